@@ -1,0 +1,49 @@
+// Package redlock takes locks by the votes of independent Redis servers: the
+// Redlock algorithm
+// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+//
+// A lock is a key with a random value and a TTL, set with SET NX PX on all N
+// nodes at once. Whoever gets N/2+1 of them holds it, for the TTL less the time
+// the vote took and less an allowance for clock drift. This package decides:
+// quorum, validity, waiting, renewal, loss. It knows neither Redis nor sockets;
+// a [Node] does, and package pool has those.
+//
+//	nodes, err := pool.Open("redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
+//	locker, err := redlock.New(nodes, redlock.TTL(10*time.Second))
+//	defer locker.Close()
+//
+//	lock, err := locker.Acquire(ctx, "invoice:42")
+//	defer lock.Release(ctx)
+//	work(lock.Context())
+//
+// # What is promised
+//
+//   - Exclusion. At most one valid holder of a name, while the rates of all
+//     clocks differ by at most the drift allowance ([Drift]), while fewer than
+//     h+q-N nodes forget their keys or have their clocks set (h is the number
+//     of [Lock.Votes], q the quorum), and while the holder stops when
+//     [Lock.Context] ends.
+//   - Honest validity. A lock is never reported valid after its own deadline,
+//     on a clock that goes on while the machine sleeps.
+//   - Loss is told. Lock.Context ends at the deadline at the latest, even if
+//     every connection hangs.
+//   - Progress. While a majority of nodes is up, some waiter gets the lock; a
+//     dead or hung minority costs no time beyond the quorum's own.
+//   - Bounded damage. An acquisition that failed, was cancelled or crashed
+//     blocks others for at most one TTL.
+//
+// # What is not
+//
+// A holder that is paused, by a garbage collection or a hypervisor, can wake
+// up after its lock has ended and write before it looks. No lease can prevent
+// that; only the resource itself can, by rejecting writers who are late
+// (https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html).
+// Where that matters, the resource must check.
+//
+// # What callers owe
+//
+// All clients of a name use the same nodes, and as many. No node is a replica
+// of another. A node that can forget its keys (no persistence, appendfsync
+// everysec, an eviction policy) stays down for a TTL after a restart. Work
+// stops when Lock.Context ends.
+package redlock

@@ -1,0 +1,118 @@
+package redlock
+
+import "context"
+
+// Extend asks all nodes to let the lock live for its full TTL from now on. A
+// node counts only if it still held the lock, and a quorum only before the
+// lock's present deadline; the new deadline counts from the start of the call.
+// Extend returns within the node timeout, and does not disturb the renewals.
+//
+// Errors: ErrLost if the deadline has passed or a majority no longer holds the
+// lock, which then has ended; ErrReleased after Release; ErrNoQuorum or ctx's
+// error if too few nodes answered: the lock is still held until its old
+// deadline, and asking again makes sense.
+func (k *Lock) Extend(ctx context.Context) error {
+	r, err := k.extension()
+	if err != nil {
+		return err
+	}
+	r.ask()
+	r.wait(ctx, k.settings.timeout(), settled)
+	k.learn(r)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case k.phase != held:
+		return k.ended()
+	case k.proof >= r.seq:
+		return nil
+	case ctx.Err() != nil:
+		return r.fail(ctx.Err())
+	}
+	return r.fail(ErrNoQuorum)
+}
+
+// extension makes a round that is to extend the lock, if it is held.
+func (k *Lock) extension() (*round, error) {
+	if !k.Valid() {
+		k.expire()
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.ended(); err != nil {
+		return nil, err
+	}
+	return k.nextRound(), nil
+}
+
+// nextRound makes an extension. The lock must be locked.
+func (k *Lock) nextRound() *round {
+	s := k.settings
+	r := k.locker.newRound(k.name, Request{Op: OpExtend, Key: k.key, Value: k.value, TTL: s.ttl, Timeout: s.timeout()})
+	k.seq++
+	r.seq, r.lock = k.seq, k
+	return r
+}
+
+// heard is called with every reply to an extension, and with those to the
+// acquisition that come after the quorum.
+func (k *Lock) heard(r *round, i int, o Outcome) {
+	k.mu.Lock()
+	switch {
+	case o == Granted:
+		k.maybe.add(i)
+	case o == Refused, o == Failed && r.req.Op == OpAcquire:
+		k.maybe.remove(i)
+	}
+	k.mu.Unlock()
+	k.learn(r)
+}
+
+// learn draws the conclusions from a round's replies so far. It can be called
+// at any time and as often as one likes.
+func (k *Lock) learn(r *round) {
+	k.mu.Lock()
+	r.mu.Lock()
+	t, granted := r.tally, r.nodes(Granted)
+	var gone *QuorumError
+	if r.req.Op == OpExtend && t.gone() && k.phase == held {
+		gone = r.fail(ErrLost)
+	}
+	r.mu.Unlock()
+	if k.phase != held {
+		k.mu.Unlock()
+		return
+	}
+
+	now := k.settings.clock.Now()
+	renewed := false
+	switch {
+	case t.verdict() != voteWon || now >= k.until:
+		// Undecided, or decided too late to be believed.
+	case r.seq == k.proof:
+		k.votes = granted
+	case r.seq > k.proof && k.deadline(r) >= k.until:
+		k.proof, k.votes, k.until = r.seq, granted, k.deadline(r)
+		k.renewAt = r.start.Add(k.settings.ttl / 3)
+		renewed = true
+	}
+	if r == k.renewal && (t.verdict() == voteWon || t.pending() == 0) {
+		k.renewal = nil
+		if !renewed {
+			k.renewAt = now.Add(k.retryRenewal())
+		}
+		k.reschedule()
+	}
+	left, votes := k.until.Sub(now), k.votes.size()
+	k.mu.Unlock()
+
+	switch {
+	case gone != nil:
+		k.end(lost, gone)
+	case renewed:
+		k.locker.emit(Event{Kind: EventExtended, Name: k.name, Votes: votes, Elapsed: now.Sub(r.start), Remaining: left})
+	}
+}

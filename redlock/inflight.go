@@ -1,0 +1,68 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// inflight counts what Close waits for: acquisitions under way, and replies to
+// releases.
+type inflight struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	idle   chan struct{} // capacity 1: n fell to zero
+}
+
+// begin counts an acquisition, unless the Locker is closed.
+func (f *inflight) begin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.n++
+	}
+	return !f.closed
+}
+
+// add counts n releases. They are made even after close: what an acquisition
+// took while the Locker was being closed must still be given back.
+func (f *inflight) add(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n += n
+}
+
+func (f *inflight) done() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n--; f.n == 0 {
+		select {
+		case f.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *inflight) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+}
+
+// wait returns when nothing is counted any more, or after limit.
+func (f *inflight) wait(ps *parkers, limit time.Duration) {
+	p := ps.get()
+	defer ps.put(p)
+	end := ps.clock.Now().Add(limit)
+	p.timer.Reset(limit)
+	for {
+		f.mu.Lock()
+		idle := f.n == 0
+		f.mu.Unlock()
+		if idle || ps.clock.Now() >= end {
+			return
+		}
+		p.sleep(context.Background(), f.idle)
+	}
+}

@@ -1,0 +1,95 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// An Inspection is what the nodes hold for one name.
+type Inspection struct {
+	Name  string
+	Nodes []NodeState // in the order of the Locker's nodes
+}
+
+// A NodeState is one node's part of an Inspection.
+type NodeState struct {
+	Node  string
+	Value string        // of the lock's key; empty if the node holds none
+	TTL   time.Duration // what is left of it; NoTTL if it never expires
+	Stuck bool          // there is a key and it has no TTL: only a DEL frees it
+	Err   error         // a *NodeError: why the node did not say; nil if it did
+}
+
+// Holder returns the value that a quorum of nodes holds, and how long a quorum
+// will go on doing so if the holder does not extend it (NoTTL: for ever). ok
+// is false if there is none; single nodes may still hold something, as while a
+// vote is under way.
+func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
+	const never = time.Duration(1<<63 - 1)
+	ttls := map[string][]time.Duration{}
+	for _, n := range i.Nodes {
+		switch {
+		case n.Err != nil || n.TTL == 0: // no answer, or no key
+		case n.Stuck:
+			ttls[n.Value] = append(ttls[n.Value], never)
+		default:
+			ttls[n.Value] = append(ttls[n.Value], n.TTL)
+		}
+	}
+	q := tally{n: len(i.Nodes)}.quorum()
+	for value, ttls := range ttls {
+		if len(ttls) < q {
+			continue
+		}
+		slices.Sort(ttls)
+		// The q longest-lived are the last quorum, and it ends with its first.
+		left := ttls[len(ttls)-q]
+		if left == never {
+			left = NoTTL
+		}
+		return value, left, true
+	}
+	return "", 0, false
+}
+
+// Inspect asks every node what it holds for name, and changes nothing. It
+// waits for all of them, at most for the node timeout.
+//
+// If fewer than a quorum answered, the error is a *QuorumError that matches
+// ErrNoQuorum, or ctx's error if that ended; what the others said is returned
+// with it.
+func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) {
+	s := &l.settings
+	key, err := s.key(name)
+	if err != nil {
+		return nil, err
+	}
+	if isDone(l.closed) {
+		return nil, closedError(OpInspect, name)
+	}
+	r := l.newRound(name, Request{Op: OpInspect, Key: key, Timeout: s.timeout()})
+	r.ask()
+	r.wait(ctx, s.timeout(), complete)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	in := &Inspection{Name: name, Nodes: make([]NodeState, len(l.nodes))}
+	for i, slot := range r.slots {
+		state := NodeState{Node: l.nodes[i].String()}
+		if cause := r.cause(i); cause != nil {
+			state.Err = cause
+		} else {
+			state.Value, state.TTL, state.Stuck = slot.reply.Value, slot.reply.TTL, slot.reply.TTL == NoTTL
+		}
+		in.Nodes[i] = state
+	}
+	if r.tally.verdict() == voteWon {
+		return in, nil
+	}
+	kind := ErrNoQuorum
+	if ctx.Err() != nil {
+		kind = ctx.Err()
+	}
+	return in, r.fail(kind)
+}

@@ -1,0 +1,170 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// A Lock is held from the moment Acquire returns it until it is released or
+// lost, whichever is first. It is safe for concurrent use.
+type Lock struct {
+	locker   *Locker
+	settings *settings
+	name     string
+	key      string
+	value    string
+	start    clock.Instant // of the acquisition
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	mu      sync.Mutex
+	phase   phase
+	cause   error         // why the phase is lost
+	until   clock.Instant // no longer held from here on
+	votes   nodeSet       // nodes that granted in round proof
+	proof   int           // seq of the round that until is counted from
+	maybe   nodeSet       // nodes that may hold the value
+	seq     int           // of the last round
+	renewal *round        // under way, or nil
+	renewAt clock.Instant
+
+	at    clock.Instant // the agenda's: when to look at the lock
+	index int           // the agenda's: where it stands, -1 if it does not
+}
+
+// phase is a lock's state. It changes once.
+type phase uint8
+
+const (
+	held phase = iota
+	released
+	lost
+)
+
+// newLock makes the lock of a round that was won. The round must be locked.
+func newLock(ctx context.Context, s *settings, r *round) *Lock {
+	k := &Lock{
+		locker: r.locker, settings: s, name: r.name, key: r.req.Key, value: r.req.Value, start: r.start,
+		votes: r.nodes(Granted), maybe: r.nodes(Granted, Unknown, 0),
+		renewAt: r.start.Add(s.ttl / 3), index: -1,
+	}
+	k.until = k.deadline(r)
+	// The holder's context has the values of the caller's, but not its end: a
+	// context that bounded the waiting must not take the lock away.
+	if ctx != context.Background() {
+		ctx = context.WithoutCancel(ctx)
+	}
+	k.ctx, k.cancel = context.WithCancelCause(ctx)
+	return k
+}
+
+// deadline is when the lock ends if r was its last round that was won.
+func (k *Lock) deadline(r *round) clock.Instant {
+	until := deadline(r.start, k.settings.ttl)
+	if m := k.settings.maxHold; m > 0 {
+		until = min(until, k.start.Add(m))
+	}
+	return until
+}
+
+// Name returns the name that the lock was acquired by.
+func (k *Lock) Name() string { return k.name }
+
+// Value returns what the lock's key holds on the nodes. It is unique to this
+// acquisition and no secret, but whoever knows it can release the lock.
+func (k *Lock) Value() string { return k.value }
+
+// Context ends when the lock does: with cause ErrLost at its deadline at the
+// latest, or as soon as a majority of nodes says that the lock is gone; with
+// ErrReleased when it is released; with ErrClosed when the Locker is closed.
+// context.Cause tells which, with details. It carries the values of the
+// context given to Acquire, but does not end with it.
+//
+// Work that needs the lock must run under this context and stop when it ends.
+func (k *Lock) Context() context.Context { return k.ctx }
+
+// Remaining returns for how long the lock is certainly held, if nothing
+// renews it; zero once it is lost or released.
+func (k *Lock) Remaining() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase != held {
+		return 0
+	}
+	return max(0, k.until.Sub(k.settings.clock.Now()))
+}
+
+// Valid reports whether the lock is held at this moment.
+func (k *Lock) Valid() bool { return k.Remaining() > 0 }
+
+// Until returns when the lock ends, if nothing renews it, by this machine's
+// wall clock: for people and logs. Decide by Valid, Remaining or Context, which
+// nobody can set back. The zero time is returned once the lock is lost or
+// released.
+func (k *Lock) Until() time.Time {
+	left := k.Remaining()
+	if left == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(left)
+}
+
+// Votes returns how many nodes granted the lock or its last extension. Votes
+// that arrive after the quorum was reached are counted as they come. Zero once
+// the lock is lost or released.
+func (k *Lock) Votes() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.votes.size()
+}
+
+// age is the time since the acquisition began.
+func (k *Lock) age() time.Duration { return k.settings.clock.Now().Sub(k.start) }
+
+// end takes the lock out of its phase held and gives it back on all nodes. If
+// it was not held any more, the error says why.
+func (k *Lock) end(p phase, cause error) (*round, error) {
+	k.mu.Lock()
+	if k.phase != held {
+		defer k.mu.Unlock()
+		return nil, k.ended()
+	}
+	k.phase, k.cause = p, cause
+	k.votes, k.renewal = 0, nil
+	maybe := k.maybe
+	k.mu.Unlock()
+
+	k.locker.agenda.remove(k)
+	k.cancel(cause)
+	// Lost too: a minority of nodes may still hold the value, or an extension
+	// may have reached it, and would keep others out for a TTL.
+	r := k.locker.release(k.settings, k.name, k.key, k.value, maybe)
+	// The release is on its way on every connection that a local waiter's next
+	// request would take, so the waiter need not wait for the answers.
+	k.locker.queue.wake(k.key)
+	if p == lost {
+		k.locker.emit(Event{Kind: EventLost, Name: k.name, Elapsed: k.age(), Err: cause})
+	}
+	return r, nil
+}
+
+// ended returns the error of a lock that is not held, or nil. It must be
+// locked.
+func (k *Lock) ended() error {
+	switch k.phase {
+	case released:
+		return fmt.Errorf("redlock: %q: %w", k.name, ErrReleased)
+	case lost:
+		return k.cause
+	}
+	return nil
+}
+
+// expire loses a lock whose deadline has passed.
+func (k *Lock) expire() {
+	k.end(lost, fmt.Errorf("redlock: %q: %w: not extended before its deadline", k.name, ErrLost))
+}

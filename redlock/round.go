@@ -1,0 +1,235 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// A round is one request asked of all nodes, and what they have replied so
+// far. It outlives the goroutine that asked: a reply that comes late still
+// finds the round, and through it the lock that it counts for.
+type round struct {
+	locker  *Locker
+	name    string
+	start   clock.Instant // before the first byte was queued
+	seq     int           // of the rounds of one lock
+	req     Request
+	spare   *Request // instead of req for the nodes in without
+	without nodeSet
+
+	mu     sync.Mutex
+	tally  tally
+	slots  []slot
+	lock   *Lock // told of each reply from now on
+	waiter *parker
+	goal   func(*round) bool // when to signal the waiter
+	need   nodeSet           // for the goal repliedNeeded
+}
+
+// A slot is one node's part of a round.
+type slot struct {
+	reply Reply         // its Outcome is zero until the node has replied
+	after time.Duration // from start to the reply
+}
+
+func (l *Locker) newRound(name string, req Request) *round {
+	return &round{
+		locker: l, name: name, start: l.settings.clock.Now(), req: req,
+		tally: tally{n: len(l.nodes)}, slots: make([]slot, len(l.nodes)),
+	}
+}
+
+// ask submits the round to every node and returns without waiting. It is
+// called once.
+//
+// All rounds for one name go to the nodes in the same order, whichever of them
+// is first. Otherwise several callers of this process that try for a name at
+// once could split the nodes among them, and each be refused by the others.
+func (r *round) ask() {
+	l := r.locker
+	var failed []Reply // allocated only if a node fails at once
+	order := l.orderOf(r.req.Key)
+	order.Lock()
+	for i, node := range l.nodes {
+		req := &r.req
+		if r.without.has(i) {
+			req = r.spare
+		}
+		if err := node.Submit(req, i, r); err != nil {
+			if failed == nil {
+				failed = make([]Reply, len(l.nodes))
+			}
+			failed[i] = Reply{Outcome: Failed, Err: err}
+		}
+	}
+	order.Unlock()
+	for i, reply := range failed {
+		if reply.Outcome != 0 {
+			r.Receive(i, reply)
+		}
+	}
+}
+
+// Receive implements Receiver.
+func (r *round) Receive(i int, reply Reply) {
+	l := r.locker
+	var after time.Duration // a clock costs more than the rest of this function
+	if reply.Outcome != Granted || l.settings.observer != nil {
+		after = l.settings.clock.Now().Sub(r.start)
+	}
+	r.mu.Lock()
+	if r.slots[i].reply.Outcome != 0 { // a node that replies twice votes once
+		r.mu.Unlock()
+		return
+	}
+	r.slots[i] = slot{reply, after}
+	r.tally.add(reply.Outcome)
+	lock := r.lock
+	if r.waiter != nil && r.goal(r) {
+		r.waiter.wake()
+	}
+	r.mu.Unlock()
+
+	if lock != nil {
+		lock.heard(r, i, reply.Outcome)
+	}
+	if l.settings.observer != nil {
+		l.emit(Event{Kind: EventVote, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
+			Outcome: reply.Outcome, Elapsed: after, Err: reply.Err})
+	}
+	if r.req.Op == OpRelease {
+		l.inflight.done() // last: Close does not return before
+	}
+}
+
+// Goals of a wait. They are called with the round locked.
+
+// decided: the vote can go only one way.
+func decided(r *round) bool { return r.tally.verdict() != votePending }
+
+// settled: won, or a majority says that our value is gone, or all have replied.
+// A fault decides nothing about a lock that is held, so it is waited out.
+func settled(r *round) bool {
+	return r.tally.verdict() == voteWon || r.tally.gone() || r.tally.pending() == 0
+}
+
+// complete: every node has replied.
+func complete(r *round) bool { return r.tally.pending() == 0 }
+
+// repliedNeeded: all the needed nodes have replied.
+func repliedNeeded(r *round) bool {
+	for i := range r.slots {
+		if r.need.has(i) && r.slots[i].reply.Outcome == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// wait sleeps until the goal is reached, limit has passed since the round's
+// start, or ctx has ended. What came of it is for the caller to look up.
+func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round) bool) {
+	l := r.locker
+	r.mu.Lock()
+	if goal(r) {
+		r.mu.Unlock()
+		return
+	}
+	p := l.parkers.get()
+	r.waiter, r.goal = p, goal
+	r.mu.Unlock()
+
+	end := r.start.Add(limit)
+	p.timer.Reset(end.Sub(l.settings.clock.Now()))
+	for reached := false; !reached; {
+		p.sleep(ctx, nil)
+		r.mu.Lock()
+		reached = goal(r)
+		r.mu.Unlock()
+		if ctx.Err() != nil || l.settings.clock.Now() >= end {
+			break
+		}
+	}
+
+	r.mu.Lock()
+	r.waiter = nil
+	r.mu.Unlock()
+	l.parkers.put(p)
+}
+
+// nodes returns the nodes with one of the outcomes; zero is that of a node that
+// has not replied. The round must be locked.
+func (r *round) nodes(outcomes ...Outcome) (set nodeSet) {
+	for i := range r.slots {
+		if slices.Contains(outcomes, r.slots[i].reply.Outcome) {
+			set.add(i)
+		}
+	}
+	return set
+}
+
+// cause explains why node i did not grant, or returns nil if it did. The round
+// must be locked.
+func (r *round) cause(i int) *NodeError {
+	s := r.slots[i]
+	e := &NodeError{Node: r.locker.nodes[i].String(), Err: s.reply.Err, After: s.after}
+	switch s.reply.Outcome {
+	case Granted:
+		return nil
+	case Refused:
+		e.Err = refusal{s.reply}
+	case 0:
+		e.Err, e.After = errNoAnswer, r.locker.settings.clock.Now().Sub(r.start)
+	}
+	if e.Err == nil {
+		e.Err = errors.New(s.reply.Outcome.String())
+	}
+	return e
+}
+
+// fail makes the round's error. The round must be locked.
+func (r *round) fail(kind error) *QuorumError {
+	e := &QuorumError{
+		Op: r.req.Op.String(), Name: r.name, Err: kind,
+		Votes: r.tally.granted, Nodes: r.tally.n, Quorum: r.tally.quorum(),
+	}
+	for i := range r.slots {
+		if cause := r.cause(i); cause != nil {
+			e.Causes = multierror.Append(e.Causes, cause)
+		}
+	}
+	return e
+}
+
+// freeIn returns how long it takes at most until a quorum of nodes is free,
+// from the replies to a release: NoTTL for never, zero for unknown.
+func (r *round) freeIn() time.Duration {
+	const never = time.Duration(1<<63 - 1)
+	var left []time.Duration
+	for _, s := range r.slots {
+		switch {
+		case s.reply.Outcome == Granted:
+			left = append(left, 0)
+		case s.reply.Outcome == Refused && s.reply.TTL == NoTTL:
+			left = append(left, never)
+		case s.reply.Outcome == Refused:
+			left = append(left, s.reply.TTL)
+		}
+	}
+	slices.Sort(left)
+	switch q := r.tally.quorum(); {
+	case len(left) < q:
+		return 0
+	case left[q-1] == never:
+		return NoTTL
+	default:
+		return left[q-1]
+	}
+}
