@@ -88,9 +88,12 @@ func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*L
 	}
 	for try := 0; ; try++ {
 		lock, err := l.attempt(ctx, s, name, key)
+		if err == nil {
+			return lock, nil
+		}
 		var failure *QuorumError
 		if !errors.As(err, &failure) || ctx.Err() != nil || !s.again(try, failure) {
-			return lock, err
+			return nil, err
 		}
 		if failure.Err != errStale {
 			l.pause(ctx, s, p, s.delay(try, failure.Remaining))

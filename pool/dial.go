@@ -1,0 +1,156 @@
+package pool
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A dialer makes a connection that is ready for requests, but not vetted. The
+// context bounds all of it.
+type dialer func(context.Context) (redis.Conn, error)
+
+// dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH
+// outlive the context, and knows no unix sockets in URLs.
+func (t *target) dialer(s *settings) dialer {
+	return func(ctx context.Context) (redis.Conn, error) {
+		var d net.Dialer
+		raw, err := d.DialContext(ctx, t.network, t.address)
+		if err != nil {
+			return nil, err
+		}
+		if t.tls {
+			if raw, err = t.handshakeTLS(ctx, raw, s.tls); err != nil {
+				return nil, err
+			}
+		}
+		c := redis.NewConn(&quietConn{raw}, 0, 0)
+		if err := t.login(ctx, c); err != nil {
+			c.Close()
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+func (t *target) handshakeTLS(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config != nil {
+		c = config.Clone()
+	}
+	if c.ServerName == "" {
+		c.ServerName = t.host
+	}
+	secure := tls.Client(raw, c)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	return secure, nil
+}
+
+// login authenticates and selects the database.
+func (t *target) login(ctx context.Context, c redis.Conn) error {
+	var questions []question
+	switch {
+	case t.auth && t.user != "":
+		questions = append(questions, question{name: "AUTH", args: []any{t.user, t.password}, must: true})
+	case t.auth:
+		questions = append(questions, question{name: "AUTH", args: []any{t.password}, must: true})
+	}
+	if t.database != 0 {
+		questions = append(questions, question{name: "SELECT", args: []any{t.database}, must: true})
+	}
+	return ask(ctx, c, questions)
+}
+
+// foreignDialer makes dial honour the context even if it does not: a dial that
+// takes too long is left to itself, and its connection closed when it comes.
+func foreignDialer(dial func(context.Context) (redis.Conn, error)) dialer {
+	type result struct {
+		c   redis.Conn
+		err error
+	}
+	return func(ctx context.Context) (redis.Conn, error) {
+		done := make(chan result, 1)
+		go func() {
+			c, err := dial(ctx)
+			if err == nil && c == nil {
+				err = errors.New("the dial function returned neither a connection nor an error")
+			}
+			done <- result{c, err}
+		}()
+		select {
+		case r := <-done:
+			return r.c, r.err
+		case <-ctx.Done():
+			go func() {
+				if r := <-done; r.c != nil {
+					r.c.Close()
+				}
+			}()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// A quietConn spares the system the deadline that redigo resets before each
+// read, though none is ever set.
+type quietConn struct{ net.Conn }
+
+func (c *quietConn) SetReadDeadline(t time.Time) error {
+	if t.IsZero() {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+// A question is a command of the handshake.
+type question struct {
+	name   string
+	args   []any
+	must   bool        // an error reply ends the handshake
+	answer func(v any) // gets the reply if it is no error
+}
+
+// ask pipelines the questions. The connection is closed, and with it every
+// wait for it ended, when ctx ends first.
+func ask(ctx context.Context, c redis.Conn, questions []question) error {
+	if len(questions) == 0 {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	err := func() error {
+		for _, q := range questions {
+			if err := c.Send(q.name, q.args...); err != nil {
+				return err
+			}
+		}
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		for _, q := range questions {
+			v, err := c.Receive()
+			switch reply := redis.Error(""); {
+			case err == nil && q.answer != nil:
+				q.answer(v)
+			case errors.As(err, &reply) && (q.must || strings.HasPrefix(string(reply), "LOADING")):
+				return reply
+			case err != nil && !errors.As(err, &reply):
+				return err
+			}
+		}
+		return nil
+	}()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}

@@ -1,0 +1,191 @@
+package pool
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+const (
+	// maxOutstanding bounds the requests that wait for one node, sent or not.
+	maxOutstanding = 1 << 16
+
+	// Waits between attempts to connect. The first attempt after a connection
+	// that lasted is made at once.
+	firstBackoff = 10 * time.Millisecond
+	maxBackoff   = time.Second
+)
+
+// A node is one Redis server. It implements redlock.Node.
+//
+// Its goroutine run connects, writes for as long as the connection lasts, and
+// connects again; each connection has a second goroutine that reads.
+type node struct {
+	name     string
+	dial     dialer
+	settings *settings
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	done     chan struct{} // run has returned
+	wake     chan struct{} // capacity 1: there is something in queue
+
+	out atomic.Int64 // requests without a reply, queued or sent
+
+	mu     sync.Mutex
+	why    error  // set while requests fail at once: there is no connection
+	queue  []call // to be written
+	asleep bool   // the writer waits for wake
+	kept   kept   // releases to be delivered later
+}
+
+// A call is a request that owes a reply.
+type call struct {
+	request *redlock.Request
+	encoded *encoded
+	slot    int
+	to      redlock.Receiver
+}
+
+func newNode(name string, dial dialer, s *settings) *node {
+	n := &node{name: name, dial: dial, settings: s, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	go n.run()
+	return n
+}
+
+// String implements redlock.Node.
+func (n *node) String() string { return n.name }
+
+// Submit implements redlock.Node. While the node is unreachable it fails at
+// once, with the reason; before the first attempt to connect has ended, requests
+// wait for it.
+func (n *node) Submit(r *redlock.Request, slot int, to redlock.Receiver) error {
+	e := encode(r)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	err := n.why
+	if err == nil && n.out.Load() >= maxOutstanding {
+		err = ErrFull
+	}
+	if err != nil {
+		n.kept.keep(r, e)
+		return err
+	}
+	n.out.Add(1)
+	n.queue = append(n.queue, call{r, e, slot, to})
+	n.rouse()
+	return nil
+}
+
+// rouse wakes the writer. mu is held.
+func (n *node) rouse() {
+	if !n.asleep {
+		return
+	}
+	n.asleep = false
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close implements redlock.Node. Requests that were sent get the reply
+// Unknown, the others Failed. It may be called twice.
+func (n *node) Close() error {
+	n.cancel()
+	<-n.done
+	return nil
+}
+
+// run keeps the node connected until it is closed.
+func (n *node) run() {
+	defer close(n.done)
+	var last server
+	backoff := time.Duration(0)
+	for n.sleep(backoff) {
+		c, err := n.connect(last)
+		backoff = min(max(firstBackoff, 2*backoff), maxBackoff)
+		if err == nil {
+			last = c.server
+			err = c.serve()
+			if c.lasted() {
+				backoff = 0
+			}
+		}
+		n.down(err)
+	}
+	n.down(ErrClosed)
+}
+
+// sleep waits for about d: half of it is by lot, so that all clients of a
+// server that comes back do not come at once. False means closed.
+func (n *node) sleep(d time.Duration) bool {
+	if d > 0 {
+		t := time.NewTimer(d/2 + rand.N(d/2+1))
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-n.ctx.Done():
+		}
+	}
+	return n.ctx.Err() == nil
+}
+
+// connect makes a connection and lets requests in: first the releases that
+// earlier ones still owe, then what is queued. Its time is bounded.
+func (n *node) connect(last server) (*conn, error) {
+	ctx, cancel := context.WithTimeout(n.ctx, n.settings.dialTimeout)
+	defer cancel()
+	rc, err := n.dial(ctx)
+	if err != nil {
+		return nil, explainDial(err)
+	}
+	now, err := vet(ctx, rc)
+	if err == nil {
+		err = barrier(ctx, rc, now, last)
+	}
+	if err != nil {
+		rc.Close()
+		return nil, explainDial(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.why = nil
+	owed := n.kept.take()
+	n.out.Add(int64(len(owed)))
+	n.queue = append(owed, n.queue...)
+	return newConn(n, rc, now), nil
+}
+
+// down makes requests fail with the reason why, those that wait in the queue
+// too.
+func (n *node) down(why error) {
+	n.mu.Lock()
+	n.why = why
+	unsent := n.queue
+	n.queue = nil
+	for _, c := range unsent {
+		n.kept.keep(c.request, c.encoded)
+	}
+	n.mu.Unlock()
+	for _, c := range unsent {
+		n.reply(c, redlock.Reply{Outcome: redlock.Failed, Err: why})
+	}
+}
+
+// keep remembers a call that is a release and may not have been run.
+func (n *node) keep(c call) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kept.keep(c.request, c.encoded)
+}
+
+// reply settles a call that has left queue and connection.
+func (n *node) reply(c call, r redlock.Reply) {
+	n.out.Add(-1)
+	c.to.Receive(c.slot, r)
+}

@@ -1,0 +1,121 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// A target is where and how to reach one server.
+type target struct {
+	network  string // "tcp" or "unix"
+	address  string
+	host     string // for TLS
+	tls      bool
+	user     string
+	password string
+	auth     bool
+	database int
+}
+
+// errURL says nothing of what it found: url.Parse quotes the part it stumbled
+// over, which may be half of a password.
+var errURL = errors.New("not a URL of the form redis://[user:password@]host[:port][/database]; special characters in a password must be percent-encoded")
+
+func parseURL(raw string) (*target, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Opaque != "" || u.Fragment != "" {
+		return nil, errURL
+	}
+	t := &target{network: "tcp"}
+	switch u.Scheme {
+	case "redis":
+	case "rediss":
+		t.tls = true
+	case "unix":
+		t.network = "unix"
+	case "":
+		return nil, errors.New("no scheme; write redis://host:port, rediss://host:port or unix:///path")
+	default:
+		// The scheme of "secret:word@host" is a piece of a password.
+		return nil, errors.New("unknown scheme; redis, rediss and unix are possible")
+	}
+	if err := t.setUser(u.User); err != nil {
+		return nil, err
+	}
+	if t.network == "unix" {
+		return t, t.setSocket(u)
+	}
+	return t, t.setHost(u)
+}
+
+// setUser refuses a user without a password, which redis-cli takes for a
+// password, other clients for a user, and redigo drops.
+func (t *target) setUser(u *url.Userinfo) error {
+	if u == nil {
+		return nil
+	}
+	password, ok := u.Password()
+	if !ok {
+		return errors.New("a user name without a password; write user:password@, or :password@ for a password alone")
+	}
+	t.auth, t.user, t.password = true, u.Username(), password
+	return nil
+}
+
+func (t *target) setHost(u *url.URL) error {
+	if u.RawQuery != "" {
+		return errors.New("parameters behind a ? are not supported; options are given to OpenWith")
+	}
+	t.host = u.Hostname()
+	if t.host == "" {
+		t.host = "localhost"
+	}
+	port := u.Port()
+	if port == "" {
+		port = "6379"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errors.New("the port must be between 1 and 65535")
+	}
+	t.address = net.JoinHostPort(strings.ToLower(t.host), port)
+	return t.setDatabase(strings.TrimPrefix(u.Path, "/"))
+}
+
+func (t *target) setSocket(u *url.URL) error {
+	if u.Host != "" || u.Path == "" || u.Path == "/" {
+		return errors.New("unix needs an absolute path: unix:///path/to/socket")
+	}
+	t.address = u.Path
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil || len(q) > 1 || len(q) == 1 && !q.Has("db") {
+		return errors.New("the only parameter of a unix URL is db, the number of the database")
+	}
+	return t.setDatabase(q.Get("db"))
+}
+
+func (t *target) setDatabase(s string) error {
+	if s == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return errors.New("the database must be a number from 0 up")
+	}
+	t.database = int(n)
+	return nil
+}
+
+// server names the server, whatever the database.
+func (t *target) server() string { return t.address }
+
+// name names the node in errors.
+func (t *target) name() string {
+	if t.database == 0 {
+		return t.address
+	}
+	return fmt.Sprintf("%s/%d", t.address, t.database)
+}

@@ -1,0 +1,87 @@
+package pool
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]target{
+		"redis://h":                        {network: "tcp", address: "h:6379", host: "h"},
+		"redis://H:7001":                   {network: "tcp", address: "h:7001", host: "H"},
+		"redis://":                         {network: "tcp", address: "localhost:6379", host: "localhost"},
+		"redis://h/":                       {network: "tcp", address: "h:6379", host: "h"},
+		"redis://h:1/3":                    {network: "tcp", address: "h:1", host: "h", database: 3},
+		"redis://[::1]:7001":               {network: "tcp", address: "[::1]:7001", host: "::1"},
+		"rediss://h":                       {network: "tcp", address: "h:6379", host: "h", tls: true},
+		"redis://:p%40ss@h":                {network: "tcp", address: "h:6379", host: "h", auth: true, password: "p@ss"},
+		"redis://u:p@h":                    {network: "tcp", address: "h:6379", host: "h", auth: true, user: "u", password: "p"},
+		"redis://u:@h":                     {network: "tcp", address: "h:6379", host: "h", auth: true, user: "u"},
+		"unix:///run/redis.sock":           {network: "unix", address: "/run/redis.sock"},
+		"unix://u:p@/run/redis.sock?db=12": {network: "unix", address: "/run/redis.sock", auth: true, user: "u", password: "p", database: 12},
+	} {
+		got, err := parseURL(url)
+		if assert.NoError(t, err, url) {
+			assert.Equal(t, want, *got, url)
+		}
+	}
+}
+
+func TestBadURLsAreRefusedWithAdvice(t *testing.T) {
+	t.Parallel()
+	for url, advice := range map[string]string{
+		"":                          "no scheme",
+		"10.0.0.1":                  "no scheme",
+		"10.0.0.1:6379":             "not a URL of the form",
+		"localhost:6379":            "not a URL of the form",
+		"http://h":                  "redis, rediss and unix",
+		"redis:h":                   "not a URL of the form",
+		"redis://h:port":            "not a URL of the form",
+		"redis://h:0":               "between 1 and 65535",
+		"redis://h:65536":           "between 1 and 65535",
+		"redis://h/one":             "number from 0 up",
+		"redis://h/-1":              "number from 0 up",
+		"redis://h/1/2":             "number from 0 up",
+		"redis://h?db=1":            "OpenWith",
+		"redis://user@h":            "without a password",
+		"redis://:pa#ss@h":          "percent-encoded",
+		"unix://run/redis.sock":     "absolute path",
+		"unix://":                   "absolute path",
+		"unix:///s?database=1":      "only parameter",
+		"unix:///s?db=1&timeout=1s": "only parameter",
+	} {
+		_, err := parseURL(url)
+		assert.ErrorContains(t, err, advice, url)
+	}
+}
+
+// A password may be mistyped in any way that breaks the URL around it.
+func FuzzURLErrorsKeepSecrets(f *testing.F) {
+	for _, s := range []string{"redis://:%s@h", "redis://u:%s@h:1/x", "redis://%s@h", "unix://u:%s@h/", "%s://h", "redis://h:%s"} {
+		f.Add(s)
+	}
+	const secret = "hunter2secret"
+	f.Fuzz(func(t *testing.T, shape string) {
+		_, err := OpenWith([]string{strings.ReplaceAll(shape, "%s", secret)}, TLS(nil))
+		require.Error(t, err) // for the option, at least
+		if _, err := parseURL(strings.ReplaceAll(shape, "%s", secret)); err != nil {
+			assert.NotContains(t, err.Error(), secret)
+		}
+	})
+}
+
+func TestOpenRefusesWhatCannotBeAQuorum(t *testing.T) {
+	t.Parallel()
+	for advice, urls := range map[string][]string{
+		"no URLs":          nil,
+		"URL 2: no scheme": {"redis://a", "b"},
+		"URLs 1 and 3 name the same server, a:6379": {"redis://a", "redis://b", "redis://A:6379/2"},
+	} {
+		_, err := Open(urls...)
+		assert.ErrorContains(t, err, advice)
+	}
+}

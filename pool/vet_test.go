@@ -1,0 +1,254 @@
+package pool
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// trouble returns the error of a request to a node that cannot serve it.
+func trouble(t *testing.T, n redlock.Node, r redlock.Request) error {
+	t.Helper()
+	r.TTL, r.Timeout = time.Second, patience
+	to := make(replies, 1)
+	if err := n.Submit(&r, 0, to); err != nil {
+		return err
+	}
+	reply := to.next(t)
+	require.Equal(t, redlock.Failed, reply.Outcome)
+	return reply.Err
+}
+
+func TestWhatIsWrongWithAServerIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare func(*rig) (url string)
+		want    error
+		says    string
+	}{
+		"replica": {func(r *rig) string {
+			r.role = []any{"slave", "10.9.8.7", 6379, "connected", 1}
+			return r.url()
+		}, ErrReplica, "10.9.8.7:6379"},
+		"became a replica": {func(r *rig) string {
+			r.fail("SET", "READONLY You can't write against a read only replica.")
+			return r.url()
+		}, ErrReplica, "primary"},
+		"loading": {func(r *rig) string {
+			r.fail("CLIENT", "LOADING Redis is loading the dataset in memory")
+			return r.url()
+		}, ErrLoading, "loading"},
+		"no password": {func(r *rig) string {
+			r.RequireAuth("right")
+			return r.url()
+		}, ErrAuth, "NOAUTH"},
+		"wrong password": {func(r *rig) string {
+			r.RequireAuth("right")
+			return "redis://:wrong-hunter2@" + r.Addr()
+		}, ErrAuth, "WRONGPASS"},
+		"forbidden": {func(r *rig) string {
+			r.fail("SET", "NOPERM this user has no permissions to run the 'set' command")
+			return r.url()
+		}, ErrPermission, "ACL"},
+		"database": {func(r *rig) string {
+			r.fail("SELECT", "ERR DB index is out of range")
+			return r.url() + "/99"
+		}, nil, "out of range"},
+		"some other error": {func(r *rig) string {
+			r.fail("SET", "OOM command not allowed when used memory > 'maxmemory'.")
+			return r.url()
+		}, nil, "OOM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			err := trouble(t, openNode(t, test.prepare(r)), acquire("k", "v"))
+			if test.want != nil {
+				assert.ErrorIs(t, err, test.want)
+			}
+			assert.ErrorContains(t, err, test.says)
+			assert.NotContains(t, err.Error(), "hunter2")
+		})
+	}
+}
+
+func TestAKeyOfAnotherTypeIsNoLock(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.HSet("k", "field", "value")
+	n := r.open()
+	assert.Equal(t, redlock.Refused, do(t, n, acquire("k", "v")).Outcome, "SET NX cannot tell")
+	assert.ErrorIs(t, trouble(t, n, release("k", "v")), ErrWrongType)
+	assert.ErrorIs(t, trouble(t, n, redlock.Request{Op: redlock.OpInspect, Key: "k"}), ErrWrongType)
+}
+
+func TestASickServerIsVettedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.fail("EVALSHA", "BUSY Redis is busy running a script.")
+	assert.ErrorContains(t, trouble(t, n, release("k", "v")), "BUSY")
+	r.fail("EVALSHA", "")
+	eventually(t, func() bool { return !r.Exists("k") }, "the release that the sick server refused is made up for")
+	assert.Greater(t, r.connections(), 1)
+}
+
+func TestAServerThatTellsNothingIsStillOfUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, cmd := range []string{"CLIENT", "INFO", "ROLE", "SCRIPT"} {
+		r.fail(cmd, "NOPERM this user has no permissions")
+	}
+	assert.Equal(t, redlock.Granted, do(t, r.open(), acquire("k", "v")).Outcome)
+}
+
+func TestAServerThatIsDownFailsAtOnceAndIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	l.Close()
+	n := openNode(t, "redis://"+addr)
+	err = trouble(t, n, acquire("k", "v"))
+	assert.ErrorContains(t, err, "refused")
+	assert.NotContains(t, err.Error(), addr, "the node's name stands before it anyway")
+
+	r := newRig(t)
+	r.Close()
+	require.NoError(t, r.StartAddr(addr))
+	eventually(t, func() bool {
+		req := acquire("k", "v")
+		req.TTL, req.Timeout = time.Second, patience
+		to := make(replies, 1)
+		return n.Submit(&req, 0, to) == nil && to.next(t).Outcome == redlock.Granted
+	}, "found again")
+}
+
+func TestAServerThatHangsUpIsNotCalledWithoutPause(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	calls := make(chan time.Time, 1000)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				close(calls)
+				return
+			}
+			calls <- time.Now()
+			c.Close()
+		}
+	}()
+	n := openNode(t, "redis://"+l.Addr().String())
+	first := <-calls
+	for range 5 {
+		<-calls
+	}
+	// 5+10+20+40+80 ms at least: half of each backoff is certain.
+	assert.Greater(t, time.Since(first), 100*time.Millisecond)
+	n.Close()
+	l.Close()
+	for range calls {
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	https := httptest.NewTLSServer(nil) // for its certificate
+	defer https.Close()
+	r := newRig(t)
+	r.Close()
+	require.NoError(t, r.StartTLS(&tls.Config{Certificates: https.TLS.Certificates}))
+	url := "rediss://" + r.Addr()
+	assert.ErrorContains(t, trouble(t, openNode(t, url), acquire("k", "v")), "TLS", "an unknown authority")
+
+	roots := x509.NewCertPool()
+	roots.AddCert(https.Certificate())
+	n := openNode(t, url, TLS(&tls.Config{RootCAs: roots, ServerName: "example.com"}))
+	assert.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	byAddress := openNode(t, url, TLS(&tls.Config{RootCAs: roots}))
+	assert.Equal(t, redlock.Refused, do(t, byAddress, acquire("k", "v")).Outcome, "127.0.0.1 is in the certificate")
+}
+
+func TestForeignConnections(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	dial := func() (redis.Conn, error) {
+		// A read timeout must not end an idle connection.
+		return redis.Dial("tcp", r.Addr(), redis.DialReadTimeout(200*time.Millisecond))
+	}
+	fromPool, err := FromPool("pool", &redis.Pool{Dial: dial})
+	require.NoError(t, err)
+	fromDial, err := FromDial("dial", func(context.Context) (redis.Conn, error) { return dial() })
+	require.NoError(t, err)
+	for _, n := range []redlock.Node{fromPool, fromDial} {
+		key := n.String()
+		require.Equal(t, redlock.Granted, do(t, n, acquire(key, "v")).Outcome)
+		<-time.After(300 * time.Millisecond) // the idleness under test
+		require.Equal(t, redlock.Granted, do(t, n, release(key, "v")).Outcome)
+		require.NoError(t, n.Close())
+	}
+	assert.Equal(t, 2, r.connections())
+}
+
+func TestADialThatHangsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	returned := make(chan struct{})
+	r := newRig(t)
+	n, err := FromDial("deaf", func(context.Context) (redis.Conn, error) {
+		<-hang
+		defer close(returned)
+		return redis.Dial("tcp", r.Addr())
+	}, DialTimeout(20*time.Millisecond))
+	require.NoError(t, err)
+	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), errHandshake)
+	require.NoError(t, n.Close())
+	close(hang)
+	<-returned // goleak sees to it that the late connection is closed
+}
+
+func TestForeignArgumentsAreChecked(t *testing.T) {
+	t.Parallel()
+	dial := func(context.Context) (redis.Conn, error) { return nil, errors.New("no") }
+	_, err := FromDial("", dial)
+	assert.ErrorContains(t, err, "name is empty")
+	_, err = FromDial("n", nil)
+	assert.ErrorContains(t, err, "nil")
+	_, err = FromPool("n", nil)
+	assert.ErrorContains(t, err, "nil")
+	_, err = FromPool("n", &redis.Pool{})
+	assert.ErrorContains(t, err, "neither Dial nor DialContext")
+	for _, o := range []Option{TLS(nil), DialTimeout(0), StallTimeout(time.Millisecond)} {
+		_, err = OpenWith([]string{"redis://h"}, o)
+		assert.ErrorContains(t, err, "pool: option ")
+	}
+	n, err := FromDial("broken", func(context.Context) (redis.Conn, error) { return nil, nil })
+	require.NoError(t, err)
+	defer n.Close()
+	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "neither a connection nor an error")
+}
+
+func TestStrangeRepliesAreUnknown(t *testing.T) {
+	t.Parallel()
+	for i, decode := range []func(any) (redlock.Reply, error){decodeSet, decodeOwned, decodeInspect} {
+		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
+			_, err := decode(v)
+			assert.ErrorIs(t, err, errStrange, fmt.Sprint(i, v))
+		}
+	}
+}
