@@ -173,7 +173,7 @@ func TestAReleaseThatDidNotArriveIsMadeLater(t *testing.T) {
 	}
 	eventually(t, down, "the node notices")
 	owed, needless := release("k", "v"), release("k2", "v")
-	needless.MayHold = false
+	needless.MayHold, needless.Timeout = false, patience
 	require.Error(t, n.Submit(&owed, 0, make(replies, 1)))
 	require.Error(t, n.Submit(&needless, 0, make(replies, 1)))
 	require.NoError(t, r.StartAddr(addr))

@@ -166,6 +166,17 @@ func TestAServerThatHangsUpIsNotCalledWithoutPause(t *testing.T) {
 	}
 }
 
+func TestAServerThatIsSickAgainAndAgainIsNotCalledWithoutPause(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.fail("EVALSHA", "BUSY Redis is busy running a script.")
+	n := r.open()
+	start := time.Now()
+	do(t, n, release("k", "v")) // is owed from now on, and refused on each connection
+	eventually(t, func() bool { return r.connections() > 6 }, "it is tried again")
+	assert.Greater(t, time.Since(start), 100*time.Millisecond)
+}
+
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	https := httptest.NewTLSServer(nil) // for its certificate
@@ -219,7 +230,9 @@ func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), errHandshake)
 	require.NoError(t, n.Close())
 	close(hang)
-	<-returned // goleak sees to it that the late connection is closed
+	<-returned
+	eventually(t, func() bool { return r.connections() == 1 }, "the server sees it")
+	eventually(t, func() bool { return r.CurrentConnectionCount() == 0 }, "the late connection is closed")
 }
 
 func TestForeignArgumentsAreChecked(t *testing.T) {
