@@ -43,7 +43,7 @@ type QuorumError struct {
 	Remaining time.Duration
 
 	Err    error             // ErrHeld, ErrNoQuorum, ErrLost, or the context's error
-	Causes *multierror.Error // of *NodeError, one for each node that did not grant; nil if none
+	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or left its time unused; nil if none
 }
 
 func (e *QuorumError) Error() string {

@@ -194,13 +194,19 @@ func (r *round) cause(i int) *NodeError {
 	return e
 }
 
-// fail makes the round's error. The round must be locked.
+// fail makes the round's error. A node that has not replied is to blame only if
+// its time is up: where others decided the vote, nobody waited for it. The round
+// must be locked.
 func (r *round) fail(kind error) *QuorumError {
 	e := &QuorumError{
 		Op: r.req.Op.String(), Name: r.name, Err: kind,
 		Votes: r.tally.granted, Nodes: r.tally.n, Quorum: r.tally.quorum(),
 	}
+	timeUp := r.locker.settings.clock.Now() >= r.start.Add(r.req.Timeout)
 	for i := range r.slots {
+		if r.slots[i].reply.Outcome == 0 && !timeUp {
+			continue
+		}
 		if cause := r.cause(i); cause != nil {
 			e.Causes = multierror.Append(e.Causes, cause)
 		}

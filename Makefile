@@ -1,0 +1,58 @@
+# make help lists the targets. Nothing here needs more than Go, except where a
+# line says so.
+
+GO        ?= go
+PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 windows/amd64 freebsd/amd64
+URLS      := redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003,redis://127.0.0.1:7004,redis://127.0.0.1:7005
+SEED      ?= 1
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test race check fmt vet cross lint seed bench image up down
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## take and lose a lock on five servers in this process
+	$(GO) run ./cmd/redlock demo
+
+test: ## run the tests; parts without redis-server or Docker are skipped
+	$(GO) test ./...
+
+race: ## run the tests under the race detector
+	$(GO) test -race -count=1 ./...
+
+check: fmt vet cross lint race ## what CI runs, but for the servers it starts
+
+fmt: ## fail if a file is not gofmt'ed
+	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+
+vet: ## go vet, both modules
+	$(GO) vet ./...
+	$(GO) -C bench vet ./...
+
+cross: ## build and vet for every platform
+	@for p in $(PLATFORMS); do \
+		echo "$$p"; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build ./... || exit 1; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) -C bench vet ./... || exit 1; \
+	done
+
+lint: ## staticcheck
+	$(GO) run $(STATICCHECK) ./...
+
+seed: ## replay one schedule of the simulation: make seed SEED=42
+	$(GO) test -count=1 -run Quorum . -v -seed $(SEED)
+
+bench: ## compare with redsync on five redis-server processes (needs redis-server)
+	$(GO) -C bench run . --nodes process
+
+image: ## make the test image from this machine's redis-server (needs Docker)
+	./integration/image.sh
+
+up: ## start five Redis by docker-compose on ports 7001 to 7005 (needs Docker)
+	docker-compose up -d
+
+down: ## stop them and delete their data
+	docker-compose down -v
