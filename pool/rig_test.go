@@ -27,15 +27,14 @@ type rig struct {
 	*miniredis.Miniredis
 	t *testing.T
 
-	mu      sync.Mutex
-	runID   string
-	role    []any
-	ids     map[*miniserver.Peer]int64
-	killed  map[int64]bool
-	hang    map[string]chan struct{} // by upper-case command; closed to go on
-	errors  map[string]string        // by upper-case command: the error to answer
-	log     []string                 // "id COMMAND args"
-	stopped sync.Once
+	mu     sync.Mutex
+	runID  string
+	role   []any
+	ids    map[*miniserver.Peer]int64
+	killed map[int64]bool
+	hang   map[string]chan struct{} // by upper-case command; closed to go on
+	errors map[string]string        // by upper-case command: the error to answer
+	log    []string                 // "id COMMAND args"
 }
 
 func newRig(t *testing.T) *rig {

@@ -110,7 +110,7 @@ func (s *stage) takeAndRefuse(ctx context.Context) error {
 
 	s.begin("Bob asks while Ann holds it")
 	if _, err := s.bob.TryAcquire(ctx, demoName); !errors.Is(err, redlock.ErrHeld) {
-		return fmt.Errorf("Bob should be refused, but: %v", err)
+		return fmt.Errorf("while Ann holds the lock Bob should be refused, but: %v", err)
 	} else {
 		var q *redlock.QuorumError
 		errors.As(err, &q)
@@ -214,7 +214,7 @@ func (s *stage) tellLoss(ctx context.Context) error {
 	select {
 	case <-lock.Context().Done():
 	case <-time.After(2 * shortTTL):
-		return errors.New("Ann was not told that her lock is lost")
+		return errors.New("nobody told Ann that her lock is lost")
 	case <-ctx.Done():
 		return ctx.Err()
 	}

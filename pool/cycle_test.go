@@ -1,0 +1,50 @@
+package pool_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// newCycle returns one acquire and release over five redis-server processes.
+// Embedded nodes would allocate in this process.
+func newCycle(tb testing.TB) (cycle func()) {
+	require.Redis(tb)
+	f, err := fleet.Start(tb.Context(), fleet.Process, fleet.Options{Nodes: 5})
+	tr.NoError(tb, err)
+	tb.Cleanup(func() { f.Close() })
+	nodes, err := pool.Open(f.URLs()...)
+	tr.NoError(tb, err)
+	locker, err := redlock.New(nodes)
+	tr.NoError(tb, err)
+	tb.Cleanup(func() { locker.Close() })
+	ctx := context.Background()
+	return func() {
+		lock, err := locker.Acquire(ctx, "bench")
+		if err == nil {
+			err = lock.Release(ctx)
+		}
+		tr.NoError(tb, err)
+	}
+}
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	cycle := newCycle(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		cycle()
+	}
+}
+
+func TestACycleOverFiveNodesAllocatesLittle(t *testing.T) {
+	cycle := newCycle(t)
+	cycle() // connects, and fills the pools
+	assert.LessOrEqual(t, testing.AllocsPerRun(500, cycle), 20.0)
+}
