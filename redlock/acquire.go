@@ -16,13 +16,12 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 	if err != nil {
 		return nil, err
 	}
-	began := s.clock.Now()
+	began := l.now()
 	lock, err := l.attempt(ctx, s, name, key)
 	if err != nil {
 		return nil, err
 	}
-	l.emit(Event{Kind: EventAcquired, Name: name, Votes: lock.Votes(),
-		Elapsed: s.clock.Now().Sub(began), Remaining: lock.Remaining()})
+	l.tell(Event{Kind: EventAcquired, Name: name}, began, lock)
 	return lock, nil
 }
 
@@ -40,14 +39,13 @@ func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Loc
 	if err != nil {
 		return nil, err
 	}
-	began := s.clock.Now()
+	began := l.now()
 	lock, err := l.acquire(ctx, s, name, key)
 	if err != nil {
-		l.emit(Event{Kind: EventWaited, Name: name, Elapsed: s.clock.Now().Sub(began), Err: err})
+		l.tell(Event{Kind: EventWaited, Name: name, Err: err}, began, nil)
 		return nil, err
 	}
-	l.emit(Event{Kind: EventAcquired, Name: name, Votes: lock.Votes(),
-		Elapsed: s.clock.Now().Sub(began), Remaining: lock.Remaining()})
+	l.tell(Event{Kind: EventAcquired, Name: name}, began, lock)
 	return lock, nil
 }
 
@@ -121,10 +119,10 @@ func (l *Locker) attempt(ctx context.Context, s *settings, name, key string) (*L
 	lock := l.win(ctx, s, r)
 	if lock == nil {
 		err := l.lose(ctx, s, r)
-		l.emit(Event{Kind: EventAttempt, Name: name, Votes: err.Votes, Elapsed: s.clock.Now().Sub(r.start), Err: err})
+		l.tell(Event{Kind: EventAttempt, Name: name, Votes: err.Votes, Err: err}, r.start, nil)
 		return nil, err
 	}
-	l.emit(Event{Kind: EventAttempt, Name: name, Votes: lock.Votes(), Elapsed: s.clock.Now().Sub(r.start)})
+	l.tell(Event{Kind: EventAttempt, Name: name}, r.start, lock)
 	if !lock.watch() {
 		lock.end(released, ErrClosed)
 		return nil, closedError(OpAcquire, name)

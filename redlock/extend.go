@@ -106,13 +106,12 @@ func (k *Lock) learn(r *round) {
 		}
 		k.reschedule()
 	}
-	left, votes := k.until.Sub(now), k.votes.size()
 	k.mu.Unlock()
 
 	switch {
 	case gone != nil:
 		k.end(lost, gone)
 	case renewed:
-		k.locker.emit(Event{Kind: EventExtended, Name: k.name, Votes: votes, Elapsed: now.Sub(r.start), Remaining: left})
+		k.locker.tell(Event{Kind: EventExtended, Name: k.name}, r.start, k)
 	}
 }

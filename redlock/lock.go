@@ -122,9 +122,6 @@ func (k *Lock) Votes() int {
 	return k.votes.size()
 }
 
-// age is the time since the acquisition began.
-func (k *Lock) age() time.Duration { return k.settings.clock.Now().Sub(k.start) }
-
 // end takes the lock out of its phase held and gives it back on all nodes. If
 // it was not held any more, the error says why.
 func (k *Lock) end(p phase, cause error) (*round, error) {
@@ -147,7 +144,7 @@ func (k *Lock) end(p phase, cause error) (*round, error) {
 	// request would take, so the waiter need not wait for the answers.
 	k.locker.queue.wake(k.key)
 	if p == lost {
-		k.locker.emit(Event{Kind: EventLost, Name: k.name, Elapsed: k.age(), Err: cause})
+		k.locker.tell(Event{Kind: EventLost, Name: k.name, Err: cause}, k.start, nil)
 	}
 	return r, nil
 }

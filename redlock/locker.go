@@ -135,10 +135,3 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) e
 	}()
 	return fn(work)
 }
-
-// emit tells the observer, if there is one.
-func (l *Locker) emit(e Event) {
-	if o := l.settings.observer; o != nil {
-		o.Observe(e)
-	}
-}

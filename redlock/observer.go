@@ -1,6 +1,10 @@
 package redlock
 
-import "time"
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
 
 // An Observer is told what a Locker does: for logs, metrics and traces.
 // Observe is called from the goroutines that do the work, several at a time.
@@ -17,8 +21,8 @@ const (
 	// EventVote: a node replied. Op, Node, Outcome, Elapsed since the request
 	// was made, and Err for a fault.
 	EventVote EventKind = iota + 1
-	// EventAttempt: one try to acquire ended. Votes, Elapsed, and Err if it
-	// failed.
+	// EventAttempt: one try to acquire ended. Votes, Elapsed, and Remaining, or
+	// Err if it failed.
 	EventAttempt
 	// EventAcquired: Acquire, TryAcquire or Do has the lock. Votes, Elapsed
 	// with all waiting, Remaining.
@@ -54,4 +58,29 @@ type Event struct {
 	Elapsed   time.Duration
 	Remaining time.Duration // validity left
 	Err       error
+}
+
+// observed reports whether there is anybody to be told. Events cost readings of
+// the clock, which are most of what a vote costs without them.
+func (l *Locker) observed() bool { return l.settings.observer != nil }
+
+// tell completes an event that began at since, with the votes and validity of
+// the lock k if there is one, and hands it to the observer.
+func (l *Locker) tell(e Event, since clock.Instant, k *Lock) {
+	if !l.observed() {
+		return
+	}
+	e.Elapsed = l.settings.clock.Now().Sub(since)
+	if k != nil {
+		e.Votes, e.Remaining = k.Votes(), k.Remaining()
+	}
+	l.settings.observer.Observe(e)
+}
+
+// now reads the clock for the sake of events alone.
+func (l *Locker) now() clock.Instant {
+	if !l.observed() {
+		return 0
+	}
+	return l.settings.clock.Now()
 }

@@ -39,14 +39,12 @@ func (k *Lock) Release(ctx context.Context) error {
 	votes := r.tally.granted
 	r.mu.Unlock()
 
-	e := Event{Kind: EventReleased, Name: k.name, Votes: votes, Elapsed: k.age()}
-	if failure == nil {
-		k.locker.emit(e)
-		return nil
+	e := Event{Kind: EventReleased, Name: k.name, Votes: votes}
+	if failure != nil {
+		e.Err = failure
 	}
-	e.Err = failure
-	k.locker.emit(e)
-	return failure
+	k.locker.tell(e, k.start, nil)
+	return e.Err
 }
 
 // release asks all nodes to delete key if it holds value. Those in maybe may

@@ -81,7 +81,7 @@ func (r *round) ask() {
 func (r *round) Receive(i int, reply Reply) {
 	l := r.locker
 	var after time.Duration // a clock costs more than the rest of this function
-	if reply.Outcome != Granted || l.settings.observer != nil {
+	if reply.Outcome != Granted || l.observed() {
 		after = l.settings.clock.Now().Sub(r.start)
 	}
 	r.mu.Lock()
@@ -100,8 +100,8 @@ func (r *round) Receive(i int, reply Reply) {
 	if lock != nil {
 		lock.heard(r, i, reply.Outcome)
 	}
-	if l.settings.observer != nil {
-		l.emit(Event{Kind: EventVote, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
+	if l.observed() {
+		l.settings.observer.Observe(Event{Kind: EventVote, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
 			Outcome: reply.Outcome, Elapsed: after, Err: reply.Err})
 	}
 	if r.req.Op == OpRelease {
@@ -133,8 +133,8 @@ func repliedNeeded(r *round) bool {
 	return true
 }
 
-// wait sleeps until the goal is reached, limit has passed since the round's
-// start, or ctx has ended. What came of it is for the caller to look up.
+// wait sleeps until the goal is reached, limit has passed since the round was
+// asked, which must be just now, or ctx has ended. What came of it is for the caller to look up.
 func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round) bool) {
 	l := r.locker
 	r.mu.Lock()
@@ -146,14 +146,15 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 	r.waiter, r.goal = p, goal
 	r.mu.Unlock()
 
-	end := r.start.Add(limit)
-	p.timer.Reset(end.Sub(l.settings.clock.Now()))
-	for reached := false; !reached; {
+	// The round has only just begun, so its limit can be counted from now as
+	// well, which saves reading the clock.
+	p.timer.Reset(limit)
+	for {
 		p.sleep(ctx, nil)
 		r.mu.Lock()
-		reached = goal(r)
+		reached := goal(r)
 		r.mu.Unlock()
-		if ctx.Err() != nil || l.settings.clock.Now() >= end {
+		if reached || ctx.Err() != nil || l.settings.clock.Now() >= r.start.Add(limit) {
 			break
 		}
 	}
