@@ -137,10 +137,11 @@ func (l *Locker) win(ctx context.Context, s *settings, r *round) *Lock {
 	defer r.mu.Unlock()
 	// The votes may have come in time and this goroutine too late: a process
 	// that was paused or a machine that slept must not believe them.
-	if r.tally.verdict() != voteWon || s.clock.Now() >= deadline(r.start, s.ttl) {
+	now := s.clock.Now()
+	if r.tally.verdict() != voteWon || now >= deadline(r.start, s.ttl) {
 		return nil
 	}
-	r.lock = newLock(ctx, s, r)
+	r.lock = newLock(ctx, s, r, now)
 	return r.lock
 }
 

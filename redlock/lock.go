@@ -18,6 +18,7 @@ type Lock struct {
 	key      string
 	value    string
 	start    clock.Instant // of the acquisition
+	endBy    clock.Instant // MaxHold after it was granted; zero for no limit
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
@@ -45,12 +46,16 @@ const (
 	lost
 )
 
-// newLock makes the lock of a round that was won. The round must be locked.
-func newLock(ctx context.Context, s *settings, r *round) *Lock {
+// newLock makes the lock of a round that was won by now. The round must be
+// locked.
+func newLock(ctx context.Context, s *settings, r *round, now clock.Instant) *Lock {
 	k := &Lock{
 		locker: r.locker, settings: s, name: r.name, key: r.req.Key, value: r.req.Value, start: r.start,
 		votes: r.nodes(Granted), maybe: r.nodes(Granted, Unknown, 0),
 		renewAt: r.start.Add(s.ttl / 3), index: -1,
+	}
+	if s.maxHold > 0 {
+		k.endBy = now.Add(s.maxHold)
 	}
 	k.until = k.deadline(r)
 	// The holder's context has the values of the caller's, but not its end: a
@@ -65,8 +70,8 @@ func newLock(ctx context.Context, s *settings, r *round) *Lock {
 // deadline is when the lock ends if r was its last round that was won.
 func (k *Lock) deadline(r *round) clock.Instant {
 	until := deadline(r.start, k.settings.ttl)
-	if m := k.settings.maxHold; m > 0 {
-		until = min(until, k.start.Add(m))
+	if k.endBy > 0 {
+		until = min(until, k.endBy)
 	}
 	return until
 }

@@ -24,8 +24,7 @@ func (k *Lock) reschedule() bool {
 
 // renews reports whether another renewal would prolong the lock.
 func (k *Lock) renews() bool {
-	s := k.settings
-	return s.renew && (s.maxHold == 0 || k.until < k.start.Add(s.maxHold))
+	return k.settings.renew && (k.endBy == 0 || k.until < k.endBy)
 }
 
 // retryRenewal is how soon a renewal that came to nothing is tried again: some
