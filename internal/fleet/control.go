@@ -1,0 +1,248 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// opTimeout bounds each operation for callers whose context has no deadline.
+const opTimeout = 30 * time.Second
+
+// driver is the mechanics of one kind. It keeps no state of its own about which
+// node is paused or killed: controlled does, once for all kinds, and calls a
+// driver only in states where the call makes sense, and never twice at a time
+// for one node.
+type driver interface {
+	// kill ends the server, be it running, paused or already gone by itself.
+	kill(ctx context.Context, i int) error
+	// start runs a killed server and returns when it answers PING.
+	start(ctx context.Context, i int, m Memory) error
+	close() error
+}
+
+// pauser and cutter are what some drivers can do besides; a driver that lacks
+// the methods answers ErrUnsupported.
+type pauser interface {
+	pause(ctx context.Context, i int) error
+	resume(ctx context.Context, i int) error
+}
+
+type cutter interface {
+	disconnect(ctx context.Context, i int) error
+	reconnect(ctx context.Context, i int) error
+}
+
+type state string
+
+const (
+	running state = "running"
+	paused  state = "paused"
+	killed  state = "killed"
+)
+
+// controlled is the Fleet over a driver: bounds, states, locks and deadlines.
+type controlled struct {
+	kind   Kind
+	driver driver
+	urls   []string
+	nodes  []controlledNode
+
+	// life is held for reading by each operation, and for writing by Close: so
+	// nothing is started behind Close's back.
+	life   sync.RWMutex
+	ctx    context.Context // ends when Close begins, and every operation with it
+	cancel context.CancelFunc
+	close  func() error
+}
+
+type controlledNode struct {
+	mu    sync.Mutex
+	state state
+	cut   bool
+}
+
+func newControlled(kind Kind, d driver, urls []string) *controlled {
+	f := &controlled{kind: kind, driver: d, urls: urls, nodes: make([]controlledNode, len(urls))}
+	for i := range f.nodes {
+		f.nodes[i].state = running
+	}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.close = sync.OnceValue(func() error {
+		f.cancel()
+		f.life.Lock()
+		defer f.life.Unlock()
+		if err := d.close(); err != nil {
+			return fmt.Errorf("fleet: close %s nodes: %w", kind, err)
+		}
+		return nil
+	})
+	return f
+}
+
+func (f *controlled) Kind() Kind     { return f.kind }
+func (f *controlled) URLs() []string { return append([]string(nil), f.urls...) }
+func (f *controlled) Close() error   { return f.close() }
+
+func (f *controlled) Pause(ctx context.Context, i int) error {
+	p, ok := f.driver.(pauser)
+	if !ok {
+		return f.unsupported("pause", "this operating system cannot stop a process and let it go on")
+	}
+	return f.on(ctx, "pause", i, func(ctx context.Context, n *controlledNode) error {
+		if n.state != running {
+			return fmt.Errorf("it is %s; only a running node can be paused", n.state)
+		}
+		if err := p.pause(ctx, i); err != nil {
+			return err
+		}
+		n.state = paused
+		return nil
+	})
+}
+
+func (f *controlled) Resume(ctx context.Context, i int) error {
+	p, ok := f.driver.(pauser)
+	if !ok {
+		return f.unsupported("resume", "this operating system cannot stop a process and let it go on")
+	}
+	return f.on(ctx, "resume", i, func(ctx context.Context, n *controlledNode) error {
+		if n.state != paused {
+			return fmt.Errorf("it is %s, not paused", n.state)
+		}
+		if err := p.resume(ctx, i); err != nil {
+			return err
+		}
+		n.state = running
+		return nil
+	})
+}
+
+func (f *controlled) Kill(ctx context.Context, i int) error {
+	return f.on(ctx, "kill", i, func(ctx context.Context, n *controlledNode) error {
+		if n.state == killed {
+			return errors.New("it is killed already")
+		}
+		if err := f.driver.kill(ctx, i); err != nil {
+			return err
+		}
+		n.state = killed
+		return nil
+	})
+}
+
+func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
+	return f.on(ctx, "restart", i, func(ctx context.Context, n *controlledNode) error {
+		if m != Kept && m != Lost {
+			return fmt.Errorf("memory is %d; it must be Kept or Lost", m)
+		}
+		if n.cut {
+			return errors.New("it is disconnected, so nobody could see it answer; Reconnect it first")
+		}
+		if n.state != killed {
+			if err := f.driver.kill(ctx, i); err != nil {
+				return err
+			}
+			n.state = killed
+		}
+		if err := f.driver.start(ctx, i, m); err != nil {
+			return err
+		}
+		n.state = running
+		return nil
+	})
+}
+
+func (f *controlled) Disconnect(ctx context.Context, i int) error {
+	c, ok := f.driver.(cutter)
+	if !ok {
+		return f.unsupported("disconnect", f.noCut())
+	}
+	return f.on(ctx, "disconnect", i, func(ctx context.Context, n *controlledNode) error {
+		if n.cut {
+			return errors.New("it is disconnected already")
+		}
+		if err := c.disconnect(ctx, i); err != nil {
+			return err
+		}
+		n.cut = true
+		return nil
+	})
+}
+
+func (f *controlled) Reconnect(ctx context.Context, i int) error {
+	c, ok := f.driver.(cutter)
+	if !ok {
+		return f.unsupported("reconnect", f.noCut())
+	}
+	return f.on(ctx, "reconnect", i, func(ctx context.Context, n *controlledNode) error {
+		if !n.cut {
+			return errors.New("it is not disconnected")
+		}
+		if err := c.reconnect(ctx, i); err != nil {
+			return err
+		}
+		n.cut = false
+		if n.state != running {
+			return nil
+		}
+		return awaitReady(ctx, f.urls[i], nil)
+	})
+}
+
+// on runs one operation with node i locked, within the caller's context, the
+// time an operation may take, and the fleet's life.
+func (f *controlled) on(ctx context.Context, op string, i int, do func(context.Context, *controlledNode) error) error {
+	if i < 0 || i >= len(f.nodes) {
+		return fmt.Errorf("fleet: %s node %d: there are only the nodes 0 to %d", op, i, len(f.nodes)-1)
+	}
+	f.life.RLock()
+	defer f.life.RUnlock()
+	n := &f.nodes[i]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+
+	if f.ctx.Err() != nil {
+		return fmt.Errorf("fleet: %s %s node %d: the fleet is closed", op, f.kind, i)
+	}
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	defer context.AfterFunc(f.ctx, cancel)()
+	err := ctx.Err()
+	if err == nil {
+		err = do(ctx, n)
+	}
+	if err != nil {
+		return fmt.Errorf("fleet: %s %s node %d: %w", op, f.kind, i, err)
+	}
+	return nil
+}
+
+func (f *controlled) unsupported(op, why string) error {
+	return unsupported(f.kind, op, why)
+}
+
+func (f *controlled) noCut() string {
+	if f.kind == Docker {
+		return "its URLs are published ports, which a cut would make refuse instead of fall silent " +
+			"(a Linux machine with a local engine, and no Options.Ports, does better)"
+	}
+	return "its nodes share this machine's loopback; only docker nodes have a network to be cut off"
+}
+
+func unsupported(kind Kind, op, why string) error {
+	return fmt.Errorf("%w: kind %s cannot %s: %s", ErrUnsupported, kind, op, why)
+}
+
+// parallel runs do for 0 to n-1 at once, waits for all and joins their errors.
+func parallel(n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = do(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,131 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+const (
+	// readyTick is short against a server's start (20 to 100 ms), so that waiting
+	// adds little to it.
+	readyTick = 10 * time.Millisecond
+	// tryTimeout bounds one PING: one try that hangs must not use up all the time.
+	tryTimeout = time.Second
+)
+
+// awaitReady asks the server at rawURL until it answers PING, ctx ends, or dead
+// (nil: it cannot know) says that waiting is in vain.
+func awaitReady(ctx context.Context, rawURL string, dead func() error) error {
+	tick := time.NewTicker(readyTick)
+	defer tick.Stop()
+	var last error
+	for {
+		err := ping(ctx, rawURL)
+		if err == nil {
+			return nil
+		}
+		// A try that the end of ctx broke off says less than the one before.
+		if last == nil || !ended(ctx) {
+			last = err
+		}
+		if dead != nil {
+			if cause := dead(); cause != nil {
+				return cause
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer PING: %w (%w)", display(rawURL), last, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// ended is true a moment before ctx.Err tells: a dial that ran into the deadline
+// can return before the context's own timer goes off.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
+// ping makes a connection, authenticates as the URL says, and asks for a PONG.
+func ping(ctx context.Context, rawURL string) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	c, err := dial(ctx, rawURL)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = redis.DoContext(c, ctx, "PING")
+	return err
+}
+
+// dial is not redigo's DialURL, since that knows no unix sockets and ignores the
+// context during a TLS handshake.
+func dial(ctx context.Context, rawURL string) (redis.Conn, error) {
+	u, err := parseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = "6379"
+	}
+	addr := net.JoinHostPort(u.Hostname(), port)
+	var conn net.Conn
+	switch u.Scheme {
+	case "redis":
+		conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
+	case "rediss":
+		conn, err = new(tls.Dialer).DialContext(ctx, "tcp", addr)
+	case "unix":
+		conn, err = new(net.Dialer).DialContext(ctx, "unix", u.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := redis.NewConn(conn, tryTimeout, tryTimeout)
+	if password, ok := u.User.Password(); ok {
+		auth := []any{password}
+		if name := u.User.Username(); name != "" {
+			auth = []any{name, password}
+		}
+		if _, err := redis.DoContext(c, ctx, "AUTH", auth...); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func parseURL(rawURL string) (*url.URL, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		// err quotes the URL with its password.
+		return nil, errors.New("it cannot be parsed (not shown, as it may hold a password)")
+	}
+	switch u.Scheme {
+	case "redis", "rediss", "unix":
+		return u, nil
+	default:
+		return nil, fmt.Errorf("scheme %q is none of redis, rediss, unix", u.Scheme)
+	}
+}
+
+// display is the URL for messages: where, but not who. The query is left out
+// too, since some clients take passwords from there.
+func display(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "(a URL that cannot be parsed)"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}
