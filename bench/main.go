@@ -33,6 +33,7 @@ func main() {
 func run(ctx context.Context) error {
 	nodes := flag.String("nodes", "embedded", "embedded (says nothing of speed), process, docker, or redis:// URLs with commas between them")
 	n := flag.Int("n", 5, "number of nodes to start")
+	durable := flag.Bool("durable", false, "have process and docker nodes write to disk before they answer, which then is what is measured")
 	callers := flag.Int("callers", 64, "concurrent callers, each with a name of its own")
 	rounds := flag.Int("rounds", 3, "rounds; every round measures each library once, in rotated order")
 	duration := flag.Duration("duration", 2*time.Second, "of one measurement")
@@ -42,6 +43,7 @@ func run(ctx context.Context) error {
 	}
 
 	kind, opts := fleet.Kind(*nodes), fleet.Options{Nodes: *n}
+	opts.Volatile = !*durable && (kind == fleet.Process || kind == fleet.Docker)
 	if strings.Contains(*nodes, "://") {
 		kind, opts = fleet.Addrs, fleet.Options{URLs: strings.Split(*nodes, ",")}
 	}
@@ -76,7 +78,7 @@ func run(ctx context.Context) error {
 func report(subjects []subject, results [][]result, title string) {
 	fmt.Println(title)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "library\tcycles/s\tp50\tp99\tCPU/cycle\tallocs/cycle\terrors\tcycles/s, redquorum = 1\t")
+	fmt.Fprintln(w, "library\tcycles/s\tp50\tp99\tCPU/cycle\tallocs/cycle\terrors\tredquorum against it\t")
 	var base float64
 	for i, s := range subjects {
 		rs := results[i]
@@ -91,9 +93,9 @@ func report(subjects []subject, results [][]result, title string) {
 		for _, r := range rs {
 			errors += r.errors
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%v\t%v\t%v\t%.1f\t%d\t%.2f\t\n", s.name, rate,
+		fmt.Fprintf(w, "%s\t%.0f\t%v\t%v\t%v\t%.1f\t%d\t%.1f x\t\n", s.name, rate,
 			us(func(r result) float64 { return r.p50 }), us(func(r result) float64 { return r.p99 }),
-			us(func(r result) float64 { return r.cpu }), median(rs, func(r result) float64 { return r.allocs }), errors, rate/base)
+			us(func(r result) float64 { return r.cpu }), median(rs, func(r result) float64 { return r.allocs }), errors, base/rate)
 	}
 	w.Flush()
 }

@@ -92,6 +92,11 @@ type Options struct {
 	// not on this machine.
 	Image string
 
+	// Volatile servers write nothing to disk, so that benchmarks measure locks and not
+	// the disk. Restart with Kept memory is then unsupported. Embedded servers are
+	// always so fast, and always keep.
+	Volatile bool
+
 	// URLs are the servers of kind Addrs: redis://, rediss:// or unix://.
 	URLs []string
 }
@@ -123,7 +128,7 @@ func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
 	}
-	return newControlled(kind, d, urls), nil
+	return newControlled(kind, d, urls, opts.Volatile), nil
 }
 
 // Available returns nil if this machine can start nodes of the kind, else the
@@ -165,6 +170,9 @@ func (o Options) check(kind Kind) error {
 	}
 	if o.Image != "" && kind != Docker {
 		return bad("Image", o.Image, fmt.Sprintf("is for kind %s, not %s", Docker, kind))
+	}
+	if o.Volatile && kind != Process && kind != Docker {
+		return bad("Volatile", true, fmt.Sprintf("is for kinds %s and %s, not %s", Process, Docker, kind))
 	}
 	if kind == Addrs {
 		switch {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -32,6 +33,7 @@ func TestOptionsThatContradict(t *testing.T) {
 		{fleet.Process, fleet.Options{Nodes: 2, Ports: []int{7001}}, "Ports = [7001]"},
 		{fleet.Process, fleet.Options{Image: "redis"}, "Image = redis"},
 		{fleet.Process, fleet.Options{URLs: []string{"redis://:secret@h"}}, "option URLs is for kind addrs"},
+		{fleet.Embedded, fleet.Options{Volatile: true}, "Volatile = true"},
 		{fleet.Addrs, fleet.Options{}, "at least one"},
 		{fleet.Addrs, fleet.Options{Nodes: 2, URLs: []string{"redis://h"}}, "1 URLs"},
 		{fleet.Addrs, fleet.Options{Ports: []int{1}, URLs: []string{"redis://h"}}, "Ports = [1]"},
@@ -50,6 +52,20 @@ func TestDefaultIsFiveNodes(t *testing.T) {
 	f := start(t, fleet.Embedded, fleet.Options{})
 	assert.Len(t, f.URLs(), 5)
 	assert.Equal(t, fleet.Embedded, f.Kind())
+}
+
+func TestVolatileServersKeepNothing(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	f := start(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
+	c, err := redis.DialURL(f.URLs()[0])
+	require.NoError(t, err)
+	defer c.Close()
+	setting, err := redis.Strings(c.Do("CONFIG", "GET", "appendonly"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"appendonly", "no"}, setting)
+	assert.ErrorIs(t, f.Restart(t.Context(), 0, fleet.Kept), fleet.ErrUnsupported)
+	assert.NoError(t, f.Restart(t.Context(), 0, fleet.Lost))
 }
 
 func TestFixedPorts(t *testing.T) {
