@@ -67,8 +67,11 @@ func explain(err redis.Error) (meaning error, sick bool) {
 // went wrong in a script: "ERR Error running script (...): WRONGTYPE ...".
 func code(message string) string {
 	first, rest, _ := strings.Cut(message, " ")
-	if first != "ERR" {
+	switch {
+	case first != "ERR":
 		return first
+	case strings.HasPrefix(rest, "The user executing the script can't"):
+		return "NOPERM" // for a command within a script, Redis 7 has no code
 	}
 	for _, word := range strings.Fields(rest) {
 		word = strings.TrimLeft(word, "-")

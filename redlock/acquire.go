@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 )
 
 // TryAcquire asks for the lock name once and does not wait for a holder. It
@@ -191,6 +193,35 @@ func (l *Locker) lose(ctx context.Context, s *settings, r *round) *QuorumError {
 		kind = ErrNoQuorum
 	}
 	err := r.fail(kind)
-	err.Remaining = undo.freeIn()
+	err.Remaining = freeIn(r, undo)
 	return err
+}
+
+// freeIn returns how long it takes until a quorum of nodes is free, if no
+// holder renews: NoTTL for never, zero for unknown. Nodes that did not refuse
+// are taken for free, since what they may have granted is being released; of
+// the others, and of those that failed, only the replies to the release tell.
+// Both rounds must be locked.
+func freeIn(r, undo *round) time.Duration {
+	const never = time.Duration(1<<63 - 1)
+	var left []time.Duration
+	for i, slot := range r.slots {
+		switch undone := undo.slots[i].reply; {
+		case slot.reply.Outcome == Granted || slot.reply.Outcome == 0:
+			left = append(left, 0)
+		case undone.Outcome == Refused && undone.TTL == NoTTL:
+			left = append(left, never)
+		case undone.Outcome == Refused:
+			left = append(left, undone.TTL)
+		}
+	}
+	slices.Sort(left)
+	switch q := r.tally.quorum(); {
+	case len(left) < q:
+		return 0
+	case left[q-1] == never:
+		return NoTTL
+	default:
+		return left[q-1]
+	}
 }

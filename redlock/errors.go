@@ -37,8 +37,8 @@ type QuorumError struct {
 	Nodes  int    // nodes asked
 	Quorum int    // votes needed
 
-	// Remaining is how long it takes at most until a quorum of nodes is free,
-	// unless the holder renews: a hint when to try again. NoTTL means never (a
+	// Remaining is about how long it takes until a quorum of nodes is free,
+	// unless the holder renews or releases: a hint when to try again. NoTTL means never (a
 	// key without TTL is in the way); zero that it is not known.
 	Remaining time.Duration
 

@@ -214,29 +214,3 @@ func (r *round) fail(kind error) *QuorumError {
 	}
 	return e
 }
-
-// freeIn returns how long it takes at most until a quorum of nodes is free,
-// from the replies to a release: NoTTL for never, zero for unknown.
-func (r *round) freeIn() time.Duration {
-	const never = time.Duration(1<<63 - 1)
-	var left []time.Duration
-	for _, s := range r.slots {
-		switch {
-		case s.reply.Outcome == Granted:
-			left = append(left, 0)
-		case s.reply.Outcome == Refused && s.reply.TTL == NoTTL:
-			left = append(left, never)
-		case s.reply.Outcome == Refused:
-			left = append(left, s.reply.TTL)
-		}
-	}
-	slices.Sort(left)
-	switch q := r.tally.quorum(); {
-	case len(left) < q:
-		return 0
-	case left[q-1] == never:
-		return NoTTL
-	default:
-		return left[q-1]
-	}
-}
