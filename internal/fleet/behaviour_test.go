@@ -292,7 +292,8 @@ func atTheSameTime(t *testing.T, f fleet.Fleet) {
 	for range 2 {
 		go func() { kills <- f.Kill(context.Background(), 0) }()
 	}
-	require.True(t, (<-kills == nil) != (<-kills == nil), "of two kills exactly one must succeed")
+	first, second := <-kills, <-kills
+	require.True(t, (first == nil) != (second == nil), "of two kills exactly one must succeed")
 }
 
 func closeEnds(t *testing.T, f fleet.Fleet) {
