@@ -13,17 +13,19 @@ const tick = 250 * time.Millisecond
 // System is this machine's clock. It counts time that the machine spent
 // suspended where the platform can tell (Linux, macOS, Windows), and never
 // runs behind Go's monotonic clock anywhere.
-var System Clock = newSystem()
+var System Clock = newSystem(sinceBoot)
 
 type system struct {
+	platform func() (time.Duration, bool) // false: there is none
+
 	start time.Time     // origin on Go's monotonic clock
 	boot  time.Duration // the same moment on the platform's clock
-	ok    bool          // whether the platform's clock can be read
+	ok    bool          // whether there is one
 }
 
-func newSystem() *system {
-	s := &system{start: time.Now()}
-	s.boot, s.ok = sinceBoot()
+func newSystem(platform func() (time.Duration, bool)) *system {
+	s := &system{platform: platform, start: time.Now()}
+	s.boot, s.ok = platform()
 	// A coarse clock that happens to have just stepped would put one reading
 	// ahead of the next, and a lease counted from it would end late. Held back
 	// by its resolution it overtakes Go's clock only after a real suspend.
@@ -37,7 +39,7 @@ func newSystem() *system {
 func (s *system) Now() Instant {
 	now := time.Since(s.start)
 	if s.ok {
-		if boot, ok := sinceBoot(); ok {
+		if boot, ok := s.platform(); ok {
 			now = max(now, boot-s.boot)
 		}
 	}

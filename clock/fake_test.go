@@ -1,0 +1,137 @@
+package clock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// firing is when, in the bubble's time from its start, a timer called.
+type firing struct {
+	start time.Time
+	at    chan time.Duration
+}
+
+func newFiring() *firing { return &firing{time.Now(), make(chan time.Duration, 10)} }
+
+func (f *firing) call() { f.at <- time.Since(f.start) }
+
+// none reports that the timer has not called by now.
+func (f *firing) none() bool {
+	synctest.Wait()
+	return len(f.at) == 0
+}
+
+func TestAFakeRunsAtItsRate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.NewFake(1.01)
+		time.Sleep(100 * time.Second)
+		assert.Equal(t, 101*time.Second, c.Now().Sub(0))
+		c.SetRate(0.5)
+		assert.Equal(t, 101*time.Second, c.Now().Sub(0), "a change of rate does not move the reading")
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, 106*time.Second, c.Now().Sub(0))
+		c.Step(time.Hour)
+		assert.Equal(t, time.Hour+106*time.Second, c.Now().Sub(0))
+	})
+}
+
+func TestAFakesTimersFollowItsRateAndSteps(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*clock.Fake) // 2 s after the timer was set to 10 s
+		want   time.Duration     // of the bubble
+	}{
+		"as it was":     {func(*clock.Fake) {}, 10 * time.Second},
+		"twice as fast": {func(c *clock.Fake) { c.SetRate(2) }, 6 * time.Second},
+		"half as fast":  {func(c *clock.Fake) { c.SetRate(0.5) }, 18 * time.Second},
+		"step before":   {func(c *clock.Fake) { c.Step(5 * time.Second) }, 5 * time.Second},
+		"step beyond":   {func(c *clock.Fake) { c.Step(time.Hour) }, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c, f := clock.NewFake(1), newFiring()
+				c.AfterFunc(10*time.Second, f.call)
+				time.Sleep(2 * time.Second)
+				test.change(c)
+				assert.Equal(t, test.want, <-f.at)
+				assert.GreaterOrEqual(t, c.Now().Sub(0), 10*time.Second, "never early")
+			})
+		})
+	}
+}
+
+func TestATimerOfAnOddRateIsNeverEarly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, rate := range []float64{0.99, 0.995, 1.003, 1.01, 1.0 / 3, 3} {
+			c := clock.NewFake(rate)
+			for d := time.Duration(1); d < time.Hour; d = d*7 + 3 {
+				due := c.Now().Add(d)
+				done := make(chan clock.Instant)
+				c.AfterFunc(d, func() { done <- c.Now() })
+				late := (<-done).Sub(due)
+				assert.GreaterOrEqual(t, late, time.Duration(0))
+				assert.LessOrEqual(t, late, 5*time.Nanosecond, "nor late by more than the rounding")
+			}
+		}
+	})
+}
+
+// Both clocks' timers mean what time.Timer's do.
+func TestTimersStopAndReset(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func() clock.Clock{
+		"fake":   func() clock.Clock { return clock.NewFake(1) },
+		"system": func() clock.Clock { return clock.System },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := open()
+			called := make(chan clock.Instant, 10)
+			never := c.AfterFunc(time.Hour, func() { called <- 0 })
+			assert.True(t, never.Stop(), "it was pending")
+			assert.False(t, never.Stop(), "it no longer is")
+			assert.False(t, never.Reset(time.Hour), "nor was it")
+			assert.True(t, never.Reset(time.Hour), "now it was")
+			due := c.Now().Add(time.Millisecond)
+			assert.True(t, never.Reset(time.Millisecond))
+			assert.Zero(t, <-called)
+			assert.GreaterOrEqual(t, c.Now(), due)
+			assert.False(t, never.Stop(), "it has fired")
+			c.AfterFunc(-time.Second, func() { called <- 1 })
+			assert.EqualValues(t, 1, <-called, "what is overdue fires at once")
+			assert.Empty(t, called)
+		})
+	}
+}
+
+func TestAFakeRefusesWhatNoClockDoes(t *testing.T) {
+	t.Parallel()
+	zero := 0.0
+	for _, rate := range []float64{0, -1, 1 / zero, zero / zero} {
+		assert.Panics(t, func() { clock.NewFake(rate) }, rate)
+	}
+	c := clock.NewFake(1)
+	assert.Panics(t, func() { c.SetRate(0) })
+	assert.Panics(t, func() { c.Step(-1) })
+}
+
+func TestAStoppedTimerDoesNotFireAfterAStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, f := clock.NewFake(1), newFiring()
+		c.AfterFunc(time.Second, f.call).Stop()
+		c.Step(time.Hour)
+		assert.True(t, f.none())
+	})
+}
