@@ -1,0 +1,166 @@
+package nodetest
+
+import (
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A Poker changes a node's server behind the node's back.
+type Poker interface {
+	// Set sets key to value for ttl, or for ever if that is redlock.NoTTL.
+	Set(key, value string, ttl time.Duration)
+	// SetWrongType makes key hold something that is not a string.
+	SetWrongType(key string)
+	// Advance returns when at least d, which is short, has passed for the
+	// server: in virtual time, or after waiting.
+	Advance(d time.Duration)
+}
+
+// A Body is one test. It closes the node.
+type Body func(t *testing.T, node redlock.Node, poke Poker)
+
+// Run runs the table. For each row it calls open, which calls body with a node
+// of its own, from within a synctest bubble if it likes. The rows use keys of
+// their own, so that they can share a server.
+func Run(t *testing.T, open func(t *testing.T, body Body)) {
+	for _, row := range table {
+		t.Run(row.name, func(t *testing.T) {
+			open(t, func(t *testing.T, node redlock.Node, poke Poker) { row.run(t, node, poke) })
+		})
+	}
+}
+
+// Tolerances. The TTLs of the table are far apart, so that a slow machine does
+// not blur them.
+const (
+	slack   = 5 * time.Second  // how much shorter than expected a remaining TTL may be
+	patient = 20 * time.Second // for a reply
+	timeout = 10 * time.Second // of the requests
+)
+
+type row struct {
+	name  string
+	steps []step
+}
+
+// A step is one thing done to the node or its server, and the reply that must
+// come.
+type step struct {
+	poke func(p Poker, prefix string) // done first, if not nil
+	req  redlock.Request              // submitted then, if it has an Op
+	want want
+	// behind has this step's request submitted without waiting for the reply to
+	// the one before.
+	behind bool
+}
+
+// want is an expected reply.
+type want struct {
+	outcome redlock.Outcome
+	value   string
+	ttl     time.Duration // at most this, and at least slack less; NoTTL and zero exactly
+	silent  bool          // the node need not tell the TTL
+}
+
+func (r row) run(t *testing.T, node redlock.Node, poke Poker) {
+	prefix := "nodetest:" + rand.Text() + ":"
+	replies := newReplies(len(r.steps))
+	var waiting []int
+	settle := func() {
+		for _, i := range waiting {
+			r.steps[i].want.check(t, i, replies.wait(t, i))
+		}
+		waiting = nil
+	}
+	for i, s := range r.steps {
+		if !s.behind {
+			settle()
+		}
+		if s.poke != nil {
+			s.poke(poke, prefix)
+		}
+		if s.req.Op != 0 {
+			req := s.req
+			req.Key, req.Timeout = prefix+req.Key, timeout
+			require.NoError(t, node.Submit(&req, i, replies), "step %d", i)
+			waiting = append(waiting, i)
+		}
+	}
+	settle()
+	require.NoError(t, node.Close())
+	replies.noMore(t)
+	late := newReplies(1)
+	req := redlock.Request{Op: redlock.OpInspect, Key: prefix, Timeout: timeout}
+	if node.Submit(&req, 0, late) == nil {
+		assert.Equal(t, redlock.Failed, late.wait(t, 0).Outcome, "a closed node runs nothing")
+	}
+}
+
+func (w want) check(t *testing.T, i int, got redlock.Reply) {
+	t.Helper()
+	assert.Equal(t, w.outcome.String(), got.Outcome.String(), "step %d: outcome (%v)", i, got.Err)
+	assert.Equal(t, w.value, got.Value, "step %d: value", i)
+	if w.outcome == redlock.Failed {
+		assert.Error(t, got.Err, "step %d: a failure says why", i)
+		return
+	}
+	assert.NoError(t, got.Err, "step %d: an answer is no error", i)
+	switch {
+	case w.silent && got.TTL == 0:
+	case w.ttl <= 0:
+		assert.Equal(t, w.ttl, got.TTL, "step %d: TTL", i)
+	default:
+		assert.LessOrEqual(t, got.TTL, w.ttl, "step %d: TTL", i)
+		assert.Greater(t, got.TTL, max(0, w.ttl-slack), "step %d: TTL", i)
+	}
+}
+
+// replies is a receiver that takes one reply for each slot, and notices more.
+type replies struct {
+	slots []chan redlock.Reply
+	twice chan int
+}
+
+func newReplies(n int) *replies {
+	r := &replies{slots: make([]chan redlock.Reply, n), twice: make(chan int, n)}
+	for i := range r.slots {
+		r.slots[i] = make(chan redlock.Reply, 1)
+	}
+	return r
+}
+
+// Receive implements redlock.Receiver.
+func (r *replies) Receive(slot int, reply redlock.Reply) {
+	select {
+	case r.slots[slot] <- reply:
+	default:
+		r.twice <- slot
+	}
+}
+
+func (r *replies) wait(t *testing.T, slot int) redlock.Reply {
+	t.Helper()
+	select {
+	case reply := <-r.slots[slot]:
+		r.slots[slot] <- redlock.Reply{} // so that another one is noticed
+		return reply
+	case <-time.After(patient):
+		require.FailNow(t, "no reply", "step %d, after %v", slot, patient)
+		panic("unreachable")
+	}
+}
+
+func (r *replies) noMore(t *testing.T) {
+	t.Helper()
+	select {
+	case slot := <-r.twice:
+		assert.Fail(t, "a second reply", "step %d", slot)
+	default:
+	}
+}

@@ -1,0 +1,188 @@
+package nodetest
+
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// Lifetimes, far enough apart to be told from each other with a tolerance.
+const (
+	brief  = 100 * time.Millisecond // runs out in a test
+	short  = 20 * time.Second
+	medium = 60 * time.Second
+	long   = 600 * time.Second
+)
+
+var (
+	granted = want{outcome: redlock.Granted}
+	refused = want{outcome: redlock.Refused}
+	failed  = want{outcome: redlock.Failed}
+	taken   = want{outcome: redlock.Refused, silent: true}
+)
+
+// refusedFor is a refusal that tells what the key has left.
+func refusedFor(ttl time.Duration) want { return want{outcome: redlock.Refused, ttl: ttl} }
+
+// takenFor is a refusal that may tell it: SET NX cannot.
+func takenFor(ttl time.Duration) want {
+	return want{outcome: redlock.Refused, ttl: ttl, silent: true}
+}
+
+func holds(value string, ttl time.Duration) want {
+	return want{outcome: redlock.Granted, value: value, ttl: ttl}
+}
+
+// With a key named k, unless another function says otherwise.
+
+func acquire(value string, ttl time.Duration, w want) step {
+	return step{req: redlock.Request{Op: redlock.OpAcquire, Key: "k", Value: value, TTL: ttl}, want: w}
+}
+
+func extend(value string, ttl time.Duration, w want) step {
+	return step{req: redlock.Request{Op: redlock.OpExtend, Key: "k", Value: value, TTL: ttl}, want: w}
+}
+
+func release(value string, w want) step {
+	return step{req: redlock.Request{Op: redlock.OpRelease, Key: "k", Value: value, TTL: short, MayHold: true}, want: w}
+}
+
+func inspect(w want) step {
+	return step{req: redlock.Request{Op: redlock.OpInspect, Key: "k"}, want: w}
+}
+
+func set(value string, ttl time.Duration) step {
+	return step{poke: func(p Poker, prefix string) { p.Set(prefix+"k", value, ttl) }}
+}
+
+func setWrongType() step {
+	return step{poke: func(p Poker, prefix string) { p.SetWrongType(prefix + "k") }}
+}
+
+func advance(d time.Duration) step {
+	return step{poke: func(p Poker, _ string) { p.Advance(d) }}
+}
+
+func (s step) key(key string) step { s.req.Key = key; return s }
+func (s step) rightBehind() step   { s.behind = true; return s }
+
+const binary = "\x00\r\n\xff*3\r\n$"
+
+var table = []row{
+	{"acquire: a free key is taken for its TTL", []step{
+		acquire("a", short, granted), inspect(holds("a", short)),
+	}},
+	{"acquire: a held key is refused and left alone", []step{
+		acquire("a", short, granted), acquire("b", long, takenFor(short)), inspect(holds("a", short)),
+	}},
+	{"acquire: the own value is refused too, and the TTL left alone", []step{
+		acquire("a", short, granted), acquire("a", long, takenFor(short)), inspect(holds("a", short)),
+	}},
+	{"acquire: a key without TTL is refused", []step{
+		set("x", redlock.NoTTL), acquire("a", short, takenFor(redlock.NoTTL)), inspect(holds("x", redlock.NoTTL)),
+	}},
+	{"acquire: a key is free once its TTL has passed", []step{
+		acquire("a", brief, granted), advance(brief + 50*time.Millisecond),
+		inspect(holds("", 0)), acquire("b", short, granted), inspect(holds("b", short)),
+	}},
+	{"acquire: a key is free once it was released", []step{
+		acquire("a", short, granted), release("a", granted), acquire("b", medium, granted), inspect(holds("b", medium)),
+	}},
+	{"acquire: keys do not touch each other", []step{
+		acquire("a", short, granted), acquire("b", medium, granted).key("k2"),
+		release("b", granted).key("k2"), inspect(holds("a", short)),
+	}},
+
+	{"extend: our key lives for the new TTL, longer", []step{
+		acquire("a", short, granted), extend("a", long, granted), inspect(holds("a", long)),
+	}},
+	{"extend: our key lives for the new TTL, shorter", []step{
+		acquire("a", long, granted), extend("a", short, granted), inspect(holds("a", short)),
+	}},
+	{"extend: another's key is refused with its TTL, and left alone", []step{
+		acquire("a", short, granted), extend("b", long, refusedFor(short)), inspect(holds("a", short)),
+	}},
+	{"extend: a key that never expires is refused with NoTTL", []step{
+		set("x", redlock.NoTTL), extend("a", short, refusedFor(redlock.NoTTL)), inspect(holds("x", redlock.NoTTL)),
+	}},
+	{"extend: a missing key is not made", []step{
+		extend("a", short, refused), inspect(holds("", 0)),
+	}},
+	{"extend: an expired key is not made again", []step{
+		acquire("a", brief, granted), advance(brief + 50*time.Millisecond), extend("a", short, refused), inspect(holds("", 0)),
+	}},
+	{"extend: a released key is not made again", []step{
+		acquire("a", short, granted), release("a", granted), extend("a", short, refused), inspect(holds("", 0)),
+	}},
+	{"extend: a key lives on beyond the TTL that it was made with", []step{
+		acquire("a", brief, granted), extend("a", short, granted), advance(brief + 50*time.Millisecond), inspect(holds("a", short)),
+	}},
+
+	{"release: our key goes", []step{
+		acquire("a", short, granted), release("a", granted), inspect(holds("", 0)),
+	}},
+	{"release: another's key is refused with its TTL, and left alone", []step{
+		acquire("a", medium, granted), release("b", refusedFor(medium)), inspect(holds("a", medium)),
+	}},
+	{"release: a key that never expires is refused with NoTTL", []step{
+		set("x", redlock.NoTTL), release("a", refusedFor(redlock.NoTTL)), inspect(holds("x", redlock.NoTTL)),
+	}},
+	{"release: a missing key is refused", []step{
+		release("a", refused), inspect(holds("", 0)),
+	}},
+	{"release: a second time is refused", []step{
+		acquire("a", short, granted), release("a", granted), release("a", refused),
+	}},
+	{"release: after a failed acquisition nothing of the other's goes", []step{
+		acquire("a", medium, granted), acquire("b", long, takenFor(medium)), release("b", refusedFor(medium)), inspect(holds("a", medium)),
+	}},
+
+	{"inspect: a missing key has neither value nor TTL", []step{inspect(holds("", 0))}},
+	{"inspect: a key set by somebody else", []step{set("x", medium), inspect(holds("x", medium))}},
+	{"inspect: a key without TTL", []step{set("x", redlock.NoTTL), inspect(holds("x", redlock.NoTTL))}},
+	{"inspect: the TTL runs", []step{
+		acquire("a", short, granted), advance(50 * time.Millisecond), inspect(holds("a", short-50*time.Millisecond)),
+	}},
+
+	{"values are compared as a whole: a prefix is another value", []step{
+		acquire("abc", medium, granted), release("ab", refusedFor(medium)), extend("ab", long, refusedFor(medium)), inspect(holds("abc", medium)),
+	}},
+	{"values are compared as a whole: a longer one is another value", []step{
+		acquire("ab", medium, granted), release("abc", refusedFor(medium)), extend("abc", long, refusedFor(medium)), inspect(holds("ab", medium)),
+	}},
+	{"values are compared by bytes: another case is another value", []step{
+		acquire("ab", medium, granted), release("AB", refusedFor(medium)), inspect(holds("ab", medium)),
+	}},
+	{"values are not numbers", []step{
+		acquire("1", medium, granted), release("01", refusedFor(medium)), release("1.0", refusedFor(medium)), release("1", granted),
+	}},
+	{"an empty value is not that of a missing key", []step{
+		extend("", short, refused), release("", refused),
+		set("", medium), release("a", refusedFor(medium)), release("", granted), inspect(holds("", 0)),
+	}},
+	{"names and values of any bytes", []step{
+		acquire(binary, short, granted).key(binary), inspect(holds(binary, short)).key(binary),
+		extend(binary, long, granted).key(binary), inspect(holds(binary, long)).key(binary),
+		release(binary, granted).key(binary), inspect(holds("", 0)).key(binary),
+	}},
+	{"names of one byte and none beside the prefix", []step{
+		acquire("a", short, granted).key(""), acquire("b", short, granted).key(" "),
+		inspect(holds("a", short)).key(""), release("b", granted).key(" "), release("a", granted).key(""),
+	}},
+
+	{"a key of another type is refused to an acquisition, and fails the others", []step{
+		setWrongType(), acquire("a", short, taken), extend("a", short, failed), release("a", failed), inspect(failed),
+	}},
+
+	{"in order: a release right behind an acquisition leaves nothing", []step{
+		acquire("a", short, granted), release("a", granted).rightBehind(), inspect(holds("", 0)),
+	}},
+	{"in order: an extension right behind an acquisition finds it, and none behind a release", []step{
+		acquire("a", short, granted), extend("a", long, granted).rightBehind(),
+		release("a", granted).rightBehind(), extend("a", long, refused).rightBehind(), inspect(holds("", 0)).rightBehind(),
+	}},
+	{"in order: of two acquisitions the first wins", []step{
+		acquire("a", short, granted), acquire("b", long, takenFor(short)).rightBehind(),
+		release("b", refusedFor(short)).rightBehind(), inspect(holds("a", short)).rightBehind(),
+	}},
+}

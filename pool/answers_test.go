@@ -1,0 +1,61 @@
+package pool_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/nodetest"
+	"github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// The table holds this package to the same answers as the simulation's nodes,
+// so that the simulation does not test a wrong model of Redis.
+func TestAnswersAreThoseOfTheSimulation(t *testing.T) {
+	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			require.Kind(t, kind)
+			f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: 1})
+			tr.NoError(t, err)
+			defer f.Close()
+			c, err := redis.DialURL(f.URLs()[0])
+			tr.NoError(t, err)
+			defer c.Close()
+			nodetest.Run(t, func(t *testing.T, body nodetest.Body) {
+				nodes, err := pool.Open(f.URLs()...)
+				tr.NoError(t, err)
+				body(t, nodes[0], poker{t, c})
+			})
+		})
+	}
+}
+
+// A poker pokes a server over a connection of its own.
+type poker struct {
+	t *testing.T
+	c redis.Conn
+}
+
+func (p poker) do(args ...any) {
+	p.t.Helper()
+	_, err := p.c.Do(args[0].(string), args[1:]...)
+	tr.NoError(p.t, err)
+}
+
+func (p poker) Set(key, value string, ttl time.Duration) {
+	p.do("SET", key, value)
+	if ttl != redlock.NoTTL {
+		p.do("PEXPIRE", key, ttl.Milliseconds())
+	}
+}
+
+func (p poker) SetWrongType(key string) { p.do("HSET", key, "field", "value") }
+
+// Advance lets real time pass: a server's TTLs run on nothing else.
+func (poker) Advance(d time.Duration) { <-time.After(d) }
