@@ -1,0 +1,186 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// locker returns a Locker over the rig's nodes that is connected to all of them.
+func (r *rig) locker(t *testing.T, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	return open(t, r.URLs(), opts...)
+}
+
+// open returns a connected Locker over servers given by URL. It has the long TTL
+// and node timeout unless opts say otherwise, and is closed with the test.
+func open(t *testing.T, urls []string, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	locker := openUnconnected(t, urls, opts...)
+	connected(t, locker)
+	return locker
+}
+
+func openUnconnected(t *testing.T, urls []string, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	return newLocker(t, members(t, urls, nil), opts...)
+}
+
+func newLocker(t *testing.T, members []redlock.Node, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	opts = append([]redlock.Option{redlock.TTL(longTTL), redlock.NodeTimeout(nodeTimeout)}, opts...)
+	locker, err := redlock.New(members, opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, locker.Close()) })
+	return locker
+}
+
+// members returns nodes. Those in suspect have the options; the others are
+// forgiven whatever a busy machine and its disk do to them, since a test that
+// breaks nodes cannot spare a healthy one.
+func members(t *testing.T, urls []string, suspect []int, opts ...pool.Option) []redlock.Node {
+	t.Helper()
+	var all []redlock.Node
+	for i := range urls {
+		its := []pool.Option{pool.StallTimeout(patience)}
+		if slices.Contains(suspect, i) {
+			its = opts
+		}
+		n, err := pool.OpenWith(urls[i:i+1], its...)
+		require.NoError(t, err)
+		all = append(all, n...)
+	}
+	return all
+}
+
+// connected waits until every node answers the Locker. Releases that it owed
+// them have been made then: they go first on a new connection.
+func connected(t *testing.T, locker *redlock.Locker) {
+	t.Helper()
+	poll(t, patience, func() error {
+		in, err := locker.Inspect(context.Background(), "is anybody there?")
+		if err != nil {
+			return err
+		}
+		for _, n := range in.Nodes {
+			if n.Err != nil {
+				return n.Err
+			}
+		}
+		return nil
+	})
+}
+
+// acquire takes a lock that nobody has.
+func acquire(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
+	t.Helper()
+	lock, err := locker.TryAcquire(context.Background(), name, opts...)
+	require.NoError(t, err)
+	return lock
+}
+
+// patient lets Acquire wait for nodes that are about to come back.
+var patient = []redlock.Option{redlock.Retries(500), redlock.RetryInterval(20 * time.Millisecond)}
+
+// votes waits until the lock has so many: the last of them come after it.
+func votes(t *testing.T, lock *redlock.Lock, want int) {
+	t.Helper()
+	poll(t, patience, func() error {
+		if n := lock.Votes(); n != want {
+			return fmt.Errorf("%d votes, want %d", n, want)
+		}
+		return nil
+	})
+}
+
+// culprits are the nodes that an error blames.
+func culprits(t *testing.T, err error) (names []string) {
+	t.Helper()
+	var failure *redlock.QuorumError
+	require.ErrorAs(t, err, &failure)
+	require.NotNil(t, failure.Causes, "%v", err)
+	for _, cause := range failure.Causes.Errors {
+		var node *redlock.NodeError
+		require.ErrorAs(t, cause, &node)
+		names = append(names, node.Node)
+	}
+	return names
+}
+
+// remaining is how long a refused caller is told that it may take.
+func remaining(t *testing.T, err error) time.Duration {
+	t.Helper()
+	var failure *redlock.QuorumError
+	require.ErrorAs(t, err, &failure)
+	return failure.Remaining
+}
+
+// wantOnly checks that an error matches one of the kinds and none of the others.
+func wantOnly(t *testing.T, want, err error) {
+	t.Helper()
+	for _, kind := range []error{
+		redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrReleased, redlock.ErrClosed,
+		context.Canceled, context.DeadlineExceeded,
+	} {
+		require.Equal(t, kind == want, errors.Is(err, kind), "matching %q: %v", kind, err)
+	}
+}
+
+// ended waits for the end of a lock's context, and returns when it came and why.
+func ended(t *testing.T, lock *redlock.Lock) (time.Time, error) {
+	t.Helper()
+	select {
+	case <-lock.Context().Done():
+		return time.Now(), context.Cause(lock.Context())
+	case <-time.After(longTTL):
+		t.Fatal("the lock's context does not end")
+		return time.Time{}, nil
+	}
+}
+
+// A watcher is an observer that keeps the events of one sort for the test to
+// wait for.
+type watcher struct {
+	which func(redlock.Event) bool
+
+	mu     sync.Mutex
+	events []redlock.Event
+}
+
+func watch(which func(redlock.Event) bool) *watcher { return &watcher{which: which} }
+
+func (w *watcher) Observe(e redlock.Event) {
+	if !w.which(e) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, e)
+}
+
+func (w *watcher) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.events)
+}
+
+// await waits until there have been so many events.
+func (w *watcher) await(t *testing.T, n int) {
+	t.Helper()
+	poll(t, patience, func() error {
+		if seen := w.count(); seen < n {
+			return fmt.Errorf("%d of %d events seen", seen, n)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,81 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestADownMinorityCostsNoTime(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		onEveryFault(t, r, func(t *testing.T, f fault) {
+			faults := watch(func(e redlock.Event) bool {
+				return e.Kind == redlock.EventVote && e.Op == redlock.OpAcquire && e.Outcome != redlock.Granted
+			})
+			locker := newLocker(t, members(t, r.URLs(), []int{1, 2}, pool.StallTimeout(200*time.Millisecond)), redlock.Observe(faults))
+			connected(t, locker)
+			healthy := p99(cycles(t, locker, "healthy"))
+			require.Zero(t, faults.count())
+			for down := 1; down <= 2; down++ {
+				measure := func(when string) {
+					t.Helper()
+					d := p99(cycles(t, locker, fmt.Sprintf("%d %s", down, f.name)))
+					// Half of what waiting for one node in one cycle of a hundred would
+					// take. How much slower than healthy it is is for bench to say.
+					require.Less(t, d, nodeTimeout/2, "p99 with %d of %d nodes %s", down, nodes, f.name)
+					t.Logf("%d %s, %s: p99 %v, %.1f times that of healthy nodes (%v)",
+						down, f.name, when, d, float64(d)/float64(healthy), healthy)
+				}
+				before := faults.count()
+				r.fail(t, f, down)
+				measure("at once")
+				faults.await(t, before+1) // the client has given up the connection
+				measure("after it was noticed")
+			}
+			// What the nodes had not run when their locks were released, they run now.
+			r.heal(t)
+			connected(t, locker)
+			r.settle(t, 1)
+		})
+	})
+}
+
+// cycles has four callers take and release locks, 200 in all, and returns how
+// long each took.
+func cycles(t *testing.T, locker *redlock.Locker, name string) []time.Duration {
+	t.Helper()
+	const callers, each = 4, 50
+	took := make([]time.Duration, callers*each)
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				began := time.Now()
+				lock, err := locker.Acquire(context.Background(), fmt.Sprintf("%s, caller %d", name, c))
+				if !assert.NoError(t, err) || !assert.NoError(t, lock.Release(context.Background())) {
+					return
+				}
+				took[c*each+i] = time.Since(began)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return took
+}
+
+func p99(of []time.Duration) time.Duration {
+	slices.Sort(of)
+	return of[len(of)*99/100]
+}

@@ -1,0 +1,218 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	need "github.com/redquorum/redquorum/internal/require"
+)
+
+// A rig is a fleet of five servers that all tests of its kind share, one after
+// the other, since to start one takes longer than most tests. Each test gets it
+// healthy and empty.
+type rig struct {
+	fleet.Fleet
+	taken sync.Mutex
+
+	mu     sync.Mutex
+	broken map[int]fault
+}
+
+const nodes = 5
+
+var (
+	rigsMu sync.Mutex
+	rigs   = map[fleet.Kind]*rig{}
+)
+
+// onEveryKind runs the test on processes and containers at the same time.
+func onEveryKind(t *testing.T, test func(t *testing.T, r *rig)) {
+	for _, kind := range []fleet.Kind{fleet.Process, fleet.Docker} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			test(t, take(t, kind))
+		})
+	}
+}
+
+// take gives the rig of a kind to the test. When the test has ended, all nodes
+// are healed, and nothing may be left on them: no key, and no connection.
+func take(t *testing.T, kind fleet.Kind) *rig {
+	t.Helper()
+	need.Kind(t, kind)
+	r, err := shared(kind)
+	require.NoError(t, err)
+	r.taken.Lock()
+	t.Cleanup(func() {
+		defer r.taken.Unlock()
+		defer r.reset(t)
+		r.heal(t)
+		r.settle(t, 0)
+	})
+	return r
+}
+
+func shared(kind fleet.Kind) (*rig, error) {
+	rigsMu.Lock()
+	defer rigsMu.Unlock()
+	if r := rigs[kind]; r != nil {
+		return r, nil
+	}
+	f, err := fleet.Start(context.Background(), kind, fleet.Options{Nodes: nodes})
+	if err != nil {
+		return nil, err
+	}
+	r := &rig{Fleet: f, broken: map[int]fault{}}
+	rigs[kind] = r
+	return r, nil
+}
+
+// reset keeps a test that failed from making others fail.
+func (r *rig) reset(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
+	err := r.each(func(i int) error {
+		_, err := r.do(i, "FLUSHALL")
+		if err == nil {
+			_, err = r.do(i, "CLIENT", "KILL", "TYPE", "normal")
+		}
+		return err
+	})
+	if err != nil { // beyond repair
+		rigsMu.Lock()
+		defer rigsMu.Unlock()
+		delete(rigs, r.Kind())
+		r.Close()
+	}
+}
+
+func closeRigs() error {
+	var errs []error
+	for _, r := range rigs {
+		errs = append(errs, r.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// each runs do for every node at once.
+func (r *rig) each(do func(i int) error) error {
+	var all []int
+	for i := range r.URLs() {
+		all = append(all, i)
+	}
+	return r.some(all, do)
+}
+
+// some runs do for some nodes at once.
+func (r *rig) some(which []int, do func(i int) error) error {
+	errs := make([]error, len(which))
+	var wg sync.WaitGroup
+	for n, i := range which {
+		wg.Go(func() { errs[n] = do(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// addr is the address of node i, which is also its name in errors.
+func (r *rig) addr(i int) string { return strings.TrimPrefix(r.URLs()[i], "redis://") }
+
+func (r *rig) addrs(of []int) []string {
+	var names []string
+	for _, i := range of {
+		names = append(names, r.addr(i))
+	}
+	return names
+}
+
+// connect returns a plain connection to node i, as an operator has one.
+func (r *rig) connect(i int) (redis.Conn, error) { return dial("tcp", r.addr(i)) }
+
+func dial(network, address string) (redis.Conn, error) {
+	return redis.Dial(network, address,
+		redis.DialConnectTimeout(patience), redis.DialReadTimeout(patience), redis.DialWriteTimeout(patience))
+}
+
+// do asks node i on a connection of its own.
+func (r *rig) do(i int, cmd string, args ...any) (any, error) {
+	c, err := r.connect(i)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	v, err := c.Do(cmd, args...)
+	if err != nil {
+		return nil, fmt.Errorf("%s on node %d: %w", cmd, i, err)
+	}
+	return v, nil
+}
+
+// must is do for what cannot fail.
+func (r *rig) must(t *testing.T, i int, cmd string, args ...any) any {
+	t.Helper()
+	v, err := r.do(i, cmd, args...)
+	require.NoError(t, err)
+	return v
+}
+
+// settle waits until every node has the given number of clients, and no key.
+//
+// The order matters: a connection that a client has given up may hold a SET that
+// the server has not seen. Only when it is gone is a missing key missing for good.
+func (r *rig) settle(t *testing.T, clients int) time.Duration {
+	t.Helper()
+	return poll(t, patience, func() error {
+		return r.each(func(i int) error {
+			c, err := r.connect(i)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := checkClients(c, i, clients); err != nil {
+				return err
+			}
+			return checkEmpty(c, i)
+		})
+	})
+}
+
+// checkClients counts the clients of a node, not counting c itself.
+func checkClients(c redis.Conn, i, want int) error {
+	self, err := redis.Int64(c.Do("CLIENT", "ID"))
+	if err != nil {
+		return err
+	}
+	list, err := redis.String(c.Do("CLIENT", "LIST"))
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(strings.Split(strings.TrimSpace(list), "\n"),
+		func(line string) bool { return strings.HasPrefix(line, fmt.Sprintf("id=%d ", self)) })
+	if len(others) != want {
+		return fmt.Errorf("node %d has %d clients, want %d: %q", i, len(others), want, others)
+	}
+	return nil
+}
+
+func checkEmpty(c redis.Conn, i int) error {
+	keys, err := redis.Strings(c.Do("KEYS", "*"))
+	if err != nil {
+		return err
+	}
+	if n := len(keys); n > 0 {
+		slices.Sort(keys)
+		return fmt.Errorf("node %d has %d keys left, such as %q", i, n, keys[:min(n, 3)])
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// spoil starts servers for a test that spoils them.
+func spoil(t *testing.T, n int) *rig {
+	t.Helper()
+	need.Redis(t)
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	return &rig{Fleet: f, broken: map[int]fault{}}
+}
+
+// as is the server's URL with a user and password.
+func (r *rig) as(user, password string) string {
+	return fmt.Sprintf("redis://%s:%s@%s", user, password, r.addr(0))
+}
+
+// refused asks a server for a lock, which it must not give, and returns why.
+func refused(t *testing.T, url string) error {
+	t.Helper()
+	locker := openUnconnected(t, []string{url})
+	_, err := locker.TryAcquire(context.Background(), "refused")
+	wantOnly(t, redlock.ErrNoQuorum, err)
+	return err
+}
+
+func TestAReplicaIsRefusedAndItsPrimaryNamed(t *testing.T) {
+	r := spoil(t, 3) // the first is to be the primary of the last
+	replica := r.URLs()[2]
+	before := openUnconnected(t, []string{replica})
+	require.NoError(t, acquire(t, before, "before").Release(context.Background()))
+	replicate(t, r, 2, 0)
+
+	err := refused(t, replica)
+	assert.ErrorIs(t, err, pool.ErrReplica)
+	assert.ErrorContains(t, err, r.addr(0))
+
+	// A connection that it had as a primary goes on, and must not be believed.
+	_, err = before.TryAcquire(context.Background(), "after")
+	wantOnly(t, redlock.ErrNoQuorum, err)
+	assert.ErrorIs(t, err, pool.ErrReplica)
+
+	// It takes no part in the vote of others until it is promoted.
+	locker := openUnconnected(t, r.URLs())
+	lock := acquire(t, locker, "without it")
+	in, err := locker.Inspect(context.Background(), "without it")
+	require.NoError(t, err)
+	assert.ErrorIs(t, in.Nodes[2].Err, pool.ErrReplica)
+	assert.Equal(t, 2, lock.Votes())
+	require.NoError(t, lock.Release(context.Background()))
+	r.must(t, 2, "REPLICAOF", "NO", "ONE")
+	connected(t, locker)
+	lock = acquire(t, locker, "promoted")
+	votes(t, lock, 3)
+	require.NoError(t, lock.Release(context.Background()))
+}
+
+// replicate makes a node the replica of another, and waits until it is one in
+// earnest: before that it may say that it is loading.
+func replicate(t *testing.T, r *rig, replica, primary int) {
+	t.Helper()
+	r.must(t, primary, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
+	host, port, err := net.SplitHostPort(r.addr(primary))
+	require.NoError(t, err)
+	r.must(t, replica, "REPLICAOF", host, port)
+	poll(t, patience, func() error {
+		info, err := redis.String(r.do(replica, "INFO", "replication"))
+		if err == nil && !strings.Contains(info, "master_link_status:up") {
+			err = errors.New(info)
+		}
+		return err
+	})
+}
+
+func TestAWrongPasswordIsSaidButNotShown(t *testing.T) {
+	server := spoil(t, 1)
+	const right, wrong = "open-sesame", "hunter2-hunter2"
+	server.must(t, 0, "ACL", "SETUSER", "locks", "on", ">"+right, "~*", "+@all")
+	server.must(t, 0, "CONFIG", "SET", "requirepass", right)
+
+	for _, c := range []struct{ what, url string }{
+		{"wrong password", server.as("", wrong)},
+		{"no password", server.URLs()[0]},
+		{"user with wrong password", server.as("locks", wrong)},
+		{"unknown user", server.as("nobody", wrong)},
+	} {
+		err := refused(t, c.url)
+		assert.ErrorIs(t, err, pool.ErrAuth, c.what)
+		assert.Equal(t, []string{server.addr(0)}, culprits(t, err), c.what)
+		assert.NotContains(t, fmt.Sprintf("%v %+v", err, err), wrong, c.what)
+	}
+	for _, url := range []string{server.as("", right), server.as("locks", right)} {
+		locker := open(t, []string{url})
+		require.NoError(t, acquire(t, locker, "welcome").Release(context.Background()))
+	}
+}
+
+// documented are the commands that package pool says a user needs.
+var documented = []string{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl"}
+
+func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
+	server := spoil(t, 1)
+	setUser(t, server, "locks", documented...)
+	locker := open(t, []string{server.as("locks", "pw")})
+	lock := acquire(t, locker, "permitted")
+	require.NoError(t, lock.Extend(context.Background()))
+	_, err := locker.TryAcquire(context.Background(), "permitted")
+	wantOnly(t, redlock.ErrHeld, err)
+	assert.Positive(t, remaining(t, err))
+	in, err := locker.Inspect(context.Background(), "permitted")
+	require.NoError(t, err)
+	value, _, ok := in.Holder()
+	assert.True(t, ok)
+	assert.Equal(t, lock.Value(), value)
+	require.NoError(t, lock.Release(context.Background()))
+}
+
+func TestAMissingPermissionIsSaid(t *testing.T) {
+	acquiring := func(l *redlock.Locker) error {
+		_, err := l.TryAcquire(context.Background(), "forbidden")
+		return err
+	}
+	extending := func(l *redlock.Locker) error {
+		lock, err := l.TryAcquire(context.Background(), "forbidden")
+		if err != nil {
+			return err
+		}
+		return lock.Extend(context.Background())
+	}
+	releasing := func(l *redlock.Locker) error {
+		lock, err := l.TryAcquire(context.Background(), "forbidden")
+		if err != nil {
+			return err
+		}
+		return lock.Release(context.Background())
+	}
+	for _, c := range []struct {
+		without string
+		do      func(*redlock.Locker) error
+	}{
+		{"+set", acquiring},
+		{"+evalsha", releasing},
+		{"+get", releasing}, // within a script
+		{"+del", releasing},
+		{"+pexpire", extending},
+		{"~*", acquiring}, // the key
+	} {
+		t.Run(c.without, func(t *testing.T) {
+			server := spoil(t, 1)
+			var rules []string
+			for _, rule := range documented {
+				if rule != c.without {
+					rules = append(rules, rule)
+				}
+			}
+			if c.without == "~*" {
+				rules = append(rules, "resetkeys", "~other:*")
+			}
+			setUser(t, server, "locks", rules...)
+			err := c.do(openUnconnected(t, []string{server.as("locks", "pw")}))
+			wantOnly(t, redlock.ErrNoQuorum, err)
+			assert.ErrorIs(t, err, pool.ErrPermission)
+			assert.Equal(t, []string{server.addr(0)}, culprits(t, err))
+		})
+	}
+}
+
+func setUser(t *testing.T, server *rig, name string, rules ...string) {
+	t.Helper()
+	args := redis.Args{"SETUSER", name, "on", ">pw", "~*"}.AddFlat(rules)
+	server.must(t, 0, "ACL", args...)
+}
+
+func TestDatabasesAreApart(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		urls := r.URLs()
+		for i := range urls {
+			urls[i] += "/3"
+		}
+		third, zeroth := open(t, urls), r.locker(t)
+		lock, same := acquire(t, third, "apart"), acquire(t, zeroth, "apart")
+		votes(t, lock, nodes)
+		for i := range nodes {
+			c, err := r.connect(i)
+			require.NoError(t, err)
+			defer c.Close()
+			value, err := redis.String(c.Do("GET", "apart"))
+			require.NoError(t, err)
+			assert.Equal(t, same.Value(), value)
+			_, err = c.Do("SELECT", 3)
+			require.NoError(t, err)
+			value, err = redis.String(c.Do("GET", "apart"))
+			require.NoError(t, err)
+			assert.Equal(t, lock.Value(), value)
+		}
+		require.NoError(t, lock.Release(context.Background()))
+		require.NoError(t, same.Release(context.Background()))
+	})
+}
+
+func TestADatabaseThatIsNotThereIsSaid(t *testing.T) {
+	server := spoil(t, 1)
+	err := refused(t, server.URLs()[0]+"/99")
+	assert.ErrorContains(t, err, server.addr(0)+"/99")
+	assert.ErrorContains(t, err, "DB index is out of range")
+}
+
+func TestUnixSockets(t *testing.T) {
+	socket := startOnSocket(t)
+	for _, url := range []string{"unix://" + socket, "unix://" + socket + "?db=2"} {
+		locker := openUnconnected(t, []string{url})
+		lock, err := locker.Acquire(context.Background(), "local", patient...)
+		require.NoError(t, err)
+		_, err = locker.TryAcquire(context.Background(), "local")
+		wantOnly(t, redlock.ErrHeld, err)
+		require.NoError(t, lock.Release(context.Background()))
+	}
+}
+
+// startOnSocket starts a server without a port, which no fleet does, and returns
+// its socket. It may not be ready yet.
+func startOnSocket(t *testing.T) (socket string) {
+	t.Helper()
+	need.Redis(t)
+	server, err := exec.LookPath("redis-server")
+	if err != nil {
+		server, err = exec.LookPath("valkey-server")
+	}
+	require.NoError(t, err)
+	// Not t.TempDir: the path of a socket has at most 104 bytes.
+	dir, err := os.MkdirTemp("", "redquorum")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	socket = filepath.Join(dir, "socket")
+
+	// The shell ends the server when its standard input ends, which it does even
+	// if this process is killed.
+	const script = `"$0" "$@" >/dev/null & read -r _; kill -9 $!; wait`
+	cmd := exec.Command("sh", "-c", script, server, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		stdin.Close()
+		cmd.Wait()
+	})
+	return socket
+}
