@@ -92,7 +92,7 @@ func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*L
 			return lock, nil
 		}
 		var failure *QuorumError
-		if !errors.As(err, &failure) || ctx.Err() != nil || !s.again(try, failure) {
+		if !errors.As(err, &failure) || !s.again(try, failure) {
 			return nil, err
 		}
 		if failure.Err != errStale {

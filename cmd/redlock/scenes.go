@@ -205,6 +205,12 @@ func (s *stage) tellLoss(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A vote that is still under way would survive what comes now.
+	for deadline := time.Now().Add(patience); lock.Votes() < s.n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("only %d of %d healthy nodes voted", lock.Votes(), s.n)
+		}
+	}
 	broken := time.Now()
 	for i := range s.quorum() {
 		if err := s.takeAway(ctx, i); err != nil {
