@@ -27,13 +27,17 @@ var (
 
 // onEveryFault runs the test with each way to fail that the rig's kind has.
 func onEveryFault(t *testing.T, r *rig, test func(t *testing.T, f fault)) {
-	for _, f := range []fault{paused, killed, disconnected} {
+	faults := []fault{paused, killed}
+	if r.Kind() == fleet.Docker {
+		faults = append(faults, disconnected)
+	}
+	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) { test(t, f) })
 	}
 }
 
-// fail makes nodes fail, all at once, until heal or the end of the test. A kind
-// that cannot do it skips the test.
+// fail makes nodes fail, all at once, until heal or the end of the test. An
+// operating system or a Docker engine that cannot do it skips the test.
 func (r *rig) fail(t *testing.T, f fault, which ...int) {
 	t.Helper()
 	t.Cleanup(func() { r.heal(t) })

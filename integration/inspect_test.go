@@ -76,6 +76,7 @@ func TestAKeyOfAnotherTypeIsAFaultThatIsNamed(t *testing.T) {
 		require.NoError(t, lock.Release(context.Background()))
 
 		for i := 1; i < 3; i++ {
+			r.gone(t, i, "list") // a quorum confirmed the release, perhaps without this node
 			r.must(t, i, "RPUSH", "list", "entry")
 		}
 		wrong := r.addrs([]int{0, 1, 2})

@@ -166,6 +166,17 @@ func (r *rig) must(t *testing.T, i int, cmd string, args ...any) any {
 	return v
 }
 
+// gone waits until node i has no such key.
+func (r *rig) gone(t *testing.T, i int, key string) {
+	t.Helper()
+	poll(t, patience, func() error {
+		if n := r.must(t, i, "EXISTS", key); n != int64(0) {
+			return fmt.Errorf("node %d still has %q", i, key)
+		}
+		return nil
+	})
+}
+
 // settle waits until every node has the given number of clients, and no key.
 //
 // The order matters: a connection that a client has given up may hold a SET that
