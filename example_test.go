@@ -40,7 +40,7 @@ func payInvoice(servers []string, pay func(context.Context) error) {
 	}
 	defer locker.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // how long to wait
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // for all of it: to wait, and to pay
 	defer cancel()
 	err = locker.Do(ctx, "invoice:42", pay) // pay's context ends if the lock is lost
 	switch {

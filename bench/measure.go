@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -21,6 +20,7 @@ type result struct {
 
 // measure lets callers lock and unlock for d, each a name of its own.
 func measure(ctx context.Context, s subject, callers int, d time.Duration) (result, error) {
+	interrupted := ctx
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	took := make([][]float64, callers)
@@ -50,10 +50,13 @@ func measure(ctx context.Context, s subject, callers int, d time.Duration) (resu
 	cpu = cpuTime() - cpu
 	runtime.ReadMemStats(&after)
 
+	if err := interrupted.Err(); err != nil {
+		return result{}, err
+	}
 	all := slices.Concat(took...)
 	if len(all) == 0 {
 		err, _ := firstErr.Load("error")
-		return result{}, errors.Join(errors.New("not one cycle succeeded"), err.(error))
+		return result{}, fmt.Errorf("not one cycle succeeded: %v", err)
 	}
 	slices.Sort(all)
 	cycles := float64(len(all))

@@ -67,6 +67,18 @@ func TestATimerFindsOutThatTheMachineSlept(t *testing.T) {
 	})
 }
 
+func TestATimerThatWasResetFindsOutToo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, slept := bubble()
+		fired := make(chan time.Time, 1)
+		s.AfterFunc(time.Minute, func() { fired <- time.Now() }).Reset(time.Hour)
+		slept.Add(int64(time.Hour))
+		resumed := time.Now()
+		assert.LessOrEqual(t, (<-fired).Sub(resumed), tick)
+	})
+}
+
 func TestALongTimerFiresOnTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -74,6 +74,25 @@ func TestARenewalThatMeetsAnOutageIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestAnOperatorsScriptFlushCostsNoLock(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		locker := r.locker(t)
+		lock := acquire(t, locker, "scripts")
+		flush := func() {
+			for i := range nodes {
+				r.must(t, i, "SCRIPT", "FLUSH", "SYNC")
+			}
+		}
+		flush()
+		require.NoError(t, lock.Extend(context.Background()))
+		flush()
+		_, err := locker.TryAcquire(context.Background(), "scripts")
+		wantOnly(t, redlock.ErrHeld, err)
+		flush()
+		require.NoError(t, lock.Release(context.Background()))
+	})
+}
+
 // both tells two observers.
 type both [2]redlock.Observer
 

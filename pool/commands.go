@@ -21,10 +21,12 @@ type command struct {
 
 var commands = [...]command{
 	redlock.OpAcquire: {name: "SET", encode: encodeSet, decode: decodeSet},
-	redlock.OpExtend:  {name: "EVALSHA", script: extendScript, encode: encodeExtend, decode: decodeOwned},
-	redlock.OpRelease: {name: "EVALSHA", script: releaseScript, encode: encodeRelease, decode: decodeOwned},
-	redlock.OpInspect: {name: "EVALSHA", script: inspectScript, encode: encodeInspect, decode: decodeInspect},
+	redlock.OpExtend:  {name: evalsha, script: extendScript, encode: encodeExtend, decode: decodeOwned},
+	redlock.OpRelease: {name: evalsha, script: releaseScript, encode: encodeRelease, decode: decodeOwned},
+	redlock.OpInspect: {name: evalsha, script: inspectScript, encode: encodeInspect, decode: decodeInspect},
 }
+
+const evalsha = "EVALSHA"
 
 // A script is Lua source, and the digest by which a server knows it.
 type script struct {

@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -41,6 +43,8 @@ func newConn(n *node, c redis.Conn, s server) *conn {
 // serve writes and reads until the connection breaks or the node is closed,
 // and returns why. Every request that was sent has had its reply then.
 func (c *conn) serve() error {
+	// Also where the writer hangs in a system call.
+	defer context.AfterFunc(c.node.ctx, func() { c.fail(ErrClosed) })()
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -109,9 +113,6 @@ func (c *conn) await() bool {
 		case <-n.wake:
 		case <-c.broken:
 			return false
-		case <-n.ctx.Done():
-			c.fail(ErrClosed)
-			return false
 		}
 	}
 }
@@ -161,7 +162,7 @@ func (c *conn) read() {
 		case !asked:
 			c.fail(fmt.Errorf("%w: nothing was asked", errStrange))
 			return
-		case strings.HasPrefix(string(failure), "NOSCRIPT"):
+		case k.encoded.name == evalsha && strings.HasPrefix(string(failure), "NOSCRIPT"):
 			c.again(k)
 		default:
 			c.node.reply(k, c.understand(k, v, failure))
@@ -182,14 +183,17 @@ func (c *conn) receive() (any, error) {
 func (c *conn) understand(k call, v any, failure redis.Error) redlock.Reply {
 	if failure != "" {
 		meaning, sick := explain(failure)
-		if sick {
+		if !errors.Is(meaning, ErrWrongType) && !errors.Is(meaning, ErrPermission) { // else in vain
 			c.node.keep(k)
+		}
+		if sick {
 			c.fail(meaning)
 		}
 		return redlock.Reply{Outcome: redlock.Failed, Err: meaning}
 	}
 	reply, err := commands[k.request.Op].decode(v)
 	if err != nil {
+		c.node.keep(k)
 		return redlock.Reply{Outcome: redlock.Unknown, Err: err}
 	}
 	return reply

@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -189,15 +190,15 @@ func TestKeptReleasesAreBounded(t *testing.T) {
 	old := &redlock.Request{Op: redlock.OpRelease, MayHold: true, TTL: -time.Second}
 	live := &redlock.Request{Op: redlock.OpRelease, MayHold: true, TTL: time.Hour}
 	for range maxKept {
-		k.keep(old, nil)
+		k.keep(call{request: old})
 	}
-	k.keep(live, nil)
+	k.keep(call{request: live})
 	assert.Len(t, k.owed, 1, "those whose keys have expired make room")
 	for range maxKept + 10 {
-		k.keep(live, nil)
+		k.keep(call{request: live})
 	}
 	assert.Len(t, k.owed, maxKept)
-	k.keep(&redlock.Request{Op: redlock.OpAcquire}, nil)
+	k.keep(call{request: &redlock.Request{Op: redlock.OpAcquire}})
 	assert.Len(t, k.take(), maxKept)
 	assert.Empty(t, k.take())
 }
@@ -253,4 +254,59 @@ func (n *node) queueNow() []call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.queue
+}
+
+// The server is up and answers, but will not delete just now.
+func TestAReleaseThatIsRefusedWithAnErrorIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.fail("EVALSHA", "NOREPLICAS Not enough good replicas to write.")
+	assert.Equal(t, redlock.Failed, do(t, n, release("k", "v")).Outcome)
+	r.fail("EVALSHA", "")
+	eventually(t, func() bool { return !r.Exists("k") }, "the release is made up for")
+	assert.Equal(t, 1, r.connections())
+}
+
+func TestANodeThatIsFullStillTakesReleases(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	n.(*node).out.Add(maxOutstanding)
+	defer n.(*node).out.Add(-maxOutstanding)
+	req := acquire("k2", "v")
+	require.ErrorIs(t, n.Submit(&req, 0, make(replies, 1)), ErrFull)
+	assert.Equal(t, redlock.Granted, do(t, n, release("k", "v")).Outcome)
+}
+
+func TestOnlyAScriptCanBeForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	r.fail("SET", "NOSCRIPT nonsense")
+	assert.Equal(t, redlock.Failed, do(t, n, acquire("k", "v")).Outcome)
+	require.Equal(t, redlock.Refused, do(t, n, release("k", "v")).Outcome)
+	r.fail("EVALSHA", "NOSCRIPT nothing")
+	r.fail("EVAL", "NOSCRIPT nothing")
+	assert.Equal(t, redlock.Failed, do(t, n, release("k", "v")).Outcome, "and only once")
+}
+
+// A peer that reads nothing fills the socket's buffer, and the writer hangs.
+func TestCloseDoesNotWaitForAWriterThatHangs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open(StallTimeout(time.Hour))
+	require.Equal(t, redlock.Granted, do(t, n, acquire("warm", "v")).Outcome)
+	r.hangAt("SET")
+	var got sync.WaitGroup
+	req := acquire("k", strings.Repeat("v", 1<<20))
+	req.TTL, req.Timeout = time.Minute, time.Hour
+	for range 64 {
+		got.Add(1)
+		require.NoError(t, n.Submit(&req, 0, receiverFunc(func(int, redlock.Reply) { got.Done() })))
+	}
+	require.NoError(t, n.Close())
+	got.Wait()
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -60,9 +60,9 @@ func (t *target) login(ctx context.Context, c redis.Conn) error {
 	var questions []question
 	switch {
 	case t.auth && t.user != "":
-		questions = append(questions, question{name: "AUTH", args: []any{t.user, t.password}, must: true})
+		questions = append(questions, question{name: "AUTH", args: []any{t.user, t.password}, must: true, secret: true})
 	case t.auth:
-		questions = append(questions, question{name: "AUTH", args: []any{t.password}, must: true})
+		questions = append(questions, question{name: "AUTH", args: []any{t.password}, must: true, secret: true})
 	}
 	if t.database != 0 {
 		questions = append(questions, question{name: "SELECT", args: []any{t.database}, must: true})
@@ -72,29 +72,37 @@ func (t *target) login(ctx context.Context, c redis.Conn) error {
 
 // foreignDialer makes dial honour the context even if it does not: a dial that
 // takes too long is left to itself, and its connection closed when it comes.
+// There is no other dial until then, so that a server which hangs does not
+// collect them.
 func foreignDialer(dial func(context.Context) (redis.Conn, error)) dialer {
 	type result struct {
 		c   redis.Conn
 		err error
 	}
+	var dialling atomic.Bool
 	return func(ctx context.Context) (redis.Conn, error) {
-		done := make(chan result, 1)
+		if !dialling.CompareAndSwap(false, true) {
+			return nil, errDialling
+		}
+		done := make(chan result)
 		go func() {
+			defer dialling.Store(false)
 			c, err := dial(ctx)
 			if err == nil && c == nil {
 				err = errors.New("the dial function returned neither a connection nor an error")
 			}
-			done <- result{c, err}
+			select {
+			case done <- result{c, err}:
+			case <-ctx.Done():
+				if c != nil {
+					c.Close()
+				}
+			}
 		}()
 		select {
 		case r := <-done:
 			return r.c, r.err
 		case <-ctx.Done():
-			go func() {
-				if r := <-done; r.c != nil {
-					r.c.Close()
-				}
-			}()
 			return nil, ctx.Err()
 		}
 	}
@@ -116,6 +124,7 @@ type question struct {
 	name   string
 	args   []any
 	must   bool        // an error reply ends the handshake
+	secret bool        // an error reply may repeat the arguments, and is not shown
 	answer func(v any) // gets the reply if it is no error
 }
 
@@ -127,29 +136,45 @@ func ask(ctx context.Context, c redis.Conn, questions []question) error {
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	err := func() error {
-		for _, q := range questions {
-			if err := c.Send(q.name, q.args...); err != nil {
-				return err
+	for _, q := range questions {
+		if err := c.Send(q.name, q.args...); err != nil {
+			return because(ctx, err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return because(ctx, err)
+	}
+	var said error // a server that hangs up may have said why
+	for _, q := range questions {
+		v, err := c.Receive()
+		reply, isReply := err.(redis.Error)
+		switch {
+		case err == nil && q.answer != nil:
+			q.answer(v)
+		case isReply && q.secret:
+			// "unknown command 'AUTH', with args beginning with: ..."
+			return fmt.Errorf("%w (%s)", ErrAuth, code(string(reply)))
+		case isReply:
+			meaning, sick := explain(reply)
+			if q.must || sick {
+				return meaning
 			}
-		}
-		if err := c.Flush(); err != nil {
-			return err
-		}
-		for _, q := range questions {
-			v, err := c.Receive()
-			switch reply := redis.Error(""); {
-			case err == nil && q.answer != nil:
-				q.answer(v)
-			case errors.As(err, &reply) && (q.must || strings.HasPrefix(string(reply), "LOADING")):
-				return reply
-			case err != nil && !errors.As(err, &reply):
-				return err
+			if said == nil {
+				said = meaning
 			}
+		case err != nil && said != nil && ctx.Err() == nil:
+			return said
+		case err != nil:
+			return because(ctx, err)
 		}
-		return nil
-	}()
-	if err != nil && ctx.Err() != nil {
+	}
+	return nil
+}
+
+// because prefers the context's error: its end closes the connection, and what
+// that looks like explains nothing.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err

@@ -20,5 +20,7 @@
 //
 //	+set +eval +evalsha +script|load +get +del +pexpire +pttl
 //
-// on the keys, and should have +role, +info, +client|id and +client|kill.
+// on the keys, +select where the URL names a database, and should have +role,
+// +info, +client|id and +client|kill, without which replicas are not noticed and
+// old connections not killed. CLIENT ID came with Redis 5.
 package pool

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/redlock"
 )
 
 // What is wrong with a node, for errors.Is on the causes of a
@@ -23,7 +25,7 @@ var (
 	// ErrPermission: the ACL forbids a command or key that locks need.
 	ErrPermission = errors.New("does not permit a command that locks need; see the package's documentation for the ACL")
 	// ErrWrongType: the lock's key holds something else than a string.
-	ErrWrongType = errors.New("the key holds another type of data, no lock; choose another name or delete it")
+	ErrWrongType = redlock.ErrWrongType
 	// ErrStalled: the server left requests unanswered for StallTimeout.
 	ErrStalled = errors.New("does not answer")
 	// ErrFull: too many requests wait for this node.
@@ -33,6 +35,9 @@ var (
 	// ErrClosed: the node was closed.
 	ErrClosed = errors.New("node closed")
 )
+
+// errDialling: the caller's dial function is still busy with an earlier attempt.
+var errDialling = errors.New("the dial function has not returned since an earlier attempt")
 
 // errHandshake: connected, but no answer to the first questions in time.
 var errHandshake = errors.New("accepts connections but does not answer")
@@ -85,7 +90,7 @@ func code(message string) string {
 // explainDial gives the error of a connection attempt a meaning. The address
 // is left out: the node's name stands before it already.
 func explainDial(err error) error {
-	var reply redis.Error
+	var reply redis.Error // from a foreign dial's own login
 	if errors.As(err, &reply) {
 		meaning, _ := explain(reply)
 		return meaning

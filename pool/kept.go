@@ -6,16 +6,21 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// maxKept bounds the releases that a node owes. Beyond it keys are left to
-// expire.
-const maxKept = 1 << 14
+const (
+	// maxKept bounds the releases that a node owes. Beyond it keys are left to
+	// expire.
+	maxKept = 1 << 14
+	// retryKept is how soon a release that the server refused is tried again on
+	// the same connection.
+	retryKept = 250 * time.Millisecond
+)
 
-// kept are releases that did not reach their node, or whose answer did not
-// come back. Their callers have had a reply; the node still owes the deletion,
-// until the key must have expired by itself. They are sent first on the next
-// connection.
+// kept are releases that did not reach their node, were not answered, or were
+// answered with an error. Their callers have had a reply; the node still owes
+// the deletion, until the key must have expired by itself. They are sent first
+// on the next connection, and again on a connection that lives.
 type kept struct {
-	owed []owed
+	owed []owed // the oldest first
 }
 
 type owed struct {
@@ -24,19 +29,24 @@ type owed struct {
 }
 
 // keep keeps a release that may matter, and ignores all else.
-func (k *kept) keep(r *redlock.Request, e *encoded) {
-	if r.Op != redlock.OpRelease || !r.MayHold {
+func (k *kept) keep(c call) {
+	if c.request.Op != redlock.OpRelease || !c.request.MayHold {
 		return
 	}
 	now := time.Now()
-	if len(k.owed) == maxKept {
+	until := now.Add(c.request.TTL)
+	if before, again := c.to.(nobody); again {
+		until = before.until
+	}
+	if len(k.owed) == maxKept && now.After(k.owed[0].until) {
 		k.expire(now)
 	}
 	if len(k.owed) < maxKept {
-		k.owed = append(k.owed, owed{call{request: r, encoded: e, to: nobody{}}, now.Add(r.TTL)})
+		k.owed = append(k.owed, owed{call{request: c.request, encoded: c.encoded, to: nobody{until}}, until})
 	}
 }
 
+// expire drops the releases whose keys have gone by themselves.
 func (k *kept) expire(now time.Time) {
 	alive := k.owed[:0]
 	for _, o := range k.owed {
@@ -49,9 +59,6 @@ func (k *kept) expire(now time.Time) {
 }
 
 // take empties k and returns the calls that are to be made.
-//
-// One whose time is over is made too: a SET that stood in a hung server's
-// buffer begins its TTL only when it is run.
 func (k *kept) take() []call {
 	calls := make([]call, len(k.owed))
 	for i, o := range k.owed {
@@ -61,7 +68,8 @@ func (k *kept) take() []call {
 	return calls
 }
 
-// nobody is the receiver of a reply that nobody waits for.
-type nobody struct{}
+// nobody is the receiver of a reply that nobody waits for: that to a kept
+// release, which is of use until then.
+type nobody struct{ until time.Time }
 
 func (nobody) Receive(int, redlock.Reply) {}

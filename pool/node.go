@@ -40,6 +40,10 @@ type node struct {
 	queue  []call // to be written
 	asleep bool   // the writer waits for wake
 	kept   kept   // releases to be delivered later
+	retry  *time.Timer
+
+	attempted sync.Once
+	first     chan struct{} // closed when the first attempt to connect has ended
 }
 
 // A call is a request that owes a reply.
@@ -51,7 +55,7 @@ type call struct {
 }
 
 func newNode(name string, dial dialer, s *settings) *node {
-	n := &node{name: name, dial: dial, settings: s, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	n := &node{name: name, dial: dial, settings: s, done: make(chan struct{}), wake: make(chan struct{}, 1), first: make(chan struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	go n.run()
 	return n
@@ -62,21 +66,23 @@ func (n *node) String() string { return n.name }
 
 // Submit implements redlock.Node. While the node is unreachable it fails at
 // once, with the reason; before the first attempt to connect has ended, requests
-// wait for it.
+// wait for it, for as long as their timeout lets them.
 func (n *node) Submit(r *redlock.Request, slot int, to redlock.Receiver) error {
 	e := encode(r)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	err := n.why
-	if err == nil && n.out.Load() >= maxOutstanding {
-		err = ErrFull
+	c := call{r, e, slot, to}
+	if n.why != nil {
+		n.kept.keep(c)
+		return n.why
 	}
-	if err != nil {
-		n.kept.keep(r, e)
-		return err
+	// A release that matters follows an acquisition that was let in, so their
+	// number is bounded as well.
+	if n.out.Load() >= maxOutstanding && !r.MayHold {
+		return ErrFull
 	}
 	n.out.Add(1)
-	n.queue = append(n.queue, call{r, e, slot, to})
+	n.queue = append(n.queue, c)
 	n.rouse()
 	return nil
 }
@@ -119,6 +125,18 @@ func (n *node) run() {
 		n.down(err)
 	}
 	n.down(ErrClosed)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.retry != nil {
+		n.retry.Stop()
+	}
+}
+
+// connected reports whether requests are let in.
+func (n *node) connected() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.why == nil
 }
 
 // sleep waits for about d: half of it is by lot, so that all clients of a
@@ -155,9 +173,10 @@ func (n *node) connect(last server) (*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.why = nil
-	owed := n.kept.take()
-	n.out.Add(int64(len(owed)))
-	n.queue = append(owed, n.queue...)
+	// Those whose time is over are made, too: a SET that stood in a hung
+	// server's buffer begins its TTL only when it is run.
+	n.makeUp()
+	n.attempted.Do(func() { close(n.first) })
 	return newConn(n, rc, now), nil
 }
 
@@ -169,19 +188,47 @@ func (n *node) down(why error) {
 	unsent := n.queue
 	n.queue = nil
 	for _, c := range unsent {
-		n.kept.keep(c.request, c.encoded)
+		n.kept.keep(c)
 	}
 	n.mu.Unlock()
+	n.attempted.Do(func() { close(n.first) })
 	for _, c := range unsent {
 		n.reply(c, redlock.Reply{Outcome: redlock.Failed, Err: why})
 	}
 }
 
-// keep remembers a call that is a release and may not have been run.
+// keep remembers a call that is a release and may not have been run, and sees
+// to it that it is tried again.
 func (n *node) keep(c call) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.kept.keep(c.request, c.encoded)
+	n.kept.keep(c)
+	if len(n.kept.owed) > 0 && n.retry == nil {
+		n.retry = time.AfterFunc(retryKept, n.retryNow)
+	}
+}
+
+// retryNow makes the kept releases on the connection that there is. Without
+// one, the next begins with them anyway.
+func (n *node) retryNow() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.retry = nil
+	if n.why == nil && n.ctx.Err() == nil {
+		n.kept.expire(time.Now())
+		n.makeUp()
+	}
+}
+
+// makeUp queues the kept releases, before all else. mu is held.
+func (n *node) makeUp() {
+	owed := n.kept.take()
+	if len(owed) == 0 {
+		return
+	}
+	n.out.Add(int64(len(owed)))
+	n.queue = append(owed, n.queue...)
+	n.rouse()
 }
 
 // reply settles a call that has left queue and connection.

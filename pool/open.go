@@ -21,9 +21,11 @@ import (
 // The port defaults to 6379, the database to 0. A password without a user is
 // written ":password@"; special characters must be percent-encoded.
 //
-// Open connects in the background and does not fail for a server that is down:
-// that is for the quorum to judge. Its errors are about the URLs, and never
-// repeat a password. The nodes go to redlock.New, whose Locker closes them.
+// Open waits until most of the servers are connected, or all have been tried,
+// for at most DialTimeout, so that the first lock need not wait for connections. It
+// does not fail for servers that are down: that is for the quorum to judge, and
+// they are tried again in the background. Its errors are about the URLs, and
+// never repeat a password. The nodes go to redlock.New, whose Locker closes them.
 func Open(urls ...string) ([]redlock.Node, error) {
 	return OpenWith(urls)
 }
@@ -50,11 +52,39 @@ func OpenWith(urls []string, opts ...Option) ([]redlock.Node, error) {
 		seen[t.server()] = i + 1
 		targets[i] = t
 	}
-	nodes := make([]redlock.Node, len(targets))
+	nodes := make([]*node, len(targets))
 	for i, t := range targets {
 		nodes[i] = newNode(t.name(), t.dialer(s), s)
 	}
-	return nodes, nil
+	awaitMost(nodes, s.dialTimeout)
+	opened := make([]redlock.Node, len(nodes))
+	for i, n := range nodes {
+		opened[i] = n
+	}
+	return opened, nil
+}
+
+// awaitMost waits until more than half of the nodes are connected, or all have
+// tried.
+func awaitMost(nodes []*node, limit time.Duration) {
+	tried := make(chan bool, len(nodes))
+	for _, n := range nodes {
+		go func() {
+			<-n.first // every attempt ends within the DialTimeout
+			tried <- n.connected()
+		}()
+	}
+	late := time.After(limit)
+	for left, connected := len(nodes), 0; left > 0 && connected <= len(nodes)/2; left-- {
+		select {
+		case ok := <-tried:
+			if ok {
+				connected++
+			}
+		case <-late:
+			return
+		}
+	}
 }
 
 // FromDial returns a node whose connections are made by dial, which must give
@@ -63,7 +93,8 @@ func OpenWith(urls []string, opts ...Option) ([]redlock.Node, error) {
 // server in errors.
 //
 // dial should set a connect timeout and honour its context; it need not set
-// read or write timeouts, which the node does without.
+// read or write timeouts, which the node does without. FromDial does not wait
+// for the first connection: requests wait for it, within their NodeTimeout.
 func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts ...Option) (redlock.Node, error) {
 	s, err := settle(opts)
 	switch {
@@ -136,8 +167,8 @@ func DialTimeout(d time.Duration) Option {
 	}
 }
 
-// StallTimeout is how long a server may leave requests unanswered before its
-// connection is given up and made anew. It is not how long callers wait: see
+// StallTimeout is how long a server may answer nothing at all, while requests
+// are waiting, before its connection is given up and made anew. It is not how long callers wait: see
 // redlock.NodeTimeout. Default 1 s; at least 10 ms.
 func StallTimeout(d time.Duration) Option {
 	return func(s *settings) error {

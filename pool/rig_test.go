@@ -162,10 +162,13 @@ func (r *rig) open(opts ...Option) redlock.Node {
 
 func openNode(t *testing.T, url string, opts ...Option) redlock.Node {
 	t.Helper()
-	nodes, err := OpenWith([]string{url}, opts...)
+	s, err := settle(opts)
 	require.NoError(t, err)
-	t.Cleanup(func() { nodes[0].Close() })
-	return nodes[0]
+	target, err := parseURL(url)
+	require.NoError(t, err)
+	n := newNode(target.name(), target.dialer(s), s) // Open would wait
+	t.Cleanup(func() { n.Close() })
+	return n
 }
 
 // replies is a receiver that keeps what it gets.

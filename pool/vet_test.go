@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -262,6 +264,88 @@ func TestStrangeRepliesAreUnknown(t *testing.T) {
 		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
 			_, err := decode(v)
 			assert.ErrorIs(t, err, errStrange, fmt.Sprint(i, v))
+		}
+	}
+}
+
+// A server that does not know AUTH repeats what it was given.
+func TestAPasswordIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.fail("AUTH", "ERR unknown command 'AUTH', with args beginning with: 'bob' 'hunter2' ")
+	err := trouble(t, openNode(t, "redis://bob:hunter2@"+r.Addr()), acquire("k", "v"))
+	assert.ErrorIs(t, err, ErrAuth)
+	assert.NotContains(t, err.Error(), "hunter2")
+	assert.NotContains(t, err.Error(), "bob")
+}
+
+func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			// All of the handshake is read, so that no reset overtakes the answer.
+			var got []byte
+			for buf := make([]byte, 1<<12); !bytes.Contains(got, []byte(inspectScript.source)); {
+				n, err := c.Read(buf)
+				if err != nil {
+					break
+				}
+				got = append(got, buf[:n]...)
+			}
+			fmt.Fprint(c, "-ERR max number of clients reached\r\n")
+			c.Close()
+		}
+	}()
+	assert.ErrorContains(t, trouble(t, openNode(t, "redis://"+l.Addr().String()), acquire("k", "v")), "max number of clients")
+}
+
+func TestDialsThatHangDoNotCollect(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	var calls atomic.Int64
+	n, err := FromDial("deaf", func(context.Context) (redis.Conn, error) {
+		calls.Add(1)
+		<-hang
+		return nil, errors.New("too late")
+	}, DialTimeout(time.Millisecond))
+	require.NoError(t, err)
+	eventually(t, func() bool {
+		req := acquire("k", "v")
+		return errors.Is(n.Submit(&req, 0, make(replies, 1)), errDialling)
+	}, "a second attempt is made")
+	assert.EqualValues(t, 1, calls.Load())
+	require.NoError(t, n.Close())
+	close(hang)
+}
+
+func TestOpenWaitsForAMajority(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for range 3 {
+		urls = append(urls, newRig(t).url())
+	}
+	deaf := newRig(t)
+	deaf.hangAt("INFO")
+	urls = append(urls, deaf.url(), "redis://127.0.0.1:1")
+	start := time.Now()
+	nodes, err := OpenWith(urls, DialTimeout(patience))
+	require.NoError(t, err)
+	assert.Less(t, time.Since(start), patience/2, "one that hangs is not waited for")
+	for i, n := range nodes {
+		defer n.Close()
+		if i < 3 {
+			select {
+			case <-n.(*node).first:
+			default:
+				t.Errorf("node %d is not connected", i)
+			}
 		}
 	}
 }

@@ -33,7 +33,8 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 // It waits for as long as ctx allows, unless Retries sets a limit, and its
 // error is the last try's, as for TryAcquire. Contention is waited out; an
 // outage (ErrNoQuorum) is returned at once, unless Retries says otherwise.
-// Callers with Retries do not queue: they try on their own schedule.
+// Callers with Retries or RetryInterval do not queue: they try on a schedule of
+// their own.
 //
 // The end of ctx ends the waiting, not the lock: see Lock.Context.
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
@@ -80,7 +81,7 @@ func (l *Locker) interrupted(ctx context.Context, name string) error {
 func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*Lock, error) {
 	p := l.parkers.get()
 	defer l.parkers.put(p)
-	if s.retries == forever {
+	if s.retries == Forever && s.interval == 0 {
 		if !l.queue.enter(ctx, key, p, l.closed) {
 			return nil, l.interrupted(ctx, name)
 		}
@@ -100,8 +101,9 @@ func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*L
 		}
 		if err := l.interrupted(ctx, name); err != nil {
 			if ctx.Err() != nil {
-				failure.Err = ctx.Err()
-				err = failure // its causes still say who was in the way
+				ended := *failure // which has been shown to the observer
+				ended.Err = ctx.Err()
+				err = &ended // its causes still say who was in the way
 			}
 			return nil, err
 		}
@@ -121,6 +123,9 @@ func (l *Locker) attempt(ctx context.Context, s *settings, name, key string) (*L
 	lock := l.win(ctx, s, r)
 	if lock == nil {
 		err := l.lose(ctx, s, r)
+		if isDone(l.closed) {
+			return nil, closedError(OpAcquire, name)
+		}
 		l.tell(Event{Kind: EventAttempt, Name: name, Votes: err.Votes, Err: err}, r.start, nil)
 		return nil, err
 	}
@@ -174,10 +179,12 @@ func (l *Locker) lose(ctx context.Context, s *settings, r *round) *QuorumError {
 		switch reply := undo.slots[i].reply; reply.Outcome {
 		case Refused:
 			r.slots[i].reply.TTL = reply.TTL
-		case Failed: // such as a key of the wrong type, which SET NX cannot tell
-			r.slots[i].reply = reply
-			t.refused--
-			t.faults++
+		case Failed:
+			if errors.Is(reply.Err, ErrWrongType) { // which SET NX cannot tell from a lock
+				r.slots[i].reply = reply
+				t.refused--
+				t.faults++
+			}
 		}
 	}
 	if t.verdict() == votePending {

@@ -3,6 +3,7 @@ package redlock
 import (
 	"container/heap"
 	"sync"
+	"time"
 
 	"github.com/redquorum/redquorum/clock"
 )
@@ -44,8 +45,12 @@ func (a *agenda) remove(k *Lock) {
 	if k.index >= 0 {
 		heap.Remove(&a.locks, k.index)
 	}
-	// The timer stays as it is: to fire for nothing is cheaper than to be set
-	// anew at every release.
+	// The timer stays as it is, unless it is far off: to fire for nothing is
+	// cheaper than to be set anew at every release.
+	if len(a.locks) == 0 && k.settings.ttl > time.Minute && a.timer != nil {
+		a.timer.Stop()
+		a.armed = 0
+	}
 }
 
 // arm sets the timer if the first lock is due before it.

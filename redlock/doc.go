@@ -24,9 +24,12 @@
 //     of [Lock.Votes], q the quorum), and while the holder stops when
 //     [Lock.Context] ends.
 //   - Honest validity. A lock is never reported valid after its own deadline,
-//     on a clock that goes on while the machine sleeps.
+//     on a clock that goes on while the machine sleeps, where the platform has
+//     one: Linux, macOS, Windows. A hypervisor that pauses a virtual machine
+//     without its knowledge stops all of its clocks.
 //   - Loss is told. Lock.Context ends at the deadline at the latest, even if
-//     every connection hangs.
+//     every connection hangs; after a sleep of the machine, within a quarter of
+//     a second of waking.
 //   - Progress. While a majority of nodes is up, some waiter gets the lock; a
 //     dead or hung minority costs no time beyond the quorum's own.
 //   - Bounded damage. An acquisition that failed, was cancelled or crashed

@@ -27,6 +27,11 @@ var (
 	ErrClosed = errors.New("locker closed")
 )
 
+// ErrWrongType is what a Node reports, and a NodeError wraps, where the key holds
+// something else than a lock. An acquisition cannot tell that from a lock; the
+// release that follows it can.
+var ErrWrongType = errors.New("the key holds another type of data, no lock; choose another name or delete it")
+
 // A QuorumError says how a vote ended. It matches one of the sentinel errors
 // or the context's error by errors.Is; errors.As finds the *multierror.Error
 // of the single nodes' answers, and in it each *NodeError.
@@ -43,7 +48,7 @@ type QuorumError struct {
 	Remaining time.Duration
 
 	Err    error             // ErrHeld, ErrNoQuorum, ErrLost, or the context's error
-	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or left its time unused; nil if none
+	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 }
 
 func (e *QuorumError) Error() string {
@@ -94,9 +99,9 @@ func (e *NodeError) Unwrap() error {
 	return e.Err
 }
 
-// errStale: a quorum granted, but so late that nothing of the validity was
-// left. Nobody is in the way, so that trying again makes sense at once.
-var errStale = fmt.Errorf("%w in time: the votes used up the validity", ErrNoQuorum)
+// errStale: a quorum granted, but too late to be of use. Nobody is in the way, so
+// that trying again makes sense at once.
+var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
 
 // errNoAnswer is the cause for a node that has not replied yet.
 var errNoAnswer = errors.New("no answer")

@@ -8,7 +8,7 @@ import "context"
 // Extend returns within the node timeout, and does not disturb the renewals.
 //
 // Errors: ErrLost if the deadline has passed or a majority no longer holds the
-// lock, which then has ended; ErrReleased after Release; ErrNoQuorum or ctx's
+// lock, which then has ended; ErrReleased or ErrClosed after Release or Close; ErrNoQuorum or ctx's
 // error if too few nodes answered: the lock is still held until its old
 // deadline, and asking again makes sense.
 func (k *Lock) Extend(ctx context.Context) error {
@@ -19,6 +19,9 @@ func (k *Lock) Extend(ctx context.Context) error {
 	r.ask()
 	r.wait(ctx, k.settings.timeout(), settled)
 	k.learn(r)
+	if !k.Valid() {
+		k.expire()
+	}
 
 	k.mu.Lock()
 	defer k.mu.Unlock()

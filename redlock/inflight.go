@@ -44,10 +44,14 @@ func (f *inflight) done() {
 	}
 }
 
-func (f *inflight) close() {
+// close lets no acquisition begin any more; it reports whether it is the first
+// to do so.
+func (f *inflight) close() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	first := !f.closed
 	f.closed = true
+	return first
 }
 
 // wait returns when nothing is counted any more, or after limit.

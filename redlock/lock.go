@@ -24,7 +24,7 @@ type Lock struct {
 
 	mu      sync.Mutex
 	phase   phase
-	cause   error         // why the phase is lost
+	cause   error         // why it is not held any more
 	until   clock.Instant // no longer held from here on
 	votes   nodeSet       // nodes that granted in round proof
 	proof   int           // seq of the round that until is counted from
@@ -85,7 +85,9 @@ func (k *Lock) Value() string { return k.value }
 
 // Context ends when the lock does: with cause ErrLost at its deadline at the
 // latest, or as soon as a majority of nodes says that the lock is gone; with
-// ErrReleased when it is released; with ErrClosed when the Locker is closed.
+// ErrReleased when it is released; with ErrClosed when the Locker is closed. On a
+// machine that slept past the deadline it ends within a quarter of a second
+// after the machine woke; Valid knows at once.
 // context.Cause tells which, with details. It carries the values of the
 // context given to Acquire, but does not end with it.
 //
@@ -159,7 +161,7 @@ func (k *Lock) end(p phase, cause error) (*round, error) {
 func (k *Lock) ended() error {
 	switch k.phase {
 	case released:
-		return fmt.Errorf("redlock: %q: %w", k.name, ErrReleased)
+		return fmt.Errorf("redlock: %q: %w", k.name, k.cause)
 	case lost:
 		return k.cause
 	}
@@ -168,5 +170,9 @@ func (k *Lock) ended() error {
 
 // expire loses a lock whose deadline has passed.
 func (k *Lock) expire() {
-	k.end(lost, fmt.Errorf("redlock: %q: %w: not extended before its deadline", k.name, ErrLost))
+	why := "not extended before its deadline"
+	if k.endBy > 0 && k.settings.clock.Now() >= k.endBy {
+		why = fmt.Sprintf("held for its MaxHold of %v", k.settings.maxHold)
+	}
+	k.end(lost, fmt.Errorf("redlock: %q: %w: %s", k.name, ErrLost, why))
 }

@@ -23,8 +23,8 @@ type Locker struct {
 	seed  maphash.Seed
 	order [64]sync.Mutex // see orderOf
 
-	closing  sync.Once
-	closed   chan struct{}
+	closed   chan struct{} // Close was called
+	done     chan struct{} // and has done its work
 	closeErr error
 }
 
@@ -37,11 +37,7 @@ type Locker struct {
 func New(nodes []Node, opts ...Option) (*Locker, error) {
 	l, err := newLocker(nodes, opts)
 	if err != nil {
-		for _, n := range nodes {
-			if n != nil {
-				n.Close()
-			}
-		}
+		closeAll(nodes)
 		return nil, err
 	}
 	return l, nil
@@ -74,6 +70,7 @@ func newLocker(nodes []Node, opts []Option) (*Locker, error) {
 		settings: *s,
 		seed:     maphash.MakeSeed(),
 		closed:   make(chan struct{}),
+		done:     make(chan struct{}),
 	}
 	l.parkers.clock = s.clock
 	l.agenda.clock = s.clock
@@ -88,24 +85,37 @@ func (l *Locker) orderOf(key string) *sync.Mutex {
 }
 
 // Close releases the locks that are still held (their contexts end with cause
-// ErrClosed), makes callers that wait return ErrClosed, waits for releases
-// under way, for no longer than a node timeout, and closes the nodes. It may
-// be called twice.
+// ErrClosed), makes callers that wait return ErrClosed, waits for tries and
+// releases under way, for no longer than the Locker's node timeout, and closes
+// the nodes. It may be called twice.
 func (l *Locker) Close() error {
-	l.closing.Do(func() {
-		l.inflight.close()
-		close(l.closed)
-		for _, k := range l.agenda.close() {
-			k.end(released, ErrClosed)
-		}
-		l.inflight.wait(&l.parkers, l.settings.timeout())
-		errs := make([]error, len(l.nodes))
-		for i, n := range l.nodes {
-			errs[i] = n.Close()
-		}
-		l.closeErr = errors.Join(errs...)
-	})
+	if !l.inflight.close() {
+		<-l.done
+		return l.closeErr
+	}
+	close(l.closed)
+	for _, k := range l.agenda.close() {
+		k.end(released, ErrClosed)
+		l.tell(Event{Kind: EventReleased, Name: k.name, Err: ErrClosed}, k.start, nil)
+	}
+	l.inflight.wait(&l.parkers, l.settings.timeout())
+	l.closeErr = closeAll(l.nodes)
+	close(l.done)
 	return l.closeErr
+}
+
+// closeAll closes the nodes at the same time: one that hangs must not keep the
+// others.
+func closeAll(nodes []Node) error {
+	errs := make([]error, len(nodes))
+	var wg sync.WaitGroup
+	for i, n := range nodes {
+		if n != nil {
+			wg.Go(func() { errs[i] = n.Close() })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 func closedError(op Op, name string) error {
@@ -116,9 +126,10 @@ func closedError(op Op, name string) error {
 // does. The context that fn gets ends with ctx, and when the lock is lost; fn
 // must then stop. The lock is released when fn returns or panics.
 //
-// Do returns fn's error, joined with one that matches ErrLost if the lock was
-// lost before fn returned. A release that too few nodes confirmed is no error
-// here: the work was protected, and what remains expires by itself.
+// Do returns fn's error, joined with one that matches ErrLost or ErrClosed if the
+// lock was lost, or the Locker closed, before fn returned. A release that too few
+// nodes confirmed is no error here: the work was protected, and what remains
+// expires by itself.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) (err error) {
 	lock, err := l.Acquire(ctx, name, opts...)
 	if err != nil {
@@ -129,8 +140,9 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) e
 	defer func() {
 		unlink()
 		cancel(nil)
-		if lost := lock.Release(context.WithoutCancel(ctx)); errors.Is(lost, ErrLost) {
-			err = errors.Join(err, lost)
+		ended := lock.Release(context.WithoutCancel(ctx))
+		if errors.Is(ended, ErrLost) || errors.Is(ended, ErrClosed) {
+			err = errors.Join(err, ended)
 		}
 	}()
 	return fn(work)

@@ -59,12 +59,13 @@ type Request struct {
 
 	// MayHold says of an OpRelease that the node may hold the value, now or
 	// once an earlier request has run. Such a release is not given up when it
-	// fails or its time is out: the node retries it in the background until
-	// the key must have expired, after it has replied.
+	// fails or its time is out: after its reply the node retries it in the
+	// background until the key must have expired, unless that is in vain (a key
+	// of another type, a missing permission).
 	MayHold bool
 
-	// Memo belongs to the implementation of Node. All nodes of a Locker see
-	// the same Request, one Submit after the other, so the first may leave its
+	// Memo belongs to the implementation of Node. A Request is submitted to
+	// several nodes of a Locker, one after the other, so the first may leave its
 	// encoded form here for the rest.
 	Memo any
 }

@@ -32,10 +32,12 @@ const (
 	// EventExtended: an extension or a renewal succeeded. Votes, Elapsed,
 	// Remaining.
 	EventExtended
-	// EventLost: a held lock was lost. Elapsed is how long it was held; Err.
+	// EventLost: a held lock was lost. Elapsed is the time since the acquisition
+	// began; Err.
 	EventLost
 	// EventReleased: a release ended. Votes are the nodes that confirmed it;
-	// Elapsed is how long the lock was held; Err if a quorum did not confirm.
+	// Elapsed is the time since the acquisition began; Err if a quorum did not
+	// confirm, and ErrClosed if Close did it.
 	EventReleased
 )
 

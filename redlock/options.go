@@ -15,9 +15,9 @@ const (
 	maxTTL     = 365 * 24 * time.Hour // far from where a server's arithmetic overflows
 	maxName    = 1024                 // bytes, with the prefix
 
-	// forever is the number of retries of an Acquire that waits as long as its
+	// Forever is the number of Retries of an Acquire that waits as long as its
 	// context lets it.
-	forever = -1
+	Forever = -1
 )
 
 // An Option changes a default. Given to New it holds for every lock of the
@@ -45,7 +45,7 @@ type settings struct {
 func defaults() settings {
 	return settings{
 		ttl:     defaultTTL,
-		retries: forever,
+		retries: Forever,
 		renew:   true,
 		clock:   clock.System,
 		jitter:  func(limit time.Duration) time.Duration { return rand.N(limit) },
@@ -80,12 +80,12 @@ func NodeTimeout(d time.Duration) Option {
 
 // Retries lets Acquire try n more times after a first try that failed, be it
 // for contention or for an outage, and then give up. Zero makes it try once.
-// Default: as often as needed until its context ends, for contention only; an
-// outage is reported at once.
+// Default Forever: as often as needed until its context ends, for contention
+// only; an outage is reported at once.
 func Retries(n int) Option {
 	return Option{apply: func(s *settings) error {
-		if n < 0 {
-			return fmt.Errorf("Retries(%d): must not be negative; leave the option out to wait without a limit", n)
+		if n < Forever {
+			return fmt.Errorf("Retries(%d): must not be negative, but for Forever (%d)", n, Forever)
 		}
 		s.retries = n
 		return nil
@@ -93,12 +93,13 @@ func Retries(n int) Option {
 }
 
 // RetryInterval makes Acquire wait exactly d between tries, no more and no
-// less. Default: short jittered waits that grow to 200 ms, cut short when the
-// lock is released in this process or must have expired.
+// less. Default zero: short jittered waits that grow to 200 ms, cut short when
+// the lock must have expired, and for a caller without Retries when it is
+// released in this process.
 func RetryInterval(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
-		if d <= 0 {
-			return fmt.Errorf("RetryInterval(%v): must be above zero", d)
+		if d < 0 {
+			return fmt.Errorf("RetryInterval(%v): must not be negative", d)
 		}
 		s.interval = d
 		return nil
@@ -113,11 +114,11 @@ func Renew(on bool) Option {
 }
 
 // MaxHold ends a lock d after it was acquired, however well it renews: a cap on
-// what a stuck holder costs. Default: no limit. It must be above zero.
+// what a stuck holder costs. Default zero: no limit. At most a year.
 func MaxHold(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
-		if d <= 0 {
-			return fmt.Errorf("MaxHold(%v): must be above zero", d)
+		if d < 0 || d > maxTTL {
+			return fmt.Errorf("MaxHold(%v): must be between 0 (no limit) and %v", d, maxTTL)
 		}
 		s.maxHold = d
 		return nil

@@ -11,9 +11,10 @@ import "context"
 // timeout.
 //
 // Errors: ErrLost if the lock was no longer held (work may have run
-// unprotected); ErrReleased if it was released before; ErrNoQuorum or ctx's
-// error if too few nodes confirmed: the release goes on in the background, and
-// the key expires within the TTL. Safe for concurrent use.
+// unprotected); ErrReleased if it was released before, ErrClosed if the Locker's
+// Close did it; ErrNoQuorum or ctx's error if too few nodes confirmed: the
+// release goes on in the background, and the key expires within the TTL. Safe
+// for concurrent use.
 func (k *Lock) Release(ctx context.Context) error {
 	if !k.Valid() {
 		k.expire()

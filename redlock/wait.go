@@ -36,7 +36,7 @@ func (s *settings) delay(try int, remaining time.Duration) time.Duration {
 
 // again says whether to try again after a failed try, counted from zero.
 func (s *settings) again(try int, failure *QuorumError) bool {
-	if s.retries != forever {
+	if s.retries != Forever {
 		return try < s.retries
 	}
 	return errors.Is(failure, ErrHeld) || failure.Err == errStale
@@ -64,6 +64,10 @@ type queue struct {
 }
 
 type line struct{ waiters []*parker }
+
+// maxSpare is how many emptied lines are kept: as many as callers are likely to
+// acquire at the same moment.
+const maxSpare = 256
 
 // enter returns when all that came before p in the key's line have left, or
 // with false when ctx or the Locker ended first.
@@ -115,7 +119,9 @@ func (q *queue) leave(key string, p *parker) {
 	switch {
 	case len(ln.waiters) == 0:
 		delete(q.lines, key)
-		q.spare = append(q.spare, ln)
+		if len(q.spare) < maxSpare {
+			q.spare = append(q.spare, ln)
+		}
 	case i == 0:
 		ln.waiters[0].wake()
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -205,15 +203,15 @@ func (s *stage) tellLoss(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A vote that is still under way would survive what comes now.
-	for deadline := time.Now().Add(patience); lock.Votes() < s.n; time.Sleep(time.Millisecond) {
+	// A vote that is still under way would survive a DEL.
+	for deadline := time.Now().Add(patience); s.fleet.Kind() == fleet.Addrs && lock.Votes() < s.n; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("only %d of %d healthy nodes voted", lock.Votes(), s.n)
 		}
 	}
 	broken := time.Now()
 	for i := range s.quorum() {
-		if err := s.takeAway(ctx, i); err != nil {
+		if err := s.takeAway(ctx, i, lock.Value()); err != nil {
 			return err
 		}
 	}
@@ -246,15 +244,33 @@ func (s *stage) tellLoss(ctx context.Context) error {
 }
 
 // takeAway makes node i forget ann's lock or stop answering.
-func (s *stage) takeAway(ctx context.Context, i int) error {
+func (s *stage) takeAway(ctx context.Context, i int, value string) error {
 	if s.fleet.Kind() != fleet.Addrs {
 		return s.fleet.Pause(ctx, i)
 	}
-	c, err := redis.DialURLContext(ctx, s.fleet.URLs()[i])
+	// What an operator would do with DEL, but by any kind of URL.
+	nodes, err := pool.Open(s.fleet.URLs()[i])
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	_, err = redis.DoContext(c, ctx, "DEL", demoName)
-	return err
+	defer nodes[0].Close()
+	gone := make(answer, 1)
+	request := &redlock.Request{Op: redlock.OpRelease, Key: demoName, Value: value, Timeout: patience}
+	if err := nodes[0].Submit(request, 0, gone); err != nil {
+		return err
+	}
+	select {
+	case reply := <-gone:
+		if reply.Outcome != redlock.Granted {
+			return fmt.Errorf("%v: deleting the key: %v %v", nodes[0], reply.Outcome, reply.Err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
+
+// An answer receives the reply to one request.
+type answer chan redlock.Reply
+
+func (a answer) Receive(_ int, r redlock.Reply) { a <- r }

@@ -66,6 +66,7 @@ type want struct {
 	value   string
 	ttl     time.Duration // at most this, and at least slack less; NoTTL and zero exactly
 	silent  bool          // the node need not tell the TTL
+	err     error         // of a failure
 }
 
 func (r row) run(t *testing.T, node redlock.Node, poke Poker) {
@@ -107,7 +108,7 @@ func (w want) check(t *testing.T, i int, got redlock.Reply) {
 	assert.Equal(t, w.outcome.String(), got.Outcome.String(), "step %d: outcome (%v)", i, got.Err)
 	assert.Equal(t, w.value, got.Value, "step %d: value", i)
 	if w.outcome == redlock.Failed {
-		assert.Error(t, got.Err, "step %d: a failure says why", i)
+		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)
 		return
 	}
 	assert.NoError(t, got.Err, "step %d: an answer is no error", i)

@@ -17,7 +17,7 @@ const (
 var (
 	granted = want{outcome: redlock.Granted}
 	refused = want{outcome: redlock.Refused}
-	failed  = want{outcome: redlock.Failed}
+	wrong   = want{outcome: redlock.Failed, err: redlock.ErrWrongType}
 	taken   = want{outcome: redlock.Refused, silent: true}
 )
 
@@ -171,7 +171,7 @@ var table = []row{
 	}},
 
 	{"a key of another type is refused to an acquisition, and fails the others", []step{
-		setWrongType(), acquire("a", short, taken), extend("a", short, failed), release("a", failed), inspect(failed),
+		setWrongType(), acquire("a", short, taken), extend("a", short, wrong), release("a", wrong), inspect(wrong),
 	}},
 
 	{"in order: a release right behind an acquisition leaves nothing", []step{

@@ -171,7 +171,7 @@ func (c *call) reply(reply redlock.Reply) {
 	delete(l.open, c)
 	if open {
 		w.tell(c, Replied, reply.Outcome)
-		if reply.Outcome == redlock.Failed || reply.Outcome == redlock.Unknown {
+		if reply.Outcome == redlock.Unknown || reply.Outcome == redlock.Failed && reply.Err != redlock.ErrWrongType {
 			c.retry()
 		}
 	}

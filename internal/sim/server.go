@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"maps"
 	"time"
 
@@ -164,13 +163,11 @@ func (s *Server) serve(c *call) {
 	c.answer(reply)
 }
 
-var errWrongType = errors.New("WRONGTYPE Operation against a key holding the wrong kind of value")
-
 // apply runs one request, as Redis runs the commands that stand for it.
 func (s *Server) apply(req *redlock.Request) redlock.Reply {
 	e, exists := s.lookup(req.Key)
 	if exists && e.wrong && req.Op != redlock.OpAcquire { // SET NX looks at no type
-		return redlock.Reply{Outcome: redlock.Failed, Err: errWrongType}
+		return redlock.Reply{Outcome: redlock.Failed, Err: redlock.ErrWrongType}
 	}
 	ours := exists && e.value == req.Value
 	switch {

@@ -1,0 +1,13 @@
+package redlock
+
+// Leftovers returns how many locks and names the Locker still knows of, and
+// how many replies Close would wait for.
+func (l *Locker) Leftovers() (scheduled, queued, inflight int) {
+	l.agenda.mu.Lock()
+	defer l.agenda.mu.Unlock()
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
+	l.inflight.mu.Lock()
+	defer l.inflight.mu.Unlock()
+	return len(l.agenda.locks), len(l.queue.lines), l.inflight.n
+}

@@ -1,0 +1,125 @@
+package redlock_test
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// An answer is what a puppet does with a request.
+type answer struct {
+	outcome redlock.Outcome
+	after   time.Duration // until the reply
+	ttl     time.Duration
+	err     error
+	unsent  bool // Submit fails with err
+	silent  bool // no reply before Close
+	twice   bool // a second reply, that a Node must not send
+}
+
+// A puppet is a Node that answers as a test tells it to.
+type puppet struct {
+	name   string
+	answer func(op redlock.Op, nth int) answer // nth of this operation, from one
+
+	mu     sync.Mutex
+	got    []redlock.Request
+	at     []time.Time
+	closed int
+	open   []func() // replies for Close to give
+}
+
+func (p *puppet) String() string { return p.name }
+
+func (p *puppet) Submit(req *redlock.Request, slot int, to redlock.Receiver) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got, p.at = append(p.got, *req), append(p.at, time.Now())
+	nth := 0
+	for _, r := range p.got {
+		if r.Op == req.Op {
+			nth++
+		}
+	}
+	a := p.answer(req.Op, nth)
+	if a.unsent {
+		return a.err
+	}
+	reply := func() { to.Receive(slot, redlock.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err}) }
+	switch {
+	case a.silent:
+		p.open = append(p.open, func() { to.Receive(slot, redlock.Reply{Outcome: redlock.Unknown}) })
+	case a.twice:
+		time.AfterFunc(a.after, func() { reply(); reply() })
+	default:
+		time.AfterFunc(a.after, reply)
+	}
+	return nil
+}
+
+func (p *puppet) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed++
+	for _, reply := range p.open {
+		go reply()
+	}
+	p.open = nil
+	return nil
+}
+
+// requests returns those for one operation, and when they came.
+func (p *puppet) requests(op redlock.Op) (reqs []redlock.Request, at []time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, r := range p.got {
+		if r.Op == op {
+			reqs, at = append(reqs, r), append(at, p.at[i])
+		}
+	}
+	return reqs, at
+}
+
+// puppets returns n puppets that answer everything alike, and a Locker over
+// them.
+func puppets(t *testing.T, n int, reply func(node int, op redlock.Op, nth int) answer, opts ...redlock.Option) ([]*puppet, *redlock.Locker) {
+	t.Helper()
+	ps, nodes := make([]*puppet, n), make([]redlock.Node, n)
+	for i := range n {
+		ps[i] = &puppet{name: "puppet" + string(rune('1'+i))}
+		ps[i].answer = func(op redlock.Op, nth int) answer { return reply(i, op, nth) }
+		nodes[i] = ps[i]
+	}
+	l, err := redlock.New(nodes, append([]redlock.Option{redlock.Clock(clock.NewFake(1))}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return ps, l
+}
+
+// yielding is a Node that lets other goroutines run before each request, so
+// that those which are not kept in order do get out of it.
+type yielding struct{ redlock.Node }
+
+func (y yielding) Submit(req *redlock.Request, slot int, to redlock.Receiver) error {
+	runtime.Gosched()
+	return y.Node.Submit(req, slot, to)
+}
+
+// The kinds of answers of a vote: the faults differ in what the node may hold.
+var (
+	grants  = answer{outcome: redlock.Granted}
+	refuses = answer{outcome: redlock.Refused}
+	faults  = []answer{
+		{outcome: redlock.Failed, err: errors.New("broken")},
+		{outcome: redlock.Unknown, err: errors.New("no reply")},
+		{unsent: true, err: errors.New("not connected")},
+		{silent: true},
+	}
+)
