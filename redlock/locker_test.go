@@ -234,3 +234,18 @@ type stubborn struct {
 }
 
 func (s stubborn) Close() error { return s.err }
+// TestCloseTwiceAtOnce: both calls return when all is over.
+func TestCloseTwiceAtOnce(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		take(t, l, "x")
+		start := time.Now()
+		second := make(chan time.Duration)
+		time.AfterFunc(leg, func() {
+			l.Close()
+			second <- time.Since(start)
+		})
+		l.Close()
+		assert.Equal(t, rtt, <-second)
+	})
+}

@@ -31,7 +31,7 @@ func simulate(t *testing.T, n int, test func(t *testing.T, w *sim.World)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		// A test that waits in vain would otherwise renew its locks for ever.
-		watchdog := time.AfterFunc(48*time.Hour, func() { panic(t.Name() + " does not end") })
+		watchdog := time.AfterFunc(3*time.Hour, func() { panic(t.Name() + " does not end") })
 		defer watchdog.Stop()
 		w := sim.New(1, n)
 		w.SetNet(sim.Fixed(leg))
