@@ -87,7 +87,8 @@ func (l *Locker) orderOf(key string) *sync.Mutex {
 // Close releases the locks that are still held (their contexts end with cause
 // ErrClosed), makes callers that wait return ErrClosed, waits for tries and
 // releases under way, for no longer than the Locker's node timeout, and closes
-// the nodes. It may be called twice.
+// the nodes. A node that cannot be reached by then keeps its keys until they
+// expire. Close may be called twice.
 func (l *Locker) Close() error {
 	if !l.inflight.close() {
 		<-l.done
@@ -95,8 +96,9 @@ func (l *Locker) Close() error {
 	}
 	close(l.closed)
 	for _, k := range l.agenda.close() {
-		k.end(released, ErrClosed)
-		l.tell(Event{Kind: EventReleased, Name: k.name, Err: ErrClosed}, k.start, nil)
+		if _, err := k.end(released, ErrClosed); err == nil {
+			l.tell(Event{Kind: EventReleased, Name: k.name, Err: ErrClosed}, k.start, nil)
+		}
 	}
 	l.inflight.wait(&l.parkers, l.settings.timeout())
 	l.closeErr = closeAll(l.nodes)

@@ -234,6 +234,7 @@ type stubborn struct {
 }
 
 func (s stubborn) Close() error { return s.err }
+
 // TestCloseTwiceAtOnce: both calls return when all is over.
 func TestCloseTwiceAtOnce(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
