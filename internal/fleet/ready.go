@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -100,10 +101,21 @@ func dial(ctx context.Context, rawURL string) (redis.Conn, error) {
 		}
 		if _, err := redis.DoContext(c, ctx, "AUTH", auth...); err != nil {
 			c.Close()
-			return nil, err
+			return nil, withoutArguments(err)
 		}
 	}
 	return c, nil
+}
+
+// withoutArguments hides all but the code of a server's answer to AUTH: one that
+// does not know the command repeats the password.
+func withoutArguments(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return err
+	}
+	code, _, _ := strings.Cut(string(reply), " ")
+	return fmt.Errorf("it does not accept the user or password (%s)", code)
 }
 
 func parseURL(rawURL string) (*url.URL, error) {

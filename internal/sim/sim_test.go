@@ -39,6 +39,7 @@ const leg = 10 * time.Millisecond
 // A got is a reply and when it came.
 type got struct {
 	redlock.Reply
+	to int // which request, counted from zero
 	at time.Duration
 }
 
@@ -50,14 +51,16 @@ type asker struct {
 	client *sim.Client
 	node   redlock.Node
 	start  time.Time
+	asked  int
 	got    chan got
 }
 
-func (a *asker) Receive(_ int, r redlock.Reply) { a.got <- got{r, time.Since(a.start)} }
+func (a *asker) Receive(slot int, r redlock.Reply) { a.got <- got{r, slot, time.Since(a.start)} }
 
 func (a *asker) submit(op redlock.Op, value string) error {
+	a.asked++
 	return a.node.Submit(&redlock.Request{
-		Op: op, Key: "x", Value: value, TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, MayHold: true}, 0, a)
+		Op: op, Key: "x", Value: value, TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, MayHold: true}, a.asked-1, a)
 }
 
 func ask(t *testing.T, test func(t *testing.T, a *asker)) {
@@ -87,8 +90,10 @@ func TestNothingOvertakes(t *testing.T) {
 			require.NoError(t, a.submit(redlock.OpRelease, "a"))
 			time.Sleep(10 * time.Millisecond)
 		}
-		for range 60 {
-			assert.Equal(t, redlock.Granted, (<-a.got).Outcome)
+		for i := range 60 {
+			reply := <-a.got
+			assert.Equal(t, redlock.Granted, reply.Outcome, "on the way there")
+			assert.Equal(t, i, reply.to, "on the way back")
 		}
 	})
 }
@@ -160,6 +165,13 @@ func TestACrashLosesWhatIsUnderWay(t *testing.T) {
 		a.server.Restart()
 		require.NoError(t, a.submit(redlock.OpInspect, ""))
 		assert.Equal(t, "a", (<-a.got).Value)
+
+		require.NoError(t, a.submit(redlock.OpRelease, "a"))
+		time.Sleep(leg / 2)
+		a.server.Crash()
+		a.server.Restart()
+		assert.Equal(t, redlock.Unknown, (<-a.got).Outcome, "what was sent to the last process does not reach the next")
+		assert.Len(t, a.server.Keys(), 1)
 	})
 }
 
