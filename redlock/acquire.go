@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/redquorum/redquorum/clock"
 )
 
 // TryAcquire asks for the lock name once and does not wait for a holder. It
@@ -87,7 +89,11 @@ func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*L
 		}
 		defer l.queue.leave(key, p)
 	}
+	var began clock.Instant
 	for try := 0; ; try++ {
+		if s.interval > 0 {
+			began = s.clock.Now()
+		}
 		lock, err := l.attempt(ctx, s, name, key)
 		if err == nil {
 			return lock, nil
@@ -96,7 +102,10 @@ func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*L
 		if !errors.As(err, &failure) || !s.again(try, failure) {
 			return nil, err
 		}
-		if failure.Err != errStale {
+		switch {
+		case s.interval > 0: // from start to start, so that slow tries do not shift the rest
+			l.pause(ctx, s, p, s.interval-s.clock.Now().Sub(began))
+		case failure.Err != errStale:
 			l.pause(ctx, s, p, s.delay(try, failure.Remaining))
 		}
 		if err := l.interrupted(ctx, name); err != nil {

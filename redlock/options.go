@@ -92,8 +92,8 @@ func Retries(n int) Option {
 	}}
 }
 
-// RetryInterval makes Acquire wait exactly d between tries, no more and no
-// less. Default zero: short jittered waits that grow to 200 ms, cut short when
+// RetryInterval makes Acquire begin a try every d exactly, or as soon as the one
+// before has ended if that takes longer. Default zero: short jittered waits that grow to 200 ms, cut short when
 // the lock must have expired, and for a caller without Retries when it is
 // released in this process.
 func RetryInterval(d time.Duration) Option {

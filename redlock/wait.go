@@ -16,15 +16,13 @@ const (
 	maxWait   = 200 * time.Millisecond
 )
 
-// delay is how long to wait after a failed try, counted from zero.
+// delay is how long to wait after a failed try, counted from zero, where the
+// caller has not set an interval.
 //
 // Half of it is drawn by lot, so that contenders who split the nodes among
 // them do not collide again in step. The holder's remaining TTL bounds it: at
 // that moment a crashed holder's lock is free.
 func (s *settings) delay(try int, remaining time.Duration) time.Duration {
-	if s.interval > 0 {
-		return s.interval
-	}
 	limit := min(firstWait<<min(try, 10), maxWait)
 	d := limit/2 + s.jitter(limit/2)
 	if remaining > 0 && remaining < d {
