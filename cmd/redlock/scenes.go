@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -122,7 +123,27 @@ func (s *stage) takeAndRefuse(ctx context.Context) error {
 		return fmt.Errorf("after Ann's release: %w", err)
 	}
 	s.shown("Ann releases it, and Bob takes it at once")
-	return lock.Release(ctx)
+	return s.giveBack(ctx, lock)
+}
+
+// giveBack releases a lock and waits until every node that answers is free. A
+// release is done when a quorum has confirmed it, but the next scene may need a
+// node that was not among those.
+func (s *stage) giveBack(ctx context.Context, lock *redlock.Lock) error {
+	if err := lock.Release(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		in, err := s.ann.Inspect(ctx, demoName)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Err == nil && n.TTL != 0 }) {
+			return nil
+		}
+	}
 }
 
 // breakable reports whether the scene's faults are possible here.
@@ -152,7 +173,7 @@ func (s *stage) surviveMinority(ctx context.Context) error {
 		return err
 	}
 	s.shown("Ann still gets the lock, with %d of %d votes", lock.Votes(), s.n)
-	return lock.Release(ctx)
+	return s.giveBack(ctx, lock)
 }
 
 func (s *stage) refuseWithoutMajority(ctx context.Context) error {
@@ -190,7 +211,7 @@ func (s *stage) recover(ctx context.Context) error {
 		return fmt.Errorf("all nodes are back, but: %w", err)
 	}
 	s.shown("Ann has the lock again, %v after the last one answered", time.Since(start).Round(time.Millisecond))
-	return lock.Release(ctx)
+	return s.giveBack(ctx, lock)
 }
 
 func (s *stage) tellLoss(ctx context.Context) error {
