@@ -197,40 +197,6 @@ func (n *node) down(why error) {
 	}
 }
 
-// keep remembers a call that is a release and may not have been run, and sees
-// to it that it is tried again.
-func (n *node) keep(c call) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.kept.keep(c)
-	if len(n.kept.owed) > 0 && n.retry == nil {
-		n.retry = time.AfterFunc(retryKept, n.retryNow)
-	}
-}
-
-// retryNow makes the kept releases on the connection that there is. Without
-// one, the next begins with them anyway.
-func (n *node) retryNow() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.retry = nil
-	if n.why == nil && n.ctx.Err() == nil {
-		n.kept.expire(time.Now())
-		n.makeUp()
-	}
-}
-
-// makeUp queues the kept releases, before all else. mu is held.
-func (n *node) makeUp() {
-	owed := n.kept.take()
-	if len(owed) == 0 {
-		return
-	}
-	n.out.Add(int64(len(owed)))
-	n.queue = append(owed, n.queue...)
-	n.rouse()
-}
-
 // reply settles a call that has left queue and connection.
 func (n *node) reply(c call, r redlock.Reply) {
 	n.out.Add(-1)

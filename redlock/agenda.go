@@ -10,7 +10,7 @@ import (
 
 // The agenda is the one scheduler of a Locker: every held lock stands in it
 // with the next moment at which something is due for it. A goroutine for each
-// lock would cost ten times the memory.
+// lock would cost its stack besides.
 type agenda struct {
 	clock clock.Clock
 

@@ -19,9 +19,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 	r.ask()
 	r.wait(ctx, k.settings.timeout(), settled)
 	k.learn(r)
-	if !k.Valid() {
-		k.expire()
-	}
+	k.expire()
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -40,9 +38,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 
 // extension makes a round that is to extend the lock, if it is held.
 func (k *Lock) extension() (*round, error) {
-	if !k.Valid() {
-		k.expire()
-	}
+	k.expire()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.ended(); err != nil {

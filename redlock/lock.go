@@ -168,8 +168,11 @@ func (k *Lock) ended() error {
 	return nil
 }
 
-// expire loses a lock whose deadline has passed.
+// expire loses the lock if its deadline has passed.
 func (k *Lock) expire() {
+	if k.Valid() {
+		return
+	}
 	why := "not extended before its deadline"
 	if k.endBy > 0 && k.settings.clock.Now() >= k.endBy {
 		why = fmt.Sprintf("held for its MaxHold of %v", k.settings.maxHold)

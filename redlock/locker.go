@@ -79,7 +79,7 @@ func newLocker(nodes []Node, opts []Option) (*Locker, error) {
 }
 
 // orderOf returns the lock under which requests for a key are submitted. A
-// fixed number of them serves all keys: they are held for a microsecond.
+// fixed number of them serves all keys: they are held only while requests are queued.
 func (l *Locker) orderOf(key string) *sync.Mutex {
 	return &l.order[maphash.String(l.seed, key)%uint64(len(l.order))]
 }

@@ -63,7 +63,7 @@ type Event struct {
 }
 
 // observed reports whether there is anybody to be told. Events cost readings of
-// the clock, which are most of what a vote costs without them.
+// the clock, each of them a system call.
 func (l *Locker) observed() bool { return l.settings.observer != nil }
 
 // tell completes an event that began at since, with the votes and validity of

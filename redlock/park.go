@@ -16,8 +16,8 @@ type parker struct {
 	timer  clock.Timer
 }
 
-// parkers are reused, since a channel and a timer for every vote are a third
-// of what an acquisition allocates.
+// parkers are reused: a channel and a timer for every vote would be several
+// allocations each.
 type parkers struct {
 	clock clock.Clock
 	pool  sync.Pool

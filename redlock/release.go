@@ -16,9 +16,7 @@ import "context"
 // release goes on in the background, and the key expires within the TTL. Safe
 // for concurrent use.
 func (k *Lock) Release(ctx context.Context) error {
-	if !k.Valid() {
-		k.expire()
-	}
+	k.expire()
 	r, err := k.end(released, ErrReleased)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (r *round) ask() {
 // Receive implements Receiver.
 func (r *round) Receive(i int, reply Reply) {
 	l := r.locker
-	var after time.Duration // a clock costs more than the rest of this function
+	var after time.Duration // read only where it is shown: the clock is a system call
 	if reply.Outcome != Granted || l.observed() {
 		after = l.settings.clock.Now().Sub(r.start)
 	}
