@@ -5,13 +5,16 @@ GO        ?= go
 PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 windows/amd64 freebsd/amd64
 URLS      := redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003,redis://127.0.0.1:7004,redis://127.0.0.1:7005
 SEED      ?= 1
+MODULES   := bench chaos examples/sqlfence
+DURATION  ?= 1m
+SCENARIO  ?= steady
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race check fmt vet cross lint seed bench image up down
+.PHONY: help demo test race modules check fmt vet cross mutants lint schedules seed soak bench chaos image up down
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## take and lose a lock on five servers in this process
 	$(GO) run ./cmd/redlock demo
@@ -22,31 +25,46 @@ test: ## run the tests; parts without redis-server or Docker are skipped
 race: ## run the tests under the race detector
 	$(GO) test -race -count=1 ./...
 
-check: fmt vet cross lint race ## what CI runs, but for the servers it starts
+modules: ## run the tests of the modules beside this one
+	@for m in $(MODULES); do $(GO) -C $$m test ./... || exit 1; done
+
+check: fmt vet cross lint test race modules schedules mutants ## what CI runs, but for the servers it starts
 
 fmt: ## fail if a file is not gofmt'ed
 	@test -z "$$(gofmt -l . | tee /dev/stderr)"
 
-vet: ## go vet, both modules
+vet: ## go vet, all modules
 	$(GO) vet ./...
-	$(GO) -C bench vet ./...
+	@for m in $(MODULES); do $(GO) -C $$m vet ./... || exit 1; done
 
 cross: ## build and vet for every platform
 	@for p in $(PLATFORMS); do \
 		echo "$$p"; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) build ./... || exit 1; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
-		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) -C bench vet ./... || exit 1; \
 	done
+	GOOS=windows CGO_ENABLED=0 $(GO) -C bench vet ./...
+
+mutants: ## break each guard on purpose, and see its test fail
+	$(GO) run ./internal/mutants
 
 lint: ## staticcheck
 	$(GO) run $(STATICCHECK) ./...
 
-seed: ## replay one schedule of the simulation: make seed SEED=42
-	$(GO) test -count=1 -run Quorum . -v -seed $(SEED)
+schedules: ## 20,000 schedules of the simulation
+	$(GO) test -count=1 -run '^TestQuorumSchedules$$' -v . -schedules 20000
 
-bench: ## compare with redsync on five redis-server processes (needs redis-server)
-	$(GO) -C bench run . --nodes process
+seed: ## replay one schedule of the simulation: make seed SEED=42
+	$(GO) test -count=1 -run '^TestQuorumSchedules$$' -v . -seed $(SEED)
+
+soak: ## try new schedules of the simulation for a while: make soak DURATION=10m
+	$(GO) test -count=1 -timeout 0 -run '^TestQuorumSchedules$$' -v . -soak $(DURATION)
+
+bench: ## measure beside other libraries: make bench SCENARIO=pause (needs redis-server)
+	$(GO) -C bench run . --nodes process --scenario $(SCENARIO)
+
+chaos: ## break real servers, clients and the network: make chaos DURATION=10m (needs redis-server)
+	$(GO) -C chaos run . --duration $(DURATION)
 
 image: ## make the test image from this machine's redis-server (needs Docker)
 	./integration/image.sh

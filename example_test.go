@@ -34,7 +34,7 @@ func payInvoice(servers []string, pay func(context.Context) error) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err := redlock.New(nodes, redlock.TTL(10*time.Second))
+	locker, err := redlock.New(nodes, redlock.TTL(2*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/sim"
@@ -15,12 +17,16 @@ import (
 type hold struct {
 	start  time.Time // of the schedule
 	client int
+	lock   *redlock.Lock
 	name   string
+	token  int64
+	asked  time.Time // the vote that won began
 	from   time.Time // Acquire returned
 	until  time.Time // the latest deadline that the library has named
 	over   time.Time // released or told of the loss, whichever was first
 	told   time.Time // of the loss; zero if it was released in time
 	paused bool      // the process was, at some time during the hold
+	heir   bool      // of the holder before, in the same process
 }
 
 // end is when a holder that keeps the rules stopped: it stops at its deadline
@@ -33,8 +39,12 @@ func (h *hold) end() time.Time {
 }
 
 func (h *hold) String() string {
-	return fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, h.name,
+	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, h.name,
 		h.from.Sub(h.start), h.end().Sub(h.start), h.until.Sub(h.start))
+	if h.token > 0 {
+		text += fmt.Sprintf(" with token %d, asked for at %v", h.token, h.asked.Sub(h.start))
+	}
+	return text
 }
 
 // A contender is a process with a Locker.
@@ -43,103 +53,193 @@ type contender struct {
 	process  *sim.Client
 	id       int
 	rate     float64
+	ttl      time.Duration
+	wall     atomic.Int64 // how far its wall clock is off
+	name     string       // what it competes for
 	locker   *redlock.Locker
-	active   map[*hold]bool // guarded by schedule.mu
+	workers  []*worker
+	tickets  *tickets
+
+	// Guarded by schedule.mu.
+	active map[*hold]bool
+	asked  time.Time // the last vote that won began
+	value  string    // of the last lock
+	gone   bool      // died, or closed before the schedule's end
+	dead   bool
 }
 
-func (s *schedule) newContender() *contender {
-	c := &contender{schedule: s, id: len(s.clients), rate: s.rate(), active: map[*hold]bool{}}
+func (s *schedule) newContender(ttl time.Duration, more ...redlock.Option) *contender {
+	c := &contender{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}}
 	c.process = s.world.NewClient(c.rate)
-	dice := s.world.Rand(fmt.Sprint("jitter ", c.id))
-	opts := []redlock.Option{
-		redlock.TTL(scheduleTTL), redlock.Clock(c.process.Clock()), redlock.Observe(c), redlock.Renew(s.plan.IntN(3) > 0),
-		redlock.Jitter(func(limit time.Duration) time.Duration { return time.Duration(dice.Int64N(int64(limit))) }),
+	for i := range 1 + s.plan.IntN(s.crowd) {
+		c.workers = append(c.workers, &worker{c, s.world.Rand(fmt.Sprint("worker ", c.id, " ", i))})
 	}
+	c.name = []string{"a", "b"}[s.plan.IntN(8)/7] // most compete for one
+	c.wall.Store(int64(s.wallSkew()))
+	opts := append(more,
+		redlock.TTL(ttl), redlock.Clock(c.process.Clock()), redlock.Observe(c),
+		redlock.Wall(func() time.Time { return s.world.Now().Add(time.Duration(c.wall.Load())).Truncate(s.coarse) }),
+		redlock.Renew(s.plan.IntN(3) > 0),
+		redlock.Jitter(c.jitter),
+	)
 	if s.plan.IntN(2) == 0 { // long enough for slow votes to count
-		opts = append(opts, redlock.NodeTimeout(scheduleTTL/2))
+		opts = append(opts, redlock.NodeTimeout(ttl/2))
 	}
 	if s.plan.IntN(3) == 0 {
-		opts = append(opts, redlock.MaxHold(scheduleTTL/2+time.Duration(s.plan.Int64N(int64(2*scheduleTTL)))))
+		opts = append(opts, redlock.MaxHold(ttl/2+s.upTo(2*ttl)))
 	}
-	locker, err := redlock.New(c.process.Nodes(), opts...)
+	c.tickets = &tickets{client: c.id, numbers: map[string]string{}}
+	nodes := c.tickets.numbered(c.process.Nodes())
+	if s.beyond {
+		nodes, opts = c.misconfigure(nodes, opts)
+	}
+	locker, err := redlock.New(nodes, opts...)
 	if err != nil {
 		panic(err)
 	}
 	c.locker = locker
+	s.clients = append(s.clients, c)
 	return c
+}
+
+// jitter draws from no stream, which workers that become ready at the same moment
+// would share in any order.
+func (c *contender) jitter(limit time.Duration) time.Duration {
+	dice := rand.New(rand.NewPCG(c.schedule.seed<<8+uint64(c.id), uint64(c.schedule.world.Now().UnixNano())))
+	return time.Duration(dice.Int64N(int64(limit)))
+}
+
+// misconfigure gives a client settings that the others do not have. A server
+// that remembers the others' keeps such a client from harm; one that is new or
+// has forgotten may be told the wrong ones first.
+func (c *contender) misconfigure(nodes []redlock.Node, opts []redlock.Option) ([]redlock.Node, []redlock.Option) {
+	s := c.schedule
+	if s.forgets || s.fresh || s.plan.IntN(2) == 0 {
+		return nodes, opts
+	}
+	switch s.plan.IntN(3) {
+	case 0:
+		s.evidence.note(otherNodes)
+		nodes = nodes[:1+s.plan.IntN(len(nodes)-1)]
+	case 1:
+		s.evidence.note(noGuard)
+		opts = append(opts, redlock.MemoryGuard(false))
+	case 2:
+		s.evidence.note(sameTwice)
+		nodes[len(nodes)-1] = alias{nodes[0]}
+	}
+	return nodes, opts
+}
+
+// An alias is a server by another of its databases.
+type alias struct{ redlock.Node }
+
+func (a alias) String() string { return a.Node.String() + " again" }
+
+// Submit implements redlock.Node.
+func (a alias) Submit(req *redlock.Request, slot int, to redlock.Receiver) error {
+	const database = "1:"
+	again := *req
+	again.Key = database + again.Key
+	if again.Counter != "" {
+		again.Counter = database + again.Counter
+	}
+	if again.Epoch != "" {
+		again.Epoch = database + again.Epoch
+	}
+	if again.Admit != nil {
+		admit := *again.Admit
+		admit.Quarantine = database + admit.Quarantine
+		again.Admit = &admit
+	}
+	return a.Node.Submit(&again, slot, to)
 }
 
 // Observe implements redlock.Observer: an extension names a new deadline.
 func (c *contender) Observe(e redlock.Event) {
-	if e.Kind != redlock.EventExtended {
-		return
+	s := c.schedule
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch e.Kind {
+	case redlock.EventVote:
+		c.vote(e)
+	case redlock.EventAttempt:
+		if e.Err == nil {
+			c.asked = s.world.Now().Add(-time.Duration(float64(e.Elapsed) / c.rate)).Add(-time.Microsecond) // rounding
+		}
+	case redlock.EventExtended:
+		for h := range c.active {
+			if h.name != e.Name || e.Remaining == 0 || h.lock.Remaining() != e.Remaining {
+				continue // another worker's, who has yet to be told of a loss; or over again
+			}
+			if h.heir {
+				s.evidence.note(heirsExtended)
+			}
+			if now := s.world.Now(); !now.Before(h.until) {
+				s.problem("P3: %v\n    was extended %v after its deadline", h, now.Sub(h.until))
+			}
+			h.until = c.deadline(e.Remaining)
+		}
 	}
-	c.schedule.mu.Lock()
-	defer c.schedule.mu.Unlock()
-	for h := range c.active {
-		if h.name != e.Name {
-			continue
-		}
-		if !time.Now().Before(h.until) {
-			c.schedule.problem("P3: %v\n    was extended %v after its deadline", h, time.Since(h.until))
-		}
-		h.until = c.deadline(e.Remaining)
+}
+
+// vote notes what the guard did.
+func (c *contender) vote(e redlock.Event) {
+	s := c.schedule
+	var quarantine *redlock.QuarantineError
+	switch {
+	case e.Op == redlock.OpRaise && e.Outcome == redlock.Granted:
+		s.evidence.note(raises)
+	case errors.As(e.Err, &quarantine) && strings.Contains(quarantine.Reason, "ahead"):
+		s.evidence.note(jumps)
+	case quarantine != nil && quarantine.Left > 0:
+		s.evidence.note(quarantines)
+	case e.Err != nil && (quarantine != nil || strings.Contains(e.Err.Error(), "its memory")):
+		s.evidence.note(voidVotes)
 	}
 }
 
 // deadline converts what is left by the process's clock into true time.
 func (c *contender) deadline(left time.Duration) time.Time {
-	return time.Now().Add(time.Duration(float64(left) / c.rate))
+	return c.schedule.world.Now().Add(time.Duration(float64(left) / c.rate))
 }
 
-// turn acquires, holds and gives back a lock.
-func (c *contender) turn(dice *rand.Rand, name string) {
-	s := c.schedule
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	stop := c.process.Clock().AfterFunc(time.Duration(dice.Int64N(int64(3*scheduleTTL))), cancel)
-	s.wait(name, 1)
-	lock, err := c.locker.Acquire(ctx, name)
-	s.wait(name, -1)
-	stop.Stop()
-	if err != nil {
-		c.process.Sleep(time.Duration(1 + dice.Int64N(int64(50*time.Millisecond))))
-		return
-	}
-	h := c.begin(lock)
-	if dice.IntN(4) == 0 {
-		lock.Extend(ctx) // in vain or not: the observer hears
-	}
-	over := make(chan struct{})
-	work := time.Duration(1 + dice.Int64N(int64(scheduleTTL)*[]int64{1, 10, 30}[dice.IntN(3)]/10))
-	if dice.IntN(4) == 0 {
-		work = 4 * scheduleTTL // longer than most locks live
-	}
-	c.process.Clock().AfterFunc(work, func() { close(over) })
-	select {
-	case <-over:
-	case <-lock.Context().Done():
-	}
-	c.process.Sleep(time.Microsecond) // after a loss, the library's release goes first in every replay
-	c.finish(h, lock)
-}
-
+// begin notes a new lock. It returns nil for one that a dead process would have
+// got.
 func (c *contender) begin(lock *redlock.Lock) *hold {
 	s := c.schedule
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := &hold{start: s.start, client: c.id, name: lock.Name(), from: time.Now(), until: c.deadline(lock.Remaining())}
+	if c.dead {
+		return nil
+	}
+	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), token: lock.Fence(), asked: c.asked,
+		heir: lock.Value() == c.value, from: s.world.Now(), until: c.deadline(lock.Remaining())}
+	c.value = lock.Value()
 	s.holds = append(s.holds, h)
-	if !h.from.Before(h.until) {
+	if h.heir {
+		s.evidence.note(handedOver)
+	}
+	if h.token > 0 {
+		s.evidence.note(fencedLocks)
+	} else {
+		s.evidence.note(plainLocks)
+	}
+	if cause := context.Cause(lock.Context()); cause == nil && !h.from.Before(h.until) {
 		s.problem("P3: %v\n    was over when it was acquired", h)
 	}
 	c.active[h] = true
+	s.evidence.hold(1)
 	context.AfterFunc(lock.Context(), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		c.stopped(h)
-		if errors.Is(context.Cause(lock.Context()), redlock.ErrLost) {
-			h.told = time.Now()
+		if errors.Is(context.Cause(lock.Context()), redlock.ErrLost) && !c.dead {
+			s.evidence.note(locksLost)
+			if h.heir {
+				s.evidence.note(heirsLost)
+			}
+			h.told = s.world.Now()
 		}
 	})
 	if s.waiting[h.name] > 1 {
@@ -151,23 +251,24 @@ func (c *contender) begin(lock *redlock.Lock) *hold {
 // stopped notes when work under the lock ended.
 func (c *contender) stopped(h *hold) {
 	if h.over.IsZero() {
-		h.over = time.Now()
+		h.over = c.schedule.world.Now()
+		c.schedule.evidence.hold(-1)
 	}
 	delete(c.active, h)
 }
 
-func (c *contender) finish(h *hold, lock *redlock.Lock) {
-	s := c.schedule
-	s.mu.Lock()
-	c.stopped(h)
-	s.mu.Unlock()
-	err := lock.Release(context.Background())
-	cause := context.Cause(lock.Context())
-	if errors.Is(cause, redlock.ErrLost) && !errors.Is(err, redlock.ErrLost) || cause == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.problem("P4: %v\n    was released with %v, and its context ended with %v", h, err, cause)
-	}
+// pauseFor pauses the process. Whoever resumes it first, does.
+func (c *contender) pauseFor(d time.Duration) {
+	c.markPaused()
+	c.process.Pause()
+	c.schedule.work.Go(func() {
+		defer c.schedule.world.Blame()
+		c.schedule.world.Sleep(d)
+		c.markPaused()
+		if !c.isDead() {
+			c.process.Resume()
+		}
+	})
 }
 
 func (c *contender) markPaused() {
@@ -175,5 +276,37 @@ func (c *contender) markPaused() {
 	defer c.schedule.mu.Unlock()
 	for h := range c.active {
 		h.paused = true
+	}
+}
+
+// retire makes the contender's worker stop. It reports whether it had not yet.
+func (c *contender) retire() bool {
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	was := c.gone
+	c.gone = true
+	return !was
+}
+
+func (c *contender) retired() bool {
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	return c.gone
+}
+
+func (c *contender) isDead() bool {
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	return c.dead
+}
+
+// die ends the process, and all work that it did under locks.
+func (c *contender) die() {
+	c.process.Crash()
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	c.dead = true
+	for h := range c.active {
+		c.stopped(h)
 	}
 }

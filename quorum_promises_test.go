@@ -33,7 +33,7 @@ func bubble(t *testing.T, test func(t *testing.T, w *sim.World)) {
 func open(t *testing.T, w *sim.World, rate float64, opts ...redlock.Option) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(rate)
-	l, err := redlock.New(c.Nodes(), append([]redlock.Option{redlock.Clock(c.Clock())}, opts...)...)
+	l, err := redlock.New(c.Nodes(), append([]redlock.Option{redlock.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Resume(); l.Close() })
 	return l, c
@@ -170,8 +170,9 @@ func TestQuorumP5WaiterGetsTheLock(t *testing.T) {
 				c.Pause()
 				lock2, err := waiter.Acquire(t.Context(), "x")
 				require.NoError(t, err)
-				// The key expires a TTL after the SET's arrival. The waiter comes at
-				// that time, unless a try of its own is under way just then.
+				// The key expires a TTL after the SET's arrival. The waiter
+				// comes at that time, unless a try of its own is under way just
+				// then.
 				expiry := 10*time.Second + leg
 				assert.GreaterOrEqual(t, time.Since(start), expiry)
 				assert.LessOrEqual(t, time.Since(start), expiry+longestWait+6*leg)
@@ -246,10 +247,11 @@ func TestQuorumScenario(t *testing.T) {
 		bubble(t, func(t *testing.T, w *sim.World) {
 			waited, err := second(t, w, redlock.Retries(3), redlock.RetryInterval(time.Second))
 			require.NoError(t, err)
-			// The first client has the lock after a round trip and works for 5 s, so
-			// that its key goes at 5.03 s. The second client's tries begin at 3, 4, 5
-			// and 6 s. That at 5 s comes just too early; the last wins after a round
-			// trip, and another one passes for the release here.
+			// The first client has the lock after a round trip and works for 5
+			// s, so that its key goes at 5.03 s. The second client's tries
+			// begin at 3, 4, 5 and 6 s. That at 5 s comes just too early; the
+			// last wins after a round trip, and another one passes for the
+			// release here.
 			const won, release = 2 * leg, 2 * leg
 			assert.Equal(t, 3*time.Second+won+release, waited)
 		})

@@ -1,10 +1,12 @@
 package redquorum_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,13 +26,21 @@ const (
 // A schedule is one random history: the plan is drawn from the seed, and all
 // that happens follows.
 type schedule struct {
+	family
 	seed    uint64
 	world   *sim.World
 	plan    *rand.Rand
 	start   time.Time
+	weather *weather
+	work    sync.WaitGroup
+
+	// Of the one goroutine that makes the trouble.
 	clients []*contender
 	ailing  map[*sim.Server]bool
-	mayAil  int // at a time
+	jumped  map[int]bool
+	later   time.Duration // by so much keys expire later, because clocks were set back
+
+	evidence evidence
 
 	mu        sync.Mutex
 	holds     []*hold
@@ -40,80 +50,101 @@ type schedule struct {
 	problems  []string
 }
 
-func newSchedule(seed uint64) *schedule {
-	s := &schedule{seed: seed, start: time.Now(), waiting: map[string]int{}}
+func newSchedule(seed uint64, steps []sim.Step) *schedule {
+	s := &schedule{seed: seed, steps: steps[:0], waiting: map[string]int{}, ailing: map[*sim.Server]bool{}, jumped: map[int]bool{}}
 	s.world = sim.New(seed, []int{5, 5, 5, 4, 3}[seed%5])
-	s.world.Space()
+	s.start = s.world.Now()
 	s.plan = s.world.Rand("plan")
-	s.ailing, s.mayAil = map[*sim.Server]bool{}, []int{0, 1, 2, 2, 5}[s.plan.IntN(5)]
+	s.family = s.newFamily()
+	s.weather = s.newWeather()
 	s.world.Watch(func(step sim.Step) { s.steps = append(s.steps, step) })
-	s.world.SetNet(s.net())
 	for _, server := range s.world.Servers() {
 		server.SetRate(s.rate())
-	}
-	for range 3 {
-		s.clients = append(s.clients, s.newContender())
+		if !s.fresh {
+			server.Settle(len(s.world.Servers()), scheduleTTL/2)
+		}
 	}
 	return s
 }
 
-// rate prefers the ends of what is allowed, where the margin is thinnest.
-func (s *schedule) rate() float64 {
-	switch s.plan.IntN(3) {
-	case 0:
-		return slowest
-	case 1:
-		return fastest
+func (s *schedule) play() {
+	if err := s.world.Play(time.Hour, s.run); err != nil {
+		s.problem("P5: %v", err)
 	}
-	return slowest + (fastest-slowest)*s.plan.Float64()
 }
 
-// net is quick with a share of messages that take up to a TTL, or get lost.
-func (s *schedule) net() sim.Net {
-	base := 10*time.Microsecond + time.Duration(s.plan.Int64N(int64(2*time.Millisecond)))
-	slow := []float64{0, 0.005, 0.02, 0.2}[s.plan.IntN(4)]
-	loss := []float64{0, 0, 0.005, 0.05}[s.plan.IntN(4)]
-	return sim.Net{Patience: 400 * time.Millisecond, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
-		d := base/2 + time.Duration(r.Int64N(int64(base)))
-		if r.Float64() < slow {
-			d += time.Duration(r.Int64N(int64(scheduleTTL)))
-		}
-		return d, r.Float64() < loss
-	}}
-}
-
-// run plays the schedule: trouble, then peace, and a last lock for everybody.
+// run is the schedule: trouble, then peace, and a last lock for everybody.
 func (s *schedule) run() {
-	var work sync.WaitGroup
-	for _, c := range s.clients {
-		name := []string{"a", "b"}[s.plan.IntN(8)/7] // most compete for one
-		dice := s.world.Rand(fmt.Sprint("worker ", c.id))
-		work.Go(func() {
-			c.process.Sleep(time.Duration(1 + dice.Int64N(int64(20*time.Millisecond))))
-			for time.Since(s.start) < scheduleRun {
-				c.turn(dice, name)
-			}
-		})
+	s.world.SetNet(sim.Fixed(100 * time.Microsecond))
+	for i := range 3 {
+		ttl := scheduleTTL
+		if i > 0 { // these learn of the first one's
+			ttl = s.ttl()
+		}
+		s.greet(s.newContender(ttl))
 	}
-	for time.Since(s.start) < scheduleRun {
+	s.world.SetNet(s.weather.net())
+	for _, c := range s.clients {
+		s.begin(c)
+	}
+	for s.elapsed() < scheduleRun {
 		s.trouble()
 	}
-	for _, server := range s.world.Servers() {
-		server.Resume()
-		server.Restart()
+	for i, server := range s.world.Servers() {
+		s.heal(server, i)
 	}
 	for _, c := range s.clients {
 		c.process.Resume()
 	}
-	s.world.SetNet(sim.Fixed(time.Millisecond))
-	work.Wait()
-	time.Sleep(scheduleTTL) // the slowest message still under way
-	s.progress()
+	s.world.SetNet(peacefulNet())
+	s.work.Wait()
+	s.world.Sleep(max(scheduleTTL, longestStray)) // what is still under way
+	if !s.beyond {
+		s.progress()
+	}
 	for _, c := range s.clients {
 		c.locker.Close()
 	}
-	time.Sleep(scheduleTTL * 101 / 100)
+	if !s.beyond {
+		s.world.Sleep(scheduleTTL*101/100 + s.later)
+	}
 }
+
+// ttl draws a client's.
+func (s *schedule) ttl() time.Duration { return scheduleTTL / time.Duration(1+s.plan.IntN(2)) }
+
+// greet makes the client known to the servers, and them to the client: their
+// clocks, and the longest TTL.
+func (s *schedule) greet(c *contender) {
+	if lock, err := c.locker.TryAcquire(context.Background(), "hello"); err == nil {
+		lock.Release(context.Background())
+	}
+}
+
+// begin lets a client's workers take locks until it retires or the trouble is
+// over.
+func (s *schedule) begin(c *contender) {
+	for _, w := range c.workers {
+		s.work.Go(func() {
+			defer s.world.Blame()
+			w.process.Sleep(w.upTo(20 * time.Millisecond))
+			for s.elapsed() < scheduleRun && !w.retired() {
+				w.turn()
+			}
+		})
+	}
+}
+
+// contender draws one that has not retired.
+func (s *schedule) contender() *contender {
+	for {
+		if c := s.clients[s.plan.IntN(len(s.clients))]; !c.retired() {
+			return c
+		}
+	}
+}
+
+func (s *schedule) elapsed() time.Duration { return s.world.Now().Sub(s.start) }
 
 func (s *schedule) wait(name string, n int) {
 	s.mu.Lock()
@@ -121,59 +152,18 @@ func (s *schedule) wait(name string, n int) {
 	s.waiting[name] += n
 }
 
-// trouble is one thing that goes wrong, or gets right again. Most schedules
-// keep to a minority of ailing servers; otherwise little would be locked.
-func (s *schedule) trouble() {
-	server := s.world.Servers()[s.plan.IntN(len(s.world.Servers()))]
-	switch what := s.plan.IntN(8); {
-	case what == 0:
-		c := s.clients[s.plan.IntN(len(s.clients))]
-		c.markPaused()
-		c.process.Pause()
-		time.Sleep(time.Duration(1 + s.plan.Int64N(int64(2*scheduleTTL))))
-		c.markPaused()
-		c.process.Resume()
-	case what >= 5 || s.ailing[server]:
-		server.Resume()
-		server.Restart()
-		delete(s.ailing, server)
-	case len(s.ailing) < s.mayAil:
-		s.ailing[server] = true
-		[]func(){server.Hang, server.Hang, server.Crash, server.Vanish}[what-1]()
-	}
-	time.Sleep(time.Duration(1 + s.plan.Int64N(int64(scheduleTTL/2))))
-}
-
-// progress is P5 after the trouble.
-func (s *schedule) progress() {
-	var all sync.WaitGroup
-	for _, c := range s.clients {
-		all.Go(func() {
-			time.Sleep(time.Duration(c.id) * 100 * time.Microsecond)
-			// Whatever was left behind expires within a TTL; then they take turns.
-			ctx, cancel := context.WithTimeout(context.Background(), 3*scheduleTTL)
-			defer cancel()
-			lock, err := c.locker.Acquire(ctx, "a")
-			if err == nil {
-				err = lock.Release(ctx)
-			}
-			if err != nil {
-				s.mu.Lock()
-				s.problem("P5: client %d, with all servers up: %v", c.id, err)
-				s.mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-}
-
-// transcript is the history without what never comes back: the values, and the
-// order of what goroutines do at one time.
+// transcript is the history without what never comes back: the values.
 func (s *schedule) transcript() []string {
 	type owner struct{ client, nth int }
 	owners, drawn := map[string]owner{}, map[int]int{}
 	lines := make([]string, len(s.steps))
-	for i, step := range s.steps {
+	// A Locker closes its nodes all at once, and they answer what is open in
+	// any order.
+	steps := slices.Clone(s.steps)
+	slices.SortStableFunc(steps, func(a, b sim.Step) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Node, b.Node))
+	})
+	for i, step := range steps {
 		if _, ok := owners[step.Value]; !ok {
 			drawn[step.Client]++
 			owners[step.Value] = owner{step.Client, drawn[step.Client]}
@@ -185,15 +175,13 @@ func (s *schedule) transcript() []string {
 		lines[i] = fmt.Sprintf("%14.9f client %d node %d %s %s %s value %d %s", step.At.Sub(s.start).Seconds(),
 			step.Client, step.Node, step.Stage, step.Op, step.Key, owners[step.Value].nth, outcome)
 	}
-	slices.Sort(lines)
 	return lines
 }
 
 func (s *schedule) print(t *testing.T) {
-	for _, line := range s.transcript() {
-		t.Log(line)
-	}
+	lines := s.transcript()
 	for _, h := range s.holds {
-		t.Log(h)
+		lines = append(lines, h.String())
 	}
+	t.Log("the history:\n" + strings.Join(lines, "\n"))
 }

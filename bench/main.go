@@ -1,110 +1,64 @@
-// Command bench measures what a quorum lock costs, side by side with another
-// one on the same servers in the same run.
-//
-//	go -C bench run . --nodes process
-//
-// Machines differ and are shared, so that only the ratios mean something.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
-	"runtime"
-	"slices"
-	"strings"
-	"text/tabwriter"
-	"time"
+	"syscall"
 
-	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/bench/internal/load"
+)
+
+// Exit codes.
+const (
+	exitFailed    = 1  // the benchmark could not be run to its end
+	exitCondition = 2  // a --fail-if was met, or a lock of redquorum had two holders
+	exitUsage     = 64 // EX_USAGE of sysexits.h
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	if load.IsClient() {
+		os.Exit(load.Main())
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
 }
 
-func run(ctx context.Context) error {
-	nodes := flag.String("nodes", "embedded", "embedded (says nothing of speed), process, docker, or redis:// URLs with commas between them")
-	n := flag.Int("n", 5, "number of nodes to start")
-	durable := flag.Bool("durable", false, "have process and docker nodes write to disk before they answer, which then is what is measured")
-	callers := flag.Int("callers", 64, "concurrent callers, each with a name of its own")
-	rounds := flag.Int("rounds", 3, "rounds; every round measures each library once, in rotated order")
-	duration := flag.Duration("duration", 2*time.Second, "of one measurement")
-	flag.Parse()
-	if flag.NArg() > 0 || *callers < 1 || *rounds < 1 || *duration <= 0 {
-		return fmt.Errorf("--callers, --rounds and --duration must be above zero, and there are no arguments: %q", flag.Args())
+// run is main without the process around it.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		usage(stdout)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "bench: %v\n", err)
+		return exitUsage
+	case o.list:
+		list(stdout)
+		return 0
 	}
-
-	kind, opts := fleet.Kind(*nodes), fleet.Options{Nodes: *n}
-	opts.Volatile = !*durable && (kind == fleet.Process || kind == fleet.Docker)
-	if strings.Contains(*nodes, "://") {
-		kind, opts = fleet.Addrs, fleet.Options{URLs: strings.Split(*nodes, ",")}
-	}
-	f, err := fleet.Start(ctx, kind, opts)
+	result, err := o.measure(ctx, stderr)
 	if err != nil {
-		return err
+		fmt.Fprintf(stderr, "bench: %v\n", err)
+		return exitFailed
 	}
-	defer f.Close()
-	subjects, err := open(f.URLs())
-	if err != nil {
-		return err
+	if err := o.show(stdout, result); err != nil {
+		fmt.Fprintf(stderr, "bench: %v\n", err)
+		return exitFailed
 	}
-	defer closeAll(subjects)
-
-	results := make([][]result, len(subjects))
-	for round := range *rounds {
-		for i := range subjects {
-			j := (i + round) % len(subjects)
-			r, err := measure(ctx, subjects[j], *callers, *duration)
-			if err != nil {
-				return fmt.Errorf("%s: %w", subjects[j].name, err)
-			}
-			results[j] = append(results[j], r)
-		}
+	met := append(doubleHolders(result), o.failIf.met(result)...)
+	for _, m := range met {
+		fmt.Fprintf(stderr, "bench: %s\n", m)
 	}
-	report(subjects, results, fmt.Sprintf("%d %s nodes, %d callers with names of their own, %d rounds of %v, GOMAXPROCS %d",
-		len(f.URLs()), kind, *callers, *rounds, *duration, runtime.GOMAXPROCS(0)))
-	return nil
-}
-
-// report prints the medians, and their ratios to the first subject's.
-func report(subjects []subject, results [][]result, title string) {
-	fmt.Println(title)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "library\tcycles/s\tp50\tp99\tCPU/cycle\tallocs/cycle\terrors\tredquorum against it\t")
-	var base float64
-	for i, s := range subjects {
-		rs := results[i]
-		rate := median(rs, func(r result) float64 { return r.rate })
-		if i == 0 {
-			base = rate
-		}
-		us := func(pick func(result) float64) time.Duration {
-			return (time.Duration(median(rs, pick) * float64(time.Second))).Round(100 * time.Nanosecond)
-		}
-		errors := 0
-		for _, r := range rs {
-			errors += r.errors
-		}
-		fmt.Fprintf(w, "%s\t%.0f\t%v\t%v\t%v\t%.1f\t%d\t%.1f x\t\n", s.name, rate,
-			us(func(r result) float64 { return r.p50 }), us(func(r result) float64 { return r.p99 }),
-			us(func(r result) float64 { return r.cpu }), median(rs, func(r result) float64 { return r.allocs }), errors, base/rate)
+	if len(met) > 0 {
+		return exitCondition
 	}
-	w.Flush()
-}
-
-func median(rs []result, pick func(result) float64) float64 {
-	values := make([]float64, len(rs))
-	for i, r := range rs {
-		values[i] = pick(r)
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
+	return 0
 }

@@ -47,10 +47,11 @@ func (s *system) Now() Instant {
 }
 
 func (s *system) AfterFunc(d time.Duration, f func()) Timer {
-	t := &systemTimer{clock: s, f: f, armed: true, at: s.Now().Add(d)}
+	t := &systemTimer{clock: s, f: f}
 	// Under the lock: a timer that fires at once must find the field set.
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.set(d)
 	t.runtime = time.AfterFunc(min(d, tick), t.fire)
 	return t
 }
@@ -60,9 +61,25 @@ type systemTimer struct {
 	f     func()
 
 	mu      sync.Mutex
-	at      Instant
+	brief   bool    // at is a reading of Go's clock alone
+	at      Instant // when the call is due
 	armed   bool
 	runtime *time.Timer
+}
+
+// set makes the call due in d. Within a tick Go's clock will do: a call that is
+// late by no more after a resume is on time, and the platform's clock costs a
+// system call. The timer must be locked.
+func (t *systemTimer) set(d time.Duration) {
+	t.armed, t.brief = true, d <= tick
+	t.at = t.now().Add(d)
+}
+
+func (t *systemTimer) now() Instant {
+	if t.brief {
+		return Instant(time.Since(t.clock.start))
+	}
+	return t.clock.Now()
 }
 
 func (t *systemTimer) fire() {
@@ -71,7 +88,7 @@ func (t *systemTimer) fire() {
 		t.mu.Unlock()
 		return
 	}
-	if left := t.at.Sub(t.clock.Now()); left > 0 {
+	if left := t.at.Sub(t.now()); left > 0 {
 		t.runtime.Reset(min(left, tick))
 		t.mu.Unlock()
 		return
@@ -94,8 +111,7 @@ func (t *systemTimer) Reset(d time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := t.armed
-	t.armed = true
-	t.at = t.clock.Now().Add(d)
+	t.set(d)
 	t.runtime.Reset(min(d, tick))
 	return was
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSystemNeverGoesBack(t *testing.T) {
@@ -76,6 +77,24 @@ func TestATimerThatWasResetFindsOutToo(t *testing.T) {
 		slept.Add(int64(time.Hour))
 		resumed := time.Now()
 		assert.LessOrEqual(t, (<-fired).Sub(resumed), tick)
+	})
+}
+
+// A brief timer does not ask the platform, which costs a system call, and is late
+// by no more than a tick all the same.
+func TestABriefTimerGoesByGosClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		s := newSystem(func() (time.Duration, bool) { asked++; return 0, true })
+		asked = 0
+		start := time.Now()
+		fired := make(chan time.Duration, 1)
+		timer := s.AfterFunc(time.Hour, func() { fired <- time.Since(start) })
+		require.Equal(t, 1, asked)
+		timer.Reset(tick)
+		assert.Equal(t, tick, <-fired)
+		assert.Equal(t, 1, asked)
 	})
 }
 

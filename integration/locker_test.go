@@ -38,7 +38,7 @@ func openUnconnected(t *testing.T, urls []string, opts ...redlock.Option) *redlo
 
 func newLocker(t *testing.T, members []redlock.Node, opts ...redlock.Option) *redlock.Locker {
 	t.Helper()
-	opts = append([]redlock.Option{redlock.TTL(longTTL), redlock.NodeTimeout(nodeTimeout)}, opts...)
+	opts = append([]redlock.Option{redlock.TTL(longTTL), redlock.NodeTimeout(nodeTimeout), redlock.MemoryGuard(false)}, opts...)
 	locker, err := redlock.New(members, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, locker.Close()) })
@@ -172,6 +172,13 @@ func (w *watcher) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.events)
+}
+
+// all returns the events so far.
+func (w *watcher) all() []redlock.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
 }
 
 // await waits until there have been so many events.

@@ -35,10 +35,14 @@ var (
 	rigs   = map[fleet.Kind]*rig{}
 )
 
-// onEveryKind runs the test on processes and containers at the same time.
+// onEveryKind runs the test on processes and containers at the same time. The
+// client is the same on both, so that processes are enough for -short.
 func onEveryKind(t *testing.T, test func(t *testing.T, r *rig)) {
 	for _, kind := range []fleet.Kind{fleet.Process, fleet.Docker} {
 		t.Run(string(kind), func(t *testing.T) {
+			if testing.Short() && kind == fleet.Docker {
+				t.Skip("not with -short")
+			}
 			t.Parallel()
 			test(t, take(t, kind))
 		})

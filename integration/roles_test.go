@@ -62,7 +62,7 @@ func (r role) locker(opts ...redlock.Option) (*redlock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return redlock.New(members, append([]redlock.Option{redlock.TTL(r.TTL), redlock.NodeTimeout(r.TTL / 2)}, opts...)...)
+	return redlock.New(members, append([]redlock.Option{redlock.TTL(r.TTL), redlock.NodeTimeout(r.TTL / 2), redlock.MemoryGuard(false)}, opts...)...)
 }
 
 // say tells the parent something.

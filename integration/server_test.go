@@ -239,8 +239,8 @@ func TestUnixSockets(t *testing.T) {
 }
 
 // startOnSocket starts a server without a port, which no fleet does, and returns
-// its socket. It may not be ready yet.
-func startOnSocket(t *testing.T) (socket string) {
+// its socket. It may not be ready yet. Its environment has env besides.
+func startOnSocket(t *testing.T, env ...string) (socket string) {
 	t.Helper()
 	need.Redis(t)
 	server, err := exec.LookPath("redis-server")
@@ -258,6 +258,7 @@ func startOnSocket(t *testing.T) (socket string) {
 	// if this process is killed.
 	const script = `"$0" "$@" >/dev/null & read -r _; kill -9 $!; wait`
 	cmd := exec.Command("sh", "-c", script, server, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)

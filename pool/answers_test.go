@@ -18,22 +18,34 @@ import (
 // so that the simulation does not test a wrong model of Redis.
 func TestAnswersAreThoseOfTheSimulation(t *testing.T) {
 	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			require.Kind(t, kind)
-			f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: 1})
+		answersOf(t, string(kind), kind, func(t *testing.T, url string) redlock.Node {
+			nodes, err := pool.Open(url)
 			tr.NoError(t, err)
-			defer f.Close()
-			c, err := redis.DialURL(f.URLs()[0])
-			tr.NoError(t, err)
-			defer c.Close()
-			nodetest.Run(t, func(t *testing.T, body nodetest.Body) {
-				nodes, err := pool.Open(f.URLs()...)
-				tr.NoError(t, err)
-				body(t, nodes[0], poker{t, c})
-			})
+			return nodes[0]
 		})
 	}
+	// A connection that is not ours is written on in another way.
+	answersOf(t, "a redis.Pool", fleet.Embedded, func(t *testing.T, url string) redlock.Node {
+		node, err := pool.FromPool("pool", &redis.Pool{Dial: func() (redis.Conn, error) { return redis.DialURL(url) }})
+		tr.NoError(t, err)
+		return node
+	})
+}
+
+func answersOf(t *testing.T, name string, kind fleet.Kind, open func(t *testing.T, url string) redlock.Node) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		require.Kind(t, kind)
+		f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: 1})
+		tr.NoError(t, err)
+		defer f.Close()
+		c, err := redis.DialURL(f.URLs()[0])
+		tr.NoError(t, err)
+		defer c.Close()
+		nodetest.Run(t, func(t *testing.T, body nodetest.Body) {
+			body(t, open(t, f.URLs()[0]), poker{t, c})
+		})
+	})
 }
 
 // A poker pokes a server over a connection of its own.

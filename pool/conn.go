@@ -21,6 +21,7 @@ import (
 type conn struct {
 	node   *node
 	redis  redis.Conn
+	wire   wire // on redis
 	server server
 	began  time.Time
 
@@ -28,7 +29,11 @@ type conn struct {
 	broken chan struct{} // closed by the first fail
 	err    error         // why; read after broken is closed
 
-	spare []call // the memory of the batch before, for the writer
+	spare    []call // the memory of the batch before, for the writer
+	look     call   // see lookBehind
+	tracking tracking
+
+	votes []vote // until the epoch record behind them has been read; the reader's
 
 	mu      sync.Mutex
 	sent    fifo[call] // and not answered
@@ -37,7 +42,7 @@ type conn struct {
 }
 
 func newConn(n *node, c redis.Conn, s server) *conn {
-	return &conn{node: n, redis: c, server: s, began: time.Now(), broken: make(chan struct{})}
+	return &conn{node: n, redis: c, wire: wireOf(c), server: s, began: time.Now(), broken: make(chan struct{})}
 }
 
 // serve writes and reads until the connection breaks or the node is closed,
@@ -82,13 +87,7 @@ func (c *conn) write() {
 		// batches: with 64, four tenths more cycles a second.
 		runtime.Gosched()
 		batch := c.take()
-		for i := range batch {
-			if err := c.redis.Send(batch[i].encoded.name, batch[i].encoded.args...); err != nil {
-				c.lose(err)
-				return
-			}
-		}
-		if err := c.redis.Flush(); err != nil {
+		if err := c.wire.send(batch); err != nil {
 			c.lose(err)
 			return
 		}
@@ -103,7 +102,7 @@ func (c *conn) await() bool {
 	n := c.node
 	for {
 		n.mu.Lock()
-		ready := len(n.queue) > 0
+		ready := len(n.queue) > 0 || c.toTell() != c.tracking.told
 		n.asleep = !ready
 		n.mu.Unlock()
 		if ready {
@@ -124,6 +123,7 @@ func (c *conn) take() []call {
 	n.mu.Lock()
 	batch := n.queue
 	n.queue, c.spare = c.spare, nil
+	listener := c.toTell()
 	n.mu.Unlock()
 
 	var late []call
@@ -132,6 +132,15 @@ func (c *conn) take() []call {
 	if slices.ContainsFunc(batch, isLate) {
 		late = slices.DeleteFunc(slices.Clone(batch), func(k call) bool { return !isLate(k) })
 		batch = slices.DeleteFunc(batch, isLate)
+	}
+	if key := epochOf(batch); key != "" {
+		batch = append(batch, c.lookBehind(key))
+	}
+	if listener != 0 || c.tracking.told != 0 {
+		batch = c.withTracking(batch, listener)
+	}
+	if !c.server.scripts {
+		spellOut(batch)
 	}
 	c.mu.Lock()
 	for _, k := range batch {
@@ -148,7 +157,7 @@ func (c *conn) take() []call {
 // read hands the replies out until the connection breaks.
 func (c *conn) read() {
 	for {
-		v, err := c.receive()
+		v, err := receive(c.redis)
 		failure, isReply := err.(redis.Error) // errors.As would cost an allocation for each reply
 		if err != nil && !isReply {
 			c.lose(err)
@@ -162,21 +171,23 @@ func (c *conn) read() {
 		case !asked:
 			c.fail(fmt.Errorf("%w: nothing was asked", errStrange))
 			return
-		case k.encoded.name == evalsha && strings.HasPrefix(string(failure), "NOSCRIPT"):
+		case k.request == nil:
+			k.to.(aside)(v, failure)
+		case commands[k.request.Op].script != nil && !k.encoded.full && strings.HasPrefix(string(failure), "NOSCRIPT"):
 			c.again(k)
 		default:
-			c.node.reply(k, c.understand(k, v, failure))
+			c.hear(k, c.understand(k, v, failure))
 		}
 	}
 }
 
 // receive waits for a reply for as long as it takes, also where a foreign dial
 // set a read timeout: an idle connection is not a broken one.
-func (c *conn) receive() (any, error) {
-	if rc, ok := c.redis.(redis.ConnWithTimeout); ok {
-		return rc.ReceiveWithTimeout(0)
+func receive(c redis.Conn) (any, error) {
+	if ct, ok := c.(redis.ConnWithTimeout); ok {
+		return ct.ReceiveWithTimeout(0)
 	}
-	return c.redis.Receive()
+	return c.Receive()
 }
 
 // understand makes a reply of what the server said.
@@ -189,20 +200,32 @@ func (c *conn) understand(k call, v any, failure redis.Error) redlock.Reply {
 		if sick {
 			c.fail(meaning)
 		}
-		return redlock.Reply{Outcome: redlock.Failed, Err: meaning}
+		outcome := redlock.Failed
+		if commands[k.request.Op].once && !errors.Is(meaning, ErrWrongType) {
+			outcome = redlock.Unknown // the script may have failed with the key already made
+		}
+		return redlock.Reply{Outcome: outcome, Err: meaning, Run: c.server.runID}
 	}
 	reply, err := commands[k.request.Op].decode(v)
 	if err != nil {
 		c.node.keep(k)
 		return redlock.Reply{Outcome: redlock.Unknown, Err: err}
 	}
+	reply.Run = c.server.runID
 	return reply
 }
 
 // again sends a script's request in full, to a server that has forgotten the
-// script. It comes before all that has not been sent yet.
+// script. It comes before all that has not been sent yet, but behind what has,
+// such as the release of what it acquires: then the connection is made anew,
+// with all scripts, instead.
 func (c *conn) again(k call) {
 	n := c.node
+	if commands[k.request.Op].once {
+		n.reply(k, redlock.Reply{Outcome: redlock.Failed, Err: errScripts})
+		c.fail(errScripts)
+		return
+	}
 	k.encoded = k.encoded.inFull(k.request.Op)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -213,12 +236,21 @@ func (c *conn) again(k call) {
 // abandon replies to what was sent and not answered. The server may have run
 // it, or may run it yet.
 func (c *conn) abandon() {
+	for _, v := range c.votes {
+		if v.reply.Outcome == redlock.Granted {
+			v.reply.Outcome, v.reply.Err = redlock.Unknown, c.err
+		}
+		c.node.reply(v.call, v.reply)
+	}
 	for {
 		c.mu.Lock()
 		k, ok := c.sent.pop()
 		c.mu.Unlock()
 		if !ok {
 			return
+		}
+		if k.request == nil {
+			continue
 		}
 		c.node.keep(k)
 		c.node.reply(k, redlock.Reply{Outcome: redlock.Unknown, Err: c.err})

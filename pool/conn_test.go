@@ -48,9 +48,10 @@ func TestALateReplyIsDeliveredOnTheSameConnection(t *testing.T) {
 	require.Equal(t, redlock.Granted, do(t, n, acquire("warm", "v")).Outcome)
 	r.hangAt("SET")
 	req := acquire("k", "v")
-	req.Timeout = time.Millisecond // over long before the reply
+	req.Timeout = 300 * time.Millisecond // long enough to be sent on a busy machine
 	late := submit(t, n, req)
-	eventually(t, func() bool { return n.(*node).out.Load() == 1 }, "request under way")
+	eventually(t, func() bool { return len(n.(*node).queueNow()) == 0 }, "sent")
+	<-time.After(req.Timeout) // which is what must be over
 	require.Empty(t, late)
 	r.goOn()
 	assert.Equal(t, redlock.Granted, late.next(t).Outcome)
@@ -144,11 +145,11 @@ func TestTheBarrierSparesAServerThatWasRestarted(t *testing.T) {
 		now, old server
 		kills    bool
 	}{
-		"same process":           {server{"a", 9}, server{"a", 3}, true},
-		"other process":          {server{"b", 9}, server{"a", 3}, false},
-		"not told who it is":     {server{"", 9}, server{"", 3}, false},
-		"first connection":       {server{"a", 9}, server{}, false},
-		"number not told before": {server{"a", 9}, server{"a", 0}, false},
+		"same process":           {server{runID: "a", clientID: 9}, server{runID: "a", clientID: 3}, true},
+		"other process":          {server{runID: "b", clientID: 9}, server{runID: "a", clientID: 3}, false},
+		"not told who it is":     {server{runID: "", clientID: 9}, server{runID: "", clientID: 3}, false},
+		"first connection":       {server{runID: "a", clientID: 9}, server{}, false},
+		"number not told before": {server{runID: "a", clientID: 9}, server{runID: "a", clientID: 0}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
@@ -17,12 +18,12 @@ import (
 // Embedded nodes would allocate in this process.
 func newCycle(tb testing.TB) (cycle func()) {
 	require.Redis(tb)
-	f, err := fleet.Start(tb.Context(), fleet.Process, fleet.Options{Nodes: 5})
+	f, err := fleet.Start(tb.Context(), fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
 	tr.NoError(tb, err)
 	tb.Cleanup(func() { f.Close() })
 	nodes, err := pool.Open(f.URLs()...)
 	tr.NoError(tb, err)
-	locker, err := redlock.New(nodes)
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(5*time.Second)) // a busy machine is no outage
 	tr.NoError(tb, err)
 	tb.Cleanup(func() { locker.Close() })
 	ctx := context.Background()
@@ -46,5 +47,5 @@ func BenchmarkAcquireRelease(b *testing.B) {
 func TestACycleOverFiveNodesAllocatesLittle(t *testing.T) {
 	cycle := newCycle(t)
 	cycle() // connects, and fills the pools
-	assert.LessOrEqual(t, testing.AllocsPerRun(500, cycle), 20.0)
+	assert.LessOrEqual(t, testing.AllocsPerRun(500, cycle), 15.0)
 }

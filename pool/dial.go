@@ -35,7 +35,7 @@ func (t *target) dialer(s *settings) dialer {
 			c.Close()
 			return nil, err
 		}
-		return c, nil
+		return &ownConn{Conn: c, raw: raw}, nil
 	}
 }
 

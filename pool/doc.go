@@ -15,12 +15,26 @@
 // still have requests in its buffer, and then sends the releases that were not
 // confirmed.
 //
-// The redis servers needed are version 3.2 or later (or Valkey), primaries, and
+// While somebody waits for a lock, a node has a second connection, on which the
+// server tells that the lock may be free (CLIENT TRACKING, as for client-side
+// caching). A server that does not offer this is as safe, and is polled.
+//
+// The redis servers needed are version 6 or later (or Valkey), primaries, and
 // independent of each other. An ACL user needs
 //
-//	+set +eval +evalsha +script|load +get +del +pexpire +pttl
+//	+set +eval +evalsha +script|load +get +del +pexpire +pttl +time
 //
-// on the keys, +select where the URL names a database, and should have +role,
-// +info, +client|id and +client|kill, without which replicas are not noticed and
-// old connections not killed. CLIENT ID came with Redis 5.
+// on the keys of the locks and on redlock:* (each behind the prefix, if there
+// is one), +select where the URL names a database, and should have +role,
+// +info, +client|id and +client|kill, without which replicas, restarts with old
+// data and connections that are still open behind our back are not noticed: see
+// [Log]. Those who wait in turn need
+//
+//	+zadd +zrem +zrange +zrank +hset +hget +hdel
+//
+// on the queues' keys as well. Optional, so that those who wait need not poll, are
+//
+//	+client|tracking +client|caching +client|id +subscribe &__redis__:invalidate
+//
+// and +client|setname, which lets CLIENT LIST show what a connection is for.
 package pool

@@ -36,6 +36,12 @@ var (
 	ErrClosed = errors.New("node closed")
 )
 
+// errRecord: the epoch record is none of ours.
+var errRecord = errors.New("has an epoch record that this version does not understand; was it written by a newer one?")
+
+// errScripts: somebody ran SCRIPT FLUSH. The node will vote when it is asked again.
+var errScripts = &redlock.QuarantineError{Reason: "has lost its scripts; they are being loaded again"}
+
 // errDialling: the caller's dial function is still busy with an earlier attempt.
 var errDialling = errors.New("the dial function has not returned since an earlier attempt")
 

@@ -30,7 +30,7 @@ type owed struct {
 
 // keep keeps a release that may matter, and ignores all else.
 func (k *kept) keep(c call) {
-	if c.request.Op != redlock.OpRelease || !c.request.MayHold {
+	if !c.request.Releases() || !c.request.MayHold {
 		return
 	}
 	now := time.Now()

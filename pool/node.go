@@ -23,15 +23,17 @@ const (
 // A node is one Redis server. It implements redlock.Node.
 //
 // Its goroutine run connects, writes for as long as the connection lasts, and
-// connects again; each connection has a second goroutine that reads.
+// connects again; each connection has a second goroutine that reads. While somebody
+// waits for a lock there is a second connection: see hints.go.
 type node struct {
-	name     string
-	dial     dialer
-	settings *settings
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	done     chan struct{} // run has returned
-	wake     chan struct{} // capacity 1: there is something in queue
+	name       string
+	dial       dialer
+	dialSecond dialer // for the listener
+	settings   *settings
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	done       chan struct{} // run has returned
+	wake       chan struct{} // capacity 1: there is something in queue
 
 	out atomic.Int64 // requests without a reply, queued or sent
 
@@ -41,21 +43,31 @@ type node struct {
 	asleep bool   // the writer waits for wake
 	kept   kept   // releases to be delivered later
 	retry  *time.Timer
+	doubts map[string]bool // that have been logged
+
+	redirect redirect // where the server should send hints
+
+	hints hints // has a lock of its own
 
 	attempted sync.Once
 	first     chan struct{} // closed when the first attempt to connect has ended
 }
 
-// A call is a request that owes a reply.
+// A call is a request that owes a reply, or an aside.
 type call struct {
-	request *redlock.Request
+	request *redlock.Request // nil for an aside
 	encoded *encoded
 	slot    int
 	to      redlock.Receiver
 }
 
-func newNode(name string, dial dialer, s *settings) *node {
-	n := &node{name: name, dial: dial, settings: s, done: make(chan struct{}), wake: make(chan struct{}, 1), first: make(chan struct{})}
+// newNode returns a node that is about to connect. Each dialer is called by one
+// goroutine.
+func newNode(name string, dial, dialSecond dialer, s *settings) *node {
+	n := &node{
+		name: name, dial: dial, dialSecond: dialSecond, settings: s, done: make(chan struct{}), wake: make(chan struct{}, 1), first: make(chan struct{}),
+		doubts: map[string]bool{}, hints: hints{watchers: map[string][]*watcher{}},
+	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	go n.run()
 	return n
@@ -104,6 +116,7 @@ func (n *node) rouse() {
 func (n *node) Close() error {
 	n.cancel()
 	<-n.done
+	n.closeHints()
 	return nil
 }
 
@@ -162,7 +175,7 @@ func (n *node) connect(last server) (*conn, error) {
 	if err != nil {
 		return nil, explainDial(err)
 	}
-	now, err := vet(ctx, rc)
+	now, doubts, err := vet(ctx, rc)
 	if err == nil {
 		err = barrier(ctx, rc, now, last)
 	}
@@ -170,6 +183,8 @@ func (n *node) connect(last server) (*conn, error) {
 		rc.Close()
 		return nil, explainDial(err)
 	}
+	n.warn(doubts)
+	n.permitHints()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.why = nil
@@ -178,6 +193,19 @@ func (n *node) connect(last server) (*conn, error) {
 	n.makeUp()
 	n.attempted.Do(func() { close(n.first) })
 	return newConn(n, rc, now), nil
+}
+
+// warn logs what has not been logged before.
+func (n *node) warn(doubts []string) {
+	for _, what := range doubts {
+		n.mu.Lock()
+		known := n.doubts[what]
+		n.doubts[what] = true
+		n.mu.Unlock()
+		if !known {
+			n.settings.log.Warn("pool: a server gives reason for doubt", "node", n.name, "doubt", what)
+		}
+	}
 }
 
 // down makes requests fail with the reason why, those that wait in the queue

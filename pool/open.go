@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -54,7 +55,7 @@ func OpenWith(urls []string, opts ...Option) ([]redlock.Node, error) {
 	}
 	nodes := make([]*node, len(targets))
 	for i, t := range targets {
-		nodes[i] = newNode(t.name(), t.dialer(s), s)
+		nodes[i] = newNode(t.name(), t.dialer(s), t.dialer(s), s)
 	}
 	awaitMost(nodes, s.dialTimeout)
 	opened := make([]redlock.Node, len(nodes))
@@ -89,10 +90,12 @@ func awaitMost(nodes []*node, limit time.Duration) {
 
 // FromDial returns a node whose connections are made by dial, which must give
 // each time a new one, authenticated and with its database selected, to the
-// same server. The node has it for itself until it breaks. name stands for the
+// same server. The node has it for itself until it breaks, and a second one while
+// somebody waits for a lock. name stands for the
 // server in errors.
 //
-// dial should set a connect timeout and honour its context; it need not set
+// dial may be called for both of them at the same time. It should set a connect
+// timeout and honour its context; it need not set
 // read or write timeouts, which the node does without. FromDial does not wait
 // for the first connection: requests wait for it, within their NodeTimeout.
 func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts ...Option) (redlock.Node, error) {
@@ -105,13 +108,13 @@ func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts 
 	case dial == nil:
 		return nil, errors.New("pool: FromDial: the dial function is nil")
 	}
-	return newNode(name, foreignDialer(dial), s), nil
+	return newNode(name, foreignDialer(dial), foreignDialer(dial), s), nil
 }
 
 // FromPool returns a node that connects the way p does, by its DialContext or
-// Dial. It does not borrow from p: one connection is used for everything and
-// for as long as it lasts, which a pool could not share. It is not counted in
-// p's MaxActive.
+// Dial. It does not borrow from p: one connection is used for all requests and
+// for as long as it lasts, which a pool could not share. Neither this nor the
+// one for those who wait is counted in p's MaxActive.
 func FromPool(name string, p *redis.Pool, opts ...Option) (redlock.Node, error) {
 	switch {
 	case p == nil:
@@ -131,10 +134,17 @@ type settings struct {
 	tls         *tls.Config
 	dialTimeout time.Duration
 	stall       time.Duration
+	log         *slog.Logger
+
+	linger time.Duration // how long a listener outlives the last who waits
+	ping   time.Duration // how often a listener looks whether its server is still there
 }
 
 func settle(opts []Option) (*settings, error) {
-	s := &settings{dialTimeout: time.Second, stall: time.Second}
+	s := &settings{
+		dialTimeout: time.Second, stall: time.Second, log: slog.New(slog.DiscardHandler),
+		linger: time.Second, ping: 3 * time.Second,
+	}
 	for _, o := range opts {
 		if err := o(s); err != nil {
 			return nil, fmt.Errorf("pool: option %w", err)
@@ -168,14 +178,28 @@ func DialTimeout(d time.Duration) Option {
 }
 
 // StallTimeout is how long a server may answer nothing at all, while requests
-// are waiting, before its connection is given up and made anew. It is not how long callers wait: see
-// redlock.NodeTimeout. Default 1 s; at least 10 ms.
+// are waiting, before its connection is given up and made anew. It is not how
+// long callers wait: see redlock.NodeTimeout. Default 1 s; at least 10 ms.
 func StallTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 10*time.Millisecond {
 			return fmt.Errorf("StallTimeout(%v): must be at least 10ms, or every hiccup costs a connection", d)
 		}
 		s.stall = d
+		return nil
+	}
+}
+
+// Log has the nodes tell what they do not like about their servers, each thing
+// once, at level Warn: an eviction policy that may evict locks, an ACL that
+// forbids the questions which would show a replica or a restart. Default: nobody
+// is told. Nothing secret is logged.
+func Log(l *slog.Logger) Option {
+	return func(s *settings) error {
+		if l == nil {
+			return errors.New("Log(nil): leave the option out for silence")
+		}
+		s.log = l
 		return nil
 	}
 }

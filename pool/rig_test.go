@@ -29,6 +29,8 @@ type rig struct {
 
 	mu     sync.Mutex
 	runID  string
+	tracks bool   // it knows CLIENT TRACKING, but gives no hints
+	policy string // for eviction
 	role   []any
 	ids    map[*miniserver.Peer]int64
 	killed map[int64]bool
@@ -39,7 +41,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{
-		Miniredis: miniredis.NewMiniRedis(), t: t, runID: "run-1",
+		Miniredis: miniredis.NewMiniRedis(), t: t, runID: "run1",
 		ids: map[*miniserver.Peer]int64{}, killed: map[int64]bool{},
 		hang: map[string]chan struct{}{}, errors: map[string]string{},
 	}
@@ -82,8 +84,10 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 		n, _ := strconv.ParseInt(args[2], 10, 64)
 		r.killed[n] = true
 		p.WriteInt(1)
+	case cmd == "CLIENT" && r.tracks && (args[0] == "TRACKING" || args[0] == "CACHING"):
+		p.WriteOK()
 	case cmd == "INFO":
-		p.WriteBulk("# Server\r\nredis_version:7.0.15\r\nrun_id:" + r.runID + "\r\n")
+		p.WriteBulk("# Server\r\nredis_version:7.0.15\r\nrun_id:" + r.runID + "\r\nmaxmemory_policy:" + r.policy + "\r\n")
 	case cmd == "ROLE" && r.role != nil:
 		p.WriteLen(len(r.role))
 		for _, v := range r.role {
@@ -166,7 +170,7 @@ func openNode(t *testing.T, url string, opts ...Option) redlock.Node {
 	require.NoError(t, err)
 	target, err := parseURL(url)
 	require.NoError(t, err)
-	n := newNode(target.name(), target.dialer(s), s) // Open would wait
+	n := newNode(target.name(), target.dialer(s), target.dialer(s), s) // Open would wait
 	t.Cleanup(func() { n.Close() })
 	return n
 }

@@ -12,32 +12,43 @@ import (
 type server struct {
 	runID    string // of the process; empty if it was not told
 	clientID int64  // of this connection; zero if it was not told
+	scripts  bool   // are loaded
 }
 
 // vet asks a new connection who is at the other end, refuses a replica, and
 // loads the scripts. What an ACL or an old server does not tell is done
-// without.
-func vet(ctx context.Context, c redis.Conn) (server, error) {
-	var s server
-	var role, primary string
+// without, and returned among the doubts.
+func vet(ctx context.Context, c redis.Conn) (s server, doubts []string, err error) {
+	var role, primary, policy string
 	questions := []question{
 		{name: "CLIENT", args: []any{"SETNAME", "redlock"}},
 		{name: "CLIENT", args: []any{"ID"}, answer: func(v any) { s.clientID, _ = v.(int64) }},
 		{name: "INFO", args: []any{"server"}, answer: func(v any) { s.runID = infoField(v, "run_id") }},
+		{name: "INFO", args: []any{"memory"}, answer: func(v any) { policy = infoField(v, "maxmemory_policy") }},
 		{name: "ROLE", answer: func(v any) { role, primary = parseRole(v) }},
 	}
 	for _, cmd := range commands {
 		if cmd.script != nil {
-			questions = append(questions, question{name: "SCRIPT", args: []any{"LOAD", cmd.script.source}})
+			questions = append(questions, question{name: "SCRIPT", args: []any{"LOAD", cmd.script.source}, answer: func(any) { s.scripts = true }})
 		}
 	}
 	if err := ask(ctx, c, questions); err != nil {
-		return s, err
+		return s, nil, err
 	}
 	if role == "slave" {
-		return s, fmt.Errorf("%w (its primary is %s)", ErrReplica, primary)
+		return s, nil, fmt.Errorf("%w (its primary is %s)", ErrReplica, primary)
 	}
-	return s, nil
+	doubt := func(is bool, what string) {
+		if is {
+			doubts = append(doubts, what)
+		}
+	}
+	doubt(policy != "" && policy != "noeviction",
+		"its maxmemory-policy is "+policy+", so it may evict locks that are held: set it to noeviction")
+	doubt(s.runID == "", "it does not tell its run_id, so a restart with an old state is not noticed: permit INFO")
+	doubt(role == "", "it does not tell its role, so a replica would not be noticed: permit ROLE")
+	doubt(s.clientID == 0, "it does not tell connections' numbers, so a broken one cannot be killed: permit CLIENT ID and CLIENT KILL")
+	return s, doubts, nil
 }
 
 // barrier makes sure that nothing that was sent on the connection old is run

@@ -3,7 +3,9 @@ package pool
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,7 +176,7 @@ func TestAServerThatIsSickAgainAndAgainIsNotCalledWithoutPause(t *testing.T) {
 
 func TestStrangeRepliesAreUnknown(t *testing.T) {
 	t.Parallel()
-	for i, decode := range []func(any) (redlock.Reply, error){decodeSet, decodeOwned, decodeInspect} {
+	for i, decode := range []func(any) (redlock.Reply, error){decodeSet, decodeOwned, decodeInspect, decodeWatch, decodeQueue} {
 		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
 			_, err := decode(v)
 			assert.ErrorIs(t, err, errStrange, fmt.Sprint(i, v))
@@ -207,4 +209,43 @@ func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
 		}
 	}()
 	assert.ErrorContains(t, trouble(t, openNode(t, "redis://"+l.Addr().String()), acquire("k", "v")), "max number of clients")
+}
+
+// TestDoubtsAreLogged once, and say what to do.
+func TestDoubtsAreLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	r := newRig(t)
+	r.policy = "allkeys-lru"
+	r.role = []any{"master", 0}
+	n := r.open(Log(slog.New(slog.NewTextHandler(&log, nil))))
+	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.fail("EVALSHA", "BUSY Redis is busy running a script.") // which costs the connection
+	trouble(t, n, release("k", "v"))
+	r.fail("EVALSHA", "")
+	eventually(t, func() bool { return r.connections() > 1 && !r.Exists("k") }, "connected again")
+	require.NoError(t, n.Close())
+	assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+	assert.Contains(t, log.String(), "maxmemory-policy is allkeys-lru")
+	assert.Contains(t, log.String(), r.Addr())
+
+	log.Reset()
+	dumb := newRig(t)
+	for _, cmd := range []string{"CLIENT", "INFO", "ROLE"} {
+		dumb.fail(cmd, "NOPERM this user has no permissions")
+	}
+	n = dumb.open(Log(slog.New(slog.NewTextHandler(&log, nil))))
+	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.NoError(t, n.Close())
+	for _, permit := range []string{"permit INFO", "permit ROLE", "permit CLIENT ID"} {
+		assert.Contains(t, log.String(), permit)
+	}
+
+	log.Reset()
+	fine := newRig(t)
+	fine.role, fine.policy = []any{"master", 0}, "noeviction"
+	n = fine.open(Log(slog.New(slog.NewTextHandler(&log, nil))))
+	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.NoError(t, n.Close())
+	assert.Empty(t, log.String())
 }

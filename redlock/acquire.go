@@ -3,14 +3,12 @@ package redlock
 import (
 	"context"
 	"errors"
-	"slices"
-	"time"
-
-	"github.com/redquorum/redquorum/clock"
 )
 
 // TryAcquire asks for the lock name once and does not wait for a holder. It
-// returns within the node timeout.
+// returns within the node timeout, or twice that where a second round trip is
+// needed: for a fencing token (see Fenced), or to learn whether a node can have
+// forgotten locks (see MemoryGuard).
 //
 // Where it fails, a *QuorumError tells contention (ErrHeld) from an outage
 // (ErrNoQuorum) and from the end of ctx (its error); whatever single nodes had
@@ -21,16 +19,21 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 		return nil, err
 	}
 	began := l.now()
-	lock, err := l.attempt(ctx, s, name, key)
+	lock, err := l.attempt(ctx, s, name, key, everyNode)
 	if err != nil {
 		return nil, err
 	}
+	l.queue.hold(lock)
 	l.tell(Event{Kind: EventAcquired, Name: name}, began, lock)
 	return lock, nil
 }
 
 // Acquire waits for the lock name. Callers of this Locker who wait for one
-// name are served in order; among several processes the order is by chance.
+// name are served in order; among several processes the order is by chance,
+// without Fair. A holder's Release hands the lock over to the next caller of
+// the same Locker for some milliseconds, and then to whoever comes first. Other
+// processes are told by the nodes when a lock may be free, where these can
+// (Watchable), and else look every 200 ms at most.
 //
 // It waits for as long as ctx allows, unless Retries sets a limit, and its
 // error is the last try's, as for TryAcquire. Contention is waited out; an
@@ -84,18 +87,19 @@ func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*L
 	p := l.parkers.get()
 	defer l.parkers.put(p)
 	if s.retries == Forever && s.interval == 0 {
-		if !l.queue.enter(ctx, key, p, l.closed) {
-			return nil, l.interrupted(ctx, name)
-		}
-		defer l.queue.leave(key, p)
+		return l.acquireInLine(ctx, s, p, name, key)
 	}
-	var began clock.Instant
+	return l.acquireBySchedule(ctx, s, p, name, key)
+}
+
+// acquireBySchedule tries so many times, or at such an interval, whatever others
+// of this process do.
+func (l *Locker) acquireBySchedule(ctx context.Context, s *settings, p *parker, name, key string) (*Lock, error) {
 	for try := 0; ; try++ {
-		if s.interval > 0 {
-			began = s.clock.Now()
-		}
-		lock, err := l.attempt(ctx, s, name, key)
+		began := s.clock.Now()
+		lock, err := l.attempt(ctx, s, name, key, everyNode)
 		if err == nil {
+			l.queue.hold(lock)
 			return lock, nil
 		}
 		var failure *QuorumError
@@ -104,34 +108,67 @@ func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*L
 		}
 		switch {
 		case s.interval > 0: // from start to start, so that slow tries do not shift the rest
-			l.pause(ctx, s, p, s.interval-s.clock.Now().Sub(began))
+			l.pause(ctx, p, s.interval-s.clock.Now().Sub(began))
 		case failure.Err != errStale:
-			l.pause(ctx, s, p, s.delay(try, failure.Remaining))
+			l.pause(ctx, p, s.delay(try, failure))
 		}
 		if err := l.interrupted(ctx, name); err != nil {
-			if ctx.Err() != nil {
-				ended := *failure // which has been shown to the observer
-				ended.Err = ctx.Err()
-				err = &ended // its causes still say who was in the way
-			}
-			return nil, err
+			return nil, because(ctx, err, failure)
 		}
 	}
 }
 
+// because is the error of an acquisition whose waiting has ended, after a try
+// that failed.
+func because(ctx context.Context, err error, failure *QuorumError) error {
+	if ctx.Err() == nil || failure == nil {
+		return err
+	}
+	ended := *failure // which has been shown to the observer
+	ended.Err = ctx.Err()
+	return &ended // its causes still say who was in the way
+}
+
+// everyNode: an attempt that asks all nodes at the same time.
+const everyNode = -1
+
 // attempt is one vote: all nodes are asked, and either a quorum makes a lock
-// or all of them are asked to forget it.
-func (l *Locker) attempt(ctx context.Context, s *settings, name, key string) (*Lock, error) {
+// or all of them are asked to forget it. The node first, if it is one, is asked
+// alone, and the others only if it grants.
+func (l *Locker) attempt(ctx context.Context, s *settings, name, key string, first int) (*Lock, error) {
 	if !l.inflight.begin() {
 		return nil, closedError(OpAcquire, name)
 	}
 	defer l.inflight.done()
-	r := l.newRound(name, Request{Op: OpAcquire, Key: key, Value: newValue(), TTL: s.ttl, Timeout: s.timeout()})
-	r.ask()
-	r.wait(ctx, s.timeout(), decided)
-	lock := l.win(ctx, s, r)
+	c := l.newClaim(s, name, key)
+	r := l.newRound(name, l.request(s, OpAcquire, c))
+	limit := s.timeout()
+	if first == everyNode {
+		r.ask()
+	} else {
+		if !r.askInTurn(ctx, s, first) {
+			r.mu.Lock()
+			err := r.fail(ErrHeld)
+			r.mu.Unlock()
+			l.tell(Event{Kind: EventAttempt, Name: name, Err: err}, r.start, nil)
+			return nil, err
+		}
+		limit *= 2
+	}
+	r.wait(ctx, limit, decided)
+	if r.parked.Load() > 0 {
+		r.wait(ctx, limit+s.timeout(), decided) // the nodes have answered, and are being asked for their records
+	}
+	var untold *round
+	if c.counter != "" {
+		untold = l.raise(ctx, s, r, &c)
+	}
+	var lock *Lock
+	if untold == nil {
+		lock = l.win(ctx, s, c, r)
+	}
 	if lock == nil {
-		err := l.lose(ctx, s, r)
+		err := l.lose(ctx, s, c, r, untold)
 		if isDone(l.closed) {
 			return nil, closedError(OpAcquire, name)
 		}
@@ -140,7 +177,7 @@ func (l *Locker) attempt(ctx context.Context, s *settings, name, key string) (*L
 	}
 	l.tell(Event{Kind: EventAttempt, Name: name}, r.start, lock)
 	if !lock.watch() {
-		lock.end(released, ErrClosed)
+		lock.end(released, ErrClosed, s.clock.Now())
 		return nil, closedError(OpAcquire, name)
 	}
 	return lock, nil
@@ -148,7 +185,7 @@ func (l *Locker) attempt(ctx context.Context, s *settings, name, key string) (*L
 
 // win makes a lock of a round that was won in time, or returns nil. Replies
 // that are still to come count for the lock.
-func (l *Locker) win(ctx context.Context, s *settings, r *round) *Lock {
+func (l *Locker) win(ctx context.Context, s *settings, c claim, r *round) *Lock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// The votes may have come in time and this goroutine too late: a process
@@ -157,87 +194,13 @@ func (l *Locker) win(ctx context.Context, s *settings, r *round) *Lock {
 	if r.tally.verdict() != voteWon || now >= deadline(r.start, s.ttl) {
 		return nil
 	}
-	r.lock = newLock(ctx, s, r, now)
+	// So may votes that have come since raise looked, without the token.
+	if c.counter != "" && c.token == r.req.Token && r.accepted() < r.tally.quorum() {
+		return nil
+	}
+	if l.guard != nil {
+		l.guard.known(s.ttl)
+	}
+	r.lock = newLock(ctx, s, c, r, now)
 	return r.lock
-}
-
-// lose gives back what a round that was not won may have taken, and explains.
-func (l *Locker) lose(ctx context.Context, s *settings, r *round) *QuorumError {
-	r.mu.Lock()
-	maybe := r.nodes(Granted, Unknown, 0)
-	refused := r.nodes(Refused)
-	r.mu.Unlock()
-
-	undo := l.release(s, r.name, r.req.Key, r.req.Value, maybe)
-	// The nodes that refused have just shown that they answer: their replies
-	// to the release tell how long the holder has left, and what to wait for.
-	undo.need = refused
-	if ctx.Err() == nil {
-		undo.wait(ctx, r.start.Add(s.timeout()).Sub(undo.start), repliedNeeded)
-	}
-
-	undo.mu.Lock()
-	defer undo.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.tally
-	for i := range undo.slots {
-		if !refused.has(i) {
-			continue
-		}
-		switch reply := undo.slots[i].reply; reply.Outcome {
-		case Refused:
-			r.slots[i].reply.TTL = reply.TTL
-		case Failed:
-			if errors.Is(reply.Err, ErrWrongType) { // which SET NX cannot tell from a lock
-				r.slots[i].reply = reply
-				t.refused--
-				t.faults++
-			}
-		}
-	}
-	if t.verdict() == votePending {
-		t.faults += t.pending() // time is up for the others
-	}
-	kind := ErrHeld
-	switch {
-	case ctx.Err() != nil:
-		kind = ctx.Err()
-	case t.verdict() == voteWon:
-		kind = errStale
-	case t.outage():
-		kind = ErrNoQuorum
-	}
-	err := r.fail(kind)
-	err.Remaining = freeIn(r, undo)
-	return err
-}
-
-// freeIn returns how long it takes until a quorum of nodes is free, if no
-// holder renews: NoTTL for never, zero for unknown. Nodes that did not refuse
-// are taken for free, since what they may have granted is being released; of
-// the others, and of those that failed, only the replies to the release tell.
-// Both rounds must be locked.
-func freeIn(r, undo *round) time.Duration {
-	const never = time.Duration(1<<63 - 1)
-	var left []time.Duration
-	for i, slot := range r.slots {
-		switch undone := undo.slots[i].reply; {
-		case slot.reply.Outcome == Granted || slot.reply.Outcome == 0:
-			left = append(left, 0)
-		case undone.Outcome == Refused && undone.TTL == NoTTL:
-			left = append(left, never)
-		case undone.Outcome == Refused:
-			left = append(left, undone.TTL)
-		}
-	}
-	slices.Sort(left)
-	switch q := r.tally.quorum(); {
-	case len(left) < q:
-		return 0
-	case left[q-1] == never:
-		return NoTTL
-	default:
-		return left[q-1]
-	}
 }

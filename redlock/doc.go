@@ -22,7 +22,12 @@
 //     clocks differ by at most the drift allowance ([Drift]), while fewer than
 //     h+q-N nodes forget their keys or have their clocks set (h is the number
 //     of [Lock.Votes], q the quorum), and while the holder stops when
-//     [Lock.Context] ends.
+//     [Lock.Context] ends. Nodes whose forgetting is noticed do not count among
+//     those: see [MemoryGuard].
+//   - Fencing. With [Fenced], the tokens of all locks of a name are unique, and
+//     a lock that was granted before another was asked for has the smaller
+//     one, whatever the clocks say. A node that loses its counters does no harm
+//     either, if the memory guard is on and the node's clock is not set back.
 //   - Honest validity. A lock is never reported valid after its own deadline,
 //     on a clock that goes on while the machine sleeps, where the platform has
 //     one: Linux, macOS, Windows. A hypervisor that pauses a virtual machine
@@ -41,12 +46,11 @@
 // up after its lock has ended and write before it looks. No lease can prevent
 // that; only the resource itself can, by rejecting writers who are late
 // (https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html).
-// Where that matters, the resource must check.
+// Where that matters, the resource must check [Lock.Fence].
 //
 // # What callers owe
 //
 // All clients of a name use the same nodes, and as many. No node is a replica
-// of another. A node that can forget its keys (no persistence, appendfsync
-// everysec, an eviction policy) stays down for a TTL after a restart. Work
-// stops when Lock.Context ends.
+// of another, and none evicts keys (maxmemory-policy noeviction). Work stops
+// when Lock.Context ends.
 package redlock

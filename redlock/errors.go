@@ -27,6 +27,35 @@ var (
 	ErrClosed = errors.New("locker closed")
 )
 
+// Why a node that answered has no vote, for errors.Is on the causes of a
+// QuorumError.
+var (
+	// ErrQuarantine: the node may have forgotten locks that have not expired
+	// yet, or has only to be asked again; a *QuarantineError says when.
+	ErrQuarantine = errors.New("in quarantine")
+	// ErrSettings: the clients of this node were set up for another number of nodes.
+	ErrSettings = errors.New("other clients use other settings")
+	// ErrSameServer: another node of this Locker is the same server.
+	ErrSameServer = errors.New("the same server must not vote twice")
+)
+
+// A QuarantineError is the cause for a node that may have forgotten locks. It
+// matches ErrQuarantine.
+type QuarantineError struct {
+	Left   time.Duration // until the node votes again; zero if it could at once
+	Reason string
+}
+
+func (e *QuarantineError) Error() string {
+	if e.Left == 0 {
+		return e.Reason
+	}
+	return fmt.Sprintf("%v for another %v: %s", ErrQuarantine, e.Left.Round(time.Millisecond), e.Reason)
+}
+
+// Unwrap returns ErrQuarantine.
+func (e *QuarantineError) Unwrap() error { return ErrQuarantine }
+
 // ErrWrongType is what a Node reports, and a NodeError wraps, where the key holds
 // something else than a lock. An acquisition cannot tell that from a lock; the
 // release that follows it can.
@@ -36,15 +65,16 @@ var ErrWrongType = errors.New("the key holds another type of data, no lock; choo
 // or the context's error by errors.Is; errors.As finds the *multierror.Error
 // of the single nodes' answers, and in it each *NodeError.
 type QuorumError struct {
-	Op     string // "acquire", "extend" or "release"
+	Op     string // "acquire", "raise" (of a fencing token), "extend", "release" or "inspect"
 	Name   string // the lock's name
 	Votes  int    // nodes that granted
 	Nodes  int    // nodes asked
 	Quorum int    // votes needed
 
-	// Remaining is about how long it takes until a quorum of nodes is free,
-	// unless the holder renews or releases: a hint when to try again. NoTTL means never (a
-	// key without TTL is in the way); zero that it is not known.
+	// Remaining is about how long it takes until a quorum of nodes is free and
+	// out of quarantine, unless the holder renews or releases: a hint when to try
+	// again. NoTTL means never (a key without TTL is in the way); zero that it is
+	// not known.
 	Remaining time.Duration
 
 	Err    error             // ErrHeld, ErrNoQuorum, ErrLost, or the context's error
@@ -102,6 +132,16 @@ func (e *NodeError) Unwrap() error {
 // errStale: a quorum granted, but too late to be of use. Nobody is in the way, so
 // that trying again makes sense at once.
 var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
+
+// errForgetful: too many nodes may have forgotten locks, or have to be asked again.
+var errForgetful = fmt.Errorf("%w yet: too many nodes have no vote at the moment", ErrNoQuorum)
+
+// errNoToken: a quorum granted the lock, but not one fencing token.
+var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
+
+// errLowToken is the cause for a node that holds the lock, but for a token that
+// it does not accept.
+var errLowToken = errors.New("has accepted a higher fencing token")
 
 // errNoAnswer is the cause for a node that has not replied yet.
 var errNoAnswer = errors.New("no answer")

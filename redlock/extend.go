@@ -8,9 +8,9 @@ import "context"
 // Extend returns within the node timeout, and does not disturb the renewals.
 //
 // Errors: ErrLost if the deadline has passed or a majority no longer holds the
-// lock, which then has ended; ErrReleased or ErrClosed after Release or Close; ErrNoQuorum or ctx's
-// error if too few nodes answered: the lock is still held until its old
-// deadline, and asking again makes sense.
+// lock, which then has ended; ErrReleased or ErrClosed after Release or Close;
+// ErrNoQuorum or ctx's error if too few nodes answered: the lock is still held
+// until its old deadline, and asking again makes sense.
 func (k *Lock) Extend(ctx context.Context) error {
 	r, err := k.extension()
 	if err != nil {
@@ -19,7 +19,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 	r.ask()
 	r.wait(ctx, k.settings.timeout(), settled)
 	k.learn(r)
-	k.expire()
+	k.expire(k.settings.clock.Now())
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -38,7 +38,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 
 // extension makes a round that is to extend the lock, if it is held.
 func (k *Lock) extension() (*round, error) {
-	k.expire()
+	k.expire(k.settings.clock.Now())
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.ended(); err != nil {
@@ -49,8 +49,7 @@ func (k *Lock) extension() (*round, error) {
 
 // nextRound makes an extension. The lock must be locked.
 func (k *Lock) nextRound() *round {
-	s := k.settings
-	r := k.locker.newRound(k.name, Request{Op: OpExtend, Key: k.key, Value: k.value, TTL: s.ttl, Timeout: s.timeout()})
+	r := k.locker.newRound(k.name, k.locker.request(k.settings, OpExtend, k.claim))
 	k.seq++
 	r.seq, r.lock = k.seq, k
 	return r
@@ -58,16 +57,20 @@ func (k *Lock) nextRound() *round {
 
 // heard is called with every reply to an extension, and with those to the
 // acquisition that come after the quorum.
-func (k *Lock) heard(r *round, i int, o Outcome) {
+func (k *Lock) heard(r *round, i int, reply Reply) {
 	k.mu.Lock()
+	repairing := k.repairs.has(i) // then an older reply does not say what is there
 	switch {
-	case o == Granted:
+	case reply.Outcome == Granted:
 		k.maybe.add(i)
-	case o == Refused, o == Failed && r.req.Op == OpAcquire:
+	case !repairing && (reply.Outcome == Refused || reply.Outcome == Failed && r.req.Op != OpExtend):
 		k.maybe.remove(i)
 	}
 	k.mu.Unlock()
 	k.learn(r)
+	if r.req.Op == OpExtend && reply.Outcome == Refused && reply.TTL == 0 {
+		k.repair(r, i)
+	}
 }
 
 // learn draws the conclusions from a round's replies so far. It can be called
@@ -92,9 +95,9 @@ func (k *Lock) learn(r *round) {
 	case t.verdict() != voteWon || now >= k.until:
 		// Undecided, or decided too late to be believed.
 	case r.seq == k.proof:
-		k.votes = granted
+		k.votes = granted | r.regained
 	case r.seq > k.proof && k.deadline(r) >= k.until:
-		k.proof, k.votes, k.until = r.seq, granted, k.deadline(r)
+		k.proof, k.votes, k.until = r.seq, granted|r.regained, k.deadline(r)
 		k.renewAt = r.start.Add(k.settings.ttl / 3)
 		renewed = true
 	}
@@ -109,7 +112,7 @@ func (k *Lock) learn(r *round) {
 
 	switch {
 	case gone != nil:
-		k.end(lost, gone)
+		k.end(lost, gone, now)
 	case renewed:
 		k.locker.tell(Event{Kind: EventExtended, Name: k.name}, r.start, k)
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// inflight counts what Close waits for: acquisitions under way, and replies to
-// releases.
+// inflight counts what Close waits for: acquisitions under way, and releases
+// that not every node has replied to.
 type inflight struct {
 	mu     sync.Mutex
 	n      int
@@ -25,12 +25,12 @@ func (f *inflight) begin() bool {
 	return !f.closed
 }
 
-// add counts n releases. They are made even after close: what an acquisition
+// release counts a release. It is made even after close: what an acquisition
 // took while the Locker was being closed must still be given back.
-func (f *inflight) add(n int) {
+func (f *inflight) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.n += n
+	f.n++
 }
 
 func (f *inflight) done() {

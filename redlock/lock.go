@@ -12,13 +12,13 @@ import (
 // A Lock is held from the moment Acquire returns it until it is released or
 // lost, whichever is first. It is safe for concurrent use.
 type Lock struct {
+	claim
 	locker   *Locker
 	settings *settings
-	name     string
-	key      string
-	value    string
 	start    clock.Instant // of the acquisition
 	endBy    clock.Instant // MaxHold after it was granted; zero for no limit
+	turn     clock.Instant // since when callers of this process have had it without a rest (see turnLength); guarded by the queue
+	cost     time.Duration // of acquiring it from the nodes
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
@@ -29,6 +29,7 @@ type Lock struct {
 	votes   nodeSet       // nodes that granted in round proof
 	proof   int           // seq of the round that until is counted from
 	maybe   nodeSet       // nodes that may hold the value
+	repairs nodeSet       // nodes that are being asked to hold it again
 	seq     int           // of the last round
 	renewal *round        // under way, or nil
 	renewAt clock.Instant
@@ -48,9 +49,9 @@ const (
 
 // newLock makes the lock of a round that was won by now. The round must be
 // locked.
-func newLock(ctx context.Context, s *settings, r *round, now clock.Instant) *Lock {
+func newLock(ctx context.Context, s *settings, c claim, r *round, now clock.Instant) *Lock {
 	k := &Lock{
-		locker: r.locker, settings: s, name: r.name, key: r.req.Key, value: r.req.Value, start: r.start,
+		claim: c, locker: r.locker, settings: s, start: r.start,
 		votes: r.nodes(Granted), maybe: r.nodes(Granted, Unknown, 0),
 		renewAt: r.start.Add(s.ttl / 3), index: -1,
 	}
@@ -58,13 +59,18 @@ func newLock(ctx context.Context, s *settings, r *round, now clock.Instant) *Loc
 		k.endBy = now.Add(s.maxHold)
 	}
 	k.until = k.deadline(r)
-	// The holder's context has the values of the caller's, but not its end: a
-	// context that bounded the waiting must not take the lock away.
+	k.turn, k.cost = now, now.Sub(r.start)
+	k.open(ctx)
+	return k
+}
+
+// open makes the holder's context. It has the values of the caller's, but not
+// its end: a context that bounded the waiting must not take the lock away.
+func (k *Lock) open(ctx context.Context) {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
-	return k
 }
 
 // deadline is when the lock ends if r was its last round that was won.
@@ -79,17 +85,18 @@ func (k *Lock) deadline(r *round) clock.Instant {
 // Name returns the name that the lock was acquired by.
 func (k *Lock) Name() string { return k.name }
 
-// Value returns what the lock's key holds on the nodes. It is unique to this
-// acquisition and no secret, but whoever knows it can release the lock.
+// Value returns what the lock's key holds on the nodes. It is no secret, but
+// whoever knows it can release the lock. No two processes ever have the same;
+// callers of one process that hand a lock over to each other share it.
 func (k *Lock) Value() string { return k.value }
 
 // Context ends when the lock does: with cause ErrLost at its deadline at the
 // latest, or as soon as a majority of nodes says that the lock is gone; with
-// ErrReleased when it is released; with ErrClosed when the Locker is closed. On a
-// machine that slept past the deadline it ends within a quarter of a second
-// after the machine woke; Valid knows at once.
-// context.Cause tells which, with details. It carries the values of the
-// context given to Acquire, but does not end with it.
+// ErrReleased when it is released; with ErrClosed when the Locker is closed. On
+// a machine that slept past the deadline it ends within a quarter of a second
+// after the machine woke; Valid knows at once. context.Cause tells which, with
+// details. It carries the values of the context given to Acquire, but does not
+// end with it.
 //
 // Work that needs the lock must run under this context and stop when it ends.
 func (k *Lock) Context() context.Context { return k.ctx }
@@ -120,9 +127,11 @@ func (k *Lock) Until() time.Time {
 	return time.Now().Add(left)
 }
 
-// Votes returns how many nodes granted the lock or its last extension. Votes
-// that arrive after the quorum was reached are counted as they come. Zero once
-// the lock is lost or released.
+// Votes returns how many nodes hold the lock: those that granted it or its last
+// extension, and those that were given it again since. Votes that arrive after
+// the quorum was reached are counted as they come. What is above the quorum is
+// the lock's margin: so many nodes can forget it without anybody else getting
+// it. Zero once the lock is lost or released.
 func (k *Lock) Votes() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,7 +140,7 @@ func (k *Lock) Votes() int {
 
 // end takes the lock out of its phase held and gives it back on all nodes. If
 // it was not held any more, the error says why.
-func (k *Lock) end(p phase, cause error) (*round, error) {
+func (k *Lock) end(p phase, cause error, now clock.Instant) (*round, error) {
 	k.mu.Lock()
 	if k.phase != held {
 		defer k.mu.Unlock()
@@ -146,10 +155,10 @@ func (k *Lock) end(p phase, cause error) (*round, error) {
 	k.cancel(cause)
 	// Lost too: a minority of nodes may still hold the value, or an extension
 	// may have reached it, and would keep others out for a TTL.
-	r := k.locker.release(k.settings, k.name, k.key, k.value, maybe)
+	r := k.locker.release(now, k.settings, k.claim, maybe)
 	// The release is on its way on every connection that a local waiter's next
 	// request would take, so the waiter need not wait for the answers.
-	k.locker.queue.wake(k.key)
+	k.locker.queue.ended(k, now)
 	if p == lost {
 		k.locker.tell(Event{Kind: EventLost, Name: k.name, Err: cause}, k.start, nil)
 	}
@@ -168,14 +177,17 @@ func (k *Lock) ended() error {
 	return nil
 }
 
-// expire loses the lock if its deadline has passed.
-func (k *Lock) expire() {
-	if k.Valid() {
+// expire loses the lock if its deadline has passed by now.
+func (k *Lock) expire(now clock.Instant) {
+	k.mu.Lock()
+	over := k.phase == held && now >= k.until
+	k.mu.Unlock()
+	if !over {
 		return
 	}
 	why := "not extended before its deadline"
-	if k.endBy > 0 && k.settings.clock.Now() >= k.endBy {
+	if k.endBy > 0 && now >= k.endBy {
 		why = fmt.Sprintf("held for its MaxHold of %v", k.settings.maxHold)
 	}
-	k.end(lost, fmt.Errorf("redlock: %q: %w: %s", k.name, ErrLost, why))
+	k.end(lost, fmt.Errorf("redlock: %q: %w: %s", k.name, ErrLost, why), now)
 }

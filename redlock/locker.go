@@ -19,6 +19,8 @@ type Locker struct {
 	queue    queue
 	agenda   agenda
 	inflight inflight
+	tokens   tokens
+	guard    *guard // nil without
 
 	seed  maphash.Seed
 	order [64]sync.Mutex // see orderOf
@@ -75,11 +77,15 @@ func newLocker(nodes []Node, opts []Option) (*Locker, error) {
 	l.parkers.clock = s.clock
 	l.agenda.clock = s.clock
 	l.inflight.idle = make(chan struct{}, 1)
+	if s.guard {
+		l.guard = newGuard(s, l.nodes)
+	}
 	return l, nil
 }
 
 // orderOf returns the lock under which requests for a key are submitted. A
-// fixed number of them serves all keys: they are held only while requests are queued.
+// fixed number of them serves all keys: they are held only while requests are
+// queued.
 func (l *Locker) orderOf(key string) *sync.Mutex {
 	return &l.order[maphash.String(l.seed, key)%uint64(len(l.order))]
 }
@@ -96,7 +102,7 @@ func (l *Locker) Close() error {
 	}
 	close(l.closed)
 	for _, k := range l.agenda.close() {
-		if _, err := k.end(released, ErrClosed); err == nil {
+		if _, err := k.end(released, ErrClosed, l.settings.clock.Now()); err == nil {
 			l.tell(Event{Kind: EventReleased, Name: k.name, Err: ErrClosed}, k.start, nil)
 		}
 	}

@@ -119,8 +119,8 @@ func TestDefaultsCanBeSetAgain(t *testing.T) {
 		start := time.Now()
 		lock, err := l.Acquire(t.Context(), "x", redlock.Retries(redlock.Forever), redlock.RetryInterval(0), redlock.MaxHold(0))
 		require.NoError(t, err)
-		assert.LessOrEqual(t, time.Since(start), time.Second+2*rtt)
-		assert.Equal(t, validity, lock.Remaining())
+		assert.LessOrEqual(t, time.Since(start), time.Second+standsBack)
+		assert.Equal(t, validity-rtt, lock.Remaining(), "two round trips: this process stood back")
 	})
 }
 

@@ -35,9 +35,15 @@ type settings struct {
 	interval    time.Duration // zero: jittered
 	renew       bool
 	maxHold     time.Duration // zero: no limit
+	fenced      bool
+	fair        bool
 
 	prefix   string
+	guard    bool
+	maxTTL   time.Duration // zero: not set
+	epoch    string        // the key of the epoch record; empty without guard
 	clock    clock.Clock
+	wall     func() time.Time
 	observer Observer
 	jitter   func(limit time.Duration) time.Duration
 }
@@ -47,7 +53,9 @@ func defaults() settings {
 		ttl:     defaultTTL,
 		retries: Forever,
 		renew:   true,
+		guard:   true,
 		clock:   clock.System,
+		wall:    time.Now,
 		jitter:  func(limit time.Duration) time.Duration { return rand.N(limit) },
 	}
 }
@@ -92,10 +100,10 @@ func Retries(n int) Option {
 	}}
 }
 
-// RetryInterval makes Acquire begin a try every d exactly, or as soon as the one
-// before has ended if that takes longer. Default zero: short jittered waits that grow to 200 ms, cut short when
-// the lock must have expired, and for a caller without Retries when it is
-// released in this process.
+// RetryInterval makes Acquire begin a try every d exactly, or as soon as the
+// one before has ended if that takes longer. Default zero: short jittered waits
+// that grow to 200 ms, cut short when the lock must have expired and, for a
+// caller without Retries, when it may be free.
 func RetryInterval(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
 		if d < 0 {
@@ -125,12 +133,58 @@ func MaxHold(d time.Duration) Option {
 	}}
 }
 
+// Fenced gives the lock a fencing token, to be had from Lock.Fence. Default:
+// none. It costs the nodes a script instead of a plain SET, and a second round
+// trip where this machine's wall clock differs from a node's by more than a
+// sixth of the longest TTL in use, or is behind that of the holder before.
+// Locks with and without tokens exclude each other.
+func Fenced() Option {
+	return Option{apply: func(s *settings) error { s.fenced = true; return nil }}
+}
+
+// MemoryGuard says whether a node that may have forgotten locks is kept from
+// voting until the longest of them must have expired. A node may have forgotten
+// when its server was restarted or flushed, and when it is new: a fresh set of
+// servers is of no use for one TTL, once. Acquire waits that out; TryAcquire
+// reports ErrNoQuorum, with an ErrQuarantine from each such node.
+//
+// Every node keeps on record the number of nodes and the longest TTL that any
+// client has used. Delete the key redlock:epoch (behind the Prefix) on every
+// node to start anew, for instance after a lock with a TTL of a day that shall
+// not be waited for again. If all nodes forget at once, only the clients that
+// come know how long locks can be: see MaxTTL.
+//
+// Default true. Turn it off only where no server can forget (appendfsync
+// always, no eviction), or where nothing depends on it. All clients of a set of
+// servers should have it alike. For New only.
+func MemoryGuard(on bool) Option {
+	return Option{shared: true, apply: func(s *settings) error { s.guard = on; return nil }}
+}
+
+// MaxTTL sets the longest TTL that any client of the nodes uses, for the memory
+// guard: nodes that may have forgotten are in quarantine for at least so long.
+// Default: this Locker's own TTL, and whatever longer ones it learns of from
+// nodes that remember. Give the same to all clients if their TTLs differ. A
+// longer TTL is then refused. For New only.
+func MaxTTL(d time.Duration) Option {
+	return Option{shared: true, apply: func(s *settings) error {
+		if d < minTTL || d > maxTTL {
+			return fmt.Errorf("MaxTTL(%v): must be between %v and %v", d, minTTL, maxTTL)
+		}
+		s.maxTTL = d
+		return nil
+	}}
+}
+
 // Prefix puts p before every name to make the key on the servers. Default
 // empty. For New only.
 func Prefix(p string) Option {
 	return Option{shared: true, apply: func(s *settings) error {
 		if len(p) >= maxName {
 			return fmt.Errorf("Prefix: %d bytes leave no room for names, keys have at most %d", len(p), maxName)
+		}
+		if reserved(p) {
+			return fmt.Errorf("Prefix(%q): looks like a key of redlock's own; choose another", p)
 		}
 		s.prefix = p
 		return nil
@@ -150,6 +204,18 @@ func Clock(c clock.Clock) Option {
 			return errors.New("Clock(nil): leave the option out for the system's clock")
 		}
 		s.clock = c
+		return nil
+	}}
+}
+
+// Wall sets the wall clock that fencing tokens are taken from. Default
+// time.Now. For New only, and for tests.
+func Wall(now func() time.Time) Option {
+	return Option{shared: true, apply: func(s *settings) error {
+		if now == nil {
+			return errors.New("Wall(nil): leave the option out for the system's clock")
+		}
+		s.wall = now
 		return nil
 	}}
 }
@@ -178,7 +244,7 @@ func (s *settings) with(opts []Option, forLocker bool) (*settings, error) {
 			return nil, errors.New("redlock: an Option was zero; make it with one of the package's functions")
 		}
 		if o.shared && !forLocker {
-			return nil, errors.New("redlock: Prefix, Observe, Clock and Jitter are options of New, not of a single lock")
+			return nil, errors.New("redlock: Prefix, MemoryGuard, MaxTTL, Observe, Clock, Wall and Jitter are options of New, not of a single lock")
 		}
 		if err := o.apply(&c); err != nil {
 			return nil, fmt.Errorf("redlock: option %w", err)
@@ -186,6 +252,12 @@ func (s *settings) with(opts []Option, forLocker bool) (*settings, error) {
 	}
 	if c.nodeTimeout >= c.ttl {
 		return nil, fmt.Errorf("redlock: option NodeTimeout(%v): must be below the TTL, %v", c.nodeTimeout, c.ttl)
+	}
+	if c.maxTTL > 0 && c.ttl > c.maxTTL {
+		return nil, fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", c.ttl, c.maxTTL)
+	}
+	if c.guard {
+		c.epoch = c.prefix + epochKey
 	}
 	return &c, nil
 }
@@ -207,6 +279,9 @@ func (s *settings) key(name string) (string, error) {
 	}
 	if n := len(s.prefix) + len(name); n > maxName {
 		return "", fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", n, maxName)
+	}
+	if reserved(s.prefix + name) {
+		return "", fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
 	}
 	return s.prefix + name, nil
 }

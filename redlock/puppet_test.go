@@ -19,6 +19,8 @@ type answer struct {
 	after   time.Duration // until the reply
 	ttl     time.Duration
 	err     error
+	floor   int64
+	run     string
 	unsent  bool // Submit fails with err
 	silent  bool // no reply before Close
 	twice   bool // a second reply, that a Node must not send
@@ -52,7 +54,9 @@ func (p *puppet) Submit(req *redlock.Request, slot int, to redlock.Receiver) err
 	if a.unsent {
 		return a.err
 	}
-	reply := func() { to.Receive(slot, redlock.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err}) }
+	reply := func() {
+		to.Receive(slot, redlock.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err, Floor: a.floor, Run: a.run})
+	}
 	switch {
 	case a.silent:
 		p.open = append(p.open, func() { to.Receive(slot, redlock.Reply{Outcome: redlock.Unknown}) })
@@ -97,7 +101,7 @@ func puppets(t *testing.T, n int, reply func(node int, op redlock.Op, nth int) a
 		ps[i].answer = func(op redlock.Op, nth int) answer { return reply(i, op, nth) }
 		nodes[i] = ps[i]
 	}
-	l, err := redlock.New(nodes, append([]redlock.Option{redlock.Clock(clock.NewFake(1))}, opts...)...)
+	l, err := redlock.New(nodes, append([]redlock.Option{redlock.Clock(clock.NewFake(1)), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return ps, l

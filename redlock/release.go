@@ -1,10 +1,16 @@
 package redlock
 
-import "context"
+import (
+	"context"
+
+	"github.com/redquorum/redquorum/clock"
+)
 
 // Release gives the lock up. Its context ends at once, with cause ErrReleased;
 // all nodes are asked to delete the key if it still holds the lock's value.
-// Release returns when a quorum has confirmed that, and the rest goes on.
+// Release returns when a quorum has confirmed that, and the rest goes on. If
+// another caller of the Locker waits for such a lock, it gets this one instead,
+// and Release returns at once.
 //
 // The requests do not depend on ctx, which bounds the waiting only, so it is
 // right to pass a context that has ended. Release returns within the node
@@ -16,8 +22,12 @@ import "context"
 // release goes on in the background, and the key expires within the TTL. Safe
 // for concurrent use.
 func (k *Lock) Release(ctx context.Context) error {
-	k.expire()
-	r, err := k.end(released, ErrReleased)
+	now := k.settings.clock.Now()
+	k.expire(now)
+	if k.handOver(now) {
+		return nil
+	}
+	r, err := k.end(released, ErrReleased, now)
 	if err != nil {
 		return err
 	}
@@ -46,16 +56,20 @@ func (k *Lock) Release(ctx context.Context) error {
 	return e.Err
 }
 
-// release asks all nodes to delete key if it holds value. Those in maybe may
-// hold it, and must not be let off before they are reached.
-func (l *Locker) release(s *settings, name, key, value string, maybe nodeSet) *round {
-	r := l.newRound(name, Request{Op: OpRelease, Key: key, Value: value, TTL: s.ttl, Timeout: s.timeout(), MayHold: true})
-	if all := nodeSet(1)<<len(l.nodes) - 1; maybe != all {
-		spare := r.req
+// release asks all nodes to forget the claim. Those in maybe may hold it, and
+// must not be let off before they are reached.
+func (l *Locker) release(now clock.Instant, s *settings, c claim, maybe nodeSet) *round {
+	r := l.newRoundAt(now, c.name, l.request(s, OpRelease, c))
+	if all := allNodes(len(l.nodes)); maybe != all {
+		// A node that holds nothing has no late acquisition to be kept from
+		// either, and the counter of tokens there may be what others are
+		// settling theirs by.
+		c.counter = ""
+		spare := l.request(s, OpRelease, c)
 		spare.MayHold = false
 		r.spare, r.without = &spare, all&^maybe
 	}
-	l.inflight.add(len(l.nodes))
+	l.inflight.release()
 	r.ask()
 	return r
 }

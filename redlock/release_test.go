@@ -121,7 +121,7 @@ func TestAFailedExtensionDoesNotMeanThatTheValueIsGone(t *testing.T) {
 			case op == redlock.OpExtend && i == 0:
 				return faults[0]
 			case op == redlock.OpExtend && i == 1:
-				return refuses
+				return answer{outcome: redlock.Refused, ttl: time.Second} // another has it
 			}
 			return grants
 		}, redlock.Renew(false))

@@ -42,7 +42,7 @@ func (k *Lock) due() {
 	now := k.settings.clock.Now()
 	if now >= k.until {
 		k.mu.Unlock()
-		k.expire()
+		k.expire(now)
 		return
 	}
 	if k.renewal != nil && now >= k.renewal.start.Add(k.settings.timeout()) {
@@ -58,7 +58,7 @@ func (k *Lock) due() {
 	k.mu.Unlock()
 	switch {
 	case !open:
-		k.end(released, ErrClosed)
+		k.end(released, ErrClosed, now)
 	case r != nil:
 		r.ask()
 	}

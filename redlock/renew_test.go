@@ -193,7 +193,7 @@ func TestAMinorityThatForgotDoesNotEndTheLock(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		assert.True(t, lock.Valid())
-		assert.Equal(t, 3, lock.Votes(), "its votes tell how thin the ice has become")
+		assert.Equal(t, 5, lock.Votes(), "and it is given back to them")
 	})
 }
 

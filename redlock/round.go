@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -16,20 +17,25 @@ import (
 // far. It outlives the goroutine that asked: a reply that comes late still
 // finds the round, and through it the lock that it counts for.
 type round struct {
-	locker  *Locker
-	name    string
-	start   clock.Instant // before the first byte was queued
-	seq     int           // of the rounds of one lock
-	req     Request
-	spare   *Request // instead of req for the nodes in without
-	without nodeSet
+	locker   *Locker
+	name     string
+	start    clock.Instant // before the first byte was queued
+	seq      int           // of the rounds of one lock
+	regained nodeSet       // nodes that were given the lock again since; guarded by the Lock
+	parked   atomic.Int32  // votes that wait for a node's epoch record
+	req      Request
+	gap      *round   // the extension that found what this is to repair; see Lock.repair
+	spare    *Request // instead of req for the nodes in without; nil: they are not asked
+	without  nodeSet
 
 	mu     sync.Mutex
 	tally  tally
-	slots  []slot
-	lock   *Lock // told of each reply from now on
+	slots  []slot  // one a node
+	few    [5]slot // the memory of slots, if that will do
+	lock   *Lock   // told of each reply from now on
 	waiter *parker
 	goal   func(*round) bool // when to signal the waiter
+	waited time.Duration     // in vain, by the wait before
 	need   nodeSet           // for the goal repliedNeeded
 }
 
@@ -40,27 +46,46 @@ type slot struct {
 }
 
 func (l *Locker) newRound(name string, req Request) *round {
-	return &round{
-		locker: l, name: name, start: l.settings.clock.Now(), req: req,
-		tally: tally{n: len(l.nodes)}, slots: make([]slot, len(l.nodes)),
+	return l.newRoundAt(l.settings.clock.Now(), name, req)
+}
+
+// newRoundAt is newRound for those who have just read the clock: it is a system
+// call.
+func (l *Locker) newRoundAt(now clock.Instant, name string, req Request) *round {
+	n := len(l.nodes)
+	r := &round{locker: l, name: name, start: now, req: req, tally: tally{n: n}}
+	if n <= len(r.few) {
+		r.slots = r.few[:n]
+	} else {
+		r.slots = make([]slot, n)
 	}
+	return r
 }
 
 // ask submits the round to every node and returns without waiting. It is
 // called once.
+func (r *round) ask() { r.askIf(func() bool { return true }) }
+
+// askIf is ask if that is still right when the round's turn has come.
 //
 // All rounds for one name go to the nodes in the same order, whichever of them
 // is first. Otherwise several callers of this process that try for a name at
 // once could split the nodes among them, and each be refused by the others.
-func (r *round) ask() {
+func (r *round) askIf(right func() bool) {
 	l := r.locker
 	var failed []Reply // allocated only if a node fails at once
 	order := l.orderOf(r.req.Key)
 	order.Lock()
+	if !right() {
+		order.Unlock()
+		return
+	}
 	for i, node := range l.nodes {
 		req := &r.req
 		if r.without.has(i) {
-			req = r.spare
+			if req = r.spare; req == nil {
+				continue
+			}
 		}
 		if err := node.Submit(req, i, r); err != nil {
 			if failed == nil {
@@ -77,8 +102,25 @@ func (r *round) ask() {
 	}
 }
 
-// Receive implements Receiver.
+// Receive implements Receiver. What a node grants counts only if the node has
+// not forgotten what it granted before.
 func (r *round) Receive(i int, reply Reply) {
+	if r.req.Epoch == "" || reply.Outcome != Granted && reply.Outcome != Refused {
+		r.count(i, reply)
+		return
+	}
+	w := &r.locker.guard.witnesses[i]
+	v := vote{round: r, slot: i, reply: reply}
+	if reply.Outcome == Refused {
+		w.notice(v)
+		r.count(i, reply)
+	} else if void, parked := w.judge(&v); !parked {
+		v.count(void)
+	}
+}
+
+// count enters a node's reply.
+func (r *round) count(i int, reply Reply) {
 	l := r.locker
 	var after time.Duration // read only where it is shown: the clock is a system call
 	if reply.Outcome != Granted || l.observed() {
@@ -89,23 +131,30 @@ func (r *round) Receive(i int, reply Reply) {
 		r.mu.Unlock()
 		return
 	}
+	if j := r.sameServer(reply.Run); j >= 0 {
+		reply = disown(reply, l.nodes[j])
+	}
 	r.slots[i] = slot{reply, after}
 	r.tally.add(reply.Outcome)
+	last := r.tally.pending() == 0
 	lock := r.lock
 	if r.waiter != nil && r.goal(r) {
 		r.waiter.wake()
 	}
 	r.mu.Unlock()
 
-	if lock != nil {
-		lock.heard(r, i, reply.Outcome)
+	switch {
+	case r.gap != nil:
+		lock.repaired(r.gap, i, reply.Outcome)
+	case lock != nil:
+		lock.heard(r, i, reply)
 	}
 	if l.observed() {
 		l.settings.observer.Observe(Event{Kind: EventVote, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
 			Outcome: reply.Outcome, Elapsed: after, Err: reply.Err})
 	}
-	if r.req.Op == OpRelease {
-		l.inflight.done() // last: Close does not return before
+	if last && r.req.Releases() {
+		l.inflight.done() // at the very end: Close does not return before
 	}
 }
 
@@ -134,7 +183,8 @@ func repliedNeeded(r *round) bool {
 }
 
 // wait sleeps until the goal is reached, limit has passed since the round was
-// asked, which must be just now, or ctx has ended. What came of it is for the caller to look up.
+// asked, which must be just now, or ctx has ended. What came of it is for the
+// caller to look up. It can be called again with a later limit.
 func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round) bool) {
 	l := r.locker
 	r.mu.Lock()
@@ -148,7 +198,7 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 
 	// The round has only just begun, so its limit can be counted from now as
 	// well, which saves reading the clock.
-	p.timer.Reset(limit)
+	p.timer.Reset(limit - r.waited)
 	for {
 		p.sleep(ctx, nil)
 		r.mu.Lock()
@@ -160,7 +210,9 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 	}
 
 	r.mu.Lock()
-	r.waiter = nil
+	if r.waiter = nil; !goal(r) {
+		r.waited = limit
+	}
 	r.mu.Unlock()
 	l.parkers.put(p)
 }
@@ -183,7 +235,10 @@ func (r *round) cause(i int) *NodeError {
 	e := &NodeError{Node: r.locker.nodes[i].String(), Err: s.reply.Err, After: s.after}
 	switch s.reply.Outcome {
 	case Granted:
-		return nil
+		if r.req.Op != OpRaise || s.reply.Floor == 0 {
+			return nil
+		}
+		e.Err = errLowToken
 	case Refused:
 		e.Err = refusal{s.reply}
 	case 0:

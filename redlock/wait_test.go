@@ -17,9 +17,12 @@ import (
 // longest is jitter that always draws the longest wait.
 var longest = redlock.Jitter(func(limit time.Duration) time.Duration { return limit - 1 })
 
-// TestWaitersOfAProcessAreServedInOrder, and each as soon as it can be: if it
-// sleeps its requests follow the release at once, on the same connections; if
-// it is in the middle of a try, when that has failed.
+// standsBack is how long it takes at most from a release until the next waiter of a
+// process has the lock whose turn is over: it rests for one and a half
+// acquisitions, and then asks one node before the others.
+const standsBack = rtt + rtt/2 + 2*rtt
+
+// TestWaitersOfAProcessAreServedInOrder, however long the holders take.
 func TestWaitersOfAProcessAreServedInOrder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -45,30 +48,27 @@ func TestWaitersOfAProcessAreServedInOrder(t *testing.T) {
 		for i := range cap(turns) {
 			next := <-turns
 			assert.Equal(t, i, next.waiter)
-			assert.GreaterOrEqual(t, next.at.Sub(freed), rtt)
-			assert.LessOrEqual(t, next.at.Sub(freed), 2*rtt+rtt)
+			assert.LessOrEqual(t, next.at.Sub(freed), 2*rtt+standsBack)
 			freed = next.at.Add(time.Second)
 		}
 		time.Sleep(2 * time.Second)
 	})
 }
 
-// TestALocalReleaseWakesTheNextAtOnce: its requests follow the release on the
-// same connections.
+// TestALocalReleaseWakesTheNextAtOnce: what cannot be handed over is asked for
+// right behind the release, on the same connections.
 func TestALocalReleaseWakesTheNextAtOnce(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, longest)
 		lock := take(t, l, "x")
-		// The waiter's sixth try is refused after 5 tries, 5 waits and another
-		// try; then it sleeps for 200 ms.
-		time.AfterFunc(6*2*rtt+(8+16+32+64+128)*time.Millisecond+100*time.Millisecond, func() { lock.Release(t.Context()) })
-		start := time.Now()
+		time.AfterFunc(3*rtt, func() { lock.Release(t.Context()) })
 		freed := endOf(lock)
-		_, err := l.Acquire(t.Context(), "x")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		next, err := l.Acquire(ctx, "x", redlock.TTL(ttl/2))
 		require.NoError(t, err)
-		at := <-freed
-		assert.Equal(t, rtt, time.Since(at))
-		assert.Greater(t, at.Sub(start), 300*time.Millisecond)
+		assert.Equal(t, rtt, time.Since(<-freed))
+		assert.NotEqual(t, lock.Value(), next.Value())
 	})
 }
 
@@ -114,9 +114,9 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 		time.Sleep(time.Second)
 		freed := time.Now()
 		require.NoError(t, lock.Release(t.Context()))
-		assert.LessOrEqual(t, (<-won).Sub(freed), 3*rtt, "the one that stayed is the first now")
+		assert.LessOrEqual(t, (<-won).Sub(freed), standsBack, "the one that stayed is the first now")
 		_, queued, _ := l.Leftovers()
-		assert.Zero(t, queued)
+		assert.Equal(t, 1, queued, "the line of the lock that is held")
 	})
 }
 

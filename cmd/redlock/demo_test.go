@@ -42,7 +42,7 @@ func TestDemoOnEveryKindOfNode(t *testing.T) {
 				}
 				assert.NotEqual(t, "skipped", last.Note)
 			}
-			assert.Equal(t, 6, scenes)
+			assert.Equal(t, 7, scenes)
 			tr.NotNil(t, last.OK)
 			assert.True(t, *last.OK)
 		})
@@ -55,7 +55,7 @@ func TestDemoOnGivenServersLeavesThemAlone(t *testing.T) {
 	defer f.Close()
 	code, out, errs := redlockCommand(t, "demo", "--nodes", strings.Join(f.URLs(), ","))
 	assert.Zero(t, code, errs)
-	assert.Equal(t, 3, strings.Count(out, "skipped:"))
+	assert.Equal(t, 4, strings.Count(out, "skipped:"))
 	assert.Contains(t, out, "All of it happened")
 	assert.NotContains(t, out, "\x1b", "no colours where there is no terminal")
 }

@@ -16,6 +16,9 @@ const (
 	demoName = "demo"
 	// shortTTL is that of the lock which is lost, so that nobody waits long.
 	shortTTL = 1500 * time.Millisecond
+	// nodeTimeout is long, since a machine that is busy with other things should
+	// not look like an outage.
+	nodeTimeout = 500 * time.Millisecond
 	// patience is how long a scene waits for what must happen soon.
 	patience = 5 * time.Second
 )
@@ -45,7 +48,7 @@ func play(ctx context.Context, f fleet.Fleet, n *narrator) error {
 	defer s.bob.Close()
 
 	for _, scene := range []func(context.Context) error{
-		s.takeAndRefuse, s.surviveMinority, s.refuseWithoutMajority, s.recover, s.tellLoss,
+		s.takeAndRefuse, s.surviveMinority, s.refuseWithoutMajority, s.recover, s.tellLoss, s.forget,
 	} {
 		if err := scene(ctx); err != nil {
 			return err
@@ -59,7 +62,9 @@ func (s *stage) client(opts ...redlock.Option) (*redlock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return redlock.New(nodes, opts...)
+	// The servers are new, or lend themselves to a demonstration: they need not
+	// remember any lock from before.
+	return redlock.New(nodes, append(opts, redlock.MemoryGuard(false), redlock.NodeTimeout(nodeTimeout))...)
 }
 
 // Observe implements redlock.Observer for ann.

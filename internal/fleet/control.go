@@ -45,11 +45,11 @@ const (
 
 // controlled is the Fleet over a driver: bounds, states, locks and deadlines.
 type controlled struct {
-	kind     Kind
-	driver   driver
-	urls     []string
-	volatile bool
-	nodes    []controlledNode
+	kind   Kind
+	driver driver
+	urls   []string
+	writes func(i int) Persistence
+	nodes  []controlledNode
 
 	// life is held for reading by each operation, and for writing by Close: so
 	// nothing is started behind Close's back.
@@ -65,8 +65,8 @@ type controlledNode struct {
 	cut   bool
 }
 
-func newControlled(kind Kind, d driver, urls []string, volatile bool) *controlled {
-	f := &controlled{kind: kind, driver: d, urls: urls, volatile: volatile, nodes: make([]controlledNode, len(urls))}
+func newControlled(kind Kind, d driver, urls []string, writes func(i int) Persistence) *controlled {
+	f := &controlled{kind: kind, driver: d, urls: urls, writes: writes, nodes: make([]controlledNode, len(urls))}
 	for i := range f.nodes {
 		f.nodes[i].state = running
 	}
@@ -135,10 +135,10 @@ func (f *controlled) Kill(ctx context.Context, i int) error {
 }
 
 func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
-	if f.volatile && m == Kept {
-		return f.unsupported("restart with memory kept", "its nodes are volatile")
-	}
 	return f.on(ctx, "restart", i, func(ctx context.Context, n *controlledNode) error {
+		if m == Kept && f.writes(i) == None {
+			return f.unsupported("restart with memory kept", "the node is volatile")
+		}
 		if m != Kept && m != Lost {
 			return fmt.Errorf("memory is %d; it must be Kept or Lost", m)
 		}

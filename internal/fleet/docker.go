@@ -22,12 +22,12 @@ const (
 
 // docker drives containers whose ports are published on 127.0.0.1.
 type docker struct {
-	engine   *dc.Client
-	image    string
-	volatile bool
-	fleet    string // a random name, unique among fleets
-	net      network
-	nodes    []*dockerNode
+	engine *dc.Client
+	image  string
+	writes func(i int) Persistence
+	fleet  string // a random name, unique among fleets
+	net    network
+	nodes  []*dockerNode
 }
 
 type dockerNode struct {
@@ -48,7 +48,7 @@ func startDocker(ctx context.Context, opts Options) (driver, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &docker{engine: engine, image: image, volatile: opts.Volatile, fleet: newRunID()[:12]}
+	d := &docker{engine: engine, image: image, writes: opts.persistence, fleet: newRunID()[:12]}
 	// The time counts from here: pulling an image has its own.
 	ctx, cancel := context.WithTimeout(ctx, 2*opTimeout)
 	defer cancel()
@@ -118,7 +118,7 @@ func (d *docker) serverContainer(i int) dc.CreateContainerOptions {
 		Config: &dc.Config{
 			Image: d.image,
 			// Protected mode refuses clients from outside the container.
-			Cmd:    append([]string{"redis-server", "--protected-mode", "no"}, serverArgs(d.volatile)...),
+			Cmd:    append([]string{"redis-server", "--protected-mode", "no"}, serverArgs(d.writes(i))...),
 			Labels: d.labels(),
 		},
 		HostConfig: host,

@@ -25,7 +25,8 @@ const (
 type Memory int
 
 const (
-	// Kept: every write that was answered survives the restart.
+	// Kept: every write that was answered survives the restart, but for what the
+	// node's Persistence allows it to forget.
 	Kept Memory = iota
 	// Lost: the node comes back empty, as without persistence.
 	Lost
@@ -97,6 +98,10 @@ type Options struct {
 	// always so fast, and always keep.
 	Volatile bool
 
+	// Persistence says, for kind Process, what each node writes to disk, one a
+	// node. Default: Always for all, or None with Volatile.
+	Persistence []Persistence
+
 	// URLs are the servers of kind Addrs: redis://, rediss:// or unix://.
 	URLs []string
 }
@@ -107,9 +112,7 @@ func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 	if err := opts.check(kind); err != nil {
 		return nil, err
 	}
-	if opts.Nodes == 0 {
-		opts.Nodes = 5
-	}
+	opts.Nodes = opts.nodes()
 	var (
 		d    driver
 		urls []string
@@ -128,7 +131,7 @@ func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
 	}
-	return newControlled(kind, d, urls, opts.Volatile), nil
+	return newControlled(kind, d, urls, opts.persistence), nil
 }
 
 // Available returns nil if this machine can start nodes of the kind, else the
@@ -162,26 +165,28 @@ func (o Options) check(kind Kind) error {
 	default:
 		return unknownKind(kind)
 	}
-	bad := func(option string, value any, why string) error {
-		return fmt.Errorf("fleet: option %s = %v: %s", option, value, why)
-	}
 	if o.Nodes < 0 || o.Nodes > maxNodes {
-		return bad("Nodes", o.Nodes, fmt.Sprintf("must be 1 to %d (0 means 5)", maxNodes))
+		return badOption("Nodes", o.Nodes, fmt.Sprintf("must be 1 to %d (0 means 5)", maxNodes))
 	}
 	if o.Image != "" && kind != Docker {
-		return bad("Image", o.Image, fmt.Sprintf("is for kind %s, not %s", Docker, kind))
+		return badOption("Image", o.Image, fmt.Sprintf("is for kind %s, not %s", Docker, kind))
 	}
 	if o.Volatile && kind != Process && kind != Docker {
-		return bad("Volatile", true, fmt.Sprintf("is for kinds %s and %s, not %s", Process, Docker, kind))
+		return badOption("Volatile", true, fmt.Sprintf("is for kinds %s and %s, not %s", Process, Docker, kind))
+	}
+	if o.Persistence != nil {
+		if err := o.checkPersistence(kind); err != nil {
+			return err
+		}
 	}
 	if kind == Addrs {
 		switch {
 		case len(o.URLs) == 0:
-			return bad("URLs", "[]", fmt.Sprintf("kind %s needs at least one", Addrs))
+			return badOption("URLs", "[]", fmt.Sprintf("kind %s needs at least one", Addrs))
 		case o.Nodes != 0 && o.Nodes != len(o.URLs):
-			return bad("Nodes", o.Nodes, fmt.Sprintf("but there are %d URLs", len(o.URLs)))
+			return badOption("Nodes", o.Nodes, fmt.Sprintf("but there are %d URLs", len(o.URLs)))
 		case o.Ports != nil:
-			return bad("Ports", o.Ports, fmt.Sprintf("kind %s starts nothing that could listen on them", Addrs))
+			return badOption("Ports", o.Ports, fmt.Sprintf("kind %s starts nothing that could listen on them", Addrs))
 		}
 		for i, u := range o.URLs {
 			if _, err := parseURL(u); err != nil {
@@ -194,14 +199,22 @@ func (o Options) check(kind Kind) error {
 		// Not printed: they may hold passwords.
 		return fmt.Errorf("fleet: option URLs is for kind %s, not %s", Addrs, kind)
 	}
-	nodes := o.Nodes
-	if nodes == 0 {
-		nodes = 5
-	}
-	if o.Ports != nil && len(o.Ports) != nodes {
-		return bad("Ports", o.Ports, fmt.Sprintf("must be one a node, and there are %d nodes", nodes))
+	if o.Ports != nil && len(o.Ports) != o.nodes() {
+		return badOption("Ports", o.Ports, fmt.Sprintf("must be one a node, and there are %d nodes", o.nodes()))
 	}
 	return nil
+}
+
+func badOption(option string, value any, why string) error {
+	return fmt.Errorf("fleet: option %s = %v: %s", option, value, why)
+}
+
+// nodes is the number of servers to start.
+func (o Options) nodes() int {
+	if o.Nodes == 0 {
+		return 5
+	}
+	return o.Nodes
 }
 
 // maxNodes keeps a mistyped number from starting thousands of servers.

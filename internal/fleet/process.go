@@ -25,24 +25,14 @@ func findServer() (string, error) {
 	return "", fmt.Errorf("none of %s is on PATH; please install one", strings.Join(servers, ", "))
 }
 
-// serverArgs make a server remember each write that it answered, unless it is
-// to be volatile, and never drop a lock to save memory; for containers too.
-func serverArgs(volatile bool) []string {
-	args := []string{"--save", "", "--maxmemory-policy", "noeviction"}
-	if volatile {
-		return append(args, "--appendonly", "no")
-	}
-	return append(args, "--appendonly", "yes", "--appendfsync", "always")
-}
-
 // process drives redis-server processes, each in a directory of its own below the
 // fleet's.
 type process struct {
-	program  string
-	volatile bool
-	dir      string
-	spawner  *spawner
-	nodes    []*processNode
+	program string
+	writes  func(i int) Persistence
+	dir     string
+	spawner *spawner
+	nodes   []*processNode
 }
 
 type processNode struct {
@@ -62,7 +52,7 @@ func startProcess(ctx context.Context, opts Options) (driver, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &process{program: program, volatile: opts.Volatile, dir: dir, spawner: newSpawner(), nodes: make([]*processNode, opts.Nodes)}
+	p := &process{program: program, writes: opts.persistence, dir: dir, spawner: newSpawner(), nodes: make([]*processNode, opts.Nodes)}
 	for i := range p.nodes {
 		p.nodes[i] = &processNode{}
 	}
@@ -104,7 +94,7 @@ func (p *process) start(ctx context.Context, i int, m Memory) error {
 		return err
 	}
 	defer log.Close() // the server has its own copy
-	cmd := exec.Command(p.program, append(serverArgs(p.volatile),
+	cmd := exec.Command(p.program, append(serverArgs(p.writes(i)),
 		"--bind", "127.0.0.1",
 		"--port", strconv.Itoa(n.port),
 		"--dir", n.dir,

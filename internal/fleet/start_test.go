@@ -34,6 +34,10 @@ func TestOptionsThatContradict(t *testing.T) {
 		{fleet.Process, fleet.Options{Image: "redis"}, "Image = redis"},
 		{fleet.Process, fleet.Options{URLs: []string{"redis://:secret@h"}}, "option URLs is for kind addrs"},
 		{fleet.Embedded, fleet.Options{Volatile: true}, "Volatile = true"},
+		{fleet.Process, fleet.Options{Nodes: 2, Persistence: []fleet.Persistence{fleet.None}}, "must be one a node, and there are 2"},
+		{fleet.Process, fleet.Options{Nodes: 1, Persistence: []fleet.Persistence{"often"}}, "Persistence = [often]"},
+		{fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Persistence: []fleet.Persistence{fleet.None}}, "contradicts Volatile"},
+		{fleet.Embedded, fleet.Options{Nodes: 1, Persistence: []fleet.Persistence{fleet.None}}, "for kind process"},
 		{fleet.Addrs, fleet.Options{}, "at least one"},
 		{fleet.Addrs, fleet.Options{Nodes: 2, URLs: []string{"redis://h"}}, "1 URLs"},
 		{fleet.Addrs, fleet.Options{Ports: []int{1}, URLs: []string{"redis://h"}}, "Ports = [1]"},
@@ -66,6 +70,28 @@ func TestVolatileServersKeepNothing(t *testing.T) {
 	assert.Equal(t, []string{"appendonly", "no"}, setting)
 	assert.ErrorIs(t, f.Restart(t.Context(), 0, fleet.Kept), fleet.ErrUnsupported)
 	assert.NoError(t, f.Restart(t.Context(), 0, fleet.Lost))
+}
+
+func TestEachNodeWritesWhatItWasTold(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	f := start(t, fleet.Process, fleet.Options{Nodes: 3, Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}})
+	for i, want := range []string{"no everysec", "yes everysec", "yes always"} { // everysec is the server's default
+		c := connect(t, f, i)
+		var got []string
+		for _, name := range []string{"appendonly", "appendfsync"} {
+			setting, err := redis.Strings(c.Do("CONFIG", "GET", name))
+			require.NoError(t, err)
+			got = append(got, setting[1])
+		}
+		assert.Equal(t, want, strings.Join(got, " "), "node %d", i)
+	}
+	assert.ErrorIs(t, f.Restart(t.Context(), 0, fleet.Kept), fleet.ErrUnsupported)
+	for i := range 3 {
+		assert.NoError(t, f.Restart(t.Context(), i, fleet.Lost))
+	}
+	assert.NoError(t, f.Restart(t.Context(), 1, fleet.Kept))
+	assert.NoError(t, f.Restart(t.Context(), 2, fleet.Kept))
 }
 
 func TestFixedPorts(t *testing.T) {

@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"crypto/rand"
+	"slices"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ type Body func(t *testing.T, node redlock.Node, poke Poker)
 // of its own, from within a synctest bubble if it likes. The rows use keys of
 // their own, so that they can share a server.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range table {
+	for _, row := range slices.Concat(table, fenced, epochs, waiting) {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node redlock.Node, poke Poker) { row.run(t, node, poke) })
 		})
@@ -52,9 +53,10 @@ type row struct {
 // A step is one thing done to the node or its server, and the reply that must
 // come.
 type step struct {
-	poke func(p Poker, prefix string) // done first, if not nil
-	req  redlock.Request              // submitted then, if it has an Op
-	want want
+	poke  func(p Poker, prefix string) // done first, if not nil
+	req   redlock.Request              // submitted then, if it has an Op
+	token time.Duration                // of a fenced request: how far it is from the time at the row's start
+	want  want
 	// behind has this step's request submitted without waiting for the reply to
 	// the one before.
 	behind bool
@@ -67,10 +69,14 @@ type want struct {
 	ttl     time.Duration // at most this, and at least slack less; NoTTL and zero exactly
 	silent  bool          // the node need not tell the TTL
 	err     error         // of a failure
+	low     bool          // the token was not accepted
+	life    bool          // of an epoch record that was read
+	epoch   *redlock.Epoch
 }
 
 func (r row) run(t *testing.T, node redlock.Node, poke Poker) {
 	prefix := "nodetest:" + rand.Text() + ":"
+	began := time.Now()
 	replies := newReplies(len(r.steps))
 	var waiting []int
 	settle := func() {
@@ -89,6 +95,17 @@ func (r row) run(t *testing.T, node redlock.Node, poke Poker) {
 		if s.req.Op != 0 {
 			req := s.req
 			req.Key, req.Timeout = prefix+req.Key, timeout
+			if req.Counter != "" {
+				req.Counter, req.Token = prefix+req.Counter, began.Add(s.token).UnixMicro()
+			}
+			if req.Epoch != "" {
+				req.Epoch = prefix + req.Epoch
+			}
+			if req.Admit != nil {
+				admit := *req.Admit
+				admit.Quarantine = prefix + admit.Quarantine
+				req.Admit = &admit
+			}
 			require.NoError(t, node.Submit(&req, i, replies), "step %d", i)
 			waiting = append(waiting, i)
 		}
@@ -112,6 +129,12 @@ func (w want) check(t *testing.T, i int, got redlock.Reply) {
 		return
 	}
 	assert.NoError(t, got.Err, "step %d: an answer is no error", i)
+	assert.NotEmpty(t, got.Run, "step %d: who has answered", i)
+	if assert.Equal(t, w.low, got.Floor != 0, "step %d: floor %d", i, got.Floor); w.low {
+		assert.WithinDuration(t, time.Now(), time.UnixMicro(got.Floor), fence, "step %d: the floor is near", i)
+	}
+	assert.Equal(t, w.life, got.Life > 0, "step %d: life %v of the epoch record", i, got.Life)
+	w.checkEpoch(t, i, got)
 	switch {
 	case w.silent && got.TTL == 0:
 	case w.ttl <= 0:

@@ -16,8 +16,9 @@ import (
 const Env = "REDLOCK_REQUIRE"
 
 const (
-	docker = "docker"
-	redis  = "redis"
+	docker   = "docker"
+	redis    = "redis"
+	faketime = "faketime" // the library that lets a server's clock be set
 )
 
 // Each is looked for once a process: pulling an image may take a minute, and
@@ -72,7 +73,7 @@ func parse(list string) ([]string, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		switch name = strings.TrimSpace(name); name {
 		case "":
-		case docker, redis:
+		case docker, redis, faketime:
 			names = append(names, name)
 		default:
 			return nil, fmt.Errorf("%s=%s: unknown name %q; there are %s and %s", Env, list, name, docker, redis)

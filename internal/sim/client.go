@@ -13,22 +13,28 @@ import (
 type Client struct {
 	world *World
 	id    int
-	clock *clock.Fake
+	rate  float64
 	links []*link
+
+	dead bool // guarded by World.mu
 
 	mu     sync.Mutex
 	paused bool
 	held   []func() // what happened to the process while it was paused
 }
 
-// NewClient returns a client whose clock gains rate seconds in a second.
+// NewClient returns a client whose clock gains rate seconds in a second. It
+// panics unless rate is above zero.
 func (w *World) NewClient(rate float64) *Client {
+	if !(rate > 0) {
+		panic("sim: a clock must go on")
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := &Client{world: w, id: len(w.clients), clock: clock.NewFake(rate)}
+	c := &Client{world: w, id: len(w.clients), rate: rate}
 	w.clients = append(w.clients, c)
 	for _, s := range w.servers {
-		l := &link{client: c, server: s, counts: map[counter]int{}, open: map[*call]struct{}{}}
+		l := &link{client: c, server: s, counts: map[counter]int{}}
 		s.links = append(s.links, l)
 		c.links = append(c.links, l)
 	}
@@ -63,11 +69,24 @@ func (c *Client) Resume() {
 		c.mu.Unlock()
 		for _, f := range held {
 			f()
-			time.Sleep(c.world.timeline.apart)
+			c.world.timeline.space()
 		}
 		c.mu.Lock()
 	}
 	c.paused = false
+}
+
+// Crash ends the process: it sends nothing any more. What it has sent is run by
+// the servers. Its goroutines are paused until Resume, after which they find that
+// nothing can be submitted, and end.
+func (c *Client) Crash() {
+	c.Pause()
+	c.world.mu.Lock()
+	defer c.world.mu.Unlock()
+	c.dead = true
+	for _, l := range c.links {
+		l.endHints()
+	}
 }
 
 // Sleep is time.Sleep in the process: by its clock, and not over before it is
@@ -91,66 +110,82 @@ func (c *Client) do(f func()) {
 }
 
 // Clock returns the process's clock.
-func (c *Client) Clock() clock.Clock { return processClock{c.clock, c} }
+func (c *Client) Clock() clock.Clock { return processClock{c} }
 
-// processClock is a clock whose timers do not fire while the process is paused.
-type processClock struct {
-	*clock.Fake
-	client *Client
+type processClock struct{ client *Client }
+
+func (c processClock) Now() clock.Instant { return c.client.reading(c.client.world.timeline.now()) }
+
+// reading is what the client's clock shows at a time of the World.
+func (c *Client) reading(at time.Duration) clock.Instant {
+	return clock.Instant(float64(at) * c.rate)
+}
+
+// moment is when the client's clock will have advanced by d.
+func (c *Client) moment(d time.Duration) time.Duration {
+	const decades = 1 << 60 // far from an overflow
+	d = min(max(0, d), decades)
+	now := c.world.timeline.now()
+	at := now + time.Duration(float64(d)/c.rate)
+	for then := c.reading(now).Add(d); c.reading(at) < then; {
+		at++ // what rounding took
+	}
+	return at
 }
 
 func (c processClock) AfterFunc(d time.Duration, f func()) clock.Timer {
-	t := &processTimer{client: c.client, f: f}
-	t.Timer = c.Fake.AfterFunc(d, t.fire)
+	t := &timer{client: c.client, f: f}
+	t.Reset(d)
 	return t
 }
 
-// processTimer can still be stopped if it became due during a pause and did
-// not come to run yet.
-type processTimer struct {
-	clock.Timer
+// A timer does not fire while its process is paused. If it became due then, it
+// can still be stopped.
+type timer struct {
 	client *Client
 	f      func()
 
-	mu  sync.Mutex
-	due *firing // nil if none is to come to run
+	mu      sync.Mutex
+	pending *event // nil if it is not to fire
 }
 
-type firing struct{ _ byte } // not of size zero: pointers to it must differ
-
-func (t *processTimer) fire() {
-	t.mu.Lock()
-	this := &firing{}
-	t.due = this
-	t.mu.Unlock()
-	t.client.do(func() {
-		t.mu.Lock()
-		due := t.due == this
-		if due {
-			t.due = nil
-		}
-		t.mu.Unlock()
-		if due {
-			t.f()
-		}
-	})
-}
-
-// revoke takes back a firing that has not come to run.
-func (t *processTimer) revoke() bool {
+func (t *timer) Stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	was := t.due != nil
-	t.due = nil
+	return t.drop()
+}
+
+func (t *timer) Reset(d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.drop()
+	e := &event{at: t.client.moment(d)}
+	e.f = func() { t.client.do(func() { t.fire(e) }) }
+	t.pending = t.client.world.timeline.enter(e)
 	return was
 }
 
-func (t *processTimer) Stop() bool {
-	due := t.revoke()
-	return t.Timer.Stop() || due
+func (t *timer) drop() (was bool) {
+	if t.pending == nil {
+		return false
+	}
+	t.client.world.timeline.drop(t.pending)
+	t.pending = nil
+	return true
 }
 
-func (t *processTimer) Reset(d time.Duration) bool {
-	due := t.revoke()
-	return t.Timer.Reset(d) || due
+// fire calls the function, unless the timer was stopped or reset since e.
+func (t *timer) fire(e *event) {
+	t.mu.Lock()
+	due := t.pending == e
+	if due {
+		t.pending = nil
+	}
+	t.mu.Unlock()
+	if due {
+		go func() {
+			defer t.client.world.Blame()
+			t.f()
+		}()
+	}
 }

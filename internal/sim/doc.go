@@ -23,7 +23,26 @@
 // whether it had been run is not known to the client either.
 //
 // Messages are lost one by one, where TCP would lose all that follow on the
-// connection too. The algorithm must not depend on the difference.
+// connection too. The algorithm must not depend on the difference. A lost
+// request can stray: it was left in a connection that the client gave up, and
+// is run later, after whatever came by the next connection. That is what a
+// client cannot prevent that may not send CLIENT KILL.
+//
+// A server remembers all after a crash, unless it is told to [Server.Load] what
+// it had at the last [Server.Save], to [Server.Flush] or to [Server.Evict]. A
+// process that crashes sends nothing any more.
+//
+// A node gives hints (redlock.Watchable) as Redis does by CLIENT TRACKING with
+// REDIRECT, OPTIN and NOLOOP. The first Watch asks the server for them, by an OpWatch
+// of the key __redis__:invalidate, and whoever watches is hinted at once when the
+// answer is there; from then on each OpWatch is remembered until the next
+// change of its key. A client's own change is not told to it, and uses its watch up all the
+// same. A crash of the server forgets all watches, and the client asks again on
+// the next connection. Hints are legs like any others, in order among
+// themselves but not with replies, and are late, lost and doubled likewise.
+//
+// A key that expires is told of when somebody asks for it, or within a tenth of a
+// second by itself.
 //
 // Keys end exactly when their TTL has passed on the server's clock. A real
 // server holds them up to a millisecond longer, which is on the safe side.
@@ -34,4 +53,9 @@
 // a hash of the seed, the client, the server, the operation, the key, how many
 // times that client asked that server for just this, and which leg it is. So a
 // seed replays whatever order the goroutines run in.
+//
+// Goroutines that one moment sets off still race with each other and with the
+// next event of the same moment. A test that must replay to the last step runs in
+// [World.Play], which lets them come to rest in between; it goes by [World.Now]
+// and [World.Sleep], since the bubble's time stands still in it.
 package sim

@@ -15,6 +15,7 @@ var (
 	errReset   = errors.New("connection reset")
 	errSilence = errors.New("no reply: connection given up")
 	errClosed  = errors.New("node closed")
+	errDead    = errors.New("the process has ended")
 )
 
 // A link is a client's connection to a server: the client's redlock.Node.
@@ -24,11 +25,12 @@ type link struct {
 
 	closed bool
 	counts map[counter]int
-	unsent []*call            // wait for a connection
-	owed   []*call            // releases to be repeated on the next one
-	open   map[*call]struct{} // submitted, not replied to
-	there  time.Duration      // when the last request arrives; none may overtake it
-	back   time.Duration      // the same of the replies
+	unsent []*call       // wait for a connection
+	owed   []*call       // releases to be repeated on the next one
+	open   []*call       // submitted, not replied to
+	there  time.Duration // when the last request arrives; none may overtake it
+	back   time.Duration // the same of the replies
+	hints  hints
 }
 
 type counter struct {
@@ -38,14 +40,19 @@ type counter struct {
 
 // A call is one request of one client to one server.
 type call struct {
-	link  *link
-	req   redlock.Request // a copy: the server may run it after the last reply
-	count int
-	run   int // the server's process that it was sent to
+	link    *link
+	req     redlock.Request // a copy: the server may run it after the last reply
+	count   int
+	run     int  // the server's process that it was sent to
+	stray   bool // nobody waits for a reply
+	watches bool // the next change of the key is to be told
 
 	slot int
 	to   redlock.Receiver // nil for the retry of a release
-	born time.Time        // when the request was first submitted
+	born time.Duration    // when the request was first submitted
+
+	place int    // in link.open, if it is there
+	limit *event // its time is up; nil if it was neither sent nor waits for that
 }
 
 func (l *link) String() string { return l.server.name }
@@ -54,7 +61,11 @@ func (l *link) String() string { return l.server.name }
 func (l *link) Submit(req *redlock.Request, slot int, to redlock.Receiver) error {
 	l.world().mu.Lock()
 	defer l.world().mu.Unlock()
-	c := &call{link: l, req: *req, slot: slot, to: to, born: time.Now()}
+	c := &call{link: l, req: *req, slot: slot, to: to, born: l.world().timeline.now()}
+	if req.Ticket != nil {
+		ticket := *req.Ticket
+		c.req.Ticket = &ticket
+	}
 	err := l.submit(c)
 	if err != nil {
 		c.retry()
@@ -67,20 +78,24 @@ func (l *link) submit(c *call) error {
 	if l.closed {
 		return fmt.Errorf("sim: %s: %w", l, errClosed)
 	}
+	if l.client.dead {
+		return fmt.Errorf("sim: %s: %w", l, errDead)
+	}
 	k := counter{c.req.Op, c.req.Key}
-	l.counts[k]++
-	c.count = l.counts[k]
+	c.count = l.counts[k] + 1
+	l.counts[k] = c.count
 	w.tell(c, Submitted, 0)
 	switch {
 	case l.server.down && !l.server.deaf:
 		return fmt.Errorf("sim: %s: %w", l, errRefused)
 	case l.server.down, len(l.unsent) > 0: // nothing overtakes those that wait
 		l.unsent = append(l.unsent, c)
-		w.timeline.after(c.req.Timeout, func() { l.expire(c) })
+		c.limit = w.timeline.after(c.req.Timeout, func() { l.expire(c) })
 	default:
 		l.send(c)
 	}
-	l.open[c] = struct{}{}
+	c.place = len(l.open)
+	l.open = append(l.open, c)
 	return nil
 }
 
@@ -88,18 +103,25 @@ func (l *link) submit(c *call) error {
 func (l *link) send(c *call) {
 	w := l.world()
 	c.run = l.server.run
-	if d, lost := w.travel(c.leg(false)); !lost {
+	c.watches = c.req.Op == redlock.OpWatch && l.able()
+	d, lost := w.travel(c.leg(false))
+	if !lost {
 		l.there = max(w.timeline.now()+d, l.there)
-		w.timeline.at(l.there, func() { l.server.arrive(c) })
+		w.timeline.enter(&event{at: l.there, f: func() { l.server.arrive(c) }, inner: true})
 	}
-	w.timeline.after(w.net.Patience, func() { c.reply(redlock.Reply{Outcome: redlock.Unknown, Err: errSilence}) })
+	if d, strays := w.stray(c.leg(false), lost); strays {
+		copied := &call{link: l, req: c.req, count: c.count, run: c.run, stray: true}
+		w.timeline.enter(&event{at: w.timeline.now() + d, f: func() { l.server.arrive(copied) }, inner: true})
+	}
+	c.limit = w.timeline.after(w.net.Patience, func() { c.reply(redlock.Reply{Outcome: redlock.Unknown, Err: errSilence}) })
 }
 
 // connected sends what has waited for the server, first the releases.
 func (l *link) connected() {
-	l.world().mu.Lock()
-	defer l.world().mu.Unlock()
-	if l.server.down {
+	w := l.world()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.server.down || l.client.dead {
 		return
 	}
 	owed, unsent := l.owed, l.unsent
@@ -108,8 +130,10 @@ func (l *link) connected() {
 		c.repeat()
 	}
 	for _, c := range unsent {
+		w.timeline.drop(c.limit)
 		l.send(c)
 	}
+	l.askForHints()
 }
 
 // expire fails a request that was not sent in time.
@@ -130,17 +154,15 @@ func (l *link) expire(c *call) {
 func (l *link) Close() error {
 	l.world().mu.Lock()
 	l.closed = true
-	fate := map[*call]redlock.Outcome{}
-	for c := range l.open {
-		fate[c] = redlock.Unknown
-	}
-	for _, c := range l.unsent {
-		fate[c] = redlock.Failed
-	}
+	open, unsent := slices.Clone(l.open), l.unsent
 	l.unsent = nil
+	l.endHints()
 	l.world().mu.Unlock()
-	for c, outcome := range fate {
-		c.reply(redlock.Reply{Outcome: outcome, Err: errClosed})
+	for _, c := range unsent {
+		c.reply(redlock.Reply{Outcome: redlock.Failed, Err: errClosed})
+	}
+	for _, c := range open {
+		c.reply(redlock.Reply{Outcome: redlock.Unknown, Err: errClosed})
 	}
 	return nil
 }
@@ -148,15 +170,18 @@ func (l *link) Close() error {
 func (l *link) world() *World { return l.server.world }
 
 func (c *call) leg(reply bool) Leg {
-	return Leg{c.link.client.id, c.link.server.index, c.req.Op, c.req.Key, c.count, reply}
+	return Leg{c.link.client.id, c.link.server.index, c.req.Op, c.req.Key, c.count, reply, c.req.Key == hintsChannel}
 }
 
 // answer puts the server's reply on the wire. The World must be locked.
 func (c *call) answer(reply redlock.Reply) {
 	l, w := c.link, c.link.world()
+	if c.stray {
+		return
+	}
 	if d, lost := w.travel(c.leg(true)); !lost {
 		l.back = max(w.timeline.now()+d, l.back)
-		w.timeline.at(l.back, func() { c.reply(reply) })
+		w.timeline.enter(&event{at: l.back, f: func() { c.reply(reply) }, inner: c.to == nil})
 	}
 }
 
@@ -167,9 +192,9 @@ func (c *call) broken() { c.answer(redlock.Reply{Outcome: redlock.Unknown, Err: 
 func (c *call) reply(reply redlock.Reply) {
 	l, w := c.link, c.link.world()
 	w.mu.Lock()
-	_, open := l.open[c]
-	delete(l.open, c)
+	open := c.place < len(l.open) && l.open[c.place] == c
 	if open {
+		l.forget(c)
 		w.tell(c, Replied, reply.Outcome)
 		if reply.Outcome == redlock.Unknown || reply.Outcome == redlock.Failed && reply.Err != redlock.ErrWrongType {
 			c.retry()
@@ -181,28 +206,39 @@ func (c *call) reply(reply redlock.Reply) {
 	}
 }
 
+// forget takes a call out of the open ones.
+func (l *link) forget(c *call) {
+	last := l.open[len(l.open)-1]
+	l.open[c.place], last.place = last, c.place
+	l.open = l.open[:len(l.open)-1]
+	if c.limit != nil {
+		l.world().timeline.drop(c.limit)
+	}
+}
+
 // retry repeats a release that must not be given up, on the next connection.
 // The World must be locked.
 func (c *call) retry() {
-	if c.req.Op != redlock.OpRelease || !c.req.MayHold || c.link.closed {
+	if !c.req.Releases() || !c.req.MayHold || c.link.closed || c.link.client.dead {
 		return
 	}
 	if c.link.server.down {
 		c.link.owed = append(c.link.owed, c)
 		return
 	}
-	c.link.world().timeline.after(c.req.Timeout, func() {
+	w := c.link.world()
+	w.timeline.enter(&event{at: w.timeline.now() + c.req.Timeout, inner: true, f: func() {
 		c.link.client.do(func() {
-			c.link.world().mu.Lock()
-			defer c.link.world().mu.Unlock()
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			c.repeat()
 		})
-	})
+	}})
 }
 
 // repeat submits a release once more, unless its key must have expired.
 func (c *call) repeat() {
-	if time.Since(c.born) > c.req.TTL+redlock.Drift(c.req.TTL) {
+	if c.link.world().timeline.now()-c.born > c.req.TTL+redlock.Drift(c.req.TTL) {
 		return
 	}
 	again := &call{link: c.link, req: c.req, born: c.born}

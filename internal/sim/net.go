@@ -1,19 +1,28 @@
 package sim
 
 import (
-	"hash/fnv"
 	"math/rand/v2"
 	"time"
 
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Net decides what becomes of messages. Duplication and partitions belong
-// here too, once something needs them.
+// A Net decides what becomes of messages. A partition is a Travel that loses
+// the legs of some clients and servers, either way or one. Hints are told apart by
+// Leg.Hint: a Travel that loses all of those is a server that gives none.
 type Net struct {
 	// Travel returns how long a leg takes and whether it gets lost. All that it
-	// draws must come from r.
+	// draws must come from r, which is the leg's own and not to be kept.
 	Travel func(leg Leg, r *rand.Rand) (d time.Duration, lost bool)
+
+	// Stray, if not nil, says of a request whether the server runs it d from
+	// now, behind its client's back: out of order, and without a reply. After a
+	// lost leg that is a request left in a connection that the client has given
+	// up, which may run after whatever came by the next one, but once at most;
+	// where the leg was not lost, the request is run twice, as a proxy that
+	// repeats can make it. A crash of the server ends it, as it ends all that
+	// is under way. A hint comes late after a lost leg, and otherwise twice.
+	Stray func(leg Leg, lost bool, r *rand.Rand) (d time.Duration, strays bool)
 
 	// Patience is how long a client waits for a reply before it takes the
 	// connection for broken: the reply is then Unknown. It is far above a
@@ -27,8 +36,9 @@ type Leg struct {
 	Node   int // index of the server
 	Op     redlock.Op
 	Key    string
-	Count  int  // of this client's requests for this operation and key to this server, from one
+	Count  int  // of this client's requests for this operation and key to this server, from one; of hints likewise
 	Reply  bool // on the way back
+	Hint   bool // a hint, which is a Reply to an OpWatch, or the request for hints or its reply
 }
 
 const defaultPatience = 3 * time.Second
@@ -38,27 +48,46 @@ func Fixed(d time.Duration) Net {
 	return Net{Travel: func(Leg, *rand.Rand) (time.Duration, bool) { return d, false }, Patience: defaultPatience}
 }
 
-// travel draws a leg's fate.
+// travel draws a leg's fate. The World must be locked.
 func (w *World) travel(leg Leg) (time.Duration, bool) {
 	back := uint64(0)
 	if leg.Reply {
 		back = 1
 	}
-	return w.net.Travel(leg, w.rand(leg.Key, uint64(leg.Client), uint64(leg.Node), uint64(leg.Op), uint64(leg.Count), back))
+	if leg.Hint {
+		back += 2
+	}
+	key := w.hash(leg.Key, uint64(leg.Client), uint64(leg.Node), uint64(leg.Op), uint64(leg.Count), back)
+	w.fate.Seed(key, mix(key))
+	return w.net.Travel(leg, w.dice)
+}
+
+// stray draws on, right after travel.
+func (w *World) stray(leg Leg, lost bool) (time.Duration, bool) {
+	if w.net.Stray == nil {
+		return 0, false
+	}
+	return w.net.Stray(leg, lost, w.dice)
 }
 
 // Rand returns a source of randomness that belongs to the World's seed and to
 // label alone: for what a test decides.
-func (w *World) Rand(label string) *rand.Rand { return w.rand("test " + label) }
+func (w *World) Rand(label string) *rand.Rand {
+	key := w.hash("test " + label)
+	return rand.New(rand.NewPCG(key, mix(key)))
+}
 
-func (w *World) rand(text string, numbers ...uint64) *rand.Rand {
-	h := fnv.New64a()
-	h.Write([]byte(text))
-	key := mix(w.seed ^ mix(h.Sum64()))
+// hash is FNV-1a of the text, mixed with the seed and the numbers.
+func (w *World) hash(text string, numbers ...uint64) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 0x100000001b3
+	}
+	key := mix(w.seed ^ mix(h))
 	for _, n := range numbers {
 		key = mix(key ^ n)
 	}
-	return rand.New(rand.NewPCG(key, mix(key)))
+	return key
 }
 
 // mix is the output function of SplitMix64: it spreads numbers that differ in

@@ -1,16 +1,22 @@
 package sim
 
 import (
-	"container/heap"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // A timeline runs functions when their time comes: one at a time, by time, and
 // those of one time in the order in which they were entered. A time.AfterFunc
 // for each would run those of one time in any order.
+//
+// Its time is that of the bubble, where a timer wakes it, or its own while the
+// World is played.
 type timeline struct {
-	origin  time.Time
+	origin time.Time
+	played atomic.Bool
+	passed atomic.Int64 // since origin, if it is played
+
 	mu      sync.Mutex
 	events  events
 	entered int
@@ -19,27 +25,52 @@ type timeline struct {
 	timer   *time.Timer
 }
 
-type event struct {
-	at    time.Duration // since origin
-	order int
-	f     func()
+func (l *timeline) now() time.Duration {
+	if l.played.Load() {
+		return time.Duration(l.passed.Load())
+	}
+	return time.Since(l.origin)
 }
 
-func (l *timeline) now() time.Duration { return time.Since(l.origin) }
+func (l *timeline) after(d time.Duration, f func()) *event { return l.at(l.now()+d, f) }
 
-func (l *timeline) after(d time.Duration, f func()) { l.at(l.now()+d, f) }
+func (l *timeline) at(at time.Duration, f func()) *event {
+	return l.enter(&event{at: at, f: f})
+}
 
-func (l *timeline) at(at time.Duration, f func()) {
+func (l *timeline) enter(e *event) *event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entered++
-	heap.Push(&l.events, event{at, l.entered, f})
-	if !l.running && l.events[0].order == l.entered {
+	e.order = l.entered
+	l.events.push(e)
+	if l.events[0] == e && !l.running {
 		l.arm()
 	}
+	return e
+}
+
+// drop makes nothing of an event, if it is still to come.
+func (l *timeline) drop(e *event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.f = nil
+}
+
+// next takes out the next event, or returns nil if there is none by until.
+func (l *timeline) next(until time.Duration) (*event, func()) {
+	for len(l.events) > 0 && l.events[0].at <= until {
+		if e := l.events.pop(); e.f != nil {
+			return e, e.f
+		}
+	}
+	return nil, nil
 }
 
 func (l *timeline) arm() {
+	if l.played.Load() {
+		return
+	}
 	switch d := max(l.apart, l.events[0].at-l.now()); l.timer {
 	case nil:
 		l.timer = time.AfterFunc(d, l.run)
@@ -48,6 +79,7 @@ func (l *timeline) arm() {
 	}
 }
 
+// run is called by the timer.
 func (l *timeline) run() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,10 +87,9 @@ func (l *timeline) run() {
 		return
 	}
 	l.running = true
-	for len(l.events) > 0 && l.events[0].at <= l.now() {
-		e := heap.Pop(&l.events).(event)
+	for e, f := l.next(l.now()); e != nil; e, f = l.next(l.now()) {
 		l.mu.Unlock()
-		e.f()
+		f()
 		l.mu.Lock()
 		if l.apart > 0 {
 			break
@@ -70,24 +101,42 @@ func (l *timeline) run() {
 	}
 }
 
-// events is a heap, the next first.
-type events []event
-
-func (h events) Len() int      { return len(h) }
-func (h events) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h events) Less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
+// play makes the time the timeline's own.
+func (l *timeline) play() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.passed.Store(int64(time.Since(l.origin)))
+	l.played.Store(true)
+	if l.timer != nil {
+		l.timer.Stop()
 	}
-	return h[i].order < h[j].order
 }
 
-func (h *events) Push(x any) { *h = append(*h, x.(event)) }
-
-func (h *events) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
+// step jumps to the next event and runs it. It returns nil if there is none.
+func (l *timeline) step() *event {
+	l.mu.Lock()
+	e, f := l.next(never)
+	if e == nil {
+		l.mu.Unlock()
+		return nil
+	}
+	l.passed.Store(max(l.passed.Load(), int64(e.at)))
+	l.mu.Unlock()
+	f()
 	return e
+}
+
+func (l *timeline) sleep(d time.Duration) {
+	over := make(chan struct{})
+	l.after(d, func() { close(over) })
+	<-over
+}
+
+// space lets what has been set off come to rest.
+func (l *timeline) space() {
+	if l.played.Load() {
+		l.sleep(0)
+	} else {
+		time.Sleep(l.apart)
+	}
 }

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
+	"github.com/redquorum/redquorum/bench/internal/report"
+	"github.com/redquorum/redquorum/internal/fleet"
+	need "github.com/redquorum/redquorum/internal/require"
+)
+
+// saved is a run's JSON as a file.
+func saved(t *testing.T, run record.Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, report.JSON(&b, run))
+	return written(t, b.String())
+}
+
+func TestARunIsMeasuredAndShown(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	// A long TTL is patience with slow nodes too, which without a guard nobody waits for.
+	got := call(t.Context(), "--scenario", "smoke", "--subjects", "redquorum-noguard,redsync", "--ttl", "1m", "--duration", "700ms", "--warmup", "50ms", "--slice", "50ms",
+		"--fault", "pause 1 at 200ms for 200ms", "--fail-if", "max>1h", "--profile", in("profiles"),
+		"--json", in("run.json"), "--html", in("run.html"), "--svg", in("pictures"), "--benchstat", in("run.txt"))
+	require.Zero(t, got.code, got.errors)
+	assert.Empty(t, got.errors)
+	assert.Contains(t, got.out, "smoke: A little of everything")
+	assert.Contains(t, got.out, "SAY NOTHING OF SPEED")
+
+	run, err := readRun(in("run.json"))
+	require.NoError(t, err)
+	assert.Equal(t, "smoke", run.Scenario)
+	assert.Contains(t, run.Command, "go -C bench run . --scenario smoke --subjects redquorum-noguard,redsync --ttl 1m")
+	assert.Equal(t, "embedded", run.Machine.Nodes)
+	assert.Empty(t, run.LeftOut)
+	require.Len(t, run.Subjects, 2)
+	require.Len(t, run.Trials, 2)
+	for i, trial := range run.Trials {
+		assert.Equal(t, run.Subjects[i].Name, trial.Subject)
+		assert.Equal(t, 2, trial.Load.Processes)
+		assert.Positive(t, trial.Cycles)
+		assert.Zero(t, trial.Violations, trial.Violation)
+		assert.GreaterOrEqual(t, trial.Checked, trial.Cycles)
+		require.Len(t, trial.Faults, 1)
+		assert.Equal(t, "pause 1 of 5", trial.Faults[0].What)
+		require.Len(t, trial.Services, 1)
+		require.Len(t, trial.Probes, 5)
+		require.Len(t, trial.Nodes, 5)
+		assert.GreaterOrEqual(t, trial.KeysLeft, 0)
+		for _, kind := range []string{"cpu", "heap"} {
+			assert.FileExists(t, in("profiles/"+trial.Subject+"."+kind+".pprof"))
+		}
+	}
+
+	again := call(t.Context(), "--from", in("run.json"))
+	assert.Zero(t, again.code, again.errors)
+	assert.Equal(t, got.out, again.out, "the file has all that is shown")
+
+	html, err := os.ReadFile(in("run.html"))
+	require.NoError(t, err)
+	assert.Contains(t, string(html), "</html>")
+	benchstat, err := os.ReadFile(in("run.txt"))
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^Benchmark\S*redsync\S*\t`, string(benchstat))
+	pictures, err := filepath.Glob(in("pictures/*.svg"))
+	require.NoError(t, err)
+	assert.NotEmpty(t, pictures)
+	for _, p := range pictures {
+		svg, err := os.ReadFile(p)
+		require.NoError(t, err)
+		assertXML(t, svg)
+	}
+}
+
+func assertXML(t *testing.T, text []byte) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(text))
+	for {
+		if _, err := d.Token(); err != nil {
+			assert.ErrorIs(t, err, io.EOF)
+			return
+		}
+	}
+}
+
+func TestRoundsBeginWithEachInTurn(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "run.json")
+	got := call(t.Context(), short("--subjects", "bsm,limit", "--rounds", "2", "--json", out)...)
+	require.Zero(t, got.code, got.errors)
+	run, err := readRun(out)
+	require.NoError(t, err)
+	var order []string
+	for i, trial := range run.Trials {
+		assert.Equal(t, i/2, trial.Round)
+		order = append(order, trial.Subject)
+	}
+	assert.Equal(t, []string{"bsm", "limit", "limit", "bsm"}, order)
+}
+
+func TestASweepOverNodesStartsAsManyEachTime(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "run.json")
+	got := call(t.Context(), short("--subjects", "redsync", "--sweep", "nodes=1,3", "--json", out)...)
+	require.Zero(t, got.code, got.errors)
+	run, err := readRun(out)
+	require.NoError(t, err)
+	require.Len(t, run.Trials, 2)
+	for i, trial := range run.Trials {
+		assert.Equal(t, []string{"nodes=1", "nodes=3"}[i], trial.Load.Point)
+		assert.Len(t, trial.Nodes, trial.Load.Nodes)
+	}
+}
+
+// forever is a TTL that redquorum refuses, and the others do not.
+const forever = "9000h"
+
+func TestALibraryThatCannotBeMeasuredHereIsLeftOut(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "run.json")
+	got := call(t.Context(), short("--subjects", "bsm,redquorum,limit", "--rounds", "2", "--ttl", forever, "--json", out, "--fail-if", "redquorum.rate<0")...)
+	assert.Equal(t, exitCondition, got.code)
+	assert.Equal(t, "bench: fail-if redquorum.rate<0: redquorum was not measured\n", got.errors)
+	run, err := readRun(out)
+	require.NoError(t, err)
+	require.Len(t, run.LeftOut, 1, "once, though there are two rounds")
+	assert.Contains(t, run.LeftOut[0], "redquorum: ")
+	assert.Contains(t, run.LeftOut[0], "TTL(9000h0m0s)")
+	require.Len(t, run.Subjects, 2)
+	assert.Equal(t, "bsm", run.Subjects[0].Name)
+	assert.Equal(t, "limit", run.Subjects[1].Name)
+	assert.Len(t, run.Trials, 4)
+}
+
+func TestTheReportNamesWhatWasLeftOut(t *testing.T) {
+	t.Parallel()
+	run := handMade()
+	run.LeftOut = []string{"rueidislock: the server knows no tracking"}
+	got := call(t.Context(), "--from", saved(t, run))
+	assert.Contains(t, got.out, run.LeftOut[0])
+}
+
+func TestTheFirstLibraryMustBeMeasured(t *testing.T) {
+	t.Parallel()
+	got := call(t.Context(), short("--subjects", "redquorum,bsm", "--ttl", forever)...)
+	assert.Equal(t, exitFailed, got.code)
+	assert.Contains(t, got.errors, "bench: redquorum: ")
+	assert.Contains(t, got.errors, "TTL(9000h0m0s)")
+	assert.Empty(t, got.out)
+}
+
+// opened is a bench on its nodes.
+func opened(t *testing.T, args ...string) *bench {
+	t.Helper()
+	o := parsed(t, args...)
+	b := &bench{options: o, run: &record.Run{}, line: &report.Progress{}, out: map[string]bool{}}
+	require.NoError(t, b.open(t.Context(), o.load.Nodes))
+	t.Cleanup(func() { assert.NoError(t, b.close()) })
+	return b
+}
+
+func TestALibraryThatWasMeasuredBeforeIsNotLeftOut(t *testing.T) {
+	t.Parallel()
+	b := opened(t, short("--subjects", "bsm,redquorum", "--ttl", forever)...)
+	b.run.Trials = []record.Trial{{Subject: "redquorum"}} // at an earlier point of a sweep
+	require.ErrorContains(t, b.measure(t.Context(), b.load), "redquorum: ")
+	assert.Empty(t, b.run.LeftOut)
+}
+
+func TestBrokenNodesAreNoReasonToLeaveALibraryOut(t *testing.T) {
+	t.Parallel()
+	b := opened(t, short("--subjects", "redsync,bsm", "--duration", "1h", "--fault", "kill 1 at 1ms for 1ms")...)
+	require.NoError(t, b.nodes.Close()) // so that none can be killed
+	b.out["redsync"] = true
+	err := b.measure(t.Context(), b.load)
+	require.ErrorContains(t, err, "bsm: ")
+	require.ErrorContains(t, err, "kill 1")
+	assert.Empty(t, b.run.LeftOut)
+	assert.Empty(t, b.run.Trials)
+}
+
+func TestAFaultThatTheNodesCannotHaveIsToldBeforeAnythingIsMeasured(t *testing.T) {
+	t.Parallel()
+	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 1})
+	require.NoError(t, err)
+	defer f.Close()
+	got := call(t.Context(), short("--nodes", f.URLs()[0], "--subjects", "bsm", "--duration", "1h", "--fault", "kill 1 at 1ms for 1ms")...)
+	assert.Equal(t, exitFailed, got.code)
+	assert.Contains(t, got.errors, "--fault: ")
+	assert.Contains(t, got.errors, "not started by the benchmark")
+
+	got = call(t.Context(), short("--subjects", "bsm", "--n", "100")...)
+	assert.Equal(t, exitFailed, got.code)
+	assert.Contains(t, got.errors, "100")
+}
+
+func TestNodesThatWereStartedInVainAreEnded(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	got := call(t.Context(), short("--nodes", "process", "--n", "1", "--subjects", "bsm", "--fault", "kill 1 at 10ms for 10ms remembering")...)
+	assert.Equal(t, exitFailed, got.code)
+	assert.Contains(t, got.errors, "writes nothing to disk") // and goroutines that wait for the servers fail the package
+}
+
+func TestGivenServersAreMeasuredAndLeftAsTheyWere(t *testing.T) {
+	t.Parallel()
+	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 2})
+	require.NoError(t, err)
+	defer f.Close()
+	got := call(t.Context(), short("--nodes", f.URLs()[0]+","+f.URLs()[1], "--subjects", "bsm", "--names", "single")...)
+	assert.Zero(t, got.code, got.errors)
+	assert.Contains(t, got.out, "2 addrs nodes")
+	b := opened(t, short("--nodes", f.URLs()[0]+","+f.URLs()[1], "--subjects", "bsm")...)
+	n, err := b.watch.KeysLeft(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, n)
+}
+
+func TestTheEndOfTheContextEndsTheRun(t *testing.T) {
+	t.Parallel()
+	profiles := t.TempDir()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	done := make(chan called, 1)
+	go func() {
+		done <- call(ctx, short("--subjects", "bsm,redsync", "--processes", "2", "--duration", "1h",
+			"--fault", "pause 2 at 1ms for 59m", "--profile", profiles)...)
+	}()
+	require.Eventually(t, func() bool { // the load has begun, and soon the fault
+		files, _ := filepath.Glob(filepath.Join(profiles, "*"))
+		return len(files) > 0
+	}, patience, 10*time.Millisecond)
+	cancel(errors.New("enough of it"))
+	select {
+	case got := <-done: // and goroutines that are left fail the package
+		assert.Equal(t, exitFailed, got.code)
+		assert.Equal(t, "bench: enough of it\n", got.errors)
+		assert.Empty(t, got.out)
+	case <-time.After(patience):
+		t.Fatal("it goes on")
+	}
+}
+
+func TestARunCanBeEndedBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got := call(ctx, short("--subjects", "bsm")...)
+	assert.Equal(t, exitFailed, got.code)
+	assert.Contains(t, got.errors, "canceled")
+}
+
+func TestExitCodesOfARunThatIsShownAgain(t *testing.T) {
+	t.Parallel()
+	good := handMade()
+	for i := range good.Trials {
+		good.Trials[i].Violations = 0
+	}
+	file := saved(t, good)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--from", file}, 0, ""},
+		{[]string{"--from", file, "--fail-if", "p99>1s"}, 0, ""},
+		{[]string{"--from", file, "--fail-if", "p99>1ms", "--fail-if", "rate>1"}, exitCondition, "bench: fail-if p99>1ms: "},
+		{[]string{"--from", filepath.Join(t.TempDir(), "nothing.json")}, exitFailed, "nothing.json"},
+		{[]string{"--from", written(t, "{}")}, exitFailed, "file.txt: "},
+		{[]string{"--from", file, "--fail-if", "p99"}, exitUsage, "such as p99>50ms"},
+	} {
+		got := call(t.Context(), c.args...)
+		assert.Equal(t, c.code, got.code, "%v", c.args)
+		assert.Contains(t, got.errors, c.says)
+		assert.Equal(t, c.code == 0, got.errors == "")
+	}
+	assert.Equal(t, 64, exitUsage, "what scripts rely on")
+	assert.Equal(t, []int{1, 2}, []int{exitFailed, exitCondition})
+}
+
+func TestTwoHoldersOfOurLockFailTheRun(t *testing.T) {
+	t.Parallel()
+	got := call(t.Context(), "--from", saved(t, handMade()))
+	assert.Equal(t, exitCondition, got.code)
+	assert.Equal(t, "bench: redquorum: 2 pairs of holders of one lock at one time, of 10 checked\n", got.errors, "redsync's are shown only")
+	assert.NotEmpty(t, got.out)
+
+	run := handMade()
+	for i, name := range []string{"redquorum-fenced", "redquorum-noguard"} {
+		run.Trials[i].Subject = name
+	}
+	run.Subjects = nil
+	assert.Equal(t, []string{"redquorum-fenced: 2 pairs of holders of one lock at one time, of 10 checked"}, doubleHolders(run))
+	run.Trials = append(run.Trials, run.Trials...)
+	assert.Equal(t, []string{"redquorum-fenced: 4 pairs of holders of one lock at one time, of 20 checked"}, doubleHolders(run), "of all rounds")
+	assert.Empty(t, doubleHolders(record.Run{}))
+}
+
+func TestAFileThatCannotBeWrittenCostsNothingElse(t *testing.T) {
+	t.Parallel()
+	file, dir := saved(t, record.Run{Subjects: []record.Subject{{Name: "bsm"}}, Trials: []record.Trial{{Subject: "bsm", Cycles: 1, Elapsed: time.Second}}}), t.TempDir()
+	html := filepath.Join(dir, "run.html")
+	got := call(t.Context(), "--from", file, "--json", filepath.Join(dir, "no", "run.json"), "--html", html, "--svg", filepath.Join(file, "pictures"))
+	assert.Equal(t, exitFailed, got.code)
+	assert.Contains(t, got.errors, "run.json")
+	assert.Contains(t, got.errors, "--svg: ")
+	assert.Contains(t, got.out, "bsm")
+	assert.FileExists(t, html)
+}
+
+func TestProfilesAreOfTheFirstRound(t *testing.T) {
+	t.Parallel()
+	b := &bench{options: parsed(t, "--profile", filepath.Join(t.TempDir(), "new"))}
+	cpu, heap, err := b.profiles("bsm", "callers=4", 0)
+	require.NoError(t, err)
+	assert.Equal(t, filepath.Join(b.profile, "bsm-callers=4.cpu.pprof"), cpu)
+	assert.Equal(t, filepath.Join(b.profile, "bsm-callers=4.heap.pprof"), heap)
+	assert.DirExists(t, b.profile)
+	cpu, heap, err = b.profiles("bsm", "", 1)
+	require.NoError(t, err)
+	assert.Empty(t, cpu+heap)
+
+	b.profile = written(t, "a file")
+	_, _, err = b.profiles("bsm", "", 0)
+	assert.ErrorContains(t, err, "--profile: ")
+}

@@ -1,0 +1,84 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/bench/internal/subject"
+)
+
+// drive is a trial of a subject that makes the cycles itself. It runs from the
+// warm-up to the end without a break; only cycles that begin after the trial's
+// start are recorded.
+func (c *client) drive(ctx context.Context, spec subject.Spec, cfg subject.Config) error {
+	load := c.Job.Load
+	if load.Rate > 0 || load.Held > 0 || load.Hold > 0 || load.Names != "own" {
+		return fmt.Errorf("load: %s knows nothing but a closed loop without hold, of callers with names of their own; leave it out of this scenario", spec.Name)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	d := &driven{begun: make(chan struct{})}
+	back := newGathering(1)
+	go func() {
+		defer back.one()
+		err := spec.Drive(running, c.Job.URLs, cfg, d)
+		if running.Err() == nil && err == nil {
+			err = errors.New("it ended by itself")
+		}
+		if err != nil {
+			cancel(fmt.Errorf("%s: %w", spec.Name, err))
+		}
+	}()
+
+	select {
+	case <-d.begun:
+	case <-time.After(connecting):
+		return fmt.Errorf("%s: there was no cycle within %v", spec.Name, connecting)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	waitUntil(ctx, time.Now().Add(load.Warmup))
+	start, err := c.ready(ctx)
+	if err != nil {
+		return err
+	}
+	rec := newRecorder(start, load.Duration, c.Job.Slice, c.scrub)
+	d.rec.Store(rec)
+	var res result
+	err = c.measure(ctx, rec, &res, func() {
+		waitUntil(ctx, rec.end)
+		stop()
+		back.wait(stop)
+	})
+	if err != nil {
+		return err
+	}
+	return c.finish(rec, &res, 0)
+}
+
+// driven is where such a subject reports to.
+type driven struct {
+	once  sync.Once
+	begun chan struct{} // closed after the first cycle
+	rec   atomic.Pointer[recorder]
+}
+
+func (d *driven) Cycle(caller int, began time.Time, acquire, release time.Duration) {
+	rec := d.rec.Load()
+	if rec == nil {
+		d.once.Do(func() { close(d.begun) })
+		return
+	}
+	if began.Before(rec.start) {
+		return
+	}
+	acquired := began.Add(acquire)
+	rec.acquired(acquired, acquire)
+	rec.succeeded(caller, acquired.Add(release), acquire+release, release)
+}

@@ -1,0 +1,90 @@
+package load
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// mostNames bounds how many are made in advance.
+const mostNames = 1_000_000
+
+// zipfExponent makes the first of a thousand names about a sixth of all picks.
+const zipfExponent = 1.1
+
+// CheckNames says what is wrong with a value of Load.Names.
+func CheckNames(s string) error {
+	_, _, err := parseNames(s)
+	return err
+}
+
+// parseNames returns the kind, and how many names there are unless each caller
+// has its own.
+func parseNames(s string) (kind string, n int, err error) {
+	kind, count, counted := strings.Cut(s, ":")
+	switch kind {
+	case "own", "single":
+		if !counted {
+			return kind, 1, nil
+		}
+	case "uniform", "zipf":
+		n, err := strconv.Atoi(count)
+		if err == nil && 1 <= n && n <= mostNames {
+			return kind, n, nil
+		}
+	}
+	return "", 0, fmt.Errorf("load: names %q: use own (each caller its own), single (one for all), uniform:1000 or zipf:1000 (callers pick one of a thousand; at most %d)", s, mostNames)
+}
+
+// names are the locks' names. They are made in advance: what is allocated in the
+// measured time is to be the library's.
+type names struct {
+	kind  string
+	seed  uint64
+	first int // the caller of this process that all[0] belongs to, of kind own
+	all   []string
+}
+
+// newNames are those that callers first to end of a process use.
+func newNames(subject, spec string, seed uint64, first, end int) (names, error) {
+	kind, n, err := parseNames(spec)
+	if err != nil {
+		return names{}, err
+	}
+	ns := names{kind: kind, seed: seed}
+	if kind == "own" {
+		ns.first = first
+		ns.all = numbered(subject, first, end)
+	} else {
+		ns.all = numbered(subject, 0, n)
+	}
+	return ns, nil
+}
+
+func numbered(subject string, first, end int) []string {
+	all := make([]string, 0, end-first)
+	for i := first; i < end; i++ {
+		all = append(all, fmt.Sprintf("bench:%s:%d", subject, i))
+	}
+	return all
+}
+
+// shared is whether two callers may want the same name.
+func (ns names) shared() bool { return ns.kind != "own" }
+
+// picker returns the caller's choice of the next name, as an index. It is the
+// same sequence for the same seed, however fast the subject is.
+func (ns names) picker(caller int) func() int {
+	random := rand.New(rand.NewPCG(ns.seed, uint64(caller)))
+	switch ns.kind {
+	case "uniform":
+		return func() int { return random.IntN(len(ns.all)) }
+	case "zipf":
+		zipf := rand.NewZipf(random, zipfExponent, 1, uint64(len(ns.all)-1))
+		return func() int { return int(zipf.Uint64()) }
+	case "own":
+		return func() int { return caller - ns.first }
+	}
+	return func() int { return 0 }
+}

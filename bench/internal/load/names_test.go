@@ -1,0 +1,62 @@
+package load
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNamesAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"own", "single", "uniform:1", "zipf:1000", "zipf:1000000"} {
+		assert.NoError(t, CheckNames(good))
+	}
+	for _, bad := range []string{"", "Own", "own:3", "single:1", "uniform", "uniform:", "uniform:0", "zipf:-1", "zipf:1e3", "zipf:1000001", "other:3"} {
+		assert.ErrorContains(t, CheckNames(bad), "zipf:1000", bad)
+	}
+}
+
+func TestNoTwoCallersHaveTheSameOwnName(t *testing.T) {
+	t.Parallel()
+	job := Job{}
+	job.Load.Processes = 3
+	seen := map[string]bool{}
+	for p := range 3 {
+		first, end := job.share(8, p)
+		ns, err := newNames("fake", "own", 1, first, end)
+		require.NoError(t, err)
+		for c := first; c < end; c++ {
+			seen[ns.all[ns.picker(c)()]] = true
+		}
+		assert.False(t, ns.shared())
+	}
+	assert.Len(t, seen, 8)
+	assert.Contains(t, seen, "bench:fake:0")
+	assert.Contains(t, seen, "bench:fake:7")
+}
+
+func TestPicksFollowTheirDistribution(t *testing.T) {
+	t.Parallel()
+	const picks = 100_000
+	for spec, first := range map[string][2]float64{
+		"single": {1, 1}, "uniform:1000": {0.0005, 0.0015}, "zipf:1000": {0.15, 0.2},
+	} {
+		ns, err := newNames("fake", spec, 7, 0, 1)
+		require.NoError(t, err)
+		pick, again, other := ns.picker(3), ns.picker(3), ns.picker(4)
+		counts, differ := make([]int, len(ns.all)), 0
+		for range picks {
+			i := pick()
+			counts[i]++
+			require.Equal(t, i, again(), "the same seed and caller")
+			if i != other() {
+				differ++
+			}
+		}
+		share := float64(counts[0]) / picks
+		assert.True(t, first[0] <= share && share <= first[1], "%s: the first name's share is %v", spec, share)
+		assert.Equal(t, spec != "single", differ > picks/2, "callers pick for themselves")
+		assert.True(t, ns.shared())
+	}
+}

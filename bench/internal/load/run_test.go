@@ -1,0 +1,290 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+// jobOf is a short one.
+func jobOf(subject string) Job {
+	return Job{
+		Subject: subject, URLs: []string{"redis://user:s3cret@127.0.0.1:1"}, Slice: 50 * time.Millisecond,
+		Load: record.Load{Nodes: 5, Processes: 2, Callers: 4, Names: "own", TTL: 2 * time.Second, Duration: 300 * time.Millisecond, Seed: 1},
+	}
+}
+
+func run(t *testing.T, job Job) (record.Trial, error) {
+	t.Helper()
+	starts := 0
+	trial, err := Run(t.Context(), job, func(start time.Time) {
+		starts++
+		assert.False(t, time.Now().Before(start))
+	}, func(Progress) {})
+	if err == nil {
+		assert.Equal(t, 1, starts)
+	}
+	return trial, err
+}
+
+// sum of what the trial's outcomes came to.
+func sum(counts map[string]int64) (n int64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+func TestProcessesAreOneTrial(t *testing.T) {
+	t.Parallel()
+	job := jobOf("fast")
+	job.Load.Warmup = 50 * time.Millisecond
+	got, err := run(t, job)
+	require.NoError(t, err)
+
+	assert.Equal(t, "fast", got.Subject)
+	assert.Equal(t, job.Load, got.Load)
+	assert.Equal(t, job.Load.Duration, got.Elapsed)
+	assert.Positive(t, got.Cycles)
+	assert.Equal(t, got.Cycles, got.Cycle.Count())
+	assert.Equal(t, got.Cycles, got.Release.Count())
+	assert.Equal(t, got.Cycles, got.Outcomes[record.OK])
+	assert.LessOrEqual(t, got.Outcomes[record.UnderWay], int64(4))
+	assert.Positive(t, got.CPU)
+	assert.Positive(t, got.Allocs)
+	assert.Zero(t, got.Checked)
+	assert.Nil(t, got.Callers)
+
+	require.Len(t, got.Slices, 6)
+	require.Len(t, got.Millis, 300)
+	var ok, acquired int64
+	for i, s := range got.Slices {
+		assert.Equal(t, time.Duration(i)*job.Slice, s.From)
+		assert.Equal(t, job.Slice, s.Length)
+		ok += s.Outcomes[record.OK]
+		acquired += s.Acquire.Count
+	}
+	assert.Equal(t, got.Cycles, ok)
+	assert.Equal(t, got.Acquire.Count(), acquired)
+	for _, ms := range got.Millis {
+		acquired -= int64(ms)
+	}
+	assert.Zero(t, acquired)
+}
+
+func TestTheOpenLoopIsSharedOut(t *testing.T) {
+	t.Parallel()
+	job := jobOf("fast")
+	job.Load.Rate = 1000
+	got, err := run(t, job)
+	require.NoError(t, err)
+	assert.EqualValues(t, 300, sum(got.Outcomes), "all that was due, whatever came of it: %v", got.Outcomes)
+}
+
+func TestProcessesThatHoldTheSameLockAreCaught(t *testing.T) {
+	t.Parallel()
+	job := jobOf("fast") // excludes nobody
+	job.Load.Names, job.Load.Hold = "single", 5*time.Millisecond
+	job.Load.Callers = 2 // so that those who overlap are of two processes
+	got, err := run(t, job)
+	require.NoError(t, err)
+	assert.Positive(t, got.Violations)
+	assert.GreaterOrEqual(t, got.Checked, got.Cycles)
+	assert.Contains(t, got.Violation, "bench:fast:0 was held by callers")
+	assert.Contains(t, got.Violation, "1 (")
+	require.Len(t, got.Callers, 2)
+	assert.Equal(t, got.Cycles, got.Callers[0]+got.Callers[1])
+}
+
+func TestErrorsAreGroupedWithoutPasswords(t *testing.T) {
+	t.Parallel()
+	got, err := run(t, jobOf("refusing"))
+	require.NoError(t, err)
+	assert.Zero(t, got.Cycles)
+	assert.Positive(t, got.Outcomes[record.Failed])
+	assert.Equal(t, map[string]int64{"dial redis://#.#.#.#:#: refused": got.Outcomes[record.Failed]}, got.Errors)
+}
+
+func TestHeldLocksAreCounted(t *testing.T) {
+	t.Parallel()
+	job := jobOf("renewing")
+	job.Load.Held = 40
+	got, err := run(t, job)
+	require.NoError(t, err)
+	require.NotNil(t, got.Held)
+	assert.Equal(t, 40, got.Held.Wanted)
+	assert.Equal(t, 40, got.Held.Acquired)
+	assert.Equal(t, 4, got.Held.Lost)
+	assert.Equal(t, job.Load.Duration, got.Held.For)
+	assert.Positive(t, got.Held.CPU)
+	assert.EqualValues(t, 36, got.Cycles)
+	assert.Equal(t, map[string]int64{record.OK: 36, record.Lost: 4}, got.Outcomes)
+}
+
+func TestASubjectThatDrivesItselfIsRecorded(t *testing.T) {
+	t.Parallel()
+	job := jobOf("driving")
+	got, err := run(t, job)
+	require.NoError(t, err)
+	assert.Positive(t, got.Cycles)
+	assert.Equal(t, got.Cycles, got.Cycle.Count())
+
+	job.Load.Hold = time.Millisecond
+	_, err = run(t, job)
+	assert.ErrorContains(t, err, "closed loop without hold")
+	_, err = run(t, jobOf("driven out"))
+	assert.ErrorContains(t, err, "driven out: a wrong answer")
+}
+
+func TestWhatEndsAClientIsTold(t *testing.T) {
+	t.Parallel()
+	for subject, want := range map[string]string{
+		"crashing": "the reason, and ***",
+		"unopened": "client process",
+		"unknown":  "redquorum",
+	} {
+		_, err := run(t, jobOf(subject))
+		require.ErrorContains(t, err, want, subject)
+		assert.NotContains(t, err.Error(), "s3cret", subject)
+		assert.NotContains(t, err.Error(), "told to stop", "of the other process")
+	}
+}
+
+func TestTheEndOfTheContextEndsTheClients(t *testing.T) {
+	t.Parallel()
+	for _, subject := range []string{"fast", "hanging"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		job := jobOf(subject)
+		job.Load.Duration = time.Hour
+		if subject == "hanging" {
+			time.AfterFunc(100*time.Millisecond, cancel) // whatever it is at by then
+		}
+		_, err := Run(ctx, job, func(time.Time) { cancel() }, func(Progress) {})
+		// It returns when they have ended: it waits for them.
+		require.ErrorIs(t, err, context.Canceled)
+	}
+}
+
+func TestTheEndOfTheParentEndsAClient(t *testing.T) {
+	t.Parallel()
+	job := jobOf("fast")
+	job.Load.Processes, job.Load.Duration = 1, time.Hour
+	p, err := startProcess(t.Context(), job, 0)
+	require.NoError(t, err)
+	lines := bufio.NewScanner(p.out)
+	require.True(t, lines.Scan())
+	require.JSONEq(t, `{"ready":true}`, lines.Text())
+	require.NoError(t, p.tell(beginning{Begin: time.Now().UnixNano()}))
+	require.True(t, lines.Scan())
+	require.Contains(t, lines.Text(), "progress")
+
+	require.NoError(t, p.stdin.Close()) // as the system does when the parent dies
+	for lines.Scan() {
+	}
+	_ = p.cmd.Wait() // returns
+}
+
+func TestPasswordsTravelOverStdinAlone(t *testing.T) {
+	t.Parallel()
+	p, err := startProcess(t.Context(), jobOf("fast"), 0)
+	require.NoError(t, err)
+	assert.NotContains(t, strings.Join(append(p.cmd.Args, p.cmd.Env...), " "), "s3cret")
+	require.NoError(t, p.stdin.Close())
+	_, _ = bufio.NewReader(p.out).WriteTo(&tail{})
+	_ = p.cmd.Wait()
+}
+
+func TestProfilesAreOfTheFirstProcess(t *testing.T) {
+	t.Parallel()
+	job := jobOf("fast")
+	job.Load.Profile, job.Load.HeapFile = filepath.Join(t.TempDir(), "cpu"), filepath.Join(t.TempDir(), "heap")
+	_, err := run(t, job)
+	require.NoError(t, err)
+	for _, name := range []string{job.Load.Profile, job.Load.HeapFile} {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		assert.Positive(t, info.Size())
+	}
+	job.Load.Profile = filepath.Join(t.TempDir(), "no folder", "cpu")
+	_, err = run(t, job)
+	assert.ErrorContains(t, err, "CPU profile")
+}
+
+func TestJobsThatMakeNoSenseAreErrors(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Job){
+		"at least one URL": func(j *Job) { j.URLs = nil },
+		"needs a caller":   func(j *Job) { j.Load.Callers = 1 },
+		"above zero":       func(j *Job) { j.Load.Duration = 0 },
+		"negative":         func(j *Job) { j.Load.Hold = -1 },
+		"no cycles":        func(j *Job) { j.Load.Held, j.Load.Rate = 10, 1 },
+		"zipf:1000":        func(j *Job) { j.Load.Names = "some" },
+		"does not renew":   func(j *Job) { j.Load.Held = 10 },
+	} {
+		job := jobOf("fast")
+		change(&job)
+		_, err := run(t, job)
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestLinesAreWhatTheProtocolSays(t *testing.T) {
+	t.Parallel()
+	var h record.Histogram
+	h.Add(time.Millisecond)
+	for _, want := range []message{{Ready: true}, {Error: "e"}, {Holdings: []byte{1}}, {Slice: &interval{Index: 3, Acquire: h, Outcomes: map[string]int64{"ok": 1}}}} {
+		b, err := json.Marshal(want)
+		require.NoError(t, err)
+		var got message
+		require.NoError(t, json.Unmarshal(b, &got))
+		again, err := json.Marshal(got)
+		require.NoError(t, err)
+		assert.JSONEq(t, string(b), string(again))
+	}
+}
+
+func TestRealSubjectsOverNodes(t *testing.T) {
+	t.Parallel()
+	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 5})
+	require.NoError(t, err)
+	defer f.Close()
+	for _, c := range []struct {
+		subject string
+		change  func(*record.Load)
+	}{
+		{"redquorum-noguard", func(l *record.Load) {}},
+		{"redquorum-noguard", func(l *record.Load) { l.Names, l.Callers = "single", 8 }},
+		{"redquorum-noguard", func(l *record.Load) { l.Names, l.Rate = "zipf:10", 200 }},
+		{"redquorum-noguard", func(l *record.Load) { l.Held = 50 }},
+		{"limit", func(l *record.Load) {}},
+	} {
+		job := jobOf(c.subject)
+		job.URLs = f.URLs()
+		job.Load.TTL = time.Minute // which is the measure of patience with slow nodes too
+		job.Load.Warmup = 50 * time.Millisecond
+		c.change(&job.Load)
+		got, err := run(t, job)
+		require.NoError(t, err)
+		assert.Positive(t, got.Cycles)
+		assert.Zero(t, got.Violations, got.Violation)
+		if job.Load.Names != "own" {
+			assert.Positive(t, got.Checked)
+		}
+		if job.Load.Held > 0 {
+			assert.Equal(t, 50, got.Held.Acquired)
+			assert.Zero(t, got.Held.Lost)
+		}
+	}
+}

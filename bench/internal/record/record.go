@@ -1,0 +1,159 @@
+// Package record is what the benchmark knows after a run: the figures of each
+// trial as they were measured, and what follows from them by arithmetic.
+//
+// It is the meeting point of the other packages: load, servers and fault fill a
+// Run, report shows it, and its JSON form is the benchmark's output for machines.
+// Times within a trial are durations since the trial's start. All fields with a
+// unit say it in their JSON name.
+package record
+
+import "time"
+
+// A Run is one invocation of the benchmark.
+type Run struct {
+	Scenario string    `json:"scenario"`
+	About    string    `json:"about"` // the scenario in a sentence
+	Command  string    `json:"command"`
+	Date     time.Time `json:"date"`
+	Machine  Machine   `json:"machine"`
+	Subjects []Subject `json:"subjects"` // in the order in which reports list them; the first is compared with the others
+	LeftOut  []string  `json:"left_out"` // subjects that could not be measured on these nodes, and why
+	Trials   []Trial   `json:"trials"`   // in the order in which they ran
+}
+
+// A Machine is what the figures were measured on.
+type Machine struct {
+	OS         string `json:"os"`
+	Arch       string `json:"arch"`
+	CPUs       int    `json:"cpus"`
+	GOMAXPROCS int    `json:"gomaxprocs"`
+	Go         string `json:"go"`
+	Nodes      string `json:"nodes"`   // embedded, process, docker, addrs
+	Servers    string `json:"servers"` // "redis 7.0.15"; "" if they do not say
+	Durable    bool   `json:"durable"` // appendfsync always
+}
+
+// A Subject is a library in one configuration.
+type Subject struct {
+	Name   string `json:"name"`   // as in flags: "redsync"
+	Title  string `json:"title"`  // for people: "redsync 4.18 (redigo)"
+	Note   string `json:"note"`   // how it is configured, and in what it differs from the others
+	Single bool   `json:"single"` // it uses the first node only
+}
+
+// A Load is what the callers do.
+type Load struct {
+	Nodes     int           `json:"nodes"`
+	Processes int           `json:"processes"`
+	Callers   int           `json:"callers"`            // in all processes together; in an open loop the most that may be under way
+	Rate      float64       `json:"rate,omitempty"`     // cycles a second that are begun, in all processes together; 0: closed loop
+	Names     string        `json:"names"`              // own, single, zipf:1000, uniform:1000
+	Hold      time.Duration `json:"hold_ns"`            // between acquire and release
+	TTL       time.Duration `json:"ttl_ns"`             // of each lock
+	Held      int           `json:"held,omitempty"`     // locks that are held under renewal during the whole trial, instead of cycles
+	Duration  time.Duration `json:"duration_ns"`        // planned
+	Seed      uint64        `json:"seed"`               // of all random choices
+	Warmup    time.Duration `json:"warmup_ns"`          // before the trial, not measured
+	Patience  time.Duration `json:"patience_ns"`        // after which a caller's context ends its waiting
+	Point     string        `json:"point,omitempty"`    // of a sweep, as reports name it: "callers=64"
+	Profile   string        `json:"profile,omitempty"`  // file for the CPU profile of the first process; "" for none
+	HeapFile  string        `json:"heapfile,omitempty"` // likewise for its heap profile
+}
+
+// Outcomes of an acquisition, and of a cycle that failed later.
+const (
+	OK       = "ok"
+	Held     = "held"      // somebody else has it, said the library
+	NoQuorum = "no quorum" // too few nodes answered, said the library
+	Failed   = "failed"    // the library did not say which of both, or another error
+	Gave     = "gave up"   // the caller's patience ended
+	Lost     = "lost"      // released, or told, after it had been lost
+	NotBegun = "not begun" // due in an open loop, but no caller was free until the end
+	UnderWay = "under way" // cut off by the trial's end
+)
+
+// A Trial is one subject under one load, once.
+type Trial struct {
+	Subject string        `json:"subject"`
+	Round   int           `json:"round"` // from zero
+	Load    Load          `json:"load"`
+	Start   time.Time     `json:"start"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+
+	Cycles   int64            `json:"cycles"` // acquired and released without an error
+	Acquire  Histogram        `json:"acquire"`
+	Release  Histogram        `json:"release"`
+	Cycle    Histogram        `json:"cycle"` // without the hold; in an open loop from when it should have begun
+	Outcomes map[string]int64 `json:"outcomes"`
+	Errors   map[string]int64 `json:"errors,omitempty"` // by message, the ten most frequent; numbers in messages replaced by #
+	CPU      time.Duration    `json:"cpu_ns"`           // of the client processes
+	Allocs   int64            `json:"allocs"`           // heap objects of the client processes; 0: the client does not count
+	Slices   []Slice          `json:"slices,omitempty"`
+	Millis   []uint16         `json:"-"`                  // cycles acquired in each millisecond
+	Callers  []int64          `json:"callers,omitempty"`  // cycles of each caller, of contention only
+	Held     *HeldLocks       `json:"held,omitempty"`     // of Load.Held only
+	Services []Service        `json:"services,omitempty"` // one a fault
+
+	Faults     []Fault     `json:"faults,omitempty"`
+	Nodes      []NodeCosts `json:"nodes,omitempty"`
+	Probes     [][]Probe   `json:"probes,omitempty"` // by node
+	KeysLeft   int         `json:"keys_left"`        // locks still on any node when all callers had ended and all clients were closed; -1: not known
+	Checked    int64       `json:"checked"`          // lock holdings that were checked for overlap
+	Violations int64       `json:"violations"`       // pairs of them that overlapped
+	Violation  string      `json:"violation,omitempty"`
+}
+
+// A Slice is what happened in one interval of a trial. An acquisition's latency
+// belongs to the slice in which it ended, a cycle's outcome to that in which the
+// cycle ended.
+type Slice struct {
+	From     time.Duration    `json:"from_ns"`
+	Length   time.Duration    `json:"length_ns"`
+	Acquire  Quantiles        `json:"acquire"`
+	Acquired Histogram        `json:"-"` // that Acquire was taken from
+	Outcomes map[string]int64 `json:"outcomes"`
+}
+
+// HeldLocks is what it cost to hold many locks for the length of the trial.
+type HeldLocks struct {
+	Wanted   int           `json:"wanted"`
+	Acquired int           `json:"acquired"`
+	Lost     int           `json:"lost"`       // while they should have been held
+	Bytes    int64         `json:"heap_bytes"` // that the heap of the clients grew by
+	CPU      time.Duration `json:"cpu_ns"`     // of the client processes, while they were only held
+	For      time.Duration `json:"for_ns"`     // how long that was
+}
+
+// A Fault is something that was done to nodes.
+type Fault struct {
+	What  string        `json:"what"`  // "kill 2 of 5"
+	Kind  string        `json:"kind"`  // kill, pause, slow
+	Nodes []int         `json:"nodes"` // from zero
+	From  time.Duration `json:"from_ns"`
+	To    time.Duration `json:"to_ns"` // when the nodes were as before again
+}
+
+// A Service is how a fault was felt.
+type Service struct {
+	Fault    int           `json:"fault"`       // index in Trial.Faults
+	Without  time.Duration `json:"without_ns"`  // the longest time in which no lock was acquired, of those that touch the fault
+	Recovery time.Duration `json:"recovery_ns"` // from the fault's end until the rate was at 90 % of what it was before; -1: it was not by the end of the trial
+
+	Before Quantiles `json:"before"` // acquisitions until the first fault
+	During Quantiles `json:"during"` // those of the slices within this fault
+}
+
+// NodeCosts is what a trial cost one node. A node that does not count, or that was
+// restarted meanwhile, has zeros.
+type NodeCosts struct {
+	Commands map[string]int64 `json:"commands"` // by name; Lua scripts count what they call as well
+	BytesIn  int64            `json:"bytes_in"`
+	BytesOut int64            `json:"bytes_out"`
+	CPU      time.Duration    `json:"cpu_ns"`
+}
+
+// A Probe is a PING to one node from outside the load.
+type Probe struct {
+	At   time.Duration `json:"at_ns"`
+	Took time.Duration `json:"took_ns"` // negative: no answer
+}

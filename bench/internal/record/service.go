@@ -1,0 +1,118 @@
+package record
+
+import (
+	"math"
+	"time"
+)
+
+// recovered is the share of the rate before the first fault at which the
+// service counts as back.
+const recovered = 0.9
+
+// Bear enters the faults of a trial whose other figures are complete, and how
+// they were felt.
+func (t *Trial) Bear(faults []Fault) {
+	t.Faults = faults
+	t.Services = services(t.Millis, faults, t.Elapsed)
+	first := t.Elapsed
+	for _, f := range faults {
+		first = min(first, f.From)
+	}
+	for i, f := range faults {
+		t.Services[i].Before = acquired(t.Slices, 0, first)
+		t.Services[i].During = acquired(t.Slices, f.From, f.To)
+	}
+}
+
+// acquired are the acquisitions of the slices between two moments.
+func acquired(slices []Slice, from, to time.Duration) Quantiles {
+	h := Coarse()
+	for _, s := range slices {
+		if s.From >= from && s.From+s.Length <= to {
+			h.Merge(s.Acquired)
+		}
+	}
+	return h.Quantiles()
+}
+
+// services tells how each fault was felt, by the cycles acquired in each
+// millisecond of the trial.
+//
+// Recovery is from the fault's end to the begin of the first window, within the
+// trial, whose rate is at least 90 % of the mean rate from the trial's start to
+// the first fault's begin. A window is 100 ms long, or as long as 20 cycles took on
+// average before the faults: fewer would say more of chance than of the service.
+// It is -1 if there is no such window, or no acquisition before the first fault.
+//
+// Without is the longest time between two acquisitions that follow each other
+// (or the trial's start or end) and that touches the fault or its recovery, which
+// lasts to the trial's end if it is -1. It counts whole milliseconds in which
+// nothing was acquired, and so is up to 2 ms too short.
+func services(millis []uint16, faults []Fault, elapsed time.Duration) []Service {
+	end := min(int(elapsed/time.Millisecond), len(millis))
+	millis = millis[:end]
+	before := end
+	for _, f := range faults {
+		before = min(before, millisecond(f.From))
+	}
+	mean := per(float64(sum(millis[:before])), float64(before)) // a millisecond
+
+	services := make([]Service, len(faults))
+	for i, f := range faults {
+		services[i] = Service{Fault: i, Recovery: -1}
+		to := end
+		if at := recovery(millis, f.To, mean); at >= 0 {
+			services[i].Recovery = max(time.Duration(at)*time.Millisecond-f.To, 0)
+			to = at
+		}
+		services[i].Without = time.Duration(gap(millis, millisecond(f.From), to)) * time.Millisecond
+	}
+	return services
+}
+
+func millisecond(d time.Duration) int { return max(0, int(d/time.Millisecond)) }
+
+func sum(millis []uint16) (n int64) {
+	for _, m := range millis {
+		n += int64(m)
+	}
+	return n
+}
+
+// recovery is the millisecond at which the window begins, or -1.
+func recovery(millis []uint16, to time.Duration, mean float64) int {
+	if mean <= 0 {
+		return -1
+	}
+	window := max(100, int(math.Ceil(20/mean)))
+	from := millisecond(to + time.Millisecond - 1)
+	if from+window > len(millis) {
+		return -1
+	}
+	enough := recovered * mean * float64(window)
+	n := sum(millis[from : from+window])
+	for at := from; ; at++ {
+		if float64(n) >= enough {
+			return at
+		}
+		if at+window == len(millis) {
+			return -1
+		}
+		n += int64(millis[at+window]) - int64(millis[at])
+	}
+}
+
+// gap is the longest run of empty milliseconds of those that touch [from, to].
+func gap(millis []uint16, from, to int) (longest int) {
+	begin := 0 // of the present run
+	for i := 0; i <= len(millis); i++ {
+		if i < len(millis) && millis[i] == 0 {
+			continue
+		}
+		if i > from && begin <= to {
+			longest = max(longest, i-begin)
+		}
+		begin = i + 1
+	}
+	return longest
+}

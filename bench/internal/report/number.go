@@ -1,0 +1,139 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// significant writes x with three significant digits and no exponent: 0.0123,
+// 1.23, 12.3, 123, 1234.
+func significant(x float64) string {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return "0"
+	}
+	digits := max(0, 2-int(math.Floor(math.Log10(math.Abs(x)))))
+	s := strconv.FormatFloat(x, 'f', digits, 64)
+	// 9.996 has been rounded to 10.00: one digit too many.
+	if y, _ := strconv.ParseFloat(s, 64); digits > 0 && int(math.Floor(math.Log10(math.Abs(y)))) > 2-digits {
+		s = strconv.FormatFloat(x, 'f', digits-1, 64)
+	}
+	return s
+}
+
+// short is significant without the zeros at its end, for axes.
+func short(x float64) string {
+	s := significant(x)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}
+
+// A unit is a step of a scale of units.
+type unit struct {
+	size float64
+	name string
+}
+
+var (
+	ofTime  = []unit{{1, "ns"}, {1e3, "µs"}, {1e6, "ms"}, {1e9, "s"}}
+	ofCount = []unit{{1, ""}, {1e3, "k"}, {1e6, "M"}, {1e9, "G"}}
+	ofBytes = []unit{{1, "B"}, {1e3, "kB"}, {1e6, "MB"}, {1e9, "GB"}}
+)
+
+// in writes x in the largest unit that leaves it at least 1.
+func in(units []unit, x float64, digits func(float64) string) string {
+	u := units[0]
+	for _, next := range units[1:] {
+		// 999.6 would be written as 1000: three digits are what is shown.
+		if math.Abs(x) >= 0.9995*next.size {
+			u = next
+		}
+	}
+	return strings.TrimSpace(digits(x/u.size) + " " + u.name)
+}
+
+// span writes a time in nanoseconds: 3.21 ms.
+func span(ns float64) string {
+	if ns == 0 {
+		return "0"
+	}
+	return in(ofTime, ns, significant)
+}
+
+func duration(d time.Duration) string { return span(float64(d)) }
+
+// count writes a number of things: whole below a thousand, else 17.2 k.
+func count(x float64) string {
+	if math.Abs(x) < 1000 && x == math.Trunc(x) {
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	}
+	return in(ofCount, x, significant)
+}
+
+// Without zeros at the end, for axes.
+func countShort(x float64) string { return in(ofCount, x, short) }
+
+func sizeShort(x float64) string { return in(ofBytes, x, short) }
+
+func spanShort(ns float64) string { return in(ofTime, ns, short) }
+
+func size(x float64) string {
+	if x < 999.5 {
+		return strconv.FormatFloat(x, 'f', 0, 64) + " B"
+	}
+	return in(ofBytes, x, significant)
+}
+
+// whole writes all digits of a number, in groups of three: 12,345.
+func whole(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// ratio writes how many times as much something is.
+func ratio(x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	switch {
+	case x < 0.001:
+		return "<0.001×"
+	case x < 0.01:
+		return fmt.Sprintf("%.3f×", x)
+	case x < 100:
+		return fmt.Sprintf("%.2f×", x)
+	default:
+		return count(x) + "×"
+	}
+}
+
+// percent writes a share. A share above zero is never shown as none.
+func percent(share float64) string {
+	switch p := 100 * share; {
+	case p == 0:
+		return "0 %"
+	case p < 0.01:
+		return "<0.01 %"
+	case p < 0.1:
+		return fmt.Sprintf("%.2f %%", p)
+	case p < 10:
+		return fmt.Sprintf("%.1f %%", p)
+	default:
+		return fmt.Sprintf("%.0f %%", p)
+	}
+}
+
+// plural is "1 round", "3 rounds".
+func plural[N int | int64](n N, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return whole(int64(n)) + " " + what + "s"
+}

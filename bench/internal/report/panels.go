@@ -1,0 +1,145 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
+)
+
+// subject draws the panels of one trial below top and returns where they end.
+func (p *trouble) subject(t record.Trial, top float64) float64 {
+	i := p.view.rank(t.Subject)
+	name := title(p.view.subjects[i])
+	head := headline(t)
+	p.rect(troubleLeft, top+5, 11, 11, p.view.fill(t.Subject), "")
+	p.label(troubleLeft+17, top+11, width-troubleLeft-30-textWidth(head), 1, "bold", name)
+	p.text(width-8, top+15, "end muted small", head)
+
+	latency := top + 26
+	rates := latency + latencyHeight + 12
+	nodes := rates + rateHeight + 8
+	step := min(10, 90/float64(max(1, len(t.Probes))))
+	bottom := nodes + step*float64(len(t.Probes))
+
+	p.grid(p.x, latency, bottom)
+	p.shades(t, top+2, bottom)
+	p.upright(12, latency+latencyHeight/2, "muted small", "acquire (log.)")
+	p.upright(12, rates+rateHeight/2, "muted small", "cycles/s")
+	if len(t.Probes) > 0 {
+		p.upright(12, (nodes+bottom)/2, "muted small", "nodes")
+	}
+	p.latencies(t, latency, latency+latencyHeight)
+	p.rates(t, rates, rates+rateHeight)
+	p.nodes(t, nodes, step)
+	return bottom + 14
+}
+
+// shades mark when the faults of the trial were.
+func (p *trouble) shades(t record.Trial, top, bottom float64) {
+	for _, f := range t.Faults {
+		from, to := p.x.at(float64(f.From)), p.x.at(float64(f.To))
+		p.rect(from, top, max(to-from, 1), bottom-top, "fault", fmt.Sprintf("%s, from %s to %s", f.What, duration(f.From), duration(f.To)))
+		p.line(from, top, from, bottom, "edge")
+		p.line(to, top, to, bottom, "edge")
+	}
+}
+
+// latencies draws p50 as a line, the shade up to p99, and the maxima as dots. A
+// slice in which nothing was acquired is a gap.
+func (p *trouble) latencies(t record.Trial, top, bottom float64) {
+	y := logarithmic(float64(p.lo), float64(p.hi), bottom, top, spanShort)
+	if p.hi > 0 {
+		p.ladder(y, troubleLeft, troubleRight)
+	}
+	p.line(troubleLeft, bottom, troubleRight, bottom, "axis")
+	var median, p99 trace
+	var area, dots strings.Builder
+	var run []record.Slice // without a gap
+	flush := func() {
+		// A step a slice, as there is one figure for all of it.
+		for i, s := range run {
+			from, to := p.x.at(float64(s.From)), p.x.at(float64(s.From+s.Length))
+			command := "L"
+			if i == 0 {
+				command = "M"
+			}
+			fmt.Fprintf(&area, "%s%s %sL%s %s", command, px(from), px(y.at(float64(s.Acquire.P99))), px(to), px(y.at(float64(s.Acquire.P99))))
+		}
+		for _, s := range slices.Backward(run) {
+			from, to := p.x.at(float64(s.From)), p.x.at(float64(s.From+s.Length))
+			fmt.Fprintf(&area, "L%s %sL%s %s", px(to), px(y.at(float64(s.Acquire.P50))), px(from), px(y.at(float64(s.Acquire.P50))))
+		}
+		if len(run) > 0 {
+			area.WriteString("Z")
+		}
+		run = nil
+		median.lift()
+		p99.lift()
+	}
+	var ends []end
+	colour := fmt.Sprintf("l%d", p.view.colour(t.Subject))
+	for _, s := range steady(t.Slices) {
+		if s.Acquire.Count == 0 {
+			flush()
+			continue
+		}
+		run = append(run, s)
+		from, to := p.x.at(float64(s.From)), p.x.at(float64(s.From+s.Length))
+		median.to(from, y.at(float64(s.Acquire.P50)))
+		median.to(to, y.at(float64(s.Acquire.P50)))
+		p99.to(from, y.at(float64(s.Acquire.P99)))
+		p99.to(to, y.at(float64(s.Acquire.P99)))
+		// Round line ends make dots: one path for all.
+		fmt.Fprintf(&dots, "M%s %sh0", px((from+to)/2), px(y.at(float64(s.Acquire.Max))))
+		ends = []end{
+			{x: to, y: y.at(float64(s.Acquire.Max)), name: "max"},
+			{x: to, y: y.at(float64(s.Acquire.P99)), name: "p99"},
+			{x: to, y: y.at(float64(s.Acquire.P50)), name: "p50"},
+		}
+	}
+	flush()
+	p.path(area.String(), "soft "+p.view.fill(t.Subject), "")
+	p.path(p99.d.String(), "thin "+colour, "p99")
+	p.path(dots.String(), "dot "+colour, "maximum")
+	p.path(median.d.String(), "line "+colour, "p50")
+	if len(ends) == 0 {
+		p.text((troubleLeft+troubleRight)/2, (top+bottom)/2, "middle muted", "acquired nothing")
+		return
+	}
+	p.ends(ends, troubleRight+18, top+4, bottom-2)
+}
+
+// rates stacks what became of the cycles of each slice, as a rate.
+func (p *trouble) rates(t record.Trial, top, bottom float64) {
+	y := linear(p.most, bottom, top, 2, countShort)
+	p.ladder(y, troubleLeft, troubleRight)
+	slices := steady(t.Slices)
+	paths := make([]strings.Builder, len(p.outcomes))
+	var beyond strings.Builder
+	most := 0.0
+	for _, s := range slices {
+		from, to := p.x.at(float64(s.From)), p.x.at(float64(s.From+s.Length))
+		below := 0.0
+		for i, outcome := range p.outcomes {
+			if s.Outcomes[outcome] == 0 {
+				continue
+			}
+			above := below + rate(s, s.Outcomes[outcome])
+			fmt.Fprintf(&paths[i], "M%s %sH%sV%sH%sZ", px(from), px(y.at(below)), px(to), px(y.at(above)), px(from))
+			below = above
+		}
+		if most = max(most, below); below > y.hi {
+			fmt.Fprintf(&beyond, "M%s %sl3 5h-6Z", px((from+to)/2), px(top-5))
+		}
+	}
+	for i, outcome := range p.outcomes {
+		p.path(paths[i].String(), "flat "+classOf(outcome), outcome)
+	}
+	p.path(beyond.String(), "beyond", "more than the scale shows")
+	p.line(troubleLeft, bottom, troubleRight, bottom, "axis")
+	if most > y.hi {
+		p.text(troubleRight+8, top+4, "muted small", "up to "+countShort(most)+"/s")
+	}
+}

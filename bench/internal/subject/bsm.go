@@ -1,0 +1,90 @@
+package subject
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/bsm/redislock"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
+)
+
+// bsmBackoff is what its examples use.
+const bsmBackoff = 100 * time.Millisecond
+
+func ofBSM() Spec {
+	return Spec{
+		Subject: record.Subject{
+			Name: "bsm", Title: titled("bsm/redislock", "github.com/bsm/redislock") + " (one server)", Single: true,
+			Note: "One server instead of a quorum: what the quorum costs. Retries every 100 ms, as in its examples, and does not renew. " + goredisNote,
+		},
+		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
+			targets, err := parseURLs(urls[:min(1, len(urls))])
+			if err != nil {
+				return nil, err
+			}
+			client := newGoredis(targets[0], cfg)
+			return &bsmClient{redislock.New(client), cfg.TTL, client.Close}, nil
+		},
+	}
+}
+
+type bsmClient struct {
+	locker *redislock.Client
+	ttl    time.Duration
+	stop   func() error
+}
+
+// Acquire waits at most a TTL if ctx has no deadline: so does the library.
+func (c *bsmClient) Acquire(ctx context.Context, name string) (Lock, error) {
+	tries := &bsmTries{last: time.Now()}
+	lock, err := c.locker.Obtain(ctx, name, c.ttl, &redislock.Options{RetryStrategy: tries})
+	if err != nil {
+		return nil, failed(ctx, err, bsmSays(ctx, err))
+	}
+	return &bsmLock{lock, tries.last.Add(c.ttl)}, nil
+}
+
+func (c *bsmClient) Close() error { return c.stop() }
+
+// bsmTries is redislock.LinearBackoff that knows when the last try began, or a
+// little earlier: the library does not say to when a lock is valid.
+type bsmTries struct{ last time.Time }
+
+func (t *bsmTries) NextBackoff() time.Duration {
+	t.last = time.Now()
+	return bsmBackoff
+}
+
+type bsmLock struct {
+	lock  *redislock.Lock
+	until time.Time
+}
+
+func (l *bsmLock) Release(ctx context.Context) error {
+	if err := l.lock.Release(ctx); err != nil {
+		return failed(ctx, err, bsmSays(ctx, err))
+	}
+	return nil
+}
+
+func (l *bsmLock) Until() time.Time    { return l.until }
+func (*bsmLock) Lost() <-chan struct{} { return nil }
+
+func bsmSays(ctx context.Context, err error) string {
+	var network *net.OpError
+	switch {
+	case errors.Is(err, redislock.ErrNotObtained):
+		return record.Held
+	case errors.Is(err, redislock.ErrLockNotHeld):
+		return record.Lost
+	case ended(ctx):
+		return ""
+	case errors.As(err, &network), errors.Is(err, io.EOF):
+		return record.NoQuorum // of one
+	}
+	return ""
+}

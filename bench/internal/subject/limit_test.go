@@ -1,0 +1,166 @@
+package subject
+
+import (
+	"context"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A tally counts cycles, and what is wrong with them.
+type tally struct {
+	mu      sync.Mutex
+	cycles  []int // by caller
+	wrong   int
+	onCycle func()
+}
+
+func (c *tally) Cycle(caller int, began time.Time, acquire, release time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cycles[caller]++
+	if acquire <= 0 || release <= 0 || began.IsZero() {
+		c.wrong++
+	}
+	if c.onCycle != nil {
+		c.onCycle()
+	}
+}
+
+// The limit is a yardstick only as long as every server does all of the work.
+func TestLimitHasEveryServerDoTheWork(t *testing.T) {
+	f := start(t)
+	for _, u := range f.URLs() {
+		do(t, u, "CONFIG", "RESETSTAT")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const callers, enough = 8, 2000
+	done := &tally{cycles: make([]int, callers)}
+	total := 0
+	done.onCycle = func() {
+		if total++; total == enough {
+			cancel()
+		}
+	}
+	require.NoError(t, drive(ctx, f.URLs(), Config{TTL: 10 * time.Second, Callers: callers}, done))
+
+	assert.GreaterOrEqual(t, total, enough)
+	assert.Zero(t, done.wrong)
+	for caller, n := range done.cycles {
+		assert.Positive(t, n, "caller %d", caller)
+	}
+	for _, u := range f.URLs() {
+		for _, command := range []string{"set", "evalsha", "del"} {
+			assert.Equal(t, total, calls(t, u, command), command)
+		}
+	}
+	assert.Empty(t, locks(t, f.URLs(), "bench:limit:*"))
+}
+
+// calls is how often the server has run the command.
+func calls(t *testing.T, url, command string) int {
+	stats, err := redis.String(do(t, url, "INFO", "commandstats"), nil)
+	require.NoError(t, err)
+	m := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+),`).FindStringSubmatch(stats)
+	require.NotNil(t, m, stats)
+	n, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	return n
+}
+
+func TestLimitEndsWithAnErrorOfAServer(t *testing.T) {
+	f := start(t)
+	for _, c := range []struct {
+		says    string
+		breakIt func() error
+	}{
+		{"NOSCRIPT", func() error { do(t, f.URLs()[4], "SCRIPT", "FLUSH"); return nil }},
+		{"EOF|reset|aborted|pipe", func() error { return f.Kill(t.Context(), 4) }},
+	} {
+		var once sync.Once
+		broken := make(chan error, 1)
+		done := &tally{cycles: make([]int, 2)}
+		done.onCycle = func() { once.Do(func() { go func() { broken <- c.breakIt() }() }) }
+		err := drive(within(t, patience), f.URLs(), Config{TTL: ttl, Callers: 2}, done)
+		require.NoError(t, <-broken)
+		require.Error(t, err)
+		assert.Regexp(t, c.says, err.Error())
+		assert.Contains(t, err.Error(), strings.TrimPrefix(f.URLs()[4], "redis://"))
+	}
+}
+
+func TestLimitEndsWithItsContextWhenServersHang(t *testing.T) {
+	f := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var once sync.Once
+	hung := make(chan error, 1)
+	done := &tally{cycles: make([]int, 2)}
+	done.onCycle = func() {
+		once.Do(func() {
+			go func() {
+				var err error
+				for i := range 3 {
+					err = f.Pause(t.Context(), i)
+				}
+				cancel()
+				hung <- err
+			}()
+		})
+	}
+	require.NoError(t, drive(ctx, f.URLs(), Config{TTL: ttl, Callers: 2}, done))
+	require.NoError(t, <-hung)
+}
+
+func TestLimitAnswers(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]struct {
+		length int
+		yes    bool
+		bad    bool
+	}{
+		"":                   {},
+		"+":                  {},
+		"+OK\r":              {},
+		"+OK\r\n:0\r\n":      {length: 5, yes: true},
+		":1\r\n":             {length: 4, yes: true},
+		":0\r\n":             {length: 4},
+		"$-1\r\n":            {length: 5},
+		"-ERR no\r\n+OK\r\n": {bad: true},
+		"$5\r\nhello\r\n":    {bad: true},
+		"\n":                 {},
+	} {
+		length, yes, err := limitAnswer([]byte(in))
+		assert.Equal(t, want.length, length, "%q", in)
+		assert.Equal(t, want.yes, yes, "%q", in)
+		assert.Equal(t, want.bad, err != nil, "%q", in)
+	}
+}
+
+func TestLimitQueueKeepsOrderWhileItGrows(t *testing.T) {
+	t.Parallel()
+	var q limitQueue
+	in, out := uint32(0), uint32(0)
+	for step := range 1000 {
+		for range step % 7 {
+			q.push(limitAsked{seq: in})
+			in++
+		}
+		for range step % 5 {
+			if a, ok := q.pop(); ok {
+				require.Equal(t, out, a.seq)
+				out++
+			}
+		}
+		require.Equal(t, int(in-out), q.len())
+	}
+	require.Greater(t, len(q.ring), 64)
+}

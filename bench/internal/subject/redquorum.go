@@ -1,0 +1,85 @@
+package subject
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func redquorums() []Spec {
+	return []Spec{
+		redquorum("redquorum", "redquorum", "As a user gets it: renewal and memory guard on, no fencing tokens."),
+		redquorum("redquorum-noguard", "redquorum, no memory guard",
+			"MemoryGuard(false): servers that may have forgotten locks vote, as with all the other libraries.", redlock.MemoryGuard(false)),
+		redquorum("redquorum-fenced", "redquorum, fenced", "Fenced(): each lock has a fencing token, which none of the other libraries offers.", redlock.Fenced()),
+		redquorum("redquorum-fair", "redquorum, fair", "Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
+	}
+}
+
+func redquorum(name, title, note string, opts ...redlock.Option) Spec {
+	return Spec{
+		Subject: record.Subject{Name: name, Title: title, Note: note},
+		Renews:  true,
+		Open: func(ctx context.Context, urls []string, cfg Config) (Client, error) {
+			nodes, err := pool.Open(urls...)
+			if err != nil {
+				return nil, err
+			}
+			locker, err := redlock.New(nodes, append([]redlock.Option{redlock.TTL(cfg.TTL)}, opts...)...)
+			if err != nil {
+				return nil, err
+			}
+			// New servers have no vote for a TTL, once, which is not what is measured. A
+			// name of its own, for other processes may be doing the same.
+			first := fmt.Sprintf("bench:first:%x", rand.Uint64())
+			err = locker.Do(ctx, first, func(context.Context) error { return nil }, redlock.Retries(10))
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("the servers do not grant a first lock: %w", err), locker.Close())
+			}
+			return redquorumClient{locker}, nil
+		},
+	}
+}
+
+type redquorumClient struct{ locker *redlock.Locker }
+
+func (c redquorumClient) Acquire(ctx context.Context, name string) (Lock, error) {
+	lock, err := c.locker.Acquire(ctx, name)
+	if err != nil {
+		return nil, &failure{redquorumSays(err), err}
+	}
+	return redquorumLock{lock}, nil
+}
+
+func (c redquorumClient) Close() error { return c.locker.Close() }
+
+type redquorumLock struct{ lock *redlock.Lock }
+
+func (l redquorumLock) Release(ctx context.Context) error {
+	if err := l.lock.Release(ctx); err != nil {
+		return &failure{redquorumSays(err), err}
+	}
+	return nil
+}
+
+func (l redquorumLock) Until() time.Time      { return l.lock.Until() }
+func (l redquorumLock) Lost() <-chan struct{} { return l.lock.Context().Done() }
+
+// redquorumSays needs no more than the error: none matches two of them.
+func redquorumSays(err error) string {
+	switch {
+	case errors.Is(err, redlock.ErrHeld):
+		return record.Held
+	case errors.Is(err, redlock.ErrNoQuorum):
+		return record.NoQuorum
+	case errors.Is(err, redlock.ErrLost), errors.Is(err, redlock.ErrReleased):
+		return record.Lost
+	}
+	return Outcome(err) // the context's end, or anything else
+}

@@ -1,0 +1,172 @@
+package subject
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+// promises are what the load relies on, for every library alike.
+var promises = []struct {
+	name string
+	run  func(t *testing.T, s Spec, urls []string, name string)
+}{
+	{"a lock excludes another client until it is released", excludes},
+	{"a lock is valid, and for no longer than its TTL", untilTTL},
+	{"a released lock leaves no keys", leavesNothing},
+	{"a lost lock is told at its release, and by its channel if it has one", tellsLoss},
+	{"a lock outlives the context that it was asked for with", outlivesContext},
+	{"a lock is renewed if the subject says so", renews},
+	{"many callers take turns", takeTurns},
+}
+
+func TestLibraries(t *testing.T) {
+	f := start(t)
+	for _, s := range libraries() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, p := range promises {
+				t.Run(p.name, func(t *testing.T) {
+					t.Parallel()
+					p.run(t, s, f.URLs(), strings.ReplaceAll(s.Name+":"+p.name, " ", "-"))
+				})
+			}
+		})
+	}
+}
+
+// On miniredis, which lacks what some libraries use, they must work all the same.
+func TestLibrariesOnEmbeddedServers(t *testing.T) {
+	f := startKind(t, fleet.Embedded)
+	for _, s := range libraries() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			leavesNothing(t, s, f.URLs(), s.Name)
+		})
+	}
+	t.Run("limit", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := &tally{cycles: make([]int, 2), onCycle: cancel}
+		require.NoError(t, drive(ctx, f.URLs(), Config{TTL: 10 * time.Second, Callers: 2}, done))
+		assert.Empty(t, locks(t, f.URLs(), "bench:limit:*"))
+	})
+}
+
+func excludes(t *testing.T, s Spec, urls []string, name string) {
+	a, b := open(t, s, urls), open(t, s, urls)
+	lock := acquire(t, a, name)
+	began := time.Now()
+	_, err := b.Acquire(within(t, brief), name)
+	if time.Since(began) < ttl/2 || s.Renews { // else the lock may have expired, on a machine that is busy
+		require.Error(t, err)
+		// Each waits for longer than that, so that none says what it waited for.
+		assert.Equal(t, record.Gave, Outcome(err), "%v", err)
+	}
+	require.NoError(t, lock.Release(t.Context()))
+	require.NoError(t, acquire(t, b, name).Release(t.Context()))
+}
+
+func untilTTL(t *testing.T, s Spec, urls []string, name string) {
+	c := open(t, s, urls)
+	lock := acquire(t, c, name)
+	until, now := lock.Until(), time.Now()
+	assert.True(t, until.After(now), "%v", until.Sub(now))
+	assert.LessOrEqual(t, until.Sub(now), ttl)
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+func leavesNothing(t *testing.T, s Spec, urls []string, name string) {
+	c, err := s.Open(within(t, patience), urls, Config{TTL: ttl, Callers: 4})
+	require.NoError(t, err)
+	lock := acquire(t, c, name)
+	require.NotEmpty(t, locks(t, urls, name))
+	require.NoError(t, lock.Release(t.Context()))
+	require.NoError(t, c.Close())
+	if strings.HasSuffix(s.Name, "failfast") {
+		// The deletion may overtake the SET of a straggler, on another connection;
+		// then the key stays until it expires.
+		require.Eventually(t, func() bool { return len(locks(t, urls, name)) == 0 }, patience, ttl/10)
+		return
+	}
+	assert.Empty(t, locks(t, urls, name))
+}
+
+func tellsLoss(t *testing.T, s Spec, urls []string, name string) {
+	c := open(t, s, urls)
+	lock := acquire(t, c, name)
+	for _, u := range urls {
+		do(t, u, "DEL", name, "rueidislock:0:"+name)
+	}
+	if lost := lock.Lost(); s.Renews {
+		select {
+		case <-lost:
+			assert.Zero(t, lock.Until())
+		case <-time.After(patience):
+			t.Fatal("no loss was told")
+		}
+	} else {
+		require.Nil(t, lost)
+	}
+	err := lock.Release(t.Context())
+	require.Error(t, err)
+	if !strings.HasSuffix(s.Name, "failfast") { // a straggler may have set the key again
+		assert.Equal(t, record.Lost, Outcome(err), "%v", err)
+	}
+}
+
+func outlivesContext(t *testing.T, s Spec, urls []string, name string) {
+	c := open(t, s, urls)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	lock, err := c.Acquire(ctx, name)
+	cancel()
+	require.NoError(t, err)
+	assert.True(t, lock.Until().After(time.Now()))
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+func renews(t *testing.T, s Spec, urls []string, name string) {
+	if !s.Renews {
+		t.Skip("it does not")
+	}
+	c := open(t, s, urls)
+	lock := acquire(t, c, name)
+	first := lock.Until()
+	require.Eventually(t, func() bool { return lock.Until().After(first) && time.Now().After(first) }, patience, ttl/10)
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+func takeTurns(t *testing.T, s Spec, urls []string, name string) {
+	a, b := open(t, s, urls), open(t, s, urls)
+	taken := 0 // guarded by the lock, for the race detector
+	done := make(chan error)
+	turns := func(c Client) {
+		for range 2 {
+			lock, err := c.Acquire(within(t, patience), name)
+			if err == nil {
+				taken++
+				err = lock.Release(t.Context())
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}
+	for range 2 {
+		go turns(a)
+		go turns(b)
+	}
+	for range 4 {
+		require.NoError(t, <-done)
+	}
+	assert.Equal(t, 8, taken)
+}

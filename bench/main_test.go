@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/bench/internal/load"
+	"github.com/redquorum/redquorum/bench/internal/record"
+)
+
+// TestMain is the client process too, as main is.
+func TestMain(m *testing.M) {
+	if load.IsClient() {
+		os.Exit(load.Main())
+	}
+	if os.Getenv("GORACE") == "" {
+		// Under the race detector each client process would sleep a second at its end.
+		os.Setenv("GORACE", "atexit_sleep_ms=10")
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds what must happen in the end; only failing tests use it up.
+const patience = 30 * time.Second
+
+// called is what the program says and how it exits.
+type called struct {
+	code        int
+	out, errors string
+}
+
+func call(ctx context.Context, args ...string) called {
+	var stdout, stderr bytes.Buffer
+	code := run(ctx, args, &stdout, &stderr)
+	return called{code, stdout.String(), stderr.String()}
+}
+
+// short are flags for a trial that measures next to nothing, which those behind
+// them override.
+func short(args ...string) []string {
+	return append([]string{"--callers", "2", "--rounds", "1", "--duration", "50ms", "--warmup", "0s", "--slice", "10ms"}, args...)
+}
+
+// written writes a file for a flag to name.
+func written(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file.txt")
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+// latencies is a histogram of the same duration, a hundred times.
+func latencies(d time.Duration) (h record.Histogram) {
+	for range 100 {
+		h.Add(d)
+	}
+	return h
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/bench/internal/fault"
+	"github.com/redquorum/redquorum/bench/internal/load"
+	"github.com/redquorum/redquorum/bench/internal/record"
+	"github.com/redquorum/redquorum/bench/internal/subject"
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+// options is what the flags say.
+type options struct {
+	scenario string
+	about    string
+	command  string
+	list     bool
+
+	nodes   string // a fleet.Kind, or URLs
+	durable bool
+	load    record.Load
+	sweep   sweep
+	faults  list_
+	names   string // of subjects
+	rounds  int
+	slice   time.Duration
+
+	from      string
+	json      string
+	html      string
+	svg       string
+	benchstat string
+	profile   string
+	failIf    conditions
+
+	// Made of the above by settle.
+	kind     fleet.Kind
+	subjects []subject.Spec
+	planned  []fault.Fault
+}
+
+// list_ is the values of a flag that may be repeated.
+type list_ struct {
+	values    []string
+	inherited bool // from the scenario: the first on the command line replaces them
+}
+
+func (l *list_) String() string { return strings.Join(l.values, "; ") }
+
+func (l *list_) Set(s string) error {
+	if l.inherited {
+		l.values, l.inherited = nil, false
+	}
+	l.values = append(l.values, s)
+	return nil
+}
+
+// usage prints what --help asks for.
+func usage(out io.Writer) {
+	f := new(options).flags()
+	f.SetOutput(out)
+	fmt.Fprint(out, "Usage: go -C bench run . [flags]\n\nMeasures quorum locks, and how they bear failing nodes. --list shows scenarios and subjects.\n\n")
+	f.PrintDefaults()
+}
+
+func (o *options) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // a page of usage would hide the error
+	f.StringVar(&o.scenario, "scenario", "quick", "name of a scenario, or a file of flags; other flags override it")
+	f.BoolVar(&o.list, "list", false, "list the scenarios and the subjects, and do nothing else")
+
+	f.StringVar(&o.nodes, "nodes", "embedded", "embedded (says nothing of speed), process, docker, or redis:// URLs with commas between them")
+	f.IntVar(&o.load.Nodes, "n", 5, "number of nodes to start")
+	f.BoolVar(&o.durable, "durable", false, "have process and docker nodes write to disk before they answer, which then is what is measured")
+	f.StringVar(&o.names, "subjects", "redquorum,redsync", "libraries to measure, with commas between them; the first is compared with the others")
+	f.IntVar(&o.rounds, "rounds", 3, "rounds; every round measures each subject once, in rotated order")
+
+	f.DurationVar(&o.load.Duration, "duration", 2*time.Second, "of one measurement")
+	f.DurationVar(&o.load.Warmup, "warmup", 200*time.Millisecond, "of load before it, not measured")
+	f.IntVar(&o.load.Callers, "callers", 64, "concurrent callers; with --rate the most that may be under way")
+	f.IntVar(&o.load.Processes, "processes", 1, "client processes that the callers are spread over")
+	f.Float64Var(&o.load.Rate, "rate", 0, "cycles a second to begin (open loop); 0: each caller begins the next when one has ended (closed loop)")
+	f.StringVar(&o.load.Names, "names", "own", "names to lock: own (one a caller), single (one for all), uniform:K or zipf:K (K names)")
+	f.DurationVar(&o.load.Hold, "hold", 0, "how long each lock is held")
+	f.IntVar(&o.load.Held, "held", 0, "instead of cycles: this many locks, held under renewal for the whole --duration")
+	f.DurationVar(&o.load.TTL, "ttl", 2*time.Second, "of each lock; new servers are waited for as long")
+	f.DurationVar(&o.load.Patience, "patience", 0, "after which a caller gives up waiting; 0: when the library does")
+	f.Uint64Var(&o.load.Seed, "seed", 1, "of random choices")
+	f.Var(&o.faults, "fault", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s"; may be repeated`)
+	f.Var(&o.sweep, "sweep", "measure several loads: callers=1,16,256 or nodes=1,3,5 or held=1,1000")
+	f.DurationVar(&o.slice, "slice", 100*time.Millisecond, "resolution of figures over time")
+
+	f.StringVar(&o.json, "json", "", "`file` for the figures as JSON")
+	f.StringVar(&o.html, "html", "", "`file` for the report with pictures")
+	f.StringVar(&o.svg, "svg", "", "`folder` for the pictures alone")
+	f.StringVar(&o.benchstat, "benchstat", "", "`file` for the figures in the format of Go benchmarks")
+	f.StringVar(&o.from, "from", "", "measure nothing, show the run of this JSON `file`")
+	f.StringVar(&o.profile, "profile", "", "`folder` for CPU and heap profiles of the first client process")
+	f.Var(&o.failIf, "fail-if", `exit with status 2 if so: "p99>50ms", "redsync.rate>100"; may be repeated. `+metricsHelp())
+	return f
+}
+
+// parse reads the flags: first the scenario's, then those of the command line.
+func parse(args []string) (*options, error) {
+	var first options
+	f := first.flags()
+	if err := f.Parse(args); err != nil {
+		return nil, fmt.Errorf("%w; --help lists the flags", err)
+	}
+	if f.NArg() > 0 {
+		return nil, fmt.Errorf("there are no arguments, only flags: %q", hide(strings.Join(f.Args(), " ")))
+	}
+	if first.list {
+		return &first, nil
+	}
+	s, err := loadScenario(first.scenario)
+	if err != nil {
+		return nil, err
+	}
+	var o options
+	f = o.flags()
+	for _, line := range s.lines {
+		if err := f.Set(line.flag, line.value); err != nil {
+			return nil, fmt.Errorf("scenario %s: line %d: %s %s: %w", s.name, line.number, line.flag, line.value, err)
+		}
+	}
+	o.faults.inherited = true
+	if err := f.Parse(args); err != nil { // it was parsed before
+		return nil, err
+	}
+	o.scenario, o.about = s.name, s.about
+	o.command = commandLine(args)
+	return &o, o.settle()
+}
+
+// settle checks what depends on more than one flag.
+func (o *options) settle() error {
+	l := o.load
+	var err error
+	if o.subjects, err = subject.Find(strings.Split(o.names, ",")); err != nil {
+		return fmt.Errorf("--subjects: %w", err)
+	}
+	for i, s := range o.subjects {
+		if slices.ContainsFunc(o.subjects[:i], func(t subject.Spec) bool { return t.Name == s.Name }) {
+			return fmt.Errorf("--subjects: %s is there twice; --rounds measures all of them more than once", s.Name)
+		}
+	}
+	if o.rounds < 1 || l.Duration <= 0 || l.Warmup < 0 || l.Nodes < 1 || o.slice < time.Millisecond {
+		return errors.New("--rounds, --duration and --n must be above zero, --warmup not below it, --slice at least 1ms")
+	}
+	if l.Callers < 1 || l.Processes < 1 || l.Callers < l.Processes {
+		return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", l.Callers, l.Processes)
+	}
+	if !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0 {
+		return errors.New("--rate must be a number, and neither it nor --hold, --held or --patience below zero")
+	}
+	if l.TTL < 10*time.Millisecond {
+		return fmt.Errorf("--ttl %v is too short: at least 10ms", l.TTL)
+	}
+	if err := load.CheckNames(l.Names); err != nil {
+		return fmt.Errorf("--names: %w", err)
+	}
+	for _, text := range o.faults.values {
+		f, err := fault.Parse(text)
+		if err != nil {
+			return fmt.Errorf("--fault: %w", err)
+		}
+		o.planned = append(o.planned, f)
+	}
+	if err := o.settleNodes(); err != nil {
+		return err
+	}
+	for _, p := range o.points() {
+		if _, err := fault.NewPlan(o.planned, p.Nodes, p.Duration); err != nil {
+			return fmt.Errorf("--fault: %w", err)
+		}
+		if p.Held > 0 && (p.Rate > 0 || p.Hold > 0) {
+			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")
+		}
+		for _, s := range o.subjects {
+			if err := fits(s, p, len(o.planned) > 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (o *options) settleNodes() error {
+	o.kind = fleet.Kind(o.nodes)
+	if !strings.Contains(o.nodes, "://") {
+		if o.kind != fleet.Embedded && o.kind != fleet.Process && o.kind != fleet.Docker {
+			return fmt.Errorf("--nodes %s: must be embedded, process, docker, or URLs such as redis://10.0.0.1:6379", hide(o.nodes))
+		}
+		if o.durable && o.kind == fleet.Embedded {
+			return errors.New("--durable is for --nodes process and docker: embedded nodes have no disk")
+		}
+		return nil
+	}
+	o.kind = fleet.Addrs
+	if o.durable || o.sweep.key == "nodes" {
+		return errors.New("--durable and --sweep nodes=... are for nodes that the benchmark starts, not for --nodes with URLs")
+	}
+	o.load.Nodes = len(o.urls())
+	return nil
+}
+
+func (o *options) urls() []string { return strings.Split(o.nodes, ",") }
+
+// fits says why a subject cannot bear a load.
+func fits(s subject.Spec, l record.Load, faults bool) error {
+	if l.Held > 0 && !s.Renews {
+		return fmt.Errorf("%s does not renew locks by itself, so it cannot hold any: leave it out of --subjects", s.Name)
+	}
+	if s.Drive != nil && (faults || l.Names != "own" || l.Rate > 0 || l.Held > 0 || l.Hold > 0) {
+		return fmt.Errorf("%s is cycles without a library: it knows neither faults nor shared names, --rate, --hold or --held; leave it out of --subjects", s.Name)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/bench/internal/fault"
+	"github.com/redquorum/redquorum/bench/internal/load"
+	"github.com/redquorum/redquorum/bench/internal/record"
+	"github.com/redquorum/redquorum/bench/internal/servers"
+	"github.com/redquorum/redquorum/bench/internal/subject"
+)
+
+// probing is how often nodes are asked for a sign of life during faults.
+const probing = 100 * time.Millisecond
+
+// trial measures one subject under one load: the client processes make the load,
+// the faults happen to the nodes, and what both say is put together.
+func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round int) (record.Trial, error) {
+	plan, err := fault.NewPlan(b.planned, l.Nodes, l.Duration)
+	if err != nil {
+		return record.Trial{}, err
+	}
+	if l.Profile, l.HeapFile, err = b.profiles(s.Name, l.Point, round); err != nil {
+		return record.Trial{}, err
+	}
+	b.tell(s, l, round, load.Progress{})
+
+	var (
+		during    sync.WaitGroup
+		before    servers.Snapshot
+		faults    []record.Fault
+		probes    [][]record.Probe
+		broken    error
+		ctxP, end = context.WithCancel(ctx)
+	)
+	defer end()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	started := func(at time.Time) {
+		during.Go(func() { before = b.watch.Costs(ctx) })
+		if len(b.planned) == 0 {
+			return
+		}
+		during.Go(func() {
+			if faults, broken = plan.Play(ctx, at, b.nodes); broken != nil {
+				fail(broken)
+			}
+		})
+		during.Go(func() { probes = servers.Probe(ctxP, b.nodes.URLs(), at, probing) })
+	}
+	job := load.Job{Subject: s.Name, URLs: b.nodes.URLs(), Load: l, Slice: b.slice}
+	t, err := load.Run(ctx, job, started, func(p load.Progress) { b.tell(s, l, round, p) })
+	if err != nil {
+		fail(err) // what is broken is mended
+	}
+	end()
+	during.Wait()
+	if broken != nil {
+		if !errors.Is(err, broken) {
+			broken = errors.Join(broken, err)
+		}
+		return t, brokenNodes{broken}
+	}
+	if err != nil {
+		return t, err
+	}
+	t.Round = round
+	t.Nodes = servers.Between(before, b.watch.Costs(ctx))
+	t.Probes = probes
+	t.Bear(faults)
+	if t.KeysLeft, err = b.watch.KeysLeft(ctx); err != nil {
+		t.KeysLeft = -1
+	}
+	if err := b.watch.Clean(ctx); err != nil {
+		return t, brokenNodes{err}
+	}
+	return t, nil
+}
+
+// brokenNodes is an error that is no library's: nothing more can be measured on
+// these nodes.
+type brokenNodes struct{ error }
+
+func (e brokenNodes) Unwrap() error { return e.error }
+
+// tell shows what the benchmark is at.
+func (b *bench) tell(s subject.Spec, l record.Load, round int, p load.Progress) {
+	line := fmt.Sprintf("%d left  %s %s round %d/%d  ", b.left, s.Title, l.Point, round+1, b.rounds)
+	if p.Elapsed == 0 {
+		b.line.Show(line + "connecting")
+		return
+	}
+	b.line.Show(fmt.Sprintf("%s%v of %v  %d cycles  p99 %v  %d failed", line, p.Elapsed.Round(100*time.Millisecond), l.Duration,
+		p.Cycles, p.P99.Round(time.Microsecond), p.Failed))
+}
+
+// profiles names the files for the profiles of a trial, in a folder that it
+// makes: of the first round, for more rounds would overwrite them.
+func (b *bench) profiles(subject, point string, round int) (cpu, heap string, err error) {
+	if b.profile == "" || round > 0 {
+		return "", "", nil
+	}
+	if err := os.MkdirAll(b.profile, 0o755); err != nil {
+		return "", "", fmt.Errorf("--profile: %w", err)
+	}
+	stem, err := filepath.Abs(filepath.Join(b.profile, strings.Trim(subject+"-"+point, "-")))
+	return stem + ".cpu.pprof", stem + ".heap.pprof", err
+}

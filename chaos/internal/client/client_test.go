@@ -1,0 +1,172 @@
+package client_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/chaos/internal/client"
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/chaos/internal/register"
+)
+
+// parentEnv makes the test binary start a client, pause it, and wait to be killed.
+const parentEnv = "CHAOS_TEST_PARENT"
+
+const patience = 10 * time.Second
+
+func TestMain(m *testing.M) {
+	if c, is, err := client.FromEnv(); is {
+		if err == nil {
+			err = client.Run(c, os.Stdin, os.Stdout)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if text, is := os.LookupEnv(parentEnv); is {
+		parent(text)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func parent(text string) {
+	var c client.Config
+	err := json.Unmarshal([]byte(text), &c)
+	if err == nil {
+		var p *client.Process
+		if p, err = client.Start(c, history.NewLog(io.Discard)); err == nil {
+			err = p.Pause()
+		}
+	}
+	fmt.Println(err)
+	io.Copy(io.Discard, os.Stdin)
+}
+
+// lonely is a client without servers, which asks in vain.
+func lonely(t *testing.T) client.Config {
+	t.Helper()
+	reg, err := register.Serve(history.NewLog(io.Discard))
+	require.NoError(t, err)
+	t.Cleanup(reg.Close)
+	return client.Config{
+		Who: 3, URLs: []string{"redis://127.0.0.1:1"}, Register: reg.Addr(), Names: []string{"a"}, TTL: time.Second, Callers: 2,
+	}
+}
+
+// until waits for a client to tell something.
+func until(t *testing.T, log *history.Log, kind history.Kind) {
+	t.Helper()
+	require.Eventually(t, func() bool { return log.Last(kind, "a") > 0 }, patience, time.Millisecond)
+}
+
+func TestAClientTellsItsHistoryAndEndsInGoodOrder(t *testing.T) {
+	t.Parallel()
+	var record bytes.Buffer
+	log := history.NewLog(&record)
+	p, err := client.Start(lonely(t), log)
+	require.NoError(t, err)
+	until(t, log, history.Failed)
+	require.NoError(t, p.Stop(patience))
+
+	var events []history.Event
+	require.NoError(t, history.Read(&record, func(e history.Event) { events = append(events, e) }))
+	all, err := history.Acquisitions(events)
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	var whys []string
+	for _, a := range all {
+		assert.Equal(t, 3, a.Who)
+		assert.NotEqual(t, history.Never, a.Failed, "the outcome of %v is not known", a)
+		whys = append(whys, a.Why)
+	}
+	// One of the two callers may have met the end of the run with its first try.
+	assert.Contains(t, strings.Join(whys, "\n"), "no quorum: redlock: acquire")
+}
+
+func TestAPausedClientTellsNothingAndThenGoesOn(t *testing.T) {
+	t.Parallel()
+	log := history.NewLog(io.Discard)
+	p, err := client.Start(lonely(t), log)
+	require.NoError(t, err)
+	until(t, log, history.Asked)
+	require.NoError(t, p.Pause())
+	before := log.Last(history.Asked, "a")
+	require.Eventually(t, func() bool { // what it had told when it was stopped is still on its way
+		last := log.Last(history.Asked, "a")
+		quiet := last == before && history.Now()-last > int64(300*time.Millisecond)
+		before = last
+		return quiet
+	}, patience, time.Millisecond)
+	require.NoError(t, p.Resume())
+	require.Eventually(t, func() bool { return log.Last(history.Asked, "a") > before }, patience, time.Millisecond)
+	require.NoError(t, p.Stop(patience))
+}
+
+func TestAClientThatDoesNotEndIsKilledAndReported(t *testing.T) {
+	t.Parallel()
+	p, err := client.Start(lonely(t), history.NewLog(io.Discard))
+	require.NoError(t, err)
+	require.NoError(t, p.Pause())
+	assert.ErrorContains(t, p.Stop(100*time.Millisecond), "client 3 did not end")
+}
+
+func TestAClientThatFailsIsReported(t *testing.T) {
+	t.Parallel()
+	c := lonely(t)
+	c.URLs = nil
+	p, err := client.Start(c, history.NewLog(io.Discard))
+	require.NoError(t, err)
+	assert.ErrorContains(t, p.Stop(patience), "client 3: exit status 1")
+}
+
+func TestAKilledClientIsNotReported(t *testing.T) {
+	t.Parallel()
+	p, err := client.Start(lonely(t), history.NewLog(io.Discard))
+	require.NoError(t, err)
+	require.NoError(t, p.Kill())
+	assert.NoError(t, p.Stop(patience))
+}
+
+// A client that was stopped when its parent died must not stay so for ever.
+func TestAPausedClientDiesWithItsParent(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(lonely(t))
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), parentEnv+"="+string(text))
+	// The client gets it from its parent: it ends when both are gone.
+	alive, theirs, err := os.Pipe()
+	require.NoError(t, err)
+	defer alive.Close()
+	cmd.Stderr = theirs
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	defer stdin.Close()
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	require.NoError(t, theirs.Close())
+
+	said := make([]byte, len("<nil>"))
+	_, err = io.ReadFull(stdout, said)
+	require.NoError(t, err)
+	require.Equal(t, "<nil>", string(said))
+	require.NoError(t, cmd.Process.Kill())
+	cmd.Wait()
+	require.NoError(t, alive.SetReadDeadline(time.Now().Add(patience)))
+	_, err = io.Copy(io.Discard, alive)
+	assert.NoError(t, err, "the client outlives its parent")
+}

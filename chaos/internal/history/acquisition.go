@@ -1,0 +1,113 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Never is a time after all others.
+const Never int64 = math.MaxInt64
+
+// An Acquisition is all that a client told about one call of Acquire and the
+// lock that came of it. What did not happen, or was not told, is at Never.
+type Acquisition struct {
+	Who  int
+	Op   int64
+	Name string
+
+	Asked    int64
+	Granted  int64
+	Failed   int64
+	Token    int64
+	Until    int64 // the last deadline that was told
+	Lost     int64
+	Leaving  int64
+	Released int64
+	Sure     bool // the release was confirmed by a quorum
+	Why      string
+}
+
+// Held reports whether the client had the lock.
+func (a *Acquisition) Held() bool { return a.Granted != Never }
+
+// End is when the client's claim ended: at its deadline, when it was told of a
+// loss, or when it began to release, whichever was first. It may lie before Granted,
+// where the client was paused before it could look.
+func (a *Acquisition) End() int64 { return min(a.Until, a.Lost, a.Leaving) }
+
+func (a *Acquisition) String() string {
+	return fmt.Sprintf("client %d's acquisition %d", a.Who, a.Op)
+}
+
+// Key tells the acquisitions of all clients apart.
+type Key struct {
+	Who int
+	Op  int64
+}
+
+// Acquisitions puts the clients' events together, ordered by when they were
+// asked. An order of events that no client can produce is an error.
+func Acquisitions(events []Event) ([]*Acquisition, error) {
+	byKey := map[Key]*Acquisition{}
+	var all []*Acquisition
+	for i, e := range events {
+		key := Key{e.Who, e.Op}
+		a := byKey[key]
+		switch e.Kind {
+		case Asked, Granted, Failed, Extended, Lost, Leaving, Released:
+		default:
+			continue
+		}
+		if bad := misplaced(a, e); bad != "" {
+			return nil, fmt.Errorf("history: event %d, %+v: %s", i+1, e, bad)
+		}
+		switch e.Kind {
+		case Asked:
+			a = &Acquisition{Who: e.Who, Op: e.Op, Name: e.Name, Asked: e.At, Granted: Never, Failed: Never,
+				Until: Never, Lost: Never, Leaving: Never, Released: Never}
+			byKey[key] = a
+			all = append(all, a)
+		case Granted:
+			a.Granted, a.Token, a.Until = e.At, e.Token, e.Until
+		case Failed:
+			a.Failed, a.Why = e.At, e.Text
+		case Extended:
+			a.Until = max(a.Until, e.Until)
+		case Lost:
+			a.Lost, a.Why = e.At, e.Text
+		case Leaving:
+			a.Leaving = e.At
+		case Released:
+			a.Released, a.Sure = e.At, e.Text == ""
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Acquisition) int { return cmp.Compare(a.Asked, b.Asked) })
+	return all, nil
+}
+
+// misplaced says what is wrong with e after what is known of its acquisition.
+func misplaced(a *Acquisition, e Event) string {
+	switch {
+	case e.Kind == Asked && a != nil:
+		return "asked twice"
+	case e.Kind == Asked:
+		return ""
+	case a == nil:
+		return "never asked"
+	case a.Name != e.Name:
+		return "asked for another name"
+	case (e.Kind == Granted || e.Kind == Failed) && (a.Held() || a.Failed != Never):
+		return "answered twice"
+	case e.Kind == Granted || e.Kind == Failed:
+		return ""
+	case !a.Held():
+		return "never granted"
+	case e.Kind == Leaving && a.Leaving != Never:
+		return "released twice"
+	case e.Kind == Released && a.Leaving == Never:
+		return "released without being asked to"
+	}
+	return ""
+}

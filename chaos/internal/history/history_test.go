@@ -1,0 +1,95 @@
+package history_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+)
+
+func read(t *testing.T, text string) (events []history.Event) {
+	t.Helper()
+	require.NoError(t, history.Read(strings.NewReader(text), func(e history.Event) { events = append(events, e) }))
+	return events
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	t.Parallel()
+	events := []history.Event{
+		{At: 1, Kind: history.Asked, Who: 1, Op: 2, Name: "a"},
+		{At: 2, Kind: history.Granted, Who: 1, Op: 2, Name: "a", Token: 1 << 52, Until: 9, Votes: 3},
+		{At: 3, Kind: history.Fault, Name: "flush", Text: "\"node\" 3\n"},
+	}
+	var out bytes.Buffer
+	log := history.NewLog(&out)
+	for _, e := range events {
+		require.NoError(t, log.Add(e))
+	}
+	assert.Equal(t, events, read(t, out.String()))
+}
+
+func TestALineThatItsWriterDidNotFinishIsLeftOut(t *testing.T) {
+	t.Parallel()
+	assert.Len(t, read(t, `{"at":1,"kind":"asked"}`+"\n"+`{"at":2,"ki`), 1)
+	assert.Error(t, history.Read(strings.NewReader("{}\n{]\n"), func(history.Event) {}))
+}
+
+func TestAClaimEndsAtWhateverComesFirst(t *testing.T) {
+	t.Parallel()
+	for text, end := range map[string]int64{
+		`{"at":3,"kind":"granted","until":50}`:                                                                   50,
+		`{"at":3,"kind":"granted","until":50}{"at":9,"kind":"extended","until":60}`:                              60,
+		`{"at":3,"kind":"granted","until":50}{"at":9,"kind":"extended","until":40}`:                              50,
+		`{"at":3,"kind":"granted","until":50}{"at":20,"kind":"leaving"}`:                                         20,
+		`{"at":3,"kind":"granted","until":50}{"at":70,"kind":"leaving"}`:                                         50,
+		`{"at":3,"kind":"granted","until":50}{"at":30,"kind":"lost"}{"at":40,"kind":"leaving"}`:                  30,
+		`{"at":3,"kind":"granted","until":50}{"at":60,"kind":"lost"}{"at":61,"kind":"leaving"}`:                  50,
+		`{"at":3,"kind":"granted","until":2}`:                                                                    2,
+		`{"at":3,"kind":"granted","until":50}{"at":20,"kind":"leaving"}{"at":21,"kind":"released","text":"too"}`: 20,
+	} {
+		all, err := history.Acquisitions(read(t, `{"at":1,"kind":"asked"}`+text))
+		require.NoError(t, err)
+		require.Len(t, all, 1)
+		assert.True(t, all[0].Held())
+		assert.Equal(t, end, all[0].End(), text)
+	}
+}
+
+func TestAnAcquisitionWithoutAnswerIsNeitherGrantedNorFailed(t *testing.T) {
+	t.Parallel()
+	all, err := history.Acquisitions(read(t, `{"at":5,"kind":"asked","op":2}{"at":1,"kind":"asked","op":1}{"at":2,"kind":"failed","op":1}`))
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	assert.Equal(t, int64(1), all[0].Op, "ordered by when they were asked")
+	assert.Equal(t, int64(2), all[0].Failed)
+	assert.Equal(t, history.Never, all[1].Failed)
+	assert.False(t, all[1].Held())
+}
+
+func TestEventsThatNoClientCanProduceAreAnError(t *testing.T) {
+	t.Parallel()
+	const asked, granted = `{"kind":"asked","name":"a"}`, `{"kind":"granted","name":"a"}`
+	for text, says := range map[string]string{
+		granted:                              "never asked",
+		asked + asked:                        "asked twice",
+		asked + `{"kind":"granted"}`:         "another name",
+		asked + granted + granted:            "answered twice",
+		asked + `{"kind":"lost","name":"a"}`: "never granted",
+		asked + granted + `{"kind":"released","name":"a"}`:                             "without being asked",
+		asked + granted + `{"kind":"leaving","name":"a"}{"kind":"leaving","name":"a"}`: "released twice",
+	} {
+		_, err := history.Acquisitions(read(t, text))
+		assert.ErrorContains(t, err, says, text)
+	}
+}
+
+func TestTheClockGoesForward(t *testing.T) {
+	t.Parallel()
+	before := history.Now()
+	assert.GreaterOrEqual(t, history.Now(), before)
+	assert.Positive(t, before)
+}

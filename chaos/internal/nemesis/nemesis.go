@@ -1,0 +1,163 @@
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/relay"
+)
+
+// A World is what a plan breaks.
+type World struct {
+	Fleet  fleet.Fleet
+	Writes []fleet.Persistence
+	Relays []*relay.Relay // one a node, or none
+	Crew   Crew
+	Flush  func(ctx context.Context, node int) error
+	Log    *history.Log
+}
+
+// A Crew is the clients. Calls for one client never overlap.
+type Crew interface {
+	Pause(i int) error
+	Resume(i int) error
+	Replace(i int) error // kill it, and start another in its place
+}
+
+// Run carries out the plan and returns when all faults are undone. When ctx
+// ends, that is at once, and not an error; a fault that could not be made, or not
+// be undone, is one, and ends the run.
+func Run(ctx context.Context, plan Plan, w World) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began := time.Now()
+	errs := make([]error, len(plan))
+	var lanes sync.WaitGroup
+	for i, steps := range plan {
+		lanes.Go(func() {
+			for _, step := range steps {
+				if !sleep(ctx, time.Until(began.Add(step.At))) {
+					return
+				}
+				if errs[i] = w.play(ctx, step); errs[i] != nil {
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	lanes.Wait()
+	return errors.Join(errs...)
+}
+
+// play makes a fault, waits, and undoes it.
+func (w World) play(ctx context.Context, s Step) error {
+	whole := context.WithoutCancel(ctx) // what was begun is brought to its end
+	struck := w.struck(s)
+	tell := func(k history.Kind, text string) error {
+		return w.Log.Add(history.Event{At: history.Now(), Kind: k, Name: string(s.Kind), Text: text})
+	}
+	if err := each(s.Victims, func(i int) error { return w.inject(whole, s, i) }); err != nil {
+		return fmt.Errorf("nemesis: %v: %w", s, err)
+	}
+	if err := tell(history.Fault, s.String()); err != nil {
+		return err
+	}
+	sleep(ctx, s.For)
+	if err := each(s.Victims, func(i int) error { return w.heal(whole, s, i) }); err != nil {
+		return fmt.Errorf("nemesis: undo %v: %w", s, err)
+	}
+	if after := w.struck(s); after > 0 {
+		return tell(history.Healed, fmt.Sprintf("%d pieces were struck", after-struck))
+	}
+	return tell(history.Healed, "")
+}
+
+func (w World) inject(ctx context.Context, s Step, i int) error {
+	switch s.Kind {
+	case PauseServer:
+		return w.Fleet.Pause(ctx, i)
+	case KillServer, RestartMajority:
+		return w.Fleet.Kill(ctx, i)
+	case Flush:
+		return w.Flush(ctx, i)
+	case PauseClient:
+		return w.Crew.Pause(i)
+	case KillClient:
+		return w.Crew.Replace(i)
+	case Reset:
+		w.Relays[i].Reset()
+		return nil
+	}
+	way, mode := relay.Requests, relay.Drop
+	switch s.Kind {
+	case DropReplies, DelayReplies, HoldReplies:
+		way = relay.Replies
+	}
+	switch s.Kind {
+	case DelayRequests, DelayReplies:
+		mode = relay.Delay
+	case HoldRequests, HoldReplies:
+		mode = relay.Hold
+	}
+	w.Relays[i].Break(way, relay.Fault{Mode: mode, By: s.By})
+	return nil
+}
+
+func (w World) heal(ctx context.Context, s Step, i int) error {
+	switch s.Kind {
+	case PauseServer:
+		return w.Fleet.Resume(ctx, i)
+	case KillServer, RestartMajority:
+		memory := fleet.Kept
+		if w.Writes[i] == fleet.None {
+			memory = fleet.Lost
+		}
+		return w.Fleet.Restart(ctx, i, memory)
+	case PauseClient:
+		return w.Crew.Resume(i)
+	case Flush, KillClient, Reset:
+		return nil
+	}
+	w.Relays[i].Heal()
+	return nil
+}
+
+// struck is what the relays of a step's victims have struck so far.
+func (w World) struck(s Step) (n int64) {
+	switch s.Kind {
+	case DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies:
+		for _, i := range s.Victims {
+			n += w.Relays[i].Struck()
+		}
+	}
+	return n
+}
+
+// each strikes all victims at once.
+func each(victims []int, do func(i int) error) error {
+	errs := make([]error, len(victims))
+	var wg sync.WaitGroup
+	for n, i := range victims {
+		wg.Go(func() { errs[n] = do(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// sleep reports whether it slept to the end.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(max(0, d))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,217 @@
+package nemesis_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/chaos/internal/nemesis"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/relay"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A stage is a world of which only the record is real. It is its own fleet and
+// crew.
+type stage struct {
+	fleet.Fleet
+	mu     sync.Mutex
+	did    []string
+	broken string // what fails
+}
+
+func (s *stage) do(what string, i int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.did = append(s.did, fmt.Sprint(what, " ", i))
+	if what == s.broken {
+		return errors.New("cannot " + what)
+	}
+	return nil
+}
+
+func (s *stage) Pause(_ context.Context, i int) error  { return s.do("pause", i) }
+func (s *stage) Resume(_ context.Context, i int) error { return s.do("resume", i) }
+func (s *stage) Kill(_ context.Context, i int) error   { return s.do("kill", i) }
+func (s *stage) Restart(_ context.Context, i int, m fleet.Memory) error {
+	return s.do([]string{fleet.Kept: "restart kept", fleet.Lost: "restart lost"}[m], i)
+}
+
+type crew struct{ *stage }
+
+func (c crew) Pause(i int) error   { return c.do("pause client", i) }
+func (c crew) Resume(i int) error  { return c.do("resume client", i) }
+func (c crew) Replace(i int) error { return c.do("replace client", i) }
+
+func world(s *stage, record *bytes.Buffer) nemesis.World {
+	return nemesis.World{
+		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Crew: crew{s},
+		Flush: func(_ context.Context, i int) error { return s.do("flush", i) },
+		Log:   history.NewLog(record),
+	}
+}
+
+func TestEachFaultIsMadeAndUndone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind    nemesis.Kind
+		victims []int
+		did     string
+	}{
+		{nemesis.PauseServer, []int{1}, "pause 1, resume 1"},
+		{nemesis.KillServer, []int{0}, "kill 0, restart lost 0"},
+		{nemesis.KillServer, []int{1}, "kill 1, restart kept 1"},
+		{nemesis.RestartMajority, []int{2}, "kill 2, restart kept 2"},
+		{nemesis.RestartMajority, []int{0, 1}, "kill 0, kill 1, restart kept 1, restart lost 0"},
+		{nemesis.Flush, []int{2}, "flush 2"},
+		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3"},
+		{nemesis.KillClient, []int{3}, "replace client 3"},
+	} {
+		var s stage
+		var record bytes.Buffer
+		plan := nemesis.Plan{{{Kind: c.kind, Victims: c.victims, For: time.Millisecond}}}
+		require.NoError(t, nemesis.Run(t.Context(), plan, world(&s, &record)))
+		if len(c.victims) > 1 { // they are struck at the same time, and healed likewise
+			slices.Sort(s.did[:2])
+			slices.Sort(s.did[2:])
+		}
+		assert.Equal(t, c.did, strings.Join(s.did, ", "), c.kind)
+		var kinds []history.Kind
+		require.NoError(t, history.Read(&record, func(e history.Event) {
+			kinds = append(kinds, e.Kind)
+			assert.Equal(t, string(c.kind), e.Name)
+		}))
+		assert.Equal(t, []history.Kind{history.Fault, history.Healed}, kinds)
+	}
+}
+
+func TestAnInterruptedPlanIsUndoneAtOnce(t *testing.T) {
+	t.Parallel()
+	var s stage
+	var record bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	plan := nemesis.Plan{
+		{{Kind: nemesis.PauseServer, Victims: []int{1}, For: time.Hour}, {At: time.Hour, Kind: nemesis.Flush, Victims: []int{1}}},
+		{{Kind: nemesis.PauseClient, Victims: []int{0}, For: time.Hour}},
+	}
+	w := world(&s, &record)
+	done := make(chan error, 1)
+	go func() { done <- nemesis.Run(ctx, plan, w) }()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.did) == 2
+	}, 10*time.Second, time.Millisecond)
+	cancel()
+	require.NoError(t, <-done)
+	slices.Sort(s.did)
+	assert.Equal(t, []string{"pause 1", "pause client 0", "resume 1", "resume client 0"}, s.did)
+}
+
+func TestAFaultThatCannotBeMadeOrUndoneEndsTheRun(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []string{"pause", "resume"} {
+		s := stage{broken: broken}
+		var record bytes.Buffer
+		plan := nemesis.Plan{
+			{{Kind: nemesis.PauseServer, Victims: []int{1}}},
+			{{At: time.Hour, Kind: nemesis.Flush, Victims: []int{1}}},
+		}
+		err := nemesis.Run(t.Context(), plan, world(&s, &record))
+		require.ErrorContains(t, err, "cannot "+broken)
+		assert.ErrorContains(t, err, "pause-server nodes [1]")
+	}
+}
+
+// Which way a one-way fault goes is seen on a server that answers.
+func TestOneWayFaultsGoOneWay(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[nemesis.Kind]struct{ arrives, answered bool }{
+		nemesis.DropRequests: {false, false}, nemesis.HoldRequests: {false, false}, nemesis.DelayRequests: {false, false},
+		nemesis.DropReplies: {true, false}, nemesis.HoldReplies: {true, false}, nemesis.DelayReplies: {true, false},
+		nemesis.Reset: {true, false},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			got := make(chan struct{}, 10)
+			server := answering(t, got)
+			r, err := relay.New(server)
+			require.NoError(t, err)
+			t.Cleanup(r.Close)
+			c, err := net.Dial("tcp", strings.TrimPrefix(r.URL(), "redis://"))
+			require.NoError(t, err)
+			defer c.Close()
+			_, err = c.Write([]byte("0"))
+			require.NoError(t, err)
+			<-got
+			_, err = c.Read(make([]byte, 1))
+			require.NoError(t, err)
+
+			var s stage
+			var record bytes.Buffer
+			w := world(&s, &record)
+			w.Relays = []*relay.Relay{r}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				done <- nemesis.Run(ctx, nemesis.Plan{{{Kind: kind, Victims: []int{0}, For: time.Hour, By: time.Hour}}}, w)
+			}()
+			defer func() { cancel(); require.NoError(t, <-done) }()
+			require.Eventually(t, func() bool { return w.Log.Last(history.Fault, string(kind)) > 0 }, 10*time.Second, time.Millisecond)
+			if kind == nemesis.Reset {
+				_, err := c.Read(make([]byte, 1))
+				require.Error(t, err)
+				return
+			}
+			_, err = c.Write([]byte("1"))
+			require.NoError(t, err)
+			arrives := false
+			select {
+			case <-got:
+				arrives = true
+			case <-time.After(100 * time.Millisecond):
+			}
+			assert.Equal(t, want.arrives, arrives)
+			c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+			_, err = c.Read(make([]byte, 1))
+			assert.Equal(t, want.answered, err == nil)
+		})
+	}
+}
+
+// answering is the address of a server that answers each byte.
+func answering(t *testing.T, got chan<- struct{}) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		for buf := make([]byte, 1); ; {
+			if _, err := c.Read(buf); err != nil {
+				return
+			}
+			got <- struct{}{}
+			c.Write(buf)
+		}
+	})
+	t.Cleanup(func() { l.Close(); serving.Wait() })
+	return l.Addr().String()
+}

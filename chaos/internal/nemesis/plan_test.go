@@ -1,0 +1,101 @@
+package nemesis_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/chaos/internal/nemesis"
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+var setting = nemesis.Setting{Seed: 7, Duration: time.Minute, Nodes: 5, Clients: 4, TTL: 1500 * time.Millisecond}
+
+func TestASeedDecidesThePlan(t *testing.T) {
+	t.Parallel()
+	for _, s := range nemesis.Scenarios {
+		other := setting
+		other.Seed++
+		assert.Equal(t, s.Plan(setting).String(), s.Plan(setting).String(), s.Name)
+		assert.NotEqual(t, s.Plan(setting).String(), s.Plan(other).String(), s.Name)
+	}
+}
+
+// In a lane one fault ends before the next begins, and the last in time.
+func TestFaultsOfALaneDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	for _, s := range nemesis.Scenarios {
+		for _, lane := range s.Plan(setting) {
+			require.NotEmpty(t, lane, s.Name)
+			var free time.Duration
+			for _, step := range lane {
+				assert.Greater(t, step.At, free, "%s: %v", s.Name, step)
+				free = step.At + step.For
+				assert.NotEmpty(t, step.Victims)
+			}
+			assert.LessOrEqual(t, free, setting.Duration)
+		}
+	}
+}
+
+func TestAScenarioHasEveryFaultThatItPromises(t *testing.T) {
+	t.Parallel()
+	for _, s := range nemesis.Scenarios {
+		plan := s.Plan(setting)
+		for i, lane := range s.Lanes {
+			seen := map[nemesis.Kind]bool{}
+			for _, step := range plan[i] {
+				seen[step.Kind] = true
+			}
+			for _, k := range lane.Kinds {
+				assert.True(t, seen[k], "%s: no %s within a minute", s.Name, k)
+			}
+			assert.Len(t, seen, len(lane.Kinds), s.Name)
+			assert.Len(t, s.Wanted()[i], len(lane.Kinds))
+		}
+	}
+}
+
+func TestTheShortestPlanHasAFaultInEachLane(t *testing.T) {
+	t.Parallel()
+	short := setting
+	short.Duration = nemesis.Shortest * setting.TTL
+	for _, s := range nemesis.Scenarios {
+		for short.Seed = range 1000 {
+			for i, lane := range s.Plan(short) {
+				require.NotEmpty(t, lane, "%s, lane %d, seed %d", s.Name, i, short.Seed)
+			}
+		}
+	}
+}
+
+func TestTheNamedFaultsAreWhatTheirNamesSay(t *testing.T) {
+	t.Parallel()
+	scenario := func(name string) nemesis.Scenario {
+		s, ok := nemesis.ByName(name)
+		require.True(t, ok, name)
+		return s
+	}
+	for _, step := range scenario("restart-majority").Plan(setting)[0] {
+		assert.Len(t, step.Victims, 3, "%v", step)
+		assert.Zero(t, step.For, "they are restarted at once")
+	}
+	for _, step := range scenario("pause-clients").Plan(setting)[0] {
+		assert.Greater(t, step.For, setting.TTL, "past the end of their locks")
+	}
+	for name, want := range map[string]fleet.Persistence{
+		"kill-none": fleet.None, "kill-everysec": fleet.EverySecond, "kill-always": fleet.Always, "restart-majority": fleet.None,
+	} {
+		for _, p := range scenario(name).Writes(5) {
+			assert.Equal(t, want, p, name)
+		}
+	}
+	mixed := scenario("mixed").Writes(5)
+	for _, p := range []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always} {
+		assert.Contains(t, mixed, p)
+	}
+	_, ok := nemesis.ByName("earthquake")
+	assert.False(t, ok)
+}

@@ -1,0 +1,111 @@
+package nemesis
+
+import (
+	"slices"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+// A Scenario says which faults there are, and on what.
+type Scenario struct {
+	Name  string
+	About string
+	Lanes []Lane
+
+	// Persistence of the nodes; it is repeated if there are more of them.
+	Persistence []fleet.Persistence
+	// Relayed clients reach the servers through relays.
+	Relayed bool
+	// Work bounds how long locks are held, in TTLs.
+	Work [2]float64
+}
+
+// A Lane is a series of faults, one at a time.
+type Lane struct {
+	Kinds []Kind     // that it draws
+	Gap   [2]float64 // between the end of a fault and the next one, in TTLs
+	Draw  func(*draw) Step
+}
+
+var (
+	none   = []fleet.Persistence{fleet.None}
+	short  = [2]float64{0, 0.3}
+	most   = [2]float64{0.5, 0.9}
+	often  = [2]float64{0.1, 0.5}
+	seldom = [2]float64{0.3, 1.5}
+)
+
+// Scenarios are all that there are.
+var Scenarios = []Scenario{
+	{Name: "pause-servers", About: "servers hang, also most of them",
+		Persistence: none, Work: short,
+		Lanes: []Lane{lane(often, pauseServers, PauseServer)}},
+	{Name: "pause-clients", About: "clients hang past the end of their locks, and then go on",
+		Persistence: none, Work: short,
+		Lanes: []Lane{lane(often, pauseClients, PauseClient)}},
+	{Name: "kill-clients", About: "clients die with their locks",
+		Persistence: none, Work: short,
+		Lanes: []Lane{lane(often, killClients, KillClient)}},
+	{Name: "kill-none", About: "servers that write nothing to disk are killed and restarted",
+		Persistence: none, Work: short,
+		Lanes: []Lane{lane(seldom, killServers, KillServer)}},
+	{Name: "kill-everysec", About: "the same with appendfsync everysec",
+		Persistence: []fleet.Persistence{fleet.EverySecond}, Work: short,
+		Lanes: []Lane{lane(seldom, killServers, KillServer)}},
+	{Name: "kill-always", About: "the same with appendfsync always",
+		Persistence: []fleet.Persistence{fleet.Always}, Work: short,
+		Lanes: []Lane{lane(seldom, killServers, KillServer)}},
+	{Name: "restart-majority", About: "three of five servers without persistence are restarted at once, under load",
+		Persistence: none, Work: most,
+		Lanes: []Lane{lane([2]float64{1.3, 2.5}, restartMajority, RestartMajority)}},
+	{Name: "flush", About: "single servers are flushed, and sometimes most of them",
+		Persistence: none, Work: most,
+		Lanes: []Lane{lane([2]float64{0.5, 2}, flush, Flush)}},
+	{Name: "proxy", About: "requests or replies are lost, late or held; connections are reset",
+		Persistence: none, Work: short, Relayed: true,
+		Lanes: []Lane{lane(often, network, oneWay...)}},
+	{Name: "mixed", About: "all of it at once, on servers of every persistence",
+		Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always, fleet.None, fleet.Always},
+		Work:        short, Relayed: true,
+		Lanes: []Lane{
+			lane(seldom, anyServer, PauseServer, KillServer, RestartMajority, Flush),
+			lane(seldom, anyClient, PauseClient, KillClient),
+			lane(seldom, network, oneWay...),
+		}},
+}
+
+var oneWay = []Kind{Reset, DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies}
+
+// Wanted are the kinds of faults of which a run must have seen at least one of
+// each group, or it has shown nothing.
+func (s Scenario) Wanted() (groups [][]string) {
+	for _, lane := range s.Lanes {
+		var group []string
+		for _, k := range lane.Kinds {
+			group = append(group, string(k))
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+// ByName returns the scenario of that name.
+func ByName(name string) (Scenario, bool) {
+	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == name })
+	if i < 0 {
+		return Scenario{}, false
+	}
+	return Scenarios[i], true
+}
+
+// Writes is the persistence of n nodes.
+func (s Scenario) Writes(n int) (all []fleet.Persistence) {
+	for i := range n {
+		all = append(all, s.Persistence[i%len(s.Persistence)])
+	}
+	return all
+}
+
+func lane(gap [2]float64, of func(*draw, Kind) Step, kinds ...Kind) Lane {
+	return Lane{Kinds: kinds, Gap: gap, Draw: func(d *draw) Step { return of(d, d.turn(kinds)) }}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/chaos/internal/nemesis"
+)
+
+// options are what the flags say.
+type options struct {
+	scenarios []nemesis.Scenario
+	duration  time.Duration
+	seed      uint64
+	ttl       time.Duration
+	longTTL   time.Duration
+	clients   int
+	guard     bool
+	plan      bool
+	judge     string
+	keep      string
+}
+
+func parse(args []string, out io.Writer) (o options, err error) {
+	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	flags.SetOutput(out)
+	scenario := flags.String("scenario", "all", "all, or names with commas between them: "+strings.Join(names(), ", "))
+	flags.DurationVar(&o.duration, "duration", time.Minute, "of the faults; the scenarios share it evenly, and each adds some seconds to begin and end")
+	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
+	flags.DurationVar(&o.ttl, "ttl", 1200*time.Millisecond, "of the locks")
+	flags.DurationVar(&o.longTTL, "long-ttl", 0, "of the locks of every second client; 0 for that of the others")
+	flags.IntVar(&o.clients, "clients", 4, "number of client processes")
+	noGuard := flags.Bool("no-guard", false, "turn the memory guard off, to see that the checks find what it prevents")
+	flags.BoolVar(&o.plan, "plan", false, "print the plans and do nothing else")
+	flags.StringVar(&o.keep, "keep", "", "keep all histories in this `folder`, also those without violations")
+	flags.StringVar(&o.judge, "judge", "", "judge the history in this `file` again and do nothing else")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 || o.duration <= 0 || o.ttl < 100*time.Millisecond || o.longTTL != 0 && o.longTTL < o.ttl || o.clients < 2 {
+		return o, fmt.Errorf("there are no arguments; --duration must be above zero, --ttl at least 100ms, --long-ttl not below it, --clients at least 2: %q", args)
+	}
+	o.guard = !*noGuard
+	if o.seed == 0 {
+		o.seed = rand.Uint64()
+	}
+	if *scenario == "all" {
+		*scenario = strings.Join(names(), ",")
+	}
+	for name := range strings.SplitSeq(*scenario, ",") {
+		s, ok := nemesis.ByName(name)
+		if !ok {
+			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(names(), ", "))
+		}
+		o.scenarios = append(o.scenarios, s)
+	}
+	if least := nemesis.Shortest * max(o.ttl, o.longTTL); o.share() < least {
+		return o, fmt.Errorf("--duration leaves %v for each scenario, but a fault and its end need %d TTLs, which is %v", o.share(), nemesis.Shortest, least)
+	}
+	return o, nil
+}
+
+// share is for how long each scenario has faults.
+func (o options) share() time.Duration { return o.duration / time.Duration(len(o.scenarios)) }
+
+func names() (all []string) {
+	for _, s := range nemesis.Scenarios {
+		all = append(all, s.Name)
+	}
+	return all
+}

@@ -1,0 +1,166 @@
+package sqlfence_test
+
+import (
+	"database/sql"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/redquorum/redquorum/examples/sqlfence"
+	"github.com/redquorum/redquorum/fence"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// database returns a new one, which writes down by itself what happens to accounts.
+func database(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "bank.db")+"?_pragma=busy_timeout(30000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	for _, statement := range []string{
+		sqlfence.Schema,
+		`CREATE TABLE history (n INTEGER PRIMARY KEY AUTOINCREMENT, balance INTEGER, fence INTEGER)`,
+		`CREATE TRIGGER note AFTER UPDATE ON account BEGIN INSERT INTO history (balance, fence) VALUES (new.balance, new.fence); END`,
+	} {
+		_, err := db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	return db
+}
+
+// history is the tokens of the writes, in their order.
+func history(t *testing.T, db *sql.DB) []int64 {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `SELECT fence FROM history ORDER BY n`)
+	require.NoError(t, err)
+	defer rows.Close()
+	var tokens []int64
+	for rows.Next() {
+		var token int64
+		require.NoError(t, rows.Scan(&token))
+		tokens = append(tokens, token)
+	}
+	require.NoError(t, rows.Err())
+	return tokens
+}
+
+func stored(t *testing.T, db *sql.DB, id string) (balance, token int64) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT balance, fence FROM account WHERE id = ?`, id).Scan(&balance, &token))
+	return balance, token
+}
+
+func TestAStaleWriterChangesNothing(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 90, 34))
+
+	err := sqlfence.Set(t.Context(), db, "42", 100, 33)
+	var stale *fence.StaleError
+	require.ErrorAs(t, err, &stale)
+	assert.Equal(t, fence.StaleError{Key: "42", Token: 33, Highest: 34}, *stale)
+	require.ErrorIs(t, err, fence.ErrStale)
+	require.NotErrorIs(t, err, sqlfence.ErrNoAccount)
+
+	balance, token := stored(t, db, "42")
+	assert.EqualValues(t, 90, balance)
+	assert.EqualValues(t, 34, token)
+}
+
+func TestAHolderMayWriteAgain(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 90, 34))
+	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 90, 34), "nor need it change anything")
+	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 80, 34))
+	balance, _ := stored(t, db, "42")
+	assert.EqualValues(t, 80, balance)
+}
+
+func TestNoSuchRowIsNotStale(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	err := sqlfence.Set(t.Context(), db, "42", 90, 34)
+	require.ErrorIs(t, err, sqlfence.ErrNoAccount)
+	require.NotErrorIs(t, err, fence.ErrStale)
+	_, err = sqlfence.Balance(t.Context(), db, "42", 34)
+	require.ErrorIs(t, err, sqlfence.ErrNoAccount)
+}
+
+// The second of two first users must not undo what the first has written.
+func TestOpenOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	for range 2 {
+		require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	}
+	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 90, 34))
+	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	balance, token := stored(t, db, "42")
+	assert.EqualValues(t, 90, balance)
+	assert.EqualValues(t, 34, token)
+}
+
+// A write that arrives between a later holder's read and its write would be lost
+// in what that one writes.
+func TestWhatWasReadCannotChangeBehindTheReader(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 100, 32))
+
+	balance, err := sqlfence.Balance(t.Context(), db, "42", 34)
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, balance)
+	require.ErrorIs(t, sqlfence.Set(t.Context(), db, "42", 50, 33), fence.ErrStale)
+	require.NoError(t, sqlfence.Set(t.Context(), db, "42", balance-10, 34))
+	_, err = sqlfence.Balance(t.Context(), db, "42", 33)
+	require.ErrorIs(t, err, fence.ErrStale)
+}
+
+func TestALockWithoutFencingCannotWrite(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	for _, token := range []int64{0, -1, fence.MaxToken + 1} {
+		require.ErrorIs(t, sqlfence.Set(t.Context(), db, "42", 90, token), fence.ErrToken)
+		_, err := sqlfence.Balance(t.Context(), db, "42", token)
+		require.ErrorIs(t, err, fence.ErrToken)
+	}
+	assert.Empty(t, history(t, db))
+}
+
+func TestHistoryNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	var wg sync.WaitGroup
+	for writer := range uint64(4) {
+		random := rand.New(rand.NewPCG(1, writer))
+		wg.Go(func() {
+			for i := range int64(50) {
+				token := 1 + 10*i + random.Int64N(100) // close together, and rising
+				if err := sqlfence.Set(t.Context(), db, "42", token, token); err != nil && !assert.ErrorIs(t, err, fence.ErrStale) {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	tokens := history(t, db)
+	assert.True(t, slices.IsSorted(tokens), "%v", tokens)
+	balance, token := stored(t, db, "42")
+	assert.Equal(t, token, balance, "the balance of one writer, the token of another")
+	assert.Equal(t, slices.Max(tokens), token)
+	t.Logf("%d of 200 writes passed", len(tokens))
+}

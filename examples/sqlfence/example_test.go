@@ -1,0 +1,48 @@
+package sqlfence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/redquorum/redquorum/examples/sqlfence"
+	"github.com/redquorum/redquorum/fence"
+)
+
+// Alice has the lock of account 42 with token 33, and reads. She is paused, her
+// lock expires, and Bob gets it with token 34.
+func Example() {
+	ctx := context.Background()
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1) // each connection would have a memory of its own
+	if _, err := db.ExecContext(ctx, sqlfence.Schema); err != nil {
+		log.Fatal(err)
+	}
+	if err := sqlfence.Open(ctx, db, "42"); err != nil {
+		log.Fatal(err)
+	}
+	add := func(who string, balance, amount, token int64) {
+		err := sqlfence.Set(ctx, db, "42", balance+amount, token)
+		switch {
+		case errors.Is(err, fence.ErrStale):
+			fmt.Println(who, "is late:", err)
+		case err != nil:
+			log.Fatal(err)
+		default:
+			fmt.Println(who, "has written:", balance+amount)
+		}
+	}
+	alice, _ := sqlfence.Balance(ctx, db, "42", 33)
+	bob, _ := sqlfence.Balance(ctx, db, "42", 34)
+	add("Bob", bob, 10, 34)
+	add("Alice", alice, 5, 33)
+	// Output:
+	// Bob has written: 10
+	// Alice is late: fence: token 33 is stale: "42" has seen 34
+}

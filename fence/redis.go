@@ -1,0 +1,63 @@
+package fence
+
+import "fmt"
+
+// RedisSet is a Lua script that writes to a hash, unless a higher token has been
+// seen there. The token is kept in the field fence of the same hash, so
+// that both live, expire and move together.
+//
+//	KEYS[1]        the hash
+//	ARGV[1]        the token
+//	ARGV[2], ...   fields and values, in turn, as for HSET; none: the token is shown
+//
+// It answers 0 if it has written, and otherwise the highest token seen;
+// [RedisReply] makes an error of that. A token that is none, or a field fence
+// that holds something else, is an error reply, and nothing is written.
+//
+// Any client will do that can run a script (Redis 4 or later, or Valkey), for
+// example redigo:
+//
+//	set := redis.NewScript(1, fence.RedisSet)
+//	reply, err := redis.Int64(set.Do(conn, "account:42", token, "balance", 90))
+//	if err == nil {
+//		err = fence.RedisReply("account:42", token, reply)
+//	}
+//
+// or, with the script in a file, the command line:
+//
+//	redis-cli --eval set.lua account:42 , 34 balance 90
+//
+// The server that has the hash need not be one of those that hold the lock. If
+// it loses or rolls back the hash (eviction, EXPIRE, failover to a replica that
+// lags), the token is gone with it, and one late writer may pass.
+const RedisSet = `local token = tonumber(ARGV[1])
+if not string.match(ARGV[1], '^[1-9]%d*$') or token >= 9007199254740992 then
+	return redis.error_reply('ERR fence: not a token: ' .. ARGV[1])
+end
+local seen = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
+if not seen then
+	return redis.error_reply('ERR fence: the field fence of ' .. KEYS[1] .. ' is no token')
+end
+if token < seen then
+	return seen
+end
+-- The token as it was given (Lua would write it as 1e+15), and last, so that
+-- no other field can take its place.
+local fields = {unpack(ARGV, 2)}
+fields[#fields + 1] = 'fence'
+fields[#fields + 1] = ARGV[1]
+redis.call('HSET', KEYS[1], unpack(fields))
+return 0
+`
+
+// RedisReply returns nil if reply, RedisSet's answer to token, says that the
+// fields of key were written, else a *StaleError, which matches ErrStale.
+func RedisReply(key string, token, reply int64) error {
+	switch {
+	case reply == 0:
+		return nil
+	case reply > token:
+		return &StaleError{Key: key, Token: token, Highest: reply}
+	}
+	return fmt.Errorf("fence: %d makes no sense as the answer to token %d for %q", reply, token, key)
+}

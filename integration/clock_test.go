@@ -1,0 +1,171 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// faketime finds the library that lies to a process about the time
+// (https://github.com/wolfcw/libfaketime).
+func faketime(t *testing.T) (library string) {
+	t.Helper()
+	for _, pattern := range []string{"/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1"} {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return found[0]
+		}
+	}
+	noFaketime(t, "libfaketimeMT.so.1 is not installed; on Debian the package is libfaketime")
+	return ""
+}
+
+// noFaketime skips the test, or fails it if it must not be skipped.
+func noFaketime(t *testing.T, why string) {
+	t.Helper()
+	if slices.Contains(strings.Split(os.Getenv(need.Env), ","), "faketime") {
+		t.Fatalf("%s names faketime, but %s", need.Env, why)
+	}
+	t.Skip(why)
+}
+
+// A settable is a server whose wall clock can be set.
+type settable struct {
+	socket string
+	offset string // the file that the library reads it from
+}
+
+func startSettable(t *testing.T) *settable {
+	t.Helper()
+	s := &settable{offset: filepath.Join(t.TempDir(), "offset")}
+	s.set(t, 0)
+	s.socket = startOnSocket(t,
+		// Another malloc than jemalloc, which asks for the time before the library is ready.
+		"LD_PRELOAD="+faketime(t)+":libc.so.6",
+		"FAKETIME_TIMESTAMP_FILE="+s.offset, "FAKETIME_NO_CACHE=1",
+		// Of either name, as versions differ. Timers must go on.
+		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1")
+	for began := time.Now(); ; <-time.After(tick) {
+		if _, err := os.Stat(s.socket); err == nil {
+			return s
+		}
+		if time.Since(began) > patience {
+			noFaketime(t, "redis-server does not start with it, as where it is linked with a malloc of its own")
+		}
+	}
+}
+
+func (s *settable) url() string { return "unix://" + s.socket }
+
+// set sets the clock ahead of the right time, or back.
+func (s *settable) set(t *testing.T, ahead time.Duration) {
+	t.Helper()
+	next := s.offset + ".next"
+	require.NoError(t, os.WriteFile(next, fmt.Appendf(nil, "%+.3f\n", ahead.Seconds()), 0o600))
+	require.NoError(t, os.Rename(next, s.offset))
+	if s.socket == "" {
+		return
+	}
+	c, err := dial("unix", s.socket)
+	require.NoError(t, err)
+	defer c.Close()
+	poll(t, patience, func() error {
+		parts, err := redis.Int64s(c.Do("TIME"))
+		if err != nil {
+			return err
+		}
+		if off := time.Until(time.Unix(parts[0], parts[1]*1000)) - ahead; off.Abs() > 100*time.Millisecond {
+			return fmt.Errorf("the server's clock is off by %v", off)
+		}
+		return nil
+	})
+}
+
+// Every key that it holds expires too early, the last of them when the longest TTL
+// would have passed.
+func TestANodeWhoseClockWasSetAheadHasNoVoteForTheLongestTTL(t *testing.T) {
+	const ttl, jump = 1500 * time.Millisecond, 500 * time.Millisecond
+	server := startSettable(t)
+	locker := open(t, []string{server.url()}, guarding(ttl)...)
+	trusted(t, locker)
+	for ahead := jump; ahead <= 2*jump; ahead += jump {
+		server.set(t, ahead)
+		began := time.Now()
+		_, err := locker.TryAcquire(context.Background(), "jumped")
+		left := quarantined(t, err, 1)
+		assert.ErrorContains(t, err, "clock was set ahead")
+		assert.Greater(t, left, ttl/2)
+
+		lock, err := locker.Acquire(context.Background(), "jumped")
+		took := time.Since(began)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, took, ttl)
+		assert.Less(t, took, ttl+slack)
+		require.NoError(t, lock.Release(context.Background()))
+	}
+}
+
+func TestALockIsNotGivenTwiceThoughAClockIsSetAhead(t *testing.T) {
+	const ttl = 2 * time.Second
+	server := startSettable(t)
+	holder := open(t, []string{server.url()}, guarding(ttl, redlock.Renew(false))...)
+	contender := open(t, []string{server.url()}, guarding(ttl)...)
+	trusted(t, holder)
+	trusted(t, contender)
+	lock := acquire(t, holder, "jumped")
+	server.set(t, time.Hour)
+	in, err := contender.Inspect(context.Background(), "jumped")
+	require.NoError(t, err)
+	_, _, ok := in.Holder()
+	require.False(t, ok, "the server still has the key")
+	require.True(t, lock.Valid(), "the machine was too slow for this test")
+
+	next, err := contender.Acquire(context.Background(), "jumped")
+	require.NoError(t, err)
+	assert.False(t, lock.Valid(), "two hold it")
+	require.NoError(t, next.Release(context.Background()))
+}
+
+func TestAClockThatIsSetBackDisturbsNobody(t *testing.T) {
+	const ttl = 2 * time.Second
+	server := startSettable(t)
+	locker := open(t, []string{server.url()}, guarding(ttl)...)
+	other := open(t, []string{server.url()}, guarding(ttl)...)
+	trusted(t, locker)
+	trusted(t, other)
+	lock := acquire(t, locker, "before")
+	for _, back := range []time.Duration{ttl / 4, 10 * ttl, time.Hour} {
+		server.set(t, -back)
+		_, err := other.TryAcquire(context.Background(), "before")
+		wantOnly(t, redlock.ErrHeld, err)
+		after := acquire(t, other, "after")
+		require.NoError(t, after.Release(context.Background()))
+	}
+	require.NoError(t, lock.Extend(context.Background()))
+	require.NoError(t, lock.Release(context.Background()))
+}
+
+func TestTokensRiseThoughTheServersClockIsSet(t *testing.T) {
+	server := startSettable(t)
+	locker := open(t, []string{server.url()}, redlock.Fenced())
+	late := open(t, []string{server.url()}, redlock.Fenced(), wall(-time.Minute))
+	var tokens ledger
+	for _, ahead := range []time.Duration{0, longTTL / 4, 0, time.Hour, 0, -time.Hour, 0} {
+		server.set(t, ahead)
+		for range 5 {
+			require.NoError(t, tokens.once(locker, "jumped"), "%v ahead", ahead)
+			require.NoError(t, tokens.once(late, "jumped"), "%v ahead", ahead)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// sweeps has the test leave nodes without the keys that outlive their clients by
+// days and years: the epoch record and the counters of fencing tokens. It must
+// be called before the test opens its Lockers. A client of which a node still
+// has a connection might write a record anew.
+func (r *rig) sweeps(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() {
+		r.heal(t)
+		poll(t, patience, func() error {
+			return r.each(func(i int) error {
+				c, err := r.connect(i)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				if err := checkClients(c, i, 0); err != nil {
+					return err
+				}
+				keys, err := redis.Strings(c.Do("KEYS", "*redlock:*"))
+				if err == nil && len(keys) > 0 {
+					_, err = c.Do("DEL", redis.Args{}.AddFlat(keys)...)
+				}
+				return err
+			})
+		})
+	})
+}
+
+// guarding are the options of a Locker with the memory guard, as users have it. A vote
+// may take nearly the whole TTL, since servers that write each command to disk
+// are slow now and then.
+func guarding(ttl time.Duration, more ...redlock.Option) []redlock.Option {
+	return append([]redlock.Option{redlock.TTL(ttl), redlock.NodeTimeout(ttl * 3 / 4), redlock.MemoryGuard(true)}, more...)
+}
+
+// trusted waits until the Locker counts the votes of all nodes.
+func trusted(t *testing.T, locker *redlock.Locker) {
+	t.Helper()
+	const name = "does everybody remember?"
+	poll(t, patience, func() error {
+		lock, err := locker.TryAcquire(context.Background(), name)
+		if err != nil {
+			return err
+		}
+		in, err := locker.Inspect(context.Background(), name) // is answered behind the last vote
+		if n := lock.Votes(); n < len(in.Nodes) {
+			err = errors.Join(err, fmt.Errorf("%d votes of %d", n, len(in.Nodes)))
+		}
+		return errors.Join(err, lock.Release(context.Background()))
+	})
+}
+
+// quarantined checks that some nodes have no vote because they may have
+// forgotten, and returns the longest time that is left of that.
+func quarantined(t *testing.T, err error, least int) (left time.Duration) {
+	t.Helper()
+	wantOnly(t, redlock.ErrNoQuorum, err)
+	require.ErrorIs(t, err, redlock.ErrQuarantine)
+	var failure *redlock.QuorumError
+	require.ErrorAs(t, err, &failure)
+	n := 0
+	for _, cause := range failure.Causes.Errors {
+		var q *redlock.QuarantineError
+		if errors.As(cause, &q) {
+			n++
+			left = max(left, q.Left)
+		}
+	}
+	require.GreaterOrEqual(t, n, least, "%v", err)
+	return left
+}
+
+func TestAFreshSetOfServersVotesAfterOneTTLAndNotBefore(t *testing.T) {
+	const ttl = 1500 * time.Millisecond
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
+		locker := r.locker(t, guarding(ttl)...)
+		began := time.Now()
+		_, err := locker.TryAcquire(context.Background(), "fresh")
+		left := quarantined(t, err, 3)
+		assert.Greater(t, left, ttl/2)
+		assert.Less(t, left, ttl+slack)
+		assert.Greater(t, remaining(t, err), ttl/2)
+		assert.LessOrEqual(t, remaining(t, err), left)
+
+		lock, err := locker.Acquire(context.Background(), "fresh")
+		took := time.Since(began)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, took, ttl)
+		assert.Less(t, took, ttl+slack)
+		require.NoError(t, lock.Release(context.Background()))
+
+		// Once, and not once more for each client.
+		trusted(t, locker)
+		newcomer := r.locker(t, guarding(ttl)...)
+		lock = acquire(t, newcomer, "fresh")
+		votes(t, lock, nodes)
+		require.NoError(t, lock.Release(context.Background()))
+	})
+}
+
+func TestClientsWithAnotherNumberOfNodesAreRefused(t *testing.T) {
+	const ttl = time.Second
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
+		five := r.locker(t, guarding(ttl)...)
+		trusted(t, five)
+		three := open(t, r.URLs()[:3], guarding(ttl)...)
+		for range 2 {
+			_, err := three.Acquire(context.Background(), "conflict") // not waited out
+			wantOnly(t, redlock.ErrNoQuorum, err)
+			require.ErrorIs(t, err, redlock.ErrSettings)
+			assert.NotErrorIs(t, err, redlock.ErrQuarantine)
+			assert.ErrorContains(t, err, "by 5 nodes")
+			assert.ErrorContains(t, err, "by 3")
+		}
+		// What the odd one was granted is given back, and the others go on.
+		lock, err := five.Acquire(context.Background(), "conflict")
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(context.Background()))
+		trusted(t, five)
+	})
+}
+
+func TestANewConnectionToTheSameProcessIsNoReasonForAQuarantine(t *testing.T) {
+	const ttl = 2 * time.Second
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
+		voted := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventVote && e.Op == redlock.OpAcquire })
+		locker := r.locker(t, guarding(ttl, redlock.Observe(voted))...)
+		trusted(t, locker)
+
+		before := voted.count()
+		accepted := make([]int, nodes)
+		for i := range nodes {
+			c, err := r.connect(i)
+			require.NoError(t, err)
+			defer c.Close()
+			accepted[i] = connections(t, c)
+			_, err = c.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+			require.NoError(t, err)
+			poll(t, patience, func() error {
+				if n := connections(t, c); n == accepted[i] {
+					return errors.New("no new connection")
+				}
+				return checkClients(c, i, 1)
+			})
+		}
+		connected(t, locker)
+		trusted(t, locker)
+		for _, e := range voted.all()[before:] {
+			assert.NotErrorIs(t, e.Err, redlock.ErrQuarantine)
+		}
+	})
+}
+
+// A server that kept its keys may have lost the last of them: the client cannot
+// know, unless it is told that there is nothing to guard against.
+func TestARestartMeansAQuarantineEvenIfTheMemoryIsKept(t *testing.T) {
+	const ttl = 2 * time.Second
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
+		guarded := r.locker(t, guarding(ttl)...)
+		trusting := r.locker(t, guarding(ttl, redlock.MemoryGuard(false))...)
+		trusted(t, guarded)
+		require.NoError(t, r.some([]int{0, 1, 2}, func(i int) error {
+			return r.Restart(context.Background(), i, fleet.Kept)
+		}))
+		for i := range 3 {
+			require.EqualValues(t, 1, r.must(t, i, "EXISTS", "redlock:epoch"))
+		}
+		connected(t, guarded)
+		connected(t, trusting)
+
+		lock := acquire(t, trusting, "trusting")
+		votes(t, lock, nodes)
+		require.NoError(t, lock.Release(context.Background()))
+
+		began := time.Now()
+		_, err := guarded.TryAcquire(context.Background(), "guarded")
+		assert.Greater(t, quarantined(t, err, 3), ttl/2)
+		lock, err = guarded.Acquire(context.Background(), "guarded")
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Since(began), ttl)
+		require.NoError(t, lock.Release(context.Background()))
+	})
+}
+
+func TestTheLibrarysOwnKeysAreNoNamesOfLocks(t *testing.T) {
+	r := spoil(t, 1)
+	own := []string{"redlock:epoch", "redlock:quarantine", "redlock:fence:", "redlock:fence:any"}
+	for _, c := range []struct {
+		prefix string
+		names  []string
+	}{
+		{"", own},
+		{"mine:", own},
+		{"", []string{"mine:redlock:epoch", "mine:redlock:quarantine", "mine:redlock:fence:any"}}, // of others
+		{"redlock:", []string{"epoch", "quarantine", "fence:any"}},                                // those of all
+	} {
+		locker := openUnconnected(t, r.URLs(), redlock.Prefix(c.prefix), redlock.MemoryGuard(len(c.names) == 4))
+		for _, name := range c.names {
+			_, err := locker.Acquire(context.Background(), name)
+			require.ErrorContains(t, err, fmt.Sprintf("%q", name))
+			wantOnly(t, nil, err)
+			_, err = locker.TryAcquire(context.Background(), name, redlock.Fenced())
+			require.ErrorContains(t, err, fmt.Sprintf("%q", name))
+			_, err = locker.Inspect(context.Background(), name)
+			require.ErrorContains(t, err, fmt.Sprintf("%q", name))
+		}
+		require.NoError(t, locker.Close())
+	}
+	r.settle(t, 0) // nothing was sent that made a key
+}

@@ -1,0 +1,134 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// strange are names that are all different, and none of them special.
+func strange() []string {
+	names := []string{
+		" ", "\t", "\n", "\r\n", "\x00", "a", "a\x00", "\x00a", "A", "a ", " a", "a\r\n", "a\n",
+		"$5\r\nhello\r\n", "*1\r\n$8\r\nFLUSHALL\r\n", "*", "?", "[a]", `\`, `"`, "'", "{tag}", "{tag}1", "%s", "%00",
+		"\xff", "\xff\xfe", "\xc3\x28", "\xed\xa0\x80", "é", "e\u0301", "鎖", "🔒", "\u2028", "\ufeff",
+		"NX", "PX", "10000", "-1", "redlock", "redlock:", "redlock:epoch2", "redlock:fence", "redlock:quarantined",
+		strings.Repeat("n", 1024), strings.Repeat("n", 1023), strings.Repeat("\x00", 1024),
+	}
+	for b := range 256 {
+		names = append(names, fmt.Sprintf("byte %c", byte(b))+string([]byte{byte(b)}))
+	}
+	return names
+}
+
+func TestNamesMayBeAnyBytes(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
+		for _, opts := range [][]redlock.Option{nil, {redlock.Fenced()}} {
+			holder, other := r.locker(t, opts...), r.locker(t, opts...)
+			var locks []*redlock.Lock
+			for _, name := range strange() {
+				lock := acquire(t, holder, name)
+				require.Equal(t, name, lock.Name())
+				locks = append(locks, lock)
+			}
+			for _, lock := range locks {
+				_, err := other.TryAcquire(context.Background(), lock.Name())
+				require.ErrorIs(t, err, redlock.ErrHeld, "%q", lock.Name())
+				require.NoError(t, lock.Extend(context.Background()), "%q", lock.Name())
+				assert.Equal(t, []byte(lock.Value()), r.must(t, 0, "GET", lock.Name()), "%q", lock.Name())
+			}
+			for n, lock := range locks {
+				require.NoError(t, lock.Release(context.Background()), "%q", lock.Name())
+				if n+1 < len(locks) {
+					require.True(t, locks[n+1].Valid())
+				}
+			}
+		}
+		_, err := r.locker(t).TryAcquire(context.Background(), strings.Repeat("n", 1025))
+		wantOnly(t, nil, err)
+		assert.ErrorContains(t, err, "1025 bytes")
+		_, err = r.locker(t, redlock.Prefix("p")).TryAcquire(context.Background(), strings.Repeat("n", 1024))
+		wantOnly(t, nil, err)
+		assert.ErrorContains(t, err, "1025 bytes")
+		_, err = r.locker(t).TryAcquire(context.Background(), "")
+		wantOnly(t, nil, err)
+		assert.ErrorContains(t, err, "empty")
+	})
+}
+
+func TestThousandsOfLocksAreHeldRenewedAndReleased(t *testing.T) {
+	const locks, callers, ttl = 2000, 64, 6 * time.Second
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		lost := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventLost })
+		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended })
+		locker := r.locker(t, redlock.TTL(ttl), redlock.NodeTimeout(ttl/2), redlock.Observe(both{lost, extended}))
+		name := func(n int) string { return fmt.Sprint("one of many ", n) }
+		held := make([]*redlock.Lock, locks)
+		share(callers, locks, func(n int) {
+			var err error
+			held[n], err = locker.Acquire(context.Background(), name(n))
+			assert.NoError(t, err)
+		})
+		require.False(t, t.Failed())
+		sizes := func(want int) {
+			t.Helper()
+			for i := range nodes {
+				poll(t, patience, func() error {
+					if n, err := redis.Int(r.do(i, "DBSIZE")); err != nil || n != want {
+						return errors.Join(err, fmt.Errorf("node %d has %d keys, want %d", i, n, want))
+					}
+					return nil
+				})
+			}
+		}
+		sizes(locks)
+
+		// Each of them has its renewal, besides what the first may have had twice.
+		poll(t, ttl+patience, func() error {
+			renewed := map[string]bool{}
+			for _, e := range extended.all() {
+				renewed[e.Name] = true
+			}
+			if len(renewed) < locks {
+				return fmt.Errorf("%d of %d locks renewed", len(renewed), locks)
+			}
+			return nil
+		})
+		sizes(locks)
+		require.Zero(t, lost.count())
+
+		other := r.locker(t)
+		share(callers, locks, func(n int) {
+			if n%10 == 0 {
+				_, err := other.TryAcquire(context.Background(), name(n))
+				assert.ErrorIs(t, err, redlock.ErrHeld)
+			}
+			assert.NoError(t, held[n].Release(context.Background()))
+		})
+		sizes(0)
+	})
+}
+
+// share has several callers do something n times in all.
+func share(callers, n int, do func(i int)) {
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < n; i += callers {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,187 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A spy sees every command that a node runs, those of scripts too.
+type spy struct {
+	rig  *rig
+	node int
+	conn redis.Conn
+}
+
+func (r *rig) spy(t *testing.T, i int) *spy {
+	t.Helper()
+	c, err := r.connect(i)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	_, err = c.Do("MONITOR")
+	require.NoError(t, err)
+	return &spy{r, i, c}
+}
+
+// setters are the commands on keys with the prefix, since the last call and up to
+// now, that could make one.
+func (s *spy) setters(t *testing.T, prefix string) (lines []string) {
+	t.Helper()
+	mark := fmt.Sprint("up to here ", time.Now().UnixNano())
+	s.rig.must(t, s.node, "ECHO", mark)
+	for {
+		line, err := redis.String(s.conn.Receive())
+		require.NoError(t, err)
+		switch {
+		case strings.Contains(line, mark):
+			return lines
+		case strings.Contains(strings.ToUpper(line), `"SET" "`+strings.ToUpper(prefix)):
+			lines = append(lines, line)
+		}
+	}
+}
+
+// With five votes again the lock survives two forgetful nodes, which it would not
+// with the three that it began with.
+func TestALockIsGivenBackToNodesThatWereAwayOrForgot(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		ttl := map[fleet.Kind]time.Duration{fleet.Process: 1200 * time.Millisecond, fleet.Docker: 3 * time.Second}[r.Kind()]
+		r.sweeps(t)
+		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended })
+		holder := r.locker(t, guarding(ttl, redlock.Observe(extended))...)
+		other := r.locker(t, guarding(ttl)...)
+		trusted(t, holder)
+		trusted(t, other)
+
+		r.fail(t, killed, 3, 4)
+		lock, err := holder.Acquire(context.Background(), "repaired", patient...)
+		require.NoError(t, err)
+		require.Equal(t, 3, lock.Votes())
+		r.heal(t)
+		votes(t, lock, nodes)
+
+		for _, a := range []struct {
+			how   amnesia
+			which []int
+		}{{restarted, []int{0, 1}}, {flushed, []int{2, 3}}, {evicted, []int{4, 0}}} {
+			r.forget(t, a.how, "repaired", a.which...)
+			for _, i := range a.which {
+				poll(t, patience, func() error {
+					if r.must(t, i, "EXISTS", "repaired") == int64(0) {
+						return fmt.Errorf("node %d was not given the lock again", i)
+					}
+					return nil
+				})
+			}
+			votes(t, lock, nodes)
+			_, err := other.TryAcquire(context.Background(), "repaired")
+			wantOnly(t, redlock.ErrHeld, err)
+		}
+		// Nor does anybody get it when the quarantines are over.
+		for seen := extended.count(); extended.count() < seen+4; {
+			_, err := other.TryAcquire(context.Background(), "repaired")
+			require.Error(t, err)
+			require.True(t, lock.Valid())
+			extended.await(t, min(seen+4, extended.count()+1))
+		}
+		for i := range nodes {
+			assert.Equal(t, []byte(lock.Value()), r.must(t, i, "GET", "repaired"), "node %d", i)
+		}
+		require.NoError(t, lock.Release(context.Background()))
+	})
+}
+
+// A meddler is a clock that does something just before it is read by a function
+// of the library, once each time that it is armed.
+type meddler struct {
+	clock.Clock
+	reader string
+	armed  atomic.Pointer[func()]
+}
+
+func (m *meddler) arm(do func()) { m.armed.Store(&do) }
+
+func (m *meddler) Now() clock.Instant {
+	if do := m.armed.Load(); do != nil && m.isRead() && m.armed.CompareAndSwap(do, nil) {
+		(*do)()
+	}
+	return m.Clock.Now()
+}
+
+func (m *meddler) isRead() bool {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, m.reader) || !more {
+			return more
+		}
+	}
+}
+
+// Here a lock always ends when one of its nodes is about to be given it again.
+func TestALockThatHasEndedIsNotGivenBack(t *testing.T) {
+	const times = 5                    // on each node
+	const ttl = 300 * time.Millisecond // of a lock that shows that time goes on
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended && e.Name == "companion" })
+		meddles := &meddler{Clock: clock.System, reader: ".(*Lock).repair"}
+		locker := r.locker(t, redlock.Observe(extended), redlock.Clock(meddles))
+		ends := map[string]func(lock *redlock.Lock){
+			"released": func(lock *redlock.Lock) { assert.NoError(t, lock.Release(context.Background())) },
+			"lost": func(lock *redlock.Lock) {
+				assert.NoError(t, r.each(func(i int) error {
+					_, err := r.do(i, "DEL", lock.Name())
+					return err
+				}))
+				assert.ErrorIs(t, lock.Extend(context.Background()), redlock.ErrLost)
+			},
+		}
+		for how, end := range ends {
+			for n := range times * nodes {
+				lock := acquire(t, locker, fmt.Sprint(how, n))
+				votes(t, lock, nodes)
+				ended := make(chan struct{})
+				meddles.arm(func() {
+					defer close(ended)
+					end(lock)
+				})
+				require.EqualValues(t, 1, r.must(t, n%nodes, "DEL", lock.Name()))
+				lock.Extend(context.Background())
+				select {
+				case <-ended:
+				case <-time.After(patience):
+					t.Fatal("the node was not about to be given the lock again")
+				}
+			}
+		}
+		connected(t, locker) // behind all that was sent before
+		var spies []*spy
+		for i := range nodes {
+			spies = append(spies, r.spy(t, i))
+		}
+		companion := acquire(t, locker, "companion", redlock.TTL(ttl), redlock.NodeTimeout(ttl/2))
+		extended.await(t, 7) // two TTLs
+		require.NoError(t, companion.Release(context.Background()))
+		for i, s := range spies {
+			for how := range ends {
+				assert.Empty(t, s.setters(t, how), "node %d", i)
+			}
+			r.gone(t, i, "companion")
+			assert.Empty(t, r.must(t, i, "KEYS", "*"), "node %d", i)
+			s.conn.Close()
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package fencemodel
+
+// An attempt is one try of a client to take the lock, with a value of its own.
+type attempt struct {
+	phase  phase
+	first  uint8 // the proposal; with IncrAndMax the token, once granted
+	second uint8 // the proposal of the second round; 0: none
+	floor  uint8 // the highest token granted before it began, while it is under way
+}
+
+type phase uint8
+
+const (
+	idle      phase = iota
+	acquiring       // first round
+	raising         // second round
+	granted
+	released
+	failed
+)
+
+// token is the one that counts: a second round replaces the first.
+func (a attempt) token() uint8 {
+	if a.second != 0 {
+		return a.second
+	}
+	return a.first
+}
+
+// sent says whether the attempt has sent a request; each goes to all nodes.
+func (a attempt) sent(r request) bool {
+	switch r {
+	case acquire:
+		return a.phase != idle
+	case raise:
+		return a.second != 0
+	case release:
+		return a.phase == released || a.phase == failed
+	}
+	return false
+}
+
+// wasGranted, now or before.
+func (a attempt) wasGranted() bool { return a.phase == granted || a.phase == released }
+
+// begin sends the first round.
+func (s *state) begin(i int, proposal uint8) {
+	a := attempt{phase: acquiring, first: proposal}
+	for _, other := range s.attempts {
+		if other.wasGranted() {
+			a.floor = max(a.floor, other.token())
+		}
+	}
+	s.attempts[i] = a
+}
+
+// beginRaise sends the second round. From here on answers to the first are of
+// no interest.
+func (s *state) beginRaise(m Model, i int, proposal uint8) {
+	s.attempts[i].phase = raising
+	s.attempts[i].second = proposal
+	for n := range s.nodes {
+		l := &s.nodes[n].legs[i]
+		l.low = false
+		l.accepted = l.accepted && m.Fault == CountTogether
+	}
+}
+
+// end is a grant, a failure or a release. Answers are of no interest after any.
+func (s *state) end(i int, p phase) {
+	s.attempts[i].phase = p
+	s.attempts[i].floor = 0
+	for n := range s.nodes {
+		s.nodes[n].legs[i] = leg{run: s.nodes[n].legs[i].run}
+	}
+}
+
+// learn is an answer on its way to the client. Where there were several, of
+// duplicates, the client may act on any.
+func (s *state) learn(m Model, i int, l *leg, r request, by answer, counter uint8) {
+	switch a := s.attempts[i]; {
+	case r == acquire && (a.phase == acquiring || a.phase == raising && m.Fault == CountTogether):
+		l.accepted = l.accepted || by == accepted
+		l.low = l.low || by == low && a.phase == acquiring
+		if m.Fault == IncrAndMax && by == accepted {
+			l.counted = counter
+		}
+	case r == raise && a.phase == raising:
+		l.raised = l.raised || by == accepted
+	}
+}
+
+// count is how many nodes have answered what the client wants to know.
+func (s *state) count(i int, wanted func(leg) bool) int {
+	sum := 0
+	for n := range s.nodes {
+		if wanted(s.nodes[n].legs[i]) {
+			sum++
+		}
+	}
+	return sum
+}
+
+// mayRaise: the lock is there, the token is not. A node that gave both answers
+// (to duplicates) may be counted as either.
+func (s *state) mayRaise(m Model, i int) bool {
+	return s.attempts[i].phase == acquiring &&
+		s.count(i, func(l leg) bool { return l.low }) > 0 &&
+		s.count(i, func(l leg) bool { return l.low || l.accepted }) >= m.quorum()
+}
+
+// grants lists the tokens with which the attempt may be granted now.
+func (s *state) grants(m Model, i int) []uint8 {
+	a := s.attempts[i]
+	var wanted func(leg) bool
+	switch {
+	case a.phase == acquiring && m.Fault == IncrAndMax:
+		return s.maxima(m, i)
+	case a.phase == acquiring && m.Fault == LowCounts:
+		wanted = func(l leg) bool { return l.accepted || l.low }
+	case a.phase == acquiring:
+		wanted = func(l leg) bool { return l.accepted }
+	case a.phase == raising:
+		wanted = func(l leg) bool { return l.raised || l.accepted } // accepted: with CountTogether only
+	default:
+		return nil
+	}
+	if s.count(i, wanted) < m.quorum() {
+		return nil
+	}
+	return []uint8{a.token()}
+}
+
+// maxima: with IncrAndMax the client takes the highest answer of those nodes
+// that it has heard of by then, which may be any quorum.
+func (s *state) maxima(m Model, i int) []uint8 {
+	var tokens []uint8
+	for set := range 1 << N {
+		votes, token := 0, uint8(0)
+		for n := range s.nodes {
+			if l := s.nodes[n].legs[i]; set&(1<<n) != 0 && l.accepted {
+				votes++
+				token = max(token, l.counted)
+			}
+		}
+		if votes >= m.quorum() {
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}
+
+// begun counts the attempts that have begun.
+func (s *state) begun() int {
+	n := 0
+	for _, a := range s.attempts {
+		if a.phase != idle {
+			n++
+		}
+	}
+	return n
+}
+
+// over says that P2 cannot be broken any more, whatever happens: that takes an
+// attempt that may yet be granted, and another one.
+func (s *state) over(m Model) bool {
+	open, done := m.Attempts-s.begun(), 0
+	for _, a := range s.attempts {
+		switch {
+		case a.phase == acquiring, a.phase == raising:
+			open++
+		case a.wasGranted():
+			done++
+		}
+	}
+	return open == 0 || open+done < 2
+}
+
+// broken says which part of P2 a grant would break.
+func (s *state) broken(i int, token uint8) string {
+	for j, other := range s.attempts {
+		if j != i && other.wasGranted() && other.token() == token {
+			return name(min(i, j)) + " and " + name(max(i, j)) + " have the same token"
+		}
+	}
+	if token <= s.attempts[i].floor {
+		return name(i) + "'s token is not above one that was granted before it began"
+	}
+	return ""
+}
+
+func name(attempt int) string { return string(rune('A' + attempt)) }

@@ -1,0 +1,54 @@
+// Package fencemodel is the fencing protocol of package redlock as a small
+// model, and an explorer that tries everything that can happen in it. It holds
+// the protocol to promise P2:
+//
+//   - the tokens of granted attempts are unique;
+//   - an attempt that was granted before another one began has the smaller token.
+//
+// # The protocol
+//
+// A node has, for one name, the lock and a counter: the highest token that it
+// accepted. An attempt has a value of its own and proposes a token of its own.
+//
+//	acquire(v, T)  lock held by anybody  refused
+//	               T = counter           refused
+//	               T > counter           lock = v, counter = T   accepted
+//	               T < counter           lock = v                low
+//	raise(v, T)    lock not v's          refused
+//	               T > counter           counter = T             accepted
+//	               T <= counter                                  low
+//	release(v, T)  lock v's: lock is free; in any case counter = max(counter, T)
+//
+// An attempt sends acquire to all nodes. It is granted T by a quorum that
+// accepted T. Where a quorum has given it the lock, but the token was too low on
+// some of them, it sends raise, once, with a higher T, and is granted that by
+// a quorum that accepted it. An attempt that fails sends release to all nodes,
+// and so does a holder who is done.
+//
+// # Why it holds
+//
+// A node accepts only what is above its counter, and the counter never goes
+// back. So a node accepts no token twice, and the quorums of two attempts with
+// equal tokens, which share a node, cannot both be complete. And the quorum of
+// an attempt that begins later shares a node with that of an earlier grant,
+// whose counter is there already. Neither the lock nor the order of messages
+// comes into it: the locks may expire whenever they like.
+//
+// # What the model covers
+//
+// Three nodes, up to three attempts, one after the other or at the same time.
+// Proposals are any tokens, also equal ones. A lock may expire at any time.
+// Requests are delayed, lost, duplicated, and run in any order, also after the
+// release of their attempt ([Anyhow]); answers are late or lost; clients act when
+// they like, give up when they like, or never act again.
+//
+// # What it leaves out
+//
+//   - Renewal, handing over, readers: they grant no tokens.
+//   - A counter that has expired, in whose place a node goes by its clock. That
+//     needs counters to outlive the distance from the clock that is allowed.
+//   - Proposals that are far from a node's clock. They are answered like low ones,
+//     so that less is accepted.
+//   - Nodes that lose their counters. P2 is not promised then.
+//   - Progress: the model says what cannot happen, not that anything does.
+package fencemodel

@@ -1,0 +1,136 @@
+package fencemodel
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The explorer leaves out much: states that are alike but for an order, states in
+// which nothing is left to break, history but for the highest token. A second,
+// dumb one that leaves out nothing, and reads P2 from the whole history, must
+// come to the same verdict on the protocol and on every fault.
+func TestADumbExplorerAgrees(t *testing.T) {
+	t.Parallel()
+	networks := []Network{Anyhow, InOrder}
+	if short() {
+		networks = networks[:1] // the other has ten times the states
+	}
+	for f := None; f <= ReleaseForgets; f++ {
+		for _, network := range networks {
+			m := Model{Attempts: 2, Tokens: 2, Network: network, Fault: f}
+			assert.Equal(t, dumb(m), m.Explore().Violation != nil, "%s, fault: %s", network, f)
+		}
+	}
+}
+
+// dumb says whether P2 can be broken.
+func dumb(m Model) bool {
+	type world struct {
+		state   state
+		history history
+	}
+	seen := map[world]bool{{}: true}
+	for todo := []world{{}}; len(todo) > 0; {
+		w := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if w.history.breaksP2() {
+			return true
+		}
+		m.steps(w.state, func(did step, s state) bool {
+			next := world{s, w.history}
+			if did.what == begins || did.what == isGranted {
+				next.history.add(did)
+			}
+			if !seen[next] {
+				seen[next] = true
+				todo = append(todo, next)
+			}
+			return true
+		})
+	}
+	return false
+}
+
+// A history is the steps that P2 speaks of.
+type history [2 * MaxAttempts]step
+
+func (h *history) add(did step) {
+	for i := range h {
+		if h[i] == (step{}) {
+			h[i] = did
+			return
+		}
+	}
+}
+
+// breaksP2 is P2 as it is written.
+func (h *history) breaksP2() bool {
+	for i, one := range h {
+		for j, other := range h {
+			if i == j || one.what != isGranted || other.what != isGranted {
+				continue
+			}
+			if one.token == other.token {
+				return true
+			}
+			for k, begun := range h {
+				if begun.what == begins && begun.attempt == other.attempt && i < k && one.token > other.token {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// To take nodes, and attempts, for alike is sound if what can happen next is.
+func TestStatesWithOneKeyHaveOneFuture(t *testing.T) {
+	t.Parallel()
+	m := Model{Attempts: 3, Tokens: 2}
+	looked := 0
+	m.explore(func(_ step, s *state) {
+		if looked++; looked%499 != 0 { // a thousand of half a million
+			return
+		}
+		want := futures(m, *s)
+		for i, order := range orders {
+			twin := s.reordered(order, orders[(i+looked)%len(orders)])
+			require.Equal(t, s.key(), twin.key())
+			require.Equal(t, want, futures(m, twin))
+		}
+		unpacked := s.key().state()
+		require.Equal(t, s.key(), unpacked.key())
+		require.Equal(t, want, futures(m, unpacked))
+	})
+	assert.Positive(t, looked)
+}
+
+func futures(m Model, s state) map[key]bool {
+	keys := map[key]bool{}
+	m.steps(s, func(_ step, next state) bool {
+		keys[next.key()] = true
+		return true
+	})
+	return keys
+}
+
+// reordered is the state under other names for attempts and nodes.
+func (s *state) reordered(order [MaxAttempts]int, places [N]int) state {
+	var r state
+	for place, i := range order {
+		r.attempts[place] = s.attempts[i]
+	}
+	for n, from := range places {
+		old := &s.nodes[from]
+		r.nodes[n].counter = old.counter
+		for place, i := range order {
+			r.nodes[n].legs[place] = old.legs[i]
+			if old.lock == owner(i) {
+				r.nodes[n].lock = owner(place)
+			}
+		}
+	}
+	return r
+}

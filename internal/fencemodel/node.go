@@ -1,0 +1,103 @@
+package fencemodel
+
+// A node is one Redis server, as far as one name is concerned.
+type node struct {
+	lock    uint8 // 1 + the attempt that has it; 0: free
+	counter uint8 // the highest token accepted
+	legs    [MaxAttempts]leg
+}
+
+// A leg is what has gone on between one attempt and one node.
+type leg struct {
+	// run is the last request that was run; kept for the network InOrder only.
+	run request
+
+	// What the node has answered and the client has yet a use for.
+	accepted bool  // the first proposal
+	low      bool  // the lock, without the first proposal
+	raised   bool  // the second proposal
+	counted  uint8 // the counter, with IncrAndMax
+}
+
+// A request, in the order in which an attempt sends them.
+type request uint8
+
+const (
+	noRequest request = iota
+	acquire
+	raise
+	release
+)
+
+// An answer to a request. Only these two are of any use to the client.
+type answer uint8
+
+const (
+	useless answer = iota
+	accepted
+	low
+)
+
+// acquire is the script of the first round.
+func (n *node) acquire(m Model, attempt int, token uint8) answer {
+	switch {
+	case n.lock != 0:
+		return useless // also if it is this attempt's: then this is a duplicate
+	case m.Fault == IncrAndMax:
+		if int(n.counter) == m.Tokens {
+			return useless // here the model ends, not the world
+		}
+		n.lock = owner(attempt)
+		n.counter++
+		return accepted
+	case token == n.counter && m.Fault != AcceptEqual && m.Fault != EqualGetsLock:
+		return useless // late or twice, or an equal proposal of another attempt
+	}
+	n.lock = owner(attempt)
+	return n.accept(m, token)
+}
+
+// raise is the script of the second round.
+func (n *node) raise(m Model, attempt int, token uint8) answer {
+	if n.lock != owner(attempt) && m.Fault != RaiseAnyones {
+		return useless
+	}
+	return n.accept(m, token)
+}
+
+// accept is common to both rounds. A counter only rises, so a node accepts no
+// token twice: that is the whole secret.
+func (n *node) accept(m Model, token uint8) answer {
+	if token > n.counter || token == n.counter && m.Fault == AcceptEqual {
+		n.counter = token
+		return accepted
+	}
+	if m.Fault == Overwrite {
+		n.counter = token
+	}
+	return low
+}
+
+// release is the script of an attempt that failed, or whose holder is done.
+func (n *node) release(m Model, attempt int, token uint8) {
+	if n.lock == owner(attempt) {
+		n.lock = 0
+	}
+	switch {
+	case m.Fault == RollBack && n.counter == token && token > 0:
+		n.counter--
+	case m.Fault == RollBack, m.Fault == ReleaseForgets, m.Fault == IncrAndMax:
+	case token > n.counter:
+		n.counter = token
+	}
+}
+
+// expire is the end of the lock's TTL.
+func (n *node) expire(m Model) {
+	n.lock = 0
+	if m.Fault == CounterExpires {
+		n.counter = 0
+	}
+}
+
+func owner(attempt int) uint8 { return uint8(attempt) + 1 }

@@ -1,0 +1,123 @@
+package fencemodel
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The promise itself. Anyhow covers InOrder, which is explored too because its
+// states are others: a mistake in one of the networks would hide in the other.
+func TestP2HoldsWhateverHappens(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Model{
+		{Attempts: 2, Tokens: 3, Network: InOrder},
+		{Attempts: 2, Tokens: 4},
+		{Attempts: 3, Tokens: tokens()},
+	} {
+		holds(t, m)
+	}
+}
+
+// Some rules of the protocol are not there for P2, and the model must not
+// pretend that they are.
+//
+// Raising only what one owns keeps a lock honest, not a token: without it, an
+// attempt could be granted that has lost the lock on most nodes meanwhile.
+//
+// Refusing a token that the counter has reached, and raising the counter to it
+// at release, make an acquire that comes after its own release fail. (Where the
+// counter was above the token already, it still takes the lock, until that
+// expires.)
+func TestP2DoesNotNeedEveryRule(t *testing.T) {
+	t.Parallel()
+	for _, f := range []Fault{RaiseAnyones, EqualGetsLock, ReleaseForgets} {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			holds(t, Model{Attempts: 2, Tokens: 3, Fault: f})
+			if !short() {
+				holds(t, Model{Attempts: 3, Tokens: 2, Fault: f})
+			}
+		})
+	}
+}
+
+func holds(t *testing.T, m Model) {
+	t.Helper()
+	res := m.Explore()
+	t.Logf("%d attempts, tokens 1 to %d, %s, fault: %s: %d states, %d steps", m.Attempts, m.Tokens, m.Network, m.Fault, res.States, res.Steps)
+	if v := res.Violation; v != nil {
+		t.Errorf("P2 is broken: %s", v)
+	}
+}
+
+// Each fault shows with two attempts and a network that neither duplicates nor reorders.
+func TestEveryFaultBreaksP2(t *testing.T) {
+	t.Parallel()
+	for f := IncrAndMax; f < RaiseAnyones; f++ {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			res := Model{Attempts: 2, Tokens: 3, Network: InOrder, Fault: f}.Explore()
+			require.NotNil(t, res.Violation, "not found in %d states", res.States)
+			t.Logf("found in %d states: %s", res.States, res.Violation)
+		})
+	}
+}
+
+// Each node INCRs, the client takes the maximum: two holders can get the same
+// token, because the maxima of two quorums can be the same number of different nodes.
+func TestIncrAndMaxGivesTwoHoldersTheSameToken(t *testing.T) {
+	t.Parallel()
+	m := Model{Attempts: 2, Tokens: 2, Network: InOrder, Fault: IncrAndMax}
+	assertTrace(t, m.Explore(), "A and B have the same token", `
+		A asks all nodes: acquire
+		B asks all nodes: acquire
+		node 1: A's acquire: accepted, counter 1
+		node 2: B's acquire: accepted, counter 1
+		node 1: the lock expires
+		node 1: B's acquire: accepted, counter 2
+		B is granted with token 2
+		node 2: the lock expires
+		node 2: A's acquire: accepted, counter 2
+		A is granted with token 2`)
+}
+
+// It needs neither an expiry nor two holders at once: the failure of a third
+// attempt, A, suffices.
+func TestIncrAndMaxFailsEvenIfNoLockExpires(t *testing.T) {
+	t.Parallel()
+	m := Model{Attempts: 3, Tokens: 2, Network: InOrder, LocksLast: true, Fault: IncrAndMax}
+	assertTrace(t, m.Explore(), "B and C have the same token", `
+		A asks all nodes: acquire
+		B asks all nodes: acquire
+		C asks all nodes: acquire
+		A gives up and asks all nodes: release
+		node 1: B's acquire: accepted, counter 1
+		node 2: C's acquire: accepted, counter 1
+		node 3: A's acquire: accepted, counter 1
+		node 3: A's release, counter 1
+		node 3: B's acquire: accepted, counter 2
+		B is granted with token 2
+		B asks all nodes: release
+		node 1: B's release, counter 1
+		node 1: C's acquire: accepted, counter 2
+		C is granted with token 2`)
+}
+
+func assertTrace(t *testing.T, res Result, rule, trace string) {
+	t.Helper()
+	require.NotNil(t, res.Violation, "not found in %d states", res.States)
+	assert.Equal(t, rule, res.Violation.Rule)
+	var want []string
+	for line := range strings.Lines(strings.TrimSpace(trace)) {
+		want = append(want, strings.TrimSpace(line))
+	}
+	assert.Equal(t, want, res.Violation.Trace)
+}
+
+func (v *Violation) String() string {
+	return fmt.Sprintf("%s\n\t%s", v.Rule, strings.Join(v.Trace, "\n\t"))
+}

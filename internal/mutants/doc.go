@@ -1,0 +1,47 @@
+// Command mutants is the mutation gate: it breaks one guard of the library at a
+// time and sees to it that a named test notices. A safety test that no fault
+// can fail is not a test.
+//
+//	go run ./internal/mutants                    # all of them, as make mutants does
+//	go run ./internal/mutants -v 'quorum-*'      # some, with what the tests said
+//	go run ./internal/mutants -markdown          # the table of docs/SAFETY.md
+//
+// The exit code is 1 if a mutant survived, or did not even get to its test.
+//
+// # A mutant
+//
+// A mutant is a file of the folder list, which is read as a diff without line
+// numbers:
+//
+//	guard: a quorum is more than half of the nodes
+//	without: two halves of four nodes lock for two clients
+//	killed by: . TestQuorumSchedules -schedules=2000
+//	says: P1:
+//
+//	--- redlock/quorum.go
+//	@@
+//	-func (t tally) quorum() int { return t.n/2 + 1 }
+//	+func (t tally) quorum() int { return (t.n + 1) / 2 }
+//
+// killed by names a package's folder, its test, and the test's own flags. says,
+// if given, is a text that the failure must contain: a test that guards several
+// promises must fail for the right one. hangs: yes is for a fault that makes the
+// test hang rather than fail.
+//
+// The lines of a hunk marked - and those marked with a space are what is looked
+// for, whatever their indentation: they must be in the file, and in one place
+// only. One that ends in ... stands for a line that begins so. A mutant that does not apply any more is an error, since a guard that was
+// rewritten needs its mutant rewritten; go test finds that without running
+// any. Tests cannot be mutated.
+//
+// # What counts
+//
+// First the tests must pass on the code as it is. Then a mutant is killed if
+// it compiled, and the test that it names ran and failed by itself: another
+// test's failure does not count, nor a panic, nor the time limit, unless the
+// mutant hangs.
+//
+// Nothing is written to the tree: the changed files go to a temporary folder,
+// and to the compiler by go test -overlay, so that several mutants can run at
+// once and share the build cache.
+package main

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A gate runs mutants.
+type gate struct {
+	root  string        // of the module
+	jobs  int           // at a time
+	limit time.Duration // for each test run, building not counted
+	told  func(result)  // of each mutant that is done, several at a time
+
+	// goTest runs go test -json and returns its output. Failing tests are no
+	// error.
+	goTest func(ctx context.Context, args ...string) ([]byte, error)
+}
+
+// A result is what became of one mutant.
+type result struct {
+	mutant  *mutant
+	verdict verdict
+	why     string // if it was not killed
+	said    string // by the killer
+	seed    string // at which it failed; empty if it has none
+	took    time.Duration
+}
+
+// run tries all mutants. An error means that the results are worth nothing.
+func (g *gate) run(ctx context.Context, mutants []mutant) ([]result, error) {
+	changed := make([]map[string]string, len(mutants))
+	var errs []error
+	for i := range mutants {
+		var err error
+		changed[i], err = mutants[i].apply(os.DirFS(g.root))
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if err := g.control(ctx, mutants); err != nil {
+		return nil, err
+	}
+	results := make([]result, len(mutants))
+	err := g.each(len(mutants), func(i int) error {
+		var err error
+		results[i], err = g.try(ctx, &mutants[i], changed[i])
+		if err == nil {
+			g.told(results[i])
+		}
+		return err
+	})
+	return results, err
+}
+
+// control runs the killers on the code as it is: those that share a package
+// and flags in one go, which saves a link for each.
+func (g *gate) control(ctx context.Context, mutants []mutant) error {
+	type command struct {
+		pkg          string
+		tests, flags []string
+	}
+	var commands []command
+	for _, m := range mutants {
+		i := slices.IndexFunc(commands, func(c command) bool { return c.pkg == m.pkg && slices.Equal(c.flags, m.flags) })
+		switch {
+		case i < 0:
+			commands = append(commands, command{m.pkg, []string{m.test}, m.flags})
+		case !slices.Contains(commands[i].tests, m.test):
+			commands[i].tests = append(commands[i].tests, m.test)
+		}
+	}
+	return g.each(len(commands), func(i int) error {
+		c := commands[i]
+		out, err := g.goTest(ctx, g.args(c.pkg, c.tests, c.flags)...)
+		if err != nil {
+			return err
+		}
+		if problem := controlled(c.tests, read(out)); problem != "" {
+			return fmt.Errorf("without any mutant, in %s: %s", c.pkg, shorten(problem))
+		}
+		return nil
+	})
+}
+
+// try runs one mutant's killer on the changed files.
+func (g *gate) try(ctx context.Context, m *mutant, changed map[string]string) (result, error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return result{}, err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := g.overlay(dir, changed)
+	if err != nil {
+		return result{}, err
+	}
+	began := time.Now()
+	out, err := g.goTest(ctx, append([]string{"-overlay=" + overlay}, g.args(m.pkg, []string{m.test}, m.flags)...)...)
+	if err != nil {
+		return result{}, err
+	}
+	r := result{mutant: m, took: time.Since(began)}
+	t := read(out)
+	r.said = t.output(m.test)
+	if r.verdict, r.why = judge(m, t); r.verdict == killed {
+		r.seed = seedOf(r.said)
+	}
+	return r, nil
+}
+
+// args are those of go test for some tests of a package.
+func (g *gate) args(pkg string, tests, flags []string) []string {
+	args := []string{
+		"-count=1", "-vet=off", "-timeout=" + g.limit.String(),
+		fmt.Sprint("-p=", max(1, runtime.NumCPU()/g.jobs)),
+		"-run=" + pattern(tests),
+		"./" + pkg,
+	}
+	return append(args, flags...)
+}
+
+// pattern matches these tests, or subtests, and no others.
+func pattern(tests []string) string {
+	var all []string
+	for _, test := range tests {
+		levels := strings.Split(test, "/")
+		for i, l := range levels {
+			levels[i] = "^" + regexp.QuoteMeta(l) + "$"
+		}
+		all = append(all, strings.Join(levels, "/"))
+	}
+	return strings.Join(all, "|")
+}
+
+// overlay writes the changed files to dir, and returns the path of the file
+// that has the go command read them in place of the real ones.
+func (g *gate) overlay(dir string, changed map[string]string) (string, error) {
+	replace := map[string]string{}
+	for file, text := range changed {
+		copied := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(g.root, filepath.FromSlash(file))] = copied
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "overlay.json")
+	return name, os.WriteFile(name, text, 0o600)
+}
+
+// each calls f for the numbers below n, some at a time, and none after an
+// error.
+func (g *gate) each(n int, f func(i int) error) error {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var errs []error
+	next := 0
+	take := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return next - 1, next <= n && len(errs) == 0
+	}
+	for range min(g.jobs, n) {
+		all.Go(func() {
+			for i, ok := take(); ok; i, ok = take() {
+				if err := f(i); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}

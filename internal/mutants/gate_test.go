@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// module writes a module to a temporary folder and returns a gate for it.
+func module(t *testing.T) *gate {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":  "module example.org/half\n\ngo 1.25\n",
+		"half.go": code,
+		"half_test.go": `package half
+
+import "testing"
+
+func TestHalf(t *testing.T) {
+	if half(5) != 2 {
+		t.Fatal("seed 42: P1: not half")
+	}
+}
+`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	return &gate{root: dir, jobs: 2, limit: time.Minute, goTest: goTest(dir), told: func(result) {}}
+}
+
+// three returns a mutant that TestHalf kills, one that it does not, and one
+// that does not compile.
+func three(t *testing.T) []mutant {
+	t.Helper()
+	var all []mutant
+	for _, change := range []string{"-	return n / 2\n+	return n\n", "-	if n < 0 {\n+	if n < -1 {\n", "-	return n / 2\n"} {
+		m, err := parse("mutant"+string(rune('1'+len(all))), "guard: a|b\nwithout: x\nkilled by: . TestHalf\nsays: P1:\n\n--- half.go\n@@\n"+change)
+		require.NoError(t, err)
+		all = append(all, m)
+	}
+	return all
+}
+
+// TestASurvivorIsReported, and so is a mutant that does not compile; the rest
+// are tried all the same, and the tree is as it was.
+func TestASurvivorIsReported(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	g := module(t)
+	results, err := g.run(t.Context(), three(t))
+	require.NoError(t, err)
+	var verdicts []verdict
+	for _, r := range results {
+		verdicts = append(verdicts, r.verdict)
+	}
+	assert.Equal(t, []verdict{killed, survived, broken}, verdicts)
+	assert.Equal(t, "42", results[0].seed)
+
+	text, err := os.ReadFile(filepath.Join(g.root, "half.go"))
+	require.NoError(t, err)
+	assert.Equal(t, code, string(text))
+
+	var out, failed bytes.Buffer
+	assert.Equal(t, exitFailed, conclude(&out, &failed, results, table))
+	assert.Regexp(t, `mutant1 +killed +TestHalf +42 `, out.String())
+	assert.Regexp(t, `mutant2 +SURVIVED +TestHalf +- `, out.String())
+	assert.Contains(t, failed.String(), "mutant2 SURVIVED: TestHalf passed\n")
+	assert.Contains(t, failed.String(), "missing return")
+	assert.Contains(t, failed.String(), "2 of 3 mutants were not killed")
+
+	out.Reset()
+	failed.Reset()
+	assert.Zero(t, conclude(&out, &failed, results[:1], markdown))
+	assert.Empty(t, failed.String())
+	assert.Equal(t, "| Guard | What breaks without it | Killed by | Seed |\n|---|---|---|---|\n| a\\|b | x | `TestHalf` | 42 |\n", out.String())
+}
+
+// commands is a goTest that answers with what was recorded, and notes its
+// arguments.
+type commands struct {
+	control, mutated []byte
+	err              error
+
+	mu   sync.Mutex
+	args [][]string
+}
+
+func (c *commands) goTest(_ context.Context, args ...string) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.args = append(c.args, args)
+	if strings.HasPrefix(args[0], "-overlay=") {
+		return c.mutated, c.err
+	}
+	return c.control, nil
+}
+
+// TestTheControlComesFirst, once for each command, and without it nothing is
+// tried.
+func TestTheControlComesFirst(t *testing.T) {
+	t.Parallel()
+	g, c := module(t), &commands{control: recorded(t, "passes"), mutated: recorded(t, "fails")}
+	g.jobs, g.goTest = 1, c.goTest
+	mutants := three(t)
+	mutants[2].flags = []string{"-schedules=7"}
+	results, err := g.run(t.Context(), mutants)
+	require.NoError(t, err)
+	assert.Len(t, results, 3)
+	require.Len(t, c.args, 5)
+	assert.Contains(t, c.args[0], "-run=^TestHalf$")
+	assert.Contains(t, c.args[0], "-count=1")
+	assert.Contains(t, c.args[0], "-timeout=1m0s")
+	assert.Equal(t, "./.", c.args[0][len(c.args[0])-1])
+	assert.Equal(t, "-schedules=7", c.args[1][len(c.args[1])-1])
+	assert.True(t, slices.Equal(c.args[2][1:], c.args[0]), "the same command but for the overlay")
+	assert.Equal(t, "-schedules=7", c.args[4][len(c.args[4])-1])
+
+	c.control, c.args = recorded(t, "fails"), nil
+	_, err = g.run(t.Context(), mutants)
+	assert.ErrorContains(t, err, "without any mutant, in .: TestHalf did not pass")
+	assert.Len(t, c.args, 1)
+}
+
+// TestNothingRunsIfAMutantDoesNotApply.
+func TestNothingRunsIfAMutantDoesNotApply(t *testing.T) {
+	t.Parallel()
+	g, c := module(t), &commands{}
+	g.goTest = c.goTest
+	mutants := three(t)
+	mutants[0].hunks[0].lines[0].text = "return n / 3"
+	mutants[2].hunks[0].file = "gone.go"
+	_, err := g.run(t.Context(), mutants)
+	assert.ErrorContains(t, err, "mutant mutant1: half.go: there is no such place")
+	assert.ErrorContains(t, err, "mutant mutant3")
+	assert.Empty(t, c.args)
+}
+
+// TestAGoCommandThatDoesNotRunIsAnError and no verdict.
+func TestAGoCommandThatDoesNotRunIsAnError(t *testing.T) {
+	t.Parallel()
+	g, c := module(t), &commands{control: recorded(t, "passes"), err: errors.New("no go command")}
+	g.jobs, g.goTest = 1, c.goTest
+	_, err := g.run(t.Context(), three(t))
+	assert.ErrorContains(t, err, "no go command")
+	assert.Len(t, c.args, 2, "and the others are not tried")
+}
+
+func TestAPatternMatchesTheTestsOnly(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, `^TestA$|^TestB$/^one\+two$`, pattern([]string{"TestA", "TestB/one+two"}))
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryMutantApplies to the code as it is, is still Go, and names a test
+// that exists. A mutant of a guard that was rewritten must be rewritten too.
+func TestEveryMutantApplies(t *testing.T) {
+	t.Parallel()
+	all, err := chosen(nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, all)
+	for _, m := range all {
+		changed, err := m.apply(os.DirFS("../.."))
+		if !assert.NoError(t, err) {
+			continue
+		}
+		for file, text := range changed {
+			_, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+			assert.NoError(t, err, m.name)
+		}
+		test, _, _ := strings.Cut(m.test, "/")
+		assert.True(t, declares(t, m.pkg, test), "mutant %s: package %s has no %s", m.name, m.pkg, test)
+	}
+}
+
+// declares reports whether a package of the module has a test.
+func declares(t *testing.T, pkg, test string) bool {
+	files, err := filepath.Glob(filepath.Join("..", "..", pkg, "*_test.go"))
+	require.NoError(t, err)
+	declaration := regexp.MustCompile(`(?m)^func ` + test + `\(t \*testing\.T\)`)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		if declaration.Match(text) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestMutantsAreChosenByPatterns(t *testing.T) {
+	t.Parallel()
+	some, err := chosen([]string{"quorum-half", "quorum-half-*"})
+	require.NoError(t, err)
+	require.Len(t, some, 2)
+	_, err = chosen([]string{"quorum-*", "nonsense"})
+	assert.EqualError(t, err, "no mutant is called nonsense")
+	_, err = chosen([]string{"["})
+	assert.Error(t, err)
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// A mutant is one deliberate fault and the test that must notice it.
+type mutant struct {
+	name    string
+	guard   string // what is broken, as a rule that holds
+	without string // what goes wrong then
+	pkg     string // the killer's package, as a folder of the module
+	test    string
+	flags   []string // the test's own
+	says    string   // the failure must contain it
+	hangs   bool
+	hunks   []hunk
+}
+
+// A hunk is one change to one file.
+type hunk struct {
+	file  string
+	lines []line
+}
+
+// A line of a hunk begins with ' ' (it is there and stays), '-' (goes) or '+'
+// (comes).
+type line struct {
+	mark byte
+	text string
+}
+
+const suffix = ".diff"
+
+// load reads all mutants of a folder, by name.
+func load(folder fs.FS) ([]mutant, error) {
+	names, err := fs.Glob(folder, "*"+suffix)
+	if err != nil {
+		return nil, err
+	}
+	var all []mutant
+	var errs []error
+	for _, name := range names {
+		text, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return nil, err
+		}
+		m, err := parse(strings.TrimSuffix(name, suffix), string(text))
+		all, errs = append(all, m), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+// parse reads one mutant.
+func parse(name, text string) (mutant, error) {
+	m := mutant{name: name}
+	head, body, _ := strings.Cut(text, "\n--- ")
+	for l := range strings.Lines(head) {
+		if err := m.header(strings.TrimSpace(l)); err != nil {
+			return m, fmt.Errorf("mutant %s: %w", name, err)
+		}
+	}
+	for _, part := range strings.Split(body, "\n--- ") {
+		file, hunks, _ := strings.Cut(part, "\n")
+		for _, text := range strings.Split("\n"+strings.TrimSpace(hunks), "\n@@\n")[1:] {
+			h, err := parseHunk(file, text)
+			if err != nil {
+				return m, fmt.Errorf("mutant %s: %w", name, err)
+			}
+			m.hunks = append(m.hunks, h)
+		}
+	}
+	for what, missing := range map[string]bool{
+		"guard": m.guard == "", "without": m.without == "", "killed by": m.test == "", "change": len(m.hunks) == 0,
+	} {
+		if missing {
+			return m, fmt.Errorf("mutant %s: no %s", name, what)
+		}
+	}
+	return m, nil
+}
+
+// header reads a line of what comes before the changes.
+func (m *mutant) header(l string) error {
+	if l == "" {
+		return nil
+	}
+	key, value, _ := strings.Cut(l, ": ")
+	switch key {
+	case "guard":
+		m.guard = value
+	case "without":
+		m.without = value
+	case "killed by":
+		words := strings.Fields(value)
+		if len(words) < 2 || !strings.HasPrefix(words[1], "Test") {
+			return fmt.Errorf("%q is not a package and a test", value)
+		}
+		m.pkg, m.test, m.flags = words[0], words[1], words[2:]
+	case "says":
+		m.says = value
+	case "hangs":
+		if value != "yes" {
+			return fmt.Errorf("hangs: %q, may be yes", value)
+		}
+		m.hangs = true
+	default:
+		return fmt.Errorf("line %q: unknown", l)
+	}
+	return nil
+}
+
+func parseHunk(file, text string) (hunk, error) {
+	h := hunk{file: file}
+	if !fs.ValidPath(file) || path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+		return h, fmt.Errorf("%q cannot be changed: only Go files that are no tests can", file)
+	}
+	changed := false
+	for _, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		if l == "" {
+			l = " " // an empty line that stays, without the space at its end
+		}
+		if !strings.ContainsRune(" -+", rune(l[0])) {
+			return h, fmt.Errorf("%s: line %q begins with neither space, - nor +", file, l)
+		}
+		changed = changed || l[0] != ' '
+		h.lines = append(h.lines, line{l[0], l[1:]})
+	}
+	if !changed {
+		return h, fmt.Errorf("%s: a hunk changes nothing", file)
+	}
+	return h, nil
+}

@@ -1,0 +1,246 @@
+package relay_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/internal/relay"
+)
+
+const (
+	// silence is how long nothing must come for a stream to count as silent.
+	silence = 100 * time.Millisecond
+	// patience bounds what must happen in the end; only failing tests use it up.
+	patience = 10 * time.Second
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// An echo answers what it gets, and tells what that was.
+type echo struct {
+	net.Listener
+	got chan string
+}
+
+// rig is a server behind a relay, and a client's connection to it.
+func rig(t *testing.T) (*relay.Relay, *echo, net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	e := &echo{l, make(chan string, 100)}
+	var serving sync.WaitGroup
+	serving.Go(func() { e.serve(&serving) })
+	r, err := relay.New(l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		r.Close()
+		r.Close()
+		l.Close()
+		serving.Wait()
+	})
+	return r, e, connect(t, r)
+}
+
+func (e *echo) serve(serving *sync.WaitGroup) {
+	for {
+		c, err := e.Accept()
+		if err != nil {
+			return
+		}
+		serving.Go(func() {
+			defer c.Close()
+			buf := make([]byte, 100)
+			for {
+				n, err := c.Read(buf)
+				if err != nil {
+					return
+				}
+				e.got <- string(buf[:n])
+				c.Write(buf[:n])
+			}
+		})
+	}
+}
+
+func connect(t *testing.T, r *relay.Relay) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.URL(), "redis://"))
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func send(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	_, err := c.Write([]byte(text))
+	require.NoError(t, err)
+}
+
+func receive(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	buf := make([]byte, len(want))
+	_, err := io.ReadFull(c, buf)
+	require.NoError(t, err)
+	require.Equal(t, want, string(buf))
+}
+
+func (e *echo) expect(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-e.got:
+		require.Equal(t, want, got)
+	case <-time.After(patience):
+		t.Fatalf("the server does not get %q", want)
+	}
+}
+
+func (e *echo) silent(t *testing.T) {
+	t.Helper()
+	select {
+	case got := <-e.got:
+		t.Fatalf("the server gets %q", got)
+	case <-time.After(silence):
+	}
+}
+
+func silent(t *testing.T, c net.Conn) {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(silence)))
+	n, err := c.Read(make([]byte, 10))
+	require.Zero(t, n)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// broken waits until the connection is.
+func broken(t *testing.T, c net.Conn) {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	_, err := c.Read(make([]byte, 10))
+	require.Error(t, err)
+	require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "still there")
+}
+
+func TestBytesPass(t *testing.T) {
+	t.Parallel()
+	r, e, c := rig(t)
+	send(t, c, "one")
+	e.expect(t, "one")
+	receive(t, c, "one")
+	assert.Zero(t, r.Struck())
+	require.NoError(t, c.Close())
+}
+
+func TestLostRequestsDoNotArriveAndLostRepliesWereMade(t *testing.T) {
+	t.Parallel()
+	r, e, c := rig(t)
+	r.Break(relay.Requests, relay.Fault{Mode: relay.Drop})
+	send(t, c, "lost")
+	e.silent(t)
+	r.Heal()
+	broken(t, c)
+	e.silent(t)
+
+	c = connect(t, r)
+	r.Break(relay.Replies, relay.Fault{Mode: relay.Drop})
+	send(t, c, "run")
+	e.expect(t, "run")
+	silent(t, c)
+	assert.EqualValues(t, 2, r.Struck())
+	r.Heal()
+	broken(t, c)
+}
+
+// A stream has no holes: what follows lost bytes is lost too.
+func TestNothingFollowsLostBytes(t *testing.T) {
+	t.Parallel()
+	r, e, c := rig(t)
+	r.Break(relay.Requests, relay.Fault{Mode: relay.Drop})
+	send(t, c, "lost")
+	e.silent(t)
+	r.Break(relay.Requests, relay.Fault{Mode: relay.Pass}) // not healed
+	send(t, c, "after")
+	e.silent(t)
+	c = connect(t, r)
+	send(t, c, "new")
+	e.expect(t, "new")
+}
+
+func TestHeldRequestsArriveEvenIfTheirSenderHasLeft(t *testing.T) {
+	t.Parallel()
+	r, e, c := rig(t)
+	r.Break(relay.Requests, relay.Fault{Mode: relay.Hold})
+	send(t, c, "late")
+	e.silent(t)
+	require.NoError(t, c.Close())
+	e.silent(t)
+	r.Heal()
+	e.expect(t, "late")
+}
+
+func TestHeldRepliesArriveInOrder(t *testing.T) {
+	t.Parallel()
+	r, e, c := rig(t)
+	r.Break(relay.Replies, relay.Fault{Mode: relay.Hold})
+	send(t, c, "one")
+	e.expect(t, "one")
+	silent(t, c)
+	send(t, c, "two")
+	e.expect(t, "two")
+	silent(t, c)
+	r.Heal()
+	receive(t, c, "onetwo")
+}
+
+func TestDelayedBytesAreLateAndDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	const delay = 300 * time.Millisecond
+	r, e, c := rig(t)
+	r.Break(relay.Replies, relay.Fault{Mode: relay.Delay, By: delay})
+	began := time.Now()
+	for range 5 {
+		send(t, c, "x")
+		e.expect(t, "x")
+	}
+	require.Less(t, time.Since(began), delay, "requests are not delayed")
+	receive(t, c, "xxxxx")
+	assert.GreaterOrEqual(t, time.Since(began), delay)
+	assert.Less(t, time.Since(began), 3*delay)
+}
+
+func TestAResetBreaksWhatIsThereOnly(t *testing.T) {
+	t.Parallel()
+	r, e, c := rig(t)
+	send(t, c, "one")
+	e.expect(t, "one")
+	receive(t, c, "one")
+	assert.Equal(t, 1, r.Reset())
+	broken(t, c)
+	c = connect(t, r)
+	send(t, c, "two")
+	e.expect(t, "two")
+	receive(t, c, "two")
+}
+
+func TestAServerThatIsDownRefuses(t *testing.T) {
+	t.Parallel()
+	r, e, c := rig(t)
+	e.Close()
+	// The reset can come as early as in the dial.
+	if late, err := net.Dial("tcp", strings.TrimPrefix(r.URL(), "redis://")); err == nil {
+		t.Cleanup(func() { late.Close() })
+		broken(t, late)
+	}
+	send(t, c, "still")
+	e.expect(t, "still")
+}

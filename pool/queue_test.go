@@ -1,0 +1,66 @@
+package pool
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func inQueue(id string, life time.Duration) redlock.Request {
+	return redlock.Request{Op: redlock.OpQueue, Key: "q", Ticket: &redlock.Ticket{ID: id, Life: life}}
+}
+
+func TestAQueueGoesWhenNobodyAsks(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	left := func(key string) time.Duration {
+		ms, err := redis.Int64(s.do("PTTL", key), nil)
+		require.NoError(t, err)
+		return time.Duration(ms) * time.Millisecond
+	}
+	do(t, n, inQueue("a", time.Hour))
+	do(t, n, inQueue("b", time.Second))
+	for _, key := range []string{"q", "q:seen"} {
+		assert.Greater(t, left(key), 2*time.Hour, "a short life does not cut short a long one")
+		assert.LessOrEqual(t, left(key), 3*time.Hour)
+	}
+	for _, id := range []string{"a", "b"} {
+		leave := inQueue(id, time.Hour)
+		leave.Ticket.Leave = true
+		do(t, n, leave)
+	}
+	assert.EqualValues(t, 0, s.do("EXISTS", "q", "q:seen"))
+}
+
+func TestTicketsOfTheSameMomentAreInTheOrderOfTheirNames(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	s.do("ZADD", "q", 1000, "b", 1000, "a")
+	for _, id := range []string{"a", "b"} {
+		s.do("HSET", "q:seen", id, time.Now().Add(time.Hour).UnixMilli())
+	}
+	assert.Equal(t, redlock.Refused, do(t, n, inQueue("b", time.Hour)).Outcome)
+	assert.Equal(t, redlock.Granted, do(t, n, inQueue("a", time.Hour)).Outcome)
+}
+
+// Also where only half of the queue is what it should be.
+func TestAQueueOfAnotherTypeLeavesNothingThatStays(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"q", "q:seen"} {
+		r := newRig(t)
+		require.NoError(t, r.Set(key, "string"))
+		n := r.open()
+		reply := do(t, n, inQueue("a", time.Second))
+		assert.Equal(t, redlock.Failed, reply.Outcome)
+		assert.ErrorIs(t, reply.Err, ErrWrongType)
+		r.FastForward(time.Minute)
+		assert.Equal(t, []string{key}, r.Keys())
+	}
+}

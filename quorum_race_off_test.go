@@ -1,0 +1,5 @@
+//go:build !race
+
+package redquorum_test
+
+const raceDetector = false

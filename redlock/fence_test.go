@@ -1,0 +1,284 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// fencing returns the Locker of a new process whose wall clock is ahead by so
+// much, and locks with tokens.
+func fencing(t *testing.T, w *sim.World, ahead time.Duration, opts ...redlock.Option) *redlock.Locker {
+	t.Helper()
+	l, _ := open(t, w, append([]redlock.Option{redlock.TTL(ttl), redlock.Fenced(),
+		redlock.Wall(func() time.Time { return time.Now().Add(ahead) })}, opts...)...)
+	return l
+}
+
+// TestTokensRise from lock to lock, whoever takes it and whatever his clock
+// says, and cost no time while clocks agree.
+func TestTokensRise(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		last := int64(0)
+		turn := func(l *redlock.Locker) {
+			k := take(t, l, "x")
+			assert.Greater(t, k.Fence(), last)
+			assert.Less(t, k.Fence(), int64(1)<<53)
+			last = k.Fence()
+			require.NoError(t, k.Release(t.Context()))
+		}
+		exact := fencing(t, w, 0)
+		assert.Equal(t, 2*rtt, took(func() { turn(exact) }), "acquired and released in a round trip each")
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour, ttl / 3, -ttl / 3, 2 * ttl} {
+			other := fencing(t, w, ahead)
+			for range 3 {
+				turn(other)
+				turn(exact)
+			}
+		}
+		assert.WithinDuration(t, time.Now(), time.UnixMicro(last), ttl, "a mad clock has not used up the numbers")
+	})
+}
+
+// TestALowProposalCostsOneMoreRoundTrip, and no more.
+func TestALowProposalCostsOneMoreRoundTrip(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ahead, exact := fencing(t, w, ttl/8), fencing(t, w, 0)
+		first := take(t, ahead, "x")
+		require.NoError(t, first.Release(t.Context()))
+		var second *redlock.Lock
+		assert.Equal(t, 2*rtt, took(func() { second = take(t, exact, "x") }))
+		assert.Greater(t, second.Fence(), first.Fence())
+		assert.Equal(t, validity-rtt, second.Remaining(), "the lease counts from the first")
+	})
+}
+
+// TestALockWithoutATokenIsNone: if no majority accepts one number, the lock is
+// given back, and the error tells.
+func TestALockWithoutATokenIsNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ps, l := puppets(t, 5, func(i int, op redlock.Op, _ int) answer {
+			if op == redlock.OpAcquireFenced || op == redlock.OpRaise && i < 3 {
+				return answer{outcome: redlock.Granted, floor: int64(1000 + i)}
+			}
+			return grants
+		}, redlock.Fenced())
+		_, err := l.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrNoQuorum)
+		assert.ErrorContains(t, err, "no quorum for a fencing token")
+		assert.ErrorContains(t, err, "has accepted a higher fencing token")
+		for _, p := range ps {
+			reqs, _ := p.requests(redlock.OpReleaseFenced)
+			require.Len(t, reqs, 1)
+			assert.True(t, reqs[0].MayHold)
+			raised, _ := p.requests(redlock.OpRaise)
+			assert.Equal(t, raised[0].Token, reqs[0].Token, "what was asked for last must not come later")
+		}
+	})
+}
+
+// TestATokenNeedsOneNumberFromAMajority: two numbers of two nodes each, or a
+// number and floors, are none.
+func TestATokenNeedsOneNumberFromAMajority(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, l := puppets(t, 5, func(i int, op redlock.Op, _ int) answer {
+			switch {
+			case op == redlock.OpAcquireFenced && i >= 2, op == redlock.OpRaise && i == 4:
+				return answer{outcome: redlock.Granted, floor: 1}
+			case op == redlock.OpRaise && i < 2:
+				return faults[0]
+			}
+			return grants
+		}, redlock.Fenced())
+		_, err := l.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrNoQuorum)
+	})
+}
+
+// TestANodeWithAMadClockIsLeftBehind: the others settle on a number that it
+// does not accept.
+func TestANodeWithAMadClockIsLeftBehind(t *testing.T) {
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				w.Servers()[0].Step(step)
+				w.Servers()[3].Step(step)
+				last := int64(0)
+				for _, ahead := range []time.Duration{0, step, ttl, 0} {
+					k := take(t, fencing(t, w, ahead), "x")
+					assert.Greater(t, k.Fence(), last)
+					last = k.Fence()
+					require.NoError(t, k.Release(t.Context()))
+				}
+				assert.WithinDuration(t, time.Now(), time.UnixMicro(last), ttl)
+			})
+		})
+	}
+}
+
+// TestTokensRiseThoughNodesForget their counters: after the quarantine
+// everything near their clocks is above what they had accepted.
+func TestTokensRiseThoughNodesForget(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const most = ttl * 15 / 100 // just within what nodes accept
+		ahead := fencing(t, w, most, redlock.MemoryGuard(true))
+		behind := fencing(t, w, -most, redlock.MemoryGuard(true))
+		k, err := ahead.Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		for range 5 {
+			last := k.Fence()
+			require.NoError(t, k.Release(t.Context()))
+			forget(w.Servers()...)
+			k, err = behind.Acquire(t.Context(), "x")
+			require.NoError(t, err)
+			assert.Greater(t, k.Fence(), last)
+			last = k.Fence()
+			require.NoError(t, k.Release(t.Context()))
+			k, err = ahead.Acquire(t.Context(), "x")
+			require.NoError(t, err)
+			assert.Greater(t, k.Fence(), last)
+		}
+	})
+}
+
+// TestAnOldTokenIsNotSettledByNodesThatForgot: they accept one that is close
+// to what they accepted in quarantine, and do not know of higher ones before.
+func TestAnOldTokenIsNotSettledByNodesThatForgot(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		wall := time.Unix(0, 0)
+		ls := settled(t, w, 2, redlock.Fenced(), redlock.Wall(func() time.Time { return wall }))
+		wall = time.Now().Add(ttl * 15 / 100)
+		first := take(t, ls[0], "x")
+		require.NoError(t, first.Release(t.Context()))
+		time.Sleep(leg)
+		forget(w.Servers()...)
+		behind := time.Now().Add(-ttl / 8)
+		wall = behind
+		_, err := ls[1].TryAcquire(t.Context(), "x")
+		require.ErrorIs(t, err, redlock.ErrQuarantine)
+		time.Sleep(ttl + redlock.Drift(ttl))
+		wall = behind.Add(time.Millisecond)
+		second := take(t, ls[1], "x")
+		assert.Greater(t, second.Fence(), first.Fence())
+	})
+}
+
+// TestASplitTokenIsSettled: the proposal is at the edge of what nodes accept,
+// whose clocks differ, and there is no node to spare. Nobody is starved by it.
+func TestASplitTokenIsSettled(t *testing.T) {
+	for _, edge := range []time.Duration{-leg, 0, leg, 20 * leg} {
+		t.Run(edge.String(), func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				for i, step := range []time.Duration{50, -50, 50, -50} {
+					w.Servers()[i].Step(step * time.Millisecond)
+				}
+				w.Servers()[4].Crash()
+				ahead, exact := fencing(t, w, ttl/6+edge), fencing(t, w, 0)
+				last := int64(0)
+				for range 10 {
+					for _, l := range []*redlock.Locker{ahead, exact} {
+						k := take(t, l, "x")
+						assert.Greater(t, k.Fence(), last)
+						last = k.Fence()
+						require.NoError(t, k.Release(t.Context()))
+						time.Sleep(rtt)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestTokensDoNotClimb by clients who are each a little ahead of the one before:
+// what they get stays near to the nodes' clocks.
+func TestTokensDoNotClimb(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		last := int64(0)
+		for i := range 30 {
+			k := take(t, fencing(t, w, time.Duration(i)*ttl/6), "x")
+			assert.Greater(t, k.Fence(), last)
+			last = k.Fence()
+			require.NoError(t, k.Release(t.Context()))
+		}
+		assert.Less(t, time.Until(time.UnixMicro(last)), 2*ttl/5)
+	})
+}
+
+// TestWithoutATokenTheNextTryWaits, lest it keep others from theirs.
+func TestWithoutATokenTheNextTryWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ps, l := puppets(t, 3, func(_ int, op redlock.Op, _ int) answer {
+			if op == redlock.OpAcquireFenced || op == redlock.OpRaise {
+				return answer{outcome: redlock.Granted, floor: 1000}
+			}
+			return grants
+		}, redlock.Fenced())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := l.Acquire(ctx, "x")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		tries, _ := ps[0].requests(redlock.OpAcquireFenced)
+		assert.Less(t, len(tries), 150)
+		assert.Greater(t, len(tries), 20)
+	})
+}
+
+// TestANodeInQuarantineDoesNotSettleAToken either: it has lost its counter.
+func TestANodeInQuarantineDoesNotSettleAToken(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2, redlock.Fenced(), redlock.Wall(func() time.Time { return time.Now().Add(ttl / 4) }))
+		behind := fencing(t, w, -ttl/4, redlock.MemoryGuard(true))
+		first := take(t, ls[0], "x")
+		require.NoError(t, first.Release(t.Context()))
+		time.Sleep(rtt)
+		forget(w.Servers()[3:]...)
+		w.Servers()[0].Hang()
+		second, err := behind.TryAcquire(t.Context(), "x")
+		require.Error(t, err, "two nodes remember, and three are needed: %v", second)
+	})
+}
+
+// TestTokensOfOneProcessDiffer, however many are asked for at one moment.
+func TestTokensOfOneProcessDiffer(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l := fencing(t, w, 0)
+		var mu sync.Mutex
+		seen := map[int64]bool{}
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				k, err := l.TryAcquire(t.Context(), fmt.Sprint("x", i))
+				if assert.NoError(t, err) {
+					mu.Lock()
+					defer mu.Unlock()
+					seen[k.Fence()] = true
+				}
+			})
+		}
+		all.Wait()
+		assert.Len(t, seen, 100)
+	})
+}
+
+// TestFenceIsZeroWithoutTheOption, which a single lock can have.
+func TestFenceIsZeroWithoutTheOption(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		assert.Zero(t, take(t, l, "x").Fence())
+		assert.Positive(t, take(t, l, "y", redlock.Fenced()).Fence())
+		isOnly(t, func() error { _, err := l.TryAcquire(t.Context(), "x", redlock.Fenced()); return err }(), redlock.ErrHeld)
+		isOnly(t, func() error { _, err := l.TryAcquire(t.Context(), "y"); return err }(), redlock.ErrHeld)
+	})
+}

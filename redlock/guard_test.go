@@ -1,0 +1,284 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// guarded returns the Locker of a new process, with the memory guard.
+func guarded(t *testing.T, w *sim.World, opts ...redlock.Option) (*redlock.Locker, *sim.Client) {
+	t.Helper()
+	return open(t, w, append([]redlock.Option{redlock.TTL(ttl), redlock.MemoryGuard(true)}, opts...)...)
+}
+
+// settled returns guarded Lockers over servers whose quarantine is over.
+func settled(t *testing.T, w *sim.World, n int, opts ...redlock.Option) (ls []*redlock.Locker) {
+	t.Helper()
+	for range n {
+		l, _ := guarded(t, w, opts...)
+		k, err := l.Acquire(t.Context(), "first")
+		require.NoError(t, err)
+		require.NoError(t, k.Release(t.Context()))
+		ls = append(ls, l)
+	}
+	return ls
+}
+
+// quarantined returns what the nodes that are in quarantine have left.
+func quarantined(err error) (left []time.Duration) {
+	var failure *redlock.QuorumError
+	if errors.As(err, &failure) && failure.Causes != nil {
+		for _, cause := range failure.Causes.Errors {
+			var q *redlock.QuarantineError
+			if errors.As(cause, &q) {
+				left = append(left, q.Left)
+			}
+		}
+	}
+	return left
+}
+
+func forget(servers ...*sim.Server) {
+	for _, s := range servers {
+		s.Flush()
+	}
+}
+
+// TestNewServersWaitOneTTL: TryAcquire says for how long, and Acquire waits it
+// out.
+func TestNewServersWaitOneTTL(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		start := time.Now()
+		l, _ := guarded(t, w)
+		_, err := l.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrNoQuorum)
+		require.ErrorIs(t, err, redlock.ErrQuarantine)
+		require.GreaterOrEqual(t, len(quarantined(err)), 3)
+		var failure *redlock.QuorumError
+		require.ErrorAs(t, err, &failure)
+		assert.InDelta(t, ttl, failure.Remaining, float64(200*time.Millisecond))
+		assert.ErrorContains(t, err, "in quarantine for another 10.")
+		time.Sleep(leg + 1)
+		assert.Zero(t, holding(w, "x"), "a grant that does not count is given back")
+
+		k, err := l.Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Since(start), ttl)
+		assert.Less(t, time.Since(start), ttl+redlock.Drift(ttl)+250*time.Millisecond)
+		time.Sleep(rtt)
+		assert.Equal(t, 5, k.Votes())
+		assert.NoError(t, k.Release(t.Context()))
+	})
+}
+
+// TestSettledServersCostNoExtraTime: the record is read behind the lock, and by
+// a new process in one more round trip, once.
+func TestSettledServersCostNoExtraTime(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		settled(t, w, 1)
+		l, _ := guarded(t, w)
+		var k *redlock.Lock
+		assert.Equal(t, 2*rtt, took(func() { k = take(t, l, "x") }), "the first time")
+		require.NoError(t, k.Release(t.Context()))
+		for range 3 {
+			assert.Equal(t, rtt, took(func() { k = take(t, l, "x") }))
+			require.NoError(t, k.Release(t.Context()))
+			time.Sleep(10 * time.Minute) // clocks may drift meanwhile, and nothing is to be read anew
+		}
+	})
+}
+
+// TestServersThatForgotDoNotGrantALockTwice, for as long as the first may be
+// valid; without the guard they do.
+func TestServersThatForgotDoNotGrantALockTwice(t *testing.T) {
+	for name, lapse := range map[string]func(...*sim.Server){
+		"FLUSHALL": forget,
+		"restart without persistence": func(servers ...*sim.Server) {
+			for _, s := range servers {
+				s.Crash()
+				s.Flush()
+				s.Restart()
+			}
+		},
+		"restart with an old state": func(servers ...*sim.Server) {
+			for _, s := range servers {
+				s.Crash()
+				s.Del("x")
+				s.Restart()
+			}
+		},
+		"eviction of lock and record": func(servers ...*sim.Server) {
+			for _, s := range servers {
+				s.Del("x")
+				s.Del("redlock:epoch")
+			}
+		},
+	} {
+		for _, guard := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", guard ", guard), func(t *testing.T) {
+				simulate(t, 5, func(t *testing.T, w *sim.World) {
+					ls := settled(t, w, 2, redlock.MemoryGuard(guard))
+					k := take(t, ls[0], "x", redlock.Renew(false))
+					time.Sleep(ttl / 2)
+					lapse(w.Servers()[:3]...)
+					other, err := ls[1].Acquire(t.Context(), "x")
+					require.NoError(t, err)
+					assert.Equal(t, !guard, k.Valid(), "both hold")
+					assert.NoError(t, other.Release(t.Context()))
+				})
+			})
+		}
+	}
+}
+
+// TestTheFirstToNoticeQuarantinesForAll: a client that comes to a new record
+// learns of the quarantine from it, and not from the loss.
+func TestTheFirstToNoticeQuarantinesForAll(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 3)
+		forget(w.Servers()...)
+		_, err := ls[0].TryAcquire(t.Context(), "x")
+		require.GreaterOrEqual(t, len(quarantined(err)), 3)
+		time.Sleep(ttl / 2)
+		fresh, _ := guarded(t, w)
+		for _, l := range append(ls[1:], fresh) {
+			_, err := l.TryAcquire(t.Context(), "x")
+			left := quarantined(err)
+			require.GreaterOrEqual(t, len(left), 3)
+			assert.InDelta(t, ttl/2, left[0], float64(200*time.Millisecond))
+		}
+	})
+}
+
+// TestAMinorityThatForgotCostsNothing.
+func TestAMinorityThatForgotCostsNothing(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l := settled(t, w, 1)[0]
+		forget(w.Servers()[:2]...)
+		var k *redlock.Lock
+		assert.Equal(t, rtt, took(func() { k = take(t, l, "x") }))
+		time.Sleep(rtt)
+		assert.Equal(t, 3, k.Votes(), "the others do not count")
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(ttl + time.Second)
+		k = take(t, l, "x")
+		time.Sleep(2 * rtt)
+		assert.Equal(t, 5, k.Votes(), "and do again when the quarantine is over")
+	})
+}
+
+// TestTheFirstContactHasTimeForTwoRoundTrips, where one takes more than half
+// of the node timeout.
+func TestTheFirstContactHasTimeForTwoRoundTrips(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		settled(t, w, 1)
+		w.SetNet(sim.Fixed(30 * time.Millisecond))
+		l, _ := guarded(t, w, redlock.NodeTimeout(100*time.Millisecond))
+		assert.Equal(t, 120*time.Millisecond, took(func() { take(t, l, "x") }))
+		for _, s := range w.Servers() {
+			s.Hang()
+		}
+		assert.Equal(t, 100*time.Millisecond, took(func() {
+			_, err := l.TryAcquire(t.Context(), "y")
+			require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		}), "who does not answer at all is not waited for longer")
+	})
+}
+
+// TestAMuteServerThatForgotIsNoticed: an ACL may hide the run id, and then a
+// lost record leaves nothing to compare.
+func TestAMuteServerThatForgotIsNoticed(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		for _, s := range w.Servers() {
+			s.Mute()
+		}
+		ls := settled(t, w, 2)
+		k := take(t, ls[0], "x", redlock.Renew(false))
+		forget(w.Servers()...)
+		_, err := ls[1].TryAcquire(t.Context(), "x")
+		require.ErrorIs(t, err, redlock.ErrQuarantine)
+		assert.True(t, k.Valid())
+	})
+}
+
+// TestAQuarantineIsWaitedForQuietly: nothing brings it forward but a node that
+// could not be reached.
+func TestAQuarantineIsWaitedForQuietly(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		asked := 0
+		w.Watch(func(step sim.Step) {
+			if step.Stage == sim.Submitted {
+				asked++
+			}
+		})
+		l, _ := guarded(t, w, redlock.TTL(10*time.Minute))
+		k, err := l.Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		require.NoError(t, k.Release(t.Context()))
+		assert.Less(t, asked, 600*2*3+100, "a try in a second, at most")
+	})
+}
+
+// TestAnotherNumberOfNodesIsRefused.
+func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
+	simulate(t, 7, func(t *testing.T, w *sim.World) {
+		c := w.NewClient(1)
+		five, err := redlock.New(c.Nodes()[:5], redlock.Clock(c.Clock()), redlock.TTL(ttl))
+		require.NoError(t, err)
+		defer five.Close()
+		k, err := five.Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		require.NoError(t, k.Release(t.Context()))
+
+		seven, _ := guarded(t, w)
+		_, err = seven.Acquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrNoQuorum)
+		require.ErrorIs(t, err, redlock.ErrSettings)
+		assert.ErrorContains(t, err, "lock by 5 nodes, this one by 7")
+		time.Sleep(leg + 1)
+		assert.Zero(t, holding(w, "x"))
+		require.NoError(t, take(t, five, "x").Release(t.Context()), "the others are not disturbed")
+	})
+}
+
+// TestVotesThatWaitForTheRecordEnd when the node does.
+func TestVotesThatWaitForTheRecordEnd(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, c := guarded(t, w)
+		c.Clock().AfterFunc(rtt+leg/2, func() { // the record is being asked for
+			for _, s := range w.Servers() {
+				s.Crash()
+			}
+		})
+		_, err := l.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrNoQuorum)
+		assert.ErrorContains(t, err, "its memory could not be checked")
+	})
+}
+
+// TestKeysOfTheLibrarysOwnAreNoNames.
+func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		for _, name := range []string{"redlock:epoch", "redlock:quarantine", "redlock:fence:x", "redlock:queue:x", "redlock:queue:x:ticket", "of another prefix:redlock:epoch"} {
+			_, err := l.TryAcquire(context.Background(), name)
+			assert.ErrorContains(t, err, "key of redlock's own")
+		}
+		tricky, _ := open(t, w, redlock.Prefix("redlock:"))
+		_, err := tricky.TryAcquire(context.Background(), "epoch")
+		assert.ErrorContains(t, err, "key of redlock's own")
+		_, err = redlock.New(w.NewClient(1).Nodes(), redlock.Prefix("redlock:fence:"))
+		assert.ErrorContains(t, err, `option Prefix("redlock:fence:")`)
+		_, err = l.TryAcquire(context.Background(), "redlock:mine")
+		assert.NoError(t, err)
+	})
+}
