@@ -1,0 +1,43 @@
+package httplock
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// acquire returns the lock that the request needs; ErrSkip if that is none.
+func (m *middleware) acquire(r *http.Request) (*redlock.Lock, error) {
+	name, err := m.key(r)
+	switch {
+	case errors.Is(err, ErrSkip):
+		return nil, ErrSkip
+	case err != nil:
+		return nil, &KeyError{err}
+	}
+	lock, err := m.ask(r.Context(), name)
+	var vote *redlock.QuorumError
+	if err == nil || errors.As(err, &vote) || errors.Is(err, redlock.ErrClosed) {
+		return lock, err
+	}
+	return nil, &KeyError{err} // New has seen that the options are right, which leaves the name
+}
+
+// ask asks for the lock once, or waits.
+func (m *middleware) ask(ctx context.Context, name string) (*redlock.Lock, error) {
+	if m.wait == 0 {
+		once := append([]redlock.Option{redlock.Retries(0)}, m.lock...) // which may say otherwise
+		return m.locker.Acquire(ctx, name, once...)
+	}
+	waiting, cancel := context.WithTimeout(ctx, m.wait)
+	defer cancel()
+	lock, err := m.locker.Acquire(waiting, name, m.lock...)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		// That time is up says neither whether the lock was held or the nodes were
+		// out of reach, nor what is left of it. A last try does.
+		return m.locker.TryAcquire(ctx, name, m.lock...)
+	}
+	return lock, err
+}

@@ -1,0 +1,67 @@
+// Package httplock has HTTP requests run one at a time: a handler behind its
+// middleware runs while it holds the lock that the request names, on whichever
+// machine it was received.
+//
+//	locker, err := redlock.New(nodes)
+//	serialise, err := httplock.New(locker, func(r *http.Request) (string, error) {
+//		return "order:" + r.PathValue("id"), nil
+//	})
+//	mux.Handle("POST /orders/{id}/pay", serialise(http.HandlerFunc(pay)))
+//
+//	func pay(w http.ResponseWriter, r *http.Request) {
+//		lock, _ := httplock.FromContext(r.Context()) // for lock.Fence and the like
+//		charge(r.Context(), ...)                     // ends if the lock is lost
+//	}
+//
+// # Answers to requests that do not get their lock
+//
+// The handler does not run, and the client gets problem details (RFC 9457),
+// which name neither the lock nor a server, and are not to be cached:
+//
+//	400 Bad Request          the key function failed, or made a name that redlock refuses
+//	423 Locked (RFC 4918)    another request holds the lock
+//	503 Service Unavailable  too few nodes answer, or they are in quarantine; the Locker
+//	                         was closed; the request's context ended while it waited
+//
+// Retry-After (RFC 9110, section 10.2.3) comes with 423 if it is known how long the
+// lock lives unless it is renewed, and with every 503. [Answer] replaces all of
+// that.
+//
+// By default the lock is asked for once. See [Wait] for a wait, and [Lock] for
+// the options of package redlock.
+//
+// # While the handler runs
+//
+// The request's context has the values that it came with, and ends when it did,
+// and also when the lock ends: context.Cause is then one that matches
+// redlock.ErrLost, or redlock.ErrClosed if the Locker was closed. What the
+// handler does to the outside must stop then, and what cannot be undone should
+// be fenced (redlock.Fenced, package fence). The middleware cannot take back
+// what the handler has written, so it answers nothing by itself when a lock is
+// lost; [OnLost] is told.
+//
+// The ResponseWriter is the server's own: Flush, Hijack and
+// http.ResponseController work as without the middleware. The lock is held
+// until the handler returns, so also for as long as it streams or serves a
+// connection that it hijacked. redlock.MaxHold caps that.
+//
+// # The end
+//
+// The lock is released when the handler returns, panics or calls
+// runtime.Goexit; a panic goes on. A client that goes away in the meantime does
+// not keep it from being released. Release waits for a quorum, for no longer
+// than the node timeout.
+//
+// net/http sends what is left of a response after the handler has returned,
+// which is after the release. So who waits for the whole of a small response
+// (neither flushed nor over 2 kB, and over none of the connection's buffer)
+// finds the lock free. The end of one that was flushed, or had its
+// Content-Length declared and written, can be seen before.
+//
+// # What the user owes
+//
+// A name is chosen by whoever sends the request, so check that they may before
+// the middleware runs, and have the key function put something before the name that
+// keeps one kind of thing apart from another. Locks are not reentrant: a
+// handler that sends a request for its own name to itself waits in vain.
+package httplock

@@ -1,0 +1,52 @@
+package httplock
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+type contextKey struct{}
+
+// FromContext returns the lock under which a handler runs, from its request's
+// context or one made of it. False means that there is none: the middleware is not in
+// the way of this handler, or the request was let pass by [ErrSkip]. Where one
+// middleware is inside another, it is the inner one's.
+//
+// The lock is the middleware's to release. A handler that has done its
+// protected work early may release it all the same; its request's context
+// ends by that.
+func FromContext(ctx context.Context) (*redlock.Lock, bool) {
+	lock, ok := ctx.Value(contextKey{}).(*redlock.Lock)
+	return lock, ok
+}
+
+// hold runs the handler under the lock.
+func (m *middleware) hold(w http.ResponseWriter, received *http.Request, next http.Handler, lock *redlock.Lock) {
+	ctx, cancel := context.WithCancelCause(context.WithValue(received.Context(), contextKey{}, lock))
+	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	r := received.WithContext(ctx)
+	// Deferred, since a handler that panics, or calls runtime.Goexit, must not keep
+	// its lock.
+	defer func() {
+		// net/http removes the temporary files of the request that it made, and knows
+		// nothing of copies (https://go.dev/issue/58809).
+		received.MultipartForm = r.MultipartForm
+		unlink()
+		cancel(nil) // first: goroutines that the handler has left behind hold nothing from here on
+		m.release(r, lock)
+	}()
+	next.ServeHTTP(w, r)
+}
+
+// release gives the lock up. The request's context has ended by now, and must
+// not keep it from hearing what the nodes say: so they have confirmed it when the
+// client gets the answer, and a loss is noticed.
+func (m *middleware) release(r *http.Request, lock *redlock.Lock) {
+	err := lock.Release(context.WithoutCancel(r.Context()))
+	if m.lost != nil && (errors.Is(err, redlock.ErrLost) || errors.Is(err, redlock.ErrClosed)) {
+		m.lost(r, err)
+	}
+}

@@ -1,0 +1,85 @@
+package httplock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// middleware is what all handlers behind one New have in common. It does not
+// change.
+type middleware struct {
+	locker *redlock.Locker
+	key    func(*http.Request) (string, error)
+	wait   time.Duration
+	lock   []redlock.Option
+	answer func(http.ResponseWriter, *http.Request, error)
+	lost   func(*http.Request, error)
+}
+
+// New returns a middleware: a function that wraps a handler, and panics if that
+// is nil, as http.Handle does. The wrapped handler runs only while it holds the lock
+// that key names for the request. The middleware may wrap many handlers, which are safe for
+// concurrent use if key and the hooks are; they compete for the same names.
+//
+// A key that returns [ErrSkip] lets the request pass without a lock; any other
+// error, and a name that redlock refuses (empty, over 1024 bytes with the
+// Locker's Prefix, or reserved), refuse the request with a [KeyError].
+//
+// Errors: what is wrong with locker, key or opts, so that no request has to
+// find out. New asks no node. The Locker stays the caller's, to be closed when
+// the server has been shut down.
+func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts ...Option) (func(http.Handler) http.Handler, error) {
+	if locker == nil {
+		return nil, errors.New("httplock: the Locker is nil; make one with redlock.New")
+	}
+	if key == nil {
+		return nil, errors.New("httplock: the key function is nil; it must return the name of the lock that a request needs")
+	}
+	m := &middleware{locker: locker, key: key, answer: answer}
+	for _, o := range opts {
+		if o.apply == nil {
+			return nil, errors.New("httplock: an Option was zero; make it with one of the package's functions")
+		}
+		if err := o.apply(m); err != nil {
+			return nil, fmt.Errorf("httplock: option %w", err)
+		}
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return m.wrap, nil
+}
+
+// check finds what is wrong with the lock's options, by an acquisition that
+// ends before it asks a node.
+func (m *middleware) check() error {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := m.locker.TryAcquire(ended, "x", m.lock...)
+	if !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("httplock: %w", err)
+	}
+	return nil
+}
+
+func (m *middleware) wrap(next http.Handler) http.Handler {
+	if next == nil {
+		panic("httplock: the handler to wrap is nil")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lock, err := m.acquire(r)
+		switch {
+		case errors.Is(err, ErrSkip):
+			next.ServeHTTP(w, r)
+		case err != nil:
+			m.answer(w, r, err)
+		default:
+			m.hold(w, r, next, lock)
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package httplock
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// outageRetry is what a client is told to wait where nobody knows how long it
+// takes. A 503 without Retry-After would be one that is not worth trying again.
+const outageRetry = 5 * time.Second
+
+// A Problem is an answer in the form of RFC 9457: problem details. It is a
+// handler that writes itself.
+type Problem struct {
+	Type   string `json:"type"`   // "about:blank": nothing to know beyond the status
+	Title  string `json:"title"`  // the status in words
+	Status int    `json:"status"` // of HTTP
+	Detail string `json:"detail"` // for people
+
+	// RetryAfter is sent as whole seconds, rounded up; zero or less: not at all.
+	RetryAfter time.Duration `json:"-"`
+}
+
+// ProblemOf returns what a request is answered by default that did not get its
+// lock, for hooks that change a part of it. See the package comment for the status. RetryAfter
+// is what is left of the lock or of the quarantine: for 423 zero if that is not
+// known or the lock has no TTL, for 503 then 5 s.
+//
+// Nothing of the error's text is in it.
+func ProblemOf(err error) *Problem {
+	var key *KeyError
+	var vote *redlock.QuorumError
+	var left time.Duration
+	if errors.As(err, &vote) {
+		left = max(0, vote.Remaining) // NoTTL is negative
+	}
+	switch {
+	case errors.As(err, &key):
+		return newProblem(http.StatusBadRequest, "The request does not name anything that can be locked.", 0)
+	case errors.Is(err, redlock.ErrHeld):
+		return newProblem(http.StatusLocked, "Another request is working on this. Try again later.", left)
+	}
+	if left == 0 {
+		left = outageRetry
+	}
+	return newProblem(http.StatusServiceUnavailable, "Nobody can work on this at the moment. Try again later.", left)
+}
+
+func newProblem(status int, detail string, retry time.Duration) *Problem {
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, RetryAfter: retry}
+}
+
+// ServeHTTP answers with the problem, and without a body if the request's
+// method is HEAD.
+func (p *Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	if p.RetryAfter > 0 {
+		seconds := (p.RetryAfter-1)/time.Second + 1
+		h.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))
+	}
+	w.WriteHeader(p.Status)
+	if r.Method != http.MethodHead {
+		json.NewEncoder(w).Encode(p) // an error is the client's, who has left
+	}
+}
+
+// answer is the default of Answer.
+func answer(w http.ResponseWriter, r *http.Request, err error) { ProblemOf(err).ServeHTTP(w, r) }
