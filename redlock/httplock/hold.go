@@ -15,9 +15,9 @@ type contextKey struct{}
 // the way of this handler, or the request was let pass by [ErrSkip]. Where one
 // middleware is inside another, it is the inner one's.
 //
-// The lock is the middleware's to release. A handler that has done its
-// protected work early may release it all the same; its request's context
-// ends by that.
+// The lock is the middleware's to release. A handler that has done its protected work
+// early may release it all the same. The request's context ends by that, so
+// Release should get one that does not: context.WithoutCancel(r.Context()).
 func FromContext(ctx context.Context) (*redlock.Lock, bool) {
 	lock, ok := ctx.Value(contextKey{}).(*redlock.Lock)
 	return lock, ok

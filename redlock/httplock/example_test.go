@@ -1,0 +1,79 @@
+package httplock_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlock/httplock"
+)
+
+// An order is paid by one request at a time. The second, which comes while the
+// first is at work, is told to come again.
+func Example() {
+	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer servers.Close()
+	nodes, err := pool.Open(servers.URLs()...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // these servers cannot have forgotten anything
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	serialise, err := httplock.New(locker,
+		func(r *http.Request) (string, error) { return "order:" + r.PathValue("id"), nil },
+		httplock.Lock(redlock.Fenced()),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	atWork, finish := make(chan struct{}), make(chan struct{})
+	pay := func(w http.ResponseWriter, r *http.Request) {
+		lock, _ := httplock.FromContext(r.Context())
+		close(atWork)
+		<-finish
+		fmt.Fprintf(w, "paid under %s, fenced: %t", lock.Name(), lock.Fence() > 0)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders/{id}/pay", serialise(http.HandlerFunc(pay)))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	post := func() {
+		answer, err := server.Client().Post(server.URL+"/orders/42/pay", "", nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(answer.Body)
+		fmt.Println(answer.Status, answer.Header.Get("Content-Type"))
+		fmt.Println(string(body))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		post()
+	}()
+	<-atWork
+	post()
+	close(finish)
+	<-done
+	// Output:
+	// 423 Locked application/problem+json
+	// {"type":"about:blank","title":"Locked","status":423,"detail":"Another request is working on this. Try again later."}
+	//
+	// 200 OK text/plain; charset=utf-8
+	// paid under order:42, fenced: true
+}

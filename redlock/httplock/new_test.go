@@ -1,0 +1,61 @@
+package httplock_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlock/httplock"
+)
+
+// TestNewSaysWhatIsWrong, so that no request has to find out, and asks no node.
+func TestNewSaysWhatIsWrong(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l := open(t, w)
+		asked := 0
+		w.Watch(func(sim.Step) { asked++ })
+		for want, opts := range map[string][]httplock.Option{
+			"httplock: an Option was zero; make it with one of the package's functions":                                                {{}},
+			"httplock: option Wait(-1s): must not be negative; 0 tries once":                                                           {httplock.Wait(-time.Second)},
+			"httplock: option Answer(nil): leave the option out for the default":                                                       {httplock.Answer(nil)},
+			"httplock: option OnLost(nil): leave the option out":                                                                       {httplock.OnLost(nil)},
+			"httplock: redlock: option Retries(-2): must not be negative, but for Forever (-1)":                                        {httplock.Lock(redlock.Retries(-2))},
+			"httplock: redlock: Prefix, MemoryGuard, MaxTTL, Observe, Clock, Wall and Jitter are options of New, not of a single lock": {httplock.Lock(redlock.Prefix("p"))},
+		} {
+			_, err := httplock.New(l, byHeader, opts...)
+			assert.EqualError(t, err, want)
+		}
+
+		_, err := httplock.New(nil, byHeader)
+		assert.EqualError(t, err, "httplock: the Locker is nil; make one with redlock.New")
+		_, err = httplock.New(l, nil)
+		assert.EqualError(t, err, "httplock: the key function is nil; it must return the name of the lock that a request needs")
+
+		serialise, err := httplock.New(l, byHeader, httplock.Wait(0), httplock.Lock())
+		require.NoError(t, err)
+		assert.PanicsWithValue(t, "httplock: the handler to wrap is nil", func() { serialise(nil) })
+		assert.NotNil(t, serialise(http.NotFoundHandler()))
+
+		require.NoError(t, l.Close())
+		_, err = httplock.New(l, byHeader)
+		assert.ErrorIs(t, err, redlock.ErrClosed)
+		assert.Zero(t, asked)
+	})
+}
+
+// TestNewWorksWithAnyPrefix that the Locker may have, though the longest leaves
+// room for one byte.
+func TestNewWorksWithAnyPrefix(t *testing.T) {
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		long := make([]byte, 1023)
+		for _, prefix := range []string{"", "redlock:", "redlock:epoc", string(long)} {
+			_, err := httplock.New(open(t, w, redlock.Prefix(prefix)), byHeader)
+			assert.NoError(t, err)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package httplock_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlock/httplock"
+)
+
+const (
+	badRequest  = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"The request does not name anything that can be locked."}` + "\n"
+	locked      = `{"type":"about:blank","title":"Locked","status":423,"detail":"Another request is working on this. Try again later."}` + "\n"
+	unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"Nobody can work on this at the moment. Try again later."}` + "\n"
+)
+
+// isProblem checks a whole answer, so that nothing else can be in it: no name,
+// no value, no address.
+func isProblem(t *testing.T, w *httptest.ResponseRecorder, status int, body, retryAfter string) {
+	t.Helper()
+	assert.Equal(t, status, w.Code)
+	assert.Equal(t, body, w.Body.String())
+	want := http.Header{"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"}}
+	if retryAfter != "" {
+		want.Set("Retry-After", retryAfter)
+	}
+	assert.Equal(t, want, w.Header())
+}
+
+// TestAHeldLockIs423, with the time that the holder has left, in seconds rounded up.
+func TestAHeldLockIs423(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		take(t, open(t, w), "x", redlock.Renew(false))
+		h := wrap(t, open(t, w), mustNotRun(t))
+		time.Sleep(2500*time.Millisecond - rtt)
+		isProblem(t, serve(h, request(t, "x")), 423, locked, "8")
+		time.Sleep(6400 * time.Millisecond)
+		isProblem(t, serve(h, request(t, "x")), 423, locked, "2")
+		time.Sleep(800 * time.Millisecond)
+		isProblem(t, serve(h, request(t, "x")), 423, locked, "1")
+	})
+}
+
+// TestALockThatNeverEndsHasNoRetryAfter: there is no time after which to retry.
+func TestALockThatNeverEndsHasNoRetryAfter(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		for _, s := range w.Servers() {
+			s.Set("x", "another", redlock.NoTTL)
+		}
+		isProblem(t, serve(wrap(t, open(t, w), mustNotRun(t)), request(t, "x")), 423, locked, "")
+	})
+}
+
+// TestAnOutageIs503.
+func TestAnOutageIs503(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		take(t, open(t, w), "x") // so that what answers says no
+		h := wrap(t, open(t, w), mustNotRun(t))
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "5")
+		isProblem(t, serve(h, request(t, "y")), 503, unavailable, "5")
+		for _, s := range w.Servers()[:3] {
+			s.Resume()
+		}
+	})
+}
+
+// TestAQuarantineIs503WithItsTime: fresh servers have to be waited for.
+func TestAQuarantineIs503WithItsTime(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		h := wrap(t, open(t, w, redlock.MemoryGuard(true)), mustNotRun(t))
+		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "11") // the TTL and its drift
+		time.Sleep(4 * time.Second)
+		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "7")
+	})
+}
+
+// TestAClosedLockerIs503.
+func TestAClosedLockerIs503(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l := open(t, w)
+		h := wrap(t, l, mustNotRun(t))
+		require.NoError(t, l.Close())
+		isProblem(t, serve(h, request(t, "x")), 503, unavailable, "5")
+	})
+}
+
+// TestANameThatRedlockRefusesIs400, and one that it just accepts is not.
+func TestANameThatRedlockRefusesIs400(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		h := wrap(t, open(t, w), func(http.ResponseWriter, *http.Request) {}, httplock.Wait(time.Second))
+		for _, name := range []string{"", strings.Repeat("n", 2000), strings.Repeat("n", 1025), "redlock:epoch"} {
+			isProblem(t, serve(h, request(t, name)), 400, badRequest, "")
+		}
+		assert.Equal(t, 200, serve(h, request(t, strings.Repeat("n", 1024))).Code)
+	})
+}
+
+// TestAKeyErrorIs400, whatever it wraps, and asks no node.
+func TestAKeyErrorIs400(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		asked := 0
+		w.Watch(func(sim.Step) { asked++ })
+		for _, cause := range []error{errors.New("secret"), redlock.ErrHeld} {
+			serialise, err := httplock.New(open(t, w), func(*http.Request) (string, error) { return "x", cause })
+			require.NoError(t, err)
+			isProblem(t, serve(serialise(mustNotRun(t)), request(t, "x")), 400, badRequest, "")
+		}
+		assert.Zero(t, asked)
+	})
+}
+
+// TestHEADHasNoBody.
+func TestHEADHasNoBody(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		take(t, open(t, w), "x")
+		r := request(t, "x")
+		r.Method = http.MethodHead
+		isProblem(t, serve(wrap(t, open(t, w), mustNotRun(t)), r), 423, "", "10")
+	})
+}
+
+// TestRetryAfterIsInWholeSecondsRoundedUp.
+func TestRetryAfterIsInWholeSecondsRoundedUp(t *testing.T) {
+	t.Parallel()
+	for left, want := range map[time.Duration]string{
+		-1: "", 0: "", 1: "1", time.Second - 1: "1", time.Second: "1", time.Second + 1: "2", time.Hour: "3600", 1<<63 - 1: "9223372037",
+	} {
+		w := serve(&httplock.Problem{Status: 423, RetryAfter: left}, request(t, "x"))
+		assert.Equal(t, want, w.Header().Get("Retry-After"), left)
+	}
+}
+
+// TestAnswerIsGivenTheError, to write what it likes or to change a part of the
+// default.
+func TestAnswerIsGivenTheError(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		take(t, open(t, w), "held")
+		l := open(t, w)
+		var got error
+		h := wrap(t, l, mustNotRun(t), httplock.Answer(func(w http.ResponseWriter, r *http.Request, err error) {
+			got = err
+			p := httplock.ProblemOf(err)
+			p.Detail = fmt.Sprint("no ", r.Header.Get(header))
+			p.ServeHTTP(w, r)
+		}))
+		for name, match := range map[string]func(error) bool{
+			"held": func(err error) bool { return errors.Is(err, redlock.ErrHeld) },
+			"":     func(err error) bool { return errors.As(err, new(*httplock.KeyError)) },
+		} {
+			answer := serve(h, request(t, name))
+			assert.Contains(t, answer.Body.String(), `"detail":"no `+name+`"`)
+			assert.True(t, match(got), got)
+		}
+	})
+}
+
+// TestAKeyErrorSaysWhy, for logs.
+func TestAKeyErrorSaysWhy(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no header")
+	err := &httplock.KeyError{Err: cause}
+	assert.EqualError(t, err, "httplock: no lock for this request: no header")
+	assert.ErrorIs(t, err, cause)
+}

@@ -1,0 +1,172 @@
+package httplock_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlock/httplock"
+)
+
+// TestByDefaultOneTryIsMade.
+func TestByDefaultOneTryIsMade(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		take(t, open(t, w), "x")
+		h := wrap(t, open(t, w), mustNotRun(t))
+		assert.Equal(t, 2*rtt, took(func() { isProblem(t, serve(h, request(t, "x")), 423, locked, "10") }))
+	})
+}
+
+// TestAWaitEndsWhenTheHolderDoes, and the handler runs.
+func TestAWaitEndsWhenTheHolderDoes(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		k := take(t, open(t, w), "x")
+		time.AfterFunc(3*time.Second, func() { k.Release(context.Background()) })
+		ran := 0
+		h := wrap(t, open(t, w), func(http.ResponseWriter, *http.Request) { ran++ }, httplock.Wait(10*time.Second))
+		waited := took(func() { assert.Equal(t, 200, serve(h, request(t, "x")).Code) })
+		assert.Equal(t, 1, ran)
+		assert.Greater(t, waited, 3*time.Second)
+		assert.Less(t, waited, 3*time.Second+10*rtt)
+	})
+}
+
+// TestAWaitThatIsOverWhileTheLockIsHeldIs423, for holders in other processes and
+// in this one, with what the holder has left by then.
+func TestAWaitThatIsOverWhileTheLockIsHeldIs423(t *testing.T) {
+	for name, local := range map[string]bool{"another process": false, "this process": true} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				l := open(t, w)
+				holder := l
+				if !local {
+					holder = open(t, w)
+				}
+				take(t, holder, "x", redlock.Renew(false))
+				h := wrap(t, l, mustNotRun(t), httplock.Wait(4*time.Second))
+				waited := took(func() { isProblem(t, serve(h, request(t, "x")), 423, locked, "6") })
+				assert.GreaterOrEqual(t, waited, 4*time.Second)
+				assert.LessOrEqual(t, waited, 4*time.Second+2*nodeTimeout)
+			})
+		})
+	}
+}
+
+// TestAWaitThatIsOverInAnOutageIs503, whatever the end of the time cuts short.
+func TestAWaitThatIsOverInAnOutageIs503(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		take(t, open(t, w), "x")
+		h := wrap(t, open(t, w), mustNotRun(t), httplock.Wait(nodeTimeout/5))
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		waited := took(func() { isProblem(t, serve(h, request(t, "x")), 503, unavailable, "5") })
+		assert.LessOrEqual(t, waited, nodeTimeout/5+nodeTimeout)
+		for _, s := range w.Servers()[:3] {
+			s.Resume()
+		}
+	})
+}
+
+// TestAnOutageIsNotWaitedOut: nobody knows how long it takes.
+func TestAnOutageIsNotWaitedOut(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		h := wrap(t, open(t, w), mustNotRun(t), httplock.Wait(time.Hour))
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		waited := took(func() { isProblem(t, serve(h, request(t, "x")), 503, unavailable, "5") })
+		assert.LessOrEqual(t, waited, nodeTimeout)
+		for _, s := range w.Servers()[:3] {
+			s.Resume()
+		}
+	})
+}
+
+// TestAQuarantineIsWaitedOut if there is time for it, and else is told.
+func TestAQuarantineIsWaitedOut(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l := open(t, w, redlock.MemoryGuard(true))
+		isProblem(t, serve(wrap(t, l, mustNotRun(t), httplock.Wait(2*time.Second)), request(t, "x")), 503, unavailable, "9")
+		ran := 0
+		h := wrap(t, l, func(http.ResponseWriter, *http.Request) { ran++ }, httplock.Wait(time.Minute))
+		assert.Equal(t, 200, serve(h, request(t, "x")).Code)
+		assert.Equal(t, 1, ran)
+	})
+}
+
+// TestRetriesOfLockCount, with and without Wait.
+func TestRetriesOfLockCount(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		take(t, open(t, w), "x")
+		l := open(t, w)
+		retries := httplock.Lock(redlock.Retries(2), redlock.RetryInterval(time.Second))
+		for _, c := range []struct {
+			opts []httplock.Option
+			want time.Duration
+		}{
+			{[]httplock.Option{retries}, 2 * time.Second},
+			{[]httplock.Option{retries, httplock.Wait(time.Minute)}, 2 * time.Second},
+			{[]httplock.Option{httplock.Wait(1500 * time.Millisecond), retries}, 1500 * time.Millisecond},
+		} {
+			h := wrap(t, l, mustNotRun(t), c.opts...)
+			waited := took(func() { assert.Equal(t, 423, serve(h, request(t, "x")).Code) })
+			assert.Equal(t, c.want+2*rtt, waited)
+		}
+	})
+}
+
+// TestARequestThatEndsWhileItWaits runs nothing, leaves nothing, and is told so:
+// without an answer, net/http would say 200 OK where somebody still listens.
+func TestARequestThatEndsWhileItWaits(t *testing.T) {
+	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
+		t.Run(end.Error(), func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				k := take(t, open(t, w), "x")
+				ctx, cancel := context.WithCancel(t.Context())
+				if end == context.DeadlineExceeded {
+					ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+				} else {
+					time.AfterFunc(time.Second, cancel)
+				}
+				defer cancel()
+
+				var got error
+				h := wrap(t, open(t, w), mustNotRun(t), httplock.Wait(time.Hour), httplock.Answer(
+					func(w http.ResponseWriter, r *http.Request, err error) {
+						got = err
+						httplock.ProblemOf(err).ServeHTTP(w, r)
+					}))
+				waited := took(func() { isProblem(t, serve(h, request(t, "x").WithContext(ctx)), 503, unavailable, "10") })
+				assert.LessOrEqual(t, waited, time.Second+rtt, "no last try")
+				assert.True(t, errors.Is(got, end), got)
+
+				assert.NoError(t, k.Release(t.Context()))
+				time.Sleep(rtt)
+				assert.Zero(t, holding(w, "x"))
+			})
+		})
+	}
+}
+
+// TestARequestThatHasEndedAsksNoNode.
+func TestARequestThatHasEndedAsksNoNode(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		asked := 0
+		w.Watch(func(sim.Step) { asked++ })
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		l := open(t, w)
+		for _, wait := range []time.Duration{0, time.Hour} {
+			h := wrap(t, l, mustNotRun(t), httplock.Wait(wait))
+			isProblem(t, serve(h, request(t, "x").WithContext(ctx)), 503, unavailable, "5")
+		}
+		assert.Zero(t, asked)
+	})
+}
