@@ -8,13 +8,11 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// acquire returns the lock that the request needs; ErrSkip if that is none.
+// acquire returns the lock that the request needs; an error that matches ErrSkip
+// if that is none.
 func (m *middleware) acquire(r *http.Request) (*redlock.Lock, error) {
 	name, err := m.key(r)
-	switch {
-	case errors.Is(err, ErrSkip):
-		return nil, ErrSkip
-	case err != nil:
+	if err != nil {
 		return nil, &KeyError{err}
 	}
 	lock, err := m.ask(r.Context(), name)

@@ -20,12 +20,16 @@
 //
 //	400 Bad Request          the key function failed, or made a name that redlock refuses
 //	423 Locked (RFC 4918)    another request holds the lock
-//	503 Service Unavailable  too few nodes answer, or they are in quarantine; the Locker
-//	                         was closed; the request's context ended while it waited
+//	503 Service Unavailable  too few nodes answer, or they are in quarantine; the
+//	                         Locker was closed; the request's context has ended
 //
-// Retry-After (RFC 9110, section 10.2.3) comes with 423 if it is known how long the
-// lock lives unless it is renewed, and with every 503. [Answer] replaces all of
-// that.
+// Retry-After (RFC 9110, section 10.2.3) comes with 423 if it is known how long
+// the lock lives unless it is renewed, and with every 503. [Answer] replaces all
+// of that.
+//
+// A request whose context ends while it waits leaves no lock behind. It is
+// answered, too, though its client has mostly left: where something else than
+// the client ended the context, net/http would make no answer 200 OK.
 //
 // By default the lock is asked for once. See [Wait] for a wait, and [Lock] for
 // the options of package redlock.
@@ -52,16 +56,16 @@
 // not keep it from being released. Release waits for a quorum, for no longer
 // than the node timeout.
 //
-// net/http sends what is left of a response after the handler has returned,
-// which is after the release. So who waits for the whole of a small response
-// (neither flushed nor over 2 kB, and over none of the connection's buffer)
-// finds the lock free. The end of one that was flushed, or had its
-// Content-Length declared and written, can be seen before.
+// net/http sends the end of a response when the handler has returned, which is
+// after the release. So a client that has read an answer to its end finds the
+// lock free. Where the handler sets a Content-Length, the last byte can be on its
+// way before.
 //
 // # What the user owes
 //
-// A name is chosen by whoever sends the request, so check that they may before
-// the middleware runs, and have the key function put something before the name that
-// keeps one kind of thing apart from another. Locks are not reentrant: a
-// handler that sends a request for its own name to itself waits in vain.
+// A name is chosen by whoever sends the request. Check whether they may before
+// the middleware runs, and have the key function begin the name with what kind
+// of thing it is, so that an order and an invoice with one number do not meet.
+// Locks are not reentrant: a handler that sends a request for the name that it
+// holds, and waits for the answer, waits in vain.
 package httplock

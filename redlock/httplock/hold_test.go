@@ -27,6 +27,14 @@ func lockOf(t *testing.T, r *http.Request) *redlock.Lock {
 	return lock
 }
 
+// awaitEnd waits for the end of ctx, but not for ever.
+func awaitEnd(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Hour):
+	}
+}
+
 // TestTheHandlerRunsUnderItsLock, with the values of the request's context, and
 // the lock is given back.
 func TestTheHandlerRunsUnderItsLock(t *testing.T) {
@@ -72,10 +80,7 @@ func TestTheHandlersContextEndsWhenTheLockIsLost(t *testing.T) {
 				h := wrap(t, l, func(rw http.ResponseWriter, r *http.Request) {
 					require.NoError(t, r.Context().Err())
 					c.lose(l, w)
-					select {
-					case <-r.Context().Done():
-					case <-time.After(time.Hour):
-					}
+					awaitEnd(r.Context())
 					assert.ErrorIs(t, context.Cause(r.Context()), c.want)
 					rw.WriteHeader(http.StatusConflict)
 					returned = true
@@ -100,7 +105,7 @@ func TestTheHandlersContextEndsWithTheRequests(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(gone) })
 		h := wrap(t, open(t, w), func(_ http.ResponseWriter, r *http.Request) {
-			assert.Equal(t, time.Second-rtt, took(func() { <-r.Context().Done() }))
+			assert.Equal(t, time.Second-rtt, took(func() { awaitEnd(r.Context()) }))
 			assert.Equal(t, gone, context.Cause(r.Context()))
 			assert.True(t, lockOf(t, r).Valid(), "until the handler returns")
 		}, httplock.OnLost(func(*http.Request, error) { t.Error("nothing was lost") }))
@@ -134,7 +139,7 @@ func TestAHandlerMayReleaseEarly(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		h := wrap(t, open(t, w), func(_ http.ResponseWriter, r *http.Request) {
 			assert.NoError(t, lockOf(t, r).Release(context.WithoutCancel(r.Context())))
-			<-r.Context().Done()
+			awaitEnd(r.Context())
 			assert.ErrorIs(t, context.Cause(r.Context()), redlock.ErrReleased)
 		}, httplock.OnLost(func(*http.Request, error) { t.Error("nothing was lost") }))
 		assert.Equal(t, 200, serve(h, request(t, "x")).Code)

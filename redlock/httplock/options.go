@@ -9,15 +9,15 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An Option changes a default of New. Of two of a kind the later one counts, but for
-// Lock.
+// An Option changes a default of New. Of two of a kind the later one counts; those of
+// Lock add up.
 type Option struct{ apply func(*middleware) error }
 
 // Wait lets a request wait up to d for a lock that is held, in line with others
 // of the same Locker. It ends earlier if the request's context does, if too few
-// nodes answer, or if a redlock.Retries given by Lock is used up. When d is over a last
-// try is made, which tells contention from an outage and takes up to the node
-// timeout (twice that, see redlock.Locker.TryAcquire). Default 0: one try.
+// nodes answer, or if a redlock.Retries given by Lock is used up. When d is over
+// a last try is made, which tells contention from an outage, and takes as long as
+// a redlock.Locker.TryAcquire. Default 0: one try.
 //
 // A request that waits takes a connection and a goroutine of the server: keep d
 // below the timeouts of clients, proxies and the server (http.Server.WriteTimeout).
@@ -60,10 +60,10 @@ func Answer(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	}}
 }
 
-// OnLost has f told that a handler ran, for a time at its end, without its lock: after
-// it has returned or panicked, on its goroutine, and with the request that it had. The
-// error matches redlock.ErrLost, or redlock.ErrClosed if the Locker was closed
-// meanwhile. Default: nobody is told, but for the handler's context.
+// OnLost has f told that a handler ran, for a time at its end, without its lock:
+// after it has returned or panicked, on its goroutine, with the request that it
+// had. The error matches redlock.ErrLost, or redlock.ErrClosed if the Locker was
+// closed meanwhile. Default: nobody is told, but for the handler's context.
 func OnLost(f func(r *http.Request, err error)) Option {
 	return Option{func(m *middleware) error {
 		if f == nil {

@@ -26,10 +26,10 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// ProblemOf returns what a request is answered by default that did not get its
-// lock, for hooks that change a part of it. See the package comment for the status. RetryAfter
-// is what is left of the lock or of the quarantine: for 423 zero if that is not
-// known or the lock has no TTL, for 503 then 5 s.
+// ProblemOf returns the default answer to a request that did not get its lock, for
+// hooks that change a part of it. See the package comment for the status. RetryAfter
+// is what is left of the lock or of the quarantine; where that is not known, or
+// the lock has no TTL, zero for 423 and 5 s for 503.
 //
 // Nothing of the error's text is in it.
 func ProblemOf(err error) *Problem {

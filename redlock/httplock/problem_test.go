@@ -142,6 +142,20 @@ func TestRetryAfterIsInWholeSecondsRoundedUp(t *testing.T) {
 	}
 }
 
+// TestRetryAfterIsOfWhatIsKnown: nothing for a lock that is held, and 5 seconds for
+// an outage, where it is not known how long it takes.
+func TestRetryAfterIsOfWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ left, held, outage time.Duration }{
+		{redlock.NoTTL, 0, 5 * time.Second},
+		{0, 0, 5 * time.Second},
+		{time.Minute, time.Minute, time.Minute},
+	} {
+		assert.Equal(t, c.held, httplock.ProblemOf(&redlock.QuorumError{Err: redlock.ErrHeld, Remaining: c.left}).RetryAfter)
+		assert.Equal(t, c.outage, httplock.ProblemOf(&redlock.QuorumError{Err: redlock.ErrNoQuorum, Remaining: c.left}).RetryAfter)
+	}
+}
+
 // TestAnswerIsGivenTheError, to write what it likes or to change a part of the
 // default.
 func TestAnswerIsGivenTheError(t *testing.T) {

@@ -144,6 +144,8 @@ func TestTheAnswerComesAfterTheRelease(t *testing.T) {
 	var servers []*httptest.Server
 	for range 2 {
 		servers = append(servers, listen(t, wrap(t, process(t, f), func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "nearly ")
+			assert.NoError(t, http.NewResponseController(w).Flush())
 			io.WriteString(w, "done")
 		})))
 	}

@@ -17,7 +17,7 @@ import (
 // TestByDefaultOneTryIsMade.
 func TestByDefaultOneTryIsMade(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		take(t, open(t, w), "x")
+		take(t, open(t, w), "x", redlock.Renew(false))
 		h := wrap(t, open(t, w), mustNotRun(t))
 		assert.Equal(t, 2*rtt, took(func() { isProblem(t, serve(h, request(t, "x")), 423, locked, "10") }))
 	})
@@ -143,7 +143,11 @@ func TestARequestThatEndsWhileItWaits(t *testing.T) {
 						got = err
 						httplock.ProblemOf(err).ServeHTTP(w, r)
 					}))
-				waited := took(func() { isProblem(t, serve(h, request(t, "x").WithContext(ctx)), 503, unavailable, "10") })
+				waited := took(func() {
+					answer := serve(h, request(t, "x").WithContext(ctx))
+					assert.Equal(t, 503, answer.Code)
+					assert.Equal(t, unavailable, answer.Body.String())
+				})
 				assert.LessOrEqual(t, waited, time.Second+rtt, "no last try")
 				assert.True(t, errors.Is(got, end), got)
 
