@@ -40,7 +40,8 @@
 // and also when the lock ends: context.Cause is then one that matches
 // redlock.ErrLost, or redlock.ErrClosed if the Locker was closed. What the
 // handler does to the outside must stop then, and what cannot be undone should
-// be fenced (redlock.Fenced, package fence). The middleware cannot take back
+// be fenced (redlock.Fenced, package fence). redlock.Lock.Valid knows of the end
+// a little before the context. The middleware cannot take back
 // what the handler has written, so it answers nothing by itself when a lock is
 // lost; [OnLost] is told.
 //

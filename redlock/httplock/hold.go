@@ -11,12 +11,12 @@ import (
 type contextKey struct{}
 
 // FromContext returns the lock under which a handler runs, from its request's
-// context or one made of it. False means that there is none: the middleware is not in
-// the way of this handler, or the request was let pass by [ErrSkip]. Where one
-// middleware is inside another, it is the inner one's.
+// context or one made of it. False means that there is none: the middleware is
+// not in the way of this handler, or the request was let pass by [ErrSkip].
+// Where one middleware is inside another, it is the inner one's.
 //
-// The lock is the middleware's to release. A handler that has done its protected work
-// early may release it all the same. The request's context ends by that, so
+// The lock is the middleware's to release. A handler that has done its protected
+// work early may release it all the same. The request's context ends by that, so
 // Release should get one that does not: context.WithoutCancel(r.Context()).
 func FromContext(ctx context.Context) (*redlock.Lock, bool) {
 	lock, ok := ctx.Value(contextKey{}).(*redlock.Lock)

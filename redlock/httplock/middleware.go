@@ -24,8 +24,8 @@ type middleware struct {
 // New returns a middleware: a function that wraps a handler, and panics if that
 // is nil, as http.Handle does. The wrapped handler runs under the lock that key
 // names for the request. One middleware may wrap many handlers, which compete
-// for the same names. All of it is safe for concurrent use, and needs key and the hooks
-// to be.
+// for the same names. All of it is safe for concurrent use, and needs key and
+// the hooks to be.
 //
 // A key that returns [ErrSkip] lets the request pass without a lock; any other
 // error, and a name that redlock refuses (empty, over 1024 bytes with the

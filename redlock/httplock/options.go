@@ -9,8 +9,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An Option changes a default of New. Of two of a kind the later one counts; those of
-// Lock add up.
+// An Option changes a default of New. Of two of a kind the later one counts;
+// those of Lock add up.
 type Option struct{ apply func(*middleware) error }
 
 // Wait lets a request wait up to d for a lock that is held, in line with others

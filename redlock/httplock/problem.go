@@ -11,7 +11,7 @@ import (
 )
 
 // outageRetry is what a client is told to wait where nobody knows how long it
-// takes. A 503 without Retry-After would be one that is not worth trying again.
+// takes: without, some try again at once and others never.
 const outageRetry = 5 * time.Second
 
 // A Problem is an answer in the form of RFC 9457: problem details. It is a
@@ -26,10 +26,10 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// ProblemOf returns the default answer to a request that did not get its lock, for
-// hooks that change a part of it. See the package comment for the status. RetryAfter
-// is what is left of the lock or of the quarantine; where that is not known, or
-// the lock has no TTL, zero for 423 and 5 s for 503.
+// ProblemOf returns the default answer to a request that did not get its lock,
+// for hooks that change a part of it. See the package comment for the status.
+// RetryAfter is what is left of the lock or of the quarantine; where that is not
+// known, or the lock has no TTL, zero for 423 and 5 s for 503.
 //
 // Nothing of the error's text is in it.
 func ProblemOf(err error) *Problem {
