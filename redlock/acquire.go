@@ -14,18 +14,14 @@ import (
 // (ErrNoQuorum) and from the end of ctx (its error); whatever single nodes had
 // granted is being released on all of them. ErrClosed follows a Close.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	s, key, err := l.prepare(ctx, name, opts)
+	s, key, err := l.prepare(name, opts)
 	if err != nil {
 		return nil, err
 	}
-	began := l.now()
-	lock, err := l.attempt(ctx, s, name, key, everyNode)
-	if err != nil {
-		return nil, err
-	}
-	l.queue.hold(lock)
-	l.tell(Event{Kind: EventAcquired, Name: name}, began, lock)
-	return lock, nil
+	told := l.begin(ctx, name)
+	lock, err := l.acquireOnce(ctx, told.ctx, s, name, key)
+	l.conclude(told, name, lock, err)
+	return lock, err
 }
 
 // Acquire waits for the lock name. Callers of this Locker who wait for one
@@ -43,22 +39,18 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 //
 // The end of ctx ends the waiting, not the lock: see Lock.Context.
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	s, key, err := l.prepare(ctx, name, opts)
+	s, key, err := l.prepare(name, opts)
 	if err != nil {
 		return nil, err
 	}
-	began := l.now()
-	lock, err := l.acquire(ctx, s, name, key)
-	if err != nil {
-		l.tell(Event{Kind: EventWaited, Name: name, Err: err}, began, nil)
-		return nil, err
-	}
-	l.tell(Event{Kind: EventAcquired, Name: name}, began, lock)
-	return lock, nil
+	told := l.begin(ctx, name)
+	lock, err := l.acquire(ctx, told.ctx, s, name, key)
+	l.conclude(told, name, lock, err)
+	return lock, err
 }
 
 // prepare checks the arguments of an acquisition.
-func (l *Locker) prepare(ctx context.Context, name string, opts []Option) (*settings, string, error) {
+func (l *Locker) prepare(name string, opts []Option) (*settings, string, error) {
 	s, err := l.settings.with(opts, false)
 	if err != nil {
 		return nil, "", err
@@ -67,7 +59,7 @@ func (l *Locker) prepare(ctx context.Context, name string, opts []Option) (*sett
 	if err != nil {
 		return nil, "", err
 	}
-	return s, key, l.interrupted(ctx, name)
+	return s, key, nil
 }
 
 // interrupted returns the error of an acquisition that the Locker's or the
@@ -83,21 +75,38 @@ func (l *Locker) interrupted(ctx context.Context, name string) error {
 	return nil
 }
 
-func (l *Locker) acquire(ctx context.Context, s *settings, name, key string) (*Lock, error) {
+// Where there are two contexts, ctx is the caller's, and events carry told.
+
+func (l *Locker) acquireOnce(ctx, told context.Context, s *settings, name, key string) (*Lock, error) {
+	if err := l.interrupted(ctx, name); err != nil {
+		return nil, err
+	}
+	lock, err := l.attempt(ctx, told, s, name, key, everyNode)
+	if err != nil {
+		return nil, err
+	}
+	l.queue.hold(lock)
+	return lock, nil
+}
+
+func (l *Locker) acquire(ctx, told context.Context, s *settings, name, key string) (*Lock, error) {
+	if err := l.interrupted(ctx, name); err != nil {
+		return nil, err
+	}
 	p := l.parkers.get()
 	defer l.parkers.put(p)
 	if s.retries == Forever && s.interval == 0 {
-		return l.acquireInLine(ctx, s, p, name, key)
+		return l.acquireInLine(ctx, told, s, p, name, key)
 	}
-	return l.acquireBySchedule(ctx, s, p, name, key)
+	return l.acquireBySchedule(ctx, told, s, p, name, key)
 }
 
 // acquireBySchedule tries so many times, or at such an interval, whatever others
 // of this process do.
-func (l *Locker) acquireBySchedule(ctx context.Context, s *settings, p *parker, name, key string) (*Lock, error) {
+func (l *Locker) acquireBySchedule(ctx, told context.Context, s *settings, p *parker, name, key string) (*Lock, error) {
 	for try := 0; ; try++ {
 		began := s.clock.Now()
-		lock, err := l.attempt(ctx, s, name, key, everyNode)
+		lock, err := l.attempt(ctx, told, s, name, key, everyNode)
 		if err == nil {
 			l.queue.hold(lock)
 			return lock, nil
@@ -135,13 +144,13 @@ const everyNode = -1
 // attempt is one vote: all nodes are asked, and either a quorum makes a lock
 // or all of them are asked to forget it. The node first, if it is one, is asked
 // alone, and the others only if it grants.
-func (l *Locker) attempt(ctx context.Context, s *settings, name, key string, first int) (*Lock, error) {
+func (l *Locker) attempt(ctx, told context.Context, s *settings, name, key string, first int) (*Lock, error) {
 	if !l.inflight.begin() {
 		return nil, closedError(OpAcquire, name)
 	}
 	defer l.inflight.done()
 	c := l.newClaim(s, name, key)
-	r := l.newRound(name, l.request(s, OpAcquire, c))
+	r := l.newRound(told, name, l.request(s, OpAcquire, c))
 	limit := s.timeout()
 	if first == everyNode {
 		r.ask()
@@ -150,7 +159,7 @@ func (l *Locker) attempt(ctx context.Context, s *settings, name, key string, fir
 			r.mu.Lock()
 			err := r.fail(ErrHeld)
 			r.mu.Unlock()
-			l.tell(Event{Kind: EventAttempt, Name: name, Err: err}, r.start, nil)
+			l.tell(Event{Kind: EventAttempt, Context: told, Name: name, Err: err}, r.start, nil)
 			return nil, err
 		}
 		limit *= 2
@@ -172,10 +181,10 @@ func (l *Locker) attempt(ctx context.Context, s *settings, name, key string, fir
 		if isDone(l.closed) {
 			return nil, closedError(OpAcquire, name)
 		}
-		l.tell(Event{Kind: EventAttempt, Name: name, Votes: err.Votes, Err: err}, r.start, nil)
+		l.tell(Event{Kind: EventAttempt, Context: told, Name: name, Votes: err.Votes, Err: err}, r.start, nil)
 		return nil, err
 	}
-	l.tell(Event{Kind: EventAttempt, Name: name}, r.start, lock)
+	l.tell(Event{Kind: EventAttempt, Context: told, Name: name}, r.start, lock)
 	if !lock.watch() {
 		lock.end(released, ErrClosed, s.clock.Now())
 		return nil, closedError(OpAcquire, name)

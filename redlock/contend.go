@@ -22,7 +22,7 @@ import (
 
 // acquireInLine waits for as long as it takes. Callers of one process take turns in
 // order, and hand the lock over among themselves.
-func (l *Locker) acquireInLine(ctx context.Context, s *settings, p *parker, name, key string) (lock *Lock, err error) {
+func (l *Locker) acquireInLine(ctx, told context.Context, s *settings, p *parker, name, key string) (lock *Lock, err error) {
 	ln := l.queue.enter(key, p, s)
 	var c *contender // from the first refusal on
 	defer func() {
@@ -55,7 +55,7 @@ func (l *Locker) acquireInLine(ctx context.Context, s *settings, p *parker, name
 		if err := l.interrupted(ctx, name); err != nil {
 			return nil, because(ctx, err, failure)
 		}
-		lock, err = l.attempt(ctx, s, name, key, first)
+		lock, err = l.attempt(ctx, told, s, name, key, first)
 		if err == nil {
 			l.queue.joinTurn(ln, lock)
 			return lock, nil

@@ -49,7 +49,7 @@ func (k *Lock) extension() (*round, error) {
 
 // nextRound makes an extension. The lock must be locked.
 func (k *Lock) nextRound() *round {
-	r := k.locker.newRound(k.name, k.locker.request(k.settings, OpExtend, k.claim))
+	r := k.locker.newRound(k.ctx, k.name, k.locker.request(k.settings, OpExtend, k.claim))
 	k.seq++
 	r.seq, r.lock = k.seq, k
 	return r
@@ -114,6 +114,6 @@ func (k *Lock) learn(r *round) {
 	case gone != nil:
 		k.end(lost, gone, now)
 	case renewed:
-		k.locker.tell(Event{Kind: EventExtended, Name: k.name}, r.start, k)
+		k.locker.tell(Event{Kind: EventExtended, Context: k.ctx, Name: k.name}, r.start, k)
 	}
 }

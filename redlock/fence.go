@@ -76,7 +76,7 @@ func (l *Locker) raise(ctx context.Context, s *settings, r *round, c *claim) (fa
 	c.token = nextToken(r, c.token)
 	r.mu.Unlock()
 
-	again := l.newRound(c.name, l.request(s, OpRaise, *c))
+	again := l.newRound(r.told, c.name, l.request(s, OpRaise, *c))
 	again.ask()
 	again.wait(ctx, s.timeout(), func(r *round) bool {
 		return r.accepted() >= q || r.accepted()+r.tally.pending() < q

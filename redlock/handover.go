@@ -50,7 +50,6 @@ func (q *queue) loseTurn(ln *line) {
 type estate struct {
 	claim
 	settings *settings
-	start    clock.Instant
 	until    clock.Instant
 	renewAt  clock.Instant
 	turn     clock.Instant
@@ -82,7 +81,7 @@ func (k *Lock) handOver(now clock.Instant) bool {
 	}
 	k.phase, k.cause = released, ErrReleased
 	e := &estate{
-		claim: k.claim, settings: k.settings, start: k.start, until: k.until, renewAt: k.renewAt, turn: k.turn, cost: k.cost,
+		claim: k.claim, settings: k.settings, until: k.until, renewAt: k.renewAt, turn: k.turn, cost: k.cost,
 		votes: k.votes, maybe: k.maybe, seq: k.seq, proof: k.proof,
 	}
 	k.votes = 0
@@ -93,7 +92,7 @@ func (k *Lock) handOver(now clock.Instant) bool {
 
 	k.locker.agenda.remove(k)
 	k.cancel(ErrReleased)
-	k.locker.tell(Event{Kind: EventReleased, Name: k.name, Votes: e.votes.size()}, k.start, nil)
+	k.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: k.name, Votes: e.votes.size()}, k.start, nil)
 	return true
 }
 
@@ -106,7 +105,7 @@ func (s *settings) inherits(of *settings) bool {
 // lock makes a lock of the estate.
 func (e *estate) lock(ctx context.Context, l *Locker, s *settings) *Lock {
 	k := &Lock{
-		claim: e.claim, locker: l, settings: s, start: e.start, until: e.until, renewAt: e.renewAt, turn: e.turn, cost: e.cost,
+		claim: e.claim, locker: l, settings: s, until: e.until, renewAt: e.renewAt, turn: e.turn, cost: e.cost,
 		votes: e.votes, maybe: e.maybe, seq: e.seq, proof: e.proof, index: -1,
 	}
 	k.open(ctx)
@@ -117,13 +116,14 @@ func (e *estate) lock(ctx context.Context, l *Locker, s *settings) *Lock {
 func (l *Locker) inherit(ctx context.Context, s *settings, e *estate) *Lock {
 	now := s.clock.Now()
 	k := e.lock(ctx, l, s)
+	k.start = now
 	if s.maxHold > 0 {
 		k.endBy = now.Add(s.maxHold)
 		k.until = min(k.until, k.endBy)
 	}
 	switch {
-	case now >= k.until: // this goroutine was kept from running
-		k.expire(now)
+	case now >= k.until: // this goroutine was kept from running, and nobody has had the lock to lose
+		k.end(released, ErrReleased, now)
 		return nil
 	case !k.watch():
 		k.end(released, ErrClosed, now)

@@ -68,7 +68,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) 
 	if isDone(l.closed) {
 		return nil, closedError(OpInspect, name)
 	}
-	r := l.newRound(name, Request{Op: OpInspect, Key: key, Timeout: s.timeout()})
+	r := l.newRound(ctx, name, Request{Op: OpInspect, Key: key, Timeout: s.timeout()})
 	r.ask()
 	r.wait(ctx, s.timeout(), complete)
 

@@ -15,7 +15,7 @@ type Lock struct {
 	claim
 	locker   *Locker
 	settings *settings
-	start    clock.Instant // of the acquisition
+	start    clock.Instant // of the try that got it, or when it was handed over
 	endBy    clock.Instant // MaxHold after it was granted; zero for no limit
 	turn     clock.Instant // since when callers of this process have had it without a rest (see turnLength); guarded by the queue
 	cost     time.Duration // of acquiring it from the nodes
@@ -155,12 +155,12 @@ func (k *Lock) end(p phase, cause error, now clock.Instant) (*round, error) {
 	k.cancel(cause)
 	// Lost too: a minority of nodes may still hold the value, or an extension
 	// may have reached it, and would keep others out for a TTL.
-	r := k.locker.release(now, k.settings, k.claim, maybe)
+	r := k.locker.release(k.ctx, now, k.settings, k.claim, maybe)
 	// The release is on its way on every connection that a local waiter's next
 	// request would take, so the waiter need not wait for the answers.
 	k.locker.queue.ended(k, now)
 	if p == lost {
-		k.locker.tell(Event{Kind: EventLost, Name: k.name, Err: cause}, k.start, nil)
+		k.locker.tell(Event{Kind: EventLost, Context: k.ctx, Name: k.name, Err: cause}, k.start, nil)
 	}
 	return r, nil
 }

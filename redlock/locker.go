@@ -102,9 +102,7 @@ func (l *Locker) Close() error {
 	}
 	close(l.closed)
 	for _, k := range l.agenda.close() {
-		if _, err := k.end(released, ErrClosed, l.settings.clock.Now()); err == nil {
-			l.tell(Event{Kind: EventReleased, Name: k.name, Err: ErrClosed}, k.start, nil)
-		}
+		k.closeUp(l.settings.clock.Now())
 	}
 	l.inflight.wait(&l.parkers, l.settings.timeout())
 	l.closeErr = closeAll(l.nodes)

@@ -15,7 +15,7 @@ func (l *Locker) lose(ctx context.Context, s *settings, c claim, r, untold *roun
 	refused := r.nodes(Refused)
 	r.mu.Unlock()
 
-	undo := l.release(s.clock.Now(), s, c, maybe)
+	undo := l.release(r.told, s.clock.Now(), s, c, maybe)
 	// The nodes that refused have just shown that they answer: their replies
 	// to the release tell how long the holder has left, and what to wait for.
 	undo.need = refused

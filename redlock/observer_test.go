@@ -58,7 +58,7 @@ func TestEventsOfALockInOrder(t *testing.T) {
 		vote := func(e redlock.Event, op redlock.Op, node string, after time.Duration) {
 			t.Helper()
 			about(after, e.Elapsed)
-			e.Elapsed = 0
+			e.Elapsed, e.Context = 0, nil
 			assert.Equal(t, redlock.Event{Kind: redlock.EventVote, Name: "x", Op: op, Node: node, Outcome: redlock.Granted}, e)
 		}
 		lock, err := l.Acquire(t.Context(), "x")
@@ -110,13 +110,13 @@ func TestEventsOfFailures(t *testing.T) {
 
 		_, err := l.Acquire(t.Context(), "x", redlock.Retries(1), redlock.RetryInterval(time.Second))
 		require.Error(t, err)
-		events := seen.take(redlock.EventAttempt, redlock.EventWaited)
+		events := seen.take(redlock.EventAttempt, redlock.EventNotAcquired)
 		require.Len(t, events, 3)
 		assert.Equal(t, redlock.EventAttempt, events[0].Kind)
 		isOnly(t, events[0].Err, redlock.ErrHeld)
 		assert.Equal(t, 2*rtt, events[0].Elapsed)
 		assert.Equal(t, redlock.EventAttempt, events[1].Kind)
-		assert.Equal(t, redlock.EventWaited, events[2].Kind)
+		assert.Equal(t, redlock.EventNotAcquired, events[2].Kind)
 		assert.Same(t, err, events[2].Err)
 		assert.Equal(t, time.Second+2*rtt, events[2].Elapsed)
 

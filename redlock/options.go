@@ -38,14 +38,15 @@ type settings struct {
 	fenced      bool
 	fair        bool
 
-	prefix   string
-	guard    bool
-	maxTTL   time.Duration // zero: not set
-	epoch    string        // the key of the epoch record; empty without guard
-	clock    clock.Clock
-	wall     func() time.Time
-	observer Observer
-	jitter   func(limit time.Duration) time.Duration
+	prefix    string
+	guard     bool
+	maxTTL    time.Duration // zero: not set
+	epoch     string        // the key of the epoch record; empty without guard
+	clock     clock.Clock
+	wall      func() time.Time
+	observers []Observer
+	tracers   []Tracer // those observers that are
+	jitter    func(limit time.Duration) time.Duration
 }
 
 func defaults() settings {
@@ -191,9 +192,20 @@ func Prefix(p string) Option {
 	}}
 }
 
-// Observe has o told of what the Locker does. Default: nobody. For New only.
+// Observe has o told of what the Locker does; if o is a Tracer, with the
+// context that it makes for each acquisition. Default: nobody. Given several
+// times, each observer is told, in this order. For New only.
 func Observe(o Observer) Option {
-	return Option{shared: true, apply: func(s *settings) error { s.observer = o; return nil }}
+	return Option{shared: true, apply: func(s *settings) error {
+		if o == nil {
+			return errors.New("Observe(nil): leave the option out if nobody is to be told")
+		}
+		s.observers = append(s.observers, o)
+		if t, ok := o.(Tracer); ok {
+			s.tracers = append(s.tracers, t)
+		}
+		return nil
+	}}
 }
 
 // Clock sets the clock that leases are counted on. Default clock.System. For
@@ -244,7 +256,7 @@ func (s *settings) with(opts []Option, forLocker bool) (*settings, error) {
 			return nil, errors.New("redlock: an Option was zero; make it with one of the package's functions")
 		}
 		if o.shared && !forLocker {
-			return nil, errors.New("redlock: Prefix, MemoryGuard, MaxTTL, Observe, Clock, Wall and Jitter are options of New, not of a single lock")
+			return nil, errors.New("redlock: Prefix, MemoryGuard, MaxTTL, Observe, Log, Clock, Wall and Jitter are options of New, not of a single lock")
 		}
 		if err := o.apply(&c); err != nil {
 			return nil, fmt.Errorf("redlock: option %w", err)

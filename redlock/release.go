@@ -48,7 +48,7 @@ func (k *Lock) Release(ctx context.Context) error {
 	votes := r.tally.granted
 	r.mu.Unlock()
 
-	e := Event{Kind: EventReleased, Name: k.name, Votes: votes}
+	e := Event{Kind: EventReleased, Context: k.ctx, Name: k.name, Votes: votes}
 	if failure != nil {
 		e.Err = failure
 	}
@@ -56,10 +56,17 @@ func (k *Lock) Release(ctx context.Context) error {
 	return e.Err
 }
 
+// closeUp releases the lock for a Close.
+func (k *Lock) closeUp(now clock.Instant) {
+	if _, err := k.end(released, ErrClosed, now); err == nil {
+		k.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: k.name, Err: ErrClosed}, k.start, nil)
+	}
+}
+
 // release asks all nodes to forget the claim. Those in maybe may hold it, and
 // must not be let off before they are reached.
-func (l *Locker) release(now clock.Instant, s *settings, c claim, maybe nodeSet) *round {
-	r := l.newRoundAt(now, c.name, l.request(s, OpRelease, c))
+func (l *Locker) release(told context.Context, now clock.Instant, s *settings, c claim, maybe nodeSet) *round {
+	r := l.newRoundAt(told, now, c.name, l.request(s, OpRelease, c))
 	if all := allNodes(len(l.nodes)); maybe != all {
 		// A node that holds nothing has no late acquisition to be kept from
 		// either, and the counter of tokens there may be what others are

@@ -58,7 +58,7 @@ func (k *Lock) due() {
 	k.mu.Unlock()
 	switch {
 	case !open:
-		k.end(released, ErrClosed, now)
+		k.closeUp(now)
 	case r != nil:
 		r.ask()
 	}

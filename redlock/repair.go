@@ -21,7 +21,7 @@ func (k *Lock) repair(gap *round, i int) {
 	l := k.locker
 	plain := k.claim
 	plain.counter = "" // the token was accepted by a majority; this is about the key
-	r := l.newRound(k.name, l.request(k.settings, OpAcquire, plain))
+	r := l.newRound(k.ctx, k.name, l.request(k.settings, OpAcquire, plain))
 	r.lock, r.gap = k, gap
 	r.without = allNodes(len(l.nodes))
 	r.without.remove(i)

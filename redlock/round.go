@@ -18,6 +18,7 @@ import (
 // finds the round, and through it the lock that it counts for.
 type round struct {
 	locker   *Locker
+	told     context.Context // of its events
 	name     string
 	start    clock.Instant // before the first byte was queued
 	seq      int           // of the rounds of one lock
@@ -45,15 +46,15 @@ type slot struct {
 	after time.Duration // from start to the reply
 }
 
-func (l *Locker) newRound(name string, req Request) *round {
-	return l.newRoundAt(l.settings.clock.Now(), name, req)
+func (l *Locker) newRound(told context.Context, name string, req Request) *round {
+	return l.newRoundAt(told, l.settings.clock.Now(), name, req)
 }
 
 // newRoundAt is newRound for those who have just read the clock: it is a system
 // call.
-func (l *Locker) newRoundAt(now clock.Instant, name string, req Request) *round {
+func (l *Locker) newRoundAt(told context.Context, now clock.Instant, name string, req Request) *round {
 	n := len(l.nodes)
-	r := &round{locker: l, name: name, start: now, req: req, tally: tally{n: n}}
+	r := &round{locker: l, told: told, name: name, start: now, req: req, tally: tally{n: n}}
 	if n <= len(r.few) {
 		r.slots = r.few[:n]
 	} else {
@@ -150,7 +151,7 @@ func (r *round) count(i int, reply Reply) {
 		lock.heard(r, i, reply)
 	}
 	if l.observed() {
-		l.settings.observer.Observe(Event{Kind: EventVote, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
+		l.publish(Event{Kind: EventVote, Context: r.told, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
 			Outcome: reply.Outcome, Elapsed: after, Err: reply.Err})
 	}
 	if last && r.req.Releases() {

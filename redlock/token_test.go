@@ -26,7 +26,7 @@ func TestVotesAfterTheTokenWasSettledBringNone(t *testing.T) {
 		require.NoError(t, err)
 		defer l.Close()
 		c := l.newClaim(&l.settings, "x", "x")
-		r := l.newRound("x", l.request(&l.settings, OpAcquire, c))
+		r := l.newRound(context.Background(), "x", l.request(&l.settings, OpAcquire, c))
 		r.ask()
 		require.Nil(t, l.raise(context.Background(), &l.settings, r, &c), "undecided")
 		for i := range 2 {
