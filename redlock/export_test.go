@@ -14,3 +14,12 @@ func (l *Locker) Leftovers() (scheduled, queued, inflight int) {
 
 // HoldsLate does what an acquisition does last, as if the lock had ended before.
 func (l *Locker) HoldsLate(k *Lock) { l.queue.hold(k) }
+
+// ObserverOf returns the observer that the option makes.
+func ObserverOf(o Option) Observer {
+	var s settings
+	if err := o.apply(&s); err != nil {
+		panic(err)
+	}
+	return s.observers[0]
+}

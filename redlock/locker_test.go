@@ -50,6 +50,8 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		"MaxHold(-1ns): must be between 0 (no limit)":  {five, []redlock.Option{redlock.MaxHold(-1)}},
 		"Prefix: 1024 bytes leave no room for names":   {five, []redlock.Option{redlock.Prefix(strings.Repeat("p", 1024))}},
 		"Clock(nil)":         {five, []redlock.Option{redlock.Clock(nil)}},
+		"Log(nil)":           {five, []redlock.Option{redlock.Log(nil)}},
+		"Observe(nil)":       {five, []redlock.Option{redlock.Observe(nil)}},
 		"Jitter(nil)":        {five, []redlock.Option{redlock.Jitter(nil)}},
 		"an Option was zero": {five, []redlock.Option{{}}},
 	} {

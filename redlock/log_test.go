@@ -1,0 +1,247 @@
+package redlock_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A logbook is what was logged from a level on.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func newLogbook(level slog.Level) (*logbook, *slog.Logger) {
+	b := &logbook{}
+	return b, slog.New(slog.NewJSONHandler(b, &slog.HandlerOptions{Level: level}))
+}
+
+func (b *logbook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// take returns what was logged so far, and forgets it.
+func (b *logbook) take(t *testing.T) (records []map[string]any) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
+		var r map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &r))
+		records = append(records, r)
+	}
+	b.text.Reset()
+	return records
+}
+
+// titles returns "LEVEL message" of each record.
+func titles(records []map[string]any) (titles []string) {
+	for _, r := range records {
+		titles = append(titles, r["level"].(string)+" "+strings.TrimPrefix(r["msg"].(string), "redlock: "))
+	}
+	return titles
+}
+
+// TestALostLockIsLoggedAsAnError, by name and with the reason, however the loss shows.
+func TestALostLockIsLoggedAsAnError(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		book, log := newLogbook(slog.LevelInfo)
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Log(log), redlock.Renew(false))
+		expired := take(t, l, "x")
+		<-expired.Context().Done()
+		time.Sleep(rtt)
+		records := book.take(t)
+		require.Equal(t, []string{"ERROR lock lost"}, titles(records))
+		assert.Equal(t, "x", records[0]["name"])
+		assert.Contains(t, records[0]["err"], "not extended before its deadline")
+		assert.EqualValues(t, validity+rtt, records[0]["elapsed"])
+
+		lock := take(t, l, "y")
+		for _, s := range w.Servers() {
+			s.Del("y")
+		}
+		assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrLost)
+		assert.Equal(t, []string{"ERROR lock was lost before its release"}, titles(book.take(t)))
+	})
+}
+
+// TestOrdinaryLifeIsNotLogged above Debug: neither locks, nor contention, nor a
+// caller or a Locker that is done.
+func TestOrdinaryLifeIsNotLogged(t *testing.T) {
+	life := func(t *testing.T, w *sim.World, l *redlock.Locker) (values []string) {
+		lock := take(t, l, "x")
+		time.Sleep(rtt)
+		got := waits(t.Context(), t, l)
+		require.NoError(t, lock.Release(t.Context()))
+		lock = <-got
+		time.Sleep(ttl) // it renews
+		_, err := l.TryAcquire(t.Context(), "x")
+		assert.ErrorIs(t, err, redlock.ErrHeld)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = l.Acquire(ctx, "x")
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, lock.Release(canceled(t)), context.Canceled)
+		l.Close()
+		_, err = l.TryAcquire(t.Context(), "x")
+		assert.ErrorIs(t, err, redlock.ErrClosed)
+		return []string{lock.Value()}
+	}
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		book, log := newLogbook(slog.LevelInfo)
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Log(log))
+		life(t, w, l)
+		assert.Empty(t, book.take(t))
+	})
+	t.Run("debug", func(t *testing.T) {
+		simulate(t, 3, func(t *testing.T, w *sim.World) {
+			book, log := newLogbook(slog.LevelDebug)
+			l, _ := open(t, w, redlock.TTL(ttl), redlock.Log(log))
+			values := life(t, w, l)
+			time.Sleep(rtt)
+			records := book.take(t)
+			for _, v := range values {
+				assert.NotContains(t, fmt.Sprint(records), v, "the value of a lock is nobody's business")
+			}
+			all := titles(records)
+			for _, title := range []string{
+				"a node's vote", "a try has won", "a try has failed", "lock acquired", "lock not acquired", "lock extended", "lock released",
+				"release not confirmed",
+			} {
+				assert.Contains(t, all, "DEBUG "+title)
+			}
+			assert.Equal(t, map[string]any{
+				"level": "DEBUG", "msg": "redlock: a node's vote", "name": "x", "op": "acquire", "node": "node1", "outcome": "granted",
+				"elapsed": float64(rtt), "time": records[0]["time"],
+			}, records[0])
+			for _, r := range records {
+				if r["msg"] == "redlock: lock acquired" {
+					assert.GreaterOrEqual(t, r["votes"], 2.0)
+					assert.EqualValues(t, validity, r["remaining"])
+					break
+				}
+			}
+		})
+	})
+}
+
+// TestAnOutageIsLoggedOnceASecond, with each node's fault, whatever the load; and
+// so is its end.
+func TestAnOutageIsLoggedOnceASecond(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		book, log := newLogbook(slog.LevelInfo)
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Log(log))
+		held := take(t, l, "y")
+		w.Servers()[0].Crash()
+		w.Servers()[1].Crash()
+		time.Sleep(rtt)
+		book.take(t)
+		for range 1000 {
+			_, err := l.TryAcquire(t.Context(), "x")
+			require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		}
+		count := map[string]int{}
+		nodes := map[any]bool{}
+		first := time.Time{}
+		for _, r := range book.take(t) {
+			at, err := time.Parse(time.RFC3339Nano, r["time"].(string))
+			require.NoError(t, err)
+			if first.IsZero() {
+				first = at
+			}
+			if at.Sub(first) < time.Second {
+				count[titles([]map[string]any{r})[0]]++
+				nodes[r["node"]] = true
+			}
+		}
+		assert.Equal(t, map[string]int{"WARN a node's fault": 2, "WARN a try has failed": 1}, count)
+		assert.Equal(t, map[any]bool{"node1": true, "node2": true, nil: true}, nodes)
+
+		time.Sleep(time.Second)
+		book.take(t)
+		assert.ErrorIs(t, held.Release(t.Context()), redlock.ErrNoQuorum)
+		assert.Contains(t, titles(book.take(t)), "WARN release not confirmed")
+
+		w.Servers()[0].Restart()
+		w.Servers()[1].Restart()
+		time.Sleep(time.Minute)
+		book.take(t)
+		for range 1000 {
+			require.NoError(t, take(t, l, "x").Release(t.Context()))
+		}
+		var back []any
+		for _, r := range book.take(t) {
+			assert.Equal(t, "INFO a node answers again", titles([]map[string]any{r})[0])
+			back = append(back, r["node"])
+		}
+		assert.ElementsMatch(t, []any{"node1", "node2"}, back, "told once each")
+	})
+}
+
+// TestRecordsHaveTheContextOfTheCall, for handlers that add a trace to them.
+func TestRecordsHaveTheContextOfTheCall(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		given := &contexts{}
+		l, _ := open(t, w, redlock.Log(slog.New(given)))
+		ctx := context.WithValue(t.Context(), callerKey{}, "caller")
+		require.NoError(t, l.Do(ctx, "x", func(context.Context) error { return nil }))
+		time.Sleep(rtt)
+		assert.Greater(t, given.seen, 5)
+		assert.Zero(t, given.foreign)
+	})
+}
+
+// contexts is a handler that looks at the contexts it is given.
+type contexts struct{ seen, foreign int }
+
+func (c *contexts) Enabled(ctx context.Context, _ slog.Level) bool {
+	c.seen++
+	if ctx.Value(callerKey{}) == nil {
+		c.foreign++
+	}
+	return true
+}
+func (c *contexts) Handle(context.Context, slog.Record) error { return nil }
+func (c *contexts) WithAttrs([]slog.Attr) slog.Handler        { return c }
+func (c *contexts) WithGroup(string) slog.Handler             { return c }
+
+// TestAnEventThatIsNotLoggedAllocatesNothing: at the default level that is nearly
+// every one.
+func TestAnEventThatIsNotLoggedAllocatesNothing(t *testing.T) {
+	_, log := newLogbook(slog.LevelInfo)
+	journal := redlock.ObserverOf(redlock.Log(log))
+	held := error(&redlock.QuorumError{Err: redlock.ErrHeld})
+	down := error(&redlock.QuorumError{Err: redlock.ErrNoQuorum})
+	fault := redlock.Event{Kind: redlock.EventVote, Context: t.Context(), Node: "node1", Outcome: redlock.Failed, Err: redlock.ErrClosed}
+	journal.Observe(fault) // which is logged
+	journal.Observe(redlock.Event{Kind: redlock.EventAttempt, Context: t.Context(), Err: down})
+	for name, e := range map[string]redlock.Event{
+		"a vote":           {Kind: redlock.EventVote, Node: "node2", Op: redlock.OpAcquire, Outcome: redlock.Granted},
+		"another fault":    fault,
+		"a failed try":     {Kind: redlock.EventAttempt, Err: held},
+		"another outage":   {Kind: redlock.EventAttempt, Err: down},
+		"an acquisition":   {Kind: redlock.EventAcquired, Votes: 3},
+		"none":             {Kind: redlock.EventNotAcquired, Err: held},
+		"an extension":     {Kind: redlock.EventExtended},
+		"a release":        {Kind: redlock.EventReleased},
+		"one by the close": {Kind: redlock.EventReleased, Err: redlock.ErrClosed},
+	} {
+		e.Context = t.Context()
+		assert.Zero(t, testing.AllocsPerRun(100, func() { journal.Observe(e) }), name)
+	}
+}

@@ -1,0 +1,322 @@
+package redlock_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A tracer numbers acquisitions, from 1.
+type tracer struct {
+	recorder
+	started atomic.Int64
+}
+
+func (r *tracer) Start(ctx context.Context, _ string) context.Context {
+	return context.WithValue(ctx, r, r.started.Add(1))
+}
+
+// of returns the number of the acquisition that an event belongs to, zero if none.
+func (r *tracer) of(e redlock.Event) int64 {
+	n, _ := e.Context.Value(r).(int64)
+	return n
+}
+
+// endings are the kinds of events that end an acquisition.
+var endings = []redlock.EventKind{redlock.EventAcquired, redlock.EventNotAcquired}
+
+type callerKey struct{}
+
+// TestEventsTellTheirAcquisition, among many of one name at the same time, with
+// retries, handovers and releases of what was taken in vain.
+func TestEventsTellTheirAcquisition(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &tracer{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+		var all sync.WaitGroup
+		for i := range 24 {
+			ctx := context.WithValue(t.Context(), callerKey{}, i)
+			all.Go(func() {
+				lock, err := (*redlock.Lock)(nil), error(nil)
+				switch i % 3 {
+				case 0:
+					lock, err = l.Acquire(ctx, "x")
+				case 1:
+					lock, err = l.Acquire(ctx, "x", redlock.Retries(1))
+				case 2:
+					lock, err = l.TryAcquire(ctx, "x")
+				}
+				if err == nil {
+					time.Sleep(leg / 2)
+					assert.NoError(t, lock.Release(ctx))
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(rtt)
+		assert.EqualValues(t, 24, seen.started.Load())
+		callers := map[int64]any{} // of each acquisition
+		ended := map[int64]int{}
+		votes, undone := 0, 0
+		for _, e := range seen.take() {
+			n := seen.of(e)
+			ofLock := e.Kind == redlock.EventReleased || e.Kind == redlock.EventVote && e.Op == redlock.OpRelease && n == 0
+			assert.Equal(t, ofLock, n == 0, "%v %v", e.Kind, e.Op)
+			if ofLock {
+				assert.NotNil(t, e.Context.Value(callerKey{}), "of the caller who had the lock")
+				continue
+			}
+			caller := e.Context.Value(callerKey{})
+			require.NotNil(t, caller)
+			if callers[n] == nil {
+				callers[n] = caller
+			}
+			assert.Equal(t, callers[n], caller, "one acquisition, one caller")
+			switch {
+			case slices.Contains(endings, e.Kind):
+				ended[n]++
+			case e.Kind == redlock.EventVote && e.Op == redlock.OpAcquire:
+				votes++
+			case e.Kind == redlock.EventVote && e.Op == redlock.OpRelease:
+				undone++
+			}
+		}
+		require.Len(t, ended, 24)
+		for n, times := range ended {
+			assert.Equal(t, 1, times, "acquisition %d", n)
+		}
+		assert.NotZero(t, votes)
+		assert.NotZero(t, undone)
+	})
+}
+
+// TestALateVoteTellsItsAcquisition, which has ended by then.
+func TestALateVoteTellsItsAcquisition(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(2, 4*leg)})
+		seen := &tracer{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen), redlock.Fenced())
+		take(t, l, "x")
+		synctest.Wait()
+		seen.take()
+		time.Sleep(8 * leg)
+		late := seen.take()
+		require.Len(t, late, 1)
+		assert.Equal(t, redlock.OpAcquireFenced, late[0].Op)
+		assert.Equal(t, "node3", late[0].Node)
+		assert.EqualValues(t, 1, seen.of(late[0]))
+	})
+}
+
+// TestRaisingATokenIsPartOfItsAcquisition.
+func TestRaisingATokenIsPartOfItsAcquisition(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &tracer{}
+		ahead, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced())
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced(), redlock.Observe(seen),
+			redlock.Wall(func() time.Time { return time.Now().Add(-time.Second) }))
+		require.NoError(t, take(t, ahead, "x").Release(t.Context()))
+		time.Sleep(rtt)
+		take(t, l, "x")
+		time.Sleep(rtt)
+		raised := 0
+		for _, e := range seen.take(redlock.EventVote) {
+			assert.EqualValues(t, 1, seen.of(e))
+			if e.Op == redlock.OpRaise {
+				raised++
+			}
+		}
+		assert.Equal(t, 3, raised)
+	})
+}
+
+// TestEachStartHasOneEnd, however the acquisition ends.
+func TestEachStartHasOneEnd(t *testing.T) {
+	try := func(ctx context.Context, l *redlock.Locker) error {
+		_, err := l.TryAcquire(ctx, "x")
+		return err
+	}
+	wait := func(ctx context.Context, l *redlock.Locker) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return l.Do(ctx, "x", func(context.Context) error { return nil })
+	}
+	held := func(w *sim.World, _ *redlock.Locker) {
+		w.Servers()[0].Set("x", "y", ttl)
+		w.Servers()[1].Set("x", "y", ttl)
+	}
+	down := func(w *sim.World, _ *redlock.Locker) { w.Servers()[0].Crash(); w.Servers()[1].Crash() }
+	closed := func(_ *sim.World, l *redlock.Locker) { l.Close() }
+	fine := func(*sim.World, *redlock.Locker) {}
+	for name, c := range map[string]struct {
+		world   func(*sim.World, *redlock.Locker)
+		call    func(context.Context, *redlock.Locker) error
+		ended   bool // the caller's context
+		matches error
+	}{
+		"acquired at once":        {fine, try, false, nil},
+		"acquired":                {fine, wait, false, nil},
+		"held":                    {held, try, false, redlock.ErrHeld},
+		"waited in vain":          {held, wait, false, context.DeadlineExceeded},
+		"an outage":               {down, try, false, redlock.ErrNoQuorum},
+		"an outage while waiting": {down, wait, false, redlock.ErrNoQuorum},
+		"closed":                  {closed, try, false, redlock.ErrClosed},
+		"closed, to wait":         {closed, wait, false, redlock.ErrClosed},
+		"no more context":         {fine, try, true, context.Canceled},
+		"no context to wait with": {fine, wait, true, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 3, func(t *testing.T, w *sim.World) {
+				seen := &tracer{}
+				l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+				c.world(w, l)
+				seen.take()
+				ctx := t.Context()
+				if c.ended {
+					ctx = canceled(t)
+				}
+				err := c.call(ctx, l)
+				events := seen.take(endings...)
+				require.Len(t, events, 1)
+				assert.EqualValues(t, 1, seen.of(events[0]))
+				if c.matches == nil {
+					assert.Equal(t, redlock.EventAcquired, events[0].Kind)
+					assert.NoError(t, events[0].Err)
+					return
+				}
+				assert.Equal(t, redlock.EventNotAcquired, events[0].Kind)
+				assert.Same(t, err, events[0].Err)
+				isOnly(t, err, c.matches)
+			})
+		})
+	}
+}
+
+// TestWhatCannotBeALockIsNotStarted: a mistake of the program is no acquisition.
+func TestWhatCannotBeALockIsNotStarted(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &tracer{}
+		l, _ := open(t, w, redlock.Observe(seen))
+		_, err := l.TryAcquire(t.Context(), "")
+		assert.Error(t, err)
+		_, err = l.Acquire(t.Context(), "x", redlock.NodeTimeout(-1))
+		assert.Error(t, err)
+		assert.Zero(t, seen.started.Load())
+		assert.Empty(t, seen.take())
+	})
+}
+
+// TestALockKnowsNothingOfItsTracer: what is done under the lock is no part of the
+// acquisition, but of what the caller does.
+func TestALockKnowsNothingOfItsTracer(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &tracer{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+		ctx := context.WithValue(t.Context(), callerKey{}, "caller")
+		for _, end := range []func(*redlock.Lock){
+			func(k *redlock.Lock) { _ = k.Release(context.Background()) },
+			func(k *redlock.Lock) { w.Servers()[0].Del("x"); w.Servers()[1].Del("x"); _ = k.Extend(t.Context()) },
+			func(*redlock.Lock) { l.Close() },
+		} {
+			lock, err := l.Acquire(ctx, "x")
+			require.NoError(t, err)
+			time.Sleep(rtt)
+			assert.Nil(t, lock.Context().Value(seen))
+			assert.Equal(t, "caller", lock.Context().Value(callerKey{}))
+			seen.take()
+			require.NoError(t, lock.Extend(t.Context()))
+			end(lock)
+			time.Sleep(rtt)
+			kinds := map[redlock.EventKind]bool{}
+			for _, e := range seen.take() {
+				kinds[e.Kind] = true
+				assert.Equal(t, lock.Context(), e.Context, "%v %v", e.Kind, e.Op)
+			}
+			assert.Len(t, kinds, 3, "votes, an extension, and the end: %v", kinds)
+		}
+	})
+}
+
+// TestAllObserversAreTold, and each tracer's context is made from the one before.
+func TestAllObserversAreTold(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		first, plain, second := &tracer{}, &recorder{}, &tracer{}
+		l, _ := open(t, w, redlock.Observe(first), redlock.Observe(plain), redlock.Observe(second))
+		second.started.Store(10)
+		lock := take(t, l, "x")
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(rtt)
+		events := plain.take()
+		require.NotEmpty(t, events)
+		assert.Equal(t, events, first.take())
+		assert.Equal(t, events, second.take())
+		assert.EqualValues(t, 1, first.of(events[0]))
+		assert.EqualValues(t, 11, second.of(events[0]))
+	})
+}
+
+// TestEachLockHasOneEnd: those that were acquired are released or lost once, an
+// heir's too, whose hold counts from when it was handed over.
+func TestEachLockHasOneEnd(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.Observe(seen), redlock.TTL(ttl))
+		lock := take(t, l, "x")
+		time.Sleep(rtt)
+		got := waits(t.Context(), t, l)
+		require.NoError(t, lock.Release(t.Context()))
+		heir := <-got
+		require.Equal(t, lock.Value(), heir.Value(), "it was handed over")
+		time.Sleep(time.Second)
+		require.NoError(t, heir.Release(t.Context()))
+		events := seen.take(redlock.EventAcquired, redlock.EventReleased, redlock.EventLost)
+		require.Len(t, events, 4)
+		assert.Equal(t, 2*rtt, events[1].Elapsed+events[0].Elapsed-rtt, "the holder, from when its try began")
+		assert.Equal(t, time.Second+rtt, events[3].Elapsed, "the heir, and its release took a round trip")
+	})
+}
+
+// A leap is a clock that leaps ahead behind one of its readings.
+type leap struct {
+	clock.Clock
+	by, after atomic.Int64
+}
+
+func (l *leap) Now() clock.Instant {
+	now := l.Clock.Now().Add(time.Duration(l.by.Load()))
+	l.by.Add(l.after.Swap(0))
+	return now
+}
+
+// TestWhatNobodyHadIsNotLost: an heir that finds its inheritance expired has not
+// lost a lock, and goes on to acquire it.
+func TestWhatNobodyHadIsNotLost(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		seen := &recorder{}
+		c := w.NewClient(1)
+		sleepy := &leap{Clock: c.Clock()}
+		l, err := redlock.New(c.Nodes(), redlock.Clock(sleepy), redlock.MemoryGuard(false), redlock.Renew(false), redlock.Observe(seen))
+		require.NoError(t, err)
+		defer l.Close()
+		lock := take(t, l, "x")
+		time.Sleep(rtt)
+		got := waits(t.Context(), t, l)
+		sleepy.after.Store(int64(2 * ttl)) // behind the reading of Release, before the heir's
+		require.NoError(t, lock.Release(t.Context()))
+		heir := <-got
+		assert.NotEqual(t, lock.Value(), heir.Value())
+		assert.True(t, heir.Valid())
+		assert.Empty(t, seen.take(redlock.EventLost))
+	})
+}
