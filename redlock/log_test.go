@@ -84,6 +84,7 @@ func TestALostLockIsLoggedAsAnError(t *testing.T) {
 // caller or a Locker that is done.
 func TestOrdinaryLifeIsNotLogged(t *testing.T) {
 	life := func(t *testing.T, w *sim.World, l *redlock.Locker) (values []string) {
+		take(t, l, "z") // until the Close
 		lock := take(t, l, "x")
 		time.Sleep(rtt)
 		got := waits(t.Context(), t, l)
@@ -125,6 +126,7 @@ func TestOrdinaryLifeIsNotLogged(t *testing.T) {
 			} {
 				assert.Contains(t, all, "DEBUG "+title)
 			}
+			assert.Equal(t, 1, strings.Count(strings.Join(all, "\n"), "release not confirmed"), "what a Close releases need not be")
 			assert.Equal(t, map[string]any{
 				"level": "DEBUG", "msg": "redlock: a node's vote", "name": "x", "op": "acquire", "node": "node1", "outcome": "granted",
 				"elapsed": float64(rtt), "time": records[0]["time"],
