@@ -235,6 +235,9 @@ func TestAResetBreaksWhatIsThereOnly(t *testing.T) {
 func TestAServerThatIsDownRefuses(t *testing.T) {
 	t.Parallel()
 	r, e, c := rig(t)
+	send(t, c, "first") // the server must have accepted this connection before it goes
+	e.expect(t, "first")
+	receive(t, c, "first")
 	e.Close()
 	// The reset can come as early as in the dial.
 	if late, err := net.Dial("tcp", strings.TrimPrefix(r.URL(), "redis://")); err == nil {
