@@ -3,11 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
-	"io"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/fleet"
 )
@@ -16,49 +15,38 @@ import (
 // that must fetch an image first.
 const demoLimit = 3 * time.Minute
 
-const demoHelp = `Usage: redlock demo [flags]
-
-Starts five Redis servers, takes a quorum lock on them, breaks them, loses the
+func newDemo() *cobra.Command {
+	var nodes string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "See a lock taken, refused, lost and regained on five servers",
+		Long: `Starts five Redis servers, takes a quorum lock on them, breaks them, loses the
 lock, mends them, and takes it again. It exits with 0 only if everything that
 it shows did happen. With --nodes and URLs it uses servers that run already,
-and leaves out what would break them.
-
-Flags:
-`
-
-// demo runs the command "demo".
-func demo(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() {
-		fmt.Fprint(flags.Output(), demoHelp)
-		flags.PrintDefaults()
+and leaves out what would break them.`,
+		Example: `  redlock demo
+  redlock demo --nodes process      # redis-server processes
+  redlock demo --nodes docker --json`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return demo(c.Context(), nodes, newNarrator(c.OutOrStdout(), asJSON))
+		},
 	}
-	nodes := flags.String("nodes", "embedded", "embedded, process (redis-server), docker, or redis:// URLs with commas between them")
-	asJSON := flags.Bool("json", false, "print one JSON object a line, for machines")
-	for _, arg := range args { // help that was asked for is no error
-		if arg == "-h" || arg == "-help" || arg == "--help" {
-			flags.SetOutput(stdout)
-		}
-	}
-	switch err := flags.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil
-	case err != nil:
-		return errUsage // flags has explained it
-	case flags.NArg() > 0:
-		fmt.Fprintf(stderr, "redlock: demo takes no arguments, only flags: %q\n", flags.Args())
-		return errUsage
-	}
+	c.Flags().StringVar(&nodes, "nodes", "embedded", "embedded, process (redis-server), docker, or redis:// `URLS` with commas between them")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line, for machines")
+	return c
+}
 
+// demo plays the scenes on servers that it starts.
+func demo(ctx context.Context, nodes string, n *narrator) error {
 	ctx, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
-	f, err := startNodes(ctx, *nodes)
+	f, err := startNodes(ctx, nodes)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	n := newNarrator(stdout, *asJSON)
 	err = play(ctx, f, n)
 	n.end(err)
 	return errors.Join(err, n.err)

@@ -92,13 +92,13 @@ func TestUsage(t *testing.T) {
 		code int
 		out  string // on standard output where the code is 0, else on standard error
 	}{
-		{nil, exitUsage, "Usage: redlock"},
-		{[]string{"help"}, 0, "Usage: redlock"},
-		{[]string{"--help"}, 0, "Usage: redlock"},
+		{nil, exitUsage, "Usage:"},
+		{[]string{"help"}, 0, "Usage:"},
+		{[]string{"--help"}, 0, "Usage:"},
 		{[]string{"dance"}, exitUsage, `unknown command "dance"`},
-		{[]string{"demo", "--help"}, 0, "-json"},
-		{[]string{"demo", "--loud"}, exitUsage, "-loud"},
-		{[]string{"demo", "now"}, exitUsage, "no arguments"},
+		{[]string{"demo", "--help"}, 0, "--json"},
+		{[]string{"demo", "--loud"}, exitUsage, "--loud"},
+		{[]string{"demo", "now"}, exitUsage, "takes no arguments"},
 		{[]string{"demo", "--nodes", "paper"}, exitFailed, `unknown kind "paper"`},
 		{[]string{"demo", "--nodes", "redis://:hunter2@127.0.0.1:1"}, exitFailed, "127.0.0.1:1"},
 	} {

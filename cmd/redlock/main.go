@@ -1,9 +1,6 @@
-// Command redlock shows and uses quorum locks from a shell.
-//
-//	redlock demo [--nodes embedded|process|docker|URL,URL,...] [--json]
-//
-// Exit codes: 0 as promised, 1 if something was not, 64 for a usage error, 130
-// after an interrupt.
+// Command redlock takes quorum locks from a shell, shows who holds them, and
+// checks the servers that they are held on. "redlock help" tells the rest; exit.go
+// has the exit codes.
 package main
 
 import (
@@ -13,59 +10,123 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
-
-const (
-	exitFailed      = 1
-	exitUsage       = 64 // EX_USAGE of sysexits.h
-	exitInterrupted = 130
-)
-
-const usage = `Usage: redlock <command> [flags]
-
-Commands:
-  demo    take, refuse, lose and regain a quorum lock on five servers
-
-"redlock <command> --help" tells more.
-`
-
-// errUsage is matched by errors that were explained by a usage text.
-var errUsage = errors.New("usage")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
+// An interrupt is what ends the context of the whole command.
+type interrupt struct{ signal syscall.Signal }
+
+func (i interrupt) Error() string { return "interrupted by " + i.signal.String() }
+
+// interruptible returns a context that ends, with an interrupt as its cause, when
+// a person or a supervisor wants the command to end. A signal that was ignored
+// when the command was started stays so: nohup(1) and a shell's background jobs
+// count on it.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	for _, s := range endingSignals {
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for s := range signals {
+			cancel(interrupt{s.(syscall.Signal)})
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+		cancel(nil)
+	}
+}
+
 // run is main without the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
-		fmt.Fprint(stderr, usage)
-		return exitUsage
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if why := explain(ctx, err); why != "" {
+		fmt.Fprintln(stderr, "redlock: "+why)
 	}
-	var err error
-	switch args[0] {
-	case "demo":
-		err = demo(ctx, args[1:], stdout, stderr)
-	case "help", "-h", "-help", "--help":
-		fmt.Fprint(stdout, usage)
-	default:
-		fmt.Fprintf(stderr, "redlock: unknown command %q; there is: demo\n", args[0])
-		return exitUsage
-	}
+	return exitCode(ctx, err)
+}
+
+// explain is the one line that is printed about err, or nothing.
+func explain(ctx context.Context, err error) string {
+	var silent *exitError
+	var by interrupt
 	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errUsage):
-		return exitUsage
-	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "redlock: interrupted")
-		return exitInterrupted
-	default:
-		fmt.Fprintf(stderr, "redlock: %v\n", err)
-		return exitFailed
+	case err == nil, errors.As(err, &silent) && silent.err == nil:
+		return ""
+	case errors.As(context.Cause(ctx), &by):
+		return by.Error()
 	}
+	// The library's errors begin with its name, which is ours.
+	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "redlock: "), "pool: ")
+	return strings.Join(strings.Fields(text), " ")
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "redlock",
+		Short: "Quorum locks on independent Redis servers",
+		Long: `Quorum locks on independent Redis servers (Redlock): run a command under a lock,
+see who holds one, and check the servers.
+
+Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
+"redlock help config".`,
+		Example: `  redlock run --node redis://10.0.0.1 --node redis://10.0.0.2 --node redis://10.0.0.3 nightly -- /usr/local/bin/report
+  redlock nodes                     # servers to play with, in another terminal
+  redlock demo                      # see a lock taken, refused and lost`,
+		Args: noCommand,
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(c.ErrOrStderr())
+			c.Help()
+			return &exitError{code: exitUsage}
+		},
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageErrorf("%v; see %q", err, c.CommandPath()+" --help")
+	})
+	root.AddCommand(newDemo(), newConfigHelp(), newMan())
+	return root
+}
+
+// noCommand refuses the name of a command that there is not.
+func noCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	meant := ""
+	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
+		meant = fmt.Sprintf("; did you mean %q?", s[0])
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return usageErrorf("unknown command %q%s; there is: %s", args[0], meant, strings.Join(names, ", "))
 }

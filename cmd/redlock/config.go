@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+const configHelp = `Servers and settings come from flags, else from the environment, else from a
+configuration file. Each flag --a-b of those below is also $REDLOCK_A_B, and a_b
+in the file; only --node has the plural there: $REDLOCK_NODES with commas or
+spaces between the URLs, and nodes, a list.
+
+The file is YAML. It is the one that --config or $REDLOCK_CONFIG names, else the
+first of ~/.config/redlock.yaml and /etc/redlock.yaml that exists:
+
+  nodes:
+    - redis://10.0.0.1:6379
+    - redis://10.0.0.2:6379
+    - redis://10.0.0.3:6379
+  ttl: 10s
+  username: locks
+  password_file: /run/secrets/redis
+
+Passwords never need to be on a command line, where others see them: they can be
+in the URLs of the environment or the file, in $REDLOCK_PASSWORD, or in a file
+that password_file or $REDLOCK_PASSWORD_FILE names. username and password are for the URLs
+that have none of their own. They are never printed.
+
+All who compete for a lock must use the same servers, prefix and max_ttl.`
+
+// newConfigHelp is no command, but the help topic "config".
+func newConfigHelp() *cobra.Command {
+	return &cobra.Command{Use: "config", Short: "Where servers and settings come from", Long: configHelp}
+}
+
+// credentials are what no flag can tell.
+type credentials struct {
+	username, password string
+}
+
+// configure gives the flags that were not set on the command line the values of
+// the environment, or else of the configuration file.
+func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
+	path, err := configFile(flags, files)
+	if err != nil {
+		return credentials{}, err
+	}
+	file, err := readConfig(path)
+	if err != nil {
+		return credentials{}, err
+	}
+	known := secretSettings()
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Annotations[shared] == nil {
+			return
+		}
+		key := f.Annotations[shared][0]
+		known = append(known, key)
+		value, from, ok := setting(file, path, key)
+		if err != nil || f.Changed || !ok {
+			return
+		}
+		if e := assign(f, value); e != nil {
+			err = configErrorf("%s: %v", from, e)
+		}
+	})
+	if err != nil {
+		return credentials{}, err
+	}
+	for key := range file {
+		if !slices.Contains(known, key) {
+			slices.Sort(known)
+			return credentials{}, configErrorf("%s: unknown setting %q; there is: %s", path, key, strings.Join(known, ", "))
+		}
+	}
+	return readCredentials(file, path)
+}
+
+// setting finds a setting in the environment or the file, and says where.
+func setting(file map[string][]string, path, key string) (value []string, from string, ok bool) {
+	env := "REDLOCK_" + strings.ToUpper(key)
+	if v, ok := os.LookupEnv(env); ok && v != "" {
+		return []string{v}, "$" + env, true
+	}
+	value, ok = file[key]
+	return value, path + ": " + key, ok
+}
+
+// assign sets a flag. Its error does not repeat the value, which may be a URL
+// with a password, but for what pflag says of the other types.
+func assign(f *pflag.Flag, value []string) error {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		var all []string
+		for _, v := range value {
+			all = append(all, strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })...)
+		}
+		return list.Replace(all)
+	}
+	if len(value) != 1 {
+		return errors.New("one value is wanted, not a list")
+	}
+	return f.Value.Set(value[0])
+}
+
+// configFile is the file to read: the one asked for, or the first of files that
+// is there, or none.
+func configFile(flags *pflag.FlagSet, files []string) (string, error) {
+	path, err := flags.GetString("config")
+	if err != nil {
+		return "", err
+	}
+	if path == "" {
+		path = os.Getenv("REDLOCK_CONFIG")
+	}
+	if path != "" {
+		return path, nil
+	}
+	for _, f := range files {
+		if _, err := os.Stat(f); err == nil {
+			return f, nil
+		}
+	}
+	return "", nil
+}
+
+// usualFiles is where configuration is looked for.
+func usualFiles() []string {
+	var files []string
+	if home, err := os.UserConfigDir(); err == nil {
+		files = append(files, filepath.Join(home, "redlock.yaml"))
+	}
+	return append(files, "/etc/redlock.yaml")
+}
+
+// readConfig reads a file of settings, each with one value or a list of them.
+func readConfig(path string) (map[string][]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		var reason *fs.PathError
+		if errors.As(err, &reason) {
+			err = reason.Err
+		}
+		return nil, configErrorf("configuration file %s: %v", path, err)
+	}
+	var raw map[string]yaml.Node
+	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
+		// Not the decoder's own words: they quote what they do not understand, which may be a password.
+		return nil, configErrorf("configuration file %s: not a YAML list of settings, such as \"ttl: 10s\"", path)
+	}
+	settings := map[string][]string{}
+	for key, node := range raw {
+		value, err := scalars(&node)
+		if err != nil {
+			return nil, configErrorf("%s: %s: %v", path, key, err)
+		}
+		settings[key] = value
+	}
+	return settings, nil
+}
+
+// scalars returns the value or the values of a setting as they are written.
+func scalars(n *yaml.Node) ([]string, error) {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		return []string{n.Value}, nil
+	case yaml.SequenceNode:
+		var all []string
+		for _, item := range n.Content {
+			if item.Kind != yaml.ScalarNode {
+				return nil, errors.New("a list of plain values is wanted")
+			}
+			all = append(all, item.Value)
+		}
+		return all, nil
+	}
+	return nil, errors.New("a value or a list of values is wanted")
+}
+
+func secretSettings() []string { return []string{"username", "password", "password_file"} }
+
+// readCredentials finds the user and password for URLs that have none.
+func readCredentials(file map[string][]string, path string) (credentials, error) {
+	found := map[string]string{}
+	for _, key := range secretSettings() {
+		value, from, ok := setting(file, path, key)
+		if ok && len(value) != 1 {
+			return credentials{}, configErrorf("%s: one value is wanted, not a list", from)
+		}
+		if ok {
+			found[key] = value[0]
+		}
+	}
+	c := credentials{username: found["username"], password: found["password"]}
+	if name := found["password_file"]; name != "" {
+		if c.password != "" {
+			return credentials{}, configErrorf("there are both a password and a password_file; leave one out")
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return credentials{}, configErrorf("password file: %v", err)
+		}
+		c.password = strings.TrimRight(string(text), "\r\n")
+		if c.password == "" {
+			return credentials{}, configErrorf("password file %s: it is empty", name)
+		}
+	}
+	if c.username != "" && c.password == "" {
+		return credentials{}, configErrorf("there is a username without a password; set $REDLOCK_PASSWORD or password_file")
+	}
+	return c, nil
+}
+
+var errNoNodes = fmt.Errorf("no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES, or write a configuration file (%q); --embedded is for a trial", "redlock help config")

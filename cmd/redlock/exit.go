@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// The exit codes. They are promised: scripts and supervisors act on them. Most
+// are those of sysexits.h; a command that is run under a lock has its own.
+const (
+	exitFailed      = 1   // something else went wrong; stderr says what
+	exitUsage       = 64  // EX_USAGE: the command line is wrong
+	exitNoQuorum    = 69  // EX_UNAVAILABLE: too few servers answered
+	exitHeld        = 75  // EX_TEMPFAIL: somebody else holds the lock
+	exitConfig      = 78  // EX_CONFIG: the environment or the configuration file is wrong
+	exitLost        = 79  // the lock was lost while the command ran; above all of sysexits.h
+	exitCannotRun   = 126 // as a shell has it: the command cannot be executed
+	exitNotFound    = 127 // as a shell has it: there is no such command
+	exitSignalled   = 128 // plus the number of the signal that ended the command, or the waiting
+	exitInterrupted = exitSignalled + 2
+)
+
+const exitCodesHelp = `Exit codes:
+  the command's own    it ran, and the lock was held until it ended
+  128+n                it was ended by signal n; or redlock was, while it waited
+  75                   the lock is held by another (-E sets it)
+  69                   no quorum: too few servers answered
+  79                   the lock was lost while the command ran, and it was ended
+  126, 127             the command cannot be executed; there is none
+  64, 78               the command line is wrong; the configuration is
+  1                    anything else`
+
+// An exitError is an error with the exit code that it leads to. Without an err
+// nothing is printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageErrorf(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+func configErrorf(format string, args ...any) error {
+	return &exitError{code: exitConfig, err: fmt.Errorf(format, args...)}
+}
+
+// exitCode is what the process ends with for err.
+func exitCode(ctx context.Context, err error) int {
+	var exit *exitError
+	var by interrupt
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(context.Cause(ctx), &by):
+		return exitSignalled + int(by.signal)
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.Is(err, redlock.ErrHeld):
+		return exitHeld
+	case errors.Is(err, redlock.ErrNoQuorum):
+		return exitNoQuorum
+	}
+	return exitFailed
+}

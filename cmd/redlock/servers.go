@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// shared annotates the flags that the environment and the configuration file can
+// set, too, with their name there.
+const shared = "shared"
+
+// servers are the flags that say on which servers the locks are, and how they
+// are spoken to.
+type servers struct {
+	config      string
+	nodes       []string
+	embedded    bool
+	prefix      string
+	guard       bool
+	maxTTL      time.Duration
+	nodeTimeout time.Duration
+	dialTimeout time.Duration
+	tlsCA       string
+	tlsCert     string
+	tlsKey      string
+	verbose     bool
+
+	flags *pflag.FlagSet
+	login credentials
+}
+
+// serverFlags adds the flags to a command.
+func serverFlags(c *cobra.Command) *servers {
+	s := &servers{flags: c.Flags()}
+	f := s.flags
+	f.StringVar(&s.config, "config", "", "configuration `FILE`; see \"redlock help config\"")
+	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server, redis://, rediss:// or unix://; once for each")
+	f.BoolVar(&s.embedded, "embedded", false, "use five servers inside this process, for a trial: nobody else sees them")
+	f.StringVar(&s.prefix, "prefix", "", "`TEXT` before each name to make the key")
+	f.BoolVar(&s.guard, "memory-guard", true, "give no vote to servers that may have forgotten locks")
+	f.DurationVar(&s.maxTTL, "max-ttl", 0, "longest TTL that any client of the servers uses (default: what the servers know of)")
+	f.DurationVar(&s.nodeTimeout, "node-timeout", 0, "how long a vote waits for one server (default: TTL/100, 50ms to 1s)")
+	f.DurationVar(&s.dialTimeout, "dial-timeout", time.Second, "how long to wait for a connection")
+	f.StringVar(&s.tlsCA, "tls-ca", "", "`FILE` of the certificate authorities for rediss:// (default: the system's)")
+	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of our certificate for rediss://")
+	f.StringVar(&s.tlsKey, "tls-key", "", "`FILE` of its key")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "tell on stderr what happens")
+	for _, name := range []string{"prefix", "memory-guard", "max-ttl", "node-timeout", "dial-timeout", "tls-ca", "tls-cert", "tls-key"} {
+		share(f, name, snake(name))
+	}
+	share(f, "node", "nodes")
+	return s
+}
+
+// share lets the environment and the file set a flag.
+func share(f *pflag.FlagSet, name, key string) { f.SetAnnotation(name, shared, []string{key}) }
+
+func snake(flag string) string {
+	b := []byte(flag)
+	for i := range b {
+		if b[i] == '-' {
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
+
+// settle completes the flags by the environment and the configuration file.
+func (s *servers) settle() error {
+	login, err := configure(s.flags, usualFiles())
+	if err != nil {
+		return err
+	}
+	s.login = login
+	switch {
+	case s.embedded && s.flags.Changed("node"):
+		return usageErrorf("--embedded and --node exclude each other")
+	case !s.embedded && len(s.nodes) == 0:
+		return &exitError{code: exitUsage, err: errNoNodes}
+	case (s.tlsCert == "") != (s.tlsKey == ""):
+		return usageErrorf("--tls-cert and --tls-key belong together; give both")
+	}
+	return nil
+}
+
+// start returns the URLs of the servers, which it starts first for --embedded,
+// and what to call in the end.
+func (s *servers) start(ctx context.Context) (urls []string, stop func(), err error) {
+	if !s.embedded {
+		return s.urls(), func() {}, nil
+	}
+	f, err := fleet.Start(ctx, fleet.Embedded, fleet.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.guard = false // they are as old as this process, and nobody else knows them
+	return f.URLs(), func() { f.Close() }, nil
+}
+
+// urls are the nodes', with the credentials where they have none. What is no URL
+// is left to package pool to complain about.
+func (s *servers) urls() []string {
+	urls := make([]string, len(s.nodes))
+	for i, raw := range s.nodes {
+		urls[i] = raw
+		if u, err := url.Parse(raw); err == nil && u.User == nil && s.login.password != "" {
+			u.User = url.UserPassword(s.login.username, s.login.password)
+			urls[i] = u.String()
+		}
+	}
+	return urls
+}
+
+// poolOptions are the options for package pool.
+func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
+	opts := []pool.Option{pool.DialTimeout(s.dialTimeout), pool.Log(log)}
+	if s.tlsCA == "" && s.tlsCert == "" {
+		return opts, nil
+	}
+	config := &tls.Config{}
+	if s.tlsCA != "" {
+		text, err := os.ReadFile(s.tlsCA)
+		if err != nil {
+			return nil, configErrorf("--tls-ca: %v", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, configErrorf("--tls-ca: %s holds no certificate in PEM format", s.tlsCA)
+		}
+	}
+	if s.tlsCert != "" {
+		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
+		if err != nil {
+			return nil, configErrorf("--tls-cert and --tls-key: %v", err)
+		}
+		config.Certificates = []tls.Certificate{cert}
+	}
+	return append(opts, pool.TLS(config)), nil
+}
+
+// open returns a Locker over the servers at urls. Its errors are about settings,
+// not about servers that do not answer.
+func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.Option) (*redlock.Locker, error) {
+	popts, err := s.poolOptions(log)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := pool.OpenWith(urls, popts...)
+	if err != nil {
+		return nil, &exitError{code: s.blame(), err: err}
+	}
+	opts := []redlock.Option{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard)}
+	if s.maxTTL != 0 {
+		opts = append(opts, redlock.MaxTTL(s.maxTTL))
+	}
+	if s.nodeTimeout != 0 {
+		opts = append(opts, redlock.NodeTimeout(s.nodeTimeout))
+	}
+	locker, err := redlock.New(nodes, append(opts, more...)...)
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: err}
+	}
+	return locker, nil
+}
+
+// blame is the exit code for a URL that is wrong: whose fault it is depends on
+// where it comes from.
+func (s *servers) blame() int {
+	if s.flags.Changed("node") {
+		return exitUsage
+	}
+	return exitConfig
+}
