@@ -11,13 +11,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/require"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // redlockCommand runs the command as a shell would.
 func redlockCommand(t *testing.T, args ...string) (code int, stdout, stderr string) {

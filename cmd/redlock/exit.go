@@ -67,13 +67,15 @@ func exitCode(ctx context.Context, err error) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(context.Cause(ctx), &by):
-		return exitSignalled + int(by.signal)
+		return by.exitCode()
 	case ctx.Err() != nil:
 		return exitInterrupted
 	case errors.Is(err, redlock.ErrHeld):
 		return exitHeld
 	case errors.Is(err, redlock.ErrNoQuorum):
 		return exitNoQuorum
+	case errors.Is(err, redlock.ErrLost):
+		return exitLost
 	}
 	return exitFailed
 }

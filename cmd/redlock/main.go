@@ -26,7 +26,10 @@ func main() {
 // An interrupt is what ends the context of the whole command.
 type interrupt struct{ signal syscall.Signal }
 
-func (i interrupt) Error() string { return "interrupted by " + i.signal.String() }
+func (i interrupt) Error() string { return "ended by a signal: " + i.signal.String() }
+
+// exitCode is what a shell would report.
+func (i interrupt) exitCode() int { return exitSignalled + int(i.signal) }
 
 // interruptible returns a context that ends, with an interrupt as its cause, when
 // a person or a supervisor wants the command to end. A signal that was ignored
@@ -70,11 +73,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // explain is the one line that is printed about err, or nothing.
 func explain(ctx context.Context, err error) string {
-	var silent *exitError
+	var exit *exitError
 	var by interrupt
 	switch {
-	case err == nil, errors.As(err, &silent) && silent.err == nil:
+	case err == nil:
 		return ""
+	case errors.As(err, &exit):
+		if exit.err == nil {
+			return ""
+		}
 	case errors.As(context.Cause(ctx), &by):
 		return by.Error()
 	}
@@ -109,7 +116,7 @@ Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageErrorf("%v; see %q", err, c.CommandPath()+" --help")
 	})
-	root.AddCommand(newDemo(), newConfigHelp(), newMan())
+	root.AddCommand(newDemo(), newRun(), newConfigHelp(), newMan())
 	return root
 }
 

@@ -274,14 +274,18 @@ func (s *stage) takeAway(ctx context.Context, i int, value string) error {
 	if s.fleet.Kind() != fleet.Addrs {
 		return s.fleet.Pause(ctx, i)
 	}
-	// What an operator would do with DEL, but by any kind of URL.
-	nodes, err := pool.Open(s.fleet.URLs()[i])
+	return deleteKey(ctx, s.fleet.URLs()[i], demoName, value)
+}
+
+// deleteKey does what an operator would do with DEL, but by any kind of URL.
+func deleteKey(ctx context.Context, url, key, value string) error {
+	nodes, err := pool.Open(url)
 	if err != nil {
 		return err
 	}
 	defer nodes[0].Close()
 	gone := make(answer, 1)
-	request := &redlock.Request{Op: redlock.OpRelease, Key: demoName, Value: value, Timeout: patience}
+	request := &redlock.Request{Op: redlock.OpRelease, Key: key, Value: value, Timeout: patience}
 	if err := nodes[0].Submit(request, 0, gone); err != nil {
 		return err
 	}

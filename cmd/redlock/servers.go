@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -121,6 +122,14 @@ func (s *servers) urls() []string {
 		}
 	}
 	return urls
+}
+
+// logger tells what happens, if that was asked for.
+func (s *servers) logger(to io.Writer) *slog.Logger {
+	if !s.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // poolOptions are the options for package pool.

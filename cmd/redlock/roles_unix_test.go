@@ -1,0 +1,115 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A role is what the test binary does as the command under a lock, instead of
+// running tests.
+const roleEnv = "REDLOCK_TEST_ROLE"
+
+var roles = map[string]func() int{
+	"hold":   hold,
+	"append": appendToFile,
+	"deaf":   deaf,
+}
+
+func perform(role string) int {
+	f, ok := roles[role]
+	if !ok {
+		fmt.Fprintln(os.Stderr, "no such role: "+role)
+		return exitUsage
+	}
+	return f()
+}
+
+// oracle is a lock of the operating system's: taken while the process lives, free
+// when it is dead, and no clock or network has any part in it.
+func oracle(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return f, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+// hold holds the oracle, says so, and ends only when it is killed; so does a
+// process that it starts, which shares the oracle.
+func hold() int {
+	f, err := oracle(os.Getenv("REDLOCK_TEST_FILE"))
+	if err != nil {
+		fmt.Println("taken:", err)
+		return 1
+	}
+	deaf := exec.Command("/proc/self/exe")
+	deaf.Env = append(os.Environ(), roleEnv+"=deaf")
+	deaf.ExtraFiles = []*os.File{f}
+	deaf.Stdout = os.Stdout
+	if err := deaf.Start(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	signal.Ignore(syscall.SIGTERM)
+	deaf.Wait()
+	return 0
+}
+
+// deaf does not hear SIGTERM, and says when it is that far.
+func deaf() int {
+	signal.Ignore(syscall.SIGTERM)
+	fmt.Println("held")
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+// appendToFile adds a line to a file by reading all and writing all: who does so
+// at the same time as another loses a line.
+func appendToFile() int {
+	path := os.Getenv("REDLOCK_TEST_FILE")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 1
+	}
+	lines := 0
+	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
+		lines++
+	}
+	text = fmt.Appendf(text, "%d %s\n", lines, os.Getenv("REDLOCK_FENCE"))
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// readLines returns what appendToFile has written: line numbers and tokens.
+func readLines(path string) (numbers, tokens []int64, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		number, token, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, nil, err
+		}
+		f, err := strconv.ParseInt(token, 10, 64)
+		if err != nil {
+			return nil, nil, err
+		}
+		numbers, tokens = append(numbers, n), append(tokens, f)
+	}
+	return numbers, tokens, nil
+}

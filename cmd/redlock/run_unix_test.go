@@ -1,0 +1,311 @@
+//go:build unix
+
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	lock, err := l.Acquire(t.Context(), "taken")
+	tr.NoError(t, err)
+	noExec := filepath.Join(t.TempDir(), "text")
+	tr.NoError(t, os.WriteFile(noExec, []byte("hello"), 0o700))
+	broken := filepath.Join(t.TempDir(), "redlock.yaml")
+	tr.NoError(t, os.WriteFile(broken, []byte("nodes: [a\n  secret: hunter2"), 0o600))
+	var dead []string
+	for range 3 {
+		dead = append(dead, "redis://"+deadAddress(t))
+	}
+	for _, test := range []struct {
+		name   string
+		args   []string
+		env    string
+		code   int
+		stderr string
+	}{
+		{"the command's own", []string{"run", "a", "--", "true"}, "", 0, ""},
+		{"the command's own", []string{"run", "b", "--", "sh", "-c", "exit 9"}, "", 9, ""},
+		{"ended by a signal", []string{"run", "c", "--", "sh", "-c", "kill -USR1 $$"}, "", 128 + int(syscall.SIGUSR1), ""},
+		{"killed with its group", []string{"run", "d", "--", "sh", "-c", "kill -9 0"}, "", 137, ""},
+		{"held, one try", []string{"run", "--no-wait", "taken", "--", "true"}, "", 75, "held by another"},
+		{"held, at the end of the waiting", []string{"run", "--wait", "300ms", "taken", "--", "true"}, "", 75, "waited 300ms: held by another"},
+		{"held, retried", []string{"run", "--retries", "2", "--retry-interval", "10ms", "taken", "--", "true"}, "", 75, "held by another"},
+		{"held, with a code of one's own", []string{"run", "-E", "3", "--no-wait", "taken", "--", "true"}, "", 3, "held by another"},
+		{"no quorum", []string{"run", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
+		{"no quorum, one try", []string{"run", "--no-wait", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
+		{"no quorum, at the end of the waiting", []string{"run", "--wait", "300ms", "--retries", "1000", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
+		{"not executable", []string{"run", "a", "--", "/etc/passwd"}, "", 126, "permission denied"},
+		{"not a program", []string{"run", "a", "--", noExec}, "", 126, "exec format error"},
+		{"not there", []string{"run", "a", "--", "no-such-command"}, "", 127, "no-such-command"},
+		{"not there", []string{"run", "a", "--", "/no/such/command"}, "", 127, "no such file"},
+		{"no command", []string{"run", "a"}, "", 64, "no command"},
+		{"no command", []string{"run", "a", "--"}, "", 64, "no command"},
+		{"no name", []string{"run", "--", "true"}, "", 64, "one name"},
+		{"an empty name", []string{"run", "", "--", "true"}, "", 64, "must not be empty"},
+		{"a reserved name", []string{"run", "redlock:epoch", "--", "true"}, "", 64, "redlock's own"},
+		{"a long name", []string{"run", strings.Repeat("x", 2000), "--", "true"}, "", 64, "too long"},
+		{"an unknown flag", []string{"run", "--bold", "a", "--", "true"}, "", 64, "--bold"},
+		{"a TTL too small", []string{"run", "--ttl", "10ms", "a", "--", "true"}, "", 64, "at least 500ms"},
+		{"a TTL that is none", []string{"run", "--ttl", "soon", "a", "--", "true"}, "", 64, "--ttl"},
+		{"a TTL that is none", []string{"run", "a", "--", "true"}, "REDLOCK_TTL=soon", 78, "$REDLOCK_TTL"},
+		{"kill-after above the TTL", []string{"run", "--ttl", "1s", "--kill-after", "2s", "a", "--", "true"}, "", 64, "--kill-after"},
+		{"a wait of nothing", []string{"run", "--wait", "0", "a", "--", "true"}, "", 64, "--no-wait"},
+		{"two ways to wait", []string{"run", "--no-wait", "--wait", "1s", "a", "--", "true"}, "", 64, "excludes"},
+		{"a code that is none", []string{"run", "-E", "256", "a", "--", "true"}, "", 64, "between 0 and 255"},
+		{"no servers", []string{"run", "a", "--", "true"}, "REDLOCK_NODES=", 64, "--node"},
+		{"a server twice", []string{"run", "--node", dead[0], "--node", dead[0], "a", "--", "true"}, "", 64, "same server"},
+		{"a URL that is none", []string{"run", "a", "--", "true"}, "REDLOCK_NODES=redis://:hunter2@[", 78, "not a URL"},
+		{"no configuration file", []string{"run", "--config", "/no/file", "a", "--", "true"}, "", 78, "/no/file"},
+		{"a configuration file that is none", []string{"run", "--config", broken, "a", "--", "true"}, "", 78, "YAML"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := command(t, f.URLs(), test.args...)
+			if test.env != "" {
+				p.Env = append(p.Env, test.env)
+			}
+			code, stdout, stderr := p.outcome(t)
+			assert.Equal(t, test.code, code, stderr)
+			assert.Empty(t, stdout)
+			assert.NotContains(t, stderr, "hunter2")
+			if test.stderr == "" {
+				assert.Empty(t, stderr)
+				return
+			}
+			assert.Contains(t, stderr, test.stderr)
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), "one line: %s", stderr)
+		})
+	}
+	tr.NoError(t, lock.Release(t.Context()))
+	for _, name := range []string{"a", "b", "c", "d", "taken"} {
+		free(t, l, name)
+	}
+}
+
+// deadAddress is one where nobody listens.
+func deadAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	tr.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestTheCommandHasItsLockInTheEnvironmentAndOurInputAndOutput(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "--fenced", "it's", "--", "sh", "-c", `echo "$REDLOCK_NAME $REDLOCK_FENCE $REDLOCK_UNTIL"; cat; echo oops >&2`)
+	p.Env = append(p.Env, "REDLOCK_NAME=old", "REDLOCK_FENCE=7", "REDLOCK_UNTIL=old")
+	input := strings.Repeat("line\n", 100_000)
+	p.Stdin = strings.NewReader(input)
+	before := time.Now()
+	code, stdout, stderr := p.outcome(t)
+	assert.Zero(t, code)
+	assert.Equal(t, "oops\n", stderr)
+	first, rest, _ := strings.Cut(stdout, "\n")
+	assert.Equal(t, input, rest)
+	fields := strings.Fields(first)
+	tr.Len(t, fields, 3)
+	assert.Equal(t, "it's", fields[0])
+	token, err := strconv.ParseInt(fields[1], 10, 64)
+	tr.NoError(t, err)
+	assert.Greater(t, token, before.Add(-time.Hour).UnixMicro())
+	until, err := time.Parse(time.RFC3339Nano, fields[2])
+	tr.NoError(t, err)
+	assert.WithinRange(t, until, before, time.Now().Add(10*time.Second))
+
+	p = command(t, f.URLs(), "run", "x", "--", "sh", "-c", `echo "${REDLOCK_FENCE-none}"`)
+	p.Env = append(p.Env, "REDLOCK_FENCE=7")
+	_, stdout, _ = p.outcome(t)
+	assert.Equal(t, "none\n", stdout, "a token of another lock must not be taken for this one's")
+}
+
+func TestSignalsGoToTheCommand(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	for _, s := range []string{"HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM"} {
+		t.Run(s, func(t *testing.T) {
+			t.Parallel()
+			p := command(t, f.URLs(), "run", "signal-"+s, "--", "sh", "-c", `trap 'echo got; exit 5' `+s+`; echo ready; while :; do read x <&3; done`)
+			never, give, err := os.Pipe()
+			tr.NoError(t, err)
+			defer never.Close()
+			defer give.Close()
+			p.ExtraFiles = []*os.File{never}
+			p.begin(t)
+			p.says(t, "ready")
+			p.signal(t, signalByName[s])
+			p.says(t, "got")
+			assert.Equal(t, 5, p.code(t))
+		})
+	}
+}
+
+var signalByName = map[string]syscall.Signal{
+	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "TERM": syscall.SIGTERM,
+	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "ALRM": syscall.SIGALRM,
+}
+
+func TestASignalEndsTheWaiting(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	lock, err := l.Acquire(t.Context(), "x")
+	tr.NoError(t, err)
+	for _, s := range endingSignals {
+		p := command(t, f.URLs(), "run", "-v", "x", "--", "echo", "ran").begin(t)
+		eventually(t, "it waits", func() bool { return strings.Contains(p.stderr.String(), "held by another") })
+		p.signal(t, s)
+		assert.Equal(t, 128+int(s), p.code(t))
+		out, _ := p.lines.ReadString('\n')
+		assert.Empty(t, out)
+	}
+	tr.NoError(t, lock.Release(t.Context()))
+	free(t, l, "x")
+}
+
+func TestASignalThatWasIgnoredStaysSo(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	path, err := built()
+	tr.NoError(t, err)
+	p := command(t, f.URLs())
+	p.Path, p.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0" run x -- sh -c 'echo ready; read x; echo on'`, path}
+	in, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	p.says(t, "ready")
+	p.signal(t, syscall.SIGHUP)
+	_, err = in.Write([]byte("go\n"))
+	tr.NoError(t, err)
+	p.says(t, "on")
+	assert.Zero(t, p.code(t))
+}
+
+func TestTheLockIsHeldWhileTheCommandRunsAndNoLonger(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	p := command(t, f.URLs(), "run", "--ttl", "500ms", "x", "--", "sh", "-c", "echo ready; read x")
+	in, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	p.says(t, "ready")
+	for began := time.Now(); time.Since(began) < 2*time.Second; {
+		_, err := l.TryAcquire(t.Context(), "x")
+		tr.ErrorIs(t, err, redlock.ErrHeld, "it renews its lock")
+	}
+	in.Close()
+	assert.Equal(t, 1, p.code(t))
+	free(t, l, "x")
+}
+
+func TestWhatTheCommandLeavesBehindIsEndedBeforeTheRelease(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	file := filepath.Join(t.TempDir(), "oracle")
+	p := command(t, f.URLs(), "run", "--kill-after", "100ms", "x", "--", "sh", "-c", `"$0" & read ok; exit 4`, self(t)).role("hold", file)
+	in, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	p.says(t, "held")
+	_, err = oracle(file)
+	tr.ErrorIs(t, err, syscall.EWOULDBLOCK)
+	in.Write([]byte("go\n"))
+	assert.Equal(t, 4, p.code(t))
+	_, err = oracle(file)
+	assert.NoError(t, err, "it is dead")
+	assert.Empty(t, p.stderr.String())
+	free(t, l, "x")
+}
+
+// What nobody releases expires within a TTL, and the command is dead by then.
+func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		file := filepath.Join(t.TempDir(), "oracle")
+		p := command(t, f.URLs(), "run", "--ttl", "3s", s.String(), "--", self(t)).role("hold", file).begin(t)
+		p.says(t, "held")
+		p.signal(t, s)
+		stopped := time.Now()
+		lock, err := l.Acquire(t.Context(), s.String())
+		tr.NoError(t, err)
+		_, err = oracle(file)
+		assert.NoError(t, err, "%v: the command still runs, and another has its lock", s)
+		assert.Less(t, time.Since(stopped), 3*time.Second+endless/10)
+		tr.NoError(t, lock.Release(t.Context()))
+	}
+}
+
+func TestALockThatIsTakenAwayEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `trap 'echo asked; exit 0' TERM; echo ready; while :; do read y <&3; done`)
+	never, give, err := os.Pipe()
+	tr.NoError(t, err)
+	defer never.Close()
+	defer give.Close()
+	p.ExtraFiles = []*os.File{never}
+	p.begin(t)
+	p.says(t, "ready")
+	in, err := l.Inspect(t.Context(), "x")
+	tr.NoError(t, err)
+	value, _, ok := in.Holder()
+	tr.True(t, ok)
+	for _, url := range f.URLs() {
+		tr.NoError(t, deleteKey(t.Context(), url, "x", value))
+	}
+	p.says(t, "asked")
+	assert.Equal(t, exitLost, p.code(t), "although the command itself ended well")
+	assert.Contains(t, p.stderr.String(), "lock lost")
+	assert.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
+}
+
+func TestAHundredProcessesLoseNoLine(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	file := filepath.Join(t.TempDir(), "file")
+	tr.NoError(t, os.WriteFile(file, nil, 0o600))
+	const processes = 100
+	var running sync.WaitGroup
+	atOnce := make(chan bool, 25) // a process is a quarter of a second of this machine's time when all start at once
+	for range processes {
+		p := command(t, f.URLs(), "run", "--ttl", "30s", "--fenced", "append", "--", self(t)).role("append", file)
+		running.Go(func() {
+			atOnce <- true
+			defer func() { <-atOnce }()
+			code, _, stderr := p.outcome(t)
+			assert.Zero(t, code, stderr)
+		})
+	}
+	running.Wait()
+	numbers, tokens, err := readLines(file)
+	tr.NoError(t, err)
+	tr.Len(t, numbers, processes)
+	for i := range numbers {
+		assert.EqualValues(t, i, numbers[i])
+		if i > 0 {
+			assert.Greater(t, tokens[i], tokens[i-1], "tokens are in the order of the writes")
+		}
+	}
+}
