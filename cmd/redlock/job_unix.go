@@ -193,17 +193,17 @@ func (j *job) stopped(by syscall.Signal) {
 	}
 	j.follow = false
 	j.tty.pass(j.group, unix.Getpgrp())
-	signal.Reset(unix.SIGTSTP)
-	// The whole group, as a terminal does it: we may be part of a pipeline. Where
-	// nobody could continue us the system discards this signal.
-	unix.Kill(0, unix.SIGTSTP)
-	j.awaitCont()
-	signal.Notify(j.signals, unix.SIGTSTP)
+	// A shell that can continue us has put us into a group other than its own. The
+	// whole group stops, as when a terminal does it: we may be part of a pipeline.
+	if session, err := unix.Getsid(0); err == nil && session != unix.Getpgrp() {
+		unix.Kill(0, unix.SIGSTOP)
+		j.awaitCont()
+	}
 	j.resume()
 }
 
 // awaitCont waits until we were stopped and continued. The stop itself can come a
-// moment after the signal was sent, and does not come where it is discarded.
+// moment after the signal was sent.
 func (j *job) awaitCont() {
 	moment := time.NewTimer(200 * time.Millisecond)
 	defer moment.Stop()

@@ -120,7 +120,7 @@ func (r *runFlags) check() error {
 
 // margin is how long before the end of the validity the last process must have been
 // sent SIGKILL: dying takes a moment, too, on a machine that is busy.
-func margin(ttl time.Duration) time.Duration { return max(ttl/20, 50*time.Millisecond) }
+func margin(ttl time.Duration) time.Duration { return max(ttl/10, 100*time.Millisecond) }
 
 // run does it all; warn is for what does not change the exit code.
 func (r *runFlags) run(ctx context.Context, name string, argv []string, warn func(string)) error {

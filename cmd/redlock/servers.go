@@ -170,7 +170,7 @@ func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.Option) 
 	if err != nil {
 		return nil, &exitError{code: s.blame(), err: err}
 	}
-	opts := []redlock.Option{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard)}
+	opts := []redlock.Option{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard), redlock.Log(log)}
 	if s.maxTTL != 0 {
 		opts = append(opts, redlock.MaxTTL(s.maxTTL))
 	}

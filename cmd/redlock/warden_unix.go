@@ -126,6 +126,7 @@ func wardenMain(orders io.Reader, acks io.Writer) int {
 	due := make(chan struct{}, 1)
 	timer := clock.System.AfterFunc(time.Hour, func() { due <- struct{}{} })
 	timer.Stop()
+	limited := false
 	inbox := make(chan int64)
 	go receiveOrders(orders, inbox)
 	group := os.Getpid()
@@ -136,6 +137,8 @@ func wardenMain(orders io.Reader, acks io.Writer) int {
 			return 0 // has been killed itself, unless it stood aside
 		case order, alive := <-inbox:
 			switch {
+			case !alive && !limited: // nothing was started yet
+				return 0
 			case !alive:
 				unix.Kill(-group, unix.SIGTERM)
 				unix.Kill(-group, unix.SIGCONT) // what is stopped does not hear
@@ -148,6 +151,7 @@ func wardenMain(orders io.Reader, acks io.Writer) int {
 				}
 				acks.Write([]byte{1})
 			default:
+				limited = true
 				timer.Reset(max(0, time.Duration(order)-machineTime()))
 			}
 		}

@@ -1,0 +1,82 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+var (
+	losses  = flag.Int("losses", 24, "how many locks TestACommandNeverOutlivesItsLock loses")
+	lossTTL = flag.Duration("losses.ttl", 3*time.Second, "and their TTL")
+)
+
+// The command and a process that it has started do not hear SIGTERM. They hold a
+// lock of the operating system's, which another who gets the quorum lock finds free,
+// or they have outlived theirs.
+func TestACommandNeverOutlivesItsLock(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	atOnce := make(chan bool, 12)
+	var running sync.WaitGroup
+	for n := range *losses {
+		atOnce <- true
+		running.Go(func() {
+			defer func() { <-atOnce }()
+			loseByPartition(t, f, l, fmt.Sprintf("loss-%d", n), n)
+		})
+	}
+	running.Wait()
+}
+
+// loseByPartition cuts a majority of the servers off from one run of redlock.
+func loseByPartition(t *testing.T, f fleet.Fleet, l *redlock.Locker, name string, n int) {
+	var relays []*relay.Relay
+	var urls []string
+	for _, url := range f.URLs() {
+		r, err := relay.New(strings.TrimPrefix(url, "redis://"))
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer r.Close()
+		relays, urls = append(relays, r), append(urls, r.URL())
+	}
+	file := filepath.Join(t.TempDir(), "oracle")
+	p := command(t, urls, "run", "--ttl", lossTTL.String(), name, "--", self(t)).role("hold", file).begin(t)
+	p.says(t, "held")
+	fault := relay.Fault{Mode: relay.Drop}
+	for i, r := range relays[:3] {
+		switch (n + i) % 3 { // what got lost: the question, the answer, or both
+		case 0:
+			r.Break(relay.Requests, fault)
+		case 1:
+			r.Break(relay.Replies, fault)
+		case 2:
+			r.Break(relay.Requests, fault)
+			r.Break(relay.Replies, fault)
+		}
+	}
+	lock, err := l.Acquire(context.WithoutCancel(t.Context()), name)
+	if !assert.NoError(t, err) {
+		return
+	}
+	_, err = oracle(file)
+	assert.NoError(t, err, "%s: the command still runs, and another has its lock", name)
+	assert.Equal(t, exitLost, p.code(t))
+	assert.Contains(t, p.stderr.String(), "lock lost")
+	assert.NoError(t, lock.Release(context.WithoutCancel(t.Context())))
+}
