@@ -25,7 +25,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 			"httplock: option Answer(nil): leave the option out for the default":                                                       {httplock.Answer(nil)},
 			"httplock: option OnLost(nil): leave the option out":                                                                       {httplock.OnLost(nil)},
 			"httplock: redlock: option Retries(-2): must not be negative, but for Forever (-1)":                                        {httplock.Lock(redlock.Retries(-2))},
-			"httplock: redlock: Prefix, MemoryGuard, MaxTTL, Observe, Clock, Wall and Jitter are options of New, not of a single lock": {httplock.Lock(redlock.Prefix("p"))},
+			"httplock: redlock: Prefix, MemoryGuard, MaxTTL, Observe, Log, Clock, Wall and Jitter are options of New, not of a single lock": {httplock.Lock(redlock.Prefix("p"))},
 		} {
 			_, err := httplock.New(l, byHeader, opts...)
 			assert.EqualError(t, err, want)
