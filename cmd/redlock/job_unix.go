@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -69,14 +70,14 @@ func (j *job) heed(s os.Signal) {
 // longer, if it was not; err says that the command could not be started. The lock
 // is left to the caller.
 func (j *job) run(lock *redlock.Lock, killAfter, margin time.Duration, env []string) (end ending, lost, err error) {
-	for _, s := range groupSignals {
-		j.heed(s)
-	}
 	select {
 	case s := <-j.signals: // before there is anybody to pass it on to
 		by := interrupt{s.(syscall.Signal)}
 		return ending{swept: true}, nil, &exitError{code: by.exitCode(), err: by}
 	default:
+	}
+	for _, s := range groupSignals {
+		j.heed(s)
 	}
 	j.lease = newLease(lock, killAfter, margin, j.warden.allow)
 	defer j.lease.stop()
@@ -96,6 +97,24 @@ func (j *job) run(lock *redlock.Lock, killAfter, margin time.Duration, env []str
 	end.swept = j.sweep()
 	j.tty.pass(j.group, unix.Getpgrp())
 	return end, j.lease.lost, nil
+}
+
+// linger keeps the lock for a while after the command has ended, unless somebody
+// wants us to end. It reports whether the lock was held until then.
+func (j *job) linger(lock *redlock.Lock, d time.Duration) bool {
+	over := time.After(d)
+	for {
+		select {
+		case <-over:
+			return true
+		case <-lock.Context().Done():
+			return false
+		case s := <-j.signals:
+			if slices.Contains(endingSignals, s.(syscall.Signal)) {
+				return true
+			}
+		}
+	}
 }
 
 // start starts the command in the warden's group and follows what becomes of it.
@@ -192,6 +211,10 @@ func (j *job) stopped(by syscall.Signal) {
 		return
 	}
 	j.follow = false
+	if by != unix.SIGTSTP && j.tty.ours() { // the shell gave us the terminal after we had passed it on
+		j.resume()
+		return
+	}
 	j.tty.pass(j.group, unix.Getpgrp())
 	// A shell that can continue us has put us into a group other than its own. The
 	// whole group stops, as when a terminal does it: we may be part of a pipeline.

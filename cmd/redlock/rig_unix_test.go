@@ -52,7 +52,7 @@ func client(t *testing.T, f fleet.Fleet, opts ...redlock.Option) *redlock.Locker
 
 func nodesEnv(urls []string) string { return "REDLOCK_NODES=" + strings.Join(urls, ",") }
 
-// A process is a run of the built command.
+// A process is a run of the command.
 type process struct {
 	*exec.Cmd
 	lines  *bufio.Reader // of its standard output
@@ -64,10 +64,8 @@ type process struct {
 // is no outage.
 func command(t *testing.T, urls []string, args ...string) *process {
 	t.Helper()
-	path, err := built()
-	tr.NoError(t, err)
-	p := &process{Cmd: exec.Command(path, args...)}
-	p.Env = append(os.Environ(), nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=400ms", "REDLOCK_CONFIG=/dev/null")
+	p := &process{Cmd: exec.Command(self(t), args...)}
+	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=400ms", "REDLOCK_CONFIG=/dev/null")
 	p.Stderr = &p.stderr
 	return p
 }

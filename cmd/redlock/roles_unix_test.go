@@ -15,23 +15,8 @@ import (
 	"time"
 )
 
-// A role is what the test binary does as the command under a lock, instead of
-// running tests.
-const roleEnv = "REDLOCK_TEST_ROLE"
-
-var roles = map[string]func() int{
-	"hold":   hold,
-	"append": appendToFile,
-	"deaf":   deaf,
-}
-
-func perform(role string) int {
-	f, ok := roles[role]
-	if !ok {
-		fmt.Fprintln(os.Stderr, "no such role: "+role)
-		return exitUsage
-	}
-	return f()
+func init() {
+	roles = map[string]func() int{"hold": hold, "append": appendToFile, "deaf": deaf}
 }
 
 // oracle is a lock of the operating system's: taken while the process lives, free

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"sync"
@@ -44,6 +45,7 @@ type runFlags struct {
 	ttl       time.Duration
 	wait      time.Duration
 	noWait    bool
+	minHold   time.Duration
 	retries   int
 	interval  time.Duration
 	fenced    bool
@@ -58,7 +60,8 @@ func newRun() *cobra.Command {
 		Short: "Run a command while holding a lock",
 		Long:  runHelp + exitCodesHelp,
 		Example: `  redlock run nightly -- /usr/local/bin/report          # waits for the lock
-  redlock run --no-wait nightly -- /usr/local/bin/report # in a crontab: exit code 75 if another machine is at it
+  redlock run --no-wait --min-hold 1m nightly -- /usr/local/bin/report
+                                    # in the crontabs of several machines: one of them does it, the others exit with 75
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
@@ -74,7 +77,8 @@ func newRun() *cobra.Command {
 	f := c.Flags()
 	f.DurationVar(&r.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that vanished; it is renewed every third of it; at least 500ms")
 	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
-	f.BoolVar(&r.noWait, "no-wait", false, "try once")
+	f.BoolVar(&r.noWait, "no-wait", false, "do not wait for a holder")
+	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long, for short jobs that several machines start when their clocks say so")
 	f.IntVar(&r.retries, "retries", 0, "try so many times more, be it that the lock is held or that servers do not answer (default: wait for a holder, and report an outage at once)")
 	f.DurationVar(&r.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
 	f.BoolVar(&r.fenced, "fenced", false, "give the command a fencing token")
@@ -104,6 +108,8 @@ func (r *runFlags) check() error {
 		return usageErrorf("--no-wait excludes --wait, --retries and --retry-interval")
 	case set("wait") && r.wait <= 0:
 		return usageErrorf("--wait %v: must be above zero; --no-wait tries once", r.wait)
+	case r.minHold < 0:
+		return usageErrorf("--min-hold %v: must not be negative", r.minHold)
 	case set("retries") && r.retries < 0:
 		return usageErrorf("--retries %d: must not be negative", r.retries)
 	case r.heldCode < 0 || r.heldCode > 255:
@@ -149,9 +155,14 @@ func (r *runFlags) run(ctx context.Context, name string, argv []string, warn fun
 	if err != nil {
 		return r.refused(ctx, err, tries)
 	}
+	began := time.Now()
 	end, lost, failed := j.run(lock, r.killAfter, margin(r.ttl), environment(lock, r.fenced))
 	if !end.swept {
 		warn("processes that the command has left behind cannot be ended; the lock is released")
+	}
+	lingered := failed == nil && lost == nil && time.Since(began) < r.minHold
+	if lingered && !j.linger(lock, r.minHold-time.Since(began)) {
+		warn("the lock was lost, after the command had ended and before --min-hold was over")
 	}
 	// Not bounded by ctx, which a signal that was meant for the command has ended.
 	switch released := lock.Release(context.WithoutCancel(ctx)); {
@@ -159,9 +170,9 @@ func (r *runFlags) run(ctx context.Context, name string, argv []string, warn fun
 		return failed
 	case lost != nil:
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command was ended", lost)}
-	case errors.Is(released, redlock.ErrLost):
+	case errors.Is(released, redlock.ErrLost) && !lingered:
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command had not ended by then", released)}
-	case released != nil:
+	case released != nil && !errors.Is(released, redlock.ErrLost):
 		warn(fmt.Sprintf("%v; the lock expires within %v", released, r.ttl))
 	}
 	if end.code != 0 {
@@ -179,7 +190,7 @@ func (r *runFlags) acquire(ctx context.Context, l *redlock.Locker, name string) 
 		opts = append(opts, redlock.Fair())
 	}
 	if r.noWait {
-		return l.TryAcquire(ctx, name, opts...)
+		return tryAcquire(ctx, l, name, opts)
 	}
 	if r.flags.Changed("retries") {
 		opts = append(opts, redlock.Retries(r.retries))
@@ -193,6 +204,29 @@ func (r *runFlags) acquire(ctx context.Context, l *redlock.Locker, name string) 
 		defer cancel()
 	}
 	return l.Acquire(ctx, name, opts...)
+}
+
+// tryAcquire does not wait for a holder. But where several try at the same moment,
+// as cron has them do, each may get some votes and none enough: then there is no
+// holder, and somebody must get the lock.
+func tryAcquire(ctx context.Context, l *redlock.Locker, name string, opts []redlock.Option) (*redlock.Lock, error) {
+	const most = 10
+	for try := 1; ; try++ {
+		lock, err := l.TryAcquire(ctx, name, opts...)
+		if try == most || !errors.Is(err, redlock.ErrHeld) {
+			return lock, err
+		}
+		if in, e := l.Inspect(ctx, name); e != nil {
+			return nil, err
+		} else if _, _, held := in.Holder(); held {
+			return nil, err
+		}
+		select {
+		case <-time.After(rand.N(time.Duration(try) * 20 * time.Millisecond)):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // refused gives the error of an acquisition its exit code. When the time for
