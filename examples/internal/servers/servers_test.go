@@ -1,0 +1,98 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func ping(raw string) error { return pingFor(raw, 30*time.Second) }
+
+func pingFor(raw string, limit time.Duration) error {
+	c, err := redis.DialURL(raw, redis.DialConnectTimeout(30*time.Second), redis.DialReadTimeout(limit))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Do("PING")
+	return err
+}
+
+func TestAStoryHasServersAndItsErrorIsTheResult(t *testing.T) {
+	t.Parallel()
+	wrong := errors.New("it did not happen")
+	var out strings.Builder
+	err := run(t.Context(), &out, "", func(_ context.Context, out io.Writer, urls []string) error {
+		assert.Len(t, urls, 5)
+		for _, u := range urls {
+			assert.NoError(t, ping(u))
+		}
+		fmt.Fprint(out, "once upon a time")
+		return wrong
+	})
+	require.ErrorIs(t, err, wrong)
+	assert.Equal(t, "once upon a time", out.String())
+}
+
+func TestServersThatAreGivenAreUsed(t *testing.T) {
+	t.Parallel()
+	urls, stop, err := start(t.Context(), "")
+	require.NoError(t, err)
+	defer stop()
+	require.NoError(t, run(t.Context(), io.Discard, strings.Join(urls, ","), func(_ context.Context, _ io.Writer, given []string) error {
+		assert.Equal(t, urls, given)
+		return nil
+	}))
+	assert.NoError(t, ping(urls[0]), "they are somebody else's to end")
+}
+
+func TestACutIsOfOneMachineOnly(t *testing.T) {
+	t.Parallel()
+	urls, stop, err := start(t.Context(), "")
+	require.NoError(t, err)
+	defer stop()
+	cut, err := NewWires(urls)
+	require.NoError(t, err)
+	defer cut.Close()
+	whole, err := NewWires(urls)
+	require.NoError(t, err)
+	defer whole.Close()
+
+	cut.Cut()
+	for i := range urls {
+		assert.Error(t, pingFor(cut.URLs()[i], 100*time.Millisecond))
+		assert.NoError(t, ping(whole.URLs()[i]))
+	}
+	cut.Mend()
+	for _, u := range cut.URLs() {
+		assert.NoError(t, ping(u))
+	}
+}
+
+func TestWiresKeepWhatTheURLSaysAndHideIt(t *testing.T) {
+	t.Parallel()
+	w, err := NewWires([]string{"redis://user:secret@localhost/3"})
+	require.NoError(t, err)
+	defer w.Close()
+	u, err := url.Parse(w.URLs()[0])
+	require.NoError(t, err)
+	assert.Equal(t, "user:secret", u.User.String())
+	assert.Equal(t, "/3", u.Path)
+	assert.Equal(t, "127.0.0.1", u.Hostname())
+
+	_, err = NewWires([]string{"unix://user:secret@/tmp/redis.sock"})
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "secret")
+}
