@@ -68,7 +68,9 @@ func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 		return c, err
 	}, DialTimeout(20*time.Millisecond))
 	require.NoError(t, err)
-	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), errHandshake)
+	err = trouble(t, n, acquire("k", "v"))
+	assert.ErrorIs(t, err, errHandshake)
+	assert.ErrorIs(t, err, ErrStalled, "which is how programs know it")
 	require.NoError(t, n.Close())
 	close(hang)
 	late := <-dialled

@@ -26,7 +26,8 @@ var (
 	ErrPermission = errors.New("does not permit a command that locks need; see the package's documentation for the ACL")
 	// ErrWrongType: the lock's key holds something else than a string.
 	ErrWrongType = redlock.ErrWrongType
-	// ErrStalled: the server left requests unanswered for StallTimeout.
+	// ErrStalled: the server left requests unanswered for StallTimeout, or a new
+	// connection's first questions for DialTimeout.
 	ErrStalled = errors.New("does not answer")
 	// ErrFull: too many requests wait for this node.
 	ErrFull = errors.New("too many requests are waiting for this node")
@@ -46,7 +47,7 @@ var errScripts = &redlock.QuarantineError{Reason: "has lost its scripts; they ar
 var errDialling = errors.New("the dial function has not returned since an earlier attempt")
 
 // errHandshake: connected, but no answer to the first questions in time.
-var errHandshake = errors.New("accepts connections but does not answer")
+var errHandshake = fmt.Errorf("accepts connections but %w", ErrStalled)
 
 // serverErrors are the codes of Redis errors that have a meaning for locks. A
 // server that is sick is sick for all requests: its connection is given up, and

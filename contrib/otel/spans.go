@@ -1,0 +1,129 @@
+package redlockotel
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/redquorum/redquorum/internal/measure"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// MaxVoteSpans is how many replies of nodes are shown below one acquisition.
+// One that waits in contention for an hour gets a hundred thousand.
+const MaxVoteSpans = 128
+
+// spans makes spans of events.
+type spans struct {
+	tracer trace.Tracer
+	names  bool
+}
+
+// An acquisition is one of those under way, or one with votes to come.
+type acquisition struct {
+	span     trace.Span
+	shown    bool // the span is recorded
+	attempts atomic.Int64
+	granted  atomic.Int64 // votes of the last try
+	votes    atomic.Int64
+}
+
+// acquisitionKey finds the acquisition of these spans in a context: there may be
+// other tracers.
+type acquisitionKey struct{ of *spans }
+
+func (s *spans) start(ctx context.Context, name string) context.Context {
+	var attrs []attribute.KeyValue
+	if s.names {
+		attrs = append(attrs, attribute.String("redlock.name", text(name)))
+	}
+	ctx, span := s.tracer.Start(ctx, "redlock.acquire", trace.WithAttributes(attrs...))
+	a := &acquisition{span: span, shown: span.IsRecording()}
+	return context.WithValue(ctx, acquisitionKey{s}, a)
+}
+
+func (s *spans) observe(e redlock.Event) {
+	if e.Kind == redlock.EventLost {
+		trace.SpanFromContext(e.Context).AddEvent("redlock.lost") // of the caller: see Lock.Context
+		return
+	}
+	a, ours := e.Context.Value(acquisitionKey{s}).(*acquisition)
+	if !ours || !a.shown {
+		return
+	}
+	switch e.Kind {
+	case redlock.EventVote:
+		if a.votes.Add(1) <= MaxVoteSpans {
+			s.vote(e)
+		}
+	case redlock.EventAttempt:
+		a.attempts.Add(1)
+		a.granted.Store(int64(e.Votes))
+	case redlock.EventAcquired:
+		a.granted.Store(int64(e.Votes))
+		a.end(nil)
+	case redlock.EventNotAcquired:
+		a.end(e.Err)
+	}
+}
+
+// end completes the span. Its status has no more than the outcome: an error's
+// text has the lock's name, and the nodes' reasons are below.
+func (a *acquisition) end(err error) {
+	outcome := measure.Acquisition(err)
+	a.span.SetAttributes(
+		attribute.String("redlock.outcome", outcome),
+		attribute.Int64("redlock.votes", a.granted.Load()),
+		attribute.Int64("redlock.attempts", a.attempts.Load()),
+	)
+	if omitted := a.votes.Load() - MaxVoteSpans; omitted > 0 {
+		a.span.SetAttributes(attribute.Int64("redlock.votes_omitted", omitted))
+	}
+	if err != nil {
+		a.span.SetStatus(codes.Error, outcome)
+	}
+	a.span.End()
+}
+
+// vote makes the span of a reply that has just come.
+func (s *spans) vote(e redlock.Event) {
+	now := time.Now()
+	attrs := append(address(e.Node),
+		attribute.String("redlock.op", e.Op.String()),
+		attribute.String("redlock.outcome", e.Outcome.String()),
+	)
+	_, span := s.tracer.Start(e.Context, "redlock.vote",
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now.Add(-e.Elapsed)), trace.WithAttributes(attrs...))
+	if e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown {
+		span.SetAttributes(attribute.String("redlock.fault", measure.Fault(e.Err)))
+		why := ""
+		if e.Err != nil {
+			why = text(e.Err.Error())
+		}
+		span.SetStatus(codes.Error, why)
+	}
+	span.End(trace.WithTimestamp(now))
+}
+
+// address has a node's name, and what it says of where it is.
+func address(node string) []attribute.KeyValue {
+	node = text(node)
+	attrs := []attribute.KeyValue{attribute.String("redlock.node", node)}
+	name, _, _ := strings.Cut(node, "/") // the database is none of the address
+	if host, port, err := net.SplitHostPort(name); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+			return append(attrs, attribute.String("server.address", host), attribute.Int64("server.port", int64(n)))
+		}
+	}
+	return append(attrs, attribute.String("server.address", node))
+}
+
+// text makes a text of what can be any bytes: exporters refuse others.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,267 @@
+package redlockotel_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	redlockotel "github.com/redquorum/redquorum/contrib/otel"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// attributes returns those of a span.
+func attributes(s sdktrace.ReadOnlySpan) map[string]any {
+	attrs := map[string]any{}
+	for _, a := range s.Attributes() {
+		attrs[string(a.Key)] = a.Value.AsInterface()
+	}
+	return attrs
+}
+
+// below returns the spans whose parent is s.
+func below(spans []sdktrace.ReadOnlySpan, s sdktrace.ReadOnlySpan) (children []sdktrace.ReadOnlySpan) {
+	for _, c := range spans {
+		if c.Parent().SpanID() == s.SpanContext().SpanID() {
+			children = append(children, c)
+		}
+	}
+	return children
+}
+
+// lasted asserts when a span began, after from, and how long it lasted.
+func lasted(t *testing.T, s sdktrace.ReadOnlySpan, from time.Time, after, lasted time.Duration) {
+	t.Helper()
+	assert.Equal(t, after, s.StartTime().Sub(from), "start of %s", s.Name())
+	assert.Equal(t, lasted, s.EndTime().Sub(s.StartTime()), "length of %s", s.Name())
+}
+
+// TestAnAcquisitionIsASpan below its caller's, with each node's reply below it,
+// also the one that came when it had ended.
+func TestAnAcquisitionIsASpan(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		ctx, caller := r.tracer.Tracer("test").Start(t.Context(), "caller")
+		began := time.Now()
+		lock, err := r.Acquire(ctx, "invoice:42")
+		require.NoError(t, err)
+		time.Sleep(8 * leg)
+
+		spans := r.take("redlock.acquire")
+		require.Len(t, spans, 1)
+		acquire := spans[0]
+		lasted(t, acquire, began, 0, rtt)
+		assert.Equal(t, caller.SpanContext().SpanID(), acquire.Parent().SpanID())
+		assert.Equal(t, caller.SpanContext().TraceID(), acquire.SpanContext().TraceID())
+		assert.Equal(t, trace.SpanKindInternal, acquire.SpanKind())
+		assert.Equal(t, codes.Unset, acquire.Status().Code)
+		assert.Equal(t, map[string]any{
+			"redlock.name": "invoice:42", "redlock.outcome": "acquired", "redlock.votes": int64(2), "redlock.attempts": int64(1),
+		}, attributes(acquire))
+
+		votes := below(r.take("redlock.vote"), acquire)
+		require.Len(t, votes, 3)
+		nodes := map[any]bool{}
+		for _, v := range votes {
+			attrs := attributes(v)
+			took := rtt
+			if attrs["redlock.node"] == "node3" {
+				took = 8 * leg
+			}
+			lasted(t, v, began, 0, took)
+			assert.Equal(t, trace.SpanKindClient, v.SpanKind())
+			assert.Equal(t, codes.Unset, v.Status().Code)
+			nodes[attrs["redlock.node"]] = true
+			assert.Equal(t, map[string]any{
+				"redlock.op": "acquire", "redlock.outcome": "granted", "redlock.node": attrs["redlock.node"], "server.address": attrs["redlock.node"],
+			}, attrs)
+		}
+		assert.Len(t, nodes, 3)
+
+		assert.Equal(t, caller.SpanContext(), trace.SpanContextFromContext(lock.Context()), "the work is beside it, not below")
+		require.NoError(t, lock.Extend(ctx))
+		require.NoError(t, lock.Release(ctx))
+		time.Sleep(8 * leg)
+		assert.Len(t, r.take("redlock.vote"), 3, "what follows is none of the acquisition")
+		assert.Len(t, r.take("redlock.acquire"), 1)
+	})
+}
+
+// TestAFailedAcquisitionIsAnError, with the reason of each node, tries and the
+// release of what they took.
+func TestAFailedAcquisitionIsAnError(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		r.world.Servers()[0].Crash()
+		r.world.Servers()[1].Set("x", "another", ttl)
+		_, err := r.Acquire(t.Context(), "x", redlock.Retries(1), redlock.RetryInterval(time.Second))
+		require.Error(t, err)
+		time.Sleep(time.Second)
+		spans := r.take("redlock.acquire")
+		require.Len(t, spans, 1)
+		assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "held"}, spans[0].Status())
+		attrs := attributes(spans[0])
+		assert.Equal(t, "held", attrs["redlock.outcome"])
+		assert.Equal(t, int64(2), attrs["redlock.attempts"])
+		assert.Greater(t, spans[0].EndTime().Sub(spans[0].StartTime()), time.Second)
+		count := map[[3]any]int{}
+		for _, v := range below(r.take("redlock.vote"), spans[0]) {
+			attrs := attributes(v)
+			count[[3]any{attrs["redlock.op"], attrs["redlock.node"], attrs["redlock.outcome"]}]++
+			faulty := attrs["redlock.outcome"] == "failed"
+			assert.Equal(t, faulty, v.Status().Code == codes.Error)
+			assert.Equal(t, faulty, v.Status().Description != "")
+			assert.Equal(t, faulty, attrs["redlock.fault"] != nil)
+		}
+		assert.Equal(t, map[[3]any]int{
+			{"acquire", "node1", "failed"}: 2, {"acquire", "node2", "refused"}: 2, {"acquire", "node3", "granted"}: 2,
+			{"release", "node1", "failed"}: 2, {"release", "node2", "refused"}: 2, {"release", "node3", "granted"}: 2,
+		}, count)
+	})
+}
+
+// TestEachAcquisitionHasItsOwnSpan, among those of one name at the same time, and
+// if it inherits a lock without asking any node.
+func TestEachAcquisitionHasItsOwnSpan(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		var all sync.WaitGroup
+		callers := make([]trace.Span, 8)
+		for i := range callers {
+			ctx, caller := r.tracer.Tracer("test").Start(t.Context(), "caller")
+			callers[i] = caller
+			all.Go(func() {
+				assert.NoError(t, r.Do(ctx, "x", func(context.Context) error { return nil }))
+			})
+		}
+		all.Wait()
+		time.Sleep(8 * leg)
+		spans, votes, heirs := r.take("redlock.acquire"), r.take("redlock.vote"), 0
+		require.Len(t, spans, len(callers))
+		parents := map[trace.SpanID]bool{}
+		for _, s := range spans {
+			parents[s.Parent().SpanID()] = true
+			assert.Equal(t, "acquired", attributes(s)["redlock.outcome"])
+			mine := below(votes, s)
+			for _, v := range mine {
+				assert.Equal(t, s.SpanContext().TraceID(), v.SpanContext().TraceID())
+			}
+			assert.Equal(t, attributes(s)["redlock.attempts"] == int64(0), len(mine) == 0)
+			if len(mine) == 0 {
+				heirs++
+				assert.GreaterOrEqual(t, attributes(s)["redlock.votes"], int64(2), "of the lock that was handed over")
+			}
+		}
+		assert.NotZero(t, heirs)
+		for _, c := range callers {
+			assert.True(t, parents[c.SpanContext().SpanID()])
+		}
+	})
+}
+
+// TestNamesCanBeLeftOut of spans, and what a failure says does not have them.
+func TestNamesCanBeLeftOut(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		require.NoError(t, r.Do(t.Context(), "invoice:42", func(context.Context) error { return nil }))
+		for _, s := range r.world.Servers() {
+			s.Set("invoice:42", "another", ttl)
+		}
+		time.Sleep(8 * leg)
+		_, err := r.TryAcquire(t.Context(), "invoice:42")
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		require.Len(t, r.take("redlock.acquire"), 2)
+		for _, s := range r.spans.Ended() {
+			assert.NotContains(t, s.Status().Description, "invoice")
+			for key, value := range attributes(s) {
+				assert.NotEqual(t, "redlock.name", key)
+				assert.NotEqual(t, "invoice:42", value)
+			}
+		}
+	}, redlockotel.WithoutNames())
+}
+
+// TestTheCallersSpanIsToldOfALoss, if it goes on.
+func TestTheCallersSpanIsToldOfALoss(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		ctx, caller := r.tracer.Tracer("test").Start(t.Context(), "caller")
+		lock, err := r.Acquire(ctx, "x")
+		require.NoError(t, err)
+		<-lock.Context().Done()
+		time.Sleep(rtt)
+		caller.End()
+		events := r.take("caller")[0].Events()
+		require.Len(t, events, 1)
+		assert.Equal(t, "redlock.lost", events[0].Name)
+		assert.Empty(t, r.take("redlock.acquire")[0].Events())
+	})
+}
+
+// TestALongWaitMakesALimitedTrace: each try of hours is not worth a span.
+func TestALongWaitMakesALimitedTrace(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		for _, s := range r.world.Servers() {
+			s.Set("x", "another", redlock.NoTTL)
+		}
+		_, err := r.Acquire(t.Context(), "x", redlock.Retries(100))
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		time.Sleep(time.Second)
+		acquire := r.take("redlock.acquire")[0]
+		assert.Len(t, below(r.take("redlock.vote"), acquire), redlockotel.MaxVoteSpans)
+		attrs := attributes(acquire)
+		assert.Equal(t, int64(101), attrs["redlock.attempts"])
+		assert.Greater(t, attrs["redlock.votes_omitted"], int64(101*4-redlockotel.MaxVoteSpans))
+	})
+}
+
+// dropAcquisitions is a sampler that drops them, and only them.
+type dropAcquisitions struct{ sdktrace.Sampler }
+
+func (d dropAcquisitions) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	if p.Name == "redlock.acquire" {
+		return sdktrace.NeverSample().ShouldSample(p)
+	}
+	return d.Sampler.ShouldSample(p)
+}
+
+// TestWhatIsNotSampledHasNoVotes either: they would be spans of no parent.
+func TestWhatIsNotSampledHasNoVotes(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	p := sdktrace.NewTracerProvider(sdktrace.WithSampler(dropAcquisitions{sdktrace.AlwaysSample()}), sdktrace.WithSpanProcessor(spans))
+	simulate(t, func(t *testing.T, r *rig) {
+		require.NoError(t, r.Do(t.Context(), "x", func(context.Context) error { return nil }))
+		time.Sleep(8 * leg)
+		assert.Empty(t, spans.Started())
+	}, redlockotel.WithTracerProvider(p))
+}
+
+// TestNodesAreNamedWithTheirAddress, as far as the name has one, whatever bytes it is.
+func TestNodesAreNamedWithTheirAddress(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		o, err := redlockotel.New(redlockotel.WithTracerProvider(r.tracer))
+		require.NoError(t, err)
+		for node, want := range map[string][]attribute.KeyValue{
+			"10.0.0.1:6379":   {attribute.String("server.address", "10.0.0.1"), attribute.Int64("server.port", 6379)},
+			"10.0.0.1:6379/2": {attribute.String("server.address", "10.0.0.1"), attribute.Int64("server.port", 6379)},
+			"[::1]:6379":      {attribute.String("server.address", "::1"), attribute.Int64("server.port", 6379)},
+			"/run/redis.sock": {attribute.String("server.address", "/run/redis.sock")},
+			"some server":     {attribute.String("server.address", "some server")},
+			"a:b\xff":         {attribute.String("server.address", "a:b\uFFFD")},
+		} {
+			r.spans.Reset()
+			ctx := o.Start(t.Context(), "x")
+			o.Observe(redlock.Event{Kind: redlock.EventVote, Context: ctx, Op: redlock.OpAcquire, Node: node, Outcome: redlock.Granted})
+			attrs := r.take("redlock.vote")[0].Attributes()
+			for _, a := range want {
+				assert.Contains(t, attrs, a)
+			}
+			if len(want) == 1 {
+				assert.NotContains(t, attributes(r.take("redlock.vote")[0]), "server.port")
+			}
+		}
+	})
+}

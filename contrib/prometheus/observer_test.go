@@ -1,0 +1,271 @@
+package redlockprom_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	redlockprom "github.com/redquorum/redquorum/contrib/prometheus"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/measure"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// read returns all that a registry exports: values of counters and gauges, counts
+// of histograms, and the sums of these as "name_sum".
+func read(t *testing.T, r prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			key := f.GetName()
+			if labels != nil {
+				key += "{" + strings.Join(labels, ",") + "}"
+			}
+			switch f.GetType() {
+			case dto.MetricType_COUNTER:
+				values[key] = m.GetCounter().GetValue()
+			case dto.MetricType_GAUGE:
+				values[key] = m.GetGauge().GetValue()
+			case dto.MetricType_HISTOGRAM:
+				values[key] = float64(m.GetHistogram().GetSampleCount())
+				values[key+"_sum"] = m.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return values
+}
+
+// TestALocksLifeIsCounted, from its acquisition over a renewal to its release,
+// with the votes of each node.
+func TestALocksLifeIsCounted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	lock, err := r.Acquire(t.Context(), "x")
+	require.NoError(t, err)
+	r.await(t, 3, votes(redlock.OpAcquire))
+	held := read(t, r.registry)
+	assert.EqualValues(t, 1, held["redlock_locks_held"])
+	assert.EqualValues(t, 0, held["redlock_hold_seconds"])
+
+	require.NoError(t, lock.Extend(t.Context()))
+	require.NoError(t, lock.Release(t.Context()))
+	r.await(t, 3, votes(redlock.OpRelease))
+	got := read(t, r.registry)
+	for name, want := range map[string]float64{
+		"redlock_acquisitions_total{outcome=acquired}": 1,
+		"redlock_acquisitions_total{outcome=held}":     0,
+		"redlock_wait_seconds":                         1,
+		"redlock_hold_seconds":                         1,
+		"redlock_locks_held":                           0,
+		"redlock_locks_lost_total":                     0,
+		"redlock_extensions_total":                     1,
+		"redlock_releases_total{outcome=confirmed}":    1,
+		"redlock_releases_total{outcome=unconfirmed}":  0,
+	} {
+		value, exported := got[name]
+		assert.True(t, exported, name)
+		assert.Equal(t, want, value, name)
+	}
+	assert.Positive(t, got["redlock_wait_seconds_sum"])
+	assert.Positive(t, got["redlock_hold_seconds_sum"])
+	for i := range 3 {
+		for _, op := range []string{"acquire", "extend", "release"} {
+			assert.EqualValues(t, 1, got[fmt.Sprintf("redlock_votes_total{node=%s,op=%s,outcome=granted}", r.node(i), op)])
+		}
+		assert.EqualValues(t, 3, got[fmt.Sprintf("redlock_reply_seconds{node=%s}", r.node(i))])
+	}
+}
+
+// TestContentionIsCountedAsSuch: what is held by another is neither a fault nor an
+// outage.
+func TestContentionIsCountedAsSuch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	other, err := r.locker(t).TryAcquire(t.Context(), "x")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return other.Votes() == 3 }, patience, time.Millisecond)
+	_, err = r.TryAcquire(t.Context(), "x")
+	require.ErrorIs(t, err, redlock.ErrHeld)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = r.Acquire(ctx, "x")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err = r.Acquire(ended, "x")
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, r.Close())
+	_, err = r.Acquire(t.Context(), "x")
+	require.ErrorIs(t, err, redlock.ErrClosed)
+
+	got := read(t, r.registry)
+	for _, outcome := range []string{"held", "timeout", "canceled", "closed"} {
+		assert.EqualValues(t, 1, got["redlock_acquisitions_total{outcome="+outcome+"}"], outcome)
+	}
+	for _, outcome := range []string{"acquired", "no_quorum", "other"} {
+		assert.Zero(t, got["redlock_acquisitions_total{outcome="+outcome+"}"], outcome)
+	}
+	assert.Zero(t, got["redlock_locks_held"])
+	assert.Zero(t, got["redlock_wait_seconds"])
+	for i := range 3 {
+		assert.Positive(t, got[fmt.Sprintf("redlock_votes_total{node=%s,op=acquire,outcome=refused}", r.node(i))])
+	}
+	for name := range got {
+		assert.NotContains(t, name, "redlock_node_errors_total")
+	}
+}
+
+// TestAnOutageIsCounted, by the nodes that are its reason, and the lock that is lost
+// by it, once.
+func TestAnOutageIsCounted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redlock.TTL(5*time.Second), redlock.Renew(false))
+	lost, err := r.Acquire(t.Context(), "x")
+	require.NoError(t, err)
+	unconfirmed, err := r.Acquire(t.Context(), "y", redlock.TTL(time.Minute))
+	require.NoError(t, err)
+	r.await(t, 6, votes(redlock.OpAcquire))
+	dead := []string{r.kill(t, 0), r.kill(t, 1)}
+	_, err = r.TryAcquire(t.Context(), "z")
+	require.ErrorIs(t, err, redlock.ErrNoQuorum)
+	require.ErrorIs(t, unconfirmed.Release(t.Context()), redlock.ErrNoQuorum)
+	r.await(t, 1, kind(redlock.EventLost))
+	require.ErrorIs(t, lost.Release(t.Context()), redlock.ErrLost)
+
+	got := read(t, r.registry)
+	assert.EqualValues(t, 1, got["redlock_acquisitions_total{outcome=no_quorum}"])
+	assert.EqualValues(t, 1, got["redlock_releases_total{outcome=unconfirmed}"])
+	assert.EqualValues(t, 0, got["redlock_releases_total{outcome=lost}"], "it was lost before, and counted then")
+	assert.EqualValues(t, 1, got["redlock_locks_lost_total"])
+	assert.EqualValues(t, 2, got["redlock_hold_seconds"])
+	assert.EqualValues(t, 0, got["redlock_locks_held"])
+	faulty := map[string]bool{}
+	for name, value := range got {
+		labels, is := strings.CutPrefix(name, "redlock_node_errors_total{kind=")
+		if !is {
+			continue
+		}
+		kind, node, _ := strings.Cut(strings.TrimSuffix(labels, "}"), ",node=")
+		assert.Contains(t, measure.Faults(), kind)
+		assert.NotEqual(t, "other", kind)
+		assert.Positive(t, value)
+		faulty[node] = true
+	}
+	assert.ElementsMatch(t, dead, slices.Collect(maps.Keys(faulty)))
+}
+
+// TestALossThatTheReleaseShowsIsCounted as one.
+func TestALossThatTheReleaseShowsIsCounted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redlock.Renew(false), redlock.TTL(time.Minute))
+	lock, err := r.Acquire(t.Context(), "x")
+	require.NoError(t, err)
+	r.await(t, 3, votes(redlock.OpAcquire))
+	for i := range 3 {
+		require.NoError(t, r.servers.Restart(t.Context(), i, fleet.Lost))
+	}
+	require.Eventually(t, func() bool { // the connections are made anew in the background
+		in, err := r.Inspect(t.Context(), "x")
+		return err == nil && !slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Err != nil })
+	}, patience, time.Millisecond)
+	require.ErrorIs(t, lock.Release(t.Context()), redlock.ErrLost)
+	got := read(t, r.registry)
+	assert.EqualValues(t, 1, got["redlock_releases_total{outcome=lost}"])
+	assert.EqualValues(t, 1, got["redlock_locks_lost_total"])
+	assert.EqualValues(t, 0, got["redlock_locks_held"])
+}
+
+// TestNodesWithoutAVoteAreCounted by the reason.
+func TestNodesWithoutAVoteAreCounted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redlock.MemoryGuard(true))
+	_, err := r.TryAcquire(t.Context(), "x")
+	require.ErrorIs(t, err, redlock.ErrNoQuorum, "the servers are new")
+	r.await(t, 3, votes(redlock.OpAcquire))
+	got := read(t, r.registry)
+	for i := range 3 {
+		assert.EqualValues(t, 1, got[fmt.Sprintf("redlock_node_errors_total{kind=quarantine,node=%s}", r.node(i))])
+	}
+}
+
+// TestNothingOfALockIsALabel: neither its name nor its value.
+func TestNothingOfALockIsALabel(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	lock, err := r.Acquire(t.Context(), "invoice:42", redlock.Fenced())
+	require.NoError(t, err)
+	_, err = r.TryAcquire(t.Context(), "invoice:42")
+	require.ErrorIs(t, err, redlock.ErrHeld)
+	require.NoError(t, lock.Release(t.Context()))
+	r.await(t, 3, votes(redlock.OpReleaseFenced)) // from every node
+	families, err := r.registry.Gather()
+	require.NoError(t, err)
+	text := fmt.Sprint(families)
+	require.Contains(t, text, r.node(0))
+	assert.NotContains(t, text, "invoice")
+	assert.NotContains(t, text, lock.Value())
+	assert.NotContains(t, text, fmt.Sprint(lock.Fence()))
+}
+
+// TestMetricsKeepToTheConventions of Prometheus, all of them.
+func TestMetricsKeepToTheConventions(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	exportAll(t, registry)
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	assert.Empty(t, problems)
+}
+
+// exportAll makes one series of each metric.
+func exportAll(t *testing.T, r prometheus.Registerer) {
+	t.Helper()
+	o, err := redlockprom.New(r)
+	require.NoError(t, err)
+	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "n", Op: redlock.OpAcquire, Outcome: redlock.Granted})
+	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "n", Op: redlock.OpAcquire, Outcome: redlock.Failed})
+}
+
+// TestMetricsAreRegisteredOnce: a second time is an error, until the first is gone.
+func TestMetricsAreRegisteredOnce(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	first, err := redlockprom.New(registry)
+	require.NoError(t, err)
+	_, err = redlockprom.New(registry)
+	var twice prometheus.AlreadyRegisteredError
+	require.ErrorAs(t, err, &twice)
+	assert.Same(t, first, twice.ExistingCollector)
+	require.True(t, registry.Unregister(first))
+	_, err = redlockprom.New(registry)
+	assert.NoError(t, err)
+	_, err = redlockprom.New(nil)
+	assert.ErrorContains(t, err, "redlockprom: the Registerer is nil")
+}
+
+// TestAnyNameOfANodeCanBeALabel: it is what somebody gave to pool.FromDial.
+func TestAnyNameOfANodeCanBeALabel(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	o, err := redlockprom.New(registry)
+	require.NoError(t, err)
+	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "a\xffb", Op: redlock.OpAcquire, Outcome: redlock.Granted})
+	assert.EqualValues(t, 1, read(t, registry)["redlock_votes_total{node=a\uFFFDb,op=acquire,outcome=granted}"])
+}

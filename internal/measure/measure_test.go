@@ -1,0 +1,92 @@
+package measure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/internal/measure"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// vote is the error of a vote for which a single node gave another reason.
+func vote(kind, node error) error {
+	return &redlock.QuorumError{Err: kind, Causes: multierror.Append(nil, &redlock.NodeError{Err: node})}
+}
+
+// TestOutcomesAreThoseOfTheVote, and not of a node that took part in it.
+func TestOutcomesAreThoseOfTheVote(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"acquired":  nil,
+		"held":      vote(redlock.ErrHeld, redlock.ErrClosed),
+		"no_quorum": vote(fmt.Errorf("%w: for a reason", redlock.ErrNoQuorum), redlock.ErrHeld),
+		"canceled":  vote(context.Canceled, redlock.ErrNoQuorum),
+		"timeout":   vote(context.DeadlineExceeded, redlock.ErrHeld),
+		"closed":    fmt.Errorf("acquire: %w", redlock.ErrClosed),
+		"other":     errors.New("?"),
+	} {
+		assert.Equal(t, want, measure.Acquisition(err))
+		assert.Contains(t, measure.Acquisitions, want)
+	}
+	assert.Len(t, measure.Acquisitions, 7)
+	for want, err := range map[string]error{
+		"confirmed":   nil,
+		"lost":        vote(redlock.ErrLost, redlock.ErrClosed),
+		"closed":      redlock.ErrClosed,
+		"unconfirmed": vote(context.Canceled, redlock.ErrLost),
+	} {
+		assert.Equal(t, want, measure.Release(err))
+		assert.Contains(t, measure.Releases, want)
+	}
+	assert.Equal(t, "unconfirmed", measure.Release(vote(redlock.ErrNoQuorum, redlock.ErrLost)))
+	assert.Len(t, measure.Releases, 4)
+}
+
+// TestFaultsHaveFewKinds, whatever the text of the error.
+func TestFaultsHaveFewKinds(t *testing.T) {
+	t.Parallel()
+	said := func(err error) error { return fmt.Errorf("%w (SOME server's words)", err) }
+	dial := func(err error) error { return &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", err)} }
+	kinds := measure.Faults()
+	for want, errs := range map[string][]error{
+		"quarantine":   {&redlock.QuarantineError{Left: 1}},
+		"settings":     {said(redlock.ErrSettings)},
+		"same_server":  {said(redlock.ErrSameServer)},
+		"wrong_type":   {said(pool.ErrWrongType)},
+		"denied":       {said(pool.ErrAuth), said(pool.ErrPermission)},
+		"replica":      {said(pool.ErrReplica)},
+		"loading":      {said(pool.ErrLoading)},
+		"overload":     {said(pool.ErrFull)},
+		"closed":       {said(pool.ErrClosed)},
+		"refused":      {dial(syscall.ECONNREFUSED), dial(syscall.Errno(10061))},
+		"timeout":      {said(pool.ErrStalled), pool.ErrExpired, dial(os.ErrDeadlineExceeded), context.DeadlineExceeded},
+		"disconnected": {said(io.EOF), dial(syscall.ECONNRESET), dial(syscall.Errno(10054)), net.ErrClosed},
+		"other":        {errors.New("?"), nil},
+	} {
+		for _, err := range errs {
+			assert.Equal(t, want, measure.Fault(err), "%v", err)
+		}
+		assert.Contains(t, kinds, want)
+	}
+	assert.Len(t, kinds, 13)
+}
+
+// TestBucketsRise, or a histogram cannot be made.
+func TestBucketsRise(t *testing.T) {
+	t.Parallel()
+	for _, b := range [][]float64{measure.WaitBuckets, measure.HoldBuckets, measure.ReplyBuckets} {
+		assert.True(t, slices.IsSorted(b))
+		assert.Len(t, slices.Compact(slices.Clone(b)), len(b))
+	}
+}
