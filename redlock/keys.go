@@ -11,9 +11,10 @@ const (
 	queueKey      = "redlock:queue:" // and the lock's name, and perhaps more
 )
 
-// reserved reports whether a lock with that key would stand in the way of the
-// keys above, of this Locker or of one with another prefix.
-func reserved(key string) bool {
+// Reserved reports whether a lock with that key would stand in the way of the
+// library's own keys on the servers, of any Locker with any prefix. Such keys are no
+// locks, and Acquire refuses their names.
+func Reserved(key string) bool {
 	return strings.HasSuffix(key, epochKey) || strings.HasSuffix(key, quarantineKey) ||
 		strings.Contains(key, counterKey) || strings.Contains(key, queueKey)
 }

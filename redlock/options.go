@@ -184,7 +184,7 @@ func Prefix(p string) Option {
 		if len(p) >= maxName {
 			return fmt.Errorf("Prefix: %d bytes leave no room for names, keys have at most %d", len(p), maxName)
 		}
-		if reserved(p) {
+		if Reserved(p) {
 			return fmt.Errorf("Prefix(%q): looks like a key of redlock's own; choose another", p)
 		}
 		s.prefix = p
@@ -292,7 +292,7 @@ func (s *settings) key(name string) (string, error) {
 	if n := len(s.prefix) + len(name); n > maxName {
 		return "", fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", n, maxName)
 	}
-	if reserved(s.prefix + name) {
+	if Reserved(s.prefix + name) {
 		return "", fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
 	}
 	return s.prefix + name, nil

@@ -30,6 +30,7 @@ type job struct {
 	signals chan os.Signal
 	changes chan unix.WaitStatus // of the command
 	follow  bool                 // we were told to stop with it
+	asked   bool                 // somebody wants us to end
 	lease   *lease
 }
 
@@ -103,18 +104,17 @@ func (j *job) run(lock *redlock.Lock, killAfter, margin time.Duration, env []str
 // wants us to end. It reports whether the lock was held until then.
 func (j *job) linger(lock *redlock.Lock, d time.Duration) bool {
 	over := time.After(d)
-	for {
+	for !j.asked {
 		select {
 		case <-over:
 			return true
 		case <-lock.Context().Done():
 			return false
 		case s := <-j.signals:
-			if slices.Contains(endingSignals, s.(syscall.Signal)) {
-				return true
-			}
+			j.asked = slices.Contains(endingSignals, s.(syscall.Signal))
 		}
 	}
+	return true
 }
 
 // start starts the command in the warden's group and follows what becomes of it.
@@ -199,6 +199,7 @@ func (j *job) forward(s syscall.Signal) {
 		j.resume()
 		return
 	}
+	j.asked = j.asked || slices.Contains(endingSignals, s)
 	j.signal(s)
 }
 

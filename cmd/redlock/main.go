@@ -61,7 +61,7 @@ func interruptible() (context.Context, func()) {
 // run is main without the process around it.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
@@ -87,7 +87,7 @@ func explain(ctx context.Context, err error) string {
 	}
 	// The library's errors begin with its name, which is ours.
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "redlock: "), "pool: ")
-	return strings.Join(strings.Fields(text), " ")
+	return harmless(strings.Join(strings.Fields(text), " "))
 }
 
 func newRoot() *cobra.Command {
@@ -116,7 +116,7 @@ Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageErrorf("%v; see %q", err, c.CommandPath()+" --help")
 	})
-	root.AddCommand(newDemo(), newRun(), newConfigHelp(), newMan())
+	root.AddCommand(newRun(), newStatus(), newRelease(), newDoctor(), newNodes(), newDemo(), newConfigHelp(), newMan())
 	return root
 }
 

@@ -160,17 +160,6 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// held waits until somebody holds the name.
-func held(t *testing.T, l *redlock.Locker, name string) {
-	t.Helper()
-	eventually(t, name+" is held", func() bool {
-		in, err := l.Inspect(t.Context(), name)
-		tr.NoError(t, err)
-		_, _, ok := in.Holder()
-		return ok
-	})
-}
-
 // free fails unless the name can be had at once.
 func free(t *testing.T, l *redlock.Locker, name string) {
 	t.Helper()

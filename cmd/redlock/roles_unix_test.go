@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	roles = map[string]func() int{"hold": hold, "append": appendToFile, "deaf": deaf}
+	roles = map[string]func() int{"hold": holdOracle, "append": appendToFile, "deaf": deaf, "brief": briefly}
 }
 
 // oracle is a lock of the operating system's: taken while the process lives, free
@@ -29,9 +29,9 @@ func oracle(path string) (*os.File, error) {
 	return f, syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
-// hold holds the oracle, says so, and ends only when it is killed; so does a
+// holdOracle holds it, says so, and ends only when it is killed; so does a
 // process that it starts, which shares the oracle.
-func hold() int {
+func holdOracle() int {
 	f, err := oracle(os.Getenv("REDLOCK_TEST_FILE"))
 	if err != nil {
 		fmt.Println("taken:", err)
@@ -57,6 +57,17 @@ func deaf() int {
 	for {
 		time.Sleep(time.Hour)
 	}
+}
+
+// briefly holds the oracle for as long as it takes to say so.
+func briefly() int {
+	f, err := oracle(os.Getenv("REDLOCK_TEST_FILE"))
+	if err != nil {
+		return 1
+	}
+	defer f.Close()
+	fmt.Println("held")
+	return 0
 }
 
 // appendToFile adds a line to a file by reading all and writing all: who does so

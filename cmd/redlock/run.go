@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -93,7 +93,8 @@ func newRun() *cobra.Command {
 		if err := r.check(); err != nil {
 			return err
 		}
-		return r.run(c.Context(), args[0], args[1:], func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+text) })
+		warn := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+harmless(text)) }
+		return r.run(c.Context(), args[0], args[1:], r.logger(c), warn)
 	}
 	return c
 }
@@ -129,7 +130,7 @@ func (r *runFlags) check() error {
 func margin(ttl time.Duration) time.Duration { return max(ttl/10, 100*time.Millisecond) }
 
 // run does it all; warn is for what does not change the exit code.
-func (r *runFlags) run(ctx context.Context, name string, argv []string, warn func(string)) error {
+func (r *runFlags) run(ctx context.Context, name string, argv []string, log *slog.Logger, warn func(string)) error {
 	path, err := findCommand(argv[0])
 	if err != nil {
 		return err
@@ -145,7 +146,7 @@ func (r *runFlags) run(ctx context.Context, name string, argv []string, warn fun
 	}
 	defer stop()
 	tries := &tries{}
-	locker, err := r.open(urls, r.logger(os.Stderr), redlock.TTL(r.ttl), redlock.Observe(tries))
+	locker, err := r.open(urls, log, redlock.TTL(r.ttl), redlock.Observe(tries))
 	if err != nil {
 		return err
 	}

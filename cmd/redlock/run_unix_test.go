@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -347,9 +346,14 @@ func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	l := client(t, f)
-	p := command(t, f.URLs(), "run", "--min-hold", "1h", "x", "--", "sh", "-c", "echo done").begin(t)
-	p.says(t, "done")
-	eventually(t, "the command has ended", func() bool { _, err := p.lines.Peek(1); return err == io.EOF })
+	file := filepath.Join(t.TempDir(), "oracle")
+	p := command(t, f.URLs(), "run", "--min-hold", "1h", "x", "--", self(t)).role("brief", file).begin(t)
+	p.says(t, "held")
+	eventually(t, "the command has ended", func() bool {
+		o, err := oracle(file)
+		o.Close()
+		return err == nil
+	})
 	_, err := l.TryAcquire(t.Context(), "x")
 	assert.ErrorIs(t, err, redlock.ErrHeld)
 	p.signal(t, syscall.SIGTERM)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -124,14 +123,6 @@ func (s *servers) urls() []string {
 	return urls
 }
 
-// logger tells what happens, if that was asked for.
-func (s *servers) logger(to io.Writer) *slog.Logger {
-	if !s.verbose {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
 // poolOptions are the options for package pool.
 func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
 	opts := []pool.Option{pool.DialTimeout(s.dialTimeout), pool.Log(log)}
@@ -162,13 +153,9 @@ func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
 // open returns a Locker over the servers at urls. Its errors are about settings,
 // not about servers that do not answer.
 func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.Option) (*redlock.Locker, error) {
-	popts, err := s.poolOptions(log)
+	nodes, err := s.openNodes(urls, log)
 	if err != nil {
 		return nil, err
-	}
-	nodes, err := pool.OpenWith(urls, popts...)
-	if err != nil {
-		return nil, &exitError{code: s.blame(), err: err}
 	}
 	opts := []redlock.Option{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard), redlock.Log(log)}
 	if s.maxTTL != 0 {
@@ -182,6 +169,19 @@ func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.Option) 
 		return nil, &exitError{code: exitUsage, err: err}
 	}
 	return locker, nil
+}
+
+// openNodes returns the servers at urls as nodes, which the caller closes.
+func (s *servers) openNodes(urls []string, log *slog.Logger) ([]redlock.Node, error) {
+	opts, err := s.poolOptions(log)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := pool.OpenWith(urls, opts...)
+	if err != nil {
+		return nil, &exitError{code: s.blame(), err: err}
+	}
+	return nodes, nil
 }
 
 // blame is the exit code for a URL that is wrong: whose fault it is depends on

@@ -16,8 +16,25 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A screen is the person's end of a terminal.
-type screen struct {
+// personsTerminal returns a terminal and the person's end of it.
+func personsTerminal(t *testing.T) (terminal, person *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	t.Cleanup(func() { person.Close() })
+	tr.NoError(t, unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0))
+	n, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	tr.NoError(t, err)
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	tr.NoError(t, err)
+	t.Cleanup(func() { terminal.Close() })
+	return terminal, person
+}
+
+// A watched terminal is the person's end of a terminal.
+type watched struct {
 	keys *os.File
 	text lockedBuffer
 	done chan struct{}
@@ -25,20 +42,14 @@ type screen struct {
 
 // atTerminal starts a process as a terminal's session does: it has the terminal for
 // its input and output, and is its foreground.
-func atTerminal(t *testing.T, cmd *exec.Cmd) *screen {
+func atTerminal(t *testing.T, cmd *exec.Cmd) *watched {
 	t.Helper()
-	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	tr.NoError(t, err)
-	tr.NoError(t, unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0))
-	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
-	tr.NoError(t, err)
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	tr.NoError(t, err)
+	tty, keys := personsTerminal(t)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	tr.NoError(t, cmd.Start())
 	tty.Close()
-	s := &screen{keys: keys, done: make(chan struct{})}
+	s := &watched{keys: keys, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		for buf := make([]byte, 4096); ; {
@@ -59,18 +70,18 @@ func atTerminal(t *testing.T, cmd *exec.Cmd) *screen {
 	return s
 }
 
-func (s *screen) types(t *testing.T, keys string) {
+func (s *watched) types(t *testing.T, keys string) {
 	t.Helper()
 	_, err := s.keys.WriteString(keys)
 	tr.NoError(t, err)
 }
 
 // shows waits until the text is on the screen, and wipes what is there up to it.
-func (s *screen) shows(t *testing.T, want string) { s.insist(t, "", want) }
+func (s *watched) shows(t *testing.T, want string) { s.insist(t, "", want) }
 
 // insist types the keys until the text is on the screen. What is typed while a
 // shell changes the terminal's mode may be lost.
-func (s *screen) insist(t *testing.T, keys, want string) {
+func (s *watched) insist(t *testing.T, keys, want string) {
 	t.Helper()
 	var again time.Time
 	for deadline := time.Now().Add(endless); ; time.Sleep(time.Millisecond) {
@@ -95,7 +106,7 @@ func (s *screen) insist(t *testing.T, keys, want string) {
 }
 
 // answers types a line until cat(1) repeats it.
-func (s *screen) answers(t *testing.T, line string) {
+func (s *watched) answers(t *testing.T, line string) {
 	t.Helper()
 	s.insist(t, line+"\n", line+"\r\n"+line+"\r\n") // the terminal's echo, and cat's
 }
@@ -120,7 +131,7 @@ func TestTheCommandHasTheTerminal(t *testing.T) {
 }
 
 // shell starts an interactive shell that knows the command.
-func shell(t *testing.T, urls []string) *screen {
+func shell(t *testing.T, urls []string) *watched {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/doctor"
+)
+
+// The exit codes of doctor, for monitoring: as plugins of Nagios have them. 69 is
+// as everywhere.
+const (
+	exitDoctorWarning = 1
+	exitDoctorFatal   = 2
+)
+
+func newDoctor() *cobra.Command {
+	var asJSON, all bool
+	var s *servers
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check whether the servers are fit for locks",
+		Long: `Examines each server, and all of them together: whether they answer and how
+fast, roles, versions, what a restart or a full memory makes them forget,
+clocks, quarantines, the settings of other clients, servers that are named
+twice, what the ACL permits, passwords in clear. It changes nothing on them.
+
+Each finding has a severity. A warning means that locks can fail, or stop
+excluding each other, when something else goes wrong; fatal, that the server has
+no vote, or that locks do not exclude each other, as things are now. What is as
+it should be is shown with --all, or as JSON.
+
+Give it the settings of the clients, --max-ttl above all.
+
+Exit codes:
+  0    all is well, but for notes
+  1    there are warnings (or it failed itself, as stderr then says)
+  2    there are fatal findings
+  69   no quorum of servers answers
+  64, 78  the command line is wrong; the configuration is`,
+		Example: `  redlock doctor
+  redlock doctor --json | jq '.nodes[].findings[] | select(.severity == "fatal")'`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.settle(); err != nil {
+				return err
+			}
+			report, err := s.examine(c)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = json.NewEncoder(c.OutOrStdout()).Encode(report)
+			} else {
+				_, err = io.WriteString(c.OutOrStdout(), diagnosis(report, all))
+			}
+			if err != nil {
+				return fmt.Errorf("output: %w", err)
+			}
+			return verdict(report)
+		},
+	}
+	s = serverFlags(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document, for machines")
+	c.Flags().BoolVar(&all, "all", false, "show also what is as it should be")
+	return c
+}
+
+// usualTTL is what the library takes if nobody says anything.
+const usualTTL = 10 * time.Second
+
+// examine has the servers examined as clients with these settings see them.
+func (s *servers) examine(c *cobra.Command) (*doctor.Report, error) {
+	guard := s.guard // as the clients have it, whatever a trial does
+	urls, stop, err := s.start(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	opts, err := s.poolOptions(s.logger(c))
+	if err != nil {
+		return nil, err
+	}
+	examined := make([]doctor.Server, len(urls))
+	for i, u := range urls {
+		if examined[i], err = doctor.Open(u, opts...); err != nil {
+			return nil, &exitError{code: s.blame(), err: fmt.Errorf("server %d: %w", i+1, err)}
+		}
+	}
+	settings := doctor.Settings{
+		Timeout: s.dialTimeout, NodeTimeout: s.nodeTimeout, MaxTTL: s.maxTTL, Prefix: s.prefix, Guard: guard,
+	}
+	if settings.MaxTTL == 0 {
+		settings.MaxTTL = usualTTL
+	}
+	if settings.NodeTimeout == 0 {
+		settings.NodeTimeout = usualTTL / 100
+	}
+	report := doctor.Examine(c.Context(), examined, settings)
+	return report, c.Context().Err()
+}
+
+// verdict is the report as an exit code. The report itself has said all.
+func verdict(r *doctor.Report) error {
+	switch {
+	case r.Answered < r.Quorum:
+		return &exitError{code: exitNoQuorum}
+	case r.Verdict == doctor.Fatal:
+		return &exitError{code: exitDoctorFatal}
+	case r.Verdict == doctor.Warning:
+		return &exitError{code: exitDoctorWarning}
+	}
+	return nil
+}
+
+// diagnosis is the report for people. What is the same for every server is told
+// once.
+func diagnosis(r *doctor.Report, all bool) string {
+	var b strings.Builder
+	times := map[doctor.Finding]int{}
+	for _, n := range r.Nodes {
+		for _, f := range n.Findings {
+			times[f]++
+		}
+	}
+	common := func(f doctor.Finding) bool { return len(r.Nodes) > 1 && times[f] == len(r.Nodes) }
+	for _, n := range r.Nodes {
+		fmt.Fprintf(&b, "%s: %v\n", word(n.Node), n.Worst())
+		writeFindings(&b, slices.DeleteFunc(slices.Clone(n.Findings), common), all)
+	}
+	var every, together strings.Builder
+	writeFindings(&every, slices.DeleteFunc(slices.Clone(r.Nodes[0].Findings), func(f doctor.Finding) bool { return !common(f) }), all)
+	writeFindings(&together, r.Together, all)
+	if every.Len() > 0 {
+		b.WriteString("every server\n" + every.String())
+	}
+	if together.Len() > 0 {
+		b.WriteString("all together\n" + together.String())
+	}
+	meaning := map[doctor.Severity]string{
+		doctor.OK: "fine", doctor.Note: "fine, with notes", doctor.Warning: "there are warnings", doctor.Fatal: "not fit for locks as it is",
+	}[r.Verdict]
+	fmt.Fprintf(&b, "\n%d of %d servers answered, %d are needed: %s\n", r.Answered, len(r.Nodes), r.Quorum, meaning)
+	return b.String()
+}
+
+func writeFindings(b *strings.Builder, findings []doctor.Finding, all bool) {
+	for _, f := range findings {
+		if f.Severity == doctor.OK && !all {
+			continue
+		}
+		lead := fmt.Sprintf("  %-8s ", f.Severity)
+		text := harmless(f.Found)
+		if f.Means != "" {
+			text += ": " + harmless(f.Means)
+		}
+		b.WriteString(lead + wrap(text, len(lead)) + "\n")
+		if f.Do != "" {
+			lead = strings.Repeat(" ", len(lead)) + "-> "
+			b.WriteString(lead + wrap(harmless(f.Do), len(lead)) + "\n")
+		}
+	}
+}
+
+// columns is how wide people's terminals are at least.
+const columns = 80
+
+// wrap breaks text into lines that stand indented by so many columns.
+func wrap(text string, indent int) string {
+	var b strings.Builder
+	width := indent
+	for i, w := range strings.Fields(text) {
+		n := len([]rune(w))
+		switch {
+		case i == 0:
+		case width+1+n > columns:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			width = indent
+		default:
+			b.WriteString(" ")
+			width++
+		}
+		b.WriteString(w)
+		width += n
+	}
+	return b.String()
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// examineURLs runs doctor with limits that a busy machine keeps.
+func examineURLs(t *testing.T, urls []string, args ...string) (code int, r doctor.Report) {
+	t.Helper()
+	args = append([]string{"doctor", "--json", "--dial-timeout", "20s", "--node-timeout", "10s"}, args...)
+	for _, u := range urls {
+		args = append(args, "--node", u)
+	}
+	code, out, errs := redlockCommand(t, args...)
+	tr.Empty(t, errs)
+	tr.NoError(t, json.Unmarshal([]byte(out), &r), out)
+	return code, r
+}
+
+// found is the worst finding of a check on one node.
+func found(r doctor.Report, node int, check string) (worst doctor.Finding) {
+	for _, f := range r.Nodes[node].Findings {
+		if f.Check == check && f.Severity >= worst.Severity {
+			worst = f
+		}
+	}
+	return worst
+}
+
+// locked has a client with the memory guard make itself known to the servers.
+func locked(t *testing.T, urls []string) {
+	t.Helper()
+	nodes, err := pool.Open(urls...)
+	tr.NoError(t, err)
+	const ttl = time.Second // the quarantine lasts as long
+	locker, err := redlock.New(nodes, redlock.TTL(ttl), redlock.NodeTimeout(ttl/2), redlock.Retries(100), redlock.RetryInterval(20*time.Millisecond))
+	tr.NoError(t, err)
+	defer locker.Close()
+	tr.NoError(t, locker.Do(t.Context(), "doctor's", func(context.Context) error { return nil }))
+	for _, u := range urls { // the last record may still be under way
+		tr.Eventually(t, func() bool { return has(t, u, "redlock:epoch") != "" }, patience, time.Millisecond)
+		tr.Eventually(t, func() bool { return ask(t, u, "EXISTS", "redlock:quarantine") == int64(0) }, patience, time.Millisecond)
+	}
+}
+
+func TestDoctorOnServersThatAreFine(t *testing.T) {
+	f := startFleet(t, fleet.Process, 3)
+	code, r := examineURLs(t, f.URLs())
+	assert.Zero(t, code)
+	assert.Equal(t, doctor.Note, r.Verdict, "nobody has locked yet")
+	locked(t, f.URLs())
+	code, r = examineURLs(t, f.URLs())
+	assert.Zero(t, code)
+	assert.Equal(t, doctor.OK, r.Verdict, "%+v", r)
+	code, out, errs := redlockCommand(t, on(f, "doctor", "--dial-timeout", "20s", "--node-timeout", "10s")...)
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "3 of 3 servers answered, 2 are needed: fine")
+	_, all, _ := redlockCommand(t, on(f, "doctor", "--all")...)
+	assert.Contains(t, all, "it is a primary")
+	for line := range strings.Lines(out + all) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), columns)
+	}
+}
+
+func TestDoctorChangesNothing(t *testing.T) {
+	f := startFleet(t, fleet.Process, 1)
+	put(t, f, "job", "v", 0)
+	changes := func() string {
+		text, err := redis.String(ask(t, f.URLs()[0], "INFO", "persistence"), nil)
+		tr.NoError(t, err)
+		_, rest, ok := strings.Cut(text, "rdb_changes_since_last_save:")
+		tr.True(t, ok)
+		value, _, _ := strings.Cut(rest, "\r\n")
+		return value
+	}
+	before := changes()
+	examineURLs(t, f.URLs())
+	assert.Equal(t, before, changes())
+	assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
+}
+
+func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
+	f := startFleet(t, fleet.Process, 3)
+	urls := f.URLs()
+	locked(t, urls)
+
+	ask(t, urls[0], "CONFIG", "SET", "maxmemory", "100mb")
+	ask(t, urls[0], "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	code, r := examineURLs(t, urls)
+	assert.Equal(t, exitDoctorWarning, code)
+	assert.Equal(t, doctor.Warning, found(r, 0, "eviction").Severity)
+	ask(t, urls[0], "CONFIG", "SET", "maxmemory-policy", "noeviction")
+
+	code, r = examineURLs(t, urls[:1])
+	assert.Equal(t, exitDoctorFatal, code, "its clients lock by three")
+	assert.Contains(t, found(r, 0, "epoch").Found, "lock by 3 nodes, and here are 1")
+
+	code, r = examineURLs(t, append(urls[:2:2], strings.Replace(urls[0], "127.0.0.1", "localhost", 1)))
+	assert.Equal(t, exitDoctorFatal, code)
+	assert.Equal(t, doctor.Fatal, found(r, 2, "same_server").Severity)
+
+	ask(t, urls[1], "FLUSHALL")
+	code, r = examineURLs(t, urls)
+	assert.Equal(t, exitDoctorWarning, code)
+	assert.Contains(t, found(r, 1, "epoch").Found, "no epoch record, and others have")
+
+	ask(t, urls[1], "SET", "redlock:quarantine", "g", "PX", 60_000) // as the next client does
+	code, r = examineURLs(t, urls)
+	assert.Equal(t, exitDoctorWarning, code)
+	assert.Equal(t, doctor.Warning, found(r, 1, "quarantine").Severity)
+
+	host, port, _ := net.SplitHostPort(strings.TrimPrefix(urls[0], "redis://"))
+	ask(t, urls[2], "REPLICAOF", host, port)
+	code, r = examineURLs(t, urls)
+	assert.Equal(t, exitDoctorFatal, code)
+	assert.Contains(t, found(r, 2, "role").Found, "replica of "+host+":"+port)
+}
+
+func TestDoctorAsksTheACL(t *testing.T) {
+	f := startFleet(t, fleet.Process, 1)
+	url := f.URLs()[0]
+	documented := []any{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl", "+time",
+		"+role", "+info", "+client|id", "+client|kill", "+zadd", "+zrem", "+zrange", "+zrank", "+hset", "+hget", "+hdel",
+		"+client|tracking", "+client|caching", "+subscribe", "&__redis__:invalidate", "+config|get"}
+	user := func(rules ...any) string {
+		ask(t, url, append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">hunter2", "~job*", "~redlock:*"}, rules...)...)
+		return strings.Replace(url, "redis://", "redis://locks:hunter2@", 1)
+	}
+	for _, dry := range []bool{true, false} {
+		may := documented
+		if dry {
+			may = append(may, "+acl|whoami", "+acl|dryrun")
+		}
+		_, r := examineURLs(t, []string{user(may...)})
+		assert.Equal(t, doctor.OK, found(r, 0, "rights").Severity, "what the documentation of package pool lists is enough: %+v", found(r, 0, "rights"))
+		assert.Equal(t, doctor.OK, found(r, 0, "hints").Severity)
+		assert.Zero(t, ask(t, url, "DBSIZE"))
+
+		code, r := examineURLs(t, []string{user(append(may[1:len(may):len(may)], "-pexpire")...)})
+		assert.Equal(t, exitDoctorFatal, code)
+		assert.Contains(t, found(r, 0, "rights").Found, "lacks +set +pexpire")
+
+		_, r = examineURLs(t, []string{user(append(may[:len(may):len(may)], "-zrank", "-client|tracking")...)})
+		assert.Equal(t, doctor.Note, found(r, 0, "rights").Severity)
+		assert.Equal(t, doctor.Note, found(r, 0, "hints").Severity)
+	}
+}
+
+func TestDoctorIsNotHeldUpByAServerThatHangs(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			tr.NoError(t, f.Pause(t.Context(), 0))
+			code, out, errs := redlockCommand(t, on(f, "doctor", "--memory-guard=false", "--dial-timeout", "300ms", "--node-timeout", "5s")...)
+			assert.Contains(t, []int{exitDoctorWarning, exitNoQuorum}, code, errs) // a busy machine hangs, too
+			assert.Contains(t, out, "does not answer within 300ms")
+			tr.NoError(t, f.Resume(t.Context(), 0))
+		})
+	}
+}
+
+func TestDoctorWithoutAQuorum(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	for i := range 2 {
+		tr.NoError(t, f.Kill(t.Context(), i))
+	}
+	code, r := examineURLs(t, f.URLs())
+	assert.Equal(t, exitNoQuorum, code)
+	assert.Equal(t, 1, r.Answered)
+	assert.Contains(t, found(r, 0, "reachable").Found, "refused")
+	_, out, _ := redlockCommand(t, on(f, "doctor")...)
+	assert.Contains(t, out, "1 of 3 servers answered, 2 are needed: not fit")
+}
+
+func TestDoctorOnATrial(t *testing.T) {
+	code, out, errs := redlockCommand(t, "doctor", "--embedded", "--dial-timeout", "20s", "--node-timeout", "10s")
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "every server\n", "what is the same for all is told once")
+	assert.Equal(t, 1, strings.Count(out, "nobody has locked"))
+}
+
+func TestDoctorUsage(t *testing.T) {
+	code, _, errs := redlockCommand(t, "doctor", "--node", "redis://:hunter2@host:"+strconv.Itoa(1<<16))
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "server 1")
+	assert.NotContains(t, errs, "hunter2")
+	code, _, _ = redlockCommand(t, "doctor", "now", "--embedded")
+	assert.Equal(t, exitUsage, code)
+}
+
+func TestTextIsWrapped(t *testing.T) {
+	long := strings.Repeat("word ", 40)
+	for i, line := range strings.Split(wrap(long, 7), "\n") {
+		assert.LessOrEqual(t, len(line), columns)
+		if i > 0 {
+			assert.True(t, strings.HasPrefix(line, strings.Repeat(" ", 7)+"w"))
+			assert.LessOrEqual(t, len(line), columns)
+		}
+	}
+	assert.Equal(t, "", wrap("", 3))
+}

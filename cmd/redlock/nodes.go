@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+func newNodes() *cobra.Command {
+	var (
+		kind    string
+		n, port int
+		asJSON  bool
+	)
+	c := &cobra.Command{
+		Use:   "nodes",
+		Short: "Start servers to try the other commands on, until interrupted",
+		Long: `Starts servers on ports of this machine, prints how other terminals find them,
+and ends them, with all that was on them, when it is interrupted.
+
+Kinds:
+  embedded  inside this process, needs nothing; their speed means nothing
+  process   redis-server or valkey-server, which must be installed
+  docker    containers
+
+Exit codes:
+  0    interrupted, and all servers have ended
+  1    a server could not be started (a port is taken?)
+  64   the command line is wrong`,
+		Example: `  redlock nodes
+  redlock nodes --kind process -n 3 --port 7101`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ports, err := choosePorts(n, port)
+			if err != nil {
+				return err
+			}
+			return serve(c.Context(), fleet.Kind(kind), ports, asJSON, c.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&kind, "kind", string(fleet.Embedded), "`KIND` of servers: embedded, process or docker")
+	f.IntVarP(&n, "number", "n", 5, "how many")
+	f.IntVar(&port, "port", 7001, "the first `PORT`; the others follow it")
+	f.BoolVar(&asJSON, "json", false, "print one JSON document instead of the text")
+	return c
+}
+
+const lastPort = 65535
+
+func choosePorts(n, first int) ([]int, error) {
+	if n < 1 || n > 99 {
+		return nil, usageErrorf("-n %d: 1 to 99 servers", n)
+	}
+	if first < 1 || first+n-1 > lastPort {
+		return nil, usageErrorf("--port %d: %d ports from 1 to %d are wanted", first, n, lastPort)
+	}
+	ports := make([]int, n)
+	for i := range ports {
+		ports[i] = first + i
+	}
+	return ports, nil
+}
+
+// serve runs servers until ctx ends.
+func serve(ctx context.Context, kind fleet.Kind, ports []int, asJSON bool, out io.Writer) (err error) {
+	if kind != fleet.Embedded && kind != fleet.Process && kind != fleet.Docker {
+		return usageErrorf("--kind %q: there are %s, %s and %s", kind, fleet.Embedded, fleet.Process, fleet.Docker)
+	}
+	if err := portsFree(ports); err != nil {
+		return err
+	}
+	f, err := fleet.Start(ctx, kind, fleet.Options{Nodes: len(ports), Ports: ports})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	text := invitation(kind, f.URLs())
+	if asJSON {
+		b, err := json.Marshal(struct {
+			Kind fleet.Kind `json:"kind"`
+			URLs []string   `json:"urls"`
+		}{kind, f.URLs()})
+		if err != nil {
+			panic(err) // strings
+		}
+		text = string(b) + "\n"
+	}
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// portsFree finds a port that is taken before anything is started: servers
+// themselves say so in many words.
+func portsFree(ports []int) error {
+	for _, port := range ports {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			var op *net.OpError
+			if errors.As(err, &op) {
+				err = op.Err
+			}
+			return fmt.Errorf("port %d of 127.0.0.1 is not free (%v); end what uses it, or give another --port", port, err)
+		}
+		l.Close()
+	}
+	return nil
+}
+
+func invitation(kind fleet.Kind, urls []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d servers (%s) are running. In other terminals:\n\n", len(urls), kind)
+	fmt.Fprintf(&b, "  export REDLOCK_NODES=%s\n\n", strings.Join(urls, ","))
+	b.WriteString(`  redlock run nightly -- sleep 60
+  redlock status --watch
+  redlock doctor
+
+The servers are new. They cannot know that no lock was forgotten, so they have no
+vote until one TTL (10s, if nothing else is said) after the first client came.
+`)
+	if kind == fleet.Embedded {
+		b.WriteString("They run inside this process, and their speed means nothing.\n")
+	}
+	b.WriteString("Interrupt this (Ctrl-C) to end them, with all that is on them.\n")
+	return b.String()
+}

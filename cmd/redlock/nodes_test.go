@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/require"
+)
+
+// freePorts finds n ports in a row that nothing listens on: at random, lest two
+// runs of the tests find the same, and below those that outgoing connections and
+// package fleet use.
+func freePorts(t *testing.T, n int) int {
+	t.Helper()
+	for range 100 {
+		first := 10000 + rand.IntN(9900)
+		ports, err := choosePorts(n, first)
+		tr.NoError(t, err)
+		if portsFree(ports) == nil {
+			return first
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+func TestNodesServeUntilTheyAreInterrupted(t *testing.T) {
+	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
+		t.Run(string(kind), func(t *testing.T) {
+			require.Kind(t, kind)
+			first := freePorts(t, 3)
+			ctx, interrupt := context.WithCancelCause(t.Context())
+			defer interrupt(nil)
+			out := newLines()
+			var errs bytes.Buffer
+			code := make(chan int, 1)
+			go func() {
+				defer out.Write(nil) // wakes the test if it ends before it should
+				code <- run(ctx, []string{"nodes", "--kind", string(kind), "-n", "3", "--port", strconv.Itoa(first)}, out, &errs)
+			}()
+			out.await(t.Context(), t, func(text string) bool { return strings.Contains(text, "Interrupt this") || len(code) > 0 })
+			tr.Contains(t, out.String(), "export REDLOCK_NODES=", errs.String())
+			assert.Contains(t, out.String(), "no\nvote until one TTL")
+			assert.Equal(t, kind == fleet.Embedded, strings.Contains(out.String(), "speed means nothing"))
+
+			_, urls, _ := strings.Cut(out.String(), "export REDLOCK_NODES=")
+			urls, _, _ = strings.Cut(urls, "\n")
+			t.Setenv("REDLOCK_NODES", urls)
+			_, _, answers := redlockCommand(t, "status", "job")
+			assert.Empty(t, answers, "they answer")
+			for i, u := range strings.Split(urls, ",") {
+				assert.Equal(t, "redis://127.0.0.1:"+strconv.Itoa(first+i), u)
+			}
+			interrupt(errors.New("interrupt"))
+			assert.Zero(t, <-code, errs.String())
+			ports, err := choosePorts(3, first)
+			tr.NoError(t, err)
+			assert.NoError(t, portsFree(ports), "all are given back")
+		})
+	}
+}
+
+func TestNodesAsJSON(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := newLines()
+	var errs bytes.Buffer
+	code := make(chan int, 1)
+	first := freePorts(t, 2)
+	go func() {
+		defer out.Write(nil)
+		code <- run(ctx, []string{"nodes", "-n", "2", "--json", "--port", strconv.Itoa(first)}, out, &errs)
+	}()
+	out.await(t.Context(), t, func(text string) bool { return strings.Contains(text, "\n") || len(code) > 0 })
+	interrupt()
+	assert.Zero(t, <-code, errs.String())
+	var told struct {
+		Kind string
+		URLs []string
+	}
+	tr.NoError(t, json.Unmarshal([]byte(out.String()), &told))
+	assert.Equal(t, "embedded", told.Kind)
+	assert.Len(t, told.URLs, 2)
+}
+
+func TestNodesNameThePortThatIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	tr.NoError(t, err)
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	tr.NoError(t, err)
+	code, out, errs := redlockCommand(t, "nodes", "-n", "1", "--port", port)
+	assert.Equal(t, exitFailed, code)
+	assert.Empty(t, out)
+	assert.Contains(t, errs, "port "+port+" of 127.0.0.1 is not free")
+	assert.Contains(t, errs, "--port")
+	assert.Equal(t, 1, strings.Count(errs, "\n"))
+}
+
+func TestNodesUsage(t *testing.T) {
+	for _, args := range [][]string{{"-n", "0"}, {"-n", "100"}, {"--port", "0"}, {"--port", "65533"}, {"--kind", "paper"}, {"--kind", "addrs"}, {"more"}} {
+		code, _, _ := redlockCommand(t, append([]string{"nodes"}, args...)...)
+		assert.Equal(t, exitUsage, code, args)
+	}
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func newRelease() *cobra.Command {
+	r := &releaser{}
+	c := &cobra.Command{
+		Use:   "release NAME",
+		Short: "Delete a lock's key: by its value, or by force",
+		Long: `With --value it deletes the key on every server where it holds that value, and
+nowhere else: what the holder's own release does. It is for holders that died.
+
+With --force it deletes what the servers hold, whoever holds it, stuck keys
+without a TTL included. It shows what that is, asks, and then deletes that and
+nothing else: a lock that somebody takes meanwhile stays. The holder, if it
+lives, learns of it at its next renewal, and may work on until then or, where it
+does not renew, until its TTL ends, while another has the lock: two at once. The
+counters of fencing tokens stay, so the next holder's token is greater, and a
+resource that checks tokens refuses the old one's as soon as it has seen it.
+
+A server that does not answer keeps the key until its TTL ends. Keys of other
+types than a lock's are reported and left alone.
+
+Exit codes:
+  0    a quorum of servers is free of it now
+  1    nothing to delete; or not confirmed; or somebody else has taken the lock
+       in between
+  69   no quorum of servers answered (what could be deleted is)
+  64, 78  the command line is wrong; the configuration is`,
+		Example: `  redlock release nightly --value 4be2...
+  redlock release nightly --force
+  redlock release nightly --force --yes      # where nobody can be asked`,
+		Args: oneArgument("the name of the lock"),
+		RunE: func(c *cobra.Command, args []string) error {
+			r.name, r.byValue = args[0], c.Flags().Changed("value")
+			return r.run(c)
+		},
+	}
+	r.servers = serverFlags(c)
+	f := c.Flags()
+	f.StringVar(&r.value, "value", "", "delete it where it holds this `VALUE`")
+	f.BoolVar(&r.force, "force", false, "delete it whoever holds it")
+	f.BoolVar(&r.yes, "yes", false, "with --force: do not ask")
+	return c
+}
+
+// A releaser is the command release.
+type releaser struct {
+	servers *servers
+	name    string
+	value   string
+	byValue bool
+	force   bool
+	yes     bool
+}
+
+func (r *releaser) check() error {
+	switch {
+	case r.byValue == r.force:
+		return usageErrorf("release by --value, or by --force: give one of them; \"redlock status %s\" shows the value", r.name)
+	case r.byValue && r.value == "":
+		return usageErrorf("--value is empty: no lock has such a value")
+	case r.yes && !r.force:
+		return usageErrorf("--yes belongs to --force")
+	}
+	return r.servers.checkName(r.name)
+}
+
+func (r *releaser) run(c *cobra.Command) error {
+	if err := r.servers.settle(); err != nil {
+		return err
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	ctx := c.Context()
+	urls, stop, err := r.servers.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	nodes, err := r.servers.openNodes(urls, r.servers.logger(c))
+	if err != nil {
+		return err
+	}
+	p := &panel{nodes: nodes, key: r.servers.prefix + r.name, patience: r.servers.patience()}
+	defer p.close()
+
+	var replies []redlock.Reply
+	if r.force {
+		sure := func() error { return nil }
+		if !r.yes {
+			in := c.InOrStdin()
+			sure = func() error { return confirm(ctx, in, onTerminal(in), c.ErrOrStderr(), r.name) }
+		}
+		replies, err = r.enforce(ctx, c.OutOrStdout(), p, sure)
+	} else {
+		replies = p.release(ctx, func(int) *string { return &r.value })
+	}
+	if err != nil {
+		return err
+	}
+	return r.conclude(c, p, replies)
+}
+
+// enforce shows what there is, makes sure that it shall go, and deletes it where it
+// was seen. Between the two a person may think for minutes, and whatever comes to be
+// there meanwhile is somebody else's.
+func (r *releaser) enforce(ctx context.Context, out io.Writer, p *panel, sure func() error) ([]redlock.Reply, error) {
+	found, err := p.inspect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(out, p.table(found)); err != nil {
+		return nil, fmt.Errorf("output: %w", err)
+	}
+	seen := func(i int) *string {
+		if found[i].Outcome != redlock.Granted || found[i].TTL == 0 {
+			return nil
+		}
+		return &found[i].Value
+	}
+	held, answers := 0, 0
+	for i := range found {
+		if seen(i) != nil {
+			held++
+		}
+		if found[i].Outcome == redlock.Granted {
+			answers++
+		}
+	}
+	switch {
+	case held == 0 && answers < p.quorum():
+		return nil, p.failure(found, "nothing was deleted")
+	case held == 0:
+		return nil, fmt.Errorf("no server that answered holds %s: nothing to release", word(r.name))
+	}
+	if err := sure(); err != nil {
+		return nil, err
+	}
+	replies := p.release(ctx, seen)
+	for i := range found {
+		if found[i].Err != nil { // what it holds is not known, and was left alone
+			replies[i] = found[i]
+		}
+	}
+	return replies, nil
+}
+
+// confirm has a person type the name.
+func confirm(ctx context.Context, in io.Reader, person bool, errs io.Writer, name string) error {
+	if !person {
+		return usageErrorf("--force wants to be confirmed, and there is no terminal: give --yes, too")
+	}
+	fmt.Fprintf(errs, "Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(name))
+	typed := make(chan string, 1)
+	go func() { // it ends with the process if nobody types: a terminal cannot be given up
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		typed <- strings.TrimRight(line, "\r\n")
+	}()
+	select {
+	case line := <-typed:
+		if line != name && line != word(name) {
+			return errors.New("not confirmed: nothing was deleted")
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// conclude says what came of it.
+func (r *releaser) conclude(c *cobra.Command, p *panel, replies []redlock.Reply) error {
+	deleted, free := 0, 0
+	var others []string
+	for i, reply := range replies {
+		switch {
+		case reply.Outcome == redlock.Granted:
+			deleted++
+			free++
+		case reply.Outcome == redlock.Refused && (reply.TTL == 0 || r.byValue):
+			free++
+		case reply.Outcome == redlock.Refused:
+			others = append(others, word(p.nodes[i].String()))
+		}
+	}
+	done := fmt.Sprintf("deleted on %d of %d servers", deleted, len(replies))
+	switch {
+	case c.Context().Err() != nil:
+		return c.Context().Err()
+	case len(others) > 0:
+		return fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, \"redlock status %s\"", done, strings.Join(others, ", "), word(r.name))
+	case free < p.quorum():
+		return p.failure(replies, done)
+	case deleted == 0 && r.byValue:
+		return fmt.Errorf("no server that answered holds %s with that value: nothing was deleted", word(r.name))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", word(r.name), done)
+	for i, reply := range replies {
+		if reply.Err != nil {
+			fmt.Fprintf(&b, "  %s may hold it until its TTL ends: %s\n", word(p.nodes[i].String()), harmless(reply.Err.Error()))
+		}
+	}
+	if _, err := io.WriteString(c.OutOrStdout(), b.String()); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// table shows what each node holds.
+func (p *panel) table(found []redlock.Reply) string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SERVER\tTTL\tVALUE")
+	for i, reply := range found {
+		node := word(p.nodes[i].String())
+		switch {
+		case reply.Err != nil:
+			fmt.Fprintf(table, "%s\t\t%s\n", node, harmless(reply.Err.Error()))
+		case reply.TTL == 0:
+			fmt.Fprintf(table, "%s\t-\t-\n", node)
+		default:
+			fmt.Fprintf(table, "%s\t%s\t%s\n", node, ttlText(millis(reply.TTL)), word(reply.Value))
+		}
+	}
+	table.Flush()
+	return b.String()
+}

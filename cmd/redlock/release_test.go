@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestReleaseByValue(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			lock := hold(t, f, "job")
+			code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", lock.Value()[:39])...)
+			assert.Equal(t, exitFailed, code)
+			assert.Empty(t, out)
+			assert.Contains(t, errs, "no server that answered holds job with that value")
+			for _, u := range f.URLs() {
+				assert.Equal(t, lock.Value(), has(t, u, "job"), "another's lock stays")
+			}
+			code, out, errs = redlockCommand(t, on(f, "release", "job", "--value", lock.Value())...)
+			assert.Zero(t, code, errs)
+			assert.Equal(t, "job: deleted on 3 of 3 servers\n", out)
+			for _, u := range f.URLs() {
+				assert.Empty(t, has(t, u, "job"))
+			}
+		})
+	}
+}
+
+func TestReleaseByValueLeavesOtherHoldersAlone(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 5)
+	put(t, f, "job", "dead", 0, 1)
+	put(t, f, "job", "alive", 2, 3, 4)
+	code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", "dead")...)
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "deleted on 2 of 5")
+	for i, u := range f.URLs() {
+		assert.Equal(t, []string{"", "", "alive", "alive", "alive"}[i], has(t, u, "job"))
+	}
+}
+
+func TestReleaseByForce(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 5)
+			lock := hold(t, f, "job", redlock.Fenced(), redlock.Renew(false))
+			ask(t, f.URLs()[0], "SET", "job", "") // stuck, and empty
+			put(t, f, "job", "other", 1)
+			code, out, errs := redlockCommand(t, on(f, "release", "job", "--force", "--yes")...)
+			assert.Zero(t, code, errs)
+			assert.Contains(t, out, lock.Value(), "whom it belonged to is shown")
+			assert.Contains(t, out, "none")
+			assert.Contains(t, out, "deleted on 5 of 5")
+			counters := 0
+			for _, u := range f.URLs() {
+				assert.Equal(t, int64(0), ask(t, u, "EXISTS", "job"))
+				if has(t, u, "redlock:fence:job") != "" {
+					counters++
+				}
+			}
+			assert.GreaterOrEqual(t, counters, 3, "the counters stay")
+			next := hold(t, f, "job", redlock.Fenced())
+			assert.Greater(t, next.Fence(), lock.Fence())
+
+			code, _, errs = redlockCommand(t, on(f, "release", "free", "--force", "--yes")...)
+			assert.Equal(t, exitFailed, code)
+			assert.Contains(t, errs, "nothing to release")
+		})
+	}
+}
+
+func TestReleaseByForceWantsToBeConfirmed(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	put(t, f, "job", "v", 0, 1, 2)
+	code, _, errs := redlockCommand(t, on(f, "release", "job", "--force")...)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "--yes")
+	assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
+
+	for typed, want := range map[string]string{"job\n": "", "job\r\n": "", "yes\n": "not confirmed", "\n": "not confirmed", "": "not confirmed", "jo": "not confirmed"} {
+		var errs bytes.Buffer
+		err := confirm(t.Context(), strings.NewReader(typed), true, &errs, "job")
+		assert.Contains(t, errs.String(), "go on working")
+		if want == "" {
+			assert.NoError(t, err, typed)
+		} else {
+			assert.ErrorContains(t, err, want, typed)
+		}
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	silent, nobody := io.Pipe()
+	defer nobody.Close()
+	assert.ErrorIs(t, confirm(ctx, silent, true, io.Discard, "job"), context.Canceled, "a signal ends the question")
+}
+
+// What comes to be there between the question and the answer is somebody else's.
+func TestReleaseByForceSparesWhoCameMeanwhile(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			put(t, f, "job", "old", 0, 1)
+			ask(t, f.URLs()[0], "SET", "lone", "old")
+			meanwhile := map[string]func(){
+				"job": func() { put(t, f, "job", "new", 0, 1, 2) },
+				"lone": func() {
+					ask(t, f.URLs()[0], "DEL", "lone")
+					put(t, f, "lone", "new", 1, 2)
+				},
+			}
+			for name, want := range map[string]string{"job": "somebody else", "lone": ""} {
+				r := &releaser{name: name, force: true}
+				c := newRelease()
+				c.SetContext(t.Context())
+				c.SetOut(io.Discard)
+				s := &servers{nodes: f.URLs(), dialTimeout: patience}
+				nodes, err := s.openNodes(s.nodes, s.logger(c))
+				tr.NoError(t, err)
+				p := &panel{nodes: nodes, key: name, patience: patience}
+				defer p.close()
+				replies, err := r.enforce(t.Context(), io.Discard, p, func() error {
+					meanwhile[name]()
+					return nil
+				})
+				tr.NoError(t, err)
+				if err = r.conclude(c, p, replies); want == "" {
+					assert.NoError(t, err)
+				} else {
+					assert.ErrorContains(t, err, want)
+				}
+			}
+			for i, u := range f.URLs() {
+				assert.Equal(t, "new", has(t, u, "job"))
+				assert.Equal(t, []string{"", "new", "new"}[i], has(t, u, "lone"))
+			}
+		})
+	}
+}
+
+func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 5)
+	put(t, f, "job", "v", 0, 1, 2, 3, 4)
+	put(t, f, "more", "v", 0, 1, 2, 3, 4)
+	put(t, f, "mixed", "v", 3, 4)
+	ask(t, f.URLs()[2], "HSET", "mixed", "f", "v")
+	for i := range 2 {
+		tr.NoError(t, f.Kill(t.Context(), i))
+	}
+	code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", "v")...)
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "deleted on 3 of 5")
+	assert.Equal(t, 2, strings.Count(out, "may hold it until its TTL ends"))
+
+	code, out, errs = redlockCommand(t, on(f, "release", "mixed", "--force", "--yes")...)
+	assert.Equal(t, exitFailed, code, "too few are known to be free of it")
+	assert.Contains(t, out, "another type")
+	assert.Contains(t, errs, "deleted on 2 of 5")
+	assert.Equal(t, "hash", ask(t, f.URLs()[2], "TYPE", "mixed"), "what is no lock is left alone")
+
+	tr.NoError(t, f.Kill(t.Context(), 2))
+	for _, args := range [][]string{{"--value", "v"}, {"--force", "--yes"}} {
+		code, _, errs = redlockCommand(t, on(f, append([]string{"release", "more"}, args...)...)...)
+		assert.Equal(t, exitNoQuorum, code)
+		assert.Contains(t, errs, "no quorum")
+		assert.Contains(t, errs, "refused")
+		assert.Equal(t, 1, strings.Count(errs, "\n"))
+	}
+	assert.Empty(t, has(t, f.URLs()[3], "more"), "what could be done was")
+}
+
+// A server that answers none knows only that it was sent nothing: it is not free.
+func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	put(t, f, "job", "v", 0, 1, 2)
+	for i := range 2 {
+		tr.NoError(t, f.Pause(t.Context(), i))
+	}
+	code, _, errs := redlockCommand(t, on(f, "release", "job", "--force", "--yes", "--dial-timeout", "100ms")...)
+	assert.Equal(t, exitNoQuorum, code)
+	assert.Contains(t, errs, "deleted on 1 of 3")
+}
+
+func TestReleaseUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"release"}, "one argument"},
+		{[]string{"release", "a", "--embedded"}, "give one of them"},
+		{[]string{"release", "a", "--embedded", "--force", "--value", "v"}, "give one of them"},
+		{[]string{"release", "a", "--embedded", "--value", ""}, "empty"},
+		{[]string{"release", "a", "--embedded", "--value", "v", "--yes"}, "--yes belongs to --force"},
+		{[]string{"release", "", "--embedded", "--force"}, "empty"},
+		{[]string{"release", "redlock:fence:a", "--embedded", "--force"}, "redlock's own"},
+	} {
+		code, _, errs := redlockCommand(t, test.args...)
+		assert.Equal(t, exitUsage, code, test.args)
+		assert.Contains(t, errs, test.says)
+	}
+}
+
+func TestReleaseShowsNoPassword(t *testing.T) {
+	f := startFleet(t, fleet.Process, 1)
+	ask(t, f.URLs()[0], "CONFIG", "SET", "requirepass", "hunter2")
+	at := strings.TrimPrefix(f.URLs()[0], "redis://")
+	for _, url := range []string{"redis://:hunter2@" + at, "redis://:hunter2-wrong@" + at, f.URLs()[0]} {
+		for _, args := range [][]string{{"release", "a", "--force", "--yes"}, {"status"}, {"status", "a", "--json"}, {"doctor", "--all"}, {"doctor", "--json"}} {
+			code, out, errs := redlockCommand(t, append(args, "--node", url, "-v")...)
+			assert.NotContains(t, out+errs, "hunter2", args)
+			if url != "redis://:hunter2@"+at {
+				assert.Equal(t, exitNoQuorum, code, args)
+				assert.Contains(t, out+errs, "password")
+			}
+		}
+	}
+}
+
+func TestReleaseReportsOutputThatCannotBeWritten(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 1)
+	put(t, f, "job", "v", 0)
+	var errs bytes.Buffer
+	assert.Equal(t, exitFailed, run(t.Context(), on(f, "release", "job", "--force", "--yes"), broken{}, &errs))
+	assert.Contains(t, errs.String(), "output: broken")
+	assert.Equal(t, "v", has(t, f.URLs()[0], "job"), "what could not be shown was not deleted")
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("broken") }

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func newStatus() *cobra.Command {
+	w := &watcher{}
+	c := &cobra.Command{
+		Use:   "status [NAME...]",
+		Short: "See who holds a lock on which server, and for how long",
+		Long: `Asks all servers what they hold for each NAME, and changes nothing. Without a
+NAME it looks for all locks (SCAN). On servers that others use as well, every
+key with a string looks like a lock: use a --prefix.
+
+States:
+  held      a quorum of servers holds one value
+  free      no server that answered has the key
+  partial   some have it, but no quorum: a vote is under way, or what is left of
+            a lost lock will expire
+  split     the same, with several values
+  stuck     a key has no TTL and stays until somebody deletes it; see "redlock
+            release --force"
+  unknown   too few servers answered to tell
+
+VOTES is how many servers hold the value, TTL how long a quorum of them will,
+unless the holder renews it.
+
+Exit codes:
+  0    a quorum of servers answered; with -q: every NAME is held
+  1    with -q: a NAME is not held
+  69   no quorum of servers answered (what the others said is printed); with -q,
+       also: it cannot be told
+  64, 78  the command line is wrong; the configuration is`,
+		Example: `  redlock status
+  redlock status nightly --watch=500ms
+  redlock status --json | jq -r '.locks[] | select(.state == "stuck").name'
+  redlock status -q nightly && echo "it runs"`,
+		RunE: func(c *cobra.Command, args []string) error {
+			w.names, w.watch = args, c.Flags().Changed("watch")
+			return w.run(c)
+		},
+	}
+	w.servers = serverFlags(c)
+	f := c.Flags()
+	f.BoolVar(&w.json, "json", false, "print one JSON document; with --watch one a line")
+	f.BoolVarP(&w.quiet, "quiet", "q", false, "print nothing; the exit code tells whether every NAME is held")
+	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL` (--watch alone: 1s) until interrupted")
+	f.Lookup("watch").NoOptDefVal = "1s"
+	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most so many `LOCKS`")
+	return c
+}
+
+// A watcher is the command status.
+type watcher struct {
+	servers  *servers
+	names    []string
+	json     bool
+	quiet    bool
+	watch    bool
+	interval time.Duration
+	limit    int
+
+	finder *finder // without names
+	locker *redlock.Locker
+}
+
+// shortestWatch keeps a mistyped interval from keeping the servers busy.
+const shortestWatch = 10 * time.Millisecond
+
+func (w *watcher) check() error {
+	switch {
+	case w.quiet && len(w.names) == 0:
+		return usageErrorf("-q tells whether every NAME is held; give one")
+	case w.quiet && (w.json || w.watch):
+		return usageErrorf("-q prints nothing; --json and --watch make no sense with it")
+	case w.interval < shortestWatch:
+		return usageErrorf("--watch=%v: at least %v", w.interval, shortestWatch)
+	case w.limit < 1:
+		return usageErrorf("--limit %d: at least 1", w.limit)
+	}
+	for _, name := range w.names {
+		if err := w.servers.checkName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkName refuses what is no lock's name before anything is asked.
+func (s *servers) checkName(name string) error {
+	switch {
+	case name == "":
+		return usageErrorf("the name of a lock must not be empty")
+	case redlock.Reserved(s.prefix + name):
+		return usageErrorf("%q is a key of redlock's own, not a lock", name)
+	}
+	return nil
+}
+
+// patience is how long tools wait for one server: no lock's validity runs out
+// meanwhile, so this is as long as for a connection.
+func (s *servers) patience() time.Duration { return max(s.nodeTimeout, s.dialTimeout) }
+
+func (w *watcher) run(c *cobra.Command) error {
+	if err := w.servers.settle(); err != nil {
+		return err
+	}
+	if err := w.check(); err != nil {
+		return err
+	}
+	ctx := c.Context()
+	urls, stop, err := w.servers.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	log := w.servers.logger(c)
+	patience := w.servers.patience()
+	// Nothing is locked: the TTL only has to be one that allows such patience.
+	ttl := 3*patience + usualTTL
+	w.locker, err = w.servers.open(urls, log, redlock.NodeTimeout(patience), redlock.TTL(ttl), redlock.MaxTTL(max(ttl, w.servers.maxTTL)))
+	if err != nil {
+		return err
+	}
+	defer w.locker.Close()
+	if len(w.names) == 0 {
+		if w.finder, err = w.servers.newFinder(urls, log, w.limit); err != nil {
+			return err
+		}
+	}
+	if !w.watch {
+		return w.once(ctx, c.OutOrStdout())
+	}
+	return w.again(ctx, c.OutOrStdout())
+}
+
+// once shows the locks as they are.
+func (w *watcher) once(ctx context.Context, out io.Writer) error {
+	st, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case w.quiet:
+	case w.json:
+		err = json.NewEncoder(out).Encode(st)
+	default:
+		_, err = io.WriteString(out, st.text(len(w.names) > 0))
+	}
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	if st.Answered < st.Quorum {
+		return noQuorum(st, w.quiet)
+	}
+	if w.quiet {
+		return st.allHeld()
+	}
+	return nil
+}
+
+// again shows them until ctx ends, which is how it is meant to end.
+func (w *watcher) again(ctx context.Context, out io.Writer) error {
+	show := newScreen(out)
+	tick := time.NewTicker(w.interval)
+	defer tick.Stop()
+	for {
+		st, err := w.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			return err
+		case w.json:
+			err = json.NewEncoder(out).Encode(st)
+		default:
+			err = show.show(st.text(len(w.names) > 0))
+		}
+		if err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// noQuorum is the one line about servers that did not answer. What has been
+// printed has told their reasons already.
+func noQuorum(st *status, reasons bool) error {
+	text := fmt.Sprintf("no quorum: %d of %d servers answered, and %d are needed", st.Answered, len(st.Nodes), st.Quorum)
+	for _, n := range st.Nodes {
+		if n.Error != "" && reasons {
+			text += "; " + n.Node + ": " + n.Error
+		}
+	}
+	return &exitError{code: exitNoQuorum, err: errors.New(text)}
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+// lockOf decodes the output of status --json for one name.
+func lockOf(t *testing.T, out string) (status, lockStatus) {
+	t.Helper()
+	var st status
+	tr.NoError(t, json.Unmarshal([]byte(out), &st), out)
+	tr.Len(t, st.Locks, 1)
+	return st, st.Locks[0]
+}
+
+func TestStatusTellsTheStateOfALock(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 5)
+			held := hold(t, f, "held")
+			put(t, f, "four", "v", 0, 1, 2, 3)
+			put(t, f, "partial", "v", 0, 1)
+			put(t, f, "split", "v", 0, 1)
+			put(t, f, "split", "w", 2, 3, 4)
+			put(t, f, "split", "x", 4)
+			ask(t, f.URLs()[1], "SET", "stuck", "v")
+			put(t, f, "strange", "v", 0)
+			put(t, f, "stray", "v", 0, 1, 2)
+			ask(t, f.URLs()[3], "SET", "stray", "w")
+			ask(t, f.URLs()[1], "HSET", "strange", "f", "v")
+			for _, test := range []struct {
+				name, state string
+				votes       int
+				value, says string
+			}{
+				{"held", stateHeld, 5, held.Value(), brief(held.Value())},
+				{"four", stateHeld, 4, "v", "4 of 5"},
+				{"free", stateFree, 0, "", "free"},
+				{"partial", statePartial, 2, "v", "2 of 5"},
+				{"split", stateSplit, 2, "v", "split"},
+				{"stuck", stateStuck, 1, "v", "redlock release stuck --force"},
+				{"strange", statePartial, 1, "v", "another type"},
+				{"stray", stateHeld, 3, "v", "redlock release stray --value w"},
+			} {
+				code, out, errs := redlockCommand(t, on(f, "status", test.name, "--json")...)
+				tr.Zero(t, code, errs)
+				st, l := lockOf(t, out)
+				assert.Equal(t, test.state, l.State, test.name)
+				assert.Equal(t, test.votes, l.Votes, test.name)
+				assert.Equal(t, test.value, l.Value, test.name)
+				assert.Equal(t, 5, st.Answered, test.name)
+				assert.Equal(t, 3, st.Quorum)
+				switch test.state {
+				case stateHeld:
+					tr.NotNil(t, l.TTL)
+					assert.Positive(t, *l.TTL)
+				case stateStuck:
+					assert.EqualValues(t, -1, *l.TTL)
+				default:
+					assert.Nil(t, l.TTL)
+				}
+				code, out, _ = redlockCommand(t, on(f, "status", test.name)...)
+				assert.Zero(t, code)
+				assert.Contains(t, out, test.says)
+
+				want := 1
+				if test.state == stateHeld {
+					want = 0
+				}
+				code, out, errs = redlockCommand(t, on(f, "status", "-q", test.name)...)
+				assert.Equal(t, want, code, test.name)
+				assert.Empty(t, out+errs)
+			}
+		})
+	}
+}
+
+func TestStatusOfServersThatAreDown(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 5)
+	put(t, f, "four", "v", 0, 1, 2, 3)
+	put(t, f, "two", "v", 3, 4)
+	for i := range 2 {
+		tr.NoError(t, f.Kill(t.Context(), i))
+	}
+	code, out, errs := redlockCommand(t, on(f, "status", "four", "two", "free")...)
+	assert.Zero(t, code, errs)
+	assert.Equal(t, 2, strings.Count(out, "did not answer"))
+	assert.Equal(t, 6, strings.Count(out, "silent"), "two servers, for each of three names")
+	assert.Contains(t, out, "refused")
+	code, out, _ = redlockCommand(t, on(f, "status", "two", "--json")...)
+	assert.Zero(t, code)
+	_, l := lockOf(t, out)
+	assert.Equal(t, stateUnknown, l.State, "the two that are down may have it as well")
+	code, _, _ = redlockCommand(t, on(f, "status", "-q", "two")...)
+	assert.Equal(t, exitNoQuorum, code, "it cannot be told")
+	code, _, _ = redlockCommand(t, on(f, "status", "-q", "two", "free")...)
+	assert.Equal(t, exitFailed, code, "one is free for certain")
+
+	tr.NoError(t, f.Kill(t.Context(), 2))
+	for _, args := range [][]string{{"status"}, {"status", "four"}, {"status", "four", "--json"}} {
+		code, out, errs = redlockCommand(t, on(f, args...)...)
+		assert.Equal(t, exitNoQuorum, code)
+		assert.Contains(t, out, "four", "what is known is told")
+		assert.Contains(t, errs, "2 of 5 servers answered")
+		assert.Equal(t, 1, strings.Count(errs, "\n"))
+	}
+}
+
+func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			put(t, f, "app*:a", "v", 0, 1, 2)
+			put(t, f, "app*:b", "v", 1)
+			put(t, f, "apple:c", "v", 0, 1, 2)
+			put(t, f, "app*:redlock:fence:a", "17", 0)
+			put(t, f, "app*:redlock:epoch", "1 - x 3 10000 0", 0)
+			put(t, f, "app*:redlock:queue:a:1", "", 0)
+			ask(t, f.URLs()[0], "HSET", "app*:hash", "f", "v")
+			put(t, f, strings.Repeat("long", 400), "v", 0)
+			names := func(args ...string) (names []string, st status) {
+				code, out, errs := redlockCommand(t, on(f, append(args, "--json")...)...)
+				tr.Zero(t, code, errs)
+				tr.NoError(t, json.Unmarshal([]byte(out), &st))
+				for _, l := range st.Locks {
+					names = append(names, l.Name)
+				}
+				return names, st
+			}
+			found, st := names("status", "--prefix", "app*:", "--limit", "2")
+			assert.Equal(t, []string{"a", "b"}, found)
+			assert.False(t, st.CutOff, "keys of the library's own do not count")
+			found, _ = names("status")
+			assert.Equal(t, []string{"app*:a", "app*:b", "apple:c"}, found)
+			put(t, f, "zoo[x]:a", "v", 2)
+			put(t, f, "zoo[x]:", "v", 2)
+			found, _ = names("status", "--prefix", "zoo[x]:")
+			assert.Equal(t, []string{"a"}, found, "an empty name is none")
+			found, st = names("status", "--limit", "1")
+			assert.Equal(t, []string{"app*:a"}, found)
+			assert.True(t, st.CutOff)
+			_, out, _ := redlockCommand(t, on(f, "status", "--limit", "1")...)
+			assert.Contains(t, out, "--limit")
+			assert.Contains(t, out, "looks like a lock")
+		})
+	}
+}
+
+// Whoever may write to the servers must not be able to write on the terminal.
+func TestStatusPrintsNoControlCharacters(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	name := "\x1b[2J\x00\xff\u202eevil\n"
+	put(t, f, name, "\x1b]0;pwned\a\xfe", 0, 1, 2)
+	for _, args := range [][]string{{"status"}, {"status", name}, {"release", name, "--force"}, {"release", name, "--value", "x"}} {
+		_, out, errs := redlockCommand(t, on(f, args...)...)
+		assert.NotContains(t, out+errs, "\x1b")
+		assert.NotContains(t, out+errs, "\a")
+		assert.NotContains(t, out+errs, "\u202e")
+		assert.NotContains(t, out+errs, "\xff")
+		assert.Contains(t, out+errs, `\x`, "it is told with escapes")
+	}
+	_, _, errs := redlockCommand(t, "status", "--config", "/no/\x1b[2J")
+	assert.Contains(t, errs, `/no/\x1b[2J`)
+	_, out, _ := redlockCommand(t, on(f, "status", "--json")...)
+	_, l := lockOf(t, out)
+	assert.Equal(t, name, string(l.NameBytes))
+	assert.Equal(t, "\x1b]0;pwned\a\xfe", string(l.Bytes))
+	assert.Equal(t, stateHeld, l.State)
+}
+
+func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	put(t, f, "job", "first", 0, 1, 2)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	defer interrupt(nil)
+	out := newLines()
+	var errs bytes.Buffer
+	code := make(chan int)
+	go func() { code <- run(ctx, on(f, "status", "job", "--json", "--watch=10ms"), out, &errs) }()
+	out.await(t.Context(), t, func(text string) bool { return strings.Count(text, "\n") > 1 })
+	put(t, f, "job", "second", 0, 1, 2)
+	out.await(t.Context(), t, func(text string) bool { return strings.Contains(text, `"value":"second"`) })
+	interrupt(errors.New("interrupt"))
+	assert.Equal(t, exitInterrupted, <-code)
+	for line := range strings.Lines(out.String()) {
+		assert.True(t, json.Valid([]byte(line)), line)
+	}
+}
+
+func TestAScreenIsDrawnAnewOnATerminalOnly(t *testing.T) {
+	var out bytes.Buffer
+	s := &screen{out: &out}
+	tr.NoError(t, s.show("a\n"))
+	assert.Equal(t, "a\n\n", out.String())
+	out.Reset()
+	s.over = true
+	tr.NoError(t, s.show("b\n"))
+	assert.Equal(t, clearScreen+"b\n", out.String())
+	assert.False(t, newScreen(&out).over)
+}
+
+func TestStatusUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"status"}, "--node"},
+		{[]string{"status", "-q", "--embedded"}, "give one"},
+		{[]string{"status", "-q", "--json", "a", "--embedded"}, "no sense"},
+		{[]string{"status", "--watch=0s", "--embedded"}, "at least"},
+		{[]string{"status", "--limit", "0", "--embedded"}, "at least 1"},
+		{[]string{"status", "", "--embedded"}, "empty"},
+		{[]string{"status", "redlock:epoch", "--embedded"}, "redlock's own"},
+		{[]string{"status", strings.Repeat("long", 400), "--embedded"}, "too long"},
+		{[]string{"status", "--node", "redis://:hunter2@a:b"}, "URL"},
+	} {
+		code, out, errs := redlockCommand(t, test.args...)
+		assert.Equal(t, exitUsage, code, test.args)
+		assert.Empty(t, out)
+		assert.Contains(t, errs, test.says)
+		assert.NotContains(t, errs, "hunter2")
+	}
+}
+
+func TestEscapedPatternsMatchThemselves(t *testing.T) {
+	assert.Equal(t, `a\*b\?\[c\]\\`, escapeGlob(`a*b?[c]\`))
+}
+
+func TestNotesFitATerminal(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 5)
+	for i := range 3 {
+		put(t, f, "invoice:"+strconv.Itoa(i), strings.Repeat("4f", 20), 0, 1, 2, 3, 4)
+	}
+	_, out, _ := redlockCommand(t, on(f, "status", "invoice:1")...)
+	_, more, _ := redlockCommand(t, on(f, "status")...)
+	for line := range strings.Lines(out + more) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), columns, line)
+	}
+}

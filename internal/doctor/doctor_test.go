@@ -1,0 +1,215 @@
+package doctor
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHealthyServersAreFine(t *testing.T) {
+	t.Parallel()
+	r := three(t, healthy(), usual)
+	assert.Equal(t, OK, r.Verdict, "%+v", r)
+	assert.Equal(t, 3, r.Answered)
+	assert.Equal(t, 2, r.Quorum)
+	b, err := json.Marshal(r)
+	require.NoError(t, err)
+	assert.Contains(t, string(b), `"verdict":"ok"`)
+	var again Report
+	require.NoError(t, json.Unmarshal(b, &again))
+	assert.Equal(t, *r, again)
+}
+
+func TestWhatIsFoundOfAServer(t *testing.T) {
+	t.Parallel()
+	noperm := redis.Error("NOPERM this user has no permissions to run it")
+	unguarded := usual
+	unguarded.Guard = false
+	for name, test := range map[string]struct {
+		fake     *fake
+		settings Settings
+		check    string
+		severity Severity
+		says     string
+	}{
+		"replica":          {healthy().but("ROLE", []any{[]byte("slave"), []byte("10.0.0.9"), int64(6379), []byte("connected"), int64(1)}), usual, checkRole, Fatal, "10.0.0.9:6379"},
+		"sentinel role":    {healthy().but("ROLE", []any{[]byte("sentinel")}), usual, checkRole, Fatal, "sentinel"},
+		"role hidden":      {healthy().but("ROLE", noperm), usual, checkRole, Warning, "permit ROLE"},
+		"has a replica":    {healthy().but("ROLE", []any{[]byte("master"), int64(0), []any{[]any{[]byte("a"), []byte("1"), []byte("0")}}}), usual, checkRole, Note, "1 replica"},
+		"cluster":          {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Cluster"},
+		"very old":         {healthy().but("INFO server", "redis_version:2.6.11\r\nrun_id:aaaa\r\n"), usual, checkVersion, Fatal, "NX and PX"},
+		"old":              {healthy().but("INFO server", "redis_version:4.0.14\r\nrun_id:aaaa\r\n"), usual, checkVersion, Fatal, "memory guard"},
+		"rather old":       {healthy().but("INFO server", "redis_version:5.0.14\r\nrun_id:aaaa\r\n"), usual, checkVersion, Warning, "hints"},
+		"valkey":           {healthy().but("INFO server", "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nrun_id:aaaa\r\n"), usual, checkVersion, OK, "Valkey 8.0.1"},
+		"info hidden":      {healthy().but("INFO", noperm).but("INFO server", noperm), usual, checkRunID, Warning, "permit INFO"},
+		"everysec":         {healthy().but("CONFIG GET appendfsync", pair("appendfsync", "everysec")), usual, checkPersistence, Note, "the memory guard then"},
+		"unguarded":        {healthy().but("CONFIG GET appendfsync", pair("appendfsync", "everysec")), unguarded, checkPersistence, Warning, "two can hold"},
+		"snapshots":        {healthy().but("CONFIG GET appendonly", pair("appendonly", "no")).but("CONFIG GET save", pair("save", "3600 1")), usual, checkPersistence, Note, "save 3600 1"},
+		"config hidden":    {healthy().but("CONFIG GET appendonly", noperm).but("CONFIG GET appendfsync", noperm), usual, checkPersistence, Note, "does not tell how often"},
+		"loading":          {healthy().but("INFO persistence", "loading:1\r\n"), usual, checkPersistence, Warning, "loading"},
+		"disk full":        {healthy().but("INFO persistence", "aof_last_write_status:err\r\n"), usual, checkPersistence, Warning, "disk full"},
+		"evicts":           {healthy().but("CONFIG GET maxmemory-policy", pair("maxmemory-policy", "allkeys-lru")).but("CONFIG GET maxmemory", pair("maxmemory", "104857600")), usual, checkEviction, Warning, "100.0 MB"},
+		"evicts, by info":  {healthy().but("CONFIG GET", noperm).but("CONFIG GET maxmemory-policy", noperm).but("CONFIG GET maxmemory", noperm).but("INFO memory", "maxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n"), usual, checkEviction, Warning, "volatile-ttl"},
+		"would evict":      {healthy().but("CONFIG GET maxmemory-policy", pair("maxmemory-policy", "allkeys-lru")), usual, checkEviction, Note, "without a limit"},
+		"memory full":      {healthy().but("CONFIG GET maxmemory", pair("maxmemory", "1000000")), usual, checkMemory, Warning, "refuses writes"},
+		"quarantine":       {healthy().but("PTTL redlock:quarantine", int64(7400)), usual, checkQuarantine, Warning, "another 7.4s"},
+		"endless":          {healthy().but("PTTL redlock:quarantine", int64(-1)), usual, checkQuarantine, Warning, "taken the end"},
+		"other N":          {healthy().but("GET redlock:epoch", []byte("1 aaaa g 5 10000 0")), usual, checkEpoch, Fatal, "5 nodes, and here are 3"},
+		"restarted":        {healthy().but("GET redlock:epoch", []byte("1 zzzz g 3 10000 0")), usual, checkEpoch, Warning, "restarted"},
+		"longer TTL":       {healthy().but("GET redlock:epoch", []byte("1 aaaa g 3 60000 0")), usual, checkEpoch, Note, "1m0s"},
+		"persisted":        {healthy().but("PTTL redlock:epoch", int64(-1)), usual, checkEpoch, Warning, "taken the TTL"},
+		"newer record":     {healthy().but("GET redlock:epoch", []byte("2 new form")), usual, checkEpoch, Fatal, "newer version"},
+		"record forbidden": {healthy().but("GET redlock:epoch", noperm), usual, checkEpoch, Fatal, "NOPERM"},
+		"record gone":      {healthy().but("GET redlock:epoch", absent).but("PTTL redlock:epoch", int64(-2)), usual, checkEpoch, Warning, "others have"},
+		"lacks a right":    {healthy().but("ACL DRYRUN locks PEXPIRE", "User locks has no permissions to run the 'pexpire' command"), usual, checkRights, Fatal, "+pexpire"},
+		"cannot be asked":  {healthy().but("ACL", noperm).but("ACL WHOAMI", noperm).but("EVALSHA", noperm).but("SET", "OK"), usual, checkRights, Fatal, "+evalsha"},
+		"lacks info":       {healthy().but("ACL DRYRUN locks CLIENT KILL", "no"), usual, checkRights, Warning, "+client|kill"},
+		"not in turn":      {healthy().but("ACL DRYRUN locks ZADD", "no"), usual, checkRights, Note, "in order"},
+		"no hints":         {healthy().but("ACL DRYRUN locks SUBSCRIBE", "no"), usual, checkHints, Note, "&__redis__:invalidate"},
+		"slow":             {healthy(), Settings{Timeout: time.Minute, NodeTimeout: 1, MaxTTL: time.Second, Guard: true}, checkLatency, Warning, "too late"},
+		"no login":         {healthy().but("TIME", redis.Error("NOAUTH Authentication required.")), usual, checkReach, Warning, "password"},
+		"broken":           {healthy().but("ROLE", errors.New("reset by peer")), usual, checkReach, Warning, "reset"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := three(t, test.fake, test.settings)
+			f := find(r.Nodes[0].Findings, test.check)
+			assert.Equal(t, test.severity, f.Severity, "%+v", r.Nodes[0])
+			assert.Contains(t, f.Found+f.Means+f.Do, test.says)
+			if f.Severity >= Warning {
+				assert.NotEmpty(t, f.Means)
+			}
+			for _, n := range r.Nodes {
+				assert.GreaterOrEqual(t, r.Verdict, n.Worst())
+			}
+		})
+	}
+}
+
+func TestClocksAreCompared(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ahead    time.Duration
+		node     Severity
+		together Severity
+		says     string
+	}{
+		"near":    {time.Second, OK, OK, "ahead of ours"},
+		"behind":  {-time.Second, OK, OK, "behind ours"},
+		"off":     {3 * time.Second, Warning, OK, "second round"}, // S is 10s/6
+		"far off": {-8 * time.Second, Warning, Warning, "8s behind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := healthy()
+			f.clock = test.ahead
+			r := three(t, f, usual)
+			found := find(r.Nodes[0].Findings, checkClock)
+			assert.Equal(t, test.node, found.Severity)
+			assert.Contains(t, found.Found+found.Means, test.says)
+			assert.Equal(t, test.together, find(r.Together, checkClock).Severity)
+		})
+	}
+	// Half of a long round trip is no difference of clocks.
+	visits := []*visit{{facts: facts{timed: true, offset: 3 * time.Second, uncertainty: 2 * time.Second}}}
+	clocks(visits, usual)
+	assert.Equal(t, OK, find(visits[0].findings, checkClock).Severity)
+}
+
+func TestServersAreComparedWithEachOther(t *testing.T) {
+	t.Parallel()
+	a, b := healthy(), healthy()
+	r := Examine(t.Context(), []Server{a.server("one"), b.server("two")}, usual)
+	same := find(r.Nodes[1].Findings, checkSame)
+	assert.Equal(t, Fatal, same.Severity, "the same run_id")
+	assert.Contains(t, same.Found, "one")
+	assert.Equal(t, Warning, find(r.Together, checkNodes).Severity, "two servers")
+
+	for n, want := range map[int]Severity{1: Warning, 2: Warning, 3: OK, 4: Note, 5: OK} {
+		assert.Equal(t, want, count(n).Severity, n)
+	}
+
+	nobody := Examine(t.Context(), []Server{healthy().but("GET redlock:epoch", absent).server("new")}, usual)
+	assert.Equal(t, Note, find(nobody.Nodes[0].Findings, checkEpoch).Severity, "nobody has locked yet")
+
+	quarantined := Examine(t.Context(), []Server{healthy().but("GET redlock:epoch", []byte("1 aaaa g 1 1000 0")).but("PTTL redlock:quarantine", int64(900)).server("a")}, usual)
+	assert.Equal(t, Fatal, find(quarantined.Together, checkQuarantine).Severity, "no quorum has a vote")
+	assert.Equal(t, 1, quarantined.Answered)
+}
+
+func TestAServerThatHangsDoesNotHoldUpTheReport(t *testing.T) {
+	t.Parallel()
+	s := usual
+	s.Timeout = 50 * time.Millisecond
+	for _, command := range []string{"TIME", "ROLE", "GET redlock:epoch", "ACL WHOAMI", "ACL DRYRUN"} {
+		r := three(t, healthy().but(command, nil), s)
+		assert.Equal(t, 2, r.Answered, command)
+		assert.Contains(t, find(r.Nodes[0].Findings, checkReach).Found, "does not answer within 50ms", command)
+		assert.True(t, r.Nodes[1].Answered)
+	}
+}
+
+// TestNothingIsChanged: whatever the doctor sends reads, or has arguments that make
+// it do nothing. SCRIPT LOAD and HSET have none, and must only be asked about.
+func TestNothingIsChanged(t *testing.T) {
+	t.Parallel()
+	try := healthy().but("ACL WHOAMI", redis.Error("ERR unknown command 'ACL'"))
+	dry := healthy()
+	for _, f := range []*fake{try, dry} {
+		three(t, f, usual)
+		for _, sent := range f.sent {
+			words := strings.Fields(sent)
+			switch words[0] {
+			case "TIME", "INFO", "ROLE", "GET", "PTTL", "ACL", "ZRANGE", "ZRANK", "HGET", "SUBSCRIBE", "EVALSHA":
+			case "CONFIG":
+				assert.Equal(t, "GET", words[1], sent)
+			case "SET", "ZADD":
+				assert.Contains(t, words, "XX", sent)
+				assert.Contains(t, words[1], "doctor:none", sent)
+			case "DEL", "PEXPIRE", "ZREM", "HDEL":
+				assert.Contains(t, words[1], "doctor:none", sent)
+			case "EVAL":
+				assert.Equal(t, "EVAL return 1 0", sent)
+			case "CLIENT":
+				assert.Contains(t, []string{"CLIENT ID", "CLIENT KILL ID 0", "CLIENT TRACKING OFF", "CLIENT CACHING YES"}, sent)
+			default:
+				t.Errorf("%s", sent)
+			}
+		}
+	}
+}
+
+func TestOpenKnowsWhatCrossesTheNetwork(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][2]bool{
+		"redis://10.0.0.1":            {true, false},
+		"redis://:hunter2@10.0.0.1":   {true, true},
+		"rediss://:hunter2@10.0.0.1":  {false, true},
+		"redis://:hunter2@127.0.0.1":  {false, true},
+		"redis://localhost:7001":      {false, false},
+		"redis://[::1]:7001":          {false, false},
+		"redis://redis.example:6379":  {true, false},
+		"unix://:hunter2@/run/r.sock": {false, true},
+	} {
+		s, err := Open(url)
+		require.NoError(t, err)
+		assert.Equal(t, want, [2]bool{s.Clear, s.Password}, url)
+		assert.NotContains(t, s.Name, "hunter2")
+		v := &visit{server: s}
+		v.transport()
+		severity := OK
+		if s.Clear {
+			severity = map[bool]Severity{true: Warning, false: Note}[s.Password]
+		}
+		assert.Equal(t, severity, v.findings[0].Severity)
+	}
+	_, err := Open("redis://hunter2@host")
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "hunter2")
+}

@@ -1,0 +1,104 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// identity looks at what kind of server it is.
+func (v *visit) identity() error {
+	info, role := newQuestion("INFO", "server"), newQuestion("ROLE")
+	if err := v.ask(info, role); err != nil {
+		return err
+	}
+	fields := info.fields()
+	v.version(fields)
+	switch mode := fields["redis_mode"]; mode {
+	case "cluster":
+		v.add(Fatal, checkMode, "it is part of a Redis Cluster", "it sends keys of other slots elsewhere, and its votes are not its own", "use servers that know nothing of each other")
+	case "sentinel":
+		v.add(Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "give the servers themselves")
+	}
+	v.role(role)
+	if v.facts.runID = fields["run_id"]; v.facts.runID == "" {
+		v.add(Warning, checkRunID, "it does not tell its run_id", "a restart with an old state is not noticed, nor a server that is named twice", "permit INFO")
+	}
+	return nil
+}
+
+// version looks for what locks need: SET with NX and PX since 2.6.12, scripts
+// that read the clock and then write since 5.0, CLIENT TRACKING and KEEPTTL
+// since 6.0.
+func (v *visit) version(fields map[string]string) {
+	text := fields["redis_version"]
+	called := "Redis " + text
+	if own := fields["valkey_version"]; own != "" {
+		called = fmt.Sprintf("Valkey %s (compatible with Redis %s)", own, text)
+	}
+	const update = "use Redis 6 or later, or Valkey"
+	switch n, ok := parseVersion(text); {
+	case !ok:
+		v.add(Note, checkVersion, "it does not tell its version", "whether it has what locks need shows when they are taken", "permit INFO")
+	case n < 2_006_012:
+		v.add(Fatal, checkVersion, "it is "+called, "there is no SET with NX and PX before 2.6.12: it cannot vote", update)
+	case n < 5_000_000:
+		v.add(Fatal, checkVersion, "it is "+called, "its scripts cannot both read the clock and write: no memory guard and no fencing tokens before 5.0", update)
+	case n < 6_000_000:
+		v.add(Warning, checkVersion, "it is "+called, "there are no hints when a lock is free, and no fencing tokens, before 6.0", update)
+	default:
+		v.fine(checkVersion, "it is %s", called)
+	}
+}
+
+// parseVersion makes 6.2.10 the number 6002010.
+func parseVersion(text string) (number int, ok bool) {
+	parts := strings.SplitN(text, ".", 3)
+	for i := range 3 {
+		number *= 1000
+		if i < len(parts) {
+			n, err := strconv.Atoi(parts[i])
+			if err != nil || n < 0 || n > 999 {
+				return 0, false
+			}
+			number += n
+		}
+	}
+	return number, true
+}
+
+func (v *visit) role(q *question) {
+	list, _ := redis.Values(q.value, nil)
+	role := ""
+	if len(list) > 0 {
+		role, _ = redis.String(list[0], nil)
+	}
+	switch {
+	case role == "master":
+		replicas := 0
+		if len(list) > 2 {
+			each, _ := redis.Values(list[2], nil)
+			replicas = len(each)
+		}
+		if replicas > 0 {
+			v.add(Note, checkRole, fmt.Sprintf("it is a primary with %d replica(s)", replicas),
+				"a replica that takes over lacks the last locks; its other run_id keeps it from voting for the longest TTL", "")
+			return
+		}
+		v.fine(checkRole, "it is a primary without replicas")
+	case role == "slave":
+		primary := "another"
+		if len(list) > 2 {
+			host, _ := redis.String(list[1], nil)
+			port, _ := redis.Int(list[2], nil)
+			primary = fmt.Sprintf("%s:%d", host, port)
+		}
+		v.add(Fatal, checkRole, "it is a replica of "+primary, "it must not vote: its primary grants what it has granted, and overwrites it", "give the primary, or REPLICAOF NO ONE if it shall stand alone")
+	case role != "":
+		v.add(Fatal, checkRole, "its role is "+role, "it keeps no locks", "give a primary")
+	default:
+		v.add(Warning, checkRole, "it does not tell its role", "a replica would not be noticed", "permit ROLE")
+	}
+}

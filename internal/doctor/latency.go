@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/pool"
+)
+
+// samples of latency and clock: enough for a median that one hiccup does not
+// move, few enough for a server far away.
+const samples = 7
+
+// latency measures round trips, and the server's clock by the shortest of them:
+// its answer was given at some time between the two readings of ours.
+func (v *visit) latency() error {
+	var trips []time.Duration
+	for range samples {
+		q := newQuestion("TIME")
+		before := time.Now()
+		if err := v.ask(q); err != nil {
+			return err
+		}
+		trip := time.Since(before)
+		if strings.HasPrefix(string(q.err), "NOAUTH") { // and so it would answer everything
+			v.answered = false
+			return fmt.Errorf("%w (%s)", pool.ErrAuth, q.err)
+		}
+		clock, ok := q.time()
+		if ok && (!v.facts.timed || trip/2 < v.facts.uncertainty) {
+			v.facts.timed = true
+			v.facts.offset = clock.Sub(before.Add(trip / 2).Round(0))
+			v.facts.uncertainty = trip / 2
+		}
+		trips = append(trips, trip)
+	}
+	slices.Sort(trips)
+	median, longest := trips[len(trips)/2], trips[len(trips)-1]
+	found := fmt.Sprintf("round trips take %v, at most %v", short(median), short(longest))
+	switch limit := v.settings.NodeTimeout; {
+	case longest >= limit:
+		v.add(Warning, checkLatency, found, fmt.Sprintf("a vote is waited for %v only, and comes too late", limit), "find out what slows it down, or give --node-timeout and longer TTLs")
+	case median >= limit/4:
+		v.add(Note, checkLatency, found, fmt.Sprintf("that is much of the %v that a vote is waited for", limit), "give --node-timeout if votes come too late")
+	default:
+		v.add(OK, checkLatency, found, "", "")
+	}
+	return nil
+}
+
+// time reads the answer to TIME.
+func (q *question) time() (time.Time, bool) {
+	list, _ := q.value.([]any)
+	if len(list) != 2 {
+		return time.Time{}, false
+	}
+	seconds, err := number(list[0])
+	micros, err2 := number(list[1])
+	return time.Unix(seconds, micros*1000), err == nil && err2 == nil
+}
+
+// short is d for people.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d.Abs() >= 10*time.Second:
+		return d.Round(time.Second)
+	case d.Abs() >= 10*time.Millisecond:
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}

@@ -1,0 +1,167 @@
+package doctor
+
+import (
+	"strings"
+)
+
+// A right is a command that package pool uses, with arguments that make it do
+// nothing: of keys that do not exist, or of no valid argument. The commands'
+// keys are of the library's own kind; what an ACL says of locks' names cannot be
+// asked without knowing them.
+type right struct {
+	words []any
+	grant string // as an ACL has it
+	only  bool   // there is no harmless way to try it: only ACL DRYRUN tells
+}
+
+// purposes are what rights are for, the gravest first.
+type purpose struct {
+	severity Severity
+	check    string
+	rights   []right
+	means    string
+}
+
+func purposes(prefix string) []purpose {
+	lock, queue := prefix+"redlock:doctor:none", prefix+"redlock:queue:doctor:none"
+	return []purpose{
+		{Fatal, checkRights, []right{
+			{words: []any{"SET", lock, "", "XX", "PX", 1}, grant: "+set"},
+			{words: []any{"GET", lock}, grant: "+get"},
+			{words: []any{"DEL", lock}, grant: "+del"},
+			{words: []any{"PEXPIRE", lock, 1}, grant: "+pexpire"},
+			{words: []any{"PTTL", lock}, grant: "+pttl"},
+			{words: []any{"TIME"}, grant: "+time"},
+			{words: []any{"EVAL", "return 1", 0}, grant: "+eval"},
+			{words: []any{"EVALSHA", strings.Repeat("0", 40), 0}, grant: "+evalsha"},
+			{words: []any{"SCRIPT", "LOAD", "return 1"}, grant: "+script|load", only: true},
+		}, "it has no vote, or locks cannot be released or extended"},
+		{Warning, checkRights, []right{
+			{words: []any{"ROLE"}, grant: "+role"},
+			{words: []any{"INFO", "server"}, grant: "+info"},
+			{words: []any{"CLIENT", "ID"}, grant: "+client|id"},
+			{words: []any{"CLIENT", "KILL", "ID", 0}, grant: "+client|kill"},
+		}, "replicas, restarts with old data, or requests in broken connections are not noticed"},
+		{Note, checkRights, []right{
+			{words: []any{"ZADD", queue, "XX", 0, "none"}, grant: "+zadd"},
+			{words: []any{"ZREM", queue, "none"}, grant: "+zrem"},
+			{words: []any{"ZRANGE", queue, 0, 0}, grant: "+zrange"},
+			{words: []any{"ZRANK", queue, "none"}, grant: "+zrank"},
+			{words: []any{"HSET", queue, "none", ""}, grant: "+hset", only: true},
+			{words: []any{"HGET", queue, "none"}, grant: "+hget"},
+			{words: []any{"HDEL", queue, "none"}, grant: "+hdel"},
+		}, "those who wait for fair locks are not served in order"},
+		{Note, checkHints, []right{
+			{words: []any{"CLIENT", "TRACKING", "OFF"}, grant: "+client|tracking"},
+			{words: []any{"CLIENT", "CACHING", "YES"}, grant: "+client|caching"},
+			// The last to be tried: the connection is good for nothing else then.
+			{words: []any{"SUBSCRIBE", "__redis__:invalidate"}, grant: "+subscribe &__redis__:invalidate"},
+		}, "it gives no hints when a lock is free: those who wait have to poll"},
+	}
+}
+
+// rights asks the server's ACL what it permits (Redis 7: ACL DRYRUN), or else
+// tries it.
+func (v *visit) rights() error {
+	whoami := newQuestion("ACL", "WHOAMI")
+	if err := v.ask(whoami); err != nil {
+		return err
+	}
+	dry := false
+	user := whoami.text()
+	if user != "" {
+		try := newQuestion("ACL", "DRYRUN", user, "TIME")
+		if err := v.ask(try); err != nil {
+			return err
+		}
+		dry = try.err == ""
+	}
+	all := purposes(v.settings.Prefix)
+	asked := make([][]*question, len(all))
+	var flat []*question
+	for i, p := range all {
+		for _, r := range p.rights {
+			var q *question
+			switch {
+			case dry:
+				q = newQuestion(append([]any{"ACL", "DRYRUN", user}, r.words...)...)
+			case !r.only:
+				q = newQuestion(r.words...)
+			}
+			asked[i] = append(asked[i], q)
+			if q != nil {
+				flat = append(flat, q)
+			}
+		}
+	}
+	if err := v.ask(flat...); err != nil {
+		return err
+	}
+	for i, p := range all {
+		v.weigh(p, asked[i], dry, strings.TrimSpace("user "+user))
+	}
+	return nil
+}
+
+// weigh tells what is missing for a purpose.
+func (v *visit) weigh(p purpose, asked []*question, dry bool, user string) {
+	var missing []string
+	unknown := false
+	for i, q := range asked {
+		switch {
+		case q == nil:
+		case q.forbidden(dry):
+			missing = append(missing, p.rights[i].grant)
+		case q.unknown():
+			missing = append(missing, p.rights[i].grant)
+			unknown = true
+		}
+	}
+	switch {
+	case len(missing) == 0 && p.check == checkHints:
+		v.fine(p.check, "it tells those who wait when a lock is free")
+	case len(missing) == 0 && p.severity == Fatal:
+		v.fine(p.check, "the %s may do what locks need", user)
+	case len(missing) > 0:
+		list := strings.Join(missing, " ")
+		do := "permit " + list
+		if p.check == checkRights {
+			do += ", on the keys " + v.settings.Prefix + "redlock:* and those of the locks"
+		}
+		if unknown {
+			do = "use Redis 6 or later, or see which commands its configuration renames"
+		}
+		found := "the " + user + " lacks " + list
+		if unknown {
+			found = "it does not know what is granted by " + list
+		}
+		v.add(p.severity, p.check, found, p.means, do)
+	}
+}
+
+// forbidden reports whether the answer means that the command is not permitted.
+// DRYRUN says so in a reply that is no error.
+func (q *question) forbidden(dry bool) bool {
+	if dry && q.err == "" {
+		return q.text() != "OK"
+	}
+	return strings.HasPrefix(string(q.err), "NOPERM")
+}
+
+// unknown reports whether there is no such command.
+func (q *question) unknown() bool {
+	text := strings.ToLower(string(q.err))
+	return strings.Contains(text, "unknown") || strings.Contains(text, "not found")
+}
+
+// transport warns of what others on the network can read.
+func (v *visit) transport() {
+	switch {
+	case v.server.Clear && v.server.Password:
+		v.add(Warning, checkTransport, "the password crosses the network in clear", "whoever listens can take and delete locks", "use a rediss:// URL (TLS)")
+	case v.server.Clear:
+		v.add(Note, checkTransport, "it is spoken to without TLS and without a password", "whoever reaches its port can take and delete locks", "see that nobody else does, or use rediss:// and a password")
+	default:
+		v.fine(checkTransport, "what is said to it does not cross a network in clear")
+	}
+}
