@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,4 +80,22 @@ func loseByPartition(t *testing.T, f fleet.Fleet, l *redlock.Locker, name string
 	assert.Equal(t, exitLost, p.code(t))
 	assert.Contains(t, p.stderr.String(), "lock lost")
 	assert.NoError(t, lock.Release(context.WithoutCancel(t.Context())))
+}
+
+// The command sends its whole group what ends other programs, and lives. Its guard,
+// which is in that group, must live, too.
+func TestTheWardenOutlivesWhatTheCommandDoes(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	file := filepath.Join(t.TempDir(), "oracle")
+	p := command(t, f.URLs(), "run", "--ttl", "3s", "x", "--", "sh", "-c",
+		`all="HUP INT QUIT TERM USR1 USR2 ALRM"; trap "" $all; for s in $all; do kill -$s 0; done; exec "$0"`, self(t)).role("hold", file).begin(t)
+	p.says(t, "held")
+	p.signal(t, syscall.SIGSTOP)
+	lock, err := l.Acquire(t.Context(), "x")
+	assert.NoError(t, err)
+	_, err = oracle(file)
+	assert.NoError(t, err, "the command still runs, and another has its lock")
+	assert.NoError(t, lock.Release(t.Context()))
 }
