@@ -55,7 +55,7 @@ func (s *stage) forget(ctx context.Context) error {
 		return fmt.Errorf("the lock of Carol, token %d, is valid: %v; Dave has token %d", first.Fence(), first.Valid(), second.Fence())
 	}
 	s.shown("Dave waits for that and has the lock, when Carol's has ended; his token is higher: %d", second.Fence())
-	return s.giveBack(ctx, second)
+	return s.giveBack(ctx, dave, second)
 }
 
 // guarded returns a client that trusts no server's memory.

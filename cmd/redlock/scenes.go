@@ -128,20 +128,21 @@ func (s *stage) takeAndRefuse(ctx context.Context) error {
 		return fmt.Errorf("after Ann's release: %w", err)
 	}
 	s.shown("Ann releases it, and Bob takes it at once")
-	return s.giveBack(ctx, lock)
+	return s.giveBack(ctx, s.bob, lock)
 }
 
-// giveBack releases a lock and waits until every node that answers is free. A
-// release is done when a quorum has confirmed it, but the next scene may need a
-// node that was not among those.
-func (s *stage) giveBack(ctx context.Context, lock *redlock.Lock) error {
+// giveBack releases a client's lock and waits until every node that answers is
+// free. A release is done when a quorum has confirmed it, but the next scene may need
+// a node that was not among those. The same client asks, since its questions
+// travel behind its release, and behind an acquisition that comes late.
+func (s *stage) giveBack(ctx context.Context, client *redlock.Locker, lock *redlock.Lock) error {
 	if err := lock.Release(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		in, err := s.ann.Inspect(ctx, demoName)
+		in, err := client.Inspect(ctx, demoName)
 		if err != nil {
 			return err
 		}
@@ -178,7 +179,7 @@ func (s *stage) surviveMinority(ctx context.Context) error {
 		return err
 	}
 	s.shown("Ann still gets the lock, with %d of %d votes", lock.Votes(), s.n)
-	return s.giveBack(ctx, lock)
+	return s.giveBack(ctx, s.ann, lock)
 }
 
 func (s *stage) refuseWithoutMajority(ctx context.Context) error {
@@ -216,7 +217,7 @@ func (s *stage) recover(ctx context.Context) error {
 		return fmt.Errorf("all nodes are back, but: %w", err)
 	}
 	s.shown("Ann has the lock again, %v after the last one answered", time.Since(start).Round(time.Millisecond))
-	return s.giveBack(ctx, lock)
+	return s.giveBack(ctx, s.ann, lock)
 }
 
 func (s *stage) tellLoss(ctx context.Context) error {
