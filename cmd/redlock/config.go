@@ -60,13 +60,15 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 	if err != nil {
 		return credentials{}, err
 	}
-	known := secretSettings()
+	known := append(secretSettings(), runSettings...)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[shared] == nil {
 			return
 		}
 		key := f.Annotations[shared][0]
-		known = append(known, key)
+		if !slices.Contains(known, key) {
+			known = append(known, key)
+		}
 		value, from, ok := setting(file, path, key)
 		if err != nil || f.Changed || !ok {
 			return
@@ -189,6 +191,9 @@ func scalars(n *yaml.Node) ([]string, error) {
 	}
 	return nil, errors.New("a value or a list of values is wanted")
 }
+
+// runSettings are of one command, but in the file for all.
+var runSettings = []string{"ttl"}
 
 func secretSettings() []string { return []string{"username", "password", "password_file"} }
 
