@@ -11,38 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
-
-const configHelp = `Servers and settings come from flags, else from the environment, else from a
-configuration file. Each flag --a-b of those below is also $REDLOCK_A_B, and a_b
-in the file; only --node has the plural there: $REDLOCK_NODES with commas or
-spaces between the URLs, and nodes, a list.
-
-The file is YAML. It is the one that --config or $REDLOCK_CONFIG names, else the
-first of ~/.config/redlock.yaml and /etc/redlock.yaml that exists:
-
-  nodes:
-    - redis://10.0.0.1:6379
-    - redis://10.0.0.2:6379
-    - redis://10.0.0.3:6379
-  ttl: 10s
-  username: locks
-  password_file: /run/secrets/redis
-
-Passwords never need to be on a command line, where others see them: they can be
-in the URLs of the environment or the file, in $REDLOCK_PASSWORD, or in a file
-that password_file or $REDLOCK_PASSWORD_FILE names. username and password are for the URLs
-that have none of their own. They are never printed.
-
-All who compete for a lock must use the same servers, prefix and max_ttl.`
-
-// newConfigHelp is no command, but the help topic "config".
-func newConfigHelp() *cobra.Command {
-	return &cobra.Command{Use: "config", Short: "Where servers and settings come from", Long: configHelp}
-}
 
 // credentials are what no flag can tell.
 type credentials struct {

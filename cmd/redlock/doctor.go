@@ -43,7 +43,8 @@ Exit codes:
   1    there are warnings (or it failed itself, as stderr then says)
   2    there are fatal findings
   69   no quorum of servers answers
-  64, 78  the command line is wrong; the configuration is`,
+  64   the command line is wrong
+  78   the configuration is wrong`,
 		Example: `  redlock doctor
   redlock doctor --json | jq '.nodes[].findings[] | select(.severity == "fatal")'`,
 		Args: noArguments,

@@ -29,8 +29,10 @@ const exitCodesHelp = `Exit codes:
   75                   the lock is held by another (-E sets it)
   69                   no quorum: too few servers answered
   79                   the lock was lost while the command ran, and it was ended
-  126, 127             the command cannot be executed; there is none
-  64, 78               the command line is wrong; the configuration is
+  126                  the command cannot be executed
+  127                  there is no such command
+  64                   the command line is wrong
+  78                   the configuration is wrong
   1                    anything else`
 
 // An exitError is an error with the exit code that it leads to. Without an err

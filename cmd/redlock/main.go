@@ -99,9 +99,10 @@ see who holds one, and check the servers.
 
 Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
 "redlock help config".`,
-		Example: `  redlock run --node redis://10.0.0.1 --node redis://10.0.0.2 --node redis://10.0.0.3 nightly -- /usr/local/bin/report
-  redlock nodes                     # servers to play with, in another terminal
-  redlock demo                      # see a lock taken, refused and lost`,
+		Example: `  redlock demo       # see a lock taken, refused and lost
+  redlock nodes      # servers to play with, in another terminal
+  export REDLOCK_NODES=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379
+  redlock run nightly -- /usr/local/bin/report`,
 		Args: noCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(c.ErrOrStderr())
@@ -112,6 +113,7 @@ Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 	}
+	root.SetUsageTemplate(usageTemplate)
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageErrorf("%v; see %q", err, c.CommandPath()+" --help")
@@ -127,7 +129,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	}
 	meant := ""
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
-		meant = fmt.Sprintf("; did you mean %q?", s[0])
+		meant = fmt.Sprintf(" (did you mean %q?)", s[0])
 	}
 	var names []string
 	for _, sub := range c.Commands() {

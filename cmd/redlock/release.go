@@ -38,7 +38,8 @@ Exit codes:
   1    nothing to delete; or not confirmed; or somebody else has taken the lock
        in between
   69   no quorum of servers answered (what could be deleted is)
-  64, 78  the command line is wrong; the configuration is`,
+  64   the command line is wrong
+  78   the configuration is wrong`,
 		Example: `  redlock release nightly --value 4be2...
   redlock release nightly --force
   redlock release nightly --force --yes      # where nobody can be asked`,
@@ -49,6 +50,7 @@ Exit codes:
 		},
 	}
 	r.servers = serverFlags(c)
+	r.servers.patient()
 	f := c.Flags()
 	f.StringVar(&r.value, "value", "", "delete it where it holds this `VALUE`")
 	f.BoolVar(&r.force, "force", false, "delete it whoever holds it")

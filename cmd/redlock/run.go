@@ -59,9 +59,10 @@ func newRun() *cobra.Command {
 		Use:   "run [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
 		Long:  runHelp + exitCodesHelp,
-		Example: `  redlock run nightly -- /usr/local/bin/report          # waits for the lock
+		Example: `  # waits for the lock
+  redlock run nightly -- /usr/local/bin/report
+  # in the crontabs of several machines: one of them does it, the others exit with 75
   redlock run --no-wait --min-hold 1m nightly -- /usr/local/bin/report
-                                    # in the crontabs of several machines: one of them does it, the others exit with 75
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {

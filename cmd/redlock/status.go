@@ -40,7 +40,8 @@ Exit codes:
   1    with -q: a NAME is not held
   69   no quorum of servers answered (what the others said is printed); with -q,
        also: it cannot be told
-  64, 78  the command line is wrong; the configuration is`,
+  64   the command line is wrong
+  78   the configuration is wrong`,
 		Example: `  redlock status
   redlock status nightly --watch=500ms
   redlock status --json | jq -r '.locks[] | select(.state == "stuck").name'
@@ -51,11 +52,13 @@ Exit codes:
 		},
 	}
 	w.servers = serverFlags(c)
+	w.servers.patient()
 	f := c.Flags()
 	f.BoolVar(&w.json, "json", false, "print one JSON document; with --watch one a line")
 	f.BoolVarP(&w.quiet, "quiet", "q", false, "print nothing; the exit code tells whether every NAME is held")
-	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL` (--watch alone: 1s) until interrupted")
+	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL`, as in --watch=500ms, until interrupted")
 	f.Lookup("watch").NoOptDefVal = "1s"
+	f.Lookup("watch").DefValue = "0s" // for the help: without it there is none
 	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most so many `LOCKS`")
 	return c
 }
@@ -110,6 +113,11 @@ func (s *servers) checkName(name string) error {
 // patience is how long tools wait for one server: no lock's validity runs out
 // meanwhile, so this is as long as for a connection.
 func (s *servers) patience() time.Duration { return max(s.nodeTimeout, s.dialTimeout) }
+
+// patient has the help of such a tool say so.
+func (s *servers) patient() {
+	s.flags.Lookup("node-timeout").Usage = "how long to wait for a server's answer (default, and at least: --dial-timeout)"
+}
 
 func (w *watcher) run(c *cobra.Command) error {
 	if err := w.servers.settle(); err != nil {
