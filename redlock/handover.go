@@ -46,7 +46,9 @@ func (q *queue) loseTurn(ln *line) {
 }
 
 // An estate is a lock that its holder has given up for the next caller of the same
-// process, and that was never let go of on the nodes.
+// process, and that was never let go of on the nodes. It is counted as in flight
+// until there is a holder again or the release is on its way: Close finds it nowhere
+// else.
 type estate struct {
 	claim
 	settings *settings
@@ -69,7 +71,7 @@ func (k *Lock) handOver(now clock.Instant) bool {
 	q := &k.locker.queue
 	q.mu.Lock()
 	ln := q.lines[k.key]
-	if ln == nil || ln.holder != k || len(ln.waiters) == 0 || !ln.waiters[0].settings.inherits(k.settings) {
+	if ln == nil || ln.holder != k || ln.gift != nil || len(ln.waiters) == 0 || !ln.waiters[0].settings.inherits(k.settings) {
 		q.mu.Unlock()
 		return false
 	}
@@ -79,6 +81,7 @@ func (k *Lock) handOver(now clock.Instant) bool {
 		q.mu.Unlock()
 		return false
 	}
+	k.locker.inflight.add() // before Close can see that k has ended
 	k.phase, k.cause = released, ErrReleased
 	e := &estate{
 		claim: k.claim, settings: k.settings, until: k.until, renewAt: k.renewAt, turn: k.turn, cost: k.cost,
@@ -114,6 +117,7 @@ func (e *estate) lock(ctx context.Context, l *Locker, s *settings) *Lock {
 
 // inherit makes the heir's lock, or nil if it has come to nothing meanwhile.
 func (l *Locker) inherit(ctx context.Context, s *settings, e *estate) *Lock {
+	defer l.inflight.done()
 	now := s.clock.Now()
 	k := e.lock(ctx, l, s)
 	k.start = now
@@ -134,6 +138,7 @@ func (l *Locker) inherit(ctx context.Context, s *settings, e *estate) *Lock {
 
 // surrender gives back on the nodes what nobody wants to have inherited.
 func (l *Locker) surrender(e *estate) {
+	defer l.inflight.done()
 	k := e.lock(context.Background(), l, e.settings)
 	k.end(released, ErrReleased, e.settings.clock.Now())
 }

@@ -54,8 +54,10 @@ func TestALockIsHandedOverWithinAProcess(t *testing.T) {
 		time.Sleep(3 * ttl)
 		assert.True(t, next.Valid(), "renewed as before")
 		require.NoError(t, next.Release(t.Context()))
-		time.Sleep(rtt)
+		time.Sleep(rtt + 1)
 		assert.Zero(t, holding(w, "x"))
+		_, _, inflight := l.Leftovers()
+		assert.Zero(t, inflight)
 	})
 }
 
@@ -155,10 +157,10 @@ func TestAHeirThatGivesUpGivesBack(t *testing.T) {
 			if k := <-got; k != nil {
 				require.NoError(t, k.Release(t.Context()))
 			}
-			time.Sleep(rtt)
+			time.Sleep(rtt + 1)
 			require.Zero(t, holding(w, "x"))
-			_, queued, _ := l.Leftovers()
-			require.Zero(t, queued)
+			_, queued, inflight := l.Leftovers()
+			require.Zero(t, queued+inflight)
 		}
 	})
 }
@@ -177,6 +179,67 @@ func TestCloseEndsAnInheritedLock(t *testing.T) {
 	})
 }
 
+// A sluggish context keeps whoever asks for its end from running on, from the end of
+// a lock until it is let go.
+type sluggish struct {
+	context.Context
+	lock *redlock.Lock
+	gate chan struct{}
+}
+
+// Err implements context.Context.
+func (c sluggish) Err() error {
+	if !c.lock.Valid() {
+		<-c.gate
+	}
+	return nil
+}
+
+// TestCloseWaitsForALockThatIsBeingHandedOver: it has no holder at that moment, and
+// yet its keys.
+func TestCloseWaitsForALockThatIsBeingHandedOver(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		time.Sleep(leg) // the last votes
+		heir := sluggish{context.Background(), lock, make(chan struct{})}
+		errs := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(heir, "x")
+			errs <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, lock.Release(t.Context()))
+		time.AfterFunc(leg, func() { close(heir.gate) })
+		assert.Equal(t, leg+rtt, took(func() { assert.NoError(t, l.Close()) }))
+		isOnly(t, <-errs, redlock.ErrClosed)
+		assert.Zero(t, holding(w, "x"))
+		_, _, inflight := l.Leftovers()
+		assert.Zero(t, inflight)
+	})
+}
+
+// TestAnHeirIsGivenOneLockAtATime: it may have slept until the first has expired, and
+// a caller who does not wait got the next from the nodes.
+func TestAnHeirIsGivenOneLockAtATime(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		time.Sleep(leg)
+		heir := sluggish{context.Background(), lock, make(chan struct{})}
+		got := waits(heir, t, l)
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(2 * ttl)
+		require.NoError(t, take(t, l, "x").Release(t.Context()))
+		close(heir.gate)
+		require.NoError(t, (<-got).Release(t.Context()))
+		time.Sleep(rtt + 1)
+		_, queued, inflight := l.Leftovers()
+		assert.Zero(t, queued+inflight)
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
 // TestALockThatEndedAtOnceIsNoHolder: its waiters would wait for an end that has
 // been.
 func TestALockThatEndedAtOnceIsNoHolder(t *testing.T) {
@@ -188,5 +251,23 @@ func TestALockThatEndedAtOnceIsNoHolder(t *testing.T) {
 		_, queued, _ := l.Leftovers()
 		assert.Zero(t, queued)
 		take(t, l, "x")
+	})
+}
+
+// BenchmarkHandover is a lock that goes round among callers of one process. Every
+// five milliseconds the nodes are in between.
+func BenchmarkHandover(b *testing.B) {
+	given, _ := nodes("a", "b", "c")
+	l, err := redlock.New(given, redlock.MemoryGuard(false), redlock.TTL(time.Hour))
+	require.NoError(b, err)
+	defer l.Close()
+	b.SetParallelism(2)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			k, err := l.Acquire(context.Background(), "x")
+			require.NoError(b, err)
+			require.NoError(b, k.Release(context.Background()))
+		}
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// inflight counts what Close waits for: acquisitions under way, and releases
-// that not every node has replied to.
+// inflight counts what Close waits for: acquisitions under way, locks that are
+// being handed over, and releases that not every node has replied to.
 type inflight struct {
 	mu     sync.Mutex
 	n      int
@@ -25,9 +25,10 @@ func (f *inflight) begin() bool {
 	return !f.closed
 }
 
-// release counts a release. It is made even after close: what an acquisition
-// took while the Locker was being closed must still be given back.
-func (f *inflight) release() {
+// add counts a release, or a lock that has no holder for the moment. It is made
+// even after close: what an acquisition took while the Locker was being closed
+// must still be given back.
+func (f *inflight) add() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.n++

@@ -76,7 +76,7 @@ func (l *Locker) release(told context.Context, now clock.Instant, s *settings, c
 		spare.MayHold = false
 		r.spare, r.without = &spare, all&^maybe
 	}
-	l.inflight.release()
+	l.inflight.add()
 	r.ask()
 	return r
 }
