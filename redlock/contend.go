@@ -251,7 +251,8 @@ func (c *contender) rest(ctx context.Context, ln *line, d time.Duration) (first 
 	if c.eager {
 		c.lookOut()
 	}
-	end := clock.Now().Add(d)
+	now := clock.Now()
+	end := c.place.restEnd(now, now.Add(d))
 	for armed := end.Add(1); ; {
 		if ctx.Err() != nil || isDone(l.closed) {
 			return everyNode
@@ -259,7 +260,7 @@ func (c *contender) rest(ctx context.Context, ln *line, d time.Duration) (first 
 		if l.queue.hasNews(ln) {
 			return everyNode // right behind our own release
 		}
-		now := clock.Now()
+		now = clock.Now()
 		if left := time.Duration(c.left.Swap(0)); left > 0 {
 			end = min(end, now.Add(c.settings.beyond(left)))
 		}

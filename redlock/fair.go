@@ -27,8 +27,12 @@ func Fair() Option {
 }
 
 // ticketLife is for how long a waiter who does not say anything is waited for. One
-// who is alive asks after maxWait.
-const ticketLife = time.Second
+// who is alive asks after maxWait, or while it tries in vain after maxSilence. What
+// is between those two and the life is for answers that are waited for.
+const (
+	ticketLife = time.Second
+	maxSilence = ticketLife / 2
+)
 
 // A place is a waiter's in the queue of one node.
 type place struct {
@@ -36,8 +40,9 @@ type place struct {
 	key       string
 	id        string
 	began     clock.Instant
-	at        nodeSet      // where there may be a ticket
-	asked     int          // questions so far
+	at        nodeSet // where there may be a ticket
+	asked     int     // questions so far
+	lastAsked clock.Instant
 	first     atomic.Int64 // number of the last question that was answered with: the first
 	behind    atomic.Int64 // the same with: others are before
 	failed    atomic.Int64 // the same with: nothing
@@ -85,6 +90,16 @@ func (p *place) isAnswered() bool { return p.isFirst() || p.isBehind() }
 // hasFailed is about the last question alone: those to a node that hangs fail when
 // another has long been asked.
 func (p *place) hasFailed() bool { return p.failed.Load() == int64(p.asked) }
+
+// restEnd is when to ask again although a rest goes on until end: others must not
+// take the first of them for dead, and get before it when a quarantine is over. Where
+// the try before took up all of that time, there is a rest all the same.
+func (p *place) restEnd(now, end clock.Instant) clock.Instant {
+	if p == nil {
+		return end
+	}
+	return min(end, max(p.lastAsked.Add(maxSilence), now.Add(firstWait)))
+}
 
 func (p *place) unwatch() {
 	if p != nil && p.stop != nil {
@@ -134,8 +149,9 @@ func (c *contender) ask(call, lock bool) {
 		}
 	}
 	p.asked++
+	p.lastAsked = c.settings.clock.Now()
 	p.at.add(i)
-	if node.Submit(p.request(Ticket{Waited: c.settings.clock.Now().Sub(p.began)}), p.asked, p) != nil {
+	if node.Submit(p.request(Ticket{Waited: p.lastAsked.Sub(p.began)}), p.asked, p) != nil {
 		c.fail()
 		return
 	}
