@@ -161,48 +161,56 @@ func (c *contender) ask(call, lock bool) {
 }
 
 // awaitTurn returns when the caller is the first of all and the lock seems free, or
-// when no node keeps a queue, or ctx or the Locker has ended.
+// when no node keeps a queue, or ctx or the Locker has ended: then nobody is asked
+// any more.
 func (c *contender) awaitTurn(ctx context.Context, ln *line) {
-	l, p, clock := c.locker, c.place, c.settings.clock
+	l, p := c.locker, c.place
 	call, lock := true, true // as long as it is not known which
-	for silent := 0; silent < len(l.nodes); {
+	for silent := 0; silent < len(l.nodes) && ctx.Err() == nil && !isDone(l.closed); {
 		c.ask(call, lock)
-		pause := maxWait/2 + c.settings.jitter(maxWait/2)
-		end := clock.Now().Add(pause)
-		limit := end.Add(max(0, c.settings.timeout()-pause)) // for an answer
-		c.parker.timer.Reset(pause)
-		for !c.hasFailed() && !p.hasFailed() {
-			if l.queue.hasNews(ln) { // of our own release there is no hint
-				c.hinted.Store(true)
-			}
-			first := p.isFirst()
-			if ctx.Err() != nil || isDone(l.closed) || first && lock && (c.free.Load() || c.hinted.Load()) {
-				return
-			}
-			if first && !lock || p.isBehind() && (!call || p.called.Load()) {
-				break
-			}
-			if now := clock.Now(); now >= end {
-				if p.isAnswered() || now >= limit {
-					break
-				}
-				c.parker.timer.Reset(limit.Sub(now))
-			}
-			c.parker.sleep(ctx, l.closed)
+		if c.awaitNews(ctx, ln, call, lock) {
+			return
 		}
 		if p.hasFailed() || !p.isAnswered() {
 			c.fail()
 		}
-		silent++
-		switch {
-		case c.hasFailed():
+		if c.hasFailed() {
 			call, lock = true, true
+			silent++
 			continue
-		case p.called.Load() || p.isFirst():
-			call, lock = false, true
-		default:
-			call, lock = true, false
 		}
+		lock = p.called.Load() || p.isFirst()
+		call = !lock
 		silent = 0
 	}
+}
+
+// awaitNews returns when there is reason to ask again, or true if awaitTurn is to
+// return.
+func (c *contender) awaitNews(ctx context.Context, ln *line, call, lock bool) bool {
+	l, p, clock := c.locker, c.place, c.settings.clock
+	pause := maxWait/2 + c.settings.jitter(maxWait/2)
+	end := clock.Now().Add(pause)
+	limit := end.Add(max(0, c.settings.timeout()-pause)) // for an answer
+	c.parker.timer.Reset(pause)
+	for !c.hasFailed() && !p.hasFailed() {
+		if l.queue.hasNews(ln) { // of our own release there is no hint
+			c.hinted.Store(true)
+		}
+		first := p.isFirst()
+		switch {
+		case ctx.Err() != nil, isDone(l.closed), first && lock && (c.free.Load() || c.hinted.Load()):
+			return true
+		case first && !lock, p.isBehind() && (!call || p.called.Load()):
+			return false
+		}
+		if now := clock.Now(); now >= end {
+			if p.isAnswered() || now >= limit {
+				return false
+			}
+			c.parker.timer.Reset(limit.Sub(now))
+		}
+		c.parker.sleep(ctx, l.closed)
+	}
+	return false
 }
