@@ -89,12 +89,17 @@ func (k *Lock) handOver(now clock.Instant) bool {
 	}
 	k.votes = 0
 	k.mu.Unlock()
+	// Before the heir can have the lock: at no moment do two callers have a context
+	// that has not ended. The queue is locked, but only package context runs here: who
+	// waits for the end does so in another goroutine, AfterFunc's callbacks too, and
+	// the caller's own context is not asked (see open). Unlocked, the line would have
+	// neither holder nor heir meanwhile.
+	k.cancel(ErrReleased)
 	ln.holder, ln.gift = nil, e
 	ln.waiters[0].parker.wake()
 	q.mu.Unlock()
 
 	k.locker.agenda.remove(k)
-	k.cancel(ErrReleased)
 	k.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: k.name, Votes: e.votes.size()}, k.start, nil)
 	return true
 }
