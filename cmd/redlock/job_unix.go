@@ -27,6 +27,7 @@ type job struct {
 	tty    terminal
 
 	group   int
+	child   int // the command, until it has been waited for
 	signals chan os.Signal
 	changes chan unix.WaitStatus // of the command
 	follow  bool                 // we were told to stop with it
@@ -129,8 +130,9 @@ func (j *job) start(env []string) error {
 	if err := cmd.Start(); err != nil {
 		return cannotRun(j.argv[0], err)
 	}
+	j.child = cmd.Process.Pid
 	j.changes = make(chan unix.WaitStatus, 1)
-	go j.wait(cmd.Process.Pid)
+	go j.wait(j.child)
 	cmd.Process.Release() // os.Process cannot tell of stops
 	return nil
 }
@@ -170,6 +172,7 @@ func (j *job) watch() unix.WaitStatus {
 			}
 		case s := <-j.changes:
 			if !s.Stopped() {
+				j.child = 0
 				j.lease.ended()
 				return s
 			}
@@ -188,7 +191,22 @@ func (j *job) lose() {
 	j.signal(unix.SIGCONT) // what is stopped does not hear
 }
 
-func (j *job) signal(s syscall.Signal) { unix.Kill(-j.group, s) }
+// signal sends a signal to the command's group, and to the command if it is
+// elsewhere: timeout(1), setsid(1) and shells with job control make a group of
+// their own.
+func (j *job) signal(s syscall.Signal) {
+	unix.Kill(-j.group, s)
+	if j.child == 0 {
+		return
+	}
+	switch group, err := unix.Getpgid(j.child); {
+	case err != nil || group == j.group:
+	case group == j.child:
+		unix.Kill(-group, s)
+	default: // others are there, too
+		unix.Kill(j.child, s)
+	}
+}
 
 // forward passes a signal on.
 func (j *job) forward(s syscall.Signal) {

@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	roles = map[string]func() int{"hold": holdOracle, "append": appendToFile, "deaf": deaf, "brief": briefly}
+	roles = map[string]func() int{"hold": holdOracle, "append": appendToFile, "deaf": deaf, "brief": briefly, "leave": leave, "leave-deaf": leaveDeaf}
 }
 
 // oracle is a lock of the operating system's: taken while the process lives, free
@@ -57,6 +57,23 @@ func deaf() int {
 	fmt.Println("held")
 	time.Sleep(2 * time.Minute) // a test that fails must not leave it for ever
 	return 0
+}
+
+// leave leaves the process group that it was started in, as timeout(1) does, and
+// says so.
+func leave() int {
+	if err := syscall.Setpgid(0, 0); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("held")
+	time.Sleep(2 * endless) // or nobody would end it if redlock cannot
+	return 0
+}
+
+func leaveDeaf() int {
+	signal.Ignore(syscall.SIGTERM)
+	return leave()
 }
 
 // briefly holds the oracle for as long as it takes to say so.

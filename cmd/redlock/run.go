@@ -25,7 +25,7 @@ released it by force. The command then gets SIGTERM, and --kill-after later
 SIGKILL, so early that it is gone before anybody else can have the lock. That holds
 if redlock itself is stopped or killed: a second process of it watches over the
 command. Out of reach are processes that leave the command's process group
-(setsid) or change their user (sudo); for what must never be written by two, use
+(setsid, timeout; the command itself is, once redlock is gone) or change their user (sudo); for what must never be written by two, use
 --fenced and have the resource refuse a lower $REDLOCK_FENCE than it has seen.
 
 What the command leaves running in its process group when it ends is ended, too.

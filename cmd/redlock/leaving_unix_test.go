@@ -1,0 +1,39 @@
+//go:build unix
+
+package main
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+)
+
+func TestASignalReachesACommandThatLeftItsGroup(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "x", "--", self(t)).role("leave", "").begin(t)
+	p.WaitDelay = endless / 10
+	p.says(t, "held")
+	p.signal(t, syscall.SIGTERM)
+	assert.Equal(t, 128+int(syscall.SIGTERM), p.code(t))
+	free(t, client(t, f), "x")
+}
+
+func TestACommandThatLeftItsGroupEndsWithItsLock(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", self(t)).role("leave-deaf", "").begin(t)
+	p.WaitDelay = endless / 10
+	p.says(t, "held")
+	in, err := l.Inspect(t.Context(), "x")
+	tr.NoError(t, err)
+	value, _, ok := in.Holder()
+	tr.True(t, ok)
+	for _, url := range f.URLs() {
+		tr.NoError(t, deleteKey(t.Context(), url, "x", value))
+	}
+	assert.Equal(t, exitLost, p.code(t))
+}
