@@ -85,8 +85,13 @@ func explain(ctx context.Context, err error) string {
 	case errors.As(context.Cause(ctx), &by):
 		return by.Error()
 	}
-	// The library's errors begin with its name, which is ours.
-	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "redlock: "), "pool: ")
+	return oneLine(err.Error())
+}
+
+// oneLine is a text as it is printed after our name, with which the library's
+// errors begin, too.
+func oneLine(text string) string {
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "redlock: "), "pool: ")
 	return harmless(strings.Join(strings.Fields(text), " "))
 }
 

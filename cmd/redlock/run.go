@@ -94,7 +94,7 @@ func newRun() *cobra.Command {
 		if err := r.check(); err != nil {
 			return err
 		}
-		warn := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+harmless(text)) }
+		warn := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+oneLine(text)) }
 		return r.run(c.Context(), args[0], args[1:], r.logger(c), warn)
 	}
 	return c

@@ -363,3 +363,19 @@ func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {
 	code, _, _ := command(t, f.URLs(), "run", "--min-hold", "1ms", "x", "--", "sh", "-c", "exit 6").outcome(t)
 	assert.Equal(t, 6, code)
 }
+
+func TestAReleaseThatIsNotConfirmedIsTold(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "x", "--", "sh", "-c", "echo ready; read x; exit 4")
+	in, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	p.says(t, "ready")
+	for i := range 3 {
+		tr.NoError(t, f.Kill(t.Context(), i))
+	}
+	in.Close()
+	assert.Equal(t, 4, p.code(t), "the lock was held until the command had ended")
+	assert.Regexp(t, `^redlock: release "x": no quorum .*; the lock expires within 10s\n$`, p.stderr.String())
+}
