@@ -85,7 +85,8 @@ func (w *warden) allow(d time.Duration) {
 	w.order(int64(machineTime() + max(d, 1)))
 }
 
-// aside has the warden leave the group, and reports whether it did.
+// aside has the warden leave the group, and reports whether it did. If it did not
+// it has ended.
 func (w *warden) aside() bool {
 	w.order(stepAside)
 	return w.acknowledged()
@@ -146,8 +147,11 @@ func wardenMain(orders io.Reader, acks io.Writer) int {
 			case order == standDown:
 				return 0
 			case order == stepAside:
-				if parent, err := unix.Getpgid(os.Getppid()); err == nil {
-					unix.Setpgid(0, parent)
+				// The group 0 is one outside of our PID namespace, which cannot be joined:
+				// setpgid(2) means our own by it.
+				parent, err := unix.Getpgid(os.Getppid())
+				if err != nil || parent == 0 || unix.Setpgid(0, parent) != nil {
+					return 0 // nobody watches for that moment, but nobody is in the way
 				}
 				acks.Write([]byte{1})
 			default:
