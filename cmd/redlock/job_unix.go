@@ -52,6 +52,9 @@ func newJob(path string, argv []string) (*job, error) {
 	for _, s := range endingSignals {
 		j.heed(s)
 	}
+	// Whoever reads our standard error may go away. To write there must not end us,
+	// who have a command to watch and a lock to release.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	return j, nil
 }
 
@@ -276,7 +279,7 @@ func (j *job) resume() {
 // sweep ends what the command has left in its group, and reports whether nothing
 // is left.
 func (j *job) sweep() bool {
-	if !j.warden.aside() { // it was killed with all the others
+	if !j.warden.aside() { // it was killed with all the others, or cannot join our group
 		j.warden.dismiss()
 	}
 	ask, kill := true, clock.System.Now().Add(j.lease.killAfter)

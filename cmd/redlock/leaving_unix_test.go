@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"syscall"
 	"testing"
 
@@ -36,4 +37,18 @@ func TestACommandThatLeftItsGroupEndsWithItsLock(t *testing.T) {
 		tr.NoError(t, deleteKey(t.Context(), url, "x", value))
 	}
 	assert.Equal(t, exitLost, p.code(t))
+}
+
+func TestAReaderOfStandardErrorThatLeavesEndsNothing(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "-v", "x", "--", "sh", "-c", "exit 4")
+	read, write, err := os.Pipe()
+	tr.NoError(t, err)
+	defer write.Close()
+	tr.NoError(t, read.Close())
+	p.Cmd.Stderr = write
+	tr.NoError(t, p.Start())
+	assert.Equal(t, 4, p.code(t))
+	free(t, client(t, f), "x")
 }
