@@ -258,6 +258,7 @@ func (j *job) awaitCont() {
 			if s == unix.SIGCONT {
 				return
 			}
+			j.asked = j.asked || slices.Contains(endingSignals, s.(syscall.Signal))
 			j.signal(s.(syscall.Signal))
 		case <-moment.C:
 			return

@@ -181,3 +181,16 @@ func TestAJobThatWasStoppedForTooLongIsEnded(t *testing.T) {
 	tr.NoError(t, lock.Release(t.Context()))
 	s.types(t, "exit\n")
 }
+
+func TestAStoppedJobThatIsEndedDoesNotLinger(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	s := shell(t, f.URLs())
+	s.types(t, "$redlock run --ttl 60s --min-hold 1h x -- cat\n")
+	s.answers(t, "one")
+	s.insist(t, ctrlZ, "Stopped")
+	s.types(t, "kill %1; wait %1; echo code=$?\n")
+	s.shows(t, "code=143\r\n")
+	free(t, client(t, f), "x")
+	s.types(t, "exit\n")
+}
