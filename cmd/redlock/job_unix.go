@@ -25,6 +25,7 @@ type job struct {
 	argv   []string
 	warden *warden
 	tty    terminal
+	front  bool // it is to have the terminal when we have it
 
 	group   int
 	child   int // the command, until it has been waited for
@@ -48,7 +49,8 @@ func newJob(path string, argv []string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{path: path, argv: argv, warden: w, tty: standardInput(), group: w.group(), signals: make(chan os.Signal, 16)}
+	tty := ourTerminal()
+	j := &job{path: path, argv: argv, warden: w, tty: tty, front: tty.alone, group: w.group(), signals: make(chan os.Signal, 16)}
 	for _, s := range endingSignals {
 		j.heed(s)
 	}
@@ -127,7 +129,7 @@ func (j *job) start(env []string) error {
 		Path: j.path, Args: j.argv, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pgid: j.group},
 	}
-	if j.tty.ours() {
+	if j.front && j.tty.ours() {
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, j.tty.fd
 	}
 	if err := cmd.Start(); err != nil {
@@ -222,59 +224,6 @@ func (j *job) forward(s syscall.Signal) {
 	}
 	j.asked = j.asked || slices.Contains(endingSignals, s)
 	j.signal(s)
-}
-
-// stopped stops us as well when the command was stopped by its terminal, or by
-// us, so that the shell that started us gets its prompt. A job that is stopped
-// holds its lock no longer than for a TTL.
-func (j *job) stopped(by syscall.Signal) {
-	fromTerminal := j.tty.there && (by == unix.SIGTSTP || by == unix.SIGTTIN || by == unix.SIGTTOU)
-	if !fromTerminal && !j.follow {
-		return
-	}
-	j.follow = false
-	if by != unix.SIGTSTP && j.tty.ours() { // the shell gave us the terminal after we had passed it on
-		j.resume()
-		return
-	}
-	j.tty.pass(j.group, unix.Getpgrp())
-	// A shell that can continue us has put us into a group other than its own. The
-	// whole group stops, as when a terminal does it: we may be part of a pipeline.
-	if session, err := unix.Getsid(0); err == nil && session != unix.Getpgrp() {
-		unix.Kill(0, unix.SIGSTOP)
-		j.awaitCont()
-	}
-	j.resume()
-}
-
-// awaitCont waits until we were stopped and continued. The stop itself can come a
-// moment after the signal was sent.
-func (j *job) awaitCont() {
-	moment := time.NewTimer(200 * time.Millisecond)
-	defer moment.Stop()
-	for {
-		select {
-		case s := <-j.signals:
-			if s == unix.SIGCONT {
-				return
-			}
-			j.asked = j.asked || slices.Contains(endingSignals, s.(syscall.Signal))
-			j.signal(s.(syscall.Signal))
-		case <-moment.C:
-			return
-		}
-	}
-}
-
-// resume lets the command go on, in the foreground if that is ours again. If the
-// time was over meanwhile it is killed as it is.
-func (j *job) resume() {
-	if j.lease.over() {
-		j.signal(unix.SIGKILL)
-		return
-	}
-	j.tty.pass(unix.Getpgrp(), j.group)
-	j.signal(unix.SIGCONT)
 }
 
 // sweep ends what the command has left in its group, and reports whether nothing

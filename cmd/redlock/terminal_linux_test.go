@@ -194,3 +194,26 @@ func TestAStoppedJobThatIsEndedDoesNotLinger(t *testing.T) {
 	free(t, client(t, f), "x")
 	s.types(t, "exit\n")
 }
+
+// The terminal has one foreground. It is not for the command alone where that is part
+// of a pipeline, as of "redlock run ... | less".
+func TestInAPipelineWhoeverReadsFromTheTerminalHasIt(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	s := shell(t, f.URLs())
+	ask := `sh -c 'read y </dev/tty; echo "got=$y"'`
+	for line, pipeline := range map[string]string{
+		"one": "$redlock run x -- echo | " + ask,
+		"two": "echo | $redlock run x -- " + ask,
+	} {
+		s.types(t, pipeline+"\n")
+		s.insist(t, line+"\n", "got="+line+"\r\n")
+	}
+	s.insist(t, "echo code=$?\n", "code=0\r\n")
+	s.types(t, "echo | $redlock run x -- sh -c 'echo rea''dy; exec sleep 1000'\n")
+	s.shows(t, "ready\r\n")
+	s.types(t, ctrlC)
+	s.insist(t, "echo code=$?\n", "code=130\r\n")
+	free(t, client(t, f), "x")
+	s.types(t, "exit\n")
+}

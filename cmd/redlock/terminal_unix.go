@@ -9,18 +9,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is our standard input, if that is one, and the question who may read
-// from it and gets its Ctrl-C: one process group, the foreground.
+// A terminal is our standard input, or else that of our session, if there is one,
+// and the question who may read from it and gets its Ctrl-C: one process group, the
+// foreground.
 type terminal struct {
 	fd    int
 	there bool
+	// alone: it is our standard output, too. Else we may be part of a pipeline, and
+	// another part, such as a pager, in need of the terminal. The command then gets
+	// it when it is stopped for the want of it.
+	alone bool
 }
 
-func standardInput() terminal {
-	t := terminal{fd: int(syscall.Stdin)}
-	_, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
-	t.there = err == nil
-	return t
+func ourTerminal() terminal {
+	if isTerminal(syscall.Stdin) {
+		return terminal{fd: syscall.Stdin, there: true, alone: isTerminal(syscall.Stdout)}
+	}
+	// Programs that ask for a password do it there. The descriptor is closed by our end.
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	return terminal{fd: fd, there: err == nil}
+}
+
+func isTerminal(fd int) bool {
+	_, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err == nil
 }
 
 // ours reports whether we are the foreground, not a job in the background.
