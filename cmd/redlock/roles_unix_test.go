@@ -76,13 +76,16 @@ func leaveDeaf() int {
 	return leave()
 }
 
-// briefly holds the oracle for as long as it takes to say so.
+var untilDeath *os.File // not to be closed by the garbage collector
+
+// briefly holds the oracle for as long as it takes to say so. It does not close it:
+// who finds it free must find the process dead.
 func briefly() int {
 	f, err := oracle(os.Getenv("REDLOCK_TEST_FILE"))
 	if err != nil {
 		return 1
 	}
-	defer f.Close()
+	untilDeath = f
 	fmt.Println("held")
 	return 0
 }
