@@ -222,8 +222,11 @@ func (j *job) forward(s syscall.Signal) {
 		j.resume()
 		return
 	}
-	j.asked = j.asked || slices.Contains(endingSignals, s)
 	j.signal(s)
+	if slices.Contains(endingSignals, s) {
+		j.asked = true
+		j.signal(unix.SIGCONT) // what is stopped does not hear
+	}
 }
 
 // sweep ends what the command has left in its group, and reports whether nothing
