@@ -136,6 +136,7 @@ func (j *job) start(env []string) error {
 		return cannotRun(j.argv[0], err)
 	}
 	j.child = cmd.Process.Pid
+	j.warden.watch(j.child)
 	j.changes = make(chan unix.WaitStatus, 1)
 	go j.wait(j.child)
 	cmd.Process.Release() // os.Process cannot tell of stops
@@ -178,6 +179,7 @@ func (j *job) watch() unix.WaitStatus {
 		case s := <-j.changes:
 			if !s.Stopped() {
 				j.child = 0
+				j.warden.watch(0)
 				j.lease.ended()
 				return s
 			}
@@ -196,22 +198,7 @@ func (j *job) lose() {
 	j.signal(unix.SIGCONT) // what is stopped does not hear
 }
 
-// signal sends a signal to the command's group, and to the command if it is
-// elsewhere: timeout(1), setsid(1) and shells with job control make a group of
-// their own.
-func (j *job) signal(s syscall.Signal) {
-	unix.Kill(-j.group, s)
-	if j.child == 0 {
-		return
-	}
-	switch group, err := unix.Getpgid(j.child); {
-	case err != nil || group == j.group:
-	case group == j.child:
-		unix.Kill(-group, s)
-	default: // others are there, too
-		unix.Kill(j.child, s)
-	}
-}
+func (j *job) signal(s syscall.Signal) { signalJob(j.group, j.child, s) }
 
 // forward passes a signal on.
 func (j *job) forward(s syscall.Signal) {
@@ -250,6 +237,13 @@ func (j *job) sweep() bool {
 			ask = false
 			j.signal(unix.SIGTERM)
 			j.signal(unix.SIGCONT)
+		}
+		select {
+		case s := <-j.signals:
+			if slices.Contains(endingSignals, s.(syscall.Signal)) { // somebody does not want to wait
+				j.asked, kill = true, now
+			}
+		default:
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/relay"
@@ -98,4 +100,76 @@ func TestTheWardenOutlivesWhatTheCommandDoes(t *testing.T) {
 	_, err = oracle(file)
 	assert.NoError(t, err, "the command still runs, and another has its lock")
 	assert.NoError(t, lock.Release(t.Context()))
+}
+
+func TestWhatTheCommandLeavesBehindIsEndedBeforeTheRelease(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	file := filepath.Join(t.TempDir(), "oracle")
+	p := command(t, f.URLs(), "run", "--kill-after", "100ms", "x", "--", "sh", "-c", `"$0" & read ok; exit 4`, self(t)).role("hold", file)
+	in, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	p.says(t, "held")
+	_, err = oracle(file)
+	tr.ErrorIs(t, err, syscall.EWOULDBLOCK)
+	in.Write([]byte("go\n"))
+	assert.Equal(t, 4, p.code(t))
+	_, err = oracle(file)
+	assert.NoError(t, err, "it is dead")
+	assert.Empty(t, p.stderr.String())
+	free(t, l, "x")
+}
+
+// What nobody releases expires within a TTL, and the command is dead by then.
+func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	const ttl = 3 * time.Second
+	for name, words := range map[string][]string{"in our group": {self(t)}, "in a group of its own": {"timeout", "60", self(t)}} {
+		for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+			t.Run(fmt.Sprint(name, ", ", s), func(t *testing.T) {
+				t.Parallel()
+				file := filepath.Join(t.TempDir(), "oracle")
+				args := append([]string{"run", "--ttl", ttl.String(), t.Name(), "--"}, words...)
+				p := command(t, f.URLs(), args...).role("hold", file).begin(t)
+				p.says(t, "held")
+				p.signal(t, s)
+				stopped := time.Now()
+				lock, err := l.Acquire(t.Context(), t.Name())
+				tr.NoError(t, err)
+				_, err = oracle(file)
+				assert.NoError(t, err, "the command still runs, and another has its lock")
+				assert.Less(t, time.Since(stopped), ttl+endless/10)
+				tr.NoError(t, lock.Release(t.Context()))
+			})
+		}
+	}
+}
+
+func TestALockThatIsTakenAwayEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `trap 'echo asked; exit 0' TERM; echo ready; while :; do read y <&3; done`)
+	never, give, err := os.Pipe()
+	tr.NoError(t, err)
+	defer never.Close()
+	defer give.Close()
+	p.ExtraFiles = []*os.File{never}
+	p.begin(t)
+	p.says(t, "ready")
+	in, err := l.Inspect(t.Context(), "x")
+	tr.NoError(t, err)
+	value, _, ok := in.Holder()
+	tr.True(t, ok)
+	for _, url := range f.URLs() {
+		tr.NoError(t, deleteKey(t.Context(), url, "x", value))
+	}
+	p.says(t, "asked")
+	assert.Equal(t, exitLost, p.code(t), "although the command itself ended well")
+	assert.Contains(t, p.stderr.String(), "lock lost")
+	assert.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
 }

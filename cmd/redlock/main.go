@@ -32,9 +32,9 @@ func (i interrupt) Error() string { return "ended by a signal: " + i.signal.Stri
 func (i interrupt) exitCode() int { return exitSignalled + int(i.signal) }
 
 // interruptible returns a context that ends, with an interrupt as its cause, when
-// a person or a supervisor wants the command to end. A signal that was ignored
-// when the command was started stays so: nohup(1) and a shell's background jobs
-// count on it.
+// a person or a supervisor wants the command to end. A hangup or an interrupt that
+// was ignored when the command was started stays so: nohup(1) and a shell's
+// background jobs count on it.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)

@@ -137,67 +137,6 @@ func TestTheCommandHasItsLockInTheEnvironmentAndOurInputAndOutput(t *testing.T) 
 	assert.Equal(t, "none\n", stdout, "a token of another lock must not be taken for this one's")
 }
 
-func TestSignalsGoToTheCommand(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	for _, s := range []string{"HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM"} {
-		t.Run(s, func(t *testing.T) {
-			t.Parallel()
-			p := command(t, f.URLs(), "run", "signal-"+s, "--", "sh", "-c", `trap 'echo got; exit 5' `+s+`; echo ready; while :; do read x <&3; done`)
-			never, give, err := os.Pipe()
-			tr.NoError(t, err)
-			defer never.Close()
-			defer give.Close()
-			p.ExtraFiles = []*os.File{never}
-			p.begin(t)
-			p.says(t, "ready")
-			p.signal(t, signalByName[s])
-			p.says(t, "got")
-			assert.Equal(t, 5, p.code(t))
-		})
-	}
-}
-
-var signalByName = map[string]syscall.Signal{
-	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "TERM": syscall.SIGTERM,
-	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "ALRM": syscall.SIGALRM,
-}
-
-func TestASignalEndsTheWaiting(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	l := client(t, f)
-	lock, err := l.Acquire(t.Context(), "x")
-	tr.NoError(t, err)
-	for _, s := range endingSignals {
-		p := command(t, f.URLs(), "run", "-v", "x", "--", "echo", "ran").begin(t)
-		eventually(t, "it waits", func() bool { return strings.Contains(p.stderr.String(), "held by another") })
-		p.signal(t, s)
-		assert.Equal(t, 128+int(s), p.code(t))
-		out, _ := p.lines.ReadString('\n')
-		assert.Empty(t, out)
-	}
-	tr.NoError(t, lock.Release(t.Context()))
-	free(t, l, "x")
-}
-
-func TestASignalThatWasIgnoredStaysSo(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	p := command(t, f.URLs())
-	path := p.Path
-	p.Path, p.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0" run x -- sh -c 'echo ready; read x; echo on'`, path}
-	in, err := p.StdinPipe()
-	tr.NoError(t, err)
-	p.begin(t)
-	p.says(t, "ready")
-	p.signal(t, syscall.SIGHUP)
-	_, err = in.Write([]byte("go\n"))
-	tr.NoError(t, err)
-	p.says(t, "on")
-	assert.Zero(t, p.code(t))
-}
-
 func TestTheLockIsHeldWhileTheCommandRunsAndNoLonger(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -214,71 +153,6 @@ func TestTheLockIsHeldWhileTheCommandRunsAndNoLonger(t *testing.T) {
 	in.Close()
 	assert.Equal(t, 1, p.code(t))
 	free(t, l, "x")
-}
-
-func TestWhatTheCommandLeavesBehindIsEndedBeforeTheRelease(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	l := client(t, f)
-	file := filepath.Join(t.TempDir(), "oracle")
-	p := command(t, f.URLs(), "run", "--kill-after", "100ms", "x", "--", "sh", "-c", `"$0" & read ok; exit 4`, self(t)).role("hold", file)
-	in, err := p.StdinPipe()
-	tr.NoError(t, err)
-	p.begin(t)
-	p.says(t, "held")
-	_, err = oracle(file)
-	tr.ErrorIs(t, err, syscall.EWOULDBLOCK)
-	in.Write([]byte("go\n"))
-	assert.Equal(t, 4, p.code(t))
-	_, err = oracle(file)
-	assert.NoError(t, err, "it is dead")
-	assert.Empty(t, p.stderr.String())
-	free(t, l, "x")
-}
-
-// What nobody releases expires within a TTL, and the command is dead by then.
-func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	l := client(t, f)
-	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-		file := filepath.Join(t.TempDir(), "oracle")
-		p := command(t, f.URLs(), "run", "--ttl", "3s", s.String(), "--", self(t)).role("hold", file).begin(t)
-		p.says(t, "held")
-		p.signal(t, s)
-		stopped := time.Now()
-		lock, err := l.Acquire(t.Context(), s.String())
-		tr.NoError(t, err)
-		_, err = oracle(file)
-		assert.NoError(t, err, "%v: the command still runs, and another has its lock", s)
-		assert.Less(t, time.Since(stopped), 3*time.Second+endless/10)
-		tr.NoError(t, lock.Release(t.Context()))
-	}
-}
-
-func TestALockThatIsTakenAwayEndsTheCommand(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	l := client(t, f)
-	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", "sh", "-c", `trap 'echo asked; exit 0' TERM; echo ready; while :; do read y <&3; done`)
-	never, give, err := os.Pipe()
-	tr.NoError(t, err)
-	defer never.Close()
-	defer give.Close()
-	p.ExtraFiles = []*os.File{never}
-	p.begin(t)
-	p.says(t, "ready")
-	in, err := l.Inspect(t.Context(), "x")
-	tr.NoError(t, err)
-	value, _, ok := in.Holder()
-	tr.True(t, ok)
-	for _, url := range f.URLs() {
-		tr.NoError(t, deleteKey(t.Context(), url, "x", value))
-	}
-	p.says(t, "asked")
-	assert.Equal(t, exitLost, p.code(t), "although the command itself ended well")
-	assert.Contains(t, p.stderr.String(), "lock lost")
-	assert.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
 }
 
 func TestAHundredProcessesLoseNoLine(t *testing.T) {

@@ -23,10 +23,8 @@ import (
 // leader of that group: so the group's number is known before the command is
 // started, and belongs to nobody else as long as the warden lives.
 //
-// It reads orders from a pipe, each a number: until when the group may live, by
-// a clock that both processes have, or one of those below. The end of the pipe
-// without order is the death of redlock: then the group is asked to end, and
-// killed when its time is over.
+// It reads orders from a pipe. The end of the pipe is the death of redlock, and
+// then that of the command: nobody renews its lock any more.
 type warden struct {
 	cmd    *exec.Cmd
 	orders io.WriteCloser
@@ -34,11 +32,19 @@ type warden struct {
 	reaped bool
 }
 
-const (
-	wardenArg = "__warden" // instead of a command: be a warden
+const wardenArg = "__warden" // instead of a command: be a warden
 
-	standDown = 0  // leave; the group is empty
-	stepAside = -1 // leave the group, so that one can see whether it is empty
+// An order is a word and a number.
+type order struct {
+	Do uint8
+	N  int64
+}
+
+const (
+	liveUntil = iota // a moment, by a clock that both processes have
+	watchOver        // the command, which may leave the group; zero once it has ended
+	stepAside        // leave the group, so that one can see whether it is empty
+	standDown        // end, and nothing else
 )
 
 // A warden is this program, and the program of a test is one as well.
@@ -82,13 +88,16 @@ func (w *warden) group() int { return w.cmd.Process.Pid }
 
 // allow lets the group live for so long from now, and no longer.
 func (w *warden) allow(d time.Duration) {
-	w.order(int64(machineTime() + max(d, 1)))
+	w.order(liveUntil, int64(machineTime()+d))
 }
+
+// watch tells which process the command is, or that it has ended.
+func (w *warden) watch(pid int) { w.order(watchOver, int64(pid)) }
 
 // aside has the warden leave the group, and reports whether it did. If it did not
 // it has ended.
 func (w *warden) aside() bool {
-	w.order(stepAside)
+	w.order(stepAside, 0)
 	return w.acknowledged()
 }
 
@@ -98,16 +107,16 @@ func (w *warden) dismiss() {
 		return
 	}
 	w.reaped = true
-	w.order(standDown)
+	w.order(standDown, 0)
 	w.orders.Close()
 	w.cmd.Wait() // it may have been killed with its group
 }
 
 // order cannot fail but for a warden that was killed with its group. One that was
 // stopped with it must hear, too.
-func (w *warden) order(n int64) {
+func (w *warden) order(do uint8, n int64) {
 	w.cmd.Process.Signal(unix.SIGCONT)
-	w.orders.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
+	binary.Write(w.orders, binary.BigEndian, order{do, n})
 }
 
 func (w *warden) acknowledged() bool {
@@ -127,26 +136,24 @@ func wardenMain(orders io.Reader, acks io.Writer) int {
 	due := make(chan struct{}, 1)
 	timer := clock.System.AfterFunc(time.Hour, func() { due <- struct{}{} })
 	timer.Stop()
-	limited := false
-	inbox := make(chan int64)
+	inbox := make(chan order)
 	go receiveOrders(orders, inbox)
-	group := os.Getpid()
+	group, command := os.Getpid(), 0
 	for {
 		select {
 		case <-due:
-			unix.Kill(-group, unix.SIGKILL)
+			signalJob(group, command, unix.SIGKILL)
 			return 0 // has been killed itself, unless it stood aside
-		case order, alive := <-inbox:
+		case o, alive := <-inbox:
 			switch {
-			case !alive && !limited: // nothing was started yet
-				return 0
 			case !alive:
-				unix.Kill(-group, unix.SIGTERM)
-				unix.Kill(-group, unix.SIGCONT) // what is stopped does not hear
-				inbox = nil
-			case order == standDown:
+				signalJob(group, command, unix.SIGKILL)
 				return 0
-			case order == stepAside:
+			case o.Do == liveUntil:
+				timer.Reset(max(0, time.Duration(o.N)-machineTime()))
+			case o.Do == watchOver:
+				command = int(o.N)
+			case o.Do == stepAside:
 				// The group 0 is one outside of our PID namespace, which cannot be joined:
 				// setpgid(2) means our own by it.
 				parent, err := unix.Getpgid(os.Getppid())
@@ -154,22 +161,37 @@ func wardenMain(orders io.Reader, acks io.Writer) int {
 					return 0 // nobody watches for that moment, but nobody is in the way
 				}
 				acks.Write([]byte{1})
-			default:
-				limited = true
-				timer.Reset(max(0, time.Duration(order)-machineTime()))
+			case o.Do == standDown:
+				return 0
 			}
 		}
 	}
 }
 
 // receiveOrders closes the inbox when there is nobody to give orders any more.
-func receiveOrders(from io.Reader, inbox chan<- int64) {
+func receiveOrders(from io.Reader, inbox chan<- order) {
 	defer close(inbox)
-	var b [8]byte
 	for {
-		if _, err := io.ReadFull(from, b[:]); err != nil {
+		var o order
+		if err := binary.Read(from, binary.BigEndian, &o); err != nil {
 			return
 		}
-		inbox <- int64(binary.BigEndian.Uint64(b[:]))
+		inbox <- o
 	}
+}
+
+// signalJob sends a signal to the command's group, and to the command if it is
+// elsewhere: timeout(1), setsid(1) and shells with job control make a group of
+// their own. The group comes last, for who calls this may be in it.
+func signalJob(group, command int, s syscall.Signal) {
+	if command != 0 {
+		switch own, err := unix.Getpgid(command); {
+		case err != nil || own == group:
+		case own == command:
+			unix.Kill(-own, s)
+		default: // others are there, too
+			unix.Kill(command, s)
+		}
+	}
+	unix.Kill(-group, s)
 }
