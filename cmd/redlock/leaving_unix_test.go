@@ -29,13 +29,7 @@ func TestACommandThatLeftItsGroupEndsWithItsLock(t *testing.T) {
 	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", self(t)).role("leave-deaf", "").begin(t)
 	p.WaitDelay = endless / 10
 	p.says(t, "held")
-	in, err := l.Inspect(t.Context(), "x")
-	tr.NoError(t, err)
-	value, _, ok := in.Holder()
-	tr.True(t, ok)
-	for _, url := range f.URLs() {
-		tr.NoError(t, deleteKey(t.Context(), url, "x", value))
-	}
+	takeAway(t, f, l, "x")
 	assert.Equal(t, exitLost, p.code(t))
 }
 

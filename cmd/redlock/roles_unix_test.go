@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	roles = map[string]func() int{"hold": holdOracle, "append": appendToFile, "deaf": deaf, "brief": briefly, "leave": leave, "leave-deaf": leaveDeaf}
+	roles = map[string]func() int{"hold": holdOracle, "append": appendToFile, "deaf": deaf, "brief": briefly, "listen": listen, "leave": leave, "leave-deaf": leaveDeaf}
 }
 
 // oracle is a lock of the operating system's: taken while the process lives, free
@@ -77,6 +77,22 @@ func leaveDeaf() int {
 }
 
 var untilDeath *os.File // not to be closed by the garbage collector
+
+// listen ends when it gets a signal, and says which it was. A shell that looks at its traps
+// and then waits misses what comes in between.
+func listen() int {
+	got := make(chan os.Signal, 1)
+	signal.Notify(got)
+	signal.Ignore(syscall.SIGURG) // Go's own
+	fmt.Println("ready")
+	for s := range got {
+		if s != syscall.SIGCONT {
+			fmt.Println("got " + s.String())
+			return 5
+		}
+	}
+	return 1
+}
 
 // briefly holds the oracle for as long as it takes to say so. It does not close it:
 // who finds it free must find the process dead.

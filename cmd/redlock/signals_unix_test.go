@@ -3,7 +3,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,27 +14,18 @@ import (
 func TestSignalsGoToTheCommand(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	for _, s := range []string{"HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "ALRM"} {
-		t.Run(s, func(t *testing.T) {
+	for _, s := range []syscall.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
+	} {
+		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
-			p := command(t, f.URLs(), "run", "signal-"+s, "--", "sh", "-c", `trap 'echo got; exit 5' `+s+`; echo ready; while :; do read x <&3; done`)
-			never, give, err := os.Pipe()
-			tr.NoError(t, err)
-			defer never.Close()
-			defer give.Close()
-			p.ExtraFiles = []*os.File{never}
-			p.begin(t)
+			p := command(t, f.URLs(), "run", s.String(), "--", self(t)).role("listen", "").begin(t)
 			p.says(t, "ready")
-			p.signal(t, signalByName[s])
-			p.says(t, "got")
+			p.signal(t, s)
+			p.says(t, "got "+s.String())
 			assert.Equal(t, 5, p.code(t))
 		})
 	}
-}
-
-var signalByName = map[string]syscall.Signal{
-	"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT, "TERM": syscall.SIGTERM,
-	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "ALRM": syscall.SIGALRM,
 }
 
 func TestASignalEndsTheWaiting(t *testing.T) {
