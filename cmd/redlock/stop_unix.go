@@ -24,6 +24,11 @@ func (j *job) stopped(by syscall.Signal) {
 		j.resume()
 		return
 	}
+	// Who reads in the background may do so because it was continued to hear that it
+	// is to end, by a signal that we have not heard yet.
+	if by != unix.SIGTSTP && j.toldOtherwise() {
+		return
+	}
 	j.tty.pass(j.group, unix.Getpgrp())
 	// A shell that can continue us has put us into a group other than its own. The
 	// whole group stops, as when a terminal does it: we may be part of a pipeline.
@@ -32,6 +37,25 @@ func (j *job) stopped(by syscall.Signal) {
 		j.awaitCont()
 	}
 	j.resume()
+}
+
+// toldOtherwise waits a moment for a signal that makes it wrong to stop: to end, or
+// to go on.
+func (j *job) toldOtherwise() bool {
+	moment := time.NewTimer(50 * time.Millisecond)
+	defer moment.Stop()
+	for !j.asked {
+		select {
+		case s := <-j.signals:
+			j.forward(s.(syscall.Signal))
+			if s == unix.SIGCONT {
+				return true
+			}
+		case <-moment.C:
+			return false
+		}
+	}
+	return true
 }
 
 // awaitCont waits until we were stopped and continued. The stop itself can come a
