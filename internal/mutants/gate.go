@@ -122,7 +122,7 @@ func (g *gate) try(ctx context.Context, m *mutant, changed map[string]string) (r
 // args are those of go test for some tests of a package.
 func (g *gate) args(pkg string, tests, flags []string) []string {
 	args := []string{
-		"-count=1", "-vet=off", "-timeout=" + g.limit.String(),
+		"-count=1", "-vet=off", "-ldflags=-s -w", "-timeout=" + g.limit.String(),
 		fmt.Sprint("-p=", max(1, runtime.NumCPU()/g.jobs)),
 		"-run=" + pattern(tests),
 		"./" + pkg,
