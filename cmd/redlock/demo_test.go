@@ -92,6 +92,7 @@ func TestUsage(t *testing.T) {
 		{nil, exitUsage, "Usage:"},
 		{[]string{"help"}, 0, "Usage:"},
 		{[]string{"--help"}, 0, "Usage:"},
+		{[]string{"--version"}, 0, "redlock version "},
 		{[]string{"dance"}, exitUsage, `unknown command "dance"`},
 		{[]string{"demo", "--help"}, 0, "--json"},
 		{[]string{"demo", "--loud"}, exitUsage, "--loud"},

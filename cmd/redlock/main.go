@@ -114,6 +114,7 @@ Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
 			c.Help()
 			return &exitError{code: exitUsage}
 		},
+		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
