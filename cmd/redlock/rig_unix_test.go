@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -56,7 +55,7 @@ func nodesEnv(urls []string) string { return "REDLOCK_NODES=" + strings.Join(url
 type process struct {
 	*exec.Cmd
 	lines  *bufio.Reader // of its standard output
-	stderr lockedBuffer
+	stderr lines
 }
 
 // command makes one ready. It knows the servers by its environment, and believes them at
@@ -132,23 +131,6 @@ func (p *process) outcome(t *testing.T) (code int, stdout, stderr string) {
 func (p *process) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	tr.NoError(t, p.Process.Signal(s))
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // eventually waits until done.

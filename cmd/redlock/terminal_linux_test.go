@@ -36,7 +36,7 @@ func personsTerminal(t *testing.T) (terminal, person *os.File) {
 // A watched terminal is the person's end of a terminal.
 type watched struct {
 	keys *os.File
-	text lockedBuffer
+	text lines
 	done chan struct{}
 }
 
@@ -86,11 +86,11 @@ func (s *watched) insist(t *testing.T, keys, want string) {
 	var again time.Time
 	for deadline := time.Now().Add(endless); ; time.Sleep(time.Millisecond) {
 		s.text.mu.Lock()
-		shown := s.text.b.String()
+		shown := s.text.text.String()
 		_, rest, ok := strings.Cut(shown, want)
 		if ok {
-			s.text.b.Reset()
-			s.text.b.WriteString(rest)
+			s.text.text.Reset()
+			s.text.text.WriteString(rest)
 		}
 		s.text.mu.Unlock()
 		switch now := time.Now(); {

@@ -84,7 +84,8 @@ func hold(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *red
 	return lock
 }
 
-// A lines is an output that tests read while a command writes it.
+// A lines is an output that tests read while a command writes it. The zero value
+// can be written and read, but not awaited.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
