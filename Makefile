@@ -8,19 +8,34 @@ SEED      ?= 1
 MODULES   := bench chaos contrib/otel contrib/prometheus examples/sqlfence
 DURATION  ?= 1m
 SCENARIO  ?= steady
+SERVERS   ?= redis valkey
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test race modules check fmt vet cross mutants lint schedules seed soak bench chaos image up down
+.PHONY: help demo test servers-test race modules check fmt vet cross mutants lint schedules seed soak bench chaos image up down
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## take and lose a lock on five servers in this process
 	$(GO) run ./cmd/redlock demo
 
 test: ## run the tests; parts without redis-server or Docker are skipped
 	$(GO) test ./...
+
+# Containers have a server of their own, so there must seem to be no Docker. The test that is
+# skipped is about this process, and takes a minute.
+servers-test: ## test on the newest Redis and Valkey: make servers-test SERVERS="redis-6 valkey" (needs Debian's apt-get)
+	@servers=$$(./integration/servers.sh $(SERVERS)) || exit 1; \
+	export DOCKER_HOST=unix:///dev/null REDLOCK_REQUIRE="$${REDLOCK_REQUIRE:-redis}"; \
+	failed=; \
+	for server in $$(echo "$$servers" | tr ' ' =); do \
+		echo "$$server"; \
+		export REDLOCK_TEST_SERVER="$${server#*=}"; \
+		$(GO) test -count=1 -skip '^TestManyLocksAreLostInTime$$' ./integration ./pool ./fence ./internal/doctor ./internal/fleet || failed=yes; \
+		$(GO) test -count=1 -run Doctor ./cmd/redlock || failed=yes; \
+	done; \
+	test -z "$$failed"
 
 race: ## run the tests under the race detector
 	$(GO) test -race -count=1 ./...

@@ -15,6 +15,7 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/servers"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 	"github.com/redquorum/redquorum/internal/fleet"
+	_ "github.com/redquorum/redquorum/internal/fleet/container" // for --nodes docker
 )
 
 // measure runs all trials, or reads a run from a file.
@@ -55,7 +56,7 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (record.Run, er
 	return run, b.close()
 }
 
-// A bench is the nodes that are measured on, and what has come of it.
+// A bench is the nodes that are measured on, and the run so far.
 type bench struct {
 	*options
 	run   *record.Run
@@ -108,9 +109,8 @@ func (b *bench) close() error {
 	return nodes.Close()
 }
 
-// measure runs the rounds of one load. A library that cannot be measured on
-// these nodes at all is left out, but not the first, which the run is about, and
-// not for what is wrong with the nodes.
+// measure runs the rounds of one load. A library that cannot be measured on these nodes at all is
+// left out. The first, which the run is about, is not, and none is because of broken nodes.
 func (b *bench) measure(ctx context.Context, l record.Load) error {
 	for round := range b.rounds {
 		for i := range b.subjects {

@@ -17,7 +17,7 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/report"
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
 // saved is a run's JSON as a file.
@@ -32,7 +32,7 @@ func TestARunIsMeasuredAndShown(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	// A long TTL is patience with slow nodes too, which without a guard nobody waits for.
+	// A long TTL makes votes wait longer for slow nodes, too. Without the guard it costs no quarantine.
 	got := call(t.Context(), "--scenario", "smoke", "--subjects", "redquorum-noguard,redsync", "--ttl", "1m", "--duration", "700ms", "--warmup", "50ms", "--slice", "50ms",
 		"--fault", "pause 1 at 200ms for 200ms", "--fail-if", "max>1h", "--profile", in("profiles"),
 		"--json", in("run.json"), "--html", in("run.html"), "--svg", in("pictures"), "--benchstat", in("run.txt"))
@@ -243,14 +243,14 @@ func TestTheEndOfTheContextEndsTheRun(t *testing.T) {
 	require.Eventually(t, func() bool { // the load has begun, and soon the fault
 		files, _ := filepath.Glob(filepath.Join(profiles, "*"))
 		return len(files) > 0
-	}, patience, 10*time.Millisecond)
+	}, testLimit, 10*time.Millisecond)
 	cancel(errors.New("enough of it"))
 	select {
 	case got := <-done: // and goroutines that are left fail the package
 		assert.Equal(t, exitFailed, got.code)
 		assert.Equal(t, "bench: enough of it\n", got.errors)
 		assert.Empty(t, got.out)
-	case <-time.After(patience):
+	case <-time.After(testLimit):
 		t.Fatal("it goes on")
 	}
 }

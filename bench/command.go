@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// plain is what no shell reads as anything but itself, beside letters and digits.
+// plain is the characters, beside letters and digits, that every shell reads as themselves.
 const plain = "-_=+,./:@%"
 
-// commandLine is the command that makes the run anew. Passwords in URLs are
-// left out.
+// commandLine is the command that makes the run anew. Passwords in URLs are left out.
 func commandLine(args []string) string {
 	words := []string{"go", "-C", "bench", "run", "."}
 	for _, a := range args {
@@ -42,8 +41,8 @@ func quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// hide takes out of what was typed, and may be no URL, all that could be the
-// user and password of one.
+// hide takes all that could be the user and password of a URL out of what was typed, which may be
+// no URL.
 func hide(typed string) string {
 	if i := strings.LastIndex(typed, "@"); i >= 0 {
 		return "***" + typed[i:]

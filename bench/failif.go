@@ -41,12 +41,16 @@ const (
 )
 
 var metrics = []metric{
-	{"p50", "of acquiring", duration, func(s record.Summary) float64 { return known(s.Acquire.P50.Median) }},
+	{"p50", "of acquiring", duration, func(s record.Summary) float64 {
+		return known(s.Acquire.P50.Median)
+	}},
 	{"p90", "", duration, func(s record.Summary) float64 { return known(s.Acquire.P90.Median) }},
 	{"p99", "", duration, func(s record.Summary) float64 { return known(s.Acquire.P99.Median) }},
 	{"p999", "", duration, func(s record.Summary) float64 { return known(s.Acquire.P999.Median) }},
 	{"max", "", duration, func(s record.Summary) float64 { return known(s.Acquire.Max.Max) }},
-	{"cycle", "median of acquire and release", duration, func(s record.Summary) float64 { return known(s.Cycle.P50.Median) }},
+	{"cycle", "median of acquire and release", duration, func(s record.Summary) float64 {
+		return known(s.Cycle.P50.Median)
+	}},
 	{"rate", "cycles a second", number, func(s record.Summary) float64 { return s.PerSecond.Median }},
 	{"ratio", "rate against the first subject's", number, func(s record.Summary) float64 {
 		if s.Ratio == 0 && s.PerSecond.Median > 0 {
@@ -54,12 +58,17 @@ var metrics = []metric{
 		}
 		return s.Ratio
 	}},
-	{"cpu", "of the client, a cycle", duration, func(s record.Summary) float64 { return known(s.CPUPerCycle.Median) }},
-	{"allocs", "of the client, a cycle", number, func(s record.Summary) float64 { return known(s.AllocsPerCycle.Median) }},
-	{"failed", "share of cycles", share, func(s record.Summary) float64 { return s.FailedShare.Max }},
-	{"without", "longest time without an acquisition around a fault", duration, func(s record.Summary) float64 {
-		return worst(s, func(f record.Service) float64 { return float64(f.Without) })
+	{"cpu", "of the client, a cycle", duration, func(s record.Summary) float64 {
+		return known(s.CPUPerCycle.Median)
 	}},
+	{"allocs", "of the client, a cycle", number, func(s record.Summary) float64 {
+		return known(s.AllocsPerCycle.Median)
+	}},
+	{"failed", "share of cycles", share, func(s record.Summary) float64 { return s.FailedShare.Max }},
+	{"without", "longest time without an acquisition around a fault", duration,
+		func(s record.Summary) float64 {
+			return worst(s, func(f record.Service) float64 { return float64(f.Without) })
+		}},
 	{"recovery", "from a fault's end to the rate before", duration, func(s record.Summary) float64 {
 		return worst(s, func(f record.Service) float64 {
 			if f.Recovery < 0 {
@@ -73,8 +82,12 @@ var metrics = []metric{
 			return known(float64(f.During.P99)) / known(float64(f.Before.P99))
 		})
 	}},
-	{"fairness", "Jain's index over callers of one name", number, func(s record.Summary) float64 { return known(s.Fairness.Median) }},
-	{"violations", "pairs of holders at one time", number, func(s record.Summary) float64 { return float64(s.Violations) }},
+	{"fairness", "Jain's index over callers of one name", number, func(s record.Summary) float64 {
+		return known(s.Fairness.Median)
+	}},
+	{"violations", "pairs of holders at one time", number, func(s record.Summary) float64 {
+		return float64(s.Violations)
+	}},
 	{"keys-left", "on the nodes afterwards", number, func(s record.Summary) float64 {
 		if s.KeysLeft < 0 {
 			return unknown
@@ -226,8 +239,8 @@ func (c condition) holds(v float64) bool {
 	}
 }
 
-// met says which conditions the run meets. One on a subject or a figure that was
-// not measured is met too: it must not pass for want of figures.
+// met says which conditions the run meets. One on a subject or a figure that was not measured is
+// met too: it must not pass for want of figures.
 func (c conditions) met(run record.Run) (found []string) {
 	summaries := run.Summaries()
 	for _, one := range c {
@@ -246,11 +259,13 @@ func (c conditions) met(run record.Run) (found []string) {
 				if s.Point != "" {
 					where += " at " + s.Point
 				}
-				found = append(found, fmt.Sprintf("fail-if %s: %s of %s is %s", one.text, one.metric.name, where, one.metric.unit.format(v)))
+				found = append(found, fmt.Sprintf("fail-if %s: %s of %s is %s", one.text,
+					one.metric.name, where, one.metric.unit.format(v)))
 			}
 		}
 		if !asked {
-			found = append(found, fmt.Sprintf("fail-if %s: %s was not measured", one.text, cmp.Or(one.subject, "the first subject")))
+			found = append(found, fmt.Sprintf("fail-if %s: %s was not measured", one.text,
+				cmp.Or(one.subject, "the first subject")))
 		}
 	}
 	return found

@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds what must happen in the end; only failing tests use it up.
-const patience = 30 * time.Second
+// testLimit bounds waits for what must happen; only failing tests reach it.
+const testLimit = 30 * time.Second
 
-// called is what the program says and how it exits.
+// called is the program's output and exit code.
 type called struct {
 	code        int
 	out, errors string
@@ -42,8 +42,7 @@ func call(ctx context.Context, args ...string) called {
 	return called{code, stdout.String(), stderr.String()}
 }
 
-// short are flags for a trial that measures next to nothing, which those behind
-// them override.
+// short are flags for a trial that measures next to nothing, which those behind them override.
 func short(args ...string) []string {
 	return append([]string{"--callers", "2", "--rounds", "1", "--duration", "50ms", "--warmup", "0s", "--slice", "10ms"}, args...)
 }

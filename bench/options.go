@@ -17,7 +17,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// options is what the flags say.
+// options are the values of the flags.
 type options struct {
 	scenario string
 	about    string
@@ -28,7 +28,7 @@ type options struct {
 	durable bool
 	load    record.Load
 	sweep   sweep
-	faults  list_
+	faults  repeated
 	names   string // of subjects
 	rounds  int
 	slice   time.Duration
@@ -47,19 +47,19 @@ type options struct {
 	planned  []fault.Fault
 }
 
-// list_ is the values of a flag that may be repeated.
-type list_ struct {
+// repeated is the values of a flag that may be repeated.
+type repeated struct {
 	values    []string
 	inherited bool // from the scenario: the first on the command line replaces them
 }
 
-func (l *list_) String() string { return strings.Join(l.values, "; ") }
+func (r *repeated) String() string { return strings.Join(r.values, "; ") }
 
-func (l *list_) Set(s string) error {
-	if l.inherited {
-		l.values, l.inherited = nil, false
+func (r *repeated) Set(s string) error {
+	if r.inherited {
+		r.values, r.inherited = nil, false
 	}
-	l.values = append(l.values, s)
+	r.values = append(r.values, s)
 	return nil
 }
 
@@ -74,25 +74,34 @@ func usage(out io.Writer) {
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // a page of usage would hide the error
-	f.StringVar(&o.scenario, "scenario", "quick", "name of a scenario, or a file of flags; other flags override it")
+	f.StringVar(&o.scenario, "scenario", "quick",
+		"name of a scenario, or a file of flags; other flags override it")
 	f.BoolVar(&o.list, "list", false, "list the scenarios and the subjects, and do nothing else")
 
-	f.StringVar(&o.nodes, "nodes", "embedded", "embedded (says nothing of speed), process, docker, or redis:// URLs with commas between them")
+	f.StringVar(&o.nodes, "nodes", "embedded",
+		"embedded (says nothing of speed), process, docker, or redis:// URLs with commas between them")
 	f.IntVar(&o.load.Nodes, "n", 5, "number of nodes to start")
-	f.BoolVar(&o.durable, "durable", false, "have process and docker nodes write to disk before they answer, which then is what is measured")
-	f.StringVar(&o.names, "subjects", "redquorum,redsync", "libraries to measure, with commas between them; the first is compared with the others")
+	f.BoolVar(&o.durable, "durable", false,
+		"have process and docker nodes write to disk before they answer, which then is what is measured")
+	f.StringVar(&o.names, "subjects", "redquorum,redsync",
+		"libraries to measure, with commas between them; the first is compared with the others")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds; every round measures each subject once, in rotated order")
 
 	f.DurationVar(&o.load.Duration, "duration", 2*time.Second, "of one measurement")
 	f.DurationVar(&o.load.Warmup, "warmup", 200*time.Millisecond, "of load before it, not measured")
-	f.IntVar(&o.load.Callers, "callers", 64, "concurrent callers; with --rate the most that may be under way")
+	f.IntVar(&o.load.Callers, "callers", 64,
+		"concurrent callers; with --rate the most that may be under way")
 	f.IntVar(&o.load.Processes, "processes", 1, "client processes that the callers are spread over")
-	f.Float64Var(&o.load.Rate, "rate", 0, "cycles a second to begin (open loop); 0: each caller begins the next when one has ended (closed loop)")
-	f.StringVar(&o.load.Names, "names", "own", "names to lock: own (one a caller), single (one for all), uniform:K or zipf:K (K names)")
+	f.Float64Var(&o.load.Rate, "rate", 0,
+		"cycles a second to begin (open loop); 0: each caller begins the next when one has ended (closed loop)")
+	f.StringVar(&o.load.Names, "names", "own",
+		"names to lock: own (one a caller), single (one for all), uniform:K or zipf:K (K names)")
 	f.DurationVar(&o.load.Hold, "hold", 0, "how long each lock is held")
-	f.IntVar(&o.load.Held, "held", 0, "instead of cycles: this many locks, held under renewal for the whole --duration")
+	f.IntVar(&o.load.Held, "held", 0,
+		"instead of cycles: this many locks, held under renewal for the whole --duration")
 	f.DurationVar(&o.load.TTL, "ttl", 2*time.Second, "of each lock; new servers are waited for as long")
-	f.DurationVar(&o.load.Patience, "patience", 0, "after which a caller gives up waiting; 0: when the library does")
+	f.DurationVar(&o.load.Patience, "patience", 0,
+		"after which a caller gives up waiting; 0: when the library does")
 	f.Uint64Var(&o.load.Seed, "seed", 1, "of random choices")
 	f.Var(&o.faults, "fault", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s"; may be repeated`)
 	f.Var(&o.sweep, "sweep", "measure several loads: callers=1,16,256 or nodes=1,3,5 or held=1,1000")
@@ -129,7 +138,8 @@ func parse(args []string) (*options, error) {
 	f = o.flags()
 	for _, line := range s.lines {
 		if err := f.Set(line.flag, line.value); err != nil {
-			return nil, fmt.Errorf("scenario %s: line %d: %s %s: %w", s.name, line.number, line.flag, line.value, err)
+			return nil, fmt.Errorf("scenario %s: line %d: %s %s: %w", s.name, line.number,
+				line.flag, line.value, err)
 		}
 	}
 	o.faults.inherited = true
@@ -157,7 +167,8 @@ func (o *options) settle() error {
 		return errors.New("--rounds, --duration and --n must be above zero, --warmup not below it, --slice at least 1ms")
 	}
 	if l.Callers < 1 || l.Processes < 1 || l.Callers < l.Processes {
-		return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", l.Callers, l.Processes)
+		return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", l.Callers,
+			l.Processes)
 	}
 	if !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0 {
 		return errors.New("--rate must be a number, and neither it nor --hold, --held or --patience below zero")
@@ -215,7 +226,7 @@ func (o *options) settleNodes() error {
 
 func (o *options) urls() []string { return strings.Split(o.nodes, ",") }
 
-// fits says why a subject cannot bear a load.
+// fits returns an error if a subject cannot run a load.
 func fits(s subject.Spec, l record.Load, faults bool) error {
 	if l.Held > 0 && !s.Renews {
 		return fmt.Errorf("%s does not renew locks by itself, so it cannot hold any: leave it out of --subjects", s.Name)

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/report"
 )
 
-// show prints the summary, and writes the files that were asked for. One that
-// cannot be written costs neither the summary nor the others: the run took its time.
+// show prints the summary, and writes the files that were asked for. One that cannot be written
+// costs neither the summary nor the others: the run took its time.
 func (o *options) show(stdout io.Writer, run record.Run) error {
 	errs := []error{report.Text(stdout, run)}
 	for _, f := range []struct {
@@ -61,8 +61,8 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return f.Close()
 }
 
-// doubleHolders says which of our own locks had two holders at once. It must
-// never happen, whatever is measured.
+// doubleHolders names redquorum's locks that had two holders at once. That must never happen, under
+// any load.
 func doubleHolders(run record.Run) (found []string) {
 	for _, s := range run.Summaries() {
 		if s.Violations > 0 && strings.HasPrefix(s.Subject.Name, "redquorum") && s.Subject.Name != "redquorum-noguard" {

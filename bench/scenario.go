@@ -17,8 +17,8 @@ import (
 //go:embed scenarios/*.txt
 var scenarios embed.FS
 
-// A scenario is a file with a flag and its value a line. Its first comment says
-// in a sentence what it shows.
+// A scenario is a file with a flag and its value a line. Its first comment says in a sentence what
+// it shows.
 type scenario struct {
 	name  string
 	about string
@@ -35,7 +35,8 @@ func loadScenario(name string) (scenario, error) {
 	text, err := scenarios.ReadFile("scenarios/" + name + ".txt")
 	if errors.Is(err, fs.ErrNotExist) {
 		if text, err = os.ReadFile(name); errors.Is(err, fs.ErrNotExist) {
-			return scenario{}, fmt.Errorf("there is no scenario %q, and no such file; there are %s", name, strings.Join(scenarioNames(), ", "))
+			return scenario{}, fmt.Errorf("there is no scenario %q, and no such file; there are %s",
+				name, strings.Join(scenarioNames(), ", "))
 		}
 	}
 	if err != nil {
@@ -59,7 +60,8 @@ func parseScenario(name, text string) (scenario, error) {
 			return scenario{}, fmt.Errorf("scenario %s: line %d: %q: must be a flag without its dashes, a space and a value, such as: callers 64", name, i+1, hide(raw))
 		}
 		if flag == "scenario" || flag == "list" || flag == "from" {
-			return scenario{}, fmt.Errorf("scenario %s: line %d: %s is for the command line only", name, i+1, flag)
+			return scenario{}, fmt.Errorf("scenario %s: line %d: %s is for the command line only",
+				name, i+1, flag)
 		}
 		s.lines = append(s.lines, line{i + 1, flag, strings.TrimSpace(value)})
 	}

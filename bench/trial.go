@@ -17,11 +17,11 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
-// probing is how often nodes are asked for a sign of life during faults.
-const probing = 100 * time.Millisecond
+// probeInterval is how often nodes are asked during faults whether they answer.
+const probeInterval = 100 * time.Millisecond
 
-// trial measures one subject under one load: the client processes make the load,
-// the faults happen to the nodes, and what both say is put together.
+// trial measures one subject under one load: the client processes make the load, the faults happen
+// to the nodes, and the results of both make the record.
 func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round int) (record.Trial, error) {
 	plan, err := fault.NewPlan(b.planned, l.Nodes, l.Duration)
 	if err != nil {
@@ -30,7 +30,7 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	if l.Profile, l.HeapFile, err = b.profiles(s.Name, l.Point, round); err != nil {
 		return record.Trial{}, err
 	}
-	b.tell(s, l, round, load.Progress{})
+	b.showProgress(s, l, round, load.Progress{})
 
 	var (
 		during    sync.WaitGroup
@@ -53,12 +53,12 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 				fail(broken)
 			}
 		})
-		during.Go(func() { probes = servers.Probe(ctxP, b.nodes.URLs(), at, probing) })
+		during.Go(func() { probes = servers.Probe(ctxP, b.nodes.URLs(), at, probeInterval) })
 	}
 	job := load.Job{Subject: s.Name, URLs: b.nodes.URLs(), Load: l, Slice: b.slice}
-	t, err := load.Run(ctx, job, started, func(p load.Progress) { b.tell(s, l, round, p) })
+	t, err := load.Run(ctx, job, started, func(p load.Progress) { b.showProgress(s, l, round, p) })
 	if err != nil {
-		fail(err) // what is broken is mended
+		fail(err) // broken nodes are mended
 	}
 	end()
 	during.Wait()
@@ -74,7 +74,7 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	t.Round = round
 	t.Nodes = servers.Between(before, b.watch.Costs(ctx))
 	t.Probes = probes
-	t.Bear(faults)
+	t.AddFaults(faults)
 	if t.KeysLeft, err = b.watch.KeysLeft(ctx); err != nil {
 		t.KeysLeft = -1
 	}
@@ -84,25 +84,25 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	return t, nil
 }
 
-// brokenNodes is an error that is no library's: nothing more can be measured on
-// these nodes.
+// brokenNodes is an error of the nodes, not of a library: nothing more can be measured on them.
 type brokenNodes struct{ error }
 
 func (e brokenNodes) Unwrap() error { return e.error }
 
-// tell shows what the benchmark is at.
-func (b *bench) tell(s subject.Spec, l record.Load, round int, p load.Progress) {
+// showProgress shows the state of the run.
+func (b *bench) showProgress(s subject.Spec, l record.Load, round int, p load.Progress) {
 	line := fmt.Sprintf("%d left  %s %s round %d/%d  ", b.left, s.Title, l.Point, round+1, b.rounds)
 	if p.Elapsed == 0 {
 		b.line.Show(line + "connecting")
 		return
 	}
-	b.line.Show(fmt.Sprintf("%s%v of %v  %d cycles  p99 %v  %d failed", line, p.Elapsed.Round(100*time.Millisecond), l.Duration,
+	b.line.Show(fmt.Sprintf("%s%v of %v  %d cycles  p99 %v  %d failed", line,
+		p.Elapsed.Round(100*time.Millisecond), l.Duration,
 		p.Cycles, p.P99.Round(time.Microsecond), p.Failed))
 }
 
-// profiles names the files for the profiles of a trial, in a folder that it
-// makes: of the first round, for more rounds would overwrite them.
+// profiles names the files for the profiles of a trial, in a folder that it makes: of the first
+// round, for more rounds would overwrite them.
 func (b *bench) profiles(subject, point string, round int) (cpu, heap string, err error) {
 	if b.profile == "" || round > 0 {
 		return "", "", nil

@@ -1,3 +1,24 @@
+// Command chaos takes locks on real redis-server processes while these, the clients and the network
+// are broken, and judges the history of it.
+//
+//	go -C chaos run . --duration 10m                        # all scenarios, a minute each
+//	go -C chaos run . --scenario pause-clients,mixed
+//	go -C chaos run . --scenario mixed --seed 42            # the same faults again
+//	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
+//	go -C chaos run . --scenario restart-majority --no-guard
+//
+// The last one is the control: without the memory guard three forgetful servers give away what
+// another client holds, and the checks must find that.
+//
+// Five servers are started (package internal/fleet), several client processes, each of them this
+// program run again (internal/client), and a register that they write to under their locks
+// (internal/register). The nemesis carries out a plan that the seed decides (internal/nemesis). The
+// history of all of them, which is kept in a file if anything is wrong, is judged at the end, or
+// when the run is interrupted (internal/judge says by which rules).
+//
+// The exit code is 1 if a rule was violated, and 2 if the run could not be made.
+//
+// It needs a Unix, and redis-server or valkey-server on the PATH.
 package main
 
 import (
@@ -32,7 +53,7 @@ func run(ctx context.Context) (code int) {
 		err = client.Run(c, os.Stdin, os.Stdout)
 	}
 	if !is {
-		code, err = compete(ctx, os.Args[1:], os.Stdout)
+		code, err = runAll(ctx, os.Args[1:], os.Stdout)
 	}
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -44,14 +65,14 @@ func run(ctx context.Context) (code int) {
 	return code
 }
 
-// compete plays one scenario after the other.
-func compete(ctx context.Context, args []string, out io.Writer) (code int, err error) {
+// runAll runs one scenario after the other.
+func runAll(ctx context.Context, args []string, out io.Writer) (code int, err error) {
 	o, err := parse(args, os.Stderr)
 	if err != nil {
 		return 0, err
 	}
 	if o.judge != "" {
-		return judgeFile(o.judge, out)
+		return judgeAgain(o.judge, out)
 	}
 	fmt.Fprintf(out, "seed %d, %v of faults in each scenario\n", o.seed, o.share().Round(time.Millisecond))
 	for _, s := range o.scenarios {
@@ -78,8 +99,9 @@ func compete(ctx context.Context, args []string, out io.Writer) (code int, err e
 	return code, nil
 }
 
-func judgeFile(path string, out io.Writer) (code int, err error) {
-	v, err := judge(path, nil)
+// judgeAgain judges a history that was kept.
+func judgeAgain(path string, out io.Writer) (code int, err error) {
+	v, err := readVerdict(path, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/chaos/internal/check"
 	"github.com/redquorum/redquorum/chaos/internal/client"
+	"github.com/redquorum/redquorum/chaos/internal/judge"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
-	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // try runs one scenario for a short time and returns the verdict and the report.
-func try(t *testing.T, scenario string, duration time.Duration, args ...string) (*check.Verdict, string) {
+func try(t *testing.T, scenario string, duration time.Duration, args ...string) (*judge.Verdict, string) {
 	t.Helper()
 	need.Redis(t)
 	o, err := parse(append([]string{"--scenario", scenario, "--duration", duration.String(), "--ttl", "1s"}, args...), os.Stderr)
@@ -48,7 +48,7 @@ func try(t *testing.T, scenario string, duration time.Duration, args ...string) 
 	report(&text, fmt.Sprintf("%s with seed %d", scenario, o.seed), 0, v)
 	t.Log(text.String())
 
-	again, err := judge(file, o.scenarios[0].Wanted())
+	again, err := readVerdict(file, o.scenarios[0].Wanted())
 	require.NoError(t, err)
 	assert.Equal(t, v.OK(), again.OK(), "the history in the file is not the one that was judged")
 	return v, text.String()
@@ -79,8 +79,7 @@ func TestFencingKeepsOutPausedClients(t *testing.T) {
 	t.Error("no paused client ever came back to write: nothing was shown")
 }
 
-// The control: what the checks do not find where it must be, they would not find
-// elsewhere.
+// The control: a violation that the rules do not find where it must be, they would not find elsewhere.
 func TestWithoutTheMemoryGuardTheChecksFindTwoHolders(t *testing.T) {
 	t.Parallel()
 	for range 3 {
@@ -132,7 +131,7 @@ func TestAPlanIsPrintedAndNotCarriedOut(t *testing.T) {
 	t.Parallel()
 	var first, second bytes.Buffer
 	for _, out := range []*bytes.Buffer{&first, &second} {
-		code, err := compete(t.Context(), []string{"--plan", "--seed", "5"}, out)
+		code, err := runAll(t.Context(), []string{"--plan", "--seed", "5"}, out)
 		require.NoError(t, err)
 		assert.Zero(t, code)
 	}
@@ -153,7 +152,7 @@ func TestAHistoryWithViolationsFailsTheProgram(t *testing.T) {
 	write := func() { require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600)) }
 	var out bytes.Buffer
 	write()
-	code, err := compete(t.Context(), []string{"--judge", path}, &out)
+	code, err := runAll(t.Context(), []string{"--judge", path}, &out)
 	require.NoError(t, err)
 	assert.Zero(t, code, out.String())
 
@@ -161,7 +160,7 @@ func TestAHistoryWithViolationsFailsTheProgram(t *testing.T) {
 		`{"at":4,"kind":"asked","who":2,"op":1,"name":"a"}`,
 		`{"at":5,"kind":"granted","who":2,"op":1,"name":"a","token":6,"until":99}`)
 	write()
-	code, err = compete(t.Context(), []string{"--judge", path}, &out)
+	code, err = runAll(t.Context(), []string{"--judge", path}, &out)
 	require.NoError(t, err)
 	assert.Equal(t, violated, code)
 	assert.Contains(t, out.String(), "VIOLATED  overlap")

@@ -11,7 +11,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	scenarios []nemesis.Scenario
 	duration  time.Duration
@@ -28,13 +28,17 @@ type options struct {
 func parse(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
-	scenario := flags.String("scenario", "all", "all, or names with commas between them: "+strings.Join(names(), ", "))
-	flags.DurationVar(&o.duration, "duration", time.Minute, "of the faults; the scenarios share it evenly, and each adds some seconds to begin and end")
+	scenario := flags.String("scenario", "all",
+		"all, or names with commas between them: "+strings.Join(names(), ", "))
+	flags.DurationVar(&o.duration, "duration", time.Minute,
+		"of the faults; the scenarios share it evenly, and each adds some seconds to begin and end")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
 	flags.DurationVar(&o.ttl, "ttl", 1200*time.Millisecond, "of the locks")
-	flags.DurationVar(&o.longTTL, "long-ttl", 0, "of the locks of every second client; 0 for that of the others")
+	flags.DurationVar(&o.longTTL, "long-ttl", 0,
+		"of the locks of every second client; 0 for that of the others")
 	flags.IntVar(&o.clients, "clients", 4, "number of client processes")
-	noGuard := flags.Bool("no-guard", false, "turn the memory guard off, to see that the checks find what it prevents")
+	noGuard := flags.Bool("no-guard", false,
+		"turn the memory guard off, to see that the checks find what it prevents")
 	flags.BoolVar(&o.plan, "plan", false, "print the plans and do nothing else")
 	flags.StringVar(&o.keep, "keep", "", "keep all histories in this `folder`, also those without violations")
 	flags.StringVar(&o.judge, "judge", "", "judge the history in this `file` again and do nothing else")
@@ -64,7 +68,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	return o, nil
 }
 
-// share is for how long each scenario has faults.
+// share is the duration of the faults of each scenario.
 func (o options) share() time.Duration { return o.duration / time.Duration(len(o.scenarios)) }
 
 func names() (all []string) {

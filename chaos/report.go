@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/chaos/internal/check"
+	"github.com/redquorum/redquorum/chaos/internal/judge"
 )
 
 // shown is how many violations are printed; the history has all of them.
 const shown = 5
 
-func report(out io.Writer, title string, took time.Duration, v *check.Verdict) {
+func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 	result := "ok"
 	if !v.OK() {
 		result = fmt.Sprintf("%d VIOLATIONS", len(v.Violations))
@@ -26,7 +26,8 @@ func report(out io.Writer, title string, took time.Duration, v *check.Verdict) {
 	fmt.Fprintf(out, "\n  faults    %s\n", counts(v.Faults))
 	fmt.Fprintf(out, "  locks     %d granted, %d losses told", v.Granted, v.Lost)
 	if v.Expired > 0 {
-		fmt.Fprintf(out, " (%d at the deadline, %v after it at most)", v.Expired, v.Late.Round(time.Millisecond))
+		fmt.Fprintf(out, " (%d at the deadline, %v after it at most)", v.Expired,
+			v.Late.Round(time.Millisecond))
 	}
 	fmt.Fprintf(out, "; in vain: %s; unknown: %d\n", counts(v.Failed), v.Unknown)
 	fmt.Fprintf(out, "  writes    %d accepted, %d refused as stale\n", v.Accepted, v.Refused)
@@ -34,7 +35,8 @@ func report(out io.Writer, title string, took time.Duration, v *check.Verdict) {
 		fmt.Fprintf(out, "  service   none for %v at most, on %q after %v\n",
 			v.Idle.Round(time.Millisecond), v.IdleName, v.IdleFrom.Round(time.Millisecond))
 	}
-	fmt.Fprintf(out, "  checks    %s; porcupine: %d windows, %d undecided\n", rules(v), v.Windows, v.Undecided)
+	fmt.Fprintf(out, "  checks    %s; porcupine: %d windows, %d undecided\n", rules(v), v.Windows,
+		v.Undecided)
 	for i, f := range v.Violations {
 		if i == shown {
 			fmt.Fprintf(out, "  and %d more\n", len(v.Violations)-shown)
@@ -44,9 +46,9 @@ func report(out io.Writer, title string, took time.Duration, v *check.Verdict) {
 	}
 }
 
-func rules(v *check.Verdict) string {
+func rules(v *judge.Verdict) string {
 	var all []string
-	for _, rule := range check.Rules {
+	for _, rule := range judge.Rules {
 		result := "ok"
 		if n := v.Broken(rule); n > 0 {
 			result = fmt.Sprint(n)

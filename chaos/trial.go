@@ -7,11 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/chaos/internal/check"
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/redquorum/redquorum/chaos/internal/client"
 	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/chaos/internal/judge"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 	"github.com/redquorum/redquorum/chaos/internal/register"
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -21,7 +24,7 @@ import (
 const (
 	nodes   = 5
 	callers = 2 // of each client
-	// slack is how late a busy machine may be with what is due.
+	// slack is how late anything may be on a busy machine.
 	slack = 10 * time.Second
 )
 
@@ -36,11 +39,12 @@ type trial struct {
 	fleet   fleet.Fleet
 	relays  []*relay.Relay
 	history *history.Log
-	crew    *crew
+	running *processes
 }
 
 func (t *trial) setting() nemesis.Setting {
-	return nemesis.Setting{Seed: t.seed, Duration: t.share(), Nodes: nodes, Clients: t.clients, TTL: t.longest()}
+	return nemesis.Setting{Seed: t.seed, Duration: t.share(), Nodes: nodes, Clients: t.clients,
+		TTL: t.longest()}
 }
 
 // replay is the command that makes the same faults again.
@@ -56,9 +60,9 @@ func (t *trial) replay() string {
 	return command
 }
 
-// run plays the scenario and judges it. The history is kept in the file only if
-// something is wrong. An interrupted run is judged by what there is.
-func (t *trial) run(ctx context.Context) (v *check.Verdict, file string, err error) {
+// run plays the scenario and judges it. The history is kept in the file only if something is wrong.
+// An interrupted run is judged by what there is.
+func (t *trial) run(ctx context.Context) (v *judge.Verdict, file string, err error) {
 	dir := t.keep
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "redquorum-chaos-*"); err != nil {
@@ -77,9 +81,11 @@ func (t *trial) run(ctx context.Context) (v *check.Verdict, file string, err err
 	if err := t.play(ctx, file); err != nil {
 		return nil, file, err
 	}
-	v, err = judge(file, t.Wanted())
+	v, err = readVerdict(file, t.Wanted())
 	if err == nil && ctx.Err() != nil {
-		v.Violations = slices.DeleteFunc(v.Violations, func(v check.Violation) bool { return v.Rule == check.Evidence })
+		v.Violations = slices.DeleteFunc(v.Violations, func(v judge.Violation) bool {
+			return v.Rule == judge.Evidence
+		})
 	}
 	return v, file, err
 }
@@ -92,7 +98,8 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	defer out.Close()
 	t.history = history.NewLog(out)
 
-	t.fleet, err = fleet.Start(ctx, fleet.Process, fleet.Options{Nodes: nodes, Persistence: t.Writes(nodes)})
+	t.fleet, err = fleet.Start(ctx, fleet.Process,
+		fleet.Options{Nodes: nodes, Persistence: t.Writes(nodes)})
 	if err != nil {
 		return err
 	}
@@ -115,27 +122,27 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	}
 	defer reg.Close()
 
-	t.crew = newCrew(t.history, t.longTTL, client.Config{
+	t.running = newProcesses(t.history, t.longTTL, client.Config{
 		URLs: urls, Register: reg.Addr(), Names: locks, Seed: t.seed, TTL: t.ttl, Guard: t.guard, Callers: callers,
 		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])},
 	})
-	defer func() { err = errors.Join(err, t.crew.stop()) }()
+	defer func() { err = errors.Join(err, t.running.stop()) }()
 	for i := range t.clients {
-		if err := t.crew.hire(i); err != nil {
+		if err := t.running.start(i); err != nil {
 			return err
 		}
 	}
-	return t.act(ctx)
+	return t.disturb(ctx)
 }
 
-// act lets the clients settle, strikes them, lets them settle again, and looks
-// at what is left when they have gone.
-func (t *trial) act(ctx context.Context) error {
-	if err := t.served(ctx, 0); err != nil && ctx.Err() == nil {
+// disturb lets the clients settle, carries out the plan, lets them settle again, and looks for keys
+// that are left when they have ended.
+func (t *trial) disturb(ctx context.Context) error {
+	if err := t.awaitGrants(ctx, 0); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
 	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{
-		Fleet: t.fleet, Writes: t.Writes(nodes), Relays: t.relays, Crew: t.crew, Flush: t.flush, Log: t.history,
+		Fleet: t.fleet, Writes: t.Writes(nodes), Relays: t.relays, Clients: t.running, Flush: t.flush, Log: t.history,
 	})
 	if err != nil {
 		return err
@@ -145,26 +152,28 @@ func (t *trial) act(ctx context.Context) error {
 		if err := t.history.Add(history.Event{At: calm, Kind: history.Calm}); err != nil {
 			return err
 		}
-		t.served(ctx, calm) // what is not is found by the checks
+		t.awaitGrants(ctx, calm) // a lock that is not granted is found by the rules
 	}
-	if err := t.crew.stop(); err != nil {
+	if err := t.running.stop(); err != nil {
 		return err
 	}
-	if err := t.leftover(); err != nil {
+	if err := t.noteLeftKeys(); err != nil {
 		return err
 	}
 	return t.history.Err()
 }
 
-// served waits until each lock was granted after a moment. Forgetful servers are in
+// awaitGrants waits until each lock was granted after a moment. Servers that forgot are in
 // quarantine for a TTL, and a lock may be held for two.
-func (t *trial) served(ctx context.Context, since int64) error {
+func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*t.longest()+slack)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		missing := slices.IndexFunc(locks, func(name string) bool { return t.history.Last(history.Granted, name) <= since })
+		missing := slices.IndexFunc(locks, func(name string) bool {
+			return t.history.Last(history.Granted, name) <= since
+		})
 		if missing < 0 {
 			return nil
 		}
@@ -181,7 +190,8 @@ func (t *trial) longest() time.Duration { return max(t.ttl, t.longTTL) }
 
 func (t *trial) ttls(n float64) time.Duration { return time.Duration(n * float64(t.ttl)) }
 
-func judge(file string, wanted [][]string) (*check.Verdict, error) {
+// readVerdict judges the history in a file.
+func readVerdict(file string, wanted [][]string) (*judge.Verdict, error) {
 	in, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -191,5 +201,69 @@ func judge(file string, wanted [][]string) (*check.Verdict, error) {
 	if err := history.Read(in, func(e history.Event) { events = append(events, e) }); err != nil {
 		return nil, err
 	}
-	return check.Judge(events, wanted)
+	return judge.History(events, wanted)
+}
+
+func addr(url string) string { return strings.TrimPrefix(url, "redis://") }
+
+// ask asks node i, which must be healthy, on a connection of its own.
+func (t *trial) ask(ctx context.Context, i int, cmd string, args ...any) (any, error) {
+	c, err := redis.DialContext(ctx, "tcp", addr(t.fleet.URLs()[i]), redis.DialReadTimeout(slack),
+		redis.DialWriteTimeout(slack))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Do(cmd, args...)
+}
+
+// flush makes node i forget everything, for the nemesis.
+func (t *trial) flush(ctx context.Context, i int) error {
+	_, err := t.ask(ctx, i, "FLUSHALL")
+	return err
+}
+
+// noteLeftKeys looks for keys of locks when all clients have ended, and writes down those that are
+// still there when they must have expired.
+func (t *trial) noteLeftKeys() error {
+	expired := time.Now().Add(t.longest() + 100*time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; i < nodes; {
+		keys, err := redis.Strings(t.ask(context.Background(), i, "KEYS", "*"))
+		if err != nil {
+			return fmt.Errorf("node %d: %w", i, err)
+		}
+		left := left(keys)
+		switch {
+		case len(left) == 0:
+			i++
+		case time.Now().Before(expired):
+			<-tick.C
+		default:
+			for _, key := range left {
+				ttl, err := redis.Int64(t.ask(context.Background(), i, "PTTL", key))
+				if err != nil {
+					return err
+				}
+				err = t.history.Add(history.Event{At: history.Now(), Kind: history.Left, Who: i,
+					Name: key, Text: fmt.Sprintf("for %d ms", ttl)})
+				if err != nil {
+					return err
+				}
+			}
+			i++
+		}
+	}
+	return nil
+}
+
+// left are the keys that are not the library's own.
+func left(keys []string) (others []string) {
+	for _, key := range keys {
+		if !strings.HasPrefix(key, "redlock:") {
+			others = append(others, key)
+		}
+	}
+	return others
 }

@@ -35,7 +35,7 @@
 //
 // # What it takes
 //
-//   - The resource checks. A token that nobody compares protects nothing; nor does
+//   - The resource checks. A token that is not compared protects nothing; nor does
 //     one that the holder compares by itself before it writes.
 //   - Check, write and memory of the token are one atomic step. Between a check
 //     and a write that are two steps, a later holder fits in.
@@ -49,7 +49,7 @@
 //
 // A token orders writers; it does not undo. A, who was paused, may have done
 // half of its work before B came, and B finds that half. And where a resource
-// cannot check (an e-mail, a payment at somebody else's), the lock is all there
+// cannot check (an e-mail, a payment at another company's), the lock is all there
 // is: its holder must stop when the lock's context ends, and may be late.
 //
 // # Forms

@@ -11,7 +11,7 @@ import (
 const MaxToken = 1<<53 - 1
 
 var (
-	// ErrStale is matched by the error of a write that came too late: somebody with
+	// ErrStale is matched by the error of a write that came too late: a holder with
 	// a higher token has been there. The lock was lost, and what was read under
 	// it may have changed. Trying again with the same token is of no use.
 	ErrStale = errors.New("fence: stale token")

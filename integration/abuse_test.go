@@ -52,13 +52,13 @@ func TestASecondReleaseIsToldAndHarmsNobody(t *testing.T) {
 // sent again because the scripts are lost.
 func TestAReleaseDuringAnExtensionLeavesNothing(t *testing.T) {
 	const times, callers, delay = 150, 16, time.Millisecond
-	for _, opts := range [][]redlock.Option{nil, {redlock.Fenced()}} {
+	for _, opts := range [][]redlock.LockerOption{nil, {redlock.Fenced()}} {
 		t.Run(fmt.Sprintf("%d options", len(opts)), func(t *testing.T) {
 			r := take(t, "process")
 			r.sweeps(t)
 			urls := r.URLs()
 			for i := range urls {
-				urls[i] = newRelay(t, r.addr(i), delay).url()
+				urls[i] = newNetwork(t, r.addr(i), delay).url()
 			}
 			locker := open(t, urls, opts...)
 			draw := chance(t)(0)
@@ -77,7 +77,7 @@ func TestAReleaseDuringAnExtensionLeavesNothing(t *testing.T) {
 				}
 				<-time.After(time.Duration(draw.Int64N(int64(4 * delay))))
 				if opts == nil { // else it would cost a connection each time
-					r.must(t, n%nodes, "SCRIPT", "FLUSH", "SYNC")
+					r.must(t, n%nodes, "SCRIPT", "FLUSH")
 				}
 				assert.NoError(t, lock.Release(context.Background()))
 				wg.Wait()
@@ -96,9 +96,9 @@ func TestAReleaseDuringAnExtensionLeavesNothing(t *testing.T) {
 func TestALostLockCannotBeExtendedNorTakenBack(t *testing.T) {
 	const ttl = 400 * time.Millisecond
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		fixed := []redlock.Option{redlock.TTL(ttl), redlock.NodeTimeout(ttl / 2), redlock.Renew(false)}
+		fixed := []redlock.LockerOption{redlock.TTL(ttl), redlock.NodeTimeout(ttl / 2), redlock.Renew(false)}
 		locker, other := r.locker(t, fixed...), r.locker(t)
-		lock, err := locker.Acquire(context.Background(), "lost", patient...)
+		lock, err := locker.Acquire(context.Background(), "lost", manyRetries...)
 		require.NoError(t, err)
 		_, cause := ended(t, lock)
 		wantLost(t, lock, cause)
@@ -134,7 +134,7 @@ func TestAContextThatHasEndedAsksNothingButReleases(t *testing.T) {
 				wantOnly(t, want, err)
 				_, err = locker.TryAcquire(ctx, "ended")
 				wantOnly(t, want, err)
-				_, err = locker.Acquire(ctx, "ended", patient...)
+				_, err = locker.Acquire(ctx, "ended", manyRetries...)
 				wantOnly(t, want, err)
 				err = locker.Do(ctx, "ended", func(context.Context) error { return errors.New("must not be called") })
 				wantOnly(t, want, err)

@@ -56,7 +56,7 @@ func TestCancelledCallersLeaveNoKey(t *testing.T) {
 	wg.Wait()
 	require.False(t, t.Failed())
 	require.NoError(t, held.Release(context.Background()))
-	// A second is what is promised; the rest is a busy machine's.
+	// A second is promised; the rest is for a busy machine.
 	took := r.settle(t, 2)
 	assert.Less(t, took, time.Second+slack)
 	t.Logf("no key %v after the last; cancelled in acquiring %d times, in releasing %d times, too late %d times",
@@ -72,7 +72,7 @@ type canceller struct {
 	acquiring, released, late int
 }
 
-// context returns one that ends within the span, and what stops that.
+// context returns one that ends within the span, and a function that ends it at once.
 func (c *canceller) context(rng *rand.Rand, span time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := time.AfterFunc(time.Duration(rng.Int64N(int64(span))), cancel)
@@ -94,7 +94,7 @@ func (c *canceller) count(err error, in *int) error {
 	return nil
 }
 
-// anywhere: while acquiring or while releasing, or neither.
+// anywhere ends the context while a lock is acquired or released, or neither.
 func (c *canceller) anywhere(rng *rand.Rand, name string) error {
 	ctx, stop := c.context(rng, c.span)
 	defer stop()
@@ -105,7 +105,7 @@ func (c *canceller) anywhere(rng *rand.Rand, name string) error {
 	return c.count(lock.Release(ctx), &c.released)
 }
 
-// waiting: the lock is never free.
+// waiting ends the context while the lock is waited for, which is never free.
 func (c *canceller) waiting(rng *rand.Rand) error {
 	ctx, stop := c.context(rng, 20*time.Millisecond)
 	defer stop()
@@ -116,7 +116,7 @@ func (c *canceller) waiting(rng *rand.Rand) error {
 	return c.count(err, &c.acquiring)
 }
 
-// releasing: the context is of the release alone.
+// releasing ends the context of the release alone.
 func (c *canceller) releasing(rng *rand.Rand, name string) error {
 	lock, err := c.locker.Acquire(context.Background(), name)
 	if err != nil {

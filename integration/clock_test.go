@@ -2,11 +2,10 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,11 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// faketime finds the library that lies to a process about the time
+// faketime finds the library that shows a process another time
 // (https://github.com/wolfcw/libfaketime).
 func faketime(t *testing.T) (library string) {
 	t.Helper()
@@ -27,17 +26,8 @@ func faketime(t *testing.T) (library string) {
 			return found[0]
 		}
 	}
-	noFaketime(t, "libfaketimeMT.so.1 is not installed; on Debian the package is libfaketime")
+	need.Faketime(t, errors.New("libfaketimeMT.so.1 is not installed; on Debian the package is libfaketime"))
 	return ""
-}
-
-// noFaketime skips the test, or fails it if it must not be skipped.
-func noFaketime(t *testing.T, why string) {
-	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv(need.Env), ","), "faketime") {
-		t.Fatalf("%s names faketime, but %s", need.Env, why)
-	}
-	t.Skip(why)
 }
 
 // A settable is a server whose wall clock can be set.
@@ -60,8 +50,8 @@ func startSettable(t *testing.T) *settable {
 		if _, err := os.Stat(s.socket); err == nil {
 			return s
 		}
-		if time.Since(began) > patience {
-			noFaketime(t, "redis-server does not start with it, as where it is linked with a malloc of its own")
+		if time.Since(began) > failAfter {
+			need.Faketime(t, errors.New("redis-server does not start with libfaketime, as where it is linked with a malloc of its own"))
 		}
 	}
 }
@@ -80,7 +70,7 @@ func (s *settable) set(t *testing.T, ahead time.Duration) {
 	c, err := dial("unix", s.socket)
 	require.NoError(t, err)
 	defer c.Close()
-	poll(t, patience, func() error {
+	poll(t, failAfter, func() error {
 		parts, err := redis.Int64s(c.Do("TIME"))
 		if err != nil {
 			return err
@@ -92,8 +82,8 @@ func (s *settable) set(t *testing.T, ahead time.Duration) {
 	})
 }
 
-// Every key that it holds expires too early, the last of them when the longest TTL
-// would have passed.
+// The keys of a node whose clock was set ahead expire too early, the last of them when the
+// longest TTL would have passed.
 func TestANodeWhoseClockWasSetAheadHasNoVoteForTheLongestTTL(t *testing.T) {
 	const ttl, jump = 1500 * time.Millisecond, 500 * time.Millisecond
 	server := startSettable(t)
@@ -161,7 +151,7 @@ func TestTokensRiseThoughTheServersClockIsSet(t *testing.T) {
 	locker := open(t, []string{server.url()}, redlock.Fenced())
 	late := open(t, []string{server.url()}, redlock.Fenced(), wall(-time.Minute))
 	var tokens ledger
-	for _, ahead := range []time.Duration{0, longTTL / 4, 0, time.Hour, 0, -time.Hour, 0} {
+	for _, ahead := range []time.Duration{0, tokenSlack, 3 * tokenSlack, longTTL / 4, 0, time.Hour, 0, -time.Hour, 0} {
 		server.set(t, ahead)
 		for range 5 {
 			require.NoError(t, tokens.once(locker, "jumped"), "%v ahead", ahead)

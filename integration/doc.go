@@ -15,6 +15,12 @@
 //
 //	export REDLOCK_TEST_IMAGE="$(integration/image.sh | tail -n 1)"
 //
+// Processes are those of the redis-server, or valkey-server, on PATH, or of the
+// server that REDLOCK_TEST_SERVER names. integration/servers.sh builds newer ones,
+// and "make servers-test" runs these tests on each:
+//
+//	REDLOCK_TEST_SERVER=/path/to/valkey-server go test ./integration
+//
 // # What makes these tests reliable
 //
 // Nothing sleeps until something has probably happened. Every wait is for a fact

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,15 +12,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // wall sets a Locker's wall clock ahead of the right time, or back.
-func wall(ahead time.Duration) redlock.Option {
-	return redlock.Wall(func() time.Time { return time.Now().Add(ahead) })
+func wall(ahead time.Duration) redlock.LockerOption {
+	return redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })
 }
 
-// A ledger is what a token protects. It refuses one that is not above the last.
+// A ledger is the resource that a token protects. It refuses one that is not above the last.
 type ledger struct {
 	mu   sync.Mutex
 	last int64
@@ -39,7 +43,7 @@ func (l *ledger) enter(token int64) error {
 
 // once acquires the ledger's lock, enters its token, and releases it.
 func (l *ledger) once(locker *redlock.Locker, name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), failAfter)
 	defer cancel()
 	lock, err := locker.Acquire(ctx, name, redlock.Fenced())
 	if err != nil {
@@ -51,6 +55,9 @@ func (l *ledger) once(locker *redlock.Locker, name string) error {
 	return lock.Release(context.Background())
 }
 
+// tokenSlack is how far a token may be from a server's clock at first.
+const tokenSlack = 2 * time.Second
+
 var walls = []struct {
 	name  string
 	ahead []time.Duration
@@ -60,7 +67,8 @@ var walls = []struct {
 	{"an hour behind", []time.Duration{-time.Hour, 0, 0, 0}},
 	{"half a TTL ahead", []time.Duration{longTTL / 2, 0, 0, 0}},
 	{"half a TTL behind", []time.Duration{-longTTL / 2, 0, 0, 0}},
-	{"a tenth of a TTL ahead or behind", []time.Duration{longTTL / 10, -longTTL / 10, 0, longTTL / 10}},
+	{"within the slack", []time.Duration{tokenSlack * 3 / 4, -tokenSlack * 3 / 4, 0, tokenSlack * 3 / 4}},
+	{"about the slack", []time.Duration{tokenSlack, -tokenSlack, 4 * tokenSlack, -4 * tokenSlack}},
 	{"all of that", []time.Duration{time.Hour, -time.Hour, longTTL / 2, -longTTL / 2}},
 	{"all within half a TTL", []time.Duration{longTTL/2 - time.Second, 1 - longTTL/2, time.Second, -time.Second}},
 }
@@ -79,11 +87,11 @@ func TestTokensRiseInTurnWhateverTheClocksSay(t *testing.T) {
 				for n := range times {
 					require.NoError(t, tokens.once(lockers[n%len(lockers)], w.name))
 				}
-				// A mad clock keeps nobody out, and takes the numbers away from nobody.
+				// A mad clock keeps no client out, and takes no numbers away from others.
 				lock := acquire(t, r.locker(t), w.name, redlock.Fenced())
 				require.NoError(t, tokens.enter(lock.Fence()))
 				require.NoError(t, lock.Release(context.Background()))
-				assert.Less(t, time.Until(time.UnixMicro(tokens.last)), longTTL)
+				assert.Less(t, time.Until(time.UnixMicro(tokens.last)), 5*tokenSlack)
 			})
 		}
 	})
@@ -159,15 +167,47 @@ func TestACounterStaysForADay(t *testing.T) {
 	})
 }
 
+// A node whose counter no token can follow grants no token. With a majority of such nodes there is
+// no lock, rather than one with a lower token or none.
+func TestACounterThatMakesNoSenseGrantsNoToken(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
+		locker := r.locker(t, redlock.Fenced())
+		var tokens ledger
+		require.NoError(t, tokens.once(locker, "mad"))
+		for _, counter := range []string{"inf", "-inf", "nan", "1e300", "9223372036854775808", "9007199254740991", "99999999999999999"} {
+			const key = "redlock:fence:mad"
+			for i := range 2 {
+				r.must(t, i, "SET", key, counter)
+			}
+			require.NoError(t, tokens.once(locker, "mad"), "%s on a minority", counter)
+			r.must(t, 2, "SET", key, counter)
+			_, err := locker.TryAcquire(context.Background(), "mad")
+			wantOnly(t, redlock.ErrNoQuorum, err)
+			assert.ErrorIs(t, err, protocol.ErrCounter, counter)
+			assert.ErrorContains(t, err, key, counter)
+			assert.ErrorContains(t, err, "delete this key", counter)
+			for i := range nodes {
+				r.gone(t, i, "mad")
+			}
+			for i := range 3 {
+				assert.Equal(t, []byte(counter), r.must(t, i, "GET", key), "node %d: what is there is left for people to see", i)
+				r.must(t, i, "DEL", key)
+			}
+			require.NoError(t, tokens.once(locker, "mad"), "once the key is deleted")
+		}
+	})
+}
+
 func TestAHolderWhoseLockRanOutHasTheSmallerToken(t *testing.T) {
 	const ttl = 500 * time.Millisecond
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		r.sweeps(t)
-		short := []redlock.Option{redlock.TTL(ttl), redlock.NodeTimeout(ttl / 2), redlock.Fenced()}
+		short := []redlock.LockerOption{redlock.TTL(ttl), redlock.NodeTimeout(ttl / 2), redlock.Fenced()}
 		slow, quick := r.locker(t, short...), r.locker(t, short...)
-		stolen, err := slow.Acquire(context.Background(), "stolen", append(patient, redlock.Renew(false))...)
+		stolen, err := slow.Acquire(context.Background(), "stolen", append(manyRetries, redlock.Renew(false))...)
 		require.NoError(t, err)
-		next, err := quick.Acquire(context.Background(), "stolen", patient...)
+		next, err := quick.Acquire(context.Background(), "stolen", manyRetries...)
 		require.NoError(t, err)
 		_, cause := ended(t, stolen)
 		wantLost(t, stolen, cause)
@@ -180,4 +220,128 @@ func TestAHolderWhoseLockRanOutHasTheSmallerToken(t *testing.T) {
 		assert.Error(t, tokens.enter(stolen.Fence()))
 		require.NoError(t, next.Release(context.Background()))
 	})
+}
+
+// This is the worst that can happen to a guarded set: clocks of all sorts have driven the
+// tokens as far ahead as the nodes let them, those that remember are away, and a
+// clock comes next that is as far behind as the nodes allow, or farther.
+func TestTokensRiseThoughAMajorityForgetsTheCounters(t *testing.T) {
+	const ttl = time.Second
+	r := take(t, fleet.Process)
+	r.sweeps(t)
+	var ahead []*redlock.Locker
+	for by := time.Duration(0); by < 12*tokenSlack; by += tokenSlack * 3 / 4 {
+		ahead = append(ahead, r.locker(t, guarding(ttl, wall(by))...))
+	}
+	for _, c := range []struct {
+		how    amnesia
+		behind time.Duration
+	}{{restarted, tokenSlack * 27 / 25}, {flushed, tokenSlack * 27 / 25}, {flushed, tokenSlack * 48 / 25}} {
+		t.Run(fmt.Sprintf("%s, %v behind", c.how.name, c.behind), func(t *testing.T) {
+			behind := r.locker(t, guarding(ttl, wall(-c.behind))...)
+			name := fmt.Sprint("forgotten ", c.behind)
+			for _, locker := range append(slices.Clone(ahead), behind) {
+				trusted(t, locker)
+			}
+			var tokens ledger
+			for began := time.Now(); time.Since(began) < ttl/2; {
+				for _, locker := range ahead {
+					require.NoError(t, tokens.once(locker, name))
+				}
+			}
+			t.Logf("tokens are %v ahead", time.Until(time.UnixMicro(tokens.last)))
+			r.forget(t, c.how, "", 0, 2, 4)
+			r.fail(t, paused, 1, 3)
+			lock, err := behind.Acquire(context.Background(), name, append(manyRetries, redlock.Fenced())...)
+			require.NoError(t, err)
+			assert.NoError(t, tokens.enter(lock.Fence()))
+			r.heal(t)
+			require.NoError(t, lock.Release(context.Background()))
+		})
+	}
+}
+
+// Without the guard, the test above would see this.
+func TestWithoutTheGuardTokensFallIfAMajorityForgetsTheCounters(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
+		ahead, behind := r.locker(t, wall(tokenSlack*3/4)), r.locker(t, wall(-tokenSlack*3/4))
+		first := acquire(t, ahead, "forgotten", redlock.Fenced())
+		require.NoError(t, first.Release(context.Background()))
+		r.forget(t, flushed, "", 0, 2, 4)
+		r.fail(t, paused, 1, 3)
+		second := acquire(t, behind, "forgotten", redlock.Fenced())
+		assert.Less(t, second.Fence(), first.Fence())
+		r.heal(t)
+		require.NoError(t, second.Release(context.Background()))
+	})
+}
+
+func TestFencedLocksGoOnAfterAScriptFlush(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
+		locker := r.locker(t, redlock.Fenced())
+		flush := func() {
+			for i := range nodes {
+				r.must(t, i, "SCRIPT", "FLUSH", "SYNC")
+			}
+		}
+		var tokens ledger
+		for range 3 {
+			flush()
+			lock, err := locker.Acquire(context.Background(), "scripts", manyRetries...)
+			require.NoError(t, err)
+			require.NoError(t, tokens.enter(lock.Fence()))
+			flush()
+			require.NoError(t, lock.Extend(context.Background()))
+			flush()
+			require.NoError(t, lock.Release(context.Background()))
+			connected(t, locker)
+		}
+	})
+}
+
+// Two nodes have lost their scripts, and get the acquisition and the release
+// at the same time. An acquisition that was sent again could come behind its
+// release, and with a token as low as here no node would notice.
+func TestAScriptFlushLeavesNoLockBehind(t *testing.T) {
+	const times = 40
+	r := take(t, fleet.Process)
+	r.sweeps(t)
+	urls := r.URLs()
+	var late []*network
+	for _, i := range []int{3, 4} {
+		late = append(late, newNetwork(t, r.addr(i), 0))
+		urls[i] = late[i-3].url()
+	}
+	name := func(n int) string { return fmt.Sprint("scripts ", n) }
+	before := r.locker(t, redlock.Fenced())
+	for n := range times {
+		lock := acquire(t, before, name(n))
+		votes(t, lock, nodes)
+		require.NoError(t, lock.Release(context.Background()))
+		locker := open(t, urls, redlock.Fenced(), wall(-time.Second))
+		for _, i := range []int{3, 4} {
+			r.must(t, i, "SCRIPT", "FLUSH", "SYNC")
+		}
+		held := append(late[0].hold(), late[1].hold()...)
+		lock = acquire(t, locker, name(n))
+		require.NoError(t, lock.Release(context.Background()))
+		for _, l := range held {
+			l.open()
+		}
+		connected(t, locker)
+		require.NoError(t, locker.Close())
+	}
+	for i := range nodes {
+		c, err := r.connect(i)
+		require.NoError(t, err)
+		defer c.Close()
+		poll(t, failAfter, func() error { return checkClients(c, i, 1) })
+		for n := range times {
+			left, err := redis.Int(c.Do("EXISTS", name(n)))
+			require.NoError(t, err)
+			assert.Zero(t, left, "node %d: %s", i, name(n))
+		}
+	}
 }

@@ -44,7 +44,7 @@ func (f foreign) hold(t *testing.T, name string, which ...int) {
 	}
 }
 
-// free gives back what has the value.
+// free deletes the key if it has the value.
 func (f foreign) free(t *testing.T, i int, name, value string) (done bool) {
 	t.Helper()
 	n, err := redis.Int(f.rig.do(i, "EVAL", compareAndDelete, 1, name, value))
@@ -67,11 +67,11 @@ func TestAPlainClientsKeyRefusesOurs(t *testing.T) {
 			assert.Equal(t, []byte("foreign"), r.must(t, i, "GET", "shared"), "node %d: not ours to delete", i)
 		}
 
-		// Nobody tells us when a plain client gives up its key.
+		// A plain client sends no message when it gives up its key.
 		acquired := make(chan error, 1)
 		var lock *redlock.Lock
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), failAfter)
 			defer cancel()
 			var err error
 			lock, err = locker.Acquire(ctx, "shared")

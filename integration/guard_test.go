@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -23,7 +24,7 @@ func (r *rig) sweeps(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
 		r.heal(t)
-		poll(t, patience, func() error {
+		poll(t, failAfter, func() error {
 			return r.each(func(i int) error {
 				c, err := r.connect(i)
 				if err != nil {
@@ -46,15 +47,15 @@ func (r *rig) sweeps(t *testing.T) {
 // guarding are the options of a Locker with the memory guard, as users have it. A vote
 // may take nearly the whole TTL, since servers that write each command to disk
 // are slow now and then.
-func guarding(ttl time.Duration, more ...redlock.Option) []redlock.Option {
-	return append([]redlock.Option{redlock.TTL(ttl), redlock.NodeTimeout(ttl * 3 / 4), redlock.MemoryGuard(true)}, more...)
+func guarding(ttl time.Duration, more ...redlock.LockerOption) []redlock.LockerOption {
+	return append([]redlock.LockerOption{redlock.TTL(ttl), redlock.NodeTimeout(ttl * 3 / 4), redlock.MemoryGuard(true)}, more...)
 }
 
 // trusted waits until the Locker counts the votes of all nodes.
 func trusted(t *testing.T, locker *redlock.Locker) {
 	t.Helper()
 	const name = "does everybody remember?"
-	poll(t, patience, func() error {
+	poll(t, failAfter, func() error {
 		lock, err := locker.TryAcquire(context.Background(), name)
 		if err != nil {
 			return err
@@ -77,7 +78,7 @@ func quarantined(t *testing.T, err error, least int) (left time.Duration) {
 	require.ErrorAs(t, err, &failure)
 	n := 0
 	for _, cause := range failure.Causes.Errors {
-		var q *redlock.QuarantineError
+		var q *protocol.QuarantineError
 		if errors.As(cause, &q) {
 			n++
 			left = max(left, q.Left)
@@ -131,7 +132,7 @@ func TestClientsWithAnotherNumberOfNodesAreRefused(t *testing.T) {
 			assert.ErrorContains(t, err, "by 5 nodes")
 			assert.ErrorContains(t, err, "by 3")
 		}
-		// What the odd one was granted is given back, and the others go on.
+		// The odd one's votes are given back, and the others go on.
 		lock, err := five.Acquire(context.Background(), "conflict")
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(context.Background()))
@@ -143,7 +144,7 @@ func TestANewConnectionToTheSameProcessIsNoReasonForAQuarantine(t *testing.T) {
 	const ttl = 2 * time.Second
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		r.sweeps(t)
-		voted := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventVote && e.Op == redlock.OpAcquire })
+		voted := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire })
 		locker := r.locker(t, guarding(ttl, redlock.Observe(voted))...)
 		trusted(t, locker)
 
@@ -156,7 +157,7 @@ func TestANewConnectionToTheSameProcessIsNoReasonForAQuarantine(t *testing.T) {
 			accepted[i] = connections(t, c)
 			_, err = c.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 			require.NoError(t, err)
-			poll(t, patience, func() error {
+			poll(t, failAfter, func() error {
 				if n := connections(t, c); n == accepted[i] {
 					return errors.New("no new connection")
 				}
@@ -171,8 +172,8 @@ func TestANewConnectionToTheSameProcessIsNoReasonForAQuarantine(t *testing.T) {
 	})
 }
 
-// A server that kept its keys may have lost the last of them: the client cannot
-// know, unless it is told that there is nothing to guard against.
+// A server that kept its keys may have lost the last of them. The client cannot know,
+// unless an option says that there is nothing to guard against.
 func TestARestartMeansAQuarantineEvenIfTheMemoryIsKept(t *testing.T) {
 	const ttl = 2 * time.Second
 	onEveryKind(t, func(t *testing.T, r *rig) {
@@ -205,15 +206,15 @@ func TestARestartMeansAQuarantineEvenIfTheMemoryIsKept(t *testing.T) {
 
 func TestTheLibrarysOwnKeysAreNoNamesOfLocks(t *testing.T) {
 	r := spoil(t, 1)
-	own := []string{"redlock:epoch", "redlock:quarantine", "redlock:fence:", "redlock:fence:any"}
+	own := []string{"redlock:epoch", "redlock:fence:", "redlock:fence:any"}
 	for _, c := range []struct {
 		prefix string
 		names  []string
 	}{
 		{"", own},
 		{"mine:", own},
-		{"", []string{"mine:redlock:epoch", "mine:redlock:quarantine", "mine:redlock:fence:any"}}, // of others
-		{"redlock:", []string{"epoch", "quarantine", "fence:any"}},                                // those of all
+		{"", []string{"mine:redlock:epoch", "mine:redlock:fence:any"}}, // of others
+		{"redlock:", []string{"epoch", "fence:any"}},                   // those of all
 	} {
 		locker := openUnconnected(t, r.URLs(), redlock.Prefix(c.prefix), redlock.MemoryGuard(len(c.names) == 4))
 		for _, name := range c.names {

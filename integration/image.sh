@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes a Docker image of Redis from this machine's own redis-server, for
-# places that reach no image registry: the binaries, the libraries that ldd
-# names, and nothing else.
+# Makes a Docker image of Redis from this machine's own redis-server, or from the
+# server in REDLOCK_TEST_SERVER, for places that reach no image registry: the
+# binaries, the libraries that ldd names, and nothing else.
 #
 #   integration/image.sh [name]        default name: redquorum/redis:local
 #
@@ -22,8 +22,8 @@ fail() {
 for tool in docker ldd tar sha256sum; do
     command -v "$tool" >/dev/null || fail "$tool not found on PATH; please install it"
 done
-server=$(command -v redis-server) ||
-    fail "redis-server not found on PATH; please install it (for example: apt-get install redis-server)"
+server=$(command -v "${REDLOCK_TEST_SERVER:-redis-server}") ||
+    fail "${REDLOCK_TEST_SERVER:-redis-server} not found on PATH; please install it (for example: apt-get install redis-server)"
 docker version --format '{{.Server.Version}}' >/dev/null ||
     fail "the Docker engine does not answer; is it running, and may this user reach it?"
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -54,11 +55,11 @@ func TestAKeyWithoutTTLIsSaidToBeStuck(t *testing.T) {
 		value, left, ok := in.Holder()
 		assert.True(t, ok)
 		assert.Equal(t, "by hand", value)
-		assert.Equal(t, redlock.NoTTL, left)
+		assert.Equal(t, protocol.NoTTL, left)
 
 		_, err = locker.TryAcquire(context.Background(), "stuck")
 		wantOnly(t, redlock.ErrHeld, err)
-		assert.Equal(t, redlock.NoTTL, remaining(t, err))
+		assert.Equal(t, protocol.NoTTL, remaining(t, err))
 		assert.ErrorContains(t, err, "without TTL")
 		for i := range 3 {
 			r.must(t, i, "DEL", "stuck")
@@ -83,10 +84,10 @@ func TestAKeyOfAnotherTypeIsAFaultThatIsNamed(t *testing.T) {
 		_, err := locker.TryAcquire(context.Background(), "list")
 		wantOnly(t, redlock.ErrNoQuorum, err)
 		assert.ErrorIs(t, err, pool.ErrWrongType)
-		assert.ElementsMatch(t, wrong, culprits(t, err))
+		assert.ElementsMatch(t, wrong, blamed(t, err))
 		in, err := locker.Inspect(context.Background(), "list")
 		wantOnly(t, redlock.ErrNoQuorum, err)
-		assert.ElementsMatch(t, wrong, culprits(t, err))
+		assert.ElementsMatch(t, wrong, blamed(t, err))
 		for i, n := range in.Nodes {
 			if i < 3 {
 				assert.ErrorIs(t, n.Err, pool.ErrWrongType, "node %d", i)

@@ -12,6 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -22,16 +25,16 @@ func TestAFailedAttemptLeavesNoKeyOnNodesThatGrantLate(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		urls := r.URLs()
 		for _, i := range []int{3, 4} {
-			urls[i] = newRelay(t, r.addr(i), 5*time.Millisecond).url()
+			urls[i] = newNetwork(t, r.addr(i), 5*time.Millisecond).url()
 		}
 		late := watch(func(e redlock.Event) bool {
-			return e.Kind == redlock.EventVote && e.Op == redlock.OpAcquire && e.Outcome == redlock.Granted
+			return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome == protocol.Granted
 		})
 		locker := open(t, urls, redlock.Observe(late))
 
 		name := func(n int) string { return fmt.Sprint("held ", n) }
 		for i := range 3 {
-			setMany(t, r, i, attempts, name)
+			r.setMany(t, i, attempts, name)
 		}
 		var wg sync.WaitGroup
 		for c := range callers {
@@ -47,7 +50,7 @@ func TestAFailedAttemptLeavesNoKeyOnNodesThatGrantLate(t *testing.T) {
 		wg.Wait()
 		// An empty node says nothing before the last of these has run there.
 		late.await(t, 2*attempts)
-		took := poll(t, patience, func() error {
+		took := poll(t, failAfter, func() error {
 			return r.some([]int{3, 4}, func(i int) error {
 				c, err := r.connect(i)
 				if err != nil {
@@ -68,7 +71,7 @@ func TestAFailedAttemptLeavesNoKeyOnNodesThatGrantLate(t *testing.T) {
 }
 
 // setMany has a plain client hold many names on one node.
-func setMany(t *testing.T, r *rig, i, n int, name func(int) string) {
+func (r *rig) setMany(t *testing.T, i, n int, name func(int) string) {
 	t.Helper()
 	c, err := r.connect(i)
 	require.NoError(t, err)
@@ -81,4 +84,100 @@ func setMany(t *testing.T, r *rig, i, n int, name func(int) string) {
 		_, err := redis.String(c.Receive())
 		require.NoError(t, err)
 	}
+}
+
+// A staller takes and releases a lock while one node leaves its SET unanswered.
+// Each has a Locker of its own, so that no wait between connection attempts is
+// left over from the one before.
+type staller struct {
+	rig    *rig
+	node   int
+	locker *redlock.Locker
+	given  *watcher // votes of the node that the client gave up waiting for
+}
+
+func newStaller(t *testing.T, r *rig, node int, urls []string) *staller {
+	t.Helper()
+	s := &staller{rig: r, node: node, given: watch(func(e redlock.Event) bool {
+		return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome == protocol.Unknown
+	})}
+	quick := []pool.Option{pool.StallTimeout(50 * time.Millisecond), pool.DialTimeout(100 * time.Millisecond)}
+	s.locker = newLocker(t, members(t, urls, []int{node}, quick...), redlock.Observe(s.given))
+	connected(t, s.locker)
+	return s
+}
+
+// lose takes and releases a lock while the node is silent. Every second time the
+// release comes before the client has given up the connection, so that it stands
+// in the node's buffer too; else it can only be made on the next one.
+func (s *staller) lose(t *testing.T, n int, atGivenUp func()) {
+	t.Helper()
+	lock := acquire(t, s.locker, fmt.Sprint("stalled ", n))
+	release := func() { require.NoError(t, lock.Release(context.Background())) }
+	if n%2 == 0 {
+		release()
+	}
+	s.given.await(t, 1)
+	atGivenUp()
+	if n%2 == 1 {
+		release()
+	}
+}
+
+// settle waits until the client has a new connection, and its old ones are gone
+// from the server with all that was in them. Then the key must be gone, too.
+func (s *staller) settle(t *testing.T) {
+	t.Helper()
+	connected(t, s.locker)
+	c, err := s.rig.connect(s.node)
+	require.NoError(t, err)
+	defer c.Close()
+	poll(t, failAfter, func() error { return checkClients(c, s.node, 1) })
+	require.NoError(t, checkEmpty(c, s.node))
+	require.NoError(t, s.locker.Close())
+}
+
+func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		for n := range 20 {
+			s := newStaller(t, r, n%nodes, r.URLs())
+			r.fail(t, paused, s.node)
+			s.lose(t, n, func() {})
+			r.heal(t)
+			s.settle(t)
+		}
+	})
+}
+
+// The client's system goes on sending the bytes that it has accepted, on the connection
+// that the client has given up.
+func TestASetThatALostConnectionDeliversLateIsReleased(t *testing.T) {
+	r := take(t, fleet.Docker)
+	for n := range 6 {
+		s := newStaller(t, r, n%nodes, r.URLs())
+		r.fail(t, disconnected, s.node)
+		s.lose(t, n, func() {})
+		r.heal(t)
+		s.settle(t)
+	}
+}
+
+// The network lets the new connection overtake the requests on the old one, so that the SET comes
+// after its release unless the server is told to close the old connection first.
+func TestASetThatArrivesAfterItsReleaseIsNotRun(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		for n := range 20 {
+			i := n % nodes
+			urls := r.URLs()
+			network := newNetwork(t, r.addr(i), 0)
+			urls[i] = network.url()
+			s := newStaller(t, r, i, urls)
+			held := network.hold()
+			require.Len(t, held, 1)
+			s.lose(t, n, func() { connected(t, s.locker) })
+			connected(t, s.locker)
+			held[0].deliver()
+			s.settle(t)
+		}
+	})
 }

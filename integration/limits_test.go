@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -24,7 +25,7 @@ func TestATTLIsFromTenMillisecondsToAYear(t *testing.T) {
 			{12*time.Millisecond + 999*time.Microsecond, 12 * time.Millisecond},
 			{year, year},
 		} {
-			opts := append([]redlock.Option{redlock.TTL(c.asked), redlock.NodeTimeout(c.got - 1)}, patient...)
+			opts := append([]redlock.Option{redlock.TTL(c.asked), redlock.NodeTimeout(c.got - 1)}, manyRetries...)
 			lock, err := locker.Acquire(context.Background(), "limits", opts...)
 			require.NoError(t, err, "%v", c.asked)
 			assert.LessOrEqual(t, lock.Remaining(), c.got-redlock.Drift(c.got))
@@ -87,7 +88,7 @@ func TestSixtyFourNodes(t *testing.T) {
 	r := &rig{Fleet: f, broken: map[int]fault{}}
 
 	locker, other := r.locker(t), r.locker(t)
-	lock := acquire(t, locker, "many nodes")
+	lock := acquire(t, locker, "many nodes", redlock.Renew(false)) // a renewal would give it back to nodes one by one
 	votes(t, lock, most)
 	_, err = other.TryAcquire(context.Background(), "many nodes")
 	wantOnly(t, redlock.ErrHeld, err)
@@ -95,7 +96,7 @@ func TestSixtyFourNodes(t *testing.T) {
 	for i := most - 31; i < most; i++ {
 		r.must(t, i, "DEL", "many nodes")
 	}
-	poll(t, patience, func() error { // until the others have been given it again
+	poll(t, failAfter, func() error { // until the others have been given it again
 		if err := lock.Extend(context.Background()); err != nil || lock.Votes() == most {
 			return err
 		}
@@ -124,7 +125,7 @@ func TestSixtyFourNodes(t *testing.T) {
 
 func TestSixtyFiveNodesAreRefused(t *testing.T) {
 	r := take(t, fleet.Process)
-	var all []redlock.Node
+	var all []protocol.Node
 	for range 13 {
 		all = append(all, members(t, r.URLs(), nil)...)
 	}

@@ -13,47 +13,48 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // locker returns a Locker over the rig's nodes that is connected to all of them.
-func (r *rig) locker(t *testing.T, opts ...redlock.Option) *redlock.Locker {
+func (r *rig) locker(t *testing.T, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	return open(t, r.URLs(), opts...)
 }
 
 // open returns a connected Locker over servers given by URL. It has the long TTL
 // and node timeout unless opts say otherwise, and is closed with the test.
-func open(t *testing.T, urls []string, opts ...redlock.Option) *redlock.Locker {
+func open(t *testing.T, urls []string, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	locker := openUnconnected(t, urls, opts...)
 	connected(t, locker)
 	return locker
 }
 
-func openUnconnected(t *testing.T, urls []string, opts ...redlock.Option) *redlock.Locker {
+func openUnconnected(t *testing.T, urls []string, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	return newLocker(t, members(t, urls, nil), opts...)
 }
 
-func newLocker(t *testing.T, members []redlock.Node, opts ...redlock.Option) *redlock.Locker {
+func newLocker(t *testing.T, members []protocol.Node, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	opts = append([]redlock.Option{redlock.TTL(longTTL), redlock.NodeTimeout(nodeTimeout), redlock.MemoryGuard(false)}, opts...)
+	opts = append([]redlock.LockerOption{redlock.TTL(longTTL), redlock.NodeTimeout(nodeTimeout), redlock.MemoryGuard(false)}, opts...)
 	locker, err := redlock.New(members, opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, locker.Close()) })
 	return locker
 }
 
-// members returns nodes. Those in suspect have the options; the others are
-// forgiven whatever a busy machine and its disk do to them, since a test that
-// breaks nodes cannot spare a healthy one.
-func members(t *testing.T, urls []string, suspect []int, opts ...pool.Option) []redlock.Node {
+// members returns nodes. Those in tested have the options. The others have a long stall timeout,
+// because a test that breaks nodes cannot spare a healthy one that a busy machine or its disk
+// makes slow.
+func members(t *testing.T, urls []string, tested []int, opts ...pool.Option) []protocol.Node {
 	t.Helper()
-	var all []redlock.Node
+	var all []protocol.Node
 	for i := range urls {
-		its := []pool.Option{pool.StallTimeout(patience)}
-		if slices.Contains(suspect, i) {
+		its := []pool.Option{pool.StallTimeout(failAfter)}
+		if slices.Contains(tested, i) {
 			its = opts
 		}
 		n, err := pool.OpenWith(urls[i:i+1], its...)
@@ -63,11 +64,11 @@ func members(t *testing.T, urls []string, suspect []int, opts ...pool.Option) []
 	return all
 }
 
-// connected waits until every node answers the Locker. Releases that it owed
-// them have been made then: they go first on a new connection.
+// connected waits until every node answers the Locker. Pending releases have been made then,
+// because they go first on a new connection.
 func connected(t *testing.T, locker *redlock.Locker) {
 	t.Helper()
-	poll(t, patience, func() error {
+	poll(t, failAfter, func() error {
 		in, err := locker.Inspect(context.Background(), "is anybody there?")
 		if err != nil {
 			return err
@@ -81,7 +82,7 @@ func connected(t *testing.T, locker *redlock.Locker) {
 	})
 }
 
-// acquire takes a lock that nobody has.
+// acquire takes a lock that is free.
 func acquire(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
 	lock, err := locker.TryAcquire(context.Background(), name, opts...)
@@ -89,13 +90,13 @@ func acquire(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.
 	return lock
 }
 
-// patient lets Acquire wait for nodes that are about to come back.
-var patient = []redlock.Option{redlock.Retries(500), redlock.RetryInterval(20 * time.Millisecond)}
+// manyRetries lets Acquire wait for nodes that are about to come back.
+var manyRetries = []redlock.Option{redlock.Retries(500), redlock.RetryInterval(20 * time.Millisecond)}
 
-// votes waits until the lock has so many: the last of them come after it.
+// votes waits until the lock has so many, because the last of them may come after Acquire returns.
 func votes(t *testing.T, lock *redlock.Lock, want int) {
 	t.Helper()
-	poll(t, patience, func() error {
+	poll(t, failAfter, func() error {
 		if n := lock.Votes(); n != want {
 			return fmt.Errorf("%d votes, want %d", n, want)
 		}
@@ -103,8 +104,8 @@ func votes(t *testing.T, lock *redlock.Lock, want int) {
 	})
 }
 
-// culprits are the nodes that an error blames.
-func culprits(t *testing.T, err error) (names []string) {
+// blamed returns the nodes that an error names.
+func blamed(t *testing.T, err error) (names []string) {
 	t.Helper()
 	var failure *redlock.QuorumError
 	require.ErrorAs(t, err, &failure)
@@ -117,7 +118,7 @@ func culprits(t *testing.T, err error) (names []string) {
 	return names
 }
 
-// remaining is how long a refused caller is told that it may take.
+// remaining returns how long the lock may be held yet, according to the refusal.
 func remaining(t *testing.T, err error) time.Duration {
 	t.Helper()
 	var failure *redlock.QuorumError
@@ -184,7 +185,7 @@ func (w *watcher) all() []redlock.Event {
 // await waits until there have been so many events.
 func (w *watcher) await(t *testing.T, n int) {
 	t.Helper()
-	poll(t, patience, func() error {
+	poll(t, failAfter, func() error {
 		if seen := w.count(); seen < n {
 			return fmt.Errorf("%d of %d events seen", seen, n)
 		}

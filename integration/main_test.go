@@ -12,18 +12,19 @@ import (
 )
 
 const (
-	// longTTL is what locks and foreign keys have here unless the test is about
-	// their end: nothing that is left behind can expire while a test looks.
+	// longTTL is the TTL of locks and foreign keys here unless the test is about
+	// their end, so that no key that is left behind can expire while a test looks.
 	longTTL = time.Minute
 
-	// nodeTimeout is so long that a caller who waits for a hung node cannot be
-	// mistaken for one who waits for a busy machine.
+	// nodeTimeout is so long that a caller that waits for a hung node cannot be
+	// mistaken for one that waits for a busy machine.
 	nodeTimeout = 5 * time.Second
 
-	// patience bounds what must happen soon. Only a failing test uses it up.
-	patience = 10 * time.Second
+	// failAfter is how long a test waits for a fact that must come soon. Only a failing test
+	// uses it up.
+	failAfter = 10 * time.Second
 
-	// slack is how late a busy machine may be to do what is due.
+	// slack is how late a busy machine may be.
 	slack = time.Second
 
 	tick = 2 * time.Millisecond
@@ -49,8 +50,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// poll looks until there is nothing wrong any more and returns how long that
-// took. Beyond the limit it fails the test with what was wrong last.
+// poll calls wrong until it returns nil, and returns how long that took. Beyond the limit it
+// fails the test with the last error.
 func poll(t *testing.T, limit time.Duration, wrong func() error) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -69,8 +70,8 @@ func poll(t *testing.T, limit time.Duration, wrong func() error) time.Duration {
 	}
 }
 
-// chance is the test's source of random choices; who tells apart the goroutines
-// that draw from it at the same time.
+// chance returns the test's sources of random choices, one for each number, because goroutines
+// cannot share one.
 func chance(t *testing.T) func(who int) *rand.Rand {
 	t.Helper()
 	s := *seed

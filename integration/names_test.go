@@ -34,7 +34,7 @@ func strange() []string {
 func TestNamesMayBeAnyBytes(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		r.sweeps(t)
-		for _, opts := range [][]redlock.Option{nil, {redlock.Fenced()}} {
+		for _, opts := range [][]redlock.LockerOption{nil, {redlock.Fenced()}} {
 			holder, other := r.locker(t, opts...), r.locker(t, opts...)
 			var locks []*redlock.Lock
 			for _, name := range strange() {
@@ -84,7 +84,7 @@ func TestThousandsOfLocksAreHeldRenewedAndReleased(t *testing.T) {
 		sizes := func(want int) {
 			t.Helper()
 			for i := range nodes {
-				poll(t, patience, func() error {
+				poll(t, failAfter, func() error {
 					if n, err := redis.Int(r.do(i, "DBSIZE")); err != nil || n != want {
 						return errors.Join(err, fmt.Errorf("node %d has %d keys, want %d", i, n, want))
 					}
@@ -95,7 +95,7 @@ func TestThousandsOfLocksAreHeldRenewedAndReleased(t *testing.T) {
 		sizes(locks)
 
 		// Each of them has its renewal, besides what the first may have had twice.
-		poll(t, ttl+patience, func() error {
+		poll(t, ttl+failAfter, func() error {
 			renewed := map[string]bool{}
 			for _, e := range extended.all() {
 				renewed[e.Name] = true

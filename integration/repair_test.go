@@ -15,10 +15,11 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A spy sees every command that a node runs, those of scripts too.
+// A spy gets every command that a node runs, those of scripts too.
 type spy struct {
 	rig  *rig
 	node int
@@ -35,8 +36,7 @@ func (r *rig) spy(t *testing.T, i int) *spy {
 	return &spy{r, i, c}
 }
 
-// setters are the commands on keys with the prefix, since the last call and up to
-// now, that could make one.
+// setters returns the commands since the last call that could have made a key with the prefix.
 func (s *spy) setters(t *testing.T, prefix string) (lines []string) {
 	t.Helper()
 	mark := fmt.Sprint("up to here ", time.Now().UnixNano())
@@ -66,7 +66,7 @@ func TestALockIsGivenBackToNodesThatWereAwayOrForgot(t *testing.T) {
 		trusted(t, other)
 
 		r.fail(t, killed, 3, 4)
-		lock, err := holder.Acquire(context.Background(), "repaired", patient...)
+		lock, err := holder.Acquire(context.Background(), "repaired", manyRetries...)
 		require.NoError(t, err)
 		require.Equal(t, 3, lock.Votes())
 		r.heal(t)
@@ -78,7 +78,7 @@ func TestALockIsGivenBackToNodesThatWereAwayOrForgot(t *testing.T) {
 		}{{restarted, []int{0, 1}}, {flushed, []int{2, 3}}, {evicted, []int{4, 0}}} {
 			r.forget(t, a.how, "repaired", a.which...)
 			for _, i := range a.which {
-				poll(t, patience, func() error {
+				poll(t, failAfter, func() error {
 					if r.must(t, i, "EXISTS", "repaired") == int64(0) {
 						return fmt.Errorf("node %d was not given the lock again", i)
 					}
@@ -89,7 +89,7 @@ func TestALockIsGivenBackToNodesThatWereAwayOrForgot(t *testing.T) {
 			_, err := other.TryAcquire(context.Background(), "repaired")
 			wantOnly(t, redlock.ErrHeld, err)
 		}
-		// Nor does anybody get it when the quarantines are over.
+		// It is not given away either when the quarantines are over.
 		for seen := extended.count(); extended.count() < seen+4; {
 			_, err := other.TryAcquire(context.Background(), "repaired")
 			require.Error(t, err)
@@ -103,42 +103,42 @@ func TestALockIsGivenBackToNodesThatWereAwayOrForgot(t *testing.T) {
 	})
 }
 
-// A meddler is a clock that does something just before it is read by a function
-// of the library, once each time that it is armed.
-type meddler struct {
+// A hookedClock calls a function just before a function of the library reads it, once each
+// time that it is armed.
+type hookedClock struct {
 	clock.Clock
 	reader string
 	armed  atomic.Pointer[func()]
 }
 
-func (m *meddler) arm(do func()) { m.armed.Store(&do) }
+func (c *hookedClock) arm(do func()) { c.armed.Store(&do) }
 
-func (m *meddler) Now() clock.Instant {
-	if do := m.armed.Load(); do != nil && m.isRead() && m.armed.CompareAndSwap(do, nil) {
+func (c *hookedClock) Now() clock.Instant {
+	if do := c.armed.Load(); do != nil && c.isRead() && c.armed.CompareAndSwap(do, nil) {
 		(*do)()
 	}
-	return m.Clock.Now()
+	return c.Clock.Now()
 }
 
-func (m *meddler) isRead() bool {
+func (c *hookedClock) isRead() bool {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, m.reader) || !more {
+		if strings.HasSuffix(f.Function, c.reader) || !more {
 			return more
 		}
 	}
 }
 
-// Here a lock always ends when one of its nodes is about to be given it again.
+// The lock always ends when one of its nodes is about to be given it again.
 func TestALockThatHasEndedIsNotGivenBack(t *testing.T) {
 	const times = 5                    // on each node
 	const ttl = 300 * time.Millisecond // of a lock that shows that time goes on
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended && e.Name == "companion" })
-		meddles := &meddler{Clock: clock.System, reader: ".(*Lock).repair"}
-		locker := r.locker(t, redlock.Observe(extended), redlock.Clock(meddles))
+		hooked := &hookedClock{Clock: clock.System, reader: ".(*session).repair"}
+		locker := r.locker(t, redlock.Observe(extended), redlocktest.Clock(hooked))
 		ends := map[string]func(lock *redlock.Lock){
 			"released": func(lock *redlock.Lock) { assert.NoError(t, lock.Release(context.Background())) },
 			"lost": func(lock *redlock.Lock) {
@@ -154,7 +154,7 @@ func TestALockThatHasEndedIsNotGivenBack(t *testing.T) {
 				lock := acquire(t, locker, fmt.Sprint(how, n))
 				votes(t, lock, nodes)
 				ended := make(chan struct{})
-				meddles.arm(func() {
+				hooked.arm(func() {
 					defer close(ended)
 					end(lock)
 				})
@@ -162,7 +162,7 @@ func TestALockThatHasEndedIsNotGivenBack(t *testing.T) {
 				lock.Extend(context.Background())
 				select {
 				case <-ended:
-				case <-time.After(patience):
+				case <-time.After(failAfter):
 					t.Fatal("the node was not about to be given the lock again")
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -25,7 +26,7 @@ func TestALockOutlivesRestartsThatKeepTheMemory(t *testing.T) {
 		}
 		extended := func() {
 			t.Helper()
-			poll(t, patience, func() error { return lock.Extend(context.Background()) })
+			poll(t, failAfter, func() error { return lock.Extend(context.Background()) })
 			require.Greater(t, lock.Remaining(), longTTL/2)
 			for i := range nodes {
 				assert.Equal(t, []byte(lock.Value()), r.must(t, i, "GET", "kept"), "node %d", i)
@@ -58,7 +59,7 @@ func TestARenewalThatMeetsAnOutageIsTriedAgain(t *testing.T) {
 	const ttl = 15 * time.Second
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		failed := watch(func(e redlock.Event) bool {
-			return e.Kind == redlock.EventVote && e.Op == redlock.OpExtend && e.Outcome != redlock.Granted
+			return e.Kind == redlock.EventVote && e.Op == protocol.OpExtend && e.Outcome != protocol.Granted
 		})
 		renewed := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended })
 		locker := r.locker(t, redlock.TTL(ttl), redlock.Observe(both{failed, renewed}))
@@ -68,7 +69,7 @@ func TestARenewalThatMeetsAnOutageIsTriedAgain(t *testing.T) {
 		require.Zero(t, renewed.count())
 		r.heal(t)
 		renewed.await(t, 1)
-		connected(t, locker) // or Close would leave to expiry what a node that is still away holds
+		connected(t, locker) // or Close would leave the key of a node that is still away to expiry
 		require.NoError(t, lock.Context().Err())
 		require.NoError(t, lock.Release(context.Background()))
 	})
@@ -80,7 +81,7 @@ func TestAnOperatorsScriptFlushCostsNoLock(t *testing.T) {
 		lock := acquire(t, locker, "scripts")
 		flush := func() {
 			for i := range nodes {
-				r.must(t, i, "SCRIPT", "FLUSH", "SYNC")
+				r.must(t, i, "SCRIPT", "FLUSH")
 			}
 		}
 		flush()
@@ -93,7 +94,7 @@ func TestAnOperatorsScriptFlushCostsNoLock(t *testing.T) {
 	})
 }
 
-// both tells two observers.
+// both passes events on to two observers.
 type both [2]redlock.Observer
 
 func (b both) Observe(e redlock.Event) { b[0].Observe(e); b[1].Observe(e) }

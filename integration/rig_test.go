@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
 // A rig is a fleet of five servers that all tests of its kind share, one after
@@ -145,7 +145,7 @@ func (r *rig) connect(i int) (redis.Conn, error) { return dial("tcp", r.addr(i))
 
 func dial(network, address string) (redis.Conn, error) {
 	return redis.Dial(network, address,
-		redis.DialConnectTimeout(patience), redis.DialReadTimeout(patience), redis.DialWriteTimeout(patience))
+		redis.DialConnectTimeout(failAfter), redis.DialReadTimeout(failAfter), redis.DialWriteTimeout(failAfter))
 }
 
 // do asks node i on a connection of its own.
@@ -162,7 +162,7 @@ func (r *rig) do(i int, cmd string, args ...any) (any, error) {
 	return v, nil
 }
 
-// must is do for what cannot fail.
+// must is do for commands that cannot fail.
 func (r *rig) must(t *testing.T, i int, cmd string, args ...any) any {
 	t.Helper()
 	v, err := r.do(i, cmd, args...)
@@ -173,7 +173,7 @@ func (r *rig) must(t *testing.T, i int, cmd string, args ...any) any {
 // gone waits until node i has no such key.
 func (r *rig) gone(t *testing.T, i int, key string) {
 	t.Helper()
-	poll(t, patience, func() error {
+	poll(t, failAfter, func() error {
 		if n := r.must(t, i, "EXISTS", key); n != int64(0) {
 			return fmt.Errorf("node %d still has %q", i, key)
 		}
@@ -187,7 +187,7 @@ func (r *rig) gone(t *testing.T, i int, key string) {
 // the server has not seen. Only when it is gone is a missing key missing for good.
 func (r *rig) settle(t *testing.T, clients int) time.Duration {
 	t.Helper()
-	return poll(t, patience, func() error {
+	return poll(t, failAfter, func() error {
 		return r.each(func(i int) error {
 			c, err := r.connect(i)
 			if err != nil {
@@ -230,4 +230,73 @@ func checkEmpty(c redis.Conn, i int) error {
 		return fmt.Errorf("node %d has %d keys left, such as %q", i, n, keys[:min(n, 3)])
 	}
 	return nil
+}
+
+// A fault is a way in which a node fails, and the way back.
+type fault struct {
+	name  string
+	begin func(fleet.Fleet, context.Context, int) error
+	end   func(fleet.Fleet, context.Context, int) error
+}
+
+var (
+	paused = fault{"paused", fleet.Fleet.Pause, fleet.Fleet.Resume}
+	killed = fault{"killed", fleet.Fleet.Kill, func(f fleet.Fleet, ctx context.Context, i int) error {
+		return f.Restart(ctx, i, fleet.Kept)
+	}}
+	disconnected = fault{"disconnected", fleet.Fleet.Disconnect, fleet.Fleet.Reconnect}
+)
+
+// onEveryFault runs the test with each way to fail that the rig's kind has.
+func onEveryFault(t *testing.T, r *rig, test func(t *testing.T, f fault)) {
+	faults := []fault{paused, killed}
+	if r.Kind() == fleet.Docker {
+		faults = append(faults, disconnected)
+	}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) { test(t, f) })
+	}
+}
+
+// fail makes nodes fail, all at once, until heal or the end of the test. An
+// operating system or a Docker engine that cannot do it skips the test.
+func (r *rig) fail(t *testing.T, f fault, which ...int) {
+	t.Helper()
+	t.Cleanup(func() { r.heal(t) })
+	err := r.some(which, func(i int) error {
+		err := f.begin(r.Fleet, context.Background(), i)
+		if err == nil {
+			r.mu.Lock()
+			r.broken[i] = f
+			r.mu.Unlock()
+		}
+		return err
+	})
+	if errors.Is(err, fleet.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+}
+
+// heal brings back all nodes that fail.
+func (r *rig) heal(t *testing.T) {
+	t.Helper()
+	var which []int
+	r.mu.Lock()
+	for i := range r.broken {
+		which = append(which, i)
+	}
+	r.mu.Unlock()
+	require.NoError(t, r.some(which, func(i int) error {
+		r.mu.Lock()
+		f := r.broken[i]
+		r.mu.Unlock()
+		err := f.end(r.Fleet, context.Background(), i)
+		if err == nil {
+			r.mu.Lock()
+			delete(r.broken, i)
+			r.mu.Unlock()
+		}
+		return err
+	}))
 }

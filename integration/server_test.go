@@ -16,12 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// spoil starts servers for a test that spoils them.
+// spoil starts servers of its own for a test that breaks them for good.
 func spoil(t *testing.T, n int) *rig {
 	t.Helper()
 	need.Redis(t)
@@ -76,15 +76,15 @@ func TestAReplicaIsRefusedAndItsPrimaryNamed(t *testing.T) {
 	require.NoError(t, lock.Release(context.Background()))
 }
 
-// replicate makes a node the replica of another, and waits until it is one in
-// earnest: before that it may say that it is loading.
+// replicate makes a node the replica of another, and waits until it is in sync: before that it may
+// say that it is loading.
 func replicate(t *testing.T, r *rig, replica, primary int) {
 	t.Helper()
 	r.must(t, primary, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
 	host, port, err := net.SplitHostPort(r.addr(primary))
 	require.NoError(t, err)
 	r.must(t, replica, "REPLICAOF", host, port)
-	poll(t, patience, func() error {
+	poll(t, failAfter, func() error {
 		info, err := redis.String(r.do(replica, "INFO", "replication"))
 		if err == nil && !strings.Contains(info, "master_link_status:up") {
 			err = errors.New(info)
@@ -107,7 +107,7 @@ func TestAWrongPasswordIsSaidButNotShown(t *testing.T) {
 	} {
 		err := refused(t, c.url)
 		assert.ErrorIs(t, err, pool.ErrAuth, c.what)
-		assert.Equal(t, []string{server.addr(0)}, culprits(t, err), c.what)
+		assert.Equal(t, []string{server.addr(0)}, blamed(t, err), c.what)
 		assert.NotContains(t, fmt.Sprintf("%v %+v", err, err), wrong, c.what)
 	}
 	for _, url := range []string{server.as("", right), server.as("locks", right)} {
@@ -116,7 +116,7 @@ func TestAWrongPasswordIsSaidButNotShown(t *testing.T) {
 	}
 }
 
-// documented are the commands that package pool says a user needs.
+// documented are the commands that package pool says a user needs for plain locks.
 var documented = []string{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl"}
 
 func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAMissingPermissionIsSaid(t *testing.T) {
 			err := c.do(openUnconnected(t, []string{server.as("locks", "pw")}))
 			wantOnly(t, redlock.ErrNoQuorum, err)
 			assert.ErrorIs(t, err, pool.ErrPermission)
-			assert.Equal(t, []string{server.addr(0)}, culprits(t, err))
+			assert.Equal(t, []string{server.addr(0)}, blamed(t, err))
 		})
 	}
 }
@@ -230,7 +230,7 @@ func TestUnixSockets(t *testing.T) {
 	socket := startOnSocket(t)
 	for _, url := range []string{"unix://" + socket, "unix://" + socket + "?db=2"} {
 		locker := openUnconnected(t, []string{url})
-		lock, err := locker.Acquire(context.Background(), "local", patient...)
+		lock, err := locker.Acquire(context.Background(), "local", manyRetries...)
 		require.NoError(t, err)
 		_, err = locker.TryAcquire(context.Background(), "local")
 		wantOnly(t, redlock.ErrHeld, err)
@@ -243,10 +243,7 @@ func TestUnixSockets(t *testing.T) {
 func startOnSocket(t *testing.T, env ...string) (socket string) {
 	t.Helper()
 	need.Redis(t)
-	server, err := exec.LookPath("redis-server")
-	if err != nil {
-		server, err = exec.LookPath("valkey-server")
-	}
+	server, err := fleet.Server()
 	require.NoError(t, err)
 	// Not t.TempDir: the path of a socket has at most 104 bytes.
 	dir, err := os.MkdirTemp("", "redquorum")

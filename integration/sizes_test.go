@@ -30,7 +30,7 @@ func TestEverySizeSurvivesAMinorityAndNotOneMore(t *testing.T) {
 				r.fail(t, killed, tolerated)
 				_, err := locker.TryAcquire(context.Background(), "sizes")
 				wantOnly(t, redlock.ErrNoQuorum, err)
-				assert.Len(t, culprits(t, err), tolerated+1)
+				assert.Len(t, blamed(t, err), tolerated+1)
 				r.heal(t)
 				connected(t, locker)
 			})
@@ -57,7 +57,7 @@ func TestEverySizeIsRefusedByHalfOfItsNodes(t *testing.T) {
 	})
 }
 
-// With an even number two contenders can get half of the votes each, again and
+// With an even number of nodes two contenders can get half of the votes each, again and
 // again if they do not get out of step.
 func TestEvenSizesSettleContention(t *testing.T) {
 	const each = 50

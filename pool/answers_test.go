@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,34 +9,36 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	need "github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/nodetest"
-	"github.com/redquorum/redquorum/internal/require"
 	"github.com/redquorum/redquorum/pool"
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // The table holds this package to the same answers as the simulation's nodes,
 // so that the simulation does not test a wrong model of Redis.
 func TestAnswersAreThoseOfTheSimulation(t *testing.T) {
 	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
-		answersOf(t, string(kind), kind, func(t *testing.T, url string) redlock.Node {
+		answersOf(t, string(kind), kind, func(t *testing.T, url string) protocol.Node {
 			nodes, err := pool.Open(url)
 			tr.NoError(t, err)
 			return nodes[0]
 		})
 	}
-	// A connection that is not ours is written on in another way.
-	answersOf(t, "a redis.Pool", fleet.Embedded, func(t *testing.T, url string) redlock.Node {
-		node, err := pool.FromPool("pool", &redis.Pool{Dial: func() (redis.Conn, error) { return redis.DialURL(url) }})
+	// A connection of the caller's dial function is written on in another way.
+	answersOf(t, "a dial function", fleet.Embedded, func(t *testing.T, url string) protocol.Node {
+		node, err := pool.FromDial("dial", func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialURLContext(ctx, url)
+		})
 		tr.NoError(t, err)
 		return node
 	})
 }
 
-func answersOf(t *testing.T, name string, kind fleet.Kind, open func(t *testing.T, url string) redlock.Node) {
+func answersOf(t *testing.T, name string, kind fleet.Kind, open func(t *testing.T, url string) protocol.Node) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		require.Kind(t, kind)
+		need.Kind(t, kind)
 		f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: 1})
 		tr.NoError(t, err)
 		defer f.Close()
@@ -48,7 +51,7 @@ func answersOf(t *testing.T, name string, kind fleet.Kind, open func(t *testing.
 	})
 }
 
-// A poker pokes a server over a connection of its own.
+// A poker changes a server over a connection of its own.
 type poker struct {
 	t *testing.T
 	c redis.Conn
@@ -62,7 +65,7 @@ func (p poker) do(args ...any) {
 
 func (p poker) Set(key, value string, ttl time.Duration) {
 	p.do("SET", key, value)
-	if ttl != redlock.NoTTL {
+	if ttl != protocol.NoTTL {
 		p.do("PEXPIRE", key, ttl.Milliseconds())
 	}
 }

@@ -1,193 +1,187 @@
 package pool
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
 )
 
-// A command is how one operation is said to Redis, and how its answer is
-// understood. A new operation is a new row in the table below.
+// A command is how one operation is said to Redis, and how its answer is understood. A new
+// operation is a new row in the table below.
 type command struct {
-	script *script                                   // nil: a plain command
-	head   packet                                    // the words that never change
-	encode func(p packet, r *redlock.Request) packet // appends the others
-	decode func(reply any) (redlock.Reply, error)
+	script *script // nil: a plain command
+	head   packet  // of a plain command: the words that never change
 
-	// once: not to be sent again when the server has lost the script. It makes a
-	// key, and a release that is on its way already must not come before it.
-	once bool
+	encode func(p packet, r *protocol.Request) packet // appends the other words
+	decode func(answer any) (protocol.Reply, error)
+
+	// makesKey: the request is not sent again when the server has lost the script, because its
+	// release may be on its way already, and would be overtaken.
+	makesKey bool
 }
 
 var commands = [...]command{
-	redlock.OpAcquire: {head: begin(6, "SET"), encode: encodeSet, decode: decodeSet},
-	redlock.OpExtend:  {script: extendScript, head: extendScript.call(1, 3), encode: encodeExtend, decode: decodeOwned},
-	redlock.OpRelease: {script: releaseScript, head: releaseScript.call(1, 2), encode: encodeRelease, decode: decodeOwned},
-	redlock.OpInspect: {script: inspectScript, head: inspectScript.call(1, 1), encode: encodeKey, decode: decodeInspect},
+	protocol.OpAcquire: {head: begin(6, "SET"), encode: encodeSet, decode: decodeSet},
+	protocol.OpExtend:  {script: extendScript, encode: encodeExtend, decode: decodeOwned},
+	protocol.OpRelease: {script: releaseScript, encode: encodeRelease, decode: decodeOwned},
+	protocol.OpInspect: {script: inspectScript, encode: encodeKey, decode: decodeInspect},
 
-	redlock.OpAcquireFenced: {script: acquireFencedScript, head: acquireFencedScript.call(2, 6), encode: encodeFenced, decode: decodeFenced, once: true},
-	redlock.OpRaise:         {script: raiseScript, head: raiseScript.call(2, 6), encode: encodeFenced, decode: decodeFenced},
-	redlock.OpReleaseFenced: {script: releaseFencedScript, head: releaseFencedScript.call(2, 6), encode: encodeFenced, decode: decodeOwned},
+	protocol.OpAcquireFenced: {
+		script: acquireFencedScript, encode: encodeFenced, decode: decodeFenced, makesKey: true,
+	},
+	protocol.OpRaise:         {script: raiseScript, encode: encodeFenced, decode: decodeFenced},
+	protocol.OpReleaseFenced: {script: releaseFencedScript, encode: encodeFenced, decode: decodeOwned},
 
-	redlock.OpWatch: {head: begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
-	redlock.OpQueue: {script: queueScript, head: queueScript.call(2, 6), encode: encodeQueue, decode: decodeQueue},
+	protocol.OpWatch: {head: begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
+	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
 
-	redlock.OpAdmit: {script: admitScript, head: admitScript.call(2, 7), encode: encodeAdmit, decode: decodeAdmit},
+	protocol.OpAdmit: {script: recordScript, encode: encodeRecord, decode: decodeRecord},
 }
 
-// A script is Lua source, and the digest by which a server knows it.
-type script struct {
-	source string
-	digest string
-}
+// errUnexpected is a reply that no command of ours has.
+var errUnexpected = errors.New("the server's reply makes no sense")
 
-func newScript(source string) *script {
-	sum := sha1.Sum([]byte(source))
-	return &script{source: source, digest: hex.EncodeToString(sum[:])}
-}
-
-// call begins a call of the script by its digest, with so many keys, and so many
-// keys and other arguments together.
-func (s *script) call(keys, args int) packet {
-	return begin(3+args, "EVALSHA", s.digest, strconv.Itoa(keys))
-}
-
-// The scripts answer 1 for done, and otherwise a list with the remaining TTL
-// of the key that is there, in the terms of PTTL. The two shapes cannot be
-// mistaken for each other, and the common one costs no allocation.
-var (
-	extendScript = newScript(`
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-	redis.call('PEXPIRE', KEYS[1], ARGV[2])
-	return 1
-end
-return {redis.call('PTTL', KEYS[1])}`)
-
-	releaseScript = newScript(`
-if redis.call('GET', KEYS[1]) == ARGV[1] then
-	redis.call('DEL', KEYS[1])
-	return 1
-end
-return {redis.call('PTTL', KEYS[1])}`)
-
-	inspectScript = newScript(`
-return {redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1])}`)
-)
-
-// encodeSet: the plain command, so that every client of every language that
-// locks this way excludes this one and is excluded by it.
-func encodeSet(p packet, r *redlock.Request) packet {
+// encodeSet makes the plain command, so that a client of any language that locks this way excludes
+// this one and is excluded by it.
+func encodeSet(p packet, r *protocol.Request) packet {
 	return p.text(r.Key).text(r.Value).text("NX").text("PX").number(r.TTL.Milliseconds())
 }
 
-func encodeExtend(p packet, r *redlock.Request) packet {
+func decodeSet(answer any) (protocol.Reply, error) {
+	switch answer {
+	case "OK":
+		return protocol.Reply{Outcome: protocol.Granted}, nil
+	case nil:
+		return protocol.Reply{Outcome: protocol.Refused}, nil
+	}
+	return protocol.Reply{}, fmt.Errorf("%w: %T to SET", errUnexpected, answer)
+}
+
+func encodeExtend(p packet, r *protocol.Request) packet {
 	return p.text(r.Key).text(r.Value).number(r.TTL.Milliseconds())
 }
 
-func encodeRelease(p packet, r *redlock.Request) packet { return p.text(r.Key).text(r.Value) }
+func encodeRelease(p packet, r *protocol.Request) packet { return p.text(r.Key).text(r.Value) }
 
-func encodeKey(p packet, r *redlock.Request) packet { return p.text(r.Key) }
-
-var errStrange = errors.New("the server's reply makes no sense")
-
-func decodeSet(reply any) (redlock.Reply, error) {
-	switch reply {
-	case "OK":
-		return redlock.Reply{Outcome: redlock.Granted}, nil
-	case nil:
-		return redlock.Reply{Outcome: redlock.Refused}, nil
-	}
-	return redlock.Reply{}, fmt.Errorf("%w: %T to SET", errStrange, reply)
-}
-
-func decodeOwned(reply any) (redlock.Reply, error) {
-	switch reply := reply.(type) {
+// decodeOwned understands the answer of the scripts that change a key only if it holds the value.
+func decodeOwned(answer any) (protocol.Reply, error) {
+	switch answer := answer.(type) {
 	case int64:
-		return redlock.Reply{Outcome: redlock.Granted}, nil
+		if answer == 1 {
+			return protocol.Reply{Outcome: protocol.Granted}, nil
+		}
 	case []any:
-		if len(reply) == 1 {
-			if ms, ok := reply[0].(int64); ok {
-				return redlock.Reply{Outcome: redlock.Refused, TTL: pttl(ms)}, nil
+		if len(answer) == 1 {
+			if ms, ok := answer[0].(int64); ok {
+				return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
 			}
 		}
 	}
-	return redlock.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errStrange, reply)
+	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
 }
 
-func decodeInspect(reply any) (redlock.Reply, error) {
-	if list, ok := reply.([]any); ok && len(list) == 2 {
+func encodeKey(p packet, r *protocol.Request) packet { return p.text(r.Key) }
+
+func decodeInspect(answer any) (protocol.Reply, error) {
+	if list, ok := answer.([]any); ok && len(list) == 2 {
 		value, ok := list[0].([]byte)
 		ms, ok2 := list[1].(int64)
 		if ok && ok2 {
-			return redlock.Reply{Outcome: redlock.Granted, Value: string(value), TTL: pttl(ms)}, nil
+			return protocol.Reply{Outcome: protocol.Granted, Value: string(value), TTL: pttl(ms)}, nil
 		}
 	}
-	return redlock.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errStrange, reply)
+	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
 }
 
-func decodeWatch(reply any) (redlock.Reply, error) {
-	switch ms, ok := reply.(int64); {
+func decodeWatch(answer any) (protocol.Reply, error) {
+	switch ms, ok := answer.(int64); {
 	case !ok:
-		return redlock.Reply{}, fmt.Errorf("%w: %T to PTTL", errStrange, reply)
+		return protocol.Reply{}, fmt.Errorf("%w: %T to PTTL", errUnexpected, answer)
 	case ms == -2:
-		return redlock.Reply{Outcome: redlock.Granted}, nil
+		return protocol.Reply{Outcome: protocol.Granted}, nil
 	default:
-		return redlock.Reply{Outcome: redlock.Refused, TTL: pttl(ms)}, nil
+		return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
 	}
 }
 
-// pttl translates the answer of PTTL: -2 for no key, -1 for no TTL. A key in
-// its last millisecond answers 0 and is still there.
+// pttl translates the answer of PTTL: -2 for no key, -1 for no TTL. A key in its last millisecond
+// answers 0 and is still there.
 func pttl(ms int64) time.Duration {
 	switch {
 	case ms == -2:
 		return 0
 	case ms < 0:
-		return redlock.NoTTL
+		return protocol.NoTTL
 	default:
 		return max(time.Duration(ms)*time.Millisecond, time.Microsecond)
 	}
 }
 
-// encoded is a request as it is sent. The first node to see a request leaves it
-// in the request's Memo for the others.
-type encoded struct {
-	packet  packet
-	expires time.Time // not to be sent later than this
-	full    bool      // see inFull
-	memory  [184]byte // of a packet of common size, so that both are one allocation
+// maxToken is the greatest token that there can be. Package fence refuses others.
+const maxToken = 1<<53 - 1
+
+func encodeFenced(p packet, r *protocol.Request) packet {
+	return p.text(r.Key).text(r.Counter).text(r.Value).
+		number(r.TTL.Milliseconds()).number(r.Token).number(r.Slack.Microseconds())
 }
 
-func encode(r *redlock.Request) *encoded {
-	if e, ok := r.Memo.(*encoded); ok {
-		return e
+func decodeFenced(answer any) (protocol.Reply, error) {
+	if floor, ok := answer.(int64); ok && floor > 1 && floor < maxToken {
+		return protocol.Reply{Outcome: protocol.Granted, Floor: floor}, nil
 	}
-	cmd := &commands[r.Op]
-	e := &encoded{expires: time.Now().Add(r.Timeout)}
-	e.packet = cmd.encode(append(e.memory[:0], cmd.head...), r)
-	r.Memo = e
-	return e
+	return decodeOwned(answer)
 }
 
-// inFull is the form of a script's request for a server that has forgotten the
-// script: NOSCRIPT means that nothing was run.
-func (e *encoded) inFull(op redlock.Op) *encoded {
-	words := e.packet.words()
-	words[0], words[1] = "EVAL", commands[op].script.source
-	return &encoded{packet: begin(len(words), words...), expires: e.expires, full: true}
+func encodeQueue(p packet, r *protocol.Request) packet {
+	leave := int64(0)
+	if r.Ticket.Leave {
+		leave = 1
+	}
+	return p.text(r.Key).text(r.Key + ":seen").text(r.Ticket.ID).
+		number(r.Ticket.Waited.Milliseconds()).number(r.Ticket.Life.Milliseconds()).number(leave)
 }
 
-// spellOut gives the requests that must not be sent again in full, for a server
-// that did not let us load scripts.
-func spellOut(batch []call) {
-	for i, k := range batch {
-		if k.request != nil && commands[k.request.Op].once {
-			batch[i].encoded = k.encoded.inFull(k.request.Op)
+func decodeQueue(answer any) (protocol.Reply, error) {
+	switch answer := answer.(type) {
+	case int64:
+		return protocol.Reply{Outcome: protocol.Granted}, nil
+	case []any:
+		if len(answer) == 1 {
+			return protocol.Reply{Outcome: protocol.Refused}, nil
 		}
 	}
+	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+}
+
+func encodeRecord(p packet, r *protocol.Request) packet {
+	a := r.Admit
+	return p.text(r.Key).text(a.New).text(a.Old).text(a.Run).number(a.Life.Milliseconds())
+}
+
+func decodeRecord(answer any) (protocol.Reply, error) {
+	list, _ := answer.([]any)
+	if len(list) != 5 {
+		return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+	}
+	text, ok := list[0].([]byte)
+	run, ok2 := list[1].([]byte)
+	var ms [3]int64
+	for i := range ms {
+		n, isNumber := list[i+2].(int64)
+		ms[i], ok2 = n, ok2 && isNumber
+	}
+	if !ok || !ok2 {
+		return protocol.Reply{}, fmt.Errorf("%w: it is not what the script for the record answers", errUnexpected)
+	}
+	milli := func(n int64) time.Duration { return time.Duration(max(n, 0)) * time.Millisecond }
+	reply := protocol.Reply{Outcome: protocol.Granted, Life: milli(ms[0]), Epoch: &protocol.Epoch{
+		Record: string(text), Found: milli(ms[1]), Clock: milli(ms[2]),
+	}}
+	if s := string(run); s != record.Unknown {
+		reply.Run = s
+	}
+	return reply, nil
 }

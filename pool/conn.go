@@ -12,43 +12,44 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
-// A conn is one connection of a node, from its handshake to its end. Requests
-// are answered in the order in which they were sent, so a queue is all that
-// ties replies to requests.
+// A conn is one connection of a node, from its handshake to its end. Requests are answered in the
+// order in which they were sent, so a queue is all that ties replies to requests. Two goroutines
+// share it: the writer and the reader. A field that only one of them uses says whose it is.
 type conn struct {
 	node   *node
 	redis  redis.Conn
-	wire   wire // on redis
+	writer batchWriter // on redis
 	server server
 	began  time.Time
 
-	once   sync.Once
-	broken chan struct{} // closed by the first fail
-	err    error         // why; read after broken is closed
+	failOnce sync.Once
+	broken   chan struct{} // closed by the first fail
+	err      error         // the reason; read after broken is closed
 
-	spare    []call // the memory of the batch before, for the writer
-	look     call   // see lookBehind
-	tracking tracking
+	spare        []call // the memory of the batch before; the writer's
+	confirmation confirmation
+	tracking     tracking
 
-	votes []vote // until the epoch record behind them has been read; the reader's
-
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	sent    fifo[call] // and not answered
 	replies uint64     // so far
-	watch   watch
+	stall   stallTimer
 }
 
 func newConn(n *node, c redis.Conn, s server) *conn {
-	return &conn{node: n, redis: c, wire: wireOf(c), server: s, began: time.Now(), broken: make(chan struct{})}
+	return &conn{
+		node: n, redis: c, writer: newBatchWriter(c), server: s, began: time.Now(),
+		broken: make(chan struct{}), confirmation: confirmation{run: identity(s.runID, s.dataSet)},
+	}
 }
 
-// serve writes and reads until the connection breaks or the node is closed,
-// and returns why. Every request that was sent has had its reply then.
+// serve writes and reads until the connection breaks or the node is closed, and returns why. By
+// then every request that was sent has had its reply.
 func (c *conn) serve() error {
-	// Also where the writer hangs in a system call.
+	// This works also where the writer hangs in a system call.
 	defer context.AfterFunc(c.node.ctx, func() { c.fail(ErrClosed) })()
 	read := make(chan struct{})
 	go func() {
@@ -57,37 +58,39 @@ func (c *conn) serve() error {
 	}()
 	c.write()
 	<-read
-	c.stopWatch()
-	c.abandon()
+	c.stopStallTimer()
+	c.failVotes()
+	c.failSent()
 	return c.err
 }
 
 // fail ends the connection, for the first reason that it is called with.
 func (c *conn) fail(err error) {
-	c.once.Do(func() {
+	c.failOnce.Do(func() {
 		c.err = err
 		close(c.broken)
-		// The one way to end a Receive or a Flush that hangs on a connection
-		// of somebody else's making. redigo guards it with a mutex.
+		// The one way to end a Receive or a Flush that hangs on a connection from the caller's
+		// dial function. redigo guards it with a mutex.
 		c.redis.Close()
 	})
 }
 
+// lose ends a connection that failed.
 func (c *conn) lose(err error) { c.fail(fmt.Errorf("connection lost: %w", explainDial(err))) }
 
-// lasted reports whether the connection was of use. A server that hangs up on
-// every new one must not be called again at once.
+// lasted reports whether the connection was of use. A server that hangs up on every new connection
+// must not be called again at once.
 func (c *conn) lasted() bool { return time.Since(c.began) > maxBackoff }
 
-// write sends whatever is queued, all in one go, until the connection breaks.
+// write sends what is queued, all in one go, until the connection breaks.
 func (c *conn) write() {
-	for c.await() {
-		// Whoever is about to submit goes first, and shares the system call.
-		// That costs a lone caller nothing, and gives many of them larger
-		// batches: with 64, four tenths more cycles a second.
+	for c.awaitWork() {
+		// Other goroutines that are about to submit go first, and share the system call. That
+		// costs a lone caller nothing, and gives many callers larger batches: with 64, four tenths
+		// more cycles a second.
 		runtime.Gosched()
-		batch := c.take()
-		if err := c.wire.send(batch); err != nil {
+		batch := c.nextBatch()
+		if err := c.writer.send(batch); err != nil {
 			c.lose(err)
 			return
 		}
@@ -96,14 +99,13 @@ func (c *conn) write() {
 	}
 }
 
-// await returns when there is something to write, or false when there never
-// will be.
-func (c *conn) await() bool {
+// awaitWork returns true when there is something to write, and false when the connection is broken.
+func (c *conn) awaitWork() bool {
 	n := c.node
 	for {
 		n.mu.Lock()
-		ready := len(n.queue) > 0 || c.toTell() != c.tracking.told
-		n.asleep = !ready
+		ready := len(n.queue) > 0 || c.wantedListener() != c.tracking.listener
+		n.idle = !ready
 		n.mu.Unlock()
 		if ready {
 			return true
@@ -116,42 +118,53 @@ func (c *conn) await() bool {
 	}
 }
 
-// take empties the queue into sent, since a reply can come before the last of
-// a batch is written, and returns it. What nobody waits for any more is dropped.
-func (c *conn) take() []call {
+// nextBatch empties the queue and returns what is to be written of it, with the connection's own
+// commands between the requests. All of it is in sent before it is written, because a reply can
+// come before the last of a batch is written. Requests whose time is over are dropped.
+func (c *conn) nextBatch() []call {
 	n := c.node
 	n.mu.Lock()
 	batch := n.queue
 	n.queue, c.spare = c.spare, nil
-	listener := c.toTell()
+	listener := c.wantedListener()
 	n.mu.Unlock()
 
 	var late []call
-	now := time.Now()
-	isLate := func(k call) bool { return !k.request.MayHold && now.After(k.encoded.expires) }
+	now := time.Since(processStart)
+	isLate := func(k call) bool { return k.expires != 0 && now > k.expires }
 	if slices.ContainsFunc(batch, isLate) {
 		late = slices.DeleteFunc(slices.Clone(batch), func(k call) bool { return !isLate(k) })
 		batch = slices.DeleteFunc(batch, isLate)
 	}
-	if key := epochOf(batch); key != "" {
-		batch = append(batch, c.lookBehind(key))
+	if key := recordKey(batch); key != "" {
+		batch = c.withConfirmation(batch, key, now)
 	}
-	if listener != 0 || c.tracking.told != 0 {
+	if listener != 0 || c.tracking.listener != 0 {
 		batch = c.withTracking(batch, listener)
 	}
 	if !c.server.scripts {
-		spellOut(batch)
+		withSources(batch)
 	}
 	c.mu.Lock()
 	for _, k := range batch {
 		c.sent.push(k)
 	}
-	c.armWatch()
+	c.startStallTimer()
 	c.mu.Unlock()
 	for _, k := range late {
-		n.reply(k, redlock.Reply{Outcome: redlock.Failed, Err: ErrExpired})
+		n.reply(k, protocol.Reply{Outcome: protocol.Failed, Err: ErrExpired})
 	}
 	return batch
+}
+
+// withSources gives the requests that cannot be sent again their scripts' sources, for a server
+// that did not let us load scripts.
+func withSources(batch []call) {
+	for i, k := range batch {
+		if k.request != nil && commands[k.request.Op].makesKey {
+			batch[i].encoded = k.encoded.inFull(k.request.Op)
+		}
+	}
 }
 
 // read hands the replies out until the connection breaks.
@@ -169,79 +182,88 @@ func (c *conn) read() {
 		c.mu.Unlock()
 		switch {
 		case !asked:
-			c.fail(fmt.Errorf("%w: nothing was asked", errStrange))
+			c.fail(fmt.Errorf("%w: nothing was asked", errUnexpected))
 			return
 		case k.request == nil:
-			k.to.(aside)(v, failure)
-		case commands[k.request.Op].script != nil && !k.encoded.full && strings.HasPrefix(string(failure), "NOSCRIPT"):
-			c.again(k)
+			k.answered(v, failure)
+		case strings.HasPrefix(string(failure), "NOSCRIPT") && k.callsScript():
+			c.resend(k)
 		default:
-			c.hear(k, c.understand(k, v, failure))
+			c.deliver(k, c.decode(k, v, failure))
 		}
 	}
 }
 
-// receive waits for a reply for as long as it takes, also where a foreign dial
-// set a read timeout: an idle connection is not a broken one.
-func receive(c redis.Conn) (any, error) {
-	if ct, ok := c.(redis.ConnWithTimeout); ok {
-		return ct.ReceiveWithTimeout(0)
-	}
-	return c.Receive()
+// callsScript reports whether the call is to a script by its digest.
+func (k *call) callsScript() bool {
+	return commands[k.request.Op].script != nil && !k.encoded.withSource
 }
 
-// understand makes a reply of what the server said.
-func (c *conn) understand(k call, v any, failure redis.Error) redlock.Reply {
+// decode makes a reply of the server's answer.
+func (c *conn) decode(k call, v any, failure redis.Error) protocol.Reply {
 	if failure != "" {
-		meaning, sick := explain(failure)
-		if !errors.Is(meaning, ErrWrongType) && !errors.Is(meaning, ErrPermission) { // else in vain
-			c.node.keep(k)
-		}
-		if sick {
-			c.fail(meaning)
-		}
-		outcome := redlock.Failed
-		if commands[k.request.Op].once && !errors.Is(meaning, ErrWrongType) {
-			outcome = redlock.Unknown // the script may have failed with the key already made
-		}
-		return redlock.Reply{Outcome: outcome, Err: meaning, Run: c.server.runID}
+		return c.decodeFailure(k, failure)
 	}
 	reply, err := commands[k.request.Op].decode(v)
 	if err != nil {
-		c.node.keep(k)
-		return redlock.Reply{Outcome: redlock.Unknown, Err: err}
+		c.node.retryLater(k)
+		return protocol.Reply{Outcome: protocol.Unknown, Err: err}
 	}
-	reply.Run = c.server.runID
+	if k.request.Op != protocol.OpAdmit { // whose own answer has it
+		reply.Run = c.confirmation.run
+	}
 	return reply
 }
 
-// again sends a script's request in full, to a server that has forgotten the
-// script. It comes before all that has not been sent yet, but behind what has,
-// such as the release of what it acquires: then the connection is made anew,
-// with all scripts, instead.
-func (c *conn) again(k call) {
+// decodeFailure makes a reply of a server's error.
+func (c *conn) decodeFailure(k call, failure redis.Error) protocol.Reply {
+	said := withoutSecret(withoutArguments(string(failure)), k.request.Value)
+	meaning, fatal := explain(redis.Error(said))
+	switch permanent := isPermanent(meaning); {
+	case !permanent:
+		c.node.retryLater(k)
+	case k.request.Op == protocol.OpQueue:
+		c.node.warnNoQueue()
+	}
+	if fatal {
+		c.fail(meaning)
+	}
+	outcome := protocol.Failed
+	switch {
+	case errors.Is(meaning, ErrCounter):
+		meaning = fmt.Errorf("key %q: %w", k.request.Counter, ErrCounter)
+	case commands[k.request.Op].makesKey && !errors.Is(meaning, ErrWrongType):
+		outcome = protocol.Unknown // the script may have failed with the key already made
+	}
+	return protocol.Reply{Outcome: outcome, Err: meaning, Run: c.confirmation.run}
+}
+
+// resend queues a script's request with its source, for a server that has lost the script. It goes
+// before all that has not been sent yet, and behind the requests that are sent again already, so
+// that these keep their order. But it also goes behind all that has been sent, such as the release
+// of what it acquires. A request that makes a key therefore fails, and the connection is made anew,
+// with all scripts.
+func (c *conn) resend(k call) {
 	n := c.node
-	if commands[k.request.Op].once {
-		n.reply(k, redlock.Reply{Outcome: redlock.Failed, Err: errScripts})
-		c.fail(errScripts)
+	if commands[k.request.Op].makesKey {
+		n.reply(k, protocol.Reply{Outcome: protocol.Failed, Err: errScriptsLost})
+		c.fail(errScriptsLost)
 		return
 	}
 	k.encoded = k.encoded.inFull(k.request.Op)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.queue = slices.Insert(n.queue, 0, k)
-	n.rouse()
+	before := len(n.queue)
+	for before > 0 && !n.queue[before-1].encoded.withSource {
+		before--
+	}
+	n.queue = slices.Insert(n.queue, before, k)
+	n.wakeWriter()
 }
 
-// abandon replies to what was sent and not answered. The server may have run
-// it, or may run it yet.
-func (c *conn) abandon() {
-	for _, v := range c.votes {
-		if v.reply.Outcome == redlock.Granted {
-			v.reply.Outcome, v.reply.Err = redlock.Unknown, c.err
-		}
-		c.node.reply(v.call, v.reply)
-	}
+// failSent replies to what was sent and not answered. The server may have run it, or may run it
+// yet.
+func (c *conn) failSent() {
 	for {
 		c.mu.Lock()
 		k, ok := c.sent.pop()
@@ -252,7 +274,64 @@ func (c *conn) abandon() {
 		if k.request == nil {
 			continue
 		}
-		c.node.keep(k)
-		c.node.reply(k, redlock.Reply{Outcome: redlock.Unknown, Err: c.err})
+		c.node.retryLater(k)
+		c.node.reply(k, protocol.Reply{Outcome: protocol.Unknown, Err: c.err})
 	}
+}
+
+// receive waits for a reply for as long as it takes, even where the caller's dial function set a
+// read timeout: an idle connection is not a broken one.
+func receive(c redis.Conn) (reply any, err error) {
+	defer panicToError(&err)
+	if ct, ok := c.(redis.ConnWithTimeout); ok {
+		return ct.ReceiveWithTimeout(0)
+	}
+	return c.Receive()
+}
+
+// receiveAnswer waits for a reply for as long as the connection's own read timeout lets it.
+func receiveAnswer(c redis.Conn) (reply any, err error) {
+	defer panicToError(&err)
+	return c.Receive()
+}
+
+// panicToError makes an error of a panic while a reply is read. redigo panics on a reply whose
+// length is absurd. The connections that we make refuse such a reply (see bounds.go), those of the
+// caller's dial function do not.
+func panicToError(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: reading it panics: %v", errUnexpected, p)
+	}
+}
+
+// A fifo is a queue in a ring that grows. The zero value is empty.
+type fifo[T any] struct {
+	ring []T // its length is zero or a power of two
+	head int
+	size int
+}
+
+func (f *fifo[T]) push(v T) {
+	if f.size == len(f.ring) {
+		f.grow()
+	}
+	f.ring[(f.head+f.size)&(len(f.ring)-1)] = v
+	f.size++
+}
+
+func (f *fifo[T]) pop() (v T, ok bool) {
+	if f.size == 0 {
+		return v, false
+	}
+	v, f.ring[f.head] = f.ring[f.head], v // v is zero: let go of what it held
+	f.head = (f.head + 1) & (len(f.ring) - 1)
+	f.size--
+	return v, true
+}
+
+func (f *fifo[T]) grow() {
+	ring := make([]T, max(16, 2*len(f.ring)))
+	n := copy(ring, f.ring[f.head:])
+	copy(ring[n:], f.ring[:f.head])
+	f.ring, f.head = ring, 0
 }

@@ -9,7 +9,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/require"
+	need "github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -17,13 +17,14 @@ import (
 // newCycle returns one acquire and release over five redis-server processes.
 // Embedded nodes would allocate in this process.
 func newCycle(tb testing.TB) (cycle func()) {
-	require.Redis(tb)
+	need.Redis(tb)
 	f, err := fleet.Start(tb.Context(), fleet.Process, fleet.Options{Nodes: 5, Volatile: true})
 	tr.NoError(tb, err)
 	tb.Cleanup(func() { f.Close() })
 	nodes, err := pool.Open(f.URLs()...)
 	tr.NoError(tb, err)
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(5*time.Second)) // a busy machine is no outage
+	// A busy machine is no outage.
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(5*time.Second))
 	tr.NoError(tb, err)
 	tb.Cleanup(func() { locker.Close() })
 	ctx := context.Background()

@@ -12,25 +12,39 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// A dialer makes a connection that is ready for requests, but not vetted. The
-// context bounds all of it.
+// A dialer makes a connection that is ready for the handshake. The context bounds all of it.
 type dialer func(context.Context) (redis.Conn, error)
 
-// dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH
-// outlive the context, and knows no unix sockets in URLs.
+// newNode returns a node for t.
+func (t *target) newNode(s *settings) *node {
+	if s.netDial == nil {
+		return newNode(t.name(), t.dialer(s), t.dialer(s), s)
+	}
+	return newNode(t.name(), oneAtATime(t.dialer(s)), oneAtATime(t.dialer(s)), s)
+}
+
+// dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH outlive the context, and
+// knows no unix sockets in URLs.
 func (t *target) dialer(s *settings) dialer {
+	netDial := s.netDial
+	if netDial == nil {
+		netDial = new(net.Dialer).DialContext
+	}
 	return func(ctx context.Context) (redis.Conn, error) {
-		var d net.Dialer
-		raw, err := d.DialContext(ctx, t.network, t.address)
-		if err != nil {
+		raw, err := netDial(ctx, t.network, t.address)
+		switch {
+		case err != nil:
 			return nil, err
+		case raw == nil:
+			return nil, errNoConn
 		}
 		if t.tls {
 			if raw, err = t.handshakeTLS(ctx, raw, s.tls); err != nil {
 				return nil, err
 			}
 		}
-		c := redis.NewConn(&quietConn{raw}, 0, 0)
+		// It is bounded while it logs in, too: see bounds.go.
+		c := redis.NewConn(&noDeadlineConn{&boundedConn{Conn: raw}}, 0, 0)
 		if err := t.login(ctx, c); err != nil {
 			c.Close()
 			return nil, err
@@ -58,23 +72,46 @@ func (t *target) handshakeTLS(ctx context.Context, raw net.Conn, config *tls.Con
 // login authenticates and selects the database.
 func (t *target) login(ctx context.Context, c redis.Conn) error {
 	var questions []question
-	switch {
-	case t.auth && t.user != "":
-		questions = append(questions, question{name: "AUTH", args: []any{t.user, t.password}, must: true, secret: true})
-	case t.auth:
-		questions = append(questions, question{name: "AUTH", args: []any{t.password}, must: true, secret: true})
+	if t.auth {
+		args := []any{t.password}
+		if t.user != "" {
+			args = []any{t.user, t.password}
+		}
+		questions = append(questions, question{name: "AUTH", args: args, required: true, secret: true})
 	}
 	if t.database != 0 {
-		questions = append(questions, question{name: "SELECT", args: []any{t.database}, must: true})
+		questions = append(questions, question{name: "SELECT", args: []any{t.database}, required: true})
 	}
 	return ask(ctx, c, questions)
 }
 
-// foreignDialer makes dial honour the context even if it does not: a dial that
-// takes too long is left to itself, and its connection closed when it comes.
-// There is no other dial until then, so that a server which hangs does not
-// collect them.
-func foreignDialer(dial func(context.Context) (redis.Conn, error)) dialer {
+// An ownConn is a connection that we have made, so that we know what is beneath redigo.
+type ownConn struct {
+	redis.Conn
+	raw net.Conn
+}
+
+// A noDeadlineConn drops the deadlines that redigo resets before each read, though none is ever
+// set. Each would cost a call of the system.
+type noDeadlineConn struct{ net.Conn }
+
+func (c *noDeadlineConn) SetReadDeadline(t time.Time) error {
+	if t.IsZero() {
+		return nil
+	}
+	return c.Conn.SetReadDeadline(t)
+}
+
+var (
+	// errDialling is for an attempt while the caller's dial function is busy with an earlier one.
+	errDialling = errors.New("the dial function has not returned since an earlier attempt")
+	errNoConn   = errors.New("the dial function returned neither a connection nor an error")
+)
+
+// oneAtATime makes the caller's dial function honour the context even if it does not by itself. A
+// dial that takes too long goes on alone, and its connection is closed when it comes. There is no
+// other dial until then, so that the dials to a server that hangs do not collect.
+func oneAtATime(dial dialer) dialer {
 	type result struct {
 		c   redis.Conn
 		err error
@@ -89,7 +126,7 @@ func foreignDialer(dial func(context.Context) (redis.Conn, error)) dialer {
 			defer dialling.Store(false)
 			c, err := dial(ctx)
 			if err == nil && c == nil {
-				err = errors.New("the dial function returned neither a connection nor an error")
+				err = errNoConn
 			}
 			select {
 			case done <- result{c, err}:
@@ -106,76 +143,4 @@ func foreignDialer(dial func(context.Context) (redis.Conn, error)) dialer {
 			return nil, ctx.Err()
 		}
 	}
-}
-
-// A quietConn spares the system the deadline that redigo resets before each
-// read, though none is ever set.
-type quietConn struct{ net.Conn }
-
-func (c *quietConn) SetReadDeadline(t time.Time) error {
-	if t.IsZero() {
-		return nil
-	}
-	return c.Conn.SetReadDeadline(t)
-}
-
-// A question is a command of the handshake.
-type question struct {
-	name   string
-	args   []any
-	must   bool        // an error reply ends the handshake
-	secret bool        // an error reply may repeat the arguments, and is not shown
-	answer func(v any) // gets the reply if it is no error
-}
-
-// ask pipelines the questions. The connection is closed, and with it every
-// wait for it ended, when ctx ends first.
-func ask(ctx context.Context, c redis.Conn, questions []question) error {
-	if len(questions) == 0 {
-		return nil
-	}
-	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
-	for _, q := range questions {
-		if err := c.Send(q.name, q.args...); err != nil {
-			return because(ctx, err)
-		}
-	}
-	if err := c.Flush(); err != nil {
-		return because(ctx, err)
-	}
-	var said error // a server that hangs up may have said why
-	for _, q := range questions {
-		v, err := c.Receive()
-		reply, isReply := err.(redis.Error)
-		switch {
-		case err == nil && q.answer != nil:
-			q.answer(v)
-		case isReply && q.secret:
-			// "unknown command 'AUTH', with args beginning with: ..."
-			return fmt.Errorf("%w (%s)", ErrAuth, code(string(reply)))
-		case isReply:
-			meaning, sick := explain(reply)
-			if q.must || sick {
-				return meaning
-			}
-			if said == nil {
-				said = meaning
-			}
-		case err != nil && said != nil && ctx.Err() == nil:
-			return said
-		case err != nil:
-			return because(ctx, err)
-		}
-	}
-	return nil
-}
-
-// because prefers the context's error: its end closes the connection, and what
-// that looks like explains nothing.
-func because(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
+	"net"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
@@ -14,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 func TestTLS(t *testing.T) {
@@ -30,30 +32,25 @@ func TestTLS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(https.Certificate())
 	n := openNode(t, url, TLS(&tls.Config{RootCAs: roots, ServerName: "example.com"}))
-	assert.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	byAddress := openNode(t, url, TLS(&tls.Config{RootCAs: roots}))
-	assert.Equal(t, redlock.Refused, do(t, byAddress, acquire("k", "v")).Outcome, "127.0.0.1 is in the certificate")
+	assert.Equal(t, protocol.Refused, do(t, byAddress, acquire("k", "v")).Outcome, "127.0.0.1 is in the certificate")
 }
 
-func TestForeignConnections(t *testing.T) {
+func TestConnectionsOfADialFunction(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	dial := func() (redis.Conn, error) {
 		// A read timeout must not end an idle connection.
 		return redis.Dial("tcp", r.Addr(), redis.DialReadTimeout(200*time.Millisecond))
 	}
-	fromPool, err := FromPool("pool", &redis.Pool{Dial: dial})
+	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) { return dial() })
 	require.NoError(t, err)
-	fromDial, err := FromDial("dial", func(context.Context) (redis.Conn, error) { return dial() })
-	require.NoError(t, err)
-	for _, n := range []redlock.Node{fromPool, fromDial} {
-		key := n.String()
-		require.Equal(t, redlock.Granted, do(t, n, acquire(key, "v")).Outcome)
-		<-time.After(300 * time.Millisecond) // the idleness under test
-		require.Equal(t, redlock.Granted, do(t, n, release(key, "v")).Outcome)
-		require.NoError(t, n.Close())
-	}
-	assert.Equal(t, 2, r.connections())
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	<-time.After(300 * time.Millisecond) // the idleness under test
+	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
+	require.NoError(t, n.Close())
+	assert.Equal(t, 1, r.connections())
 }
 
 func TestADialThatHangsHoldsUpNothing(t *testing.T) {
@@ -77,6 +74,43 @@ func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 	eventually(t, func() bool { return late.Err() != nil }, "the late connection is closed")
 }
 
+// TestNetDialMakesTheConnections: what follows on them is as without it.
+func TestNetDialMakesTheConnections(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.RequireAuth("hunter2")
+	var dialled atomic.Value
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialled.Store(network + " " + address)
+		return new(net.Dialer).DialContext(ctx, "tcp", r.Addr())
+	}
+	n := openNode(t, "redis://:hunter2@elsewhere:1234/3", NetDial(dial))
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	assert.Equal(t, "tcp elsewhere:1234", dialled.Load())
+	assert.Equal(t, "elsewhere:1234/3", n.String())
+	assert.True(t, r.DB(3).Exists("k"))
+}
+
+// TestANetDialThatHangsHoldsUpNothing, and its late connection is closed.
+func TestANetDialThatHangsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	hang, closed := make(chan struct{}), make(chan struct{})
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		<-hang
+		here, there := net.Pipe()
+		go func() {
+			io.Copy(io.Discard, there) // until here is closed
+			close(closed)
+		}()
+		return here, nil
+	}
+	n := openNode(t, "redis://h", DialTimeout(20*time.Millisecond), NetDial(dial))
+	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), errHandshake)
+	require.NoError(t, n.Close())
+	close(hang)
+	<-closed
+}
+
 func TestDialsThatHangDoNotCollect(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
@@ -94,52 +128,6 @@ func TestDialsThatHangDoNotCollect(t *testing.T) {
 	assert.EqualValues(t, 1, calls.Load())
 	require.NoError(t, n.Close())
 	close(hang)
-}
-
-func TestForeignArgumentsAreChecked(t *testing.T) {
-	t.Parallel()
-	dial := func(context.Context) (redis.Conn, error) { return nil, errors.New("no") }
-	_, err := FromDial("", dial)
-	assert.ErrorContains(t, err, "name is empty")
-	_, err = FromDial("n", nil)
-	assert.ErrorContains(t, err, "nil")
-	_, err = FromPool("n", nil)
-	assert.ErrorContains(t, err, "nil")
-	_, err = FromPool("n", &redis.Pool{})
-	assert.ErrorContains(t, err, "neither Dial nor DialContext")
-	for _, o := range []Option{TLS(nil), DialTimeout(0), StallTimeout(time.Millisecond)} {
-		_, err = OpenWith([]string{"redis://h"}, o)
-		assert.ErrorContains(t, err, "pool: option ")
-	}
-	n, err := FromDial("broken", func(context.Context) (redis.Conn, error) { return nil, nil })
-	require.NoError(t, err)
-	defer n.Close()
-	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "neither a connection nor an error")
-}
-
-func TestOpenWaitsForAMajority(t *testing.T) {
-	t.Parallel()
-	var urls []string
-	for range 3 {
-		urls = append(urls, newRig(t).url())
-	}
-	deaf := newRig(t)
-	deaf.hangAt("INFO")
-	urls = append(urls, deaf.url(), "redis://127.0.0.1:1")
-	start := time.Now()
-	nodes, err := OpenWith(urls, DialTimeout(patience))
-	require.NoError(t, err)
-	assert.Less(t, time.Since(start), patience/2, "one that hangs is not waited for")
-	for i, n := range nodes {
-		defer n.Close()
-		if i < 3 {
-			select {
-			case <-n.(*node).first:
-			default:
-				t.Errorf("node %d is not connected", i)
-			}
-		}
-	}
 }
 
 // A server that does not know AUTH repeats what it was given.

@@ -1,40 +1,59 @@
-// Package pool speaks to Redis servers: each is a [redlock.Node] with one
-// pipelined redigo connection.
+// Package pool speaks to Redis servers: each is a [protocol.Node] with one pipelined redigo
+// connection.
 //
-// A quorum lock sends small requests to every server at the same time and must
-// not wait for any one of them. A classic connection pool serves that badly: a
-// goroutine and a connection for each of N requests, a system call for each
-// command, and a connection thrown away with each timeout, with a request
-// still in it that the server will run. Here one goroutine writes whatever is
-// queued, in one system call, and one reads the replies. A caller that stops
-// waiting costs nothing: its reply is still read, and still counted.
+// # Which function to use
 //
-// All requests to a node travel on one connection, in order, so that a release
-// can never overtake the SET that it undoes. When the connection breaks, the
-// next one first kills the old one on the server (CLIENT KILL ID), which may
-// still have requests in its buffer, and then sends the releases that were not
-// confirmed.
+//   - [Open] takes URLs, and [OpenWith] takes options besides: [TLS], [DialTimeout],
+//     [StallTimeout] and [Log].
+//   - [NetDial] is the option for servers that are reached through a tunnel or a proxy, or by the
+//     dialer of go-redis: a function that returns a [net.Conn].
+//   - [FromDial] makes a node of a function that returns a redigo connection.
+//   - [Dialer] connects as Open does, for tools.
 //
-// While somebody waits for a lock, a node has a second connection, on which the
-// server tells that the lock may be free (CLIENT TRACKING, as for client-side
-// caching). A server that does not offer this is as safe, and is polled.
+// A dial function is all that a transport of one's own needs. The scripts, the encoding of requests
+// and the releases that must be retried are the same for every node.
 //
-// The redis servers needed are version 6 or later (or Valkey), primaries, and
-// independent of each other. An ACL user needs
+// # How a node works
+//
+// A quorum lock sends small requests to every server at the same time and must not wait for any
+// one of them. A classic connection pool serves that badly: a goroutine and a connection for each
+// of N requests, a system call for each command, and a connection thrown away with each timeout,
+// with a request still in it that the server will run. Here one goroutine writes the whole queue in
+// one system call, and one reads the replies. A caller that stops waiting costs nothing: its reply
+// is still read, and still counted.
+//
+// All requests to a node travel on one connection, in order, so that a release can never overtake
+// the SET that it undoes. When the connection breaks, the next one first kills the old one on the
+// server (CLIENT KILL ID), which may still have requests in its buffer, and then sends the releases
+// that were not confirmed.
+//
+// While a caller waits for a lock, or holds one for longer than a moment, a node has a second
+// connection, on which the server tells that the lock's key has changed (CLIENT TRACKING, as for
+// client-side caching). A server that does not offer this is as safe: waiters poll it, and holders
+// learn at their next renewal that a key has gone.
+//
+// # What a server needs
+//
+// The servers are Redis of version 6 or later, or Valkey; they are primaries, and independent of
+// each other. An ACL user needs
 //
 //	+set +eval +evalsha +script|load +get +del +pexpire +pttl +time
 //
-// on the keys of the locks and on redlock:* (each behind the prefix, if there
-// is one), +select where the URL names a database, and should have +role,
-// +info, +client|id and +client|kill, without which replicas, restarts with old
-// data and connections that are still open behind our back are not noticed: see
-// [Log]. Those who wait in turn need
+// on the keys of the locks and on redlock:* (each behind the prefix, if there is one), +select
+// where the URL names a database, and should have +role, +info, +client|id and +client|kill.
+// Without these, replicas, restarts with old data and broken connections that are still open on the
+// server are not noticed: see [Log]. Those who wait in turn need
 //
 //	+zadd +zrem +zrange +zrank +hset +hget +hdel
 //
-// on the queues' keys as well. Optional, so that those who wait need not poll, are
+// on the queues' keys as well, or they are not served in order. Optional, so that waiters need not
+// poll and losses are told at once, are
 //
 //	+client|tracking +client|caching +client|id +subscribe &__redis__:invalidate
 //
 // and +client|setname, which lets CLIENT LIST show what a connection is for.
+//
+// A Sentinel is refused ([ErrSentinel]); a node of a Redis Cluster has no vote on a key that it
+// redirects ([ErrCluster]). No error repeats the value of a lock, even where the server's own
+// message does.
 package pool

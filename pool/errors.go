@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
-// What is wrong with a node, for errors.Is on the causes of a
-// redlock.QuorumError. The message has the server's own words behind it.
+// The errors of a node, for errors.Is on the causes of a redlock.QuorumError. The server's own words
+// stand behind them in the message.
 var (
 	// ErrReplica: the server is a replica. Its primary may grant what it has
 	// granted, or overwrite it.
@@ -23,12 +24,28 @@ var (
 	// ErrAuth: the user or password was not accepted, or is missing.
 	ErrAuth = errors.New("does not accept the user or password; check the URL and the server's ACL")
 	// ErrPermission: the ACL forbids a command or key that locks need.
-	ErrPermission = errors.New("does not permit a command that locks need; see the package's documentation for the ACL")
+	ErrPermission = errors.New("does not permit a command that locks need; " +
+		"see the package's documentation for the ACL")
+	// ErrCluster: the server is a node of a Redis Cluster. It sends keys of other
+	// slots elsewhere, and a failover within the cluster loses locks.
+	ErrCluster = errors.New("is a node of a Redis Cluster, which has no vote of its own; " +
+		"give independent servers instead")
+	// ErrSentinel: the server is a Redis Sentinel.
+	ErrSentinel = errors.New("is a Sentinel, which keeps no keys; " +
+		"give the servers that it watches instead, if they are independent")
+	// ErrUnsupported: the server does not know a command that locks need.
+	ErrUnsupported = errors.New("does not know a command that locks need; " +
+		"it is too old, renames the command, or is a Sentinel or proxy")
 	// ErrWrongType: the lock's key holds something else than a string.
-	ErrWrongType = redlock.ErrWrongType
+	ErrWrongType = protocol.ErrWrongType
+	// ErrCounter: the key of a name's highest fencing token makes no sense.
+	ErrCounter = protocol.ErrCounter
 	// ErrStalled: the server left requests unanswered for StallTimeout, or a new
 	// connection's first questions for DialTimeout.
 	ErrStalled = errors.New("does not answer")
+	// ErrReplyTooLarge: the server sent, or announced, more than any reply that locks ask for. The
+	// connection is closed before the reply is read.
+	ErrReplyTooLarge = errors.New("sends a reply that is larger than a lock ever needs")
 	// ErrFull: too many requests wait for this node.
 	ErrFull = errors.New("too many requests are waiting for this node")
 	// ErrExpired: the request waited to be sent for longer than its timeout.
@@ -37,24 +54,18 @@ var (
 	ErrClosed = errors.New("node closed")
 )
 
-// errRecord: the epoch record is none of ours.
-var errRecord = errors.New("has an epoch record that this version does not understand; was it written by a newer one?")
+// errScriptsLost is for a request after a SCRIPT FLUSH. The node will vote when it is asked again.
+var errScriptsLost = &protocol.QuarantineError{Reason: "has lost its scripts; they are being loaded again"}
 
-// errScripts: somebody ran SCRIPT FLUSH. The node will vote when it is asked again.
-var errScripts = &redlock.QuarantineError{Reason: "has lost its scripts; they are being loaded again"}
-
-// errDialling: the caller's dial function is still busy with an earlier attempt.
-var errDialling = errors.New("the dial function has not returned since an earlier attempt")
-
-// errHandshake: connected, but no answer to the first questions in time.
+// errHandshake is for a connection without an answer to the first questions in time.
 var errHandshake = fmt.Errorf("accepts connections but %w", ErrStalled)
 
-// serverErrors are the codes of Redis errors that have a meaning for locks. A
-// server that is sick is sick for all requests: its connection is given up, and
-// the handshake of the next one says when it is well again.
+// serverErrors are the codes of Redis errors that have a meaning for locks. A fatal one would fail
+// all requests: the connection is given up, and the handshakes of the next ones tell when the
+// server can serve again.
 var serverErrors = map[string]struct {
-	err  error
-	sick bool
+	err   error
+	fatal bool
 }{
 	"READONLY":   {ErrReplica, true},
 	"MASTERDOWN": {ErrReplica, true},
@@ -64,28 +75,72 @@ var serverErrors = map[string]struct {
 	"BUSY":       {nil, true}, // a script runs for too long
 	"NOPERM":     {ErrPermission, false},
 	"WRONGTYPE":  {ErrWrongType, false},
+
+	counterError: {ErrCounter, false}, // from our own scripts
+
+	"MOVED":       {ErrCluster, false},
+	"ASK":         {ErrCluster, false},
+	"TRYAGAIN":    {ErrCluster, false},
+	"CROSSSLOT":   {ErrCluster, false},
+	"CLUSTERDOWN": {ErrCluster, false},
+
+	unknownCommand: {ErrUnsupported, false},
 }
 
-// explain gives a server's error reply a meaning.
-func explain(err redis.Error) (meaning error, sick bool) {
-	known := serverErrors[code(string(err))]
+// unknownCommand stands for a code, which servers do not have for this error.
+const unknownCommand = "unknown command"
+
+// wordings are errors of servers that have no code, and the code that each stands for.
+var wordings = []struct{ says, code string }{
+	// An ACL forbids a command within a script, or a key of one.
+	{"The user executing the script", "NOPERM"}, // Redis 6.0 to 7.0
+	{"ACL failure in script", "NOPERM"},         // Redis 7.2, Valkey, Redict
+
+	{"in cluster mode", "MOVED"},                            // SELECT
+	{"Script attempted to access a non local key", "MOVED"}, // that it did not name in KEYS
+	{"Script attempted to access keys that do not hash to the same slot", "CROSSSLOT"},
+
+	{"unknown command", unknownCommand},
+	{"Unknown Redis command called from", unknownCommand}, // in a script
+}
+
+// explain gives a server's error reply a meaning. The server's words are cut off where an error of
+// Redis has long ended, because the error may be kept for as long as its caller likes.
+func explain(err redis.Error) (meaning error, fatal bool) {
+	said := withoutArguments(string(err))
+	known := serverErrors[code(said)]
 	if known.err == nil {
-		return fmt.Errorf("says %q", string(err)), known.sick
+		return fmt.Errorf("says %q", said), known.fatal
 	}
-	return fmt.Errorf("%w (%s)", known.err, string(err)), known.sick
+	return fmt.Errorf("%w (%s)", known.err, said), known.fatal
 }
 
-// code returns the code of a server's error. Servers before Redis 7 wrap what
-// went wrong in a script: "ERR Error running script (...): WRONGTYPE ...".
+// isPermanent reports whether a request that failed with this meaning would fail again.
+func isPermanent(meaning error) bool {
+	for _, err := range []error{ErrWrongType, ErrCounter, ErrPermission, ErrCluster, ErrUnsupported} {
+		if errors.Is(meaning, err) {
+			return true
+		}
+	}
+	return false
+}
+
+// code returns the code of a server's error. Servers before Redis 7 wrap the error of a script:
+// "ERR Error running script (...): WRONGTYPE ...".
 func code(message string) string {
 	first, rest, _ := strings.Cut(message, " ")
-	switch {
-	case first != "ERR":
+	if _, known := serverErrors[first]; known {
 		return first
-	case strings.HasPrefix(rest, "The user executing the script can't"):
-		return "NOPERM" // for a command within a script, Redis 7 has no code
 	}
-	for _, word := range strings.Fields(rest) {
+	for _, w := range wordings {
+		if strings.Contains(message, w.says) {
+			return w.code
+		}
+	}
+	if first != "ERR" {
+		return first
+	}
+	for word := range strings.FieldsSeq(rest) {
 		word = strings.TrimLeft(word, "-")
 		if _, known := serverErrors[word]; known {
 			return word
@@ -94,10 +149,52 @@ func code(message string) string {
 	return first
 }
 
-// explainDial gives the error of a connection attempt a meaning. The address
-// is left out: the node's name stands before it already.
+// maxSaid bounds how much of a server's error is repeated. Redis's own errors are shorter.
+const maxSaid = 400
+
+// arguments matches where a server that does not know a command begins to repeat its arguments: a
+// password, or the value of a lock.
+var arguments = regexp.MustCompile(`(?i)[ ,]*with args beginning with`)
+
+// withoutArguments returns a server's message without a command's arguments.
+func withoutArguments(message string) string {
+	if at := arguments.FindStringIndex(message); at != nil {
+		message = message[:at[0]]
+	}
+	if len(message) > maxSaid {
+		message = message[:maxSaid] + "..."
+	}
+	return message
+}
+
+// pieceLength is the least piece of a secret that is looked for. Values of locks are five times as
+// long.
+const pieceLength = 8
+
+// withoutSecret returns a server's message without any piece of the secret. No server is known to
+// repeat one but in the way that withoutArguments handles; this is for proxies and for servers to
+// come.
+func withoutSecret(message, secret string) string {
+	for i := 0; i+pieceLength <= len(secret); i++ {
+		for {
+			at := strings.Index(message, secret[i:i+pieceLength])
+			if at < 0 {
+				break
+			}
+			end := at + pieceLength
+			for j := i + pieceLength; j < len(secret) && end < len(message) && message[end] == secret[j]; j++ {
+				end++
+			}
+			message = message[:at] + "..." + message[end:]
+		}
+	}
+	return message
+}
+
+// explainDial gives the error of a connection attempt a meaning. The address is left out, because
+// the node's name stands before it already.
 func explainDial(err error) error {
-	var reply redis.Error // from a foreign dial's own login
+	var reply redis.Error // from the login of the caller's dial function
 	if errors.As(err, &reply) {
 		meaning, _ := explain(reply)
 		return meaning

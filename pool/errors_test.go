@@ -5,44 +5,113 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-// The messages are those of real servers: Redis 7.0 where nothing else is said.
+// The messages are those of real servers: Redis 7.0 where no version is given.
 func TestServersErrorsHaveAMeaning(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]struct {
-		err  error
-		sick bool
+		err   error
+		fatal bool
 	}{
 		"READONLY You can't write against a read only replica.":                                           {ErrReplica, true},
 		"LOADING Redis is loading the dataset in memory":                                                  {ErrLoading, true},
 		"NOAUTH Authentication required.":                                                                 {ErrAuth, true},
 		"WRONGPASS invalid username-password pair or user is disabled.":                                   {ErrAuth, true},
-		"NOPERM this user has no permissions to run the 'set' command":                                    {ErrPermission, false},
 		"WRONGTYPE Operation against a key holding the wrong kind of value script: 1, on @user_script:2.": {ErrWrongType, false},
-		"ERR The user executing the script can't run this command or subcommand script: 1":                {ErrPermission, false},
-		// Redis 6.2
+
+		// Redis 6.2 wraps what went wrong in a script.
 		"ERR Error running script (call to f_1): @user_script:2: WRONGTYPE Operation against a key":             {ErrWrongType, false},
 		"ERR Error running script (call to f_1): @user_script:3: -READONLY You can't write against a read only": {ErrReplica, true},
+
+		// An ACL, asked for a command.
+		"NOPERM this user has no permissions to run the 'set' command":                       {ErrPermission, false},
+		"NOPERM this user has no permissions to run the 'set' command or its subcommand":     {ErrPermission, false}, // 6.2
+		"NOPERM User locks has no permissions to run the 'set' command":                      {ErrPermission, false}, // 7.2, Valkey
+		"NOPERM this user has no permissions to access one of the keys used as arguments":    {ErrPermission, false},
+		"NOPERM No permissions to access a key":                                              {ErrPermission, false}, // 7.2, Valkey
+		"NOPERM this user has no permissions to access one of the channels used as argument": {ErrPermission, false},
+
+		// An ACL, asked for a command in a script.
+		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: The user executing the script can't run this command or subcommand":                                     {ErrPermission, false}, // 6.0, 6.2
+		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: The user executing the script can't access at least one of the keys mentioned in the command arguments": {ErrPermission, false},
+		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: -NOPERM this user has no permissions to run the 'set' command":                                          {ErrPermission, false},
+		"ERR The user executing the script can't run this command or subcommand script: 948f, on @user_script:1.":                                                                         {ErrPermission, false}, // 7.0
+		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 948f, on @user_script:1.":                                     {ErrPermission, false},
+		"ERR The user executing the script is lacking the permissions for the command script: 948f, on @user_script:1.":                                                                   {ErrPermission, false},
+		"ERR ACL failure in script: User locks has no permissions to run the 'set' command script: 948f, on @user_script:1.":                                                              {ErrPermission, false}, // 7.2, Valkey, Redict
+		"ERR ACL failure in script: No permissions to access a key script: 948f, on @user_script:1.":                                                                                      {ErrPermission, false},
+		"ERR ACL failure in script: User locks has no permissions to access the 'orders:7' key script: 948f, on @user_script:1.":                                                          {ErrPermission, false},
+		"ERR ACL failure in script: No permissions to access database script: 948f, on @user_script:1.":                                                                                   {ErrPermission, false}, // Valkey 9
+
+		// A node of a Redis Cluster.
+		"MOVED 16287 127.0.0.1:7002":                              {ErrCluster, false},
+		"ASK 16287 127.0.0.1:7002":                                {ErrCluster, false},
+		"TRYAGAIN Multiple keys request during rehashing of slot": {ErrCluster, false},
+		"CROSSSLOT Keys in request don't hash to the same slot":   {ErrCluster, false},
+		"CLUSTERDOWN Hash slot not served":                        {ErrCluster, false},
+		"CLUSTERDOWN The cluster is down":                         {ErrCluster, false},
+		"ERR SELECT is not allowed in cluster mode":               {ErrCluster, false},
+		"ERR Script attempted to access a non local key in a cluster node script: 948f, on @user_script:1.":        {ErrCluster, false},
+		"ERR Script attempted to access keys that do not hash to the same slot script: 948f, on @user_script:1.":   {ErrCluster, false},
+		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: CLUSTERDOWN The cluster is down": {ErrCluster, false},
+
+		// A command that is not there.
+		"ERR unknown command":           {ErrUnsupported, false},
+		"ERR unknown command 'EVALSHA'": {ErrUnsupported, false},
+		"ERR Unknown Redis command called from script script: 8f08, on @user_script:1.":                                                                    {ErrUnsupported, false},
+		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: Unknown Redis command called from Lua script":                            {ErrUnsupported, false}, // 6.2
+		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: Write commands not allowed after non deterministic commands. Call redis": {nil, false},            // 4.0
+
 		// no meaning of their own
 		"BUSY Redis is busy running a script.": {nil, true},
 		"OOM command not allowed when used":    {nil, false},
-		"ERR unknown command":                  {nil, false},
 		"ERR":                                  {nil, false},
 		"":                                     {nil, false},
 	} {
-		err, sick := explain(redis.Error(message))
-		assert.Equal(t, want.sick, sick, message)
+		err, fatal := explain(redis.Error(message))
+		assert.Equal(t, want.fatal, fatal, message)
 		assert.ErrorContains(t, err, message, "the server's own words")
-		for _, meaning := range []error{ErrReplica, ErrLoading, ErrAuth, ErrPermission, ErrWrongType} {
+		for _, meaning := range []error{ErrReplica, ErrLoading, ErrAuth, ErrPermission, ErrWrongType, ErrCluster, ErrUnsupported} {
 			assert.Equal(t, meaning == want.err, errors.Is(err, meaning), message)
 		}
 	}
+}
+
+// secret is the value of a lock. A client that knows it can release the lock.
+const secret = "5be2a7c07e1d4f0c9c0f8a1b2c3d4e5f60718293"
+
+func TestAServersErrorRepeatsNothingOfARequest(t *testing.T) {
+	t.Parallel()
+	for _, message := range []string{
+		"ERR unknown command 'SET', with args beginning with: 'k' '" + secret + "' 'NX' 'PX' '10000' ", // Sentinel 7.0
+		"ERR unknown command `SET`, with args beginning with: `k`, `" + secret + "`, `NX`, ",           // 6.2
+		"ERR unknown command 'SET', with args beginning with: 'k' '" + secret[:17],
+		"unknown command SET, WITH ARGS BEGINNING WITH: k " + secret, // a proxy
+		"ERR syntax error near '" + secret + "'",
+		"ERR syntax error near '" + secret[11:25] + "...'",
+		"ERR " + secret + " and " + secret,
+	} {
+		r := newRig(t)
+		r.fail("SET", message)
+		err := trouble(t, r.open(), acquire("k", secret))
+		require.Error(t, err)
+		for i := range len(secret) - 8 {
+			assert.NotContains(t, err.Error(), secret[i:i+8], message)
+		}
+		assert.Regexp(t, "SET|syntax|and", err.Error(), "what is harmless is shown")
+	}
+	err := explainDial(redis.Error("ERR unknown command 'AUTH', with args beginning with: 'hunter2' "))
+	assert.EqualError(t, err, ErrUnsupported.Error()+" (ERR unknown command 'AUTH')", "of a caller's own dial function")
+	long, _ := explain(redis.Error("ERR " + strings.Repeat("x", 1<<20)))
+	assert.Less(t, len(long.Error()), 1000)
 }
 
 func TestDialErrorsDoNotRepeatTheAddress(t *testing.T) {

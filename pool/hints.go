@@ -1,23 +1,39 @@
 package pool
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/protocol"
 )
 
-var _ redlock.Watchable = (*node)(nil)
+// Hints are Redis's client-side caching put to another use
+// (https://redis.io/docs/latest/develop/reference/client-side-caching/). The server remembers a key
+// that was read after CLIENT CACHING YES, and tells its next change, of any kind, once. It tells
+// another connection, the listener, because the node's connection speaks RESP2. So a release need
+// not publish anything, and a deletion by hand or an expiry is told as well.
+//
+// The node's connection tracks with NOLOOP: its own changes give no hints. They use up
+// what the server remembered all the same, so the script of an extension ends with another look at
+// the key. (Redis 6.0 does tell what a script changes. That costs each renewal a look: see redlock's
+// holdWatch.)
 
-// hints are those who wait for a change of some key. While there are any, and
-// for a little longer, the goroutine listen keeps a connection on which the
-// server tells of changes.
+var _ protocol.Watchable = (*node)(nil)
+
+// The hints of a node serve those who watch a key: waiters and holders. While there are any, and
+// for a little longer, the goroutine listen keeps a listener.
 type hints struct {
 	mu        sync.Mutex
 	watchers  map[string][]*watcher // by key
 	wanted    bool                  // from the first Watch until soon after the last stop
-	refused   bool                  // the server gives none, as far as the connection that there is can tell
+	refused   bool                  // the server gives none; until the node's next connection
 	listening bool                  // listen runs
 	listener  *listener             // while it lives
 	linger    *time.Timer           // ends wanted
@@ -25,18 +41,17 @@ type hints struct {
 	ended sync.WaitGroup // of listen
 }
 
-// A watcher is told apart by its address.
+// A watcher is identified by its address.
 type watcher struct{ hint func() }
 
-// Watch implements redlock.Watchable. Where the server gives no hints, none
-// ever come.
+// Watch implements protocol.Watchable. Where the server gives no hints, none ever come.
 func (n *node) Watch(key string, hint func()) (stop func()) {
 	h := &n.hints
 	w := &watcher{hint}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.watchers[key] = append(h.watchers[key], w)
-	n.beginHints()
+	n.startListening()
 	return func() { n.unwatch(key, w) }
 }
 
@@ -55,13 +70,13 @@ func (n *node) unwatch(key string, w *watcher) {
 	delete(h.watchers, key)
 	if len(h.watchers) == 0 && h.wanted && n.ctx.Err() == nil {
 		h.stopLinger()
-		h.linger = time.AfterFunc(n.settings.linger, n.endHints)
+		h.linger = time.AfterFunc(n.settings.linger, h.endUnused)
 	}
 }
 
-// beginHints sees to it that somebody listens, if somebody waits. hints.mu is
-// held.
-func (n *node) beginHints() {
+// startListening starts listen if there are watchers and it does not run. The caller holds
+// hints.mu.
+func (n *node) startListening() {
 	h := &n.hints
 	if len(h.watchers) == 0 || h.refused || n.ctx.Err() != nil {
 		return
@@ -73,10 +88,9 @@ func (n *node) beginHints() {
 	}
 }
 
-// endHints is called some time after the last stop: waiters who come and go
-// should not cost a connection each.
-func (n *node) endHints() {
-	h := &n.hints
+// endUnused is called some time after the last stop, because waiters who come and go should not
+// cost a connection each.
+func (h *hints) endUnused() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.watchers) == 0 {
@@ -84,7 +98,7 @@ func (n *node) endHints() {
 	}
 }
 
-// end has listen return. mu is held.
+// end has listen return. The caller holds mu.
 func (h *hints) end() {
 	h.wanted = false
 	if h.listener != nil {
@@ -92,27 +106,28 @@ func (h *hints) end() {
 	}
 }
 
-// permitHints is for a new connection: what the one before it was refused may
-// be permitted by now.
-func (n *node) permitHints() {
+// retryHints is called for a new connection: what the one before was refused may be permitted by
+// now.
+func (n *node) retryHints() {
 	n.hints.mu.Lock()
 	defer n.hints.mu.Unlock()
 	n.hints.refused = false
-	n.beginHints()
+	n.startListening()
 }
 
-// refuseHints is for a server that gives none. Nobody asks it again on the
-// connection that there is.
+// refuseHints is called when the server gives no hints. It is not asked again before the next
+// connection.
 func (n *node) refuseHints() {
 	n.hints.mu.Lock()
 	n.hints.refused = true
 	n.hints.end()
 	n.hints.mu.Unlock()
-	n.warn([]string{"it gives no hints when a lock is free, so those who wait have to poll: " +
+	n.warn([]string{"it gives no hints when a lock is free, so those who wait have to poll, " +
+		"and holders learn of a loss at the next renewal: " +
 		"permit CLIENT TRACKING, CLIENT CACHING, CLIENT ID and SUBSCRIBE to __redis__:invalidate (Redis 6 or later)"})
 }
 
-// closeHints returns when nobody listens any more. n.ctx has ended.
+// closeHints returns when listen has ended. It is called after the end of n.ctx.
 func (n *node) closeHints() {
 	n.hints.mu.Lock()
 	n.hints.stopLinger()
@@ -120,14 +135,14 @@ func (n *node) closeHints() {
 	n.hints.ended.Wait()
 }
 
-// stopLinger: mu is held.
+// stopLinger stops the timer. The caller holds mu.
 func (h *hints) stopLinger() {
 	if h.linger != nil {
 		h.linger.Stop()
 	}
 }
 
-// goOn reports whether listen should. If not, the next Watch starts it again.
+// goOn reports whether listen should go on. If not, the next Watch starts it again.
 func (h *hints) goOn() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,15 +150,17 @@ func (h *hints) goOn() bool {
 	return h.listening
 }
 
-// use makes l what end has to end, unless the end was meant to be before.
-func (h *hints) use(l *listener) (wanted bool) {
+// setListener makes l the listener that end ends. It reports whether one is still wanted, because
+// end may have been called before.
+func (h *hints) setListener(l *listener) (wanted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listener = l
 	return h.wanted
 }
 
-// give hints to those who wait for key, outside the lock: they may stop.
+// give gives a hint to those who watch the key. It calls them without the lock, because they may
+// stop watching.
 func (h *hints) give(key string) {
 	h.mu.Lock()
 	watchers := slices.Clone(h.watchers[key])
@@ -153,6 +170,7 @@ func (h *hints) give(key string) {
 	}
 }
 
+// giveAll gives a hint to all who watch a key.
 func (h *hints) giveAll() {
 	h.mu.Lock()
 	var watchers []*watcher
@@ -162,5 +180,238 @@ func (h *hints) giveAll() {
 	h.mu.Unlock()
 	for _, w := range watchers {
 		w.hint()
+	}
+}
+
+// invalidations is the channel on which a server tells changed keys to a connection that speaks
+// RESP2.
+const invalidations = "__redis__:invalidate"
+
+// A listener is a node's second connection, on which hints come. It carries no requests, so a
+// listener that hangs holds up nothing but hints.
+type listener struct {
+	node  *node
+	redis redis.Conn
+	began time.Time
+	heard atomic.Int64 // messages and answers so far
+
+	failOnce sync.Once
+	broken   chan struct{} // closed by fail
+}
+
+// errNoHints is for a server that does not let us listen.
+var errNoHints = errors.New("gives no hints")
+
+// listen keeps a listener for as long as one is wanted.
+func (n *node) listen() {
+	backoff := time.Duration(0)
+	for n.sleep(backoff) && n.hints.goOn() {
+		l, to, err := n.openListener()
+		backoff = min(max(firstBackoff, 2*backoff), maxBackoff)
+		switch {
+		case errors.Is(err, errNoHints):
+			n.refuseHints()
+		case err == nil:
+			l.serve(to)
+			if time.Since(l.began) > maxBackoff {
+				backoff = 0
+			}
+		}
+	}
+}
+
+// openListener makes a listener, and returns where hints must be sent to reach it.
+func (n *node) openListener() (*listener, redirect, error) {
+	ctx, cancel := context.WithTimeout(n.ctx, n.settings.dialTimeout)
+	defer cancel()
+	c, err := n.dialListener(ctx)
+	if err != nil {
+		return nil, redirect{}, err
+	}
+	var to redirect
+	subscribed := false
+	err = ask(ctx, c, []question{
+		{name: "CLIENT", args: []any{"SETNAME", "redlock-hints"}},
+		{name: "CLIENT", args: []any{"ID"}, answered: func(v any) { to.client, _ = v.(int64) }},
+		{name: "INFO", args: []any{"server"}, answered: func(v any) { to.run = infoField(v, "run_id") }},
+		{name: "SUBSCRIBE", args: []any{invalidations}, answered: func(any) { subscribed = true }},
+	})
+	if err == nil && (to.client == 0 || !subscribed) {
+		err = errNoHints
+	}
+	if err != nil {
+		c.Close()
+		return nil, redirect{}, err
+	}
+	return &listener{node: n, redis: c, began: time.Now(), broken: make(chan struct{})}, to, nil
+}
+
+// serve reads hints until the listener fails.
+func (l *listener) serve(to redirect) {
+	n := l.node
+	defer context.AfterFunc(n.ctx, l.fail)()
+	if !n.hints.setListener(l) {
+		l.fail()
+	}
+	pinging := make(chan struct{})
+	go func() {
+		defer close(pinging)
+		l.ping()
+	}()
+	n.setRedirect(to)
+	l.read()
+	<-pinging
+	n.setRedirect(redirect{})
+	n.hints.setListener(nil)
+}
+
+// fail ends the listener, even where it hangs. It may be called again.
+func (l *listener) fail() {
+	l.failOnce.Do(func() {
+		close(l.broken)
+		l.redis.Close()
+	})
+}
+
+func (l *listener) read() {
+	defer l.fail()
+	for {
+		v, err := receive(l.redis)
+		// An error reply is an answer, too: to a PING that is not permitted.
+		if _, isReply := err.(redis.Error); err != nil && !isReply {
+			return
+		}
+		l.heard.Add(1)
+		l.giveHints(v)
+	}
+}
+
+// giveHints gives the hints that a message is about.
+func (l *listener) giveHints(message any) {
+	list, _ := message.([]any)
+	if len(list) != 3 {
+		return // the answer to PING
+	}
+	switch keys := list[2].(type) {
+	case nil: // FLUSHALL
+		l.node.hints.giveAll()
+	case []any:
+		for _, key := range keys {
+			if key, ok := key.([]byte); ok {
+				l.node.hints.give(string(key))
+			}
+		}
+	}
+}
+
+// ping makes sure that the server is still there, because most of the time there is nothing to
+// hear.
+func (l *listener) ping() {
+	for l.sleep(l.node.settings.ping) {
+		before := l.heard.Load()
+		if l.redis.Send("PING") != nil || l.redis.Flush() != nil {
+			l.fail()
+			return
+		}
+		if l.sleep(l.node.settings.stall) && l.heard.Load() == before {
+			l.fail()
+		}
+	}
+}
+
+// sleep waits for d. It returns false if the listener has failed.
+func (l *listener) sleep(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-l.broken:
+		return false
+	}
+}
+
+// A redirect is the connection that hints are sent to. A client number is only valid in the process
+// that gave it.
+type redirect struct {
+	client int64 // zero: none
+	run    string
+}
+
+// setRedirect has the node's connection, and those to come, send hints to r.
+func (n *node) setRedirect(r redirect) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.redirect = r
+	n.wakeWriter()
+}
+
+// A tracking is the listener that a connection has named to its server, and the server's answer.
+type tracking struct {
+	listener int64 // the client that was named last; zero: none; the writer's
+	granted  bool  // the answer to that; the reader's
+}
+
+// wantedListener returns the client that hints should go to. The caller holds the node's mu.
+func (c *conn) wantedListener() int64 {
+	if r := c.node.redirect; r.run == c.server.runID {
+		return r.client
+	}
+	return 0
+}
+
+// withTracking inserts the commands by which the watches of a batch give hints.
+func (c *conn) withTracking(batch []call, listener int64) []call {
+	changed := listener != c.tracking.listener
+	isWatch := func(k call) bool {
+		return k.request != nil && (k.request.Op == protocol.OpWatch || k.request.Watch)
+	}
+	if !changed && !slices.ContainsFunc(batch, isWatch) {
+		return batch
+	}
+	with := make([]call, 0, 2*len(batch)+1)
+	if changed {
+		c.tracking.listener = listener
+		with = append(with, c.track(listener))
+	}
+	for _, k := range batch {
+		if listener != 0 && isWatch(k) {
+			with = append(with, call{encoded: cacheNext, answered: c.cached}) // holds for one command
+		}
+		with = append(with, k)
+	}
+	return with
+}
+
+var (
+	trackOff  = &encoded{packet: begin(3, "CLIENT", "TRACKING", "OFF")}
+	cacheNext = &encoded{packet: begin(3, "CLIENT", "CACHING", "YES")}
+)
+
+// track makes the command that turns tracking on, or off if there is no listener.
+func (c *conn) track(listener int64) call {
+	if listener == 0 {
+		return call{encoded: trackOff, answered: func(any, redis.Error) { c.tracking.granted = false }}
+	}
+	on := begin(7, "CLIENT", "TRACKING", "ON", "REDIRECT").number(listener).text("OPTIN").text("NOLOOP")
+	return call{encoded: &encoded{packet: on}, answered: c.tracked}
+}
+
+// tracked takes the answer to CLIENT TRACKING ON. The server does not remember what was asked
+// before it, so all who watch are given a hint.
+func (c *conn) tracked(_ any, failure redis.Error) {
+	c.tracking.granted = failure == ""
+	switch {
+	case failure == "":
+		c.node.hints.giveAll()
+	case strings.Contains(string(failure), "does not exist"):
+		// The listener has just ended, and its successor will be named.
+	default:
+		c.node.refuseHints()
+	}
+}
+
+// cached takes the answer to CLIENT CACHING. Without tracking the command fails, and means nothing.
+func (c *conn) cached(_ any, failure redis.Error) {
+	if failure != "" && c.tracking.granted {
+		c.node.refuseHints()
 	}
 }

@@ -2,6 +2,10 @@ package pool
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // With the first hint a node says that it begins to give hints: what is asked
@@ -21,13 +25,15 @@ func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	for name, change := range map[string]func(key string){
-		"deleted":             func(key string) { s.do("DEL", key) },
-		"released":            func(key string) { s.do("EVAL", releaseScript.source, 1, key, "v") },
-		"overwritten":         func(key string) { s.do("SET", key, "other") },
-		"expired":             func(key string) { s.do("PEXPIRE", key, 20) },
-		"the database":        func(string) { s.do("FLUSHDB") },
-		"all databases":       func(string) { s.do("FLUSHALL") },
-		"deleted, then taken": func(key string) { s.do("EVAL", "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'w')", 1, key) },
+		"deleted":       func(key string) { s.do("DEL", key) },
+		"released":      func(key string) { s.do("EVAL", releaseScript.source, 1, key, "v") },
+		"overwritten":   func(key string) { s.do("SET", key, "other") },
+		"expired":       func(key string) { s.do("PEXPIRE", key, 20) },
+		"the database":  func(string) { s.do("FLUSHDB") },
+		"all databases": func(string) { s.do("FLUSHALL") },
+		"deleted, then taken": func(key string) {
+			s.do("EVAL", "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], 'w')", 1, key)
+		},
 	} {
 		t.Run(name, func(t *testing.T) { // one after the other: some concern all keys
 			n := openNode(t, s.url())
@@ -35,11 +41,11 @@ func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 			w := wait(t, n, "k")
 			w.next()
 			reply := w.ask()
-			assert.Equal(t, redlock.Refused, reply.Outcome)
+			assert.Equal(t, protocol.Refused, reply.Outcome)
 			assert.Positive(t, reply.TTL)
 			change("k")
 			w.next()
-			if name == "expired" && w.ask().Outcome == redlock.Refused {
+			if name == "expired" && w.ask().Outcome == protocol.Refused {
 				w.next() // the first was for the new TTL
 			}
 			require.NoError(t, n.Close())
@@ -52,7 +58,7 @@ func TestAHintComesWhenTheKeyIsMade(t *testing.T) {
 	s := newLive(t)
 	w := wait(t, openNode(t, s.url()), "k")
 	w.next()
-	assert.Equal(t, redlock.Granted, w.ask().Outcome)
+	assert.Equal(t, protocol.Granted, w.ask().Outcome)
 	s.do("SET", "k", "v")
 	w.next()
 }
@@ -94,7 +100,7 @@ func TestEachQuestionGivesOneHint(t *testing.T) {
 			s.do("DEL", "k")
 		}
 	}
-	change() // nobody has asked
+	change() // before any question
 	w.ask()
 	change()
 	last.ask()
@@ -103,28 +109,30 @@ func TestEachQuestionGivesOneHint(t *testing.T) {
 	assert.Len(t, w.hints, 1)
 }
 
-// A release of our own is not told: whoever made it knows.
+// A release of our own gives no hint.
 func TestOwnChangesGiveNoHint(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
+	s.since62("NOLOOP covers what scripts change")
 	n := openNode(t, s.url())
 	w, last := wait(t, n, "k"), wait(t, n, "last")
 	w.next()
 	last.next()
-	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	w.ask()
-	require.Equal(t, redlock.Granted, do(t, n, release("k", "v")).Outcome)
+	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
 	last.ask()
 	s.do("SET", "last", "v")
 	last.next()
 	assert.Empty(t, w.hints)
 }
 
-func TestThereIsAListenerOnlyWhileSomebodyWatches(t *testing.T) {
+func TestThereIsAListenerOnlyWhileAKeyIsWatched(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
+	s.since62("CLIENT LIST shows redir")
 	n := openNode(t, s.url(), lingering(time.Millisecond))
-	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	assert.Empty(t, s.clients("redlock-hints"))
 	assert.Equal(t, "-1", s.client("redlock")["redir"])
 	for range 3 {
@@ -134,7 +142,8 @@ func TestThereIsAListenerOnlyWhileSomebodyWatches(t *testing.T) {
 		assert.Equal(t, s.client("redlock-hints")["id"], s.client("redlock")["redir"])
 		w.stop()
 		eventually(t, func() bool { return len(s.clients("redlock-hints")) == 0 }, "the listener goes")
-		eventually(t, func() bool { return s.client("redlock")["redir"] == "-1" }, "the server need not remember keys any more")
+		off := func() bool { return s.client("redlock")["redir"] == "-1" }
+		eventually(t, off, "the server need not remember keys any more")
 	}
 }
 
@@ -197,7 +206,8 @@ func TestAListenerThatIsGoneIsNoRefusal(t *testing.T) {
 	w.next()
 	now := n.(*node).redirectNow()
 	n.(*node).setRedirect(redirect{client: now.client + 1000, run: now.run})
-	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome) // and the answer to that came before
+	// The answer to CLIENT TRACKING comes before this one.
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	n.(*node).setRedirect(now)
 	w.next()
 	w.ask()
@@ -220,7 +230,7 @@ func TestCloseEndsTheListener(t *testing.T) {
 	wait(t, n, "k2").stop()
 	require.NoError(t, n.Close())
 	assert.Nil(t, n.(*node).hints.listener, "its goroutine has been waited for")
-	eventually(t, func() bool { return len(s.clients("redlock-hints"))+len(s.clients("redlock")) == 0 }, "no connection is left")
+	eventually(t, s.unused, "no connection is left")
 	wait(t, n, "k").stop()
 	w.stop()
 	require.NoError(t, n.Close())
@@ -228,7 +238,7 @@ func TestCloseEndsTheListener(t *testing.T) {
 	assert.Empty(t, s.clients("redlock-hints"))
 }
 
-// At any time: while the listener is being made, serves, or goes.
+// Close comes while the listener is being made, serves, or goes.
 func TestCloseWaitsForAListenerThatIsJustBeingMade(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -240,13 +250,13 @@ func TestCloseWaitsForAListenerThatIsJustBeingMade(t *testing.T) {
 		require.NoError(t, n.Close())
 		assert.Nil(t, n.(*node).hints.listener)
 	}
-	eventually(t, func() bool { return len(s.clients("redlock-hints"))+len(s.clients("redlock")) == 0 }, "no connection is left")
+	eventually(t, s.unused, "no connection is left")
 }
 
-func TestForeignConnectionsGiveHints(t *testing.T) {
+func TestConnectionsOfADialFunctionGiveHints(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	n, err := FromDial("foreign", func(context.Context) (redis.Conn, error) {
+	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
 		// A read timeout must not end a listener that has nothing to hear.
 		return redis.DialURL(s.url(), redis.DialReadTimeout(100*time.Millisecond))
 	})
@@ -262,14 +272,14 @@ func TestForeignConnectionsGiveHints(t *testing.T) {
 	assert.Equal(t, listener, s.client("redlock-hints")["id"])
 }
 
-// A dial that hangs holds up none but its own connection.
+// A dial that hangs holds up only its own connection.
 func TestTheListenersDialIsItsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	addr := r.Addr()
 	dials, hang := make(chan struct{}, 10), make(chan struct{})
 	var dialled atomic.Int64
-	n, err := FromDial("foreign", func(context.Context) (redis.Conn, error) {
+	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
 		dials <- struct{}{}
 		if dialled.Add(1) > 1 {
 			<-hang
@@ -279,19 +289,335 @@ func TestTheListenersDialIsItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	defer n.Close()
 	defer close(hang)
-	require.Equal(t, redlock.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	dial := func() {
 		select {
 		case <-dials:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			require.FailNow(t, "no dial")
 		}
 	}
 	defer wait(t, n, "k").stop()
 	dial()
 	dial() // hangs
-	require.Equal(t, redlock.Granted, do(t, n, release("k", "v")).Outcome)
+	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
 	r.fail("EVALSHA", "BUSY Redis is busy running a script.") // which costs the connection
 	trouble(t, n, release("k", "v"))
 	dial()
+}
+
+// watching returns the request with a hint at the next change of its key.
+func watching(r protocol.Request) protocol.Request {
+	r.Watch = true
+	return r
+}
+
+// calls is how often the server has run a command.
+func (s live) calls(command string) int {
+	s.t.Helper()
+	_, after, _ := strings.Cut(string(s.do("INFO", "commandstats").([]byte)), "cmdstat_"+command+":calls=")
+	digits, _, _ := strings.Cut(after, ",")
+	n, _ := strconv.Atoi(digits)
+	return n
+}
+
+// TestAHolderIsHintedAtAChange after its own requests: its extension gives no hint, and does not use
+// up what the server remembers.
+func TestAHolderIsHintedAtAChange(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	s.since62("NOLOOP covers what scripts change")
+	inspect := protocol.Request{Op: protocol.OpInspect, Key: "k"}
+	for name, ask := range map[string][]protocol.Request{
+		"inspected":               {watching(inspect)},
+		"extended":                {watching(extend("k", "v"))},
+		"extended, and once more": {watching(extend("k", "v")), watching(extend("k", "v"))},
+		"inspected, extended":     {watching(inspect), watching(extend("k", "v"))},
+	} {
+		for change, command := range map[string][]any{
+			"DEL": {"DEL", "k"}, "SET": {"SET", "k", "another"}, "FLUSHALL": {"FLUSHALL"}, "expiry": {"PEXPIRE", "k", 1},
+		} {
+			t.Run(name+", "+change, func(t *testing.T) {
+				n := openNode(t, s.url())
+				w := wait(t, n, "k")
+				w.next()
+				require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+				for _, r := range ask {
+					require.Equal(t, protocol.Granted, do(t, n, r).Outcome)
+				}
+				s.do("PING")
+				assert.Empty(t, w.hints)
+				s.do(command...)
+				w.next()
+				s.do("DEL", "k")
+				require.NoError(t, n.Close())
+			})
+		}
+	}
+}
+
+// TestToWatchCostsOneCommand: CLIENT CACHING before each extension.
+func TestToWatchCostsOneCommand(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	s.since62("INFO commandstats names subcommands since 7.0")
+	n := openNode(t, s.url())
+	w := wait(t, n, "k")
+	w.next()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	s.do("CONFIG", "RESETSTAT")
+	const times = 100
+	for range times {
+		require.Equal(t, protocol.Granted, do(t, n, watching(extend("k", "v"))).Outcome)
+	}
+	assert.Equal(t, times, s.calls("client|caching"))
+	assert.Equal(t, times, s.calls("evalsha"))
+	for _, none := range []string{"eval", "set", "client|tracking"} {
+		assert.Zero(t, s.calls(none), none)
+	}
+	assert.Empty(t, w.hints)
+	w.stop()
+
+	s.do("CONFIG", "RESETSTAT")
+	for range times {
+		require.Equal(t, protocol.Granted, do(t, n, extend("k", "v")).Outcome)
+	}
+	assert.Zero(t, s.calls("client|caching"))
+}
+
+// idle reports whether there is no listener, and will be none before the next connection.
+func idle(n protocol.Node) bool {
+	h := &n.(*node).hints
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refused && !h.listening
+}
+
+func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	s.since62("ACL rules for channels")
+	for user, rule := range map[string]string{
+		"tracking":  "-client|tracking",
+		"caching":   "-client|caching",
+		"id":        "-client|id",
+		"subscribe": "-subscribe",
+		"channel":   "resetchannels",
+	} {
+		s.do("ACL", "SETUSER", user, "on", ">hunter2", "~*", "&*", "+@all", rule)
+		t.Run("ACL "+rule, func(t *testing.T) {
+			t.Parallel()
+			s := live{s.Fleet, t}
+			var log logBuffer
+			n := openNode(t, "redis://"+user+":hunter2@"+strings.TrimPrefix(s.url(), "redis://"), log.log())
+			w := wait(t, n, user)
+			if rule == "-client|caching" {
+				w.next() // it looks as if it could
+			}
+			require.Equal(t, protocol.Granted, do(t, n, acquire(user, "v")).Outcome)
+			assert.Equal(t, protocol.Refused, w.ask().Outcome)
+			eventually(t, func() bool { return idle(n) }, "the listener is given up")
+			assert.Equal(t, protocol.Refused, w.ask().Outcome)
+			require.Equal(t, protocol.Granted, do(t, n, release(user, "v")).Outcome)
+			wait(t, n, user).stop()
+			assert.True(t, idle(n), "and not tried again")
+			assert.Empty(t, w.hints)
+			assert.Equal(t, 1, log.polls())
+
+			// The next connection may be permitted to. The doubt is not logged again.
+			s.killOf(user)
+			answers(t, n)
+			if rule == "-client|caching" {
+				w.next()
+			}
+			assert.Equal(t, protocol.Granted, w.ask().Outcome)
+			eventually(t, func() bool { return idle(n) }, "given up again")
+			s.do("ACL", "SETUSER", user, "&*", "+@all")
+			s.killOf(user)
+			w.next()
+			w.ask()
+			s.do("SET", user, "x")
+			w.next()
+			assert.Equal(t, 1, log.polls(), "said once")
+		})
+	}
+}
+
+// killOf ends the data connection of the user, and returns when there is another.
+func (s live) killOf(user string) {
+	s.t.Helper()
+	find := func() (id string) {
+		for _, c := range s.clients("redlock") {
+			if c["user"] == user {
+				id = c["id"]
+			}
+		}
+		return id
+	}
+	old := find()
+	s.do("CLIENT", "KILL", "ID", old)
+	eventually(s.t, func() bool { id := find(); return id != "" && id != old }, "connected again")
+}
+
+// answers returns when n is connected, because a reply comes from a connection that the server has
+// not killed.
+func answers(t *testing.T, n protocol.Node) {
+	t.Helper()
+	eventually(t, func() bool {
+		req := protocol.Request{Op: protocol.OpInspect, Key: "none", Timeout: testTimeout}
+		to := make(replies, 1)
+		return n.Submit(&req, 0, to) == nil && to.next(t).Outcome == protocol.Granted
+	}, "it answers")
+}
+
+// miniredis, as some proxies, does not know the command.
+func TestAServerWithoutTrackingIsPolled(t *testing.T) {
+	t.Parallel()
+	var log logBuffer
+	r := newRig(t)
+	n := r.open(log.log())
+	w := wait(t, n, "k")
+	eventually(t, func() bool { return idle(n) }, "the listener is given up")
+	assert.Equal(t, protocol.Granted, w.ask().Outcome)
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	assert.Equal(t, protocol.Refused, w.ask().Outcome)
+	assert.Len(t, r.commands("CLIENT TRACKING ON"), 1)
+	assert.Empty(t, w.hints)
+	assert.Equal(t, 1, log.polls())
+}
+
+func TestWithoutWatchersNothingIsAddedToARequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.tracks = true
+	n := r.open()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.Equal(t, protocol.Refused, do(t, n, protocol.Request{Op: protocol.OpWatch, Key: "k"}).Outcome)
+	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
+	assert.Equal(t, []string{"1 CLIENT SETNAME redlock", "1 CLIENT ID"}, r.commands("CLIENT"))
+	assert.Equal(t, 1, r.connections())
+}
+
+// CLIENT CACHING holds for the next command, whatever that is.
+func TestNothingComesBetweenAWatchAndWhatMakesItOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.tracks = true
+	n := r.open()
+	// So the data connection is number 1.
+	require.Equal(t, protocol.Granted, do(t, n, acquire("first", "v")).Outcome)
+	watched := wait(t, n, "w")
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			for j := range 50 {
+				key := fmt.Sprint(i, "-", j)
+				set := acquire(key, "v")
+				set.Epoch = "e"
+				a, b := submit(t, n, set), submit(t, n, protocol.Request{Op: protocol.OpWatch, Key: "w"})
+				c := submit(t, n, release(key, "v"))
+				a.next(t)
+				assert.Equal(t, protocol.Granted, b.next(t).Outcome)
+				assert.Equal(t, protocol.Granted, c.next(t).Outcome, "replies belong to their requests")
+			}
+		})
+	}
+	all.Wait()
+	watched.next()
+	watched.ask()
+	said := 0
+	lines := r.sentBy(1)
+	for i, line := range lines {
+		if line == "1 CLIENT CACHING YES" {
+			said++
+			require.Equal(t, "1 PTTL w", lines[i+1])
+		}
+	}
+	assert.Positive(t, said)
+}
+
+// sentBy returns what a connection has sent, but not what scripts did.
+func (r *rig) sentBy(id int) []string {
+	var lines []string
+	for _, line := range r.commands("") {
+		if strings.HasPrefix(line, fmt.Sprint(id, " ")) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// A client's number belongs to the process that gave it. In another process it may be another
+// client's.
+func TestHintsAreNotSentToAnotherProcessesClient(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.tracks = true
+	n := r.open()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.mu.Lock()
+	r.runID = "run2" // in the listener's answer to INFO
+	r.mu.Unlock()
+	w := wait(t, n, "k")
+	eventually(t, func() bool { return n.(*node).redirectNow().client != 0 }, "there is a listener")
+	w.ask()
+	assert.Empty(t, r.commands("CLIENT TRACKING", "CLIENT CACHING"))
+	assert.Empty(t, w.hints)
+}
+
+func pinging(every time.Duration) Option {
+	return func(s *settings) error {
+		s.ping = every
+		return nil
+	}
+}
+
+func TestAListenerThatComesTooLateGoesAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.tracks = true
+	r.hangAt("SUBSCRIBE")
+	n := r.open(lingering(time.Millisecond), DialTimeout(testTimeout))
+	h := &n.(*node).hints
+	is := func(what *bool) bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return *what
+	}
+	w := wait(t, n, "k")
+	eventually(t, func() bool { return r.connections() == 2 }, "it is being made")
+	w.stop()
+	eventually(t, func() bool { return !is(&h.wanted) }, "it is not wanted any more")
+	r.goOn()
+	eventually(t, func() bool { return !is(&h.listening) }, "it has gone")
+	assert.Empty(t, w.hints)
+}
+
+func TestAListenerThatHangsIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.tracks = true
+	r.hangAt("PING")
+	n := r.open(pinging(time.Millisecond), StallTimeout(50*time.Millisecond))
+	w := wait(t, n, "k")
+	w.next()
+	w.next() // from the next listener
+	assert.GreaterOrEqual(t, len(r.commands("SUBSCRIBE")), 2)
+}
+
+func TestAListenerThatHearsNothingIsKept(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]string{"answers": "", "may not be pinged": "NOPERM this user has no permissions"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.tracks = true
+			r.fail("PING", failure)
+			n := r.open(pinging(time.Millisecond))
+			w := wait(t, n, "k")
+			w.next()
+			eventually(t, func() bool { return len(r.commands("PING")) >= 5 }, "it is looked after")
+			assert.Equal(t, 2, r.connections())
+		})
+	}
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/require"
-	"github.com/redquorum/redquorum/redlock"
+	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // A live server is a redis-server process.
@@ -19,10 +20,12 @@ type live struct {
 	t *testing.T
 }
 
-func newLive(t *testing.T) live {
+func newLive(t *testing.T) live { return newLiveAs(t, fleet.Standalone) }
+
+func newLiveAs(t *testing.T, mode fleet.Mode) live {
 	t.Helper()
 	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: mode})
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
 	return live{f, t}
@@ -30,7 +33,14 @@ func newLive(t *testing.T) live {
 
 func (s live) url() string { return s.URLs()[0] }
 
-// do is a command of somebody else's, on a connection of its own.
+// as is the URL for a user with these rules of an ACL.
+func (s live) as(user string, rules ...any) (url string) {
+	s.t.Helper()
+	s.do(append([]any{"ACL", "SETUSER", user, "on", ">password"}, rules...)...)
+	return strings.Replace(s.url(), "//", "//"+user+":password@", 1)
+}
+
+// do runs a command on a connection of its own.
 func (s live) do(args ...any) any {
 	s.t.Helper()
 	c, err := redis.DialURL(s.url())
@@ -39,6 +49,14 @@ func (s live) do(args ...any) any {
 	v, err := c.Do(args[0].(string), args[1:]...)
 	require.NoError(s.t, err)
 	return v
+}
+
+// since62 skips the test on a server of version 6.0, which lacks what is named.
+func (s live) since62(what string) {
+	s.t.Helper()
+	if info := string(s.do("INFO", "server").([]byte)); strings.Contains(info, "\nredis_version:6.0.") {
+		s.t.Skip("since Redis 6.2:", what)
+	}
 }
 
 // A client is a line of CLIENT LIST.
@@ -71,18 +89,21 @@ func (s live) client(name string) client {
 	return found[0]
 }
 
+// unused reports whether no node is connected.
+func (s live) unused() bool { return len(s.clients("redlock-hints"))+len(s.clients("redlock")) == 0 }
+
 // A waiter watches a key, and counts its hints.
 type waiter struct {
 	t     *testing.T
-	n     redlock.Node
+	n     protocol.Node
 	key   string
 	hints chan struct{}
 	stop  func()
 }
 
-func wait(t *testing.T, n redlock.Node, key string) *waiter {
+func wait(t *testing.T, n protocol.Node, key string) *waiter {
 	w := &waiter{t: t, n: n, key: key, hints: make(chan struct{}, 1000)}
-	w.stop = n.(redlock.Watchable).Watch(key, func() { w.hints <- struct{}{} })
+	w.stop = n.(protocol.Watchable).Watch(key, func() { w.hints <- struct{}{} })
 	t.Cleanup(w.stop)
 	return w
 }
@@ -92,13 +113,88 @@ func (w *waiter) next() {
 	w.t.Helper()
 	select {
 	case <-w.hints:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.FailNow(w.t, "no hint", w.key)
 	}
 }
 
 // ask sends an OpWatch.
-func (w *waiter) ask() redlock.Reply {
+func (w *waiter) ask() protocol.Reply {
 	w.t.Helper()
-	return do(w.t, w.n, redlock.Request{Op: redlock.OpWatch, Key: w.key})
+	return do(w.t, w.n, protocol.Request{Op: protocol.OpWatch, Key: w.key})
+}
+
+func TestASentinelIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newLiveAs(t, fleet.Sentinel)
+	err := trouble(t, openNode(t, s.url()), acquire("k", secret))
+	assert.ErrorIs(t, err, ErrSentinel)
+	assert.ErrorContains(t, err, "give the servers")
+	err = trouble(t, openNode(t, s.url()+"/3"), acquire("k", secret))
+	assert.ErrorIs(t, err, ErrUnsupported, "SELECT comes before the question for the role")
+	assert.ErrorContains(t, err, "a Sentinel")
+}
+
+func TestANodeOfAClusterSaysThatItIsOne(t *testing.T) {
+	t.Parallel()
+	s := newLiveAs(t, fleet.ClusterNode)
+	n := openNode(t, s.url())
+	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), ErrCluster, "no slots are served")
+	err := trouble(t, openNode(t, s.url()+"/3"), acquire("k", "v"))
+	if !strings.Contains(err.Error(), "out of range") { // Valkey 9
+		assert.ErrorIs(t, err, ErrCluster, "there is one database")
+	}
+
+	s.do("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	up := func() bool { return strings.Contains(string(s.do("CLUSTER", "INFO").([]byte)), "cluster_state:ok") }
+	eventually(t, up, "the cluster is up")
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	reply := do(t, n, protocol.Request{
+		Op: protocol.OpAcquireFenced, Key: "k2", Counter: "c", Value: "v", Token: time.Now().UnixMicro(), Slack: time.Minute,
+	})
+	assert.ErrorIs(t, reply.Err, ErrCluster, "two keys of two slots")
+
+	s.do("CLUSTER", "DELSLOTSRANGE", 0, 16383)
+	err = trouble(t, n, release("k", "v"))
+	assert.ErrorIs(t, err, ErrCluster)
+	assert.ErrorContains(t, err, "give independent servers")
+	assert.Zero(t, n.(*node).pendingReleases(), "each retry would fail as well")
+}
+
+func TestWhatAnACLForbidsIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	for name, test := range map[string]struct {
+		rules []any
+		ask   protocol.Request
+	}{
+		"a command":           {[]any{"~*", "+@all", "-set"}, acquire("k", "v")},
+		"a key":               {[]any{"~orders:*", "+@all"}, acquire("k", "v")},
+		"scripts":             {[]any{"~*", "+@all", "-evalsha"}, release("k", "v")},
+		"a command in script": {[]any{"~*", "+@all", "-get"}, release("k", "v")},
+		"a key of a script":   {[]any{"~orders:*", "+@all"}, release("k", "v")},
+	} {
+		n := openNode(t, s.as(strings.ReplaceAll(name, " ", "-"), test.rules...))
+		assert.ErrorIs(t, trouble(t, n, test.ask), ErrPermission, name)
+		assert.Zero(t, n.(*node).pendingReleases(), name)
+	}
+}
+
+// TestAServerThatKeepsNoQueueIsADoubt, because nothing else shows that waiters are overtaken.
+func TestAServerThatKeepsNoQueueIsADoubt(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	var log logBuffer
+	n := openNode(t, s.as("unfair", "~*", "+@all", "-zadd"), log.log())
+	ask := inQueue("a", time.Second)
+	for range 3 {
+		assert.ErrorIs(t, trouble(t, n, ask), ErrPermission)
+	}
+	assert.Equal(t, 1, log.count("served in order"))
+	assert.Equal(t, 1, log.count("permit ZADD, ZREM"))
+
+	var none logBuffer
+	n = openNode(t, s.url(), none.log())
+	assert.Equal(t, protocol.Granted, do(t, n, ask).Outcome)
+	assert.Zero(t, none.count("doubt"))
 }

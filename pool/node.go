@@ -7,65 +7,89 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/protocol"
 )
 
 const (
 	// maxOutstanding bounds the requests that wait for one node, sent or not.
 	maxOutstanding = 1 << 16
 
-	// Waits between attempts to connect. The first attempt after a connection
-	// that lasted is made at once.
+	// The waits between attempts to connect. The first attempt after a connection that lasted is
+	// made at once.
 	firstBackoff = 10 * time.Millisecond
 	maxBackoff   = time.Second
+
+	// maxDoubts bounds what is logged of one server, and remembered. A doubt may repeat the
+	// server's own words, which can differ each time.
+	maxDoubts = 100
 )
 
-// A node is one Redis server. It implements redlock.Node.
+// A node is one Redis server. It implements protocol.Node.
 //
-// Its goroutine run connects, writes for as long as the connection lasts, and
-// connects again; each connection has a second goroutine that reads. While somebody
-// waits for a lock there is a second connection: see hints.go.
+// Its goroutine run connects, writes for as long as the connection lasts, and connects again; each
+// connection has a second goroutine that reads. While a caller waits for a lock, or holds one,
+// there is a second connection: see hints.go.
 type node struct {
-	name       string
-	dial       dialer
-	dialSecond dialer // for the listener
-	settings   *settings
-	ctx        context.Context // ends with Close
-	cancel     context.CancelFunc
-	done       chan struct{} // run has returned
-	wake       chan struct{} // capacity 1: there is something in queue
+	name         string
+	dial         dialer
+	dialListener dialer // as dial, for the second connection
+	settings     *settings
+	ctx          context.Context // ends with Close
+	cancel       context.CancelFunc
+	done         chan struct{} // closed when run has returned
+	wake         chan struct{} // capacity 1: there is something in queue
 
-	out atomic.Int64 // requests without a reply, queued or sent
+	tried     chan struct{} // closed when the first attempt to connect has ended
+	triedOnce sync.Once     // closes tried
 
-	mu     sync.Mutex
-	why    error  // set while requests fail at once: there is no connection
-	queue  []call // to be written
-	asleep bool   // the writer waits for wake
-	kept   kept   // releases to be delivered later
-	retry  *time.Timer
-	doubts map[string]bool // that have been logged
+	outstanding atomic.Int64 // requests without a reply, queued or sent
 
-	redirect redirect // where the server should send hints
+	mu         sync.Mutex      // guards the fields below
+	offline    error           // set while there is no connection: requests fail with it at once
+	queue      []call          // to be written
+	idle       bool            // the writer waits for wake
+	pending    pendingReleases // to be sent again later
+	retryTimer *time.Timer     // sends the pending releases; nil: it does not run
+	doubts     map[string]bool // that have been logged
+	redirect   redirect        // where the server should send hints
 
 	hints hints // has a lock of its own
-
-	attempted sync.Once
-	first     chan struct{} // closed when the first attempt to connect has ended
 }
 
-// A call is a request that owes a reply, or an aside.
+// A call is one submission of a request, or a command of the connection's own. It lies in the
+// node's queue until it is sent, and then in the connection's list of what was sent.
 type call struct {
-	request *redlock.Request // nil for an aside
+	request *protocol.Request // nil: a command of the connection's own, which ends with the connection
 	encoded *encoded
 	slot    int
-	to      redlock.Receiver
+	to      protocol.Receiver
+	expires time.Duration // since processStart: not to be sent later than this; zero: always to be sent
+
+	answered func(answer any, failure redis.Error) // takes the answer where there is no request
 }
 
-// newNode returns a node that is about to connect. Each dialer is called by one
+// processStart is what expiries count from: a Duration is a third of a Time, and cheaper to read
+// from the clock.
+var processStart = time.Now()
+
+// expiry returns the time after which a request that is submitted now must not be sent. It belongs
+// to the submission, because a request can be submitted again. A release that matters is always
+// sent.
+func expiry(r *protocol.Request) time.Duration {
+	if r.MayHold {
+		return 0
+	}
+	return time.Since(processStart) + r.Timeout
+}
+
+// newNode returns a node that is about to connect. Each of the two dialers is called by one
 // goroutine.
-func newNode(name string, dial, dialSecond dialer, s *settings) *node {
+func newNode(name string, dial, dialListener dialer, s *settings) *node {
 	n := &node{
-		name: name, dial: dial, dialSecond: dialSecond, settings: s, done: make(chan struct{}), wake: make(chan struct{}, 1), first: make(chan struct{}),
+		name: name, dial: dial, dialListener: dialListener, settings: s,
+		done: make(chan struct{}), wake: make(chan struct{}, 1), tried: make(chan struct{}),
 		doubts: map[string]bool{}, hints: hints{watchers: map[string][]*watcher{}},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
@@ -73,46 +97,52 @@ func newNode(name string, dial, dialSecond dialer, s *settings) *node {
 	return n
 }
 
-// String implements redlock.Node.
+// String implements protocol.Node.
 func (n *node) String() string { return n.name }
 
-// Submit implements redlock.Node. While the node is unreachable it fails at
-// once, with the reason; before the first attempt to connect has ended, requests
-// wait for it, for as long as their timeout lets them.
-func (n *node) Submit(r *redlock.Request, slot int, to redlock.Receiver) error {
+// Submit implements protocol.Node. While the node is offline it fails at once, with the reason.
+// Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
+// lets them.
+func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
 	e := encode(r)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c := call{r, e, slot, to}
-	if n.why != nil {
-		n.kept.keep(c)
-		return n.why
+	k := call{request: r, encoded: e, slot: slot, to: to, expires: expiry(r)}
+	if n.offline != nil {
+		n.pending.add(k)
+		return n.offline
 	}
-	// A release that matters follows an acquisition that was let in, so their
-	// number is bounded as well.
-	if n.out.Load() >= maxOutstanding && !r.MayHold {
+	// A release that matters follows an acquisition that was let in, so their number is bounded as
+	// well.
+	if n.outstanding.Load() >= maxOutstanding && !r.MayHold {
 		return ErrFull
 	}
-	n.out.Add(1)
-	n.queue = append(n.queue, c)
-	n.rouse()
+	n.outstanding.Add(1)
+	n.queue = append(n.queue, k)
+	n.wakeWriter()
 	return nil
 }
 
-// rouse wakes the writer. mu is held.
-func (n *node) rouse() {
-	if !n.asleep {
+// wakeWriter has the writer look at the queue. The caller holds mu.
+func (n *node) wakeWriter() {
+	if !n.idle {
 		return
 	}
-	n.asleep = false
+	n.idle = false
 	select {
 	case n.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Close implements redlock.Node. Requests that were sent get the reply
-// Unknown, the others Failed. It may be called twice.
+// reply settles a call that has left queue and connection.
+func (n *node) reply(k call, r protocol.Reply) {
+	n.outstanding.Add(-1)
+	k.to.Receive(k.slot, r)
+}
+
+// Close implements protocol.Node. Requests that were sent get the reply Unknown, the others Failed.
+// It may be called twice.
 func (n *node) Close() error {
 	n.cancel()
 	<-n.done
@@ -135,25 +165,18 @@ func (n *node) run() {
 				backoff = 0
 			}
 		}
-		n.down(err)
+		n.goOffline(err)
 	}
-	n.down(ErrClosed)
+	n.goOffline(ErrClosed)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.retry != nil {
-		n.retry.Stop()
+	if n.retryTimer != nil {
+		n.retryTimer.Stop()
 	}
 }
 
-// connected reports whether requests are let in.
-func (n *node) connected() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.why == nil
-}
-
-// sleep waits for about d: half of it is by lot, so that all clients of a
-// server that comes back do not come at once. False means closed.
+// sleep waits for about d. Half of d is random, so that the clients of a server that comes back do
+// not come all at once. It returns false if the node was closed.
 func (n *node) sleep(d time.Duration) bool {
 	if d > 0 {
 		t := time.NewTimer(d/2 + rand.N(d/2+1))
@@ -166,8 +189,8 @@ func (n *node) sleep(d time.Duration) bool {
 	return n.ctx.Err() == nil
 }
 
-// connect makes a connection and lets requests in: first the releases that
-// earlier ones still owe, then what is queued. Its time is bounded.
+// connect makes a connection and lets requests in: first the releases that are pending from earlier
+// connections, then the queue. Its time is bounded by the DialTimeout.
 func (n *node) connect(last server) (*conn, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.settings.dialTimeout)
 	defer cancel()
@@ -175,58 +198,69 @@ func (n *node) connect(last server) (*conn, error) {
 	if err != nil {
 		return nil, explainDial(err)
 	}
-	now, doubts, err := vet(ctx, rc)
+	now, doubts, err := handshake(ctx, rc)
 	if err == nil {
-		err = barrier(ctx, rc, now, last)
+		var more []string
+		more, err = barrier(ctx, rc, now, last)
+		doubts = append(doubts, more...)
 	}
 	if err != nil {
 		rc.Close()
 		return nil, explainDial(err)
 	}
 	n.warn(doubts)
-	n.permitHints()
+	n.retryHints()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.why = nil
-	// Those whose time is over are made, too: a SET that stood in a hung
+	n.offline = nil
+	// Releases whose keys should have expired are sent, too, because a SET that stood in a hung
 	// server's buffer begins its TTL only when it is run.
-	n.makeUp()
-	n.attempted.Do(func() { close(n.first) })
+	n.sendPending()
+	n.triedOnce.Do(func() { close(n.tried) })
 	return newConn(n, rc, now), nil
 }
 
-// warn logs what has not been logged before.
+// connected reports whether requests are let in.
+func (n *node) connected() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.offline == nil
+}
+
+// goOffline makes requests fail with the reason, those in the queue too.
+func (n *node) goOffline(reason error) {
+	n.mu.Lock()
+	n.offline = reason
+	unsent := n.queue
+	n.queue = nil
+	for _, k := range unsent {
+		n.pending.add(k)
+	}
+	n.mu.Unlock()
+	n.triedOnce.Do(func() { close(n.tried) })
+	for _, k := range unsent {
+		n.reply(k, protocol.Reply{Outcome: protocol.Failed, Err: reason})
+	}
+}
+
+// warn logs the doubts that have not been logged before.
 func (n *node) warn(doubts []string) {
-	for _, what := range doubts {
+	for _, doubt := range doubts {
 		n.mu.Lock()
-		known := n.doubts[what]
-		n.doubts[what] = true
+		known := n.doubts[doubt] || len(n.doubts) >= maxDoubts
+		if !known {
+			n.doubts[doubt] = true
+		}
 		n.mu.Unlock()
 		if !known {
-			n.settings.log.Warn("pool: a server gives reason for doubt", "node", n.name, "doubt", what)
+			n.settings.log.Warn("pool: a server gives reason for doubt", "node", n.name, "doubt", doubt)
 		}
 	}
 }
 
-// down makes requests fail with the reason why, those that wait in the queue
-// too.
-func (n *node) down(why error) {
-	n.mu.Lock()
-	n.why = why
-	unsent := n.queue
-	n.queue = nil
-	for _, c := range unsent {
-		n.kept.keep(c)
-	}
-	n.mu.Unlock()
-	n.attempted.Do(func() { close(n.first) })
-	for _, c := range unsent {
-		n.reply(c, redlock.Reply{Outcome: redlock.Failed, Err: why})
-	}
-}
-
-// reply settles a call that has left queue and connection.
-func (n *node) reply(c call, r redlock.Reply) {
-	n.out.Add(-1)
-	c.to.Receive(c.slot, r)
+// warnNoQueue logs that an OpQueue failed and will fail again. Waiters then turn to another node,
+// and lock without an order where no node keeps one.
+func (n *node) warnNoQueue() {
+	n.warn([]string{"it keeps no queue, so those who wait with Fair are not served in order " +
+		"unless another server does: permit ZADD, ZREM, ZRANGE, ZRANK, HSET, HGET and HDEL on the keys redlock:queue:*"})
 }

@@ -1,7 +1,9 @@
 package pool
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,21 +29,23 @@ type rig struct {
 	*miniredis.Miniredis
 	t *testing.T
 
-	mu     sync.Mutex
-	runID  string
-	tracks bool   // it knows CLIENT TRACKING, but gives no hints
-	policy string // for eviction
-	role   []any
-	ids    map[*miniserver.Peer]int64
-	killed map[int64]bool
-	hang   map[string]chan struct{} // by upper-case command; closed to go on
-	errors map[string]string        // by upper-case command: the error to answer
-	log    []string                 // "id COMMAND args"
+	mu      sync.Mutex
+	runID   string
+	data    string // master_replid
+	demoted bool
+	tracks  bool   // it knows CLIENT TRACKING, but gives no hints
+	policy  string // for eviction
+	role    []any
+	ids     map[*miniserver.Peer]int64
+	killed  map[int64]bool
+	hang    map[string]chan struct{} // by upper-case command; closed to go on
+	errors  map[string]string        // the error to answer, by upper-case command, or that and its first argument
+	log     []string                 // "id COMMAND args"
 }
 
 func newRig(t *testing.T) *rig {
 	r := &rig{
-		Miniredis: miniredis.NewMiniRedis(), t: t, runID: "run1",
+		Miniredis: miniredis.NewMiniRedis(), t: t, runID: "run1", data: "data1",
 		ids: map[*miniserver.Peer]int64{}, killed: map[int64]bool{},
 		hang: map[string]chan struct{}{}, errors: map[string]string{},
 	}
@@ -73,7 +77,11 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 		return true
 	}
 	r.log = append(r.log, fmt.Sprint(id, " ", strings.Join(append([]string{cmd}, args...), " ")))
-	if msg := r.errors[cmd]; msg != "" {
+	msg := r.errors[cmd]
+	if len(args) > 0 && msg == "" {
+		msg = r.errors[cmd+" "+strings.ToUpper(args[0])]
+	}
+	if msg != "" {
 		p.WriteError(msg)
 		return true
 	}
@@ -87,7 +95,8 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 	case cmd == "CLIENT" && r.tracks && (args[0] == "TRACKING" || args[0] == "CACHING"):
 		p.WriteOK()
 	case cmd == "INFO":
-		p.WriteBulk("# Server\r\nredis_version:7.0.15\r\nrun_id:" + r.runID + "\r\nmaxmemory_policy:" + r.policy + "\r\n")
+		p.WriteBulk("# Server\r\nredis_version:7.0.15\r\nrun_id:" + r.runID +
+			"\r\nmaxmemory_policy:" + r.policy + "\r\n" + r.replication())
 	case cmd == "ROLE" && r.role != nil:
 		p.WriteLen(len(r.role))
 		for _, v := range r.role {
@@ -102,6 +111,15 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 		return false
 	}
 	return true
+}
+
+// replication is that section of INFO.
+func (r *rig) replication() string {
+	role := "master"
+	if r.demoted {
+		role = "slave"
+	}
+	return "# Replication\r\nrole:" + role + "\r\nmaster_replid:" + r.data + "\r\n"
 }
 
 // hangAt makes every connection hang at its next such command.
@@ -160,49 +178,49 @@ func (r *rig) connections() int { return r.TotalConnectionCount() }
 func (r *rig) url() string { return "redis://" + r.Addr() }
 
 // open returns a node for the rig that the test's end closes.
-func (r *rig) open(opts ...Option) redlock.Node {
+func (r *rig) open(opts ...Option) protocol.Node {
 	return openNode(r.t, r.url(), opts...)
 }
 
-func openNode(t *testing.T, url string, opts ...Option) redlock.Node {
+func openNode(t *testing.T, url string, opts ...Option) protocol.Node {
 	t.Helper()
 	s, err := settle(opts)
 	require.NoError(t, err)
 	target, err := parseURL(url)
 	require.NoError(t, err)
-	n := newNode(target.name(), target.dialer(s), target.dialer(s), s) // Open would wait
+	n := target.newNode(s) // Open would wait
 	t.Cleanup(func() { n.Close() })
 	return n
 }
 
-// replies is a receiver that keeps what it gets.
-type replies chan redlock.Reply
+// replies is a receiver that stores its replies.
+type replies chan protocol.Reply
 
-func (c replies) Receive(_ int, r redlock.Reply) { c <- r }
+func (c replies) Receive(_ int, r protocol.Reply) { c <- r }
 
-// patience is how long a test waits for what must happen: long enough that
+// testTimeout is how long a test waits for what must happen: long enough that
 // only a bug can use it up.
-const patience = 20 * time.Second
+const testTimeout = 20 * time.Second
 
-func (c replies) next(t *testing.T) redlock.Reply {
+func (c replies) next(t *testing.T) protocol.Reply {
 	t.Helper()
 	select {
 	case r := <-c:
 		return r
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		require.Fail(t, "no reply")
 		panic("unreachable")
 	}
 }
 
 // submit asks n and returns where the reply will be.
-func submit(t *testing.T, n redlock.Node, r redlock.Request) replies {
+func submit(t *testing.T, n protocol.Node, r protocol.Request) replies {
 	t.Helper()
 	if r.TTL == 0 {
 		r.TTL = 10 * time.Second
 	}
 	if r.Timeout == 0 {
-		r.Timeout = patience
+		r.Timeout = testTimeout
 	}
 	to := make(replies, 2)
 	require.NoError(t, n.Submit(&r, 0, to))
@@ -210,21 +228,60 @@ func submit(t *testing.T, n redlock.Node, r redlock.Request) replies {
 }
 
 // do asks n and waits for the reply.
-func do(t *testing.T, n redlock.Node, r redlock.Request) redlock.Reply {
+func do(t *testing.T, n protocol.Node, r protocol.Request) protocol.Reply {
 	t.Helper()
 	return submit(t, n, r).next(t)
 }
 
-func acquire(key, value string) redlock.Request {
-	return redlock.Request{Op: redlock.OpAcquire, Key: key, Value: value}
+func acquire(key, value string) protocol.Request {
+	return protocol.Request{Op: protocol.OpAcquire, Key: key, Value: value}
 }
 
-func release(key, value string) redlock.Request {
-	return redlock.Request{Op: redlock.OpRelease, Key: key, Value: value, MayHold: true}
+func release(key, value string) protocol.Request {
+	return protocol.Request{Op: protocol.OpRelease, Key: key, Value: value, MayHold: true}
 }
 
-// eventually waits until ok, which something else brings about.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, ok, patience, 2*time.Millisecond, what)
+	require.Eventually(t, ok, testTimeout, 2*time.Millisecond, what)
 }
+
+func extend(key, value string) protocol.Request {
+	return protocol.Request{Op: protocol.OpExtend, Key: key, Value: value, TTL: time.Minute, Timeout: testTimeout}
+}
+
+// trouble returns the error of a request to a node that cannot serve it.
+func trouble(t *testing.T, n protocol.Node, r protocol.Request) error {
+	t.Helper()
+	r.TTL, r.Timeout = time.Second, testTimeout
+	to := make(replies, 1)
+	if err := n.Submit(&r, 0, to); err != nil {
+		return err
+	}
+	reply := to.next(t)
+	require.Equal(t, protocol.Failed, reply.Outcome)
+	return reply.Err
+}
+
+// A logBuffer is written by any of a node's goroutines, and read while they run.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) polls() int { return b.count("poll") }
+
+func (b *logBuffer) count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.text.String(), text)
+}
+
+func (b *logBuffer) log() Option { return Log(slog.New(slog.NewTextHandler(b, nil))) }

@@ -21,9 +21,10 @@ type target struct {
 	database int
 }
 
-// errURL says nothing of what it found: url.Parse quotes the part it stumbled
-// over, which may be half of a password.
-var errURL = errors.New("not a URL of the form redis://[user:password@]host[:port][/database]; special characters in a password must be percent-encoded")
+// errURL does not repeat the error of url.Parse, which quotes a part of the URL: perhaps half of a
+// password.
+var errURL = errors.New("not a URL of the form redis://[user:password@]host[:port][/database]; " +
+	"special characters in a password must be percent-encoded")
 
 func parseURL(raw string) (*target, error) {
 	u, err := url.Parse(raw)
@@ -52,8 +53,8 @@ func parseURL(raw string) (*target, error) {
 	return t, t.setHost(u)
 }
 
-// setUser refuses a user without a password, which redis-cli takes for a
-// password, other clients for a user, and redigo drops.
+// setUser refuses a user without a password, which redis-cli takes for a password, other clients
+// for a user, and redigo drops.
 func (t *target) setUser(u *url.Userinfo) error {
 	if u == nil {
 		return nil

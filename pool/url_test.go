@@ -73,15 +73,3 @@ func FuzzURLErrorsKeepSecrets(f *testing.F) {
 		}
 	})
 }
-
-func TestOpenRefusesWhatCannotBeAQuorum(t *testing.T) {
-	t.Parallel()
-	for advice, urls := range map[string][]string{
-		"no URLs":          nil,
-		"URL 2: no scheme": {"redis://a", "b"},
-		"URLs 1 and 3 name the same server, a:6379": {"redis://a", "redis://b", "redis://A:6379/2"},
-	} {
-		_, err := Open(urls...)
-		assert.ErrorContains(t, err, advice)
-	}
-}

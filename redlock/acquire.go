@@ -3,213 +3,395 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // TryAcquire asks for the lock name once and does not wait for a holder. It
-// returns within the node timeout, or twice that where a second round trip is
-// needed: for a fencing token (see Fenced), or to learn whether a node can have
-// forgotten locks (see MemoryGuard).
+// returns within the node timeout, and takes another for each further round trip
+// that is needed: one to learn whether a node can have forgotten locks (see
+// MemoryGuard), and one for a fencing token (see Fenced). So a fenced lock whose
+// nodes are asked for the first time can take three times as long.
 //
 // Where it fails, a *QuorumError tells contention (ErrHeld) from an outage
 // (ErrNoQuorum) and from the end of ctx (its error); whatever single nodes had
 // granted is being released on all of them. ErrClosed follows a Close.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	s, key, err := l.prepare(name, opts)
+	a, err := l.begin(ctx, name, opts)
 	if err != nil {
 		return nil, err
 	}
-	told := l.begin(ctx, name)
-	lock, err := l.acquireOnce(ctx, told.ctx, s, name, key)
-	l.conclude(told, name, lock, err)
-	return lock, err
+	return a.conclude(a.once())
 }
 
 // Acquire waits for the lock name. Callers of this Locker who wait for one
 // name are served in order; among several processes the order is by chance,
 // without Fair. A holder's Release hands the lock over to the next caller of
-// the same Locker for some milliseconds, and then to whoever comes first. Other
+// the same Locker, but once these have had it for some milliseconds the nodes are asked anew,
+// so that other processes have their chance. Other
 // processes are told by the nodes when a lock may be free, where these can
-// (Watchable), and else look every 200 ms at most.
+// (protocol.Watchable), and else look every 200 ms at most.
 //
 // It waits for as long as ctx allows, unless Retries sets a limit, and its
-// error is the last try's, as for TryAcquire. Contention is waited out; an
-// outage (ErrNoQuorum) is returned at once, unless Retries says otherwise.
+// error is the last try's, as for TryAcquire. Contention is waited out, and
+// so are quarantines (see MemoryGuard) and votes that came too late; an outage is returned at
+// once as ErrNoQuorum, unless Retries says otherwise.
 // Callers with Retries or RetryInterval do not queue: they try on a schedule of
 // their own.
 //
+// A name is any bytes, from one to 1,024 with the Locker's Prefix, but no key of redlock's
+// own (see Reserved).
+//
 // The end of ctx ends the waiting, not the lock: see Lock.Context.
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	s, key, err := l.prepare(name, opts)
+	a, err := l.begin(ctx, name, opts)
 	if err != nil {
 		return nil, err
 	}
-	told := l.begin(ctx, name)
-	lock, err := l.acquire(ctx, told.ctx, s, name, key)
-	l.conclude(told, name, lock, err)
-	return lock, err
+	return a.conclude(a.wait())
 }
 
-// prepare checks the arguments of an acquisition.
-func (l *Locker) prepare(name string, opts []Option) (*settings, string, error) {
-	s, err := l.settings.with(opts, false)
+// An acquisition is one call of TryAcquire or Acquire in progress. It belongs to the
+// goroutine of the call, but for line.
+type acquisition struct {
+	locker   *Locker
+	settings *settings // of this call
+	name     string
+	key      string
+	ctx      context.Context // the caller's, which bounds the waiting
+	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
+	began    clock.Instant   // read only where there are observers
+
+	parker    *parker      // to sleep on; nil for TryAcquire
+	line      *line        // of callers who wait for the key; nil where the caller does not queue
+	contender *contender   // from the first refusal on, in a line
+	failure   *QuorumError // of the last try that asked all nodes, in a line
+}
+
+// begin checks the arguments of an acquisition, and tells the tracers that it begins.
+func (l *Locker) begin(ctx context.Context, name string, opts []Option) (*acquisition, error) {
+	if ctx == nil {
+		return nil, nilContext(protocol.OpAcquire, name)
+	}
+	s, err := l.settings.with(opts)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	key, err := s.key(name)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return s, key, nil
+	a := &acquisition{locker: l, settings: s, name: name, key: key, ctx: ctx, eventCtx: ctx}
+	if l.observed() {
+		a.began = s.clock.Now()
+		for _, t := range l.settings.tracers {
+			a.eventCtx = t.Start(a.eventCtx, name)
+		}
+	}
+	return a, nil
 }
+
+// conclude tells the observers how the acquisition ended, and waits until they know.
+func (a *acquisition) conclude(k *Lock, err error) (*Lock, error) {
+	e := Event{Kind: EventAcquired, Context: a.eventCtx, Name: a.name, Err: err}
+	if err != nil {
+		e.Kind = EventNotAcquired
+	}
+	a.locker.tell(e, a.began, k)
+	a.locker.awaitObservers()
+	return k, err
+}
+
+// isOver reports whether the caller's context or the Locker has ended.
+func (a *acquisition) isOver() bool { return a.ctx.Err() != nil || isDone(a.locker.closed) }
 
 // interrupted returns the error of an acquisition that the Locker's or the
 // context's end keeps from asking any node, or nil.
-func (l *Locker) interrupted(ctx context.Context, name string) error {
-	if isDone(l.closed) {
-		return closedError(OpAcquire, name)
+func (a *acquisition) interrupted() error {
+	if isDone(a.locker.closed) {
+		return closedError(protocol.OpAcquire, a.name)
 	}
-	if err := ctx.Err(); err != nil {
-		t := tally{n: len(l.nodes)}
-		return &QuorumError{Op: OpAcquire.String(), Name: name, Err: err, Nodes: t.n, Quorum: t.quorum()}
+	if err := a.ctx.Err(); err != nil {
+		t := quorum.Tally{Nodes: len(a.locker.nodes)}
+		return &QuorumError{Op: protocol.OpAcquire.String(), Name: a.name, Err: err, Nodes: t.Nodes, Quorum: t.Quorum()}
 	}
 	return nil
 }
 
-// Where there are two contexts, ctx is the caller's, and events carry told.
-
-func (l *Locker) acquireOnce(ctx, told context.Context, s *settings, name, key string) (*Lock, error) {
-	if err := l.interrupted(ctx, name); err != nil {
+// once tries once.
+func (a *acquisition) once() (*Lock, error) {
+	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	lock, err := l.attempt(ctx, told, s, name, key, everyNode)
+	k, err := a.attempt(wholeVote)
 	if err != nil {
 		return nil, err
 	}
-	l.queue.hold(lock)
-	return lock, nil
+	a.locker.queue.hold(k.session)
+	return k, nil
 }
 
-func (l *Locker) acquire(ctx, told context.Context, s *settings, name, key string) (*Lock, error) {
-	if err := l.interrupted(ctx, name); err != nil {
+// wait tries as often as the settings say.
+func (a *acquisition) wait() (*Lock, error) {
+	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	p := l.parkers.get()
-	defer l.parkers.put(p)
-	if s.retries == Forever && s.interval == 0 {
-		return l.acquireInLine(ctx, told, s, p, name, key)
+	a.parker = a.locker.parkers.get()
+	defer a.locker.parkers.put(a.parker)
+	if a.settings.retries == Forever && a.settings.interval == 0 {
+		return a.inLine()
 	}
-	return l.acquireBySchedule(ctx, told, s, p, name, key)
+	return a.bySchedule()
 }
 
-// acquireBySchedule tries so many times, or at such an interval, whatever others
+// bySchedule tries so many times, or at such an interval, whatever other callers
 // of this process do.
-func (l *Locker) acquireBySchedule(ctx, told context.Context, s *settings, p *parker, name, key string) (*Lock, error) {
+func (a *acquisition) bySchedule() (*Lock, error) {
 	for try := 0; ; try++ {
-		began := s.clock.Now()
-		lock, err := l.attempt(ctx, told, s, name, key, everyNode)
+		began := a.settings.clock.Now()
+		k, err := a.attempt(wholeVote)
 		if err == nil {
-			l.queue.hold(lock)
-			return lock, nil
+			a.locker.queue.hold(k.session)
+			return k, nil
 		}
 		var failure *QuorumError
-		if !errors.As(err, &failure) || !s.again(try, failure) {
+		if !errors.As(err, &failure) || !a.settings.again(try, failure) {
 			return nil, err
 		}
 		switch {
-		case s.interval > 0: // from start to start, so that slow tries do not shift the rest
-			l.pause(ctx, p, s.interval-s.clock.Now().Sub(began))
+		case a.settings.interval > 0: // from start to start, so that slow tries do not shift the rest
+			a.pause(a.settings.interval - a.settings.clock.Now().Sub(began))
 		case failure.Err != errStale:
-			l.pause(ctx, p, s.delay(try, failure))
+			a.pause(a.settings.delay(try, failure))
 		}
-		if err := l.interrupted(ctx, name); err != nil {
-			return nil, because(ctx, err, failure)
+		if err := a.interrupted(); err != nil {
+			return nil, a.endedAfter(failure, err)
 		}
 	}
 }
 
-// because is the error of an acquisition whose waiting has ended, after a try
-// that failed.
-func because(ctx context.Context, err error, failure *QuorumError) error {
-	if ctx.Err() == nil || failure == nil {
-		return err
+// endedAfter is the error of an acquisition whose waiting was interrupted after a try that
+// failed: if it was the context's end, with what was in the way.
+func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error {
+	if a.ctx.Err() == nil || failure == nil {
+		return interrupted
 	}
-	ended := *failure // which has been shown to the observer
-	ended.Err = ctx.Err()
-	return &ended // its causes still say who was in the way
+	ended := *failure // which has been shown to the observers
+	ended.Err = a.ctx.Err()
+	return &ended
 }
 
-// everyNode: an attempt that asks all nodes at the same time.
-const everyNode = -1
+// Attempts that ask all nodes at the same time.
+const (
+	// everyNode gives up a vote that is split as soon as the nodes that have yet to
+	// answer are overdue. It is for callers in a line: they come again soon.
+	everyNode = -1
+	// wholeVote waits for all nodes as long as it may.
+	wholeVote = -2
+)
 
-// attempt is one vote: all nodes are asked, and either a quorum makes a lock
+// attempt is one vote: all nodes are asked, and either a quorum makes a session with its lock
 // or all of them are asked to forget it. The node first, if it is one, is asked
 // alone, and the others only if it grants.
-func (l *Locker) attempt(ctx, told context.Context, s *settings, name, key string, first int) (*Lock, error) {
-	if !l.inflight.begin() {
-		return nil, closedError(OpAcquire, name)
-	}
-	defer l.inflight.done()
-	c := l.newClaim(s, name, key)
-	r := l.newRound(told, name, l.request(s, OpAcquire, c))
-	limit := s.timeout()
-	if first == everyNode {
-		r.ask()
-	} else {
-		if !r.askInTurn(ctx, s, first) {
-			r.mu.Lock()
-			err := r.fail(ErrHeld)
-			r.mu.Unlock()
-			l.tell(Event{Kind: EventAttempt, Context: told, Name: name, Err: err}, r.start, nil)
-			return nil, err
+//
+// A lock whose TTL had to be entered into the records of its nodes is asked for again.
+func (a *acquisition) attempt(first int) (*Lock, error) {
+	const most = 3
+	for try := 1; ; try++ {
+		k, err, again := a.attemptOnce(first, try == most)
+		if !again {
+			return k, err
 		}
-		limit *= 2
+		first = everyNode
 	}
-	r.wait(ctx, limit, decided)
-	if r.parked.Load() > 0 {
-		r.wait(ctx, limit+s.timeout(), decided) // the nodes have answered, and are being asked for their records
-	}
-	var untold *round
-	if c.counter != "" {
-		untold = l.raise(ctx, s, r, &c)
-	}
-	var lock *Lock
-	if untold == nil {
-		lock = l.win(ctx, s, c, r)
-	}
-	if lock == nil {
-		err := l.lose(ctx, s, c, r, untold)
-		if isDone(l.closed) {
-			return nil, closedError(OpAcquire, name)
-		}
-		l.tell(Event{Kind: EventAttempt, Context: told, Name: name, Votes: err.Votes, Err: err}, r.start, nil)
-		return nil, err
-	}
-	l.tell(Event{Kind: EventAttempt, Context: told, Name: name}, r.start, lock)
-	if !lock.watch() {
-		lock.end(released, ErrClosed, s.clock.Now())
-		return nil, closedError(OpAcquire, name)
-	}
-	return lock, nil
 }
 
-// win makes a lock of a round that was won in time, or returns nil. Replies
-// that are still to come count for the lock.
-func (l *Locker) win(ctx context.Context, s *settings, c claim, r *round) *Lock {
+// attemptOnce is one vote. again says that its TTL has been entered meanwhile, unless it is
+// the last.
+func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again bool) {
+	l, settings := a.locker, a.settings
+	if !l.inflight.begin() {
+		return nil, closedError(protocol.OpAcquire, a.name), false
+	}
+	defer l.inflight.done()
+	c := a.newClaim()
+	r := l.newRound(a.eventCtx, a.name, l.request(settings, protocol.OpAcquire, c))
+	if first < 0 {
+		r.ask()
+	} else if !a.askInTurn(r, first) {
+		r.mu.Lock()
+		err := r.fail(ErrHeld)
+		r.mu.Unlock()
+		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Err: err}, r.start, nil)
+		return nil, err, false
+	}
+	limit := r.late + settings.timeout()
+	if first == wholeVote {
+		r.wait(a.ctx, limit, decided)
+	} else {
+		r.waitBriefly(a.ctx, limit)
+	}
+	if r.parked.Load() > 0 {
+		r.wait(a.ctx, limit+settings.timeout(), decided) // the nodes have answered, and are being asked for their records
+	}
+	var unraised *round
+	if c.counter != "" {
+		unraised = a.raise(r, &c)
+	}
+	var k *Lock
+	if unraised == nil {
+		k = a.win(r, c)
+	}
+	if k == nil {
+		err := a.rollBack(r, unraised, c)
+		if isDone(l.closed) {
+			return nil, closedError(protocol.OpAcquire, a.name), false
+		}
+		if !last && err.Err == errForgetful && r.couldWin() {
+			return nil, err, true
+		}
+		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.start, nil)
+		return nil, err, false
+	}
+	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, r.start, k)
+	s := k.session
+	s.mu.Lock()
+	open := s.reschedule()
+	s.mu.Unlock()
+	if !open {
+		s.drop(ErrClosed)
+		return nil, closedError(protocol.OpAcquire, a.name), false
+	}
+	return k, nil, false
+}
+
+// win makes the lock of a round that was won in time, or returns nil. Replies
+// that are still to come count for the session.
+func (a *acquisition) win(r *round, c claim) *Lock {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// The votes may have come in time and this goroutine too late: a process
 	// that was paused or a machine that slept must not believe them.
-	now := s.clock.Now()
-	if r.tally.verdict() != voteWon || now >= deadline(r.start, s.ttl) {
+	now := a.settings.clock.Now()
+	if r.tally.Verdict() != quorum.Won || now >= quorum.Deadline(r.start, a.settings.ttl) {
 		return nil
 	}
 	// So may votes that have come since raise looked, without the token.
-	if c.counter != "" && c.token == r.req.Token && r.accepted() < r.tally.quorum() {
+	if c.counter != "" && c.token == r.req.Token && r.accepted() < r.tally.Quorum() {
 		return nil
 	}
-	if l.guard != nil {
-		l.guard.known(s.ttl)
+	k := newSession(r, c, a, now)
+	r.session = k.session
+	return k
+}
+
+// rollBack gives back what a round that was not won may have taken, and explains.
+// The round unraised is not nil if r was won but for the fencing token.
+func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
+	ctx := a.ctx
+	r.mu.Lock()
+	r.over = true
+	maybe := r.nodes(protocol.Granted, protocol.Unknown, 0)
+	refused := r.nodes(protocol.Refused)
+	r.mu.Unlock()
+
+	undo := a.locker.release(releaseOf{a.eventCtx, a.settings, c, maybe}, a.settings.clock.Now())
+	// The nodes that refused have just shown that they answer: their replies
+	// to the release tell how long the holder has left, and what to wait for.
+	undo.need = refused
+	if ctx.Err() == nil {
+		left := r.start.Add(r.late + a.settings.timeout()).Sub(undo.start)
+		undo.wait(ctx, min(left, a.locker.answerLimitOf(refused, left)), repliedNeeded)
+		undo.wait(ctx, left, repliedMost) // a minority that has fallen silent since is not waited for
 	}
-	r.lock = newLock(ctx, s, c, r, now)
-	return r.lock
+
+	undo.mu.Lock()
+	defer undo.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tally
+	for i := range undo.slots {
+		if !refused.Has(i) {
+			continue
+		}
+		switch reply := undo.slots[i].reply; reply.Outcome {
+		case protocol.Refused:
+			r.slots[i].reply.TTL = reply.TTL
+		case protocol.Failed:
+			if errors.Is(reply.Err, protocol.ErrWrongType) { // which SET NX cannot tell from a lock
+				r.slots[i].reply = reply
+				t.Refused--
+				t.Faults++
+			}
+		}
+	}
+	if t.Verdict() == quorum.Pending {
+		t.Faults += t.Pending() // time is up for the others
+	}
+	kind := ErrHeld
+	switch {
+	case ctx.Err() != nil:
+		kind = ctx.Err()
+	case unraised != nil:
+		kind = errNoToken
+	case t.Verdict() == quorum.Won:
+		kind = errStale
+	case t.Outage() && t.Faults-r.forgetful() < t.Blocking():
+		kind = errForgetful
+	case t.Outage():
+		kind = ErrNoQuorum
+	}
+	if unraised != nil {
+		return unraised.explain(kind)
+	}
+	err := r.fail(kind)
+	err.Remaining = freeIn(r, undo)
+	return err
+}
+
+// forgetful counts the nodes that have no vote because of what they may have
+// forgotten. The round must be locked.
+func (r *round) forgetful() (n int) {
+	for i := range r.slots {
+		if errors.Is(r.slots[i].reply.Err, ErrQuarantine) {
+			n++
+		}
+	}
+	return n
+}
+
+// freeIn returns how long it takes until a quorum of nodes is free and has a
+// vote, if no holder renews: NoTTL for never, zero for unknown. Nodes that did
+// not refuse are taken for free, since what they may have granted is being
+// released; of the others, and of those that failed, only the replies to the
+// release tell. Both rounds must be locked.
+func freeIn(r, undo *round) time.Duration {
+	const never = time.Duration(1<<63 - 1)
+	var left []time.Duration
+	for i, slot := range r.slots {
+		var q *protocol.QuarantineError
+		switch undone := undo.slots[i].reply; {
+		case errors.As(slot.reply.Err, &q):
+			left = append(left, q.Left)
+		case slot.reply.Outcome == protocol.Granted || slot.reply.Outcome == 0:
+			left = append(left, 0)
+		case undone.Outcome == protocol.Refused && undone.TTL == protocol.NoTTL:
+			left = append(left, never)
+		case undone.Outcome == protocol.Refused:
+			left = append(left, undone.TTL)
+		}
+	}
+	slices.Sort(left)
+	switch q := r.tally.Quorum(); {
+	case len(left) < q:
+		return 0
+	case left[q-1] == never:
+		return protocol.NoTTL
+	default:
+		return left[q-1]
+	}
 }

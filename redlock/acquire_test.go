@@ -3,6 +3,8 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -19,12 +23,12 @@ import (
 func TestAcquireAsksAllNodesAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ps, l := puppets(t, 5, func(int, redlock.Op, int) answer { return grants }, redlock.TTL(1234*time.Millisecond+567*time.Microsecond), redlock.Prefix("p:"))
+		ps, l := puppets(t, 5, func(int, protocol.Op, int) answer { return grants }, redlock.TTL(1234*time.Millisecond+567*time.Microsecond), redlock.Prefix("p:"))
 		start := time.Now()
 		first := take(t, l, "x")
 		second := take(t, l, "x")
 		for _, p := range ps {
-			reqs, at := p.requests(redlock.OpAcquire)
+			reqs, at := p.requests(protocol.OpAcquire)
 			require.Len(t, reqs, 2)
 			assert.Equal(t, start, at[0])
 			assert.Equal(t, "p:x", reqs[0].Key)
@@ -43,8 +47,8 @@ func TestAcquireCountsValidityFromTheStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const slow = 70 * time.Millisecond
-		_, l := puppets(t, 3, func(i int, _ redlock.Op, _ int) answer {
-			return answer{outcome: redlock.Granted, after: time.Duration(i) * slow}
+		_, l := puppets(t, 3, func(i int, _ protocol.Op, _ int) answer {
+			return answer{outcome: protocol.Granted, after: time.Duration(i) * slow}
 		}, redlock.TTL(ttl))
 		lock := take(t, l, "x")
 		want := ttl - redlock.Drift(ttl) - slow
@@ -58,11 +62,11 @@ func TestAcquireCountsValidityFromTheStart(t *testing.T) {
 func TestAcquireCountsAVoteOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, l := puppets(t, 5, func(i int, op redlock.Op, _ int) answer {
+		_, l := puppets(t, 5, func(i int, op protocol.Op, _ int) answer {
 			if i < 2 {
-				return answer{outcome: redlock.Granted, twice: true}
+				return answer{outcome: protocol.Granted, twice: true}
 			}
-			return answer{outcome: redlock.Failed, err: errors.New("broken"), after: leg} // after both have stuttered
+			return answer{outcome: protocol.Failed, err: errors.New("broken"), after: leg} // after both have stuttered
 		})
 		_, err := l.TryAcquire(t.Context(), "x")
 		assert.ErrorIs(t, err, redlock.ErrNoQuorum)
@@ -102,12 +106,12 @@ func TestAcquireRechecksValidityOnReturn(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			c := clock.NewFake(1)
-			_, l := puppets(t, 3, func(i int, op redlock.Op, _ int) answer {
-				if i == 1 && op == redlock.OpAcquire {
+			_, l := puppets(t, 3, func(i int, op protocol.Op, _ int) answer {
+				if i == 1 && op == protocol.OpAcquire {
 					c.Step(ttl) // after the first byte was queued
 				}
 				return grants
-			}, redlock.TTL(ttl), redlock.Clock(c))
+			}, redlock.TTL(ttl), redlocktest.Clock(c))
 			_, err := l.TryAcquire(t.Context(), "x")
 			assert.ErrorIs(t, err, redlock.ErrNoQuorum)
 		})
@@ -138,7 +142,7 @@ func TestAcquireGivesBackDespiteAnEndedContext(t *testing.T) {
 func TestAcquireWithAnEndedContextAsksNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ps, l := puppets(t, 3, func(int, redlock.Op, int) answer { return grants })
+		ps, l := puppets(t, 3, func(int, protocol.Op, int) answer { return grants })
 		_, err := l.TryAcquire(canceled(t), "x")
 		assert.ErrorIs(t, err, context.Canceled)
 		_, err = l.Acquire(canceled(t), "x")
@@ -174,7 +178,7 @@ func TestLocalContendersDoNotSplitTheNodes(t *testing.T) {
 		for i := range nodes {
 			nodes[i] = yielding{nodes[i]}
 		}
-		l, err := redlock.New(nodes, redlock.Clock(c.Clock()), redlock.MemoryGuard(false))
+		l, err := redlock.New(nodes, redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false))
 		require.NoError(t, err)
 		defer l.Close()
 		for round := range 30 {
@@ -199,5 +203,168 @@ func TestLocalContendersDoNotSplitTheNodes(t *testing.T) {
 			assert.Equal(t, 5, winner.Votes())
 			require.NoError(t, winner.Release(t.Context()))
 		}
+	})
+}
+
+// TestAcquireDecidesAtTheDecisiveReply: for every number of grants, refusals
+// and faults, in several orders, the vote ends at the very reply that decides
+// it, with the right error; a lost one is taken back on all nodes, and a won
+// one counts the votes that come later.
+func TestAcquireDecidesAtTheDecisiveReply(t *testing.T) {
+	t.Parallel()
+	dice := rand.New(rand.NewPCG(1, 0))
+	for _, n := range []int{1, 2, 3, 4, 5, 7} {
+		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
+			for granted := 0; granted <= n; granted++ {
+				for refused := 0; granted+refused <= n; refused++ {
+					vote := make([]answer, n)
+					for i := range vote {
+						switch {
+						case i < granted:
+							vote[i] = grants
+						case i < granted+refused:
+							vote[i] = refuses
+						default:
+							vote[i] = faults[(i+granted)%len(faults)]
+						}
+					}
+					for range 5 {
+						synctest.Test(t, func(t *testing.T) {
+							t.Logf("%+v", vote) // shown if it fails
+							holdVote(t, vote)
+						})
+						dice.Shuffle(n, func(i, j int) { vote[i], vote[j] = vote[j], vote[i] })
+					}
+				}
+			}
+		})
+	}
+}
+
+// holdVote has node i answer i+1 milliseconds after the start.
+func holdVote(t *testing.T, vote []answer) {
+	const timeout, undo = 100 * time.Millisecond, 100 * time.Microsecond
+	n := len(vote)
+	quorum := n/2 + 1
+	ps, l := puppets(t, n, func(i int, op protocol.Op, _ int) answer {
+		a := vote[i]
+		if op == protocol.OpRelease {
+			return answer{outcome: protocol.Refused, after: undo}
+		}
+		a.after = time.Duration(i+1) * time.Millisecond
+		return a
+	}, redlock.TTL(ttl))
+
+	// What must come of it, told reply by reply. Nodes that are not connected
+	// say so at the start.
+	var granted, refused, faulty, late int
+	var mayHold [64]bool
+	ends, won := time.Duration(-1), false
+	for instant := 0; instant <= n; instant++ {
+		for i, a := range vote {
+			switch {
+			case a.unsent && instant == 0:
+				faulty++
+			case a.unsent || a.silent || instant != i+1:
+			case ends >= 0 && a.outcome == protocol.Granted:
+				late++
+			case ends >= 0:
+			case a.outcome == protocol.Granted:
+				granted++
+			case a.outcome == protocol.Refused:
+				refused++
+			default:
+				faulty++
+			}
+		}
+		if ends < 0 && (granted >= quorum || refused+faulty > n-quorum) {
+			ends, won = time.Duration(instant)*time.Millisecond, granted >= quorum
+			for i, a := range vote {
+				came := a.unsent || !a.silent && i+1 <= instant
+				mayHold[i] = !came || a.outcome == protocol.Granted || a.outcome == protocol.Unknown
+			}
+		}
+	}
+	if ends < 0 { // some never answer
+		ends = timeout
+		faulty = n - granted - refused
+		for i, a := range vote {
+			mayHold[i] = a.silent || a.outcome == protocol.Granted || a.outcome == protocol.Unknown
+		}
+	} else if !won && refused > 0 {
+		ends += undo // to learn from the nodes that refused who is in the way
+	}
+
+	var lock *redlock.Lock
+	var err error
+	assert.Equal(t, ends, took(func() { lock, err = l.TryAcquire(t.Context(), "x") }), "when the vote ended")
+	if won {
+		require.NoError(t, err)
+		assert.Equal(t, granted, lock.Votes(), "votes at the quorum")
+		time.Sleep(timeout)
+		assert.Equal(t, granted+late, lock.Votes(), "votes at last")
+		return
+	}
+	kind := redlock.ErrHeld
+	if faulty > n-quorum {
+		kind = redlock.ErrNoQuorum
+	}
+	assert.ErrorIs(t, err, kind)
+	for i, p := range ps {
+		acquires, _ := p.requests(protocol.OpAcquire)
+		releases, at := p.requests(protocol.OpRelease)
+		if assert.Len(t, releases, 1, "node %d must be asked to forget", i) {
+			assert.Equal(t, acquires[0].Value, releases[0].Value)
+			assert.Equal(t, acquires[0].Key, releases[0].Key)
+			assert.Equal(t, mayHold[i], releases[0].MayHold, "node %d may hold the value", i)
+			assert.False(t, at[0].After(time.Now()))
+		}
+	}
+}
+
+// TestContentionStaysContention though the nodes that refused break right
+// after: another client holds the lock, and waiting makes sense.
+func TestContentionStaysContention(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		release answer
+		want    error
+	}{
+		"connection lost": {answer{outcome: protocol.Failed, err: errors.New("connection lost")}, redlock.ErrHeld},
+		"not sent":        {answer{unsent: true, err: errors.New("queue full")}, redlock.ErrHeld},
+		"no answer":       {answer{silent: true}, redlock.ErrHeld},
+		"no lock at all":  {answer{outcome: protocol.Failed, err: protocol.ErrWrongType}, redlock.ErrNoQuorum},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, l := puppets(t, 3, func(_ int, op protocol.Op, _ int) answer {
+					if op == protocol.OpAcquire {
+						return refuses
+					}
+					return test.release
+				})
+				_, err := l.TryAcquire(t.Context(), "x")
+				isOnly(t, err, test.want)
+			})
+		})
+	}
+}
+
+// TestACallerWithAnIntervalKeepsNobodyWaiting: it sleeps on a schedule of its
+// own, and a caller behind it in a line would sleep as long.
+func TestACallerWithAnIntervalKeepsNobodyWaiting(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		go l.Acquire(t.Context(), "x", redlock.RetryInterval(time.Hour))
+		synctest.Wait()
+		time.AfterFunc(time.Second, func() { lock.Release(t.Context()) })
+		assert.Less(t, took(func() {
+			second, err := l.Acquire(t.Context(), "x")
+			if assert.NoError(t, err) {
+				assert.NoError(t, second.Release(t.Context()))
+			}
+		}), 2*time.Second)
 	})
 }

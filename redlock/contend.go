@@ -1,150 +1,181 @@
 package redlock
 
 import (
-	"context"
 	"errors"
-	"hash/fnv"
 	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// Whoever has been refused waits for a hint that the lock may be free, and then
+// A caller that was refused waits for a hint that the lock may be free, and then
 // asks one node before the others. All contenders ask the same, so that one of them
 // gets it and goes on to the rest, and the others have taken nothing. Asking
 // all nodes at once, they would keep splitting them among themselves.
 //
-// The hint comes from that node as well (Watchable). A jittered timer runs beside it,
+// The hint comes from that node as well (protocol.Watchable). A jittered timer runs beside it,
 // at whose end all nodes are asked at once: so a hint that is lost costs a delay, and
-// a node that fails, or that holds what no quorum holds, is in nobody's way for
-// longer. Which node it is differs between names, and changes when it has failed.
+// so does a node that fails, or that holds what no quorum holds. Which node it is differs between names, and changes when it has failed.
+//
+// That node is a guess, never a gate. If it leaves a question unanswered for a few of
+// its usual round trips (roundTrip), the others are asked, and another is the first
+// until it answers again. And a second node hints as well: if it says that the key has
+// changed and the first does not, the first is asked whether it is still there.
 
-// acquireInLine waits for as long as it takes. Callers of one process take turns in
+// inLine waits for as long as it takes. Callers of one process take turns in
 // order, and hand the lock over among themselves.
-func (l *Locker) acquireInLine(ctx, told context.Context, s *settings, p *parker, name, key string) (lock *Lock, err error) {
-	ln := l.queue.enter(key, p, s)
-	var c *contender // from the first refusal on
+func (a *acquisition) inLine() (lock *Lock, err error) {
+	q := &a.locker.queue
+	q.enter(a)
+	var got *session
 	defer func() {
-		c.leaveField()
-		if e := l.queue.leave(ln, p, lock); e != nil {
-			l.surrender(e)
+		a.contender.leaveField()
+		if s := q.leave(a, got); s != nil {
+			s.drop(ErrReleased)
 		}
 	}()
-	if s.fair {
-		c = c.or(l, s, p, key)
-		c.takePlace(name)
+	if a.settings.fair {
+		a.contend().takePlace()
 	}
-	var failure *QuorumError
 	first := everyNode
 	for try := 0; ; try++ {
-		gift, rest := l.queue.await(ctx, ln, p, l.closed)
-		if gift != nil {
-			if lock = l.inherit(ctx, s, gift); lock != nil {
+		next, rest := q.await(a)
+		if next != nil {
+			if lock = a.take(next); lock != nil {
+				got = next
 				return lock, nil
 			}
 		}
-		if s.fair {
-			c.awaitTurn(ctx, ln)
+		if a.settings.fair {
+			a.contender.awaitTurn()
 			first = everyNode
 		} else if rest > 0 {
-			l.pause(ctx, p, rest.Sub(s.clock.Now()))
-			c = c.or(l, s, p, key)
-			first = c.node
+			a.pause(rest.Sub(a.settings.clock.Now()))
+			first = a.contend().node
 		}
-		if err := l.interrupted(ctx, name); err != nil {
-			return nil, because(ctx, err, failure)
+		if err := a.interrupted(); err != nil {
+			return nil, a.endedAfter(a.failure, err)
 		}
-		lock, err = l.attempt(ctx, told, s, name, key, first)
-		if err == nil {
-			l.queue.joinTurn(ln, lock)
+		if lock, err = a.attempt(first); err == nil {
+			got = lock.session
+			q.joinTurn(a.line, got)
 			return lock, nil
 		}
-		l.queue.loseTurn(ln)
+		q.loseTurn(a.line)
 		var failed *QuorumError
-		if !errors.As(err, &failed) || !s.again(try, failed) {
+		if !errors.As(err, &failed) || !a.settings.again(try, failed) {
 			return nil, err
 		}
 		if first == everyNode {
-			failure = failed // the other kind knows of one node only
+			a.failure = failed // the other kind knows of one node only
 		}
 		if failed.Err != errStale {
-			c = c.or(l, s, p, key)
+			c := a.contend()
 			c.lost(first, failed)
-			first = c.rest(ctx, ln, s.delay(try, failed))
+			first = c.rest(a.settings.delay(try, failed))
 		}
 	}
 }
 
-// askInTurn asks one node, and then the others unless it has refused. False
-// means that it has, and that nothing was taken.
-func (r *round) askInTurn(ctx context.Context, s *settings, first int) bool {
-	var alone nodeSet
-	alone.add(first)
-	all := allNodes(len(r.slots))
-	r.without, r.need = all&^alone, alone
+// askInTurn asks one node, and then the others unless it has refused: also if it
+// does not answer soon. False means that it has refused, and that nothing was taken.
+func (a *acquisition) askInTurn(r *round, first int) bool {
+	ctx, s := a.ctx, a.settings
+	var alone quorum.Set
+	alone.Add(first)
+	others := quorum.All(len(r.slots)) &^ alone
+	r.without, r.need, r.askedLater = others, alone, others
 	r.ask()
-	r.wait(ctx, s.timeout(), repliedNeeded)
-	r.mu.Lock()
-	refused := r.slots[first].reply.Outcome == Refused
-	r.mu.Unlock()
-	if refused {
+	limit := r.locker.answerLimit(first, s.timeout())
+	limit += s.jitter(limit/2 + 1) // contenders who give up on a node together would split the others
+	limit = min(limit, s.timeout())
+	r.wait(ctx, limit, repliedNeeded)
+	outcome := r.outcomeOf(first)
+	if outcome == 0 && ctx.Err() == nil {
+		if waited := s.clock.Now().Sub(r.start); hasOverslept(waited, limit) {
+			r.wait(ctx, waited+minAnswerLimit, repliedNeeded)
+			outcome = r.outcomeOf(first)
+		}
+	}
+	if outcome == protocol.Refused {
 		return false
 	}
-	if ctx.Err() == nil {
-		r.without = alone
-		r.ask()
+	if ctx.Err() != nil {
+		return true
 	}
+	if outcome == 0 && r.parked.Load() == 0 {
+		r.locker.roundTrips[first].overdue.Store(true)
+	}
+	r.late = s.clock.Now().Sub(r.start)
+	r.without = alone
+	r.ask()
 	return true
 }
 
 // A contender is a caller that competes with other processes. Its methods are for
-// its own goroutine, but for hint and Receive.
+// its own goroutine, but for hint and hintOfBackup.
 type contender struct {
-	locker   *Locker
-	settings *settings
-	parker   *parker
-	key      string
+	*acquisition
 
-	node   int     // that is asked first
-	bad    nodeSet // nodes that are of no use for that
-	stop   func()  // of the Watch at node; nil: there is none
-	place  *place  // for those who want to be fair
-	splits int     // tries in a row that took the first node, and too few others
-	eager  bool    // hints are followed
+	node        int        // that is asked first
+	bad         quorum.Set // nodes that are of no use for that
+	stop        func()     // of the Watch at node; nil: there is none
+	look        *look      // the last question about the key; nil: node has not been asked
+	place       *place     // of a fair caller
+	splits      int        // tries in a row that took the first node, and too few others
+	followHints bool       // at once, until the next try
+	moves       int        // to other nodes, in this rest
 
-	notBefore clock.Instant // they are
+	backup     int           // hints as well; valid with second
+	second     *look         // the question to it; nil: it has not been asked since look
+	stopBackup func()        // of the Watch there; nil: there is none
+	unheld     quorum.Set    // nodes that the holder does without
+	askAgain   clock.Instant // when to ask node whether it is there; zero: there is no reason
 
-	questions atomic.Int64 // so far
-	hinted    atomic.Bool  // the key may have changed
-	free      atomic.Bool  // it was not there at the last look
-	failed    atomic.Int64 // number of the last look that failed
-	left      atomic.Int64 // of the holder's TTL in nanoseconds, by the last look; zero: not known
+	notBefore clock.Instant // hints are followed
+
+	hinted       atomic.Bool // the key may have changed at node
+	backupHinted atomic.Bool // and at backup
 }
 
-// or makes a contender if there is none.
-func (c *contender) or(l *Locker, s *settings, p *parker, key string) *contender {
-	if c != nil {
-		return c
+// contend returns a's contender, and makes it on the first call.
+func (a *acquisition) contend() *contender {
+	if a.contender == nil {
+		a.contender = &contender{acquisition: a}
+		a.contender.node = a.contender.choose()
 	}
-	c = &contender{locker: l, settings: s, parker: p, key: key}
-	c.node = c.choose()
-	c.questions.Store(1) // zero has not failed
-	return c
+	return a.contender
 }
 
-// choose returns the node that is to be asked first: by lot, but the same in all
-// processes, whatever order they list the nodes in.
-func (c *contender) choose() (best int) {
-	if c.bad == allNodes(len(c.locker.nodes)) {
+// choose returns the node that is to be asked first, and avoids those that are bad or
+// overdue as long as there are others. A queue is not moved for a node that is merely
+// overdue: see answerLimit.
+func (c *contender) choose() int {
+	nodes := c.locker.nodes
+	if c.bad == quorum.All(len(nodes)) {
 		c.bad = 0
 	}
-	var most uint64
-	for i, n := range c.locker.nodes {
-		h := fnv.New64a()
-		h.Write([]byte(n.String()))
-		h.Write([]byte(c.key))
-		if lot := h.Sum64(); !c.bad.has(i) && lot >= most {
+	if c.place == nil {
+		if node := firstOf(nodes, c.key, c.bad|c.locker.overdue()); node >= 0 {
+			return node
+		}
+	}
+	return firstOf(nodes, c.key, c.bad)
+}
+
+// firstOf draws one of the nodes that are not in avoid, or -1 if there is none: by lot,
+// but the same in all processes, whatever order they list the nodes in, and each node
+// for about as many keys.
+func firstOf(nodes []protocol.Node, key string, avoid quorum.Set) int {
+	best, most := -1, uint64(0)
+	for i, n := range nodes {
+		if avoid.Has(i) {
+			continue
+		}
+		if lot := hash.Mix(hash.Text(hash.Text(hash.Basis, n.String()), key)); best < 0 || lot > most {
 			best, most = i, lot
 		}
 	}
@@ -164,7 +195,15 @@ func (c *contender) unwatch() {
 		c.stop()
 		c.stop = nil
 	}
+	c.unwatchBackup()
 	c.place.unwatch()
+}
+
+func (c *contender) unwatchBackup() {
+	if c.stopBackup != nil {
+		c.stopBackup()
+		c.stopBackup = nil
+	}
 }
 
 func (c *contender) hint() {
@@ -172,109 +211,101 @@ func (c *contender) hint() {
 	c.parker.wake()
 }
 
-// Receive takes the reply to a look.
-func (c *contender) Receive(number int, reply Reply) {
-	switch reply.Outcome {
-	case Granted:
-		c.free.Store(true)
-	case Refused:
-		c.left.Store(int64(max(reply.TTL, 0)))
-	default:
-		c.failed.Store(int64(number))
-	}
+func (c *contender) hintOfBackup() {
+	c.backupHinted.Store(true)
 	c.parker.wake()
 }
 
-// haste is how soon after a hint that was followed in vain the next is. Where
+// isFree reports whether the key seems free at the node that is asked first.
+func (c *contender) isFree() bool { return c.hinted.Load() || c.look.saw() == protocol.Granted }
+
+// hintGap is how soon after a hint that was followed in vain the next is. Where
 // another process hands a lock over among its own callers, each time makes a hint, and a turn
-// lasts for five times as long.
-const haste = time.Millisecond
+// lasts for five times as long. It is also how much sooner than the first node another
+// may hint.
+const hintGap = time.Millisecond
 
 // lost draws the conclusions from a try.
 //
 // Hints are followed at once only while that leads somewhere: contenders who take
-// nodes from each other make hints for each other. And a node that granted where
-// too many others refused does not know the holder, so another is asked first
-// from now on. As many nodes as a holder can do without may be of that kind.
+// nodes from each other make hints for each other, so they follow them ever later. And
+// a node that granted where too many others refused does not know the holder, so
+// another is asked first from now on. As many nodes as a holder can do without may be
+// of that kind.
 func (c *contender) lost(first int, failed *QuorumError) {
 	c.notBefore = 0
+	c.followHints = failed.Err == ErrHeld
 	if failed.Votes == 0 {
 		c.splits = 0
 		if first == c.node {
-			c.notBefore = c.settings.clock.Now().Add(haste + c.settings.jitter(haste))
+			c.notBefore = c.settings.clock.Now().Add(hintGap + c.settings.jitter(hintGap))
 		}
 	} else if first == c.node {
 		c.splits++
 		c.leave()
 	}
-	c.eager = failed.Err == ErrHeld && c.splits <= failed.Nodes-failed.Quorum
+	if more := c.splits - (failed.Nodes - failed.Quorum); more > 0 {
+		wait := min(firstWait<<min(more+2, 10), maxWait)
+		c.notBefore = c.settings.clock.Now().Add(wait/2 + c.settings.jitter(wait/2))
+	}
 }
 
-// leave turns to another node.
+// leave turns to another node, and back to this one only when all have been of no use.
 func (c *contender) leave() {
+	c.bad.Add(c.node)
+	c.place.giveBackAt(c.node)
 	c.unwatch()
-	c.bad.add(c.node)
+	c.look = nil
 	c.node = c.choose()
-	c.failed.Store(0)
 }
 
-// lookOut asks the node to hint when the key changes. That it has not changed
-// since the refusal is part of the question.
-func (c *contender) lookOut() {
-	if c.hasFailed() {
-		c.leave()
+// answerLimit is how long the node is waited for. One that keeps a queue is replaced less
+// lightly: while some waiters have moved to another node and some have not, their order is lost.
+func (c *contender) answerLimit() time.Duration {
+	timeout := c.settings.timeout()
+	limit := c.locker.answerLimit(c.node, timeout)
+	if c.place != nil {
+		limit = min(max(limit, queueAnswerLimit), timeout)
 	}
-	node := c.locker.nodes[c.node]
-	if w, ok := node.(Watchable); ok && c.stop == nil {
-		c.stop = w.Watch(c.key, c.hint)
-	}
-	number := c.questions.Add(1)
-	c.left.Store(0)
-	look := &Request{Op: OpWatch, Key: c.key, Timeout: c.settings.timeout()}
-	if node.Submit(look, int(number), c) != nil {
-		c.fail()
-	}
+	return limit
 }
-
-// fail notes that the node is of no use, until the next is asked.
-func (c *contender) fail() { c.failed.Store(c.questions.Load()) }
-
-// hasFailed reports whether the last look came to nothing.
-func (c *contender) hasFailed() bool { return c.failed.Load() == c.questions.Load() }
 
 // rest sleeps until there is reason to try again, for d at most, and returns the
 // node to ask first then.
-func (c *contender) rest(ctx context.Context, ln *line, d time.Duration) (first int) {
-	l, clock := c.locker, c.settings.clock
-	c.hinted.Store(false)
-	c.free.Store(false)
-	if c.eager {
-		c.lookOut()
-	}
+func (c *contender) rest(d time.Duration) (first int) {
+	clock := c.settings.clock
 	now := clock.Now()
+	c.moves, c.unheld = 0, 0
+	c.hinted.Store(false)
+	if c.followHints {
+		c.lookOut(now)
+	}
 	end := c.place.restEnd(now, now.Add(d))
 	for armed := end.Add(1); ; {
-		if ctx.Err() != nil || isDone(l.closed) {
+		if c.isOver() {
 			return everyNode
 		}
-		if l.queue.hasNews(ln) {
+		if c.locker.queue.hasNews(c.line) {
 			return everyNode // right behind our own release
 		}
 		now = clock.Now()
-		if left := time.Duration(c.left.Swap(0)); left > 0 {
-			end = min(end, now.Add(c.settings.beyond(left)))
-		}
 		first, due := everyNode, end
-		if c.eager && (c.hinted.Load() || c.free.Load()) {
-			first, due = c.node, min(end, c.notBefore)
+		if c.followHints {
+			next := c.checkHints(now)
+			if left := c.look.takeLeft(); left > 0 {
+				end = min(end, now.Add(c.settings.beyond(left)))
+			}
+			if due = min(end, next); c.isFree() {
+				first, due = c.node, min(end, c.notBefore)
+			}
 		}
 		if now >= due {
 			return first
 		}
-		if due < armed {
+		if due != armed {
 			armed = due
 			c.parker.timer.Reset(due.Sub(now))
 		}
-		c.parker.sleep(ctx, l.closed)
+		c.sleep()
 	}
 }

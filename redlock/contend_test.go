@@ -1,6 +1,9 @@
 package redlock_test
 
 import (
+	"context"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -11,7 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -43,7 +48,7 @@ func (r *record) forget() {
 }
 
 // of returns the steps of one stage and operation.
-func (r *record) of(stage sim.Stage, op redlock.Op) (found []sim.Step) {
+func (r *record) of(stage sim.Stage, op protocol.Op) (found []sim.Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.steps {
@@ -57,7 +62,7 @@ func (r *record) of(stage sim.Stage, op redlock.Op) (found []sim.Step) {
 // tries returns how many nodes each try of a client was sent to, in order.
 func (r *record) tries(client int) (nodes []int) {
 	at := map[string]int{}
-	for _, s := range r.of(sim.Submitted, redlock.OpAcquire) {
+	for _, s := range r.of(sim.Submitted, protocol.OpAcquire) {
 		if s.Client != client {
 			continue
 		}
@@ -71,12 +76,22 @@ func (r *record) tries(client int) (nodes []int) {
 	return nodes
 }
 
-// firstOf returns the node whose hints a client waits for.
-func (r *record) firstOf(client int) int {
-	steps := slices.DeleteFunc(r.of(sim.Submitted, redlock.OpWatch), func(s sim.Step) bool {
-		return s.Client != client || s.Key != "x"
-	})
-	return steps[len(steps)-1].Node
+// firstOf returns the node whose hints a client waits for: it is the first to be
+// looked at after a try.
+func (r *record) firstOf(client int) (node int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tried := false
+	for _, s := range r.steps {
+		switch {
+		case s.Stage != sim.Submitted || s.Client != client || s.Key != "x":
+		case s.Op != protocol.OpWatch:
+			tried = true
+		case tried:
+			node, tried = s.Node, false
+		}
+	}
+	return node
 }
 
 // listens returns once waiters have long been there, when a look of the client, or of
@@ -87,7 +102,7 @@ func (r *record) listens(t *testing.T, client int) {
 	r.forget()
 	for range 1000 {
 		synctest.Wait()
-		looks := slices.DeleteFunc(r.of(sim.Replied, redlock.OpWatch), func(s sim.Step) bool { return client >= 0 && s.Client != client })
+		looks := slices.DeleteFunc(r.of(sim.Replied, protocol.OpWatch), func(s sim.Step) bool { return client >= 0 && s.Client != client })
 		if len(looks) > 0 && time.Since(looks[len(looks)-1].At) < 2*rtt {
 			return
 		}
@@ -102,7 +117,7 @@ func onAll(w *sim.World, f func(*sim.Server)) {
 	}
 }
 
-// TestAWaiterOfAnotherProcessIsWokenByAHint, whoever freed the lock: it need not
+// TestAWaiterOfAnotherProcessIsWokenByAHint, by whatever client the lock was freed: it need not
 // have been a client of this library.
 func TestAWaiterOfAnotherProcessIsWokenByAHint(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -211,8 +226,8 @@ func TestAHintInVainCostsOneNodeOneRequest(t *testing.T) {
 					require.NoError(t, lock.Extend(t.Context())) // changes the key
 				}
 				assert.Empty(t, got)
-				hints := len(r.of(sim.Hinted, redlock.OpWatch))
-				alone, looks := 0, len(r.of(sim.Submitted, redlock.OpWatch))
+				hints := len(r.of(sim.Hinted, protocol.OpWatch))
+				alone, looks := 0, len(r.of(sim.Submitted, protocol.OpWatch))
 				for _, nodes := range r.tries(1) {
 					if nodes == 1 {
 						alone++
@@ -224,9 +239,9 @@ func TestAHintInVainCostsOneNodeOneRequest(t *testing.T) {
 				assert.Positive(t, alone)
 				assert.GreaterOrEqual(t, hints, 10)
 				assert.LessOrEqual(t, alone, hints)
-				assert.LessOrEqual(t, looks, alone+timed+1)
-				for _, s := range r.of(sim.Run, redlock.OpAcquire) {
-					assert.Equal(t, redlock.Refused, s.Outcome)
+				assert.LessOrEqual(t, looks, 4*(alone+timed+1), "at two nodes, and where only the second has hinted once more")
+				for _, s := range r.of(sim.Run, protocol.OpAcquire) {
+					assert.Equal(t, protocol.Refused, s.Outcome)
 				}
 				require.NoError(t, lock.Release(t.Context()))
 				assert.True(t, (<-got).Valid())
@@ -249,7 +264,7 @@ func TestOneOfManyGoesOnToAllNodes(t *testing.T) {
 		for i := range 5 {
 			c := w.NewClient(1)
 			nodes := c.Nodes()
-			l, err := redlock.New(append(nodes[i:len(nodes):len(nodes)], nodes[:i]...), redlock.Clock(c.Clock()), redlock.MemoryGuard(false), longest)
+			l, err := redlock.New(append(nodes[i:len(nodes):len(nodes)], nodes[:i]...), redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), longest)
 			require.NoError(t, err)
 			t.Cleanup(func() { l.Close() })
 			waiters = append(waiters, l)
@@ -271,8 +286,8 @@ func TestOneOfManyGoesOnToAllNodes(t *testing.T) {
 				require.NoError(t, lock.Release(t.Context()))
 				lock = <-got
 				took := map[string]int{}
-				for _, s := range r.of(sim.Run, redlock.OpAcquire) {
-					if s.Outcome == redlock.Granted {
+				for _, s := range r.of(sim.Run, protocol.OpAcquire) {
+					if s.Outcome == protocol.Granted {
 						took[s.Value]++
 					}
 				}
@@ -284,3 +299,390 @@ func TestOneOfManyGoesOnToAllNodes(t *testing.T) {
 		}
 	})
 }
+
+// TestANodeInTroubleIsInNobodysWay though it is the one that is to be asked first. One
+// that is known to be of no use is replaced, and the next gives the hints.
+func TestANodeInTroubleIsInNobodysWay(t *testing.T) {
+	for name, test := range map[string]struct {
+		trouble  func(*sim.Server)
+		replaced bool
+	}{
+		"crashed":   {(*sim.Server).Crash, true},
+		"vanished":  {(*sim.Server).Vanish, true},
+		"hung":      {(*sim.Server).Hang, true},
+		"forgetful": {func(s *sim.Server) { s.Del("x") }, true},
+		"stale":     {func(s *sim.Server) { s.Set("x", "stale", time.Hour) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				holder, _ := open(t, w, redlock.TTL(time.Hour), redlock.NodeTimeout(5*rtt))
+				waiter, _ := open(t, w, longest, redlock.NodeTimeout(5*rtt))
+				r := recorded(w)
+				lock := take(t, holder, "x")
+				got := waits(t.Context(), t, waiter)
+				time.Sleep(time.Second)
+				first := r.firstOf(1)
+				test.trouble(w.Servers()[first])
+				time.Sleep(10 * time.Second)
+				assert.Equal(t, test.replaced, r.firstOf(1) != first)
+				r.listens(t, 1)
+				start := time.Now()
+				require.NoError(t, lock.Release(t.Context()))
+				assert.True(t, (<-got).Valid())
+				limit := 2*rtt + unaided + rtt
+				if test.replaced {
+					limit = leg + hinted
+				}
+				assert.LessOrEqual(t, time.Since(start), limit)
+			})
+		})
+	}
+}
+
+// TestContendersInEachOthersWayDoNotSpin: where no client can get a quorum, each try takes
+// nodes, and giving them back is a hint for the others.
+func TestContendersInEachOthersWayDoNotSpin(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		for _, s := range w.Servers()[:3] {
+			s.Set("x", "stale", protocol.NoTTL)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		r := recorded(w)
+		for range 3 {
+			l, _ := open(t, w)
+			waits(ctx, t, l)
+		}
+		time.Sleep(time.Second)
+		r.forget()
+		time.Sleep(10 * time.Second)
+		for client := range 3 {
+			assert.LessOrEqual(t, len(r.tries(client)), 10*10, "one in half of the longest wait")
+			assert.Greater(t, len(r.tries(client)), 10*4)
+		}
+		cancel()
+		time.Sleep(time.Second)
+		assert.Equal(t, 3, holding(w, "x"))
+	})
+}
+
+// TestHintsAreFollowedAtOnceAMillisecond: a key that changes all the time keeps
+// no node busy.
+func TestHintsAreFollowedAtOnceAMillisecond(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		const near = 20 * time.Microsecond
+		w.SetNet(sim.Fixed(near))
+		onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Hour) })
+		l, _ := open(t, w)
+		r := recorded(w)
+		ctx, cancel := context.WithCancel(t.Context())
+		waits(ctx, t, l)
+		time.Sleep(time.Second)
+		r.forget()
+		for range 10000 {
+			onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Hour) })
+			time.Sleep(near)
+		}
+		tries := len(r.tries(0))
+		assert.Greater(t, tries, 50)
+		assert.LessOrEqual(t, tries, 200)
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestAWaiterLeavesNothing, be it that its context or its Locker ends: no place in
+// the line, no key, and changes are not told any more.
+func TestAWaiterLeavesNothing(t *testing.T) {
+	for name, fair := range map[string][]redlock.LockerOption{"": nil, "fair": {redlock.Fair()}} {
+		for _, closes := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				simulate(t, 5, func(t *testing.T, w *sim.World) {
+					holder, _ := open(t, w, redlock.TTL(time.Hour))
+					l, _ := open(t, w, fair...)
+					lock := take(t, holder, "x")
+					r := recorded(w)
+					ctx, cancel := context.WithCancel(t.Context())
+					got := make(chan error)
+					go func() {
+						_, err := l.Acquire(ctx, "x")
+						got <- err
+					}()
+					r.listens(t, 1)
+					if closes {
+						l.Close()
+						isOnly(t, <-got, redlock.ErrClosed)
+					} else {
+						cancel()
+						isOnly(t, <-got, context.Canceled)
+					}
+					cancel()
+					time.Sleep(2 * time.Second) // and the connection for hints is closed
+					scheduled, queued, inflight := l.Leftovers()
+					assert.Zero(t, scheduled+queued+inflight)
+					r.forget()
+					require.NoError(t, lock.Release(t.Context()))
+					onAll(w, (*sim.Server).Flush)
+					time.Sleep(time.Second)
+					waiters := func(s sim.Step) bool { return s.Client == 1 } // the holder watches its lock
+					assert.False(t, slices.ContainsFunc(r.of(sim.Hinted, protocol.OpWatch), waiters))
+					assert.False(t, slices.ContainsFunc(r.of(sim.Run, protocol.OpWatch), waiters))
+				})
+			})
+		}
+	}
+}
+
+// TestWhatIsFreeIsNotWaitedFor: one request to each node, and one more at the end.
+func TestWhatIsFreeIsNotWaitedFor(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		r := recorded(w)
+		lock, err := l.Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		time.Sleep(rtt)
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(time.Minute)
+		assert.Len(t, r.of(sim.Run, protocol.OpAcquire), 5)
+		assert.Len(t, r.of(sim.Run, protocol.OpRelease), 5)
+		assert.Len(t, r.steps, 2*3*5, "submitted, run and replied, and nothing else")
+	})
+}
+
+// A named is a node that has nothing but its name.
+type named struct {
+	protocol.Node
+	name string
+}
+
+func (n named) String() string { return n.name }
+
+// TestTheNodesThatAreAskedFirstHaveTheirShares: common names of locks are spread over
+// common names of nodes. Which is the first does not depend on the order in which the
+// nodes are listed, nor on the process.
+func TestTheNodesThatAreAskedFirstHaveTheirShares(t *testing.T) {
+	t.Parallel()
+	dice := rand.New(rand.NewPCG(1, 0))
+	for _, format := range []string{"10.0.0.%d:6379", "127.0.0.1:700%d", "redis-%d.redis:6379", "redis-%d.redis.svc.cluster.local:6379"} {
+		var nodes []protocol.Node
+		for i := range 5 {
+			nodes = append(nodes, named{name: fmt.Sprintf(format, i+1)})
+		}
+		for pattern, key := range map[string]func(i int) string{
+			"tenant/00 to tenant/99": func(i int) string { return fmt.Sprintf("tenant/%02d", i%100) },
+			"job-1 to job-1000":      func(i int) string { return fmt.Sprint("job-", i+1) },
+			"user:N:lock":            func(i int) string { return fmt.Sprintf("user:%d:lock", i) },
+			"uuid": func(int) string {
+				return fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", dice.Uint32(), dice.Uint32N(1<<16), dice.Uint32N(1<<12), dice.Uint32N(1<<16), dice.Uint64N(1<<48))
+			},
+			"invoice:N": func(i int) string { return fmt.Sprint("invoice:", 10000+i) },
+		} {
+			keys := map[string]bool{}
+			for i := range 1000 {
+				keys[key(i)] = true
+			}
+			shares := map[string]int{}
+			for key := range keys {
+				first := nodes[redlock.FirstOf(nodes, key)].String()
+				shares[first]++
+				other := slices.Clone(nodes)
+				slices.Reverse(other)
+				assert.Equal(t, first, other[redlock.FirstOf(other, key)].String())
+			}
+			share := float64(len(keys)) / 5
+			for name, n := range shares {
+				assert.LessOrEqual(t, float64(n), share+4*math.Sqrt(share), "%s of %s, %v", name, pattern, shares)
+			}
+			assert.Len(t, shares, 5, pattern)
+		}
+	}
+	nodes := []protocol.Node{named{name: "10.0.0.1:6379"}, named{name: "10.0.0.2:6379"}, named{name: "10.0.0.3:6379"}}
+	var first []int
+	for i := range 10 {
+		first = append(first, redlock.FirstOf(nodes, fmt.Sprint("invoice:", i)))
+	}
+	assert.Equal(t, []int{1, 2, 2, 1, 1, 2, 2, 2, 0, 2}, first, "other versions of this library must choose the same")
+}
+
+// TestAPausedNodeIsInNoContendersWay: each node is paused for 150 ms, many times and at
+// different moments, so that the one which contenders ask first is among them. Nobody
+// is told of an outage, and the name is soon taken again.
+func TestAPausedNodeIsInNoContendersWay(t *testing.T) {
+	const (
+		near  = time.Millisecond // there and back
+		pause = 150 * time.Millisecond
+		limit = 50 * time.Millisecond // a NodeTimeout is 100 ms, and the timer 200 ms
+	)
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Fixed(near / 2))
+		var mu sync.Mutex
+		var released time.Time
+		var longest time.Duration // from a release until the next acquisition
+		over := make(chan struct{})
+		var all sync.WaitGroup
+		for i := range 4 {
+			dice := rand.New(rand.NewPCG(1, uint64(i)))
+			l, _ := open(t, w, redlocktest.Jitter(func(limit time.Duration) time.Duration { return time.Duration(dice.Int64N(int64(limit))) }))
+			all.Go(func() {
+				for {
+					select {
+					case <-over:
+						return
+					default:
+					}
+					lock, err := l.Acquire(t.Context(), "x")
+					if !assert.NoError(t, err) {
+						return
+					}
+					mu.Lock()
+					if !released.IsZero() {
+						longest = max(longest, time.Since(released))
+					}
+					mu.Unlock()
+					time.Sleep(5 * near)
+					mu.Lock()
+					released = time.Now()
+					mu.Unlock()
+					lock.Release(t.Context())
+					time.Sleep(near / 10)
+				}
+			})
+		}
+		time.Sleep(pause)
+		paused := make([][]time.Duration, 5)
+		for round := range 50 {
+			mu.Lock()
+			longest = 0
+			mu.Unlock()
+			s := w.Servers()[round%5]
+			s.Hang()
+			time.Sleep(pause)
+			s.Resume()
+			mu.Lock()
+			paused[round%5] = append(paused[round%5], longest)
+			mu.Unlock()
+			time.Sleep(pause + time.Duration(round)*near/7)
+		}
+		close(over)
+		all.Wait()
+		for i, longest := range paused {
+			slices.Sort(longest) // chance decides who splits the nodes with whom
+			assert.LessOrEqual(t, longest[len(longest)/2], limit, "server %d: %v", i, longest)
+		}
+	})
+}
+
+// TestThePauseOfTheFirstNodeCostsAFewRoundTrips, also if it comes just when the node is
+// asked for the lock.
+func TestThePauseOfTheFirstNodeCostsAFewRoundTrips(t *testing.T) {
+	const near = time.Millisecond
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Fixed(near / 2))
+		holder, _ := open(t, w, redlock.TTL(time.Hour))
+		waiter, _ := open(t, w, longest)
+		lock := take(t, holder, "x")
+		got := waits(t.Context(), t, waiter)
+		r := recorded(w)
+		r.listens(t, 1)
+		first := w.Servers()[r.of(sim.Replied, protocol.OpWatch)[0].Node]
+		start := time.Now()
+		go lock.Release(t.Context())
+		time.Sleep(near + near/4) // the hint has come, and the request has not
+		first.Hang()
+		time.AfterFunc(150*time.Millisecond, first.Resume)
+		require.NotNil(t, <-got)
+		assert.LessOrEqual(t, time.Since(start), 15*near)
+		assert.GreaterOrEqual(t, time.Since(start), 4*near, "the node was asked")
+		time.Sleep(time.Second)
+		assert.Equal(t, 5, holding(w, "x"), "a vote that comes late counts")
+	})
+}
+
+// TestASilentNodeKeepsNoReleaseSecret: where the node that is to give the hint has
+// fallen silent since it was asked, another hints.
+func TestASilentNodeKeepsNoReleaseSecret(t *testing.T) {
+	const near = time.Millisecond
+	for name, test := range map[string]struct {
+		opts  []redlock.LockerOption
+		limit time.Duration
+	}{
+		"":     {nil, 15 * near},
+		"fair": {[]redlock.LockerOption{redlock.Fair()}, 40 * near}, // the queue moves less lightly
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				w.SetNet(sim.Fixed(near / 2))
+				holder, _ := open(t, w, redlock.TTL(time.Hour))
+				waiter, _ := open(t, w, append(test.opts, longest)...)
+				r := recorded(w)
+				for i := range 5 {
+					lock := take(t, holder, "x")
+					got := waits(t.Context(), t, waiter)
+					r.listens(t, 1)
+					time.Sleep(30 * near)
+					w.Servers()[i].Hang()
+					time.Sleep(5 * near)
+					start := time.Now()
+					require.NoError(t, lock.Release(t.Context()))
+					next := <-got
+					assert.LessOrEqual(t, time.Since(start), test.limit, "server %d", i)
+					w.Servers()[i].Resume()
+					time.Sleep(time.Second)
+					require.NoError(t, next.Release(t.Context()))
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
+}
+
+// TestASplitVoteDoesNotWaitForASilentNode: contenders who split the nodes among them
+// would all wait for the one that hangs, and keep what they have meanwhile.
+func TestASplitVoteDoesNotWaitForASilentNode(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		var tries []time.Duration
+		l, _ := open(t, w, redlock.NodeTimeout(time.Second), redlock.Observe(observerFunc(func(e redlock.Event) {
+			if e.Kind == redlock.EventAttempt {
+				tries = append(tries, e.Elapsed)
+			}
+		})))
+		onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Second) })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		time.AfterFunc(500*time.Millisecond, func() {
+			w.Servers()[0].Hang()
+			for _, s := range w.Servers()[1:3] {
+				s.Set("x", "another", time.Minute)
+			}
+		})
+		_, err := l.Acquire(ctx, "x")
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Greater(t, len(tries), 20)
+		slices.Sort(tries)
+		assert.LessOrEqual(t, tries[len(tries)*9/10], 10*rtt)
+	})
+}
+
+// TestANodeThatFallsSilentAfterItsRefusalKeepsNobodyWaiting for the holder's TTL, which
+// the others tell as well.
+func TestANodeThatFallsSilentAfterItsRefusalKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, l := puppets(t, 5, func(node int, op protocol.Op, _ int) answer {
+			if op == protocol.OpRelease && node == 0 {
+				return answer{silent: true}
+			}
+			return answer{outcome: protocol.Refused, ttl: time.Second, after: time.Duration(node+1) * time.Millisecond}
+		})
+		var failure *redlock.QuorumError
+		assert.LessOrEqual(t, took(func() {
+			_, err := l.TryAcquire(t.Context(), "x")
+			assert.ErrorIs(t, err, redlock.ErrHeld)
+			assert.ErrorAs(t, err, &failure)
+		}), 30*time.Millisecond)
+		assert.Equal(t, time.Second, failure.Remaining)
+	})
+}
+
+type observerFunc func(redlock.Event)
+
+func (f observerFunc) Observe(e redlock.Event) { f(e) }

@@ -3,10 +3,10 @@
 // (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
 //
 // A lock is a key with a random value and a TTL, set with SET NX PX on all N
-// nodes at once. Whoever gets N/2+1 of them holds it, for the TTL less the time
+// nodes at once. The client that gets N/2+1 of them holds it, for the TTL less the time
 // the vote took and less an allowance for clock drift. This package decides:
 // quorum, validity, waiting, renewal, loss. It knows neither Redis nor sockets;
-// a [Node] does, and package pool has those.
+// a [protocol.Node] does, and package pool has those.
 //
 //	nodes, err := pool.Open("redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
 //	locker, err := redlock.New(nodes, redlock.TTL(10*time.Second))
@@ -26,8 +26,9 @@
 //     those: see [MemoryGuard].
 //   - Fencing. With [Fenced], the tokens of all locks of a name are unique, and
 //     a lock that was granted before another was asked for has the smaller
-//     one, whatever the clocks say. A node that loses its counters does no harm
-//     either, if the memory guard is on and the node's clock is not set back.
+//     one, whatever the clocks say, unless a counter is deleted or changed
+//     (key redlock:fence:NAME) by hand. A node that forgets all its keys does no
+//     harm, if the memory guard is on and the node's clock is not set back.
 //   - Honest validity. A lock is never reported valid after its own deadline,
 //     on a clock that goes on while the machine sleeps, where the platform has
 //     one: Linux, macOS, Windows. A hypervisor that pauses a virtual machine

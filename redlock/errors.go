@@ -5,16 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // What an operation can fail with, for errors.Is. No error matches two of
 // them; where the caller's context ended an operation, the error matches
 // context.Canceled or context.DeadlineExceeded and none of these.
 var (
-	// ErrHeld: enough nodes answered, and somebody else holds the name.
+	// ErrHeld: enough nodes answered, and another client holds the name.
 	ErrHeld = errors.New("held by another")
 	// ErrNoQuorum: too many nodes failed or did not answer in time.
 	ErrNoQuorum = errors.New("no quorum")
@@ -31,35 +35,26 @@ var (
 // QuorumError.
 var (
 	// ErrQuarantine: the node may have forgotten locks that have not expired
-	// yet, or has only to be asked again; a *QuarantineError says when.
-	ErrQuarantine = errors.New("in quarantine")
+	// yet, or has only to be asked again; a *protocol.QuarantineError says when.
+	ErrQuarantine = protocol.ErrQuarantine
 	// ErrSettings: the clients of this node were set up for another number of nodes.
 	ErrSettings = errors.New("other clients use other settings")
 	// ErrSameServer: another node of this Locker is the same server.
 	ErrSameServer = errors.New("the same server must not vote twice")
 )
 
-// A QuarantineError is the cause for a node that may have forgotten locks. It
-// matches ErrQuarantine.
-type QuarantineError struct {
-	Left   time.Duration // until the node votes again; zero if it could at once
-	Reason string
-}
+// What a node can report, and a NodeError wraps.
+var (
+	// ErrWrongType: the key holds something else than a lock.
+	ErrWrongType = protocol.ErrWrongType
+	// ErrCounter: the highest fencing token of the name, which the node keeps, makes no
+	// sense, because its key was written to. The node grants no lock of that name
+	// with a token. docs/SAFETY.md says why the key can be deleted after a minute.
+	ErrCounter = protocol.ErrCounter
+)
 
-func (e *QuarantineError) Error() string {
-	if e.Left == 0 {
-		return e.Reason
-	}
-	return fmt.Sprintf("%v for another %v: %s", ErrQuarantine, e.Left.Round(time.Millisecond), e.Reason)
-}
-
-// Unwrap returns ErrQuarantine.
-func (e *QuarantineError) Unwrap() error { return ErrQuarantine }
-
-// ErrWrongType is what a Node reports, and a NodeError wraps, where the key holds
-// something else than a lock. An acquisition cannot tell that from a lock; the
-// release that follows it can.
-var ErrWrongType = errors.New("the key holds another type of data, no lock; choose another name or delete it")
+// NoTTL is the remaining time of a key that never expires.
+const NoTTL = protocol.NoTTL
 
 // A QuorumError says how a vote ended. It matches one of the sentinel errors
 // or the context's error by errors.Is; errors.As finds the *multierror.Error
@@ -77,7 +72,7 @@ type QuorumError struct {
 	// not known.
 	Remaining time.Duration
 
-	Err    error             // ErrHeld, ErrNoQuorum, ErrLost, or the context's error
+	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 }
 
@@ -109,6 +104,45 @@ func (e *QuorumError) Unwrap() []error {
 	return []error{e.Err, e.Causes}
 }
 
+// A loss is the cause of a lock whose time was over. It matches ErrLost, and if
+// an extension had failed errors.As finds the *QuorumError of the last that did,
+// which names the nodes. It is composed when it is first read, because many locks
+// can be lost at one moment, and the goroutine that ends them has no time for it.
+type loss struct {
+	name    string
+	at      clock.Instant
+	maxHold time.Duration // if that was the reason
+	round   *round        // the extension that failed, or nil
+
+	compose sync.Once
+	err     error
+}
+
+func (e *loss) Error() string { return e.composed().Error() }
+
+// Unwrap returns the composed error.
+func (e *loss) Unwrap() error { return e.composed() }
+
+func (e *loss) composed() error {
+	e.compose.Do(func() {
+		switch {
+		case e.maxHold > 0:
+			e.err = fmt.Errorf("redlock: %q: %w: held for its MaxHold of %v", e.name, ErrLost, e.maxHold)
+		case e.round == nil:
+			e.err = fmt.Errorf("redlock: %q: %w", e.name, errNotExtended)
+		default:
+			e.round.mu.Lock()
+			defer e.round.mu.Unlock()
+			e.err = e.round.failAt(e.at, errNotExtended, true)
+		}
+		e.round = nil
+	})
+	return e.err
+}
+
+// errNotExtended: the lock's deadline came before an extension did.
+var errNotExtended = fmt.Errorf("%w: not extended before its deadline", ErrLost)
+
 // A NodeError is what one node answered, or that it did not.
 type NodeError struct {
 	Node  string        // as Node.String has it
@@ -129,12 +163,21 @@ func (e *NodeError) Unwrap() error {
 	return e.Err
 }
 
-// errStale: a quorum granted, but too late to be of use. Nobody is in the way, so
+// nilContext is the error of a call that was given no context.
+func nilContext(op protocol.Op, name string) error {
+	return fmt.Errorf("redlock: %s %q: the context is nil; context.Background() is the one that never ends", op, name)
+}
+
+// errStale: a quorum granted, but too late to be of use. No other client is in the way, so
 // that trying again makes sense at once.
 var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
 
 // errForgetful: too many nodes may have forgotten locks, or have to be asked again.
 var errForgetful = fmt.Errorf("%w yet: too many nodes have no vote at the moment", ErrNoQuorum)
+
+// errFresh is the cause for a node whose vote was given before its record told of such
+// locks. It votes when it is asked again.
+var errFresh = &protocol.QuarantineError{Reason: "its epoch record has just got this TTL"}
 
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
@@ -148,7 +191,7 @@ var errNoAnswer = errors.New("no answer")
 
 // A refusal is the cause for a node that answered no. It deliberately does not
 // match ErrHeld: one node's refusal within an outage is not contention.
-type refusal struct{ reply Reply }
+type refusal struct{ reply protocol.Reply }
 
 func (r refusal) Error() string {
 	switch {

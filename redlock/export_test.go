@@ -1,25 +1,67 @@
 package redlock
 
+import "github.com/redquorum/redquorum/protocol"
+
 // Leftovers returns how many locks and names the Locker still knows of, and
 // how many replies Close would wait for.
 func (l *Locker) Leftovers() (scheduled, queued, inflight int) {
-	l.agenda.mu.Lock()
-	defer l.agenda.mu.Unlock()
+	l.scheduler.mu.Lock()
+	defer l.scheduler.mu.Unlock()
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
 	l.inflight.mu.Lock()
 	defer l.inflight.mu.Unlock()
-	return len(l.agenda.locks), len(l.queue.lines), l.inflight.n
+	return len(l.scheduler.sessions), len(l.queue.lines), l.inflight.n
 }
 
 // HoldsLate does what an acquisition does last, as if the lock had ended before.
-func (l *Locker) HoldsLate(k *Lock) { l.queue.hold(k) }
+func (l *Locker) HoldsLate(k *Lock) { l.queue.hold(k.session) }
 
 // ObserverOf returns the observer that the option makes.
-func ObserverOf(o Option) Observer {
+func ObserverOf(o LockerOption) Observer {
 	var s settings
-	if err := o.apply(&s); err != nil {
+	if err := o.applyToLocker(&s); err != nil {
 		panic(err)
 	}
 	return s.observers[0]
+}
+
+// ParkedVotes returns how many votes wait for a node's record.
+func ParkedVotes(l *Locker) (n int) {
+	for i := range l.guard.nodes {
+		m := &l.guard.nodes[i]
+		m.mu.Lock()
+		n += len(m.parked)
+		m.mu.Unlock()
+	}
+	return n
+}
+
+// BeforeItsContextEnds has f run when the lock's context is about to end. queueFree
+// tells whether other callers of the Locker can go on meanwhile.
+func (k *Lock) BeforeItsContextEnds(f func(queueFree bool)) {
+	k.session.mu.Lock()
+	defer k.session.mu.Unlock()
+	end := k.cancel
+	k.cancel = func(cause error) {
+		free := k.session.locker.queue.mu.TryLock()
+		if free {
+			k.session.locker.queue.mu.Unlock()
+		}
+		f(free)
+		end(cause)
+	}
+}
+
+// FirstOf returns the node that all contenders for a key ask first.
+func FirstOf(nodes []protocol.Node, key string) int { return firstOf(nodes, key, 0) }
+
+// WatchesOf returns how many nodes are to hint at changes of the lock's key.
+func WatchesOf(k *Lock) int {
+	k.session.mu.Lock()
+	w := k.session.watch
+	k.session.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.stops)
 }

@@ -1,14 +1,15 @@
 package redlock
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// Fair has waiters of all clients who ask for it served in the order in which they
+// Fair has the waiters of all clients that ask for it served in the order in which they
 // began to wait. Default: callers of one Locker are, and among several processes
 // chance decides. It mostly favours one that acquires again at once after its
 // release, and others can then wait for seconds.
@@ -17,7 +18,7 @@ import (
 // a name: the same one for all clients as long as it answers, and then another,
 // to which the waiters tell how long they have waited. While that happens, and
 // where a waiter falls silent for a second, others can get before it. So can
-// those who do not ask for fairness, and TryAcquire, which does not wait. Safety
+// callers that do not ask for fairness, and TryAcquire, which does not wait. Safety
 // does not depend on it.
 //
 // It costs a round trip to one node before each acquisition, and locks are not
@@ -26,12 +27,16 @@ func Fair() Option {
 	return Option{apply: func(s *settings) error { s.fair = true; return nil }}
 }
 
-// ticketLife is for how long a waiter who does not say anything is waited for. One
-// who is alive asks after maxWait, or while it tries in vain after maxSilence. What
-// is between those two and the life is for answers that are waited for.
+// ticketLife is how long a silent waiter keeps its place. A waiter that is alive asks again
+// after maxWait, or after maxSilence while it tries in vain. The rest of the life is for
+// slow answers.
 const (
 	ticketLife = time.Second
 	maxSilence = ticketLife / 2
+
+	// queueAnswerLimit is how long the node that keeps a queue is waited for at least. To
+	// move for a hiccup would cost the order.
+	queueAnswerLimit = 25 * time.Millisecond
 )
 
 // A place is a waiter's in the queue of one node.
@@ -40,8 +45,8 @@ type place struct {
 	key       string
 	id        string
 	began     clock.Instant
-	at        nodeSet // where there may be a ticket
-	asked     int     // questions so far
+	at        quorum.Set // where there may be a ticket
+	asked     int        // questions so far
 	lastAsked clock.Instant
 	first     atomic.Int64 // number of the last question that was answered with: the first
 	behind    atomic.Int64 // the same with: others are before
@@ -51,13 +56,13 @@ type place struct {
 }
 
 // Receive takes the reply to an OpQueue.
-func (p *place) Receive(number int, reply Reply) {
+func (p *place) Receive(number int, reply protocol.Reply) {
 	switch reply.Outcome {
-	case Granted:
+	case protocol.Granted:
 		p.first.Store(int64(number))
-	case Refused:
+	case protocol.Refused:
 		p.behind.Store(int64(number))
-	case Failed, Unknown:
+	case protocol.Failed, protocol.Unknown:
 		p.failed.Store(int64(number))
 	}
 	p.contender.parker.wake()
@@ -68,16 +73,16 @@ func (p *place) call() {
 	p.contender.parker.wake()
 }
 
-// takePlace is called once, by those who want to be fair.
-func (c *contender) takePlace(name string) {
+// takePlace is called once, by a fair caller.
+func (c *contender) takePlace() {
 	c.place = &place{
-		contender: c, key: c.settings.prefix + queueKey + name, id: newValue(), began: c.settings.clock.Now(),
+		contender: c, key: c.settings.prefix + queueKey + c.name, id: newValue(), began: c.settings.clock.Now(),
 	}
 }
 
-func (p *place) request(t Ticket) *Request {
+func (p *place) request(t protocol.Ticket) *protocol.Request {
 	t.ID, t.Life = p.id, ticketLife
-	return &Request{Op: OpQueue, Key: p.key, Timeout: p.contender.settings.timeout(), Ticket: &t}
+	return &protocol.Request{Op: protocol.OpQueue, Key: p.key, Timeout: p.contender.settings.timeout(), Ticket: &t}
 }
 
 // isFirst reports whether the last question has been answered so.
@@ -108,73 +113,80 @@ func (p *place) unwatch() {
 	}
 }
 
-// giveBack leaves all queues. Nobody waits for the answers: a ticket that stays is
+// giveBack leaves all queues. The answers are not waited for: a ticket that stays is
 // dropped when it is in the way.
 func (p *place) giveBack() {
 	if p == nil {
 		return
 	}
-	for i, node := range p.contender.locker.nodes {
-		if p.at.has(i) {
-			_ = node.Submit(p.request(Ticket{Leave: true}), 0, nobody{})
-		}
+	for i := range p.contender.locker.nodes {
+		p.giveBackAt(i)
 	}
 }
 
-// nobody is not interested.
-type nobody struct{}
+// giveBackAt leaves the queue of one node: at one that goes on, a ticket that no
+// waiter keeps would be in the way of others until it has lived.
+func (p *place) giveBackAt(i int) {
+	if p == nil || !p.at.Has(i) {
+		return
+	}
+	p.at.Remove(i)
+	_ = p.contender.locker.nodes[i].Submit(p.request(protocol.Ticket{Leave: true}), 0, ignored{})
+}
 
-func (nobody) Receive(int, Reply) {}
+// ignored is the Receiver of replies that do not matter.
+type ignored struct{}
+
+func (ignored) Receive(int, protocol.Reply) {}
 
 // ask takes or keeps the place, and watches for a call, or the lock, or both: the
-// first needs no call, and the others would be woken by what is none of their
-// business.
+// first needs no call, and the others would be woken for nothing.
 func (c *contender) ask(call, lock bool) {
-	if c.hasFailed() {
+	if c.look.hasFailed() {
 		c.leave()
 	}
 	p, i := c.place, c.node
 	node := c.locker.nodes[i]
 	p.called.Store(false)
 	c.hinted.Store(false)
-	c.free.Store(false)
+	c.look = nil
 	if call { // before the question, so that none is missed
 		key := p.key + ":" + p.id
-		if w, ok := node.(Watchable); ok && p.stop == nil {
+		if w, ok := node.(protocol.Watchable); ok && p.stop == nil {
 			p.stop = w.Watch(key, p.call)
 		}
-		if node.Submit(&Request{Op: OpWatch, Key: key, Timeout: c.settings.timeout()}, 0, nobody{}) != nil {
+		if node.Submit(&protocol.Request{Op: protocol.OpWatch, Key: key, Timeout: c.settings.timeout()}, 0, ignored{}) != nil {
 			c.fail()
 			return
 		}
 	}
 	p.asked++
 	p.lastAsked = c.settings.clock.Now()
-	p.at.add(i)
-	if node.Submit(p.request(Ticket{Waited: p.lastAsked.Sub(p.began)}), p.asked, p) != nil {
+	p.at.Add(i)
+	if node.Submit(p.request(protocol.Ticket{Waited: p.lastAsked.Sub(p.began)}), p.asked, p) != nil {
 		c.fail()
 		return
 	}
 	if lock {
-		c.lookOut()
+		c.lookOut(p.lastAsked)
 	}
 }
 
 // awaitTurn returns when the caller is the first of all and the lock seems free, or
-// when no node keeps a queue, or ctx or the Locker has ended: then nobody is asked
+// when no node keeps a queue, or ctx or the Locker has ended: then no node is asked
 // any more.
-func (c *contender) awaitTurn(ctx context.Context, ln *line) {
-	l, p := c.locker, c.place
+func (c *contender) awaitTurn() {
+	p := c.place
 	call, lock := true, true // as long as it is not known which
-	for silent := 0; silent < len(l.nodes) && ctx.Err() == nil && !isDone(l.closed); {
+	for silent := 0; silent < len(c.locker.nodes) && !c.isOver(); {
 		c.ask(call, lock)
-		if c.awaitNews(ctx, ln, call, lock) {
+		if c.awaitNews(call, lock) {
 			return
 		}
 		if p.hasFailed() || !p.isAnswered() {
 			c.fail()
 		}
-		if c.hasFailed() {
+		if c.look.hasFailed() {
 			call, lock = true, true
 			silent++
 			continue
@@ -187,30 +199,38 @@ func (c *contender) awaitTurn(ctx context.Context, ln *line) {
 
 // awaitNews returns when there is reason to ask again, or true if awaitTurn is to
 // return.
-func (c *contender) awaitNews(ctx context.Context, ln *line, call, lock bool) bool {
-	l, p, clock := c.locker, c.place, c.settings.clock
-	pause := maxWait/2 + c.settings.jitter(maxWait/2)
-	end := clock.Now().Add(pause)
-	limit := end.Add(max(0, c.settings.timeout()-pause)) // for an answer
-	c.parker.timer.Reset(pause)
-	for !c.hasFailed() && !p.hasFailed() {
-		if l.queue.hasNews(ln) { // of our own release there is no hint
+func (c *contender) awaitNews(call, lock bool) bool {
+	p, clock := c.place, c.settings.clock
+	now := clock.Now()
+	end := now.Add(maxWait/2 + c.settings.jitter(maxWait/2))
+	limit := now.Add(c.answerLimit()) // for an answer
+	for armed := end.Add(1); !p.hasFailed(); {
+		if c.locker.queue.hasNews(c.line) { // of our own release there is no hint
 			c.hinted.Store(true)
 		}
 		first := p.isFirst()
 		switch {
-		case ctx.Err() != nil, isDone(l.closed), first && lock && (c.free.Load() || c.hinted.Load()):
+		case c.isOver(), first && lock && c.isFree():
 			return true
 		case first && !lock, p.isBehind() && (!call || p.called.Load()):
 			return false
 		}
-		if now := clock.Now(); now >= end {
-			if p.isAnswered() || now >= limit {
-				return false
-			}
-			c.parker.timer.Reset(limit.Sub(now))
+		now = clock.Now()
+		due := min(end, c.checkHints(now))
+		if c.look.hasFailed() {
+			return false
 		}
-		c.parker.sleep(ctx, l.closed)
+		if !p.isAnswered() {
+			due = limit
+		}
+		if now >= due {
+			return false
+		}
+		if due != armed {
+			armed = due
+			c.parker.timer.Reset(due.Sub(now))
+		}
+		c.sleep()
 	}
 	return false
 }

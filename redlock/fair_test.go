@@ -2,8 +2,10 @@ package redlock_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +13,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -34,7 +39,7 @@ type fairground struct {
 	all    sync.WaitGroup
 }
 
-// fair has somebody hold the lock that others will wait for.
+// fair has a client hold the lock that others will wait for.
 func fair(t *testing.T, test func(t *testing.T, f *fairground)) {
 	t.Helper()
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -78,7 +83,7 @@ func (f *fairground) queues(ctx context.Context, t *testing.T, l *redlock.Locker
 
 // keeper returns the node that keeps the queue, by the last question.
 func (f *fairground) keeper() int {
-	steps := f.of(sim.Submitted, redlock.OpQueue)
+	steps := f.of(sim.Submitted, protocol.OpQueue)
 	return steps[len(steps)-1].Node
 }
 
@@ -113,7 +118,7 @@ func TestFairWaitersAreServedInTheOrderOfTheirComing(t *testing.T) {
 				f.SetNet(lose(test.lose))
 				for i, rate := range []float64{1, 0.5, 2, 1.3, 0.8, 1.1} {
 					c := f.NewClient(rate)
-					l, err := redlock.New(c.Nodes(), redlock.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.Fair(), redlock.TTL(time.Minute))
+					l, err := redlock.New(c.Nodes(), redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.Fair(), redlock.TTL(time.Minute))
 					require.NoError(t, err)
 					t.Cleanup(func() { l.Close() })
 					f.queues(t.Context(), t, l, i, test.opts...)
@@ -225,7 +230,7 @@ func TestFairWaitersOfOneProcessBypassNobody(t *testing.T) {
 	})
 }
 
-// TestFairnessCostsARoundTrip to one node, where nobody is in the way.
+// TestFairnessCostsARoundTrip to one node, where no other client is in the way.
 func TestFairnessCostsARoundTrip(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.Fair())
@@ -235,8 +240,8 @@ func TestFairnessCostsARoundTrip(t *testing.T) {
 			assert.NoError(t, err)
 		}))
 		time.Sleep(rtt)
-		assert.Len(t, r.of(sim.Run, redlock.OpAcquire), 5)
-		assert.Len(t, r.of(sim.Run, redlock.OpQueue), 2, "take the place and give it back")
+		assert.Len(t, r.of(sim.Run, protocol.OpAcquire), 5)
+		assert.Len(t, r.of(sim.Run, protocol.OpQueue), 2, "take the place and give it back")
 		var queues int
 		for _, s := range w.Servers() {
 			queues += len(s.Keys()) - len(s.Locks())
@@ -294,4 +299,79 @@ func TestOthersNeedNotBeFair(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 		synctest.Wait()
 	})
+}
+
+// A lastWord is a node that is asked to keep a queue when its Locker is being closed.
+type lastWord struct {
+	protocol.Node
+	asked *atomic.Int32
+	close func()
+}
+
+// Submit implements redlock.Node.
+func (n lastWord) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
+	if req.Op != protocol.OpQueue || req.Ticket.Leave {
+		return n.Node.Submit(req, slot, to)
+	}
+	n.asked.Add(1)
+	n.close()
+	return redlock.ErrClosed
+}
+
+// TestAFairWaiterAsksNobodyAfterClose: that one node fails then is no reason to turn
+// to the next.
+func TestAFairWaiterAsksNobodyAfterClose(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		given, _ := nodes("a", "b", "c", "d", "e")
+		var l *redlock.Locker
+		var asked atomic.Int32
+		closed := sync.OnceFunc(func() { assert.NoError(t, l.Close()) })
+		for i := range given {
+			given[i] = lastWord{given[i], &asked, closed}
+		}
+		l, err := redlock.New(given, redlocktest.Clock(clock.NewFake(1)), redlock.MemoryGuard(false), redlock.Fair())
+		require.NoError(t, err)
+		_, err = l.Acquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrClosed)
+		assert.EqualValues(t, 1, asked.Load())
+	})
+}
+
+// TestTheOrderOutlivesAQuarantine: the first waiter rests while too few nodes
+// have a vote, but never for so long that the next takes it for dead.
+func TestTheOrderOutlivesAQuarantine(t *testing.T) {
+	for _, forgot := range []int{3, 5} { // with the node that keeps the queue, or without
+		for began := time.Duration(0); began < 2*time.Second; began += 200 * time.Millisecond {
+			t.Run(fmt.Sprint(forgot, " nodes, ", began), func(t *testing.T) {
+				simulate(t, 5, func(t *testing.T, w *sim.World) {
+					ls := settled(t, w, 4, redlock.Fair(), longest)
+					forget(w.Servers()[:forgot]...)
+					_, err := ls[3].TryAcquire(t.Context(), "y") // the quarantine begins
+					require.ErrorIs(t, err, redlock.ErrQuarantine)
+					time.Sleep(ttl - 3*time.Second + began)
+					r := recorded(w)
+					f := &fairground{World: w, record: r}
+					for i, l := range ls[:3] {
+						f.queues(t.Context(), t, l, i)
+					}
+					f.all.Wait()
+					assert.Equal(t, upTo(3), f.served)
+					assert.Less(t, r.longestSilence(), time.Second*3/4)
+				})
+			})
+		}
+	}
+}
+
+// longestSilence returns the longest time between two questions of a waiter.
+func (r *record) longestSilence() (longest time.Duration) {
+	before := map[int]time.Time{} // by client
+	for _, step := range r.of(sim.Submitted, protocol.OpQueue) {
+		if at, ok := before[step.Client]; ok {
+			longest = max(longest, step.At.Sub(at))
+		}
+		before[step.Client] = step.At
+	}
+	return longest
 }

@@ -1,9 +1,11 @@
 package redlock
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // Fencing tokens come from the quorum itself. An attempt proposes one number to
@@ -18,9 +20,8 @@ import (
 // one more round among the nodes that are ours raises the token.
 //
 // A node accepts no number far from its own clock (Request.Slack), so that one
-// client's mad clock cannot use up the numbers. This also covers a node that
-// lost its counters: when its quarantine is over, whatever is near its clock is
-// above all that it accepted before.
+// client's mad clock cannot use up the numbers. This also bounds what a node that
+// lost its counters had accepted before: see memory.tokenFloor.
 //
 // Known to be wrong: INCR on every node and the maximum of the answers as the
 // token. Two holders can get the same one (internal/fencemodel has the
@@ -39,23 +40,23 @@ func (t *tokens) propose(now time.Time) int64 {
 	}
 }
 
-// tokenSlack is S, how far a token may be from a node's clock: a sixth of the
-// longest TTL. Ahead of it a node's tokens get by 2S through acquisitions, and by
-// 5S where a raise had to do for nodes whose clocks differ. So when a node that
-// has forgotten has been in quarantine for 6S, what is not S behind its clock is
-// above all that it accepted before.
-func (l *Locker) tokenSlack() time.Duration {
-	if l.guard == nil {
-		return l.settings.ttl / 6
-	}
-	return l.guard.known(0) / 6
-}
+// tokenSlack is S, how far a token may be from a node's clock. Ahead of it a node's tokens
+// get by 2S through acquisitions, and by 5S where a raise had to do for nodes whose clocks
+// differ. So what a node accepts is above all that it accepted before it forgot, if it is
+// more than 5S behind that moment (memory.tokenFloor).
+//
+// It is the same for all clients, because a client with a larger one could use up the
+// numbers of the others. Clocks that differ by less than 4S can agree on a token.
+const tokenSlack = 2 * time.Second
+
+// raiseSlack is how far ahead of a node's clock a raise may set a token.
+const raiseSlack = 4 * tokenSlack
 
 // accepted counts the nodes that took the round's token. The round must be
 // locked.
 func (r *round) accepted() (n int) {
 	for i := range r.slots {
-		if reply := &r.slots[i].reply; reply.Outcome == Granted && reply.Floor == 0 {
+		if reply := &r.slots[i].reply; reply.Outcome == protocol.Granted && reply.Floor == 0 {
 			n++
 		}
 	}
@@ -66,20 +67,20 @@ func (r *round) accepted() (n int) {
 // its proposal, it asks those that are ours once more, for a number above
 // theirs. The claim gets the token that was asked for last; the round returned
 // is not nil if that was not accepted either, and says why.
-func (l *Locker) raise(ctx context.Context, s *settings, r *round, c *claim) (failed *round) {
+func (a *acquisition) raise(r *round, c *claim) (failed *round) {
 	r.mu.Lock()
-	q := r.tally.quorum()
-	if r.tally.verdict() != voteWon || r.accepted() >= q {
+	q := r.tally.Quorum()
+	if r.tally.Verdict() != quorum.Won || r.accepted() >= q {
 		r.mu.Unlock()
 		return nil
 	}
 	c.token = nextToken(r, c.token)
 	r.mu.Unlock()
 
-	again := l.newRound(r.told, c.name, l.request(s, OpRaise, *c))
+	again := a.locker.newRound(a.eventCtx, a.name, a.locker.request(a.settings, protocol.OpRaise, *c))
 	again.ask()
-	again.wait(ctx, s.timeout(), func(r *round) bool {
-		return r.accepted() >= q || r.accepted()+r.tally.pending() < q
+	again.wait(a.ctx, a.settings.timeout(), func(r *round) bool {
+		return r.accepted() >= q || r.accepted()+r.tally.Pending() < q
 	})
 	again.mu.Lock()
 	defer again.mu.Unlock()
@@ -96,9 +97,9 @@ func nextToken(r *round, proposal int64) int64 {
 	var floors []int64
 	for i := range r.slots {
 		switch reply := &r.slots[i].reply; {
-		case reply.Outcome == Granted && reply.Floor == 0:
+		case reply.Outcome == protocol.Granted && reply.Floor == 0:
 			floors = append(floors, proposal)
-		case reply.Outcome == Granted:
+		case reply.Outcome == protocol.Granted:
 			floors = append(floors, reply.Floor)
 		}
 	}
@@ -127,11 +128,3 @@ func (r *round) explain(kind error) *QuorumError {
 	e.Votes = r.accepted()
 	return e
 }
-
-// Fence returns the lock's fencing token: of all the locks of this name that
-// were granted with one (option Fenced), a later one has a greater token. It is
-// above zero and below 2^53. Zero without Fenced.
-//
-// Give it to the resource with every write, and let the resource reject a
-// token lower than one it has seen: see package fence.
-func (k *Lock) Fence() int64 { return k.token }

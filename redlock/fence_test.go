@@ -11,20 +11,22 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // fencing returns the Locker of a new process whose wall clock is ahead by so
 // much, and locks with tokens.
-func fencing(t *testing.T, w *sim.World, ahead time.Duration, opts ...redlock.Option) *redlock.Locker {
+func fencing(t *testing.T, w *sim.World, ahead time.Duration, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	l, _ := open(t, w, append([]redlock.Option{redlock.TTL(ttl), redlock.Fenced(),
-		redlock.Wall(func() time.Time { return time.Now().Add(ahead) })}, opts...)...)
+	l, _ := open(t, w, append([]redlock.LockerOption{redlock.TTL(ttl), redlock.Fenced(),
+		redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })}, opts...)...)
 	return l
 }
 
-// TestTokensRise from lock to lock, whoever takes it and whatever his clock
+// TestTokensRise from lock to lock, whatever client takes it and whatever its clock
 // says, and cost no time while clocks agree.
 func TestTokensRise(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -67,9 +69,9 @@ func TestALowProposalCostsOneMoreRoundTrip(t *testing.T) {
 func TestALockWithoutATokenIsNone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ps, l := puppets(t, 5, func(i int, op redlock.Op, _ int) answer {
-			if op == redlock.OpAcquireFenced || op == redlock.OpRaise && i < 3 {
-				return answer{outcome: redlock.Granted, floor: int64(1000 + i)}
+		ps, l := puppets(t, 5, func(i int, op protocol.Op, _ int) answer {
+			if op == protocol.OpAcquireFenced || op == protocol.OpRaise && i < 3 {
+				return answer{outcome: protocol.Granted, floor: int64(1000 + i)}
 			}
 			return grants
 		}, redlock.Fenced())
@@ -78,10 +80,10 @@ func TestALockWithoutATokenIsNone(t *testing.T) {
 		assert.ErrorContains(t, err, "no quorum for a fencing token")
 		assert.ErrorContains(t, err, "has accepted a higher fencing token")
 		for _, p := range ps {
-			reqs, _ := p.requests(redlock.OpReleaseFenced)
+			reqs, _ := p.requests(protocol.OpReleaseFenced)
 			require.Len(t, reqs, 1)
 			assert.True(t, reqs[0].MayHold)
-			raised, _ := p.requests(redlock.OpRaise)
+			raised, _ := p.requests(protocol.OpRaise)
 			assert.Equal(t, raised[0].Token, reqs[0].Token, "what was asked for last must not come later")
 		}
 	})
@@ -92,11 +94,11 @@ func TestALockWithoutATokenIsNone(t *testing.T) {
 func TestATokenNeedsOneNumberFromAMajority(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		_, l := puppets(t, 5, func(i int, op redlock.Op, _ int) answer {
+		_, l := puppets(t, 5, func(i int, op protocol.Op, _ int) answer {
 			switch {
-			case op == redlock.OpAcquireFenced && i >= 2, op == redlock.OpRaise && i == 4:
-				return answer{outcome: redlock.Granted, floor: 1}
-			case op == redlock.OpRaise && i < 2:
+			case op == protocol.OpAcquireFenced && i >= 2, op == protocol.OpRaise && i == 4:
+				return answer{outcome: protocol.Granted, floor: 1}
+			case op == protocol.OpRaise && i < 2:
 				return faults[0]
 			}
 			return grants
@@ -157,7 +159,7 @@ func TestTokensRiseThoughNodesForget(t *testing.T) {
 func TestAnOldTokenIsNotSettledByNodesThatForgot(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		wall := time.Unix(0, 0)
-		ls := settled(t, w, 2, redlock.Fenced(), redlock.Wall(func() time.Time { return wall }))
+		ls := settled(t, w, 2, redlock.Fenced(), redlocktest.Wall(func() time.Time { return wall }))
 		wall = time.Now().Add(ttl * 15 / 100)
 		first := take(t, ls[0], "x")
 		require.NoError(t, first.Release(t.Context()))
@@ -175,7 +177,7 @@ func TestAnOldTokenIsNotSettledByNodesThatForgot(t *testing.T) {
 }
 
 // TestASplitTokenIsSettled: the proposal is at the edge of what nodes accept,
-// whose clocks differ, and there is no node to spare. Nobody is starved by it.
+// whose clocks differ, and there is no node to spare. No client is starved by it.
 func TestASplitTokenIsSettled(t *testing.T) {
 	for _, edge := range []time.Duration{-leg, 0, leg, 20 * leg} {
 		t.Run(edge.String(), func(t *testing.T) {
@@ -219,9 +221,9 @@ func TestTokensDoNotClimb(t *testing.T) {
 func TestWithoutATokenTheNextTryWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ps, l := puppets(t, 3, func(_ int, op redlock.Op, _ int) answer {
-			if op == redlock.OpAcquireFenced || op == redlock.OpRaise {
-				return answer{outcome: redlock.Granted, floor: 1000}
+		ps, l := puppets(t, 3, func(_ int, op protocol.Op, _ int) answer {
+			if op == protocol.OpAcquireFenced || op == protocol.OpRaise {
+				return answer{outcome: protocol.Granted, floor: 1000}
 			}
 			return grants
 		}, redlock.Fenced())
@@ -229,7 +231,7 @@ func TestWithoutATokenTheNextTryWaits(t *testing.T) {
 		defer cancel()
 		_, err := l.Acquire(ctx, "x")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		tries, _ := ps[0].requests(redlock.OpAcquireFenced)
+		tries, _ := ps[0].requests(protocol.OpAcquireFenced)
 		assert.Less(t, len(tries), 150)
 		assert.Greater(t, len(tries), 20)
 	})
@@ -238,7 +240,7 @@ func TestWithoutATokenTheNextTryWaits(t *testing.T) {
 // TestANodeInQuarantineDoesNotSettleAToken either: it has lost its counter.
 func TestANodeInQuarantineDoesNotSettleAToken(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		ls := settled(t, w, 2, redlock.Fenced(), redlock.Wall(func() time.Time { return time.Now().Add(ttl / 4) }))
+		ls := settled(t, w, 2, redlock.Fenced(), redlocktest.Wall(func() time.Time { return time.Now().Add(ttl / 4) }))
 		behind := fencing(t, w, -ttl/4, redlock.MemoryGuard(true))
 		first := take(t, ls[0], "x")
 		require.NoError(t, first.Release(t.Context()))
@@ -280,5 +282,49 @@ func TestFenceIsZeroWithoutTheOption(t *testing.T) {
 		assert.Positive(t, take(t, l, "y", redlock.Fenced()).Fence())
 		isOnly(t, func() error { _, err := l.TryAcquire(t.Context(), "x", redlock.Fenced()); return err }(), redlock.ErrHeld)
 		isOnly(t, func() error { _, err := l.TryAcquire(t.Context(), "y"); return err }(), redlock.ErrHeld)
+	})
+}
+
+// TestTokensRiseThoughQuarantinesAreShort: what nodes had accepted before they forgot may be
+// further ahead of their clocks than the quarantine lasts.
+func TestTokensRiseThoughQuarantinesAreShort(t *testing.T) {
+	const short = time.Second
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ahead := fencing(t, w, 1900*time.Millisecond, redlock.MemoryGuard(true), redlock.TTL(short))
+		behind := fencing(t, w, -10*time.Second, redlock.MemoryGuard(true), redlock.TTL(short))
+		first := waited(t, ahead, "x")
+		require.NoError(t, first.Release(t.Context()))
+		time.Sleep(rtt)
+		forget(w.Servers()...)
+		begin := time.Now()
+		second := waited(t, behind, "x")
+		assert.Greater(t, second.Fence(), first.Fence())
+		assert.Less(t, time.Since(begin), 5*time.Second, "a raise reaches what may have been accepted")
+	})
+}
+
+// TestATokenOutOfReachIsAQuarantine: a raise reaches above all that new servers may have
+// accepted two seconds after their birth. Shorter locks wait for that, as for a quarantine.
+func TestATokenOutOfReachIsAQuarantine(t *testing.T) {
+	const short = 500 * time.Millisecond
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		begin := time.Now()
+		plain, _ := guarded(t, w, redlock.TTL(short))
+		waited(t, plain, "x")
+		require.Less(t, time.Since(begin), 3*short)
+
+		l, _ := guarded(t, w, redlock.TTL(short), redlock.Fenced())
+		_, err := l.TryAcquire(t.Context(), "y")
+		isOnly(t, err, redlock.ErrNoQuorum)
+		assert.ErrorContains(t, err, "forgotten higher fencing tokens")
+		for _, left := range quarantined(err) {
+			if left > 0 { // not one that has only to be asked again
+				assert.InDelta(t, 2*time.Second-time.Since(begin), left, float64(short))
+			}
+		}
+		k, err := l.Acquire(t.Context(), "y")
+		require.NoError(t, err)
+		assert.Positive(t, k.Fence())
+		assert.Less(t, time.Since(begin), 2*time.Second+short)
 	})
 }

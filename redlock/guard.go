@@ -1,59 +1,117 @@
 package redlock
 
 import (
-	"math/rand/v2"
-	"sync/atomic"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // The memory guard. A node that forgot its keys would grant a lock that
-// somebody still holds by the node's earlier vote. So each node carries an epoch
-// record, which goes when its keys go, and which names the process that had
-// them. Whoever finds no record, or that of another process, writes a new one
-// and puts the node in quarantine, in one script (OpAdmit): its votes count
-// only when the longest lock that it may have forgotten must have expired.
+// another client still holds by the node's earlier vote. So each node carries a record of its
+// memory, which goes when its keys go, and which names the process and the data set that
+// had them (package internal/record). A node's votes count when each lock that was granted
+// before the record's generation was born must have expired.
 //
-// While all is well this costs no message. Behind its acquisitions a node tells
+// While all is well this costs no packet. Behind its acquisitions a node tells
 // how long the record has left to live. That number says three things: whether
 // the record is there; whether it is still the same, for its lifetime is partly
 // random; and what the time is on the server.
+//
+// The guard is what a Locker knows of all its nodes' memories.
 type guard struct {
-	settings  *settings
-	witnesses []witness
-	longest   atomic.Int64 // the longest TTL of any client, as far as it is known; nanoseconds
+	settings *settings
+	nodes    []memory
 }
 
-func newGuard(s *settings, nodes []Node) *guard {
-	g := &guard{settings: s, witnesses: make([]witness, len(nodes))}
-	g.known(max(s.ttl, s.maxTTL))
+func newGuard(s *settings, nodes []protocol.Node) *guard {
+	g := &guard{settings: s, nodes: make([]memory, len(nodes))}
 	for i, n := range nodes {
-		g.witnesses[i].guard, g.witnesses[i].node = g, n
+		m := &g.nodes[i]
+		m.guard, m.index, m.node, m.readAt, m.failed = g, i, n, -1, -1
 	}
 	return g
 }
 
-// known makes the longest TTL that locks are known to have had at least ttl,
-// and returns it: this Locker's, those of locks that it was granted, those that
-// other clients have put on record. Every node gets to know it with the next
-// reading of its record: the client that puts one in quarantine must know the
-// longest lock of all the others.
-func (g *guard) known(ttl time.Duration) time.Duration {
-	for {
-		known := g.longest.Load()
-		if known >= int64(ttl) || g.longest.CompareAndSwap(known, int64(ttl)) {
-			return time.Duration(max(known, int64(ttl)))
+// assumed is the longest TTL that locks of other clients may have, where no node that
+// remembers can tell: a client knows its own settings only.
+func (g *guard) assumed() time.Duration { return max(g.settings.ttl, g.settings.maxTTL) }
+
+// openWait is how long the other nodes have at least, to answer a client that comes first.
+const openWait = time.Second
+
+// weigh concludes from what is known of the other nodes what node i has forgotten, when it
+// was born. It returns the nodes that have not been read since then, whose
+// records could tell more.
+func (g *guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
+	now := g.settings.clock.Now()
+	down := true
+	accounts := make([]record.Account, 0, len(g.nodes))
+	for j := range g.nodes {
+		m := &g.nodes[j]
+		m.mu.Lock()
+		a := record.Account{Longest: m.claimed(b, now)}
+		if j == i {
+			m.mu.Unlock()
+			if a.Longest > 0 { // of the node itself, before it forgot
+				accounts = append(accounts, a)
+			}
+			continue
+		}
+		if m.readAt < b.latest {
+			unread.Add(j)
+			down = down && m.isDown(now)
+		} else {
+			a.Remembers = m.record != nil && m.birth.latest < b.earliest && m.standing(now) == nil
+		}
+		m.mu.Unlock()
+		accounts = append(accounts, a)
+	}
+	longest, alone, proof := record.Forgotten(len(g.nodes), accounts)
+	loss = record.Loss{Longest: longest, Alone: alone}
+	switch {
+	case proof:
+		loss.Basis = record.Proof
+	case unread == 0:
+		loss.Basis = record.Asked
+	case down && b.age >= record.AloneLimit*g.assumed():
+		loss.Basis = record.Tried // by those before, none of whom need have stayed for so long
+	}
+	return loss, unread
+}
+
+// enter has the TTLs of votes entered into their nodes' records.
+func (g *guard) enter(due []vote) {
+	for _, v := range due {
+		g.nodes[v.slot].park(v)
+	}
+}
+
+// consult has nodes read that were not read since another node was found to have forgotten.
+func (g *guard) consult(unread quorum.Set) {
+	for j := range g.nodes {
+		if unread.Has(j) {
+			m := &g.nodes[j]
+			m.mu.Lock()
+			m.ask(0)
 		}
 	}
 }
 
-// needed is the TTL that a record must provide for, if a lock of ttl is to be
-// taken. Nobody has forgotten such a lock before it was ever granted, so to
-// wish for a long one puts no node in quarantine.
-func (g *guard) needed(ttl time.Duration) time.Duration { return max(g.known(0), ttl) }
-
-// recordLife draws the lifetime of an epoch record: 139 years and up to 35 more,
-// in whole milliseconds. The part drawn by lot lets two records be told apart by
-// what they have left.
-func recordLife() time.Duration {
-	return (1<<42 + rand.N[time.Duration](1<<40)) * time.Millisecond
+// heard is called when node j was read, in a question that was sent at sent and not before
+// then. The nodes that have forgotten in between may be judged better by it.
+func (g *guard) heard(j int, before nodeReading) {
+	for i := range g.nodes {
+		if i == j {
+			continue
+		}
+		m := &g.nodes[i]
+		m.mu.Lock()
+		if m.record != nil && m.record.Basis < record.Asked && before.last < m.birth.latest && m.birth.latest <= before.sent {
+			m.ask(0)
+		} else {
+			m.mu.Unlock()
+		}
+	}
 }

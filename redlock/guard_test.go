@@ -4,24 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // guarded returns the Locker of a new process, with the memory guard.
-func guarded(t *testing.T, w *sim.World, opts ...redlock.Option) (*redlock.Locker, *sim.Client) {
+func guarded(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
-	return open(t, w, append([]redlock.Option{redlock.TTL(ttl), redlock.MemoryGuard(true)}, opts...)...)
+	return open(t, w, append([]redlock.LockerOption{redlock.TTL(ttl), redlock.MemoryGuard(true)}, opts...)...)
 }
 
 // settled returns guarded Lockers over servers whose quarantine is over.
-func settled(t *testing.T, w *sim.World, n int, opts ...redlock.Option) (ls []*redlock.Locker) {
+func settled(t *testing.T, w *sim.World, n int, opts ...redlock.LockerOption) (ls []*redlock.Locker) {
 	t.Helper()
 	for range n {
 		l, _ := guarded(t, w, opts...)
@@ -38,7 +41,7 @@ func quarantined(err error) (left []time.Duration) {
 	var failure *redlock.QuorumError
 	if errors.As(err, &failure) && failure.Causes != nil {
 		for _, cause := range failure.Causes.Errors {
-			var q *redlock.QuarantineError
+			var q *protocol.QuarantineError
 			if errors.As(cause, &q) {
 				left = append(left, q.Left)
 			}
@@ -53,6 +56,14 @@ func forget(servers ...*sim.Server) {
 	}
 }
 
+// cutOff lets a client hear and say nothing any more: a holder that is told of its loss
+// gives the lock up, and shows nothing of two that hold.
+func cutOff(w *sim.World, client int) {
+	w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+		return leg, l.Client == client
+	}})
+}
+
 // TestNewServersWaitOneTTL: TryAcquire says for how long, and Acquire waits it
 // out.
 func TestNewServersWaitOneTTL(t *testing.T) {
@@ -65,7 +76,7 @@ func TestNewServersWaitOneTTL(t *testing.T) {
 		require.GreaterOrEqual(t, len(quarantined(err)), 3)
 		var failure *redlock.QuorumError
 		require.ErrorAs(t, err, &failure)
-		assert.InDelta(t, ttl, failure.Remaining, float64(200*time.Millisecond))
+		assert.InDelta(t, ttl+redlock.Drift(ttl), failure.Remaining, float64(200*time.Millisecond))
 		assert.ErrorContains(t, err, "in quarantine for another 10.")
 		time.Sleep(leg + 1)
 		assert.Zero(t, holding(w, "x"), "a grant that does not count is given back")
@@ -74,8 +85,8 @@ func TestNewServersWaitOneTTL(t *testing.T) {
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, time.Since(start), ttl)
 		assert.Less(t, time.Since(start), ttl+redlock.Drift(ttl)+250*time.Millisecond)
-		time.Sleep(rtt)
-		assert.Equal(t, 5, k.Votes())
+		time.Sleep(ttl / 2)
+		assert.Equal(t, 5, k.Votes(), "the last of them began to vote a moment later, and counts since the renewal")
 		assert.NoError(t, k.Release(t.Context()))
 	})
 }
@@ -92,8 +103,10 @@ func TestSettledServersCostNoExtraTime(t *testing.T) {
 		for range 3 {
 			assert.Equal(t, rtt, took(func() { k = take(t, l, "x") }))
 			require.NoError(t, k.Release(t.Context()))
-			time.Sleep(10 * time.Minute) // clocks may drift meanwhile, and nothing is to be read anew
+			time.Sleep(3 * time.Minute) // clocks may drift meanwhile, and nothing is to be read anew
 		}
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, 3*rtt, took(func() { k = take(t, l, "x") }), "the TTL is entered again, before the votes that count")
 	})
 }
 
@@ -129,6 +142,7 @@ func TestServersThatForgotDoNotGrantALockTwice(t *testing.T) {
 					ls := settled(t, w, 2, redlock.MemoryGuard(guard))
 					k := take(t, ls[0], "x", redlock.Renew(false))
 					time.Sleep(ttl / 2)
+					cutOff(w, 0)
 					lapse(w.Servers()[:3]...)
 					other, err := ls[1].Acquire(t.Context(), "x")
 					require.NoError(t, err)
@@ -181,6 +195,7 @@ func TestAMinorityThatForgotCostsNothing(t *testing.T) {
 func TestTheFirstContactHasTimeForTwoRoundTrips(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		settled(t, w, 1)
+		time.Sleep(time.Second) // it has been on record before
 		w.SetNet(sim.Fixed(30 * time.Millisecond))
 		l, _ := guarded(t, w, redlock.NodeTimeout(100*time.Millisecond))
 		assert.Equal(t, 120*time.Millisecond, took(func() { take(t, l, "x") }))
@@ -232,7 +247,7 @@ func TestAQuarantineIsWaitedForQuietly(t *testing.T) {
 func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
 	simulate(t, 7, func(t *testing.T, w *sim.World) {
 		c := w.NewClient(1)
-		five, err := redlock.New(c.Nodes()[:5], redlock.Clock(c.Clock()), redlock.TTL(ttl))
+		five, err := redlock.New(c.Nodes()[:5], redlocktest.Clock(c.Clock()), redlock.TTL(ttl))
 		require.NoError(t, err)
 		defer five.Close()
 		k, err := five.Acquire(t.Context(), "x")
@@ -269,7 +284,7 @@ func TestVotesThatWaitForTheRecordEnd(t *testing.T) {
 func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
-		for _, name := range []string{"redlock:epoch", "redlock:quarantine", "redlock:fence:x", "redlock:queue:x", "redlock:queue:x:ticket", "of another prefix:redlock:epoch"} {
+		for _, name := range []string{"redlock:epoch", "redlock:fence:x", "redlock:queue:x", "redlock:queue:x:ticket", "of another prefix:redlock:epoch"} {
 			_, err := l.TryAcquire(context.Background(), name)
 			assert.ErrorContains(t, err, "key of redlock's own")
 		}
@@ -280,5 +295,79 @@ func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
 		assert.ErrorContains(t, err, `option Prefix("redlock:fence:")`)
 		_, err = l.TryAcquire(context.Background(), "redlock:mine")
 		assert.NoError(t, err)
+	})
+}
+
+// TestAClockSetAheadCountsAsForgetting: what the node holds expires too early,
+// however short the jump and however early it was noticed.
+func TestAClockSetAheadCountsAsForgetting(t *testing.T) {
+	for _, jump := range []time.Duration{time.Second, ttl, time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				ls := settled(t, w, 2)
+				for _, l := range ls {
+					require.NoError(t, take(t, l, "y").Release(t.Context()))
+				}
+				k := take(t, ls[0], "x", redlock.Renew(false))
+				for _, s := range w.Servers()[:3] {
+					s.Step(jump)
+				}
+				other, err := ls[1].Acquire(t.Context(), "x")
+				require.NoError(t, err)
+				assert.False(t, k.Valid())
+				assert.NoError(t, other.Release(t.Context()))
+			})
+		})
+	}
+}
+
+// TestAClockSetBackCostsOneReading, and no vote.
+func TestAClockSetBackCostsOneReading(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l := settled(t, w, 1)[0]
+		for _, s := range w.Servers() {
+			s.Step(-time.Hour)
+		}
+		var k *redlock.Lock
+		assert.Equal(t, 2*rtt, took(func() { k = take(t, l, "x") }))
+		require.NoError(t, k.Release(t.Context()))
+		assert.Equal(t, rtt, took(func() { k = take(t, l, "x") }))
+	})
+}
+
+// TestAQuarantineMustPassOnOurClockToo: a server whose clock runs fast, or was
+// set ahead, takes it for over too soon.
+func TestAQuarantineMustPassOnOurClockToo(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l := settled(t, w, 1)[0]
+		forget(w.Servers()...)
+		start := time.Now()
+		for i, s := range w.Servers() {
+			if s.SetRate(1.0099); i < 2 {
+				s.Step(time.Hour)
+			}
+		}
+		_, err := l.Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, time.Since(start), ttl)
+	})
+}
+
+// TestAClockSetAheadCountsForTheLongestLock that the node may hold, of any client.
+func TestAClockSetAheadCountsForTheLongestLock(t *testing.T) {
+	const long = 6 * ttl
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2)
+		k := take(t, ls[0], "x", redlock.TTL(long), redlock.Renew(false))
+		require.NoError(t, take(t, ls[1], "y").Release(t.Context()))
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			return leg, l.Client == 0 // the holder does not learn of it
+		}})
+		for _, s := range w.Servers()[:3] {
+			s.Step(long)
+		}
+		other := waited(t, ls[1], "x")
+		assert.False(t, k.Valid(), "both hold")
+		require.NoError(t, other.Release(t.Context()))
 	})
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // An Inspection is what the nodes hold for one name.
@@ -37,7 +40,7 @@ func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 			ttls[n.Value] = append(ttls[n.Value], n.TTL)
 		}
 	}
-	q := tally{n: len(i.Nodes)}.quorum()
+	q := quorum.Tally{Nodes: len(i.Nodes)}.Quorum()
 	for value, ttls := range ttls {
 		if len(ttls) < q {
 			continue
@@ -46,7 +49,7 @@ func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 		// The q longest-lived are the last quorum, and it ends with its first.
 		left := ttls[len(ttls)-q]
 		if left == never {
-			left = NoTTL
+			left = protocol.NoTTL
 		}
 		return value, left, true
 	}
@@ -60,31 +63,35 @@ func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 // ErrNoQuorum, or ctx's error if that ended; what the others said is returned
 // with it.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) {
+	if ctx == nil {
+		return nil, nilContext(protocol.OpInspect, name)
+	}
 	s := &l.settings
 	key, err := s.key(name)
 	if err != nil {
 		return nil, err
 	}
 	if isDone(l.closed) {
-		return nil, closedError(OpInspect, name)
+		return nil, closedError(protocol.OpInspect, name)
 	}
-	r := l.newRound(ctx, name, Request{Op: OpInspect, Key: key, Timeout: s.timeout()})
+	r := l.newRound(ctx, name, protocol.Request{Op: protocol.OpInspect, Key: key, Timeout: s.timeout()})
 	r.ask()
 	r.wait(ctx, s.timeout(), complete)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := s.clock.Now()
 	in := &Inspection{Name: name, Nodes: make([]NodeState, len(l.nodes))}
 	for i, slot := range r.slots {
 		state := NodeState{Node: l.nodes[i].String()}
-		if cause := r.cause(i); cause != nil {
+		if cause := r.cause(i, now); cause != nil {
 			state.Err = cause
 		} else {
-			state.Value, state.TTL, state.Stuck = slot.reply.Value, slot.reply.TTL, slot.reply.TTL == NoTTL
+			state.Value, state.TTL, state.Stuck = slot.reply.Value, slot.reply.TTL, slot.reply.TTL == protocol.NoTTL
 		}
 		in.Nodes[i] = state
 	}
-	if r.tally.verdict() == voteWon {
+	if r.tally.Verdict() == quorum.Won {
 		return in, nil
 	}
 	kind := ErrNoQuorum

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -72,7 +73,7 @@ func TestInspectWaitsForAllNodes(t *testing.T) {
 func TestHolderIsWhomAQuorumHolds(t *testing.T) {
 	t.Parallel()
 	holds := func(value string, ttl time.Duration) redlock.NodeState {
-		return redlock.NodeState{Value: value, TTL: ttl, Stuck: ttl == redlock.NoTTL}
+		return redlock.NodeState{Value: value, TTL: ttl, Stuck: ttl == protocol.NoTTL}
 	}
 	free := redlock.NodeState{}
 	silent := redlock.NodeState{Value: "a", TTL: time.Hour, Err: assert.AnError}
@@ -90,8 +91,8 @@ func TestHolderIsWhomAQuorumHolds(t *testing.T) {
 		"half":                           {[]redlock.NodeState{holds("a", 5), holds("a", 5), holds("b", 9), holds("b", 9)}, "", 0, false},
 		"three of four":                  {[]redlock.NodeState{holds("a", 5), holds("a", 6), holds("a", 4), holds("b", 9)}, "a", 4, true},
 		"one did not answer":             {[]redlock.NodeState{holds("a", 5), silent, free}, "", 0, false},
-		"stuck":                          {[]redlock.NodeState{holds("a", redlock.NoTTL), holds("a", redlock.NoTTL), free}, "a", redlock.NoTTL, true},
-		"stuck on a minority":            {[]redlock.NodeState{holds("a", redlock.NoTTL), holds("a", 8), free}, "a", 8, true},
+		"stuck":                          {[]redlock.NodeState{holds("a", protocol.NoTTL), holds("a", protocol.NoTTL), free}, "a", protocol.NoTTL, true},
+		"stuck on a minority":            {[]redlock.NodeState{holds("a", protocol.NoTTL), holds("a", 8), free}, "a", 8, true},
 		"an empty value":                 {[]redlock.NodeState{holds("", 5), holds("", 5), free}, "", 5, true},
 	} {
 		value, left, ok := (&redlock.Inspection{Nodes: row.nodes}).Holder()
@@ -105,13 +106,13 @@ func TestHolderIsWhomAQuorumHolds(t *testing.T) {
 func TestInspectShowsAStuckKey(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
-		w.Servers()[1].Set("x", "stuck", redlock.NoTTL)
+		w.Servers()[1].Set("x", "stuck", protocol.NoTTL)
 		w.Servers()[2].Set("x", "fine", time.Second)
 		seen, err := l.Inspect(t.Context(), "x")
 		require.NoError(t, err)
 		assert.False(t, seen.Nodes[0].Stuck)
 		assert.True(t, seen.Nodes[1].Stuck)
-		assert.Equal(t, redlock.NoTTL, seen.Nodes[1].TTL)
+		assert.Equal(t, protocol.NoTTL, seen.Nodes[1].TTL)
 		assert.False(t, seen.Nodes[2].Stuck)
 	})
 }

@@ -3,42 +3,32 @@ package redlock
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A Lock is held from the moment Acquire returns it until it is released or
 // lost, whichever is first. It is safe for concurrent use.
+//
+// It is a handle on a session, which has the lock's state on the nodes.
 type Lock struct {
-	claim
-	locker   *Locker
+	session  *session
 	settings *settings
 	start    clock.Instant // of the try that got it, or when it was handed over
 	endBy    clock.Instant // MaxHold after it was granted; zero for no limit
-	turn     clock.Instant // since when callers of this process have had it without a rest (see turnLength); guarded by the queue
-	cost     time.Duration // of acquiring it from the nodes
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
-	mu      sync.Mutex
-	phase   phase
-	cause   error         // why it is not held any more
-	until   clock.Instant // no longer held from here on
-	votes   nodeSet       // nodes that granted in round proof
-	proof   int           // seq of the round that until is counted from
-	maybe   nodeSet       // nodes that may hold the value
-	repairs nodeSet       // nodes that are being asked to hold it again
-	seq     int           // of the last round
-	renewal *round        // under way, or nil
-	renewAt clock.Instant
-
-	at    clock.Instant // the agenda's: when to look at the lock
-	index int           // the agenda's: where it stands, -1 if it does not
+	// Guarded by the session.
+	phase phase
+	cause error         // why it is not held any more
+	over  clock.Instant // since when
 }
 
-// phase is a lock's state. It changes once.
+// phase is the state of a lock or a session. It changes once.
 type phase uint8
 
 const (
@@ -47,56 +37,35 @@ const (
 	lost
 )
 
-// newLock makes the lock of a round that was won by now. The round must be
-// locked.
-func newLock(ctx context.Context, s *settings, c claim, r *round, now clock.Instant) *Lock {
-	k := &Lock{
-		claim: c, locker: r.locker, settings: s, start: r.start,
-		votes: r.nodes(Granted), maybe: r.nodes(Granted, Unknown, 0),
-		renewAt: r.start.Add(s.ttl / 3), index: -1,
+// open makes k a handle on s, granted at now. Its context has the values of the
+// caller's, but not its end: a context that bounded the waiting must not take the lock away.
+func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Instant) {
+	k.session, k.settings, k.start = s, of, now
+	if of.maxHold > 0 {
+		k.endBy = now.Add(of.maxHold)
 	}
-	if s.maxHold > 0 {
-		k.endBy = now.Add(s.maxHold)
-	}
-	k.until = k.deadline(r)
-	k.turn, k.cost = now, now.Sub(r.start)
-	k.open(ctx)
-	return k
-}
-
-// open makes the holder's context. It has the values of the caller's, but not
-// its end: a context that bounded the waiting must not take the lock away.
-func (k *Lock) open(ctx context.Context) {
 	if ctx != context.Background() {
 		ctx = context.WithoutCancel(ctx)
 	}
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 }
 
-// deadline is when the lock ends if r was its last round that was won.
-func (k *Lock) deadline(r *round) clock.Instant {
-	until := deadline(r.start, k.settings.ttl)
-	if k.endBy > 0 {
-		until = min(until, k.endBy)
-	}
-	return until
-}
-
 // Name returns the name that the lock was acquired by.
-func (k *Lock) Name() string { return k.name }
+func (k *Lock) Name() string { return k.session.name }
 
 // Value returns what the lock's key holds on the nodes. It is no secret, but
-// whoever knows it can release the lock. No two processes ever have the same;
+// a client that knows it can release the lock. No two processes ever have the same;
 // callers of one process that hand a lock over to each other share it.
-func (k *Lock) Value() string { return k.value }
+func (k *Lock) Value() string { return k.session.value }
 
 // Context ends when the lock does: with cause ErrLost at its deadline at the
-// latest, or as soon as a majority of nodes says that the lock is gone; with
-// ErrReleased when it is released; with ErrClosed when the Locker is closed. On
-// a machine that slept past the deadline it ends within a quarter of a second
-// after the machine woke; Valid knows at once. context.Cause tells which, with
-// details. It carries the values of the context given to Acquire, but does not
-// end with it.
+// latest, or as soon as a majority of nodes says that the lock is gone: at the next renewal,
+// or within milliseconds where the nodes give hints (protocol.Watchable) and the lock has
+// been held for 50 ms with a TTL of a second or more; with ErrReleased when it is released;
+// with ErrClosed when the Locker is closed. On a machine that slept past the deadline it
+// ends within a quarter of a second after the machine woke; Valid knows at once.
+// context.Cause tells which, with details. It carries the values of the context given to
+// Acquire, but does not end with it.
 //
 // Work that needs the lock must run under this context and stop when it ends.
 func (k *Lock) Context() context.Context { return k.ctx }
@@ -104,12 +73,13 @@ func (k *Lock) Context() context.Context { return k.ctx }
 // Remaining returns for how long the lock is certainly held, if nothing
 // renews it; zero once it is lost or released.
 func (k *Lock) Remaining() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	s := k.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if k.phase != held {
 		return 0
 	}
-	return max(0, k.until.Sub(k.settings.clock.Now()))
+	return max(0, s.end().Sub(s.now()))
 }
 
 // Valid reports whether the lock is held at this moment.
@@ -117,7 +87,7 @@ func (k *Lock) Valid() bool { return k.Remaining() > 0 }
 
 // Until returns when the lock ends, if nothing renews it, by this machine's
 // wall clock: for people and logs. Decide by Valid, Remaining or Context, which
-// nobody can set back. The zero time is returned once the lock is lost or
+// cannot be set back. The zero time is returned once the lock is lost or
 // released.
 func (k *Lock) Until() time.Time {
 	left := k.Remaining()
@@ -133,61 +103,168 @@ func (k *Lock) Until() time.Time {
 // the lock's margin: so many nodes can forget it without anybody else getting
 // it. Zero once the lock is lost or released.
 func (k *Lock) Votes() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.votes.size()
-}
-
-// end takes the lock out of its phase held and gives it back on all nodes. If
-// it was not held any more, the error says why.
-func (k *Lock) end(p phase, cause error, now clock.Instant) (*round, error) {
-	k.mu.Lock()
+	k.session.mu.Lock()
+	defer k.session.mu.Unlock()
 	if k.phase != held {
-		defer k.mu.Unlock()
-		return nil, k.ended()
+		return 0
 	}
-	k.phase, k.cause = p, cause
-	k.votes, k.renewal = 0, nil
-	maybe := k.maybe
-	k.mu.Unlock()
-
-	k.locker.agenda.remove(k)
-	k.cancel(cause)
-	// Lost too: a minority of nodes may still hold the value, or an extension
-	// may have reached it, and would keep others out for a TTL.
-	r := k.locker.release(k.ctx, now, k.settings, k.claim, maybe)
-	// The release is on its way on every connection that a local waiter's next
-	// request would take, so the waiter need not wait for the answers.
-	k.locker.queue.ended(k, now)
-	if p == lost {
-		k.locker.tell(Event{Kind: EventLost, Context: k.ctx, Name: k.name, Err: cause}, k.start, nil)
-	}
-	return r, nil
+	return k.session.votes.Size()
 }
 
-// ended returns the error of a lock that is not held, or nil. It must be
-// locked.
+// Fence returns the lock's fencing token: of all the locks of this name that
+// were granted with one (option Fenced), a later one has a greater token. It is
+// above zero and below 2^53. Zero without Fenced.
+//
+// Give it to the resource with every write, and let the resource reject a
+// token lower than one it has seen: see package fence.
+func (k *Lock) Fence() int64 { return k.session.token }
+
+// Extend asks all nodes to let the lock live for its full TTL from now on. A
+// node counts only if it still held the lock, and a quorum only before the
+// lock's present deadline; the new deadline counts from the start of the call.
+// Extend returns within the node timeout, and does not disturb the renewals.
+//
+// Errors: ErrLost if the deadline has passed or a majority no longer holds the
+// lock, which then has ended; ErrReleased or ErrClosed after Release or Close;
+// ErrNoQuorum or ctx's error if too few nodes answered: the lock is still held
+// until its old deadline, and asking again makes sense.
+func (k *Lock) Extend(ctx context.Context) error {
+	s := k.session
+	if ctx == nil {
+		return nilContext(protocol.OpExtend, s.name)
+	}
+	r, err := k.extension()
+	if err != nil {
+		return err
+	}
+	r.ask()
+	r.wait(ctx, k.settings.timeout(), settled)
+	s.learn(r)
+	s.expire(s.now())
+	s.locker.awaitObservers()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case k.phase != held:
+		return k.ended()
+	case s.proof >= r.seq:
+		return nil
+	}
+	s.failed = r
+	if ctx.Err() != nil {
+		return r.fail(ctx.Err())
+	}
+	return r.fail(ErrNoQuorum)
+}
+
+// extension makes a round that is to extend the lock, if it is held.
+func (k *Lock) extension() (*round, error) {
+	s := k.session
+	s.expire(s.now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := k.ended(); err != nil {
+		return nil, err
+	}
+	return s.nextRound(), nil
+}
+
+// ended returns the error of a lock that is not held, or nil. The session must be locked.
 func (k *Lock) ended() error {
 	switch k.phase {
 	case released:
-		return fmt.Errorf("redlock: %q: %w", k.name, k.cause)
+		return fmt.Errorf("redlock: %q: %w", k.session.name, k.cause)
 	case lost:
 		return k.cause
 	}
 	return nil
 }
 
-// expire loses the lock if its deadline has passed by now.
-func (k *Lock) expire(now clock.Instant) {
-	k.mu.Lock()
-	over := k.phase == held && now >= k.until
-	k.mu.Unlock()
-	if !over {
-		return
+// Release gives the lock up. Its context ends at once, with cause ErrReleased;
+// all nodes are asked to delete the key if it still holds the lock's value.
+// Release returns when a quorum has confirmed that, and the rest goes on. If
+// another caller of the Locker waits for such a lock, it gets this one instead,
+// and Release returns at once.
+//
+// The requests do not depend on ctx, which bounds the waiting only, so it is
+// right to pass a context that has ended. Release returns within the node
+// timeout.
+//
+// Errors: ErrLost if the lock was no longer held (work may have run
+// unprotected); ErrReleased if it was released before, ErrClosed if the Locker's
+// Close did it; ErrNoQuorum or ctx's error if too few nodes confirmed: the
+// release goes on in the background, and the key expires within the TTL. Safe
+// for concurrent use.
+func (k *Lock) Release(ctx context.Context) error {
+	if ctx == nil { // the lock must not stay for that
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = k.release(ended)
+		return nilContext(protocol.OpRelease, k.session.name)
 	}
-	why := "not extended before its deadline"
-	if k.endBy > 0 && now >= k.endBy {
-		why = fmt.Sprintf("held for its MaxHold of %v", k.settings.maxHold)
+	return k.release(ctx)
+}
+
+func (k *Lock) release(ctx context.Context) error {
+	s := k.session
+	defer s.locker.awaitObservers()
+	now := s.now()
+	s.expire(now)
+	handed, r := k.handOver(now)
+	if handed {
+		return nil
 	}
-	k.end(lost, fmt.Errorf("redlock: %q: %w: %s", k.name, ErrLost, why), now)
+	if r == nil {
+		var err error
+		if r, err = k.giveUp(now); err != nil {
+			return err
+		}
+	}
+	r.wait(ctx, k.settings.timeout(), settled)
+
+	r.mu.Lock()
+	var failure *QuorumError
+	if t := r.tally; t.Verdict() != quorum.Won {
+		kind := ErrNoQuorum
+		switch {
+		case t.Gone():
+			kind = ErrLost
+		case ctx.Err() != nil:
+			kind = ctx.Err()
+		}
+		failure = r.fail(kind)
+	}
+	votes := r.tally.Granted
+	r.mu.Unlock()
+
+	e := Event{Kind: EventReleased, Context: k.ctx, Name: s.name, Votes: votes}
+	if failure != nil {
+		e.Err = failure
+	}
+	s.locker.tell(e, k.start, nil)
+	return e.Err
+}
+
+// giveUp ends the lock and releases it on all nodes. If it was not held any more, the error
+// says why; one that was lost is released all the same if the scheduler has not got to it
+// yet, because the caller may want it anew.
+func (k *Lock) giveUp(now clock.Instant) (*round, error) {
+	s := k.session
+	s.mu.Lock()
+	before, err := k.phase, k.ended()
+	if before == held {
+		s.leaveHeld(released, ErrReleased, now)
+	}
+	s.mu.Unlock()
+	switch before {
+	case held:
+		k.cancel(ErrReleased)
+		return s.giveBack(now), nil
+	case lost:
+		s.giveBack(now)
+	}
+	return nil, err
 }

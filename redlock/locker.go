@@ -5,22 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A Locker takes locks by a quorum of its nodes. It is safe for concurrent
 // use, and one Locker serves a whole program: locks of different names do not
 // wait for each other.
 type Locker struct {
-	nodes    []Node
-	settings settings
-	parkers  parkers
-	queue    queue
-	agenda   agenda
-	inflight inflight
-	tokens   tokens
-	guard    *guard // nil without
+	nodes      []protocol.Node
+	settings   settings
+	parkers    parkers
+	queue      queue
+	scheduler  scheduler
+	inflight   inflight
+	tokens     tokens
+	guard      *guard        // nil without
+	events     []*eventQueue // one for each observer
+	roundTrips []roundTrip
+	watchable  quorum.Set // nodes that give hints
 
 	seed  maphash.Seed
 	order [64]sync.Mutex // see orderOf
@@ -35,22 +43,74 @@ type Locker struct {
 // (N-1)/2. All clients that compete for a name must use the same nodes.
 //
 // The nodes belong to the Locker from here on, which closes them in Close, and
-// also if New returns an error.
-func New(nodes []Node, opts ...Option) (*Locker, error) {
-	l, err := newLocker(nodes, opts)
+// also if New returns an error. A node that belongs to another Locker is refused,
+// because each would close it for the other, and is not closed.
+func New(nodes []protocol.Node, opts ...LockerOption) (*Locker, error) {
+	own, err := owners.claim(nodes)
+	var l *Locker
+	if err == nil {
+		l, err = newLocker(nodes, opts)
+	}
 	if err != nil {
-		closeAll(nodes)
+		closeAll(own)
+		owners.disclaim(own)
 		return nil, err
 	}
 	return l, nil
 }
 
-func newLocker(nodes []Node, opts []Option) (*Locker, error) {
+// owners has the nodes of all Lockers of the process that are not closed.
+var owners = registry{nodes: map[protocol.Node]struct{}{}}
+
+// A registry is a set of nodes that have an owner.
+type registry struct {
+	mu    sync.Mutex
+	nodes map[protocol.Node]struct{}
+}
+
+// claim enters the nodes, and returns those that had no owner. If others have
+// one, the error names the first of them.
+func (r *registry) claim(nodes []protocol.Node) (own []protocol.Node, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, n := range nodes {
+		if _, taken := r.nodes[keyOf(n)]; !taken {
+			own = append(own, n)
+		} else if err == nil {
+			err = fmt.Errorf("redlock: node %d, %s, belongs to another Locker already, which would close it: open nodes for each Locker", i, n)
+		}
+	}
+	for _, n := range own {
+		if key := keyOf(n); key != nil {
+			r.nodes[key] = struct{}{}
+		}
+	}
+	return own, err
+}
+
+func (r *registry) disclaim(nodes []protocol.Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range nodes {
+		delete(r.nodes, keyOf(n))
+	}
+}
+
+// keyOf returns n if it is a pointer, and nil otherwise: of values that are equal
+// it is not known whether they are one node.
+func keyOf(n protocol.Node) protocol.Node {
+	if t := reflect.TypeOf(n); t == nil || t.Kind() != reflect.Pointer || t.Elem().Size() == 0 {
+		return nil
+	}
+	return n
+}
+
+func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("redlock: no nodes; give at least one, five survive the loss of two")
 	}
-	if len(nodes) > maxNodes {
-		return nil, fmt.Errorf("redlock: %d nodes, at most %d are possible; five or seven are enough", len(nodes), maxNodes)
+	if len(nodes) > quorum.MaxNodes {
+		return nil, fmt.Errorf("redlock: %d nodes, at most %d are possible; five or seven are enough", len(nodes), quorum.MaxNodes)
 	}
 	names := map[string]int{}
 	for i, n := range nodes {
@@ -62,21 +122,26 @@ func newLocker(nodes []Node, opts []Option) (*Locker, error) {
 		}
 		names[n.String()] = i
 	}
-	base := defaults()
-	s, err := base.with(opts, true)
+	s, err := lockerSettings(opts)
 	if err != nil {
 		return nil, err
 	}
 	l := &Locker{
-		nodes:    slices.Clone(nodes),
-		settings: *s,
-		seed:     maphash.MakeSeed(),
-		closed:   make(chan struct{}),
-		done:     make(chan struct{}),
+		nodes:      slices.Clone(nodes),
+		settings:   *s,
+		watchable:  watchable(nodes),
+		roundTrips: make([]roundTrip, len(nodes)),
+		seed:       maphash.MakeSeed(),
+		closed:     make(chan struct{}),
+		done:       make(chan struct{}),
 	}
 	l.parkers.clock = s.clock
-	l.agenda.clock = s.clock
+	l.scheduler.clock = s.clock
+	l.scheduler.chores.parkers = &l.parkers
 	l.inflight.idle = make(chan struct{}, 1)
+	for _, o := range s.observers {
+		l.events = append(l.events, &eventQueue{observer: o})
+	}
 	if s.guard {
 		l.guard = newGuard(s, l.nodes)
 	}
@@ -94,25 +159,40 @@ func (l *Locker) orderOf(key string) *sync.Mutex {
 // ErrClosed), makes callers that wait return ErrClosed, waits for tries and
 // releases under way, for no longer than the Locker's node timeout, and closes
 // the nodes. A node that cannot be reached by then keeps its keys until they
-// expire. Close may be called twice.
+// expire. Then it waits as long at most for each Observer to be told. Close may be
+// called twice.
 func (l *Locker) Close() error {
 	if !l.inflight.close() {
 		<-l.done
 		return l.closeErr
 	}
 	close(l.closed)
-	for _, k := range l.agenda.close() {
-		k.closeUp(l.settings.clock.Now())
+	now := l.settings.clock.Now()
+	sessions := l.scheduler.close()
+	ours := sessions[:0]
+	for _, s := range sessions { // all contexts first
+		if s.finish(released, ErrClosed, now) {
+			ours = append(ours, s)
+		}
+	}
+	for _, s := range ours {
+		s.giveBackClosed(now)
 	}
 	l.inflight.wait(&l.parkers, l.settings.timeout())
+	l.scheduler.chores.stop()
 	l.closeErr = closeAll(l.nodes)
+	owners.disclaim(l.nodes)
+	l.awaitObservers()
+	for _, q := range l.events {
+		q.giveUp()
+	}
 	close(l.done)
 	return l.closeErr
 }
 
 // closeAll closes the nodes at the same time: one that hangs must not keep the
 // others.
-func closeAll(nodes []Node) error {
+func closeAll(nodes []protocol.Node) error {
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
 	for i, n := range nodes {
@@ -124,7 +204,7 @@ func closeAll(nodes []Node) error {
 	return errors.Join(errs...)
 }
 
-func closedError(op Op, name string) error {
+func closedError(op protocol.Op, name string) error {
 	return fmt.Errorf("redlock: %s %q: %w", op, name, ErrClosed)
 }
 
@@ -137,6 +217,9 @@ func closedError(op Op, name string) error {
 // nodes confirmed is no error here: the work was protected, and what remains
 // expires by itself.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) (err error) {
+	if fn == nil {
+		return fmt.Errorf("redlock: Do(%q): the function is nil", name)
+	}
 	lock, err := l.Acquire(ctx, name, opts...)
 	if err != nil {
 		return err
@@ -152,4 +235,68 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) e
 		}
 	}()
 	return fn(work)
+}
+
+// inflight counts what Close waits for: attempts under way, and releases that not every node has replied to.
+type inflight struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	idle   chan struct{} // capacity 1: n fell to zero
+}
+
+// begin counts an acquisition, unless the Locker is closed.
+func (f *inflight) begin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.n++
+	}
+	return !f.closed
+}
+
+// add counts a release. It is made even after close: what an acquisition took while the Locker was being closed
+// must still be given back.
+func (f *inflight) add() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+}
+
+func (f *inflight) done() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n--; f.n == 0 {
+		select {
+		case f.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// close lets no acquisition begin any more; it reports whether it is the first
+// to do so.
+func (f *inflight) close() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first := !f.closed
+	f.closed = true
+	return first
+}
+
+// wait returns when nothing is counted any more, or after limit.
+func (f *inflight) wait(ps *parkers, limit time.Duration) {
+	p := ps.get()
+	defer ps.put(p)
+	end := ps.clock.Now().Add(limit)
+	p.timer.Reset(limit)
+	for {
+		f.mu.Lock()
+		idle := f.n == 0
+		f.mu.Unlock()
+		if idle || ps.clock.Now() >= end {
+			return
+		}
+		p.sleep(context.Background(), f.idle)
+	}
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-func nodes(names ...string) (nodes []redlock.Node, all []*puppet) {
+func nodes(names ...string) (nodes []protocol.Node, all []*puppet) {
 	for _, name := range names {
-		p := &puppet{name: name, answer: func(redlock.Op, int) answer { return grants }}
+		p := &puppet{name: name, answer: func(protocol.Op, int) answer { return grants }}
 		nodes, all = append(nodes, p), append(all, p)
 	}
 	return nodes, all
@@ -33,27 +34,26 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	five := []string{"a", "b", "c", "d", "e"}
 	for want, row := range map[string]struct {
 		nodes []string
-		opts  []redlock.Option
+		opts  []redlock.LockerOption
 	}{
 		"no nodes":                      {nil, nil},
 		"65 nodes":                      {many, nil},
 		"must not vote twice":           {[]string{"a", "b", "a"}, nil},
 		"nodes 0 and 2 are the same, a": {[]string{"a", "b", "a"}, nil},
-		"TTL(9ms): must be between 10ms and 8760h0m0s": {five, []redlock.Option{redlock.TTL(9 * time.Millisecond)}},
-		"TTL(8760h0m0.001s): must be":                  {five, []redlock.Option{redlock.TTL(365*24*time.Hour + time.Millisecond)}},
-		"TTL(-1s): must be":                            {five, []redlock.Option{redlock.TTL(-time.Second)}},
-		"NodeTimeout(0s): must be above zero":          {five, []redlock.Option{redlock.NodeTimeout(0)}},
-		"NodeTimeout(10s): must be below the TTL, 10s": {five, []redlock.Option{redlock.NodeTimeout(10 * time.Second)}},
-		"NodeTimeout(2s): must be below the TTL, 1s":   {five, []redlock.Option{redlock.NodeTimeout(2 * time.Second), redlock.TTL(time.Second)}},
-		"Retries(-2): must not be negative":            {five, []redlock.Option{redlock.Retries(-2)}},
-		"RetryInterval(-1s): must not be negative":     {five, []redlock.Option{redlock.RetryInterval(-time.Second)}},
-		"MaxHold(-1ns): must be between 0 (no limit)":  {five, []redlock.Option{redlock.MaxHold(-1)}},
-		"Prefix: 1024 bytes leave no room for names":   {five, []redlock.Option{redlock.Prefix(strings.Repeat("p", 1024))}},
-		"Clock(nil)":         {five, []redlock.Option{redlock.Clock(nil)}},
-		"Log(nil)":           {five, []redlock.Option{redlock.Log(nil)}},
-		"Observe(nil)":       {five, []redlock.Option{redlock.Observe(nil)}},
-		"Jitter(nil)":        {five, []redlock.Option{redlock.Jitter(nil)}},
-		"an Option was zero": {five, []redlock.Option{{}}},
+		"TTL(9ms): must be between 10ms and 8760h0m0s": {five, []redlock.LockerOption{redlock.TTL(9 * time.Millisecond)}},
+		"TTL(8760h0m0.001s): must be":                  {five, []redlock.LockerOption{redlock.TTL(365*24*time.Hour + time.Millisecond)}},
+		"TTL(-1s): must be":                            {five, []redlock.LockerOption{redlock.TTL(-time.Second)}},
+		"NodeTimeout(0s): must be above zero":          {five, []redlock.LockerOption{redlock.NodeTimeout(0)}},
+		"NodeTimeout(10s): must be below the TTL, 10s": {five, []redlock.LockerOption{redlock.NodeTimeout(10 * time.Second)}},
+		"NodeTimeout(2s): must be below the TTL, 1s":   {five, []redlock.LockerOption{redlock.NodeTimeout(2 * time.Second), redlock.TTL(time.Second)}},
+		"Retries(-2): must not be negative":            {five, []redlock.LockerOption{redlock.Retries(-2)}},
+		"RetryInterval(-1s): must not be negative":     {five, []redlock.LockerOption{redlock.RetryInterval(-time.Second)}},
+		"MaxHold(-1ns): must be between 0 (no limit)":  {five, []redlock.LockerOption{redlock.MaxHold(-1)}},
+		"Prefix: 1024 bytes leave no room for names":   {five, []redlock.LockerOption{redlock.Prefix(strings.Repeat("p", 1024))}},
+		"Log(nil)":        {five, []redlock.LockerOption{redlock.Log(nil)}},
+		"Observe(nil)":    {five, []redlock.LockerOption{redlock.Observe(nil)}},
+		"option was zero": {five, []redlock.LockerOption{redlock.Option{}}},
+		"option is nil":   {five, []redlock.LockerOption{nil}},
 	} {
 		given, all := nodes(row.nodes...)
 		l, err := redlock.New(given, row.opts...)
@@ -74,7 +74,7 @@ func TestNewTakesFromOneTo64Nodes(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 64; n++ {
 		synctest.Test(t, func(t *testing.T) {
-			_, l := puppets(t, n, func(int, redlock.Op, int) answer { return grants })
+			_, l := puppets(t, n, func(int, protocol.Op, int) answer { return grants })
 			lock := take(t, l, "x")
 			synctest.Wait()
 			assert.Equal(t, n, lock.Votes())
@@ -88,10 +88,10 @@ func TestNewTakesFromOneTo64Nodes(t *testing.T) {
 func TestOptionsOfALockOverrideThoseOfNew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ps, l := puppets(t, 1, func(int, redlock.Op, int) answer { return grants }, redlock.TTL(time.Second), redlock.NodeTimeout(300*time.Millisecond))
+		ps, l := puppets(t, 1, func(int, protocol.Op, int) answer { return grants }, redlock.TTL(time.Second), redlock.NodeTimeout(300*time.Millisecond))
 		take(t, l, "x", redlock.TTL(time.Minute), redlock.NodeTimeout(time.Second))
 		take(t, l, "y")
-		reqs, _ := ps[0].requests(redlock.OpAcquire)
+		reqs, _ := ps[0].requests(protocol.OpAcquire)
 		assert.Equal(t, time.Minute, reqs[0].TTL)
 		assert.Equal(t, time.Second, reqs[0].Timeout)
 		assert.Equal(t, time.Second, reqs[1].TTL)
@@ -99,16 +99,15 @@ func TestOptionsOfALockOverrideThoseOfNew(t *testing.T) {
 		for want, opt := range map[string]redlock.Option{
 			"TTL(1ms)": redlock.TTL(time.Millisecond),
 			"NodeTimeout(300ms): must be below the TTL, 200ms": redlock.TTL(200 * time.Millisecond),
-			"options of New": redlock.Prefix("p"),
-			"zero":           {},
+			"zero": {},
 		} {
 			_, err := l.TryAcquire(t.Context(), "x", opt)
 			assert.ErrorContains(t, err, want)
 			_, err = l.Acquire(t.Context(), "x", opt)
 			assert.ErrorContains(t, err, want)
-			assert.ErrorContains(t, l.Do(t.Context(), "x", nil, opt), want)
+			assert.ErrorContains(t, l.Do(t.Context(), "x", func(context.Context) error { return nil }, opt), want)
 		}
-		reqs, _ = ps[0].requests(redlock.OpAcquire)
+		reqs, _ = ps[0].requests(protocol.OpAcquire)
 		assert.Len(t, reqs, 2)
 	})
 }
@@ -231,7 +230,7 @@ func TestCloseReportsTheNodesErrors(t *testing.T) {
 }
 
 type stubborn struct {
-	redlock.Node
+	protocol.Node
 	err error
 }
 
@@ -250,5 +249,188 @@ func TestCloseTwiceAtOnce(t *testing.T) {
 		})
 		l.Close()
 		assert.Equal(t, rtt, <-second)
+	})
+}
+
+// TestANodeBelongsToOneLocker: a second one over the same nodes is refused, and
+// leaves them to the first. What it was given besides is closed.
+func TestANodeBelongsToOneLocker(t *testing.T) {
+	t.Parallel()
+	given, all := nodes("a", "b", "c", "d")
+	l, err := redlock.New(given[:3], redlock.MemoryGuard(false))
+	require.NoError(t, err)
+	for _, some := range [][]protocol.Node{given[:3], {given[3], given[1]}} {
+		_, err = redlock.New(some)
+		assert.ErrorContains(t, err, "belongs to another Locker")
+	}
+	assert.ErrorContains(t, err, "node 1, b,")
+	for i, n := range all {
+		assert.Equal(t, i/3, n.closed, n.name)
+	}
+	take(t, l, "x")
+	require.NoError(t, l.Close())
+	again, err := redlock.New(given[:3])
+	require.NoError(t, err, "after the Close they are nobody's")
+	require.NoError(t, again.Close())
+
+	_, err = redlock.New(given[:3], redlock.TTL(0))
+	require.Error(t, err)
+	last, err := redlock.New(given[:3])
+	require.NoError(t, err, "nor after a New that has failed")
+	require.NoError(t, last.Close())
+}
+
+// TestNilArgumentsAreNamed instead of a nil dereference where no caller looks for
+// its mistake.
+func TestNilArgumentsAreNamed(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl))
+		var none context.Context
+		ran := func(context.Context) error { t.Error("it ran"); return nil }
+		lock := take(t, l, "x")
+		_, acquire := l.Acquire(none, "y")
+		_, try := l.TryAcquire(none, "y")
+		_, inspect := l.Inspect(none, "y")
+		for call, err := range map[string]error{
+			"acquire": acquire, "tryacquire": try, "do": l.Do(none, "y", ran), "inspect": inspect, "extend": lock.Extend(none),
+		} {
+			assert.ErrorContains(t, err, "the context is nil", call)
+		}
+		assert.ErrorContains(t, l.Do(t.Context(), "y", nil), "the function is nil")
+		assert.Zero(t, holding(w, "y"))
+
+		assert.True(t, lock.Valid())
+		assert.ErrorContains(t, lock.Release(none), "the context is nil")
+		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrReleased, "a lock that nobody would release again")
+		time.Sleep(rtt)
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestDoHoldsTheLockMeanwhile, passes fn's error on, and gives the lock back.
+func TestDoHoldsTheLockMeanwhile(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		type key struct{}
+		ctx := context.WithValue(t.Context(), key{}, "value")
+		broken := errors.New("broken")
+		for _, want := range []error{nil, broken} {
+			err := l.Do(ctx, "x", func(ctx context.Context) error {
+				assert.Equal(t, 5, holding(w, "x"))
+				assert.Equal(t, "value", ctx.Value(key{}))
+				time.Sleep(time.Hour)
+				assert.NoError(t, ctx.Err())
+				return want
+			})
+			assert.Equal(t, want, err)
+			time.Sleep(leg)
+			assert.Zero(t, holding(w, "x"))
+		}
+	})
+}
+
+// TestDoReleasesWhenFnPanics.
+func TestDoReleasesWhenFnPanics(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		assert.PanicsWithValue(t, "broken", func() {
+			l.Do(t.Context(), "x", func(context.Context) error { panic("broken") })
+		})
+		time.Sleep(leg)
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestDoTellsOfALoss: fn's context ends, and the error says that the work may
+// have run unprotected, beside fn's own.
+func TestDoTellsOfALoss(t *testing.T) {
+	for name, fnErr := range map[string]error{"fn succeeds": nil, "fn fails": errors.New("broken")} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
+				err := l.Do(t.Context(), "x", func(ctx context.Context) error {
+					assert.Equal(t, validity, took(func() { <-ctx.Done() }))
+					assert.ErrorIs(t, context.Cause(ctx), redlock.ErrLost)
+					return fnErr
+				})
+				assert.ErrorIs(t, err, redlock.ErrLost)
+				if fnErr != nil {
+					assert.ErrorIs(t, err, fnErr)
+				}
+			})
+		})
+	}
+}
+
+// TestDoTellsOfALossThatItNoticesAtTheEnd: a majority has another's value when
+// the lock is released.
+func TestDoTellsOfALossThatItNoticesAtTheEnd(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		err := l.Do(t.Context(), "x", func(ctx context.Context) error {
+			for _, s := range w.Servers() {
+				s.Set("x", "another", time.Hour)
+			}
+			return nil
+		})
+		isOnly(t, err, redlock.ErrLost)
+		assert.Equal(t, 5, holding(w, "x"))
+	})
+}
+
+// TestDoEndsWithItsContext: fn is told, and the lock is given back all the
+// same.
+func TestDoEndsWithItsContext(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := l.Do(ctx, "x", func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.Equal(t, context.DeadlineExceeded, err)
+		time.Sleep(leg)
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestDoTellsOfAClose of the Locker: the work was no longer protected.
+func TestDoTellsOfAClose(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		isOnly(t, l.Do(t.Context(), "x", func(ctx context.Context) error {
+			l.Close()
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), redlock.ErrClosed)
+			return nil
+		}), redlock.ErrClosed)
+	})
+}
+
+// TestDoThatGetsNoLockDoesNotRun fn.
+func TestDoThatGetsNoLockDoesNotRun(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		take(t, l, "x")
+		err := l.Do(t.Context(), "x", func(context.Context) error {
+			t.Error("fn ran")
+			return nil
+		}, redlock.Retries(1))
+		isOnly(t, err, redlock.ErrHeld)
+	})
+}
+
+// TestDoSurvivesAReleaseThatTooFewConfirm: the work was protected, and what
+// remains expires by itself.
+func TestDoSurvivesAReleaseThatTooFewConfirm(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		assert.NoError(t, l.Do(t.Context(), "x", func(context.Context) error {
+			for _, s := range w.Servers() {
+				s.Hang()
+			}
+			return nil
+		}))
 	})
 }

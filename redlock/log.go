@@ -3,59 +3,78 @@ package redlock
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // Log has the Locker write what it does to l. Default: nowhere. It goes together
-// with Observe. For New only.
+// with Observe.
 //
 //	Error   a lock was lost
 //	Warn    no quorum; a release that no quorum confirmed; a node's fault
 //	Info    a node answers again
 //	Debug   all else: each vote, try, acquisition, extension and release, and contention
 //
-// Outages and a node's faults come as often as somebody asks. Of those that tell
+// Outages and a node's faults come as often as a node is asked. Of those that tell
 // of no quorum, and of each node's faults, one a second is a Warn and the others
 // are Debug, so that no load makes a flood above Debug.
+//
+// Records are written in a goroutine of their own. Where that is too slow, as it is on
+// a pipe that no process reads, records are dropped and not waited for, and the next
+// that is written comes behind a Warn that says how many: see Observer.
 //
 // Records have what is known of: name, op, node, outcome, votes, elapsed,
 // remaining and err, and the context of the event, for handlers that look for
 // traces there. The value of a lock is never among them.
-func Log(l *slog.Logger) Option {
-	return Option{shared: true, apply: func(s *settings) error {
+func Log(l *slog.Logger) LockerOption {
+	return lockerOnly(func(s *settings) error {
 		if l == nil {
 			return errors.New("Log(nil): leave the option out for silence")
 		}
-		s.observers = append(s.observers, &journal{log: l, nodes: map[string]*condition{}})
+		s.observers = append(s.observers, &journal{log: l, nodes: map[string]*nodeHealth{}})
 		return nil
-	}}
+	})
 }
 
 // A journal is the Observer that writes to a log.
 type journal struct {
 	log     *slog.Logger
-	outages sparing
-	ailing  atomic.Int32 // nodes that were reported, and have not answered since
+	outages rateLimit
+	faulty  atomic.Int32 // nodes that were reported, and have not answered since
 
 	mu    sync.Mutex
-	nodes map[string]*condition // those that ever had a fault
+	nodes map[string]*nodeHealth // those that ever had a fault
 }
 
-// A condition is how a node fares.
-type condition struct {
-	faults sparing
-	ails   atomic.Bool
+// A nodeHealth is what has been logged of a node.
+type nodeHealth struct {
+	faults rateLimit
+	faulty atomic.Bool // the last that was logged above Debug is a fault
 }
 
 // Observe implements Observer. Of nearly all events there is nothing to be
 // written, so it looks for a reader before it makes anything.
 func (j *journal) Observe(e Event) {
+	if e.Dropped > 0 && j.log.Enabled(e.Context, slog.LevelWarn) {
+		j.write(e, slog.LevelWarn, "redlock: the log is too slow, and events were dropped", slog.Int("dropped", e.Dropped))
+	}
 	level, message := j.judge(e)
 	if j.log.Enabled(e.Context, level) {
-		j.log.LogAttrs(e.Context, level, message, attrs(e)...)
+		j.write(e, level, message, attrs(e)...)
 	}
+}
+
+// write writes a record with the time of the event: the journal may be behind.
+func (j *journal) write(e Event, level slog.Level, message string, attrs ...slog.Attr) {
+	var caller [1]uintptr
+	runtime.Callers(2, caller[:])
+	r := slog.NewRecord(e.Time, level, message, caller[0])
+	r.AddAttrs(attrs...)
+	_ = j.log.Handler().Handle(e.Context, r) // as slog.Logger does
 }
 
 // judge says how much an event matters, and what it is.
@@ -88,7 +107,7 @@ func (j *journal) judge(e Event) (slog.Level, string) {
 
 // outage is the level of a failure.
 func (j *journal) outage(kind error) slog.Level {
-	if errors.Is(kind, ErrNoQuorum) && j.outages.pass() {
+	if errors.Is(kind, ErrNoQuorum) && j.outages.allow() {
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug
@@ -97,41 +116,41 @@ func (j *journal) outage(kind error) slog.Level {
 // vote judges a node's reply. That a node answers again is told only of those
 // whose fault was, so it is told as rarely.
 func (j *journal) vote(e Event) (slog.Level, string) {
-	if e.Outcome == Failed || e.Outcome == Unknown {
-		c := j.condition(e.Node)
-		if !c.faults.pass() {
+	if e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown {
+		h := j.health(e.Node)
+		if !h.faults.allow() {
 			return slog.LevelDebug, "redlock: a node's fault"
 		}
-		if c.ails.CompareAndSwap(false, true) {
-			j.ailing.Add(1)
+		if h.faulty.CompareAndSwap(false, true) {
+			j.faulty.Add(1)
 		}
 		return slog.LevelWarn, "redlock: a node's fault"
 	}
-	if j.ailing.Load() > 0 && j.condition(e.Node).ails.CompareAndSwap(true, false) {
-		j.ailing.Add(-1)
+	if j.faulty.Load() > 0 && j.health(e.Node).faulty.CompareAndSwap(true, false) {
+		j.faulty.Add(-1)
 		return slog.LevelInfo, "redlock: a node answers again"
 	}
 	return slog.LevelDebug, "redlock: a node's vote"
 }
 
-func (j *journal) condition(node string) *condition {
+func (j *journal) health(node string) *nodeHealth {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	c := j.nodes[node]
-	if c == nil {
-		c = &condition{}
-		j.nodes[node] = c
+	h := j.nodes[node]
+	if h == nil {
+		h = &nodeHealth{}
+		j.nodes[node] = h
 	}
-	return c
+	return h
 }
 
-// A sparing lets one through a second, and the first at once.
-type sparing struct{ last atomic.Int64 }
+// A rateLimit lets one event through a second, and the first at once.
+type rateLimit struct{ last atomic.Int64 }
 
-func (s *sparing) pass() bool {
+func (l *rateLimit) allow() bool {
 	now := time.Now().UnixNano()
-	last := s.last.Load()
-	return now-last >= int64(time.Second) && s.last.CompareAndSwap(last, now)
+	last := l.last.Load()
+	return now-last >= int64(time.Second) && l.last.CompareAndSwap(last, now)
 }
 
 // kindOf is what the error of a vote is about. errors.Is would look through all

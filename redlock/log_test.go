@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -229,11 +230,11 @@ func TestAnEventThatIsNotLoggedAllocatesNothing(t *testing.T) {
 	journal := redlock.ObserverOf(redlock.Log(log))
 	held := error(&redlock.QuorumError{Err: redlock.ErrHeld})
 	down := error(&redlock.QuorumError{Err: redlock.ErrNoQuorum})
-	fault := redlock.Event{Kind: redlock.EventVote, Context: t.Context(), Node: "node1", Outcome: redlock.Failed, Err: redlock.ErrClosed}
+	fault := redlock.Event{Kind: redlock.EventVote, Context: t.Context(), Node: "node1", Outcome: protocol.Failed, Err: redlock.ErrClosed}
 	journal.Observe(fault) // which is logged
 	journal.Observe(redlock.Event{Kind: redlock.EventAttempt, Context: t.Context(), Err: down})
 	for name, e := range map[string]redlock.Event{
-		"a vote":           {Kind: redlock.EventVote, Node: "node2", Op: redlock.OpAcquire, Outcome: redlock.Granted},
+		"a vote":           {Kind: redlock.EventVote, Node: "node2", Op: protocol.OpAcquire, Outcome: protocol.Granted},
 		"another fault":    fault,
 		"a failed try":     {Kind: redlock.EventAttempt, Err: held},
 		"another outage":   {Kind: redlock.EventAttempt, Err: down},

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -23,7 +24,11 @@ const (
 )
 
 // validity is what a lock has when it was granted.
-const validity = ttl - ttl/100 - 2*time.Millisecond - rtt
+var validity = ttl - redlock.Drift(ttl) - rtt
+
+// unspread has locks renewed as late as they may be: a third of the TTL after the
+// last renewal.
+var unspread = redlocktest.Jitter(func(time.Duration) time.Duration { return 0 })
 
 // simulate runs test in a bubble with n simulated servers.
 func simulate(t *testing.T, n int, test func(t *testing.T, w *sim.World)) {
@@ -41,10 +46,10 @@ func simulate(t *testing.T, n int, test func(t *testing.T, w *sim.World)) {
 
 // open returns the Locker of a new process of the World. Its servers are new
 // and have nothing to forget: the memory guard has tests of its own.
-func open(t *testing.T, w *sim.World, opts ...redlock.Option) (*redlock.Locker, *sim.Client) {
+func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	l, err := redlock.New(c.Nodes(), append([]redlock.Option{redlock.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
+	l, err := redlock.New(c.Nodes(), append([]redlock.LockerOption{redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Resume(); l.Close() })
 	return l, c

@@ -2,14 +2,25 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // An Observer is told what a Locker does: for logs, metrics and traces.
-// Observe is called from the goroutines that do the work, several at a time.
-// It must return quickly and must not call the Locker.
+//
+// Each Observer has a queue and a goroutine of its own, so Observe is called for
+// one event after the other, in the order in which they happened. An Observer
+// that is slow, or that never returns, delays neither the end of a lock's context
+// nor other Observers. Events that come when its queue is full are dropped, and
+// Event.Dropped says how many. It must not call the Locker.
+//
+// TryAcquire, Acquire, Do, Extend and Release return when each Observer has been
+// told of what they did, but wait for one no longer than for a node (NodeTimeout),
+// and not at all for one that is behind already. Close gives up what an Observer
+// has not been told of by then.
 type Observer interface {
 	Observe(Event)
 }
@@ -18,10 +29,12 @@ type Observer interface {
 // to. Start is called when a TryAcquire, Acquire or Do begins, with the context
 // that it was given. What Start returns, which must be ctx or made from it, is
 // the Context of all events of that acquisition; the lock knows nothing of it.
+// Start runs in the caller's goroutine, which waits for it.
 //
 // Each Start is followed by exactly one EventAcquired or EventNotAcquired with its
-// context, before the call returns. Votes with it may come later: from nodes
-// that nobody had to wait for. Of several Tracers, each is given what the one
+// context, unless that was dropped; before the call returns, unless the Tracer
+// is slow (see Observer). Votes with it may come later: from nodes
+// that no call waited for. Of several Tracers, each is given what the one
 // before has made. A call with an impossible name or option is not started.
 type Tracer interface {
 	Observer
@@ -64,12 +77,18 @@ var eventNames = [...]string{
 	EventExtended: "extended", EventLost: "lost", EventReleased: "released",
 }
 
-func (k EventKind) String() string { return eventNames[k] }
+func (k EventKind) String() string {
+	if k < EventVote || int(k) >= len(eventNames) {
+		return fmt.Sprintf("EventKind(%d)", uint8(k))
+	}
+	return eventNames[k]
+}
 
 // An Event is one thing that happened. Fields that its kind does not mention
-// are zero, but for Context and Name.
+// are zero, but for Time, Context, Name and Dropped.
 type Event struct {
 	Kind EventKind
+	Time time.Time // when it happened, which may be long before the Observer is told
 
 	// Context is for its values only, and may have ended. All that belongs to an
 	// acquisition, with the releases of what a try had taken in vain, has the context
@@ -78,18 +97,22 @@ type Event struct {
 	Context context.Context
 
 	Name      string // the lock's name
-	Op        Op
+	Op        protocol.Op
 	Node      string
-	Outcome   Outcome
+	Outcome   protocol.Outcome
 	Votes     int
 	Elapsed   time.Duration
 	Remaining time.Duration // validity left
 	Err       error
+
+	// Dropped is how many events this Observer was too slow for since it was last
+	// told of one. They happened before or soon after this one.
+	Dropped int
 }
 
 // observed reports whether there is anybody to be told. Events cost readings of
 // the clock, each of them a system call.
-func (l *Locker) observed() bool { return len(l.settings.observers) > 0 }
+func (l *Locker) observed() bool { return len(l.events) > 0 }
 
 // tell completes an event that began at since, with the votes and validity of
 // the lock k if there is one, and publishes it.
@@ -104,37 +127,19 @@ func (l *Locker) tell(e Event, since clock.Instant, k *Lock) {
 	l.publish(e)
 }
 
-// publish hands an event to all observers.
+// publish hands an event to all observers' queues.
 func (l *Locker) publish(e Event) {
-	for _, o := range l.settings.observers {
-		o.Observe(e)
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	for _, q := range l.events {
+		q.enter(e)
 	}
 }
 
-// A beginning is that of an acquisition, as observers see it.
-type beginning struct {
-	ctx context.Context
-	at  clock.Instant
-}
-
-// begin tells the tracers that an acquisition begins.
-func (l *Locker) begin(ctx context.Context, name string) beginning {
-	if !l.observed() {
-		return beginning{ctx: ctx}
+// awaitObservers is called before a call returns: see Observer.
+func (l *Locker) awaitObservers() {
+	for _, q := range l.events {
+		q.await(&l.parkers, l.settings.timeout())
 	}
-	b := beginning{at: l.settings.clock.Now()}
-	for _, t := range l.settings.tracers {
-		ctx = t.Start(ctx, name)
-	}
-	b.ctx = ctx
-	return b
-}
-
-// conclude tells how it ended.
-func (l *Locker) conclude(b beginning, name string, k *Lock, err error) {
-	e := Event{Kind: EventAcquired, Context: b.ctx, Name: name, Err: err}
-	if err != nil {
-		e.Kind = EventNotAcquired
-	}
-	l.tell(e, b.at, k)
 }

@@ -2,7 +2,9 @@ package redlock_test
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -55,19 +59,19 @@ func TestEventsOfALockInOrder(t *testing.T) {
 			t.Helper()
 			assert.InDelta(t, want, got, 100, "%v, not %v", got, want)
 		}
-		vote := func(e redlock.Event, op redlock.Op, node string, after time.Duration) {
+		vote := func(e redlock.Event, op protocol.Op, node string, after time.Duration) {
 			t.Helper()
 			about(after, e.Elapsed)
-			e.Elapsed, e.Context = 0, nil
-			assert.Equal(t, redlock.Event{Kind: redlock.EventVote, Name: "x", Op: op, Node: node, Outcome: redlock.Granted}, e)
+			e.Elapsed, e.Context, e.Time = 0, nil, time.Time{}
+			assert.Equal(t, redlock.Event{Kind: redlock.EventVote, Name: "x", Op: op, Node: node, Outcome: protocol.Granted}, e)
 		}
 		lock, err := l.Acquire(t.Context(), "x")
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		events := seen.take()
 		require.Len(t, events, 5)
-		vote(events[0], redlock.OpAcquire, "node1", rtt)
-		vote(events[1], redlock.OpAcquire, "node2", rtt)
+		vote(events[0], protocol.OpAcquire, "node1", rtt)
+		vote(events[1], protocol.OpAcquire, "node2", rtt)
 		for i, kind := range []redlock.EventKind{redlock.EventAttempt, redlock.EventAcquired} {
 			e := events[2+i]
 			assert.Equal(t, kind, e.Kind)
@@ -76,7 +80,7 @@ func TestEventsOfALockInOrder(t *testing.T) {
 			about(rtt, e.Elapsed)
 			about(validity, e.Remaining)
 		}
-		vote(events[4], redlock.OpAcquire, "node3", 8*leg)
+		vote(events[4], protocol.OpAcquire, "node3", 8*leg)
 
 		require.NoError(t, lock.Extend(t.Context()))
 		events = seen.take(redlock.EventExtended)
@@ -90,8 +94,8 @@ func TestEventsOfALockInOrder(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 		events = seen.take()
 		require.Len(t, events, 3)
-		vote(events[0], redlock.OpRelease, "node1", rtt)
-		vote(events[1], redlock.OpRelease, "node2", rtt)
+		vote(events[0], protocol.OpRelease, "node1", rtt)
+		vote(events[1], protocol.OpRelease, "node2", rtt)
 		assert.Equal(t, redlock.EventReleased, events[2].Kind)
 		assert.Equal(t, 2, events[2].Votes)
 		assert.NoError(t, events[2].Err)
@@ -140,7 +144,7 @@ func TestEventsOfFailures(t *testing.T) {
 		assert.Same(t, err, last.Err)
 		faulty := 0
 		for _, e := range events {
-			if e.Kind == redlock.EventVote && e.Op == redlock.OpRelease && e.Err != nil {
+			if e.Kind == redlock.EventVote && e.Op == protocol.OpRelease && e.Err != nil {
 				faulty++
 			}
 		}
@@ -169,7 +173,7 @@ func TestAnObservedErrorDoesNotChange(t *testing.T) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.Observe(seen), longest)
 		for _, s := range w.Servers() {
-			s.Set("x", "another", redlock.NoTTL)
+			s.Set("x", "another", protocol.NoTTL)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(2*rtt+4*time.Millisecond, cancel) // between two tries
@@ -190,12 +194,263 @@ func TestNamesOfKinds(t *testing.T) {
 	for k := redlock.EventVote; k <= redlock.EventReleased; k++ {
 		names[k.String()] = true
 	}
-	for o := redlock.Granted; o <= redlock.Unknown; o++ {
+	for o := protocol.Granted; o <= protocol.Unknown; o++ {
 		names[o.String()] = true
 	}
-	for op := redlock.OpAcquire; op <= redlock.OpInspect; op++ {
+	for op := protocol.OpAcquire; op <= protocol.OpInspect; op++ {
 		names[op.String()] = true
 	}
 	assert.Len(t, names, 7+4+4, "no two share a name")
+	assert.Equal(t, "EventKind(0)", redlock.EventKind(0).String())
+	assert.Equal(t, "EventKind(255)", redlock.EventKind(255).String())
 	assert.NotContains(t, names, "")
+}
+
+// A tracer numbers acquisitions, from 1.
+type tracer struct {
+	recorder
+	started atomic.Int64
+}
+
+func (r *tracer) Start(ctx context.Context, _ string) context.Context {
+	return context.WithValue(ctx, r, r.started.Add(1))
+}
+
+// of returns the number of the acquisition that an event belongs to, zero if none.
+func (r *tracer) of(e redlock.Event) int64 {
+	n, _ := e.Context.Value(r).(int64)
+	return n
+}
+
+// endings are the kinds of events that end an acquisition.
+var endings = []redlock.EventKind{redlock.EventAcquired, redlock.EventNotAcquired}
+
+type callerKey struct{}
+
+// TestEventsTellTheirAcquisition, among many of one name at the same time, with
+// retries, handovers and releases of what was taken in vain.
+func TestEventsTellTheirAcquisition(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &tracer{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+		var all sync.WaitGroup
+		for i := range 24 {
+			ctx := context.WithValue(t.Context(), callerKey{}, i)
+			all.Go(func() {
+				lock, err := (*redlock.Lock)(nil), error(nil)
+				switch i % 3 {
+				case 0:
+					lock, err = l.Acquire(ctx, "x")
+				case 1:
+					lock, err = l.Acquire(ctx, "x", redlock.Retries(1))
+				case 2:
+					lock, err = l.TryAcquire(ctx, "x")
+				}
+				if err == nil {
+					time.Sleep(leg / 2)
+					assert.NoError(t, lock.Release(ctx))
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(rtt)
+		assert.EqualValues(t, 24, seen.started.Load())
+		callers := map[int64]any{} // of each acquisition
+		ended := map[int64]int{}
+		votes, undone := 0, 0
+		for _, e := range seen.take() {
+			n := seen.of(e)
+			ofLock := e.Kind == redlock.EventReleased || e.Kind == redlock.EventVote && e.Op == protocol.OpRelease && n == 0
+			assert.Equal(t, ofLock, n == 0, "%v %v", e.Kind, e.Op)
+			if ofLock {
+				assert.NotNil(t, e.Context.Value(callerKey{}), "of the caller who had the lock")
+				continue
+			}
+			caller := e.Context.Value(callerKey{})
+			require.NotNil(t, caller)
+			if callers[n] == nil {
+				callers[n] = caller
+			}
+			assert.Equal(t, callers[n], caller, "one acquisition, one caller")
+			switch {
+			case slices.Contains(endings, e.Kind):
+				ended[n]++
+			case e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire:
+				votes++
+			case e.Kind == redlock.EventVote && e.Op == protocol.OpRelease:
+				undone++
+			}
+		}
+		require.Len(t, ended, 24)
+		for n, times := range ended {
+			assert.Equal(t, 1, times, "acquisition %d", n)
+		}
+		assert.NotZero(t, votes)
+		assert.NotZero(t, undone)
+	})
+}
+
+// TestALateVoteTellsItsAcquisition, which has ended by then.
+func TestALateVoteTellsItsAcquisition(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(2, 4*leg)})
+		seen := &tracer{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen), redlock.Fenced())
+		take(t, l, "x")
+		synctest.Wait()
+		seen.take()
+		time.Sleep(8 * leg)
+		late := seen.take()
+		require.Len(t, late, 1)
+		assert.Equal(t, protocol.OpAcquireFenced, late[0].Op)
+		assert.Equal(t, "node3", late[0].Node)
+		assert.EqualValues(t, 1, seen.of(late[0]))
+	})
+}
+
+// TestRaisingATokenIsPartOfItsAcquisition.
+func TestRaisingATokenIsPartOfItsAcquisition(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &tracer{}
+		ahead, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced())
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced(), redlock.Observe(seen),
+			redlocktest.Wall(func() time.Time { return time.Now().Add(-time.Second) }))
+		require.NoError(t, take(t, ahead, "x").Release(t.Context()))
+		time.Sleep(rtt)
+		take(t, l, "x")
+		time.Sleep(rtt)
+		raised := 0
+		for _, e := range seen.take(redlock.EventVote) {
+			assert.EqualValues(t, 1, seen.of(e))
+			if e.Op == protocol.OpRaise {
+				raised++
+			}
+		}
+		assert.Equal(t, 3, raised)
+	})
+}
+
+// TestEachStartHasOneEnd, however the acquisition ends.
+func TestEachStartHasOneEnd(t *testing.T) {
+	try := func(ctx context.Context, l *redlock.Locker) error {
+		_, err := l.TryAcquire(ctx, "x")
+		return err
+	}
+	wait := func(ctx context.Context, l *redlock.Locker) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return l.Do(ctx, "x", func(context.Context) error { return nil })
+	}
+	held := func(w *sim.World, _ *redlock.Locker) {
+		w.Servers()[0].Set("x", "y", ttl)
+		w.Servers()[1].Set("x", "y", ttl)
+	}
+	down := func(w *sim.World, _ *redlock.Locker) { w.Servers()[0].Crash(); w.Servers()[1].Crash() }
+	closed := func(_ *sim.World, l *redlock.Locker) { l.Close() }
+	fine := func(*sim.World, *redlock.Locker) {}
+	for name, c := range map[string]struct {
+		world   func(*sim.World, *redlock.Locker)
+		call    func(context.Context, *redlock.Locker) error
+		ended   bool // the caller's context
+		matches error
+	}{
+		"acquired at once":        {fine, try, false, nil},
+		"acquired":                {fine, wait, false, nil},
+		"held":                    {held, try, false, redlock.ErrHeld},
+		"waited in vain":          {held, wait, false, context.DeadlineExceeded},
+		"an outage":               {down, try, false, redlock.ErrNoQuorum},
+		"an outage while waiting": {down, wait, false, redlock.ErrNoQuorum},
+		"closed":                  {closed, try, false, redlock.ErrClosed},
+		"closed, to wait":         {closed, wait, false, redlock.ErrClosed},
+		"no more context":         {fine, try, true, context.Canceled},
+		"no context to wait with": {fine, wait, true, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 3, func(t *testing.T, w *sim.World) {
+				seen := &tracer{}
+				l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+				c.world(w, l)
+				seen.take()
+				ctx := t.Context()
+				if c.ended {
+					ctx = canceled(t)
+				}
+				err := c.call(ctx, l)
+				events := seen.take(endings...)
+				require.Len(t, events, 1)
+				assert.EqualValues(t, 1, seen.of(events[0]))
+				if c.matches == nil {
+					assert.Equal(t, redlock.EventAcquired, events[0].Kind)
+					assert.NoError(t, events[0].Err)
+					return
+				}
+				assert.Equal(t, redlock.EventNotAcquired, events[0].Kind)
+				assert.Same(t, err, events[0].Err)
+				isOnly(t, err, c.matches)
+			})
+		})
+	}
+}
+
+// TestWhatCannotBeALockIsNotStarted: a mistake of the program is no acquisition.
+func TestWhatCannotBeALockIsNotStarted(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &tracer{}
+		l, _ := open(t, w, redlock.Observe(seen))
+		_, err := l.TryAcquire(t.Context(), "")
+		assert.Error(t, err)
+		_, err = l.Acquire(t.Context(), "x", redlock.NodeTimeout(-1))
+		assert.Error(t, err)
+		assert.Zero(t, seen.started.Load())
+		assert.Empty(t, seen.take())
+	})
+}
+
+// TestALockKnowsNothingOfItsTracer: what is done under the lock is no part of the
+// acquisition, but of what the caller does.
+func TestALockKnowsNothingOfItsTracer(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &tracer{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+		ctx := context.WithValue(t.Context(), callerKey{}, "caller")
+		for _, end := range []func(*redlock.Lock){
+			func(k *redlock.Lock) { _ = k.Release(context.Background()) },
+			func(k *redlock.Lock) { w.Servers()[0].Del("x"); w.Servers()[1].Del("x"); _ = k.Extend(t.Context()) },
+			func(*redlock.Lock) { l.Close() },
+		} {
+			lock, err := l.Acquire(ctx, "x")
+			require.NoError(t, err)
+			time.Sleep(rtt)
+			assert.Nil(t, lock.Context().Value(seen))
+			assert.Equal(t, "caller", lock.Context().Value(callerKey{}))
+			seen.take()
+			require.NoError(t, lock.Extend(t.Context()))
+			end(lock)
+			time.Sleep(rtt)
+			kinds := map[redlock.EventKind]bool{}
+			for _, e := range seen.take() {
+				kinds[e.Kind] = true
+				assert.Equal(t, lock.Context(), e.Context, "%v %v", e.Kind, e.Op)
+			}
+			assert.Len(t, kinds, 3, "votes, an extension, and the end: %v", kinds)
+		}
+	})
+}
+
+// TestAllObserversAreTold, and each tracer's context is made from the one before.
+func TestAllObserversAreTold(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		first, plain, second := &tracer{}, &recorder{}, &tracer{}
+		l, _ := open(t, w, redlock.Observe(first), redlock.Observe(plain), redlock.Observe(second))
+		second.started.Store(10)
+		lock := take(t, l, "x")
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(rtt)
+		events := plain.take()
+		require.NotEmpty(t, events)
+		assert.Equal(t, events, first.take())
+		assert.Equal(t, events, second.take())
+		assert.EqualValues(t, 1, first.of(events[0]))
+		assert.EqualValues(t, 11, second.of(events[0]))
+	})
 }

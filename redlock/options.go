@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/sources"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 const (
@@ -21,12 +23,24 @@ const (
 )
 
 // An Option changes a default. Given to New it holds for every lock of the
-// Locker; given to Acquire, TryAcquire or Do for that lock only, where its
-// comment does not say otherwise.
-type Option struct {
-	apply  func(*settings) error
-	shared bool // makes sense for a whole Locker only
+// Locker; given to Acquire, TryAcquire or Do for that lock only.
+type Option struct{ apply func(*settings) error }
+
+// A LockerOption changes a default of a whole Locker: an Option, or the result of one of
+// MemoryGuard, MaxTTL, Prefix, Observe and Log, which make no sense for a single lock.
+type LockerOption interface{ applyToLocker(*settings) error }
+
+func (o Option) applyToLocker(s *settings) error {
+	if o.apply == nil {
+		return errors.New("was zero; make it with one of the package's functions")
+	}
+	return o.apply(s)
 }
+
+// lockerOnly is a LockerOption that is no Option.
+type lockerOnly func(*settings) error
+
+func (f lockerOnly) applyToLocker(s *settings) error { return f(s) }
 
 type settings struct {
 	ttl         time.Duration
@@ -116,8 +130,11 @@ func RetryInterval(d time.Duration) Option {
 }
 
 // Renew says whether a lock is extended every third of its TTL for as long as
-// it is held. Default true. Without it a lock ends TTL after it was acquired,
-// unless Extend is called.
+// it is held, or up to a twelfth of the TTL before that: the moment is drawn by lot,
+// so that locks which are taken together are not all renewed at the same moment.
+// Default true. Without it a lock ends TTL after it was acquired, unless Extend is
+// called, and is not handed over from another caller of the Locker, because then it
+// would have less than a TTL.
 func Renew(on bool) Option {
 	return Option{apply: func(s *settings) error { s.renew = on; return nil }}
 }
@@ -136,51 +153,49 @@ func MaxHold(d time.Duration) Option {
 
 // Fenced gives the lock a fencing token, to be had from Lock.Fence. Default:
 // none. It costs the nodes a script instead of a plain SET, and a second round
-// trip where this machine's wall clock differs from a node's by more than a
-// sixth of the longest TTL in use, or is behind that of the holder before.
-// Locks with and without tokens exclude each other.
+// trip where this machine's wall clock differs from a node's by more than two seconds, or
+// is behind that of the holder before. Locks with and without tokens exclude each other.
 func Fenced() Option {
 	return Option{apply: func(s *settings) error { s.fenced = true; return nil }}
 }
 
 // MemoryGuard says whether a node that may have forgotten locks is kept from
 // voting until the longest of them must have expired. A node may have forgotten
-// when its server was restarted or flushed, and when it is new: a fresh set of
-// servers is of no use for one TTL, once. Acquire waits that out; TryAcquire
+// when its server was restarted, flushed or failed over, and when it is new: a fresh set
+// of servers is of no use for one TTL, once. Acquire waits that out; TryAcquire
 // reports ErrNoQuorum, with an ErrQuarantine from each such node.
 //
-// Every node keeps on record the number of nodes and the longest TTL that any
-// client has used. Delete the key redlock:epoch (behind the Prefix) on every
-// node to start anew, for instance after a lock with a TTL of a day that shall
-// not be waited for again. If all nodes forget at once, only the clients that
-// come know how long locks can be: see MaxTTL.
+// Every node keeps on record the number of nodes and the TTLs in use. To start anew, for
+// instance after a lock with a TTL of a day that shall not be waited for again, run the
+// command redlock reset. If a majority of nodes forgets at once, the clients that come
+// may not learn how long locks can be: see MaxTTL.
 //
 // Default true. Turn it off only where no server can forget (appendfsync
 // always, no eviction), or where nothing depends on it. All clients of a set of
-// servers should have it alike. For New only.
-func MemoryGuard(on bool) Option {
-	return Option{shared: true, apply: func(s *settings) error { s.guard = on; return nil }}
+// servers should have it alike.
+func MemoryGuard(on bool) LockerOption {
+	return lockerOnly(func(s *settings) error { s.guard = on; return nil })
 }
 
 // MaxTTL sets the longest TTL that any client of the nodes uses, for the memory
-// guard: nodes that may have forgotten are in quarantine for at least so long.
-// Default: this Locker's own TTL, and whatever longer ones it learns of from
-// nodes that remember. Give the same to all clients if their TTLs differ. A
-// longer TTL is then refused. For New only.
-func MaxTTL(d time.Duration) Option {
-	return Option{shared: true, apply: func(s *settings) error {
+// guard: where the other nodes cannot prove how long the locks were that a node has
+// forgotten, it is in quarantine for at least so long. Default: this Locker's own TTL.
+// Longer ones that nodes tell of are waited for in any case. Give the same to all clients
+// if their TTLs differ. A longer TTL is then refused.
+func MaxTTL(d time.Duration) LockerOption {
+	return lockerOnly(func(s *settings) error {
 		if d < minTTL || d > maxTTL {
 			return fmt.Errorf("MaxTTL(%v): must be between %v and %v", d, minTTL, maxTTL)
 		}
 		s.maxTTL = d
 		return nil
-	}}
+	})
 }
 
 // Prefix puts p before every name to make the key on the servers. Default
-// empty. For New only.
-func Prefix(p string) Option {
-	return Option{shared: true, apply: func(s *settings) error {
+// empty.
+func Prefix(p string) LockerOption {
+	return lockerOnly(func(s *settings) error {
 		if len(p) >= maxName {
 			return fmt.Errorf("Prefix: %d bytes leave no room for names, keys have at most %d", len(p), maxName)
 		}
@@ -189,89 +204,86 @@ func Prefix(p string) Option {
 		}
 		s.prefix = p
 		return nil
-	}}
+	})
 }
 
 // Observe has o told of what the Locker does; if o is a Tracer, with the
-// context that it makes for each acquisition. Default: nobody. Given several
-// times, each observer is told, in this order. For New only.
-func Observe(o Observer) Option {
-	return Option{shared: true, apply: func(s *settings) error {
+// context that it makes for each acquisition. Default: none. Given several
+// times, each observer is told, independently of the others.
+func Observe(o Observer) LockerOption {
+	return lockerOnly(func(s *settings) error {
 		if o == nil {
-			return errors.New("Observe(nil): leave the option out if nobody is to be told")
+			return errors.New("Observe(nil): leave the option out where there is no observer")
 		}
 		s.observers = append(s.observers, o)
 		if t, ok := o.(Tracer); ok {
 			s.tracers = append(s.tracers, t)
 		}
 		return nil
-	}}
+	})
 }
 
-// Clock sets the clock that leases are counted on. Default clock.System. For
-// New only, and for tests.
-func Clock(c clock.Clock) Option {
-	return Option{shared: true, apply: func(s *settings) error {
-		if c == nil {
-			return errors.New("Clock(nil): leave the option out for the system's clock")
-		}
-		s.clock = c
-		return nil
-	}}
-}
+// Drift returns how much of a TTL is never used: one per cent and 2 ms, because the clocks of
+// client and servers run at different rates. A lock ends so much earlier than its keys.
+func Drift(ttl time.Duration) time.Duration { return quorum.Drift(ttl) }
 
-// Wall sets the wall clock that fencing tokens are taken from. Default
-// time.Now. For New only, and for tests.
-func Wall(now func() time.Time) Option {
-	return Option{shared: true, apply: func(s *settings) error {
-		if now == nil {
-			return errors.New("Wall(nil): leave the option out for the system's clock")
-		}
-		s.wall = now
-		return nil
-	}}
-}
-
-// Jitter sets the source of randomness for waits: draw returns a duration from
-// zero up to, not including, limit. Default math/rand/v2. For New only, and for
-// tests that replay.
-func Jitter(draw func(limit time.Duration) time.Duration) Option {
-	return Option{shared: true, apply: func(s *settings) error {
-		if draw == nil {
-			return errors.New("Jitter(nil): leave the option out for the default source")
-		}
-		s.jitter = draw
-		return nil
-	}}
-}
-
-// with returns s changed by opts, or s itself if there are none.
-func (s *settings) with(opts []Option, forLocker bool) (*settings, error) {
-	if len(opts) == 0 && !forLocker {
+// with returns s changed by the options of one lock, or s itself if there are none.
+func (s *settings) with(opts []Option) (*settings, error) {
+	if len(opts) == 0 {
 		return s, nil
 	}
 	c := *s
 	for _, o := range opts {
-		if o.apply == nil {
-			return nil, errors.New("redlock: an Option was zero; make it with one of the package's functions")
-		}
-		if o.shared && !forLocker {
-			return nil, errors.New("redlock: Prefix, MemoryGuard, MaxTTL, Observe, Log, Clock, Wall and Jitter are options of New, not of a single lock")
-		}
-		if err := o.apply(&c); err != nil {
+		if err := o.applyToLocker(&c); err != nil {
 			return nil, fmt.Errorf("redlock: option %w", err)
 		}
 	}
-	if c.nodeTimeout >= c.ttl {
-		return nil, fmt.Errorf("redlock: option NodeTimeout(%v): must be below the TTL, %v", c.nodeTimeout, c.ttl)
+	return &c, c.check()
+}
+
+// lockerSettings returns the defaults changed by the options of a Locker.
+func lockerSettings(opts []LockerOption) (*settings, error) {
+	s := defaults()
+	for _, o := range opts {
+		if o == nil {
+			return nil, errors.New("redlock: option is nil; leave it out")
+		}
+		if from, ok := o.(interface{ Sources() sources.Set }); ok {
+			s.replace(from.Sources())
+			continue
+		}
+		if err := o.applyToLocker(&s); err != nil {
+			return nil, fmt.Errorf("redlock: option %w", err)
+		}
 	}
-	if c.maxTTL > 0 && c.ttl > c.maxTTL {
-		return nil, fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", c.ttl, c.maxTTL)
+	if s.guard {
+		s.epoch = s.prefix + epochKey
 	}
-	if c.guard {
-		c.epoch = c.prefix + epochKey
+	return &s, s.check()
+}
+
+// replace sets the sources of time and chance that a test gives.
+func (s *settings) replace(of sources.Set) {
+	if of.Clock != nil {
+		s.clock = of.Clock
 	}
-	return &c, nil
+	if of.Wall != nil {
+		s.wall = of.Wall
+	}
+	if of.Jitter != nil {
+		s.jitter = of.Jitter
+	}
+}
+
+// check reports settings that do not go together.
+func (s *settings) check() error {
+	if s.nodeTimeout >= s.ttl {
+		return fmt.Errorf("redlock: option NodeTimeout(%v): must be below the TTL, %v", s.nodeTimeout, s.ttl)
+	}
+	if s.maxTTL > 0 && s.ttl > s.maxTTL {
+		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.ttl, s.maxTTL)
+	}
+	return nil
 }
 
 // timeout is how long one vote waits for a node. The Redis documentation has 5

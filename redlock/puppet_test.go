@@ -10,12 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // An answer is what a puppet does with a request.
 type answer struct {
-	outcome redlock.Outcome
+	outcome protocol.Outcome
 	after   time.Duration // until the reply
 	ttl     time.Duration
 	err     error
@@ -29,10 +31,10 @@ type answer struct {
 // A puppet is a Node that answers as a test tells it to.
 type puppet struct {
 	name   string
-	answer func(op redlock.Op, nth int) answer // nth of this operation, from one
+	answer func(op protocol.Op, nth int) answer // nth of this operation, from one
 
 	mu     sync.Mutex
-	got    []redlock.Request
+	got    []protocol.Request
 	at     []time.Time
 	closed int
 	open   []func() // replies for Close to give
@@ -40,7 +42,7 @@ type puppet struct {
 
 func (p *puppet) String() string { return p.name }
 
-func (p *puppet) Submit(req *redlock.Request, slot int, to redlock.Receiver) error {
+func (p *puppet) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.got, p.at = append(p.got, *req), append(p.at, time.Now())
@@ -55,11 +57,11 @@ func (p *puppet) Submit(req *redlock.Request, slot int, to redlock.Receiver) err
 		return a.err
 	}
 	reply := func() {
-		to.Receive(slot, redlock.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err, Floor: a.floor, Run: a.run})
+		to.Receive(slot, protocol.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err, Floor: a.floor, Run: a.run})
 	}
 	switch {
 	case a.silent:
-		p.open = append(p.open, func() { to.Receive(slot, redlock.Reply{Outcome: redlock.Unknown}) })
+		p.open = append(p.open, func() { to.Receive(slot, protocol.Reply{Outcome: protocol.Unknown}) })
 	case a.twice:
 		time.AfterFunc(a.after, func() { reply(); reply() })
 	default:
@@ -80,7 +82,7 @@ func (p *puppet) Close() error {
 }
 
 // requests returns those for one operation, and when they came.
-func (p *puppet) requests(op redlock.Op) (reqs []redlock.Request, at []time.Time) {
+func (p *puppet) requests(op protocol.Op) (reqs []protocol.Request, at []time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, r := range p.got {
@@ -93,15 +95,15 @@ func (p *puppet) requests(op redlock.Op) (reqs []redlock.Request, at []time.Time
 
 // puppets returns n puppets that answer everything alike, and a Locker over
 // them.
-func puppets(t *testing.T, n int, reply func(node int, op redlock.Op, nth int) answer, opts ...redlock.Option) ([]*puppet, *redlock.Locker) {
+func puppets(t *testing.T, n int, reply func(node int, op protocol.Op, nth int) answer, opts ...redlock.LockerOption) ([]*puppet, *redlock.Locker) {
 	t.Helper()
-	ps, nodes := make([]*puppet, n), make([]redlock.Node, n)
+	ps, nodes := make([]*puppet, n), make([]protocol.Node, n)
 	for i := range n {
 		ps[i] = &puppet{name: "puppet" + string(rune('1'+i))}
-		ps[i].answer = func(op redlock.Op, nth int) answer { return reply(i, op, nth) }
+		ps[i].answer = func(op protocol.Op, nth int) answer { return reply(i, op, nth) }
 		nodes[i] = ps[i]
 	}
-	l, err := redlock.New(nodes, append([]redlock.Option{redlock.Clock(clock.NewFake(1)), redlock.MemoryGuard(false)}, opts...)...)
+	l, err := redlock.New(nodes, append([]redlock.LockerOption{redlocktest.Clock(clock.NewFake(1)), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return ps, l
@@ -109,20 +111,20 @@ func puppets(t *testing.T, n int, reply func(node int, op redlock.Op, nth int) a
 
 // yielding is a Node that lets other goroutines run before each request, so
 // that those which are not kept in order do get out of it.
-type yielding struct{ redlock.Node }
+type yielding struct{ protocol.Node }
 
-func (y yielding) Submit(req *redlock.Request, slot int, to redlock.Receiver) error {
+func (y yielding) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
 	runtime.Gosched()
 	return y.Node.Submit(req, slot, to)
 }
 
 // The kinds of answers of a vote: the faults differ in what the node may hold.
 var (
-	grants  = answer{outcome: redlock.Granted}
-	refuses = answer{outcome: redlock.Refused}
+	grants  = answer{outcome: protocol.Granted}
+	refuses = answer{outcome: protocol.Refused}
 	faults  = []answer{
-		{outcome: redlock.Failed, err: errors.New("broken")},
-		{outcome: redlock.Unknown, err: errors.New("no reply")},
+		{outcome: protocol.Failed, err: errors.New("broken")},
+		{outcome: protocol.Unknown, err: errors.New("no reply")},
 		{unsent: true, err: errors.New("not connected")},
 		{silent: true},
 	}

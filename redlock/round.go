@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A round is one request asked of all nodes, and what they have replied so
@@ -18,43 +21,50 @@ import (
 // finds the round, and through it the lock that it counts for.
 type round struct {
 	locker   *Locker
-	told     context.Context // of its events
+	eventCtx context.Context
 	name     string
 	start    clock.Instant // before the first byte was queued
-	seq      int           // of the rounds of one lock
-	regained nodeSet       // nodes that were given the lock again since; guarded by the Lock
+	seq      int           // of the rounds of one session
+	regained quorum.Set    // nodes that were given the lock again since; guarded by the session
 	parked   atomic.Int32  // votes that wait for a node's epoch record
-	req      Request
-	gap      *round   // the extension that found what this is to repair; see Lock.repair
-	spare    *Request // instead of req for the nodes in without; nil: they are not asked
-	without  nodeSet
+	req      protocol.Request
+	gap      *round            // the extension that found what this is to repair; see session.repair
+	spare    *protocol.Request // instead of req for the nodes in without; nil: they are not asked
+	without  quorum.Set
+	late     time.Duration // from start until the last node was asked; zero: all at once
 
-	mu     sync.Mutex
-	tally  tally
-	slots  []slot  // one a node
-	few    [5]slot // the memory of slots, if that will do
-	lock   *Lock   // told of each reply from now on
-	waiter *parker
-	goal   func(*round) bool // when to signal the waiter
-	waited time.Duration     // in vain, by the wait before
-	need   nodeSet           // for the goal repliedNeeded
+	mu         sync.Mutex
+	tally      quorum.Tally
+	slots      []slot   // one a node
+	few        [5]slot  // the memory of slots, if that will do
+	session    *session // hears each reply from now on
+	waiter     *parker
+	goal       func(*round) bool // when to signal the waiter
+	waited     time.Duration     // in vain, by the wait before
+	need       quorum.Set        // for the goals repliedNeeded and repliedMost
+	askedLater quorum.Set        // nodes that were not asked at start
+
+	promised quorum.Set // nodes whose grant counts, now or when its TTL is on record
+	unlisted []vote     // of those, the ones that wait for a quorum of promises
+	fresh    bool       // votes were given before their TTL was on record
+	over     bool       // it was lost, and what comes now is of no use
 }
 
 // A slot is one node's part of a round.
 type slot struct {
-	reply Reply         // its Outcome is zero until the node has replied
-	after time.Duration // from start to the reply
+	reply protocol.Reply // its Outcome is zero until the node has replied
+	after time.Duration  // from start to the reply
 }
 
-func (l *Locker) newRound(told context.Context, name string, req Request) *round {
-	return l.newRoundAt(told, l.settings.clock.Now(), name, req)
+func (l *Locker) newRound(eventCtx context.Context, name string, req protocol.Request) *round {
+	return l.newRoundAt(eventCtx, l.settings.clock.Now(), name, req)
 }
 
-// newRoundAt is newRound for those who have just read the clock: it is a system
+// newRoundAt is newRound for a caller that has just read the clock: it is a system
 // call.
-func (l *Locker) newRoundAt(told context.Context, now clock.Instant, name string, req Request) *round {
+func (l *Locker) newRoundAt(eventCtx context.Context, now clock.Instant, name string, req protocol.Request) *round {
 	n := len(l.nodes)
-	r := &round{locker: l, told: told, name: name, start: now, req: req, tally: tally{n: n}}
+	r := &round{locker: l, eventCtx: eventCtx, name: name, start: now, req: req, tally: quorum.Tally{Nodes: n}}
 	if n <= len(r.few) {
 		r.slots = r.few[:n]
 	} else {
@@ -74,7 +84,7 @@ func (r *round) ask() { r.askIf(func() bool { return true }) }
 // once could split the nodes among them, and each be refused by the others.
 func (r *round) askIf(right func() bool) {
 	l := r.locker
-	var failed []Reply // allocated only if a node fails at once
+	var failed []protocol.Reply // allocated only if a node fails at once
 	order := l.orderOf(r.req.Key)
 	order.Lock()
 	if !right() {
@@ -83,16 +93,16 @@ func (r *round) askIf(right func() bool) {
 	}
 	for i, node := range l.nodes {
 		req := &r.req
-		if r.without.has(i) {
+		if r.without.Has(i) {
 			if req = r.spare; req == nil {
 				continue
 			}
 		}
 		if err := node.Submit(req, i, r); err != nil {
 			if failed == nil {
-				failed = make([]Reply, len(l.nodes))
+				failed = make([]protocol.Reply, len(l.nodes))
 			}
-			failed[i] = Reply{Outcome: Failed, Err: err}
+			failed[i] = protocol.Reply{Outcome: protocol.Failed, Err: err}
 		}
 	}
 	order.Unlock()
@@ -105,26 +115,96 @@ func (r *round) askIf(right func() bool) {
 
 // Receive implements Receiver. What a node grants counts only if the node has
 // not forgotten what it granted before.
-func (r *round) Receive(i int, reply Reply) {
-	if r.req.Epoch == "" || reply.Outcome != Granted && reply.Outcome != Refused {
+func (r *round) Receive(i int, reply protocol.Reply) {
+	if reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused {
+		r.locker.roundTrips[i].answered()
+	}
+	g := r.locker.guard
+	extends := g != nil && r.req.Op == protocol.OpExtend && reply.Outcome == protocol.Granted
+	if !extends && (r.req.Epoch == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused) {
+		if r.req.Epoch != "" {
+			g.nodes[i].fail(r.start)
+		}
 		r.count(i, reply)
 		return
 	}
-	w := &r.locker.guard.witnesses[i]
+	m := &g.nodes[i]
 	v := vote{round: r, slot: i, reply: reply}
-	if reply.Outcome == Refused {
-		w.notice(v)
+	if reply.Outcome == protocol.Refused {
+		m.notice(v)
 		r.count(i, reply)
-	} else if void, parked := w.judge(&v); !parked {
-		v.count(void)
+		return
+	}
+	var verdict judgement
+	var why error
+	if extends {
+		verdict = m.extend(&v)
+	} else {
+		verdict, why = m.judge(&v)
+	}
+	switch verdict {
+	case unread:
+		m.park(v)
+	case unlisted:
+		r.list(v)
+	case fresh:
+		v.count(r.tooEarly(i))
+	default:
+		v.count(why)
 	}
 }
 
+// list has the TTL of a vote entered into the node's record, which must be done before
+// the vote counts. A lock that may still be refused enters nothing, because what is on
+// record costs others a quarantine: the vote waits until a quorum has granted.
+func (r *round) list(v vote) {
+	v.entry = true
+	r.mu.Lock()
+	r.promised.Add(v.slot)
+	r.unlisted = append(r.unlisted, v)
+	due := r.listable()
+	if r.waiter != nil && r.goal(r) {
+		r.waiter.wake()
+	}
+	r.mu.Unlock()
+	r.locker.guard.enter(due)
+}
+
+// tooEarly says why the vote of node i, which was given before its TTL was on record, does
+// not count. It does, as any other, where a quorum is there without it.
+func (r *round) tooEarly(i int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.promised.Add(i)
+	if r.tally.Verdict() == quorum.Won {
+		return nil
+	}
+	r.fresh = true
+	return errFresh
+}
+
+// couldWin reports whether the round was lost because a TTL had to be entered.
+func (r *round) couldWin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fresh && r.promised.Size() >= r.tally.Quorum()
+}
+
+// listable takes the votes that are to be entered now. The round must be locked.
+func (r *round) listable() (due []vote) {
+	wish := r.gap == nil && (r.req.Op == protocol.OpAcquire || r.req.Op == protocol.OpAcquireFenced)
+	if wish && (r.promised.Size() < r.tally.Quorum() || r.over) {
+		return nil
+	}
+	due, r.unlisted = r.unlisted, nil
+	return due
+}
+
 // count enters a node's reply.
-func (r *round) count(i int, reply Reply) {
+func (r *round) count(i int, reply protocol.Reply) {
 	l := r.locker
 	var after time.Duration // read only where it is shown: the clock is a system call
-	if reply.Outcome != Granted || l.observed() {
+	if reply.Outcome != protocol.Granted || l.observed() {
 		after = l.settings.clock.Now().Sub(r.start)
 	}
 	r.mu.Lock()
@@ -136,22 +216,35 @@ func (r *round) count(i int, reply Reply) {
 		reply = disown(reply, l.nodes[j])
 	}
 	r.slots[i] = slot{reply, after}
-	r.tally.add(reply.Outcome)
-	last := r.tally.pending() == 0
-	lock := r.lock
+	r.tally.Add(reply.Outcome)
+	var due []vote
+	if reply.Outcome == protocol.Granted {
+		r.promised.Add(i)
+	}
+	if len(r.unlisted) > 0 {
+		due = r.listable()
+	}
+	last := r.tally.Pending() == 0
+	if reply.Outcome == protocol.Refused && !r.askedLater.Has(i) {
+		l.roundTrips[i].measured(after)
+	}
+	s := r.session
 	if r.waiter != nil && r.goal(r) {
 		r.waiter.wake()
 	}
 	r.mu.Unlock()
+	if due != nil {
+		l.guard.enter(due)
+	}
 
 	switch {
 	case r.gap != nil:
-		lock.repaired(r.gap, i, reply.Outcome)
-	case lock != nil:
-		lock.heard(r, i, reply)
+		s.repaired(r.gap, i, reply.Outcome)
+	case s != nil:
+		s.heard(r, i, reply)
 	}
 	if l.observed() {
-		l.publish(Event{Kind: EventVote, Context: r.told, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
+		l.publish(Event{Kind: EventVote, Context: r.eventCtx, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
 			Outcome: reply.Outcome, Elapsed: after, Err: reply.Err})
 	}
 	if last && r.req.Releases() {
@@ -162,25 +255,42 @@ func (r *round) count(i int, reply Reply) {
 // Goals of a wait. They are called with the round locked.
 
 // decided: the vote can go only one way.
-func decided(r *round) bool { return r.tally.verdict() != votePending }
+func decided(r *round) bool { return r.tally.Verdict() != quorum.Pending }
+
+// decidedOrSplit: decided, or split.
+func decidedOrSplit(r *round) bool { return decided(r) || r.isSplit() }
+
+// isSplit reports whether others are in the way, and the nodes that have yet to
+// answer decide, but cannot make an outage of it: too few have failed. To wait long for
+// them would keep all contenders waiting for one node. The round must be locked.
+func (r *round) isSplit() bool {
+	t := r.tally
+	return !decided(r) && t.Refused > 0 && t.Faults+t.Pending() < t.Blocking() && r.parked.Load() == 0
+}
 
 // settled: won, or a majority says that our value is gone, or all have replied.
 // A fault decides nothing about a lock that is held, so it is waited out.
 func settled(r *round) bool {
-	return r.tally.verdict() == voteWon || r.tally.gone() || r.tally.pending() == 0
+	return r.tally.Verdict() == quorum.Won || r.tally.Gone() || r.tally.Pending() == 0
 }
 
 // complete: every node has replied.
-func complete(r *round) bool { return r.tally.pending() == 0 }
+func complete(r *round) bool { return r.tally.Pending() == 0 }
 
-// repliedNeeded: all the needed nodes have replied.
+// repliedNeeded: all the needed nodes have replied, or granted what is not on record yet.
 func repliedNeeded(r *round) bool {
 	for i := range r.slots {
-		if r.need.has(i) && r.slots[i].reply.Outcome == 0 {
+		if r.need.Has(i) && r.slots[i].reply.Outcome == 0 && !r.promised.Has(i) {
 			return false
 		}
 	}
 	return true
+}
+
+// repliedMost: the needed nodes that have not replied are a minority of all.
+func repliedMost(r *round) bool {
+	missing := r.need & r.nodes(0)
+	return missing.Size() < r.tally.Blocking()
 }
 
 // wait sleeps until the goal is reached, limit has passed since the round was
@@ -218,32 +328,54 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 	l.parkers.put(p)
 }
 
+// waitBriefly waits until the vote is decided, or until it is split and the nodes that
+// have yet to answer are overdue: limit at most.
+func (r *round) waitBriefly(ctx context.Context, limit time.Duration) {
+	r.wait(ctx, limit, decidedOrSplit)
+	r.mu.Lock()
+	split, silent := r.isSplit(), r.nodes(0)
+	r.mu.Unlock()
+	if split {
+		r.wait(ctx, min(limit, r.late+r.locker.answerLimitOf(silent, limit)), decided)
+	}
+}
+
 // nodes returns the nodes with one of the outcomes; zero is that of a node that
 // has not replied. The round must be locked.
-func (r *round) nodes(outcomes ...Outcome) (set nodeSet) {
+func (r *round) nodes(outcomes ...protocol.Outcome) (set quorum.Set) {
 	for i := range r.slots {
 		if slices.Contains(outcomes, r.slots[i].reply.Outcome) {
-			set.add(i)
+			set.Add(i)
 		}
 	}
 	return set
 }
 
-// cause explains why node i did not grant, or returns nil if it did. The round
-// must be locked.
-func (r *round) cause(i int) *NodeError {
+// outcomeOf returns what node i has replied, zero if it has not.
+func (r *round) outcomeOf(i int) protocol.Outcome {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.promised.Has(i) { // it waits for others to grant as well
+		return protocol.Granted
+	}
+	return r.slots[i].reply.Outcome
+}
+
+// cause explains by now why node i did not grant, or returns nil if it did. The
+// round must be locked.
+func (r *round) cause(i int, now clock.Instant) *NodeError {
 	s := r.slots[i]
 	e := &NodeError{Node: r.locker.nodes[i].String(), Err: s.reply.Err, After: s.after}
 	switch s.reply.Outcome {
-	case Granted:
-		if r.req.Op != OpRaise || s.reply.Floor == 0 {
+	case protocol.Granted:
+		if r.req.Op != protocol.OpRaise || s.reply.Floor == 0 {
 			return nil
 		}
 		e.Err = errLowToken
-	case Refused:
+	case protocol.Refused:
 		e.Err = refusal{s.reply}
 	case 0:
-		e.Err, e.After = errNoAnswer, r.locker.settings.clock.Now().Sub(r.start)
+		e.Err, e.After = errNoAnswer, now.Sub(r.start)
 	}
 	if e.Err == nil {
 		e.Err = errors.New(s.reply.Outcome.String())
@@ -252,21 +384,81 @@ func (r *round) cause(i int) *NodeError {
 }
 
 // fail makes the round's error. A node that has not replied is to blame only if
-// its time is up: where others decided the vote, nobody waited for it. The round
+// its time is up: where others decided the vote, it was not waited for. The round
 // must be locked.
 func (r *round) fail(kind error) *QuorumError {
+	now := r.locker.settings.clock.Now()
+	return r.failAt(now, kind, now >= r.start.Add(r.late+r.req.Timeout))
+}
+
+// failAt is fail at a moment that may have been before; blameSilent says whether
+// the time of the nodes that had not replied was up. The round must be locked.
+func (r *round) failAt(now clock.Instant, kind error, blameSilent bool) *QuorumError {
 	e := &QuorumError{
 		Op: r.req.Op.String(), Name: r.name, Err: kind,
-		Votes: r.tally.granted, Nodes: r.tally.n, Quorum: r.tally.quorum(),
+		Votes: r.tally.Granted, Nodes: r.tally.Nodes, Quorum: r.tally.Quorum(),
 	}
-	timeUp := r.locker.settings.clock.Now() >= r.start.Add(r.req.Timeout)
 	for i := range r.slots {
-		if r.slots[i].reply.Outcome == 0 && !timeUp {
+		if r.slots[i].reply.Outcome == 0 && !blameSilent {
 			continue
 		}
-		if cause := r.cause(i); cause != nil {
+		if cause := r.cause(i, now); cause != nil {
 			e.Causes = multierror.Append(e.Causes, cause)
 		}
 	}
 	return e
+}
+
+// A releaseOf is a claim that is to be forgotten by all nodes.
+type releaseOf struct {
+	eventCtx context.Context
+	settings *settings
+	claim    claim
+	maybe    quorum.Set // nodes that may hold it, and must not be let off before they are reached
+}
+
+// release asks all nodes to forget a claim.
+func (l *Locker) release(of releaseOf, now clock.Instant) *round {
+	c := of.claim
+	r := l.newRoundAt(of.eventCtx, now, c.name, l.request(of.settings, protocol.OpRelease, c))
+	if all := quorum.All(len(l.nodes)); of.maybe != all {
+		// A node that holds nothing has no late acquisition to be kept from
+		// either, and the counter of tokens there may be what others are
+		// settling theirs by.
+		c.counter = ""
+		spare := l.request(of.settings, protocol.OpRelease, c)
+		spare.MayHold = false
+		r.spare, r.without = &spare, all&^of.maybe
+	}
+	l.inflight.add()
+	r.ask()
+	return r
+}
+
+// sameServer returns the node that has replied from the process run, or -1. The
+// round must be locked.
+func (r *round) sameServer(run string) int {
+	if run == "" {
+		return -1
+	}
+	for i := range r.slots { // by index: a slot is large, and this is done for each reply
+		if r.slots[i].reply.Run == run {
+			return i
+		}
+	}
+	return -1
+}
+
+// disown is the reply of a server that has replied by another node already.
+func disown(reply protocol.Reply, other protocol.Node) protocol.Reply {
+	switch reply.Outcome {
+	case protocol.Granted: // to the other node as well, if their databases differ: to be undone
+		reply.Outcome = protocol.Unknown
+	case protocol.Refused:
+		reply.Outcome = protocol.Failed
+	default:
+		return reply
+	}
+	reply.Err = fmt.Errorf("%w: this is %s by another address or database", ErrSameServer, other)
+	return reply
 }

@@ -2,7 +2,10 @@ package redlock
 
 import (
 	"context"
+	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/clock"
 )
 
 // Waits between tries grow from firstWait to maxWait. Without word of a
@@ -54,14 +57,17 @@ func (s *settings) again(try int, failure *QuorumError) bool {
 	return false
 }
 
-// pause sleeps for d, or shorter if the Locker is closed or ctx ends.
-func (l *Locker) pause(ctx context.Context, p *parker, d time.Duration) {
-	end := l.settings.clock.Now().Add(d)
-	p.timer.Reset(d)
-	for ctx.Err() == nil && !isDone(l.closed) && l.settings.clock.Now() < end {
-		p.sleep(ctx, l.closed)
+// pause sleeps for d, or shorter if the Locker is closed or the caller's context ends.
+func (a *acquisition) pause(d time.Duration) {
+	end := a.settings.clock.Now().Add(d)
+	a.parker.timer.Reset(d)
+	for !a.isOver() && a.settings.clock.Now() < end {
+		a.sleep()
 	}
 }
+
+// sleep returns when the acquisition is woken, or over.
+func (a *acquisition) sleep() { a.parker.sleep(a.ctx, a.locker.closed) }
 
 func isDone(c <-chan struct{}) bool {
 	select {
@@ -69,5 +75,60 @@ func isDone(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// A parker is what one goroutine sleeps on: a signal and a timer that gives
+// it. Signals may be spurious (a timer's last firing can arrive after it was
+// stopped), so the sleeper looks at the facts again after each.
+type parker struct {
+	signal chan struct{} // capacity 1: a signal is a state, not a count
+	timer  clock.Timer
+}
+
+// parkers are reused: a channel and a timer for every vote would be several
+// allocations each.
+type parkers struct {
+	clock clock.Clock
+	pool  sync.Pool
+}
+
+func (ps *parkers) get() *parker {
+	if p, ok := ps.pool.Get().(*parker); ok {
+		return p
+	}
+	p := &parker{signal: make(chan struct{}, 1)}
+	p.timer = ps.clock.AfterFunc(time.Hour, p.wake)
+	p.timer.Stop()
+	return p
+}
+
+func (ps *parkers) put(p *parker) {
+	p.timer.Stop()
+	p.drain()
+	ps.pool.Put(p)
+}
+
+// wake signals; it never blocks.
+func (p *parker) wake() {
+	select {
+	case p.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (p *parker) drain() {
+	select {
+	case <-p.signal:
+	default:
+	}
+}
+
+// sleep returns at a signal, when ctx ends or when done is closed.
+func (p *parker) sleep(ctx context.Context, done <-chan struct{}) {
+	select {
+	case <-p.signal:
+	case <-ctx.Done():
+	case <-done:
 	}
 }

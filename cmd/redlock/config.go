@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// credentials are what no flag can tell.
+// credentials are the settings that have no flag, because others can see a command line.
 type credentials struct {
 	username, password string
 }
@@ -60,7 +60,7 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 	return readCredentials(file, path)
 }
 
-// setting finds a setting in the environment or the file, and says where.
+// setting finds a setting in the environment or the file, and returns where it was, for errors.
 func setting(file map[string][]string, path, key string) (value []string, from string, ok bool) {
 	env := "REDLOCK_" + strings.ToUpper(key)
 	if v, ok := os.LookupEnv(env); ok && v != "" {
@@ -70,8 +70,8 @@ func setting(file map[string][]string, path, key string) (value []string, from s
 	return value, path + ": " + key, ok
 }
 
-// assign sets a flag. Its error does not repeat the value, which may be a URL
-// with a password, but for what pflag says of the other types.
+// assign sets a flag. Its error does not repeat the value of a list, which may be a URL with a
+// password; for other types it is pflag's.
 func assign(f *pflag.Flag, value []string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		var all []string
@@ -86,8 +86,8 @@ func assign(f *pflag.Flag, value []string) error {
 	return f.Value.Set(value[0])
 }
 
-// configFile is the file to read: the one asked for, or the first of files that
-// is there, or none.
+// configFile returns the file to read: the one asked for, or the first of files that exists, or
+// none.
 func configFile(flags *pflag.FlagSet, files []string) (string, error) {
 	path, err := flags.GetString("config")
 	if err != nil {
@@ -107,7 +107,7 @@ func configFile(flags *pflag.FlagSet, files []string) (string, error) {
 	return "", nil
 }
 
-// usualFiles is where configuration is looked for.
+// usualFiles returns where configuration is looked for.
 func usualFiles() []string {
 	var files []string
 	if home, err := os.UserConfigDir(); err == nil {
@@ -163,7 +163,7 @@ func scalars(n *yaml.Node) ([]string, error) {
 	return nil, errors.New("a value or a list of values is wanted")
 }
 
-// runSettings are of one command, but in the file for all.
+// runSettings are those of one command that the file may have for all.
 var runSettings = []string{"ttl"}
 
 func secretSettings() []string { return []string{"username", "password", "password_file"} }

@@ -5,11 +5,125 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 )
+
+// settled is what a command takes from a command line, the environment and a file.
+func settled(t *testing.T, file string, env map[string]string, args ...string) (*servers, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "redlock.yaml")
+	tr.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+	for _, v := range os.Environ() { // what this machine says is not tested
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "REDLOCK_") {
+			t.Setenv(name, "")
+		}
+	}
+	t.Setenv("REDLOCK_CONFIG", path)
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	c := &cobra.Command{Use: "test"}
+	s := serverFlags(c)
+	tr.NoError(t, c.ParseFlags(args))
+	return s, s.settle()
+}
+
+func TestFlagsGoBeforeTheEnvironmentAndThatBeforeTheFile(t *testing.T) {
+	const file = "nodes: [redis://file:1, redis://file:2]\nprefix: file\nmax_ttl: 1m\nmemory_guard: false\ntls_ca: /file\n"
+	s, err := settled(t, file, nil)
+	tr.NoError(t, err)
+	assert.Equal(t, []string{"redis://file:1", "redis://file:2"}, s.nodes)
+	assert.Equal(t, "file", s.prefix)
+	assert.Equal(t, time.Minute, s.maxTTL)
+	assert.False(t, s.guard)
+	assert.Equal(t, "/file", s.tlsCA)
+
+	env := map[string]string{
+		"REDLOCK_NODES": "redis://env:1, redis://env:2\nredis://env:3", "REDLOCK_PREFIX": "env", "REDLOCK_MAX_TTL": "2m", "REDLOCK_MEMORY_GUARD": "true",
+	}
+	s, err = settled(t, file, env)
+	tr.NoError(t, err)
+	assert.Equal(t, []string{"redis://env:1", "redis://env:2", "redis://env:3"}, s.nodes)
+	assert.Equal(t, "env", s.prefix)
+	assert.Equal(t, 2*time.Minute, s.maxTTL)
+	assert.True(t, s.guard)
+	assert.Equal(t, "/file", s.tlsCA, "what the environment does not say is left to the file")
+
+	s, err = settled(t, file, env, "--node", "redis://flag", "--prefix", "", "--memory-guard=false")
+	tr.NoError(t, err)
+	assert.Equal(t, []string{"redis://flag"}, s.nodes)
+	assert.Empty(t, s.prefix, "an empty flag is a flag")
+	assert.False(t, s.guard)
+	assert.Equal(t, 2*time.Minute, s.maxTTL)
+}
+
+func TestCredentialsAreForTheURLsWithoutAny(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	tr.NoError(t, os.WriteFile(secret, []byte("p@ss/word\n"), 0o600))
+	s, err := settled(t, "nodes: [redis://a, redis://own:word@b]\nusername: locks\npassword_file: "+secret, nil)
+	tr.NoError(t, err)
+	assert.Equal(t, []string{"redis://locks:p%40ss%2Fword@a", "redis://own:word@b"}, s.urls())
+	s, err = settled(t, "nodes: redis://a", map[string]string{"REDLOCK_PASSWORD": "alone"})
+	tr.NoError(t, err)
+	assert.Equal(t, []string{"redis://:alone@a"}, s.urls())
+}
+
+func TestConfigurationSaysWhatIsWrong(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	tr.NoError(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	const nodes = "nodes: [redis://a]\n"
+	for _, test := range []struct {
+		name string
+		file string
+		env  map[string]string
+		args []string
+		code int
+		want string
+	}{
+		{"no servers", "", nil, nil, exitUsage, "no servers are named"},
+		{"an unknown setting", nodes + "colour: red", nil, nil, exitConfig, `unknown setting "colour"; there is: dial_timeout`},
+		{"a value of another kind", nodes + "max_ttl: soon", nil, nil, exitConfig, "max_ttl"},
+		{"a list for a value", nodes + "prefix: [a, b]", nil, nil, exitConfig, "one value is wanted"},
+		{"a map for a value", nodes + "prefix: {a: b}", nil, nil, exitConfig, "a value or a list of values"},
+		{"lists in lists", "nodes: [[a]]", nil, nil, exitConfig, "plain values"},
+		{"no YAML", "nodes: [redis://:hunter2@a", nil, nil, exitConfig, "not a YAML list of settings"},
+		{"a directory", "", map[string]string{"REDLOCK_CONFIG": os.TempDir()}, nil, exitConfig, "directory"},
+		{"the environment", nodes, map[string]string{"REDLOCK_MEMORY_GUARD": "perhaps"}, nil, exitConfig, "$REDLOCK_MEMORY_GUARD"},
+		{"two passwords", nodes + "password: hunter2\npassword_file: x", nil, nil, exitConfig, "leave one out"},
+		{"no password file", nodes + "password_file: /no/file", nil, nil, exitConfig, "/no/file"},
+		{"an empty password file", nodes + "password_file: " + empty, nil, nil, exitConfig, "it is empty"},
+		{"a user alone", nodes + "username: locks", nil, nil, exitConfig, "without a password"},
+		{"two kinds of servers", nodes, nil, []string{"--embedded", "--node", "redis://a"}, exitUsage, "exclude each other"},
+		{"half a certificate", nodes, nil, []string{"--tls-cert", "x"}, exitUsage, "belong together"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := settled(t, test.file, test.env, test.args...)
+			tr.ErrorContains(t, err, test.want)
+			assert.Equal(t, test.code, exitCode(t.Context(), err))
+			assert.NotContains(t, explain(t.Context(), err), "hunter2")
+		})
+	}
+}
+
+func TestCertificatesThatAreNoneAreRefused(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	tr.NoError(t, os.WriteFile(text, []byte("hello"), 0o600))
+	for want, args := range map[string][]string{
+		"no such file":             {"--tls-ca", "/no/file"},
+		"no certificate":           {"--tls-ca", text},
+		"--tls-cert and --tls-key": {"--tls-cert", text, "--tls-key", text},
+	} {
+		s, err := settled(t, "nodes: [rediss://127.0.0.1]", nil, args...)
+		tr.NoError(t, err)
+		_, err = s.poolOptions(s.logger(&cobra.Command{}))
+		assert.ErrorContains(t, err, want)
+		assert.Equal(t, exitConfig, exitCode(t.Context(), err))
+	}
+}
 
 // ours are the commands whose texts are not cobra's.
 func ours() []*cobra.Command {

@@ -2,17 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/demo"
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// demoLimit bounds the whole demo: far more than its 10 seconds, for machines
-// that must fetch an image first.
+// demoLimit bounds the whole demo. It takes some 10 seconds.
 const demoLimit = 3 * time.Minute
 
 func newDemo() *cobra.Command {
@@ -27,19 +27,19 @@ it shows did happen. With --nodes and URLs it uses servers that run already,
 and leaves out what would break them.`,
 		Example: `  redlock demo
   redlock demo --nodes process      # redis-server processes
-  redlock demo --nodes docker --json`,
+  redlock demo --nodes redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003 --json`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return demo(c.Context(), nodes, newNarrator(c.OutOrStdout(), asJSON))
+			return playDemo(c.Context(), nodes, demo.NewNarrator(c.OutOrStdout(), asJSON))
 		},
 	}
-	c.Flags().StringVar(&nodes, "nodes", "embedded", "embedded, process (redis-server), docker, or redis:// `URLS` with commas between them")
+	c.Flags().StringVar(&nodes, "nodes", "embedded", "embedded, process (redis-server), or redis:// `URLS` with commas between them")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line, for machines")
 	return c
 }
 
-// demo plays the scenes on servers that it starts.
-func demo(ctx context.Context, nodes string, n *narrator) error {
+// playDemo starts the nodes and plays the scenes on them.
+func playDemo(ctx context.Context, nodes string, n *demo.Narrator) error {
 	ctx, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
 	f, err := startNodes(ctx, nodes)
@@ -47,9 +47,7 @@ func demo(ctx context.Context, nodes string, n *narrator) error {
 		return err
 	}
 	defer f.Close()
-	err = play(ctx, f, n)
-	n.end(err)
-	return errors.Join(err, n.err)
+	return demo.Run(ctx, f, n)
 }
 
 // startNodes makes the fleet that --nodes asks for.
@@ -57,5 +55,9 @@ func startNodes(ctx context.Context, nodes string) (fleet.Fleet, error) {
 	if strings.Contains(nodes, "://") {
 		return fleet.Start(ctx, fleet.Addrs, fleet.Options{URLs: strings.Split(nodes, ",")})
 	}
-	return fleet.Start(ctx, fleet.Kind(nodes), fleet.Options{Nodes: 5})
+	kind := fleet.Kind(nodes)
+	if !startable(kind) {
+		return nil, fmt.Errorf("unknown kind %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)
+	}
+	return fleet.Start(ctx, kind, fleet.Options{Nodes: 5})
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/redquorum/redquorum/internal/doctor"
 )
 
-// The exit codes of doctor, for monitoring: as plugins of Nagios have them. 69 is
-// as everywhere.
+// The exit codes of doctor are those of plugins of Nagios, for monitoring, and 69.
 const (
 	exitDoctorWarning = 1
 	exitDoctorFatal   = 2
@@ -73,12 +72,12 @@ Exit codes:
 	return c
 }
 
-// usualTTL is what the library takes if nobody says anything.
+// usualTTL is the library's default.
 const usualTTL = 10 * time.Second
 
 // examine has the servers examined as clients with these settings see them.
 func (s *servers) examine(c *cobra.Command) (*doctor.Report, error) {
-	guard := s.guard // as the clients have it, whatever a trial does
+	guard := s.guard // as the clients have it; start turns it off for --embedded
 	urls, stop, err := s.start(c.Context())
 	if err != nil {
 		return nil, err
@@ -91,7 +90,7 @@ func (s *servers) examine(c *cobra.Command) (*doctor.Report, error) {
 	examined := make([]doctor.Server, len(urls))
 	for i, u := range urls {
 		if examined[i], err = doctor.Open(u, opts...); err != nil {
-			return nil, &exitError{code: s.blame(), err: fmt.Errorf("server %d: %w", i+1, err)}
+			return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", i+1, err)}
 		}
 	}
 	settings := doctor.Settings{
@@ -107,7 +106,7 @@ func (s *servers) examine(c *cobra.Command) (*doctor.Report, error) {
 	return report, c.Context().Err()
 }
 
-// verdict is the report as an exit code. The report itself has said all.
+// verdict returns the report as an exit code, without a message, because the report was printed.
 func verdict(r *doctor.Report) error {
 	switch {
 	case r.Answered < r.Quorum:
@@ -120,8 +119,7 @@ func verdict(r *doctor.Report) error {
 	return nil
 }
 
-// diagnosis is the report for people. What is the same for every server is told
-// once.
+// diagnosis returns the report for people. A finding that all servers have is printed once.
 func diagnosis(r *doctor.Report, all bool) string {
 	var b strings.Builder
 	times := map[doctor.Finding]int{}
@@ -167,28 +165,4 @@ func writeFindings(b *strings.Builder, findings []doctor.Finding, all bool) {
 			b.WriteString(lead + wrap(harmless(f.Do), len(lead)) + "\n")
 		}
 	}
-}
-
-// columns is how wide people's terminals are at least.
-const columns = 80
-
-// wrap breaks text into lines that stand indented by so many columns.
-func wrap(text string, indent int) string {
-	var b strings.Builder
-	width := indent
-	for i, w := range strings.Fields(text) {
-		n := len([]rune(w))
-		switch {
-		case i == 0:
-		case width+1+n > columns:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			width = indent
-		default:
-			b.WriteString(" ")
-			width++
-		}
-		b.WriteString(w)
-		width += n
-	}
-	return b.String()
 }

@@ -5,22 +5,22 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// The exit codes. They are promised: scripts and supervisors act on them. Most
-// are those of sysexits.h; a command that is run under a lock has its own.
+// The exit codes. They are promised, because scripts and supervisors act on them. Most are those
+// of sysexits.h; a command that runs under a lock has its own.
 const (
 	exitFailed      = 1   // something else went wrong; stderr says what
 	exitUsage       = 64  // EX_USAGE: the command line is wrong
 	exitNoQuorum    = 69  // EX_UNAVAILABLE: too few servers answered
-	exitHeld        = 75  // EX_TEMPFAIL: somebody else holds the lock
+	exitHeld        = 75  // EX_TEMPFAIL: the lock is held by another
 	exitConfig      = 78  // EX_CONFIG: the environment or the configuration file is wrong
 	exitLost        = 79  // the lock was lost while the command ran; above all of sysexits.h
 	exitCannotRun   = 126 // as a shell has it: the command cannot be executed
 	exitNotFound    = 127 // as a shell has it: there is no such command
-	exitSignalled   = 128 // plus the number of the signal that ended the command, or the waiting
-	exitInterrupted = exitSignalled + 2
+	exitInterrupted = 130 // SIGINT; job.SignalCode has the codes of the other signals
 )
 
 const exitCodesHelp = `Exit codes:
@@ -59,17 +59,17 @@ func configErrorf(format string, args ...any) error {
 	return &exitError{code: exitConfig, err: fmt.Errorf(format, args...)}
 }
 
-// exitCode is what the process ends with for err.
+// exitCode returns the exit code for err.
 func exitCode(ctx context.Context, err error) int {
 	var exit *exitError
-	var by interrupt
+	var by job.SignalError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.As(context.Cause(ctx), &by):
-		return by.exitCode()
+		return job.SignalCode(by.Signal)
 	case ctx.Err() != nil:
 		return exitInterrupted
 	case errors.Is(err, redlock.ErrHeld):

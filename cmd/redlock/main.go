@@ -1,6 +1,8 @@
-// Command redlock takes quorum locks from a shell, shows who holds them, and
-// checks the servers that they are held on. "redlock help" tells the rest; exit.go
-// has the exit codes.
+// Command redlock takes quorum locks from a shell, shows who holds them, and checks the servers
+// that they are held on. This package is its commands and their flags: one file each, named for
+// the command. Running a job is package internal/job, the demo internal/demo, and what doctor
+// looks at internal/doctor. servers.go and config.go are the flags that most commands share,
+// exit.go has the exit codes.
 package main
 
 import (
@@ -10,10 +12,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/job"
 )
 
 func main() {
@@ -23,22 +28,13 @@ func main() {
 	os.Exit(code)
 }
 
-// An interrupt is what ends the context of the whole command.
-type interrupt struct{ signal syscall.Signal }
-
-func (i interrupt) Error() string { return "ended by a signal: " + i.signal.String() }
-
-// exitCode is what a shell would report.
-func (i interrupt) exitCode() int { return exitSignalled + int(i.signal) }
-
-// interruptible returns a context that ends, with an interrupt as its cause, when
-// a person or a supervisor wants the command to end. A hangup or an interrupt that
-// was ignored when the command was started stays so: nohup(1) and a shell's
-// background jobs count on it.
+// interruptible returns a context that ends, with a job.SignalError as its cause, when a person or
+// a supervisor wants the command to end. A signal that was ignored when the command was started
+// stays so, because nohup(1) and a shell's background jobs count on it.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	for _, s := range endingSignals {
+	for _, s := range job.EndingSignals {
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
 		}
@@ -47,7 +43,7 @@ func interruptible() (context.Context, func()) {
 	go func() {
 		defer close(done)
 		for s := range signals {
-			cancel(interrupt{s.(syscall.Signal)})
+			cancel(job.SignalError{Signal: s.(syscall.Signal)})
 		}
 	}()
 	return ctx, func() {
@@ -58,7 +54,7 @@ func interruptible() (context.Context, func()) {
 	}
 }
 
-// run is main without the process around it.
+// run runs the command in this process, and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
@@ -71,10 +67,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(ctx, err)
 }
 
-// explain is the one line that is printed about err, or nothing.
+// explain returns the one line that is printed about err, or nothing.
 func explain(ctx context.Context, err error) string {
 	var exit *exitError
-	var by interrupt
+	var by job.SignalError
 	switch {
 	case err == nil:
 		return ""
@@ -88,8 +84,8 @@ func explain(ctx context.Context, err error) string {
 	return oneLine(err.Error())
 }
 
-// oneLine is a text as it is printed after our name, with which the library's
-// errors begin, too.
+// oneLine returns a text as it is printed after our name. The library's errors begin with that
+// name, too, so it is cut off.
 func oneLine(text string) string {
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "redlock: "), "pool: ")
 	return harmless(strings.Join(strings.Fields(text), " "))
@@ -124,11 +120,11 @@ Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usageErrorf("%v; see %q", err, c.CommandPath()+" --help")
 	})
-	root.AddCommand(newRun(), newStatus(), newRelease(), newDoctor(), newNodes(), newDemo(), newConfigHelp(), newMan())
+	root.AddCommand(newRun(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan())
 	return root
 }
 
-// noCommand refuses the name of a command that there is not.
+// noCommand refuses a name that is no command.
 func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -144,4 +140,30 @@ func noCommand(c *cobra.Command, args []string) error {
 		}
 	}
 	return usageErrorf("unknown command %q%s; there is: %s", args[0], meant, strings.Join(names, ", "))
+}
+
+// noArguments is for commands that take flags only.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageErrorf("%s takes no arguments, only flags: %q", c.Name(), args)
+	}
+	return nil
+}
+
+// oneArgument is for commands that take one argument, which is described by what.
+func oneArgument(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageErrorf("%s takes one argument, %s, not %d", c.Name(), what, len(args))
+		}
+		return nil
+	}
+}
+
+// version returns what the build recorded: a release, or the commit.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
 }

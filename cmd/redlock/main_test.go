@@ -1,28 +1,35 @@
 package main
 
 import (
-	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/stretchr/testify/assert"
 )
 
-// commandEnv makes the test binary be the command: what is to be killed, stopped
-// and given a terminal must be a process.
-const commandEnv = "REDLOCK_TEST_COMMAND"
-
-// roleEnv makes it be what the command runs under a lock.
-const roleEnv = "REDLOCK_TEST_ROLE"
-
-var roles map[string]func() int // by what roleEnv says
-
-func TestMain(m *testing.M) {
-	if os.Getenv(commandEnv) != "" {
-		os.Unsetenv(commandEnv) // which is not for what it runs
-		main()
+func TestUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+		out  string // on standard output where the code is 0, else on standard error
+	}{
+		{nil, exitUsage, "Usage:"},
+		{[]string{"help"}, 0, "Usage:"},
+		{[]string{"--help"}, 0, "Usage:"},
+		{[]string{"--version"}, 0, "redlock version "},
+		{[]string{"dance"}, exitUsage, `unknown command "dance"`},
+		{[]string{"demo", "--help"}, 0, "--json"},
+		{[]string{"demo", "--loud"}, exitUsage, "--loud"},
+		{[]string{"demo", "now"}, exitUsage, "takes no arguments"},
+		{[]string{"demo", "--nodes", "paper"}, exitFailed, `unknown kind "paper"`},
+		{[]string{"demo", "--nodes", "docker"}, exitFailed, `unknown kind "docker"`},
+		{[]string{"demo", "--nodes", "redis://:hunter2@127.0.0.1:1"}, exitFailed, "127.0.0.1:1"},
+	} {
+		code, out, errs := redlockCommand(t, test.args...)
+		assert.Equal(t, test.code, code, test.args)
+		if test.code != 0 {
+			out = errs
+		}
+		assert.Contains(t, out, test.out, test.args)
+		assert.NotContains(t, out+errs, "hunter2")
 	}
-	if role := os.Getenv(roleEnv); role != "" {
-		os.Exit(roles[role]())
-	}
-	goleak.VerifyTestMain(m)
 }

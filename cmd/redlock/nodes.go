@@ -30,7 +30,6 @@ and ends them, with all that was on them, when it is interrupted.
 Kinds:
   embedded  inside this process, needs nothing; their speed means nothing
   process   redis-server or valkey-server, which must be installed
-  docker    containers
 
 Exit codes:
   0    interrupted, and all servers have ended
@@ -44,11 +43,13 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			return serve(c.Context(), fleet.Kind(kind), ports, asJSON, c.OutOrStdout())
+			return serve(c.Context(), fleet.Kind(kind), ports, func(urls []string) error {
+				return announce(c.OutOrStdout(), fleet.Kind(kind), urls, asJSON)
+			})
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&kind, "kind", string(fleet.Embedded), "`KIND` of servers: embedded, process or docker")
+	f.StringVar(&kind, "kind", string(fleet.Embedded), "`KIND` of servers: embedded or process")
 	f.IntVarP(&n, "number", "n", 5, "how many")
 	f.IntVar(&port, "port", 7001, "the first `PORT`; the others follow it")
 	f.BoolVar(&asJSON, "json", false, "print one JSON document instead of the text")
@@ -71,10 +72,14 @@ func choosePorts(n, first int) ([]int, error) {
 	return ports, nil
 }
 
-// serve runs servers until ctx ends.
-func serve(ctx context.Context, kind fleet.Kind, ports []int, asJSON bool, out io.Writer) (err error) {
-	if kind != fleet.Embedded && kind != fleet.Process && kind != fleet.Docker {
-		return usageErrorf("--kind %q: there are %s, %s and %s", kind, fleet.Embedded, fleet.Process, fleet.Docker)
+// startable reports whether the command can start nodes of a kind. Containers are not among them,
+// because they need a Docker client; docker-compose.yml starts five, whose URLs can be given.
+func startable(kind fleet.Kind) bool { return kind == fleet.Embedded || kind == fleet.Process }
+
+// serve runs servers until ctx ends. It calls started when they can be used.
+func serve(ctx context.Context, kind fleet.Kind, ports []int, started func(urls []string) error) (err error) {
+	if !startable(kind) {
+		return usageErrorf("--kind %q: there are %s and %s", kind, fleet.Embedded, fleet.Process)
 	}
 	if err := portsFree(ports); err != nil {
 		return err
@@ -84,12 +89,21 @@ func serve(ctx context.Context, kind fleet.Kind, ports []int, asJSON bool, out i
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	text := invitation(kind, f.URLs())
+	if err := started(f.URLs()); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// announce prints how other terminals find the servers.
+func announce(out io.Writer, kind fleet.Kind, urls []string, asJSON bool) error {
+	text := invitation(kind, urls)
 	if asJSON {
 		b, err := json.Marshal(struct {
 			Kind fleet.Kind `json:"kind"`
 			URLs []string   `json:"urls"`
-		}{kind, f.URLs()})
+		}{kind, urls})
 		if err != nil {
 			panic(err) // strings
 		}
@@ -98,12 +112,11 @@ func serve(ctx context.Context, kind fleet.Kind, ports []int, asJSON bool, out i
 	if _, err := io.WriteString(out, text); err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
-	<-ctx.Done()
 	return nil
 }
 
-// portsFree finds a port that is taken before anything is started: servers
-// themselves say so in many words.
+// portsFree returns an error if a port is taken. It is asked before anything is started, because
+// the servers' own errors are long.
 func portsFree(ports []int) error {
 	for _, port := range ports {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))

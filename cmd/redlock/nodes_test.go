@@ -15,12 +15,11 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
-// freePorts finds n ports in a row that nothing listens on: at random, lest two
-// runs of the tests find the same, and below those that outgoing connections and
-// package fleet use.
+// freePorts finds n ports in a row that are free. It tries at random, so that two runs of the tests do
+// not find the same, and below those that outgoing connections and package fleet use.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {
@@ -36,9 +35,9 @@ func freePorts(t *testing.T, n int) int {
 }
 
 func TestNodesServeUntilTheyAreInterrupted(t *testing.T) {
-	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
+	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process} {
 		t.Run(string(kind), func(t *testing.T) {
-			require.Kind(t, kind)
+			need.Kind(t, kind)
 			first := freePorts(t, 3)
 			ctx, interrupt := context.WithCancelCause(t.Context())
 			defer interrupt(nil)
@@ -66,7 +65,7 @@ func TestNodesServeUntilTheyAreInterrupted(t *testing.T) {
 			assert.Zero(t, <-code, errs.String())
 			ports, err := choosePorts(3, first)
 			tr.NoError(t, err)
-			assert.NoError(t, portsFree(ports), "all are given back")
+			assert.NoError(t, portsFree(ports), "all ports are free again")
 		})
 	}
 }
@@ -85,13 +84,13 @@ func TestNodesAsJSON(t *testing.T) {
 	out.await(t.Context(), t, func(text string) bool { return strings.Contains(text, "\n") || len(code) > 0 })
 	interrupt()
 	assert.Zero(t, <-code, errs.String())
-	var told struct {
+	var printed struct {
 		Kind string
 		URLs []string
 	}
-	tr.NoError(t, json.Unmarshal([]byte(out.String()), &told))
-	assert.Equal(t, "embedded", told.Kind)
-	assert.Len(t, told.URLs, 2)
+	tr.NoError(t, json.Unmarshal([]byte(out.String()), &printed))
+	assert.Equal(t, "embedded", printed.Kind)
+	assert.Len(t, printed.URLs, 2)
 }
 
 func TestNodesNameThePortThatIsTaken(t *testing.T) {
@@ -109,7 +108,7 @@ func TestNodesNameThePortThatIsTaken(t *testing.T) {
 }
 
 func TestNodesUsage(t *testing.T) {
-	for _, args := range [][]string{{"-n", "0"}, {"-n", "100"}, {"--port", "0"}, {"--port", "65533"}, {"--kind", "paper"}, {"--kind", "addrs"}, {"more"}} {
+	for _, args := range [][]string{{"-n", "0"}, {"-n", "100"}, {"--port", "0"}, {"--port", "65533"}, {"--kind", "paper"}, {"--kind", "addrs"}, {"--kind", "docker"}, {"more"}} {
 		code, _, _ := redlockCommand(t, append([]string{"nodes"}, args...)...)
 		assert.Equal(t, exitUsage, code, args)
 	}

@@ -1,21 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 func newRelease() *cobra.Command {
-	r := &releaser{}
+	r := &releaseCommand{}
 	c := &cobra.Command{
 		Use:   "release NAME",
 		Short: "Delete a lock's key: by its value, or by force",
@@ -50,7 +48,7 @@ Exit codes:
 		},
 	}
 	r.servers = serverFlags(c)
-	r.servers.patient()
+	r.servers.explainTimeout()
 	f := c.Flags()
 	f.StringVar(&r.value, "value", "", "delete it where it holds this `VALUE`")
 	f.BoolVar(&r.force, "force", false, "delete it whoever holds it")
@@ -58,8 +56,8 @@ Exit codes:
 	return c
 }
 
-// A releaser is the command release.
-type releaser struct {
+// A releaseCommand is one run of "redlock release".
+type releaseCommand struct {
 	servers *servers
 	name    string
 	value   string
@@ -68,7 +66,7 @@ type releaser struct {
 	yes     bool
 }
 
-func (r *releaser) check() error {
+func (r *releaseCommand) check() error {
 	switch {
 	case r.byValue == r.force:
 		return usageErrorf("release by --value, or by --force: give one of them; \"redlock status %s\" shows the value", r.name)
@@ -80,7 +78,7 @@ func (r *releaser) check() error {
 	return r.servers.checkName(r.name)
 }
 
-func (r *releaser) run(c *cobra.Command) error {
+func (r *releaseCommand) run(c *cobra.Command) error {
 	if err := r.servers.settle(); err != nil {
 		return err
 	}
@@ -97,39 +95,38 @@ func (r *releaser) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	p := &panel{nodes: nodes, key: r.servers.prefix + r.name, patience: r.servers.patience()}
-	defer p.close()
+	set := &nodeSet{nodes: nodes, key: r.servers.prefix + r.name, timeout: r.servers.answerTimeout()}
+	defer set.close()
 
-	var replies []redlock.Reply
+	var replies []protocol.Reply
 	if r.force {
 		sure := func() error { return nil }
 		if !r.yes {
-			in := c.InOrStdin()
-			sure = func() error { return confirm(ctx, in, onTerminal(in), c.ErrOrStderr(), r.name) }
+			sure = func() error { return r.confirm(ctx, newPrompt(c)) }
 		}
-		replies, err = r.enforce(ctx, c.OutOrStdout(), p, sure)
+		replies, err = r.enforce(ctx, c.OutOrStdout(), set, sure)
 	} else {
-		replies = p.release(ctx, func(int) *string { return &r.value })
+		replies = set.release(ctx, func(int) *string { return &r.value })
 	}
 	if err != nil {
 		return err
 	}
-	return r.conclude(c, p, replies)
+	return r.conclude(c, set, replies)
 }
 
-// enforce shows what there is, makes sure that it shall go, and deletes it where it
-// was seen. Between the two a person may think for minutes, and whatever comes to be
-// there meanwhile is somebody else's.
-func (r *releaser) enforce(ctx context.Context, out io.Writer, p *panel, sure func() error) ([]redlock.Reply, error) {
-	found, err := p.inspect(ctx)
+// enforce shows what the servers hold, has it confirmed by sure, and deletes on each server what
+// was shown. The answer may take minutes, and a value that a server gets meanwhile is the lock of
+// another client.
+func (r *releaseCommand) enforce(ctx context.Context, out io.Writer, set *nodeSet, sure func() error) ([]protocol.Reply, error) {
+	found, err := set.inspect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(out, p.table(found)); err != nil {
+	if _, err := io.WriteString(out, set.table(found)); err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
 	seen := func(i int) *string {
-		if found[i].Outcome != redlock.Granted || found[i].TTL == 0 {
+		if found[i].Outcome != protocol.Granted || found[i].TTL == 0 {
 			return nil
 		}
 		return &found[i].Value
@@ -139,20 +136,20 @@ func (r *releaser) enforce(ctx context.Context, out io.Writer, p *panel, sure fu
 		if seen(i) != nil {
 			held++
 		}
-		if found[i].Outcome == redlock.Granted {
+		if found[i].Outcome == protocol.Granted {
 			answers++
 		}
 	}
 	switch {
-	case held == 0 && answers < p.quorum():
-		return nil, p.failure(found, "nothing was deleted")
+	case held == 0 && answers < set.quorum():
+		return nil, set.failure(found, "nothing was deleted")
 	case held == 0:
 		return nil, fmt.Errorf("no server that answered holds %s: nothing to release", word(r.name))
 	}
 	if err := sure(); err != nil {
 		return nil, err
 	}
-	replies := p.release(ctx, seen)
+	replies := set.release(ctx, seen)
 	for i := range found {
 		if found[i].Err != nil { // what it holds is not known, and was left alone
 			replies[i] = found[i]
@@ -161,41 +158,31 @@ func (r *releaser) enforce(ctx context.Context, out io.Writer, p *panel, sure fu
 	return replies, nil
 }
 
-// confirm has a person type the name.
-func confirm(ctx context.Context, in io.Reader, person bool, errs io.Writer, name string) error {
-	if !person {
+// confirm asks for the name.
+func (r *releaseCommand) confirm(ctx context.Context, p prompt) error {
+	if !p.terminal {
 		return usageErrorf("--force wants to be confirmed, and there is no terminal: give --yes, too")
 	}
-	fmt.Fprintf(errs, "Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(name))
-	typed := make(chan string, 1)
-	go func() { // it ends with the process if nobody types: a terminal cannot be given up
-		line, _ := bufio.NewReader(in).ReadString('\n')
-		typed <- strings.TrimRight(line, "\r\n")
-	}()
-	select {
-	case line := <-typed:
-		if line != name && line != word(name) {
-			return errors.New("not confirmed: nothing was deleted")
-		}
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	line, err := p.ask(ctx, fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(r.name)))
+	if err == nil && line != r.name && line != word(r.name) {
+		err = errors.New("not confirmed: nothing was deleted")
 	}
+	return err
 }
 
-// conclude says what came of it.
-func (r *releaser) conclude(c *cobra.Command, p *panel, replies []redlock.Reply) error {
+// conclude prints the result, or returns it as an error.
+func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []protocol.Reply) error {
 	deleted, free := 0, 0
 	var others []string
 	for i, reply := range replies {
 		switch {
-		case reply.Outcome == redlock.Granted:
+		case reply.Outcome == protocol.Granted:
 			deleted++
 			free++
-		case reply.Outcome == redlock.Refused && (reply.TTL == 0 || r.byValue):
+		case reply.Outcome == protocol.Refused && (reply.TTL == 0 || r.byValue):
 			free++
-		case reply.Outcome == redlock.Refused:
-			others = append(others, word(p.nodes[i].String()))
+		case reply.Outcome == protocol.Refused:
+			others = append(others, word(set.nodes[i].String()))
 		}
 	}
 	done := fmt.Sprintf("deleted on %d of %d servers", deleted, len(replies))
@@ -204,8 +191,8 @@ func (r *releaser) conclude(c *cobra.Command, p *panel, replies []redlock.Reply)
 		return c.Context().Err()
 	case len(others) > 0:
 		return fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, \"redlock status %s\"", done, strings.Join(others, ", "), word(r.name))
-	case free < p.quorum():
-		return p.failure(replies, done)
+	case free < set.quorum():
+		return set.failure(replies, done)
 	case deleted == 0 && r.byValue:
 		return fmt.Errorf("no server that answered holds %s with that value: nothing was deleted", word(r.name))
 	}
@@ -213,31 +200,11 @@ func (r *releaser) conclude(c *cobra.Command, p *panel, replies []redlock.Reply)
 	fmt.Fprintf(&b, "%s: %s\n", word(r.name), done)
 	for i, reply := range replies {
 		if reply.Err != nil {
-			fmt.Fprintf(&b, "  %s may hold it until its TTL ends: %s\n", word(p.nodes[i].String()), harmless(reply.Err.Error()))
+			fmt.Fprintf(&b, "  %s may hold it until its TTL ends: %s\n", word(set.nodes[i].String()), harmless(reply.Err.Error()))
 		}
 	}
 	if _, err := io.WriteString(c.OutOrStdout(), b.String()); err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
 	return nil
-}
-
-// table shows what each node holds.
-func (p *panel) table(found []redlock.Reply) string {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVER\tTTL\tVALUE")
-	for i, reply := range found {
-		node := word(p.nodes[i].String())
-		switch {
-		case reply.Err != nil:
-			fmt.Fprintf(table, "%s\t\t%s\n", node, harmless(reply.Err.Error()))
-		case reply.TTL == 0:
-			fmt.Fprintf(table, "%s\t-\t-\n", node)
-		default:
-			fmt.Fprintf(table, "%s\t%s\t%s\n", node, ttlText(millis(reply.TTL)), word(reply.Value))
-		}
-	}
-	table.Flush()
-	return b.String()
 }

@@ -39,8 +39,8 @@ func TestReleaseByValue(t *testing.T) {
 
 func TestReleaseByValueLeavesOtherHoldersAlone(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 5)
-	put(t, f, "job", "dead", 0, 1)
-	put(t, f, "job", "alive", 2, 3, 4)
+	put(t, f.URLs()[:2], "job", "dead")
+	put(t, f.URLs()[2:5], "job", "alive")
 	code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", "dead")...)
 	assert.Zero(t, code, errs)
 	assert.Contains(t, out, "deleted on 2 of 5")
@@ -55,7 +55,7 @@ func TestReleaseByForce(t *testing.T) {
 			f := startFleet(t, kind, 5)
 			lock := hold(t, f, "job", redlock.Fenced(), redlock.Renew(false))
 			ask(t, f.URLs()[0], "SET", "job", "") // stuck, and empty
-			put(t, f, "job", "other", 1)
+			put(t, f.URLs()[1:2], "job", "other")
 			code, out, errs := redlockCommand(t, on(f, "release", "job", "--force", "--yes")...)
 			assert.Zero(t, code, errs)
 			assert.Contains(t, out, lock.Value(), "whom it belonged to is shown")
@@ -81,15 +81,16 @@ func TestReleaseByForce(t *testing.T) {
 
 func TestReleaseByForceWantsToBeConfirmed(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 3)
-	put(t, f, "job", "v", 0, 1, 2)
+	put(t, f.URLs()[:3], "job", "v")
 	code, _, errs := redlockCommand(t, on(f, "release", "job", "--force")...)
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, errs, "--yes")
 	assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
 
+	job := &releaseCommand{name: "job"}
 	for typed, want := range map[string]string{"job\n": "", "job\r\n": "", "yes\n": "not confirmed", "\n": "not confirmed", "": "not confirmed", "jo": "not confirmed"} {
 		var errs bytes.Buffer
-		err := confirm(t.Context(), strings.NewReader(typed), true, &errs, "job")
+		err := job.confirm(t.Context(), prompt{in: strings.NewReader(typed), out: &errs, terminal: true})
 		assert.Contains(t, errs.String(), "go on working")
 		if want == "" {
 			assert.NoError(t, err, typed)
@@ -100,41 +101,41 @@ func TestReleaseByForceWantsToBeConfirmed(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	silent, nobody := io.Pipe()
-	defer nobody.Close()
-	assert.ErrorIs(t, confirm(ctx, silent, true, io.Discard, "job"), context.Canceled, "a signal ends the question")
+	silent, keyboard := io.Pipe()
+	defer keyboard.Close()
+	assert.ErrorIs(t, job.confirm(ctx, prompt{in: silent, out: io.Discard, terminal: true}), context.Canceled, "a signal ends the question")
 }
 
-// What comes to be there between the question and the answer is somebody else's.
-func TestReleaseByForceSparesWhoCameMeanwhile(t *testing.T) {
+// A value that a server gets between the question and the answer is the lock of another client.
+func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
-			put(t, f, "job", "old", 0, 1)
+			put(t, f.URLs()[:2], "job", "old")
 			ask(t, f.URLs()[0], "SET", "lone", "old")
 			meanwhile := map[string]func(){
-				"job": func() { put(t, f, "job", "new", 0, 1, 2) },
+				"job": func() { put(t, f.URLs()[:3], "job", "new") },
 				"lone": func() {
 					ask(t, f.URLs()[0], "DEL", "lone")
-					put(t, f, "lone", "new", 1, 2)
+					put(t, f.URLs()[1:3], "lone", "new")
 				},
 			}
 			for name, want := range map[string]string{"job": "somebody else", "lone": ""} {
-				r := &releaser{name: name, force: true}
+				r := &releaseCommand{name: name, force: true}
 				c := newRelease()
 				c.SetContext(t.Context())
 				c.SetOut(io.Discard)
-				s := &servers{nodes: f.URLs(), dialTimeout: patience}
+				s := &servers{nodes: f.URLs(), dialTimeout: longEnough}
 				nodes, err := s.openNodes(s.nodes, s.logger(c))
 				tr.NoError(t, err)
-				p := &panel{nodes: nodes, key: name, patience: patience}
-				defer p.close()
-				replies, err := r.enforce(t.Context(), io.Discard, p, func() error {
+				set := &nodeSet{nodes: nodes, key: name, timeout: longEnough}
+				defer set.close()
+				replies, err := r.enforce(t.Context(), io.Discard, set, func() error {
 					meanwhile[name]()
 					return nil
 				})
 				tr.NoError(t, err)
-				if err = r.conclude(c, p, replies); want == "" {
+				if err = r.conclude(c, set, replies); want == "" {
 					assert.NoError(t, err)
 				} else {
 					assert.ErrorContains(t, err, want)
@@ -150,9 +151,9 @@ func TestReleaseByForceSparesWhoCameMeanwhile(t *testing.T) {
 
 func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 5)
-	put(t, f, "job", "v", 0, 1, 2, 3, 4)
-	put(t, f, "more", "v", 0, 1, 2, 3, 4)
-	put(t, f, "mixed", "v", 3, 4)
+	put(t, f.URLs(), "job", "v")
+	put(t, f.URLs(), "more", "v")
+	put(t, f.URLs()[3:5], "mixed", "v")
 	ask(t, f.URLs()[2], "HSET", "mixed", "f", "v")
 	for i := range 2 {
 		tr.NoError(t, f.Kill(t.Context(), i))
@@ -182,7 +183,7 @@ func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
 // A server that answers none knows only that it was sent nothing: it is not free.
 func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 3)
-	put(t, f, "job", "v", 0, 1, 2)
+	put(t, f.URLs()[:3], "job", "v")
 	for i := range 2 {
 		tr.NoError(t, f.Pause(t.Context(), i))
 	}
@@ -215,7 +216,7 @@ func TestReleaseShowsNoPassword(t *testing.T) {
 	ask(t, f.URLs()[0], "CONFIG", "SET", "requirepass", "hunter2")
 	at := strings.TrimPrefix(f.URLs()[0], "redis://")
 	for _, url := range []string{"redis://:hunter2@" + at, "redis://:hunter2-wrong@" + at, f.URLs()[0]} {
-		for _, args := range [][]string{{"release", "a", "--force", "--yes"}, {"status"}, {"status", "a", "--json"}, {"doctor", "--all"}, {"doctor", "--json"}} {
+		for _, args := range [][]string{{"release", "a", "--force", "--yes"}, {"reset", "--yes"}, {"status"}, {"status", "a", "--json"}, {"doctor", "--all"}, {"doctor", "--json"}} {
 			code, out, errs := redlockCommand(t, append(args, "--node", url, "-v")...)
 			assert.NotContains(t, out+errs, "hunter2", args)
 			if url != "redis://:hunter2@"+at {
@@ -228,7 +229,7 @@ func TestReleaseShowsNoPassword(t *testing.T) {
 
 func TestReleaseReportsOutputThatCannotBeWritten(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 1)
-	put(t, f, "job", "v", 0)
+	put(t, f.URLs()[:1], "job", "v")
 	var errs bytes.Buffer
 	assert.Equal(t, exitFailed, run(t.Context(), on(f, "release", "job", "--force", "--yes"), broken{}, &errs))
 	assert.Contains(t, errs.String(), "output: broken")

@@ -6,11 +6,18 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math/rand/v2"
+	"os"
 	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -39,8 +46,8 @@ The command finds in its environment
 
 `
 
-// runFlags are those of "redlock run".
-type runFlags struct {
+// A runCommand is one run of "redlock run": its flags, and where it reports.
+type runCommand struct {
 	*servers
 	ttl       time.Duration
 	wait      time.Duration
@@ -52,6 +59,9 @@ type runFlags struct {
 	fair      bool
 	killAfter time.Duration
 	heldCode  int
+
+	log  *slog.Logger
+	warn func(text string)
 }
 
 func newRun() *cobra.Command {
@@ -74,7 +84,7 @@ func newRun() *cobra.Command {
 			return nil
 		},
 	}
-	r := &runFlags{servers: serverFlags(c)}
+	r := &runCommand{servers: serverFlags(c)}
 	f := c.Flags()
 	f.DurationVar(&r.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that vanished; it is renewed every third of it; at least 500ms")
 	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
@@ -94,14 +104,15 @@ func newRun() *cobra.Command {
 		if err := r.check(); err != nil {
 			return err
 		}
-		warn := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+oneLine(text)) }
-		return r.run(c.Context(), args[0], args[1:], r.logger(c), warn)
+		r.log = r.logger(c)
+		r.warn = func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+oneLine(text)) }
+		return r.run(c.Context(), args[0], args[1:])
 	}
 	return c
 }
 
 // check completes the flags and refuses what contradicts itself.
-func (r *runFlags) check() error {
+func (r *runCommand) check() error {
 	set := r.flags.Changed
 	switch {
 	case r.ttl < 500*time.Millisecond:
@@ -120,34 +131,31 @@ func (r *runFlags) check() error {
 	if !set("kill-after") {
 		r.killAfter = r.ttl / 4
 	}
-	if limit := r.ttl/2 - margin(r.ttl); r.killAfter < 0 || r.killAfter > limit {
+	if limit := r.ttl/2 - job.Margin(r.ttl); r.killAfter < 0 || r.killAfter > limit {
 		return usageErrorf("--kill-after %v: must be between 0 and %v with a TTL of %v, or a single lost message would end the command", r.killAfter, limit, r.ttl)
 	}
 	return nil
 }
 
-// margin is how long before the end of the validity the last process must have been
-// sent SIGKILL: dying takes a moment, too, on a machine that is busy.
-func margin(ttl time.Duration) time.Duration { return max(ttl/10, 100*time.Millisecond) }
-
-// run does it all; warn is for what does not change the exit code.
-func (r *runFlags) run(ctx context.Context, name string, argv []string, log *slog.Logger, warn func(string)) error {
+// run takes the lock, runs the command and releases the lock. It calls r.warn for what does not
+// change the exit code.
+func (r *runCommand) run(ctx context.Context, name string, argv []string) error {
 	path, err := findCommand(argv[0])
 	if err != nil {
 		return err
 	}
-	j, err := newJob(path, argv)
+	j, err := job.New(job.Command{Path: path, Argv: argv, KillAfter: r.killAfter, Margin: job.Margin(r.ttl)})
 	if err != nil {
 		return err
 	}
-	defer j.close()
+	defer j.Close()
 	urls, stop, err := r.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	tries := &tries{}
-	locker, err := r.open(urls, log, redlock.TTL(r.ttl), redlock.Observe(tries))
+	locker, err := r.open(urls, r.log, redlock.TTL(r.ttl), redlock.Observe(tries))
 	if err != nil {
 		return err
 	}
@@ -157,30 +165,48 @@ func (r *runFlags) run(ctx context.Context, name string, argv []string, log *slo
 	if err != nil {
 		return r.refused(ctx, err, tries)
 	}
+	return r.hold(ctx, lock, j)
+}
+
+// hold runs the job while the lock is held, and releases the lock.
+func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job) error {
 	began := time.Now()
-	end, lost, failed := j.run(lock, r.killAfter, margin(r.ttl), environment(lock, r.fenced))
-	if !end.swept {
-		warn("processes that the command has left behind cannot be ended; the lock is released")
+	end, failed := j.Run(lock, environment(lock, r.fenced))
+	if !end.Swept {
+		r.warn("processes that the command has left behind cannot be ended; the lock is released")
 	}
-	lingered := failed == nil && lost == nil && time.Since(began) < r.minHold
-	if lingered && !j.linger(lock, r.minHold-time.Since(began)) {
-		warn("the lock was lost, after the command had ended and before --min-hold was over")
+	lingered := failed == nil && end.Lost == nil && time.Since(began) < r.minHold
+	if lingered && !j.Linger(lock, r.minHold-time.Since(began)) {
+		r.warn("the lock was lost, after the command had ended and before --min-hold was over")
 	}
 	// Not bounded by ctx, which a signal that was meant for the command has ended.
 	switch released := lock.Release(context.WithoutCancel(ctx)); {
 	case failed != nil:
-		return failed
-	case lost != nil:
-		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command was ended", lost)}
+		return notStarted(failed)
+	case end.Lost != nil:
+		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command was ended", end.Lost)}
 	case errors.Is(released, redlock.ErrLost) && !lingered:
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command had not ended by then", released)}
 	case released != nil && !errors.Is(released, redlock.ErrLost):
-		warn(fmt.Sprintf("%v; the lock expires within %v", released, r.ttl))
+		r.warn(fmt.Sprintf("%v; the lock expires within %v", released, r.ttl))
 	}
-	if end.code != 0 {
-		return &exitError{code: end.code}
+	if end.Code != 0 {
+		return &exitError{code: end.Code}
 	}
 	return nil
+}
+
+// notStarted returns the error of a job that did not run its command, with its exit code.
+func notStarted(err error) error {
+	var start *job.StartError
+	var by job.SignalError
+	switch {
+	case errors.As(err, &start):
+		return cannotRun(start.Name, start.Err)
+	case errors.As(err, &by):
+		return &exitError{code: job.SignalCode(by.Signal), err: by}
+	}
+	return err
 }
 
 // findCommand looks for the command as a shell would, before anything is locked.
@@ -206,4 +232,115 @@ func cannotRun(name string, err error) error {
 		err = path.Err
 	}
 	return &exitError{code: code, err: fmt.Errorf("%s: %w", name, err)}
+}
+
+// environment returns the command's environment: ours, with its own lock's name, end and token.
+// Those of a lock under which we run ourselves are removed, because the command must not write
+// with the token of another lock.
+func environment(lock *redlock.Lock, fenced bool) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return name == "REDLOCK_NAME" || name == "REDLOCK_FENCE" || name == "REDLOCK_UNTIL"
+	})
+	env = append(env,
+		"REDLOCK_NAME="+lock.Name(),
+		"REDLOCK_UNTIL="+lock.Until().UTC().Format(time.RFC3339Nano))
+	if fenced {
+		env = append(env, "REDLOCK_FENCE="+strconv.FormatInt(lock.Fence(), 10))
+	}
+	return env
+}
+
+// acquire takes the lock as the flags say.
+func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, name string) (*redlock.Lock, error) {
+	var opts []redlock.Option
+	if r.fenced {
+		opts = append(opts, redlock.Fenced())
+	}
+	if r.fair {
+		opts = append(opts, redlock.Fair())
+	}
+	if r.noWait {
+		return tryAcquire(ctx, l, name, opts)
+	}
+	if r.flags.Changed("retries") {
+		opts = append(opts, redlock.Retries(r.retries))
+	}
+	if r.flags.Changed("retry-interval") {
+		opts = append(opts, redlock.RetryInterval(r.interval))
+	}
+	if r.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.wait)
+		defer cancel()
+	}
+	return l.Acquire(ctx, name, opts...)
+}
+
+// tryAcquire does not wait for a holder. It tries again if there is none, because where several
+// processes try at the same moment, as cron has them do, each may get some votes and none enough,
+// and one of them must get the lock.
+func tryAcquire(ctx context.Context, l *redlock.Locker, name string, opts []redlock.Option) (*redlock.Lock, error) {
+	const most = 10
+	for try := 1; ; try++ {
+		lock, err := l.TryAcquire(ctx, name, opts...)
+		if try == most || !errors.Is(err, redlock.ErrHeld) {
+			return lock, err
+		}
+		if in, e := l.Inspect(ctx, name); e != nil {
+			return nil, err
+		} else if _, _, held := in.Holder(); held {
+			return nil, err
+		}
+		select {
+		case <-time.After(rand.N(time.Duration(try) * 20 * time.Millisecond)):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// refused gives the error of an acquisition its exit code. If it is the end of --wait, the
+// outcome of the last try decides.
+func (r *runCommand) refused(ctx context.Context, err error, t *tries) error {
+	held := errors.Is(err, redlock.ErrHeld)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		kind := redlock.ErrNoQuorum
+		if held = errors.Is(t.last(), redlock.ErrHeld); held {
+			kind = redlock.ErrHeld
+		}
+		err = fmt.Errorf("waited %v: %w: %w", r.wait, kind, err)
+	}
+	var vote *redlock.QuorumError
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case held:
+		return &exitError{code: r.heldCode, err: err}
+	case errors.As(err, &vote):
+		return err
+	}
+	return &exitError{code: exitUsage, err: err} // a name or an option that is refused before a server is asked
+}
+
+// tries keeps the error of the last try to acquire.
+type tries struct {
+	mu  sync.Mutex
+	err error
+}
+
+// Observe implements redlock.Observer.
+func (t *tries) Observe(e redlock.Event) {
+	if e.Kind != redlock.EventAttempt || errors.Is(e.Err, context.DeadlineExceeded) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = e.Err
+}
+
+func (t *tries) last() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
 }

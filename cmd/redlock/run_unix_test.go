@@ -3,10 +3,13 @@
 package main
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,9 +17,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -99,7 +107,32 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// deadAddress is one where nobody listens.
+// TestRunSaysWithVerboseThatItCannotBeFair: an ACL that forbids the queue takes the
+// order from --fair, and nothing else.
+func TestRunSaysWithVerboseThatItCannotBeFair(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	var urls []string
+	for _, url := range f.URLs() {
+		ask(t, url, "ACL", "SETUSER", "unfair", "on", ">hunter2", "~*", "&*", "+@all", "-zadd")
+		urls = append(urls, strings.Replace(url, "//", "//unfair:hunter2@", 1))
+	}
+	for _, test := range []struct {
+		args []string
+		want int
+	}{
+		{[]string{"run", "--fair", "-v", "a", "--", "true"}, len(urls)},
+		{[]string{"run", "--fair", "a", "--", "true"}, 0},
+		{[]string{"run", "-v", "a", "--", "true"}, 0},
+	} {
+		code, _, stderr := command(t, urls, test.args...).outcome(t)
+		assert.Zero(t, code, stderr)
+		assert.Equal(t, test.want, strings.Count(stderr, "not served in order"), "%v: each server once: %s", test.args, stderr)
+		assert.NotContains(t, stderr, "hunter2")
+	}
+}
+
+// deadAddress returns an address where no server listens.
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -187,9 +220,9 @@ func TestAHundredProcessesLoseNoLine(t *testing.T) {
 	}
 }
 
-// Where several ask at the same moment the votes may be split, and nobody holds
-// the lock. Not waiting must not mean that the work is done by none of them.
-func TestWhoeverDoesNotWaitTogetherOneGetsTheLock(t *testing.T) {
+// Where several ask at the same moment the votes may be split, and the lock has no holder. That
+// they do not wait must not mean that none of them does the work.
+func TestOneOfThoseThatDoNotWaitGetsTheLock(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	lockers := make([]*redlock.Locker, 5)
@@ -252,4 +285,258 @@ func TestAReleaseThatIsNotConfirmedIsTold(t *testing.T) {
 	in.Close()
 	assert.Equal(t, 4, p.code(t), "the lock was held until the command had ended")
 	assert.Regexp(t, `^redlock: release "x": no quorum .*; the lock expires within 10s\n$`, p.stderr.String())
+}
+
+var (
+	losses  = flag.Int("losses", 24, "how many locks TestACommandNeverOutlivesItsLock loses")
+	lossTTL = flag.Duration("losses.ttl", 3*time.Second, "and their TTL")
+)
+
+// The command and a process that it has started ignore SIGTERM. They hold a lock of the operating
+// system's. The next holder of the quorum lock finds that one free, or they have outlived theirs.
+func TestACommandNeverOutlivesItsLock(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	atOnce := make(chan bool, 12)
+	var running sync.WaitGroup
+	for n := range *losses {
+		atOnce <- true
+		running.Go(func() {
+			defer func() { <-atOnce }()
+			loseByPartition(t, f, l, n)
+		})
+	}
+	running.Wait()
+}
+
+// loseByPartition cuts a majority of the servers off from one run of redlock.
+func loseByPartition(t *testing.T, f fleet.Fleet, l *redlock.Locker, n int) {
+	name := fmt.Sprintf("loss-%d", n)
+	var relays []*relay.Relay
+	var urls []string
+	for _, url := range f.URLs() {
+		r, err := relay.New(strings.TrimPrefix(url, "redis://"))
+		if !assert.NoError(t, err) {
+			return
+		}
+		defer r.Close()
+		relays, urls = append(relays, r), append(urls, r.URL())
+	}
+	file := filepath.Join(t.TempDir(), "oracle")
+	p := command(t, urls, "run", "--ttl", lossTTL.String(), name, "--", self(t)).role("hold", file).begin(t)
+	p.says(t, "held")
+	fault := relay.Fault{Mode: relay.Drop}
+	for i, r := range relays[:3] {
+		switch (n + i) % 3 { // what got lost: the question, the answer, or both
+		case 0:
+			r.Break(relay.Requests, fault)
+		case 1:
+			r.Break(relay.Replies, fault)
+		case 2:
+			r.Break(relay.Requests, fault)
+			r.Break(relay.Replies, fault)
+		}
+	}
+	lock, err := l.Acquire(context.WithoutCancel(t.Context()), name)
+	if !assert.NoError(t, err) {
+		return
+	}
+	_, err = oracle(file)
+	assert.NoError(t, err, "%s: the command still runs, and another has its lock", name)
+	assert.Equal(t, exitLost, p.code(t))
+	assert.Contains(t, p.stderr.String(), "lock lost")
+	assert.NoError(t, lock.Release(context.WithoutCancel(t.Context())))
+}
+
+// The command sends its whole group what ends other programs, and lives. The warden, which is in
+// that group, must live, too.
+func TestTheWardenOutlivesWhatTheCommandDoes(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	file := filepath.Join(t.TempDir(), "oracle")
+	p := command(t, f.URLs(), "run", "--ttl", "3s", "x", "--", "sh", "-c",
+		`all="HUP INT QUIT TERM USR1 USR2 ALRM"; trap "" $all; for s in $all; do kill -$s 0; done; exec "$0"`, self(t)).role("hold", file).begin(t)
+	p.says(t, "held")
+	p.signal(t, syscall.SIGSTOP)
+	lock, err := l.Acquire(t.Context(), "x")
+	assert.NoError(t, err)
+	_, err = oracle(file)
+	assert.NoError(t, err, "the command still runs, and another has its lock")
+	assert.NoError(t, lock.Release(t.Context()))
+}
+
+func TestWhatTheCommandLeavesBehindIsEndedBeforeTheRelease(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	file := filepath.Join(t.TempDir(), "oracle")
+	p := command(t, f.URLs(), "run", "--kill-after", "100ms", "x", "--", "sh", "-c", `"$0" & read ok; exit 4`, self(t)).role("hold", file)
+	in, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	p.says(t, "held")
+	_, err = oracle(file)
+	tr.ErrorIs(t, err, syscall.EWOULDBLOCK)
+	in.Write([]byte("go\n"))
+	assert.Equal(t, 4, p.code(t))
+	_, err = oracle(file)
+	assert.NoError(t, err, "it is dead")
+	assert.Empty(t, p.stderr.String())
+	free(t, l, "x")
+}
+
+// A lock that is not released expires within a TTL, and the command is dead by then.
+func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	const ttl = 3 * time.Second
+	for name, words := range map[string][]string{"in our group": {self(t)}, "in a group of its own": {"timeout", "60", self(t)}} {
+		for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+			t.Run(fmt.Sprint(name, ", ", s), func(t *testing.T) {
+				t.Parallel()
+				file := filepath.Join(t.TempDir(), "oracle")
+				args := append([]string{"run", "--ttl", ttl.String(), t.Name(), "--"}, words...)
+				p := command(t, f.URLs(), args...).role("hold", file).begin(t)
+				p.says(t, "held")
+				p.signal(t, s)
+				stopped := time.Now()
+				lock, err := l.Acquire(t.Context(), t.Name())
+				tr.NoError(t, err)
+				_, err = oracle(file)
+				assert.NoError(t, err, "the command still runs, and another has its lock")
+				assert.Less(t, time.Since(stopped), ttl+endless/10)
+				tr.NoError(t, lock.Release(t.Context()))
+			})
+		}
+	}
+}
+
+func TestALockThatIsTakenAwayEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", self(t)).role("listen", "").begin(t)
+	p.says(t, "ready")
+	takeAway(t, f, l, "x")
+	p.says(t, "got terminated")
+	assert.Equal(t, exitLost, p.code(t), "whatever the command itself ends with")
+	assert.Contains(t, p.stderr.String(), "lock lost")
+	assert.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
+}
+
+// takeAway deletes a lock's key on all servers. A quorum was enough for the holder,
+// so the others may get theirs a moment later.
+func takeAway(t *testing.T, f fleet.Fleet, l *redlock.Locker, name string) {
+	t.Helper()
+	eventually(t, "all hold "+name, func() bool {
+		in, err := l.Inspect(t.Context(), name)
+		tr.NoError(t, err)
+		value := in.Nodes[0].Value
+		return value != "" && !slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Value != value })
+	})
+	// All are connected to first, because a key that is deleted on one after the other is repaired.
+	var conns []redis.Conn
+	for _, u := range f.URLs() {
+		_, dial, err := pool.Dialer(u)
+		tr.NoError(t, err)
+		c, err := dial(t.Context())
+		tr.NoError(t, err)
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	for _, c := range conns {
+		_, err := c.Do("DEL", name)
+		tr.NoError(t, err)
+	}
+}
+
+func TestASignalReachesACommandThatLeftItsGroup(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "x", "--", self(t)).role("leave", "").begin(t)
+	p.WaitDelay = endless / 10
+	p.says(t, "held")
+	p.signal(t, syscall.SIGTERM)
+	assert.Equal(t, 128+int(syscall.SIGTERM), p.code(t))
+	free(t, client(t, f), "x")
+}
+
+func TestACommandThatLeftItsGroupEndsWithItsLock(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", self(t)).role("leave-deaf", "").begin(t)
+	p.WaitDelay = endless / 10
+	p.says(t, "held")
+	takeAway(t, f, l, "x")
+	assert.Equal(t, exitLost, p.code(t))
+}
+
+func TestAReaderOfStandardErrorThatLeavesEndsNothing(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "-v", "x", "--", "sh", "-c", "exit 4")
+	read, write, err := os.Pipe()
+	tr.NoError(t, err)
+	defer write.Close()
+	tr.NoError(t, read.Close())
+	p.Cmd.Stderr = write
+	tr.NoError(t, p.Start())
+	assert.Equal(t, 4, p.code(t))
+	free(t, client(t, f), "x")
+}
+
+func TestSignalsGoToTheCommand(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	for _, s := range []syscall.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
+	} {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			p := command(t, f.URLs(), "run", s.String(), "--", self(t)).role("listen", "").begin(t)
+			p.says(t, "ready")
+			p.signal(t, s)
+			p.says(t, "got "+s.String())
+			assert.Equal(t, 5, p.code(t))
+		})
+	}
+}
+
+func TestASignalEndsTheWaiting(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	lock, err := l.Acquire(t.Context(), "x")
+	tr.NoError(t, err)
+	for _, s := range job.EndingSignals {
+		p := command(t, f.URLs(), "run", "-v", "x", "--", "echo", "ran").begin(t)
+		eventually(t, "it waits", func() bool { return strings.Contains(p.stderr.String(), "held by another") })
+		p.signal(t, s)
+		assert.Equal(t, 128+int(s), p.code(t))
+		out, _ := p.lines.ReadString('\n')
+		assert.Empty(t, out)
+	}
+	tr.NoError(t, lock.Release(t.Context()))
+	free(t, l, "x")
+}
+
+func TestASignalThatWasIgnoredStaysSo(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs())
+	path := p.Path
+	p.Path, p.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0" run x -- sh -c 'echo ready; read x; echo on'`, path}
+	in, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	p.says(t, "ready")
+	p.signal(t, syscall.SIGHUP)
+	_, err = in.Write([]byte("go\n"))
+	tr.NoError(t, err)
+	p.says(t, "on")
+	assert.Zero(t, p.code(t))
 }

@@ -14,15 +14,15 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// shared annotates the flags that the environment and the configuration file can
-// set, too, with their name there.
+// shared annotates the flags that the environment and the configuration file can set, too, with
+// their name there.
 const shared = "shared"
 
-// servers are the flags that say on which servers the locks are, and how they
-// are spoken to.
+// servers has the flags that say on which servers the locks are, and how to connect to them.
 type servers struct {
 	config      string
 	nodes       []string
@@ -64,7 +64,7 @@ func serverFlags(c *cobra.Command) *servers {
 	return s
 }
 
-// share lets the environment and the file set a flag.
+// share lets the environment and the file set a flag, under the name key.
 func share(f *pflag.FlagSet, name, key string) { f.SetAnnotation(name, shared, []string{key}) }
 
 func snake(flag string) string {
@@ -95,8 +95,8 @@ func (s *servers) settle() error {
 	return nil
 }
 
-// start returns the URLs of the servers, which it starts first for --embedded,
-// and what to call in the end.
+// start returns the URLs of the servers, which it starts first for --embedded. The caller calls
+// stop in the end.
 func (s *servers) start(ctx context.Context) (urls []string, stop func(), err error) {
 	if !s.embedded {
 		return s.urls(), func() {}, nil
@@ -105,12 +105,12 @@ func (s *servers) start(ctx context.Context) (urls []string, stop func(), err er
 	if err != nil {
 		return nil, nil, err
 	}
-	s.guard = false // they are as old as this process, and nobody else knows them
+	s.guard = false // they are as old as this process, and no other process uses them
 	return f.URLs(), func() { f.Close() }, nil
 }
 
-// urls are the nodes', with the credentials where they have none. What is no URL
-// is left to package pool to complain about.
+// urls returns the nodes' URLs, with the credentials where they have none. A node that is no URL
+// stays as it is, because package pool reports it.
 func (s *servers) urls() []string {
 	urls := make([]string, len(s.nodes))
 	for i, raw := range s.nodes {
@@ -123,7 +123,7 @@ func (s *servers) urls() []string {
 	return urls
 }
 
-// poolOptions are the options for package pool.
+// poolOptions returns the options for package pool.
 func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
 	opts := []pool.Option{pool.DialTimeout(s.dialTimeout), pool.Log(log)}
 	if s.tlsCA == "" && s.tlsCert == "" {
@@ -152,12 +152,12 @@ func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
 
 // open returns a Locker over the servers at urls. Its errors are about settings,
 // not about servers that do not answer.
-func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.Option) (*redlock.Locker, error) {
+func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.LockerOption) (*redlock.Locker, error) {
 	nodes, err := s.openNodes(urls, log)
 	if err != nil {
 		return nil, err
 	}
-	opts := []redlock.Option{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard), redlock.Log(log)}
+	opts := []redlock.LockerOption{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard), redlock.Log(log)}
 	if s.maxTTL != 0 {
 		opts = append(opts, redlock.MaxTTL(s.maxTTL))
 	}
@@ -172,23 +172,51 @@ func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.Option) 
 }
 
 // openNodes returns the servers at urls as nodes, which the caller closes.
-func (s *servers) openNodes(urls []string, log *slog.Logger) ([]redlock.Node, error) {
+func (s *servers) openNodes(urls []string, log *slog.Logger) ([]protocol.Node, error) {
 	opts, err := s.poolOptions(log)
 	if err != nil {
 		return nil, err
 	}
 	nodes, err := pool.OpenWith(urls, opts...)
 	if err != nil {
-		return nil, &exitError{code: s.blame(), err: err}
+		return nil, &exitError{code: s.urlExit(), err: err}
 	}
 	return nodes, nil
 }
 
-// blame is the exit code for a URL that is wrong: whose fault it is depends on
-// where it comes from.
-func (s *servers) blame() int {
+// urlExit returns the exit code for a URL that is wrong. It depends on whether the URL is on the
+// command line or in the configuration.
+func (s *servers) urlExit() int {
 	if s.flags.Changed("node") {
 		return exitUsage
 	}
 	return exitConfig
+}
+
+// checkName refuses what is no lock's name before anything is asked.
+func (s *servers) checkName(name string) error {
+	switch {
+	case name == "":
+		return usageErrorf("the name of a lock must not be empty")
+	case redlock.Reserved(s.prefix + name):
+		return usageErrorf("%q is a key of redlock's own, not a lock", name)
+	}
+	return nil
+}
+
+// answerTimeout returns how long the tools wait for one server's answer. No lock's validity runs
+// out meanwhile, so this is as long as for a connection.
+func (s *servers) answerTimeout() time.Duration { return max(s.nodeTimeout, s.dialTimeout) }
+
+// explainTimeout has the help of such a tool say so.
+func (s *servers) explainTimeout() {
+	s.flags.Lookup("node-timeout").Usage = "how long to wait for a server's answer (default, and at least: --dial-timeout)"
+}
+
+// logger returns a log on stderr with --verbose, else one that discards everything.
+func (s *servers) logger(c *cobra.Command) *slog.Logger {
+	if !s.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

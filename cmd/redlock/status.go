@@ -6,15 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func newStatus() *cobra.Command {
-	w := &watcher{}
+	w := &statusCommand{}
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "See who holds a lock on which server, and for how long",
@@ -52,7 +55,7 @@ Exit codes:
 		},
 	}
 	w.servers = serverFlags(c)
-	w.servers.patient()
+	w.servers.explainTimeout()
 	f := c.Flags()
 	f.BoolVar(&w.json, "json", false, "print one JSON document; with --watch one a line")
 	f.BoolVarP(&w.quiet, "quiet", "q", false, "print nothing; the exit code tells whether every NAME is held")
@@ -63,8 +66,8 @@ Exit codes:
 	return c
 }
 
-// A watcher is the command status.
-type watcher struct {
+// A statusCommand is one run of "redlock status".
+type statusCommand struct {
 	servers  *servers
 	names    []string
 	json     bool
@@ -80,7 +83,7 @@ type watcher struct {
 // shortestWatch keeps a mistyped interval from keeping the servers busy.
 const shortestWatch = 10 * time.Millisecond
 
-func (w *watcher) check() error {
+func (w *statusCommand) check() error {
 	switch {
 	case w.quiet && len(w.names) == 0:
 		return usageErrorf("-q tells whether every NAME is held; give one")
@@ -99,27 +102,7 @@ func (w *watcher) check() error {
 	return nil
 }
 
-// checkName refuses what is no lock's name before anything is asked.
-func (s *servers) checkName(name string) error {
-	switch {
-	case name == "":
-		return usageErrorf("the name of a lock must not be empty")
-	case redlock.Reserved(s.prefix + name):
-		return usageErrorf("%q is a key of redlock's own, not a lock", name)
-	}
-	return nil
-}
-
-// patience is how long tools wait for one server: no lock's validity runs out
-// meanwhile, so this is as long as for a connection.
-func (s *servers) patience() time.Duration { return max(s.nodeTimeout, s.dialTimeout) }
-
-// patient has the help of such a tool say so.
-func (s *servers) patient() {
-	s.flags.Lookup("node-timeout").Usage = "how long to wait for a server's answer (default, and at least: --dial-timeout)"
-}
-
-func (w *watcher) run(c *cobra.Command) error {
+func (w *statusCommand) run(c *cobra.Command) error {
 	if err := w.servers.settle(); err != nil {
 		return err
 	}
@@ -132,28 +115,32 @@ func (w *watcher) run(c *cobra.Command) error {
 		return err
 	}
 	defer stop()
-	log := w.servers.logger(c)
-	patience := w.servers.patience()
-	// Nothing is locked: the TTL only has to be one that allows such patience.
-	ttl := 3*patience + usualTTL
-	w.locker, err = w.servers.open(urls, log, redlock.NodeTimeout(patience), redlock.TTL(ttl), redlock.MaxTTL(max(ttl, w.servers.maxTTL)))
-	if err != nil {
+	if err := w.open(urls, w.servers.logger(c)); err != nil {
 		return err
 	}
 	defer w.locker.Close()
-	if len(w.names) == 0 {
-		if w.finder, err = w.servers.newFinder(urls, log, w.limit); err != nil {
-			return err
-		}
-	}
 	if !w.watch {
 		return w.once(ctx, c.OutOrStdout())
 	}
 	return w.again(ctx, c.OutOrStdout())
 }
 
-// once shows the locks as they are.
-func (w *watcher) once(ctx context.Context, out io.Writer) error {
+// open makes the command ready to look. The caller closes its locker.
+func (w *statusCommand) open(urls []string, log *slog.Logger) (err error) {
+	if len(w.names) == 0 {
+		if w.finder, err = w.servers.newFinder(urls, log, w.limit); err != nil {
+			return err
+		}
+	}
+	timeout := w.servers.answerTimeout()
+	// Nothing is locked. The TTL only has to be one that allows such a timeout.
+	ttl := 3*timeout + usualTTL
+	w.locker, err = w.servers.open(urls, log, redlock.NodeTimeout(timeout), redlock.TTL(ttl), redlock.MaxTTL(max(ttl, w.servers.maxTTL)))
+	return err
+}
+
+// once shows the locks once.
+func (w *statusCommand) once(ctx context.Context, out io.Writer) error {
 	st, err := w.look(ctx)
 	if err != nil {
 		return err
@@ -178,7 +165,7 @@ func (w *watcher) once(ctx context.Context, out io.Writer) error {
 }
 
 // again shows them until ctx ends, which is how it is meant to end.
-func (w *watcher) again(ctx context.Context, out io.Writer) error {
+func (w *statusCommand) again(ctx context.Context, out io.Writer) error {
 	show := newScreen(out)
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
@@ -205,8 +192,60 @@ func (w *watcher) again(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// noQuorum is the one line about servers that did not answer. What has been
-// printed has told their reasons already.
+// atATime is how many names are asked for at the same time.
+const atATime = 64
+
+// look asks for all names. Servers' errors are in the status; the error is of another kind.
+func (w *statusCommand) look(ctx context.Context) (*status, error) {
+	st := &status{Time: time.Now(), Locks: []lockStatus{}}
+	names := w.names
+	if w.finder != nil {
+		names, st.Nodes, st.CutOff = w.finder.find(ctx)
+	}
+	found := make([]*redlock.Inspection, len(names))
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, atATime)
+	for i, name := range names {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			found[i], errs[i] = w.locker.Inspect(ctx, name)
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	for i, in := range found {
+		switch {
+		case in == nil && w.finder != nil: // too long for a lock's name
+			continue
+		case in == nil:
+			return nil, &exitError{code: exitUsage, err: errs[i]}
+		}
+		st.Locks = append(st.Locks, judge(in))
+		if st.Nodes == nil {
+			st.Nodes = make([]nodeStatus, len(in.Nodes))
+		}
+		for j, n := range in.Nodes {
+			st.Nodes[j].Node = n.Node
+			if n.Err != nil && !errors.Is(n.Err, protocol.ErrWrongType) {
+				st.Nodes[j].Error = nodeError(n.Err)
+			}
+		}
+	}
+	st.Quorum = len(st.Nodes)/2 + 1
+	for _, n := range st.Nodes {
+		if n.Error == "" {
+			st.Answered++
+		}
+	}
+	return st, nil
+}
+
+// noQuorum returns the one line about servers that did not answer. It has their reasons only if
+// nothing was printed.
 func noQuorum(st *status, reasons bool) error {
 	text := fmt.Sprintf("no quorum: %d of %d servers answered, and %d are needed", st.Answered, len(st.Nodes), st.Quorum)
 	for _, n := range st.Nodes {

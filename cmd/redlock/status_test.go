@@ -29,14 +29,14 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 5)
 			held := hold(t, f, "held")
-			put(t, f, "four", "v", 0, 1, 2, 3)
-			put(t, f, "partial", "v", 0, 1)
-			put(t, f, "split", "v", 0, 1)
-			put(t, f, "split", "w", 2, 3, 4)
-			put(t, f, "split", "x", 4)
+			put(t, f.URLs()[:4], "four", "v")
+			put(t, f.URLs()[:2], "partial", "v")
+			put(t, f.URLs()[:2], "split", "v")
+			put(t, f.URLs()[2:5], "split", "w")
+			put(t, f.URLs()[4:5], "split", "x")
 			ask(t, f.URLs()[1], "SET", "stuck", "v")
-			put(t, f, "strange", "v", 0)
-			put(t, f, "stray", "v", 0, 1, 2)
+			put(t, f.URLs()[:1], "strange", "v")
+			put(t, f.URLs()[:3], "stray", "v")
 			ask(t, f.URLs()[3], "SET", "stray", "w")
 			ask(t, f.URLs()[1], "HSET", "strange", "f", "v")
 			for _, test := range []struct {
@@ -88,8 +88,8 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 
 func TestStatusOfServersThatAreDown(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 5)
-	put(t, f, "four", "v", 0, 1, 2, 3)
-	put(t, f, "two", "v", 3, 4)
+	put(t, f.URLs()[:4], "four", "v")
+	put(t, f.URLs()[3:5], "two", "v")
 	for i := range 2 {
 		tr.NoError(t, f.Kill(t.Context(), i))
 	}
@@ -121,14 +121,14 @@ func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
-			put(t, f, "app*:a", "v", 0, 1, 2)
-			put(t, f, "app*:b", "v", 1)
-			put(t, f, "apple:c", "v", 0, 1, 2)
-			put(t, f, "app*:redlock:fence:a", "17", 0)
-			put(t, f, "app*:redlock:epoch", "1 - x 3 10000 0", 0)
-			put(t, f, "app*:redlock:queue:a:1", "", 0)
+			put(t, f.URLs()[:3], "app*:a", "v")
+			put(t, f.URLs()[1:2], "app*:b", "v")
+			put(t, f.URLs()[:3], "apple:c", "v")
+			put(t, f.URLs()[:1], "app*:redlock:fence:a", "17")
+			put(t, f.URLs()[:1], "app*:redlock:epoch", "1 - x 3 10000 0")
+			put(t, f.URLs()[:1], "app*:redlock:queue:a:1", "")
 			ask(t, f.URLs()[0], "HSET", "app*:hash", "f", "v")
-			put(t, f, strings.Repeat("long", 400), "v", 0)
+			put(t, f.URLs()[:1], strings.Repeat("long", 400), "v")
 			names := func(args ...string) (names []string, st status) {
 				code, out, errs := redlockCommand(t, on(f, append(args, "--json")...)...)
 				tr.Zero(t, code, errs)
@@ -143,8 +143,8 @@ func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
 			assert.False(t, st.CutOff, "keys of the library's own do not count")
 			found, _ = names("status")
 			assert.Equal(t, []string{"app*:a", "app*:b", "apple:c"}, found)
-			put(t, f, "zoo[x]:a", "v", 2)
-			put(t, f, "zoo[x]:", "v", 2)
+			put(t, f.URLs()[2:3], "zoo[x]:a", "v")
+			put(t, f.URLs()[2:3], "zoo[x]:", "v")
 			found, _ = names("status", "--prefix", "zoo[x]:")
 			assert.Equal(t, []string{"a"}, found, "an empty name is none")
 			found, st = names("status", "--limit", "1")
@@ -157,11 +157,11 @@ func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
 	}
 }
 
-// Whoever may write to the servers must not be able to write on the terminal.
+// A client that can write to the servers must not be able to write on the terminal.
 func TestStatusPrintsNoControlCharacters(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 3)
 	name := "\x1b[2J\x00\xff\u202eevil\n"
-	put(t, f, name, "\x1b]0;pwned\a\xfe", 0, 1, 2)
+	put(t, f.URLs()[:3], name, "\x1b]0;pwned\a\xfe")
 	for _, args := range [][]string{{"status"}, {"status", name}, {"release", name, "--force"}, {"release", name, "--value", "x"}} {
 		_, out, errs := redlockCommand(t, on(f, args...)...)
 		assert.NotContains(t, out+errs, "\x1b")
@@ -181,7 +181,7 @@ func TestStatusPrintsNoControlCharacters(t *testing.T) {
 
 func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 3)
-	put(t, f, "job", "first", 0, 1, 2)
+	put(t, f.URLs()[:3], "job", "first")
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	defer interrupt(nil)
 	out := newLines()
@@ -189,7 +189,7 @@ func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
 	code := make(chan int)
 	go func() { code <- run(ctx, on(f, "status", "job", "--json", "--watch=10ms"), out, &errs) }()
 	out.await(t.Context(), t, func(text string) bool { return strings.Count(text, "\n") > 1 })
-	put(t, f, "job", "second", 0, 1, 2)
+	put(t, f.URLs()[:3], "job", "second")
 	out.await(t.Context(), t, func(text string) bool { return strings.Contains(text, `"value":"second"`) })
 	interrupt(errors.New("interrupt"))
 	assert.Equal(t, exitInterrupted, <-code)
@@ -240,7 +240,7 @@ func TestEscapedPatternsMatchThemselves(t *testing.T) {
 func TestNotesFitATerminal(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 5)
 	for i := range 3 {
-		put(t, f, "invoice:"+strconv.Itoa(i), strings.Repeat("4f", 20), 0, 1, 2, 3, 4)
+		put(t, f.URLs(), "invoice:"+strconv.Itoa(i), strings.Repeat("4f", 20))
 	}
 	_, out, _ := redlockCommand(t, on(f, "status", "invoice:1")...)
 	_, more, _ := redlockCommand(t, on(f, "status")...)

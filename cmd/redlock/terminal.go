@@ -1,16 +1,50 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"io"
 	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
-// onTerminal reports whether a person is at the other end of a stream.
+// onTerminal reports whether a stream is a terminal.
 func onTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// A prompt asks a question and reads the answer.
+type prompt struct {
+	in       io.Reader
+	out      io.Writer
+	terminal bool // in is one
+}
+
+func newPrompt(c *cobra.Command) prompt {
+	return prompt{in: c.InOrStdin(), out: c.ErrOrStderr(), terminal: onTerminal(c.InOrStdin())}
+}
+
+// ask returns the line that is typed, without its end.
+func (p prompt) ask(ctx context.Context, question string) (string, error) {
+	io.WriteString(p.out, question)
+	typed := make(chan string, 1)
+	go func() { // ends with the process if no line comes, because a read of a terminal cannot be cancelled
+		line, _ := bufio.NewReader(p.in).ReadString('\n')
+		typed <- strings.TrimRight(line, "\r\n")
+	}()
+	select {
+	case line := <-typed:
+		return line, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // A screen shows one text after the other: over the one before on a terminal,
@@ -27,7 +61,7 @@ const (
 
 func newScreen(out io.Writer) *screen { return &screen{out: out, over: onTerminal(out)} }
 
-// show writes in one piece, lest the screen flickers.
+// show writes in one piece, so that the screen does not flicker.
 func (s *screen) show(text string) error {
 	if s.over {
 		text = clearScreen + text
@@ -36,4 +70,59 @@ func (s *screen) show(text string) error {
 	}
 	_, err := io.WriteString(s.out, text)
 	return err
+}
+
+// word returns s as one word of a line, in quotes and with escapes where it is not one as it
+// stands. Every client of the servers can choose names and values, and parts of error messages.
+// Printed as they are they could move a terminal's cursor, or rewrite what is shown.
+func word(s string) string {
+	odd := func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' || r == '"' || r == '\\' }
+	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, odd) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// harmless returns a line of text with escapes for what cannot be printed.
+func harmless(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return s
+	}
+	quoted := strconv.Quote(s)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+// valueShown is how much of a value the tables show: enough to tell two apart.
+const valueShown = 12
+
+// brief returns the beginning of a value, as a word.
+func brief(value string) string {
+	if shown := []rune(word(value)); len(shown) > valueShown {
+		return string(shown[:valueShown-1]) + "…"
+	}
+	return word(value)
+}
+
+// columns is how wide a terminal is at least.
+const columns = 80
+
+// wrap breaks text into lines, all but the first of them indented by so many columns.
+func wrap(text string, indent int) string {
+	var b strings.Builder
+	width := indent
+	for i, w := range strings.Fields(text) {
+		n := len([]rune(w))
+		switch {
+		case i == 0:
+		case width+1+n > columns:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			width = indent
+		default:
+			b.WriteString(" ")
+			width++
+		}
+		b.WriteString(w)
+		width += n
+	}
+	return b.String()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,11 +14,11 @@ import (
 	tr "github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-// personsTerminal returns a terminal and the person's end of it.
-func personsTerminal(t *testing.T) (terminal, person *os.File) {
+// newTerminal returns a terminal and the other end of it, where a person would type.
+func newTerminal(t *testing.T) (terminal, person *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -33,7 +34,7 @@ func personsTerminal(t *testing.T) (terminal, person *os.File) {
 	return terminal, person
 }
 
-// A watched terminal is the person's end of a terminal.
+// A watched terminal is the end of a terminal where a person would type and read.
 type watched struct {
 	keys *os.File
 	text lines
@@ -44,7 +45,7 @@ type watched struct {
 // its input and output, and is its foreground.
 func atTerminal(t *testing.T, cmd *exec.Cmd) *watched {
 	t.Helper()
-	tty, keys := personsTerminal(t)
+	tty, keys := newTerminal(t)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	tr.NoError(t, cmd.Start())
@@ -76,11 +77,11 @@ func (s *watched) types(t *testing.T, keys string) {
 	tr.NoError(t, err)
 }
 
-// shows waits until the text is on the screen, and wipes what is there up to it.
+// shows waits until the text is on the screen, and removes all up to it.
 func (s *watched) shows(t *testing.T, want string) { s.insist(t, "", want) }
 
-// insist types the keys until the text is on the screen. What is typed while a
-// shell changes the terminal's mode may be lost.
+// insist types the keys until the text is on the screen. Keys that are typed while
+// a shell changes the terminal's mode may be lost.
 func (s *watched) insist(t *testing.T, keys, want string) {
 	t.Helper()
 	var again time.Time
@@ -116,104 +117,49 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// The commands here are no shells: one that gets a signal while it forks may miss
-// it.
-func TestTheCommandHasTheTerminal(t *testing.T) {
+func TestResetAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	p := command(t, f.URLs(), "run", "x", "--", "cat")
-	p.Stderr = nil
-	s := atTerminal(t, p.Cmd)
-	s.answers(t, "hello")
-	s.types(t, ctrlC)
-	assert.Equal(t, 130, p.code(t), "the terminal interrupts the command, and redlock reports it")
-	free(t, client(t, f), "x")
-}
-
-// shell starts an interactive shell that knows the command.
-func shell(t *testing.T, urls []string) *watched {
-	t.Helper()
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("no bash here")
+	for answer, want := range map[string]string{"no\n": "not confirmed", "yes\n": "5 of 5 servers have a new record"} {
+		s := atTerminal(t, command(t, f.URLs(), "reset", "--dial-timeout", "10s").Cmd)
+		s.shows(t, "Type yes to start anew: ")
+		s.types(t, answer)
+		s.shows(t, want)
 	}
-	p := command(t, urls)
-	path := p.Path
-	p.Path, p.Args, p.Stderr = bash, []string{"bash", "--norc", "--noprofile", "-i"}, nil
-	p.Env = append(p.Env, "PS1=$ ", "TERM=dumb", "HISTFILE=/dev/null", "redlock="+path)
-	return atTerminal(t, p.Cmd)
 }
 
-func TestAJobCanBeStoppedAndContinued(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	l := client(t, f)
-	s := shell(t, f.URLs())
-	s.types(t, "$redlock run --ttl 60s x -- cat\n")
-	s.answers(t, "one") // so the shell, too, has done what it does with the terminal
-	for _, line := range []string{"two", "three"} {
-		s.insist(t, ctrlZ, "Stopped")
-		_, err := l.TryAcquire(t.Context(), "x")
-		assert.ErrorIs(t, err, redlock.ErrHeld, "until its TTL is over")
-		s.types(t, "fg\n")
-		s.shows(t, "$redlock run")
-		s.answers(t, line)
+func TestReleaseByForceAsksAtTheTerminal(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	for _, typed := range []string{"no\n", "job\n"} {
+		put(t, f.URLs()[:3], "job", "v")
+		terminal, person := newTerminal(t)
+		_, err := person.WriteString(typed) // is there to be read when it is asked for
+		tr.NoError(t, err)
+		root := newRoot()
+		root.SetArgs(on(f, "release", "job", "--force"))
+		var out, errs bytes.Buffer
+		root.SetIn(terminal)
+		root.SetOut(&out)
+		root.SetErr(&errs)
+		err = root.ExecuteContext(t.Context())
+		assert.Contains(t, out.String(), "VALUE", "it is shown what goes")
+		assert.Contains(t, errs.String(), "Type the name (job)")
+		if typed == "job\n" {
+			assert.NoError(t, err)
+			assert.Empty(t, has(t, f.URLs()[0], "job"))
+		} else {
+			assert.ErrorContains(t, err, "not confirmed")
+			assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
+		}
 	}
-	s.types(t, ctrlC)
-	s.insist(t, "echo code=$?\n", "code=130\r\n")
-	free(t, l, "x")
-	s.types(t, "exit\n")
 }
 
-func TestAJobThatWasStoppedForTooLongIsEnded(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	l := client(t, f)
-	s := shell(t, f.URLs())
-	s.types(t, "$redlock run --ttl 2s x -- cat\n")
-	s.answers(t, "one")
-	s.insist(t, ctrlZ, "Stopped")
-	lock, err := l.Acquire(t.Context(), "x") // it is not renewed
+func TestStatusIsDrawnOverTheOneBeforeOnATerminal(t *testing.T) {
+	terminal, _ := newTerminal(t)
+	assert.True(t, newScreen(terminal).over)
+	file, err := os.Open(os.DevNull)
 	tr.NoError(t, err)
-	s.types(t, "fg\n")
-	s.shows(t, "lock lost")
-	s.insist(t, "echo code=$?\n", fmt.Sprintf("code=%d\r\n", exitLost))
-	tr.NoError(t, lock.Release(t.Context()))
-	s.types(t, "exit\n")
-}
-
-func TestAStoppedJobThatIsEndedDoesNotLinger(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	s := shell(t, f.URLs())
-	s.types(t, "$redlock run --ttl 60s --min-hold 1h x -- cat\n")
-	s.answers(t, "one")
-	s.insist(t, ctrlZ, "Stopped")
-	s.types(t, "kill %1\n")
-	s.insist(t, "\n", "Exit 143") // which the shell tells before a prompt
-	free(t, client(t, f), "x")
-	s.types(t, "exit\n")
-}
-
-// The terminal has one foreground. It is not for the command alone where that is part
-// of a pipeline, as of "redlock run ... | less".
-func TestInAPipelineWhoeverReadsFromTheTerminalHasIt(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	s := shell(t, f.URLs())
-	ask := `sh -c 'read y </dev/tty; echo "got=$y"'`
-	for line, pipeline := range map[string]string{
-		"one": "$redlock run x -- echo | " + ask,
-		"two": "echo | $redlock run x -- " + ask,
-	} {
-		s.types(t, pipeline+"\n")
-		s.insist(t, line+"\n", "got="+line+"\r\n")
-	}
-	s.insist(t, "echo code=$?\n", "code=0\r\n")
-	s.types(t, "echo | $redlock run x -- sh -c 'echo rea''dy; exec sleep 1000'\n")
-	s.shows(t, "ready\r\n")
-	s.types(t, ctrlC)
-	s.insist(t, "echo code=$?\n", "code=130\r\n")
-	free(t, client(t, f), "x")
-	s.types(t, "exit\n")
+	defer file.Close()
+	assert.False(t, onTerminal(file))
+	assert.False(t, onTerminal(strings.NewReader("")))
 }

@@ -1,25 +1,25 @@
-// Package redlockotel gives a redlock.Locker's acquisitions as OpenTelemetry
-// traces, and what it does as metrics.
+// Package redlockotel gives a redlock.Locker's acquisitions as OpenTelemetry traces, and what it
+// does as metrics.
 //
 //	telemetry, err := redlockotel.New()
 //	locker, err := redlock.New(nodes, redlock.Observe(telemetry))
 //
 // # Traces
 //
-// Each TryAcquire, Acquire or Do is a span redlock.acquire below the span of the
-// context that it was given, from the call to its return or, for Do, to the lock.
-// It has these attributes, and the status Error if there is no lock:
+// Each TryAcquire, Acquire or Do is a span redlock.acquire below the span of the context that it
+// was given, from the call to its return or, for Do, to the lock. It has these attributes, and the
+// status Error if there is no lock:
 //
 //	redlock.name      the lock's name; see WithoutNames
-//	redlock.outcome   acquired, held (somebody else has it), no_quorum (an outage), canceled, timeout, closed, other
+//	redlock.outcome   acquired, held (by another), no_quorum (an outage), canceled, timeout, closed, other
 //	redlock.votes     the nodes that had granted it, or, of the last try, too few
 //	redlock.attempts  tries; zero if the lock was handed over by another caller of the process
 //
-// Below it each reply of a node is a span redlock.vote, from the request to the
-// reply. It may end long after its parent: nobody waits for a node whose vote is
-// not needed. Releases of what a try had taken in vain are among them. There are
-// at most MaxVoteSpans for one acquisition, which may try for hours; the
-// attribute redlock.votes_omitted then counts the others that were there when it ended.
+// Below it each reply of a node is a span redlock.vote, from the request to the reply. It may end
+// long after its parent: a node whose vote is not needed is not waited for. Releases of what a try
+// had taken in vain are among them. There are at most MaxVoteSpans for one acquisition, which may
+// try for hours; the attribute redlock.votes_omitted then counts the others that were there when it
+// ended.
 //
 //	redlock.op        acquire, raise (a fencing token), release
 //	redlock.node      the node's name
@@ -28,9 +28,8 @@
 //	server.address    where the node's name is host:port, or the whole name
 //	server.port
 //
-// What is done under a lock is not below redlock.acquire but beside it: the
-// lock's context has the caller's span. If the lock is lost, that span gets an
-// event redlock.lost.
+// Work under a lock is not below redlock.acquire but beside it: the lock's context has the caller's
+// span. If the lock is lost, that span gets an event redlock.lost.
 //
 // # Metrics
 //
@@ -45,7 +44,7 @@
 //	redlock.reply.duration  s              from a request to a node's answer, by redlock.node (histogram)
 //	redlock.node.errors     {error}        by redlock.node and redlock.fault
 //
-// They are those of contrib/prometheus, whose documentation explains the outcomes
-// and faults. The only attribute of theirs that is not from a small fixed set is the node's
-// name. The names of locks, their values and fencing tokens are in no metric.
+// They are those of contrib/prometheus, whose documentation explains the outcomes and faults. The
+// only attribute of theirs that is not from a small fixed set is the node's name. The names of
+// locks, their values and fencing tokens are in no metric.
 package redlockotel

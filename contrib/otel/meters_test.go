@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// collect returns what a reader gets: sums, and counts and sums of histograms as
-// "name" and "name sum".
+// collect returns what a reader gets: sums, and counts and sums of histograms as "name" and "name
+// sum".
 func (r *rig) collect(t *testing.T) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -87,8 +87,7 @@ func TestALocksLifeIsCounted(t *testing.T) {
 	})
 }
 
-// TestFailuresAreCounted by their reason, faults by node, and losses however they
-// show.
+// TestFailuresAreCounted by their reason, faults by node, and losses however they show.
 func TestFailuresAreCounted(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		lost, err := r.Acquire(t.Context(), "lost")

@@ -2,9 +2,12 @@ package redlockotel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -12,8 +15,8 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/redquorum/redquorum/contrib/otel"
 
-// An Observer makes spans and metrics of events, for redlock.Observe. It is a
-// redlock.Tracer. One may serve several Lockers. It is safe for concurrent use.
+// An Observer makes spans and metrics of events, for redlock.Observe. It is a redlock.Tracer. One
+// may serve several Lockers. It is safe for concurrent use.
 type Observer struct {
 	spans  spans
 	meters *meters
@@ -21,8 +24,8 @@ type Observer struct {
 
 var _ redlock.Tracer = (*Observer)(nil)
 
-// New returns an Observer. Its errors are those of an option, and of the
-// MeterProvider that refuses to make an instrument.
+// New returns an Observer. Its errors are those of an option, and of the MeterProvider that refuses
+// to make an instrument.
 func New(opts ...Option) (*Observer, error) {
 	s := settings{tracers: otel.GetTracerProvider(), meters: otel.GetMeterProvider(), names: true}
 	for _, o := range opts {
@@ -46,4 +49,46 @@ func (o *Observer) Start(ctx context.Context, name string) context.Context {
 func (o *Observer) Observe(e redlock.Event) {
 	o.meters.observe(e)
 	o.spans.observe(e)
+}
+
+// An Option changes a default of New.
+type Option func(*settings) error
+
+type settings struct {
+	tracers trace.TracerProvider
+	meters  metric.MeterProvider
+	names   bool
+}
+
+// WithTracerProvider sets where spans go. Default: otel.GetTracerProvider, as it is when New is
+// called.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(s *settings) error {
+		if p == nil {
+			return errors.New("WithTracerProvider(nil): leave the option out for the global one")
+		}
+		s.tracers = p
+		return nil
+	}
+}
+
+// WithMeterProvider sets where metrics go. Default: otel.GetMeterProvider, as it is when New is
+// called.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(s *settings) error {
+		if p == nil {
+			return errors.New("WithMeterProvider(nil): leave the option out for the global one")
+		}
+		s.meters = p
+		return nil
+	}
+}
+
+// WithoutNames leaves the locks' names out of spans, for names that must not be read in a trace.
+// Default: they are the attribute redlock.name.
+func WithoutNames() Option {
+	return func(s *settings) error {
+		s.names = false
+		return nil
+	}
 }

@@ -13,11 +13,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redquorum/redquorum/internal/measure"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// MaxVoteSpans is how many replies of nodes are shown below one acquisition.
-// One that waits in contention for an hour gets a hundred thousand.
+// MaxVoteSpans is how many replies of nodes are shown below one acquisition. One that waits in
+// contention for an hour gets a hundred thousand.
 const MaxVoteSpans = 128
 
 // spans makes spans of events.
@@ -35,8 +36,7 @@ type acquisition struct {
 	votes    atomic.Int64
 }
 
-// acquisitionKey finds the acquisition of these spans in a context: there may be
-// other tracers.
+// acquisitionKey finds the acquisition of these spans in a context: there may be other tracers.
 type acquisitionKey struct{ of *spans }
 
 func (s *spans) start(ctx context.Context, name string) context.Context {
@@ -51,7 +51,7 @@ func (s *spans) start(ctx context.Context, name string) context.Context {
 
 func (s *spans) observe(e redlock.Event) {
 	if e.Kind == redlock.EventLost {
-		trace.SpanFromContext(e.Context).AddEvent("redlock.lost") // of the caller: see Lock.Context
+		trace.SpanFromContext(e.Context).AddEvent("redlock.lost", trace.WithTimestamp(e.Time)) // of the caller: see Lock.Context
 		return
 	}
 	a, ours := e.Context.Value(acquisitionKey{s}).(*acquisition)
@@ -68,15 +68,15 @@ func (s *spans) observe(e redlock.Event) {
 		a.granted.Store(int64(e.Votes))
 	case redlock.EventAcquired:
 		a.granted.Store(int64(e.Votes))
-		a.end(nil)
+		a.end(e.Time, nil)
 	case redlock.EventNotAcquired:
-		a.end(e.Err)
+		a.end(e.Time, e.Err)
 	}
 }
 
-// end completes the span. Its status has no more than the outcome: an error's
-// text has the lock's name, and the nodes' reasons are below.
-func (a *acquisition) end(err error) {
+// end completes the span. Its status has no more than the outcome: an error's text has the lock's
+// name, and the nodes' reasons are below.
+func (a *acquisition) end(at time.Time, err error) {
 	outcome := measure.Acquisition(err)
 	a.span.SetAttributes(
 		attribute.String("redlock.outcome", outcome),
@@ -89,19 +89,18 @@ func (a *acquisition) end(err error) {
 	if err != nil {
 		a.span.SetStatus(codes.Error, outcome)
 	}
-	a.span.End()
+	a.span.End(trace.WithTimestamp(at))
 }
 
-// vote makes the span of a reply that has just come.
+// vote makes the span of a reply.
 func (s *spans) vote(e redlock.Event) {
-	now := time.Now()
 	attrs := append(address(e.Node),
 		attribute.String("redlock.op", e.Op.String()),
 		attribute.String("redlock.outcome", e.Outcome.String()),
 	)
 	_, span := s.tracer.Start(e.Context, "redlock.vote",
-		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(now.Add(-e.Elapsed)), trace.WithAttributes(attrs...))
-	if e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown {
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(e.Time.Add(-e.Elapsed)), trace.WithAttributes(attrs...))
+	if e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown {
 		span.SetAttributes(attribute.String("redlock.fault", measure.Fault(e.Err)))
 		why := ""
 		if e.Err != nil {
@@ -109,10 +108,10 @@ func (s *spans) vote(e redlock.Event) {
 		}
 		span.SetStatus(codes.Error, why)
 	}
-	span.End(trace.WithTimestamp(now))
+	span.End(trace.WithTimestamp(e.Time))
 }
 
-// address has a node's name, and what it says of where it is.
+// address is a node's name, and the address in it.
 func address(node string) []attribute.KeyValue {
 	node = text(node)
 	attrs := []attribute.KeyValue{attribute.String("redlock.node", node)}
@@ -125,5 +124,5 @@ func address(node string) []attribute.KeyValue {
 	return append(attrs, attribute.String("server.address", node))
 }
 
-// text makes a text of what can be any bytes: exporters refuse others.
+// text makes valid UTF-8 of any bytes: exporters refuse others.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -16,8 +16,7 @@ import (
 // A source is where a panel gets its data.
 type source struct{ Type, UID string }
 
-// A dashboard is what Grafana needs of one, as far as a mistake in it would show
-// an empty panel.
+// A dashboard is what Grafana needs of one, as far as a mistake in it would show an empty panel.
 type dashboard struct {
 	Title, UID    string
 	SchemaVersion int
@@ -55,8 +54,8 @@ var (
 	matchers   = regexp.MustCompile(`([a-z_]+)(?:=~|="([^"]*)")`)
 )
 
-// TestTheDashboardShowsWhatIsExported: all of it, and nothing else; histograms by
-// their buckets, and by labels that the metrics have.
+// TestTheDashboardShowsWhatIsExported: all of it, and nothing else; histograms by their buckets,
+// and by labels that the metrics have.
 func TestTheDashboardShowsWhatIsExported(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -103,8 +102,8 @@ func TestTheDashboardShowsWhatIsExported(t *testing.T) {
 	}
 }
 
-// TestTheDashboardCanBeImported: its source of data can be chosen, and no two panels
-// share a number or a place.
+// TestTheDashboardCanBeImported: its source of data can be chosen, and no two panels share a number
+// or a place.
 func TestTheDashboardCanBeImported(t *testing.T) {
 	t.Parallel()
 	d := load(t)

@@ -16,21 +16,19 @@
 //	redlock_reply_seconds{node}              from a request to a node's answer, be it yes or no (histogram)
 //	redlock_node_errors_total{node,kind}     replies that were faults
 //
-// The outcome of an acquisition is acquired, held (somebody else has it),
-// no_quorum (an outage), canceled or timeout (the caller's context), closed or
-// other; that of a release is confirmed, unconfirmed (by a quorum; the keys expire
-// by themselves), lost (it was not held any more, and is counted as a loss, too)
-// or closed (released by the Locker's Close). A vote is granted, refused, failed or
-// unknown. The kinds of faults are quarantine (the node may have forgotten
-// locks), settings (its clients were set up for another number of nodes),
-// same_server, wrong_type (a key that is no lock), denied (password or ACL), replica, loading,
-// overload, refused (a connection), timeout, disconnected, closed and other.
+// The outcome of an acquisition is acquired, held (by another), no_quorum (an outage), canceled or
+// timeout (the caller's context), closed or other; that of a release is confirmed, unconfirmed (by
+// a quorum; the keys expire by themselves), lost (it was not held any more, and is counted as a
+// loss, too) or closed (released by the Locker's Close). A vote is granted, refused, failed or
+// unknown. The kinds of faults are quarantine (the node may have forgotten locks), settings (its
+// clients were set up for another number of nodes), same_server, wrong_type (a key that is no
+// lock), denied (password or ACL), replica, loading, overload, refused (a connection), timeout,
+// disconnected, closed and other.
 //
 // # Cardinality
 //
-// The label node is the node's name: its address, or what was given to
-// pool.FromDial. All the other labels have few fixed values. So there are 50
-// series for each node at most, and 60 more. The names of locks, their
-// values and fencing tokens are never exported: there is no bound to how many there are, and
-// logs and traces have the names.
+// The label node is the node's name: its address, or what was given to pool.FromDial. All the other
+// labels have few fixed values. So there are 50 series for each node at most, and 60 more. The
+// names of locks, their values and fencing tokens are never exported: there is no bound to how many
+// there are, and logs and traces have the names.
 package redlockprom

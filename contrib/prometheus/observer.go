@@ -8,12 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/redquorum/redquorum/internal/measure"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An Observer counts events, for redlock.Observe. One may serve several Lockers,
-// whose counts it adds up; to tell them apart give each its own, from
-// prometheus.WrapRegistererWith. It is safe for concurrent use.
+// An Observer counts events, for redlock.Observe. One may serve several Lockers, whose counts it
+// adds up; to tell them apart give each its own, from prometheus.WrapRegistererWith. It is safe for
+// concurrent use.
 type Observer struct {
 	acquisitions *prometheus.CounterVec
 	wait         prometheus.Histogram
@@ -27,9 +28,9 @@ type Observer struct {
 	faults       *prometheus.CounterVec
 }
 
-// New returns an Observer whose metrics are registered with r. It is an error if
-// r has such metrics already; errors.As then finds the
-// prometheus.AlreadyRegisteredError, and in it the Observer that is there.
+// New returns an Observer whose metrics are registered with r. It is an error if r has such metrics
+// already; errors.As then finds the prometheus.AlreadyRegisteredError, and in it the Observer that
+// is there.
 func New(r prometheus.Registerer) (*Observer, error) {
 	if r == nil {
 		return nil, errors.New("redlockprom: the Registerer is nil; prometheus.DefaultRegisterer is the usual one")
@@ -47,8 +48,7 @@ func New(r prometheus.Registerer) (*Observer, error) {
 			histogram("reply_seconds", "Time from a request to a node's answer, be it yes or no.", measure.ReplyBuckets), []string{"node"}),
 		faults: counters("node_errors_total", "Replies of a node that were faults, by kind.", "node", "kind"),
 	}
-	// What has not happened yet shall be zero, not missing: a rate needs to see
-	// the first one.
+	// Outcomes that have not happened yet are zero, not missing: a rate needs to see the first one.
 	for _, outcome := range measure.Acquisitions {
 		o.acquisitions.WithLabelValues(outcome)
 	}
@@ -81,7 +81,7 @@ func (o *Observer) Observe(e redlock.Event) {
 	case redlock.EventVote:
 		node := strings.ToValidUTF8(e.Node, "\uFFFD") // or the client panics, and names are the caller's
 		o.votes.WithLabelValues(node, e.Op.String(), e.Outcome.String()).Inc()
-		if e.Outcome == redlock.Granted || e.Outcome == redlock.Refused {
+		if e.Outcome == protocol.Granted || e.Outcome == protocol.Refused {
 			o.replies.WithLabelValues(node).Observe(e.Elapsed.Seconds())
 		} else {
 			o.faults.WithLabelValues(node, measure.Fault(e.Err)).Inc()
@@ -112,8 +112,7 @@ func (o *Observer) end(e redlock.Event) {
 	o.held.Dec()
 }
 
-// Describe implements prometheus.Collector, so that an Observer can be
-// unregistered.
+// Describe implements prometheus.Collector, so that an Observer can be unregistered.
 func (o *Observer) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range o.collectors() {
 		c.Describe(ch)

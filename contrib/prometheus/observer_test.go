@@ -18,11 +18,12 @@ import (
 	redlockprom "github.com/redquorum/redquorum/contrib/prometheus"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/measure"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// read returns all that a registry exports: values of counters and gauges, counts
-// of histograms, and the sums of these as "name_sum".
+// read returns all that a registry exports: values of counters and gauges, counts of histograms,
+// and the sums of these as "name_sum".
 func read(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -52,21 +53,21 @@ func read(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	return values
 }
 
-// TestALocksLifeIsCounted, from its acquisition over a renewal to its release,
-// with the votes of each node.
+// TestALocksLifeIsCounted, from its acquisition over a renewal to its release, with the votes of
+// each node.
 func TestALocksLifeIsCounted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	lock, err := r.Acquire(t.Context(), "x")
 	require.NoError(t, err)
-	r.await(t, 3, votes(redlock.OpAcquire))
+	r.await(t, 3, votes(protocol.OpAcquire))
 	held := read(t, r.registry)
 	assert.EqualValues(t, 1, held["redlock_locks_held"])
 	assert.EqualValues(t, 0, held["redlock_hold_seconds"])
 
 	require.NoError(t, lock.Extend(t.Context()))
 	require.NoError(t, lock.Release(t.Context()))
-	r.await(t, 3, votes(redlock.OpRelease))
+	r.await(t, 3, votes(protocol.OpRelease))
 	got := read(t, r.registry)
 	for name, want := range map[string]float64{
 		"redlock_acquisitions_total{outcome=acquired}": 1,
@@ -93,14 +94,13 @@ func TestALocksLifeIsCounted(t *testing.T) {
 	}
 }
 
-// TestContentionIsCountedAsSuch: what is held by another is neither a fault nor an
-// outage.
+// TestContentionIsCountedAsSuch: what is held by another is neither a fault nor an outage.
 func TestContentionIsCountedAsSuch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	other, err := r.locker(t).TryAcquire(t.Context(), "x")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return other.Votes() == 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return other.Votes() == 3 }, testLimit, time.Millisecond)
 	_, err = r.TryAcquire(t.Context(), "x")
 	require.ErrorIs(t, err, redlock.ErrHeld)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -132,8 +132,7 @@ func TestContentionIsCountedAsSuch(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsCounted, by the nodes that are its reason, and the lock that is lost
-// by it, once.
+// TestAnOutageIsCounted, by the nodes that are its reason, and the lock that is lost by it, once.
 func TestAnOutageIsCounted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redlock.TTL(5*time.Second), redlock.Renew(false))
@@ -141,7 +140,7 @@ func TestAnOutageIsCounted(t *testing.T) {
 	require.NoError(t, err)
 	unconfirmed, err := r.Acquire(t.Context(), "y", redlock.TTL(time.Minute))
 	require.NoError(t, err)
-	r.await(t, 6, votes(redlock.OpAcquire))
+	r.await(t, 6, votes(protocol.OpAcquire))
 	dead := []string{r.kill(t, 0), r.kill(t, 1)}
 	_, err = r.TryAcquire(t.Context(), "z")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
@@ -177,14 +176,14 @@ func TestALossThatTheReleaseShowsIsCounted(t *testing.T) {
 	r := newRig(t, redlock.Renew(false), redlock.TTL(time.Minute))
 	lock, err := r.Acquire(t.Context(), "x")
 	require.NoError(t, err)
-	r.await(t, 3, votes(redlock.OpAcquire))
+	r.await(t, 3, votes(protocol.OpAcquire))
 	for i := range 3 {
 		require.NoError(t, r.servers.Restart(t.Context(), i, fleet.Lost))
 	}
 	require.Eventually(t, func() bool { // the connections are made anew in the background
 		in, err := r.Inspect(t.Context(), "x")
 		return err == nil && !slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Err != nil })
-	}, patience, time.Millisecond)
+	}, testLimit, time.Millisecond)
 	require.ErrorIs(t, lock.Release(t.Context()), redlock.ErrLost)
 	got := read(t, r.registry)
 	assert.EqualValues(t, 1, got["redlock_releases_total{outcome=lost}"])
@@ -198,7 +197,7 @@ func TestNodesWithoutAVoteAreCounted(t *testing.T) {
 	r := newRig(t, redlock.MemoryGuard(true))
 	_, err := r.TryAcquire(t.Context(), "x")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum, "the servers are new")
-	r.await(t, 3, votes(redlock.OpAcquire))
+	r.await(t, 3, votes(protocol.OpAcquire))
 	got := read(t, r.registry)
 	for i := range 3 {
 		assert.EqualValues(t, 1, got[fmt.Sprintf("redlock_node_errors_total{kind=quarantine,node=%s}", r.node(i))])
@@ -214,7 +213,7 @@ func TestNothingOfALockIsALabel(t *testing.T) {
 	_, err = r.TryAcquire(t.Context(), "invoice:42")
 	require.ErrorIs(t, err, redlock.ErrHeld)
 	require.NoError(t, lock.Release(t.Context()))
-	r.await(t, 3, votes(redlock.OpReleaseFenced)) // from every node
+	r.await(t, 3, votes(protocol.OpReleaseFenced)) // from every node
 	families, err := r.registry.Gather()
 	require.NoError(t, err)
 	text := fmt.Sprint(families)
@@ -239,8 +238,8 @@ func exportAll(t *testing.T, r prometheus.Registerer) {
 	t.Helper()
 	o, err := redlockprom.New(r)
 	require.NoError(t, err)
-	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "n", Op: redlock.OpAcquire, Outcome: redlock.Granted})
-	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "n", Op: redlock.OpAcquire, Outcome: redlock.Failed})
+	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "n", Op: protocol.OpAcquire, Outcome: protocol.Granted})
+	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "n", Op: protocol.OpAcquire, Outcome: protocol.Failed})
 }
 
 // TestMetricsAreRegisteredOnce: a second time is an error, until the first is gone.
@@ -260,12 +259,12 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	assert.ErrorContains(t, err, "redlockprom: the Registerer is nil")
 }
 
-// TestAnyNameOfANodeCanBeALabel: it is what somebody gave to pool.FromDial.
+// TestAnyNameOfANodeCanBeALabel: callers of pool.FromDial choose it.
 func TestAnyNameOfANodeCanBeALabel(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	o, err := redlockprom.New(registry)
 	require.NoError(t, err)
-	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "a\xffb", Op: redlock.OpAcquire, Outcome: redlock.Granted})
+	o.Observe(redlock.Event{Kind: redlock.EventVote, Node: "a\xffb", Op: protocol.OpAcquire, Outcome: protocol.Granted})
 	assert.EqualValues(t, 1, read(t, registry)["redlock_votes_total{node=a\uFFFDb,op=acquire,outcome=granted}"])
 }

@@ -1,10 +1,33 @@
+// Command cron runs a job once per tick, though cron starts it on every machine, so that no machine
+// is the one that must not fail.
+//
+// For a command that is no Go program, one line in the crontab of all machines has the lock, too:
+//
+//	*/5 * * * * redlock run --no-wait nightly-report -- /usr/local/bin/report
+//
+// The lock alone keeps two machines from working at the same time, but not one after the other:
+// where the clocks differ by more than the job takes, the second machine comes when the first has
+// done its work and released the lock. So the tick is recorded together with what the job writes,
+// and checked under the lock.
+//
+// A command that cannot record anything must end later than the last machine begins: sh -c
+// '/usr/local/bin/report; sleep 30', for clocks that differ by less than 30 seconds.
+//
+// job.go is what to copy. A program that cron starts every five minutes runs
+//
+//	outcome, err := job.Run(ctx, time.Now().Round(5*time.Minute))
+//
+// The tick is the time that was meant, which is the same on all machines. Cron is a moment late,
+// and differently so on each; Round takes that off.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/examples/internal/servers"
@@ -14,7 +37,7 @@ import (
 
 func main() { servers.Main(story) }
 
-// open is what each machine does at each tick.
+// open returns the Locker of one machine.
 func open(urls []string) (*redlock.Locker, error) {
 	nodes, err := pool.Open(urls...)
 	if err != nil {
@@ -56,4 +79,139 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 	}
 	fmt.Fprintln(out, "4 ticks, 4 reports")
 	return nil
+}
+
+// A night is three machines and some ticks.
+type night struct {
+	machines []*machine
+	results  Results
+	ticks    int
+	works    int                         // how often the job was begun; one at a time, if the lock is good
+	during   func(context.Context) error // called while the job is at work; nil: nothing
+}
+
+type machine struct {
+	name  string
+	wires *servers.Wires
+	job   Job
+}
+
+// A report is the text that cron would mail.
+type report struct {
+	machine string
+	outcome Outcome
+	err     error
+}
+
+func (r report) String() string {
+	var failure *redlock.QuorumError
+	if errors.As(r.err, &failure) { // all of it would fill the screen
+		return fmt.Sprintf("%s %s: %v, %d of %d votes", r.machine, r.outcome, failure.Err, failure.Votes, failure.Nodes)
+	}
+	return fmt.Sprintf("%s %s", r.machine, r.outcome)
+}
+
+func newNight(urls []string) (*night, error) {
+	n := &night{}
+	for _, name := range []string{"anna", "boris", "clara"} {
+		wires, err := servers.NewWires(urls)
+		if err != nil {
+			n.close()
+			return nil, err
+		}
+		locker, err := open(wires.URLs())
+		if err != nil {
+			wires.Close()
+			n.close()
+			return nil, err
+		}
+		n.machines = append(n.machines, &machine{name: name, wires: wires, job: Job{
+			Name: "nightly-report", Locker: locker, Results: &n.results, Work: n.work,
+		}})
+	}
+	return n, nil
+}
+
+func (n *night) close() {
+	for _, m := range n.machines {
+		m.job.Locker.Close()
+		m.wires.Close()
+	}
+}
+
+func (n *night) work(ctx context.Context, tick time.Time) (string, error) {
+	n.works++
+	if n.during != nil {
+		if err := n.during(ctx); err != nil {
+			return "", err
+		}
+	}
+	return "report of " + tick.Format("15:04"), ctx.Err()
+}
+
+// tick is the one that it is time for.
+func (n *night) tick() time.Time {
+	return time.Date(2030, time.January, 7, 2, 0, 0, 0, time.UTC).Add(time.Duration(n.ticks-1) * 5 * time.Minute)
+}
+
+// run lets machines run the job at the same time.
+func (n *night) run(ctx context.Context, machines ...*machine) []report {
+	reports := make([]report, len(machines))
+	var all sync.WaitGroup
+	for i, m := range machines {
+		all.Go(func() {
+			outcome, err := m.job.Run(ctx, n.tick())
+			reports[i] = report{machine: m.name, outcome: outcome, err: err}
+		})
+	}
+	all.Wait()
+	return reports
+}
+
+func (n *night) allAtOnce(ctx context.Context) ([]report, error) {
+	n.ticks++
+	reports := n.run(ctx, n.machines...)
+	return reports, unexpected(reports)
+}
+
+// oneComesLate: the job is shorter than the clocks differ.
+func (n *night) oneComesLate(ctx context.Context) ([]report, error) {
+	n.ticks++
+	reports := n.run(ctx, n.machines[:2]...)
+	reports = append(reports, n.run(ctx, n.machines[2])...)
+	return reports, unexpected(reports)
+}
+
+// oneTakesLong: longer than the others are willing to wait.
+func (n *night) oneTakesLong(ctx context.Context) ([]report, error) {
+	n.ticks++
+	var others []report
+	n.during = func(ctx context.Context) error {
+		others = n.run(ctx, n.machines[1:]...)
+		return nil
+	}
+	reports := append(n.run(ctx, n.machines[0]), others...)
+	n.during = nil
+	return reports, unexpected(reports)
+}
+
+func (n *night) oneIsCutOff(ctx context.Context) ([]report, error) {
+	n.ticks++
+	cut := n.machines[2]
+	cut.wires.Cut()
+	defer cut.wires.Mend()
+	reports := n.run(ctx, n.machines...)
+	if err := reports[2].err; !errors.Is(err, redlock.ErrNoQuorum) {
+		return reports, errors.Join(errors.New("clara should have reached no quorum"), err)
+	}
+	return reports, unexpected(reports[:2])
+}
+
+// unexpected returns the errors of reports, joined.
+func unexpected(reports []report) error {
+	var errs []error
+	for _, r := range reports {
+		errs = append(errs, r.err)
+	}
+	return errors.Join(errs...)
 }

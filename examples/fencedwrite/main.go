@@ -1,3 +1,11 @@
+// Command fencedwrite lets a holder write after its lock has ended, and the resource refuse it.
+//
+// Alice has the lock and is paused: by a garbage collection, a hypervisor, a disk. Her lock
+// expires, Bob gets it and writes. Alice wakes up and writes, too, because she has not looked yet.
+// No lock can prevent that; but each lock comes with a higher token, and a resource that remembers
+// the highest refuses late writes.
+//
+// register.go is what to copy.
 package main
 
 import (
@@ -15,7 +23,7 @@ import (
 
 func main() { servers.Main(story) }
 
-// open is what Alice and Bob do when they start, each in a process of their own.
+// open returns the Locker of Alice or of Bob, who are processes of their own.
 func open(urls []string) (*redlock.Locker, error) {
 	nodes, err := pool.Open(urls...)
 	if err != nil {
@@ -43,4 +51,49 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 		return errors.New("the late write should have been refused")
 	}
 	return nil
+}
+
+// events are the facts of the story.
+type events struct {
+	alice, bob int64 // their tokens
+	lost       error // why Alice's lock has ended
+	late       error // what the register said to Alice's write
+}
+
+func play(ctx context.Context, urls []string, register *Register) (e events, err error) {
+	alice, err := open(urls)
+	if err != nil {
+		return e, err
+	}
+	defer alice.Close()
+	bob, err := open(urls)
+	if err != nil {
+		return e, err
+	}
+	defer bob.Close()
+
+	// A paused process does not renew either.
+	hers, err := alice.Acquire(ctx, "register", redlock.Renew(false))
+	if err != nil {
+		return e, err
+	}
+	e.alice = hers.Fence()
+
+	his, err := bob.Acquire(ctx, "register") // waits until hers has expired
+	if err != nil {
+		return e, err
+	}
+	defer his.Release(ctx)
+	e.bob = his.Fence()
+	if err := register.Write(his.Fence(), "from Bob"); err != nil {
+		return e, err
+	}
+
+	// A look at the lock before the write would find this. But she can be paused between the look
+	// and the write as well, so that looking is not enough.
+	<-hers.Context().Done()
+	e.lost = context.Cause(hers.Context())
+
+	e.late = register.Write(hers.Fence(), "from Alice")
+	return e, nil
 }

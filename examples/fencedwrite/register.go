@@ -6,12 +6,11 @@ import (
 	"github.com/redquorum/redquorum/fence"
 )
 
-// A Register is a resource that many write to. Each write shows the token of its
-// writer's lock, and is refused if somebody with a higher one was there before.
-// The zero value is ready.
+// A Register is a resource that many write to. Each write shows the token of its writer's lock, and
+// is refused if a writer with a higher one was there before. The zero value is ready.
 //
-// This one is in memory. Where the resource is a Redis hash, fence.RedisSet does
-// the same, and where it is an SQL row, examples/sqlfence.
+// This one is in memory. Where the resource is a Redis hash, fence.RedisSet does the same, and
+// where it is an SQL row, examples/sqlfence.
 type Register struct {
 	gate  fence.Gate
 	mu    sync.Mutex // Read needs no token

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -14,16 +15,16 @@ type Candidate struct {
 	Name   string
 	Locker *redlock.Locker
 
-	// Lead does the leader's work, and returns soon after ctx has ended, for
-	// another one may lead from then on. What it writes should show lock.Fence()
-	// wherever two leaders for a moment would do harm: see examples/fencedwrite.
+	// Lead does the leader's work, and returns soon after ctx has ended, for another one may lead
+	// from then on. What it writes should show lock.Fence() wherever two leaders for a moment would
+	// do harm: see examples/fencedwrite.
 	Lead func(ctx context.Context, lock *redlock.Lock) error
 
 	Tell func(Transition) // for logs and metrics
 }
 
-// Run leads whenever it can, until ctx ends (the result is nil), Lead returns by
-// itself (the result is Lead's), or there is no hope.
+// Run leads whenever it can, until ctx ends (the result is nil), Lead returns by itself (the result
+// is Lead's), or there is no hope.
 func (c *Candidate) Run(ctx context.Context, office string) error {
 	for tries := 0; ; {
 		lock, err := c.Locker.Acquire(ctx, office) // waits while another one leads
@@ -47,8 +48,8 @@ func (c *Candidate) Run(ctx context.Context, office string) error {
 
 // lead is one term of office. It is not over for good if the lock was lost.
 func (c *Candidate) lead(ctx context.Context, lock *redlock.Lock) (over bool, err error) {
-	// When the work has ended, never before: the next one starts at once. Even if
-	// ctx has ended: that bounds only how long Release waits for confirmation.
+	// The lock is released when the work has ended, never before, because the next one starts at
+	// once; and even if ctx has ended, which bounds only how long Release waits for confirmation.
 	defer lock.Release(ctx)
 
 	work, cancel := context.WithCancelCause(lock.Context())
@@ -69,8 +70,8 @@ func (c *Candidate) lead(ctx context.Context, lock *redlock.Lock) (over bool, er
 	return true, err
 }
 
-// Waits between tries during an outage double from firstWait to lastWait. A
-// part is drawn by lot, so that candidates do not come all at once when it is over.
+// Waits between tries during an outage double from firstWait to lastWait. A part is random, so that
+// candidates do not come all at once when it is over.
 const (
 	firstWait = 50 * time.Millisecond
 	lastWait  = 2 * time.Second
@@ -88,4 +89,27 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// What says how a candidate's state changes.
+type What string
+
+const (
+	Leads     What = "leads"
+	StepsDown What = "steps down"
+	NoQuorum  What = "reaches too few servers, and tries again"
+)
+
+// A Transition is a change of a candidate's state.
+type Transition struct {
+	Who  string
+	What What
+	Why  error // of StepsDown and NoQuorum; nil if it does so by itself
+}
+
+func (t Transition) String() string {
+	if t.What == StepsDown && t.Why != nil {
+		return fmt.Sprintf("%s %s: %v", t.Who, t.What, t.Why)
+	}
+	return fmt.Sprintf("%s %s", t.Who, t.What) // the servers' answers would fill the screen
 }

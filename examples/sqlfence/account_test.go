@@ -36,6 +36,8 @@ func database(t *testing.T) *sql.DB {
 	return db
 }
 
+func account(db *sql.DB) sqlfence.Account { return sqlfence.Account{DB: db, ID: "42"} }
+
 // history is the tokens of the writes, in their order.
 func history(t *testing.T, db *sql.DB) []int64 {
 	t.Helper()
@@ -61,10 +63,10 @@ func stored(t *testing.T, db *sql.DB, id string) (balance, token int64) {
 func TestAStaleWriterChangesNothing(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
-	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 90, 34))
+	require.NoError(t, account(db).Open(t.Context()))
+	require.NoError(t, account(db).Set(t.Context(), 90, 34))
 
-	err := sqlfence.Set(t.Context(), db, "42", 100, 33)
+	err := account(db).Set(t.Context(), 100, 33)
 	var stale *fence.StaleError
 	require.ErrorAs(t, err, &stale)
 	assert.Equal(t, fence.StaleError{Key: "42", Token: 33, Highest: 34}, *stale)
@@ -79,10 +81,10 @@ func TestAStaleWriterChangesNothing(t *testing.T) {
 func TestAHolderMayWriteAgain(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
-	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 90, 34))
-	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 90, 34), "nor need it change anything")
-	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 80, 34))
+	require.NoError(t, account(db).Open(t.Context()))
+	require.NoError(t, account(db).Set(t.Context(), 90, 34))
+	require.NoError(t, account(db).Set(t.Context(), 90, 34), "nor need it change anything")
+	require.NoError(t, account(db).Set(t.Context(), 80, 34))
 	balance, _ := stored(t, db, "42")
 	assert.EqualValues(t, 80, balance)
 }
@@ -90,10 +92,10 @@ func TestAHolderMayWriteAgain(t *testing.T) {
 func TestNoSuchRowIsNotStale(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	err := sqlfence.Set(t.Context(), db, "42", 90, 34)
+	err := account(db).Set(t.Context(), 90, 34)
 	require.ErrorIs(t, err, sqlfence.ErrNoAccount)
 	require.NotErrorIs(t, err, fence.ErrStale)
-	_, err = sqlfence.Balance(t.Context(), db, "42", 34)
+	_, err = account(db).Balance(t.Context(), 34)
 	require.ErrorIs(t, err, sqlfence.ErrNoAccount)
 }
 
@@ -102,39 +104,39 @@ func TestOpenOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	for range 2 {
-		require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+		require.NoError(t, account(db).Open(t.Context()))
 	}
-	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 90, 34))
-	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	require.NoError(t, account(db).Set(t.Context(), 90, 34))
+	require.NoError(t, account(db).Open(t.Context()))
 	balance, token := stored(t, db, "42")
 	assert.EqualValues(t, 90, balance)
 	assert.EqualValues(t, 34, token)
 }
 
-// A write that arrives between a later holder's read and its write would be lost
-// in what that one writes.
+// A write that arrives between a later holder's read and its write would be lost in what that one
+// writes.
 func TestWhatWasReadCannotChangeBehindTheReader(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
-	require.NoError(t, sqlfence.Set(t.Context(), db, "42", 100, 32))
+	require.NoError(t, account(db).Open(t.Context()))
+	require.NoError(t, account(db).Set(t.Context(), 100, 32))
 
-	balance, err := sqlfence.Balance(t.Context(), db, "42", 34)
+	balance, err := account(db).Balance(t.Context(), 34)
 	require.NoError(t, err)
 	assert.EqualValues(t, 100, balance)
-	require.ErrorIs(t, sqlfence.Set(t.Context(), db, "42", 50, 33), fence.ErrStale)
-	require.NoError(t, sqlfence.Set(t.Context(), db, "42", balance-10, 34))
-	_, err = sqlfence.Balance(t.Context(), db, "42", 33)
+	require.ErrorIs(t, account(db).Set(t.Context(), 50, 33), fence.ErrStale)
+	require.NoError(t, account(db).Set(t.Context(), balance-10, 34))
+	_, err = account(db).Balance(t.Context(), 33)
 	require.ErrorIs(t, err, fence.ErrStale)
 }
 
 func TestALockWithoutFencingCannotWrite(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	require.NoError(t, account(db).Open(t.Context()))
 	for _, token := range []int64{0, -1, fence.MaxToken + 1} {
-		require.ErrorIs(t, sqlfence.Set(t.Context(), db, "42", 90, token), fence.ErrToken)
-		_, err := sqlfence.Balance(t.Context(), db, "42", token)
+		require.ErrorIs(t, account(db).Set(t.Context(), 90, token), fence.ErrToken)
+		_, err := account(db).Balance(t.Context(), token)
 		require.ErrorIs(t, err, fence.ErrToken)
 	}
 	assert.Empty(t, history(t, db))
@@ -143,14 +145,14 @@ func TestALockWithoutFencingCannotWrite(t *testing.T) {
 func TestHistoryNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	db := database(t)
-	require.NoError(t, sqlfence.Open(t.Context(), db, "42"))
+	require.NoError(t, account(db).Open(t.Context()))
 	var wg sync.WaitGroup
 	for writer := range uint64(4) {
 		random := rand.New(rand.NewPCG(1, writer))
 		wg.Go(func() {
 			for i := range int64(50) {
 				token := 1 + 10*i + random.Int64N(100) // close together, and rising
-				if err := sqlfence.Set(t.Context(), db, "42", token, token); err != nil && !assert.ErrorIs(t, err, fence.ErrStale) {
+				if err := account(db).Set(t.Context(), token, token); err != nil && !assert.ErrorIs(t, err, fence.ErrStale) {
 					return
 				}
 			}

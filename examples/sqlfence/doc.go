@@ -1,16 +1,17 @@
-// Package sqlfence shows fencing tokens where the protected resource is a row
-// in an SQL database: accounts with a balance, each protected by a lock of its
-// own. The check is part of the statement that writes:
+// Package sqlfence shows fencing tokens where the protected resource is a row in an SQL database:
+// accounts with a balance, each protected by a lock of its own. The check is part of the statement
+// that writes:
 //
 //	UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
 //
-// A writer whose lock was taken by somebody else meanwhile changes no row, even
-// if it does not know that it has lost the lock. With a lock:
+// A writer whose lock another took meanwhile changes no row, even if it does not know that it has
+// lost the lock. With a lock:
 //
 //	lock, err := locker.Acquire(ctx, "account:"+id, redlock.Fenced())
 //	defer lock.Release(ctx)
-//	balance, err := sqlfence.Balance(ctx, db, id, lock.Fence())
-//	err = sqlfence.Set(ctx, db, id, balance-10, lock.Fence())
+//	account := sqlfence.Account{DB: db, ID: id}
+//	balance, err := account.Balance(ctx, lock.Fence())
+//	err = account.Set(ctx, balance-10, lock.Fence())
 //
 // This is SQLite (in Go, nothing to install). Elsewhere:
 //

@@ -24,11 +24,12 @@ func Example() {
 	if _, err := db.ExecContext(ctx, sqlfence.Schema); err != nil {
 		log.Fatal(err)
 	}
-	if err := sqlfence.Open(ctx, db, "42"); err != nil {
+	account := sqlfence.Account{DB: db, ID: "42"}
+	if err := account.Open(ctx); err != nil {
 		log.Fatal(err)
 	}
 	add := func(who string, balance, amount, token int64) {
-		err := sqlfence.Set(ctx, db, "42", balance+amount, token)
+		err := account.Set(ctx, balance+amount, token)
 		switch {
 		case errors.Is(err, fence.ErrStale):
 			fmt.Println(who, "is late:", err)
@@ -38,8 +39,8 @@ func Example() {
 			fmt.Println(who, "has written:", balance+amount)
 		}
 	}
-	alice, _ := sqlfence.Balance(ctx, db, "42", 33)
-	bob, _ := sqlfence.Balance(ctx, db, "42", 34)
+	alice, _ := account.Balance(ctx, 33)
+	bob, _ := account.Balance(ctx, 34)
 	add("Bob", bob, 10, 34)
 	add("Alice", alice, 5, 33)
 	// Output:

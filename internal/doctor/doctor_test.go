@@ -10,6 +10,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/record"
 )
 
 func TestHealthyServersAreFine(t *testing.T) {
@@ -39,10 +41,16 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		says     string
 	}{
 		"replica":          {healthy().but("ROLE", []any{[]byte("slave"), []byte("10.0.0.9"), int64(6379), []byte("connected"), int64(1)}), usual, checkRole, Fatal, "10.0.0.9:6379"},
-		"sentinel role":    {healthy().but("ROLE", []any{[]byte("sentinel")}), usual, checkRole, Fatal, "sentinel"},
+		"sentinel role":    {healthy().but("ROLE", []any{[]byte("sentinel")}), usual, checkMode, Fatal, "Sentinel"},
 		"role hidden":      {healthy().but("ROLE", noperm), usual, checkRole, Warning, "permit ROLE"},
 		"has a replica":    {healthy().but("ROLE", []any{[]byte("master"), int64(0), []any{[]any{[]byte("a"), []byte("1"), []byte("0")}}}), usual, checkRole, Note, "1 replica"},
 		"cluster":          {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Cluster"},
+		"cluster, valkey":  {healthy().but("INFO server", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Cluster"},
+		"cluster, redict":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_version:7.3.1\r\nredict_mode:cluster\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Cluster"},
+		"sentinel, valkey": {healthy().but("INFO server", "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nserver_mode:sentinel\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Sentinel"},
+		"sentinel, redict": {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_mode:sentinel\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Sentinel"},
+		"sentinel, hidden": {healthy().but("INFO", noperm).but("INFO server", noperm).but("ROLE", []any{[]byte("sentinel"), []any{}}), usual, checkMode, Fatal, "Sentinel"},
+		"cluster, hidden":  {healthy().but("INFO", noperm).but("INFO server", noperm).but("GET redlock:epoch", redis.Error("MOVED 3300 10.0.0.2:6379")), usual, checkMode, Fatal, "MOVED 3300"},
 		"very old":         {healthy().but("INFO server", "redis_version:2.6.11\r\nrun_id:aaaa\r\n"), usual, checkVersion, Fatal, "NX and PX"},
 		"old":              {healthy().but("INFO server", "redis_version:4.0.14\r\nrun_id:aaaa\r\n"), usual, checkVersion, Fatal, "memory guard"},
 		"rather old":       {healthy().but("INFO server", "redis_version:5.0.14\r\nrun_id:aaaa\r\n"), usual, checkVersion, Warning, "hints"},
@@ -58,13 +66,25 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"evicts, by info":  {healthy().but("CONFIG GET", noperm).but("CONFIG GET maxmemory-policy", noperm).but("CONFIG GET maxmemory", noperm).but("INFO memory", "maxmemory:1048576\r\nmaxmemory_policy:volatile-ttl\r\n"), usual, checkEviction, Warning, "volatile-ttl"},
 		"would evict":      {healthy().but("CONFIG GET maxmemory-policy", pair("maxmemory-policy", "allkeys-lru")), usual, checkEviction, Note, "without a limit"},
 		"memory full":      {healthy().but("CONFIG GET maxmemory", pair("maxmemory", "1000000")), usual, checkMemory, Warning, "refuses writes"},
-		"quarantine":       {healthy().but("PTTL redlock:quarantine", int64(7400)), usual, checkQuarantine, Warning, "another 7.4s"},
-		"endless":          {healthy().but("PTTL redlock:quarantine", int64(-1)), usual, checkQuarantine, Warning, "taken the end"},
-		"other N":          {healthy().but("GET redlock:epoch", []byte("1 aaaa g 5 10000 0")), usual, checkEpoch, Fatal, "5 nodes, and here are 3"},
-		"restarted":        {healthy().but("GET redlock:epoch", []byte("1 zzzz g 3 10000 0")), usual, checkEpoch, Warning, "restarted"},
-		"longer TTL":       {healthy().but("GET redlock:epoch", []byte("1 aaaa g 3 60000 0")), usual, checkEpoch, Note, "1m0s"},
-		"persisted":        {healthy().but("PTTL redlock:epoch", int64(-1)), usual, checkEpoch, Warning, "taken the TTL"},
-		"newer record":     {healthy().but("GET redlock:epoch", []byte("2 new form")), usual, checkEpoch, Fatal, "newer version"},
+		"quarantine":       {recorded(func(r *record.Record) { r.Born += time.Hour; r.Basis = record.Asked }), usual, checkQuarantine, Warning, "a TTL of 10s, as the other servers do not"},
+		"proven":           {recorded(func(r *record.Record) { r.Forgot = 2 * time.Hour }), usual, checkQuarantine, Warning, "a TTL of 2h0m0s, as the other servers tell"},
+		"proven, over":     {recorded(func(r *record.Record) { r.Born += time.Hour }), usual, checkQuarantine, OK, "no quarantine"},
+		"not asked":        {recorded(func(r *record.Record) { r.Basis = record.Open }), usual, checkQuarantine, Note, "waits for 10s, once"},
+		"endless":          {recorded(func(r *record.Record) { r.Forgot = 300 * 24 * time.Hour }), usual, checkQuarantine, Warning, "redlock reset"},
+		"other N":          {recorded(func(r *record.Record) { r.Nodes = 5 }), usual, checkEpoch, Fatal, "5 nodes, and here are 3"},
+		"restarted":        {recorded(func(r *record.Record) { r.Run = "zzzz/dddd" }), usual, checkEpoch, Warning, "restarted"},
+		"failed over":      {recorded(func(r *record.Record) { r.Run = "aaaa/zzzz" }), usual, checkEpoch, Warning, "data set was replaced"},
+		"not told then":    {recorded(func(r *record.Record) { r.Run = record.Unknown }), usual, checkEpoch, OK, "by 3 nodes"},
+		"longer TTL":       {recorded(func(r *record.Record) { r.Steps[0].TTL = time.Minute }), usual, checkEpoch, Note, "locks with a TTL of 1m0s"},
+		"faded TTL":        {recorded(func(r *record.Record) { r.Steps[0].TTL = time.Minute; r.Steps[0].Used = r.Born }), usual, checkEpoch, OK, "by 3 nodes"},
+		"hostile TTL":      {recorded(func(r *record.Record) { r.Steps[0].TTL = 400 * 24 * time.Hour }), usual, checkEpoch, Warning, "damaged or hostile"},
+		"hostile forgot":   {recorded(func(r *record.Record) { r.Forgot = 400 * 24 * time.Hour }), usual, checkEpoch, Warning, "redlock reset"},
+		"of the future":    {recorded(func(r *record.Record) { r.Born += 2 * time.Hour }), usual, checkEpoch, Warning, "set back"},
+		"persisted":        {healthy().but("PTTL redlock:epoch", int64(-1)), usual, checkEpoch, Warning, "TTL was taken"},
+		"other version":    {healthy().but("GET redlock:epoch", []byte("3 new form")), usual, checkEpoch, Fatal, "another version"},
+		"version 1":        {healthy().but("GET redlock:epoch", []byte("1 aaaa g 3 10000 0")), usual, checkEpoch, Fatal, "redlock reset"},
+		"garbage":          {healthy().but("GET redlock:epoch", []byte("\x00 what?")), usual, checkEpoch, Fatal, "redlock reset"},
+		"no string":        {healthy().but("GET redlock:epoch", redis.Error("WRONGTYPE Operation against a key")), usual, checkEpoch, Fatal, "redlock reset"},
 		"record forbidden": {healthy().but("GET redlock:epoch", noperm), usual, checkEpoch, Fatal, "NOPERM"},
 		"record gone":      {healthy().but("GET redlock:epoch", absent).but("PTTL redlock:epoch", int64(-2)), usual, checkEpoch, Warning, "others have"},
 		"lacks a right":    {healthy().but("ACL DRYRUN locks PEXPIRE", "User locks has no permissions to run the 'pexpire' command"), usual, checkRights, Fatal, "+pexpire"},
@@ -92,6 +112,11 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 	}
 }
 
+// recorded is a healthy server but for its record.
+func recorded(change func(*record.Record)) *fake {
+	return healthy().but("GET redlock:epoch", []byte(recordOf("aaaa/dddd", change)))
+}
+
 func TestClocksAreCompared(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -102,8 +127,8 @@ func TestClocksAreCompared(t *testing.T) {
 	}{
 		"near":    {time.Second, OK, OK, "ahead of ours"},
 		"behind":  {-time.Second, OK, OK, "behind ours"},
-		"off":     {3 * time.Second, Warning, OK, "second round"}, // S is 10s/6
-		"far off": {-8 * time.Second, Warning, Warning, "8s behind"},
+		"off":     {3 * time.Second, Warning, OK, "second round for clocks over 2s"},
+		"far off": {-9 * time.Second, Warning, Warning, "9s behind"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +143,7 @@ func TestClocksAreCompared(t *testing.T) {
 	}
 	// Half of a long round trip is no difference of clocks.
 	visits := []*visit{{facts: facts{timed: true, offset: 3 * time.Second, uncertainty: 2 * time.Second}}}
-	clocks(visits, usual)
+	clocks(visits)
 	assert.Equal(t, OK, find(visits[0].findings, checkClock).Severity)
 }
 
@@ -135,12 +160,15 @@ func TestServersAreComparedWithEachOther(t *testing.T) {
 		assert.Equal(t, want, count(n).Severity, n)
 	}
 
-	nobody := Examine(t.Context(), []Server{healthy().but("GET redlock:epoch", absent).server("new")}, usual)
-	assert.Equal(t, Note, find(nobody.Nodes[0].Findings, checkEpoch).Severity, "nobody has locked yet")
+	unused := Examine(t.Context(), []Server{healthy().but("GET redlock:epoch", absent).server("new")}, usual)
+	assert.Equal(t, Note, find(unused.Nodes[0].Findings, checkEpoch).Severity, "no lock was taken yet")
 
-	quarantined := Examine(t.Context(), []Server{healthy().but("GET redlock:epoch", []byte("1 aaaa g 1 1000 0")).but("PTTL redlock:quarantine", int64(900)).server("a")}, usual)
+	quarantined := Examine(t.Context(), []Server{recorded(func(r *record.Record) { r.Nodes, r.Born, r.Basis = 1, r.Born+time.Hour, record.Asked }).server("a")}, usual)
 	assert.Equal(t, Fatal, find(quarantined.Together, checkQuarantine).Severity, "no quorum has a vote")
 	assert.Equal(t, 1, quarantined.Answered)
+
+	restarted := Examine(t.Context(), []Server{recorded(func(r *record.Record) { r.Nodes, r.Run = 1, "zzzz/dddd" }).server("a")}, usual)
+	assert.Equal(t, Fatal, find(restarted.Together, checkQuarantine).Severity, "no quorum remembers")
 }
 
 func TestAServerThatHangsDoesNotHoldUpTheReport(t *testing.T) {
@@ -155,8 +183,8 @@ func TestAServerThatHangsDoesNotHoldUpTheReport(t *testing.T) {
 	}
 }
 
-// TestNothingIsChanged: whatever the doctor sends reads, or has arguments that make
-// it do nothing. SCRIPT LOAD and HSET have none, and must only be asked about.
+// TestNothingIsChanged: what the doctor sends reads, or has arguments that make it do
+// nothing.
 func TestNothingIsChanged(t *testing.T) {
 	t.Parallel()
 	try := healthy().but("ACL WHOAMI", redis.Error("ERR unknown command 'ACL'"))
@@ -174,6 +202,10 @@ func TestNothingIsChanged(t *testing.T) {
 				assert.Contains(t, words[1], "doctor:none", sent)
 			case "DEL", "PEXPIRE", "ZREM", "HDEL":
 				assert.Contains(t, words[1], "doctor:none", sent)
+			case "HSET": // of a field without a value: HSET key field value field
+				assert.Equal(t, "HSET redlock:queue:doctor:none none  none", sent)
+			case "SCRIPT": // that cannot be compiled
+				assert.Equal(t, "SCRIPT LOAD (", sent)
 			case "EVAL":
 				assert.Equal(t, "EVAL return 1 0", sent)
 			case "CLIENT":

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,7 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// identity looks at what kind of server it is.
+// identity finds out what kind of server it is.
 func (v *visit) identity() error {
 	info, role := newQuestion("INFO", "server"), newQuestion("ROLE")
 	if err := v.ask(info, role); err != nil {
@@ -16,20 +17,39 @@ func (v *visit) identity() error {
 	}
 	fields := info.fields()
 	v.version(fields)
-	switch mode := fields["redis_mode"]; mode {
-	case "cluster":
-		v.add(Fatal, checkMode, "it is part of a Redis Cluster", "it sends keys of other slots elsewhere, and its votes are not its own", "use servers that know nothing of each other")
-	case "sentinel":
-		v.add(Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "give the servers themselves")
+	// The names are Redis', Valkey's and Redict's.
+	switch mode := cmp.Or(fields["redis_mode"], fields["server_mode"], fields["redict_mode"]); {
+	case mode == "cluster":
+		v.inCluster("it is part of a Redis Cluster")
+	case mode == "sentinel", role.role() == "sentinel":
+		v.unfit = true
+		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "give the servers that it watches, if they are independent"})
+		return nil
 	}
 	v.role(role)
 	if v.facts.runID = fields["run_id"]; v.facts.runID == "" {
-		v.add(Warning, checkRunID, "it does not tell its run_id", "a restart with an old state is not noticed, nor a server that is named twice", "permit INFO")
+		v.add(Finding{Warning, checkRunID, "it does not tell its run_id", "a restart with an old state is not noticed, nor a server that is named twice", "permit INFO"})
 	}
 	return nil
 }
 
-// version looks for what locks need: SET with NX and PX since 2.6.12, scripts
+func (v *visit) inCluster(found string) {
+	v.unfit = true
+	v.add(Finding{Fatal, checkMode, found, "it sends keys of other slots elsewhere, and its votes are not its own", "use servers that know nothing of each other"})
+}
+
+// redirected reports whether the answer is a redirect, or another error, of a node of a Redis
+// Cluster.
+func (q *question) redirected() bool {
+	for _, code := range []string{"MOVED ", "ASK ", "TRYAGAIN ", "CROSSSLOT ", "CLUSTERDOWN "} {
+		if strings.HasPrefix(string(q.err), code) {
+			return true
+		}
+	}
+	return false
+}
+
+// version checks that the server has what locks need: SET with NX and PX since 2.6.12, scripts
 // that read the clock and then write since 5.0, CLIENT TRACKING and KEEPTTL
 // since 6.0.
 func (v *visit) version(fields map[string]string) {
@@ -41,13 +61,13 @@ func (v *visit) version(fields map[string]string) {
 	const update = "use Redis 6 or later, or Valkey"
 	switch n, ok := parseVersion(text); {
 	case !ok:
-		v.add(Note, checkVersion, "it does not tell its version", "whether it has what locks need shows when they are taken", "permit INFO")
+		v.add(Finding{Note, checkVersion, "it does not tell its version", "whether it has what locks need shows when they are taken", "permit INFO"})
 	case n < 2_006_012:
-		v.add(Fatal, checkVersion, "it is "+called, "there is no SET with NX and PX before 2.6.12: it cannot vote", update)
+		v.add(Finding{Fatal, checkVersion, "it is " + called, "there is no SET with NX and PX before 2.6.12: it cannot vote", update})
 	case n < 5_000_000:
-		v.add(Fatal, checkVersion, "it is "+called, "its scripts cannot both read the clock and write: no memory guard and no fencing tokens before 5.0", update)
+		v.add(Finding{Fatal, checkVersion, "it is " + called, "its scripts cannot both read the clock and write: no memory guard and no fencing tokens before 5.0", update})
 	case n < 6_000_000:
-		v.add(Warning, checkVersion, "it is "+called, "there are no hints when a lock is free, and no fencing tokens, before 6.0", update)
+		v.add(Finding{Warning, checkVersion, "it is " + called, "there are no hints when a lock is free, and no fencing tokens, before 6.0", update})
 	default:
 		v.fine(checkVersion, "it is %s", called)
 	}
@@ -69,12 +89,17 @@ func parseVersion(text string) (number int, ok bool) {
 	return number, true
 }
 
-func (v *visit) role(q *question) {
-	list, _ := redis.Values(q.value, nil)
-	role := ""
-	if len(list) > 0 {
+// role returns the first word of the answer to ROLE.
+func (q *question) role() (role string) {
+	if list, _ := redis.Values(q.value, nil); len(list) > 0 {
 		role, _ = redis.String(list[0], nil)
 	}
+	return role
+}
+
+func (v *visit) role(q *question) {
+	list, _ := redis.Values(q.value, nil)
+	role := q.role()
 	switch {
 	case role == "master":
 		replicas := 0
@@ -83,8 +108,9 @@ func (v *visit) role(q *question) {
 			replicas = len(each)
 		}
 		if replicas > 0 {
-			v.add(Note, checkRole, fmt.Sprintf("it is a primary with %d replica(s)", replicas),
-				"a replica that takes over lacks the last locks; its other run_id keeps it from voting for the longest TTL", "")
+			v.add(Finding{Note, checkRole, fmt.Sprintf("it is a primary with %d replica(s)", replicas),
+				"a replica that takes over lacks the last locks; its other run_id keeps it from voting for the longest TTL", ""})
+
 			return
 		}
 		v.fine(checkRole, "it is a primary without replicas")
@@ -95,10 +121,10 @@ func (v *visit) role(q *question) {
 			port, _ := redis.Int(list[2], nil)
 			primary = fmt.Sprintf("%s:%d", host, port)
 		}
-		v.add(Fatal, checkRole, "it is a replica of "+primary, "it must not vote: its primary grants what it has granted, and overwrites it", "give the primary, or REPLICAOF NO ONE if it shall stand alone")
+		v.add(Finding{Fatal, checkRole, "it is a replica of " + primary, "it must not vote: its primary grants what it has granted, and overwrites it", "give the primary, or REPLICAOF NO ONE if it shall stand alone"})
 	case role != "":
-		v.add(Fatal, checkRole, "its role is "+role, "it keeps no locks", "give a primary")
+		v.add(Finding{Fatal, checkRole, "its role is " + role, "it keeps no locks", "give a primary"})
 	default:
-		v.add(Warning, checkRole, "it does not tell its role", "a replica would not be noticed", "permit ROLE")
+		v.add(Finding{Warning, checkRole, "it does not tell its role", "a replica would not be noticed", "permit ROLE"})
 	}
 }

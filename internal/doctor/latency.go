@@ -9,12 +9,12 @@ import (
 	"github.com/redquorum/redquorum/pool"
 )
 
-// samples of latency and clock: enough for a median that one hiccup does not
-// move, few enough for a server far away.
+// samples is the number of round trips: enough for a median that one slow answer does not move, few
+// enough for a server far away.
 const samples = 7
 
-// latency measures round trips, and the server's clock by the shortest of them:
-// its answer was given at some time between the two readings of ours.
+// latency measures round trips, and the server's clock by the shortest of them, because the server
+// answered at some time between two readings of our clock.
 func (v *visit) latency() error {
 	var trips []time.Duration
 	for range samples {
@@ -24,7 +24,7 @@ func (v *visit) latency() error {
 			return err
 		}
 		trip := time.Since(before)
-		if strings.HasPrefix(string(q.err), "NOAUTH") { // and so it would answer everything
+		if strings.HasPrefix(string(q.err), "NOAUTH") { // as it will answer every command
 			v.answered = false
 			return fmt.Errorf("%w (%s)", pool.ErrAuth, q.err)
 		}
@@ -41,11 +41,11 @@ func (v *visit) latency() error {
 	found := fmt.Sprintf("round trips take %v, at most %v", short(median), short(longest))
 	switch limit := v.settings.NodeTimeout; {
 	case longest >= limit:
-		v.add(Warning, checkLatency, found, fmt.Sprintf("a vote is waited for %v only, and comes too late", limit), "find out what slows it down, or give --node-timeout and longer TTLs")
+		v.add(Finding{Warning, checkLatency, found, fmt.Sprintf("a vote is waited for %v only, and comes too late", limit), "find out what slows it down, or give --node-timeout and longer TTLs"})
 	case median >= limit/4:
-		v.add(Note, checkLatency, found, fmt.Sprintf("that is much of the %v that a vote is waited for", limit), "give --node-timeout if votes come too late")
+		v.add(Finding{Note, checkLatency, found, fmt.Sprintf("that is much of the %v that a vote is waited for", limit), "give --node-timeout if votes come too late"})
 	default:
-		v.add(OK, checkLatency, found, "", "")
+		v.add(Finding{OK, checkLatency, found, "", ""})
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (q *question) time() (time.Time, bool) {
 	return time.Unix(seconds, micros*1000), err == nil && err2 == nil
 }
 
-// short is d for people.
+// short returns d rounded for people.
 func short(d time.Duration) time.Duration {
 	switch {
 	case d.Abs() >= 10*time.Second:

@@ -1,97 +1,167 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/record"
 )
 
-// The keys of the memory guard, behind the prefix.
-const (
-	epochKey      = "redlock:epoch"
-	quarantineKey = "redlock:quarantine"
-)
+// anew is the advice for a record that no client can use.
+const anew = "stop all clients and run redlock reset"
 
-// A record is the epoch record on a server: see package pool's epoch.go.
-type record struct {
-	run    string // "-": was not told
-	nodes  int
-	maxTTL time.Duration
-}
-
-func parseRecord(text string) (*record, bool) {
-	f := strings.Fields(text)
-	if len(f) != 6 || f[0] != "1" {
-		return nil, false
-	}
-	nodes, err := strconv.Atoi(f[3])
-	ms, err2 := strconv.ParseInt(f[4], 10, 64)
-	return &record{run: f[1], nodes: nodes, maxTTL: time.Duration(ms) * time.Millisecond}, err == nil && err2 == nil
-}
-
-// guard looks at what the memory guard has on record. Without the guard nobody
-// reads it.
+// guard looks at the memory guard's record (package internal/record). Without the guard the clients
+// do not read it.
 func (v *visit) guard() error {
 	if !v.settings.Guard {
 		return nil
 	}
-	epoch, life := newQuestion("GET", v.settings.Prefix+epochKey), newQuestion("PTTL", v.settings.Prefix+epochKey)
-	quarantine := newQuestion("PTTL", v.settings.Prefix+quarantineKey)
-	if err := v.ask(epoch, life, quarantine); err != nil {
+	key := v.settings.Prefix + record.Key
+	text, life, clock := newQuestion("GET", key), newQuestion("PTTL", key), newQuestion("TIME")
+	replication := newQuestion("INFO", "replication")
+	if err := v.ask(text, life, clock, replication); err != nil {
 		return err
 	}
-	for _, q := range []*question{epoch, life, quarantine} {
-		if q.err == "" {
-			continue
-		}
-		v.add(Fatal, checkEpoch, fmt.Sprintf("its epoch record cannot be read (%s)", q.err), "without it the server has no vote", "permit GET and PTTL on "+v.settings.Prefix+"redlock:*")
+	if strings.HasPrefix(string(text.err), "WRONGTYPE") {
+		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its key %q is no string, and so no epoch record", key), "without one the server has no vote", anew})
 		return nil
 	}
-	v.facts.recordRead = true
-	if epoch.value != nil {
-		v.epoch(epoch.text(), life)
+	for _, q := range []*question{text, life} {
+		if q.redirected() { // identity did not notice, because INFO is not permitted
+			v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", q.err))
+			return nil
+		}
+		if q.err != "" {
+			v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its epoch record cannot be read (%s)", q.err), "without it the server has no vote", "permit GET and PTTL on " + v.settings.Prefix + "redlock:*"})
+			return nil
+		}
 	}
-	v.quarantine(quarantine)
-	return nil
-}
-
-func (v *visit) epoch(text string, life *question) {
-	r, ok := parseRecord(text)
-	if !ok {
-		v.add(Fatal, checkEpoch, fmt.Sprintf("its epoch record is %.100q", text), "this version does not understand it, and the server has no vote", "was it written by a newer version? use that")
-		return
+	v.facts.recordRead = true
+	v.facts.dataSet = replication.fields()["master_replid"]
+	if text.value == nil {
+		return nil
+	}
+	r, err := record.Parse(text.text())
+	if err != nil {
+		v.unreadable(text.text(), err)
+		return nil
 	}
 	v.facts.record = r
 	left, _ := number(life.value)
-	key := v.settings.Prefix + epochKey
-	switch {
-	case r.nodes != v.nodes:
-		v.add(Fatal, checkEpoch, fmt.Sprintf("its clients lock by %d nodes, and here are %d", r.nodes, v.nodes),
-			"two such quorums need not meet, so it gives clients with these nodes no vote",
-			fmt.Sprintf("give all clients the same nodes, or stop them all and delete the key %q on every node", key))
-	case r.run != "-" && v.facts.runID != "" && r.run != v.facts.runID:
-		v.add(Warning, checkEpoch, "it has been restarted since its epoch record was written", fmt.Sprintf("the next client finds that and gives it no vote for up to %v", r.maxTTL), "")
-	case left < 0:
-		v.add(Warning, checkEpoch, "somebody has taken the TTL from its epoch record", fmt.Sprintf("the next client writes another and gives it no vote for up to %v", r.maxTTL), "")
-	case r.maxTTL > v.settings.MaxTTL:
-		v.add(Note, checkEpoch, fmt.Sprintf("the longest TTL on record is %v, longer than ours of %v", r.maxTTL, v.settings.MaxTTL),
-			"after a restart it has no vote for that long", fmt.Sprintf("if no client uses such a TTL any more, delete the key %q on every node, once", key))
-	default:
-		v.fine(checkEpoch, "its clients lock by %d nodes, for at most %v at a time", r.nodes, r.maxTTL)
+	v.recorded(r, left >= 0, sinceEpoch(clock))
+	return nil
+}
+
+// sinceEpoch reads the answer to TIME as a duration, as in records. A server that does not answer
+// TIME is taken to agree with our clock.
+func sinceEpoch(clock *question) time.Duration {
+	at, ok := clock.time()
+	if !ok {
+		at = time.Now()
+	}
+	return time.Duration(at.UnixMilli()) * time.Millisecond
+}
+
+// unreadable reports a record that this version cannot read.
+func (v *visit) unreadable(text string, err error) {
+	found, do := fmt.Sprintf("its epoch record %v: %.100q", err, text), anew
+	if errors.Is(err, record.ErrVersion) {
+		do = "use the version of the other clients, or " + anew
+	}
+	v.add(Finding{Fatal, checkEpoch, found, "clients of this version give it no vote", do})
+}
+
+// recorded checks a record that can be read. clock is the server's.
+func (v *visit) recorded(r *record.Record, expires bool, clock time.Duration) {
+	before := len(v.findings)
+	valid := v.valid(r, expires)
+	v.longTTLs(r, clock)
+	v.facts.quarantine = !valid
+	if valid && r.Nodes == v.nodes {
+		v.quarantine(r, clock)
+	}
+	if !has(v.findings[before:], checkEpoch) {
+		v.fine(checkEpoch, "its clients lock by %d nodes", r.Nodes)
 	}
 }
 
-func (v *visit) quarantine(q *question) {
-	ms, _ := number(q.value)
-	switch left := time.Duration(ms) * time.Millisecond; {
-	case ms == -2:
-		v.fine(checkQuarantine, "it is in no quarantine")
-		return
-	case ms == -1:
-		v.add(Warning, checkQuarantine, "it is in quarantine, and somebody has taken the end from it", "the next client gives it an end, one longest TTL away", "")
-	default:
-		v.add(Warning, checkQuarantine, fmt.Sprintf("it is in quarantine for another %v", short(left)), "it is new, or was restarted or flushed, and may have forgotten locks: it has no vote until then", "wait")
+// valid reports whether the record is of what this process and data set remember, as far as the
+// server tells its identity.
+func (v *visit) valid(r *record.Record, expires bool) bool {
+	const until = "the next client writes a new record and gives it no vote until the locks that it may have forgotten must have expired"
+	run, data, _ := strings.Cut(r.Run, "/")
+	switch {
+	case r.Nodes != v.nodes:
+		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its clients lock by %d nodes, and here are %d", r.Nodes, v.nodes),
+			"two such quorums need not meet, so it gives clients with these nodes no vote",
+			"give all clients the same nodes, or " + anew})
+
+	case r.Run != record.Unknown && v.facts.runID != "" && run != v.facts.runID:
+		v.add(Finding{Warning, checkEpoch, "it has been restarted since its epoch record was written", until, ""})
+		return false
+	case r.Run != record.Unknown && v.facts.runID != "" && v.facts.dataSet != "" && data != v.facts.dataSet:
+		v.add(Finding{Warning, checkEpoch, "its data set was replaced since its epoch record was written",
+			"there was a failover and one back, or a replica was attached for the first time: " + until, ""})
+
+		return false
+	case !expires:
+		v.add(Finding{Warning, checkEpoch, "the TTL was taken from its epoch record", until, ""})
+		return false
 	}
-	v.facts.quarantine = true
+	return true
+}
+
+// longestTTL is the longest that a client accepts for a lock.
+const longestTTL = 365 * 24 * time.Hour
+
+// longTTLs checks the TTLs on record. Other servers wait for the longest of them when they have
+// forgotten.
+func (v *visit) longTTLs(r *record.Record, clock time.Duration) {
+	long := record.Step{TTL: v.settings.MaxTTL}
+	most := r.Forgot
+	for _, s := range r.Steps {
+		most = max(most, s.TTL)
+		if s.Until() >= clock && s.TTL > long.TTL {
+			long = s
+		}
+	}
+	switch {
+	case most > longestTTL:
+		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record tells of locks with a TTL of %v", most),
+			"no client takes such locks, so the record is damaged or hostile; where a majority of servers has forgotten, clients believe one such record up to ten times their TTL, and several as they are", anew})
+
+	case r.Born > clock+tokenSlack:
+		v.add(Finding{Warning, checkEpoch, fmt.Sprintf("its epoch record begins in %v", short(r.Born-clock)),
+			"its clock was set back, or the record is damaged: it has no vote for fenced locks until then, and locks that it holds last longer", "set its clock; if it is right, " + anew})
+
+	case long.TTL > v.settings.MaxTTL:
+		v.add(Finding{Note, checkEpoch, fmt.Sprintf("locks with a TTL of %v are on record, longer than ours of %v", long.TTL, v.settings.MaxTTL),
+			fmt.Sprintf("servers that forget have no vote for that long, until this fades in %v, if no client takes such a lock again", short(long.Until()-clock)), ""})
+
+	}
+}
+
+// quarantine reports whether the server has a vote, or when it will.
+func (v *visit) quarantine(r *record.Record, clock time.Duration) {
+	const why = "it is new, or was restarted or flushed, and may have forgotten locks: it has no vote until then"
+	left := r.Quarantine(clock, v.settings.MaxTTL)
+	switch {
+	case left > 0:
+		basis := "these can have a TTL of " + max(r.Forgot, v.settings.MaxTTL).String() + ", as the other servers do not tell"
+		if r.Basis == record.Proof {
+			basis = "these can have a TTL of " + r.Forgot.String() + ", as the other servers tell"
+		}
+		v.add(Finding{Warning, checkQuarantine, fmt.Sprintf("it is in quarantine for another %v", short(left)), why + "; " + basis,
+			"wait; or, if no lock that it may have forgotten can be held any more, " + anew})
+
+		v.facts.quarantine = true
+	case r.Basis == record.Open:
+		v.add(Finding{Note, checkQuarantine, "its quarantine is over, but not all other servers have been asked what it may have forgotten",
+			fmt.Sprintf("each client that comes waits for %v, once, until it counts its vote, unless the others answer", v.settings.MaxTTL), ""})
+
+	default:
+		v.fine(checkQuarantine, "it is in no quarantine")
+	}
 }

@@ -1,20 +1,17 @@
 package doctor
 
-import (
-	"strings"
-)
+import "strings"
 
-// A right is a command that package pool uses, with arguments that make it do
-// nothing: of keys that do not exist, or of no valid argument. The commands'
-// keys are of the library's own kind; what an ACL says of locks' names cannot be
-// asked without knowing them.
+// A right is a command that package pool uses, with arguments that make it do nothing: keys that do
+// not exist, or an invalid argument. (A server checks the number of arguments, then the ACL, then
+// the arguments.) The keys begin as the library's own do, because the names of locks are not known
+// here.
 type right struct {
 	words []any
 	grant string // as an ACL has it
-	only  bool   // there is no harmless way to try it: only ACL DRYRUN tells
 }
 
-// purposes are what rights are for, the gravest first.
+// A purpose is what some rights are for.
 type purpose struct {
 	severity Severity
 	check    string
@@ -22,6 +19,7 @@ type purpose struct {
 	means    string
 }
 
+// purposes returns all rights, those that matter most first.
 func purposes(prefix string) []purpose {
 	lock, queue := prefix+"redlock:doctor:none", prefix+"redlock:queue:doctor:none"
 	return []purpose{
@@ -34,7 +32,7 @@ func purposes(prefix string) []purpose {
 			{words: []any{"TIME"}, grant: "+time"},
 			{words: []any{"EVAL", "return 1", 0}, grant: "+eval"},
 			{words: []any{"EVALSHA", strings.Repeat("0", 40), 0}, grant: "+evalsha"},
-			{words: []any{"SCRIPT", "LOAD", "return 1"}, grant: "+script|load", only: true},
+			{words: []any{"SCRIPT", "LOAD", "("}, grant: "+script|load"},
 		}, "it has no vote, or locks cannot be released or extended"},
 		{Warning, checkRights, []right{
 			{words: []any{"ROLE"}, grant: "+role"},
@@ -47,7 +45,7 @@ func purposes(prefix string) []purpose {
 			{words: []any{"ZREM", queue, "none"}, grant: "+zrem"},
 			{words: []any{"ZRANGE", queue, 0, 0}, grant: "+zrange"},
 			{words: []any{"ZRANK", queue, "none"}, grant: "+zrank"},
-			{words: []any{"HSET", queue, "none", ""}, grant: "+hset", only: true},
+			{words: []any{"HSET", queue, "none", "", "none"}, grant: "+hset"},
 			{words: []any{"HGET", queue, "none"}, grant: "+hget"},
 			{words: []any{"HDEL", queue, "none"}, grant: "+hdel"},
 		}, "those who wait for fair locks are not served in order"},
@@ -56,12 +54,11 @@ func purposes(prefix string) []purpose {
 			{words: []any{"CLIENT", "CACHING", "YES"}, grant: "+client|caching"},
 			// The last to be tried: the connection is good for nothing else then.
 			{words: []any{"SUBSCRIBE", "__redis__:invalidate"}, grant: "+subscribe &__redis__:invalidate"},
-		}, "it gives no hints when a lock is free: those who wait have to poll"},
+		}, "it gives no hints when a lock is free or lost: those who wait have to poll, and holders learn of a loss at the next renewal"},
 	}
 }
 
-// rights asks the server's ACL what it permits (Redis 7: ACL DRYRUN), or else
-// tries it.
+// rights asks the server's ACL what it permits (Redis 7: ACL DRYRUN), or else tries each command.
 func (v *visit) rights() error {
 	whoami := newQuestion("ACL", "WHOAMI")
 	if err := v.ask(whoami); err != nil {
@@ -81,35 +78,29 @@ func (v *visit) rights() error {
 	var flat []*question
 	for i, p := range all {
 		for _, r := range p.rights {
-			var q *question
-			switch {
-			case dry:
-				q = newQuestion(append([]any{"ACL", "DRYRUN", user}, r.words...)...)
-			case !r.only:
-				q = newQuestion(r.words...)
+			words := r.words
+			if dry {
+				words = append([]any{"ACL", "DRYRUN", user}, r.words...)
 			}
-			asked[i] = append(asked[i], q)
-			if q != nil {
-				flat = append(flat, q)
-			}
+			asked[i] = append(asked[i], newQuestion(words...))
 		}
+		flat = append(flat, asked[i]...)
 	}
 	if err := v.ask(flat...); err != nil {
 		return err
 	}
 	for i, p := range all {
-		v.weigh(p, asked[i], dry, strings.TrimSpace("user "+user))
+		v.missing(p, asked[i], dry, strings.TrimSpace("user "+user))
 	}
 	return nil
 }
 
-// weigh tells what is missing for a purpose.
-func (v *visit) weigh(p purpose, asked []*question, dry bool, user string) {
+// missing reports the rights that a purpose lacks.
+func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
 	var missing []string
 	unknown := false
 	for i, q := range asked {
 		switch {
-		case q == nil:
 		case q.forbidden(dry):
 			missing = append(missing, p.rights[i].grant)
 		case q.unknown():
@@ -135,7 +126,7 @@ func (v *visit) weigh(p purpose, asked []*question, dry bool, user string) {
 		if unknown {
 			found = "it does not know what is granted by " + list
 		}
-		v.add(p.severity, p.check, found, p.means, do)
+		v.add(Finding{p.severity, p.check, found, p.means, do})
 	}
 }
 
@@ -148,19 +139,19 @@ func (q *question) forbidden(dry bool) bool {
 	return strings.HasPrefix(string(q.err), "NOPERM")
 }
 
-// unknown reports whether there is no such command.
+// unknown reports whether the server does not know the command.
 func (q *question) unknown() bool {
 	text := strings.ToLower(string(q.err))
 	return strings.Contains(text, "unknown") || strings.Contains(text, "not found")
 }
 
-// transport warns of what others on the network can read.
+// transport reports what others on the network can read.
 func (v *visit) transport() {
 	switch {
 	case v.server.Clear && v.server.Password:
-		v.add(Warning, checkTransport, "the password crosses the network in clear", "whoever listens can take and delete locks", "use a rediss:// URL (TLS)")
+		v.add(Finding{Warning, checkTransport, "the password crosses the network in clear", "whoever listens can take and delete locks", "use a rediss:// URL (TLS)"})
 	case v.server.Clear:
-		v.add(Note, checkTransport, "it is spoken to without TLS and without a password", "whoever reaches its port can take and delete locks", "see that nobody else does, or use rediss:// and a password")
+		v.add(Finding{Note, checkTransport, "it is spoken to without TLS and without a password", "whoever reaches its port can take and delete locks", "see that nobody else does, or use rediss:// and a password"})
 	default:
 		v.fine(checkTransport, "what is said to it does not cross a network in clear")
 	}

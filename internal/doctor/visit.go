@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/internal/record"
 )
 
 // A visit is the conversation with one server.
@@ -18,31 +20,31 @@ type visit struct {
 
 	conn     redis.Conn
 	answered bool // the first questions, at least
+	unfit    bool // it is a Sentinel or in a cluster, so its answers to more questions mean nothing
 	findings []Finding
 	facts    facts
 }
 
-// facts are what compare needs of each server.
+// facts has what compare needs of each server.
 type facts struct {
 	runID       string
-	offset      time.Duration // the server's clock is ahead of ours by this,
-	uncertainty time.Duration // give or take that
-	timed       bool          // it is known
-	record      *record       // nil: none, or it could not be read
+	offset      time.Duration  // the server's clock is ahead of ours by this,
+	uncertainty time.Duration  // give or take that
+	timed       bool           // it is known
+	dataSet     string         // its master_replid
+	record      *record.Record // nil: none, or it could not be read
 	recordRead  bool
-	quarantine  bool
+	quarantine  bool // its votes do not count for now
 }
 
-func (v *visit) add(s Severity, check, found, means, do string) {
-	v.findings = append(v.findings, Finding{s, check, found, means, do})
-}
+func (v *visit) add(f Finding) { v.findings = append(v.findings, f) }
 
 func (v *visit) fine(check, format string, args ...any) {
-	v.add(OK, check, fmt.Sprintf(format, args...), "", "")
+	v.add(Finding{OK, check, fmt.Sprintf(format, args...), "", ""})
 }
 
-// run asks everything, and ends with the Settings' Timeout: the connection is
-// closed then, and whatever waits for it fails.
+// run asks everything, within the Settings' Timeout. The connection is closed then, so that what
+// waits for it fails.
 func (v *visit) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, v.settings.Timeout)
 	defer cancel()
@@ -59,28 +61,31 @@ func (v *visit) run(ctx context.Context) {
 	if ctx.Err() != nil {
 		err = fmt.Errorf("does not answer within %v", v.settings.Timeout)
 	}
-	// What it said before is of use, but a server that falls silent is none.
+	// Its findings until then stay, but a server that stops answering has no vote.
 	v.answered = false
-	v.add(Warning, checkReach, err.Error(), "it has no vote, and one more failure weighs more", "see that it runs, and that the URL and the network are right")
+	v.add(Finding{Warning, checkReach, err.Error(), "it has no vote, and one more failure weighs more", "see that it runs, and that the URL and the network are right"})
 }
 
-// examine asks everything. Its error is that of the connection.
+// examine asks everything. Its error is the connection's.
 func (v *visit) examine() error {
 	for _, step := range []func() error{v.latency, v.identity, v.memory, v.guard, v.rights} {
 		if err := step(); err != nil {
 			return err
+		}
+		if v.unfit {
+			break
 		}
 	}
 	v.transport()
 	return nil
 }
 
-// A question is one command and what its answer is for. Exactly one of value and
+// A question is one command and its answer. Exactly one of value and
 // err is set.
 type question struct {
 	command []any // its words
 	value   any
-	err     redis.Error // what the server has against it
+	err     redis.Error // the server's
 }
 
 func newQuestion(words ...any) *question { return &question{command: words} }
@@ -106,13 +111,13 @@ func (v *visit) ask(questions ...*question) error {
 	return nil
 }
 
-// text is the answer as one.
+// text returns the answer as text.
 func (q *question) text() string {
 	text, _ := redis.String(q.value, nil)
 	return text
 }
 
-// fields are the answer's to INFO, or pairs as of CONFIG GET.
+// fields returns the fields of the answer to INFO, or the pairs of that to CONFIG GET.
 func (q *question) fields() map[string]string {
 	fields := map[string]string{}
 	if list, err := redis.Strings(q.value, nil); err == nil {

@@ -27,7 +27,7 @@ func (a attempt) token() uint8 {
 	return a.first
 }
 
-// sent says whether the attempt has sent a request; each goes to all nodes.
+// sent reports whether the attempt has sent a request. Each goes to all nodes.
 func (a attempt) sent(r request) bool {
 	switch r {
 	case acquire:
@@ -40,7 +40,7 @@ func (a attempt) sent(r request) bool {
 	return false
 }
 
-// wasGranted, now or before.
+// wasGranted reports whether the attempt is granted, or was and is released.
 func (a attempt) wasGranted() bool { return a.phase == granted || a.phase == released }
 
 // begin sends the first round.
@@ -66,7 +66,7 @@ func (s *state) beginRaise(m Model, i int, proposal uint8) {
 	}
 }
 
-// end is a grant, a failure or a release. Answers are of no interest after any.
+// end ends an attempt by a grant, a failure or a release. Answers are of no use after any.
 func (s *state) end(i int, p phase) {
 	s.attempts[i].phase = p
 	s.attempts[i].floor = 0
@@ -75,22 +75,24 @@ func (s *state) end(i int, p phase) {
 	}
 }
 
-// learn is an answer on its way to the client. Where there were several, of
-// duplicates, the client may act on any.
-func (s *state) learn(m Model, i int, l *leg, r request, by answer, counter uint8) {
-	switch a := s.attempts[i]; {
-	case r == acquire && (a.phase == acquiring || a.phase == raising && m.Fault == CountTogether):
+// learn notes an answer for the client. If duplicates had several answers, the client may act
+// on any.
+func (s *state) learn(m Model, msg message, by answer) {
+	node := &s.nodes[msg.node]
+	l := &node.legs[msg.attempt]
+	switch a := s.attempts[msg.attempt]; {
+	case msg.request == acquire && (a.phase == acquiring || a.phase == raising && m.Fault == CountTogether):
 		l.accepted = l.accepted || by == accepted
 		l.low = l.low || by == low && a.phase == acquiring
 		if m.Fault == IncrAndMax && by == accepted {
-			l.counted = counter
+			l.counted = node.counter
 		}
-	case r == raise && a.phase == raising:
+	case msg.request == raise && a.phase == raising:
 		l.raised = l.raised || by == accepted
 	}
 }
 
-// count is how many nodes have answered what the client wants to know.
+// count returns how many nodes have given the wanted answer.
 func (s *state) count(i int, wanted func(leg) bool) int {
 	sum := 0
 	for n := range s.nodes {
@@ -101,8 +103,8 @@ func (s *state) count(i int, wanted func(leg) bool) int {
 	return sum
 }
 
-// mayRaise: the lock is there, the token is not. A node that gave both answers
-// (to duplicates) may be counted as either.
+// mayRaise reports whether the attempt has the lock, but not the token. A node that gave both
+// answers (to duplicates) may be counted as either.
 func (s *state) mayRaise(m Model, i int) bool {
 	return s.attempts[i].phase == acquiring &&
 		s.count(i, func(l leg) bool { return l.low }) > 0 &&
@@ -131,8 +133,8 @@ func (s *state) grants(m Model, i int) []uint8 {
 	return []uint8{a.token()}
 }
 
-// maxima: with IncrAndMax the client takes the highest answer of those nodes
-// that it has heard of by then, which may be any quorum.
+// maxima lists the tokens of IncrAndMax, where the client takes the highest answer of the
+// nodes that have answered by then, which may be any quorum.
 func (s *state) maxima(m Model, i int) []uint8 {
 	var tokens []uint8
 	for set := range 1 << N {
@@ -161,7 +163,7 @@ func (s *state) begun() int {
 	return n
 }
 
-// over says that P2 cannot be broken any more, whatever happens: that takes an
+// over reports whether P2 cannot be broken any more: that takes an
 // attempt that may yet be granted, and another one.
 func (s *state) over(m Model) bool {
 	open, done := m.Attempts-s.begun(), 0
@@ -176,7 +178,7 @@ func (s *state) over(m Model) bool {
 	return open == 0 || open+done < 2
 }
 
-// broken says which part of P2 a grant would break.
+// broken names the part of P2 that a grant would break.
 func (s *state) broken(i int, token uint8) string {
 	for j, other := range s.attempts {
 		if j != i && other.wasGranted() && other.token() == token {

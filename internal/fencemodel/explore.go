@@ -21,8 +21,8 @@ type Violation struct {
 	Trace []string // from the beginning
 }
 
-// Explore tries everything that can happen, breadth first, until P2 is broken
-// or nothing is left that could break it.
+// Explore tries all steps that can happen, breadth first, until P2 is broken
+// or no step is left that could break it.
 func (m Model) Explore() Result { return m.explore(func(step, *state) {}) }
 
 // explore shows each step to visit, and the state after it.
@@ -39,7 +39,7 @@ func (m Model) explore(visit func(step, *state)) Result {
 			res.Steps++
 			visit(did, &next)
 			k := next.key()
-			if did.what == isGranted && s.broken(did.attempt, did.token) != "" {
+			if did.action == isGranted && s.broken(did.attempt, did.token) != "" {
 				res.Violation = m.explain(append(e.path(at), k))
 				return false
 			}
@@ -51,7 +51,7 @@ func (m Model) explore(visit func(step, *state)) Result {
 	return res
 }
 
-// exploration remembers which states were reached, from where, and in what
+// exploration remembers which states were reached, from which others, and in which
 // order.
 type exploration struct {
 	keys    []key
@@ -78,7 +78,7 @@ func (e *exploration) path(at int) []key {
 	return keys
 }
 
-// explain walks a path again, to tell its steps with one and the same name for
+// explain walks a path again, to describe its steps with one and the same name for
 // each node. The last of them is the violation.
 func (m Model) explain(path []key) *Violation {
 	v := new(Violation)
@@ -88,8 +88,8 @@ func (m Model) explain(path []key) *Violation {
 			if next.key() != k {
 				return true
 			}
-			v.Trace = append(v.Trace, did.tell(m))
-			if did.what == isGranted {
+			v.Trace = append(v.Trace, did.describe(m))
+			if did.action == isGranted {
 				v.Rule = s.broken(did.attempt, did.token)
 			}
 			s = next

@@ -25,7 +25,7 @@ func TestADumbExplorerAgrees(t *testing.T) {
 	}
 }
 
-// dumb says whether P2 can be broken.
+// dumb reports whether P2 can be broken.
 func dumb(m Model) bool {
 	type world struct {
 		state   state
@@ -40,7 +40,7 @@ func dumb(m Model) bool {
 		}
 		m.steps(w.state, func(did step, s state) bool {
 			next := world{s, w.history}
-			if did.what == begins || did.what == isGranted {
+			if did.action == begins || did.action == isGranted {
 				next.history.add(did)
 			}
 			if !seen[next] {
@@ -69,14 +69,14 @@ func (h *history) add(did step) {
 func (h *history) breaksP2() bool {
 	for i, one := range h {
 		for j, other := range h {
-			if i == j || one.what != isGranted || other.what != isGranted {
+			if i == j || one.action != isGranted || other.action != isGranted {
 				continue
 			}
 			if one.token == other.token {
 				return true
 			}
 			for k, begun := range h {
-				if begun.what == begins && begun.attempt == other.attempt && i < k && one.token > other.token {
+				if begun.action == begins && begun.attempt == other.attempt && i < k && one.token > other.token {
 					return true
 				}
 			}
@@ -85,7 +85,7 @@ func (h *history) breaksP2() bool {
 	return false
 }
 
-// To take nodes, and attempts, for alike is sound if what can happen next is.
+// To take nodes, and attempts, for alike is sound if the same steps can happen next.
 func TestStatesWithOneKeyHaveOneFuture(t *testing.T) {
 	t.Parallel()
 	m := Model{Attempts: 3, Tokens: 2}
@@ -133,4 +133,63 @@ func (s *state) reordered(order [MaxAttempts]int, places [N]int) state {
 		}
 	}
 	return r
+}
+
+// A model in which little happens would keep any promise.
+func TestTheModelGoesEverywhere(t *testing.T) {
+	t.Parallel()
+	reaches(t, Model{Attempts: 2, Tokens: 3}, map[string]place{
+		"granted in the first round":  func(did step, s *state) bool { return granting(did) && s.attempts[did.attempt].second == 0 },
+		"granted in the second round": func(did step, s *state) bool { return granting(did) && s.attempts[did.attempt].second != 0 },
+		"two hold it at once":         func(_ step, s *state) bool { return having(s, granted) == 2 },
+		"one after the other":         func(_ step, s *state) bool { return having(s, released) == 1 && having(s, granted) == 1 },
+		"equal proposals": func(_ step, s *state) bool {
+			return count(s, func(a attempt) bool { return a.phase == acquiring && a.first == 1 }) == 2
+		},
+		"acquired after the release": func(did step, s *state) bool {
+			return did.action == runAcquire && did.answer != useless && s.attempts[did.attempt].phase > granted
+		},
+		"raised after the release": func(did step, s *state) bool {
+			return did.action == runRaise && did.answer != useless && s.attempts[did.attempt].phase > granted
+		},
+		"acquired twice": func(did step, s *state) bool {
+			return did.action == runAcquire && did.answer == low && s.nodes[did.node].legs[did.attempt].accepted
+		},
+	})
+	reaches(t, Model{Attempts: 3, Tokens: 3, LocksLast: true}, map[string]place{
+		"three were granted": func(_ step, s *state) bool { return having(s, granted)+having(s, released) == 3 },
+	})
+}
+
+// A place is a step and the state after it.
+type place func(step, *state) bool
+
+func reaches(t *testing.T, m Model, places map[string]place) {
+	t.Helper()
+	m.explore(func(did step, s *state) {
+		for what, is := range places {
+			if is(did, s) {
+				delete(places, what)
+			}
+		}
+	})
+	for what := range places {
+		t.Errorf("never reached: %s", what)
+	}
+}
+
+func granting(did step) bool { return did.action == isGranted }
+
+func having(s *state, p phase) int {
+	return count(s, func(a attempt) bool { return a.phase == p })
+}
+
+func count(s *state, is func(attempt) bool) int {
+	n := 0
+	for _, a := range s.attempts {
+		if is(a) {
+			n++
+		}
+	}
+	return n
 }

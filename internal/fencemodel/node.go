@@ -7,12 +7,12 @@ type node struct {
 	legs    [MaxAttempts]leg
 }
 
-// A leg is what has gone on between one attempt and one node.
+// A leg is the state between one attempt and one node.
 type leg struct {
 	// run is the last request that was run; kept for the network InOrder only.
 	run request
 
-	// What the node has answered and the client has yet a use for.
+	// Answers of the node that the client can still use.
 	accepted bool  // the first proposal
 	low      bool  // the lock, without the first proposal
 	raised   bool  // the second proposal
@@ -66,7 +66,7 @@ func (n *node) raise(m Model, attempt int, token uint8) answer {
 }
 
 // accept is common to both rounds. A counter only rises, so a node accepts no
-// token twice: that is the whole secret.
+// token twice, which is why P2 holds.
 func (n *node) accept(m Model, token uint8) answer {
 	if token > n.counter || token == n.counter && m.Fault == AcceptEqual {
 		n.counter = token

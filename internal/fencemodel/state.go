@@ -20,7 +20,7 @@ type key struct {
 var orders = [...][MaxAttempts]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 
 // key puts the attempts in ascending order, then the nodes. Where attempts are
-// equal but for what goes on at the nodes, the order that gives the smallest
+// equal but for their legs, the order that gives the smallest
 // nodes counts.
 func (s *state) key() key {
 	var words [MaxAttempts]uint16

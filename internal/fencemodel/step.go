@@ -5,7 +5,7 @@ import "fmt"
 // A step is one thing that happens in a world: at a client, on a node, or to a
 // lock's TTL.
 type step struct {
-	what    what
+	action  action
 	attempt int
 	node    int
 	token   uint8
@@ -14,10 +14,10 @@ type step struct {
 	counter uint8 // on the node, after
 }
 
-type what uint8
+type action uint8
 
 const (
-	begins what = 1 + iota
+	begins action = 1 + iota
 	raises
 	isGranted
 	givesUp
@@ -28,13 +28,13 @@ const (
 	expires
 )
 
-// steps calls do with everything that can happen next, until do says stop by
-// answering false. It is the whole model in one place.
+// steps calls do with each step that can happen next, until do returns
+// false. It is the whole model in one place.
 func (m Model) steps(s state, do func(step, state) bool) {
 	_ = m.clientSteps(s, do) && m.nodeSteps(s, do)
 }
 
-// clientSteps: what clients decide, on the answers they have.
+// clientSteps are the decisions of clients, on the answers they have.
 func (m Model) clientSteps(s state, do func(step, state) bool) bool {
 	begun := s.begun()
 	for i, a := range s.attempts {
@@ -46,7 +46,7 @@ func (m Model) clientSteps(s state, do func(step, state) bool) bool {
 			for proposal := range m.proposals(0) {
 				next := s
 				next.begin(i, proposal)
-				if !do(step{what: begins, attempt: i, token: proposal}, next) {
+				if !do(step{action: begins, attempt: i, token: proposal}, next) {
 					return false
 				}
 			}
@@ -58,7 +58,7 @@ func (m Model) clientSteps(s state, do func(step, state) bool) bool {
 			if m.Fault == IncrAndMax {
 				next.attempts[i].first = token
 			}
-			if !do(step{what: isGranted, attempt: i, token: token}, next) {
+			if !do(step{action: isGranted, attempt: i, token: token}, next) {
 				return false
 			}
 		}
@@ -66,7 +66,7 @@ func (m Model) clientSteps(s state, do func(step, state) bool) bool {
 			for proposal := range m.proposals(a.first) {
 				next := s
 				next.beginRaise(m, i, proposal)
-				if !do(step{what: raises, attempt: i, token: proposal}, next) {
+				if !do(step{action: raises, attempt: i, token: proposal}, next) {
 					return false
 				}
 			}
@@ -75,10 +75,10 @@ func (m Model) clientSteps(s state, do func(step, state) bool) bool {
 		next := s
 		switch a.phase {
 		case acquiring, raising:
-			last = step{what: givesUp, attempt: i}
+			last = step{action: givesUp, attempt: i}
 			next.end(i, failed)
 		case granted:
-			last = step{what: releases, attempt: i}
+			last = step{action: releases, attempt: i}
 			next.end(i, released)
 		default:
 			continue
@@ -107,19 +107,19 @@ func (m Model) proposals(above uint8) func(func(uint8) bool) {
 	}
 }
 
-// nodeSteps: requests that are run, and locks that expire.
+// nodeSteps are requests that are run, and locks that expire.
 func (m Model) nodeSteps(s state, do func(step, state) bool) bool {
 	for n, node := range s.nodes {
 		if node.lock != 0 && !m.LocksLast {
 			next := s
 			next.nodes[n].expire(m)
-			if !do(step{what: expires, node: n}, next) {
+			if !do(step{action: expires, node: n}, next) {
 				return false
 			}
 		}
 		for i := range s.attempts {
 			for r := acquire; r <= release; r++ {
-				if m.arrives(&s, i, n, r) && !m.run(s, i, n, r, do) {
+				if msg := (message{i, n, r}); m.arrives(&s, msg) && !m.run(s, msg, do) {
 					return false
 				}
 			}
@@ -128,42 +128,49 @@ func (m Model) nodeSteps(s state, do func(step, state) bool) bool {
 	return true
 }
 
-// arrives says whether the network may hand a request to a node now.
-func (m Model) arrives(s *state, i, n int, r request) bool {
-	return s.attempts[i].sent(r) && (m.Network == Anyhow || r > s.nodes[n].legs[i].run)
+// A message is a request on its way to a node.
+type message struct {
+	attempt, node int
+	request       request
 }
 
-func (m Model) run(s state, i, n int, r request, do func(step, state) bool) bool {
-	before := s
+// arrives reports whether the network may hand a message to its node now.
+func (m Model) arrives(s *state, msg message) bool {
+	return s.attempts[msg.attempt].sent(msg.request) &&
+		(m.Network == Anyhow || msg.request > s.nodes[msg.node].legs[msg.attempt].run)
+}
+
+func (m Model) run(s state, msg message, do func(step, state) bool) bool {
+	before, i, n := s, msg.attempt, msg.node
 	node, a := &s.nodes[n], s.attempts[i]
 	done := step{attempt: i, node: n, lock: node.lock}
-	switch r {
+	switch msg.request {
 	case acquire:
-		done.what, done.token = runAcquire, a.first
+		done.action, done.token = runAcquire, a.first
 		done.answer = node.acquire(m, i, a.first)
 	case raise:
-		done.what, done.token = runRaise, a.second
+		done.action, done.token = runRaise, a.second
 		done.answer = node.raise(m, i, a.second)
 	case release:
-		done.what, done.token = runRelease, a.token()
+		done.action, done.token = runRelease, a.token()
 		node.release(m, i, a.token())
 	}
 	done.counter = node.counter
 	if m.Network == InOrder {
-		node.legs[i].run = r
+		node.legs[i].run = msg.request
 	}
-	s.learn(m, i, &node.legs[i], r, done.answer, node.counter)
+	s.learn(m, msg, done.answer)
 	return s == before || do(done, s)
 }
 
-// tell describes a step, for a trace.
-func (s step) tell(m Model) string {
+// describe puts a step into words, for a trace.
+func (s step) describe(m Model) string {
 	who, where := name(s.attempt), fmt.Sprintf("node %d", s.node+1)
 	proposal := fmt.Sprintf("(%d)", s.token)
 	if m.Fault == IncrAndMax {
 		proposal = ""
 	}
-	switch s.what {
+	switch s.action {
 	case begins:
 		return fmt.Sprintf("%s asks all nodes: acquire%s", who, proposal)
 	case raises:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/require"
+	need "github.com/redquorum/redquorum/internal/need"
 )
 
 // behaviours are what every kind of fleet does alike; the package comment
@@ -97,7 +98,7 @@ func pauseHangs(t *testing.T, f fleet.Fleet) {
 		require.NoError(t, err)
 		assert.Equal(t, "OK", reply)
 	}
-	require.Eventually(t, func() bool { return old.do("GET", "of the leaver") != nil }, patience, tick,
+	require.Eventually(t, func() bool { return old.do("GET", "of the leaver") != nil }, longEnough, tick,
 		"a command whose sender has left must run all the same")
 }
 
@@ -106,7 +107,7 @@ func killRefuses(t *testing.T, f fleet.Fleet) {
 	c.do("PING")
 	require.NoError(t, f.Kill(t.Context(), 0))
 	c.broken("a connection to a killed node")
-	_, err := net.DialTimeout("tcp", addr(f, 0), patience)
+	_, err := net.DialTimeout("tcp", addr(f, 0), longEnough)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	assert.Equal(t, "PONG", connect(t, f, 1).str("PING"), "the other node must not mind")
 	require.NoError(t, f.Restart(t.Context(), 0, fleet.Kept))
@@ -152,6 +153,9 @@ func restartKept(t *testing.T, f fleet.Fleet) {
 		assert.InDelta(t, 60_000, ttl, 30_000)
 		assert.NotEqual(t, before, c.runID())
 		before = c.runID()
+		if strings.HasPrefix(c.info("redis_version"), "6.0.") {
+			continue // its append-only file has the scripts, too
+		}
 		_, err = c.Do("EVALSHA", script, 0)
 		assert.ErrorContains(t, err, "NOSCRIPT")
 	}
@@ -230,7 +234,7 @@ func killedWhileCut(t *testing.T, f fleet.Fleet) {
 		return
 	}
 	require.NoError(t, f.Kill(t.Context(), 0))
-	c.silent("nobody can tell a client of a disconnected node that it died")
+	c.silent("a client of a disconnected node cannot learn that it died")
 	require.NoError(t, f.Reconnect(t.Context(), 0))
 	require.NoError(t, f.Restart(t.Context(), 0, fleet.Kept))
 	assert.Equal(t, "value", connect(t, f, 0).str("GET", "key"))
@@ -239,7 +243,7 @@ func killedWhileCut(t *testing.T, f fleet.Fleet) {
 func keysExpire(t *testing.T, f fleet.Fleet) {
 	c := connect(t, f, 0)
 	c.do("SET", "key", "value", "PX", 50)
-	require.Eventually(t, func() bool { return c.do("GET", "key") == nil }, patience, tick)
+	require.Eventually(t, func() bool { return c.do("GET", "key") == nil }, longEnough, tick)
 }
 
 func clientKill(t *testing.T, f fleet.Fleet) {
@@ -249,7 +253,7 @@ func clientKill(t *testing.T, f fleet.Fleet) {
 	require.Equal(t, id, victim.do("CLIENT", "ID"))
 	require.EqualValues(t, 0, other.do("CLIENT", "KILL", "ID", otherID), "a client does not kill itself")
 	_, err := other.Do("CLIENT", "KILL", "ID", "x")
-	require.ErrorContains(t, err, "client-id")
+	require.Error(t, err) // each version has words of its own for it
 
 	// Commands that the server may have read already, or not yet.
 	for range 1000 {
@@ -258,7 +262,7 @@ func clientKill(t *testing.T, f fleet.Fleet) {
 	require.NoError(t, victim.Flush())
 	require.EqualValues(t, 1, other.do("CLIENT", "KILL", "ID", id))
 	after := other.do("GET", "counter")
-	require.NoError(t, victim.raw.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, victim.raw.SetReadDeadline(time.Now().Add(longEnough)))
 	for err = nil; err == nil; { // until the connection's end
 		_, err = victim.Receive()
 	}

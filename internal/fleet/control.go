@@ -11,28 +11,31 @@ import (
 // opTimeout bounds each operation for callers whose context has no deadline.
 const opTimeout = 30 * time.Second
 
-// driver is the mechanics of one kind. It keeps no state of its own about which
-// node is paused or killed: controlled does, once for all kinds, and calls a
-// driver only in states where the call makes sense, and never twice at a time
-// for one node.
-type driver interface {
-	// kill ends the server, be it running, paused or already gone by itself.
-	kill(ctx context.Context, i int) error
-	// start runs a killed server and returns when it answers PING.
-	start(ctx context.Context, i int, m Memory) error
-	close() error
+// A Driver starts and breaks the nodes of one kind. It keeps no state of its own about which
+// node is paused or killed, because controlled does that once for all kinds. It is called only
+// in states where the call makes sense, and never twice at a time for one node.
+type Driver interface {
+	// Launch starts node i for the first time, and returns its URL.
+	Launch(ctx context.Context, i int) (url string, err error)
+	// Kill ends the server, be it running, paused or already gone by itself.
+	Kill(ctx context.Context, i int) error
+	// Start runs a killed server and returns when it answers PING.
+	Start(ctx context.Context, i int, m Memory) error
+	// Close ends all servers and removes what they had. Some may never have been launched.
+	Close() error
 }
 
-// pauser and cutter are what some drivers can do besides; a driver that lacks
-// the methods answers ErrUnsupported.
-type pauser interface {
-	pause(ctx context.Context, i int) error
-	resume(ctx context.Context, i int) error
+// A Pauser is a driver that can make a node hang.
+type Pauser interface {
+	Pause(ctx context.Context, i int) error
+	Resume(ctx context.Context, i int) error
 }
 
-type cutter interface {
-	disconnect(ctx context.Context, i int) error
-	reconnect(ctx context.Context, i int) error
+// A Cutter is a driver that can cut a node off the network. A fleet returns ErrUnsupported for what
+// its driver cannot do, of these methods and of a Pauser's.
+type Cutter interface {
+	Disconnect(ctx context.Context, i int) error
+	Reconnect(ctx context.Context, i int) error
 }
 
 type state string
@@ -46,13 +49,13 @@ const (
 // controlled is the Fleet over a driver: bounds, states, locks and deadlines.
 type controlled struct {
 	kind   Kind
-	driver driver
+	driver Driver
 	urls   []string
-	writes func(i int) Persistence
+	opts   Options
 	nodes  []controlledNode
 
-	// life is held for reading by each operation, and for writing by Close: so
-	// nothing is started behind Close's back.
+	// life is held for reading by each operation, and for writing by Close, so that
+	// no operation starts a server after Close has begun to end them.
 	life   sync.RWMutex
 	ctx    context.Context // ends when Close begins, and every operation with it
 	cancel context.CancelFunc
@@ -65,8 +68,8 @@ type controlledNode struct {
 	cut   bool
 }
 
-func newControlled(kind Kind, d driver, urls []string, writes func(i int) Persistence) *controlled {
-	f := &controlled{kind: kind, driver: d, urls: urls, writes: writes, nodes: make([]controlledNode, len(urls))}
+func newControlled(kind Kind, d Driver, urls []string, opts Options) *controlled {
+	f := &controlled{kind: kind, driver: d, urls: urls, opts: opts, nodes: make([]controlledNode, len(urls))}
 	for i := range f.nodes {
 		f.nodes[i].state = running
 	}
@@ -75,7 +78,7 @@ func newControlled(kind Kind, d driver, urls []string, writes func(i int) Persis
 		f.cancel()
 		f.life.Lock()
 		defer f.life.Unlock()
-		if err := d.close(); err != nil {
+		if err := d.Close(); err != nil {
 			return fmt.Errorf("fleet: close %s nodes: %w", kind, err)
 		}
 		return nil
@@ -88,7 +91,7 @@ func (f *controlled) URLs() []string { return append([]string(nil), f.urls...) }
 func (f *controlled) Close() error   { return f.close() }
 
 func (f *controlled) Pause(ctx context.Context, i int) error {
-	p, ok := f.driver.(pauser)
+	p, ok := f.driver.(Pauser)
 	if !ok {
 		return f.unsupported("pause", "this operating system cannot stop a process and let it go on")
 	}
@@ -96,7 +99,7 @@ func (f *controlled) Pause(ctx context.Context, i int) error {
 		if n.state != running {
 			return fmt.Errorf("it is %s; only a running node can be paused", n.state)
 		}
-		if err := p.pause(ctx, i); err != nil {
+		if err := p.Pause(ctx, i); err != nil {
 			return err
 		}
 		n.state = paused
@@ -105,7 +108,7 @@ func (f *controlled) Pause(ctx context.Context, i int) error {
 }
 
 func (f *controlled) Resume(ctx context.Context, i int) error {
-	p, ok := f.driver.(pauser)
+	p, ok := f.driver.(Pauser)
 	if !ok {
 		return f.unsupported("resume", "this operating system cannot stop a process and let it go on")
 	}
@@ -113,7 +116,7 @@ func (f *controlled) Resume(ctx context.Context, i int) error {
 		if n.state != paused {
 			return fmt.Errorf("it is %s, not paused", n.state)
 		}
-		if err := p.resume(ctx, i); err != nil {
+		if err := p.Resume(ctx, i); err != nil {
 			return err
 		}
 		n.state = running
@@ -126,7 +129,7 @@ func (f *controlled) Kill(ctx context.Context, i int) error {
 		if n.state == killed {
 			return errors.New("it is killed already")
 		}
-		if err := f.driver.kill(ctx, i); err != nil {
+		if err := f.driver.Kill(ctx, i); err != nil {
 			return err
 		}
 		n.state = killed
@@ -136,22 +139,22 @@ func (f *controlled) Kill(ctx context.Context, i int) error {
 
 func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
 	return f.on(ctx, "restart", i, func(ctx context.Context, n *controlledNode) error {
-		if m == Kept && f.writes(i) == None {
+		if m == Kept && f.opts.persistence(i) == None {
 			return f.unsupported("restart with memory kept", "the node is volatile")
 		}
 		if m != Kept && m != Lost {
 			return fmt.Errorf("memory is %d; it must be Kept or Lost", m)
 		}
 		if n.cut {
-			return errors.New("it is disconnected, so nobody could see it answer; Reconnect it first")
+			return errors.New("it is disconnected, so its answer could not be seen; Reconnect it first")
 		}
 		if n.state != killed {
-			if err := f.driver.kill(ctx, i); err != nil {
+			if err := f.driver.Kill(ctx, i); err != nil {
 				return err
 			}
 			n.state = killed
 		}
-		if err := f.driver.start(ctx, i, m); err != nil {
+		if err := f.driver.Start(ctx, i, m); err != nil {
 			return err
 		}
 		n.state = running
@@ -160,7 +163,7 @@ func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
 }
 
 func (f *controlled) Disconnect(ctx context.Context, i int) error {
-	c, ok := f.driver.(cutter)
+	c, ok := f.driver.(Cutter)
 	if !ok {
 		return f.unsupported("disconnect", f.noCut())
 	}
@@ -168,7 +171,7 @@ func (f *controlled) Disconnect(ctx context.Context, i int) error {
 		if n.cut {
 			return errors.New("it is disconnected already")
 		}
-		if err := c.disconnect(ctx, i); err != nil {
+		if err := c.Disconnect(ctx, i); err != nil {
 			return err
 		}
 		n.cut = true
@@ -177,7 +180,7 @@ func (f *controlled) Disconnect(ctx context.Context, i int) error {
 }
 
 func (f *controlled) Reconnect(ctx context.Context, i int) error {
-	c, ok := f.driver.(cutter)
+	c, ok := f.driver.(Cutter)
 	if !ok {
 		return f.unsupported("reconnect", f.noCut())
 	}
@@ -185,14 +188,14 @@ func (f *controlled) Reconnect(ctx context.Context, i int) error {
 		if !n.cut {
 			return errors.New("it is not disconnected")
 		}
-		if err := c.reconnect(ctx, i); err != nil {
+		if err := c.Reconnect(ctx, i); err != nil {
 			return err
 		}
 		n.cut = false
 		if n.state != running {
 			return nil
 		}
-		return awaitReady(ctx, f.urls[i], nil)
+		return AwaitReady(ctx, f.urls[i], nil)
 	})
 }
 
@@ -240,8 +243,8 @@ func unsupported(kind Kind, op, why string) error {
 	return fmt.Errorf("%w: kind %s cannot %s: %s", ErrUnsupported, kind, op, why)
 }
 
-// parallel runs do for 0 to n-1 at once, waits for all and joins their errors.
-func parallel(n int, do func(i int) error) error {
+// Parallel runs do for 0 to n-1 at once, waits for all and joins their errors.
+func Parallel(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {

@@ -7,11 +7,12 @@
 //	kind       nodes                        pause    kill, restart   disconnect
 //	embedded   miniredis in this process    yes      yes             no
 //	process    redis-server on 127.0.0.1    unix     yes             no
-//	docker     containers                   yes      yes             see below
+//	docker     containers                   yes      yes             see package container
 //	addrs      servers given by URL         no       no              no
 //
-// What a kind cannot do answers ErrUnsupported, so that one test can run over
-// every kind and skip what is missing.
+// Operations that a kind cannot do return ErrUnsupported, so that one test can run over
+// every kind and skip what is missing. Kind docker is there only for programs that
+// import package container, because it links a Docker client.
 //
 // # The faults, as a client sees them
 //
@@ -26,19 +27,9 @@
 //     some seconds the sender's kernel may report "no route to host".
 //     Connections that survive so long go on after Reconnect.
 //
-// # Addresses of docker nodes
-//
-// Cutting a container off its network takes its published port away as well:
-// a client of the published port would see "connection refused", not silence.
-// So where the fleet's Docker network is an interface of this machine (Linux,
-// local engine), URLs name the containers' fixed addresses on that network,
-// and Disconnect is real. Elsewhere (Docker Desktop, rootless or remote engines),
-// and with Options.Ports, URLs name published ports on 127.0.0.1, and
-// Disconnect answers ErrUnsupported.
-//
 // # Cleaning up
 //
-// Close gives everything back. A parent that dies without Close leaves nothing
+// Close ends all that was started. A parent that dies without Close leaves nothing
 // for long either: on Linux, servers die with it; elsewhere, and for temporary
 // directories and Docker, the next Start of that kind sweeps what is labelled
 // with an owner that no longer lives.

@@ -4,17 +4,23 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/proto"
+	"github.com/alicebob/miniredis/v2/server"
 )
 
 // embedded drives miniredis servers in this process. Their data lives in the
 // Miniredis, which survives a kill; everything that a kill ends lives in a run.
 type embedded struct {
+	opts  Options
 	nodes []*embeddedNode
 }
 
@@ -24,32 +30,32 @@ type embeddedNode struct {
 	run  *run // nil while killed
 }
 
-func startEmbedded(opts Options) (driver, []string, error) {
-	e := &embedded{}
-	var urls []string
-	for i := range opts.Nodes {
+func newEmbedded(_ context.Context, opts Options) (Driver, error) {
+	e := &embedded{opts: opts}
+	for range opts.Nodes {
 		n := &embeddedNode{data: miniredis.NewMiniRedis()}
 		n.data.ClockTTL(true) // TTLs run by themselves, as they do in a real server
 		e.nodes = append(e.nodes, n)
-		err := onPort(opts.fixedPort(i), func(port int) error {
-			n.port = port
-			return n.start()
-		})
-		if err != nil {
-			return nil, nil, errors.Join(fmt.Errorf("node %d: %w", i, err), e.close())
-		}
-		urls = append(urls, "redis://"+loopback(n.port))
 	}
-	return e, urls, nil
+	return e, nil
+}
+
+func (e *embedded) Launch(_ context.Context, i int) (url string, err error) {
+	n := e.nodes[i]
+	err = e.opts.OnPort(i, func(port int) error {
+		n.port = port
+		return n.start()
+	})
+	return "redis://" + Loopback(n.port), err
 }
 
 // start gives the node's data a listener and a new identity.
 func (n *embeddedNode) start() error {
-	l, err := net.Listen("tcp", loopback(n.port))
+	l, err := net.Listen("tcp", Loopback(n.port))
 	if err != nil {
-		return fmt.Errorf("%w: %w", errPortTaken, err)
+		return fmt.Errorf("%w: %w", ErrPortTaken, err)
 	}
-	// miniredis is served through a listener of our own: its Start would answer
+	// miniredis is served through a listener of our own, because its Start would answer
 	// before the hook is in place, and would not tell which connection a command
 	// comes from. Dial starts it without a listener.
 	c, err := n.data.Dial()
@@ -77,39 +83,300 @@ func (n *embeddedNode) kill() {
 	n.run = nil
 }
 
-func (e *embedded) kill(_ context.Context, i int) error {
+func (e *embedded) Kill(_ context.Context, i int) error {
 	e.nodes[i].kill()
 	return nil
 }
 
-func (e *embedded) start(_ context.Context, i int, m Memory) error {
+func (e *embedded) Start(_ context.Context, i int, m Memory) error {
 	if m == Lost {
 		e.nodes[i].data.FlushAll()
 	}
 	return e.nodes[i].start()
 }
 
-func (e *embedded) pause(_ context.Context, i int) error {
+func (e *embedded) Pause(_ context.Context, i int) error {
 	e.nodes[i].run.gate.close()
 	return nil
 }
 
-func (e *embedded) resume(_ context.Context, i int) error {
+func (e *embedded) Resume(_ context.Context, i int) error {
 	e.nodes[i].run.gate.open()
 	return nil
 }
 
-func (e *embedded) close() error {
+func (e *embedded) Close() error {
 	for _, n := range e.nodes {
 		n.kill()
-		release(n.port)
+		ReleasePort(n.port)
 	}
 	return nil
 }
 
-// newRunID is 40 hexadecimal digits, as a real server's.
+// run is an embedded node from one start to the next kill: a listener, the
+// clients connected to it, and the hook before each of their commands.
+type run struct {
+	id       string // the run_id
+	server   *server.Server
+	listener net.Listener
+	accepts  sync.WaitGroup
+	gate     *gate
+
+	mu      sync.Mutex
+	lastID  int
+	clients map[int]*client
+	peers   map[*server.Peer]*client
+}
+
+// client is one connection. The hook of miniredis gets the peer that sent a command, but not the
+// connection, and a peer closes its connection only after a further command. So each connection's
+// input begins with a private command that carries its number, and the hook knows both.
+type client struct {
+	net.Conn
+	input io.Reader
+
+	id     int
+	killed chan struct{} // closed by CLIENT KILL
+	gone   chan struct{} // closed when no command of it can run any more
+}
+
+func (c *client) Read(b []byte) (int, error) { return c.input.Read(b) }
+
+const introduction = "FLEET.CLIENT"
+
+func newRun(s *server.Server, l net.Listener) *run {
+	r := &run{
+		id:       newRunID(),
+		server:   s,
+		listener: l,
+		gate:     newGate(),
+		clients:  map[int]*client{},
+		peers:    map[*server.Peer]*client{},
+	}
+	s.SetPreHook(r.hook)
+	r.accepts.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.ServeConn(r.connected(conn))
+		}
+	})
+	return r
+}
+
+func (r *run) connected(conn net.Conn) *client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastID++
+	id := strconv.Itoa(r.lastID)
+	hello := fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(introduction), introduction, len(id), id)
+	c := &client{
+		Conn:   conn,
+		input:  io.MultiReader(strings.NewReader(hello), conn),
+		id:     r.lastID,
+		killed: make(chan struct{}),
+		gone:   make(chan struct{}),
+	}
+	r.clients[c.id] = c
+	return c
+}
+
+// introduce notes which client the peer serves. It returns false for a command of that name that a
+// client has sent itself.
+func (r *run) introduce(p *server.Peer, args []string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.peers[p] != nil || len(args) != 1 {
+		return false
+	}
+	id, _ := strconv.Atoi(args[0])
+	c := r.clients[id]
+	if c == nil {
+		return false
+	}
+	r.peers[p] = c
+	p.OnDisconnect(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.clients, c.id)
+		delete(r.peers, p)
+		close(c.gone)
+	})
+	return true
+}
+
+func (r *run) clientOf(p *server.Peer) *client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.peers[p]
+}
+
+// hook runs before each command. It returns true if the command is done and miniredis must not run
+// it.
+func (r *run) hook(p *server.Peer, cmd string, args ...string) bool {
+	if cmd == introduction && r.introduce(p, args) {
+		return true
+	}
+	c := r.clientOf(p)
+	if c == nil {
+		// A script's call: it is part of a command that passed already, and holds
+		// miniredis' lock, so it must never wait here.
+		return r.answerScript(p, cmd, args)
+	}
+	if !r.gate.pass(c.killed) {
+		return true // killed: what was queued never runs
+	}
+	return r.answer(p, c, cmd, args)
+}
+
+// stop ends the listener and drops the commands that wait at the gate. The caller's
+// Miniredis.Close closes the connections, and waits for them.
+func (r *run) stop() {
+	r.gate.destroy()
+	r.listener.Close()
+	r.accepts.Wait()
+}
+
+// gate is where the commands of a paused node wait.
+type gate struct {
+	mu        sync.Mutex
+	opened    chan struct{} // closed while the gate is open
+	destroyed chan struct{}
+}
+
+func newGate() *gate {
+	g := &gate{opened: make(chan struct{}), destroyed: make(chan struct{})}
+	close(g.opened)
+	return g
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.opened = make(chan struct{})
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.opened)
+}
+
+func (g *gate) destroy() { close(g.destroyed) }
+
+// pass waits while the gate is closed. It returns false if the node was killed, or the client whose
+// channel is given, before or meanwhile.
+func (g *gate) pass(killed <-chan struct{}) bool {
+	g.mu.Lock()
+	opened := g.opened
+	g.mu.Unlock()
+	select {
+	case <-opened:
+	case <-killed:
+	case <-g.destroyed:
+	}
+	select {
+	case <-killed:
+		return false
+	case <-g.destroyed:
+		return false
+	default:
+		return true
+	}
+}
+
+// newRunID returns 40 hexadecimal digits, as a real server's run_id has.
 func newRunID() string {
 	b := make([]byte, 20)
 	rand.Read(b)
 	return hex.EncodeToString(b)
+}
+
+// embeddedVersion is the version that an embedded node reports: old enough to promise no command
+// that miniredis lacks.
+const embeddedVersion = "6.2.0"
+
+// answer gives the answers that a client of a lock expects from any real server and that miniredis
+// v2.40 lacks. It returns false for all other commands. It answers at once even within MULTI, where
+// a real server would queue the command.
+func (r *run) answer(p *server.Peer, c *client, cmd string, args []string) bool {
+	sub := ""
+	if len(args) > 0 {
+		sub = strings.ToUpper(args[0])
+	}
+	switch {
+	case cmd == "CLIENT" && sub == "ID" && len(args) == 1:
+		p.WriteInt(c.id)
+	case cmd == "CLIENT" && sub == "KILL":
+		r.clientKill(p, c, args[1:])
+	case cmd == "CLIENT" && sub == "SETINFO" && len(args) == 3:
+		p.WriteOK()
+	case cmd == "ROLE" && len(args) == 0:
+		p.Block(func(w *server.Writer) {
+			w.WriteLen(3)
+			w.WriteBulk("master")
+			w.WriteInt(0) // replication offset
+			w.WriteLen(0) // replicas
+		})
+	case cmd == "CONFIG" && sub == "GET" && len(args) == 2 && strings.EqualFold(args[1], "maxmemory-policy"):
+		p.WriteStrings([]string{"maxmemory-policy", "noeviction"}) // miniredis never evicts
+	default:
+		return r.answerScript(p, cmd, args)
+	}
+	return true
+}
+
+// answerScript gives those of the answers that scripts may ask for, too.
+func (r *run) answerScript(p *server.Peer, cmd string, args []string) bool {
+	if cmd != "INFO" || len(args) != 1 {
+		return false
+	}
+	switch strings.ToLower(args[0]) {
+	case "server":
+	case "replication":
+		p.WriteBulk("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:" + r.id + "\r\n")
+		return true
+	default:
+		return false
+	}
+	_, port, _ := strings.Cut(r.listener.Addr().String(), ":")
+	p.WriteBulk(fmt.Sprintf("# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nprocess_id:%d\r\nrun_id:%s\r\ntcp_port:%s\r\n",
+		embeddedVersion, os.Getpid(), r.id, port))
+	return true
+}
+
+// clientKill is CLIENT KILL ID n. It answers when no command of the killed client can run any more,
+// because a lock's release relies on that. A real server has one thread, so it is always so there.
+func (r *run) clientKill(p *server.Peer, by *client, args []string) {
+	if len(args) != 2 || !strings.EqualFold(args[0], "ID") {
+		p.WriteError("ERR syntax error")
+		return
+	}
+	id, err := strconv.Atoi(args[1])
+	if err != nil || id < 1 {
+		p.WriteError("ERR client-id should be greater than 0")
+		return
+	}
+	r.mu.Lock()
+	c := r.clients[id]
+	if c == nil || c == by { // SKIPME is the default
+		r.mu.Unlock()
+		p.WriteInt(0)
+		return
+	}
+	select {
+	case <-c.killed: // by a third client at the same time
+	default:
+		close(c.killed)
+	}
+	r.mu.Unlock()
+	c.Conn.Close()
+	select {
+	case <-c.gone:
+	case <-by.killed: // two clients that kill each other
+	case <-r.gate.destroyed:
+	}
+	p.WriteInt(1)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind names what the nodes are made of.
@@ -15,9 +16,9 @@ const (
 	Embedded Kind = "embedded"
 	// Process nodes are redis-server (or valkey-server) processes on 127.0.0.1.
 	Process Kind = "process"
-	// Docker nodes are containers on a network of their own.
+	// Docker nodes are containers on a network of their own. They need package container.
 	Docker Kind = "docker"
-	// Addrs nodes are servers that somebody else runs; they cannot be broken.
+	// Addrs nodes are servers that run already, given by URL; they cannot be broken.
 	Addrs Kind = "addrs"
 )
 
@@ -42,7 +43,7 @@ var ErrUnsupported = errors.New("fleet: not supported")
 // All methods are safe for concurrent use; operations on one node wait for each
 // other, operations on different nodes do not. An operation that makes no sense
 // in the node's state (Resume of a running node, Kill of a killed one) is an error,
-// since a test that does so tests something else than it says. Each operation
+// because a test that does so tests something else than its name promises. Each operation
 // ends within its context or 30 seconds, whichever comes first.
 type Fleet interface {
 	Kind() Kind
@@ -79,76 +80,87 @@ type Fleet interface {
 	Close() error
 }
 
-// Options says how to start a fleet. The zero value is five nodes on free ports.
-type Options struct {
-	// Nodes is the number of servers. Default 5. For kind Addrs it follows from URLs.
-	Nodes int
-
-	// Ports fixes the nodes' ports on 127.0.0.1, one a node. Default: free ones,
-	// or, for docker on Linux, no ports of this machine at all.
-	Ports []int
-
-	// Image is the Docker image. Default: the environment variable
-	// REDLOCK_TEST_IMAGE, else DefaultImage, else LocalImage if the former is
-	// not on this machine.
-	Image string
-
-	// Volatile servers write nothing to disk, so that benchmarks measure locks and not
-	// the disk. Restart with Kept memory is then unsupported. Embedded servers are
-	// always so fast, and always keep.
-	Volatile bool
-
-	// Persistence says, for kind Process, what each node writes to disk, one a
-	// node. Default: Always for all, or None with Volatile.
-	Persistence []Persistence
-
-	// URLs are the servers of kind Addrs: redis://, rediss:// or unix://.
-	URLs []string
-}
-
 // Start starts the nodes and returns when each of them answers PING. On an
 // error nothing is left running.
 func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 	if err := opts.check(kind); err != nil {
 		return nil, err
 	}
-	opts.Nodes = opts.nodes()
-	var (
-		d    driver
-		urls []string
-		err  error
-	)
-	switch kind {
-	case Embedded:
-		d, urls, err = startEmbedded(opts)
-	case Process:
-		d, urls, err = startProcess(ctx, opts)
-	case Docker:
-		d, urls, err = startDocker(ctx, opts)
-	case Addrs:
+	if kind == Addrs {
 		return startAddrs(ctx, opts.URLs)
 	}
+	opts.Nodes = opts.nodes()
+	d, urls, err := launch(ctx, kind, opts)
 	if err != nil {
 		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
 	}
-	return newControlled(kind, d, urls, opts.persistence), nil
+	return newControlled(kind, d, urls, opts), nil
 }
+
+// launchTimeout bounds the start of all nodes. It does not include what a kind does before,
+// such as pulling an image.
+const launchTimeout = time.Minute
+
+// launch makes the kind's driver and starts all nodes at once.
+func launch(ctx context.Context, kind Kind, opts Options) (Driver, []string, error) {
+	d, err := drivers[kind].New(ctx, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
+	defer cancel()
+	urls := make([]string, opts.Nodes)
+	err = Parallel(opts.Nodes, func(i int) (err error) {
+		if urls[i], err = d.Launch(ctx, i); err != nil {
+			return fmt.Errorf("node %d: %w", i, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, d.Close())
+	}
+	return d, urls, nil
+}
+
+// A DriverMaker makes the driver of one kind.
+type DriverMaker struct {
+	// New makes what all nodes of one fleet share, and starts none of them.
+	New func(ctx context.Context, opts Options) (Driver, error)
+	// Available returns nil if this machine can start nodes of the kind.
+	Available func(ctx context.Context) error
+}
+
+// drivers has every kind of nodes that this program can start.
+var drivers = map[Kind]DriverMaker{
+	Embedded: {New: newEmbedded, Available: func(context.Context) error { return nil }},
+	Process: {New: newProcess, Available: func(context.Context) error {
+		_, err := Server()
+		return err
+	}},
+	Docker: {
+		New:       func(context.Context, Options) (Driver, error) { return nil, errNoDocker },
+		Available: func(context.Context) error { return errNoDocker },
+	},
+}
+
+var errNoDocker = errors.New("this program was built without package internal/fleet/container")
+
+// RegisterDocker makes kind Docker available. Package container calls it when a program that
+// imports it starts. So programs that do not import it link no Docker client.
+func RegisterDocker(m DriverMaker) { drivers[Docker] = m }
 
 // Available returns nil if this machine can start nodes of the kind, else the
 // reason why not, fit for a test's Skip. For kind Docker it pulls the image if
 // that is not here yet, which may take a minute.
 func Available(ctx context.Context, kind Kind) error {
-	var err error
-	switch kind {
-	case Embedded, Addrs:
-	case Process:
-		_, err = findServer()
-	case Docker:
-		err = dockerAvailable(ctx)
-	default:
+	if kind == Addrs {
+		return nil
+	}
+	m, ok := drivers[kind]
+	if !ok {
 		return unknownKind(kind)
 	}
-	if err != nil {
+	if err := m.Available(ctx); err != nil {
 		return fmt.Errorf("fleet: no %s nodes here: %w", kind, err)
 	}
 	return nil
@@ -158,64 +170,42 @@ func unknownKind(kind Kind) error {
 	return fmt.Errorf("fleet: unknown kind %q; there are %s, %s, %s and %s", kind, Embedded, Process, Docker, Addrs)
 }
 
-// check refuses options that contradict each other or would be ignored.
-func (o Options) check(kind Kind) error {
-	switch kind {
-	case Embedded, Process, Docker, Addrs:
-	default:
-		return unknownKind(kind)
-	}
-	if o.Nodes < 0 || o.Nodes > maxNodes {
-		return badOption("Nodes", o.Nodes, fmt.Sprintf("must be 1 to %d (0 means 5)", maxNodes))
-	}
-	if o.Image != "" && kind != Docker {
-		return badOption("Image", o.Image, fmt.Sprintf("is for kind %s, not %s", Docker, kind))
-	}
-	if o.Volatile && kind != Process && kind != Docker {
-		return badOption("Volatile", true, fmt.Sprintf("is for kinds %s and %s, not %s", Process, Docker, kind))
-	}
-	if o.Persistence != nil {
-		if err := o.checkPersistence(kind); err != nil {
-			return err
-		}
-	}
-	if kind == Addrs {
-		switch {
-		case len(o.URLs) == 0:
-			return badOption("URLs", "[]", fmt.Sprintf("kind %s needs at least one", Addrs))
-		case o.Nodes != 0 && o.Nodes != len(o.URLs):
-			return badOption("Nodes", o.Nodes, fmt.Sprintf("but there are %d URLs", len(o.URLs)))
-		case o.Ports != nil:
-			return badOption("Ports", o.Ports, fmt.Sprintf("kind %s starts nothing that could listen on them", Addrs))
-		}
-		for i, u := range o.URLs {
-			if _, err := parseURL(u); err != nil {
-				return fmt.Errorf("fleet: option URLs: URL %d: %w", i, err)
-			}
+// addrsTimeout bounds the first PING of given servers. They should be up already,
+// so there is nothing to wait for but the network and a loading server.
+const addrsTimeout = 3 * time.Second
+
+// addrs is a Fleet of servers that run already, and that others may need. So each is asked
+// once whether it is there, and is left alone otherwise.
+type addrs struct {
+	urls []string
+}
+
+func startAddrs(ctx context.Context, urls []string) (Fleet, error) {
+	ctx, cancel := context.WithTimeout(ctx, addrsTimeout)
+	defer cancel()
+	err := Parallel(len(urls), func(i int) error {
+		if err := AwaitReady(ctx, urls[i], nil); err != nil {
+			return fmt.Errorf("URL %d: %w", i, err)
 		}
 		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fleet: given servers: %w", err)
 	}
-	if len(o.URLs) != 0 {
-		// Not printed: they may hold passwords.
-		return fmt.Errorf("fleet: option URLs is for kind %s, not %s", Addrs, kind)
-	}
-	if o.Ports != nil && len(o.Ports) != o.nodes() {
-		return badOption("Ports", o.Ports, fmt.Sprintf("must be one a node, and there are %d nodes", o.nodes()))
-	}
-	return nil
+	return &addrs{urls: append([]string(nil), urls...)}, nil
 }
 
-func badOption(option string, value any, why string) error {
-	return fmt.Errorf("fleet: option %s = %v: %s", option, value, why)
-}
+func (a *addrs) Kind() Kind     { return Addrs }
+func (a *addrs) URLs() []string { return append([]string(nil), a.urls...) }
+func (a *addrs) Close() error   { return nil }
 
-// nodes is the number of servers to start.
-func (o Options) nodes() int {
-	if o.Nodes == 0 {
-		return 5
-	}
-	return o.Nodes
-}
+func (a *addrs) Pause(context.Context, int) error           { return a.cannot("pause") }
+func (a *addrs) Resume(context.Context, int) error          { return a.cannot("resume") }
+func (a *addrs) Kill(context.Context, int) error            { return a.cannot("kill") }
+func (a *addrs) Restart(context.Context, int, Memory) error { return a.cannot("restart") }
+func (a *addrs) Disconnect(context.Context, int) error      { return a.cannot("disconnect") }
+func (a *addrs) Reconnect(context.Context, int) error       { return a.cannot("reconnect") }
 
-// maxNodes keeps a mistyped number from starting thousands of servers.
-const maxNodes = 99
+func (a *addrs) cannot(op string) error {
+	return unsupported(Addrs, op, "the servers were not started by this fleet")
+}

@@ -8,22 +8,22 @@ import (
 	"sync"
 )
 
-// Free ports are looked for here and not by listening on port 0, which gives
-// a port that outgoing connections get too (from 32768 on Linux, from 49152
-// elsewhere). While a node is killed, a client that dials it could be given the node's
-// own port as its local one: then it is connected to itself, and the
-// node cannot come back.
+// The ports that are tried are below those of outgoing connections (from 32768 on Linux, from
+// 49152 elsewhere). Listening on port 0 would give one of those. While a node is killed, a
+// client that dials it could be given the node's own port as its local one: then the client is
+// connected to itself, and the node cannot come back.
 const (
 	firstPort = 20000
 	lastPort  = 32000
 	portTries = 50
 )
 
-// errPortTaken is what a try on a port returns, wrapped, to be tried on another.
-var errPortTaken = errors.New("port is taken")
+// ErrPortTaken is matched by the error of a try on a port that is in use, so that OnPort tries
+// another.
+var ErrPortTaken = errors.New("port is taken")
 
 // claimed keeps fleets of this process apart also while their nodes are down.
-// Other processes can only be met at random, which onPort's tries cover.
+// Other processes can only be met at random, which OnPort's tries cover.
 var claimed = portSet{ports: map[int]bool{}}
 
 type portSet struct {
@@ -42,26 +42,26 @@ func (s *portSet) add(port int) bool {
 	return true
 }
 
-// onPort runs try with a free port until it returns something else than
-// errPortTaken; with a fixed port, once. The last port tried stays claimed
-// until release, whatever became of it.
-func onPort(fixed int, try func(port int) error) error {
-	if fixed != 0 {
-		claimed.add(fixed)
-		return try(fixed)
+// OnPort runs try with a free port for node i until it returns something else than
+// ErrPortTaken; with a port of the caller's, once. The last port tried stays claimed until
+// ReleasePort, whatever became of it.
+func (o Options) OnPort(i int, try func(port int) error) error {
+	if o.Ports != nil {
+		claimed.add(o.Ports[i])
+		return try(o.Ports[i])
 	}
 	for tries := 1; ; tries++ {
 		port := freePort()
 		err := try(port)
-		if !errors.Is(err, errPortTaken) || tries == portTries {
+		if !errors.Is(err, ErrPortTaken) || tries == portTries {
 			return err
 		}
-		release(port)
+		ReleasePort(port)
 	}
 }
 
-// freePort claims a port that no fleet of this process has; whether the
-// machine has it free, the try will tell.
+// freePort claims a port that no fleet of this process has. Whether the machine has it free
+// shows when it is tried.
 func freePort() int {
 	for {
 		if port := firstPort + rand.IntN(lastPort-firstPort); claimed.add(port) {
@@ -70,20 +70,14 @@ func freePort() int {
 	}
 }
 
-func release(port int) {
+// ReleasePort ends the claim of OnPort.
+func ReleasePort(port int) {
 	claimed.Lock()
 	defer claimed.Unlock()
 	delete(claimed.ports, port)
 }
 
-func loopback(port int) string {
+// Loopback returns the address of a port of this machine.
+func Loopback(port int) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-}
-
-// fixedPort is the caller's port for node i, or 0 for any.
-func (o Options) fixedPort(i int) int {
-	if o.Ports == nil {
-		return 0
-	}
-	return o.Ports[i]
 }

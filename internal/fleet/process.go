@@ -7,16 +7,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gomodule/redigo/redis"
 )
 
-// servers are the programs that will do, in order of preference.
+// ServerEnv names the environment variable that says which server kind Process
+// starts: a path, or a name on PATH. Default: redis-server, else valkey-server.
+const ServerEnv = "REDLOCK_TEST_SERVER"
+
+// servers are the programs that are looked for, in order of preference.
 var servers = []string{"redis-server", "valkey-server"}
 
-func findServer() (string, error) {
+// Server returns the path of the program that kind Process starts.
+func Server() (string, error) {
+	if program := os.Getenv(ServerEnv); program != "" {
+		path, err := exec.LookPath(program)
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", ServerEnv, err)
+		}
+		return filepath.Abs(path)
+	}
 	for _, name := range servers {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -29,7 +43,7 @@ func findServer() (string, error) {
 // fleet's.
 type process struct {
 	program string
-	writes  func(i int) Persistence
+	opts    Options
 	dir     string
 	spawner *spawner
 	nodes   []*processNode
@@ -42,43 +56,33 @@ type processNode struct {
 	done chan struct{} // closed when cmd has been waited for
 }
 
-func startProcess(ctx context.Context, opts Options) (driver, []string, error) {
-	program, err := findServer()
+func newProcess(_ context.Context, opts Options) (Driver, error) {
+	program, err := Server()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	sweepProcesses()
 	dir, err := makeFleetDir()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p := &process{program: program, writes: opts.persistence, dir: dir, spawner: newSpawner(), nodes: make([]*processNode, opts.Nodes)}
-	for i := range p.nodes {
-		p.nodes[i] = &processNode{}
+	p := &process{program: program, opts: opts, dir: dir, spawner: newSpawner()}
+	for range opts.Nodes {
+		p.nodes = append(p.nodes, &processNode{})
 	}
-
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
-	defer cancel()
-	urls := make([]string, opts.Nodes)
-	err = parallel(opts.Nodes, func(i int) error {
-		err := onPort(opts.fixedPort(i), func(port int) error {
-			p.nodes[i].port = port
-			p.nodes[i].dir = nodeDir(p.dir, port)
-			return p.start(ctx, i, Lost)
-		})
-		if err != nil {
-			return fmt.Errorf("node %d: %w", i, err)
-		}
-		urls[i] = "redis://" + loopback(p.nodes[i].port)
-		return nil
-	})
-	if err != nil {
-		return nil, nil, errors.Join(err, p.close())
-	}
-	return p, urls, nil
+	return p, nil
 }
 
-func (p *process) start(ctx context.Context, i int, m Memory) error {
+func (p *process) Launch(ctx context.Context, i int) (url string, err error) {
+	n := p.nodes[i]
+	err = p.opts.OnPort(i, func(port int) error {
+		n.port, n.dir = port, nodeDir(p.dir, port)
+		return p.Start(ctx, i, Lost)
+	})
+	return "redis://" + Loopback(n.port), err
+}
+
+func (p *process) Start(ctx context.Context, i int, m Memory) error {
 	n := p.nodes[i]
 	if m == Lost {
 		if err := os.RemoveAll(n.dir); err != nil {
@@ -88,19 +92,17 @@ func (p *process) start(ctx context.Context, i int, m Memory) error {
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		return err
 	}
-	// One log a run: an earlier run's complaints must not explain this one's end.
+	// Each run has a log of its own, because an earlier run's errors must not explain this one's end.
 	log, err := os.Create(filepath.Join(n.dir, "log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the server has its own copy
-	cmd := exec.Command(p.program, append(serverArgs(p.writes(i)),
-		"--bind", "127.0.0.1",
-		"--port", strconv.Itoa(n.port),
-		"--dir", n.dir,
-		"--pidfile", filepath.Join(n.dir, pidFile),
-		"--daemonize", "no",
-	)...)
+	args, err := p.args(i)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(p.program, args...)
 	cmd.Dir = n.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttr()
@@ -115,14 +117,34 @@ func (p *process) start(ctx context.Context, i int, m Memory) error {
 	}()
 
 	if err := n.awaitReady(ctx); err != nil {
-		p.kill(ctx, i)
+		p.Kill(ctx, i)
 		return err
 	}
 	return nil
 }
 
-// awaitReady waits for this process's PONG: another server that has the port
-// would answer just as well, until ours gives up.
+// args returns the command line of node i.
+func (p *process) args(i int) ([]string, error) {
+	n := p.nodes[i]
+	args := []string{
+		"--bind", "127.0.0.1",
+		"--port", strconv.Itoa(n.port),
+		"--dir", n.dir,
+		"--pidfile", filepath.Join(n.dir, pidFile),
+		"--daemonize", "no",
+	}
+	switch p.opts.Mode {
+	case Sentinel: // insists on a file that it can write to
+		config := filepath.Join(n.dir, "sentinel.conf")
+		return append([]string{config, "--sentinel"}, args...), os.WriteFile(config, nil, 0o600)
+	case ClusterNode:
+		args = append(args, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
+	}
+	return append(args, p.opts.ServerArgs(i)...), nil
+}
+
+// awaitReady waits for this process's PONG, and checks whose it is, because another server that has
+// the port would answer just as well, until ours gives up.
 func (n *processNode) awaitReady(ctx context.Context) error {
 	exited := func() error {
 		select {
@@ -132,8 +154,8 @@ func (n *processNode) awaitReady(ctx context.Context) error {
 			return nil
 		}
 	}
-	rawURL := "redis://" + loopback(n.port)
-	if err := awaitReady(ctx, rawURL, exited); err != nil {
+	rawURL := "redis://" + Loopback(n.port)
+	if err := AwaitReady(ctx, rawURL, exited); err != nil {
 		return err
 	}
 	c, err := dial(ctx, rawURL)
@@ -146,7 +168,7 @@ func (n *processNode) awaitReady(ctx context.Context) error {
 		return err
 	}
 	if want := fmt.Sprintf("\r\nprocess_id:%d\r\n", n.cmd.Process.Pid); !strings.Contains(info, want) {
-		return fmt.Errorf("%w: another Redis server answers on %s", errPortTaken, loopback(n.port))
+		return fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, Loopback(n.port))
 	}
 	return nil
 }
@@ -155,12 +177,12 @@ func (n *processNode) exitError() error {
 	log, _ := os.ReadFile(filepath.Join(n.dir, "log"))
 	err := fmt.Errorf("%s ended: %s; the end of its log:\n%s", filepath.Base(n.cmd.Path), n.cmd.ProcessState, lastLines(log, 5))
 	if strings.Contains(string(log), "ddress already in use") {
-		return fmt.Errorf("%w: %w", errPortTaken, err)
+		return fmt.Errorf("%w: %w", ErrPortTaken, err)
 	}
 	return err
 }
 
-func (p *process) kill(_ context.Context, i int) error {
+func (p *process) Kill(_ context.Context, i int) error {
 	n := p.nodes[i]
 	if n.cmd == nil {
 		return nil
@@ -172,10 +194,10 @@ func (p *process) kill(_ context.Context, i int) error {
 	return nil
 }
 
-func (p *process) close() error {
-	err := parallel(len(p.nodes), func(i int) error {
-		err := p.kill(context.Background(), i)
-		release(p.nodes[i].port)
+func (p *process) Close() error {
+	err := Parallel(len(p.nodes), func(i int) error {
+		err := p.Kill(context.Background(), i)
+		ReleasePort(p.nodes[i].port)
 		return err
 	})
 	p.spawner.close()
@@ -185,4 +207,53 @@ func (p *process) close() error {
 func lastLines(log []byte, n int) string {
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// spawner starts all of a fleet's processes from one operating system thread.
+// On Linux a child's parent-death signal is tied to the thread that forked it,
+// and the Go runtime ends threads at will. Started from any other goroutine, a server
+// could be killed at any time while the process lives.
+type spawner struct {
+	starts chan startRequest
+	done   chan struct{} // closed by close
+	ended  sync.WaitGroup
+}
+
+type startRequest struct {
+	cmd *exec.Cmd
+	err chan error
+}
+
+func newSpawner() *spawner {
+	s := &spawner{starts: make(chan startRequest), done: make(chan struct{})}
+	s.ended.Go(func() {
+		// Unlocked only when the last child has been waited for.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for {
+			select {
+			case r := <-s.starts:
+				r.err <- r.cmd.Start()
+			case <-s.done:
+				return
+			}
+		}
+	})
+	return s
+}
+
+func (s *spawner) start(cmd *exec.Cmd) error {
+	r := startRequest{cmd: cmd, err: make(chan error, 1)}
+	select {
+	case s.starts <- r:
+		return <-r.err
+	case <-s.done:
+		return errors.New("the fleet is closed")
+	}
+}
+
+// close ends the thread. All children must have ended.
+func (s *spawner) close() {
+	close(s.done)
+	s.ended.Wait()
 }

@@ -21,9 +21,9 @@ const (
 	tryTimeout = time.Second
 )
 
-// awaitReady asks the server at rawURL until it answers PING, ctx ends, or dead
-// (nil: it cannot know) says that waiting is in vain.
-func awaitReady(ctx context.Context, rawURL string, dead func() error) error {
+// AwaitReady asks the server at rawURL until it answers PING, ctx ends, or dead returns why the
+// server never will. dead is nil where the caller cannot know.
+func AwaitReady(ctx context.Context, rawURL string, dead func() error) error {
 	tick := time.NewTicker(readyTick)
 	defer tick.Stop()
 	var last error
@@ -49,8 +49,8 @@ func awaitReady(ctx context.Context, rawURL string, dead func() error) error {
 	}
 }
 
-// ended is true a moment before ctx.Err tells: a dial that ran into the deadline
-// can return before the context's own timer goes off.
+// ended reports whether ctx has ended, a moment before ctx.Err does, because a dial that ran
+// into the deadline can return before the context's own timer goes off.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
@@ -69,8 +69,8 @@ func ping(ctx context.Context, rawURL string) error {
 	return err
 }
 
-// dial is not redigo's DialURL, since that knows no unix sockets and ignores the
-// context during a TLS handshake.
+// dial connects to a server. It is not redigo's DialURL, because that knows no unix sockets and
+// ignores the context during a TLS handshake.
 func dial(ctx context.Context, rawURL string) (redis.Conn, error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
@@ -107,8 +107,8 @@ func dial(ctx context.Context, rawURL string) (redis.Conn, error) {
 	return c, nil
 }
 
-// withoutArguments hides all but the code of a server's answer to AUTH: one that
-// does not know the command repeats the password.
+// withoutArguments hides all but the code of a server's answer to AUTH, because a server that does
+// not know the command repeats the password.
 func withoutArguments(err error) error {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
@@ -132,8 +132,8 @@ func parseURL(rawURL string) (*url.URL, error) {
 	}
 }
 
-// display is the URL for messages: where, but not who. The query is left out
-// too, since some clients take passwords from there.
+// display returns the URL for messages, without user and password. It leaves the query out,
+// too, because some clients take passwords from there.
 func display(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/measure"
 	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -60,7 +61,7 @@ func TestFaultsHaveFewKinds(t *testing.T) {
 	dial := func(err error) error { return &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", err)} }
 	kinds := measure.Faults()
 	for want, errs := range map[string][]error{
-		"quarantine":   {&redlock.QuarantineError{Left: 1}},
+		"quarantine":   {&protocol.QuarantineError{Left: 1}},
 		"settings":     {said(redlock.ErrSettings)},
 		"same_server":  {said(redlock.ErrSameServer)},
 		"wrong_type":   {said(pool.ErrWrongType)},

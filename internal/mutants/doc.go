@@ -28,11 +28,13 @@
 // promises must fail for the right one. hangs: yes is for a fault that makes the
 // test hang rather than fail.
 //
-// The lines of a hunk marked - and those marked with a space are what is looked
-// for, whatever their indentation: they must be in the file, and in one place
-// only. One that ends in ... stands for a line that begins so. A mutant that does not apply any more is an error, since a guard that was
-// rewritten needs its mutant rewritten; go test finds that without running
-// any. Tests cannot be mutated.
+// The lines of a hunk marked - and those marked with a space are looked for,
+// with any indentation: they must be in the file, and in one place
+// only. One that ends in ... stands for a line that begins so. A mutant that
+// does not apply any more is an error, since a guard that was rewritten needs
+// its mutant rewritten; go test finds that without running any. It also finds
+// a mutant without a row in the table of docs/SAFETY.md, and a row without its
+// mutant. Tests cannot be mutated.
 //
 // # What counts
 //

@@ -17,17 +17,17 @@ import (
 
 // A gate runs mutants.
 type gate struct {
-	root  string        // of the module
-	jobs  int           // at a time
-	limit time.Duration // for each test run, building not counted
-	told  func(result)  // of each mutant that is done, several at a time
+	root   string        // of the module
+	jobs   int           // at a time
+	limit  time.Duration // for each test run, building not counted
+	report func(result)  // is called for each mutant that is done, several at a time
 
 	// goTest runs go test -json and returns its output. Failing tests are no
 	// error.
 	goTest func(ctx context.Context, args ...string) ([]byte, error)
 }
 
-// A result is what became of one mutant.
+// A result is one mutant's verdict, with its reason.
 type result struct {
 	mutant  *mutant
 	verdict verdict
@@ -57,7 +57,7 @@ func (g *gate) run(ctx context.Context, mutants []mutant) ([]result, error) {
 		var err error
 		results[i], err = g.try(ctx, &mutants[i], changed[i])
 		if err == nil {
-			g.told(results[i])
+			g.report(results[i])
 		}
 		return err
 	})

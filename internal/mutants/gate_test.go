@@ -36,7 +36,7 @@ func TestHalf(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	return &gate{root: dir, jobs: 2, limit: time.Minute, goTest: goTest(dir), told: func(result) {}}
+	return &gate{root: dir, jobs: 2, limit: time.Minute, goTest: goTest(dir), report: func(result) {}}
 }
 
 // three returns a mutant that TestHalf kills, one that it does not, and one

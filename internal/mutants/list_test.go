@@ -49,6 +49,34 @@ func declares(t *testing.T, pkg, test string) bool {
 	return false
 }
 
+// TestTheTableHasEachMutant: the guards that docs/SAFETY.md lists are the mutants, in the
+// order of their names. go run ./internal/mutants -markdown prints the table.
+func TestTheTableHasEachMutant(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/SAFETY.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), tableHead+"\n|---|---|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	seed := regexp.MustCompile(` (-|\d+) \|$`)
+	var listed []string
+	for l := range strings.Lines(table) {
+		l = strings.TrimSpace(l)
+		assert.Regexp(t, seed, l)
+		listed = append(listed, seed.ReplaceAllString(l, ""))
+	}
+	all, err := chosen(nil)
+	require.NoError(t, err)
+	var want []string
+	for _, m := range all {
+		want = append(want, row(&m))
+	}
+	require.Len(t, listed, len(want))
+	for i := range want {
+		require.Equal(t, want[i], listed[i])
+	}
+}
+
 func TestMutantsAreChosenByPatterns(t *testing.T) {
 	t.Parallel()
 	some, err := chosen([]string{"quorum-half", "quorum-half-*"})

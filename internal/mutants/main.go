@@ -64,7 +64,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	began, done, mu := time.Now(), 0, sync.Mutex{}
-	g := gate{root: root, jobs: *jobs, limit: *limit, goTest: goTest(root), told: func(r result) {
+	g := gate{root: root, jobs: *jobs, limit: *limit, goTest: goTest(root), report: func(r result) {
 		mu.Lock()
 		defer mu.Unlock()
 		done++

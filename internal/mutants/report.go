@@ -39,17 +39,23 @@ func table(w io.Writer, results []result) {
 	tw.Flush()
 }
 
-// markdown prints what was killed as docs/SAFETY.md has it.
+// markdown prints the killed mutants as the table of docs/SAFETY.md.
 func markdown(w io.Writer, results []result) {
-	cell := strings.NewReplacer("|", `\|`)
-	fmt.Fprintln(w, "| Guard | What breaks without it | Killed by | Seed |")
+	fmt.Fprintln(w, tableHead)
 	fmt.Fprintln(w, "|---|---|---|---|")
 	for _, r := range results {
 		if r.verdict == killed {
-			fmt.Fprintf(w, "| %s | %s | `%s` | %s |\n", cell.Replace(r.mutant.guard), cell.Replace(r.mutant.without),
-				killer(r.mutant), seedText(r))
+			fmt.Fprintf(w, "%s %s |\n", row(r.mutant), seedText(r))
 		}
 	}
+}
+
+const tableHead = "| Guard | What breaks without it | Killed by | Seed |"
+
+// row is a mutant's row of the table, but for the seed.
+func row(m *mutant) string {
+	cell := strings.NewReplacer("|", `\|`)
+	return fmt.Sprintf("| %s | %s | `%s` |", cell.Replace(m.guard), cell.Replace(m.without), killer(m))
 }
 
 // killer is the test, with its package where that is not the root.
@@ -70,7 +76,7 @@ func seedText(r result) string {
 // progress matches what a test prints of itself and of subtests that pass.
 var progress = regexp.MustCompile(`(?m)^ *(===|--- PASS|--- SKIP).*\n`)
 
-// shorten keeps the beginning of what a test complained about.
+// shorten keeps the beginning of a failed test's output.
 func shorten(s string) string {
 	const most = 20
 	lines := strings.SplitN(strings.TrimRight(progress.ReplaceAllString(s, ""), "\n"), "\n", most+1)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A verdict is what became of a mutant.
+// A verdict is the outcome of a mutant.
 type verdict string
 
 const (
@@ -19,13 +19,13 @@ const (
 	broken   verdict = "BROKEN"   // the mutant did not get to its test
 )
 
-// A transcript is what go test -json told.
+// A transcript is the output of go test -json.
 type transcript struct {
 	ended  map[string]string           // by test: run, pass, fail or skip
 	said   map[string]*strings.Builder // by top-level test, its subtests included
 	all    strings.Builder             // output of the test binary
 	failed bool
-	build  strings.Builder // what the compiler said
+	build  strings.Builder // of the compiler
 	built  bool
 }
 
@@ -88,7 +88,7 @@ var (
 	seed    = regexp.MustCompile(`\bseed (\d+)\b`)
 )
 
-// judge says what became of a mutant, and why, unless it was killed.
+// judge returns a mutant's verdict, and the reason unless it was killed.
 func judge(m *mutant, t *transcript) (v verdict, why string) {
 	said := t.output(m.test)
 	last := panicked.FindString(said)
@@ -123,7 +123,7 @@ func seedOf(said string) string {
 	return ""
 }
 
-// controlled returns what keeps a run without mutants from showing that the
+// controlled returns the reason why a run without mutants does not show that the
 // tests pass, or "".
 func controlled(tests []string, t *transcript) string {
 	for _, test := range tests {

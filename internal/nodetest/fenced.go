@@ -1,9 +1,10 @@
 package nodetest
 
 import (
+	"fmt"
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // Locks with a fencing token. A node accepts tokens up to fence from its
@@ -14,26 +15,54 @@ const (
 )
 
 // low is a grant of the lock without its token.
-var low = want{outcome: redlock.Granted, low: true}
+var low = want{outcome: protocol.Granted, low: true}
+
+// lowBy is low for a counter that is far from the time.
+func lowBy(floor int64) want { return want{outcome: protocol.Granted, floor: floor} }
 
 // With the counter named c, for the key k.
 
-func withToken(op redlock.Op, value string, token time.Duration, w want) step {
-	return step{token: token, want: w, req: redlock.Request{
+func withToken(op protocol.Op, value string, token time.Duration, w want) step {
+	return step{token: token, want: w, req: protocol.Request{
 		Op: op, Key: "k", Value: value, TTL: short, Counter: "c", Slack: fence,
 	}}
 }
 
 func acquireFenced(value string, token time.Duration, w want) step {
-	return withToken(redlock.OpAcquireFenced, value, token, w)
+	return withToken(protocol.OpAcquireFenced, value, token, w)
 }
 
 func raise(value string, token time.Duration, w want) step {
-	return withToken(redlock.OpRaise, value, token, w)
+	return withToken(protocol.OpRaise, value, token, w)
 }
 
 func releaseFenced(value string, token time.Duration, w want) step {
-	return withToken(redlock.OpReleaseFenced, value, token, w)
+	return withToken(protocol.OpReleaseFenced, value, token, w)
+}
+
+func setCounter(value string) step {
+	return step{poke: func(p Poker, prefix string) { p.Set(prefix+"c", value, protocol.NoTTL) }}
+}
+
+// badCounter is the failure for a counter that no token can follow.
+var badCounter = want{outcome: protocol.Failed, err: protocol.ErrCounter}
+
+// badCounters make a row for each counter that is none.
+func badCounters() (rows []row) {
+	for _, counter := range []string{
+		"inf", "-inf", "nan", "1e300", "1e3", "-1", "-0", "+1", "1.5", "0x10", "", " 1", "1 ", "1\n", "one", "1\x002",
+		"9007199254740991",    // 2^53-1: the next token would be none
+		"9223372036854775808", // 2^63
+		"99999999999999999", "00000000000000001",
+	} {
+		rows = append(rows, row{fmt.Sprintf("fenced: the counter %q fails all that needs it, and nothing is taken", counter), []step{
+			setCounter(counter), acquireFenced("a", 0, badCounter), inspect(holds("", 0)), releaseFenced("a", 0, badCounter),
+			acquire("a", short, granted), raise("b", 0, refusedFor(short)), raise("a", 0, badCounter), acquireFenced("b", 0, badCounter),
+			releaseFenced("b", 0, badCounter), inspect(holds("a", short)), extend("a", short, granted),
+			releaseFenced("a", 0, granted), inspect(holds("", 0)), inspect(holds(counter, protocol.NoTTL)).key("c"),
+		}})
+	}
+	return rows
 }
 
 func setCounterWrongType() step {
@@ -66,7 +95,7 @@ var fenced = []row{
 		releaseFenced("a", 0, refused), acquireFenced("a", 0, refused), inspect(holds("", 0)), acquireFenced("b", tick, granted),
 	}},
 	{"fenced: counters belong to their lock", []step{
-		acquireFenced("a", time.Second, granted), withToken(redlock.OpAcquireFenced, "b", 0, granted).key("k2").counter("c2"),
+		acquireFenced("a", time.Second, granted), withToken(protocol.OpAcquireFenced, "b", 0, granted).key("k2").counter("c2"),
 	}},
 	{"fenced: a token far ahead of the server's clock is not accepted, nor does it use up the numbers", []step{
 		acquireFenced("a", time.Hour, low), releaseFenced("a", time.Hour, granted),
@@ -107,11 +136,20 @@ var fenced = []row{
 	}},
 
 	{"fenced: a key of another type is refused to an acquisition, and fails the others", []step{
-		setWrongType(), acquireFenced("a", 0, want{outcome: redlock.Refused, ttl: redlock.NoTTL}),
+		setWrongType(), acquireFenced("a", 0, want{outcome: protocol.Refused, ttl: protocol.NoTTL}),
 		raise("a", 0, wrong), releaseFenced("a", 0, wrong),
 	}},
 	{"fenced: a counter of another type fails an acquisition, which takes nothing", []step{
 		setCounterWrongType(), acquireFenced("a", 0, wrong), inspect(holds("", 0)),
+	}},
+
+	{"fenced: the highest counter there can be is above every token", []step{
+		setCounter("9007199254740990"), acquireFenced("a", 0, lowBy(9007199254740990)), raise("a", 0, lowBy(9007199254740990)),
+		releaseFenced("a", 0, granted),
+	}},
+	{"fenced: a counter of zero, or with zeros before it, is one", []step{
+		setCounter("0"), acquireFenced("a", 0, granted), releaseFenced("a", 0, granted),
+		setCounter("0000000000000007"), acquireFenced("a", tick, granted), inspect(holds("a", short)),
 	}},
 
 	{"in order: a release right behind a fenced acquisition leaves nothing", []step{

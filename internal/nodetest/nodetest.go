@@ -1,6 +1,7 @@
 package nodetest
 
 import (
+	"cmp"
 	"crypto/rand"
 	"slices"
 	"testing"
@@ -9,12 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // A Poker changes a node's server behind the node's back.
 type Poker interface {
-	// Set sets key to value for ttl, or for ever if that is redlock.NoTTL.
+	// Set sets key to value for ttl, or for ever if that is protocol.NoTTL.
 	Set(key, value string, ttl time.Duration)
 	// SetWrongType makes key hold something that is not a string.
 	SetWrongType(key string)
@@ -24,15 +26,15 @@ type Poker interface {
 }
 
 // A Body is one test. It closes the node.
-type Body func(t *testing.T, node redlock.Node, poke Poker)
+type Body func(t *testing.T, node protocol.Node, poke Poker)
 
 // Run runs the table. For each row it calls open, which calls body with a node
 // of its own, from within a synctest bubble if it likes. The rows use keys of
 // their own, so that they can share a server.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range slices.Concat(table, fenced, epochs, waiting) {
+	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting) {
 		t.Run(row.name, func(t *testing.T) {
-			open(t, func(t *testing.T, node redlock.Node, poke Poker) { row.run(t, node, poke) })
+			open(t, func(t *testing.T, node protocol.Node, poke Poker) { row.run(t, node, poke) })
 		})
 	}
 }
@@ -40,9 +42,9 @@ func Run(t *testing.T, open func(t *testing.T, body Body)) {
 // Tolerances. The TTLs of the table are far apart, so that a slow machine does
 // not blur them.
 const (
-	slack   = 5 * time.Second  // how much shorter than expected a remaining TTL may be
-	patient = 20 * time.Second // for a reply
-	timeout = 10 * time.Second // of the requests
+	slack        = 5 * time.Second  // how much shorter than expected a remaining TTL may be
+	replyTimeout = 20 * time.Second // for a reply
+	timeout      = 10 * time.Second // of the requests
 )
 
 type row struct {
@@ -54,34 +56,38 @@ type row struct {
 // come.
 type step struct {
 	poke  func(p Poker, prefix string) // done first, if not nil
-	req   redlock.Request              // submitted then, if it has an Op
+	req   protocol.Request             // submitted then, if it has an Op
 	token time.Duration                // of a fenced request: how far it is from the time at the row's start
 	want  want
-	// behind has this step's request submitted without waiting for the reply to
-	// the one before.
+	// behind: the request is submitted without waiting for the reply to the one before.
 	behind bool
+	// again: the Request of the step before, the same object, is submitted once more.
+	again bool
 }
 
 // want is an expected reply.
 type want struct {
-	outcome redlock.Outcome
+	outcome protocol.Outcome
 	value   string
 	ttl     time.Duration // at most this, and at least slack less; NoTTL and zero exactly
 	silent  bool          // the node need not tell the TTL
 	err     error         // of a failure
-	low     bool          // the token was not accepted
+	low     bool          // the token was not accepted, and the floor is near the time
+	floor   int64         // the token was not accepted, and this is the floor
 	life    bool          // of an epoch record that was read
-	epoch   *redlock.Epoch
+	epoch   *protocol.Epoch
+	lives   time.Duration // what the record has left; zero: recordLife
 }
 
-func (r row) run(t *testing.T, node redlock.Node, poke Poker) {
+func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
 	prefix := "nodetest:" + rand.Text() + ":"
 	began := time.Now()
 	replies := newReplies(len(r.steps))
 	var waiting []int
+	var last *protocol.Request
 	settle := func() {
 		for _, i := range waiting {
-			r.steps[i].want.check(t, i, replies.wait(t, i))
+			r.steps[i].want.check(t, i, replies.wait(t, i), prefix)
 		}
 		waiting = nil
 	}
@@ -92,9 +98,14 @@ func (r row) run(t *testing.T, node redlock.Node, poke Poker) {
 		if s.poke != nil {
 			s.poke(poke, prefix)
 		}
+		if s.again {
+			require.NoError(t, node.Submit(last, i, replies), "step %d", i)
+			waiting = append(waiting, i)
+		}
 		if s.req.Op != 0 {
 			req := s.req
-			req.Key, req.Timeout = prefix+req.Key, timeout
+			last = &req
+			req.Key, req.Timeout = prefix+req.Key, cmp.Or(req.Timeout, timeout)
 			if req.Counter != "" {
 				req.Counter, req.Token = prefix+req.Counter, began.Add(s.token).UnixMicro()
 			}
@@ -103,7 +114,9 @@ func (r row) run(t *testing.T, node redlock.Node, poke Poker) {
 			}
 			if req.Admit != nil {
 				admit := *req.Admit
-				admit.Quarantine = prefix + admit.Quarantine
+				if admit.Run == "" {
+					admit.Run = serverOf(t, node, prefix+"none")
+				}
 				req.Admit = &admit
 			}
 			require.NoError(t, node.Submit(&req, i, replies), "step %d", i)
@@ -114,23 +127,28 @@ func (r row) run(t *testing.T, node redlock.Node, poke Poker) {
 	require.NoError(t, node.Close())
 	replies.noMore(t)
 	late := newReplies(1)
-	req := redlock.Request{Op: redlock.OpInspect, Key: prefix, Timeout: timeout}
+	req := protocol.Request{Op: protocol.OpInspect, Key: prefix, Timeout: timeout}
 	if node.Submit(&req, 0, late) == nil {
-		assert.Equal(t, redlock.Failed, late.wait(t, 0).Outcome, "a closed node runs nothing")
+		assert.Equal(t, protocol.Failed, late.wait(t, 0).Outcome, "a closed node runs nothing")
 	}
 }
 
-func (w want) check(t *testing.T, i int, got redlock.Reply) {
+func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
 	t.Helper()
 	assert.Equal(t, w.outcome.String(), got.Outcome.String(), "step %d: outcome (%v)", i, got.Err)
 	assert.Equal(t, w.value, got.Value, "step %d: value", i)
-	if w.outcome == redlock.Failed {
+	if w.outcome == protocol.Failed {
 		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)
+		if w.err == protocol.ErrCounter {
+			assert.ErrorContains(t, got.Err, prefix+"c", "step %d: the failure names the key", i)
+		}
 		return
 	}
 	assert.NoError(t, got.Err, "step %d: an answer is no error", i)
-	assert.NotEmpty(t, got.Run, "step %d: who has answered", i)
-	if assert.Equal(t, w.low, got.Floor != 0, "step %d: floor %d", i, got.Floor); w.low {
+	assert.NotEmpty(t, got.Run, "step %d: the server that has answered", i)
+	if w.floor != 0 {
+		assert.Equal(t, w.floor, got.Floor, "step %d: floor", i)
+	} else if assert.Equal(t, w.low, got.Floor != 0, "step %d: floor %d", i, got.Floor); w.low {
 		assert.WithinDuration(t, time.Now(), time.UnixMicro(got.Floor), fence, "step %d: the floor is near", i)
 	}
 	assert.Equal(t, w.life, got.Life > 0, "step %d: life %v of the epoch record", i, got.Life)
@@ -147,20 +165,20 @@ func (w want) check(t *testing.T, i int, got redlock.Reply) {
 
 // replies is a receiver that takes one reply for each slot, and notices more.
 type replies struct {
-	slots []chan redlock.Reply
+	slots []chan protocol.Reply
 	twice chan int
 }
 
 func newReplies(n int) *replies {
-	r := &replies{slots: make([]chan redlock.Reply, n), twice: make(chan int, n)}
+	r := &replies{slots: make([]chan protocol.Reply, n), twice: make(chan int, n)}
 	for i := range r.slots {
-		r.slots[i] = make(chan redlock.Reply, 1)
+		r.slots[i] = make(chan protocol.Reply, 1)
 	}
 	return r
 }
 
-// Receive implements redlock.Receiver.
-func (r *replies) Receive(slot int, reply redlock.Reply) {
+// Receive implements protocol.Receiver.
+func (r *replies) Receive(slot int, reply protocol.Reply) {
 	select {
 	case r.slots[slot] <- reply:
 	default:
@@ -168,14 +186,14 @@ func (r *replies) Receive(slot int, reply redlock.Reply) {
 	}
 }
 
-func (r *replies) wait(t *testing.T, slot int) redlock.Reply {
+func (r *replies) wait(t *testing.T, slot int) protocol.Reply {
 	t.Helper()
 	select {
 	case reply := <-r.slots[slot]:
-		r.slots[slot] <- redlock.Reply{} // so that another one is noticed
+		r.slots[slot] <- protocol.Reply{} // so that another one is noticed
 		return reply
-	case <-time.After(patient):
-		require.FailNow(t, "no reply", "step %d, after %v", slot, patient)
+	case <-time.After(replyTimeout):
+		require.FailNow(t, "no reply", "step %d, after %v", slot, replyTimeout)
 		panic("unreachable")
 	}
 }
@@ -187,4 +205,16 @@ func (r *replies) noMore(t *testing.T) {
 		assert.Fail(t, "a second reply", "step %d", slot)
 	default:
 	}
+}
+
+// serverOf returns the name that the node gives its server.
+func serverOf(t *testing.T, node protocol.Node, key string) string {
+	t.Helper()
+	answer := newReplies(1)
+	req := protocol.Request{Op: protocol.OpAdmit, Key: key, Timeout: timeout, Admit: &protocol.Admission{}}
+	require.NoError(t, node.Submit(&req, 0, answer))
+	if run := answer.wait(t, 0).Run; run != "" {
+		return run
+	}
+	return record.Unknown
 }

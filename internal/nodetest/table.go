@@ -3,52 +3,53 @@ package nodetest
 import (
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // Lifetimes, far enough apart to be told from each other with a tolerance.
 const (
 	brief  = 100 * time.Millisecond // runs out in a test
+	enough = 300 * time.Millisecond // for a request to be sent, on a busy machine too; runs out likewise
 	short  = 20 * time.Second
 	medium = 60 * time.Second
 	long   = 600 * time.Second
 )
 
 var (
-	granted = want{outcome: redlock.Granted}
-	refused = want{outcome: redlock.Refused}
-	wrong   = want{outcome: redlock.Failed, err: redlock.ErrWrongType}
-	taken   = want{outcome: redlock.Refused, silent: true}
+	granted = want{outcome: protocol.Granted}
+	refused = want{outcome: protocol.Refused}
+	wrong   = want{outcome: protocol.Failed, err: protocol.ErrWrongType}
+	taken   = want{outcome: protocol.Refused, silent: true}
 )
 
 // refusedFor is a refusal that tells what the key has left.
-func refusedFor(ttl time.Duration) want { return want{outcome: redlock.Refused, ttl: ttl} }
+func refusedFor(ttl time.Duration) want { return want{outcome: protocol.Refused, ttl: ttl} }
 
 // takenFor is a refusal that may tell it: SET NX cannot.
 func takenFor(ttl time.Duration) want {
-	return want{outcome: redlock.Refused, ttl: ttl, silent: true}
+	return want{outcome: protocol.Refused, ttl: ttl, silent: true}
 }
 
 func holds(value string, ttl time.Duration) want {
-	return want{outcome: redlock.Granted, value: value, ttl: ttl}
+	return want{outcome: protocol.Granted, value: value, ttl: ttl}
 }
 
 // With a key named k, unless another function says otherwise.
 
 func acquire(value string, ttl time.Duration, w want) step {
-	return step{req: redlock.Request{Op: redlock.OpAcquire, Key: "k", Value: value, TTL: ttl}, want: w}
+	return step{req: protocol.Request{Op: protocol.OpAcquire, Key: "k", Value: value, TTL: ttl}, want: w}
 }
 
 func extend(value string, ttl time.Duration, w want) step {
-	return step{req: redlock.Request{Op: redlock.OpExtend, Key: "k", Value: value, TTL: ttl}, want: w}
+	return step{req: protocol.Request{Op: protocol.OpExtend, Key: "k", Value: value, TTL: ttl}, want: w}
 }
 
 func release(value string, w want) step {
-	return step{req: redlock.Request{Op: redlock.OpRelease, Key: "k", Value: value, TTL: short, MayHold: true}, want: w}
+	return step{req: protocol.Request{Op: protocol.OpRelease, Key: "k", Value: value, TTL: short, MayHold: true}, want: w}
 }
 
 func inspect(w want) step {
-	return step{req: redlock.Request{Op: redlock.OpInspect, Key: "k"}, want: w}
+	return step{req: protocol.Request{Op: protocol.OpInspect, Key: "k"}, want: w}
 }
 
 func set(value string, ttl time.Duration) step {
@@ -63,12 +64,20 @@ func advance(d time.Duration) step {
 	return step{poke: func(p Poker, _ string) { p.Advance(d) }}
 }
 
+// again submits the Request of the step before once more.
+func again(w want) step { return step{again: true, want: w} }
+
+func (s step) within(timeout time.Duration) step { s.req.Timeout = timeout; return s }
+
 func (s step) key(key string) step { s.req.Key = key; return s }
 func (s step) rightBehind() step   { s.behind = true; return s }
 
 const binary = "\x00\r\n\xff*3\r\n$"
 
 var table = []row{
+	{"any: a request that is submitted again has its time anew", []step{
+		inspect(holds("", 0)).within(enough), advance(enough + 50*time.Millisecond), again(holds("", 0)),
+	}},
 	{"acquire: a free key is taken for its TTL", []step{
 		acquire("a", short, granted), inspect(holds("a", short)),
 	}},
@@ -79,7 +88,7 @@ var table = []row{
 		acquire("a", short, granted), acquire("a", long, takenFor(short)), inspect(holds("a", short)),
 	}},
 	{"acquire: a key without TTL is refused", []step{
-		set("x", redlock.NoTTL), acquire("a", short, takenFor(redlock.NoTTL)), inspect(holds("x", redlock.NoTTL)),
+		set("x", protocol.NoTTL), acquire("a", short, takenFor(protocol.NoTTL)), inspect(holds("x", protocol.NoTTL)),
 	}},
 	{"acquire: a key is free once its TTL has passed", []step{
 		acquire("a", brief, granted), advance(brief + 50*time.Millisecond),
@@ -103,7 +112,7 @@ var table = []row{
 		acquire("a", short, granted), extend("b", long, refusedFor(short)), inspect(holds("a", short)),
 	}},
 	{"extend: a key that never expires is refused with NoTTL", []step{
-		set("x", redlock.NoTTL), extend("a", short, refusedFor(redlock.NoTTL)), inspect(holds("x", redlock.NoTTL)),
+		set("x", protocol.NoTTL), extend("a", short, refusedFor(protocol.NoTTL)), inspect(holds("x", protocol.NoTTL)),
 	}},
 	{"extend: a missing key is not made", []step{
 		extend("a", short, refused), inspect(holds("", 0)),
@@ -125,7 +134,7 @@ var table = []row{
 		acquire("a", medium, granted), release("b", refusedFor(medium)), inspect(holds("a", medium)),
 	}},
 	{"release: a key that never expires is refused with NoTTL", []step{
-		set("x", redlock.NoTTL), release("a", refusedFor(redlock.NoTTL)), inspect(holds("x", redlock.NoTTL)),
+		set("x", protocol.NoTTL), release("a", refusedFor(protocol.NoTTL)), inspect(holds("x", protocol.NoTTL)),
 	}},
 	{"release: a missing key is refused", []step{
 		release("a", refused), inspect(holds("", 0)),
@@ -139,7 +148,7 @@ var table = []row{
 
 	{"inspect: a missing key has neither value nor TTL", []step{inspect(holds("", 0))}},
 	{"inspect: a key set by somebody else", []step{set("x", medium), inspect(holds("x", medium))}},
-	{"inspect: a key without TTL", []step{set("x", redlock.NoTTL), inspect(holds("x", redlock.NoTTL))}},
+	{"inspect: a key without TTL", []step{set("x", protocol.NoTTL), inspect(holds("x", protocol.NoTTL))}},
 	{"inspect: the TTL runs", []step{
 		acquire("a", short, granted), advance(50 * time.Millisecond), inspect(holds("a", short-50*time.Millisecond)),
 	}},

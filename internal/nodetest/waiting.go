@@ -3,19 +3,18 @@ package nodetest
 import (
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
-// watch asks about the key k. What comes of it later is no reply, and not in
-// the table.
+// watch asks about the key k. The hints that follow are no replies, and not in the table.
 func watch(w want) step {
-	return step{req: redlock.Request{Op: redlock.OpWatch, Key: "k"}, want: w}
+	return step{req: protocol.Request{Op: protocol.OpWatch, Key: "k"}, want: w}
 }
 
 // inQueue takes or keeps the place of a ticket that has waited so long, in the
 // queue k.
 func inQueue(id string, waited time.Duration, w want) step {
-	return step{want: w, req: redlock.Request{Op: redlock.OpQueue, Key: "k", Ticket: &redlock.Ticket{
+	return step{want: w, req: protocol.Request{Op: protocol.OpQueue, Key: "k", Ticket: &protocol.Ticket{
 		ID: id, Waited: waited, Life: long,
 	}}}
 }
@@ -40,11 +39,11 @@ var waiting = []row{
 	{"watch: a key is refused with its TTL, and left alone", []step{
 		acquire("a", short, granted), watch(refusedFor(short)), watch(refusedFor(short)), inspect(holds("a", short)),
 	}},
-	{"watch: a key that never expires is refused with NoTTL", []step{set("x", redlock.NoTTL), watch(refusedFor(redlock.NoTTL))}},
+	{"watch: a key that never expires is refused with NoTTL", []step{set("x", protocol.NoTTL), watch(refusedFor(protocol.NoTTL))}},
 	{"watch: an expired key is granted", []step{
 		acquire("a", brief, granted), advance(brief + 50*time.Millisecond), watch(granted),
 	}},
-	{"watch: a key of another type is there as well", []step{setWrongType(), watch(refusedFor(redlock.NoTTL))}},
+	{"watch: a key of another type is there as well", []step{setWrongType(), watch(refusedFor(protocol.NoTTL))}},
 	{"watch: right behind a release it sees a free key", []step{
 		acquire("a", short, granted), release("a", granted), watch(granted).rightBehind(),
 	}},

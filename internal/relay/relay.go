@@ -1,3 +1,10 @@
+// Package relay is a network between clients and one server that can fail in one
+// direction only: requests arrive and the replies do not, or the other way round.
+//
+// A relay fails as TCP fails. Bytes that were lost are never followed by later
+// ones, since a stream has no holes: a connection that lost some is silent in that
+// direction until the fault is over, and is then reset. Bytes that are held or
+// late arrive in order, and even if their sender has left by then.
 package relay
 
 import (
@@ -44,7 +51,7 @@ type Relay struct {
 	closed bool
 }
 
-// way is the state of a direction. What is read while it is in force belongs to
+// way is the state of a direction. Bytes that are read while it is in force belong to
 // it even after it was healed.
 type way struct {
 	Fault
@@ -112,10 +119,10 @@ func (r *Relay) Reset() int {
 	return len(r.links)
 }
 
-// Struck is how many pieces of a stream faults have dropped, held or delayed.
+// Struck returns how many pieces of a stream faults have dropped, held or delayed.
 func (r *Relay) Struck() int64 { return r.struck.Load() }
 
-// Close ends all connections and waits for what the relay has started. It may be
+// Close ends all connections and waits for the relay's goroutines. It may be
 // called twice.
 func (r *Relay) Close() {
 	r.listener.Close()
@@ -160,9 +167,108 @@ func (r *Relay) way(d Direction) way {
 	return r.ways[d]
 }
 
-// abort closes with RST, so that the peer learns of it at once and whatever is
-// on its way is lost.
+// abort closes with RST, so that the peer learns of it at once and all bytes on their way
+// are lost.
 func abort(c net.Conn) {
 	c.(*net.TCPConn).SetLinger(0)
 	c.Close()
+}
+
+// A link is one connection through the relay.
+type link struct {
+	relay          *Relay
+	client, server net.Conn
+	lossy          atomic.Bool // bytes were dropped
+	gone           chan struct{}
+	reset          func() // closed gone, and both ends with RST
+}
+
+func newLink(r *Relay, client, server net.Conn) *link {
+	l := &link{relay: r, client: client, server: server, gone: make(chan struct{})}
+	l.reset = sync.OnceFunc(func() {
+		close(l.gone)
+		abort(client)
+		abort(server)
+	})
+	return l
+}
+
+// run returns when both directions have ended, and both connections are closed.
+func (l *link) run() {
+	var up sync.WaitGroup
+	up.Go(func() {
+		l.forward(l.server, l.client, Requests)
+		// Not closed: the server answers all that it got before the end, and closes.
+		l.server.(*net.TCPConn).CloseWrite()
+	})
+	l.forward(l.client, l.server, Replies)
+	l.client.Close()
+	up.Wait()
+	l.server.Close()
+}
+
+// A piece is some bytes of a stream on their way.
+type piece struct {
+	bytes []byte
+	due   time.Time
+	gate  <-chan struct{} // nil: none
+}
+
+// forward passes on all that it reads until the end of the stream, each piece when it
+// is due. Reading goes on meanwhile, so that a delay costs no throughput.
+func (l *link) forward(to, from net.Conn, d Direction) {
+	pieces := make(chan piece, 1024)
+	var deliver sync.WaitGroup
+	deliver.Go(func() {
+		for p := range pieces {
+			l.await(p)
+			to.Write(p.bytes) // a failure is ignored, because only the reader's end counts
+		}
+	})
+	lost := false
+	for buf := make([]byte, 1<<16); ; {
+		n, err := from.Read(buf)
+		if n > 0 {
+			w := l.relay.way(d)
+			if w.Mode != Pass {
+				l.relay.struck.Add(1)
+			}
+			if lost = lost || w.Mode == Drop; lost {
+				l.lossy.Store(true)
+			} else {
+				pieces <- w.piece(buf[:n])
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	close(pieces)
+	deliver.Wait()
+}
+
+func (w way) piece(b []byte) piece {
+	p := piece{bytes: append([]byte(nil), b...)}
+	switch w.Mode {
+	case Delay:
+		p.due = time.Now().Add(w.By)
+	case Hold:
+		p.gate = w.healed
+	}
+	return p
+}
+
+func (l *link) await(p piece) {
+	if p.gate != nil {
+		select {
+		case <-p.gate:
+		case <-l.gone:
+		}
+	}
+	if left := time.Until(p.due); left > 0 {
+		select {
+		case <-time.After(left):
+		case <-l.gone:
+		}
+	}
 }

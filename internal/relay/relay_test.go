@@ -20,13 +20,13 @@ import (
 const (
 	// silence is how long nothing must come for a stream to count as silent.
 	silence = 100 * time.Millisecond
-	// patience bounds what must happen in the end; only failing tests use it up.
-	patience = 10 * time.Second
+	// failAfter bounds all waits. Only failing tests use it up.
+	failAfter = 10 * time.Second
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// An echo answers what it gets, and tells what that was.
+// An echo answers with the bytes that it gets, and records them.
 type echo struct {
 	net.Listener
 	got chan string
@@ -88,7 +88,7 @@ func send(t *testing.T, c net.Conn, text string) {
 
 func receive(t *testing.T, c net.Conn, want string) {
 	t.Helper()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(failAfter)))
 	buf := make([]byte, len(want))
 	_, err := io.ReadFull(c, buf)
 	require.NoError(t, err)
@@ -100,7 +100,7 @@ func (e *echo) expect(t *testing.T, want string) {
 	select {
 	case got := <-e.got:
 		require.Equal(t, want, got)
-	case <-time.After(patience):
+	case <-time.After(failAfter):
 		t.Fatalf("the server does not get %q", want)
 	}
 }
@@ -125,7 +125,7 @@ func silent(t *testing.T, c net.Conn) {
 // broken waits until the connection is.
 func broken(t *testing.T, c net.Conn) {
 	t.Helper()
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(failAfter)))
 	_, err := c.Read(make([]byte, 10))
 	require.Error(t, err)
 	require.False(t, errors.Is(err, os.ErrDeadlineExceeded), "still there")
@@ -161,7 +161,7 @@ func TestLostRequestsDoNotArriveAndLostRepliesWereMade(t *testing.T) {
 	broken(t, c)
 }
 
-// A stream has no holes: what follows lost bytes is lost too.
+// A stream has no holes: bytes that follow lost ones are lost too.
 func TestNothingFollowsLostBytes(t *testing.T) {
 	t.Parallel()
 	r, e, c := rig(t)

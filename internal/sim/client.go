@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // A Client is a process that uses the servers: a clock, and a connection to
@@ -20,7 +20,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	paused bool
-	held   []func() // what happened to the process while it was paused
+	held   []func() // events of the process while it was paused
 }
 
 // NewClient returns a client whose clock gains rate seconds in a second. It
@@ -42,8 +42,8 @@ func (w *World) NewClient(rate float64) *Client {
 }
 
 // Nodes returns the client's connections, one to each server, for one Locker.
-func (c *Client) Nodes() []redlock.Node {
-	nodes := make([]redlock.Node, len(c.links))
+func (c *Client) Nodes() []protocol.Node {
+	nodes := make([]protocol.Node, len(c.links))
 	for i, l := range c.links {
 		nodes[i] = l
 	}
@@ -59,7 +59,7 @@ func (c *Client) Pause() {
 	c.paused = true
 }
 
-// Resume lets a paused process go on with what has come in meanwhile.
+// Resume lets a paused process go on, first with the events of the meantime.
 func (c *Client) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *Client) Sleep(d time.Duration) {
 	<-over
 }
 
-// do runs what happens to the process, now or once it is resumed.
+// do runs an event of the process, now or once it is resumed.
 func (c *Client) do(f func()) {
 	c.mu.Lock()
 	if c.paused {
@@ -128,7 +128,7 @@ func (c *Client) moment(d time.Duration) time.Duration {
 	now := c.world.timeline.now()
 	at := now + time.Duration(float64(d)/c.rate)
 	for then := c.reading(now).Add(d); c.reading(at) < then; {
-		at++ // what rounding took
+		at++ // for as long as rounding took
 	}
 	return at
 }
@@ -184,7 +184,7 @@ func (t *timer) fire(e *event) {
 	t.mu.Unlock()
 	if due {
 		go func() {
-			defer t.client.world.Blame()
+			defer t.client.world.PrintSeed()
 			t.f()
 		}()
 	}

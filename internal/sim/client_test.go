@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // TestAPausedProcessHearsNothing and no timer of its fires; time goes on, and
@@ -20,14 +19,14 @@ func TestAPausedProcessHearsNothing(t *testing.T) {
 		fired := make(chan time.Duration, 1)
 		a.client.Clock().AfterFunc(time.Second, func() { fired <- time.Since(a.start) })
 		before := a.client.Clock().Now()
-		require.NoError(t, a.submit(redlock.OpAcquire, "a"))
+		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
 		a.client.Pause()
 		time.Sleep(time.Minute)
 		assert.Empty(t, a.got)
 		assert.Empty(t, fired)
 		assert.Equal(t, time.Minute, a.client.Clock().Now().Sub(before))
 		a.client.Resume()
-		assert.Equal(t, redlock.Granted, (<-a.got).Outcome, "the reply was there all the time")
+		assert.Equal(t, protocol.Granted, (<-a.got).Outcome, "the reply was there all the time")
 		assert.Equal(t, time.Minute, <-fired)
 	})
 }
@@ -71,51 +70,18 @@ func TestSleepOfAProcess(t *testing.T) {
 	})
 }
 
-// TestFatesAreThoseOfTheSeed: they do not depend on what is asked in between,
-// and differ from seed to seed.
-func TestFatesAreThoseOfTheSeed(t *testing.T) {
-	t.Parallel()
-	fates := func(seed uint64, noise bool) (drawn []fate) {
-		synctest.Test(t, func(t *testing.T) {
-			w := sim.New(seed, 3)
-			w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, r *rand.Rand) (time.Duration, bool) {
-				d := time.Duration(r.Int64N(int64(time.Second)))
-				if l.Key == "x" {
-					drawn = append(drawn, fate{l, d})
-				}
-				return d, false
-			}})
-			c := w.NewClient(1)
-			for range 10 {
-				for i, node := range c.Nodes() {
-					for _, key := range []string{"noise", "x"} {
-						if noise || key == "x" {
-							got := make(inbox, 1)
-							node.Submit(&redlock.Request{Op: redlock.OpInspect, Key: key}, i, got)
-							<-got
-						}
-					}
-				}
-			}
-		})
-		return drawn
-	}
-	first := fates(1, false)
-	assert.Len(t, first, 60)
-	assert.Equal(t, first, fates(1, true))
-	assert.NotEqual(t, first, fates(2, false))
-	all := map[time.Duration]bool{}
-	for _, fate := range first {
-		all[fate.d] = true
-	}
-	assert.Len(t, all, 60, "each leg has a fate of its own")
+// TestACrashedProcessSendsNothing any more. Requests that it has sent are run.
+func TestACrashedProcessSendsNothing(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+		a.client.Crash()
+		time.Sleep(3 * leg)
+		assert.Len(t, a.server.Keys(), 1)
+		assert.Error(t, a.submit(protocol.OpRelease, "a"))
+		time.Sleep(time.Second)
+		assert.Len(t, a.server.Keys(), 1)
+		assert.Empty(t, a.got)
+		a.client.Resume()
+		<-a.got
+	})
 }
-
-type fate struct {
-	leg sim.Leg
-	d   time.Duration
-}
-
-type inbox chan redlock.Reply
-
-func (i inbox) Receive(_ int, r redlock.Reply) { i <- r }

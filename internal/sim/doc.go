@@ -3,14 +3,14 @@
 // fault can be had at will and again.
 //
 // A [World] is some [Server]s, which keep keys by a clock of their own, and
-// [Client]s, which are processes: each has a clock too, and a redlock.Node for
+// [Client]s, which are processes: each has a clock too, and a protocol.Node for
 // every server. Servers hang and crash, clients pause, and a [Net] says of each
 // leg of each message how long it takes and whether it gets lost.
 //
 //	w := sim.New(seed, 5)
 //	w.SetNet(sim.Fixed(time.Millisecond))
 //	c := w.NewClient(1.005)
-//	locker, err := redlock.New(c.Nodes(), redlock.Clock(c.Clock()))
+//	locker, err := redlock.New(c.Nodes(), redlocktest.Clock(c.Clock()))
 //
 // # What is simulated
 //
@@ -18,30 +18,30 @@
 // answered in the order in which they were submitted, as on a TCP connection; a
 // slow message holds up those behind it. A request that a server has received
 // while it hangs is run when it goes on, also if the client has long given up
-// on it (which is what a stopped redis-server does). A reply that does not come
+// on it (as a stopped redis-server does). A reply that does not come
 // within [Net.Patience] becomes Unknown. A crash loses what is under way, and
 // whether it had been run is not known to the client either.
 //
 // Messages are lost one by one, where TCP would lose all that follow on the
 // connection too. The algorithm must not depend on the difference. A lost
 // request can stray: it was left in a connection that the client gave up, and
-// is run later, after whatever came by the next connection. That is what a
-// client cannot prevent that may not send CLIENT KILL.
+// is run later, after requests that came by the next connection. A client that may
+// not send CLIENT KILL cannot prevent that.
 //
-// A server remembers all after a crash, unless it is told to [Server.Load] what
-// it had at the last [Server.Save], to [Server.Flush] or to [Server.Evict]. A
+// A server remembers all after a crash, but for a [Server.Load] of the keys that it
+// had at the last [Server.Save], a [Server.Flush] or a [Server.Evict]. A
 // process that crashes sends nothing any more.
 //
-// A node gives hints (redlock.Watchable) as Redis does by CLIENT TRACKING with
+// A node gives hints (protocol.Watchable) as Redis does by CLIENT TRACKING with
 // REDIRECT, OPTIN and NOLOOP. The first Watch asks the server for them, by an OpWatch
-// of the key __redis__:invalidate, and whoever watches is hinted at once when the
-// answer is there; from then on each OpWatch is remembered until the next
-// change of its key. A client's own change is not told to it, and uses its watch up all the
-// same. A crash of the server forgets all watches, and the client asks again on
+// of the key __redis__:invalidate, and all watchers get a hint when the answer is
+// there; from then on each OpWatch, and each other request with Watch, is remembered until the
+// next change of its key. A client gets no hint of its own change, which uses its watch up all
+// the same. A crash of the server forgets all watches, and the client asks again on
 // the next connection. Hints are legs like any others, in order among
 // themselves but not with replies, and are late, lost and doubled likewise.
 //
-// A key that expires is told of when somebody asks for it, or within a tenth of a
+// The hint of a key that expires comes when a client asks for the key, or within a tenth of a
 // second by itself.
 //
 // Keys end exactly when their TTL has passed on the server's clock. A real

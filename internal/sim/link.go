@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -18,7 +19,7 @@ var (
 	errDead    = errors.New("the process has ended")
 )
 
-// A link is a client's connection to a server: the client's redlock.Node.
+// A link is a client's connection to a server: the client's protocol.Node.
 type link struct {
 	client *Client
 	server *Server
@@ -26,7 +27,7 @@ type link struct {
 	closed bool
 	counts map[counter]int
 	unsent []*call       // wait for a connection
-	owed   []*call       // releases to be repeated on the next one
+	undone []*call       // releases to be repeated on the next one
 	open   []*call       // submitted, not replied to
 	there  time.Duration // when the last request arrives; none may overtake it
 	back   time.Duration // the same of the replies
@@ -34,33 +35,42 @@ type link struct {
 }
 
 type counter struct {
-	op  redlock.Op
+	op  protocol.Op
 	key string
 }
 
 // A call is one request of one client to one server.
 type call struct {
 	link    *link
-	req     redlock.Request // a copy: the server may run it after the last reply
+	req     protocol.Request // a copy: the server may run it after the last reply
 	count   int
 	run     int  // the server's process that it was sent to
-	stray   bool // nobody waits for a reply
-	watches bool // the next change of the key is to be told
+	stray   bool // no reply is sent
+	watches bool // the next change of the key is to be hinted
 
 	slot int
-	to   redlock.Receiver // nil for the retry of a release
-	born time.Duration    // when the request was first submitted
+	to   protocol.Receiver // nil for the retry of a release
+	born time.Duration     // when the request was first submitted
 
 	place int    // in link.open, if it is there
-	limit *event // its time is up; nil if it was neither sent nor waits for that
+	limit *event // its time is up; nil if it was neither sent nor waits to be
 }
 
 func (l *link) String() string { return l.server.name }
 
-// Submit implements redlock.Node.
-func (l *link) Submit(req *redlock.Request, slot int, to redlock.Receiver) error {
+// Submit implements protocol.Node. A real node encodes a request once and sends
+// that each time, so it panics if the request was changed since it was first
+// submitted.
+func (l *link) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
 	l.world().mu.Lock()
 	defer l.world().mu.Unlock()
+	now := *req
+	now.Memo = nil
+	if first, again := req.Memo.(protocol.Request); !again {
+		req.Memo = now
+	} else if first != now {
+		panic(fmt.Sprintf("sim: a request was %+v and is now %+v, but is sent as it was", first, now))
+	}
 	c := &call{link: l, req: *req, slot: slot, to: to, born: l.world().timeline.now()}
 	if req.Ticket != nil {
 		ticket := *req.Ticket
@@ -103,7 +113,7 @@ func (l *link) submit(c *call) error {
 func (l *link) send(c *call) {
 	w := l.world()
 	c.run = l.server.run
-	c.watches = c.req.Op == redlock.OpWatch && l.able()
+	c.watches = (c.req.Op == protocol.OpWatch || c.req.Watch) && l.tracked()
 	d, lost := w.travel(c.leg(false))
 	if !lost {
 		l.there = max(w.timeline.now()+d, l.there)
@@ -113,10 +123,10 @@ func (l *link) send(c *call) {
 		copied := &call{link: l, req: c.req, count: c.count, run: c.run, stray: true}
 		w.timeline.enter(&event{at: w.timeline.now() + d, f: func() { l.server.arrive(copied) }, inner: true})
 	}
-	c.limit = w.timeline.after(w.net.Patience, func() { c.reply(redlock.Reply{Outcome: redlock.Unknown, Err: errSilence}) })
+	c.limit = w.timeline.after(w.net.Patience, func() { c.reply(protocol.Reply{Outcome: protocol.Unknown, Err: errSilence}) })
 }
 
-// connected sends what has waited for the server, first the releases.
+// connected sends the requests that have waited for the server, first the releases.
 func (l *link) connected() {
 	w := l.world()
 	w.mu.Lock()
@@ -124,9 +134,9 @@ func (l *link) connected() {
 	if l.server.down || l.client.dead {
 		return
 	}
-	owed, unsent := l.owed, l.unsent
-	l.owed, l.unsent = nil, nil
-	for _, c := range owed {
+	undone, unsent := l.undone, l.unsent
+	l.undone, l.unsent = nil, nil
+	for _, c := range undone {
 		c.repeat()
 	}
 	for _, c := range unsent {
@@ -145,11 +155,11 @@ func (l *link) expire(c *call) {
 	}
 	l.world().mu.Unlock()
 	if i >= 0 {
-		c.reply(redlock.Reply{Outcome: redlock.Failed, Err: errDial})
+		c.reply(protocol.Reply{Outcome: protocol.Failed, Err: errDial})
 	}
 }
 
-// Close implements redlock.Node. What was sent can still be run by the server,
+// Close implements protocol.Node. What was sent can still be run by the server,
 // as with a real connection.
 func (l *link) Close() error {
 	l.world().mu.Lock()
@@ -159,10 +169,10 @@ func (l *link) Close() error {
 	l.endHints()
 	l.world().mu.Unlock()
 	for _, c := range unsent {
-		c.reply(redlock.Reply{Outcome: redlock.Failed, Err: errClosed})
+		c.reply(protocol.Reply{Outcome: protocol.Failed, Err: errClosed})
 	}
 	for _, c := range open {
-		c.reply(redlock.Reply{Outcome: redlock.Unknown, Err: errClosed})
+		c.reply(protocol.Reply{Outcome: protocol.Unknown, Err: errClosed})
 	}
 	return nil
 }
@@ -174,7 +184,7 @@ func (c *call) leg(reply bool) Leg {
 }
 
 // answer puts the server's reply on the wire. The World must be locked.
-func (c *call) answer(reply redlock.Reply) {
+func (c *call) answer(reply protocol.Reply) {
 	l, w := c.link, c.link.world()
 	if c.stray {
 		return
@@ -186,17 +196,17 @@ func (c *call) answer(reply redlock.Reply) {
 }
 
 // broken tells the client that the connection ended. The World must be locked.
-func (c *call) broken() { c.answer(redlock.Reply{Outcome: redlock.Unknown, Err: errReset}) }
+func (c *call) broken() { c.answer(protocol.Reply{Outcome: protocol.Unknown, Err: errReset}) }
 
 // reply gives the client its one reply, if it did not have it yet.
-func (c *call) reply(reply redlock.Reply) {
+func (c *call) reply(reply protocol.Reply) {
 	l, w := c.link, c.link.world()
 	w.mu.Lock()
 	open := c.place < len(l.open) && l.open[c.place] == c
 	if open {
 		l.forget(c)
 		w.tell(c, Replied, reply.Outcome)
-		if reply.Outcome == redlock.Unknown || reply.Outcome == redlock.Failed && reply.Err != redlock.ErrWrongType {
+		if reply.Outcome == protocol.Unknown || reply.Outcome == protocol.Failed && reply.Err != protocol.ErrWrongType {
 			c.retry()
 		}
 	}
@@ -223,7 +233,7 @@ func (c *call) retry() {
 		return
 	}
 	if c.link.server.down {
-		c.link.owed = append(c.link.owed, c)
+		c.link.undone = append(c.link.undone, c)
 		return
 	}
 	w := c.link.world()

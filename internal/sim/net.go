@@ -4,10 +4,11 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/protocol"
 )
 
-// A Net decides what becomes of messages. A partition is a Travel that loses
+// A Net decides how long messages take and which get lost. A partition is a Travel that loses
 // the legs of some clients and servers, either way or one. Hints are told apart by
 // Leg.Hint: a Travel that loses all of those is a server that gives none.
 type Net struct {
@@ -24,6 +25,11 @@ type Net struct {
 	// is under way. A hint comes late after a lost leg, and otherwise twice.
 	Stray func(leg Leg, lost bool, r *rand.Rand) (d time.Duration, strays bool)
 
+	// Look returns how long after a vote the server is asked for its epoch record: the two
+	// commands are sent together, and other clients' can be run between them. Nil: at the
+	// same moment. All that it draws must come from r.
+	Look func(leg Leg, r *rand.Rand) time.Duration
+
 	// Patience is how long a client waits for a reply before it takes the
 	// connection for broken: the reply is then Unknown. It is far above a
 	// request's timeout, after which a reply is merely late.
@@ -34,7 +40,7 @@ type Net struct {
 type Leg struct {
 	Client int // by the order of NewClient, from zero
 	Node   int // index of the server
-	Op     redlock.Op
+	Op     protocol.Op
 	Key    string
 	Count  int  // of this client's requests for this operation and key to this server, from one; of hints likewise
 	Reply  bool // on the way back
@@ -57,9 +63,23 @@ func (w *World) travel(leg Leg) (time.Duration, bool) {
 	if leg.Hint {
 		back += 2
 	}
-	key := w.hash(leg.Key, uint64(leg.Client), uint64(leg.Node), uint64(leg.Op), uint64(leg.Count), back)
-	w.fate.Seed(key, mix(key))
+	w.cast(leg, back)
 	return w.net.Travel(leg, w.dice)
+}
+
+// cast makes the dice those of a leg, for one of its purposes.
+func (w *World) cast(leg Leg, purpose uint64) {
+	key := w.hash(leg.Key, uint64(leg.Client), uint64(leg.Node), uint64(leg.Op), uint64(leg.Count), purpose)
+	w.fate.Seed(key, hash.Mix(key))
+}
+
+// look draws when a vote's epoch record is asked for.
+func (w *World) look(leg Leg) time.Duration {
+	if w.net.Look == nil {
+		return 0
+	}
+	w.cast(leg, 4)
+	return w.net.Look(leg, w.dice)
 }
 
 // stray draws on, right after travel.
@@ -71,30 +91,17 @@ func (w *World) stray(leg Leg, lost bool) (time.Duration, bool) {
 }
 
 // Rand returns a source of randomness that belongs to the World's seed and to
-// label alone: for what a test decides.
+// label alone, for the choices of a test.
 func (w *World) Rand(label string) *rand.Rand {
 	key := w.hash("test " + label)
-	return rand.New(rand.NewPCG(key, mix(key)))
+	return rand.New(rand.NewPCG(key, hash.Mix(key)))
 }
 
 // hash is FNV-1a of the text, mixed with the seed and the numbers.
 func (w *World) hash(text string, numbers ...uint64) uint64 {
-	h := uint64(0xcbf29ce484222325)
-	for i := range len(text) {
-		h = (h ^ uint64(text[i])) * 0x100000001b3
-	}
-	key := mix(w.seed ^ mix(h))
+	key := hash.Mix(w.seed ^ hash.Mix(hash.Text(hash.Basis, text)))
 	for _, n := range numbers {
-		key = mix(key ^ n)
+		key = hash.Mix(key ^ n)
 	}
 	return key
-}
-
-// mix is the output function of SplitMix64: it spreads numbers that differ in
-// one bit all over the range.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }

@@ -1,53 +1,70 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
 )
 
-// What the scripts of package pool do, on a Server's keys.
+// The operations here do on a Server's keys what the scripts of package pool do.
 
 // fenced runs an operation with a fencing token.
-func (s *Server) fenced(req *redlock.Request) redlock.Reply {
+func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 	e, exists := s.lookup(req.Key)
 	ours := exists && e.value == req.Value
 	switch {
-	case req.Op == redlock.OpAcquireFenced && exists && !s.keys[req.Counter].wrong, req.Op == redlock.OpRaise && !ours:
-		return redlock.Reply{Outcome: redlock.Refused, TTL: s.left(e)}
-	case req.Op == redlock.OpReleaseFenced && ours:
+	case req.Op == protocol.OpRaise && !ours:
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+	case req.Op == protocol.OpReleaseFenced && ours:
 		s.remove(req.Key)
-		return redlock.Reply{Outcome: redlock.Granted}
+		return protocol.Reply{Outcome: protocol.Granted}
 	case s.keys[req.Counter].wrong:
-		return redlock.Reply{Outcome: redlock.Failed, Err: redlock.ErrWrongType}
-	case req.Op == redlock.OpReleaseFenced:
-		s.accept(req)
-		return redlock.Reply{Outcome: redlock.Refused, TTL: s.left(e)}
-	case req.Op == redlock.OpAcquireFenced && req.Token == s.counter(req):
-		return redlock.Reply{Outcome: redlock.Refused}
-	case req.Op == redlock.OpAcquireFenced:
+		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
+	}
+	counter, ok := s.counter(req)
+	switch {
+	case !ok:
+		return protocol.Reply{Outcome: protocol.Failed, Err: fmt.Errorf("key %q: %w", req.Counter, protocol.ErrCounter)}
+	case req.Op == protocol.OpAcquireFenced && exists:
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+	case req.Op == protocol.OpReleaseFenced:
+		s.accept(req, counter)
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+	case req.Op == protocol.OpAcquireFenced && req.Token == counter:
+		return protocol.Reply{Outcome: protocol.Refused}
+	case req.Op == protocol.OpAcquireFenced:
 		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
 	}
-	return redlock.Reply{Outcome: redlock.Granted, Floor: s.accept(req)}
+	return protocol.Reply{Outcome: protocol.Granted, Floor: s.accept(req, counter)}
 }
 
-func (s *Server) counter(req *redlock.Request) (counter int64) {
-	if e, ok := s.lookup(req.Counter); ok {
-		fmt.Sscan(e.value, &counter)
+// counter returns the highest token accepted, or false if the key holds no number
+// that a token can follow.
+func (s *Server) counter(req *protocol.Request) (counter int64, ok bool) {
+	const highest = 1<<53 - 2
+	e, exists := s.lookup(req.Counter)
+	if !exists {
+		return 0, true
 	}
-	return counter
+	n, err := strconv.ParseUint(e.value, 10, 64)
+	return int64(n), err == nil && n <= highest && len(e.value) <= 16
 }
 
 // accept takes the token, or returns the floor above which it would.
-func (s *Server) accept(req *redlock.Request) (floor int64) {
+func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	const day = 24 * time.Hour
-	counter, now, slack := s.counter(req), s.unix().Microseconds(), req.Slack.Microseconds()
+	now, slack := s.unix().Microseconds(), req.Slack.Microseconds()
 	limit := now + slack
-	if req.Op == redlock.OpRaise {
+	if req.Op == protocol.OpRaise {
 		limit = max(now+4*slack, counter+1000)
 	}
-	sameWindow := req.Op != redlock.OpRaise && req.Token/slack == counter/slack
+	sameWindow := req.Op != protocol.OpRaise && req.Token/slack == counter/slack
 	if req.Token <= counter || !sameWindow && (req.Token < now-slack || req.Token > limit) {
 		return max(counter, now)
 	}
@@ -59,7 +76,103 @@ func (s *Server) accept(req *redlock.Request) (floor int64) {
 	return 0
 }
 
-// unix is the server's clock as its clients are told it.
-func (s *Server) unix() time.Duration {
-	return time.Duration(s.world.timeline.origin.UnixNano()) + s.wall.now()
+// admit compares and sets the epoch record, and returns it: GET, PTTL, TIME and, if record
+// and server are those that are named, SET with PX or KEEPTTL.
+func (s *Server) admit(req *protocol.Request) protocol.Reply {
+	a := req.Admit
+	e, _ := s.lookup(req.Key)
+	found := max(0, s.left(e))
+	run := s.identity()
+	named := run
+	if named == "" {
+		named = record.Unknown
+	}
+	if a.New != "" && e.value == a.Old && named == a.Run {
+		expires := e.expires
+		if a.Life > 0 {
+			expires = s.wall.now() + a.Life
+		}
+		e = entry{value: strings.ReplaceAll(a.New, "@", fmt.Sprint(s.unix().Milliseconds())), expires: expires}
+		s.write(req.Key, e)
+	}
+	return protocol.Reply{Outcome: protocol.Granted, Run: run, Life: max(0, s.left(e)), Epoch: &protocol.Epoch{
+		Record: e.value, Found: found, Clock: s.unix().Truncate(time.Millisecond),
+	}}
+}
+
+// A queue is tickets in their order. It never changes, but is made anew, because it may have been
+// saved.
+type queue struct{ tickets []ticket }
+
+// A ticket is a place in a queue.
+type ticket struct {
+	id      string
+	arrived time.Duration // since 1970, as is the other
+	dropped time.Duration // when it may be, unless it is seen again
+}
+
+// stand runs an OpQueue.
+func (s *Server) stand(req *protocol.Request) protocol.Reply {
+	e, exists := s.lookup(req.Key)
+	if exists && e.queue == nil {
+		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
+	}
+	var tickets []ticket
+	if exists {
+		tickets = slices.Clone(e.queue.tickets)
+	}
+	mine, now := req.Ticket, s.unix().Truncate(time.Millisecond)
+	i := slices.IndexFunc(tickets, func(t ticket) bool { return t.id == mine.ID })
+	first := firstOf(tickets)
+	if mine.Leave {
+		if i >= 0 {
+			s.keep(req.Key, slices.Delete(slices.Clone(tickets), i, i+1), e.expires)
+			s.call(req, first)
+		}
+		return protocol.Reply{Outcome: protocol.Granted}
+	}
+	if i < 0 {
+		i = len(tickets)
+		tickets = append(tickets, ticket{id: mine.ID, arrived: now - mine.Waited.Truncate(time.Millisecond)})
+	}
+	tickets[i].dropped = now + mine.Life.Truncate(time.Millisecond)
+	slices.SortFunc(tickets, func(a, b ticket) int {
+		return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(a.id, b.id))
+	})
+	for tickets[0].dropped <= now { // ours is not
+		tickets = tickets[1:]
+	}
+	s.keep(req.Key, tickets, max(e.expires, s.wall.now()+3*mine.Life))
+	s.call(req, first)
+	if tickets[0].id == mine.ID {
+		return protocol.Reply{Outcome: protocol.Granted}
+	}
+	return protocol.Reply{Outcome: protocol.Refused}
+}
+
+func firstOf(tickets []ticket) string {
+	if len(tickets) == 0 {
+		return ""
+	}
+	return tickets[0].id
+}
+
+// call makes a key that is watched by the ticket that has become the first by another's request.
+func (s *Server) call(req *protocol.Request, before string) {
+	e, _ := s.lookup(req.Key)
+	if e.queue == nil {
+		return
+	}
+	if first := firstOf(e.queue.tickets); first != before && first != req.Ticket.ID {
+		s.write(req.Key+":"+first, entry{expires: s.wall.now() + req.Ticket.Life})
+	}
+}
+
+// keep writes a queue. Redis has no empty ones.
+func (s *Server) keep(key string, tickets []ticket, expires time.Duration) {
+	if len(tickets) == 0 {
+		s.remove(key)
+		return
+	}
+	s.write(key, entry{wrong: true, queue: &queue{tickets}, expires: expires})
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // A Server is a fake Redis server.
@@ -19,16 +19,24 @@ type Server struct {
 	keys    map[string]entry
 	saved   map[string]entry
 	watches map[string]*watch
-	current *link // whose request is being run
+	current *link // its request is being run
 
 	run   int // counts the processes; a crash ends one
 	runID string
+	data  int  // counts the data sets: see FailOver
 	mute  bool // does not tell it
 	down  bool // no process
 	deaf  bool // while down: connecting is not refused but hangs
 	hung  bool
 	links []*link
-	queue []*call // received while hung
+	queue []pending // requests that were received while hung
+	looks []pending // looks at the record that became due while hung
+}
+
+// A pending is the next part of a call, which waits while the server hangs.
+type pending struct {
+	call *call
+	do   func()
 }
 
 // An entry is a key's value and when it expires by the server's clock.
@@ -80,24 +88,28 @@ func (s *Server) Hang() {
 	s.hung = true
 }
 
-// Resume lets a hung server go on: it runs what it has received meanwhile.
+// Resume lets a hung server go on: it runs the requests that it has received meanwhile.
 func (s *Server) Resume() {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	s.hung = false
-	for _, c := range s.queue {
-		s.serve(c)
+	looks, queue := s.looks, s.queue
+	s.looks, s.queue = nil, nil
+	for _, p := range looks {
+		p.do()
 	}
-	s.queue = nil
+	for _, p := range queue {
+		p.do()
+	}
 	s.awaitAll()
 }
 
 // Crash ends the server's process. Requests that it had not run are lost, and
-// their clients told so (Unknown). Until Restart new connections are refused.
+// their clients get Unknown. Until Restart new connections are refused.
 func (s *Server) Crash() { s.crash(false) }
 
-// Vanish is a Crash of the whole machine: nobody is there even to refuse a
-// connection, so that requests wait for one until their time is out.
+// Vanish is a Crash of the whole machine: connections are not even refused,
+// so that requests wait for one until their time is out.
 func (s *Server) Vanish() { s.crash(true) }
 
 func (s *Server) crash(deaf bool) {
@@ -105,16 +117,15 @@ func (s *Server) crash(deaf bool) {
 	defer s.world.mu.Unlock()
 	s.down, s.deaf, s.hung = true, deaf, false
 	s.begin(s.run + 1)
-	for _, c := range s.queue {
-		c.broken()
+	for _, p := range s.queue {
+		p.call.broken()
 	}
-	s.queue = nil
+	s.queue, s.looks = nil, nil
 	s.unwatched()
 }
 
 // Restart starts the server again with all its keys, as after a restart with
-// appendfsync always. One that has forgotten some is a Load or a Flush before
-// that.
+// appendfsync always. A Load or a Flush before it makes it forget some.
 func (s *Server) Restart() {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
@@ -129,7 +140,7 @@ func (s *Server) Keys() map[string]string {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	living := map[string]string{}
-	for key, e := range s.keys { // not by lookup: that the test looks is told to nobody
+	for key, e := range s.keys { // not by lookup, which gives hints of what has expired
 		if !s.expired(e) {
 			living[key] = e.value
 		}
@@ -145,17 +156,17 @@ func (s *Server) Locks() map[string]string {
 }
 
 // Set sets a key behind the clients' backs, for ttl or, if that is
-// redlock.NoTTL, for ever.
+// protocol.NoTTL, for ever.
 func (s *Server) Set(key, value string, ttl time.Duration) { s.put(key, entry{value: value}, ttl) }
 
-// SetWrongType makes key hold something that is not a string, for ever.
-func (s *Server) SetWrongType(key string) { s.put(key, entry{wrong: true}, redlock.NoTTL) }
+// SetWrongType makes key hold a value that is not a string, for ever.
+func (s *Server) SetWrongType(key string) { s.put(key, entry{wrong: true}, protocol.NoTTL) }
 
 func (s *Server) put(key string, e entry, ttl time.Duration) {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	e.expires = never
-	if ttl != redlock.NoTTL {
+	if ttl != protocol.NoTTL {
 		e.expires = s.wall.now() + ttl
 	}
 	s.write(key, e)
@@ -187,70 +198,93 @@ func (s *Server) Step(d time.Duration) {
 func (s *Server) arrive(c *call) {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
+	s.ifAlive(pending{c, func() { s.serve(c) }}, &s.queue)
+}
+
+// ifAlive does p now, or keeps it in later if the server hangs. The call's connection is broken if
+// its process has ended.
+func (s *Server) ifAlive(p pending, later *[]pending) {
 	switch {
-	case s.down || c.run != s.run:
-		c.broken()
+	case s.down || p.call.run != s.run:
+		p.call.broken()
 	case s.hung:
-		s.queue = append(s.queue, c)
+		*later = append(*later, p)
 	default:
-		s.serve(c)
+		p.do()
 	}
 }
 
+// serve runs a request, and answers it if its record is not looked at later.
 func (s *Server) serve(c *call) {
 	if !c.stray {
 		s.current = c.link
 	}
 	reply := s.apply(&c.req)
 	s.current = nil
-	if c.watches && c.link.able() {
+	if c.watches && c.link.tracked() {
 		s.remember(c.req.Key, c.link)
 	}
 	s.world.tell(c, Run, reply.Outcome)
+	if c.req.Epoch == "" || c.stray {
+		c.answer(reply)
+		return
+	}
+	d := s.world.look(c.leg(false))
+	if d <= 0 {
+		s.look(c, reply)
+		return
+	}
+	s.world.timeline.enter(&event{at: s.world.timeline.now() + d, inner: true, f: func() {
+		s.world.mu.Lock()
+		defer s.world.mu.Unlock()
+		s.ifAlive(pending{c, func() { s.look(c, reply) }}, &s.looks)
+	}})
+}
+
+// look answers a vote, behind which the record is asked for.
+func (s *Server) look(c *call, reply protocol.Reply) {
+	if e, ok := s.lookup(c.req.Epoch); ok {
+		reply.Life = max(0, s.left(e))
+	}
 	c.answer(reply)
 }
 
 // apply runs one request, as Redis runs the commands that stand for it.
-func (s *Server) apply(req *redlock.Request) redlock.Reply {
+func (s *Server) apply(req *protocol.Request) protocol.Reply {
 	reply := s.obey(req)
-	if !s.mute {
-		reply.Run = s.runID
-	}
-	if record, ok := s.lookup(req.Epoch); ok && req.Epoch != "" {
-		reply.Life = s.left(record)
-	}
+	reply.Run = s.identity()
 	return reply
 }
 
-func (s *Server) obey(req *redlock.Request) redlock.Reply {
+func (s *Server) obey(req *protocol.Request) protocol.Reply {
 	switch req.Op {
-	case redlock.OpWatch:
-		return s.look(req)
-	case redlock.OpQueue:
+	case protocol.OpWatch:
+		return s.watched(req)
+	case protocol.OpQueue:
 		return s.stand(req)
 	}
 	e, exists := s.lookup(req.Key)
-	if exists && e.wrong && req.Op != redlock.OpAcquire && req.Op != redlock.OpAcquireFenced { // SET NX looks at no type
-		return redlock.Reply{Outcome: redlock.Failed, Err: redlock.ErrWrongType}
+	if exists && e.wrong && req.Op != protocol.OpAcquire && req.Op != protocol.OpAcquireFenced { // SET NX looks at no type
+		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
 	}
 	ours := exists && e.value == req.Value
 	switch {
-	case req.Op == redlock.OpAdmit:
+	case req.Op == protocol.OpAdmit:
 		return s.admit(req)
 	case req.Counter != "":
 		return s.fenced(req)
-	case req.Op == redlock.OpInspect:
-		return redlock.Reply{Outcome: redlock.Granted, Value: e.value, TTL: s.left(e)}
-	case req.Op == redlock.OpAcquire && exists: // SET NX tells nothing of what is there
-		return redlock.Reply{Outcome: redlock.Refused}
-	case req.Op != redlock.OpAcquire && !ours:
-		return redlock.Reply{Outcome: redlock.Refused, TTL: s.left(e)}
-	case req.Op == redlock.OpRelease:
+	case req.Op == protocol.OpInspect:
+		return protocol.Reply{Outcome: protocol.Granted, Value: e.value, TTL: s.left(e)}
+	case req.Op == protocol.OpAcquire && exists: // SET NX tells nothing of what is there
+		return protocol.Reply{Outcome: protocol.Refused}
+	case req.Op != protocol.OpAcquire && !ours:
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+	case req.Op == protocol.OpRelease:
 		s.remove(req.Key)
 	default:
 		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
 	}
-	return redlock.Reply{Outcome: redlock.Granted}
+	return protocol.Reply{Outcome: protocol.Granted}
 }
 
 // left is a key's remaining TTL: whole milliseconds, as PTTL tells it, but at
@@ -260,7 +294,12 @@ func (s *Server) left(e entry) time.Duration {
 	case 0:
 		return 0
 	case never:
-		return redlock.NoTTL
+		return protocol.NoTTL
 	}
 	return max(time.Millisecond, (e.expires - s.wall.now()).Truncate(time.Millisecond))
+}
+
+// unix is the time since 1970 by the server's clock.
+func (s *Server) unix() time.Duration {
+	return time.Duration(s.world.timeline.origin.UnixNano()) + s.wall.now()
 }

@@ -1,23 +1,26 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
+	"testing/synctest"
 	"time"
 
-	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // A World is servers, clients and the network between them. All its methods,
-// and those of what is in it, are safe for concurrent use.
+// and those of its parts, are safe for concurrent use.
 type World struct {
 	seed     uint64
 	servers  []*Server
 	timeline timeline
 
 	// mu guards all of the simulation's state. It is never held while a client
-	// is told something, because the client's answer is the next request.
+	// gets a reply or a hint, because the client may answer with the next request.
 	mu      sync.Mutex
 	net     Net
 	clients []*Client
@@ -38,9 +41,9 @@ func New(seed uint64, n int) *World {
 	return w
 }
 
-// Space keeps whatever happens in the World at least a nanosecond apart. In a
-// bubble, what one event sets off is then over before the next one, so that
-// goroutines do not race for what comes first; but times are no longer exact.
+// Space keeps events in the World at least a nanosecond apart. In a
+// bubble, all that one event sets off is then over before the next one, so that
+// goroutines do not race to be first; but times are no longer exact.
 // It is called before anything happens.
 func (w *World) Space() { w.timeline.apart = time.Nanosecond }
 
@@ -60,8 +63,8 @@ func (w *World) SetNet(n Net) {
 	w.net = n
 }
 
-// Watch has f told of every step from now on. It is called with the World
-// locked: it must not call back.
+// Watch has f called with every step from now on. The World is locked then, so f must not
+// call back.
 func (w *World) Watch(f func(Step)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +80,7 @@ const (
 	Submitted Stage = "submitted"
 	Run       Stage = "run"
 	Replied   Stage = "replied"
-	Hinted    Stage = "hinted" // a hint has come: of a key, or none after FLUSHALL
+	Hinted    Stage = "hinted" // a hint has come: of a key, or of all keys (none is named) after FLUSHALL
 )
 
 // A Step is one thing that happened to a request, or a hint.
@@ -86,13 +89,13 @@ type Step struct {
 	Client  int
 	Node    int
 	Stage   Stage
-	Op      redlock.Op
+	Op      protocol.Op
 	Key     string
 	Value   string
-	Outcome redlock.Outcome // of stages Run and Replied
+	Outcome protocol.Outcome // of stages Run and Replied
 }
 
-func (w *World) tell(c *call, stage Stage, o redlock.Outcome) {
+func (w *World) tell(c *call, stage Stage, o protocol.Outcome) {
 	if w.watch != nil {
 		w.watch(Step{w.Now(), c.link.client.id, c.link.server.index, stage, c.req.Op, c.req.Key, c.req.Value, o})
 	}
@@ -100,6 +103,57 @@ func (w *World) tell(c *call, stage Stage, o redlock.Outcome) {
 
 func (w *World) tellHint(l *link, key string) {
 	if w.watch != nil {
-		w.watch(Step{At: w.Now(), Client: l.client.id, Node: l.server.index, Stage: Hinted, Op: redlock.OpWatch, Key: key})
+		w.watch(Step{At: w.Now(), Client: l.client.id, Node: l.server.index, Stage: Hinted, Op: protocol.OpWatch, Key: key})
+	}
+}
+
+var (
+	errStuck   = errors.New("sim: everybody waits, and nothing is to come")
+	errEndless = errors.New("sim: no end in sight")
+)
+
+// Play runs script in a time of the World's own, while that of the bubble stands
+// still: it jumps from one event to the next, but not before all that the last
+// one set off has come to rest. So nothing races, and a seed replays to the last
+// step. It is also several times as quick as the bubble's time, for which the
+// runtime would have to be woken at each event.
+//
+// All code that takes part must go by the World's time or a Client's. Play is called
+// once, before anything happens, and returns when script does. Its error says
+// that the script waits for an event that never comes, or is not over by limit; its
+// goroutines are then still there.
+func (w *World) Play(limit time.Duration, script func()) error {
+	defer w.PrintSeed()
+	w.timeline.play()
+	over := false
+	go func() {
+		defer w.PrintSeed()
+		script()
+		over = true
+	}()
+	for {
+		synctest.Wait()
+		if over {
+			return nil
+		}
+		e := w.timeline.step()
+		for e != nil && e.inner {
+			e = w.timeline.step()
+		}
+		switch {
+		case e == nil:
+			return errStuck
+		case e.at > limit:
+			return errEndless
+		}
+	}
+}
+
+// PrintSeed is deferred by the goroutines of a script: if one panics, it prints the seed,
+// by which the panic can be replayed.
+func (w *World) PrintSeed() {
+	if cause := recover(); cause != nil {
+		fmt.Fprintf(os.Stderr, "sim: in the World of seed %d:\n", w.seed)
+		panic(cause)
 	}
 }

@@ -64,7 +64,7 @@
 //
 // # What the user owes
 //
-// A name is chosen by whoever sends the request. Check whether they may before
+// A name is chosen by the sender of the request. Check whether they may before
 // the middleware runs, and have the key function begin the name with what kind
 // of thing it is, so that an order and an invoice with one number do not meet.
 // Locks are not reentrant: a handler that sends a request for the name that it

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
@@ -188,7 +189,7 @@ func TestWhatAHandlerLeavesBehindIsToldFirst(t *testing.T) {
 		var left context.Context
 		released := false
 		w.Watch(func(s sim.Step) {
-			if s.Op == redlock.OpRelease {
+			if s.Op == protocol.OpRelease {
 				released = true
 				assert.Error(t, left.Err())
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
@@ -41,10 +42,10 @@ func simulate(t *testing.T, n int, test func(t *testing.T, w *sim.World)) {
 
 // open returns the Locker of a new process of the World, without the memory
 // guard unless opts have it.
-func open(t *testing.T, w *sim.World, opts ...redlock.Option) *redlock.Locker {
+func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	c := w.NewClient(1)
-	l, err := redlock.New(c.Nodes(), append([]redlock.Option{redlock.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
+	l, err := redlock.New(c.Nodes(), append([]redlock.LockerOption{redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l

@@ -63,7 +63,7 @@ func Answer(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 // OnLost has f told that a handler ran, for a time at its end, without its lock:
 // after it has returned or panicked, on its goroutine, with the request that it
 // had. The error matches redlock.ErrLost, or redlock.ErrClosed if the Locker was
-// closed meanwhile. Default: nobody is told, but for the handler's context.
+// closed meanwhile. Default: only the handler's context tells.
 func OnLost(f func(r *http.Request, err error)) Option {
 	return Option{func(m *middleware) error {
 		if f == nil {

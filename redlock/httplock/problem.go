@@ -10,7 +10,7 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// outageRetry is what a client is told to wait where nobody knows how long it
+// outageRetry is what a client is told to wait where it is not known how long it
 // takes: without, some try again at once and others never.
 const outageRetry = 5 * time.Second
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
 )
@@ -54,7 +55,7 @@ func TestAHeldLockIs423(t *testing.T) {
 func TestALockThatNeverEndsHasNoRetryAfter(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		for _, s := range w.Servers() {
-			s.Set("x", "another", redlock.NoTTL)
+			s.Set("x", "another", protocol.NoTTL)
 		}
 		isProblem(t, serve(wrap(t, open(t, w), mustNotRun(t)), request(t, "x")), 423, locked, "")
 	})
@@ -147,7 +148,7 @@ func TestRetryAfterIsInWholeSecondsRoundedUp(t *testing.T) {
 func TestRetryAfterIsOfWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ left, held, outage time.Duration }{
-		{redlock.NoTTL, 0, 5 * time.Second},
+		{protocol.NoTTL, 0, 5 * time.Second},
 		{0, 0, 5 * time.Second},
 		{time.Minute, time.Minute, time.Minute},
 	} {

@@ -74,7 +74,7 @@ func TestAWaitThatIsOverInAnOutageIs503(t *testing.T) {
 	})
 }
 
-// TestAnOutageIsNotWaitedOut: nobody knows how long it takes.
+// TestAnOutageIsNotWaitedOut: it is not known how long it takes.
 func TestAnOutageIsNotWaitedOut(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		h := wrap(t, open(t, w), mustNotRun(t), httplock.Wait(time.Hour))
@@ -123,7 +123,7 @@ func TestRetriesOfLockCount(t *testing.T) {
 }
 
 // TestARequestThatEndsWhileItWaits runs nothing, leaves nothing, and is told so:
-// without an answer, net/http would say 200 OK where somebody still listens.
+// without an answer, net/http would say 200 OK where the client still listens.
 func TestARequestThatEndsWhileItWaits(t *testing.T) {
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		t.Run(end.Error(), func(t *testing.T) {

@@ -21,10 +21,9 @@ type Nodes struct {
 	urls   []string            // for clients
 }
 
-// Open starts the nodes. Relays in front of them can slow the network down, and
-// cost throughput even while they do not: they are for plans that need them only.
-// A client that connects to a dead node through a relay is not refused, but
-// accepted and then reset.
+// Open starts the nodes. Relays in front of them can slow the network down, and cost throughput
+// even while they do not: they are for plans that need them only. A client that connects to a dead
+// node through a relay is not refused, but accepted and then reset.
 func Open(ctx context.Context, kind fleet.Kind, opts fleet.Options, withRelays bool) (*Nodes, error) {
 	f, err := fleet.Start(ctx, kind, opts)
 	if err != nil {
@@ -53,8 +52,8 @@ func (n *Nodes) openRelays() error {
 	return nil
 }
 
-// relayTo starts a relay and puts its address into the server's URL. Errors do not
-// show the URL, which may hold a password.
+// relayTo starts a relay and puts its address into the server's URL. Errors do not show the URL,
+// which may hold a password.
 func relayTo(direct string) (r *relay.Relay, through string, err error) {
 	u, err := url.Parse(direct)
 	if err != nil {
@@ -81,8 +80,8 @@ func relayTo(direct string) (r *relay.Relay, through string, err error) {
 	return r, u.String(), nil
 }
 
-// URLs are the nodes' for the libraries under measurement. They may hold
-// passwords: do not print them.
+// URLs are the nodes' for the libraries under measurement. They may hold passwords: do not print
+// them.
 func (n *Nodes) URLs() []string { return slices.Clone(n.urls) }
 
 // Direct are the nodes' own URLs, without relays. They may hold passwords too.

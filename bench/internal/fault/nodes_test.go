@@ -16,7 +16,7 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/servers"
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
 // long bounds what must happen in the end; only failing tests use it up.

@@ -20,16 +20,15 @@ const clientEnv = "REDQUORUM_BENCH_CLIENT"
 // IsClient is true in the processes that Run starts. Their main calls Main first thing.
 func IsClient() bool { return os.Getenv(clientEnv) != "" }
 
-// stopping bounds how long a client process that is told to stop may take to
-// release its locks.
-const stopping = 2 * time.Second
+// stopLimit bounds how long a client process that must stop may take to release its locks.
+const stopLimit = 2 * time.Second
 
 // Main is a client process.
 func Main() (exit int) {
 	// An interrupt at the terminal reaches all processes. The parent ends this one.
 	signal.Ignore(os.Interrupt)
 	out := os.Stdout
-	os.Stdout = os.Stderr // what libraries print is not for the parent to understand
+	os.Stdout = os.Stderr // libraries that print must not get into the protocol
 	if err := serve(os.Stdin, out); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -37,8 +36,8 @@ func Main() (exit int) {
 	return 0
 }
 
-// serve does what the parent says on in, and tells it on out how that ended. It
-// may leave goroutines behind: the process ends with it.
+// serve does what the parent writes to in, and writes its messages to out. It may leave goroutines
+// behind: the process ends with it.
 func serve(in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -52,13 +51,14 @@ func serve(in io.Reader, out io.Writer) error {
 		var b beginning
 		if lines.Decode(&b) == nil {
 			begin <- b.Begin
-			_ = lines.Decode(&b) // there is nothing more but the end
+			_ = lines.Decode(&b) // no more is written: this returns when the parent closes stdin
 		}
 		cancel(errors.New("told to stop"))
-		time.AfterFunc(stopping, func() { os.Exit(1) })
+		time.AfterFunc(stopLimit, func() { os.Exit(1) })
 	}()
 
-	c := &client{assignment: a, scrub: newScrubber(a.Job.URLs), clock: newClock(), begin: begin, out: json.NewEncoder(out)}
+	c := &client{assignment: a, scrub: newScrubber(a.Job.URLs), clock: newClock(), begin: begin,
+		out: json.NewEncoder(out)}
 	if err := c.run(ctx); err != nil {
 		return c.send(message{Error: c.scrub.clean(err.Error())})
 	}
@@ -70,7 +70,7 @@ type client struct {
 	assignment
 	scrub scrubber
 	clock clock
-	begin <-chan int64 // the parent's word
+	begin <-chan int64 // from the parent
 
 	mu  sync.Mutex
 	out *json.Encoder
@@ -99,18 +99,18 @@ func (c *client) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	first, end := c.Job.share(c.Job.Load.Callers, c.Process)
-	cfg := subject.Config{TTL: c.Job.Load.TTL, Callers: end - first}
+	mine := c.Job.share(c.Job.Load.Callers, c.Process)
+	cfg := subject.Config{TTL: c.Job.Load.TTL, Callers: mine.end - mine.first}
 	switch {
 	case spec.Drive != nil:
-		return c.drive(ctx, spec, cfg)
+		return c.driveTrial(ctx, spec, cfg)
 	case c.Job.Load.Held > 0:
-		return c.hold(ctx, spec, cfg)
+		return c.holdTrial(ctx, spec, cfg)
 	}
-	return c.cycles(ctx, spec, cfg, first)
+	return c.cycleTrial(ctx, spec, cfg, mine)
 }
 
-// ready tells the parent so, and returns the moment to begin, which is to come.
+// ready reports to the parent, and returns the moment to begin, which is to come.
 func (c *client) ready(ctx context.Context) (time.Time, error) {
 	if err := c.send(message{Ready: true}); err != nil {
 		return time.Time{}, err
@@ -123,13 +123,14 @@ func (c *client) ready(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// connecting bounds Open. It includes the wait for servers that do not vote yet.
-const connecting = 30 * time.Second
+// connectLimit bounds Open. It includes the wait for servers that do not vote yet.
+const connectLimit = 30 * time.Second
 
-// open connects, and returns what closes the connections in a bounded time:
-// a library that hangs does not keep the process.
+// open connects, and returns what closes the connections in a bounded time: a library that hangs
+// does not keep the process.
 func (c *client) open(ctx context.Context, spec subject.Spec, cfg subject.Config) (subject.Client, func(), error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, connecting, fmt.Errorf("it was not connected within %v", connecting))
+	ctx, cancel := context.WithTimeoutCause(ctx, connectLimit,
+		fmt.Errorf("it was not connected within %v", connectLimit))
 	defer cancel()
 	client, err := spec.Open(ctx, c.Job.URLs, cfg)
 	if err != nil {
@@ -146,7 +147,95 @@ func (c *client) open(ctx context.Context, spec subject.Spec, cfg subject.Config
 		}()
 		select {
 		case <-done:
-		case <-time.After(connecting / 10):
+		case <-time.After(connectLimit / 10):
 		}
 	}, nil
+}
+
+// reportEvery is how often a child reports to its parent.
+const reportEvery = 500 * time.Millisecond
+
+// report sends progress twice a second until the returned function is called, which sends the rest.
+func (c *client) report(rec *recorder) (finish func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var reporter sync.WaitGroup
+	reporter.Go(func() {
+		ticks := time.NewTicker(reportEvery)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ticks.C:
+				// A parent that does not listen any more closes stdin too, which ends this process.
+				_ = c.sendProgress(rec)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() error {
+		cancel()
+		reporter.Wait()
+		return c.sendProgress(rec)
+	}
+}
+
+func (c *client) sendProgress(rec *recorder) error {
+	progress, holds := rec.progress(time.Now())
+	if len(holds) > 0 {
+		if err := c.send(message{Holds: encodeHolds(holds)}); err != nil {
+			return err
+		}
+	}
+	return c.send(message{Progress: &progress})
+}
+
+// finish sends the recorder's figures.
+func (c *client) finish(rec *recorder, res *result, stuck int) error {
+	for _, s := range rec.close(res, stuck) {
+		if err := c.send(message{Slice: s}); err != nil {
+			return err
+		}
+	}
+	return c.send(message{Result: res})
+}
+
+// A group is goroutines that call a library, which may not return.
+type group struct {
+	all chan struct{} // closed when all have ended
+
+	mu      sync.Mutex
+	running int
+}
+
+func newGroup(n int) *group { return &group{all: make(chan struct{}), running: n} }
+
+func (g *group) done() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running--; g.running == 0 {
+		close(g.all)
+	}
+}
+
+// Goroutines that are in the library at the end get returnLimit to come back from it, and after the
+// end of their contexts cancelLimit.
+const (
+	returnLimit = 5 * time.Second
+	cancelLimit = time.Second
+)
+
+// wait returns how many did not end. They end with the process.
+func (g *group) wait(cancel func()) (stuck int) {
+	for _, bound := range []time.Duration{returnLimit, cancelLimit} {
+		timer := time.NewTimer(bound)
+		select {
+		case <-g.all:
+		case <-timer.C:
+		}
+		timer.Stop()
+		cancel()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running
 }

@@ -11,10 +11,9 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
-// drive is a trial of a subject that makes the cycles itself. It runs from the
-// warm-up to the end without a break; only cycles that begin after the trial's
-// start are recorded.
-func (c *client) drive(ctx context.Context, spec subject.Spec, cfg subject.Config) error {
+// driveTrial is a trial of a subject that makes the cycles itself. It runs from the warm-up to the
+// end without a break; only cycles that begin after the trial's start are recorded.
+func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.Config) error {
 	load := c.Job.Load
 	if load.Rate > 0 || load.Held > 0 || load.Hold > 0 || load.Names != "own" {
 		return fmt.Errorf("load: %s knows nothing but a closed loop without hold, of callers with names of their own; leave it out of this scenario", spec.Name)
@@ -24,9 +23,9 @@ func (c *client) drive(ctx context.Context, spec subject.Spec, cfg subject.Confi
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	d := &driven{begun: make(chan struct{})}
-	back := newGathering(1)
+	call := newGroup(1)
 	go func() {
-		defer back.one()
+		defer call.done()
 		err := spec.Drive(running, c.Job.URLs, cfg, d)
 		if running.Err() == nil && err == nil {
 			err = errors.New("it ended by itself")
@@ -38,8 +37,8 @@ func (c *client) drive(ctx context.Context, spec subject.Spec, cfg subject.Confi
 
 	select {
 	case <-d.begun:
-	case <-time.After(connecting):
-		return fmt.Errorf("%s: there was no cycle within %v", spec.Name, connecting)
+	case <-time.After(connectLimit):
+		return fmt.Errorf("%s: there was no cycle within %v", spec.Name, connectLimit)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -54,7 +53,7 @@ func (c *client) drive(ctx context.Context, spec subject.Spec, cfg subject.Confi
 	err = c.measure(ctx, rec, &res, func() {
 		waitUntil(ctx, rec.end)
 		stop()
-		back.wait(stop)
+		call.wait(stop)
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 // mostNames bounds how many are made in advance.
@@ -13,14 +15,13 @@ const mostNames = 1_000_000
 // zipfExponent makes the first of a thousand names about a sixth of all picks.
 const zipfExponent = 1.1
 
-// CheckNames says what is wrong with a value of Load.Names.
+// CheckNames returns an error for a wrong value of Load.Names.
 func CheckNames(s string) error {
 	_, _, err := parseNames(s)
 	return err
 }
 
-// parseNames returns the kind, and how many names there are unless each caller
-// has its own.
+// parseNames returns the kind, and how many names there are unless each caller has its own.
 func parseNames(s string) (kind string, n int, err error) {
 	kind, count, counted := strings.Cut(s, ":")
 	switch kind {
@@ -37,8 +38,8 @@ func parseNames(s string) (kind string, n int, err error) {
 	return "", 0, fmt.Errorf("load: names %q: use own (each caller its own), single (one for all), uniform:1000 or zipf:1000 (callers pick one of a thousand; at most %d)", s, mostNames)
 }
 
-// names are the locks' names. They are made in advance: what is allocated in the
-// measured time is to be the library's.
+// names are the locks' names. They are made in advance, because all that is allocated in the
+// measured time should be the library's.
 type names struct {
 	kind  string
 	seed  uint64
@@ -46,25 +47,25 @@ type names struct {
 	all   []string
 }
 
-// newNames are those that callers first to end of a process use.
-func newNames(subject, spec string, seed uint64, first, end int) (names, error) {
-	kind, n, err := parseNames(spec)
+// newNames are those that the callers of one process use.
+func newNames(subject string, l record.Load, callers part) (names, error) {
+	kind, n, err := parseNames(l.Names)
 	if err != nil {
 		return names{}, err
 	}
-	ns := names{kind: kind, seed: seed}
+	ns := names{kind: kind, seed: l.Seed}
 	if kind == "own" {
-		ns.first = first
-		ns.all = numbered(subject, first, end)
+		ns.first = callers.first
+		ns.all = numbered(subject, callers)
 	} else {
-		ns.all = numbered(subject, 0, n)
+		ns.all = numbered(subject, part{0, n})
 	}
 	return ns, nil
 }
 
-func numbered(subject string, first, end int) []string {
-	all := make([]string, 0, end-first)
-	for i := first; i < end; i++ {
+func numbered(subject string, of part) []string {
+	all := make([]string, 0, of.end-of.first)
+	for i := of.first; i < of.end; i++ {
 		all = append(all, fmt.Sprintf("bench:%s:%d", subject, i))
 	}
 	return all
@@ -73,8 +74,8 @@ func numbered(subject string, first, end int) []string {
 // shared is whether two callers may want the same name.
 func (ns names) shared() bool { return ns.kind != "own" }
 
-// picker returns the caller's choice of the next name, as an index. It is the
-// same sequence for the same seed, however fast the subject is.
+// picker returns the caller's choice of the next name, as an index. It is the same sequence for the
+// same seed, however fast the subject is.
 func (ns names) picker(caller int) func() int {
 	random := rand.New(rand.NewPCG(ns.seed, uint64(caller)))
 	switch ns.kind {

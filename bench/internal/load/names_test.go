@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 func TestNamesAreChecked(t *testing.T) {
@@ -23,10 +25,10 @@ func TestNoTwoCallersHaveTheSameOwnName(t *testing.T) {
 	job.Load.Processes = 3
 	seen := map[string]bool{}
 	for p := range 3 {
-		first, end := job.share(8, p)
-		ns, err := newNames("fake", "own", 1, first, end)
+		mine := job.share(8, p)
+		ns, err := newNames("fake", record.Load{Names: "own", Seed: 1}, mine)
 		require.NoError(t, err)
-		for c := first; c < end; c++ {
+		for c := mine.first; c < mine.end; c++ {
 			seen[ns.all[ns.picker(c)()]] = true
 		}
 		assert.False(t, ns.shared())
@@ -42,7 +44,7 @@ func TestPicksFollowTheirDistribution(t *testing.T) {
 	for spec, first := range map[string][2]float64{
 		"single": {1, 1}, "uniform:1000": {0.0005, 0.0015}, "zipf:1000": {0.15, 0.2},
 	} {
-		ns, err := newNames("fake", spec, 7, 0, 1)
+		ns, err := newNames("fake", record.Load{Names: spec, Seed: 7}, part{0, 1})
 		require.NoError(t, err)
 		pick, again, other := ns.picker(3), ns.picker(3), ns.picker(4)
 		counts, differ := make([]int, len(ns.all)), 0

@@ -23,14 +23,17 @@ type process struct {
 	stderr *tail
 }
 
-// startProcess starts it and gives it its assignment. It is told to stop when ctx
-// ends, by the end of its stdin, and killed if it does not.
+// startProcess starts it and gives it its assignment. When ctx ends its stdin is closed, upon which
+// it stops, or else is killed.
 func startProcess(ctx context.Context, job Job, number int) (*process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("load: cannot find this program to start it as a client: %w", err)
 	}
-	p := &process{number: number, name: fmt.Sprintf("client process %d of %d", number+1, job.Load.Processes), scrub: newScrubber(job.URLs), stderr: &tail{}}
+	p := &process{
+		number: number, name: fmt.Sprintf("client process %d of %d", number+1, job.Load.Processes),
+		scrub: newScrubber(job.URLs), stderr: &tail{},
+	}
 	p.cmd = exec.CommandContext(ctx, program)
 	p.cmd.Env = append(os.Environ(), clientEnv+"=1")
 	p.cmd.Stderr = p.stderr
@@ -41,25 +44,24 @@ func startProcess(ctx context.Context, job Job, number int) (*process, error) {
 		return nil, fmt.Errorf("load: %s: %w", p.name, err)
 	}
 	p.cmd.Cancel = p.stdin.Close
-	p.cmd.WaitDelay = 2 * stopping
+	p.cmd.WaitDelay = 2 * stopLimit
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("load: %s: %w", p.name, err)
 	}
-	// Should it be dead already, its end tells more than this error would.
-	_ = p.tell(assignment{Job: job, Process: number})
+	// A process that is dead already has a better error than this one.
+	_ = p.send(assignment{Job: job, Process: number})
 	return p, nil
 }
 
-func (p *process) tell(v any) error {
+func (p *process) send(v any) error {
 	if err := json.NewEncoder(p.stdin).Encode(v); err != nil {
 		return fmt.Errorf("load: %s does not listen: %w", p.name, err)
 	}
 	return nil
 }
 
-// follow takes what the process says until it has ended. To end without a result
-// is an error.
-func (p *process) follow(g *gather) error {
+// follow adds up the process's messages until it has ended. To end without a result is an error.
+func (p *process) follow(c *collector) error {
 	var failed error
 	lines, result := json.NewDecoder(p.out), false
 	for failed == nil {
@@ -67,18 +69,18 @@ func (p *process) follow(g *gather) error {
 		err := lines.Decode(&m)
 		switch {
 		case errors.Is(err, io.EOF):
-			failed = io.EOF // that is, not its fault so far
+			failed = io.EOF // no error so far
 		case err != nil:
 			failed = fmt.Errorf("load: %s cannot be understood: %w", p.name, err)
 		case m.Error != "":
 			failed = fmt.Errorf("load: %s: %s", p.name, m.Error)
 		default:
 			result = result || m.Result != nil
-			failed = g.take(p.number, m)
+			failed = c.add(p.number, m)
 		}
 	}
 	_ = p.stdin.Close() // which ends it, if it has not ended
-	// Whatever else it has to say, it must be able to say in order to end.
+	// The rest is read, because a process that cannot write does not end.
 	_, _ = io.Copy(io.Discard, p.out)
 	err := p.cmd.Wait()
 	switch {

@@ -7,40 +7,39 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// mostHoldings bounds what a process remembers for the exclusion check.
-const mostHoldings = 5_000_000
+// mostHolds bounds how many holds a process keeps for the check of overlaps.
+const mostHolds = 5_000_000
 
-// A recorder keeps what the callers of one process see from start on. What ends
-// at the trial's end or later counts as under way and no more, so that all figures
-// are of the same span.
+// A recorder counts the cycles of one process's callers from start on. Cycles that end at the
+// trial's end or later count as under way and no more, so that all figures are of the same span.
 //
-// One mutex is enough: it is held for some 0.1 us, and taken twice a cycle. It
-// does not allocate in the way of a cycle that succeeds.
+// One mutex is enough: it is held for some 0.1 us, and taken twice a cycle. It does not allocate in
+// the way of a cycle that succeeds.
 type recorder struct {
 	start, end time.Time
 	slice      time.Duration
 	scrub      scrubber
 
-	mu       sync.Mutex
-	closed   bool
-	ok       int64
-	failed   int64
-	acquire  record.Histogram
-	release  record.Histogram
-	cycle    record.Histogram
-	outcomes map[string]int64 // but ok
-	errors   map[string]int64
-	slices   []*interval
-	millis   []uint16
-	callers  []int64          // nil: not asked for
-	recent   record.Histogram // acquisitions since the last progress
-	holdings []holding        // since the last progress
-	spare    []holding        // the other buffer of the two
-	checked  int              // holdings in all
+	mu        sync.Mutex
+	closed    bool
+	ok        int64
+	failed    int64
+	acquire   record.Histogram
+	release   record.Histogram
+	cycle     record.Histogram
+	outcomes  map[string]int64 // but ok
+	errors    map[string]int64
+	slices    []*counts
+	millis    []uint16
+	perCaller []int64          // nil: not asked for
+	recent    record.Histogram // acquisitions since the last progress
+	holds     []hold           // since the last progress
+	spare     []hold           // the other buffer of the two
+	checked   int              // holds in all
 }
 
-// An interval is a record.Slice before the processes are put together.
-type interval struct {
+// counts are a record.Slice of one process.
+type counts struct {
 	Index    int              `json:"index"`
 	Acquire  record.Histogram `json:"acquire"`
 	Outcomes map[string]int64 `json:"outcomes"`
@@ -51,7 +50,7 @@ func newRecorder(start time.Time, duration, slice time.Duration, scrub scrubber)
 	r := &recorder{
 		start: start, end: start.Add(duration), slice: slice, scrub: scrub,
 		outcomes: map[string]int64{}, errors: map[string]int64{},
-		slices: make([]*interval, slicesOf(duration, slice)),
+		slices: make([]*counts, slicesOf(duration, slice)),
 		millis: make([]uint16, millisecondsOf(duration)),
 		recent: record.Coarse(),
 	}
@@ -75,7 +74,7 @@ func (r *recorder) acquired(now time.Time, took time.Duration) {
 	r.acquire.Add(took)
 	r.recent.Add(took)
 	since := now.Sub(r.start)
-	r.interval(since).Acquire.Add(took)
+	r.counts(since).Acquire.Add(took)
 	if ms := &r.millis[since/time.Millisecond]; *ms < 1<<16-1 {
 		*ms++
 	}
@@ -95,9 +94,9 @@ func (r *recorder) succeeded(caller int, now time.Time, cycle, release time.Dura
 	r.ok++
 	r.release.Add(release)
 	r.cycle.Add(cycle)
-	r.interval(now.Sub(r.start)).ok++
-	if r.callers != nil {
-		r.callers[caller]++
+	r.counts(now.Sub(r.start)).ok++
+	if r.perCaller != nil {
+		r.perCaller[caller]++
 	}
 }
 
@@ -114,41 +113,41 @@ func (r *recorder) ended(now time.Time, outcome string, err error) {
 	}
 	r.failed++
 	r.outcomes[outcome]++
-	r.interval(now.Sub(r.start)).Outcomes[outcome]++
+	r.counts(now.Sub(r.start)).Outcomes[outcome]++
 	if err != nil {
 		count(r.errors, r.scrub.group(err.Error()), 1)
 	}
 }
 
-// held notes a holding, whenever it ended.
-func (r *recorder) held(h holding) {
+// held notes a hold, whenever it ended.
+func (r *recorder) held(h hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.closed && r.checked < mostHoldings {
+	if !r.closed && r.checked < mostHolds {
 		r.checked++
-		r.holdings = append(r.holdings, h)
+		r.holds = append(r.holds, h)
 	}
 }
 
-func (r *recorder) interval(since time.Duration) *interval {
+func (r *recorder) counts(since time.Duration) *counts {
 	i := int(since / r.slice)
 	if r.slices[i] == nil {
-		r.slices[i] = &interval{Index: i, Acquire: record.Coarse(), Outcomes: map[string]int64{}}
+		r.slices[i] = &counts{Index: i, Acquire: record.Coarse(), Outcomes: map[string]int64{}}
 	}
 	return r.slices[i]
 }
 
-// progress returns what has happened so far, and the holdings since the last call;
-// they are good until the next one.
-func (r *recorder) progress(now time.Time) (Progress, []holding) {
+// progress returns the counts so far, and the holds since the last call; they are good until the
+// next one.
+func (r *recorder) progress(now time.Time) (Progress, []hold) {
 	recent := record.Coarse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := Progress{Elapsed: now.Sub(r.start), Cycles: r.ok, Failed: r.failed, P99: r.recent.At(0.99)}
 	r.recent = recent
-	holdings := r.holdings
-	r.holdings, r.spare = r.spare[:0], holdings
-	return p, holdings
+	holds := r.holds
+	r.holds, r.spare = r.spare[:0], holds
+	return p, holds
 }
 
 // notBegun notes cycles that were due.
@@ -167,9 +166,9 @@ func (r *recorder) begun() int64 {
 	return r.ok + r.failed
 }
 
-// close ends the recording and fills in what was recorded. Callers that are
-// stuck in the library are still under way, and stay so.
-func (r *recorder) close(res *result, stuck int) []*interval {
+// close ends the recording and fills in the figures. Callers that are stuck in the library stay
+// under way.
+func (r *recorder) close(res *result, stuck int) []*counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
@@ -180,9 +179,9 @@ func (r *recorder) close(res *result, stuck int) []*interval {
 	}
 	t := &res.Trial
 	t.Cycles, t.Acquire, t.Release, t.Cycle = r.ok, r.acquire, r.release, r.cycle
-	t.Outcomes, t.Errors, t.Callers = r.outcomes, r.errors, r.callers
+	t.Outcomes, t.Errors, t.Callers = r.outcomes, r.errors, r.perCaller
 	res.Millis = r.millis
-	var slices []*interval
+	var slices []*counts
 	for _, s := range r.slices {
 		if s == nil {
 			continue

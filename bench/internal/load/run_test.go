@@ -38,7 +38,7 @@ func run(t *testing.T, job Job) (record.Trial, error) {
 	return trial, err
 }
 
-// sum of what the trial's outcomes came to.
+// sum adds up a trial's outcomes.
 func sum(counts map[string]int64) (n int64) {
 	for _, c := range counts {
 		n += c
@@ -94,7 +94,7 @@ func TestTheOpenLoopIsSharedOut(t *testing.T) {
 
 func TestProcessesThatHoldTheSameLockAreCaught(t *testing.T) {
 	t.Parallel()
-	job := jobOf("fast") // excludes nobody
+	job := jobOf("fast") // excludes no client
 	job.Load.Names, job.Load.Hold = "single", 5*time.Millisecond
 	job.Load.Callers = 2 // so that those who overlap are of two processes
 	got, err := run(t, job)
@@ -169,7 +169,7 @@ func TestTheEndOfTheContextEndsTheClients(t *testing.T) {
 		job := jobOf(subject)
 		job.Load.Duration = time.Hour
 		if subject == "hanging" {
-			time.AfterFunc(100*time.Millisecond, cancel) // whatever it is at by then
+			time.AfterFunc(100*time.Millisecond, cancel) // at any point of its start
 		}
 		_, err := Run(ctx, job, func(time.Time) { cancel() }, func(Progress) {})
 		// It returns when they have ended: it waits for them.
@@ -186,7 +186,7 @@ func TestTheEndOfTheParentEndsAClient(t *testing.T) {
 	lines := bufio.NewScanner(p.out)
 	require.True(t, lines.Scan())
 	require.JSONEq(t, `{"ready":true}`, lines.Text())
-	require.NoError(t, p.tell(beginning{Begin: time.Now().UnixNano()}))
+	require.NoError(t, p.send(beginning{Begin: time.Now().UnixNano()}))
 	require.True(t, lines.Scan())
 	require.Contains(t, lines.Text(), "progress")
 
@@ -244,7 +244,7 @@ func TestLinesAreWhatTheProtocolSays(t *testing.T) {
 	t.Parallel()
 	var h record.Histogram
 	h.Add(time.Millisecond)
-	for _, want := range []message{{Ready: true}, {Error: "e"}, {Holdings: []byte{1}}, {Slice: &interval{Index: 3, Acquire: h, Outcomes: map[string]int64{"ok": 1}}}} {
+	for _, want := range []message{{Ready: true}, {Error: "e"}, {Holds: []byte{1}}, {Slice: &counts{Index: 3, Acquire: h, Outcomes: map[string]int64{"ok": 1}}}} {
 		b, err := json.Marshal(want)
 		require.NoError(t, err)
 		var got message
@@ -272,7 +272,7 @@ func TestRealSubjectsOverNodes(t *testing.T) {
 	} {
 		job := jobOf(c.subject)
 		job.URLs = f.URLs()
-		job.Load.TTL = time.Minute // which is the measure of patience with slow nodes too
+		job.Load.TTL = time.Minute // which bounds the wait for slow nodes too
 		job.Load.Warmup = 50 * time.Millisecond
 		c.change(&job.Load)
 		got, err := run(t, job)

@@ -9,7 +9,7 @@ import (
 // PerSecond is the rate of cycles.
 func (t Trial) PerSecond() float64 { return per(float64(t.Cycles), t.Elapsed.Seconds()) }
 
-// CPUPerCycle is what the client processes used for each cycle, failed ones included.
+// CPUPerCycle is the time that the client processes used for each cycle, failed ones included.
 func (t Trial) CPUPerCycle() time.Duration {
 	return time.Duration(per(float64(t.CPU), float64(t.Cycles)))
 }
@@ -17,8 +17,8 @@ func (t Trial) CPUPerCycle() time.Duration {
 // AllocsPerCycle is how many heap objects the client processes made for each cycle.
 func (t Trial) AllocsPerCycle() float64 { return per(float64(t.Allocs), float64(t.Cycles)) }
 
-// FailedShare is the share, from 0 to 1, of what was asked for and did not come
-// about. What the trial's end cut off neither failed nor came about.
+// FailedShare is the share, from 0 to 1, of cycles that did not succeed. Cycles that the trial's
+// end cut off count neither way.
 func (t Trial) FailedShare() float64 {
 	var all int64
 	for outcome, n := range t.Outcomes {
@@ -29,9 +29,9 @@ func (t Trial) FailedShare() float64 {
 	return per(float64(all-t.Outcomes[OK]), float64(all))
 }
 
-// BytesPerCycle and CommandsPerCycle are what a node received and sent, and
-// ran, for each cycle: the mean of the nodes that count. A subject on a single
-// server has only the first node to ask.
+// BytesPerCycle and CommandsPerCycle are the bytes that a node received and sent, and the commands
+// that it ran, for each cycle: the mean of the nodes that count. A subject on a single server has
+// only the first node to ask.
 func (t Trial) BytesPerCycle(single bool) float64 {
 	return t.perNode(single, func(n NodeCosts) float64 { return float64(n.BytesIn + n.BytesOut) })
 }
@@ -81,8 +81,8 @@ func Median(xs []float64) float64 {
 	return xs[len(xs)/2]
 }
 
-// Jain is Jain's index of fairness: 1 where all have the same, 1/n where one of
-// n has everything, 0 where nobody has anything.
+// Jain is Jain's index of fairness: 1 where all have the same, 1/n where one of n has everything, 0
+// where none has anything.
 // https://arxiv.org/abs/cs/9809099
 func Jain(xs []int64) float64 {
 	var sum, squares float64

@@ -8,15 +8,14 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A Histogram counts durations from a microsecond to two minutes with three
-// significant digits; longer ones count as two minutes. It is not safe for
-// concurrent use. The zero value is empty.
+// A Histogram counts durations from a microsecond to two minutes with three significant digits;
+// longer ones count as two minutes. It is not safe for concurrent use. The zero value is empty.
 type Histogram struct{ hdr *hdrhistogram.Histogram }
 
 const longest = 2 * time.Minute
 
-// Coarse returns a Histogram with two significant digits, an eighth of the size:
-// for where there are many.
+// Coarse returns a Histogram with two significant digits, an eighth of the size: for where there
+// are many.
 func Coarse() Histogram { return Histogram{hdr: hdrhistogram.New(10, int64(longest/tick), 2)} }
 
 // Add counts d.
@@ -27,7 +26,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.hdr.RecordValue(int64(min(max(d, 0), longest) / tick)) // within its bounds, so that it cannot fail
 }
 
-// tick is the unit of the histograms: finer than what they tell apart.
+// tick is the unit of the histograms, finer than their resolution.
 const tick = 100 * time.Nanosecond
 
 func newHDR() *hdrhistogram.Histogram { return hdrhistogram.New(10, int64(longest/tick), 3) }

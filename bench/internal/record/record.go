@@ -1,10 +1,9 @@
-// Package record is what the benchmark knows after a run: the figures of each
-// trial as they were measured, and what follows from them by arithmetic.
+// Package record is the result of a run: the figures of each trial as they were measured, and all
+// that follows from them by arithmetic.
 //
-// It is the meeting point of the other packages: load, servers and fault fill a
-// Run, report shows it, and its JSON form is the benchmark's output for machines.
-// Times within a trial are durations since the trial's start. All fields with a
-// unit say it in their JSON name.
+// It is the meeting point of the other packages: load, servers and fault fill a Run, report shows
+// it, and its JSON form is the benchmark's output for machines. Times within a trial are durations
+// since the trial's start. All fields with a unit say it in their JSON name.
 package record
 
 import "time"
@@ -21,7 +20,7 @@ type Run struct {
 	Trials   []Trial   `json:"trials"`   // in the order in which they ran
 }
 
-// A Machine is what the figures were measured on.
+// A Machine is where the figures were measured.
 type Machine struct {
 	OS         string `json:"os"`
 	Arch       string `json:"arch"`
@@ -41,7 +40,7 @@ type Subject struct {
 	Single bool   `json:"single"` // it uses the first node only
 }
 
-// A Load is what the callers do.
+// A Load is the work of the callers.
 type Load struct {
 	Nodes     int           `json:"nodes"`
 	Processes int           `json:"processes"`
@@ -63,11 +62,11 @@ type Load struct {
 // Outcomes of an acquisition, and of a cycle that failed later.
 const (
 	OK       = "ok"
-	Held     = "held"      // somebody else has it, said the library
+	Held     = "held"      // another holder has it, said the library
 	NoQuorum = "no quorum" // too few nodes answered, said the library
 	Failed   = "failed"    // the library did not say which of both, or another error
-	Gave     = "gave up"   // the caller's patience ended
-	Lost     = "lost"      // released, or told, after it had been lost
+	Gave     = "gave up"   // the caller stopped waiting
+	Lost     = "lost"      // lost before its release, as the library said then or earlier
 	NotBegun = "not begun" // due in an open loop, but no caller was free until the end
 	UnderWay = "under way" // cut off by the trial's end
 )
@@ -103,9 +102,8 @@ type Trial struct {
 	Violation  string      `json:"violation,omitempty"`
 }
 
-// A Slice is what happened in one interval of a trial. An acquisition's latency
-// belongs to the slice in which it ended, a cycle's outcome to that in which the
-// cycle ended.
+// A Slice is the counts of one interval of a trial. An acquisition's latency belongs to the slice
+// in which it ended, a cycle's outcome to that in which the cycle ended.
 type Slice struct {
 	From     time.Duration    `json:"from_ns"`
 	Length   time.Duration    `json:"length_ns"`
@@ -114,7 +112,7 @@ type Slice struct {
 	Outcomes map[string]int64 `json:"outcomes"`
 }
 
-// HeldLocks is what it cost to hold many locks for the length of the trial.
+// HeldLocks is the cost of holding many locks for the length of the trial.
 type HeldLocks struct {
 	Wanted   int           `json:"wanted"`
 	Acquired int           `json:"acquired"`
@@ -124,7 +122,7 @@ type HeldLocks struct {
 	For      time.Duration `json:"for_ns"`     // how long that was
 }
 
-// A Fault is something that was done to nodes.
+// A Fault is an intervention on nodes.
 type Fault struct {
 	What  string        `json:"what"`  // "kill 2 of 5"
 	Kind  string        `json:"kind"`  // kill, pause, slow
@@ -133,7 +131,7 @@ type Fault struct {
 	To    time.Duration `json:"to_ns"` // when the nodes were as before again
 }
 
-// A Service is how a fault was felt.
+// A Service is the effect of a fault.
 type Service struct {
 	Fault    int           `json:"fault"`       // index in Trial.Faults
 	Without  time.Duration `json:"without_ns"`  // the longest time in which no lock was acquired, of those that touch the fault
@@ -143,8 +141,8 @@ type Service struct {
 	During Quantiles `json:"during"` // those of the slices within this fault
 }
 
-// NodeCosts is what a trial cost one node. A node that does not count, or that was
-// restarted meanwhile, has zeros.
+// NodeCosts is the cost of a trial for one node. A node that does not count, or that was restarted
+// meanwhile, has zeros.
 type NodeCosts struct {
 	Commands map[string]int64 `json:"commands"` // by name; Lua scripts count what they call as well
 	BytesIn  int64            `json:"bytes_in"`

@@ -5,13 +5,11 @@ import (
 	"time"
 )
 
-// recovered is the share of the rate before the first fault at which the
-// service counts as back.
+// recovered is the share of the rate before the first fault at which the service counts as back.
 const recovered = 0.9
 
-// Bear enters the faults of a trial whose other figures are complete, and how
-// they were felt.
-func (t *Trial) Bear(faults []Fault) {
+// AddFaults enters the faults of a trial whose other figures are complete, and their effects.
+func (t *Trial) AddFaults(faults []Fault) {
 	t.Faults = faults
 	t.Services = services(t.Millis, faults, t.Elapsed)
 	first := t.Elapsed
@@ -35,19 +33,17 @@ func acquired(slices []Slice, from, to time.Duration) Quantiles {
 	return h.Quantiles()
 }
 
-// services tells how each fault was felt, by the cycles acquired in each
-// millisecond of the trial.
+// services are the effects of each fault, by the cycles acquired in each millisecond of the trial.
 //
-// Recovery is from the fault's end to the begin of the first window, within the
-// trial, whose rate is at least 90 % of the mean rate from the trial's start to
-// the first fault's begin. A window is 100 ms long, or as long as 20 cycles took on
-// average before the faults: fewer would say more of chance than of the service.
-// It is -1 if there is no such window, or no acquisition before the first fault.
+// Recovery is from the fault's end to the begin of the first window, within the trial, whose rate
+// is at least 90 % of the mean rate from the trial's start to the first fault's begin. A window is
+// 100 ms long, or as long as 20 cycles took on average before the faults: fewer would show chance
+// rather than the service. It is -1 if there is no such window, or no acquisition before the first
+// fault.
 //
-// Without is the longest time between two acquisitions that follow each other
-// (or the trial's start or end) and that touches the fault or its recovery, which
-// lasts to the trial's end if it is -1. It counts whole milliseconds in which
-// nothing was acquired, and so is up to 2 ms too short.
+// Without is the longest time between two acquisitions that follow each other (or the trial's start
+// or end) and that touches the fault or its recovery, which lasts to the trial's end if it is -1.
+// It counts whole milliseconds in which nothing was acquired, and so is up to 2 ms too short.
 func services(millis []uint16, faults []Fault, elapsed time.Duration) []Service {
 	end := min(int(elapsed/time.Millisecond), len(millis))
 	millis = millis[:end]

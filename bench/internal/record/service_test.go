@@ -72,8 +72,8 @@ func TestWhatIsAfterTheEndDoesNotCount(t *testing.T) {
 	assert.Equal(t, []Service{{Fault: 0, Without: 1000 * ms, Recovery: -1}}, got)
 }
 
-// TestAFaultIsComparedWithTheTimeBeforeIt: slices that the fault's begin or end
-// cuts belong to neither.
+// TestAFaultIsComparedWithTheTimeBeforeIt: slices that the fault's begin or end cuts belong to
+// neither.
 func TestAFaultIsComparedWithTheTimeBeforeIt(t *testing.T) {
 	t.Parallel()
 	trial := Trial{Elapsed: 500 * ms}
@@ -82,7 +82,7 @@ func TestAFaultIsComparedWithTheTimeBeforeIt(t *testing.T) {
 		s.Acquired.Add(time.Duration(took) * ms)
 		trial.Slices = append(trial.Slices, s)
 	}
-	trial.Bear([]Fault{{From: 150 * ms, To: 400 * ms}, {From: 450 * ms, To: 500 * ms}})
+	trial.AddFaults([]Fault{{From: 150 * ms, To: 400 * ms}, {From: 450 * ms, To: 500 * ms}})
 	felt := trial.Services[0]
 	assert.EqualValues(t, 1, felt.Before.Count)
 	assert.InEpsilon(t, ms, felt.Before.P99, 0.02)

@@ -41,8 +41,8 @@ type Summary struct {
 // Latency is quantiles of one round each, in nanoseconds, over the rounds.
 type Latency struct{ P50, P90, P99, P999, Max Spread }
 
-// Summaries are in the order of the run's subjects, and within a subject in the
-// order in which the points were first measured. Subjects without a trial have none.
+// Summaries are in the order of the run's subjects, and within a subject in the order in which the
+// points were first measured. Subjects without a trial have none.
 func (r Run) Summaries() []Summary {
 	subjects := slices.Clone(r.Subjects)
 	for _, t := range r.Trials {

@@ -5,16 +5,16 @@ import (
 	"encoding/xml"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// width of all pictures, in pixels at full size; the height follows from what is
-// in them.
+// width of all pictures, in pixels at full size; the height follows from the contents.
 const width = 960
 
-// A canvas collects the elements of one SVG. All texts pass through escape, all
-// coordinates through px: nothing in a run can break the markup.
+// A canvas collects the elements of one SVG. All texts pass through escape, all coordinates through
+// px: nothing in a run can break the markup.
 type canvas struct {
 	body   bytes.Buffer
 	height float64
@@ -44,16 +44,22 @@ func (c *canvas) element(name, attributes, class, tooltip string) {
 	fmt.Fprintf(&c.body, "><title>%s</title></%s>\n", escape(tooltip), name)
 }
 
-func (c *canvas) rect(x, y, w, h float64, class, tooltip string) {
-	c.element("rect", fmt.Sprintf(`x="%s" y="%s" width="%s" height="%s"`, px(x), px(y), px(max(w, 0)), px(max(h, 0))), class, tooltip)
+// An xy is a place in a picture, a box a rectangle, in pixels from the left and from above.
+type (
+	xy  struct{ x, y float64 }
+	box struct{ x, y, w, h float64 }
+)
+
+func (c *canvas) rect(b box, class, tooltip string) {
+	c.element("rect", fmt.Sprintf(`x="%s" y="%s" width="%s" height="%s"`, px(b.x), px(b.y), px(max(b.w, 0)), px(max(b.h, 0))), class, tooltip)
 }
 
-func (c *canvas) line(x1, y1, x2, y2 float64, class string) {
-	c.element("line", fmt.Sprintf(`x1="%s" y1="%s" x2="%s" y2="%s"`, px(x1), px(y1), px(x2), px(y2)), class, "")
+func (c *canvas) line(from, to xy, class string) {
+	c.element("line", fmt.Sprintf(`x1="%s" y1="%s" x2="%s" y2="%s"`, px(from.x), px(from.y), px(to.x), px(to.y)), class, "")
 }
 
-func (c *canvas) circle(x, y, r float64, class, tooltip string) {
-	c.element("circle", fmt.Sprintf(`cx="%s" cy="%s" r="%s"`, px(x), px(y), px(r)), class, tooltip)
+func (c *canvas) circle(at xy, r float64, class, tooltip string) {
+	c.element("circle", fmt.Sprintf(`cx="%s" cy="%s" r="%s"`, px(at.x), px(at.y), px(r)), class, tooltip)
 }
 
 // path draws a path whose data are made of px alone.
@@ -63,8 +69,7 @@ func (c *canvas) path(d, class, tooltip string) {
 	}
 }
 
-// text writes a line of text; its class says where x is in it: begin (default),
-// "middle" or "end".
+// text writes a line of text; its class says where x is in it: begin (default), "middle" or "end".
 func (c *canvas) text(x, y float64, class, s string) {
 	fmt.Fprintf(&c.body, `<text x="%s" y="%s" class="%s">%s</text>`+"\n", px(x), px(y), escape(class), escape(s))
 }
@@ -74,16 +79,21 @@ func (c *canvas) upright(x, y float64, class, s string) {
 	fmt.Fprintf(&c.body, `<text transform="translate(%s %s) rotate(-90)" class="%s">%s</text>`+"\n", px(x), px(y), escape("middle "+class), escape(s))
 }
 
-// label writes text in at most lines lines of w pixels around the middle y; what
-// does not fit is in a tooltip.
-func (c *canvas) label(x, y, w float64, lines int, class, s string) {
-	rows := wrap(s, w, lines)
+// A room is the space that a text may take.
+type room struct {
+	width float64
+	lines int
+}
+
+// label writes text around the middle at. A text that does not fit has a tooltip with all of it.
+func (c *canvas) label(at xy, r room, class, s string) {
+	rows := wrap(s, r.width, r.lines)
 	c.body.WriteString("<g>")
 	if strings.Join(rows, " ") != strings.Join(strings.Fields(s), " ") {
 		fmt.Fprintf(&c.body, "<title>%s</title>", escape(s))
 	}
 	for i, row := range rows {
-		c.text(x, y+4+14*(float64(i)-float64(len(rows)-1)/2), class, row)
+		c.text(at.x, at.y+4+14*(float64(i)-float64(len(rows)-1)/2), class, row)
 	}
 	c.body.WriteString("</g>\n")
 }
@@ -105,8 +115,8 @@ func (t *trace) to(x, y float64) {
 
 func (t *trace) lift() { t.down = false }
 
-// svg closes the drawing, for a page that has the style sheet and says the title
-// and the caption beside it.
+// svg closes the drawing, for a page that has the style sheet and says the title and the caption
+// beside it.
 func (c *canvas) svg(title, caption string) []byte { return c.document(title, caption, 0, "") }
 
 // file closes the drawing as a file of its own, which brings all of that along.
@@ -118,8 +128,9 @@ func (c *canvas) file(title, caption string) []byte {
 		head.text(8, 44+16*float64(i), "muted", row)
 	}
 	before := 44 + 16*float64(len(rows))
-	return c.document(title, caption, before, fmt.Sprintf("<title>%s</title>\n<desc>%s</desc>\n<style>%s</style>\n"+
-		`<rect width="%d" height="%s" class="paper"/>`+"\n%s", escape(title), escape(caption), css, width, px(c.height+before), head.body.String()))
+	return c.document(title, caption, before,
+		fmt.Sprintf("<title>%s</title>\n<desc>%s</desc>\n<style>%s</style>\n"+
+			`<rect width="%d" height="%s" class="paper"/>`+"\n%s", escape(title), escape(caption), css, width, px(c.height+before), head.body.String()))
 }
 
 func (c *canvas) document(title, caption string, before float64, head string) []byte {
@@ -128,4 +139,136 @@ func (c *canvas) document(title, caption string, before float64, head string) []
 		width, px(c.height+before), width, px(c.height+before), escape(title+": "+caption))
 	fmt.Fprintf(&b, `%s<g transform="translate(0 %s)">`+"\n%s</g>\n</svg>\n", head, px(before), c.body.Bytes())
 	return b.Bytes()
+}
+
+// An end is the end of a line, and its name.
+type end struct {
+	x, y  float64
+	class string // of its line; "": the panel has but one subject
+	name  string
+	note  string // a figure, in muted text
+}
+
+// ends writes the names of lines beside a panel, moved apart where lines end close to each other,
+// each with a leader to its line.
+func (c *canvas) ends(all []end, x, top, bottom float64) {
+	at := make([]float64, len(all))
+	for i, e := range all {
+		at[i] = e.y
+	}
+	for i, y := range dodge(at, 15, top, bottom) {
+		e := all[i]
+		var t trace
+		t.to(e.x+5, e.y)
+		t.to(x-3, y)
+		c.path(t.d.String(), "leader", "")
+		if e.class == "" { // its colour is that of all the panel
+			c.text(x, y+4, "muted small", e.name)
+			continue
+		}
+		c.line(xy{x, y}, xy{x + 12, y}, "line "+e.class)
+		left := width - x - 20
+		if e.note != "" {
+			c.text(width-6, y+4, "end muted small", e.note)
+			left -= textWidth(e.note) + 6
+		}
+		c.label(xy{x + 17, y}, room{1.08 * left, 1}, "small", e.name)
+	}
+}
+
+// textWidth estimates how wide a line of the pictures' 12-pixel text is. The reader's font is not
+// known: the widths are those of a wide one.
+func textWidth(s string) float64 {
+	var w float64
+	for _, r := range s {
+		switch {
+		case strings.ContainsRune("iljtf.,:;'|!()[] ·", r):
+			w += 4.6
+		case strings.ContainsRune("mwMW@%—…", r):
+			w += 11
+		case r >= 'A' && r <= 'Z':
+			w += 8.4
+		case r > 0x2e80: // ideographs
+			w += 12
+		default:
+			w += 7.4
+		}
+	}
+	return w
+}
+
+// wrap breaks s at spaces into at most lines lines of w pixels; the last ends in an ellipsis if
+// there is more.
+func wrap(s string, w float64, lines int) []string {
+	var rows []string
+	for _, word := range strings.Fields(s) {
+		if n := len(rows); n > 0 && textWidth(rows[n-1]+" "+word) <= w {
+			rows[n-1] += " " + word
+		} else {
+			rows = append(rows, word)
+		}
+	}
+	if len(rows) > lines {
+		rows[lines-1] = strings.Join(rows[lines-1:], " ") // too long, and so shortened below
+		rows = rows[:lines]
+	}
+	for i := range rows {
+		rows[i] = shorten(rows[i], w)
+	}
+	return rows
+}
+
+func shorten(s string, w float64) string {
+	if textWidth(s) <= w {
+		return s
+	}
+	runes := []rune(s)
+	for len(runes) > 1 && textWidth(string(runes)+"…") > w {
+		runes = runes[:len(runes)-1]
+	}
+	return strings.TrimRight(string(runes), " ") + "…"
+}
+
+// dodge moves positions apart until they are gap from each other, as little as that takes, and
+// keeps them between lo and hi while there is room.
+func dodge(at []float64, gap, lo, hi float64) []float64 {
+	order := make([]int, len(at))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		switch {
+		case at[i] < at[j]:
+			return -1
+		case at[i] > at[j]:
+			return 1
+		}
+		return 0
+	})
+	// Neighbours that are too close become a block around the middle of what they want; blocks that
+	// then meet become one.
+	type block struct{ n, middle float64 }
+	var blocks []block
+	for _, i := range order {
+		blocks = append(blocks, block{n: 1, middle: min(max(at[i], lo), hi)})
+		for len(blocks) > 1 {
+			a, b := blocks[len(blocks)-2], blocks[len(blocks)-1]
+			if b.middle-a.middle >= gap*(a.n+b.n)/2 {
+				break
+			}
+			joined := block{n: a.n + b.n, middle: (a.middle*a.n + b.middle*b.n) / (a.n + b.n)}
+			half := gap * (joined.n - 1) / 2
+			joined.middle = max(min(joined.middle, hi-half), lo+half)
+			blocks = append(blocks[:len(blocks)-2], joined)
+		}
+	}
+	moved := make([]float64, len(at))
+	next := 0
+	for _, b := range blocks {
+		for k := range int(b.n) {
+			moved[order[next]] = b.middle + gap*(float64(k)-(b.n-1)/2)
+			next++
+		}
+	}
+	return moved
 }

@@ -17,7 +17,7 @@ var pageCSS string
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// What page.html shows.
+// These types are the data of page.html.
 type (
 	sheet struct {
 		Style                                template.CSS
@@ -46,8 +46,8 @@ type (
 	}
 )
 
-// HTML writes one page that needs neither network nor script: pictures and styles
-// are in it. It follows the reader's choice of light or dark, and prints.
+// HTML writes one page that needs neither network nor script: pictures and styles are in it. It
+// follows the reader's choice of light or dark, and prints.
 func HTML(w io.Writer, run record.Run) error {
 	v := look(run)
 	s := sheet{
@@ -71,10 +71,12 @@ func HTML(w io.Writer, run record.Run) error {
 	}
 	for _, d := range v.drawings() {
 		// canvas escapes every text that it is given.
-		s.Figures = append(s.Figures, figureHTML{slug(d.name), d.title, d.caption, template.HTML(d.svg(d.title, d.caption))})
+		s.Figures = append(s.Figures, figureHTML{slug(d.name), d.title, d.caption,
+			template.HTML(d.svg(d.title, d.caption))})
 	}
-	for _, g := range v.grievances() {
-		s.Errors = append(s.Errors, gridLine{v.swatch(g.subject), []cell{{whole(g.count), ""}, {g.message, "text"}}})
+	for _, e := range v.frequentErrors() {
+		s.Errors = append(s.Errors, gridLine{v.swatch(e.subject),
+			[]cell{{whole(e.count), ""}, {e.message, "text"}}})
 	}
 	if err := page.Execute(w, s); err != nil {
 		return fmt.Errorf("the HTML report: %w", err)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// significant writes x with three significant digits and no exponent: 0.0123,
-// 1.23, 12.3, 123, 1234.
+// significant writes x with three significant digits and no exponent: 0.0123, 1.23, 12.3, 123,
+// 1234.
 func significant(x float64) string {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return "0"
@@ -48,7 +48,7 @@ var (
 func in(units []unit, x float64, digits func(float64) string) string {
 	u := units[0]
 	for _, next := range units[1:] {
-		// 999.6 would be written as 1000: three digits are what is shown.
+		// 999.6 would be written as 1000, because three digits are shown.
 		if math.Abs(x) >= 0.9995*next.size {
 			u = next
 		}
@@ -76,8 +76,6 @@ func count(x float64) string {
 
 // Without zeros at the end, for axes.
 func countShort(x float64) string { return in(ofCount, x, short) }
-
-func sizeShort(x float64) string { return in(ofBytes, x, short) }
 
 func spanShort(ns float64) string { return in(ofTime, ns, short) }
 

@@ -9,15 +9,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// elements reads markup to its end and returns what it is made of.
+// elements reads markup to its end and returns its elements and its text.
 func elements(t *testing.T, d *xml.Decoder) (all []xml.StartElement, text string) {
 	t.Helper()
 	var b strings.Builder
@@ -37,7 +34,7 @@ func elements(t *testing.T, d *xml.Decoder) (all []xml.StartElement, text string
 	}
 }
 
-// What a browser would fetch.
+// fetched matches all that makes a browser fetch something.
 var fetched = regexp.MustCompile(`(?i)(src|href|srcset|data|action)\s*=|url\(|@import|<script|<link|<iframe|<object`)
 
 func TestPicturesAreWellFormedAndNeedNothingElse(t *testing.T) {
@@ -131,12 +128,12 @@ func TestEverySubjectAndFaultIsInThePictures(t *testing.T) {
 func TestEachScenarioHasItsPictures(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		"steady":     {"throughput", "latency", "distribution", "costs"},
-		"pause":      {"faults", "throughput", "latency", "distribution", "costs"},
-		"sweep":      {"sweep-throughput", "sweep-p99", "sweep-cpu"},
-		"contention": {"throughput", "latency", "distribution", "costs", "fairness"},
-		"held":       {"held"},
-		"heldsweep":  {"sweep-held-memory", "sweep-held-cpu"},
+		"steady":     {"throughput", "latency"},
+		"pause":      {"faults", "throughput", "latency"},
+		"sweep":      {"sweep-throughput", "sweep-p99"},
+		"contention": {"throughput", "latency"},
+		"held":       nil,
+		"heldsweep":  nil,
 		"nothing":    {"faults", "throughput"},
 		"empty":      nil,
 	} {
@@ -150,20 +147,18 @@ func TestEachScenarioHasItsPictures(t *testing.T) {
 
 func TestASubjectHasOneColourWhateverElseIsShown(t *testing.T) {
 	t.Parallel()
-	run := pauseRun(cast[:3], false)
-	run.Trials[0].Acquire = record.Histogram{} // redquorum is not in the distribution
-	v := look(run)
-	d := v.distribution(v.sums)
-	assert.NotContains(t, d.body.String(), "line l0")
-	assert.Contains(t, d.body.String(), "line l1")
-	assert.Contains(t, d.body.String(), "line l2")
+	v := look(pauseRun(cast[:3], false))
+	d := v.throughput(v.sums[1:]) // without redquorum
+	assert.NotContains(t, d.body.String(), "bar f0")
+	assert.Contains(t, d.body.String(), "bar f1")
+	assert.Contains(t, d.body.String(), "bar f2")
 }
 
 func TestLogarithmicAxesSaySo(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"steady", "pause", "sweep", "outlier"} {
 		for _, p := range SVGs(fixtures[name]()) {
-			for _, of := range []string{"latency", "distribution", "p99", "faults"} {
+			for _, of := range []string{"latency", "p99", "faults"} {
 				if strings.HasSuffix(p.Name, of+".svg") {
 					assert.Contains(t, p.Caption, "logarithmic", p.Name)
 				}
@@ -189,80 +184,11 @@ func TestEmbeddedNodesAndOverlapsStandAboveAllFigures(t *testing.T) {
 	assert.NotContains(t, string(written(t, Text, contentionRun())), strings.ToUpper(embeddedWarning))
 }
 
-// A median of three rounds would hide the one in which somebody waited a minute.
+// A median of three rounds would hide the one in which a caller waited a minute.
 func TestAStallInOneRoundIsTheMaximum(t *testing.T) {
 	t.Parallel()
 	run := outlierRun()
 	assert.Regexp(t, `redquorum .* 60\.0 s `, string(written(t, Text, run)))
 	v := look(run)
 	assert.Contains(t, v.latency(v.sums).body.String(), "redquorum: maximum 60.0 s")
-}
-
-func TestNodesAreSlowOnlyWellAboveWhatIsUsual(t *testing.T) {
-	t.Parallel()
-	usual := func(d time.Duration) []record.Trial {
-		return []record.Trial{{Probes: [][]record.Probe{{{Took: d}, {Took: d}, {Took: -1}, {Took: time.Minute}}}}}
-	}
-	assert.Equal(t, 5*time.Millisecond, slowness(nil))
-	assert.Equal(t, 5*time.Millisecond, slowness(usual(time.Millisecond)))
-	assert.Equal(t, 20*time.Millisecond, slowness(usual(5*time.Millisecond)))
-
-	p := trouble{slow: 5 * time.Millisecond}
-	ms := time.Millisecond
-	assert.Equal(t, []stretch{{0, 20 * ms, "n-fast"}, {20 * ms, 30 * ms, "n-none"}, {30 * ms, 50 * ms, "n-slow"}},
-		p.stretches([]record.Probe{{At: 0, Took: ms}, {At: 10 * ms, Took: ms}, {At: 20 * ms, Took: -1}, {At: 30 * ms, Took: 5 * ms}, {At: 40 * ms, Took: 9 * ms}}))
-	assert.Empty(t, p.stretches(nil))
-}
-
-// What piled up during a fault may come within one slice; on its scale the usual
-// rate could not be seen.
-func TestABurstDoesNotFlattenTheUsualRate(t *testing.T) {
-	t.Parallel()
-	trial := record.Trial{Subject: "redquorum", Elapsed: time.Second, Faults: []record.Fault{{What: "kill 1 of 5", To: time.Second}}}
-	for i := range 10 {
-		trial.Slices = append(trial.Slices, record.Slice{From: time.Duration(i) * 100 * time.Millisecond, Length: 100 * time.Millisecond, Outcomes: map[string]int64{record.OK: 50}})
-	}
-	trial.Slices[8].Outcomes[record.OK] = 1600
-	p := trouble{group: group{trials: []record.Trial{trial}}}
-	p.measure()
-	assert.InDelta(t, 1500, p.most, 1e-9, "three times the usual")
-	assert.True(t, p.beyond)
-	d := look(record.Run{Trials: []record.Trial{trial}}).drawings()[0]
-	assert.Contains(t, d.body.String(), "up to 16 k/s")
-	assert.Contains(t, d.caption, "triangle")
-
-	trial.Slices[8].Outcomes[record.OK] = 150
-	p = trouble{group: group{trials: []record.Trial{trial}}}
-	p.measure()
-	assert.InDelta(t, 1500, p.most, 1e-9)
-	assert.False(t, p.beyond)
-}
-
-// A figure beside the end of a line is taken for one of the last point.
-func TestAFigureOfAnEarlierPointSaysWhichOne(t *testing.T) {
-	t.Parallel()
-	d := look(fixtures["sweep"]()).curve(curves[1])
-	assert.Contains(t, d.body.String(), " ms at 64<", "redsync acquired nothing with 256 callers")
-	assert.NotContains(t, d.body.String(), " at 256<")
-	assert.Contains(t, d.caption, "A cross")
-}
-
-func TestPointsOfASweepStandWhereTheirNumbersAre(t *testing.T) {
-	t.Parallel()
-	a := place([]string{"callers=64", "callers=1", "callers=8"}, 0, 100)
-	assert.Equal(t, "callers (logarithmic)", a.name)
-	assert.Equal(t, []string{"callers=1", "callers=8", "callers=64"}, a.order)
-	assert.InDelta(t, 50, a.at["callers=8"], 1e-9)
-
-	a = place([]string{"ttl=1s", "ttl=1500ms", "ttl=2s"}, 0, 100)
-	assert.Equal(t, "ttl", a.name)
-	assert.InDelta(t, 50, a.at["ttl=1500ms"], 1e-9)
-
-	for _, points := range [][]string{{"own", "single"}, {"callers=1", "rate=2"}, {"callers=1", "callers=many"}, {"x=NaN", "x=1"}} {
-		a = place(points, 0, 100)
-		assert.Empty(t, a.name, "%v are no numbers of one thing", points)
-		assert.Equal(t, points, a.order)
-		assert.Equal(t, 25.0, a.at[points[0]])
-	}
-	assert.InDelta(t, 50, place([]string{"callers=4"}, 0, 100).at["callers=4"], 1e-9)
 }

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// A Progress is one line that says what a long run is at: redrawn in place on a
-// terminal, and silent anywhere else, where it would only fill a log. It is safe
-// for concurrent use.
+// A Progress is one line with the state of a long run: redrawn in place on a terminal, and silent
+// anywhere else, where it would only fill a log. It is safe for concurrent use.
 type Progress struct {
 	mu    sync.Mutex
 	w     io.Writer // nil: silent
@@ -35,8 +34,8 @@ func NewProgress(f *os.File) *Progress {
 	}}
 }
 
-// Show replaces the line. A longer one than the terminal is wide is cut: a
-// second line could not be taken back.
+// Show replaces the line. A longer one than the terminal is wide is cut: a second line could not be
+// taken back.
 func (p *Progress) Show(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,8 +54,7 @@ func (p *Progress) Show(line string) {
 	p.write(string(runes))
 }
 
-// Clear takes the line back, before anything else is written to the terminal and
-// at the end.
+// Clear takes the line back, before anything else is written to the terminal and at the end.
 func (p *Progress) Clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +64,8 @@ func (p *Progress) Clear() {
 	}
 }
 
-// write overwrites with spaces: not every terminal of Windows knows the sequence
-// that erases. What a terminal refuses is nobody's loss.
+// write overwrites with spaces: not every terminal of Windows knows the sequence that erases.
+// Errors of the terminal are ignored.
 func (p *Progress) write(s string) {
 	n := utf8.RuneCountInString(s)
 	_, _ = io.WriteString(p.w, "\r"+s+strings.Repeat(" ", max(0, p.shown-n)))

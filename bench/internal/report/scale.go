@@ -1,9 +1,11 @@
 package report
 
-import "math"
+import (
+	"math"
+)
 
-// A scale maps values to pixels. Values outside go to its nearer end, so that
-// nothing is drawn beyond a panel.
+// A scale maps values to pixels. Values outside go to its nearer end, so that nothing is drawn
+// beyond a panel.
 type scale struct {
 	lo, hi   float64 // values
 	from, to float64 // pixels
@@ -25,13 +27,16 @@ func (s scale) at(v float64) float64 {
 	return s.from + (s.to-s.from)*(v-s.lo)/(s.hi-s.lo)
 }
 
+// An extent is a part of an axis: of its values, or of its pixels.
+type extent struct{ from, to float64 }
+
 // linear is a scale from zero to at least hi.
-func linear(hi, from, to float64, ticks int, label func(float64) string) scale {
+func linear(hi float64, on extent, ticks int, label func(float64) string) scale {
 	if !(hi > 0) || math.IsInf(hi, 1) {
 		hi = 1
 	}
 	step := niceStep(hi / float64(ticks))
-	s := scale{hi: step * math.Ceil(hi/step-1e-9), from: from, to: to}
+	s := scale{hi: step * math.Ceil(hi/step-1e-9), from: on.from, to: on.to}
 	for i := 0; float64(i)*step <= s.hi+step/2; i++ {
 		v := float64(i) * step
 		s.ticks = append(s.ticks, tick{v, label(v)})
@@ -39,12 +44,13 @@ func linear(hi, from, to float64, ticks int, label func(float64) string) scale {
 	return s
 }
 
-// logarithmic is a scale over [lo, hi], widened to 1, 2 or 5 times a power of ten.
-func logarithmic(lo, hi, from, to float64, label func(float64) string) scale {
+// logarithmic is a scale over values, widened to 1, 2 or 5 times a power of ten.
+func logarithmic(values, on extent, label func(float64) string) scale {
+	lo, hi := values.from, values.to
 	if !(lo > 0) || !(hi >= lo) || math.IsInf(hi, 1) {
 		lo, hi = 1, 10
 	}
-	s := scale{lo: niceFloor(lo), hi: niceCeil(hi), from: from, to: to, log: true}
+	s := scale{lo: niceFloor(lo), hi: niceCeil(hi), from: on.from, to: on.to, log: true}
 	if s.hi < 4*s.lo { // nothing to tell apart: some room on both sides
 		s.lo, s.hi = niceFloor(s.lo*0.7), niceCeil(s.hi*1.4)
 	}
@@ -52,10 +58,10 @@ func logarithmic(lo, hi, from, to float64, label func(float64) string) scale {
 	return s
 }
 
-// timeline is a scale of the nanoseconds from zero to exactly end: an axis of time
-// ends where the trial does.
+// timeline is a scale of the nanoseconds from zero to exactly end: an axis of time ends where the
+// trial does.
 func timeline(end, from, to float64) scale {
-	s := linear(end, from, to, 12, func(ns float64) string { return short(ns/1e9) + " s" })
+	s := linear(end, extent{from, to}, 12, func(ns float64) string { return short(ns/1e9) + " s" })
 	if end > 0 {
 		s.hi = end
 	}
@@ -63,4 +69,98 @@ func timeline(end, from, to float64) scale {
 		s.ticks = s.ticks[:len(s.ticks)-1]
 	}
 	return s
+}
+
+// grid draws the ticks of a horizontal scale as vertical lines.
+func (c *canvas) grid(s scale, top, bottom float64) {
+	for _, t := range s.ticks {
+		class := "grid"
+		if t.label == "" {
+			class = "minor"
+		}
+		c.line(xy{s.at(t.value), top}, xy{s.at(t.value), bottom}, class)
+	}
+}
+
+// ladder draws a vertical scale: its grid, and its labels at the left.
+func (c *canvas) ladder(s scale, left, right float64) {
+	for _, t := range s.ticks {
+		class := "grid"
+		if t.label == "" {
+			class = "minor"
+		}
+		c.line(xy{left, s.at(t.value)}, xy{right, s.at(t.value)}, class)
+		if t.label != "" {
+			c.text(left-6, s.at(t.value)+4, "end muted small", t.label)
+		}
+	}
+}
+
+// whisker draws the range of the rounds.
+func (c *canvas) whisker(from, to, y float64) {
+	if to-from < 1 {
+		return
+	}
+	c.line(xy{from, y}, xy{to, y}, "whisker")
+	c.line(xy{from, y - 4}, xy{from, y + 4}, "whisker")
+	c.line(xy{to, y - 4}, xy{to, y + 4}, "whisker")
+}
+
+// niceStep is the smallest of 1, 2, 2.5 and 5 times a power of ten that is not below x.
+func niceStep(x float64) float64 {
+	return above(x, 1, 2, 2.5, 5)
+}
+
+// niceCeil and niceFloor go to 1, 2 or 5 times a power of ten.
+func niceCeil(x float64) float64 { return above(x, 1, 2, 5) }
+
+func niceFloor(x float64) float64 {
+	ten := powerBelow(x)
+	for _, m := range []float64{5, 2} {
+		if x >= m*ten*(1-1e-9) {
+			return m * ten
+		}
+	}
+	return ten
+}
+
+func above(x float64, multiples ...float64) float64 {
+	ten := powerBelow(x)
+	for _, m := range multiples {
+		if x <= m*ten*(1+1e-9) {
+			return m * ten
+		}
+	}
+	return 10 * ten
+}
+
+// powerBelow is the largest power of ten that is not above x, with some room for how powers are
+// rounded.
+func powerBelow(x float64) float64 { return math.Pow(10, math.Floor(math.Log10(x)+1e-9)) }
+
+// logTicks marks powers of ten, and between them 2 and 5 with labels where there are few powers,
+// and all others without.
+func logTicks(lo, hi float64, label func(float64) string) []tick {
+	decades := math.Log10(hi / lo)
+	every := 1 // n-th power has a label
+	if decades > 8 {
+		every = 2
+	}
+	var ticks []tick
+	for e := int(math.Round(math.Log10(powerBelow(lo)))); ; e++ {
+		ten := math.Pow(10, float64(e))
+		for m := 1; m <= 9; m++ {
+			v := float64(m) * ten
+			switch {
+			case v < lo*(1-1e-9):
+				continue
+			case v > hi*(1+1e-9):
+				return ticks
+			case m == 1 && e%every == 0, (m == 2 || m == 5) && decades <= 2.5:
+				ticks = append(ticks, tick{v, label(v)})
+			case decades <= 5:
+				ticks = append(ticks, tick{value: v})
+			}
+		}
+	}
 }

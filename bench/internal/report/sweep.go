@@ -10,25 +10,19 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// A metric is what a curve over the points of a sweep shows.
+// A metric is a figure that a curve shows over the points of a sweep.
 type metric struct {
 	name, title, caption string
 	of                   func(record.Summary) record.Spread
 	show, label          func(float64) string // in full, and on the axis
-	held                 bool                 // of held locks, not of cycles
 }
 
 var curves = []metric{
 	{"sweep-throughput", "Cycles a second", "Locks acquired and released a second. Higher is better.",
-		func(s record.Summary) record.Spread { return s.PerSecond }, count, countShort, false},
-	{"sweep-p99", "Time to acquire, p99", "The time within which 99 % of the acquisitions had the lock. Lower is better.",
-		func(s record.Summary) record.Spread { return s.Acquire.P99 }, span, spanShort, false},
-	{"sweep-cpu", "CPU of a cycle", "CPU time of the client processes for each lock acquired and released. Lower is better.",
-		func(s record.Summary) record.Spread { return s.CPUPerCycle }, span, spanShort, false},
-	{"sweep-held-memory", "Memory of a held lock", "What the heap of the client processes grew by for each lock held under renewal. Lower is better.",
-		heldFigure(bytesPerLock), size, sizeShort, true},
-	{"sweep-held-cpu", "CPU of holding locks", "CPU time of the client processes while all locks are held under renewal, as a share of a core. Lower is better.",
-		heldFigure(coreShare), percent, percent, true},
+		func(s record.Summary) record.Spread { return s.PerSecond }, count, countShort},
+	{"sweep-p99", "Time to acquire, p99",
+		"The time within which 99 % of the acquisitions had the lock. Lower is better.",
+		func(s record.Summary) record.Spread { return s.Acquire.P99 }, span, spanShort},
 }
 
 // An abscissa places the points of a sweep.
@@ -38,8 +32,8 @@ type abscissa struct {
 	order []string           // from left to right
 }
 
-// place puts points that are all numbers of one thing ("callers=64") where these
-// numbers are, and others in equal steps.
+// place puts points that are all numbers of one thing ("callers=64") where these numbers are, and
+// others in equal steps.
 func place(points []string, from, to float64) abscissa {
 	a := abscissa{at: map[string]float64{}, order: slices.Clone(points)}
 	values := map[string]float64{}
@@ -88,10 +82,10 @@ func number(s string) (float64, bool) {
 	return d.Seconds(), err == nil
 }
 
-// curve draws a metric over the points, a line a subject. Points that are no
-// numbers are not joined.
+// curve draws a metric over the points, a line a subject. Points that are no numbers are not
+// joined.
 func (v view) curve(m metric) *drawing {
-	sums := slices.DeleteFunc(slices.Clone(v.sums), func(s record.Summary) bool { return m.held != (s.Held != nil) })
+	sums := cycling(v.sums)
 	lo, hi := 0.0, 0.0
 	for _, s := range sums {
 		if x := m.of(s); x.Median > 0 {
@@ -112,15 +106,15 @@ func (v view) curve(m metric) *drawing {
 	var y scale
 	kind := "linear, from zero"
 	if hi > 8*lo {
-		y, kind = logarithmic(lo, hi, bottom, top, m.label), "logarithmic"
+		y, kind = logarithmic(extent{lo, hi}, extent{bottom, top}, m.label), "logarithmic"
 	} else {
-		y = linear(hi, bottom, top, 6, m.label)
+		y = linear(hi, extent{bottom, top}, 6, m.label)
 	}
 	d.caption += " The vertical axis is " + kind + "."
 	x := place(v.points, left, right)
 	d.ladder(y, left, right)
-	d.line(left, bottom, right, bottom, "axis")
-	v.abscissaLabels(d, x, top, bottom, (right-left)/float64(len(v.points)))
+	d.line(xy{left, bottom}, xy{right, bottom}, "axis")
+	x.labels(d, top, bottom, (right-left)/float64(len(v.points)))
 	d.text((left+right)/2, bottom+38, "middle muted", x.name)
 	d.height = bottom + 48
 
@@ -134,7 +128,9 @@ func (v view) curve(m metric) *drawing {
 		var t trace
 		var last end
 		for _, point := range x.order {
-			j := slices.IndexFunc(sums, func(s record.Summary) bool { return s.Subject.Name == subject.Name && s.Point == point })
+			j := slices.IndexFunc(sums, func(s record.Summary) bool {
+				return s.Subject.Name == subject.Name && s.Point == point
+			})
 			if j < 0 || m.of(sums[j]).Median <= 0 {
 				if j >= 0 {
 					d.text(x.at[point]+shift, bottom-4, "middle bold "+v.fill(subject.Name), "×")
@@ -146,7 +142,8 @@ func (v view) curve(m metric) *drawing {
 			value := m.of(sums[j])
 			px, py := x.at[point]+shift, y.at(value.Median)
 			t.to(px, py)
-			last = end{x: px, y: py, class: v.stroke(subject.Name), name: title(subject), note: m.show(value.Median)}
+			last = end{x: px, y: py, class: v.stroke(subject.Name), name: title(subject),
+				note: m.show(value.Median)}
 			if point != x.order[len(x.order)-1] { // or it would be read as one of the last point
 				_, where, numeric := strings.Cut(point, "=")
 				if !numeric {
@@ -154,8 +151,11 @@ func (v view) curve(m metric) *drawing {
 				}
 				last.note += " at " + where
 			}
-			d.line(px, y.at(max(value.Min, y.lo)), px, y.at(value.Max), "thin "+v.stroke(subject.Name))
-			d.circle(px, py, 4, "mark "+v.fill(subject.Name), fmt.Sprintf("%s, %s: %s, rounds %s", title(subject), point, m.show(value.Median), between(value, m.show)))
+			d.line(xy{px, y.at(max(value.Min, y.lo))}, xy{px, y.at(value.Max)},
+				"thin "+v.stroke(subject.Name))
+			d.circle(xy{px, py}, 4, "mark "+v.fill(subject.Name),
+				fmt.Sprintf("%s, %s: %s, rounds %s", title(subject), point, m.show(value.Median),
+					between(value, m.show)))
 		}
 		if x.name != "" {
 			d.path(t.d.String(), "line "+v.stroke(subject.Name), "")
@@ -171,15 +171,15 @@ func (v view) curve(m metric) *drawing {
 	return d
 }
 
-// abscissaLabels writes the points below the panel; numbers that come too close to
-// the one before have only a grid line.
-func (v view) abscissaLabels(d *drawing, x abscissa, top, bottom, room float64) {
+// labels writes the points below the panel; numbers that come too close to the one before have only
+// a grid line.
+func (a abscissa) labels(d *drawing, top, bottom, each float64) {
 	free := 0.0
-	for _, p := range x.order {
-		at, text := x.at[p], p
-		d.line(at, top, at, bottom, "grid")
-		if x.name == "" {
-			d.label(at, bottom+20, room-8, 2, "middle muted small", text)
+	for _, p := range a.order {
+		at, text := a.at[p], p
+		d.line(xy{at, top}, xy{at, bottom}, "grid")
+		if a.name == "" {
+			d.label(xy{at, bottom + 20}, room{each - 8, 2}, "middle muted small", text)
 			continue
 		}
 		_, text, _ = strings.Cut(p, "=")

@@ -44,9 +44,14 @@ func (v view) tabulate(title string, sums []record.Summary, figures []figure) ta
 	}
 	if v.sweep() {
 		figures = slices.DeleteFunc(figures, func(f figure) bool { return f.head == "p99.9" }) // a terminal has no room for both
-		figures = slices.Insert(figures, 0, figure{head: "point", text: true, of: func(s record.Summary) string { return s.Point }})
+		figures = slices.Insert(figures, 0,
+			figure{head: "point", text: true, of: func(s record.Summary) string {
+				return s.Point
+			}})
 	}
-	figures = slices.DeleteFunc(figures, func(f figure) bool { return f.known != nil && !slices.ContainsFunc(sums, f.known) })
+	figures = slices.DeleteFunc(figures, func(f figure) bool {
+		return f.known != nil && !slices.ContainsFunc(sums, f.known)
+	})
 	t := table{title: title}
 	for _, f := range figures {
 		t.columns = append(t.columns, column{f.head, f.text})
@@ -140,12 +145,20 @@ func (v view) costs() []figure {
 			}
 			return ratio(s.CPUPerCycle.Median / first[s.Point])
 		}},
-		{head: "client CPU", of: func(s record.Summary) string { return unknown(s.CPUPerCycle.Median, span) }},
-		{head: "allocations", of: func(s record.Summary) string { return unknown(s.AllocsPerCycle.Median, count) },
+		{head: "client CPU", of: func(s record.Summary) string {
+			return unknown(s.CPUPerCycle.Median, span)
+		}},
+		{head: "allocations", of: func(s record.Summary) string {
+			return unknown(s.AllocsPerCycle.Median, count)
+		},
 			known: func(s record.Summary) bool { return s.AllocsPerCycle.Max > 0 }},
-		{head: "bytes a node", of: func(s record.Summary) string { return unknown(s.BytesPerCycle.Median, size) },
+		{head: "bytes a node", of: func(s record.Summary) string {
+			return unknown(s.BytesPerCycle.Median, size)
+		},
 			known: func(s record.Summary) bool { return s.BytesPerCycle.Max > 0 }},
-		{head: "commands a node", of: func(s record.Summary) string { return unknown(s.CommandsPerCycle.Median, significant) },
+		{head: "commands a node", of: func(s record.Summary) string {
+			return unknown(s.CommandsPerCycle.Median, significant)
+		},
 			known: func(s record.Summary) bool { return s.CommandsPerCycle.Max > 0 }},
 	}
 }
@@ -178,8 +191,12 @@ func coreShare(h *record.HeldLocks) float64 {
 
 var exclusion = []figure{
 	{head: "holdings checked", of: func(s record.Summary) string { return whole(s.Checked) }},
-	{head: "overlaps", of: func(s record.Summary) string { return whole(s.Violations) }, bad: func(s record.Summary) bool { return s.Violations > 0 }},
-	{head: "fairness (Jain)", of: func(s record.Summary) string { return fmt.Sprintf("%.2f", s.Fairness.Median) },
+	{head: "overlaps", of: func(s record.Summary) string {
+		return whole(s.Violations)
+	}, bad: func(s record.Summary) bool { return s.Violations > 0 }},
+	{head: "fairness (Jain)", of: func(s record.Summary) string {
+		return fmt.Sprintf("%.2f", s.Fairness.Median)
+	},
 		known: func(s record.Summary) bool { return s.Fairness.Max > 0 }},
 }
 
@@ -187,13 +204,16 @@ const faultsTitle = "faults"
 
 // faults tells how each fault was felt by each subject.
 func (v view) faults() table {
-	t := table{title: faultsTitle, columns: []column{{"fault", true}, {"no lock for", false}, {"recovery", false}, {"p99 before", false}, {"p99 during", false}}}
+	t := table{title: faultsTitle,
+		columns: []column{{"fault", true}, {"no lock for", false}, {"recovery", false},
+			{"p99 before", false}, {"p99 during", false}}}
 	if v.sweep() {
 		t.columns = slices.Insert(t.columns, 0, column{"point", true})
 	}
 	for _, s := range v.sums {
 		for _, f := range s.Services {
-			cells := []string{v.fault(s, f.Fault), duration(f.Without), recovered(f.Recovery), p99(f.Before), p99(f.During)}
+			cells := []string{v.fault(s, f.Fault), duration(f.Without), recovered(f.Recovery),
+				p99(f.Before), p99(f.During)}
 			if v.sweep() {
 				cells = slices.Insert(cells, 0, s.Point)
 			}
@@ -228,10 +248,10 @@ func (v view) fault(s record.Summary, i int) string {
 }
 
 // outcomeOrder is from good to bad, as tables and pictures list them.
-var outcomeOrder = []string{record.OK, record.Held, record.NoQuorum, record.Failed, record.Gave, record.Lost, record.NotBegun, record.UnderWay}
+var outcomeOrder = []string{record.OK, record.Held, record.NoQuorum, record.Failed, record.Gave,
+	record.Lost, record.NotBegun, record.UnderWay}
 
-// outcomes counts what became of everything that was asked for, if anything
-// but success did.
+// outcomes counts the outcomes of all cycles, if any of them is not success.
 func (v view) outcomes() table {
 	seen := map[string]bool{}
 	for _, s := range v.sums {
@@ -250,23 +270,28 @@ func (v view) outcomes() table {
 	for _, outcome := range order {
 		if seen[outcome] {
 			bad = bad || outcome != record.OK && outcome != record.UnderWay
-			figures = append(figures, figure{head: outcome, of: func(s record.Summary) string { return whole(s.Outcomes[outcome]) }})
+			figures = append(figures, figure{head: outcome, of: func(s record.Summary) string {
+				return whole(s.Outcomes[outcome])
+			}})
 		}
 	}
 	if !bad {
 		return table{}
 	}
-	return v.tabulate("outcomes, all rounds together", v.sums, append(figures, figure{head: "keys left", of: func(s record.Summary) string {
-		if s.KeysLeft < 0 {
-			return "?"
-		}
-		return whole(int64(s.KeysLeft))
-	}, bad: func(s record.Summary) bool { return s.KeysLeft > 0 }}))
+	return v.tabulate("outcomes, all rounds together", v.sums,
+		append(figures, figure{head: "keys left", of: func(s record.Summary) string {
+			if s.KeysLeft < 0 {
+				return "?"
+			}
+			return whole(int64(s.KeysLeft))
+		}, bad: func(s record.Summary) bool { return s.KeysLeft > 0 }}))
 }
 
 // rounds lists every trial by itself.
 func (v view) rounds() table {
-	t := table{title: "each round", columns: []column{{"round", false}, {"cycles/s", false}, {"p50", false}, {"p99", false}, {"max", false}, {"client CPU of a cycle", false}, {"failed", false}}}
+	t := table{title: "each round",
+		columns: []column{{"round", false}, {"cycles/s", false}, {"p50", false}, {"p99", false},
+			{"max", false}, {"client CPU of a cycle", false}, {"failed", false}}}
 	if v.sweep() {
 		t.columns = slices.Insert(t.columns, 0, column{"point", true})
 	}
@@ -275,7 +300,8 @@ func (v view) rounds() table {
 			continue
 		}
 		q := trial.Acquire.Quantiles()
-		cells := []string{fmt.Sprint(trial.Round + 1), count(trial.PerSecond()), duration(q.P50), duration(q.P99), duration(q.Max),
+		cells := []string{fmt.Sprint(trial.Round + 1), count(trial.PerSecond()), duration(q.P50),
+			duration(q.P99), duration(q.Max),
 			duration(trial.CPUPerCycle()), percent(trial.FailedShare())}
 		if v.sweep() {
 			cells = slices.Insert(cells, 0, trial.Load.Point)

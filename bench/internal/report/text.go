@@ -73,7 +73,7 @@ func paragraph(w io.Writer, lead, s string) {
 	fmt.Fprintln(w, line)
 }
 
-// legend says what a table's figures are where its heads do not.
+// legend explains a table's figures where its heads do not.
 func (v view) legend(t table) string {
 	if t.title == faultsTitle {
 		return "no lock for: the longest time without an acquisition. recovery: from the fault's end to 90 % of the rate before it."
@@ -130,16 +130,16 @@ func (t table) text(w io.Writer, v view) {
 	}
 }
 
-// A grievance is an error that a subject met, and how often.
-type grievance struct {
+// A frequentError is an error that a subject met, and how often.
+type frequentError struct {
 	subject record.Subject
 	message string
 	count   int64
 }
 
-// grievances are each subject's most frequent errors.
-func (v view) grievances() []grievance {
-	var all []grievance
+// frequentErrors are each subject's most frequent ones.
+func (v view) frequentErrors() []frequentError {
+	var all []frequentError
 	for _, s := range v.subjects {
 		counts := map[string]int64{}
 		for _, t := range v.run.Trials {
@@ -152,17 +152,17 @@ func (v view) grievances() []grievance {
 		messages := slices.Sorted(maps.Keys(counts))
 		slices.SortStableFunc(messages, func(a, b string) int { return int(counts[b] - counts[a]) })
 		for _, message := range messages[:min(5, len(messages))] {
-			all = append(all, grievance{s, message, counts[message]})
+			all = append(all, frequentError{s, message, counts[message]})
 		}
 	}
 	return all
 }
 
 func (v view) errorsText(w io.Writer) {
-	for i, g := range v.grievances() {
+	for i, e := range v.frequentErrors() {
 		if i == 0 {
 			fmt.Fprint(w, "\nMOST FREQUENT ERRORS\n")
 		}
-		paragraph(w, g.subject.Name+"  ", fmt.Sprintf("%s × %s", whole(g.count), g.message))
+		paragraph(w, e.subject.Name+"  ", fmt.Sprintf("%s × %s", whole(e.count), e.message))
 	}
 }

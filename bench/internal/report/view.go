@@ -46,8 +46,8 @@ func (v view) at(point string) []record.Summary {
 	return sums
 }
 
-// rank is the subject's place in the run, from which its colour follows. It does
-// not depend on which subjects one picture shows.
+// rank is the subject's place in the run, from which its colour follows. It does not depend on
+// which subjects one picture shows.
 func (v view) rank(name string) int {
 	return slices.IndexFunc(v.subjects, func(s record.Subject) bool { return s.Name == name })
 }
@@ -55,8 +55,7 @@ func (v view) rank(name string) int {
 // colour is the number of the subject's colour in the style sheet.
 func (v view) colour(name string) int { return v.rank(name) % 8 }
 
-// stroke is the class of the subject's lines: beyond eight subjects colours come
-// again, dashed.
+// stroke is the class of the subject's lines: beyond eight subjects colours come again, dashed.
 func (v view) stroke(name string) string {
 	class := fmt.Sprintf("l%d", v.colour(name))
 	if v.rank(name) >= 8 {
@@ -96,8 +95,8 @@ func (v view) embedded() bool { return v.run.Machine.Nodes == "embedded" }
 // sweep says that there is more than one point to compare.
 func (v view) sweep() bool { return len(v.points) > 1 }
 
-// A user's URL may hold a password, and a library's error or the command may hold
-// the URL. "/" cannot be in a password, it is written as %2F.
+// A user's URL may hold a password, and a library's error or the command may hold the URL. "/"
+// cannot be in a password, it is written as %2F.
 var userInfo = regexp.MustCompile(`://[^\s/]*@`)
 
 func redact(s string) string { return userInfo.ReplaceAllString(s, "://***@") }
@@ -124,7 +123,7 @@ func clean(run record.Run) record.Run {
 	return run
 }
 
-// machine is what the figures were measured on, in a line.
+// machine describes where the figures were measured, in a line.
 func (v view) machine() string {
 	m := v.run.Machine
 	parts := []string{}
@@ -150,8 +149,7 @@ func (v view) machine() string {
 	return strings.Join(parts, ", ")
 }
 
-// load is what the callers did, in a line. What differs between the points is
-// told by the points.
+// load describes the work of the callers, in a line. The points name their differences.
 func (v view) load() string {
 	if len(v.run.Trials) == 0 {
 		return ""
@@ -180,7 +178,8 @@ func (v view) load() string {
 		parts = append(parts, fmt.Sprintf("%s cycles/s begun by schedule", whole(int64(l.Rate))))
 	}
 	if l.Held == 0 {
-		parts = append(parts, map[string]string{"own": "each with a name of its own", "single": "all want the same lock"}[l.Names])
+		parts = append(parts, map[string]string{"own": "each with a name of its own",
+			"single": "all want the same lock"}[l.Names])
 		if parts[len(parts)-1] == "" {
 			parts[len(parts)-1] = "names " + l.Names
 		}
@@ -188,6 +187,45 @@ func (v view) load() string {
 	if l.Hold > 0 {
 		parts = append(parts, "each lock held for "+spanShort(float64(l.Hold)))
 	}
-	parts = append(parts, fmt.Sprintf("TTL %s, %s of %s", spanShort(float64(l.TTL)), plural(rounds, "round"), spanShort(float64(l.Duration))))
+	parts = append(parts, fmt.Sprintf("TTL %s, %s of %s", spanShort(float64(l.TTL)),
+		plural(rounds, "round"), spanShort(float64(l.Duration))))
 	return strings.Join(parts, ", ")
+}
+
+const embeddedWarning = "embedded nodes: these figures say nothing of speed"
+
+// problems come before all figures: a lock that two had at once, locks left behind, a subject that
+// did nothing at all.
+func (v view) problems() []string {
+	var all []string
+	for _, s := range v.sums {
+		say := func(format string, args ...any) {
+			where := title(s.Subject)
+			if v.sweep() && s.Point != "" {
+				where += ", " + s.Point
+			}
+			all = append(all, where+": "+fmt.Sprintf(format, args...))
+		}
+		if s.Violations > 0 {
+			say("%s", strings.TrimSuffix(fmt.Sprintf("%s of holders among %s holdings checked; %s",
+				plural(s.Violations, "overlap"), whole(s.Checked), v.violation(s)), "; "))
+		}
+		if s.KeysLeft > 0 {
+			say("%s left on the nodes after all clients had ended", plural(s.KeysLeft, "lock key"))
+		}
+		if s.Held == nil && s.PerSecond.Max == 0 {
+			say("not one cycle succeeded")
+		}
+	}
+	return all
+}
+
+// violation is the first overlap that was described.
+func (v view) violation(s record.Summary) string {
+	for _, t := range v.run.Trials {
+		if t.Subject == s.Subject.Name && t.Load.Point == s.Point && t.Violation != "" {
+			return t.Violation
+		}
+	}
+	return ""
 }

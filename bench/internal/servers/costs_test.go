@@ -38,7 +38,7 @@ func TestCostsAreTheLoadsAlone(t *testing.T) {
 	raw, err := net.Dial("tcp", strings.TrimPrefix(f.URLs()[0], "redis://"))
 	require.NoError(t, err)
 	load := &tally{Conn: raw}
-	c := redis.NewConn(load, patience, patience)
+	c := redis.NewConn(load, testLimit, testLimit)
 	defer c.Close()
 
 	before := w.Costs(t.Context())
@@ -122,7 +122,7 @@ func TestAHungNodeDoesNotHoldUpTheOthers(t *testing.T) {
 		assert.Equal(t, record.NodeCosts{}, costs[0])
 		assert.Equal(t, map[string]int64{"set": 1}, costs[1].Commands)
 	}
-	assert.Less(t, time.Since(began), patience)
+	assert.Less(t, time.Since(began), testLimit)
 
 	require.NoError(t, f.Resume(t.Context(), 0))
 	do(t, client(t, f, 0), "SET", "bench:key", "value")
@@ -157,4 +157,29 @@ func TestEmbeddedNodesDoNotCount(t *testing.T) {
 	do(t, client(t, f, 0), "SET", "bench:key", "value")
 	assert.Equal(t, make([]record.NodeCosts, 2), Between(before, w.Costs(t.Context())))
 	assert.Empty(t, w.Version(t.Context()))
+}
+
+func TestVersionsAreNamedOnceEach(t *testing.T) {
+	t.Parallel()
+	for want, products := range map[string][]product{
+		"":                           {{"redis", ""}},
+		"redis 7.0.15":               {{"redis", ""}, {"redis", "7.0.15"}},
+		"redis 7.0.15, 7.2.1":        {{"redis", "7.0.15"}, {"redis", "7.2.1"}},
+		"redis 7.0.15, valkey 8.1.0": {{"redis", "7.0.15"}, {"valkey", "8.1.0"}},
+	} {
+		assert.Equal(t, want, list(products))
+	}
+}
+
+func TestValkeyIsNotTakenForTheRedisItClaimsToBe(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, product{"redis", "7.0.15"}, readProduct("# Server\r\nredis_version:7.0.15\r\nos:x\r\n"))
+	assert.Equal(t, product{"valkey", "8.1.0"}, readProduct("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.0\r\n"))
+	assert.Equal(t, product{"redis", ""}, readProduct(""))
+}
+
+func TestTheVersionOfRealServers(t *testing.T) {
+	t.Parallel()
+	_, w := start(t, fleet.Process, 2)
+	assert.Regexp(t, `^(redis|valkey) \d+\.\d+\.\d+$`, w.Version(t.Context()))
 }

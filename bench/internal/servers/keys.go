@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// lockPrefix begins the name of every lock of the benchmark. Libraries may put a
-	// prefix of their own before it.
+	// lockPrefix begins the name of every lock of the benchmark. Libraries may put a prefix of
+	// their own before it.
 	lockPrefix = "bench:"
-	// recordPrefix begins redquorum's own records, which are no locks: the fencing
-	// counter of a lock has the lock's name in it.
+	// recordPrefix begins redquorum's own records, which are no locks: the fencing counter of a
+	// lock has the lock's name in it.
 	recordPrefix = "redlock:"
 
 	// stragglers is how long releases that are still on their way are waited for.
 	stragglers = 2 * time.Second
 	scanTick   = 20 * time.Millisecond
-	// scanTimeout bounds the walk through one node's keys, of which somebody else may
-	// have many.
+	// scanTimeout bounds the walk through one node's keys: there may be many that are not the
+	// benchmark's.
 	scanTimeout = 10 * time.Second
 )
 
-// KeysLeft counts the benchmark's locks on all nodes, in the databases of the URLs. If
-// there are some, it looks again until there are none or two seconds are over.
+// KeysLeft counts the benchmark's locks on all nodes, in the databases of the URLs. If there are
+// some, it looks again until there are none or two seconds are over.
 func (w *Watch) KeysLeft(ctx context.Context) (int, error) {
 	late := time.NewTimer(stragglers)
 	defer late.Stop()
@@ -64,8 +64,8 @@ func (w *Watch) countLocks(ctx context.Context) (int, error) {
 	return int(total.Load()), err
 }
 
-// Clean deletes the locks of the benchmark, and nothing else: the servers may be
-// somebody's, and keys to which a library has put its own prefix are left to expire.
+// Clean deletes the locks of the benchmark, and nothing else, because the servers may be in use by
+// others. Keys to which a library has put its own prefix are left to expire.
 func (w *Watch) Clean(ctx context.Context) error {
 	return w.each(func(_ int, n *node) error {
 		keys, err := n.scan(ctx, lockPrefix+"*")
@@ -83,7 +83,8 @@ func (w *Watch) Clean(ctx context.Context) error {
 
 // scan returns the keys that match. SCAN may name a key more than once.
 func (n *node) scan(ctx context.Context, pattern string) ([]string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, scanTimeout, fmt.Errorf("there are too many keys to look through in %v", scanTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, scanTimeout,
+		fmt.Errorf("there are too many keys to look through in %v", scanTimeout))
 	defer cancel()
 	found := map[string]bool{}
 	cursor := "0"

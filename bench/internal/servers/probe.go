@@ -7,22 +7,25 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// Probe PINGs every node each interval until ctx ends, and returns the probes by
-// node. An answer that has not come within the interval counts as none. A connection
-// that broke is dialled anew, and the time that takes is part of the answer's.
+// Probe PINGs every node each interval until ctx ends, and returns the probes by node. An answer
+// that has not come within the interval counts as none. A connection that broke is dialled anew,
+// and the time that takes is part of the answer's.
 func Probe(ctx context.Context, urls []string, start time.Time, interval time.Duration) [][]record.Probe {
 	probes := make([][]record.Probe, len(urls))
 	var all sync.WaitGroup
 	for i, raw := range urls {
-		t, err := parseURL(raw)
+		e, err := endpoint.Parse(raw)
 		if err != nil {
 			continue // Dial says so
 		}
 		all.Go(func() {
-			p := prober{interval: interval, dial: func(ctx context.Context) (*conn, error) { return dial(ctx, t, newMeter()) }}
+			p := prober{interval: interval, dial: func(ctx context.Context) (*conn, error) {
+				return dial(ctx, e, newTraffic())
+			}}
 			defer p.drop()
 			probes[i] = p.run(ctx, start)
 		})
@@ -86,10 +89,10 @@ func (p *prober) probe(ctx context.Context, began time.Time) time.Duration {
 	return noAnswer
 }
 
-// takeLate takes the answer to an earlier PING, or the connection's end, if it has
-// come. Until then no other PING is sent, and no other connection made: a node that
-// hangs would collect them by the hundred, at the expense of the clients that it is
-// there for. But after a second of silence the connection may be what is dead.
+// takeLate takes the answer to an earlier PING, or the connection's end, if it has come. Until then
+// no other PING is sent, and no other connection made: a node that hangs would collect them by the
+// hundred, at the expense of the clients that it is there for. But after a second of silence the
+// connection itself may be dead.
 func (p *prober) takeLate() {
 	select {
 	case err := <-p.answers:

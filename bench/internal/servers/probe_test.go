@@ -18,8 +18,7 @@ import (
 
 const ms = time.Millisecond
 
-// A host is a server in virtual time: it reads what comes, and answers each PING
-// after a while.
+// A host is a server in virtual time: it reads what comes, and answers each PING after a while.
 type host struct {
 	slow    time.Duration // each answer
 	far     time.Duration // each dial
@@ -43,7 +42,7 @@ func (h *host) dial(context.Context) (*conn, error) {
 	client, server := net.Pipe()
 	h.conns = append(h.conns, server)
 	h.serving.Go(func() { h.serve(server) })
-	return newConn(client, newMeter()), nil
+	return newConn(client, newTraffic()), nil
 }
 
 func (h *host) serve(c net.Conn) {
@@ -81,8 +80,7 @@ func (h *host) die(dead bool) {
 	h.conns = nil
 }
 
-// probed is what probes every 10 ms see of the host for so long, and meanwhile
-// what happens to it.
+// probed is what probes every 10 ms see of the host for so long, and meanwhile what happens to it.
 func probed(t *testing.T, h *host, lasts time.Duration, meanwhile func()) []time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lasts)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bsm/redislock"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
@@ -18,15 +19,16 @@ const bsmBackoff = 100 * time.Millisecond
 func ofBSM() Spec {
 	return Spec{
 		Subject: record.Subject{
-			Name: "bsm", Title: titled("bsm/redislock", "github.com/bsm/redislock") + " (one server)", Single: true,
-			Note: "One server instead of a quorum: what the quorum costs. Retries every 100 ms, as in its examples, and does not renew. " + goredisNote,
+			Name: "bsm", Title: titled("bsm/redislock", "github.com/bsm/redislock") + " (one server)",
+			Single: true,
+			Note:   "One server instead of a quorum: what the quorum costs. Retries every 100 ms, as in its examples, and does not renew. " + goredisNote,
 		},
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			targets, err := parseURLs(urls[:min(1, len(urls))])
+			endpoints, err := endpoint.ParseAll(urls[:min(1, len(urls))])
 			if err != nil {
 				return nil, err
 			}
-			client := newGoredis(targets[0], cfg)
+			client := newGoredis(endpoints[0], cfg)
 			return &bsmClient{redislock.New(client), cfg.TTL, client.Close}, nil
 		},
 	}
@@ -43,15 +45,15 @@ func (c *bsmClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	tries := &bsmTries{last: time.Now()}
 	lock, err := c.locker.Obtain(ctx, name, c.ttl, &redislock.Options{RetryStrategy: tries})
 	if err != nil {
-		return nil, failed(ctx, err, bsmSays(ctx, err))
+		return nil, failed(ctx, err, bsmOutcome(ctx, err))
 	}
 	return &bsmLock{lock, tries.last.Add(c.ttl)}, nil
 }
 
 func (c *bsmClient) Close() error { return c.stop() }
 
-// bsmTries is redislock.LinearBackoff that knows when the last try began, or a
-// little earlier: the library does not say to when a lock is valid.
+// bsmTries is redislock.LinearBackoff that knows when the last try began, or a little earlier: the
+// library does not say to when a lock is valid.
 type bsmTries struct{ last time.Time }
 
 func (t *bsmTries) NextBackoff() time.Duration {
@@ -66,7 +68,7 @@ type bsmLock struct {
 
 func (l *bsmLock) Release(ctx context.Context) error {
 	if err := l.lock.Release(ctx); err != nil {
-		return failed(ctx, err, bsmSays(ctx, err))
+		return failed(ctx, err, bsmOutcome(ctx, err))
 	}
 	return nil
 }
@@ -74,7 +76,7 @@ func (l *bsmLock) Release(ctx context.Context) error {
 func (l *bsmLock) Until() time.Time    { return l.until }
 func (*bsmLock) Lost() <-chan struct{} { return nil }
 
-func bsmSays(ctx context.Context, err error) string {
+func bsmOutcome(ctx context.Context, err error) string {
 	var network *net.OpError
 	switch {
 	case errors.Is(err, redislock.ErrNotObtained):

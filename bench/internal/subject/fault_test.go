@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// What each library says when three of five servers, the first of them, are gone.
-// One that goes on trying is ended by its caller.
+// The libraries' outcomes when three of five servers, the first of them, are gone. One that goes on
+// trying is ended by its caller.
 func TestMajorityGone(t *testing.T) {
 	f := start(t)
 	says := map[string]string{
@@ -41,7 +41,7 @@ func TestMajorityGone(t *testing.T) {
 			t.Parallel()
 			ctx := within(t, brief)
 			if says[name] != record.Gave {
-				ctx = within(t, patience)
+				ctx = within(t, testLimit)
 			}
 			_, err := c.Acquire(ctx, "wanted:"+name)
 			require.Error(t, err)
@@ -49,7 +49,7 @@ func TestMajorityGone(t *testing.T) {
 
 			// By now the lock may have been lost, or its keys be gone; in any case it is not
 			// released. rueidislock does not say so before the end of the TTL.
-			err = held[name].Release(within(t, patience))
+			err = held[name].Release(within(t, testLimit))
 			if name != "rueidislock" {
 				require.Error(t, err)
 				assert.Contains(t, []string{record.NoQuorum, record.Lost}, Outcome(err), "%v", err)
@@ -60,12 +60,12 @@ func TestMajorityGone(t *testing.T) {
 
 func TestServersThatAreNotThere(t *testing.T) {
 	t.Parallel()
-	// Nobody listens on port 1, and nothing else may be said of a password.
+	// No server listens on port 1, and the error must not show the password.
 	urls := []string{"redis://somebody:secret@127.0.0.1:1"}
 	for _, s := range All() {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cfg := within(t, patience), Config{TTL: ttl, Callers: 1}
+			ctx, cfg := within(t, testLimit), Config{TTL: ttl, Callers: 1}
 			err := func() error {
 				if s.Drive != nil {
 					return s.Drive(ctx, urls, cfg, nil)
@@ -98,25 +98,6 @@ func TestURLsAreCheckedWithoutRepeatingPasswords(t *testing.T) {
 			assert.NotContains(t, err.Error(), "secret", s.Name)
 		}
 	}
-	_, err := parseURLs(nil)
-	require.Error(t, err)
-}
-
-func TestURLs(t *testing.T) {
-	t.Parallel()
-	for raw, want := range map[string]target{
-		"redis://host":             {network: "tcp", address: "host:6379"},
-		"redis://:pw@[::1]:7/2":    {network: "tcp", address: "[::1]:7", password: "pw", database: 2},
-		"unix://u:pw@/a/b.s?db=3":  {network: "unix", address: "/a/b.s", user: "u", password: "pw", database: 3},
-		"redis://u:p%40w@1.2.3.4/": {network: "tcp", address: "1.2.3.4:6379", user: "u", password: "p@w"},
-	} {
-		got, err := parseURL(raw)
-		require.NoError(t, err, raw)
-		assert.Equal(t, want, *got, raw)
-	}
-	got, err := parseURL("rediss://host:7")
-	require.NoError(t, err)
-	assert.Equal(t, "host", got.tls.ServerName)
 }
 
 // ending is a context that has ended.

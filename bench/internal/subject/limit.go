@@ -1,15 +1,22 @@
 package subject
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
@@ -26,28 +33,27 @@ func limit() Spec {
 // settle bounds the time in which cycles under way are finished when the run ends.
 const settle = time.Second
 
-// drive is one goroutine a connection, which reads what has arrived, lets the
-// slots go on whose quorum that completes, and writes the requests of all of them
-// to each server in one go.
+// drive is one goroutine a connection, which reads what has arrived, lets the slots go on whose
+// quorum that completes, and writes the requests of all of them to each server in one go.
 //
-// Other forms were measured. One goroutine with poll(2) for all connections is as
-// fast with 64 slots, which the servers' own work limits, and slower with one, for
-// it does not read while it writes. All slots in step, so that batches are as long
-// as can be, and writers beside the readers make no difference.
+// Other forms were measured. One goroutine with poll(2) for all connections is as fast with 64
+// slots, which the servers' own work limits, and slower with one, for it does not read while it
+// writes. All slots in step, so that batches are as long as can be, and writers beside the readers
+// make no difference.
 func drive(ctx context.Context, urls []string, cfg Config, d Driven) error {
-	targets, err := parseURLs(urls)
+	endpoints, err := endpoint.ParseAll(urls)
 	if err != nil {
 		return err
 	}
-	l := &limitRun{driven: d, quorum: len(targets)/2 + 1, left: cfg.Callers}
+	l := &limitRun{driven: d, quorum: len(endpoints)/2 + 1, left: cfg.Callers}
 	defer l.close()
-	for _, t := range targets {
-		c, err := limitConnect(ctx, t)
+	for _, e := range endpoints {
+		c, err := limitConnect(ctx, e)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("limit: %s: %w", t.address, t.hide(err))
+			return fmt.Errorf("limit: %s: %w", e.Address, e.Hide(err))
 		}
 		l.conns = append(l.conns, c)
 	}
@@ -70,8 +76,7 @@ func drive(ctx context.Context, urls []string, cfg Config, d Driven) error {
 	return l.err
 }
 
-// A limitRun is the state of drive; mu protects all of it but the inner of a
-// connection's reader.
+// A limitRun is the state of drive; mu protects all of it but the inner of a connection's reader.
 type limitRun struct {
 	driven Driven
 	quorum int
@@ -115,8 +120,8 @@ func (l *limitRun) start() {
 	l.flush()
 }
 
-// submit queues the slot's next request for every server. One that would be
-// behind the slot's previous request is so on its connection too.
+// submit queues the slot's next request for every server. One that would be behind the slot's
+// previous request is so on its connection too.
 func (l *limitRun) submit(i int) {
 	s := &l.slots[i]
 	s.yes, s.no = 0, 0
@@ -130,7 +135,7 @@ func (l *limitRun) submit(i int) {
 func (l *limitRun) answer(a limitAsked, yes bool, now time.Time, cycles []limitCycle) ([]limitCycle, bool, error) {
 	s := &l.slots[a.slot]
 	switch {
-	case a.seq != s.seq: // a straggler's
+	case a.seq != s.seq: // of an earlier request
 		return cycles, false, nil
 	case yes:
 		s.yes++
@@ -147,7 +152,8 @@ func (l *limitRun) answer(a limitAsked, yes bool, now time.Time, cycles []limitC
 	if s.seq&1 == 1 {
 		s.acquired = now
 	} else {
-		cycles = append(cycles, limitCycle{int(a.slot), s.began, s.acquired.Sub(s.began), now.Sub(s.acquired)})
+		cycles = append(cycles, limitCycle{int(a.slot), s.began, s.acquired.Sub(s.began),
+			now.Sub(s.acquired)})
 		s.began = now
 		if l.stopping {
 			l.left--
@@ -158,7 +164,7 @@ func (l *limitRun) answer(a limitAsked, yes bool, now time.Time, cycles []limitC
 	return cycles, true, nil
 }
 
-// flush writes what is queued. Whoever finds another at it leaves the rest to him.
+// flush writes the queued requests. A goroutine that finds another writing leaves the rest to it.
 func (l *limitRun) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,8 +194,8 @@ func (l *limitRun) stop() {
 	}
 }
 
-// failed keeps the first error and wakes all readers. It is no error if the time to
-// settle was not enough. The caller holds mu.
+// failed keeps the first error and wakes all readers. It is no error if the time to settle was not
+// enough. The caller holds mu.
 func (l *limitRun) failed(c *limitConn, err error) {
 	if l.stopping && errors.Is(err, os.ErrDeadlineExceeded) {
 		return
@@ -204,4 +210,196 @@ func (l *limitRun) close() {
 	for _, c := range l.conns {
 		c.Close()
 	}
+}
+
+const limitScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
+
+var limitScriptSHA = func() string {
+	sum := sha1.Sum([]byte(limitScript))
+	return hex.EncodeToString(sum[:])
+}()
+
+// A limitConn is a raw connection to one server. Its run's mu protects the rest.
+type limitConn struct {
+	net.Conn
+	address    string
+	out, spare []byte // requests to be written, and the buffer of those being written
+	writing    bool
+	asked      limitQueue // requests without an answer, in order
+}
+
+// limitConnect leaves to redigo what happens once a connection.
+func limitConnect(ctx context.Context, e *endpoint.Endpoint) (*limitConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := e.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	conn.SetDeadline(deadline)
+	r := redis.NewConn(conn, 0, 0)
+	do := func(command string, args ...any) {
+		if err == nil {
+			_, err = redis.DoContext(r, ctx, command, args...)
+		}
+	}
+	if e.Password != "" {
+		args := []any{e.User, e.Password}
+		if e.User == "" {
+			args = args[1:]
+		}
+		do("AUTH", args...)
+	}
+	if e.Database != 0 {
+		do("SELECT", e.Database)
+	}
+	do("SCRIPT", "LOAD", limitScript)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	conn.SetDeadline(time.Time{})
+	return &limitConn{Conn: conn, address: e.Address}, nil
+}
+
+// A limitCycle is a cycle to be reported.
+type limitCycle struct {
+	slot             int
+	began            time.Time
+	acquire, release time.Duration
+}
+
+// read takes the connection's answers until the run has ended.
+func (l *limitRun) read(c *limitConn) error {
+	in, held := make([]byte, 64<<10), 0
+	var cycles []limitCycle
+	for {
+		n, err := c.Read(in[held:])
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		on, over := false, false
+		rest := in[:held+n]
+		l.mu.Lock()
+		for err == nil {
+			length, yes, bad := limitAnswer(rest)
+			if length == 0 {
+				err = bad
+				break
+			}
+			rest = rest[length:]
+			asked, ok := c.asked.pop()
+			if !ok {
+				err = errors.New("an answer that nobody asked for")
+				break
+			}
+			var more bool
+			cycles, more, err = l.answer(asked, yes, now, cycles)
+			on = on || more
+		}
+		if len(c.asked.ring) > limitBacklog {
+			err = fmt.Errorf("it is %d answers behind the others", c.asked.len())
+		}
+		if l.left == 0 {
+			over = c.asked.len() == 0
+			l.wakeIdle()
+		}
+		l.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		held = copy(in, rest)
+		if on {
+			l.flush()
+		}
+		for _, cy := range cycles {
+			l.driven.Cycle(cy.slot, cy.began, cy.acquire, cy.release)
+		}
+		cycles = cycles[:0]
+		if over {
+			return nil
+		}
+	}
+}
+
+// wakeIdle ends the reads of connections from which nothing will come any more.
+func (l *limitRun) wakeIdle() {
+	for _, c := range l.conns {
+		if c.asked.len() == 0 {
+			c.SetReadDeadline(time.Now())
+		}
+	}
+}
+
+// limitRequest is a command as Redis reads it.
+func limitRequest(args ...string) []byte {
+	b := append([]byte("*"+strconv.Itoa(len(args))), "\r\n"...)
+	for _, a := range args {
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(a), a)
+	}
+	return b
+}
+
+// limitAnswer reads one of the answers that can come, each of which is a line, and returns its
+// length, or zero if it is not complete.
+func limitAnswer(b []byte) (length int, yes bool, err error) {
+	end := bytes.IndexByte(b, '\n')
+	if end < 1 {
+		return 0, false, nil
+	}
+	switch line := b[:end-1]; string(line) {
+	case "+OK", ":1":
+		return end + 1, true, nil
+	case "$-1", ":0":
+		return end + 1, false, nil
+	default:
+		return 0, false, fmt.Errorf("it answers %q", line)
+	}
+}
+
+// limitBacklog is the number of unanswered requests of one server at which the run ends: far more
+// than are ever under way unless it hangs.
+const limitBacklog = 1 << 18
+
+// A limitAsked is a request under way.
+type limitAsked struct {
+	slot int32
+	seq  uint32 // as of its slot
+}
+
+// A limitQueue is a first-in-first-out queue that allocates only when it grows.
+type limitQueue struct {
+	ring       []limitAsked // its length is a power of two
+	head, tail uint
+}
+
+func (q *limitQueue) len() int { return int(q.tail - q.head) }
+
+func (q *limitQueue) push(a limitAsked) {
+	if q.len() == len(q.ring) {
+		ring := make([]limitAsked, max(64, 2*len(q.ring)))
+		n := copy(ring, q.ring[q.at(q.head):])
+		copy(ring[n:], q.ring[:q.at(q.head)])
+		q.head, q.tail, q.ring = 0, uint(q.len()), ring
+	}
+	q.ring[q.at(q.tail)] = a
+	q.tail++
+}
+
+func (q *limitQueue) pop() (limitAsked, bool) {
+	if q.len() == 0 {
+		return limitAsked{}, false
+	}
+	a := q.ring[q.at(q.head)]
+	q.head++
+	return a, true
+}
+
+func (q *limitQueue) at(i uint) int {
+	if len(q.ring) == 0 {
+		return 0
+	}
+	return int(i & uint(len(q.ring)-1))
 }

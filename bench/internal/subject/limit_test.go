@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A tally counts cycles, and what is wrong with them.
+// A tally counts cycles, and wrong ones.
 type tally struct {
 	mu      sync.Mutex
 	cycles  []int // by caller
@@ -89,7 +89,7 @@ func TestLimitEndsWithAnErrorOfAServer(t *testing.T) {
 		broken := make(chan error, 1)
 		done := &tally{cycles: make([]int, 2)}
 		done.onCycle = func() { once.Do(func() { go func() { broken <- c.breakIt() }() }) }
-		err := drive(within(t, patience), f.URLs(), Config{TTL: ttl, Callers: 2}, done)
+		err := drive(within(t, testLimit), f.URLs(), Config{TTL: ttl, Callers: 2}, done)
 		require.NoError(t, <-broken)
 		require.Error(t, err)
 		assert.Regexp(t, c.says, err.Error())

@@ -14,15 +14,18 @@ import (
 
 func redquorums() []Spec {
 	return []Spec{
-		redquorum("redquorum", "redquorum", "As a user gets it: renewal and memory guard on, no fencing tokens."),
+		redquorum("redquorum", "redquorum",
+			"As a user gets it: renewal and memory guard on, no fencing tokens."),
 		redquorum("redquorum-noguard", "redquorum, no memory guard",
 			"MemoryGuard(false): servers that may have forgotten locks vote, as with all the other libraries.", redlock.MemoryGuard(false)),
-		redquorum("redquorum-fenced", "redquorum, fenced", "Fenced(): each lock has a fencing token, which none of the other libraries offers.", redlock.Fenced()),
-		redquorum("redquorum-fair", "redquorum, fair", "Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
+		redquorum("redquorum-fenced", "redquorum, fenced",
+			"Fenced(): each lock has a fencing token, which none of the other libraries offers.", redlock.Fenced()),
+		redquorum("redquorum-fair", "redquorum, fair",
+			"Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
 	}
 }
 
-func redquorum(name, title, note string, opts ...redlock.Option) Spec {
+func redquorum(name, title, note string, opts ...redlock.LockerOption) Spec {
 	return Spec{
 		Subject: record.Subject{Name: name, Title: title, Note: note},
 		Renews:  true,
@@ -31,16 +34,17 @@ func redquorum(name, title, note string, opts ...redlock.Option) Spec {
 			if err != nil {
 				return nil, err
 			}
-			locker, err := redlock.New(nodes, append([]redlock.Option{redlock.TTL(cfg.TTL)}, opts...)...)
+			locker, err := redlock.New(nodes, append([]redlock.LockerOption{redlock.TTL(cfg.TTL)}, opts...)...)
 			if err != nil {
 				return nil, err
 			}
-			// New servers have no vote for a TTL, once, which is not what is measured. A
-			// name of its own, for other processes may be doing the same.
+			// New servers have no vote for a TTL, once, which must not be measured. A name of its
+			// own, for other processes may be doing the same.
 			first := fmt.Sprintf("bench:first:%x", rand.Uint64())
 			err = locker.Do(ctx, first, func(context.Context) error { return nil }, redlock.Retries(10))
 			if err != nil {
-				return nil, errors.Join(fmt.Errorf("the servers do not grant a first lock: %w", err), locker.Close())
+				err = fmt.Errorf("the servers do not grant a first lock: %w", err)
+				return nil, errors.Join(err, locker.Close())
 			}
 			return redquorumClient{locker}, nil
 		},
@@ -52,7 +56,7 @@ type redquorumClient struct{ locker *redlock.Locker }
 func (c redquorumClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	lock, err := c.locker.Acquire(ctx, name)
 	if err != nil {
-		return nil, &failure{redquorumSays(err), err}
+		return nil, &failure{redquorumOutcome(err), err}
 	}
 	return redquorumLock{lock}, nil
 }
@@ -63,7 +67,7 @@ type redquorumLock struct{ lock *redlock.Lock }
 
 func (l redquorumLock) Release(ctx context.Context) error {
 	if err := l.lock.Release(ctx); err != nil {
-		return &failure{redquorumSays(err), err}
+		return &failure{redquorumOutcome(err), err}
 	}
 	return nil
 }
@@ -71,8 +75,8 @@ func (l redquorumLock) Release(ctx context.Context) error {
 func (l redquorumLock) Until() time.Time      { return l.lock.Until() }
 func (l redquorumLock) Lost() <-chan struct{} { return l.lock.Context().Done() }
 
-// redquorumSays needs no more than the error: none matches two of them.
-func redquorumSays(err error) string {
+// redquorumOutcome needs no more than the error: none matches two of them.
+func redquorumOutcome(err error) string {
 	switch {
 	case errors.Is(err, redlock.ErrHeld):
 		return record.Held

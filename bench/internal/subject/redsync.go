@@ -4,42 +4,52 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/go-redsync/redsync/v4/redis/redigo"
+	redigolib "github.com/gomodule/redigo/redis"
+	goredislib "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 func redsyncs() []Spec {
+	const failFast = "WithFailFast: returns at the quorum. "
 	const waits = " It tries 32 times with 50 to 250 ms between (its defaults), and does not renew."
 	return []Spec{
-		ofRedsync("redsync", "redigo", redigoNote+waits, openRedigo),
-		ofRedsync("redsync-failfast", "redigo, fail-fast", "WithFailFast: returns at the quorum. "+redigoNote+waits, openRedigo, redsync.WithFailFast(true)),
-		ofRedsync("redsync-goredis", "go-redis", goredisNote+waits, openGoredis),
-		ofRedsync("redsync-goredis-failfast", "go-redis, fail-fast", "WithFailFast: returns at the quorum. "+goredisNote+waits, openGoredis, redsync.WithFailFast(true)),
+		ofRedsync(record.Subject{Name: "redsync", Title: "redigo", Note: redigoNote + waits}, openRedigo),
+		ofRedsync(record.Subject{Name: "redsync-failfast", Title: "redigo, fail-fast",
+			Note: failFast + redigoNote + waits}, openRedigo, redsync.WithFailFast(true)),
+		ofRedsync(record.Subject{Name: "redsync-goredis", Title: "go-redis",
+			Note: goredisNote + waits}, openGoredis),
+		ofRedsync(record.Subject{Name: "redsync-goredis-failfast", Title: "go-redis, fail-fast",
+			Note: failFast + goredisNote + waits}, openGoredis, redsync.WithFailFast(true)),
 	}
 }
 
 // connect makes redsync's pool for one server, and what closes it.
-type connect func(t *target, cfg Config) (pool redis.Pool, stop func() error)
+type connect func(e *endpoint.Endpoint, cfg Config) (pool redis.Pool, stop func() error)
 
-func ofRedsync(name, variant, note string, connect connect, opts ...redsync.Option) Spec {
+// ofRedsync makes a subject of redsync, whose Title names the variant.
+func ofRedsync(s record.Subject, connect connect, opts ...redsync.Option) Spec {
+	s.Title = fmt.Sprintf("%s (%s)", titled("redsync", "github.com/go-redsync/redsync/v4"), s.Title)
 	return Spec{
-		Subject: record.Subject{
-			Name: name, Note: note,
-			Title: fmt.Sprintf("%s (%s)", titled("redsync", "github.com/go-redsync/redsync/v4"), variant),
-		},
+		Subject: s,
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			targets, err := parseURLs(urls)
+			endpoints, err := endpoint.ParseAll(urls)
 			if err != nil {
 				return nil, err
 			}
 			c := &redsyncClient{opts: append([]redsync.Option{redsync.WithExpiry(cfg.TTL)}, opts...)}
 			var pools []redis.Pool
-			for _, t := range targets {
-				pool, stop := connect(t, cfg)
+			for _, e := range endpoints {
+				pool, stop := connect(e, cfg)
 				pools, c.stops = append(pools, pool), append(c.stops, stop)
 			}
 			c.redsync = redsync.New(pools...)
@@ -57,7 +67,7 @@ type redsyncClient struct {
 func (c *redsyncClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	m := c.redsync.NewMutex(name, c.opts...)
 	if err := m.LockContext(ctx); err != nil {
-		return nil, failed(ctx, err, redsyncRefused(ctx, err))
+		return nil, failed(ctx, err, redsyncAcquire(ctx, err))
 	}
 	return redsyncLock{m}, nil
 }
@@ -80,15 +90,15 @@ func (l redsyncLock) Release(ctx context.Context) error {
 	if err == nil {
 		err = errors.New("redsync: not unlocked")
 	}
-	return failed(ctx, err, redsyncKept(ctx, err))
+	return failed(ctx, err, redsyncRelease(ctx, err))
 }
 
 func (l redsyncLock) Until() time.Time    { return l.mutex.Until() }
 func (redsyncLock) Lost() <-chan struct{} { return nil }
 
-// redsyncRefused is what redsync says by a failed acquisition: ErrFailed alone
-// says nothing, and the nodes' answers are given for the last try only.
-func redsyncRefused(ctx context.Context, err error) string {
+// redsyncAcquire is the outcome that redsync means by a failed acquisition: ErrFailed alone means
+// nothing, and the nodes' answers are given for the last try only.
+func redsyncAcquire(ctx context.Context, err error) string {
 	n := redsyncAnswers(err)
 	switch {
 	case n.quorum, n.taken > 0 && n.faults == 0: // the latter is a split vote
@@ -101,8 +111,8 @@ func redsyncRefused(ctx context.Context, err error) string {
 	return ""
 }
 
-// redsyncKept is what redsync says by a failed release.
-func redsyncKept(ctx context.Context, err error) string {
+// redsyncRelease is the outcome that redsync means by a failed release.
+func redsyncRelease(ctx context.Context, err error) string {
 	n := redsyncAnswers(err)
 	switch {
 	case n.quorum, n.taken+n.expired > n.faults:
@@ -117,7 +127,7 @@ func redsyncKept(ctx context.Context, err error) string {
 
 // redsyncCounts are the answers of nodes in an error of redsync.
 type redsyncCounts struct {
-	quorum                 bool // of nodes where somebody else has the lock
+	quorum                 bool // a quorum of nodes on which another holder has the lock
 	taken, expired, faults int
 }
 
@@ -143,3 +153,45 @@ func redsyncAnswers(err error) redsyncCounts {
 	}
 	return n
 }
+
+const redigoNote = "Pooled connections, enough idle ones that none is dialled anew under load. " +
+	"redigo has no timeouts by default, so that a hung server would block it for good: here connecting, reading and writing end after 500 ms, or a quarter of the TTL."
+
+// openRedigo is redsync's pool over redigo's.
+func openRedigo(e *endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
+	timeout := min(cfg.TTL/4, 500*time.Millisecond)
+	pool := &redigolib.Pool{
+		// With fail-fast, requests of earlier cycles are under way as well.
+		MaxIdle:     4 * max(cfg.Callers, 16),
+		IdleTimeout: 240 * time.Second,
+		Dial: func() (redigolib.Conn, error) {
+			c, err := redigolib.Dial(e.Network, e.Address,
+				redigolib.DialConnectTimeout(timeout), redigolib.DialReadTimeout(timeout), redigolib.DialWriteTimeout(timeout),
+				redigolib.DialUsername(e.User), redigolib.DialPassword(e.Password), redigolib.DialDatabase(e.Database),
+				redigolib.DialUseTLS(e.TLS != nil), redigolib.DialTLSConfig(e.TLS))
+			return c, e.Hide(err)
+		},
+	}
+	return redigo.NewPool(pool), pool.Close
+}
+
+const goredisNote = "go-redis with its defaults (reads end after 5 s), but a connection for each caller."
+
+// openGoredis is redsync's pool over go-redis.
+func openGoredis(e *endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
+	client := newGoredis(e, cfg)
+	return goredis.NewPool(client), client.Close
+}
+
+func newGoredis(e *endpoint.Endpoint, cfg Config) *goredislib.Client {
+	quietGoredis()
+	return goredislib.NewClient(&goredislib.Options{
+		Network: e.Network, Addr: e.Address, TLSConfig: e.TLS,
+		Username: e.User, Password: e.Password, DB: e.Database,
+		PoolSize: max(cfg.Callers, 16),
+	})
+}
+
+// quietGoredis turns go-redis's log off: a line for each server that is down, which the errors say
+// as well.
+var quietGoredis = sync.OnceFunc(logging.Disable)

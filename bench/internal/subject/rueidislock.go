@@ -11,43 +11,45 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 func ofRueidislock() Spec {
 	return Spec{
 		Subject: record.Subject{
-			Name: "rueidislock", Title: titled("rueidislock", "github.com/redis/rueidis") + " (one server)", Single: true,
+			Name: "rueidislock", Title: titled("rueidislock", "github.com/redis/rueidis") + " (one server)",
+			Single: true,
 			Note: "KeyMajority 1 and NoLoopTracking, as its README has it for one server: its majority is one of keys on the same server or cluster, not of servers. " +
 				"Renews every half TTL and waits to be told of a release by the server; what failed it does not report, but waits on.",
 		},
 		Renews: true,
 		Open: func(_ context.Context, urls []string, cfg Config) (Client, error) {
-			targets, err := parseURLs(urls[:min(1, len(urls))])
+			endpoints, err := endpoint.ParseAll(urls[:min(1, len(urls))])
 			if err != nil {
 				return nil, err
 			}
-			locker, err := newRueidislock(targets[0], cfg.TTL)
+			locker, err := newRueidislock(endpoints[0], cfg.TTL)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", targets[0].address, targets[0].hide(err))
+				return nil, fmt.Errorf("%s: %w", endpoints[0].Address, endpoints[0].Hide(err))
 			}
 			return &rueidislockClient{locker, cfg.TTL}, nil
 		},
 	}
 }
 
-func newRueidislock(t *target, ttl time.Duration) (rueidislock.Locker, error) {
+func newRueidislock(e *endpoint.Endpoint, ttl time.Duration) (rueidislock.Locker, error) {
 	option := rueidislock.LockerOption{
 		KeyMajority: 1, NoLoopTracking: true, KeyValidity: ttl,
 		ClientOption: rueidis.ClientOption{
-			// It would ask the server whether it is a cluster; miniredis says so, and
-			// gives a wrong address.
+			// It would ask the server whether it is a cluster; miniredis says so, and gives a wrong
+			// address.
 			ForceSingleClient: true,
-			InitAddress:       []string{t.address}, TLSConfig: t.tls,
-			Username: t.user, Password: t.password, SelectDB: t.database,
+			InitAddress:       []string{e.Address}, TLSConfig: e.TLS,
+			Username: e.User, Password: e.Password, SelectDB: e.Database,
 		},
 	}
-	if t.network == "unix" {
+	if e.Network == "unix" {
 		option.ClientOption.DialCtxFn = func(ctx context.Context, path string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return d.DialContext(ctx, "unix", path)
 		}
@@ -65,8 +67,8 @@ type rueidislockClient struct {
 	ttl    time.Duration
 }
 
-// Acquire gives the library a context that ends with ctx while it waits, but not
-// later: its locks end with the context that they were asked for with.
+// Acquire gives the library a context that ends with ctx while it waits, but not later: its locks
+// end with the context that they were asked for with.
 func (c *rueidislockClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	waiting := context.AfterFunc(ctx, cancel)
@@ -93,8 +95,8 @@ type rueidislockLock struct {
 	until   time.Time // without renewal
 }
 
-// Release waits for the server's answer or the end of the key, whatever ctx says:
-// the library takes no other one for it.
+// Release waits for the server's answer or the end of the key, whatever ctx says: the library takes
+// no other one for it.
 func (l *rueidislockLock) Release(context.Context) error {
 	lost := l.held.Err() != nil
 	l.release()
@@ -104,8 +106,7 @@ func (l *rueidislockLock) Release(context.Context) error {
 	return nil
 }
 
-// Until is now at least for as long as the library's context lives, which is all
-// that it says.
+// Until is now at least for as long as the library's context lives, which is all that it says.
 func (l *rueidislockLock) Until() time.Time {
 	now := time.Now()
 	switch {

@@ -1,7 +1,19 @@
+// Package subject has the libraries under measurement behind one interface, each the way its own
+// README recommends, and the physical limit: the most that the same servers and this machine could
+// do without any library.
+//
+// Where a library has no opinion, a subject takes the setting that suits the library best, and its
+// Note says so. An adapter adds something that no library does, like ending with the caller's
+// context, only where the benchmark could not run otherwise.
 package subject
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
@@ -14,12 +26,12 @@ type Spec struct {
 	// Renews: it keeps locks for as long as they are wanted, by itself.
 	Renews bool
 
-	// Open connects to the servers, of which a Single subject uses the first
-	// only. It returns when locks can be had. Nil for the limit.
+	// Open connects to the servers, of which a Single subject uses the first only. It returns when
+	// locks can be had. Nil for the limit.
 	Open func(ctx context.Context, urls []string, cfg Config) (Client, error)
 
-	// Drive runs the cycles of cfg.Callers callers until ctx ends, and returns nil
-	// then. Of the limit only: it has no locks that could be given to callers.
+	// Drive runs the cycles of cfg.Callers callers until ctx ends, and returns nil then. Of the
+	// limit only: it has no locks that could be given to callers.
 	Drive func(ctx context.Context, urls []string, cfg Config, d Driven) error
 }
 
@@ -31,9 +43,8 @@ type Config struct {
 
 // A Client takes locks. It is safe for concurrent use.
 type Client interface {
-	// Acquire waits for the lock in the library's own way until ctx ends, or for
-	// as long as the library does by itself. The lock does not end with ctx.
-	// Outcome tells what its errors mean.
+	// Acquire waits for the lock in the library's own way until ctx ends, or for as long as the
+	// library does by itself. The lock does not end with ctx. Outcome tells what its errors mean.
 	Acquire(ctx context.Context, name string) (Lock, error)
 
 	// Close gives the connections back. Locks should be released before.
@@ -44,18 +55,102 @@ type Client interface {
 type Lock interface {
 	Release(ctx context.Context) error
 
-	// Until is to when the library says, at the moment of the call, that the
-	// lock is valid; zero if it knows that it is not.
+	// Until is to when the library says, at the moment of the call, that the lock is valid; zero if
+	// it knows that it is not.
 	Until() time.Time
 
-	// Lost is closed when the library tells the loss, and may be closed by
-	// Release. Nil: it does not tell.
+	// Lost is closed when the library tells of the loss, and may be closed by Release. Nil: the
+	// library does not tell.
 	Lost() <-chan struct{}
 }
 
 // Driven is where Drive reports to. It must be safe for concurrent use.
 type Driven interface {
-	// Cycle is called after each cycle of a caller, from zero to Callers-1, with
-	// when it began and how long the acquire and the release took.
+	// Cycle is called after each cycle of a caller, from zero to Callers-1, with when it began and
+	// how long the acquire and the release took.
 	Cycle(caller int, began time.Time, acquire, release time.Duration)
+}
+
+// All returns the subjects in the order of reports.
+func All() []Spec {
+	return append(append(append(redquorums(), redsyncs()...), ofRueidislock(), ofBSM()), limit())
+}
+
+// Find returns the subjects of these names, in the order of names.
+func Find(names []string) ([]Spec, error) {
+	all := All()
+	var known []string
+	for _, s := range all {
+		known = append(known, s.Name)
+	}
+	var found []Spec
+	for _, name := range names {
+		i := slices.Index(known, name)
+		if i < 0 {
+			return nil, fmt.Errorf("there is no subject %q; there are %s", name, strings.Join(known, ", "))
+		}
+		found = append(found, all[i])
+	}
+	return found, nil
+}
+
+// titled is a library's name with the version that is built in, so that a report cannot claim
+// another.
+func titled(name, module string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return name
+	}
+	for _, dep := range info.Deps {
+		if dep.Path == module && dep.Replace == nil {
+			return name + " " + strings.TrimPrefix(dep.Version, "v")
+		}
+	}
+	return name
+}
+
+// Outcome is the meaning of an error of a Client or Lock of this package, as one of record's
+// outcomes. The library's word about the lock goes before the end of the caller's context, which
+// may just have come too.
+func Outcome(err error) string {
+	var f *failure
+	switch {
+	case err == nil:
+		return record.OK
+	case errors.As(err, &f):
+		return f.outcome
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return record.Gave
+	}
+	return record.Failed
+}
+
+// A failure is a library's error with its meaning, which is decided where the error occurs: later,
+// neither the operation nor the state of the caller's context is known, and without them redsync's
+// errors and those of dialling have two meanings.
+type failure struct {
+	outcome string
+	err     error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// failed gives an error its meaning: the outcome that the library means by it, if it is known, or
+// else that the caller's context has ended, or else a failure.
+func failed(ctx context.Context, err error, outcome string) error {
+	if outcome == "" {
+		outcome = record.Failed
+		if ended(ctx) {
+			outcome = record.Gave
+		}
+	}
+	return &failure{outcome, err}
+}
+
+// ended is true a moment before ctx.Err is set: a call that ran into the deadline can return before
+// the context's own timer goes off.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }

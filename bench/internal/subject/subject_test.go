@@ -2,18 +2,26 @@ package subject
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/redlock"
 )
 
-// promises are what the load relies on, for every library alike.
+// promises are the properties that package load relies on, for every library alike.
 var promises = []struct {
 	name string
 	run  func(t *testing.T, s Spec, urls []string, name string)
@@ -84,16 +92,16 @@ func untilTTL(t *testing.T, s Spec, urls []string, name string) {
 }
 
 func leavesNothing(t *testing.T, s Spec, urls []string, name string) {
-	c, err := s.Open(within(t, patience), urls, Config{TTL: ttl, Callers: 4})
+	c, err := s.Open(within(t, testLimit), urls, Config{TTL: ttl, Callers: 4})
 	require.NoError(t, err)
 	lock := acquire(t, c, name)
 	require.NotEmpty(t, locks(t, urls, name))
 	require.NoError(t, lock.Release(t.Context()))
 	require.NoError(t, c.Close())
 	if strings.HasSuffix(s.Name, "failfast") {
-		// The deletion may overtake the SET of a straggler, on another connection;
-		// then the key stays until it expires.
-		require.Eventually(t, func() bool { return len(locks(t, urls, name)) == 0 }, patience, ttl/10)
+		// The deletion may overtake the SET of a straggler, on another connection; then the key
+		// stays until it expires.
+		require.Eventually(t, func() bool { return len(locks(t, urls, name)) == 0 }, testLimit, ttl/10)
 		return
 	}
 	assert.Empty(t, locks(t, urls, name))
@@ -109,7 +117,7 @@ func tellsLoss(t *testing.T, s Spec, urls []string, name string) {
 		select {
 		case <-lost:
 			assert.Zero(t, lock.Until())
-		case <-time.After(patience):
+		case <-time.After(testLimit):
 			t.Fatal("no loss was told")
 		}
 	} else {
@@ -124,7 +132,7 @@ func tellsLoss(t *testing.T, s Spec, urls []string, name string) {
 
 func outlivesContext(t *testing.T, s Spec, urls []string, name string) {
 	c := open(t, s, urls)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
 	lock, err := c.Acquire(ctx, name)
 	cancel()
 	require.NoError(t, err)
@@ -139,7 +147,7 @@ func renews(t *testing.T, s Spec, urls []string, name string) {
 	c := open(t, s, urls)
 	lock := acquire(t, c, name)
 	first := lock.Until()
-	require.Eventually(t, func() bool { return lock.Until().After(first) && time.Now().After(first) }, patience, ttl/10)
+	require.Eventually(t, func() bool { return lock.Until().After(first) && time.Now().After(first) }, testLimit, ttl/10)
 	require.NoError(t, lock.Release(t.Context()))
 }
 
@@ -149,7 +157,7 @@ func takeTurns(t *testing.T, s Spec, urls []string, name string) {
 	done := make(chan error)
 	turns := func(c Client) {
 		for range 2 {
-			lock, err := c.Acquire(within(t, patience), name)
+			lock, err := c.Acquire(within(t, testLimit), name)
 			if err == nil {
 				taken++
 				err = lock.Release(t.Context())
@@ -169,4 +177,75 @@ func takeTurns(t *testing.T, s Spec, urls []string, name string) {
 		require.NoError(t, <-done)
 	}
 	assert.Equal(t, 8, taken)
+}
+
+func TestOutcomes(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	fault := &redsync.RedisError{Err: refused}
+	taken := &redsync.ErrNodeTaken{}
+	gone := redsync.ErrLockAlreadyExpired
+	running, over := t.Context(), ending(t)
+
+	acquired := func(ctx context.Context, err error) error { return failed(ctx, err, redsyncAcquire(ctx, err)) }
+	released := func(ctx context.Context, err error) error { return failed(ctx, err, redsyncRelease(ctx, err)) }
+	single := func(ctx context.Context, err error) error { return failed(ctx, err, bsmOutcome(ctx, err)) }
+	ours := func(err error) error { return &failure{redquorumOutcome(err), err} }
+
+	for _, c := range []struct {
+		what string
+		err  error
+		want string
+	}{
+		{"none", nil, record.OK},
+		{"a context's", fmt.Errorf("x: %w", context.DeadlineExceeded), record.Gave},
+		{"unknown", io.EOF, record.Failed},
+
+		{"redquorum: held", ours(&redlock.QuorumError{Err: redlock.ErrHeld}), record.Held},
+		{"redquorum: outage", ours(&redlock.QuorumError{Err: redlock.ErrNoQuorum}), record.NoQuorum},
+		{"redquorum: lost", ours(redlock.ErrLost), record.Lost},
+		{"redquorum: context", ours(&redlock.QuorumError{Err: context.Canceled}), record.Gave},
+		{"redquorum: closed", ours(redlock.ErrClosed), record.Failed},
+
+		{"redsync: a majority taken", acquired(running, &redsync.ErrTaken{Nodes: []int{0, 1, 2}}), record.Held},
+		{"redsync: the same when the caller has gone", acquired(over, &redsync.ErrTaken{Nodes: []int{0, 1, 2}}), record.Held},
+		{"redsync: a split vote", acquired(running, errors.Join(taken, taken)), record.Held},
+		{"redsync: faults", acquired(running, errors.Join(errors.Join(fault, fault), fault)), record.NoQuorum},
+		{"redsync: faults for the caller has gone", acquired(over, errors.Join(fault, fault)), record.Gave},
+		{"redsync: both", acquired(running, errors.Join(fault, taken)), record.Failed},
+		{"redsync: nothing said", acquired(running, redsync.ErrFailed), record.Failed},
+		{"redsync: the caller has gone", acquired(over, redsync.ErrFailed), record.Gave},
+		{"redsync: released late", released(running, errors.Join(gone, gone, gone)), record.Lost},
+		{"redsync: released when others had it", released(running, &redsync.ErrTaken{Nodes: []int{0, 1, 2}}), record.Lost},
+		{"redsync: released without servers", released(running, errors.Join(fault, fault, fault)), record.NoQuorum},
+		{"redsync: released with the caller gone", released(over, errors.Join(fault, fault, fault)), record.Gave},
+
+		{"bsm: held", single(running, redislock.ErrNotObtained), record.Held},
+		{"bsm: lost", single(running, redislock.ErrLockNotHeld), record.Lost},
+		{"bsm: no server", single(running, refused), record.NoQuorum},
+		{"bsm: connection lost", single(running, io.EOF), record.NoQuorum},
+		{"bsm: the caller has gone", single(over, context.Canceled), record.Gave},
+		{"bsm: its own deadline is not the caller's", single(running, context.DeadlineExceeded), record.Failed},
+		{"bsm: dialling has deadlines of its own", single(running, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}), record.NoQuorum},
+	} {
+		assert.Equal(t, c.want, Outcome(c.err), c.what)
+	}
+	require.ErrorIs(t, acquired(running, redsync.ErrFailed), redsync.ErrFailed)
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	found, err := Find([]string{"bsm", "redquorum"})
+	require.NoError(t, err)
+	require.Len(t, found, 2)
+	assert.Equal(t, "bsm", found[0].Name)
+	assert.Equal(t, "redquorum", found[1].Name)
+	_, err = Find([]string{"redsink"})
+	require.ErrorContains(t, err, `"redsink"`)
+	for _, s := range All() {
+		require.ErrorContains(t, err, s.Name)
+		assert.NotEmpty(t, s.Title, s.Name)
+		assert.NotEmpty(t, s.Note, s.Name)
+		assert.True(t, (s.Open == nil) != (s.Drive == nil), s.Name)
+	}
 }

@@ -22,7 +22,7 @@ import (
 // parentEnv makes the test binary start a client, pause it, and wait to be killed.
 const parentEnv = "CHAOS_TEST_PARENT"
 
-const patience = 10 * time.Second
+const limit = 10 * time.Second
 
 func TestMain(m *testing.M) {
 	if c, is, err := client.FromEnv(); is {
@@ -66,10 +66,10 @@ func lonely(t *testing.T) client.Config {
 	}
 }
 
-// until waits for a client to tell something.
+// until waits for an event of a client.
 func until(t *testing.T, log *history.Log, kind history.Kind) {
 	t.Helper()
-	require.Eventually(t, func() bool { return log.Last(kind, "a") > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return log.Last(kind, "a") > 0 }, limit, time.Millisecond)
 }
 
 func TestAClientTellsItsHistoryAndEndsInGoodOrder(t *testing.T) {
@@ -79,7 +79,7 @@ func TestAClientTellsItsHistoryAndEndsInGoodOrder(t *testing.T) {
 	p, err := client.Start(lonely(t), log)
 	require.NoError(t, err)
 	until(t, log, history.Failed)
-	require.NoError(t, p.Stop(patience))
+	require.NoError(t, p.Stop(limit))
 
 	var events []history.Event
 	require.NoError(t, history.Read(&record, func(e history.Event) { events = append(events, e) }))
@@ -109,10 +109,10 @@ func TestAPausedClientTellsNothingAndThenGoesOn(t *testing.T) {
 		quiet := last == before && history.Now()-last > int64(300*time.Millisecond)
 		before = last
 		return quiet
-	}, patience, time.Millisecond)
+	}, limit, time.Millisecond)
 	require.NoError(t, p.Resume())
-	require.Eventually(t, func() bool { return log.Last(history.Asked, "a") > before }, patience, time.Millisecond)
-	require.NoError(t, p.Stop(patience))
+	require.Eventually(t, func() bool { return log.Last(history.Asked, "a") > before }, limit, time.Millisecond)
+	require.NoError(t, p.Stop(limit))
 }
 
 func TestAClientThatDoesNotEndIsKilledAndReported(t *testing.T) {
@@ -129,7 +129,7 @@ func TestAClientThatFailsIsReported(t *testing.T) {
 	c.URLs = nil
 	p, err := client.Start(c, history.NewLog(io.Discard))
 	require.NoError(t, err)
-	assert.ErrorContains(t, p.Stop(patience), "client 3: exit status 1")
+	assert.ErrorContains(t, p.Stop(limit), "client 3: exit status 1")
 }
 
 func TestAKilledClientIsNotReported(t *testing.T) {
@@ -137,7 +137,7 @@ func TestAKilledClientIsNotReported(t *testing.T) {
 	p, err := client.Start(lonely(t), history.NewLog(io.Discard))
 	require.NoError(t, err)
 	require.NoError(t, p.Kill())
-	assert.NoError(t, p.Stop(patience))
+	assert.NoError(t, p.Stop(limit))
 }
 
 // A client that was stopped when its parent died must not stay so for ever.
@@ -166,7 +166,7 @@ func TestAPausedClientDiesWithItsParent(t *testing.T) {
 	require.Equal(t, "<nil>", string(said))
 	require.NoError(t, cmd.Process.Kill())
 	cmd.Wait()
-	require.NoError(t, alive.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, alive.SetReadDeadline(time.Now().Add(limit)))
 	_, err = io.Copy(io.Discard, alive)
 	assert.NoError(t, err, "the client outlives its parent")
 }

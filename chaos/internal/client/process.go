@@ -12,23 +12,22 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-// A Process is a client as its parent sees it. Its methods are not for concurrent
-// use.
+// A Process is a client as its parent sees it. Its methods are not for concurrent use.
 type Process struct {
 	Who    int
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	done   chan struct{} // it has ended, and all that it told was read
+	done   chan struct{} // closed when it has ended, and all of its history was read
 	err    error         // why, once done
 	killed bool
 }
 
-// Start runs this program again as a client, and adds what it tells to log.
+// Start runs this program again as a client, and adds its history to log.
 //
-// The client is in a process group of its own, so that the terminal's Ctrl-C does
-// not reach it: it is to end in order. If this process dies, the client's standard
-// input ends; and should it be stopped at that moment, the kernel wakes it with a
-// hangup, as it does with stopped processes of a group whose parents have left.
+// The client is in a process group of its own, because the terminal's Ctrl-C would not let it
+// release its locks. If this process dies, the client's standard input ends; a client that is
+// stopped at that moment is woken by a hangup, which the kernel sends to stopped processes of a
+// group whose parents have ended.
 func Start(c Config, log *history.Log) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -73,8 +72,8 @@ func (p *Process) Pause() error {
 // Resume lets it go on.
 func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
-// Kill ends the process at once and returns when all that it had told is in the
-// log. It may be paused.
+// Kill ends the process at once and returns when all that it had written is in the log. It may be
+// paused.
 func (p *Process) Kill() error {
 	p.killed = true
 	err := p.cmd.Process.Kill()

@@ -10,8 +10,8 @@ import (
 // Never is a time after all others.
 const Never int64 = math.MaxInt64
 
-// An Acquisition is all that a client told about one call of Acquire and the
-// lock that came of it. What did not happen, or was not told, is at Never.
+// An Acquisition is all that a client wrote about one call of Acquire and the lock that came of it.
+// Events that did not happen, or were not written, are at Never.
 type Acquisition struct {
 	Who  int
 	Op   int64
@@ -21,7 +21,7 @@ type Acquisition struct {
 	Granted  int64
 	Failed   int64
 	Token    int64
-	Until    int64 // the last deadline that was told
+	Until    int64 // the latest deadline
 	Lost     int64
 	Leaving  int64
 	Released int64
@@ -32,9 +32,9 @@ type Acquisition struct {
 // Held reports whether the client had the lock.
 func (a *Acquisition) Held() bool { return a.Granted != Never }
 
-// End is when the client's claim ended: at its deadline, when it was told of a
-// loss, or when it began to release, whichever was first. It may lie before Granted,
-// where the client was paused before it could look.
+// End is when the client no longer relied on the lock: from its deadline on, when it heard of a
+// loss, or when it began to release, whichever was first. It may lie before Granted, where the
+// client was paused before it could look.
 func (a *Acquisition) End() int64 { return min(a.Until, a.Lost, a.Leaving) }
 
 func (a *Acquisition) String() string {
@@ -47,8 +47,8 @@ type Key struct {
 	Op  int64
 }
 
-// Acquisitions puts the clients' events together, ordered by when they were
-// asked. An order of events that no client can produce is an error.
+// Acquisitions puts the clients' events together, ordered by when they were asked. An order of
+// events that no client can produce is an error.
 func Acquisitions(events []Event) ([]*Acquisition, error) {
 	byKey := map[Key]*Acquisition{}
 	var all []*Acquisition
@@ -87,7 +87,7 @@ func Acquisitions(events []Event) ([]*Acquisition, error) {
 	return all, nil
 }
 
-// misplaced says what is wrong with e after what is known of its acquisition.
+// misplaced says why e cannot follow the events of its acquisition so far; empty: it can.
 func misplaced(a *Acquisition, e Event) string {
 	switch {
 	case e.Kind == Asked && a != nil:

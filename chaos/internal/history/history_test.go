@@ -38,7 +38,7 @@ func TestALineThatItsWriterDidNotFinishIsLeftOut(t *testing.T) {
 	assert.Error(t, history.Read(strings.NewReader("{}\n{]\n"), func(history.Event) {}))
 }
 
-func TestAClaimEndsAtWhateverComesFirst(t *testing.T) {
+func TestAHoldEndsAtWhateverComesFirst(t *testing.T) {
 	t.Parallel()
 	for text, end := range map[string]int64{
 		`{"at":3,"kind":"granted","until":50}`:                                                                   50,

@@ -1,3 +1,9 @@
+// Package nemesis breaks servers, clients and the network between them, by a plan that a seed
+// decides: the same seed, scenario and setting give the same faults at the same times. The state of
+// the clients at those times is not replayed.
+//
+// A plan has lanes that run at the same time. Within a lane one fault is over before the next
+// begins, so that each lane knows in what state its victims are.
 package nemesis
 
 import (
@@ -12,26 +18,25 @@ import (
 	"github.com/redquorum/redquorum/internal/relay"
 )
 
-// A World is what a plan breaks.
+// A World is all that a plan can break.
 type World struct {
-	Fleet  fleet.Fleet
-	Writes []fleet.Persistence
-	Relays []*relay.Relay // one a node, or none
-	Crew   Crew
-	Flush  func(ctx context.Context, node int) error
-	Log    *history.Log
+	Fleet   fleet.Fleet
+	Writes  []fleet.Persistence
+	Relays  []*relay.Relay // one a node, or none
+	Clients Clients
+	Flush   func(ctx context.Context, node int) error
+	Log     *history.Log
 }
 
-// A Crew is the clients. Calls for one client never overlap.
-type Crew interface {
+// Clients are the processes that a plan breaks. Calls for one client never overlap.
+type Clients interface {
 	Pause(i int) error
 	Resume(i int) error
 	Replace(i int) error // kill it, and start another in its place
 }
 
-// Run carries out the plan and returns when all faults are undone. When ctx
-// ends, that is at once, and not an error; a fault that could not be made, or not
-// be undone, is one, and ends the run.
+// Run carries out the plan and returns when all faults are undone. When ctx ends, that is at once,
+// and not an error; a fault that could not be made, or not be undone, is one, and ends the run.
 func Run(ctx context.Context, plan Plan, w World) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,15 +62,15 @@ func Run(ctx context.Context, plan Plan, w World) error {
 
 // play makes a fault, waits, and undoes it.
 func (w World) play(ctx context.Context, s Step) error {
-	whole := context.WithoutCancel(ctx) // what was begun is brought to its end
+	whole := context.WithoutCancel(ctx) // a fault that was begun is brought to its end
 	struck := w.struck(s)
-	tell := func(k history.Kind, text string) error {
+	note := func(k history.Kind, text string) error {
 		return w.Log.Add(history.Event{At: history.Now(), Kind: k, Name: string(s.Kind), Text: text})
 	}
 	if err := each(s.Victims, func(i int) error { return w.inject(whole, s, i) }); err != nil {
 		return fmt.Errorf("nemesis: %v: %w", s, err)
 	}
-	if err := tell(history.Fault, s.String()); err != nil {
+	if err := note(history.Fault, s.String()); err != nil {
 		return err
 	}
 	sleep(ctx, s.For)
@@ -73,9 +78,9 @@ func (w World) play(ctx context.Context, s Step) error {
 		return fmt.Errorf("nemesis: undo %v: %w", s, err)
 	}
 	if after := w.struck(s); after > 0 {
-		return tell(history.Healed, fmt.Sprintf("%d pieces were struck", after-struck))
+		return note(history.Healed, fmt.Sprintf("%d pieces were struck", after-struck))
 	}
-	return tell(history.Healed, "")
+	return note(history.Healed, "")
 }
 
 func (w World) inject(ctx context.Context, s Step, i int) error {
@@ -87,9 +92,9 @@ func (w World) inject(ctx context.Context, s Step, i int) error {
 	case Flush:
 		return w.Flush(ctx, i)
 	case PauseClient:
-		return w.Crew.Pause(i)
+		return w.Clients.Pause(i)
 	case KillClient:
-		return w.Crew.Replace(i)
+		return w.Clients.Replace(i)
 	case Reset:
 		w.Relays[i].Reset()
 		return nil
@@ -120,7 +125,7 @@ func (w World) heal(ctx context.Context, s Step, i int) error {
 		}
 		return w.Fleet.Restart(ctx, i, memory)
 	case PauseClient:
-		return w.Crew.Resume(i)
+		return w.Clients.Resume(i)
 	case Flush, KillClient, Reset:
 		return nil
 	}
@@ -128,7 +133,7 @@ func (w World) heal(ctx context.Context, s Step, i int) error {
 	return nil
 }
 
-// struck is what the relays of a step's victims have struck so far.
+// struck is how many pieces of traffic the relays of a step's victims have struck so far.
 func (w World) struck(s Step) (n int64) {
 	switch s.Kind {
 	case DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies:
@@ -139,7 +144,7 @@ func (w World) struck(s Step) (n int64) {
 	return n
 }
 
-// each strikes all victims at once.
+// each calls do for all victims at once.
 func each(victims []int, do func(i int) error) error {
 	errs := make([]error, len(victims))
 	var wg sync.WaitGroup

@@ -24,8 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A stage is a world of which only the record is real. It is its own fleet and
-// crew.
+// A stage is a world of which only the record is real. It is its own fleet and clients.
 type stage struct {
 	fleet.Fleet
 	mu     sync.Mutex
@@ -50,15 +49,15 @@ func (s *stage) Restart(_ context.Context, i int, m fleet.Memory) error {
 	return s.do([]string{fleet.Kept: "restart kept", fleet.Lost: "restart lost"}[m], i)
 }
 
-type crew struct{ *stage }
+type clients struct{ *stage }
 
-func (c crew) Pause(i int) error   { return c.do("pause client", i) }
-func (c crew) Resume(i int) error  { return c.do("resume client", i) }
-func (c crew) Replace(i int) error { return c.do("replace client", i) }
+func (c clients) Pause(i int) error   { return c.do("pause client", i) }
+func (c clients) Resume(i int) error  { return c.do("resume client", i) }
+func (c clients) Replace(i int) error { return c.do("replace client", i) }
 
 func world(s *stage, record *bytes.Buffer) nemesis.World {
 	return nemesis.World{
-		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Crew: crew{s},
+		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s},
 		Flush: func(_ context.Context, i int) error { return s.do("flush", i) },
 		Log:   history.NewLog(record),
 	}

@@ -13,8 +13,8 @@ import (
 // A Kind names a fault.
 type Kind string
 
-// The kinds of faults. Those of servers and of the network have nodes as their
-// victims, the others clients.
+// The kinds of faults. Those of servers and of the network have nodes as their victims, the others
+// clients.
 const (
 	PauseServer     Kind = "pause-server"     // SIGSTOP, SIGCONT
 	KillServer      Kind = "kill-server"      // kill -9, and a restart
@@ -68,7 +68,7 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// A Setting is what a plan is for.
+// A Setting is the size of the world that a plan is for.
 type Setting struct {
 	Seed     uint64
 	Duration time.Duration
@@ -77,8 +77,8 @@ type Setting struct {
 	TTL      time.Duration
 }
 
-// Shortest is how many TTLs a plan must last to have at least one fault in each
-// lane: the longest gap, and the longest fault.
+// Shortest is how many TTLs a plan must last to have at least one fault in each lane: the longest
+// gap, and the longest fault.
 const Shortest = 4
 
 // Plan draws the scenario's faults. All are undone within the duration.
@@ -99,4 +99,96 @@ func (s Scenario) Plan(set Setting) Plan {
 		}
 	}
 	return plan
+}
+
+// A draw makes a lane's random choices.
+type draw struct {
+	Setting
+	rand *rand.Rand
+	deck []Kind
+}
+
+// ttls draws a time between two multiples of the TTL, in whole milliseconds.
+func (d *draw) ttls(from, to float64) time.Duration {
+	return time.Duration((from + d.rand.Float64()*(to-from)) * float64(d.TTL)).Round(time.Millisecond)
+}
+
+// one draws one of several numbers; one that is listed twice comes twice as often.
+func (d *draw) one(of ...int) int { return of[d.rand.IntN(len(of))] }
+
+// some draws n of all, in order.
+func (d *draw) some(n, all int) []int {
+	drawn := d.rand.Perm(all)[:min(n, all)]
+	slices.Sort(drawn)
+	return drawn
+}
+
+// kind draws kinds such that all of them come before one comes again.
+func (d *draw) kind(kinds []Kind) Kind {
+	if len(d.deck) == 0 {
+		d.deck = slices.Clone(kinds)
+		d.rand.Shuffle(len(d.deck), func(i, j int) { d.deck[i], d.deck[j] = d.deck[j], d.deck[i] })
+	}
+	k := d.deck[0]
+	d.deck = d.deck[1:]
+	return k
+}
+
+// The number of victims is drawn so that it is a minority mostly, and sometimes not.
+
+func pauseServers(d *draw, k Kind) Step {
+	return Step{Kind: k, Victims: d.some(d.one(1, 1, 2, 2, 3), d.Nodes), For: d.ttls(0.1, 1.5)}
+}
+
+func killServers(d *draw, k Kind) Step {
+	return Step{Kind: k, Victims: d.some(d.one(1, 1, 1, 2, 2, 3), d.Nodes), For: d.ttls(0, 0.5)}
+}
+
+func restartMajority(d *draw, k Kind) Step {
+	return Step{Kind: k, Victims: d.some(d.Nodes/2+1, d.Nodes)}
+}
+
+func flush(d *draw, k Kind) Step {
+	return Step{Kind: k, Victims: d.some(d.one(1, 1, 3), d.Nodes)}
+}
+
+func pauseClients(d *draw, k Kind) Step {
+	return Step{Kind: k, Victims: d.some(d.one(1, 1, 2), d.Clients), For: d.ttls(1.1, 2.5)}
+}
+
+func killClients(d *draw, k Kind) Step { return Step{Kind: k, Victims: d.some(1, d.Clients)} }
+
+func network(d *draw, k Kind) Step {
+	s := Step{Kind: k, Victims: d.some(d.one(1, 1, 2, 2, 3, 5), d.Nodes), For: d.ttls(0.1, 1.2)}
+	switch k {
+	case Reset:
+		s.For = 0
+	case DelayRequests, DelayReplies:
+		// From what a vote still waits for to what it does not.
+		s.By = max(time.Millisecond, d.ttls(0.005, 0.3))
+	}
+	return s
+}
+
+func anyServer(d *draw, k Kind) Step {
+	switch k {
+	case PauseServer:
+		return pauseServers(d, k)
+	case RestartMajority:
+		s := restartMajority(d, k)
+		if d.one(0, 0, 1) == 1 { // as after a power failure
+			s.Victims = d.some(d.Nodes, d.Nodes)
+		}
+		return s
+	case Flush:
+		return flush(d, k)
+	}
+	return killServers(d, k)
+}
+
+func anyClient(d *draw, k Kind) Step {
+	if k == PauseClient {
+		return pauseClients(d, k)
+	}
+	return killClients(d, k)
 }

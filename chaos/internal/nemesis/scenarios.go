@@ -76,8 +76,8 @@ var Scenarios = []Scenario{
 
 var oneWay = []Kind{Reset, DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies}
 
-// Wanted are the kinds of faults of which a run must have seen at least one of
-// each group, or it has shown nothing.
+// Wanted are the kinds of faults of which a run must have seen at least one of each group, or it
+// has shown nothing.
 func (s Scenario) Wanted() (groups [][]string) {
 	for _, lane := range s.Lanes {
 		var group []string
@@ -107,5 +107,5 @@ func (s Scenario) Writes(n int) (all []fleet.Persistence) {
 }
 
 func lane(gap [2]float64, of func(*draw, Kind) Step, kinds ...Kind) Lane {
-	return Lane{Kinds: kinds, Gap: gap, Draw: func(d *draw) Step { return of(d, d.turn(kinds)) }}
+	return Lane{Kinds: kinds, Gap: gap, Draw: func(d *draw) Step { return of(d, d.kind(kinds)) }}
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	need "github.com/redquorum/redquorum/internal/require"
+	"github.com/redquorum/redquorum/internal/need"
 )
 
-// Run runs a test on five servers within the process, and on five processes of
-// redis-server.
+// Run runs a test on five servers within the process, and on five processes of redis-server.
 func Run(t *testing.T, test func(t *testing.T, urls []string)) {
 	t.Parallel()
 	for kind, opts := range map[fleet.Kind]fleet.Options{

@@ -8,8 +8,8 @@ import (
 	"github.com/redquorum/redquorum/internal/relay"
 )
 
-// Wires are one machine's way to the servers, which can be cut while the other
-// machines keep theirs.
+// Wires are one machine's way to the servers, which can be cut while the other machines keep
+// theirs.
 type Wires struct {
 	relays []*relay.Relay
 	urls   []string

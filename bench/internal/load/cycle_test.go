@@ -1,0 +1,234 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
+)
+
+// trial plays callers in virtual time, which begins when the test does. A rate of zero is the
+// closed loop.
+func trial(t *testing.T, f *fake, l record.Load, change ...func(*callers)) record.Trial {
+	t.Helper()
+	cs := callers{client: f, n: l.Callers, clock: newClock(), rec: newRecorder(time.Now(), l.Duration, l.Duration/10, newScrubber(nil))}
+	var err error
+	l.Names, l.Processes = "own", 1
+	cs.names, err = newNames("fake", l, part{0, l.Callers})
+	require.NoError(t, err)
+	for _, c := range change {
+		c(&cs)
+	}
+	var schedule *openLoop
+	stuck := cs.run(t.Context(), func(ctx context.Context) pace {
+		if l.Rate == 0 {
+			return closedLoop{ctx, cs.rec.end}
+		}
+		schedule = newOpenLoop(ctx, cs.rec.start, l, 0)
+		schedule.wait = virtually
+		return schedule
+	})
+	if schedule != nil {
+		cs.rec.notBegun(schedule.notBegun())
+	}
+	var res result
+	cs.rec.close(&res, stuck)
+	return res.Trial
+}
+
+// virtually waits by timers, which a bubble has its own of.
+func virtually(ctx context.Context, until time.Time) { _ = sleep(ctx, time.Until(until)) }
+
+func TestClosedLoopBeginsAnewAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		got := trial(t, takes(4*time.Millisecond), record.Load{Callers: 3, Duration: time.Second})
+		// 8 ms a cycle: the one that ends at the very end of the second does not count.
+		assert.EqualValues(t, 3*124, got.Cycles)
+		assert.Equal(t, map[string]int64{record.OK: 3 * 124, record.UnderWay: 3}, got.Outcomes)
+		assert.InDelta(t, 4*time.Millisecond, got.Acquire.At(1), 1e4)
+		assert.InDelta(t, 4*time.Millisecond, got.Release.At(1), 1e4)
+		assert.InDelta(t, 8*time.Millisecond, got.Cycle.At(1), 1e4)
+	})
+}
+
+// stalls is a library that takes a millisecond, but once half a second.
+func stalls() *fake {
+	began, stalled := time.Now(), false
+	f := takes(time.Millisecond)
+	f.release = nil
+	usual := f.acquire
+	f.acquire = func(ctx context.Context, name string) error {
+		if !stalled && time.Since(began) >= 200*time.Millisecond {
+			stalled = true
+			return sleep(ctx, 500*time.Millisecond)
+		}
+		return usual(ctx, name)
+	}
+	return f
+}
+
+func TestAStallCountsForAllThatWereDueMeanwhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		closed := trial(t, stalls(), record.Load{Callers: 1, Duration: time.Second})
+		assert.InDelta(t, time.Millisecond, closed.Acquire.At(0.99), 1e4, "the closed loop did not ask meanwhile")
+
+		open := trial(t, stalls(), record.Load{Callers: 1, Duration: time.Second, Rate: 100})
+		// Due at 200, 210, 220.. ms, done at 700, 701, 702.. ms: 500, 491, 482.. ms.
+		assert.EqualValues(t, 100, open.Cycles)
+		assert.InDelta(t, 491*time.Millisecond, open.Acquire.At(0.985), 1e6)
+		assert.InDelta(t, 500*time.Millisecond, open.Cycle.At(1), 1e6)
+		slow := 0
+		for q := 0.005; q < 1; q += 0.01 {
+			if open.Acquire.At(q) > 2*time.Millisecond {
+				slow++
+			}
+		}
+		// The n-th waits 500-9n ms: until n=55 more than 2 ms.
+		assert.Equal(t, 56, slow)
+	})
+}
+
+func TestWhatWasDueAndNotBegunIsCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		// 1000 are due; two callers manage one in 20 ms each.
+		got := trial(t, takes(10*time.Millisecond), record.Load{Callers: 2, Duration: time.Second, Rate: 1000})
+		assert.Equal(t, map[string]int64{record.OK: 98, record.UnderWay: 2, record.NotBegun: 900}, got.Outcomes)
+	})
+}
+
+func TestTheEndCutsOffAcquisitionsButNotReleases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var released error
+		f := takes(time.Hour)
+		f.release = func(ctx context.Context) error {
+			released = sleep(ctx, time.Second)
+			return released
+		}
+		got := trial(t, f, record.Load{Callers: 1, Duration: time.Second})
+		assert.Equal(t, map[string]int64{record.OK: 0, record.UnderWay: 1}, got.Outcomes)
+		assert.Equal(t, time.Second, time.Since(began))
+
+		f.acquire = func(ctx context.Context, _ string) error { return sleep(ctx, 900*time.Millisecond) }
+		got = trial(t, f, record.Load{Callers: 1, Duration: time.Second})
+		assert.Equal(t, map[string]int64{record.OK: 0, record.UnderWay: 1}, got.Outcomes)
+		assert.NoError(t, released)
+		assert.EqualValues(t, 1, got.Acquire.Count(), "it was acquired in time")
+	})
+}
+
+func TestACallerThatDoesNotComeBackIsLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		f := &fake{acquire: func(context.Context, string) error { <-free; return errors.New("late") }}
+		got := trial(t, f, record.Load{Callers: 2, Duration: time.Second})
+		close(free)
+		assert.Equal(t, map[string]int64{record.OK: 0, record.UnderWay: 2}, got.Outcomes)
+		assert.Len(t, got.Errors, 1)
+	})
+}
+
+func TestALimitEndsTheWaitingOnly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		impatient := func(cs *callers) { cs.waitFor = 300 * time.Millisecond }
+		got := trial(t, takes(time.Hour), record.Load{Callers: 1, Duration: time.Second}, impatient)
+		assert.Equal(t, map[string]int64{record.OK: 0, record.Gave: 3, record.UnderWay: 1}, got.Outcomes)
+		assert.Equal(t, map[string]int64{context.DeadlineExceeded.Error(): 3}, got.Errors)
+
+		held := func(cs *callers) { impatient(cs); cs.holdFor = 350 * time.Millisecond }
+		got = trial(t, &fake{}, record.Load{Callers: 1, Duration: time.Second}, held)
+		assert.Equal(t, map[string]int64{record.OK: 2, record.UnderWay: 1}, got.Outcomes)
+	})
+}
+
+func TestTheHoldIsNoPartOfTheCycle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		got := trial(t, takes(10*time.Millisecond), record.Load{Callers: 1, Duration: time.Second}, func(cs *callers) { cs.holdFor = 80 * time.Millisecond })
+		assert.EqualValues(t, 9, got.Cycles)
+		assert.InDelta(t, 20*time.Millisecond, got.Cycle.At(1), 1e5)
+	})
+}
+
+func TestALossEndsTheHold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := takes(100 * time.Millisecond)
+		f.lost = make(chan struct{})
+		close(f.lost)
+		got := trial(t, f, record.Load{Callers: 1, Duration: time.Second}, func(cs *callers) { cs.holdFor = time.Hour })
+		assert.Equal(t, map[string]int64{record.OK: 0, record.Lost: 4, record.UnderWay: 1}, got.Outcomes)
+	})
+}
+
+func TestHoldsEndWithTheValidity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for valid, want := range map[time.Duration]time.Duration{time.Hour: 300 * time.Millisecond, -100 * time.Millisecond: 200 * time.Millisecond} {
+			f := takes(200 * time.Millisecond)
+			f.valid = valid
+			var rec *recorder
+			trial(t, f, record.Load{Callers: 1, Duration: 600 * time.Millisecond}, func(cs *callers) {
+				cs.holdFor, rec = 300*time.Millisecond, cs.rec
+				cs.names, _ = newNames("fake", record.Load{Names: "single", Seed: 1}, part{0, 1})
+			})
+			require.Len(t, rec.holds, 1)
+			h := rec.holds[0]
+			assert.Equal(t, want, time.Duration(h.until-h.from))
+			assert.InDelta(t, rec.start.Add(200*time.Millisecond).UnixNano(), h.from, 0)
+		}
+	})
+}
+
+// alone is a caller of the fake on that kind of names, ready for a cycle.
+func alone(t testing.TB, names string) *caller {
+	cs := callers{client: &fake{}, n: 1, clock: newClock(), rec: newRecorder(time.Now(), time.Hour, time.Minute, newScrubber(nil))}
+	var err error
+	cs.names, err = newNames("fake", record.Load{Names: names, Seed: 1}, part{0, 1})
+	require.NoError(t, err)
+	cs.asking, cs.releasing = t.Context(), t.Context()
+	return cs.caller(0)
+}
+
+func TestACycleAllocatesNothing(t *testing.T) {
+	for _, names := range []string{"own", "single", "uniform:1000", "zipf:1000"} {
+		c := alone(t, names)
+		c.rec.holds = make([]hold, 0, 2000)
+		assert.Zero(t, testing.AllocsPerRun(1000, func() { c.cycle(time.Now()) }), names)
+	}
+}
+
+func TestATimeoutAllocatesWhatIsTakenOff(t *testing.T) {
+	c := alone(t, "own")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.asking, c.waitFor = ctx, time.Hour
+	assert.EqualValues(t, timeoutAllocs, testing.AllocsPerRun(1000, func() { c.cycle(time.Now()) }))
+}
+
+// BenchmarkCycle measures what the benchmark adds to each cycle of a library.
+func BenchmarkCycle(b *testing.B) {
+	for _, names := range []string{"own", "single", "zipf:1000"} {
+		b.Run(names, func(b *testing.B) {
+			c := alone(b, names)
+			b.ReportAllocs()
+			for b.Loop() {
+				c.cycle(time.Now())
+				c.rec.holds = c.rec.holds[:0]
+				c.rec.checked = 0
+			}
+		})
+	}
+}

@@ -1,0 +1,65 @@
+package load
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOnePlantedOverlapIsFound(t *testing.T) {
+	t.Parallel()
+	var hs []hold
+	for i := range int64(100_000) {
+		hs = append(hs, hold{name: uint32(i % 7), caller: uint32(i % 5), from: i * 10_000, until: i*10_000 + 70_000}) // each ends as its name's next begins
+	}
+	pairs, _ := overlaps(slices.Clone(hs))
+	require.Zero(t, pairs)
+	hs[50_000].until++
+	rand.Shuffle(len(hs), func(i, j int) { hs[i], hs[j] = hs[j], hs[i] })
+	pairs, first := overlaps(hs)
+	require.EqualValues(t, 1, pairs)
+	assert.Equal(t, "bench:fake:6 was held by callers 0 (500ms to 500.07ms) and 2 (500.07ms to 500.14ms) for 1ns at once", describe("fake", first, 0))
+}
+
+func TestOverlapsOfAllNamesAreCounted(t *testing.T) {
+	t.Parallel()
+	pairs, first := overlaps([]hold{
+		{name: 2, caller: 1, from: 50, until: 60}, {name: 1, caller: 2, from: 70, until: 90}, {name: 2, caller: 3, from: 52, until: 60},
+		{name: 1, caller: 4, from: 75, until: 80}, {name: 2, caller: 5, from: 55, until: 56}, {name: 3, caller: 6, from: 0, until: 99},
+	})
+	assert.EqualValues(t, 4, pairs, "three of name 2, one of name 1")
+	assert.EqualValues(t, 1, first.First.caller)
+	assert.EqualValues(t, 3, first.Later.caller)
+	pairs, _ = overlaps(nil)
+	assert.Zero(t, pairs)
+}
+
+func TestHoldsSurviveTheWay(t *testing.T) {
+	t.Parallel()
+	want := []hold{{1, 2, 3, 4}, {1<<32 - 1, 0, -1, 1<<63 - 1}}
+	got, err := decodeHolds(nil, encodeHolds(want))
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	_, err = decodeHolds(nil, encodeHolds(want)[1:])
+	assert.ErrorContains(t, err, "cut off")
+}
+
+func TestHoldsAreBounded(t *testing.T) {
+	t.Parallel()
+	c := alone(t, "single")
+	c.rec.checked = mostHolds - 1
+	c.rec.held(hold{caller: 1})
+	c.rec.held(hold{caller: 2})
+	assert.Equal(t, []hold{{caller: 1}}, c.rec.holds)
+}
+
+func TestMomentsSurviveTheClock(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	assert.Equal(t, c.base, c.moment(c.nanos(c.base)))
+	assert.EqualValues(t, 5, c.nanos(c.base.Add(5))-c.nanos(c.base))
+	assert.InDelta(t, c.base.UnixNano(), c.nanos(c.base), 1e7)
+}

@@ -1,0 +1,92 @@
+package subject
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+)
+
+const (
+	// testLimit bounds waits for what must happen; only failing tests reach it.
+	testLimit = 20 * time.Second
+	// brief is long enough for a caller to be kept waiting, and ends within a TTL.
+	brief = 200 * time.Millisecond
+	ttl   = time.Second
+)
+
+// Every library's Close must end all of its goroutines.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T) fleet.Fleet { return startKind(t, fleet.Process) }
+
+func startKind(t *testing.T, kind fleet.Kind) fleet.Fleet {
+	t.Helper()
+	need.Kind(t, kind)
+	f, err := fleet.Start(t.Context(), kind, fleet.Options{Nodes: 5, Volatile: kind == fleet.Process})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// libraries are all subjects but the limit.
+func libraries() []Spec {
+	all := All()
+	return all[:len(all)-1]
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func open(t *testing.T, s Spec, urls []string) Client {
+	t.Helper()
+	c, err := s.Open(within(t, testLimit), urls, Config{TTL: ttl, Callers: 4})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func acquire(t *testing.T, c Client, name string) Lock {
+	t.Helper()
+	l, err := c.Acquire(within(t, testLimit), name)
+	require.NoError(t, err)
+	return l
+}
+
+// do asks one server.
+func do(t testing.TB, url, command string, args ...any) any {
+	t.Helper()
+	c, err := redis.DialURL(url)
+	require.NoError(t, err)
+	defer c.Close()
+	reply, err := c.Do(command, args...)
+	require.NoError(t, err)
+	return reply
+}
+
+// locks are the keys on any of the servers that contain name, but for what redlock remembers of
+// released locks.
+func locks(t testing.TB, urls []string, name string) []string {
+	t.Helper()
+	var found []string
+	for _, u := range urls {
+		keys, err := redis.Strings(do(t, u, "KEYS", "*"+name), nil)
+		require.NoError(t, err)
+		for _, k := range keys {
+			if !strings.HasPrefix(k, "redlock:") {
+				found = append(found, k)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/chaos/internal/client"
+	"github.com/redquorum/redquorum/chaos/internal/history"
+)
+
+// clockOffsets are how far the clients' wall clocks are ahead, one after the other: not at all, by
+// some of a TTL, and by hours.
+var clockOffsets = []time.Duration{0, -200 * time.Millisecond, 300 * time.Millisecond, -time.Hour,
+	24 * time.Hour}
+
+// processes are the clients of a trial.
+type processes struct {
+	log     *history.Log
+	config  client.Config
+	longTTL time.Duration // of every second client; zero: that of all
+	stop    func() error  // ends all clients in good order; may be called twice
+
+	mu      sync.Mutex
+	started int
+	all     []*client.Process
+}
+
+func newProcesses(log *history.Log, longTTL time.Duration, config client.Config) *processes {
+	c := &processes{log: log, config: config, longTTL: longTTL}
+	c.stop = sync.OnceValue(c.stopAll)
+	return c
+}
+
+// start starts client i, the next one or one in the place of a client that was killed.
+func (c *processes) start(i int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.started++
+	config := c.config
+	config.Who, config.ClockOffset = c.started, clockOffsets[i%len(clockOffsets)]
+	if c.longTTL > 0 && i%2 == 1 {
+		config.TTL = c.longTTL
+	}
+	p, err := client.Start(config, c.log)
+	if err != nil {
+		return err
+	}
+	if i == len(c.all) {
+		c.all = append(c.all, p)
+	} else {
+		c.all[i] = p
+	}
+	return nil
+}
+
+func (c *processes) at(i int) *client.Process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[i]
+}
+
+func (c *processes) Pause(i int) error  { return c.at(i).Pause() }
+func (c *processes) Resume(i int) error { return c.at(i).Resume() }
+
+func (c *processes) Replace(i int) error {
+	if err := c.at(i).Kill(); err != nil {
+		return err
+	}
+	return c.start(i)
+}
+
+func (c *processes) stopAll() error {
+	errs := make([]error, len(c.all))
+	var wg sync.WaitGroup
+	for i, p := range c.all {
+		wg.Go(func() { errs[i] = p.Stop(slack) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

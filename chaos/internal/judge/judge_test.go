@@ -1,0 +1,221 @@
+package judge_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// good is a history with everything in it that is right.
+const good = `
+	0   asked    1.1 a
+	5   asked    2.1 a             # waits
+	6   asked    3.1 b
+	10  granted  1.1 a 100 90
+	10  granted  3.1 b 100 90      # another lock, the same token
+	20  accepted 1.1 a 100
+	40  extended 1.1 a 130
+	50  fault    pause-client
+	140 granted  2.1 a 141 230     # client 1 is paused, and has lost it at 130
+	145 accepted 2.1 a 141
+	150 lost     1.1 a
+	151 refused  1.1 a 100
+	152 leaving  1.1 a
+	153 released 1.1 a
+	160 leaving  2.1 a
+	161 asked    3.2 a
+	162 granted  3.2 a 150 300     # before the release has returned
+	170 released 2.1 a
+	171 accepted 3.2 a 150
+	172 accepted 3.2 a 150
+	180 asked    1.2 a
+	190 failed   1.2 a
+	200 asked    4.1 a             # is killed
+	310 calm
+	320 asked    2.2 a
+	330 granted  2.2 a 340 400
+	331 accepted 2.2 a 340
+	335 asked    3.3 b
+	339 granted  3.3 b 341 400
+`
+
+func TestAGoodHistoryPasses(t *testing.T) {
+	t.Parallel()
+	v := verdict(t, good, []string{"pause-client", "kill-client"})
+	assert.Empty(t, v.Violations)
+	assert.True(t, v.OK())
+	assert.Equal(t, 6, v.Granted)
+	assert.Equal(t, 1, v.Lost)
+	assert.Equal(t, 1, v.Expired)
+	assert.EqualValues(t, 150-130, v.Late/time.Millisecond)
+	assert.Equal(t, map[string]int{"held": 1}, v.Failed)
+	assert.Equal(t, 1, v.Unknown)
+	assert.Equal(t, 5, v.Accepted)
+	assert.Equal(t, 1, v.Refused)
+	assert.Equal(t, map[string]int{"pause-client": 1}, v.Faults)
+	assert.Equal(t, "a", v.IdleName)
+	assert.EqualValues(t, 140-130, v.Idle/time.Millisecond)
+	assert.EqualValues(t, 130, v.IdleFrom/time.Millisecond)
+}
+
+// Each history is wrong in one way; the rules that it breaks are given.
+func TestEachRuleFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ what, text, rules, says string }{
+		{"granted while another holds it", `
+			0  asked   1.1 a
+			10 granted 1.1 a 100 90
+			20 asked   2.1 a
+			30 granted 2.1 a 101 110`,
+			"overlap mutex", "60ms before client 1's acquisition 1"},
+		{"granted while another that was extended holds it", `
+			0  asked    1.1 a
+			10 granted  1.1 a 100 30
+			15 extended 1.1 a 90
+			20 asked    2.1 a
+			40 granted  2.1 a 101 110`,
+			"overlap mutex", "before client 1's acquisition 1"},
+		{"granted inside another that is held longer than the one between", `
+			0  asked   1.1 a
+			10 granted 1.1 a 100 500
+			20 asked   2.1 a
+			30 granted 2.1 a 101 510
+			40 leaving 2.1 a
+			50 asked   3.1 a
+			60 granted 3.1 a 102 510`,
+			"overlap mutex", "client 3's acquisition 1 (token 102) was granted the lock 440ms before client 1"},
+		{"granted twice to one client", `
+			0  asked   1.1 a
+			0  asked   1.2 a
+			10 granted 1.1 a 100 90
+			30 granted 1.2 a 101 110`,
+			"overlap mutex", "client 1's acquisition 2"},
+		{"a token twice", `
+			0  asked   1.1 a
+			0  asked   2.1 a
+			10 granted 1.1 a 100 20
+			30 granted 2.1 a 100 50`,
+			"fencing mutex", "both have the token 100"},
+		{"a token that falls", `
+			0  asked   1.1 a
+			10 granted 1.1 a 100 20
+			11 asked   2.1 a
+			30 granted 2.1 a 99 50`,
+			"fencing mutex", "which is 1 below"},
+		{"a token that falls in the order of holding, though both were asked for at the same time", `
+			0  asked   1.1 a
+			0  asked   2.1 a
+			10 granted 1.1 a 100 20
+			30 granted 2.1 a 99 50`,
+			"mutex", "no mutex"},
+		{"no token", `
+			0  asked   1.1 a
+			10 granted 1.1 a 0 20`,
+			"fencing mutex", "has the token 0"},
+		{"a token that a double cannot hold", `
+			0  asked   1.1 a
+			10 granted 1.1 a 9007199254740992 20`,
+			"fencing", "has the token 9007199254740992"},
+		{"a register that goes back", `
+			0  asked    1.1 a
+			10 granted  1.1 a 100 20
+			11 asked    2.1 a
+			30 granted  2.1 a 101 50
+			31 accepted 2.1 a 101
+			32 accepted 1.1 a 100`,
+			"register", "after a write with 101"},
+		{"a write with a token of somebody else", `
+			0  asked    1.1 a
+			0  asked    2.1 a
+			10 granted  1.1 a 100 20
+			30 granted  2.1 a 101 50
+			31 accepted 1.1 a 101`,
+			"register", "not its own"},
+		{"a write by one who never had the lock", `
+			0  asked    1.1 a
+			10 failed   1.1 a
+			31 accepted 1.1 a 101`,
+			"register", "not its own"},
+		{"a stale write that its token does not show", `
+			0  asked    1.1 a
+			10 granted  1.1 a 100 20
+			11 asked    2.1 a
+			30 granted  2.1 a 99 50
+			31 accepted 2.1 a 99
+			32 accepted 1.1 a 100`,
+			"fencing mutex register", "client 1's acquisition 1 wrote after client 2's acquisition 1"},
+		{"a key left behind", `
+			31 left 3 a`,
+			"leftover", "node 3 still has the key"},
+		{"a lock that nobody gets in the end", `
+			0  asked 1.1 c
+			10 granted 1.1 c 100 20
+			20 calm
+			30 asked 1.2 c`,
+			"evidence", "nobody got the lock after"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			// So that nothing else is missing.
+			const before = "\n0 asked 9.1 z\n1 granted 9.1 z 1 9\n2 accepted 9.1 z 1\n"
+			const after = "\n999 asked 9.2 z\n1000 granted 9.2 z 2 1009\n"
+			v := verdict(t, before+c.text+after)
+			assert.Equal(t, c.rules, strings.Join(broken(v), " "))
+			assert.Contains(t, fmt.Sprint(v.Violations), c.says)
+		})
+	}
+}
+
+func TestARunThatShowsNothingFails(t *testing.T) {
+	t.Parallel()
+	v := verdict(t, "0 asked 1.1 a\n9 failed 1.1 a", []string{"flush"}, []string{"reset", "drop-replies"})
+	assert.Equal(t, []string{"evidence"}, broken(v))
+	for _, says := range []string{"no lock was granted", "nothing was written", "kind flush", "kind reset, drop-replies"} {
+		assert.Contains(t, fmt.Sprint(v.Violations), says)
+	}
+	assert.Equal(t, 4, v.Broken("evidence"))
+	assert.Zero(t, v.Broken("overlap"))
+}
+
+// A grant that a paused client notes late does not count against it.
+func TestAClientThatWasPausedWhileItAcquiredClaimsNothing(t *testing.T) {
+	t.Parallel()
+	v := verdict(t, `
+		0   asked    1.1 a
+		5   asked    2.1 a
+		120 granted  2.1 a 105 180
+		130 leaving  2.1 a
+		140 granted  1.1 a 100 0       # paused since 50, and the lock has ended meanwhile
+		141 lost     1.1 a
+		142 accepted 2.1 a 105
+		143 refused  1.1 a 100`)
+	assert.Empty(t, v.Violations)
+}
+
+// The search must not take long for long histories, nor miss a violation in the middle of one, or where two windows meet.
+func TestLongHistoriesAreSearchedInWindows(t *testing.T) {
+	t.Parallel()
+	const locks, waiters = 3000, 8
+	long := func(wrong int) string {
+		var b strings.Builder
+		for i := 1; i <= locks; i++ {
+			token := i * 10
+			if i == wrong {
+				token -= 15 // below that of its predecessor, which was held while this one waited
+			}
+			at := 100 * i
+			fmt.Fprintf(&b, "%d asked %d.1 a\n%d granted %d.1 a %d %d\n%d leaving %d.1 a\n",
+				max(0, at-100*waiters), i, at, i, token, at+500, at+90, i)
+		}
+		return b.String()
+	}
+	assert.NotContains(t, broken(verdict(t, long(0))), "mutex")
+	for _, wrong := range []int{199, 200, 201, 202, 1500, locks} {
+		v := verdict(t, long(wrong))
+		assert.Contains(t, broken(v), "mutex", wrong)
+		assert.NotContains(t, broken(v), "fencing", wrong)
+	}
+}

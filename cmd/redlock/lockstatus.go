@@ -1,0 +1,255 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A status is what is known of the locks at one moment. With --json it is printed as it stands
+// here.
+type status struct {
+	Time     time.Time    `json:"time"`
+	Quorum   int          `json:"quorum"`
+	Answered int          `json:"answered"` // nodes
+	Nodes    []nodeStatus `json:"nodes"`
+	Locks    []lockStatus `json:"locks"`
+	CutOff   bool         `json:"cut_off,omitempty"` // there may be more locks
+}
+
+type nodeStatus struct {
+	Node  string `json:"node"`
+	Error string `json:"error,omitempty"` // why it did not answer
+}
+
+// A lockStatus is the state of one name. Names and values that are no text are also there as they
+// are, in base64.
+type lockStatus struct {
+	Name      string    `json:"name"`
+	NameBytes []byte    `json:"name_base64,omitempty"`
+	State     string    `json:"state"`
+	Votes     int       `json:"votes"`           // nodes that hold the value
+	Value     string    `json:"value,omitempty"` // the one that most nodes hold
+	Bytes     []byte    `json:"value_base64,omitempty"`
+	TTL       *int64    `json:"ttl_ms,omitempty"` // -1: for ever
+	Nodes     []nodeKey `json:"nodes"`
+}
+
+// A nodeKey is what one node holds for a name.
+type nodeKey struct {
+	Node  string `json:"node"`
+	Held  bool   `json:"held"` // there is a key
+	Value string `json:"value,omitempty"`
+	Bytes []byte `json:"value_base64,omitempty"`
+	TTL   *int64 `json:"ttl_ms,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// The states of a lock.
+const (
+	stateHeld    = "held"
+	stateFree    = "free"
+	statePartial = "partial"
+	stateSplit   = "split"
+	stateStuck   = "stuck"
+	stateUnknown = "unknown"
+)
+
+// nodeError returns a node's error as text, without the node's name.
+func nodeError(err error) string {
+	var e *redlock.NodeError
+	if errors.As(err, &e) {
+		return harmless(e.Err.Error())
+	}
+	return harmless(err.Error())
+}
+
+// judge returns the state that the nodes' answers amount to.
+func judge(in *redlock.Inspection) lockStatus {
+	l := lockStatus{Name: in.Name, NameBytes: bytesOf(in.Name)}
+	holders, silent, stuck := map[string]int{}, 0, false
+	most := "" // the value that most nodes hold
+	for _, n := range in.Nodes {
+		k := nodeKey{Node: n.Node}
+		switch {
+		case n.Err != nil:
+			k.Error = nodeError(n.Err)
+			silent++
+		case n.TTL != 0:
+			k.Held, k.Value, k.Bytes, k.TTL = true, n.Value, bytesOf(n.Value), millis(n.TTL)
+			holders[n.Value]++
+			if c := holders[n.Value]; c > holders[most] || len(holders) == 1 {
+				most = n.Value
+			}
+			stuck = stuck || n.Stuck
+		}
+		l.Nodes = append(l.Nodes, k)
+	}
+	q := len(in.Nodes)/2 + 1
+	_, left, held := in.Holder()
+	if len(holders) > 0 {
+		l.Value, l.Bytes, l.Votes = most, bytesOf(most), holders[most]
+	}
+	switch {
+	case held && left != protocol.NoTTL:
+		l.State, l.TTL = stateHeld, millis(left)
+	case stuck:
+		l.State, l.TTL = stateStuck, millis(protocol.NoTTL)
+	case l.Votes+silent >= q:
+		l.State = stateUnknown
+	case len(holders) == 0:
+		l.State = stateFree
+	case len(holders) == 1:
+		l.State = statePartial
+	default:
+		l.State = stateSplit
+	}
+	return l
+}
+
+// millis returns a TTL in milliseconds, rounded up, because a key with less than one is still there.
+func millis(ttl time.Duration) *int64 {
+	ms := int64(-1)
+	if ttl != protocol.NoTTL {
+		ms = int64((ttl + time.Millisecond - 1) / time.Millisecond)
+	}
+	return &ms
+}
+
+// bytesOf returns s where JSON cannot hold it as text, else nothing.
+func bytesOf(s string) []byte {
+	if utf8.ValidString(s) {
+		return nil
+	}
+	return []byte(s)
+}
+
+// allHeld returns the answer to -q. If one lock is not held that is certain, even if another's
+// state is not known.
+func (st *status) allHeld() error {
+	unknown := false
+	for _, l := range st.Locks {
+		switch {
+		case l.Votes >= st.Quorum:
+		case l.State == stateUnknown:
+			unknown = true
+		default:
+			return &exitError{code: exitFailed}
+		}
+	}
+	if unknown {
+		return &exitError{code: exitNoQuorum}
+	}
+	return nil
+}
+
+// text returns the status for people: a line for each lock, and, if names were asked for, one for
+// each node.
+func (st *status) text(named bool) string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if len(st.Locks) > 0 {
+		fmt.Fprintln(table, "LOCK\tSTATE\tVOTES\tTTL\tVALUE")
+	}
+	for _, l := range st.Locks {
+		votes, value := "-", "-"
+		if l.Votes > 0 {
+			votes, value = fmt.Sprintf("%d of %d", l.Votes, len(l.Nodes)), brief(l.Value)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", word(l.Name), l.State, votes, ttlText(l.TTL), value)
+		if !named {
+			continue
+		}
+		for _, n := range l.Nodes {
+			value := "-"
+			if n.Held {
+				value = brief(n.Value)
+			}
+			fmt.Fprintf(table, "  %s\t%s\t\t%s\t%s\n", word(n.Node), n.state(), ttlText(n.TTL), value)
+		}
+	}
+	table.Flush()
+	for _, note := range st.notes(named) {
+		b.WriteString(note + "\n")
+	}
+	return b.String()
+}
+
+// state returns one node's state, in a word.
+func (k nodeKey) state() string {
+	switch {
+	case k.noLock():
+		return "no lock"
+	case k.Error != "":
+		return "silent"
+	case !k.Held:
+		return stateFree
+	case k.stuck():
+		return stateStuck
+	}
+	return "holds"
+}
+
+func (k nodeKey) stuck() bool { return k.Held && *k.TTL < 0 }
+
+func (k nodeKey) noLock() bool { return strings.Contains(k.Error, protocol.ErrWrongType.Error()) }
+
+// notes returns what the table does not say.
+func (st *status) notes(named bool) (notes []string) {
+	note := func(format string, args ...any) { notes = append(notes, wrap(fmt.Sprintf(format, args...), 0)) }
+	if len(st.Locks) == 0 && st.Answered > 0 {
+		note("no locks")
+	}
+	odd := false
+	for _, l := range st.Locks {
+		odd = odd || l.State == statePartial || l.State == stateSplit || l.State == stateUnknown
+		if l.State == stateStuck {
+			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it: redlock release %s --force", word(l.Name), word(l.Name))
+		}
+		for _, n := range l.Nodes {
+			switch {
+			case n.noLock():
+				note("%s: %s: %s", word(l.Name), word(n.Node), n.Error)
+			case n.stuck() && l.State != stateStuck && n.Value != l.Value:
+				note("%s: %s holds another value without a TTL, for ever. Free it there: redlock release %s --value %s", word(l.Name), word(n.Node), word(l.Name), word(n.Value))
+			}
+		}
+	}
+	if !named {
+		if odd {
+			note("Which server holds what: redlock status NAME")
+		}
+		if st.CutOff {
+			note("There are more keys than were looked at, so locks may be missing: give their names, a --prefix, or a higher --limit.")
+		}
+		if len(st.Locks) > 0 {
+			note("On servers that others use as well, any key with a string looks like a lock.")
+		}
+	}
+	for _, n := range st.Nodes {
+		if n.Error != "" {
+			note("%s did not answer: %s", word(n.Node), n.Error)
+		}
+	}
+	return notes
+}
+
+func ttlText(ms *int64) string {
+	switch {
+	case ms == nil:
+		return "-"
+	case *ms < 0:
+		return "none"
+	}
+	ttl := time.Duration(*ms) * time.Millisecond
+	if ttl > 10*time.Second {
+		ttl = ttl.Round(100 * time.Millisecond)
+	}
+	return ttl.String()
+}

@@ -1,8 +1,0 @@
-//go:build unix && !linux
-
-package main
-
-import "golang.org/x/sys/unix"
-
-// machineClock is the same for all processes; on macOS it goes on while the machine sleeps.
-const machineClock = unix.CLOCK_MONOTONIC

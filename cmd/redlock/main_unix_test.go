@@ -1,0 +1,46 @@
+//go:build unix
+
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/job"
+)
+
+// A signal ends what runs for long at once, with the promised exit code.
+func TestSignalsEndTheTools(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "redlock")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
+	tr.NoError(t, err, string(out))
+	f := startFleet(t, fleet.Embedded, 1)
+	for _, test := range []struct {
+		args   []string
+		signal syscall.Signal
+		says   string
+		code   int
+	}{
+		{[]string{"nodes", "-n", "2", "--port", strconv.Itoa(freePorts(t, 2))}, syscall.SIGTERM, "Interrupt this", 0},
+		{[]string{"nodes", "-n", "2", "--port", strconv.Itoa(freePorts(t, 2))}, syscall.SIGINT, "Interrupt this", 0},
+		{on(f, "status", "job", "--watch=1h"), syscall.SIGINT, "free", exitInterrupted},
+		{on(f, "status", "--watch=1h"), syscall.SIGTERM, "no locks", job.SignalCode(syscall.SIGTERM)},
+	} {
+		cmd := exec.CommandContext(t.Context(), program, test.args...)
+		stdout := newLines()
+		cmd.Stdout = stdout
+		tr.NoError(t, cmd.Start())
+		stdout.await(t.Context(), t, func(text string) bool { return strings.Contains(text, test.says) })
+		tr.NoError(t, cmd.Process.Signal(test.signal))
+		cmd.Wait() // the code tells
+		assert.Equal(t, test.code, cmd.ProcessState.ExitCode(), test.args)
+	}
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// A nodeSet asks all nodes about one key, outside of any lock.
+type nodeSet struct {
+	nodes   []protocol.Node
+	key     string
+	timeout time.Duration
+}
+
+func (s *nodeSet) quorum() int { return len(s.nodes)/2 + 1 }
+
+func (s *nodeSet) close() {
+	for _, n := range s.nodes {
+		n.Close()
+	}
+}
+
+// inspect asks what the nodes hold.
+func (s *nodeSet) inspect(ctx context.Context) ([]protocol.Reply, error) {
+	r := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Timeout: s.timeout}
+	requests := make([]*protocol.Request, len(s.nodes))
+	for i := range requests {
+		requests[i] = r
+	}
+	replies := s.ask(ctx, requests)
+	return replies, ctx.Err()
+}
+
+// release deletes the key on each node where it holds the value given for that node. Nodes
+// without one (nil) are not asked, and count as refused. It is the plain release, also for fenced
+// locks, because the other one is against acquisitions that are under way: only their own client
+// knows of those, and it would need their token. The counters stay as they are.
+func (s *nodeSet) release(ctx context.Context, value func(node int) *string) []protocol.Reply {
+	requests := make([]*protocol.Request, len(s.nodes))
+	for i := range requests {
+		if v := value(i); v != nil {
+			requests[i] = &protocol.Request{Op: protocol.OpRelease, Key: s.key, Value: *v, Timeout: s.timeout}
+		}
+	}
+	return s.ask(ctx, requests)
+}
+
+var errNoAnswer = errors.New("no answer")
+
+// ask submits a request to each node that has one, and waits for the replies: for
+// no longer than s.timeout.
+func (s *nodeSet) ask(ctx context.Context, requests []*protocol.Request) []protocol.Reply {
+	replies := make([]protocol.Reply, len(s.nodes))
+	received := make(nodeReplies, len(s.nodes))
+	open := 0
+	for i, r := range requests {
+		if r == nil {
+			replies[i].Outcome = protocol.Refused
+			continue
+		}
+		if err := s.nodes[i].Submit(r, i, received); err != nil {
+			replies[i] = protocol.Reply{Outcome: protocol.Failed, Err: err}
+			continue
+		}
+		replies[i] = protocol.Reply{Outcome: protocol.Unknown, Err: errNoAnswer}
+		open++
+	}
+	late := time.NewTimer(s.timeout)
+	defer late.Stop()
+	for ; open > 0; open-- {
+		select {
+		case r := <-received:
+			replies[r.node] = r.reply
+		case <-late.C:
+			return replies
+		case <-ctx.Done():
+			return replies
+		}
+	}
+	return replies
+}
+
+// nodeReplies takes the replies. There is room for all, one of each node.
+type nodeReplies chan nodeReply
+
+type nodeReply struct {
+	node  int
+	reply protocol.Reply
+}
+
+// Receive implements protocol.Receiver.
+func (c nodeReplies) Receive(node int, reply protocol.Reply) { c <- nodeReply{node, reply} }
+
+// failure returns an error that begins with done and names the nodes that failed, and why. It is
+// that there is no quorum, unless enough nodes did answer.
+func (s *nodeSet) failure(replies []protocol.Reply, done string) error {
+	text := done
+	silent := 0
+	for i, r := range replies {
+		if r.Err == nil {
+			continue
+		}
+		text += fmt.Sprintf("; %s: %s", word(s.nodes[i].String()), harmless(r.Err.Error()))
+		if !errors.Is(r.Err, protocol.ErrWrongType) {
+			silent++
+		}
+	}
+	if len(s.nodes)-silent >= s.quorum() {
+		return errors.New(text)
+	}
+	return &exitError{code: exitNoQuorum, err: fmt.Errorf("no quorum: %s", text)}
+}
+
+// table shows what each node holds.
+func (s *nodeSet) table(found []protocol.Reply) string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SERVER\tTTL\tVALUE")
+	for i, reply := range found {
+		node := word(s.nodes[i].String())
+		switch {
+		case reply.Err != nil:
+			fmt.Fprintf(table, "%s\t\t%s\n", node, harmless(reply.Err.Error()))
+		case reply.TTL == 0:
+			fmt.Fprintf(table, "%s\t-\t-\n", node)
+		default:
+			fmt.Fprintf(table, "%s\t%s\t%s\n", node, ttlText(millis(reply.TTL)), word(reply.Value))
+		}
+	}
+	table.Flush()
+	return b.String()
+}

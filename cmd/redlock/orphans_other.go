@@ -1,6 +1,0 @@
-//go:build unix && !linux
-
-package main
-
-// adoptOrphans: here the init process waits for orphans.
-func adoptOrphans() {}

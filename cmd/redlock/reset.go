@@ -1,0 +1,443 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
+)
+
+func newReset() *cobra.Command {
+	r := &resetCommand{}
+	c := &cobra.Command{
+		Use:   "reset",
+		Short: "Start the memory guard anew: all servers vote at once",
+		Long: `Writes a new record of its memory to every server: it has forgotten nothing, and
+belongs to a set of as many servers as are named. All of them then vote at once.
+It is for servers whose clients get no lock, as "redlock doctor" tells:
+
+  - the number of servers changes
+  - a record is damaged, or was written by another version
+  - a quarantine need not be waited for, as with servers that are new
+
+It gives up what the guard is for. A server that has forgotten a lock votes for
+the next one who wants it, and two hold it at once. So stop all clients first, or
+be sure that no lock is held which a server may have forgotten. It shows what the
+servers have on record and which locks they hold, and asks.
+
+A record is replaced if it still is the one that was shown. The locks themselves
+stay, and fencing tokens go on rising: locks that have one can be taken some two
+seconds later.
+
+Exit codes:
+  0    every server has a new record
+  1    not confirmed; or a server did not get one, as it did not answer, or as a
+       client has changed its record meanwhile
+  69   no quorum of servers answered, and nothing was changed
+  64   the command line is wrong
+  78   the configuration is wrong`,
+		Example: `  redlock reset
+  redlock reset --yes      # where nobody can be asked, as for new servers`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return r.run(c) },
+	}
+	r.servers = serverFlags(c)
+	r.servers.explainTimeout()
+	f := c.Flags()
+	f.BoolVar(&r.yes, "yes", false, "do not ask")
+	f.BoolVar(&r.json, "json", false, "with --yes: print one JSON document instead of the text")
+	return c
+}
+
+// A resetCommand is one run of "redlock reset".
+type resetCommand struct {
+	servers *servers
+	yes     bool
+	json    bool
+
+	set   *nodeSet
+	dials []dialer // the same servers
+}
+
+// A resetReport is what was found and done. With --json it is printed as it stands here.
+type resetReport struct {
+	Quorum   int         `json:"quorum"`
+	Answered int         `json:"answered"`
+	Nodes    []resetNode `json:"nodes"`
+	Locks    []string    `json:"locks"`             // that any server holds
+	CutOff   bool        `json:"cut_off,omitempty"` // there may be more
+	Unseen   []string    `json:"unseen,omitempty"`  // servers whose locks are not known
+}
+
+// A resetNode is one server.
+type resetNode struct {
+	Node     string `json:"node"`
+	Found    string `json:"found,omitempty"` // its record
+	NoString bool   `json:"no_string,omitempty"`
+	Reset    bool   `json:"reset"`
+	Error    string `json:"error,omitempty"`
+
+	run   string
+	clock time.Duration
+	fail  error
+}
+
+func (r *resetCommand) run(c *cobra.Command) error {
+	if err := r.servers.settle(); err != nil {
+		return err
+	}
+	if r.json && !r.yes {
+		return usageErrorf("--json belongs to --yes: the question would stand in the way")
+	}
+	ctx := c.Context()
+	urls, stop, err := r.servers.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	log := r.servers.logger(c)
+	nodes, err := r.servers.openNodes(urls, log)
+	if err != nil {
+		return err
+	}
+	r.set = &nodeSet{nodes: nodes, key: r.servers.prefix + record.Key, timeout: r.servers.answerTimeout()}
+	defer r.set.close()
+	finder, err := r.servers.newFinder(urls, log, 1)
+	if err != nil {
+		return err
+	}
+	r.dials = finder.servers
+
+	report, err := r.look(ctx)
+	if err == nil {
+		err = r.locks(ctx, report, urls, log)
+	}
+	if err != nil {
+		return err
+	}
+	out := c.OutOrStdout()
+	if !r.json {
+		if _, err := io.WriteString(out, r.text(report)); err != nil {
+			return fmt.Errorf("output: %w", err)
+		}
+	}
+	if err := report.feasible(); err != nil {
+		return err
+	}
+	if !r.yes {
+		if err := confirmReset(ctx, newPrompt(c)); err != nil {
+			return err
+		}
+	}
+	r.renew(ctx, report)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if r.json {
+		err = json.NewEncoder(out).Encode(report)
+	} else {
+		_, err = io.WriteString(out, report.done())
+	}
+	if err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return report.verdict()
+}
+
+// look reads the records.
+func (r *resetCommand) look(ctx context.Context) (*resetReport, error) {
+	report := &resetReport{Quorum: r.set.quorum(), Nodes: make([]resetNode, len(r.set.nodes)), Locks: []string{}}
+	for i, reply := range r.admit(ctx, func(int) *protocol.Admission { return &protocol.Admission{} }) {
+		n := &report.Nodes[i]
+		n.Node = r.set.nodes[i].String()
+		switch {
+		case errors.Is(reply.Err, protocol.ErrWrongType):
+			n.NoString = true
+		case reply.Err != nil:
+			n.failed(reply.Err)
+			continue
+		default:
+			n.learn(reply)
+		}
+		report.Answered++
+	}
+	return report, ctx.Err()
+}
+
+// admit asks the nodes for their records, with the change that change returns for each.
+func (r *resetCommand) admit(ctx context.Context, change func(node int) *protocol.Admission) []protocol.Reply {
+	requests := make([]*protocol.Request, len(r.set.nodes))
+	for i := range requests {
+		if a := change(i); a != nil {
+			requests[i] = &protocol.Request{Op: protocol.OpAdmit, Key: r.set.key, Timeout: r.set.timeout, Admit: a}
+		}
+	}
+	return r.set.ask(ctx, requests)
+}
+
+// learn takes the server's record, identity and clock from its reply.
+func (n *resetNode) learn(reply protocol.Reply) {
+	n.Found, n.run, n.clock = reply.Epoch.Record, cmp.Or(reply.Run, record.Unknown), reply.Epoch.Clock
+}
+
+func (n *resetNode) failed(err error) { n.fail, n.Error = err, harmless(err.Error()) }
+
+// quarantineKey was part of records of version 1.
+const quarantineKey = "redlock:quarantine"
+
+// locks finds the locks that the servers hold, as status does.
+func (r *resetCommand) locks(ctx context.Context, report *resetReport, urls []string, log *slog.Logger) error {
+	w := &statusCommand{servers: r.servers, limit: 1000}
+	if err := w.open(urls, log); err != nil {
+		return err
+	}
+	defer w.locker.Close()
+	st, err := w.look(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range st.Locks {
+		if l.State != stateFree && l.Name != quarantineKey {
+			report.Locks = append(report.Locks, word(l.Name))
+		}
+	}
+	report.CutOff = st.CutOff
+	for _, n := range st.Nodes {
+		if n.Error != "" {
+			report.Unseen = append(report.Unseen, word(n.Node)+": "+n.Error)
+		}
+	}
+	return nil
+}
+
+// feasible returns why these servers cannot be reset, or nil.
+func (report *resetReport) feasible() error {
+	if report.Answered < report.Quorum {
+		return &exitError{code: exitNoQuorum, err: fmt.Errorf("no quorum: %d of %d servers answered, and %d are needed; nothing was changed%s",
+			report.Answered, len(report.Nodes), report.Quorum, report.failures())}
+	}
+	for i, a := range report.Nodes {
+		for _, b := range report.Nodes[:i] {
+			if a.run != "" && a.run != record.Unknown && a.run == b.run {
+				return fmt.Errorf("%s is the same server as %s: it must not vote twice; nothing was changed", word(a.Node), word(b.Node))
+			}
+		}
+	}
+	return nil
+}
+
+func (report *resetReport) failures() string {
+	text := ""
+	for _, n := range report.Nodes {
+		if n.Error != "" {
+			text += "; " + word(n.Node) + ": " + n.Error
+		}
+	}
+	return text
+}
+
+// confirmReset asks for a yes.
+func confirmReset(ctx context.Context, p prompt) error {
+	if !p.terminal {
+		return usageErrorf("it wants to be confirmed, and there is no terminal: give --yes; nothing was changed")
+	}
+	line, err := p.ask(ctx, "All servers then vote at once, although they may have forgotten locks: two can hold one\n"+
+		"lock. Have all clients been stopped, or is no such lock held? Type yes to start anew: ")
+	if err == nil && line != "yes" {
+		err = errors.New("not confirmed: nothing was changed")
+	}
+	return err
+}
+
+// renew replaces the records that were found.
+func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
+	r.clear(ctx, report)
+	generations := make([]string, len(report.Nodes))
+	replies := r.admit(ctx, func(i int) *protocol.Admission {
+		n := &report.Nodes[i]
+		if n.fail != nil {
+			return nil
+		}
+		fresh := record.New(n.run, len(report.Nodes))
+		fresh.Basis = record.Proof
+		generations[i] = fresh.Generation
+		return &protocol.Admission{Old: n.Found, New: fresh.String(), Run: n.run, Life: record.DrawLife()}
+	})
+	for i, reply := range replies {
+		n := &report.Nodes[i]
+		switch {
+		case n.fail != nil:
+		case reply.Err != nil:
+			n.failed(reply.Err)
+		default:
+			now, err := record.Parse(reply.Epoch.Record)
+			if n.Reset = err == nil && now.Generation == generations[i]; !n.Reset {
+				n.failed(errChanged)
+			}
+		}
+	}
+}
+
+var errChanged = errors.New("its record has changed meanwhile: a client is at work, or the server was restarted")
+
+// clear deletes what a record of version 1 left, and keys that are no strings. A server with such
+// a key reports its identity only when the key is gone.
+func (r *resetCommand) clear(ctx context.Context, report *resetReport) {
+	var wg sync.WaitGroup
+	for i := range report.Nodes {
+		if n := &report.Nodes[i]; n.fail == nil {
+			wg.Go(func() {
+				if err := r.clearOne(ctx, n, r.dials[i]); err != nil {
+					n.failed(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	replies := r.admit(ctx, func(i int) *protocol.Admission {
+		if n := &report.Nodes[i]; n.NoString && n.fail == nil {
+			return &protocol.Admission{}
+		}
+		return nil
+	})
+	for i, reply := range replies {
+		if n := &report.Nodes[i]; reply.Err != nil {
+			n.failed(reply.Err)
+		} else if reply.Epoch != nil {
+			n.learn(reply)
+			n.Found = "" // a record that is there now is a client's
+		}
+	}
+}
+
+// clearScript deletes the record's key if it is no string.
+const clearScript = `
+local found = redis.pcall('GET', KEYS[1])
+if type(found) == 'table' and found.err and string.find(found.err, 'WRONGTYPE', 1, true) then
+	redis.call('DEL', KEYS[1])
+end
+return 1`
+
+func (r *resetCommand) clearOne(ctx context.Context, n *resetNode, s dialer) error {
+	ctx, cancel := context.WithTimeout(ctx, r.set.timeout)
+	defer cancel()
+	c, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	if _, err = c.Do("DEL", r.servers.prefix+quarantineKey); err == nil && n.NoString {
+		_, err = c.Do("EVAL", clearScript, 1, r.set.key)
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("no answer within %v", r.set.timeout)
+	}
+	return err
+}
+
+// resetShown is how many locks' names are shown.
+const resetShown = 10
+
+// text returns what was found, for people.
+func (r *resetCommand) text(report *resetReport) string {
+	var b strings.Builder
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SERVER\tNODES\tBORN\tQUARANTINE\tLONGEST TTL\tNOTE")
+	assumed := r.servers.maxTTL
+	if assumed == 0 {
+		assumed = usualTTL
+	}
+	for i := range report.Nodes {
+		n := &report.Nodes[i]
+		fmt.Fprintf(table, "%s\t%s\n", word(n.Node), n.columns(assumed))
+	}
+	table.Flush()
+	if held := len(report.Locks); held > 0 {
+		names := strings.Join(report.Locks[:min(held, resetShown)], ", ")
+		if held > resetShown {
+			names += fmt.Sprintf(", and %d more", held-resetShown)
+		}
+		if report.CutOff {
+			names += ", and others that were not looked at"
+		}
+		fmt.Fprintln(&b, wrap(fmt.Sprintf("Locks that are held, %d: %s. On servers that others use as well, any key with a string looks like a lock.", held, names), 0))
+	} else {
+		fmt.Fprintln(&b, "No lock is held, as far as the servers tell.")
+	}
+	for _, s := range report.Unseen {
+		fmt.Fprintln(&b, wrap("Which locks are held is not known of "+s, 0))
+	}
+	return b.String()
+}
+
+// columns returns the server's record as columns. Clients that know of no other clients take
+// assumed for the longest TTL.
+func (n *resetNode) columns(assumed time.Duration) string {
+	const blank = "-\t-\t-\t-\t"
+	r, err := record.Parse(n.Found)
+	switch {
+	case n.Error != "":
+		return blank + n.Error
+	case n.NoString:
+		return blank + "what stands in the place of its record is no string"
+	case n.Found == "":
+		return blank + "it has no record"
+	case err != nil:
+		return blank + fmt.Sprintf("its record %v: %.40q", err, n.Found)
+	case n.run != record.Unknown && r.Run != n.run:
+		return blank + "its record is of another process or data set"
+	}
+	left, longest := "over", "-"
+	if d := r.Quarantine(n.clock, assumed); d > 0 {
+		left = d.Round(time.Second).String()
+	}
+	var most time.Duration
+	for _, s := range r.Steps {
+		if s.Until() >= n.clock {
+			most = max(most, s.TTL)
+			longest = most.String()
+		}
+	}
+	return fmt.Sprintf("%d\t%v ago\t%s\t%s", r.Nodes, max(0, n.clock-r.Born).Round(time.Second), left, longest)
+}
+
+// counted returns how many servers have a new record.
+func (report *resetReport) counted() (n int) {
+	for i := range report.Nodes {
+		if report.Nodes[i].Reset {
+			n++
+		}
+	}
+	return n
+}
+
+func (report *resetReport) done() string {
+	return fmt.Sprintf("%d of %d servers have a new record, and vote\n", report.counted(), len(report.Nodes))
+}
+
+// verdict is an error unless every server has a new record.
+func (report *resetReport) verdict() error {
+	done := report.counted()
+	if done == len(report.Nodes) {
+		return nil
+	}
+	voting := "locks can be taken without the others, but one failure weighs more"
+	if done < report.Quorum {
+		voting = "no lock can be taken by these alone"
+	}
+	return &exitError{code: exitFailed, err: fmt.Errorf("NOT COMPLETE: %d of %d servers keep what they had on record (%s); stop all clients, see that these servers answer, and run redlock reset again%s",
+		len(report.Nodes)-done, len(report.Nodes), voting, report.failures())}
+}

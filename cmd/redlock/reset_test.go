@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// guarded is a client with the memory guard and the usual TTL.
+func guarded(t *testing.T, urls []string) *redlock.Locker {
+	t.Helper()
+	nodes, err := pool.Open(urls...)
+	tr.NoError(t, err)
+	l, err := redlock.New(nodes, redlock.NodeTimeout(usualTTL/4))
+	tr.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// locksAtOnce has a new client take a lock, without a quarantine before.
+func locksAtOnce(t *testing.T, urls []string, opts ...redlock.Option) {
+	t.Helper()
+	lockNow(t, guarded(t, urls), opts...)
+}
+
+func lockNow(t *testing.T, l *redlock.Locker, opts ...redlock.Option) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), usualTTL/2)
+	defer cancel()
+	began := time.Now()
+	lock, err := l.Acquire(ctx, "at once", opts...)
+	tr.NoError(t, err)
+	t.Logf("locked after %v", time.Since(began))
+	tr.NoError(t, lock.Release(t.Context()))
+}
+
+// reset is the command with --yes, again if a client that has its lock by the votes of a
+// quorum is still writing to another server.
+func reset(t *testing.T, urls []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	for _, u := range urls {
+		args = append(args, "--node", u)
+	}
+	for range 10 {
+		code, stdout, stderr = redlockCommand(t, append([]string{"reset", "--yes", "--dial-timeout", "10s"}, args...)...)
+		if !strings.Contains(stderr, errChanged.Error()) {
+			break
+		}
+	}
+	return code, stdout, stderr
+}
+
+// readRecord returns what stands in a server's record.
+func readRecord(t *testing.T, url string) *record.Record {
+	t.Helper()
+	r, err := record.Parse(has(t, url, record.Key))
+	tr.NoError(t, err)
+	return r
+}
+
+// Three servers of five that no client believes are an outage which does not end by itself.
+func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
+	f := startFleet(t, fleet.Process, 5)
+	urls := f.URLs()
+	code, out, errs := reset(t, urls)
+	tr.Zero(t, code, errs)
+	assert.Contains(t, out, "5 of 5 servers have a new record")
+	locksAtOnce(t, urls) // though they are new
+	locksAtOnce(t, urls, redlock.Fenced())
+
+	running := guarded(t, urls)
+	kept, err := running.Acquire(t.Context(), "kept")
+	tr.NoError(t, err)
+	year := func(change func(r *record.Record, now time.Duration)) func(url string) {
+		return func(url string) {
+			r := readRecord(t, url)
+			change(r, time.Duration(time.Now().UnixMilli())*time.Millisecond)
+			ask(t, url, "SET", record.Key, r.String(), "PX", (record.DrawLife() + time.Hour).Milliseconds())
+		}
+	}
+	for _, damage := range []struct {
+		name   string
+		begin  func(url string)
+		doctor string // what it says
+		client string // what a client says
+	}{
+		{"garbage", func(url string) { ask(t, url, "SET", record.Key, "\x1b[2Jgarbage @ \xff") }, "makes no sense", "redlock reset"},
+		{"empty", func(url string) { ask(t, url, "SET", record.Key, "") }, "makes no sense", ""},
+		{"version 1", func(url string) {
+			ask(t, url, "SET", record.Key, "1 - 0123456789abcdef0123 5 10000 0", "PX", record.DrawLife().Milliseconds())
+			ask(t, url, "SET", quarantineKey, "0123456789abcdef0123", "PX", (24 * time.Hour).Milliseconds())
+		}, "another version", "redlock reset"},
+		{"another type", func(url string) {
+			ask(t, url, "DEL", record.Key)
+			ask(t, url, "HSET", record.Key, "f", "v")
+		}, "is no string", record.Key},
+		{"a quarantine of a year", year(func(r *record.Record, now time.Duration) {
+			r.Born, r.Forgot, r.Basis = now, 365*24*time.Hour, record.Asked
+		}), "in quarantine for another 87", "may have forgotten"},
+		{"a quarantine of ten years", year(func(r *record.Record, now time.Duration) {
+			r.Born, r.Forgot, r.Basis = now, 3650*24*time.Hour, record.Proof
+		}), "damaged or hostile", "may have forgotten"},
+		{"a TTL of a year, and servers that were flushed", func(url string) {
+			if url != urls[2] {
+				year(func(r *record.Record, now time.Duration) {
+					r.Steps = []record.Step{{TTL: 365 * 24 * time.Hour, Entered: 0, Used: now}}
+				})(url)
+				return
+			}
+			for _, u := range urls[2:] {
+				ask(t, u, "FLUSHALL")
+			}
+		}, "", "may have forgotten"},
+	} {
+		t.Run(damage.name, func(t *testing.T) {
+			for _, u := range urls[:3] {
+				damage.begin(u)
+			}
+			if damage.client == "redlock reset" {
+				_, err := running.TryAcquire(t.Context(), "stopped")
+				assert.ErrorContains(t, err, damage.client)
+			}
+			if damage.client != "" {
+				_, err := guarded(t, urls).TryAcquire(t.Context(), "stopped")
+				tr.ErrorIs(t, err, redlock.ErrNoQuorum)
+				assert.ErrorContains(t, err, damage.client)
+				code, r := examineURLs(t, urls)
+				assert.Equal(t, exitDoctorFatal, code)
+				text := fmt.Sprint(r)
+				assert.Contains(t, text, damage.doctor)
+				assert.Contains(t, text, "redlock reset", "the command that cures it")
+				assert.GreaterOrEqual(t, r.Verdict, doctor.Warning)
+			}
+			code, out, errs := reset(t, urls)
+			tr.Zero(t, code, errs)
+			assert.NotContains(t, out, "\x1b")
+			for _, u := range urls {
+				r := readRecord(t, u)
+				assert.Equal(t, 5, r.Nodes)
+				assert.Zero(t, r.Forgot)
+				assert.Equal(t, record.Proof, r.Basis)
+				assert.Empty(t, r.Steps)
+				assert.Empty(t, has(t, u, quarantineKey))
+				assert.Positive(t, ask(t, u, "PTTL", record.Key))
+			}
+			locksAtOnce(t, urls)
+			lockNow(t, running)
+			if damage.name != "a TTL of a year, and servers that were flushed" {
+				assert.NoError(t, kept.Extend(t.Context()), "locks stay")
+			}
+		})
+	}
+}
+
+func TestResetChangesTheNumberOfServers(t *testing.T) {
+	f := startFleet(t, fleet.Process, 5)
+	urls := f.URLs()
+	code, _, errs := reset(t, urls)
+	tr.Zero(t, code, errs)
+	locksAtOnce(t, urls)
+	_, err := guarded(t, urls[:3]).TryAcquire(t.Context(), "x")
+	tr.ErrorIs(t, err, redlock.ErrSettings)
+	assert.ErrorContains(t, err, "redlock reset")
+
+	code, out, errs := reset(t, urls[:3])
+	tr.Zero(t, code, errs)
+	assert.Contains(t, out, "3 of 3")
+	locksAtOnce(t, urls[:3])
+	_, err = guarded(t, urls).TryAcquire(t.Context(), "x")
+	assert.ErrorIs(t, err, redlock.ErrSettings, "clients that were not stopped have no quorum")
+}
+
+func TestResetShowsWhatIsRiskedAndWantsToBeConfirmed(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			reset(t, f.URLs())
+			before := has(t, f.URLs()[0], record.Key)
+			put(t, f.URLs()[:3], "nightly", "v")
+			code, out, errs := redlockCommand(t, on(f, "reset")...)
+			assert.Equal(t, exitUsage, code)
+			assert.Contains(t, errs, "--yes")
+			assert.Contains(t, out, "Locks that are held, 1: nightly.")
+			assert.Contains(t, out, "over", "the quarantine")
+			assert.Contains(t, out, "ago")
+			for i := range resetShown {
+				put(t, f.URLs()[i%3:i%3+1], fmt.Sprint("job:", i), "v")
+			}
+			put(t, f.URLs()[:1], quarantineKey, "of version 1")
+			_, out, _ = redlockCommand(t, on(f, "reset")...)
+			assert.Contains(t, out, "Locks that are held, 11: job:0, ")
+			assert.Contains(t, out, "and 1 more")
+			_, out, _ = redlockCommand(t, on(f, "reset", "--prefix", "job:")...)
+			assert.Contains(t, out, "held, 10: 0, 1,")
+			assert.Contains(t, out, "it has no record")
+			assert.Equal(t, before, has(t, f.URLs()[0], record.Key))
+		})
+	}
+
+	for typed, want := range map[string]string{"yes\n": "", "yes\r\n": "", "y\n": "not confirmed", "\n": "not confirmed", "": "not confirmed"} {
+		var errs bytes.Buffer
+		err := confirmReset(t.Context(), prompt{in: strings.NewReader(typed), out: &errs, terminal: true})
+		assert.Contains(t, errs.String(), "Type yes")
+		if want == "" {
+			assert.NoError(t, err, typed)
+		} else {
+			assert.ErrorContains(t, err, want, typed)
+		}
+	}
+}
+
+func TestResetSaysLoudlyWhatItCouldNotDo(t *testing.T) {
+	f := startFleet(t, fleet.Process, 5)
+	urls := f.URLs()
+	reset(t, urls)
+	tr.NoError(t, f.Kill(t.Context(), 4))
+	before := has(t, urls[0], record.Key)
+	code, out, errs := reset(t, urls)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, out, "4 of 5 servers have a new record")
+	assert.Contains(t, errs, "NOT COMPLETE: 1 of 5")
+	assert.Contains(t, errs, strings.TrimPrefix(urls[4], "redis://")+": ")
+	assert.Contains(t, errs, "run redlock reset again")
+	assert.NotEqual(t, before, has(t, urls[0], record.Key))
+	locksAtOnce(t, urls)
+
+	for i := range 2 {
+		tr.NoError(t, f.Kill(t.Context(), i))
+	}
+	before = has(t, urls[3], record.Key)
+	code, _, errs = reset(t, urls)
+	assert.Equal(t, exitNoQuorum, code)
+	assert.Contains(t, errs, "2 of 5 servers answered")
+	assert.Contains(t, errs, "nothing was changed")
+	assert.Equal(t, before, has(t, urls[3], record.Key))
+}
+
+// A record that is written between the question and the answer was not shown.
+func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
+	f := startFleet(t, fleet.Process, 5)
+	urls := f.URLs()
+	ask(t, urls[2], "HSET", record.Key, "f", "v")
+	ask(t, urls[3], "HSET", record.Key, "f", "v")
+	r := &resetCommand{servers: &servers{dialTimeout: longEnough}}
+	c := newReset()
+	log := r.servers.logger(c)
+	nodes, err := r.servers.openNodes(urls, log)
+	tr.NoError(t, err)
+	r.set = &nodeSet{nodes: nodes, key: record.Key, timeout: longEnough}
+	defer r.set.close()
+	finder, err := r.servers.newFinder(urls, log, 1)
+	tr.NoError(t, err)
+	r.dials = finder.servers
+	report, err := r.look(t.Context())
+	tr.NoError(t, err)
+	const another = "2 run=- gen=another nodes=5 born=0 forgot=0 basis=0 steps="
+	for _, i := range []int{0, 2} {
+		ask(t, urls[i], "DEL", record.Key)
+		ask(t, urls[i], "SET", record.Key, another)
+	}
+	tr.NoError(t, f.Restart(t.Context(), 4, fleet.Kept))
+	r.renew(t.Context(), report)
+	for i, done := range []bool{false, true, false, true, false} {
+		assert.Equal(t, done, report.Nodes[i].Reset, i)
+		if !done {
+			assert.NotEmpty(t, report.Nodes[i].Error)
+		}
+	}
+	assert.Contains(t, report.Nodes[0].Error, "changed meanwhile")
+	assert.Equal(t, another, has(t, urls[0], record.Key))
+	assert.Equal(t, another, has(t, urls[2], record.Key))
+	assert.Empty(t, has(t, urls[4], record.Key))
+	assert.ErrorContains(t, report.verdict(), "NOT COMPLETE: 3 of 5")
+	assert.ErrorContains(t, report.verdict(), "no lock can be taken")
+}
+
+func TestResetForMachines(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	put(t, f.URLs()[:1], "nightly", "v")
+	code, out, errs := reset(t, f.URLs(), "--json")
+	tr.Zero(t, code, errs)
+	var r resetReport
+	tr.NoError(t, json.Unmarshal([]byte(out), &r))
+	assert.Equal(t, []string{"nightly"}, r.Locks)
+	assert.Equal(t, 3, r.Answered)
+	for _, n := range r.Nodes {
+		assert.True(t, n.Reset)
+	}
+}
+
+func TestResetOfOneServerThatIsNamedTwice(t *testing.T) {
+	f := startFleet(t, fleet.Process, 1)
+	code, _, errs := reset(t, []string{f.URLs()[0], strings.Replace(f.URLs()[0], "127.0.0.1", "localhost", 1)})
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, errs, "the same server")
+	assert.Empty(t, has(t, f.URLs()[0], record.Key))
+}
+
+func TestResetUsage(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"reset", "--yes"}, "no servers"},
+		{[]string{"reset", "now", "--embedded"}, "no arguments"},
+		{[]string{"reset", "--json", "--embedded"}, "--json belongs to --yes"},
+	} {
+		code, _, errs := redlockCommand(t, test.args...)
+		assert.Equal(t, exitUsage, code, test.args)
+		assert.Contains(t, errs, test.says)
+	}
+}

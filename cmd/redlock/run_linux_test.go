@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// The commands here are no shells: one that gets a signal while it forks may miss
+// it.
+func TestTheCommandHasTheTerminal(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "x", "--", "cat")
+	p.Stderr = nil
+	s := atTerminal(t, p.Cmd)
+	s.answers(t, "hello")
+	s.types(t, ctrlC)
+	assert.Equal(t, 130, p.code(t), "the terminal interrupts the command, and redlock reports it")
+	free(t, client(t, f), "x")
+}
+
+// shell starts an interactive shell that knows the command.
+func shell(t *testing.T, urls []string) *watched {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash here")
+	}
+	p := command(t, urls)
+	path := p.Path
+	p.Path, p.Args, p.Stderr = bash, []string{"bash", "--norc", "--noprofile", "-i"}, nil
+	p.Env = append(p.Env, "PS1=$ ", "TERM=dumb", "HISTFILE=/dev/null", "redlock="+path)
+	return atTerminal(t, p.Cmd)
+}
+
+func TestAJobCanBeStoppedAndContinued(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	s := shell(t, f.URLs())
+	s.types(t, "$redlock run --ttl 60s x -- cat\n")
+	s.answers(t, "one") // so the shell, too, has done what it does with the terminal
+	for _, line := range []string{"two", "three"} {
+		s.insist(t, ctrlZ, "Stopped")
+		_, err := l.TryAcquire(t.Context(), "x")
+		assert.ErrorIs(t, err, redlock.ErrHeld, "until its TTL is over")
+		s.types(t, "fg\n")
+		s.shows(t, "$redlock run")
+		s.answers(t, line)
+	}
+	s.types(t, ctrlC)
+	s.insist(t, "echo code=$?\n", "code=130\r\n")
+	free(t, l, "x")
+	s.types(t, "exit\n")
+}
+
+func TestAJobThatWasStoppedForTooLongIsEnded(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	s := shell(t, f.URLs())
+	s.types(t, "$redlock run --ttl 2s x -- cat\n")
+	s.answers(t, "one")
+	s.insist(t, ctrlZ, "Stopped")
+	lock, err := l.Acquire(t.Context(), "x") // it is not renewed
+	tr.NoError(t, err)
+	s.types(t, "fg\n")
+	s.shows(t, "lock lost")
+	s.insist(t, "echo code=$?\n", fmt.Sprintf("code=%d\r\n", exitLost))
+	tr.NoError(t, lock.Release(t.Context()))
+	s.types(t, "exit\n")
+}
+
+func TestAStoppedJobThatIsEndedDoesNotLinger(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	s := shell(t, f.URLs())
+	s.types(t, "$redlock run --ttl 60s --min-hold 1h x -- cat\n")
+	s.answers(t, "one")
+	s.insist(t, ctrlZ, "Stopped")
+	s.types(t, "kill %1\n")
+	s.insist(t, "\n", "Exit 143") // which the shell tells before a prompt
+	free(t, client(t, f), "x")
+	s.types(t, "exit\n")
+}
+
+// The terminal has one foreground. It is not for the command alone where that is part
+// of a pipeline, as of "redlock run ... | less".
+func TestInAPipelineWhoeverReadsFromTheTerminalHasIt(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	s := shell(t, f.URLs())
+	ask := `sh -c 'read y </dev/tty; echo "got=$y"'`
+	for line, pipeline := range map[string]string{
+		"one": "$redlock run x -- echo | " + ask,
+		"two": "echo | $redlock run x -- " + ask,
+	} {
+		s.types(t, pipeline+"\n")
+		s.insist(t, line+"\n", "got="+line+"\r\n")
+	}
+	s.insist(t, "echo code=$?\n", "code=0\r\n")
+	s.types(t, "echo | $redlock run x -- sh -c 'echo rea''dy; exec sleep 1000'\n")
+	s.shows(t, "ready\r\n")
+	s.types(t, ctrlC)
+	s.insist(t, "echo code=$?\n", "code=130\r\n")
+	free(t, client(t, f), "x")
+	s.types(t, "exit\n")
+}
+
+func TestACommandThatIsStoppedCanBeEnded(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "x", "--", "sh", "-c", "echo $$; kill -STOP $$").begin(t)
+	p.WaitDelay = endless / 10
+	pid, err := p.lines.ReadString('\n')
+	tr.NoError(t, err)
+	eventually(t, "it is stopped", func() bool {
+		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(pid) + "/stat")
+		tr.NoError(t, err)
+		return strings.Contains(string(stat), ") T ")
+	})
+	p.signal(t, syscall.SIGTERM)
+	assert.Equal(t, 128+int(syscall.SIGTERM), p.code(t))
+	free(t, client(t, f), "x")
+}
+
+// There the process group that we were started in has no number. What waits for the
+// command's group to become empty must not wait for the warden.
+func TestRedlockInAPIDNamespaceOfItsOwnEndsWithItsCommand(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "--ttl", "10m", "x", "--", "sh", "-c", "exit 4")
+	p.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	err := p.Start()
+	if errors.Is(err, syscall.EPERM) {
+		t.Skip("no PID namespaces for us here")
+	}
+	tr.NoError(t, err)
+	assert.Equal(t, 4, p.code(t))
+	assert.Empty(t, p.stderr.String())
+	free(t, client(t, f), "x")
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A finder looks for the locks on all servers.
+type finder struct {
+	prefix  string
+	limit   int           // of names
+	timeout time.Duration // of one command
+	servers []dialer
+}
+
+// A dialer connects to one server.
+type dialer struct {
+	name string
+	dial func(context.Context) (redis.Conn, error)
+}
+
+func (s *servers) newFinder(urls []string, log *slog.Logger, limit int) (*finder, error) {
+	opts, err := s.poolOptions(log)
+	if err != nil {
+		return nil, err
+	}
+	f := &finder{prefix: s.prefix, limit: limit, timeout: s.answerTimeout()}
+	for i, u := range urls {
+		name, dial, err := pool.Dialer(u, opts...)
+		if err != nil {
+			return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", i+1, err)}
+		}
+		f.servers = append(f.servers, dialer{name, dial})
+	}
+	return f, nil
+}
+
+// find returns the names that any server has, in order, and how each server answered; cut says
+// that there may be more names.
+func (f *finder) find(ctx context.Context) (names []string, nodes []nodeStatus, cut bool) {
+	nodes = make([]nodeStatus, len(f.servers))
+	found := make([]map[string]bool, len(f.servers))
+	cuts := make([]bool, len(f.servers))
+	var wg sync.WaitGroup
+	for i, s := range f.servers {
+		nodes[i].Node = s.name
+		wg.Go(func() {
+			var err error
+			if found[i], cuts[i], err = f.scan(ctx, s); err != nil {
+				nodes[i].Error = nodeError(err)
+			}
+		})
+	}
+	wg.Wait()
+	all := map[string]bool{}
+	for i := range found {
+		cut = cut || cuts[i]
+		for name := range found[i] {
+			all[name] = true
+		}
+	}
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if len(names) > f.limit {
+		names, cut = names[:f.limit], true
+	}
+	return names, nodes, cut
+}
+
+const (
+	// scanCount is how many keys a server looks at in one go. It serves no other client
+	// meanwhile, for some 0.1 ms.
+	scanCount = 500
+	// scanSteps bounds the search among many other keys to some seconds.
+	scanSteps = 20_000
+)
+
+// scan asks one server. Its keys come in no order, some of them several times.
+func (f *finder) scan(ctx context.Context, s dialer) (found map[string]bool, cut bool, err error) {
+	dialling, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	c, err := s.dial(dialling)
+	if err != nil {
+		return nil, false, err
+	}
+	defer c.Close()
+	found = map[string]bool{}
+	cursor := "0"
+	for range scanSteps {
+		list, err := f.step(ctx, c, cursor)
+		if err != nil {
+			return found, false, err
+		}
+		var keys []string
+		if _, err := redis.Scan(list, &cursor, &keys); err != nil {
+			return found, false, errors.New("its answer to SCAN makes no sense")
+		}
+		for _, key := range keys {
+			// The server may understand the pattern otherwise, so the prefix is compared here, too.
+			if name, ok := strings.CutPrefix(key, f.prefix); ok && !redlock.Reserved(key) {
+				found[name] = true
+			}
+		}
+		switch {
+		case cursor == "0":
+			return found, false, nil
+		case len(found) > f.limit:
+			return found, true, nil
+		}
+	}
+	return found, true, nil
+}
+
+// step is one SCAN. The connection is closed if the answer takes too long.
+func (f *finder) step(ctx context.Context, c redis.Conn, cursor string) ([]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	list, err := redis.Values(c.Do("SCAN", cursor, "MATCH", escapeGlob(f.prefix)+"*", "COUNT", scanCount, "TYPE", "string"))
+	var reply redis.Error
+	switch {
+	case errors.As(err, &reply) && strings.HasPrefix(string(reply), "NOAUTH"):
+		return nil, fmt.Errorf("%w (%s)", pool.ErrAuth, reply)
+	case errors.As(err, &reply):
+		return nil, fmt.Errorf("SCAN: %w; where it cannot be had, give the names of the locks", reply)
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("no answer to SCAN within %v", f.timeout)
+	}
+	return list, err
+}
+
+// escapeGlob returns a pattern for SCAN that matches the text and nothing else.
+func escapeGlob(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
+}

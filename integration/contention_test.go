@@ -1,0 +1,153 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// gaps measures for how long a contended name has no holder, over all its callers.
+type gaps struct {
+	mu      sync.Mutex
+	since   time.Time // of the last release; zero while the lock is held
+	longest time.Duration
+}
+
+func (g *gaps) acquired() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end(time.Now())
+	g.since = time.Time{}
+}
+
+func (g *gaps) released() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.since = time.Now()
+}
+
+func (g *gaps) end(now time.Time) {
+	if !g.since.IsZero() {
+		g.longest = max(g.longest, now.Sub(g.since))
+	}
+}
+
+// during returns the longest time without a holder while f runs, with the parts of
+// it that began before or end after.
+func (g *gaps) during(f func()) time.Duration {
+	g.mu.Lock()
+	g.longest = 0
+	g.mu.Unlock()
+	f()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end(time.Now())
+	return g.longest
+}
+
+// silent counts the nodes that did not answer.
+func silent(err error) (n int) {
+	var failure *redlock.QuorumError
+	if errors.As(err, &failure) && failure.Causes != nil {
+		for _, cause := range failure.Causes.Errors {
+			if strings.Contains(cause.Error(), "no answer") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestAStoppedNodeIsInNoContendersWay: each of the nodes is stopped in turn, so that
+// the one which contenders ask first is among them. No caller gets an outage as its error, and
+// the name is hardly longer without a holder than while all nodes are up.
+func TestAStoppedNodeIsInNoContendersWay(t *testing.T) {
+	const (
+		lockers = 4
+		callers = 2 // of each
+		hold    = time.Millisecond
+		rounds  = 5
+		stopped = 200 * time.Millisecond
+		noise   = 40 * time.Millisecond // of a busy machine
+	)
+	need.Redis(t)
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: nodes, Volatile: true}) // a disk stops them all at once
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	r := &rig{Fleet: f, broken: map[int]fault{}}
+	var g gaps
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for range lockers {
+		// A TTL of 10 s has this NodeTimeout by default.
+		l := r.locker(t, redlock.TTL(10*time.Second), redlock.NodeTimeout(100*time.Millisecond))
+		for range callers {
+			all.Go(func() {
+				for {
+					lock, err := l.Acquire(ctx, "contended")
+					if ctx.Err() != nil {
+						if err == nil {
+							lock.Release(context.Background())
+						}
+						return
+					}
+					if silent(err) > 1 { // that was the machine, which stood still for so long
+						t.Log(err)
+						continue
+					}
+					if !assert.NoError(t, err) {
+						return
+					}
+					g.acquired()
+					<-time.After(hold)
+					g.released()
+					// The node that has stopped may be needed for the quorum that confirms.
+					lock.Release(context.Background())
+				}
+			})
+		}
+	}
+	defer all.Wait()
+	defer cancel()
+
+	pass := func() { <-time.After(stopped) }
+	pass() // until all have begun
+	var healthy []time.Duration
+	down := make([][]time.Duration, nodes)
+	for range rounds {
+		for i := range nodes {
+			healthy = append(healthy, g.during(pass))
+			down[i] = append(down[i], g.during(func() {
+				r.fail(t, paused, i)
+				pass()
+			}))
+			r.heal(t)
+			pass() // until the node has run the requests of the meantime
+		}
+	}
+	require.False(t, t.Failed())
+	usual := median(healthy)
+	limit := max(5*usual, noise)
+	for i, longest := range down {
+		what := fmt.Sprintf("node %d stopped: longest time without a holder %v, of %v; with all nodes up %v", i, median(longest), longest, usual)
+		t.Log(what)
+		assert.LessOrEqual(t, median(longest), limit, what)
+	}
+}
+
+func median(of []time.Duration) time.Duration {
+	of = slices.Sorted(slices.Values(of))
+	return of[len(of)/2]
+}

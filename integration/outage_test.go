@@ -1,0 +1,131 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestADownMinorityCostsNoTime(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		onEveryFault(t, r, func(t *testing.T, f fault) {
+			faults := watch(func(e redlock.Event) bool {
+				return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome != protocol.Granted
+			})
+			// One never gives up a silent node, so that a caller who waits for it waits
+			// for the whole node timeout; the other does so soon.
+			steady := r.locker(t)
+			quick := newLocker(t, members(t, r.URLs(), []int{1, 2}, pool.StallTimeout(200*time.Millisecond)), redlock.Observe(faults))
+			connected(t, quick)
+			healthy := p99(cycles(t, steady, "healthy"))
+			for down := 1; down <= 2; down++ {
+				measure := func(locker *redlock.Locker, when string) {
+					t.Helper()
+					d := p99(cycles(t, locker, fmt.Sprintf("%s, %d %s", when, down, f.name)))
+					// Half of what waiting for one node in one cycle of a hundred would
+					// take. How much slower than healthy it is is for bench to say.
+					require.Less(t, d, nodeTimeout/2, "p99 %s with %d of %d nodes %s", when, down, nodes, f.name)
+					t.Logf("%d %s, %s: p99 %v, %.1f times that of healthy nodes (%v)",
+						down, f.name, when, d, float64(d)/float64(healthy), healthy)
+				}
+				before := faults.count()
+				r.fail(t, f, down)
+				measure(steady, "at once")
+				measure(quick, "on the way")
+				faults.await(t, before+1)
+				measure(quick, "after it was noticed")
+			}
+			// The nodes run now the requests that they had not run when their locks were released.
+			r.heal(t)
+			connected(t, steady)
+			connected(t, quick)
+			r.settle(t, 2)
+		})
+	})
+}
+
+// cycles has four callers take and release locks, 200 in all, and returns how
+// long each took.
+func cycles(t *testing.T, locker *redlock.Locker, name string) []time.Duration {
+	t.Helper()
+	const callers, each = 4, 50
+	took := make([]time.Duration, callers*each)
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				began := time.Now()
+				lock, err := locker.Acquire(context.Background(), fmt.Sprintf("%s, caller %d", name, c))
+				if !assert.NoError(t, err) || !assert.NoError(t, lock.Release(context.Background())) {
+					return
+				}
+				took[c*each+i] = time.Since(began)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return took
+}
+
+func p99(of []time.Duration) time.Duration {
+	slices.Sort(of)
+	return of[len(of)*99/100]
+}
+
+func TestADownMajorityIsAnOutageThatNamesItsNodes(t *testing.T) {
+	const (
+		wait  = 2 * time.Second
+		stall = 3 * time.Second // so that the first try meets silence, and the second broken connections
+	)
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		onEveryFault(t, r, func(t *testing.T, f fault) {
+			down := []int{0, 2, 3}
+			locker := newLocker(t, members(t, r.URLs(), down, pool.StallTimeout(stall)), redlock.NodeTimeout(wait))
+			connected(t, locker)
+			r.fail(t, f, down...)
+
+			// The context allows for more than the node timeout, and must not be used up.
+			ctx, cancel := context.WithTimeout(context.Background(), longTTL)
+			defer cancel()
+			for _, ask := range []struct {
+				how string
+				do  func(context.Context, string, ...redlock.Option) (*redlock.Lock, error)
+			}{
+				{"TryAcquire", locker.TryAcquire},
+				{"Acquire", locker.Acquire},
+			} {
+				began := time.Now()
+				_, err := ask.do(ctx, "outage")
+				elapsed := time.Since(began)
+				wantOnly(t, redlock.ErrNoQuorum, err)
+				assert.ElementsMatch(t, r.addrs(down), blamed(t, err), "%s: %v", ask.how, err)
+				assert.Less(t, elapsed, wait+5*slack, ask.how)
+				t.Logf("%s after %v: %v", ask.how, elapsed.Round(time.Millisecond), err)
+			}
+
+			healed := time.Now()
+			r.heal(t)
+			ctx, cancel = context.WithTimeout(context.Background(), failAfter)
+			defer cancel()
+			lock, err := locker.Acquire(ctx, "outage", manyRetries...)
+			require.NoError(t, err)
+			t.Logf("acquired %v after the healing began", time.Since(healed).Round(time.Millisecond))
+			require.NoError(t, lock.Release(context.Background()))
+			connected(t, locker)
+			r.settle(t, 1)
+		})
+	})
+}

@@ -1,0 +1,203 @@
+package check_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/check"
+)
+
+// A hold is one with a name for messages.
+type hold struct {
+	who         string
+	from, until int64
+}
+
+func (h hold) times() check.Hold { return check.Hold{From: h.from, Until: h.until} }
+
+// overlaps writes what is found as "later<last".
+func overlaps(holds []hold) string {
+	var all []string
+	for _, o := range check.Overlaps(holds, hold.times) {
+		all = append(all, o.Later.who+"<"+o.Last.who)
+	}
+	return strings.Join(all, " ")
+}
+
+// Each list is wrong, or right, in one way.
+func TestOverlapsAreFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		about string
+		holds []hold
+		want  string
+	}{
+		{"none", nil, ""},
+		{"one alone", []hold{{"a", 0, 9}}, ""},
+		{"one after the other", []hold{{"a", 0, 9}, {"b", 10, 20}}, ""},
+		{"one begins as the other ends", []hold{{"a", 0, 9}, {"b", 9, 20}}, ""},
+		{"by a nanosecond", []hold{{"a", 0, 10}, {"b", 9, 20}}, "b<a"},
+		{"in any order of the list", []hold{{"b", 9, 20}, {"a", 0, 10}}, "b<a"},
+		{"both begin at once", []hold{{"a", 0, 10}, {"b", 0, 10}}, "b<a"},
+		{"inside another", []hold{{"a", 0, 99}, {"b", 10, 20}}, "b<a"},
+		{"behind a shorter one that is inside, too", []hold{{"a", 0, 99}, {"b", 10, 20}, {"c", 30, 40}}, "b<a c<a"},
+		{"the second reaches further", []hold{{"a", 0, 15}, {"b", 10, 99}, {"c", 30, 40}}, "b<a c<b"},
+		{"ended before it began", []hold{{"a", 0, 99}, {"b", 10, 10}, {"c", 20, 5}}, ""},
+		{"the other ended before it began", []hold{{"a", 5, 5}, {"b", 0, 9}}, ""},
+	} {
+		assert.Equal(t, c.want, overlaps(c.holds), c.about)
+	}
+}
+
+func TestAnOverlapSaysHowLongItWas(t *testing.T) {
+	t.Parallel()
+	a, b, c := hold{"a", 0, 50}, hold{"b", 10, 100}, hold{"c", 30, 40}
+	assert.Equal(t, []check.Overlap[hold]{
+		{Later: b, First: a, Last: a, Others: 1, By: 40, Both: 40},
+		{Later: c, First: a, Last: b, Others: 2, By: 70, Both: 10},
+	}, check.Overlaps([]hold{c, a, b}, hold.times))
+}
+
+// A second implementation, which looks at all pairs, must find the same.
+func TestOverlapsAreThoseOfAllPairs(t *testing.T) {
+	t.Parallel()
+	wrong := 0
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		holds := make([]hold, random.IntN(20))
+		for i := range holds {
+			from := random.Int64N(60)
+			holds[i] = hold{fmt.Sprint(i), from, from + random.Int64N(12) - 2}
+		}
+		pairs := 0
+		for i, a := range holds {
+			for _, b := range holds[:i] {
+				if max(a.from, b.from) < min(a.until, b.until) {
+					pairs++
+				}
+			}
+		}
+		got, began := 0, int64(0)
+		for _, o := range check.Overlaps(slices.Clone(holds), hold.times) {
+			got += o.Others
+			require.LessOrEqual(t, began, o.Later.from, "seed %d: in the order in which they began", seed)
+			began = o.Later.from
+			for _, other := range []hold{o.First, o.Last} {
+				require.Less(t, max(o.Later.from, other.from), min(o.Later.until, other.until), "seed %d", seed)
+			}
+			require.Equal(t, time.Duration(o.Last.until-o.Later.from), o.By, "seed %d", seed)
+		}
+		require.Equal(t, pairs, got, "seed %d: %v", seed, holds)
+		if pairs > 0 {
+			wrong++
+		}
+	}
+	assert.Greater(t, wrong, 500, "too few lists have something to be found")
+}
+
+// One overlap of a nanosecond among a hundred thousand holds.
+func TestOnePlantedOverlapIsFound(t *testing.T) {
+	t.Parallel()
+	var holds []hold
+	for i := range int64(100_000) {
+		holds = append(holds, hold{fmt.Sprint(i), 10 * i, 10 * (i + 1)}) // each ends as the next begins
+	}
+	require.Empty(t, overlaps(holds))
+	holds[50_000].until++
+	rand.Shuffle(len(holds), func(i, j int) { holds[i], holds[j] = holds[j], holds[i] })
+	require.Equal(t, "50001<50000", overlaps(holds))
+}
+
+// A grant is one with a name for messages.
+type grant struct {
+	who                   string
+	token, asked, granted int64
+}
+
+func (g grant) times() check.Grant {
+	return check.Grant{Token: g.token, Asked: g.asked, Granted: g.granted}
+}
+
+// faults writes what is found as "later fault earlier".
+func faults(grants []grant) string {
+	var all []string
+	for _, f := range check.Tokens(grants, grant.times) {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %v %s", f.Later.who, f.Fault, f.Earlier.who)))
+	}
+	return strings.Join(all, ", ")
+}
+
+func TestWrongTokensAreFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		about  string
+		grants []grant
+		want   string
+	}{
+		{"none", nil, ""},
+		{"rising", []grant{{"a", 1, 0, 1}, {"b", 2, 2, 3}}, ""},
+		{"rising, in any order of the list", []grant{{"b", 2, 2, 3}, {"a", 1, 0, 1}}, ""},
+		{"at the same time, in any order", []grant{{"a", 5, 0, 10}, {"b", 4, 10, 11}, {"c", 6, 11, 12}}, ""},
+		{"the largest", []grant{{"a", 1<<53 - 1, 0, 1}}, ""},
+		{"too large", []grant{{"a", 1 << 53, 0, 1}}, "a out of range"},
+		{"zero", []grant{{"a", 0, 0, 1}}, "a out of range"},
+		{"below zero, and so below the one before", []grant{{"a", 1, 0, 1}, {"b", -1, 2, 3}}, "b out of range, b fallen a"},
+		{"repeated", []grant{{"a", 7, 0, 9}, {"b", 7, 1, 2}}, "b repeated a"},
+		{"repeated one after the other", []grant{{"a", 7, 0, 1}, {"b", 7, 2, 3}}, "b repeated a"},
+		{"three times", []grant{{"a", 7, 0, 1}, {"b", 7, 2, 3}, {"c", 7, 4, 5}}, "b repeated a, c repeated b"},
+		{"fallen", []grant{{"a", 5, 0, 1}, {"b", 4, 2, 3}}, "b fallen a"},
+		{"fallen below one long ago", []grant{{"a", 5, 0, 1}, {"b", 9, 3, 20}, {"c", 3, 9, 10}}, "c fallen a"},
+		{"fallen below the highest of two", []grant{{"a", 9, 0, 1}, {"b", 10, 2, 3}, {"c", 8, 4, 5}}, "c fallen b"},
+		{"asked for in the moment of the grant", []grant{{"a", 5, 0, 2}, {"b", 4, 2, 3}}, ""},
+	} {
+		assert.Equal(t, c.want, faults(c.grants), c.about)
+	}
+}
+
+func TestAFallenTokenSaysHowLongAfterTheHigherOne(t *testing.T) {
+	t.Parallel()
+	a, b := grant{"a", 5, 0, 1}, grant{"b", 4, 9, 10}
+	assert.Equal(t, []check.TokenFault[grant]{{Fault: check.Fallen, Later: b, Earlier: a, After: 8}},
+		check.Tokens([]grant{b, a}, grant.times))
+}
+
+// A second implementation, which looks at all pairs, must find the same locks.
+func TestWrongTokensAreThoseOfAllPairs(t *testing.T) {
+	t.Parallel()
+	wrong := 0
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		grants := make([]grant, random.IntN(12))
+		for i := range grants {
+			asked := 10*int64(i) + random.Int64N(20)
+			grants[i] = grant{fmt.Sprint(i), 3*int64(i) + 1 + random.Int64N(9), asked, asked + 1 + random.Int64N(30)}
+		}
+		want := map[string]bool{}
+		for _, a := range grants {
+			for _, b := range grants {
+				if a.granted < b.asked && a.token > b.token {
+					want[b.who+" fallen"] = true
+				}
+				if a.token == b.token && (a.asked < b.asked || a.asked == b.asked && slices.Index(grants, a) < slices.Index(grants, b)) {
+					want[b.who+" repeated"] = true
+				}
+			}
+		}
+		got := map[string]bool{}
+		for _, f := range check.Tokens(grants, grant.times) {
+			got[fmt.Sprint(f.Later.who, " ", f.Fault)] = true
+		}
+		require.Equal(t, want, got, "seed %d: %v", seed, grants)
+		if len(want) > 0 {
+			wrong++
+		}
+	}
+	assert.Greater(t, wrong, 500, "too few lists have something to be found")
+}

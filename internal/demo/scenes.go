@@ -1,0 +1,400 @@
+// Package demo is the story of "redlock demo": a lock taken, refused, lost and regained on
+// servers that break. It checks all that it shows, and fails if something did not happen.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+const (
+	lockName = "demo"
+	// shortTTL is that of the lock which is lost, so that the demo is short.
+	shortTTL = 1500 * time.Millisecond
+	// nodeTimeout is long, because a machine that is busy with other things should
+	// not look like an outage.
+	nodeTimeout = 500 * time.Millisecond
+	// sceneTimeout is how long a scene waits for what must happen soon.
+	sceneTimeout = 5 * time.Second
+)
+
+// A stage is the servers that the scenes play on, and two clients of them.
+type stage struct {
+	*Narrator
+	fleet fleet.Fleet
+	n     int // nodes
+	ann   *redlock.Locker
+	bob   *redlock.Locker
+	votes chan redlock.Event // of ann
+}
+
+// Run shows all scenes on the fleet. Its error is the first thing that did not happen as it was
+// to be shown, or the first that could not be written.
+func Run(ctx context.Context, f fleet.Fleet, n *Narrator) error {
+	err := play(ctx, f, n)
+	n.end(err)
+	return errors.Join(err, n.err)
+}
+
+func play(ctx context.Context, f fleet.Fleet, n *Narrator) error {
+	s := &stage{Narrator: n, fleet: f, n: len(f.URLs()), votes: make(chan redlock.Event, 1024)}
+	var err error
+	if s.ann, err = s.client(redlock.Observe(s)); err != nil {
+		return err
+	}
+	defer s.ann.Close()
+	if s.bob, err = s.client(); err != nil {
+		return err
+	}
+	defer s.bob.Close()
+
+	for _, scene := range []func(context.Context) error{
+		s.takeAndRefuse, s.surviveMinority, s.refuseWithoutMajority, s.recover, s.loseMajority, s.forget,
+	} {
+		if err := scene(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) client(opts ...redlock.LockerOption) (*redlock.Locker, error) {
+	nodes, err := pool.Open(s.fleet.URLs()...)
+	if err != nil {
+		return nil, err
+	}
+	// The servers are new, or there for a demonstration, so they need not remember locks from
+	// before.
+	return redlock.New(nodes, append(opts, redlock.MemoryGuard(false), redlock.NodeTimeout(nodeTimeout))...)
+}
+
+// Observe implements redlock.Observer for ann.
+func (s *stage) Observe(e redlock.Event) {
+	if e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire {
+		select {
+		case s.votes <- e:
+		default: // a renewal must not wait for a scene that reads no votes
+		}
+	}
+}
+
+// printVotes prints the votes of all nodes on one acquisition of ann's.
+func (s *stage) printVotes(ctx context.Context) error {
+	late := time.After(sceneTimeout)
+	for range s.n {
+		select {
+		case e := <-s.votes:
+			s.vote(e)
+		case <-late:
+			return errors.New("not every node was heard of")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (s *stage) quorum() int { return s.n/2 + 1 }
+
+// spare returns how many nodes can be missing.
+func (s *stage) spare() int { return s.n - s.quorum() }
+
+func (s *stage) takeAndRefuse(ctx context.Context) error {
+	s.begin(fmt.Sprintf("Ann asks all %d nodes for the lock %q at once; %d votes are enough", s.n, lockName, s.quorum()))
+	lock, err := s.ann.TryAcquire(ctx, lockName)
+	if err != nil {
+		return err
+	}
+	if err := s.printVotes(ctx); err != nil {
+		return err
+	}
+	if lock.Votes() != s.n {
+		return fmt.Errorf("%d votes of %d healthy nodes", lock.Votes(), s.n)
+	}
+	s.shown("Ann holds the lock with %d of %d votes for %v, and longer: it renews itself", lock.Votes(), s.n, lock.Remaining().Round(time.Millisecond))
+
+	s.begin("Bob asks while Ann holds it")
+	if _, err := s.bob.TryAcquire(ctx, lockName); !errors.Is(err, redlock.ErrHeld) {
+		return fmt.Errorf("while Ann holds the lock Bob should be refused, but: %v", err)
+	} else {
+		var q *redlock.QuorumError
+		errors.As(err, &q)
+		s.shown("Bob is refused: %v; it could be free in %v", q.Err, q.Remaining)
+	}
+	if err := lock.Release(ctx); err != nil {
+		return err
+	}
+	lock, err = s.bob.TryAcquire(ctx, lockName)
+	if err != nil {
+		return fmt.Errorf("after Ann's release: %w", err)
+	}
+	s.shown("Ann releases it, and Bob takes it at once")
+	return s.release(ctx, s.bob, lock)
+}
+
+// release releases a client's lock and waits until every node that answers is free. A release is
+// done when a quorum has confirmed it, but the next scene may need a node that was not among
+// those. The same client asks, because its questions travel behind its release, and behind an
+// acquisition that comes late.
+func (s *stage) release(ctx context.Context, client *redlock.Locker, lock *redlock.Lock) error {
+	if err := lock.Release(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sceneTimeout)
+	defer cancel()
+	for {
+		in, err := client.Inspect(ctx, lockName)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Err == nil && n.TTL != 0 }) {
+			return nil
+		}
+	}
+}
+
+// breakable reports whether the scene's faults are possible here.
+func (s *stage) breakable() bool {
+	if s.fleet.Kind() == fleet.Addrs {
+		s.skipped("these servers are not the demo's to break")
+		return false
+	}
+	return true
+}
+
+func (s *stage) surviveMinority(ctx context.Context) error {
+	s.begin(fmt.Sprintf("%d of %d nodes are killed", s.spare(), s.n))
+	if !s.breakable() {
+		return nil
+	}
+	for i := s.quorum(); i < s.n; i++ {
+		if err := s.fleet.Kill(ctx, i); err != nil {
+			return err
+		}
+	}
+	lock, err := s.ann.TryAcquire(ctx, lockName)
+	if err != nil {
+		return fmt.Errorf("a majority is alive, but: %w", err)
+	}
+	if err := s.printVotes(ctx); err != nil {
+		return err
+	}
+	s.shown("Ann still gets the lock, with %d of %d votes", lock.Votes(), s.n)
+	return s.release(ctx, s.ann, lock)
+}
+
+func (s *stage) refuseWithoutMajority(ctx context.Context) error {
+	s.begin("One more is killed: the majority is gone")
+	if !s.breakable() {
+		return nil
+	}
+	if err := s.fleet.Kill(ctx, s.quorum()-1); err != nil {
+		return err
+	}
+	_, err := s.ann.TryAcquire(ctx, lockName)
+	if !errors.Is(err, redlock.ErrNoQuorum) || errors.Is(err, redlock.ErrHeld) {
+		return fmt.Errorf("the lock should be refused for want of a quorum, but: %v", err)
+	}
+	if err := s.printVotes(ctx); err != nil {
+		return err
+	}
+	s.shown("Ann is told so, and by whom: %v", err)
+	return nil
+}
+
+func (s *stage) recover(ctx context.Context) error {
+	s.begin("The nodes come back")
+	if !s.breakable() {
+		return nil
+	}
+	for i := s.quorum() - 1; i < s.n; i++ {
+		if err := s.fleet.Restart(ctx, i, fleet.Kept); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	lock, err := s.ann.Acquire(ctx, lockName, redlock.Retries(int(sceneTimeout/(50*time.Millisecond))), redlock.RetryInterval(50*time.Millisecond))
+	if err != nil {
+		return fmt.Errorf("all nodes are back, but: %w", err)
+	}
+	s.shown("Ann has the lock again, %v after the last one answered", time.Since(start).Round(time.Millisecond))
+	return s.release(ctx, s.ann, lock)
+}
+
+func (s *stage) loseMajority(ctx context.Context) error {
+	if s.fleet.Kind() == fleet.Addrs {
+		s.begin(fmt.Sprintf("Ann holds the lock, and somebody deletes its key on %d nodes", s.quorum()))
+	} else {
+		s.begin(fmt.Sprintf("Ann holds the lock with a TTL of %v, and %d nodes hang: no answers, no errors", shortTTL, s.quorum()))
+	}
+	lock, err := s.ann.Acquire(ctx, lockName, redlock.TTL(shortTTL))
+	if err != nil {
+		return err
+	}
+	// A vote that is still under way would survive a DEL.
+	for deadline := time.Now().Add(sceneTimeout); s.fleet.Kind() == fleet.Addrs && lock.Votes() < s.n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("only %d of %d healthy nodes voted", lock.Votes(), s.n)
+		}
+	}
+	broken, err := s.breakMajority(ctx, lock.Value())
+	if err != nil {
+		return err
+	}
+	select {
+	case <-lock.Context().Done():
+	case <-time.After(2 * shortTTL):
+		return errors.New("nobody told Ann that her lock is lost")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	cause := context.Cause(lock.Context())
+	if !errors.Is(cause, redlock.ErrLost) || lock.Valid() {
+		return fmt.Errorf("the loss was not told as one: %v", cause)
+	}
+	after := time.Since(broken).Round(time.Millisecond)
+	if s.fleet.Kind() == fleet.Addrs { // whose keys another client may have taken at once
+		s.shown("Ann's work is cancelled %v later: %v", after, cause)
+		return nil
+	}
+	s.shown("Ann's work is cancelled %v later, before anybody else can have the lock: %v", after, cause)
+	for i := range s.quorum() {
+		if err := s.fleet.Resume(ctx, i); err != nil {
+			return err
+		}
+	}
+	next, err := s.bob.Acquire(ctx, lockName, redlock.Retries(100), redlock.RetryInterval(50*time.Millisecond))
+	if err != nil {
+		return fmt.Errorf("the nodes answer again, but: %w", err)
+	}
+	s.shown("the nodes answer again, and Bob has the lock")
+	return next.Release(ctx)
+}
+
+// breakMajority makes a majority of nodes forget ann's lock or stop answering, and returns when
+// it began to.
+func (s *stage) breakMajority(ctx context.Context, value string) (began time.Time, err error) {
+	if s.fleet.Kind() == fleet.Addrs {
+		return deleteKeys(ctx, s.fleet.URLs()[:s.quorum()], value)
+	}
+	began = time.Now()
+	for i := range s.quorum() {
+		if err := s.fleet.Pause(ctx, i); err != nil {
+			return began, err
+		}
+	}
+	return began, nil
+}
+
+// forget shows the memory guard and fencing tokens, which the other scenes do
+// without.
+func (s *stage) forget(ctx context.Context) error {
+	s.begin(fmt.Sprintf("Carol holds the lock with a fencing token, and %d nodes are killed and come back empty", s.quorum()))
+	if !s.breakable() {
+		return nil
+	}
+	carol, err := s.guarded()
+	if err != nil {
+		return err
+	}
+	defer carol.Close()
+	first, err := carol.Acquire(ctx, lockName, redlock.Renew(false))
+	if err != nil {
+		return err
+	}
+	s.shown("Carol waited until these new servers could not have forgotten any lock; her token is %d", first.Fence())
+
+	for i := range s.quorum() {
+		if err := s.fleet.Restart(ctx, i, fleet.Lost); err != nil {
+			return err
+		}
+	}
+	dave, err := s.guarded()
+	if err != nil {
+		return err
+	}
+	defer dave.Close()
+	_, err = dave.TryAcquire(ctx, lockName)
+	if !errors.Is(err, redlock.ErrQuarantine) {
+		return fmt.Errorf("servers that came back empty should have no vote, but: %v", err)
+	}
+	var q *redlock.QuorumError
+	errors.As(err, &q)
+	s.shown("Dave asks, and is told that there will be a quorum that remembers in %v", q.Remaining.Round(time.Millisecond))
+
+	second, err := dave.Acquire(ctx, lockName)
+	if err != nil {
+		return err
+	}
+	if first.Valid() || second.Fence() <= first.Fence() {
+		return fmt.Errorf("the lock of Carol, token %d, is valid: %v; Dave has token %d", first.Fence(), first.Valid(), second.Fence())
+	}
+	s.shown("Dave waits for that and has the lock, when Carol's has ended; his token is higher: %d", second.Fence())
+	return s.release(ctx, dave, second)
+}
+
+// guarded returns a client that trusts no server's memory.
+func (s *stage) guarded() (*redlock.Locker, error) {
+	nodes, err := pool.Open(s.fleet.URLs()...)
+	if err != nil {
+		return nil, err
+	}
+	return redlock.New(nodes, redlock.TTL(shortTTL), redlock.Fenced(), redlock.NodeTimeout(nodeTimeout))
+}
+
+// deleteKeys does what an operator would do with DEL, but by any kind of URL. It connects to all
+// servers first, because a key that is deleted on one server after the other is repaired on each.
+func deleteKeys(ctx context.Context, urls []string, value string) (began time.Time, err error) {
+	nodes, err := pool.Open(urls...)
+	if err != nil {
+		return began, err
+	}
+	for _, n := range nodes {
+		defer n.Close()
+	}
+	if err := askAll(ctx, nodes, &protocol.Request{Op: protocol.OpInspect, Key: lockName, Timeout: sceneTimeout}); err != nil {
+		return began, err
+	}
+	began = time.Now()
+	return began, askAll(ctx, nodes, &protocol.Request{Op: protocol.OpRelease, Key: lockName, Value: value, Timeout: sceneTimeout})
+}
+
+// askAll returns when all nodes have granted the request, or when one has not.
+func askAll(ctx context.Context, nodes []protocol.Node, request *protocol.Request) error {
+	received := make(replies, len(nodes))
+	for i, n := range nodes {
+		if err := n.Submit(request, i, received); err != nil {
+			return err
+		}
+	}
+	for range nodes {
+		select {
+		case r := <-received:
+			if r.Outcome != protocol.Granted {
+				return fmt.Errorf("%v: deleting the key: %v %v", nodes[r.node], r.Outcome, r.Err)
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// replies receives what the nodes answer.
+type replies chan nodeReply
+
+type nodeReply struct {
+	protocol.Reply
+	node int
+}
+
+// Receive implements protocol.Receiver.
+func (c replies) Receive(i int, r protocol.Reply) { c <- nodeReply{r, i} }

@@ -1,0 +1,144 @@
+package doctor
+
+import (
+	"fmt"
+	"time"
+)
+
+// compare judges what shows only when the servers are compared. What concerns one of them is added
+// to its findings.
+func compare(visits []*visit) (together []Finding) {
+	together = append(together, count(len(visits)))
+	q := len(visits)/2 + 1
+	if n := answered(visits); n < q {
+		together = append(together, Finding{Fatal, checkReach, fmt.Sprintf("%d of %d servers answered, and %d are needed", n, len(visits), q), "no lock can be taken", "see above why the others did not"})
+	}
+	sameServers(visits)
+	newcomers(visits)
+	if n := voters(visits); n < q && answered(visits) >= q {
+		together = append(together, Finding{Fatal, checkQuarantine, fmt.Sprintf("%d of %d servers have a vote, and %d are needed", n, len(visits), q), "no lock can be taken", "see above what ails the others, and whether it ends by itself"})
+	}
+	return append(together, clocks(visits)...)
+}
+
+func answered(visits []*visit) (n int) {
+	for _, v := range visits {
+		if v.answered {
+			n++
+		}
+	}
+	return n
+}
+
+// voters counts the servers that could vote now.
+func voters(visits []*visit) (n int) {
+	for _, v := range visits {
+		if v.answered && !v.facts.quarantine && worst(v.findings) < Fatal {
+			n++
+		}
+	}
+	return n
+}
+
+func count(n int) Finding {
+	const do = "use 3 or 5 servers"
+	switch {
+	case n == 1:
+		return Finding{Warning, checkNodes, "there is one server", "when it fails, no lock can be taken, and nothing is gained over a plain SET NX PX", do}
+	case n == 2:
+		return Finding{Warning, checkNodes, "there are two servers, and both are needed", "when either fails, no lock can be taken", do}
+	case n%2 == 0:
+		return Finding{Note, checkNodes, fmt.Sprintf("there are %d servers, an even number", n), fmt.Sprintf("as many may fail as of %d, and one more can", n-1), "use an odd number"}
+	}
+	return Finding{OK, checkNodes, fmt.Sprintf("there are %d servers, and %d may fail", n, (n-1)/2), "", ""}
+}
+
+// sameServers finds servers that are one process.
+func sameServers(visits []*visit) {
+	for i, a := range visits {
+		for _, b := range visits[:i] {
+			if a.facts.runID != "" && a.facts.runID == b.facts.runID {
+				a.add(Finding{Fatal, checkSame, "it is the same server as " + b.server.Name, "one server must not vote twice: it has one vote of the two", "give another server in its place"})
+			}
+		}
+	}
+}
+
+// newcomers reports servers without an epoch record. That is only a note if no server has one,
+// because then no lock was taken yet.
+func newcomers(visits []*visit) {
+	others := 0
+	for _, v := range visits {
+		if v.facts.record != nil {
+			others++
+		}
+	}
+	for _, v := range visits {
+		if !v.facts.recordRead || v.facts.record != nil || worst(v.findings) == Fatal && has(v.findings, checkEpoch) {
+			continue
+		}
+		if others == 0 {
+			v.add(Finding{Note, checkEpoch, "nobody has locked on it yet with the memory guard", "the first client waits for one longest TTL, once, until it has a vote", ""})
+		} else {
+			v.add(Finding{Warning, checkEpoch, "it has no epoch record, and others have", "it is new or was flushed: the next client gives it no vote until the locks that it may have forgotten must have expired", ""})
+		}
+	}
+}
+
+func has(findings []Finding, check string) bool {
+	for _, f := range findings {
+		if f.Check == check {
+			return true
+		}
+	}
+	return false
+}
+
+// tokenSlack is how far a fencing token may be from a server's clock (package redlock,
+// fence.go).
+const tokenSlack = 2 * time.Second
+
+// clocks compares the servers' clocks. They matter for fencing tokens alone, because locks are
+// counted in TTLs. Clients propose readings of their own clock, of which a server accepts those
+// within tokenSlack of its own; a second round makes up for more, up to four times that between
+// two servers.
+func clocks(visits []*visit) []Finding {
+	var first, last *visit
+	for _, v := range visits {
+		f := &v.facts
+		if !f.timed {
+			continue
+		}
+		found := "its clock agrees with ours" + within(f.uncertainty)
+		if f.offset.Abs() > f.uncertainty {
+			word := "ahead of"
+			if f.offset < 0 {
+				word = "behind"
+			}
+			found = fmt.Sprintf("its clock is %v %s ours%s", short(f.offset.Abs()), word, within(f.uncertainty))
+		}
+		if f.offset.Abs()-f.uncertainty > tokenSlack {
+			v.add(Finding{Warning, checkClock, found, fmt.Sprintf("fenced locks need a second round for clocks over %v apart", tokenSlack), "run NTP, here and there; let it slew, not step"})
+		} else {
+			v.add(Finding{OK, checkClock, found, "", ""})
+		}
+		if first == nil || f.offset < first.facts.offset {
+			first = v
+		}
+		if last == nil || f.offset > last.facts.offset {
+			last = v
+		}
+	}
+	if first == nil || first == last {
+		return nil
+	}
+	apart := last.facts.offset - first.facts.offset
+	unsure := last.facts.uncertainty + first.facts.uncertainty
+	if apart-unsure > 4*tokenSlack {
+		return []Finding{{Warning, checkClock, fmt.Sprintf("the clocks of %s and %s are %v apart", first.server.Name, last.server.Name, short(apart)),
+			fmt.Sprintf("beyond %v they cannot agree on a fencing token", 4*tokenSlack), "run NTP on the servers; let it slew, not step"}}
+	}
+	return []Finding{{OK, checkClock, fmt.Sprintf("the servers' clocks are at most %v apart", short(apart+unsure)), "", ""}}
+}
+
+func within(d time.Duration) string { return fmt.Sprintf(" (give or take %v)", short(d)) }

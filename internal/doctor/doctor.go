@@ -1,0 +1,111 @@
+// Package doctor examines the Redis servers of a quorum lock: whether each of
+// them can vote, what could make it forget or misjudge a lock, and whether all
+// of them together make a quorum. It changes nothing on the servers.
+//
+// Examine visits all servers at once (visit.go), and asks each the questions of latency.go,
+// identity.go, persistence.go, record.go and rights.go, in that order. Then compare.go judges what
+// shows only when the servers are compared. Each result is a Finding; what was learnt for the
+// comparison is in facts.
+//
+// Package pool knows most of it, too, and refuses or logs it while locks are taken. The doctor
+// reports it before, all at once, and in words for operators.
+package doctor
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/pool"
+)
+
+// A Server is one to be examined.
+type Server struct {
+	Name string // holds no secret
+	Dial func(context.Context) (redis.Conn, error)
+
+	Clear    bool // what is sent to it crosses a network unencrypted
+	Password bool // and a password is sent
+}
+
+// Open returns the Server at a URL, with the options of package pool. Its errors
+// do not repeat passwords.
+func Open(raw string, opts ...pool.Option) (Server, error) {
+	name, dial, err := pool.Dialer(raw, opts...)
+	if err != nil {
+		return Server{}, err
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		panic(err) // or Dialer had refused it
+	}
+	return Server{Name: name, Dial: dial, Clear: u.Scheme == "redis" && !loopback(u.Hostname()), Password: u.User != nil}, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Settings are those of the clients of the locks.
+type Settings struct {
+	Timeout     time.Duration // for all that one server is asked, connecting included
+	NodeTimeout time.Duration // how long a vote waits for a server
+	MaxTTL      time.Duration // the longest of any lock, as far as the clients know
+	Prefix      string        // of all keys
+	Guard       bool          // the memory guard is on
+}
+
+// A Report is all that Examine found.
+type Report struct {
+	Verdict  Severity     `json:"verdict"`  // the worst of all findings
+	Answered int          `json:"answered"` // servers
+	Quorum   int          `json:"quorum"`   // how many have to
+	Nodes    []NodeReport `json:"nodes"`    // in the order of the servers
+	Together []Finding    `json:"together"` // about all of them
+}
+
+// A NodeReport is what was found of one server.
+type NodeReport struct {
+	Node     string    `json:"node"`
+	Answered bool      `json:"answered"`
+	Findings []Finding `json:"findings"`
+}
+
+// Worst returns the severity of the worst finding.
+func (n NodeReport) Worst() Severity { return worst(n.Findings) }
+
+func worst(findings []Finding) (w Severity) {
+	for _, f := range findings {
+		w = max(w, f.Severity)
+	}
+	return w
+}
+
+// Examine asks all servers at once, for at most the Settings' Timeout. It has no error, because
+// what went wrong is in the report.
+func Examine(ctx context.Context, servers []Server, s Settings) *Report {
+	visits := make([]*visit, len(servers))
+	var wg sync.WaitGroup
+	for i, server := range servers {
+		visits[i] = &visit{server: server, settings: s, nodes: len(servers)}
+		wg.Go(func() { visits[i].run(ctx) })
+	}
+	wg.Wait()
+
+	r := &Report{Quorum: len(servers)/2 + 1, Together: compare(visits)}
+	for _, v := range visits {
+		n := NodeReport{Node: v.server.Name, Answered: v.answered, Findings: v.findings}
+		r.Nodes = append(r.Nodes, n)
+		r.Verdict = max(r.Verdict, n.Worst())
+		if v.answered {
+			r.Answered++
+		}
+	}
+	r.Verdict = max(r.Verdict, worst(r.Together))
+	return r
+}

@@ -1,0 +1,96 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+func number(v any) (int64, error) { return redis.Int64(v, nil) }
+
+// memory checks what the server may forget when it restarts, and when its memory is full.
+func (v *visit) memory() error {
+	persistence, memory := newQuestion("INFO", "persistence"), newQuestion("INFO", "memory")
+	config := map[string]*question{}
+	all := []*question{persistence, memory}
+	for _, name := range []string{"appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"} {
+		config[name] = newQuestion("CONFIG", "GET", name)
+		all = append(all, config[name])
+	}
+	if err := v.ask(all...); err != nil {
+		return err
+	}
+	setting := func(name string) string { return config[name].fields()[name] }
+	v.persistence(persistence.fields(), setting("appendonly"), setting("appendfsync"), setting("save"))
+	info := memory.fields()
+	// An ACL may hide one of the two sources.
+	v.eviction(cmp.Or(setting("maxmemory-policy"), info["maxmemory_policy"]), cmp.Or(setting("maxmemory"), info["maxmemory"]), info["used_memory"])
+	return nil
+}
+
+func (v *visit) persistence(info map[string]string, appendonly, appendfsync, save string) {
+	if info["loading"] == "1" {
+		v.add(Finding{Warning, checkPersistence, "it is loading its data", "it has no vote until that is done", "wait"})
+	}
+	if info["aof_last_write_status"] == "err" || info["rdb_last_bgsave_status"] == "err" {
+		v.add(Finding{Warning, checkPersistence, "its last write to disk failed", "it may refuse all writes, and with them its vote, until one succeeds", "see its log; is the disk full?"})
+	}
+	if appendonly == "" { // an ACL hides CONFIG; INFO has a part of it
+		appendonly = map[string]string{"1": "yes", "0": "no"}[info["aof_enabled"]]
+	}
+	const always = "it forgets nothing: appendonly with appendfsync always"
+	switch {
+	case appendonly == "yes" && appendfsync == "always":
+		v.fine(checkPersistence, always)
+	case appendonly == "yes" && appendfsync == "":
+		v.forgets("it writes an append-only file, and does not tell how often to disk", "perhaps the last second's locks")
+	case appendonly == "yes":
+		v.forgets("it writes an append-only file with appendfsync "+appendfsync, "the last second's locks, or more")
+	case appendonly == "":
+		v.forgets("it does not tell what it writes to disk", "perhaps all locks")
+	case save != "":
+		v.forgets("it writes snapshots only (save "+save+")", "all locks since the last")
+	default:
+		v.forgets("it writes no append-only file", "all locks, or those since the last snapshot")
+	}
+}
+
+// forgets reports a server that forgets something when it restarts.
+func (v *visit) forgets(found, what string) {
+	if v.settings.Guard {
+		v.add(Finding{Note, checkPersistence, found, "a restart forgets " + what + "; the memory guard then gives it no vote for the longest TTL", ""})
+		return
+	}
+	v.add(Finding{Warning, checkPersistence, found, "a restart forgets " + what + ", and the memory guard is off: two can hold one lock",
+		"turn the memory guard on, or use appendonly yes with appendfsync always"})
+
+}
+
+// nearlyFull is the share of maxmemory, in per cent, from which on the server is
+// about to refuse what needs memory.
+const nearlyFull = 90
+
+func (v *visit) eviction(policy, maxmemory, usedMemory string) {
+	limit, _ := strconv.ParseInt(maxmemory, 10, 64)
+	used, _ := strconv.ParseInt(usedMemory, 10, 64)
+	const do = "CONFIG SET maxmemory-policy noeviction"
+	switch {
+	case policy == "":
+		v.add(Finding{Note, checkEviction, "it does not tell its maxmemory-policy", "it may evict locks that are held", "see that it is noeviction; permit CONFIG GET or INFO"})
+	case policy == "noeviction":
+		v.fine(checkEviction, "it evicts nothing: maxmemory-policy noeviction")
+	case limit == 0:
+		v.add(Finding{Note, checkEviction, "its maxmemory-policy is " + policy + ", without a limit", "it evicts nothing as long as maxmemory stays 0", do})
+	default:
+		v.add(Finding{Warning, checkEviction, "its maxmemory-policy is " + policy + ", its limit " + megabytes(limit),
+			"when its memory is full it may evict a lock that is held, unnoticed: two can hold it", do})
+
+	}
+	if policy == "noeviction" && limit > 0 && used >= limit/100*nearlyFull {
+		v.add(Finding{Warning, checkMemory, fmt.Sprintf("it uses %s of %s", megabytes(used), megabytes(limit)), "without memory it refuses writes, and with them its vote", "give it more memory"})
+	}
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/(1<<20)) }

@@ -1,5 +1,0 @@
-//go:build !race
-
-package fencemodel
-
-const raceDetector = false

@@ -1,0 +1,143 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+const (
+	// silence is how long a node must stay silent to count as hanging.
+	silence = 150 * time.Millisecond
+	// longEnough bounds what must happen in the end; only failing tests use it up.
+	longEnough = 10 * time.Second
+	tick       = 10 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(parentEnv); kind != "" {
+		parent(fleet.Kind(kind))
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// start gives the test a fleet of its own.
+func start(t *testing.T, kind fleet.Kind, opts fleet.Options) fleet.Fleet {
+	t.Helper()
+	f, err := fleet.Start(t.Context(), kind, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f
+}
+
+// addr is the host and port of a node that a fleet started.
+func addr(f fleet.Fleet, i int) string {
+	return strings.TrimPrefix(f.URLs()[i], "redis://")
+}
+
+// connect returns a connection to node i on which a missing answer is an error after
+// a while.
+func connect(t *testing.T, f fleet.Fleet, i int) *conn {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", addr(f, i), longEnough)
+	require.NoError(t, err, "connect to node %d", i)
+	t.Cleanup(func() { c.Close() })
+	return &conn{t: t, raw: c, Conn: redis.NewConn(c, longEnough, longEnough)}
+}
+
+type conn struct {
+	redis.Conn
+	t   *testing.T
+	raw net.Conn
+}
+
+func (c *conn) do(cmd string, args ...any) any {
+	c.t.Helper()
+	reply, err := c.Do(cmd, args...)
+	require.NoError(c.t, err, "%s %v", cmd, args)
+	return reply
+}
+
+func (c *conn) str(cmd string, args ...any) string {
+	c.t.Helper()
+	s, err := redis.String(c.do(cmd, args...), nil)
+	require.NoError(c.t, err, "%s %v", cmd, args)
+	return s
+}
+
+// send queues a command without waiting for its answer.
+func (c *conn) send(cmd string, args ...any) {
+	c.t.Helper()
+	require.NoError(c.t, c.Send(cmd, args...))
+	require.NoError(c.t, c.Flush())
+}
+
+// silent fails the test if anything arrives, or the connection breaks, in a while.
+func (c *conn) silent(why string) {
+	c.t.Helper()
+	require.NoError(c.t, c.raw.SetReadDeadline(time.Now().Add(silence)))
+	n, err := c.raw.Read(make([]byte, 1))
+	require.NoError(c.t, c.raw.SetReadDeadline(time.Time{}))
+	var timeout net.Error
+	require.ErrorAs(c.t, err, &timeout, "%s: got %d bytes and %v", why, n, err)
+	require.True(c.t, timeout.Timeout(), "%s: the connection broke: %v", why, err)
+}
+
+// broken fails the test unless the other side ends the connection without a word.
+func (c *conn) broken(why string) {
+	c.t.Helper()
+	require.NoError(c.t, c.raw.SetReadDeadline(time.Now().Add(longEnough)))
+	rest, err := io.ReadAll(c.raw)
+	require.Empty(c.t, rest, why)
+	var timeout net.Error
+	require.False(c.t, errors.As(err, &timeout) && timeout.Timeout(), "%s: the connection is still open", why)
+}
+
+// runID is what INFO tells, and by what a client knows a restarted server.
+func (c *conn) runID() string { return c.info("run_id") }
+
+func (c *conn) info(field string) string {
+	c.t.Helper()
+	for line := range strings.Lines(c.str("INFO", "server")) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	require.Fail(c.t, "INFO server has no "+field)
+	return ""
+}
+
+// forAll runs op on every node of the fleet at once and returns their errors.
+func forAll(f fleet.Fleet, op func(ctx context.Context, i int) error) []error {
+	errs := make(chan error)
+	for i := range f.URLs() {
+		go func() {
+			if err := op(context.Background(), i); err != nil {
+				err = fmt.Errorf("node %d: %w", i, err)
+				errs <- err
+				return
+			}
+			errs <- nil
+		}()
+	}
+	var all []error
+	for range f.URLs() {
+		if err := <-errs; err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}

@@ -1,0 +1,136 @@
+// Package measure defines the metrics of a Locker's events, alike for every
+// system of metrics: the values of labels, a small fixed set of each, and the
+// bounds of histograms. The packages below contrib export it.
+package measure
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// Acquired is the outcome of an acquisition that has the lock.
+const Acquired = "acquired"
+
+// Acquisitions has all values of Acquisition.
+var Acquisitions = []string{Acquired, "held", "no_quorum", "canceled", "timeout", "closed", "other"}
+
+// Acquisition is the outcome of an acquisition that ended with err. Of an error
+// about a vote only its kind counts, and not the errors of single nodes.
+func Acquisition(err error) string {
+	switch kind := kindOf(err); {
+	case kind == nil:
+		return Acquired
+	case errors.Is(kind, redlock.ErrHeld):
+		return "held"
+	case errors.Is(kind, redlock.ErrNoQuorum):
+		return "no_quorum"
+	case errors.Is(kind, context.Canceled):
+		return "canceled"
+	case errors.Is(kind, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(kind, redlock.ErrClosed):
+		return "closed"
+	}
+	return "other"
+}
+
+// Lost is the outcome of a release that showed that the lock had been lost.
+const Lost = "lost"
+
+// Releases has all values of Release.
+var Releases = []string{"confirmed", "unconfirmed", Lost, "closed"}
+
+// Release is the outcome of a release that ended with err.
+func Release(err error) string {
+	switch kind := kindOf(err); {
+	case kind == nil:
+		return "confirmed"
+	case errors.Is(kind, redlock.ErrLost):
+		return Lost
+	case errors.Is(kind, redlock.ErrClosed):
+		return "closed"
+	}
+	return "unconfirmed"
+}
+
+// kindOf returns the error that a vote is about. Package redlock has the same for its log, and
+// does not export it.
+func kindOf(err error) error {
+	if q, ok := err.(*redlock.QuorumError); ok {
+		return q.Err
+	}
+	return err
+}
+
+// faults are the kinds of a node's faults, the more particular first.
+var faults = []struct {
+	kind string
+	errs []error
+}{
+	{"quarantine", []error{redlock.ErrQuarantine}},
+	{"settings", []error{redlock.ErrSettings}},
+	{"same_server", []error{redlock.ErrSameServer}},
+	{"wrong_type", []error{protocol.ErrWrongType}},
+	{"denied", []error{pool.ErrAuth, pool.ErrPermission}},
+	{"replica", []error{pool.ErrReplica}},
+	{"loading", []error{pool.ErrLoading}},
+	{"overload", []error{pool.ErrFull}},
+	{"closed", []error{pool.ErrClosed, redlock.ErrClosed}},
+	{"refused", []error{syscall.ECONNREFUSED, connectionRefused}},
+	{"timeout", []error{pool.ErrStalled, pool.ErrExpired, context.DeadlineExceeded}},
+	{"disconnected", []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, connectionReset, connectionAborted}},
+}
+
+// otherFault is the kind of all the rest.
+const otherFault = "other"
+
+// Faults returns all values of Fault.
+func Faults() (kinds []string) {
+	for _, f := range faults {
+		kinds = append(kinds, f.kind)
+	}
+	return append(kinds, otherFault)
+}
+
+// Fault is the kind of a node's fault.
+func Fault(err error) string {
+	for _, f := range faults {
+		for _, e := range f.errs {
+			if errors.Is(err, e) {
+				return f.kind
+			}
+		}
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return "timeout"
+	}
+	return otherFault
+}
+
+// Windows has numbers of its own for errors of connections, and package
+// syscall does not map them (https://pkg.go.dev/golang.org/x/sys/windows has
+// them by name). Elsewhere no error has so high a number.
+const (
+	connectionAborted = syscall.Errno(10053)
+	connectionReset   = syscall.Errno(10054)
+	connectionRefused = syscall.Errno(10061)
+)
+
+// WaitBuckets are the bounds, in seconds, of the histogram of how long it takes
+// to get a lock: from a handover in memory to minutes behind others.
+var WaitBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// HoldBuckets are those of how long a lock is held.
+var HoldBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
+
+// ReplyBuckets are those of a node's latency, which ends soon behind the
+// longest node timeout that is a default, a second.
+var ReplyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5}

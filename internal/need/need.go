@@ -1,0 +1,95 @@
+// Package need skips tests for which something is not installed, or fails them where it must
+// be: in CI, a skipped test would look like a passed one.
+//
+// The environment variable REDLOCK_REQUIRE lists what must be there, separated by commas:
+// docker, redis, faketime.
+package need
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	_ "github.com/redquorum/redquorum/internal/fleet/container" // the kind docker
+)
+
+const env = "REDLOCK_REQUIRE"
+
+const (
+	docker   = "docker"
+	redis    = "redis"
+	faketime = "faketime" // the library that lets a server's clock be set
+)
+
+// Docker and Redis are looked for once a process, because pulling an image may take a minute.
+var (
+	dockerMissing = sync.OnceValue(func() error { return fleet.Available(context.Background(), fleet.Docker) })
+	redisMissing  = sync.OnceValue(func() error { return fleet.Available(context.Background(), fleet.Process) })
+)
+
+// Docker skips the test if this machine cannot run Redis containers, or fails it
+// if REDLOCK_REQUIRE names docker.
+func Docker(t testing.TB) {
+	t.Helper()
+	skipOrFail(t, docker, dockerMissing())
+}
+
+// Redis skips the test if there is no server for fleets of kind Process (see
+// [fleet.Server]), or fails it if REDLOCK_REQUIRE names redis.
+func Redis(t testing.TB) {
+	t.Helper()
+	skipOrFail(t, redis, redisMissing())
+}
+
+// Kind skips or fails the test in the same way, if what a fleet of the kind needs is missing.
+func Kind(t testing.TB, kind fleet.Kind) {
+	t.Helper()
+	switch kind {
+	case fleet.Docker:
+		Docker(t)
+	case fleet.Process:
+		Redis(t)
+	}
+}
+
+// Faketime skips the test because libfaketime is missing, or fails it if REDLOCK_REQUIRE names
+// faketime.
+func Faketime(t testing.TB, missing error) {
+	t.Helper()
+	skipOrFail(t, faketime, missing)
+}
+
+// skipOrFail skips the test, or fails it if REDLOCK_REQUIRE names what, unless missing is nil.
+func skipOrFail(t testing.TB, what string, missing error) {
+	t.Helper()
+	required, err := parse(os.Getenv(env))
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case missing == nil:
+	case slices.Contains(required, what):
+		t.Fatalf("%s=%s names %s, but: %v", env, os.Getenv(env), what, missing)
+	default:
+		t.Skipf("%v (with %s=%s this fails instead)", missing, env, what)
+	}
+}
+
+// parse refuses unknown names, because one that is misspelt would require nothing.
+func parse(list string) ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		switch name = strings.TrimSpace(name); name {
+		case "":
+		case docker, redis, faketime:
+			names = append(names, name)
+		default:
+			return nil, fmt.Errorf("%s=%s: unknown name %q; there are %s, %s and %s", env, list, name, docker, redis, faketime)
+		}
+	}
+	return names, nil
+}

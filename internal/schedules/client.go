@@ -1,0 +1,300 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A hold is one lock's life, in true time.
+type hold struct {
+	start  time.Time // of the schedule
+	client int
+	lock   *redlock.Lock
+	name   string
+	token  int64
+	asked  time.Time // the vote that won began
+	from   time.Time // Acquire returned
+	until  time.Time // the latest deadline that the library has named
+	over   time.Time // it was released or noticed the loss, whichever came first
+	lostAt time.Time // its context ended by a loss; zero if it was released in time
+	paused bool      // the process was, at some time during the hold
+
+	handedOver bool // by the holder before, in the same process
+}
+
+// end is when a holder that keeps the rules stopped: at its deadline at the latest, even if
+// it was paused when its context ended.
+func (h *hold) end() time.Time {
+	if h.over.IsZero() || h.until.Before(h.over) {
+		return h.until
+	}
+	return h.over
+}
+
+func (h *hold) String() string {
+	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, h.name,
+		h.from.Sub(h.start), h.end().Sub(h.start), h.until.Sub(h.start))
+	if h.token > 0 {
+		text += fmt.Sprintf(" with token %d, asked for at %v", h.token, h.asked.Sub(h.start))
+	}
+	return text
+}
+
+// A client is a process with a Locker.
+type client struct {
+	schedule *schedule
+	process  *sim.Client
+	id       int
+	rate     float64
+	ttl      time.Duration
+	wall     atomic.Int64 // how far its wall clock is off
+	name     string       // of the lock that it competes for
+	locker   *redlock.Locker
+	workers  []*worker
+	tickets  *ticketNumbers
+
+	// Guarded by schedule.mu.
+	active  map[*hold]bool
+	asked   time.Time // the last vote that won began
+	value   string    // of the last lock
+	retired bool      // died, or closed before the schedule's end
+	dead    bool
+}
+
+func (s *schedule) newClient(ttl time.Duration, more ...redlock.LockerOption) *client {
+	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}}
+	c.process = s.world.NewClient(c.rate)
+	for i := range 1 + s.plan.IntN(s.crowd) {
+		c.workers = append(c.workers, &worker{c, s.world.Rand(fmt.Sprint("worker ", c.id, " ", i))})
+	}
+	c.name = []string{"a", "b"}[s.plan.IntN(8)/7] // most compete for one
+	c.wall.Store(int64(s.wallOffset()))
+	opts := append(more,
+		redlock.TTL(ttl), redlocktest.Clock(c.process.Clock()), redlock.Observe(c),
+		redlocktest.Wall(func() time.Time { return s.world.Now().Add(time.Duration(c.wall.Load())).Truncate(s.coarse) }),
+		redlock.Renew(s.plan.IntN(3) > 0),
+		redlocktest.Jitter(c.jitter),
+	)
+	if s.plan.IntN(2) == 0 { // long enough for slow votes to count
+		opts = append(opts, redlock.NodeTimeout(ttl/2))
+	}
+	if s.plan.IntN(3) == 0 {
+		opts = append(opts, redlock.MaxHold(ttl/2+s.upTo(2*ttl)))
+	}
+	if s.mixed && s.maxTTL {
+		opts = append(opts, redlock.MaxTTL(mixedTTL))
+	}
+	c.tickets = &ticketNumbers{client: c.id, numbers: map[string]string{}}
+	nodes := c.tickets.numbered(c.process.Nodes())
+	if s.beyond {
+		nodes, opts = c.misconfigure(nodes, opts)
+	}
+	locker, err := redlock.New(nodes, opts...)
+	if err != nil {
+		panic(err)
+	}
+	c.locker = locker
+	s.clients = append(s.clients, c)
+	return c
+}
+
+// jitter draws by the time and the client, and not from a stream: workers that become ready at
+// the same moment would share it in any order.
+func (c *client) jitter(limit time.Duration) time.Duration {
+	dice := rand.New(rand.NewPCG(c.schedule.seed<<8+uint64(c.id), uint64(c.schedule.world.Now().UnixNano())))
+	return time.Duration(dice.Int64N(int64(limit)))
+}
+
+// misconfigure gives a client settings that the others do not have. A server
+// that remembers the others' settings refuses such a client; one that is new or
+// has forgotten may record the wrong ones first.
+func (c *client) misconfigure(nodes []protocol.Node, opts []redlock.LockerOption) ([]protocol.Node, []redlock.LockerOption) {
+	s := c.schedule
+	if s.forgets || s.fresh || s.plan.IntN(2) == 0 {
+		return nodes, opts
+	}
+	switch s.plan.IntN(3) {
+	case 0:
+		s.coverage.count(otherNodes)
+		nodes = nodes[:1+s.plan.IntN(len(nodes)-1)]
+	case 1:
+		s.coverage.count(noGuard)
+		opts = append(opts, redlock.MemoryGuard(false))
+	case 2:
+		s.coverage.count(sameTwice)
+		nodes[len(nodes)-1] = alias{nodes[0]}
+	}
+	return nodes, opts
+}
+
+// An alias is a server by another of its addresses. (It is not another of its databases:
+// a client with one of those in the place of a server is a client with other servers, whose
+// quorum need not meet that of the others.)
+type alias struct{ protocol.Node }
+
+func (a alias) String() string { return a.Node.String() + " again" }
+
+// Observe implements redlock.Observer: an extension names a new deadline.
+func (c *client) Observe(e redlock.Event) {
+	s := c.schedule
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch e.Kind {
+	case redlock.EventVote:
+		c.vote(e)
+	case redlock.EventAttempt:
+		if e.Err == nil {
+			c.asked = s.world.Now().Add(-time.Duration(float64(e.Elapsed) / c.rate)).Add(-time.Microsecond) // rounding
+		}
+	case redlock.EventExtended:
+		for h := range c.active {
+			if h.name != e.Name || e.Remaining == 0 || h.lock.Remaining() != e.Remaining {
+				continue // another worker's, which has yet to notice a loss; or over again
+			}
+			if h.handedOver {
+				s.coverage.count(handoversExtended)
+			}
+			if now := s.world.Now(); !now.Before(h.until) {
+				s.problem("P3: %v\n    was extended %v after its deadline", h, now.Sub(h.until))
+			}
+			h.until = c.deadline(e.Remaining)
+		}
+	}
+}
+
+// vote counts what the memory guard did.
+func (c *client) vote(e redlock.Event) {
+	s := c.schedule
+	var quarantine *protocol.QuarantineError
+	switch {
+	case e.Op == protocol.OpRaise && e.Outcome == protocol.Granted:
+		s.coverage.count(raises)
+	case errors.As(e.Err, &quarantine) && strings.Contains(quarantine.Reason, "ahead"):
+		s.coverage.count(jumps)
+	case quarantine != nil && quarantine.Left > 0:
+		s.coverage.count(quarantines)
+	case e.Err != nil && (quarantine != nil || strings.Contains(e.Err.Error(), "its memory")):
+		s.coverage.count(voidVotes)
+	}
+}
+
+// deadline converts what is left by the process's clock into true time.
+func (c *client) deadline(left time.Duration) time.Time {
+	return c.schedule.world.Now().Add(time.Duration(float64(left) / c.rate))
+}
+
+// begin notes a new lock. It returns nil if the process has died, which then gets none.
+func (c *client) begin(lock *redlock.Lock) *hold {
+	s := c.schedule
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.dead {
+		return nil
+	}
+	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), token: lock.Fence(), asked: c.asked,
+		handedOver: lock.Value() == c.value, from: s.world.Now(), until: c.deadline(lock.Remaining())}
+	c.value = lock.Value()
+	s.holds = append(s.holds, h)
+	if h.handedOver {
+		s.coverage.count(handedOver)
+	}
+	if h.token > 0 {
+		s.coverage.count(fencedLocks)
+	} else {
+		s.coverage.count(plainLocks)
+	}
+	if cause := context.Cause(lock.Context()); cause == nil && !h.from.Before(h.until) {
+		s.problem("P3: %v\n    was over when it was acquired", h)
+	}
+	c.active[h] = true
+	s.coverage.hold(1)
+	context.AfterFunc(lock.Context(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		c.stopped(h)
+		if errors.Is(context.Cause(lock.Context()), redlock.ErrLost) && !c.dead {
+			s.coverage.count(locksLost)
+			if h.handedOver {
+				s.coverage.count(handoversLost)
+			}
+			h.lostAt = s.world.Now()
+		}
+	})
+	if s.waiting[h.name] > 1 {
+		s.contended++
+	}
+	return h
+}
+
+// stopped notes that work under the lock has ended.
+func (c *client) stopped(h *hold) {
+	if h.over.IsZero() {
+		h.over = c.schedule.world.Now()
+		c.schedule.coverage.hold(-1)
+	}
+	delete(c.active, h)
+}
+
+// pauseFor pauses the process for d, or until another pause of it ends.
+func (c *client) pauseFor(d time.Duration) {
+	c.markPaused()
+	c.process.Pause()
+	c.schedule.work.Go(func() {
+		defer c.schedule.world.PrintSeed()
+		c.schedule.world.Sleep(d)
+		c.markPaused()
+		if !c.isDead() {
+			c.process.Resume()
+		}
+	})
+}
+
+func (c *client) markPaused() {
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	for h := range c.active {
+		h.paused = true
+	}
+}
+
+// retire makes the client's workers stop. It reports whether they had not been stopped before.
+func (c *client) retire() bool {
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	was := c.retired
+	c.retired = true
+	return !was
+}
+
+func (c *client) hasRetired() bool {
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	return c.retired
+}
+
+func (c *client) isDead() bool {
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	return c.dead
+}
+
+// die ends the process, and all work that it did under locks.
+func (c *client) die() {
+	c.process.Crash()
+	c.schedule.mu.Lock()
+	defer c.schedule.mu.Unlock()
+	c.dead = true
+	for h := range c.active {
+		c.stopped(h)
+	}
+}

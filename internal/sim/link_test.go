@@ -1,0 +1,151 @@
+package sim_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// TestNothingOvertakes on the way there or back, however long a message takes.
+func TestNothingOvertakes(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		a.SetNet(sim.Net{Patience: time.Minute, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
+			return time.Duration(r.Int64N(int64(100 * time.Millisecond))), false
+		}})
+		for range 20 {
+			require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+			require.NoError(t, a.submit(protocol.OpExtend, "a"))
+			require.NoError(t, a.submit(protocol.OpRelease, "a"))
+			time.Sleep(10 * time.Millisecond)
+		}
+		for i := range 60 {
+			reply := <-a.got
+			assert.Equal(t, protocol.Granted, reply.Outcome, "on the way there")
+			assert.Equal(t, i, reply.to, "on the way back")
+		}
+	})
+}
+
+// TestALostLegIsUnknown: lost on the way there nothing is run, and lost on the
+// way back it is; the client cannot tell.
+func TestALostLegIsUnknown(t *testing.T) {
+	for name, back := range map[string]bool{"request": false, "reply": true} {
+		t.Run(name, func(t *testing.T) {
+			ask(t, func(t *testing.T, a *asker) {
+				a.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+					return leg, l.Reply == back
+				}})
+				require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+				reply := <-a.got
+				assert.Equal(t, protocol.Unknown, reply.Outcome)
+				assert.Error(t, reply.Err)
+				assert.Equal(t, time.Second, reply.at)
+				assert.Equal(t, back, len(a.server.Keys()) == 1)
+			})
+		})
+	}
+}
+
+// TestAReleaseIsRepeated until it gets through, if the node may hold the value,
+// whichever way it fails.
+func TestAReleaseIsRepeated(t *testing.T) {
+	for name, trouble := range map[string]struct{ fail, heal func(a *asker) }{
+		"lost": {
+			func(a *asker) {
+				a.SetNet(sim.Net{Patience: time.Second, Travel: func(sim.Leg, *rand.Rand) (time.Duration, bool) { return 0, true }})
+			},
+			func(a *asker) { a.SetNet(sim.Fixed(leg)) },
+		},
+		"refused":  {func(a *asker) { a.server.Crash() }, func(a *asker) { a.server.Restart() }},
+		"vanished": {func(a *asker) { a.server.Vanish() }, func(a *asker) { a.server.Restart() }},
+	} {
+		for _, mayHold := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				ask(t, func(t *testing.T, a *asker) {
+					a.server.Set("x", "a", protocol.NoTTL)
+					trouble.fail(a)
+					err := a.node.Submit(&protocol.Request{
+						Op: protocol.OpRelease, Key: "x", Value: "a", TTL: 10 * time.Second, Timeout: time.Second / 10, MayHold: mayHold}, 0, a)
+					if err == nil {
+						assert.NotEqual(t, protocol.Granted, (<-a.got).Outcome)
+					}
+					time.Sleep(5*time.Second - time.Since(a.start))
+					trouble.heal(a)
+					time.Sleep(2 * time.Second)
+					assert.Equal(t, mayHold, len(a.server.Keys()) == 0)
+				})
+			})
+		}
+	}
+}
+
+// TestAReleaseIsRepeatedForATTL, after which the key must have expired.
+func TestAReleaseIsRepeatedForATTL(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		a.server.Set("x", "a", protocol.NoTTL)
+		a.server.Crash()
+		assert.Error(t, a.submit(protocol.OpRelease, "a"))
+		time.Sleep(11 * time.Second)
+		a.server.Restart()
+		time.Sleep(time.Minute)
+		assert.Len(t, a.server.Keys(), 1)
+	})
+}
+
+// TestCloseAnswersWhatIsOpen: sent is Unknown, and not sent is Failed.
+func TestCloseAnswersWhatIsOpen(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+		require.NoError(t, a.node.Close())
+		assert.Equal(t, protocol.Unknown, (<-a.got).Outcome)
+		assert.Error(t, a.submit(protocol.OpInspect, ""))
+		time.Sleep(leg + 1)
+		assert.Len(t, a.server.Keys(), 1, "what was sent is run all the same")
+	})
+	t.Run("not sent", func(t *testing.T) {
+		ask(t, func(t *testing.T, a *asker) {
+			a.server.Vanish()
+			require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+			require.NoError(t, a.node.Close())
+			assert.Equal(t, protocol.Failed, (<-a.got).Outcome)
+		})
+	})
+}
+
+// TestAStrayIsRunOutOfTurn: once if its request was lost, and a second time if
+// not. No reply to it comes.
+func TestAStrayIsRunOutOfTurn(t *testing.T) {
+	for name, lost := range map[string]bool{"lost": true, "twice": false} {
+		t.Run(name, func(t *testing.T) {
+			ask(t, func(t *testing.T, a *asker) {
+				a.SetNet(sim.Net{Patience: time.Second,
+					Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+						return leg, lost && l.Op == protocol.OpAcquire
+					},
+					Stray: func(l sim.Leg, was bool, _ *rand.Rand) (time.Duration, bool) {
+						if l.Op == protocol.OpAcquire {
+							assert.Equal(t, lost, was)
+						}
+						return 5 * leg, l.Op == protocol.OpAcquire
+					}})
+				require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+				require.NoError(t, a.submit(protocol.OpRelease, "a"))
+				time.Sleep(4 * leg)
+				assert.Empty(t, a.server.Keys())
+				time.Sleep(leg + 1)
+				assert.Len(t, a.server.Keys(), 1, "after its release")
+				time.Sleep(2 * time.Second)
+				assert.Len(t, a.got, 2)
+				for range 2 {
+					<-a.got
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,195 @@
+package sim_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/internal/nodetest"
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// poker pokes a simulated server. Time that passes in the bubble passes there.
+type poker struct{ *sim.Server }
+
+func (poker) Advance(d time.Duration) { time.Sleep(d) }
+
+// TestAnswersAreThoseOfRedis runs the table that real servers are held to.
+func TestAnswersAreThoseOfRedis(t *testing.T) {
+	t.Parallel()
+	nodetest.Run(t, func(t *testing.T, body nodetest.Body) {
+		synctest.Test(t, func(t *testing.T) {
+			w := sim.New(1, 1)
+			w.SetNet(sim.Fixed(leg))
+			body(t, w.NewClient(1).Nodes()[0], poker{w.Servers()[0]})
+		})
+	})
+}
+
+const leg = 10 * time.Millisecond
+
+// A got is a reply and when it came.
+type got struct {
+	protocol.Reply
+	to int // which request, counted from zero
+	at time.Duration
+}
+
+// An asker submits requests to one simulated server and keeps the replies in
+// their order.
+type asker struct {
+	*sim.World
+	server *sim.Server
+	client *sim.Client
+	node   protocol.Node
+	start  time.Time
+	asked  int
+	got    chan got
+}
+
+func (a *asker) Receive(slot int, r protocol.Reply) { a.got <- got{r, slot, time.Since(a.start)} }
+
+func (a *asker) submit(op protocol.Op, value string) error {
+	a.asked++
+	return a.node.Submit(&protocol.Request{
+		Op: op, Key: "x", Value: value, TTL: 10 * time.Second, Timeout: 100 * time.Millisecond, MayHold: true}, a.asked-1, a)
+}
+
+func ask(t *testing.T, test func(t *testing.T, a *asker)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := sim.New(1, 1)
+		w.SetNet(sim.Net{Patience: time.Second, Travel: sim.Fixed(leg).Travel})
+		a := &asker{World: w, server: w.Servers()[0], client: w.NewClient(1), start: time.Now(), got: make(chan got, 100)}
+		a.node = a.client.Nodes()[0]
+		test(t, a)
+		require.NoError(t, a.node.Close())
+		time.Sleep(time.Minute)
+		assert.Empty(t, a.got, "exactly one reply to each request")
+	})
+}
+
+// TestARequestTakesALegEachWay, on the server's clock in between.
+func TestARequestTakesALegEachWay(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		a.server.SetRate(2) // its TTLs run out in half the time
+		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+		assert.Equal(t, 2*leg, (<-a.got).at)
+		time.Sleep(leg + 5*time.Second - 2*leg - 1)
+		assert.Len(t, a.server.Keys(), 1)
+		time.Sleep(time.Nanosecond)
+		assert.Empty(t, a.server.Keys())
+	})
+}
+
+// TestAHungServerRunsLater: it runs the requests that it has received, even if the client got
+// Unknown long ago.
+func TestAHungServerRunsLater(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		a.server.Hang()
+		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+		first := <-a.got
+		assert.Equal(t, protocol.Unknown, first.Outcome)
+		assert.Equal(t, time.Second, first.at)
+		require.NoError(t, a.submit(protocol.OpInspect, ""))
+		time.Sleep(leg)
+		a.server.Resume()
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, map[string]string{"x": "a"}, a.server.Keys())
+		assert.Equal(t, "a", (<-a.got).Value, "in order")
+	})
+}
+
+// TestACrashLosesWhatIsUnderWay, and nothing else: the keys are there after a
+// restart.
+func TestACrashLosesWhatIsUnderWay(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		require.NoError(t, a.submit(protocol.OpAcquire, "a"))
+		<-a.got
+		require.NoError(t, a.submit(protocol.OpRelease, "b"))
+		time.Sleep(leg / 2)
+		a.server.Crash()
+		assert.Error(t, a.submit(protocol.OpInspect, ""), "a refused connection is certainly not sent")
+		reply := <-a.got
+		assert.Equal(t, protocol.Unknown, reply.Outcome)
+		assert.ErrorContains(t, reply.Err, "reset")
+		a.server.Restart()
+		require.NoError(t, a.submit(protocol.OpInspect, ""))
+		assert.Equal(t, "a", (<-a.got).Value)
+
+		require.NoError(t, a.submit(protocol.OpRelease, "a"))
+		time.Sleep(leg / 2)
+		a.server.Crash()
+		a.server.Restart()
+		assert.Equal(t, protocol.Unknown, (<-a.got).Outcome, "what was sent to the last process does not reach the next")
+		assert.Len(t, a.server.Keys(), 1)
+	})
+}
+
+// TestAVanishedServerFailsRequestsInTime: they wait for a connection, and are
+// sent if it comes, but not after their timeout.
+func TestAVanishedServerFailsRequestsInTime(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		a.server.Vanish()
+		require.NoError(t, a.submit(protocol.OpAcquire, "early"))
+		time.Sleep(60 * time.Millisecond)
+		require.NoError(t, a.submit(protocol.OpAcquire, "late"))
+		reply := <-a.got
+		assert.Equal(t, protocol.Failed, reply.Outcome)
+		assert.Equal(t, 100*time.Millisecond, reply.at)
+		a.server.Restart()
+		reply = <-a.got
+		assert.Equal(t, protocol.Granted, reply.Outcome)
+		assert.Equal(t, 100*time.Millisecond+2*leg, reply.at)
+		assert.Equal(t, map[string]string{"x": "late"}, a.server.Keys())
+	})
+}
+
+// TestAServerRemembersWhatItSaved, and the keys that were not evicted.
+func TestAServerRemembersWhatItSaved(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		a.server.Set("old", "1", time.Minute)
+		a.server.Set("short", "1", time.Second)
+		a.server.Save()
+		a.server.Set("new", "1", time.Minute)
+		time.Sleep(time.Second)
+		a.server.Crash()
+		a.server.Load()
+		a.server.Restart()
+		assert.Equal(t, map[string]string{"old": "1"}, a.server.Keys())
+		a.server.Set("other", "1", time.Minute)
+		a.server.Evict(func(key string) bool { return strings.HasPrefix(key, "o") && key != "old" })
+		assert.Equal(t, map[string]string{"old": "1"}, a.server.Keys())
+		a.server.Flush()
+		assert.Empty(t, a.server.Keys())
+	})
+}
+
+// TestASettledServerIsNotInQuarantine.
+func TestASettledServerIsNotInQuarantine(t *testing.T) {
+	ask(t, func(t *testing.T, a *asker) {
+		w := sim.New(1, 3)
+		w.SetNet(sim.Fixed(leg))
+		for _, s := range w.Servers() {
+			s.Settle(3, time.Minute)
+		}
+		c := w.NewClient(1)
+		l, err := redlock.New(c.Nodes(), redlocktest.Clock(c.Clock()))
+		require.NoError(t, err)
+		lock, err := l.TryAcquire(t.Context(), "x")
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, l.Close())
+	})
+}

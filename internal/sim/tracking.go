@@ -1,0 +1,291 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// Hints come on a connection of their own, which is opened with the first watcher, and closed
+// a while after the last.
+const (
+	hintsLinger  = time.Second
+	hintsBackoff = 250 * time.Millisecond // from a failure to the next request for them
+
+	// hintsChannel is the key of the request for hints: where Redis publishes
+	// them.
+	hintsChannel = "__redis__:invalidate"
+)
+
+// hints is a link's connection for hints.
+type hints struct {
+	watchers []*watcher
+	wanted   bool           // from the first Watch until soon after the last stop
+	asking   bool           // a request for hints is under way
+	giver    int            // the server's process that gives them, counted from one; zero: none yet
+	idle     *event         // the connection is closed; nil while there are watchers
+	counts   map[string]int // hints sent, by key
+	there    time.Duration  // when the last one arrives; none may overtake it
+}
+
+type watcher struct {
+	key  string
+	hint func()
+}
+
+// Watch implements protocol.Watchable.
+func (l *link) Watch(key string, hint func()) (stop func()) {
+	w, h := l.world(), &l.hints
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.closed || l.client.dead {
+		return func() {}
+	}
+	one := &watcher{key, hint}
+	h.watchers = append(h.watchers, one)
+	if h.idle != nil {
+		w.timeline.drop(h.idle)
+		h.idle = nil
+	}
+	if h.counts == nil {
+		h.counts = map[string]int{}
+	}
+	if !h.wanted {
+		h.wanted = true
+		l.askForHints()
+	}
+	return func() { l.stop(one) }
+}
+
+func (l *link) stop(one *watcher) {
+	w, h := l.world(), &l.hints
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := slices.Index(h.watchers, one)
+	if i < 0 {
+		return
+	}
+	h.watchers = slices.Delete(h.watchers, i, i+1)
+	if len(h.watchers) == 0 {
+		h.idle = w.timeline.enter(&event{at: l.client.moment(hintsLinger), inner: true, f: func() { l.client.do(l.rest) }})
+	}
+}
+
+// rest closes the connection for hints, unless there are watchers again.
+func (l *link) rest() {
+	l.world().mu.Lock()
+	defer l.world().mu.Unlock()
+	if len(l.hints.watchers) == 0 {
+		l.endHints()
+	}
+}
+
+// endHints has the server forget all watches of the link. The World must be locked.
+func (l *link) endHints() {
+	l.hints.watchers, l.hints.wanted, l.hints.giver = nil, false, 0
+	l.server.unwatchedBy(l)
+}
+
+// tracked reports whether the server gives hints on the link.
+func (l *link) tracked() bool { return l.hints.giver == l.server.run+1 }
+
+// askForHints asks the server for hints. One that cannot be reached is asked later. The World
+// must be locked.
+func (l *link) askForHints() {
+	if l.tracked() || l.hints.asking || !l.hints.wanted {
+		return
+	}
+	c := &call{link: l, req: protocol.Request{Op: protocol.OpWatch, Key: hintsChannel, Timeout: l.world().net.Patience}}
+	c.to = opener{c}
+	l.hints.asking = l.submit(c) == nil
+}
+
+// An opener takes the reply to a request for hints.
+type opener struct{ *call }
+
+// Receive implements protocol.Receiver.
+func (o opener) Receive(_ int, reply protocol.Reply) {
+	l, w := o.link, o.link.world()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.hints.asking = false
+	if reply.Outcome == protocol.Granted && l.hints.wanted {
+		l.hints.giver = o.run + 1
+		l.pass(everything) // keys that were looked at before are not watched
+	}
+	if !l.tracked() {
+		w.timeline.enter(&event{at: l.client.moment(hintsBackoff), inner: true, f: func() {
+			l.client.do(func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				l.askForHints()
+			})
+		}})
+	}
+}
+
+// hinted takes a hint off the network.
+func (l *link) hinted(key string) {
+	l.world().mu.Lock()
+	defer l.world().mu.Unlock()
+	l.world().tellHint(l, key)
+	l.pass(key)
+}
+
+// pass gives a hint to the watchers of its key, one after the other, so that they do not race.
+// The World must be locked.
+func (l *link) pass(key string) {
+	for _, one := range l.hints.watchers {
+		if key == everything || key == one.key {
+			l.world().timeline.after(0, func() { l.client.do(func() { l.call(one) }) })
+		}
+	}
+}
+
+// call gives a watcher a hint, unless it was stopped.
+func (l *link) call(one *watcher) {
+	l.world().mu.Lock()
+	watching := slices.Contains(l.hints.watchers, one)
+	l.world().mu.Unlock()
+	if watching {
+		one.hint()
+	}
+}
+
+// The server's side is what Redis does for a connection in CLIENT TRACKING ON with REDIRECT,
+// OPTIN and NOLOOP, where CLIENT CACHING YES comes before each look at a key.
+
+// A watch is a key whose next change is to be hinted.
+type watch struct {
+	links []*link
+	cycle *event // the server finds that the key has expired; nil if it does not expire
+}
+
+// hintCycle is how long a server may need to find that a key has expired, if
+// no client asks for it.
+const hintCycle = 100 * time.Millisecond
+
+// everything is the key of a hint after FLUSHALL.
+const everything = ""
+
+// watched runs an OpWatch.
+func (s *Server) watched(req *protocol.Request) protocol.Reply {
+	e, exists := s.lookup(req.Key)
+	if !exists {
+		return protocol.Reply{Outcome: protocol.Granted}
+	}
+	return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+}
+
+// remember notes that l gets a hint of the next change of key, be it there or not.
+func (s *Server) remember(key string, l *link) {
+	w := s.watches[key]
+	if w == nil {
+		w = &watch{}
+		s.watches[key] = w
+		s.await(key, w)
+	}
+	if !slices.Contains(w.links, l) {
+		w.links = append(w.links, l)
+	}
+}
+
+// await enters the event at which the server finds that a watched key has expired.
+func (s *Server) await(key string, w *watch) {
+	line := &s.world.timeline
+	w.drop(line)
+	e, ok := s.keys[key]
+	if !ok || e.expires == never {
+		return
+	}
+	const far = 1 << 62
+	left := min(far, max(0, float64(e.expires-s.wall.now())/s.wall.rate))
+	late := time.Duration(s.world.hash("expiry "+key, uint64(s.index), uint64(e.expires)) % uint64(hintCycle))
+	w.cycle = line.enter(&event{at: line.now() + time.Duration(left) + 1 + late, inner: true, f: func() {
+		s.world.mu.Lock()
+		defer s.world.mu.Unlock()
+		if s.watches[key] != w || s.hung {
+			return
+		}
+		if _, alive := s.lookup(key); alive { // for as long as rounding took
+			s.await(key, w)
+		}
+	}})
+}
+
+// awaitAll is await for all keys, after the clock was set or stood still.
+func (s *Server) awaitAll() {
+	for _, key := range slices.Sorted(maps.Keys(s.watches)) {
+		s.await(key, s.watches[key])
+	}
+}
+
+func (w *watch) drop(line *timeline) {
+	if w.cycle != nil {
+		line.drop(w.cycle)
+		w.cycle = nil
+	}
+}
+
+// changed gives the watchers of key a hint, once. The link that changed it gets none, and
+// does not watch it any more either.
+func (s *Server) changed(key string) {
+	w := s.watches[key]
+	if w == nil {
+		return
+	}
+	w.drop(&s.world.timeline)
+	delete(s.watches, key)
+	for _, l := range w.links {
+		if l != s.current {
+			s.hint(l, key)
+		}
+	}
+}
+
+// flushed gives a hint on all tracked links, whatever they watch.
+func (s *Server) flushed() {
+	s.unwatched()
+	for _, l := range s.links {
+		if l.tracked() {
+			s.hint(l, everything)
+		}
+	}
+}
+
+// unwatched forgets all watches.
+func (s *Server) unwatched() {
+	for _, w := range s.watches {
+		w.drop(&s.world.timeline)
+	}
+	clear(s.watches)
+}
+
+// unwatchedBy forgets all watches of a link.
+func (s *Server) unwatchedBy(l *link) {
+	for key, w := range s.watches {
+		w.links = slices.DeleteFunc(w.links, func(other *link) bool { return other == l })
+		if len(w.links) == 0 {
+			w.drop(&s.world.timeline)
+			delete(s.watches, key)
+		}
+	}
+}
+
+// hint puts one on the wire. The World must be locked.
+func (s *Server) hint(l *link, key string) {
+	w, h := s.world, &l.hints
+	h.counts[key]++
+	leg := Leg{Client: l.client.id, Node: s.index, Op: protocol.OpWatch, Key: key, Count: h.counts[key], Reply: true, Hint: true}
+	arrive := func() { l.hinted(key) }
+	d, lost := w.travel(leg)
+	if !lost {
+		h.there = max(w.timeline.now()+d, h.there)
+		w.timeline.enter(&event{at: h.there, f: arrive, inner: true})
+	}
+	if d, strays := w.stray(leg, lost); strays {
+		w.timeline.enter(&event{at: w.timeline.now() + d, f: arrive, inner: true})
+	}
+}

@@ -1,0 +1,135 @@
+package sim_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// TestPlayLetsThingsComeToRest: whatever an event sets off, through however many
+// goroutines, is over before the next one, even at the same time. The bubble's
+// time stands still.
+func TestPlayLetsThingsComeToRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := sim.New(1, 1)
+		began := time.Now()
+		start := w.Now()
+		var order []int
+		require.NoError(t, w.Play(time.Hour, func() {
+			c := w.NewClient(1)
+			for i := range 20 {
+				c.Clock().AfterFunc(time.Minute, func() {
+					link := make(chan struct{})
+					close(link)
+					for range 10 {
+						last, next := link, make(chan struct{})
+						go func() { <-last; close(next) }()
+						link = next
+					}
+					<-link
+					order = append(order, i)
+				})
+			}
+			w.Sleep(time.Minute)
+		}))
+		assert.Equal(t, time.Minute, w.Now().Sub(start))
+		assert.Equal(t, began, time.Now())
+		require.Len(t, order, 20)
+		assert.IsIncreasing(t, order)
+	})
+}
+
+// TestPlayTellsOfAScriptWithoutEnd: either all goroutines wait, or some never stop.
+func TestPlayTellsOfAScriptWithoutEnd(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]func(w *sim.World, over <-chan struct{}){
+		"everybody waits": func(w *sim.World, over <-chan struct{}) {
+			w.Sleep(time.Second)
+			<-over
+		},
+		"no end in sight": func(w *sim.World, over <-chan struct{}) {
+			clock := w.NewClient(1).Clock()
+			var again func()
+			again = func() { clock.AfterFunc(time.Second, again) }
+			again()
+			<-over
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := sim.New(1, 1)
+				over := make(chan struct{})
+				assert.ErrorContains(t, w.Play(time.Minute, func() { script(w, over) }), name)
+				assert.LessOrEqual(t, time.Until(w.Now()), time.Minute+time.Second)
+				close(over)
+			})
+		})
+	}
+}
+
+// TestPlayIsThatOfTheBubble: a World answers at the same times in its own time.
+func TestPlayIsThatOfTheBubble(t *testing.T) {
+	t.Parallel()
+	history := func(play bool) (steps []time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			w := sim.New(1, 3)
+			start := w.Now()
+			w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
+				return time.Duration(r.Int64N(int64(time.Second))), r.Float64() < 0.2
+			}})
+			w.Watch(func(s sim.Step) { steps = append(steps, s.At.Sub(start)) })
+			c := w.NewClient(1.005)
+			script := func() {
+				for range 20 {
+					for i, node := range c.Nodes() {
+						got := make(inbox, 1)
+						if node.Submit(&protocol.Request{Op: protocol.OpInspect, Key: "x"}, i, got) == nil {
+							<-got
+						}
+					}
+					c.Sleep(time.Millisecond)
+				}
+			}
+			if !play {
+				script()
+				return
+			}
+			require.NoError(t, w.Play(time.Hour, script))
+		})
+		return steps
+	}
+	inTheBubble := history(false)
+	assert.Greater(t, len(inTheBubble), 100)
+	assert.Equal(t, inTheBubble, history(true))
+}
+
+// TestTimersAreNeverEarly by their own clock, and not a nanosecond later than
+// that takes, at whatever rate.
+func TestTimersAreNeverEarly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := sim.New(1, 1)
+		dice := w.Rand("rates")
+		require.NoError(t, w.Play(1<<62, func() {
+			for range 1000 {
+				c := w.NewClient(0.5 + dice.Float64())
+				clock := c.Clock()
+				d := time.Duration(1 + dice.Int64N(int64(time.Hour)))
+				before := clock.Now()
+				c.Sleep(d)
+				passed := clock.Now().Sub(before)
+				assert.GreaterOrEqual(t, passed, d)
+				assert.LessOrEqual(t, passed, d+2)
+			}
+		}))
+	})
+}

@@ -1,0 +1,42 @@
+package pool
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// A reply that none of our scripts gives accepts no token, and extends or releases nothing.
+func TestAReplyThatMakesNoSenseGrantsNothing(t *testing.T) {
+	t.Parallel()
+	for _, reply := range []int64{0, -1, math.MinInt64, 1<<53 - 1, 1 << 53, math.MaxInt64} {
+		_, err := decodeFenced(reply)
+		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(reply))
+	}
+	for _, reply := range []int64{0, 2, -1, math.MinInt64} {
+		_, err := decodeOwned(reply)
+		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(reply))
+	}
+	got, err := decodeFenced(int64(1<<53 - 2))
+	assert.NoError(t, err)
+	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Floor: 1<<53 - 2}, got)
+	got, err = decodeFenced(int64(1))
+	assert.NoError(t, err)
+	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted}, got)
+}
+
+func TestStrangeRepliesAreUnknown(t *testing.T) {
+	t.Parallel()
+	for i, decode := range []func(any) (protocol.Reply, error){
+		decodeSet, decodeOwned, decodeInspect, decodeWatch, decodeQueue, decodeRecord,
+	} {
+		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
+			_, err := decode(v)
+			assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(i, v))
+		}
+	}
+}

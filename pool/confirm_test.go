@@ -1,0 +1,150 @@
+package pool
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+func withRecord(key string) protocol.Request {
+	r := acquire(key, "v")
+	r.Epoch = "e"
+	return r
+}
+
+func writeRecord(t *testing.T, n protocol.Node) {
+	t.Helper()
+	before := do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}})
+	require.Equal(t, protocol.Granted, before.Outcome, "%v", before.Err)
+	after := do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{
+		New: "a record", Run: before.Run, Life: time.Hour,
+	}})
+	require.Equal(t, "a record", after.Epoch.Record, "%v", after.Err)
+}
+
+// TestOneLookAtTheRecordServesABatch of acquisitions, and comes behind all of them.
+func TestOneLookAtTheRecordServesABatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	writeRecord(t, n)
+	r.hangAt("GET") // of the release's script: what follows is queued behind it
+	first := submit(t, n, release("none", "v"))
+	eventually(t, func() bool { return len(n.(*node).queueNow()) == 0 }, "sent")
+	var got []replies
+	n.(*node).mu.Lock() // so that the writer gets them all at once
+	for _, key := range []string{"a", "b", "c"} {
+		req := withRecord(key)
+		req.TTL, req.Timeout = time.Minute, testTimeout
+		c := call{request: &req, encoded: encode(&req), to: make(replies, 1)}
+		n.(*node).queue = append(n.(*node).queue, c)
+		n.(*node).outstanding.Add(1)
+		got = append(got, c.to.(replies))
+	}
+	n.(*node).wakeWriter()
+	n.(*node).mu.Unlock()
+	r.goOn()
+	first.next(t)
+	for _, to := range got {
+		reply := to.next(t)
+		assert.Equal(t, protocol.Granted, reply.Outcome)
+		assert.Positive(t, reply.Life)
+		assert.Equal(t, "run1/data1", reply.Run)
+	}
+	tail := r.commands("SET", "PTTL e")
+	tail = tail[len(tail)-4:]
+	assert.Equal(t, "1 PTTL e", tail[3])
+	assert.False(t, slices.ContainsFunc(tail[:3], func(s string) bool { return strings.Contains(s, "PTTL") }))
+}
+
+// TestAGrantIsHeldBackUntilTheRecordWasSeen: the record is read after the grant, and the grant
+// counts only with it.
+func TestAGrantIsHeldBackUntilTheRecordWasSeen(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	writeRecord(t, n)
+	r.hangAt("PTTL")
+	to := submit(t, n, withRecord("k"))
+	eventually(t, func() bool { return r.Exists("k") }, "the lock is set")
+	require.Empty(t, to)
+	r.FlushAll()
+	r.goOn()
+	reply := to.next(t)
+	assert.Equal(t, protocol.Granted, reply.Outcome)
+	assert.Zero(t, reply.Life, "what happened after the grant is seen")
+}
+
+func TestAGrantWithoutALookAtTheRecordIsUnknown(t *testing.T) {
+	t.Parallel()
+	t.Run("the connection breaks", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		n := r.open(StallTimeout(50 * time.Millisecond))
+		writeRecord(t, n)
+		r.hangAt("PTTL")
+		reply := do(t, n, withRecord("k"))
+		assert.Equal(t, protocol.Unknown, reply.Outcome)
+		assert.ErrorIs(t, reply.Err, ErrStalled)
+	})
+	t.Run("the server forbids it", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		n := r.open()
+		writeRecord(t, n)
+		r.fail("PTTL", "NOPERM this user has no permissions to access one of the keys")
+		reply := do(t, n, withRecord("k"))
+		assert.Equal(t, protocol.Unknown, reply.Outcome)
+		assert.ErrorIs(t, reply.Err, ErrPermission)
+		r.fail("PTTL", "")
+		assert.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome, "the connection goes on")
+	})
+	t.Run("it never expires, so it is not what was written", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		n := r.open()
+		require.NoError(t, r.Set("e", "a record"))
+		assert.Zero(t, do(t, n, withRecord("k")).Life)
+	})
+}
+
+// TestTheRecordAndTheRepliesNameTheServerAlike, and with the data set that it has by now: a failover
+// and failback within the process is noticed on the old connection.
+func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	who := func() (byReply, byScript string) {
+		time.Sleep(identityAge) // a failover takes longer
+		byReply = do(t, n, withRecord("k")).Run
+		return byReply, do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run
+	}
+	byReply, byScript := who()
+	assert.Equal(t, byScript, byReply)
+	r.mu.Lock()
+	r.data = "data2"
+	r.mu.Unlock()
+	again, again2 := who()
+	assert.Equal(t, "run1/data2", again)
+	assert.Equal(t, again2, again)
+}
+
+// TestAServerThatWasDemotedIsLeft with the next batch.
+func TestAServerThatWasDemotedIsLeft(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	r.mu.Lock()
+	r.demoted = true
+	r.mu.Unlock()
+	time.Sleep(identityAge)
+	reply := do(t, n, withRecord("k"))
+	assert.Equal(t, protocol.Unknown, reply.Outcome)
+	assert.ErrorIs(t, reply.Err, ErrReplica)
+}

@@ -1,0 +1,302 @@
+package pool
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+func TestWhatIsWrongWithAServerIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare func(*rig) (url string)
+		want    error
+		says    string
+	}{
+		"replica": {func(r *rig) string {
+			r.role = []any{"slave", "10.9.8.7", 6379, "connected", 1}
+			return r.url()
+		}, ErrReplica, "10.9.8.7:6379"},
+		"Sentinel": {func(r *rig) string {
+			r.role = []any{"sentinel", "mymaster"}
+			return r.url()
+		}, ErrSentinel, "give the servers"},
+		"became a replica": {func(r *rig) string {
+			r.fail("SET", "READONLY You can't write against a read only replica.")
+			return r.url()
+		}, ErrReplica, "primary"},
+		"loading": {func(r *rig) string {
+			r.fail("CLIENT", "LOADING Redis is loading the dataset in memory")
+			return r.url()
+		}, ErrLoading, "loading"},
+		"no password": {func(r *rig) string {
+			r.RequireAuth("right")
+			return r.url()
+		}, ErrAuth, "NOAUTH"},
+		"wrong password": {func(r *rig) string {
+			r.RequireAuth("right")
+			return "redis://:wrong-hunter2@" + r.Addr()
+		}, ErrAuth, "WRONGPASS"},
+		"forbidden": {func(r *rig) string {
+			r.fail("SET", "NOPERM this user has no permissions to run the 'set' command")
+			return r.url()
+		}, ErrPermission, "ACL"},
+		"database": {func(r *rig) string {
+			r.fail("SELECT", "ERR DB index is out of range")
+			return r.url() + "/99"
+		}, nil, "out of range"},
+		"some other error": {func(r *rig) string {
+			r.fail("SET", "OOM command not allowed when used memory > 'maxmemory'.")
+			return r.url()
+		}, nil, "OOM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			err := trouble(t, openNode(t, test.prepare(r)), acquire("k", "v"))
+			if test.want != nil {
+				assert.ErrorIs(t, err, test.want)
+			}
+			assert.ErrorContains(t, err, test.says)
+			assert.NotContains(t, err.Error(), "hunter2")
+		})
+	}
+}
+
+func TestAKeyOfAnotherTypeIsNoLock(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.HSet("k", "field", "value")
+	n := r.open()
+	assert.Equal(t, protocol.Refused, do(t, n, acquire("k", "v")).Outcome, "SET NX cannot tell")
+	assert.ErrorIs(t, trouble(t, n, release("k", "v")), ErrWrongType)
+	assert.ErrorIs(t, trouble(t, n, protocol.Request{Op: protocol.OpInspect, Key: "k"}), ErrWrongType)
+}
+
+func TestAFatalErrorCostsTheConnection(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.fail("EVALSHA", "BUSY Redis is busy running a script.")
+	assert.ErrorContains(t, trouble(t, n, release("k", "v")), "BUSY")
+	r.fail("EVALSHA", "")
+	eventually(t, func() bool { return !r.Exists("k") }, "the release that the server refused is retried")
+	assert.Greater(t, r.connections(), 1)
+}
+
+func TestAServerThatAnswersNoQuestionsIsStillOfUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, cmd := range []string{"CLIENT", "INFO", "ROLE", "SCRIPT"} {
+		r.fail(cmd, "NOPERM this user has no permissions")
+	}
+	assert.Equal(t, protocol.Granted, do(t, r.open(), acquire("k", "v")).Outcome)
+}
+
+func TestAServerThatIsDownFailsAtOnceAndIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := l.Addr().String()
+	l.Close()
+	n := openNode(t, "redis://"+addr)
+	err = trouble(t, n, acquire("k", "v"))
+	assert.ErrorContains(t, err, "refused")
+	assert.NotContains(t, err.Error(), addr, "the node's name stands before it anyway")
+
+	r := newRig(t)
+	r.Close()
+	require.NoError(t, r.StartAddr(addr))
+	eventually(t, func() bool {
+		req := acquire("k", "v")
+		req.TTL, req.Timeout = time.Second, testTimeout
+		to := make(replies, 1)
+		return n.Submit(&req, 0, to) == nil && to.next(t).Outcome == protocol.Granted
+	}, "found again")
+}
+
+func TestAServerThatHangsUpIsNotCalledWithoutPause(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	calls := make(chan time.Time, 1000)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				close(calls)
+				return
+			}
+			calls <- time.Now()
+			c.Close()
+		}
+	}()
+	n := openNode(t, "redis://"+l.Addr().String())
+	first := <-calls
+	for range 5 {
+		<-calls
+	}
+	// 5+10+20+40+80 ms at least: half of each backoff is certain.
+	assert.Greater(t, time.Since(first), 100*time.Millisecond)
+	n.Close()
+	l.Close()
+	for range calls {
+	}
+}
+
+func TestAServerThatFailsAgainAndAgainIsNotCalledWithoutPause(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.fail("EVALSHA", "BUSY Redis is busy running a script.")
+	n := r.open()
+	start := time.Now()
+	do(t, n, release("k", "v")) // is pending from now on, and refused on each connection
+	eventually(t, func() bool { return r.connections() > 6 }, "it is tried again")
+	assert.Greater(t, time.Since(start), 100*time.Millisecond)
+}
+
+func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			// All of the handshake is read, so that no reset overtakes the answer.
+			var got []byte
+			for buf := make([]byte, 1<<12); !bytes.Contains(got, []byte(inspectScript.source)); {
+				n, err := c.Read(buf)
+				if err != nil {
+					break
+				}
+				got = append(got, buf[:n]...)
+			}
+			fmt.Fprint(c, "-ERR max number of clients reached\r\n")
+			c.Close()
+		}
+	}()
+	n := openNode(t, "redis://"+l.Addr().String())
+	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "max number of clients")
+}
+
+// TestDoubtsAreLogged once, and say what to do.
+func TestDoubtsAreLogged(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	r := newRig(t)
+	r.policy = "allkeys-lru"
+	r.role = []any{"master", 0}
+	n := r.open(Log(slog.New(slog.NewTextHandler(&log, nil))))
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.fail("EVALSHA", "BUSY Redis is busy running a script.") // which costs the connection
+	trouble(t, n, release("k", "v"))
+	r.fail("EVALSHA", "")
+	eventually(t, func() bool { return r.connections() > 1 && !r.Exists("k") }, "connected again")
+	require.NoError(t, n.Close())
+	assert.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+	assert.Contains(t, log.String(), "maxmemory-policy is allkeys-lru")
+	assert.Contains(t, log.String(), r.Addr())
+
+	log.Reset()
+	dumb := newRig(t)
+	for _, cmd := range []string{"CLIENT", "INFO", "ROLE"} {
+		dumb.fail(cmd, "NOPERM this user has no permissions")
+	}
+	n = dumb.open(Log(slog.New(slog.NewTextHandler(&log, nil))))
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.NoError(t, n.Close())
+	for _, permit := range []string{"permit INFO", "permit ROLE", "permit CLIENT ID"} {
+		assert.Contains(t, log.String(), permit)
+	}
+
+	log.Reset()
+	fine := newRig(t)
+	fine.role, fine.policy = []any{"master", 0}, "noeviction"
+	n = fine.open(Log(slog.New(slog.NewTextHandler(&log, nil))))
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.NoError(t, n.Close())
+	assert.Empty(t, log.String())
+}
+
+func TestTheBarrierSparesAServerThatWasRestarted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		now, old server
+		kills    bool
+	}{
+		"same process":       {server{runID: "a", clientID: 9}, server{runID: "a", clientID: 3}, true},
+		"other process":      {server{runID: "b", clientID: 9}, server{runID: "a", clientID: 3}, false},
+		"run_id unknown":     {server{runID: "", clientID: 9}, server{runID: "", clientID: 3}, false},
+		"first connection":   {server{runID: "a", clientID: 9}, server{}, false},
+		"old number unknown": {server{runID: "a", clientID: 9}, server{runID: "a", clientID: 0}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			c, err := (&target{network: "tcp", address: r.Addr()}).dialer(&settings{})(t.Context())
+			require.NoError(t, err)
+			defer c.Close()
+			doubts, err := barrier(t.Context(), c, test.now, test.old)
+			require.NoError(t, err)
+			assert.Empty(t, doubts)
+			assert.Equal(t, test.kills, len(r.commands("CLIENT KILL")) == 1)
+		})
+	}
+}
+
+// TestABarrierThatIsForbiddenIsLogged, because nothing else shows that the old connection's requests
+// may run after their releases.
+func TestABarrierThatIsForbiddenIsLogged(t *testing.T) {
+	t.Parallel()
+	for _, says := range []string{
+		"NOPERM this user has no permissions to run the 'client|kill' command",
+		"ERR unknown subcommand or wrong number of arguments for 'kill'",
+	} {
+		r := newRig(t)
+		var log bytes.Buffer
+		n := r.open(Log(slog.New(slog.NewTextHandler(&log, nil))))
+		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+		r.fail("CLIENT KILL", says)
+		for range 2 { // each costs the connection
+			r.fail("SET", "BUSY Redis is busy running a script.")
+			trouble(t, n, acquire("k", "v"))
+			r.fail("SET", "")
+			eventually(t, func() bool { return n.(*node).connected() }, "connected again")
+		}
+		require.NoError(t, n.Close())
+		assert.Equal(t, 1, strings.Count(log.String(), "permit CLIENT KILL"), log.String())
+	}
+}
+
+func TestAnOldConnectionThatIsGoneIsNoDoubt(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	c, err := redis.DialURL(s.url())
+	require.NoError(t, err)
+	defer c.Close()
+	now, old := server{runID: "a", clientID: 2}, server{runID: "a", clientID: 999_999}
+	doubts, err := barrier(t.Context(), c, now, old)
+	require.NoError(t, err)
+	assert.Empty(t, doubts, "no such client")
+
+	forbidden, err := redis.DialURL(s.as("lame", "~*", "+@all", "-client|kill"))
+	require.NoError(t, err)
+	defer forbidden.Close()
+	doubts, err = barrier(t.Context(), forbidden, now, old)
+	require.NoError(t, err)
+	assert.Len(t, doubts, 1)
+}

@@ -1,0 +1,381 @@
+package pool
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A hostile is a server that answers as a good one does, until it gets the command at. Its answer to
+// that is the stream, and then nothing.
+type hostile struct {
+	net.Listener
+	at      string
+	stream  func(io.Writer) error
+	once    bool          // no client comes again after the stream
+	hangsUp bool          // after the stream; otherwise it waits for the client to hang up
+	left    chan struct{} // a client that got the stream has hung up
+
+	ids    atomic.Int64 // of connections
+	ended  sync.WaitGroup
+	mu     sync.Mutex
+	served []net.Conn
+}
+
+func newHostile(t testing.TB, at string, stream func(io.Writer) error) *hostile {
+	return startHostile(t, &hostile{at: at, stream: stream})
+}
+
+func startHostile(t testing.TB, h *hostile) *hostile {
+	dir, err := os.MkdirTemp("", "hostile") // TempDir's names are too long for a socket
+	require.NoError(t, err)
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	require.NoError(t, err)
+	h.Listener, h.left = l, make(chan struct{}, 1000)
+	h.ended.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			h.mu.Lock()
+			h.served = append(h.served, c)
+			h.mu.Unlock()
+			h.ended.Go(func() { h.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		h.mu.Lock()
+		for _, c := range h.served {
+			c.Close()
+		}
+		h.mu.Unlock()
+		h.ended.Wait()
+		os.RemoveAll(dir)
+	})
+	return h
+}
+
+func (h *hostile) url() string { return "unix://:word@" + h.Addr().String() }
+
+func (h *hostile) serve(c net.Conn) {
+	defer c.Close()
+	commands := redis.NewConn(c, 0, 0) // an array of strings is a reply, too
+	for {
+		words, err := redis.Strings(commands.Receive())
+		if err != nil {
+			return
+		}
+		command := strings.Join(words, " ")
+		switch {
+		case strings.HasPrefix(command, h.at):
+			if h.once {
+				h.Close()
+			}
+			if h.stream(c) == nil && !h.hangsUp {
+				io.Copy(io.Discard, c)
+			}
+			h.left <- struct{}{}
+			return
+		case h.at == "CLIENT KILL" && words[0] == "SET":
+			return // so that the client comes again
+		}
+		if _, err := io.WriteString(c, h.answer(command)); err != nil {
+			return
+		}
+	}
+}
+
+func (h *hostile) answer(command string) string {
+	switch name, _, _ := strings.Cut(command, " "); {
+	case command == "CLIENT ID":
+		return fmt.Sprintf(":%d\r\n", h.ids.Add(1))
+	case name == "INFO":
+		return fmt.Sprintf("$%d\r\nrun_id:%s\r\n", len("run_id:")+len(h.run()), h.run())
+	case name == "ROLE":
+		return "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
+	case name == "EVALSHA" || name == "EVAL":
+		return ":1\r\n"
+	case name == "SUBSCRIBE":
+		return "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
+	}
+	return "+OK\r\n"
+}
+
+// run is as good as a run_id: no two of them are the same.
+func (h *hostile) run() string { return h.Addr().String() }
+
+// gone waits until a client that got the stream has hung up.
+func (h *hostile) gone(t *testing.T) {
+	t.Helper()
+	select {
+	case <-h.left:
+	case <-time.After(testTimeout):
+		require.FailNow(t, "the client reads on")
+	}
+}
+
+func text(s string) func(io.Writer) error {
+	b := []byte(s) // once: the tests measure what is allocated
+	return func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	}
+}
+
+// endless is the beginning, and then the rest again and again.
+func endless(begin, rest string) func(io.Writer) error {
+	chunk := bytes.Repeat([]byte(rest), 1+(1<<16)/len(rest))
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, begin)
+		for err == nil {
+			_, err = w.Write(chunk)
+		}
+		return err
+	}
+}
+
+// hostileStreams are streams that no client may read to the end. Without the bounds most of them end
+// the process that runs the tests.
+func hostileStreams() map[string]func(io.Writer) error {
+	streams := map[string]func(io.Writer) error{
+		"an endless status":   endless("+", "x"),
+		"an endless error":    endless("-ERR ", "x "),
+		"an endless number":   endless(":", "1"),
+		"an endless length":   endless("$", "0"),
+		"endless nesting":     endless("", "*1\r\n"),
+		"endless wide nests":  endless("", "*1000\r\n"),
+		"an array of strings": endless("*65536\r\n", string(bulk(1_000_000))),
+	}
+	for name, stream := range outrageous {
+		streams[name] = text(strings.TrimPrefix(stream, "+OK\r\n"))
+	}
+	return streams
+}
+
+// onlyBounds are options with which nothing but the bounds ends a connection.
+func onlyBounds() []Option { return []Option{StallTimeout(time.Hour), DialTimeout(time.Hour)} }
+
+func TestAServerThatSendsTooMuchLosesItsConnection(t *testing.T) {
+	t.Parallel()
+	for name, stream := range hostileStreams() {
+		for _, at := range []string{"AUTH", "CLIENT SETNAME", "INFO", "ROLE"} {
+			t.Run(name+" to "+at, func(t *testing.T) {
+				t.Parallel()
+				h := newHostile(t, at, stream)
+				err := trouble(t, openNode(t, h.url(), onlyBounds()...), acquire("k", "v"))
+				assert.ErrorIs(t, err, ErrReplyTooLarge)
+				h.gone(t)
+			})
+		}
+		t.Run(name+" to CLIENT KILL", func(t *testing.T) {
+			t.Parallel()
+			h := newHostile(t, "CLIENT KILL", stream)
+			n := openNode(t, h.url(), onlyBounds()...)
+			assert.Equal(t, protocol.Unknown, do(t, n, acquire("k", "v")).Outcome)
+			h.gone(t)
+		})
+		t.Run(name+" to SET", func(t *testing.T) {
+			t.Parallel()
+			h := newHostile(t, "SET", stream)
+			reply := do(t, openNode(t, h.url(), onlyBounds()...), acquire("k", "v"))
+			assert.Equal(t, protocol.Unknown, reply.Outcome)
+			assert.ErrorIs(t, reply.Err, ErrReplyTooLarge)
+			h.gone(t)
+		})
+		t.Run(name+" to SUBSCRIBE", func(t *testing.T) {
+			t.Parallel()
+			h := newHostile(t, "SUBSCRIBE", stream)
+			n := openNode(t, h.url(), onlyBounds()...)
+			wait(t, n, "k")
+			h.gone(t)
+			assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, "on the other connection")
+		})
+		t.Run(name+" to a tool", func(t *testing.T) {
+			t.Parallel()
+			h := newHostile(t, "GET", stream)
+			_, dial, err := Dialer(h.url())
+			require.NoError(t, err)
+			c, err := dial(t.Context())
+			require.NoError(t, err)
+			defer c.Close()
+			defer time.AfterFunc(testTimeout, func() { c.Close() }).Stop()
+			_, err = c.Do("GET", "k")
+			assert.ErrorIs(t, err, ErrReplyTooLarge)
+			h.gone(t)
+		})
+	}
+}
+
+// Two of five servers send too much, at one stage of a connection or another. The test is not
+// parallel, because it measures what the process allocates.
+func TestALockOutlivesTwoHostileServers(t *testing.T) {
+	for name, stream := range hostileStreams() {
+		for _, at := range []string{"AUTH", "SET", "SUBSCRIBE"} {
+			t.Run(name+" to "+at, func(t *testing.T) {
+				two := []*hostile{
+					startHostile(t, &hostile{at: at, stream: stream, once: true}),
+					startHostile(t, &hostile{at: at, stream: stream, once: true}),
+				}
+				var nodes []protocol.Node
+				for i := range 3 {
+					r := newRig(t)
+					r.runID = fmt.Sprint("good", i)
+					n := r.open()
+					require.Equal(t, protocol.Granted, do(t, n, acquire("warm", "v")).Outcome)
+					nodes = append(nodes, n)
+				}
+				runtime.GC()
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				for _, h := range two {
+					n := openNode(t, h.url(), onlyBounds()...)
+					wait(t, n, "k")
+					nodes = append(nodes, n)
+				}
+				locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(5*time.Second))
+				require.NoError(t, err)
+				defer locker.Close()
+				lock, err := locker.Acquire(t.Context(), "k")
+				require.NoError(t, err)
+				for _, h := range two {
+					h.gone(t)
+				}
+				require.NoError(t, lock.Release(t.Context()))
+				runtime.ReadMemStats(&after)
+				assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(32), "MiB")
+			})
+		}
+	}
+}
+
+// redigo reads a connection of the caller's dial function without bounds. A reply that makes redigo
+// panic must not end the process.
+func TestAPanicOnADialFunctionsConnectionEndsOnlyThat(t *testing.T) {
+	t.Parallel()
+	for _, reply := range []string{"$9223372036854775807\r\n", "*9223372036854775807\r\n"} {
+		open := func(t *testing.T, h *hostile) protocol.Node {
+			n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
+				return redis.Dial("unix", h.Addr().String())
+			}, onlyBounds()...)
+			require.NoError(t, err)
+			t.Cleanup(func() { n.Close() })
+			return n
+		}
+		t.Run("handshake", func(t *testing.T) {
+			t.Parallel()
+			assert.ErrorIs(t, trouble(t, open(t, newHostile(t, "ROLE", text(reply))), acquire("k", "v")), errUnexpected)
+		})
+		t.Run("request", func(t *testing.T) {
+			t.Parallel()
+			got := do(t, open(t, newHostile(t, "SET", text(reply))), acquire("k", "v"))
+			assert.Equal(t, protocol.Unknown, got.Outcome)
+			assert.ErrorIs(t, got.Err, errUnexpected)
+		})
+		t.Run("hints", func(t *testing.T) {
+			t.Parallel()
+			hints := "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n" + reply
+			h := newHostile(t, "SUBSCRIBE", text(hints))
+			n := open(t, h)
+			wait(t, n, "k")
+			h.gone(t)
+			assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, "on the other connection")
+		})
+	}
+}
+
+// A server's words are remembered, and may differ each time.
+func TestDoubtsDoNotCollect(t *testing.T) {
+	t.Parallel()
+	var logged strings.Builder
+	n := openNode(t, "redis://127.0.0.1:1", Log(slog.New(slog.NewTextHandler(&logged, nil)))).(*node)
+	for i := range 2 * maxDoubts {
+		n.warn([]string{fmt.Sprint("doubt ", i)})
+	}
+	assert.Len(t, n.doubts, maxDoubts)
+	assert.Equal(t, maxDoubts, strings.Count(logged.String(), "\n"))
+	assert.Len(t, infoField([]byte("maxmemory_policy:"+strings.Repeat("x", maxString)), "maxmemory_policy"), maxInfo)
+}
+
+func TestAServersWordsAreCutOff(t *testing.T) {
+	t.Parallel()
+	words := strings.Repeat("x", maxLine/2)
+	for _, code := range []string{"ERR ", "NOAUTH ", ""} {
+		err, _ := explain(redis.Error(code + words))
+		assert.ErrorContains(t, err, words[:300])
+		assert.Less(t, len(err.Error()), 700)
+	}
+	for at, reply := range map[string]string{
+		"AUTH": "-" + words + "\r\n",
+		"ROLE": "*3\r\n$5\r\nslave\r\n" + string(bulk(1_000_000)) + ":1\r\n",
+	} {
+		h := startHostile(t, &hostile{at: at, stream: text(reply), hangsUp: at == "AUTH"})
+		n := openNode(t, h.url())
+		err := trouble(t, n, acquire("k", "v"))
+		assert.Less(t, len(err.Error()), 1200, at)
+	}
+}
+
+// FuzzNode has a server answer one command with anything, and hang up.
+func FuzzNode(f *testing.F) {
+	stages := []string{
+		"AUTH", "CLIENT SETNAME", "CLIENT ID", "INFO", "ROLE", "SCRIPT", "CLIENT KILL", "SET", "EVALSHA", "SUBSCRIBE",
+	}
+	for stage := range stages {
+		for _, stream := range outrageous {
+			if len(stream) < 1<<15 {
+				f.Add(uint8(stage), []byte(strings.TrimPrefix(stream, "+OK\r\n")))
+			}
+		}
+		for _, test := range fine {
+			if len(test.stream) < 1<<15 {
+				f.Add(uint8(stage), []byte(test.stream))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, stage uint8, stream []byte) {
+		at := stages[int(stage)%len(stages)]
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		h := startHostile(t, &hostile{at: at, stream: text(string(stream)), hangsUp: true})
+		n := openNode(t, h.url(), onlyBounds()...)
+		if at == "SUBSCRIBE" {
+			wait(t, n, "k")
+			h.gone(t)
+		}
+		for _, r := range []protocol.Request{acquire("k", "v"), release("k", "v")} {
+			r.TTL, r.Timeout = time.Second, testTimeout
+			to := make(replies, 2)
+			if n.Submit(&r, 0, to) != nil {
+				continue
+			}
+			reply := to.next(t)
+			if at == "SET" && r.Op == protocol.OpAcquire {
+				assert.Equal(t, bytes.HasPrefix(stream, []byte("+OK\r\n")), reply.Outcome == protocol.Granted)
+			}
+			assert.Empty(t, to, "a second reply")
+		}
+		require.NoError(t, n.Close())
+		runtime.ReadMemStats(&after)
+		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(32), "MiB")
+	})
+}

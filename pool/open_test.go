@@ -1,0 +1,115 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestADialerConnectsAsOpenDoes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.RequireAuth("hunter2")
+	require.NoError(t, r.DB(3).Set("k", "here"))
+	name, dial, err := Dialer("redis://:hunter2@" + r.Addr() + "/3")
+	require.NoError(t, err)
+	assert.Equal(t, r.Addr()+"/3", name)
+	c, err := dial(t.Context())
+	require.NoError(t, err)
+	defer c.Close()
+	value, err := redis.String(c.Do("GET", "k"))
+	require.NoError(t, err)
+	assert.Equal(t, "here", value)
+}
+
+func TestADialerSaysWhatIsWrongWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	_, _, err := Dialer("redis://:hunter2@host:port")
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "hunter2")
+	_, _, err = Dialer("redis://host", DialTimeout(-1))
+	assert.ErrorContains(t, err, "DialTimeout")
+
+	r := newRig(t)
+	r.RequireAuth("right")
+	_, dial, err := Dialer("redis://:hunter2@" + r.Addr())
+	require.NoError(t, err)
+	_, err = dial(t.Context())
+	assert.ErrorIs(t, err, ErrAuth)
+	assert.NotContains(t, err.Error(), "hunter2")
+	assert.NotContains(t, err.Error(), r.Addr())
+}
+
+func TestADialerDoesNotWaitForAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // never accepts
+	require.NoError(t, err)
+	defer l.Close()
+	_, dial, err := Dialer("redis://:word@"+l.Addr().String(), DialTimeout(50*time.Millisecond))
+	require.NoError(t, err)
+	_, err = dial(t.Context())
+	assert.ErrorIs(t, err, errHandshake)
+}
+
+func TestArgumentsAreChecked(t *testing.T) {
+	t.Parallel()
+	dial := func(context.Context) (redis.Conn, error) { return nil, errors.New("no") }
+	_, err := FromDial("", dial)
+	assert.ErrorContains(t, err, "name is empty")
+	_, err = FromDial("n", nil)
+	assert.ErrorContains(t, err, "nil")
+	for _, o := range []Option{NetDial(nil), TLS(nil), DialTimeout(0), StallTimeout(time.Millisecond), Log(nil)} {
+		_, err = OpenWith([]string{"redis://h"}, o)
+		assert.ErrorContains(t, err, "pool: option ")
+	}
+	n, err := FromDial("broken", func(context.Context) (redis.Conn, error) { return nil, nil })
+	require.NoError(t, err)
+	defer n.Close()
+	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "neither a connection nor an error")
+	none := func(context.Context, string, string) (net.Conn, error) { return nil, nil }
+	n = openNode(t, "redis://h", NetDial(none))
+	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "neither a connection nor an error")
+}
+
+func TestOpenWaitsForAMajority(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for range 3 {
+		urls = append(urls, newRig(t).url())
+	}
+	deaf := newRig(t)
+	deaf.hangAt("INFO")
+	urls = append(urls, deaf.url(), "redis://127.0.0.1:1")
+	start := time.Now()
+	nodes, err := OpenWith(urls, DialTimeout(testTimeout))
+	require.NoError(t, err)
+	assert.Less(t, time.Since(start), testTimeout/2, "one that hangs is not waited for")
+	for i, n := range nodes {
+		defer n.Close()
+		if i < 3 {
+			select {
+			case <-n.(*node).tried:
+			default:
+				t.Errorf("node %d is not connected", i)
+			}
+		}
+	}
+}
+
+func TestOpenRefusesWhatCannotBeAQuorum(t *testing.T) {
+	t.Parallel()
+	for advice, urls := range map[string][]string{
+		"no URLs":          nil,
+		"URL 2: no scheme": {"redis://a", "b"},
+		"URLs 1 and 3 name the same server, a:6379": {"redis://a", "redis://b", "redis://A:6379/2"},
+	} {
+		_, err := Open(urls...)
+		assert.ErrorContains(t, err, advice)
+	}
+}

@@ -1,0 +1,120 @@
+package pool
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// An Option changes a default of the nodes.
+type Option func(*settings) error
+
+type settings struct {
+	netDial     func(ctx context.Context, network, address string) (net.Conn, error) // nil: net.Dialer's
+	tls         *tls.Config                                                          // nil: the defaults
+	dialTimeout time.Duration
+	stall       time.Duration
+	log         *slog.Logger
+
+	linger time.Duration // how long a listener outlives the last watcher
+	ping   time.Duration // how often a listener looks whether its server is still there
+}
+
+func settle(opts []Option) (*settings, error) {
+	s := &settings{
+		dialTimeout: time.Second, stall: time.Second, log: slog.New(slog.DiscardHandler),
+		linger: time.Second, ping: 3 * time.Second,
+	}
+	for _, o := range opts {
+		if err := o(s); err != nil {
+			return nil, fmt.Errorf("pool: option %w", err)
+		}
+	}
+	return s, nil
+}
+
+// NetDial sets how connections to the URLs' servers are made: through a proxy, a tunnel, or with
+// TCP options of the caller's. dial gets "tcp" and host:port, or "unix" and the path of the socket.
+// TLS (of a rediss:// URL), AUTH and SELECT follow on the connection that it returns. Default:
+// net.Dialer's DialContext.
+//
+// The nodes of Open call dial for one connection at a time. It should honour its context; one that
+// does not keeps only its own connection waiting. The function that Dialer returns calls dial
+// whenever it is called, and relies on it to honour the context.
+//
+// A program that uses go-redis can hand over its dialer, which does TLS by itself, so the URLs are
+// redis:// with TLS as well:
+//
+//	for _, client := range clients { // []*redis.Client, one for each server
+//		o := client.Options()
+//		u := url.URL{Scheme: "redis", Host: o.Addr, Path: strconv.Itoa(o.DB)}
+//		if o.Password != "" {
+//			u.User = url.UserPassword(o.Username, o.Password)
+//		}
+//		urls = append(urls, u.String())
+//	}
+//	nodes, err := pool.OpenWith(urls, pool.NetDial(clients[0].Options().Dialer))
+func NetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
+	return func(s *settings) error {
+		if dial == nil {
+			return errors.New("NetDial(nil): leave the option out for the default")
+		}
+		s.netDial = dial
+		return nil
+	}
+}
+
+// TLS sets the configuration for rediss:// URLs. Default: the system's roots and the URL's host
+// name. A ServerName left empty becomes the URL's host.
+func TLS(c *tls.Config) Option {
+	return func(s *settings) error {
+		if c == nil {
+			return errors.New("TLS(nil): leave the option out for the defaults")
+		}
+		s.tls = c.Clone()
+		return nil
+	}
+}
+
+// DialTimeout bounds the making of a connection: dialling, TLS, and the first questions to the
+// server. Default 1 s; it must be above zero.
+func DialTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d <= 0 {
+			return fmt.Errorf("DialTimeout(%v): must be above zero", d)
+		}
+		s.dialTimeout = d
+		return nil
+	}
+}
+
+// StallTimeout is how long a server may answer nothing at all, while requests are waiting, before
+// its connection is given up and made anew. It is not how long callers wait: see
+// redlock.NodeTimeout. Default 1 s; at least 10 ms.
+func StallTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 10*time.Millisecond {
+			return fmt.Errorf("StallTimeout(%v): must be at least 10ms, or every hiccup costs a connection", d)
+		}
+		s.stall = d
+		return nil
+	}
+}
+
+// Log has the nodes log their doubts about their servers, each once, at level Warn: an eviction
+// policy that may evict locks; an ACL that forbids the questions which would show a replica or a
+// restart, or to end a broken connection, or what waiters need. Default: nothing is logged. The log
+// holds no secrets.
+func Log(l *slog.Logger) Option {
+	return func(s *settings) error {
+		if l == nil {
+			return errors.New("Log(nil): leave the option out for silence")
+		}
+		s.log = l
+		return nil
+	}
+}

@@ -1,0 +1,205 @@
+package pool
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"strconv"
+)
+
+// A script is Lua source, and how a call of it by its digest begins.
+type script struct {
+	source string
+	head   packet
+}
+
+// newScript returns a script that takes so many keys, and so many other arguments.
+func newScript(keys, others int, source string) *script {
+	sum := sha1.Sum([]byte(source))
+	digest := hex.EncodeToString(sum[:])
+	return &script{source: source, head: begin(3+keys+others, "EVALSHA", digest, strconv.Itoa(keys))}
+}
+
+// The scripts of locks answer 1 for done, and otherwise a list with the remaining TTL of the key
+// that is there, in the terms of PTTL. The two shapes cannot be mistaken for each other, and the
+// common one costs no allocation.
+var (
+	// The PTTL at the end makes the server remember the key again: see tracking in hints.go.
+	extendScript = newScript(1, 2, `
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+	redis.call('PEXPIRE', KEYS[1], ARGV[2])
+	redis.pcall('PTTL', KEYS[1])
+	return 1
+end
+return {redis.call('PTTL', KEYS[1])}`)
+
+	releaseScript = newScript(1, 1, `
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+	redis.call('DEL', KEYS[1])
+	return 1
+end
+return {redis.call('PTTL', KEYS[1])}`)
+
+	// A long value was not written by this library. The answer has only its length, because a
+	// reply beyond the bounds costs the connection (see bounds.go).
+	inspectScript = newScript(1, 0, `
+local value = redis.call('GET', KEYS[1]) or ''
+if #value > 65536 then
+	return redis.error_reply('ERR the key holds ' .. #value .. ' bytes, which is no lock')
+end
+return {value, redis.call('PTTL', KEYS[1])}`)
+)
+
+// The scripts of locks with a fencing token. KEYS are the lock and the counter, which is the
+// highest token that this server has accepted for the lock; ARGV are the value, the TTL in
+// milliseconds, the token, and how far a token may be from the server's clock, in microseconds.
+//
+// A token is accepted if it is above the counter and near the clock. Otherwise the answer is a
+// number, and a raise to just above that number will be accepted. A raise may carry a number from
+// another server's clock or counter, so it may reach four times as far ahead, but no further,
+// however often it is repeated. Only where the clock was set back behind the counter by more than
+// that, a raise goes on from the counter in small steps.
+//
+// Time is cut into windows as long as the distance. Within the counter's own window an acquisition
+// does not ask for the time, which is a third of the work, so an accepted token may be ahead by
+// one distance more.
+//
+// A counter lives for a day and five times the distance, and by then everything near the clock is
+// above it. A counter that is ahead of the clock lives that much longer.
+//
+// Numbers are below 2^53, which Lua has exactly: microseconds will be until 2255. A counter that
+// is no such number, or leaves none above it, fails every script that needs it, before anything is
+// changed. Lua would take "inf" for a number, and Redis would answer with a negative one.
+const (
+	counterError = "REDLOCKFENCE" // the code of that failure
+
+	readCounter = `
+local call = redis.call
+local text = call('GET', KEYS[2]) or '0'
+local counter = tonumber(text)
+if #text > 16 or not string.match(text, '^%d+$') or counter > 9007199254740990 then
+	return redis.error_reply('` + counterError + ` the highest fencing token makes no sense')
+end
+local token, slack = tonumber(ARGV[3]), tonumber(ARGV[4])
+`
+	acceptToken = `
+if not raise and token > counter and math.floor(token / slack) == math.floor(counter / slack) then
+	call('SET', KEYS[2], ARGV[3], 'KEEPTTL')
+	return 1
+end
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+local floor = math.max(counter, now)
+local highest = raise and math.max(now + 4 * slack, counter + 1000) or now + slack
+if token <= counter or token < now - slack or token > highest then return floor end
+call('SET', KEYS[2], ARGV[3], 'PX', string.format('%.0f', 86400000 + (5 * slack + math.max(0, token - now)) / 1000))
+return 1`
+)
+
+var (
+	// An acquisition with the counter's own token comes twice, or late: its release has run before
+	// it. (If others have raised the counter since, a late acquisition looks like one whose token is
+	// merely low.)
+	acquireFencedScript = newScript(2, 4, readCounter+`
+local raise = false
+if token == counter or not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+	return {call('PTTL', KEYS[1])}
+end`+acceptToken)
+
+	raiseScript = newScript(2, 4, `
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {redis.call('PTTL', KEYS[1])} end`+readCounter+`
+local raise = true`+acceptToken)
+
+	// If the lock is not there, its acquisition may still come. Its token must then be the counter,
+	// by which the acquisition is refused.
+	releaseFencedScript = newScript(2, 4, `
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+	redis.call('DEL', KEYS[1])
+	return 1
+end`+readCounter+`
+local raise = false
+local function refuse()`+acceptToken+`
+end
+refuse()
+return {call('PTTL', KEYS[1])}`)
+)
+
+// queueScript takes, keeps or gives back a place in a queue. KEYS are the queue, a sorted set of
+// tickets by their arrival, and a hash with the time until which each ticket counts. ARGV are the
+// ticket, how long its owner has waited, its life, and 1 if the place is given back. All times are
+// milliseconds by the server's clock. It answers 1 if the ticket is the first or is gone, and
+// otherwise a list with the number of tickets before it.
+//
+// Arrival is computed once, when the ticket is first seen. Computed each time, it would follow the
+// clocks' rates and the delays of messages, and neighbours would change places. Only tickets at
+// the head are checked for their life, because no other ticket delays anyone.
+//
+// A ticket that becomes the first because others are gone has a key of its own touched, which its
+// owner may watch.
+//
+// Both keys expire when nothing has been asked for a few lives. Each gets its TTL as soon as it is
+// made, because a script that fails half-way must leave nothing that stays.
+var queueScript = newScript(2, 4, `
+local call = redis.call
+local queue, seen, id, life = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3])
+local function drop(ticket)
+	call('ZREM', queue, ticket)
+	call('HDEL', seen, ticket)
+end
+local function prolong(key) -- another ticket's longer life is not cut short
+	if call('PTTL', key) < 3 * life then call('PEXPIRE', key, 3 * life) end
+end
+
+local function first() return call('ZRANGE', queue, 0, 0)[1] end
+local before = first()
+local function callFirst() -- if another ticket has become the first
+	local now = first()
+	if now and now ~= before and now ~= id then call('SET', queue .. ':' .. now, '', 'PX', life) end
+end
+
+if ARGV[4] == '1' then
+	drop(id)
+	callFirst()
+	return 1
+end
+local time = call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+call('ZADD', queue, 'NX', now - ARGV[2], id)
+prolong(queue)
+call('HSET', seen, id, now + life)
+prolong(seen)
+while true do
+	local head = first()
+	if head == id then return 1 end
+	if now < tonumber(call('HGET', seen, head) or 0) then
+		callFirst()
+		return {call('ZRANK', queue, id)}
+	end
+	drop(head)
+end`)
+
+// recordScript reads the epoch record and changes it (package internal/record). KEYS is the
+// record. ARGV are the new text, or nothing; the text that must be there; the server that it must
+// be; and the life of the record in milliseconds, or 0 to leave it. The answer is the text, the
+// server, what is left of the record, what was left of it before, and the time.
+//
+// The server is named by its process and its data set. A process that was demoted has taken over
+// another server's data and has forgotten what that lacked; its master_replid changes then.
+var recordScript = newScript(1, 4, `
+local function info(section, field)
+	local text = redis.pcall('INFO', section)
+	return type(text) == 'string' and string.match(text, field .. ':(%w+)')
+end
+local run, data = info('server', 'run_id'), info('replication', 'master_replid')
+run = run and run .. '/' .. (data or '') or '-'
+local record, found = redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1])
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+if ARGV[1] ~= '' and record == ARGV[2] and run == ARGV[3] then
+	record = string.gsub(ARGV[1], '@', now)
+	if ARGV[4] == '0' then
+		redis.call('SET', KEYS[1], record, 'KEEPTTL')
+	else
+		redis.call('SET', KEYS[1], record, 'PX', ARGV[4])
+	end
+end
+return {record, run, redis.call('PTTL', KEYS[1]), found, tonumber(now)}`)

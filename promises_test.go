@@ -1,0 +1,535 @@
+package redquorum_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// The promises to the nanosecond, where the virtual clock allows it. Each
+// message takes leg, so that a round trip takes two.
+const leg = 10 * time.Millisecond
+
+// bubble runs test in virtual time, on five servers.
+func bubble(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := sim.New(1, 5)
+		w.SetNet(sim.Fixed(leg))
+		test(t, w)
+	})
+}
+
+// open returns the Locker of a new process.
+func open(t *testing.T, w *sim.World, rate float64, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
+	t.Helper()
+	c := w.NewClient(rate)
+	l, err := redlock.New(c.Nodes(), append([]redlock.LockerOption{redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Resume(); l.Close() })
+	return l, c
+}
+
+// took runs f and returns how long it took.
+func took(f func()) time.Duration {
+	start := time.Now()
+	f()
+	return time.Since(start)
+}
+
+// failures are ways in which a server does not answer.
+var failures = []struct {
+	name string
+	of   func(*sim.Server)
+}{
+	{"refuses connections", (*sim.Server).Crash},
+	{"has vanished", (*sim.Server).Vanish},
+	{"hangs", (*sim.Server).Hang},
+}
+
+// left returns how many servers hold the key of x with a value other than
+// "another".
+func left(w *sim.World) (n int) {
+	for _, s := range w.Servers() {
+		if v, ok := s.Keys()["x"]; ok && v != "another" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestQuorumScenario: a client takes a lock with a TTL of 10 s and works for
+// 5 s. A second one, started at 3 s, is refused at once if it does not retry;
+// with three retries a second apart it gets the lock about 3 s later.
+func TestQuorumScenario(t *testing.T) {
+	t.Parallel()
+	const lag = 3 * time.Second
+	second := func(t *testing.T, w *sim.World, opts ...redlock.Option) (waited time.Duration, err error) {
+		first, c1 := open(t, w, 1, redlock.TTL(10*time.Second))
+		other, c2 := open(t, w, 1, redlock.TTL(10*time.Second))
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			lock, err := first.Acquire(t.Context(), "invoice:42")
+			if assert.NoError(t, err) {
+				c1.Sleep(5 * time.Second)
+				assert.NoError(t, lock.Release(t.Context()))
+			}
+		}()
+		c2.Sleep(lag)
+		waited = took(func() {
+			var lock *redlock.Lock
+			if lock, err = other.Acquire(t.Context(), "invoice:42", opts...); err == nil {
+				err = lock.Release(t.Context())
+			}
+		})
+		<-over
+		return waited, err
+	}
+	t.Run("without retries", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *sim.World) {
+			waited, err := second(t, w, redlock.Retries(0))
+			assert.ErrorIs(t, err, redlock.ErrHeld)
+			assert.Equal(t, 4*leg, waited, "a round trip to be refused, and one to take back and learn the TTL")
+		})
+	})
+	t.Run("with three retries a second apart", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *sim.World) {
+			waited, err := second(t, w, redlock.Retries(3), redlock.RetryInterval(time.Second))
+			require.NoError(t, err)
+			// The first client has the lock after a round trip and works for 5
+			// s, so that its key goes at 5.03 s. The second client's tries
+			// begin at 3, 4, 5 and 6 s. That at 5 s comes just too early; the
+			// last wins after a round trip, and another one passes for the
+			// release here.
+			const won, release = 2 * leg, 2 * leg
+			assert.Equal(t, 3*time.Second+won+release, waited)
+		})
+	})
+}
+
+// TestQuorumP2TokensDoNotClimbWithTheClocksOfOthers: two nodes' clocks are set ahead
+// again and again, and new processes, which have no clocks to compare, take a
+// lock with these two and a third node. If the third had accepted numbers as far ahead as theirs,
+// it would accept lower ones once it has forgotten them.
+func TestQuorumP2TokensDoNotClimbWithTheClocksOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Fixed(time.Millisecond))
+		const (
+			ttl   = time.Second
+			slack = 2 * time.Second // how far tokens may be from a clock
+		)
+		newcomer := func() *redlock.Locker {
+			l, _ := open(t, w, 1, redlock.TTL(ttl), redlock.Fenced(), redlock.MemoryGuard(true))
+			return l
+		}
+		nodes := w.Servers()
+		last := int64(0)
+		turn := func(retries int) bool {
+			k, err := newcomer().Acquire(t.Context(), "x", redlock.Retries(retries))
+			if err != nil {
+				return false
+			}
+			require.Greater(t, k.Fence(), last)
+			last = k.Fence()
+			require.NoError(t, k.Release(t.Context()))
+			return true
+		}
+		require.True(t, turn(100))
+		nodes[1].Crash()
+		nodes[2].Crash()
+		for range 6 {
+			for _, n := range nodes[3:] {
+				n.Step(slack * 192 / 100)
+			}
+			turn(3) // in vain, once the clocks are too far apart
+		}
+		nodes[0].Flush()
+		nodes[1].Restart()
+		nodes[2].Restart()
+		nodes[3].Hang()
+		nodes[4].Hang()
+		require.True(t, turn(100))
+	})
+}
+
+// TestQuorumP4LossIsToldAtTheDeadline: a lock's context ends at its deadline although no server
+// answers any more, and although an extension waits for an answer.
+func TestQuorumP4LossIsToldAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{0.995, 1, 1.005} {
+		for _, failure := range failures {
+			t.Run(fmt.Sprintf("every server %s, clock at %v", failure.name, rate), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *sim.World) {
+					l, c := open(t, w, rate, redlock.TTL(10*time.Second))
+					start := time.Now()
+					lock, err := l.Acquire(t.Context(), "x")
+					require.NoError(t, err)
+					for _, s := range w.Servers() {
+						failure.of(s)
+					}
+					c.Clock().AfterFunc(9*time.Second, func() { lock.Extend(t.Context()) })
+					<-lock.Context().Done()
+
+					validity := 10*time.Second - redlock.Drift(10*time.Second)
+					want := time.Duration(float64(validity) / rate)
+					assert.InDelta(t, want, time.Since(start), float64(time.Microsecond))
+					assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
+					assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrLost)
+				})
+			})
+		}
+	}
+}
+
+// TestQuorumP5MinorityCostsNoTime: with two of five servers out, in any way,
+// a lock is taken, extended and released in one round trip each.
+func TestQuorumP5MinorityCostsNoTime(t *testing.T) {
+	t.Parallel()
+	for _, one := range failures {
+		for _, other := range failures {
+			t.Run(fmt.Sprintf("one %s, one %s", one.name, other.name), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *sim.World) {
+					one.of(w.Servers()[0])
+					other.of(w.Servers()[3])
+					l, _ := open(t, w, 1)
+					for range 3 {
+						var lock *redlock.Lock
+						var err error
+						assert.Equal(t, 2*leg, took(func() { lock, err = l.Acquire(t.Context(), "x") }), "acquire")
+						require.NoError(t, err)
+						assert.Equal(t, 2*leg, took(func() { err = lock.Extend(t.Context()) }), "extend")
+						require.NoError(t, err)
+						assert.Equal(t, 2*leg, took(func() { err = lock.Release(t.Context()) }), "release")
+						require.NoError(t, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestQuorumP5RefusalCostsNoTime: to learn that a lock is held takes two round
+// trips (the vote, and the release that tells the holder's TTL), not the
+// timeout of the servers that do not answer.
+func TestQuorumP5RefusalCostsNoTime(t *testing.T) {
+	t.Parallel()
+	for _, failure := range failures {
+		t.Run("two servers: each "+failure.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *sim.World) {
+				holder, _ := open(t, w, 1)
+				other, _ := open(t, w, 1)
+				_, err := holder.Acquire(t.Context(), "x")
+				require.NoError(t, err)
+				failure.of(w.Servers()[0])
+				failure.of(w.Servers()[3])
+				assert.Equal(t, 4*leg, took(func() { _, err = other.TryAcquire(t.Context(), "x") }))
+				assert.ErrorIs(t, err, redlock.ErrHeld)
+			})
+		})
+	}
+}
+
+// TestQuorumP5WaiterGetsTheLock: a waiter gets the lock of a holder that releases, and of one
+// that died, with a minority of servers dead.
+func TestQuorumP5WaiterGetsTheLock(t *testing.T) {
+	t.Parallel()
+	const longestPause = 200 * time.Millisecond // between two tries
+	for _, failure := range failures {
+		t.Run("released while a server "+failure.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *sim.World) {
+				failure.of(w.Servers()[1])
+				failure.of(w.Servers()[4])
+				holder, c := open(t, w, 1)
+				waiter, _ := open(t, w, 1)
+				lock, err := holder.Acquire(t.Context(), "x")
+				require.NoError(t, err)
+				var released time.Time
+				c.Clock().AfterFunc(time.Minute, func() {
+					released = time.Now()
+					assert.NoError(t, lock.Release(t.Context()))
+				})
+				lock2, err := waiter.Acquire(t.Context(), "x")
+				require.NoError(t, err)
+				assert.LessOrEqual(t, time.Since(released), longestPause+6*leg) // a try that just fails, and one that succeeds
+				assert.NoError(t, lock2.Release(t.Context()))
+			})
+		})
+		t.Run("abandoned while a server "+failure.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *sim.World) {
+				failure.of(w.Servers()[1])
+				failure.of(w.Servers()[4])
+				holder, c := open(t, w, 1, redlock.TTL(10*time.Second))
+				waiter, _ := open(t, w, 1)
+				start := time.Now()
+				_, err := holder.Acquire(t.Context(), "x")
+				require.NoError(t, err)
+				c.Pause()
+				lock2, err := waiter.Acquire(t.Context(), "x")
+				require.NoError(t, err)
+				// The key expires a TTL after the SET's arrival. The waiter
+				// comes at that time, unless a try of its own is under way just
+				// then.
+				expiry := 10*time.Second + leg
+				assert.GreaterOrEqual(t, time.Since(start), expiry)
+				assert.LessOrEqual(t, time.Since(start), expiry+longestPause+6*leg)
+				assert.NoError(t, lock2.Release(t.Context()))
+			})
+		})
+	}
+}
+
+// TestQuorumP5SplitVotesEnd: contenders that start at the same moment, with no
+// server to spare, all get the lock.
+func TestQuorumP5SplitVotesEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, w *sim.World) {
+		w.Servers()[1].Hang()
+		w.Servers()[4].Crash()
+		done := make(chan error, 8)
+		start := time.Now()
+		for range cap(done) {
+			l, _ := open(t, w, 1)
+			go func() {
+				lock, err := l.Acquire(t.Context(), "x")
+				if err == nil {
+					err = lock.Release(t.Context())
+				}
+				done <- err
+			}()
+		}
+		for range cap(done) {
+			require.NoError(t, <-done)
+		}
+		// Each turn is a wait between tries, four round trips and a few collisions.
+		assert.Less(t, time.Since(start), time.Duration(cap(done))*500*time.Millisecond)
+	})
+}
+
+// TestQuorumP6FailureLeavesNothing: in whichever way an acquisition fails, the keys that
+// it took are released as soon as the servers can be reached, and would not
+// outlive a TTL if they could not.
+func TestQuorumP6FailureLeavesNothing(t *testing.T) {
+	t.Parallel()
+	const ttl = 10 * time.Second
+	const timeout = ttl / 100
+	// rtt: the release has reached all servers that work a round trip after the
+	// attempt's end.
+	const rtt = 2 * leg
+	rows := []struct {
+		name string
+		// prepare makes the attempt fail; heal, if not nil, lets the servers be
+		// reached again, a second after the attempt.
+		prepare func(w *sim.World, c *sim.Client, cancel func())
+		heal    func(w *sim.World, c *sim.Client)
+		err     error
+		votes   int           // the most keys that there were during the attempt
+		after   time.Duration // from the attempt's end, or healing, to the last key's
+	}{
+		{
+			name: "held by another on three servers",
+			prepare: func(w *sim.World, _ *sim.Client, _ func()) {
+				for _, s := range w.Servers()[:3] {
+					s.Set("x", "another", time.Hour)
+				}
+			},
+			err: redlock.ErrHeld, votes: 2, after: 0, // refused servers were waited for
+		},
+		{
+			name: "three servers are dead",
+			prepare: func(w *sim.World, _ *sim.Client, _ func()) {
+				for _, s := range w.Servers()[:3] {
+					s.Crash()
+				}
+			},
+			err: redlock.ErrNoQuorum, votes: 0, after: leg + leg, // the SETs are still on their way
+		},
+		{
+			name:    "the context ends while the SETs are on their way",
+			prepare: func(_ *sim.World, c *sim.Client, cancel func()) { c.Clock().AfterFunc(leg/2, cancel) },
+			err:     context.Canceled, votes: 0, after: rtt,
+		},
+		{
+			name:    "the context ends while the replies are on their way",
+			prepare: func(_ *sim.World, c *sim.Client, cancel func()) { c.Clock().AfterFunc(leg+leg/2, cancel) },
+			err:     context.Canceled, votes: 5, after: leg,
+		},
+		{
+			name: "three servers hang, and go on later",
+			prepare: func(w *sim.World, _ *sim.Client, _ func()) {
+				for _, s := range w.Servers()[:3] {
+					s.Hang()
+				}
+			},
+			heal: func(w *sim.World, _ *sim.Client) {
+				for _, s := range w.Servers()[:3] {
+					s.Resume()
+				}
+			},
+			err: redlock.ErrNoQuorum, votes: 2, after: 0, // SET and release stand behind each other
+		},
+		{
+			name: "all replies and the first releases get lost",
+			prepare: func(w *sim.World, _ *sim.Client, _ func()) {
+				w.SetNet(sim.Net{Patience: time.Second / 2, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+					return leg, l.Reply || l.Op == protocol.OpRelease
+				}})
+			},
+			heal:  func(w *sim.World, _ *sim.Client) { w.SetNet(sim.Fixed(leg)) },
+			err:   redlock.ErrNoQuorum,
+			votes: 5, after: time.Second/2 + timeout + leg, // noticed, and repeated
+		},
+		{
+			name: "three servers crash with the SETs done and the replies under way",
+			prepare: func(w *sim.World, c *sim.Client, _ func()) {
+				w.SetNet(sim.Net{Patience: time.Second / 2, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+					return leg, l.Reply && l.Node < 3
+				}})
+				c.Clock().AfterFunc(leg+leg/2, func() {
+					for _, s := range w.Servers()[:3] {
+						s.Crash()
+					}
+				})
+			},
+			heal: func(w *sim.World, _ *sim.Client) {
+				w.SetNet(sim.Fixed(leg))
+				for _, s := range w.Servers()[:3] {
+					s.Restart()
+				}
+			},
+			err: redlock.ErrNoQuorum, votes: 5, after: leg,
+		},
+		{
+			name: "the process is paused until the votes are worth nothing",
+			prepare: func(_ *sim.World, c *sim.Client, _ func()) {
+				c.Clock().AfterFunc(leg, c.Pause)
+				time.AfterFunc(ttl-time.Millisecond, c.Resume)
+			},
+			err: redlock.ErrNoQuorum, votes: 5, after: leg,
+		},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *sim.World) {
+				l, c := open(t, w, 1, redlock.TTL(ttl))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				row.prepare(w, c, cancel)
+				var err error
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					_, err = l.TryAcquire(ctx, "x")
+				}()
+				votes := 0
+				for trying := true; trying; {
+					select {
+					case <-over:
+						trying = false
+					case <-time.After(leg / 4):
+						votes = max(votes, left(w))
+					}
+				}
+				require.ErrorIs(t, err, row.err)
+				assert.Equal(t, row.votes, votes, "what the attempt took")
+				if row.heal != nil {
+					time.Sleep(time.Second)
+					row.heal(w, c)
+				}
+				time.Sleep(row.after + time.Millisecond)
+				assert.Zero(t, left(w), "keys are left")
+				// Nothing comes back: no late SET, no renewal.
+				for range 100 {
+					time.Sleep(ttl / 50)
+					assert.Zero(t, left(w), "a key has come back")
+				}
+			})
+		})
+	}
+}
+
+// TestQuorumP6CrashBlocksForOneTTL: a process that dies, while it acquires or
+// while it holds, blocks others until a TTL after its last sign of life.
+func TestQuorumP6CrashBlocksForOneTTL(t *testing.T) {
+	t.Parallel()
+	const ttl = 10 * time.Second
+	for name, life := range map[string]time.Duration{
+		"while the SETs are on their way": leg / 2,
+		"while it holds":                  2 * ttl,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *sim.World) {
+				l, c := open(t, w, 1, redlock.TTL(ttl))
+				go l.Acquire(t.Context(), "x")
+				time.Sleep(life)
+				c.Pause() // for good
+				time.Sleep(leg)
+				assert.Equal(t, 5, left(w))
+				time.Sleep(ttl)
+				assert.Zero(t, left(w))
+			})
+		})
+	}
+}
+
+// TestQuorumP6LostLockIsGivenBack: a lock that was lost, here because three of
+// five servers forgot it, does not stay on the other two.
+func TestQuorumP6LostLockIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, 1, redlock.TTL(10*time.Second))
+		lock, err := l.Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		for _, s := range w.Servers()[:3] {
+			s.Del("x")
+		}
+		assert.Less(t, took(func() { <-lock.Context().Done() }), 5*time.Second, "a majority says so, long before the deadline")
+		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
+		time.Sleep(leg + time.Millisecond)
+		assert.Zero(t, left(w))
+	})
+}
+
+// endsWith is a context that ends at the same moment as a lock.
+type endsWith struct {
+	context.Context
+	lock *redlock.Lock
+}
+
+// Err implements context.Context.
+func (c endsWith) Err() error {
+	if !c.lock.Valid() {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestQuorumP6ANextHolderThatGivesUpLeavesNothing: a waiter is handed the lock, and its
+// context has ended by then.
+func TestQuorumP6ANextHolderThatGivesUpLeavesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, 1)
+		lock, err := l.TryAcquire(t.Context(), "x")
+		require.NoError(t, err)
+		gaveUp := make(chan error)
+		go func() {
+			_, err := l.Acquire(endsWith{context.Background(), lock}, "x")
+			gaveUp <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, lock.Release(t.Context()))
+		require.ErrorIs(t, <-gaveUp, context.Canceled)
+		time.Sleep(leg + time.Millisecond)
+		assert.Zero(t, left(w))
+	})
+}

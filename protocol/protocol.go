@@ -1,0 +1,251 @@
+// Package protocol is what package redlock and a node say to each other: the operations on
+// a lock, the requests that ask for them and the replies. It has types only.
+//
+// Users of locks need none of it, but for the words in an event: package pool has the nodes.
+// A program that has another way to reach servers gives pool a dial function and need not
+// implement Node.
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Node is one independent Redis server, as the algorithm sees it. Package
+// pool has the real ones; tests have others.
+//
+// A Node must not run a request before one that was submitted to it earlier:
+// a release must never overtake the acquisition that it undoes.
+type Node interface {
+	// String names the node in errors and events. It never holds a secret, and
+	// no two nodes of one Locker share it.
+	String() string
+
+	// Submit queues req and returns at once, whatever the server is doing.
+	// After nil, to gets exactly one reply with this slot number: later, from
+	// another goroutine, and perhaps long after req.Timeout. After an error
+	// the request was certainly not sent and nothing follows.
+	//
+	// The node may read req until it has replied, and never changes it but for
+	// Memo. Nor does the caller change it after the first Submit, but may submit it
+	// again, to other nodes or to the same: each submission is a request of its own,
+	// whose timeout counts from it.
+	Submit(req *Request, slot int, to Receiver) error
+
+	// Close gives back all the node holds. Requests without a reply get one.
+	Close() error
+}
+
+// A Watchable is a Node that can hint when a key changes: so waiters need not poll for the
+// moment when a lock may be free, and a holder learns at once that its lock may be lost.
+type Watchable interface {
+	Node
+
+	// Watch has hint called whenever the key that an OpWatch or a request with Watch was
+	// about may have changed since, until stop is called. A hint is no more than that: it may be
+	// lost, late, doubled or wrong, and it may come from any change of the key, or
+	// because the node begins to be able to give hints. It comes once after each
+	// such request; hint must not block.
+	//
+	// What this costs the server and the network lasts from the first Watch until
+	// soon after the last stop. stop may be called twice; a hint that is under way
+	// may still arrive.
+	Watch(key string, hint func()) (stop func())
+}
+
+// A Receiver takes replies. Receive must not block.
+type Receiver interface {
+	Receive(slot int, reply Reply)
+}
+
+// Op is what a request asks of a node.
+type Op uint8
+
+// The operations. Each is atomic on its node.
+const (
+	OpAcquire Op = iota + 1 // set key to value for TTL, if there is no such key
+	OpExtend                // let key expire in TTL from now, if it holds value
+	OpRelease               // delete key, if it holds value
+	OpInspect               // tell key's value and remaining TTL
+
+	// With a fencing token: see package redlock, fence.go.
+	OpAcquireFenced // as OpAcquire; accept Token if it is above what the node accepted before
+	OpRaise         // accept Token likewise, if key holds value
+	OpReleaseFenced // as OpRelease; let no acquisition with a token up to Token be accepted any more
+
+	// For waiting. They change no lock.
+	OpWatch // tell the remaining TTL of key: granted if there is no such key; and have Watch hint at its next change
+	OpQueue // take, keep or give back Ticket's place in the queue key: granted if it is the first; see Ticket
+
+	OpAdmit // tell the epoch record, and change it: see Admission
+)
+
+var opNames = [...]string{
+	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect",
+	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
+}
+
+// String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
+// none of the operations.
+func (op Op) String() string { return nameOf("Op", opNames[:], uint8(op)) }
+
+// nameOf returns names[i], or the kind with the number i where there is no name.
+func nameOf(kind string, names []string, i uint8) string {
+	if int(i) < len(names) && names[i] != "" {
+		return names[i]
+	}
+	return fmt.Sprintf("%s(%d)", kind, i)
+}
+
+// A Request is one operation, asked of all nodes alike.
+type Request struct {
+	Op    Op
+	Key   string
+	Value string
+	TTL   time.Duration // whole milliseconds; how long the key may live
+
+	// Timeout is how long the asker waits, counted from Submit. A request that
+	// a node has not begun to send by then must not be sent any more: no
+	// client would learn of its effect. It fails instead.
+	Timeout time.Duration
+
+	// Token and Counter are a fencing token, and the key under which a node keeps
+	// the highest that it has accepted for this lock. Slack is how far a token
+	// may be from the node's clock, either way.
+	Token   int64
+	Counter string
+	Slack   time.Duration
+
+	// Epoch is the key of the node's epoch record. Where it is set, a Granted or
+	// Refused reply must carry Run and Life, and Life must have been read after
+	// the request was run.
+	Epoch string
+	Admit *Admission // of an OpAdmit
+
+	Ticket *Ticket // of an OpQueue
+
+	// MayHold says of a release that the node may hold the value, now or
+	// once an earlier request has run. Such a release is not given up when it
+	// fails or its time is out: after its reply the node retries it in the
+	// background until the key must have expired, unless that is in vain: a key of
+	// another type, a missing permission, a server that keeps no locks.
+	MayHold bool
+
+	// Watch has Watchable.Watch hint at the next change of Key after an OpExtend or
+	// OpInspect, as after an OpWatch.
+	Watch bool
+
+	// Memo belongs to the implementation of Node. A Request is submitted to
+	// several nodes of a Locker, one after the other, so the first may leave its
+	// encoded form here for the rest. What differs between submissions, such as when
+	// the Timeout is over, must not be part of it.
+	Memo any
+}
+
+// Releases reports whether the request is a release of either kind.
+func (r *Request) Releases() bool { return r.Op == OpRelease || r.Op == OpReleaseFenced }
+
+// An Admission is a change of a node's epoch record (package internal/record). The node
+// makes it if the record is Old and the node is Run, in one step.
+type Admission struct {
+	Old  string        // the text that must be there; empty: none
+	New  string        // the text to be written, in which @ stands for the node's clock; empty: change nothing
+	Run  string        // as Reply.Run; "-" if that is not known
+	Life time.Duration // what the record then has left to live; zero: what it had
+}
+
+// A Ticket is a place in a node's queue of clients that wait for a lock. The node
+// orders tickets by when they began to wait, which it reckons from Waited by its
+// own clock when it first sees the ticket. A ticket that has not been seen for
+// Life is dropped when it is in another's way. A waiter that becomes the first because
+// another has gone is hinted at, if it watches the key that is the queue's, a colon and
+// its ID.
+type Ticket struct {
+	ID     string
+	Waited time.Duration
+	Life   time.Duration
+	Leave  bool // give the place back
+}
+
+// An Epoch is a node's epoch record, after an OpAdmit.
+type Epoch struct {
+	Record string        // the text; empty if there is none
+	Clock  time.Duration // the node's clock, since 1970
+	Found  time.Duration // what the record had left to live before this; zero if there was none or it lived for ever
+}
+
+// Outcome is the kind of a reply.
+type Outcome uint8
+
+const (
+	// Granted: the node did what was asked.
+	Granted Outcome = iota + 1
+	// Refused: the node answered and did nothing; the key holds another value,
+	// or none where one was expected.
+	Refused
+	// Failed: the node certainly did nothing.
+	Failed
+	// Unknown: the request was sent and no answer came. The node may have run
+	// it, or may still run it.
+	Unknown
+)
+
+var outcomeNames = [...]string{Granted: "granted", Refused: "refused", Failed: "failed", Unknown: "unknown"}
+
+// String returns a word for the outcome, such as "granted", or "Outcome(42)" for what
+// is none.
+func (o Outcome) String() string { return nameOf("Outcome", outcomeNames[:], uint8(o)) }
+
+// NoTTL is the remaining TTL of a key that never expires.
+const NoTTL time.Duration = -1
+
+// A Reply is a node's answer to one request.
+type Reply struct {
+	Outcome Outcome
+	Value   string        // OpInspect: the value of the key, empty if there is none
+	TTL     time.Duration // OpInspect and Refused: what is left of the key; NoTTL; zero if it is gone or was not told
+	Err     error         // Failed and Unknown: why
+
+	// Floor is set in a Granted reply to a fenced acquisition, or to OpRaise,
+	// if the key is ours but the token was not accepted: one that will be is
+	// above Floor, and near to it.
+	Floor int64
+
+	Run   string        // tells the server's process and data set from all others; empty if it is not known
+	Life  time.Duration // what the epoch record has left to live; zero if there is none
+	Epoch *Epoch        // OpAdmit
+}
+
+// ErrWrongType is what a Node reports, and a redlock.NodeError wraps, where the key holds
+// something else than a lock. An acquisition cannot tell that from a lock; the
+// release that follows it can.
+var ErrWrongType = errors.New("the key holds another type of data, no lock; choose another name or delete it")
+
+// ErrCounter is what a Node reports, and a redlock.NodeError wraps, where the key that holds
+// the highest fencing token of a name has something else than a number that a token
+// can follow, because it was written to. Such a node grants no lock with a
+// token. docs/SAFETY.md says why the key can be deleted after a minute.
+var ErrCounter = errors.New("the highest fencing token makes no sense " +
+	"(delete this key on this node when that has been so for a minute)")
+
+// ErrQuarantine is what redlock.ErrQuarantine is: a node may have forgotten locks that have
+// not expired yet, or has only to be asked again.
+var ErrQuarantine = errors.New("in quarantine")
+
+// A QuarantineError is the cause for a node that may have forgotten locks. It
+// matches ErrQuarantine.
+type QuarantineError struct {
+	Left   time.Duration // until the node votes again; zero if it could at once
+	Reason string
+}
+
+func (e *QuarantineError) Error() string {
+	if e.Left == 0 {
+		return e.Reason
+	}
+	return fmt.Sprintf("%v for another %v: %s", ErrQuarantine, e.Left.Round(time.Millisecond), e.Reason)
+}
+
+// Unwrap returns ErrQuarantine.
+func (e *QuarantineError) Unwrap() error { return ErrQuarantine }

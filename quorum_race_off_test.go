@@ -1,5 +1,0 @@
-//go:build !race
-
-package redquorum_test
-
-const raceDetector = false

@@ -1,0 +1,78 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// five starts five servers in this process, and opens a Locker on them.
+func five(opts ...redlock.LockerOption) (locker *redlock.Locker, closeAll func()) {
+	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	nodes, err := pool.Open(servers.URLs()...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	locker, err = redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false)}, opts...)...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return locker, func() { locker.Close(); servers.Close() }
+}
+
+// Do holds the lock while the function runs, whose context ends if the lock is lost.
+func ExampleLocker_Do() {
+	locker, closeAll := five()
+	defer closeAll()
+	err := locker.Do(context.Background(), "invoice:42", func(ctx context.Context) error {
+		fmt.Println("the only one, anywhere")
+		return ctx.Err()
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// the only one, anywhere
+	// error: <nil>
+}
+
+// TryAcquire does not wait. Contention (ErrHeld) and an outage (ErrNoQuorum) are told apart.
+func ExampleLocker_TryAcquire() {
+	locker, closeAll := five()
+	defer closeAll()
+	ctx := context.Background()
+	lock, err := locker.TryAcquire(ctx, "nightly")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = locker.TryAcquire(ctx, "nightly")
+	fmt.Println("held:", errors.Is(err, redlock.ErrHeld), "outage:", errors.Is(err, redlock.ErrNoQuorum))
+	fmt.Println("released:", lock.Release(ctx) == nil, "valid:", lock.Valid())
+	// Output:
+	// held: true outage: false
+	// released: true valid: false
+}
+
+// Acquire waits for as long as its context lets it; the end of that context does not end
+// the lock.
+func ExampleLocker_Acquire() {
+	locker, closeAll := five(redlock.TTL(5 * time.Second))
+	defer closeAll()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	lock, err := locker.Acquire(ctx, "invoice:42", redlock.Fenced())
+	cancel()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Release(context.Background())
+	fmt.Println("valid:", lock.Valid(), "token:", lock.Fence() > 0, "context ended:", lock.Context().Err() != nil)
+	// Output:
+	// valid: true token: true context ended: false
+}

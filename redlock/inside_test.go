@@ -1,0 +1,165 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// silent is a Node that leaves the replies to the test.
+type silent string
+
+func (s silent) String() string                                         { return string(s) }
+func (s silent) Submit(*protocol.Request, int, protocol.Receiver) error { return nil }
+func (s silent) Close() error                                           { return nil }
+
+// TestVotesAfterTheTokenWasSettledBringNone: a quorum that comes about between
+// the look at the token and the look at the votes may not have accepted it.
+func TestVotesAfterTheTokenWasSettledBringNone(t *testing.T) {
+	t.Parallel()
+	for _, floor := range []int64{0, 1 << 52} {
+		l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, Fenced(), MemoryGuard(false))
+		require.NoError(t, err)
+		defer l.Close()
+		a, err := l.begin(context.Background(), "x", nil)
+		require.NoError(t, err)
+		c := a.newClaim()
+		r := l.newRound(context.Background(), "x", l.request(&l.settings, protocol.OpAcquire, c))
+		r.ask()
+		require.Nil(t, a.raise(r, &c), "undecided")
+		for i := range 2 {
+			r.Receive(i, protocol.Reply{Outcome: protocol.Granted, Floor: floor})
+		}
+		won := a.win(r, c)
+		assert.Equal(t, floor == 0, won != nil, "the counters are at %d", floor)
+	}
+}
+
+// A counting Node grants at once, and counts what it was asked for.
+type counting struct {
+	silent
+	mu  sync.Mutex
+	ops []protocol.Op
+}
+
+func (n *counting) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ops = append(n.ops, r.Op)
+	go to.Receive(slot, protocol.Reply{Outcome: protocol.Granted})
+	return nil
+}
+
+// TestARepairWhoseTurnComesAfterTheReleaseIsDropped: the lock was still held
+// when the repair was called for.
+func TestARepairWhoseTurnComesAfterTheReleaseIsDropped(t *testing.T) {
+	t.Parallel()
+	n := &counting{silent: "a"}
+	l, err := New([]protocol.Node{n}, MemoryGuard(false), Renew(false))
+	require.NoError(t, err)
+	defer l.Close()
+	k, err := l.TryAcquire(context.Background(), "x")
+	require.NoError(t, err)
+	is := func(fact func() bool) {
+		require.Eventually(t, func() bool { k.session.mu.Lock(); defer k.session.mu.Unlock(); return fact() }, 20*time.Second, time.Millisecond)
+	}
+	turn := l.orderOf("x")
+	turn.Lock()
+	var both sync.WaitGroup
+	both.Go(func() { k.session.repair(&round{}, 0) })
+	is(func() bool { return k.session.repairs.Has(0) })
+	both.Go(func() { k.Release(context.Background()) })
+	is(func() bool { return k.phase == released })
+	turn.Unlock()
+	both.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	assert.Equal(t, []protocol.Op{protocol.OpAcquire, protocol.OpRelease}, n.ops)
+}
+
+// TestWhatMustBeVouchedFor: only what a node cannot grant without having
+// remembered needs no look at its record.
+func TestWhatMustBeVouchedFor(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{silent("a")}, Prefix("app:"), Fenced())
+	require.NoError(t, err)
+	defer l.Close()
+	a, err := l.begin(context.Background(), "x", nil)
+	require.NoError(t, err)
+	c := a.newClaim()
+	for op, vouched := range map[protocol.Op]bool{protocol.OpAcquire: true, protocol.OpRaise: true, protocol.OpExtend: false, protocol.OpRelease: false} {
+		want := ""
+		if vouched {
+			want = "app:redlock:epoch"
+		}
+		assert.Equal(t, want, l.request(&l.settings, op, c).Epoch, op.String())
+	}
+}
+
+func TestNodeTimeoutDefaults(t *testing.T) {
+	t.Parallel()
+	for ttl, want := range map[time.Duration]time.Duration{
+		10 * time.Millisecond:  5 * time.Millisecond,
+		60 * time.Millisecond:  30 * time.Millisecond,
+		100 * time.Millisecond: 50 * time.Millisecond,
+		time.Second:            50 * time.Millisecond,
+		5 * time.Second:        50 * time.Millisecond,
+		10 * time.Second:       100 * time.Millisecond,
+		time.Minute:            600 * time.Millisecond,
+		time.Hour:              time.Second,
+	} {
+		s := defaults()
+		s.ttl = ttl
+		assert.Equal(t, want, s.timeout(), "%v", ttl)
+		s.nodeTimeout = 7 * time.Millisecond
+		assert.Equal(t, 7*time.Millisecond, s.timeout(), "as it was set")
+	}
+}
+
+func TestValuesAreUnique(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 10_000 {
+		v := newValue()
+		assert.Len(t, v, 40)
+		require.False(t, seen[v])
+		seen[v] = true
+	}
+}
+
+// TestANodeIsWaitedForAFewOfItsUsualRoundTrips, whether it is far or near, and
+// whatever single answers took.
+func TestANodeIsWaitedForAFewOfItsUsualRoundTrips(t *testing.T) {
+	t.Parallel()
+	const far, limit = 10 * time.Millisecond, 100 * time.Millisecond
+	settle := func(l *Locker, i int, d time.Duration) {
+		for range 50 {
+			l.roundTrips[i].measured(d)
+		}
+	}
+	l := &Locker{roundTrips: make([]roundTrip, 3)}
+	assert.Equal(t, limit, l.answerLimit(0, limit), "nothing is known")
+	settle(l, 0, far)
+	assert.InDelta(t, 4*far, l.answerLimit(0, limit), float64(far)/10)
+	assert.Equal(t, l.answerLimit(0, limit), l.answerLimit(1, limit), "a node that has never answered counts as the slowest")
+	settle(l, 1, time.Microsecond)
+	assert.Equal(t, minAnswerLimit, l.answerLimit(1, limit))
+	assert.Equal(t, l.answerLimit(0, limit), l.answerLimitOf(0b11, limit))
+
+	l.roundTrips[0].measured(time.Hour)
+	assert.Less(t, l.answerLimit(0, limit), limit, "one pause is not the usual")
+	settle(l, 0, far)
+	assert.InDelta(t, 4*far, l.answerLimit(0, limit), float64(far)/10)
+	for range 50 {
+		l.roundTrips[1].measured(far)
+	}
+	assert.InDelta(t, 4*far, l.answerLimit(1, limit), float64(far)/10, "the node has moved far away")
+	settle(l, 2, time.Hour)
+	assert.Equal(t, limit, l.answerLimit(2, limit))
+}

@@ -1,0 +1,66 @@
+package quorum
+
+import "github.com/redquorum/redquorum/protocol"
+
+// A Tally counts the outcomes of one request to n nodes.
+//
+// Both thresholds follow from q = n/2+1. Any two sets of q nodes share one, so
+// two holders cannot both have q grants; and once n-q+1 nodes did not grant,
+// the rest are fewer than q. For odd n the two numbers are equal, for even n
+// they are not: with four nodes, three grants win but two refusals lose.
+type Tally struct {
+	Nodes   int
+	Granted int
+	Refused int
+	Faults  int // failed and unknown: neither can be counted on
+}
+
+// Add counts one reply.
+func (t *Tally) Add(o protocol.Outcome) {
+	switch o {
+	case protocol.Granted:
+		t.Granted++
+	case protocol.Refused:
+		t.Refused++
+	default:
+		t.Faults++
+	}
+}
+
+// Quorum is how many grants win.
+func (t Tally) Quorum() int { return t.Nodes/2 + 1 }
+
+// Blocking is how many nodes are enough to keep a quorum out of reach.
+func (t Tally) Blocking() int { return t.Nodes - t.Quorum() + 1 }
+
+// Pending is how many nodes have not replied.
+func (t Tally) Pending() int { return t.Nodes - t.Granted - t.Refused - t.Faults }
+
+// Verdict is what the replies so far decide.
+type Verdict uint8
+
+const (
+	Pending Verdict = iota // more replies can still decide either way
+	Won                    // a quorum granted
+	Lost                   // no quorum can grant any more
+)
+
+// Verdict returns what the replies so far decide.
+func (t Tally) Verdict() Verdict {
+	switch {
+	case t.Granted >= t.Quorum():
+		return Won
+	case t.Refused+t.Faults >= t.Blocking():
+		return Lost
+	default:
+		return Pending
+	}
+}
+
+// Outage reports whether faults alone keep a quorum out of reach. Where it is
+// false and the Verdict is lost, another client holds the key on some node.
+func (t Tally) Outage() bool { return t.Faults >= t.Blocking() }
+
+// Gone reports whether refusals alone keep a quorum out of reach: for an
+// extension or a release, a majority no longer has our value.
+func (t Tally) Gone() bool { return t.Refused >= t.Blocking() }

@@ -1,0 +1,212 @@
+package redlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// TestReleaseEndsTheLock: the context at once, the keys a leg later, and
+// nothing that the lock says afterwards sounds as if it were held.
+func TestReleaseEndsTheLock(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl))
+		lock := take(t, l, "x")
+		assert.Equal(t, 5, holding(w, "x"))
+		assert.Equal(t, "x", lock.Name())
+		start := time.Now()
+		ended := endOf(lock)
+		assert.Equal(t, rtt, took(func() { assert.NoError(t, lock.Release(t.Context())) }))
+		assert.Equal(t, start, <-ended)
+		assert.Equal(t, redlock.ErrReleased, context.Cause(lock.Context()))
+		assert.Zero(t, holding(w, "x"))
+		assert.False(t, lock.Valid())
+		assert.Zero(t, lock.Remaining())
+		assert.Zero(t, lock.Until())
+		assert.Zero(t, lock.Votes())
+	})
+}
+
+// TestReleaseReturnsAtTheQuorum, and the rest goes on.
+func TestReleaseReturnsAtTheQuorum(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ps, l := puppets(t, 5, func(i int, op protocol.Op, _ int) answer {
+			if op == protocol.OpRelease {
+				return answer{outcome: protocol.Granted, after: time.Duration(i+1) * time.Millisecond}
+			}
+			return grants
+		})
+		lock := take(t, l, "x")
+		assert.Equal(t, 3*time.Millisecond, took(func() { assert.NoError(t, lock.Release(t.Context())) }))
+		for _, p := range ps {
+			reqs, _ := p.requests(protocol.OpRelease)
+			require.Len(t, reqs, 1)
+			assert.True(t, reqs[0].MayHold)
+		}
+	})
+}
+
+// TestReleaseDeletesOnlyItsOwnValue.
+func TestReleaseDeletesOnlyItsOwnValue(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl))
+		lock := take(t, l, "x")
+		for _, s := range w.Servers()[:3] {
+			s.Set("x", "another", time.Minute)
+		}
+		isOnly(t, lock.Release(t.Context()), redlock.ErrLost) // work may have run unprotected
+		time.Sleep(rtt)
+		assert.Equal(t, 3, holding(w, "x"))
+	})
+}
+
+// TestReleaseReachesNodesThatMayHold the value, although they did not vote:
+// the SET was run and its reply was lost, and so was the first release.
+func TestReleaseReachesNodesThatMayHold(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		w.SetNet(lose(func(l sim.Leg) bool { return l.Node < 2 && (l.Reply || l.Op == protocol.OpRelease) }))
+		l, _ := open(t, w, redlock.TTL(time.Minute))
+		lock := take(t, l, "x")
+		require.NoError(t, lock.Release(t.Context()))
+		assert.Equal(t, 2, holding(w, "x"))
+		w.SetNet(sim.Fixed(leg))
+		time.Sleep(4 * time.Second)
+		assert.Zero(t, holding(w, "x"), "the node goes on trying")
+	})
+}
+
+// TestReleaseInsistsOnlyWhereTheValueMayBe: a node that refused or failed is
+// asked once, and not pestered for a TTL.
+func TestReleaseInsistsOnlyWhereTheValueMayBe(t *testing.T) {
+	t.Parallel()
+	late := func(a answer) answer { a.after = time.Millisecond; return a }
+	votes := []answer{ // the first seven are a quorum of twelve
+		grants, grants, grants, grants, grants, grants, grants,
+		late(grants), late(refuses), late(faults[0]), late(faults[1]), faults[3],
+	}
+	insists := []bool{true, true, true, true, true, true, true, true, false, false, true, true}
+	synctest.Test(t, func(t *testing.T) {
+		ps, l := puppets(t, len(votes), func(i int, op protocol.Op, _ int) answer {
+			if op == protocol.OpAcquire {
+				return votes[i]
+			}
+			return grants
+		})
+		lock := take(t, l, "x", redlock.Renew(false))
+		time.Sleep(2 * time.Millisecond)
+		require.NoError(t, lock.Release(t.Context()))
+		for i, p := range ps {
+			reqs, _ := p.requests(protocol.OpRelease)
+			require.Len(t, reqs, 1)
+			assert.Equal(t, insists[i], reqs[0].MayHold, "node %d: %+v", i, votes[i])
+		}
+	})
+}
+
+// TestAFailedExtensionDoesNotMeanThatTheValueIsGone: the release still insists.
+func TestAFailedExtensionDoesNotMeanThatTheValueIsGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ps, l := puppets(t, 3, func(i int, op protocol.Op, _ int) answer {
+			switch {
+			case op == protocol.OpExtend && i == 0:
+				return faults[0]
+			case op == protocol.OpExtend && i == 1:
+				return answer{outcome: protocol.Refused, ttl: time.Second} // another has it
+			}
+			return grants
+		}, redlock.Renew(false))
+		lock := take(t, l, "x")
+		synctest.Wait()
+		isOnly(t, lock.Extend(t.Context()), redlock.ErrNoQuorum)
+		require.NoError(t, lock.Release(t.Context()))
+		for i, insists := range []bool{true, false, true} {
+			reqs, _ := ps[i].requests(protocol.OpRelease)
+			require.Len(t, reqs, 1)
+			assert.Equal(t, insists, reqs[0].MayHold, "node %d", i)
+		}
+	})
+}
+
+// TestReleaseFromManyGoroutines succeeds in exactly one.
+func TestReleaseFromManyGoroutines(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		for range 20 {
+			lock := take(t, l, "x")
+			errs := make(chan error, 20)
+			for range cap(errs) {
+				go func() { errs <- lock.Release(t.Context()) }()
+			}
+			succeeded := 0
+			for range cap(errs) {
+				if err := <-errs; err == nil {
+					succeeded++
+				} else {
+					isOnly(t, err, redlock.ErrReleased)
+				}
+			}
+			require.Equal(t, 1, succeeded)
+		}
+	})
+}
+
+// TestReleaseWithAnEndedContextStillReleases.
+func TestReleaseWithAnEndedContextStillReleases(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		var err error
+		assert.Zero(t, took(func() { err = lock.Release(canceled(t)) }))
+		isOnly(t, err, context.Canceled)
+		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrReleased)
+		time.Sleep(leg + 1)
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestReleaseAfterTheDeadlineIsALoss, even if the process was paused and its
+// timer has not yet had a chance to say so.
+func TestReleaseAfterTheDeadlineIsALoss(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, c := open(t, w, redlock.TTL(ttl))
+		lock := take(t, l, "x")
+		c.Pause()
+		time.Sleep(validity)
+		assert.NoError(t, lock.Context().Err(), "no timer fires in a process that is paused")
+		assert.False(t, lock.Valid(), "but who asks is told the truth")
+		assert.Zero(t, lock.Until())
+		isOnly(t, lock.Release(canceled(t)), redlock.ErrLost)
+		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
+	})
+}
+
+// TestReleaseMeetsALoss at the same moment: there is one outcome, and all agree.
+func TestReleaseMeetsALoss(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
+		for range 20 {
+			lock := take(t, l, "x")
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					time.Sleep(lock.Remaining())
+					err := lock.Release(t.Context())
+					isOnly(t, err, redlock.ErrLost)
+				})
+			}
+			all.Wait()
+			assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
+		}
+	})
+}

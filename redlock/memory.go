@@ -1,0 +1,286 @@
+package redlock
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// A memory is what the guard knows of one node's memory. It judges the node's votes.
+//
+//	no record ──► read ──► open ──► asked or proven ──► votes count from votesFrom on
+//	    ▲                                                          │
+//	    └────────── the record is gone, or another server's ◄──────┘
+//
+// A vote that the last reading of the record does not cover is parked until it
+// has been read again.
+type memory struct {
+	guard *guard
+	index int
+	node  protocol.Node
+
+	mu     sync.Mutex
+	text   string          // of the record, as last read
+	record *record.Record  // the same; nil: the node has none that is valid
+	nodes  int             // by which the clients lock that wrote the text; zero: there is none
+	run    string          // of the server that it was read from
+	ends   []time.Duration // when the record dies, by the server's clock; those before are of the same generation
+	birth  birth
+	forgot record.Loss // at the birth, as far as is known
+	listed []listing   // the steps of the record
+	claims []claimed   // of this generation and of those before
+	offset quorum.Offset[clock.Instant]
+	ahead  clock.Instant // since the server's clock was set ahead, votes do not count before this
+	why    string        // by how much it was
+	fine   sight         // what was last looked at and found in order
+	clock  time.Duration // the server's, as fine shows it
+
+	readAt  clock.Instant // when the last question that was answered was sent
+	failed  clock.Instant // the same of the last that came to nothing
+	stale   bool          // the node has shown since that the record is another
+	asking  *reading      // under way
+	parked  []vote
+	entries time.Duration // the longest TTL that a parked vote needs on record
+}
+
+// A birth is when a generation began, by our clock.
+type birth struct {
+	gen              string
+	earliest, latest clock.Instant // what is known of it
+	seen             clock.Instant // when this client learned of it
+	age              time.Duration // then, by the server's clock
+	basis            record.Basis  // of what was forgotten, as the record has it
+}
+
+// A claimed TTL is one that locks of a node had.
+type claimed struct {
+	ttl     time.Duration
+	gen     string        // of the record that told it
+	entered clock.Instant // at the earliest
+	until   clock.Instant // when the last such lock must have expired, at the latest
+}
+
+// A listing says since when a step is on record, for all that this client knows.
+type listing struct {
+	ttl, entered time.Duration
+	since        clock.Instant // at the latest
+}
+
+// A sight is what a reply shows of a node's memory.
+type sight struct {
+	run  string
+	life time.Duration
+}
+
+// A vote is a reply of a node that granted, to be judged.
+type vote struct {
+	round *round
+	reply protocol.Reply
+	slot  int
+	heard clock.Instant
+	clock time.Duration // the server's, when it voted
+	floor time.Duration // by the server's clock: tokens up to this one may have been accepted before it forgot
+	entry bool          // it is parked because its TTL is not on record
+}
+
+// verdicts of a vote.
+type judgement uint8
+
+const (
+	counts   judgement = iota
+	unread             // the record must be read first
+	unlisted           // the TTL must be entered into the record first
+	void               // it does not count
+	fresh              // it does not count, but would if the node were asked again
+)
+
+// judge says what becomes of v, and why if it does not count. now is not read where many
+// votes of one moment are alike.
+func (m *memory) judge(v *vote) (judgement, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ttl := v.round.req.TTL
+	seen := sight{v.reply.Run, v.reply.Life}
+	if seen.life > 0 && seen == m.fine && v.round.start >= m.birth.latest {
+		v.clock, v.floor = m.clock, m.tokenFloor()
+		if m.lists(ttl, v.clock, v.round.start) == counts {
+			return v.tokens()
+		}
+	}
+	v.heard = m.guard.settings.clock.Now()
+	return m.consider(v)
+}
+
+// consider is judge without the short cut. The memory must be locked.
+func (m *memory) consider(v *vote) (judgement, error) {
+	if !m.covers(v) {
+		m.stale = true
+		return unread, nil
+	}
+	if err := m.standing(v.heard); err != nil {
+		return void, err
+	}
+	if m.forgot.Basis == record.Open && m.readAt < m.votesFrom() {
+		return unread, nil // so that the record tells others that the others were waited for
+	}
+	if v.round.start < m.birth.latest {
+		return void, &protocol.QuarantineError{Reason: "it may have forgotten the vote: its memory is not older"}
+	}
+	v.floor = m.tokenFloor()
+	if j := m.lists(v.round.req.TTL, v.clock, v.round.start); j == unlisted || j == fresh && v.round.gap == nil {
+		return j, nil
+	}
+	m.fine, m.clock = sight{v.reply.Run, v.reply.Life}, v.clock
+	return v.tokens()
+}
+
+// tokens lets v count, but for a fencing token that the node may have accepted before it
+// forgot while a raise above all of those is out of its reach: too far from its clock.
+func (v *vote) tokens() (judgement, error) {
+	left := v.floor + time.Millisecond - v.clock - raiseSlack
+	if token := v.round.req.Token; token == 0 || token > v.floor.Microseconds() || left <= 0 {
+		return counts, nil
+	}
+	return void, &protocol.QuarantineError{Left: left,
+		Reason: "it was restarted or flushed, or is new, and may have forgotten higher fencing tokens"}
+}
+
+// lists says whether a TTL was on record at the time clock, and if so whether it was
+// before a round began. A vote of the round that was given before another node had the TTL
+// on record can have been forgotten by then, while no record told how long such locks are.
+// The memory must be locked.
+func (m *memory) lists(ttl, clock time.Duration, start clock.Instant) judgement {
+	j := unlisted
+	for i, s := range m.record.Steps {
+		if s.Covers(ttl, clock) {
+			if m.listed[i].since <= start {
+				return counts
+			}
+			j = fresh
+		}
+	}
+	return j
+}
+
+// covers reports whether what is known of the record still held when v was
+// given: the same server, the same generation, and a clock that was not set. The memory
+// must be locked.
+func (m *memory) covers(v *vote) bool {
+	if m.record == nil || v.reply.Run != m.run || v.reply.Life <= 0 {
+		return false
+	}
+	for i, end := range m.ends {
+		v.clock = end - v.reply.Life
+		next, jump := m.offset.Look(v.clock, v.round.start, v.heard)
+		if jump == 0 {
+			if i == 0 {
+				m.offset = next
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// standing says why the node has no vote, or nil. The memory must be locked.
+func (m *memory) standing(now clock.Instant) error {
+	g := m.guard
+	switch from := m.votesFrom(); {
+	case m.nodes != 0 && m.nodes != len(g.nodes):
+		return fmt.Errorf("%w: they lock by %d nodes, this one by %d, and two such quorums need not meet; "+
+			"give all clients the same nodes, or stop them all and run redlock reset (key %q)",
+			ErrSettings, m.nodes, len(g.nodes), g.settings.epoch)
+	case m.record == nil:
+		return &protocol.QuarantineError{Reason: "it has no record of its memory yet"}
+	case now < m.ahead:
+		return &protocol.QuarantineError{Left: m.ahead.Sub(now), Reason: m.why}
+	case now < from:
+		return &protocol.QuarantineError{Left: from.Sub(now), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
+	}
+	return nil
+}
+
+// votesFrom is when each lock that the node may have forgotten must have expired. Where
+// other nodes cannot tell how long locks were, it is when this client's own would have,
+// and a client that comes first gives the others as long to answer. The memory must be
+// locked.
+func (m *memory) votesFrom() clock.Instant {
+	assumed := m.guard.assumed()
+	left := m.forgot.Wait(assumed) - m.birth.age
+	if m.forgot.Basis == record.Open {
+		left = max(left, assumed, openWait)
+	}
+	if left > 0 { // by our clock, too: the server's may be set meanwhile
+		left += quorum.Drift(left)
+	}
+	return m.birth.seen.Add(left)
+}
+
+// tokenFloor is the highest fencing token that the node may have accepted before it
+// forgot, as a reading of its clock. The memory must be locked.
+func (m *memory) tokenFloor() time.Duration { return m.record.Born + 5*tokenSlack }
+
+// claimed returns the longest TTL that locks of the node had before a generation was born,
+// of this node or another, and can still have. Of a generation about which all nodes have
+// been asked, their present records tell nothing new; only what this client knows of
+// memories that are gone does. The memory must be locked.
+func (m *memory) claimed(b birth, now clock.Instant) (longest time.Duration) {
+	for _, c := range m.claims {
+		if b.basis >= record.Asked && m.record != nil && c.gen == m.record.Generation {
+			continue
+		}
+		if c.gen != b.gen && c.entered <= b.latest && c.until > now {
+			longest = max(longest, c.ttl)
+		}
+	}
+	return longest
+}
+
+// fail notes that what was asked of the node at sent came to nothing.
+func (m *memory) fail(sent clock.Instant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed = max(m.failed, sent)
+}
+
+// isDown reports whether the node has just failed. The memory must be locked.
+func (m *memory) isDown(now clock.Instant) bool {
+	return m.failed > m.readAt && now.Sub(m.failed) < openWait
+}
+
+// extend judges a vote for an extension. The node still holds the value, which is memory
+// enough; but the TTL must be on record, because the lock goes on.
+func (m *memory) extend(v *vote) judgement {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v.heard = m.guard.settings.clock.Now()
+	return m.extends(v)
+}
+
+func (m *memory) extends(v *vote) judgement {
+	if m.record == nil || m.stale {
+		return unlisted
+	}
+	return m.lists(v.round.req.TTL, m.offset.Latest(v.heard), v.round.start)
+}
+
+// count gives the vote to its round. One that does not count may have set the
+// key all the same, which is what Unknown means. A token that the node accepted but may
+// have accepted before it forgot is taken for one that it did not accept.
+func (v vote) count(void error) {
+	req := &v.round.req
+	switch {
+	case void != nil:
+		v.reply.Outcome, v.reply.Err = protocol.Unknown, void
+	case v.reply.Floor > 0:
+		v.reply.Floor = max(v.reply.Floor, v.floor.Microseconds())
+	case req.Token > 0 && req.Token <= v.floor.Microseconds():
+		v.reply.Floor = max(v.clock, v.floor).Microseconds()
+	}
+	v.round.count(v.slot, v.reply)
+}

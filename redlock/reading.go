@@ -1,0 +1,336 @@
+package redlock
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// notice looks at a vote against us. It counts in any case, but a node that remembers
+// tells of locks that others may have forgotten.
+func (m *memory) notice(v vote) {
+	m.mu.Lock()
+	v.heard = m.guard.settings.clock.Now()
+	if v.reply.Life <= 0 || m.covers(&v) {
+		m.mu.Unlock()
+		return
+	}
+	m.stale = true
+	m.ask(0)
+}
+
+// park keeps v until the record has been read, and v's TTL entered if that is missing.
+func (m *memory) park(v vote) {
+	m.mu.Lock()
+	v.round.parked.Add(1)
+	m.parked = append(m.parked, v)
+	entry := time.Duration(0)
+	if v.entry {
+		entry = v.round.req.TTL
+	}
+	m.ask(entry)
+}
+
+// ask has the record read, unless it is being read, and a TTL entered, and unlocks the
+// memory. A question that was not answered for long is given up: a node need not answer.
+func (m *memory) ask(entry time.Duration) {
+	g := m.guard
+	m.fine = sight{}
+	m.entries = max(m.entries, entry)
+	var lost []vote
+	now := g.settings.clock.Now()
+	if r := m.asking; r != nil {
+		if now < r.begin.Add(4*g.settings.timeout()) {
+			m.mu.Unlock()
+			return
+		}
+		last := len(m.parked) - 1 // the one that asks
+		if last >= 0 {
+			lost, m.parked = m.parked[:last], m.parked[last:]
+		}
+	}
+	r := &reading{memory: m, begin: now}
+	m.asking = r
+	var change *protocol.Admission
+	if m.record != nil && m.entries > 0 {
+		change = m.change(m.offset.Earliest(now), m.offset.Latest(now))
+	}
+	m.mu.Unlock()
+	for _, v := range lost {
+		v.round.parked.Add(-1)
+		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", g.settings.epoch, errNoAnswer))
+	}
+	r.submit(change)
+}
+
+// A reading is a question for a node's record, and the changes that follow from it.
+type reading struct {
+	memory *memory
+	begin  clock.Instant
+	tries  int
+
+	sent clock.Instant
+	req  protocol.Request
+}
+
+// maxChanges is how often a reading tries to change the record. Another client may change
+// it at the same time, but what both want is mostly the same.
+const maxChanges = 5
+
+// submit asks for the record, and for a change of it if there is one.
+func (r *reading) submit(change *protocol.Admission) {
+	m := r.memory
+	s := m.guard.settings
+	r.tries++
+	r.sent = s.clock.Now()
+	if change == nil {
+		change = &protocol.Admission{}
+	}
+	r.req = protocol.Request{Op: protocol.OpAdmit, Key: s.epoch, Timeout: s.timeout(), Admit: change}
+	if err := m.node.Submit(&r.req, 0, r); err != nil {
+		r.Receive(0, protocol.Reply{Outcome: protocol.Failed, Err: err})
+	}
+}
+
+// A nodeReading is when a node was read, and when it was before.
+type nodeReading struct{ last, sent clock.Instant }
+
+// Receive implements Receiver: it changes the record if that is needed, and judges the
+// votes that have waited for it.
+func (r *reading) Receive(_ int, reply protocol.Reply) {
+	m := r.memory
+	g := m.guard
+	m.mu.Lock()
+	if m.asking != r {
+		m.mu.Unlock() // given up
+		return
+	}
+	var failure error
+	times := nodeReading{last: m.readAt, sent: r.sent}
+	if reply.Outcome == protocol.Granted {
+		failure = m.learn(reply, r.sent)
+	} else {
+		failure, m.failed = reply.Err, max(m.failed, r.sent)
+	}
+	b := m.birth
+	m.mu.Unlock()
+
+	var unread quorum.Set
+	if failure == nil {
+		var told record.Loss
+		told, unread = g.weigh(m.index, b)
+		m.mu.Lock()
+		m.forgot = m.forgot.And(told)
+		if change := m.change(reply.Epoch.Clock, reply.Epoch.Clock); change != nil && r.tries <= maxChanges {
+			again := &reading{memory: m, begin: r.begin, tries: r.tries}
+			m.asking = again
+			m.mu.Unlock()
+			again.submit(change)
+			return
+		}
+		if m.record == nil || m.forgot.Basis >= record.Asked {
+			unread = 0
+		}
+	} else {
+		m.mu.Lock()
+	}
+	parked := m.parked
+	m.parked, m.asking, m.entries = nil, nil, 0
+	m.mu.Unlock()
+	if failure == nil {
+		g.heard(m.index, times)
+		g.consult(unread)
+	}
+	for _, v := range parked {
+		v.round.parked.Add(-1)
+		m.settle(v, failure)
+	}
+}
+
+// settle judges a vote whose record was read meanwhile.
+func (m *memory) settle(v vote, failure error) {
+	if failure != nil {
+		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", m.guard.settings.epoch, failure))
+		return
+	}
+	m.mu.Lock()
+	var j judgement
+	var err error
+	if v.round.req.Op == protocol.OpExtend {
+		j = m.extends(&v)
+	} else {
+		j, err = m.consider(&v)
+	}
+	standing := m.standing(v.heard)
+	m.mu.Unlock()
+	switch j {
+	case fresh:
+		err = v.round.tooEarly(v.slot)
+	case unread:
+		err = cmp.Or(standing, errChanged)
+	case unlisted:
+		if !v.entry { // the record was new to this client
+			v.round.list(v)
+			return
+		}
+		err = cmp.Or(standing, errContested)
+	}
+	v.count(err)
+}
+
+// What is wrong with a node whose record does not keep still. It could vote at once.
+var (
+	errChanged   error = &protocol.QuarantineError{Reason: "its epoch record has just changed"}
+	errContested error = &protocol.QuarantineError{Reason: "its epoch record is being changed by others"}
+)
+
+// learn takes in a record that was asked for at sent. The memory must be locked.
+func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
+	heard := m.guard.settings.clock.Now()
+	e := reply.Epoch
+	var read *record.Record
+	if e.Record != "" {
+		var err error
+		if read, err = record.Parse(e.Record); err != nil {
+			return fmt.Errorf("its epoch record %w; redlock reset writes a new one, redlock doctor says more", err)
+		}
+	}
+	m.readAt, m.stale = sent, false
+	m.tellTime(e.Clock, sent, heard)
+	before := m.listed
+	m.text, m.nodes, m.fine, m.listed = e.Record, 0, sight{}, nil
+	m.claims = slices.DeleteFunc(m.claims, func(c claimed) bool { return c.until < heard })
+	if read != nil {
+		m.nodes = read.Nodes
+		m.claim(read, e.Clock, sent, heard)
+		// After a PERSIST, or on another server: the keys may be those of another time.
+		if reply.Life <= 0 || reply.Run != "" && read.Run != reply.Run {
+			read = nil
+		}
+	}
+	end := e.Clock + reply.Life
+	known := m.record != nil && read != nil && m.record.Generation == read.Generation && m.run == reply.Run
+	if read != nil {
+		for _, s := range read.Steps {
+			_, latest := quorum.Since(s.Entered, e.Clock, sent, heard)
+			now := listing{s.TTL, s.Entered, min(latest, heard)}
+			for _, l := range before {
+				if known && l.ttl == s.TTL && l.entered == s.Entered {
+					now.since = min(now.since, l.since)
+				}
+			}
+			m.listed = append(m.listed, now)
+		}
+	}
+	switch {
+	case read == nil:
+		m.birth = birth{earliest: sent, latest: heard, seen: heard} // if it were born now
+		m.forgot, m.ends = record.Loss{}, nil
+	case !known:
+		earliest, latest := quorum.Since(read.Born, e.Clock, sent, heard)
+		latest = min(latest, heard) // since it has been seen
+		m.birth = birth{
+			gen: read.Generation, earliest: earliest, latest: latest, seen: heard,
+			age: max(0, e.Clock-read.Born), basis: read.Basis,
+		}
+		m.forgot, m.ends = read.Loss(), []time.Duration{end}
+		if e.Found > 0 {
+			m.ends = append(m.ends, e.Clock+e.Found)
+		}
+	default:
+		m.birth.basis = read.Basis
+		m.forgot = m.forgot.And(read.Loss())
+		const kept = 4
+		m.ends = slices.Insert(m.ends[:min(len(m.ends), kept)], 0, end)
+	}
+	m.record, m.run = read, reply.Run
+	return nil
+}
+
+// tellTime takes a reading of the server's clock. The memory must be locked.
+func (m *memory) tellTime(reading time.Duration, sent, heard clock.Instant) {
+	next, jump := m.offset.Look(reading, sent, heard)
+	m.offset = next
+	if jump <= 0 {
+		return
+	}
+	// Each key that it holds expires that much too early, whenever that is.
+	hold := m.guard.assumed()
+	for _, c := range m.claims {
+		hold = max(hold, c.ttl)
+	}
+	if until := heard.Add(hold + Drift(hold)); until > m.ahead {
+		m.ahead, m.why = until, fmt.Sprintf("its clock was set ahead by up to %v", jump.Round(time.Millisecond))
+	}
+}
+
+// claim notes which TTLs the record tells of, by our clock. The memory must be locked.
+func (m *memory) claim(r *record.Record, reading time.Duration, sent, heard clock.Instant) {
+	enter := func(c claimed, until time.Duration) {
+		left := until - reading
+		if left < 0 {
+			return
+		}
+		c.gen, c.until = r.Generation, heard.Add(left+left/quorum.DriftRate+quorum.ReadingError)
+		for i, before := range m.claims {
+			if before.ttl == c.ttl && before.gen == c.gen {
+				m.claims[i].entered, m.claims[i].until = min(before.entered, c.entered), max(before.until, c.until)
+				return
+			}
+		}
+		m.claims = append(m.claims, c)
+	}
+	for _, s := range r.Steps {
+		earliest, _ := quorum.Since(s.Entered, reading, sent, heard)
+		enter(claimed{ttl: s.TTL, entered: earliest}, s.Until())
+	}
+	if r.Forgot > 0 {
+		earliest, _ := quorum.Since(0, reading, sent, heard)
+		enter(claimed{ttl: r.Forgot, entered: earliest}, r.Born+r.Forgot)
+	}
+}
+
+// change is what has to be changed in the record as it was read, when the
+// server's clock shows reading at the latest and earliest at the earliest, or nil. The
+// memory must be locked.
+func (m *memory) change(earliest, reading time.Duration) *protocol.Admission {
+	n := len(m.guard.nodes)
+	run := m.run
+	if run == "" {
+		run = record.Unknown
+	}
+	if m.nodes != 0 && m.nodes != n {
+		return nil // those with another number of nodes change nothing
+	}
+	a := &protocol.Admission{Old: m.text, Run: run}
+	if m.record == nil {
+		born := record.New(run, n)
+		born.Forgot, born.Alone = m.forgot.Longest, m.forgot.Alone
+		a.New, a.Life = born.String(), record.DrawLife()
+		return a
+	}
+	next := *m.record
+	loss := m.forgot
+	if loss.Basis == record.Open && m.standing(m.guard.settings.clock.Now()) == nil {
+		loss.Basis = record.Tried // so that later clients need not wait as well
+	}
+	more := loss.Longest > max(next.Forgot, reading-next.Born) || loss.Alone > max(next.Alone, reading-next.Born)
+	if loss.Basis > next.Basis || loss.Basis == next.Basis && loss.Basis != record.Proof && more {
+		next.Forgot, next.Alone, next.Basis, a.Life = loss.Longest, loss.Alone, loss.Basis, record.DrawLife()
+	}
+	if m.entries > 0 && !next.Covers(m.entries, reading) {
+		if next.Enter(m.entries, earliest, reading) {
+			a.Life = record.DrawLife() // by which all clients notice
+		}
+	}
+	if a.New = next.String(); a.New == m.text {
+		return nil
+	}
+	return a
+}

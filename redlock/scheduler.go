@@ -1,0 +1,268 @@
+package redlock
+
+import (
+	"container/heap"
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// The scheduler of a Locker has every held session, with the next moment at which something
+// is due for it. A goroutine for each session would cost its stack besides.
+//
+// Many locks can be due at one moment, and a deadline must not wait for another
+// lock's requests. So the goroutine of the timer does no more than it must: it
+// ends the contexts of locks whose time is over, and leaves the rest, which is
+// chores, to another goroutine.
+type scheduler struct {
+	clock clock.Clock
+
+	running  sync.Mutex // held while due locks are looked at
+	mu       sync.Mutex
+	sessions byTime
+	timer    clock.Timer // made with the first lock
+	armed    clock.Instant
+	closed   bool
+
+	chores chores
+}
+
+// put enters the lock, or moves it. After close it reports false.
+func (a *scheduler) put(s *session, at clock.Instant) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	if s.index < 0 {
+		a.sessions.Push(s)
+	}
+	a.sessions[s.index].at = at
+	heap.Fix(&a.sessions, s.index)
+	a.arm()
+	return true
+}
+
+func (a *scheduler) remove(s *session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.index >= 0 {
+		heap.Remove(&a.sessions, s.index)
+	}
+	// The timer stays as it is, unless it is far off: to fire for nothing is
+	// cheaper than to be set anew at every release.
+	if len(a.sessions) == 0 && s.settings.ttl > time.Minute && a.timer != nil {
+		a.timer.Stop()
+		a.armed = 0
+	}
+}
+
+// arm sets the timer if the first lock is due before it.
+func (a *scheduler) arm() {
+	if len(a.sessions) == 0 {
+		return
+	}
+	first := a.sessions[0].at
+	if a.armed != 0 && a.armed <= first {
+		return
+	}
+	a.armed = first
+	d := first.Sub(a.clock.Now())
+	if a.timer == nil {
+		a.timer = a.clock.AfterFunc(d, a.run)
+	} else {
+		a.timer.Reset(d)
+	}
+}
+
+// run is called by the timer.
+func (a *scheduler) run() {
+	a.running.Lock()
+	defer a.running.Unlock()
+	var left []chore
+	for {
+		now := a.clock.Now()
+		left = left[:0]
+		for s := a.next(now); s != nil; s = a.next(now) {
+			if c := s.due(now); c != nothing { // otherwise it is scheduled again
+				left = append(left, chore{s, c})
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		a.chores.add(left...)
+	}
+}
+
+// next takes out a lock that is due by now, or sets the timer and returns nil.
+func (a *scheduler) next(now clock.Instant) *session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.armed = 0
+	if a.closed {
+		return nil
+	}
+	if len(a.sessions) > 0 && a.sessions[0].at <= now {
+		return heap.Pop(&a.sessions).(*session)
+	}
+	a.arm()
+	return nil
+}
+
+// close ends the scheduler and returns the locks that were in it.
+func (a *scheduler) close() []*session {
+	a.mu.Lock()
+	a.closed = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.mu.Unlock()
+	a.running.Lock() // a run under way may be holding one lock
+	defer a.running.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var sessions []*session
+	for _, e := range a.sessions {
+		e.session.index = -1
+		sessions = append(sessions, e.session)
+	}
+	a.sessions = nil
+	return sessions
+}
+
+// byTime is a heap of locks, the next due first.
+type byTime []entry
+
+// An entry has the time at hand: to look for it at the locks takes most of the time
+// where there are many.
+type entry struct {
+	at      clock.Instant
+	session *session
+}
+
+func (h byTime) Len() int           { return len(h) }
+func (h byTime) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h byTime) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].session.index, h[j].session.index = i, j
+}
+
+func (h *byTime) Push(x any) {
+	s := x.(*session)
+	s.index = len(*h)
+	*h = append(*h, entry{session: s})
+}
+
+func (h *byTime) Pop() any {
+	old := *h
+	s := old[len(old)-1].session
+	old[len(old)-1] = entry{}
+	*h = old[:len(old)-1]
+	s.index = -1
+	return s
+}
+
+// chores are what is to be done for locks at the nodes. One goroutine does them,
+// in their order, and lives while there are any.
+type chores struct {
+	mu      sync.Mutex
+	waiting []chore
+	working bool // the goroutine runs
+	stopped bool
+	worker  sync.WaitGroup
+	parkers *parkers
+}
+
+// A chore is one of them.
+type chore struct {
+	session *session
+	kind    choreKind
+}
+
+type choreKind uint8
+
+const (
+	nothing     choreKind = iota
+	renewal               // of a lock that is held
+	lookAtNodes           // that hold one: see holdWatch
+	giveBack              // of one that is lost
+)
+
+func (c *chores) add(more ...chore) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, more...)
+	if !c.working {
+		c.working = true
+		c.worker.Go(c.work)
+	}
+}
+
+// Chores that are not urgent are done for at most so long in a row, and followed by
+// a rest as long. Where a majority of nodes is down there is more to retry and to give
+// back than the processors can do, and deadlines would wait for a processor.
+const spell = time.Millisecond
+
+// work does what waits.
+func (c *chores) work() {
+	p := c.parkers.get()
+	defer c.parkers.put(p)
+	began := c.parkers.clock.Now()
+	for {
+		c.mu.Lock()
+		batch := c.waiting
+		c.waiting = nil
+		c.working = len(batch) > 0
+		c.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		for _, job := range batch {
+			c.mu.Lock()
+			stopped := c.stopped
+			c.mu.Unlock()
+			if now := c.parkers.clock.Now(); !stopped && now.Sub(began) > spell && !job.urgent() {
+				p.timer.Reset(spell)
+				p.sleep(context.Background(), nil)
+				began = c.parkers.clock.Now()
+			}
+			job.do(stopped)
+			runtime.Gosched() // to the timer
+		}
+	}
+}
+
+// urgent reports whether the chore is the first renewal that is due, by which a lock
+// is kept while all is well.
+func (c chore) urgent() bool {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	return c.kind == renewal && c.session.failed == nil
+}
+
+// do does the chore, but asks no node any more if that is in vain.
+func (c chore) do(inVain bool) {
+	switch s := c.session; {
+	case c.kind == giveBack && inVain:
+		s.abandon()
+	case c.kind == giveBack:
+		s.giveBack(s.settings.clock.Now())
+	case c.kind == renewal && !inVain:
+		s.renew()
+	case c.kind == lookAtNodes && !inVain:
+		s.look()
+	}
+}
+
+// stop is called when the nodes are about to be closed. It returns when the
+// goroutine has ended.
+func (c *chores) stop() {
+	c.mu.Lock()
+	c.stopped = true
+	c.mu.Unlock()
+	c.worker.Wait()
+}

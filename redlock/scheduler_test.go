@@ -1,0 +1,140 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// TestAShortLockIsNotKeptWaitingByALongOne: the one timer of all locks is for
+// whichever is due first, also if that comes last.
+func TestAShortLockIsNotKeptWaitingByALongOne(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		long := take(t, l, "long", redlock.TTL(time.Hour))
+		short := take(t, l, "short", redlock.TTL(ttl), redlock.Renew(false))
+		left := short.Remaining()
+		assert.Equal(t, left, took(func() { <-short.Context().Done() }))
+		assert.ErrorIs(t, context.Cause(short.Context()), redlock.ErrLost)
+		assert.True(t, long.Valid())
+	})
+}
+
+// TestALockAfterReleasedOnesStillEnds: the timer that was stopped with the last
+// of them is set again.
+func TestALockAfterReleasedOnesStillEnds(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		for range 3 {
+			lock := take(t, l, "x", redlock.TTL(time.Hour), redlock.Renew(false))
+			assert.NoError(t, lock.Release(t.Context()))
+		}
+		kept := take(t, l, "y", redlock.TTL(time.Hour), redlock.Renew(false))
+		left := kept.Remaining()
+		assert.Equal(t, left, took(func() { <-kept.Context().Done() }))
+	})
+}
+
+// TestContextsEndBeforeAnyNodeIsAsked: of locks that are due at the same moment all
+// contexts have ended when the first of them is released, because a release takes
+// as long as many contexts.
+func TestContextsEndBeforeAnyNodeIsAsked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var alive atomic.Int64
+		atFirst := make(chan int64, 1)
+		_, l := puppets(t, 1, func(_ int, op protocol.Op, nth int) answer {
+			if op == protocol.OpRelease && nth == 1 {
+				atFirst <- alive.Load()
+			}
+			return grants
+		}, redlock.TTL(ttl), redlock.Renew(false))
+		for i := range 100 {
+			alive.Add(1)
+			lock := take(t, l, fmt.Sprint("x", i))
+			lock.BeforeItsContextEnds(func(bool) {
+				synctest.Wait() // each goroutine that can ask a node does
+				alive.Add(-1)
+			})
+		}
+		assert.Zero(t, <-atFirst)
+		for alive.Load() > 0 {
+			time.Sleep(leg) // a Close would wait for these ends, and they for it
+		}
+	})
+}
+
+// A blocked Node does not return from the Submit of an extension until it is let go,
+// as if many goroutines wanted its mutex.
+type blocked struct {
+	protocol.Node
+	entered chan struct{} // capacity 1
+	gate    chan struct{}
+}
+
+func (b blocked) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
+	if req.Op == protocol.OpExtend {
+		select {
+		case b.entered <- struct{}{}:
+		default:
+		}
+		<-b.gate
+	}
+	return b.Node.Submit(req, slot, to)
+}
+
+// TestNoRequestHoldsUpADeadline of another lock.
+func TestNoRequestHoldsUpADeadline(t *testing.T) {
+	t.Parallel()
+	given, _ := nodes("a")
+	node := blocked{given[0], make(chan struct{}, 1), make(chan struct{})}
+	l, err := redlock.New([]protocol.Node{node}, redlock.MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	defer close(node.gate)
+	fixed := take(t, l, "fixed", redlock.TTL(time.Second), redlock.Renew(false))
+	renewed := take(t, l, "renewed", redlock.TTL(100*time.Millisecond))
+	<-node.entered
+	for _, lock := range []*redlock.Lock{renewed, fixed} {
+		select {
+		case <-lock.Context().Done():
+		case <-time.After(20 * time.Second):
+			t.Fatal("its deadline was a second after it was taken")
+		}
+	}
+}
+
+// TestRenewalsAreSpread: locks that were taken together are not renewed together,
+// and none later than at a third of the TTL.
+func TestRenewalsAreSpread(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		asked := extensions(w)
+		l, _ := open(t, w, redlock.TTL(ttl))
+		for i := range 100 {
+			go l.TryAcquire(t.Context(), fmt.Sprint("x", i))
+		}
+		time.Sleep(ttl / 3)
+		moments := map[time.Duration]bool{}
+		var quarters [4]int
+		for _, at := range asked() {
+			require.Greater(t, at, ttl/4)
+			require.LessOrEqual(t, at, ttl/3)
+			moments[at] = true
+			quarters[(at-ttl/4-1)*4/(ttl/12)]++
+		}
+		assert.Greater(t, len(moments), 90)
+		for _, n := range quarters {
+			assert.Greater(t, n, 5, "%v", quarters)
+		}
+	})
+}

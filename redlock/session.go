@@ -1,0 +1,459 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// A session is one claim of this process that a quorum of nodes holds, from the vote that
+// won it until it is released on all nodes or lost. It knows who holds it there, until when,
+// and what is under way: renewals, repairs, looks.
+//
+// Its holder is the Lock that a caller has. When a caller hands the lock over to the next
+// one of the same process, a new Lock takes the place of the old, and the session goes on
+// as it is: no request under way notices.
+type session struct {
+	claim
+	locker   *Locker
+	settings *settings     // of the acquisition that won it
+	turn     clock.Instant // since when callers of this process have had it without a rest (see turnLength); guarded by the queue
+	cost     time.Duration // of acquiring it from the nodes
+
+	mu        sync.Mutex
+	phase     phase
+	holder    *Lock // nil while it is being handed over; stays when the session has ended
+	leaving   *Lock // the holder before, while its context may not have ended
+	givenBack sync.Once
+	until     clock.Instant // no longer held from here on
+	votes     quorum.Set    // nodes that granted in round proof
+	proof     int           // seq of the round that until is counted from
+	maybe     quorum.Set    // nodes that may hold the value
+	repairs   quorum.Set    // nodes that are being asked to hold it again
+	seq       int           // of the last round
+	renewal   *round        // under way, or nil
+	renewDue  bool          // a renewal is among the scheduler's chores
+	renewAt   clock.Instant
+	lookDue   bool       // a look is among the scheduler's chores
+	watch     *holdWatch // nil for the first watchAfter
+	failed    *round     // the last extension that came to nothing, nil after one that succeeded
+
+	index int // where it stands in the scheduler, -1 if it does not; guarded by that
+}
+
+// newSession makes the session of a round of an acquisition, won by now, and returns its
+// first holder. The round must be locked.
+func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
+	s := &session{
+		claim: c, locker: of.locker, settings: of.settings, turn: now, cost: now.Sub(r.start),
+		votes: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
+		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
+	}
+	k := &Lock{}
+	k.open(of.ctx, s, of.settings, now)
+	k.start = r.start
+	s.holder = k
+	return k
+}
+
+func (s *session) now() clock.Instant { return s.settings.clock.Now() }
+
+// end is when the holder's lock ends, if nothing renews it. The session must be locked.
+func (s *session) end() clock.Instant {
+	if k := s.holder; k != nil && k.endBy > 0 {
+		return min(s.until, k.endBy)
+	}
+	return s.until
+}
+
+// isHeld reports whether a lock that has not ended stands for the session, or will soon.
+func (s *session) isHeld() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase == held
+}
+
+// isValid reports whether the session is held at this moment.
+func (s *session) isValid() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase == held && s.now() < s.end()
+}
+
+// Ending.
+
+// finish takes the session out of its phase held and ends the holder's context. It reports
+// false if the session was not held any more. A session that finish has ended is given
+// back next, and counts as in flight until then: Close finds it nowhere else.
+func (s *session) finish(p phase, cause error, now clock.Instant) bool {
+	s.mu.Lock()
+	if s.phase != held {
+		s.mu.Unlock()
+		return false
+	}
+	s.leaveHeld(p, cause, now)
+	k, leaving := s.holder, s.leaving
+	s.mu.Unlock()
+	if leaving != nil { // being cancelled by its own Release: this waits for that
+		leaving.cancel(ErrReleased)
+	}
+	if k != nil {
+		k.cancel(cause)
+	}
+	return true
+}
+
+// leaveHeld is finish for callers that have locked the session, which is held, and that
+// end the holder's context.
+func (s *session) leaveHeld(p phase, cause error, now clock.Instant) {
+	s.phase = p
+	s.votes, s.renewal, s.failed = 0, nil, nil
+	if k := s.holder; k != nil {
+		k.phase, k.cause, k.over = p, cause, now
+	}
+	s.locker.inflight.add()
+}
+
+// giveBack releases a session that has ended on all nodes, once. A caller that is not the
+// first gets no round, but returns when the requests are on their way: what it asks
+// for next comes behind them.
+func (s *session) giveBack(now clock.Instant) (r *round) {
+	s.givenBack.Do(func() { r = s.settle(now, true) })
+	return r
+}
+
+// abandon is giveBack where no node can be asked any more.
+func (s *session) abandon() {
+	s.givenBack.Do(func() { s.settle(s.now(), false) })
+}
+
+// settle is giveBack, once, and abandon if it is not to ask the nodes.
+func (s *session) settle(now clock.Instant, ask bool) (r *round) {
+	defer s.locker.inflight.done()
+	s.locker.scheduler.remove(s)
+	// Lost too: a minority of nodes may still hold the value, or an extension
+	// may have reached it, and would keep others out for a TTL.
+	s.mu.Lock()
+	k, maybe, w := s.holder, s.maybe, s.watch
+	s.mu.Unlock()
+	w.end()
+	if ask {
+		ctx := context.Background()
+		if k != nil {
+			ctx = k.ctx
+			if l, ok := k.cause.(*loss); ok {
+				l.composed() // before later replies change what was known
+			}
+		}
+		r = s.locker.release(releaseOf{ctx, s.settings, s.claim, maybe}, now)
+	}
+	// The release is on its way on every connection that a local waiter's next
+	// request would take, so the waiter need not wait for the answers.
+	s.locker.queue.ended(s, now)
+	if k != nil {
+		k.tellLoss()
+	}
+	return r
+}
+
+// closeUp releases the session for a Close.
+func (s *session) closeUp(now clock.Instant) {
+	if s.finish(released, ErrClosed, now) {
+		s.giveBackClosed(now)
+	}
+}
+
+// giveBackClosed releases a session that a Close has finished.
+func (s *session) giveBackClosed(now clock.Instant) {
+	s.giveBack(now)
+	if k := s.holder; k != nil {
+		s.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: s.name, Err: ErrClosed}, k.start, nil)
+	}
+}
+
+// tellLoss tells the observers if the lock was lost, by the time at which it was.
+func (k *Lock) tellLoss() {
+	l := k.session.locker
+	if k.phase != lost || !l.observed() {
+		return
+	}
+	since := k.session.now().Sub(k.over)
+	l.publish(Event{
+		Kind: EventLost, Time: time.Now().Add(-since), Context: k.ctx, Name: k.session.name, Elapsed: k.over.Sub(k.start), Err: k.cause,
+	})
+}
+
+// expire loses the session if its deadline has passed by now.
+func (s *session) expire(now clock.Instant) {
+	s.mu.Lock()
+	if s.phase != held || now < s.end() {
+		s.mu.Unlock()
+		return
+	}
+	cause := s.overdue(now)
+	s.mu.Unlock()
+	if s.finish(lost, cause, now) {
+		s.giveBack(now)
+	}
+}
+
+// overdue is the cause of a lock whose time is over. The session must be locked.
+func (s *session) overdue(now clock.Instant) error {
+	l := &loss{name: s.name, at: now}
+	switch k := s.holder; {
+	case k != nil && k.endBy > 0 && now >= k.endBy:
+		l.maxHold = k.settings.maxHold
+	case s.failed != nil:
+		l.round = s.failed
+	default:
+		l.round = s.renewal
+	}
+	return l
+}
+
+// Extending.
+
+// nextRound makes an extension. The session must be locked, and have a holder.
+func (s *session) nextRound() *round {
+	req := s.locker.request(s.settings, protocol.OpExtend, s.claim)
+	if s.watch != nil {
+		s.watch.extending()
+		req.Watch = true
+	}
+	r := s.locker.newRound(s.holder.ctx, s.name, req)
+	s.seq++
+	r.seq, r.session = s.seq, s
+	return r
+}
+
+// heard is called with every reply to an extension, and with those to the
+// acquisition that come after the quorum.
+func (s *session) heard(r *round, i int, reply protocol.Reply) {
+	s.mu.Lock()
+	repairing := s.repairs.Has(i) // then an older reply does not say what is there
+	switch {
+	case reply.Outcome == protocol.Granted:
+		s.maybe.Add(i)
+		if s.watch != nil {
+			s.watch.found(i)
+		}
+	case !repairing && (reply.Outcome == protocol.Refused || reply.Outcome == protocol.Failed && r.req.Op != protocol.OpExtend):
+		s.maybe.Remove(i)
+	}
+	s.mu.Unlock()
+	s.learn(r)
+	if r.req.Op == protocol.OpExtend && reply.Outcome == protocol.Refused && reply.TTL == 0 {
+		s.repair(r, i)
+	}
+}
+
+// learn draws the conclusions from a round's replies so far. It can be called
+// at any time and as often as one likes.
+func (s *session) learn(r *round) {
+	s.mu.Lock()
+	r.mu.Lock()
+	t, granted := r.tally, r.nodes(protocol.Granted)
+	var gone *QuorumError
+	if r.req.Op == protocol.OpExtend && t.Gone() && s.phase == held {
+		gone = r.fail(ErrLost)
+	}
+	r.mu.Unlock()
+	if s.phase != held {
+		s.mu.Unlock()
+		return
+	}
+
+	now := s.now()
+	renewed := false
+	switch until := quorum.Deadline(r.start, s.settings.ttl); {
+	case t.Verdict() != quorum.Won || now >= s.until:
+		// Undecided, or decided too late to be believed.
+	case r.seq == s.proof:
+		s.votes = granted | r.regained
+	case r.seq > s.proof && until >= s.until:
+		s.proof, s.votes, s.until = r.seq, granted|r.regained, until
+		s.renewAt, s.failed = s.settings.renewAfter(r.start), nil
+		if s.watch != nil && s.watch.extended() {
+			s.renewSoon(now)
+		}
+		renewed = true
+	}
+	if r == s.renewal && (t.Verdict() == quorum.Won || t.Pending() == 0) {
+		if renewed {
+			s.renewal = nil
+		} else {
+			s.renewalFailed(r, now)
+		}
+		s.reschedule()
+	}
+	k := s.holder
+	s.mu.Unlock()
+
+	switch {
+	case gone != nil:
+		if s.finish(lost, gone, now) { // the goroutine of a node has replies for other locks
+			s.locker.scheduler.chores.add(chore{s, giveBack})
+		}
+	case renewed && k != nil:
+		s.locker.tell(Event{Kind: EventExtended, Context: k.ctx, Name: s.name}, r.start, k)
+	}
+}
+
+// Renewing.
+
+// reschedule tells the scheduler when to look at the session again: at its deadline,
+// or before that for its renewal or for a look at its nodes. It reports false if the Locker
+// is closed. The session must be locked and held.
+func (s *session) reschedule() bool {
+	at := s.end()
+	switch {
+	case s.renewal != nil:
+		at = min(at, s.renewal.start.Add(s.settings.timeout()))
+	case s.renews() && !s.renewDue:
+		at = min(at, s.renewAt)
+	}
+	if look := s.lookAt(); look > 0 {
+		at = min(at, look)
+	}
+	return s.locker.scheduler.put(s, at)
+}
+
+// renewAfter draws when a lock is renewed that was granted or renewed by a round
+// that began at start: between a quarter and a third of its TTL later, because
+// locks that are taken together would be renewed together otherwise, each time.
+func (s *settings) renewAfter(start clock.Instant) clock.Instant {
+	return start.Add(s.ttl/3 - s.jitter(s.ttl/12))
+}
+
+// renews reports whether another renewal would prolong the holder's lock. The session must
+// be locked.
+func (s *session) renews() bool {
+	k := s.holder
+	return k != nil && k.settings.renew && (k.endBy == 0 || s.until < k.endBy)
+}
+
+// retryRenewal is how soon a renewal that came to nothing is tried again: some
+// ten times within the two thirds of the TTL that are left.
+func (s *session) retryRenewal() time.Duration { return max(s.settings.ttl/16, time.Millisecond) }
+
+// due ends the session if its time is over by now, and otherwise puts it back on the
+// schedule. What is to be done at the nodes is left to the scheduler's chores. Only the
+// session is locked meanwhile, and nothing waits for a node while it is.
+func (s *session) due(now clock.Instant) choreKind {
+	s.mu.Lock()
+	if s.phase != held {
+		s.mu.Unlock()
+		return nothing
+	}
+	if now >= s.end() {
+		cause := s.overdue(now)
+		s.mu.Unlock()
+		if s.finish(lost, cause, now) {
+			return giveBack
+		}
+		return nothing
+	}
+	if s.renewal != nil && now >= s.renewal.start.Add(s.settings.timeout()) {
+		s.renewalFailed(s.renewal, now) // replies may still come and be learnt from
+	}
+	renew := s.renewal == nil && !s.renewDue && s.renews() && now >= s.renewAt
+	s.renewDue = s.renewDue || renew
+	look := false
+	if at := s.lookAt(); !renew && at > 0 && now >= at {
+		look, s.lookDue = true, true
+	}
+	open := s.reschedule()
+	s.mu.Unlock()
+	switch {
+	case !open:
+		s.closeUp(now)
+	case renew:
+		return renewal
+	case look:
+		return lookAtNodes
+	}
+	return nothing
+}
+
+// renewalFailed notes that r, which was to renew the session, has come to nothing.
+// The session must be locked.
+func (s *session) renewalFailed(r *round, now clock.Instant) {
+	s.failed, s.renewal = r, nil
+	s.renewAt = now.Add(s.retryRenewal())
+}
+
+// renew asks for a renewal, if the session is still held.
+func (s *session) renew() {
+	s.mu.Lock()
+	s.renewDue = false
+	if s.phase != held {
+		s.mu.Unlock()
+		return
+	}
+	var r *round
+	if s.holder != nil { // the next holder's renewal is due when it is there
+		r = s.nextRound()
+		s.renewal = r
+	}
+	open := s.reschedule()
+	s.mu.Unlock()
+	if open && r != nil {
+		r.ask()
+	}
+}
+
+// Repairing.
+
+// repair gives the lock back to node i, which has said that it has no such key:
+// it was down when the lock was taken, or has forgotten. That adds to the
+// lock's margin; it never counts for the extension that found the gap, since
+// another client may have had the node in between.
+//
+// A lock that has ended must not come back. Whether it is held is looked at when
+// the request's turn has come: a release is then either on its way before,
+// and the lock is not held any more, or comes behind on the same connection.
+func (s *session) repair(gap *round, i int) {
+	s.mu.Lock()
+	if s.phase != held || s.repairs.Has(i) {
+		s.mu.Unlock()
+		return
+	}
+	s.repairs.Add(i)
+	s.maybe.Add(i)
+	ctx := context.Background()
+	if s.holder != nil {
+		ctx = s.holder.ctx
+	}
+	s.mu.Unlock()
+
+	l := s.locker
+	plain := s.claim
+	plain.counter = "" // the token was accepted by a majority; this is about the key
+	r := l.newRound(ctx, s.name, l.request(s.settings, protocol.OpAcquire, plain))
+	r.session, r.gap = s, gap
+	r.without = quorum.All(len(l.nodes))
+	r.without.Remove(i)
+	r.askIf(s.isValid)
+}
+
+// repaired is called with the reply.
+func (s *session) repaired(gap *round, i int, o protocol.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.repairs.Remove(i)
+	if s.watch != nil && s.phase == held {
+		s.watch.repaired(i, s.now())
+		s.reschedule()
+	}
+	if o != protocol.Granted || s.phase != held {
+		return
+	}
+	gap.regained.Add(i)
+	if gap.seq == s.proof {
+		s.votes.Add(i)
+	}
+}
