@@ -80,7 +80,7 @@ func TestALockIsGivenBackToNodesThatWereAwayOrForgot(t *testing.T) {
 			for _, i := range a.which {
 				poll(t, failAfter, func() error {
 					if r.must(t, i, "EXISTS", "repaired") == int64(0) {
-						return fmt.Errorf("node %d was not given the lock again", i)
+						return fmt.Errorf("node %d was not given the lock again (%v)", i, context.Cause(lock.Context()))
 					}
 					return nil
 				})

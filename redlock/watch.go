@@ -306,10 +306,13 @@ func (w *holdWatch) found(i int) {
 	w.absent.Remove(i)
 }
 
-// repaired is called when node i was asked to hold the lock again, which has used up what it
-// remembered of the key (see Watchable).
+// repaired is called when node i has replied to a request to hold the lock again, which has
+// used up what it remembered of the key (see Watchable). What it told before is out of date,
+// and must not end the lock together with what other nodes tell later.
 func (w *holdWatch) repaired(i int, now clock.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.missing.Remove(i)
+	w.absent.Remove(i)
 	w.schedule(i, now)
 }

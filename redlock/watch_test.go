@@ -102,6 +102,28 @@ func TestAMinorityThatLosesTheKeyIsGivenTheLockAgainSoon(t *testing.T) {
 	})
 }
 
+// TestMinoritiesThatLoseTheKeyOneAfterTheOtherEndNoLock: what a node was given again is
+// not missing there any more, though nobody has looked since.
+func TestMinoritiesThatLoseTheKeyOneAfterTheOtherEndNoLock(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		time.Sleep(watchedAt)
+		for i := range 20 {
+			for j := range 2 {
+				w.Servers()[(2*i+j)%5].Del("x")
+			}
+			for lock.Votes() == 5 && lock.Valid() { // until it is noticed
+				time.Sleep(time.Millisecond)
+			}
+			for lock.Votes() < 5 && lock.Valid() {
+				time.Sleep(time.Millisecond)
+			}
+			require.NoError(t, context.Cause(lock.Context()), "round %d", i)
+		}
+	})
+}
+
 // TestLocksThatAreSoonReleasedAreNotWatched: it would cost as much as they do.
 func TestLocksThatAreSoonReleasedAreNotWatched(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
