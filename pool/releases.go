@@ -29,7 +29,7 @@ type pendingRelease struct {
 
 // add adds a call if it is a release that may matter.
 func (p *pendingReleases) add(k call) {
-	if !k.request.Releases() || !k.request.MayHold {
+	if !k.request.Op.Releases() || !k.request.MayHold {
 		return
 	}
 	now := time.Now()

@@ -98,6 +98,15 @@ func nameOf(kind string, names []string, i uint8) string {
 	return fmt.Sprintf("%s(%d)", kind, i)
 }
 
+// Acquires reports whether op puts a claim on a node, which a release takes away again.
+func (op Op) Acquires() bool { return op == OpAcquire || op == OpAcquireFenced }
+
+// Extends reports whether op lets a claim live longer.
+func (op Op) Extends() bool { return op == OpExtend }
+
+// Releases reports whether op takes a claim away.
+func (op Op) Releases() bool { return op == OpRelease || op == OpReleaseFenced }
+
 // A Request is one operation, asked of all nodes alike.
 type Request struct {
 	Op    Op
@@ -142,9 +151,6 @@ type Request struct {
 	// the Timeout is over, must not be part of it.
 	Memo any
 }
-
-// Releases reports whether the request is a release of either kind.
-func (r *Request) Releases() bool { return r.Op == OpRelease || r.Op == OpReleaseFenced }
 
 // An Admission is a change of a node's epoch record (package internal/record). The node
 // makes it if the record is Old and the node is Run, in one step.

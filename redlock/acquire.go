@@ -219,7 +219,7 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 	}
 	defer l.inflight.done()
 	c := a.newClaim()
-	r := l.newRound(a.eventCtx, a.name, l.request(settings, protocol.OpAcquire, c))
+	r := l.newRound(a.eventCtx, a.name, l.request(settings, c.kind.acquire, c))
 	if first < 0 {
 		r.ask()
 	} else if !a.askInTurn(r, first) {

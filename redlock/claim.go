@@ -9,42 +9,58 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 )
 
+// A kind is a kind of lock: the operations of a node that stand for it.
+type kind struct {
+	acquire, extend, release protocol.Op
+}
+
+var (
+	exclusive = &kind{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
+	fenced    = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
+)
+
 // A claim is what one attempt at a lock puts on the nodes, and what the lock is
 // known by there if the attempt succeeds.
 type claim struct {
+	kind    *kind
 	name    string
 	key     string
+	line    string // of callers in this process that wait for such a lock (see queue)
 	value   string
 	counter string // the key of the fencing tokens; empty without them
 	token   int64
 }
 
+// lineKey is the claim.line of the acquisition's claims.
+func (a *acquisition) lineKey() string { return a.key }
+
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim() claim {
-	c := claim{name: a.name, key: a.key, value: newValue()}
+	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: newValue()}
 	if s := a.settings; s.fenced {
-		c.counter, c.token = s.prefix+counterKey+a.name, a.locker.tokens.propose(s.wall())
+		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+a.name, a.locker.tokens.propose(s.wall())
 	}
 	return c
 }
 
-// request makes the request for op. With a fencing token, acquisitions and
-// releases are of the fenced kind.
+// withoutToken is c as it is known by to nodes that are not asked about its token.
+func (c claim) withoutToken() claim {
+	if c.counter != "" {
+		c.kind, c.counter, c.token = exclusive, "", 0
+	}
+	return c
+}
+
+// request makes the request for op.
 func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request {
 	req := protocol.Request{Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout()}
-	if c.counter != "" && op != protocol.OpExtend {
+	if c.counter != "" && !op.Extends() {
 		req.Counter, req.Token, req.Slack = c.counter, c.token, tokenSlack
-		switch op {
-		case protocol.OpAcquire:
-			req.Op = protocol.OpAcquireFenced
-		case protocol.OpRelease:
-			req.Op = protocol.OpReleaseFenced
-		}
 	}
-	if op == protocol.OpAcquire || op == protocol.OpRaise {
+	if op.Acquires() || op == protocol.OpRaise {
 		req.Epoch = s.epoch
 	}
-	req.MayHold = op == protocol.OpRelease
+	req.MayHold = op.Releases()
 	return req
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A queue lines up the callers of one process that wait for a lock, by key. Only
-// the first of a line competes with other processes, and only while none of
-// its own holds the lock.
+// A queue lines up the callers of one process that wait for a lock, by claim.line. Only
+// the first of a line competes with other processes, and only while as few as may hold the
+// lock at once do so in its own.
 type queue struct {
 	mu    sync.Mutex
 	lines map[string]*line
@@ -21,7 +21,7 @@ type queue struct {
 type line struct {
 	key     string
 	waiters []*acquisition
-	holder  *session      // of this process, which has not ended; the line stays for it
+	holders []*session    // of this process, which have not ended; the line stays for them
 	next    *session      // handed over to the first waiter, who has yet to take it
 	news    bool          // for the first waiter: the key was released in this process
 	turn    clock.Instant // see turnLength: when the present turn of this process began; zero: with the next lock
@@ -32,11 +32,11 @@ type line struct {
 // acquire at the same moment.
 const maxSpare = 256
 
-// enter puts a at the end of its key's line.
+// enter puts a at the end of its line.
 func (q *queue) enter(a *acquisition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a.line = q.line(a.key)
+	a.line = q.line(a.lineKey())
 	a.line.waiters = append(a.line.waiters, a)
 }
 
@@ -60,14 +60,14 @@ func (q *queue) line(key string) *line {
 	return ln
 }
 
-// await returns when a is the first of its line and no holder is in this process: with the
+// await returns when a is the first of its line and may compete (hasRoom): with the
 // session that the holder has handed over, or with the moment until which a should not
 // compete. A fair caller takes its place while the holder is there. await returns early
 // when the caller's context or the Locker ends.
 func (q *queue) await(a *acquisition) (next *session, rest clock.Instant) {
 	for ln := a.line; ; {
 		q.mu.Lock()
-		if ln.waiters[0] == a && (ln.holder == nil || ln.next != nil || a.settings.fair) {
+		if ln.waiters[0] == a && (ln.hasRoom() || ln.next != nil || a.settings.fair) {
 			next, rest = ln.next, ln.rest
 			ln.next, ln.news, ln.rest = nil, false, 0
 			q.mu.Unlock()
@@ -95,7 +95,7 @@ func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 	if got != nil {
 		ln.enterHolder(got)
 	}
-	if i == 0 && len(ln.waiters) > 0 && (ln.holder == nil || ln.waiters[0].settings.fair) {
+	if i == 0 && len(ln.waiters) > 0 && (ln.hasRoom() || ln.waiters[0].settings.fair) {
 		ln.waiters[0].parker.wake()
 	}
 	q.tidy(ln)
@@ -106,30 +106,39 @@ func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 func (q *queue) hold(s *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := q.line(s.key)
+	ln := q.line(s.line)
 	ln.enterHolder(s)
 	q.tidy(ln)
 }
 
-// enterHolder makes s the holder, unless it has ended by now: the waiters would not be told
+// enterHolder makes s a holder, unless it has ended by now: the waiters would not be told
 // again. The queue must be locked.
 func (ln *line) enterHolder(s *session) {
 	if s.isHeld() {
-		ln.holder = s
+		ln.holders = append(ln.holders, s)
 	}
 }
+
+// removeHolder undoes enterHolder. It reports whether s was a holder. The queue must be locked.
+func (ln *line) removeHolder(s *session) bool {
+	n := len(ln.holders)
+	ln.holders = slices.DeleteFunc(ln.holders, func(h *session) bool { return h == s })
+	return len(ln.holders) < n
+}
+
+// hasRoom reports whether fewer callers of this process hold the lock than may at once. The
+// queue must be locked, and have a waiter.
+func (ln *line) hasRoom() bool { return len(ln.holders) == 0 }
 
 // ended is called when a session has ended and its release is on its way.
 func (q *queue) ended(s *session, now clock.Instant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := q.lines[s.key]
+	ln := q.lines[s.line]
 	if ln == nil {
 		return
 	}
-	if ln.holder == s {
-		ln.holder = nil
-	}
+	ln.removeHolder(s)
 	if len(ln.waiters) > 0 {
 		ln.endTurn(s, now)
 		ln.news = true
@@ -150,12 +159,11 @@ func (q *queue) hasNews(ln *line) bool {
 
 // tidy puts a line aside that is not needed any more. The queue must be locked.
 func (q *queue) tidy(ln *line) {
-	if len(ln.waiters) > 0 || ln.holder != nil {
+	if len(ln.waiters) > 0 || len(ln.holders) > 0 {
 		return
 	}
 	delete(q.lines, ln.key)
-	waiters := ln.waiters
-	*ln = line{waiters: waiters}
+	*ln = line{waiters: ln.waiters, holders: ln.holders}
 	if len(q.spare) < maxSpare {
 		q.spare = append(q.spare, ln)
 	}
@@ -237,7 +245,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	q := &s.locker.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ln := q.lines[s.key]; ln == nil || ln.holder != s || !ln.canTake(s) {
+	if ln := q.lines[s.line]; ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
 		return 0, false
 	}
 	s.mu.Lock()
@@ -255,11 +263,12 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 func (q *queue) pass(s *session) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := q.lines[s.key]
-	if ln == nil || ln.holder != s || !ln.canTake(s) {
+	ln := q.lines[s.line]
+	if ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
 		return false
 	}
-	ln.holder, ln.next = nil, s
+	ln.removeHolder(s)
+	ln.next = s
 	ln.waiters[0].parker.wake()
 	return true
 }

@@ -162,7 +162,7 @@ func (m *memory) settle(v vote, failure error) {
 	m.mu.Lock()
 	var j judgement
 	var err error
-	if v.round.req.Op == protocol.OpExtend {
+	if v.round.req.Op.Extends() {
 		j = m.extends(&v)
 	} else {
 		j, err = m.consider(&v)

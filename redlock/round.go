@@ -120,7 +120,7 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 		r.locker.roundTrips[i].answered()
 	}
 	g := r.locker.guard
-	extends := g != nil && r.req.Op == protocol.OpExtend && reply.Outcome == protocol.Granted
+	extends := g != nil && r.req.Op.Extends() && reply.Outcome == protocol.Granted
 	if !extends && (r.req.Epoch == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused) {
 		if r.req.Epoch != "" {
 			g.nodes[i].fail(r.start)
@@ -192,7 +192,7 @@ func (r *round) couldWin() bool {
 
 // listable takes the votes that are to be entered now. The round must be locked.
 func (r *round) listable() (due []vote) {
-	wish := r.gap == nil && (r.req.Op == protocol.OpAcquire || r.req.Op == protocol.OpAcquireFenced)
+	wish := r.gap == nil && r.req.Op.Acquires()
 	if wish && (r.promised.Size() < r.tally.Quorum() || r.over) {
 		return nil
 	}
@@ -247,7 +247,7 @@ func (r *round) count(i int, reply protocol.Reply) {
 		l.publish(Event{Kind: EventVote, Context: r.eventCtx, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
 			Outcome: reply.Outcome, Elapsed: after, Err: reply.Err})
 	}
-	if last && r.req.Releases() {
+	if last && r.req.Op.Releases() {
 		l.inflight.done() // at the very end: Close does not return before
 	}
 }
@@ -420,13 +420,13 @@ type releaseOf struct {
 // release asks all nodes to forget a claim.
 func (l *Locker) release(of releaseOf, now clock.Instant) *round {
 	c := of.claim
-	r := l.newRoundAt(of.eventCtx, now, c.name, l.request(of.settings, protocol.OpRelease, c))
+	r := l.newRoundAt(of.eventCtx, now, c.name, l.request(of.settings, c.kind.release, c))
 	if all := quorum.All(len(l.nodes)); of.maybe != all {
 		// A node that holds nothing has no late acquisition to be kept from
 		// either, and the counter of tokens there may be what others are
 		// settling theirs by.
-		c.counter = ""
-		spare := l.request(of.settings, protocol.OpRelease, c)
+		c = c.withoutToken()
+		spare := l.request(of.settings, c.kind.release, c)
 		spare.MayHold = false
 		r.spare, r.without = &spare, all&^of.maybe
 	}

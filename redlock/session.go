@@ -219,7 +219,7 @@ func (s *session) overdue(now clock.Instant) error {
 
 // nextRound makes an extension. The session must be locked, and have a holder.
 func (s *session) nextRound() *round {
-	req := s.locker.request(s.settings, protocol.OpExtend, s.claim)
+	req := s.locker.request(s.settings, s.kind.extend, s.claim)
 	if s.watch != nil {
 		s.watch.extending()
 		req.Watch = true
@@ -241,12 +241,12 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 		if s.watch != nil {
 			s.watch.found(i)
 		}
-	case !repairing && (reply.Outcome == protocol.Refused || reply.Outcome == protocol.Failed && r.req.Op != protocol.OpExtend):
+	case !repairing && (reply.Outcome == protocol.Refused || reply.Outcome == protocol.Failed && !r.req.Op.Extends()):
 		s.maybe.Remove(i)
 	}
 	s.mu.Unlock()
 	s.learn(r)
-	if r.req.Op == protocol.OpExtend && reply.Outcome == protocol.Refused && reply.TTL == 0 {
+	if r.req.Op.Extends() && reply.Outcome == protocol.Refused && reply.TTL == 0 {
 		s.repair(r, i)
 	}
 }
@@ -258,7 +258,7 @@ func (s *session) learn(r *round) {
 	r.mu.Lock()
 	t, granted := r.tally, r.nodes(protocol.Granted)
 	var gone *QuorumError
-	if r.req.Op == protocol.OpExtend && t.Gone() && s.phase == held {
+	if r.req.Op.Extends() && t.Gone() && s.phase == held {
 		gone = r.fail(ErrLost)
 	}
 	r.mu.Unlock()
@@ -431,9 +431,8 @@ func (s *session) repair(gap *round, i int) {
 	s.mu.Unlock()
 
 	l := s.locker
-	plain := s.claim
-	plain.counter = "" // the token was accepted by a majority; this is about the key
-	r := l.newRound(ctx, s.name, l.request(s.settings, protocol.OpAcquire, plain))
+	plain := s.withoutToken() // which a majority has accepted; this is about the key
+	r := l.newRound(ctx, s.name, l.request(s.settings, plain.kind.acquire, plain))
 	r.session, r.gap = s, gap
 	r.without = quorum.All(len(l.nodes))
 	r.without.Remove(i)

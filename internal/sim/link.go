@@ -229,7 +229,7 @@ func (l *link) forget(c *call) {
 // retry repeats a release that must not be given up, on the next connection.
 // The World must be locked.
 func (c *call) retry() {
-	if !c.req.Releases() || !c.req.MayHold || c.link.closed || c.link.client.dead {
+	if !c.req.Op.Releases() || !c.req.MayHold || c.link.closed || c.link.client.dead {
 		return
 	}
 	if c.link.server.down {
