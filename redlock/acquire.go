@@ -307,6 +307,9 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 		left := r.start.Add(r.late + a.settings.timeout()).Sub(undo.start)
 		undo.wait(ctx, min(left, a.locker.answerLimitOf(refused, left)), repliedNeeded)
 		undo.wait(ctx, left, repliedMost) // a minority that has fallen silent since is not waited for
+		if undo.foundWrongType() {
+			undo.wait(ctx, left, repliedNeeded) // which then makes an outage of what looks like contention
+		}
 	}
 
 	undo.mu.Lock()
@@ -351,6 +354,18 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 	err := r.fail(kind)
 	err.Remaining = freeIn(r, undo)
 	return err
+}
+
+// foundWrongType reports whether a node has said that the key holds no lock.
+func (r *round) foundWrongType() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.slots {
+		if errors.Is(r.slots[i].reply.Err, protocol.ErrWrongType) {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetful counts the nodes that have no vote because of what they may have
