@@ -39,6 +39,11 @@ var commands = [...]command{
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
 
 	protocol.OpAdmit: {script: recordScript, encode: encodeRecord, decode: decodeRecord},
+
+	protocol.OpShare:         {script: shareScript, encode: encodeShare, decode: decodeOwned, makesKey: true},
+	protocol.OpExtendShared:  {script: extendSharedScript, encode: encodeReader, decode: decodeOwned},
+	protocol.OpReleaseShared: {script: releaseSharedScript, encode: encodeReader, decode: decodeOwned},
+	protocol.OpIntend:        {script: intendScript, encode: encodeIntent, decode: decodeOwned},
 }
 
 // errUnexpected is a reply that no command of ours has.
@@ -67,6 +72,7 @@ func encodeExtend(p packet, r *protocol.Request) packet {
 func encodeRelease(p packet, r *protocol.Request) packet { return p.text(r.Key).text(r.Value) }
 
 // decodeOwned understands the answer of the scripts that change a key only if it holds the value.
+// A second number in a refusal says that the key has readers.
 func decodeOwned(answer any) (protocol.Reply, error) {
 	switch answer := answer.(type) {
 	case int64:
@@ -74,9 +80,9 @@ func decodeOwned(answer any) (protocol.Reply, error) {
 			return protocol.Reply{Outcome: protocol.Granted}, nil
 		}
 	case []any:
-		if len(answer) == 1 {
+		if len(answer) == 1 || len(answer) == 2 {
 			if ms, ok := answer[0].(int64); ok {
-				return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
+				return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms), Readers: len(answer) == 2}, nil
 			}
 		}
 	}

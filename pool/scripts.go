@@ -4,6 +4,8 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"strconv"
+
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // A script is Lua source, and how a call of it by its digest begins.
@@ -19,6 +21,12 @@ func newScript(keys, others int, source string) *script {
 	return &script{source: source, head: begin(3+keys+others, "EVALSHA", digest, strconv.Itoa(keys))}
 }
 
+// refuseRelease ends a release by a client that does not hold the key, which has the value held.
+// A second number says that the key has readers.
+const refuseRelease = `
+if held == '` + protocol.ReadersValue + `' then return {redis.call('PTTL', KEYS[1]), 1} end
+return {redis.call('PTTL', KEYS[1])}`
+
 // The scripts of locks answer 1 for done, and otherwise a list with the remaining TTL of the key
 // that is there, in the terms of PTTL. The two shapes cannot be mistaken for each other, and the
 // common one costs no allocation.
@@ -33,11 +41,11 @@ end
 return {redis.call('PTTL', KEYS[1])}`)
 
 	releaseScript = newScript(1, 1, `
-if redis.call('GET', KEYS[1]) == ARGV[1] then
+local held = redis.call('GET', KEYS[1])
+if held == ARGV[1] then
 	redis.call('DEL', KEYS[1])
 	return 1
-end
-return {redis.call('PTTL', KEYS[1])}`)
+end`+refuseRelease)
 
 	// A long value was not written by this library. The answer has only its length, because a
 	// reply beyond the bounds costs the connection (see bounds.go).
@@ -112,15 +120,15 @@ local raise = true`+acceptToken)
 	// If the lock is not there, its acquisition may still come. Its token must then be the counter,
 	// by which the acquisition is refused.
 	releaseFencedScript = newScript(2, 4, `
-if redis.call('GET', KEYS[1]) == ARGV[1] then
+local held = redis.call('GET', KEYS[1])
+if held == ARGV[1] then
 	redis.call('DEL', KEYS[1])
 	return 1
 end`+readCounter+`
 local raise = false
 local function refuse()`+acceptToken+`
 end
-refuse()
-return {call('PTTL', KEYS[1])}`)
+refuse()`+refuseRelease)
 )
 
 // queueScript takes, keeps or gives back a place in a queue. KEYS are the queue, a sorted set of

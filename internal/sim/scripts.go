@@ -35,7 +35,7 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpReleaseFenced:
 		s.accept(req, counter)
-		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e), Readers: e.value == protocol.ReadersValue}
 	case req.Op == protocol.OpAcquireFenced && req.Token == counter:
 		return protocol.Reply{Outcome: protocol.Refused}
 	case req.Op == protocol.OpAcquireFenced:
