@@ -70,6 +70,9 @@ type acquisition struct {
 	line      *line        // of callers who wait for the key; nil where the caller does not queue
 	contender *contender   // from the first refusal on, in a line
 	failure   *QuorumError // of the last try that asked all nodes, in a line
+
+	intent     string        // what this writer is known by to readers that make way; empty: there were none
+	intendedAt clock.Instant // when the nodes last heard of it
 }
 
 // begin checks the arguments of an acquisition, and tells the tracers that it begins.
@@ -127,7 +130,7 @@ func (a *acquisition) once() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	k, err := a.attempt(wholeVote)
+	k, err := a.try(wholeVote)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +145,7 @@ func (a *acquisition) wait() (*Lock, error) {
 	}
 	a.parker = a.locker.parkers.get()
 	defer a.locker.parkers.put(a.parker)
+	defer a.withdraw()
 	if a.settings.retries == Forever && a.settings.interval == 0 {
 		return a.inLine()
 	}
@@ -153,7 +157,7 @@ func (a *acquisition) wait() (*Lock, error) {
 func (a *acquisition) bySchedule() (*Lock, error) {
 	for try := 0; ; try++ {
 		began := a.settings.clock.Now()
-		k, err := a.attempt(wholeVote)
+		k, err := a.try(wholeVote)
 		if err == nil {
 			a.locker.queue.hold(k.session)
 			return k, nil
@@ -193,6 +197,14 @@ const (
 	// wholeVote waits for all nodes as long as it may.
 	wholeVote = -2
 )
+
+// try is one attempt of a writer or of a reader.
+func (a *acquisition) try(first int) (*Lock, error) {
+	if a.settings.shared {
+		return a.attemptShared(first)
+	}
+	return a.attempt(first)
+}
 
 // attempt is one vote: all nodes are asked, and either a quorum makes a session with its lock
 // or all of them are asked to forget it. The node first, if it is one, is asked
@@ -312,6 +324,8 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 		}
 	}
 
+	a.intend(undo)
+
 	undo.mu.Lock()
 	defer undo.mu.Unlock()
 	r.mu.Lock()
@@ -332,28 +346,35 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 			}
 		}
 	}
-	if t.Verdict() == quorum.Pending {
-		t.Faults += t.Pending() // time is up for the others
-	}
-	kind := ErrHeld
-	switch {
-	case ctx.Err() != nil:
-		kind = ctx.Err()
-	case unraised != nil:
-		kind = errNoToken
-	case t.Verdict() == quorum.Won:
-		kind = errStale
-	case t.Outage() && t.Faults-r.forgetful() < t.Blocking():
-		kind = errForgetful
-	case t.Outage():
-		kind = ErrNoQuorum
-	}
+	kind := r.failure(ctx, t)
 	if unraised != nil {
+		if ctx.Err() == nil {
+			kind = errNoToken
+		}
 		return unraised.explain(kind)
 	}
 	err := r.fail(kind)
 	err.Remaining = freeIn(r, undo)
 	return err
+}
+
+// failure is the kind of error of a round that came to nothing, with the tally t. The round must
+// be locked.
+func (r *round) failure(ctx context.Context, t quorum.Tally) error {
+	if t.Verdict() == quorum.Pending {
+		t.Faults += t.Pending() // time is up for the others
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case t.Verdict() == quorum.Won:
+		return errStale
+	case t.Outage() && t.Faults-r.forgetful() < t.Blocking():
+		return errForgetful
+	case t.Outage():
+		return ErrNoQuorum
+	}
+	return ErrHeld
 }
 
 // foundWrongType reports whether a node has said that the key holds no lock.

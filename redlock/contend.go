@@ -59,7 +59,10 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		if err := a.interrupted(); err != nil {
 			return nil, a.endedAfter(a.failure, err)
 		}
-		if lock, err = a.attempt(first); err == nil {
+		if a.mustIntend() {
+			first = everyNode
+		}
+		if lock, err = a.try(first); err == nil {
 			got = lock.session
 			q.joinTurn(a.line, got)
 			return lock, nil

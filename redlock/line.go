@@ -114,7 +114,7 @@ func (q *queue) hold(s *session) {
 // enterHolder makes s a holder, unless it has ended by now: the waiters would not be told
 // again. The queue must be locked.
 func (ln *line) enterHolder(s *session) {
-	if s.isHeld() {
+	if s.isHeld() && !slices.Contains(ln.holders, s) { // readers share one
 		ln.holders = append(ln.holders, s)
 	}
 }
@@ -128,7 +128,7 @@ func (ln *line) removeHolder(s *session) bool {
 
 // hasRoom reports whether fewer callers of this process hold the lock than may at once. The
 // queue must be locked, and have a waiter.
-func (ln *line) hasRoom() bool { return len(ln.holders) == 0 }
+func (ln *line) hasRoom() bool { return len(ln.holders) == 0 || ln.waiters[0].settings.shared }
 
 // ended is called when a session has ended and its release is on its way.
 func (q *queue) ended(s *session, now clock.Instant) {
@@ -250,7 +250,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.phase != held || s.end().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
+	if k.phase != held || s.kind == shared || s.end().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
 		return 0, false
 	}
 	k.phase, k.cause, k.over = released, ErrReleased, now
@@ -283,7 +283,7 @@ func (ln *line) canTake(s *session) bool {
 // with settings of. One that does not renew would not: it counts on a full TTL, and only
 // part of that is left.
 func (s *settings) canTake(of *settings) bool {
-	return s.renew && !s.fenced && !of.fenced && !s.fair && !of.fair && s.ttl == of.ttl && s.timeout() == of.timeout()
+	return s.renew && !s.shared && !of.shared && !s.fenced && !of.fenced && !s.fair && !of.fair && s.ttl == of.ttl && s.timeout() == of.timeout()
 }
 
 // take makes a the holder of a session that was handed over, or returns nil if that has
