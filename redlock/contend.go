@@ -42,7 +42,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 	}
 	first := everyNode
 	for try := 0; ; try++ {
-		next, rest := q.await(a)
+		next, standBack := q.await(a)
 		if next != nil {
 			if lock = a.take(next); lock != nil {
 				got = next
@@ -52,8 +52,8 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		if a.settings.fair {
 			a.contender.awaitTurn()
 			first = everyNode
-		} else if rest > 0 {
-			a.pause(rest.Sub(a.settings.clock.Now()))
+		} else if standBack > 0 {
+			a.pause(standBack.Sub(a.settings.clock.Now()))
 			first = a.contend().node
 		}
 		if err := a.interrupted(); err != nil {
