@@ -31,7 +31,7 @@ return {redis.call('PTTL', KEYS[1])}`
 // that is there, in the terms of PTTL. The two shapes cannot be mistaken for each other, and the
 // common one costs no allocation.
 var (
-	// The PTTL at the end makes the server remember the key again: see tracking in hints.go.
+	// The PTTL at the end makes the server remember the key again: see tracking.go.
 	extendScript = newScript(1, 2, `
 if redis.call('GET', KEYS[1]) == ARGV[1] then
 	redis.call('PEXPIRE', KEYS[1], ARGV[2])

@@ -178,7 +178,7 @@ func (m *memory) covers(v *vote) bool {
 	}
 	for i, end := range m.ends {
 		v.clock = end - v.reply.Life
-		next, jump := m.offset.Look(v.clock, v.round.start, v.heard)
+		next, jump := m.offset.Read(v.clock, v.round.start, v.heard)
 		if jump == 0 {
 			if i == 0 {
 				m.offset = next

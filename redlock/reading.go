@@ -263,7 +263,7 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 // tellTime takes a reading of the server's clock, and returns by how much it was set ahead at
 // most, or zero. The memory must be locked.
 func (m *memory) tellTime(reading time.Duration, sent, heard clock.Instant) (jump time.Duration) {
-	m.offset, jump = m.offset.Look(reading, sent, heard)
+	m.offset, jump = m.offset.Read(reading, sent, heard)
 	return max(0, jump)
 }
 

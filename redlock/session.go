@@ -21,7 +21,7 @@ type session struct {
 	claim
 	locker   *Locker
 	settings *settings     // of the acquisition that won it
-	turn     clock.Instant // since when callers of this process have had it without a rest (see turnLength); guarded by the queue
+	turn     clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
 	cost     time.Duration // of acquiring it from the nodes
 
 	mu        sync.Mutex
