@@ -26,7 +26,7 @@ type command struct {
 var commands = [...]command{
 	protocol.OpAcquire: {head: begin(6, "SET"), encode: encodeSet, decode: decodeSet},
 	protocol.OpExtend:  {script: extendScript, encode: encodeExtend, decode: decodeOwned},
-	protocol.OpRelease: {script: releaseScript, encode: encodeRelease, decode: decodeOwned},
+	protocol.OpRelease: {script: releaseScript, encode: encodeRelease, decode: decodeReleased},
 	protocol.OpInspect: {script: inspectScript, encode: encodeKey, decode: decodeInspect},
 
 	protocol.OpAcquireFenced: {
@@ -81,6 +81,18 @@ func decodeOwned(answer any) (protocol.Reply, error) {
 		}
 	}
 	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+}
+
+// decodeReleased is decodeOwned for a refusal that may tell the owner's label as well.
+func decodeReleased(answer any) (protocol.Reply, error) {
+	if list, ok := answer.([]any); ok && len(list) == 2 {
+		if owner, ok := list[1].([]byte); ok {
+			reply, err := decodeOwned(list[:1])
+			reply.Owner = string(owner)
+			return reply, err
+		}
+	}
+	return decodeOwned(answer)
 }
 
 func encodeKey(p packet, r *protocol.Request) packet { return p.text(r.Key) }

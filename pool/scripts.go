@@ -32,12 +32,19 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 end
 return {redis.call('PTTL', KEYS[1])}`)
 
+	// A refusal tells the label of another owner, which stands behind 40 random digits and a space
+	// (package redlock, owner.go), and never the digits: with them a lock can be released.
 	releaseScript = newScript(1, 1, `
-if redis.call('GET', KEYS[1]) == ARGV[1] then
+local value = redis.call('GET', KEYS[1])
+if value == ARGV[1] then
 	redis.call('DEL', KEYS[1])
 	return 1
 end
-return {redis.call('PTTL', KEYS[1])}`)
+local left = redis.call('PTTL', KEYS[1])
+if value and #value > 41 and #value < 256 and string.match(value, '^[0-9a-f]+ ()') == 42 then
+	return {left, string.sub(value, 42)}
+end
+return {left}`)
 
 	// A long value was not written by this library. The answer has only its length, because a
 	// reply beyond the bounds costs the connection (see bounds.go).

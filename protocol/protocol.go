@@ -211,6 +211,7 @@ type Reply struct {
 	Outcome Outcome
 	Value   string        // OpInspect: the value of the key, empty if there is none
 	TTL     time.Duration // OpInspect and Refused: what is left of the key; NoTTL; zero if it is gone or was not told
+	Owner   string        // Refused, to an OpRelease: what stands behind 40 hexadecimal digits and a space in the value that is there
 	Err     error         // Failed and Unknown: why
 
 	// Floor is set in a Granted reply to a fenced acquisition, or to OpRaise,

@@ -36,7 +36,7 @@ func (a *acquisition) lineKey() string { return a.key }
 
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim() claim {
-	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: newValue()}
+	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: a.settings.labelled(newValue())}
 	if s := a.settings; s.fenced {
 		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+a.name, a.locker.tokens.propose(s.wall())
 	}

@@ -72,6 +72,10 @@ type QuorumError struct {
 	// not known.
 	Remaining time.Duration
 
+	// Holder is who holds the lock, if the holder has a label (option Owner) and the nodes that
+	// refused have told it: Err is then ErrHeld, or a context's error after a try that was refused.
+	Holder Holder
+
 	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 }
@@ -79,6 +83,9 @@ type QuorumError struct {
 func (e *QuorumError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "redlock: %s %q: %v (%d of %d votes, %d needed", e.Op, e.Name, e.Err, e.Votes, e.Nodes, e.Quorum)
+	if e.Holder != (Holder{}) {
+		fmt.Fprintf(&b, "; held by %v", e.Holder)
+	}
 	switch {
 	case e.Remaining == NoTTL:
 		b.WriteString("; a key without TTL is in the way")

@@ -53,8 +53,9 @@ func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Ins
 // Name returns the name that the lock was acquired by.
 func (k *Lock) Name() string { return k.session.name }
 
-// Value returns what the lock's key holds on the nodes. It is no secret, but
-// a client that knows it can release the lock. No two processes ever have the same;
+// Value returns what the lock's key holds on the nodes: 40 hexadecimal digits that are drawn by
+// lot, and with the option Owner a time and a label behind them (see HolderOf). It is no secret,
+// but a client that knows it can release the lock. No two processes ever have the same;
 // callers of one process that hand a lock over to each other share it.
 func (k *Lock) Value() string { return k.session.value }
 

@@ -51,6 +51,7 @@ type settings struct {
 	maxHold     time.Duration // zero: no limit
 	fenced      bool
 	fair        bool
+	owner       string // empty: no label
 
 	prefix    string
 	guard     bool

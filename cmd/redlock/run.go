@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/user"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -57,6 +60,7 @@ type runCommand struct {
 	interval  time.Duration
 	fenced    bool
 	fair      bool
+	owner     string
 	killAfter time.Duration
 	heldCode  int
 
@@ -94,9 +98,11 @@ func newRun() *cobra.Command {
 	f.DurationVar(&r.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
 	f.BoolVar(&r.fenced, "fenced", false, "give the command a fencing token")
 	f.BoolVar(&r.fair, "fair", false, "wait in order of arrival")
+	f.StringVar(&r.owner, "owner", "", "`LABEL` of the lock, which tells others who holds it; at most 128 bytes (default: USER@HOST:PID)")
 	f.DurationVar(&r.killAfter, "kill-after", 0, "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
 	f.IntVarP(&r.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
 	share(f, "ttl", "ttl")
+	share(f, "owner", "owner")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := r.settle(); err != nil {
 			return err
@@ -128,6 +134,9 @@ func (r *runCommand) check() error {
 	case r.heldCode < 0 || r.heldCode > 255:
 		return usageErrorf("--conflict-exit-code %d: must be between 0 and 255", r.heldCode)
 	}
+	if r.owner == "" && !set("owner") {
+		r.owner = thisProcess()
+	}
 	if !set("kill-after") {
 		r.killAfter = r.ttl / 4
 	}
@@ -155,7 +164,7 @@ func (r *runCommand) run(ctx context.Context, name string, argv []string) error 
 	}
 	defer stop()
 	tries := &tries{}
-	locker, err := r.open(urls, r.log, redlock.TTL(r.ttl), redlock.Observe(tries))
+	locker, err := r.open(urls, r.log, redlock.TTL(r.ttl), redlock.Owner(r.owner), redlock.Observe(tries))
 	if err != nil {
 		return err
 	}
@@ -207,6 +216,27 @@ func notStarted(err error) error {
 		return &exitError{code: job.SignalCode(by.Signal), err: by}
 	}
 	return err
+}
+
+// thisProcess returns the label of locks that are given no other. What cannot be shown of it is
+// replaced.
+func thisProcess() string {
+	name := cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid()))
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	shown := func(s string) string {
+		const most = 48 // bytes
+		s = strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return '?'
+			}
+			return r
+		}, s)
+		return strings.ToValidUTF8(s[:min(len(s), most)], "")
+	}
+	return fmt.Sprintf("%s@%s:%d", shown(name), shown(host), os.Getpid())
 }
 
 // findCommand looks for the command as a shell would, before anything is locked.

@@ -249,6 +249,44 @@ func TestOneOfThoseThatDoNotWaitGetsTheLock(t *testing.T) {
 	}
 }
 
+func TestTheLockSaysWhoHoldsIt(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	host, err := os.Hostname()
+	tr.NoError(t, err)
+	for label, args := range map[string][]string{
+		"":           {"run", "x", "--", "cat"},
+		"deploy 812": {"run", "--owner", "deploy 812", "x", "--", "cat"},
+		"nightly":    {"run", "x", "--", "cat"},
+	} {
+		p := command(t, f.URLs(), args...)
+		if label == "nightly" {
+			p.Env = append(p.Env, "REDLOCK_OWNER=nightly")
+		}
+		in, err := p.StdinPipe()
+		tr.NoError(t, err)
+		p.begin(t)
+		fmt.Fprintln(in, "ready")
+		p.says(t, "ready")
+		if label == "" {
+			label = fmt.Sprintf("@%s:%d", host, p.Process.Pid)
+		}
+		_, err = l.TryAcquire(t.Context(), "x")
+		tr.ErrorIs(t, err, redlock.ErrHeld)
+		assert.ErrorContains(t, err, label+" since 20")
+		_, out, _ := command(t, f.URLs(), "status", "x").outcome(t)
+		assert.Contains(t, out, label+" since 20")
+		_, out, _ = command(t, f.URLs(), "status", "x", "--json").outcome(t)
+		assert.Contains(t, out, label+`"`)
+		in.Close()
+		assert.Zero(t, p.code(t))
+	}
+	code, _, stderr := command(t, f.URLs(), "run", "--owner", "a\nb", "x", "--", "true").outcome(t)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "must be printable text")
+}
+
 func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {
 	t.Parallel()
 	f := five(t)

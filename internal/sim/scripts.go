@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,16 @@ func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	}
 	s.write(req.Counter, entry{value: fmt.Sprint(req.Token), expires: expires})
 	return 0
+}
+
+// labelled matches the values whose label a refused release tells.
+var labelled = regexp.MustCompile(`(?s)^[0-9a-f]{40} (.{1,214})$`)
+
+func ownerOf(value string) string {
+	if m := labelled.FindStringSubmatch(value); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // admit compares and sets the epoch record, and returns it: GET, PTTL, TIME and, if record

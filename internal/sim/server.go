@@ -277,6 +277,8 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 		return protocol.Reply{Outcome: protocol.Granted, Value: e.value, TTL: s.left(e)}
 	case req.Op == protocol.OpAcquire && exists: // SET NX tells nothing of what is there
 		return protocol.Reply{Outcome: protocol.Refused}
+	case req.Op == protocol.OpRelease && !ours:
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e), Owner: ownerOf(e.value)}
 	case req.Op != protocol.OpAcquire && !ours:
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpRelease:
