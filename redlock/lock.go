@@ -57,6 +57,9 @@ func (k *Lock) Name() string { return k.session.name }
 // lot, and with the option Owner a time and a label behind them (see HolderOf). It is no secret,
 // but a client that knows it can release the lock. No two processes ever have the same;
 // callers of one process that hand a lock over to each other share it.
+//
+// Name and value are the lock's handle for other processes: see Locker.ReleaseValue and
+// Locker.ExtendValue.
 func (k *Lock) Value() string { return k.session.value }
 
 // Context ends when the lock does: with cause ErrLost at its deadline at the
@@ -226,18 +229,8 @@ func (k *Lock) release(ctx context.Context) error {
 	}
 	r.wait(ctx, k.settings.timeout(), settled)
 
+	failure := r.unconfirmed(ctx)
 	r.mu.Lock()
-	var failure *QuorumError
-	if t := r.tally; t.Verdict() != quorum.Won {
-		kind := ErrNoQuorum
-		switch {
-		case t.Gone():
-			kind = ErrLost
-		case ctx.Err() != nil:
-			kind = ctx.Err()
-		}
-		failure = r.fail(kind)
-	}
 	votes := r.tally.Granted
 	r.mu.Unlock()
 
@@ -247,6 +240,22 @@ func (k *Lock) release(ctx context.Context) error {
 	}
 	s.locker.tell(e, k.start, nil)
 	return e.Err
+}
+
+// unconfirmed returns why a release is not confirmed by a quorum, or nil if it is.
+func (r *round) unconfirmed(ctx context.Context) *QuorumError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind := ErrNoQuorum
+	switch t := r.tally; {
+	case t.Verdict() == quorum.Won:
+		return nil
+	case t.Gone():
+		kind = ErrLost
+	case ctx.Err() != nil:
+		kind = ctx.Err()
+	}
+	return r.fail(kind)
 }
 
 // giveUp ends the lock and releases it on all nodes. If it was not held any more, the error
