@@ -39,6 +39,8 @@ var commands = [...]command{
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
 
 	protocol.OpAdmit: {script: recordScript, encode: encodeRecord, decode: decodeRecord},
+
+	protocol.OpMark: {script: markScript, encode: encodeMark, decode: decodeOwned},
 }
 
 // errUnexpected is a reply that no command of ours has.
@@ -166,6 +168,10 @@ func decodeQueue(answer any) (protocol.Reply, error) {
 		}
 	}
 	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+}
+
+func encodeMark(p packet, r *protocol.Request) packet {
+	return p.text(r.Key).number(r.Mark).number(r.TTL.Milliseconds())
 }
 
 func encodeRecord(p packet, r *protocol.Request) packet {

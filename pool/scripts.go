@@ -184,6 +184,15 @@ while true do
 	drop(head)
 end`)
 
+// markScript raises a mark. KEYS is the mark; ARGV are the number to which it is raised, and how
+// long it lives then at least, in milliseconds. The mark never falls, and its life gets no shorter.
+// One that is no number below 2^53 is above all: a tick too few does less harm than one too many.
+var markScript = newScript(1, 2, `
+local mark, left = redis.call('GET', KEYS[1]) or '0', redis.call('PTTL', KEYS[1])
+if #mark > 16 or not string.match(mark, '^%d+$') or tonumber(mark) >= tonumber(ARGV[1]) then return {left} end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', string.format('%.0f', math.max(left, tonumber(ARGV[2]))))
+return 1`)
+
 // recordScript reads the epoch record and changes it (package internal/record). KEYS is the
 // record. ARGV are the new text, or nothing; the text that must be there; the server that it must
 // be; and the life of the record in milliseconds, or 0 to leave it. The answer is the text, the

@@ -79,11 +79,14 @@ const (
 	OpQueue // take, keep or give back Ticket's place in the queue key: granted if it is the first; see Ticket
 
 	OpAdmit // tell the epoch record, and change it: see Admission
+
+	OpMark // raise the mark that key holds to Mark, for TTL at least: granted if it was lower
 )
 
 var opNames = [...]string{
 	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
+	OpMark: "mark",
 }
 
 // String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
@@ -133,6 +136,7 @@ type Request struct {
 	Admit *Admission // of an OpAdmit
 
 	Ticket *Ticket // of an OpQueue
+	Mark   int64   // of an OpMark: above zero and below 2^53
 
 	// MayHold says of a release that the node may hold the value, now or
 	// once an earlier request has run. Such a release is not given up when it

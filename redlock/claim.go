@@ -81,6 +81,7 @@ const (
 	epochKey   = record.Key
 	counterKey = "redlock:fence:" // and the lock's name
 	queueKey   = "redlock:queue:" // and the lock's name, and perhaps more
+	markKey    = "redlock:once:"  // and the lock's name
 )
 
 // Reserved reports whether a lock with that key would stand in the way of the
@@ -88,5 +89,6 @@ const (
 // locks, and Acquire refuses their names.
 func Reserved(key string) bool {
 	return strings.HasSuffix(key, epochKey) ||
-		strings.Contains(key, counterKey) || strings.Contains(key, queueKey)
+		strings.Contains(key, counterKey) || strings.Contains(key, queueKey) ||
+		strings.Contains(key, markKey)
 }

@@ -27,6 +27,8 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrReleased: the lock was released before.
 	ErrReleased = errors.New("lock already released")
+	// ErrMarked: the lock's mark is as high already.
+	ErrMarked = errors.New("marked already")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker closed")
 )
@@ -60,7 +62,7 @@ const NoTTL = protocol.NoTTL
 // or the context's error by errors.Is; errors.As finds the *multierror.Error
 // of the single nodes' answers, and in it each *NodeError.
 type QuorumError struct {
-	Op     string // "acquire", "raise" (of a fencing token), "extend", "release" or "inspect"
+	Op     string // "acquire", "raise" (of a fencing token), "extend", "release", "inspect" or "mark"
 	Name   string // the lock's name
 	Votes  int    // nodes that granted
 	Nodes  int    // nodes asked
@@ -188,6 +190,9 @@ var errFresh = &protocol.QuarantineError{Reason: "its epoch record has just got 
 
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
+
+// errHighMark is the cause for a node that refused to raise a mark.
+var errHighMark = errors.New("has a mark as high, or one that is no number")
 
 // errLowToken is the cause for a node that holds the lock, but for a token that
 // it does not accept.

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -36,6 +37,11 @@ a second process of it watches over the command. Out of reach are processes that
 the command starts in other process groups (setsid), or as another user (sudo); for
 what must never be written by two, use --fenced and have the resource refuse a
 lower $REDLOCK_FENCE than it has seen.
+
+With --once-per 5m the command runs at most once in five minutes, on all machines
+together, though their clocks differ and it takes less than they differ by: the
+tick is marked on the servers before the command runs. Where it is marked already
+the exit code is that for a lock that is held by another.
 
 What the command leaves running in its process group when it ends is ended, too.
 A lock that nobody releases, as that of a redlock which was killed, is free one TTL
@@ -56,6 +62,7 @@ type runCommand struct {
 	wait      time.Duration
 	noWait    bool
 	minHold   time.Duration
+	oncePer   time.Duration
 	retries   int
 	interval  time.Duration
 	fenced    bool
@@ -76,7 +83,7 @@ func newRun() *cobra.Command {
 		Example: `  # waits for the lock
   redlock run nightly -- /usr/local/bin/report
   # in the crontabs of several machines: one of them does it, the others exit with 75
-  redlock run --no-wait --min-hold 1m nightly -- /usr/local/bin/report
+  redlock run --no-wait --once-per 1h nightly -- /usr/local/bin/report
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
@@ -94,6 +101,7 @@ func newRun() *cobra.Command {
 	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait for a holder")
 	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long, for short jobs that several machines start when their clocks say so")
+	f.DurationVar(&r.oncePer, "once-per", 0, "run the command at most once in each tick of this `LENGTH`, on all machines together; a tick is a multiple of it, and the nearest counts; at least 1s")
 	f.IntVar(&r.retries, "retries", 0, "try so many times more, be it that the lock is held or that servers do not answer (default: wait for a holder, and report an outage at once)")
 	f.DurationVar(&r.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
 	f.BoolVar(&r.fenced, "fenced", false, "give the command a fencing token")
@@ -129,6 +137,8 @@ func (r *runCommand) check() error {
 		return usageErrorf("--wait %v: must be above zero; --no-wait tries once", r.wait)
 	case r.minHold < 0:
 		return usageErrorf("--min-hold %v: must not be negative", r.minHold)
+	case set("once-per") && (r.oncePer < time.Second || r.oncePer > 365*24*time.Hour):
+		return usageErrorf("--once-per %v: must be between 1s and a year", r.oncePer)
 	case set("retries") && r.retries < 0:
 		return usageErrorf("--retries %d: must not be negative", r.retries)
 	case r.heldCode < 0 || r.heldCode > 255:
@@ -174,7 +184,25 @@ func (r *runCommand) run(ctx context.Context, name string, argv []string) error 
 	if err != nil {
 		return r.refused(ctx, err, tries)
 	}
+	if err := r.claim(ctx, lock); err != nil {
+		lock.Release(context.WithoutCancel(ctx))
+		return err
+	}
 	return r.hold(ctx, lock, j)
+}
+
+// claim marks the tick of --once-per, if there is one. Its error says why the command must not run.
+func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
+	if r.oncePer == 0 {
+		return nil
+	}
+	tick := once.Tick(time.Now(), r.oncePer)
+	first, err := once.Claim(ctx, lock, tick, r.oncePer)
+	if err == nil && !first {
+		text := fmt.Sprintf("%s is done for its tick, %s", word(lock.Name()), tick.Local().Format(time.DateTime))
+		return &exitError{code: r.heldCode, err: errors.New(text)}
+	}
+	return err
 }
 
 // hold runs the job while the lock is held, and releases the lock.

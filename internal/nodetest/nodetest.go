@@ -32,7 +32,7 @@ type Body func(t *testing.T, node protocol.Node, poke Poker)
 // of its own, from within a synctest bubble if it likes. The rows use keys of
 // their own, so that they can share a server.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting) {
+	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, marks) {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node protocol.Node, poke Poker) { row.run(t, node, poke) })
 		})

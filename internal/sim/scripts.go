@@ -111,6 +111,23 @@ func (s *Server) admit(req *protocol.Request) protocol.Reply {
 	}}
 }
 
+// mark raises a mark.
+func (s *Server) mark(req *protocol.Request) protocol.Reply {
+	e, exists := s.lookup(req.Key)
+	if exists {
+		n, err := strconv.ParseUint(e.value, 10, 64)
+		if err != nil || len(e.value) > 16 || int64(n) >= req.Mark {
+			return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+		}
+	}
+	expires := s.wall.now() + req.TTL
+	if exists && e.expires != never {
+		expires = max(expires, e.expires)
+	}
+	s.write(req.Key, entry{value: fmt.Sprint(req.Mark), expires: expires})
+	return protocol.Reply{Outcome: protocol.Granted}
+}
+
 // A queue is tickets in their order. It never changes, but is made anew, because it may have been
 // saved.
 type queue struct{ tickets []ticket }

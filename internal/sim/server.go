@@ -271,6 +271,8 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 	switch {
 	case req.Op == protocol.OpAdmit:
 		return s.admit(req)
+	case req.Op == protocol.OpMark:
+		return s.mark(req)
 	case req.Counter != "":
 		return s.fenced(req)
 	case req.Op == protocol.OpInspect:
