@@ -232,6 +232,7 @@ type role struct {
 var roles = map[string]func(role) error{
 	"count": countUp,
 	"hold":  holdOn,
+	"lead":  lead,
 	"leave": leave,
 }
 

@@ -26,14 +26,14 @@ type command struct {
 var commands = [...]command{
 	protocol.OpAcquire: {head: begin(6, "SET"), encode: encodeSet, decode: decodeSet},
 	protocol.OpExtend:  {script: extendScript, encode: encodeExtend, decode: decodeOwned},
-	protocol.OpRelease: {script: releaseScript, encode: encodeRelease, decode: decodeOwned},
+	protocol.OpRelease: {script: releaseScript, encode: encodeRelease, decode: decodeReleased},
 	protocol.OpInspect: {script: inspectScript, encode: encodeKey, decode: decodeInspect},
 
 	protocol.OpAcquireFenced: {
 		script: acquireFencedScript, encode: encodeFenced, decode: decodeFenced, makesKey: true,
 	},
 	protocol.OpRaise:         {script: raiseScript, encode: encodeFenced, decode: decodeFenced},
-	protocol.OpReleaseFenced: {script: releaseFencedScript, encode: encodeFenced, decode: decodeOwned},
+	protocol.OpReleaseFenced: {script: releaseFencedScript, encode: encodeFenced, decode: decodeReleased},
 
 	protocol.OpWatch: {head: begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
@@ -44,6 +44,7 @@ var commands = [...]command{
 	protocol.OpExtendShared:  {script: extendSharedScript, encode: encodeReader, decode: decodeOwned},
 	protocol.OpReleaseShared: {script: releaseSharedScript, encode: encodeReader, decode: decodeOwned},
 	protocol.OpIntend:        {script: intendScript, encode: encodeIntent, decode: decodeOwned},
+	protocol.OpMark:          {script: markScript, encode: encodeMark, decode: decodeOwned},
 }
 
 // errUnexpected is a reply that no command of ours has.
@@ -72,7 +73,6 @@ func encodeExtend(p packet, r *protocol.Request) packet {
 func encodeRelease(p packet, r *protocol.Request) packet { return p.text(r.Key).text(r.Value) }
 
 // decodeOwned understands the answer of the scripts that change a key only if it holds the value.
-// A second number in a refusal says that the key has readers.
 func decodeOwned(answer any) (protocol.Reply, error) {
 	switch answer := answer.(type) {
 	case int64:
@@ -80,13 +80,30 @@ func decodeOwned(answer any) (protocol.Reply, error) {
 			return protocol.Reply{Outcome: protocol.Granted}, nil
 		}
 	case []any:
-		if len(answer) == 1 || len(answer) == 2 {
+		if len(answer) == 1 {
 			if ms, ok := answer[0].(int64); ok {
-				return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms), Readers: len(answer) == 2}, nil
+				return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
 			}
 		}
 	}
 	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+}
+
+// decodeReleased is decodeOwned for a refusal that may tell as well whose the key is: 1 for
+// readers, or the owner's label.
+func decodeReleased(answer any) (protocol.Reply, error) {
+	list, ok := answer.([]any)
+	if !ok || len(list) != 2 {
+		return decodeOwned(answer)
+	}
+	reply, err := decodeOwned(list[:1])
+	switch whose := list[1].(type) {
+	case []byte:
+		reply.Owner = string(whose)
+	case int64:
+		reply.Readers = whose == 1
+	}
+	return reply, err
 }
 
 func encodeKey(p packet, r *protocol.Request) packet { return p.text(r.Key) }
@@ -160,6 +177,10 @@ func decodeQueue(answer any) (protocol.Reply, error) {
 		}
 	}
 	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+}
+
+func encodeMark(p packet, r *protocol.Request) packet {
+	return p.text(r.Key).number(r.Mark).number(r.TTL.Milliseconds())
 }
 
 func encodeRecord(p packet, r *protocol.Request) packet {

@@ -22,10 +22,16 @@ func newScript(keys, others int, source string) *script {
 }
 
 // refuseRelease ends a release by a client that does not hold the key, which has the value held.
-// A second number says that the key has readers.
+// Beside what is left of it, it tells with a number that the key has readers, or the label of its
+// owner. That stands behind 40 random digits and a space (package redlock, owner.go); the digits
+// are never told, because a lock can be released with them.
 const refuseRelease = `
-if held == '` + protocol.ReadersValue + `' then return {redis.call('PTTL', KEYS[1]), 1} end
-return {redis.call('PTTL', KEYS[1])}`
+local left = redis.call('PTTL', KEYS[1])
+if held == '` + protocol.ReadersValue + `' then return {left, 1} end
+if held and #held > 41 and #held < 256 and string.match(held, '^[0-9a-f]+ ()') == 42 then
+	return {left, string.sub(held, 42)}
+end
+return {left}`
 
 // The scripts of locks answer 1 for done, and otherwise a list with the remaining TTL of the key
 // that is there, in the terms of PTTL. The two shapes cannot be mistaken for each other, and the
@@ -184,6 +190,15 @@ while true do
 	end
 	drop(head)
 end`)
+
+// markScript raises a mark. KEYS is the mark; ARGV are the number to which it is raised, and how
+// long it lives then at least, in milliseconds. The mark never falls, and its life gets no shorter.
+// One that is no number below 2^53 is above all: a tick too few does less harm than one too many.
+var markScript = newScript(1, 2, `
+local mark, left = redis.call('GET', KEYS[1]) or '0', redis.call('PTTL', KEYS[1])
+if #mark > 16 or not string.match(mark, '^%d+$') or tonumber(mark) >= tonumber(ARGV[1]) then return {left} end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', string.format('%.0f', math.max(left, tonumber(ARGV[2]))))
+return 1`)
 
 // recordScript reads the epoch record and changes it (package internal/record). KEYS is the
 // record. ARGV are the new text, or nothing; the text that must be there; the server that it must

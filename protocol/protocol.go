@@ -85,12 +85,14 @@ const (
 	OpExtendShared  // stay one of them for TTL from now, if value is one; a writer that holds key becomes one
 	OpReleaseShared // leave them; the last deletes key
 	OpIntend        // have new readers of key wait for the writer Value for TTL, if there are readers; zero: no more
+	OpMark          // raise the mark that key holds to Mark, for TTL at least: granted if it was lower
 )
 
 var opNames = [...]string{
 	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
 	OpShare: "acquire", OpExtendShared: "extend", OpReleaseShared: "release", OpIntend: "intend",
+	OpMark: "mark",
 }
 
 // String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
@@ -157,6 +159,7 @@ type Request struct {
 	Admit *Admission // of an OpAdmit
 
 	Ticket *Ticket // of an OpQueue
+	Mark   int64   // of an OpMark: above zero and below 2^53
 
 	Shared *Shared // of an operation on readers
 
@@ -237,6 +240,7 @@ type Reply struct {
 	Outcome Outcome
 	Value   string        // OpInspect: the value of the key, empty if there is none
 	TTL     time.Duration // OpInspect and Refused: what is left of the key; NoTTL; zero if it is gone or was not told
+	Owner   string        // Refused, to an OpRelease: what stands behind 40 hexadecimal digits and a space in the value that is there
 	Err     error         // Failed and Unknown: why
 
 	// Floor is set in a Granted reply to a fenced acquisition, or to OpRaise,

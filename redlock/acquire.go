@@ -355,6 +355,9 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 	}
 	err := r.fail(kind)
 	err.Remaining = freeIn(r, undo)
+	if kind == ErrHeld {
+		err.Holder = undo.holder(refused)
+	}
 	return err
 }
 

@@ -43,7 +43,7 @@ func (a *acquisition) lineKey() string {
 
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim() claim {
-	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: newValue()}
+	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: a.settings.labelled(newValue())}
 	if s := a.settings; s.fenced {
 		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+a.name, a.locker.tokens.propose(s.wall())
 	}
@@ -93,6 +93,7 @@ const (
 	queueKey   = "redlock:queue:"   // and the lock's name, and perhaps more
 	readersKey = "redlock:readers:" // and the lock's name
 	intentKey  = "redlock:intent:"  // and the lock's name
+	markKey    = "redlock:once:"    // and the lock's name
 )
 
 // Reserved reports whether a lock with that key would stand in the way of the
@@ -101,5 +102,6 @@ const (
 func Reserved(key string) bool {
 	return strings.HasSuffix(key, epochKey) ||
 		strings.Contains(key, counterKey) || strings.Contains(key, queueKey) ||
-		strings.Contains(key, readersKey) || strings.Contains(key, intentKey)
+		strings.Contains(key, readersKey) || strings.Contains(key, intentKey) ||
+		strings.Contains(key, markKey)
 }

@@ -70,7 +70,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		q.loseTurn(a.line)
 		var failed *QuorumError
 		if !errors.As(err, &failed) || !a.settings.again(try, failed) {
-			return nil, err
+			return nil, a.endedAfter(a.failure, err) // a try that was cut short knows less
 		}
 		if first == everyNode {
 			a.failure = failed // the other kind knows of one node only

@@ -27,6 +27,8 @@ var (
 	ErrLost = errors.New("lock lost")
 	// ErrReleased: the lock was released before.
 	ErrReleased = errors.New("lock already released")
+	// ErrMarked: the lock's mark is as high already.
+	ErrMarked = errors.New("marked already")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker closed")
 )
@@ -60,7 +62,7 @@ const NoTTL = protocol.NoTTL
 // or the context's error by errors.Is; errors.As finds the *multierror.Error
 // of the single nodes' answers, and in it each *NodeError.
 type QuorumError struct {
-	Op     string // "acquire", "raise" (of a fencing token), "extend", "release" or "inspect"
+	Op     string // "acquire", "raise" (of a fencing token), "extend", "release", "inspect" or "mark"
 	Name   string // the lock's name
 	Votes  int    // nodes that granted
 	Nodes  int    // nodes asked
@@ -72,6 +74,10 @@ type QuorumError struct {
 	// not known.
 	Remaining time.Duration
 
+	// Holder is who holds the lock, if the holder has a label (option Owner) and the nodes that
+	// refused have told it: Err is then ErrHeld, or a context's error after a try that was refused.
+	Holder Holder
+
 	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 }
@@ -79,6 +85,9 @@ type QuorumError struct {
 func (e *QuorumError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "redlock: %s %q: %v (%d of %d votes, %d needed", e.Op, e.Name, e.Err, e.Votes, e.Nodes, e.Quorum)
+	if e.Holder != (Holder{}) {
+		fmt.Fprintf(&b, "; held by %v", e.Holder)
+	}
 	switch {
 	case e.Remaining == NoTTL:
 		b.WriteString("; a key without TTL is in the way")
@@ -181,6 +190,9 @@ var errFresh = &protocol.QuarantineError{Reason: "its epoch record has just got 
 
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
+
+// errHighMark is the cause for a node that refused to raise a mark.
+var errHighMark = errors.New("has a mark as high, or one that is no number")
 
 // errLowToken is the cause for a node that holds the lock, but for a token that
 // it does not accept.

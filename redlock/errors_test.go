@@ -102,7 +102,7 @@ func TestAQuorumErrorNamesTheSilent(t *testing.T) {
 
 // kinds are all that a failure can be. No error may be two of them.
 var kinds = []error{
-	redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrReleased, redlock.ErrClosed,
+	redlock.ErrHeld, redlock.ErrNoQuorum, redlock.ErrLost, redlock.ErrReleased, redlock.ErrMarked, redlock.ErrClosed,
 	context.Canceled, context.DeadlineExceeded,
 }
 

@@ -17,17 +17,18 @@ type Inspection struct {
 
 // A NodeState is one node's part of an Inspection.
 type NodeState struct {
-	Node  string
-	Value string        // of the lock's key; empty if the node holds none
-	TTL   time.Duration // what is left of it; NoTTL if it never expires
-	Stuck bool          // there is a key and it has no TTL: only a DEL frees it
-	Err   error         // a *NodeError: why the node did not say; nil if it did
+	Node   string
+	Value  string        // of the lock's key; empty if the node holds none
+	TTL    time.Duration // what is left of it; NoTTL if it never expires
+	Stuck  bool          // there is a key and it has no TTL: only a DEL frees it
+	Holder               // what Value tells of who holds it
+	Err    error         // a *NodeError: why the node did not say; nil if it did
 }
 
 // Holder returns the value that a quorum of nodes holds, and how long a quorum
 // will go on doing so if the holder does not extend it (NoTTL: for ever). ok
 // is false if there is none; single nodes may still hold something, as while a
-// vote is under way.
+// vote is under way. HolderOf tells whose value it is, if that has a label.
 func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 	const never = time.Duration(1<<63 - 1)
 	ttls := map[string][]time.Duration{}
@@ -88,6 +89,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) 
 			state.Err = cause
 		} else {
 			state.Value, state.TTL, state.Stuck = slot.reply.Value, slot.reply.TTL, slot.reply.TTL == protocol.NoTTL
+			state.Holder = HolderOf(state.Value)
 		}
 		in.Nodes[i] = state
 	}

@@ -283,6 +283,9 @@ func (ln *line) canTake(s *session) bool {
 // with settings of. One that does not renew would not: it counts on a full TTL, and only
 // part of that is left.
 func (s *settings) canTake(of *settings) bool {
+	if s.owner != of.owner {
+		return false // the label would be another's
+	}
 	return s.renew && !s.shared && !of.shared && !s.fenced && !of.fenced && !s.fair && !of.fair && s.ttl == of.ttl && s.timeout() == of.timeout()
 }
 

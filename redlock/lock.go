@@ -54,9 +54,13 @@ func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Ins
 // Name returns the name that the lock was acquired by.
 func (k *Lock) Name() string { return k.session.name }
 
-// Value returns what the lock's key holds on the nodes. It is no secret, but
-// a client that knows it can release the lock. No two processes ever have the same;
+// Value returns what the lock's key holds on the nodes: 40 hexadecimal digits that are drawn by
+// lot, and with the option Owner a time and a label behind them (see HolderOf). It is no secret,
+// but a client that knows it can release the lock. No two processes ever have the same;
 // callers of one process that hand a lock over to each other share it.
+//
+// Name and value are the lock's handle for other processes: see Locker.ReleaseValue and
+// Locker.ExtendValue.
 func (k *Lock) Value() string { return k.session.value }
 
 // Context ends when the lock does: with cause ErrLost at its deadline at the
@@ -230,18 +234,8 @@ func (k *Lock) release(ctx context.Context) error {
 	}
 	r.wait(ctx, k.settings.timeout(), settled)
 
+	failure := r.unconfirmed(ctx)
 	r.mu.Lock()
-	var failure *QuorumError
-	if t := r.tally; t.Verdict() != quorum.Won {
-		kind := ErrNoQuorum
-		switch {
-		case t.Gone():
-			kind = ErrLost
-		case ctx.Err() != nil:
-			kind = ctx.Err()
-		}
-		failure = r.fail(kind)
-	}
 	votes := r.tally.Granted
 	r.mu.Unlock()
 
@@ -253,9 +247,25 @@ func (k *Lock) release(ctx context.Context) error {
 	return e.Err
 }
 
-// giveUp ends the lock and releases it on all nodes, unless it shares its session. If it was not held any more, the error
-// says why; one that was lost is released all the same if the scheduler has not got to it
-// yet, because the caller may want it anew.
+// unconfirmed returns why a release is not confirmed by a quorum, or nil if it is.
+func (r *round) unconfirmed(ctx context.Context) *QuorumError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind := ErrNoQuorum
+	switch t := r.tally; {
+	case t.Verdict() == quorum.Won:
+		return nil
+	case t.Gone():
+		kind = ErrLost
+	case ctx.Err() != nil:
+		kind = ctx.Err()
+	}
+	return r.fail(kind)
+}
+
+// giveUp ends the lock and releases it on all nodes, unless others share its session. If it was
+// not held any more, the error says why; one that was lost is released all the same if the
+// scheduler has not got to it yet, because the caller may want it anew.
 func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 	s := k.session
 	s.mu.Lock()

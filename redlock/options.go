@@ -52,6 +52,7 @@ type settings struct {
 	fenced      bool
 	fair        bool
 	shared      bool
+	owner       string // empty: no label
 
 	prefix    string
 	guard     bool

@@ -373,7 +373,9 @@ func (r *round) cause(i int, now clock.Instant) *NodeError {
 		}
 		e.Err = errLowToken
 	case protocol.Refused:
-		e.Err = refusal{s.reply}
+		if e.Err = (refusal{s.reply}); r.req.Op == protocol.OpMark {
+			e.Err = errHighMark
+		}
 	case 0:
 		e.Err, e.After = errNoAnswer, now.Sub(r.start)
 	}

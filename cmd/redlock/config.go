@@ -164,7 +164,7 @@ func scalars(n *yaml.Node) ([]string, error) {
 }
 
 // runSettings are those of one command that the file may have for all.
-var runSettings = []string{"ttl"}
+var runSettings = []string{"ttl", "owner"}
 
 func secretSettings() []string { return []string{"username", "password", "password_file"} }
 

@@ -37,6 +37,7 @@ configuration file:
   --node          $REDLOCK_NODES          nodes
   --prefix        $REDLOCK_PREFIX         prefix
   --ttl           $REDLOCK_TTL            ttl
+  --owner         $REDLOCK_OWNER          owner
   --max-ttl       $REDLOCK_MAX_TTL        max_ttl
   --memory-guard  $REDLOCK_MEMORY_GUARD   memory_guard
   --node-timeout  $REDLOCK_NODE_TIMEOUT   node_timeout
@@ -50,7 +51,7 @@ configuration file:
   --config        $REDLOCK_CONFIG
 
 $REDLOCK_NODES has commas or spaces between the URLs, nodes is a list. A command
-ignores what it has no flag for, as ttl is for "redlock run" only.
+ignores what it has no flag for, as ttl and owner are for "redlock run" only.
 
 The file is YAML. It is the one that --config or $REDLOCK_CONFIG names, else the
 first that exists of redlock.yaml in your configuration directory (~/.config, or

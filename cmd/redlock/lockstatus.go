@@ -37,8 +37,22 @@ type lockStatus struct {
 	Votes     int       `json:"votes"`           // nodes that hold the value
 	Value     string    `json:"value,omitempty"` // the one that most nodes hold
 	Bytes     []byte    `json:"value_base64,omitempty"`
+	owner               // of Value
 	TTL       *int64    `json:"ttl_ms,omitempty"` // -1: for ever
 	Nodes     []nodeKey `json:"nodes"`
+}
+
+// An owner is what a value tells of who holds the lock, if it tells anything.
+type owner struct {
+	Owner string     `json:"owner,omitempty"`
+	Since *time.Time `json:"since,omitempty"` // by the holder's clock
+}
+
+func ownerOf(value string) (o owner) {
+	if h := redlock.HolderOf(value); h.Owner != "" {
+		o.Owner, o.Since = h.Owner, &h.Since
+	}
+	return o
 }
 
 // A nodeKey is what one node holds for a name.
@@ -95,6 +109,7 @@ func judge(in *redlock.Inspection) lockStatus {
 	_, left, held := in.Holder()
 	if len(holders) > 0 {
 		l.Value, l.Bytes, l.Votes = most, bytesOf(most), holders[most]
+		l.owner = ownerOf(most)
 	}
 	switch {
 	case held && left != protocol.NoTTL:
@@ -155,14 +170,17 @@ func (st *status) text(named bool) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if len(st.Locks) > 0 {
-		fmt.Fprintln(table, "LOCK\tSTATE\tVOTES\tTTL\tVALUE")
+		fmt.Fprintln(table, "LOCK\tSTATE\tVOTES\tTTL\tVALUE\tOWNER")
 	}
 	for _, l := range st.Locks {
-		votes, value := "-", "-"
+		votes, value, owner := "-", "-", "-"
 		if l.Votes > 0 {
 			votes, value = fmt.Sprintf("%d of %d", l.Votes, len(l.Nodes)), brief(l.Value)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", word(l.Name), l.State, votes, ttlText(l.TTL), value)
+		if l.Owner != "" {
+			owner = l.Owner + " since " + l.Since.Local().Format(time.DateTime)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", word(l.Name), l.State, votes, ttlText(l.TTL), value, owner)
 		if !named {
 			continue
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,15 +10,18 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/user"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -33,6 +37,11 @@ a second process of it watches over the command. Out of reach are processes that
 the command starts in other process groups (setsid), or as another user (sudo); for
 what must never be written by two, use --fenced and have the resource refuse a
 lower $REDLOCK_FENCE than it has seen.
+
+With --once-per 5m the command runs at most once in five minutes, on all machines
+together, though their clocks differ and it takes less than they differ by: the
+tick is marked on the servers before the command runs. Where it is marked already
+the exit code is that for a lock that is held by another.
 
 What the command leaves running in its process group when it ends is ended, too.
 A lock that nobody releases, as that of a redlock which was killed, is free one TTL
@@ -53,10 +62,12 @@ type runCommand struct {
 	wait      time.Duration
 	noWait    bool
 	minHold   time.Duration
+	oncePer   time.Duration
 	retries   int
 	interval  time.Duration
 	fenced    bool
 	fair      bool
+	owner     string
 	killAfter time.Duration
 	heldCode  int
 
@@ -72,7 +83,7 @@ func newRun() *cobra.Command {
 		Example: `  # waits for the lock
   redlock run nightly -- /usr/local/bin/report
   # in the crontabs of several machines: one of them does it, the others exit with 75
-  redlock run --no-wait --min-hold 1m nightly -- /usr/local/bin/report
+  redlock run --no-wait --once-per 1h nightly -- /usr/local/bin/report
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
@@ -90,13 +101,16 @@ func newRun() *cobra.Command {
 	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
 	f.BoolVar(&r.noWait, "no-wait", false, "do not wait for a holder")
 	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long, for short jobs that several machines start when their clocks say so")
+	f.DurationVar(&r.oncePer, "once-per", 0, "run the command at most once in each tick of this `LENGTH`, on all machines together; a tick is a multiple of it, and the nearest counts; at least 1s")
 	f.IntVar(&r.retries, "retries", 0, "try so many times more, be it that the lock is held or that servers do not answer (default: wait for a holder, and report an outage at once)")
 	f.DurationVar(&r.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
 	f.BoolVar(&r.fenced, "fenced", false, "give the command a fencing token")
 	f.BoolVar(&r.fair, "fair", false, "wait in order of arrival")
+	f.StringVar(&r.owner, "owner", "", "`LABEL` of the lock, which tells others who holds it; at most 128 bytes (default: USER@HOST:PID)")
 	f.DurationVar(&r.killAfter, "kill-after", 0, "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
 	f.IntVarP(&r.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
 	share(f, "ttl", "ttl")
+	share(f, "owner", "owner")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := r.settle(); err != nil {
 			return err
@@ -123,10 +137,15 @@ func (r *runCommand) check() error {
 		return usageErrorf("--wait %v: must be above zero; --no-wait tries once", r.wait)
 	case r.minHold < 0:
 		return usageErrorf("--min-hold %v: must not be negative", r.minHold)
+	case set("once-per") && (r.oncePer < time.Second || r.oncePer > 365*24*time.Hour):
+		return usageErrorf("--once-per %v: must be between 1s and a year", r.oncePer)
 	case set("retries") && r.retries < 0:
 		return usageErrorf("--retries %d: must not be negative", r.retries)
 	case r.heldCode < 0 || r.heldCode > 255:
 		return usageErrorf("--conflict-exit-code %d: must be between 0 and 255", r.heldCode)
+	}
+	if r.owner == "" && !set("owner") {
+		r.owner = thisProcess()
 	}
 	if !set("kill-after") {
 		r.killAfter = r.ttl / 4
@@ -155,7 +174,7 @@ func (r *runCommand) run(ctx context.Context, name string, argv []string) error 
 	}
 	defer stop()
 	tries := &tries{}
-	locker, err := r.open(urls, r.log, redlock.TTL(r.ttl), redlock.Observe(tries))
+	locker, err := r.open(urls, r.log, redlock.TTL(r.ttl), redlock.Owner(r.owner), redlock.Observe(tries))
 	if err != nil {
 		return err
 	}
@@ -165,7 +184,25 @@ func (r *runCommand) run(ctx context.Context, name string, argv []string) error 
 	if err != nil {
 		return r.refused(ctx, err, tries)
 	}
+	if err := r.claim(ctx, lock); err != nil {
+		lock.Release(context.WithoutCancel(ctx))
+		return err
+	}
 	return r.hold(ctx, lock, j)
+}
+
+// claim marks the tick of --once-per, if there is one. Its error says why the command must not run.
+func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
+	if r.oncePer == 0 {
+		return nil
+	}
+	tick := once.Tick(time.Now(), r.oncePer)
+	first, err := once.Claim(ctx, lock, tick, r.oncePer)
+	if err == nil && !first {
+		text := fmt.Sprintf("%s is done for its tick, %s", word(lock.Name()), tick.Local().Format(time.DateTime))
+		return &exitError{code: r.heldCode, err: errors.New(text)}
+	}
+	return err
 }
 
 // hold runs the job while the lock is held, and releases the lock.
@@ -207,6 +244,27 @@ func notStarted(err error) error {
 		return &exitError{code: job.SignalCode(by.Signal), err: by}
 	}
 	return err
+}
+
+// thisProcess returns the label of locks that are given no other. What cannot be shown of it is
+// replaced.
+func thisProcess() string {
+	name := cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid()))
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	shown := func(s string) string {
+		const most = 48 // bytes
+		s = strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return '?'
+			}
+			return r
+		}, s)
+		return strings.ToValidUTF8(s[:min(len(s), most)], "")
+	}
+	return fmt.Sprintf("%s@%s:%d", shown(name), shown(host), os.Getpid())
 }
 
 // findCommand looks for the command as a shell would, before anything is locked.

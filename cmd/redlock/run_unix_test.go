@@ -77,6 +77,7 @@ func TestExitCodes(t *testing.T) {
 		{"kill-after above the TTL", []string{"run", "--ttl", "1s", "--kill-after", "2s", "a", "--", "true"}, "", 64, "--kill-after"},
 		{"a wait of nothing", []string{"run", "--wait", "0", "a", "--", "true"}, "", 64, "--no-wait"},
 		{"two ways to wait", []string{"run", "--no-wait", "--wait", "1s", "a", "--", "true"}, "", 64, "excludes"},
+		{"a tick that is none", []string{"run", "--once-per", "1ms", "a", "--", "true"}, "", 64, "between 1s and a year"},
 		{"a code that is none", []string{"run", "-E", "256", "a", "--", "true"}, "", 64, "between 0 and 255"},
 		{"no servers", []string{"run", "a", "--", "true"}, "REDLOCK_NODES=", 64, "--node"},
 		{"a server twice", []string{"run", "--node", dead[0], "--node", dead[0], "a", "--", "true"}, "", 64, "same server"},
@@ -249,6 +250,44 @@ func TestOneOfThoseThatDoNotWaitGetsTheLock(t *testing.T) {
 	}
 }
 
+func TestTheLockSaysWhoHoldsIt(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	host, err := os.Hostname()
+	tr.NoError(t, err)
+	for label, args := range map[string][]string{
+		"":           {"run", "x", "--", "cat"},
+		"deploy 812": {"run", "--owner", "deploy 812", "x", "--", "cat"},
+		"nightly":    {"run", "x", "--", "cat"},
+	} {
+		p := command(t, f.URLs(), args...)
+		if label == "nightly" {
+			p.Env = append(p.Env, "REDLOCK_OWNER=nightly")
+		}
+		in, err := p.StdinPipe()
+		tr.NoError(t, err)
+		p.begin(t)
+		fmt.Fprintln(in, "ready")
+		p.says(t, "ready")
+		if label == "" {
+			label = fmt.Sprintf("@%s:%d", host, p.Process.Pid)
+		}
+		_, err = l.TryAcquire(t.Context(), "x")
+		tr.ErrorIs(t, err, redlock.ErrHeld)
+		assert.ErrorContains(t, err, label+" since 20")
+		_, out, _ := command(t, f.URLs(), "status", "x").outcome(t)
+		assert.Contains(t, out, label+" since 20")
+		_, out, _ = command(t, f.URLs(), "status", "x", "--json").outcome(t)
+		assert.Contains(t, out, label+`"`)
+		in.Close()
+		assert.Zero(t, p.code(t))
+	}
+	code, _, stderr := command(t, f.URLs(), "run", "--owner", "a\nb", "x", "--", "true").outcome(t)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, stderr, "must be printable text")
+}
+
 func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -269,6 +308,33 @@ func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {
 
 	code, _, _ := command(t, f.URLs(), "run", "--min-hold", "1ms", "x", "--", "sh", "-c", "exit 6").outcome(t)
 	assert.Equal(t, 6, code)
+}
+
+func TestACommandRunsOncePerTick(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	run := func(args ...string) (int, string, string) {
+		return command(t, f.URLs(), append(append([]string{"run", "--once-per", "8760h"}, args...), "x", "--", "echo", "ran")...).outcome(t)
+	}
+	code, stdout, stderr := run()
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "ran\n", stdout)
+	free(t, l, "x")
+	for want, args := range map[int][]string{75: nil, 0: {"-E", "0", "--no-wait"}} {
+		code, stdout, stderr = run(args...)
+		assert.Equal(t, want, code)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, "redlock: x is done for its tick, 20")
+		free(t, l, "x")
+	}
+	for i := range 3 {
+		ask(t, f.URLs()[i], "SET", "redlock:once:x", "nonsense")
+	}
+	code, stdout, stderr = run()
+	assert.Equal(t, exitNoQuorum, code, "it is not known whether the command has run")
+	assert.Empty(t, stdout)
+	assert.Contains(t, stderr, "its mark is no number")
 }
 
 func TestAReleaseThatIsNotConfirmedIsTold(t *testing.T) {

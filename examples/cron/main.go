@@ -1,24 +1,16 @@
 // Command cron runs a job once per tick, though cron starts it on every machine, so that no machine
 // is the one that must not fail.
 //
-// For a command that is no Go program, one line in the crontab of all machines has the lock, too:
+// For a command that is no Go program, one line in the crontab of all machines does the same:
 //
-//	*/5 * * * * redlock run --no-wait nightly-report -- /usr/local/bin/report
+//	*/5 * * * * redlock run --no-wait --once-per 5m nightly-report -- /usr/local/bin/report
 //
-// The lock alone keeps two machines from working at the same time, but not one after the other:
+// A lock alone keeps two machines from working at the same time, but not one after the other:
 // where the clocks differ by more than the job takes, the second machine comes when the first has
-// done its work and released the lock. So the tick is recorded together with what the job writes,
-// and checked under the lock.
+// done its work and released the lock. So package once marks the tick on a quorum of servers.
 //
-// A command that cannot record anything must end later than the last machine begins: sh -c
-// '/usr/local/bin/report; sleep 30', for clocks that differ by less than 30 seconds.
-//
-// job.go is what to copy. A program that cron starts every five minutes runs
-//
-//	outcome, err := job.Run(ctx, time.Now().Round(5*time.Minute))
-//
-// The tick is the time that was meant, which is the same on all machines. Cron is a moment late,
-// and differently so on each; Round takes that off.
+// job.go is what to copy. The tick is the time that was meant, which is the same on all machines.
+// Cron is a moment late, and differently so on each; Run takes that off.
 package main
 
 import (
@@ -31,23 +23,11 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/examples/internal/servers"
-	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func main() { servers.Main(story) }
-
-// open returns the Locker of one machine.
-func open(urls []string) (*redlock.Locker, error) {
-	nodes, err := pool.Open(urls...)
-	if err != nil {
-		return nil, err
-	}
-	return redlock.New(nodes,
-		redlock.NodeTimeout(300*time.Millisecond), // all of this is on one machine, which may be busy
-		redlock.MemoryGuard(false),                // new servers would have no vote for a TTL, and the first tick not run
-	)
-}
 
 func story(ctx context.Context, out io.Writer, urls []string) error {
 	n, err := newNight(urls)
@@ -74,8 +54,8 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 		}
 	}
 	want := []string{"report of 02:00", "report of 02:05", "report of 02:10", "report of 02:15"}
-	if rows := n.results.Rows(); !slices.Equal(rows, want) {
-		return fmt.Errorf("there should be one report for each tick: %q", rows)
+	if !slices.Equal(n.reports, want) {
+		return fmt.Errorf("there should be one report for each tick: %q", n.reports)
 	}
 	fmt.Fprintln(out, "4 ticks, 4 reports")
 	return nil
@@ -84,31 +64,31 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 // A night is three machines and some ticks.
 type night struct {
 	machines []*machine
-	results  Results
 	ticks    int
-	works    int                         // how often the job was begun; one at a time, if the lock is good
+	reports  []string                    // one machine at a time writes, if the lock is good
 	during   func(context.Context) error // called while the job is at work; nil: nothing
 }
 
 type machine struct {
-	name  string
-	wires *servers.Wires
-	job   Job
+	name   string
+	wires  *servers.Wires
+	locker *redlock.Locker
+	job    once.Job
 }
 
 // A report is the text that cron would mail.
 type report struct {
 	machine string
-	outcome Outcome
+	outcome once.Outcome
 	err     error
 }
 
 func (r report) String() string {
 	var failure *redlock.QuorumError
 	if errors.As(r.err, &failure) { // all of it would fill the screen
-		return fmt.Sprintf("%s %s: %v, %d of %d votes", r.machine, r.outcome, failure.Err, failure.Votes, failure.Nodes)
+		return fmt.Sprintf("%s %s: %v, %d of %d votes", r.machine, outcome(r.outcome), failure.Err, failure.Votes, failure.Nodes)
 	}
-	return fmt.Sprintf("%s %s", r.machine, r.outcome)
+	return fmt.Sprintf("%s %s", r.machine, outcome(r.outcome))
 }
 
 func newNight(urls []string) (*night, error) {
@@ -119,34 +99,35 @@ func newNight(urls []string) (*night, error) {
 			n.close()
 			return nil, err
 		}
-		locker, err := open(wires.URLs())
+		locker, job, err := open(wires.URLs())
 		if err != nil {
 			wires.Close()
 			n.close()
 			return nil, err
 		}
-		n.machines = append(n.machines, &machine{name: name, wires: wires, job: Job{
-			Name: "nightly-report", Locker: locker, Results: &n.results, Work: n.work,
-		}})
+		n.machines = append(n.machines, &machine{name, wires, locker, job})
 	}
 	return n, nil
 }
 
 func (n *night) close() {
 	for _, m := range n.machines {
-		m.job.Locker.Close()
+		m.locker.Close()
 		m.wires.Close()
 	}
 }
 
-func (n *night) work(ctx context.Context, tick time.Time) (string, error) {
-	n.works++
+func (n *night) work(ctx context.Context, tick time.Time) error {
 	if n.during != nil {
 		if err := n.during(ctx); err != nil {
-			return "", err
+			return err
 		}
 	}
-	return "report of " + tick.Format("15:04"), ctx.Err()
+	text, err := write(ctx, tick)
+	if err == nil {
+		n.reports = append(n.reports, text)
+	}
+	return err
 }
 
 // tick is the one that it is time for.
@@ -160,7 +141,7 @@ func (n *night) run(ctx context.Context, machines ...*machine) []report {
 	var all sync.WaitGroup
 	for i, m := range machines {
 		all.Go(func() {
-			outcome, err := m.job.Run(ctx, n.tick())
+			outcome, err := m.job.RunTick(ctx, n.tick(), n.work)
 			reports[i] = report{machine: m.name, outcome: outcome, err: err}
 		})
 	}

@@ -32,7 +32,7 @@ type Body func(t *testing.T, node protocol.Node, poke Poker)
 // of its own, from within a synctest bubble if it likes. The rows use keys of
 // their own, so that they can share a server.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing) {
+	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing, marks) {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node protocol.Node, poke Poker) { row.run(t, node, poke) })
 		})
@@ -77,6 +77,7 @@ type want struct {
 	floor   int64         // the token was not accepted, and this is the floor
 	life    bool          // of an epoch record that was read
 	epoch   *protocol.Epoch
+	owner   string        // of the value that is there, where the node tells it
 	lives   time.Duration // what the record has left; zero: recordLife
 }
 
@@ -143,6 +144,7 @@ func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
 	t.Helper()
 	assert.Equal(t, w.outcome.String(), got.Outcome.String(), "step %d: outcome (%v)", i, got.Err)
 	assert.Equal(t, w.value, got.Value, "step %d: value", i)
+	assert.Equal(t, w.owner, got.Owner, "step %d: owner", i)
 	if w.outcome == protocol.Failed {
 		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)
 		if w.err == protocol.ErrCounter {

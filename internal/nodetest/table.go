@@ -1,6 +1,7 @@
 package nodetest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
@@ -71,6 +72,9 @@ func (s step) within(timeout time.Duration) step { s.req.Timeout = timeout; retu
 
 func (s step) key(key string) step { s.req.Key = key; return s }
 func (s step) rightBehind() step   { s.behind = true; return s }
+
+// random is as the random part of a value.
+const random = "0123456789abcdef0123456789abcdef01234567"
 
 const binary = "\x00\r\n\xff*3\r\n$"
 
@@ -144,6 +148,21 @@ var table = []row{
 	}},
 	{"release: after a failed acquisition nothing of the other's goes", []step{
 		acquire("a", medium, granted), acquire("b", long, takenFor(medium)), release("b", refusedFor(medium)), inspect(holds("a", medium)),
+	}},
+
+	{"release: a refusal tells what stands behind the random part of another's value", []step{
+		acquire(random+" 20261122T120307Z web-3 pid 812", medium, granted),
+		release("b", want{outcome: protocol.Refused, ttl: medium, owner: "20261122T120307Z web-3 pid 812"}),
+		extend("b", long, refusedFor(medium)),
+		release(random+" 20261122T120307Z web-3 pid 812", granted),
+	}},
+	{"release: a refusal tells nothing of a value that has not the form of ours", []step{
+		acquire(random, medium, granted), release("b", refusedFor(medium)), release(random, granted),
+		acquire(random+" ", medium, granted), release("b", refusedFor(medium)), release(random+" ", granted),
+		acquire(random+"0 a", medium, granted), release("b", refusedFor(medium)), release(random+"0 a", granted),
+		acquire(random[1:]+" a", medium, granted), release("b", refusedFor(medium)), release(random[1:]+" a", granted),
+		acquire("G"+random[1:]+" a", medium, granted), release("b", refusedFor(medium)), release("G"+random[1:]+" a", granted),
+		acquire(random+" "+strings.Repeat("a", 215), medium, granted), release("b", refusedFor(medium)),
 	}},
 
 	{"inspect: a missing key has neither value nor TTL", []step{inspect(holds("", 0))}},

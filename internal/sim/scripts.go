@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpReleaseFenced:
 		s.accept(req, counter)
-		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e), Readers: e.value == protocol.ReadersValue}
+		return s.refuseRelease(e)
 	case req.Op == protocol.OpAcquireFenced && req.Token == counter:
 		return protocol.Reply{Outcome: protocol.Refused}
 	case req.Op == protocol.OpAcquireFenced:
@@ -76,6 +77,23 @@ func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	return 0
 }
 
+// refuseRelease answers a release by a client that does not hold the key.
+func (s *Server) refuseRelease(e entry) protocol.Reply {
+	return protocol.Reply{
+		Outcome: protocol.Refused, TTL: s.left(e), Readers: e.value == protocol.ReadersValue, Owner: ownerOf(e.value),
+	}
+}
+
+// labelled matches the values whose label a refused release tells.
+var labelled = regexp.MustCompile(`(?s)^[0-9a-f]{40} (.{1,214})$`)
+
+func ownerOf(value string) string {
+	if m := labelled.FindStringSubmatch(value); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
 // admit compares and sets the epoch record, and returns it: GET, PTTL, TIME and, if record
 // and server are those that are named, SET with PX or KEEPTTL.
 func (s *Server) admit(req *protocol.Request) protocol.Reply {
@@ -98,6 +116,23 @@ func (s *Server) admit(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Granted, Run: run, Life: max(0, s.left(e)), Epoch: &protocol.Epoch{
 		Record: e.value, Found: found, Clock: s.unix().Truncate(time.Millisecond),
 	}}
+}
+
+// mark raises a mark.
+func (s *Server) mark(req *protocol.Request) protocol.Reply {
+	e, exists := s.lookup(req.Key)
+	if exists {
+		n, err := strconv.ParseUint(e.value, 10, 64)
+		if err != nil || len(e.value) > 16 || int64(n) >= req.Mark {
+			return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+		}
+	}
+	expires := s.wall.now() + req.TTL
+	if exists && e.expires != never {
+		expires = max(expires, e.expires)
+	}
+	s.write(req.Key, entry{value: fmt.Sprint(req.Mark), expires: expires})
+	return protocol.Reply{Outcome: protocol.Granted}
 }
 
 // A queue is tickets in their order. It never changes, but is made anew, because it may have been

@@ -275,14 +275,18 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 	switch {
 	case req.Op == protocol.OpAdmit:
 		return s.admit(req)
+	case req.Op == protocol.OpMark:
+		return s.mark(req)
 	case req.Counter != "":
 		return s.fenced(req)
 	case req.Op == protocol.OpInspect:
 		return protocol.Reply{Outcome: protocol.Granted, Value: e.value, TTL: s.left(e)}
 	case req.Op == protocol.OpAcquire && exists: // SET NX tells nothing of what is there
 		return protocol.Reply{Outcome: protocol.Refused}
+	case req.Op == protocol.OpRelease && !ours:
+		return s.refuseRelease(e)
 	case req.Op != protocol.OpAcquire && !ours:
-		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e), Readers: req.Op == protocol.OpRelease && e.value == protocol.ReadersValue}
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpRelease:
 		s.remove(req.Key)
 	default:

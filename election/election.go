@@ -1,0 +1,126 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// An Election is an office that one candidate at a time holds. It is safe for concurrent use.
+type Election struct {
+	locker *redlock.Locker
+	name   string
+	opts   []redlock.Option
+}
+
+// New returns the election for the office name, which is the name of a lock of locker. The options
+// are for that lock, TTL above all: it bounds for how long there is no leader after one vanished.
+// Fenced and Owner are set in any case, and Renew(false) makes each term end after the TTL.
+func New(locker *redlock.Locker, name string, opts ...redlock.Option) *Election {
+	return &Election{locker: locker, name: name, opts: slices.Clone(opts)}
+}
+
+// A Term is one time of leading.
+type Term struct{ lock *redlock.Lock }
+
+// Token returns the number of the term, a fencing token: a later term of the office, of whichever
+// candidate, has a greater one. Give it to the resource with every write (package fence).
+func (t Term) Token() int64 { return t.lock.Fence() }
+
+// Remaining returns for how long the leader is certainly the only one, if nothing renews its lock;
+// zero once the term is over.
+func (t Term) Remaining() time.Duration { return t.lock.Remaining() }
+
+// Run campaigns for the office, and calls lead each time that it has it, until ctx ends. id tells
+// observers and the other candidates who leads: at most 128 bytes of printable text, as for
+// redlock.Owner; no decision rests on it. Each candidate is one Run.
+//
+// The context of lead ends when the lock is lost, with a cause that matches redlock.ErrLost, and
+// with ctx. lead must return then: only when it has returned is the lock released, and does this
+// candidate campaign again. If lead panics the lock is released, too.
+//
+// lead resigns by returning nil before that; the others have their chance then for half a second at
+// least. An error that it returns while it still leads says that it cannot: Run releases the lock
+// and returns the error. What it returns after its context has ended is not looked at, because the
+// term is over in any case.
+//
+// Run returns nil if ctx has ended; lead's error; or an error that no patience helps against:
+// redlock.ErrClosed, or what is wrong with the name, the ID or an option. An outage is waited out:
+// with pauses that grow to two seconds.
+func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Context, term Term) error) error {
+	switch {
+	case ctx == nil:
+		return fmt.Errorf("election: %q: the context is nil; context.Background() is the one that never ends", e.name)
+	case id == "":
+		return fmt.Errorf("election: %q: the candidate has no ID; give what tells people who it is", e.name)
+	case lead == nil:
+		return fmt.Errorf("election: %q: the function is nil", e.name)
+	}
+	opts := append(slices.Clone(e.opts), redlock.Fenced(), redlock.Owner(id))
+	for tries := 0; ctx.Err() == nil; {
+		lock, err := e.locker.Acquire(ctx, e.name, opts...)
+		var vote *redlock.QuorumError
+		switch {
+		case err == nil:
+			tries = 0
+			if err := term(ctx, lock, lead); err != nil {
+				return err
+			}
+			pause(ctx, standBack+rand.N(standBack/2))
+		case ctx.Err() != nil:
+		case errors.As(err, &vote):
+			pause(ctx, backoff(tries))
+			tries++
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// term is one term of office. Its error ends the campaign.
+func term(ctx context.Context, lock *redlock.Lock, lead func(context.Context, Term) error) error {
+	// The next leader begins at once after the release, so it comes when lead has returned. ctx
+	// bounds only how long Release waits for confirmation.
+	defer lock.Release(ctx)
+	work, cancel := context.WithCancelCause(ctx)
+	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	defer cancel(nil)
+	defer unlink()
+	err := lead(work, Term{lock})
+	if work.Err() != nil || !lock.Valid() {
+		return nil
+	}
+	return err
+}
+
+// standBack is for how long a candidate leaves the field to the others after a term. Its own
+// request would always be the first behind its release, and waiters who get no hints look every
+// 200 ms.
+const standBack = 500 * time.Millisecond
+
+// Pauses between tries during an outage double from firstPause to lastPause. A part is drawn by
+// lot, so that candidates do not come all at once when it is over.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+func backoff(tries int) time.Duration {
+	limit := min(firstPause<<min(tries, 10), lastPause)
+	return limit/2 + rand.N(limit/2)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

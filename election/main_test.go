@@ -1,0 +1,91 @@
+package election_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	leg = 5 * time.Millisecond // each way of each message
+	rtt = 2 * leg
+	ttl = 10 * time.Second
+)
+
+// simulate runs test in a bubble with five simulated servers that have long been in use.
+func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		watchdog := time.AfterFunc(3*time.Hour, func() { panic(t.Name() + " does not end") })
+		defer watchdog.Stop()
+		w := sim.New(seed, 5)
+		w.SetNet(sim.Fixed(leg))
+		for _, s := range w.Servers() {
+			s.Settle(5, ttl)
+		}
+		test(t, w)
+	})
+}
+
+// open returns the Locker of a new process, with the memory guard.
+func open(t *testing.T, w *sim.World) (*redlock.Locker, *sim.Client) {
+	t.Helper()
+	c := w.NewClient(1)
+	nodes := c.Nodes()
+	l, err := redlock.New(nodes, redlock.TTL(ttl), redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Resume(); l.Close() })
+	return l, c
+}
+
+// A candidate is a process that campaigns until stop is called. Its terms come by begun, and it
+// leads until the term is over or a result is sent to it.
+type candidate struct {
+	*sim.Client
+	office *election.Election
+	begun  chan election.Term
+	over   chan error // why each term was over, as its context tells; nil if by result
+	result chan error
+	stop   func()
+	err    chan error // of Run
+}
+
+func campaign(t *testing.T, w *sim.World, id string) *candidate {
+	t.Helper()
+	l, client := open(t, w)
+	ctx, stop := context.WithCancel(t.Context())
+	c := &candidate{
+		Client: client, office: election.New(l, "office"), stop: stop,
+		begun: make(chan election.Term, 100), over: make(chan error, 100), result: make(chan error), err: make(chan error, 1),
+	}
+	go func() {
+		c.err <- c.office.Run(ctx, id, func(ctx context.Context, term election.Term) error {
+			c.begun <- term
+			select {
+			case <-ctx.Done():
+				c.over <- context.Cause(ctx)
+				return assert.AnError // is of no interest any more
+			case err := <-c.result:
+				c.over <- nil
+				return err
+			}
+		})
+	}()
+	t.Cleanup(func() {
+		stop()
+		client.Resume()
+	})
+	return c
+}

@@ -1,0 +1,320 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/once"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	leg   = 5 * time.Millisecond // each way of each message
+	ttl   = 10 * time.Second
+	every = 5 * time.Minute
+)
+
+// simulate runs test in a bubble with five simulated servers that have long been in use.
+func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		watchdog := time.AfterFunc(300*time.Hour, func() { panic(t.Name() + " does not end") })
+		defer watchdog.Stop()
+		w := sim.New(seed, 5)
+		w.SetNet(sim.Fixed(leg))
+		for _, s := range w.Servers() {
+			s.Settle(5, ttl)
+		}
+		test(t, w)
+	})
+}
+
+// machine returns the job as it is on a machine of its own.
+func machine(t *testing.T, w *sim.World) (once.Job, *sim.Client) {
+	t.Helper()
+	c := w.NewClient(1)
+	l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Resume(); l.Close() })
+	return once.Job{Locker: l, Name: "report", Every: every}, c
+}
+
+func nothing(context.Context, time.Time) error { return nil }
+
+func TestAMachineWhoseClockIsBehindDoesNotRunItAgain(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		first, _ := machine(t, w)
+		second, _ := machine(t, w)
+		var ticks []time.Time
+		work := func(_ context.Context, tick time.Time) error { ticks = append(ticks, tick); return nil }
+		for range 3 {
+			now := time.Now().Add(every / 2).Round(every)
+			time.Sleep(time.Until(now) + time.Second)
+			outcome, err := first.Run(t.Context(), work)
+			require.NoError(t, err)
+			assert.Equal(t, once.Ran, outcome)
+			time.Sleep(time.Minute) // far longer than the job
+			for _, j := range []once.Job{second, first} {
+				outcome, err = j.Run(t.Context(), work)
+				require.NoError(t, err)
+				assert.Equal(t, once.Done, outcome)
+			}
+			outcome, err = second.RunTick(t.Context(), now.Add(-every), work)
+			require.NoError(t, err)
+			assert.Equal(t, once.Done, outcome, "an earlier tick is over")
+			assert.Equal(t, now, ticks[len(ticks)-1])
+		}
+		assert.Len(t, ticks, 3)
+		for _, s := range w.Servers() {
+			assert.Empty(t, s.Locks(), "no lock is held until the next tick")
+		}
+	})
+}
+
+func TestAJobAtWorkIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		first, _ := machine(t, w)
+		second, _ := machine(t, w)
+		outcome, err := first.Run(t.Context(), func(ctx context.Context, tick time.Time) error {
+			for _, tick := range []time.Time{tick, tick.Add(every)} {
+				outcome, err := second.RunTick(ctx, tick, nothing)
+				require.NoError(t, err)
+				assert.Equal(t, once.Busy, outcome)
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, once.Ran, outcome)
+	})
+}
+
+// TestAJobThatFailsIsNotRunAgain in its tick, nor one that is lost; with TakeOver it is.
+func TestAJobThatFailsIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		full := errors.New("disk full")
+		fails := func(context.Context, time.Time) error { return full }
+		for _, takeOver := range []bool{false, true} {
+			first, c := machine(t, w)
+			second, _ := machine(t, w)
+			first.TakeOver, second.TakeOver = takeOver, takeOver
+			first.Name, second.Name = fmt.Sprint("report", takeOver), fmt.Sprint("report", takeOver)
+			then := once.Done
+			if takeOver {
+				then = once.Ran
+			}
+			outcome, err := first.Run(t.Context(), fails)
+			require.ErrorIs(t, err, full)
+			assert.Equal(t, once.Ran, outcome)
+			outcome, err = second.Run(t.Context(), nothing)
+			require.NoError(t, err)
+			assert.Equal(t, then, outcome)
+			outcome, err = first.Run(t.Context(), nothing)
+			require.NoError(t, err)
+			assert.Equal(t, once.Done, outcome)
+
+			time.Sleep(every)
+			func() {
+				defer func() { recover() }()
+				first.Run(t.Context(), func(context.Context, time.Time) error { panic("oops") })
+			}()
+			outcome, err = second.Run(t.Context(), nothing)
+			require.NoError(t, err)
+			assert.Equal(t, then, outcome)
+
+			time.Sleep(every)
+			tick := once.Tick(time.Now(), every)
+			result := make(chan error, 1)
+			go func() {
+				_, err := first.RunTick(t.Context(), tick, func(ctx context.Context, _ time.Time) error {
+					c.Crash()
+					<-ctx.Done()
+					return nil
+				})
+				result <- err
+			}()
+			time.Sleep(time.Second)
+			if !takeOver {
+				time.Sleep(ttl)
+			}
+			outcome, err = second.RunTick(t.Context(), tick, nothing)
+			require.NoError(t, err)
+			assert.Equal(t, then, outcome)
+			c.Resume()
+			require.ErrorIs(t, <-result, redlock.ErrLost)
+		}
+	})
+}
+
+func TestTakeOverWaitsUntilTheTickIsOver(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		first, _ := machine(t, w)
+		second, _ := machine(t, w)
+		first.TakeOver, second.TakeOver = true, true
+		tick := once.Tick(time.Now(), every)
+		work := func(ctx context.Context, _ time.Time) error {
+			outcome, err := second.RunTick(ctx, tick, nothing)
+			require.NoError(t, err)
+			assert.Equal(t, once.Busy, outcome)
+			assert.Equal(t, tick.Add(every/2), time.Now())
+			return nil
+		}
+		outcome, err := first.RunTick(t.Context(), tick, work)
+		require.NoError(t, err)
+		assert.Equal(t, once.Ran, outcome)
+		outcome, err = second.RunTick(t.Context(), tick, nothing)
+		require.NoError(t, err)
+		assert.Equal(t, once.Done, outcome, "a late one does not wait")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		outcome, err = second.Run(ctx, nothing)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, once.NotRun, outcome)
+	})
+}
+
+func TestWithoutAQuorumItDoesNotRun(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		j, _ := machine(t, w)
+		never := func(context.Context, time.Time) error { assert.Fail(t, "it runs"); return nil }
+		is := func(want error) {
+			t.Helper()
+			outcome, err := j.Run(t.Context(), never)
+			require.ErrorIs(t, err, want)
+			assert.Equal(t, once.NotRun, outcome)
+			time.Sleep(every)
+		}
+		// The raises are lost, or their answers.
+		for _, back := range []bool{false, true} {
+			w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				return leg, l.Op == protocol.OpMark && l.Reply == back && l.Node < 3
+			}})
+			is(redlock.ErrNoQuorum)
+		}
+		w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			return leg, l.Op == protocol.OpInspect && l.Node < 3
+		}})
+		is(redlock.ErrNoQuorum)
+		w.SetNet(sim.Fixed(leg))
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		is(redlock.ErrNoQuorum)
+		require.NoError(t, j.Locker.Close())
+		is(redlock.ErrClosed)
+	})
+}
+
+func TestWhatIsNoJobIsRefused(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		good, _ := machine(t, w)
+		var none context.Context
+		for want, call := range map[string]func(j once.Job) (once.Outcome, error){
+			"there is no Locker":           func(j once.Job) (once.Outcome, error) { j.Locker = nil; return j.Run(t.Context(), nothing) },
+			"Every is 0s, must be between": func(j once.Job) (once.Outcome, error) { j.Every = 0; return j.Run(t.Context(), nothing) },
+			"the context is nil":           func(j once.Job) (once.Outcome, error) { return j.Run(none, nothing) },
+			"the function is nil":          func(j once.Job) (once.Outcome, error) { return j.Run(t.Context(), nil) },
+			"must not be empty":            func(j once.Job) (once.Outcome, error) { j.Name = ""; return j.Run(t.Context(), nothing) },
+		} {
+			outcome, err := call(good)
+			assert.ErrorContains(t, err, want)
+			assert.Equal(t, once.NotRun, outcome)
+		}
+		assert.Equal(t, "not run ran done busy Outcome(4)", fmt.Sprint(once.NotRun, " ", once.Ran, " ", once.Done, " ", once.Busy, " ", once.Outcome(4)))
+	})
+}
+
+// TestATickRunsAtMostOnce under pauses, partitions and crashes, and though a minority of servers
+// forgets, on machines whose clocks differ by less than half a tick.
+func TestATickRunsAtMostOnce(t *testing.T) {
+	t.Parallel()
+	ran := 0
+	for seed := range uint64(20) {
+		simulate(t, seed, func(t *testing.T, w *sim.World) { ran += night(t, w, seed) })
+	}
+	assert.Greater(t, ran, 20*night10/2, "the schedules show nothing")
+}
+
+const night10 = 10 // ticks of a night
+
+// night plays some ticks with four machines, and returns how many of them were run.
+func night(t *testing.T, w *sim.World, seed uint64) int {
+	var mu sync.Mutex
+	runs := map[time.Time]int{}
+	dice := rand.New(rand.NewPCG(seed, 1))
+	var machines sync.WaitGroup
+	var clients []*sim.Client
+	begin := time.Now().Round(every).Add(every)
+	for range 4 {
+		j, c := machine(t, w)
+		clients = append(clients, c)
+		var offsets, lengths [night10]time.Duration
+		for i := range offsets {
+			offsets[i] = time.Duration(dice.Int64N(int64(every*9/20))) * time.Duration(dice.IntN(2))
+			lengths[i] = time.Duration(dice.IntN(30)) * time.Second * time.Duration(dice.IntN(2))
+		}
+		machines.Go(func() {
+			for i := range night10 {
+				tick := begin.Add(time.Duration(i) * every)
+				time.Sleep(time.Until(tick.Add(offsets[i])))
+				j.Run(t.Context(), func(ctx context.Context, tick time.Time) error {
+					mu.Lock()
+					runs[tick]++
+					assert.Equal(t, 1, runs[tick], "seed %d: tick %v", seed, tick)
+					mu.Unlock()
+					c.Sleep(lengths[i])
+					return ctx.Err()
+				})
+			}
+		})
+	}
+	for time.Now().Before(begin.Add((night10 - 1) * every)) {
+		time.Sleep(time.Duration(1+dice.IntN(60)) * time.Second)
+		switch dice.IntN(6) {
+		case 0:
+			clients[dice.IntN(4)].Pause()
+		case 1, 2:
+			for _, c := range clients {
+				c.Resume()
+			}
+		case 3:
+			who, most := dice.IntN(4), dice.IntN(6)
+			w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				return leg, l.Client == who && l.Node < most
+			}})
+		case 4:
+			w.SetNet(sim.Fixed(leg))
+		case 5: // all marks but on a minority of servers stay, as servers with persistence do
+			s := w.Servers()[dice.IntN(5)]
+			s.Crash()
+			s.Restart()
+			w.Servers()[0].Flush()
+		}
+	}
+	w.SetNet(sim.Fixed(leg))
+	for _, c := range clients {
+		c.Resume()
+	}
+	machines.Wait()
+	return len(runs)
+}

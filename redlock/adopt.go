@@ -1,0 +1,131 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// A lock can be released and extended by its name and value from another process than the one that
+// took it: a job that is handed on through a queue, or what a holder left that died. Only the value
+// counts, so this does no harm to a lock that is another's by now.
+
+// ReleaseValue releases the lock name wherever it holds value, which is the Lock.Value of its
+// holder or what Inspect returned: as Lock.Release does, from any process. If the holder lives, its
+// Lock.Context ends as for a DEL: within milliseconds, or at its next renewal where servers give
+// no hints. Until then two may work, so have the holder stop first.
+//
+// Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
+// few nodes confirmed: the release goes on in the background, for no longer than the Locker's TTL.
+// ErrClosed after Close. ctx bounds the waiting only. ReleaseValue returns within the node timeout
+// and is safe for concurrent use.
+func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
+	h := handle{op: protocol.OpRelease, name: name, value: value}
+	a, err := l.adopt(ctx, h, nil)
+	if err != nil {
+		return err
+	}
+	defer l.inflight.done()
+	defer l.awaitObservers()
+	r := l.release(releaseOf{ctx, a.settings, h.claim(a.key), quorum.All(len(l.nodes))}, a.settings.clock.Now())
+	r.wait(ctx, a.settings.timeout(), settled)
+	if failure := r.unconfirmed(ctx); failure != nil {
+		return failure
+	}
+	return nil
+}
+
+// ExtendValue lets the lock name live for the TTL of the Locker, or of the option TTL, from now on
+// wherever it holds value: as Lock.Extend does, from any process. After nil the lock is certainly
+// held for the TTL less Drift(TTL), counted from before the call, unless it is released by its
+// value. A shorter TTL than the lock had shortens it.
+//
+// Nothing renews the lock after that, and no context tells that it is lost: whoever adopts a lock
+// calls ExtendValue in time, and stops working when an extension did not succeed in time. A holder
+// that lives goes on renewing it, with its own TTL, and may release it.
+//
+// Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
+// few nodes answered: some nodes may have extended it all the same, and asking again makes sense.
+// ErrClosed after Close. Of the options TTL and NodeTimeout count. ExtendValue returns within the
+// node timeout, and takes two more round trips where the memory guard has to enter a TTL first.
+// It is safe for concurrent use.
+func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Option) error {
+	h := handle{op: protocol.OpExtend, name: name, value: value}
+	a, err := l.adopt(ctx, h, opts)
+	if err != nil {
+		return err
+	}
+	defer l.inflight.done()
+	defer l.awaitObservers()
+	c := h.claim(a.key)
+	const most = 3 // as for an acquisition: votes do not count before their TTL is on record
+	for try := 1; ; try++ {
+		r := l.newRound(ctx, name, l.request(a.settings, c.kind.extend, c))
+		r.ask()
+		r.wait(ctx, a.settings.timeout(), settled)
+		if r.parked.Load() > 0 {
+			r.wait(ctx, 2*a.settings.timeout(), settled)
+		}
+		failure := a.unextended(r)
+		switch {
+		case failure == nil:
+			return nil
+		case try == most || ctx.Err() != nil || !r.couldWin():
+			return failure
+		}
+	}
+}
+
+// A handle is what another process knows of a lock, and wants of it.
+type handle struct {
+	op          protocol.Op
+	name, value string
+}
+
+// claim is the handle as a claim. That it may have a token matters to its own client only.
+func (h handle) claim(key string) claim {
+	return claim{kind: exclusive, name: h.name, key: key, value: h.value}
+}
+
+// adopt checks the arguments. The caller, if it gets no error, tells inflight when it is done.
+func (l *Locker) adopt(ctx context.Context, h handle, opts []Option) (*acquisition, error) {
+	if ctx == nil {
+		return nil, nilContext(h.op, h.name)
+	}
+	s, err := l.settings.with(opts)
+	if err != nil {
+		return nil, err
+	}
+	key, err := s.key(h.name)
+	if err != nil {
+		return nil, err
+	}
+	if h.value == "" {
+		return nil, fmt.Errorf("redlock: %s %q: the value is empty; give that of Lock.Value", h.op, h.name)
+	}
+	if !l.inflight.begin() {
+		return nil, closedError(h.op, h.name)
+	}
+	return &acquisition{locker: l, settings: s, name: h.name, key: key, ctx: ctx, eventCtx: ctx}, nil
+}
+
+// unextended returns why the round has not extended the lock, or nil if it has.
+func (a *acquisition) unextended(r *round) *QuorumError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := a.settings.clock.Now()
+	kind := ErrNoQuorum
+	switch t := r.tally; {
+	case t.Verdict() == quorum.Won && now < quorum.Deadline(r.start, a.settings.ttl):
+		return nil
+	case t.Verdict() == quorum.Won:
+		kind = errStale
+	case t.Gone():
+		kind = ErrLost
+	case a.ctx.Err() != nil:
+		kind = a.ctx.Err()
+	}
+	return r.fail(kind)
+}

@@ -1,0 +1,141 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// A mark is a number beside a lock, under the key redlock:once:NAME, that only rises. It outlives
+// the lock, so that later holders learn how far earlier ones came: package once keeps the last
+// tick of a job there.
+//
+// A node raises a mark to a number at most once, because it was lower before and is not after. A
+// raise is granted by a majority, and two majorities share a node, so of all that raise the mark
+// to one number at most one is granted, even if two take themselves for the holder. The lock keeps
+// them from splitting the nodes among them, which would grant it to none.
+//
+// A mark is read from all nodes that answer in time, and a majority at least: a raise that was
+// granted is on one of those. The reading begins when the lock is held, so it is behind all raises
+// of earlier holders, who end when their lock does.
+
+const maxMark = 1<<53 - 1
+
+// Mark returns the highest number that the lock's mark was raised to, zero for none, as the nodes
+// tell it that answer within the node timeout.
+//
+// Errors: ErrLost, ErrReleased or ErrClosed if the lock is not held any more; ErrNoQuorum or ctx's
+// error if too few nodes told. Mark is safe for concurrent use.
+func (k *Lock) Mark(ctx context.Context) (int64, error) {
+	s := k.session
+	if ctx == nil {
+		return 0, nilContext(protocol.OpMark, s.name)
+	}
+	if err := k.notHeld(); err != nil {
+		return 0, err
+	}
+	r := s.locker.newRound(k.ctx, s.name, protocol.Request{Op: protocol.OpInspect, Key: k.settings.markOf(s.name), Timeout: k.settings.timeout()})
+	r.ask()
+	r.wait(ctx, k.settings.timeout(), complete)
+	if err := k.notHeld(); err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	highest, told := int64(0), 0
+	for i := range r.slots {
+		reply := &r.slots[i].reply
+		if reply.Outcome != protocol.Granted {
+			continue
+		}
+		mark, err := parseMark(reply.Value)
+		if err != nil {
+			reply.Outcome, reply.Err = protocol.Failed, err
+			continue
+		}
+		highest = max(highest, mark)
+		told++
+	}
+	if told >= r.tally.Quorum() {
+		return highest, nil
+	}
+	failure := r.fail(ErrNoQuorum)
+	failure.Votes = told
+	if ctx.Err() != nil {
+		failure.Err = ctx.Err()
+	}
+	return 0, failure
+}
+
+// parseMark reads what a node holds. A number of other digits than the scripts write is none.
+func parseMark(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 53)
+	if err != nil {
+		return 0, fmt.Errorf("its mark is no number (delete the key %s* on this node when the tick is over)", markKey)
+	}
+	return int64(n), nil
+}
+
+// RaiseMark raises the lock's mark to a number above all that it was raised to before, for so long
+// at least: whole milliseconds. After nil the lock is still held, and no other call with this
+// number or a lower one was or will be granted while the marks live, by whichever process: under
+// the assumption of exclusion that fewer than h+q-N nodes forget, where h nodes have the mark. A
+// node's memory guard does not look after marks.
+//
+// Errors: ErrMarked if too many nodes have a mark as high; ErrLost, ErrReleased or ErrClosed if the
+// lock is not held any more; ErrNoQuorum or ctx's error if too few nodes answered. Some nodes may
+// have raised it all the same, and so no later call may be granted this number. RaiseMark is safe
+// for concurrent use.
+func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) error {
+	s := k.session
+	switch {
+	case ctx == nil:
+		return nilContext(protocol.OpMark, s.name)
+	case to <= 0 || to > maxMark:
+		return fmt.Errorf("redlock: mark %q: %d must be above zero and below 2^53", s.name, to)
+	case life < time.Millisecond || life > 10*maxTTL:
+		return fmt.Errorf("redlock: mark %q: a life of %v must be between %v and %v", s.name, life, time.Millisecond, 10*maxTTL)
+	}
+	if err := k.notHeld(); err != nil {
+		return err
+	}
+	r := s.locker.newRound(k.ctx, s.name, protocol.Request{
+		Op: protocol.OpMark, Key: k.settings.markOf(s.name), Mark: to, TTL: life.Truncate(time.Millisecond), Timeout: k.settings.timeout(),
+	})
+	r.ask()
+	r.wait(ctx, k.settings.timeout(), settled)
+	if err := k.notHeld(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind := ErrNoQuorum
+	switch t := r.tally; {
+	case t.Verdict() == quorum.Won:
+		return nil
+	case t.Gone():
+		kind = ErrMarked
+	case ctx.Err() != nil:
+		kind = ctx.Err()
+	}
+	return r.fail(kind)
+}
+
+// notHeld returns why the lock is not held at this moment, or nil if it is.
+func (k *Lock) notHeld() error {
+	s := k.session
+	s.expire(s.now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return k.ended()
+}
+
+// markOf returns the key of a lock's mark.
+func (s *settings) markOf(name string) string { return s.prefix + markKey + name }

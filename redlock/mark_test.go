@@ -1,0 +1,174 @@
+package redlock_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestAMarkOnlyRises(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.Prefix("p:"))
+		k := take(t, l, "x")
+		is := func(want int64) {
+			t.Helper()
+			got, err := k.Mark(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, want, got)
+		}
+		is(0)
+		assert.Equal(t, rtt, took(func() { require.NoError(t, k.RaiseMark(t.Context(), 5, time.Hour)) }))
+		assert.Equal(t, 5, holding(w, "p:redlock:once:x"))
+		is(5)
+		for _, to := range []int64{5, 4} {
+			isOnly(t, k.RaiseMark(t.Context(), to, time.Hour), redlock.ErrMarked)
+		}
+		is(5)
+		require.NoError(t, k.Release(t.Context()))
+
+		k = take(t, l, "x")
+		is(5)
+		require.NoError(t, k.RaiseMark(t.Context(), 6, time.Minute))
+		time.Sleep(time.Minute)
+		is(6)
+		time.Sleep(time.Hour)
+		is(0)
+	})
+}
+
+// TestAMarkIsReadFromAMajority, of which one at least has what was granted.
+func TestAMarkIsReadFromAMajority(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		w.Servers()[0].Hang()
+		w.Servers()[1].Hang()
+		k := take(t, l, "x")
+		require.NoError(t, k.RaiseMark(t.Context(), 5, time.Hour))
+		w.Servers()[0].Resume()
+		w.Servers()[1].Resume()
+		time.Sleep(rtt)
+		w.Servers()[0].Del("redlock:once:x")
+		w.Servers()[1].Del("redlock:once:x")
+		w.Servers()[3].Hang()
+		w.Servers()[4].Hang()
+		mark, err := k.Mark(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, mark)
+		isOnly(t, k.RaiseMark(t.Context(), 5, time.Hour), redlock.ErrNoQuorum)
+		w.Servers()[2].Hang()
+		_, err = k.Mark(t.Context())
+		isOnly(t, err, redlock.ErrNoQuorum)
+		_, err = k.Mark(canceled(t))
+		isOnly(t, err, context.Canceled)
+	})
+}
+
+// TestAMarkIsReadFromAllNodesThatAnswer: one that is slow may be the one that has it.
+func TestAMarkIsReadFromAllNodesThatAnswer(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(4, 40*time.Millisecond)})
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		w.Servers()[4].Set("redlock:once:x", "5", time.Hour)
+		mark, err := k.Mark(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, mark)
+	})
+}
+
+// TestTwoHoldersDoNotBothRaiseAMark: one of them is paused and takes itself for the holder.
+func TestTwoHoldersDoNotBothRaiseAMark(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		first, _ := open(t, w)
+		second, _ := open(t, w)
+		a := take(t, first, "x")
+		for _, s := range w.Servers() {
+			s.Del("x") // as an operator does
+		}
+		b := take(t, second, "x")
+		require.NoError(t, a.RaiseMark(t.Context(), 5, time.Hour))
+		isOnly(t, b.RaiseMark(t.Context(), 5, time.Hour), redlock.ErrMarked)
+	})
+}
+
+// TestAMarkThatIsNotConfirmedInTimeIsNotGranted: the next holder may not have seen it.
+func TestAMarkThatIsNotConfirmedInTimeIsNotGranted(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, c := open(t, w, redlock.Renew(false))
+		k := take(t, l, "x")
+		time.AfterFunc(leg/2, c.Pause)
+		time.AfterFunc(2*ttl, c.Resume)
+		isOnly(t, k.RaiseMark(t.Context(), 5, time.Hour), redlock.ErrLost)
+
+		k = take(t, l, "y")
+		time.AfterFunc(leg/2, c.Pause)
+		time.AfterFunc(2*ttl, c.Resume)
+		_, err := k.Mark(t.Context())
+		isOnly(t, err, redlock.ErrLost)
+		isOnly(t, k.RaiseMark(t.Context(), 5, time.Hour), redlock.ErrLost)
+		k = take(t, l, "z")
+		require.NoError(t, k.Release(t.Context()))
+		isOnly(t, k.RaiseMark(t.Context(), 5, time.Hour), redlock.ErrReleased)
+	})
+}
+
+// TestAMarkThatMakesNoSenseIsAboveAll, and its node tells none.
+func TestAMarkThatMakesNoSenseIsAboveAll(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		w.Servers()[0].Set("redlock:once:x", "inf", protocol.NoTTL)
+		mark, err := k.Mark(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, mark)
+		require.NoError(t, k.RaiseMark(t.Context(), 5, time.Hour))
+		w.Servers()[1].Set("redlock:once:x", "-1", protocol.NoTTL)
+		_, err = k.Mark(t.Context())
+		isOnly(t, err, redlock.ErrNoQuorum)
+		assert.ErrorContains(t, err, "its mark is no number (delete the key redlock:once:")
+		err = k.RaiseMark(t.Context(), 6, time.Hour)
+		isOnly(t, err, redlock.ErrMarked)
+		assert.ErrorContains(t, err, "node2: has a mark as high, or one that is no number")
+	})
+}
+
+func TestWhatIsNoMarkIsRefused(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		var none context.Context
+		_, err := k.Mark(none)
+		assert.ErrorContains(t, err, "the context is nil")
+		assert.ErrorContains(t, k.RaiseMark(none, 1, time.Hour), "the context is nil")
+		for _, to := range []int64{-1, 0, 1 << 53} {
+			assert.ErrorContains(t, k.RaiseMark(t.Context(), to, time.Hour), "must be above zero and below 2^53")
+		}
+		assert.ErrorContains(t, k.RaiseMark(t.Context(), 1, time.Microsecond), "a life of 1µs must be between 1ms")
+		assert.True(t, redlock.Reserved("p:redlock:once:x"))
+		_, err = l.TryAcquire(t.Context(), "redlock:once:x")
+		assert.ErrorContains(t, err, "redlock's own")
+	})
+}
+
+// TestALostRaiseIsNotGrantedTwice: nodes that have it refuse it, whoever asked.
+func TestALostRaiseIsNotGrantedTwice(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			return leg, l.Op == protocol.OpMark && l.Reply && l.Node < 3
+		}})
+		isOnly(t, k.RaiseMark(t.Context(), 5, time.Hour), redlock.ErrNoQuorum)
+		w.SetNet(sim.Fixed(leg))
+		time.Sleep(2 * time.Second)
+		isOnly(t, k.RaiseMark(t.Context(), 5, time.Hour), redlock.ErrMarked)
+	})
+}

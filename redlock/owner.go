@@ -1,0 +1,122 @@
+package redlock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// A label stands behind the random part of a value, for people who want to know who holds a
+// lock, and since when:
+//
+//	0b5e...(40 hexadecimal digits) 20261122T120307Z web-3 pid 812
+//
+// Nodes compare values as a whole, so a label is no part of any decision. The random part alone
+// keeps two values apart.
+const (
+	randomLength = 40
+	stamp        = "20060102T150405Z"
+	maxOwner     = 128 // bytes
+)
+
+// Owner labels a lock with who holds it, such as "web-3 pid 812": Inspect, the command redlock
+// status and the QuorumError of a caller that is refused show the label to people, together with
+// the holder's wall clock when it asked for the lock. The label is readable by all who can read
+// the servers' keys, is written to errors and logs, and decides nothing: two holders may have the
+// same. Default empty: none. At most 128 bytes of printable text, in UTF-8.
+//
+// A lock is handed over within a process only to a caller with the same label.
+func Owner(label string) Option {
+	return Option{apply: func(s *settings) error {
+		switch {
+		case len(label) > maxOwner:
+			return fmt.Errorf("Owner: the label has %d bytes, at most %d are allowed; shorten it", len(label), maxOwner)
+		case !isPrintable(label):
+			return fmt.Errorf("Owner(%q): must be printable text in UTF-8, on one line; quote it (strconv.Quote)", label)
+		}
+		s.owner = label
+		return nil
+	}}
+}
+
+func isPrintable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// labelled returns a value with the settings' label, if there is one.
+func (s *settings) labelled(random string) string {
+	if s.owner == "" {
+		return random
+	}
+	return random + " " + s.wall().UTC().Format(stamp) + " " + s.owner
+}
+
+// A Holder is what the value of a lock tells about who holds it. It is the zero Holder for a value
+// without a label, as that of another library.
+type Holder struct {
+	Owner string    // the label, of the option Owner
+	Since time.Time // when the holder asked for the lock, by its own clock, to the second
+}
+
+// String returns the label and the time, such as "web-3 pid 812 since 2026-11-22T12:03:07Z", or
+// nothing for the zero Holder.
+func (h Holder) String() string {
+	if h == (Holder{}) {
+		return ""
+	}
+	return h.Owner + " since " + h.Since.Format(time.RFC3339)
+}
+
+// HolderOf reads the label of a lock's value, which Inspect and Lock.Value return. A lock that was
+// handed over within a process has the Since of its first holder.
+func HolderOf(value string) Holder {
+	const digits = "0123456789abcdef"
+	if len(value) <= randomLength || value[randomLength] != ' ' || strings.Trim(value[:randomLength], digits) != "" {
+		return Holder{}
+	}
+	return parseLabel(value[randomLength+1:])
+}
+
+// parseLabel reads what stands behind the random part of a value. It comes from a server, where
+// others may have written it.
+func parseLabel(text string) Holder {
+	if len(text) <= len(stamp)+1 || len(text) > len(stamp)+1+maxOwner || text[len(stamp)] != ' ' {
+		return Holder{}
+	}
+	since, err := time.Parse(stamp, text[:len(stamp)])
+	label := text[len(stamp)+1:]
+	if err != nil || !isPrintable(label) {
+		return Holder{}
+	}
+	return Holder{Owner: label, Since: since}
+}
+
+// holder returns the label that the nodes which refused tell: one that all of them tell, or so
+// many that no quorum can be had without them. Others may be of callers that compete. The round
+// must be locked, and is that of a release.
+func (r *round) holder(refused quorum.Set) Holder {
+	var count map[string]int
+	answers := 0
+	for i := range r.slots {
+		if reply := &r.slots[i].reply; refused.Has(i) && reply.Outcome == protocol.Refused && reply.TTL != 0 {
+			answers++
+			if reply.Owner != "" {
+				if count == nil {
+					count = map[string]int{}
+				}
+				count[reply.Owner]++
+			}
+		}
+	}
+	for text, n := range count {
+		if n == answers || n >= r.tally.Blocking() {
+			return parseLabel(text)
+		}
+	}
+	return Holder{}
+}
