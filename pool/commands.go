@@ -39,6 +39,13 @@ var commands = [...]command{
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
 
 	protocol.OpAdmit: {script: recordScript, encode: encodeRecord, decode: decodeRecord},
+
+	protocol.OpAcquireAll: {
+		script: acquireAllScript, encode: encodeSetOf(acquireAllScript), decode: decodeSetOwned, makesKey: true,
+	},
+	protocol.OpExtendAll:  {script: extendAllScript, encode: encodeSetOf(extendAllScript), decode: decodeSetOwned},
+	protocol.OpReleaseAll: {script: releaseAllScript, encode: encodeSetOf(releaseAllScript), decode: decodeSetOwned},
+	protocol.OpInspectAll: {script: inspectAllScript, encode: encodeSetOf(inspectAllScript), decode: decodeInspectAll},
 }
 
 // errUnexpected is a reply that no command of ours has.

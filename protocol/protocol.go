@@ -79,11 +79,20 @@ const (
 	OpQueue // take, keep or give back Ticket's place in the queue key: granted if it is the first; see Ticket
 
 	OpAdmit // tell the epoch record, and change it: see Admission
+
+	// Of several keys with their values: see Set. The keys change together or not at all, but for
+	// OpReleaseAll. A refusal tells the TTL of the key that is in the way for the longest, and which
+	// it is.
+	OpAcquireAll // set the keys that are missing, and let all live for TTL, if one is missing and none is another's
+	OpExtendAll  // let all keys expire in TTL from now, if each holds its value
+	OpReleaseAll // delete the keys that hold their values; granted if that was each
+	OpInspectAll // tell the first key that does not hold its value, or the first if there is none
 )
 
 var opNames = [...]string{
 	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
+	OpAcquireAll: "acquire", OpExtendAll: "extend", OpReleaseAll: "release", OpInspectAll: "inspect",
 }
 
 // String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
@@ -99,13 +108,17 @@ func nameOf(kind string, names []string, i uint8) string {
 }
 
 // Acquires reports whether op puts a claim on a node, which a release takes away again.
-func (op Op) Acquires() bool { return op == OpAcquire || op == OpAcquireFenced }
+func (op Op) Acquires() bool {
+	return op == OpAcquire || op == OpAcquireFenced || op == OpAcquireAll
+}
 
 // Extends reports whether op lets a claim live longer.
-func (op Op) Extends() bool { return op == OpExtend }
+func (op Op) Extends() bool { return op == OpExtend || op == OpExtendAll }
 
 // Releases reports whether op takes a claim away.
-func (op Op) Releases() bool { return op == OpRelease || op == OpReleaseFenced }
+func (op Op) Releases() bool {
+	return op == OpRelease || op == OpReleaseFenced || op == OpReleaseAll
+}
 
 // A Request is one operation, asked of all nodes alike.
 type Request struct {
@@ -133,6 +146,7 @@ type Request struct {
 	Admit *Admission // of an OpAdmit
 
 	Ticket *Ticket // of an OpQueue
+	Set    *Set    // of an operation on several keys, the first of which is Key, with its Value
 
 	// MayHold says of a release that the node may hold the value, now or
 	// once an earlier request has run. Such a release is not given up when it
@@ -141,8 +155,8 @@ type Request struct {
 	// another type, a missing permission, a server that keeps no locks.
 	MayHold bool
 
-	// Watch has Watchable.Watch hint at the next change of Key after an OpExtend or
-	// OpInspect, as after an OpWatch.
+	// Watch has Watchable.Watch hint at the next change of Key, or of a key of Set, after an
+	// operation that extends or inspects, as after an OpWatch.
 	Watch bool
 
 	// Memo belongs to the implementation of Node. A Request is submitted to
@@ -172,6 +186,13 @@ type Ticket struct {
 	Waited time.Duration
 	Life   time.Duration
 	Leave  bool // give the place back
+}
+
+// A Set is several keys, in order and without doubles, and the value of each. It does not
+// change once it is part of a Request.
+type Set struct {
+	Keys   []string
+	Values []string // as many
 }
 
 // An Epoch is a node's epoch record, after an OpAdmit.
@@ -212,6 +233,7 @@ type Reply struct {
 	Value   string        // OpInspect: the value of the key, empty if there is none
 	TTL     time.Duration // OpInspect and Refused: what is left of the key; NoTTL; zero if it is gone or was not told
 	Err     error         // Failed and Unknown: why
+	Which   int           // of a Set's keys, counted from one, the key that TTL, Value or Err is about; zero: not told
 
 	// Floor is set in a Granted reply to a fenced acquisition, or to OpRaise,
 	// if the key is ours but the token was not accepted: one that will be is

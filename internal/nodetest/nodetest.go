@@ -32,7 +32,7 @@ type Body func(t *testing.T, node protocol.Node, poke Poker)
 // of its own, from within a synctest bubble if it likes. The rows use keys of
 // their own, so that they can share a server.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting) {
+	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sets) {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node protocol.Node, poke Poker) { row.run(t, node, poke) })
 		})
@@ -77,6 +77,7 @@ type want struct {
 	life    bool          // of an epoch record that was read
 	epoch   *protocol.Epoch
 	lives   time.Duration // what the record has left; zero: recordLife
+	which   int           // of the keys of a set
 }
 
 func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
@@ -112,6 +113,9 @@ func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
 			if req.Epoch != "" {
 				req.Epoch = prefix + req.Epoch
 			}
+			if req.Set != nil {
+				req.Key, req.Value, req.Set = prefix+req.Set.Keys[0], req.Set.Values[0], prefixed(req.Set, prefix)
+			}
 			if req.Admit != nil {
 				admit := *req.Admit
 				if admit.Run == "" {
@@ -137,6 +141,7 @@ func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
 	t.Helper()
 	assert.Equal(t, w.outcome.String(), got.Outcome.String(), "step %d: outcome (%v)", i, got.Err)
 	assert.Equal(t, w.value, got.Value, "step %d: value", i)
+	assert.Equal(t, w.which, got.Which, "step %d: which key of the set", i)
 	if w.outcome == protocol.Failed {
 		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)
 		if w.err == protocol.ErrCounter {
