@@ -17,6 +17,7 @@ type kind struct {
 var (
 	exclusive = &kind{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
 	fenced    = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
+	several   = &kind{protocol.OpAcquireAll, protocol.OpExtendAll, protocol.OpReleaseAll}
 )
 
 // A claim is what one attempt at a lock puts on the nodes, and what the lock is
@@ -29,6 +30,7 @@ type claim struct {
 	value   string
 	counter string // the key of the fencing tokens; empty without them
 	token   int64
+	set     *protocol.Set // the keys and values of a lock of several names (see set.go), of which key and value are the first
 }
 
 // lineKey is the claim.line of the acquisition's claims.
@@ -39,6 +41,9 @@ func (a *acquisition) newClaim() claim {
 	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: newValue()}
 	if s := a.settings; s.fenced {
 		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+a.name, a.locker.tokens.propose(s.wall())
+	}
+	if a.names != nil {
+		c.kind, c.set = several, a.setOf(c.value)
 	}
 	return c
 }
@@ -53,7 +58,7 @@ func (c claim) withoutToken() claim {
 
 // request makes the request for op.
 func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request {
-	req := protocol.Request{Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout()}
+	req := protocol.Request{Op: op, Key: c.key, Value: c.value, Set: c.set, TTL: s.ttl, Timeout: s.timeout()}
 	if c.counter != "" && !op.Extends() {
 		req.Counter, req.Token, req.Slack = c.counter, c.token, tokenSlack
 	}

@@ -72,6 +72,10 @@ type QuorumError struct {
 	// not known.
 	Remaining time.Duration
 
+	// InTheWay are the names of a set (AcquireAll) that the nodes have named as
+	// held by others, sorted: each node names one. Nil for a lock of one name.
+	InTheWay []string
+
 	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 }
@@ -191,9 +195,15 @@ var errNoAnswer = errors.New("no answer")
 
 // A refusal is the cause for a node that answered no. It deliberately does not
 // match ErrHeld: one node's refusal within an outage is not contention.
-type refusal struct{ reply protocol.Reply }
+type refusal struct {
+	reply protocol.Reply
+	name  string // of a set, the name that is in the way; else empty
+}
 
 func (r refusal) Error() string {
+	if r.name != "" {
+		return fmt.Sprintf("%q: %v", r.name, refusal{reply: r.reply})
+	}
 	switch {
 	case r.reply.TTL == NoTTL:
 		return "holds another's value without TTL"

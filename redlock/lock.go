@@ -50,12 +50,18 @@ func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Ins
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 }
 
-// Name returns the name that the lock was acquired by.
+// Name returns the name that the lock was acquired by; of a lock of several names (AcquireAll)
+// a text for people, with the first of them.
 func (k *Lock) Name() string { return k.session.name }
+
+// Names returns the names that the lock was acquired by, sorted and without doubles: one, or
+// those of AcquireAll. The slice is the caller's.
+func (k *Lock) Names() []string { return k.session.names() }
 
 // Value returns what the lock's key holds on the nodes. It is no secret, but
 // a client that knows it can release the lock. No two processes ever have the same;
-// callers of one process that hand a lock over to each other share it.
+// callers of one process that hand a lock over to each other share it. Of a lock of several
+// names it is the value of the first; the keys of the others may hold other values.
 func (k *Lock) Value() string { return k.session.value }
 
 // Context ends when the lock does: with cause ErrLost at its deadline at the
