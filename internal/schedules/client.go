@@ -210,6 +210,8 @@ func (c *client) begin(lock *redlock.Lock) *hold {
 	}
 	if h.token > 0 {
 		s.coverage.count(fencedLocks)
+	} else if len(lock.Names()) > 1 {
+		s.coverage.count(setLocks)
 	} else {
 		s.coverage.count(plainLocks)
 	}

@@ -39,18 +39,27 @@ func (s *schedule) grants() (all []grant) {
 	return all
 }
 
-// checkExclusion is P1 in true time.
+// checkExclusion is P1 in true time, for each name of a lock.
 func (s *schedule) checkExclusion() {
-	holds := slices.Clone(s.holds)
-	slices.SortStableFunc(holds, func(a, b *hold) int {
+	type holdOf struct {
+		*hold
+		name string
+	}
+	var holds []holdOf
+	for _, h := range s.holds {
+		for _, name := range h.lock.Names() {
+			holds = append(holds, holdOf{h, name})
+		}
+	}
+	slices.SortStableFunc(holds, func(a, b holdOf) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), a.from.Compare(b.from))
 	})
-	var last *hold // of one name, the one that ends last
+	var last holdOf // of one name, the one that ends last
 	for _, h := range holds {
-		if last != nil && last.name == h.name && h.from.Before(last.end()) && h.from.Before(h.end()) {
+		if last.name == h.name && h.from.Before(last.end()) && h.from.Before(h.end()) {
 			s.problem("P1: %v\n    overlaps with %v\n    by %v", h, last, last.end().Sub(h.from))
 		}
-		if last == nil || last.name != h.name || last.end().Before(h.end()) {
+		if last.name != h.name || last.end().Before(h.end()) {
 			last = h
 		}
 	}
@@ -74,29 +83,48 @@ func (s *schedule) checkReleases() {
 	for i := range s.steps {
 		step := &s.steps[i]
 		node := nodes(1) << step.Node
-		if step.Stage == sim.Replied && step.Outcome == protocol.Refused && (step.Op == protocol.OpAcquire || step.Op == protocol.OpAcquireFenced) {
-			refused[step.Value] |= node // such a node holds nothing
+		if step.Stage == sim.Replied && step.Outcome == protocol.Refused && step.Op.Acquires() {
+			for _, value := range valuesOf(step) {
+				refused[value] |= node // such a node holds nothing
+			}
 		}
 		if step.Stage != sim.Submitted || step.Value == "" {
 			continue
 		}
-		if step.Op == protocol.OpAcquire && asked[step.Value]&node != 0 {
+		if step.Op.Acquires() && step.Op != protocol.OpAcquireFenced && asked[step.Value]&node != 0 {
 			s.coverage.count(repairs)
 		}
-		switch asked[step.Value] |= node; {
-		case step.Op == protocol.OpRelease, step.Op == protocol.OpReleaseFenced:
-			released[step.Value] |= node
-		case released[step.Value]&node != 0:
-			s.problem("P6: %s of %.6s on node %d after its release", step.Op, step.Value, step.Node)
+		for _, value := range valuesOf(step) {
+			switch asked[value] |= node; {
+			case step.Op.Releases():
+				released[value] |= node
+			case released[value]&node != 0:
+				s.problem("P6: %s of %.6s on node %d after its release", step.Op, value, step.Node)
+			}
 		}
 	}
 	for i := range s.steps {
 		step := &s.steps[i]
-		if step.Stage == sim.Submitted && step.Value != "" && (released[step.Value]|refused[step.Value])>>step.Node&1 == 0 && !s.clients[step.Client].retired {
-			s.problem("P6: %.6s was never released on node %d", step.Value, step.Node)
-			return
+		if step.Stage != sim.Submitted || s.clients[step.Client].retired {
+			continue
+		}
+		for _, value := range valuesOf(step) {
+			if value != "" && (released[value]|refused[value])>>step.Node&1 == 0 {
+				s.problem("P6: %.6s was never released on node %d", value, step.Node)
+				return
+			}
 		}
 	}
+}
+
+// valuesOf returns the values that the step's request puts on its keys.
+func valuesOf(step *sim.Step) []string {
+	if step.Set == nil {
+		return []string{step.Value}
+	}
+	values := slices.Clone(step.Set.Values)
+	slices.Sort(values)
+	return slices.Compact(values)
 }
 
 // A grant is a lock with a fencing token, as far as P2 goes.
