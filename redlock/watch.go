@@ -210,7 +210,7 @@ func (w *holdWatch) Receive(i int, reply protocol.Reply) {
 	}
 	w.mu.Lock()
 	s := w.session
-	if reply.Value == s.value && reply.Which <= 1 {
+	if reply.Value == s.value {
 		w.missing.Remove(i)
 		w.mu.Unlock()
 		return
