@@ -272,6 +272,32 @@ func TestNoNodeIsGivenAPartThatHasEnded(t *testing.T) {
 	}
 }
 
+// TestWhatASetWasGivenIsReleased until that is confirmed: nodes that lacked a name may hold it now.
+func TestWhatASetWasGivenIsReleased(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	g := gathered(t, l)
+	for _, part := range g.parts {
+		part.session.maybe = 0b011 // node 2 has refused an extension
+	}
+	g.fill(0b100, g.claim())
+	of := g.claim()
+	r := l.newRound(g.eventCtx, g.name, l.request(g.settings, of.kind.extend, of))
+	for i := range 2 {
+		r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
+	}
+	r.Receive(2, protocol.Reply{Outcome: protocol.Failed})
+	for _, part := range g.parts {
+		part.session.heard(r, 2, protocol.Reply{Outcome: protocol.Refused}) // of the part, from before
+		assert.EqualValues(t, 0b111, part.session.maybe)
+	}
+	lock := l.queue.join(g, r, of)
+	require.NotNil(t, lock)
+	assert.EqualValues(t, 0b111, lock.session.maybe)
+}
+
 // TestRequestsForASetKeepTheOrderOfEachOfItsNames: a repair of a part must not overtake the set's
 // release.
 func TestRequestsForASetKeepTheOrderOfEachOfItsNames(t *testing.T) {

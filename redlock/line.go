@@ -280,7 +280,10 @@ func (q *queue) pass(s *session) bool {
 // canTake reports whether the first waiter can become the holder of s. The queue must
 // be locked.
 func (ln *line) canTake(s *session) bool {
-	return ln.next == nil && len(ln.waiters) > 0 && s.set == nil && !ln.waiters[0].part && ln.waiters[0].settings.canTake(s.settings)
+	if s.set != nil || len(ln.waiters) > 0 && ln.waiters[0].part {
+		return false // a lock of several names is made of votes and extensions only
+	}
+	return ln.next == nil && len(ln.waiters) > 0 && ln.waiters[0].settings.canTake(s.settings)
 }
 
 // canTake reports whether a caller with settings s would have got the same session as one
