@@ -72,8 +72,9 @@ type QuorumError struct {
 	// not known.
 	Remaining time.Duration
 
-	// InTheWay are the names of a set (AcquireAll) that the nodes have named as
-	// held by others, sorted: each node names one. Nil for a lock of one name.
+	// InTheWay are the names of a set (AcquireAll) for which nodes refused, sorted:
+	// each node tells one name. To an acquisition these are held by others; to a lock
+	// that is lost they are so, or are gone. Nil for a lock of one name.
 	InTheWay []string
 
 	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error

@@ -386,6 +386,26 @@ func TestASetIsLostWithOneOfItsNames(t *testing.T) {
 	}
 }
 
+// TestASetDoesNotGoOnWithoutAName: a node that lacks one does not extend the others.
+func TestASetDoesNotGoOnWithoutAName(t *testing.T) {
+	for i, name := range abc {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
+				lock := takeAll(t, l, abc)
+				for _, s := range w.Servers()[:3] {
+					s.Del(name)
+				}
+				err := lock.Extend(t.Context())
+				isOnly(t, err, redlock.ErrLost)
+				var failure *redlock.QuorumError
+				require.ErrorAs(t, err, &failure)
+				assert.Equal(t, []string{abc[i]}, failure.InTheWay)
+			})
+		})
+	}
+}
+
 // TestASetIsGivenBackToNodesThatLackANameOfIt.
 func TestASetIsGivenBackToNodesThatLackANameOfIt(t *testing.T) {
 	for _, gathered := range []bool{false, true} {
