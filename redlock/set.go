@@ -214,7 +214,7 @@ func (g *gathering) take(i int) error {
 	return nil
 }
 
-// explain makes the set's error of one of its part that name could not be had.
+// explain makes the set's error of the one with which the waiting for one name ended.
 func (g *gathering) explain(name string, err error) error {
 	var failure *QuorumError
 	if !errors.As(err, &failure) {
