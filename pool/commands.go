@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/record"
@@ -39,6 +40,8 @@ var commands = [...]command{
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
 
 	protocol.OpAdmit: {script: recordScript, encode: encodeRecord, decode: decodeRecord},
+
+	protocol.OpSlots: {script: slotsScript, encode: encodeSlots, decode: decodeSlots},
 }
 
 // errUnexpected is a reply that no command of ours has.
@@ -151,6 +154,31 @@ func decodeQueue(answer any) (protocol.Reply, error) {
 	case []any:
 		if len(answer) == 1 {
 			return protocol.Reply{Outcome: protocol.Refused}, nil
+		}
+	}
+	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+}
+
+func encodeSlots(p packet, r *protocol.Request) packet {
+	s := r.Slots
+	return p.text(r.Key).text(s.Stem).text(s.Tail).number(int64(s.N)).number(int64(s.From)).number(protocol.MostFree)
+}
+
+func decodeSlots(answer any) (protocol.Reply, error) {
+	switch answer := answer.(type) {
+	case int64:
+		if answer >= -1 {
+			return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(answer)}, nil
+		}
+	case []any:
+		free := make([]int, 0, protocol.MostFree)
+		for _, v := range answer {
+			if slot, ok := v.(int64); ok && slot >= 0 && slot <= math.MaxInt32 && len(free) < protocol.MostFree {
+				free = append(free, int(slot))
+			}
+		}
+		if len(free) == len(answer) && len(free) > 0 {
+			return protocol.Reply{Outcome: protocol.Granted, Free: free}, nil
 		}
 	}
 	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)

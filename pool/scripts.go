@@ -203,3 +203,24 @@ if ARGV[1] ~= '' and record == ARGV[2] and run == ARGV[3] then
 	end
 end
 return {record, run, redis.call('PTTL', KEYS[1]), found, tonumber(now)}`)
+
+// slotsScript looks for free slots of a lock with several permits. KEYS is slot 0. ARGV are what
+// comes before and behind the number of another slot in its key, how many slots there are, the one
+// to begin with, and how many free ones are enough. The answer is a list of free slots or, if there
+// is none, the shortest remaining TTL of all in the terms of PTTL. So the server has then read all
+// keys, and remembers them for hints.
+var slotsScript = newScript(1, 5, `
+local n, from, enough = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local free, left = {}, -1
+for i = from, from + n - 1 do
+	local slot = i % n
+	local ms = redis.call('PTTL', slot == 0 and KEYS[1] or ARGV[1] .. slot .. ARGV[2])
+	if ms == -2 then
+		free[#free + 1] = slot
+		if #free == enough then return free end
+	elseif ms >= 0 and (left < 0 or ms < left) then
+		left = ms
+	end
+end
+if #free > 0 then return free end
+return left`)

@@ -9,6 +9,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -79,11 +80,14 @@ const (
 	OpQueue // take, keep or give back Ticket's place in the queue key: granted if it is the first; see Ticket
 
 	OpAdmit // tell the epoch record, and change it: see Admission
+
+	OpSlots // tell which slots are free: granted if any is; changes nothing; see Slots
 )
 
 var opNames = [...]string{
 	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
+	OpSlots: "slots",
 }
 
 // String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
@@ -133,6 +137,7 @@ type Request struct {
 	Admit *Admission // of an OpAdmit
 
 	Ticket *Ticket // of an OpQueue
+	Slots  *Slots  // of an OpSlots
 
 	// MayHold says of a release that the node may hold the value, now or
 	// once an earlier request has run. Such a release is not given up when it
@@ -142,7 +147,7 @@ type Request struct {
 	MayHold bool
 
 	// Watch has Watchable.Watch hint at the next change of Key after an OpExtend or
-	// OpInspect, as after an OpWatch.
+	// OpInspect, as after an OpWatch; and of each slot after an OpSlots that was refused.
 	Watch bool
 
 	// Memo belongs to the implementation of Node. A Request is submitted to
@@ -172,6 +177,27 @@ type Ticket struct {
 	Waited time.Duration
 	Life   time.Duration
 	Leave  bool // give the place back
+}
+
+// MostFree is how many free slots a node tells at most.
+const MostFree = 8
+
+// Slots are the keys of a lock with several permits. That of slot 0 is the Request's Key; that
+// of slot i is Stem, the number i, and Tail. The node looks at From first and at the others in
+// a circle, until it has found MostFree. From is drawn by lot, so that clients are told of
+// different slots.
+type Slots struct {
+	Stem, Tail string
+	N          int // slots are numbered from 0 to N-1
+	From       int
+}
+
+// SlotKey returns the key of slot i of an OpSlots.
+func (r *Request) SlotKey(i int) string {
+	if i == 0 {
+		return r.Key
+	}
+	return r.Slots.Stem + strconv.Itoa(i) + r.Slots.Tail
 }
 
 // An Epoch is a node's epoch record, after an OpAdmit.
@@ -210,7 +236,7 @@ const NoTTL time.Duration = -1
 type Reply struct {
 	Outcome Outcome
 	Value   string        // OpInspect: the value of the key, empty if there is none
-	TTL     time.Duration // OpInspect and Refused: what is left of the key; NoTTL; zero if it is gone or was not told
+	TTL     time.Duration // OpInspect and Refused: what is left of the key; of an OpSlots the shortest; NoTTL; zero if it is gone or was not told
 	Err     error         // Failed and Unknown: why
 
 	// Floor is set in a Granted reply to a fenced acquisition, or to OpRaise,
@@ -221,6 +247,7 @@ type Reply struct {
 	Run   string        // tells the server's process and data set from all others; empty if it is not known
 	Life  time.Duration // what the epoch record has left to live; zero if there is none
 	Epoch *Epoch        // OpAdmit
+	Free  []int         // OpSlots, granted: some slots that are free
 }
 
 // ErrWrongType is what a Node reports, and a redlock.NodeError wraps, where the key holds

@@ -222,7 +222,7 @@ func (s *Server) serve(c *call) {
 	reply := s.apply(&c.req)
 	s.current = nil
 	if c.watches && c.link.tracked() {
-		s.remember(c.req.Key, c.link)
+		s.rememberAll(c)
 	}
 	s.world.tell(c, Run, reply.Outcome)
 	if c.req.Epoch == "" || c.stray {
@@ -262,6 +262,8 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 		return s.watched(req)
 	case protocol.OpQueue:
 		return s.stand(req)
+	case protocol.OpSlots:
+		return s.lookForSlots(req)
 	}
 	e, exists := s.lookup(req.Key)
 	if exists && e.wrong && req.Op != protocol.OpAcquire && req.Op != protocol.OpAcquireFenced { // SET NX looks at no type

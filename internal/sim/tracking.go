@@ -179,6 +179,19 @@ func (s *Server) watched(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 }
 
+// rememberAll notes that the call's link gets a hint of the next change of each key that the call
+// has looked at.
+func (s *Server) rememberAll(c *call) {
+	if c.req.Op != protocol.OpSlots {
+		s.remember(c.req.Key, c.link)
+		return
+	}
+	_, looked := s.freeSlots(&c.req)
+	for _, key := range looked {
+		s.remember(key, c.link)
+	}
+}
+
 // remember notes that l gets a hint of the next change of key, be it there or not.
 func (s *Server) remember(key string, l *link) {
 	w := s.watches[key]
