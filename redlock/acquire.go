@@ -62,6 +62,7 @@ type acquisition struct {
 	settings *settings // of this call
 	name     string
 	key      string
+	slot     int             // that is tried next, with several permits
 	ctx      context.Context // the caller's, which bounds the waiting
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers
@@ -127,7 +128,7 @@ func (a *acquisition) once() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	k, err := a.attempt(wholeVote)
+	k, err := a.tryOnce()
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +144,9 @@ func (a *acquisition) wait() (*Lock, error) {
 	a.parker = a.locker.parkers.get()
 	defer a.locker.parkers.put(a.parker)
 	if a.settings.retries == Forever && a.settings.interval == 0 {
+		if a.settings.manyPermits() {
+			return a.inLineForPermit()
+		}
 		return a.inLine()
 	}
 	return a.bySchedule()
@@ -153,7 +157,7 @@ func (a *acquisition) wait() (*Lock, error) {
 func (a *acquisition) bySchedule() (*Lock, error) {
 	for try := 0; ; try++ {
 		began := a.settings.clock.Now()
-		k, err := a.attempt(wholeVote)
+		k, err := a.tryOnce()
 		if err == nil {
 			a.locker.queue.hold(k.session)
 			return k, nil

@@ -29,16 +29,27 @@ type claim struct {
 	value   string
 	counter string // the key of the fencing tokens; empty without them
 	token   int64
+	permit  int // the slot, with several permits
 }
 
 // lineKey is the claim.line of the acquisition's claims.
-func (a *acquisition) lineKey() string { return a.key }
+func (a *acquisition) lineKey() string {
+	if a.settings.manyPermits() {
+		return a.settings.permitLine(a.name)
+	}
+	return a.key
+}
 
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim() claim {
 	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: newValue()}
+	slot := a.name // the name of the slot's lock
+	if a.settings.manyPermits() {
+		slot = slotName(a.name, a.slot)
+		c.key, c.permit = a.settings.prefix+slot, a.slot
+	}
 	if s := a.settings; s.fenced {
-		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+a.name, a.locker.tokens.propose(s.wall())
+		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+slot, a.locker.tokens.propose(s.wall())
 	}
 	return c
 }
@@ -79,14 +90,15 @@ func newValue() string {
 // that sets of clients with different prefixes do not meddle with each other.
 const (
 	epochKey   = record.Key
-	counterKey = "redlock:fence:" // and the lock's name
-	queueKey   = "redlock:queue:" // and the lock's name, and perhaps more
+	counterKey = "redlock:fence:"  // and the lock's name
+	queueKey   = "redlock:queue:"  // and the lock's name, and perhaps more
+	permitKey  = "redlock:permit:" // and the slot's number, a colon and the lock's name
 )
 
 // Reserved reports whether a lock with that key would stand in the way of the
 // library's own keys on the servers, of any Locker with any prefix. Such keys are no
 // locks, and Acquire refuses their names.
 func Reserved(key string) bool {
-	return strings.HasSuffix(key, epochKey) ||
-		strings.Contains(key, counterKey) || strings.Contains(key, queueKey)
+	return strings.HasSuffix(key, epochKey) || strings.Contains(key, counterKey) ||
+		strings.Contains(key, queueKey) || strings.Contains(key, permitKey)
 }

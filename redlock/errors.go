@@ -72,6 +72,9 @@ type QuorumError struct {
 	// not known.
 	Remaining time.Duration
 
+	// Permits is k if the lock is one with Permits(k), above one, and all were found held.
+	Permits int
+
 	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 }
@@ -79,6 +82,9 @@ type QuorumError struct {
 func (e *QuorumError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "redlock: %s %q: %v (%d of %d votes, %d needed", e.Op, e.Name, e.Err, e.Votes, e.Nodes, e.Quorum)
+	if e.Permits > 0 {
+		fmt.Fprintf(&b, "; all %d permits are held", e.Permits)
+	}
 	switch {
 	case e.Remaining == NoTTL:
 		b.WriteString("; a key without TTL is in the way")

@@ -128,7 +128,7 @@ func (ln *line) removeHolder(s *session) bool {
 
 // hasRoom reports whether fewer callers of this process hold the lock than may at once. The
 // queue must be locked, and have a waiter.
-func (ln *line) hasRoom() bool { return len(ln.holders) == 0 }
+func (ln *line) hasRoom() bool { return len(ln.holders) < max(1, ln.waiters[0].settings.permits) }
 
 // ended is called when a session has ended and its release is on its way.
 func (q *queue) ended(s *session, now clock.Instant) {

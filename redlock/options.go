@@ -51,6 +51,7 @@ type settings struct {
 	maxHold     time.Duration // zero: no limit
 	fenced      bool
 	fair        bool
+	permits     int // zero: not set
 
 	prefix    string
 	guard     bool
@@ -282,6 +283,10 @@ func (s *settings) check() error {
 	}
 	if s.maxTTL > 0 && s.ttl > s.maxTTL {
 		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.ttl, s.maxTTL)
+	}
+	if s.fair && s.manyPermits() {
+		return fmt.Errorf("redlock: option Permits(%d): does not go together with Fair, which orders the waiters of one key; "+
+			"leave Fair out: callers of one Locker are served in order without it", s.permits)
 	}
 	return nil
 }
