@@ -21,6 +21,7 @@ type hold struct {
 	client int
 	lock   *redlock.Lock
 	name   string
+	slot   int // of several permits
 	token  int64
 	asked  time.Time // the vote that won began
 	from   time.Time // Acquire returned
@@ -41,8 +42,16 @@ func (h *hold) end() time.Time {
 	return h.over
 }
 
+// key is what one holder at a time may have: a slot of a name.
+func (h *hold) key() string {
+	if h.slot == 0 {
+		return h.name
+	}
+	return fmt.Sprint(h.name, " permit ", h.slot)
+}
+
 func (h *hold) String() string {
-	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, h.name,
+	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, h.key(),
 		h.from.Sub(h.start), h.end().Sub(h.start), h.until.Sub(h.start))
 	if h.token > 0 {
 		text += fmt.Sprintf(" with token %d, asked for at %v", h.token, h.asked.Sub(h.start))
@@ -201,12 +210,15 @@ func (c *client) begin(lock *redlock.Lock) *hold {
 	if c.dead {
 		return nil
 	}
-	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), token: lock.Fence(), asked: c.asked,
+	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), slot: lock.Permit(), token: lock.Fence(), asked: c.asked,
 		handedOver: lock.Value() == c.value, from: s.world.Now(), until: c.deadline(lock.Remaining())}
 	c.value = lock.Value()
 	s.holds = append(s.holds, h)
 	if h.handedOver {
 		s.coverage.count(handedOver)
+	}
+	if h.slot > 0 {
+		s.coverage.count(otherPermits)
 	}
 	if h.token > 0 {
 		s.coverage.count(fencedLocks)

@@ -53,6 +53,8 @@ const (
 	plainLocks
 	fencedLocks
 	mixedLocks
+	otherPermits
+	allPermits
 	longGranted
 	longRefused
 	locksLost
@@ -92,7 +94,8 @@ var pointNames = [points]string{
 	releasedWhileExtending: "released during an extension", releasedTwice: "released twice",
 	runTwice: "request run twice", evictedLocks: "locks evicted alone", otherNodes: "client with another number of nodes",
 	noGuard: "client without the guard", sameTwice: "client with a server twice", ratesOff: "clock rates far off",
-	plainLocks: "locks without a token", fencedLocks: "locks with a token", mixedLocks: "locks with a TTL of their own", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
+	plainLocks: "locks without a token", fencedLocks: "locks with a token", mixedLocks: "locks with a TTL of their own",
+	otherPermits: "permits above the first", allPermits: "times when all permits were held", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
 	quarantines: "votes in quarantine", jumps: "jumps noticed", voidVotes: "votes void otherwise",
 	raises: "tokens raised", repairs: "locks given back",
 	handedOver: "locks handed over", handoversExtended: "extensions of such locks", handoversLost: "losses of such locks",

@@ -37,6 +37,9 @@ const (
 // mixed TTLs half of the schedules give no MaxTTL. Then so few servers forget that the
 // others can tell, and the network lets them.
 //
+// In some schedules the callers take permits, each of as many as it likes up to a number, and
+// plain locks of the same names.
+//
 // Where nothing is forgotten, some callers ask for locks of hours, which must not make any
 // other caller wait.
 type profile struct {
@@ -44,6 +47,7 @@ type profile struct {
 	fresh    bool          // the servers are new
 	fenced   int           // of eight locks
 	fair     int           // likewise
+	permits  int           // of each name; zero: exclusive locks only
 	crowd    int           // callers of one process at most
 	forgets  bool          // servers lose memory
 	mixed    bool          // TTLs differ
@@ -83,6 +87,9 @@ func (s *schedule) newProfile() profile {
 		p.fenced = 8
 	} else if p.ahead > 0 {
 		p.ends = false // a new process would not notice
+	}
+	if dice := s.world.Rand("permits"); p.fair == 0 && dice.IntN(3) == 0 {
+		p.permits = 2 + dice.IntN(4)
 	}
 	p.longTTLs = !p.beyond && !p.forgets && !p.ends && p.ahead == 0 && s.plan.IntN(2) == 0
 	return p

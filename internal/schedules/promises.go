@@ -22,6 +22,7 @@ func (s *schedule) check() {
 		return
 	}
 	s.checkExclusion()
+	s.checkPermits()
 	for _, server := range s.world.Servers() {
 		if keys := server.Locks(); len(keys) > 0 {
 			s.problem("P6: %v: keys are left a TTL after the last attempt: %v", server, keys)
@@ -33,7 +34,7 @@ func (s *schedule) check() {
 func (s *schedule) grants() (all []grant) {
 	for _, h := range s.holds {
 		if h.token > 0 {
-			all = append(all, grant{h.String(), h.name, h.token, h.asked.Sub(s.start), h.from.Sub(s.start)})
+			all = append(all, grant{h.String(), h.key(), h.token, h.asked.Sub(s.start), h.from.Sub(s.start)})
 		}
 	}
 	return all
@@ -43,15 +44,44 @@ func (s *schedule) grants() (all []grant) {
 func (s *schedule) checkExclusion() {
 	holds := slices.Clone(s.holds)
 	slices.SortStableFunc(holds, func(a, b *hold) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), a.from.Compare(b.from))
+		return cmp.Or(cmp.Compare(a.key(), b.key()), a.from.Compare(b.from))
 	})
-	var last *hold // of one name, the one that ends last
+	var last *hold // of one key, the one that ends last
 	for _, h := range holds {
-		if last != nil && last.name == h.name && h.from.Before(last.end()) && h.from.Before(h.end()) {
+		if last != nil && last.key() == h.key() && h.from.Before(last.end()) && h.from.Before(h.end()) {
 			s.problem("P1: %v\n    overlaps with %v\n    by %v", h, last, last.end().Sub(h.from))
 		}
-		if last == nil || last.name != h.name || last.end().Before(h.end()) {
+		if last == nil || last.key() != h.key() || last.end().Before(h.end()) {
 			last = h
+		}
+	}
+}
+
+// checkPermits is P1 for permits: at no time are there more holders of a name than permits. It
+// knows no slots.
+func (s *schedule) checkPermits() {
+	type change struct {
+		at   time.Time
+		by   int // holders
+		hold *hold
+	}
+	changes := map[string][]change{}
+	for _, h := range s.holds {
+		if h.from.Before(h.end()) {
+			changes[h.name] = append(changes[h.name], change{h.from, 1, h}, change{h.end(), -1, h})
+		}
+	}
+	most := max(1, s.permits)
+	for name, all := range changes {
+		slices.SortStableFunc(all, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.by, b.by)) })
+		holders := 0
+		for _, c := range all {
+			if holders += c.by; holders > most && c.by > 0 {
+				s.problem("P1: %v\n    is one of %d holders of %s, of which %d are allowed", c.hold, holders, name, most)
+			}
+			if holders == most && most > 1 {
+				s.coverage.count(allPermits)
+			}
 		}
 	}
 }

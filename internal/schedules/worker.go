@@ -68,6 +68,9 @@ func (w *worker) options() (opts []redlock.Option) {
 	if w.dice.IntN(8) < s.fair {
 		opts = append(opts, redlock.Fair())
 	}
+	if s.permits > 0 {
+		opts = append(opts, redlock.Permits(1+w.dice.IntN(s.permits)))
+	}
 	return opts
 }
 

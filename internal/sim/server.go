@@ -151,7 +151,9 @@ func (s *Server) Keys() map[string]string {
 // Locks is Keys without the keys that are the library's own, which stay.
 func (s *Server) Locks() map[string]string {
 	keys := s.Keys()
-	maps.DeleteFunc(keys, func(key, _ string) bool { return strings.Contains(key, "redlock:") })
+	maps.DeleteFunc(keys, func(key, _ string) bool {
+		return strings.Contains(key, "redlock:") && !strings.HasPrefix(key, "redlock:permit:")
+	})
 	return keys
 }
 
