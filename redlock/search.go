@@ -47,7 +47,8 @@ type search struct {
 	failed    bool       // one was answered with nothing
 	all       bool       // all slots are to be looked at, and not only spent
 	spent     []int      // slots whose hints have been used up
-	free      []int      // slots that seem free at node
+	free      []int      // slots that node called free
+	hinted    []int      // slots that it has hinted at since
 	elsewhere []int      // slots that seem free at the second node
 	left      time.Duration
 }
@@ -165,8 +166,12 @@ func (s *search) setAll() {
 // hint is called by the node when a slot may have changed.
 func (s *search) hint(slot int) {
 	s.mu.Lock()
-	if s.spend(slot); !slices.Contains(s.free, slot) {
-		s.free = append(s.free, slot)
+	s.spend(slot)
+	switch {
+	case s.all: // it is only one of many, as when the node has just begun to give hints
+		s.hinted = nil
+	case !slices.Contains(s.hinted, slot):
+		s.hinted = append(s.hinted, slot)
 	}
 	s.mu.Unlock()
 	s.parker.wake()
@@ -189,7 +194,7 @@ func (s *search) lost(first int, failed *QuorumError) {
 	misled := failed.Votes > 0 || failed.Causes != nil && len(failed.Causes.Errors) > 1
 	s.mu.Lock()
 	s.spend(s.slot)
-	others := len(s.free)
+	others := len(s.free) + len(s.hinted)
 	s.mu.Unlock()
 	switch {
 	case first < 0:
@@ -281,7 +286,7 @@ func (s *search) lookOut(now clock.Instant) {
 	s.asked++
 	number := s.asked
 	if s.open = len(spent); all {
-		s.open, s.free, s.left = 1, nil, 0
+		s.open, s.free, s.hinted, s.left = 1, nil, nil, 0
 	}
 	s.mu.Unlock()
 
@@ -342,9 +347,11 @@ func (s *search) rest(d time.Duration) (first int) {
 			if left := s.takeLeft(); left > 0 {
 				end = min(end, now.Add(s.settings.beyond(left)))
 			}
-			due = min(end, next)
+			if due = min(end, next); s.isAsking() {
+				due = next // an answer is worth more than a guess
+			}
 		}
-		if now >= end {
+		if now >= due && now >= end {
 			s.slot = s.lastChoice()
 			s.setAll()
 			return everyNode
@@ -365,6 +372,13 @@ func (s *search) takeLeft() (left time.Duration) {
 	return left
 }
 
+// isAsking reports whether the node has yet to answer.
+func (s *search) isAsking() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open > 0 && !s.failed
+}
+
 // lastChoice chooses the slot to be tried at all nodes at the end of a rest.
 func (s *search) lastChoice() int {
 	s.mu.Lock()
@@ -383,7 +397,11 @@ func (s *search) lastChoice() int {
 // the node returned that is to be asked first.
 func (s *search) check(now clock.Instant) (next clock.Instant, first int, ok bool) {
 	s.mu.Lock()
-	open, failed, all, free, elsewhere := s.open, s.failed, s.all, s.free, s.elsewhere
+	open, failed, free, elsewhere := s.open, s.failed, s.free, s.elsewhere
+	if len(free) == 0 {
+		free = s.hinted
+	}
+	unsure := s.all && len(s.free) == 0 // many slots have changed
 	s.mu.Unlock()
 	if open > 0 && !failed {
 		if !s.extended && hasOverslept(now.Sub(s.due), 0) {
@@ -411,7 +429,7 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first int, ok boo
 		s.locker.roundTrips[s.node].measured(now.Sub(s.lookedAt))
 	}
 	switch {
-	case all: // many slots have changed
+	case unsure && open == 0:
 		if next = max(s.notBefore, s.lookedAt.Add(hintGap)); now < next {
 			return next, 0, false
 		}
@@ -448,5 +466,7 @@ func (s *search) takeSlot(slot int) {
 	delete(s.doubted, slot)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.free = slices.DeleteFunc(slices.Clone(s.free), func(other int) bool { return other == slot })
+	isSlot := func(other int) bool { return other == slot }
+	s.free = slices.DeleteFunc(slices.Clone(s.free), isSlot)
+	s.hinted = slices.DeleteFunc(slices.Clone(s.hinted), isSlot)
 }
