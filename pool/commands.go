@@ -161,7 +161,15 @@ func decodeQueue(answer any) (protocol.Reply, error) {
 
 func encodeSlots(p packet, r *protocol.Request) packet {
 	s := r.Slots
-	return p.text(r.Key).text(s.Stem).text(s.Tail).number(int64(s.N)).number(int64(s.From)).number(protocol.MostFree)
+	if !r.Watch {
+		p = p.text(r.Key)
+	} else {
+		p = slotsScript.begin(s.N, 5)
+		for slot := range s.N {
+			p = p.text(r.SlotKey(slot))
+		}
+	}
+	return p.text(s.Stem).text(s.Tail).number(int64(s.N)).number(int64(s.From)).number(protocol.MostFree)
 }
 
 func decodeSlots(answer any) (protocol.Reply, error) {

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -223,4 +224,36 @@ func ownSlots(free []int, k int) (own []int) {
 		}
 	}
 	return own
+}
+
+// InspectPermits asks every node what it holds for each of the k permits of name, and changes
+// nothing: as Inspect, with an Inspection for each, in order. k is from 1 to 1,000; locks that
+// clients with a higher k hold beyond that are not seen. It returns within the node timeout. If
+// fewer than a quorum answered about some permit, the error is that of Inspect.
+func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Inspection, error) {
+	if ctx == nil {
+		return nil, nilContext(protocol.OpInspect, name)
+	}
+	s, err := l.settings.with([]Option{Permits(k)})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.key(name); err != nil {
+		return nil, err
+	}
+	if isDone(l.closed) {
+		return nil, closedError(protocol.OpInspect, name)
+	}
+	rounds := make([]*round, k)
+	for slot := range rounds { // all at once
+		rounds[slot] = l.askForState(ctx, name, s.prefix+slotName(name, slot))
+	}
+	all := make([]*Inspection, k)
+	for slot, r := range rounds {
+		in, failed := l.inspection(ctx, r)
+		if all[slot] = in; err == nil {
+			err = failed
+		}
+	}
+	return all, err
 }

@@ -575,3 +575,46 @@ func TestWaitersForPermitsLeaveNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestInspectPermitsTellsTheHolderOfEach, and waits once for all of them.
+func TestInspectPermitsTellsTheHolderOfEach(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		values := make([]string, 5)
+		for range 3 {
+			lock := take(t, l, "x", redlock.Permits(5))
+			values[lock.Permit()] = lock.Value()
+		}
+		time.Sleep(rtt)
+		var in []*redlock.Inspection
+		assert.Equal(t, rtt, took(func() {
+			var err error
+			in, err = l.InspectPermits(t.Context(), "x", 5)
+			require.NoError(t, err)
+		}))
+		require.Len(t, in, 5)
+		for slot, of := range in {
+			value, _, held := of.Holder()
+			assert.Equal(t, values[slot], value)
+			assert.Equal(t, values[slot] != "", held)
+			assert.Equal(t, "x", of.Name)
+		}
+		for i := range 3 {
+			w.Servers()[i].Hang()
+		}
+		start := time.Now()
+		in, err := l.InspectPermits(t.Context(), "x", 5)
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		require.Len(t, in, 5)
+		assert.Equal(t, 100*time.Millisecond, time.Since(start), "the node timeout, once")
+		for _, k := range []int{0, 1001} {
+			_, err = l.InspectPermits(t.Context(), "x", k)
+			assert.ErrorContains(t, err, "must be between 1")
+		}
+		_, err = l.InspectPermits(t.Context(), "", 2)
+		assert.ErrorContains(t, err, "must not be empty")
+		var none context.Context
+		_, err = l.InspectPermits(none, "x", 2)
+		assert.ErrorContains(t, err, "the context is nil")
+	})
+}

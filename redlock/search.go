@@ -46,6 +46,7 @@ type search struct {
 	open      int        // looks without an answer
 	failed    bool       // one was answered with nothing
 	all       bool       // all slots are to be looked at, and not only spent
+	watchAll  bool       // with hints: the node may not remember all
 	spent     []int      // slots whose hints have been used up
 	free      []int      // slots that node called free
 	hinted    []int      // slots that it has hinted at since
@@ -139,7 +140,7 @@ func (s *search) watch() {
 		return
 	}
 	s.watching = true
-	s.setAll()
+	s.setAll(true)
 	w, ok := s.locker.nodes[s.node].(protocol.Watchable)
 	if !ok {
 		return
@@ -157,10 +158,10 @@ func (s *search) unwatch() {
 	s.stops, s.watching = nil, false
 }
 
-func (s *search) setAll() {
+func (s *search) setAll(watch bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = true
+	s.all, s.watchAll = true, s.watchAll || watch
 }
 
 // hint is called by the node when a slot may have changed.
@@ -168,7 +169,7 @@ func (s *search) hint(slot int) {
 	s.mu.Lock()
 	s.spend(slot)
 	switch {
-	case s.all: // it is only one of many, as when the node has just begun to give hints
+	case s.watchAll: // it is only one of many, as when the node has just begun to give hints
 		s.hinted = nil
 	case !slices.Contains(s.hinted, slot):
 		s.hinted = append(s.hinted, slot)
@@ -183,7 +184,7 @@ func (s *search) spend(slot int) {
 		return
 	}
 	if s.spent = append(s.spent, slot); len(s.spent) > maxSpent {
-		s.all, s.spent = true, nil
+		s.all, s.watchAll, s.spent = true, true, nil
 	}
 }
 
@@ -248,6 +249,9 @@ func (k *slotLook) Receive(_ int, reply protocol.Reply) {
 		s.failed = true
 	default:
 		s.open--
+		if k.req.Watch && len(free) == protocol.MostFree { // it has not looked at the others
+			s.watchAll = true
+		}
 		if k.req.Op == protocol.OpWatch && reply.Outcome == protocol.Granted {
 			free = []int{k.slot}
 		}
@@ -272,7 +276,8 @@ func (k *slotLook) submit(i int) {
 	}
 }
 
-// lookOut asks the node about all slots, or about those whose hints have been used up.
+// lookOut asks the node about all slots, with hints if it may not remember all of them, and for
+// hints of those that have been used up.
 func (s *search) lookOut(now clock.Instant) {
 	if node := s.choose(); node != s.node {
 		s.unwatch()
@@ -280,13 +285,17 @@ func (s *search) lookOut(now clock.Instant) {
 	}
 	s.watch()
 	s.mu.Lock()
-	all := s.all || s.open > 0 || s.failed
-	spent := s.spent
-	s.all, s.spent, s.failed, s.elsewhere = false, nil, false, nil
+	watch := s.watchAll || s.open > 0 || s.failed
+	all, spent := s.all || watch, s.spent
+	if watch {
+		spent = nil
+	}
+	s.all, s.watchAll, s.spent, s.failed, s.elsewhere = false, false, nil, false, nil
 	s.asked++
 	number := s.asked
 	if s.open = len(spent); all {
-		s.open, s.free, s.hinted, s.left = 1, nil, nil, 0
+		s.open++
+		s.free, s.hinted, s.left = nil, nil, 0
 	}
 	s.mu.Unlock()
 
@@ -294,9 +303,8 @@ func (s *search) lookOut(now clock.Instant) {
 	s.extended, s.measured = false, !all && len(spent) == 0
 	if all {
 		k := &slotLook{search: s, number: number, req: s.slotsRequest()}
-		k.req.Watch = true
+		k.req.Watch = watch
 		k.submit(s.node)
-		return
 	}
 	for _, slot := range spent {
 		k := &slotLook{search: s, number: number, slot: slot, req: protocol.Request{
@@ -353,7 +361,7 @@ func (s *search) rest(d time.Duration) (first int) {
 		}
 		if now >= due && now >= end {
 			s.slot = s.lastChoice()
-			s.setAll()
+			s.setAll(false)
 			return everyNode
 		}
 		if due != armed {

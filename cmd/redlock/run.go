@@ -41,6 +41,7 @@ later.
 The command finds in its environment
   REDLOCK_NAME         the name
   REDLOCK_FENCE        the fencing token, with --fenced
+  REDLOCK_PERMIT       which permit it has, from 0 on, with --permits
   REDLOCK_UNTIL        until when the lock is held unless it is renewed, as it is
                        every third of the TTL: RFC 3339, as of the start
 
@@ -57,6 +58,7 @@ type runCommand struct {
 	interval  time.Duration
 	fenced    bool
 	fair      bool
+	permits   int
 	killAfter time.Duration
 	heldCode  int
 
@@ -73,6 +75,8 @@ func newRun() *cobra.Command {
   redlock run nightly -- /usr/local/bin/report
   # in the crontabs of several machines: one of them does it, the others exit with 75
   redlock run --no-wait --min-hold 1m nightly -- /usr/local/bin/report
+  # at most three of these at a time, on all machines together
+  redlock run --permits 3 convert -- /usr/local/bin/convert
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
@@ -94,6 +98,7 @@ func newRun() *cobra.Command {
 	f.DurationVar(&r.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
 	f.BoolVar(&r.fenced, "fenced", false, "give the command a fencing token")
 	f.BoolVar(&r.fair, "fair", false, "wait in order of arrival")
+	f.IntVar(&r.permits, "permits", 1, "let so many run at the same time, each with a permit; the same number for all commands of a NAME")
 	f.DurationVar(&r.killAfter, "kill-after", 0, "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
 	f.IntVarP(&r.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
 	share(f, "ttl", "ttl")
@@ -125,6 +130,10 @@ func (r *runCommand) check() error {
 		return usageErrorf("--min-hold %v: must not be negative", r.minHold)
 	case set("retries") && r.retries < 0:
 		return usageErrorf("--retries %d: must not be negative", r.retries)
+	case r.permits < 1 || r.permits > 1000:
+		return usageErrorf("--permits %d: must be between 1 and 1000", r.permits)
+	case r.fair && r.permits > 1:
+		return usageErrorf("--fair orders those who wait for one lock and excludes --permits; leave one out")
 	case r.heldCode < 0 || r.heldCode > 255:
 		return usageErrorf("--conflict-exit-code %d: must be between 0 and 255", r.heldCode)
 	}
@@ -171,7 +180,7 @@ func (r *runCommand) run(ctx context.Context, name string, argv []string) error 
 // hold runs the job while the lock is held, and releases the lock.
 func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job) error {
 	began := time.Now()
-	end, failed := j.Run(lock, environment(lock, r.fenced))
+	end, failed := j.Run(lock, environment(lock, r.fenced, r.permits > 1))
 	if !end.Swept {
 		r.warn("processes that the command has left behind cannot be ended; the lock is released")
 	}
@@ -237,10 +246,10 @@ func cannotRun(name string, err error) error {
 // environment returns the command's environment: ours, with its own lock's name, end and token.
 // Those of a lock under which we run ourselves are removed, because the command must not write
 // with the token of another lock.
-func environment(lock *redlock.Lock, fenced bool) []string {
+func environment(lock *redlock.Lock, fenced, permits bool) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == "REDLOCK_NAME" || name == "REDLOCK_FENCE" || name == "REDLOCK_UNTIL"
+		return name == "REDLOCK_NAME" || name == "REDLOCK_FENCE" || name == "REDLOCK_UNTIL" || name == "REDLOCK_PERMIT"
 	})
 	env = append(env,
 		"REDLOCK_NAME="+lock.Name(),
@@ -248,12 +257,15 @@ func environment(lock *redlock.Lock, fenced bool) []string {
 	if fenced {
 		env = append(env, "REDLOCK_FENCE="+strconv.FormatInt(lock.Fence(), 10))
 	}
+	if permits {
+		env = append(env, "REDLOCK_PERMIT="+strconv.Itoa(lock.Permit()))
+	}
 	return env
 }
 
 // acquire takes the lock as the flags say.
 func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, name string) (*redlock.Lock, error) {
-	var opts []redlock.Option
+	opts := []redlock.Option{redlock.Permits(r.permits)}
 	if r.fenced {
 		opts = append(opts, redlock.Fenced())
 	}
@@ -261,7 +273,7 @@ func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, name string
 		opts = append(opts, redlock.Fair())
 	}
 	if r.noWait {
-		return tryAcquire(ctx, l, name, opts)
+		return r.tryAcquire(ctx, l, name, opts)
 	}
 	if r.flags.Changed("retries") {
 		opts = append(opts, redlock.Retries(r.retries))
@@ -280,16 +292,14 @@ func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, name string
 // tryAcquire does not wait for a holder. It tries again if there is none, because where several
 // processes try at the same moment, as cron has them do, each may get some votes and none enough,
 // and one of them must get the lock.
-func tryAcquire(ctx context.Context, l *redlock.Locker, name string, opts []redlock.Option) (*redlock.Lock, error) {
+func (r *runCommand) tryAcquire(ctx context.Context, l *redlock.Locker, name string, opts []redlock.Option) (*redlock.Lock, error) {
 	const most = 10
 	for try := 1; ; try++ {
 		lock, err := l.TryAcquire(ctx, name, opts...)
 		if try == most || !errors.Is(err, redlock.ErrHeld) {
 			return lock, err
 		}
-		if in, e := l.Inspect(ctx, name); e != nil {
-			return nil, err
-		} else if _, _, held := in.Holder(); held {
+		if all, e := l.InspectPermits(ctx, name, r.permits); e != nil || allHeld(all) {
 			return nil, err
 		}
 		select {
@@ -298,6 +308,14 @@ func tryAcquire(ctx context.Context, l *redlock.Locker, name string, opts []redl
 			return nil, err
 		}
 	}
+}
+
+// allHeld reports whether each of the permits has a holder.
+func allHeld(permits []*redlock.Inspection) bool {
+	return !slices.ContainsFunc(permits, func(in *redlock.Inspection) bool {
+		_, _, held := in.Holder()
+		return !held
+	})
 }
 
 // refused gives the error of an acquisition its exit code. If it is the end of --wait, the

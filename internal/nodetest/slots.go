@@ -13,6 +13,9 @@ func lookForSlots(n, from int, w want) step {
 	}}, want: w}
 }
 
+// watched has the node hint at the slots. The answer is the same.
+func (s step) watched() step { s.req.Watch = true; return s }
+
 func freeAre(slots ...int) want { return want{outcome: protocol.Granted, free: slots} }
 
 var slots = []row{
@@ -51,6 +54,11 @@ var slots = []row{
 	}},
 	{"slots: an expired one is free", []step{
 		acquire("a", brief, granted), advance(brief + 50*time.Millisecond), lookForSlots(1, 0, freeAre(0)),
+	}},
+	{"slots: that are watched", []step{
+		lookForSlots(3, 1, freeAre(1, 2, 0)).watched(), acquire("a", short, granted).key("s1k"), acquire("b", medium, granted),
+		lookForSlots(3, 0, freeAre(2)).watched(), acquire("c", long, granted).key("s2k"), lookForSlots(3, 0, refusedFor(short)).watched(),
+		lookForSlots(1000, 999, freeAre(999, 3, 4, 5, 6, 7, 8, 9)).watched(),
 	}},
 	{"slots: in order, right behind an acquisition and a release", []step{
 		acquire("a", short, granted), lookForSlots(1, 0, refusedFor(short)).rightBehind(),
