@@ -175,7 +175,7 @@ func (a *acquisition) askForSlots() (free []int, left time.Duration, err error) 
 	s := a.settings
 	r := a.locker.newRound(a.eventCtx, a.name, a.slotsRequest())
 	r.ask()
-	r.wait(a.ctx, s.timeout(), decided)
+	r.wait(a.ctx, s.timeout(), answeredByQuorum)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if q := r.tally.Quorum(); r.tally.Granted+r.tally.Refused < q {
@@ -214,6 +214,12 @@ func (a *acquisition) askForSlots() (free []int, left time.Duration, err error) 
 		left = NoTTL
 	}
 	return free, left, nil
+}
+
+// answeredByQuorum: a quorum has said yes or no, or cannot any more.
+func answeredByQuorum(r *round) bool {
+	t := r.tally
+	return t.Granted+t.Refused >= t.Quorum() || t.Faults >= t.Blocking()
 }
 
 // ownSlots returns the slots below k. A node must not lead a client to more permits than there are.

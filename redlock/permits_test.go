@@ -238,6 +238,10 @@ func TestAFreePermitIsFound(t *testing.T) {
 					}
 				})
 				for free := range k {
+					if free == k/2 { // the rest with a majority
+						w.Servers()[1].Crash()
+						w.Servers()[3].Crash()
+					}
 					onAll(w, func(s *sim.Server) { s.Del(slotKey(free)) })
 					l, _ := open(t, w)
 					start := time.Now()
@@ -510,6 +514,26 @@ func TestPermitsTellOutagesFromContention(t *testing.T) {
 		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(3))
 		assert.ErrorIs(t, err, redlock.ErrNoQuorum)
 		assert.ErrorIs(t, <-got, redlock.ErrNoQuorum, "one who waits is told as well")
+	})
+}
+
+// TestHeldPermitsAreNoOutage while a minority is down, although the first answer alone cannot be
+// made up for.
+func TestHeldPermitsAreNoOutage(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		net := sim.Fixed(leg)
+		net.Travel = slowNode(2, 2*leg)
+		w.SetNet(net)
+		holder, _ := open(t, w)
+		for range 3 {
+			take(t, holder, "x", redlock.Permits(3))
+		}
+		w.Servers()[0].Crash()
+		w.Servers()[4].Crash()
+		l, _ := open(t, w)
+		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(3))
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		assert.ErrorContains(t, err, "all 3 permits are held")
 	})
 }
 

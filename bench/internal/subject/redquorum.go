@@ -13,6 +13,10 @@ import (
 )
 
 func redquorums() []Spec {
+	const permits = 4
+	shared := redquorum("redquorum-permits", "redquorum, 4 permits",
+		"Permits(4): four callers hold a name at the same time. Each permit is checked for overlaps.", redlock.Permits(permits))
+	shared.Permits = permits
 	return []Spec{
 		redquorum("redquorum", "redquorum",
 			"As a user gets it: renewal and memory guard on, no fencing tokens."),
@@ -22,6 +26,7 @@ func redquorums() []Spec {
 			"Fenced(): each lock has a fencing token, which none of the other libraries offers.", redlock.Fenced()),
 		redquorum("redquorum-fair", "redquorum, fair",
 			"Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
+		shared,
 	}
 }
 
@@ -72,6 +77,8 @@ func (l redquorumLock) Release(ctx context.Context) error {
 	return nil
 }
 
+// Permit is which of several holders of a name the lock is.
+func (l redquorumLock) Permit() int           { return l.lock.Permit() }
 func (l redquorumLock) Until() time.Time      { return l.lock.Until() }
 func (l redquorumLock) Lost() <-chan struct{} { return l.lock.Context().Done() }
 
