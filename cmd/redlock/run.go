@@ -130,8 +130,8 @@ func (r *runCommand) check() error {
 		return usageErrorf("--min-hold %v: must not be negative", r.minHold)
 	case set("retries") && r.retries < 0:
 		return usageErrorf("--retries %d: must not be negative", r.retries)
-	case r.permits < 1 || r.permits > 1000:
-		return usageErrorf("--permits %d: must be between 1 and 1000", r.permits)
+	case r.permits < 1 || r.permits > mostPermits:
+		return usageErrorf("--permits %d: must be between 1 and %d", r.permits, mostPermits)
 	case r.fair && r.permits > 1:
 		return usageErrorf("--fair orders those who wait for one lock and excludes --permits; leave one out")
 	case r.heldCode < 0 || r.heldCode > 255:
