@@ -517,6 +517,40 @@ func TestPermitsTellOutagesFromContention(t *testing.T) {
 	})
 }
 
+// TestOneWhoWaitsForPermitsIsToldThatAllNodesHang, although none of them answers its question.
+func TestOneWhoWaitsForPermitsIsToldThatAllNodesHang(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		holder, _ := open(t, w)
+		take(t, holder, "x", redlock.Permits(2))
+		take(t, holder, "x", redlock.Permits(2))
+		l, _ := open(t, w)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		hung := make(chan time.Time, 1)
+		first := -1 // the node that is asked, and not the second one
+		var once sync.Once
+		w.Watch(func(s sim.Step) {
+			if s.Stage != sim.Submitted || s.Op != protocol.OpSlots {
+				return
+			}
+			if first < 0 && s.Client == 1 {
+				first = s.Node
+			}
+			if s.Node == first && s.At.Sub(start) > time.Second {
+				once.Do(func() { go func() { onAll(w, (*sim.Server).Hang); hung <- time.Now() }() })
+			}
+		})
+		got := make(chan error)
+		go func() {
+			_, err := l.Acquire(ctx, "x", redlock.Permits(2))
+			got <- err
+		}()
+		assert.ErrorIs(t, <-got, redlock.ErrNoQuorum)
+		assert.Less(t, time.Since(<-hung), 2*time.Second)
+	})
+}
+
 // TestHeldPermitsAreNoOutage while a minority is down, although the first answer alone cannot be
 // made up for.
 func TestHeldPermitsAreNoOutage(t *testing.T) {

@@ -355,7 +355,7 @@ func (s *search) rest(d time.Duration) (first int) {
 			if left := s.takeLeft(); left > 0 {
 				end = min(end, now.Add(s.settings.beyond(left)))
 			}
-			if due = min(end, next); s.isAsking() {
+			if due = min(end, next); next < farOff && s.isAsking() {
 				due = next // an answer is worth more than a guess
 			}
 		}
