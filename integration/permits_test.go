@@ -29,7 +29,9 @@ func TestFivePermitsOnRealServers(t *testing.T) {
 		}
 		compete := func() {
 			var mu sync.Mutex
-			holders, most := map[*redlock.Lock]bool{}, 0
+			holders := map[*redlock.Lock]bool{}
+			full := make(chan struct{}) // all permits are held at one time; the first holders wait for that
+			isFull := sync.OnceFunc(func() { close(full) })
 			var all sync.WaitGroup
 			for _, l := range lockers {
 				for range callers {
@@ -44,8 +46,15 @@ func TestFivePermitsOnRealServers(t *testing.T) {
 								assert.NotEqual(t, other.Permit(), lock.Permit())
 							}
 							holders[lock] = true
-							most = max(most, len(holders))
+							assert.LessOrEqual(t, len(holders), k)
+							if len(holders) == k {
+								isFull()
+							}
 							mu.Unlock()
+							select {
+							case <-full:
+							case <-time.After(failAfter):
+							}
 							<-time.After(10 * time.Millisecond) // of work
 							mu.Lock()
 							delete(holders, lock)
@@ -56,7 +65,11 @@ func TestFivePermitsOnRealServers(t *testing.T) {
 				}
 			}
 			all.Wait()
-			assert.Equal(t, k, most)
+			select {
+			case <-full:
+			default:
+				assert.Fail(t, "a permit stayed idle while callers waited")
+			}
 		}
 		compete()
 		r.fail(t, paused, 1, 3)
