@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/record"
@@ -51,6 +52,7 @@ var commands = [...]command{
 	protocol.OpExtendAll:  {script: extendAllScript, encode: encodeSetOf(extendAllScript), decode: decodeSetOwned},
 	protocol.OpReleaseAll: {script: releaseAllScript, encode: encodeSetOf(releaseAllScript), decode: decodeSetOwned},
 	protocol.OpInspectAll: {script: inspectAllScript, encode: encodeSetOf(inspectAllScript), decode: decodeInspectAll},
+	protocol.OpSlots:      {script: slotsScript, encode: encodeSlots, decode: decodeSlots},
 }
 
 // errUnexpected is a reply that no command of ours has.
@@ -187,6 +189,39 @@ func decodeQueue(answer any) (protocol.Reply, error) {
 
 func encodeMark(p packet, r *protocol.Request) packet {
 	return p.text(r.Key).number(r.Mark).number(r.TTL.Milliseconds())
+}
+
+func encodeSlots(p packet, r *protocol.Request) packet {
+	s := r.Slots
+	if !r.Watch {
+		p = p.text(r.Key)
+	} else {
+		p = slotsScript.begin(s.N, 5)
+		for slot := range s.N {
+			p = p.text(r.SlotKey(slot))
+		}
+	}
+	return p.text(s.Stem).text(s.Tail).number(int64(s.N)).number(int64(s.From)).number(protocol.MostFree)
+}
+
+func decodeSlots(answer any) (protocol.Reply, error) {
+	switch answer := answer.(type) {
+	case int64:
+		if answer >= -1 {
+			return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(answer)}, nil
+		}
+	case []any:
+		free := make([]int, 0, protocol.MostFree)
+		for _, v := range answer {
+			if slot, ok := v.(int64); ok && slot >= 0 && slot <= math.MaxInt32 && len(free) < protocol.MostFree {
+				free = append(free, int(slot))
+			}
+		}
+		if len(free) == len(answer) && len(free) > 0 {
+			return protocol.Reply{Outcome: protocol.Granted, Free: free}, nil
+		}
+	}
+	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
 }
 
 func encodeRecord(p packet, r *protocol.Request) packet {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -29,10 +30,29 @@ func TestAReplyThatMakesNoSenseGrantsNothing(t *testing.T) {
 	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted}, got)
 }
 
+// A number that is no slot, or more slots than were asked for, are no slots at all.
+func TestStrangeSlotsAreNotFree(t *testing.T) {
+	t.Parallel()
+	var many []any
+	for i := range protocol.MostFree + 1 {
+		many = append(many, int64(i))
+	}
+	for _, answer := range []any{[]any{int64(-1)}, []any{int64(math.MaxInt64)}, []any{int64(1), "2"}, many, int64(-2)} {
+		_, err := decodeSlots(answer)
+		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(answer))
+	}
+	got, err := decodeSlots(many[:protocol.MostFree])
+	assert.NoError(t, err)
+	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Free: []int{0, 1, 2, 3, 4, 5, 6, 7}}, got)
+	got, err = decodeSlots(int64(7))
+	assert.NoError(t, err)
+	assert.Equal(t, protocol.Reply{Outcome: protocol.Refused, TTL: 7 * time.Millisecond}, got)
+}
+
 func TestStrangeRepliesAreUnknown(t *testing.T) {
 	t.Parallel()
 	for i, decode := range []func(any) (protocol.Reply, error){
-		decodeSet, decodeOwned, decodeInspect, decodeWatch, decodeQueue, decodeRecord, decodeSetOwned, decodeInspectAll,
+		decodeSet, decodeOwned, decodeInspect, decodeWatch, decodeQueue, decodeRecord, decodeSetOwned, decodeInspectAll, decodeSlots,
 	} {
 		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
 			_, err := decode(v)

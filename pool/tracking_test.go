@@ -621,3 +621,24 @@ func TestAListenerThatHearsNothingIsKept(t *testing.T) {
 		})
 	}
 }
+
+// TestEachSlotThatIsWatchedGivesAHint, also on servers that remember only what a script is told
+// to be its keys.
+func TestEachSlotThatIsWatchedGivesAHint(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	waiters := []*waiter{wait(t, n, "k"), wait(t, n, "s1k"), wait(t, n, "s2k")}
+	for _, w := range waiters {
+		w.next()
+		s.do("SET", w.key, "v", "PX", 60_000)
+	}
+	reply := do(t, n, protocol.Request{
+		Op: protocol.OpSlots, Key: "k", Watch: true, Slots: &protocol.Slots{Stem: "s", Tail: "k", N: 3},
+	})
+	require.Equal(t, protocol.Refused, reply.Outcome)
+	for _, w := range waiters {
+		s.do("DEL", w.key)
+		w.next()
+	}
+}

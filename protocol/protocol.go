@@ -9,6 +9,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -93,6 +94,7 @@ const (
 	OpExtendAll  // let all keys expire in TTL from now, if each holds its value
 	OpReleaseAll // delete the keys that hold their values; granted if that was each
 	OpInspectAll // tell the first key that does not hold its value, or the first if there is none
+	OpSlots      // tell which slots are free: granted if any is; changes nothing; see Slots
 )
 
 var opNames = [...]string{
@@ -101,6 +103,7 @@ var opNames = [...]string{
 	OpShare: "acquire", OpExtendShared: "extend", OpReleaseShared: "release", OpIntend: "intend",
 	OpMark:       "mark",
 	OpAcquireAll: "acquire", OpExtendAll: "extend", OpReleaseAll: "release", OpInspectAll: "inspect",
+	OpSlots: "slots",
 }
 
 // String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
@@ -181,6 +184,7 @@ type Request struct {
 
 	Shared *Shared // of an operation on readers
 	Set    *Set    // of an operation on several keys, the first of which is Key, with its Value
+	Slots  *Slots  // of an OpSlots
 
 	// MayHold says of a release that the node may hold the value, now or
 	// once an earlier request has run. Such a release is not given up when it
@@ -190,7 +194,8 @@ type Request struct {
 	MayHold bool
 
 	// Watch has Watchable.Watch hint at the next change of Key, or of a key of Set, after an
-	// operation that extends or inspects, as after an OpWatch.
+	// operation that extends or inspects, as after an OpWatch; and of each slot after an OpSlots that
+	// was refused.
 	Watch bool
 
 	// Memo belongs to the implementation of Node. A Request is submitted to
@@ -229,6 +234,27 @@ type Set struct {
 	Values []string // as many
 }
 
+// MostFree is how many free slots a node tells at most.
+const MostFree = 8
+
+// Slots are the keys of a lock with several permits. That of slot 0 is the Request's Key; that
+// of slot i is Stem, the number i, and Tail. The node looks at From first and at the others in
+// a circle, until it has found MostFree. From is drawn by lot, so that clients are told of
+// different slots.
+type Slots struct {
+	Stem, Tail string
+	N          int // slots are numbered from 0 to N-1
+	From       int
+}
+
+// SlotKey returns the key of slot i of an OpSlots.
+func (r *Request) SlotKey(i int) string {
+	if i == 0 {
+		return r.Key
+	}
+	return r.Slots.Stem + strconv.Itoa(i) + r.Slots.Tail
+}
+
 // An Epoch is a node's epoch record, after an OpAdmit.
 type Epoch struct {
 	Record string        // the text; empty if there is none
@@ -265,8 +291,8 @@ const NoTTL time.Duration = -1
 type Reply struct {
 	Outcome Outcome
 	Value   string        // OpInspect: the value of the key, empty if there is none
-	TTL     time.Duration // OpInspect and Refused: what is left of the key; NoTTL; zero if it is gone or was not told
 	Owner   string        // Refused, to an OpRelease: what stands behind 40 hexadecimal digits and a space in the value that is there
+	TTL     time.Duration // OpInspect and Refused: what is left of the key; of an OpSlots the shortest; NoTTL; zero if it is gone or was not told
 	Err     error         // Failed and Unknown: why
 	Which   int           // of a Set's keys, counted from one, the key that TTL, Value or Err is about; zero: not told
 
@@ -281,6 +307,7 @@ type Reply struct {
 	Run   string        // tells the server's process and data set from all others; empty if it is not known
 	Life  time.Duration // what the epoch record has left to live; zero if there is none
 	Epoch *Epoch        // OpAdmit
+	Free  []int         // OpSlots, granted: some slots that are free
 }
 
 // ErrWrongType is what a Node reports, and a redlock.NodeError wraps, where the key holds

@@ -65,6 +65,7 @@ type acquisition struct {
 	names    []string        // of AcquireAll, sorted; nil for one name
 	keys     []string        // likewise
 	part     bool            // of a lock of several names that is being gathered (see set.go)
+	slot     int             // that is tried next, with several permits
 	ctx      context.Context // the caller's, which bounds the waiting
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers
@@ -138,7 +139,7 @@ func (a *acquisition) once() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	k, err := a.try(wholeVote)
+	k, err := a.tryOnce()
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +160,8 @@ func (a *acquisition) wait() (*Lock, error) {
 		return a.bySchedule()
 	case a.names != nil:
 		return a.inLines()
+	case a.settings.manyPermits():
+		return a.inLineForPermit()
 	default:
 		return a.inLine()
 	}
@@ -169,7 +172,7 @@ func (a *acquisition) wait() (*Lock, error) {
 func (a *acquisition) bySchedule() (*Lock, error) {
 	for try := 0; ; try++ {
 		began := a.settings.clock.Now()
-		k, err := a.try(wholeVote)
+		k, err := a.tryOnce()
 		if err == nil {
 			a.locker.queue.hold(k.session)
 			return k, nil

@@ -33,6 +33,7 @@ type claim struct {
 	token   int64
 	shared  *protocol.Shared // of a reader
 	set     *protocol.Set    // the keys and values of a lock of several names (see set.go), of which key and value are the first
+	permit  int              // the slot, with several permits
 }
 
 // lineKey is the claim.line of the acquisition's claims.
@@ -40,14 +41,22 @@ func (a *acquisition) lineKey() string {
 	if a.settings.shared {
 		return a.settings.prefix + readersKey + a.name
 	}
+	if a.settings.manyPermits() {
+		return a.settings.permitLine(a.name)
+	}
 	return a.key
 }
 
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim() claim {
 	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: a.settings.labelled(newValue())}
+	slot := a.name // the name of the slot's lock
+	if a.settings.manyPermits() {
+		slot = slotName(a.name, a.slot)
+		c.key, c.permit = a.settings.prefix+slot, a.slot
+	}
 	if s := a.settings; s.fenced {
-		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+a.name, a.locker.tokens.propose(s.wall())
+		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+slot, a.locker.tokens.propose(s.wall())
 	}
 	if a.settings.shared {
 		c.kind, c.shared = shared, a.settings.sharedKeys(a.name)
@@ -101,6 +110,7 @@ const (
 	readersKey = "redlock:readers:" // and the lock's name
 	intentKey  = "redlock:intent:"  // and the lock's name
 	markKey    = "redlock:once:"    // and the lock's name
+	permitKey  = "redlock:permit:"  // and the slot's number, a colon and the lock's name
 )
 
 // Reserved reports whether a lock with that key would stand in the way of the
@@ -110,5 +120,5 @@ func Reserved(key string) bool {
 	return strings.HasSuffix(key, epochKey) ||
 		strings.Contains(key, counterKey) || strings.Contains(key, queueKey) ||
 		strings.Contains(key, readersKey) || strings.Contains(key, intentKey) ||
-		strings.Contains(key, markKey)
+		strings.Contains(key, markKey) || strings.Contains(key, permitKey)
 }

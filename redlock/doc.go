@@ -25,7 +25,8 @@
 //     h+q-N nodes forget their keys or have their clocks set (h is the number
 //     of [Lock.Votes], q the quorum), and while the holder stops when
 //     [Lock.Context] ends. Nodes whose forgetting is noticed do not count among
-//     those: see [MemoryGuard].
+//     those: see [MemoryGuard]. With [Permits] this holds for each permit, so that a name has
+//     at most k holders.
 //   - Fencing. With [Fenced], the tokens of all locks of a name are unique, and
 //     a lock that was granted before another was asked for has the smaller
 //     one, whatever the clocks say, unless a counter is deleted or changed

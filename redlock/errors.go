@@ -81,6 +81,8 @@ type QuorumError struct {
 	// each node tells one name. To an acquisition these are held by others; to a lock
 	// that is lost they are so, or are gone. Nil for a lock of one name.
 	InTheWay []string
+	// Permits is k if the lock is one with Permits(k), above one, and all were found held.
+	Permits int
 
 	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
@@ -91,6 +93,9 @@ func (e *QuorumError) Error() string {
 	fmt.Fprintf(&b, "redlock: %s %q: %v (%d of %d votes, %d needed", e.Op, e.Name, e.Err, e.Votes, e.Nodes, e.Quorum)
 	if e.Holder != (Holder{}) {
 		fmt.Fprintf(&b, "; held by %v", e.Holder)
+	}
+	if e.Permits > 0 {
+		fmt.Fprintf(&b, "; all %d permits are held", e.Permits)
 	}
 	switch {
 	case e.Remaining == NoTTL:

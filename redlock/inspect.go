@@ -75,14 +75,26 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) 
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpInspect, name)
 	}
-	r := l.newRound(ctx, name, protocol.Request{Op: protocol.OpInspect, Key: key, Timeout: s.timeout()})
+	return l.inspection(ctx, l.askForState(ctx, name, key))
+}
+
+// askForState asks all nodes what they hold.
+func (l *Locker) askForState(ctx context.Context, name, key string) *round {
+	r := l.newRound(ctx, name, protocol.Request{Op: protocol.OpInspect, Key: key, Timeout: l.settings.timeout()})
 	r.ask()
+	return r
+}
+
+// inspection waits for the answers to askForState.
+func (l *Locker) inspection(ctx context.Context, r *round) (*Inspection, error) {
+	s := &l.settings
+	r.waited = min(s.clock.Now().Sub(r.start), s.timeout()) // for others that were asked at the same time
 	r.wait(ctx, s.timeout(), complete)
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := s.clock.Now()
-	in := &Inspection{Name: name, Nodes: make([]NodeState, len(l.nodes))}
+	in := &Inspection{Name: r.name, Nodes: make([]NodeState, len(l.nodes))}
 	for i, slot := range r.slots {
 		state := NodeState{Node: l.nodes[i].String()}
 		if cause := r.cause(i, now); cause != nil {

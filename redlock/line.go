@@ -130,7 +130,10 @@ func (ln *line) removeHolder(s *session) bool {
 
 // hasRoom reports whether fewer callers of this process hold the lock than may at once. The
 // queue must be locked, and have a waiter.
-func (ln *line) hasRoom() bool { return len(ln.holders) == 0 || ln.waiters[0].settings.shared }
+func (ln *line) hasRoom() bool {
+	first := ln.waiters[0].settings
+	return first.shared || len(ln.holders) < max(1, first.permits)
+}
 
 // ended is called when a session has ended and its release is on its way.
 func (q *queue) ended(s *session, now clock.Instant) {

@@ -29,6 +29,7 @@ type Locker struct {
 	events     []*eventQueue // one for each observer
 	roundTrips []roundTrip
 	watchable  quorum.Set // nodes that give hints
+	leftSlots  slotMemory
 
 	seed  maphash.Seed
 	order [64]sync.Mutex // see orderOf
@@ -135,6 +136,7 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 		closed:     make(chan struct{}),
 		done:       make(chan struct{}),
 	}
+	l.leftSlots.seed = l.seed
 	l.parkers.clock = s.clock
 	l.scheduler.clock = s.clock
 	l.scheduler.chores.parkers = &l.parkers

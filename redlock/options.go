@@ -53,6 +53,7 @@ type settings struct {
 	fair        bool
 	shared      bool
 	owner       string // empty: no label
+	permits     int    // zero: not set
 
 	prefix    string
 	guard     bool
@@ -288,7 +289,14 @@ func (s *settings) check() error {
 	if s.shared && s.fenced {
 		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers")
 	}
+	if s.shared && s.manyPermits() {
+		return fmt.Errorf("redlock: option Shared(): any number of readers hold a lock together; leave out Permits(%d)", s.permits)
+	}
 	s.fair = s.fair && !s.shared
+	if s.fair && s.manyPermits() {
+		return fmt.Errorf("redlock: option Permits(%d): does not go together with Fair, which orders the waiters of one key; "+
+			"leave Fair out: callers of one Locker are served in order without it", s.permits)
+	}
 	return nil
 }
 

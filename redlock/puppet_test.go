@@ -23,6 +23,7 @@ type answer struct {
 	err     error
 	floor   int64
 	run     string
+	free    []int
 	unsent  bool // Submit fails with err
 	silent  bool // no reply before Close
 	twice   bool // a second reply, that a Node must not send
@@ -57,7 +58,7 @@ func (p *puppet) Submit(req *protocol.Request, slot int, to protocol.Receiver) e
 		return a.err
 	}
 	reply := func() {
-		to.Receive(slot, protocol.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err, Floor: a.floor, Run: a.run})
+		to.Receive(slot, protocol.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err, Floor: a.floor, Run: a.run, Free: a.free})
 	}
 	switch {
 	case a.silent:

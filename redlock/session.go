@@ -165,6 +165,9 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	}
 	// The release is on its way on every connection that a local waiter's next
 	// request would take, so the waiter need not wait for the answers.
+	if s.settings.manyPermits() {
+		s.locker.leftSlots.remember(s.line, s.permit)
+	}
 	s.locker.queue.ended(s, now)
 	for _, k := range s.locks() {
 		k.tellLoss()

@@ -108,6 +108,8 @@ func (l *Locker) beginAll(ctx context.Context, names []string, opts []Option) (*
 		return nil, fmt.Errorf("redlock: %d names, at most %d can be locked at once: lock one name that stands for all of them", n, maxNames)
 	case s.shared:
 		return nil, fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared", textOf(names))
+	case s.manyPermits():
+		return nil, fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d)", textOf(names), s.permits)
 	case s.fenced:
 		return nil, fmt.Errorf("redlock: acquire %q: a fencing token is of one name: use a Locker without Fenced, "+
 			"or acquire the name whose resource checks the token by itself", textOf(names))

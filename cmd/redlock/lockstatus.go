@@ -33,6 +33,7 @@ type nodeStatus struct {
 type lockStatus struct {
 	Name      string    `json:"name"`
 	NameBytes []byte    `json:"name_base64,omitempty"`
+	Permit    *int      `json:"permit,omitempty"` // which of several it is, from 0 on
 	State     string    `json:"state"`
 	Votes     int       `json:"votes"`           // nodes that hold the value
 	Value     string    `json:"value,omitempty"` // the one that most nodes hold
@@ -180,7 +181,7 @@ func (st *status) text(named bool) string {
 		if l.Owner != "" {
 			owner = l.Owner + " since " + l.Since.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", word(l.Name), l.State, votes, ttlText(l.TTL), value, owner)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", l.title(), l.State, votes, ttlText(l.TTL), value, owner)
 		if !named {
 			continue
 		}
@@ -197,6 +198,14 @@ func (st *status) text(named bool) string {
 		b.WriteString(note + "\n")
 	}
 	return b.String()
+}
+
+// title returns the lock's name, with the permit if there are several.
+func (l lockStatus) title() string {
+	if l.Permit == nil {
+		return word(l.Name)
+	}
+	return fmt.Sprintf("%s, permit %d", word(l.Name), *l.Permit)
 }
 
 // state returns one node's state, in a word.
@@ -227,6 +236,13 @@ func (st *status) notes(named bool) (notes []string) {
 	odd := false
 	for _, l := range st.Locks {
 		odd = odd || l.State == statePartial || l.State == stateSplit || l.State == stateUnknown
+		if l.Permit != nil && *l.Permit > 0 {
+			if l.State == stateStuck {
+				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, delete the key on each server: redlock:permit:%d:%s",
+					l.title(), *l.Permit, word(l.Name))
+			}
+			continue
+		}
 		if l.State == stateStuck {
 			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it: redlock release %s --force", word(l.Name), word(l.Name))
 		}

@@ -210,7 +210,7 @@ func (r *resetCommand) locks(ctx context.Context, report *resetReport, urls []st
 	}
 	for _, l := range st.Locks {
 		if l.State != stateFree && l.Name != quarantineKey {
-			report.Locks = append(report.Locks, word(l.Name))
+			report.Locks = append(report.Locks, l.title())
 		}
 	}
 	report.CutOff = st.CutOff

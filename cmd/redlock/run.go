@@ -50,6 +50,7 @@ later.
 The command finds in its environment
   REDLOCK_NAME         the name; with --and all of them, sorted, each on a line
   REDLOCK_FENCE        the fencing token, with --fenced
+  REDLOCK_PERMIT       which permit it has, from 0 on, with --permits
   REDLOCK_UNTIL        until when the lock is held unless it is renewed, as it is
                        every third of the TTL: RFC 3339, as of the start
 
@@ -69,6 +70,8 @@ type runCommand struct {
 	fair      bool
 	owner     string
 	and       []string
+	permits   int
+	shared    bool
 	killAfter time.Duration
 	heldCode  int
 
@@ -87,7 +90,9 @@ func newRun() *cobra.Command {
   redlock run --no-wait --once-per 1h nightly -- /usr/local/bin/report
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'
   # holds both names, whoever wants them in whatever order
-  redlock run --and account:7 account:3 -- transfer 3 7`,
+  redlock run --and account:7 account:3 -- transfer 3 7
+  # at most three of these at a time, on all machines together
+  redlock run --permits 3 convert -- /usr/local/bin/convert`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
 			case dash < 0 || dash == len(args):
@@ -111,6 +116,8 @@ func newRun() *cobra.Command {
 	f.BoolVar(&r.fair, "fair", false, "wait in order of arrival")
 	f.StringVar(&r.owner, "owner", "", "`LABEL` of the lock, which tells others who holds it; at most 128 bytes (default: USER@HOST:PID)")
 	f.StringArrayVar(&r.and, "and", nil, "hold `NAME` as well, all names or none; may be given several times, in any order")
+	f.BoolVar(&r.shared, "shared", false, "be a reader: run beside others that are, and beside no command without --shared")
+	f.IntVar(&r.permits, "permits", 1, "let so many run at the same time, each with a permit; the same number for all commands of a NAME")
 	f.DurationVar(&r.killAfter, "kill-after", 0, "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
 	f.IntVarP(&r.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
 	share(f, "ttl", "ttl")
@@ -139,6 +146,10 @@ func (r *runCommand) check() error {
 		return usageErrorf("--no-wait excludes --wait, --retries and --retry-interval")
 	case set("wait") && r.wait <= 0:
 		return usageErrorf("--wait %v: must be above zero; --no-wait tries once", r.wait)
+	case r.shared && (r.fenced || r.permits > 1 || len(r.and) > 0):
+		return usageErrorf("--shared excludes --fenced, --permits and --and: a reader locks one name, and has no token")
+	case r.permits > 1 && len(r.and) > 0:
+		return usageErrorf("--permits excludes --and: permits are of one name")
 	case r.fenced && len(r.and) > 0:
 		return usageErrorf("--fenced excludes --and: a fencing token is of one name")
 	case r.minHold < 0:
@@ -147,6 +158,10 @@ func (r *runCommand) check() error {
 		return usageErrorf("--once-per %v: must be between 1s and a year", r.oncePer)
 	case set("retries") && r.retries < 0:
 		return usageErrorf("--retries %d: must not be negative", r.retries)
+	case r.permits < 1 || r.permits > mostPermits:
+		return usageErrorf("--permits %d: must be between 1 and %d", r.permits, mostPermits)
+	case r.fair && r.permits > 1:
+		return usageErrorf("--fair orders those who wait for one lock and excludes --permits; leave one out")
 	case r.heldCode < 0 || r.heldCode > 255:
 		return usageErrorf("--conflict-exit-code %d: must be between 0 and 255", r.heldCode)
 	}
@@ -214,7 +229,7 @@ func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 // hold runs the job while the lock is held, and releases the lock.
 func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job) error {
 	began := time.Now()
-	end, failed := j.Run(lock, environment(lock, r.fenced))
+	end, failed := j.Run(lock, environment(lock, r.fenced, r.permits > 1))
 	if !end.Swept {
 		r.warn("processes that the command has left behind cannot be ended; the lock is released")
 	}
@@ -301,10 +316,10 @@ func cannotRun(name string, err error) error {
 // environment returns the command's environment: ours, with its own lock's name, end and token.
 // Those of a lock under which we run ourselves are removed, because the command must not write
 // with the token of another lock.
-func environment(lock *redlock.Lock, fenced bool) []string {
+func environment(lock *redlock.Lock, fenced, permits bool) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == "REDLOCK_NAME" || name == "REDLOCK_FENCE" || name == "REDLOCK_UNTIL"
+		return name == "REDLOCK_NAME" || name == "REDLOCK_FENCE" || name == "REDLOCK_UNTIL" || name == "REDLOCK_PERMIT"
 	})
 	env = append(env,
 		"REDLOCK_NAME="+strings.Join(lock.Names(), "\n"),
@@ -312,12 +327,18 @@ func environment(lock *redlock.Lock, fenced bool) []string {
 	if fenced {
 		env = append(env, "REDLOCK_FENCE="+strconv.FormatInt(lock.Fence(), 10))
 	}
+	if permits {
+		env = append(env, "REDLOCK_PERMIT="+strconv.Itoa(lock.Permit()))
+	}
 	return env
 }
 
 // acquire takes the lock as the flags say.
 func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, names []string) (*redlock.Lock, error) {
-	var opts []redlock.Option
+	opts := []redlock.Option{redlock.Permits(r.permits)}
+	if r.shared {
+		opts = append(opts, redlock.Shared())
+	}
 	if r.fenced {
 		opts = append(opts, redlock.Fenced())
 	}
@@ -325,7 +346,7 @@ func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, names []str
 		opts = append(opts, redlock.Fair())
 	}
 	if r.noWait {
-		return tryAcquire(ctx, l, names, opts)
+		return r.tryAcquire(ctx, l, names, opts)
 	}
 	if r.flags.Changed("retries") {
 		opts = append(opts, redlock.Retries(r.retries))
@@ -347,7 +368,7 @@ func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, names []str
 // tryAcquire does not wait for a holder. It tries again if there is none, because where several
 // processes try at the same moment, as cron has them do, each may get some votes and none enough,
 // and one of them must get the lock.
-func tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []redlock.Option) (*redlock.Lock, error) {
+func (r *runCommand) tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []redlock.Option) (*redlock.Lock, error) {
 	const most = 10
 	ask := func() (*redlock.Lock, error) { return l.TryAcquire(ctx, names[0], opts...) }
 	if len(names) > 1 {
@@ -359,9 +380,7 @@ func tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []r
 			return lock, err
 		}
 		for _, name := range names {
-			if in, e := l.Inspect(ctx, name); e != nil {
-				return nil, err
-			} else if _, _, held := in.Holder(); held {
+			if all, e := l.InspectPermits(ctx, name, r.permits); e != nil || allHeld(all) {
 				return nil, err
 			}
 		}
@@ -371,6 +390,14 @@ func tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []r
 			return nil, err
 		}
 	}
+}
+
+// allHeld reports whether each of the permits has a holder.
+func allHeld(permits []*redlock.Inspection) bool {
+	return !slices.ContainsFunc(permits, func(in *redlock.Inspection) bool {
+		_, _, held := in.Holder()
+		return !held
+	})
 }
 
 // refused gives the error of an acquisition its exit code. If it is the end of --wait, the

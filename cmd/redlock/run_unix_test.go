@@ -80,6 +80,9 @@ func TestExitCodes(t *testing.T) {
 		{"a TTL that is none", []string{"run", "a", "--", "true"}, "REDLOCK_TTL=soon", 78, "$REDLOCK_TTL"},
 		{"kill-after above the TTL", []string{"run", "--ttl", "1s", "--kill-after", "2s", "a", "--", "true"}, "", 64, "--kill-after"},
 		{"a wait of nothing", []string{"run", "--wait", "0", "a", "--", "true"}, "", 64, "--no-wait"},
+		{"no permits", []string{"run", "--permits", "0", "a", "--", "true"}, "", 64, "between 1 and 1000"},
+		{"too many permits", []string{"run", "--permits", "1001", "a", "--", "true"}, "", 64, "between 1 and 1000"},
+		{"permits in order", []string{"run", "--permits", "2", "--fair", "a", "--", "true"}, "", 64, "leave one out"},
 		{"two ways to wait", []string{"run", "--no-wait", "--wait", "1s", "a", "--", "true"}, "", 64, "excludes"},
 		{"a tick that is none", []string{"run", "--once-per", "1ms", "a", "--", "true"}, "", 64, "between 1s and a year"},
 		{"a code that is none", []string{"run", "-E", "256", "a", "--", "true"}, "", 64, "between 0 and 255"},
@@ -195,6 +198,28 @@ func TestACommandCanHoldSeveralNames(t *testing.T) {
 	}
 }
 
+func TestSoManyCommandsRunAtATimeAsThereArePermits(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	seen := map[string]bool{}
+	for range 3 {
+		p := command(t, f.URLs(), "run", "--permits", "3", "--no-wait", "x", "--", "sh", "-c", `echo "$REDLOCK_PERMIT"; read x`)
+		_, err := p.StdinPipe()
+		tr.NoError(t, err)
+		permit, err := p.begin(t).lines.ReadString('\n')
+		tr.NoError(t, err)
+		seen[permit] = true
+	}
+	assert.Equal(t, map[string]bool{"0\n": true, "1\n": true, "2\n": true}, seen)
+	code, _, stderr := command(t, f.URLs(), "run", "--permits", "3", "--no-wait", "x", "--", "true").outcome(t)
+	assert.Equal(t, 75, code)
+	assert.Contains(t, stderr, "all 3 permits are held")
+	p := command(t, f.URLs(), "run", "y", "--", "sh", "-c", `echo "${REDLOCK_PERMIT-none}"`)
+	p.Env = append(p.Env, "REDLOCK_PERMIT=2")
+	_, stdout, _ := p.outcome(t)
+	assert.Equal(t, "none\n", stdout)
+}
+
 func TestTheLockIsHeldWhileTheCommandRunsAndNoLonger(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -260,7 +285,7 @@ func TestOneOfThoseThatDoNotWaitGetsTheLock(t *testing.T) {
 		var asking sync.WaitGroup
 		for _, l := range lockers {
 			asking.Go(func() {
-				lock, err := tryAcquire(t.Context(), l, []string{name}, nil)
+				lock, err := (&runCommand{permits: 1}).tryAcquire(t.Context(), l, []string{name}, nil)
 				if err == nil {
 					won <- lock
 				} else {

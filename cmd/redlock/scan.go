@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ type finder struct {
 	limit   int           // of names
 	timeout time.Duration // of one command
 	servers []dialer
+	permits map[string]int // of names that have been found, how many there are at least
 }
 
 // A dialer connects to one server.
@@ -50,7 +52,7 @@ func (s *servers) newFinder(urls []string, log *slog.Logger, limit int) (*finder
 // that there may be more names.
 func (f *finder) find(ctx context.Context) (names []string, nodes []nodeStatus, cut bool) {
 	nodes = make([]nodeStatus, len(f.servers))
-	found := make([]map[string]bool, len(f.servers))
+	found := make([]map[string]int, len(f.servers))
 	cuts := make([]bool, len(f.servers))
 	var wg sync.WaitGroup
 	for i, s := range f.servers {
@@ -63,14 +65,14 @@ func (f *finder) find(ctx context.Context) (names []string, nodes []nodeStatus, 
 		})
 	}
 	wg.Wait()
-	all := map[string]bool{}
+	f.permits = map[string]int{}
 	for i := range found {
 		cut = cut || cuts[i]
-		for name := range found[i] {
-			all[name] = true
+		for name, permits := range found[i] {
+			f.permits[name] = max(f.permits[name], permits)
 		}
 	}
-	for name := range all {
+	for name := range f.permits {
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -89,7 +91,7 @@ const (
 )
 
 // scan asks one server. Its keys come in no order, some of them several times.
-func (f *finder) scan(ctx context.Context, s dialer) (found map[string]bool, cut bool, err error) {
+func (f *finder) scan(ctx context.Context, s dialer) (found map[string]int, cut bool, err error) {
 	dialling, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	c, err := s.dial(dialling)
@@ -97,7 +99,7 @@ func (f *finder) scan(ctx context.Context, s dialer) (found map[string]bool, cut
 		return nil, false, err
 	}
 	defer c.Close()
-	found = map[string]bool{}
+	found = map[string]int{}
 	cursor := "0"
 	for range scanSteps {
 		list, err := f.step(ctx, c, cursor)
@@ -110,8 +112,10 @@ func (f *finder) scan(ctx context.Context, s dialer) (found map[string]bool, cut
 		}
 		for _, key := range keys {
 			// The server may understand the pattern otherwise, so the prefix is compared here, too.
-			if name, ok := strings.CutPrefix(key, f.prefix); ok && !redlock.Reserved(key) {
-				found[name] = true
+			name, ok := strings.CutPrefix(key, f.prefix)
+			permit := 0
+			if name, permit = permitOf(name); ok && !redlock.Reserved(f.prefix+name) {
+				found[name] = max(found[name], permit+1)
 			}
 		}
 		switch {
@@ -123,6 +127,21 @@ func (f *finder) scan(ctx context.Context, s dialer) (found map[string]bool, cut
 	}
 	return found, true, nil
 }
+
+// permitOf returns the name that a key without its prefix is a permit of, and which: any other key
+// is the permit 0 of itself.
+func permitOf(key string) (name string, permit int) {
+	if slot, ok := strings.CutPrefix(key, "redlock:permit:"); ok {
+		number, name, ok := strings.Cut(slot, ":")
+		if n, err := strconv.Atoi(number); ok && err == nil && 0 < n && n < mostPermits {
+			return name, n
+		}
+	}
+	return key, 0
+}
+
+// mostPermits is how many a name can have.
+const mostPermits = 1000
 
 // step is one SCAN. The connection is closed if the answer takes too long.
 func (f *finder) step(ctx context.Context, c redis.Conn, cursor string) ([]any, error) {

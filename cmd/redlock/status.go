@@ -47,6 +47,7 @@ Exit codes:
   78   the configuration is wrong`,
 		Example: `  redlock status
   redlock status nightly --watch=500ms
+  redlock status convert --permits 3
   redlock status --json | jq -r '.locks[] | select(.state == "stuck").name'
   redlock status -q nightly && echo "it runs"`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -62,6 +63,7 @@ Exit codes:
 	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL`, as in --watch=500ms, until interrupted")
 	f.Lookup("watch").NoOptDefVal = "1s"
 	f.Lookup("watch").DefValue = "0s" // for the help: without it there is none
+	f.IntVar(&w.permits, "permits", 1, "show each of so many permits of every NAME, as in redlock run --permits")
 	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most so many `LOCKS`")
 	return c
 }
@@ -75,6 +77,7 @@ type statusCommand struct {
 	watch    bool
 	interval time.Duration
 	limit    int
+	permits  int
 
 	finder *finder // without names
 	locker *redlock.Locker
@@ -91,6 +94,10 @@ func (w *statusCommand) check() error {
 		return usageErrorf("-q prints nothing; --json and --watch make no sense with it")
 	case w.interval < shortestWatch:
 		return usageErrorf("--watch=%v: at least %v", w.interval, shortestWatch)
+	case w.permits < 1 || w.permits > mostPermits:
+		return usageErrorf("--permits %d: must be between 1 and %d", w.permits, mostPermits)
+	case w.permits > 1 && len(w.names) == 0:
+		return usageErrorf("--permits shows the permits of a NAME; give one")
 	case w.limit < 1:
 		return usageErrorf("--limit %d: at least 1", w.limit)
 	}
@@ -202,7 +209,7 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 	if w.finder != nil {
 		names, st.Nodes, st.CutOff = w.finder.find(ctx)
 	}
-	found := make([]*redlock.Inspection, len(names))
+	found := make([][]*redlock.Inspection, len(names)) // of each, its permits
 	errs := make([]error, len(names))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atATime)
@@ -210,29 +217,29 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			found[i], errs[i] = w.locker.Inspect(ctx, name)
+			found[i], errs[i] = w.locker.InspectPermits(ctx, name, w.permitsOf(name))
 		})
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	for i, in := range found {
+	for i, permits := range found {
 		switch {
-		case in == nil && w.finder != nil: // too long for a lock's name
+		case permits == nil && w.finder != nil: // too long for a lock's name
 			continue
-		case in == nil:
+		case permits == nil:
 			return nil, &exitError{code: exitUsage, err: errs[i]}
 		}
-		st.Locks = append(st.Locks, judge(in))
-		if st.Nodes == nil {
-			st.Nodes = make([]nodeStatus, len(in.Nodes))
-		}
-		for j, n := range in.Nodes {
-			st.Nodes[j].Node = n.Node
-			if n.Err != nil && !errors.Is(n.Err, protocol.ErrWrongType) {
-				st.Nodes[j].Error = nodeError(n.Err)
+		for permit, in := range permits {
+			st.heardOf(in)
+			l := judge(in)
+			if len(permits) > 1 {
+				if l.Permit = &permit; w.finder != nil && l.State == stateFree {
+					continue
+				}
 			}
+			st.Locks = append(st.Locks, l)
 		}
 	}
 	st.Quorum = len(st.Nodes)/2 + 1
@@ -242,6 +249,27 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 		}
 	}
 	return st, nil
+}
+
+// permitsOf returns how many permits of a name are looked at.
+func (w *statusCommand) permitsOf(name string) int {
+	if w.finder != nil {
+		return w.finder.permits[name]
+	}
+	return max(1, w.permits)
+}
+
+// heardOf notes which nodes have answered.
+func (st *status) heardOf(in *redlock.Inspection) {
+	if st.Nodes == nil {
+		st.Nodes = make([]nodeStatus, len(in.Nodes))
+	}
+	for j, n := range in.Nodes {
+		st.Nodes[j].Node = n.Node
+		if n.Err != nil && !errors.Is(n.Err, protocol.ErrWrongType) {
+			st.Nodes[j].Error = nodeError(n.Err)
+		}
+	}
 }
 
 // noQuorum returns the one line about servers that did not answer. It has their reasons only if

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -247,4 +248,38 @@ func TestNotesFitATerminal(t *testing.T) {
 	for line := range strings.Lines(out + more) {
 		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), columns, line)
 	}
+}
+
+// TestStatusShowsPermits, each as a lock: those of a NAME, and those that are found.
+func TestStatusShowsPermits(t *testing.T) {
+	f := startFleet(t, kinds[0], 5)
+	put(t, f.URLs(), "pool", "zero")
+	put(t, f.URLs(), "redlock:permit:2:pool", "two")
+	put(t, f.URLs(), "redlock:permit:1:other", "one")
+	put(t, f.URLs(), "redlock:permit:1000:no", "permit")
+	states := func(args ...string) (found []string) {
+		code, out, errs := redlockCommand(t, on(f, append(args, "--json")...)...)
+		tr.Zero(t, code, errs)
+		var st status
+		tr.NoError(t, json.Unmarshal([]byte(out), &st), out)
+		for _, l := range st.Locks {
+			found = append(found, fmt.Sprint(l.title(), " ", l.State, " ", l.Value))
+		}
+		return found
+	}
+	assert.Equal(t, []string{"pool, permit 0 held zero", "pool, permit 1 free ", "pool, permit 2 held two", "pool, permit 3 free "},
+		states("status", "pool", "--permits", "4"))
+	assert.Equal(t, []string{"pool held zero"}, states("status", "pool"))
+	assert.Equal(t, []string{"other, permit 1 held one", "pool, permit 0 held zero", "pool, permit 2 held two"}, states("status"))
+
+	code, _, _ := redlockCommand(t, on(f, "status", "-q", "pool", "--permits", "3")...)
+	assert.Equal(t, 1, code, "permit 1 is free")
+	for _, wrong := range [][]string{{"status", "--permits", "2"}, {"status", "pool", "--permits", "0"}, {"status", "pool", "--permits", "1001"}} {
+		code, _, errs := redlockCommand(t, on(f, wrong...)...)
+		assert.Equal(t, 64, code, wrong)
+		assert.Contains(t, errs, "--permits")
+	}
+	ask(t, f.URLs()[1], "SET", "redlock:permit:3:pool", "v")
+	_, out, _ := redlockCommand(t, on(f, "status", "pool", "--permits", "4")...)
+	assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: redlock:permit:3:pool")
 }

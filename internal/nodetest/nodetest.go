@@ -32,7 +32,7 @@ type Body func(t *testing.T, node protocol.Node, poke Poker)
 // of its own, from within a synctest bubble if it likes. The rows use keys of
 // their own, so that they can share a server.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing, marks, sets) {
+	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing, marks, sets, slots) {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node protocol.Node, poke Poker) { row.run(t, node, poke) })
 		})
@@ -75,6 +75,7 @@ type want struct {
 	err     error         // of a failure
 	low     bool          // the token was not accepted, and the floor is near the time
 	floor   int64         // the token was not accepted, and this is the floor
+	free    []int         // slots
 	life    bool          // of an epoch record that was read
 	epoch   *protocol.Epoch
 	owner   string        // of the value that is there, where the node tells it
@@ -123,6 +124,11 @@ func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
 			if req.Set != nil {
 				req.Key, req.Value, req.Set = prefix+req.Set.Keys[0], req.Set.Values[0], prefixed(req.Set, prefix)
 			}
+			if req.Slots != nil {
+				stem := *req.Slots
+				stem.Stem = prefix + stem.Stem
+				req.Slots = &stem
+			}
 			if req.Admit != nil {
 				admit := *req.Admit
 				if admit.Run == "" {
@@ -165,6 +171,7 @@ func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
 		assert.WithinDuration(t, time.Now(), time.UnixMicro(got.Floor), fence, "step %d: the floor is near", i)
 	}
 	assert.Equal(t, w.readers, got.Readers, "step %d: readers", i)
+	assert.Equal(t, w.free, got.Free, "step %d: free slots", i)
 	assert.Equal(t, w.life, got.Life > 0, "step %d: life %v of the epoch record", i, got.Life)
 	w.checkEpoch(t, i, got)
 	switch {

@@ -22,7 +22,7 @@ type hold struct {
 	client int
 	lock   *redlock.Lock
 	name   string
-	keys   []string // of each of which there is one holder at a time: the names
+	keys   []string // of each of which there is one holder at a time: the names, or a permit of a name
 	reads  bool     // beside other readers
 	token  int64
 	asked  time.Time // the vote that won began
@@ -55,7 +55,7 @@ func (h *hold) granted() check.Grant {
 }
 
 func (h *hold) String() string {
-	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, h.name,
+	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, strings.Join(h.keys, " and "),
 		h.from.Sub(h.start), h.end().Sub(h.start), h.until.Sub(h.start))
 	if h.token != 0 {
 		text += fmt.Sprintf(" with token %d, asked for at %v", h.token, h.asked.Sub(h.start))
@@ -221,13 +221,18 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	if h.handedOver {
 		s.coverage.count(handedOver)
 	}
-	if h.reads {
+	if slot := lock.Permit(); slot > 0 {
+		h.keys = []string{fmt.Sprint(lock.Name(), " permit ", slot)}
+		s.coverage.count(otherPermits)
+	}
+	switch {
+	case h.reads:
 		s.coverage.count(readLocks)
-	} else if h.token > 0 {
+	case h.token > 0:
 		s.coverage.count(fencedLocks)
-	} else if len(lock.Names()) > 1 {
+	case len(h.keys) > 1:
 		s.coverage.count(setLocks)
-	} else {
+	default:
 		s.coverage.count(plainLocks)
 	}
 	if cause := context.Cause(lock.Context()); cause == nil && !h.from.Before(h.until) {

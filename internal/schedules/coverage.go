@@ -57,6 +57,8 @@ const (
 	setsGathered
 	fencedLocks
 	mixedLocks
+	otherPermits
+	allPermits
 	longGranted
 	longRefused
 	locksLost
@@ -98,6 +100,7 @@ var pointNames = [points]string{
 	noGuard: "client without the guard", sameTwice: "client with a server twice", ratesOff: "clock rates far off",
 	plainLocks: "locks without a token", readLocks: "locks of readers", readTogether: "readers beside others", setLocks: "locks of several names", setsGathered: "extensions of such locks that were gathered",
 	fencedLocks: "locks with a token", mixedLocks: "locks with a TTL of their own", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
+	otherPermits: "permits above the first", allPermits: "times when all permits were held",
 	quarantines: "votes in quarantine", jumps: "jumps noticed", voidVotes: "votes void otherwise",
 	raises: "tokens raised", repairs: "locks given back",
 	handedOver: "locks handed over", handoversExtended: "extensions of such locks", handoversLost: "losses of such locks",

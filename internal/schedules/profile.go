@@ -37,6 +37,9 @@ const (
 // mixed TTLs half of the schedules give no MaxTTL. Then so few servers forget that the
 // others can tell, and the network lets them.
 //
+// In some schedules the callers take permits, each of as many as it likes up to a number, and
+// plain locks of the same names.
+//
 // Where nothing is forgotten, some callers ask for locks of hours, which must not make any
 // other caller wait.
 type profile struct {
@@ -46,6 +49,7 @@ type profile struct {
 	fair     int           // likewise
 	sets     int           // likewise, of several names
 	readers  int           // likewise: that are shared
+	permits  int           // of each name; zero: exclusive locks only
 	crowd    int           // callers of one process at most
 	forgets  bool          // servers lose memory
 	mixed    bool          // TTLs differ
@@ -91,6 +95,9 @@ func (s *schedule) newProfile() profile {
 	}
 	if dice := s.world.Rand("readers"); dice.IntN(3) == 0 {
 		p.readers = 1 + dice.IntN(7)
+	}
+	if dice := s.world.Rand("permits"); p.fair == 0 && dice.IntN(3) == 0 {
+		p.permits = 2 + dice.IntN(4)
 	}
 	p.longTTLs = !p.beyond && !p.forgets && !p.ends && p.ahead == 0 && s.plan.IntN(2) == 0
 	return p

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,6 +27,7 @@ func (s *schedule) check() {
 		return
 	}
 	s.problems = append(s.problems, perName(checkExclusion, s.holds)...)
+	s.checkPermits()
 	for _, server := range s.world.Servers() {
 		if keys := server.Locks(); len(keys) > 0 {
 			s.problem("P6: %v: keys are left a TTL after the last attempt: %v", server, keys)
@@ -99,6 +101,43 @@ func perName(promise func([]*hold) []string, holds []*hold) (problems []string) 
 		problems = append(problems, promise(of[name])...)
 	}
 	return problems
+}
+
+// checkPermits is P1 for permits: at no time are there more holders of a name than permits. It
+// knows no slots. Readers that are there together count as one holder.
+func (s *schedule) checkPermits() {
+	type change struct {
+		at   time.Time
+		by   int // holders
+		hold *hold
+	}
+	if s.permits == 0 {
+		return
+	}
+	of := map[string][]*hold{}
+	for _, h := range s.holds {
+		for _, name := range h.lock.Names() {
+			of[name] = append(of[name], h)
+		}
+	}
+	for name, holds := range of {
+		var changes []change
+		for _, h := range readersAsOne(holds) {
+			if h.from.Before(h.end()) {
+				changes = append(changes, change{h.from, 1, h}, change{h.end(), -1, h})
+			}
+		}
+		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.by, b.by)) })
+		holders := 0
+		for _, c := range changes {
+			if holders += c.by; holders > s.permits && c.by > 0 {
+				s.problem("P1: %v\n    is one of %d holders of %s, of which %d are allowed", c.hold, holders, name, s.permits)
+			}
+			if holders == s.permits {
+				s.coverage.count(allPermits)
+			}
+		}
+	}
 }
 
 // checkLossNoticed is P4. A process that was paused cannot notice.

@@ -60,10 +60,10 @@ func (w *worker) cycle() {
 	w.finish(h, lock)
 }
 
-// options draws those of one lock, which can have a token or cannot.
-func (w *worker) options(token bool) (opts []redlock.Option) {
+// options draws those of one lock, which is one of one writer, or shared or of several names.
+func (w *worker) options(alone bool) (opts []redlock.Option) {
 	s := w.schedule
-	if token && w.dice.IntN(8) < s.fenced {
+	if alone && w.dice.IntN(8) < s.fenced {
 		opts = append(opts, redlock.Fenced())
 	}
 	switch {
@@ -77,6 +77,9 @@ func (w *worker) options(token bool) (opts []redlock.Option) {
 	}
 	if w.dice.IntN(8) < s.fair {
 		opts = append(opts, redlock.Fair())
+	}
+	if s.permits > 0 && alone {
+		opts = append(opts, redlock.Permits(1+w.dice.IntN(s.permits)))
 	}
 	return opts
 }

@@ -135,6 +135,34 @@ func (s *Server) mark(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Granted}
 }
 
+// lookForSlots runs an OpSlots: PTTL of each slot until enough are free.
+func (s *Server) lookForSlots(req *protocol.Request) protocol.Reply {
+	free, looked := s.freeSlots(req)
+	if len(free) > 0 {
+		return protocol.Reply{Outcome: protocol.Granted, Free: free}
+	}
+	shortest := protocol.NoTTL
+	for _, key := range looked {
+		e, _ := s.lookup(key)
+		if left := s.left(e); left > 0 && (shortest == protocol.NoTTL || left < shortest) {
+			shortest = left
+		}
+	}
+	return protocol.Reply{Outcome: protocol.Refused, TTL: shortest}
+}
+
+// freeSlots returns the free slots that an OpSlots finds, and the keys that it looks at.
+func (s *Server) freeSlots(req *protocol.Request) (free []int, looked []string) {
+	for i := 0; i < req.Slots.N && len(free) < protocol.MostFree; i++ {
+		slot := (req.Slots.From + i) % req.Slots.N
+		looked = append(looked, req.SlotKey(slot))
+		if _, there := s.lookup(req.SlotKey(slot)); !there {
+			free = append(free, slot)
+		}
+	}
+	return free, looked
+}
+
 // A queue is tickets in their order. It never changes, but is made anew, because it may have been
 // saved.
 type queue struct{ tickets []ticket }

@@ -152,7 +152,9 @@ func (s *Server) Keys() map[string]string {
 // Locks is Keys without the keys that are the library's own, which stay.
 func (s *Server) Locks() map[string]string {
 	keys := s.Keys()
-	maps.DeleteFunc(keys, func(key, _ string) bool { return strings.Contains(key, "redlock:") })
+	maps.DeleteFunc(keys, func(key, _ string) bool {
+		return strings.Contains(key, "redlock:") && !strings.HasPrefix(key, "redlock:permit:")
+	})
 	return keys
 }
 
@@ -223,9 +225,7 @@ func (s *Server) serve(c *call) {
 	reply := s.apply(&c.req)
 	s.current = nil
 	if c.watches && c.link.tracked() {
-		for _, key := range keysOf(&c.req) {
-			s.remember(key, c.link)
-		}
+		s.rememberAll(c)
 	}
 	s.world.tell(c, Run, reply.Outcome)
 	if c.req.Epoch == "" || c.stray {
@@ -265,6 +265,8 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 		return s.watched(req)
 	case protocol.OpQueue:
 		return s.stand(req)
+	case protocol.OpSlots:
+		return s.lookForSlots(req)
 	}
 	if req.Shared != nil {
 		return s.sharing(req)

@@ -179,6 +179,18 @@ func (s *Server) watched(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 }
 
+// rememberAll notes that the call's link gets a hint of the next change of each key that the call
+// has looked at.
+func (s *Server) rememberAll(c *call) {
+	looked := keysOf(&c.req)
+	if c.req.Op == protocol.OpSlots {
+		_, looked = s.freeSlots(&c.req)
+	}
+	for _, key := range looked {
+		s.remember(key, c.link)
+	}
+}
+
 // remember notes that l gets a hint of the next change of key, be it there or not.
 func (s *Server) remember(key string, l *link) {
 	w := s.watches[key]

@@ -169,7 +169,7 @@ func (c *caller) cycle(from time.Time) {
 		if releasing.Before(until) {
 			until = releasing
 		}
-		c.rec.held(hold{name: uint32(name), caller: uint32(c.number), from: c.clock.nanos(acquired),
+		c.rec.held(hold{name: heldName(name, lock), caller: uint32(c.number), from: c.clock.nanos(acquired),
 			until: c.clock.nanos(until)})
 	}
 	err = lock.Release(c.releasing)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/bench/internal/subject"
 	"github.com/redquorum/redquorum/internal/check"
 )
 
@@ -23,6 +24,19 @@ type hold struct {
 func (h hold) times() check.Hold { return check.Hold{From: h.from, Until: h.until} }
 
 const holdSize = 24
+
+// permitShift is where a permit's number stands in hold.name: above all names. Each permit of a
+// name has one holder at a time.
+const permitShift = 20 // 1<<20 is above mostNames
+
+// heldName is hold.name of a lock, where the lock may be one of several permits.
+func heldName(name int, lock subject.Lock) uint32 {
+	permit := 0
+	if of, ok := lock.(interface{ Permit() int }); ok {
+		permit = of.Permit()
+	}
+	return uint32(name | permit<<permitShift)
+}
 
 func encodeHolds(hs []hold) []byte {
 	b := make([]byte, 0, len(hs)*holdSize)
@@ -70,10 +84,11 @@ func overlaps(holds []hold) (pairs int64, first check.Overlap[hold]) {
 }
 
 // describe names the two holders of a lock, with times since start.
-func describe(subject string, o check.Overlap[hold], start int64) string {
+func describe(subjectName string, o check.Overlap[hold], start int64) string {
 	a, b := o.First, o.Later
+	name := int(a.name & (1<<permitShift - 1))
 	at := func(nanos int64) time.Duration { return time.Duration(nanos - start).Round(time.Microsecond) }
 	return fmt.Sprintf("%s was held by callers %d (%v to %v) and %d (%v to %v) for %v at once",
-		numbered(subject, part{int(a.name), int(a.name) + 1})[0],
+		numbered(subjectName, part{name, name + 1})[0],
 		a.caller, at(a.from), at(a.until), b.caller, at(b.from), at(b.until), time.Duration(min(a.until, b.until)-b.from))
 }

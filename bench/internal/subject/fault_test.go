@@ -20,6 +20,7 @@ func TestMajorityGone(t *testing.T) {
 		"redquorum-fenced":         record.NoQuorum,
 		"redquorum-fair":           record.NoQuorum,
 		"redquorum-pairs":          record.NoQuorum,
+		"redquorum-permits":        record.NoQuorum,
 		"redsync":                  record.Gave,
 		"redsync-failfast":         record.Gave,
 		"redsync-goredis":          record.Gave,

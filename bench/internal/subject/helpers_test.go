@@ -83,7 +83,7 @@ func locks(t testing.TB, urls []string, name string) []string {
 		keys, err := redis.Strings(do(t, u, "KEYS", "*"+name), nil)
 		require.NoError(t, err)
 		for _, k := range keys {
-			if !strings.HasPrefix(k, "redlock:") {
+			if !strings.HasPrefix(k, "redlock:") || strings.HasPrefix(k, "redlock:permit:") {
 				found = append(found, k)
 			}
 		}

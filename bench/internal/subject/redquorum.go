@@ -13,6 +13,10 @@ import (
 )
 
 func redquorums() []Spec {
+	const permits = 4
+	shared := redquorum("redquorum-permits", "redquorum, 4 permits",
+		"Permits(4): four callers hold a name at the same time. Each permit is checked for overlaps.", redlock.Permits(permits))
+	shared.Permits = permits
 	return []Spec{
 		redquorum("redquorum", "redquorum",
 			"As a user gets it: renewal and memory guard on, no fencing tokens."),
@@ -24,6 +28,7 @@ func redquorums() []Spec {
 			"Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
 		pairs(redquorum("redquorum-pairs", "redquorum, pairs of names",
 			"AcquireAll: each lock is of two names, the scenario's and another that belongs to it.")),
+		shared,
 	}
 }
 
@@ -97,6 +102,8 @@ func (l redquorumLock) Release(ctx context.Context) error {
 	return nil
 }
 
+// Permit is which of several holders of a name the lock is.
+func (l redquorumLock) Permit() int           { return l.lock.Permit() }
 func (l redquorumLock) Until() time.Time      { return l.lock.Until() }
 func (l redquorumLock) Lost() <-chan struct{} { return l.lock.Context().Done() }
 

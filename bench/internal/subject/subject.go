@@ -26,6 +26,9 @@ type Spec struct {
 	// Renews: it keeps locks for as long as they are wanted, by itself.
 	Renews bool
 
+	// Permits is how many callers hold a name at a time; zero: one.
+	Permits int
+
 	// Open connects to the servers, of which a Single subject uses the first only. It returns when
 	// locks can be had. Nil for the limit.
 	Open func(ctx context.Context, urls []string, cfg Config) (Client, error)

@@ -71,6 +71,9 @@ func TestLibrariesOnEmbeddedServers(t *testing.T) {
 func excludes(t *testing.T, s Spec, urls []string, name string) {
 	a, b := open(t, s, urls), open(t, s, urls)
 	lock := acquire(t, a, name)
+	for range s.Permits - 1 {
+		defer acquire(t, a, name).Release(context.Background())
+	}
 	began := time.Now()
 	_, err := b.Acquire(within(t, brief), name)
 	if time.Since(began) < ttl/2 || s.Renews { // else the lock may have expired, on a machine that is busy
@@ -112,6 +115,9 @@ func tellsLoss(t *testing.T, s Spec, urls []string, name string) {
 	lock := acquire(t, c, name)
 	for _, u := range urls {
 		do(t, u, "DEL", name, "rueidislock:0:"+name)
+		for slot := 1; slot < s.Permits; slot++ {
+			do(t, u, "DEL", fmt.Sprint("redlock:permit:", slot, ":", name))
+		}
 	}
 	if lost := lock.Lost(); s.Renews {
 		select {
