@@ -88,7 +88,8 @@ func decodeOwned(answer any) (protocol.Reply, error) {
 // decodeReleased is decodeOwned for a refusal that may tell the owner's label as well.
 func decodeReleased(answer any) (protocol.Reply, error) {
 	if list, ok := answer.([]any); ok && len(list) == 2 {
-		if owner, ok := list[1].([]byte); ok {
+		const longest = 256 // of what the script tells
+		if owner, ok := list[1].([]byte); ok && len(owner) < longest {
 			reply, err := decodeOwned(list[:1])
 			reply.Owner = string(owner)
 			return reply, err

@@ -78,7 +78,7 @@ type QuorumError struct {
 	// refused have told it: Err is then ErrHeld, or a context's error after a try that was refused.
 	Holder Holder
 
-	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error
+	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 }
 
