@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -24,29 +24,17 @@ const leg = 10 * time.Millisecond
 // bubble runs test in virtual time, on five servers.
 func bubble(t *testing.T, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := sim.New(1, 5)
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(leg))
 		test(t, w)
 	})
 }
 
-// open returns the Locker of a new process.
+// open returns the Locker of a new process, whose clock gains rate seconds in a second.
 func open(t *testing.T, w *sim.World, rate float64, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(rate)
-	l, err := redlock.New(c.Nodes(), append([]redlock.LockerOption{redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Resume(); l.Close() })
-	return l, c
-}
-
-// took runs f and returns how long it took.
-func took(f func()) time.Duration {
-	start := time.Now()
-	f()
-	return time.Since(start)
+	return simtest.Locker(t, c, opts...), c
 }
 
 // failures are ways in which a server does not answer.
@@ -89,7 +77,7 @@ func TestQuorumScenario(t *testing.T) {
 			}
 		}()
 		c2.Sleep(lag)
-		waited = took(func() {
+		waited = simtest.Took(func() {
 			var lock *redlock.Lock
 			if lock, err = other.Acquire(t.Context(), "invoice:42", opts...); err == nil {
 				err = lock.Release(t.Context())
@@ -208,11 +196,11 @@ func TestQuorumP5MinorityCostsNoTime(t *testing.T) {
 					for range 3 {
 						var lock *redlock.Lock
 						var err error
-						assert.Equal(t, 2*leg, took(func() { lock, err = l.Acquire(t.Context(), "x") }), "acquire")
+						assert.Equal(t, 2*leg, simtest.Took(func() { lock, err = l.Acquire(t.Context(), "x") }), "acquire")
 						require.NoError(t, err)
-						assert.Equal(t, 2*leg, took(func() { err = lock.Extend(t.Context()) }), "extend")
+						assert.Equal(t, 2*leg, simtest.Took(func() { err = lock.Extend(t.Context()) }), "extend")
 						require.NoError(t, err)
-						assert.Equal(t, 2*leg, took(func() { err = lock.Release(t.Context()) }), "release")
+						assert.Equal(t, 2*leg, simtest.Took(func() { err = lock.Release(t.Context()) }), "release")
 						require.NoError(t, err)
 					}
 				})
@@ -235,7 +223,7 @@ func TestQuorumP5RefusalCostsNoTime(t *testing.T) {
 				require.NoError(t, err)
 				failure.of(w.Servers()[0])
 				failure.of(w.Servers()[3])
-				assert.Equal(t, 4*leg, took(func() { _, err = other.TryAcquire(t.Context(), "x") }))
+				assert.Equal(t, 4*leg, simtest.Took(func() { _, err = other.TryAcquire(t.Context(), "x") }))
 				assert.ErrorIs(t, err, redlock.ErrHeld)
 			})
 		})
@@ -493,7 +481,7 @@ func TestQuorumP6LostLockIsGivenBack(t *testing.T) {
 		for _, s := range w.Servers()[:3] {
 			s.Del("x")
 		}
-		assert.Less(t, took(func() { <-lock.Context().Done() }), 5*time.Second, "a majority says so, long before the deadline")
+		assert.Less(t, simtest.Took(func() { <-lock.Context().Done() }), 5*time.Second, "a majority says so, long before the deadline")
 		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
 		time.Sleep(leg + time.Millisecond)
 		assert.Zero(t, left(w))

@@ -33,14 +33,18 @@ var commands = [...]command{
 		script: acquireFencedScript, encode: encodeFenced, decode: decodeFenced, makesKey: true,
 	},
 	protocol.OpRaise:         {script: raiseScript, encode: encodeFenced, decode: decodeFenced},
-	protocol.OpReleaseFenced: {script: releaseFencedScript, encode: encodeFenced, decode: decodeOwned},
+	protocol.OpReleaseFenced: {script: releaseFencedScript, encode: encodeFenced, decode: decodeReleased},
 
 	protocol.OpWatch: {head: begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
 
 	protocol.OpAdmit: {script: recordScript, encode: encodeRecord, decode: decodeRecord},
 
-	protocol.OpMark: {script: markScript, encode: encodeMark, decode: decodeOwned},
+	protocol.OpShare:         {script: shareScript, encode: encodeShare, decode: decodeOwned, makesKey: true},
+	protocol.OpExtendShared:  {script: extendSharedScript, encode: encodeReader, decode: decodeOwned},
+	protocol.OpReleaseShared: {script: releaseSharedScript, encode: encodeReader, decode: decodeOwned},
+	protocol.OpIntend:        {script: intendScript, encode: encodeIntent, decode: decodeOwned},
+	protocol.OpMark:          {script: markScript, encode: encodeMark, decode: decodeOwned},
 }
 
 // errUnexpected is a reply that no command of ours has.
@@ -85,17 +89,27 @@ func decodeOwned(answer any) (protocol.Reply, error) {
 	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
 }
 
-// decodeReleased is decodeOwned for a refusal that may tell the owner's label as well.
+// decodeReleased is decodeOwned for a refusal that may tell as well whose the key is: 1 for
+// readers, or the owner's label.
 func decodeReleased(answer any) (protocol.Reply, error) {
-	if list, ok := answer.([]any); ok && len(list) == 2 {
-		const longest = 256 // of what the script tells
-		if owner, ok := list[1].([]byte); ok && len(owner) < longest {
-			reply, err := decodeOwned(list[:1])
-			reply.Owner = string(owner)
-			return reply, err
-		}
+	list, ok := answer.([]any)
+	if !ok || len(list) != 2 {
+		return decodeOwned(answer)
 	}
-	return decodeOwned(answer)
+	const longest = 256 // of what the script tells
+	reply, err := decodeOwned(list[:1])
+	switch whose := list[1].(type) {
+	case []byte:
+		if len(whose) >= longest {
+			return protocol.Reply{}, fmt.Errorf("%w: an owner of %d bytes", errUnexpected, len(whose))
+		}
+		reply.Owner = string(whose)
+	case int64:
+		reply.Readers = whose == 1
+	default:
+		return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+	}
+	return reply, err
 }
 
 func encodeKey(p packet, r *protocol.Request) packet { return p.text(r.Key) }

@@ -38,7 +38,7 @@ func TestAnOwnerIsToldWithARefusal(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, protocol.Reply{Outcome: protocol.Refused, TTL: 5 * time.Millisecond, Owner: "web-3"}, got)
 	for _, v := range [][]any{
-		{int64(5), bytes.Repeat([]byte("a"), 256)}, {int64(5), int64(5)}, {[]byte("a"), []byte("a")}, {int64(5), []byte("a"), []byte("a")},
+		{int64(5), bytes.Repeat([]byte("a"), 256)}, {int64(5), "web-3"}, {[]byte("a"), []byte("a")}, {int64(5), []byte("a"), []byte("a")},
 	} {
 		_, err := decodeReleased(v)
 		assert.ErrorIs(t, err, errUnexpected)

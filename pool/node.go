@@ -30,7 +30,7 @@ const (
 //
 // Its goroutine run connects, writes for as long as the connection lasts, and connects again; each
 // connection has a second goroutine that reads. While a caller waits for a lock, or holds one,
-// there is a second connection: see hints.go.
+// there is a second connection: see tracking.go.
 type node struct {
 	name         string
 	dial         dialer

@@ -4,6 +4,8 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 	"strconv"
+
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // A script is Lua source, and how a call of it by its digest begins.
@@ -19,11 +21,23 @@ func newScript(keys, others int, source string) *script {
 	return &script{source: source, head: begin(3+keys+others, "EVALSHA", digest, strconv.Itoa(keys))}
 }
 
+// refuseRelease ends a release by a client that does not hold the key, which has the value held.
+// Beside what is left of it, it tells with a number that the key has readers, or the label of its
+// owner. That stands behind 40 random digits and a space (package redlock, owner.go); the digits
+// are never told, because a lock can be released with them.
+const refuseRelease = `
+local left = redis.call('PTTL', KEYS[1])
+if held == '` + protocol.ReadersValue + `' then return {left, 1} end
+if held and #held > 41 and #held < 256 and string.match(held, '^[0-9a-f]+ ()') == 42 then
+	return {left, string.sub(held, 42)}
+end
+return {left}`
+
 // The scripts of locks answer 1 for done, and otherwise a list with the remaining TTL of the key
 // that is there, in the terms of PTTL. The two shapes cannot be mistaken for each other, and the
 // common one costs no allocation.
 var (
-	// The PTTL at the end makes the server remember the key again: see tracking in hints.go.
+	// The PTTL at the end makes the server remember the key again: see tracking.go.
 	extendScript = newScript(1, 2, `
 if redis.call('GET', KEYS[1]) == ARGV[1] then
 	redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -32,19 +46,12 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 end
 return {redis.call('PTTL', KEYS[1])}`)
 
-	// A refusal tells the label of another owner, which stands behind 40 random digits and a space
-	// (package redlock, owner.go), and never the digits: with them a lock can be released.
 	releaseScript = newScript(1, 1, `
-local value = redis.call('GET', KEYS[1])
-if value == ARGV[1] then
+local held = redis.call('GET', KEYS[1])
+if held == ARGV[1] then
 	redis.call('DEL', KEYS[1])
 	return 1
-end
-local left = redis.call('PTTL', KEYS[1])
-if value and #value > 41 and #value < 256 and string.match(value, '^[0-9a-f]+ ()') == 42 then
-	return {left, string.sub(value, 42)}
-end
-return {left}`)
+end`+refuseRelease)
 
 	// A long value was not written by this library. The answer has only its length, because a
 	// reply beyond the bounds costs the connection (see bounds.go).
@@ -119,15 +126,15 @@ local raise = true`+acceptToken)
 	// If the lock is not there, its acquisition may still come. Its token must then be the counter,
 	// by which the acquisition is refused.
 	releaseFencedScript = newScript(2, 4, `
-if redis.call('GET', KEYS[1]) == ARGV[1] then
+local held = redis.call('GET', KEYS[1])
+if held == ARGV[1] then
 	redis.call('DEL', KEYS[1])
 	return 1
 end`+readCounter+`
 local raise = false
 local function refuse()`+acceptToken+`
 end
-refuse()
-return {call('PTTL', KEYS[1])}`)
+refuse()`+refuseRelease)
 )
 
 // queueScript takes, keeps or gives back a place in a queue. KEYS are the queue, a sorted set of

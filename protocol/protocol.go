@@ -80,12 +80,18 @@ const (
 
 	OpAdmit // tell the epoch record, and change it: see Admission
 
-	OpMark // raise the mark that key holds to Mark, for TTL at least: granted if it was lower
+	// Readers and writers: see Shared.
+	OpShare         // join the readers of key for TTL, if it is free or read, and no writer waits
+	OpExtendShared  // stay one of them for TTL from now, if value is one; a writer that holds key becomes one
+	OpReleaseShared // leave them; the last deletes key
+	OpIntend        // have new readers of key wait for the writer Value for TTL, if there are readers; zero: no more
+	OpMark          // raise the mark that key holds to Mark, for TTL at least: granted if it was lower
 )
 
 var opNames = [...]string{
 	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
+	OpShare: "acquire", OpExtendShared: "extend", OpReleaseShared: "release", OpIntend: "intend",
 	OpMark: "mark",
 }
 
@@ -102,13 +108,30 @@ func nameOf(kind string, names []string, i uint8) string {
 }
 
 // Acquires reports whether op puts a claim on a node, which a release takes away again.
-func (op Op) Acquires() bool { return op == OpAcquire || op == OpAcquireFenced }
+func (op Op) Acquires() bool { return op == OpAcquire || op == OpAcquireFenced || op == OpShare }
 
 // Extends reports whether op lets a claim live longer.
-func (op Op) Extends() bool { return op == OpExtend }
+func (op Op) Extends() bool { return op == OpExtend || op == OpExtendShared }
 
 // Releases reports whether op takes a claim away.
-func (op Op) Releases() bool { return op == OpRelease || op == OpReleaseFenced }
+func (op Op) Releases() bool {
+	return op == OpRelease || op == OpReleaseFenced || op == OpReleaseShared
+}
+
+// ReadersValue is what a key holds that has readers. A client that knows nothing of readers
+// takes them for one holder.
+const ReadersValue = "redlock:shared"
+
+// Shared are the keys by which a node keeps the readers of a lock, beside the lock's own, which
+// then holds ReadersValue.
+type Shared struct {
+	Readers string // who they are, and until when each
+	Intent  string // the writer that waits for them to leave; it keeps new ones out
+
+	// Regardless has OpShare look at no intent: for one who is a reader already, and has been
+	// forgotten.
+	Regardless bool
+}
 
 // A Request is one operation, asked of all nodes alike.
 type Request struct {
@@ -137,6 +160,8 @@ type Request struct {
 
 	Ticket *Ticket // of an OpQueue
 	Mark   int64   // of an OpMark: above zero and below 2^53
+
+	Shared *Shared // of an operation on readers
 
 	// MayHold says of a release that the node may hold the value, now or
 	// once an earlier request has run. Such a release is not given up when it
@@ -222,6 +247,9 @@ type Reply struct {
 	// if the key is ours but the token was not accepted: one that will be is
 	// above Floor, and near to it.
 	Floor int64
+
+	// Readers is set in a Refused reply to a release of a writer: key has readers.
+	Readers bool
 
 	Run   string        // tells the server's process and data set from all others; empty if it is not known
 	Life  time.Duration // what the epoch record has left to live; zero if there is none

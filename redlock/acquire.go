@@ -70,6 +70,9 @@ type acquisition struct {
 	line      *line        // of callers who wait for the key; nil where the caller does not queue
 	contender *contender   // from the first refusal on, in a line
 	failure   *QuorumError // of the last try that asked all nodes, in a line
+
+	intent     string        // what this writer is known by to readers that make way; empty: there were none
+	intendedAt clock.Instant // when the nodes last heard of it
 }
 
 // begin checks the arguments of an acquisition, and tells the tracers that it begins.
@@ -127,7 +130,7 @@ func (a *acquisition) once() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	k, err := a.attempt(wholeVote)
+	k, err := a.try(wholeVote)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +145,7 @@ func (a *acquisition) wait() (*Lock, error) {
 	}
 	a.parker = a.locker.parkers.get()
 	defer a.locker.parkers.put(a.parker)
+	defer a.withdraw()
 	if a.settings.retries == Forever && a.settings.interval == 0 {
 		return a.inLine()
 	}
@@ -153,7 +157,7 @@ func (a *acquisition) wait() (*Lock, error) {
 func (a *acquisition) bySchedule() (*Lock, error) {
 	for try := 0; ; try++ {
 		began := a.settings.clock.Now()
-		k, err := a.attempt(wholeVote)
+		k, err := a.try(wholeVote)
 		if err == nil {
 			a.locker.queue.hold(k.session)
 			return k, nil
@@ -193,6 +197,14 @@ const (
 	// wholeVote waits for all nodes as long as it may.
 	wholeVote = -2
 )
+
+// try is one attempt of a writer or of a reader.
+func (a *acquisition) try(first int) (*Lock, error) {
+	if a.settings.shared {
+		return a.attemptShared(first)
+	}
+	return a.attempt(first)
+}
 
 // attempt is one vote: all nodes are asked, and either a quorum makes a session with its lock
 // or all of them are asked to forget it. The node first, if it is one, is asked
@@ -307,7 +319,12 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 		left := r.start.Add(r.late + a.settings.timeout()).Sub(undo.start)
 		undo.wait(ctx, min(left, a.locker.answerLimitOf(refused, left)), repliedNeeded)
 		undo.wait(ctx, left, repliedMost) // a minority that has fallen silent since is not waited for
+		if undo.foundWrongType() {
+			undo.wait(ctx, left, repliedNeeded) // which then makes an outage of what looks like contention
+		}
 	}
+
+	a.intend(undo)
 
 	undo.mu.Lock()
 	defer undo.mu.Unlock()
@@ -329,23 +346,11 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 			}
 		}
 	}
-	if t.Verdict() == quorum.Pending {
-		t.Faults += t.Pending() // time is up for the others
-	}
-	kind := ErrHeld
-	switch {
-	case ctx.Err() != nil:
-		kind = ctx.Err()
-	case unraised != nil:
-		kind = errNoToken
-	case t.Verdict() == quorum.Won:
-		kind = errStale
-	case t.Outage() && t.Faults-r.forgetful() < t.Blocking():
-		kind = errForgetful
-	case t.Outage():
-		kind = ErrNoQuorum
-	}
+	kind := r.failure(ctx, t)
 	if unraised != nil {
+		if ctx.Err() == nil {
+			kind = errNoToken
+		}
 		return unraised.explain(kind)
 	}
 	err := r.fail(kind)
@@ -354,6 +359,37 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 		err.Holder = undo.holder(refused)
 	}
 	return err
+}
+
+// failure is the kind of error of a round that came to nothing, with the tally t. The round must
+// be locked.
+func (r *round) failure(ctx context.Context, t quorum.Tally) error {
+	if t.Verdict() == quorum.Pending {
+		t.Faults += t.Pending() // time is up for the others
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case t.Verdict() == quorum.Won:
+		return errStale
+	case t.Outage() && t.Faults-r.forgetful() < t.Blocking():
+		return errForgetful
+	case t.Outage():
+		return ErrNoQuorum
+	}
+	return ErrHeld
+}
+
+// foundWrongType reports whether a node has said that the key holds no lock.
+func (r *round) foundWrongType() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.slots {
+		if errors.Is(r.slots[i].reply.Err, protocol.ErrWrongType) {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetful counts the nodes that have no vote because of what they may have

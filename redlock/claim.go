@@ -17,6 +17,7 @@ type kind struct {
 var (
 	exclusive = &kind{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
 	fenced    = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
+	shared    = &kind{protocol.OpShare, protocol.OpExtendShared, protocol.OpReleaseShared}
 )
 
 // A claim is what one attempt at a lock puts on the nodes, and what the lock is
@@ -29,16 +30,25 @@ type claim struct {
 	value   string
 	counter string // the key of the fencing tokens; empty without them
 	token   int64
+	shared  *protocol.Shared // of a reader
 }
 
 // lineKey is the claim.line of the acquisition's claims.
-func (a *acquisition) lineKey() string { return a.key }
+func (a *acquisition) lineKey() string {
+	if a.settings.shared {
+		return a.settings.prefix + readersKey + a.name
+	}
+	return a.key
+}
 
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim() claim {
 	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: a.settings.labelled(newValue())}
 	if s := a.settings; s.fenced {
 		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+a.name, a.locker.tokens.propose(s.wall())
+	}
+	if a.settings.shared {
+		c.kind, c.shared = shared, a.settings.sharedKeys(a.name)
 	}
 	return c
 }
@@ -53,7 +63,7 @@ func (c claim) withoutToken() claim {
 
 // request makes the request for op.
 func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request {
-	req := protocol.Request{Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout()}
+	req := protocol.Request{Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared}
 	if c.counter != "" && !op.Extends() {
 		req.Counter, req.Token, req.Slack = c.counter, c.token, tokenSlack
 	}
@@ -79,9 +89,11 @@ func newValue() string {
 // that sets of clients with different prefixes do not meddle with each other.
 const (
 	epochKey   = record.Key
-	counterKey = "redlock:fence:" // and the lock's name
-	queueKey   = "redlock:queue:" // and the lock's name, and perhaps more
-	markKey    = "redlock:once:"  // and the lock's name
+	counterKey = "redlock:fence:"   // and the lock's name
+	queueKey   = "redlock:queue:"   // and the lock's name, and perhaps more
+	readersKey = "redlock:readers:" // and the lock's name
+	intentKey  = "redlock:intent:"  // and the lock's name
+	markKey    = "redlock:once:"    // and the lock's name
 )
 
 // Reserved reports whether a lock with that key would stand in the way of the
@@ -90,5 +102,6 @@ const (
 func Reserved(key string) bool {
 	return strings.HasSuffix(key, epochKey) ||
 		strings.Contains(key, counterKey) || strings.Contains(key, queueKey) ||
+		strings.Contains(key, readersKey) || strings.Contains(key, intentKey) ||
 		strings.Contains(key, markKey)
 }

@@ -42,7 +42,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 	}
 	first := everyNode
 	for try := 0; ; try++ {
-		next, rest := q.await(a)
+		next, standBack := q.await(a)
 		if next != nil {
 			if lock = a.take(next); lock != nil {
 				got = next
@@ -52,14 +52,17 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		if a.settings.fair {
 			a.contender.awaitTurn()
 			first = everyNode
-		} else if rest > 0 {
-			a.pause(rest.Sub(a.settings.clock.Now()))
+		} else if standBack > 0 {
+			a.pause(standBack.Sub(a.settings.clock.Now()))
 			first = a.contend().node
 		}
 		if err := a.interrupted(); err != nil {
 			return nil, a.endedAfter(a.failure, err)
 		}
-		if lock, err = a.attempt(first); err == nil {
+		if a.mustIntend() {
+			first = everyNode
+		}
+		if lock, err = a.try(first); err == nil {
 			got = lock.session
 			q.joinTurn(a.line, got)
 			return lock, nil
@@ -67,7 +70,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		q.loseTurn(a.line)
 		var failed *QuorumError
 		if !errors.As(err, &failed) || !a.settings.again(try, failed) {
-			return nil, err
+			return nil, a.endedAfter(a.failure, err) // a try that was cut short knows less
 		}
 		if first == everyNode {
 			a.failure = failed // the other kind knows of one node only
@@ -123,14 +126,14 @@ type contender struct {
 	node        int        // that is asked first
 	bad         quorum.Set // nodes that are of no use for that
 	stop        func()     // of the Watch at node; nil: there is none
-	look        *look      // the last question about the key; nil: node has not been asked
+	question    *question  // the last about the key; nil: node has not been asked
 	place       *place     // of a fair caller
 	splits      int        // tries in a row that took the first node, and too few others
 	followHints bool       // at once, until the next try
 	moves       int        // to other nodes, in this rest
 
 	backup     int           // hints as well; valid with second
-	second     *look         // the question to it; nil: it has not been asked since look
+	second     *question     // the one to it; nil: it has not been asked since question
 	stopBackup func()        // of the Watch there; nil: there is none
 	unheld     quorum.Set    // nodes that the holder does without
 	askAgain   clock.Instant // when to ask node whether it is there; zero: there is no reason
@@ -217,7 +220,7 @@ func (c *contender) hintOfBackup() {
 }
 
 // isFree reports whether the key seems free at the node that is asked first.
-func (c *contender) isFree() bool { return c.hinted.Load() || c.look.saw() == protocol.Granted }
+func (c *contender) isFree() bool { return c.hinted.Load() || c.question.saw() == protocol.Granted }
 
 // hintGap is how soon after a hint that was followed in vain the next is. Where
 // another process hands a lock over among its own callers, each time makes a hint, and a turn
@@ -255,7 +258,7 @@ func (c *contender) leave() {
 	c.bad.Add(c.node)
 	c.place.giveBackAt(c.node)
 	c.unwatch()
-	c.look = nil
+	c.question = nil
 	c.node = c.choose()
 }
 
@@ -278,7 +281,7 @@ func (c *contender) rest(d time.Duration) (first int) {
 	c.moves, c.unheld = 0, 0
 	c.hinted.Store(false)
 	if c.followHints {
-		c.lookOut(now)
+		c.askForHints(now)
 	}
 	end := c.place.restEnd(now, now.Add(d))
 	for armed := end.Add(1); ; {
@@ -292,7 +295,7 @@ func (c *contender) rest(d time.Duration) (first int) {
 		first, due := everyNode, end
 		if c.followHints {
 			next := c.checkHints(now)
-			if left := c.look.takeLeft(); left > 0 {
+			if left := c.question.takeLeft(); left > 0 {
 				end = min(end, now.Add(c.settings.beyond(left)))
 			}
 			if due = min(end, next); c.isFree() {

@@ -94,7 +94,7 @@ func (r *record) firstOf(client int) (node int) {
 	return node
 }
 
-// listens returns once waiters have long been there, when a look of the client, or of
+// listens returns once waiters have long been there, when a question of the client, or of
 // any of them if it is below zero, has been answered and the next is far.
 func (r *record) listens(t *testing.T, client int) {
 	t.Helper()
@@ -102,8 +102,8 @@ func (r *record) listens(t *testing.T, client int) {
 	r.forget()
 	for range 1000 {
 		synctest.Wait()
-		looks := slices.DeleteFunc(r.of(sim.Replied, protocol.OpWatch), func(s sim.Step) bool { return client >= 0 && s.Client != client })
-		if len(looks) > 0 && time.Since(looks[len(looks)-1].At) < 2*rtt {
+		answers := slices.DeleteFunc(r.of(sim.Replied, protocol.OpWatch), func(s sim.Step) bool { return client >= 0 && s.Client != client })
+		if len(answers) > 0 && time.Since(answers[len(answers)-1].At) < 2*rtt {
 			return
 		}
 		time.Sleep(rtt)
@@ -227,7 +227,7 @@ func TestAHintInVainCostsOneNodeOneRequest(t *testing.T) {
 				}
 				assert.Empty(t, got)
 				hints := len(r.of(sim.Hinted, protocol.OpWatch))
-				alone, looks := 0, len(r.of(sim.Submitted, protocol.OpWatch))
+				alone, questions := 0, len(r.of(sim.Submitted, protocol.OpWatch))
 				for _, nodes := range r.tries(1) {
 					if nodes == 1 {
 						alone++
@@ -239,7 +239,7 @@ func TestAHintInVainCostsOneNodeOneRequest(t *testing.T) {
 				assert.Positive(t, alone)
 				assert.GreaterOrEqual(t, hints, 10)
 				assert.LessOrEqual(t, alone, hints)
-				assert.LessOrEqual(t, looks, 4*(alone+timed+1), "at two nodes, and where only the second has hinted once more")
+				assert.LessOrEqual(t, questions, 4*(alone+timed+1), "at two nodes, and where only the second has hinted once more")
 				for _, s := range r.of(sim.Run, protocol.OpAcquire) {
 					assert.Equal(t, protocol.Refused, s.Outcome)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -178,6 +179,21 @@ func TestAnErrorIsOfOneKind(t *testing.T) {
 				server.SetWrongType("x")
 			}
 			_, err := s.l.Acquire(t.Context(), "x")
+			return err
+		}},
+		"acquire: another type of key, of which most tell late": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
+			for _, server := range s.w.Servers()[:3] {
+				server.SetWrongType("x")
+			}
+			net := sim.Fixed(leg)
+			net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				if l.Op == protocol.OpRelease && l.Reply && l.Node > 0 {
+					return 20 * time.Millisecond, false
+				}
+				return 100 * time.Microsecond, false
+			}
+			s.w.SetNet(net)
+			_, err := s.l.TryAcquire(t.Context(), "x")
 			return err
 		}},
 		"acquire: votes too late": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {

@@ -142,14 +142,14 @@ func (ignored) Receive(int, protocol.Reply) {}
 // ask takes or keeps the place, and watches for a call, or the lock, or both: the
 // first needs no call, and the others would be woken for nothing.
 func (c *contender) ask(call, lock bool) {
-	if c.look.hasFailed() {
+	if c.question.hasFailed() {
 		c.leave()
 	}
 	p, i := c.place, c.node
 	node := c.locker.nodes[i]
 	p.called.Store(false)
 	c.hinted.Store(false)
-	c.look = nil
+	c.question = nil
 	if call { // before the question, so that none is missed
 		key := p.key + ":" + p.id
 		if w, ok := node.(protocol.Watchable); ok && p.stop == nil {
@@ -168,7 +168,7 @@ func (c *contender) ask(call, lock bool) {
 		return
 	}
 	if lock {
-		c.lookOut(p.lastAsked)
+		c.askForHints(p.lastAsked)
 	}
 }
 
@@ -186,7 +186,7 @@ func (c *contender) awaitTurn() {
 		if p.hasFailed() || !p.isAnswered() {
 			c.fail()
 		}
-		if c.look.hasFailed() {
+		if c.question.hasFailed() {
 			call, lock = true, true
 			silent++
 			continue
@@ -217,7 +217,7 @@ func (c *contender) awaitNews(call, lock bool) bool {
 		}
 		now = clock.Now()
 		due := min(end, c.checkHints(now))
-		if c.look.hasFailed() {
+		if c.question.hasFailed() {
 			return false
 		}
 		if !p.isAnswered() {

@@ -16,6 +16,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -117,10 +118,7 @@ func TestFairWaitersAreServedInTheOrderOfTheirComing(t *testing.T) {
 			fair(t, func(t *testing.T, f *fairground) {
 				f.SetNet(lose(test.lose))
 				for i, rate := range []float64{1, 0.5, 2, 1.3, 0.8, 1.1} {
-					c := f.NewClient(rate)
-					l, err := redlock.New(c.Nodes(), redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.Fair(), redlock.TTL(time.Minute))
-					require.NoError(t, err)
-					t.Cleanup(func() { l.Close() })
+					l := simtest.Locker(t, f.NewClient(rate), redlock.Fair(), redlock.TTL(time.Minute))
 					f.queues(t.Context(), t, l, i, test.opts...)
 				}
 				time.Sleep(time.Second)

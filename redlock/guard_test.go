@@ -371,3 +371,45 @@ func TestAClockSetAheadCountsForTheLongestLock(t *testing.T) {
 		require.NoError(t, other.Release(t.Context()))
 	})
 }
+
+// TestAClockSetAheadCountsForLocksThatSeemToHaveFaded: by a clock that was set ahead far
+// enough, no lock on the node's record can be alive any more; and other clients have entered
+// theirs since.
+func TestAClockSetAheadCountsForLocksThatSeemToHaveFaded(t *testing.T) {
+	const long = 6 * ttl
+	nothing := func(*testing.T, *sim.World, *redlock.Locker) {}
+	for _, c := range []struct {
+		name          string
+		before, after func(t *testing.T, w *sim.World, third *redlock.Locker)
+	}{
+		{"nobody else", nothing, nothing},
+		{"a newcomer that cannot notice", nothing, func(t *testing.T, w *sim.World, _ *redlock.Locker) {
+			l, _ := guarded(t, w)
+			require.NoError(t, take(t, l, "z", redlock.TTL(3*ttl)).Release(t.Context()))
+		}},
+		{"the servers had forgotten it before", func(t *testing.T, w *sim.World, third *redlock.Locker) {
+			require.NoError(t, take(t, third, "z").Release(t.Context())) // it knows of the long one
+			for _, s := range w.Servers() {
+				s.Flush()
+			}
+			_, err := third.TryAcquire(t.Context(), "z")
+			require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		}, nothing},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				ls := settled(t, w, 3)
+				k := take(t, ls[0], "x", redlock.TTL(long), redlock.Renew(false))
+				w.SetNet(lose(func(l sim.Leg) bool { return l.Client == 0 })) // the holder does not learn of it
+				c.before(t, w, ls[2])
+				for _, s := range w.Servers() {
+					s.Step(time.Hour)
+				}
+				c.after(t, w, ls[2])
+				other := waited(t, ls[1], "x")
+				assert.False(t, k.Valid(), "both hold")
+				require.NoError(t, other.Release(t.Context()))
+			})
+		})
+	}
+}

@@ -83,6 +83,38 @@ func TestARepairWhoseTurnComesAfterTheReleaseIsDropped(t *testing.T) {
 	assert.Equal(t, []protocol.Op{protocol.OpAcquire, protocol.OpRelease}, n.ops)
 }
 
+// TestASessionThatHasEndedIsNotConfirmed: it was still held when another reader came.
+func TestASessionThatHasEndedIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	n := &counting{silent: "a"}
+	l, err := New([]protocol.Node{n}, MemoryGuard(false), Shared())
+	require.NoError(t, err)
+	defer l.Close()
+	k, err := l.TryAcquire(context.Background(), "x")
+	require.NoError(t, err)
+	a, err := l.begin(context.Background(), "x", nil)
+	require.NoError(t, err)
+	is := func(fact func() bool) {
+		require.Eventually(t, func() bool { k.session.mu.Lock(); defer k.session.mu.Unlock(); return fact() }, 20*time.Second, time.Millisecond)
+	}
+	turn := l.orderOf("x")
+	turn.Lock()
+	var both sync.WaitGroup
+	both.Go(func() {
+		r, err := a.confirm(k.session)
+		assert.Nil(t, r)
+		assert.NoError(t, err)
+	})
+	is(func() bool { return k.session.seq == 1 })
+	both.Go(func() { k.Release(context.Background()) })
+	is(func() bool { return k.phase == released })
+	turn.Unlock()
+	both.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	assert.Equal(t, []protocol.Op{protocol.OpShare, protocol.OpReleaseShared}, n.ops)
+}
+
 // TestWhatMustBeVouchedFor: only what a node cannot grant without having
 // remembered needs no look at its record.
 func TestWhatMustBeVouchedFor(t *testing.T) {

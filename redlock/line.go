@@ -19,13 +19,13 @@ type queue struct {
 
 // A line is what this process knows of one key. All of it is guarded by the queue.
 type line struct {
-	key     string
-	waiters []*acquisition
-	holders []*session    // of this process, which have not ended; the line stays for them
-	next    *session      // handed over to the first waiter, who has yet to take it
-	news    bool          // for the first waiter: the key was released in this process
-	turn    clock.Instant // see turnLength: when the present turn of this process began; zero: with the next lock
-	rest    clock.Instant // until then the first waiter leaves the field to other processes
+	key       string
+	waiters   []*acquisition
+	holders   []*session    // of this process, which have not ended; the line stays for them
+	next      *session      // handed over to the first waiter, who has yet to take it
+	news      bool          // for the first waiter: the key was released in this process
+	turn      clock.Instant // see turnLength: when the present turn of this process began; zero: with the next lock
+	standBack clock.Instant // until then the first waiter leaves the field to other processes
 }
 
 // maxSpare is how many emptied lines are kept: as many as callers are likely to
@@ -64,14 +64,14 @@ func (q *queue) line(key string) *line {
 // session that the holder has handed over, or with the moment until which a should not
 // compete. A fair caller takes its place while the holder is there. await returns early
 // when the caller's context or the Locker ends.
-func (q *queue) await(a *acquisition) (next *session, rest clock.Instant) {
+func (q *queue) await(a *acquisition) (next *session, standBack clock.Instant) {
 	for ln := a.line; ; {
 		q.mu.Lock()
 		if ln.waiters[0] == a && (ln.hasRoom() || ln.next != nil || a.settings.fair) {
-			next, rest = ln.next, ln.rest
-			ln.next, ln.news, ln.rest = nil, false, 0
+			next, standBack = ln.next, ln.standBack
+			ln.next, ln.news, ln.standBack = nil, false, 0
 			q.mu.Unlock()
-			return next, rest
+			return next, standBack
 		}
 		q.mu.Unlock()
 		a.sleep()
@@ -114,7 +114,7 @@ func (q *queue) hold(s *session) {
 // enterHolder makes s a holder, unless it has ended by now: the waiters would not be told
 // again. The queue must be locked.
 func (ln *line) enterHolder(s *session) {
-	if s.isHeld() {
+	if s.isHeld() && !slices.Contains(ln.holders, s) { // readers share one
 		ln.holders = append(ln.holders, s)
 	}
 }
@@ -128,7 +128,7 @@ func (ln *line) removeHolder(s *session) bool {
 
 // hasRoom reports whether fewer callers of this process hold the lock than may at once. The
 // queue must be locked, and have a waiter.
-func (ln *line) hasRoom() bool { return len(ln.holders) == 0 }
+func (ln *line) hasRoom() bool { return len(ln.holders) == 0 || ln.waiters[0].settings.shared }
 
 // ended is called when a session has ended and its release is on its way.
 func (q *queue) ended(s *session, now clock.Instant) {
@@ -183,12 +183,12 @@ func turnLength(cost time.Duration) time.Duration { return max(5*time.Millisecon
 // must be locked.
 func (s *session) turnOver(now clock.Instant) bool { return now.Sub(s.turn) >= turnLength(s.cost) }
 
-// endTurn lets the turn go on with the next lock, or the line rest. The queue
+// endTurn lets the turn go on with the next lock, or the line stand back. The queue
 // must be locked.
 func (ln *line) endTurn(s *session, now clock.Instant) {
-	ln.turn, ln.rest = s.turn, 0
+	ln.turn, ln.standBack = s.turn, 0
 	if s.turnOver(now) {
-		ln.turn, ln.rest = 0, now.Add(s.cost+s.settings.jitter(s.cost/2+1))
+		ln.turn, ln.standBack = 0, now.Add(s.cost+s.settings.jitter(s.cost/2+1))
 	}
 }
 
@@ -250,7 +250,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.phase != held || s.end().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
+	if k.phase != held || s.kind == shared || s.end().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
 		return 0, false
 	}
 	k.phase, k.cause, k.over = released, ErrReleased, now
@@ -286,7 +286,7 @@ func (s *settings) canTake(of *settings) bool {
 	if s.owner != of.owner {
 		return false // the label would be another's
 	}
-	return s.renew && !s.fenced && !of.fenced && !s.fair && !of.fair && s.ttl == of.ttl && s.timeout() == of.timeout()
+	return s.renew && !s.shared && !of.shared && !s.fenced && !of.fenced && !s.fair && !of.fair && s.ttl == of.ttl && s.timeout() == of.timeout()
 }
 
 // take makes a the holder of a session that was handed over, or returns nil if that has

@@ -22,7 +22,7 @@ import (
 var longest = redlocktest.Jitter(func(limit time.Duration) time.Duration { return limit - 1 })
 
 // standsBack is how long it takes at most from a release until the next waiter of a
-// process has the lock whose turn is over: it rests for one and a half
+// process has the lock whose turn is over: it stands back for one and a half
 // acquisitions, and then asks one node before the others.
 const standsBack = rtt + rtt/2 + 2*rtt
 

@@ -19,6 +19,7 @@ type Lock struct {
 	settings *settings
 	start    clock.Instant // of the try that got it, or when it was handed over
 	endBy    clock.Instant // MaxHold after it was granted; zero for no limit
+	place    int           // among the sharers of the session
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
@@ -227,6 +228,10 @@ func (k *Lock) release(ctx context.Context) error {
 			return err
 		}
 	}
+	if r == nil { // others share the session
+		s.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: s.name}, k.start, nil)
+		return nil
+	}
 	r.wait(ctx, k.settings.timeout(), settled)
 
 	failure := r.unconfirmed(ctx)
@@ -258,20 +263,28 @@ func (r *round) unconfirmed(ctx context.Context) *QuorumError {
 	return r.fail(kind)
 }
 
-// giveUp ends the lock and releases it on all nodes. If it was not held any more, the error
-// says why; one that was lost is released all the same if the scheduler has not got to it
-// yet, because the caller may want it anew.
+// giveUp ends the lock and releases it on all nodes, unless others share its session. If it was
+// not held any more, the error says why; one that was lost is released all the same if the
+// scheduler has not got to it yet, because the caller may want it anew.
 func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 	s := k.session
 	s.mu.Lock()
 	before, err := k.phase, k.ended()
+	last := false
 	if before == held {
-		s.leaveHeld(released, ErrReleased, now)
+		if last = s.leave(k); last {
+			s.leaveHeld(released, ErrReleased, now)
+		} else {
+			k.phase, k.cause, k.over = released, ErrReleased, now
+		}
 	}
 	s.mu.Unlock()
 	switch before {
 	case held:
 		k.cancel(ErrReleased)
+		if !last {
+			return nil, nil
+		}
 		return s.giveBack(now), nil
 	case lost:
 		s.giveBack(now)

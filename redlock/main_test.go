@@ -4,22 +4,21 @@ import (
 	"context"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg = 5 * time.Millisecond // each way of each message
-	rtt = 2 * leg
+	leg = simtest.Leg
+	rtt = simtest.RTT
 	ttl = 10 * time.Second
 )
 
@@ -30,44 +29,19 @@ var validity = ttl - redlock.Drift(ttl) - rtt
 // last renewal.
 var unspread = redlocktest.Jitter(func(time.Duration) time.Duration { return 0 })
 
-// simulate runs test in a bubble with n simulated servers.
-func simulate(t *testing.T, n int, test func(t *testing.T, w *sim.World)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		// A test that waits in vain would otherwise renew its locks for ever.
-		watchdog := time.AfterFunc(3*time.Hour, func() { panic(t.Name() + " does not end") })
-		defer watchdog.Stop()
-		w := sim.New(1, n)
-		w.SetNet(sim.Fixed(leg))
-		test(t, w)
-	})
-}
+// What tests on simulated servers share (see package simtest), by short names.
+var (
+	simulate = simtest.Simulate
+	take     = simtest.Take
+	took     = simtest.Took
+	holding  = simtest.Holding
+)
 
-// open returns the Locker of a new process of the World. Its servers are new
-// and have nothing to forget: the memory guard has tests of its own.
+// open returns the Locker of a new process of the World.
 func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	l, err := redlock.New(c.Nodes(), append([]redlock.LockerOption{redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Resume(); l.Close() })
-	return l, c
-}
-
-// take acquires a lock that is free.
-func take(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
-	t.Helper()
-	k, err := l.TryAcquire(t.Context(), name, opts...)
-	require.NoError(t, err)
-	return k
-}
-
-// took runs f and returns how long it took.
-func took(f func()) time.Duration {
-	start := time.Now()
-	f()
-	return time.Since(start)
+	return simtest.Locker(t, c, opts...), c
 }
 
 // endOf returns a channel that gets the time when the lock's context ends.
@@ -75,16 +49,6 @@ func endOf(lock *redlock.Lock) <-chan time.Time {
 	ended := make(chan time.Time, 1)
 	context.AfterFunc(lock.Context(), func() { ended <- time.Now() })
 	return ended
-}
-
-// holding returns how many servers hold key.
-func holding(w *sim.World, key string) (n int) {
-	for _, s := range w.Servers() {
-		if _, ok := s.Keys()[key]; ok {
-			n++
-		}
-	}
-	return n
 }
 
 // lose returns a Net in which the legs that match get lost.

@@ -37,6 +37,8 @@ type memory struct {
 	offset quorum.Offset[clock.Instant]
 	ahead  clock.Instant // since the server's clock was set ahead, votes do not count before this
 	why    string        // by how much it was
+	lead   time.Duration // by how much it was, together, while votes do not count for it
+	keep   clock.Instant // until then this client drops no step from the record (see drops)
 	fine   sight         // what was last looked at and found in order
 	clock  time.Duration // the server's, as fine shows it
 
@@ -176,7 +178,7 @@ func (m *memory) covers(v *vote) bool {
 	}
 	for i, end := range m.ends {
 		v.clock = end - v.reply.Life
-		next, jump := m.offset.Look(v.clock, v.round.start, v.heard)
+		next, jump := m.offset.Read(v.clock, v.round.start, v.heard)
 		if jump == 0 {
 			if i == 0 {
 				m.offset = next
@@ -219,6 +221,17 @@ func (m *memory) votesFrom() clock.Instant {
 		left += quorum.Drift(left)
 	}
 	return m.birth.seen.Add(left)
+}
+
+// drops returns the server's time by which a step must have faded for this client to drop
+// it from the record. A client that has not known the server's clock for as long as the
+// locks on record live cannot know which have faded, because that clock may have been set
+// ahead; and those who noticed it need the steps. The memory must be locked.
+func (m *memory) drops(now clock.Instant, earliest time.Duration) time.Duration {
+	if now < m.keep {
+		return 0
+	}
+	return earliest
 }
 
 // tokenFloor is the highest fencing token that the node may have accepted before it

@@ -282,7 +282,7 @@ func TestAStandstillOfOneClientLocksItOutForALockInUse(t *testing.T) {
 }
 
 // TestClocksThatRunTooFastAreNoticed by a client that looks all the time: what is forgiven
-// grows with time, and not with each look.
+// grows with time, and not with each reading.
 func TestClocksThatRunTooFastAreNoticed(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		ls := settled(t, w, 2)

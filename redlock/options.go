@@ -51,6 +51,7 @@ type settings struct {
 	maxHold     time.Duration // zero: no limit
 	fenced      bool
 	fair        bool
+	shared      bool
 	owner       string // empty: no label
 
 	prefix    string
@@ -284,6 +285,10 @@ func (s *settings) check() error {
 	if s.maxTTL > 0 && s.ttl > s.maxTTL {
 		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.ttl, s.maxTTL)
 	}
+	if s.shared && s.fenced {
+		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers")
+	}
+	s.fair = s.fair && !s.shared
 	return nil
 }
 

@@ -201,8 +201,13 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 			return fmt.Errorf("its epoch record %w; redlock reset writes a new one, redlock doctor says more", err)
 		}
 	}
+	met := m.readAt < 0
 	m.readAt, m.stale = sent, false
-	m.tellTime(e.Clock, sent, heard)
+	if jump := m.tellTime(e.Clock, sent, heard); jump > 0 {
+		m.quarantineAhead(read, jump, e.Clock, heard)
+	} else if met {
+		m.keepSteps(read, heard)
+	}
 	before := m.listed
 	m.text, m.nodes, m.fine, m.listed = e.Record, 0, sight{}, nil
 	m.claims = slices.DeleteFunc(m.claims, func(c claimed) bool { return c.until < heard })
@@ -233,11 +238,13 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 		m.birth = birth{earliest: sent, latest: heard, seen: heard} // if it were born now
 		m.forgot, m.ends = record.Loss{}, nil
 	case !known:
-		earliest, latest := quorum.Since(read.Born, e.Clock, sent, heard)
+		least := m.withoutLead(e.Clock, heard)
+		earliest, _ := quorum.Since(read.Born, e.Clock, sent, heard)
+		_, latest := quorum.Since(read.Born, least, sent, heard)
 		latest = min(latest, heard) // since it has been seen
 		m.birth = birth{
 			gen: read.Generation, earliest: earliest, latest: latest, seen: heard,
-			age: max(0, e.Clock-read.Born), basis: read.Basis,
+			age: max(0, least-read.Born), basis: read.Basis,
 		}
 		m.forgot, m.ends = read.Loss(), []time.Duration{end}
 		if e.Found > 0 {
@@ -253,27 +260,60 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 	return nil
 }
 
-// tellTime takes a reading of the server's clock. The memory must be locked.
-func (m *memory) tellTime(reading time.Duration, sent, heard clock.Instant) {
-	next, jump := m.offset.Look(reading, sent, heard)
-	m.offset = next
-	if jump <= 0 {
-		return
+// tellTime takes a reading of the server's clock, and returns by how much it was set ahead at
+// most, or zero. The memory must be locked.
+func (m *memory) tellTime(reading time.Duration, sent, heard clock.Instant) (jump time.Duration) {
+	m.offset, jump = m.offset.Read(reading, sent, heard)
+	return max(0, jump)
+}
+
+// quarantineAhead gives the node no vote because its clock was set ahead. Each key that it
+// holds expires that much too early, whenever that is. The record r that was read with that
+// clock tells also of locks that only seem to have expired. The memory must be locked.
+func (m *memory) quarantineAhead(r *record.Record, jump, reading time.Duration, heard clock.Instant) {
+	if heard >= m.ahead {
+		m.lead = 0
 	}
-	// Each key that it holds expires that much too early, whenever that is.
+	m.lead += jump
 	hold := m.guard.assumed()
-	for _, c := range m.claims {
-		hold = max(hold, c.ttl)
+	if r != nil {
+		for _, s := range r.Steps {
+			if s.Until() >= reading-m.lead { // not faded before
+				hold = max(hold, s.TTL)
+			}
+		}
 	}
 	if until := heard.Add(hold + Drift(hold)); until > m.ahead {
 		m.ahead, m.why = until, fmt.Sprintf("its clock was set ahead by up to %v", jump.Round(time.Millisecond))
+	}
+	m.keepSteps(r, heard)
+}
+
+// withoutLead returns a reading of the server's clock less what that was set ahead lately, as
+// ages must be reckoned that must not be taken for too long. The memory must be locked.
+func (m *memory) withoutLead(reading time.Duration, heard clock.Instant) time.Duration {
+	if heard < m.ahead {
+		return reading - m.lead
+	}
+	return reading
+}
+
+// keepSteps keeps this client from dropping steps for as long as a lock of any of them can
+// live. The memory must be locked.
+func (m *memory) keepSteps(r *record.Record, heard clock.Instant) {
+	if r == nil {
+		return
+	}
+	for _, s := range r.Steps {
+		m.keep = max(m.keep, heard.Add(s.TTL+Drift(s.TTL)))
 	}
 }
 
 // claim notes which TTLs the record tells of, by our clock. The memory must be locked.
 func (m *memory) claim(r *record.Record, reading time.Duration, sent, heard clock.Instant) {
+	least := m.withoutLead(reading, heard)
 	enter := func(c claimed, until time.Duration) {
-		left := until - reading
+		left := until - least
 		if left < 0 {
 			return
 		}
@@ -325,7 +365,7 @@ func (m *memory) change(earliest, reading time.Duration) *protocol.Admission {
 		next.Forgot, next.Alone, next.Basis, a.Life = loss.Longest, loss.Alone, loss.Basis, record.DrawLife()
 	}
 	if m.entries > 0 && !next.Covers(m.entries, reading) {
-		if next.Enter(m.entries, earliest, reading) {
+		if next.Enter(m.entries, m.drops(m.guard.settings.clock.Now(), earliest), reading) {
 			a.Life = record.DrawLife() // by which all clients notice
 		}
 	}

@@ -18,7 +18,7 @@ const minAnswerLimit = 2 * time.Millisecond
 // lock.
 //
 // Measured is what needs no reading of the clock besides: refusals, whose time is
-// shown in errors, and looks at a key that is waited for. So an uncontended
+// shown in errors, and questions about a key that is waited for. So an uncontended
 // acquisition costs nothing more.
 type roundTrip struct {
 	// overdue: the node has left a question unanswered for longer than answerLimit, and

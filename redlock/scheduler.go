@@ -203,7 +203,7 @@ func (c *chores) add(more ...chore) {
 }
 
 // Chores that are not urgent are done for at most so long in a row, and followed by
-// a rest as long. Where a majority of nodes is down there is more to retry and to give
+// a break as long. Where a majority of nodes is down there is more to retry and to give
 // back than the processors can do, and deadlines would wait for a processor.
 const spell = time.Millisecond
 

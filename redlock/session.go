@@ -21,13 +21,15 @@ type session struct {
 	claim
 	locker   *Locker
 	settings *settings     // of the acquisition that won it
-	turn     clock.Instant // since when callers of this process have had it without a rest (see turnLength); guarded by the queue
+	turn     clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
 	cost     time.Duration // of acquiring it from the nodes
 
 	mu        sync.Mutex
 	phase     phase
-	holder    *Lock // nil while it is being handed over; stays when the session has ended
-	leaving   *Lock // the holder before, while its context may not have ended
+	holder    *Lock         // nil while it is being handed over; stays when the session has ended
+	leaving   *Lock         // the holder before, while its context may not have ended
+	sharers   []*Lock       // the Locks that callers have, of a session that they share
+	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
 	givenBack sync.Once
 	until     clock.Instant // no longer held from here on
 	votes     quorum.Set    // nodes that granted in round proof
@@ -52,6 +54,9 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 		claim: c, locker: of.locker, settings: of.settings, turn: now, cost: now.Sub(r.start),
 		votes: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
 		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
+	}
+	if of.settings.sharesSession() {
+		return s.openShared(of, r.start, now)
 	}
 	k := &Lock{}
 	k.open(of.ctx, s, of.settings, now)
@@ -96,13 +101,16 @@ func (s *session) finish(p phase, cause error, now clock.Instant) bool {
 		return false
 	}
 	s.leaveHeld(p, cause, now)
-	k, leaving := s.holder, s.leaving
+	k, leaving, sharers := s.holder, s.leaving, s.sharers
 	s.mu.Unlock()
 	if leaving != nil { // being cancelled by its own Release: this waits for that
 		leaving.cancel(ErrReleased)
 	}
 	if k != nil {
 		k.cancel(cause)
+	}
+	for _, each := range sharers {
+		each.cancel(cause)
 	}
 	return true
 }
@@ -113,6 +121,9 @@ func (s *session) leaveHeld(p phase, cause error, now clock.Instant) {
 	s.phase = p
 	s.votes, s.renewal, s.failed = 0, nil, nil
 	if k := s.holder; k != nil {
+		k.phase, k.cause, k.over = p, cause, now
+	}
+	for _, k := range s.sharers {
 		k.phase, k.cause, k.over = p, cause, now
 	}
 	s.locker.inflight.add()
@@ -138,7 +149,7 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	// Lost too: a minority of nodes may still hold the value, or an extension
 	// may have reached it, and would keep others out for a TTL.
 	s.mu.Lock()
-	k, maybe, w := s.holder, s.maybe, s.watch
+	k, maybe, w, c := s.holder, s.maybe, s.watch, s.claim
 	s.mu.Unlock()
 	w.end()
 	if ask {
@@ -149,12 +160,12 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 				l.composed() // before later replies change what was known
 			}
 		}
-		r = s.locker.release(releaseOf{ctx, s.settings, s.claim, maybe}, now)
+		r = s.locker.release(releaseOf{ctx, s.settings, c, maybe}, now)
 	}
 	// The release is on its way on every connection that a local waiter's next
 	// request would take, so the waiter need not wait for the answers.
 	s.locker.queue.ended(s, now)
-	if k != nil {
+	for _, k := range s.locks() {
 		k.tellLoss()
 	}
 	return r
@@ -170,9 +181,20 @@ func (s *session) closeUp(now clock.Instant) {
 // giveBackClosed releases a session that a Close has finished.
 func (s *session) giveBackClosed(now clock.Instant) {
 	s.giveBack(now)
-	if k := s.holder; k != nil {
+	for _, k := range s.locks() {
 		s.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: s.name, Err: ErrClosed}, k.start, nil)
 	}
+}
+
+// locks are those that callers have, of a session that has ended.
+func (s *session) locks() []*Lock {
+	switch {
+	case s.sharers != nil:
+		return s.sharers
+	case s.holder != nil:
+		return []*Lock{s.holder}
+	}
+	return nil
 }
 
 // tellLoss tells the observers if the lock was lost, by the time at which it was.
@@ -241,6 +263,7 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 		if s.watch != nil {
 			s.watch.found(i)
 		}
+	case r.req.Op.Acquires() && r.seq > 0: // a reader that was refused, and may be there
 	case !repairing && (reply.Outcome == protocol.Refused || reply.Outcome == protocol.Failed && !r.req.Op.Extends()):
 		s.maybe.Remove(i)
 	}
@@ -428,11 +451,16 @@ func (s *session) repair(gap *round, i int) {
 	if s.holder != nil {
 		ctx = s.holder.ctx
 	}
+	plain := s.withoutToken() // which a majority has accepted; this is about the key
 	s.mu.Unlock()
 
 	l := s.locker
-	plain := s.withoutToken() // which a majority has accepted; this is about the key
 	r := l.newRound(ctx, s.name, l.request(s.settings, plain.kind.acquire, plain))
+	if r.req.Shared != nil {
+		keys := *r.req.Shared
+		keys.Regardless = true
+		r.req.Shared = &keys
+	}
 	r.session, r.gap = s, gap
 	r.without = quorum.All(len(l.nodes))
 	r.without.Remove(i)

@@ -71,7 +71,7 @@ func watchable(nodes []protocol.Node) (set quorum.Set) {
 // lookAt is when a look is due, zero for never. The lock must be locked.
 func (s *session) lookAt() clock.Instant {
 	switch {
-	case s.lookDue || s.holder == nil || s.locker.watchable == 0 || s.settings.ttl < minWatchedTTL:
+	case s.lookDue || s.holder == nil || s.kind == shared || s.locker.watchable == 0 || s.settings.ttl < minWatchedTTL:
 		return 0
 	case s.watch == nil:
 		return s.holder.start.Add(watchAfter)
@@ -96,7 +96,7 @@ func (s *session) look() {
 	now := s.now()
 	s.mu.Lock()
 	s.lookDue = false
-	if s.phase != held {
+	if s.phase != held || s.kind == shared {
 		s.mu.Unlock()
 		return
 	}

@@ -14,16 +14,16 @@ import (
 
 	redlockotel "github.com/redquorum/redquorum/contrib/otel"
 	"github.com/redquorum/redquorum/internal/readme"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg = 5 * time.Millisecond // each way of each message
-	rtt = 2 * leg
+	leg = simtest.Leg
+	rtt = simtest.RTT
 	ttl = 10 * time.Second
 )
 
@@ -60,16 +60,10 @@ func simulate(t *testing.T, test func(t *testing.T, r *rig), opts ...redlockotel
 	})
 }
 
-// locker opens another client of the servers, which are new and have nothing to forget.
+// locker opens another client of the servers.
 func (r *rig) locker(t *testing.T, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	c := r.world.NewClient(1)
-	l, err := redlock.New(c.Nodes(), append([]redlock.LockerOption{
-		redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl), redlock.Renew(false),
-	}, opts...)...)
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	return l
+	return simtest.Locker(t, r.world.NewClient(1), append([]redlock.LockerOption{redlock.TTL(ttl), redlock.Renew(false)}, opts...)...)
 }
 
 // take returns the spans of a name that have ended, by when they did.

@@ -121,7 +121,7 @@ func Tokens[G any](grants []G, of func(G) Grant) (found []TokenFault[G]) {
 			}
 			granted = granted[1:]
 		}
-		if now.Token < top {
+		if top > 0 && now.Token < top {
 			found = append(found, TokenFault[G]{Fault: Fallen, Later: g, Earlier: highest,
 				After: time.Duration(now.Asked - of(highest).Granted)})
 		}

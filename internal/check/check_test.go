@@ -148,6 +148,7 @@ func TestWrongTokensAreFound(t *testing.T) {
 		{"the largest", []grant{{"a", 1<<53 - 1, 0, 1}}, ""},
 		{"too large", []grant{{"a", 1 << 53, 0, 1}}, "a out of range"},
 		{"zero", []grant{{"a", 0, 0, 1}}, "a out of range"},
+		{"below zero, and the first", []grant{{"a", -1, 0, 1}}, "a out of range"},
 		{"below zero, and so below the one before", []grant{{"a", 1, 0, 1}, {"b", -1, 2, 3}}, "b out of range, b fallen a"},
 		{"repeated", []grant{{"a", 7, 0, 9}, {"b", 7, 1, 2}}, "b repeated a"},
 		{"repeated one after the other", []grant{{"a", 7, 0, 1}, {"b", 7, 2, 3}}, "b repeated a"},

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestHealthyServersAreFine(t *testing.T) {
@@ -244,4 +246,35 @@ func TestOpenKnowsWhatCrossesTheNetwork(t *testing.T) {
 	_, err := Open("redis://hunter2@host")
 	require.Error(t, err)
 	assert.NotContains(t, err.Error(), "hunter2")
+}
+
+// A slackNode grants all, and keeps the Slack of an acquisition.
+type slackNode struct{ slack time.Duration }
+
+func (n *slackNode) String() string { return "node" }
+func (n *slackNode) Close() error   { return nil }
+
+func (n *slackNode) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
+	if r.Op == protocol.OpAcquireFenced {
+		n.slack = r.Slack
+	}
+	to.Receive(slot, protocol.Reply{Outcome: protocol.Granted})
+	return nil
+}
+
+// The doctor's limits are those of clients, whose packages do not export them.
+func TestTheDoctorHasTheClientsLimits(t *testing.T) {
+	t.Parallel()
+	open := func(node protocol.Node, ttl time.Duration) (*redlock.Locker, error) {
+		return redlock.New([]protocol.Node{node}, redlock.MemoryGuard(false), redlock.Renew(false), redlock.TTL(ttl))
+	}
+	_, err := open(&slackNode{}, longestTTL+time.Millisecond)
+	require.ErrorContains(t, err, longestTTL.String())
+	node := &slackNode{}
+	locker, err := open(node, longestTTL)
+	require.NoError(t, err)
+	defer locker.Close()
+	_, err = locker.TryAcquire(t.Context(), "x", redlock.Fenced())
+	require.NoError(t, err)
+	assert.Equal(t, tokenSlack, node.slack)
 }

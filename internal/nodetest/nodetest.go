@@ -32,7 +32,7 @@ type Body func(t *testing.T, node protocol.Node, poke Poker)
 // of its own, from within a synctest bubble if it likes. The rows use keys of
 // their own, so that they can share a server.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, marks) {
+	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing, marks) {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node protocol.Node, poke Poker) { row.run(t, node, poke) })
 		})
@@ -71,6 +71,7 @@ type want struct {
 	value   string
 	ttl     time.Duration // at most this, and at least slack less; NoTTL and zero exactly
 	silent  bool          // the node need not tell the TTL
+	readers bool          // the key has readers
 	err     error         // of a failure
 	low     bool          // the token was not accepted, and the floor is near the time
 	floor   int64         // the token was not accepted, and this is the floor
@@ -113,6 +114,11 @@ func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
 			if req.Epoch != "" {
 				req.Epoch = prefix + req.Epoch
 			}
+			if req.Shared != nil {
+				keys := *req.Shared
+				keys.Readers, keys.Intent = prefix+keys.Readers, prefix+keys.Intent
+				req.Shared = &keys
+			}
 			if req.Admit != nil {
 				admit := *req.Admit
 				if admit.Run == "" {
@@ -153,6 +159,7 @@ func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
 	} else if assert.Equal(t, w.low, got.Floor != 0, "step %d: floor %d", i, got.Floor); w.low {
 		assert.WithinDuration(t, time.Now(), time.UnixMicro(got.Floor), fence, "step %d: the floor is near", i)
 	}
+	assert.Equal(t, w.readers, got.Readers, "step %d: readers", i)
 	assert.Equal(t, w.life, got.Life > 0, "step %d: life %v of the epoch record", i, got.Life)
 	w.checkEpoch(t, i, got)
 	switch {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/protocol"
@@ -41,10 +42,20 @@ func (h *hold) end() time.Time {
 	return h.over
 }
 
+// relied is the hold as P1 looks at it.
+func (h *hold) relied() check.Hold {
+	return check.Hold{From: int64(h.from.Sub(h.start)), Until: int64(h.end().Sub(h.start))}
+}
+
+// granted is the hold as P2 looks at it.
+func (h *hold) granted() check.Grant {
+	return check.Grant{Token: h.token, Asked: int64(h.asked.Sub(h.start)), Granted: int64(h.from.Sub(h.start))}
+}
+
 func (h *hold) String() string {
 	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, h.name,
 		h.from.Sub(h.start), h.end().Sub(h.start), h.until.Sub(h.start))
-	if h.token > 0 {
+	if h.token != 0 {
 		text += fmt.Sprintf(" with token %d, asked for at %v", h.token, h.asked.Sub(h.start))
 	}
 	return text

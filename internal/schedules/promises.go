@@ -1,11 +1,12 @@
 package schedules
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/protocol"
 )
@@ -14,14 +15,14 @@ import (
 func (s *schedule) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.problems = append(s.problems, checkTokens(s.grants())...)
+	s.problems = append(s.problems, perName(checkTokens, s.holds)...)
 	s.checkLossNoticed()
 	s.checkReleases()
 	s.countWaiting()
 	if s.beyond {
 		return
 	}
-	s.checkExclusion()
+	s.problems = append(s.problems, perName(checkExclusion, s.holds)...)
 	for _, server := range s.world.Servers() {
 		if keys := server.Locks(); len(keys) > 0 {
 			s.problem("P6: %v: keys are left a TTL after the last attempt: %v", server, keys)
@@ -29,31 +30,43 @@ func (s *schedule) check() {
 	}
 }
 
-// grants returns the locks with a fencing token.
-func (s *schedule) grants() (all []grant) {
-	for _, h := range s.holds {
-		if h.token > 0 {
-			all = append(all, grant{h.String(), h.name, h.token, h.asked.Sub(s.start), h.from.Sub(s.start)})
-		}
+// checkExclusion is P1 in true time.
+func checkExclusion(holds []*hold) (problems []string) {
+	for _, o := range check.Overlaps(holds, (*hold).relied) {
+		problems = append(problems, fmt.Sprintf("P1: %v\n    overlaps with %v\n    by %v", o.Later, o.Last, o.By))
 	}
-	return all
+	return problems
 }
 
-// checkExclusion is P1 in true time.
-func (s *schedule) checkExclusion() {
-	holds := slices.Clone(s.holds)
-	slices.SortStableFunc(holds, func(a, b *hold) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), a.from.Compare(b.from))
-	})
-	var last *hold // of one name, the one that ends last
-	for _, h := range holds {
-		if last != nil && last.name == h.name && h.from.Before(last.end()) && h.from.Before(h.end()) {
-			s.problem("P1: %v\n    overlaps with %v\n    by %v", h, last, last.end().Sub(h.from))
+// checkTokens is P2. A lock is asked for when the vote begins that wins it, not when its caller
+// begins to wait.
+func checkTokens(holds []*hold) (problems []string) {
+	fenced := slices.DeleteFunc(slices.Clone(holds), func(h *hold) bool { return h.token == 0 })
+	for _, f := range check.Tokens(fenced, (*hold).granted) {
+		text := ""
+		switch f.Fault {
+		case check.Repeated:
+			text = fmt.Sprintf("P2: %v\n    has the token of %v", f.Later, f.Earlier)
+		case check.Fallen:
+			text = fmt.Sprintf("P2: %v\n    has a lower token than %v\n    which was granted %v before", f.Later, f.Earlier, f.After)
+		default:
+			text = fmt.Sprintf("P2: %v\n    has a token that is %v", f.Later, f.Fault)
 		}
-		if last == nil || last.name != h.name || last.end().Before(h.end()) {
-			last = h
-		}
+		problems = append(problems, text)
 	}
+	return problems
+}
+
+// perName holds the locks of each name to a promise, in the order of names.
+func perName(promise func([]*hold) []string, holds []*hold) (problems []string) {
+	of := map[string][]*hold{}
+	for _, h := range holds {
+		of[h.name] = append(of[h.name], h)
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		problems = append(problems, promise(of[name])...)
+	}
+	return problems
 }
 
 // checkLossNoticed is P4. A process that was paused cannot notice.
@@ -97,47 +110,4 @@ func (s *schedule) checkReleases() {
 			return
 		}
 	}
-}
-
-// A grant is a lock with a fencing token, as far as P2 goes.
-type grant struct {
-	who     string
-	name    string
-	token   int64
-	asked   time.Duration // the vote that won began
-	granted time.Duration // Acquire returned
-}
-
-// checkTokens is P2: the tokens of a name are unique, and a lock that was granted
-// before another was asked for has the smaller one. A lock is asked for when
-// the vote begins that wins it, not when its caller begins to wait: to the resource, a waiter
-// is later than all for whom it waited.
-func checkTokens(grants []grant) (problems []string) {
-	byAsking := slices.Clone(grants)
-	slices.SortFunc(byAsking, func(a, b grant) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.asked, b.asked)) })
-	byGrant := slices.Clone(grants)
-	slices.SortFunc(byGrant, func(a, b grant) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.granted, b.granted)) })
-	owners := map[int64]grant{}
-	var highest grant // of the name's that were granted before b was asked for
-	next := 0
-	for i, b := range byAsking {
-		if i == 0 || byAsking[i-1].name != b.name {
-			clear(owners)
-			highest, next = grant{}, i // both orders have the same names from i on
-		}
-		if a, twice := owners[b.token]; twice {
-			problems = append(problems, fmt.Sprintf("P2: token %d of %s was granted to %s and to %s", b.token, b.name, a.who, b.who))
-		}
-		owners[b.token] = b
-		for ; next < len(byGrant) && byGrant[next].name == b.name && byGrant[next].granted < b.asked; next++ {
-			if a := byGrant[next]; a.token > highest.token {
-				highest = a
-			}
-		}
-		if b.token < highest.token {
-			problems = append(problems, fmt.Sprintf("P2: %s got token %d of %s, %v after %s had got %d",
-				b.who, b.token, b.name, b.asked-highest.granted, highest.who, highest.token))
-		}
-	}
-	return problems
 }

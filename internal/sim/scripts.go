@@ -36,7 +36,7 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpReleaseFenced:
 		s.accept(req, counter)
-		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+		return s.refuseRelease(e)
 	case req.Op == protocol.OpAcquireFenced && req.Token == counter:
 		return protocol.Reply{Outcome: protocol.Refused}
 	case req.Op == protocol.OpAcquireFenced:
@@ -75,6 +75,13 @@ func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	}
 	s.write(req.Counter, entry{value: fmt.Sprint(req.Token), expires: expires})
 	return 0
+}
+
+// refuseRelease answers a release by a client that does not hold the key.
+func (s *Server) refuseRelease(e entry) protocol.Reply {
+	return protocol.Reply{
+		Outcome: protocol.Refused, TTL: s.left(e), Readers: e.value == protocol.ReadersValue, Owner: ownerOf(e.value),
+	}
 }
 
 // labelled matches the values whose label a refused release tells.

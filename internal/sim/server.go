@@ -44,6 +44,7 @@ type entry struct {
 	value   string
 	wrong   bool // not a string: commands for strings fail on it
 	queue   *queue
+	readers map[string]time.Duration // until when each is one, since 1970; it never changes
 	expires time.Duration
 }
 
@@ -263,6 +264,9 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 	case protocol.OpQueue:
 		return s.stand(req)
 	}
+	if req.Shared != nil {
+		return s.sharing(req)
+	}
 	e, exists := s.lookup(req.Key)
 	if exists && e.wrong && req.Op != protocol.OpAcquire && req.Op != protocol.OpAcquireFenced { // SET NX looks at no type
 		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
@@ -280,7 +284,7 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 	case req.Op == protocol.OpAcquire && exists: // SET NX tells nothing of what is there
 		return protocol.Reply{Outcome: protocol.Refused}
 	case req.Op == protocol.OpRelease && !ours:
-		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e), Owner: ownerOf(e.value)}
+		return s.refuseRelease(e)
 	case req.Op != protocol.OpAcquire && !ours:
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpRelease:

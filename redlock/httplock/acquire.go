@@ -15,7 +15,11 @@ func (m *middleware) acquire(r *http.Request) (*redlock.Lock, error) {
 	if err != nil {
 		return nil, &KeyError{err}
 	}
-	lock, err := m.ask(r.Context(), name)
+	opts := m.lock
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		opts = m.reader
+	}
+	lock, err := m.ask(r.Context(), name, opts)
 	var vote *redlock.QuorumError
 	if err == nil || errors.As(err, &vote) || errors.Is(err, redlock.ErrClosed) {
 		return lock, err
@@ -24,18 +28,18 @@ func (m *middleware) acquire(r *http.Request) (*redlock.Lock, error) {
 }
 
 // ask asks for the lock once, or waits.
-func (m *middleware) ask(ctx context.Context, name string) (*redlock.Lock, error) {
+func (m *middleware) ask(ctx context.Context, name string, opts []redlock.Option) (*redlock.Lock, error) {
 	if m.wait == 0 {
-		once := append([]redlock.Option{redlock.Retries(0)}, m.lock...) // which may say otherwise
+		once := append([]redlock.Option{redlock.Retries(0)}, opts...) // which may say otherwise
 		return m.locker.Acquire(ctx, name, once...)
 	}
 	waiting, cancel := context.WithTimeout(ctx, m.wait)
 	defer cancel()
-	lock, err := m.locker.Acquire(waiting, name, m.lock...)
+	lock, err := m.locker.Acquire(waiting, name, opts...)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		// That time is up says neither whether the lock was held or the nodes were
 		// out of reach, nor what is left of it. A last try does.
-		return m.locker.TryAcquire(ctx, name, m.lock...)
+		return m.locker.TryAcquire(ctx, name, opts...)
 	}
 	return lock, err
 }

@@ -1,10 +1,12 @@
 package httplock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/redlock"
@@ -17,8 +19,11 @@ type middleware struct {
 	key    func(*http.Request) (string, error)
 	wait   time.Duration
 	lock   []redlock.Option
+	reader []redlock.Option // the same for a request that reads
 	answer func(http.ResponseWriter, *http.Request, error)
 	lost   func(*http.Request, error)
+
+	sharedReads bool
 }
 
 // New returns a middleware: a function that wraps a handler, and panics if that
@@ -50,7 +55,11 @@ func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts .
 			return nil, fmt.Errorf("httplock: option %w", err)
 		}
 	}
-	if err := m.check(); err != nil {
+	m.reader = m.lock
+	if m.sharedReads {
+		m.reader = append(slices.Clone(m.lock), redlock.Shared())
+	}
+	if err := cmp.Or(m.check(m.lock), m.check(m.reader)); err != nil {
 		return nil, err
 	}
 	return m.wrap, nil
@@ -58,10 +67,10 @@ func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts .
 
 // check finds what is wrong with the lock's options, by an acquisition that
 // ends before it asks a node.
-func (m *middleware) check() error {
+func (m *middleware) check(opts []redlock.Option) error {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := m.locker.TryAcquire(ended, "x", m.lock...)
+	_, err := m.locker.TryAcquire(ended, "x", opts...)
 	if !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("httplock: %w", err)
 	}

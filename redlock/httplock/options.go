@@ -42,6 +42,13 @@ func Lock(opts ...redlock.Option) Option {
 	}}
 }
 
+// SharedReads makes requests with the methods GET and HEAD readers (see redlock.Shared): any
+// number of them run together, and a request with another method alone. Default: each request
+// runs alone. It cannot go with redlock.Fenced.
+func SharedReads() Option {
+	return Option{func(m *middleware) error { m.sharedReads = true; return nil }}
+}
+
 // Answer has f answer the requests that do not get their lock. It must write an
 // answer, or net/http makes it 200 OK, which says that the work was done.
 // Default: ProblemOf(err).ServeHTTP(w, r).

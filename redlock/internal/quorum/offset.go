@@ -25,11 +25,11 @@ type Offset[I ~int64] struct {
 	known  bool
 }
 
-// Look takes a reading of the server's clock, made between sent and heard by
+// Read takes a reading of the server's clock, made between sent and heard by
 // ours. If it contradicts the readings before, jump is by how much the server's
 // clock went ahead (at most) or back; the bounds then are those of this
 // reading alone.
-func (o Offset[I]) Look(reading time.Duration, sent, heard I) (next Offset[I], jump time.Duration) {
+func (o Offset[I]) Read(reading time.Duration, sent, heard I) (next Offset[I], jump time.Duration) {
 	doubt := ReadingError + time.Duration(heard-sent)/DriftRate // it may be of any moment in between
 	next = Offset[I]{
 		lo: reading - time.Duration(heard) - doubt, hi: reading - time.Duration(sent) + doubt,

@@ -20,13 +20,13 @@ func (l *lab) run(d time.Duration, rate float64) {
 	l.server += time.Duration(float64(d) * rate)
 }
 
-// look asks for the server's clock, with each way taking so long.
-func (l *lab) look(there, back time.Duration) (jump time.Duration) {
+// read asks for the server's clock, with each way taking so long.
+func (l *lab) read(there, back time.Duration) (jump time.Duration) {
 	sent := l.ours
 	l.run(there, 1)
 	reading := l.server.Truncate(time.Millisecond)
 	l.run(back, 1)
-	l.offset, jump = l.offset.Look(reading, sent, l.ours)
+	l.offset, jump = l.offset.Read(reading, sent, l.ours)
 	return jump
 }
 
@@ -40,7 +40,7 @@ func TestDriftIsNoJump(t *testing.T) {
 		rate := 0.99 + 0.02*r.Float64()
 		for range 200 {
 			l.run(time.Duration(r.Int64N(int64(10*time.Second))), rate)
-			jump := l.look(time.Duration(r.Int64N(int64(100*time.Millisecond))), time.Duration(r.Int64N(int64(100*time.Millisecond))))
+			jump := l.read(time.Duration(r.Int64N(int64(100*time.Millisecond))), time.Duration(r.Int64N(int64(100*time.Millisecond))))
 			if !assert.Zero(t, jump, "seed %d, rate %v", seed, rate) {
 				return
 			}
@@ -55,28 +55,28 @@ func TestAJumpIsSeenAndNotUnderrated(t *testing.T) {
 	for _, ahead := range []time.Duration{200 * time.Millisecond, 3 * time.Second, time.Hour} {
 		for _, pause := range []time.Duration{0, time.Second, 10 * time.Second} {
 			l := lab{}
-			l.look(time.Millisecond, time.Millisecond)
+			l.read(time.Millisecond, time.Millisecond)
 			l.run(pause, 1)
 			l.server += ahead
-			jump := l.look(time.Millisecond, 30*time.Millisecond)
+			jump := l.read(time.Millisecond, 30*time.Millisecond)
 			assert.GreaterOrEqual(t, jump, ahead, "after %v", pause)
 			assert.Less(t, jump, ahead+50*time.Millisecond+pause/50, "after %v", pause)
-			assert.Zero(t, l.look(time.Millisecond, time.Millisecond), "the new time is taken for granted")
+			assert.Zero(t, l.read(time.Millisecond, time.Millisecond), "the new time is taken for granted")
 			l.server -= ahead
-			assert.Less(t, l.look(time.Millisecond, time.Millisecond), -ahead+50*time.Millisecond)
+			assert.Less(t, l.read(time.Millisecond, time.Millisecond), -ahead+50*time.Millisecond)
 		}
 	}
 }
 
-// TestASlowAnswerSpoilsNothing: the bounds of a quick look before it stay.
+// TestASlowAnswerSpoilsNothing: the bounds of a quick reading before it stay.
 func TestASlowAnswerSpoilsNothing(t *testing.T) {
 	t.Parallel()
 	l := lab{}
-	l.look(time.Millisecond, time.Millisecond)
-	assert.Zero(t, l.look(0, time.Second))
+	l.read(time.Millisecond, time.Millisecond)
+	assert.Zero(t, l.read(0, time.Second))
 	assert.Less(t, l.offset.hi-l.offset.lo, 40*time.Millisecond)
 	l.server += 500 * time.Millisecond
-	assert.Positive(t, l.look(time.Millisecond, time.Millisecond))
+	assert.Positive(t, l.read(time.Millisecond, time.Millisecond))
 }
 
 // TestASlowAnswerIsOfAnyMomentInBetween: a clock that drifts is not where it was when the
@@ -88,6 +88,6 @@ func TestASlowAnswerIsOfAnyMomentInBetween(t *testing.T) {
 	read := func() (time.Duration, time.Duration) { return l.server, l.ours }
 	reading, sent := read()
 	l.run(10*time.Second, rate)
-	l.offset, _ = l.offset.Look(reading, sent, l.ours)
-	assert.Zero(t, l.look(0, 0))
+	l.offset, _ = l.offset.Read(reading, sent, l.ours)
+	assert.Zero(t, l.read(0, 0))
 }

@@ -14,8 +14,8 @@ import (
 // unanswered either. If the backup hints and the first does not, the first is asked
 // again; if it does not answer within its limit (answerLimit), another takes its place.
 
-// A look is one question about the key, and its answer.
-type look struct {
+// A question asks a node whether the key is there, and keeps the answer.
+type question struct {
 	req       protocol.Request
 	contender *contender
 	node      int
@@ -28,50 +28,50 @@ type look struct {
 }
 
 // Receive implements Receiver.
-func (k *look) Receive(_ int, reply protocol.Reply) {
-	l := k.contender.locker
+func (q *question) Receive(_ int, reply protocol.Reply) {
+	l := q.contender.locker
 	if reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused {
-		l.roundTrips[k.node].answered()
+		l.roundTrips[q.node].answered()
 	}
 	if reply.Outcome == protocol.Refused {
-		k.left.Store(int64(max(reply.TTL, 0)))
+		q.left.Store(int64(max(reply.TTL, 0)))
 	}
-	k.outcome.Store(uint32(reply.Outcome))
-	k.contender.parker.wake()
+	q.outcome.Store(uint32(reply.Outcome))
+	q.contender.parker.wake()
 }
 
 // takeLeft returns, once, what the node has answered of the holder's TTL.
-func (k *look) takeLeft() time.Duration {
-	if k == nil {
+func (q *question) takeLeft() time.Duration {
+	if q == nil {
 		return 0
 	}
-	return time.Duration(k.left.Swap(0))
+	return time.Duration(q.left.Swap(0))
 }
 
 // saw returns what the node has answered, zero if it has not.
-func (k *look) saw() protocol.Outcome {
-	if k == nil {
+func (q *question) saw() protocol.Outcome {
+	if q == nil {
 		return 0
 	}
-	return protocol.Outcome(k.outcome.Load())
+	return protocol.Outcome(q.outcome.Load())
 }
 
-func (k *look) hasFailed() bool { return k.saw() == protocol.Failed || k.saw() == protocol.Unknown }
+func (q *question) hasFailed() bool { return q.saw() == protocol.Failed || q.saw() == protocol.Unknown }
 
-// askAbout submits a look to node i.
-func (c *contender) askAbout(i int, now clock.Instant) *look {
-	k := &look{contender: c, node: i, at: now}
-	k.req = protocol.Request{Op: protocol.OpWatch, Key: c.key, Timeout: c.settings.timeout()}
-	if c.locker.nodes[i].Submit(&k.req, 0, k) != nil {
-		k.outcome.Store(uint32(protocol.Failed))
+// askAbout submits a question to node i.
+func (c *contender) askAbout(i int, now clock.Instant) *question {
+	q := &question{contender: c, node: i, at: now}
+	q.req = protocol.Request{Op: protocol.OpWatch, Key: c.key, Timeout: c.settings.timeout()}
+	if c.locker.nodes[i].Submit(&q.req, 0, q) != nil {
+		q.outcome.Store(uint32(protocol.Failed))
 	}
-	return k
+	return q
 }
 
-// lookOut asks the node to hint when the key changes. That it has not changed
+// askForHints asks the node to hint when the key changes. That it has not changed
 // since the refusal is part of the question.
-func (c *contender) lookOut(now clock.Instant) {
-	if c.look.hasFailed() {
+func (c *contender) askForHints(now clock.Instant) {
+	if c.question.hasFailed() {
 		c.leave()
 	} else if node := c.choose(); node != c.node {
 		c.unwatch()
@@ -82,8 +82,8 @@ func (c *contender) lookOut(now clock.Instant) {
 	}
 	c.second, c.askAgain = nil, 0
 	c.backupHinted.Store(false)
-	c.look = c.askAbout(c.node, now)
-	c.look.due = now.Add(c.answerLimit())
+	c.question = c.askAbout(c.node, now)
+	c.question.due = now.Add(c.answerLimit())
 }
 
 // backupAfter is how long the hint of one node is relied on alone. Where a lock is
@@ -91,14 +91,14 @@ func (c *contender) lookOut(now clock.Instant) {
 // new holder has the lock at all nodes.
 const backupAfter = 10 * time.Millisecond
 
-// lookAtBackup asks another node to hint as well.
-func (c *contender) lookAtBackup(now clock.Instant) {
+// askBackup asks another node to hint as well.
+func (c *contender) askBackup(now clock.Instant) {
 	avoid := c.bad | c.locker.overdue() | c.unheld
 	avoid.Add(c.node)
 	i := firstOf(c.locker.nodes, c.key, avoid)
 	if i < 0 {
 		c.unwatchBackup()
-		c.second = &look{} // it never answers
+		c.second = &question{} // it never answers
 		return
 	}
 	if i != c.backup {
@@ -116,40 +116,40 @@ const farOff = clock.Instant(1<<63 - 1)
 // checkHints does what is due for the hints, and returns when to do so again. A node that
 // does not answer, or fails, is replaced.
 func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
-	saw := c.look.saw()
+	saw := c.question.saw()
 	switch {
-	case c.look == nil:
+	case c.question == nil:
 		return farOff
 	case saw == 0:
-		if !c.look.extended && hasOverslept(now.Sub(c.look.due), 0) {
-			c.look.due, c.look.extended = now.Add(minAnswerLimit), true
+		if !c.question.extended && hasOverslept(now.Sub(c.question.due), 0) {
+			c.question.due, c.question.extended = now.Add(minAnswerLimit), true
 		}
-		if now < c.look.due {
-			return c.look.due
+		if now < c.question.due {
+			return c.question.due
 		}
 		if c.place != nil {
 			c.fail()
 			return farOff
 		}
 		c.locker.roundTrips[c.node].overdue.Store(true)
-		return c.lookElsewhere(now)
-	case c.look.hasFailed():
-		return c.lookElsewhere(now)
+		return c.askElsewhere(now)
+	case c.question.hasFailed():
+		return c.askElsewhere(now)
 	}
-	if !c.look.measured {
-		c.look.measured = true
-		c.locker.roundTrips[c.node].measured(now.Sub(c.look.at))
+	if !c.question.measured {
+		c.question.measured = true
+		c.locker.roundTrips[c.node].measured(now.Sub(c.question.at))
 	}
 	switch {
 	case saw == protocol.Granted:
 	case c.second == nil:
-		if next = c.look.at.Add(backupAfter); now < next {
+		if next = c.question.at.Add(backupAfter); now < next {
 			return next
 		}
-		c.lookAtBackup(now)
+		c.askBackup(now)
 	case c.second.saw() == protocol.Granted: // the holder does without that node, or has released the lock
 		c.unheld.Add(c.backup)
-		c.lookOut(now)
+		c.askForHints(now)
 		return c.checkHints(now)
 	case !c.backupHinted.Load():
 	case c.askAgain == 0:
@@ -158,24 +158,24 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 	case now < c.askAgain:
 		return c.askAgain
 	default:
-		c.lookOut(now)
+		c.askForHints(now)
 		return c.checkHints(now)
 	}
 	return farOff
 }
 
-// lookElsewhere is lookOut at another node, unless all have been tried in this rest.
-func (c *contender) lookElsewhere(now clock.Instant) (next clock.Instant) {
+// askElsewhere is askForHints at another node, unless all have been tried in this rest.
+func (c *contender) askElsewhere(now clock.Instant) (next clock.Instant) {
 	if c.place != nil || c.moves == len(c.locker.nodes) {
 		return farOff
 	}
 	c.moves++
-	c.lookOut(now)
+	c.askForHints(now)
 	return c.checkHints(now)
 }
 
 // fail notes that the node is of no use, until the next is asked.
 func (c *contender) fail() {
-	c.look = &look{}
-	c.look.outcome.Store(uint32(protocol.Failed))
+	c.question = &question{}
+	c.question.outcome.Store(uint32(protocol.Failed))
 }

@@ -1,0 +1,137 @@
+package integration_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A room is what readers and writers are in together, as they believe themselves.
+type room struct {
+	mu              sync.Mutex
+	readers, most   int
+	writers, writes int
+	faults          []string
+}
+
+func (r *room) enter(writes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if writes {
+		r.writers++
+		r.writes++
+	} else {
+		r.readers++
+		r.most = max(r.most, r.readers)
+	}
+	if r.writers > 1 || r.writers == 1 && r.readers > 0 {
+		r.faults = append(r.faults, "a writer is not alone")
+	}
+}
+
+func (r *room) leave(writes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if writes {
+		r.writers--
+	} else {
+		r.readers--
+	}
+}
+
+// TestNoWriterBesideAnybody, while a minority of nodes is paused, killed or forgets; and both
+// readers and writers get their turns.
+func TestNoWriterBesideAnybody(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		ttl := map[fleet.Kind]time.Duration{fleet.Process: time.Second, fleet.Docker: 3 * time.Second}[r.Kind()]
+		r.sweeps(t)
+		var in room
+		ctx, stop := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		for range 3 { // as many processes, with a writer and three readers each
+			l := r.locker(t, guarding(ttl)...)
+			trusted(t, l)
+			for i := range 4 {
+				writes := i == 0
+				opts := []redlock.Option{redlock.NodeTimeout(ttl / 4)}
+				if !writes {
+					opts = append(opts, redlock.Shared())
+				}
+				all.Go(func() {
+					for ctx.Err() == nil {
+						lock, err := l.Acquire(ctx, "room", append(opts, redlock.Retries(redlock.Forever))...)
+						if err != nil {
+							continue
+						}
+						in.enter(writes)
+						select {
+						case <-lock.Context().Done():
+						case <-time.After(5 * time.Millisecond): // the work
+						}
+						in.leave(writes)
+						_ = lock.Release(context.Background())
+					}
+				})
+			}
+		}
+		turns := func(n int) {
+			poll(t, failAfter, func() error {
+				in.mu.Lock()
+				defer in.mu.Unlock()
+				if in.writes < n {
+					return assert.AnError
+				}
+				return nil
+			})
+		}
+		turns(20)
+		for _, f := range []fault{paused, killed} {
+			r.fail(t, f, 0, 1)
+			turns(in.count() + 10)
+			r.heal(t)
+			turns(in.count() + 10)
+		}
+		r.forget(t, flushed, "room", 2)
+		turns(in.count() + 10)
+		stop()
+		all.Wait()
+		assert.Empty(t, in.faults)
+		assert.Greater(t, in.most, 1, "readers are there together")
+	})
+}
+
+func (r *room) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writes
+}
+
+// TestReadersAndPlainClientsExcludeEachOther: those that know SET NX PX and a compared DEL only.
+func TestReadersAndPlainClientsExcludeEachOther(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		l := r.locker(t)
+		lock, err := l.TryAcquire(context.Background(), "room", redlock.Shared())
+		require.NoError(t, err)
+		votes(t, lock, nodes)
+		for i := range nodes {
+			assert.Nil(t, r.must(t, i, "SET", "room", "plain", "NX", "PX", 20_000), "node %d", i)
+		}
+		require.NoError(t, lock.Release(context.Background()))
+		for i := range nodes {
+			r.gone(t, i, "room")
+			assert.Equal(t, "OK", r.must(t, i, "SET", "room", "plain", "NX", "PX", 20_000), "node %d", i)
+		}
+		_, err = l.TryAcquire(context.Background(), "room", redlock.Shared())
+		wantOnly(t, redlock.ErrHeld, err)
+		for i := range nodes {
+			r.must(t, i, "DEL", "room")
+		}
+	})
+}

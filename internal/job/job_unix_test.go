@@ -1,0 +1,152 @@
+//go:build unix
+
+package job
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// Tests of jobs are not parallel, because a Job waits for all children of this process. The other
+// tests of jobs are those of cmd/redlock, where a process of its own is the caller.
+
+// endless is how long a test waits before it gives up.
+const endless = 30 * time.Second
+
+// shell returns a command that is a shell script. It is killed half a second after a SIGTERM, and
+// long before the end of its lock, because this machine may be busy.
+func shell(script string) Command {
+	return Command{Path: "/bin/sh", Argv: []string{"sh", "-c", script}, KillAfter: time.Second / 2, Margin: 2 * time.Second}
+}
+
+func newJob(t *testing.T, c Command) *Job {
+	t.Helper()
+	j, err := New(c)
+	require.NoError(t, err)
+	t.Cleanup(j.Close)
+	return j
+}
+
+func TestAResultHasTheCodeOfAShell(t *testing.T) {
+	lock, _ := held(t, time.Minute)
+	for script, code := range map[string]int{
+		"exit 0":        0,
+		"exit 7":        7,
+		"exit 255":      255,
+		"kill -TERM $$": 143,
+		"kill -KILL $$": 137,
+	} {
+		r, err := newJob(t, shell(script)).Run(lock, nil)
+		require.NoError(t, err, script)
+		assert.Equal(t, Result{Code: code, Swept: true}, r, script)
+	}
+}
+
+func TestACommandThatCannotBeStartedIsNamed(t *testing.T) {
+	lock, _ := held(t, time.Minute)
+	plain := filepath.Join(t.TempDir(), "plain")
+	require.NoError(t, os.WriteFile(plain, nil, 0o644))
+	for path, why := range map[string]error{"/does/not/exist": fs.ErrNotExist, plain: fs.ErrPermission} {
+		c := shell("")
+		c.Path = path
+		r, err := newJob(t, c).Run(lock, nil)
+		var start *StartError
+		require.ErrorAs(t, err, &start)
+		assert.Equal(t, "sh", start.Name)
+		assert.ErrorIs(t, err, why)
+		assert.Equal(t, Result{Swept: true}, r)
+	}
+}
+
+func TestNothingIsStartedWithoutTimeToEndIt(t *testing.T) {
+	lock, _ := held(t, time.Minute)
+	file := filepath.Join(t.TempDir(), "started")
+	c := shell("echo >" + file)
+	c.Margin = time.Minute
+	r, err := newJob(t, c).Run(lock, nil)
+	assert.ErrorIs(t, err, redlock.ErrLost)
+	assert.Equal(t, Result{Swept: true}, r)
+	assert.NoFileExists(t, file)
+}
+
+func TestASignalBeforeTheCommandEndsTheJob(t *testing.T) {
+	lock, _ := held(t, time.Minute)
+	file := filepath.Join(t.TempDir(), "started")
+	j := newJob(t, shell("echo >"+file))
+	j.signals <- syscall.SIGTERM
+	r, err := j.Run(lock, nil)
+	assert.Equal(t, SignalError{syscall.SIGTERM}, err)
+	assert.Equal(t, Result{Swept: true}, r)
+	assert.NoFileExists(t, file)
+}
+
+// The command has ended while the lock is still held, whether it obeys SIGTERM or not.
+func TestTheCommandEndsBeforeALockThatIsNotRenewed(t *testing.T) {
+	for script, code := range map[string]int{
+		`exec 2>/dev/null; trap "exit 3" TERM; while :; do sleep 0.01; done`: 3,
+		`exec 2>/dev/null; trap "" TERM; while :; do sleep 0.01; done`:       SignalCode(syscall.SIGKILL),
+	} {
+		lock, _ := held(t, 4*time.Second)
+		r, err := newJob(t, shell(script)).Run(lock, os.Environ())
+		assert.True(t, lock.Valid(), script)
+		require.NoError(t, err, script)
+		assert.Equal(t, code, r.Code, script)
+		assert.True(t, r.Swept, script)
+		assert.ErrorIs(t, r.Lost, redlock.ErrLost, script)
+	}
+}
+
+func TestALossEndsTheCommand(t *testing.T) {
+	lock, lose := held(t, time.Hour)
+	file := filepath.Join(t.TempDir(), "started")
+	j := newJob(t, shell(`exec 2>/dev/null; trap "exit 3" TERM; echo >`+file+`; while :; do sleep 0.01; done`))
+	lost := make(chan bool)
+	go func() {
+		defer close(lost)
+		for late := time.Now().Add(endless); time.Now().Before(late); time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(file); err == nil {
+				break
+			}
+		}
+		lose()
+	}()
+	r, err := j.Run(lock, os.Environ())
+	<-lost
+	require.NoError(t, err)
+	assert.Equal(t, 3, r.Code)
+	assert.ErrorIs(t, r.Lost, redlock.ErrLost)
+}
+
+func TestLingeringEndsWithTheTimeTheLockOrASignal(t *testing.T) {
+	lock, lose := held(t, time.Hour)
+	j := newJob(t, shell(""))
+	assert.True(t, j.Linger(lock, 0))
+	j.signals <- syscall.SIGUSR1 // ends nothing
+	j.signals <- syscall.SIGINT
+	assert.True(t, j.Linger(lock, time.Hour))
+	assert.Empty(t, j.signals)
+
+	lose()
+	assert.False(t, newJob(t, shell("")).Linger(lock, time.Hour))
+}
+
+func TestAWardenIsNoCommandForPeople(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	out, err := exec.Command(self, wardenArg).CombinedOutput()
+	var exit *exec.ExitError
+	require.True(t, errors.As(err, &exit), "%v", err)
+	assert.Equal(t, 64, exit.ExitCode())
+	assert.Contains(t, string(out), "for redlock's own use")
+}

@@ -1,0 +1,256 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// Shared makes the lock that of a reader: any number of readers hold a name together, and no
+// writer beside them. A writer is whoever locks the name without Shared, also by a plain
+// SET NX PX of another library. Default: a writer.
+//
+// Writers that wait in Acquire come before readers that come later, who wait for them. A writer
+// that dies while it waits holds readers up for a second and two node timeouts. A writer waits for
+// each reader that was there before, and no longer than that one's TTL if it has died.
+//
+// Readers of one Locker share what the nodes hold, where their settings are alike: any number of
+// them costs the nodes one entry, and the last to leave releases it. Readers that do not renew or
+// have a MaxHold have an entry each.
+//
+// A reader has no fencing token, because no order among readers is needed, and a write needs the
+// lock of a writer. Fenced together with Shared is an error. Fair does not apply to readers. A
+// reader learns of a loss at its next renewal, not within milliseconds as a writer does.
+//
+// A writer becomes a reader by Lock.Downgrade. A reader never becomes a writer: two that wait for
+// it would wait for each other for ever. Release the lock and acquire it anew, and read again.
+func Shared() Option {
+	return Option{apply: func(s *settings) error { s.shared = true; return nil }}
+}
+
+// joinFor is for how long callers of this process join a session of readers without asking the
+// nodes whether a writer has begun to wait. A waiting writer is held up by that much.
+const joinFor = 50 * time.Millisecond
+
+// sharesSession reports whether callers with these settings hold one session together.
+func (s *settings) sharesSession() bool { return s.shared && s.renew && s.maxHold == 0 }
+
+// sharedKeys are the keys for the readers of a name.
+func (s *settings) sharedKeys(name string) *protocol.Shared {
+	return &protocol.Shared{Readers: s.prefix + readersKey + name, Intent: s.prefix + intentKey + name}
+}
+
+// Sharing a session.
+
+// A session of readers has a Lock of its own as its holder, which no caller has; the callers'
+// Locks are its sharers.
+
+// openShared gives a new session of readers its holder and its first sharer, which it returns.
+func (s *session) openShared(a *acquisition, since clock.Instant, now clock.Instant) *Lock {
+	s.holder = &Lock{}
+	s.holder.open(context.Background(), s, s.settings, now)
+	s.holder.start, s.confirmed = since, since
+	k := &Lock{}
+	k.open(a.ctx, s, a.settings, now)
+	k.start = since
+	s.sharers = []*Lock{k}
+	return k
+}
+
+// readers returns the session that a reader of this process can share, or nil.
+func (q *queue) readers(a *acquisition) *session {
+	if !a.settings.sharesSession() {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln := q.lines[a.lineKey()]
+	if ln == nil {
+		return nil
+	}
+	for _, s := range ln.holders {
+		if of := s.settings; of.sharesSession() && of.ttl == a.settings.ttl && of.timeout() == a.settings.timeout() && s.isHeld() {
+			return s
+		}
+	}
+	return nil
+}
+
+// attemptShared is attempt for a reader: it shares the session of other callers, if there is
+// one.
+func (a *acquisition) attemptShared(first int) (*Lock, error) {
+	for {
+		s := a.locker.queue.readers(a)
+		if s == nil {
+			return a.attempt(first)
+		}
+		if !s.isConfirmed() {
+			r, err := a.confirm(s)
+			switch {
+			case err != nil:
+				return nil, err
+			case r == nil: // the session has ended
+				continue
+			}
+		}
+		if k := s.join(a); k != nil {
+			a.locker.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, k.start, k)
+			return k, nil
+		}
+	}
+}
+
+// isConfirmed reports whether the session can be joined without asking the nodes.
+func (s *session) isConfirmed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	return now < s.confirmed.Add(joinFor) && s.until.Sub(now) >= s.settings.ttl/2
+}
+
+// join makes another Lock that shares the session, or returns nil if that has ended.
+func (s *session) join(a *acquisition) *Lock {
+	now := s.now()
+	k := &Lock{}
+	k.open(a.ctx, s, a.settings, now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != held || now >= s.until {
+		k.cancel(ErrReleased)
+		return nil
+	}
+	k.place = len(s.sharers)
+	s.sharers = append(s.sharers, k)
+	return k
+}
+
+// leave takes k out of those who share the session. It reports whether k was the last, as one
+// is that shares it with nobody. The session must be locked.
+func (s *session) leave(k *Lock) (last bool) {
+	n := len(s.sharers) - 1
+	if n <= 0 {
+		return true
+	}
+	s.sharers[k.place] = s.sharers[n]
+	s.sharers[k.place].place = k.place
+	s.sharers = slices.Delete(s.sharers, n, n+1)
+	return false
+}
+
+// confirm asks the nodes once more for a session that this process holds, as for a new reader:
+// they refuse if a writer waits. If a quorum grants, the round is returned, by which the session is
+// extended, too. Both are nil if the session has ended.
+func (a *acquisition) confirm(s *session) (*round, error) {
+	l := a.locker
+	if !l.inflight.begin() {
+		return nil, closedError(protocol.OpAcquire, a.name)
+	}
+	defer l.inflight.done()
+	s.mu.Lock()
+	if s.phase != held {
+		s.mu.Unlock()
+		return nil, nil
+	}
+	r := l.newRound(a.eventCtx, a.name, l.request(s.settings, s.kind.acquire, s.claim))
+	s.seq++
+	r.seq, r.session = s.seq, s
+	s.maybe = quorum.All(len(l.nodes))
+	s.mu.Unlock()
+	asked := false
+	r.askIf(func() bool { asked = s.isValid(); return asked })
+	if !asked {
+		return nil, nil
+	}
+	limit := s.settings.timeout()
+	r.wait(a.ctx, limit, decided)
+	if r.parked.Load() > 0 {
+		r.wait(a.ctx, 2*limit, decided)
+	}
+	s.learn(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tally.Verdict() == quorum.Won && s.now() < quorum.Deadline(r.start, s.settings.ttl) {
+		s.confirmed = max(s.confirmed, r.start)
+		return r, nil
+	}
+	err := r.fail(r.failure(a.ctx, r.tally))
+	err.Remaining = freeIn(r, r)
+	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.start, nil)
+	return nil, err
+}
+
+// Writers that wait.
+
+// intentLife is how long readers make way for a writer that says nothing any more. A waiting
+// writer says so again with each try that asks all nodes.
+func (s *settings) intentLife() time.Duration { return time.Second + 2*s.timeout() }
+
+// intend has new readers wait for this writer, where the nodes have said that readers are
+// in the way.
+func (a *acquisition) intend(undo *round) {
+	if a.parker == nil || !undo.foundReaders() {
+		return
+	}
+	if a.intent == "" {
+		a.intent = newValue()
+	}
+	a.intendedAt = a.settings.clock.Now()
+	a.submitIntent(a.settings.intentLife())
+}
+
+// withdraw takes the intent back, because the writer has the lock or waits no more.
+func (a *acquisition) withdraw() {
+	if a.intent != "" {
+		a.submitIntent(0)
+	}
+}
+
+func (a *acquisition) submitIntent(life time.Duration) {
+	req := &protocol.Request{
+		Op: protocol.OpIntend, Key: a.key, Value: a.intent, TTL: life.Truncate(time.Millisecond),
+		Timeout: a.settings.timeout(), Shared: a.settings.sharedKeys(a.name),
+	}
+	for _, n := range a.locker.nodes {
+		_ = n.Submit(req, 0, ignored{}) // it runs out by itself
+	}
+}
+
+// mustIntend reports whether it is time to ask all nodes, so that they hear of the intent.
+func (a *acquisition) mustIntend() bool {
+	return a.intent != "" && a.settings.clock.Now() >= a.intendedAt.Add(maxWait)
+}
+
+// foundReaders reports whether a node has said that the key has readers.
+func (r *round) foundReaders() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.slots, func(s slot) bool { return s.reply.Readers })
+}
+
+// Downgrade makes a writer's lock that of a reader, without a moment between in which another
+// writer could have it: readers come in, and the lock goes on under the same Context. It
+// extends the lock as Extend does, and has the same errors. After an error other than ErrLost,
+// ErrReleased and ErrClosed the lock is still held, as a reader's by some nodes and as a writer's
+// by others, and the next renewal or Downgrade goes on with it. For a reader it is Extend. The
+// fencing token stays what it was, and orders no write that comes after.
+func (k *Lock) Downgrade(ctx context.Context) error {
+	s := k.session
+	if ctx == nil {
+		return nilContext(protocol.OpExtend, s.name)
+	}
+	s.mu.Lock()
+	var w *holdWatch
+	if k.phase == held && s.kind != shared {
+		s.kind, s.counter, s.shared = shared, "", s.settings.sharedKeys(s.name)
+		w, s.watch = s.watch, nil // it looks for the writer's value
+	}
+	s.mu.Unlock()
+	w.end()
+	return k.Extend(ctx)
+}

@@ -1,0 +1,403 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func read(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
+	t.Helper()
+	return take(t, l, name, append(opts, redlock.Shared())...)
+}
+
+// writerWaits returns a channel that gets the lock of a writer that waits for name from now on,
+// for a minute at most.
+func writerWaits(t *testing.T, l *redlock.Locker, name string) <-chan *redlock.Lock {
+	got := make(chan *redlock.Lock, 1)
+	go func() {
+		defer close(got)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if k, err := l.Acquire(ctx, name); assert.NoError(t, err) {
+			got <- k
+		}
+	}()
+	synctest.Wait()
+	return got
+}
+
+func TestReadersAreThereTogetherAndNoWriterBeside(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, _ := open(t, w)
+		b, _ := open(t, w)
+		r1, r2 := read(t, a, "x"), read(t, b, "x")
+		assert.Equal(t, 5, r1.Votes())
+		_, err := b.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, r1.Release(t.Context()))
+		_, err = a.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrHeld)
+		time.Sleep(10 * ttl) // they are renewed
+		assert.True(t, r2.Valid())
+		require.NoError(t, r2.Release(t.Context()))
+		k := take(t, a, "x")
+		_, err = b.TryAcquire(t.Context(), "x", redlock.Shared())
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(time.Second)
+		for _, s := range w.Servers() {
+			assert.Empty(t, s.Keys())
+		}
+	})
+}
+
+// TestAReaderThatDiesHoldsUpAWriterForItsOwnTTL, whatever others have.
+func TestAReaderThatDiesHoldsUpAWriterForItsOwnTTL(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		dead, c := open(t, w)
+		alive, _ := open(t, w)
+		writer, _ := open(t, w)
+		read(t, dead, "x")
+		other := read(t, alive, "x", redlock.TTL(6*ttl))
+		c.Crash()
+		got := writerWaits(t, writer, "x")
+		time.Sleep(ttl / 2)
+		require.NoError(t, other.Release(t.Context()))
+		waited := took(func() { require.NoError(t, (<-got).Release(t.Context())) })
+		assert.InDelta(t, ttl/2, waited, float64(250*time.Millisecond))
+	})
+}
+
+// TestAWaitingWriterComesBeforeReadersThatComeLater: there is always a reader, of this process
+// or another.
+func TestAWaitingWriterComesBeforeReadersThatComeLater(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ctx, stop := context.WithCancel(t.Context())
+		var readers sync.WaitGroup
+		for range 2 {
+			l, _ := open(t, w)
+			for i := range 5 {
+				readers.Go(func() {
+					time.Sleep(time.Duration(i) * 20 * time.Millisecond)
+					for ctx.Err() == nil {
+						k, err := l.Acquire(ctx, "x", redlock.Shared())
+						if err != nil {
+							return
+						}
+						time.Sleep(100 * time.Millisecond)
+						k.Release(t.Context())
+					}
+				})
+			}
+		}
+		writer, _ := open(t, w)
+		time.Sleep(time.Second)
+		for range 5 {
+			got := writerWaits(t, writer, "x")
+			waited := took(func() {
+				k := <-got
+				if k == nil {
+					stop()
+					readers.Wait()
+					t.FailNow()
+				}
+				time.Sleep(50 * time.Millisecond)
+				require.NoError(t, k.Release(t.Context()))
+			})
+			assert.Less(t, waited, 700*time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
+		}
+		stop()
+		readers.Wait()
+	})
+}
+
+func TestAWriterThatDiesWhileItWaitsHoldsUpReadersForItsIntentOnly(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, _ := open(t, w)
+		b, _ := open(t, w)
+		dead, c := open(t, w)
+		r := read(t, a, "x")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go dead.Acquire(ctx, "x")
+		time.Sleep(time.Second)
+		_, err := b.TryAcquire(t.Context(), "x", redlock.Shared())
+		isOnly(t, err, redlock.ErrHeld)
+		c.Crash()
+		var k *redlock.Lock
+		assert.LessOrEqual(t, took(func() {
+			k, err = b.Acquire(t.Context(), "x", redlock.Shared())
+			require.NoError(t, err)
+		}), time.Second+2*100*time.Millisecond+250*time.Millisecond)
+		assert.True(t, r.Valid())
+		require.NoError(t, k.Release(t.Context()))
+	})
+}
+
+// TestAWriterThatGivesUpLetsReadersIn at once.
+func TestAWriterThatGivesUpLetsReadersIn(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, _ := open(t, w)
+		b, _ := open(t, w)
+		read(t, a, "x")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := b.Acquire(ctx, "x")
+		isOnly(t, err, context.DeadlineExceeded)
+		time.Sleep(leg)
+		read(t, b, "x")
+	})
+}
+
+// TestReadersOfAProcessShareASession: ten thousand cost the servers one entry, and one
+// request each at a time.
+func TestReadersOfAProcessShareASession(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		r := recorded(w)
+		const n = 10_000
+		locks := make([]*redlock.Lock, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				var err error
+				locks[i], err = l.Acquire(t.Context(), "x", redlock.Shared())
+				assert.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		assert.Len(t, r.of(sim.Submitted, protocol.OpShare), 5)
+		r.forget()
+		time.Sleep(ttl / 2)
+		assert.Len(t, r.of(sim.Submitted, protocol.OpExtendShared), 5)
+		for i, k := range locks {
+			assert.True(t, k.Valid())
+			assert.Equal(t, locks[0].Value(), k.Value())
+			if i > 0 {
+				require.NoError(t, k.Release(t.Context()))
+				assert.ErrorIs(t, context.Cause(k.Context()), redlock.ErrReleased)
+				assert.ErrorIs(t, k.Release(t.Context()), redlock.ErrReleased)
+				assert.False(t, k.Valid())
+			}
+		}
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpReleaseShared))
+		assert.True(t, locks[0].Valid())
+		require.NoError(t, locks[0].Release(t.Context()))
+		assert.Len(t, r.of(sim.Submitted, protocol.OpReleaseShared), 5)
+		time.Sleep(time.Second)
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestAReaderOfTheProcessAsksTheNodesNowAndThen, with the value that they know, so that it
+// learns of writers that wait.
+func TestAReaderOfTheProcessAsksTheNodesNowAndThen(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		other, _ := open(t, w)
+		first := read(t, l, "x")
+		time.Sleep(time.Second)
+		second := read(t, l, "x")
+		assert.Equal(t, first.Value(), second.Value())
+		got := writerWaits(t, other, "x")
+		time.Sleep(100 * time.Millisecond)
+		_, err := l.TryAcquire(t.Context(), "x", redlock.Shared())
+		isOnly(t, err, redlock.ErrHeld)
+		assert.True(t, first.Valid(), "a refused reader takes nothing from the others")
+		assert.Equal(t, 5, first.Votes())
+		require.NoError(t, first.Release(t.Context()))
+		require.NoError(t, second.Release(t.Context()))
+		require.NoError(t, (<-got).Release(t.Context()))
+	})
+}
+
+// TestARefusedReaderIsReleasedWhereItIs: that no other reader may join does not mean that the
+// node let this one go.
+func TestARefusedReaderIsReleasedWhereItIs(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		other, _ := open(t, w)
+		first := read(t, l, "x")
+		time.Sleep(time.Second)
+		got := writerWaits(t, other, "x")
+		time.Sleep(100 * time.Millisecond)
+		_, err := l.TryAcquire(t.Context(), "x", redlock.Shared())
+		isOnly(t, err, redlock.ErrHeld)
+		w.SetNet(lose(func(l sim.Leg) bool { return l.Node == 0 && l.Op == protocol.OpReleaseShared }))
+		require.NoError(t, first.Release(t.Context()))
+		k := <-got
+		w.SetNet(sim.Fixed(leg))
+		time.Sleep(ttl / 2)
+		assert.NotEqual(t, protocol.ReadersValue, w.Servers()[0].Keys()["x"])
+		require.NoError(t, k.Release(t.Context()))
+	})
+}
+
+// TestALossEndsAllWhoShare.
+func TestALossEndsAllWhoShare(t *testing.T) {
+	for how, end := range map[string]func(t *testing.T, w *sim.World, l *redlock.Locker, c *sim.Client) error{
+		"loss": func(t *testing.T, w *sim.World, l *redlock.Locker, c *sim.Client) error {
+			for _, s := range w.Servers()[:3] {
+				s.Flush()
+				s.Set("x", "another", time.Hour)
+			}
+			return redlock.ErrLost
+		},
+		"deadline": func(t *testing.T, w *sim.World, l *redlock.Locker, c *sim.Client) error {
+			w.SetNet(lose(func(sim.Leg) bool { return true }))
+			return redlock.ErrLost
+		},
+		"Close": func(t *testing.T, w *sim.World, l *redlock.Locker, c *sim.Client) error {
+			l.Close()
+			return redlock.ErrClosed
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				l, c := open(t, w)
+				var locks []*redlock.Lock
+				for range 3 {
+					locks = append(locks, read(t, l, "x"))
+				}
+				time.Sleep(time.Second)
+				want := end(t, w, l, c)
+				time.Sleep(ttl)
+				for _, k := range locks {
+					assert.ErrorIs(t, context.Cause(k.Context()), want)
+					assert.False(t, k.Valid())
+					require.ErrorIs(t, k.Release(t.Context()), want)
+				}
+			})
+		})
+	}
+}
+
+// TestAForgetfulNodeIsGivenAReaderAgain, also beside other readers and a writer that waits.
+func TestAForgetfulNodeIsGivenAReaderAgain(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, _ := open(t, w)
+		b, _ := open(t, w)
+		writer, _ := open(t, w)
+		r1, r2 := read(t, a, "x"), read(t, b, "x")
+		got := writerWaits(t, writer, "x")
+		for _, s := range w.Servers()[:2] {
+			s.Flush()
+		}
+		time.Sleep(ttl)
+		assert.Equal(t, 5, r1.Votes())
+		assert.Equal(t, 5, r2.Votes())
+		assert.Equal(t, 5, holding(w, "x"))
+		require.NoError(t, r1.Release(t.Context()))
+		require.NoError(t, r2.Release(t.Context()))
+		require.NoError(t, (<-got).Release(t.Context()))
+	})
+}
+
+func TestAWriterBecomesAReader(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, _ := open(t, w)
+		b, _ := open(t, w)
+		k := take(t, a, "x", redlock.Fenced())
+		token := k.Fence()
+		time.Sleep(time.Second) // it is watched by now
+		w.Servers()[4].Hang()
+		require.NoError(t, k.Downgrade(t.Context()))
+		w.Servers()[4].Resume()
+		other := read(t, b, "x")
+		_, err := b.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrHeld)
+		time.Sleep(3 * ttl)
+		assert.True(t, k.Valid())
+		assert.True(t, other.Valid())
+		assert.Equal(t, 5, k.Votes())
+		assert.Equal(t, token, k.Fence())
+		require.NoError(t, k.Downgrade(t.Context()), "again it is an extension")
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, k.Release(t.Context()))
+		require.ErrorIs(t, k.Downgrade(t.Context()), redlock.ErrReleased)
+		require.ErrorContains(t, k.Downgrade(nil), "context is nil") //nolint:staticcheck // that is the point
+		require.NoError(t, take(t, b, "x").Release(t.Context()))
+	})
+}
+
+// TestADowngradeThatTooFewNodesHearOf leaves the lock held, and the next renewal goes on with it.
+func TestADowngradeThatTooFewNodesHearOf(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, _ := open(t, w)
+		b, _ := open(t, w)
+		k := take(t, a, "x")
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		isOnly(t, k.Downgrade(t.Context()), redlock.ErrNoQuorum)
+		assert.True(t, k.Valid())
+		for _, s := range w.Servers()[:3] {
+			s.Resume()
+		}
+		time.Sleep(2 * ttl)
+		assert.True(t, k.Valid())
+		require.NoError(t, read(t, b, "x").Release(t.Context()))
+		_, err := b.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, k.Release(t.Context()))
+		require.NoError(t, take(t, b, "x").Release(t.Context()))
+	})
+}
+
+// TestADowngradedLockIsNotHandedOverToAWriter of the same process.
+func TestADowngradedLockIsNotHandedOverToAWriter(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, _ := open(t, w)
+		b, _ := open(t, w)
+		k := take(t, a, "x")
+		require.NoError(t, k.Downgrade(t.Context()))
+		other := read(t, b, "x")
+		got := writerWaits(t, a, "x")
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(time.Second)
+		assert.Empty(t, got)
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, (<-got).Release(t.Context()))
+	})
+}
+
+func TestReadersWhoseSettingsDifferDoNotShare(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		values := map[string]bool{}
+		for i, opts := range [][]redlock.Option{
+			{}, {redlock.TTL(2 * ttl)}, {redlock.NodeTimeout(time.Second)}, {redlock.Renew(false)}, {redlock.MaxHold(ttl / 2)}, {redlock.MaxHold(ttl / 2)},
+		} {
+			k := read(t, l, "x", opts...)
+			values[k.Value()] = true
+			assert.Len(t, values, i+1, fmt.Sprint(i))
+		}
+		time.Sleep(ttl) // MaxHold ends its own only
+		assert.True(t, read(t, l, "x").Valid())
+	})
+}
+
+func TestSharedWithWhatCannotBe(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		_, err := l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Fenced())
+		require.ErrorContains(t, err, "leave out Fenced")
+		for _, name := range []string{"redlock:readers:x", "redlock:intent:x"} {
+			_, err = l.TryAcquire(t.Context(), name)
+			require.ErrorContains(t, err, "key of redlock's own")
+		}
+		require.NoError(t, read(t, l, "x", redlock.Fair()).Release(t.Context()))
+	})
+}
