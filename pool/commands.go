@@ -45,6 +45,12 @@ var commands = [...]command{
 	protocol.OpReleaseShared: {script: releaseSharedScript, encode: encodeReader, decode: decodeOwned},
 	protocol.OpIntend:        {script: intendScript, encode: encodeIntent, decode: decodeOwned},
 	protocol.OpMark:          {script: markScript, encode: encodeMark, decode: decodeOwned},
+	protocol.OpAcquireAll: {
+		script: acquireAllScript, encode: encodeSetOf(acquireAllScript), decode: decodeSetOwned, makesKey: true,
+	},
+	protocol.OpExtendAll:  {script: extendAllScript, encode: encodeSetOf(extendAllScript), decode: decodeSetOwned},
+	protocol.OpReleaseAll: {script: releaseAllScript, encode: encodeSetOf(releaseAllScript), decode: decodeSetOwned},
+	protocol.OpInspectAll: {script: inspectAllScript, encode: encodeSetOf(inspectAllScript), decode: decodeInspectAll},
 }
 
 // errUnexpected is a reply that no command of ours has.

@@ -11,7 +11,8 @@ import (
 // A script is Lua source, and how a call of it by its digest begins.
 type script struct {
 	source string
-	head   packet
+	head   packet // nil: the number of keys differs from call to call
+	digest string // of a script without head
 }
 
 // newScript returns a script that takes so many keys, and so many other arguments.

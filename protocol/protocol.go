@@ -86,13 +86,21 @@ const (
 	OpReleaseShared // leave them; the last deletes key
 	OpIntend        // have new readers of key wait for the writer Value for TTL, if there are readers; zero: no more
 	OpMark          // raise the mark that key holds to Mark, for TTL at least: granted if it was lower
+	// Of several keys with their values: see Set. The keys change together or not at all, but for
+	// OpReleaseAll. A refusal tells the TTL of the key that is in the way for the longest, and which
+	// it is.
+	OpAcquireAll // set the keys that are missing, and let all live for TTL, if one is missing and none is another's
+	OpExtendAll  // let all keys expire in TTL from now, if each holds its value
+	OpReleaseAll // delete the keys that hold their values; granted if that was each
+	OpInspectAll // tell the first key that does not hold its value, or the first if there is none
 )
 
 var opNames = [...]string{
 	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
 	OpShare: "acquire", OpExtendShared: "extend", OpReleaseShared: "release", OpIntend: "intend",
-	OpMark: "mark",
+	OpMark:       "mark",
+	OpAcquireAll: "acquire", OpExtendAll: "extend", OpReleaseAll: "release", OpInspectAll: "inspect",
 }
 
 // String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
@@ -108,14 +116,24 @@ func nameOf(kind string, names []string, i uint8) string {
 }
 
 // Acquires reports whether op puts a claim on a node, which a release takes away again.
-func (op Op) Acquires() bool { return op == OpAcquire || op == OpAcquireFenced || op == OpShare }
+func (op Op) Acquires() bool {
+	switch op {
+	case OpAcquire, OpAcquireFenced, OpAcquireAll, OpShare:
+		return true
+	}
+	return false
+}
 
 // Extends reports whether op lets a claim live longer.
-func (op Op) Extends() bool { return op == OpExtend || op == OpExtendShared }
+func (op Op) Extends() bool { return op == OpExtend || op == OpExtendAll || op == OpExtendShared }
 
 // Releases reports whether op takes a claim away.
 func (op Op) Releases() bool {
-	return op == OpRelease || op == OpReleaseFenced || op == OpReleaseShared
+	switch op {
+	case OpRelease, OpReleaseFenced, OpReleaseAll, OpReleaseShared:
+		return true
+	}
+	return false
 }
 
 // ReadersValue is what a key holds that has readers. A client that knows nothing of readers
@@ -162,6 +180,7 @@ type Request struct {
 	Mark   int64   // of an OpMark: above zero and below 2^53
 
 	Shared *Shared // of an operation on readers
+	Set    *Set    // of an operation on several keys, the first of which is Key, with its Value
 
 	// MayHold says of a release that the node may hold the value, now or
 	// once an earlier request has run. Such a release is not given up when it
@@ -170,8 +189,8 @@ type Request struct {
 	// another type, a missing permission, a server that keeps no locks.
 	MayHold bool
 
-	// Watch has Watchable.Watch hint at the next change of Key after an OpExtend or
-	// OpInspect, as after an OpWatch.
+	// Watch has Watchable.Watch hint at the next change of Key, or of a key of Set, after an
+	// operation that extends or inspects, as after an OpWatch.
 	Watch bool
 
 	// Memo belongs to the implementation of Node. A Request is submitted to
@@ -201,6 +220,13 @@ type Ticket struct {
 	Waited time.Duration
 	Life   time.Duration
 	Leave  bool // give the place back
+}
+
+// A Set is several keys, in order and without doubles, and the value of each. It does not
+// change once it is part of a Request.
+type Set struct {
+	Keys   []string
+	Values []string // as many
 }
 
 // An Epoch is a node's epoch record, after an OpAdmit.
@@ -242,6 +268,7 @@ type Reply struct {
 	TTL     time.Duration // OpInspect and Refused: what is left of the key; NoTTL; zero if it is gone or was not told
 	Owner   string        // Refused, to an OpRelease: what stands behind 40 hexadecimal digits and a space in the value that is there
 	Err     error         // Failed and Unknown: why
+	Which   int           // of a Set's keys, counted from one, the key that TTL, Value or Err is about; zero: not told
 
 	// Floor is set in a Granted reply to a fenced acquisition, or to OpRaise,
 	// if the key is ours but the token was not accepted: one that will be is

@@ -62,6 +62,9 @@ type acquisition struct {
 	settings *settings // of this call
 	name     string
 	key      string
+	names    []string        // of AcquireAll, sorted; nil for one name
+	keys     []string        // likewise
+	part     bool            // of a lock of several names that is being gathered (see set.go)
 	ctx      context.Context // the caller's, which bounds the waiting
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers
@@ -89,13 +92,18 @@ func (l *Locker) begin(ctx context.Context, name string, opts []Option) (*acquis
 		return nil, err
 	}
 	a := &acquisition{locker: l, settings: s, name: name, key: key, ctx: ctx, eventCtx: ctx}
-	if l.observed() {
-		a.began = s.clock.Now()
-		for _, t := range l.settings.tracers {
-			a.eventCtx = t.Start(a.eventCtx, name)
+	a.trace()
+	return a, nil
+}
+
+// trace tells the tracers that the acquisition begins.
+func (a *acquisition) trace() {
+	if a.locker.observed() {
+		a.began = a.settings.clock.Now()
+		for _, t := range a.locker.settings.tracers {
+			a.eventCtx = t.Start(a.eventCtx, a.name)
 		}
 	}
-	return a, nil
 }
 
 // conclude tells the observers how the acquisition ended, and waits until they know.
@@ -146,10 +154,14 @@ func (a *acquisition) wait() (*Lock, error) {
 	a.parker = a.locker.parkers.get()
 	defer a.locker.parkers.put(a.parker)
 	defer a.withdraw()
-	if a.settings.retries == Forever && a.settings.interval == 0 {
+	switch {
+	case a.settings.retries != Forever || a.settings.interval != 0:
+		return a.bySchedule()
+	case a.names != nil:
+		return a.inLines()
+	default:
 		return a.inLine()
 	}
-	return a.bySchedule()
 }
 
 // bySchedule tries so many times, or at such an interval, whatever other callers

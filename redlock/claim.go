@@ -18,6 +18,7 @@ var (
 	exclusive = &kind{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
 	fenced    = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
 	shared    = &kind{protocol.OpShare, protocol.OpExtendShared, protocol.OpReleaseShared}
+	several   = &kind{protocol.OpAcquireAll, protocol.OpExtendAll, protocol.OpReleaseAll}
 )
 
 // A claim is what one attempt at a lock puts on the nodes, and what the lock is
@@ -31,6 +32,7 @@ type claim struct {
 	counter string // the key of the fencing tokens; empty without them
 	token   int64
 	shared  *protocol.Shared // of a reader
+	set     *protocol.Set    // the keys and values of a lock of several names (see set.go), of which key and value are the first
 }
 
 // lineKey is the claim.line of the acquisition's claims.
@@ -50,6 +52,9 @@ func (a *acquisition) newClaim() claim {
 	if a.settings.shared {
 		c.kind, c.shared = shared, a.settings.sharedKeys(a.name)
 	}
+	if a.names != nil {
+		c.kind, c.set = several, a.setOf(c.value)
+	}
 	return c
 }
 
@@ -63,7 +68,9 @@ func (c claim) withoutToken() claim {
 
 // request makes the request for op.
 func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request {
-	req := protocol.Request{Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared}
+	req := protocol.Request{
+		Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared, Set: c.set,
+	}
 	if c.counter != "" && !op.Extends() {
 		req.Counter, req.Token, req.Slack = c.counter, c.token, tokenSlack
 	}

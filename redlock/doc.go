@@ -16,6 +16,8 @@
 //	defer lock.Release(ctx)
 //	work(lock.Context())
 //
+// [Locker.AcquireAll] takes several names as one lock, all or none.
+//
 // # What is promised
 //
 //   - Exclusion. At most one valid holder of a name, while the rates of all

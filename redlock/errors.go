@@ -77,6 +77,10 @@ type QuorumError struct {
 	// Holder is who holds the lock, if the holder has a label (option Owner) and the nodes that
 	// refused have told it: Err is then ErrHeld, or a context's error after a try that was refused.
 	Holder Holder
+	// InTheWay are the names of a set (AcquireAll) for which nodes refused, sorted:
+	// each node tells one name. To an acquisition these are held by others; to a lock
+	// that is lost they are so, or are gone. Nil for a lock of one name.
+	InTheWay []string
 
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
@@ -203,9 +207,15 @@ var errNoAnswer = errors.New("no answer")
 
 // A refusal is the cause for a node that answered no. It deliberately does not
 // match ErrHeld: one node's refusal within an outage is not contention.
-type refusal struct{ reply protocol.Reply }
+type refusal struct {
+	reply protocol.Reply
+	name  string // of a set, the name that is in the way; else empty
+}
 
 func (r refusal) Error() string {
+	if r.name != "" {
+		return fmt.Sprintf("%q: %v", r.name, refusal{reply: r.reply})
+	}
 	switch {
 	case r.reply.TTL == NoTTL:
 		return "holds another's value without TTL"

@@ -43,6 +43,23 @@ func ExampleLocker_Do() {
 	// error: <nil>
 }
 
+// DoAll holds several names at once. Whoever transfers in the other direction gives them in the
+// other order, and neither waits for the other in a circle.
+func ExampleLocker_DoAll() {
+	locker, closeAll := five()
+	defer closeAll()
+	err := locker.DoAll(context.Background(), []string{"account:7", "account:3"}, func(ctx context.Context) error {
+		_, err := locker.TryAcquireAll(ctx, []string{"account:3", "account:5"})
+		var failure *redlock.QuorumError
+		fmt.Println("held:", errors.As(err, &failure), failure.InTheWay)
+		return nil
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// held: true [account:3]
+	// error: <nil>
+}
+
 // TryAcquire does not wait. Contention (ErrHeld) and an outage (ErrNoQuorum) are told apart.
 func ExampleLocker_TryAcquire() {
 	locker, closeAll := five()

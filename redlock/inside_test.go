@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -194,4 +195,165 @@ func TestANodeIsWaitedForAFewOfItsUsualRoundTrips(t *testing.T) {
 	assert.InDelta(t, 4*far, l.answerLimit(1, limit), float64(far)/10, "the node has moved far away")
 	settle(l, 2, time.Hour)
 	assert.Equal(t, limit, l.answerLimit(2, limit))
+}
+
+// TestASetIsJoinedOnlyInTime: by a quorum for all names, while each part is held.
+func TestASetIsJoinedOnlyInTime(t *testing.T) {
+	t.Parallel()
+	const late = 20 * time.Second // for a TTL of 10 s
+	for name, test := range map[string]struct {
+		grants int
+		before func(c *clock.Fake, parts []*Lock) // the round
+		after  func(c *clock.Fake, parts []*Lock)
+		joined bool
+	}{
+		"in time":       {grants: 2, joined: true},
+		"by a minority": {grants: 1},
+		"after a part has ended": {grants: 2, after: func(_ *clock.Fake, parts []*Lock) {
+			parts[1].session.finish(lost, ErrLost, 0)
+		}},
+		"after the deadline of a part": {grants: 2, before: func(c *clock.Fake, parts []*Lock) {
+			c.Step(late)
+			parts[0].session.until, parts[2].session.until = c.Now().Add(time.Hour), c.Now().Add(time.Hour)
+		}},
+		"after its own deadline": {grants: 2, after: func(c *clock.Fake, parts []*Lock) {
+			for _, part := range parts {
+				part.session.until = c.Now().Add(time.Hour)
+			}
+			c.Step(late)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := clock.NewFake(1)
+			l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
+			require.NoError(t, err)
+			defer l.Close()
+			l.settings.clock = c
+			g := gathered(t, l)
+			if test.before != nil {
+				test.before(c, g.parts)
+			}
+			of := g.claim()
+			r := l.newRound(g.eventCtx, g.name, l.request(g.settings, of.kind.extend, of))
+			for i := range test.grants {
+				r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
+			}
+			if test.after != nil {
+				test.after(c, g.parts)
+			}
+			lock := l.queue.join(g, r, of)
+			assert.Equal(t, test.joined, lock != nil)
+			for i, part := range g.parts {
+				holders := l.queue.lines[g.keys[i]].holders
+				require.Len(t, holders, 1)
+				assert.Equal(t, test.joined, holders[0] != part.session, "who stands in the line")
+			}
+		})
+	}
+}
+
+// gathered returns a set of three names whose parts are all there.
+func gathered(t *testing.T, l *Locker) *gathering {
+	a, err := l.beginAll(context.Background(), []string{"x", "y", "z"}, nil)
+	require.NoError(t, err)
+	g := &gathering{acquisition: a}
+	for i, key := range a.keys {
+		part := &acquisition{locker: l, settings: a.settings, name: a.names[i], key: key, part: true, ctx: a.ctx}
+		of := part.newClaim()
+		r := l.newRound(a.ctx, key, l.request(a.settings, of.kind.acquire, of))
+		for i := range 2 {
+			r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
+		}
+		won := part.win(r, of)
+		require.NotNil(t, won)
+		l.queue.hold(won.session)
+		g.parts = append(g.parts, won)
+	}
+	return g
+}
+
+// TestNoNodeIsGivenAPartThatHasEnded: its release may be ahead.
+func TestNoNodeIsGivenAPartThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, ended := range []bool{false, true} {
+		nodes := []protocol.Node{&counting{silent: "a"}, &counting{silent: "b"}, &counting{silent: "c"}}
+		l, err := New(nodes, MemoryGuard(false))
+		require.NoError(t, err)
+		defer l.Close()
+		g := gathered(t, l)
+		if ended {
+			g.parts[1].session.finish(lost, ErrLost, l.settings.clock.Now())
+		}
+		g.fill(0b100, g.claim())
+		var want []protocol.Op
+		if !ended {
+			want = []protocol.Op{protocol.OpAcquireAll}
+		}
+		for i, n := range nodes {
+			asked := n.(*counting)
+			asked.mu.Lock()
+			if i == 2 {
+				assert.Equal(t, want, asked.ops, "ended: %v", ended)
+			} else {
+				assert.Empty(t, asked.ops, "it lacks nothing")
+			}
+			asked.mu.Unlock()
+		}
+		g.giveBack()
+	}
+}
+
+// TestWhatASetWasGivenIsReleased until that is confirmed: nodes that lacked a name may hold it now.
+func TestWhatASetWasGivenIsReleased(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	g := gathered(t, l)
+	for _, part := range g.parts {
+		part.session.maybe = 0b011 // node 2 has refused an extension
+	}
+	g.fill(0b100, g.claim())
+	of := g.claim()
+	r := l.newRound(g.eventCtx, g.name, l.request(g.settings, of.kind.extend, of))
+	for i := range 2 {
+		r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
+	}
+	r.Receive(2, protocol.Reply{Outcome: protocol.Failed})
+	for _, part := range g.parts {
+		part.session.heard(r, 2, protocol.Reply{Outcome: protocol.Refused}) // of the part, from before
+		assert.EqualValues(t, 0b111, part.session.maybe)
+	}
+	lock := l.queue.join(g, r, of)
+	require.NotNil(t, lock)
+	assert.EqualValues(t, 0b111, lock.session.maybe)
+}
+
+// TestRequestsForASetKeepTheOrderOfEachOfItsNames: a repair of a part must not overtake the set's
+// release.
+func TestRequestsForASetKeepTheOrderOfEachOfItsNames(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{silent("a")})
+	require.NoError(t, err)
+	defer l.Close()
+	set := &protocol.Set{}
+	for i := range maxNames {
+		set.Keys = append(set.Keys, string(rune('a'+i)))
+	}
+	order := l.orderOfRequest(&protocol.Request{Key: set.Keys[0], Set: set})
+	order.Lock()
+	for _, key := range set.Keys {
+		assert.False(t, l.orderOf(key).TryLock(), key)
+	}
+	order.Unlock()
+	order = l.orderOfRequest(&protocol.Request{Key: "a", Set: &protocol.Set{Keys: []string{"a"}}})
+	order.Lock()
+	free := 0
+	for i := range l.order {
+		if l.order[i].TryLock() {
+			free++
+		}
+	}
+	assert.Equal(t, len(l.order)-1, free, "other names are not held up")
 }

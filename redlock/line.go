@@ -106,9 +106,11 @@ func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 func (q *queue) hold(s *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := q.line(s.line)
-	ln.enterHolder(s)
-	q.tidy(ln)
+	for _, key := range s.lines() {
+		ln := q.line(key)
+		ln.enterHolder(s)
+		q.tidy(ln)
+	}
 }
 
 // enterHolder makes s a holder, unless it has ended by now: the waiters would not be told
@@ -134,17 +136,19 @@ func (ln *line) hasRoom() bool { return len(ln.holders) == 0 || ln.waiters[0].se
 func (q *queue) ended(s *session, now clock.Instant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := q.lines[s.line]
-	if ln == nil {
-		return
+	for _, key := range s.lines() {
+		ln := q.lines[key]
+		if ln == nil {
+			continue
+		}
+		ln.removeHolder(s)
+		if len(ln.waiters) > 0 {
+			ln.endTurn(s, now)
+			ln.news = true
+			ln.waiters[0].parker.wake()
+		}
+		q.tidy(ln)
 	}
-	ln.removeHolder(s)
-	if len(ln.waiters) > 0 {
-		ln.endTurn(s, now)
-		ln.news = true
-		ln.waiters[0].parker.wake()
-	}
-	q.tidy(ln)
 }
 
 // hasNews reports, once, whether the key was released in this process or handed
@@ -276,6 +280,9 @@ func (q *queue) pass(s *session) bool {
 // canTake reports whether the first waiter can become the holder of s. The queue must
 // be locked.
 func (ln *line) canTake(s *session) bool {
+	if s.set != nil || len(ln.waiters) > 0 && ln.waiters[0].part {
+		return false // a lock of several names is made of votes and extensions only
+	}
 	return ln.next == nil && len(ln.waiters) > 0 && ln.waiters[0].settings.canTake(s.settings)
 }
 

@@ -51,13 +51,19 @@ func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Ins
 	k.ctx, k.cancel = context.WithCancelCause(ctx)
 }
 
-// Name returns the name that the lock was acquired by.
+// Name returns the name that the lock was acquired by; of a lock of several names (AcquireAll)
+// a text for people, with the first of them.
 func (k *Lock) Name() string { return k.session.name }
+
+// Names returns the names that the lock was acquired by, sorted and without doubles: one, or
+// those of AcquireAll. The slice is the caller's.
+func (k *Lock) Names() []string { return k.session.names() }
 
 // Value returns what the lock's key holds on the nodes: 40 hexadecimal digits that are drawn by
 // lot, and with the option Owner a time and a label behind them (see HolderOf). It is no secret,
 // but a client that knows it can release the lock. No two processes ever have the same;
-// callers of one process that hand a lock over to each other share it.
+// callers of one process that hand a lock over to each other share it. Of a lock of several
+// names it is the value of the first; the keys of the others may hold other values.
 //
 // Name and value are the lock's handle for other processes: see Locker.ReleaseValue and
 // Locker.ExtendValue.

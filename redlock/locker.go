@@ -151,8 +151,10 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 // orderOf returns the lock under which requests for a key are submitted. A
 // fixed number of them serves all keys: they are held only while requests are
 // queued.
-func (l *Locker) orderOf(key string) *sync.Mutex {
-	return &l.order[maphash.String(l.seed, key)%uint64(len(l.order))]
+func (l *Locker) orderOf(key string) *sync.Mutex { return &l.order[l.orderIndex(key)] }
+
+func (l *Locker) orderIndex(key string) int {
+	return int(maphash.String(l.seed, key) % uint64(len(l.order)))
 }
 
 // Close releases the locks that are still held (their contexts end with cause
@@ -216,7 +218,7 @@ func closedError(op protocol.Op, name string) error {
 // lock was lost, or the Locker closed, before fn returned. A release that too few
 // nodes confirmed is no error here: the work was protected, and what remains
 // expires by itself.
-func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) (err error) {
+func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) error {
 	if fn == nil {
 		return fmt.Errorf("redlock: Do(%q): the function is nil", name)
 	}
@@ -224,6 +226,11 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) e
 	if err != nil {
 		return err
 	}
+	return underLock(ctx, lock, fn)
+}
+
+// underLock runs fn under ctx and the lock, and releases the lock.
+func underLock(ctx context.Context, lock *Lock, fn func(context.Context) error) (err error) {
 	work, cancel := context.WithCancelCause(ctx)
 	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
 	defer func() {

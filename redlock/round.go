@@ -85,7 +85,7 @@ func (r *round) ask() { r.askIf(func() bool { return true }) }
 func (r *round) askIf(right func() bool) {
 	l := r.locker
 	var failed []protocol.Reply // allocated only if a node fails at once
-	order := l.orderOf(r.req.Key)
+	order := l.orderOfRequest(&r.req)
 	order.Lock()
 	if !right() {
 		order.Unlock()
@@ -373,8 +373,12 @@ func (r *round) cause(i int, now clock.Instant) *NodeError {
 		}
 		e.Err = errLowToken
 	case protocol.Refused:
-		if e.Err = (refusal{s.reply}); r.req.Op == protocol.OpMark {
+		if e.Err = (refusal{s.reply, r.nameIn(s.reply)}); r.req.Op == protocol.OpMark {
 			e.Err = errHighMark
+		}
+	case protocol.Failed:
+		if name := r.nameIn(s.reply); name != "" {
+			e.Err = fmt.Errorf("%q: %w", name, s.reply.Err)
 		}
 	case 0:
 		e.Err, e.After = errNoAnswer, now.Sub(r.start)
@@ -398,7 +402,7 @@ func (r *round) fail(kind error) *QuorumError {
 func (r *round) failAt(now clock.Instant, kind error, blameSilent bool) *QuorumError {
 	e := &QuorumError{
 		Op: r.req.Op.String(), Name: r.name, Err: kind,
-		Votes: r.tally.Granted, Nodes: r.tally.Nodes, Quorum: r.tally.Quorum(),
+		Votes: r.tally.Granted, Nodes: r.tally.Nodes, Quorum: r.tally.Quorum(), InTheWay: r.namesInTheWay(),
 	}
 	for i := range r.slots {
 		if r.slots[i].reply.Outcome == 0 && !blameSilent {

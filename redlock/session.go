@@ -22,6 +22,7 @@ type session struct {
 	locker   *Locker
 	settings *settings     // of the acquisition that won it
 	turn     clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
+	part     bool          // of a lock of several names that is being gathered: no caller knows of it
 	cost     time.Duration // of acquiring it from the nodes
 
 	mu        sync.Mutex
@@ -51,7 +52,7 @@ type session struct {
 // first holder. The round must be locked.
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
-		claim: c, locker: of.locker, settings: of.settings, turn: now, cost: now.Sub(r.start),
+		claim: c, locker: of.locker, settings: of.settings, part: of.part, turn: now, cost: now.Sub(r.start),
 		votes: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
 		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
 	}
@@ -181,6 +182,9 @@ func (s *session) closeUp(now clock.Instant) {
 // giveBackClosed releases a session that a Close has finished.
 func (s *session) giveBackClosed(now clock.Instant) {
 	s.giveBack(now)
+	if s.part {
+		return
+	}
 	for _, k := range s.locks() {
 		s.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: s.name, Err: ErrClosed}, k.start, nil)
 	}
@@ -200,7 +204,7 @@ func (s *session) locks() []*Lock {
 // tellLoss tells the observers if the lock was lost, by the time at which it was.
 func (k *Lock) tellLoss() {
 	l := k.session.locker
-	if k.phase != lost || !l.observed() {
+	if k.phase != lost || !l.observed() || k.session.part {
 		return
 	}
 	since := k.session.now().Sub(k.over)
@@ -321,7 +325,7 @@ func (s *session) learn(r *round) {
 		if s.finish(lost, gone, now) { // the goroutine of a node has replies for other locks
 			s.locker.scheduler.chores.add(chore{s, giveBack})
 		}
-	case renewed && k != nil:
+	case renewed && k != nil && !s.part:
 		s.locker.tell(Event{Kind: EventExtended, Context: k.ctx, Name: s.name}, r.start, k)
 	}
 }

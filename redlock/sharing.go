@@ -73,7 +73,7 @@ func (q *queue) readers(a *acquisition) *session {
 		return nil
 	}
 	for _, s := range ln.holders {
-		if of := s.settings; of.sharesSession() && of.ttl == a.settings.ttl && of.timeout() == a.settings.timeout() && s.isHeld() {
+		if of := s.settings; of.sharesSession() && of.ttl == a.settings.ttl && of.timeout() == a.settings.timeout() && s.isValid() {
 			return s
 		}
 	}

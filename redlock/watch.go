@@ -109,10 +109,15 @@ func (s *session) look() {
 	s.reschedule()
 	s.mu.Unlock()
 	if first {
-		w.begin(l, s.key)
+		for _, key := range s.keys() {
+			w.begin(l, key)
+		}
 	}
 	look := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Timeout: s.settings.timeout(), Watch: true}
-	order := l.orderOf(s.key)
+	if s.set != nil {
+		look.Op, look.Value, look.Set = protocol.OpInspectAll, s.value, s.set
+	}
+	order := l.orderOfRequest(look)
 	order.Lock()
 	defer order.Unlock()
 	if !s.isHeld() { // behind the release a look would only leave the key tracked
@@ -275,7 +280,7 @@ func (s *session) goneFrom(missing quorum.Set) *QuorumError {
 	for i, node := range s.locker.nodes {
 		if missing.Has(i) {
 			e.Causes = multierror.Append(e.Causes, &NodeError{
-				Node: node.String(), Err: refusal{w.replies[i]}, After: now.Sub(w.last),
+				Node: node.String(), Err: refusal{w.replies[i], nameIn(s.set, w.replies[i], s.settings.prefix)}, After: now.Sub(w.last),
 			})
 		}
 	}

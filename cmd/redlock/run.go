@@ -48,7 +48,7 @@ A lock that nobody releases, as that of a redlock which was killed, is free one 
 later.
 
 The command finds in its environment
-  REDLOCK_NAME         the name
+  REDLOCK_NAME         the name; with --and all of them, sorted, each on a line
   REDLOCK_FENCE        the fencing token, with --fenced
   REDLOCK_UNTIL        until when the lock is held unless it is renewed, as it is
                        every third of the TTL: RFC 3339, as of the start
@@ -68,6 +68,7 @@ type runCommand struct {
 	fenced    bool
 	fair      bool
 	owner     string
+	and       []string
 	killAfter time.Duration
 	heldCode  int
 
@@ -84,7 +85,9 @@ func newRun() *cobra.Command {
   redlock run nightly -- /usr/local/bin/report
   # in the crontabs of several machines: one of them does it, the others exit with 75
   redlock run --no-wait --once-per 1h nightly -- /usr/local/bin/report
-  redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'`,
+  redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'
+  # holds both names, whoever wants them in whatever order
+  redlock run --and account:7 account:3 -- transfer 3 7`,
 		Args: func(c *cobra.Command, args []string) error {
 			switch dash := c.ArgsLenAtDash(); {
 			case dash < 0 || dash == len(args):
@@ -107,6 +110,7 @@ func newRun() *cobra.Command {
 	f.BoolVar(&r.fenced, "fenced", false, "give the command a fencing token")
 	f.BoolVar(&r.fair, "fair", false, "wait in order of arrival")
 	f.StringVar(&r.owner, "owner", "", "`LABEL` of the lock, which tells others who holds it; at most 128 bytes (default: USER@HOST:PID)")
+	f.StringArrayVar(&r.and, "and", nil, "hold `NAME` as well, all names or none; may be given several times, in any order")
 	f.DurationVar(&r.killAfter, "kill-after", 0, "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
 	f.IntVarP(&r.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
 	share(f, "ttl", "ttl")
@@ -120,7 +124,7 @@ func newRun() *cobra.Command {
 		}
 		r.log = r.logger(c)
 		r.warn = func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+oneLine(text)) }
-		return r.run(c.Context(), args[0], args[1:])
+		return r.run(c.Context(), append([]string{args[0]}, r.and...), args[1:])
 	}
 	return c
 }
@@ -135,6 +139,8 @@ func (r *runCommand) check() error {
 		return usageErrorf("--no-wait excludes --wait, --retries and --retry-interval")
 	case set("wait") && r.wait <= 0:
 		return usageErrorf("--wait %v: must be above zero; --no-wait tries once", r.wait)
+	case r.fenced && len(r.and) > 0:
+		return usageErrorf("--fenced excludes --and: a fencing token is of one name")
 	case r.minHold < 0:
 		return usageErrorf("--min-hold %v: must not be negative", r.minHold)
 	case set("once-per") && (r.oncePer < time.Second || r.oncePer > 365*24*time.Hour):
@@ -158,7 +164,7 @@ func (r *runCommand) check() error {
 
 // run takes the lock, runs the command and releases the lock. It calls r.warn for what does not
 // change the exit code.
-func (r *runCommand) run(ctx context.Context, name string, argv []string) error {
+func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	path, err := findCommand(argv[0])
 	if err != nil {
 		return err
@@ -180,7 +186,7 @@ func (r *runCommand) run(ctx context.Context, name string, argv []string) error 
 	}
 	defer locker.Close()
 
-	lock, err := r.acquire(ctx, locker, name)
+	lock, err := r.acquire(ctx, locker, names)
 	if err != nil {
 		return r.refused(ctx, err, tries)
 	}
@@ -301,7 +307,7 @@ func environment(lock *redlock.Lock, fenced bool) []string {
 		return name == "REDLOCK_NAME" || name == "REDLOCK_FENCE" || name == "REDLOCK_UNTIL"
 	})
 	env = append(env,
-		"REDLOCK_NAME="+lock.Name(),
+		"REDLOCK_NAME="+strings.Join(lock.Names(), "\n"),
 		"REDLOCK_UNTIL="+lock.Until().UTC().Format(time.RFC3339Nano))
 	if fenced {
 		env = append(env, "REDLOCK_FENCE="+strconv.FormatInt(lock.Fence(), 10))
@@ -310,7 +316,7 @@ func environment(lock *redlock.Lock, fenced bool) []string {
 }
 
 // acquire takes the lock as the flags say.
-func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, name string) (*redlock.Lock, error) {
+func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, names []string) (*redlock.Lock, error) {
 	var opts []redlock.Option
 	if r.fenced {
 		opts = append(opts, redlock.Fenced())
@@ -319,7 +325,7 @@ func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, name string
 		opts = append(opts, redlock.Fair())
 	}
 	if r.noWait {
-		return tryAcquire(ctx, l, name, opts)
+		return tryAcquire(ctx, l, names, opts)
 	}
 	if r.flags.Changed("retries") {
 		opts = append(opts, redlock.Retries(r.retries))
@@ -332,23 +338,32 @@ func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, name string
 		ctx, cancel = context.WithTimeout(ctx, r.wait)
 		defer cancel()
 	}
-	return l.Acquire(ctx, name, opts...)
+	if len(names) > 1 {
+		return l.AcquireAll(ctx, names, opts...)
+	}
+	return l.Acquire(ctx, names[0], opts...)
 }
 
 // tryAcquire does not wait for a holder. It tries again if there is none, because where several
 // processes try at the same moment, as cron has them do, each may get some votes and none enough,
 // and one of them must get the lock.
-func tryAcquire(ctx context.Context, l *redlock.Locker, name string, opts []redlock.Option) (*redlock.Lock, error) {
+func tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []redlock.Option) (*redlock.Lock, error) {
 	const most = 10
+	ask := func() (*redlock.Lock, error) { return l.TryAcquire(ctx, names[0], opts...) }
+	if len(names) > 1 {
+		ask = func() (*redlock.Lock, error) { return l.TryAcquireAll(ctx, names, opts...) }
+	}
 	for try := 1; ; try++ {
-		lock, err := l.TryAcquire(ctx, name, opts...)
+		lock, err := ask()
 		if try == most || !errors.Is(err, redlock.ErrHeld) {
 			return lock, err
 		}
-		if in, e := l.Inspect(ctx, name); e != nil {
-			return nil, err
-		} else if _, _, held := in.Holder(); held {
-			return nil, err
+		for _, name := range names {
+			if in, e := l.Inspect(ctx, name); e != nil {
+				return nil, err
+			} else if _, _, held := in.Holder(); held {
+				return nil, err
+			}
 		}
 		select {
 		case <-time.After(rand.N(time.Duration(try) * 20 * time.Millisecond)):

@@ -55,6 +55,10 @@ func TestExitCodes(t *testing.T) {
 		{"killed with its group", []string{"run", "d", "--", "sh", "-c", "kill -9 0"}, "", 137, ""},
 		{"held, one try", []string{"run", "--no-wait", "taken", "--", "true"}, "", 75, "held by another"},
 		{"held, at the end of the waiting", []string{"run", "--wait", "300ms", "taken", "--", "true"}, "", 75, "waited 300ms: held by another"},
+		{"held, one of several", []string{"run", "--no-wait", "a", "--and", "taken", "--", "true"}, "", 75, `"taken": holds another's value`},
+		{"held, one of several, at the end of the waiting", []string{"run", "--wait", "300ms", "taken", "--and", "a", "--and", "b", "--", "true"}, "", 75, "waited 300ms: held by another"},
+		{"several with a token", []string{"run", "--fenced", "a", "--and", "b", "--", "true"}, "", 64, "a fencing token is of one name"},
+		{"several, one of them empty", []string{"run", "a", "--and", "", "--", "true"}, "", 64, "must not be empty"},
 		{"held, retried", []string{"run", "--retries", "2", "--retry-interval", "10ms", "taken", "--", "true"}, "", 75, "held by another"},
 		{"held, with a code of one's own", []string{"run", "-E", "3", "--no-wait", "taken", "--", "true"}, "", 3, "held by another"},
 		{"no quorum", []string{"run", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
@@ -171,6 +175,26 @@ func TestTheCommandHasItsLockInTheEnvironmentAndOurInputAndOutput(t *testing.T) 
 	assert.Equal(t, "none\n", stdout, "a token of another lock must not be taken for this one's")
 }
 
+func TestACommandCanHoldSeveralNames(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	p := command(t, f.URLs(), "run", "c", "--and", "b", "--and", "a", "--and", "b", "--", "sh", "-c", `echo $REDLOCK_NAME; read x`)
+	in, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	p.says(t, "a b c")
+	for _, name := range []string{"a", "b", "c"} {
+		_, err := l.TryAcquire(t.Context(), name)
+		tr.ErrorIs(t, err, redlock.ErrHeld, name)
+	}
+	in.Close()
+	assert.Equal(t, 1, p.code(t))
+	for _, name := range []string{"a", "b", "c"} {
+		free(t, l, name)
+	}
+}
+
 func TestTheLockIsHeldWhileTheCommandRunsAndNoLonger(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -236,7 +260,7 @@ func TestOneOfThoseThatDoNotWaitGetsTheLock(t *testing.T) {
 		var asking sync.WaitGroup
 		for _, l := range lockers {
 			asking.Go(func() {
-				lock, err := tryAcquire(t.Context(), l, name, nil)
+				lock, err := tryAcquire(t.Context(), l, []string{name}, nil)
 				if err == nil {
 					won <- lock
 				} else {

@@ -22,6 +22,8 @@ type hold struct {
 	client int
 	lock   *redlock.Lock
 	name   string
+	keys   []string // of each of which there is one holder at a time: the names
+	reads  bool     // beside other readers
 	token  int64
 	asked  time.Time // the vote that won began
 	from   time.Time // Acquire returned
@@ -204,23 +206,27 @@ func (c *client) deadline(left time.Duration) time.Time {
 	return c.schedule.world.Now().Add(time.Duration(float64(left) / c.rate))
 }
 
-// begin notes a new lock. It returns nil if the process has died, which then gets none.
-func (c *client) begin(lock *redlock.Lock) *hold {
+// begin notes a new lock, which is a reader's or a writer's. It returns nil if the process has died, which then gets none.
+func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	s := c.schedule
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.dead {
 		return nil
 	}
-	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), token: lock.Fence(), asked: c.asked,
+	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), keys: lock.Names(), reads: reads, token: lock.Fence(), asked: c.asked,
 		handedOver: lock.Value() == c.value, from: s.world.Now(), until: c.deadline(lock.Remaining())}
 	c.value = lock.Value()
 	s.holds = append(s.holds, h)
 	if h.handedOver {
 		s.coverage.count(handedOver)
 	}
-	if h.token > 0 {
+	if h.reads {
+		s.coverage.count(readLocks)
+	} else if h.token > 0 {
 		s.coverage.count(fencedLocks)
+	} else if len(lock.Names()) > 1 {
+		s.coverage.count(setLocks)
 	} else {
 		s.coverage.count(plainLocks)
 	}

@@ -51,6 +51,10 @@ const (
 
 	// What the library did about it.
 	plainLocks
+	readLocks
+	readTogether
+	setLocks
+	setsGathered
 	fencedLocks
 	mixedLocks
 	longGranted
@@ -92,7 +96,8 @@ var pointNames = [points]string{
 	releasedWhileExtending: "released during an extension", releasedTwice: "released twice",
 	runTwice: "request run twice", evictedLocks: "locks evicted alone", otherNodes: "client with another number of nodes",
 	noGuard: "client without the guard", sameTwice: "client with a server twice", ratesOff: "clock rates far off",
-	plainLocks: "locks without a token", fencedLocks: "locks with a token", mixedLocks: "locks with a TTL of their own", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
+	plainLocks: "locks without a token", readLocks: "locks of readers", readTogether: "readers beside others", setLocks: "locks of several names", setsGathered: "extensions of such locks that were gathered",
+	fencedLocks: "locks with a token", mixedLocks: "locks with a TTL of their own", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
 	quarantines: "votes in quarantine", jumps: "jumps noticed", voidVotes: "votes void otherwise",
 	raises: "tokens raised", repairs: "locks given back",
 	handedOver: "locks handed over", handoversExtended: "extensions of such locks", handoversLost: "losses of such locks",
@@ -171,6 +176,8 @@ func (s *schedule) countWaiting() {
 			hints[who] = step.At
 		case step.Stage == sim.Run && step.Op == protocol.OpQueue && step.Outcome == protocol.Refused:
 			s.coverage.count(fairBehind)
+		case step.Stage == sim.Run && step.Op == protocol.OpExtendAll && step.Set.Values[0] != step.Set.Values[1]:
+			s.coverage.count(setsGathered)
 		case step.Stage == sim.Run && step.Op == protocol.OpQueue:
 			s.coverage.count(fairFirst)
 		case step.Stage == sim.Submitted && acquires:

@@ -44,6 +44,8 @@ type profile struct {
 	fresh    bool          // the servers are new
 	fenced   int           // of eight locks
 	fair     int           // likewise
+	sets     int           // likewise, of several names
+	readers  int           // likewise: that are shared
 	crowd    int           // callers of one process at most
 	forgets  bool          // servers lose memory
 	mixed    bool          // TTLs differ
@@ -83,6 +85,12 @@ func (s *schedule) newProfile() profile {
 		p.fenced = 8
 	} else if p.ahead > 0 {
 		p.ends = false // a new process would not notice
+	}
+	if dice := s.world.Rand("sets"); dice.IntN(3) == 0 { // a stream of its own leaves other seeds as they were
+		p.sets = 1 + dice.IntN(6)
+	}
+	if dice := s.world.Rand("readers"); dice.IntN(3) == 0 {
+		p.readers = 1 + dice.IntN(7)
 	}
 	p.longTTLs = !p.beyond && !p.forgets && !p.ends && p.ahead == 0 && s.plan.IntN(2) == 0
 	return p

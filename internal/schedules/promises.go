@@ -19,6 +19,9 @@ func (s *schedule) check() {
 	s.checkLossNoticed()
 	s.checkReleases()
 	s.countWaiting()
+	for range len(s.holds) - len(readersAsOne(s.holds)) {
+		s.coverage.count(readTogether)
+	}
 	if s.beyond {
 		return
 	}
@@ -30,12 +33,39 @@ func (s *schedule) check() {
 	}
 }
 
-// checkExclusion is P1 in true time.
+// checkExclusion is P1 in true time: readers that are there together count as one holder.
 func checkExclusion(holds []*hold) (problems []string) {
-	for _, o := range check.Overlaps(holds, (*hold).relied) {
+	for _, o := range check.Overlaps(readersAsOne(holds), (*hold).relied) {
 		problems = append(problems, fmt.Sprintf("P1: %v\n    overlaps with %v\n    by %v", o.Later, o.Last, o.By))
 	}
 	return problems
+}
+
+// readersAsOne returns the writers, and a hold for each time in which there are readers.
+func readersAsOne(holds []*hold) (all []*hold) {
+	var readers []*hold
+	for _, h := range holds {
+		if !h.reads {
+			all = append(all, h)
+		} else if h.from.Before(h.end()) {
+			readers = append(readers, h)
+		}
+	}
+	slices.SortStableFunc(readers, func(a, b *hold) int { return a.from.Compare(b.from) })
+	var last *hold
+	for _, h := range readers {
+		if last != nil && !last.until.Before(h.from) {
+			if last.until.Before(h.end()) {
+				last.until = h.end()
+			}
+			continue
+		}
+		together := *h
+		together.until, together.over = h.end(), time.Time{}
+		last = &together
+		all = append(all, last)
+	}
+	return all
 }
 
 // checkTokens is P2. A lock is asked for when the vote begins that wins it, not when its caller
@@ -61,7 +91,9 @@ func checkTokens(holds []*hold) (problems []string) {
 func perName(promise func([]*hold) []string, holds []*hold) (problems []string) {
 	of := map[string][]*hold{}
 	for _, h := range holds {
-		of[h.name] = append(of[h.name], h)
+		for _, key := range h.keys {
+			of[key] = append(of[key], h)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		problems = append(problems, promise(of[name])...)
@@ -87,27 +119,46 @@ func (s *schedule) checkReleases() {
 	for i := range s.steps {
 		step := &s.steps[i]
 		node := nodes(1) << step.Node
-		if step.Stage == sim.Replied && step.Outcome == protocol.Refused && (step.Op == protocol.OpAcquire || step.Op == protocol.OpAcquireFenced) {
-			refused[step.Value] |= node // such a node holds nothing
+		if step.Stage == sim.Replied && step.Outcome == protocol.Refused && step.Op.Acquires() {
+			for _, value := range valuesOf(step) {
+				refused[value] |= node // such a node holds nothing
+			}
 		}
-		if step.Stage != sim.Submitted || step.Value == "" {
+		if step.Stage != sim.Submitted || step.Value == "" || step.Op == protocol.OpIntend {
 			continue
 		}
-		if step.Op == protocol.OpAcquire && asked[step.Value]&node != 0 {
+		if step.Op.Acquires() && step.Op != protocol.OpAcquireFenced && asked[step.Value]&node != 0 {
 			s.coverage.count(repairs)
 		}
-		switch asked[step.Value] |= node; {
-		case step.Op == protocol.OpRelease, step.Op == protocol.OpReleaseFenced:
-			released[step.Value] |= node
-		case released[step.Value]&node != 0:
-			s.problem("P6: %s of %.6s on node %d after its release", step.Op, step.Value, step.Node)
+		for _, value := range valuesOf(step) {
+			switch asked[value] |= node; {
+			case step.Op.Releases():
+				released[value] |= node
+			case released[value]&node != 0:
+				s.problem("P6: %s of %.6s on node %d after its release", step.Op, value, step.Node)
+			}
 		}
 	}
 	for i := range s.steps {
 		step := &s.steps[i]
-		if step.Stage == sim.Submitted && step.Value != "" && (released[step.Value]|refused[step.Value])>>step.Node&1 == 0 && !s.clients[step.Client].retired {
-			s.problem("P6: %.6s was never released on node %d", step.Value, step.Node)
-			return
+		if step.Stage != sim.Submitted || step.Op == protocol.OpIntend || s.clients[step.Client].retired {
+			continue
+		}
+		for _, value := range valuesOf(step) {
+			if value != "" && (released[value]|refused[value])>>step.Node&1 == 0 {
+				s.problem("P6: %.6s was never released on node %d", value, step.Node)
+				return
+			}
 		}
 	}
+}
+
+// valuesOf returns the values that the step's request puts on its keys.
+func valuesOf(step *sim.Step) []string {
+	if step.Set == nil {
+		return []string{step.Value}
+	}
+	values := slices.Clone(step.Set.Values)
+	slices.Sort(values)
+	return slices.Compact(values)
 }

@@ -11,7 +11,7 @@ import (
 // testHold returns one that relied on its lock until its deadline.
 func testHold(client int, name string, from, until time.Duration) *hold {
 	var start time.Time
-	return &hold{start: start, client: client, name: name, asked: start.Add(from - 1), from: start.Add(from), until: start.Add(until)}
+	return &hold{start: start, client: client, name: name, keys: []string{name}, asked: start.Add(from - 1), from: start.Add(from), until: start.Add(until)}
 }
 
 // fenced returns the hold with a token. Its lock was asked for at asked.

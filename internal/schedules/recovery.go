@@ -118,7 +118,7 @@ func (r *recovery) cycle(w *worker) {
 	if err != nil {
 		return
 	}
-	h := w.begin(lock)
+	h := w.begin(lock, false)
 	w.process.Sleep(w.upTo(recoveryWork))
 	locals, released := r.waitingWith(w), r.schedule.world.Now()
 	w.finish(h, lock)

@@ -33,7 +33,17 @@ func (w *worker) cycle() {
 	if w.dice.IntN(12) == 0 {
 		w.pauseSoon()
 	}
-	lock, err := w.acquire(ctx, w.options())
+	var lock *redlock.Lock
+	var err error
+	reads := s.readers > 0 && w.dice.IntN(8) < s.readers
+	if s.sets > 0 && w.dice.IntN(8) < s.sets {
+		lock, err = w.acquireSet(ctx)
+		reads = false
+	} else if reads {
+		lock, err = w.acquire(ctx, append(w.options(false), redlock.Shared()))
+	} else {
+		lock, err = w.acquire(ctx, w.options(true))
+	}
 	stop.Stop()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -42,7 +52,7 @@ func (w *worker) cycle() {
 		w.process.Sleep(w.upTo(50 * time.Millisecond))
 		return
 	}
-	h := w.begin(lock)
+	h := w.begin(lock, reads)
 	if h == nil {
 		return
 	}
@@ -50,10 +60,10 @@ func (w *worker) cycle() {
 	w.finish(h, lock)
 }
 
-// options draws those of one lock.
-func (w *worker) options() (opts []redlock.Option) {
+// options draws those of one lock, which can have a token or cannot.
+func (w *worker) options(token bool) (opts []redlock.Option) {
 	s := w.schedule
-	if w.dice.IntN(8) < s.fenced {
+	if token && w.dice.IntN(8) < s.fenced {
 		opts = append(opts, redlock.Fenced())
 	}
 	switch {
@@ -91,6 +101,24 @@ func (w *worker) acquire(ctx context.Context, opts []redlock.Option) (*redlock.L
 	s.addWaiting(w.name, 1)
 	defer s.addWaiting(w.name, -1)
 	return w.locker.Acquire(ctx, w.name, opts...)
+}
+
+// acquireSet acquires several names, in any order.
+func (w *worker) acquireSet(ctx context.Context) (*redlock.Lock, error) {
+	s := w.schedule
+	names := []string{"a", "b", "c", "d"}
+	w.dice.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	names = names[:2+w.dice.IntN(3)]
+	opts := w.options(false)
+	if w.dice.IntN(6) == 0 {
+		return w.locker.TryAcquireAll(ctx, names, opts...)
+	}
+	if w.dice.IntN(8) == 0 {
+		opts = append(opts, redlock.Retries(20))
+	}
+	s.addWaiting(w.name, 1)
+	defer s.addWaiting(w.name, -1)
+	return w.locker.AcquireAll(ctx, names, opts...)
 }
 
 // pauseSoon pauses the process while its next requests are under way, and mostly until

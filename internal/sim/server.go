@@ -223,7 +223,9 @@ func (s *Server) serve(c *call) {
 	reply := s.apply(&c.req)
 	s.current = nil
 	if c.watches && c.link.tracked() {
-		s.remember(c.req.Key, c.link)
+		for _, key := range keysOf(&c.req) {
+			s.remember(key, c.link)
+		}
 	}
 	s.world.tell(c, Run, reply.Outcome)
 	if c.req.Epoch == "" || c.stray {
@@ -266,6 +268,9 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 	}
 	if req.Shared != nil {
 		return s.sharing(req)
+	}
+	if req.Set != nil {
+		return s.all(req)
 	}
 	e, exists := s.lookup(req.Key)
 	if exists && e.wrong && req.Op != protocol.OpAcquire && req.Op != protocol.OpAcquireFenced { // SET NX looks at no type

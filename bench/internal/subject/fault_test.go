@@ -19,6 +19,7 @@ func TestMajorityGone(t *testing.T) {
 		"redquorum-noguard":        record.NoQuorum,
 		"redquorum-fenced":         record.NoQuorum,
 		"redquorum-fair":           record.NoQuorum,
+		"redquorum-pairs":          record.NoQuorum,
 		"redsync":                  record.Gave,
 		"redsync-failfast":         record.Gave,
 		"redsync-goredis":          record.Gave,

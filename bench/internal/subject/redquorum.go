@@ -22,7 +22,32 @@ func redquorums() []Spec {
 			"Fenced(): each lock has a fencing token, which none of the other libraries offers.", redlock.Fenced()),
 		redquorum("redquorum-fair", "redquorum, fair",
 			"Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
+		pairs(redquorum("redquorum-pairs", "redquorum, pairs of names",
+			"AcquireAll: each lock is of two names, the scenario's and another that belongs to it.")),
 	}
+}
+
+// pairs has the clients of s lock two names for each.
+func pairs(s Spec) Spec {
+	open := s.Open
+	s.Open = func(ctx context.Context, urls []string, cfg Config) (Client, error) {
+		c, err := open(ctx, urls, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return pairsClient{c.(redquorumClient)}, nil
+	}
+	return s
+}
+
+type pairsClient struct{ redquorumClient }
+
+func (c pairsClient) Acquire(ctx context.Context, name string) (Lock, error) {
+	lock, err := c.locker.AcquireAll(ctx, []string{name, name + ":2"})
+	if err != nil {
+		return nil, &failure{redquorumOutcome(err), err}
+	}
+	return redquorumLock{lock}, nil
 }
 
 func redquorum(name, title, note string, opts ...redlock.LockerOption) Spec {
