@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -23,7 +24,7 @@ func ExampleElection_Run() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false))
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

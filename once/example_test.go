@@ -23,7 +23,7 @@ func ExampleJob_RunTick() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false))
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func (j Job) claim(ctx context.Context, lock *redlock.Lock, tick time.Time) (Out
 	var err error
 	if j.TakeOver {
 		var mark int64
-		mark, err = lock.Mark(ctx)
+		mark, err = read(ctx, lock)
 		first = mark < tick.UnixMilli()
 	} else {
 		first, err = Claim(ctx, lock, tick, j.Every)
@@ -154,7 +154,7 @@ func (j Job) claim(ctx context.Context, lock *redlock.Lock, tick time.Time) (Out
 // It is for programs that hold the lock in a way of their own, as redlock run does. The reading
 // asks all servers, so that a minority that has forgotten the mark does no harm.
 func Claim(ctx context.Context, lock *redlock.Lock, tick time.Time, every time.Duration) (first bool, err error) {
-	mark, err := lock.Mark(ctx)
+	mark, err := read(ctx, lock)
 	if err != nil || mark >= tick.UnixMilli() {
 		return false, err
 	}
@@ -163,6 +163,18 @@ func Claim(ctx context.Context, lock *redlock.Lock, tick time.Time, every time.D
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// read reads the mark, and again if too few servers answered: no other machine is at it meanwhile. A
+// raise is not repeated, because the servers that have made it refuse the same again.
+func read(ctx context.Context, lock *redlock.Lock) (mark int64, err error) {
+	const most = 3
+	for try := 1; ; try++ {
+		mark, err = lock.Mark(ctx)
+		if try == most || !errors.Is(err, redlock.ErrNoQuorum) {
+			return mark, err
+		}
+	}
 }
 
 // life is how long a mark lives: for as long as a machine may be late.

@@ -224,6 +224,20 @@ func TestWithoutAQuorumItDoesNotRun(t *testing.T) {
 	})
 }
 
+// TestAHiccupSkipsNoTick: the mark is read again.
+func TestAHiccupSkipsNoTick(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		j, _ := machine(t, w)
+		w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			return leg, l.Op == protocol.OpInspect && l.Count == 1
+		}})
+		outcome, err := j.Run(t.Context(), nothing)
+		require.NoError(t, err)
+		assert.Equal(t, once.Ran, outcome)
+	})
+}
+
 func TestWhatIsNoJobIsRefused(t *testing.T) {
 	t.Parallel()
 	simulate(t, 1, func(t *testing.T, w *sim.World) {

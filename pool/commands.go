@@ -104,12 +104,18 @@ func decodeReleased(answer any) (protocol.Reply, error) {
 	if !ok || len(list) != 2 {
 		return decodeOwned(answer)
 	}
+	const longest = 256 // of what the script tells
 	reply, err := decodeOwned(list[:1])
 	switch whose := list[1].(type) {
 	case []byte:
+		if len(whose) >= longest {
+			return protocol.Reply{}, fmt.Errorf("%w: an owner of %d bytes", errUnexpected, len(whose))
+		}
 		reply.Owner = string(whose)
 	case int64:
 		reply.Readers = whose == 1
+	default:
+		return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
 	}
 	return reply, err
 }

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"testing"
@@ -49,10 +50,27 @@ func TestStrangeSlotsAreNotFree(t *testing.T) {
 	assert.Equal(t, protocol.Reply{Outcome: protocol.Refused, TTL: 7 * time.Millisecond}, got)
 }
 
+// An owner is told beside the remaining TTL of a refusal, and is no longer than the script has it.
+func TestAnOwnerIsToldWithARefusal(t *testing.T) {
+	t.Parallel()
+	got, err := decodeReleased([]any{int64(5), []byte("web-3")})
+	assert.NoError(t, err)
+	assert.Equal(t, protocol.Reply{Outcome: protocol.Refused, TTL: 5 * time.Millisecond, Owner: "web-3"}, got)
+	for _, v := range [][]any{
+		{int64(5), bytes.Repeat([]byte("a"), 256)}, {int64(5), "web-3"}, {[]byte("a"), []byte("a")}, {int64(5), []byte("a"), []byte("a")},
+	} {
+		_, err := decodeReleased(v)
+		assert.ErrorIs(t, err, errUnexpected)
+	}
+	_, err = decodeOwned([]any{int64(5), []byte("web-3")})
+	assert.ErrorIs(t, err, errUnexpected, "no other script tells it")
+}
+
 func TestStrangeRepliesAreUnknown(t *testing.T) {
 	t.Parallel()
 	for i, decode := range []func(any) (protocol.Reply, error){
-		decodeSet, decodeOwned, decodeInspect, decodeWatch, decodeQueue, decodeRecord, decodeSetOwned, decodeInspectAll, decodeSlots,
+		decodeSet, decodeOwned, decodeReleased, decodeInspect, decodeWatch, decodeQueue, decodeRecord,
+		decodeSetOwned, decodeInspectAll, decodeSlots,
 	} {
 		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
 			_, err := decode(v)

@@ -17,6 +17,8 @@ import (
 // Lock.Context ends as for a DEL: within milliseconds, or at its next renewal where servers give
 // no hints. Until then two may work, so have the holder stop first.
 //
+// The locks of readers (Shared) are kept in another way and cannot be adopted: the answer is ErrLost.
+//
 // Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
 // few nodes confirmed: the release goes on in the background, for no longer than the Locker's TTL.
 // ErrClosed after Close. ctx bounds the waiting only. ReleaseValue returns within the node timeout
@@ -44,7 +46,8 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 //
 // Nothing renews the lock after that, and no context tells that it is lost: whoever adopts a lock
 // calls ExtendValue in time, and stops working when an extension did not succeed in time. A holder
-// that lives goes on renewing it, with its own TTL, and may release it.
+// that lives goes on renewing it, with its own TTL, and may release it. As for ReleaseValue, the
+// locks of readers cannot be adopted.
 //
 // Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
 // few nodes answered: some nodes may have extended it all the same, and asking again makes sense.
@@ -104,6 +107,9 @@ func (l *Locker) adopt(ctx context.Context, h handle, opts []Option) (*acquisiti
 	}
 	if h.value == "" {
 		return nil, fmt.Errorf("redlock: %s %q: the value is empty; give that of Lock.Value", h.op, h.name)
+	}
+	if h.value == protocol.ReadersValue { // without it a writer would come in beside them
+		return nil, fmt.Errorf("redlock: %s %q: %q stands for all readers, and is the value of no lock", h.op, h.name, h.value)
 	}
 	if !l.inflight.begin() {
 		return nil, closedError(h.op, h.name)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -155,6 +156,7 @@ func TestWhatCannotBeAdoptedIsRefused(t *testing.T) {
 			assert.ErrorContains(t, call(t.Context(), "", "v"), "must not be empty")
 			assert.ErrorContains(t, call(t.Context(), "redlock:epoch", "v"), "redlock's own")
 			assert.ErrorContains(t, call(t.Context(), "x", ""), "the value is empty; give that of Lock.Value")
+			assert.ErrorContains(t, call(t.Context(), "x", protocol.ReadersValue), "stands for all readers")
 		}
 		assert.ErrorContains(t, l.ExtendValue(t.Context(), "x", "v", redlock.TTL(time.Hour)), "is above the MaxTTL")
 		require.NoError(t, l.Close())

@@ -84,7 +84,7 @@ type QuorumError struct {
 	// Permits is k if the lock is one with Permits(k), above one, and all were found held.
 	Permits int
 
-	Err    error             // matches ErrHeld, ErrNoQuorum or ErrLost, or is the context's error
+	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 }
 

@@ -25,7 +25,7 @@ import (
 
 const maxMark = 1<<53 - 1
 
-// Mark returns the highest number that the lock's mark was raised to, zero for none, as the nodes
+// Mark returns the highest number that the mark of the lock's one name was raised to, zero for none, as the nodes
 // tell it that answer within the node timeout.
 //
 // Errors: ErrLost, ErrReleased or ErrClosed if the lock is not held any more; ErrNoQuorum or ctx's
@@ -35,7 +35,7 @@ func (k *Lock) Mark(ctx context.Context) (int64, error) {
 	if ctx == nil {
 		return 0, nilContext(protocol.OpMark, s.name)
 	}
-	if err := k.notHeld(); err != nil {
+	if err := k.markable(); err != nil {
 		return 0, err
 	}
 	r := s.locker.newRound(k.ctx, s.name, protocol.Request{Op: protocol.OpInspect, Key: k.settings.markOf(s.name), Timeout: k.settings.timeout()})
@@ -103,7 +103,7 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 	case life < time.Millisecond || life > 10*maxTTL:
 		return fmt.Errorf("redlock: mark %q: a life of %v must be between %v and %v", s.name, life, time.Millisecond, 10*maxTTL)
 	}
-	if err := k.notHeld(); err != nil {
+	if err := k.markable(); err != nil {
 		return err
 	}
 	r := s.locker.newRound(k.ctx, s.name, protocol.Request{
@@ -126,6 +126,14 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 		kind = ctx.Err()
 	}
 	return r.fail(kind)
+}
+
+// markable returns why the lock has no mark, or nil if it has one.
+func (k *Lock) markable() error {
+	if names := k.session.names(); len(names) > 1 {
+		return fmt.Errorf("redlock: mark %q: a lock of several names has no mark; acquire one of them", names)
+	}
+	return k.notHeld()
 }
 
 // notHeld returns why the lock is not held at this moment, or nil if it is.
