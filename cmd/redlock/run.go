@@ -48,7 +48,8 @@ A lock that nobody releases, as that of a redlock which was killed, is free one 
 later.
 
 The command finds in its environment
-  REDLOCK_NAME         the name; with --and all of them, sorted, each on a line
+  REDLOCK_NAME         the name
+                       (with --and all of them, sorted, each on a line)
   REDLOCK_FENCE        the fencing token, with --fenced
   REDLOCK_PERMIT       which permit it has, from 0 on, with --permits
   REDLOCK_UNTIL        until when the lock is held unless it is renewed, as it is
