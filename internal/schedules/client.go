@@ -104,8 +104,11 @@ func (s *schedule) newClient(ttl time.Duration, more ...redlock.LockerOption) *c
 	if s.plan.IntN(3) == 0 {
 		opts = append(opts, redlock.MaxHold(ttl/2+s.upTo(2*ttl)))
 	}
-	if s.mixed && s.maxTTL {
+	switch {
+	case s.mixed && s.maxTTL:
 		opts = append(opts, redlock.MaxTTL(mixedTTL))
+	case !s.mixed && s.fresh: // new servers grant the first client nothing, and tell the others of no TTL
+		opts = append(opts, redlock.MaxTTL(scheduleTTL))
 	}
 	c.tickets = &ticketNumbers{client: c.id, numbers: map[string]string{}}
 	nodes := c.tickets.numbered(c.process.Nodes())
