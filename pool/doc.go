@@ -46,7 +46,11 @@
 //
 //	+zadd +zrem +zrange +zrank +hset +hget +hdel
 //
-// on the queues' keys as well, or they are not served in order. Optional, so that waiters need not
+// on the queues' keys as well, or they are not served in order. Readers need these and
+//
+//	+zscore +zremrangebyscore +exists
+//
+// on redlock:readers:* and redlock:intent:*. Optional, so that waiters need not
 // poll and losses are told at once, are
 //
 //	+client|tracking +client|caching +client|id +subscribe &__redis__:invalidate

@@ -22,6 +22,7 @@ type purpose struct {
 // purposes returns all rights, those that matter most first.
 func purposes(prefix string) []purpose {
 	lock, queue := prefix+"redlock:doctor:none", prefix+"redlock:queue:doctor:none"
+	readers := prefix + "redlock:readers:doctor:none"
 	return []purpose{
 		{Fatal, checkRights, []right{
 			{words: []any{"SET", lock, "", "XX", "PX", 1}, grant: "+set"},
@@ -48,7 +49,12 @@ func purposes(prefix string) []purpose {
 			{words: []any{"HSET", queue, "none", "", "none"}, grant: "+hset"},
 			{words: []any{"HGET", queue, "none"}, grant: "+hget"},
 			{words: []any{"HDEL", queue, "none"}, grant: "+hdel"},
-		}, "those who wait for fair locks are not served in order"},
+		}, "those who wait for fair locks are not served in order, and readers get no locks"},
+		{Note, checkRights, []right{
+			{words: []any{"ZSCORE", readers, "none"}, grant: "+zscore"},
+			{words: []any{"ZREMRANGEBYSCORE", readers, 0, 0}, grant: "+zremrangebyscore"},
+			{words: []any{"EXISTS", readers}, grant: "+exists"},
+		}, "readers get no locks (the option Shared)"},
 		{Note, checkHints, []right{
 			{words: []any{"CLIENT", "TRACKING", "OFF"}, grant: "+client|tracking"},
 			{words: []any{"CLIENT", "CACHING", "YES"}, grant: "+client|caching"},

@@ -32,7 +32,7 @@ const (
 //
 // TTLs are alike, or mixed: of each client and each call another, from 10 ms to four seconds.
 // Where more servers forget than a quorum can do without, every client knows the longest
-// TTL before: the first ones are told by the servers, and those that come later by
+// TTL before: the first ones are told by the servers, unless these are new, and the others by
 // redlock.MaxTTL, because no record could tell them if all servers forgot just before. With
 // mixed TTLs half of the schedules give no MaxTTL. Then so few servers forget that the
 // others can tell, and the network lets them.
