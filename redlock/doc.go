@@ -26,7 +26,7 @@
 //     of [Lock.Votes], q the quorum), and while the holder stops when
 //     [Lock.Context] ends. Nodes whose forgetting is noticed do not count among
 //     those: see [MemoryGuard]. With [Permits] this holds for each permit, so that a name has
-//     at most k holders.
+//     at most k holders. With [Shared] any number of readers count as one holder.
 //   - Fencing. With [Fenced], the tokens of all locks of a name are unique, and
 //     a lock that was granted before another was asked for has the smaller
 //     one, whatever the clocks say, unless a counter is deleted or changed
