@@ -158,6 +158,7 @@ func TestDoctorAsksTheACL(t *testing.T) {
 	}
 	documented := []any{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl", "+time",
 		"+role", "+info", "+client|id", "+client|kill", "+zadd", "+zrem", "+zrange", "+zrank", "+hset", "+hget", "+hdel",
+		"+zscore", "+zremrangebyscore", "+exists",
 		"+client|tracking", "+client|caching", "+subscribe", "&__redis__:invalidate", "+config|get"}
 	user := func(rules ...any) string {
 		ask(t, url, append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">hunter2", "~job*", "~redlock:*"}, rules...)...)
