@@ -165,7 +165,7 @@ func (c *caller) cycle(from time.Time) {
 		until = lock.Until()
 	}
 	releasing := time.Now()
-	if c.names.shared() {
+	if c.names.shared() && !isShared(lock) {
 		if releasing.Before(until) {
 			until = releasing
 		}

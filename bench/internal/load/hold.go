@@ -29,6 +29,13 @@ const holdSize = 24
 // name has one holder at a time.
 const permitShift = 20 // 1<<20 is above mostNames
 
+// isShared reports whether a lock is held beside others of the same kind, so that no overlap of two
+// is a violation.
+func isShared(lock subject.Lock) bool {
+	s, ok := lock.(interface{ Shared() bool })
+	return ok && s.Shared()
+}
+
 // heldName is hold.name of a lock, where the lock may be one of several permits.
 func heldName(name int, lock subject.Lock) uint32 {
 	permit := 0

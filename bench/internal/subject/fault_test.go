@@ -21,6 +21,7 @@ func TestMajorityGone(t *testing.T) {
 		"redquorum-fair":           record.NoQuorum,
 		"redquorum-pairs":          record.NoQuorum,
 		"redquorum-permits":        record.NoQuorum,
+		"redquorum-readers":        record.NoQuorum,
 		"redsync":                  record.Gave,
 		"redsync-failfast":         record.Gave,
 		"redsync-goredis":          record.Gave,

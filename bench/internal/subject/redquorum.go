@@ -29,8 +29,37 @@ func redquorums() []Spec {
 		pairs(redquorum("redquorum-pairs", "redquorum, pairs of names",
 			"AcquireAll: each lock is of two names, the scenario's and another that belongs to it.")),
 		shared,
+		readers(redquorum("redquorum-readers", "redquorum, readers",
+			"Shared(): any number of callers hold a name at the same time, as readers.", redlock.Shared())),
 	}
 }
+
+// readers has the clients of s say that their locks are shared.
+func readers(s Spec) Spec {
+	open := s.Open
+	s.Open = func(ctx context.Context, urls []string, cfg Config) (Client, error) {
+		c, err := open(ctx, urls, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return readersClient{c.(redquorumClient)}, nil
+	}
+	return s
+}
+
+type readersClient struct{ redquorumClient }
+
+func (c readersClient) Acquire(ctx context.Context, name string) (Lock, error) {
+	lock, err := c.redquorumClient.Acquire(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return readersLock{lock}, nil
+}
+
+type readersLock struct{ Lock }
+
+func (readersLock) Shared() bool { return true }
 
 // pairs has the clients of s lock two names for each.
 func pairs(s Spec) Spec {
