@@ -37,6 +37,7 @@ func redquorums() []Spec {
 // readers has the clients of s say that their locks are shared.
 func readers(s Spec) Spec {
 	open := s.Open
+	s.Shared = true
 	s.Open = func(ctx context.Context, urls []string, cfg Config) (Client, error) {
 		c, err := open(ctx, urls, cfg)
 		if err != nil {

@@ -29,6 +29,9 @@ type Spec struct {
 	// Permits is how many callers hold a name at a time; zero: one.
 	Permits int
 
+	// Shared: any number of callers do.
+	Shared bool
+
 	// Open connects to the servers, of which a Single subject uses the first only. It returns when
 	// locks can be had. Nil for the limit.
 	Open func(ctx context.Context, urls []string, cfg Config) (Client, error)
