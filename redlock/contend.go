@@ -79,6 +79,9 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 			c := a.contend()
 			c.lost(first, failed)
 			first = c.rest(a.settings.delay(try, failed))
+			if a.part && failed.Votes == 0 {
+				first = everyNode // see set.go
+			}
 		}
 	}
 }

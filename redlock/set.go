@@ -28,6 +28,12 @@ import (
 // in each line, and keeps what it has as sessions of its own, its parts. All sets gather in the same
 // order, so no two wait for each other.
 //
+// A part asks all nodes at a hint, not one before the others. A holder that comes again right
+// behind its release asks all of them, so that its request is a round trip ahead at the others,
+// and a caller that follows hints by one node gets the name by its timer only: that took seconds
+// for each name of a set. If both ask all, each gets the name about as often. A part whose vote
+// was split asks one node first the next time, so that sets do not keep splitting the nodes.
+//
 // The parts become the set by an extension of all keys that a quorum grants before the first
 // part's deadline. It is to each part as a renewal, so the name is held without a gap, by the same
 // value. That is why keys of a set have values of their own: a part's tries must not share one,

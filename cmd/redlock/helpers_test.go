@@ -16,6 +16,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -97,6 +98,20 @@ func put(t *testing.T, urls []string, key, value string) {
 // hold takes a lock as a client does that waits for a busy machine.
 func hold(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
+	lock := holdQuorum(t, f, name, opts...)
+	awaitOnAll(t, f, name, lock.Value())
+	return lock
+}
+
+// holdShared takes a lock as a reader.
+func holdShared(t *testing.T, f fleet.Fleet, name string) {
+	t.Helper()
+	holdQuorum(t, f, name, redlock.Shared())
+	awaitOnAll(t, f, name, protocol.ReadersValue)
+}
+
+func holdQuorum(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *redlock.Lock {
+	t.Helper()
 	nodes, err := pool.Open(f.URLs()...)
 	tr.NoError(t, err)
 	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.TTL(time.Minute), redlock.NodeTimeout(longEnough))
@@ -104,10 +119,15 @@ func hold(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *red
 	t.Cleanup(func() { locker.Close() })
 	lock, err := locker.TryAcquire(t.Context(), name, opts...)
 	tr.NoError(t, err)
-	for _, u := range f.URLs() { // a quorum was enough for the lock
-		tr.Eventually(t, func() bool { return has(t, u, name) == lock.Value() }, longEnough, time.Millisecond)
-	}
 	return lock
+}
+
+// awaitOnAll returns when all servers have the value: a quorum was enough for the lock.
+func awaitOnAll(t *testing.T, f fleet.Fleet, name, value string) {
+	t.Helper()
+	for _, u := range f.URLs() {
+		tr.Eventually(t, func() bool { return has(t, u, name) == value }, longEnough, time.Millisecond)
+	}
 }
 
 // lines is an output that tests read while a command writes it. The zero value

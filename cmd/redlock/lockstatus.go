@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -38,6 +39,7 @@ type lockStatus struct {
 	Votes     int       `json:"votes"`           // nodes that hold the value
 	Value     string    `json:"value,omitempty"` // the one that most nodes hold
 	Bytes     []byte    `json:"value_base64,omitempty"`
+	Readers   bool      `json:"readers,omitempty"` // hold it, instead of one with a Value
 	owner               // of Value
 	TTL       *int64    `json:"ttl_ms,omitempty"` // -1: for ever
 	Nodes     []nodeKey `json:"nodes"`
@@ -62,8 +64,10 @@ type nodeKey struct {
 	Held  bool   `json:"held"` // there is a key
 	Value string `json:"value,omitempty"`
 	Bytes []byte `json:"value_base64,omitempty"`
-	TTL   *int64 `json:"ttl_ms,omitempty"`
-	Error string `json:"error,omitempty"`
+	// Readers hold it, instead of one with a Value.
+	Readers bool   `json:"readers,omitempty"`
+	TTL     *int64 `json:"ttl_ms,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
 // The states of a lock.
@@ -97,7 +101,10 @@ func judge(in *redlock.Inspection) lockStatus {
 			k.Error = nodeError(n.Err)
 			silent++
 		case n.TTL != 0:
-			k.Held, k.Value, k.Bytes, k.TTL = true, n.Value, bytesOf(n.Value), millis(n.TTL)
+			k.Held, k.TTL = true, millis(n.TTL)
+			if k.Readers = n.Value == protocol.ReadersValue; !k.Readers {
+				k.Value, k.Bytes = n.Value, bytesOf(n.Value)
+			}
 			holders[n.Value]++
 			if c := holders[n.Value]; c > holders[most] || len(holders) == 1 {
 				most = n.Value
@@ -109,8 +116,10 @@ func judge(in *redlock.Inspection) lockStatus {
 	q := len(in.Nodes)/2 + 1
 	_, left, held := in.Holder()
 	if len(holders) > 0 {
-		l.Value, l.Bytes, l.Votes = most, bytesOf(most), holders[most]
-		l.owner = ownerOf(most)
+		l.Votes = holders[most]
+		if l.Readers = most == protocol.ReadersValue; !l.Readers {
+			l.Value, l.Bytes, l.owner = most, bytesOf(most), ownerOf(most)
+		}
 	}
 	switch {
 	case held && left != protocol.NoTTL:
@@ -176,7 +185,7 @@ func (st *status) text(named bool) string {
 	for _, l := range st.Locks {
 		votes, value, owner := "-", "-", "-"
 		if l.Votes > 0 {
-			votes, value = fmt.Sprintf("%d of %d", l.Votes, len(l.Nodes)), brief(l.Value)
+			votes, value = fmt.Sprintf("%d of %d", l.Votes, len(l.Nodes)), valueText(l.Readers, l.Value)
 		}
 		if l.Owner != "" {
 			owner = l.Owner + " since " + l.Since.Local().Format(time.DateTime)
@@ -188,7 +197,7 @@ func (st *status) text(named bool) string {
 		for _, n := range l.Nodes {
 			value := "-"
 			if n.Held {
-				value = brief(n.Value)
+				value = valueText(n.Readers, n.Value)
 			}
 			fmt.Fprintf(table, "  %s\t%s\t\t%s\t%s\n", word(n.Node), n.state(), ttlText(n.TTL), value)
 		}
@@ -243,14 +252,16 @@ func (st *status) notes(named bool) (notes []string) {
 			}
 			continue
 		}
-		if l.State == stateStuck {
+		if l.State == stateStuck && !l.hasReaders() {
 			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it: redlock release %s --force", word(l.Name), word(l.Name))
 		}
 		for _, n := range l.Nodes {
 			switch {
 			case n.noLock():
 				note("%s: %s: %s", word(l.Name), word(n.Node), n.Error)
-			case n.stuck() && l.State != stateStuck && n.Value != l.Value:
+			case n.stuck() && n.Readers:
+				note("%s: %s has readers without a TTL. If no process reads, delete the key there", word(l.Name), word(n.Node))
+			case n.stuck() && (l.hasReaders() || l.State != stateStuck && n.Value != l.Value):
 				note("%s: %s holds another value without a TTL, for ever. Free it there: redlock release %s --value %s", word(l.Name), word(n.Node), word(l.Name), word(n.Value))
 			}
 		}
@@ -272,6 +283,21 @@ func (st *status) notes(named bool) (notes []string) {
 		}
 	}
 	return notes
+}
+
+// hasReaders reports whether a node has readers of the lock.
+func (l lockStatus) hasReaders() bool {
+	return slices.ContainsFunc(l.Nodes, func(k nodeKey) bool { return k.Readers })
+}
+
+// readersText stands in tables where a lock with one holder has its value.
+const readersText = "(readers)"
+
+func valueText(readers bool, value string) string {
+	if readers {
+		return readersText
+	}
+	return brief(value)
 }
 
 func ttlText(ms *int64) string {

@@ -129,6 +129,8 @@ func (s *nodeSet) table(found []protocol.Reply) string {
 			fmt.Fprintf(table, "%s\t\t%s\n", node, harmless(reply.Err.Error()))
 		case reply.TTL == 0:
 			fmt.Fprintf(table, "%s\t-\t-\n", node)
+		case reply.Value == protocol.ReadersValue:
+			fmt.Fprintf(table, "%s\t%s\t%s\n", node, ttlText(millis(reply.TTL)), readersText)
 		default:
 			fmt.Fprintf(table, "%s\t%s\t%s\n", node, ttlText(millis(reply.TTL)), word(reply.Value))
 		}

@@ -31,9 +31,12 @@ resource that checks tokens refuses the old one's as soon as it has seen it.
 A server that does not answer keeps the key until its TTL ends. Keys of other
 types than a lock's are reported and left alone.
 
+A lock that readers hold (redlock run --shared) is refused both ways: a writer
+could get in beside them. Readers leave by themselves, or when their TTL ends.
+
 Exit codes:
   0    a quorum of servers is free of it now
-  1    nothing to delete; or not confirmed; or somebody else has taken the lock
+  1    nothing to delete; or readers; or not confirmed; or somebody else has taken the lock
        in between
   69   no quorum of servers answered (what could be deleted is)
   64   the command line is wrong
@@ -66,12 +69,18 @@ type releaseCommand struct {
 	yes     bool
 }
 
+// aboutReaders says why the key of readers is not deleted, and what to do.
+const aboutReaders = "this key stands for all readers of the lock, and without it a writer could get in beside them: " +
+	"nothing was deleted. Readers leave by themselves, or when their TTL ends; to be rid of one, end the process that holds it"
+
 func (r *releaseCommand) check() error {
 	switch {
 	case r.byValue == r.force:
 		return usageErrorf("release by --value, or by --force: give one of them; \"redlock status %s\" shows the value", r.name)
 	case r.byValue && r.value == "":
 		return usageErrorf("--value is empty: no lock has such a value")
+	case r.byValue && r.value == protocol.ReadersValue:
+		return usageErrorf("--value %s: %s", r.value, aboutReaders)
 	case r.yes && !r.force:
 		return usageErrorf("--yes belongs to --force")
 	}
@@ -133,6 +142,9 @@ func (r *releaseCommand) enforce(ctx context.Context, out io.Writer, set *nodeSe
 	}
 	held, answers := 0, 0
 	for i := range found {
+		if seen(i) != nil && found[i].Value == protocol.ReadersValue {
+			return nil, fmt.Errorf("%s has readers on %s: %s", word(r.name), word(set.nodes[i].String()), aboutReaders)
+		}
 		if seen(i) != nil {
 			held++
 		}

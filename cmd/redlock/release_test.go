@@ -12,6 +12,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -190,6 +191,37 @@ func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
 	code, _, errs := redlockCommand(t, on(f, "release", "job", "--force", "--yes", "--dial-timeout", "100ms")...)
 	assert.Equal(t, exitNoQuorum, code)
 	assert.Contains(t, errs, "deleted on 1 of 3")
+}
+
+// TestReleaseLeavesReadersAlone, because without their key a writer gets in beside them.
+func TestReleaseLeavesReadersAlone(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			holdShared(t, f, "job")
+			put(t, f.URLs()[:2], "mixed", "v")
+			put(t, f.URLs()[2:], "mixed", protocol.ReadersValue)
+			for _, test := range []struct {
+				args []string
+				code int
+			}{
+				{[]string{"job", "--value", protocol.ReadersValue}, exitUsage},
+				{[]string{"job", "--force", "--yes"}, exitFailed},
+				{[]string{"job", "--force"}, exitFailed},
+				{[]string{"mixed", "--force", "--yes"}, exitFailed},
+			} {
+				code, out, errs := redlockCommand(t, on(f, append([]string{"release"}, test.args...)...)...)
+				assert.Equal(t, test.code, code, test.args)
+				assert.Contains(t, errs, "stands for all readers")
+				assert.Contains(t, errs, "when their TTL ends")
+				assert.NotContains(t, out, protocol.ReadersValue)
+			}
+			for i, u := range f.URLs() {
+				assert.Equal(t, protocol.ReadersValue, has(t, u, "job"))
+				assert.Equal(t, []string{"v", "v", protocol.ReadersValue}[i], has(t, u, "mixed"))
+			}
+		})
+	}
 }
 
 func TestReleaseUsage(t *testing.T) {

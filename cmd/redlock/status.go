@@ -36,7 +36,8 @@ States:
   unknown   too few servers answered to tell
 
 VOTES is how many servers hold the value, TTL how long a quorum of them will,
-unless the holder renews it.
+unless the holder renews it. Where readers hold a lock (redlock run --shared),
+VALUE is (readers).
 
 Exit codes:
   0    a quorum of servers answered; with -q: every NAME is held

@@ -14,6 +14,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // lockOf decodes the output of status --json for one name.
@@ -209,6 +210,34 @@ func TestAScreenIsDrawnAnewOnATerminalOnly(t *testing.T) {
 	tr.NoError(t, s.show("b\n"))
 	assert.Equal(t, clearScreen+"b\n", out.String())
 	assert.False(t, newScreen(&out).over)
+}
+
+// TestStatusShowsReaders, and not the key that stands for them, as if that were a holder's value.
+func TestStatusShowsReaders(t *testing.T) {
+	f := startFleet(t, kinds[0], 3)
+	holdShared(t, f, "job")
+	code, out, errs := redlockCommand(t, on(f, "status", "job")...)
+	assert.Zero(t, code, errs)
+	assert.Equal(t, 4, strings.Count(out, "(readers)"), out)
+	assert.NotContains(t, out, protocol.ReadersValue)
+	_, out, _ = redlockCommand(t, on(f, "status", "job", "--json")...)
+	_, l := lockOf(t, out)
+	assert.Equal(t, stateHeld, l.State)
+	assert.True(t, l.Readers)
+	assert.Empty(t, l.Value)
+	for _, n := range l.Nodes {
+		assert.True(t, n.Readers)
+		assert.Empty(t, n.Value)
+	}
+	code, _, _ = redlockCommand(t, on(f, "status", "-q", "job")...)
+	assert.Zero(t, code)
+
+	for _, u := range f.URLs() {
+		ask(t, u, "SET", "stuck", protocol.ReadersValue)
+	}
+	_, out, _ = redlockCommand(t, on(f, "status", "stuck")...)
+	assert.Equal(t, 3, strings.Count(out, "the key there"), out)
+	assert.NotContains(t, out, "redlock release", "which refuses it")
 }
 
 func TestStatusUsage(t *testing.T) {
