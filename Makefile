@@ -9,6 +9,8 @@ MODULES   := bench chaos contrib/otel contrib/prometheus examples/sqlfence
 DURATION  ?= 1m
 SCENARIO  ?= steady
 SERVERS   ?= redis valkey
+SCHEDULES ?= 20000
+PART      ?= 1/1
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
@@ -59,14 +61,14 @@ cross: ## vet, and so compile, for every platform
 	done
 	GOOS=windows CGO_ENABLED=0 $(GO) -C bench vet ./...
 
-mutants: ## break each guard on purpose, and see its test fail
-	$(GO) run ./internal/mutants
+mutants: ## break each guard on purpose, and see its test fail; a part of them: PART=1/3
+	$(GO) run ./internal/mutants -part $(PART)
 
 lint: ## staticcheck
 	$(GO) run $(STATICCHECK) ./...
 
-schedules: ## 20,000 schedules of the simulation
-	$(GO) test -count=1 -run '^TestQuorumSchedules$$' -v . -schedules 20000
+schedules: ## schedules of the simulation: make schedules SCHEDULES=20000
+	$(GO) test -count=1 -run '^TestQuorumSchedules$$' -v . -schedules $(SCHEDULES)
 
 seed: ## replay one schedule of the simulation: make seed SEED=42
 	$(GO) test -count=1 -run '^TestQuorumSchedules$$' -v . -seed $(SEED)

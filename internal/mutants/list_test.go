@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -86,4 +87,26 @@ func TestMutantsAreChosenByPatterns(t *testing.T) {
 	assert.EqualError(t, err, "no mutant is called nonsense")
 	_, err = chosen([]string{"["})
 	assert.Error(t, err)
+}
+
+// TestPartsAreAllMutantsTogether, each once.
+func TestPartsAreAllMutantsTogether(t *testing.T) {
+	t.Parallel()
+	all := []mutant{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}, {name: "e"}}
+	for _, n := range []int{1, 2, 3, 7} {
+		var together []string
+		for i := range n {
+			part, err := partOf(all, fmt.Sprint(i+1, "/", n))
+			require.NoError(t, err)
+			assert.LessOrEqual(t, len(part), (len(all)+n-1)/n)
+			for _, m := range part {
+				together = append(together, m.name)
+			}
+		}
+		assert.ElementsMatch(t, []string{"a", "b", "c", "d", "e"}, together)
+	}
+	for _, text := range []string{"", "1", "0/2", "3/2", "-1/2", "1/0", "a/b"} {
+		_, err := partOf(all, text)
+		assert.ErrorContains(t, err, "must be like 1/3", text)
+	}
 }

@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	asMarkdown := flags.Bool("markdown", false, "print the table of docs/SAFETY.md")
 	verbose := flags.Bool("v", false, "print what the tests said")
+	part := flags.String("part", "1/1", "`I/N`: try every Nth mutant, from the Ith on")
 	jobs := flags.Int("jobs", runtime.NumCPU(), "how many mutants to try at a time")
 	limit := flags.Duration("limit", 2*time.Minute, "how long a test may take, building not counted")
 	switch err := flags.Parse(args); {
@@ -54,6 +55,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 
 	mutants, err := chosen(flags.Args())
+	if err == nil {
+		mutants, err = partOf(mutants, *part)
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitUsage
@@ -117,6 +121,18 @@ func chosen(patterns []string) ([]mutant, error) {
 		if !used[i] {
 			return nil, fmt.Errorf("no mutant is called %s", p)
 		}
+	}
+	return some, nil
+}
+
+// partOf returns every nth of all, from the ith on, for the text "i/n".
+func partOf(all []mutant, text string) (some []mutant, err error) {
+	var first, each int
+	if _, err := fmt.Sscanf(text, "%d/%d", &first, &each); err != nil || each < 1 || first < 1 || first > each {
+		return nil, fmt.Errorf("-part %s: must be like 1/3, the first of three parts", text)
+	}
+	for i := first - 1; i < len(all); i += each {
+		some = append(some, all[i])
 	}
 	return some, nil
 }
