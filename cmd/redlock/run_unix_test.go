@@ -198,6 +198,23 @@ func TestACommandCanHoldSeveralNames(t *testing.T) {
 	}
 }
 
+func TestSharedCommandsRunTogetherAndNoOtherBeside(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	for range 2 {
+		p := command(t, f.URLs(), "run", "--shared", "--no-wait", "x", "--", "sh", "-c", `echo in; read x`)
+		_, err := p.StdinPipe()
+		tr.NoError(t, err)
+		p.begin(t)
+		p.says(t, "in")
+	}
+	code, _, _ := command(t, f.URLs(), "run", "--no-wait", "x", "--", "true").outcome(t)
+	assert.Equal(t, 75, code)
+	code, _, stderr := command(t, f.URLs(), "run", "--shared", "--fenced", "x", "--", "true").outcome(t)
+	assert.Equal(t, 64, code)
+	assert.Contains(t, stderr, "--shared excludes")
+}
+
 func TestSoManyCommandsRunAtATimeAsThereArePermits(t *testing.T) {
 	t.Parallel()
 	f := five(t)
