@@ -1,0 +1,338 @@
+package sharedmodel
+
+import "fmt"
+
+// A node is one Redis server, as far as one name is concerned. Of what expires it keeps the time
+// that is left by its own clock.
+type node struct {
+	name      uint8             // what NAME holds: free, marker or a value
+	nameFor   uint8             //
+	members   [MaxClients]uint8 // of the readers' set: absent, expired, or expired plus the time left
+	setFor    uint8             //
+	intent    uint8             // free, or the value of a writer that waits
+	intentFor uint8             //
+	intentTry uint8             // of that writer; with IntentOfTry
+	mute      uint8             // how long its grants do not count, by the clients' clocks
+	gained    uint8             // how long its clock gains no further tick, by the clients' clocks
+	legs      [MaxClients]leg
+}
+
+// What NAME holds, if it is no value.
+const (
+	free uint8 = iota
+	marker
+	firstValue
+)
+
+// value is what NAME holds while a client writes.
+func value(client int) uint8 { return firstValue + uint8(client) }
+
+// What the set holds of a member that is not alive.
+const (
+	absent  uint8 = iota
+	expired       // not purged yet
+)
+
+// A leg is what is between one client and one node.
+type leg struct {
+	queue   queue // of requests on their way
+	granted bool  // in the round under way, and it counts
+	missing bool  // an extension found no claim of the client, which has not repaired that yet
+}
+
+// A request of a client to a node.
+type request uint8
+
+const (
+	noRequest request = iota
+	write
+	rewrite // a writer's repair
+	read
+	reread // a reader's repair
+	extendWrite
+	extendRead
+	downgrade
+	undo    // of a writer's try that was not granted
+	release // of a writer
+	leave   // of a reader
+)
+
+// extends reports whether the request is one that may prolong a lock.
+func (r request) extends() bool { return r == extendWrite || r == extendRead || r == downgrade }
+
+// An answer to a request.
+type answer uint8
+
+const (
+	refused answer = iota
+	granted
+	missing // refused, and the claim is not there
+	readers // undone, and readers are in the way, or may have been
+)
+
+// A call is a request that a node runs.
+type call struct {
+	request
+	client     int
+	try        uint8
+	everywhere bool // an undo sets the intent whatever it finds
+}
+
+// run is the server: one script for each kind of request.
+func (n *node) run(m *Model, c call) answer {
+	switch c.request {
+	case write, rewrite:
+		return n.write(m, c.client)
+	case read, reread:
+		return n.read(m, c)
+	case extendWrite:
+		return n.extendWrite(m, c.client)
+	case extendRead:
+		return n.extendRead(m, c.client)
+	case downgrade:
+		return n.downgrade(m, c.client)
+	case undo:
+		return n.undo(m, c)
+	case release:
+		n.release(m, c)
+	case leave:
+		n.leave(m, c.client)
+	}
+	return refused
+}
+
+// write is SET NX PX.
+func (n *node) write(m *Model, client int) answer {
+	if n.name != free {
+		return refused
+	}
+	n.name, n.nameFor = value(client), uint8(m.TTL)
+	return granted
+}
+
+// extendWrite prolongs the value.
+func (n *node) extendWrite(m *Model, client int) answer {
+	switch n.name {
+	case value(client):
+		n.nameFor = uint8(m.TTL)
+		return granted
+	case free:
+		return missing
+	}
+	return refused
+}
+
+// release deletes the value and the writer's intent.
+func (n *node) release(m *Model, c call) {
+	n.deleteValue(c.client)
+	if n.owns(m, c) && !m.Fault.has(IntentStays) {
+		n.intent, n.intentFor, n.intentTry = free, 0, 0
+	}
+}
+
+func (n *node) deleteValue(client int) {
+	if n.name == value(client) {
+		n.name, n.nameFor = free, 0
+	}
+}
+
+// undo deletes the value, and sets an intent where readers are in the writer's way.
+func (n *node) undo(m *Model, c call) answer {
+	was := n.name
+	n.deleteValue(c.client)
+	if m.IntentTTL == 0 {
+		return refused
+	}
+	gone := was == free // those who refused the write
+	if c.everywhere || n.owns(m, c) || n.name == marker || gone && m.Where != AtMarker {
+		n.want(m, c)
+	}
+	if n.name == marker || gone || n.intent != free {
+		return readers
+	}
+	return refused
+}
+
+// want sets the intent, or prolongs it.
+func (n *node) want(m *Model, c call) {
+	switch {
+	case n.intent == free, n.owns(m, c), m.Fault.has(IntentReplaces):
+		n.intent, n.intentFor = value(c.client), uint8(m.IntentTTL)
+		if m.Fault.has(IntentOfTry) {
+			n.intentTry = c.try
+		}
+	case m.Fault.has(IntentProlongs):
+		n.intentFor = uint8(m.IntentTTL)
+	}
+}
+
+// owns reports whether the intent is the caller's.
+func (n *node) owns(m *Model, c call) bool {
+	return n.intent == value(c.client) && (n.intentTry == c.try || !m.Fault.has(IntentOfTry))
+}
+
+// read adds a member.
+func (n *node) read(m *Model, c call) answer {
+	if n.name > marker && !m.Fault.has(ReadBesideWriter) {
+		return refused
+	}
+	if n.intent != free && (c.request == read || m.Fault.has(RepairYields)) {
+		return refused
+	}
+	n.add(m, c.client)
+	return granted
+}
+
+// add gives a member a whole TTL.
+func (n *node) add(m *Model, client int) {
+	n.members[client] = expired + uint8(m.TTL)
+	if m.Fault.has(OneExpiry) {
+		for i, left := range n.members {
+			if left != absent {
+				n.members[i] = expired + uint8(m.TTL)
+			}
+		}
+	}
+	if n.name == free {
+		n.name = marker
+	}
+	n.settle(m)
+}
+
+// settle purges the set, and has it and the marker expire with the last member. Where none
+// is left it deletes both.
+func (n *node) settle(m *Model) {
+	first, last := uint8(MaxTTL), uint8(0)
+	for i, left := range n.members {
+		if left <= expired {
+			n.members[i] = absent
+			continue
+		}
+		first, last = min(first, left-expired), max(last, left-expired)
+	}
+	n.setFor = last
+	switch {
+	case n.name == marker && m.Fault.has(FirstExpiry):
+		n.nameFor = min(first, last)
+	case n.name == marker, last == 0 && m.Fault.has(LeaveUnseen):
+		n.nameFor = last
+	}
+	if n.nameFor == 0 {
+		n.name = free
+	}
+}
+
+// extendRead prolongs a member. It never adds one.
+func (n *node) extendRead(m *Model, client int) answer {
+	least := expired + 1
+	switch {
+	case m.Fault.has(ExtendAdds):
+		least = absent
+	case m.Fault.has(ExtendExpired):
+		least = expired
+	}
+	switch {
+	case n.name == value(client) && m.Fault.has(DowngradeAgain):
+		return n.downgrade(m, client)
+	case m.Fault.has(ExtendUnmarked):
+		// Whatever NAME holds.
+	case n.name > marker:
+		return refused
+	case n.name == free && !m.Fault.has(ExtendAdds):
+		return missing
+	}
+	switch {
+	case n.members[client] >= least:
+		n.add(m, client)
+	case !m.Fault.has(ExtendBlindly):
+		return missing
+	}
+	return granted
+}
+
+// downgrade makes the value a member.
+func (n *node) downgrade(m *Model, client int) answer {
+	if n.name != value(client) {
+		return missing
+	}
+	n.name, n.nameFor = marker, uint8(m.TTL)
+	if !m.Fault.has(DowngradeLoses) {
+		n.add(m, client)
+	}
+	return granted
+}
+
+// leave removes the member, or the value where a downgrade has not been run.
+func (n *node) leave(m *Model, client int) {
+	if !m.Fault.has(LeaveMember) {
+		n.deleteValue(client)
+	}
+	if n.members[client] == absent {
+		return
+	}
+	n.members[client] = absent
+	n.settle(m)
+	if m.Fault.has(LeaveDeletes) && n.name == marker {
+		n.name, n.nameFor = free, 0
+	}
+}
+
+// advance is a tick of the node's clock.
+func (n *node) advance() {
+	if n.nameFor > 0 {
+		if n.nameFor--; n.nameFor == 0 {
+			n.name = free
+		}
+	}
+	for i, left := range n.members {
+		if left > expired {
+			n.members[i]--
+		}
+	}
+	if n.setFor > 0 {
+		if n.setFor--; n.setFor == 0 {
+			n.members = [MaxClients]uint8{}
+		}
+	}
+	if n.intentFor > 0 {
+		if n.intentFor--; n.intentFor == 0 {
+			n.intent, n.intentTry = free, 0
+		}
+	}
+}
+
+// lose empties the node.
+func (n *node) lose() { *n = node{mute: n.mute, gained: n.gained, legs: n.legs} }
+
+// isEmpty reports whether no key is left.
+func (n *node) isEmpty() bool {
+	return n.name == free && n.members == [MaxClients]uint8{} && n.setFor == 0 && n.intent == free
+}
+
+// holds reports whether the node holds a client's claim, for as long as the client believes it.
+func (n *node) holds(i int, c *client) bool {
+	return n.name == value(i) && n.nameFor >= c.valid || n.members[i] >= expired+c.valid
+}
+
+// String describes the keys.
+func (n *node) String() string {
+	text := "free"
+	switch {
+	case n.name == marker:
+		text = fmt.Sprintf("shared for %d", n.nameFor)
+	case n.name != free:
+		text = fmt.Sprintf("%s's for %d", name(int(n.name-firstValue)), n.nameFor)
+	}
+	for i, left := range n.members {
+		if left != absent {
+			text += fmt.Sprintf(", reader %s for %d", name(i), left-expired)
+		}
+	}
+	if n.intent != free {
+		text += fmt.Sprintf(", intent of %s for %d", name(int(n.intent-firstValue)), n.intentFor)
+	}
+	if n.mute > 0 {
+		text += ", mute"
+	}
+	return text
+}
