@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -238,11 +239,18 @@ func (r *round) foundReaders() bool {
 // extends the lock as Extend does, and has the same errors. After an error other than ErrLost,
 // ErrReleased and ErrClosed the lock is still held, as a reader's by some nodes and as a writer's
 // by others, and the next renewal or Downgrade goes on with it. For a reader it is Extend. The
-// fencing token stays what it was, and orders no write that comes after.
+// fencing token stays what it was, and orders no write that comes after. Locks of several names and
+// those with Permits stay what they are: Downgrade is an error for them, and changes nothing.
 func (k *Lock) Downgrade(ctx context.Context) error {
 	s := k.session
 	if ctx == nil {
 		return nilContext(protocol.OpExtend, s.name)
+	}
+	switch { // readers lock one name, and have one set for it
+	case s.set != nil:
+		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this is a lock of several names: keep it, or release it", s.name)
+	case s.settings.manyPermits():
+		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", s.name)
 	}
 	s.mu.Lock()
 	var w *holdWatch
