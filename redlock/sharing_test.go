@@ -447,3 +447,19 @@ func TestAPermitIsNotDowngraded(t *testing.T) {
 		assert.True(t, high.Valid())
 	})
 }
+
+// TestAnExtensionFromBeforeADowngrade that the nodes get behind it tells of no loss.
+func TestAnExtensionFromBeforeADowngrade(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		send := redlock.ExtendsLate(k)
+		require.NoError(t, k.Downgrade(t.Context()))
+		send()
+		time.Sleep(2 * rtt)
+		require.True(t, k.Valid(), "%v", context.Cause(k.Context()))
+		time.Sleep(2 * ttl)
+		require.True(t, k.Valid())
+		require.NoError(t, k.Release(t.Context()))
+	})
+}
