@@ -180,6 +180,9 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 		s.confirmed = max(s.confirmed, r.start)
 		return r, nil
 	}
+	if isDone(l.closed) {
+		return nil, closedError(protocol.OpAcquire, a.name)
+	}
 	err := r.fail(r.failure(a.ctx, r.tally))
 	err.Remaining = freeIn(r, r)
 	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.start, nil)

@@ -463,3 +463,18 @@ func TestAnExtensionFromBeforeADowngrade(t *testing.T) {
 		require.NoError(t, k.Release(t.Context()))
 	})
 }
+
+// TestACloseBesideAReaderThatAsks whether it may share a session is its error.
+func TestACloseBesideAReaderThatAsks(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		read(t, l, "x")
+		time.Sleep(time.Second)
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		time.AfterFunc(leg, func() { l.Close() })
+		_, err := l.TryAcquire(t.Context(), "x", redlock.Shared())
+		isOnly(t, err, redlock.ErrClosed)
+	})
+}
