@@ -40,6 +40,11 @@ const joinFor = 50 * time.Millisecond
 // sharesSession reports whether callers with these settings hold one session together.
 func (s *settings) sharesSession() bool { return s.shared && s.renew && s.maxHold == 0 }
 
+// sharesWith reports whether callers with settings s and of hold one session together.
+func (s *settings) sharesWith(of *settings) bool {
+	return s.sharesSession() && of.sharesSession() && s.ttl == of.ttl && s.timeout() == of.timeout() && s.owner == of.owner
+}
+
 // sharedKeys are the keys for the readers of a name.
 func (s *settings) sharedKeys(name string) *protocol.Shared {
 	return &protocol.Shared{Readers: s.prefix + readersKey + name, Intent: s.prefix + intentKey + name}
@@ -74,7 +79,7 @@ func (q *queue) readers(a *acquisition) *session {
 		return nil
 	}
 	for _, s := range ln.holders {
-		if of := s.settings; of.sharesSession() && of.ttl == a.settings.ttl && of.timeout() == a.settings.timeout() && s.isValid() {
+		if s.settings.sharesWith(a.settings) && s.isValid() {
 			return s
 		}
 	}

@@ -478,3 +478,15 @@ func TestACloseBesideAReaderThatAsks(t *testing.T) {
 		isOnly(t, err, redlock.ErrClosed)
 	})
 }
+
+// TestReadersOfDifferentOwnersShareNothing: each value has its own label.
+func TestReadersOfDifferentOwnersShareNothing(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		a, b := read(t, l, "x", redlock.Owner("a")), read(t, l, "x", redlock.Owner("b"))
+		again := read(t, l, "x", redlock.Owner("a"))
+		assert.Equal(t, "a", redlock.HolderOf(a.Value()).Owner)
+		assert.Equal(t, "b", redlock.HolderOf(b.Value()).Owner)
+		assert.Equal(t, a.Value(), again.Value())
+	})
+}
