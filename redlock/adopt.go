@@ -49,8 +49,8 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 //
 // Nothing renews the lock after that, and no context tells that it is lost: whoever adopts a lock
 // calls ExtendValue in time, and stops working when an extension did not succeed in time. A holder
-// that lives goes on renewing it, with its own TTL even if that is shorter, and may release it. As for ReleaseValue, the
-// locks of readers cannot be adopted.
+// that lives goes on renewing it, with its own TTL even if that is shorter, and may release it. As
+// for ReleaseValue, the locks of readers cannot be adopted.
 //
 // Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
 // few nodes answered: some nodes may have extended it all the same, and asking again makes sense.
