@@ -23,7 +23,9 @@ type Job struct {
 	// before the job runs, and Run does not wait.
 	TakeOver bool
 
-	// Options are for the lock, behind those of this package.
+	// Options are for the lock, behind those of this package. Permits(1) is set in any case. The
+	// lock must be a writer's: with Shared, also as a default of the Locker, machines that take over
+	// would be at it together.
 	Options []redlock.Option
 }
 
@@ -108,7 +110,7 @@ const tries = 5
 
 // acquire returns the lock, or what has become of the tick without it.
 func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcome, error) {
-	opts := slices.Clone(j.Options)
+	opts := append(slices.Clone(j.Options), redlock.Permits(1))
 	waiting := ctx
 	if left := time.Until(tick.Add(j.Every / 2)); j.TakeOver && left > 0 {
 		var cancel context.CancelFunc

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -331,4 +332,33 @@ func night(t *testing.T, w *sim.World, seed uint64) int {
 	}
 	machines.Wait()
 	return len(runs)
+}
+
+// TestATickIsRunByOneMachineAtATime whatever the Locker is for otherwise.
+func TestATickIsRunByOneMachineAtATime(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		var running, most, ran atomic.Int32
+		var all sync.WaitGroup
+		for range 3 {
+			c := w.NewClient(1)
+			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), redlock.Permits(3), redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
+			require.NoError(t, err)
+			t.Cleanup(func() { l.Close() })
+			j := once.Job{Locker: l, Name: "report", Every: every, TakeOver: true}
+			all.Go(func() {
+				_, err := j.Run(t.Context(), func(context.Context, time.Time) error {
+					most.Store(max(most.Load(), running.Add(1)))
+					ran.Add(1)
+					time.Sleep(10 * time.Second)
+					running.Add(-1)
+					return nil
+				})
+				assert.NoError(t, err)
+			})
+		}
+		all.Wait()
+		assert.EqualValues(t, 1, most.Load())
+		assert.EqualValues(t, 1, ran.Load())
+	})
 }

@@ -42,12 +42,15 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 // ExtendValue lets the lock name live for the TTL of the Locker, or of the option TTL, from now on
 // wherever it holds value: as Lock.Extend does, from any process. After nil the lock is certainly
 // held for the TTL less Drift(TTL), counted from before the call, unless it is released by its
-// value. A shorter TTL than the lock had shortens it.
+// value, or shortened. A shorter TTL than the lock had shortens it: a holder that lives takes it for
+// held beyond that, beside the next, until a hint or a renewal tells. So give the lock's own TTL or
+// a longer one, unless the holder is gone. Of several names or permits no lock can be adopted as a
+// whole: a name stands for its own key only.
 //
 // Nothing renews the lock after that, and no context tells that it is lost: whoever adopts a lock
 // calls ExtendValue in time, and stops working when an extension did not succeed in time. A holder
-// that lives goes on renewing it, with its own TTL, and may release it. As for ReleaseValue, the
-// locks of readers cannot be adopted.
+// that lives goes on renewing it, with its own TTL even if that is shorter, and may release it. As
+// for ReleaseValue, the locks of readers cannot be adopted.
 //
 // Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
 // few nodes answered: some nodes may have extended it all the same, and asking again makes sense.

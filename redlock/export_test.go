@@ -65,3 +65,12 @@ func WatchesOf(k *Lock) int {
 	defer w.mu.Unlock()
 	return len(w.stops)
 }
+
+// ExtendsLate makes an extension of k that is to be sent later, by the function that it returns.
+func ExtendsLate(k *Lock) (send func()) {
+	r, err := k.extension()
+	if err != nil {
+		panic(err)
+	}
+	return r.ask
+}

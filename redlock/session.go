@@ -271,6 +271,7 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 			s.watch.found(i)
 		}
 	case r.req.Op.Acquires() && r.seq > 0: // a reader that was refused, and may be there
+	case s.isOutdated(r): // likewise
 	case !repairing && (reply.Outcome == protocol.Refused || reply.Outcome == protocol.Failed && !r.req.Op.Extends()):
 		s.maybe.Remove(i)
 	}
@@ -281,6 +282,11 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	}
 }
 
+// isOutdated reports whether r is an extension of the writer that the session was before a
+// Downgrade. A node that gets it behind that one refuses it, and holds the lock all the same. The
+// session must be locked.
+func (s *session) isOutdated(r *round) bool { return r.req.Op.Extends() && r.req.Op != s.kind.extend }
+
 // learn draws the conclusions from a round's replies so far. It can be called
 // at any time and as often as one likes.
 func (s *session) learn(r *round) {
@@ -288,7 +294,7 @@ func (s *session) learn(r *round) {
 	r.mu.Lock()
 	t, granted := r.tally, r.nodes(protocol.Granted)
 	var gone *QuorumError
-	if r.req.Op.Extends() && t.Gone() && s.phase == held {
+	if r.req.Op.Extends() && t.Gone() && s.phase == held && !s.isOutdated(r) {
 		gone = r.fail(ErrLost)
 	}
 	r.mu.Unlock()

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,11 @@ const joinFor = 50 * time.Millisecond
 // sharesSession reports whether callers with these settings hold one session together.
 func (s *settings) sharesSession() bool { return s.shared && s.renew && s.maxHold == 0 }
 
+// sharesWith reports whether callers with settings s and of hold one session together.
+func (s *settings) sharesWith(of *settings) bool {
+	return s.sharesSession() && of.sharesSession() && s.ttl == of.ttl && s.timeout() == of.timeout() && s.owner == of.owner
+}
+
 // sharedKeys are the keys for the readers of a name.
 func (s *settings) sharedKeys(name string) *protocol.Shared {
 	return &protocol.Shared{Readers: s.prefix + readersKey + name, Intent: s.prefix + intentKey + name}
@@ -73,7 +79,7 @@ func (q *queue) readers(a *acquisition) *session {
 		return nil
 	}
 	for _, s := range ln.holders {
-		if of := s.settings; of.sharesSession() && of.ttl == a.settings.ttl && of.timeout() == a.settings.timeout() && s.isValid() {
+		if s.settings.sharesWith(a.settings) && s.isValid() {
 			return s
 		}
 	}
@@ -179,6 +185,9 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 		s.confirmed = max(s.confirmed, r.start)
 		return r, nil
 	}
+	if isDone(l.closed) {
+		return nil, closedError(protocol.OpAcquire, a.name)
+	}
 	err := r.fail(r.failure(a.ctx, r.tally))
 	err.Remaining = freeIn(r, r)
 	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.start, nil)
@@ -238,11 +247,18 @@ func (r *round) foundReaders() bool {
 // extends the lock as Extend does, and has the same errors. After an error other than ErrLost,
 // ErrReleased and ErrClosed the lock is still held, as a reader's by some nodes and as a writer's
 // by others, and the next renewal or Downgrade goes on with it. For a reader it is Extend. The
-// fencing token stays what it was, and orders no write that comes after.
+// fencing token stays what it was, and orders no write that comes after. Locks of several names and
+// those with Permits stay what they are: Downgrade is an error for them, and changes nothing.
 func (k *Lock) Downgrade(ctx context.Context) error {
 	s := k.session
 	if ctx == nil {
 		return nilContext(protocol.OpExtend, s.name)
+	}
+	switch { // readers lock one name, and have one set for it
+	case s.set != nil:
+		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this is a lock of several names: keep it, or release it", s.name)
+	case s.settings.manyPermits():
+		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", s.name)
 	}
 	s.mu.Lock()
 	var w *holdWatch

@@ -401,3 +401,92 @@ func TestSharedWithWhatCannotBe(t *testing.T) {
 		require.NoError(t, read(t, l, "x", redlock.Fair()).Release(t.Context()))
 	})
 }
+
+// TestASetIsNotDowngraded: readers have one name, and the others would be extended no more.
+func TestASetIsNotDowngraded(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		other, _ := open(t, w)
+		k := takeAll(t, l, abc)
+		assert.ErrorContains(t, k.Downgrade(t.Context()), "of several names")
+		time.Sleep(2 * ttl)
+		require.True(t, k.Valid())
+		for _, name := range abc {
+			_, err := other.TryAcquire(t.Context(), name)
+			assert.ErrorIs(t, err, redlock.ErrHeld, name)
+		}
+		require.NoError(t, k.Release(t.Context()))
+	})
+}
+
+// TestAPermitIsNotDowngraded: the readers of all slots would be in one set, and void each other.
+func TestAPermitIsNotDowngraded(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		other, _ := open(t, w)
+		permits := []*redlock.Lock{take(t, l, "x", redlock.Permits(3)), take(t, l, "x", redlock.Permits(3))}
+		high := permits[0]
+		if high.Permit() == 0 {
+			high = permits[1]
+		}
+		for _, k := range permits {
+			if k.Permit() == 0 {
+				require.NoError(t, k.Release(t.Context()))
+			}
+		}
+		r1 := read(t, l, "x", redlock.TTL(2*ttl))
+		assert.ErrorContains(t, high.Downgrade(t.Context()), "permit")
+		r2 := read(t, other, "x")
+		require.NoError(t, r2.Release(t.Context()))
+		time.Sleep(rtt)
+		_, err := other.TryAcquire(t.Context(), "x")
+		require.True(t, r1.Valid())
+		assert.ErrorIs(t, err, redlock.ErrHeld)
+		time.Sleep(3 * ttl)
+		assert.True(t, r1.Valid())
+		assert.True(t, high.Valid())
+	})
+}
+
+// TestAnExtensionFromBeforeADowngrade that the nodes get behind it tells of no loss.
+func TestAnExtensionFromBeforeADowngrade(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		send := redlock.ExtendsLate(k)
+		require.NoError(t, k.Downgrade(t.Context()))
+		send()
+		time.Sleep(2 * rtt)
+		require.True(t, k.Valid(), "%v", context.Cause(k.Context()))
+		time.Sleep(2 * ttl)
+		require.True(t, k.Valid())
+		require.NoError(t, k.Release(t.Context()))
+	})
+}
+
+// TestACloseBesideAReaderThatAsks whether it may share a session is its error.
+func TestACloseBesideAReaderThatAsks(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		read(t, l, "x")
+		time.Sleep(time.Second)
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		time.AfterFunc(leg, func() { l.Close() })
+		_, err := l.TryAcquire(t.Context(), "x", redlock.Shared())
+		isOnly(t, err, redlock.ErrClosed)
+	})
+}
+
+// TestReadersOfDifferentOwnersShareNothing: each value has its own label.
+func TestReadersOfDifferentOwnersShareNothing(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		a, b := read(t, l, "x", redlock.Owner("a")), read(t, l, "x", redlock.Owner("b"))
+		again := read(t, l, "x", redlock.Owner("a"))
+		assert.Equal(t, "a", redlock.HolderOf(a.Value()).Owner)
+		assert.Equal(t, "b", redlock.HolderOf(b.Value()).Owner)
+		assert.Equal(t, a.Value(), again.Value())
+	})
+}
