@@ -88,6 +88,7 @@ type vote struct {
 	clock time.Duration // the server's, when it voted
 	floor time.Duration // by the server's clock: tokens up to this one may have been accepted before it forgot
 	entry bool          // it is parked because its TTL is not on record
+	kept  bool          // of an extension: the node has not let the value go since a vote that counted
 }
 
 // verdicts of a vote.
@@ -266,20 +267,28 @@ func (m *memory) isDown(now clock.Instant) bool {
 	return m.failed > m.readAt && now.Sub(m.failed) < openWait
 }
 
-// extend judges a vote for an extension. The node still holds the value, which is memory
-// enough; but the TTL must be on record, because the lock goes on.
-func (m *memory) extend(v *vote) judgement {
+// extend judges a vote for an extension. Where the node has kept the value since it voted for
+// it, that is memory enough. A value that a late request, a void vote or a repair has put there
+// since the node forgot proves nothing: the node may have voted for another client in between,
+// and counts when its quarantine is over. The TTL must be on record in any case, because the
+// lock goes on.
+func (m *memory) extend(v *vote) (judgement, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v.heard = m.guard.settings.clock.Now()
 	return m.extends(v)
 }
 
-func (m *memory) extends(v *vote) judgement {
+func (m *memory) extends(v *vote) (judgement, error) {
 	if m.record == nil || m.stale {
-		return unlisted
+		return unlisted, nil
 	}
-	return m.lists(v.round.req.TTL, m.offset.Latest(v.heard), v.round.start)
+	if !v.kept {
+		if err := m.standing(v.heard); err != nil {
+			return void, err
+		}
+	}
+	return m.lists(v.round.req.TTL, m.offset.Latest(v.heard), v.round.start), nil
 }
 
 // count gives the vote to its round. One that does not count may have set the

@@ -822,6 +822,42 @@ func TestAClientThatDoesNotStayVotesWhereANodeIsDown(t *testing.T) {
 	})
 }
 
+// TestAnExtensionDoesNotRestOnANodeThatForgotAnothersVote: a node forgets a vote for a client whose
+// round goes on, and is given the lock of another by a repair.
+func TestAnExtensionDoesNotRestOnANodeThatForgotAnothersVote(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2)
+		long := []redlock.Option{redlock.TTL(2 * ttl), redlock.NodeTimeout(ttl + 3*time.Second)}
+		require.NoError(t, waited(t, ls[1], "y", long...).Release(t.Context())) // is on record
+		apart := -1 // the node that the holder does not reach
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			if l.Client == 1 && l.Node == 1 && l.Op == protocol.OpAcquire && !l.Reply {
+				return ttl + time.Second, false // by then the holder's key has expired there
+			}
+			return leg, l.Client == 0 && l.Node == apart
+		}})
+		apart = 2
+		k := take(t, ls[0], "x", redlock.Renew(false))
+		other := make(chan *redlock.Lock, 1)
+		go func() {
+			defer close(other)
+			if k, err := ls[1].TryAcquire(t.Context(), "x", long...); err == nil {
+				other <- k
+			}
+		}()
+		time.Sleep(4 * leg)
+		w.Servers()[2].Flush() // a vote for the other, which has been counted
+		apart = 1
+		for range 12 { // the first finds the gap at the third node, which is repaired
+			_ = k.Extend(t.Context())
+			time.Sleep(time.Second)
+		}
+		next := <-other
+		require.NotNil(t, next)
+		assert.False(t, k.Valid(), "both hold")
+	})
+}
+
 // TestAnExtensionDoesNotRestOnAMemoryThatIsGone: a node has forgotten the lock, and was
 // given it again by a client that cannot read the node's new record.
 func TestAnExtensionDoesNotRestOnAMemoryThatIsGone(t *testing.T) {

@@ -163,7 +163,7 @@ func (m *memory) settle(v vote, failure error) {
 	var j judgement
 	var err error
 	if v.round.req.Op.Extends() {
-		j = m.extends(&v)
+		j, err = m.extends(&v)
 	} else {
 		j, err = m.consider(&v)
 	}

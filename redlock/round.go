@@ -138,7 +138,8 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 	var verdict judgement
 	var why error
 	if extends {
-		verdict = m.extend(&v)
+		v.kept = r.session.keeps(i)
+		verdict, why = m.extend(&v)
 	} else {
 		verdict, why = m.judge(&v)
 	}

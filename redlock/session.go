@@ -37,6 +37,7 @@ type session struct {
 	proof     int           // seq of the round that until is counted from
 	maybe     quorum.Set    // nodes that may hold the value
 	repairs   quorum.Set    // nodes that are being asked to hold it again
+	kept      quorum.Set    // nodes that have not let the value go since a vote for it that counted
 	seq       int           // of the last round
 	renewal   *round        // under way, or nil
 	renewDue  bool          // a renewal is among the scheduler's chores
@@ -53,7 +54,7 @@ type session struct {
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
 		claim: c, locker: of.locker, settings: of.settings, part: of.part, turn: now, cost: now.Sub(r.start),
-		votes: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
+		votes: r.nodes(protocol.Granted), kept: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
 		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
 	}
 	if of.settings.sharesSession() {
@@ -263,10 +264,14 @@ func (s *session) nextRound() *round {
 // acquisition that come after the quorum.
 func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	s.mu.Lock()
+	if reply.Outcome != protocol.Granted && (reply.Outcome == protocol.Refused || r.req.Op.Acquires()) {
+		s.kept.Remove(i) // or was put there again by a vote that does not count
+	}
 	repairing := s.repairs.Has(i) // then an older reply does not say what is there
 	switch {
 	case reply.Outcome == protocol.Granted:
 		s.maybe.Add(i)
+		s.kept.Add(i)
 		if s.watch != nil {
 			s.watch.found(i)
 		}
@@ -286,6 +291,16 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 // Downgrade. A node that gets it behind that one refuses it, and holds the lock all the same. The
 // session must be locked.
 func (s *session) isOutdated(r *round) bool { return r.req.Op.Extends() && r.req.Op != s.kind.extend }
+
+// keeps reports whether node i has kept the value since a vote for it that counted.
+func (s *session) keeps(i int) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept.Has(i)
+}
 
 // learn draws the conclusions from a round's replies so far. It can be called
 // at any time and as often as one likes.
@@ -492,6 +507,7 @@ func (s *session) repaired(gap *round, i int, o protocol.Outcome) {
 	if o != protocol.Granted || s.phase != held {
 		return
 	}
+	s.kept.Add(i)
 	gap.regained.Add(i)
 	if gap.seq == s.proof {
 		s.votes.Add(i)

@@ -203,7 +203,7 @@ func (s *settings) intentLife() time.Duration { return time.Second + 2*s.timeout
 // intend has new readers wait for this writer, where the nodes have said that readers are
 // in the way.
 func (a *acquisition) intend(undo *round) {
-	if a.parker == nil || !undo.foundReaders() {
+	if a.parker == nil || a.intent == "" && !undo.foundReaders() {
 		return
 	}
 	if a.intent == "" {
