@@ -829,7 +829,7 @@ func TestAnExtensionDoesNotRestOnANodeThatForgotAnothersVote(t *testing.T) {
 		ls := settled(t, w, 2)
 		long := []redlock.Option{redlock.TTL(2 * ttl), redlock.NodeTimeout(ttl + 3*time.Second)}
 		require.NoError(t, waited(t, ls[1], "y", long...).Release(t.Context())) // is on record
-		apart := -1 // the node that the holder does not reach
+		apart := -1                                                             // the node that the holder does not reach
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
 			if l.Client == 1 && l.Node == 1 && l.Op == protocol.OpAcquire && !l.Reply {
 				return ttl + time.Second, false // by then the holder's key has expired there
