@@ -138,7 +138,10 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 	var verdict judgement
 	var why error
 	if extends {
-		v.kept = r.session.keeps(i)
+		r.mu.Lock()
+		s := r.session // a set has none before its parts are joined
+		r.mu.Unlock()
+		v.kept = s.keeps(i)
 		verdict, why = m.extend(&v)
 	} else {
 		verdict, why = m.judge(&v)

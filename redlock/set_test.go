@@ -326,6 +326,31 @@ func TestCloseEndsTheWaitingForASet(t *testing.T) {
 	})
 }
 
+// TestALateVoteForASetThatIsGathered counts for the set: the memory guard looks at it as at that of
+// any extension.
+func TestALateVoteForASetThatIsGathered(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2)
+		held := take(t, ls[1], "c")
+		got := waitsAll(t.Context(), t, ls[0], abc)
+		time.Sleep(time.Second)
+		net := sim.Fixed(leg)
+		net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			if l.Node == 4 && l.Op == protocol.OpExtendAll && l.Reply {
+				return 8 * leg, false
+			}
+			return leg, false
+		}
+		w.SetNet(net)
+		require.NoError(t, held.Release(t.Context()))
+		lock := <-got
+		assert.Equal(t, 4, lock.Votes())
+		time.Sleep(8 * leg)
+		assert.Equal(t, 5, lock.Votes())
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
 // TestASetBeginsAnewWhenAPartIsLost: what it has is not enough.
 func TestASetBeginsAnewWhenAPartIsLost(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
