@@ -17,11 +17,15 @@ type script struct {
 
 // newScript returns a script that takes so many keys, and so many other arguments.
 func newScript(keys, others int, source string) *script {
-	sum := sha1.Sum([]byte(source))
-	digest := hex.EncodeToString(sum[:])
-	s := &script{source: source, digest: digest}
+	s := newSetScript(source)
 	s.head = s.begin(keys, others)
 	return s
+}
+
+// newSetScript returns a script whose number of keys differs from call to call.
+func newSetScript(source string) *script {
+	sum := sha1.Sum([]byte(source))
+	return &script{source: source, digest: hex.EncodeToString(sum[:])}
 }
 
 // begin makes the beginning of a call with so many keys, and so many other arguments.

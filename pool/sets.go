@@ -1,10 +1,7 @@
 package pool
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/redquorum/redquorum/protocol"
@@ -113,17 +110,11 @@ end
 return {found, redis.call('PTTL', KEYS[shown]), shown}`)
 )
 
-// newSetScript returns a script whose number of keys differs from call to call.
-func newSetScript(source string) *script {
-	sum := sha1.Sum([]byte(source))
-	return &script{source: source, digest: hex.EncodeToString(sum[:])}
-}
-
 // encodeSetOf returns the encoding of a call of s.
 func encodeSetOf(s *script) func(packet, *protocol.Request) packet {
 	return func(p packet, r *protocol.Request) packet {
 		n := len(r.Set.Keys)
-		p = append(p, begin(4+2*n, "EVALSHA", s.digest, strconv.Itoa(n))...)
+		p = append(p, s.begin(n, 1+n)...)
 		for _, key := range r.Set.Keys {
 			p = p.text(key)
 		}

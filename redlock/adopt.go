@@ -33,7 +33,7 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 	defer l.awaitObservers()
 	r := l.release(releaseOf{ctx, a.settings, h.claim(a.key), quorum.All(len(l.nodes))}, a.settings.clock.Now())
 	r.wait(ctx, a.settings.timeout(), settled)
-	if failure := r.unconfirmed(ctx); failure != nil {
+	if failure := r.unconfirmed(ctx, ErrLost); failure != nil {
 		return failure
 	}
 	return nil
@@ -122,19 +122,13 @@ func (l *Locker) adopt(ctx context.Context, h handle, opts []Option) (*acquisiti
 
 // unextended returns why the round has not extended the lock, or nil if it has.
 func (a *acquisition) unextended(r *round) *QuorumError {
+	if failure := r.unconfirmed(a.ctx, ErrLost); failure != nil {
+		return failure
+	}
+	if a.settings.clock.Now() < quorum.Deadline(r.start, a.settings.ttl) {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := a.settings.clock.Now()
-	kind := ErrNoQuorum
-	switch t := r.tally; {
-	case t.Verdict() == quorum.Won && now < quorum.Deadline(r.start, a.settings.ttl):
-		return nil
-	case t.Verdict() == quorum.Won:
-		kind = errStale
-	case t.Gone():
-		kind = ErrLost
-	case a.ctx.Err() != nil:
-		kind = a.ctx.Err()
-	}
-	return r.fail(kind)
+	return r.fail(errStale)
 }

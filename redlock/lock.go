@@ -240,7 +240,7 @@ func (k *Lock) release(ctx context.Context) error {
 	}
 	r.wait(ctx, k.settings.timeout(), settled)
 
-	failure := r.unconfirmed(ctx)
+	failure := r.unconfirmed(ctx, ErrLost)
 	r.mu.Lock()
 	votes := r.tally.Granted
 	r.mu.Unlock()
@@ -253,8 +253,9 @@ func (k *Lock) release(ctx context.Context) error {
 	return e.Err
 }
 
-// unconfirmed returns why a release is not confirmed by a quorum, or nil if it is.
-func (r *round) unconfirmed(ctx context.Context) *QuorumError {
+// unconfirmed returns why a quorum has not done what was asked, or nil if it has. gone is the kind
+// where a majority cannot do it any more.
+func (r *round) unconfirmed(ctx context.Context, gone error) *QuorumError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kind := ErrNoQuorum
@@ -262,7 +263,7 @@ func (r *round) unconfirmed(ctx context.Context) *QuorumError {
 	case t.Verdict() == quorum.Won:
 		return nil
 	case t.Gone():
-		kind = ErrLost
+		kind = gone
 	case ctx.Err() != nil:
 		kind = ctx.Err()
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A mark is a number beside a lock, under the key redlock:once:NAME, that only rises. It outlives
@@ -25,8 +24,8 @@ import (
 
 const maxMark = 1<<53 - 1
 
-// Mark returns the highest number that the mark of the lock's one name was raised to, zero for none, as the nodes
-// tell it that answer within the node timeout.
+// Mark returns the highest number that the mark of the lock's name was raised to, zero for none,
+// as the nodes tell it that answer within the node timeout. A lock of several names has none.
 //
 // Errors: ErrLost, ErrReleased or ErrClosed if the lock is not held any more; ErrNoQuorum or ctx's
 // error if too few nodes told. Mark is safe for concurrent use.
@@ -114,18 +113,10 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 	if err := k.notHeld(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	kind := ErrNoQuorum
-	switch t := r.tally; {
-	case t.Verdict() == quorum.Won:
-		return nil
-	case t.Gone():
-		kind = ErrMarked
-	case ctx.Err() != nil:
-		kind = ctx.Err()
+	if failure := r.unconfirmed(ctx, ErrMarked); failure != nil {
+		return failure
 	}
-	return r.fail(kind)
+	return nil
 }
 
 // markable returns why the lock has no mark, or nil if it has one.

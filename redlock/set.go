@@ -298,23 +298,10 @@ func (g *gathering) claim() claim {
 
 // whyNot is the kind of the failure of a round that joined nothing. The round must be locked.
 func (g *gathering) whyNot(r *round) error {
-	t := r.tally
-	if t.Verdict() == quorum.Pending {
-		t.Faults += t.Pending() // time is up for the others
+	if caller := g.acquisition.ctx; g.ctx.Err() == nil || caller.Err() != nil {
+		return r.failure(caller, r.tally)
 	}
-	switch {
-	case g.acquisition.ctx.Err() != nil:
-		return g.acquisition.ctx.Err()
-	case g.ctx.Err() != nil:
-		return errPartLost
-	case t.Verdict() == quorum.Won:
-		return errStale
-	case t.Outage() && t.Faults-r.forgetful() < t.Blocking():
-		return errForgetful
-	case t.Outage():
-		return ErrNoQuorum
-	}
-	return ErrHeld
+	return errPartLost
 }
 
 // gaps returns the nodes that lack keys of a set, and have none of another's. The round must be
