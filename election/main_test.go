@@ -3,51 +3,37 @@ package election_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg = 5 * time.Millisecond // each way of each message
-	rtt = 2 * leg
-	ttl = 10 * time.Second
+	leg = simtest.Leg
+	rtt = simtest.RTT
+	ttl = simtest.TTL
 )
 
-// simulate runs test in a bubble with five simulated servers that have long been in use.
+// simulate runs test on servers that have long been in use.
 func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		watchdog := time.AfterFunc(3*time.Hour, func() { panic(t.Name() + " does not end") })
-		defer watchdog.Stop()
-		w := sim.New(seed, 5)
-		w.SetNet(sim.Fixed(leg))
-		for _, s := range w.Servers() {
-			s.Settle(5, ttl)
-		}
-		test(t, w)
-	})
+	simtest.SimulateInUse(t, seed, 3*time.Hour, test)
 }
 
 // open returns the Locker of a new process, with the memory guard.
 func open(t *testing.T, w *sim.World) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	nodes := c.Nodes()
-	l, err := redlock.New(nodes, redlock.TTL(ttl), redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Resume(); l.Close() })
-	return l, c
+	return simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), redlocktest.Wall(w.Now)), c
 }
 
 // A candidate is a process that campaigns until stop is called. Its terms come by begun, and it

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
@@ -25,33 +25,22 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	leg   = 5 * time.Millisecond // each way of each message
-	ttl   = 10 * time.Second
+	leg   = simtest.Leg
+	ttl   = simtest.TTL
 	every = 5 * time.Minute
 )
 
-// simulate runs test in a bubble with five simulated servers that have long been in use.
+// simulate runs test on servers that have long been in use.
 func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		watchdog := time.AfterFunc(300*time.Hour, func() { panic(t.Name() + " does not end") })
-		defer watchdog.Stop()
-		w := sim.New(seed, 5)
-		w.SetNet(sim.Fixed(leg))
-		for _, s := range w.Servers() {
-			s.Settle(5, ttl)
-		}
-		test(t, w)
-	})
+	simtest.SimulateInUse(t, seed, 300*time.Hour, test)
 }
 
 // machine returns the job as it is on a machine of its own.
 func machine(t *testing.T, w *sim.World) (once.Job, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
-	require.NoError(t, err)
-	t.Cleanup(func() { c.Resume(); l.Close() })
+	l := simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), redlocktest.Wall(w.Now))
 	return once.Job{Locker: l, Name: "report", Every: every}, c
 }
 

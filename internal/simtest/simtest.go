@@ -20,17 +20,42 @@ const (
 	RTT = 2 * Leg
 )
 
+// TTL is that of clients of servers in use.
+const TTL = 10 * time.Second
+
 // Simulate runs test in a bubble with n simulated servers.
 func Simulate(t *testing.T, n int, test func(t *testing.T, w *sim.World)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		// A test that waits in vain would otherwise renew its locks for ever.
-		watchdog := time.AfterFunc(3*time.Hour, func() { panic(t.Name() + " does not end") })
-		defer watchdog.Stop()
+	within(t, 3*time.Hour, func(t *testing.T) {
 		w := sim.New(1, n)
 		w.SetNet(sim.Fixed(Leg))
 		test(t, w)
+	})
+}
+
+// SimulateInUse runs test in a bubble with five simulated servers that have long been in use by
+// clients with TTL. It panics if the test takes longer than limit in virtual time.
+func SimulateInUse(t *testing.T, seed uint64, limit time.Duration, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	within(t, limit, func(t *testing.T) {
+		const n = 5
+		w := sim.New(seed, n)
+		w.SetNet(sim.Fixed(Leg))
+		for _, s := range w.Servers() {
+			s.Settle(n, TTL)
+		}
+		test(t, w)
+	})
+}
+
+// within runs test in a bubble. A test that waits in vain would otherwise renew its locks for ever.
+func within(t *testing.T, limit time.Duration, test func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		watchdog := time.AfterFunc(limit, func() { panic(t.Name() + " does not end") })
+		defer watchdog.Stop()
+		test(t)
 	})
 }
 

@@ -36,14 +36,19 @@ func redquorums() []Spec {
 
 // readers has the clients of s say that their locks are shared.
 func readers(s Spec) Spec {
-	open := s.Open
 	s.Shared = true
+	return s.with(func(c redquorumClient) Client { return readersClient{c} })
+}
+
+// with has the clients of s be what wrap makes of them.
+func (s Spec) with(wrap func(redquorumClient) Client) Spec {
+	open := s.Open
 	s.Open = func(ctx context.Context, urls []string, cfg Config) (Client, error) {
 		c, err := open(ctx, urls, cfg)
 		if err != nil {
 			return nil, err
 		}
-		return readersClient{c.(redquorumClient)}, nil
+		return wrap(c.(redquorumClient)), nil
 	}
 	return s
 }
@@ -64,15 +69,7 @@ func (readersLock) Shared() bool { return true }
 
 // pairs has the clients of s lock two names for each.
 func pairs(s Spec) Spec {
-	open := s.Open
-	s.Open = func(ctx context.Context, urls []string, cfg Config) (Client, error) {
-		c, err := open(ctx, urls, cfg)
-		if err != nil {
-			return nil, err
-		}
-		return pairsClient{c.(redquorumClient)}, nil
-	}
-	return s
+	return s.with(func(c redquorumClient) Client { return pairsClient{c} })
 }
 
 type pairsClient struct{ redquorumClient }
