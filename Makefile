@@ -5,7 +5,7 @@ GO        ?= go
 PLATFORMS := linux/amd64 linux/arm64 darwin/arm64 windows/amd64 freebsd/amd64
 URLS      := redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003,redis://127.0.0.1:7004,redis://127.0.0.1:7005
 SEED      ?= 1
-MODULES   := bench chaos contrib/otel contrib/prometheus examples/sqlfence
+MODULES   := bench chaos chaos/clients contrib/certmagic contrib/gocron contrib/grpc contrib/otel contrib/prometheus contrib/redsync examples/sqlfence examples/web
 DURATION  ?= 1m
 SCENARIO  ?= steady
 SERVERS   ?= redis valkey
@@ -14,7 +14,7 @@ PART      ?= 1/1
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers-test race modules check fmt vet cross mutants lint schedules seed soak bench chaos image up down
+.PHONY: help demo test servers-test race modules check fmt vet cross mutants lint schedules seed soak bench benchmarks chaos image up down
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ demo: ## take and lose a lock on five servers in this process
 	$(GO) run ./cmd/redlock demo
 
 test: ## run the tests; parts without redis-server or Docker are skipped
+	@command -v "$${REDLOCK_TEST_SERVER:-redis-server}" >/dev/null || command -v valkey-server >/dev/null || \
+		echo "no redis-server here: the tests on real servers are SKIPPED (REDLOCK_REQUIRE=redis makes them fail)"
+	@docker info >/dev/null 2>&1 || echo "no Docker here: the tests in containers are SKIPPED (REDLOCK_REQUIRE=docker makes them fail)"
 	$(GO) test ./...
 
 # Containers have a server of their own, so there must seem to be no Docker. The test that is
@@ -78,6 +81,9 @@ soak: ## try new schedules of the simulation for a while: make soak DURATION=10m
 
 bench: ## measure beside other libraries: make bench SCENARIO=pause (needs redis-server)
 	$(GO) -C bench run . --nodes process --scenario $(SCENARIO)
+
+benchmarks: ## measure docs/BENCHMARKS.md and its pictures anew, on a quiet machine, in about ten minutes (needs redis-server)
+	$(GO) -C bench run . --document ../docs/BENCHMARKS.md
 
 chaos: ## break real servers, clients and the network: make chaos DURATION=10m (needs redis-server)
 	$(GO) -C chaos run . --duration $(DURATION)

@@ -4,37 +4,82 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/readme"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlock/httplock"
 )
 
-// The programs in README.md are those between the lines "// README", to the letter, as
-// TestTheReadmesProgramIsTheTestedOne checks.
-func Example() {
+// What README.md and docs/LIBRARY.md show is in this file, token for token, as internal/readme
+// checks.
+
+// five is servers in this process.
+type five struct{ fleet.Fleet }
+
+func started() five {
 	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
+	return five{servers}
+}
+
+// locker opens a Locker that trusts the servers at once, and takes a busy machine for no outage.
+func (f five) locker(opts ...redlock.LockerOption) *redlock.Locker {
+	nodes, err := pool.Open(f.URLs()...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	opts = append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(4 * time.Second)}, opts...)
+	locker, err := redlock.New(nodes, opts...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return locker
+}
+
+func Example() {
+	servers := started()
 	defer servers.Close()
-	payInvoice(servers.URLs(), func(ctx context.Context) error {
+	pay := func(context.Context) error {
 		fmt.Println("paying")
 		return nil
-	})
+	}
+	fmt.Println(underALock(context.Background(), servers.URLs(), pay))
+	payInvoice(servers.URLs(), pay)
 	// Output:
+	// paying
+	// <nil>
 	// paying
 	// paid
 }
 
-// README
+func underALock(ctx context.Context, servers []string, pay func(context.Context) error) error {
+	nodes, err := pool.Open(servers...) // "redis://10.0.0.1:6379", "redis://10.0.0.2:6379", ...
+	if err != nil {
+		return err
+	}
+	locker, err := redlock.New(nodes, redlock.TTL(2*time.Second))
+	if err != nil {
+		return err
+	}
+	defer locker.Close()
+	return locker.Do(ctx, "invoice:42", pay) // waits for its turn; pay's context ends if the lock is lost
+}
+
 func payInvoice(servers []string, pay func(context.Context) error) {
 	nodes, err := pool.Open(servers...) // "redis://10.0.0.1:6379", "redis://10.0.0.2:6379", ...
 	if err != nil {
@@ -58,9 +103,93 @@ func payInvoice(servers []string, pay func(context.Context) error) {
 	fmt.Println("paid")
 }
 
-// README
+func Example_errors() {
+	servers := started()
+	locker := servers.locker(redlock.Owner("web-3"))
+	defer locker.Close()
+	ctx := context.Background()
+	lock, err := locker.Acquire(ctx, "invoice:42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	tryOnce(ctx, locker)
+	lock.Release(ctx)
+	fmt.Println(tryOnce(ctx, locker))
+	servers.Close()
+	tryOnce(ctx, locker)
+	// Output:
+	// held by web-3
+	// <nil>
+	// an outage: 0 of 5 servers granted
+}
 
-// README
+func tryOnce(ctx context.Context, locker *redlock.Locker) error {
+	var vote *redlock.QuorumError
+	switch lock, err := locker.TryAcquire(ctx, "invoice:42"); {
+	case errors.As(err, &vote) && errors.Is(err, redlock.ErrHeld):
+		fmt.Println("held by", vote.Holder.Owner) // who says so with the option Owner
+	case errors.As(err, &vote) && errors.Is(err, redlock.ErrNoQuorum):
+		fmt.Printf("an outage: %d of %d servers granted\n", vote.Votes, vote.Nodes)
+	case err != nil:
+		return err
+	default:
+		defer lock.Release(ctx)
+	}
+	return nil
+}
+
+func Example_httpHandler() {
+	servers := started()
+	defer servers.Close()
+	locker := servers.locker()
+	defer locker.Close()
+	mux := http.NewServeMux()
+	if err := handle(mux, locker, func(w http.ResponseWriter, r *http.Request) {
+		lock, _ := httplock.FromContext(r.Context())
+		fmt.Fprint(w, "paid under ", lock.Name())
+	}); err != nil {
+		log.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest("POST", "/orders/42/pay", nil))
+	fmt.Println(answer.Code, answer.Body)
+	// Output:
+	// 200 paid under order:42
+}
+
+func handle(mux *http.ServeMux, locker *redlock.Locker, pay http.HandlerFunc) error {
+	serialise, err := httplock.New(locker,
+		func(r *http.Request) (string, error) { return "order:" + r.PathValue("id"), nil },
+		httplock.Wait(2*time.Second)) // default: one try
+	if err != nil {
+		return err
+	}
+	mux.Handle("POST /orders/{id}/pay", serialise(http.HandlerFunc(pay))) // r.Context() ends if the lock is lost
+	return nil
+}
+
+func Example_leader() {
+	servers := started()
+	defer servers.Close()
+	locker := servers.locker()
+	defer locker.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	hostname := "web-3"
+	bill := func(ctx context.Context, token int64) error {
+		fmt.Println("the leader has a token:", token > 0)
+		stop()
+		return ctx.Err()
+	}
+	office := election.New(locker, "billing")
+	err := office.Run(ctx, hostname, func(ctx context.Context, term election.Term) error {
+		return bill(ctx, term.Token()) // ctx ends if the lock is lost; a later term has a greater token
+	})
+	fmt.Println(err)
+	// Output:
+	// the leader has a token: true
+	// <nil>
+}
+
 func TestTheLockGuardsThePayment(t *testing.T) {
 	server := miniredis.RunT(t) // github.com/alicebob/miniredis/v2; one server is enough for a test
 	nodes, err := pool.Open("redis://" + server.Addr())
@@ -82,9 +211,67 @@ func TestTheLockGuardsThePayment(t *testing.T) {
 	require.ErrorIs(t, err, redlock.ErrLost)
 }
 
-// README
+// observed is an Observer that does nothing.
+type observed struct{}
 
-func TestTheReadmesProgramIsTheTestedOne(t *testing.T) {
+func (observed) Observe(redlock.Event) {}
+
+// TestTheCallsOfTheLibrary makes each call, with each option, that the tables of docs/LIBRARY.md
+// have.
+func TestTheCallsOfTheLibrary(t *testing.T) {
 	t.Parallel()
-	readme.IsTested(t)
+	servers := started()
+	defer servers.Close()
+	ctx, name, names, k, n := t.Context(), "a", []string{"a", "b"}, 3, 2
+	d, p, label := 8*time.Second, "app:", "web-3"
+	logger, observer := slog.New(slog.NewTextHandler(io.Discard, nil)), observed{}
+	locker := servers.locker(redlock.Prefix(p), redlock.MemoryGuard(false), redlock.MaxTTL(d), redlock.Log(logger), redlock.Observe(observer), redlock.TTL(d))
+	defer locker.Close()
+
+	lock, err := locker.Acquire(ctx, name)
+	require.NoError(t, err)
+	assert.NoError(t, lock.Context().Err())
+	assert.True(t, lock.Valid() && lock.Remaining() > 0 && lock.Until().After(time.Now()) && lock.Votes() > 2)
+	_, err = locker.TryAcquire(ctx, name)
+	assert.ErrorIs(t, err, redlock.ErrHeld)
+	assert.NoError(t, lock.Extend(ctx))
+	seen, err := locker.Inspect(ctx, name)
+	require.NoError(t, err)
+	value, _, held := seen.Holder()
+	assert.True(t, held)
+	assert.Equal(t, lock.Value(), value)
+	assert.NoError(t, locker.ExtendValue(ctx, name, value))
+	assert.NoError(t, locker.ReleaseValue(ctx, name, value))
+	assert.ErrorIs(t, lock.Release(ctx), redlock.ErrLost)
+
+	fn := func(ctx context.Context) error { return ctx.Err() }
+	assert.NoError(t, locker.Do(ctx, name, fn))
+	assert.NoError(t, locker.DoAll(ctx, names, fn))
+	all, err := locker.AcquireAll(ctx, names)
+	require.NoError(t, err)
+	_, err = locker.TryAcquireAll(ctx, names)
+	assert.ErrorIs(t, err, redlock.ErrHeld)
+	assert.NoError(t, all.Release(ctx))
+
+	d /= 2 // because a vote may not last for a whole TTL
+	for _, options := range [][]redlock.Option{
+		{redlock.NodeTimeout(d), redlock.Renew(false), redlock.Owner(label)},
+		{redlock.Retries(n), redlock.RetryInterval(d), redlock.MaxHold(d)},
+		{redlock.Fenced(), redlock.Fair()}, {redlock.Shared()}, {redlock.Shared(), redlock.Exclusive()}, {redlock.Permits(k)},
+	} {
+		lock, err := locker.Acquire(ctx, name, options...)
+		require.NoError(t, err)
+		assert.GreaterOrEqual(t, lock.Fence(), int64(0))
+		assert.Less(t, lock.Permit(), k)
+		permits, err := locker.InspectPermits(ctx, name, k)
+		require.NoError(t, err)
+		assert.Len(t, permits, k)
+		assert.NoError(t, lock.Release(ctx))
+	}
+	assert.NoError(t, locker.Do(ctx, name, func(ctx context.Context) error {
+		lock, err := locker.TryAcquire(ctx, "of a writer")
+		require.NoError(t, err)
+		assert.NoError(t, lock.Downgrade(ctx))
+		return lock.Release(ctx)
+	}))
 }

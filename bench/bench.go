@@ -7,8 +7,11 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/fault"
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/report"
@@ -39,17 +42,13 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (record.Run, er
 	points := o.points()
 	b.left = len(points) * o.rounds * len(o.subjects)
 	for i := range points {
-		if i == 0 || points[i].Nodes != points[i-1].Nodes {
-			if err := b.open(ctx, points[i].Nodes); err != nil {
-				return run, err
-			}
-		}
 		if err := b.measure(ctx, points[i]); err != nil {
 			return run, err
 		}
 	}
 	for _, s := range o.subjects {
 		if !b.out[s.Name] {
+			s.Durability = o.durability(s)
 			run.Subjects = append(run.Subjects, s.Subject)
 		}
 	}
@@ -63,37 +62,95 @@ type bench struct {
 	line  *report.Progress
 	left  int             // trials, this one included
 	out   map[string]bool // subjects that cannot be measured here
+	place place
 	nodes *fault.Nodes
-	watch *servers.Watch
+	watch *servers.Watch // nil: they are no Redis servers
 }
 
-// open starts the nodes, in place of the ones before.
-func (b *bench) open(ctx context.Context, n int) error {
+// A place is servers that trials are measured on.
+type place struct {
+	kind  backend.Kind
+	nodes int
+}
+
+// ready has the servers of the place run, in place of others.
+func (b *bench) ready(ctx context.Context, p place) error {
+	if b.nodes != nil && b.place == p {
+		return nil
+	}
 	if err := b.close(); err != nil {
 		return err
 	}
-	opts := fleet.Options{Nodes: n}
-	opts.Volatile = !b.durable && (b.kind == fleet.Process || b.kind == fleet.Docker)
-	if b.kind == fleet.Addrs {
-		opts = fleet.Options{URLs: b.urls()}
-	}
-	plan, err := fault.NewPlan(b.planned, n, b.load.Duration)
-	if err != nil {
-		return err
-	}
-	nodes, err := fault.Open(ctx, b.kind, opts, plan.NeedsRelays())
+	return b.open(ctx, p)
+}
+
+// open starts the servers of the place. Only one place is open at a time, so that no other servers
+// take the machine's time.
+func (b *bench) open(ctx context.Context, p place) error {
+	nodes, version, err := b.start(ctx, p)
 	if err != nil {
 		return err
 	}
 	b.nodes = nodes
-	if err := plan.Check(ctx, nodes); err != nil {
+	plan, err := fault.NewPlan(b.planned, len(nodes.URLs()), b.load.Duration)
+	if err == nil {
+		err = plan.Check(ctx, nodes)
+	}
+	if err != nil {
 		return fmt.Errorf("--fault: %w", err)
 	}
-	if b.watch, err = servers.Dial(ctx, nodes.Direct()); err != nil {
-		return err
+	if version == "" { // Redis servers tell it
+		if b.watch, err = servers.Dial(ctx, nodes.Direct()); err != nil {
+			return err
+		}
+		version = b.watch.Version(ctx)
 	}
-	b.run.Machine.Servers = b.watch.Version(ctx)
+	if all := b.run.Machine.Servers; !strings.Contains(all, version) {
+		b.run.Machine.Servers = strings.TrimPrefix(all+", "+version, ", ")
+	}
+	b.place = p
 	return nil
+}
+
+// start starts the nodes. Of products that are not Redis it returns the version.
+func (b *bench) start(ctx context.Context, p place) (_ *fault.Nodes, version string, err error) {
+	persistence, redis := p.kind.Persistence()
+	if p.kind != backend.Run && !redis {
+		s, err := backend.Start(ctx, p.kind, p.nodes)
+		if err != nil {
+			return nil, "", err
+		}
+		return fault.Of(s), s.Version(), nil
+	}
+	plan, err := fault.NewPlan(b.planned, p.nodes, b.load.Duration)
+	if err != nil {
+		return nil, "", err
+	}
+	kind, opts := b.kind, fleet.Options{Nodes: p.nodes}
+	switch {
+	case redis:
+		kind, opts.Persistence = fleet.Process, slices.Repeat([]fleet.Persistence{persistence}, p.nodes)
+	case kind == fleet.Addrs:
+		opts = fleet.Options{URLs: b.urls()}
+	default:
+		opts.Volatile = !b.durable && kind != fleet.Embedded
+	}
+	nodes, err := fault.Open(ctx, kind, opts, plan.NeedsRelays())
+	return nodes, "", err
+}
+
+// durability is what the subject's servers have done with a lock when they answer. It is told where
+// it may differ.
+func (o *options) durability(s subject.Spec) string {
+	switch {
+	case !slices.ContainsFunc(o.subjects, func(s subject.Spec) bool { return s.Servers != backend.Run }):
+		return ""
+	case s.Servers != backend.Run:
+		return s.Servers.Durability()
+	case o.durable:
+		return backend.Synced
+	}
+	return backend.Nothing
 }
 
 func (b *bench) close() error {
@@ -105,12 +162,13 @@ func (b *bench) close() error {
 		return nil
 	}
 	nodes := b.nodes
-	b.nodes = nil
+	b.nodes, b.place = nil, place{}
 	return nodes.Close()
 }
 
 // measure runs the rounds of one load. A library that cannot be measured on these nodes at all is
-// left out. The first, which the run is about, is not, and none is because of broken nodes.
+// left out, as is one whose own servers are not installed. The first, which the run is about, is
+// not, and none is because of broken nodes.
 func (b *bench) measure(ctx context.Context, l record.Load) error {
 	for round := range b.rounds {
 		for i := range b.subjects {
@@ -120,7 +178,14 @@ func (b *bench) measure(ctx context.Context, l record.Load) error {
 				b.left--
 				continue
 			}
-			t, err := b.trial(ctx, s, l, round)
+			err := b.ready(ctx, place{s.Servers, l.Nodes})
+			if err != nil && s.Servers == backend.Run {
+				return err
+			}
+			var t record.Trial
+			if err == nil {
+				t, err = b.trial(ctx, s, l, round)
+			}
 			b.left--
 			if err == nil {
 				b.run.Trials = append(b.run.Trials, t)

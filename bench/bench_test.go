@@ -8,12 +8,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/report"
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -146,6 +149,69 @@ func TestALibraryThatCannotBeMeasuredHereIsLeftOut(t *testing.T) {
 	assert.Len(t, run.Trials, 4)
 }
 
+func TestSubjectsAreMeasuredOnServersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	out := filepath.Join(t.TempDir(), "run.json")
+	got := call(t.Context(), short("--nodes", "process", "--n", "3", "--subjects", "bsm,redquorum-everysec,redsync,redquorum-always", "--json", out,
+		"--ttl", "300ms", "--duration", "400ms", "--fault", "kill leader at 100ms for 100ms")...)
+	require.Zero(t, got.code, got.errors)
+	run, err := readRun(out)
+	require.NoError(t, err)
+	assert.Empty(t, run.LeftOut)
+	var told []string
+	for _, s := range run.Subjects {
+		told = append(told, s.Durability)
+	}
+	assert.Equal(t, []string{"memory", "written", "memory", "synced"}, told)
+	assert.Contains(t, got.out, "durability")
+	assert.Equal(t, 1, strings.Count(run.Machine.Servers, "redis"), "each version is told once: %s", run.Machine.Servers)
+	for _, trial := range run.Trials {
+		assert.Len(t, trial.Nodes, 3)
+		require.Len(t, trial.Faults, 1)
+		assert.Equal(t, "kill leader of 3", trial.Faults[0].What)
+	}
+}
+
+func TestServersWriteWhatTheirPlaceSays(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	b := opened(t, short("--nodes", "process", "--n", "1", "--subjects", "bsm")...)
+	for kind, want := range map[backend.Kind][]string{
+		backend.Run: {"no", "everysec"}, backend.RedisEverySec: {"yes", "everysec"}, backend.RedisAlways: {"yes", "always"},
+	} {
+		require.NoError(t, b.ready(t.Context(), place{kind, 1}))
+		before := b.nodes
+		require.NoError(t, b.ready(t.Context(), place{kind, 1}))
+		assert.Same(t, before, b.nodes, "the same servers serve all subjects of the place")
+		c, err := redis.DialURL(b.nodes.URLs()[0])
+		require.NoError(t, err)
+		defer c.Close()
+		for i, name := range []string{"appendonly", "appendfsync"} {
+			got, err := redis.Strings(c.Do("CONFIG", "GET", name))
+			require.NoError(t, err)
+			assert.Equal(t, want[i], got[1], "%s of %q", name, kind)
+		}
+	}
+}
+
+func TestAProductThatIsNotInstalledIsLeftOutWithTheReason(t *testing.T) {
+	need.Redis(t)
+	server, err := fleet.Server()
+	require.NoError(t, err)
+	t.Setenv(fleet.ServerEnv, server)
+	t.Setenv("PATH", t.TempDir())
+	out := filepath.Join(t.TempDir(), "run.json")
+	got := call(t.Context(), short("--nodes", "process", "--n", "1", "--subjects", "bsm,etcd,zookeeper", "--rounds", "2", "--json", out)...)
+	require.Zero(t, got.code, got.errors)
+	run, err := readRun(out)
+	require.NoError(t, err)
+	require.Len(t, run.LeftOut, 2)
+	assert.Contains(t, run.LeftOut[0], "etcd: there is no etcd on PATH")
+	assert.Contains(t, run.LeftOut[1], "zookeeper: ZooKeeper is not here; install")
+	assert.Len(t, run.Trials, 2)
+}
+
 func TestTheReportNamesWhatWasLeftOut(t *testing.T) {
 	t.Parallel()
 	run := handMade()
@@ -168,7 +234,7 @@ func opened(t *testing.T, args ...string) *bench {
 	t.Helper()
 	o := parsed(t, args...)
 	b := &bench{options: o, run: &record.Run{}, line: &report.Progress{}, out: map[string]bool{}}
-	require.NoError(t, b.open(t.Context(), o.load.Nodes))
+	require.NoError(t, b.ready(t.Context(), place{nodes: o.load.Nodes}))
 	t.Cleanup(func() { assert.NoError(t, b.close()) })
 	return b
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/fault"
 	"github.com/redquorum/redquorum/bench/internal/load"
 	"github.com/redquorum/redquorum/bench/internal/record"
@@ -27,7 +28,7 @@ type options struct {
 	nodes   string // a fleet.Kind, or URLs
 	durable bool
 	load    record.Load
-	sweep   sweep
+	sweeps  sweeps
 	faults  repeated
 	names   string // of subjects
 	rounds  int
@@ -38,6 +39,7 @@ type options struct {
 	html      string
 	svg       string
 	benchstat string
+	document  string
 	profile   string
 	failIf    conditions
 
@@ -96,6 +98,7 @@ func (o *options) flags() *flag.FlagSet {
 		"cycles a second to begin (open loop); 0: each caller begins the next when one has ended (closed loop)")
 	f.StringVar(&o.load.Names, "names", "own",
 		"names to lock: own (one a caller), single (one for all), uniform:K or zipf:K (K names)")
+	f.IntVar(&o.load.Length, "length", 0, "bytes of each name, which is filled up to them; 0: as short as names are")
 	f.DurationVar(&o.load.Hold, "hold", 0, "how long each lock is held")
 	f.IntVar(&o.load.Held, "held", 0,
 		"instead of cycles: this many locks, held under renewal for the whole --duration")
@@ -103,14 +106,15 @@ func (o *options) flags() *flag.FlagSet {
 	f.DurationVar(&o.load.Patience, "patience", 0,
 		"after which a caller gives up waiting; 0: when the library does")
 	f.Uint64Var(&o.load.Seed, "seed", 1, "of random choices")
-	f.Var(&o.faults, "fault", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s"; may be repeated`)
-	f.Var(&o.sweep, "sweep", "measure several loads: callers=1,16,256 or nodes=1,3,5 or held=1,1000")
+	f.Var(&o.faults, "fault", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s", "kill leader at ..."; may be repeated`)
+	f.Var(&o.sweeps, "sweep", "measure several loads: callers=1,16,256, or nodes=, processes=, length= or held=; may be repeated, and each varies its part alone")
 	f.DurationVar(&o.slice, "slice", 100*time.Millisecond, "resolution of figures over time")
 
 	f.StringVar(&o.json, "json", "", "`file` for the figures as JSON")
 	f.StringVar(&o.html, "html", "", "`file` for the report with pictures")
 	f.StringVar(&o.svg, "svg", "", "`folder` for the pictures alone")
 	f.StringVar(&o.benchstat, "benchstat", "", "`file` for the figures in the format of Go benchmarks")
+	f.StringVar(&o.document, "document", "", "measure all commands in this Markdown `file`, and put their figures and pictures into it")
 	f.StringVar(&o.from, "from", "", "measure nothing, show the run of this JSON `file`")
 	f.StringVar(&o.profile, "profile", "", "`folder` for CPU and heap profiles of the first client process")
 	f.Var(&o.failIf, "fail-if", `exit with status 2 if so: "p99>50ms", "redsync.rate>100"; may be repeated. `+metricsHelp())
@@ -130,6 +134,12 @@ func parse(args []string) (*options, error) {
 	if first.list {
 		return &first, nil
 	}
+	if first.document != "" {
+		if f.NFlag() > 1 {
+			return nil, errors.New("--document is alone: the flags are those of the commands in the file")
+		}
+		return &first, nil
+	}
 	s, err := loadScenario(first.scenario)
 	if err != nil {
 		return nil, err
@@ -142,7 +152,7 @@ func parse(args []string) (*options, error) {
 				line.flag, line.value, err)
 		}
 	}
-	o.faults.inherited = true
+	o.faults.inherited, o.sweeps.inherited = true, true
 	if err := f.Parse(args); err != nil { // it was parsed before
 		return nil, err
 	}
@@ -179,6 +189,11 @@ func (o *options) settle() error {
 	if err := load.CheckNames(l.Names); err != nil {
 		return fmt.Errorf("--names: %w", err)
 	}
+	if l.Length != 0 {
+		if err := load.CheckLength(l.Length); err != nil {
+			return fmt.Errorf("--length: %w", err)
+		}
+	}
 	for _, text := range o.faults.values {
 		f, err := fault.Parse(text)
 		if err != nil {
@@ -189,9 +204,17 @@ func (o *options) settle() error {
 	if err := o.settleNodes(); err != nil {
 		return err
 	}
+	for _, s := range o.subjects {
+		if s.Servers != backend.Run && o.kind != fleet.Process {
+			return fmt.Errorf("%s has servers of its own, processes on this machine, so that it is compared on others of the kind alone: use --nodes process, or leave it out of --subjects", s.Name)
+		}
+	}
 	for _, p := range o.points() {
 		if _, err := fault.NewPlan(o.planned, p.Nodes, p.Duration); err != nil {
 			return fmt.Errorf("--fault: %w", err)
+		}
+		if p.Callers < p.Processes {
+			return fmt.Errorf("--sweep %s, --callers %d: every process needs a caller", p.Point, p.Callers)
 		}
 		if p.Held > 0 && (p.Rate > 0 || p.Hold > 0) {
 			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")
@@ -217,7 +240,7 @@ func (o *options) settleNodes() error {
 		return nil
 	}
 	o.kind = fleet.Addrs
-	if o.durable || o.sweep.key == "nodes" {
+	if o.durable || o.sweeps.has("nodes") {
 		return errors.New("--durable and --sweep nodes=... are for nodes that the benchmark starts, not for --nodes with URLs")
 	}
 	o.load.Nodes = len(o.urls())
@@ -231,8 +254,8 @@ func fits(s subject.Spec, l record.Load, faults bool) error {
 	if l.Held > 0 && !s.Renews {
 		return fmt.Errorf("%s does not renew locks by itself, so it cannot hold any: leave it out of --subjects", s.Name)
 	}
-	if s.Drive != nil && (faults || l.Names != "own" || l.Rate > 0 || l.Held > 0 || l.Hold > 0) {
-		return fmt.Errorf("%s is cycles without a library: it knows neither faults nor shared names, --rate, --hold or --held; leave it out of --subjects", s.Name)
+	if s.Drive != nil && (faults || l.Names != "own" || l.Length > 0 || l.Rate > 0 || l.Held > 0 || l.Hold > 0) {
+		return fmt.Errorf("%s is cycles without a library: it knows neither faults nor shared names, --length, --rate, --hold or --held; leave it out of --subjects", s.Name)
 	}
 	return nil
 }

@@ -73,27 +73,35 @@ func TestAFaultOnTheCommandLineReplacesTheScenarios(t *testing.T) {
 func TestASweepIsSeveralLoads(t *testing.T) {
 	t.Parallel()
 	type point struct {
-		name                            string
-		callers, processes, nodes, held int
+		name                                    string
+		callers, processes, nodes, held, length int
 	}
 	for text, want := range map[string][]point{
-		"":              {{"", 8, 4, 5, 0}},
-		"callers=2,16":  {{"callers=2", 2, 2, 5, 0}, {"callers=16", 16, 4, 5, 0}},
-		"nodes=1,3":     {{"nodes=1", 8, 4, 1, 0}, {"nodes=3", 8, 4, 3, 0}},
-		"held=1,3,1000": {{"held=1", 1, 1, 5, 1}, {"held=3", 3, 3, 5, 3}, {"held=1000", 8, 4, 5, 1000}},
+		"":                              {{"", 8, 4, 5, 0, 0}},
+		"callers=2,16":                  {{"callers=2", 2, 2, 5, 0, 0}, {"callers=16", 16, 4, 5, 0, 0}},
+		"nodes=1,3":                     {{"nodes=1", 8, 4, 1, 0, 0}, {"nodes=3", 8, 4, 3, 0, 0}},
+		"held=1,3,1000":                 {{"held=1", 1, 1, 5, 1, 0}, {"held=3", 3, 3, 5, 3, 0}, {"held=1000", 8, 4, 5, 1000, 0}},
+		"processes=1,8":                 {{"processes=1", 8, 1, 5, 0, 0}, {"processes=8", 8, 8, 5, 0, 0}},
+		"length=16,1024":                {{"length=16", 8, 4, 5, 0, 16}, {"length=1024", 8, 4, 5, 0, 1024}},
+		"nodes=3; callers=2; length=64": {{"nodes=3", 8, 4, 3, 0, 0}, {"callers=2", 2, 2, 5, 0, 0}, {"length=64", 8, 4, 5, 0, 64}},
 	} {
 		args := []string{"--subjects", "redquorum", "--callers", "8", "--processes", "4"}
 		if text != "" {
-			args = append(args, "--sweep", text)
+			for one := range strings.SplitSeq(text, "; ") {
+				args = append(args, "--sweep", one)
+			}
 		}
 		o := parsed(t, args...)
-		assert.Equal(t, text, o.sweep.String())
+		assert.Equal(t, text, o.sweeps.String())
 		var got []point
 		for _, l := range o.points() {
-			got = append(got, point{l.Point, l.Callers, l.Processes, l.Nodes, l.Held})
+			got = append(got, point{l.Point, l.Callers, l.Processes, l.Nodes, l.Held, l.Length})
 		}
 		assert.Equal(t, want, got)
 	}
+	file := written(t, "sweep nodes=1,3\nsweep callers=1,4\n")
+	assert.Equal(t, "nodes=1,3; callers=1,4", parsed(t, "--scenario", file).sweeps.String())
+	assert.Equal(t, "length=16", parsed(t, "--scenario", file, "--sweep", "length=16").sweeps.String(), "and none of the scenario's")
 }
 
 func TestGivenServersAreTheNodes(t *testing.T) {
@@ -136,10 +144,15 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"--fault", "kill 6 at 100ms for 100ms"}, []string{"--fault", "5 nodes"}},
 		{[]string{"--fault", "kill 1 at 1s for 1h"}, []string{"--fault", "would not end"}},
 		{[]string{"--sweep", "nodes=5,1", "--fault", "kill 2 at 100ms for 100ms"}, []string{"--fault", "1 nodes"}},
-		{[]string{"--sweep", "ttl=1,2"}, []string{`"ttl=1,2"`, "callers=", "nodes=", "held="}},
+		{[]string{"--sweep", "ttl=1,2"}, []string{`"ttl=1,2"`, "callers, nodes, ", "held"}},
 		{[]string{"--sweep", "callers"}, []string{`"callers"`, "numbers"}},
 		{[]string{"--sweep", "callers=1,x"}, []string{`"x"`, "number above zero"}},
 		{[]string{"--sweep", "callers=1,,2"}, []string{`""`, "number above zero"}},
+		{[]string{"--sweep", "length=3"}, []string{"16 to 65536"}},
+		{[]string{"--length", "3"}, []string{"--length", "16 to 65536"}},
+		{[]string{"--sweep", "processes=1,65"}, []string{"--sweep processes=65", "--callers 64"}},
+		{[]string{"--sweep", "nodes=3", "--sweep", "nodes=5"}, []string{"a sweep of nodes already"}},
+		{[]string{"--subjects", "limit", "--length", "64"}, []string{"limit", "--length"}},
 		{[]string{"--sweep", "callers=0"}, []string{`"0"`, "number above zero"}},
 		{[]string{"--sweep", "callers=4x"}, []string{`"4x"`, "number above zero"}},
 		{[]string{"--nodes", "cluster"}, []string{"--nodes cluster", "embedded, process, docker", "redis://"}},
@@ -147,6 +160,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"--nodes", "redis://a", "--durable"}, []string{"--durable", "URLs"}},
 		{[]string{"--nodes", "redis://a", "--sweep", "nodes=1"}, []string{"--sweep nodes", "URLs"}},
 		{[]string{"--durable"}, []string{"--durable", "process and docker"}},
+		{[]string{"--subjects", "redquorum,etcd"}, []string{"etcd has servers of its own", "--nodes process"}},
+		{[]string{"--subjects", "redquorum-always", "--nodes", "redis://127.0.0.1:1"}, []string{"servers of its own", "--nodes process"}},
 		{[]string{"--held", "10"}, []string{"redsync does not renew", "--subjects"}},
 		{[]string{"--sweep", "held=10"}, []string{"redsync does not renew", "--subjects"}},
 		{[]string{"--subjects", "redquorum", "--sweep", "held=10", "--rate", "5"}, []string{"--held", "--rate"}},

@@ -38,15 +38,18 @@ func writePictures(folder string, run record.Run) error {
 		return fmt.Errorf("--svg: %w", err)
 	}
 	for _, p := range report.SVGs(run) {
-		err := writeFile(filepath.Join(folder, p.Name), func(w io.Writer) error {
-			_, err := w.Write(p.SVG)
-			return err
-		})
-		if err != nil {
+		if err := writePicture(filepath.Join(folder, p.Name), p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func writePicture(name string, p report.Picture) error {
+	return writeFile(name, func(w io.Writer) error {
+		_, err := w.Write(p.SVG)
+		return err
+	})
 }
 
 func writeFile(name string, write func(io.Writer) error) error {

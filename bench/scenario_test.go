@@ -60,7 +60,7 @@ func TestBadLinesOfAScenarioAreNamed(t *testing.T) {
 		"calls 64":                         {"line 1", "calls 64", "no such flag"},
 		"callers 4\ncallers many":          {"line 2", "callers many"},
 		"duration 5":                       {"line 1", "duration 5"},
-		"sweep colour=1":                   {"line 1", `"colour=1"`, "held="},
+		"sweep colour=1":                   {"line 1", `"colour=1"`, "held"},
 		"scenario smoke":                   {"line 1", "command line only"},
 		"list true":                        {"line 1", "command line only"},
 		"from run.json":                    {"line 1", "command line only"},

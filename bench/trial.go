@@ -23,7 +23,7 @@ const probeInterval = 100 * time.Millisecond
 // trial measures one subject under one load: the client processes make the load, the faults happen
 // to the nodes, and the results of both make the record.
 func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round int) (record.Trial, error) {
-	plan, err := fault.NewPlan(b.planned, l.Nodes, l.Duration)
+	plan, err := fault.NewPlan(b.planned, len(b.nodes.URLs()), l.Duration)
 	if err != nil {
 		return record.Trial{}, err
 	}
@@ -44,7 +44,9 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	started := func(at time.Time) {
-		during.Go(func() { before = b.watch.Costs(ctx) })
+		if b.watch != nil {
+			during.Go(func() { before = b.watch.Costs(ctx) })
+		}
 		if len(b.planned) == 0 {
 			return
 		}
@@ -53,7 +55,9 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 				fail(broken)
 			}
 		})
-		during.Go(func() { probes = servers.Probe(ctxP, b.nodes.URLs(), at, probeInterval) })
+		if b.watch != nil {
+			during.Go(func() { probes = servers.Probe(ctxP, b.nodes.URLs(), at, probeInterval) })
+		}
 	}
 	job := load.Job{Subject: s.Name, URLs: b.nodes.URLs(), Load: l, Slice: b.slice}
 	t, err := load.Run(ctx, job, started, func(p load.Progress) { b.showProgress(s, l, round, p) })
@@ -72,9 +76,13 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 		return t, err
 	}
 	t.Round = round
-	t.Nodes = servers.Between(before, b.watch.Costs(ctx))
 	t.Probes = probes
 	t.AddFaults(faults)
+	if b.watch == nil {
+		t.KeysLeft = -1
+		return t, nil
+	}
+	t.Nodes = servers.Between(before, b.watch.Costs(ctx))
 	if t.KeysLeft, err = b.watch.KeysLeft(ctx); err != nil {
 		t.KeysLeft = -1
 	}

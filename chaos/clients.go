@@ -19,6 +19,7 @@ type processes struct {
 	log     *history.Log
 	config  client.Config
 	longTTL time.Duration // of every second client; zero: that of all
+	broken  func()        // is called when a client has failed
 	stop    func() error  // ends all clients in good order; may be called twice
 
 	mu      sync.Mutex
@@ -26,8 +27,8 @@ type processes struct {
 	all     []*client.Process
 }
 
-func newProcesses(log *history.Log, longTTL time.Duration, config client.Config) *processes {
-	c := &processes{log: log, config: config, longTTL: longTTL}
+func newProcesses(log *history.Log, longTTL time.Duration, config client.Config, broken func()) *processes {
+	c := &processes{log: log, config: config, longTTL: longTTL, broken: broken}
 	c.stop = sync.OnceValue(c.stopAll)
 	return c
 }
@@ -46,6 +47,13 @@ func (c *processes) start(i int) error {
 	if err != nil {
 		return err
 	}
+	go func() { // ends with the process
+		select {
+		case <-p.Broken():
+			c.broken()
+		case <-p.Done():
+		}
+	}()
 	if i == len(c.all) {
 		c.all = append(c.all, p)
 	} else {
@@ -60,11 +68,24 @@ func (c *processes) at(i int) *client.Process {
 	return c.all[i]
 }
 
-func (c *processes) Pause(i int) error  { return c.at(i).Pause() }
-func (c *processes) Resume(i int) error { return c.at(i).Resume() }
+// note notes what is about to happen to a client, or has happened to it.
+func (c *processes) note(kind history.Kind, p *client.Process) error {
+	return c.log.Add(history.Event{At: history.Now(), Kind: kind, Who: p.Who})
+}
+
+func (c *processes) Pause(i int) error {
+	p := c.at(i)
+	return errors.Join(c.note(history.Paused, p), p.Pause())
+}
+
+func (c *processes) Resume(i int) error {
+	p := c.at(i)
+	return errors.Join(p.Resume(), c.note(history.Resumed, p))
+}
 
 func (c *processes) Replace(i int) error {
-	if err := c.at(i).Kill(); err != nil {
+	p := c.at(i)
+	if err := errors.Join(c.note(history.Killed, p), p.Kill()); err != nil {
 		return err
 	}
 	return c.start(i)
@@ -74,7 +95,7 @@ func (c *processes) stopAll() error {
 	errs := make([]error, len(c.all))
 	var wg sync.WaitGroup
 	for i, p := range c.all {
-		wg.Go(func() { errs[i] = p.Stop(slack) })
+		wg.Go(func() { errs[i] = p.Stop(c.config.Patience + slack) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

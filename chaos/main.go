@@ -5,14 +5,18 @@
 //	go -C chaos run . --scenario pause-clients,mixed
 //	go -C chaos run . --scenario mixed --seed 42            # the same faults again
 //	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
+//	go -C chaos run . --locks shared,fenced                 # readers and writers only
+//	go -C chaos run . --scenario flush --client 'sh clients/setnx.sh'  # another library
 //	go -C chaos run . --scenario restart-majority --no-guard
 //
 // The last one is the control: without the memory guard three forgetful servers give away what
 // another client holds, and the checks must find that.
 //
 // Five servers are started (package internal/fleet), several client processes, each of them this
-// program run again (internal/client), and a register that they write to under their locks
-// (internal/register). The nemesis carries out a plan that the seed decides (internal/nemesis). The
+// program run again (internal/client), and a register that they write to under their fenced locks
+// (internal/register). Clients ask for locks of every kind: plain and fenced ones, those of readers,
+// of several names at once, and permits. All kinds meet on the same names, but for permits, which
+// have a name that others ask for now and then. The nemesis carries out a plan that the seed decides (internal/nemesis). The
 // history of all of them, which is kept in a file if anything is wrong, is judged at the end, or
 // when the run is interrupted (internal/judge says by which rules).
 //
@@ -72,9 +76,11 @@ func runAll(ctx context.Context, args []string, out io.Writer) (code int, err er
 		return 0, err
 	}
 	if o.judge != "" {
-		return judgeAgain(o.judge, out)
+		return o.judgeAgain(out)
 	}
-	fmt.Fprintf(out, "seed %d, %v of faults in each scenario\n", o.seed, o.share().Round(time.Millisecond))
+	if !o.table {
+		fmt.Fprintf(out, "seed %d, %v of faults in each scenario\n", o.seed, o.share().Round(time.Millisecond))
+	}
 	for _, s := range o.scenarios {
 		t := trial{Scenario: s, options: o}
 		if o.plan {
@@ -86,9 +92,11 @@ func runAll(ctx context.Context, args []string, out io.Writer) (code int, err er
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		report(out, s.Name, time.Since(began), v)
+		o.tell(out, s.Name, time.Since(began), v)
 		if !v.OK() {
 			code = violated
+		}
+		if !v.OK() && !t.table {
 			fmt.Fprintf(out, "  history   %s\n  replay    %s\n", file, t.replay())
 		}
 		if ctx.Err() != nil {
@@ -100,12 +108,12 @@ func runAll(ctx context.Context, args []string, out io.Writer) (code int, err er
 }
 
 // judgeAgain judges a history that was kept.
-func judgeAgain(path string, out io.Writer) (code int, err error) {
-	v, err := readVerdict(path, nil)
+func (o options) judgeAgain(out io.Writer) (code int, err error) {
+	v, err := readVerdict(o.judge, nil)
 	if err != nil {
 		return 0, err
 	}
-	report(out, path, 0, v)
+	o.tell(out, o.judge, 0, v)
 	if !v.OK() {
 		code = violated
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 )
 
@@ -19,6 +21,10 @@ type options struct {
 	ttl       time.Duration
 	longTTL   time.Duration
 	clients   int
+	nodes     int
+	client    string
+	table     bool
+	locks     []history.Lock
 	guard     bool
 	plan      bool
 	judge     string
@@ -29,7 +35,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	flags.SetOutput(out)
 	scenario := flags.String("scenario", "all",
-		"all, or names with commas between them: "+strings.Join(names(), ", "))
+		"all, or names with commas between them: "+strings.Join(scenarios(), ", "))
 	flags.DurationVar(&o.duration, "duration", time.Minute,
 		"of the faults; the scenarios share it evenly, and each adds some seconds to begin and end")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
@@ -37,6 +43,12 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.DurationVar(&o.longTTL, "long-ttl", 0,
 		"of the locks of every second client; 0 for that of the others")
 	flags.IntVar(&o.clients, "clients", 4, "number of client processes")
+	flags.IntVar(&o.nodes, "nodes", 5, "number of servers")
+	flags.StringVar(&o.client, "client", "",
+		"take the locks of this `command`, which speaks chaos/PROTOCOL.md; empty for this module's library")
+	flags.BoolVar(&o.table, "table", false, "print a row of a table for each scenario, and no report")
+	locks := flags.String("locks", strings.Join(texts(history.Locks), ","),
+		"kinds of locks that the clients ask for, with commas between them")
 	noGuard := flags.Bool("no-guard", false,
 		"turn the memory guard off, to see that the checks find what it prevents")
 	flags.BoolVar(&o.plan, "plan", false, "print the plans and do nothing else")
@@ -45,33 +57,54 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || o.duration <= 0 || o.ttl < 100*time.Millisecond || o.longTTL != 0 && o.longTTL < o.ttl || o.clients < 2 {
-		return o, fmt.Errorf("there are no arguments; --duration must be above zero, --ttl at least 100ms, --long-ttl not below it, --clients at least 2: %q", args)
+	if flags.NArg() > 0 || o.duration <= 0 || o.ttl < 100*time.Millisecond || o.longTTL != 0 && o.longTTL < o.ttl || o.clients < 2 || o.nodes < 1 {
+		return o, fmt.Errorf("there are no arguments; --duration must be above zero, --ttl at least 100ms, --long-ttl not below it, --clients at least 2, --nodes at least 1: %q", args)
+	}
+	if given := notOfPrograms(flags); o.client != "" && len(given) > 0 {
+		return o, fmt.Errorf("--%s is about this module's library, and not about a --client", strings.Join(given, ", --"))
 	}
 	o.guard = !*noGuard
 	if o.seed == 0 {
 		o.seed = rand.Uint64()
 	}
+	for text := range strings.SplitSeq(*locks, ",") {
+		l := history.Lock(text)
+		if !slices.Contains(history.Locks, l) || slices.Contains(o.locks, l) {
+			return o, fmt.Errorf("--locks %s: %q is no kind of lock, or is given twice; there are %s", *locks, text, strings.Join(texts(history.Locks), ", "))
+		}
+		o.locks = append(o.locks, l)
+	}
 	if *scenario == "all" {
-		*scenario = strings.Join(names(), ",")
+		*scenario = strings.Join(scenarios(), ",")
 	}
 	for name := range strings.SplitSeq(*scenario, ",") {
 		s, ok := nemesis.ByName(name)
 		if !ok {
-			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(names(), ", "))
+			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(scenarios(), ", "))
 		}
 		o.scenarios = append(o.scenarios, s)
 	}
 	if least := nemesis.Shortest * max(o.ttl, o.longTTL); o.share() < least {
-		return o, fmt.Errorf("--duration leaves %v for each scenario, but a fault and its end need %d TTLs, which is %v", o.share(), nemesis.Shortest, least)
+		return o, fmt.Errorf("--duration %v leaves %v for each of %d scenarios, but a fault and its end need %d TTLs, which is %v: give %v or more",
+			o.duration, o.share(), len(o.scenarios), nemesis.Shortest, least, least*time.Duration(len(o.scenarios)))
 	}
 	return o, nil
+}
+
+// notOfPrograms are the flags that were given and that say nothing to another client.
+func notOfPrograms(flags *flag.FlagSet) (given []string) {
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "locks" || f.Name == "no-guard" || f.Name == "long-ttl" {
+			given = append(given, f.Name)
+		}
+	})
+	return given
 }
 
 // share is the duration of the faults of each scenario.
 func (o options) share() time.Duration { return o.duration / time.Duration(len(o.scenarios)) }
 
-func names() (all []string) {
+func scenarios() (all []string) {
 	for _, s := range nemesis.Scenarios {
 		all = append(all, s.Name)
 	}

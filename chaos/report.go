@@ -8,11 +8,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 )
 
 // shown is how many violations are printed; the history has all of them.
 const shown = 5
+
+// tell prints the report or the row of a verdict.
+func (o options) tell(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
+	if o.table {
+		row(out, title, v)
+		return
+	}
+	report(out, title, took, v)
+}
 
 func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 	result := "ok"
@@ -23,18 +33,20 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 	if took > 0 {
 		fmt.Fprintf(out, " (%v)", took.Round(100*time.Millisecond))
 	}
+	for _, about := range slices.Sorted(maps.Keys(v.Clients)) {
+		fmt.Fprintf(out, "\n  client    %s", about)
+	}
 	fmt.Fprintf(out, "\n  faults    %s\n", counts(v.Faults))
-	fmt.Fprintf(out, "  locks     %d granted, %d losses told", v.Granted, v.Lost)
+	fmt.Fprintf(out, "  locks     %d granted: %s; %d in order, %d downgraded, %d readers beside others, %d times all permits\n",
+		v.Granted, counts(v.Of), v.Fair, v.Downgrade, v.Together, v.Full)
+	fmt.Fprintf(out, "  no lock   in vain: %s; unknown: %d\n", counts(v.Failed), v.Unknown)
+	fmt.Fprintf(out, "  losses    %d told", v.Lost)
 	if v.Expired > 0 {
 		fmt.Fprintf(out, " (%d at the deadline, %v after it at most)", v.Expired,
 			v.Late.Round(time.Millisecond))
 	}
-	fmt.Fprintf(out, "; in vain: %s; unknown: %d\n", counts(v.Failed), v.Unknown)
-	fmt.Fprintf(out, "  writes    %d accepted, %d refused as stale\n", v.Accepted, v.Refused)
-	if v.IdleName != "" {
-		fmt.Fprintf(out, "  service   none for %v at most, on %q after %v\n",
-			v.Idle.Round(time.Millisecond), v.IdleName, v.IdleFrom.Round(time.Millisecond))
-	}
+	fmt.Fprintf(out, "\n  writes    %d accepted, %d refused as stale\n", v.Accepted, v.Refused)
+	fmt.Fprintf(out, "  outages   while a majority could vote, at most: %s\n", outages(v.Outages))
 	fmt.Fprintf(out, "  checks    %s; porcupine: %d windows, %d undecided\n", rules(v), v.Windows,
 		v.Undecided)
 	for i, f := range v.Violations {
@@ -44,6 +56,22 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 		}
 		fmt.Fprintf(out, "  VIOLATED  %v\n", f)
 	}
+}
+
+// row prints what chaos/clients/all.sh makes a table of: the client, the scenario, locks granted,
+// overlaps, how long the first of two holders worked on at most, stale writes that the register
+// took and those that it refused, keys left, and the longest outage.
+func row(out io.Writer, scenario string, v *judge.Verdict) {
+	notice, outage := "-", time.Duration(0)
+	if v.Broken("overlap") > 0 {
+		notice = max(time.Millisecond, v.Notice.Round(time.Millisecond)).String()
+	}
+	for _, o := range v.Outages {
+		outage = max(outage, o.For)
+	}
+	fmt.Fprintf(out, "| %s | %s | %d | %d | %s | %d | %d | %d | %v |\n",
+		strings.Join(slices.Sorted(maps.Keys(v.Clients)), "; "), scenario, v.Granted, v.Broken("overlap"), notice,
+		v.Broken("register"), v.Refused, v.Broken("leftover"), outage.Round(time.Millisecond))
 }
 
 func rules(v *judge.Verdict) string {
@@ -58,7 +86,21 @@ func rules(v *judge.Verdict) string {
 	return strings.Join(all, ", ")
 }
 
-func counts(of map[string]int) string {
+// outages says for each kind of lock how long a name that was asked for had no holder.
+func outages(of map[history.Lock]judge.Outage) string {
+	if len(of) == 0 {
+		return "none"
+	}
+	var all []string
+	for _, kind := range slices.Sorted(maps.Keys(of)) {
+		o := of[kind]
+		all = append(all, fmt.Sprintf("%s %v on %q after %v", kind, o.For.Round(time.Millisecond), o.Name,
+			o.From.Round(time.Millisecond)))
+	}
+	return strings.Join(all, ", ")
+}
+
+func counts[K ~string](of map[K]int) string {
 	if len(of) == 0 {
 		return "none"
 	}

@@ -18,18 +18,25 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 	"github.com/redquorum/redquorum/chaos/internal/register"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/relay"
 )
 
 const (
-	nodes   = 5
-	callers = 2 // of each client
+	callers = 3 // of each client
+	// reconnect is how long a client may take to find that a server is back.
+	reconnect = time.Second
 	// slack is how late anything may be on a busy machine.
 	slack = 10 * time.Second
+	// patience is how long another library may take for an answer, beside the time for which it was
+	// asked to wait: most have timeouts of some seconds.
+	patience = 20 * time.Second
 )
 
-// locks are few, so that they are fought for.
-var locks = []string{"a", "b", "c"}
+// The names are few, so that they are fought for. There are permits of one.
+var names = []string{"a", "b", "c"}
+
+const permits = "p"
 
 // A trial is one scenario, from the start of the servers to the verdict.
 type trial struct {
@@ -43,7 +50,7 @@ type trial struct {
 }
 
 func (t *trial) setting() nemesis.Setting {
-	return nemesis.Setting{Seed: t.seed, Duration: t.share(), Nodes: nodes, Clients: t.clients,
+	return nemesis.Setting{Seed: t.seed, Duration: t.share(), Nodes: t.nodes, Clients: t.clients,
 		TTL: t.longest()}
 }
 
@@ -53,6 +60,15 @@ func (t *trial) replay() string {
 		t.Name, t.share(), t.ttl, t.clients, t.seed)
 	if t.longTTL > 0 {
 		command += fmt.Sprintf(" --long-ttl %v", t.longTTL)
+	}
+	if t.nodes != 5 {
+		command += fmt.Sprintf(" --nodes %d", t.nodes)
+	}
+	if t.client != "" {
+		command += fmt.Sprintf(" --client '%s'", strings.ReplaceAll(t.client, "'", `'\''`))
+	}
+	if len(t.locks) < len(history.Locks) {
+		command += " --locks " + strings.Join(texts(t.locks), ",")
 	}
 	if !t.guard {
 		command += " --no-guard"
@@ -91,6 +107,8 @@ func (t *trial) run(ctx context.Context) (v *judge.Verdict, file string, err err
 }
 
 func (t *trial) play(ctx context.Context, file string) (err error) {
+	ctx, end := context.WithCancel(ctx) // when a client fails, whose error is that of its stop
+	defer end()
 	out, err := os.Create(file)
 	if err != nil {
 		return err
@@ -99,7 +117,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	t.history = history.NewLog(out)
 
 	t.fleet, err = fleet.Start(ctx, fleet.Process,
-		fleet.Options{Nodes: nodes, Persistence: t.Writes(nodes)})
+		fleet.Options{Nodes: t.nodes, Persistence: t.Writes(t.nodes)})
 	if err != nil {
 		return err
 	}
@@ -123,9 +141,10 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	defer reg.Close()
 
 	t.running = newProcesses(t.history, t.longTTL, client.Config{
-		URLs: urls, Register: reg.Addr(), Names: locks, Seed: t.seed, TTL: t.ttl, Guard: t.guard, Callers: callers,
-		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])},
-	})
+		Program: t.client, URLs: urls, Register: reg.Addr(), Locks: t.locks, Names: names, Permits: permits,
+		Seed: t.seed, TTL: t.ttl, Guard: t.guard, Callers: callers,
+		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])}, Patience: patience,
+	}, end)
 	defer func() { err = errors.Join(err, t.running.stop()) }()
 	for i := range t.clients {
 		if err := t.running.start(i); err != nil {
@@ -141,8 +160,12 @@ func (t *trial) disturb(ctx context.Context) error {
 	if err := t.awaitGrants(ctx, 0); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("before any fault: %w", err)
 	}
+	if err := t.noteBegin(); err != nil {
+		return err
+	}
 	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{
-		Fleet: t.fleet, Writes: t.Writes(nodes), Relays: t.relays, Clients: t.running, Flush: t.flush, Log: t.history,
+		Fleet: t.fleet, Writes: t.Writes(t.nodes), Relays: t.relays, Clients: t.running, Flush: t.flush, Log: t.history,
+		Quarantine: t.quarantine(),
 	})
 	if err != nil {
 		return err
@@ -163,16 +186,31 @@ func (t *trial) disturb(ctx context.Context) error {
 	return t.history.Err()
 }
 
-// awaitGrants waits until each lock was granted after a moment. Servers that forgot are in
-// quarantine for a TTL, and a lock may be held for two.
+// noteBegin notes that the faults begin. Some servers grant locks by now. The others are new for a
+// TTL at most.
+func (t *trial) noteBegin() error {
+	now := history.Now()
+	e := history.Event{At: now, Kind: history.Began, Until: now + int64(t.longest())}
+	for i := range t.nodes {
+		e.Nodes = append(e.Nodes, i)
+	}
+	return t.history.Add(e)
+}
+
+// awaitGrants waits until each key and each kind of lock was granted after a moment. Servers that
+// forgot are in quarantine for a TTL, and a lock may be held for two.
 func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*t.longest()+slack)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+	awaited := client.Keys(t.running.config)
+	if t.client == "" {
+		awaited = append(awaited, texts(t.locks)...)
+	}
 	for {
-		missing := slices.IndexFunc(locks, func(name string) bool {
-			return t.history.Last(history.Granted, name) <= since
+		missing := slices.IndexFunc(awaited, func(about string) bool {
+			return t.history.Last(history.Granted, about) <= since
 		})
 		if missing < 0 {
 			return nil
@@ -180,13 +218,22 @@ func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("nobody gets the lock %q: %w", locks[missing], ctx.Err())
+			return fmt.Errorf("nobody gets the lock %q: %w", awaited[missing], ctx.Err())
 		}
 	}
 }
 
 // longest is the longest time for which any lock outlives its holder.
 func (t *trial) longest() time.Duration { return max(t.ttl, t.longTTL) }
+
+// quarantine is how long a server that forgot is expected to give no vote. To a program that is an
+// outage as any other.
+func (t *trial) quarantine() time.Duration {
+	if t.client != "" {
+		return 0
+	}
+	return t.longest() + reconnect
+}
 
 func (t *trial) ttls(n float64) time.Duration { return time.Duration(n * float64(t.ttl)) }
 
@@ -224,12 +271,12 @@ func (t *trial) flush(ctx context.Context, i int) error {
 }
 
 // noteLeftKeys looks for keys of locks when all clients have ended, and writes down those that are
-// still there when they must have expired.
+// still there when they must have expired. A writer's intent lives for a little more than a second.
 func (t *trial) noteLeftKeys() error {
-	expired := time.Now().Add(t.longest() + 100*time.Millisecond)
+	expired := time.Now().Add(t.longest() + 500*time.Millisecond)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for i := 0; i < nodes; {
+	for i := 0; i < t.nodes; {
 		keys, err := redis.Strings(t.ask(context.Background(), i, "KEYS", "*"))
 		if err != nil {
 			return fmt.Errorf("node %d: %w", i, err)
@@ -258,12 +305,21 @@ func (t *trial) noteLeftKeys() error {
 	return nil
 }
 
-// left are the keys that are not the library's own.
+// left are the keys that hold a lock, or keep others from it. The memory guard's record and the
+// counters of tokens stay, and the queues of waiters expire when nobody has asked for some seconds.
 func left(keys []string) (others []string) {
 	for _, key := range keys {
-		if !strings.HasPrefix(key, "redlock:") {
+		if key != record.Key && !strings.HasPrefix(key, "redlock:fence:") && !strings.HasPrefix(key, "redlock:queue:") {
 			others = append(others, key)
 		}
 	}
 	return others
+}
+
+// texts are the kinds as flags and histories name them.
+func texts(locks []history.Lock) (all []string) {
+	for _, l := range locks {
+		all = append(all, string(l))
+	}
+	return all
 }

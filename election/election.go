@@ -20,7 +20,7 @@ type Election struct {
 
 // New returns the election for the office name, which is the name of a lock of locker. The options
 // are for that lock, TTL above all: it bounds for how long there is no leader after one vanished.
-// Fenced, Owner and Permits(1) are set in any case, and Renew(false) makes each term end after the TTL.
+// Fenced, Owner and Exclusive are set in any case, and Renew(false) makes each term end after the TTL.
 func New(locker *redlock.Locker, name string, opts ...redlock.Option) *Election {
 	return &Election{locker: locker, name: name, opts: slices.Clone(opts)}
 }
@@ -61,7 +61,7 @@ func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Con
 	case lead == nil:
 		return fmt.Errorf("election: %q: the function is nil", e.name)
 	}
-	opts := append(slices.Clone(e.opts), redlock.Fenced(), redlock.Owner(id), redlock.Permits(1))
+	opts := append(slices.Clone(e.opts), redlock.Fenced(), redlock.Owner(id), redlock.Exclusive())
 	for tries := 0; ctx.Err() == nil; {
 		lock, err := e.locker.Acquire(ctx, e.name, opts...)
 		var vote *redlock.QuorumError

@@ -74,6 +74,26 @@ func TestALeaderThatResignsIsFollowedAtOnce(t *testing.T) {
 	})
 }
 
+// TestOneLeadsWhateverTheLockersDefaultIs: an office has one holder.
+func TestOneLeadsWhateverTheLockersDefaultIs(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		for _, kind := range []redlock.LockerOption{redlock.Shared(), redlock.Permits(2)} {
+			first := campaign(t, w, "first", kind)
+			time.Sleep(time.Second)
+			require.Empty(t, first.err)
+			require.Len(t, first.begun, 1)
+			second := campaign(t, w, "second", kind)
+			time.Sleep(time.Second)
+			assert.Empty(t, second.begun)
+			second.stop()
+			require.NoError(t, <-second.err)
+			first.stop()
+			require.NoError(t, <-first.err)
+		}
+	})
+}
+
 // last returns what came last.
 func last(over chan error) (err error) {
 	for len(over) > 0 {

@@ -30,10 +30,10 @@ func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) 
 }
 
 // open returns the Locker of a new process, with the memory guard.
-func open(t *testing.T, w *sim.World) (*redlock.Locker, *sim.Client) {
+func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	return simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), redlocktest.Wall(w.Now)), c
+	return simtest.Locker(t, c, append(opts, redlock.TTL(ttl), redlock.MemoryGuard(true), redlocktest.Wall(w.Now))...), c
 }
 
 // A candidate is a process that campaigns until stop is called. Its terms come by begun, and it
@@ -48,9 +48,9 @@ type candidate struct {
 	err    chan error // of Run
 }
 
-func campaign(t *testing.T, w *sim.World, id string) *candidate {
+func campaign(t *testing.T, w *sim.World, id string, opts ...redlock.LockerOption) *candidate {
 	t.Helper()
-	l, client := open(t, w)
+	l, client := open(t, w, opts...)
 	ctx, stop := context.WithCancel(t.Context())
 	c := &candidate{
 		Client: client, office: election.New(l, "office"), stop: stop,

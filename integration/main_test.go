@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -22,7 +23,7 @@ const (
 
 	// failAfter is how long a test waits for a fact that must come soon. Only a failing test
 	// uses it up.
-	failAfter = 10 * time.Second
+	failAfter = longTTL / 2
 
 	// slack is how late a busy machine may be.
 	slack = time.Second
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 		os.Exit(play(role))
 	}
 	code := m.Run()
-	if err := closeRigs(); err != nil {
+	if err := errors.Join(closeRigs(), os.RemoveAll(commandDir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

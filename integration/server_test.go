@@ -137,18 +137,20 @@ func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 }
 
 func TestAMissingPermissionIsSaid(t *testing.T) {
-	acquiring := func(l *redlock.Locker) error {
+	acquiring := func(_ *testing.T, l *redlock.Locker, _ *rig) error {
 		_, err := l.TryAcquire(context.Background(), "forbidden")
 		return err
 	}
-	extending := func(l *redlock.Locker) error {
+	extending := func(t *testing.T, l *redlock.Locker, server *rig) error {
 		lock, err := l.TryAcquire(context.Background(), "forbidden")
 		if err != nil {
 			return err
 		}
+		// Within the millisecond of its SET the key has its whole TTL yet, and needs no PEXPIRE.
+		server.must(t, 0, "PEXPIRE", "forbidden", 5000)
 		return lock.Extend(context.Background())
 	}
-	releasing := func(l *redlock.Locker) error {
+	releasing := func(_ *testing.T, l *redlock.Locker, _ *rig) error {
 		lock, err := l.TryAcquire(context.Background(), "forbidden")
 		if err != nil {
 			return err
@@ -157,7 +159,7 @@ func TestAMissingPermissionIsSaid(t *testing.T) {
 	}
 	for _, c := range []struct {
 		without string
-		do      func(*redlock.Locker) error
+		do      func(*testing.T, *redlock.Locker, *rig) error
 	}{
 		{"+set", acquiring},
 		{"+evalsha", releasing},
@@ -178,7 +180,7 @@ func TestAMissingPermissionIsSaid(t *testing.T) {
 				rules = append(rules, "resetkeys", "~other:*")
 			}
 			setUser(t, server, "locks", rules...)
-			err := c.do(openUnconnected(t, []string{server.as("locks", "pw")}))
+			err := c.do(t, openUnconnected(t, []string{server.as("locks", "pw")}), server)
 			wantOnly(t, redlock.ErrNoQuorum, err)
 			assert.ErrorIs(t, err, pool.ErrPermission)
 			assert.Equal(t, []string{server.addr(0)}, blamed(t, err))
@@ -242,6 +244,13 @@ func TestUnixSockets(t *testing.T) {
 // its socket. It may not be ready yet. Its environment has env besides.
 func startOnSocket(t *testing.T, env ...string) (socket string) {
 	t.Helper()
+	return startServer(t, []string{"--port", "0", "--save", "", "--dir", t.TempDir()}, env...)
+}
+
+// startServer is startOnSocket with other arguments, which may let it listen elsewhere, too. They
+// say where its data is.
+func startServer(t *testing.T, args []string, env ...string) (socket string) {
+	t.Helper()
 	need.Redis(t)
 	server, err := fleet.Server()
 	require.NoError(t, err)
@@ -254,7 +263,7 @@ func startOnSocket(t *testing.T, env ...string) (socket string) {
 	// The shell ends the server when its standard input ends, which it does even
 	// if this process is killed.
 	const script = `"$0" "$@" >/dev/null & read -r _; kill -9 $!; wait`
-	cmd := exec.Command("sh", "-c", script, server, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
+	cmd := exec.Command("sh", append([]string{"-c", script, server}, append(args, "--unixsocket", socket)...)...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()

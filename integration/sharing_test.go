@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -82,14 +83,14 @@ func TestNoWriterBesideAnybody(t *testing.T) {
 			}
 		}
 		turns := func(n int) {
-			poll(t, failAfter, func() error {
-				in.mu.Lock()
-				defer in.mu.Unlock()
-				if in.writes < n {
-					return assert.AnError
-				}
-				return nil
-			})
+			for done := in.count(); done < n; done = in.count() {
+				poll(t, failAfter, func() error {
+					if in.count() == done {
+						return fmt.Errorf("no writer has had a turn since turn %d", done)
+					}
+					return nil
+				})
+			}
 		}
 		turns(20)
 		for _, f := range []fault{paused, killed} {

@@ -23,9 +23,8 @@ type Job struct {
 	// before the job runs, and Run does not wait.
 	TakeOver bool
 
-	// Options are for the lock, behind those of this package. Permits(1) is set in any case. The
-	// lock must be a writer's: with Shared, also as a default of the Locker, machines that take over
-	// would be at it together.
+	// Options are for the lock, behind those of this package, but for Exclusive, which is set in any
+	// case.
 	Options []redlock.Option
 }
 
@@ -110,7 +109,7 @@ const tries = 5
 
 // acquire returns the lock, or what has become of the tick without it.
 func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcome, error) {
-	opts := append(slices.Clone(j.Options), redlock.Permits(1))
+	opts := append(slices.Clone(j.Options), redlock.Exclusive())
 	waiting := ctx
 	if left := time.Until(tick.Add(j.Every / 2)); j.TakeOver && left > 0 {
 		var cancel context.CancelFunc

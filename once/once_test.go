@@ -329,9 +329,9 @@ func TestATickIsRunByOneMachineAtATime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *sim.World) {
 		var running, most, ran atomic.Int32
 		var all sync.WaitGroup
-		for range 3 {
+		for _, kind := range []redlock.Option{redlock.Permits(3), redlock.Permits(3), redlock.Shared(), redlock.Shared()} {
 			c := w.NewClient(1)
-			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), redlock.Permits(3), redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
+			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), kind, redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
 			require.NoError(t, err)
 			t.Cleanup(func() { l.Close() })
 			j := once.Job{Locker: l, Name: "report", Every: every, TakeOver: true}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"reflect"
@@ -127,12 +128,17 @@ func TestARefusalIsForGood(t *testing.T) {
 func TestBoundsCostNoAllocation(t *testing.T) {
 	var b boundedReplies
 	stream := []byte(fine["each type"].stream + fine["nil"].stream + fine["a hint"].stream)
-	assert.Zero(t, testing.AllocsPerRun(100, func() {
+	pass := func() {
 		n, err := b.pass(stream)
 		if err != nil || n != len(stream) {
 			t.Fatal(n, err)
 		}
-	}))
+	}
+	fewest := math.Inf(1)
+	for range 10 { // what else the process does at the moment counts, too
+		fewest = min(fewest, testing.AllocsPerRun(100, pass))
+	}
+	assert.Zero(t, fewest)
 }
 
 func BenchmarkBounds(b *testing.B) {

@@ -22,19 +22,27 @@ type command struct {
 	// makesKey: the request is not sent again when the server has lost the script, because its
 	// release may be on its way already, and would be overtaken.
 	makesKey bool
+
+	// deletesKey: where the key holds the value, the script does nothing but delete it. A deletion
+	// can then stand for it (see native.go).
+	deletesKey bool
 }
 
 var commands = [...]command{
 	protocol.OpAcquire: {head: begin(6, "SET"), encode: encodeSet, decode: decodeSet},
 	protocol.OpExtend:  {script: extendScript, encode: encodeExtend, decode: decodeOwned},
-	protocol.OpRelease: {script: releaseScript, encode: encodeRelease, decode: decodeReleased},
+	protocol.OpRelease: {
+		script: releaseScript, encode: encodeRelease, decode: decodeReleased, deletesKey: true,
+	},
 	protocol.OpInspect: {script: inspectScript, encode: encodeKey, decode: decodeInspect},
 
 	protocol.OpAcquireFenced: {
 		script: acquireFencedScript, encode: encodeFenced, decode: decodeFenced, makesKey: true,
 	},
-	protocol.OpRaise:         {script: raiseScript, encode: encodeFenced, decode: decodeFenced},
-	protocol.OpReleaseFenced: {script: releaseFencedScript, encode: encodeFenced, decode: decodeReleased},
+	protocol.OpRaise: {script: raiseScript, encode: encodeFenced, decode: decodeFenced},
+	protocol.OpReleaseFenced: {
+		script: releaseFencedScript, encode: encodeFenced, decode: decodeReleased, deletesKey: true,
+	},
 
 	protocol.OpWatch: {head: begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
@@ -162,7 +170,7 @@ const maxToken = 1<<53 - 1
 
 func encodeFenced(p packet, r *protocol.Request) packet {
 	return p.text(r.Key).text(r.Counter).text(r.Value).
-		number(r.TTL.Milliseconds()).number(r.Token).number(r.Slack.Microseconds())
+		number(r.TTL.Milliseconds()).number(r.Token).number(r.LastToken()).number(r.Slack.Microseconds())
 }
 
 func decodeFenced(answer any) (protocol.Reply, error) {
@@ -174,7 +182,10 @@ func decodeFenced(answer any) (protocol.Reply, error) {
 
 func encodeQueue(p packet, r *protocol.Request) packet {
 	leave := int64(0)
-	if r.Ticket.Leave {
+	switch {
+	case r.Ticket.Overtakes:
+		leave = 2
+	case r.Ticket.Leave:
 		leave = 1
 	}
 	return p.text(r.Key).text(r.Key + ":seen").text(r.Ticket.ID).
@@ -184,10 +195,14 @@ func encodeQueue(p packet, r *protocol.Request) packet {
 func decodeQueue(answer any) (protocol.Reply, error) {
 	switch answer := answer.(type) {
 	case int64:
-		return protocol.Reply{Outcome: protocol.Granted}, nil
+		if answer >= 0 {
+			return protocol.Reply{Outcome: protocol.Granted, Others: int(answer)}, nil
+		}
 	case []any:
 		if len(answer) == 1 {
-			return protocol.Reply{Outcome: protocol.Refused}, nil
+			if before, ok := answer[0].(int64); ok && before > 0 {
+				return protocol.Reply{Outcome: protocol.Refused, Others: int(before)}, nil
+			}
 		}
 	}
 	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)

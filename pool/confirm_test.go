@@ -42,7 +42,7 @@ func TestOneLookAtTheRecordServesABatch(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		req := withRecord(key)
 		req.TTL, req.Timeout = time.Minute, testTimeout
-		c := call{request: &req, encoded: encode(&req), to: make(replies, 1)}
+		c := call{request: &req, encoded: encode(&req, nil), to: make(replies, 1)}
 		n.(*node).queue = append(n.(*node).queue, c)
 		n.(*node).outstanding.Add(1)
 		got = append(got, c.to.(replies))
@@ -86,12 +86,16 @@ func TestAGrantWithoutALookAtTheRecordIsUnknown(t *testing.T) {
 	t.Run("the connection breaks", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t)
-		n := r.open(StallTimeout(50 * time.Millisecond))
+		dialled, breaks := cut()
+		n := r.open(dialled)
 		writeRecord(t, n)
 		r.hangAt("PTTL")
-		reply := do(t, n, withRecord("k"))
+		unknown := submit(t, n, withRecord("k"))
+		eventually(t, func() bool { return r.Exists("k") }, "the lock is set")
+		breaks()
+		reply := unknown.next(t)
 		assert.Equal(t, protocol.Unknown, reply.Outcome)
-		assert.ErrorIs(t, reply.Err, ErrStalled)
+		assert.ErrorContains(t, reply.Err, "connection lost")
 	})
 	t.Run("the server forbids it", func(t *testing.T) {
 		t.Parallel()

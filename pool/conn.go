@@ -186,6 +186,8 @@ func (c *conn) read() {
 			return
 		case k.request == nil:
 			k.answered(v, failure)
+		case k.encoded.deletion != nil && !deleted(v, failure):
+			c.releaseByScript(k, failure)
 		case strings.HasPrefix(string(failure), "NOSCRIPT") && k.callsScript():
 			c.resend(k)
 		default:
@@ -196,7 +198,7 @@ func (c *conn) read() {
 
 // callsScript reports whether the call is to a script by its digest.
 func (k *call) callsScript() bool {
-	return commands[k.request.Op].script != nil && !k.encoded.withSource
+	return commands[k.request.Op].script != nil && !k.encoded.withSource && k.encoded.deletion == nil
 }
 
 // decode makes a reply of the server's answer.
@@ -239,10 +241,8 @@ func (c *conn) decodeFailure(k call, failure redis.Error) protocol.Reply {
 }
 
 // resend queues a script's request with its source, for a server that has lost the script. It goes
-// before all that has not been sent yet, and behind the requests that are sent again already, so
-// that these keep their order. But it also goes behind all that has been sent, such as the release
-// of what it acquires. A request that makes a key therefore fails, and the connection is made anew,
-// with all scripts.
+// behind all that has been sent, such as the release of what it acquires. A request that makes a
+// key therefore fails, and the connection is made anew, with all scripts.
 func (c *conn) resend(k call) {
 	n := c.node
 	if commands[k.request.Op].makesKey {
@@ -251,10 +251,17 @@ func (c *conn) resend(k call) {
 		return
 	}
 	k.encoded = k.encoded.inFull(k.request.Op)
+	n.sendAgain(k)
+}
+
+// sendAgain queues a call whose encoding is its own. It goes before all that has not been sent yet,
+// and behind the requests that are sent again already, so that these keep their order.
+func (n *node) sendAgain(k call) {
+	k.encoded.again = true
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before := len(n.queue)
-	for before > 0 && !n.queue[before-1].encoded.withSource {
+	for before > 0 && !n.queue[before-1].encoded.again {
 		before--
 	}
 	n.queue = slices.Insert(n.queue, before, k)

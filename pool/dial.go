@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -64,9 +66,22 @@ func (t *target) handshakeTLS(ctx context.Context, raw net.Conn, config *tls.Con
 	secure := tls.Client(raw, c)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		return nil, fmt.Errorf("TLS: %w", err)
+		return nil, explainTLS(err)
 	}
 	return secure, nil
+}
+
+// explainTLS says what a handshake that failed may mean. A server without TLS hangs up, or answers
+// in its own protocol.
+func explainTLS(err error) error {
+	var record tls.RecordHeaderError
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &record) {
+		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Err != nil {
+			err = op.Err // without the addresses
+		}
+		return fmt.Errorf("TLS: %w; rediss:// is for a port with TLS, and redis:// for one without", err)
+	}
+	return fmt.Errorf("TLS: %w", err)
 }
 
 // login authenticates and selects the database.

@@ -37,6 +37,32 @@ func TestTLS(t *testing.T) {
 	assert.Equal(t, protocol.Refused, do(t, byAddress, acquire("k", "v")).Outcome, "127.0.0.1 is in the certificate")
 }
 
+// TestAPortWithoutTLSIsExplained, whether the server hangs up or answers in its own protocol.
+func TestAPortWithoutTLSIsExplained(t *testing.T) {
+	t.Parallel()
+	says := func(address string) {
+		t.Helper()
+		err := trouble(t, openNode(t, "rediss://"+address), acquire("k", "v"))
+		assert.ErrorContains(t, err, "TLS: ")
+		assert.ErrorContains(t, err, "redis:// for one without")
+	}
+	says(newRig(t).Addr())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Write([]byte("-ERR Protocol error\r\n"))
+			c.Close()
+		}
+	}()
+	says(l.Addr().String())
+}
+
 func TestConnectionsOfADialFunction(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -44,13 +70,15 @@ func TestConnectionsOfADialFunction(t *testing.T) {
 		// A read timeout must not end an idle connection.
 		return redis.Dial("tcp", r.Addr(), redis.DialReadTimeout(200*time.Millisecond))
 	}
-	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) { return dial() })
+	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) { return dial() }, patient()...)
 	require.NoError(t, err)
+	answers(t, n)
+	made := r.connections() // more than one if a busy machine was slow to answer
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	<-time.After(300 * time.Millisecond) // the idleness under test
 	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
 	require.NoError(t, n.Close())
-	assert.Equal(t, 1, r.connections())
+	assert.Equal(t, made, r.connections())
 }
 
 func TestADialThatHangsHoldsUpNothing(t *testing.T) {

@@ -44,14 +44,19 @@
 // Without these, replicas, restarts with old data and broken connections that are still open on the
 // server are not noticed: see [Log]. Those who wait in turn need
 //
-//	+zadd +zrem +zrange +zrank +hset +hget +hdel
+//	+zadd +zrem +zrange +zrank +zcard +hset +hget +hdel
 //
 // on the queues' keys as well, or they are not served in order. Readers need these and
 //
 //	+zscore +zremrangebyscore +exists
 //
-// on redlock:readers:* and redlock:intent:*. Optional, so that waiters need not
-// poll and losses are told at once, are
+// on redlock:readers:* and redlock:intent:*. Optional on the keys of the locks, so that a release
+// costs the server no script, is one of
+//
+//	+delex (Redis 8.4 or later)    +delifeq (Valkey 9 or later)
+//
+// which other servers do not know. Optional, so that waiters need not poll and losses are told at
+// once, are
 //
 //	+client|tracking +client|caching +client|id +subscribe &__redis__:invalidate
 //

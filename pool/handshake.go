@@ -11,10 +11,11 @@ import (
 
 // A server is what a handshake learns of the server that it spoke to.
 type server struct {
-	runID    string // of the process; empty if INFO is not permitted
-	dataSet  string // its master_replid; empty as runID
-	clientID int64  // of this connection; zero if CLIENT ID is not permitted
-	scripts  bool   // are loaded
+	runID    string    // of the process; empty if INFO is not permitted
+	dataSet  string    // its master_replid; empty as runID
+	clientID int64     // of this connection; zero if CLIENT ID is not permitted
+	scripts  bool      // are loaded
+	deletion *deletion // that it knows; nil: none
 }
 
 // handshake asks a new connection which server is at the other end, refuses a replica, and loads
@@ -30,6 +31,7 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 		{name: "INFO", args: []any{"memory"}, answered: func(v any) { policy = infoField(v, "maxmemory_policy") }},
 		{name: "ROLE", answered: func(v any) { role, primary = parseRole(v) }},
 	}
+	questions = append(questions, askDeletion(&s)...)
 	for _, cmd := range commands {
 		if cmd.script != nil {
 			load := []any{"LOAD", cmd.script.source}
@@ -72,7 +74,7 @@ func barrier(ctx context.Context, c redis.Conn, now, old server) (doubts []strin
 	if old.clientID == 0 || old.runID == "" || now.runID != old.runID || now.clientID == old.clientID {
 		return nil, nil
 	}
-	refused := func() { // a connection that has gone already is no error
+	refused := func(redis.Error) { // a connection that has gone already is no error
 		doubts = append(doubts,
 			"it does not let a broken connection be killed, whose requests may still run: permit CLIENT KILL")
 	}
@@ -87,8 +89,8 @@ type question struct {
 	required bool // an error reply ends the connection
 	secret   bool // an error reply may repeat the arguments, and is not shown
 
-	answered func(v any) // takes the answer; may be nil
-	refused  func()      // is called for an error reply that does not end the connection; may be nil
+	answered func(v any)            // takes the answer; may be nil
+	refused  func(said redis.Error) // takes an error reply that does not end the connection; may be nil
 }
 
 // ask pipelines the questions. The connection is closed, and with it every wait for it ended, when
@@ -123,9 +125,8 @@ func ask(ctx context.Context, c redis.Conn, questions []question) error {
 				return meaning
 			}
 			if q.refused != nil {
-				q.refused()
-			}
-			if said == nil {
+				q.refused(reply)
+			} else if said == nil {
 				said = meaning
 			}
 		case err != nil && said != nil && ctx.Err() == nil && !errors.Is(err, ErrReplyTooLarge):

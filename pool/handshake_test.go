@@ -168,9 +168,20 @@ func TestAServerThatFailsAgainAndAgainIsNotCalledWithoutPause(t *testing.T) {
 
 func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
 	t.Parallel()
+	n := openNode(t, hangsUp(t, "-ERR max number of clients reached\r\n"))
+	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "max number of clients")
+
+	const expected = "-ERR wrong number of arguments for 'delex' command\r\n"
+	n = openNode(t, hangsUp(t, strings.Repeat("+OK\r\n", 6)+expected))
+	assert.NotContains(t, trouble(t, n, acquire("k", "v")).Error(), "wrong number", "that is no reason")
+}
+
+// hangsUp returns the URL of a server that says something and hangs up.
+func hangsUp(t *testing.T, says string) (url string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	var last string // that is loaded
 	for _, cmd := range commands {
 		if cmd.script != nil {
@@ -192,12 +203,11 @@ func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
 				}
 				got = append(got, buf[:n]...)
 			}
-			fmt.Fprint(c, "-ERR max number of clients reached\r\n")
+			fmt.Fprint(c, says)
 			c.Close()
 		}
 	}()
-	n := openNode(t, "redis://"+l.Addr().String())
-	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "max number of clients")
+	return "redis://" + l.Addr().String()
 }
 
 // TestDoubtsAreLogged once, and say what to do.
@@ -299,6 +309,7 @@ func TestAnOldConnectionThatIsGoneIsNoDoubt(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, doubts, "no such client")
 
+	s.since62("ACL rules that forbid a subcommand")
 	forbidden, err := redis.DialURL(s.as("lame", "~*", "+@all", "-client|kill"))
 	require.NoError(t, err)
 	defer forbidden.Close()

@@ -44,7 +44,8 @@ type node struct {
 	tried     chan struct{} // closed when the first attempt to connect has ended
 	triedOnce sync.Once     // closes tried
 
-	outstanding atomic.Int64 // requests without a reply, queued or sent
+	outstanding atomic.Int64             // requests without a reply, queued or sent
+	deletion    atomic.Pointer[deletion] // of the server; nil: it has none, or does not permit it
 
 	mu         sync.Mutex      // guards the fields below
 	offline    error           // set while there is no connection: requests fail with it at once
@@ -104,7 +105,7 @@ func (n *node) String() string { return n.name }
 // Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
 // lets them.
 func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
-	e := encode(r)
+	e := encode(r, n.deletionFor(r))
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	k := call{request: r, encoded: e, slot: slot, to: to, expires: expiry(r)}
@@ -213,6 +214,7 @@ func (n *node) connect(last server) (*conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.offline = nil
+	n.deletion.Store(now.deletion)
 	// Releases whose keys should have expired are sent, too, because a SET that stood in a hung
 	// server's buffer begins its TTL only when it is run.
 	n.sendPending()
@@ -261,6 +263,6 @@ func (n *node) warn(doubts []string) {
 // warnNoQueue logs that an OpQueue failed and will fail again. Waiters then turn to another node,
 // and lock without an order where no node keeps one.
 func (n *node) warnNoQueue() {
-	n.warn([]string{"it keeps no queue, so those who wait with Fair are not served in order " +
-		"unless another server does: permit ZADD, ZREM, ZRANGE, ZRANK, HSET, HGET and HDEL on the keys redlock:queue:*"})
+	n.warn([]string{"it keeps no queue, so those who wait are not served in order " +
+		"unless another server does: permit ZADD, ZREM, ZRANGE, ZRANK, ZCARD, HSET, HGET and HDEL on the keys redlock:queue:*"})
 }

@@ -17,7 +17,7 @@ func TestADialerConnectsAsOpenDoes(t *testing.T) {
 	r := newRig(t)
 	r.RequireAuth("hunter2")
 	require.NoError(t, r.DB(3).Set("k", "here"))
-	name, dial, err := Dialer("redis://:hunter2@" + r.Addr() + "/3")
+	name, dial, err := Dialer("redis://:hunter2@"+r.Addr()+"/3", patient()...)
 	require.NoError(t, err)
 	assert.Equal(t, r.Addr()+"/3", name)
 	c, err := dial(t.Context())
@@ -38,7 +38,7 @@ func TestADialerSaysWhatIsWrongWithoutSecrets(t *testing.T) {
 
 	r := newRig(t)
 	r.RequireAuth("right")
-	_, dial, err := Dialer("redis://:hunter2@" + r.Addr())
+	_, dial, err := Dialer("redis://:hunter2@"+r.Addr(), patient()...)
 	require.NoError(t, err)
 	_, err = dial(t.Context())
 	assert.ErrorIs(t, err, ErrAuth)

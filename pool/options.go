@@ -107,8 +107,8 @@ func StallTimeout(d time.Duration) Option {
 
 // Log has the nodes log their doubts about their servers, each once, at level Warn: an eviction
 // policy that may evict locks; an ACL that forbids the questions which would show a replica or a
-// restart, or to end a broken connection, or what waiters need. Default: nothing is logged. The log
-// holds no secrets.
+// restart, or to end a broken connection, or what waiters need, or to release without a script.
+// Default: nothing is logged. The log holds no secrets.
 func Log(l *slog.Logger) Option {
 	return func(s *settings) error {
 		if l == nil {

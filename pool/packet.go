@@ -61,22 +61,38 @@ func (p packet) words() []string {
 // submissions; what differs is in the call.
 type encoded struct {
 	packet     packet
+	deletion   *deletion // by which it is a release; nil: it is what the table of commands says
+	next       *encoded  // the same request for servers that know another deletion
 	withSource bool      // it carries its script's source: see inFull
-	memory     [184]byte // of a packet of common size, so that both are one allocation
+	again      bool      // it is sent again: see sendAgain
+	memory     [176]byte // of a packet of common size, so that both are one allocation
 }
 
-func encode(r *protocol.Request) *encoded {
-	if e, ok := r.Memo.(*encoded); ok {
-		return e
+func encode(r *protocol.Request, d *deletion) *encoded {
+	memo, _ := r.Memo.(*encoded)
+	for e := memo; e != nil; e = e.next {
+		if e.deletion == d {
+			return e
+		}
 	}
+	e := newEncoded(r, d)
+	e.next = memo
+	r.Memo = e
+	return e
+}
+
+// newEncoded is encode for a goroutine that must leave the request's Memo alone.
+func newEncoded(r *protocol.Request, d *deletion) *encoded {
 	cmd := &commands[r.Op]
-	head := cmd.head
+	head, words := cmd.head, cmd.encode
 	if cmd.script != nil {
 		head = cmd.script.head
 	}
-	e := &encoded{}
-	e.packet = cmd.encode(append(e.memory[:0], head...), r)
-	r.Memo = e
+	if d != nil {
+		head, words = d.head, d.encode
+	}
+	e := &encoded{deletion: d}
+	e.packet = words(append(e.memory[:0], head...), r)
 	return e
 }
 

@@ -2,12 +2,16 @@ package pool
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,11 +38,13 @@ type rig struct {
 	data    string // master_replid
 	demoted bool
 	tracks  bool   // it knows CLIENT TRACKING, but gives no hints
+	native  string // the compare-and-delete that it knows: DELEX, DELIFEQ or none
 	policy  string // for eviction
 	role    []any
 	ids     map[*miniserver.Peer]int64
 	killed  map[int64]bool
 	hang    map[string]chan struct{} // by upper-case command; closed to go on
+	hung    int                      // commands so far that had to wait for that
 	errors  map[string]string        // the error to answer, by upper-case command, or that and its first argument
 	log     []string                 // "id COMMAND args"
 }
@@ -50,6 +56,7 @@ func newRig(t *testing.T) *rig {
 		hang: map[string]chan struct{}{}, errors: map[string]string{},
 	}
 	require.NoError(t, r.Start())
+	require.NoError(t, r.Server().Register("DELIFEQ", r.deleteIfEqual))
 	r.Server().SetPreHook(r.before)
 	t.Cleanup(func() {
 		r.goOn()
@@ -66,6 +73,9 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 	}
 	id := r.ids[p]
 	wait := r.hang[cmd]
+	if wait != nil {
+		r.hung++
+	}
 	r.mu.Unlock()
 	if wait != nil {
 		<-wait
@@ -94,6 +104,8 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 		p.WriteInt(1)
 	case cmd == "CLIENT" && r.tracks && (args[0] == "TRACKING" || args[0] == "CACHING"):
 		p.WriteOK()
+	case isDeletion(cmd) && cmd != r.native:
+		p.WriteError("ERR unknown command '" + cmd + "', with args beginning with: ")
 	case cmd == "INFO":
 		p.WriteBulk("# Server\r\nredis_version:7.0.15\r\nrun_id:" + r.runID +
 			"\r\nmaxmemory_policy:" + r.policy + "\r\n" + r.replication())
@@ -111,6 +123,27 @@ func (r *rig) before(p *miniserver.Peer, cmd string, args ...string) bool {
 		return false
 	}
 	return true
+}
+
+func isDeletion(cmd string) bool { return cmd == "DELEX" || cmd == "DELIFEQ" }
+
+// deleteIfEqual is DELIFEQ, which miniredis has not. It is two steps, so no test changes the key
+// meanwhile.
+func (r *rig) deleteIfEqual(p *miniserver.Peer, _ string, args []string) {
+	if len(args) != 2 {
+		p.WriteError("ERR wrong number of arguments for 'delifeq' command")
+		return
+	}
+	held, err := r.Get(args[0])
+	switch {
+	case errors.Is(err, miniredis.ErrWrongType):
+		p.WriteError("WRONGTYPE Operation against a key holding the wrong kind of value")
+	case err == nil && held == args[1]:
+		r.Del(args[0])
+		p.WriteInt(1)
+	default:
+		p.WriteInt(0)
+	}
 }
 
 // replication is that section of INFO.
@@ -137,6 +170,13 @@ func (r *rig) goOn() {
 		close(c)
 	}
 	clear(r.hang)
+}
+
+// hangs reports whether a command has had to wait.
+func (r *rig) hangs() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hung > 0
 }
 
 // pass stops hanging new commands, and leaves alone what hangs already. The
@@ -182,15 +222,39 @@ func (r *rig) open(opts ...Option) protocol.Node {
 	return openNode(r.t, r.url(), opts...)
 }
 
+// openNode returns a node that is patient unless opts say otherwise.
 func openNode(t *testing.T, url string, opts ...Option) protocol.Node {
 	t.Helper()
-	s, err := settle(opts)
+	s, err := settle(append(patient(), opts...))
 	require.NoError(t, err)
 	target, err := parseURL(url)
 	require.NoError(t, err)
 	n := target.newNode(s) // Open would wait
 	t.Cleanup(func() { n.Close() })
 	return n
+}
+
+// patient are options with which a busy machine does not look like a broken server.
+func patient() []Option { return []Option{DialTimeout(testTimeout), StallTimeout(testTimeout)} }
+
+// cut returns an option, and a function that breaks the first connection made with it, as the node
+// does when the server stalls: what was sent on it stays in the server's buffer.
+func cut() (dialled Option, breaks func()) {
+	var first atomic.Pointer[net.Conn]
+	return NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		first.CompareAndSwap(nil, &c)
+		return c, err
+	}), func() { (*first.Load()).Close() }
+}
+
+// patiently tries with a limit in which a busy machine may not do what is asked, and then with
+// longer ones.
+func patiently(t *testing.T, what string, try func(limit time.Duration) bool) {
+	t.Helper()
+	for limit := 50 * time.Millisecond; !try(limit); limit *= 2 {
+		require.Less(t, limit, testTimeout/4, what)
+	}
 }
 
 // replies is a receiver that stores its replies.

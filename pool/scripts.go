@@ -49,11 +49,15 @@ return {left}`
 // that is there, in the terms of PTTL. The two shapes cannot be mistaken for each other, and the
 // common one costs no allocation.
 var (
-	// The PTTL at the end makes the server remember the key again: see tracking.go.
+	// An extension never shortens: the key may have been extended for longer by another client that
+	// knows its value. The PTTL behind the change makes the server remember the key again: see
+	// tracking.go.
 	extendScript = newScript(1, 2, `
 if redis.call('GET', KEYS[1]) == ARGV[1] then
-	redis.call('PEXPIRE', KEYS[1], ARGV[2])
-	redis.pcall('PTTL', KEYS[1])
+	if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+		redis.call('PEXPIRE', KEYS[1], ARGV[2])
+		redis.pcall('PTTL', KEYS[1])
+	end
 	return 1
 end
 return {redis.call('PTTL', KEYS[1])}`)
@@ -77,9 +81,11 @@ return {value, redis.call('PTTL', KEYS[1])}`)
 
 // The scripts of locks with a fencing token. KEYS are the lock and the counter, which is the
 // highest token that this server has accepted for the lock; ARGV are the value, the TTL in
-// milliseconds, the token, and how far a token may be from the server's clock, in microseconds.
+// milliseconds, the token, the last of the block of numbers that begins with it, and how far a token
+// may be from the server's clock, in microseconds.
 //
-// A token is accepted if it is above the counter and near the clock. Otherwise the answer is a
+// A token is accepted if it is above the counter and near the clock, and the rest of its block with
+// it, so that the counter is the last number of the block then. Otherwise the answer is a
 // number, and a raise to just above that number will be accepted. A raise may carry a number from
 // another server's clock or counter, so it may reach four times as far ahead, but no further,
 // however often it is repeated. Only where the clock was set back behind the counter by more than
@@ -105,39 +111,39 @@ local counter = tonumber(text)
 if #text > 16 or not string.match(text, '^%d+$') or counter > 9007199254740990 then
 	return redis.error_reply('` + counterError + ` the highest fencing token makes no sense')
 end
-local token, slack = tonumber(ARGV[3]), tonumber(ARGV[4])
+local token, last, slack = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 `
 	acceptToken = `
-if not raise and token > counter and math.floor(token / slack) == math.floor(counter / slack) then
-	call('SET', KEYS[2], ARGV[3], 'KEEPTTL')
+if not raise and token > counter and math.floor(last / slack) == math.floor(counter / slack) then
+	call('SET', KEYS[2], ARGV[4], 'KEEPTTL')
 	return 1
 end
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local floor = math.max(counter, now)
 local highest = raise and math.max(now + 4 * slack, counter + 1000) or now + slack
-if token <= counter or token < now - slack or token > highest then return floor end
-call('SET', KEYS[2], ARGV[3], 'PX', string.format('%.0f', 86400000 + (5 * slack + math.max(0, token - now)) / 1000))
+if token <= counter or token < now - slack or last > highest then return floor end
+call('SET', KEYS[2], ARGV[4], 'PX', string.format('%.0f', 86400000 + (5 * slack + math.max(0, last - now)) / 1000))
 return 1`
 )
 
 var (
-	// An acquisition with the counter's own token comes twice, or late: its release has run before
+	// An acquisition whose block ends at the counter comes twice, or late: its release has run before
 	// it. (If others have raised the counter since, a late acquisition looks like one whose token is
 	// merely low.)
-	acquireFencedScript = newScript(2, 4, readCounter+`
+	acquireFencedScript = newScript(2, 5, readCounter+`
 local raise = false
-if token == counter or not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+if last == counter or not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
 	return {call('PTTL', KEYS[1])}
 end`+acceptToken)
 
-	raiseScript = newScript(2, 4, `
+	raiseScript = newScript(2, 5, `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {redis.call('PTTL', KEYS[1])} end`+readCounter+`
 local raise = true`+acceptToken)
 
-	// If the lock is not there, its acquisition may still come. Its token must then be the counter,
-	// by which the acquisition is refused.
-	releaseFencedScript = newScript(2, 4, `
+	// If the lock is not there, its acquisition may still come. The last of its block must then be the
+	// counter, by which the acquisition is refused.
+	releaseFencedScript = newScript(2, 5, `
 local held = redis.call('GET', KEYS[1])
 if held == ARGV[1] then
 	redis.call('DEL', KEYS[1])
@@ -152,8 +158,9 @@ refuse()`+refuseRelease)
 // queueScript takes, keeps or gives back a place in a queue. KEYS are the queue, a sorted set of
 // tickets by their arrival, and a hash with the time until which each ticket counts. ARGV are the
 // ticket, how long its owner has waited, its life, and 1 if the place is given back. All times are
-// milliseconds by the server's clock. It answers 1 if the ticket is the first or is gone, and
-// otherwise a list with the number of tickets before it.
+// milliseconds by the server's clock. A place is given back with 2 if the first is to lose its own
+// as well. It answers the number of other tickets if the ticket is the
+// first or is gone, and otherwise a list with the number of tickets before it.
 //
 // Arrival is computed once, when the ticket is first seen. Computed each time, it would follow the
 // clocks' rates and the delays of messages, and neighbours would change places. Only tickets at
@@ -182,10 +189,11 @@ local function callFirst() -- if another ticket has become the first
 	if now and now ~= before and now ~= id then call('SET', queue .. ':' .. now, '', 'PX', life) end
 end
 
-if ARGV[4] == '1' then
+if ARGV[4] ~= '0' then
+	if ARGV[4] == '2' and before then drop(before) end
 	drop(id)
 	callFirst()
-	return 1
+	return call('ZCARD', queue)
 end
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -195,7 +203,7 @@ call('HSET', seen, id, now + life)
 prolong(seen)
 while true do
 	local head = first()
-	if head == id then return 1 end
+	if head == id then return call('ZCARD', queue) - 1 end
 	if now < tonumber(call('HGET', seen, head) or 0) then
 		callFirst()
 		return {call('ZRANK', queue, id)}

@@ -20,7 +20,7 @@ const (
 	wrongKey = -3
 
 	// lookAtKeys counts the keys that are missing, and finds of those with another's value the one
-	// that stays for the longest.
+	// that stays for the longest. It changes nothing.
 	lookAtKeys = `
 local call = redis.call
 local missing, firstMissing, inWay, left = 0, 0, 0, 0
@@ -38,6 +38,12 @@ for i, key in ipairs(KEYS) do
 		if inWay == 0 or left >= 0 and (ttl == -1 or ttl > left) then inWay, left = i, ttl end
 	end
 end
+local function prolong(key) -- as extendScript does
+	if call('PTTL', key) < tonumber(ARGV[1]) then
+		call('PEXPIRE', key, ARGV[1])
+		redis.pcall('PTTL', key)
+	end
+end
 `
 )
 
@@ -47,15 +53,15 @@ var (
 	acquireAllScript = newSetScript(lookAtKeys + `
 if inWay > 0 then return {left, inWay} end
 if missing == 0 then return {call('PTTL', KEYS[1]), 1} end
-for i, key in ipairs(KEYS) do call('SET', key, ARGV[i + 1], 'PX', ARGV[1]) end
+for i, key in ipairs(KEYS) do
+	if not call('SET', key, ARGV[i + 1], 'NX', 'PX', ARGV[1]) then prolong(key) end
+end
 return 1`)
 
-	// The PTTL at the end is as in extendScript.
 	extendAllScript = newSetScript(lookAtKeys + `
 if inWay > 0 then return {left, inWay} end
 if missing > 0 then return {-2, firstMissing} end
-for _, key in ipairs(KEYS) do call('PEXPIRE', key, ARGV[1]) end
-for _, key in ipairs(KEYS) do redis.pcall('PTTL', key) end
+for _, key in ipairs(KEYS) do prolong(key) end
 return 1`)
 
 	// A key of another type keeps none of the others from being released.

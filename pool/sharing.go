@@ -11,6 +11,9 @@ import "github.com/redquorum/redquorum/protocol"
 // reader that has gone without a word holds up writers for no longer than its own TTL.
 //
 // Where the marker is missing, the set is void: a writer may have been there since.
+//
+// Nothing but a release shortens a claim: neither an extension nor a downgrade takes away what the
+// key has left by its value.
 const readersPrelude = `
 local call = redis.call
 local marker = '` + protocol.ReadersValue + `'
@@ -34,12 +37,15 @@ local function settle()
 	call('PEXPIRE', KEYS[2], left)
 end
 local function join()
+	local till = now + ARGV[2]
 	if held == marker then
 		call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+		till = math.max(till, tonumber(call('ZSCORE', KEYS[2], ARGV[1]) or 0))
 	else
+		if held then till = math.max(till, now + call('PTTL', KEYS[1])) end
 		call('DEL', KEYS[2])
 	end
-	call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
+	call('ZADD', KEYS[2], till, ARGV[1])
 	settle()
 	return 1
 end
@@ -75,9 +81,10 @@ settle()
 if score and tonumber(score) > now then return 1 end
 return refuseMissing()`)
 
-	// KEYS are the lock and the intent; ARGV are the writer that waits, and for how long new
-	// readers make way for it, in milliseconds. The answer is 1 if they do.
-	intendScript = newScript(2, 2, `
+	// KEYS are the lock and the intent; ARGV are the writer that waits, for how long new readers make
+	// way for it, in milliseconds, and 1 if they do so also where the key has no readers. The
+	// answer is 1 if they do.
+	intendScript = newScript(2, 3, `
 local call = redis.call
 local waiting = call('GET', KEYS[2])
 if ARGV[2] == '0' then
@@ -88,7 +95,7 @@ if waiting == ARGV[1] then
 	call('PEXPIRE', KEYS[2], ARGV[2])
 	return 1
 end
-if not waiting and call('GET', KEYS[1]) == '`+protocol.ReadersValue+`' then
+if not waiting and (ARGV[3] == '1' or call('GET', KEYS[1]) == '`+protocol.ReadersValue+`') then
 	call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 	return 1
 end
@@ -96,12 +103,15 @@ return {call('PTTL', KEYS[1])}`)
 )
 
 func encodeShare(p packet, r *protocol.Request) packet {
-	regardless := int64(0)
-	if r.Shared.Regardless {
-		regardless = 1
-	}
 	return p.text(r.Key).text(r.Shared.Readers).text(r.Shared.Intent).
-		text(r.Value).number(r.TTL.Milliseconds()).number(regardless)
+		text(r.Value).number(r.TTL.Milliseconds()).number(regardless(r))
+}
+
+func regardless(r *protocol.Request) int64 {
+	if r.Shared.Regardless {
+		return 1
+	}
+	return 0
 }
 
 func encodeReader(p packet, r *protocol.Request) packet {
@@ -109,5 +119,5 @@ func encodeReader(p packet, r *protocol.Request) packet {
 }
 
 func encodeIntent(p packet, r *protocol.Request) packet {
-	return p.text(r.Key).text(r.Shared.Intent).text(r.Value).number(r.TTL.Milliseconds())
+	return p.text(r.Key).text(r.Shared.Intent).text(r.Value).number(r.TTL.Milliseconds()).number(regardless(r))
 }

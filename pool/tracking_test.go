@@ -259,9 +259,10 @@ func TestConnectionsOfADialFunctionGiveHints(t *testing.T) {
 	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) {
 		// A read timeout must not end a listener that has nothing to hear.
 		return redis.DialURL(s.url(), redis.DialReadTimeout(100*time.Millisecond))
-	})
+	}, patient()...)
 	require.NoError(t, err)
 	defer n.Close()
+	answers(t, n)
 	w := wait(t, n, "k")
 	w.next()
 	listener := s.client("redlock-hints")["id"]
@@ -610,14 +611,16 @@ func TestAListenerThatHearsNothingIsKept(t *testing.T) {
 	for name, failure := range map[string]string{"answers": "", "may not be pinged": "NOPERM this user has no permissions"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
-			r.tracks = true
-			r.fail("PING", failure)
-			n := r.open(pinging(time.Millisecond))
-			w := wait(t, n, "k")
-			w.next()
-			eventually(t, func() bool { return len(r.commands("PING")) >= 5 }, "it is looked after")
-			assert.Equal(t, 2, r.connections())
+			patiently(t, "the connections stay", func(stall time.Duration) bool {
+				r := newRig(t)
+				r.tracks = true
+				r.fail("PING", failure)
+				n := r.open(pinging(time.Millisecond), StallTimeout(stall))
+				w := wait(t, n, "k")
+				w.next()
+				eventually(t, func() bool { return len(r.commands("PING")) >= 5 }, "it is looked after")
+				return r.connections() == 2
+			})
 		})
 	}
 }

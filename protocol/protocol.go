@@ -66,14 +66,14 @@ type Op uint8
 // The operations. Each is atomic on its node.
 const (
 	OpAcquire Op = iota + 1 // set key to value for TTL, if there is no such key
-	OpExtend                // let key expire in TTL from now, if it holds value
+	OpExtend                // let key live for TTL from now at least, if it holds value
 	OpRelease               // delete key, if it holds value
 	OpInspect               // tell key's value and remaining TTL
 
 	// With a fencing token: see package redlock, fence.go.
-	OpAcquireFenced // as OpAcquire; accept Token if it is above what the node accepted before
+	OpAcquireFenced // as OpAcquire; accept Token, and the Block, if it is above what the node accepted before
 	OpRaise         // accept Token likewise, if key holds value
-	OpReleaseFenced // as OpRelease; let no acquisition with a token up to Token be accepted any more
+	OpReleaseFenced // as OpRelease; let no acquisition with a token of the Block, or a lower one, be accepted any more
 
 	// For waiting. They change no lock.
 	OpWatch // tell the remaining TTL of key: granted if there is no such key; and have Watch hint at its next change
@@ -83,15 +83,15 @@ const (
 
 	// Readers and writers: see Shared.
 	OpShare         // join the readers of key for TTL, if it is free or read, and no writer waits
-	OpExtendShared  // stay one of them for TTL from now, if value is one; a writer that holds key becomes one
+	OpExtendShared  // stay one of them for TTL from now at least, if value is one; a writer that holds key becomes one
 	OpReleaseShared // leave them; the last deletes key
-	OpIntend        // have new readers of key wait for the writer Value for TTL, if there are readers; zero: no more
+	OpIntend        // have new readers of key wait for the writer Value for TTL, if there are readers (see Shared); zero: no more
 	OpMark          // raise the mark that key holds to Mark, for TTL at least: granted if it was lower
 	// Of several keys with their values: see Set. The keys change together or not at all, but for
 	// OpReleaseAll. A refusal tells the TTL of the key that is in the way for the longest, and which
 	// it is.
-	OpAcquireAll // set the keys that are missing, and let all live for TTL, if one is missing and none is another's
-	OpExtendAll  // let all keys expire in TTL from now, if each holds its value
+	OpAcquireAll // set the keys that are missing, and let all live for TTL at least, if one is missing and none is another's
+	OpExtendAll  // let all keys live for TTL from now at least, if each holds its value
 	OpReleaseAll // delete the keys that hold their values; granted if that was each
 	OpInspectAll // tell the first key that does not hold its value, or the first if there is none
 	OpSlots      // tell which slots are free: granted if any is; changes nothing; see Slots
@@ -149,8 +149,8 @@ type Shared struct {
 	Readers string // who they are, and until when each
 	Intent  string // the writer that waits for them to leave; it keeps new ones out
 
-	// Regardless has OpShare look at no intent: for one who is a reader already, and has been
-	// forgotten.
+	// Regardless has OpShare look at no intent, for one who is a reader already and has been
+	// forgotten; and OpIntend at no readers, for a writer that knows that there are some.
 	Regardless bool
 }
 
@@ -168,8 +168,10 @@ type Request struct {
 
 	// Token and Counter are a fencing token, and the key under which a node keeps
 	// the highest that it has accepted for this lock. Slack is how far a token
-	// may be from the node's clock, either way.
+	// may be from the node's clock, either way. Token is the first of Block numbers,
+	// all of which the node accepts or none; zero stands for one.
 	Token   int64
+	Block   int64
 	Counter string
 	Slack   time.Duration
 
@@ -193,6 +195,11 @@ type Request struct {
 	// another type, a missing permission, a server that keeps no locks.
 	MayHold bool
 
+	// Held says of a release with MayHold that the lock was held until now, so a refusal is not
+	// expected. The answer is the same; a node may choose a way that is cheaper where the value is
+	// there.
+	Held bool
+
 	// Watch has Watchable.Watch hint at the next change of Key, or of a key of Set, after an
 	// operation that extends or inspects, as after an OpWatch; and of each slot after an OpSlots that
 	// was refused.
@@ -204,6 +211,9 @@ type Request struct {
 	// the Timeout is over, must not be part of it.
 	Memo any
 }
+
+// LastToken returns the last number of the Block.
+func (r *Request) LastToken() int64 { return r.Token + max(1, r.Block) - 1 }
 
 // An Admission is a change of a node's epoch record (package internal/record). The node
 // makes it if the record is Old and the node is Run, in one step.
@@ -225,6 +235,10 @@ type Ticket struct {
 	Waited time.Duration
 	Life   time.Duration
 	Leave  bool // give the place back
+
+	// Overtakes, with Leave, drops the first as well, which has left the lock lie. If that is alive
+	// it takes its old place when it is seen again.
+	Overtakes bool
 }
 
 // A Set is several keys, in order and without doubles, and the value of each. It does not
@@ -308,6 +322,10 @@ type Reply struct {
 	Life  time.Duration // what the epoch record has left to live; zero if there is none
 	Epoch *Epoch        // OpAdmit
 	Free  []int         // OpSlots, granted: some slots that are free
+
+	// Others is set in a reply to an OpQueue: how many tickets are before this one, and if it is the
+	// first or has left, how many others there are.
+	Others int
 }
 
 // ErrWrongType is what a Node reports, and a redlock.NodeError wraps, where the key holds

@@ -29,12 +29,11 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 }
 
 // Acquire waits for the lock name. Callers of this Locker who wait for one
-// name are served in order; among several processes the order is by chance,
-// without Fair. A holder's Release hands the lock over to the next caller of
-// the same Locker, but once these have had it for some milliseconds the nodes are asked anew,
-// so that other processes have their chance. Other
-// processes are told by the nodes when a lock may be free, where these can
-// (protocol.Watchable), and else look every 200 ms at most.
+// name are served in order. Among several processes a caller that was passed over is served in
+// order of arrival, as sync.Mutex does it; Fair is stricter. A holder's Release hands the lock over
+// to the next caller of the same Locker, but once these have had it for some milliseconds the nodes
+// are asked anew, so that other processes have their chance. Other processes are told by the nodes
+// when a lock may be free, where these can (protocol.Watchable), and else look every 200 ms at most.
 //
 // It waits for as long as ctx allows, unless Retries sets a limit, and its
 // error is the last try's, as for TryAcquire. Contention is waited out, and
@@ -70,13 +69,15 @@ type acquisition struct {
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers
 
-	parker    *parker      // to sleep on; nil for TryAcquire
-	line      *line        // of callers who wait for the key; nil where the caller does not queue
-	contender *contender   // from the first refusal on, in a line
-	failure   *QuorumError // of the last try that asked all nodes, in a line
+	parker    *parker       // to sleep on; nil for TryAcquire
+	arrived   clock.Instant // in the line, of a fair caller
+	line      *line         // of callers who wait for the key; nil where the caller does not queue
+	contender *contender    // from the first refusal on, in a line
+	failure   *QuorumError  // of the last try that asked all nodes, in a line
 
-	intent     string        // what this writer is known by to readers that make way; empty: there were none
-	intendedAt clock.Instant // when the nodes last heard of it
+	intent    string        // what this writer is known by to readers that make way; empty: it knows of none
+	traceless int           // tries in a row whose refusers had gone before they could be seen (see mayBeReaders)
+	seenAt    clock.Instant // when all nodes were last asked who refuses
 }
 
 // begin checks the arguments of an acquisition, and tells the tracers that it begins.
@@ -139,7 +140,7 @@ func (a *acquisition) once() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	k, err := a.tryOnce()
+	k, err := a.tryOnce(wholeVote)
 	if err != nil {
 		return nil, err
 	}
@@ -168,11 +169,17 @@ func (a *acquisition) wait() (*Lock, error) {
 }
 
 // bySchedule tries so many times, or at such an interval, whatever other callers
-// of this process do.
+// of this process do. One who comes again without end gives up a vote that is split, or callers
+// with short intervals would keep single nodes from all others for as long as some node hangs. To
+// one whose tries are numbered each vote is worth waiting for.
 func (a *acquisition) bySchedule() (*Lock, error) {
+	vote := wholeVote
+	if a.settings.retries == Forever {
+		vote = everyNode
+	}
 	for try := 0; ; try++ {
 		began := a.settings.clock.Now()
-		k, err := a.tryOnce()
+		k, err := a.tryOnce(vote)
 		if err == nil {
 			a.locker.queue.hold(k.session)
 			return k, nil
@@ -207,7 +214,7 @@ func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error 
 // Attempts that ask all nodes at the same time.
 const (
 	// everyNode gives up a vote that is split as soon as the nodes that have yet to
-	// answer are overdue. It is for callers in a line: they come again soon.
+	// answer are overdue. It is for callers who come again.
 	everyNode = -1
 	// wholeVote waits for all nodes as long as it may.
 	wholeVote = -2
@@ -326,7 +333,7 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 	refused := r.nodes(protocol.Refused)
 	r.mu.Unlock()
 
-	undo := a.locker.release(releaseOf{a.eventCtx, a.settings, c, maybe}, a.settings.clock.Now())
+	undo := a.locker.release(releaseOf{a.eventCtx, a.settings, c, maybe, false}, a.settings.clock.Now())
 	// The nodes that refused have just shown that they answer: their replies
 	// to the release tell how long the holder has left, and what to wait for.
 	undo.need = refused
@@ -339,7 +346,7 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 		}
 	}
 
-	a.intend(undo)
+	a.intend(undo, refused)
 
 	undo.mu.Lock()
 	defer undo.mu.Unlock()

@@ -31,7 +31,7 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 	}
 	defer l.inflight.done()
 	defer l.awaitObservers()
-	r := l.release(releaseOf{ctx, a.settings, h.claim(a.key), quorum.All(len(l.nodes))}, a.settings.clock.Now())
+	r := l.release(releaseOf{ctx, a.settings, h.claim(a.key), quorum.All(len(l.nodes)), false}, a.settings.clock.Now())
 	r.wait(ctx, a.settings.timeout(), settled)
 	if failure := r.unconfirmed(ctx, ErrLost); failure != nil {
 		return failure
@@ -42,20 +42,20 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 // ExtendValue lets the lock name live for the TTL of the Locker, or of the option TTL, from now on
 // wherever it holds value: as Lock.Extend does, from any process. After nil the lock is certainly
 // held for the TTL less Drift(TTL), counted from before the call, unless it is released by its
-// value, or shortened. A shorter TTL than the lock had shortens it: a holder that lives takes it for
-// held beyond that, beside the next, until a hint or a renewal tells. So give the lock's own TTL or
-// a longer one, unless the holder is gone. Of several names or permits no lock can be adopted as a
-// whole: a name stands for its own key only.
+// value. No extension shortens a lock, neither this one nor a renewal by a holder that lives: it
+// lives for as long as the longest of them says, and after a long TTL only a release ends it sooner.
+// Of several names or permits no lock can be adopted as a whole: a name stands for its own key only.
 //
 // Nothing renews the lock after that, and no context tells that it is lost: whoever adopts a lock
 // calls ExtendValue in time, and stops working when an extension did not succeed in time. A holder
-// that lives goes on renewing it, with its own TTL even if that is shorter, and may release it. As
-// for ReleaseValue, the locks of readers cannot be adopted.
+// that lives goes on renewing it, and releases it when it is done or its own time is over. As for
+// ReleaseValue, the locks of readers cannot be adopted.
 //
 // Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
 // few nodes answered: some nodes may have extended it all the same, and asking again makes sense.
-// ErrClosed after Close. Of the options TTL and NodeTimeout count. ExtendValue returns within the
-// node timeout, and takes two more round trips where the memory guard has to enter a TTL first.
+// ErrClosed after Close. Of the options TTL and NodeTimeout count. ExtendValue takes two round trips,
+// because the memory guard reads the nodes' records behind the extension, and two more where it has
+// to enter a TTL first. Without the guard it takes one. Each waits for the node timeout at most.
 // It is safe for concurrent use.
 func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Option) error {
 	h := handle{op: protocol.OpExtend, name: name, value: value}
@@ -66,6 +66,8 @@ func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Op
 	defer l.inflight.done()
 	defer l.awaitObservers()
 	c := h.claim(a.key)
+	// A key may outlive the TTLs with which its holder goes on extending it: by the longest, from
+	// when that was last asked for. The step of that TTL was in use then, and fades no sooner.
 	const most = 3 // as for an acquisition: votes do not count before their TTL is on record
 	for try := 1; ; try++ {
 		r := l.newRound(ctx, name, l.request(a.settings, c.kind.extend, c))

@@ -76,11 +76,70 @@ func TestALockIsExtendedByItsValueFromAnotherProcess(t *testing.T) {
 		require.NoError(t, l.ExtendValue(t.Context(), "x", value, redlock.TTL(time.Hour)))
 		assert.Equal(t, time.Hour-rtt, left())
 		require.NoError(t, l.ExtendValue(t.Context(), "x", value, redlock.TTL(time.Second)))
-		assert.Equal(t, time.Second-rtt, left())
-		time.Sleep(2 * time.Second)
+		assert.Equal(t, time.Hour-3*rtt, left(), "an extension takes nothing away")
+		time.Sleep(time.Hour)
 		assert.Zero(t, holding(w, "x"), "nothing renews it")
 		isOnly(t, l.ExtendValue(t.Context(), "x", value), redlock.ErrLost)
 		assert.Zero(t, holding(w, "x"), "an extension makes no key")
+	})
+}
+
+// TestAnAdopterTakesNothingFromAHolder that lives: with a shorter TTL it would let another client in
+// beside the holder.
+func TestAnAdopterTakesNothingFromAHolder(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, c := open(t, w)
+		k := take(t, l, "x", redlock.Renew(false))
+		set, err := l.AcquireAll(t.Context(), []string{"y", "z"}, redlock.Renew(false))
+		require.NoError(t, err)
+		time.Sleep(leg) // all votes are there
+
+		adopter, _ := open(t, w, redlock.TTL(time.Second))
+		require.NoError(t, adopter.ExtendValue(t.Context(), "x", k.Value()))
+		require.NoError(t, adopter.ExtendValue(t.Context(), "y", set.Value()))
+		time.Sleep(k.Remaining() - time.Millisecond)
+		c.Pause() // before it releases what it takes for over
+		for _, name := range []string{"x", "y", "z"} {
+			_, err := adopter.TryAcquire(t.Context(), name)
+			isOnly(t, err, redlock.ErrHeld)
+		}
+	})
+}
+
+// TestAHolderTakesNothingFromAnAdopter that was promised a longer TTL, however it goes on: by
+// renewals, as a reader, or as one name of several that a node is given again.
+func TestAHolderTakesNothingFromAnAdopter(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const long = time.Hour
+		adopter, _ := open(t, w)
+		adopt := func(name, value string) (end time.Time) {
+			end = time.Now().Add(long - redlock.Drift(long))
+			require.NoError(t, adopter.ExtendValue(t.Context(), name, value, redlock.TTL(long)))
+			return end
+		}
+		l, c := open(t, w)
+		k, becomes := take(t, l, "x"), take(t, l, "w")
+		set, err := l.AcquireAll(t.Context(), []string{"y", "z"})
+		require.NoError(t, err)
+		ends := adopt("w", becomes.Value())
+		adopt("x", k.Value())
+		adopt("y", set.Value())
+		w.Servers()[0].Del("z")
+		require.NoError(t, becomes.Downgrade(t.Context()))
+		time.Sleep(10 * ttl)
+		assert.Equal(t, 5, holding(w, "z"), "the node was given it again")
+		require.True(t, k.Valid() && becomes.Valid() && set.Valid())
+		c.Crash()
+
+		time.Sleep(time.Until(ends) - 3*rtt)
+		for _, name := range []string{"x", "y", "w"} {
+			assert.Equal(t, 5, holding(w, name), name)
+			_, err := adopter.TryAcquire(t.Context(), name)
+			isOnly(t, err, redlock.ErrHeld)
+		}
+		assert.Zero(t, holding(w, "z"))
+		time.Sleep(redlock.Drift(long))
+		require.NoError(t, take(t, adopter, "x").Release(t.Context()))
 	})
 }
 
@@ -114,12 +173,12 @@ func TestAnExtensionByValueIsOnRecord(t *testing.T) {
 		ls := settled(t, w, 2)
 		k := take(t, ls[0], "x", redlock.Renew(false))
 		const long = 10 * time.Minute
-		assert.Equal(t, 3*rtt, took(func() {
+		assert.Equal(t, 4*rtt, took(func() {
 			require.NoError(t, ls[1].ExtendValue(t.Context(), "x", k.Value(), redlock.TTL(long)))
 		}), "the TTL is entered before the votes that count")
-		assert.Equal(t, rtt, took(func() {
+		assert.Equal(t, 2*rtt, took(func() {
 			require.NoError(t, ls[1].ExtendValue(t.Context(), "x", k.Value(), redlock.TTL(long)))
-		}))
+		}), "the records are read behind the votes")
 		extended := time.Now()
 		time.Sleep(time.Second)
 		forget(w.Servers()[:3]...)

@@ -29,8 +29,9 @@ type claim struct {
 	key     string
 	line    string // of callers in this process that wait for such a lock (see queue)
 	value   string
-	counter string // the key of the fencing tokens; empty without them
-	token   int64
+	counter string           // the key of the fencing tokens; empty without them
+	token   int64            // the first of the block
+	block   int64            // how many numbers there are, one for each holder; zero without tokens
 	shared  *protocol.Shared // of a reader
 	set     *protocol.Set    // the keys and values of a lock of several names (see set.go), of which key and value are the first
 	permit  int              // the slot, with several permits
@@ -56,7 +57,8 @@ func (a *acquisition) newClaim() claim {
 		c.key, c.permit = a.settings.prefix+slot, a.slot
 	}
 	if s := a.settings; s.fenced {
-		c.kind, c.counter, c.token = fenced, s.prefix+counterKey+slot, a.locker.tokens.propose(s.wall())
+		c.kind, c.counter = fenced, s.prefix+counterKey+slot
+		c.token, c.block = a.locker.tokens.propose(s.wall()), a.locker.queue.blockFor(a)
 	}
 	if a.settings.shared {
 		c.kind, c.shared = shared, a.settings.sharedKeys(a.name)
@@ -70,7 +72,7 @@ func (a *acquisition) newClaim() claim {
 // withoutToken is c as it is known by to nodes that are not asked about its token.
 func (c claim) withoutToken() claim {
 	if c.counter != "" {
-		c.kind, c.counter, c.token = exclusive, "", 0
+		c.kind, c.counter, c.token, c.block = exclusive, "", 0, 0
 	}
 	return c
 }
@@ -81,7 +83,7 @@ func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request 
 		Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared, Set: c.set,
 	}
 	if c.counter != "" && !op.Extends() {
-		req.Counter, req.Token, req.Slack = c.counter, c.token, tokenSlack
+		req.Counter, req.Token, req.Block, req.Slack = c.counter, c.token, c.block, tokenSlack
 	}
 	if op.Acquires() || op == protocol.OpRaise {
 		req.Epoch = s.epoch

@@ -11,14 +11,17 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A caller that was refused waits for a hint that the lock may be free, and then
-// asks one node before the others. All contenders ask the same, so that one of them
-// gets it and goes on to the rest, and the others have taken nothing. Asking
-// all nodes at once, they would keep splitting them among themselves.
+// A caller that was refused waits for a hint that the lock may be free, and then asks one node
+// before the others. All contenders ask the same, so that one of them gets it and goes on to the
+// rest, and the others have taken nothing. If they asked all nodes at once, they would keep
+// splitting them among themselves.
 //
-// The hint comes from that node as well (protocol.Watchable). A jittered timer runs beside it,
-// at whose end all nodes are asked at once: so a hint that is lost costs a delay, and
-// so does a node that fails, or that holds what no quorum holds. Which node it is differs between names, and changes when it has failed.
+// The hint comes from that node as well (protocol.Watchable). A jittered timer runs beside it, at
+// whose end all nodes are asked at once: so a hint that is lost costs a delay, and so does a node
+// that fails, or that holds what no quorum holds. Which node it is differs between names, and
+// changes when it has failed.
+//
+// A caller that was passed over takes a place in the order that this node keeps (place.go).
 //
 // That node is a guess, never a gate. If it leaves a question unanswered for a few of
 // its usual round trips (roundTrip), the others are asked, and another is the first
@@ -32,39 +35,40 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 	q.enter(a)
 	var got *session
 	defer func() {
-		a.contender.leaveField()
+		a.contender.leaveField(got != nil)
 		if s := q.leave(a, got); s != nil {
 			s.drop(ErrReleased)
 		}
 	}()
-	if a.settings.fair {
-		a.contend().takePlace()
-	}
 	first := everyNode
 	for try := 0; ; try++ {
-		next, standBack := q.await(a)
+		next, yield := q.await(a)
 		if next != nil {
 			if lock = a.take(next); lock != nil {
 				got = next
 				return lock, nil
 			}
 		}
-		if a.settings.fair {
-			a.contender.awaitTurn()
-			first = everyNode
-		} else if standBack > 0 {
-			a.pause(standBack.Sub(a.settings.clock.Now()))
-			first = a.contend().node
+		if a.settings.inOrder() || yield && !a.settings.shared {
+			a.contend().takePlace()
+		}
+		if a.contender.isQueued() {
+			if first = a.contender.awaitTurn(); q.isHandedOver(a) {
+				continue
+			}
 		}
 		if err := a.interrupted(); err != nil {
 			return nil, a.endedAfter(a.failure, err)
 		}
-		if a.mustIntend() {
+		if a.mustSee() {
 			first = everyNode
 		}
 		if lock, err = a.try(first); err == nil {
 			got = lock.session
 			q.joinTurn(a.line, got)
+			if c := a.contender; c != nil {
+				q.setOthers(a.line.key, c.othersSeen())
+			}
 			return lock, nil
 		}
 		q.loseTurn(a.line)
@@ -78,10 +82,13 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		if failed.Err != errStale {
 			c := a.contend()
 			c.lost(first, failed)
-			first = c.rest(a.settings.delay(try, failed))
-			if a.part && failed.Votes == 0 {
-				first = everyNode // see set.go
+			if c.wasPassedOver(try, failed) {
+				c.takePlace()
 			}
+			if c.isQueued() && !c.unordered && failed.Err == ErrHeld {
+				continue // with the others who wait
+			}
+			first = c.rest(a.settings.delay(try, failed))
 		}
 	}
 }
@@ -126,14 +133,21 @@ func (a *acquisition) askInTurn(r *round, first int) bool {
 type contender struct {
 	*acquisition
 
-	node        int        // that is asked first
-	bad         quorum.Set // nodes that are of no use for that
-	stop        func()     // of the Watch at node; nil: there is none
-	question    *question  // the last about the key; nil: node has not been asked
-	place       *place     // of a fair caller
-	splits      int        // tries in a row that took the first node, and too few others
-	followHints bool       // at once, until the next try
-	moves       int        // to other nodes, in this rest
+	node        int           // that is asked first
+	bad         quorum.Set    // nodes that are of no use for that
+	stop        func()        // of the Watch at lookout; nil: there is none
+	lookout     int           // the node that hints: node, or another while the caller has a place
+	question    *question     // the last about the key; nil: node has not been asked
+	since       clock.Instant // it contends
+	triedAt     clock.Instant // the last try was over
+	place       *place        // of a fair caller, or one that was passed over
+	mute        quorum.Set    // nodes that did not keep its place
+	unordered   bool          // no node keeps its place at the moment
+	splits      int           // tries in a row that took the first node, and too few others
+	followHints bool          // at once, until the next try
+	called      bool          // the last try was made because the lock seemed free
+	vain        int           // how often that was in vain although it was the caller's turn
+	moves       int           // to other nodes, in this rest
 
 	backup     int           // hints as well; valid with second
 	second     *question     // the one to it; nil: it has not been asked since question
@@ -147,29 +161,30 @@ type contender struct {
 	backupHinted atomic.Bool // and at backup
 }
 
-// contend returns a's contender, and makes it on the first call.
+// contend returns a's contender, creating it on the first call.
 func (a *acquisition) contend() *contender {
 	if a.contender == nil {
-		a.contender = &contender{acquisition: a}
-		a.contender.node = a.contender.choose()
+		now := a.settings.clock.Now()
+		a.contender = &contender{acquisition: a, since: now, triedAt: now}
+		a.contender.node = a.chooseFirst(&a.contender.bad, a.settings.inOrder())
 	}
 	return a.contender
 }
 
-// choose returns the node that is to be asked first, and avoids those that are bad or
-// overdue as long as there are others. A queue is not moved for a node that is merely
-// overdue: see answerLimit.
-func (c *contender) choose() int {
-	nodes := c.locker.nodes
-	if c.bad == quorum.All(len(nodes)) {
-		c.bad = 0
+// chooseFirst returns the node that is to be asked first. It avoids those that are bad, until all
+// are, and unless it stays with one also those that are overdue, as long as there are others. A
+// queue of fair callers is not moved for a node that is merely overdue: see answerLimit.
+func (a *acquisition) chooseFirst(bad *quorum.Set, stays bool) int {
+	nodes := a.locker.nodes
+	if *bad == quorum.All(len(nodes)) {
+		*bad = 0
 	}
-	if c.place == nil {
-		if node := firstOf(nodes, c.key, c.bad|c.locker.overdue()); node >= 0 {
+	if !stays {
+		if node := firstOf(nodes, a.key, *bad|a.locker.overdue()); node >= 0 {
 			return node
 		}
 	}
-	return firstOf(nodes, c.key, c.bad)
+	return firstOf(nodes, a.key, *bad)
 }
 
 // firstOf draws one of the nodes that are not in avoid, or -1 if there is none: by lot,
@@ -188,21 +203,28 @@ func firstOf(nodes []protocol.Node, key string, avoid quorum.Set) int {
 	return best
 }
 
-// leaveField gives back what waiting takes.
-func (c *contender) leaveField() {
+// leaveField gives back what waiting takes. Who has not got the lock overtakes nobody.
+func (c *contender) leaveField(got bool) {
 	if c != nil {
+		if c.place != nil && !got {
+			c.place.overtakes = false
+		}
 		c.unwatch()
 		c.place.giveBack()
 	}
 }
 
 func (c *contender) unwatch() {
+	c.unwatchLock()
+	c.unwatchBackup()
+	c.place.unwatch()
+}
+
+func (c *contender) unwatchLock() {
 	if c.stop != nil {
 		c.stop()
 		c.stop = nil
 	}
-	c.unwatchBackup()
-	c.place.unwatch()
 }
 
 func (c *contender) unwatchBackup() {
@@ -241,16 +263,29 @@ const hintGap = time.Millisecond
 func (c *contender) lost(first int, failed *QuorumError) {
 	c.notBefore = 0
 	c.followHints = failed.Err == ErrHeld
-	if failed.Votes == 0 {
+	c.triedAt = c.settings.clock.Now()
+	if c.place != nil {
+		c.place.overtakes = false
+	}
+	switch {
+	case failed.Votes == 0:
 		c.splits = 0
-		if first == c.node {
+		if c.called {
+			c.vain++
+		}
+		if first == c.node || c.isQueued() {
 			c.notBefore = c.settings.clock.Now().Add(hintGap + c.settings.jitter(hintGap))
 		}
-	} else if first == c.node {
+	case c.isQueued():
+		c.splits++
+		c.unheld.Add(c.node) // others came in between, and the holder does without it
+		wait := min(hintGap<<min(c.splits, 10), maxWait)
+		c.notBefore = c.settings.clock.Now().Add(wait/2 + c.settings.jitter(wait/2))
+	case first == c.node:
 		c.splits++
 		c.leave()
 	}
-	if more := c.splits - (failed.Nodes - failed.Quorum); more > 0 {
+	if more := c.splits - (failed.Nodes - failed.Quorum); more > 0 && !c.isQueued() {
 		wait := min(firstWait<<min(more+2, 10), maxWait)
 		c.notBefore = c.settings.clock.Now().Add(wait/2 + c.settings.jitter(wait/2))
 	}
@@ -260,17 +295,26 @@ func (c *contender) lost(first int, failed *QuorumError) {
 func (c *contender) leave() {
 	c.bad.Add(c.node)
 	c.place.giveBackAt(c.node)
-	c.unwatch()
-	c.question = nil
-	c.node = c.choose()
+	c.turn()
 }
 
-// answerLimit is how long the node is waited for. One that keeps a queue is replaced less
-// lightly: while some waiters have moved to another node and some have not, their order is lost.
+// turn turns to the node that chooseFirst returns.
+func (c *contender) turn() {
+	c.unwatch()
+	c.question = nil
+	c.node = c.chooseFirst(&c.bad, c.settings.inOrder())
+}
+
+// answerLimit is how long the node is waited for. One that keeps a queue for fair callers is
+// replaced less lightly: while some waiters have moved to another node and some have not, their
+// order is lost.
 func (c *contender) answerLimit() time.Duration {
 	timeout := c.settings.timeout()
 	limit := c.locker.answerLimit(c.node, timeout)
-	if c.place != nil {
+	if cost := c.locker.queue.lastCost(c.line); limit == timeout && cost > 0 { // no node has been measured
+		limit = min(max(4*cost, minAnswerLimit), timeout)
+	}
+	if c.settings.inOrder() {
 		limit = min(max(limit, queueAnswerLimit), timeout)
 	}
 	return limit

@@ -124,9 +124,9 @@ func TestAWaiterOfAnotherProcessIsWokenByAHint(t *testing.T) {
 		free func(t *testing.T, w *sim.World, lock *redlock.Lock)
 		want time.Duration
 	}{
-		"release":              {func(t *testing.T, _ *sim.World, lock *redlock.Lock) { go lock.Release(t.Context()) }, leg + hinted},
-		"DEL by somebody else": {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, func(s *sim.Server) { s.Del("x") }) }, hinted},
-		"FLUSHALL":             {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, (*sim.Server).Flush) }, hinted},
+		"release":              {func(t *testing.T, _ *sim.World, lock *redlock.Lock) { go lock.Release(t.Context()) }, leg + called},
+		"DEL by somebody else": {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, func(s *sim.Server) { s.Del("x") }) }, called},
+		"FLUSHALL":             {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, (*sim.Server).Flush) }, called},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -239,7 +239,7 @@ func TestAHintInVainCostsOneNodeOneRequest(t *testing.T) {
 				assert.Positive(t, alone)
 				assert.GreaterOrEqual(t, hints, 10)
 				assert.LessOrEqual(t, alone, hints)
-				assert.LessOrEqual(t, questions, 4*(alone+timed+1), "at two nodes, and where only the second has hinted once more")
+				assert.LessOrEqual(t, questions, 5*(alone+timed+1), "at two nodes, and where only the second has hinted once more")
 				for _, s := range r.of(sim.Run, protocol.OpAcquire) {
 					assert.Equal(t, protocol.Refused, s.Outcome)
 				}
@@ -306,17 +306,19 @@ func TestANodeInTroubleIsInNobodysWay(t *testing.T) {
 	for name, test := range map[string]struct {
 		trouble  func(*sim.Server)
 		replaced bool
+		opts     []redlock.LockerOption // of the waiter
 	}{
-		"crashed":   {(*sim.Server).Crash, true},
-		"vanished":  {(*sim.Server).Vanish, true},
-		"hung":      {(*sim.Server).Hang, true},
-		"forgetful": {func(s *sim.Server) { s.Del("x") }, true},
-		"stale":     {func(s *sim.Server) { s.Set("x", "stale", time.Hour) }, false},
+		"crashed":              {(*sim.Server).Crash, true, nil},
+		"vanished":             {(*sim.Server).Vanish, true, nil},
+		"hung":                 {(*sim.Server).Hang, true, nil},
+		"hung, a reader waits": {(*sim.Server).Hang, true, []redlock.LockerOption{redlock.Shared()}}, // in no queue
+		"forgetful":            {func(s *sim.Server) { s.Del("x") }, true, nil},
+		"stale":                {func(s *sim.Server) { s.Set("x", "stale", time.Hour) }, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
 				holder, _ := open(t, w, redlock.TTL(time.Hour), redlock.NodeTimeout(5*rtt))
-				waiter, _ := open(t, w, longest, redlock.NodeTimeout(5*rtt))
+				waiter, _ := open(t, w, append(test.opts, longest, redlock.NodeTimeout(5*rtt))...)
 				r := recorded(w)
 				lock := take(t, holder, "x")
 				got := waits(t.Context(), t, waiter)
@@ -355,10 +357,12 @@ func TestContendersInEachOthersWayDoNotSpin(t *testing.T) {
 		time.Sleep(time.Second)
 		r.forget()
 		time.Sleep(10 * time.Second)
+		tries := 0
 		for client := range 3 {
 			assert.LessOrEqual(t, len(r.tries(client)), 10*10, "one in half of the longest wait")
-			assert.Greater(t, len(r.tries(client)), 10*4)
+			tries += len(r.tries(client))
 		}
+		assert.Greater(t, tries, 10*4, "all together")
 		cancel()
 		time.Sleep(time.Second)
 		assert.Equal(t, 3, holding(w, "x"))
@@ -578,7 +582,7 @@ func TestThePauseOfTheFirstNodeCostsAFewRoundTrips(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(near / 2))
 		holder, _ := open(t, w, redlock.TTL(time.Hour))
-		waiter, _ := open(t, w, longest)
+		waiter, _ := open(t, w, longest, redlock.Shared()) // in no queue, whose first asks all nodes
 		lock := take(t, holder, "x")
 		got := waits(t.Context(), t, waiter)
 		r := recorded(w)
@@ -636,30 +640,38 @@ func TestASilentNodeKeepsNoReleaseSecret(t *testing.T) {
 }
 
 // TestASplitVoteDoesNotWaitForASilentNode: contenders who split the nodes among them
-// would all wait for the one that hangs, and keep what they have meanwhile.
+// would all wait for the one that hangs, and keep what they have meanwhile. That is true of those
+// who come again at an interval as well, who would be in the way of all others.
 func TestASplitVoteDoesNotWaitForASilentNode(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		var tries []time.Duration
-		l, _ := open(t, w, redlock.NodeTimeout(time.Second), redlock.Observe(observerFunc(func(e redlock.Event) {
-			if e.Kind == redlock.EventAttempt {
-				tries = append(tries, e.Elapsed)
-			}
-		})))
-		onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Second) })
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		time.AfterFunc(500*time.Millisecond, func() {
-			w.Servers()[0].Hang()
-			for _, s := range w.Servers()[1:3] {
-				s.Set("x", "another", time.Minute)
-			}
+	for name, opts := range map[string][]redlock.Option{
+		"in line":        nil,
+		"at an interval": {redlock.RetryInterval(15 * time.Millisecond)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				var tries []time.Duration
+				l, _ := open(t, w, redlock.NodeTimeout(time.Second), redlock.Observe(observerFunc(func(e redlock.Event) {
+					if e.Kind == redlock.EventAttempt {
+						tries = append(tries, e.Elapsed)
+					}
+				})))
+				onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Second) })
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				time.AfterFunc(500*time.Millisecond, func() {
+					w.Servers()[0].Hang()
+					for _, s := range w.Servers()[1:3] {
+						s.Set("x", "another", time.Minute)
+					}
+				})
+				_, err := l.Acquire(ctx, "x", opts...)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Greater(t, len(tries), 20)
+				slices.Sort(tries)
+				assert.LessOrEqual(t, tries[len(tries)*9/10], 10*rtt)
+			})
 		})
-		_, err := l.Acquire(ctx, "x")
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.Greater(t, len(tries), 20)
-		slices.Sort(tries)
-		assert.LessOrEqual(t, tries[len(tries)*9/10], 10*rtt)
-	})
+	}
 }
 
 // TestANodeThatFallsSilentAfterItsRefusalKeepsNobodyWaiting for the holder's TTL, which

@@ -90,7 +90,7 @@ type QuorumError struct {
 
 func (e *QuorumError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "redlock: %s %q: %v (%d of %d votes, %d needed", e.Op, e.Name, e.Err, e.Votes, e.Nodes, e.Quorum)
+	fmt.Fprintf(&b, "redlock: %s %q: %v (%s; %d needed", e.Op, e.Name, e.Err, e.counts(), e.Quorum)
 	if e.Holder != (Holder{}) {
 		fmt.Fprintf(&b, "; held by %v", e.Holder)
 	}
@@ -101,7 +101,7 @@ func (e *QuorumError) Error() string {
 	case e.Remaining == NoTTL:
 		b.WriteString("; a key without TTL is in the way")
 	case e.Remaining > 0:
-		fmt.Fprintf(&b, "; free in %v unless renewed", e.Remaining)
+		fmt.Fprintf(&b, "; free in %v unless renewed", rounded(e.Remaining))
 	}
 	b.WriteString(")")
 	if e.Causes != nil {
@@ -111,6 +111,43 @@ func (e *QuorumError) Error() string {
 		}
 	}
 	return b.String()
+}
+
+// counts says how many nodes did what. A vote is over when it is decided, so some may not have been
+// heard of, and what they would have said is not known.
+func (e *QuorumError) counts() string {
+	refused, excluded, failed := 0, 0, 0
+	if e.Causes != nil {
+		for _, cause := range e.Causes.Errors {
+			var no refusal
+			switch {
+			case errors.As(cause, &no), errors.Is(cause, errHighMark), errors.Is(cause, errLowToken):
+				refused++
+			case errors.Is(cause, ErrQuarantine), errors.Is(cause, ErrSettings), errors.Is(cause, ErrSameServer):
+				excluded++
+			default:
+				failed++
+			}
+		}
+	}
+	text := fmt.Sprintf("%d of %d granted", e.Votes, e.Nodes)
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{refused, "refused"}, {excluded, "without a vote"}, {failed, "failed"}, {e.Nodes - e.Votes - refused - excluded - failed, "not heard of"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf(", %d %s", c.n, c.what)
+		}
+	}
+	return text
+}
+
+// rounded returns a time that is a hint as people want to read it.
+func rounded(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
 }
 
 // Unwrap gives errors.Is and errors.As both the kind of the failure and the
@@ -179,6 +216,13 @@ func (e *NodeError) Unwrap() error {
 		return nil
 	}
 	return e.Err
+}
+
+// Refused reports whether the node answered no, because it holds another's value or none: neither a
+// fault of the node nor a node that has no vote.
+func (e *NodeError) Refused() bool {
+	var no refusal
+	return errors.As(e.Err, &no)
 }
 
 // nilContext is the error of a call that was given no context.

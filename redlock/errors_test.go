@@ -77,11 +77,13 @@ func TestAQuorumErrorTells(t *testing.T) {
 		assert.ErrorIs(t, err, broken)
 		assert.Equal(t, broken, nodes["puppet2"].Err)
 		assert.Equal(t, leg, nodes["puppet4"].After)
+		assert.True(t, nodes["puppet4"].Refused())
+		assert.False(t, nodes["puppet2"].Refused())
 		assert.NotContains(t, nodes, "puppet1", "it granted")
 		assert.NotContains(t, nodes, "puppet3", "its time was not up when the others decided")
 		assert.Len(t, nodes, 3)
 
-		assert.EqualError(t, err, `redlock: acquire "x": held by another (1 of 5 votes, 3 needed; free in 7s unless renewed): `+
+		assert.EqualError(t, err, `redlock: acquire "x": held by another (1 of 5 granted, 2 refused, 1 failed, 1 not heard of; 3 needed; free in 7s unless renewed): `+
 			`puppet2: connection refused after 0s; `+
 			`puppet4: holds another's value for 7s after 5ms; `+
 			`puppet5: holds another's value without TTL after 5ms`)
@@ -95,9 +97,31 @@ func TestAQuorumErrorNamesTheSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := puppets(t, 3, func(int, protocol.Op, int) answer { return answer{silent: true} }, redlock.NodeTimeout(70*time.Millisecond))
 		_, err := l.TryAcquire(t.Context(), "x")
-		assert.EqualError(t, err, `redlock: acquire "x": no quorum (0 of 3 votes, 2 needed): `+
+		assert.EqualError(t, err, `redlock: acquire "x": no quorum (0 of 3 granted, 3 failed; 2 needed): `+
 			`puppet1: no answer after 70ms; puppet2: no answer after 70ms; puppet3: no answer after 70ms`)
 	})
+}
+
+// TestAQuorumErrorRoundsWhatIsAHint: a holder's TTL is told to the nanosecond by no node.
+func TestAQuorumErrorRoundsWhatIsAHint(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		10102211990 * time.Nanosecond: "free in 10.1s unless", 7123456789 * time.Nanosecond: "free in 7.123s unless", 300 * time.Millisecond: "free in 300ms unless",
+	} {
+		err := &redlock.QuorumError{Op: "acquire", Name: "x", Nodes: 5, Quorum: 3, Err: redlock.ErrHeld, Remaining: d}
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+// TestAQuorumErrorTellsTheExcluded from the failed.
+func TestAQuorumErrorTellsTheExcluded(t *testing.T) {
+	t.Parallel()
+	var causes *multierror.Error
+	for _, cause := range []error{redlock.ErrSettings, redlock.ErrSameServer, &protocol.QuarantineError{Reason: "it is new"}, errors.New("EOF")} {
+		causes = multierror.Append(causes, &redlock.NodeError{Node: "a", Err: cause})
+	}
+	err := &redlock.QuorumError{Op: "acquire", Name: "x", Votes: 1, Nodes: 5, Quorum: 3, Err: redlock.ErrNoQuorum, Causes: causes}
+	assert.ErrorContains(t, err, "(1 of 5 granted, 3 without a vote, 1 failed; 3 needed)")
 }
 
 // kinds are all that a failure can be. No error may be two of them.

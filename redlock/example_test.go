@@ -22,7 +22,7 @@ func five(opts ...redlock.LockerOption) (locker *redlock.Locker, closeAll func()
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err = redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false)}, opts...)...)
+	locker, err = redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(4 * time.Second)}, opts...)...)
 	if err != nil {
 		log.Fatal(err)
 	}

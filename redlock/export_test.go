@@ -11,7 +11,7 @@ func (l *Locker) Leftovers() (scheduled, queued, inflight int) {
 	defer l.queue.mu.Unlock()
 	l.inflight.mu.Lock()
 	defer l.inflight.mu.Unlock()
-	return len(l.scheduler.sessions), len(l.queue.lines), l.inflight.n
+	return len(l.scheduler.sessions), len(l.queue.lines) - l.queue.idle.size, l.inflight.n
 }
 
 // HoldsLate does what an acquisition does last, as if the lock had ended before.

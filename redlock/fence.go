@@ -23,9 +23,15 @@ import (
 // client's mad clock cannot use up the numbers. This also bounds what a node that
 // lost its counters had accepted before: see memory.tokenFloor.
 //
-// Known to be wrong: INCR on every node and the maximum of the answers as the
-// token. Two holders can get the same one (internal/fencemodel has the
-// counter-example).
+// An attempt whose lock others of this process wait for proposes a block of numbers: the node
+// accepts the first as above, and its counter goes to the last. So no other attempt is granted a
+// number of the block, or a lower one later, and holders who hand the lock over to each other take
+// one number after the other without a message. A raise is for a smaller block, because each begins
+// where the one before has ended, and numbers would run ahead of the clocks.
+//
+// Known to be wrong: to compare the end of a block with the counter, so that blocks overlap; and
+// INCR on every node and the maximum of the answers as the token. In both, two holders can get the
+// same one (internal/fencemodel has the counter-examples).
 
 // tokens proposes numbers, none twice.
 type tokens struct{ last atomic.Int64 }
@@ -37,6 +43,47 @@ func (t *tokens) propose(now time.Time) int64 {
 		if t.last.CompareAndSwap(last, next) {
 			return next
 		}
+	}
+}
+
+// maxBlock bounds a block. It is as many microseconds as the shortest turn of a process has
+// (turnLength), less some for clocks that differ: when the turn is over, the clocks of others are
+// past the block, and their proposals above it.
+const maxBlock = 4000
+
+// blockFor returns how many numbers an attempt of a reserves. If no other caller of this process
+// waits for such a lock, it is one, because a number that is reserved in vain can cost the next
+// holder a raise. Otherwise it is as many microseconds as four acquisitions take, so the clocks are
+// past the block soon after, also where the other callers have gone.
+func (q *queue) blockFor(a *acquisition) int64 {
+	if a.line == nil || !a.settings.canTake(a.settings) {
+		return 1
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln := a.line
+	if ln.wanted == 0 && (len(ln.waiters) < 2 || !ln.waiters[1].settings.canTake(a.settings)) {
+		return 1
+	}
+	const least = 256
+	return min(max(least, 4*ln.wanted.Microseconds()), maxBlock)
+}
+
+// raisedBlock bounds the block of a raise, by the time since its vote began. Numbers are
+// microseconds, so those that one raise after the other reserves rise no faster than time. A node
+// accepts a thousand at any rate (raiseScript).
+func raisedBlock(since time.Duration) int64 { return min(max(1, since.Microseconds()), 1000) }
+
+// hasToken reports whether the session has a token for another holder, or none for any. The session
+// must be locked.
+func (s *session) hasToken() bool { return s.counter == "" || s.issued < s.block }
+
+// issueToken gives k, the new holder of s, its token if the lock has them. The session must be
+// locked, and have a token.
+func (s *session) issueToken(k *Lock) {
+	if s.counter != "" {
+		k.token = s.token + s.issued
+		s.issued++
 	}
 }
 
@@ -74,7 +121,8 @@ func (a *acquisition) raise(r *round, c *claim) (failed *round) {
 		r.mu.Unlock()
 		return nil
 	}
-	c.token = nextToken(r, c.token)
+	since := a.settings.clock.Now().Sub(r.start)
+	c.token, c.block = nextToken(r), min(c.block, raisedBlock(since))
 	r.mu.Unlock()
 
 	again := a.locker.newRound(a.eventCtx, a.name, a.locker.request(a.settings, protocol.OpRaise, *c))
@@ -93,12 +141,12 @@ func (a *acquisition) raise(r *round, c *claim) (failed *round) {
 // nextToken is the number that most of the nodes that granted would accept. One
 // whose clock or numbers are far from the others' is left out. The round must
 // be locked.
-func nextToken(r *round, proposal int64) int64 {
+func nextToken(r *round) int64 {
 	var floors []int64
 	for i := range r.slots {
 		switch reply := &r.slots[i].reply; {
 		case reply.Outcome == protocol.Granted && reply.Floor == 0:
-			floors = append(floors, proposal)
+			floors = append(floors, r.req.LastToken())
 		case reply.Outcome == protocol.Granted:
 			floors = append(floors, reply.Floor)
 		}

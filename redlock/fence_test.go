@@ -274,6 +274,179 @@ func TestTokensOfOneProcessDiffer(t *testing.T) {
 	})
 }
 
+// grabbed starts callers of one process that acquire x, and release it at once. The channel has the
+// locks in the order in which they were granted, and is closed behind the last.
+func grabbed(t *testing.T, l *redlock.Locker, n int, opts ...redlock.Option) <-chan *redlock.Lock {
+	t.Helper()
+	got := make(chan *redlock.Lock, n)
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			k, err := l.Acquire(t.Context(), "x", opts...)
+			if assert.NoError(t, err) {
+				got <- k
+				assert.NoError(t, k.Release(t.Context()))
+			}
+		})
+	}
+	synctest.Wait() // they stand in line
+	go func() {
+		all.Wait()
+		close(got)
+	}()
+	return got
+}
+
+// TestTokensRiseThroughHandovers without a message to the nodes, and across processes, whatever
+// their clocks say.
+func TestTokensRiseThroughHandovers(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		last, handed := int64(0), 0
+		rises := func(k *redlock.Lock) {
+			assert.Greater(t, k.Fence(), last)
+			last = k.Fence()
+		}
+		for _, ahead := range []time.Duration{0, -ttl / 8, ttl / 8, 0, -time.Hour} {
+			l, other := fencing(t, w, ahead), fencing(t, w, 0)
+			holder := take(t, other, "x")
+			rises(holder)
+			got := grabbed(t, l, 20)
+			require.NoError(t, holder.Release(t.Context()))
+			value := ""
+			for k := range got {
+				rises(k)
+				if k.Value() == value {
+					handed++
+				}
+				value = k.Value()
+			}
+			next := take(t, other, "x")
+			rises(next)
+			require.NoError(t, next.Release(t.Context()))
+			time.Sleep(rtt)
+		}
+		assert.Equal(t, 5*19, handed)
+	})
+}
+
+// TestASessionHandsOutNoMoreTokensThanItReserved on the nodes.
+func TestASessionHandsOutNoMoreTokensThanItReserved(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		holder := take(t, fencing(t, w, 0), "x")
+		got := grabbed(t, fencing(t, w, 0), 400)
+		require.NoError(t, holder.Release(t.Context()))
+		holders, last := map[string]int{}, holder.Fence()
+		most := 0
+		for k := range got {
+			holders[k.Value()]++
+			most = max(most, holders[k.Value()])
+			assert.Greater(t, k.Fence(), last)
+			last = k.Fence()
+		}
+		assert.Equal(t, 256, most)
+	})
+}
+
+// TestTokensRiseWhenAHolderOfManyCrashes: what it has handed out is below what follows, also
+// where the clock of the next client is behind.
+func TestTokensRiseWhenAHolderOfManyCrashes(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		wall := func(ahead time.Duration) redlock.LockerOption {
+			return redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })
+		}
+		l, process := open(t, w, redlock.TTL(ttl), redlock.Fenced(), wall(0))
+		holder := take(t, l, "x")
+		var last *redlock.Lock
+		for range 100 {
+			var held sync.WaitGroup
+			held.Add(1)
+			go func(before *redlock.Lock) {
+				defer held.Done()
+				k, err := l.Acquire(t.Context(), "x")
+				if assert.NoError(t, err) {
+					assert.Greater(t, k.Fence(), before.Fence())
+					last = k
+				}
+			}(holder)
+			synctest.Wait()
+			require.NoError(t, holder.Release(t.Context()))
+			held.Wait()
+			holder = last
+		}
+		process.Crash()
+		next, err := fencing(t, w, -time.Second).Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		assert.Greater(t, next.Fence(), last.Fence())
+	})
+}
+
+// TestALockIsHandedOverAmongCallersWithTokens, or among those without.
+func TestALockIsHandedOverAmongCallersWithTokens(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		for _, c := range []struct{ first, second []redlock.Option }{
+			{nil, []redlock.Option{redlock.Fenced()}},
+			{[]redlock.Option{redlock.Fenced()}, nil},
+		} {
+			holder := take(t, l, "x", c.first...)
+			got := grabbed(t, l, 2, c.second...)
+			require.NoError(t, holder.Release(t.Context()))
+			for k := range got {
+				assert.NotEqual(t, holder.Value(), k.Value())
+				assert.Equal(t, c.second != nil, k.Fence() > 0)
+			}
+			time.Sleep(rtt)
+		}
+	})
+}
+
+// TestWhoIsAloneReservesOneToken: what is reserved in vain can cost the next holder a round trip.
+func TestWhoIsAloneReservesOneToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ps, l := puppets(t, 3, func(int, protocol.Op, int) answer { return grants }, redlock.Fenced())
+		for range 2 {
+			k, err := l.Acquire(t.Context(), "x")
+			require.NoError(t, err)
+			require.NoError(t, k.Release(t.Context()))
+		}
+		reqs, _ := ps[0].requests(protocol.OpAcquireFenced)
+		require.Len(t, reqs, 2)
+		for _, req := range reqs {
+			assert.Equal(t, int64(1), req.Block)
+		}
+	})
+}
+
+// TestARaiseIsForNoMoreTokensThanTimeHasPassed, because they would run ahead of the clocks. Here no
+// time passes.
+func TestARaiseIsForNoMoreTokensThanTimeHasPassed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ps, l := puppets(t, 3, func(_ int, op protocol.Op, nth int) answer {
+			if op == protocol.OpAcquireFenced && nth > 0 {
+				return answer{outcome: protocol.Granted, floor: time.Now().Add(time.Second).UnixMicro()}
+			}
+			return grants
+		}, redlock.Fenced())
+		holder := take(t, l, "x")
+		got := grabbed(t, l, 3)
+		require.NoError(t, holder.Release(t.Context()))
+		values := map[string]bool{}
+		for k := range got {
+			values[k.Value()] = true
+		}
+		assert.Len(t, values, 3, "there is no other token to hand over with")
+		acquired, _ := ps[0].requests(protocol.OpAcquireFenced)
+		assert.Greater(t, acquired[1].Block, int64(1))
+		raised, _ := ps[0].requests(protocol.OpRaise)
+		require.NotEmpty(t, raised)
+		for _, req := range raised {
+			assert.Equal(t, int64(1), req.Block)
+		}
+	})
+}
+
 // TestFenceIsZeroWithoutTheOption, which a single lock can have.
 func TestFenceIsZeroWithoutTheOption(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {

@@ -71,7 +71,7 @@ func (g *guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
 	longest, alone, proof := record.Forgotten(len(g.nodes), accounts)
 	loss = record.Loss{Longest: longest, Alone: alone}
 	switch {
-	case proof:
+	case proof && b.basis < record.Asked: // what claimed leaves out afterwards would be missing
 		loss.Basis = record.Proof
 	case unread == 0:
 		loss.Basis = record.Asked

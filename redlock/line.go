@@ -14,46 +14,95 @@ import (
 type queue struct {
 	mu    sync.Mutex
 	lines map[string]*line
-	spare []*line // emptied lines, to be used again
+	idle  idleLines // of lines; they stay for a while, since the next caller often comes soon
 }
 
 // A line is what this process knows of one key. All of it is guarded by the queue.
 type line struct {
-	key       string
-	waiters   []*acquisition
-	holders   []*session    // of this process, which have not ended; the line stays for them
-	next      *session      // handed over to the first waiter, who has yet to take it
-	news      bool          // for the first waiter: the key was released in this process
-	turn      clock.Instant // see turnLength: when the present turn of this process began; zero: with the next lock
-	standBack clock.Instant // until then the first waiter leaves the field to other processes
+	key     string
+	waiters []*acquisition
+	holders []*session // of this process, which have not ended; the line stays for them
+	next    *session   // handed over to the first waiter, who has yet to take it
+	news    bool       // for the first waiter: the key was released in this process
+
+	// How this process and others share the lock: see turnLength.
+	turn     clock.Instant // when the present turn of this process began; zero: with the next lock
+	turnOver bool          // other processes come first, if any wait
+	others   int           // waiters of other processes, when this one heard of them last
+	left     clock.Instant // when this process gave the lock back last
+	cost     time.Duration // of acquiring it then
+	wanted   time.Duration // the same if callers of this process waited; else zero
+
+	isIdle       bool // no caller waits for the lock or holds it
+	older, newer *line
 }
 
-// maxSpare is how many emptied lines are kept: as many as callers are likely to
-// acquire at the same moment.
-const maxSpare = 256
+// idleLines are lines in the order in which they became idle: a ring in which the line itself
+// is between the newest and the oldest.
+type idleLines struct {
+	line
+	size int
+}
+
+// maxIdle is how many idle lines are kept: as many as callers are likely to acquire at the same
+// moment.
+const maxIdle = 256
+
+// add makes ln the newest idle line.
+func (l *idleLines) add(ln *line) {
+	if l.size == 0 {
+		l.older, l.newer = &l.line, &l.line
+	}
+	ln.isIdle = true
+	ln.older, ln.newer = l.older, &l.line
+	ln.older.newer, l.older = ln, ln
+	l.size++
+}
+
+func (l *idleLines) remove(ln *line) {
+	ln.older.newer, ln.newer.older = ln.newer, ln.older
+	ln.isIdle, ln.older, ln.newer = false, nil, nil
+	l.size--
+}
+
+// oldest returns the line that has been idle for the longest.
+func (l *idleLines) oldest() *line { return l.newer }
 
 // enter puts a at the end of its line.
 func (q *queue) enter(a *acquisition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	a.line = q.line(a.lineKey())
-	a.line.waiters = append(a.line.waiters, a)
+	ln := q.line(a.lineKey())
+	if (ln.turnOver || ln.others > 0) && len(ln.waiters)+len(ln.holders) == 0 && a.settings.clock.Now().Sub(ln.left) > turnLength(ln.cost) {
+		ln.turnOver, ln.others = false, 0 // they have had their chance
+	}
+	if a.settings.inOrder() {
+		a.arrived = a.settings.clock.Now()
+	}
+	a.line = ln
+	ln.waiters = append(ln.waiters, a)
 }
 
-// line returns the key's line, a new one if there is none. The queue must be
-// locked.
+// line returns the key's line, which the caller is about to use, a new one if there is none. The
+// queue must be locked.
 func (q *queue) line(key string) *line {
-	if ln := q.lines[key]; ln != nil {
+	ln := q.lines[key]
+	switch {
+	case ln != nil && ln.isIdle:
+		q.idle.remove(ln)
 		return ln
-	}
-	if q.lines == nil {
+	case ln != nil:
+		return ln
+	case q.lines == nil:
 		q.lines = map[string]*line{}
 	}
-	var ln *line
-	if n := len(q.spare); n > 0 {
-		ln, q.spare = q.spare[n-1], q.spare[:n-1]
-	} else {
+	if q.idle.size < maxIdle {
 		ln = &line{}
+	} else {
+		ln = q.idle.oldest()
+		q.idle.remove(ln)
+		delete(q.lines, ln.key)
+		*ln = line{waiters: ln.waiters, holders: ln.holders}
 	}
 	ln.key = key
 	q.lines[key] = ln
@@ -61,22 +110,22 @@ func (q *queue) line(key string) *line {
 }
 
 // await returns when a is the first of its line and may compete (hasRoom): with the
-// session that the holder has handed over, or with the moment until which a should not
-// compete. A fair caller takes its place while the holder is there. await returns early
-// when the caller's context or the Locker ends.
-func (q *queue) await(a *acquisition) (next *session, standBack clock.Instant) {
+// session that the holder has handed over, or with whether a should leave the lock to other
+// processes first. A caller that has a place among those of other processes keeps it while a
+// holder is there. await returns early when the caller's context or the Locker ends.
+func (q *queue) await(a *acquisition) (next *session, yield bool) {
 	for ln := a.line; ; {
 		q.mu.Lock()
-		if ln.waiters[0] == a && (ln.hasRoom() || ln.next != nil || a.settings.fair) {
-			next, standBack = ln.next, ln.standBack
-			ln.next, ln.news, ln.standBack = nil, false, 0
+		if ln.waiters[0] == a && (ln.hasRoom() || ln.next != nil || a.settings.inOrder() || a.contender.isQueued()) {
+			next, yield = ln.next, ln.turnOver || ln.others > 0
+			ln.next, ln.news, ln.turnOver = nil, false, false
 			q.mu.Unlock()
-			return next, standBack
+			return next, yield
 		}
 		q.mu.Unlock()
 		a.sleep()
 		if a.isOver() {
-			return nil, 0
+			return nil, false
 		}
 	}
 }
@@ -95,7 +144,7 @@ func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 	if got != nil {
 		ln.enterHolder(got)
 	}
-	if i == 0 && len(ln.waiters) > 0 && (ln.hasRoom() || ln.waiters[0].settings.fair) {
+	if i == 0 && len(ln.waiters) > 0 && (ln.hasRoom() || ln.waiters[0].settings.inOrder()) {
 		ln.waiters[0].parker.wake()
 	}
 	q.tidy(ln)
@@ -145,9 +194,9 @@ func (q *queue) ended(s *session, now clock.Instant) {
 			continue
 		}
 		ln.removeHolder(s)
-		if len(ln.waiters) > 0 {
-			ln.endTurn(s, now)
-			ln.news = true
+		ln.endTurn(s, now)
+		if ln.wanted = 0; len(ln.waiters) > 0 {
+			ln.news, ln.wanted = true, s.cost
 			ln.waiters[0].parker.wake()
 		}
 		q.tidy(ln)
@@ -164,49 +213,93 @@ func (q *queue) hasNews(ln *line) bool {
 	return news
 }
 
-// tidy puts a line aside that is not needed any more. The queue must be locked.
+// isHeld reports whether a caller of this process holds the lock.
+func (q *queue) isHeld(ln *line) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(ln.holders) > 0
+}
+
+// isHandedOver reports whether a session waits to be taken by a.
+func (q *queue) isHandedOver(a *acquisition) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return a.line.next != nil && a.line.waiters[0] == a
+}
+
+// tidy makes a line idle if no caller uses it any more. The queue must be locked.
 func (q *queue) tidy(ln *line) {
-	if len(ln.waiters) > 0 || len(ln.holders) > 0 {
-		return
-	}
-	delete(q.lines, ln.key)
-	*ln = line{waiters: ln.waiters, holders: ln.holders}
-	if len(q.spare) < maxSpare {
-		q.spare = append(q.spare, ln)
+	if len(ln.waiters) == 0 && len(ln.holders) == 0 && !ln.isIdle {
+		ln.wanted = 0
+		q.idle.add(ln)
 	}
 }
 
 // Turns.
 
-// turnLength is how long the callers of one process may have a lock one after the
-// other while others of it wait. Then the process stands back once, for about as
-// long as an acquisition takes, so that other processes get their chance: its own
-// request would always come before theirs, right behind the release. The turn is
-// longer where acquisitions take long, so that standing back costs a fifth at
+// turnLength returns how long one process may have a lock again and again, by one caller or by
+// many, before it looks whether others wait. Its next request would always come before theirs,
+// right behind the release. So it asks the node that keeps the queue, and lines up there with them
+// (place.go). The turn is longer where acquisitions take long, so that asking costs a fifth at
 // most.
+//
+// Once it knows of others it asks before each acquisition from the nodes that follows soon. In the
+// process the lock is still handed over for a turn.
 func turnLength(cost time.Duration) time.Duration { return max(5*time.Millisecond, 5*cost) }
 
 // turnOver reports whether the process has had the lock for long enough. The queue
 // must be locked.
 func (s *session) turnOver(now clock.Instant) bool { return now.Sub(s.turn) >= turnLength(s.cost) }
 
-// endTurn lets the turn go on with the next lock, or the line stand back. The queue
-// must be locked.
+// endTurn lets the turn go on with the next lock, or ends it. The queue must be locked.
 func (ln *line) endTurn(s *session, now clock.Instant) {
-	ln.turn, ln.standBack = s.turn, 0
-	if s.turnOver(now) {
-		ln.turn, ln.standBack = 0, now.Add(s.cost+s.settings.jitter(s.cost/2+1))
+	ln.turn, ln.turnOver = s.turn, s.turnOver(now)
+	ln.left, ln.cost = now, s.cost
+	if ln.turnOver {
+		ln.turn = 0
 	}
 }
 
-// joinTurn makes a session that was just won part of the turn of its process.
+// joinTurn makes a session that was just won part of the turn of its process, if that has come
+// again at once.
 func (q *queue) joinTurn(ln *line, s *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ln.turn > 0 {
+	if ln.turn > 0 && s.turn.Sub(ln.left) < turnLength(s.cost) {
 		s.turn = ln.turn
 	}
 	ln.turn = 0
+}
+
+// lastCost returns how long it took this process to acquire the lock the last time.
+func (q *queue) lastCost(ln *line) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return ln.cost
+}
+
+// standBack is for how long callers with permits leave the slots to other processes when their turn
+// is over: as long as the last acquisition took, if others of this process waited.
+func (q *queue) standBack(ln *line) time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return ln.wanted
+}
+
+// setOthers notes how many waiters of other processes there are.
+func (q *queue) setOthers(key string, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if ln := q.lines[key]; ln != nil {
+		ln.others = n
+	}
+}
+
+// othersOf returns what setOthers has noted.
+func (q *queue) othersOf(ln *line) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return ln.others
 }
 
 // loseTurn is called when another process has got the lock.
@@ -220,8 +313,9 @@ func (q *queue) loseTurn(ln *line) {
 
 // handOver ends the lock in favour of the first waiter of this process, if there is one
 // that wants such a lock: the session goes on, and the waiter becomes its holder. The lock
-// must be good for long enough, and have no fencing token, which must be new for each
-// holder. This takes a microsecond, where the nodes would take a round trip.
+// must be good for long enough, and if it has a fencing token there must be another, which is
+// reserved on the nodes (see fence.go). This takes a microsecond, where the nodes would take a
+// round trip.
 //
 // The holder's context ends before the next holder can have the lock: at no moment do
 // two callers have a context that has not ended. It ends while neither the queue
@@ -241,7 +335,7 @@ func (k *Lock) handOver(now clock.Instant) (handed bool, r *round) {
 	if !s.locker.queue.pass(s) && s.finish(released, ErrReleased, now) {
 		return false, s.giveBack(now)
 	}
-	s.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: s.name, Votes: votes}, k.start, nil)
+	k.tellEnd(Event{Votes: votes})
 	return true, nil
 }
 
@@ -258,6 +352,9 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.phase != held || s.kind == shared || s.end().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
+		return 0, false
+	}
+	if !s.hasToken() {
 		return 0, false
 	}
 	k.phase, k.cause, k.over = released, ErrReleased, now
@@ -286,7 +383,14 @@ func (ln *line) canTake(s *session) bool {
 	if s.set != nil || len(ln.waiters) > 0 && ln.waiters[0].part {
 		return false // a lock of several names is made of votes and extensions only
 	}
-	return ln.next == nil && len(ln.waiters) > 0 && ln.waiters[0].settings.canTake(s.settings)
+	if ln.next != nil || len(ln.waiters) == 0 {
+		return false
+	}
+	first := ln.waiters[0]
+	if first.settings.inOrder() && first.arrived > s.turn {
+		return false // waiters of other processes may have come before
+	}
+	return first.settings.canTake(s.settings)
 }
 
 // canTake reports whether a caller with settings s would have got the same session as one
@@ -296,7 +400,7 @@ func (s *settings) canTake(of *settings) bool {
 	if s.owner != of.owner {
 		return false // the label would be another's
 	}
-	return s.renew && !s.shared && !of.shared && !s.fenced && !of.fenced && !s.fair && !of.fair && s.ttl == of.ttl && s.timeout() == of.timeout()
+	return s.renew && !s.shared && !of.shared && s.fenced == of.fenced && s.inOrder() == of.inOrder() && s.ttl == of.ttl && s.timeout() == of.timeout()
 }
 
 // take makes a the holder of a session that was handed over, or returns nil if that has
@@ -315,6 +419,7 @@ func (a *acquisition) take(s *session) *Lock {
 		s.drop(ErrReleased)
 		return nil
 	}
+	s.issueToken(k)
 	s.holder = k
 	open := s.reschedule()
 	if !open {

@@ -20,6 +20,7 @@ type Lock struct {
 	start    clock.Instant // of the try that got it, or when it was handed over
 	endBy    clock.Instant // MaxHold after it was granted; zero for no limit
 	place    int           // among the sharers of the session
+	token    int64         // zero without Fenced
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
@@ -123,15 +124,16 @@ func (k *Lock) Votes() int {
 }
 
 // Fence returns the lock's fencing token: of all the locks of this name that
-// were granted with one (option Fenced), a later one has a greater token. It is
-// above zero and below 2^53. Zero without Fenced.
+// were granted with one (option Fenced), a later one has a greater token, also where callers
+// of one Locker hand the lock over to each other. It is above zero and below 2^53. Zero without
+// Fenced.
 //
 // Give it to the resource with every write, and let the resource reject a
 // token lower than one it has seen: see package fence.
-func (k *Lock) Fence() int64 { return k.session.token }
+func (k *Lock) Fence() int64 { return k.token }
 
-// Extend asks all nodes to let the lock live for its full TTL from now on. A
-// node counts only if it still held the lock, and a quorum only before the
+// Extend asks all nodes to let the lock live for its full TTL from now on, and
+// never shortens what it has left there. A node counts only if it still held the lock, and a quorum only before the
 // lock's present deadline; the new deadline counts from the start of the call.
 // Extend returns within the node timeout, and does not disturb the renewals.
 //
@@ -235,7 +237,7 @@ func (k *Lock) release(ctx context.Context) error {
 		}
 	}
 	if r == nil { // others share the session
-		s.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: s.name}, k.start, nil)
+		k.tellEnd(Event{})
 		return nil
 	}
 	r.wait(ctx, k.settings.timeout(), settled)
@@ -245,11 +247,11 @@ func (k *Lock) release(ctx context.Context) error {
 	votes := r.tally.Granted
 	r.mu.Unlock()
 
-	e := Event{Kind: EventReleased, Context: k.ctx, Name: s.name, Votes: votes}
+	e := Event{Votes: votes}
 	if failure != nil {
 		e.Err = failure
 	}
-	s.locker.tell(e, k.start, nil)
+	k.tellEnd(e)
 	return e.Err
 }
 

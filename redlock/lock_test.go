@@ -113,6 +113,45 @@ func TestReleaseInsistsOnlyWhereTheValueMayBe(t *testing.T) {
 	})
 }
 
+// TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal: a node may take a way that costs more if the value
+// is gone.
+func TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		refusing := 1 // the first nodes
+		ps, l := puppets(t, 3, func(i int, op protocol.Op, _ int) answer {
+			if op == protocol.OpAcquire && i < refusing {
+				return refuses
+			}
+			return grants
+		}, redlock.Renew(false), redlock.TTL(ttl))
+		expects := func(want ...bool) {
+			t.Helper()
+			synctest.Wait()
+			for i, p := range ps {
+				reqs, _ := p.requests(protocol.OpRelease)
+				require.NotEmpty(t, reqs)
+				assert.Equal(t, want[i], reqs[len(reqs)-1].Held, "node %d", i)
+			}
+		}
+		lock := take(t, l, "held")
+		synctest.Wait()
+		require.NoError(t, lock.Release(t.Context()))
+		expects(false, true, true)
+
+		lost := take(t, l, "lost")
+		<-lost.Context().Done()
+		expects(false, false, false)
+		require.NoError(t, l.ReleaseValue(t.Context(), "adopted", "value"))
+		expects(false, false, false)
+
+		refusing = 2
+		take := func() error { _, err := l.TryAcquire(t.Context(), "refused"); return err }
+		require.ErrorIs(t, take(), redlock.ErrHeld)
+		expects(false, false, false)
+	})
+}
+
 // TestAFailedExtensionDoesNotMeanThatTheValueIsGone: the release still insists.
 func TestAFailedExtensionDoesNotMeanThatTheValueIsGone(t *testing.T) {
 	t.Parallel()

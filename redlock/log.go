@@ -27,7 +27,7 @@ import (
 // a pipe that no process reads, records are dropped and not waited for, and the next
 // that is written comes behind a Warn that says how many: see Observer.
 //
-// Records have what is known of: name, op, node, outcome, votes, elapsed,
+// Records have what is known of: name, permit, op, node, outcome, votes, elapsed,
 // remaining and err, and the context of the event, for handlers that look for
 // traces there. The value of a lock is never among them.
 func Log(l *slog.Logger) LockerOption {
@@ -165,6 +165,9 @@ func kindOf(err error) error {
 // attrs has what is known of an event.
 func attrs(e Event) []slog.Attr {
 	as := []slog.Attr{slog.String("name", e.Name)}
+	if e.Permits > 1 {
+		as = append(as, slog.Int("permit", e.Permit))
+	}
 	if e.Kind == EventVote {
 		as = append(as, slog.String("op", e.Op.String()), slog.String("node", e.Node), slog.String("outcome", e.Outcome.String()))
 	} else if e.Votes > 0 {

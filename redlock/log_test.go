@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -245,6 +246,10 @@ func TestAnEventThatIsNotLoggedAllocatesNothing(t *testing.T) {
 		"one by the close": {Kind: redlock.EventReleased, Err: redlock.ErrClosed},
 	} {
 		e.Context = t.Context()
-		assert.Zero(t, testing.AllocsPerRun(100, func() { journal.Observe(e) }), name)
+		fewest := math.Inf(1)
+		for range 10 { // what else the process does at the moment counts, too
+			fewest = min(fewest, testing.AllocsPerRun(100, func() { journal.Observe(e) }))
+		}
+		assert.Zero(t, fewest, name)
 	}
 }

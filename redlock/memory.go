@@ -132,7 +132,7 @@ func (m *memory) consider(v *vote) (judgement, error) {
 		return unread, nil // so that the record tells others that the others were waited for
 	}
 	if v.round.start < m.birth.latest {
-		return void, &protocol.QuarantineError{Reason: "it may have forgotten the vote: its memory is not older"}
+		return void, errYounger
 	}
 	v.floor = m.tokenFloor()
 	if j := m.lists(v.round.req.TTL, v.clock, v.round.start); j == unlisted || j == fresh && v.round.gap == nil {
@@ -270,8 +270,9 @@ func (m *memory) isDown(now clock.Instant) bool {
 // extend judges a vote for an extension. Where the node has kept the value since it voted for
 // it, that is memory enough. A value that a late request, a void vote or a repair has put there
 // since the node forgot proves nothing: the node may have voted for another client in between,
-// and counts when its quarantine is over. The TTL must be on record in any case, because the
-// lock goes on.
+// and counts when its quarantine is over. The answer does not tell of a record, so that is read
+// behind it: the node may have forgotten since it was read before. The TTL must be on record in
+// any case, because the lock goes on.
 func (m *memory) extend(v *vote) (judgement, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -280,7 +281,7 @@ func (m *memory) extend(v *vote) (judgement, error) {
 }
 
 func (m *memory) extends(v *vote) (judgement, error) {
-	if m.record == nil || m.stale {
+	if m.record == nil || m.stale || v.reply.Run != m.run && m.readAt < v.heard {
 		return unlisted, nil
 	}
 	if !v.kept {
@@ -288,7 +289,16 @@ func (m *memory) extends(v *vote) (judgement, error) {
 			return void, err
 		}
 	}
-	return m.lists(v.round.req.TTL, m.offset.Latest(v.heard), v.round.start), nil
+	j := m.lists(v.round.req.TTL, m.offset.Latest(v.heard), v.round.start)
+	switch {
+	case v.kept || j == unlisted:
+		return j, nil
+	case m.readAt < v.heard:
+		return unread, nil
+	case v.round.start < m.birth.latest:
+		return void, errYounger
+	}
+	return j, nil
 }
 
 // count gives the vote to its round. One that does not count may have set the
@@ -302,7 +312,7 @@ func (v vote) count(void error) {
 	case v.reply.Floor > 0:
 		v.reply.Floor = max(v.reply.Floor, v.floor.Microseconds())
 	case req.Token > 0 && req.Token <= v.floor.Microseconds():
-		v.reply.Floor = max(v.clock, v.floor).Microseconds()
+		v.reply.Floor = max(max(v.clock, v.floor).Microseconds(), req.LastToken())
 	}
 	v.round.count(v.slot, v.reply)
 }

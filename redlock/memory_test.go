@@ -147,7 +147,7 @@ func TestAWishRaisesNothing(t *testing.T) {
 		for range 3 {
 			_, err := wisher.TryAcquire(t.Context(), "x", redlock.TTL(day))
 			require.ErrorIs(t, err, redlock.ErrHeld)
-			require.ErrorContains(t, err, "(0 of 5 votes")
+			require.ErrorContains(t, err, "(0 of 5 granted")
 		}
 		for _, s := range w.Servers() {
 			for _, step := range epochOf(t, s).Steps {
@@ -855,6 +855,126 @@ func TestAnExtensionDoesNotRestOnANodeThatForgotAnothersVote(t *testing.T) {
 		next := <-other
 		require.NotNil(t, next)
 		assert.False(t, k.Valid(), "both hold")
+	})
+}
+
+// TestAnExtensionDoesNotRestOnARecordOfBefore: a node votes for another client and is flushed, which
+// any look at its record shows, and a repair that comes late puts the holder's value there.
+func TestAnExtensionDoesNotRestOnARecordOfBefore(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2, redlock.NodeTimeout(ttl/2))
+		w.SetNet(sim.Net{
+			Patience: time.Hour,
+			Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				asks := l.Key == "x" && !l.Reply && l.Op == protocol.OpAcquire
+				switch {
+				case asks && l.Client == 1 && l.Node == 2:
+					return ttl * 9 / 20, false // by then the holder's key has expired there
+				case l.Client == 0 && !l.Reply && l.Op == protocol.OpExtend && l.Node == 2 && l.Count == 2:
+					return 0, true
+				}
+				return leg, asks && l.Client == 0 && l.Node == 1
+			},
+			Stray: func(l sim.Leg, lost bool, _ *rand.Rand) (time.Duration, bool) {
+				return ttl * 7 / 10, lost && l.Op == protocol.OpAcquire && l.Count == 2 // the repair, behind the flush
+			},
+		})
+		k := take(t, ls[0], "x", redlock.Renew(false)) // on nodes 0 and 2
+		require.NoError(t, k.Extend(t.Context()))      // node 1 has no such key, and is to be repaired
+		time.Sleep(ttl * 6 / 10)
+		other := make(chan *redlock.Lock, 1)
+		go func() {
+			defer close(other)
+			if k, err := ls[1].TryAcquire(t.Context(), "x"); err == nil {
+				other <- k
+			}
+		}()
+		time.Sleep(ttl / 20)
+		w.Servers()[1].Flush() // with its vote for the other
+		time.Sleep(ttl / 10)
+		isOnly(t, k.Extend(t.Context()), redlock.ErrLost) // it has no quorum until its deadline
+		next := <-other
+		require.NotNil(t, next)
+		assert.False(t, k.Valid(), "both hold")
+	})
+}
+
+// TestAnExtensionDoesNotRestOnAKeyThatExpired: a node does not answer an extension, lets the key
+// expire, votes for another client and is flushed. A repair that comes late puts the holder's value
+// there again.
+func TestAnExtensionDoesNotRestOnAKeyThatExpired(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2, redlock.NodeTimeout(ttl*8/10))
+		w.SetNet(sim.Net{
+			Patience: time.Hour,
+			Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				asks := l.Key == "x" && !l.Reply && !l.Hint
+				acquires, extends := asks && l.Op == protocol.OpAcquire, asks && l.Op == protocol.OpExtend
+				switch {
+				case acquires && l.Client == 0 && l.Node == 1 && l.Count == 1,
+					extends && l.Client == 0 && l.Node == 1 && l.Count == 2,
+					extends && l.Client == 0 && l.Node == 2 && l.Count == 3:
+					return 0, true
+				case acquires && l.Client == 1 && l.Node == 2:
+					return ttl * 6 / 10, false // by then the holder's key has expired there
+				}
+				return leg, false
+			},
+			Stray: func(l sim.Leg, lost bool, _ *rand.Rand) (time.Duration, bool) {
+				return ttl * 115 / 100, lost && l.Op == protocol.OpAcquire
+			},
+		})
+		start := time.Now()
+		sleepUntil := func(d time.Duration) { time.Sleep(time.Until(start.Add(d))) }
+		k := take(t, ls[0], "x", redlock.Renew(false)) // on nodes 0 and 2
+		require.NoError(t, k.Extend(t.Context()))      // node 1 is repaired
+		time.Sleep(4 * leg)
+		require.Equal(t, 3, k.Votes())
+		sleepUntil(ttl * 6 / 10)
+		require.NoError(t, k.Extend(t.Context())) // node 1 does not hear of it
+		sleepUntil(ttl * 105 / 100)
+		other := make(chan *redlock.Lock, 1)
+		go func() {
+			defer close(other)
+			if k, err := ls[1].TryAcquire(t.Context(), "x"); err == nil {
+				other <- k
+			}
+		}()
+		sleepUntil(ttl * 110 / 100)
+		w.Servers()[1].Flush() // with its vote for the other
+		sleepUntil(ttl * 150 / 100)
+		_ = k.Extend(t.Context())
+		next := <-other
+		require.NotNil(t, next)
+		assert.False(t, k.Valid() && next.Valid(), "both hold")
+	})
+}
+
+// TestAnExtensionIsOnTheRecordOfARestart: a node restarts with its keys, and another client writes
+// its record anew. The holder's TTL has to be on that, or a node that forgets is not known to have
+// had such locks.
+func TestAnExtensionIsOnTheRecordOfARestart(t *testing.T) {
+	const long = time.Minute
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2)
+		w.SetNet(unreachable(0, 1))
+		k := take(t, ls[0], "x", redlock.TTL(long), redlock.Renew(false)) // on nodes 0 and 2
+		w.Servers()[0].Crash()
+		w.Servers()[0].Restart()
+		time.Sleep(time.Second)
+		require.NoError(t, waited(t, ls[1], "y").Release(t.Context()))
+		for i := range 6 {
+			time.Sleep(long / 4)
+			if err := k.Extend(t.Context()); i > 0 { // the first finds that the TTL is not on record, and enters it
+				require.NoError(t, err)
+			}
+			require.NoError(t, waited(t, ls[1], "y").Release(t.Context()))
+		}
+		w.Servers()[2].Flush()
+		third, _ := guarded(t, w)
+		other := waited(t, third, "x")
+		assert.False(t, k.Valid(), "both hold")
+		require.NoError(t, other.Release(t.Context()))
 	})
 }
 

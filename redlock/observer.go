@@ -105,6 +105,11 @@ type Event struct {
 	Remaining time.Duration // validity left
 	Err       error
 
+	// Permits is how many callers may hold the lock, and Permit is which of them this one is (see
+	// Lock.Permit). Only of events about a lock with the option Permits above 1 that a caller has or
+	// had; zero otherwise.
+	Permits, Permit int
+
 	// Dropped is how many events this Observer was too slow for since it was last
 	// told of one. They happened before or soon after this one.
 	Dropped int
@@ -123,8 +128,23 @@ func (l *Locker) tell(e Event, since clock.Instant, k *Lock) {
 	e.Elapsed = l.settings.clock.Now().Sub(since)
 	if k != nil {
 		e.Votes, e.Remaining = k.Votes(), k.Remaining()
+		e = e.about(k.session)
 	}
 	l.publish(e)
+}
+
+// about returns e with the permit that the session is.
+func (e Event) about(s *session) Event {
+	if s.settings.manyPermits() {
+		e.Permits, e.Permit = s.settings.permits, s.permit
+	}
+	return e
+}
+
+// tellEnd is tell for the release of a lock, of which no votes are left.
+func (k *Lock) tellEnd(e Event) {
+	e.Kind, e.Context, e.Name = EventReleased, k.ctx, k.session.name
+	k.session.locker.tell(e.about(k.session), k.start, nil)
 }
 
 // publish hands an event to all observers' queues.

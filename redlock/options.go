@@ -157,7 +157,8 @@ func MaxHold(d time.Duration) Option {
 // Fenced gives the lock a fencing token, to be had from Lock.Fence. Default:
 // none. It costs the nodes a script instead of a plain SET, and a second round
 // trip where this machine's wall clock differs from a node's by more than two seconds, or
-// is behind that of the holder before. Locks with and without tokens exclude each other.
+// is behind that of the holder before. Callers of one Locker hand the lock over to each other with
+// tokens, too. Locks with and without tokens exclude each other.
 func Fenced() Option {
 	return Option{apply: func(s *settings) error { s.fenced = true; return nil }}
 }
@@ -287,13 +288,12 @@ func (s *settings) check() error {
 		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.ttl, s.maxTTL)
 	}
 	if s.shared && s.fenced {
-		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers")
+		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back")
 	}
 	if s.shared && s.manyPermits() {
-		return fmt.Errorf("redlock: option Shared(): any number of readers hold a lock together; leave out Permits(%d)", s.permits)
+		return fmt.Errorf("redlock: option Shared(): any number of readers hold a lock together; leave out Permits(%d), or take Shared back with Exclusive", s.permits)
 	}
-	s.fair = s.fair && !s.shared
-	if s.fair && s.manyPermits() {
+	if s.inOrder() && s.manyPermits() {
 		return fmt.Errorf("redlock: option Permits(%d): does not go together with Fair, which orders the waiters of one key; "+
 			"leave Fair out: callers of one Locker are served in order without it", s.permits)
 	}

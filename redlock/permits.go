@@ -140,16 +140,16 @@ func (m *slotMemory) take(line string) (slot int, ok bool) {
 	return at.slot, true
 }
 
-// tryOnce is one try of a caller that does not queue. With several permits it asks the nodes
-// for other slots where the first is held.
-func (a *acquisition) tryOnce() (*Lock, error) {
+// tryOnce is one try of a caller that does not queue: all nodes are asked, everyNode or wholeVote.
+// With several permits it asks the nodes for other slots where the first is held.
+func (a *acquisition) tryOnce(vote int) (*Lock, error) {
 	if !a.settings.manyPermits() {
-		return a.try(wholeVote)
+		return a.try(vote)
 	}
 	const most = 3 // votes: others may be faster each time
 	a.slot = a.guessSlot()
 	for try := 1; ; try++ {
-		k, err := a.attempt(wholeVote)
+		k, err := a.attempt(vote)
 		var failed *QuorumError
 		if !errors.As(err, &failed) || failed.Err != ErrHeld {
 			return k, err

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -517,6 +518,73 @@ func TestPermitsTellOutagesFromContention(t *testing.T) {
 	})
 }
 
+// TestEventsTellThePermit from the try that won it to its end, and nothing of other locks.
+func TestEventsTellThePermit(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		rec := &recorder{}
+		book, log := newLogbook(slog.LevelDebug)
+		l, _ := open(t, w, redlock.Observe(rec), redlock.Log(log))
+		about := []redlock.EventKind{redlock.EventAttempt, redlock.EventAcquired, redlock.EventExtended, redlock.EventReleased, redlock.EventLost}
+		for range 2 {
+			k := take(t, l, "x", redlock.Permits(2))
+			defer k.Release(t.Context())
+		}
+		rec.take()
+		k := take(t, l, "y", redlock.Permits(1000))
+		require.NoError(t, k.Extend(t.Context()))
+		require.NoError(t, k.Release(t.Context()))
+		events := rec.take(about...)
+		require.Len(t, events, 4)
+		for _, e := range events {
+			assert.Equal(t, 1000, e.Permits, e.Kind)
+			assert.Equal(t, k.Permit(), e.Permit, e.Kind)
+		}
+		take(t, l, "y", redlock.Permits(1000))
+		onAll(w, (*sim.Server).Hang)
+		time.Sleep(2 * ttl)
+		onAll(w, (*sim.Server).Resume)
+		events = rec.take(redlock.EventLost)
+		require.NotEmpty(t, events)
+		for _, e := range events {
+			assert.NotZero(t, e.Permits)
+		}
+		book.take(t)
+		k = take(t, l, "z", redlock.Permits(1000))
+		require.NoError(t, k.Release(t.Context()))
+		records := book.take(t)
+		assert.EqualValues(t, k.Permit(), records[len(records)-1]["permit"])
+
+		rec.take()
+		require.NoError(t, take(t, l, "plain").Release(t.Context()))
+		for _, e := range rec.take(about...) {
+			assert.Zero(t, e.Permits)
+		}
+		for _, r := range book.take(t) {
+			assert.NotContains(t, r, "permit")
+		}
+	})
+}
+
+// TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay, whenever the context ends: also in the middle of
+// a try, which has no answers then.
+func TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		holder, _ := open(t, w, redlock.Owner("the holder"))
+		take(t, holder, "x", redlock.Permits(2))
+		take(t, holder, "x", redlock.Permits(2))
+		l, _ := open(t, w)
+		for wait := 500 * time.Millisecond; wait < 800*time.Millisecond; wait += 3 * time.Millisecond {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			_, err := l.Acquire(ctx, "x", redlock.Permits(2))
+			cancel()
+			isOnly(t, err, context.DeadlineExceeded)
+			var failed *redlock.QuorumError
+			require.ErrorAs(t, err, &failed)
+			require.Equal(t, "the holder", failed.Holder.Owner, "after %v: %v", wait, err)
+		}
+	})
+}
+
 // TestOneWhoWaitsForPermitsIsToldThatAllNodesHang, although none of them answers its question.
 func TestOneWhoWaitsForPermitsIsToldThatAllNodesHang(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -705,5 +773,19 @@ func TestInspectPermitsTellsTheHolderOfEach(t *testing.T) {
 		var none context.Context
 		_, err = l.InspectPermits(none, "x", 2)
 		assert.ErrorContains(t, err, "the context is nil")
+	})
+}
+
+// TestWhoTakesAPermitAgainAloneNeedNotStandBack for other processes after its turn.
+func TestWhoTakesAPermitAgainAloneNeedNotStandBack(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		for range 50 {
+			assert.Equal(t, rtt, took(func() {
+				lock, err := l.Acquire(t.Context(), "x", redlock.Permits(2))
+				require.NoError(t, err)
+				defer lock.Release(t.Context())
+			})-rtt, "a vote and a release")
+		}
 	})
 }

@@ -68,22 +68,43 @@ func (c *contender) askAbout(i int, now clock.Instant) *question {
 	return q
 }
 
-// askForHints asks the node to hint when the key changes. That it has not changed
-// since the refusal is part of the question.
+// askForHints asks the node to hint when the key changes. Its answer tells whether the key has gone
+// since the refusal.
 func (c *contender) askForHints(now clock.Instant) {
-	if c.question.hasFailed() {
-		c.leave()
-	} else if node := c.choose(); node != c.node {
-		c.unwatch()
-		c.node = node
+	if c.place == nil { // a place is kept at its node
+		if c.question.hasFailed() {
+			c.leave()
+		} else if node := c.chooseFirst(&c.bad, false); node != c.node {
+			c.unwatch()
+			c.node = node
+		}
 	}
-	if w, ok := c.locker.nodes[c.node].(protocol.Watchable); ok && c.stop == nil {
-		c.stop = w.Watch(c.key, c.hint)
+	if i := c.chooseLookout(); i != c.lookout || c.stop == nil {
+		c.unwatchLock()
+		c.lookout = i
+		if w, ok := c.locker.nodes[i].(protocol.Watchable); ok {
+			c.stop = w.Watch(c.key, c.hint)
+		}
 	}
 	c.second, c.askAgain = nil, 0
 	c.backupHinted.Store(false)
-	c.question = c.askAbout(c.node, now)
+	c.question = c.askAbout(c.lookout, now)
 	c.question.due = now.Add(c.answerLimit())
+}
+
+// chooseLookout returns the node that is to hint. The node that keeps the caller's place may
+// lack the key: it is not left for that, because the order would be lost.
+func (c *contender) chooseLookout() int {
+	if c.place == nil {
+		return c.node
+	}
+	if avoid := c.unheld | c.locker.overdue(); avoid.Has(c.node) {
+		if i := firstOf(c.locker.nodes, c.key, avoid); i >= 0 {
+			return i
+		}
+		c.unheld = 0
+	}
+	return c.node
 }
 
 // backupAfter is how long the hint of one node is relied on alone. Where a lock is
@@ -94,7 +115,7 @@ const backupAfter = 10 * time.Millisecond
 // askBackup asks another node to hint as well.
 func (c *contender) askBackup(now clock.Instant) {
 	avoid := c.bad | c.locker.overdue() | c.unheld
-	avoid.Add(c.node)
+	avoid.Add(c.lookout)
 	i := firstOf(c.locker.nodes, c.key, avoid)
 	if i < 0 {
 		c.unwatchBackup()
@@ -127,18 +148,18 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 		if now < c.question.due {
 			return c.question.due
 		}
-		if c.place != nil {
+		if c.place != nil && c.lookout == c.node {
 			c.fail()
 			return farOff
 		}
-		c.locker.roundTrips[c.node].overdue.Store(true)
+		c.locker.roundTrips[c.lookout].overdue.Store(true)
 		return c.askElsewhere(now)
 	case c.question.hasFailed():
 		return c.askElsewhere(now)
 	}
 	if !c.question.measured {
 		c.question.measured = true
-		c.locker.roundTrips[c.node].measured(now.Sub(c.question.at))
+		c.locker.roundTrips[c.lookout].measured(now.Sub(c.question.at))
 	}
 	switch {
 	case saw == protocol.Granted:
@@ -166,10 +187,11 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 
 // askElsewhere is askForHints at another node, unless all have been tried in this rest.
 func (c *contender) askElsewhere(now clock.Instant) (next clock.Instant) {
-	if c.place != nil || c.moves == len(c.locker.nodes) {
+	if c.place != nil && c.lookout == c.node || c.moves == len(c.locker.nodes) {
 		return farOff
 	}
 	c.moves++
+	c.unheld.Add(c.lookout)
 	c.askForHints(now)
 	return c.checkHints(now)
 }

@@ -173,6 +173,10 @@ func (m *memory) settle(v vote, failure error) {
 	case fresh:
 		err = v.round.tooEarly(v.slot)
 	case unread:
+		if v.round.req.Op.Extends() { // the question was under way before the answer came
+			m.park(v)
+			return
+		}
 		err = cmp.Or(standing, errChanged)
 	case unlisted:
 		if !v.entry { // the record was new to this client
@@ -186,6 +190,7 @@ func (m *memory) settle(v vote, failure error) {
 
 // What is wrong with a node whose record does not keep still. It could vote at once.
 var (
+	errYounger   error = &protocol.QuarantineError{Reason: "it may have forgotten the vote: its memory is not older"}
 	errChanged   error = &protocol.QuarantineError{Reason: "its epoch record has just changed"}
 	errContested error = &protocol.QuarantineError{Reason: "its epoch record is being changed by others"}
 )

@@ -141,7 +141,7 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 		r.mu.Lock()
 		s := r.session // a set has none before its parts are joined
 		r.mu.Unlock()
-		v.kept = s.keeps(i)
+		v.kept = s.keeps(r, i)
 		verdict, why = m.extend(&v)
 	} else {
 		verdict, why = m.judge(&v)
@@ -425,12 +425,15 @@ type releaseOf struct {
 	settings *settings
 	claim    claim
 	maybe    quorum.Set // nodes that may hold it, and must not be let off before they are reached
+	held     bool       // until now: they do hold it, as far as is known
 }
 
 // release asks all nodes to forget a claim.
 func (l *Locker) release(of releaseOf, now clock.Instant) *round {
 	c := of.claim
-	r := l.newRoundAt(of.eventCtx, now, c.name, l.request(of.settings, c.kind.release, c))
+	req := l.request(of.settings, c.kind.release, c)
+	req.Held = of.held
+	r := l.newRoundAt(of.eventCtx, now, c.name, req)
 	if all := quorum.All(len(l.nodes)); of.maybe != all {
 		// A node that holds nothing has no late acquisition to be kept from
 		// either, and the counter of tokens there may be what others are

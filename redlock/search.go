@@ -63,7 +63,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	q := &a.locker.queue
 	q.enter(a)
 	s := &search{acquisition: a, doubted: map[int]bool{}, all: true}
-	s.node = s.choose()
+	s.node = s.chooseFirst(&s.bad, false)
 	var got *session
 	defer func() {
 		s.unwatch()
@@ -72,15 +72,15 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 		}
 	}()
 	for try, first := 0, everyNode; ; try++ {
-		next, rest := q.await(a)
+		next, yield := q.await(a)
 		if next != nil {
 			if lock = a.take(next); lock != nil {
 				got = next
 				return lock, nil
 			}
 		}
-		if rest > 0 {
-			a.pause(rest.Sub(a.settings.clock.Now()))
+		if cost := q.standBack(a.line); yield && cost > 0 { // there is no queue in which to leave the slot to others
+			a.pause(cost + a.settings.jitter(cost/2+1))
 		}
 		if err := a.interrupted(); err != nil {
 			return nil, a.endedAfter(a.failure, err)
@@ -97,7 +97,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 		q.loseTurn(a.line)
 		var failed *QuorumError
 		if !errors.As(err, &failed) || !a.settings.again(try, failed) {
-			return nil, err
+			return nil, a.endedAfter(a.failure, err) // a try that was cut short knows less
 		}
 		if first == everyNode {
 			a.failure = failed // the other kind knows of one node only
@@ -108,18 +108,6 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 			first = s.rest(a.settings.delay(try, failed))
 		}
 	}
-}
-
-// choose is contender.choose.
-func (s *search) choose() int {
-	nodes := s.locker.nodes
-	if s.bad == quorum.All(len(nodes)) {
-		s.bad = 0
-	}
-	if node := firstOf(nodes, s.key, s.bad|s.locker.overdue()); node >= 0 {
-		return node
-	}
-	return firstOf(nodes, s.key, s.bad)
 }
 
 // leaveWord tells the next caller of this process where another slot is free.
@@ -220,7 +208,7 @@ func (s *search) lost(first int, failed *QuorumError) {
 func (s *search) leave() {
 	s.bad.Add(s.node)
 	s.unwatch()
-	s.node = s.choose()
+	s.node = s.chooseFirst(&s.bad, false)
 }
 
 // A slotLook is one question about slots.
@@ -279,7 +267,7 @@ func (k *slotLook) submit(i int) {
 // lookOut asks the node about all slots, with hints if it may not remember all of them, and for
 // hints of those that have been used up.
 func (s *search) lookOut(now clock.Instant) {
-	if node := s.choose(); node != s.node {
+	if node := s.chooseFirst(&s.bad, false); node != s.node {
 		s.unwatch()
 		s.node = node
 	}

@@ -29,6 +29,7 @@ type session struct {
 	phase     phase
 	holder    *Lock         // nil while it is being handed over; stays when the session has ended
 	leaving   *Lock         // the holder before, while its context may not have ended
+	issued    int64         // how many numbers of its block of tokens its holders have had
 	sharers   []*Lock       // the Locks that callers have, of a session that they share
 	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
 	givenBack sync.Once
@@ -37,7 +38,8 @@ type session struct {
 	proof     int           // seq of the round that until is counted from
 	maybe     quorum.Set    // nodes that may hold the value
 	repairs   quorum.Set    // nodes that are being asked to hold it again
-	kept      quorum.Set    // nodes that have not let the value go since a vote for it that counted
+	renewed   quorum.Set    // nodes that have had the value since a vote that counted, and from the last round on
+	kept      quorum.Set    // the same of the round before
 	seq       int           // of the last round
 	renewal   *round        // under way, or nil
 	renewDue  bool          // a renewal is among the scheduler's chores
@@ -54,7 +56,7 @@ type session struct {
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
 		claim: c, locker: of.locker, settings: of.settings, part: of.part, turn: now, cost: now.Sub(r.start),
-		votes: r.nodes(protocol.Granted), kept: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
+		votes: r.nodes(protocol.Granted), renewed: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
 		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
 	}
 	if of.settings.sharesSession() {
@@ -64,6 +66,7 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	k.open(of.ctx, s, of.settings, now)
 	k.start = r.start
 	s.holder = k
+	s.issueToken(k)
 	return k
 }
 
@@ -151,7 +154,7 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	// Lost too: a minority of nodes may still hold the value, or an extension
 	// may have reached it, and would keep others out for a TTL.
 	s.mu.Lock()
-	k, maybe, w, c := s.holder, s.maybe, s.watch, s.claim
+	k, maybe, w, c, held := s.holder, s.maybe, s.watch, s.claim, s.phase == released
 	s.mu.Unlock()
 	w.end()
 	if ask {
@@ -162,7 +165,7 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 				l.composed() // before later replies change what was known
 			}
 		}
-		r = s.locker.release(releaseOf{ctx, s.settings, c, maybe}, now)
+		r = s.locker.release(releaseOf{ctx, s.settings, c, maybe, held}, now)
 	}
 	// The release is on its way on every connection that a local waiter's next
 	// request would take, so the waiter need not wait for the answers.
@@ -190,7 +193,7 @@ func (s *session) giveBackClosed(now clock.Instant) {
 		return
 	}
 	for _, k := range s.locks() {
-		s.locker.tell(Event{Kind: EventReleased, Context: k.ctx, Name: s.name, Err: ErrClosed}, k.start, nil)
+		k.tellEnd(Event{Err: ErrClosed})
 	}
 }
 
@@ -214,7 +217,7 @@ func (k *Lock) tellLoss() {
 	since := k.session.now().Sub(k.over)
 	l.publish(Event{
 		Kind: EventLost, Time: time.Now().Add(-since), Context: k.ctx, Name: k.session.name, Elapsed: k.over.Sub(k.start), Err: k.cause,
-	})
+	}.about(k.session))
 }
 
 // expire loses the session if its deadline has passed by now.
@@ -255,9 +258,17 @@ func (s *session) nextRound() *round {
 		req.Watch = true
 	}
 	r := s.locker.newRound(s.holder.ctx, s.name, req)
+	s.number(r)
+	return r
+}
+
+// number makes r the last round of the session, which must be locked. What a node keeps it has from
+// the round before: a key lives for a TTL from that, and the session ends sooner. From an older
+// round it may have expired, and be there again by a request that came late.
+func (s *session) number(r *round) {
 	s.seq++
 	r.seq, r.session = s.seq, s
-	return r
+	s.kept, s.renewed = s.renewed, 0
 }
 
 // heard is called with every reply to an extension, and with those to the
@@ -266,12 +277,15 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	s.mu.Lock()
 	if reply.Outcome != protocol.Granted && (reply.Outcome == protocol.Refused || r.req.Op.Acquires()) {
 		s.kept.Remove(i) // or was put there again by a vote that does not count
+		s.renewed.Remove(i)
 	}
 	repairing := s.repairs.Has(i) // then an older reply does not say what is there
 	switch {
 	case reply.Outcome == protocol.Granted:
 		s.maybe.Add(i)
-		s.kept.Add(i)
+		if r.seq == s.seq { // else the node may have refused a later round meanwhile
+			s.renewed.Add(i)
+		}
 		if s.watch != nil {
 			s.watch.found(i)
 		}
@@ -292,14 +306,19 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 // session must be locked.
 func (s *session) isOutdated(r *round) bool { return r.req.Op.Extends() && r.req.Op != s.kind.extend }
 
-// keeps reports whether node i has kept the value since a vote for it that counted.
-func (s *session) keeps(i int) bool {
+// keeps reports whether node i, which has granted extension r, has kept the value since the round
+// before. Then it has it from r on as well, whether its vote counts or not.
+func (s *session) keeps(r *round, i int) bool {
 	if s == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kept.Has(i)
+	kept := s.kept.Has(i)
+	if kept && r.seq == s.seq {
+		s.renewed.Add(i)
+	}
+	return kept
 }
 
 // learn draws the conclusions from a round's replies so far. It can be called
@@ -507,7 +526,9 @@ func (s *session) repaired(gap *round, i int, o protocol.Outcome) {
 	if o != protocol.Granted || s.phase != held {
 		return
 	}
-	s.kept.Add(i)
+	if gap.seq == s.seq {
+		s.renewed.Add(i)
+	}
 	gap.regained.Add(i)
 	if gap.seq == s.proof {
 		s.votes.Add(i)

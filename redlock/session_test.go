@@ -499,7 +499,7 @@ func TestALossNamesTheNodesThatFailed(t *testing.T) {
 				assert.Equal(t, 2, failure.Votes)
 				require.Len(t, failure.Causes.Errors, 3, "%v", cause)
 				text := fmt.Sprint(book.take(t)[0]["err"])
-				assert.Contains(t, text, "not extended before its deadline (2 of 5 votes, 3 needed)")
+				assert.Contains(t, text, "not extended before its deadline (2 of 5 granted, 3 failed; 3 needed)")
 				for i, e := range failure.Causes.Errors {
 					var node *redlock.NodeError
 					require.ErrorAs(t, e, &node)

@@ -113,9 +113,9 @@ func (l *Locker) beginAll(ctx context.Context, names []string, opts []Option) (*
 	case n > maxNames:
 		return nil, fmt.Errorf("redlock: %d names, at most %d can be locked at once: lock one name that stands for all of them", n, maxNames)
 	case s.shared:
-		return nil, fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared", textOf(names))
+		return nil, fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared, or take it back with Exclusive", textOf(names))
 	case s.manyPermits():
-		return nil, fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d)", textOf(names), s.permits)
+		return nil, fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.permits)
 	case s.fenced:
 		return nil, fmt.Errorf("redlock: acquire %q: a fencing token is of one name: use a Locker without Fenced, "+
 			"or acquire the name whose resource checks the token by itself", textOf(names))
@@ -156,7 +156,7 @@ func (a *acquisition) inLines() (*Lock, error) {
 	for try := 0; ; try++ {
 		var lock *Lock
 		var err error
-		voted := !a.settings.fair && a.locker.queue.isIdle(a.keys)
+		voted := !a.settings.inOrder() && a.locker.queue.isIdle(a.keys)
 		if voted {
 			if lock, err = a.attempt(everyNode); err == nil {
 				a.locker.queue.hold(lock.session)
@@ -273,6 +273,9 @@ func (g *gathering) join() (*Lock, error) {
 		r := l.newRound(g.eventCtx, g.name, l.request(g.settings, c.kind.extend, c))
 		r.ask()
 		r.wait(g.ctx, g.settings.timeout(), settled)
+		if r.parked.Load() > 0 {
+			r.wait(g.ctx, 2*g.settings.timeout(), settled) // the nodes' records are being read
+		}
 		if lock := l.queue.join(g, r, c); lock != nil {
 			return g.begin(lock)
 		}
@@ -404,7 +407,7 @@ func (s *session) handIn() {
 func (q *queue) isIdle(keys []string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return !slices.ContainsFunc(keys, func(key string) bool { return q.lines[key] != nil })
+	return !slices.ContainsFunc(keys, func(key string) bool { ln := q.lines[key]; return ln != nil && !ln.isIdle })
 }
 
 // The keys of a claim.

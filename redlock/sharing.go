@@ -24,13 +24,19 @@ import (
 // have a MaxHold have an entry each.
 //
 // A reader has no fencing token, because no order among readers is needed, and a write needs the
-// lock of a writer. Fenced together with Shared is an error. Fair does not apply to readers. A
-// reader learns of a loss at its next renewal, not within milliseconds as a writer does.
+// lock of a writer. Fenced together with Shared is an error. Fair does not apply to readers. Where
+// Shared is a Locker's default, Exclusive takes it back for a writer. A reader learns of a loss at its next renewal, not within milliseconds as a writer does.
 //
 // A writer becomes a reader by Lock.Downgrade. A reader never becomes a writer: two that wait for
 // it would wait for each other for ever. Release the lock and acquire it anew, and read again.
 func Shared() Option {
 	return Option{apply: func(s *settings) error { s.shared = true; return nil }}
+}
+
+// Exclusive makes the lock that of one holder alone: it takes back Shared and Permits, where those
+// are the Locker's defaults. Of these three the one that is given last counts. Default.
+func Exclusive() Option {
+	return Option{apply: func(s *settings) error { s.shared, s.permits = false, 1; return nil }}
 }
 
 // joinFor is for how long callers of this process join a session of readers without asking the
@@ -162,8 +168,7 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 		return nil, nil
 	}
 	r := l.newRound(a.eventCtx, a.name, l.request(s.settings, s.kind.acquire, s.claim))
-	s.seq++
-	r.seq, r.session = s.seq, s
+	s.number(r)
 	s.maybe = quorum.All(len(l.nodes))
 	s.mu.Unlock()
 	asked := false
@@ -200,17 +205,49 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 // writer says so again with each try that asks all nodes.
 func (s *settings) intentLife() time.Duration { return time.Second + 2*s.timeout() }
 
-// intend has new readers wait for this writer, where the nodes have said that readers are
-// in the way.
-func (a *acquisition) intend(undo *round) {
-	if a.parker == nil || a.intent == "" && !undo.foundReaders() {
+// mostTraceless is how many tries in a row may be refused by clients that have gone when the undo
+// comes. Writers leave so as well, so one such try says nothing.
+const mostTraceless = 3
+
+// intend has new readers wait for this writer, on all nodes, when it has learned that readers are
+// in the way: also where there are none at that moment. Otherwise it would starve behind readers
+// that come before each of its tries and leave before the undo.
+func (a *acquisition) intend(undo *round, refused quorum.Set) {
+	if a.parker == nil {
+		return
+	}
+	a.seenAt = a.settings.clock.Now()
+	if a.intent == "" && !undo.foundReaders() && !a.mayBeReaders(undo, refused) {
 		return
 	}
 	if a.intent == "" {
 		a.intent = newValue()
 	}
-	a.intendedAt = a.settings.clock.Now()
 	a.submitIntent(a.settings.intentLife())
+}
+
+// mayBeReaders reports whether those who refuse keep going before they can be seen.
+func (a *acquisition) mayBeReaders(undo *round, refused quorum.Set) bool {
+	if a.settings.shared || a.settings.manyPermits() || a.names != nil {
+		return false // no writer of the name alone
+	}
+	undo.mu.Lock()
+	defer undo.mu.Unlock()
+	gone := false
+	for i, slot := range undo.slots {
+		switch {
+		case !refused.Has(i) || slot.reply.Outcome != protocol.Refused:
+		case slot.reply.TTL == 0:
+			gone = true
+		default: // a writer
+			a.traceless = 0
+			return false
+		}
+	}
+	if gone {
+		a.traceless++
+	}
+	return a.traceless > mostTraceless
 }
 
 // withdraw takes the intent back, because the writer has the lock or waits no more.
@@ -225,14 +262,28 @@ func (a *acquisition) submitIntent(life time.Duration) {
 		Op: protocol.OpIntend, Key: a.key, Value: a.intent, TTL: life.Truncate(time.Millisecond),
 		Timeout: a.settings.timeout(), Shared: a.settings.sharedKeys(a.name),
 	}
+	req.Shared.Regardless = true
 	for _, n := range a.locker.nodes {
 		_ = n.Submit(req, 0, ignored{}) // it runs out by itself
 	}
 }
 
-// mustIntend reports whether it is time to ask all nodes, so that they hear of the intent.
-func (a *acquisition) mustIntend() bool {
-	return a.intent != "" && a.settings.clock.Now() >= a.intendedAt.Add(maxWait)
+// maxUnseen is how long a writer may follow the hints of one node, and be refused there, before it
+// asks all nodes who refuses. Readers that come and go make hints, and one node alone refuses
+// without a word of who is there.
+const maxUnseen = time.Second
+
+// mustSee reports whether it is time for a writer to ask all nodes: so that it learns of readers, or
+// that the nodes hear of its intent.
+func (a *acquisition) mustSee() bool {
+	if a.settings.shared || a.seenAt == 0 {
+		return false
+	}
+	limit := maxUnseen
+	if a.intent != "" || a.traceless > 0 {
+		limit = maxWait
+	}
+	return a.settings.clock.Now() >= a.seenAt.Add(limit)
 }
 
 // foundReaders reports whether a node has said that the key has readers.

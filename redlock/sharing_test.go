@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
@@ -120,6 +122,83 @@ func TestAWaitingWriterComesBeforeReadersThatComeLater(t *testing.T) {
 		}
 		stop()
 		readers.Wait()
+	})
+}
+
+// A visited node has a reader that comes right before each request of a writer, and leaves right
+// behind it.
+type visited struct{ protocol.Node }
+
+func (v visited) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
+	if req.Op != protocol.OpAcquire {
+		return v.Node.Submit(req, slot, to)
+	}
+	visit := protocol.Request{Op: protocol.OpShare, Key: req.Key, Value: "a reader", TTL: ttl, Timeout: ttl,
+		Shared: &protocol.Shared{Readers: "redlock:readers:" + req.Key, Intent: "redlock:intent:" + req.Key}}
+	leave := visit
+	leave.Op = protocol.OpReleaseShared
+	_ = v.Node.Submit(&visit, 0, unheard{})
+	defer v.Node.Submit(&leave, 0, unheard{})
+	return v.Node.Submit(req, slot, to)
+}
+
+type unheard struct{}
+
+func (unheard) Receive(int, protocol.Reply) {}
+
+// TestAWriterDoesNotStarveBehindReadersThatItNeverSees, because they leave between its request and
+// its undo, on every node, every time.
+func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		c := w.NewClient(1)
+		nodes := c.Nodes()
+		for i, n := range nodes {
+			nodes[i] = visited{n}
+		}
+		l, err := redlock.New(nodes, redlock.TTL(ttl), redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
+		require.NoError(t, err)
+		defer l.Close()
+		began := time.Now()
+		got := writerWaits(t, l, "x")
+		k := <-got
+		require.NotNil(t, k, "it starves")
+		assert.Less(t, time.Since(began), 2*time.Second)
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(rtt)
+		for _, s := range w.Servers() {
+			assert.Empty(t, s.Keys(), "its intent is taken back")
+		}
+	})
+}
+
+// TestWritersAloneDoNotTakeEachOtherForReaders, which would cost the nodes requests for nothing.
+func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		intents := 0
+		w.Watch(func(s sim.Step) {
+			if s.Stage == sim.Run && s.Op == protocol.OpIntend {
+				intents++
+			}
+		})
+		var all sync.WaitGroup
+		for i := range 6 {
+			l, _ := open(t, w)
+			hold, opts := 50*time.Millisecond, []redlock.Option(nil)
+			if i%2 == 1 { // in no queue, and often gone before a refusal is looked into
+				hold, opts = 2*rtt, []redlock.Option{redlock.RetryInterval(time.Duration(20+3*i) * time.Millisecond)}
+			}
+			all.Go(func() {
+				for range 20 {
+					k, err := l.Acquire(t.Context(), "x", opts...)
+					if assert.NoError(t, err) {
+						time.Sleep(hold)
+						assert.NoError(t, k.Release(t.Context()))
+					}
+				}
+			})
+		}
+		all.Wait()
+		assert.Zero(t, intents)
 	})
 }
 
@@ -387,6 +466,50 @@ func TestReadersWhoseSettingsDifferDoNotShare(t *testing.T) {
 		}
 		time.Sleep(ttl) // MaxHold ends its own only
 		assert.True(t, read(t, l, "x").Valid())
+	})
+}
+
+// TestExclusiveTakesSharedBack, and permits, and leaves the rest of the Locker's defaults.
+func TestExclusiveTakesSharedBack(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		readers, _ := open(t, w, redlock.Shared(), redlock.Fair())
+		r1, r2 := take(t, readers, "x"), take(t, readers, "x")
+		_, err := readers.TryAcquire(t.Context(), "x", redlock.Exclusive())
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, r1.Release(t.Context()))
+		require.NoError(t, r2.Release(t.Context()))
+		k := take(t, readers, "x", redlock.Exclusive(), redlock.Fenced())
+		assert.Positive(t, k.Fence())
+		_, err = readers.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrHeld)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var queues atomic.Int32
+		time.AfterFunc(time.Second/2, func() {
+			for _, s := range w.Servers() {
+				if _, there := s.Keys()["redlock:queue:x"]; there {
+					queues.Add(1)
+				}
+			}
+		})
+		_, err = readers.Acquire(ctx, "x", redlock.Exclusive())
+		isOnly(t, err, context.DeadlineExceeded)
+		assert.EqualValues(t, 1, queues.Load(), "it waits in order")
+		require.NoError(t, k.Release(t.Context()))
+		require.NoError(t, take(t, readers, "x", redlock.Exclusive(), redlock.Shared()).Release(t.Context()))
+		set, err := readers.TryAcquireAll(t.Context(), []string{"a", "b"}, redlock.Exclusive())
+		require.NoError(t, err)
+		require.NoError(t, set.Release(t.Context()))
+		_, err = readers.TryAcquireAll(t.Context(), []string{"a", "b"})
+		require.ErrorContains(t, err, "take it back with Exclusive")
+
+		seats, _ := open(t, w, redlock.Permits(3))
+		only := take(t, seats, "x", redlock.Exclusive())
+		_, err = seats.TryAcquire(t.Context(), "x", redlock.Exclusive())
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, take(t, seats, "x").Release(t.Context()))
+		require.NoError(t, only.Release(t.Context()))
 	})
 }
 

@@ -31,15 +31,11 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 	if err != nil {
 		return credentials{}, err
 	}
-	known := append(secretSettings(), runSettings...)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[shared] == nil {
 			return
 		}
 		key := f.Annotations[shared][0]
-		if !slices.Contains(known, key) {
-			known = append(known, key)
-		}
 		value, from, ok := setting(file, path, key)
 		if err != nil || f.Changed || !ok {
 			return
@@ -52,7 +48,7 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 		return credentials{}, err
 	}
 	for key := range file {
-		if !slices.Contains(known, key) {
+		if known := append(secretSettings(), flagSettings...); !slices.Contains(known, key) {
 			slices.Sort(known)
 			return credentials{}, configErrorf("%s: unknown setting %q; there is: %s", path, key, strings.Join(known, ", "))
 		}
@@ -70,13 +66,13 @@ func setting(file map[string][]string, path, key string) (value []string, from s
 	return value, path + ": " + key, ok
 }
 
-// assign sets a flag. Its error does not repeat the value of a list, which may be a URL with a
+// assign sets a flag. The only lists are of URLs. Its error does not repeat the value of a list, which may be a URL with a
 // password; for other types it is pflag's.
 func assign(f *pflag.Flag, value []string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		var all []string
 		for _, v := range value {
-			all = append(all, strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })...)
+			all = append(all, splitURLs(v)...)
 		}
 		return list.Replace(all)
 	}
@@ -163,8 +159,10 @@ func scalars(n *yaml.Node) ([]string, error) {
 	return nil, errors.New("a value or a list of values is wanted")
 }
 
-// runSettings are those of one command that the file may have for all.
-var runSettings = []string{"ttl", "owner"}
+// flagSettings are those with a flag. The file is for all commands, and not each has all flags.
+var flagSettings = []string{
+	"nodes", "prefix", "ttl", "owner", "max_ttl", "memory_guard", "node_timeout", "dial_timeout", "tls_ca", "tls_cert", "tls_key",
+}
 
 func secretSettings() []string { return []string{"username", "password", "password_file"} }
 

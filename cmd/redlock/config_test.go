@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
 )
 
 // settled is what a command takes from a command line, the environment and a file.
@@ -156,4 +158,19 @@ func TestOneFileServesAllCommands(t *testing.T) {
 		assert.ErrorContains(t, err, `unknown setting "tll"`, c.Name())
 		assert.Equal(t, 1, strings.Count(err.Error(), " ttl,"), err)
 	}
+}
+
+// TestServersAreNamedInBothWays: one flag for each, or all in one, by either name.
+func TestServersAreNamedInBothWays(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	a, b, c := f.URLs()[0], f.URLs()[1], f.URLs()[2]
+	for _, args := range [][]string{
+		{"--node", a, "--node", b, "--node", c}, {"--node", a + "," + b + "," + c}, {"--nodes", a + ", " + b, "--node", c + ","},
+		{"--nodes=" + a + " " + b + "\n" + c},
+	} {
+		code, out, errs := redlockCommand(t, append([]string{"status", "job"}, args...)...)
+		assert.Zero(t, code, errs)
+		assert.Equal(t, 5, strings.Count(out, "\n"), out)
+	}
+	assert.Equal(t, []string{"redis://:a,b@c", "unix:///d"}, splitURLs("redis://:a,b@c,,unix:///d"), "a comma may be in a password")
 }

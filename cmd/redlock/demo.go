@@ -10,39 +10,47 @@ import (
 
 	"github.com/redquorum/redquorum/internal/demo"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
 )
 
 // demoLimit bounds the whole demo. It takes some 10 seconds.
 const demoLimit = 3 * time.Minute
 
 func newDemo() *cobra.Command {
-	var nodes string
+	s := &servers{}
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "See a lock taken, refused, lost and regained on five servers",
 		Long: `Starts five Redis servers, takes a quorum lock on them, breaks them, loses the
 lock, mends them, and takes it again. It exits with 0 only if everything that
-it shows did happen. With --nodes and URLs it uses servers that run already,
-and leaves out what would break them.`,
+it shows did happen.
+
+Where servers are named, by --node, $REDLOCK_NODES or a configuration file, it
+uses these, and leaves out what would break them. "--node embedded" starts five
+inside this process, and "--node process" five of redis-server.`,
 		Example: `  redlock demo
-  redlock demo --nodes process      # redis-server processes
-  redlock demo --nodes redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003 --json`,
+  redlock demo --node process       # redis-server processes
+  redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003 --json`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return playDemo(c.Context(), nodes, demo.NewNarrator(c.OutOrStdout(), asJSON))
+			if err := s.settleNodes(); err != nil {
+				return err
+			}
+			return playDemo(c.Context(), s, demo.NewNarrator(c.OutOrStdout(), asJSON))
 		},
 	}
-	c.Flags().StringVar(&nodes, "nodes", "embedded", "embedded, process (redis-server), or redis:// `URLS` with commas between them")
+	s.nodeFlags(c.Flags())
+	c.Flags().Lookup("node").Usage = "`URL` of a server, for each, or embedded, or process (redis-server); default: embedded, unless the environment or the file names servers"
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line, for machines")
 	return c
 }
 
 // playDemo starts the nodes and plays the scenes on them.
-func playDemo(ctx context.Context, nodes string, n *demo.Narrator) error {
+func playDemo(ctx context.Context, s *servers, n *demo.Narrator) error {
 	ctx, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
-	f, err := startNodes(ctx, nodes)
+	f, err := startNodes(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -50,14 +58,22 @@ func playDemo(ctx context.Context, nodes string, n *demo.Narrator) error {
 	return demo.Run(ctx, f, n)
 }
 
-// startNodes makes the fleet that --nodes asks for.
-func startNodes(ctx context.Context, nodes string) (fleet.Fleet, error) {
-	if strings.Contains(nodes, "://") {
-		return fleet.Start(ctx, fleet.Addrs, fleet.Options{URLs: strings.Split(nodes, ",")})
+// startNodes makes the fleet that --node asks for.
+func startNodes(ctx context.Context, s *servers) (fleet.Fleet, error) {
+	switch {
+	case len(s.nodes) == 0:
+		return fleet.Start(ctx, fleet.Embedded, fleet.Options{Nodes: 5})
+	case len(s.nodes) > 1 || strings.Contains(s.nodes[0], "://"):
+		for i, u := range s.nodes {
+			if _, _, err := pool.Dialer(u); err != nil {
+				return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", i+1, err)}
+			}
+		}
+		return fleet.Start(ctx, fleet.Addrs, fleet.Options{URLs: s.urls()})
 	}
-	kind := fleet.Kind(nodes)
+	kind := fleet.Kind(s.nodes[0])
 	if !startable(kind) {
-		return nil, fmt.Errorf("unknown kind %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)
+		return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("unknown kind of servers %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)}
 	}
 	return fleet.Start(ctx, kind, fleet.Options{Nodes: 5})
 }

@@ -48,7 +48,7 @@ func found(r doctor.Report, node int, check string) (worst doctor.Finding) {
 // lockedTTL, and so a client that assumes no longer ones may lock at once after it.
 func locked(t *testing.T, urls []string) {
 	t.Helper()
-	nodes, err := pool.Open(urls...)
+	nodes, err := pool.OpenWith(urls, patient...)
 	tr.NoError(t, err)
 	locker, err := redlock.New(nodes, redlock.TTL(lockedTTL), redlock.NodeTimeout(lockedTTL/2), redlock.Retries(100), redlock.RetryInterval(20*time.Millisecond))
 	tr.NoError(t, err)
@@ -157,9 +157,14 @@ func TestDoctorAsksTheACL(t *testing.T) {
 		t.Skip("since Redis 6.2: ACL rules for channels")
 	}
 	documented := []any{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl", "+time",
-		"+role", "+info", "+client|id", "+client|kill", "+zadd", "+zrem", "+zrange", "+zrank", "+hset", "+hget", "+hdel",
+		"+role", "+info", "+client|id", "+client|kill", "+zadd", "+zrem", "+zrange", "+zrank", "+zcard", "+hset", "+hget", "+hdel",
 		"+zscore", "+zremrangebyscore", "+exists",
 		"+client|tracking", "+client|caching", "+subscribe", "&__redis__:invalidate", "+config|get"}
+	for _, newer := range []string{"delex", "delifeq"} {
+		if ask(t, url, "COMMAND", "INFO", newer).([]any)[0] != nil {
+			documented = append(documented, "+"+newer)
+		}
+	}
 	user := func(rules ...any) string {
 		ask(t, url, append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">hunter2", "~job*", "~redlock:*"}, rules...)...)
 		return strings.Replace(url, "redis://", "redis://locks:hunter2@", 1)

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheReadmeHasTheExitCodesOfTheHelp: the table in README.md is copied from code.
-func TestTheReadmeHasTheExitCodesOfTheHelp(t *testing.T) {
+// TestTheDocumentHasTheExitCodesOfTheHelp: the table in docs/COMMAND.md is copied from code.
+func TestTheDocumentHasTheExitCodesOfTheHelp(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	document, err := os.ReadFile("../../docs/COMMAND.md")
 	require.NoError(t, err)
-	_, table, found := strings.Cut(string(readme), "\n| Exit code of `redlock run` |")
+	_, table, found := strings.Cut(string(document), "\n| Exit code of `redlock run` |")
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "\n\n")
 	codes := func(text, column string) (all []string) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,52 @@ func TestHelpConfigListsEverySetting(t *testing.T) {
 	}
 	for _, key := range secretSettings() {
 		listed(key)
+	}
+}
+
+// TestTheFileHasTheSettingsOfAllCommands, also for those that have no such flag.
+func TestTheFileHasTheSettingsOfAllCommands(t *testing.T) {
+	keys := map[string]bool{}
+	for _, c := range ours() {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if key := f.Annotations[shared]; key != nil {
+				keys[key[0]] = true
+			}
+		})
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(keys)), flagSettings)
+}
+
+func TestHelpKnowsWhatThereIs(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"help"}, 0, "--version"},
+		{[]string{"help", "run"}, 0, "Usage:\n  redlock run"},
+		{[]string{"help", "config"}, 0, "$REDLOCK_NODES"},
+		{[]string{"help", "completion", "bash"}, 0, "autocompletion"},
+		{[]string{"help", "nosuch"}, exitUsage, `unknown command "nosuch"`},
+		{[]string{"help", "relese"}, exitUsage, `did you mean "release"`},
+		{[]string{"help", "run", "x"}, exitUsage, `redlock run has no command "x"`},
+	} {
+		code, out, errs := redlockCommand(t, test.args...)
+		assert.Equal(t, test.code, code, test.args)
+		assert.Contains(t, out+errs, test.says)
+		assert.Equal(t, test.code == 0, errs == "", errs)
+	}
+}
+
+func TestCompletionsAreWithoutMarks(t *testing.T) {
+	for _, c := range ours() {
+		words := append([]string{"__complete"}, strings.Fields(c.CommandPath())[1:]...)
+		code, out, _ := redlockCommand(t, append(words, "--")...)
+		assert.Zero(t, code)
+		assert.NotContains(t, out, "`")
+		if c.Name() == "run" {
+			assert.Contains(t, out, "--node\tURL of a server")
+		}
 	}
 }
 

@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,7 +24,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -42,9 +43,7 @@ func five(t *testing.T) fleet.Fleet {
 // client is another user of the servers than the command.
 func client(t *testing.T, f fleet.Fleet, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	nodes, err := pool.Open(f.URLs()...)
-	tr.NoError(t, err)
-	l, err := redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(2 * time.Second)}, opts...)...)
+	l, err := redlock.New(patientNodes(t, f), append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough)}, opts...)...)
 	tr.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -55,16 +54,25 @@ func nodesEnv(urls []string) string { return "REDLOCK_NODES=" + strings.Join(url
 // A process is a run of the command.
 type process struct {
 	*exec.Cmd
+	stdout io.Closer
 	lines  *bufio.Reader // of its standard output
 	stderr lines
 }
 
 // command makes a run of the command ready. It has the servers in its environment, uses them at once,
-// although they are younger than a TTL, and has a long timeout, because a busy machine is no outage.
+// although they are younger than a TTL, and has the longest timeouts that its TTL allows, because a
+// busy machine is no outage.
 func command(t *testing.T, urls []string, args ...string) *process {
 	t.Helper()
+	ttl := usualTTL
+	if i := slices.Index(args, "--ttl"); i >= 0 {
+		if given, err := time.ParseDuration(args[i+1]); err == nil {
+			ttl = given
+		}
+	}
 	p := &process{Cmd: exec.Command(self(t), args...)}
-	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=400ms", "REDLOCK_CONFIG=/dev/null")
+	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false",
+		"REDLOCK_NODE_TIMEOUT="+(ttl*4/5).String(), "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG=/dev/null")
 	p.Stderr = &p.stderr
 	p.WaitDelay = time.Second // what it leaves behind may have its standard error open
 	return p
@@ -81,7 +89,7 @@ func (p *process) begin(t *testing.T) *process {
 	t.Helper()
 	out, err := p.StdoutPipe()
 	tr.NoError(t, err)
-	p.lines = bufio.NewReader(out)
+	p.stdout, p.lines = out, bufio.NewReader(out)
 	tr.NoError(t, p.Start())
 	t.Cleanup(func() {
 		p.Process.Kill()

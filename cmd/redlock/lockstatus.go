@@ -239,6 +239,7 @@ func (k nodeKey) noLock() bool { return strings.Contains(k.Error, protocol.ErrWr
 // notes returns what the table does not say.
 func (st *status) notes(named bool) (notes []string) {
 	note := func(format string, args ...any) { notes = append(notes, wrap(fmt.Sprintf(format, args...), 0)) }
+	command := func(name, lock string, flags ...string) { notes = append(notes, "  "+advice(name, lock, flags...)) }
 	if len(st.Locks) == 0 && st.Answered > 0 {
 		note("no locks")
 	}
@@ -253,7 +254,8 @@ func (st *status) notes(named bool) (notes []string) {
 			continue
 		}
 		if l.State == stateStuck && !l.hasReaders() {
-			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it: redlock release %s --force", word(l.Name), word(l.Name))
+			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", word(l.Name))
+			command("release", l.Name, "--force")
 		}
 		for _, n := range l.Nodes {
 			switch {
@@ -262,7 +264,8 @@ func (st *status) notes(named bool) (notes []string) {
 			case n.stuck() && n.Readers:
 				note("%s: %s has readers without a TTL. If no process reads, delete the key there", word(l.Name), word(n.Node))
 			case n.stuck() && (l.hasReaders() || l.State != stateStuck && n.Value != l.Value):
-				note("%s: %s holds another value without a TTL, for ever. Free it there: redlock release %s --value %s", word(l.Name), word(n.Node), word(l.Name), word(n.Value))
+				note("%s: %s holds another value without a TTL, for ever. Free it there:", word(l.Name), word(n.Node))
+				command("release", l.Name, "--value", n.Value)
 			}
 		}
 	}
@@ -277,6 +280,9 @@ func (st *status) notes(named bool) (notes []string) {
 			note("On servers that others use as well, any key with a string looks like a lock.")
 		}
 	}
+	if slices.ContainsFunc(st.Locks, lockStatus.cut) {
+		note("A value that ends in … is longer; --json has it whole.")
+	}
 	for _, n := range st.Nodes {
 		if n.Error != "" {
 			note("%s did not answer: %s", word(n.Node), n.Error)
@@ -290,6 +296,12 @@ func (l lockStatus) hasReaders() bool {
 	return slices.ContainsFunc(l.Nodes, func(k nodeKey) bool { return k.Readers })
 }
 
+// cut reports whether text shows a beginning only of a value that release needs whole.
+func (l lockStatus) cut() bool {
+	return strings.HasSuffix(valueText(l.Readers, l.Value), "…") ||
+		slices.ContainsFunc(l.Nodes, func(k nodeKey) bool { return strings.HasSuffix(valueText(k.Readers, k.Value), "…") })
+}
+
 // readersText stands in tables where a lock with one holder has its value.
 const readersText = "(readers)"
 
@@ -297,7 +309,7 @@ func valueText(readers bool, value string) string {
 	if readers {
 		return readersText
 	}
-	return brief(value)
+	return valueShown(value)
 }
 
 func ttlText(ms *int64) string {

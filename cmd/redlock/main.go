@@ -60,6 +60,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		forCompletion(root)
+	}
 	err := root.ExecuteContext(ctx)
 	if why := explain(ctx, err); why != "" {
 		fmt.Fprintln(stderr, "redlock: "+why)
@@ -116,11 +119,20 @@ Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
 		DisableAutoGenTag: true,
 	}
 	root.SetUsageTemplate(usageTemplate)
+	root.SetGlobalNormalizationFunc(bothSpellings)
+	root.SetHelpCommand(newHelp())
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usageErrorf("%v; see %q", err, c.CommandPath()+" --help")
+		hint := ""
+		switch {
+		case c.Name() == "run":
+			hint = "; a NAME that begins with - is written: redlock run -- -NAME -- COMMAND"
+		case strings.Contains(c.Use, "NAME"):
+			hint = "; a NAME that begins with - goes behind --, as in: " + c.CommandPath() + " -- -NAME"
+		}
+		return usageErrorf("%v; see %q%s", err, c.CommandPath()+" --help", hint)
 	})
-	root.AddCommand(newRun(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan())
+	root.AddCommand(newRun(), newHold(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan())
 	return root
 }
 

@@ -20,8 +20,8 @@ func TestUsage(t *testing.T) {
 		{[]string{"demo", "--help"}, 0, "--json"},
 		{[]string{"demo", "--loud"}, exitUsage, "--loud"},
 		{[]string{"demo", "now"}, exitUsage, "takes no arguments"},
-		{[]string{"demo", "--nodes", "paper"}, exitFailed, `unknown kind "paper"`},
-		{[]string{"demo", "--nodes", "docker"}, exitFailed, `unknown kind "docker"`},
+		{[]string{"demo", "--nodes", "paper"}, exitUsage, `unknown kind of servers "paper"`},
+		{[]string{"demo", "--nodes", "docker"}, exitUsage, `unknown kind of servers "docker"`},
 		{[]string{"demo", "--nodes", "redis://:hunter2@127.0.0.1:1"}, exitFailed, "127.0.0.1:1"},
 	} {
 		code, out, errs := redlockCommand(t, test.args...)

@@ -36,11 +36,13 @@ func TestSignalsEndTheTools(t *testing.T) {
 	} {
 		cmd := exec.CommandContext(t.Context(), program, test.args...)
 		stdout := newLines()
-		cmd.Stdout = stdout
+		var stderr lines
+		cmd.Stdout, cmd.Stderr = stdout, &stderr
 		tr.NoError(t, cmd.Start())
 		stdout.await(t.Context(), t, func(text string) bool { return strings.Contains(text, test.says) })
 		tr.NoError(t, cmd.Process.Signal(test.signal))
 		cmd.Wait() // the code tells
 		assert.Equal(t, test.code, cmd.ProcessState.ExitCode(), test.args)
+		assert.Empty(t, stderr.String(), "it is how they are meant to end")
 	}
 }

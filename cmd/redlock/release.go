@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,9 @@ func newRelease() *cobra.Command {
 		Use:   "release NAME",
 		Short: "Delete a lock's key: by its value, or by force",
 		Long: `With --value it deletes the key on every server where it holds that value, and
-nowhere else: what the holder's own release does. It is for holders that died.
+nowhere else: what the holder's own release does. It is for holders that died. Of
+a value that redlock made its first 8 digits or more are enough, and "redlock
+status" shows 12; values of other clients are wanted whole.
 
 With --force it deletes what the servers hold, whoever holds it, stuck keys
 without a TTL included. It shows what that is, asks, and then deletes that and
@@ -41,7 +44,7 @@ Exit codes:
   69   no quorum of servers answered (what could be deleted is)
   64   the command line is wrong
   78   the configuration is wrong`,
-		Example: `  redlock release nightly --value 4be2...
+		Example: `  redlock release nightly --value 4be2f09a1c77
   redlock release nightly --force
   redlock release nightly --force --yes      # where nobody can be asked`,
 		Args: oneArgument("the name of the lock"),
@@ -53,7 +56,7 @@ Exit codes:
 	r.servers = serverFlags(c)
 	r.servers.explainTimeout()
 	f := c.Flags()
-	f.StringVar(&r.value, "value", "", "delete it where it holds this `VALUE`")
+	f.StringVar(&r.value, "value", "", "delete it where it holds this `VALUE`, or one of redlock's that begins so")
 	f.BoolVar(&r.force, "force", false, "delete it whoever holds it")
 	f.BoolVar(&r.yes, "yes", false, "with --force: do not ask")
 	return c
@@ -76,7 +79,9 @@ const aboutReaders = "this key stands for all readers of the lock, and without i
 func (r *releaseCommand) check() error {
 	switch {
 	case r.byValue == r.force:
-		return usageErrorf("release by --value, or by --force: give one of them; \"redlock status %s\" shows the value", r.name)
+		return usageErrorf("release by --value, or by --force: give one of them; %q shows the value", advice("status", r.name))
+	case r.byValue && strings.HasSuffix(r.value, "…"):
+		return usageErrorf("--value ends in …, so it is not the whole value; %q has it", advice("status", r.name, "--json"))
 	case r.byValue && r.value == "":
 		return usageErrorf("--value is empty: no lock has such a value")
 	case r.byValue && r.value == protocol.ReadersValue:
@@ -115,12 +120,57 @@ func (r *releaseCommand) run(c *cobra.Command) error {
 		}
 		replies, err = r.enforce(ctx, c.OutOrStdout(), set, sure)
 	} else {
-		replies = set.release(ctx, func(int) *string { return &r.value })
+		replies, err = r.withdraw(ctx, set)
 	}
 	if err != nil {
 		return err
 	}
 	return r.conclude(c, set, replies)
+}
+
+// withdraw deletes the key where it holds the value. If that is the beginning of one, as status
+// shows it, the servers are asked for the rest.
+func (r *releaseCommand) withdraw(ctx context.Context, set *nodeSet) ([]protocol.Reply, error) {
+	value := r.value
+	if isBeginning(value) {
+		found, err := set.inspect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if value, err = r.whole(set, found); err != nil {
+			return nil, err
+		}
+	}
+	return set.release(ctx, func(int) *string { return &value }), nil
+}
+
+// whole returns the one value that the servers hold and that begins with what was given, or what
+// was given if that is one of them.
+func (r *releaseCommand) whole(set *nodeSet, found []protocol.Reply) (string, error) {
+	var values []string
+	answers := 0
+	for _, reply := range found {
+		if reply.Outcome != protocol.Granted {
+			continue
+		}
+		answers++
+		switch {
+		case reply.TTL == 0:
+		case reply.Value == r.value:
+			return r.value, nil
+		case begins(reply.Value, r.value) && !slices.Contains(values, reply.Value):
+			values = append(values, reply.Value)
+		}
+	}
+	switch {
+	case len(values) == 1:
+		return values[0], nil
+	case len(values) > 1:
+		return "", fmt.Errorf("%d values that servers hold for %s begin so: nothing was deleted; give more of the one that is meant", len(values), word(r.name))
+	case answers < set.quorum():
+		return "", set.failure(found, "nothing was deleted")
+	}
+	return "", fmt.Errorf("no server that answered holds %s with a value that begins so: nothing was deleted", word(r.name))
 }
 
 // enforce shows what the servers hold, has it confirmed by sure, and deletes on each server what
@@ -202,7 +252,7 @@ func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []prot
 	case c.Context().Err() != nil:
 		return c.Context().Err()
 	case len(others) > 0:
-		return fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, \"redlock status %s\"", done, strings.Join(others, ", "), word(r.name))
+		return fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), advice("status", r.name))
 	case free < set.quorum():
 		return set.failure(replies, done)
 	case deleted == 0 && r.byValue:

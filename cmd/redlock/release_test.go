@@ -21,10 +21,10 @@ func TestReleaseByValue(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
 			lock := hold(t, f, "job")
-			code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", lock.Value()[:39])...)
+			code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", strings.Repeat("0", 40))...)
 			assert.Equal(t, exitFailed, code)
 			assert.Empty(t, out)
-			assert.Contains(t, errs, "no server that answered holds job with that value")
+			assert.Contains(t, errs, "no server that answered holds job with a value that begins so")
 			for _, u := range f.URLs() {
 				assert.Equal(t, lock.Value(), has(t, u, "job"), "another's lock stays")
 			}
@@ -48,6 +48,60 @@ func TestReleaseByValueLeavesOtherHoldersAlone(t *testing.T) {
 	for i, u := range f.URLs() {
 		assert.Equal(t, []string{"", "", "alive", "alive", "alive"}[i], has(t, u, "job"))
 	}
+}
+
+// TestReleaseTakesTheValueThatStatusShows, of a lock of ours and of one of another client.
+func TestReleaseTakesTheValueThatStatusShows(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			for name, value := range map[string]string{
+				"plain":    hold(t, f, "plain", redlock.Renew(false)).Value(),
+				"labelled": hold(t, f, "labelled", redlock.Owner("web-3 pid 812"), redlock.Renew(false)).Value(),
+				"foreign":  "0123abcd-web-3:812",
+				"digits":   "0123456789abcdef",
+			} {
+				put(t, f.URLs(), name, value)
+				_, out, _ := redlockCommand(t, on(f, "status", name)...)
+				row := strings.Fields(strings.Split(out, "\n")[2]) // of the first server
+				shown := row[len(row)-1]
+				code, out, errs := redlockCommand(t, on(f, "release", name, "--value", shown)...)
+				assert.Zero(t, code, errs)
+				assert.Equal(t, name+": deleted on 3 of 3 servers\n", out, shown)
+				assert.Empty(t, has(t, f.URLs()[0], name))
+			}
+		})
+	}
+}
+
+// TestABeginningMeansOneLock: the next lock of a client that numbers its values begins as the one
+// before, and two values may begin alike where few digits are given.
+func TestABeginningMeansOneLock(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	put(t, f.URLs(), "foreign", "0123456789-2")
+	put(t, f.URLs(), "more", strings.Repeat("ab", 20)+"0")
+	ours := func(end string) string { return strings.Repeat("ab", 19) + end }
+	put(t, f.URLs()[:1], "two", ours("00"))
+	put(t, f.URLs()[1:], "two", ours("01")+" 20261122T120307Z web-3")
+	for _, test := range []struct{ name, value, says string }{
+		{"foreign", "0123456789", "no server that answered holds foreign with a value that begins so"},
+		{"more", "abababababab", "begins so"},
+		{"two", "abababab", "2 values"},
+		{"two", "ababab", "with that value"},
+	} {
+		code, _, errs := redlockCommand(t, on(f, "release", test.name, "--value", test.value)...)
+		assert.Equal(t, exitFailed, code)
+		assert.Contains(t, errs, test.says)
+		assert.Contains(t, errs, "nothing was deleted")
+		assert.NotContains(t, errs, "ababab", "a value is a secret")
+		for _, u := range f.URLs() {
+			assert.NotEmpty(t, has(t, u, test.name))
+		}
+	}
+	code, out, errs := redlockCommand(t, on(f, "release", "two", "--value", ours("01"))...)
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "deleted on 2 of 3")
+	assert.Equal(t, ours("00"), has(t, f.URLs()[0], "two"))
 }
 
 func TestReleaseByForce(t *testing.T) {
@@ -233,6 +287,7 @@ func TestReleaseUsage(t *testing.T) {
 		{[]string{"release", "a", "--embedded"}, "give one of them"},
 		{[]string{"release", "a", "--embedded", "--force", "--value", "v"}, "give one of them"},
 		{[]string{"release", "a", "--embedded", "--value", ""}, "empty"},
+		{[]string{"release", "a", "--embedded", "--value", "abc…"}, "not the whole value"},
 		{[]string{"release", "a", "--embedded", "--value", "v", "--yes"}, "--yes belongs to --force"},
 		{[]string{"release", "", "--embedded", "--force"}, "empty"},
 		{[]string{"release", "redlock:fence:a", "--embedded", "--force"}, "redlock's own"},

@@ -22,7 +22,7 @@ import (
 // guarded is a client with the memory guard and the usual TTL.
 func guarded(t *testing.T, urls []string) *redlock.Locker {
 	t.Helper()
-	nodes, err := pool.Open(urls...)
+	nodes, err := pool.OpenWith(urls, patient...)
 	tr.NoError(t, err)
 	l, err := redlock.New(nodes, redlock.NodeTimeout(usualTTL/4))
 	tr.NoError(t, err)

@@ -1,22 +1,16 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"math/rand/v2"
 	"os"
 	"os/exec"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -59,25 +53,10 @@ The command finds in its environment
 
 // A runCommand is one run of "redlock run": its flags, and where it reports.
 type runCommand struct {
-	*servers
-	ttl       time.Duration
-	wait      time.Duration
-	noWait    bool
-	minHold   time.Duration
-	oncePer   time.Duration
-	retries   int
-	interval  time.Duration
-	fenced    bool
-	fair      bool
-	owner     string
-	and       []string
-	permits   int
-	shared    bool
-	killAfter time.Duration
-	heldCode  int
-
-	log  *slog.Logger
-	warn func(text string)
+	*acquisition
+	minHold time.Duration
+	oncePer time.Duration
+	warn    func(text string)
 }
 
 func newRun() *cobra.Command {
@@ -95,34 +74,15 @@ func newRun() *cobra.Command {
   # at most three of these at a time, on all machines together
   redlock run --permits 3 convert -- /usr/local/bin/convert`,
 		Args: func(c *cobra.Command, args []string) error {
-			switch dash := c.ArgsLenAtDash(); {
-			case dash < 0 || dash == len(args):
-				return usageErrorf("no command is given; write: redlock run NAME -- COMMAND")
-			case dash != 1:
-				return usageErrorf("one name must be given before the --, not %d", dash)
-			}
-			return nil
+			_, _, err := nameAndCommand(args, c.ArgsLenAtDash())
+			return err
 		},
 	}
-	r := &runCommand{servers: serverFlags(c)}
+	r := &runCommand{acquisition: acquisitionFlags(c)}
+	r.graceFlag("kill-after", "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
 	f := c.Flags()
-	f.DurationVar(&r.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that vanished; it is renewed every third of it; at least 500ms")
-	f.DurationVar(&r.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
-	f.BoolVar(&r.noWait, "no-wait", false, "do not wait for a holder")
 	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long, for short jobs that several machines start when their clocks say so")
 	f.DurationVar(&r.oncePer, "once-per", 0, "run the command at most once in each tick of this `LENGTH`, on all machines together; a tick is a multiple of it, and the nearest counts; at least 1s")
-	f.IntVar(&r.retries, "retries", 0, "try so many times more, be it that the lock is held or that servers do not answer (default: wait for a holder, and report an outage at once)")
-	f.DurationVar(&r.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
-	f.BoolVar(&r.fenced, "fenced", false, "give the command a fencing token")
-	f.BoolVar(&r.fair, "fair", false, "wait in order of arrival")
-	f.StringVar(&r.owner, "owner", "", "`LABEL` of the lock, which tells others who holds it; at most 128 bytes (default: USER@HOST:PID)")
-	f.StringArrayVar(&r.and, "and", nil, "hold `NAME` as well, all names or none; may be given several times, in any order")
-	f.BoolVar(&r.shared, "shared", false, "be a reader: run beside others that are, and beside no command without --shared")
-	f.IntVar(&r.permits, "permits", 1, "let so many run at the same time, each with a permit; the same number for all commands of a NAME")
-	f.DurationVar(&r.killAfter, "kill-after", 0, "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
-	f.IntVarP(&r.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
-	share(f, "ttl", "ttl")
-	share(f, "owner", "owner")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := r.settle(); err != nil {
 			return err
@@ -130,52 +90,41 @@ func newRun() *cobra.Command {
 		if err := r.check(); err != nil {
 			return err
 		}
-		r.log = r.logger(c)
+		r.report(c)
 		r.warn = func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+oneLine(text)) }
-		return r.run(c.Context(), append([]string{args[0]}, r.and...), args[1:])
+		name, argv, err := nameAndCommand(args, c.ArgsLenAtDash())
+		if err != nil {
+			return err
+		}
+		return r.run(c.Context(), append([]string{name}, r.and...), argv)
 	}
 	return c
 }
 
+// nameAndCommand splits the arguments, of which so many stood before the first --. A name that
+// begins with - would be a flag there, so it stands behind one -- and before another.
+func nameAndCommand(args []string, dash int) (name string, command []string, err error) {
+	if dash == 0 && len(args) > 2 && strings.HasPrefix(args[0], "-") && args[1] == "--" {
+		return args[0], args[2:], nil
+	}
+	switch {
+	case dash < 0 || dash == len(args):
+		return "", nil, usageErrorf("no command is given; write: redlock run NAME -- COMMAND")
+	case dash != 1:
+		return "", nil, usageErrorf("one name must be given before the --, not %d", dash)
+	}
+	return args[0], args[1:], nil
+}
+
 // check completes the flags and refuses what contradicts itself.
 func (r *runCommand) check() error {
-	set := r.flags.Changed
 	switch {
-	case r.ttl < 500*time.Millisecond:
-		return usageErrorf("--ttl %v: at least 500ms, since ending a command in time takes time", r.ttl)
-	case r.noWait && (set("wait") || set("retries") || set("retry-interval")):
-		return usageErrorf("--no-wait excludes --wait, --retries and --retry-interval")
-	case set("wait") && r.wait <= 0:
-		return usageErrorf("--wait %v: must be above zero; --no-wait tries once", r.wait)
-	case r.shared && (r.fenced || r.permits > 1 || len(r.and) > 0):
-		return usageErrorf("--shared excludes --fenced, --permits and --and: a reader locks one name, and has no token")
-	case r.permits > 1 && len(r.and) > 0:
-		return usageErrorf("--permits excludes --and: permits are of one name")
-	case r.fenced && len(r.and) > 0:
-		return usageErrorf("--fenced excludes --and: a fencing token is of one name")
 	case r.minHold < 0:
 		return usageErrorf("--min-hold %v: must not be negative", r.minHold)
-	case set("once-per") && (r.oncePer < time.Second || r.oncePer > 365*24*time.Hour):
+	case r.flags.Changed("once-per") && (r.oncePer < time.Second || r.oncePer > 365*24*time.Hour):
 		return usageErrorf("--once-per %v: must be between 1s and a year", r.oncePer)
-	case set("retries") && r.retries < 0:
-		return usageErrorf("--retries %d: must not be negative", r.retries)
-	case r.permits < 1 || r.permits > mostPermits:
-		return usageErrorf("--permits %d: must be between 1 and %d", r.permits, mostPermits)
-	case r.fair && r.permits > 1:
-		return usageErrorf("--fair orders those who wait for one lock and excludes --permits; leave one out")
-	case r.heldCode < 0 || r.heldCode > 255:
-		return usageErrorf("--conflict-exit-code %d: must be between 0 and 255", r.heldCode)
 	}
-	if r.owner == "" && !set("owner") {
-		r.owner = thisProcess()
-	}
-	if !set("kill-after") {
-		r.killAfter = r.ttl / 4
-	}
-	if limit := r.ttl/2 - job.Margin(r.ttl); r.killAfter < 0 || r.killAfter > limit {
-		return usageErrorf("--kill-after %v: must be between 0 and %v with a TTL of %v, or a single lost message would end the command", r.killAfter, limit, r.ttl)
-	}
-	return nil
+	return r.acquisition.check()
 }
 
 // run takes the lock, runs the command and releases the lock. It calls r.warn for what does not
@@ -185,27 +134,16 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	if err != nil {
 		return err
 	}
-	j, err := job.New(job.Command{Path: path, Argv: argv, KillAfter: r.killAfter, Margin: job.Margin(r.ttl)})
+	j, err := job.New(job.Command{Path: path, Argv: argv, KillAfter: r.grace, Margin: job.Margin(r.ttl)})
 	if err != nil {
 		return err
 	}
 	defer j.Close()
-	urls, stop, err := r.start(ctx)
+	lock, stop, err := r.take(ctx, names)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	tries := &tries{}
-	locker, err := r.open(urls, r.log, redlock.TTL(r.ttl), redlock.Owner(r.owner), redlock.Observe(tries))
-	if err != nil {
-		return err
-	}
-	defer locker.Close()
-
-	lock, err := r.acquire(ctx, locker, names)
-	if err != nil {
-		return r.refused(ctx, err, tries)
-	}
 	if err := r.claim(ctx, lock); err != nil {
 		lock.Release(context.WithoutCancel(ctx))
 		return err
@@ -221,8 +159,7 @@ func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 	tick := once.Tick(time.Now(), r.oncePer)
 	first, err := once.Claim(ctx, lock, tick, r.oncePer)
 	if err == nil && !first {
-		text := fmt.Sprintf("%s is done for its tick, %s", word(lock.Name()), tick.Local().Format(time.DateTime))
-		return &exitError{code: r.heldCode, err: errors.New(text)}
+		return r.conflict(fmt.Errorf("%s is done for its tick, %s", word(lock.Name()), tick.Local().Format(time.DateTime)), r.verbose > 0)
 	}
 	return err
 }
@@ -268,27 +205,6 @@ func notStarted(err error) error {
 	return err
 }
 
-// thisProcess returns the label of locks that are given no other. What cannot be shown of it is
-// replaced.
-func thisProcess() string {
-	name := cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid()))
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	host, _ := os.Hostname()
-	shown := func(s string) string {
-		const most = 48 // bytes
-		s = strings.Map(func(r rune) rune {
-			if !unicode.IsPrint(r) {
-				return '?'
-			}
-			return r
-		}, s)
-		return strings.ToValidUTF8(s[:min(len(s), most)], "")
-	}
-	return fmt.Sprintf("%s@%s:%d", shown(name), shown(host), os.Getpid())
-}
-
 // findCommand looks for the command as a shell would, before anything is locked.
 func findCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
@@ -332,116 +248,4 @@ func environment(lock *redlock.Lock, fenced, permits bool) []string {
 		env = append(env, "REDLOCK_PERMIT="+strconv.Itoa(lock.Permit()))
 	}
 	return env
-}
-
-// acquire takes the lock as the flags say.
-func (r *runCommand) acquire(ctx context.Context, l *redlock.Locker, names []string) (*redlock.Lock, error) {
-	opts := []redlock.Option{redlock.Permits(r.permits)}
-	if r.shared {
-		opts = append(opts, redlock.Shared())
-	}
-	if r.fenced {
-		opts = append(opts, redlock.Fenced())
-	}
-	if r.fair {
-		opts = append(opts, redlock.Fair())
-	}
-	if r.noWait {
-		return r.tryAcquire(ctx, l, names, opts)
-	}
-	if r.flags.Changed("retries") {
-		opts = append(opts, redlock.Retries(r.retries))
-	}
-	if r.flags.Changed("retry-interval") {
-		opts = append(opts, redlock.RetryInterval(r.interval))
-	}
-	if r.wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.wait)
-		defer cancel()
-	}
-	if len(names) > 1 {
-		return l.AcquireAll(ctx, names, opts...)
-	}
-	return l.Acquire(ctx, names[0], opts...)
-}
-
-// tryAcquire does not wait for a holder. It tries again if there is none, because where several
-// processes try at the same moment, as cron has them do, each may get some votes and none enough,
-// and one of them must get the lock.
-func (r *runCommand) tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []redlock.Option) (*redlock.Lock, error) {
-	const most = 10
-	ask := func() (*redlock.Lock, error) { return l.TryAcquire(ctx, names[0], opts...) }
-	if len(names) > 1 {
-		ask = func() (*redlock.Lock, error) { return l.TryAcquireAll(ctx, names, opts...) }
-	}
-	for try := 1; ; try++ {
-		lock, err := ask()
-		if try == most || !errors.Is(err, redlock.ErrHeld) {
-			return lock, err
-		}
-		for _, name := range names {
-			if all, e := l.InspectPermits(ctx, name, r.permits); e != nil || allHeld(all) {
-				return nil, err
-			}
-		}
-		select {
-		case <-time.After(rand.N(time.Duration(try) * 20 * time.Millisecond)):
-		case <-ctx.Done():
-			return nil, err
-		}
-	}
-}
-
-// allHeld reports whether each of the permits has a holder.
-func allHeld(permits []*redlock.Inspection) bool {
-	return !slices.ContainsFunc(permits, func(in *redlock.Inspection) bool {
-		_, _, held := in.Holder()
-		return !held
-	})
-}
-
-// refused gives the error of an acquisition its exit code. If it is the end of --wait, the
-// outcome of the last try decides.
-func (r *runCommand) refused(ctx context.Context, err error, t *tries) error {
-	held := errors.Is(err, redlock.ErrHeld)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		kind := redlock.ErrNoQuorum
-		if held = errors.Is(t.last(), redlock.ErrHeld); held {
-			kind = redlock.ErrHeld
-		}
-		err = fmt.Errorf("waited %v: %w: %w", r.wait, kind, err)
-	}
-	var vote *redlock.QuorumError
-	switch {
-	case ctx.Err() != nil:
-		return err
-	case held:
-		return &exitError{code: r.heldCode, err: err}
-	case errors.As(err, &vote):
-		return err
-	}
-	return &exitError{code: exitUsage, err: err} // a name or an option that is refused before a server is asked
-}
-
-// tries keeps the error of the last try to acquire.
-type tries struct {
-	mu  sync.Mutex
-	err error
-}
-
-// Observe implements redlock.Observer.
-func (t *tries) Observe(e redlock.Event) {
-	if e.Kind != redlock.EventAttempt || errors.Is(e.Err, context.DeadlineExceeded) {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.err = e.Err
-}
-
-func (t *tries) last() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err
 }

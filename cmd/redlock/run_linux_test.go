@@ -29,6 +29,30 @@ func TestTheCommandHasTheTerminal(t *testing.T) {
 	free(t, client(t, f), "x")
 }
 
+// TestAPersonSeesWhoIsWaitedFor, and nothing of it once the command runs.
+func TestAPersonSeesWhoIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	lock, err := client(t, f).Acquire(t.Context(), "x", redlock.Owner("web-3"))
+	tr.NoError(t, err)
+	p := command(t, f.URLs(), "run", "x", "--", "echo", "mine")
+	p.Stderr = nil
+	s := atTerminal(t, p.Cmd)
+	s.shows(t, "waiting for x: held by web-3 for ")
+	tr.NoError(t, lock.Release(t.Context()))
+	s.shows(t, eraseLine+"mine\r\n")
+	assert.Zero(t, p.code(t))
+
+	lock, err = client(t, f).Acquire(t.Context(), "x", redlock.Owner("web-3"))
+	tr.NoError(t, err)
+	p = command(t, f.URLs(), "run", "--no-wait", "x", "--", "echo", "mine")
+	p.Stderr = nil
+	s = atTerminal(t, p.Cmd)
+	s.shows(t, "redlock: x: held by web-3 since ")
+	assert.Equal(t, exitHeld, p.code(t))
+	tr.NoError(t, lock.Release(t.Context()))
+}
+
 // shell starts an interactive shell that knows the command.
 func shell(t *testing.T, urls []string) *watched {
 	t.Helper()
@@ -39,7 +63,7 @@ func shell(t *testing.T, urls []string) *watched {
 	p := command(t, urls)
 	path := p.Path
 	p.Path, p.Args, p.Stderr = bash, []string{"bash", "--norc", "--noprofile", "-i"}, nil
-	p.Env = append(p.Env, "PS1=$ ", "TERM=dumb", "HISTFILE=/dev/null", "redlock="+path)
+	p.Env = append(p.Env, "PS1=$ ", "TERM=dumb", "HISTFILE=/dev/null", "redlock="+path, "REDLOCK_NODE_TIMEOUT=1600ms") // for a TTL of 2s, the least
 	return atTerminal(t, p.Cmd)
 }
 

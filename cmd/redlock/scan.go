@@ -99,6 +99,9 @@ func (f *finder) scan(ctx context.Context, s dialer) (found map[string]int, cut 
 		return nil, false, err
 	}
 	defer c.Close()
+	if err := f.votes(ctx, c); err != nil {
+		return nil, false, err
+	}
 	found = map[string]int{}
 	cursor := "0"
 	for range scanSteps {
@@ -126,6 +129,31 @@ func (f *finder) scan(ctx context.Context, s dialer) (found map[string]int, cut 
 		}
 	}
 	return found, true, nil
+}
+
+// votes returns an error if the server is one that has no vote: what it holds is another's, or a
+// part. A server that does not permit the questions is believed, as it is by the locks.
+func (f *finder) votes(ctx context.Context, c redis.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	role, err := redis.Values(c.Do("ROLE"))
+	if err == nil && len(role) > 0 {
+		switch word, _ := redis.String(role[0], nil); word {
+		case "slave":
+			return pool.ErrReplica
+		case "sentinel":
+			return pool.ErrSentinel
+		}
+	}
+	info, err := redis.String(c.Do("INFO", "cluster"))
+	if err == nil && strings.Contains(info, "cluster_enabled:1") {
+		return pool.ErrCluster
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("no answer within %v", f.timeout)
+	}
+	return nil
 }
 
 // permitOf returns the name that a key without its prefix is a permit of, and which: any other key

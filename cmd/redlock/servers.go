@@ -4,9 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"net/url"
 	"os"
+	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +39,8 @@ type servers struct {
 	tlsCA       string
 	tlsCert     string
 	tlsKey      string
-	verbose     bool
+	verbose     verbosity
+	states      bool // a reporter tells of the lock, and the log of each vote is for -vv
 
 	flags *pflag.FlagSet
 	login credentials
@@ -43,10 +48,9 @@ type servers struct {
 
 // serverFlags adds the flags to a command.
 func serverFlags(c *cobra.Command) *servers {
-	s := &servers{flags: c.Flags()}
-	f := s.flags
-	f.StringVar(&s.config, "config", "", "configuration `FILE`; see \"redlock help config\"")
-	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server, redis://, rediss:// or unix://; once for each")
+	s := &servers{}
+	f := c.Flags()
+	s.nodeFlags(f)
 	f.BoolVar(&s.embedded, "embedded", false, "use five servers inside this process, for a trial: nobody else sees them")
 	f.StringVar(&s.prefix, "prefix", "", "`TEXT` before each name to make the key")
 	f.BoolVar(&s.guard, "memory-guard", true, "give no vote to servers that may have forgotten locks")
@@ -56,12 +60,36 @@ func serverFlags(c *cobra.Command) *servers {
 	f.StringVar(&s.tlsCA, "tls-ca", "", "`FILE` of the certificate authorities for rediss:// (default: the system's)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of our certificate for rediss://")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`FILE` of its key")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "tell on stderr what happens")
+	f.VarP(&s.verbose, "verbose", "v", "tell on stderr what happens")
+	f.Lookup("verbose").NoOptDefVal = "true"
 	for _, name := range []string{"prefix", "memory-guard", "max-ttl", "node-timeout", "dial-timeout", "tls-ca", "tls-cert", "tls-key"} {
 		share(f, name, snake(name))
 	}
-	share(f, "node", "nodes")
 	return s
+}
+
+// nodeFlags adds the flags that say which servers there are.
+func (s *servers) nodeFlags(f *pflag.FlagSet) {
+	s.flags = f
+	f.StringVar(&s.config, "config", "", "configuration `FILE`; see \"redlock help config\"")
+	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server, redis://, rediss:// or unix://; for each, or all with commas between them (also --nodes)")
+	share(f, "node", "nodes")
+}
+
+// bothSpellings lets --nodes stand for --node.
+func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "nodes" {
+		name = "node"
+	}
+	return pflag.NormalizedName(name)
+}
+
+// nextURL finds the comma before a URL: another one may be in a password.
+var nextURL = regexp.MustCompile(`,+\s*(?:([a-z]+://)|$)`)
+
+// splitURLs returns the URLs of a list with commas or spaces between them.
+func splitURLs(list string) []string {
+	return strings.Fields(nextURL.ReplaceAllString(list, " $1"))
 }
 
 // share lets the environment and the file set a flag, under the name key.
@@ -79,11 +107,9 @@ func snake(flag string) string {
 
 // settle completes the flags by the environment and the configuration file.
 func (s *servers) settle() error {
-	login, err := configure(s.flags, usualFiles())
-	if err != nil {
+	if err := s.settleNodes(); err != nil {
 		return err
 	}
-	s.login = login
 	switch {
 	case s.embedded && s.flags.Changed("node"):
 		return usageErrorf("--embedded and --node exclude each other")
@@ -92,6 +118,17 @@ func (s *servers) settle() error {
 	case (s.tlsCert == "") != (s.tlsKey == ""):
 		return usageErrorf("--tls-cert and --tls-key belong together; give both")
 	}
+	return nil
+}
+
+// settleNodes is settle for a command that needs no servers of its own.
+func (s *servers) settleNodes() error {
+	login, err := configure(s.flags, usualFiles())
+	if err != nil {
+		return err
+	}
+	s.login = login
+	s.nodes = splitURLs(strings.Join(s.nodes, " "))
 	return nil
 }
 
@@ -157,7 +194,10 @@ func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.LockerOp
 	if err != nil {
 		return nil, err
 	}
-	opts := []redlock.LockerOption{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard), redlock.Log(log)}
+	opts := []redlock.LockerOption{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard)}
+	if !s.states || s.verbose > 1 {
+		opts = append(opts, redlock.Log(log))
+	}
 	if s.maxTTL != 0 {
 		opts = append(opts, redlock.MaxTTL(s.maxTTL))
 	}
@@ -213,9 +253,32 @@ func (s *servers) explainTimeout() {
 	s.flags.Lookup("node-timeout").Usage = "how long to wait for a server's answer (default, and at least: --dial-timeout)"
 }
 
+// A verbosity is how often --verbose was given.
+type verbosity int
+
+// String implements pflag.Value.
+func (v *verbosity) String() string { return strconv.FormatBool(*v > 0) }
+
+// Type implements pflag.Value: it looks like a flag that is set or not.
+func (v *verbosity) Type() string { return "bool" }
+
+// Set implements pflag.Value.
+func (v *verbosity) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	switch {
+	case err != nil:
+		return errors.New("true or false is wanted")
+	case on:
+		*v++
+	default:
+		*v = 0
+	}
+	return nil
+}
+
 // logger returns a log on stderr with --verbose, else one that discards everything.
 func (s *servers) logger(c *cobra.Command) *slog.Logger {
-	if !s.verbose {
+	if s.verbose == 0 {
 		return slog.New(slog.DiscardHandler)
 	}
 	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))

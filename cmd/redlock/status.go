@@ -36,8 +36,9 @@ States:
   unknown   too few servers answered to tell
 
 VOTES is how many servers hold the value, TTL how long a quorum of them will,
-unless the holder renews it. Where readers hold a lock (redlock run --shared),
-VALUE is (readers).
+unless the holder renews it. VALUE is what "redlock release --value" wants: of a
+value that redlock made, the first 12 digits. Where readers hold a lock (redlock
+run --shared) it is (readers).
 
 Exit codes:
   0    a quorum of servers answered; with -q: every NAME is held
@@ -181,7 +182,7 @@ func (w *statusCommand) again(ctx context.Context, out io.Writer) error {
 		st, err := w.look(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return interrupted(ctx)
 		case err != nil:
 			return err
 		case w.json:
@@ -195,10 +196,13 @@ func (w *statusCommand) again(ctx context.Context, out io.Writer) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return ctx.Err()
+			return interrupted(ctx)
 		}
 	}
 }
+
+// interrupted returns the exit code of an end that was wanted, of which there is nothing to say.
+func interrupted(ctx context.Context) error { return &exitError{code: exitCode(ctx, ctx.Err())} }
 
 // atATime is how many names are asked for at the same time.
 const atATime = 64

@@ -14,6 +14,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -46,14 +47,14 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 				votes       int
 				value, says string
 			}{
-				{"held", stateHeld, 5, held.Value(), brief(held.Value())},
+				{"held", stateHeld, 5, held.Value(), "  " + held.Value()[:12] + "\n"},
 				{"four", stateHeld, 4, "v", "4 of 5"},
 				{"free", stateFree, 0, "", "free"},
 				{"partial", statePartial, 2, "v", "2 of 5"},
 				{"split", stateSplit, 2, "v", "split"},
 				{"stuck", stateStuck, 1, "v", "redlock release stuck --force"},
 				{"strange", statePartial, 1, "v", "another type"},
-				{"stray", stateHeld, 3, "v", "redlock release stray --value w"},
+				{"stray", stateHeld, 3, "v", "\n  redlock release stray --value w\n"},
 			} {
 				code, out, errs := redlockCommand(t, on(f, "status", test.name, "--json")...)
 				tr.Zero(t, code, errs)
@@ -311,4 +312,23 @@ func TestStatusShowsPermits(t *testing.T) {
 	ask(t, f.URLs()[1], "SET", "redlock:permit:3:pool", "v")
 	_, out, _ := redlockCommand(t, on(f, "status", "pool", "--permits", "4")...)
 	assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: redlock:permit:3:pool")
+}
+
+// TestStatusFindsNoLocksOnServersWithoutAVote, and does not say that there are none: a replica holds
+// its primary's, and a node of a cluster a part of them.
+func TestStatusFindsNoLocksOnServersWithoutAVote(t *testing.T) {
+	need.Redis(t)
+	for mode, says := range map[fleet.Mode]string{fleet.Standalone: "is a replica", fleet.ClusterNode: "Redis Cluster", fleet.Sentinel: "is a Sentinel"} {
+		f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Mode: mode})
+		tr.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		if mode == fleet.Standalone {
+			ask(t, f.URLs()[0], "REPLICAOF", "127.0.0.1", "1")
+		}
+		code, out, errs := redlockCommand(t, on(f, "status")...)
+		assert.Equal(t, exitNoQuorum, code, mode)
+		assert.Contains(t, out, says)
+		assert.NotContains(t, out, "no locks")
+		assert.Contains(t, errs, "no quorum: 0 of 1")
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -83,6 +84,44 @@ func word(s string) string {
 	return s
 }
 
+// advice returns a command line of ours about a lock, for people to copy into a shell.
+func advice(command, name string, flags ...string) string {
+	line := []string{"redlock", command}
+	if !strings.HasPrefix(name, "-") {
+		line = append(line, shellWord(name))
+	}
+	for _, f := range flags {
+		line = append(line, shellWord(f))
+	}
+	if strings.HasPrefix(name, "-") { // which would be a flag
+		line = append(line, "--", shellWord(name))
+	}
+	return strings.Join(line, " ")
+}
+
+// shellWord returns s as one word of a shell's command line. What cannot be printed is written as
+// bash, zsh and ksh read it.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@%+=,", r))
+	}
+	switch {
+	case s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }):
+		return s
+	case harmless(s) == s:
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; plain(rune(c)) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		}
+	}
+	return "$'" + b.String() + "'"
+}
+
 // harmless returns a line of text with escapes for what cannot be printed.
 func harmless(s string) string {
 	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -90,17 +129,6 @@ func harmless(s string) string {
 	}
 	quoted := strconv.Quote(s)
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-}
-
-// valueShown is how much of a value the tables show: enough to tell two apart.
-const valueShown = 12
-
-// brief returns the beginning of a value, as a word.
-func brief(value string) string {
-	if shown := []rune(word(value)); len(shown) > valueShown {
-		return string(shown[:valueShown-1]) + "…"
-	}
-	return word(value)
 }
 
 // columns is how wide a terminal is at least.

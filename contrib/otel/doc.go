@@ -8,12 +8,14 @@
 //
 // Each TryAcquire, Acquire or Do is a span redlock.acquire below the span of the context that it
 // was given, from the call to its return or, for Do, to the lock. It has these attributes, and the
-// status Error if there is no lock:
+// status Error if there is no lock for another reason than that it is held:
 //
 //	redlock.name      the lock's name; see WithoutNames
 //	redlock.outcome   acquired, held (by another), no_quorum (an outage), canceled, timeout, closed, other
 //	redlock.votes     the nodes that had granted it, or, of the last try, too few
+//	redlock.permit    which of several permits it is; see redlock.Permits
 //	redlock.attempts  tries; zero if the lock was handed over by another caller of the process
+//	error.type        the outcome again, with the status Error
 //
 // Below it each reply of a node is a span redlock.vote, from the request to the reply. It may end
 // long after its parent: a node whose vote is not needed is not waited for. Releases of what a try
@@ -25,6 +27,7 @@
 //	redlock.node      the node's name
 //	redlock.outcome   granted, refused, failed, unknown (the last two have the status Error)
 //	redlock.fault     the kind of fault, as in the metrics
+//	error.type        the same
 //	server.address    where the node's name is host:port, or the whole name
 //	server.port
 //
@@ -37,6 +40,7 @@
 //	redlock.wait.duration   s              from such a call to its lock (histogram)
 //	redlock.hold.duration   s              from there to the end of the lock (histogram)
 //	redlock.locks.held      {lock}         by this process, now
+//	redlock.waiters         {acquisition}  under way in this process, now
 //	redlock.locks.lost      {lock}         before they were released
 //	redlock.extensions      {extension}    that succeeded, renewals too
 //	redlock.releases        {release}      by redlock.outcome: confirmed, unconfirmed, lost, closed

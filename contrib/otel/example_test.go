@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// README
 func openLocker(servers []string) (*redlock.Locker, error) {
 	telemetry, err := redlockotel.New() // behind otel.SetTracerProvider and otel.SetMeterProvider
 	if err != nil {
@@ -27,8 +26,6 @@ func openLocker(servers []string) (*redlock.Locker, error) {
 	}
 	return redlock.New(nodes, redlock.Observe(telemetry))
 }
-
-// README
 
 func Example() {
 	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 3}) // Redis servers in this process

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	redlockotel "github.com/redquorum/redquorum/contrib/otel"
-	"github.com/redquorum/redquorum/internal/readme"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
@@ -74,9 +73,4 @@ func (r *rig) take(name string) (spans []sdktrace.ReadOnlySpan) {
 		}
 	}
 	return spans
-}
-
-func TestTheReadmesProgramIsTheTestedOne(t *testing.T) {
-	t.Parallel()
-	readme.IsTested(t)
 }

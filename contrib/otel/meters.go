@@ -19,6 +19,7 @@ type meters struct {
 	wait         metric.Float64Histogram
 	hold         metric.Float64Histogram
 	held         metric.Int64UpDownCounter
+	waiters      metric.Int64UpDownCounter
 	lost         metric.Int64Counter
 	extensions   metric.Int64Counter
 	releases     metric.Int64Counter
@@ -47,11 +48,14 @@ func newMeters(m metric.Meter) (*meters, error) {
 	}
 	held, err := m.Int64UpDownCounter("redlock.locks.held", metric.WithUnit("{lock}"), metric.WithDescription("Locks held by this process."))
 	errs = append(errs, err)
+	waiters, err := m.Int64UpDownCounter("redlock.waiters", metric.WithUnit("{acquisition}"), metric.WithDescription("Acquisitions of this process under way."))
+	errs = append(errs, err)
 	ms := &meters{
 		acquisitions: counter("redlock.acquisitions", "{acquisition}", "Acquisitions, by how they ended."),
 		wait:         histogram("redlock.wait.duration", "Time from the call to its lock.", measure.WaitBuckets),
 		hold:         histogram("redlock.hold.duration", "Time from getting a lock to its release or loss.", measure.HoldBuckets),
 		held:         held,
+		waiters:      waiters,
 		lost:         counter("redlock.locks.lost", "{lock}", "Locks that were lost before they were released."),
 		extensions:   counter("redlock.extensions", "{extension}", "Extensions and renewals that succeeded."),
 		releases:     counter("redlock.releases", "{release}", "Releases, by how they ended."),

@@ -36,7 +36,7 @@ func (r *rig) collect(t *testing.T) map[string]float64 {
 			assert.NotEmpty(t, m.Description)
 			switch data := m.Data.(type) {
 			case metricdata.Sum[int64]:
-				assert.Equal(t, m.Name != "redlock.locks.held", data.IsMonotonic, m.Name)
+				assert.Equal(t, m.Name != "redlock.locks.held" && m.Name != "redlock.waiters", data.IsMonotonic, m.Name)
 				for _, p := range data.DataPoints {
 					values[key(m.Name, p.Attributes)] = float64(p.Value)
 				}
@@ -73,6 +73,7 @@ func TestALocksLifeIsCounted(t *testing.T) {
 			"redlock.hold.duration":                 1,
 			"redlock.hold.duration sum":             (time.Second + 3*rtt).Seconds(),
 			"redlock.locks.held":                    0,
+			"redlock.waiters":                       0,
 			"redlock.extensions":                    1,
 			"redlock.releases outcome=confirmed":    1,
 		}
@@ -123,6 +124,7 @@ func TestFailuresAreCounted(t *testing.T) {
 			"redlock.releases outcome=unconfirmed":   1,
 			"redlock.locks.lost":                     2,
 			"redlock.locks.held":                     0,
+			"redlock.waiters":                        0,
 			"redlock.hold.duration":                  3,
 		} {
 			assert.Equal(t, want, got[series], series)
@@ -147,4 +149,25 @@ func TestAnOptionWithNothingIsRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "redlockotel: option WithTracerProvider(nil): leave the option out")
 	_, err = redlockotel.New(redlockotel.WithMeterProvider(nil))
 	assert.ErrorContains(t, err, "redlockotel: option WithMeterProvider(nil): leave the option out")
+}
+
+// TestWaitersAreCounted, however their waiting ends.
+func TestWaitersAreCounted(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		held, err := r.locker(t).TryAcquire(t.Context(), "x")
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, ctx := range []context.Context{t.Context(), ctx} {
+			go r.Acquire(ctx, "x")
+		}
+		waiters := func() float64 { return r.collect(t)["redlock.waiters"] }
+		time.Sleep(time.Second / 2)
+		assert.EqualValues(t, 2, waiters())
+		time.Sleep(time.Second)
+		assert.EqualValues(t, 1, waiters())
+		require.NoError(t, held.Release(t.Context()))
+		time.Sleep(time.Second)
+		assert.Zero(t, waiters())
+	})
 }

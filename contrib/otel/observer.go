@@ -42,11 +42,16 @@ func New(opts ...Option) (*Observer, error) {
 
 // Start implements redlock.Tracer.
 func (o *Observer) Start(ctx context.Context, name string) context.Context {
+	o.meters.waiters.Add(ctx, 1)
 	return o.spans.start(ctx, name)
 }
 
 // Observe implements redlock.Observer.
 func (o *Observer) Observe(e redlock.Event) {
+	ended := e.Kind == redlock.EventAcquired || e.Kind == redlock.EventNotAcquired
+	if _, started := e.Context.Value(acquisitionKey{&o.spans}).(*acquisition); ended && started {
+		o.meters.waiters.Add(e.Context, -1)
+	}
 	o.meters.observe(e)
 	o.spans.observe(e)
 }

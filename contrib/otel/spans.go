@@ -21,6 +21,9 @@ import (
 // contention for an hour gets a hundred thousand.
 const MaxVoteSpans = 128
 
+// errorType is the attribute by which tools group errors, of OpenTelemetry's semantic conventions.
+const errorType = attribute.Key("error.type")
+
 // spans makes spans of events.
 type spans struct {
 	tracer trace.Tracer
@@ -68,6 +71,9 @@ func (s *spans) observe(e redlock.Event) {
 		a.granted.Store(int64(e.Votes))
 	case redlock.EventAcquired:
 		a.granted.Store(int64(e.Votes))
+		if e.Permits > 1 {
+			a.span.SetAttributes(attribute.Int("redlock.permit", e.Permit))
+		}
 		a.end(e.Time, nil)
 	case redlock.EventNotAcquired:
 		a.end(e.Time, e.Err)
@@ -86,7 +92,9 @@ func (a *acquisition) end(at time.Time, err error) {
 	if omitted := a.votes.Load() - MaxVoteSpans; omitted > 0 {
 		a.span.SetAttributes(attribute.Int64("redlock.votes_omitted", omitted))
 	}
-	if err != nil {
+	// That another holds the lock is an answer and no error, above all to a TryAcquire.
+	if err != nil && outcome != measure.Held {
+		a.span.SetAttributes(errorType.String(outcome))
 		a.span.SetStatus(codes.Error, outcome)
 	}
 	a.span.End(trace.WithTimestamp(at))
@@ -101,7 +109,8 @@ func (s *spans) vote(e redlock.Event) {
 	_, span := s.tracer.Start(e.Context, "redlock.vote",
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(e.Time.Add(-e.Elapsed)), trace.WithAttributes(attrs...))
 	if e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown {
-		span.SetAttributes(attribute.String("redlock.fault", measure.Fault(e.Err)))
+		fault := measure.Fault(e.Err)
+		span.SetAttributes(attribute.String("redlock.fault", fault), errorType.String(fault))
 		why := ""
 		if e.Err != nil {
 			why = text(e.Err.Error())

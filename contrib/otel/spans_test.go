@@ -2,6 +2,7 @@ package redlockotel_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -95,9 +96,40 @@ func TestAnAcquisitionIsASpan(t *testing.T) {
 	})
 }
 
-// TestAFailedAcquisitionIsAnError, with the reason of each node, tries and the release of what they
-// took.
-func TestAFailedAcquisitionIsAnError(t *testing.T) {
+// TestAnOutageIsAnError that tools can group, and that another holds the lock is none.
+func TestAnOutageIsAnError(t *testing.T) {
+	simulate(t, func(t *testing.T, r *rig) {
+		for held, want := range map[bool]sdktrace.Status{true: {Code: codes.Unset}, false: {Code: codes.Error, Description: "no_quorum"}} {
+			name := fmt.Sprint("x", held)
+			for _, s := range r.world.Servers() {
+				if held {
+					s.Set(name, "another", ttl)
+				} else {
+					s.Crash()
+				}
+			}
+			_, err := r.TryAcquire(t.Context(), name)
+			require.Error(t, err)
+			for _, s := range r.world.Servers() {
+				if !held {
+					s.Restart()
+				}
+			}
+			time.Sleep(time.Second)
+			spans := r.take("redlock.acquire")
+			span := spans[len(spans)-1]
+			assert.Equal(t, want, span.Status())
+			if held {
+				assert.NotContains(t, attributes(span), "error.type")
+			} else {
+				assert.Equal(t, "no_quorum", attributes(span)["error.type"])
+			}
+		}
+	})
+}
+
+// TestAFailedAcquisitionTellsWhy: the reason of each node, tries and the release of what they took.
+func TestAFailedAcquisitionTellsWhy(t *testing.T) {
 	simulate(t, func(t *testing.T, r *rig) {
 		r.world.Servers()[0].Crash()
 		r.world.Servers()[1].Set("x", "another", ttl)
@@ -106,7 +138,7 @@ func TestAFailedAcquisitionIsAnError(t *testing.T) {
 		time.Sleep(time.Second)
 		spans := r.take("redlock.acquire")
 		require.Len(t, spans, 1)
-		assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "held"}, spans[0].Status())
+		assert.Equal(t, sdktrace.Status{Code: codes.Unset}, spans[0].Status())
 		attrs := attributes(spans[0])
 		assert.Equal(t, "held", attrs["redlock.outcome"])
 		assert.Equal(t, int64(2), attrs["redlock.attempts"])
@@ -119,6 +151,7 @@ func TestAFailedAcquisitionIsAnError(t *testing.T) {
 			assert.Equal(t, faulty, v.Status().Code == codes.Error)
 			assert.Equal(t, faulty, v.Status().Description != "")
 			assert.Equal(t, faulty, attrs["redlock.fault"] != nil)
+			assert.Equal(t, attrs["redlock.fault"], attrs["error.type"])
 		}
 		assert.Equal(t, map[[3]any]int{
 			{"acquire", "node1", "failed"}: 2, {"acquire", "node2", "refused"}: 2, {"acquire", "node3", "granted"}: 2,

@@ -49,56 +49,81 @@ func load(t *testing.T) (d dashboard) {
 }
 
 var (
-	metricName = regexp.MustCompile(`\bredlock_\w+`)
+	selectors  = regexp.MustCompile(`\b(redlock_\w+)(?:\{([^}]*)\})?`)
 	labelNames = regexp.MustCompile(`by \(([^)]*)\)`)
-	matchers   = regexp.MustCompile(`([a-z_]+)(?:=~|="([^"]*)")`)
+	matchers   = regexp.MustCompile(`([a-z_]+)=~?"([^"]*)"`)
 )
+
+// metrics are those that an Observer exports.
+type metrics struct {
+	series map[string]string          // as they can be asked for, and the metric's name
+	labels map[string]map[string]bool // by the metric's name
+}
+
+func exported(t *testing.T) metrics {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	exportAll(t, registry)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	all := metrics{map[string]string{}, map[string]map[string]bool{}}
+	for _, f := range families {
+		name := f.GetName()
+		histogram := f.GetType() == dto.MetricType_HISTOGRAM
+		if histogram {
+			all.series[name+"_bucket"] = name
+		} else {
+			all.series[name] = name
+		}
+		all.labels[name] = map[string]bool{"le": histogram, "job": true, "instance": true}
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			all.labels[name][l.GetName()] = true
+		}
+	}
+	return all
+}
+
+// check fails unless an expression asks for metrics that are exported, by labels that they have. It
+// returns the metrics' names.
+func (m metrics) check(t *testing.T, expr string) (names []string) {
+	t.Helper()
+	assert.Equal(t, strings.Count(expr, "("), strings.Count(expr, ")"), expr)
+	for _, selector := range selectors.FindAllStringSubmatch(expr, -1) {
+		name, ok := m.series[selector[1]]
+		require.True(t, ok, "%s: no such metric: %s", expr, selector[1])
+		names = append(names, name)
+		for _, match := range matchers.FindAllStringSubmatch(selector[2], -1) {
+			assert.True(t, m.labels[name][match[1]], "%s: %s has no label %s", expr, name, match[1])
+		}
+	}
+	require.NotEmpty(t, names, expr)
+	for _, by := range labelNames.FindAllStringSubmatch(expr, -1) {
+		for label := range strings.SplitSeq(by[1], ", ") {
+			for _, name := range names {
+				assert.True(t, m.labels[name][label], "%s: %s has no label %s", expr, name, label)
+			}
+		}
+	}
+	return names
+}
 
 // TestTheDashboardShowsWhatIsExported: all of it, and nothing else; histograms by their buckets,
 // and by labels that the metrics have.
 func TestTheDashboardShowsWhatIsExported(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewRegistry()
-	exportAll(t, registry)
-	families, err := registry.Gather()
-	require.NoError(t, err)
-	series := map[string]string{} // as they can be asked for, and the metric's name
-	labels := map[string]map[string]bool{}
-	for _, f := range families {
-		name := f.GetName()
-		series[name] = name
-		if f.GetType() == dto.MetricType_HISTOGRAM {
-			delete(series, name)
-			series[name+"_bucket"] = name
-		}
-		labels[name] = map[string]bool{"le": f.GetType() == dto.MetricType_HISTOGRAM, "job": true, "instance": true}
-		for _, l := range f.GetMetric()[0].GetLabel() {
-			labels[name][l.GetName()] = true
-		}
-	}
+	all := exported(t)
 	shown := map[string]bool{}
 	for _, p := range load(t).Panels {
 		require.NotEmpty(t, p.Targets, p.Title)
 		for _, target := range p.Targets {
-			names := metricName.FindAllString(target.Expr, -1)
+			names := all.check(t, target.Expr)
 			require.Len(t, names, 1, target.Expr)
-			name, exported := series[names[0]]
-			require.True(t, exported, "%s: no such metric: %s", p.Title, names[0])
-			shown[name] = true
+			shown[names[0]] = true
 			assert.Contains(t, target.Expr, `job=~"$job"`)
-			for _, by := range labelNames.FindAllStringSubmatch(target.Expr, -1) {
-				for label := range strings.SplitSeq(by[1], ", ") {
-					assert.True(t, labels[name][label], "%s has no label %s", name, label)
-				}
-			}
-			for _, m := range matchers.FindAllStringSubmatch(target.Expr, -1) {
-				assert.True(t, labels[name][m[1]], "%s has no label %s", name, m[1])
-			}
-			assert.Equal(t, strings.Count(target.Expr, "("), strings.Count(target.Expr, ")"), target.Expr)
 		}
 	}
-	for _, f := range families {
-		assert.True(t, shown[f.GetName()], "%s is shown nowhere", f.GetName())
+	for _, name := range all.series {
+		assert.True(t, shown[name], "%s is shown nowhere", name)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// README
 func openLocker(servers []string) (*redlock.Locker, error) {
 	metrics, err := redlockprom.New(prometheus.DefaultRegisterer)
 	if err != nil {
@@ -29,8 +28,6 @@ func openLocker(servers []string) (*redlock.Locker, error) {
 	http.Handle("/metrics", promhttp.Handler())
 	return redlock.New(nodes, redlock.Observe(metrics))
 }
-
-// README
 
 func Example() {
 	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 3}) // Redis servers in this process

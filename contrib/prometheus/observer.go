@@ -1,6 +1,7 @@
 package redlockprom
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,6 +21,7 @@ type Observer struct {
 	wait         prometheus.Histogram
 	hold         prometheus.Histogram
 	held         prometheus.Gauge
+	waiters      prometheus.Gauge
 	lost         prometheus.Counter
 	extensions   prometheus.Counter
 	releases     *prometheus.CounterVec
@@ -27,6 +29,8 @@ type Observer struct {
 	replies      *prometheus.HistogramVec
 	faults       *prometheus.CounterVec
 }
+
+var _ redlock.Tracer = (*Observer)(nil)
 
 // New returns an Observer whose metrics are registered with r. It is an error if r has such metrics
 // already; errors.As then finds the prometheus.AlreadyRegisteredError, and in it the Observer that
@@ -40,6 +44,7 @@ func New(r prometheus.Registerer) (*Observer, error) {
 		wait:         prometheus.NewHistogram(histogram("wait_seconds", "Time from the call to its lock.", measure.WaitBuckets)),
 		hold:         prometheus.NewHistogram(histogram("hold_seconds", "Time from getting a lock to its release or loss.", measure.HoldBuckets)),
 		held:         prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "locks_held", Help: "Locks held by this process."}),
+		waiters:      prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "waiters", Help: "Acquisitions of this process under way."}),
 		lost:         counter("locks_lost_total", "Locks that were lost before they were released."),
 		extensions:   counter("extensions_total", "Extensions and renewals that succeeded."),
 		releases:     counters("releases_total", "Releases, by how they ended.", "outcome"),
@@ -75,8 +80,21 @@ func histogram(name, help string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}
 }
 
+// waiting marks the context of an acquisition that an Observer has counted as one of its waiters, so
+// that one whose Start was not called, by a wrapper around the Observer, is not subtracted.
+type waiting struct{ by *Observer }
+
+// Start implements redlock.Tracer.
+func (o *Observer) Start(ctx context.Context, _ string) context.Context {
+	o.waiters.Inc()
+	return context.WithValue(ctx, waiting{o}, true)
+}
+
 // Observe implements redlock.Observer.
 func (o *Observer) Observe(e redlock.Event) {
+	if ended := e.Kind == redlock.EventAcquired || e.Kind == redlock.EventNotAcquired; ended && e.Context.Value(waiting{o}) != nil {
+		o.waiters.Dec()
+	}
 	switch e.Kind {
 	case redlock.EventVote:
 		node := strings.ToValidUTF8(e.Node, "\uFFFD") // or the client panics, and names are the caller's
@@ -128,6 +146,6 @@ func (o *Observer) Collect(ch chan<- prometheus.Metric) {
 
 func (o *Observer) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		o.acquisitions, o.wait, o.hold, o.held, o.lost, o.extensions, o.releases, o.votes, o.replies, o.faults,
+		o.acquisitions, o.wait, o.hold, o.held, o.waiters, o.lost, o.extensions, o.releases, o.votes, o.replies, o.faults,
 	}
 }

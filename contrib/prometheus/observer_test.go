@@ -94,6 +94,33 @@ func TestALocksLifeIsCounted(t *testing.T) {
 	}
 }
 
+// TestWaitersAreCounted, however their waiting ends.
+func TestWaitersAreCounted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	held, err := r.locker(t).TryAcquire(t.Context(), "x")
+	require.NoError(t, err)
+	waiters := func() float64 { return read(t, r.registry)["redlock_waiters"] }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for _, ctx := range []context.Context{t.Context(), ctx} {
+		go func() {
+			_, err := r.Acquire(ctx, "x")
+			ended <- err
+		}()
+	}
+	require.Eventually(t, func() bool { return waiters() == 2 }, testLimit, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.Eventually(t, func() bool { return waiters() == 1 }, testLimit, time.Millisecond)
+	require.NoError(t, held.Release(t.Context()))
+	require.NoError(t, <-ended)
+	require.Eventually(t, func() bool { return waiters() == 0 }, testLimit, time.Millisecond)
+
+	r.metrics.Observe(redlock.Event{Kind: redlock.EventNotAcquired, Context: t.Context()}) // without Start
+	assert.Zero(t, waiters())
+}
+
 // TestContentionIsCountedAsSuch: what is held by another is neither a fault nor an outage.
 func TestContentionIsCountedAsSuch(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func open(urls []string) (*redlock.Locker, error) {
 	return redlock.New(nodes,
 		redlock.Fenced(),                          // every lock comes with a token
 		redlock.TTL(time.Second),                  // short, since we wait for its end
-		redlock.NodeTimeout(400*time.Millisecond), // all of this is on one machine, which may be busy
+		redlock.NodeTimeout(800*time.Millisecond), // all of this is on one machine, which may be busy
 	)
 }
 

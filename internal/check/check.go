@@ -1,5 +1,5 @@
-// Package check finds two holders of one lock, and fencing tokens that break their promise, in a
-// list of what happened. It looks at the locks of one name at a time: the caller groups them.
+// Package check finds holders of one lock that must not be there together, and fencing tokens that
+// break their promise, in a list of what happened. It looks at the locks of one name at a time: the caller groups them.
 //
 // It knows no lock, no server and no clock, only the times and tokens that it is given, so that it
 // cannot share a mistake with the code whose history it checks. Times are nanoseconds of one clock,
@@ -17,21 +17,28 @@ import (
 // A Hold is the time in which a holder relied on the lock: from From up to, but not including,
 // Until. A holder that was paused until its lock had ended relied on nothing: its Until is not
 // after From, and it overlaps with no other.
-type Hold struct{ From, Until int64 }
+type Hold struct {
+	From, Until int64
+	Shared      bool // it is a reader's: readers that are there together count as one holder
+}
 
 // An Overlap is a holder that began while others held the lock.
 type Overlap[H any] struct {
 	Later  H             // the one that began
 	First  H             // of the others, the one that had it first
 	Last   H             // of the others, the one that keeps it longest
-	Others int           // how many there were
+	Others int           // how many there were; readers are no others to a reader
 	By     time.Duration // from Later's beginning to Last's end
 	Both   time.Duration // how long Later and Last had it together
 }
 
 // Overlaps returns the holders that began while others held the lock, in the order in which they
 // began. holds are those of one lock, in any order; of says when each had it.
-func Overlaps[H any](holds []H, of func(H) Hold) (found []Overlap[H]) {
+func Overlaps[H any](holds []H, of func(H) Hold) []Overlap[H] { return TooMany(holds, of, 1) }
+
+// TooMany is Overlaps for a lock that k may hold at the same time: it returns the holders with
+// which there were more than k. k must be above zero.
+func TooMany[H any](holds []H, of func(H) Hold, k int) (found []Overlap[H]) {
 	var open []H // that have begun and not ended, in the order in which they began
 	for _, h := range sorted(holds, func(h H) int64 { return of(h).From }) {
 		now := of(h)
@@ -39,17 +46,34 @@ func Overlaps[H any](holds []H, of func(H) Hold) (found []Overlap[H]) {
 			continue
 		}
 		open = slices.DeleteFunc(open, func(o H) bool { return of(o).Until <= now.From })
-		if len(open) > 0 {
-			last := slices.MaxFunc(open, func(a, b H) int { return cmp.Compare(of(a).Until, of(b).Until) })
+		others := open
+		if now.Shared {
+			others = slices.DeleteFunc(slices.Clone(open), func(o H) bool { return of(o).Shared })
+		}
+		open = append(open, h)
+		if holders(open, of) > k && len(others) > 0 {
+			last := slices.MaxFunc(others, func(a, b H) int { return cmp.Compare(of(a).Until, of(b).Until) })
 			found = append(found, Overlap[H]{
-				Later: h, First: open[0], Last: last, Others: len(open),
+				Later: h, First: others[0], Last: last, Others: len(others),
 				By:   time.Duration(of(last).Until - now.From),
 				Both: time.Duration(min(of(last).Until, now.Until) - now.From),
 			})
 		}
-		open = append(open, h)
 	}
 	return found
+}
+
+// holders is how many hold the lock, where readers count as one.
+func holders[H any](open []H, of func(H) Hold) (n int) {
+	readers := 0
+	for _, h := range open {
+		if of(h).Shared {
+			readers = 1
+			continue
+		}
+		n++
+	}
+	return n + readers
 }
 
 // A Grant is a lock with a fencing token.

@@ -15,17 +15,22 @@ import (
 )
 
 // A hold is one with a name for messages.
+// One whose name begins with r is a reader.
 type hold struct {
 	who         string
 	from, until int64
 }
 
-func (h hold) times() check.Hold { return check.Hold{From: h.from, Until: h.until} }
+func (h hold) times() check.Hold {
+	return check.Hold{From: h.from, Until: h.until, Shared: strings.HasPrefix(h.who, "r")}
+}
 
 // overlaps writes what is found as "later<last".
-func overlaps(holds []hold) string {
+func overlaps(holds []hold) string { return tooMany(holds, 1) }
+
+func tooMany(holds []hold, k int) string {
 	var all []string
-	for _, o := range check.Overlaps(holds, hold.times) {
+	for _, o := range check.TooMany(holds, hold.times, k) {
 		all = append(all, o.Later.who+"<"+o.Last.who)
 	}
 	return strings.Join(all, " ")
@@ -51,6 +56,11 @@ func TestOverlapsAreFound(t *testing.T) {
 		{"the second reaches further", []hold{{"a", 0, 15}, {"b", 10, 99}, {"c", 30, 40}}, "b<a c<b"},
 		{"ended before it began", []hold{{"a", 0, 99}, {"b", 10, 10}, {"c", 20, 5}}, ""},
 		{"the other ended before it began", []hold{{"a", 5, 5}, {"b", 0, 9}}, ""},
+		{"readers together", []hold{{"r1", 0, 9}, {"r2", 1, 20}, {"r3", 2, 3}}, ""},
+		{"a writer beside a reader", []hold{{"r", 0, 10}, {"a", 9, 20}}, "a<r"},
+		{"a reader beside a writer", []hold{{"a", 0, 10}, {"r", 9, 20}}, "r<a"},
+		{"a writer beside one of the readers that are left", []hold{{"r1", 0, 5}, {"r2", 1, 9}, {"a", 5, 6}}, "a<r2"},
+		{"readers beside a writer, which is no matter among themselves", []hold{{"r1", 0, 50}, {"a", 10, 20}, {"r2", 15, 60}}, "a<r1 r2<a"},
 	} {
 		assert.Equal(t, c.want, overlaps(c.holds), c.about)
 	}
@@ -65,6 +75,71 @@ func TestAnOverlapSaysHowLongItWas(t *testing.T) {
 	}, check.Overlaps([]hold{c, a, b}, hold.times))
 }
 
+// Each list is that of a lock which two may hold.
+func TestTooManyHoldersAreFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		about string
+		holds []hold
+		want  string
+	}{
+		{"two", []hold{{"a", 0, 9}, {"b", 1, 9}}, ""},
+		{"three", []hold{{"a", 0, 9}, {"b", 1, 12}, {"c", 2, 9}}, "c<b"},
+		{"three, one after another", []hold{{"a", 0, 5}, {"b", 1, 9}, {"c", 5, 9}}, ""},
+		{"three for a nanosecond", []hold{{"a", 0, 6}, {"b", 1, 9}, {"c", 5, 9}}, "c<b"},
+		{"four", []hold{{"a", 0, 9}, {"b", 1, 9}, {"c", 2, 9}, {"d", 3, 9}}, "c<a d<a"},
+		{"readers beside one", []hold{{"a", 0, 9}, {"r1", 1, 9}, {"r2", 2, 9}}, ""},
+		{"readers beside two", []hold{{"a", 0, 9}, {"b", 1, 8}, {"r1", 2, 9}, {"r2", 3, 9}}, "r1<a r2<a"},
+		{"one too many beside readers", []hold{{"r1", 0, 9}, {"r2", 1, 12}, {"a", 2, 9}, {"b", 3, 9}}, "b<r2"},
+	} {
+		assert.Equal(t, c.want, tooMany(c.holds, 2), c.about)
+	}
+}
+
+// A second implementation, which counts the holders of each moment, must find the same.
+func TestTooManyHoldersAreThoseOfEachMoment(t *testing.T) {
+	t.Parallel()
+	wrong := 0
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		k := 1 + random.IntN(3)
+		holds := make([]hold, random.IntN(15))
+		for i := range holds {
+			from := random.Int64N(60)
+			holds[i] = hold{fmt.Sprint([]string{"r", "a"}[random.IntN(2)], i), from, from + random.Int64N(20) - 2}
+		}
+		want := map[int64]bool{} // moments at which one began, and there were more than k
+		for _, began := range holds {
+			count, readers := 0, false
+			for _, h := range holds {
+				if h.from > began.from || began.from >= h.until {
+					continue
+				}
+				if h.times().Shared {
+					readers = true
+				} else {
+					count++
+				}
+			}
+			if readers {
+				count++
+			}
+			if began.from < began.until && count > k {
+				want[began.from] = true
+			}
+		}
+		got := map[int64]bool{}
+		for _, o := range check.TooMany(holds, hold.times, k) {
+			got[o.Later.from] = true
+		}
+		require.Equal(t, want, got, "seed %d: %d may hold it: %v", seed, k, holds)
+		if len(want) > 0 {
+			wrong++
+		}
+	}
+	assert.Greater(t, wrong, 500, "too few lists have something to be found")
+}
+
 // A second implementation, which looks at all pairs, must find the same.
 func TestOverlapsAreThoseOfAllPairs(t *testing.T) {
 	t.Parallel()
@@ -74,12 +149,12 @@ func TestOverlapsAreThoseOfAllPairs(t *testing.T) {
 		holds := make([]hold, random.IntN(20))
 		for i := range holds {
 			from := random.Int64N(60)
-			holds[i] = hold{fmt.Sprint(i), from, from + random.Int64N(12) - 2}
+			holds[i] = hold{fmt.Sprint([]string{"r", "a"}[random.IntN(2)], i), from, from + random.Int64N(12) - 2}
 		}
 		pairs := 0
 		for i, a := range holds {
 			for _, b := range holds[:i] {
-				if max(a.from, b.from) < min(a.until, b.until) {
+				if max(a.from, b.from) < min(a.until, b.until) && !(a.times().Shared && b.times().Shared) {
 					pairs++
 				}
 			}

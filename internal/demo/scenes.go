@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -21,7 +22,7 @@ const (
 	shortTTL = 1500 * time.Millisecond
 	// nodeTimeout is long, because a machine that is busy with other things should
 	// not look like an outage.
-	nodeTimeout = 500 * time.Millisecond
+	nodeTimeout = time.Second
 	// sceneTimeout is how long a scene waits for what must happen soon.
 	sceneTimeout = 5 * time.Second
 )
@@ -30,7 +31,8 @@ const (
 type stage struct {
 	*Narrator
 	fleet fleet.Fleet
-	n     int // nodes
+	n     int      // nodes
+	names []string // of the nodes, as in events
 	ann   *redlock.Locker
 	bob   *redlock.Locker
 	votes chan redlock.Event // of ann
@@ -46,6 +48,14 @@ func Run(ctx context.Context, f fleet.Fleet, n *Narrator) error {
 
 func play(ctx context.Context, f fleet.Fleet, n *Narrator) error {
 	s := &stage{Narrator: n, fleet: f, n: len(f.URLs()), votes: make(chan redlock.Event, 1024)}
+	for _, url := range f.URLs() {
+		name, _, err := pool.Dialer(url)
+		if err != nil {
+			return err
+		}
+		s.names = append(s.names, name)
+	}
+	n.cast(s.names)
 	var err error
 	if s.ann, err = s.client(redlock.Observe(s)); err != nil {
 		return err
@@ -62,12 +72,20 @@ func play(ctx context.Context, f fleet.Fleet, n *Narrator) error {
 		if err := scene(ctx); err != nil {
 			return err
 		}
+		if err := s.pause(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
+// nodes returns the servers as nodes of a client, which waits for a busy machine.
+func (s *stage) nodes() ([]protocol.Node, error) {
+	return pool.OpenWith(s.fleet.URLs(), pool.DialTimeout(sceneTimeout))
+}
+
 func (s *stage) client(opts ...redlock.LockerOption) (*redlock.Locker, error) {
-	nodes, err := pool.Open(s.fleet.URLs()...)
+	nodes, err := s.nodes()
 	if err != nil {
 		return nil, err
 	}
@@ -86,20 +104,33 @@ func (s *stage) Observe(e redlock.Event) {
 	}
 }
 
-// printVotes prints the votes of all nodes on one acquisition of ann's.
+// printVotes prints the votes of all nodes on one acquisition of ann's, in the order of the nodes.
 func (s *stage) printVotes(ctx context.Context) error {
 	late := time.After(sceneTimeout)
+	events := make([]redlock.Event, s.n)
 	for range s.n {
 		select {
 		case e := <-s.votes:
-			s.vote(e)
+			events[slices.Index(s.names, e.Node)] = e
 		case <-late:
 			return errors.New("not every node was heard of")
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+	for i, e := range events {
+		s.vote(i, e)
+	}
 	return nil
+}
+
+// reason returns what an error of the library says, without what each node answered.
+func reason(err error) string {
+	var vote *redlock.QuorumError
+	if errors.As(err, &vote) {
+		err = vote.Err
+	}
+	return strings.TrimPrefix(err.Error(), "redlock: ")
 }
 
 func (s *stage) quorum() int { return s.n/2 + 1 }
@@ -108,7 +139,7 @@ func (s *stage) quorum() int { return s.n/2 + 1 }
 func (s *stage) spare() int { return s.n - s.quorum() }
 
 func (s *stage) takeAndRefuse(ctx context.Context) error {
-	s.begin(fmt.Sprintf("Ann asks all %d nodes for the lock %q at once; %d votes are enough", s.n, lockName, s.quorum()))
+	s.begin(fmt.Sprintf("Ann asks all %d servers for the lock %q at once; %d votes are enough", s.n, lockName, s.quorum()))
 	lock, err := s.ann.TryAcquire(ctx, lockName)
 	if err != nil {
 		return err
@@ -119,7 +150,7 @@ func (s *stage) takeAndRefuse(ctx context.Context) error {
 	if lock.Votes() != s.n {
 		return fmt.Errorf("%d votes of %d healthy nodes", lock.Votes(), s.n)
 	}
-	s.shown("Ann holds the lock with %d of %d votes for %v, and longer: it renews itself", lock.Votes(), s.n, lock.Remaining().Round(time.Millisecond))
+	s.shown("Ann has %d of %d votes: she holds it for %v, and it renews itself", lock.Votes(), s.n, lock.Remaining().Round(100*time.Millisecond))
 
 	s.begin("Bob asks while Ann holds it")
 	if _, err := s.bob.TryAcquire(ctx, lockName); !errors.Is(err, redlock.ErrHeld) {
@@ -127,7 +158,11 @@ func (s *stage) takeAndRefuse(ctx context.Context) error {
 	} else {
 		var q *redlock.QuorumError
 		errors.As(err, &q)
-		s.shown("Bob is refused: %v; it could be free in %v", q.Err, q.Remaining)
+		free := ""
+		if q.Remaining > 0 { // a node that was asked last has told it
+			free = fmt.Sprintf("; it is free in %v unless it is renewed", q.Remaining.Round(100*time.Millisecond))
+		}
+		s.shown("Bob is refused: %s%s", reason(err), free)
 	}
 	if err := lock.Release(ctx); err != nil {
 		return err
@@ -171,7 +206,7 @@ func (s *stage) breakable() bool {
 }
 
 func (s *stage) surviveMinority(ctx context.Context) error {
-	s.begin(fmt.Sprintf("%d of %d nodes are killed", s.spare(), s.n))
+	s.begin(fmt.Sprintf("%d of %d servers are killed", s.spare(), s.n))
 	if !s.breakable() {
 		return nil
 	}
@@ -206,12 +241,12 @@ func (s *stage) refuseWithoutMajority(ctx context.Context) error {
 	if err := s.printVotes(ctx); err != nil {
 		return err
 	}
-	s.shown("Ann is told so, and by whom: %v", err)
+	s.shown("Ann is told so: %s", reason(err))
 	return nil
 }
 
 func (s *stage) recover(ctx context.Context) error {
-	s.begin("The nodes come back")
+	s.begin("They come back")
 	if !s.breakable() {
 		return nil
 	}
@@ -231,9 +266,9 @@ func (s *stage) recover(ctx context.Context) error {
 
 func (s *stage) loseMajority(ctx context.Context) error {
 	if s.fleet.Kind() == fleet.Addrs {
-		s.begin(fmt.Sprintf("Ann holds the lock, and somebody deletes its key on %d nodes", s.quorum()))
+		s.begin(fmt.Sprintf("Ann holds the lock, and its key is deleted on %d servers", s.quorum()))
 	} else {
-		s.begin(fmt.Sprintf("Ann holds the lock with a TTL of %v, and %d nodes hang: no answers, no errors", shortTTL, s.quorum()))
+		s.begin(fmt.Sprintf("Ann holds the lock, TTL %v, and %d servers hang: no answers, no errors", shortTTL, s.quorum()))
 	}
 	lock, err := s.ann.Acquire(ctx, lockName, redlock.TTL(shortTTL))
 	if err != nil {
@@ -262,10 +297,10 @@ func (s *stage) loseMajority(ctx context.Context) error {
 	}
 	after := time.Since(broken).Round(time.Millisecond)
 	if s.fleet.Kind() == fleet.Addrs { // whose keys another client may have taken at once
-		s.shown("Ann's work is cancelled %v later: %v", after, cause)
+		s.shown("Ann's work is cancelled %v later: %s", after, reason(cause))
 		return nil
 	}
-	s.shown("Ann's work is cancelled %v later, before anybody else can have the lock: %v", after, cause)
+	s.shown("Ann's work is cancelled %v later, before another can have the lock", after)
 	for i := range s.quorum() {
 		if err := s.fleet.Resume(ctx, i); err != nil {
 			return err
@@ -275,7 +310,7 @@ func (s *stage) loseMajority(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the nodes answer again, but: %w", err)
 	}
-	s.shown("the nodes answer again, and Bob has the lock")
+	s.shown("they answer again, and Bob has the lock")
 	return next.Release(ctx)
 }
 
@@ -297,7 +332,7 @@ func (s *stage) breakMajority(ctx context.Context, value string) (began time.Tim
 // forget shows the memory guard and fencing tokens, which the other scenes do
 // without.
 func (s *stage) forget(ctx context.Context) error {
-	s.begin(fmt.Sprintf("Carol holds the lock with a fencing token, and %d nodes are killed and come back empty", s.quorum()))
+	s.begin(fmt.Sprintf("Carol holds a lock with a fencing token; %d servers come back empty", s.quorum()))
 	if !s.breakable() {
 		return nil
 	}
@@ -310,7 +345,7 @@ func (s *stage) forget(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.shown("Carol waited until these new servers could not have forgotten any lock; her token is %d", first.Fence())
+	s.shown("Carol waited until no lock can be forgotten; her token is %d", first.Fence())
 
 	for i := range s.quorum() {
 		if err := s.fleet.Restart(ctx, i, fleet.Lost); err != nil {
@@ -323,12 +358,15 @@ func (s *stage) forget(ctx context.Context) error {
 	}
 	defer dave.Close()
 	_, err = dave.TryAcquire(ctx, lockName)
+	for !errors.Is(err, redlock.ErrQuarantine) && err != nil && first.Valid() && ctx.Err() == nil {
+		_, err = dave.TryAcquire(ctx, lockName) // on a busy machine the servers may need longer to answer
+	}
 	if !errors.Is(err, redlock.ErrQuarantine) {
 		return fmt.Errorf("servers that came back empty should have no vote, but: %v", err)
 	}
 	var q *redlock.QuorumError
 	errors.As(err, &q)
-	s.shown("Dave asks, and is told that there will be a quorum that remembers in %v", q.Remaining.Round(time.Millisecond))
+	s.shown("Dave asks, and is told that a quorum will remember in %v", q.Remaining.Round(time.Millisecond))
 
 	second, err := dave.Acquire(ctx, lockName)
 	if err != nil {
@@ -337,13 +375,13 @@ func (s *stage) forget(ctx context.Context) error {
 	if first.Valid() || second.Fence() <= first.Fence() {
 		return fmt.Errorf("the lock of Carol, token %d, is valid: %v; Dave has token %d", first.Fence(), first.Valid(), second.Fence())
 	}
-	s.shown("Dave waits for that and has the lock, when Carol's has ended; his token is higher: %d", second.Fence())
+	s.shown("Dave has the lock when Carol's has ended; his token: %d", second.Fence())
 	return s.release(ctx, dave, second)
 }
 
 // guarded returns a client that trusts no server's memory.
 func (s *stage) guarded() (*redlock.Locker, error) {
-	nodes, err := pool.Open(s.fleet.URLs()...)
+	nodes, err := s.nodes()
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,11 @@ package demo
 import (
 	"bytes"
 	"context"
+	"io"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,3 +32,57 @@ func TestDemoFailsWhenSomethingDidNotHappen(t *testing.T) {
 type stubborn struct{ fleet.Fleet }
 
 func (stubborn) Kill(context.Context, int) error { return nil }
+
+// TestASceneFitsATerminal of 80 columns and 24 lines, and has the nodes by name and in order. On a
+// machine that is too busy for the demo it looks at the scenes that were played.
+func TestASceneFitsATerminal(t *testing.T) {
+	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 5})
+	require.NoError(t, err)
+	defer f.Close()
+	var out bytes.Buffer
+	err = Run(t.Context(), f, NewNarrator(&out, false))
+	scenes := strings.Split(strings.TrimSpace(out.String()), "\n\n") // with the nodes and the end
+	if err == nil {
+		require.Len(t, scenes, 9)
+	} else {
+		scenes = scenes[:len(scenes)-1]
+	}
+	votes := 0
+	for i, scene := range scenes {
+		rows := strings.Split(scene, "\n")
+		assert.Less(t, len(rows), 24)
+		var voters []string
+		for _, row := range rows {
+			assert.LessOrEqual(t, len(row), 80, row)
+			if fields := strings.Fields(row); strings.HasPrefix(fields[0], "n") {
+				voters = append(voters, fields[0])
+			}
+		}
+		if voters != nil {
+			votes++
+			assert.Equal(t, []string{"n1", "n2", "n3", "n4", "n5"}, voters)
+		}
+		if i > 0 {
+			assert.NotContains(t, scene, "127.0.0.1")
+		}
+	}
+	assert.LessOrEqual(t, 2, votes, "the list of nodes, and the first scene")
+}
+
+// TestAPersonHasTimeToReadAScene, and can interrupt it.
+func TestAPersonHasTimeToReadAScene(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewNarrator(io.Discard, false)
+		n.begin("a scene")
+		n.shown("something")
+		start := time.Now()
+		require.NoError(t, n.pause(t.Context()))
+		assert.Zero(t, time.Since(start), "where none reads")
+		n.pace = readingTime
+		require.NoError(t, n.pause(t.Context()))
+		assert.Equal(t, 2*readingTime, time.Since(start))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, n.pause(ctx), context.Canceled)
+	})
+}

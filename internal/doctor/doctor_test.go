@@ -93,6 +93,8 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"cannot be asked":  {healthy().but("ACL", noperm).but("ACL WHOAMI", noperm).but("EVALSHA", noperm).but("SET", "OK"), usual, checkRights, Fatal, "+evalsha"},
 		"lacks info":       {healthy().but("ACL DRYRUN locks CLIENT KILL", "no"), usual, checkRights, Warning, "+client|kill"},
 		"not in turn":      {healthy().but("ACL DRYRUN locks ZADD", "no"), usual, checkRights, Note, "in order"},
+		"no deletion":      {healthy().but("ACL DRYRUN locks DELEX", "no"), usual, checkRights, Note, "lacks +delex"},
+		"unknown deletion": {healthy().but("ACL DRYRUN locks DEL", redis.Error("ERR Command 'DEL' not found")).but("ACL DRYRUN locks DEL ", "OK"), usual, checkRights, OK, "may do what locks need"},
 		"no hints":         {healthy().but("ACL DRYRUN locks SUBSCRIBE", "no"), usual, checkHints, Note, "&__redis__:invalidate"},
 		"slow":             {healthy(), Settings{Timeout: time.Minute, NodeTimeout: 1, MaxTTL: time.Second, Guard: true}, checkLatency, Warning, "too late"},
 		"no login":         {healthy().but("TIME", redis.Error("NOAUTH Authentication required.")), usual, checkReach, Warning, "password"},
@@ -196,13 +198,13 @@ func TestNothingIsChanged(t *testing.T) {
 		for _, sent := range f.sent {
 			words := strings.Fields(sent)
 			switch words[0] {
-			case "TIME", "INFO", "ROLE", "GET", "PTTL", "ACL", "ZRANGE", "ZRANK", "ZSCORE", "EXISTS", "HGET", "SUBSCRIBE", "EVALSHA":
+			case "TIME", "INFO", "ROLE", "GET", "PTTL", "ACL", "ZRANGE", "ZRANK", "ZCARD", "ZSCORE", "EXISTS", "HGET", "SUBSCRIBE", "EVALSHA":
 			case "CONFIG":
 				assert.Equal(t, "GET", words[1], sent)
 			case "SET", "ZADD":
 				assert.Contains(t, words, "XX", sent)
 				assert.Contains(t, words[1], "doctor:none", sent)
-			case "DEL", "PEXPIRE", "ZREM", "ZREMRANGEBYSCORE", "HDEL":
+			case "DEL", "DELEX", "DELIFEQ", "PEXPIRE", "ZREM", "ZREMRANGEBYSCORE", "HDEL":
 				assert.Contains(t, words[1], "doctor:none", sent)
 			case "HSET": // of a field without a value: HSET key field value field
 				assert.Equal(t, "HSET redlock:queue:doctor:none none  none", sent)

@@ -9,6 +9,7 @@ import "strings"
 type right struct {
 	words []any
 	grant string // as an ACL has it
+	newer bool   // a server that does not know the command needs no right to it
 }
 
 // A purpose is what some rights are for.
@@ -46,6 +47,7 @@ func purposes(prefix string) []purpose {
 			{words: []any{"ZREM", queue, "none"}, grant: "+zrem"},
 			{words: []any{"ZRANGE", queue, 0, 0}, grant: "+zrange"},
 			{words: []any{"ZRANK", queue, "none"}, grant: "+zrank"},
+			{words: []any{"ZCARD", queue}, grant: "+zcard"},
 			{words: []any{"HSET", queue, "none", "", "none"}, grant: "+hset"},
 			{words: []any{"HGET", queue, "none"}, grant: "+hget"},
 			{words: []any{"HDEL", queue, "none"}, grant: "+hdel"},
@@ -55,6 +57,10 @@ func purposes(prefix string) []purpose {
 			{words: []any{"ZREMRANGEBYSCORE", readers, 0, 0}, grant: "+zremrangebyscore"},
 			{words: []any{"EXISTS", readers}, grant: "+exists"},
 		}, "readers get no locks (the option Shared)"},
+		{Note, checkRights, []right{
+			{words: []any{"DELEX", lock, "IFEQ", ""}, grant: "+delex", newer: true},
+			{words: []any{"DELIFEQ", lock, ""}, grant: "+delifeq", newer: true},
+		}, "each release costs it a script, and a lock up to twice the work"},
 		{Note, checkHints, []right{
 			{words: []any{"CLIENT", "TRACKING", "OFF"}, grant: "+client|tracking"},
 			{words: []any{"CLIENT", "CACHING", "YES"}, grant: "+client|caching"},
@@ -109,6 +115,7 @@ func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
 		switch {
 		case q.forbidden(dry):
 			missing = append(missing, p.rights[i].grant)
+		case q.unknown() && p.rights[i].newer:
 		case q.unknown():
 			missing = append(missing, p.rights[i].grant)
 			unknown = true

@@ -6,6 +6,7 @@ type attempt struct {
 	first  uint8 // the proposal; with IncrAndMax the token, once granted
 	second uint8 // the proposal of the second round; 0: none
 	floor  uint8 // the highest token granted before it began, while it is under way
+	handed uint8 // how often its holder has handed over
 }
 
 type phase uint8
@@ -27,6 +28,23 @@ func (a attempt) token() uint8 {
 	return a.first
 }
 
+// latest is the token of its last holder.
+func (a attempt) latest(m Model) uint8 {
+	if m.Fault == SameAgain {
+		return a.token()
+	}
+	return a.token() + a.handed
+}
+
+// mayHandOver reports whether there is a number left for another holder.
+func (a attempt) mayHandOver(m Model) bool {
+	left := m.last(a.token()) - a.token() - a.handed
+	if m.Fault == PastTheEnd {
+		left++
+	}
+	return a.phase == granted && left > 0
+}
+
 // sent reports whether the attempt has sent a request. Each goes to all nodes.
 func (a attempt) sent(r request) bool {
 	switch r {
@@ -44,11 +62,11 @@ func (a attempt) sent(r request) bool {
 func (a attempt) wasGranted() bool { return a.phase == granted || a.phase == released }
 
 // begin sends the first round.
-func (s *state) begin(i int, proposal uint8) {
+func (s *state) begin(m Model, i int, proposal uint8) {
 	a := attempt{phase: acquiring, first: proposal}
 	for _, other := range s.attempts {
 		if other.wasGranted() {
-			a.floor = max(a.floor, other.token())
+			a.floor = max(a.floor, other.latest(m))
 		}
 	}
 	s.attempts[i] = a
@@ -169,7 +187,7 @@ func (s *state) over(m Model) bool {
 	open, done := m.Attempts-s.begun(), 0
 	for _, a := range s.attempts {
 		switch {
-		case a.phase == acquiring, a.phase == raising:
+		case a.phase == acquiring, a.phase == raising, a.mayHandOver(m):
 			open++
 		case a.wasGranted():
 			done++
@@ -178,17 +196,30 @@ func (s *state) over(m Model) bool {
 	return open == 0 || open+done < 2
 }
 
-// broken names the part of P2 that a grant would break.
-func (s *state) broken(i int, token uint8) string {
+// broken names the part of P2 that a grant would break, or a handover with that token.
+func (s *state) broken(m Model, i int, token uint8) string {
 	for j, other := range s.attempts {
-		if j != i && other.wasGranted() && other.token() == token {
+		if j != i && other.wasGranted() && other.token() <= token && token <= other.latest(m) {
 			return name(min(i, j)) + " and " + name(max(i, j)) + " have the same token"
 		}
 	}
-	if token <= s.attempts[i].floor {
+	switch a := s.attempts[i]; {
+	case token <= a.floor:
 		return name(i) + "'s token is not above one that was granted before it began"
+	case a.phase == granted && token <= a.latest(m):
+		return name(i) + " hands over with a token that it had before"
 	}
 	return ""
+}
+
+// overtaken reports whether another attempt was granted a higher token than that of a handover.
+func (s *state) overtaken(m Model, i int, token uint8) bool {
+	for j, other := range s.attempts {
+		if j != i && other.wasGranted() && other.latest(m) > token {
+			return true
+		}
+	}
+	return false
 }
 
 func name(attempt int) string { return string(rune('A' + attempt)) }

@@ -5,6 +5,9 @@
 //   - the tokens of granted attempts are unique;
 //   - an attempt that was granted before another one began has the smaller token.
 //
+// Holders that follow each other by handovers within one attempt are held to the same, the later
+// ones having the greater tokens.
+//
 // # The protocol
 //
 // A node has, for one name, the lock and a counter: the highest token that it
@@ -18,6 +21,10 @@
 //	               T > counter           counter = T             accepted
 //	               T <= counter                                  low
 //	release(v, T)  lock v's: lock is free; in any case counter = max(counter, T)
+//
+// T may be the first of a block of numbers, of which the holder has the first, and hands the lock
+// over with the next, without a word to any node. Then T is what is compared with the counter, and
+// the last number of the block is what the counter is set to.
 //
 // An attempt sends acquire to all nodes. It is granted T by a quorum that
 // accepted T. Where a quorum has given it the lock, but the token was too low on
@@ -34,6 +41,12 @@
 // whose counter is there already. Neither the lock nor the order of messages
 // comes into it: the locks may expire whenever they like.
 //
+// With blocks, a node accepts no number of one twice, because all of it is above the counter
+// before and none of it above the counter after. A number is above all that were granted before
+// the attempt began that reserved it, and below all of those who begin once it was handed out. It
+// may be below one that was granted to another meanwhile, which takes two holders at a time: with
+// a right lock, a handover is above all that was granted before it.
+//
 // # What the model covers
 //
 // Three nodes, up to three attempts, one after the other or at the same time.
@@ -44,7 +57,7 @@
 //
 // # What it leaves out
 //
-//   - Renewal, handing over, readers: they grant no tokens.
+//   - Renewal, readers: they grant no tokens.
 //   - A counter that has expired, in whose place a node goes by its clock. That
 //     needs counters to outlive the distance from the clock that is allowed.
 //   - Proposals that are far from a node's clock. They are answered like low ones,

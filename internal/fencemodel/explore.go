@@ -39,7 +39,7 @@ func (m Model) explore(visit func(step, *state)) Result {
 			res.Steps++
 			visit(did, &next)
 			k := next.key()
-			if did.action == isGranted && s.broken(did.attempt, did.token) != "" {
+			if did.gives() && s.broken(m, did.attempt, did.token) != "" {
 				res.Violation = m.explain(append(e.path(at), k))
 				return false
 			}
@@ -89,8 +89,8 @@ func (m Model) explain(path []key) *Violation {
 				return true
 			}
 			v.Trace = append(v.Trace, did.describe(m))
-			if did.action == isGranted {
-				v.Rule = s.broken(did.attempt, did.token)
+			if did.gives() {
+				v.Rule = s.broken(m, did.attempt, did.token)
 			}
 			s = next
 			return false

@@ -19,10 +19,11 @@ func TestADumbExplorerAgrees(t *testing.T) {
 	}
 	for f := None; f <= ReleaseForgets; f++ {
 		for _, network := range networks {
-			m := Model{Attempts: 2, Tokens: 2, Network: network, Fault: f}
+			m := Model{Attempts: 2, Tokens: 2, Block: blockFor(f), Network: network, Fault: f}
 			assert.Equal(t, dumb(m), m.Explore().Violation != nil, "%s, fault: %s", network, f)
 		}
 	}
+	assert.False(t, dumb(Model{Attempts: 2, Tokens: 2, Block: 2}))
 }
 
 // dumb reports whether P2 can be broken.
@@ -40,7 +41,7 @@ func dumb(m Model) bool {
 		}
 		m.steps(w.state, func(did step, s state) bool {
 			next := world{s, w.history}
-			if did.action == begins || did.action == isGranted {
+			if did.action == begins || did.gives() {
 				next.history.add(did)
 			}
 			if !seen[next] {
@@ -54,7 +55,7 @@ func dumb(m Model) bool {
 }
 
 // A history is the steps that P2 speaks of.
-type history [2 * MaxAttempts]step
+type history [6]step // of two attempts, with blocks of two: each begins, is granted and hands over
 
 func (h *history) add(did step) {
 	for i := range h {
@@ -69,10 +70,13 @@ func (h *history) add(did step) {
 func (h *history) breaksP2() bool {
 	for i, one := range h {
 		for j, other := range h {
-			if i == j || one.action != isGranted || other.action != isGranted {
+			if i == j || !one.gives() || !other.gives() {
 				continue
 			}
 			if one.token == other.token {
+				return true
+			}
+			if i < j && one.attempt == other.attempt && one.token > other.token {
 				return true
 			}
 			for k, begun := range h {
@@ -154,6 +158,15 @@ func TestTheModelGoesEverywhere(t *testing.T) {
 		},
 		"acquired twice": func(did step, s *state) bool {
 			return did.action == runAcquire && did.answer == low && s.nodes[did.node].legs[did.attempt].accepted
+		},
+	})
+	reaches(t, Model{Attempts: 2, Tokens: 3, Block: 2}, map[string]place{
+		"handed over": func(did step, s *state) bool { return did.action == handsOver },
+		"handed over with a raised token": func(did step, s *state) bool {
+			return did.action == handsOver && s.attempts[did.attempt].second != 0
+		},
+		"handed over after another was granted a higher token": func(did step, s *state) bool {
+			return did.action == handsOver && s.overtaken(Model{}, did.attempt, did.token)
 		},
 	})
 	reaches(t, Model{Attempts: 3, Tokens: 3, LocksLast: true}, map[string]place{

@@ -6,7 +6,8 @@ const N = 3
 // MaxAttempts and MaxTokens bound a Model, so that its states stay small.
 const (
 	MaxAttempts = 3
-	MaxTokens   = 7
+	MaxTokens   = 7 // of proposals, and of the last number of a block
+	MaxBlock    = 3
 )
 
 // A Model says which of all worlds to explore.
@@ -16,6 +17,10 @@ type Model struct {
 
 	// Tokens: each proposal is any of 1 to Tokens, at most MaxTokens.
 	Tokens int
+
+	// Block is how many numbers a proposal reserves, at most MaxBlock; 0 for one. A holder
+	// has the first, and hands the lock over with the next.
+	Block int
 
 	// Network says what may happen to a request on its way.
 	Network Network
@@ -53,6 +58,9 @@ func (m Model) quorum() int {
 	}
 	return N/2 + 1
 }
+
+// last is the last number of the block that begins with a proposal.
+func (m Model) last(proposal uint8) uint8 { return proposal + uint8(max(1, m.Block)) - 1 }
 
 func (n Network) String() string { return [...]string{"anyhow", "in order"}[n] }
 
@@ -94,6 +102,19 @@ const (
 	// Overwrite sets the counter to the proposal also where that lowers it.
 	Overwrite
 
+	// CounterAtBeginning sets the counter to the first number of an accepted block.
+	CounterAtBeginning
+
+	// CompareEnds accepts a block if its last number is above the counter, as a
+	// command would that is given nothing but that number.
+	CompareEnds
+
+	// PastTheEnd hands over with one more number than the block has.
+	PastTheEnd
+
+	// SameAgain hands over with the number that the holder before had.
+	SameAgain
+
 	// RaiseAnyones accepts a second proposal also from an attempt that does not
 	// have the lock on that node (any more).
 	RaiseAnyones
@@ -108,7 +129,7 @@ const (
 )
 
 var faultNames = [...]string{"none", "INCR-and-max", "count together", "low counts", "accept equal", "roll back",
-
-	"half is quorum", "counter expires", "overwrite", "raise anyone's", "equal gets lock", "release forgets"}
+	"half is quorum", "counter expires", "overwrite", "counter at the beginning", "compare ends",
+	"past the end", "same again", "raise anyone's", "equal gets lock", "release forgets"}
 
 func (f Fault) String() string { return faultNames[f] }

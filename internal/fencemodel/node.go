@@ -50,7 +50,7 @@ func (n *node) acquire(m Model, attempt int, token uint8) answer {
 		n.lock = owner(attempt)
 		n.counter++
 		return accepted
-	case token == n.counter && m.Fault != AcceptEqual && m.Fault != EqualGetsLock:
+	case m.last(token) == n.counter && m.Fault != AcceptEqual && m.Fault != EqualGetsLock:
 		return useless // late or twice, or an equal proposal of another attempt
 	}
 	n.lock = owner(attempt)
@@ -65,15 +65,22 @@ func (n *node) raise(m Model, attempt int, token uint8) answer {
 	return n.accept(m, token)
 }
 
-// accept is common to both rounds. A counter only rises, so a node accepts no
-// token twice, which is why P2 holds.
+// accept is common to both rounds. A counter only rises, and a block is accepted only if all of
+// it is above, so a node accepts no token twice, which is why P2 holds.
 func (n *node) accept(m Model, token uint8) answer {
-	if token > n.counter || token == n.counter && m.Fault == AcceptEqual {
-		n.counter = token
+	compared, last := token, m.last(token)
+	switch m.Fault {
+	case CounterAtBeginning:
+		last = token
+	case CompareEnds:
+		compared = last
+	}
+	if compared > n.counter || token == n.counter && m.Fault == AcceptEqual {
+		n.counter = last
 		return accepted
 	}
 	if m.Fault == Overwrite {
-		n.counter = token
+		n.counter = last
 	}
 	return low
 }
@@ -83,12 +90,12 @@ func (n *node) release(m Model, attempt int, token uint8) {
 	if n.lock == owner(attempt) {
 		n.lock = 0
 	}
-	switch {
-	case m.Fault == RollBack && n.counter == token && token > 0:
-		n.counter--
-	case m.Fault == RollBack, m.Fault == ReleaseForgets, m.Fault == IncrAndMax:
-	case token > n.counter:
-		n.counter = token
+	switch last := m.last(token); {
+	case m.Fault == RollBack && n.counter == last && token > 0:
+		n.counter = token - 1
+	case m.Fault == RollBack, m.Fault == ReleaseForgets, m.Fault == IncrAndMax, m.Fault == CounterAtBeginning:
+	case last > n.counter:
+		n.counter = last
 	}
 }
 

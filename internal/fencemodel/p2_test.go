@@ -17,9 +17,27 @@ func TestP2HoldsWhateverHappens(t *testing.T) {
 		{Attempts: 2, Tokens: 3, Network: InOrder},
 		{Attempts: 2, Tokens: 4},
 		{Attempts: 3, Tokens: tokens()},
+		{Attempts: 2, Tokens: 4, Block: 2},
+		{Attempts: 2, Tokens: 3, Block: 3},
+		{Attempts: 3, Tokens: 2, Block: 2},
 	} {
 		holds(t, m)
 	}
+}
+
+// A number of a block is handed out without a word to any node. As long as only one attempt holds
+// the lock it is above all that were granted before, and not only above those that were granted
+// before its attempt began.
+func TestAHandoverIsAboveAllThatWereGrantedBefore(t *testing.T) {
+	t.Parallel()
+	overtaken := func(m Model) (found bool) {
+		m.explore(func(did step, s *state) {
+			found = found || did.action == handsOver && s.overtaken(m, did.attempt, did.token)
+		})
+		return found
+	}
+	assert.False(t, overtaken(Model{Attempts: 2, Tokens: 3, Block: 2, Network: InOrder, LocksLast: true}))
+	assert.True(t, overtaken(Model{Attempts: 2, Tokens: 3, Block: 2, Network: InOrder}), "where two hold it at once")
 }
 
 // Some rules of the protocol are not there for P2, and the model must not
@@ -54,13 +72,21 @@ func holds(t *testing.T, m Model) {
 	}
 }
 
+// blockFor returns the size of blocks with which a fault shows.
+func blockFor(f Fault) int {
+	if f >= CounterAtBeginning && f <= SameAgain {
+		return 2
+	}
+	return 1
+}
+
 // Each fault shows with two attempts and a network that neither duplicates nor reorders.
 func TestEveryFaultBreaksP2(t *testing.T) {
 	t.Parallel()
 	for f := IncrAndMax; f < RaiseAnyones; f++ {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
-			res := Model{Attempts: 2, Tokens: 3, Network: InOrder, Fault: f}.Explore()
+			res := Model{Attempts: 2, Tokens: 3, Block: blockFor(f), Network: InOrder, Fault: f}.Explore()
 			require.NotNil(t, res.Violation, "not found in %d states", res.States)
 			t.Logf("found in %d states: %s", res.States, res.Violation)
 		})

@@ -56,12 +56,14 @@ func (k key) state() state {
 	return s
 }
 
-// Widths in bits. A node takes 5 and 8 for each of three legs, an attempt 12.
+// Widths in bits. A node takes 5 and 8 for each of three legs, an attempt 14.
 const (
 	lockBits  = 2
 	tokenBits = 3 // up to MaxTokens
 	runBits   = 2
 	phaseBits = 3
+
+	handedBits = 2 // up to MaxBlock
 )
 
 func (n *node) pack(order [MaxAttempts]int) uint32 {
@@ -106,12 +108,13 @@ func (a *attempt) pack() uint16 {
 	p.put(a.first, tokenBits)
 	p.put(a.second, tokenBits)
 	p.put(a.floor, tokenBits)
+	p.put(a.handed, handedBits)
 	return uint16(p.word)
 }
 
 func unpackAttempt(word uint16) attempt {
 	u := unpacker{uint32(word)}
-	return attempt{phase: phase(u.get(phaseBits)), first: u.get(tokenBits), second: u.get(tokenBits), floor: u.get(tokenBits)}
+	return attempt{phase: phase(u.get(phaseBits)), first: u.get(tokenBits), second: u.get(tokenBits), floor: u.get(tokenBits), handed: u.get(handedBits)}
 }
 
 type packer struct {

@@ -20,6 +20,7 @@ const (
 	begins action = 1 + iota
 	raises
 	isGranted
+	handsOver
 	givesUp
 	releases
 	runAcquire
@@ -45,7 +46,7 @@ func (m Model) clientSteps(s state, do func(step, state) bool) bool {
 			begun = m.Attempts // those who have not begun are alike: the first will do
 			for proposal := range m.proposals(0) {
 				next := s
-				next.begin(i, proposal)
+				next.begin(m, i, proposal)
 				if !do(step{action: begins, attempt: i, token: proposal}, next) {
 					return false
 				}
@@ -69,6 +70,13 @@ func (m Model) clientSteps(s state, do func(step, state) bool) bool {
 				if !do(step{action: raises, attempt: i, token: proposal}, next) {
 					return false
 				}
+			}
+		}
+		if a.mayHandOver(m) {
+			next := s
+			next.attempts[i].handed++
+			if !do(step{action: handsOver, attempt: i, token: next.attempts[i].latest(m)}, next) {
+				return false
 			}
 		}
 		var last step
@@ -163,6 +171,9 @@ func (m Model) run(s state, msg message, do func(step, state) bool) bool {
 	return s == before || do(done, s)
 }
 
+// gives reports whether the step gives somebody a token.
+func (s step) gives() bool { return s.action == isGranted || s.action == handsOver }
+
 // describe puts a step into words, for a trace.
 func (s step) describe(m Model) string {
 	who, where := name(s.attempt), fmt.Sprintf("node %d", s.node+1)
@@ -177,6 +188,8 @@ func (s step) describe(m Model) string {
 		return fmt.Sprintf("%s asks all nodes: raise%s", who, proposal)
 	case isGranted:
 		return fmt.Sprintf("%s is granted with token %d", who, s.token)
+	case handsOver:
+		return fmt.Sprintf("%s hands over with token %d", who, s.token)
 	case givesUp:
 		return fmt.Sprintf("%s gives up and asks all nodes: release", who)
 	case releases:

@@ -90,7 +90,17 @@ func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 		return startAddrs(ctx, opts.URLs)
 	}
 	opts.Nodes = opts.nodes()
-	d, urls, err := launch(ctx, kind, opts)
+	d, err := drivers[kind].New(ctx, opts)
+	if err != nil {
+		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
+	}
+	return StartDriven(ctx, kind, d, opts)
+}
+
+// StartDriven starts opts.Nodes nodes by a driver, which need not be Redis servers, and returns
+// when all are ready. On an error nothing is left running.
+func StartDriven(ctx context.Context, kind Kind, d Driver, opts Options) (Fleet, error) {
+	urls, err := launch(ctx, d, opts.Nodes)
 	if err != nil {
 		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
 	}
@@ -101,25 +111,21 @@ func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 // such as pulling an image.
 const launchTimeout = time.Minute
 
-// launch makes the kind's driver and starts all nodes at once.
-func launch(ctx context.Context, kind Kind, opts Options) (Driver, []string, error) {
-	d, err := drivers[kind].New(ctx, opts)
-	if err != nil {
-		return nil, nil, err
-	}
+// launch starts all nodes at once.
+func launch(ctx context.Context, d Driver, nodes int) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, launchTimeout)
 	defer cancel()
-	urls := make([]string, opts.Nodes)
-	err = Parallel(opts.Nodes, func(i int) (err error) {
+	urls := make([]string, nodes)
+	err := Parallel(nodes, func(i int) (err error) {
 		if urls[i], err = d.Launch(ctx, i); err != nil {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, nil, errors.Join(err, d.Close())
+		return nil, errors.Join(err, d.Close())
 	}
-	return d, urls, nil
+	return urls, nil
 }
 
 // A DriverMaker makes the driver of one kind.

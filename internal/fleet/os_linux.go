@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,10 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttr ties a server's life to this process's (see spawner), and keeps the terminal's
-// Ctrl-C from it, because the fleet decides when nodes end.
-func childAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+// tie ties a server's life to this process's (see spawner), and keeps the terminal's Ctrl-C from
+// it, because the fleet decides when nodes end.
+func tie(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
 }
 
 // awaitStop waits until the stop signal has taken effect, because on another core the server

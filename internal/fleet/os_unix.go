@@ -9,14 +9,15 @@ import (
 
 // Pause stops the process: its kernel goes on accepting connections, and bytes until the
 // sockets' buffers are full.
-func (p *process) Pause(_ context.Context, i int) error {
-	n := p.nodes[i]
-	if err := n.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+func (c *Children) Pause(_ context.Context, i int) error {
+	p := c.Process(i)
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	return awaitStop(n.cmd.Process.Pid)
+	return awaitStop(p.Pid)
 }
 
-func (p *process) Resume(_ context.Context, i int) error {
-	return p.nodes[i].cmd.Process.Signal(syscall.SIGCONT)
+// Resume lets it go on.
+func (c *Children) Resume(_ context.Context, i int) error {
+	return c.Process(i).Signal(syscall.SIGCONT)
 }

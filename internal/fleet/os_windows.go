@@ -2,13 +2,16 @@ package fleet
 
 import (
 	"os"
+	"os/exec"
 	"syscall"
 )
 
-// childAttr keeps the console's Ctrl-C from the servers, because the fleet decides when nodes
-// end.
-func childAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+// tie keeps the console's Ctrl-C from the servers, because the fleet decides when nodes end.
+func tie(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.CreationFlags |= syscall.CREATE_NEW_PROCESS_GROUP
 }
 
 // isServer returns false, so the sweep ends nothing here, because there is no way to know which

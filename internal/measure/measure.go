@@ -18,8 +18,11 @@ import (
 // Acquired is the outcome of an acquisition that has the lock.
 const Acquired = "acquired"
 
+// Held is the outcome of an acquisition that was refused because another holds the lock.
+const Held = "held"
+
 // Acquisitions has all values of Acquisition.
-var Acquisitions = []string{Acquired, "held", "no_quorum", "canceled", "timeout", "closed", "other"}
+var Acquisitions = []string{Acquired, Held, "no_quorum", "canceled", "timeout", "closed", "other"}
 
 // Acquisition is the outcome of an acquisition that ended with err. Of an error
 // about a vote only its kind counts, and not the errors of single nodes.
@@ -28,7 +31,7 @@ func Acquisition(err error) string {
 	case kind == nil:
 		return Acquired
 	case errors.Is(kind, redlock.ErrHeld):
-		return "held"
+		return Held
 	case errors.Is(kind, redlock.ErrNoQuorum):
 		return "no_quorum"
 	case errors.Is(kind, context.Canceled):

@@ -23,7 +23,8 @@
 //	-func (t tally) quorum() int { return t.n/2 + 1 }
 //	+func (t tally) quorum() int { return (t.n + 1) / 2 }
 //
-// killed by names a package's folder, its test, and the test's own flags. says,
+// killed by names a package's folder, which may be in a module of its own below
+// this one, its test, and the test's own flags. says,
 // if given, is a text that the failure must contain: a test that guards several
 // promises must fail for the right one. hangs: yes is for a fault that makes the
 // test hang rather than fail.

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -22,8 +24,7 @@ type gate struct {
 	limit  time.Duration // for each test run, building not counted
 	report func(result)  // is called for each mutant that is done, several at a time
 
-	// goTest runs go test -json and returns its output. Failing tests are no
-	// error.
+	// goTest runs go test and returns its output. Failing tests are no error.
 	goTest func(ctx context.Context, args ...string) ([]byte, error)
 }
 
@@ -106,7 +107,7 @@ func (g *gate) try(ctx context.Context, m *mutant, changed map[string]string) (r
 		return result{}, err
 	}
 	began := time.Now()
-	out, err := g.goTest(ctx, append([]string{"-overlay=" + overlay}, g.args(m.pkg, []string{m.test}, m.flags)...)...)
+	out, err := g.goTest(ctx, g.args(m.pkg, []string{m.test}, m.flags, "-overlay="+overlay)...)
 	if err != nil {
 		return result{}, err
 	}
@@ -119,15 +120,30 @@ func (g *gate) try(ctx context.Context, m *mutant, changed map[string]string) (r
 	return r, nil
 }
 
-// args are those of go test for some tests of a package.
-func (g *gate) args(pkg string, tests, flags []string) []string {
-	args := []string{
-		"-count=1", "-vet=off", "-ldflags=-s -w", "-timeout=" + g.limit.String(),
-		fmt.Sprint("-p=", max(1, runtime.NumCPU()/g.jobs)),
-		"-run=" + pattern(tests),
-		"./" + pkg,
+// args are those of go test for some tests of a package, with others in front.
+func (g *gate) args(pkg string, tests, flags []string, front ...string) []string {
+	module := g.module(pkg)
+	if module != "." {
+		front = append([]string{"-C", filepath.Join(g.root, module)}, front...) // which must be the first
 	}
+	args := append(front,
+		"-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout="+g.limit.String(),
+		fmt.Sprint("-p=", max(1, runtime.NumCPU()/g.jobs)),
+		"-run="+pattern(tests),
+		"./"+cmp.Or(strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"), "."),
+	)
 	return append(args, flags...)
+}
+
+// module returns the folder of the module that a package is in: "." unless that has a go.mod of its
+// own, as those below contrib do.
+func (g *gate) module(pkg string) string {
+	for dir := path.Clean(pkg); dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(g.root, dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	return "."
 }
 
 // pattern matches these tests, or subtests, and no others.

@@ -88,6 +88,29 @@ func TestASurvivorIsReported(t *testing.T) {
 	assert.Equal(t, "| Guard | What breaks without it | Killed by | Seed |\n|---|---|---|---|\n| a\\|b | x | `TestHalf` | 42 |\n", out.String())
 }
 
+// TestAKillerMayBeInAModuleOfItsOwn, below the one that is mutated.
+func TestAKillerMayBeInAModuleOfItsOwn(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	g := module(t)
+	folder := filepath.Join(g.root, "contrib", "user", "inner")
+	require.NoError(t, os.MkdirAll(folder, 0o700))
+	for name, text := range map[string]string{
+		"../go.mod":     "module example.org/half/contrib/user\n\ngo 1.25\n",
+		"inner.go":      "package inner\n\nfunc third(n int) int { return n / 3 }\n",
+		"inner_test.go": "package inner\n\nimport \"testing\"\n\nfunc TestThird(t *testing.T) {\n\tif third(6) != 2 {\n\t\tt.Fatal(\"not a third\")\n\t}\n}\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	m, err := parse("third", "guard: a\nwithout: b\nkilled by: contrib/user/inner TestThird\n\n--- contrib/user/inner/inner.go\n@@\n-func third(n int) int { return n / 3 }\n+func third(n int) int { return n / 2 }\n")
+	require.NoError(t, err)
+	results, err := g.run(t.Context(), []mutant{m})
+	require.NoError(t, err)
+	assert.Equal(t, killed, results[0].verdict, results[0].why)
+}
+
 // commands is a goTest that answers with what was recorded, and notes its
 // arguments.
 type commands struct {

@@ -147,12 +147,12 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// goTest returns a function that runs go test -json in dir.
+// goTest returns a function that runs go test in dir.
 func goTest(dir string) func(context.Context, ...string) ([]byte, error) {
 	return func(ctx context.Context, args ...string) ([]byte, error) {
 		// Not bound to ctx: killed, the go command would leave the test running
 		// and its files behind. A terminal's interrupt reaches them anyway.
-		cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+		cmd := exec.Command("go", append([]string{"test"}, args...)...)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		var exited *exec.ExitError

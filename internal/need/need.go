@@ -2,13 +2,15 @@
 // be: in CI, a skipped test would look like a passed one.
 //
 // The environment variable REDLOCK_REQUIRE lists what must be there, separated by commas:
-// docker, redis, faketime.
+// docker, redis, redis-cli, faketime, python3, node, php, ruby, sh, spin. Tests of etcd, zookeeper and
+// postgresql run only if it names them.
 package need
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +27,12 @@ const (
 	redis    = "redis"
 	faketime = "faketime" // the library that lets a server's clock be set
 )
+
+// programs are what operators type, the interpreters that examples need, and the model checker.
+var programs = []string{"redis-cli", "python3", "node", "php", "ruby", "sh", "spin"}
+
+// products are servers that the benchmark compares with. They take long to start.
+var products = []string{"etcd", "zookeeper", "postgresql"}
 
 // Docker and Redis are looked for once a process, because pulling an image may take a minute.
 var (
@@ -64,6 +72,32 @@ func Faketime(t testing.TB, missing error) {
 	skipOrFail(t, faketime, missing)
 }
 
+// Program skips the test if a program is not on the PATH, or fails it if REDLOCK_REQUIRE names
+// it. It must be one that REDLOCK_REQUIRE can name.
+func Program(t testing.TB, name string) {
+	t.Helper()
+	if !slices.Contains(programs, name) {
+		t.Fatalf("%s is none of %s", name, strings.Join(programs, ", "))
+	}
+	_, err := exec.LookPath(name)
+	skipOrFail(t, name, err)
+}
+
+// Product skips the test unless REDLOCK_REQUIRE names the product, and fails it if the product is
+// missing.
+func Product(t testing.TB, name string, missing error) {
+	t.Helper()
+	if !slices.Contains(products, name) {
+		t.Fatalf("%s is none of %s", name, strings.Join(products, ", "))
+	}
+	required, err := parse(os.Getenv(env))
+	if err == nil && !slices.Contains(required, name) {
+		t.Skipf("it takes long to start %s; with %s=%s this runs", name, env, name)
+		return
+	}
+	skipOrFail(t, name, missing)
+}
+
 // skipOrFail skips the test, or fails it if REDLOCK_REQUIRE names what, unless missing is nil.
 func skipOrFail(t testing.TB, what string, missing error) {
 	t.Helper()
@@ -83,12 +117,13 @@ func skipOrFail(t testing.TB, what string, missing error) {
 func parse(list string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
-		switch name = strings.TrimSpace(name); name {
-		case "":
-		case docker, redis, faketime:
+		known := slices.Concat([]string{docker, redis, faketime}, programs, products)
+		switch name = strings.TrimSpace(name); {
+		case name == "":
+		case slices.Contains(known, name):
 			names = append(names, name)
 		default:
-			return nil, fmt.Errorf("%s=%s: unknown name %q; there are %s, %s and %s", env, list, name, docker, redis, faketime)
+			return nil, fmt.Errorf("%s=%s: unknown name %q; there are: %s", env, list, name, strings.Join(known, ", "))
 		}
 	}
 	return names, nil

@@ -37,7 +37,9 @@ func raise(value string, token time.Duration, w want) step {
 }
 
 func releaseFenced(value string, token time.Duration, w want) step {
-	return withToken(protocol.OpReleaseFenced, value, token, w)
+	s := withToken(protocol.OpReleaseFenced, value, token, w)
+	s.req.MayHold, s.req.Held = true, true
+	return s
 }
 
 func setCounter(value string) step {
@@ -152,9 +154,36 @@ var fenced = []row{
 		setCounter("0000000000000007"), acquireFenced("a", tick, granted), inspect(holds("a", short)),
 	}},
 
+	{"block: what follows must be above its last number, not its first", []step{
+		acquireFenced("a", 0, granted).block(1000), releaseFenced("a", 0, granted).block(1000),
+		acquireFenced("b", 998*tick, low), releaseFenced("b", 998*tick, granted), acquireFenced("b", 1000*tick, granted),
+		releaseFenced("b", 1000*tick, granted), acquireFenced("c", 1001*tick, granted).block(1000), releaseFenced("c", 1001*tick, granted),
+		acquireFenced("d", 1999*tick, low), releaseFenced("d", 1999*tick, granted), acquireFenced("d", 2001*tick, granted),
+	}},
+	{"block: is not accepted if a number in it is too low", []step{
+		acquireFenced("a", 500*tick, granted), releaseFenced("a", 500*tick, granted),
+		acquireFenced("b", 500*tick, low).block(1000), releaseFenced("b", 500*tick, granted).block(1000),
+		acquireFenced("c", 501*tick, granted),
+	}},
+	{"block: is not accepted if it ends far ahead of the server's clock, nor uses up the numbers", []step{
+		acquireFenced("a", 0, low).block(int64(time.Hour / tick)), releaseFenced("a", 0, granted).block(int64(time.Hour / tick)),
+		acquireFenced("b", tick, granted), raise("b", 2*tick, low).block(int64(time.Hour / tick)),
+		raise("b", 2*tick, granted).block(1000), raise("b", 1001*tick, low), raise("b", 1002*tick, granted),
+	}},
+	{"block: the same again is refused, since it may come late", []step{
+		acquireFenced("a", 0, granted).block(1000), releaseFenced("a", 0, granted).block(1000),
+		acquireFenced("a", 0, refused).block(1000), inspect(holds("", 0)),
+	}},
+	{"block: one that was released without the lock is refused after that", []step{
+		releaseFenced("a", 0, refused).block(1000), acquireFenced("a", 0, refused).block(1000), inspect(holds("", 0)),
+		acquireFenced("b", 998*tick, low),
+	}},
+
 	{"in order: a release right behind a fenced acquisition leaves nothing", []step{
 		acquireFenced("a", 0, granted), releaseFenced("a", 0, granted).rightBehind(), inspect(holds("", 0)).rightBehind(),
 	}},
 }
+
+func (s step) block(n int64) step { s.req.Block = n; return s }
 
 func (s step) counter(key string) step { s.req.Counter = key; return s }

@@ -110,8 +110,9 @@ var sets = []row{
 		setKey("k3", "x", protocol.NoTTL), acquireAll("k1=a k2=a k3=a", refusedFor(protocol.NoTTL).by(3)),
 		releaseAll("k1=a k2=a k3=a", refusedFor(protocol.NoTTL).by(3)), extendAll("k1=a k2=a k3=a", refusedFor(protocol.NoTTL).by(3)),
 	)},
-	{"sets: a key that holds our value is no obstacle, and lives for the new TTL", steps(
-		setKey("k2", "b", long), acquireAll("k1=a k2=b k3=a", granted), keysAre("k1=a k2=b k3=a", short),
+	{"sets: a key that holds our value is no obstacle, and lives for the TTL at least", steps(
+		setKey("k2", "b", brief), acquireAll("k1=a k2=b k3=a", granted).soon(), keysAre("k1=a k2=b k3=a", short),
+		setKey("q2", "b", long), acquireAll("q1=a q2=b q3=a", granted), keysAre("q1=a q3=a", short), keysAre("q2=b", long),
 	)},
 	{"sets: keys that all hold our values are refused, as by SET NX", steps(
 		acquireAll("k1=a k2=a", granted), extendAll("k1=a k2=a", granted), acquireAll("k1=a k2=a", refusedFor(long).by(1)), keysAre("k1=a k2=a", long),
@@ -124,6 +125,10 @@ var sets = []row{
 	)},
 	{"sets: an extension tells of another's key before it tells of missing ones", steps(
 		setKey("k3", "x", medium), setKey("k2", "a", short), extendAll("k1=a k2=a k3=a", refusedFor(medium).by(3)), keysAre("k1= k2=a", short),
+	)},
+	{"sets: an extension takes nothing away from any key", steps(
+		setKey("k1", "a", long), setKey("k2", "a", short), setKey("k3", "a", protocol.NoTTL),
+		onSet(protocol.OpExtendAll, "k1=a k2=a k3=a", medium, granted), keysAre("k1=a", long), keysAre("k2=a k3=a", medium),
 	)},
 	{"sets: an extension makes no key", steps(
 		extendAll("k1=a k2=a", refused.by(1)), keysAre("k1= k2=", 0),

@@ -38,6 +38,12 @@ func intend(value string, ttl time.Duration, w want) step {
 	return ofReaders(protocol.OpIntend, value, ttl, w)
 }
 
+func intendRegardless(value string, ttl time.Duration, w want) step {
+	s := intend(value, ttl, w)
+	s.req.Shared.Regardless = true
+	return s
+}
+
 // read is what a key holds that has readers for so long.
 func read(ttl time.Duration) want { return holds(protocol.ReadersValue, ttl) }
 
@@ -53,8 +59,9 @@ var sharing = []row{
 		share("a", short, granted), inspect(read(short)), share("b", long, granted), inspect(read(long)),
 		share("c", short, granted), inspect(read(long)),
 	}},
-	{"share: a reader again has one place, with the new TTL", []step{
-		share("a", long, granted), share("a", short, granted), inspect(read(short)), releaseShared("a", granted), inspect(holds("", 0)),
+	{"share: a reader again has one place, with the longer TTL", []step{
+		share("a", short, granted), share("a", long, granted), inspect(read(long)), share("a", short, granted), inspect(read(long)),
+		shareRegardless("a", short, granted), inspect(read(long)), releaseShared("a", granted), inspect(holds("", 0)),
 	}},
 	{"share: a writer is refused while there are readers, and told so when it releases", []step{
 		share("a", short, granted), acquire("w", long, takenFor(short)), release("w", readFor(short)),
@@ -71,7 +78,7 @@ var sharing = []row{
 		setWrongType(), share("a", short, wrong), extendShared("a", short, wrong), releaseShared("a", wrong),
 	}},
 	{"share: each reader has a time of its own", []step{
-		share("a", brief, granted), share("b", short, granted), advance(aMoment),
+		share("a", brief, granted), share("b", short, granted).soon(), advance(aMoment),
 		extendShared("a", long, refused), inspect(read(short)), extendShared("b", medium, granted), inspect(read(medium)),
 	}},
 	{"share: the last reader that runs out leaves nothing", []step{
@@ -85,15 +92,20 @@ var sharing = []row{
 		extendShared("a", short, refused), inspect(holds("", 0)), share("b", short, granted), extendShared("a", short, refused),
 		releaseShared("b", granted), extendShared("b", short, refused), inspect(holds("", 0)),
 	}},
-	{"share: an extension may shorten what the key has left", []step{
-		share("a", long, granted), extendShared("a", short, granted), inspect(read(short)),
+	{"share: an extension by a shorter TTL takes nothing away", []step{
+		share("a", long, granted), extendShared("a", short, granted), inspect(read(long)),
+	}},
+	{"share: a writer that becomes a reader keeps what it had left", []step{
+		acquire("w", long, granted), extendShared("w", short, granted), inspect(read(long)), releaseShared("w", granted),
+		acquire("w", long, granted), shareRegardless("w", short, granted), inspect(read(long)), releaseShared("w", granted),
+		set("w", protocol.NoTTL), extendShared("w", short, granted), inspect(read(short)),
 	}},
 	{"share: a reader that leaves takes its time with it", []step{
 		share("a", long, granted), share("b", short, granted), releaseShared("a", granted), inspect(read(short)),
 		releaseShared("a", refused), inspect(read(short)), releaseShared("b", granted), inspect(holds("", 0)), releaseShared("b", refused),
 	}},
 	{"share: a reader that has run out leaves as if it were not there", []step{
-		share("a", brief, granted), share("b", short, granted), advance(aMoment), releaseShared("a", refused), inspect(read(short)),
+		share("a", brief, granted), share("b", short, granted).soon(), advance(aMoment), releaseShared("a", refused), inspect(read(short)),
 	}},
 	{"share: an intent keeps new readers out, and those that are there go on", []step{
 		share("a", short, granted), intend("w", medium, granted), share("b", short, refusedFor(medium)), extendShared("a", short, granted),
@@ -112,6 +124,12 @@ var sharing = []row{
 	{"share: there is no intent where there are no readers", []step{
 		intend("w", short, refused), share("a", short, granted), releaseShared("a", granted),
 		acquire("w", short, granted), intend("v", short, refusedFor(short)),
+	}},
+	{"share: an intent regardless of readers keeps them out wherever it is", []step{
+		intendRegardless("w", short, granted), share("a", long, refusedFor(short)), intendRegardless("v", long, refused),
+		intendRegardless("w", medium, granted), share("a", long, refusedFor(medium)), intend("w", 0, granted),
+		acquire("x", short, granted), intendRegardless("w", medium, granted), release("x", granted), share("a", long, refusedFor(medium)),
+		intend("w", 0, granted), share("a", long, granted), intendRegardless("w", short, granted), share("b", short, refusedFor(long)),
 	}},
 	{"share: a writer becomes a reader, and others join it", []step{
 		acquire("w", short, granted), extendShared("w", medium, granted), inspect(read(medium)), share("a", long, granted),

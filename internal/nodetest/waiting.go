@@ -27,10 +27,22 @@ func (s step) living(life time.Duration) step {
 	return s
 }
 
-// leave gives a ticket's place back, which always works.
-func leave(id string) step {
-	s := inQueue(id, 0, granted)
+// first is the answer to a ticket that has so many others behind it.
+func first(others int) want { return want{outcome: protocol.Granted, others: others} }
+
+// behind is the answer to a ticket that has so many before it.
+func behind(others int) want { return want{outcome: protocol.Refused, others: others} }
+
+// leave gives a ticket's place back, which always works, and leaves so many.
+func leave(id string, others int) step {
+	s := inQueue(id, 0, first(others))
 	s.req.Ticket.Leave = true
+	return s
+}
+
+// overtaking has the ticket that leaves take the first along.
+func (s step) overtaking() step {
+	s.req.Ticket.Overtakes = true
 	return s
 }
 
@@ -49,56 +61,62 @@ var waiting = []row{
 	}},
 
 	{"queue: the first is first until it leaves, and then the next", []step{
-		inQueue("a", time.Second, granted), inQueue("b", 0, refused), inQueue("a", time.Second, granted), inQueue("b", 0, refused),
-		leave("a"), inQueue("b", 0, granted),
+		inQueue("a", time.Second, first(0)), inQueue("b", 0, behind(1)), inQueue("a", time.Second, first(1)), inQueue("b", 0, behind(1)),
+		leave("a", 1), inQueue("b", 0, first(0)),
 	}},
 	{"queue: who has waited for longer comes before, whoever asked first", []step{
-		inQueue("a", 10*time.Second, granted), inQueue("c", 20*time.Second, granted), inQueue("b", 30*time.Second, granted),
-		inQueue("a", 10*time.Second, refused), inQueue("c", 20*time.Second, refused),
-		leave("b"), inQueue("a", 10*time.Second, refused), inQueue("c", 20*time.Second, granted),
+		inQueue("a", 10*time.Second, first(0)), inQueue("c", 20*time.Second, first(1)), inQueue("b", 30*time.Second, first(2)),
+		inQueue("a", 10*time.Second, behind(2)), inQueue("c", 20*time.Second, behind(1)),
+		leave("b", 2), inQueue("a", 10*time.Second, behind(1)), inQueue("c", 20*time.Second, first(1)),
 	}},
 	{"queue: what counts is when the ticket came, not what it says later", []step{
-		inQueue("b", time.Second, granted), inQueue("a", 0, refused), inQueue("b", 0, granted), inQueue("a", time.Minute, refused),
+		inQueue("b", time.Second, first(0)), inQueue("a", 0, behind(1)), inQueue("b", 0, first(1)), inQueue("a", time.Minute, behind(1)),
 	}},
 	{"queue: one that leaves from the middle is not waited for", []step{
-		inQueue("a", 3*time.Second, granted), inQueue("b", 2*time.Second, refused), inQueue("c", time.Second, refused),
-		leave("b"), inQueue("c", time.Second, refused), leave("a"), inQueue("c", time.Second, granted),
+		inQueue("a", 3*time.Second, first(0)), inQueue("b", 2*time.Second, behind(1)), inQueue("c", time.Second, behind(2)),
+		leave("b", 2), inQueue("c", time.Second, behind(1)), leave("a", 1), inQueue("c", time.Second, first(0)),
 	}},
 	{"queue: who left and comes again is new", []step{
-		inQueue("a", 10*time.Second, granted), inQueue("b", 5*time.Second, refused), leave("a"), inQueue("a", 0, refused),
-		inQueue("b", 5*time.Second, granted),
+		inQueue("a", 10*time.Second, first(0)), inQueue("b", 5*time.Second, behind(1)), leave("a", 1), inQueue("a", 0, behind(1)),
+		inQueue("b", 5*time.Second, first(1)),
 	}},
 	{"queue: an unknown ticket may leave, and disturbs nobody", []step{
-		leave("x"), inQueue("a", time.Second, granted), leave("x"), inQueue("b", 0, refused), leave("x"), inQueue("a", time.Second, granted),
+		leave("x", 0), inQueue("a", time.Second, first(0)), leave("x", 1), inQueue("b", 0, behind(1)), leave("x", 2),
+		inQueue("a", time.Second, first(1)),
 	}},
 	{"queue: tickets that are not kept are dropped once their life is over", []step{
-		inQueue("a", 10*time.Second, granted).living(brief), inQueue("b", 20*time.Second, granted).living(brief),
-		advance(brief + 50*time.Millisecond), inQueue("c", 2*time.Second, granted), inQueue("b", time.Second, refused), inQueue("a", time.Second, refused),
+		inQueue("a", 10*time.Second, first(0)).living(brief), inQueue("b", 20*time.Second, first(1)).living(brief).soon(),
+		advance(brief + 50*time.Millisecond), inQueue("c", 2*time.Second, first(0)), inQueue("b", time.Second, behind(1)), inQueue("a", 0, behind(2)),
 	}},
 	{"queue: a ticket that is kept has its new life", []step{
-		inQueue("a", time.Second, granted).living(brief), inQueue("a", time.Second, granted), inQueue("b", 0, refused),
-		advance(brief + 50*time.Millisecond), inQueue("b", 0, refused),
+		inQueue("a", time.Second, first(0)).living(brief), inQueue("a", time.Second, first(0)), inQueue("b", 0, behind(1)),
+		advance(brief + 50*time.Millisecond), inQueue("b", 0, behind(1)),
 	}},
 	{"queue: a dropped ticket that was alive after all takes its old place", []step{
-		inQueue("a", 10*time.Second, granted).living(brief), advance(brief + 50*time.Millisecond),
-		inQueue("b", 0, granted), inQueue("a", 10*time.Second, granted), inQueue("b", 0, refused),
+		inQueue("a", 10*time.Second, first(0)).living(brief), advance(brief + 50*time.Millisecond),
+		inQueue("b", 0, first(0)), inQueue("a", 10*time.Second, first(1)), inQueue("b", 0, behind(1)),
 	}},
 	{"queue: who becomes the first because others have gone is called", []step{
-		inQueue("a", 3*time.Second, granted), inQueue("b", 2*time.Second, refused), inQueue("c", time.Second, refused),
-		watch(granted).key("k:b"), leave("c"), watch(granted).key("k:b"), leave("a"), watch(refusedFor(long)).key("k:b"),
+		inQueue("a", 3*time.Second, first(0)), inQueue("b", 2*time.Second, behind(1)), inQueue("c", time.Second, behind(2)),
+		watch(granted).key("k:b"), leave("c", 2), watch(granted).key("k:b"), leave("a", 1), watch(refusedFor(long)).key("k:b"),
 		watch(granted).key("k:c"),
 	}},
+	{"queue: who overtakes the first leaves with it, and the next is called", []step{
+		inQueue("a", 4*time.Second, first(0)), inQueue("b", 3*time.Second, behind(1)), inQueue("c", 2*time.Second, behind(2)),
+		leave("b", 1).overtaking(), watch(refusedFor(long)).key("k:c"), inQueue("c", 0, first(0)),
+		inQueue("a", 4*time.Second, first(1)), leave("a", 1).overtaking(), leave("x", 0).overtaking(), leave("x", 0).overtaking(),
+	}},
 	{"queue: who becomes the first because others were dropped is called", []step{
-		inQueue("a", 3*time.Second, granted).living(brief), inQueue("b", 2*time.Second, refused), inQueue("c", time.Second, refused),
-		advance(brief + 50*time.Millisecond), inQueue("c", time.Second, refused), watch(refusedFor(long)).key("k:b"), watch(granted).key("k:c"),
+		inQueue("a", 3*time.Second, first(0)).living(brief), inQueue("b", 2*time.Second, behind(1)).soon(), inQueue("c", time.Second, behind(2)).soon(),
+		advance(brief + 50*time.Millisecond), inQueue("c", time.Second, behind(1)), watch(refusedFor(long)).key("k:b"), watch(granted).key("k:c"),
 	}},
 	{"queue: those of different keys know nothing of each other", []step{
-		inQueue("a", time.Second, granted), inQueue("b", 0, granted).key("k2"), inQueue("b", 0, refused),
+		inQueue("a", time.Second, first(0)), inQueue("b", 0, first(0)).key("k2"), inQueue("b", 0, behind(1)),
 	}},
 	{"queue: nothing is left of an empty one", []step{
-		inQueue("a", 0, granted), leave("a"), inspect(holds("", 0)),
+		inQueue("a", 0, first(0)), leave("a", 0), inspect(holds("", 0)),
 	}},
-	{"queue: a key of another type fails it", []step{setWrongType(), inQueue("a", 0, wrong), leave("a").failing(wrong)}},
+	{"queue: a key of another type fails it", []step{setWrongType(), inQueue("a", 0, wrong), leave("a", 0).failing(wrong)}},
 }
 
 func (s step) failing(w want) step { s.want = w; return s }

@@ -1,7 +1,7 @@
 package readme_test
 
 import (
-	"io/fs"
+	"encoding/xml"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,55 +11,25 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/readme"
 )
 
-const (
-	root    = "../.."
-	columns = 100
-)
+const columns = 100
 
-// documents returns the text of all Markdown files of the repository by their path, those of
-// the modules beside this one too.
-func documents(t *testing.T) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	eachFile(t, func(path string) {
-		if filepath.Ext(path) == ".md" {
-			found[path] = read(t, path)
-		}
-	})
-	require.GreaterOrEqual(t, len(found), 10)
-	return found
-}
-
-// eachFile calls f with the path of each file of the repository.
-func eachFile(t *testing.T, f func(path string)) {
-	t.Helper()
-	require.NoError(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case e.IsDir() && path != root && strings.HasPrefix(e.Name(), "."):
-			return fs.SkipDir
-		case !e.IsDir():
-			f(path)
-		}
-		return nil
-	}))
-}
-
+// read returns the text of a file of the repository.
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(filepath.Join(readme.Root(t), path))
 	require.NoError(t, err)
 	return string(text)
 }
 
 func TestProseWrapsAt100Columns(t *testing.T) {
 	t.Parallel()
-	for path, text := range documents(t) {
-		for _, n := range longLines(text) {
-			assert.Fail(t, "prose wraps at 100 columns", "%s:%d", path, n)
+	for _, d := range readme.Documents(t) {
+		for _, n := range longLines(d.Text) {
+			assert.Fail(t, "prose wraps at 100 columns", "%s:%d", d.Path, n)
 		}
 	}
 }
@@ -132,26 +102,27 @@ var (
 func TestDocumentsNameWhatIsThere(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
-	eachFile(t, func(path string) { names[filepath.Base(path)] = true })
-	all := documents(t)
-	for path, text := range all {
-		for _, found := range link.FindAllStringSubmatch(text, -1) {
-			target, heading := path, strings.TrimPrefix(found[2], "#")
+	for _, path := range readme.Files(t, "") {
+		names[filepath.Base(path)] = true
+	}
+	for _, d := range readme.Documents(t) {
+		for _, found := range link.FindAllStringSubmatch(d.Text, -1) {
+			target, heading := d.Path, strings.TrimPrefix(found[2], "#")
 			if found[1] != "" {
-				target = filepath.Join(filepath.Dir(path), found[1])
-				_, err := os.Stat(target)
-				assert.NoError(t, err, path)
+				target = filepath.Join(filepath.Dir(d.Path), found[1])
+				_, err := os.Stat(filepath.Join(readme.Root(t), target))
+				assert.NoError(t, err, d.Path)
 			}
 			if heading != "" {
-				assert.Contains(t, anchors(all[target]), heading, "%s links to %s", path, target)
+				assert.Contains(t, anchors(read(t, target)), heading, "%s links to %s", d.Path, target)
 			}
 		}
 	}
 	for _, document := range []string{"CONTRIBUTING.md", "docs/DESIGN.md"} {
-		for _, found := range quoted.FindAllStringSubmatch(read(t, filepath.Join(root, document)), -1) {
+		for _, found := range quoted.FindAllStringSubmatch(read(t, document), -1) {
 			switch name := found[1]; {
 			case inATree.MatchString(name):
-				_, err := os.Stat(filepath.Join(root, name))
+				_, err := os.Stat(filepath.Join(readme.Root(t), name))
 				assert.NoError(t, err, document)
 			case file.MatchString(name):
 				assert.True(t, names[name], "%s names %s, which is not there", document, name)
@@ -169,11 +140,23 @@ func anchors(markdown string) (all []string) {
 	return all
 }
 
+// TestPicturesAreForLightAndDark, and can be read.
+func TestPicturesAreForLightAndDark(t *testing.T) {
+	t.Parallel()
+	pictures := readme.Files(t, ".svg")
+	require.NotEmpty(t, pictures)
+	for _, path := range pictures {
+		text := read(t, path)
+		assert.NoError(t, xml.Unmarshal([]byte(text), new(struct{})), path)
+		assert.True(t, strings.Contains(strings.ReplaceAll(text, " ", ""), "prefers-color-scheme:dark"), path)
+	}
+}
+
 // TestTheDesignNamesEveryInternalPackage: a newcomer finds there what a folder is for.
 func TestTheDesignNamesEveryInternalPackage(t *testing.T) {
 	t.Parallel()
-	design := read(t, filepath.Join(root, "docs/DESIGN.md"))
-	folders, err := os.ReadDir(filepath.Join(root, "internal"))
+	design := read(t, "docs/DESIGN.md")
+	folders, err := os.ReadDir(filepath.Join(readme.Root(t), "internal"))
 	require.NoError(t, err)
 	for _, f := range folders {
 		name := "internal/" + f.Name()
@@ -184,27 +167,24 @@ func TestTheDesignNamesEveryInternalPackage(t *testing.T) {
 // TestDocumentsNameTheGoVersion that go.mod has.
 func TestDocumentsNameTheGoVersion(t *testing.T) {
 	t.Parallel()
-	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, filepath.Join(root, "go.mod")))
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
 	require.NotNil(t, version)
 	for _, document := range []string{"README.md", "CONTRIBUTING.md"} {
 		text := "Go " + version[1] + " or newer"
-		assert.True(t, strings.Contains(read(t, filepath.Join(root, document)), text), "%s does not say %s", document, text)
+		assert.True(t, strings.Contains(read(t, document), text), "%s does not say %s", document, text)
 	}
 }
 
-// TestTheReadmeNamesEveryOption of package redlock.
-func TestTheReadmeNamesEveryOption(t *testing.T) {
+// TestTheLibrarysPageNamesEveryOption of package redlock.
+func TestTheLibrarysPageNamesEveryOption(t *testing.T) {
 	t.Parallel()
-	readme := read(t, filepath.Join(root, "README.md"))
-	_, options, found := strings.Cut(readme, "\nOptions, ")
+	_, options, found := strings.Cut(read(t, "docs/LIBRARY.md"), "\n## Options\n")
 	require.True(t, found)
-	options, _, _ = strings.Cut(options, "\n\n")
-	sources, err := filepath.Glob(filepath.Join(root, "redlock/*.go"))
-	require.NoError(t, err)
+	options, _, _ = strings.Cut(options, "\n## ")
 	constructor := regexp.MustCompile(`(?m)^func ([A-Z]\w*)\(.*\) (?:Locker)?Option \{`)
 	named := 0
-	for _, source := range sources {
-		if strings.HasSuffix(source, "_test.go") {
+	for _, source := range readme.Files(t, ".go") {
+		if filepath.Dir(source) != "redlock" || strings.HasSuffix(source, "_test.go") {
 			continue
 		}
 		for _, f := range constructor.FindAllStringSubmatch(read(t, source), -1) {

@@ -25,7 +25,7 @@ type hold struct {
 	keys   []string // of each of which there is one holder at a time: the names, or a permit of a name
 	reads  bool     // beside other readers
 	token  int64
-	asked  time.Time // the vote that won began
+	asked  time.Time // the vote that won began; after a handover, the holder before had it
 	from   time.Time // Acquire returned
 	until  time.Time // the latest deadline that the library has named
 	over   time.Time // it was released or noticed the loss, whichever came first
@@ -46,7 +46,7 @@ func (h *hold) end() time.Time {
 
 // relied is the hold as P1 looks at it.
 func (h *hold) relied() check.Hold {
-	return check.Hold{From: int64(h.from.Sub(h.start)), Until: int64(h.end().Sub(h.start))}
+	return check.Hold{From: int64(h.from.Sub(h.start)), Until: int64(h.end().Sub(h.start)), Shared: h.reads}
 }
 
 // granted is the hold as P2 looks at it.
@@ -78,14 +78,14 @@ type client struct {
 
 	// Guarded by schedule.mu.
 	active  map[*hold]bool
-	asked   time.Time // the last vote that won began
-	value   string    // of the last lock
-	retired bool      // died, or closed before the schedule's end
+	asked   time.Time        // the last vote that won began
+	latest  map[string]*hold // of each value
+	retired bool             // died, or closed before the schedule's end
 	dead    bool
 }
 
 func (s *schedule) newClient(ttl time.Duration, more ...redlock.LockerOption) *client {
-	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}}
+	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}, latest: map[string]*hold{}}
 	c.process = s.world.NewClient(c.rate)
 	for i := range 1 + s.plan.IntN(s.crowd) {
 		c.workers = append(c.workers, &worker{c, s.world.Rand(fmt.Sprint("worker ", c.id, " ", i))})
@@ -217,9 +217,16 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	if c.dead {
 		return nil
 	}
-	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), keys: lock.Names(), reads: reads, token: lock.Fence(), asked: c.asked,
-		handedOver: lock.Value() == c.value, from: s.world.Now(), until: c.deadline(lock.Remaining())}
-	c.value = lock.Value()
+	asked, before := c.asked, c.latest[lock.Value()]
+	if before != nil { // this one came by a handover, or shares the session
+		asked = before.asked
+		if !s.beyond { // nobody else can have had it meanwhile
+			asked = before.from
+		}
+	}
+	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), keys: lock.Names(), reads: reads, token: lock.Fence(), asked: asked,
+		handedOver: before != nil, from: s.world.Now(), until: c.deadline(lock.Remaining())}
+	c.latest[lock.Value()] = h
 	s.holds = append(s.holds, h)
 	if h.handedOver {
 		s.coverage.count(handedOver)

@@ -1,7 +1,6 @@
 package schedules
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,9 +19,7 @@ func (s *schedule) check() {
 	s.checkLossNoticed()
 	s.checkReleases()
 	s.countWaiting()
-	for range len(s.holds) - len(readersAsOne(s.holds)) {
-		s.coverage.count(readTogether)
-	}
+	s.countReadTogether()
 	if s.beyond {
 		return
 	}
@@ -35,39 +32,27 @@ func (s *schedule) check() {
 	}
 }
 
-// checkExclusion is P1 in true time: readers that are there together count as one holder.
+// checkExclusion is P1 in true time.
 func checkExclusion(holds []*hold) (problems []string) {
-	for _, o := range check.Overlaps(readersAsOne(holds), (*hold).relied) {
+	for _, o := range check.Overlaps(holds, (*hold).relied) {
 		problems = append(problems, fmt.Sprintf("P1: %v\n    overlaps with %v\n    by %v", o.Later, o.Last, o.By))
 	}
 	return problems
 }
 
-// readersAsOne returns the writers, and a hold for each time in which there are readers.
-func readersAsOne(holds []*hold) (all []*hold) {
-	var readers []*hold
-	for _, h := range holds {
-		if !h.reads {
-			all = append(all, h)
-		} else if h.from.Before(h.end()) {
-			readers = append(readers, h)
+// countReadTogether counts the readers that began while another had the lock.
+func (s *schedule) countReadTogether() {
+	readers := slices.DeleteFunc(slices.Clone(s.holds), func(h *hold) bool { return !h.reads })
+	perName(func(holds []*hold) []string {
+		for range check.Overlaps(holds, func(h *hold) check.Hold {
+			alone := h.relied()
+			alone.Shared = false
+			return alone
+		}) {
+			s.coverage.count(readTogether)
 		}
-	}
-	slices.SortStableFunc(readers, func(a, b *hold) int { return a.from.Compare(b.from) })
-	var last *hold
-	for _, h := range readers {
-		if last != nil && !last.until.Before(h.from) {
-			if last.until.Before(h.end()) {
-				last.until = h.end()
-			}
-			continue
-		}
-		together := *h
-		together.until, together.over = h.end(), time.Time{}
-		last = &together
-		all = append(all, last)
-	}
-	return all
+		return nil
+	}, readers)
 }
 
 // checkTokens is P2. A lock is asked for when the vote begins that wins it, not when its caller
@@ -104,14 +89,9 @@ func perName(promise func([]*hold) []string, holds []*hold) (problems []string) 
 }
 
 // checkPermits is P1 for permits: at no time are there more holders of a name than permits. It
-// knows no slots. Readers that are there together count as one holder.
+// knows no slots.
 func (s *schedule) checkPermits() {
-	type change struct {
-		at   time.Time
-		by   int // holders
-		hold *hold
-	}
-	if s.permits == 0 {
+	if s.permits < 2 {
 		return
 	}
 	of := map[string][]*hold{}
@@ -121,21 +101,11 @@ func (s *schedule) checkPermits() {
 		}
 	}
 	for name, holds := range of {
-		var changes []change
-		for _, h := range readersAsOne(holds) {
-			if h.from.Before(h.end()) {
-				changes = append(changes, change{h.from, 1, h}, change{h.end(), -1, h})
-			}
+		for _, o := range check.TooMany(holds, (*hold).relied, s.permits) {
+			s.problem("P1: %v\n    is a holder of %s beside %d others; %d are allowed", o.Later, name, o.Others, s.permits)
 		}
-		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.by, b.by)) })
-		holders := 0
-		for _, c := range changes {
-			if holders += c.by; holders > s.permits && c.by > 0 {
-				s.problem("P1: %v\n    is one of %d holders of %s, of which %d are allowed", c.hold, holders, name, s.permits)
-			}
-			if holders == s.permits {
-				s.coverage.count(allPermits)
-			}
+		for range check.TooMany(holds, (*hold).relied, s.permits-1) {
+			s.coverage.count(allPermits)
 		}
 	}
 }

@@ -58,6 +58,8 @@
 //   - Clients without the memory guard when a node forgets: they hold beside others.
 //   - Duplicates of requests. Values are never used again.
 //   - Readers of one process that share a claim.
+//   - Tries that ask one node alone. And package redlock takes those who refused and left no trace for
+//     readers only after some tries in a row, because other writers leave none either.
 //
 // # What it found
 //

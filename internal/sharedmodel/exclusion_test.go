@@ -149,10 +149,6 @@ func (m Model) with(f Fault) Model {
 	return m
 }
 
-func (v *Violation) String() string {
-	return fmt.Sprintf("%s\n\t%s", v.Rule, strings.Join(v.Trace, "\n\t"))
-}
-
 func (m Model) String() string {
 	var words []string
 	for _, c := range m.Clients {

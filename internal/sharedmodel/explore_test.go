@@ -57,7 +57,7 @@ func TestStatesWithOneKeyHaveOneFuture(t *testing.T) {
 	t.Parallel()
 	m := Model{Clients: []Client{changer1, reader1, writer}, TTL: 2, IntentTTL: 2, Lossy: true, Forgets: true}
 	looked := 0
-	m.explore(func(_ step, s *state) string {
+	m.explore(func(_ step, s *state, _ bool) string {
 		if looked++; looked == 50_000 {
 			return "enough"
 		}
@@ -120,7 +120,7 @@ func (did step) runs(r request) bool { return did.action == runs && did.request 
 func reaches(t *testing.T, m Model, places map[string]place) {
 	t.Helper()
 	m.whole = true
-	m.explore(func(did step, s *state) string {
+	m.explore(func(did step, s *state, isNew bool) string {
 		for what, is := range places {
 			if is(did, s) {
 				delete(places, what)

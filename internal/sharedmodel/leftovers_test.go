@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/explore"
 )
 
 // After everything was released, or has expired, no key is left. Both are tried in each state.
@@ -33,10 +35,10 @@ func TestMistakesLeaveKeys(t *testing.T) {
 	}
 }
 
-func (m Model) leftovers() Result {
+func (m Model) leftovers() explore.Result {
 	m.whole = true
-	return m.explore(func(did step, s *state) string {
-		if !did.isNew {
+	return m.explore(func(did step, s *state, isNew bool) string {
+		if !isNew {
 			return ""
 		}
 		end := *s
@@ -94,9 +96,9 @@ func TestWhatOutlivesItsClaim(t *testing.T) {
 	t.Logf("found in %d states: %s", res.States, res.Violation)
 }
 
-func (m Model) outlived() Result {
+func (m Model) outlived() explore.Result {
 	m.whole = true
-	return m.explore(func(_ step, s *state) string {
+	return m.explore(func(_ step, s *state, _ bool) string {
 		for i := range m.Clients {
 			for n := range s.nodes {
 				if s.clients[i].phase == lost && s.nodes[n].members[i] > expired {

@@ -61,17 +61,6 @@ func (s *state) key() key {
 	return k
 }
 
-func (k *key) hash() uint64 {
-	h := k.clients
-	for _, words := range k.nodes {
-		for _, word := range words {
-			h = (h ^ word) * 0x9e3779b97f4a7c15
-			h ^= h >> 32
-		}
-	}
-	return h
-}
-
 func (k *key) state() state {
 	var s state
 	for i := range s.nodes {

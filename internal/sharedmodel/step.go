@@ -9,7 +9,6 @@ type step struct {
 	node    int
 	request request // that was run or lost
 	answer  answer
-	isNew   bool // it led to a state that had not been reached; set by the explorer
 }
 
 type action uint8

@@ -25,6 +25,15 @@ func (s *Server) write(key string, e entry) {
 	s.changed(key)
 }
 
+// prolong lets a key that is there live for ttl from now at least.
+func (s *Server) prolong(key string, ttl time.Duration) {
+	e, until := s.keys[key], s.wall.now()+ttl
+	if e.expires == never || e.expires < until {
+		e.expires = until
+		s.write(key, e)
+	}
+}
+
 func (s *Server) remove(key string) {
 	if _, ok := s.keys[key]; ok {
 		delete(s.keys, key)

@@ -37,7 +37,7 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 	case req.Op == protocol.OpReleaseFenced:
 		s.accept(req, counter)
 		return s.refuseRelease(e)
-	case req.Op == protocol.OpAcquireFenced && req.Token == counter:
+	case req.Op == protocol.OpAcquireFenced && req.LastToken() == counter:
 		return protocol.Reply{Outcome: protocol.Refused}
 	case req.Op == protocol.OpAcquireFenced:
 		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
@@ -57,7 +57,7 @@ func (s *Server) counter(req *protocol.Request) (counter int64, ok bool) {
 	return int64(n), err == nil && n <= highest && len(e.value) <= 16
 }
 
-// accept takes the token, or returns the floor above which it would.
+// accept takes the token and its block, or returns the floor above which it would.
 func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	const day = 24 * time.Hour
 	now, slack := s.unix().Microseconds(), req.Slack.Microseconds()
@@ -65,15 +65,16 @@ func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	if req.Op == protocol.OpRaise {
 		limit = max(now+4*slack, counter+1000)
 	}
-	sameWindow := req.Op != protocol.OpRaise && req.Token/slack == counter/slack
-	if req.Token <= counter || !sameWindow && (req.Token < now-slack || req.Token > limit) {
+	last := req.LastToken()
+	sameWindow := req.Op != protocol.OpRaise && last/slack == counter/slack
+	if req.Token <= counter || !sameWindow && (req.Token < now-slack || last > limit) {
 		return max(counter, now)
 	}
-	expires := s.wall.now() + day + 5*req.Slack + max(0, time.Duration(req.Token-now)*time.Microsecond)
+	expires := s.wall.now() + day + 5*req.Slack + max(0, time.Duration(last-now)*time.Microsecond)
 	if sameWindow {
 		expires = s.keys[req.Counter].expires
 	}
-	s.write(req.Counter, entry{value: fmt.Sprint(req.Token), expires: expires})
+	s.write(req.Counter, entry{value: fmt.Sprint(last), expires: expires})
 	return 0
 }
 
@@ -188,11 +189,12 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 	i := slices.IndexFunc(tickets, func(t ticket) bool { return t.id == mine.ID })
 	first := firstOf(tickets)
 	if mine.Leave {
-		if i >= 0 {
-			s.keep(req.Key, slices.Delete(slices.Clone(tickets), i, i+1), e.expires)
+		tickets = slices.DeleteFunc(tickets, func(t ticket) bool { return t.id == mine.ID || mine.Overtakes && t.id == first })
+		if exists {
+			s.keep(req.Key, tickets, e.expires)
 			s.call(req, first)
 		}
-		return protocol.Reply{Outcome: protocol.Granted}
+		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets)}
 	}
 	if i < 0 {
 		i = len(tickets)
@@ -208,9 +210,10 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 	s.keep(req.Key, tickets, max(e.expires, s.wall.now()+3*mine.Life))
 	s.call(req, first)
 	if tickets[0].id == mine.ID {
-		return protocol.Reply{Outcome: protocol.Granted}
+		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets) - 1}
 	}
-	return protocol.Reply{Outcome: protocol.Refused}
+	ahead := slices.IndexFunc(tickets, func(t ticket) bool { return t.id == mine.ID })
+	return protocol.Reply{Outcome: protocol.Refused, Others: ahead}
 }
 
 func firstOf(tickets []ticket) string {

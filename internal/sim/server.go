@@ -296,6 +296,8 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpRelease:
 		s.remove(req.Key)
+	case ours:
+		s.prolong(req.Key, req.TTL)
 	default:
 		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
@@ -59,7 +60,11 @@ func (s *Server) all(req *protocol.Request) protocol.Reply {
 		return k.refusal(k.missing[0])
 	}
 	for i, key := range k.Keys {
-		s.write(key, entry{value: k.Values[i], expires: s.wall.now() + req.TTL})
+		if slices.Contains(k.missing, i) {
+			s.write(key, entry{value: k.Values[i], expires: s.wall.now() + req.TTL})
+		} else {
+			s.prolong(key, req.TTL)
+		}
 	}
 	return protocol.Reply{Outcome: protocol.Granted}
 }

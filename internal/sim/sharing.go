@@ -54,12 +54,16 @@ func (s *Server) sharing(req *protocol.Request) protocol.Reply {
 		}
 		return protocol.Reply{Outcome: protocol.Granted}
 	}
+	until := now + req.TTL.Truncate(time.Millisecond)
+	if ours && e.expires != never { // a writer becomes a reader
+		until = max(until, now+s.left(e))
+	}
 	readers := map[string]time.Duration{}
 	if marked {
 		maps.Copy(readers, set.readers)
 		maps.DeleteFunc(readers, func(_ string, until time.Duration) bool { return until <= now })
 	}
-	readers[req.Value] = now + req.TTL.Truncate(time.Millisecond)
+	readers[req.Value] = max(readers[req.Value], until)
 	s.settle(req, readers, now)
 	return protocol.Reply{Outcome: protocol.Granted}
 }
@@ -90,7 +94,7 @@ func (s *Server) intend(req *protocol.Request) protocol.Reply {
 		if mine {
 			s.remove(req.Shared.Intent)
 		}
-	case mine || !waits && exists && e.value == protocol.ReadersValue:
+	case mine || !waits && (req.Shared.Regardless || exists && e.value == protocol.ReadersValue):
 		s.write(req.Shared.Intent, entry{value: req.Value, expires: s.wall.now() + req.TTL})
 	default:
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}

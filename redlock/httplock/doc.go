@@ -50,6 +50,13 @@
 // until the handler returns, so also for as long as it streams or serves a
 // connection that it hijacked. redlock.MaxHold caps that.
 //
+// # Other frameworks
+//
+// Never use the middleware with an adaptor that calls the handler after the middleware has returned,
+// as Fiber's adaptor.HTTPMiddleware does. The lock is released by then, and requests that seem to be
+// protected run side by side. In doubt have the handler look at FromContext and redlock.Lock.Valid.
+// The folder examples/web has chi, echo, gin and Fiber.
+//
 // # The end
 //
 // The lock is released when the handler returns, panics or calls

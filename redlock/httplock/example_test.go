@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/pool"
@@ -26,7 +27,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // these servers cannot have forgotten anything
+	locker, err := redlock.New(nodes,
+		redlock.MemoryGuard(false),         // these servers cannot have forgotten anything
+		redlock.NodeTimeout(4*time.Second)) // all of this is on one machine, which may be busy
 	if err != nil {
 		log.Fatal(err)
 	}

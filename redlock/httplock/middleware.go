@@ -58,6 +58,7 @@ func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts .
 	m.reader = m.lock
 	if m.sharedReads {
 		m.reader = append(slices.Clone(m.lock), redlock.Shared())
+		m.lock = append(m.lock, redlock.Exclusive())
 	}
 	if err := cmp.Or(m.check(m.lock), m.check(m.reader)); err != nil {
 		return nil, err

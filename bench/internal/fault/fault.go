@@ -7,11 +7,13 @@
 //	slow 2 by 20ms at 5s for 5s        each byte, each way, arrives 20 ms later
 //	kill 1 at 2s for 1s every 3s       node 1, then node 2, and so on until the trial's end
 //	kill 3 at 5s for 5s remembering    they come back with their memory
+//	kill leader at 5s for 5s           the one that leads then; follower is one that does not
 //
 // A number alone means the first nodes, so that libraries which use the first node only feel the
 // fault too; with every, it is the turn of as many next ones each time, while nodes that are named
 // are struck again and again. Nodes are numbered from 1, as people count. A killed node comes back
-// as it is configured: empty if it writes nothing to disk.
+// as it is configured: empty if it writes nothing to disk. Of nodes that elect no leader, the first
+// counts as one.
 //
 // Parse reads the line, NewPlan lays faults out over a trial, Nodes are what they happen to, and
 // Plan.Play makes them happen.
@@ -33,11 +35,18 @@ const (
 	Slow  = "slow"
 )
 
+// Roles of a node among those that elect a leader.
+const (
+	Leader   = "leader"
+	Follower = "follower"
+)
+
 // A Fault is one line of the schedule, as Parse has read it.
 type Fault struct {
 	kind        string
-	count       int           // the first so many nodes; 0: named ones
+	count       int           // the first so many nodes; 0: named ones, or by role
 	named       []int         // from 1, ascending
+	role        string        // of the one node; "": by count or name
 	by          time.Duration // of slow
 	at, lasts   time.Duration // since the trial's start; until the nodes are mended
 	every       time.Duration // from one beginning to the next; 0: once
@@ -64,7 +73,10 @@ func (f Fault) String() string {
 }
 
 func (f Fault) which() string {
-	if f.count > 0 {
+	switch {
+	case f.role != "":
+		return f.role
+	case f.count > 0:
 		return strconv.Itoa(f.count)
 	}
 	names := make([]string, len(f.named))
@@ -129,7 +141,11 @@ func parse(words []string) (Fault, error) {
 // parseNodes reads the nodes that the fault strikes, and returns the words behind.
 func (f *Fault) parseNodes(words []string) ([]string, error) {
 	if len(words) == 0 {
-		return nil, errors.New("which nodes? write how many, or nodes and their numbers")
+		return nil, errors.New("which nodes? write how many, or nodes and their numbers, or leader or follower")
+	}
+	if words[0] == Leader || words[0] == Follower {
+		f.role = words[0]
+		return words[1:], nil
 	}
 	if words[0] != "nodes" {
 		n, err := strconv.Atoi(words[0])

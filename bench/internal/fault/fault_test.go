@@ -17,6 +17,8 @@ func TestFaultsAreReadAndWrittenInOneForm(t *testing.T) {
 		"kill 1 at 2s for 1s every 3s":                          "",
 		"pause nodes 2,4 at 5s for 5s":                          "",
 		"kill 3 at 5s for 5s remembering":                       "",
+		"kill leader at 5s for 5s":                              "",
+		"pause follower at 2s for 1s every 3s":                  "",
 		"kill 3 remembering every 9s for 5s at 1s":              "kill 3 at 1s for 5s every 9s remembering",
 		"slow nodes 4,2 at 5s  for\t5000ms by 0.02s":            "slow nodes 2,4 by 20ms at 5s for 5s",
 		"kill nodes 1 at 90s for 1ms every 1ms":                 "kill nodes 1 at 1m30s for 1ms every 1ms",

@@ -19,6 +19,7 @@ type stage struct {
 	takes  time.Duration // each breaking and mending
 	cannot string        // the kind of fault that Can refuses
 	broken string        // the note that fails, without its time
+	leader func() int    // nil: it is not known
 
 	began time.Time
 	mu    sync.Mutex
@@ -30,6 +31,16 @@ func (s *stage) Can(_ context.Context, f Fault) error {
 		return errors.New("cannot " + s.cannot)
 	}
 	return nil
+}
+
+func (s *stage) Find(_ context.Context, role string) (int, error) {
+	if s.leader == nil {
+		return 0, errors.New("there is no " + role)
+	}
+	if role == Leader {
+		return s.leader(), nil
+	}
+	return s.leader() + 1, nil
 }
 
 func (s *stage) Break(ctx context.Context, f Fault, node int) error {

@@ -29,15 +29,21 @@ func Open(ctx context.Context, kind fleet.Kind, opts fleet.Options, withRelays b
 	if err != nil {
 		return nil, err
 	}
-	n := &Nodes{fleet: f, urls: f.URLs(), writes: func(i int) bool {
+	n := Of(f)
+	n.writes = func(i int) bool {
 		return !opts.Volatile && (opts.Persistence == nil || opts.Persistence[i] != fleet.None)
-	}}
+	}
 	if withRelays {
 		if err := n.openRelays(); err != nil {
 			return nil, errors.Join(err, n.Close())
 		}
 	}
 	return n, nil
+}
+
+// Of are the nodes of a fleet that write to disk, without relays.
+func Of(f fleet.Fleet) *Nodes {
+	return &Nodes{fleet: f, urls: f.URLs(), writes: func(int) bool { return true }}
 }
 
 func (n *Nodes) openRelays() error {
@@ -119,6 +125,21 @@ func (n *Nodes) Can(ctx context.Context, f Fault) error {
 		}
 	}
 	return nil
+}
+
+// Find asks nodes that elect a leader who it is. Of others the first node counts as the leader.
+func (n *Nodes) Find(ctx context.Context, role string) (node int, err error) {
+	if elects, ok := n.fleet.(interface {
+		Leader(context.Context) (int, error)
+	}); ok {
+		if node, err = elects.Leader(ctx); err != nil {
+			return 0, fmt.Errorf("find the leader: %w", err)
+		}
+	}
+	if role == Follower {
+		node = (node + 1) % len(n.urls)
+	}
+	return node, nil
 }
 
 // Break makes the fault on one node.

@@ -22,7 +22,7 @@ type Plan struct {
 // A strike is one application of a fault: from its beginning to its end.
 type strike struct {
 	fault    Fault
-	nodes    []int // from zero, ascending
+	nodes    []int // from zero, ascending; of a fault by role all, of which it strikes one
 	from, to time.Duration
 }
 
@@ -54,8 +54,11 @@ func NewPlan(faults []Fault, nodes int, trial time.Duration) (Plan, error) {
 // layOut makes f's strikes, one more than are allowed at most.
 func (f Fault) layOut(nodes int, trial time.Duration) ([]strike, error) {
 	last := f.count
-	if f.count == 0 {
+	if len(f.named) > 0 {
 		last = f.named[len(f.named)-1]
+	}
+	if f.role == Follower && nodes == 1 {
+		return nil, errors.New("one node alone has no follower")
 	}
 	if last > nodes {
 		return nil, fmt.Errorf("there are %d nodes only; an example: kill %d at %v for %v", nodes,
@@ -79,6 +82,11 @@ func (f Fault) layOut(nodes int, trial time.Duration) ([]strike, error) {
 // struck are the nodes that the repetition strikes.
 func (f Fault) struck(repetition, nodes int) []int {
 	var struck []int
+	if f.role != "" {
+		for n := range nodes {
+			struck = append(struck, n)
+		}
+	}
 	for _, n := range f.named {
 		struck = append(struck, n-1)
 	}
@@ -134,6 +142,8 @@ func (p Plan) Check(ctx context.Context, on Target) error {
 type Target interface {
 	// Can says why the fault cannot be made, if so.
 	Can(ctx context.Context, f Fault) error
+	// Find returns a node that has the role, Leader or Follower, now.
+	Find(ctx context.Context, role string) (node int, err error)
 	Break(ctx context.Context, f Fault, node int) error
 	// Mend undoes a Break that succeeded, and returns when the node is as before.
 	Mend(ctx context.Context, f Fault, node int) error
@@ -195,8 +205,13 @@ func (p Plan) Play(ctx context.Context, start time.Time, on Target) ([]record.Fa
 // end.
 func (s strike) play(ctx context.Context, end func(), start time.Time, on Target) (record.Fault, error) {
 	whole := context.WithoutCancel(ctx) // a fault that was begun is brought to its end
+	nodes, err := s.find(whole, on)
 	did := record.Fault{Kind: s.fault.kind, From: time.Since(start)}
-	broken, err := each(whole, s.nodes, func(ctx context.Context, n int) error {
+	if err != nil {
+		end()
+		return did, fmt.Errorf("fault %q: %w", s.fault, err)
+	}
+	broken, err := each(whole, nodes, func(ctx context.Context, n int) error {
 		return on.Break(ctx, s.fault, n)
 	})
 	if err == nil {
@@ -214,6 +229,17 @@ func (s strike) play(ctx context.Context, end func(), start time.Time, on Target
 	}
 	did.Nodes, did.To = broken, time.Since(start)
 	return did, err
+}
+
+// find returns the nodes that the strike is for.
+func (s strike) find(ctx context.Context, on Target) ([]int, error) {
+	if s.fault.role == "" {
+		return s.nodes, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeLimit)
+	defer cancel()
+	n, err := on.Find(ctx, s.fault.role)
+	return []int{n}, err
 }
 
 // each calls do for all nodes at once, and returns those for which it succeeded.

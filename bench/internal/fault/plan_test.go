@@ -54,6 +54,7 @@ func TestHowFaultsAreLaidOut(t *testing.T) {
 			[]string{"kill 1 at 2s for 5s every 4s"},
 			[]string{"kill [0] 2s 7s", "kill [1] 6s 11s", "kill [2] 10s 15s", "kill [3] 14s 19s"},
 		},
+		{[]string{"kill leader at 5s for 5s"}, []string{"kill [0 1 2 3 4] 5s 10s"}}, // whichever it will be
 		{ // In order of time; one may begin where the other ends, or on other nodes.
 			[]string{"slow 1 by 1ms at 10s for 2s", "kill 2 at 5s for 5s", "pause nodes 3 at 6s for 1s"},
 			[]string{"kill [0 1] 5s 10s", "pause [2] 6s 7s", "slow [0] 10s 12s"},
@@ -83,12 +84,21 @@ func TestPlansThatCannotBeAreExplained(t *testing.T) {
 			`"kill 2 at 5s for 5s" at 5s and "slow nodes 2 by 1ms at 9.999s for 1s" at 9.999s overlap on node 2; let one end first`},
 		{[]string{"kill nodes 3 at 5s for 5s every 4s"}, "overlap on node 3"},
 		{[]string{"kill 3 at 5s for 5s every 4s"}, "overlap on node 1"},
+		{[]string{"kill follower at 5s for 5s", "pause nodes 5 at 9s for 1s"}, "overlap on node 5"},
 		{[]string{"kill 1 at 5s for 1ms every 1ms"}, "there would be more than 1000 of them in 20s"},
 	} {
 		p, err := NewPlan(parsed(t, c.lines...), 5, 20*time.Second)
 		require.ErrorContains(t, err, c.want)
 		assert.Zero(t, p)
 	}
+}
+
+func TestOneNodeHasALeaderAndNoFollower(t *testing.T) {
+	t.Parallel()
+	_, err := NewPlan(parsed(t, "kill leader at 5s for 5s"), 1, 20*time.Second)
+	require.NoError(t, err)
+	_, err = NewPlan(parsed(t, "kill follower at 5s for 5s"), 1, 20*time.Second)
+	require.ErrorContains(t, err, "one node alone has no follower")
 }
 
 func TestRelaysAreForSlowNodesOnly(t *testing.T) {
@@ -139,6 +149,23 @@ func TestFaultsComeAndGoWhenThePlanSays(t *testing.T) {
 		again, err := p.Play(t.Context(), s.began, s)
 		require.NoError(t, err)
 		assert.Equal(t, done, again)
+	})
+}
+
+func TestTheNodeThatHasTheRoleWhenTheFaultBeginsIsStruck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := &stage{began: began, leader: func() int { return int(time.Since(began).Seconds()) / 10 }}
+		p := planned(t, 3, time.Minute, "kill leader at 1s for 1s every 10s", "pause follower at 5s for 1s")
+		p.strikes = p.strikes[:3]
+		done, err := p.Play(t.Context(), began, s)
+		require.NoError(t, err)
+		assert.Equal(t, []string{"1s kill 0", "2s mend 0", "5s pause 1", "6s mend 1", "11s kill 1", "12s mend 1"}, s.story())
+		assert.Equal(t, record.Fault{What: "kill leader of 3", Kind: Kill, Nodes: []int{0}, From: time.Second, To: 2 * time.Second}, done[0])
+
+		_, err = p.Play(t.Context(), time.Now(), &stage{began: time.Now()})
+		require.EqualError(t, err, `fault "kill leader at 1s for 1s every 10s": there is no leader`)
 	})
 }
 

@@ -19,7 +19,7 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 	if !spec.Renews {
 		return fmt.Errorf("load: %s does not renew its locks by itself; leave it out of this scenario", spec.Name)
 	}
-	h := newHeldLocks(numbered(spec.Name, c.Job.share(load.Held, c.Process)), cfg.Callers, c.scrub)
+	h := newHeldLocks(numbered(spec.Name, load.Length, c.Job.share(load.Held, c.Process)), cfg.Callers, c.scrub)
 	before := heap()
 	client, closeClient, err := c.open(ctx, spec, cfg)
 	if err != nil {

@@ -96,6 +96,6 @@ func describe(subjectName string, o check.Overlap[hold], start int64) string {
 	name := int(a.name & (1<<permitShift - 1))
 	at := func(nanos int64) time.Duration { return time.Duration(nanos - start).Round(time.Microsecond) }
 	return fmt.Sprintf("%s was held by callers %d (%v to %v) and %d (%v to %v) for %v at once",
-		numbered(subjectName, part{name, name + 1})[0],
+		numbered(subjectName, 0, part{name, name + 1})[0],
 		a.caller, at(a.from), at(a.until), b.caller, at(b.from), at(b.until), time.Duration(min(a.until, b.until)-b.from))
 }

@@ -38,6 +38,20 @@ func parseNames(s string) (kind string, n int, err error) {
 	return "", 0, fmt.Errorf("load: names %q: use own (each caller its own), single (one for all), uniform:1000 or zipf:1000 (callers pick one of a thousand; at most %d)", s, mostNames)
 }
 
+// Bounds of Load.Length: shorter names could not be told apart.
+const (
+	leastLength = 16
+	mostLength  = 64 << 10
+)
+
+// CheckLength returns an error for a wrong value of Load.Length that is not zero.
+func CheckLength(n int) error {
+	if n < leastLength || n > mostLength {
+		return fmt.Errorf("load: names of %d bytes: must be %d to %d", n, leastLength, mostLength)
+	}
+	return nil
+}
+
 // names are the locks' names. They are made in advance, because all that is allocated in the
 // measured time should be the library's.
 type names struct {
@@ -56,17 +70,26 @@ func newNames(subject string, l record.Load, callers part) (names, error) {
 	ns := names{kind: kind, seed: l.Seed}
 	if kind == "own" {
 		ns.first = callers.first
-		ns.all = numbered(subject, callers)
+		ns.all = numbered(subject, l.Length, callers)
 	} else {
-		ns.all = numbered(subject, part{0, n})
+		ns.all = numbered(subject, l.Length, part{0, n})
 	}
 	return ns, nil
 }
 
-func numbered(subject string, of part) []string {
+// numbered makes names of length bytes; 0: as short as they are. Where a length is asked for they
+// are without the subject, whose own name may be longer.
+func numbered(subject string, length int, of part) []string {
+	if length > 0 {
+		subject = ""
+	}
 	all := make([]string, 0, of.end-of.first)
 	for i := of.first; i < of.end; i++ {
-		all = append(all, fmt.Sprintf("bench:%s:%d", subject, i))
+		name := fmt.Sprintf("bench:%s:%d", subject, i)
+		if missing := length - len(name); missing > 0 {
+			name += ":" + strings.Repeat("x", missing-1)
+		}
+		all = append(all, name)
 	}
 	return all
 }

@@ -38,6 +38,25 @@ func TestNoTwoCallersHaveTheSameOwnName(t *testing.T) {
 	assert.Contains(t, seen, "bench:fake:7")
 }
 
+func TestNamesAreFilledUpToTheirLength(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{16, 17, 1024} {
+		require.NoError(t, CheckLength(length))
+		for _, spec := range []string{"own", "single", "uniform:1000000"} {
+			ns, err := newNames("a-subject-with-a-long-name", record.Load{Names: spec, Length: length}, part{0, 1024})
+			require.NoError(t, err)
+			seen := map[string]bool{}
+			for _, name := range ns.all {
+				require.Len(t, name, length)
+				require.False(t, seen[name], name)
+				seen[name] = true
+			}
+		}
+	}
+	assert.ErrorContains(t, CheckLength(15), "16 to 65536")
+	assert.ErrorContains(t, CheckLength(1<<16+1), "16 to 65536")
+}
+
 func TestPicksFollowTheirDistribution(t *testing.T) {
 	t.Parallel()
 	const picks = 100_000

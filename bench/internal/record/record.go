@@ -38,6 +38,10 @@ type Subject struct {
 	Title  string `json:"title"`  // for people: "redsync 4.18 (redigo)"
 	Note   string `json:"note"`   // how it is configured, and in what it differs from the others
 	Single bool   `json:"single"` // it uses the first node only
+
+	// Durability is what servers have done with a lock when they answer: "memory", "written",
+	// "synced". "" if it is the same for all subjects.
+	Durability string `json:"durability,omitempty"`
 }
 
 // A Load is the work of the callers.
@@ -47,6 +51,7 @@ type Load struct {
 	Callers   int           `json:"callers"`            // in all processes together; in an open loop the most that may be under way
 	Rate      float64       `json:"rate,omitempty"`     // cycles a second that are begun, in all processes together; 0: closed loop
 	Names     string        `json:"names"`              // own, single, zipf:1000, uniform:1000
+	Length    int           `json:"length,omitempty"`   // bytes of each name; 0: as short as they are
 	Hold      time.Duration `json:"hold_ns"`            // between acquire and release
 	TTL       time.Duration `json:"ttl_ns"`             // of each lock
 	Held      int           `json:"held,omitempty"`     // locks that are held under renewal during the whole trial, instead of cycles

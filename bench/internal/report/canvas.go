@@ -10,8 +10,16 @@ import (
 	"strings"
 )
 
-// width of all pictures, in pixels at full size; the height follows from the contents.
-const width = 960
+// width of all pictures, in pixels at full size; the height follows from the contents. It is little
+// more than a phone shows, because pictures shrink to the screen with all their text: whoever reads
+// a wide one on a phone reads nothing.
+const width = 520
+
+// margin is what is left free at each side.
+const margin = 8.0
+
+// lineHeight is that of the pictures' text.
+const lineHeight = 19.0
 
 // A canvas collects the elements of one SVG. All texts pass through escape, all coordinates through
 // px: nothing in a run can break the markup.
@@ -74,27 +82,15 @@ func (c *canvas) text(x, y float64, class, s string) {
 	fmt.Fprintf(&c.body, `<text x="%s" y="%s" class="%s">%s</text>`+"\n", px(x), px(y), escape(class), escape(s))
 }
 
-// upright writes text from below to above, its middle at x, y.
-func (c *canvas) upright(x, y float64, class, s string) {
-	fmt.Fprintf(&c.body, `<text transform="translate(%s %s) rotate(-90)" class="%s">%s</text>`+"\n", px(x), px(y), escape("middle "+class), escape(s))
-}
-
-// A room is the space that a text may take.
-type room struct {
-	width float64
-	lines int
-}
-
-// label writes text around the middle at. A text that does not fit has a tooltip with all of it.
-func (c *canvas) label(at xy, r room, class, s string) {
-	rows := wrap(s, r.width, r.lines)
+// label writes as much of a text from at on as fits in room pixels. A text that does not fit has a
+// tooltip with all of it.
+func (c *canvas) label(at xy, room float64, class, s string) {
+	short := shorten(s, room)
 	c.body.WriteString("<g>")
-	if strings.Join(rows, " ") != strings.Join(strings.Fields(s), " ") {
+	if short != s {
 		fmt.Fprintf(&c.body, "<title>%s</title>", escape(s))
 	}
-	for i, row := range rows {
-		c.text(at.x, at.y+4+14*(float64(i)-float64(len(rows)-1)/2), class, row)
-	}
+	c.text(at.x, at.y, class, short)
 	c.body.WriteString("</g>\n")
 }
 
@@ -122,12 +118,12 @@ func (c *canvas) svg(title, caption string) []byte { return c.document(title, ca
 // file closes the drawing as a file of its own, which brings all of that along.
 func (c *canvas) file(title, caption string) []byte {
 	var head canvas
-	rows := wrap(caption, width-16, 6)
-	head.text(8, 24, "bold title", title)
+	head.text(margin, 26, "bold title", shorten(title, 0.8*(width-2*margin)))
+	rows := wrap(caption, width-2*margin, 8)
 	for i, row := range rows {
-		head.text(8, 44+16*float64(i), "muted", row)
+		head.text(margin, 50+lineHeight*float64(i), "muted", row)
 	}
-	before := 44 + 16*float64(len(rows))
+	before := 44 + lineHeight*float64(len(rows))
 	return c.document(title, caption, before,
 		fmt.Sprintf("<title>%s</title>\n<desc>%s</desc>\n<style>%s</style>\n"+
 			`<rect width="%d" height="%s" class="paper"/>`+"\n%s", escape(title), escape(caption), css, width, px(c.height+before), head.body.String()))
@@ -143,10 +139,8 @@ func (c *canvas) document(title, caption string, before float64, head string) []
 
 // An end is the end of a line, and its name.
 type end struct {
-	x, y  float64
-	class string // of its line; "": the panel has but one subject
-	name  string
-	note  string // a figure, in muted text
+	x, y float64
+	name string
 }
 
 // ends writes the names of lines beside a panel, moved apart where lines end close to each other,
@@ -156,42 +150,31 @@ func (c *canvas) ends(all []end, x, top, bottom float64) {
 	for i, e := range all {
 		at[i] = e.y
 	}
-	for i, y := range dodge(at, 15, top, bottom) {
-		e := all[i]
+	for i, y := range dodge(at, lineHeight-2, top, bottom) {
 		var t trace
-		t.to(e.x+5, e.y)
+		t.to(all[i].x+3, all[i].y)
 		t.to(x-3, y)
 		c.path(t.d.String(), "leader", "")
-		if e.class == "" { // its colour is that of all the panel
-			c.text(x, y+4, "muted small", e.name)
-			continue
-		}
-		c.line(xy{x, y}, xy{x + 12, y}, "line "+e.class)
-		left := width - x - 20
-		if e.note != "" {
-			c.text(width-6, y+4, "end muted small", e.note)
-			left -= textWidth(e.note) + 6
-		}
-		c.label(xy{x + 17, y}, room{1.08 * left, 1}, "small", e.name)
+		c.text(x, y+5, "muted small", all[i].name)
 	}
 }
 
-// textWidth estimates how wide a line of the pictures' 12-pixel text is. The reader's font is not
+// textWidth estimates how wide a line of the pictures' 15-pixel text is. The reader's font is not
 // known: the widths are those of a wide one.
 func textWidth(s string) float64 {
 	var w float64
 	for _, r := range s {
 		switch {
 		case strings.ContainsRune("iljtf.,:;'|!()[] ·", r):
-			w += 4.6
+			w += 5.6
 		case strings.ContainsRune("mwMW@%—…", r):
-			w += 11
+			w += 13.5
 		case r >= 'A' && r <= 'Z':
-			w += 8.4
+			w += 10.5
 		case r > 0x2e80: // ideographs
-			w += 12
+			w += 15
 		default:
-			w += 7.4
+			w += 9
 		}
 	}
 	return w

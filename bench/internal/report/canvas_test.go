@@ -55,7 +55,7 @@ func TestLabelsNeverOverlapWhereThereIsRoomForAll(t *testing.T) {
 
 func TestTextsAreWrappedAndCutToTheirRoom(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []string{"redsync 4.18", "(go-redis)"}, wrap("redsync 4.18 (go-redis)", 100, 2))
+	assert.Equal(t, []string{"redsync 4.18", "(go-redis)"}, wrap("redsync 4.18 (go-redis)", 125, 2))
 	assert.Empty(t, wrap("", 100, 2))
 	for _, s := range []string{strings.Repeat("word ", 50), strings.Repeat("unbroken", 30), "日本語の題名がここにあるとても長い", "short"} {
 		for lines := 1; lines <= 3; lines++ {

@@ -42,15 +42,15 @@ func (v view) withFaults() []group {
 
 // Measures of a faultPicture, in pixels.
 const (
-	panelLeft     = 70.0
-	panelRight    = width - 92.0
-	latencyHeight = 108.0
-	rateHeight    = 62.0
+	panelLeft     = 66.0
+	panelRight    = width - 54.0
+	wholeHeight   = 200.0
+	latencyHeight = 96.0
+	rateHeight    = 56.0
 )
 
-// A faultPicture is the picture of a group: for each subject the time to acquire, the outcomes of
-// the cycles, and the answers of the nodes, all on one axis of time and with the same scales, so
-// that subjects can be compared by eye.
+// A faultPicture is a picture of a group: all subjects on one axis of time and with the same
+// scales, so that they can be compared by eye.
 type faultPicture struct {
 	*drawing
 	view     view
@@ -63,38 +63,106 @@ type faultPicture struct {
 	outcomes []string      // that occur
 }
 
-func (v view) throughFaults(g group) *drawing {
-	d := &drawing{name: v.named("faults", g.point)}
-	d.title = v.titled("Through the faults", g.point)
+func (v view) faultPicture(name, title string, g group) faultPicture {
+	d := &drawing{name: v.named(name, g.point), title: v.titled(title, g.point)}
 	if slices.ContainsFunc(v.run.Trials, func(t record.Trial) bool { return t.Round > 0 }) {
 		d.name += fmt.Sprintf("-round-%d", g.round+1)
 		d.title += fmt.Sprintf(", round %d", g.round+1)
 	}
 	p := faultPicture{drawing: d, view: v, group: g, slow: slowness(g.trials)}
 	p.measure()
-	slice := time.Duration(0)
-	for _, t := range g.trials {
-		if slice == 0 && len(t.Slices) > 0 {
-			slice = t.Slices[0].Length
+	return p
+}
+
+// slice is the resolution of the trials.
+func (p *faultPicture) slice() string {
+	for _, t := range p.group.trials {
+		if len(t.Slices) > 0 {
+			return spanShort(float64(t.Slices[0].Length))
 		}
 	}
-	d.caption = fmt.Sprintf("For each subject: time to acquire in each slice of %s (logarithmic: line p50, shade up to p99, dots maximum), "+
-		"what became of the cycles, and whether each node answered a PING from outside the load. Shaded: while nodes were broken. All subjects have the same scales.", spanShort(float64(slice)))
-	if p.beyond {
-		d.caption += " A triangle marks slices that go beyond the scale, of quick failures or of what had piled up; beside them is how far."
-	}
+	return "0"
+}
 
+// clock draws the axis of time below the panels.
+func (p *faultPicture) clock(top float64) {
+	for _, t := range p.x.ticks {
+		p.text(p.x.at(t.value), top+18, "middle muted small", t.label)
+	}
+	p.text((p.x.from+p.x.to)/2, top+40, "middle muted", "since the load began")
+	p.height = top + 50
+}
+
+// throughFaults shows the time to acquire of all subjects, one line each. It is what a service
+// sees of the faults: a line that stays where it was, that rises, or that has a gap because no lock
+// could be had.
+func (v view) throughFaults(g group) *drawing {
+	p := v.faultPicture("faults", "Through the faults", g)
+	if p.hi == 0 {
+		return nil
+	}
+	p.x.to = width - margin - 16
+	p.caption = fmt.Sprintf("Time to acquire, p99 of each %s. Lower is better, on a logarithmic axis; a gap: no lock was acquired. Shaded: nodes are broken.", p.slice())
+	top := 10.0
+	for _, t := range g.trials {
+		note := ""
+		if worst := longestWithout(t); worst > 0 {
+			note = "no lock for " + duration(worst)
+		}
+		top = v.keyLine(p.drawing, t.Subject, note, top)
+	}
+	top = p.faultNames(top+2) + 8
+	p.text(margin, top+10, "muted small", "time to acquire")
+	top += 26
+	bottom := top + wholeHeight
+	p.grid(p.x, top, bottom)
+	p.shades(g.trials[0], top-6, bottom)
+	y := logarithmic(extent{float64(p.lo), float64(p.hi)}, extent{bottom, top}, standing, spanShort)
+	p.ladder(y, panelLeft, p.x.to)
+	p.line(xy{panelLeft, bottom}, xy{p.x.to, bottom}, "axis")
+	for _, t := range slices.Backward(g.trials) { // the first, which the run is about, lies on top
+		var line trace
+		for _, s := range steady(t.Slices) {
+			if s.Acquire.Count == 0 {
+				line.lift()
+				continue
+			}
+			at := y.at(float64(s.Acquire.P99))
+			line.to(p.x.at(float64(s.From)), at)
+			line.to(p.x.at(float64(s.From+s.Length)), at)
+		}
+		p.path(line.d.String(), "line "+v.stroke(t.Subject), title(v.subjects[v.rank(t.Subject)]))
+	}
+	p.clock(bottom)
+	return p.drawing
+}
+
+// keyLine writes a line of the key of a drawing whose subjects are lines, and returns where the next
+// one begins.
+func (v view) keyLine(d *drawing, subject, note string, top float64) float64 {
+	d.line(xy{margin, top + 7}, xy{margin + 20, top + 7}, "key "+v.stroke(subject))
+	d.label(xy{margin + 28, top + 12}, width-2*margin-36-textWidth(note), "", title(v.subjects[v.rank(subject)]))
+	if note != "" {
+		d.text(width-margin, top+12, "end muted", note)
+	}
+	return top + lineHeight + 1
+}
+
+// faultsInDetail shows for each subject the time to acquire, the outcomes of the cycles, and the
+// answers of the nodes.
+func (v view) faultsInDetail(g group) *drawing {
+	p := v.faultPicture("faults-in-detail", "Through the faults, in detail", g)
+	p.caption = fmt.Sprintf("Each %s: time to acquire (logarithmic: line p50, shade up to p99, dots maximum), what became of the cycles, and whether each node answered a PING. Shaded: nodes are broken.", p.slice())
+	if p.beyond {
+		p.caption += " A triangle: beyond the scale, by quick failures or by what had piled up."
+	}
 	top := p.legend(14)
 	top = p.faultNames(top + 12)
 	for _, t := range g.trials {
 		top = p.subject(t, top)
 	}
-	for _, t := range p.x.ticks {
-		d.text(p.x.at(t.value), top+8, "middle muted small", t.label)
-	}
-	d.text((panelLeft+panelRight)/2, top+26, "middle muted", "since the load began")
-	d.height = top + 36
-	return d
+	p.clock(top - 10)
+	return p.drawing
 }
 
 // measure finds the scales that all subjects fit in.
@@ -182,18 +250,18 @@ func classOf(outcome string) string {
 
 // legend explains the colours of outcomes and nodes, as far as they occur.
 func (p *faultPicture) legend(y float64) float64 {
-	x := panelLeft
+	x := margin
 	item := func(class, name string) {
-		if x+16+0.92*textWidth(name) > width-8 {
-			x, y = panelLeft, y+18
+		if x+17+textWidth(name) > width-margin {
+			x, y = margin, y+lineHeight
 		}
 		p.rect(box{x, y - 9, 11, 11}, class, "")
-		p.text(x+16, y+1, "small", name)
-		x += 26 + 0.92*textWidth(name)
+		p.text(x+17, y+2, "small", name)
+		x += 29 + textWidth(name)
 	}
 	word := func(s string) {
-		p.text(x, y+1, "muted small", s)
-		x += textWidth(s) + 4
+		p.text(x, y+2, "muted small", s)
+		x += textWidth(s) + 6
 	}
 	if len(p.outcomes) > 0 {
 		word("cycles:")
@@ -202,11 +270,11 @@ func (p *faultPicture) legend(y float64) float64 {
 		item(classOf(outcome), outcome)
 	}
 	if slices.ContainsFunc(p.group.trials, func(t record.Trial) bool { return len(t.Probes) > 0 }) {
-		x += 12
+		x, y = margin, y+lineHeight
 		word("nodes:")
-		item("n-fast", "answers")
-		item("n-slow", "answers after "+spanShort(float64(p.slow))+" or more")
-		item("n-none", "no answer")
+		item("n-fast", "answer")
+		item("n-slow", "after "+spanShort(float64(p.slow))+" or more")
+		item("n-none", "do not")
 	}
 	return y + 8
 }
@@ -225,7 +293,7 @@ func (p *faultPicture) faultNames(top float64) float64 {
 	lefts := make([]float64, len(faults))
 	for i, f := range faults {
 		w := textWidth(f.What)
-		lefts[i] = max(panelLeft, min(p.x.at(float64(f.From+f.To)/2)-w/2, width-8-w))
+		lefts[i] = max(panelLeft, min(p.x.at(float64(f.From+f.To)/2)-w/2, width-margin-w))
 		place[i] = slices.IndexFunc(free, func(x float64) bool { return x <= lefts[i] })
 		if place[i] < 0 {
 			place[i] = len(free)
@@ -234,32 +302,42 @@ func (p *faultPicture) faultNames(top float64) float64 {
 		free[place[i]] = lefts[i] + w + 8
 	}
 	for i, f := range faults {
-		y := top + 14*float64(place[i])
-		p.text(lefts[i], y+10, "tag small", f.What)
-		var t trace
-		t.to(p.x.at(float64(f.From+f.To)/2), y+14)
-		t.to(p.x.at(float64(f.From+f.To)/2), top+14*float64(len(free))+6)
-		p.path(t.d.String(), "edge", "")
+		y := top + lineHeight*float64(place[i])
+		p.text(lefts[i], y+12, "tag small", f.What)
+		if place[i]+1 < len(free) { // a name between it and the shade
+			var t trace
+			t.to(p.x.at(float64(f.From+f.To)/2), y+17)
+			t.to(p.x.at(float64(f.From+f.To)/2), top+lineHeight*float64(len(free))+6)
+			p.path(t.d.String(), "edge", "")
+		}
 	}
-	return top + 14*float64(len(free)) + 6
+	return top + lineHeight*float64(len(free)) + 6
+}
+
+// longestWithout is the longest time for which a fault kept the subject from acquiring anything.
+func longestWithout(t record.Trial) (worst time.Duration) {
+	for _, s := range t.Services {
+		worst = max(worst, s.Without)
+	}
+	return worst
 }
 
 // headline is the effect of the worst fault.
 func headline(t record.Trial) string {
-	var worst, slowest time.Duration
-	never := false
-	for _, s := range t.Services {
-		worst, slowest = max(worst, s.Without), max(slowest, s.Recovery)
-		never = never || s.Recovery < 0
-	}
 	if len(t.Services) == 0 {
 		return ""
 	}
-	parts := []string{"longest without a lock " + duration(worst)}
+	var slowest time.Duration
+	never := false
+	for _, s := range t.Services {
+		slowest = max(slowest, s.Recovery)
+		never = never || s.Recovery < 0
+	}
+	parts := []string{"no lock for " + duration(longestWithout(t))}
 	if never {
 		parts = append(parts, "did not recover in time")
 	} else {
-		parts = append(parts, "recovered "+duration(slowest)+" after the fault")
+		parts = append(parts, "recovered after "+duration(slowest))
 	}
 	return strings.Join(parts, ", ")
 }

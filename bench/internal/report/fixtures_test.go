@@ -328,15 +328,19 @@ func outlierRun() record.Run {
 	return run
 }
 
-// pointsRun sweeps over points that are no numbers.
-func pointsRun() record.Run {
+// scaleRun is several sweeps in one run.
+func scaleRun() record.Run {
 	r := rand.New(rand.NewPCG(5, 5))
-	run := aRun("names", "How names are chosen.", cast[:4])
-	for _, point := range []string{"own names", "zipf:1000", "one name for all callers"} {
+	run := aRun("scale", "More of everything.", cast[:4])
+	for _, point := range []string{"nodes=9", "nodes=3", "nodes=1", "callers=1", "callers=16", "callers=1024",
+		"processes=1", "processes=16", "length=16", "length=1000", "length=1024"} {
 		for round := range 3 {
 			for _, p := range cast[:4] {
 				load := load64
 				load.Point = point
+				if point == "callers=1" {
+					p.rate, p.p50 = p.rate/100, p.p50/20
+				}
 				run.Trials = append(run.Trials, aTrial(p, round, load, r))
 			}
 		}
@@ -358,5 +362,5 @@ var fixtures = map[string]func() record.Run{
 	"nothing":    sync.OnceValue(nothingRun),
 	"empty":      sync.OnceValue(func() record.Run { return record.Run{} }),
 	"outlier":    sync.OnceValue(outlierRun),
-	"points":     sync.OnceValue(pointsRun),
+	"scale":      sync.OnceValue(scaleRun),
 }

@@ -43,7 +43,7 @@ func TestBenchstatReadsEveryLine(t *testing.T) {
 	t.Parallel()
 	line := regexp.MustCompile(`^Benchmark[A-Z][A-Za-z0-9]*(/[a-z]+=[^\s/]+)+-2\t\d+(\t\d+(\.\d+)? [a-z0-9./%-]+)+$`)
 	key := regexp.MustCompile(`^[a-z][^\sA-Z]*: \S`)
-	for name, trials := range map[string]int{"steady": 18, "sweep": 87, "pause": 3, "contention": 15, "points": 36, "nothing": 0} {
+	for name, trials := range map[string]int{"steady": 18, "sweep": 87, "pause": 3, "contention": 15, "scale": 132, "nothing": 0} {
 		benchmarks := 0
 		for l := range strings.Lines(string(written(t, Benchstat, fixtures[name]()))) {
 			l = strings.TrimSuffix(l, "\n")

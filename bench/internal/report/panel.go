@@ -9,32 +9,35 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// subject draws the panels of one trial below top and returns where they end.
+// subject draws the panels of one trial below top and returns where the next one's begin.
 func (p *faultPicture) subject(t record.Trial, top float64) float64 {
-	i := p.view.rank(t.Subject)
-	name := title(p.view.subjects[i])
-	head := headline(t)
-	p.rect(box{panelLeft, top + 5, 11, 11}, p.view.fill(t.Subject), "")
-	p.label(xy{panelLeft + 17, top + 11}, room{width - panelLeft - 30 - textWidth(head), 1}, "bold", name)
-	p.text(width-8, top+15, "end muted small", head)
+	name := title(p.view.subjects[p.view.rank(t.Subject)])
+	p.rect(box{margin, top + 9, 12, 12}, p.view.fill(t.Subject), "")
+	p.label(xy{margin + 18, top + 20}, width-2*margin-18, "bold", name)
+	p.text(margin+18, top+20+lineHeight, "muted small", headline(t))
 
-	latency := top + 26
-	rates := latency + latencyHeight + 12
-	nodes := rates + rateHeight + 8
-	step := min(10, 90/float64(max(1, len(t.Probes))))
-	bottom := nodes + step*float64(len(t.Probes))
-
-	p.grid(p.x, latency, bottom)
-	p.shades(t, top+2, bottom)
-	p.upright(12, latency+latencyHeight/2, "muted small", "acquire (log.)")
-	p.upright(12, rates+rateHeight/2, "muted small", "cycles/s")
+	// Each panel has its name above it, where the eye begins, and room for it between the panels:
+	// labels at the ends of two scales would meet.
+	const heading = 38.0
+	latency := top + 30 + lineHeight + heading
+	rates := latency + latencyHeight + heading
+	nodes := rates + rateHeight + heading - 6
+	step := min(11, 90/float64(max(1, len(t.Probes))))
+	bottom := rates + rateHeight
 	if len(t.Probes) > 0 {
-		p.upright(12, (nodes+bottom)/2, "muted small", "nodes")
+		bottom = nodes + step*float64(len(t.Probes))
+	}
+	p.grid(p.x, latency, bottom)
+	p.shades(t, latency-8, bottom)
+	p.text(margin, latency-16, "muted small", "time to acquire")
+	p.text(margin, rates-16, "muted small", "cycles/s")
+	if len(t.Probes) > 0 {
+		p.text(margin, nodes-8, "muted small", plural(len(t.Probes), "node"))
 	}
 	p.latencies(t, latency, latency+latencyHeight)
 	p.rates(t, rates, rates+rateHeight)
 	p.nodes(t, nodes, step)
-	return bottom + 14
+	return bottom + 18
 }
 
 // shades mark when the faults of the trial were.
@@ -51,7 +54,7 @@ func (p *faultPicture) shades(t record.Trial, top, bottom float64) {
 // latencies draws p50 as a line, the shade up to p99, and the maxima as dots. A slice in which
 // nothing was acquired is a gap.
 func (p *faultPicture) latencies(t record.Trial, top, bottom float64) {
-	y := logarithmic(extent{float64(p.lo), float64(p.hi)}, extent{bottom, top}, spanShort)
+	y := logarithmic(extent{float64(p.lo), float64(p.hi)}, extent{bottom, top}, standing, spanShort)
 	if p.hi > 0 {
 		p.ladder(y, panelLeft, panelRight)
 	}
@@ -112,7 +115,7 @@ func (p *faultPicture) latencies(t record.Trial, top, bottom float64) {
 		p.text((panelLeft+panelRight)/2, (top+bottom)/2, "middle muted", "acquired nothing")
 		return
 	}
-	p.ends(ends, panelRight+18, top+4, bottom-2)
+	p.ends(ends, panelRight+14, top+2, bottom-4)
 }
 
 // rates stacks the outcomes of the cycles of each slice, as rates.
@@ -145,7 +148,7 @@ func (p *faultPicture) rates(t record.Trial, top, bottom float64) {
 	p.path(beyond.String(), "beyond", "more than the scale shows")
 	p.line(xy{panelLeft, bottom}, xy{panelRight, bottom}, "axis")
 	if most > y.hi {
-		p.text(panelRight+8, top+4, "muted small", "up to "+countShort(most)+"/s")
+		p.text(width-margin, top-16, "end muted small", "up to "+countShort(most)+"/s")
 	}
 }
 
@@ -217,9 +220,6 @@ func (p *faultPicture) nodes(t record.Trial, top, step float64) {
 			p.rect(box{from, y, max(to-from, 1), max(step-1.5, 1)}, s.class,
 				fmt.Sprintf("node %d %s from %s to %s", i+1, words[s.class],
 					duration(max(s.from, 0)), duration(s.to)))
-		}
-		if step >= 9 || i == 0 || i == len(t.Probes)-1 {
-			p.text(panelLeft-6, y+step/2+3, "end muted tiny", fmt.Sprint(i+1))
 		}
 	}
 }

@@ -50,11 +50,10 @@ func (v view) drawings() []*drawing {
 	}
 	for _, g := range v.withFaults() {
 		add(v.throughFaults(g))
+		add(v.faultsInDetail(g))
 	}
 	if v.sweep() {
-		for _, c := range curves {
-			add(v.curve(c))
-		}
+		add(v.scaling())
 	} else {
 		add(v.throughput(v.sums))
 		add(v.latency(v.sums))
@@ -110,45 +109,45 @@ func rounds(sums []record.Summary) string {
 	return "medians of " + plural(most, "round") + ", with the range of the rounds"
 }
 
-const rowHeight = 36
+const rowHeight = 50.0
 
-// rows is the layout with one row a subject: titles at the left, a plot, and room for figures at
-// the right.
+// rows is the layout with one row a subject: a line with its title and figures, and a plot below it
+// that is as wide as the picture.
 type rows struct {
 	*drawing
-	view        view
 	sums        []record.Summary
 	top         float64
 	left, right float64 // of the plot
 }
 
-// newRows makes room for rows below top and leaves margin pixels at the right.
-func (v view) newRows(d *drawing, sums []record.Summary, top, margin float64) rows {
-	r := rows{drawing: d, view: v, sums: sums, top: top, right: width - margin}
+// newRows makes rows below top, whose figures take the last pixels of their lines.
+func newRows(d *drawing, sums []record.Summary, top, figures float64) rows {
+	r := rows{drawing: d, sums: sums, top: top, left: margin + 22, right: width - margin - 22}
 	for i, s := range sums {
-		w := textWidth(title(s.Subject))
-		r.left = max(r.left, min(w, 210)+24)
-		r.label(xy{8, r.middle(i)}, room{212, 2}, "", title(s.Subject))
+		r.label(xy{margin, r.base(i)}, width-2*margin-figures, "", title(s.Subject))
 	}
-	r.left = max(r.left, 110)
 	return r
 }
 
-func (r rows) middle(i int) float64 { return r.top + rowHeight*(float64(i)+0.5) }
+// base is the base line of a row's text, middle that of its plot.
+func (r rows) base(i int) float64   { return r.top + rowHeight*float64(i) + 18 }
+func (r rows) middle(i int) float64 { return r.base(i) + 17 }
 
-func (r rows) bottom() float64 { return r.top + rowHeight*float64(len(r.sums)) }
+func (r rows) bottom() float64 { return r.top + rowHeight*float64(len(r.sums)) + 4 }
 
-// axis draws the scale below the rows and its grid behind them; it is drawn before the data.
+// axis draws the scale below the rows and its grid behind their plots; it is drawn before the data.
 func (r rows) axis(s scale, name string) {
-	r.grid(s, r.top, r.bottom())
+	for i := range r.sums {
+		r.grid(s, r.middle(i)-10, r.middle(i)+12)
+	}
 	r.line(xy{r.left, r.bottom()}, xy{r.right, r.bottom()}, "axis")
 	for _, t := range s.ticks {
 		if t.label != "" {
-			r.text(s.at(t.value), r.bottom()+16, "middle muted small", t.label)
+			r.text(s.at(t.value), r.bottom()+18, "middle muted small", t.label)
 		}
 	}
-	r.text((r.left+r.right)/2, r.bottom()+34, "middle muted", name)
-	r.height = r.bottom() + 44
+	r.text((r.left+r.right)/2, r.bottom()+40, "middle muted", name)
+	r.height = r.bottom() + 50
 }
 
 // throughput compares the cycles a second with those of the first subject.
@@ -165,7 +164,8 @@ func (v view) throughput(sums []record.Summary) *drawing {
 	d.caption = fmt.Sprintf("Locks acquired and released a second as a multiple of %s (%s/s): %s. Longer is better.",
 		v.first(), count(first), rounds(sums))
 	axisName, show := "cycles/s, "+v.first()+" = 1", short
-	if first == 0 { // nothing to compare with
+	compared := first > 0
+	if !compared {
 		d.caption = fmt.Sprintf("Locks acquired and released a second: %s. Longer is better.", rounds(sums))
 		axisName, show, first = "cycles/s", countShort, 1
 	}
@@ -176,8 +176,8 @@ func (v view) throughput(sums []record.Summary) *drawing {
 	for _, s := range sums {
 		most = max(most, s.PerSecond.Max/first)
 	}
-	r := v.newRows(d, sums, 10, 250)
-	x := linear(most, extent{r.left, r.right}, 8, show)
+	r := newRows(d, sums, 0, 150)
+	x := linear(most, extent{r.left, r.right}, 5, show)
 	r.axis(x, axisName)
 	for i, s := range sums {
 		y, rate := r.middle(i), s.PerSecond
@@ -185,16 +185,11 @@ func (v view) throughput(sums []record.Summary) *drawing {
 			"bar "+v.fill(s.Subject.Name), fmt.Sprintf("%s: %s cycles/s, rounds %s",
 				title(s.Subject), count(rate.Median), between(rate, count)))
 		r.whisker(x.at(rate.Min/first), x.at(rate.Max/first), y)
-		if first != 1 || axisName != "cycles/s" {
-			r.text(r.right+62, y+4, "end bold", ratio(s.Ratio))
+		if compared {
+			r.line(xy{x.at(1), y - 12}, xy{x.at(1), y + 12}, "one")
+			r.text(width-margin-88, r.base(i), "end bold", ratio(s.Ratio))
 		}
-		r.text(r.right+74, y+4, "", count(rate.Median)+"/s")
-		if s.Rounds > 1 {
-			r.text(width-8, y+4, "end muted small", between(rate, count))
-		}
-	}
-	if axisName != "cycles/s" {
-		r.line(xy{x.at(1), r.top}, xy{x.at(1), r.bottom()}, "one")
+		r.text(width-margin, r.base(i), "end", count(rate.Median)+"/s")
 	}
 	return d
 }
@@ -215,21 +210,22 @@ func (v view) latency(sums []record.Summary) *drawing {
 	for _, s := range some {
 		lo, hi = min(lo, s.Acquire.P50.Min), max(hi, s.Acquire.Max.Max)
 	}
-	r := v.newRows(d, sums, 34, 170)
-	x := logarithmic(extent{lo, hi}, extent{r.left, r.right}, spanShort)
+	const p50, p99 = width - margin - 88, width - margin // where their columns end
+	r := newRows(d, sums, 46, 176)
+	x := logarithmic(extent{lo, hi}, extent{r.left, r.right}, lying, spanShort)
 	r.axis(x, "time to acquire (logarithmic)")
 	r.key()
-	r.text(width-90, 20, "end muted small", "p50")
-	r.text(width-8, 20, "end muted small", "p99")
+	r.text(p50, 46, "end muted small", "p50")
+	r.text(p99, 46, "end muted small", "p99")
 	for i, s := range sums {
 		y := r.middle(i)
 		if s.Acquired.Count() == 0 {
-			r.text(r.left+8, y+4, "muted", "acquired nothing")
+			r.text(r.left, y+5, "muted", "acquired nothing")
 			continue
 		}
 		v.quantiles(d, s, x, y)
-		r.text(width-90, y+4, "end bold", span(s.Acquire.P50.Median))
-		r.text(width-8, y+4, "end", span(s.Acquire.P99.Median))
+		r.text(p50, r.base(i), "end bold", span(s.Acquire.P50.Median))
+		r.text(p99, r.base(i), "end", span(s.Acquire.P99.Median))
 	}
 	return d
 }
@@ -239,7 +235,7 @@ func waiting(sums []record.Summary) bool {
 	return len(sums) > 0 && sums[0].Load.Names != "own" && sums[0].Load.Names != ""
 }
 
-// quantiles draws one subject's: further out, smaller marks.
+// quantiles draws one subject's: each has a mark of its own, smaller ones further out.
 func (v view) quantiles(d *drawing, s record.Summary, x scale, y float64) {
 	name, q := s.Subject.Name, s.Acquire
 	at := func(sp record.Spread) float64 { return x.at(sp.Median) }
@@ -252,28 +248,47 @@ func (v view) quantiles(d *drawing, s record.Summary, x scale, y float64) {
 	}
 	d.line(xy{at(q.P50), y}, xy{at(worst(q)), y}, "range "+v.stroke(name))
 	d.line(xy{at(q.P50), y}, xy{at(q.P99), y}, "thick "+v.stroke(name))
-	d.circle(xy{at(worst(q)), y}, 3.5, "hollow "+fmt.Sprintf("l%d", v.colour(name)),
-		tip("maximum", worst(q)))
-	d.circle(xy{at(q.P999), y}, 3, v.fill(name), tip("p99.9", q.P999))
-	d.circle(xy{at(q.P90), y}, 3, v.fill(name), tip("p90", q.P90))
-	d.rect(box{at(q.P99) - 2.5, y - 8, 5, 16}, "mark "+v.fill(name), tip("p99", q.P99))
-	d.circle(xy{at(q.P50), y}, 6.5, "mark "+v.fill(name), tip("p50", q.P50))
+	for _, m := range slices.Backward(marks[:]) { // p50 lies on top
+		m.draw(d, xy{at(m.of(q)), y}, v.colour(name), tip(m.name, m.of(q)))
+	}
 }
 
-// key explains the marks above the rows, in the order in which they stand in them.
+// A mark is the sign of a quantile, in the pictures and in their key.
+type mark struct {
+	name string
+	of   func(record.Latency) record.Spread
+	draw func(d *drawing, at xy, colour int, tooltip string)
+}
+
+// marks are in the order in which they stand in a row.
+var marks = [...]mark{
+	{"p50", func(l record.Latency) record.Spread { return l.P50 }, func(d *drawing, at xy, colour int, tooltip string) {
+		d.circle(at, 6.5, fmt.Sprintf("mark f%d", colour), tooltip)
+	}},
+	{"p99", func(l record.Latency) record.Spread { return l.P99 }, func(d *drawing, at xy, colour int, tooltip string) {
+		d.rect(box{at.x - 2.5, at.y - 8, 5, 16}, fmt.Sprintf("mark f%d", colour), tooltip)
+	}},
+	{"p99.9", func(l record.Latency) record.Spread { return l.P999 }, func(d *drawing, at xy, colour int, tooltip string) {
+		d.path(fmt.Sprintf("M%s %sl5 5l-5 5l-5 -5Z", px(at.x), px(at.y-5)), fmt.Sprintf("mark f%d", colour), tooltip)
+	}},
+	{"maximum", worst, func(d *drawing, at xy, colour int, tooltip string) {
+		d.circle(at, 4, fmt.Sprintf("hollow l%d", colour), tooltip)
+	}},
+}
+
+// keyColour is that of marks that are of no subject.
+const keyColour = 6
+
+// key explains the marks above the rows.
 func (r rows) key() {
-	x, y := r.left, 16.0
-	mark := func(gap float64, name string, draw func(x float64)) {
-		draw(x + 8)
-		r.text(x+20, y+4, "muted small", name)
-		x += gap
+	x, y := margin, 16.0
+	for _, m := range marks {
+		m.draw(r.drawing, xy{x + 7, y}, keyColour, "")
+		r.text(x+18, y+5, "muted small", m.name)
+		x += 30 + textWidth(m.name)
 	}
-	mark(58, "p50", func(x float64) { r.circle(xy{x, y}, 6, "f6", "") })
-	mark(58, "p90", func(x float64) { r.circle(xy{x, y}, 3, "f6", "") })
-	mark(58, "p99", func(x float64) { r.rect(box{x - 2.5, y - 7, 5, 14}, "f6", "") })
-	mark(66, "p99.9", func(x float64) { r.circle(xy{x, y}, 3, "f6", "") })
-	mark(100, "maximum", func(x float64) { r.circle(xy{x, y}, 3.5, "hollow l6", "") })
 	if r.sums[0].Rounds > 1 {
-		mark(0, "range of the rounds", func(x float64) { r.rect(box{x - 7, y - 7, 14, 14}, "band f6", "") })
+		r.rect(box{x, y - 7, 14, 14}, fmt.Sprintf("band f%d", keyColour), "")
+		r.text(x+18, y+5, "muted small", "range of rounds")
 	}
 }

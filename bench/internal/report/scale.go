@@ -44,8 +44,15 @@ func linear(hi float64, on extent, ticks int, label func(float64) string) scale 
 	return s
 }
 
-// logarithmic is a scale over values, widened to 1, 2 or 5 times a power of ten.
-func logarithmic(values, on extent, label func(float64) string) scale {
+// Room for the labels of ticks: from one to the next on an axis that lies, and on one that stands.
+const (
+	lying    = 64.0
+	standing = 25.0
+)
+
+// logarithmic is a scale over values, widened to 1, 2 or 5 times a power of ten, with labels that
+// are at least room pixels apart.
+func logarithmic(values, on extent, room float64, label func(float64) string) scale {
 	lo, hi := values.from, values.to
 	if !(lo > 0) || !(hi >= lo) || math.IsInf(hi, 1) {
 		lo, hi = 1, 10
@@ -54,14 +61,14 @@ func logarithmic(values, on extent, label func(float64) string) scale {
 	if s.hi < 4*s.lo { // nothing to tell apart: some room on both sides
 		s.lo, s.hi = niceFloor(s.lo*0.7), niceCeil(s.hi*1.4)
 	}
-	s.ticks = logTicks(s.lo, s.hi, label)
+	s.mark(room, label)
 	return s
 }
 
 // timeline is a scale of the nanoseconds from zero to exactly end: an axis of time ends where the
 // trial does.
 func timeline(end, from, to float64) scale {
-	s := linear(end, extent{from, to}, 12, func(ns float64) string { return short(ns/1e9) + " s" })
+	s := linear(end, extent{from, to}, 5, func(ns float64) string { return short(ns/1e9) + " s" })
 	if end > 0 {
 		s.hi = end
 	}
@@ -91,7 +98,7 @@ func (c *canvas) ladder(s scale, left, right float64) {
 		}
 		c.line(xy{left, s.at(t.value)}, xy{right, s.at(t.value)}, class)
 		if t.label != "" {
-			c.text(left-6, s.at(t.value)+4, "end muted small", t.label)
+			c.text(left-6, s.at(t.value)+5, "end muted small", t.label)
 		}
 	}
 }
@@ -138,28 +145,26 @@ func above(x float64, multiples ...float64) float64 {
 // rounded.
 func powerBelow(x float64) float64 { return math.Pow(10, math.Floor(math.Log10(x)+1e-9)) }
 
-// logTicks marks powers of ten, and between them 2 and 5 with labels where there are few powers,
-// and all others without.
-func logTicks(lo, hi float64, label func(float64) string) []tick {
-	decades := math.Log10(hi / lo)
-	every := 1 // n-th power has a label
-	if decades > 8 {
-		every = 2
-	}
-	var ticks []tick
-	for e := int(math.Round(math.Log10(powerBelow(lo)))); ; e++ {
+// mark sets the ticks of a logarithmic scale: powers of ten, and between them 2 and 5, have labels
+// where these are room pixels apart, else every so many powers do. Others have none.
+func (s *scale) mark(room float64, label func(float64) string) {
+	decades := math.Log10(s.hi / s.lo)
+	decade := math.Abs(s.to-s.from) / decades
+	between := math.Log10(2)*decade >= room
+	every := max(1, int(math.Ceil(room/decade-1e-9)))
+	for e := int(math.Round(math.Log10(powerBelow(s.lo)))); ; e++ {
 		ten := math.Pow(10, float64(e))
 		for m := 1; m <= 9; m++ {
 			v := float64(m) * ten
 			switch {
-			case v < lo*(1-1e-9):
+			case v < s.lo*(1-1e-9):
 				continue
-			case v > hi*(1+1e-9):
-				return ticks
-			case m == 1 && e%every == 0, (m == 2 || m == 5) && decades <= 2.5:
-				ticks = append(ticks, tick{v, label(v)})
+			case v > s.hi*(1+1e-9):
+				return
+			case m == 1 && e%every == 0, (m == 2 || m == 5) && between:
+				s.ticks = append(s.ticks, tick{v, label(v)})
 			case decades <= 5:
-				ticks = append(ticks, tick{value: v})
+				s.ticks = append(s.ticks, tick{value: v})
 			}
 		}
 	}

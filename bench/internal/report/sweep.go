@@ -2,190 +2,193 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// A metric is a figure that a curve shows over the points of a sweep.
+// A metric is a figure that is shown over the points of a sweep.
 type metric struct {
-	name, title, caption string
-	of                   func(record.Summary) record.Spread
-	show, label          func(float64) string // in full, and on the axis
+	head  string
+	of    func(record.Summary) record.Spread
+	show  func(float64) string // in full
+	label func(float64) string // on the axis
 }
 
-var curves = []metric{
-	{"sweep-throughput", "Cycles a second", "Locks acquired and released a second. Higher is better.",
-		func(s record.Summary) record.Spread { return s.PerSecond }, count, countShort},
-	{"sweep-p99", "Time to acquire, p99",
-		"The time within which 99 % of the acquisitions had the lock. Lower is better.",
-		func(s record.Summary) record.Spread { return s.Acquire.P99 }, span, spanShort},
+var metrics = [...]metric{
+	{"cycles/s", func(s record.Summary) record.Spread { return s.PerSecond }, count, countShort},
+	{"time to acquire, p99", func(s record.Summary) record.Spread { return s.Acquire.P99 }, span, spanShort},
 }
 
-// An abscissa places the points of a sweep.
-type abscissa struct {
-	name  string             // of the numbers; "": points are categories
-	at    map[string]float64 // pixels
-	order []string           // from left to right
+// A dimension is the points of one sweep: what was varied, and its values in rising order.
+type dimension struct {
+	name   string
+	values []float64
+	points map[float64]string
 }
 
-// place puts points that are all numbers of one thing ("callers=64") where these numbers are, and
-// others in equal steps.
-func place(points []string, from, to float64) abscissa {
-	a := abscissa{at: map[string]float64{}, order: slices.Clone(points)}
-	values := map[string]float64{}
-	for i, p := range points {
+// dimensionNames are for people.
+var dimensionNames = map[string]string{"length": "bytes of a name", "processes": "client processes"}
+
+// dimensions are in the order of the run. A dimension needs two values; a point that is no number
+// of anything is in the tables alone.
+func (v view) dimensions() []dimension {
+	var all []dimension
+	for _, p := range v.points {
 		name, text, _ := strings.Cut(p, "=")
-		value, ok := number(text)
-		if !ok || i > 0 && name != a.name {
-			values = nil
-			break
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(value > 0) || math.IsInf(value, 1) {
+			continue
 		}
-		a.name, values[p] = name, value
-	}
-	if values == nil {
-		a.name = ""
-		for i, p := range points {
-			a.at[p] = from + (to-from)*(float64(i)+0.5)/float64(len(points))
+		if people := dimensionNames[name]; people != "" {
+			name = people
 		}
-		return a
-	}
-	slices.SortFunc(a.order, func(p, q string) int {
-		if values[p] < values[q] {
-			return -1
+		i := slices.IndexFunc(all, func(d dimension) bool { return d.name == name })
+		if i < 0 {
+			all, i = append(all, dimension{name: name, points: map[float64]string{}}), len(all)
 		}
-		return 1
-	})
-	lo, hi := values[a.order[0]], values[a.order[len(points)-1]]
-	s := scale{lo: lo, hi: hi, from: from + 20, to: to - 20, log: lo > 0 && hi >= 8*lo}
-	if lo == hi {
-		s.lo, s.hi = lo-1, hi+1
+		all[i].values = append(all[i].values, value)
+		all[i].points[value] = p
 	}
-	for _, p := range points {
-		a.at[p] = s.at(values[p])
+	for _, d := range all {
+		slices.Sort(d.values)
 	}
-	if s.log {
-		a.name += " (logarithmic)"
-	}
-	return a
+	return slices.DeleteFunc(all, func(d dimension) bool { return len(d.values) < 2 })
 }
 
-// number reads 64, 0.5 or 200ms.
-func number(s string) (float64, bool) {
-	if x, err := strconv.ParseFloat(s, 64); err == nil && x-x == 0 { // neither NaN nor infinite
-		return x, true
-	}
-	d, err := time.ParseDuration(s)
-	return d.Seconds(), err == nil
-}
+// Measures of the panels of a sweep, in pixels.
+const (
+	cellLeft   = margin + 58 // of the first plot
+	cellWidth  = 176.0
+	cellHeight = 104.0
+	cellRight  = 262.0 // from one plot to that at its right
+	cellBelow  = 160.0 // and to that below it
+)
 
-// curve draws a metric over the points, a line a subject. Points that are no numbers are not
-// joined.
-func (v view) curve(m metric) *drawing {
-	sums := cycling(v.sums)
-	lo, hi := 0.0, 0.0
-	for _, s := range sums {
-		if x := m.of(s); x.Median > 0 {
-			if lo == 0 || x.Min > 0 && x.Min < lo {
-				lo = x.Median
-				if x.Min > 0 {
-					lo = x.Min
-				}
-			}
-			hi = max(hi, x.Max)
-		}
-	}
-	if hi == 0 {
+// scaling shows all metrics over all dimensions: a row a dimension, a column a metric. A column has
+// one scale, so that a step in one dimension can be compared with a step in another.
+func (v view) scaling() *drawing {
+	dimensions, sums := v.dimensions(), cycling(v.sums)
+	if len(dimensions) == 0 || len(acquiring(sums)) == 0 {
 		return nil
 	}
-	const left, right, top, bottom = 70.0, width - 280.0, 12.0, 300.0
-	d := &drawing{name: m.name, title: m.title, caption: m.caption + " Figures: " + rounds(sums) + "."}
-	var y scale
-	kind := "linear, from zero"
-	if hi > 8*lo {
-		y, kind = logarithmic(extent{lo, hi}, extent{bottom, top}, m.label), "logarithmic"
-	} else {
-		y = linear(hi, extent{bottom, top}, 6, m.label)
+	d := &drawing{name: "scale", title: "More " + dimensions[0].name}
+	if len(dimensions) > 1 {
+		d.title = "More of everything"
 	}
-	d.caption += " The vertical axis is " + kind + "."
-	x := place(v.points, left, right)
-	d.ladder(y, left, right)
-	d.line(xy{left, bottom}, xy{right, bottom}, "axis")
-	x.labels(d, top, bottom, (right-left)/float64(len(v.points)))
-	d.text((left+right)/2, bottom+38, "middle muted", x.name)
-	d.height = bottom + 48
-
-	var names []end
+	d.caption = fmt.Sprintf("Cycles a second, and p99 of the time to acquire: %s. Vertical axes are logarithmic.", rounds(sums))
+	top := 6.0
+	for _, s := range v.subjects {
+		if slices.ContainsFunc(sums, func(o record.Summary) bool { return o.Subject.Name == s.Name }) {
+			top = v.keyLine(d, s.Name, "", top)
+		}
+	}
+	top += 40
 	none := false
-	for i, subject := range v.subjects {
-		shift := 0.0
-		if x.name == "" { // beside each other, or they would hide each other
-			shift = 9 * (float64(i) - float64(len(v.subjects)-1)/2)
-		}
-		var t trace
-		var last end
-		for _, point := range x.order {
-			j := slices.IndexFunc(sums, func(s record.Summary) bool {
-				return s.Subject.Name == subject.Name && s.Point == point
-			})
-			if j < 0 || m.of(sums[j]).Median <= 0 {
-				if j >= 0 {
-					d.text(x.at[point]+shift, bottom-4, "middle bold "+v.fill(subject.Name), "×")
-					none = true
-				}
-				t.lift()
-				continue
-			}
-			value := m.of(sums[j])
-			px, py := x.at[point]+shift, y.at(value.Median)
-			t.to(px, py)
-			last = end{x: px, y: py, class: v.stroke(subject.Name), name: title(subject),
-				note: m.show(value.Median)}
-			if point != x.order[len(x.order)-1] { // or it would be read as one of the last point
-				_, where, numeric := strings.Cut(point, "=")
-				if !numeric {
-					where = point
-				}
-				last.note += " at " + where
-			}
-			d.line(xy{px, y.at(max(value.Min, y.lo))}, xy{px, y.at(value.Max)},
-				"thin "+v.stroke(subject.Name))
-			d.circle(xy{px, py}, 4, "mark "+v.fill(subject.Name),
-				fmt.Sprintf("%s, %s: %s, rounds %s", title(subject), point, m.show(value.Median),
-					between(value, m.show)))
-		}
-		if x.name != "" {
-			d.path(t.d.String(), "line "+v.stroke(subject.Name), "")
-		}
-		if last.name != "" {
-			names = append(names, last)
+	for i, m := range metrics {
+		left := cellLeft + cellRight*float64(i)
+		d.text(left-58, top-20, "muted small", m.head)
+		values := extentOf(sums, m)
+		for j, dim := range dimensions {
+			b := box{left, top + cellBelow*float64(j), cellWidth, cellHeight}
+			c := graph{d, dim, m, sums, logarithmic(values, extent{b.y + b.h, b.y}, standing, m.label)}
+			none = v.panel(c, b) || none
 		}
 	}
 	if none {
-		d.caption += " A cross: there was nothing to measure."
+		d.caption += " A cross: nothing was acquired."
 	}
-	d.ends(names, right+14, top+4, bottom-4)
+	d.height = top + cellBelow*float64(len(dimensions)) - 6
 	return d
 }
 
-// labels writes the points below the panel; numbers that come too close to the one before have only
-// a grid line.
-func (a abscissa) labels(d *drawing, top, bottom, each float64) {
-	free := 0.0
-	for _, p := range a.order {
-		at, text := a.at[p], p
-		d.line(xy{at, top}, xy{at, bottom}, "grid")
-		if a.name == "" {
-			d.label(xy{at, bottom + 20}, room{each - 8, 2}, "middle muted small", text)
-			continue
+// extentOf is from the least to the most that a metric ever is; a round without any has no place on
+// a logarithmic axis.
+func extentOf(sums []record.Summary, m metric) (e extent) {
+	for _, s := range sums {
+		x := m.of(s)
+		for _, value := range []float64{x.Min, x.Median} {
+			if value > 0 && (e.from == 0 || value < e.from) {
+				e.from = value
+			}
 		}
-		_, text, _ = strings.Cut(p, "=")
-		if half := textWidth(text) / 2; at-half >= free {
-			d.text(at, bottom+17, "middle muted small", text)
-			free = at + half + 6
+		e.to = max(e.to, x.Max)
+	}
+	return e
+}
+
+// A graph is one panel of a sweep.
+type graph struct {
+	*drawing
+	dimension
+	metric
+	sums []record.Summary
+	y    scale
+}
+
+// panel draws a graph into its box, and reports whether a subject acquired nothing at some point.
+func (v view) panel(c graph, b box) (none bool) {
+	lo, hi := c.values[0], c.values[len(c.values)-1]
+	x := scale{lo: lo, hi: hi, from: b.x + 8, to: b.x + b.w - 8, log: hi > 10*lo}
+	right, bottom := b.x+b.w, b.y+b.h
+	c.ladder(c.y, b.x, right)
+	c.line(xy{b.x, bottom}, xy{right, bottom}, "axis")
+	c.names(x, bottom)
+	name := c.dimension.name
+	if x.log {
+		name += " (log.)"
+	}
+	c.text((b.x+right)/2, bottom+36, "middle muted small", name)
+	for _, subject := range slices.Backward(v.subjects) { // the first lies on top
+		var t trace
+		var over []func()
+		for _, value := range c.values {
+			i := slices.IndexFunc(c.sums, func(s record.Summary) bool {
+				return s.Subject.Name == subject.Name && s.Point == c.points[value]
+			})
+			if i < 0 {
+				t.lift()
+				continue
+			}
+			figure, at := c.of(c.sums[i]), x.at(value)
+			if figure.Median <= 0 {
+				c.path(fmt.Sprintf("M%s %sl8 8m0 -8l-8 8", px(at-4), px(bottom-14)), "line "+v.stroke(subject.Name), "nothing was acquired")
+				none = true
+				t.lift()
+				continue
+			}
+			y := c.y.at(figure.Median)
+			t.to(at, y)
+			over = append(over, func() {
+				c.line(xy{at, c.y.at(max(figure.Min, c.y.lo))}, xy{at, c.y.at(figure.Max)}, "thin "+v.stroke(subject.Name))
+				c.circle(xy{at, y}, 4, "mark "+v.fill(subject.Name), fmt.Sprintf("%s, %s: %s, rounds %s",
+					title(subject), c.points[value], c.show(figure.Median), between(figure, c.show)))
+			})
+		}
+		c.path(t.d.String(), "line "+v.stroke(subject.Name), "")
+		for _, draw := range over {
+			draw()
+		}
+	}
+	return none
+}
+
+// names writes the values below a panel: the last, and of the others those that leave it room.
+func (c graph) names(x scale, bottom float64) {
+	half := func(value float64) float64 { return textWidth(short(value))/2 + 3 }
+	write := func(value float64) {
+		c.text(x.at(value), bottom+18, "middle muted small", short(value))
+	}
+	last := c.values[len(c.values)-1]
+	write(last)
+	free, end := 0.0, x.at(last)-half(last)
+	for _, value := range c.values[:len(c.values)-1] {
+		if at, h := x.at(value), half(value); at-h >= free && at+h <= end {
+			write(value)
+			free = at + h
 		}
 	}
 }

@@ -104,6 +104,8 @@ func latencyOf(pick func(record.Latency) record.Spread) func(record.Summary) str
 const speedTitle = "speed and time to acquire"
 
 var speed = []figure{
+	{head: "durability", text: true, of: func(s record.Summary) string { return s.Subject.Durability },
+		known: func(s record.Summary) bool { return s.Subject.Durability != "" }},
 	{head: "ratio", of: func(s record.Summary) string { return ratio(s.Ratio) }},
 	{head: "cycles/s", of: func(s record.Summary) string { return count(s.PerSecond.Median) }},
 	{head: "min–max", of: func(s record.Summary) string { return between(s.PerSecond, count) },

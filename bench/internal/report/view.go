@@ -35,17 +35,6 @@ func look(run record.Run) view {
 	return v
 }
 
-// at are the summaries of one point.
-func (v view) at(point string) []record.Summary {
-	var sums []record.Summary
-	for _, s := range v.sums {
-		if s.Point == point {
-			sums = append(sums, s)
-		}
-	}
-	return sums
-}
-
 // rank is the subject's place in the run, from which its colour follows. It does not depend on
 // which subjects one picture shows.
 func (v view) rank(name string) int {
@@ -183,6 +172,9 @@ func (v view) load() string {
 		if parts[len(parts)-1] == "" {
 			parts[len(parts)-1] = "names " + l.Names
 		}
+	}
+	if l.Length > 0 {
+		parts = append(parts, "names of "+plural(l.Length, "byte"))
 	}
 	if l.Hold > 0 {
 		parts = append(parts, "each lock held for "+spanShort(float64(l.Hold)))

@@ -2,6 +2,7 @@ package subject
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 )
@@ -36,10 +38,9 @@ func startKind(t *testing.T, kind fleet.Kind) fleet.Fleet {
 	return f
 }
 
-// libraries are all subjects but the limit.
+// libraries are the subjects that lock on any Redis servers, but for the limit.
 func libraries() []Spec {
-	all := All()
-	return all[:len(all)-1]
+	return slices.DeleteFunc(All(), func(s Spec) bool { return s.Drive != nil || s.Servers != backend.Run })
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

@@ -24,7 +24,7 @@ func limit() Spec {
 	return Spec{
 		Subject: record.Subject{
 			Name: "limit", Title: "physical limit",
-			Note: "No library: prebuilt requests over one raw connection a server, done at the quorum-th answer. No drawing of values, deadlines, renewal or faults: any of them ends it.",
+			Note: "No library: prebuilt requests over one raw connection a server, done at the quorum-th answer, released by the servers' own compare-and-delete where they have one. No drawing of values, deadlines, renewal or faults: any of them ends it.",
 		},
 		Drive: drive,
 	}
@@ -91,9 +91,10 @@ type limitRun struct {
 
 // A limitSlot is one caller: its SET, its compare-and-delete, and so on.
 type limitSlot struct {
-	requests        [2][]byte
-	seq             uint32 // of the request under way; odd: the delete
-	yes, no         int    // answers to it
+	set             []byte
+	deletes         [len(limitDeletes)][]byte // by what the server has
+	seq             uint32                    // of the request under way; odd: the delete
+	yes, no         int                       // answers to it
 	began, acquired time.Time
 }
 
@@ -102,10 +103,11 @@ func (l *limitRun) prepare(cfg Config) {
 	for i := range cfg.Callers {
 		key, value := fmt.Sprintf("bench:limit:%s:%d", run, i), rand.Text()
 		ttl := strconv.FormatInt(cfg.TTL.Milliseconds(), 10)
-		l.slots = append(l.slots, limitSlot{requests: [2][]byte{
-			limitRequest("SET", key, value, "NX", "PX", ttl),
-			limitRequest("EVALSHA", limitScriptSHA, "1", key, value),
-		}})
+		s := limitSlot{set: limitRequest("SET", key, value, "NX", "PX", ttl)}
+		for i, words := range limitDeletes {
+			s.deletes[i] = limitRequest(words(key, value)...)
+		}
+		l.slots = append(l.slots, s)
 	}
 }
 
@@ -126,7 +128,11 @@ func (l *limitRun) submit(i int) {
 	s := &l.slots[i]
 	s.yes, s.no = 0, 0
 	for _, c := range l.conns {
-		c.out = append(c.out, s.requests[s.seq&1]...)
+		if s.seq&1 == 0 {
+			c.out = append(c.out, s.set...)
+		} else {
+			c.out = append(c.out, s.deletes[c.deletes]...)
+		}
 		c.asked.push(limitAsked{int32(i), s.seq})
 	}
 }
@@ -219,10 +225,32 @@ var limitScriptSHA = func() string {
 	return hex.EncodeToString(sum[:])
 }()
 
+// limitDeletes are the words of a compare-and-delete, the cheapest first: the servers' own commands,
+// and the script for those that have neither, or do not permit it.
+var limitDeletes = [...]func(key, value string) []string{
+	func(key, value string) []string { return []string{"DELEX", key, "IFEQ", value} }, // Redis 8.4
+	func(key, value string) []string { return []string{"DELIFEQ", key, value} },       // Valkey 9
+	func(key, value string) []string { return []string{"EVALSHA", limitScriptSHA, "1", key, value} },
+}
+
+// limitDelete is the first of limitDeletes that the server has and permits. It finds out on a key
+// that nobody has.
+func limitDelete(do func(words []string) error) (which int, err error) {
+	var refused redis.Error
+	script := len(limitDeletes) - 1
+	for i, words := range limitDeletes[:script] {
+		if err := do(words("bench:limit:", "")); !errors.As(err, &refused) {
+			return i, err
+		}
+	}
+	return script, nil
+}
+
 // A limitConn is a raw connection to one server. Its run's mu protects the rest.
 type limitConn struct {
 	net.Conn
 	address    string
+	deletes    int    // index in limitDeletes
 	out, spare []byte // requests to be written, and the buffer of those being written
 	writing    bool
 	asked      limitQueue // requests without an answer, in order
@@ -255,12 +283,19 @@ func limitConnect(ctx context.Context, e *endpoint.Endpoint) (*limitConn, error)
 		do("SELECT", e.Database)
 	}
 	do("SCRIPT", "LOAD", limitScript)
+	deletes := 0
+	if err == nil {
+		deletes, err = limitDelete(func(words []string) error {
+			_, err := redis.DoContext(r, ctx, words[0], redis.Args{}.AddFlat(words[1:])...)
+			return err
+		})
+	}
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	conn.SetDeadline(time.Time{})
-	return &limitConn{Conn: conn, address: e.Address}, nil
+	return &limitConn{Conn: conn, address: e.Address, deletes: deletes}, nil
 }
 
 // A limitCycle is a cycle to be reported.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -31,7 +32,17 @@ func redquorums() []Spec {
 		shared,
 		readers(redquorum("redquorum-readers", "redquorum, readers",
 			"Shared(): any number of callers hold a name at the same time, as readers.", redlock.Shared())),
+		redquorum("redquorum-everysec", "redquorum, synced each second",
+			"On redis-servers of its own with appendfsync everysec.").on(backend.RedisEverySec),
+		redquorum("redquorum-always", "redquorum, synced each time",
+			"On redis-servers of its own with appendfsync always.").on(backend.RedisAlways),
 	}
+}
+
+// on has s lock on servers of that kind.
+func (s Spec) on(servers backend.Kind) Spec {
+	s.Servers = servers
+	return s
 }
 
 // readers has the clients of s say that their locks are shared.

@@ -1,6 +1,7 @@
 // Package client is a program that needs locks, as a process of its own: a redlock.Locker, and some
 // goroutines that acquire, work, write to the register and release, until standard input ends. It
-// writes its history to standard output.
+// writes its history to standard output. In place of the Locker it may have a program of its own
+// that it asks for locks, of any library (chaos/PROTOCOL.md).
 //
 // It does what its lock allows, and no more, with the flaw that every program has: between its last
 // look at the lock and the write some time passes.
@@ -32,7 +33,9 @@ type Config struct {
 	Who      int // its number; no two processes have the same
 	URLs     []string
 	Register string // address
+	Locks    []history.Lock
 	Names    []string
+	Permits  string // the name of which there are permits
 	Seed     uint64
 	TTL      time.Duration
 	Guard    bool // MemoryGuard
@@ -40,6 +43,11 @@ type Config struct {
 
 	// Work bounds how long a lock is held, drawn evenly.
 	Work [2]time.Duration
+
+	// Program is a command that gives the locks instead of this module's library; empty: none. It
+	// is run by sh, in the client's process group: faults hit both.
+	Program  string
+	Patience time.Duration // how long it may take for an answer
 
 	// ClockOffset is how far this client's wall clock is ahead. Fencing tokens are taken from it,
 	// and must not depend on it.
@@ -60,11 +68,28 @@ func (c Config) environ() (string, error) {
 	return env + "=" + string(text), err
 }
 
+// A lock is what the work under it needs of it.
+type lock interface {
+	Context() context.Context
+	Remaining() time.Duration
+	Fence() int64
+	Permit() int
+	Votes() int
+	Downgrade(context.Context) error
+	Release(context.Context) error
+}
+
+// A giver is where locks come from.
+type giver interface {
+	acquire(context.Context, demand) (lock, error)
+	Close() error
+}
+
 // A client is one process.
 type client struct {
 	Config
 	log      *history.Log
-	locker   *redlock.Locker
+	locks    giver
 	register *register.Client
 	ops      atomic.Int64
 }
@@ -83,23 +108,37 @@ func Run(c Config, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer reg.Close()
-	nodes, err := pool.Open(c.URLs...)
-	if err != nil {
+	cl := &client{Config: c, log: history.NewLog(out), register: reg}
+	if err := cl.open(stop); err != nil {
 		return err
 	}
-	locker, err := redlock.New(nodes, redlock.TTL(c.TTL), redlock.Fenced(), redlock.MemoryGuard(c.Guard),
-		redlocktest.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
-	if err != nil {
-		return err
-	}
-	cl := &client{Config: c, log: history.NewLog(out), locker: locker, register: reg}
-	errs := make([]error, c.Callers)
+	errs := make([]error, cl.Callers)
 	var callers sync.WaitGroup
 	for i := range errs {
 		callers.Go(func() { errs[i] = cl.call(ctx, rand.New(rand.NewPCG(c.Seed, uint64(c.Who*1000+i)))) })
 	}
 	callers.Wait()
-	return errors.Join(append(errs, locker.Close())...)
+	return errors.Join(append(errs, cl.locks.Close())...)
+}
+
+// open opens the library, or starts the program. One that breaks the protocol ends the client.
+func (c *client) open(end func()) error {
+	if c.Program != "" {
+		p, err := openProgram(c.Config, c.log, end)
+		if err != nil {
+			return err
+		}
+		c.locks, c.Callers, c.Locks = p, 1, p.kinds()
+		return nil
+	}
+	nodes, err := pool.Open(c.URLs...)
+	if err != nil {
+		return err
+	}
+	l, err := redlock.New(nodes, redlock.TTL(c.TTL), redlock.MemoryGuard(c.Guard),
+		redlocktest.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
+	c.locks = locker{l}
+	return err
 }
 
 // call is one caller: it makes one cycle after the other.
@@ -115,19 +154,12 @@ func (c *client) call(ctx context.Context, chance *rand.Rand) error {
 
 // cycle takes a lock, works, and gives it back. Its error is about the apparatus, not about locks.
 func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
-	name := c.Names[chance.IntN(len(c.Names))]
-	h := &hold{client: c, chance: chance, id: history.Event{Who: c.Who, Op: c.ops.Add(1), Name: name}}
-	h.note(history.Asked, "")
+	d := c.draw(chance)
+	h := &hold{client: c, chance: chance, demand: d, id: d.event(c.Who, c.ops.Add(1))}
+	h.ask()
 	waiting, cancel := context.WithTimeout(ctx, 5*c.TTL)
 	defer cancel()
-	// Half of the leases are fixed: they end in the middle of the work if that takes long. And half
-	// of the calls do not back off, so that votes are split, and locks taken the moment they are
-	// free.
-	opts := []redlock.Option{redlock.Renew(chance.IntN(2) == 0)}
-	if chance.IntN(2) == 0 {
-		opts = append(opts, redlock.RetryInterval(15*time.Millisecond))
-	}
-	lock, err := c.locker.Acquire(waiting, name, opts...)
+	lock, err := c.locks.acquire(waiting, d)
 	if err != nil {
 		h.note(history.Failed, reason(err))
 		sleep(ctx, between(chance, 0, 50*time.Millisecond))
@@ -138,17 +170,26 @@ func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
 	if err := h.work(ctx); err != nil {
 		return err
 	}
-	h.note(history.Leaving, "")
-	if err := lock.Release(context.WithoutCancel(ctx)); err != nil {
-		h.note(history.Released, reason(err))
-	} else {
-		h.note(history.Released, "")
+	if d.downgrade && h.look() {
+		h.downgrade(ctx)
+		if err := h.work(ctx); err != nil {
+			return err
+		}
 	}
+	h.look() // one without a deadline is known to be held up to here
+	h.note(history.Leaving, "")
+	h.noteOutcome(history.Released, lock.Release(context.WithoutCancel(ctx)))
 	return c.log.Err()
 }
 
 // reason is the kind of an error, as far as a caller can know it, and its text behind a colon.
-func reason(err error) string { return kind(err) + ": " + err.Error() }
+func reason(err error) string {
+	var said refusal
+	if errors.As(err, &said) {
+		return string(said)
+	}
+	return kind(err) + ": " + err.Error()
+}
 
 func kind(err error) string {
 	switch {
@@ -181,11 +222,29 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // A hold is one acquisition, and the work that is done under its lock.
 type hold struct {
-	id     history.Event // Who, Op and Name of all its events
+	id     history.Event // what all its events have
+	demand demand
 	client *client
 	chance *rand.Rand
-	lock   *redlock.Lock
-	until  int64 // the latest deadline that was written down
+	lock   lock
+	until  int64  // the latest deadline that was written down
+	writes string // the register's key; empty: the holder writes nothing
+}
+
+// ask notes what is asked for.
+func (h *hold) ask() {
+	e := h.id
+	e.At, e.Kind, e.Fair, e.Most = history.Now(), history.Asked, h.demand.fair, h.demand.most
+	h.client.log.Add(e)
+}
+
+// noteOutcome notes that a call has returned.
+func (h *hold) noteOutcome(kind history.Kind, err error) {
+	if err != nil {
+		h.note(kind, reason(err))
+		return
+	}
+	h.note(kind, "")
 }
 
 // note writes an event into the history.
@@ -205,12 +264,16 @@ func (h *hold) deadline() int64 {
 	return 0
 }
 
-// begin notes the lock that was granted.
-func (h *hold) begin(lock *redlock.Lock) {
+// begin notes the lock that was granted. Who has it writes with its token, if that is a writer's. A
+// program that has none writes all the same: that is what becomes of the resource without.
+func (h *hold) begin(lock lock) {
 	h.lock = lock
 	h.until = h.deadline()
 	e := h.id
-	e.Kind, e.Token, e.Votes, e.Until = history.Granted, lock.Fence(), lock.Votes(), h.until
+	e.Kind, e.Permit, e.Token, e.Votes, e.Until = history.Granted, lock.Permit(), lock.Fence(), lock.Votes(), h.until
+	if e.Lock.HasToken() || h.client.Program != "" {
+		h.writes = history.Slot(e.Name, e.Permit)
+	}
 	e.At = history.Now()
 	h.client.log.Add(e)
 }
@@ -248,14 +311,23 @@ func (h *hold) span() time.Duration {
 	return between(h.chance, work[0], work[1])
 }
 
+// downgrade makes the writer a reader, who writes nothing more.
+func (h *hold) downgrade(ctx context.Context) {
+	h.writes = ""
+	h.note(history.Downgrading, "")
+	h.noteOutcome(history.Downgraded, h.lock.Downgrade(ctx))
+}
+
 // work looks at the lock, prepares something, and writes it, again and again.
 func (h *hold) work(ctx context.Context) error {
 	span := h.span()
 	for enough := time.Now().Add(span); h.look(); {
 		sleep(ctx, between(h.chance, 0, 50*time.Millisecond))
 		// A pause somewhere here is what fencing is for.
-		if _, err := h.client.register.Write(h.id.Name, h.lock.Fence(), h.id.Who, h.id.Op); err != nil {
-			return err
+		if h.writes != "" {
+			if _, err := h.client.register.Write(h.writes, h.lock.Fence(), h.id.Who, h.id.Op); err != nil {
+				return err
+			}
 		}
 		if ctx.Err() != nil || time.Now().After(enough) {
 			break

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,6 +22,8 @@ type Process struct {
 	done   chan struct{} // closed when it has ended, and all of its history was read
 	err    error         // why, once done
 	killed bool
+	broken chan struct{} // closed when it has ended by itself, and not well
+	said   tail
 }
 
 // Start runs this program again as a client, and adds its history to log.
@@ -39,7 +43,6 @@ func Start(c Config, log *history.Log) (*Process, error) {
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), setting)
-	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -49,34 +52,77 @@ func Start(c Config, log *history.Log) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	p := &Process{Who: c.Who, cmd: cmd, stdin: stdin, done: make(chan struct{}), broken: make(chan struct{})}
+	cmd.Stderr = io.MultiWriter(os.Stderr, &p.said)
+	cmd.WaitDelay = time.Second // for what a killed client has left behind with its standard error
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &Process{Who: c.Who, cmd: cmd, stdin: stdin, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		err := history.Read(stdout, func(e history.Event) { log.Add(e) })
 		p.err = errors.Join(err, cmd.Wait())
+		if text := p.said.String(); p.err != nil && text != "" {
+			p.err = fmt.Errorf("%w: %s", p.err, text)
+		}
+		if cmd.ProcessState.ExitCode() > 0 {
+			close(p.broken)
+		}
 	}()
 	return p, nil
 }
 
+// A tail keeps the end of a client's standard error, which says why it failed.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	const most = 2048
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	t.text = t.text[max(0, len(t.text)-most):]
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}
+
+// Done is closed when the process has ended, and all of its history is in the log.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Broken is closed when the process has ended by itself, with an exit code above zero.
+func (p *Process) Broken() <-chan struct{} { return p.broken }
+
+// signal sends sig to the process and to the program that it has its locks from.
+func (p *Process) signal(sig syscall.Signal) error {
+	if err := p.cmd.Process.Signal(syscall.Signal(0)); err != nil { // its group's number may be another's
+		return err
+	}
+	return os.NewSyscallError("kill", syscall.Kill(-p.cmd.Process.Pid, sig))
+}
+
 // Pause stops the process wherever it is.
 func (p *Process) Pause() error {
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	return awaitStop(p.cmd.Process.Pid)
 }
 
 // Resume lets it go on.
-func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
 // Kill ends the process at once and returns when all that it had written is in the log. It may be
 // paused.
 func (p *Process) Kill() error {
 	p.killed = true
-	err := p.cmd.Process.Kill()
+	err := p.signal(syscall.SIGKILL)
 	<-p.done
 	p.stdin.Close()
 	return err
@@ -91,7 +137,7 @@ func (p *Process) Stop(limit time.Duration) error {
 	select {
 	case <-p.done:
 	case <-time.After(limit):
-		p.cmd.Process.Kill()
+		p.signal(syscall.SIGKILL)
 		<-p.done
 		return fmt.Errorf("client %d did not end within %v", p.Who, limit)
 	}

@@ -31,30 +31,47 @@ const (
 	Lost     Kind = "lost"     // the lock's context has ended: Text
 	Leaving  Kind = "leaving"  // Release is about to be called
 	Released Kind = "released" // it has returned: Text, if that was an error
+
+	Downgrading Kind = "downgrading" // Downgrade is about to be called: from here on the holder is a reader
+	Downgraded  Kind = "downgraded"  // it has returned: Text, if that was an error
 )
+
+// Ready is the event of a client that asks a program of another library for its locks: what that
+// says it is, in Text.
+const Ready Kind = "ready"
 
 // The events of the register, the nemesis and the servers.
 const (
+	Began    Kind = "began"    // the faults begin; Nodes that are new may have no vote before Until
 	Accepted Kind = "accepted" // the register took a write: Token
 	Refused  Kind = "refused"  // it did not
-	Fault    Kind = "fault"    // the nemesis did what Text says: Name is the fault's kind
-	Healed   Kind = "healed"   // and undid it
+	Fault    Kind = "fault"    // the nemesis begins to do what Text says, to Nodes or to clients: Name is the fault's kind
+	Healed   Kind = "healed"   // it has undone that; Nodes that forgot have no vote before Until
+	Paused   Kind = "paused"   // a client is about to be stopped
+	Resumed  Kind = "resumed"  // it goes on
+	Killed   Kind = "killed"   // a client is about to be killed
 	Calm     Kind = "calm"     // all is healed, and the clients go on for a while
 	Left     Kind = "left"     // a server (Who) still has the key of Name, when no client should hold it
 )
 
 // An Event is one line of a history. Fields that its kind does not mention are empty, but for At
-// and, where it is about a lock, Who, Op and Name.
+// and, where it is about a lock, Who, Op, Name and Lock.
 type Event struct {
-	At    int64  `json:"at"` // nanoseconds, by Now
-	Kind  Kind   `json:"kind"`
-	Who   int    `json:"who"`          // the client; no two processes have the same
-	Op    int64  `json:"op,omitempty"` // the acquisition, of the client's
-	Name  string `json:"name,omitempty"`
-	Token int64  `json:"token,omitempty"`
-	Until int64  `json:"until,omitempty"` // the lock's deadline, by Now; never later than the library's own
-	Votes int    `json:"votes,omitempty"`
-	Text  string `json:"text,omitempty"`
+	At     int64    `json:"at"` // nanoseconds, by Now
+	Kind   Kind     `json:"kind"`
+	Who    int      `json:"who"`             // the client; no two processes have the same
+	Op     int64    `json:"op,omitempty"`    // the acquisition, of the client's
+	Name   string   `json:"name,omitempty"`  // of a lock of several: see NameOfSet
+	Names  []string `json:"names,omitempty"` // of a lock of several
+	Lock   Lock     `json:"lock,omitempty"`
+	Fair   bool     `json:"fair,omitempty"`   // asked for in order of arrival
+	Most   int      `json:"most,omitempty"`   // asked for: how many permits the client believes that there are
+	Permit int      `json:"permit,omitempty"` // granted
+	Token  int64    `json:"token,omitempty"`
+	Until  int64    `json:"until,omitempty"` // the lock's deadline, by Now; never later than the library's own
+	Votes  int      `json:"votes,omitempty"`
+	Nodes  []int    `json:"nodes,omitempty"`
+	Text   string   `json:"text,omitempty"`
 }
 
 // A Log takes events from several goroutines and writes them as lines. Each is written at once and
@@ -66,9 +83,10 @@ type Log struct {
 	last map[topic]int64
 }
 
+// A topic is a kind of event, and a name or a kind of lock.
 type topic struct {
-	kind Kind
-	name string
+	kind  Kind
+	about string
 }
 
 // NewLog returns a Log that writes to out.
@@ -82,19 +100,22 @@ func (l *Log) Add(e Event) error {
 	if err == nil {
 		_, err = l.out.Write(append(line, '\n'))
 	}
-	at := topic{e.Kind, e.Name}
-	l.last[at] = max(l.last[at], e.At)
+	for _, about := range append(keys(e), string(e.Lock)) {
+		at := topic{e.Kind, about}
+		l.last[at] = max(l.last[at], e.At)
+	}
 	if l.err == nil {
 		l.err = err
 	}
 	return l.err
 }
 
-// Last returns when the latest event of a kind about a name was; zero if there was none.
-func (l *Log) Last(kind Kind, name string) int64 {
+// Last returns when the latest event of a kind was that is about a key, as Acquisition.Keys has
+// them, or about a kind of lock; zero if there was none.
+func (l *Log) Last(kind Kind, about string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last[topic{kind, name}]
+	return l.last[topic{kind, about}]
 }
 
 // Err returns the first error: from there on the history has holes.

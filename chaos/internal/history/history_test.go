@@ -22,7 +22,10 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	events := []history.Event{
 		{At: 1, Kind: history.Asked, Who: 1, Op: 2, Name: "a"},
 		{At: 2, Kind: history.Granted, Who: 1, Op: 2, Name: "a", Token: 1 << 52, Until: 9, Votes: 3},
-		{At: 3, Kind: history.Fault, Name: "flush", Text: "\"node\" 3\n"},
+		{At: 3, Kind: history.Fault, Name: "flush", Nodes: []int{0, 3}, Text: "\"node\" 3\n"},
+		{At: 4, Kind: history.Asked, Who: 1, Op: 3, Name: "p", Lock: history.FencedPermit, Most: 3},
+		{At: 5, Kind: history.Granted, Who: 1, Op: 3, Name: "p", Lock: history.FencedPermit, Permit: 2},
+		{At: 6, Kind: history.Asked, Who: 1, Op: 4, Name: "a+b", Names: []string{"a", "b"}, Lock: history.Set, Fair: true},
 	}
 	var out bytes.Buffer
 	log := history.NewLog(&out)
@@ -70,6 +73,35 @@ func TestAnAcquisitionWithoutAnswerIsNeitherGrantedNorFailed(t *testing.T) {
 	assert.False(t, all[1].Held())
 }
 
+func TestALockIsOfItsKeys(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		`{"kind":"asked","name":"a"}`:                                                                   {"a"},
+		`{"kind":"asked","name":"a+b","names":["a","b"]}`:                                               {"a", "b"},
+		`{"kind":"asked","name":"p","most":3}{"at":1,"kind":"granted","name":"p","permit":2}`:           {"p permit 2"},
+		`{"kind":"asked","name":"p","most":3}{"at":1,"kind":"granted","name":"p"}`:                      {"p"},
+		`{"kind":"asked","name":"a+b","names":["a","b"]}{"at":1,"kind":"granted","name":"a+b"}`:         {"a", "b"},
+		`{"kind":"asked","name":"a"}{"at":1,"kind":"granted","name":"a"}{"kind":"lost","name":"a"}`:     {"a"},
+		`{"kind":"asked","name":"a"}{"at":1,"kind":"granted","name":"a"}{"kind":"extended","name":"a"}`: {"a"},
+	} {
+		all, err := history.Acquisitions(read(t, text))
+		require.NoError(t, err)
+		assert.Equal(t, want, all[0].Keys(), text)
+	}
+}
+
+func TestALogKnowsWhenSomethingWasLast(t *testing.T) {
+	t.Parallel()
+	log := history.NewLog(&bytes.Buffer{})
+	require.NoError(t, log.Add(history.Event{At: 5, Kind: history.Granted, Name: "a+b", Names: []string{"a", "b"}, Lock: history.Set}))
+	require.NoError(t, log.Add(history.Event{At: 7, Kind: history.Granted, Name: "p", Permit: 1, Lock: history.Permit}))
+	require.NoError(t, log.Add(history.Event{At: 6, Kind: history.Granted, Name: "b", Lock: history.Plain}))
+	for about, at := range map[string]int64{"a": 5, "b": 6, "set": 5, "p": 0, "p permit 1": 7, "permit": 7, "plain": 6, "shared": 0} {
+		assert.Equal(t, at, log.Last(history.Granted, about), about)
+	}
+	assert.Zero(t, log.Last(history.Asked, "a"))
+}
+
 func TestEventsThatNoClientCanProduceAreAnError(t *testing.T) {
 	t.Parallel()
 	const asked, granted = `{"kind":"asked","name":"a"}`, `{"kind":"granted","name":"a"}`
@@ -79,6 +111,9 @@ func TestEventsThatNoClientCanProduceAreAnError(t *testing.T) {
 		asked + `{"kind":"granted"}`:         "another name",
 		asked + granted + granted:            "answered twice",
 		asked + `{"kind":"lost","name":"a"}`: "never granted",
+		asked + `{"kind":"granted","name":"a","lock":"set"}`:                           "another kind",
+		asked + granted + `{"kind":"downgraded","name":"a"}`:                           "downgraded without being asked",
+		asked + granted + `{"kind":"downgrading","name":"a"}`:                          "no writer of one name",
 		asked + granted + `{"kind":"released","name":"a"}`:                             "without being asked",
 		asked + granted + `{"kind":"leaving","name":"a"}{"kind":"leaving","name":"a"}`: "released twice",
 	} {

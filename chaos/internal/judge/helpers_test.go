@@ -2,6 +2,7 @@ package judge_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,47 +17,77 @@ import (
 // unit is that of the times in the tests' histories.
 const unit = int64(time.Millisecond)
 
-// parse makes a history of lines such as
+// parse makes a history of five nodes from lines such as
 //
 //	10 asked 1.7 a            client 1 asks for lock a, its acquisition 7
 //	20 granted 1.7 a 1000 90  with token 1000, until 90
 //	30 extended 1.7 a 150
 //	40 accepted 1.7 a 1000
+//	10 asked 1.8 a shared     what is not asked for by its kind is fenced
+//	10 asked 1.9 a+b set
+//	10 asked 2.1 p permit 3   one of three
+//	20 granted 2.1 p 0 90 2   permit 2, without a token
+//	50 fault flush 0 1        of nodes
+//	51 healed flush 0 1
 //
 // and of others without the last numbers; times are in milliseconds. Empty lines, and comments
 // behind #, are left out.
 func parse(t *testing.T, text string) (events []history.Event) {
 	t.Helper()
+	events = []history.Event{{Kind: history.Began, Nodes: []int{0, 1, 2, 3, 4}}}
+	asked := map[history.Key]history.Event{}
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
 		f := strings.Fields(line)
 		if len(f) == 0 {
 			continue
 		}
-		var e history.Event
-		_, err := fmt.Sscan(f[0], &e.At)
+		at, err := strconv.ParseInt(f[0], 10, 64)
 		require.NoError(t, err, line)
-		e.Kind = history.Kind(f[1])
+		e := history.Event{At: at, Kind: history.Kind(f[1])}
+		number := func(i int) (n int64) {
+			if i < len(f) {
+				n, err = strconv.ParseInt(f[i], 10, 64)
+				require.NoError(t, err, line)
+			}
+			return n
+		}
 		switch e.Kind {
 		case history.Calm:
-		case history.Fault:
+		case history.Fault, history.Healed:
 			e.Name = f[2]
+			for i := range f[3:] {
+				e.Nodes = append(e.Nodes, int(number(3+i)))
+			}
+		case history.Paused, history.Resumed, history.Killed:
+			e.Who = int(number(2))
 		case history.Left:
-			_, err = fmt.Sscan(f[2], &e.Who)
-			e.Name = f[3]
+			e.Who, e.Name = int(number(2)), f[3]
+		default:
+			_, err = fmt.Sscanf(f[2], "%d.%d", &e.Who, &e.Op)
+			require.NoError(t, err, line)
+			lock := asked[history.Key{Who: e.Who, Op: e.Op}]
+			e.Name, e.Lock, e.Names = f[3], lock.Lock, lock.Names
+		}
+		switch e.Kind {
+		case history.Asked:
+			if e.Lock = history.Fenced; len(f) > 4 {
+				e.Lock = history.Lock(f[4])
+			}
+			if e.Lock == history.Set {
+				e.Names = strings.Split(e.Name, "+")
+			}
+			e.Most = int(number(5))
+			asked[history.Key{Who: e.Who, Op: e.Op}] = e
 		case history.Granted:
-			_, err = fmt.Sscanf(strings.Join(f[2:], " "), "%d.%d %s %d %d", &e.Who, &e.Op, &e.Name, &e.Token, &e.Until)
+			e.Token, e.Until, e.Permit = number(4), number(5), int(number(6))
 		case history.Extended:
-			_, err = fmt.Sscanf(strings.Join(f[2:], " "), "%d.%d %s %d", &e.Who, &e.Op, &e.Name, &e.Until)
+			e.Until = number(4)
 		case history.Accepted, history.Refused:
-			_, err = fmt.Sscanf(strings.Join(f[2:], " "), "%d.%d %s %d", &e.Who, &e.Op, &e.Name, &e.Token)
+			e.Name, e.Token = strings.ReplaceAll(f[3], "_", " "), number(4)
 		case history.Failed:
 			e.Text = "held: by another"
-			fallthrough
-		default:
-			_, err = fmt.Sscanf(strings.Join(f[2:], " "), "%d.%d %s", &e.Who, &e.Op, &e.Name)
 		}
-		require.NoError(t, err, line)
 		e.At, e.Until = e.At*unit, e.Until*unit
 		events = append(events, e)
 	}

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
 // good is a history with everything in it that is right.
@@ -40,6 +43,32 @@ const good = `
 	331 accepted 2.2 a 340
 	335 asked    3.3 b
 	339 granted  3.3 b 341 400
+	401 asked    1.3 a shared
+	401 asked    2.3 a shared
+	402 asked    3.4 a plain
+	405 granted  1.3 a 0 490
+	406 granted  2.3 a 0 480
+	450 asked    4.2 a+b set
+	470 leaving  1.3 a
+	480 granted  3.4 a 0 600       # when the last reader has gone
+	500 downgrading 3.4 a
+	501 downgraded  3.4 a
+	501 asked    1.4 a shared
+	502 granted  1.4 a 0 590       # beside the one who was a writer
+	550 leaving  3.4 a
+	555 leaving  1.4 a
+	560 granted  4.2 a+b 0 700
+	570 asked    1.5 p permit 2
+	570 asked    2.5 p fenced-permit 2
+	570 asked    3.5 p plain
+	575 granted  1.5 p 0 700 1
+	576 granted  2.5 p 10 650 0
+	577 accepted 2.5 p 10
+	650 granted  3.5 p 0 700 0     # takes the first permit
+	651 asked    2.6 p fenced-permit 2
+	690 leaving  1.5 p
+	691 granted  2.6 p 9 800 1     # another slot, a token of its own
+	692 accepted 2.6 p_permit_1 9
 `
 
 func TestAGoodHistoryPasses(t *testing.T) {
@@ -47,18 +76,49 @@ func TestAGoodHistoryPasses(t *testing.T) {
 	v := verdict(t, good, []string{"pause-client", "kill-client"})
 	assert.Empty(t, v.Violations)
 	assert.True(t, v.OK())
-	assert.Equal(t, 6, v.Granted)
+	assert.Equal(t, map[history.Lock]int{
+		history.Fenced: 6, history.Shared: 3, history.Plain: 2, history.Set: 1, history.Permit: 1, history.FencedPermit: 2,
+	}, v.Of)
+	assert.Equal(t, 15, v.Granted)
+	assert.Equal(t, 1, v.Downgrade)
+	assert.Equal(t, 2, v.Together, "one reader beside another, and one beside the one who was a writer")
+	assert.Equal(t, 3, v.Full)
 	assert.Equal(t, 1, v.Lost)
 	assert.Equal(t, 1, v.Expired)
 	assert.EqualValues(t, 150-130, v.Late/time.Millisecond)
 	assert.Equal(t, map[string]int{"held": 1}, v.Failed)
 	assert.Equal(t, 1, v.Unknown)
-	assert.Equal(t, 5, v.Accepted)
+	assert.Equal(t, 7, v.Accepted)
 	assert.Equal(t, 1, v.Refused)
 	assert.Equal(t, map[string]int{"pause-client": 1}, v.Faults)
-	assert.Equal(t, "a", v.IdleName)
-	assert.EqualValues(t, 140-130, v.Idle/time.Millisecond)
-	assert.EqualValues(t, 130, v.IdleFrom/time.Millisecond)
+}
+
+// Locks without tokens are of programs that have none, and write all the same.
+func TestWithoutTokensHoldersWriteInTheOrderOfTheirGrants(t *testing.T) {
+	t.Parallel()
+	const history = `
+		0   asked    2.1 a plain
+		1   asked    1.1 a plain
+		10  granted  1.1 a 0 90
+		20  accepted 1.1 a
+		110 granted  2.1 a 0 200
+		120 accepted 2.1 a
+		121 accepted 2.1 a`
+	assert.Empty(t, verdict(t, history).Violations)
+	v := verdict(t, history+`
+		130 accepted 1.1 a`)
+	require.Equal(t, []string{"register"}, broken(v))
+	assert.Contains(t, v.Violations[0].Text, "client 1's acquisition 1 wrote after client 2's acquisition 1")
+}
+
+func TestTheTimeToNoticeALossIsFromTheNextGrantOn(t *testing.T) {
+	t.Parallel()
+	v := verdict(t, `
+		0  asked    1.1 a
+		10 granted  1.1 a 100 90
+		20 asked    2.1 a
+		30 granted  2.1 a 101 50`)
+	assert.Equal(t, 60*time.Millisecond, v.Notice)
 }
 
 // Each history is wrong in one way; the rules that it breaks are given.
@@ -70,14 +130,14 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 1.1 a 100 90
 			20 asked   2.1 a
 			30 granted 2.1 a 101 110`,
-			"overlap mutex", "60ms before client 1's acquisition 1"},
+			"overlap mutex model", "60ms before client 1's acquisition 1"},
 		{"granted while another that was extended holds it", `
 			0  asked    1.1 a
 			10 granted  1.1 a 100 30
 			15 extended 1.1 a 90
 			20 asked    2.1 a
 			40 granted  2.1 a 101 110`,
-			"overlap mutex", "before client 1's acquisition 1"},
+			"overlap mutex model", "before client 1's acquisition 1"},
 		{"granted inside another that is held longer than the one between", `
 			0  asked   1.1 a
 			10 granted 1.1 a 100 500
@@ -86,25 +146,25 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			40 leaving 2.1 a
 			50 asked   3.1 a
 			60 granted 3.1 a 102 510`,
-			"overlap mutex", "client 3's acquisition 1 (token 102) was granted the lock 440ms before client 1"},
+			"overlap mutex model", "client 3's acquisition 1 (fenced, token 102) was granted the lock 440ms before client 1"},
 		{"granted twice to one client", `
 			0  asked   1.1 a
 			0  asked   1.2 a
 			10 granted 1.1 a 100 90
 			30 granted 1.2 a 101 110`,
-			"overlap mutex", "client 1's acquisition 2"},
+			"overlap mutex model", "client 1's acquisition 2"},
 		{"a token twice", `
 			0  asked   1.1 a
 			0  asked   2.1 a
 			10 granted 1.1 a 100 20
 			30 granted 2.1 a 100 50`,
-			"fencing mutex", "both have the token 100"},
+			"fencing mutex model", "both have the token 100"},
 		{"a token that falls", `
 			0  asked   1.1 a
 			10 granted 1.1 a 100 20
 			11 asked   2.1 a
 			30 granted 2.1 a 99 50`,
-			"fencing mutex", "which is 1 below"},
+			"fencing mutex model", "which is 1 below"},
 		{"a token that falls in the order of holding, though both were asked for at the same time", `
 			0  asked   1.1 a
 			0  asked   2.1 a
@@ -146,7 +206,133 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			30 granted  2.1 a 99 50
 			31 accepted 2.1 a 99
 			32 accepted 1.1 a 100`,
-			"fencing mutex register", "client 1's acquisition 1 wrote after client 2's acquisition 1"},
+			"fencing mutex model register", "client 1's acquisition 1 wrote after client 2's acquisition 1"},
+		{"a writer beside a reader", `
+			0  asked   1.1 a shared
+			10 granted 1.1 a 0 90
+			20 asked   2.1 a plain
+			30 granted 2.1 a 0 110`,
+			"overlap mutex model", "client 2's acquisition 1 (plain) was granted the lock 60ms before client 1's acquisition 1 (shared)"},
+		{"a writer with a token beside a reader", `
+			0  asked   1.1 a shared
+			10 granted 1.1 a 0 90
+			20 asked   2.1 a
+			30 granted 2.1 a 7 110`,
+			"overlap mutex model", "(fenced, token 7) was granted the lock 60ms before"},
+		{"a reader beside a writer", `
+			0  asked   1.1 a plain
+			10 granted 1.1 a 0 90
+			20 asked   2.1 a shared
+			30 granted 2.1 a 0 110`,
+			"overlap mutex model", "client 2's acquisition 1 (shared) was granted the lock 60ms before client 1's acquisition 1 (plain)"},
+		{"a writer beside the last of several readers", `
+			0  asked   1.1 a shared
+			0  asked   2.1 a shared
+			0  asked   3.1 a plain
+			10 granted 1.1 a 0 90
+			11 granted 2.1 a 0 110
+			90 granted 3.1 a 0 150`,
+			"overlap mutex model", "20ms before client 2's acquisition 1 (shared)"},
+		{"a writer beside one who was a writer and is a reader", `
+			0  asked       1.1 a
+			10 granted     1.1 a 5 90
+			20 downgrading 1.1 a
+			20 asked       2.1 a plain
+			30 granted     2.1 a 0 110`,
+			"overlap mutex model", "before client 1's acquisition 1 (fenced, downgraded, token 5)"},
+		{"a reader beside a writer that is to become a reader", `
+			0  asked       1.1 a plain
+			10 granted     1.1 a 0 90
+			20 asked       2.1 a shared
+			30 granted     2.1 a 0 110
+			40 downgrading 1.1 a`,
+			"overlap mutex model", "10ms before client 1's acquisition 1 (plain)"},
+		{"two sets that share a name", `
+			0  asked   1.1 a+b set
+			10 granted 1.1 a+b 0 90
+			20 asked   2.1 b+c set
+			30 granted 2.1 b+c 0 110`,
+			"overlap mutex model", `"b": client 2's acquisition 1 (set) was granted the lock 60ms before client 1's acquisition 1 (set)`},
+		{"a single name of a set", `
+			0  asked   1.1 a+b set
+			10 granted 1.1 a+b 0 90
+			20 asked   2.1 a plain
+			30 granted 2.1 a 0 110`,
+			"overlap mutex model", `"a": client 2's`},
+		{"a reader of a name of a set", `
+			0  asked   1.1 b shared
+			10 granted 1.1 b 0 90
+			20 asked   2.1 a+b set
+			30 granted 2.1 a+b 0 110`,
+			"overlap mutex model", `"b": client 2's`},
+		{"three holders of two permits", `
+			0  asked   1.1 p permit 2
+			0  asked   2.1 p permit 2
+			0  asked   3.1 p permit 2
+			10 granted 1.1 p 0 90 0
+			10 granted 2.1 p 0 90 1
+			30 granted 3.1 p 0 110 1`,
+			"overlap permits mutex model", "client 3's acquisition 1 (permit) was granted the lock beside 2 others"},
+		{"three holders of two permits, each of a slot of its own", `
+			0  asked   1.1 p permit 2
+			0  asked   2.1 p permit 2
+			0  asked   3.1 p permit 2
+			10 granted 1.1 p 0 90 0
+			10 granted 2.1 p 0 90 1
+			30 granted 3.1 p 0 110 2`,
+			"permits", "was granted permit 2 of 2"},
+		{"a plain lock beside two holders of two permits", `
+			0  asked   1.1 p permit 2
+			0  asked   2.1 p permit 2
+			0  asked   3.1 p plain
+			10 granted 1.1 p 0 90 0
+			10 granted 2.1 p 0 90 1
+			30 granted 3.1 p 0 110`,
+			"overlap permits mutex model", "client 3's acquisition 1 (plain)"},
+		{"a permit twice, though another is free", `
+			0  asked   1.1 p permit 2
+			0  asked   2.1 p permit 2
+			10 granted 1.1 p 0 90 1
+			30 granted 2.1 p 0 110 1`,
+			"overlap mutex model", `"p permit 1"`},
+		{"the permits of those who know of most count", `
+			0  asked   9.5 p permit 3
+			0  asked   1.1 p permit 2
+			0  asked   2.1 p permit 2
+			0  asked   3.1 p permit 3
+			0  asked   4.1 p permit 3
+			10 granted 1.1 p 0 90 0
+			10 granted 2.1 p 0 90 1
+			10 granted 3.1 p 0 110 2
+			30 granted 4.1 p 0 110 2`,
+			"overlap permits mutex model", "beside 3 others"},
+		{"a token of a permit that falls", `
+			0  asked   1.1 p fenced-permit 2
+			10 granted 1.1 p 100 20 1
+			21 asked   2.1 p fenced-permit 2
+			30 granted 2.1 p 99 50 1`,
+			"fencing mutex model", "which is 1 below"},
+		{"a token that falls, with locks without tokens between", `
+			0  asked   1.1 a
+			10 granted 1.1 a 100 20
+			21 asked   2.1 a plain
+			22 granted 2.1 a 0 30
+			31 asked   3.1 a shared
+			32 granted 3.1 a 0 40
+			41 asked   4.1 a
+			42 granted 4.1 a 99 50`,
+			"fencing mutex model", "which is 1 below"},
+		{"a write by a reader", `
+			0  asked    1.1 a shared
+			10 granted  1.1 a 0 20
+			31 accepted 1.1 a 0`,
+			"register", "not its own"},
+		{"a kind of lock that nobody gets in the end", `
+			0  asked   1.1 z shared
+			10 granted 1.1 z 0 20
+			20 calm
+			30 asked   1.2 z shared`,
+			"evidence", `"shared": nobody got such a lock after`},
 		{"a key left behind", `
 			31 left 3 a`,
 			"leftover", "node 3 still has the key"},

@@ -11,7 +11,8 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-// The model is a mutex that is free or held, and gives each holder a token above all before.
+// The model is a readers-writer mutex that is free, or held by one writer or by readers, and gives
+// each writer that asks for one a token above all before.
 //
 // Only granted acquisitions go into the model. A failed one changes nothing. One whose client was
 // killed before it wrote down the outcome may have taken the lock or not. No client acted on it, so
@@ -22,17 +23,22 @@ import (
 // is possible if the full one was. So a long history can be looked at through windows, each
 // overlapping with the next: the search takes quadratic time.
 
-// take is the input of an operation that takes the lock, give of one that ends its hold: a release,
-// a loss or the deadline.
+// take is the input of an operation in which a writer takes the lock, give of one that ends its
+// hold: a release, a loss or the deadline. downgrade makes it a reader. Readers enter and leave, and
+// need no names, because none leaves before it has come.
 type (
-	take struct{ a *history.Acquisition }
-	give struct{ a *history.Acquisition }
+	take      struct{ a *history.Acquisition }
+	downgrade struct{ a *history.Acquisition }
+	give      struct{ a *history.Acquisition }
+	enter     struct{}
+	leave     struct{}
 )
 
-// held is the model's state. A lock that is free has no holder.
+// held is the model's state. A lock that is free has no writer and no readers.
 type held struct {
-	holder *history.Acquisition
-	token  int64 // the highest so far
+	writer  *history.Acquisition
+	readers int
+	token   int64 // the highest so far
 }
 
 var model = porcupine.Model{
@@ -41,9 +47,18 @@ var model = porcupine.Model{
 		s := state.(held)
 		switch in := input.(type) {
 		case take:
-			return s.holder == nil && in.a.Token > s.token, held{in.a, in.a.Token}
+			if in.a.Lock.HasToken() && in.a.Token <= s.token {
+				return false, nil
+			}
+			return s.writer == nil && s.readers == 0, held{in.a, 0, max(s.token, in.a.Token)}
+		case downgrade:
+			return s.writer == in.a, held{nil, 1, s.token}
 		case give:
-			return s.holder == in.a, held{nil, s.token}
+			return s.writer == in.a, held{nil, s.readers, s.token}
+		case enter:
+			return s.writer == nil, held{nil, s.readers + 1, s.token}
+		case leave:
+			return s.readers > 0, held{s.writer, s.readers - 1, s.token}
 		}
 		return false, nil
 	},
@@ -67,7 +82,7 @@ type search struct {
 // take about as long as limit at most.
 func searchMutex(locks map[string][]*history.Acquisition, limit time.Duration) (s search) {
 	end := time.Now().Add(limit)
-	for name, granted := range locks {
+	for key, granted := range locks {
 		granted = slices.Clone(granted)
 		slices.SortStableFunc(granted, func(a, b *history.Acquisition) int {
 			return cmp.Compare(a.Granted, b.Granted)
@@ -84,7 +99,7 @@ func searchMutex(locks map[string][]*history.Acquisition, limit time.Duration) (
 			case porcupine.Unknown:
 				s.undecided++
 			case porcupine.Illegal:
-				s.violations = append(s.violations, Violation{mutex, name, part[0].Granted, fmt.Sprintf(
+				s.violations = append(s.violations, Violation{mutex, key, part[0].Granted, fmt.Sprintf(
 					"no mutex with rising tokens could have granted these %d locks, from %v (token %d) to %v (token %d)",
 					len(part), part[0], part[0].Token, part[len(part)-1], part[len(part)-1].Token)})
 			}
@@ -93,15 +108,33 @@ func searchMutex(locks map[string][]*history.Acquisition, limit time.Duration) (
 	return s
 }
 
-// operations makes two of each lock. It was taken at some moment while Acquire ran, and is given up
-// at some moment after its hold ended. That the release was asked for later, or never, makes no
-// difference: the lock is free to others from its deadline on.
+// operations makes two of each writer. It took the lock at some moment while Acquire ran, and gives
+// it up at some moment after its hold ended. That the release was asked for later, or never, makes
+// no difference: the lock is free to others from its deadline on.
+//
+// A reader comes at the last moment possible, when Acquire returns, and leaves at the first, when
+// its hold ends. A history that is possible with a reader that is there for longer is possible with
+// this one, and the search need not try in which order readers come. One whose hold had ended
+// before its client could look was never there.
 func operations(locks []*history.Acquisition) (ops []porcupine.Operation) {
 	for i, a := range locks {
+		add := func(input any, from, to int64) {
+			ops = append(ops, porcupine.Operation{ClientId: i, Input: input, Call: from, Return: to})
+		}
 		end := max(a.End(), a.Asked) // its client was paused before it could look
-		ops = append(ops,
-			porcupine.Operation{ClientId: i, Input: take{a}, Call: a.Asked, Return: a.Granted},
-			porcupine.Operation{ClientId: i, Input: give{a}, Call: end, Return: history.Never})
+		switch {
+		case a.Lock == history.Shared && a.Granted < end:
+			add(enter{}, a.Granted, a.Granted)
+			add(leave{}, end, end)
+		case a.Lock == history.Shared:
+		case a.Reading < end:
+			add(take{a}, a.Asked, a.Granted)
+			add(downgrade{a}, a.Reading, a.Reading)
+			add(leave{}, end, end)
+		default:
+			add(take{a}, a.Asked, a.Granted)
+			add(give{a}, end, history.Never)
+		}
 	}
 	return ops
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/internal/check"
 )
 
 // A Verdict is the violations of a history, and the counts that they rest on.
@@ -16,20 +17,26 @@ type Verdict struct {
 	Violations []Violation
 
 	Granted   int
-	Lost      int            // losses that holders heard of
-	Expired   int            // of them, those at the deadline and not before
-	Late      time.Duration  // how long after it at most, which counts the client's own pauses
-	Failed    map[string]int // acquisitions in vain, by reason
-	Unknown   int            // acquisitions whose outcome is not known: the client was killed
-	Accepted  int            // writes
-	Refused   int            // stale writes, that fencing kept out
-	Faults    map[string]int // by kind
-	Windows   int            // that porcupine looked at
-	Undecided int            // and could not decide in time
+	Of        map[history.Lock]int // granted, by kind of lock
+	Fair      int                  // granted in order of arrival
+	Downgrade int                  // writers that became readers
+	Together  int                  // readers that came while another had the lock
+	Full      int                  // holders with which all permits of a name were taken
+	Lost      int                  // losses that holders heard of
+	Expired   int                  // of them, those at the deadline and not before
+	Late      time.Duration        // how long after it at most, which counts the client's own pauses
+	Failed    map[string]int       // acquisitions in vain, by reason
+	Unknown   int                  // acquisitions whose outcome is not known: the client was killed
+	Accepted  int                  // writes
+	Refused   int                  // stale writes, that fencing kept out
+	Faults    map[string]int       // by kind
+	Windows   int                  // that porcupine looked at
+	Undecided int                  // and could not decide in time
 
-	Idle     time.Duration // the longest time for which a lock that was asked for had no holder
-	IdleName string
-	IdleFrom time.Duration // since the beginning of the history
+	Clients map[string]bool // what programs say they are
+	Notice  time.Duration   // the longest that a holder worked on after another was granted its lock
+
+	Outages map[history.Lock]Outage // the longest, by the kind of lock that was asked for
 }
 
 func (v *Verdict) add(found ...Violation) {
@@ -51,9 +58,11 @@ func (v *Verdict) Broken(rule string) (n int) {
 }
 
 func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
-	v.Failed, v.Faults = map[string]int{}, map[string]int{}
+	v.Failed, v.Faults, v.Of, v.Clients = map[string]int{}, map[string]int{}, map[history.Lock]int{}, map[string]bool{}
 	for _, e := range events {
 		switch e.Kind {
+		case history.Ready:
+			v.Clients[e.Text] = true
 		case history.Accepted:
 			v.Accepted++
 		case history.Refused:
@@ -71,6 +80,13 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 			v.Unknown++
 		default:
 			v.Granted++
+			v.Of[a.Lock]++
+			if a.Fair {
+				v.Fair++
+			}
+			if a.Reading != history.Never {
+				v.Downgrade++
+			}
 		}
 		if a.Lost != history.Never {
 			v.Lost++
@@ -80,18 +96,30 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 			}
 		}
 	}
-	v.idle(events, all)
+	v.Together = countTogether(all)
+	v.Outages = outages(events, all)
+}
+
+// countTogether counts the readers that came while another had the lock.
+func countTogether(all []*history.Acquisition) (n int) {
+	for _, held := range byKey(all) {
+		readers := slices.DeleteFunc(partsOf(held), func(p part) bool { return !p.relied.Shared })
+		n += len(check.Overlaps(readers, func(p part) check.Hold {
+			return check.Hold{From: p.relied.From, Until: p.relied.Until}
+		}))
+	}
+	return n
 }
 
 // missing finds what the run has not shown: a run in which nothing happens violates nothing.
-func (v *Verdict) missing(events []history.Event, wanted [][]string) (found []Violation) {
+func (v *Verdict) missing(events []history.Event, all []*history.Acquisition, wanted [][]string) (found []Violation) {
 	add := func(format string, args ...any) {
 		found = append(found, Violation{Rule: Evidence, Text: fmt.Sprintf(format, args...)})
 	}
 	if v.Granted == 0 {
 		add("no lock was granted")
 	}
-	if v.Accepted == 0 {
+	if v.Accepted == 0 && slices.ContainsFunc(all, func(a *history.Acquisition) bool { return a.Lock.HasToken() }) {
 		add("nothing was written under a lock")
 	}
 	for _, group := range wanted {
@@ -99,73 +127,33 @@ func (v *Verdict) missing(events []history.Event, wanted [][]string) (found []Vi
 			add("there was no fault of kind %s", strings.Join(group, ", "))
 		}
 	}
-	return append(found, neverGranted(events)...)
+	return append(found, neverGranted(events, all)...)
 }
 
-// neverGranted finds the names that were asked for and not granted in the calm at the end. It finds
-// none in a run that was broken off before.
-func neverGranted(events []history.Event) (found []Violation) {
+// neverGranted finds the names and the kinds of locks that were asked for, and not granted in the
+// calm at the end. It finds none in a run that was broken off before.
+func neverGranted(events []history.Event, all []*history.Acquisition) (found []Violation) {
 	began := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Calm })
 	if began < 0 {
 		return nil
 	}
 	calm := events[began].At
-	served := map[string]bool{}
-	for _, e := range events {
-		switch e.Kind {
-		case history.Asked, history.Granted:
-			served[e.Name] = served[e.Name] || e.Kind == history.Granted && e.At >= calm
+	names, kinds := map[string]bool{}, map[string]bool{} // whether they were granted
+	for _, a := range all {
+		granted := a.Held() && a.Granted >= calm
+		kinds[string(a.Lock)] = kinds[string(a.Lock)] || granted
+		for _, name := range a.Names {
+			names[name] = names[name] || granted
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(served)) {
-		if !served[name] {
-			found = append(found, Violation{Evidence, name, calm,
-				"nobody got the lock after all faults were healed"})
+	add := func(granted map[string]bool, text string) {
+		for _, about := range slices.Sorted(maps.Keys(granted)) {
+			if !granted[about] {
+				found = append(found, Violation{Evidence, about, calm, text})
+			}
 		}
 	}
+	add(names, "nobody got the lock after all faults were healed")
+	add(kinds, "nobody got such a lock after all faults were healed")
 	return found
 }
-
-// idle looks for the longest time between two locks of a name, counted from when a client first
-// asked.
-func (v *Verdict) idle(events []history.Event, all []*history.Acquisition) {
-	asks := map[string][]*history.Acquisition{}
-	for _, a := range all {
-		if answered(a) != history.Never { // else its client was killed, at an unknown time
-			asks[a.Name] = append(asks[a.Name], a)
-		}
-	}
-	for name, asked := range asks {
-		slices.SortStableFunc(asked, func(a, b *history.Acquisition) int {
-			return cmp.Compare(answered(a), answered(b))
-		})
-		// first[i] is when the first of those was asked that were answered as asked[i] or later.
-		first := make([]int64, len(asked))
-		earliest := history.Never
-		for i := len(asked) - 1; i >= 0; i-- {
-			earliest = min(earliest, asked[i].Asked)
-			first[i] = earliest
-		}
-		end := history.Never // of the locks so far; none yet
-		for i, a := range asked {
-			if !a.Held() {
-				continue
-			}
-			if end < a.Granted {
-				waiting, _ := slices.BinarySearchFunc(asked[:i], end+1,
-					func(a *history.Acquisition, at int64) int {
-						return cmp.Compare(answered(a), at)
-					})
-				from := max(end, first[waiting])
-				if gap := time.Duration(a.Granted - from); gap > v.Idle {
-					v.Idle, v.IdleName, v.IdleFrom = gap, name, time.Duration(from-events[0].At)
-				}
-			}
-			if end == history.Never || a.End() > end {
-				end = a.End()
-			}
-		}
-	}
-}
-
-func answered(a *history.Acquisition) int64 { return min(a.Granted, a.Failed) }

@@ -26,6 +26,8 @@ type World struct {
 	Clients Clients
 	Flush   func(ctx context.Context, node int) error
 	Log     *history.Log
+	// Quarantine is how long a node that forgot has no vote, counted from the end of the fault.
+	Quarantine time.Duration
 }
 
 // Clients are the processes that a plan breaks. Calls for one client never overlap.
@@ -64,23 +66,26 @@ func Run(ctx context.Context, plan Plan, w World) error {
 func (w World) play(ctx context.Context, s Step) error {
 	whole := context.WithoutCancel(ctx) // a fault that was begun is brought to its end
 	struck := w.struck(s)
-	note := func(k history.Kind, text string) error {
-		return w.Log.Add(history.Event{At: history.Now(), Kind: k, Name: string(s.Kind), Text: text})
-	}
+	began := history.Now()
 	if err := each(s.Victims, func(i int) error { return w.inject(whole, s, i) }); err != nil {
 		return fmt.Errorf("nemesis: %v: %w", s, err)
 	}
-	if err := note(history.Fault, s.String()); err != nil {
+	e := history.Event{At: began, Kind: history.Fault, Name: string(s.Kind), Nodes: s.nodes(), Text: s.String()}
+	if err := w.Log.Add(e); err != nil {
 		return err
 	}
 	sleep(ctx, s.For)
 	if err := each(s.Victims, func(i int) error { return w.heal(whole, s, i) }); err != nil {
 		return fmt.Errorf("nemesis: undo %v: %w", s, err)
 	}
-	if after := w.struck(s); after > 0 {
-		return note(history.Healed, fmt.Sprintf("%d pieces were struck", after-struck))
+	e.At, e.Kind, e.Text = history.Now(), history.Healed, ""
+	if s.Kind.forgets() {
+		e.Until = e.At + int64(w.Quarantine)
 	}
-	return note(history.Healed, "")
+	if after := w.struck(s); after > 0 {
+		e.Text = fmt.Sprintf("%d pieces were struck", after-struck)
+	}
+	return w.Log.Add(e)
 }
 
 func (w World) inject(ctx context.Context, s Step, i int) error {

@@ -59,7 +59,7 @@ func world(s *stage, record *bytes.Buffer) nemesis.World {
 	return nemesis.World{
 		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s},
 		Flush: func(_ context.Context, i int) error { return s.do("flush", i) },
-		Log:   history.NewLog(record),
+		Log:   history.NewLog(record), Quarantine: time.Hour,
 	}
 }
 
@@ -69,15 +69,17 @@ func TestEachFaultIsMadeAndUndone(t *testing.T) {
 		kind    nemesis.Kind
 		victims []int
 		did     string
+		nodes   []int // as the history has them
+		forgets bool
 	}{
-		{nemesis.PauseServer, []int{1}, "pause 1, resume 1"},
-		{nemesis.KillServer, []int{0}, "kill 0, restart lost 0"},
-		{nemesis.KillServer, []int{1}, "kill 1, restart kept 1"},
-		{nemesis.RestartMajority, []int{2}, "kill 2, restart kept 2"},
-		{nemesis.RestartMajority, []int{0, 1}, "kill 0, kill 1, restart kept 1, restart lost 0"},
-		{nemesis.Flush, []int{2}, "flush 2"},
-		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3"},
-		{nemesis.KillClient, []int{3}, "replace client 3"},
+		{nemesis.PauseServer, []int{1}, "pause 1, resume 1", []int{1}, false},
+		{nemesis.KillServer, []int{0}, "kill 0, restart lost 0", []int{0}, true},
+		{nemesis.KillServer, []int{1}, "kill 1, restart kept 1", []int{1}, true},
+		{nemesis.RestartMajority, []int{2}, "kill 2, restart kept 2", []int{2}, true},
+		{nemesis.RestartMajority, []int{0, 1}, "kill 0, kill 1, restart kept 1, restart lost 0", []int{0, 1}, true},
+		{nemesis.Flush, []int{2}, "flush 2", []int{2}, true},
+		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3", nil, false},
+		{nemesis.KillClient, []int{3}, "replace client 3", nil, false},
 	} {
 		var s stage
 		var record bytes.Buffer
@@ -92,6 +94,12 @@ func TestEachFaultIsMadeAndUndone(t *testing.T) {
 		require.NoError(t, history.Read(&record, func(e history.Event) {
 			kinds = append(kinds, e.Kind)
 			assert.Equal(t, string(c.kind), e.Name)
+			assert.Equal(t, c.nodes, e.Nodes)
+			if c.forgets && e.Kind == history.Healed {
+				assert.Equal(t, e.At+int64(time.Hour), e.Until)
+			} else {
+				assert.Zero(t, e.Until)
+			}
 		}))
 		assert.Equal(t, []history.Kind{history.Fault, history.Healed}, kinds)
 	}

@@ -31,6 +31,13 @@ const (
 	HoldReplies     Kind = "hold-replies"
 )
 
+// ofClients reports whether the victims are clients.
+func (k Kind) ofClients() bool { return k == PauseClient || k == KillClient }
+
+// forgets reports whether the nodes have no vote for a while when the fault is over: a server that
+// was restarted does not know whether it remembers all.
+func (k Kind) forgets() bool { return k == KillServer || k == RestartMajority || k == Flush }
+
 // A Step is one fault.
 type Step struct {
 	At      time.Duration // since the plan began
@@ -42,7 +49,7 @@ type Step struct {
 
 func (s Step) String() string {
 	who := "nodes"
-	if s.Kind == PauseClient || s.Kind == KillClient {
+	if s.Kind.ofClients() {
 		who = "clients"
 	}
 	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, who, s.Victims)
@@ -53,6 +60,14 @@ func (s Step) String() string {
 		text += fmt.Sprintf(" for %v", s.For)
 	}
 	return text
+}
+
+// nodes are the victims, if these are nodes.
+func (s Step) nodes() []int {
+	if s.Kind.ofClients() {
+		return nil
+	}
+	return s.Victims
 }
 
 // A Plan is what happens in each lane, in order.

@@ -1,0 +1,204 @@
+// Package line is the client's side of chaos/PROTOCOL.md, for libraries in Go. Each program beside it
+// shows its library to chaos: at its documented defaults, or with -best at the best settings that
+// its documentation names.
+package line
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Forever is what Left returns for a lock whose library tells no deadline.
+const Forever time.Duration = -1
+
+// A Lock is one that was granted.
+type Lock struct {
+	Token int64 // its fencing token, if the library has them
+
+	// Left returns how long the lock is held for from now on, or Forever. An error says that it is
+	// lost, and why.
+	Left func(context.Context) (time.Duration, error)
+	// Extend prolongs it to a TTL from now. An error says that it was not. It is called only if the
+	// library Extends.
+	Extend  func(context.Context) error
+	Release func(context.Context) error
+}
+
+// A Library takes locks on servers that were given to it.
+type Library struct {
+	Fences  bool // its locks have a Token
+	Extends bool // they have an Extend
+	// Acquire waits until ctx ends at most. The lock outlives ctx.
+	Acquire func(ctx context.Context, name string) (Lock, error)
+	Close   func()
+}
+
+// Servers are where to lock, and for how long.
+type Servers struct {
+	TTL   time.Duration
+	Addrs []string // host:port
+}
+
+// Main answers on standard output what it is asked on standard input, until that ends. open opens the
+// library; it need not reach the servers. module is that of the library called name, for its version.
+func Main(name, module string, open func(s Servers, best bool) (Library, error)) {
+	best := flag.Bool("best", false, "use the best settings instead of the defaults")
+	flag.Parse()
+	setting := "defaults"
+	if *best {
+		setting = "best settings"
+	}
+	about := fmt.Sprintf("%s %s, %s", name, version(module), setting)
+	err := serve(os.Stdin, os.Stdout, about, func(s Servers) (Library, error) { return open(s, *best) })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, about+":", err)
+		os.Exit(1)
+	}
+}
+
+// version returns the version of a module, as far as the build knows it.
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	i := slices.IndexFunc(info.Deps, func(d *debug.Module) bool { return d.Path == module })
+	if i < 0 || info.Deps[i].Replace != nil {
+		return "of this checkout"
+	}
+	return info.Deps[i].Version
+}
+
+// serve answers requests until in ends, and then releases the lock that is held.
+func serve(in io.Reader, out io.Writer, about string, open func(Servers) (Library, error)) error {
+	requests := bufio.NewScanner(in)
+	if !requests.Scan() {
+		return requests.Err()
+	}
+	servers, err := parseOpen(strings.Fields(requests.Text()))
+	if err != nil {
+		return err
+	}
+	lib, err := open(servers)
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	var features []string
+	if lib.Extends {
+		features = append(features, "extend")
+	}
+	if lib.Fences {
+		features = append(features, "fence")
+	}
+	if len(features) == 0 {
+		features = []string{"-"}
+	}
+	fmt.Fprintln(out, "ready", strings.Join(features, ","), about)
+	s := &session{lib: lib}
+	for requests.Scan() {
+		answer, err := s.answer(strings.Fields(requests.Text()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, answer)
+	}
+	if s.lock != nil {
+		s.lock.Release(context.Background()) // who asked is gone
+	}
+	return requests.Err()
+}
+
+// parseOpen reads the first line: open TTL_MS HOST:PORT...
+func parseOpen(words []string) (s Servers, err error) {
+	if len(words) < 3 || words[0] != "open" {
+		return s, fmt.Errorf("the first line is %q, not: open TTL_MS HOST:PORT...", words)
+	}
+	ms, err := strconv.Atoi(words[1])
+	if err != nil || ms <= 0 {
+		return s, fmt.Errorf("the TTL %q is not a number of milliseconds above zero", words[1])
+	}
+	return Servers{time.Duration(ms) * time.Millisecond, words[2:]}, nil
+}
+
+// A session has one lock at a time.
+type session struct {
+	lib  Library
+	lock *Lock
+}
+
+// answer returns the line that answers a request.
+func (s *session) answer(words []string) (string, error) {
+	ctx := context.Background()
+	switch {
+	case len(words) == 3 && words[0] == "acquire" && s.lock == nil:
+		ms, err := strconv.Atoi(words[2])
+		if err != nil {
+			return "", fmt.Errorf("acquire: %q is not a number of milliseconds", words[2])
+		}
+		return s.acquire(words[1], time.Duration(ms)*time.Millisecond), nil
+	case len(words) != 1 || s.lock == nil:
+	case words[0] == "held":
+		left, err := s.lock.Left(ctx)
+		switch {
+		case err != nil:
+			return "lost " + oneLine(err), nil
+		case left == Forever:
+			return "held", nil
+		case left < time.Millisecond:
+			return "lost at its deadline", nil
+		}
+		return fmt.Sprint("held ", left.Milliseconds()), nil
+	case words[0] == "extend" && s.lib.Extends:
+		if err := s.lock.Extend(ctx); err != nil {
+			return "failed " + oneLine(err), nil
+		}
+		return s.answer([]string{"held"})
+	case words[0] == "release":
+		err := s.lock.Release(ctx)
+		s.lock = nil
+		if err != nil {
+			return "failed " + oneLine(err), nil
+		}
+		return "released", nil
+	}
+	return "", fmt.Errorf("the request %q is unknown, or out of turn", words)
+}
+
+func (s *session) acquire(name string, wait time.Duration) string {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	lock, err := s.lib.Acquire(ctx, name)
+	if err != nil {
+		return "failed " + oneLine(err)
+	}
+	s.lock = &lock
+	if s.lib.Fences {
+		return fmt.Sprint("granted ", lock.Token)
+	}
+	return "granted"
+}
+
+// oneLine is the error as one line, with no more than a line may have.
+func oneLine(err error) string {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return text[:min(len(text), 400)]
+}
+
+// ErrOver is the error of Until at the deadline.
+var ErrOver = errors.New("at its deadline")
+
+// Until returns how long it is until a deadline, or ErrOver.
+func Until(deadline time.Time) (time.Duration, error) {
+	if left := time.Until(deadline); left > 0 {
+		return left, nil
+	}
+	return 0, ErrOver
+}

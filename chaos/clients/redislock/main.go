@@ -1,0 +1,93 @@
+// Command redislock shows github.com/bsm/redislock to chaos, on the first server, which is all that it
+// uses. Its defaults try once and do not renew, and the server is asked whether the lock is held,
+// as in its README. With -best it retries every 20 ms and is refreshed, and the program's own clock
+// has the deadline while the server does not answer; go-redis heeds contexts and does not retry.
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/chaos/clients/line"
+)
+
+func main() { line.Main("bsm/redislock", "github.com/bsm/redislock", open) }
+
+// tries is redislock.LinearBackoff that knows when the last try began, or a little earlier: the
+// library does not say until when a lock is held.
+type tries struct{ last time.Time }
+
+func (t *tries) NextBackoff() time.Duration {
+	t.last = time.Now()
+	return 20 * time.Millisecond
+}
+
+func open(s line.Servers, best bool) (line.Library, error) {
+	if best {
+		return careful(s), nil
+	}
+	client := redis.NewClient(&redis.Options{Addr: s.Addrs[0]})
+	locker := redislock.New(client)
+	return line.Library{
+		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
+			lock, err := locker.Obtain(ctx, name, s.TTL, nil)
+			if err != nil {
+				return line.Lock{}, err
+			}
+			return line.Lock{Left: lock.TTL, Release: lock.Release}, nil
+		},
+		Close: func() { client.Close() },
+	}, nil
+}
+
+func careful(s line.Servers) line.Library {
+	client := redis.NewClient(&redis.Options{Addr: s.Addrs[0], ContextTimeoutEnabled: true, MaxRetries: -1})
+	locker := redislock.New(client)
+	within := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, s.TTL/4)
+	}
+	return line.Library{
+		Extends: true,
+		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
+			t := &tries{last: time.Now()}
+			lock, err := locker.Obtain(ctx, name, s.TTL, &redislock.Options{RetryStrategy: t})
+			if err != nil {
+				return line.Lock{}, err
+			}
+			until := t.last.Add(s.TTL)
+			return line.Lock{
+				Left: func(ctx context.Context) (time.Duration, error) {
+					ctx, cancel := within(ctx)
+					defer cancel()
+					if left, err := lock.TTL(ctx); err == nil {
+						return left, nil
+					}
+					return line.Until(until)
+				},
+				Extend: func(ctx context.Context) error {
+					ctx, cancel := within(ctx)
+					defer cancel()
+					began := time.Now()
+					err := lock.Refresh(ctx, s.TTL, nil)
+					switch {
+					case err == nil:
+						until = began.Add(s.TTL)
+					case errors.Is(err, redislock.ErrNotObtained): // it is another's
+						until = began
+					}
+					return err
+				},
+				Release: func(ctx context.Context) error {
+					ctx, cancel := within(ctx)
+					defer cancel()
+					return lock.Release(ctx)
+				},
+			}, nil
+		},
+		Close: func() { client.Close() },
+	}
+}

@@ -1,0 +1,141 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// shares are how often the kinds of locks are asked for, beside each other. Permits have a name of
+// their own, so they need more callers to be fought for.
+var shares = map[history.Lock]int{
+	history.Plain: 2, history.Fenced: 3, history.Shared: 4, history.Set: 2, history.Permit: 4, history.FencedPermit: 3,
+}
+
+// most are the numbers of permits that clients believe in. The highest counts.
+var most = []int{2, 2, 2, 3}
+
+// A demand is what a caller asks for, and how.
+type demand struct {
+	lock      history.Lock
+	names     []string // several, sorted, of a set
+	most      int      // permits
+	fair      bool
+	downgrade bool // the writer becomes a reader before it leaves
+	opts      []redlock.Option
+}
+
+// draw draws one of the kinds of locks, its names, and options. Locks of all kinds meet on the same
+// names. Mostly permits have theirs to themselves; sometimes another lock of the name is held in
+// place of one.
+func (c Config) draw(chance *rand.Rand) demand {
+	if c.Program != "" {
+		return demand{lock: c.Locks[0], names: []string{c.Names[chance.IntN(len(c.Names))]}}
+	}
+	d := demand{lock: c.drawLock(chance)}
+	switch {
+	case d.lock.IsPermit():
+		d.names, d.most = []string{c.Permits}, most[chance.IntN(len(most))]
+		d.opts = append(d.opts, redlock.Permits(d.most))
+	case d.lock == history.Set:
+		d.names = drawSome(chance, append(slices.Clone(c.Names), c.Permits))
+	case chance.IntN(8) == 0:
+		d.names = []string{c.Permits}
+	default:
+		d.names = []string{c.Names[chance.IntN(len(c.Names))]}
+	}
+	if d.lock.HasToken() {
+		d.opts = append(d.opts, redlock.Fenced())
+	}
+	if d.lock == history.Shared {
+		d.opts = append(d.opts, redlock.Shared())
+	}
+	if d.lock == history.Plain || d.lock == history.Fenced {
+		d.downgrade = chance.IntN(4) == 0
+	}
+	// Half of the leases are fixed: they end in the middle of the work if that takes long.
+	d.opts = append(d.opts, redlock.Renew(chance.IntN(2) == 0))
+	if chance.IntN(2) == 0 {
+		d.opts = append(d.opts, redlock.Owner(fmt.Sprint("client ", c.Who)))
+	}
+	return d.drawWaiting(chance)
+}
+
+// drawWaiting draws how the caller waits. Half of the callers do not back off, so that votes are
+// split, and locks taken the moment they are free. A set that waits so may starve, so few do.
+func (d demand) drawWaiting(chance *rand.Rand) demand {
+	restless := 4
+	if d.lock == history.Set {
+		restless = 1
+	}
+	switch n := chance.IntN(8); {
+	case n < restless:
+		d.opts = append(d.opts, redlock.RetryInterval(15*time.Millisecond))
+	case n > 5 && !d.lock.IsPermit() && d.lock != history.Shared:
+		d.fair = true
+		d.opts = append(d.opts, redlock.Fair())
+	}
+	return d
+}
+
+func (c Config) drawLock(chance *rand.Rand) history.Lock {
+	all := 0
+	for _, l := range c.Locks {
+		all += shares[l]
+	}
+	n := chance.IntN(all)
+	for _, l := range c.Locks {
+		if n -= shares[l]; n < 0 {
+			return l
+		}
+	}
+	panic("not reached: the shares add up")
+}
+
+// drawSome draws two or three names, sorted. It shuffles of.
+func drawSome(chance *rand.Rand, of []string) []string {
+	chance.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	return slices.Sorted(slices.Values(of[:min(2+chance.IntN(2), len(of))]))
+}
+
+// event is what all events of the acquisition have.
+func (d demand) event(who int, op int64) history.Event {
+	e := history.Event{Who: who, Op: op, Name: d.names[0], Lock: d.lock}
+	if d.lock == history.Set {
+		e.Name, e.Names = history.NameOfSet(d.names), d.names
+	}
+	return e
+}
+
+// A locker is this module's library. It gives locks of every kind, in this process: names of a set,
+// permits and readers are not for the lines of a program.
+type locker struct{ *redlock.Locker }
+
+func (from locker) acquire(ctx context.Context, d demand) (lock, error) {
+	if d.lock == history.Set {
+		return from.AcquireAll(ctx, d.names, d.opts...)
+	}
+	return from.Acquire(ctx, d.names[0], d.opts...)
+}
+
+// Keys are those that the locks of a config can be of, as history.Acquisition.Keys has them. It
+// leaves out those that only a client with more permits than the others asks for.
+func Keys(c Config) []string {
+	keys := slices.Clone(c.Names)
+	if c.Program != "" {
+		return keys
+	}
+	if !slices.ContainsFunc(c.Locks, func(l history.Lock) bool { return !l.IsPermit() }) {
+		keys = nil
+	}
+	keys = append(keys, c.Permits)
+	if slices.ContainsFunc(c.Locks, history.Lock.IsPermit) {
+		keys = append(keys, history.Slot(c.Permits, 1))
+	}
+	return keys
+}

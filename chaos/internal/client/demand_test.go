@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+var everything = Config{Who: 3, Locks: history.Locks, Names: []string{"a", "b", "c"}, Permits: "p"}
+
+// An option that does not go with the others would look like a lock that is not granted.
+func TestWhatIsDrawnCanBeAskedFor(t *testing.T) {
+	t.Parallel()
+	nodes, err := pool.Open("redis://127.0.0.1:1")
+	require.NoError(t, err)
+	from, err := redlock.New(nodes, redlock.TTL(time.Second))
+	require.NoError(t, err)
+	defer from.Close()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for seed := range uint64(500) {
+		d := everything.draw(rand.New(rand.NewPCG(seed, 0)))
+		_, err := locker{from}.acquire(over, d)
+		require.ErrorIs(t, err, context.Canceled, "seed %d: %+v", seed, d)
+	}
+}
+
+func TestAllKindsMeetOnTheSameNames(t *testing.T) {
+	t.Parallel()
+	met := map[string][]history.Lock{} // by name
+	fair, downgrades := 0, 0
+	chance := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		d := everything.draw(chance)
+		e := d.event(3, 1)
+		names := e.Names
+		if len(names) == 0 {
+			names = []string{e.Name}
+		}
+		for _, name := range names {
+			if !slices.Contains(met[name], d.lock) {
+				met[name] = append(met[name], d.lock)
+			}
+		}
+		assert.Equal(t, d.lock == history.Set, len(d.names) > 1)
+		assert.True(t, slices.IsSorted(d.names))
+		assert.Equal(t, d.lock.IsPermit(), d.most > 1)
+		if d.fair {
+			fair++
+		}
+		if d.downgrade {
+			downgrades++
+		}
+	}
+	single := []history.Lock{history.Plain, history.Fenced, history.Shared, history.Set}
+	for _, name := range everything.Names {
+		assert.ElementsMatch(t, single, met[name], name)
+	}
+	assert.ElementsMatch(t, history.Locks, met["p"])
+	assert.Positive(t, fair)
+	assert.Positive(t, downgrades)
+}
+
+func TestOnlyTheKindsThatAreAskedForAreDrawn(t *testing.T) {
+	t.Parallel()
+	chance := rand.New(rand.NewPCG(1, 2))
+	for _, l := range history.Locks {
+		c := everything
+		c.Locks = []history.Lock{l}
+		for range 50 {
+			assert.Equal(t, l, c.draw(chance).lock)
+		}
+		assert.Equal(t, l.IsPermit(), slices.Contains(Keys(c), "p permit 1"))
+		assert.Equal(t, !l.IsPermit(), slices.Contains(Keys(c), "a"))
+	}
+}

@@ -1,0 +1,302 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// longestLine is how many bytes a line of a program may have, with its end.
+const longestLine = 1024
+
+// thisMoment is how long a lock is held for whose program knows no deadline.
+const thisMoment = time.Nanosecond
+
+// longestLease is the most that a program may say a lock lasts.
+const longestLease = 24 * time.Hour
+
+// A program gives locks of any library, in any language: it is asked for them on its standard input,
+// and answers on its standard output, as chaos/PROTOCOL.md says. It is asked by one goroutine, for
+// one lock at a time. Its first answer that breaks the protocol is the end of it.
+type program struct {
+	command  string
+	ttl      time.Duration
+	patience time.Duration
+	fail     func() // ends the client, with the first error
+
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stdout  io.ReadCloser
+	lines   chan string // closed at the end of its output
+	tooLong bool        // why that is; once lines is closed
+
+	about   string // what it says it is
+	fences  bool   // its locks have tokens
+	extends bool   // they are extended when it is asked to
+	err     error  // the first
+}
+
+// openProgram starts the program and tells it the servers. The error says what was wrong with its
+// answer.
+func openProgram(c Config, log *history.Log, fail func()) (*program, error) {
+	p := &program{command: c.Program, ttl: c.TTL, patience: c.Patience, fail: fail,
+		cmd: exec.Command("sh", "-c", c.Program), lines: make(chan string, 1)}
+	p.cmd.Stderr = os.Stderr
+	var err error
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go p.read()
+	request := fmt.Sprint("open ", c.TTL.Milliseconds())
+	for _, url := range c.URLs {
+		request += " " + strings.TrimPrefix(url, "redis://")
+	}
+	if p.ready(p.ask(request, 0)); p.err != nil {
+		return nil, p.Close()
+	}
+	return p, log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: p.about})
+}
+
+// ready takes the answer to open.
+func (p *program) ready(verb, rest string) {
+	features, about, _ := strings.Cut(rest, " ")
+	if verb != "ready" || about == "" {
+		p.broke("open", verb, rest, "ready FEATURES TEXT")
+		return
+	}
+	p.about = about
+	for feature := range strings.SplitSeq(features, ",") {
+		switch feature {
+		case "extend":
+			p.extends = true
+		case "fence":
+			p.fences = true
+		case "-":
+		default:
+			p.broke("open", verb, rest, "extend, fence, both with a comma between them, or - as features")
+		}
+	}
+}
+
+// read passes on what the program says, line by line.
+func (p *program) read() {
+	defer close(p.lines)
+	in := bufio.NewReaderSize(p.stdout, longestLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		p.tooLong = errors.Is(err, bufio.ErrBufferFull)
+		if err != nil {
+			return
+		}
+		p.lines <- strings.TrimSpace(string(line))
+	}
+}
+
+// ask makes a request and returns the answer, which may take for longer than others by extra. It
+// returns nothing once anything went wrong.
+func (p *program) ask(request string, extra time.Duration) (verb, rest string) {
+	if p.err != nil {
+		return "", ""
+	}
+	asked, _, _ := strings.Cut(request, " ")
+	select {
+	case line, ok := <-p.lines:
+		if ok {
+			p.broken("said %q without being asked; it answers each request by one line", line)
+			return "", ""
+		}
+	default:
+	}
+	io.WriteString(p.stdin, request+"\n") // an error means that there will be no answer
+	limit := time.NewTimer(p.patience + extra)
+	defer limit.Stop()
+	select {
+	case line, ok := <-p.lines:
+		if ok {
+			verb, rest, _ = strings.Cut(line, " ")
+			return verb, rest
+		}
+		if p.tooLong {
+			p.broken("answered %q by a line of more than %d bytes", asked, longestLine)
+		} else {
+			p.broken("ended its output instead of answering %q", asked)
+		}
+	case <-limit.C:
+		p.broken("did not answer %q within %v", asked, p.patience+extra)
+	}
+	return "", ""
+}
+
+// broken keeps the first error, and ends the client.
+func (p *program) broken(format string, args ...any) error {
+	if p.err == nil {
+		p.err = fmt.Errorf("the program %q "+format, append([]any{p.command}, args...)...)
+		p.fail()
+	}
+	return p.err
+}
+
+// broke is the error of an answer that is not among those wanted.
+func (p *program) broke(request, verb, rest, want string) error {
+	return p.broken("answered %q by %q, where chaos/PROTOCOL.md has: %s", request,
+		strings.TrimSpace(verb+" "+rest), want)
+}
+
+// Close ends the program's input and waits until it has ended. The program is killed if that takes
+// too long. The error is the first that there was.
+func (p *program) Close() error {
+	p.stdin.Close()
+	wait := p.patience
+	if p.err != nil {
+		wait = 0
+	}
+	var late atomic.Bool
+	limit := time.AfterFunc(wait, func() {
+		late.Store(true)
+		p.cmd.Process.Kill()
+		p.stdout.Close() // a child of its own may have it, too
+	})
+	defer limit.Stop()
+	for range p.lines { // what it still says
+	}
+	switch err := p.cmd.Wait(); {
+	case late.Load():
+		p.broken("did not end within %v of the end of its input", wait)
+	case err != nil:
+		p.broken("ended badly: %w", err)
+	}
+	return p.err
+}
+
+// A refusal is why a program gave no lock. What stands before the first colon is counted.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// acquire asks for a lock. Nothing can end the wait before its time: the program is not listening.
+func (p *program) acquire(_ context.Context, d demand) (lock, error) {
+	wait := 2 * p.ttl
+	request := fmt.Sprint("acquire ", d.names[0], " ", wait.Milliseconds())
+	verb, rest := p.ask(request, wait)
+	want := "granted, or failed TEXT"
+	switch {
+	case p.err != nil:
+		return nil, p.err
+	case verb == "failed" && rest != "":
+		return nil, refusal(rest)
+	case verb == "granted" && !p.fences && rest == "":
+		return p.granted(0), nil
+	case verb == "granted" && p.fences:
+		token, err := strconv.ParseInt(rest, 10, 64)
+		if err == nil && token > 0 {
+			return p.granted(token), nil
+		}
+	}
+	if p.fences {
+		want = "granted TOKEN, which is above zero, or failed TEXT"
+	}
+	return nil, p.broke("acquire", verb, rest, want)
+}
+
+func (p *program) granted(token int64) *programLock {
+	l := &programLock{program: p, token: token}
+	l.ctx, l.lose = context.WithCancelCause(context.Background())
+	return l
+}
+
+// A programLock is a lock that a program says it has.
+type programLock struct {
+	program *program
+	token   int64
+	ctx     context.Context // ends when the program says that the lock is lost
+	lose    context.CancelCauseFunc
+}
+
+func (l *programLock) Context() context.Context { return l.ctx }
+func (l *programLock) Fence() int64             { return l.token }
+func (l *programLock) Permit() int              { return 0 }
+func (l *programLock) Votes() int               { return 0 }
+
+func (l *programLock) Downgrade(context.Context) error { return errors.ErrUnsupported }
+
+// Remaining asks the program for how long it holds the lock from the beginning of the call on, and
+// has it extend the lock in time.
+func (l *programLock) Remaining() time.Duration {
+	p, left := l.program, l.ask("held")
+	if !p.extends || left <= thisMoment || left >= p.ttl/2 {
+		return left
+	}
+	if more := l.ask("extend"); more > 0 || l.ctx.Err() != nil || p.err != nil {
+		return more
+	}
+	return left // it was not extended
+}
+
+// ask returns zero if the lock is not held, or not extended.
+func (l *programLock) ask(request string) time.Duration {
+	p := l.program
+	if l.ctx.Err() != nil {
+		return 0
+	}
+	verb, rest := p.ask(request, 0)
+	switch {
+	case p.err != nil:
+		return 0
+	case verb == "lost" && rest != "":
+		l.lose(fmt.Errorf("%w: %s", redlock.ErrLost, rest))
+		return 0
+	case verb == "failed" && rest != "" && request == "extend":
+		return 0
+	case verb == "held" && rest == "":
+		return thisMoment
+	case verb == "held":
+		ms, err := strconv.ParseInt(rest, 10, 64)
+		if err == nil && ms > 0 && ms <= longestLease.Milliseconds() {
+			return time.Duration(ms) * time.Millisecond
+		}
+	}
+	want := fmt.Sprintf("held [MS], from 1 to %d, or lost TEXT", longestLease.Milliseconds())
+	if request == "extend" {
+		want += ", or failed TEXT"
+	}
+	p.broke(request, verb, rest, want)
+	return 0
+}
+
+func (l *programLock) Release(context.Context) error {
+	verb, rest := l.program.ask("release", 0)
+	switch {
+	case l.program.err != nil:
+		return l.program.err
+	case verb == "released" && rest == "":
+		return nil
+	case verb == "failed" && rest != "":
+		return refusal(rest)
+	}
+	return l.program.broke("release", verb, rest, "released, or failed TEXT")
+}
+
+// kinds are the kinds of locks that it gives.
+func (p *program) kinds() []history.Lock {
+	if p.fences {
+		return []history.Lock{history.Fenced}
+	}
+	return []history.Lock{history.Plain}
+}

@@ -1,0 +1,281 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// An acquisition is how "redlock run" and "redlock hold" take a lock: the flags that they share.
+type acquisition struct {
+	*servers
+	ttl       time.Duration
+	wait      time.Duration
+	noWait    bool
+	retries   int
+	interval  time.Duration
+	fenced    bool
+	fair      bool
+	owner     string
+	and       []string
+	permits   int
+	shared    bool
+	heldCode  int
+	quiet     bool
+	grace     time.Duration // from when the loss is told to the last moment that the work may see
+	graceName string        // of the flag
+
+	log      *slog.Logger
+	stderr   io.Writer
+	terminal bool // stderr is one
+}
+
+// acquisitionFlags adds the flags to a command.
+func acquisitionFlags(c *cobra.Command) *acquisition {
+	a := &acquisition{servers: serverFlags(c)}
+	a.states = true
+	f := c.Flags()
+	f.DurationVar(&a.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that vanished; it is renewed every third of it; at least 500ms")
+	f.DurationVar(&a.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
+	f.BoolVar(&a.noWait, "no-wait", false, "do not wait for a holder")
+	f.IntVar(&a.retries, "retries", 0, "try so many times more, be it that the lock is held or that servers do not answer (default: wait for a holder, and report an outage at once)")
+	f.DurationVar(&a.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
+	f.BoolVar(&a.fenced, "fenced", false, "get a fencing token, too")
+	f.BoolVar(&a.fair, "fair", false, "wait in order of arrival")
+	f.StringVar(&a.owner, "owner", "", "`LABEL` of the lock, which tells others who holds it; at most 128 bytes (default: USER@HOST:PID)")
+	f.StringArrayVar(&a.and, "and", nil, "hold `NAME` as well, all names or none; may be given several times, in any order")
+	f.BoolVar(&a.shared, "shared", false, "be a reader: hold it beside others that are, and beside no holder without --shared")
+	f.IntVar(&a.permits, "permits", 1, "let so many hold it at the same time, each with a permit; the same number for all holders of a NAME")
+	f.IntVarP(&a.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not say that the lock is held by another, nor that it is waited for: the exit code tells")
+	f.Lookup("verbose").Usage = "tell on stderr what happens, a line for each state; -vv: each vote, too"
+	share(f, "ttl", "ttl")
+	share(f, "owner", "owner")
+	return a
+}
+
+// graceFlag adds the flag for the time that the work has to end when its lock is lost.
+func (a *acquisition) graceFlag(name, usage string) {
+	a.graceName = name
+	a.flags.DurationVar(&a.grace, name, 0, usage)
+}
+
+// check completes the flags and refuses what contradicts itself.
+func (a *acquisition) check() error {
+	set := a.flags.Changed
+	switch {
+	case a.ttl < 500*time.Millisecond:
+		return usageErrorf("--ttl %v: at least 500ms, since ending a command in time takes time", a.ttl)
+	case a.noWait && (set("wait") || set("retries") || set("retry-interval")):
+		return usageErrorf("--no-wait excludes --wait, --retries and --retry-interval")
+	case set("wait") && a.wait <= 0:
+		return usageErrorf("--wait %v: must be above zero; --no-wait tries once", a.wait)
+	case a.shared && (a.fenced || a.permits > 1 || len(a.and) > 0):
+		return usageErrorf("--shared excludes --fenced, --permits and --and: a reader locks one name, and has no token")
+	case a.permits > 1 && len(a.and) > 0:
+		return usageErrorf("--permits excludes --and: permits are of one name")
+	case a.fenced && len(a.and) > 0:
+		return usageErrorf("--fenced excludes --and: a fencing token is of one name")
+	case set("retries") && a.retries < 0:
+		return usageErrorf("--retries %d: must not be negative", a.retries)
+	case a.permits < 1 || a.permits > mostPermits:
+		return usageErrorf("--permits %d: must be between 1 and %d", a.permits, mostPermits)
+	case a.fair && a.permits > 1:
+		return usageErrorf("--fair orders those who wait for one lock and excludes --permits; leave one out")
+	case a.quiet && a.verbose > 0:
+		return usageErrorf("--quiet excludes --verbose; leave one out")
+	case a.heldCode < 0 || a.heldCode > 255:
+		return usageErrorf("--conflict-exit-code %d: must be between 0 and 255", a.heldCode)
+	}
+	if a.owner == "" && !set("owner") {
+		a.owner = thisProcess()
+	}
+	if !set(a.graceName) {
+		a.grace = a.ttl / 4
+	}
+	if limit := a.ttl/2 - job.Margin(a.ttl); a.grace < 0 || a.grace > limit {
+		return usageErrorf("--%s %v: must be between 0 and %v with a TTL of %v, or a single lost message would end the command", a.graceName, a.grace, limit, a.ttl)
+	}
+	return nil
+}
+
+// report sets where is told what happens.
+func (a *acquisition) report(c *cobra.Command) {
+	a.log, a.stderr = a.logger(c), c.ErrOrStderr()
+	a.terminal = onTerminal(a.stderr)
+}
+
+// take takes the lock. Its error has an exit code. The caller releases the lock, and then calls
+// stop.
+func (a *acquisition) take(ctx context.Context, names []string, observers ...redlock.LockerOption) (lock *redlock.Lock, stop func(), err error) {
+	urls, stopServers, err := a.start(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	told := newReporter(a.stderr, names, a.verbose > 0, a.quiet)
+	told.permits = a.permits
+	locker, err := a.open(urls, a.log, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
+	if err != nil {
+		told.waited()
+		stopServers()
+		return nil, nil, err
+	}
+	stop = func() {
+		locker.Close()
+		stopServers()
+	}
+	lock, err = a.acquire(ctx, locker, names)
+	told.waited()
+	if err != nil {
+		stop()
+		return nil, nil, a.refused(ctx, err, names, told)
+	}
+	return lock, stop, nil
+}
+
+// acquire takes the lock as the flags say.
+func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []string) (*redlock.Lock, error) {
+	opts := []redlock.Option{redlock.Permits(a.permits)}
+	if a.shared {
+		opts = append(opts, redlock.Shared())
+	}
+	if a.fenced {
+		opts = append(opts, redlock.Fenced())
+	}
+	if a.fair {
+		opts = append(opts, redlock.Fair())
+	}
+	if a.noWait {
+		return a.tryAcquire(ctx, l, names, opts)
+	}
+	if a.flags.Changed("retries") {
+		opts = append(opts, redlock.Retries(a.retries))
+	}
+	if a.flags.Changed("retry-interval") {
+		opts = append(opts, redlock.RetryInterval(a.interval))
+	}
+	if a.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, a.wait)
+		defer cancel()
+	}
+	if len(names) > 1 {
+		return l.AcquireAll(ctx, names, opts...)
+	}
+	return l.Acquire(ctx, names[0], opts...)
+}
+
+// tryAcquire does not wait for a holder. It tries again if there is none, because where several
+// processes try at the same moment, as cron has them do, each may get some votes and none enough,
+// and one of them must get the lock.
+func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []redlock.Option) (*redlock.Lock, error) {
+	const most = 10
+	ask := func() (*redlock.Lock, error) { return l.TryAcquire(ctx, names[0], opts...) }
+	if len(names) > 1 {
+		ask = func() (*redlock.Lock, error) { return l.TryAcquireAll(ctx, names, opts...) }
+	}
+	for try := 1; ; try++ {
+		lock, err := ask()
+		if try == most || !errors.Is(err, redlock.ErrHeld) {
+			return lock, err
+		}
+		for _, name := range names {
+			if all, e := l.InspectPermits(ctx, name, a.permits); e != nil || allHeld(all) {
+				return nil, err
+			}
+		}
+		select {
+		case <-time.After(rand.N(time.Duration(try) * 20 * time.Millisecond)):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// allHeld reports whether each of the permits has a holder.
+func allHeld(permits []*redlock.Inspection) bool {
+	return !slices.ContainsFunc(permits, func(in *redlock.Inspection) bool {
+		_, _, held := in.Holder()
+		return !held
+	})
+}
+
+// refused gives the error of an acquisition its exit code, and words for people. If it is the end
+// of --wait, the outcome of the last try decides.
+func (a *acquisition) refused(ctx context.Context, err error, names []string, told *reporter) error {
+	waited := ""
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		waited = fmt.Sprintf("waited %v: ", a.wait)
+		if last := told.lastError(); last != nil {
+			err = last
+		} else {
+			err = fmt.Errorf("%w: %w", redlock.ErrNoQuorum, err)
+		}
+	}
+	var vote *redlock.QuorumError
+	switch isVote := errors.As(err, &vote); {
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, redlock.ErrHeld) && isVote:
+		o, _ := told.obstacleOf(err, time.Now())
+		text := fmt.Sprintf("%s: %s%s", told.title, waited, o.text(time.Now(), true))
+		if o.never {
+			text += "; see " + advice("status", names[0])
+		}
+		return a.conflict(errors.New(text), waited != "" || o.never || a.flags.Changed("retries"))
+	case errors.Is(err, redlock.ErrHeld):
+		return a.conflict(err, true)
+	case waited != "":
+		return &exitError{code: exitNoQuorum, err: fmt.Errorf("%s%s", waited, oneLine(err.Error()))}
+	case isVote:
+		return err
+	}
+	return &exitError{code: exitUsage, err: err} // a name or an option that is refused before a server is asked
+}
+
+// conflict returns the error of a command that another runs, or has run for the tick. Its exit code
+// says so. It is said in words to people at a terminal, and where it is notable: in a crontab each
+// line is a mail from each machine that was refused. With --verbose the reporter has said it.
+func (a *acquisition) conflict(err error, notable bool) error {
+	if a.quiet || !notable && (!a.terminal || a.verbose > 0) {
+		err = nil
+	}
+	return &exitError{code: a.heldCode, err: err}
+}
+
+// thisProcess returns the label of locks that are given no other. What cannot be shown of it is
+// replaced.
+func thisProcess() string {
+	name := cmp.Or(os.Getenv("USER"), strconv.Itoa(os.Getuid()))
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	shown := func(s string) string {
+		const most = 48 // bytes
+		s = strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return '?'
+			}
+			return r
+		}, s)
+		return strings.ToValidUTF8(s[:min(len(s), most)], "")
+	}
+	return fmt.Sprintf("%s@%s:%d", shown(name), shown(host), os.Getpid())
+}

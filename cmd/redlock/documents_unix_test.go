@@ -1,0 +1,169 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/readme"
+)
+
+// calls returns the arguments of a command line that is one of ours.
+func calls(c readme.Command) (args []string, yes bool) {
+	if args, yes = c.Calls("go run ./cmd/redlock"); yes {
+		return args, true
+	}
+	return c.Calls("redlock")
+}
+
+// TestDocumentsUseFlagsThatThereAre: each command line of ours in a document can be parsed, also one
+// that only names a subcommand in a sentence.
+func TestDocumentsUseFlagsThatThereAre(t *testing.T) {
+	parsed := 0
+	for _, c := range readme.Commands(t) {
+		if args, ours := calls(c); ours {
+			parsed++
+			assert.NoError(t, parses(args), c.Place())
+		}
+	}
+	assert.Greater(t, parsed, 50)
+}
+
+// parses returns an error unless args are those of a subcommand, and its flags.
+func parses(args []string) error {
+	root := newRoot()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	c, args, err := root.Find(args)
+	switch {
+	case err != nil:
+		return err
+	case c == root:
+		return noCommand(root, args)
+	}
+	return c.ParseFlags(args)
+}
+
+func TestFlagsOfDocumentsAreRefusedIfThereAreNone(t *testing.T) {
+	for _, line := range []string{"run --no-wait a -- b", "help config", "completion bash", "status nightly --watch", "demo --node process"} {
+		assert.NoError(t, parses(strings.Fields(line)), line)
+	}
+	for _, line := range []string{"run --nowait a -- b", "dance", "hold --once-per 5m a", "doctor --watch"} {
+		assert.Error(t, parses(strings.Fields(line)), line)
+	}
+}
+
+// otherwise has the command lines that TestCommandsOfDocumentsRun does not run, and where they are.
+var otherwise = map[string]string{
+	"redlock nodes &":                              "takes ports that this machine may need; TestSignalsEndTheTools runs it on others",
+	"redlock status nightly --watch":               "does not end; TestSignalsEndTheTools interrupts it",
+	"redlock reset":                                "asks at a terminal; reset_test.go answers",
+	"redlock doctor":                               "finds fault with the servers of this test, which are no Redis; doctor_test.go runs it",
+	"redlock release nightly --value 4be2f09a1c77": "needs a dead holder with that value; release_test.go has one",
+	"go run ./cmd/redlock demo":                    "takes ten seconds; .ci/run has it",
+	"go run ./cmd/redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003,redis://127.0.0.1:7004,redis://127.0.0.1:7005": "needs servers in containers; .ci/run has it",
+}
+
+// TestDocumentsNameTheServersOfNodes: what readers export is what redlock nodes prints.
+func TestDocumentsNameTheServersOfNodes(t *testing.T) {
+	ports, err := choosePorts(5, 7001)
+	tr.NoError(t, err)
+	var urls []string
+	for _, port := range ports {
+		urls = append(urls, fmt.Sprintf("redis://127.0.0.1:%d", port))
+	}
+	exported := 0
+	for _, c := range readme.Commands(t) {
+		if strings.HasPrefix(c.Text, "export REDLOCK_NODES=") && readme.RunElsewhere[c.Document] == "" {
+			exported++
+			assert.Contains(t, invitation(fleet.Embedded, urls), "  "+c.Text+"\n", c.Place())
+		}
+	}
+	assert.Positive(t, exported)
+	assert.Equal(t, "7001", newNodes().Flags().Lookup("port").DefValue)
+	assert.Equal(t, "5", newNodes().Flags().Lookup("number").DefValue)
+}
+
+// tools are the programs that documents run under a lock. The test has others in their place, which
+// say under which lock they are.
+var tools = []string{
+	"terraform", "tofu", "flyway", "ssh", "manage.py", "deploy.sh", "convert", "report", "billing",
+}
+
+// TestCommandsOfDocumentsRun: each whole command line of ours, in a shell's block, a crontab, a
+// systemd unit or a container's command, runs and ends with 0, or with the code that its comment
+// says. What it runs under the lock is run.
+func TestCommandsOfDocumentsRun(t *testing.T) {
+	left := map[string]bool{}
+	for text := range otherwise {
+		left[text] = true
+	}
+	f := startFleet(t, fleet.Embedded, 5)
+	dir := toolbox(t)
+	ran := 0
+	for _, c := range readme.Commands(t) {
+		_, ours := calls(c)
+		_, not := otherwise[c.Text]
+		delete(left, c.Text)
+		if !ours || !c.Whole || not || readme.RunElsewhere[c.Document] != "" {
+			continue
+		}
+		ran++
+		code, said := inShell(t, dir, c.Text, nodesEnv(f.URLs()), fmt.Sprintf("REDLOCK_PREFIX=%d:", ran))
+		assert.Equal(t, c.Exit, code, "%s\n%s", c.Place(), said)
+		for _, tool := range tools {
+			if _, command, _ := strings.Cut(c.Text, " -- "); strings.Contains(command, tool) {
+				assert.Contains(t, said, tool+" runs under ", c.Place())
+			}
+		}
+	}
+	assert.Greater(t, ran, 12)
+	assert.Empty(t, left, "no document has these any more")
+}
+
+// toolbox returns a folder with the tools, which also is where they are as ./tool, and with redlock,
+// which is this test's program.
+func toolbox(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	put := func(name, script string) {
+		tr.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	}
+	for _, tool := range tools {
+		put(tool, `echo "`+tool+` runs under $REDLOCK_NAME"`)
+	}
+	put("redlock", commandEnv+`=1 exec "`+self(t)+`" "$@"`)
+	return dir
+}
+
+// inShell runs a command line where the tools are.
+func inShell(t *testing.T, dir, line string, env ...string) (code int, said string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), endless)
+	defer cancel()
+	line = strings.NewReplacer("/usr/local/bin/", dir+"/", "go run ./cmd/redlock", "redlock").Replace(line)
+	c := exec.CommandContext(ctx, "sh", "-euc", line)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "CI_JOB_URL=https://ci.example/7",
+		"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=4s", "REDLOCK_CONFIG=/dev/null")
+	c.Env = append(c.Env, env...)
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	tr.NoError(t, ctx.Err(), "%s\n%s", line, out.String())
+	if c.ProcessState == nil {
+		tr.NoError(t, err)
+	}
+	return c.ProcessState.ExitCode(), out.String()
+}

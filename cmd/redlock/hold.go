@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+const holdHelp = `Takes the lock NAME for a program in any language that starts it as a child
+process, with pipes to both, and tells the program on standard output, a JSON
+object a line, how the lock fares:
+
+  {"event":"held","name":"nightly","owner":"web-3","fence":7,"remaining_ms":7300}
+  {"event":"renewed","remaining_ms":7400}
+  {"event":"stop","remaining_ms":1400,"reason":"..."}
+
+There is a line when the lock is held, one for each renewal (every third of the
+TTL), and "stop" when the work must end: the lock is lost, or cannot be renewed in
+time, or redlock got a signal. Work may go on for remaining_ms after a line was
+written, and then must have ended, also if no "stop" came: redlock may be stopped
+or killed. The end of the output, for whatever reason, is a "stop" with nothing
+remaining.
+
+The program ends the work and then closes our standard input: that releases the
+lock. It also does so by dying, however that happens. A child of the program that
+inherits the pipe keeps the lock; most languages see to it that none does.
+
+"fence" is there with --fenced, "permit" with --permits, and with --and "names" has
+all names.
+
+Exit codes:
+  0      standard input ended while the lock was held, and it is released
+  79     the lock was lost, or could not be renewed in time
+  128+n  signal n ended it
+  75     the lock is held by another (-E sets it)
+  69     no quorum: too few servers answered
+  64     the command line is wrong
+  78     the configuration is wrong
+  1      anything else, as standard input that ended before there was a lock`
+
+// A holdCommand is one run of "redlock hold".
+type holdCommand struct {
+	*acquisition
+
+	input   chan struct{} // closed when standard input has ended
+	patient bool          // a program is given time to end before its lock is released
+	output  *holdOutput
+	renewed renewals
+}
+
+// A holdLine is one line of the output.
+type holdLine struct {
+	Event     string   `json:"event"` // held, renewed or stop
+	Name      string   `json:"name,omitempty"`
+	Names     []string `json:"names,omitempty"`
+	Owner     string   `json:"owner,omitempty"`
+	Fence     *int64   `json:"fence,omitempty"`
+	Permit    *int     `json:"permit,omitempty"`
+	Remaining int64    `json:"remaining_ms"`
+	Reason    string   `json:"reason,omitempty"`
+}
+
+func newHold() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "hold [flags] NAME",
+		Short: "Hold a lock for a program in any language, until standard input ends",
+		Long:  holdHelp,
+		Example: `  # a program in Python, Node, PHP, Ruby or sh: see examples/hold
+  subprocess.Popen(["redlock", "hold", "--fenced", "nightly"], stdin=PIPE, stdout=PIPE)
+  redlock hold nightly      # by hand: Ctrl-D releases it`,
+		Args: oneArgument("the name of the lock"),
+	}
+	h := &holdCommand{acquisition: acquisitionFlags(c)}
+	h.graceFlag("stop-within", "how long the work has, from \"stop\" on, when the lock cannot be renewed (default: TTL/4)")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := h.settle(); err != nil {
+			return err
+		}
+		if err := h.check(); err != nil {
+			return err
+		}
+		h.report(c)
+		return h.run(c, append([]string{args[0]}, h.and...))
+	}
+	return c
+}
+
+var errInputEnded = errors.New("standard input ended before there was a lock; keep it open for as long as the lock is wanted")
+
+// run takes the lock and holds it until standard input ends.
+func (h *holdCommand) run(c *cobra.Command, names []string) error {
+	// A program that has gone away must not end this process, which has a lock to release.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, cancel := context.WithCancelCause(c.Context())
+	defer cancel(nil)
+	h.input, h.patient = make(chan struct{}), !onTerminal(c.InOrStdin())
+	go func() { // ends with the process if the input does not, because a read of a pipe cannot be cancelled
+		io.Copy(io.Discard, c.InOrStdin())
+		close(h.input)
+		cancel(errInputEnded)
+	}()
+	h.renewed = make(renewals, 1)
+	lock, stop, err := h.take(ctx, names, redlock.Observe(h.renewed))
+	switch {
+	case err != nil && c.Context().Err() == nil && context.Cause(ctx) == errInputEnded:
+		return &exitError{code: exitFailed, err: errInputEnded}
+	case err != nil:
+		return err
+	}
+	defer stop()
+	h.output = newHoldOutput(c.OutOrStdout())
+	err = h.hold(c.Context(), lock)
+	released := lock.Release(context.WithoutCancel(ctx))
+	h.output.end()
+	switch {
+	case err != nil:
+		return err
+	case errors.Is(released, redlock.ErrLost):
+		return &exitError{code: exitLost, err: fmt.Errorf("%w; the work had not ended by then", released)}
+	case released != nil:
+		fmt.Fprintln(h.stderr, "redlock: "+oneLine(fmt.Sprintf("%v; the lock expires within %v", released, h.ttl)))
+	}
+	return nil
+}
+
+// hold tells the program how the lock fares, and returns when the lock may be released: without an
+// error if standard input has ended.
+func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
+	due := make(chan struct{}, 1)
+	timer := clock.System.AfterFunc(h.left(lock), func() {
+		select {
+		case due <- struct{}{}:
+		default:
+		}
+	})
+	defer timer.Stop()
+	h.output.tell(h.first(lock))
+	for {
+		select {
+		case <-h.input:
+			return nil
+		case <-lock.Context().Done():
+			return h.lost(context.Cause(lock.Context()))
+		case <-h.renewed:
+			timer.Reset(h.left(lock))
+			h.output.tell(holdLine{Event: "renewed", Remaining: h.remaining(lock)})
+		case <-due:
+			if left := h.left(lock); left > 0 { // it was renewed just now
+				timer.Reset(left)
+				continue
+			}
+			err := fmt.Errorf("%q: %w: it could not be renewed in time", lock.Name(), redlock.ErrLost)
+			return h.outlast(lock, &exitError{code: exitLost, err: err})
+		case err := <-h.output.broken: // the program cannot be told of a loss
+			return h.outlast(lock, &exitError{code: exitFailed, err: fmt.Errorf("output: %w", err)})
+		case <-ctx.Done():
+			return h.interrupted(ctx, lock)
+		}
+	}
+}
+
+// lost tells of a lock that another may have by now.
+func (h *holdCommand) lost(why error) error {
+	h.output.tell(holdLine{Event: "stop", Reason: oneLine(why.Error())})
+	return &exitError{code: exitLost, err: why}
+}
+
+// interrupted tells of a signal. One of the terminal's comes to the program, too, which may work on
+// for a while; a person without a program has nothing to end.
+func (h *holdCommand) interrupted(ctx context.Context, lock *redlock.Lock) error {
+	end := &exitError{code: exitCode(ctx, ctx.Err()), err: context.Cause(ctx)}
+	if !h.patient {
+		return end
+	}
+	return h.outlast(lock, end)
+}
+
+// outlast asks the program to stop, and waits until it has, as the end of its input tells, or its
+// time is over. Until then no other client can have the lock. It returns end.
+func (h *holdCommand) outlast(lock *redlock.Lock, end *exitError) error {
+	line := holdLine{Event: "stop", Remaining: h.remaining(lock), Reason: oneLine(end.Error())}
+	over := make(chan struct{})
+	timer := clock.System.AfterFunc(time.Duration(line.Remaining)*time.Millisecond, func() { close(over) })
+	defer timer.Stop()
+	h.output.tell(line)
+	select {
+	case <-h.input:
+	case <-over:
+	case <-lock.Context().Done():
+		return h.lost(context.Cause(lock.Context()))
+	}
+	return end
+}
+
+// first returns the line about a lock that has been taken.
+func (h *holdCommand) first(lock *redlock.Lock) holdLine {
+	line := holdLine{Event: "held", Name: lock.Name(), Owner: h.owner, Remaining: h.remaining(lock)}
+	if all := lock.Names(); len(all) > 1 {
+		line.Name, line.Names = "", all
+	}
+	if h.fenced {
+		fence := lock.Fence()
+		line.Fence = &fence
+	}
+	if h.permits > 1 {
+		permit := lock.Permit()
+		line.Permit = &permit
+	}
+	return line
+}
+
+// untilEnd returns for how long the work may go on. What is left then is for a line that is read
+// late, and for the end of the work.
+func (h *holdCommand) untilEnd(lock *redlock.Lock) time.Duration {
+	return max(0, lock.Remaining()-job.Margin(h.ttl))
+}
+
+func (h *holdCommand) remaining(lock *redlock.Lock) int64 { return h.untilEnd(lock).Milliseconds() }
+
+// left returns in how long the program must be asked to stop, unless the lock is renewed.
+func (h *holdCommand) left(lock *redlock.Lock) time.Duration {
+	return max(0, h.untilEnd(lock)-h.grace)
+}
+
+// renewals is an Observer that has room for one renewal that was not told yet.
+type renewals chan struct{}
+
+// Observe implements redlock.Observer.
+func (r renewals) Observe(e redlock.Event) {
+	if e.Kind == redlock.EventExtended {
+		select {
+		case r <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// A holdOutput writes lines in a goroutine of its own: a program that reads none of them must not
+// keep the end of its lock from being noticed.
+type holdOutput struct {
+	lines   chan holdLine
+	broken  chan error // why a line could not be written
+	written chan struct{}
+}
+
+const (
+	// unread is how many lines are kept for a program that does not read. Later ones are left out.
+	unread = 64
+	// lastLines is how long end waits for the program to read.
+	lastLines = 200 * time.Millisecond
+)
+
+func newHoldOutput(out io.Writer) *holdOutput {
+	o := &holdOutput{lines: make(chan holdLine, unread), broken: make(chan error, 1), written: make(chan struct{})}
+	go func() {
+		defer close(o.written)
+		to := json.NewEncoder(out)
+		for line := range o.lines {
+			if err := to.Encode(line); err != nil {
+				o.broken <- err
+				return
+			}
+		}
+	}()
+	return o
+}
+
+func (o *holdOutput) tell(line holdLine) {
+	select {
+	case o.lines <- line:
+	default:
+	}
+}
+
+// end is called after the last line. The end of the output says the same as "stop".
+func (o *holdOutput) end() {
+	close(o.lines)
+	select {
+	case <-o.written:
+	case <-time.After(lastLines):
+	}
+}

@@ -1,0 +1,175 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A holding is "redlock hold" as the child of a program, which the test is.
+type holding struct {
+	*process
+	input io.WriteCloser
+}
+
+func startHold(t *testing.T, f fleet.Fleet, args ...string) *holding {
+	t.Helper()
+	h := &holding{process: command(t, f.URLs(), append([]string{"hold"}, args...)...)}
+	var err error
+	h.input, err = h.StdinPipe()
+	tr.NoError(t, err)
+	h.begin(t)
+	return h
+}
+
+// reads waits for a line of this event, and leaves renewals out unless they are wanted.
+func (h *holding) reads(t *testing.T, event string) (line holdLine) {
+	t.Helper()
+	late := time.AfterFunc(endless, func() { h.Process.Kill() })
+	defer late.Stop()
+	for line.Event != event {
+		text, err := h.lines.ReadString('\n')
+		tr.NoError(t, err, "%s after %+v; standard error: %s", event, line, h.stderr.String())
+		tr.True(t, line.Event == "" || line.Event == "renewed", "%+v", line)
+		line = holdLine{}
+		tr.NoError(t, json.Unmarshal([]byte(text), &line), text)
+	}
+	return line
+}
+
+func TestALockIsHeldUntilStandardInputEnds(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	h := startHold(t, f, "--ttl", "3s", "--fenced", "--owner", "web-3", "x")
+	held := h.reads(t, "held")
+	tr.NotNil(t, held.Fence)
+	assert.Positive(t, *held.Fence)
+	assert.Equal(t, []string{"x", "web-3"}, []string{held.Name, held.Owner})
+	for range 5 { // for longer than its TTL
+		line := h.reads(t, "renewed")
+		assert.LessOrEqual(t, line.Remaining, int64(2700), "a tenth is for the end of the work")
+		_, err := l.TryAcquire(t.Context(), "x")
+		assert.ErrorIs(t, err, redlock.ErrHeld)
+	}
+	tr.NoError(t, h.input.Close())
+	assert.Zero(t, h.code(t), h.stderr.String())
+	free(t, l, "x")
+
+	h = startHold(t, f, "--permits", "2", "y")
+	line := h.reads(t, "held")
+	tr.NotNil(t, line.Permit)
+	assert.Nil(t, line.Fence)
+	h = startHold(t, f, "--and", "b", "a")
+	assert.Equal(t, []string{"a", "b"}, h.reads(t, "held").Names)
+}
+
+func TestAProgramIsToldThatItsLockIsLost(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	h := startHold(t, f, "x")
+	h.reads(t, "held")
+	takeAway(t, f, "x")
+	line := h.reads(t, "stop")
+	assert.Zero(t, line.Remaining, "another may have it")
+	assert.Contains(t, line.Reason, "lock lost")
+	assert.Equal(t, exitLost, h.code(t), "though its input is open")
+}
+
+// TestAProgramIsToldBeforeItsLockEnds: it has time to stop, and must have stopped before another can
+// have the lock.
+func TestAProgramIsToldBeforeItsLockEnds(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	h := startHold(t, f, "--ttl", "4s", "--stop-within", "1500ms", "x")
+	h.reads(t, "held")
+	for i := range 3 {
+		tr.NoError(t, f.Pause(t.Context(), i))
+	}
+	line := h.reads(t, "stop")
+	assert.Positive(t, line.Remaining)
+	assert.LessOrEqual(t, line.Remaining, int64(1500))
+	assert.Contains(t, line.Reason, "could not be renewed in time")
+	assert.Equal(t, exitLost, h.code(t))
+}
+
+// TestASignalLeavesTheProgramTimeToStop: Ctrl-C comes to both, and the program may take a while.
+func TestASignalLeavesTheProgramTimeToStop(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	h := startHold(t, f, "--ttl", "60s", "x")
+	h.reads(t, "held")
+	h.signal(t, syscall.SIGTERM)
+	line := h.reads(t, "stop")
+	assert.Greater(t, line.Remaining, int64(30_000))
+	_, err := l.TryAcquire(t.Context(), "x")
+	assert.ErrorIs(t, err, redlock.ErrHeld, "the program works on")
+	tr.NoError(t, h.input.Close())
+	assert.Equal(t, 128+int(syscall.SIGTERM), h.code(t))
+	free(t, l, "x")
+}
+
+// TestALockIsReleasedForAProgramThatIsGone, also where its end of the output is closed first.
+func TestALockIsReleasedForAProgramThatIsGone(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	h := startHold(t, f, "--ttl", "3s", "--stop-within", "0s", "x")
+	h.reads(t, "held")
+	tr.NoError(t, h.stdout.Close())
+	eventually(t, "it notices", func() bool { // by its next line
+		_, err := l.TryAcquire(t.Context(), "x", redlock.Renew(false))
+		return err == nil
+	})
+	assert.Equal(t, exitFailed, h.code(t))
+	assert.Contains(t, h.stderr.String(), "output: ")
+}
+
+func TestALockThatIsNotWantedAnyMoreIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	lock, err := client(t, f).Acquire(t.Context(), "x")
+	tr.NoError(t, err)
+	h := startHold(t, f, "x")
+	tr.NoError(t, h.input.Close())
+	assert.Equal(t, exitFailed, h.code(t))
+	assert.Contains(t, h.stderr.String(), "standard input ended before")
+	h = startHold(t, f, "--no-wait", "x")
+	assert.Equal(t, exitHeld, h.code(t))
+	assert.Empty(t, h.stderr.String())
+	tr.NoError(t, lock.Release(t.Context()))
+}
+
+// TestAProgramThatDoesNotReadKeepsNothingFromBeingNoticed.
+func TestAProgramThatDoesNotReadKeepsNothingFromBeingNoticed(t *testing.T) {
+	stuck := make(chan struct{})
+	o := newHoldOutput(blocked{stuck})
+	for range 10 * unread {
+		o.tell(holdLine{Event: "renewed"})
+	}
+	o.end()
+	close(stuck)
+	<-o.written
+
+	o = newHoldOutput(unwritable{})
+	o.tell(holdLine{Event: "held"})
+	assert.ErrorIs(t, <-o.broken, os.ErrClosed)
+	o.end()
+}
+
+type unwritable struct{}
+
+func (unwritable) Write([]byte) (int, error) { return 0, errors.Join(os.ErrClosed) }

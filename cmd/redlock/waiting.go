@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A reporter tells on standard error what becomes of a lock while "redlock run" or "redlock hold"
+// waits for it and has it: with --verbose a line for each state, else on a terminal one line about
+// the waiting, which is kept up to date in place and is erased in the end, else nothing.
+//
+// It is an Observer, which nothing waits for: a terminal that is held up (Ctrl-S) or a pipe that
+// no process reads delays neither the lock nor the command.
+type reporter struct {
+	out     io.Writer
+	names   []string
+	title   string // the names, for people
+	permits int    // of the name, if there are several; set before the first event
+	verbose bool
+
+	inPlace bool
+	width   func() int // of the terminal, in columns
+	changed chan struct{}
+	done    chan struct{} // the waiting is over
+	erased  chan struct{} // nothing is in place any more
+
+	mu     sync.Mutex
+	last   error           // of the last try
+	state  obstacle        // what is waited for; the zero value before the first try has failed
+	faulty map[string]bool // nodes whose last fault was told
+}
+
+// newReporter returns a reporter for the lock of the names. The caller calls waited when the
+// waiting is over.
+func newReporter(out io.Writer, names []string, verbose, quiet bool) *reporter {
+	r := &reporter{
+		out: out, names: names, title: quoted(names), verbose: verbose, inPlace: onTerminal(out) && !verbose && !quiet,
+		width:   func() int { return terminalWidth(out) },
+		changed: make(chan struct{}, 1), done: make(chan struct{}), erased: make(chan struct{}),
+		faulty: map[string]bool{},
+	}
+	if r.inPlace {
+		go r.draw()
+	} else {
+		close(r.erased)
+	}
+	return r
+}
+
+// terminalWidth returns how many columns a terminal has.
+func terminalWidth(out any) int {
+	if f, ok := out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+	}
+	return columns
+}
+
+// An obstacle is why a try has failed.
+type obstacle struct {
+	kind  error          // ErrHeld, ErrQuarantine or ErrNoQuorum
+	held  redlock.Holder // who holds it, if that is known
+	names string         // of several, those that are in the way
+	all   int            // permits that are held
+	until time.Time      // when it may be over; zero if that is not known
+	never bool           // a key has no TTL
+}
+
+// obstacleOf reads the error of a try that failed at a moment. ok is false if that was the end of
+// the caller's time, which says nothing about the servers.
+func (r *reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
+	var vote *redlock.QuorumError
+	if !errors.As(err, &vote) {
+		return obstacle{}, false
+	}
+	o.held = vote.Holder
+	if r.permits > 1 { // each try is for one of them, and each has another holder
+		o.held, o.all = redlock.Holder{}, r.permits
+	}
+	if o.never = vote.Remaining == redlock.NoTTL; vote.Remaining > 0 {
+		o.until = at.Add(vote.Remaining)
+	}
+	switch {
+	case errors.Is(vote.Err, redlock.ErrHeld):
+		o.kind = redlock.ErrHeld
+		switch inTheWay := vote.InTheWay; {
+		case len(inTheWay) > 0:
+			o.names = quoted(inTheWay)
+		case len(r.names) > 1 && slices.Contains(r.names, vote.Name): // is waited for before the others
+			o.names = quoted([]string{vote.Name})
+		}
+	case errors.Is(vote.Err, redlock.ErrNoQuorum):
+		o.kind = redlock.ErrNoQuorum
+		if errors.Is(err, redlock.ErrQuarantine) {
+			o.kind = redlock.ErrQuarantine
+		}
+	default:
+		return obstacle{}, false
+	}
+	return o, true
+}
+
+// quoted returns names as a list of words.
+func quoted(names []string) string {
+	all := make([]string, len(names))
+	for i, s := range names {
+		all[i] = word(s)
+	}
+	return strings.Join(all, ", ")
+}
+
+// same reports whether two obstacles are one state: only their time differs.
+func (o obstacle) same(other obstacle) bool {
+	return o.kind == other.kind && o.held == other.held && o.names == other.names && o.never == other.never
+}
+
+// text says what the obstacle is, with times as of now; since says when a holder took the lock
+// instead, which stays the same.
+func (o obstacle) text(now time.Time, since bool) string {
+	left := max(0, o.until.Sub(now))
+	switch o.kind {
+	case redlock.ErrQuarantine:
+		text := "new or restarted servers have no vote yet"
+		if left > 0 && !since {
+			text += ", " + left.Round(time.Second).String() + " left"
+		}
+		return text
+	case redlock.ErrNoQuorum:
+		return "no quorum: too few servers answer"
+	}
+	text := "held by another"
+	switch {
+	case o.all > 0:
+		text = fmt.Sprintf("all %d permits are held", o.all)
+	case o.held.Owner != "" && since:
+		text = "held by " + harmless(o.held.Owner) + " since " + o.held.Since.Local().Format(time.DateTime)
+	case o.held.Owner != "":
+		text = "held by " + harmless(o.held.Owner) + " for " + max(0, now.Sub(o.held.Since)).Round(time.Second).String()
+	}
+	if o.names != "" {
+		text += ": " + o.names
+	}
+	if o.never {
+		text += ", by a key without TTL"
+	}
+	return text
+}
+
+// rough returns a time as people want to read it.
+func rough(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(10 * time.Millisecond).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+// Observe implements redlock.Observer.
+func (r *reporter) Observe(e redlock.Event) {
+	news := r.learn(e)
+	for _, line := range news {
+		if r.verbose {
+			fmt.Fprintln(r.out, "redlock: "+line)
+		}
+	}
+	if news == nil {
+		return
+	}
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// learn takes an event, and returns what is new by it: a line for each state that has changed.
+func (r *reporter) learn(e redlock.Event) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e.Kind {
+	case redlock.EventVote:
+		return r.vote(e)
+	case redlock.EventAttempt:
+		if e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
+			return nil
+		}
+		r.last = e.Err
+		o, ok := r.obstacleOf(e.Err, e.Time)
+		if !ok {
+			return nil
+		}
+		old := r.state
+		if r.state = o; !o.same(old) {
+			return []string{r.title + ": " + o.text(e.Time, true)}
+		}
+	case redlock.EventAcquired:
+		return []string{fmt.Sprintf("%s: acquired with %d votes after %s, valid for %s unless renewed", r.title, e.Votes, rough(e.Elapsed), rough(e.Remaining))}
+	case redlock.EventLost:
+		return []string{fmt.Sprintf("%s: lost after %s", r.title, rough(e.Elapsed))}
+	case redlock.EventReleased:
+		return []string{fmt.Sprintf("%s: released after %s, confirmed by %d servers", r.title, rough(e.Elapsed), e.Votes)}
+	}
+	return nil
+}
+
+// vote tells when a node begins to fail, and when it answers again.
+func (r *reporter) vote(e redlock.Event) []string {
+	fault := e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown
+	if fault == r.faulty[e.Node] {
+		return nil
+	}
+	r.faulty[e.Node] = fault
+	if !fault {
+		return []string{word(e.Node) + ": answers again"}
+	}
+	why := "no answer"
+	if e.Err != nil {
+		why = oneLine(e.Err.Error())
+	}
+	return []string{word(e.Node) + ": fails: " + why}
+}
+
+// lastError returns the error of the last try that failed by itself, and not because the caller's
+// time was over.
+func (r *reporter) lastError() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+const (
+	// redrawn is how often the line in place is drawn if nothing has changed: it has seconds.
+	redrawn = time.Second
+	// eraseLimit is how long waited waits for a terminal that is held up.
+	eraseLimit = 200 * time.Millisecond
+
+	eraseLine = "\r\x1b[K"
+)
+
+// draw keeps the line in place up to date until waited is called.
+func (r *reporter) draw() {
+	defer close(r.erased)
+	tick := time.NewTicker(redrawn)
+	defer tick.Stop()
+	drawn := ""
+	for {
+		select {
+		case <-r.changed:
+		case <-tick.C:
+		case <-r.done:
+			if drawn != "" {
+				io.WriteString(r.out, eraseLine)
+			}
+			return
+		}
+		if line := r.line(); line != drawn {
+			io.WriteString(r.out, eraseLine+line)
+			drawn = line
+		}
+	}
+}
+
+// line returns what is to be read while the lock is waited for, at most as wide as the terminal.
+func (r *reporter) line() string {
+	r.mu.Lock()
+	state := r.state
+	r.mu.Unlock()
+	if state.kind == nil {
+		return ""
+	}
+	line := []rune("waiting for " + r.title + ": " + state.text(time.Now(), false))
+	if most := r.width() - 1; len(line) > most && most > 1 {
+		line = append(line[:most-1], '…')
+	}
+	return string(line)
+}
+
+// waited ends the line in place, for good.
+func (r *reporter) waited() {
+	close(r.done)
+	select {
+	case <-r.erased:
+	case <-time.After(eraseLimit):
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// failed is a try that ended with an error of this kind.
+func failed(vote redlock.QuorumError) redlock.Event {
+	vote.Op, vote.Nodes, vote.Quorum = "acquire", 5, 3
+	return redlock.Event{Kind: redlock.EventAttempt, Time: time.Now(), Err: &vote}
+}
+
+func heldBy(owner string, since time.Time) redlock.Event {
+	return failed(redlock.QuorumError{Name: "nightly", Err: redlock.ErrHeld, Holder: redlock.Holder{Owner: owner, Since: since}, Remaining: 8 * time.Second})
+}
+
+// forgetful is a try that new servers have failed.
+func forgetful(left time.Duration) redlock.Event {
+	quarantine := &redlock.NodeError{Node: "a:1", Err: &protocol.QuarantineError{Reason: "it is new"}}
+	return failed(redlock.QuorumError{
+		Name: "nightly", Err: fmt.Errorf("%w yet", redlock.ErrNoQuorum), Remaining: left, Causes: multierror.Append(nil, quarantine),
+	})
+}
+
+func vote(node string, outcome protocol.Outcome, err error) redlock.Event {
+	return redlock.Event{Kind: redlock.EventVote, Node: node, Outcome: outcome, Err: err}
+}
+
+// TestAReporterTellsEachStateOnce, however many events there are.
+func TestAReporterTellsEachStateOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out lines
+		r := newReporter(&out, []string{"nightly"}, true, false)
+		since := time.Now()
+		for range 50 {
+			time.Sleep(time.Second)
+			r.Observe(vote("a:1", protocol.Failed, errors.New("refused")))
+			r.Observe(vote("b:2", protocol.Refused, nil))
+			r.Observe(heldBy("web-3", since))
+			r.Observe(redlock.Event{Kind: redlock.EventAttempt, Err: context.DeadlineExceeded})
+		}
+		r.Observe(vote("a:1", protocol.Granted, nil))
+		r.Observe(heldBy("web-4", since))
+		r.Observe(forgetful(3 * time.Second))
+		r.Observe(forgetful(2 * time.Second))
+		r.Observe(redlock.Event{Kind: redlock.EventAcquired, Votes: 4, Elapsed: 52_345 * time.Millisecond, Remaining: 9 * time.Second})
+		r.Observe(redlock.Event{Kind: redlock.EventExtended, Votes: 5})
+		r.Observe(redlock.Event{Kind: redlock.EventReleased, Votes: 5, Elapsed: 12_345 * time.Microsecond})
+		r.waited()
+		at := " since " + since.Local().Format(time.DateTime)
+		assert.Equal(t, []string{
+			"redlock: a:1: fails: refused",
+			"redlock: nightly: held by web-3" + at,
+			"redlock: a:1: answers again",
+			"redlock: nightly: held by web-4" + at,
+			"redlock: nightly: new or restarted servers have no vote yet",
+			"redlock: nightly: acquired with 4 votes after 52.3s, valid for 9s unless renewed",
+			"redlock: nightly: released after 10ms, confirmed by 5 servers",
+		}, strings.Split(strings.TrimSpace(out.String()), "\n"))
+	})
+}
+
+// inPlace returns a reporter at a terminal of so many columns.
+func inPlace(out *lines, width int) *reporter {
+	r := newReporter(out, []string{"nightly"}, false, false)
+	r.inPlace, r.erased, r.width = true, make(chan struct{}), func() int { return width }
+	go r.draw()
+	return r
+}
+
+// TestALineInPlaceIsKeptUpToDate: it has the new owner, the seconds, and is gone in the end.
+func TestALineInPlaceIsKeptUpToDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out lines
+		r := inPlace(&out, 80)
+		r.Observe(forgetful(2 * time.Second))
+		synctest.Wait()
+		time.Sleep(1100 * time.Millisecond)
+		since := time.Now()
+		r.Observe(heldBy("web-3", since))
+		for range 30 {
+			r.Observe(heldBy("web-3", since))
+			synctest.Wait()
+		}
+		time.Sleep(1100 * time.Millisecond)
+		r.Observe(heldBy("web-4", since.Add(time.Hour))) // its clock is ahead
+		synctest.Wait()
+		r.waited()
+		r.Observe(heldBy("web-5", since))
+		synctest.Wait()
+		assert.Equal(t, []string{
+			"", "waiting for nightly: new or restarted servers have no vote yet, 2s left",
+			"waiting for nightly: new or restarted servers have no vote yet, 1s left",
+			"waiting for nightly: held by web-3 for 0s", "waiting for nightly: held by web-3 for 1s",
+			"waiting for nightly: held by web-4 for 0s", "",
+		}, strings.Split(out.String(), eraseLine))
+	})
+}
+
+func TestALineInPlaceIsNoWiderThanTheTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out lines
+		r := inPlace(&out, 30)
+		r.Observe(heldBy("web-3 in the third row", time.Now()))
+		synctest.Wait()
+		r.waited()
+		assert.Equal(t, eraseLine+"waiting for nightly: held by…"+eraseLine, out.String())
+	})
+}
+
+// TestATerminalThatIsHeldUpKeepsNoLockFromItsCommand.
+func TestATerminalThatIsHeldUpKeepsNoLockFromItsCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := inPlace(new(lines), 80)
+		stuck := make(chan struct{})
+		r.out = blocked{stuck}
+		r.Observe(heldBy("web-3", time.Now()))
+		synctest.Wait()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.waited()
+		}()
+		time.Sleep(eraseLimit)
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("the command is not started")
+		}
+		close(stuck)
+		<-r.erased
+		<-ended
+	})
+}
+
+// blocked is a terminal after Ctrl-S.
+type blocked struct{ until chan struct{} }
+
+func (b blocked) Write(p []byte) (int, error) {
+	<-b.until
+	return len(p), nil
+}
+
+func TestCommandsToCopyAreOneLine(t *testing.T) {
+	for name, want := range map[string]string{
+		"nightly":  "redlock status nightly --json",
+		"a b  $x":  "redlock status 'a b  $x' --json",
+		"it's":     `redlock status 'it'\''s' --json`,
+		"-x":       "redlock status --json -- -x",
+		"a\xff\n'": `redlock status $'a\xff\x0a\x27' --json`,
+		"":         "redlock status '' --json",
+	} {
+		assert.Equal(t, want, advice("status", name, "--json"))
+	}
+}

@@ -1,0 +1,155 @@
+package redlockcertmagic_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	redlockcertmagic "github.com/redquorum/redquorum/contrib/certmagic"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+const domain = "example.com"
+
+// An issuer issues certificates, after what the test wants to happen.
+type issuer struct {
+	key    *ecdsa.PrivateKey
+	before func(ctx context.Context) error
+	issued atomic.Int32
+}
+
+func (*issuer) IssuerKey() string { return "test" }
+
+func (i *issuer) Issue(ctx context.Context, request *x509.CertificateRequest) (*certmagic.IssuedCertificate, error) {
+	if err := i.before(ctx); err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: domain}, DNSNames: request.DNSNames,
+		NotBefore: time.Now(), NotAfter: time.Now().Add(90 * 24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, request.PublicKey, i.key)
+	if err != nil {
+		return nil, err
+	}
+	i.issued.Add(1)
+	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+}
+
+// newIssuer returns one that calls before. It has the CA of a test.
+func newIssuer(t *testing.T, before func(ctx context.Context) error) *issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return &issuer{key: key, before: before}
+}
+
+// instance returns certmagic as one of several processes has it, with certificates in dir.
+func instance(t *testing.T, w *sim.World, dir string, i certmagic.Issuer) (*certmagic.Config, *redlockcertmagic.Storage) {
+	t.Helper()
+	s, err := redlockcertmagic.New(&certmagic.FileStorage{Path: dir}, simtest.Locker(t, w.NewClient(1), redlock.TTL(ttl)))
+	require.NoError(t, err)
+	var cfg *certmagic.Config
+	cache := certmagic.NewCache(certmagic.CacheOptions{
+		Logger:           zap.NewNop(),
+		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return cfg, nil },
+	})
+	t.Cleanup(cache.Stop)
+	cfg = certmagic.New(cache, certmagic.Config{Storage: s, Issuers: []certmagic.Issuer{i}, Logger: zap.NewNop()})
+	return cfg, s
+}
+
+// alone runs a test by itself: certmagic keeps the locks of a process in a global variable.
+func alone(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	simtest.SimulateInUse(t, 1, 3*time.Hour, test)
+}
+
+func TestManyInstancesIssueACertificateOnce(t *testing.T) {
+	alone(t, func(t *testing.T, w *sim.World) {
+		dir := t.TempDir()
+		ca := newIssuer(t, func(context.Context) error { time.Sleep(time.Minute); return nil })
+		var all sync.WaitGroup
+		for range 4 {
+			cfg, _ := instance(t, w, dir, ca)
+			all.Go(func() { assert.NoError(t, cfg.ObtainCertSync(t.Context(), domain)) })
+		}
+		all.Wait()
+		assert.EqualValues(t, 1, ca.issued.Load())
+		assert.Zero(t, simtest.Holding(w, key))
+	})
+}
+
+// TestAnAttemptBehindALossHasTheLockAgain: certmagic asks for it before each attempt.
+func TestAnAttemptBehindALossHasTheLockAgain(t *testing.T) {
+	alone(t, func(t *testing.T, w *sim.World) {
+		tries := 0
+		cfg, _ := instance(t, w, t.TempDir(), newIssuer(t, func(context.Context) error {
+			assert.Equal(t, 5, simtest.Holding(w, key))
+			if tries++; tries > 2 {
+				return nil
+			}
+			forget(w)
+			return assert.AnError
+		}))
+		require.NoError(t, cfg.ObtainCertAsync(t.Context(), domain))
+		assert.Equal(t, 3, tries)
+		assert.Zero(t, simtest.Holding(w, key))
+	})
+}
+
+// TestAnotherInstanceGoesOnBehindALoss, and then the first needs no certificate any more.
+func TestAnotherInstanceGoesOnBehindALoss(t *testing.T) {
+	alone(t, func(t *testing.T, w *sim.World) {
+		dir := t.TempDir()
+		lost := make(chan struct{})
+		second := newIssuer(t, func(context.Context) error { time.Sleep(10 * time.Minute); return nil })
+		other, _ := instance(t, w, dir, second)
+		first := newIssuer(t, func(context.Context) error {
+			forget(w)
+			close(lost)
+			time.Sleep(time.Second)
+			return assert.AnError
+		})
+		cfg, _ := instance(t, w, dir, first)
+		var all sync.WaitGroup
+		all.Go(func() { assert.NoError(t, cfg.ObtainCertAsync(t.Context(), domain)) })
+		<-lost
+		require.NoError(t, other.ObtainCertSync(t.Context(), domain))
+		all.Wait()
+		assert.Zero(t, first.issued.Load())
+		assert.EqualValues(t, 1, second.issued.Load())
+	})
+}
+
+// TestCertmagicCleansUpAtTheExit, and unlocks once more when the work is done.
+func TestCertmagicCleansUpAtTheExit(t *testing.T) {
+	alone(t, func(t *testing.T, w *sim.World) {
+		cfg, s := instance(t, w, t.TempDir(), newIssuer(t, func(ctx context.Context) error {
+			certmagic.CleanUpOwnLocks(ctx, zap.NewNop())
+			assert.Zero(t, simtest.Holding(w, key))
+			return nil
+		}))
+		require.NoError(t, cfg.ObtainCertSync(t.Context(), domain))
+		ok, err := s.TryLock(t.Context(), name)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.NoError(t, s.Unlock(t.Context(), name))
+	})
+}

@@ -1,0 +1,51 @@
+package redlockcertmagic_test
+
+import (
+	"testing"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	redlockcertmagic "github.com/redquorum/redquorum/contrib/certmagic"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	rtt  = simtest.RTT
+	ttl  = simtest.TTL
+	name = "issue_cert_example.com"
+	key  = redlockcertmagic.Prefix + name
+)
+
+// simulate runs test in virtual time.
+func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	simtest.Simulate(t, 5, test)
+}
+
+// open returns the storage of a new instance.
+func open(t *testing.T, w *sim.World) (*redlockcertmagic.Storage, *sim.Client) {
+	t.Helper()
+	c := w.NewClient(1)
+	return over(t, simtest.Locker(t, c, redlock.TTL(ttl))), c
+}
+
+// over returns a storage with the locks of l.
+func over(t *testing.T, l *redlock.Locker) *redlockcertmagic.Storage {
+	t.Helper()
+	s, err := redlockcertmagic.New(&certmagic.FileStorage{Path: t.TempDir()}, l)
+	require.NoError(t, err)
+	return s
+}
+
+// forget has all servers forget the lock.
+func forget(w *sim.World) {
+	for _, s := range w.Servers() {
+		s.Del(key)
+	}
+}

@@ -1,0 +1,233 @@
+package redlockcertmagic_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	redlockcertmagic "github.com/redquorum/redquorum/contrib/certmagic"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestOneInstanceAtATimeHasTheLock(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		first, _ := open(t, w)
+		second, _ := open(t, w)
+		require.NoError(t, first.Lock(t.Context(), name))
+		for _, s := range []*redlockcertmagic.Storage{second, first} {
+			ok, err := s.TryLock(t.Context(), name)
+			require.NoError(t, err)
+			assert.False(t, ok)
+		}
+		time.AfterFunc(10*time.Minute, func() { assert.NoError(t, first.Unlock(t.Context(), name)) })
+		took := simtest.Took(func() { require.NoError(t, second.Lock(t.Context(), name)) })
+		assert.InDelta(t, (10 * time.Minute).Seconds(), took.Seconds(), 0.25, "it is renewed for so long")
+		require.NoError(t, second.Unlock(t.Context(), name))
+		ok, err := first.TryLock(t.Context(), name)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.NoError(t, first.Unlock(t.Context(), name))
+		assert.Zero(t, simtest.Holding(w, key))
+	})
+}
+
+// TestOperationsOfOneProcessWaitForEachOther, as certmagic's own locks do.
+func TestOperationsOfOneProcessWaitForEachOther(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		s, _ := open(t, w)
+		require.NoError(t, s.Lock(t.Context(), name))
+		time.AfterFunc(time.Minute, func() { assert.NoError(t, s.Unlock(t.Context(), name)) })
+		took := simtest.Took(func() { require.NoError(t, s.Lock(t.Context(), name)) })
+		assert.InDelta(t, time.Minute.Seconds(), took.Seconds(), 0.25)
+		require.NoError(t, s.Unlock(t.Context(), name))
+	})
+}
+
+// TestAnInstanceThatDiesHoldsTheLockForATTL, though certmagic asked for a lease of 30 days.
+func TestAnInstanceThatDiesHoldsTheLockForATTL(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		first, c := open(t, w)
+		second, _ := open(t, w)
+		require.NoError(t, first.Lock(t.Context(), name))
+		require.NoError(t, first.RenewLockLease(t.Context(), name, 30*24*time.Hour))
+		time.Sleep(time.Minute)
+		c.Crash()
+		took := simtest.Took(func() { require.NoError(t, second.Lock(t.Context(), name)) })
+		assert.LessOrEqual(t, took, ttl+250*time.Millisecond)
+		require.NoError(t, second.Unlock(t.Context(), name))
+	})
+}
+
+// TestALeaseDoesNotShortenTheLock: it is renewed until Unlock.
+func TestALeaseDoesNotShortenTheLock(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		s, _ := open(t, w)
+		require.NoError(t, s.Lock(t.Context(), name))
+		require.NoError(t, s.RenewLockLease(t.Context(), name, time.Second))
+		time.Sleep(time.Hour)
+		assert.Equal(t, 5, simtest.Holding(w, key))
+		require.NoError(t, s.Unlock(t.Context(), name))
+	})
+}
+
+// TestUnlockComesTwice where certmagic cleans up at the exit of a process.
+func TestUnlockComesTwice(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		first, _ := open(t, w)
+		second, _ := open(t, w)
+		require.NoError(t, first.Lock(t.Context(), name))
+		require.NoError(t, first.Unlock(t.Context(), name))
+		require.NoError(t, second.Lock(t.Context(), name))
+		require.NoError(t, first.Unlock(t.Context(), name))
+		assert.Equal(t, 5, simtest.Holding(w, key), "it is another instance's now")
+		require.ErrorIs(t, first.RenewLockLease(t.Context(), name, time.Hour), redlock.ErrReleased)
+		require.NoError(t, second.Unlock(t.Context(), name))
+		require.NoError(t, first.Unlock(t.Context(), "never locked"))
+	})
+}
+
+func TestUnlockReleasesThoughTheContextHasEnded(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		s, _ := open(t, w)
+		require.NoError(t, s.Lock(t.Context(), name))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, s.Unlock(ctx, name), context.Canceled)
+		time.Sleep(rtt)
+		assert.Zero(t, simtest.Holding(w, key))
+	})
+}
+
+// TestTheEndOfTheContextEndsTheWaiting, for another instance and for another operation of this one.
+func TestTheEndOfTheContextEndsTheWaiting(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		first, _ := open(t, w)
+		second, _ := open(t, w)
+		require.NoError(t, first.Lock(t.Context(), name))
+		for _, s := range []*redlockcertmagic.Storage{first, second} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			took := simtest.Took(func() { require.ErrorIs(t, s.Lock(ctx, name), context.DeadlineExceeded) })
+			assert.Equal(t, time.Minute, took)
+			ok, err := second.TryLock(ctx, name)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.False(t, ok)
+			cancel()
+		}
+		require.NoError(t, first.Unlock(t.Context(), name))
+		time.Sleep(time.Second)
+		assert.Zero(t, simtest.Holding(w, key), "nothing is left behind")
+		require.NoError(t, second.Lock(t.Context(), name))
+		require.NoError(t, second.Unlock(t.Context(), name))
+	})
+}
+
+// TestALossIsTheErrorOfUnlock, and certmagic logs it.
+func TestALossIsTheErrorOfUnlock(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		s, _ := open(t, w)
+		require.NoError(t, s.Lock(t.Context(), name))
+		forget(w)
+		time.Sleep(ttl)
+		require.ErrorIs(t, s.Unlock(t.Context(), name), redlock.ErrLost)
+		require.NoError(t, s.Unlock(t.Context(), name))
+	})
+}
+
+// TestANewAttemptNeedsTheLock: one that was lost is taken anew, or the attempt fails.
+func TestANewAttemptNeedsTheLock(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		first, _ := open(t, w)
+		second, _ := open(t, w)
+		require.NoError(t, first.Lock(t.Context(), name))
+		forget(w)
+		time.Sleep(ttl)
+		require.NoError(t, second.Lock(t.Context(), name))
+		require.ErrorIs(t, first.RenewLockLease(t.Context(), name, time.Hour), redlock.ErrHeld)
+		require.NoError(t, second.Unlock(t.Context(), name))
+		require.NoError(t, first.RenewLockLease(t.Context(), name, time.Hour))
+		assert.Equal(t, 5, simtest.Holding(w, key))
+		ok, err := second.TryLock(t.Context(), name)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		require.NoError(t, first.Unlock(t.Context(), name), "it is held to the end of the last attempt")
+		assert.Zero(t, simtest.Holding(w, key))
+	})
+}
+
+// TestAnUnlockDuringARenewalLeavesNoLock behind.
+func TestAnUnlockDuringARenewalLeavesNoLock(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		s, _ := open(t, w)
+		require.NoError(t, s.Lock(t.Context(), name))
+		forget(w)
+		time.Sleep(ttl)
+		time.AfterFunc(rtt/2, func() { s.Unlock(t.Context(), name) })
+		require.ErrorIs(t, s.RenewLockLease(t.Context(), name, time.Hour), redlock.ErrReleased)
+		time.Sleep(rtt)
+		assert.Zero(t, simtest.Holding(w, key))
+	})
+}
+
+// TestTheUnlockOfALostLockFreesNoOther: locks have names and no handles.
+func TestTheUnlockOfALostLockFreesNoOther(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		s, _ := open(t, w)
+		require.NoError(t, s.Lock(t.Context(), name))
+		forget(w)
+		time.Sleep(ttl)
+		locked := make(chan struct{})
+		go func() {
+			assert.NoError(t, s.Lock(t.Context(), name))
+			close(locked)
+		}()
+		ok, err := s.TryLock(t.Context(), name)
+		require.NoError(t, err)
+		assert.False(t, ok)
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, s.Unlock(t.Context(), name), redlock.ErrLost)
+		<-locked
+		assert.Equal(t, 5, simtest.Holding(w, key))
+		require.NoError(t, s.Unlock(t.Context(), name))
+	})
+}
+
+func TestAnOutageIsToldAtOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		s, _ := open(t, w)
+		for _, server := range w.Servers()[:3] {
+			server.Hang()
+		}
+		require.ErrorIs(t, s.Lock(t.Context(), name), redlock.ErrNoQuorum)
+		ok, err := s.TryLock(t.Context(), name)
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		assert.False(t, ok)
+		for _, server := range w.Servers() {
+			server.Resume()
+		}
+		require.NoError(t, s.Lock(t.Context(), name))
+		require.NoError(t, s.Unlock(t.Context(), name))
+	})
+}
+
+func TestWhatIsNoStorageIsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		inner, l := &certmagic.FileStorage{Path: "/certs"}, simtest.Locker(t, w.NewClient(1))
+		_, err := redlockcertmagic.New(nil, l)
+		require.ErrorContains(t, err, "the storage is nil")
+		_, err = redlockcertmagic.New(inner, nil)
+		require.ErrorContains(t, err, "make one with redlock.New")
+		_, err = redlockcertmagic.New(inner, l, redlock.TTL(-1))
+		require.ErrorContains(t, err, "TTL")
+		s, err := redlockcertmagic.New(inner, l)
+		require.NoError(t, err)
+		assert.Equal(t, "redquorum:FileStorage:/certs", s.String())
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, s.Lock(t.Context(), name), redlock.ErrClosed)
+	})
+}

@@ -1,0 +1,168 @@
+package redlockgocron_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
+	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	ttl   = simtest.TTL
+	every = 5 * time.Minute
+	name  = "report"
+)
+
+// simulate runs test in virtual time, with servers that have long been in use.
+func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	t.Parallel()
+	simtest.SimulateInUse(t, 1, 10*time.Hour, test)
+}
+
+// A machine has a scheduler of gocron, and tells what became of its job. The channels are large
+// enough for a test.
+type machine struct {
+	*sim.Client
+	locker    *redlock.Locker
+	scheduler gocron.Scheduler
+	skipped   chan error // why a run was skipped
+	failed    chan error // of a run
+	panicked  chan any
+}
+
+func newMachine(t *testing.T, w *sim.World) *machine {
+	t.Helper()
+	c := w.NewClient(1)
+	return &machine{
+		Client: c, skipped: make(chan error, 100), failed: make(chan error, 100), panicked: make(chan any, 100),
+		locker: simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), redlocktest.Wall(w.Now)),
+	}
+}
+
+// schedule gives the machine a scheduler with the option, an Elector or a Locker.
+func (m *machine) schedule(t *testing.T, distributed gocron.SchedulerOption) {
+	t.Helper()
+	var err error
+	m.scheduler, err = gocron.NewScheduler(gocron.WithLocation(time.UTC), distributed)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, m.scheduler.Shutdown()) })
+	m.scheduler.Start()
+}
+
+// withLocker returns a machine that runs each tick of its jobs once.
+func withLocker(t *testing.T, w *sim.World) (*machine, *redlockgocron.Locker) {
+	t.Helper()
+	m := newMachine(t, w)
+	l, err := redlockgocron.NewLocker(m.locker, every)
+	require.NoError(t, err)
+	m.schedule(t, gocron.WithDistributedLocker(l))
+	return m, l
+}
+
+// add has the machine run task at each tick, late by so much.
+func (m *machine) add(t *testing.T, late time.Duration, task any, opts ...gocron.JobOption) gocron.Job {
+	t.Helper()
+	first := time.Now().Add(every / 2).Round(every).Add(late)
+	job, err := m.scheduler.NewJob(gocron.DurationJob(every), gocron.NewTask(task), append([]gocron.JobOption{
+		gocron.WithName(name),
+		gocron.WithStartAt(gocron.WithStartDateTime(first)),
+		gocron.WithEventListeners(
+			gocron.AfterLockError(m.skip),
+			gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { m.failed <- err }),
+			gocron.AfterJobRunsWithPanic(func(_ uuid.UUID, _ string, why any) { m.panicked <- why }),
+		),
+	}, opts...)...)
+	require.NoError(t, err)
+	return job
+}
+
+func (m *machine) skip(_ uuid.UUID, _ string, err error) { m.skipped <- err }
+
+// next returns what comes by the channel within a few ticks.
+func next[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(3 * every):
+		require.Fail(t, "it did not happen")
+		return *new(T)
+	}
+}
+
+// wait returns why the context ended, and nil if it has not after a minute.
+func wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(time.Minute):
+		return nil
+	}
+}
+
+func hang(w *sim.World) {
+	for _, s := range w.Servers() {
+		s.Hang()
+	}
+}
+
+// A tally counts runs by their tick.
+type tally struct {
+	mu   sync.Mutex
+	runs map[time.Time]int
+}
+
+func (c *tally) count(tick time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs == nil {
+		c.runs = map[time.Time]int{}
+	}
+	c.runs[tick]++
+}
+
+// atMostOnce fails if a tick was run twice, and returns how many were run.
+func (c *tally) atMostOnce(t *testing.T) int {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for tick, n := range c.runs {
+		assert.Equal(t, 1, n, "%v", tick)
+	}
+	return len(c.runs)
+}
+
+// campaign has a machine compete for the office until stop is called.
+func campaign(t *testing.T, w *sim.World, id string) (m *machine, e *redlockgocron.Elector, stop func() error) {
+	t.Helper()
+	m = newMachine(t, w)
+	e, err := redlockgocron.NewElector(election.New(m.locker, "jobs"), id)
+	require.NoError(t, err)
+	m.schedule(t, gocron.WithDistributedElector(e))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		m.Resume()
+		return <-done
+	})
+	t.Cleanup(func() { assert.NoError(t, stop()) })
+	return m, e, stop
+}

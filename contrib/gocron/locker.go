@@ -1,0 +1,204 @@
+package redlockgocron
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/redquorum/redquorum/once"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A Locker runs each tick of a job at most once, on any one of the machines that share the servers.
+// It is for gocron.WithDistributedLocker and WithDistributedJobLocker, and safe for concurrent use.
+// gocron asks no Locker if it has an Elector.
+type Locker struct {
+	locker *redlock.Locker
+	every  time.Duration
+	opts   []redlock.Option
+
+	mu   sync.Mutex
+	runs map[string]*run // under way in this process, by the job's name
+}
+
+var _ gocron.Locker = (*Locker)(nil)
+
+// NewLocker returns a Locker with ticks of the length every: a second at least, a year at most, and
+// no longer than the interval of any of its jobs. All machines give the same. The options are for
+// the locks, which must be a writer's; Permits(1) is set in any case.
+//
+// Errors: what is wrong with the arguments. No server is asked. The redlock.Locker stays the
+// caller's, to be closed after the scheduler's Shutdown.
+func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Option) (*Locker, error) {
+	const year = 365 * 24 * time.Hour
+	switch {
+	case locker == nil:
+		return nil, errors.New("redlockgocron: the redlock.Locker is nil; make one with redlock.New")
+	case every < time.Second || every > year:
+		return nil, fmt.Errorf("redlockgocron: ticks of %v, must be between %v and %v", every, time.Second, year)
+	}
+	l := &Locker{locker: locker, every: every, runs: map[string]*run{}}
+	l.opts = append([]redlock.Option{redlock.Retries(tries)}, opts...)
+	l.opts = append(l.opts, redlock.Permits(1))
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := locker.TryAcquire(ended, "x", l.opts...); !errors.Is(err, context.Canceled) {
+		return nil, fmt.Errorf("redlockgocron: %w", err)
+	}
+	return l, nil
+}
+
+// tries is how often a machine asks again for a lock that it does not wait for. All machines ask at
+// the same moment, and where they split the votes all are told that it is held, and none would run
+// the job.
+const tries = 5
+
+// taskName is what gocron names a job that Task returned, unless it is given a name.
+var taskName = runtime.FuncForPC(reflect.ValueOf((&task{}).run).Pointer()).Name()
+
+// Lock implements gocron.Locker: after nil the caller, and no other on any machine, may run the job
+// name for the tick that it is by this machine's clock. The caller must Unlock.
+//
+// Errors: redlock.ErrHeld if another machine is at it, or a former run of this process has not
+// ended; redlock.ErrMarked if the tick has been run, or has begun to; redlock.ErrNoQuorum,
+// redlock.ErrClosed or that of ctx if it is not known who may run it, and then it may be that no
+// machine does.
+func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
+	if name == taskName {
+		return nil, fmt.Errorf("redlockgocron: the job has the name of its function, %s, as others have; give it one by gocron.WithName", name)
+	}
+	r := &run{owner: l, name: name, ctx: ctx, tick: once.Tick(time.Now(), l.every)}
+	if !l.enter(r) {
+		return nil, fmt.Errorf("redlockgocron: job %q: a former run of this process has not ended: %w", name, redlock.ErrHeld)
+	}
+	if err := l.claim(ctx, r); err != nil {
+		l.leave(r)
+		return nil, fmt.Errorf("redlockgocron: job %q: %w", name, err)
+	}
+	return r, nil
+}
+
+// claim makes r the only run of its tick.
+func (l *Locker) claim(ctx context.Context, r *run) error {
+	lock, err := l.locker.Acquire(ctx, r.name, l.opts...)
+	if err != nil {
+		return err
+	}
+	first, err := once.Claim(ctx, lock, r.tick, l.every)
+	if err == nil && !first {
+		err = fmt.Errorf("the tick of %s is done: %w", r.tick.Format(time.RFC3339), redlock.ErrMarked)
+	}
+	if err != nil {
+		lock.Release(ctx)
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.lock = lock
+	return nil
+}
+
+// enter reports whether r is the only run of its job in this process. The servers cannot tell where
+// the lock of another was lost, and gocron lets that one run on.
+func (l *Locker) enter(r *run) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.runs[r.name] != nil {
+		return false
+	}
+	l.runs[r.name] = r
+	return true
+}
+
+func (l *Locker) leave(r *run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.runs[r.name] == r {
+		delete(l.runs, r.name)
+	}
+}
+
+// of returns the run that gocron calls a task for: it gives the same context to Lock and to the
+// task, one for each job.
+func (l *Locker) of(ctx context.Context) *run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.runs {
+		if r.lock != nil && r.ctx == ctx {
+			return r
+		}
+	}
+	return nil
+}
+
+// Task returns work as a job for gocron.NewTask. The context of work ends with the job's, and when
+// the lock is lost; work must stop then. The job's error is that of work, joined with one that
+// matches redlock.ErrLost or redlock.ErrClosed if the lock ended meanwhile. A later tick of the job
+// is greater, so a resource that keeps the last one it has seen can refuse a job that is late.
+//
+// A run that has no lock of this Locker does not begin, and is an error: the scheduler has another
+// Locker, an Elector or none, the job has WithDisabledDistributedJobLocker, or NewTask was given a
+// context in place of gocron's. Task panics if work is nil.
+func (l *Locker) Task(work func(ctx context.Context, tick time.Time) error) func(context.Context) error {
+	if work == nil {
+		panic("redlockgocron: Task(nil): there is nothing to run")
+	}
+	return (&task{l, work}).run
+}
+
+// A task is a type, and no closure, because a closure has another name wherever Task is inlined.
+type task struct {
+	owner *Locker
+	work  func(context.Context, time.Time) error
+}
+
+func (t *task) run(ctx context.Context) error {
+	r := t.owner.of(ctx)
+	if r == nil {
+		return errors.New("redlockgocron: the job has no lock: give the scheduler, or the job, this Locker, and the task no context but gocron's")
+	}
+	return under(ctx, r.lock.Context(), r.lock, func(ctx context.Context) error { return t.work(ctx, r.tick) })
+}
+
+// A run is one run of a job, from Lock to Unlock.
+type run struct {
+	owner *Locker
+	name  string
+	ctx   context.Context // of the job
+	tick  time.Time
+	lock  *redlock.Lock // guarded by owner.mu until Lock returns, and unchanged from then on
+}
+
+// Unlock implements gocron.Lock. ctx is that of the job, which has ended if the scheduler is shutting
+// down, and must not keep the lock from its release. Errors are those of redlock.Lock.Release, above
+// all redlock.ErrLost; gocron drops them.
+func (r *run) Unlock(ctx context.Context) error {
+	defer r.owner.leave(r)
+	return r.lock.Release(context.WithoutCancel(ctx))
+}
+
+// under runs work with a context that ends with ctx and with that of the lock. It does not begin
+// after the lock's end, and joins the cause of that with the error of work.
+func under(ctx, held context.Context, lock interface{ Remaining() time.Duration }, work func(context.Context) error) error {
+	if held.Err() != nil {
+		return context.Cause(held)
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	unlink := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	defer unlink()
+	err := work(inner)
+	if lock.Remaining() <= 0 {
+		<-held.Done() // which comes a little later
+	}
+	if lost := context.Cause(held); errors.Is(lost, redlock.ErrLost) || errors.Is(lost, redlock.ErrClosed) {
+		err = errors.Join(err, lost)
+	}
+	return err
+}

@@ -1,0 +1,270 @@
+package redlockgocron_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// TestATickRunsOnce though machines begin it together, or far later than it takes.
+func TestATickRunsOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		var runs tally
+		var all []*machine
+		for _, late := range []time.Duration{0, 0, time.Minute, 2 * time.Minute} {
+			m, l := withLocker(t, w)
+			m.add(t, late, l.Task(func(_ context.Context, tick time.Time) error { runs.count(tick); return nil }))
+			all = append(all, m)
+		}
+		const ticks = 20
+		time.Sleep(ticks*every + every/2)
+		assert.Equal(t, ticks, runs.atMostOnce(t))
+		skipped := 0
+		for _, m := range all {
+			assert.Empty(t, m.failed)
+			for len(m.skipped) > 0 {
+				err := <-m.skipped
+				skipped++
+				assert.True(t, errors.Is(err, redlock.ErrMarked) || errors.Is(err, redlock.ErrHeld), "%v", err)
+			}
+		}
+		assert.Equal(t, (len(all)-1)*ticks, skipped)
+		assert.Zero(t, simtest.Holding(w, name), "no lock is held between ticks")
+	})
+}
+
+// TestALossEndsTheJob, and is its error.
+func TestALossEndsTheJob(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m, l := withLocker(t, w)
+		cause := make(chan error, 1)
+		m.add(t, 0, l.Task(func(ctx context.Context, _ time.Time) error {
+			hang(w)
+			cause <- wait(ctx)
+			return assert.AnError
+		}))
+		require.ErrorIs(t, next(t, cause), redlock.ErrLost)
+		err := next(t, m.failed)
+		require.ErrorIs(t, err, redlock.ErrLost)
+		require.ErrorIs(t, err, assert.AnError)
+	})
+}
+
+// TestALossAtTheEndIsTold though the job has not looked at its context.
+func TestALossAtTheEndIsTold(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m, l := withLocker(t, w)
+		m.add(t, 0, l.Task(func(context.Context, time.Time) error {
+			hang(w)
+			time.Sleep(ttl)
+			return nil
+		}))
+		require.ErrorIs(t, next(t, m.failed), redlock.ErrLost)
+	})
+}
+
+// TestTheNextTickRunsElsewhere when a machine has died, and its own tick does not.
+func TestTheNextTickRunsElsewhere(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		var runs tally
+		first, l := withLocker(t, w)
+		begun, end := make(chan time.Time, 100), make(chan struct{})
+		first.add(t, 0, l.Task(func(_ context.Context, tick time.Time) error {
+			begun <- tick
+			first.Crash()
+			<-end // or gocron waits for it, and virtual time with it
+			return nil
+		}))
+		defer first.Resume()
+		defer close(end)
+		second, l := withLocker(t, w)
+		second.add(t, time.Minute, l.Task(func(_ context.Context, tick time.Time) error { runs.count(tick); return nil }))
+		lost := <-begun
+		require.ErrorIs(t, next(t, second.skipped), redlock.ErrMarked)
+		time.Sleep(3 * every)
+		assert.Equal(t, 3, runs.atMostOnce(t))
+		assert.NotContains(t, runs.runs, lost)
+	})
+}
+
+// TestUnlockReleasesThoughTheJobsContextHasEnded: gocron gives that context to Unlock.
+func TestUnlockReleasesThoughTheJobsContextHasEnded(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m, l := withLocker(t, w)
+		begun, done := make(chan struct{}), make(chan struct{})
+		job := m.add(t, 0, l.Task(func(ctx context.Context, _ time.Time) error {
+			close(begun)
+			<-ctx.Done()
+			assert.Equal(t, 5, simtest.Holding(w, name))
+			close(done)
+			return nil
+		}))
+		<-begun
+		require.NoError(t, m.scheduler.RemoveJob(job.ID()))
+		<-done
+		time.Sleep(simtest.RTT)
+		assert.Zero(t, simtest.Holding(w, name))
+
+		ended, cancel := context.WithCancel(t.Context())
+		lock, err := l.Lock(ended, "direct")
+		require.NoError(t, err)
+		cancel()
+		require.NoError(t, lock.Unlock(ended), "it waits for the servers all the same")
+		assert.Zero(t, simtest.Holding(w, "direct"))
+		require.ErrorIs(t, lock.Unlock(ended), redlock.ErrReleased)
+	})
+}
+
+func TestALockIsReleasedWhateverBecomesOfTheJob(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m, l := withLocker(t, w)
+		job := m.add(t, 0, l.Task(func(context.Context, time.Time) error { panic("oops") }))
+		assert.Equal(t, "oops", next(t, m.panicked))
+		time.Sleep(simtest.RTT)
+		assert.Zero(t, simtest.Holding(w, name))
+		require.ErrorIs(t, next(t, m.failed), gocron.ErrPanicRecovered)
+
+		require.NoError(t, m.scheduler.RemoveJob(job.ID()))
+
+		job = m.add(t, 0, l.Task(func(context.Context, time.Time) error { assert.Fail(t, "it runs"); return nil }),
+			gocron.WithName("never"), gocron.WithEventListeners(gocron.BeforeJobRunsSkipIfBeforeFuncErrors(refuse)))
+		time.Sleep(every)
+		assert.Zero(t, simtest.Holding(w, "never"))
+		require.NoError(t, m.scheduler.RemoveJob(job.ID()))
+
+		for _, name := range []string{name, "never"} {
+			time.Sleep(every)
+			lock, err := l.Lock(t.Context(), name)
+			require.NoError(t, err, "nothing is left behind in the process")
+			require.NoError(t, lock.Unlock(t.Context()))
+		}
+	})
+}
+
+func refuse(uuid.UUID, string) error { return assert.AnError }
+
+func TestWithoutAQuorumTheJobIsSkipped(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m, l := withLocker(t, w)
+		var runs tally
+		m.add(t, 0, l.Task(func(_ context.Context, tick time.Time) error { runs.count(tick); return nil }))
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		require.ErrorIs(t, next(t, m.skipped), redlock.ErrNoQuorum)
+		assert.Zero(t, runs.atMostOnce(t))
+		for _, s := range w.Servers() {
+			s.Resume()
+		}
+		time.Sleep(every)
+		assert.Equal(t, 1, runs.atMostOnce(t))
+		m.locker.Close()
+		require.ErrorIs(t, next(t, m.skipped), redlock.ErrClosed)
+	})
+}
+
+// TestTheEndOfTheContextEndsTheAsking: a scheduler that shuts down does not wait for servers.
+func TestTheEndOfTheContextEndsTheAsking(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		_, l := withLocker(t, w)
+		hang(w)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(simtest.RTT, cancel)
+		took := simtest.Took(func() {
+			_, err := l.Lock(ctx, name)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+		assert.Equal(t, simtest.RTT, took)
+		for _, s := range w.Servers() {
+			s.Resume()
+		}
+		time.Sleep(time.Second)
+		assert.Zero(t, simtest.Holding(w, name))
+		lock, err := l.Lock(t.Context(), name)
+		require.NoError(t, err)
+		require.NoError(t, lock.Unlock(t.Context()))
+	})
+}
+
+// TestARunThatGoesOnWithoutItsLockKeepsTheNextOut, within its process: gocron would let both run.
+func TestARunThatGoesOnWithoutItsLockKeepsTheNextOut(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		_, l := withLocker(t, w)
+		lock, err := l.Lock(t.Context(), name)
+		require.NoError(t, err)
+		for _, s := range w.Servers() {
+			s.Del(name)
+		}
+		time.Sleep(every)
+		_, err = l.Lock(t.Context(), name)
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		require.ErrorIs(t, lock.Unlock(t.Context()), redlock.ErrLost)
+		lock, err = l.Lock(t.Context(), name)
+		require.NoError(t, err)
+		require.NoError(t, lock.Unlock(t.Context()))
+	})
+}
+
+func TestATaskWithoutALockDoesNotRun(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m, l := withLocker(t, w)
+		never := l.Task(func(context.Context, time.Time) error { assert.Fail(t, "it runs"); return nil })
+		m.add(t, 0, never, gocron.WithDisabledDistributedJobLocker(true))
+		require.ErrorContains(t, next(t, m.failed), "the job has no lock")
+		require.ErrorContains(t, never(t.Context()), "the job has no lock")
+
+		lock, err := l.Lock(t.Context(), name)
+		require.NoError(t, err)
+		for _, s := range w.Servers() {
+			s.Del(name)
+		}
+		time.Sleep(ttl)
+		require.ErrorIs(t, never(t.Context()), redlock.ErrLost)
+		require.ErrorIs(t, lock.Unlock(t.Context()), redlock.ErrLost)
+	})
+}
+
+// TestTasksWithoutANameAreRefused: they would all have one, and run by turns.
+func TestTasksWithoutANameAreRefused(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m, l := withLocker(t, w)
+		_, err := m.scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
+			gocron.NewTask(l.Task(func(context.Context, time.Time) error { return nil })),
+			gocron.WithEventListeners(gocron.AfterLockError(m.skip)))
+		require.NoError(t, err)
+		require.ErrorContains(t, next(t, m.skipped), "give it one by gocron.WithName")
+	})
+}
+
+func TestWhatIsNoLockerIsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m := newMachine(t, w)
+		for want, make := range map[string]func() (*redlockgocron.Locker, error){
+			"is nil; make one with redlock.New": func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(nil, every) },
+			"ticks of 0s":                       func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(m.locker, 0) },
+			"ticks of 8761h0m0s":                func() (*redlockgocron.Locker, error) { return redlockgocron.NewLocker(m.locker, 8761*time.Hour) },
+			"TTL": func() (*redlockgocron.Locker, error) {
+				return redlockgocron.NewLocker(m.locker, every, redlock.TTL(-1))
+			},
+		} {
+			_, err := make()
+			require.ErrorContains(t, err, want)
+		}
+		l, err := redlockgocron.NewLocker(m.locker, every, redlock.Fair(), redlock.Permits(3))
+		require.NoError(t, err)
+		assert.Panics(t, func() { l.Task(nil) })
+		_, err = l.Lock(t.Context(), "")
+		require.ErrorContains(t, err, "must not be empty")
+	})
+}

@@ -1,0 +1,192 @@
+package redlockgrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// ErrSkip, returned by a key function or wrapped in what it returns, lets the call pass without a
+// lock.
+var ErrSkip = errors.New("redlockgrpc: the call needs no lock")
+
+// A Key returns the name of the lock that a call needs. method is the full one,
+// "/package.Service/Method"; request is nil for a stream.
+type Key func(ctx context.Context, method string, request any) (string, error)
+
+// An Interceptor serialises calls. Several servers may share one. It is safe for concurrent use, and
+// needs its Key to be.
+type Interceptor struct {
+	locker *redlock.Locker
+	key    Key
+	wait   time.Duration
+	opts   []redlock.Option
+}
+
+// New returns an Interceptor. Errors: what is wrong with the arguments, so that no call has to find
+// out; no node is asked. The Locker stays the caller's, to be closed after the server's GracefulStop.
+func New(locker *redlock.Locker, key Key, opts ...Option) (*Interceptor, error) {
+	if locker == nil {
+		return nil, errors.New("redlockgrpc: the Locker is nil; make one with redlock.New")
+	}
+	if key == nil {
+		return nil, errors.New("redlockgrpc: the key function is nil; it must return the name of the lock that a call needs")
+	}
+	i := &Interceptor{locker: locker, key: key}
+	for _, o := range opts {
+		if o.apply == nil {
+			return nil, errors.New("redlockgrpc: an Option was zero; make it with one of the package's functions")
+		}
+		o.apply(i)
+	}
+	if i.wait < 0 {
+		return nil, fmt.Errorf("redlockgrpc: option Wait(%v): must not be negative; 0 tries once", i.wait)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := locker.TryAcquire(ended, "x", i.opts...); !errors.Is(err, context.Canceled) {
+		return nil, fmt.Errorf("redlockgrpc: %w", err)
+	}
+	return i, nil
+}
+
+// An Option changes a default of New.
+type Option struct{ apply func(*Interceptor) }
+
+// Wait lets a call wait up to d for a lock that is held, in line with others of the same Locker. It
+// ends earlier if the call's context does, or if too few nodes answer. A last try is made when d is
+// over, which tells contention from an outage. Default 0: one try.
+func Wait(d time.Duration) Option { return Option{func(i *Interceptor) { i.wait = d }} }
+
+// Lock gives options to the locks, such as redlock.TTL, redlock.Fenced or redlock.MaxHold. Given
+// twice they add up.
+func Lock(opts ...redlock.Option) Option {
+	return Option{func(i *Interceptor) { i.opts = append(i.opts, opts...) }}
+}
+
+var (
+	_ grpc.UnaryServerInterceptor  = (*Interceptor)(nil).Unary
+	_ grpc.StreamServerInterceptor = (*Interceptor)(nil).Stream
+)
+
+// Unary is a grpc.UnaryServerInterceptor, for grpc.UnaryInterceptor and ChainUnaryInterceptor.
+func (i *Interceptor) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
+	err = i.run(ctx, info.FullMethod, request, func(ctx context.Context) error {
+		var err error
+		response, err = handler(ctx, request)
+		return err
+	})
+	return response, err
+}
+
+// Stream is a grpc.StreamServerInterceptor, for grpc.StreamInterceptor and ChainStreamInterceptor.
+func (i *Interceptor) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return i.run(stream.Context(), info.FullMethod, nil, func(ctx context.Context) error {
+		return handler(server, &lockedStream{stream, ctx})
+	})
+}
+
+// A lockedStream is a stream whose context ends with its lock.
+type lockedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s *lockedStream) Context() context.Context { return s.ctx }
+
+// run runs the handler under the lock that the call needs.
+func (i *Interceptor) run(ctx context.Context, method string, request any, handler func(context.Context) error) error {
+	name, err := i.key(ctx, method, request)
+	switch {
+	case errors.Is(err, ErrSkip):
+		return handler(ctx)
+	case err != nil:
+		return keyError(err)
+	}
+	lock, err := i.acquire(ctx, name)
+	if err != nil {
+		return answer(ctx, err)
+	}
+	return hold(ctx, lock, handler)
+}
+
+func (i *Interceptor) acquire(ctx context.Context, name string) (*redlock.Lock, error) {
+	if i.wait == 0 {
+		return i.locker.Acquire(ctx, name, append([]redlock.Option{redlock.Retries(0)}, i.opts...)...)
+	}
+	waiting, cancel := context.WithTimeout(ctx, i.wait)
+	defer cancel()
+	lock, err := i.locker.Acquire(waiting, name, i.opts...)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return i.locker.TryAcquire(ctx, name, i.opts...)
+	}
+	return lock, err
+}
+
+type contextKey struct{}
+
+// FromContext returns the lock under which a handler runs, from its context or one made of it. False
+// means that there is none. The lock is the interceptor's to release.
+func FromContext(ctx context.Context) (*redlock.Lock, bool) {
+	lock, ok := ctx.Value(contextKey{}).(*redlock.Lock)
+	return lock, ok
+}
+
+// hold runs the handler, and releases the lock also if that panics or calls runtime.Goexit.
+func hold(ctx context.Context, lock *redlock.Lock, handler func(context.Context) error) (err error) {
+	inner, cancel := context.WithCancelCause(context.WithValue(ctx, contextKey{}, lock))
+	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	defer func() {
+		unlink()
+		cancel(nil) // first: goroutines that the handler has left behind hold nothing from here on
+		ended := lock.Release(context.WithoutCancel(ctx))
+		if err == nil && (errors.Is(ended, redlock.ErrLost) || errors.Is(ended, redlock.ErrClosed)) {
+			err = status.Error(codes.Aborted, "The lock was lost while the call ran. It may have run beside another.")
+		}
+	}()
+	return handler(inner)
+}
+
+// keyError is the answer to a call that names no lock.
+func keyError(err error) error {
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
+	return status.Error(codes.InvalidArgument, "The call does not name anything that can be locked.")
+}
+
+// answer is that to a call without its lock. Nothing of the error's text is in it, which has names of
+// locks and servers.
+func answer(ctx context.Context, err error) error {
+	var vote *redlock.QuorumError
+	var left time.Duration
+	if errors.As(err, &vote) {
+		left = max(0, vote.Remaining) // NoTTL is negative
+	}
+	var s *status.Status
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return status.FromContextError(ctx.Err()).Err()
+	case errors.Is(err, redlock.ErrHeld):
+		s = status.New(codes.Aborted, "Another call is working on this. Try again later.")
+	case vote != nil, errors.Is(err, redlock.ErrClosed):
+		s = status.New(codes.Unavailable, "This cannot be worked on at the moment. Try again later.")
+	default:
+		return keyError(errors.New("a name that redlock refuses")) // New has seen that the options are right
+	}
+	if left > 0 {
+		if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(left)}); err == nil {
+			s = detailed
+		}
+	}
+	return s.Err()
+}

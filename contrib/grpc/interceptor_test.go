@@ -1,0 +1,170 @@
+package redlockgrpc_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	redlockgrpc "github.com/redquorum/redquorum/contrib/grpc"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// each runs test for both kinds of calls.
+func each(t *testing.T, test func(t *testing.T, w *sim.World, kind string)) {
+	t.Helper()
+	t.Parallel()
+	for _, kind := range []string{"unary", "stream"} {
+		t.Run(kind, func(t *testing.T) {
+			simulate(t, func(t *testing.T, w *sim.World) { test(t, w, kind) })
+		})
+	}
+}
+
+func TestOneCallRunsAtATime(t *testing.T) {
+	each(t, func(t *testing.T, w *sim.World, kind string) {
+		first, second := serve(t, w, byName)[kind], serve(t, w, byName)[kind]
+		patient := serve(t, w, byName, redlockgrpc.Wait(time.Minute))[kind]
+		impatient := serve(t, w, byName, redlockgrpc.Wait(time.Second))[kind]
+		done := make(chan error)
+		require.NoError(t, first(t.Context(), func(ctx context.Context) error {
+			lock, ok := redlockgrpc.FromContext(ctx)
+			require.True(t, ok)
+			assert.Equal(t, name, lock.Name())
+			s := is(t, second(ctx, never(t)), codes.Aborted)
+			assert.InDelta(t, ttl.Seconds(), delay(s), 1)
+			s = is(t, impatient(ctx, never(t)), codes.Aborted)
+			assert.Positive(t, delay(s))
+			go func() { done <- patient(t.Context(), func(context.Context) error { return nil }) }()
+			time.Sleep(20 * time.Second)
+			return nil
+		}))
+		require.NoError(t, <-done)
+		assert.Zero(t, simtest.Holding(w, name))
+	})
+}
+
+// TestALossEndsTheHandler, and the client does not take its work for exclusive.
+func TestALossEndsTheHandler(t *testing.T) {
+	each(t, func(t *testing.T, w *sim.World, kind string) {
+		serve := serve(t, w, byName)[kind]
+		var cause error
+		lose := func(result error) func(context.Context) error {
+			return func(ctx context.Context) error {
+				for _, s := range w.Servers() {
+					s.Del(name)
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Minute):
+				}
+				cause = context.Cause(ctx)
+				return result
+			}
+		}
+		is(t, serve(t.Context(), lose(nil)), codes.Aborted)
+		require.ErrorIs(t, cause, redlock.ErrLost)
+		is(t, serve(t.Context(), lose(status.Error(codes.NotFound, "no such order"))), codes.NotFound)
+	})
+}
+
+func TestAnOutageIsUnavailable(t *testing.T) {
+	each(t, func(t *testing.T, w *sim.World, kind string) {
+		serve := serve(t, w, byName, redlockgrpc.Wait(time.Minute))[kind]
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		is(t, serve(t.Context(), never(t)), codes.Unavailable)
+		for _, s := range w.Servers() {
+			s.Resume()
+		}
+		require.NoError(t, serve(t.Context(), func(context.Context) error { return nil }))
+	})
+}
+
+func TestACallWhoseContextEndsLeavesNoLock(t *testing.T) {
+	each(t, func(t *testing.T, w *sim.World, kind string) {
+		first := serve(t, w, byName)[kind]
+		second := serve(t, w, byName, redlockgrpc.Wait(time.Hour))[kind]
+		ctx, cancel := context.WithCancel(t.Context())
+		require.ErrorIs(t, first(ctx, func(ctx context.Context) error {
+			waiting, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			is(t, second(waiting, never(t)), codes.DeadlineExceeded)
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		}), context.Canceled)
+		assert.Zero(t, simtest.Holding(w, name), "it is released before the client has the answer")
+		is(t, first(ctx, never(t)), codes.Canceled)
+	})
+}
+
+func TestAHandlerThatDoesNotReturnKeepsNoLock(t *testing.T) {
+	each(t, func(t *testing.T, w *sim.World, kind string) {
+		serve := serve(t, w, byName)[kind]
+		assert.PanicsWithValue(t, "oops", func() { serve(t.Context(), func(context.Context) error { panic("oops") }) })
+		assert.Zero(t, simtest.Holding(w, name))
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			serve(t.Context(), func(context.Context) error { runtime.Goexit(); return nil })
+		}()
+		<-gone
+		assert.Zero(t, simtest.Holding(w, name))
+	})
+}
+
+func TestTheKeyDecides(t *testing.T) {
+	each(t, func(t *testing.T, w *sim.World, kind string) {
+		key := func(s string, err error) redlockgrpc.Key {
+			return func(_ context.Context, method string, request any) (string, error) {
+				assert.Equal(t, "/shop.Orders/Pay", method)
+				assert.Equal(t, kind == "unary", request == name)
+				return s, err
+			}
+		}
+		is(t, serve(t, w, key("", nil))[kind](t.Context(), never(t)), codes.InvalidArgument)
+		is(t, serve(t, w, key("", errors.New(name+" is secret")))[kind](t.Context(), never(t)), codes.InvalidArgument)
+		is(t, serve(t, w, key("", status.Error(codes.PermissionDenied, "")))[kind](t.Context(), never(t)), codes.PermissionDenied)
+		ran := false
+		require.NoError(t, serve(t, w, key("", redlockgrpc.ErrSkip))[kind](t.Context(), func(ctx context.Context) error {
+			_, locked := redlockgrpc.FromContext(ctx)
+			assert.False(t, locked)
+			ran = true
+			return nil
+		}))
+		assert.True(t, ran)
+	})
+}
+
+func TestWhatIsNoInterceptorIsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		l := simtest.Locker(t, w.NewClient(1))
+		for want, make := range map[string]func() (*redlockgrpc.Interceptor, error){
+			"make one with redlock.New": func() (*redlockgrpc.Interceptor, error) { return redlockgrpc.New(nil, byName) },
+			"the key function is nil":   func() (*redlockgrpc.Interceptor, error) { return redlockgrpc.New(l, nil) },
+			"an Option was zero":        func() (*redlockgrpc.Interceptor, error) { return redlockgrpc.New(l, byName, redlockgrpc.Option{}) },
+			"Wait(-1ns)":                func() (*redlockgrpc.Interceptor, error) { return redlockgrpc.New(l, byName, redlockgrpc.Wait(-1)) },
+			"TTL": func() (*redlockgrpc.Interceptor, error) {
+				return redlockgrpc.New(l, byName, redlockgrpc.Lock(redlock.TTL(-1)))
+			},
+		} {
+			_, err := make()
+			require.ErrorContains(t, err, want)
+		}
+		i, err := redlockgrpc.New(l, byName)
+		require.NoError(t, err)
+		require.NoError(t, l.Close())
+		err = i.Stream(nil, stream{ctx: t.Context()}, infoOfStream, nil)
+		is(t, err, codes.Unavailable)
+	})
+}

@@ -1,0 +1,363 @@
+package redsync_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	upstream "github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis"
+	redigolib "github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/contrib/redsync"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// Tests of this file run on redsync and on this package: what a program sees of both is the same.
+
+// expiry is that of mutexes of which a test sees the end. timeoutFactor makes redsync wait for
+// servers as long as this package does by default, on a busy machine too.
+const (
+	expiry        = 500 * time.Millisecond
+	timeoutFactor = 0.5
+)
+
+func theirMutexes(pools []redis.Pool) func(string, settings) mutex {
+	return func(name string, s settings) mutex {
+		opts := []upstream.Option{upstream.WithTimeoutFactor(timeoutFactor)}
+		if s.expiry > 0 {
+			opts = append(opts, upstream.WithExpiry(s.expiry))
+		}
+		if s.tries > 0 {
+			opts = append(opts, upstream.WithTries(s.tries), upstream.WithRetryDelay(s.delay))
+		}
+		if s.value != "" {
+			opts = append(opts, upstream.WithValue(s.value))
+		}
+		if s.setNX {
+			opts = append(opts, upstream.WithSetNXOnExtend())
+		}
+		return upstream.New(pools...).NewMutex(name, opts...)
+	}
+}
+
+// ourMutexes is theirMutexes but for the package.
+func ourMutexes(locker *redlock.Locker) func(string, settings) mutex {
+	return func(name string, s settings) mutex {
+		opts := []redsync.Option{redsync.WithTimeoutFactor(timeoutFactor)}
+		if s.expiry > 0 {
+			opts = append(opts, redsync.WithExpiry(s.expiry))
+		}
+		if s.tries > 0 {
+			opts = append(opts, redsync.WithTries(s.tries), redsync.WithRetryDelay(s.delay))
+		}
+		if s.value != "" {
+			opts = append(opts, redsync.WithValue(s.value))
+		}
+		if s.setNX {
+			opts = append(opts, redsync.WithSetNXOnExtend())
+		}
+		return redsync.New(locker).NewMutex(name, opts...)
+	}
+}
+
+func theirTaken(err error) []int {
+	var taken *upstream.ErrTaken
+	if errors.As(err, &taken) {
+		return taken.Nodes
+	}
+	return nil
+}
+
+func ourTaken(err error) []int {
+	var taken *redsync.ErrTaken
+	if errors.As(err, &taken) {
+		return taken.Nodes
+	}
+	return nil
+}
+
+// TestTheMethodsAreThoseOfRedsync, with their arguments and results.
+func TestTheMethodsAreThoseOfRedsync(t *testing.T) {
+	t.Parallel()
+	local := func(signature reflect.Type) string {
+		return strings.ReplaceAll(signature.String(), "redsync.", "")
+	}
+	for _, types := range [][2]reflect.Type{
+		{reflect.TypeFor[*upstream.Mutex](), reflect.TypeFor[*redsync.Mutex]()},
+		{reflect.TypeFor[*upstream.ErrTaken](), reflect.TypeFor[*redsync.ErrTaken]()},
+		{reflect.TypeFor[*upstream.ErrNodeTaken](), reflect.TypeFor[*redsync.ErrNodeTaken]()},
+		{reflect.TypeFor[*upstream.RedisError](), reflect.TypeFor[*redsync.RedisError]()},
+		{reflect.TypeFor[upstream.OptionFunc](), reflect.TypeFor[redsync.OptionFunc]()},
+		{reflect.TypeFor[*upstream.Redsync](), reflect.TypeFor[*redsync.Redsync]()},
+	} {
+		for i := range types[0].NumMethod() {
+			theirs := types[0].Method(i)
+			ours, ok := types[1].MethodByName(theirs.Name)
+			require.True(t, ok, theirs.Name)
+			assert.Equal(t, local(theirs.Type), local(ours.Type), theirs.Name)
+		}
+	}
+	for name, options := range map[string][2]any{
+		"WithDriftFactor":    {upstream.WithDriftFactor, redsync.WithDriftFactor},
+		"WithExpiry":         {upstream.WithExpiry, redsync.WithExpiry},
+		"WithFailFast":       {upstream.WithFailFast, redsync.WithFailFast},
+		"WithGenValueFunc":   {upstream.WithGenValueFunc, redsync.WithGenValueFunc},
+		"WithRetryDelay":     {upstream.WithRetryDelay, redsync.WithRetryDelay},
+		"WithRetryDelayFunc": {upstream.WithRetryDelayFunc, redsync.WithRetryDelayFunc},
+		"WithSetNXOnExtend":  {upstream.WithSetNXOnExtend, redsync.WithSetNXOnExtend},
+		"WithShufflePools":   {upstream.WithShufflePools, redsync.WithShufflePools},
+		"WithTimeoutFactor":  {upstream.WithTimeoutFactor, redsync.WithTimeoutFactor},
+		"WithTries":          {upstream.WithTries, redsync.WithTries},
+		"WithValue":          {upstream.WithValue, redsync.WithValue},
+	} {
+		assert.Equal(t, local(reflect.TypeOf(options[0])), local(reflect.TypeOf(options[1])), name)
+	}
+	assert.Equal(t, upstream.ErrFailed.Error(), redsync.ErrFailed.Error())
+	assert.Equal(t, upstream.ErrExtendFailed.Error(), redsync.ErrExtendFailed.Error())
+	assert.Equal(t, upstream.ErrLockAlreadyExpired.Error(), redsync.ErrLockAlreadyExpired.Error())
+	assert.Equal(t, upstream.ErrTaken{Nodes: []int{1}}.Error(), redsync.ErrTaken{Nodes: []int{1}}.Error())
+	assert.Equal(t, upstream.ErrNodeTaken{Node: 1}.Error(), redsync.ErrNodeTaken{Node: 1}.Error())
+	assert.Equal(t, upstream.RedisError{Node: 1, Err: assert.AnError}.Error(), redsync.RedisError{Node: 1, Err: assert.AnError}.Error())
+}
+
+func TestOneAtATimeHoldsIt(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		var inside, rounds atomic.Int32
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				m := l.mutex(t.Name(), settings{tries: 1000, delay: 60 * time.Millisecond})
+				for range 3 {
+					if !assert.NoError(t, m.Lock()) {
+						return
+					}
+					assert.EqualValues(t, 1, inside.Add(1))
+					assert.GreaterOrEqual(t, l.holding(t, m), 3)
+					inside.Add(-1)
+					rounds.Add(1)
+					ok, err := m.Unlock()
+					assert.NoError(t, err)
+					assert.True(t, ok)
+				}
+			})
+		}
+		all.Wait()
+		assert.EqualValues(t, 12, rounds.Load())
+	})
+}
+
+func TestALockedOneIsTaken(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		first, second := l.mutex(t.Name(), settings{}), l.mutex(t.Name(), settings{})
+		assert.Empty(t, first.Value())
+		assert.True(t, first.Until().IsZero())
+		require.NoError(t, first.Lock())
+		assert.GreaterOrEqual(t, l.holding(t, first), 3)
+		assert.WithinDuration(t, time.Now().Add(8*time.Second), first.Until(), 4*time.Second)
+		for _, m := range []mutex{second, first} {
+			err := m.TryLock()
+			assert.GreaterOrEqual(t, len(l.taken(err)), 3, "%v", err)
+			assert.NotErrorIs(t, err, l.failed)
+		}
+		ok, err := first.Unlock()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.NoError(t, second.TryLock())
+	})
+}
+
+func TestExtendingSetsTheExpiryAnew(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		m := l.mutex(t.Name(), settings{expiry: time.Minute})
+		require.NoError(t, m.Lock())
+		until := m.Until()
+		for i := range l.servers {
+			l.do(t, i, "PEXPIRE", m.Name(), 30_000)
+		}
+		ok, err := m.Extend()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.True(t, m.Until().After(until))
+		require.Eventually(t, func() bool { // redsync and this package return when a quorum has
+			extended := 0
+			for i := range l.servers {
+				if left, err := redigolib.Int(l.do(t, i, "PTTL", m.Name()), nil); err == nil && left > 30_000 {
+					extended++
+				}
+			}
+			return extended == 5
+		}, time.Minute, 10*time.Millisecond)
+	})
+}
+
+// expire waits until no server has the key.
+func expire(t *testing.T, l *library, key string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, v := range l.values(t, key) {
+			if v != "" {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func TestWhatHasExpiredIsNeitherExtendedNorUnlocked(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		m := l.mutex(t.Name(), settings{expiry: expiry})
+		require.NoError(t, m.Lock())
+		expire(t, l, m.Name())
+		ok, err := m.Extend()
+		require.Error(t, err)
+		assert.False(t, ok)
+		ok, err = m.Valid()
+		require.Error(t, err)
+		assert.False(t, ok)
+		assert.False(t, time.Now().Before(m.Until()))
+		ok, err = m.Unlock()
+		require.ErrorIs(t, err, l.expired)
+		assert.False(t, ok)
+	})
+}
+
+func TestWhatIsUnlockedCanBeLockedAgain(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		m := l.mutex(t.Name(), settings{})
+		for range 3 {
+			require.NoError(t, m.Lock())
+			ok, err := m.Unlock()
+			require.NoError(t, err)
+			assert.True(t, ok)
+			ok, err = m.Unlock()
+			require.ErrorIs(t, err, l.expired)
+			assert.False(t, ok)
+		}
+	})
+}
+
+func TestWhatAnotherHasTakenIsNotExtended(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		first, second := l.mutex(t.Name(), settings{setNX: true}), l.mutex(t.Name(), settings{expiry: time.Minute})
+		require.NoError(t, first.Lock())
+		for i := range l.servers {
+			l.do(t, i, "PEXPIRE", first.Name(), 1)
+		}
+		expire(t, l, first.Name())
+		require.NoError(t, second.Lock())
+		ok, err := first.Extend()
+		require.Error(t, err)
+		assert.False(t, ok)
+		ok, err = second.Valid()
+		require.NoError(t, err)
+		assert.True(t, ok)
+	})
+}
+
+func TestAMajorityIsNeeded(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		for mask := range 1 << len(l.servers) {
+			name, free := fmt.Sprint(t.Name(), mask), 0
+			for i := range l.servers {
+				if mask&(1<<i) != 0 {
+					l.do(t, i, "SET", name, "foobar")
+				} else {
+					free++
+				}
+			}
+			m := l.mutex(name, settings{tries: 1, delay: time.Millisecond})
+			err := m.Lock()
+			if free >= 3 {
+				require.NoError(t, err, "%05b", mask)
+				require.Eventually(t, func() bool { return l.holding(t, m) == free }, time.Minute, time.Millisecond)
+				continue
+			}
+			taken := l.taken(err)
+			assert.GreaterOrEqual(t, len(taken), 3, "%05b: %v", mask, err)
+			for _, i := range taken {
+				assert.NotZero(t, mask&(1<<i), "%05b: %v", mask, err)
+			}
+			require.Eventually(t, func() bool {
+				return len(l.values(t, name)) == 5 && l.count(t, name, "foobar") == 5-free && l.count(t, name, "") == free
+			},
+				time.Minute, time.Millisecond, "nothing is left behind")
+		}
+	})
+}
+
+// count returns how many servers have the value.
+func (all servers) count(t *testing.T, key, value string) (n int) {
+	for _, v := range all.values(t, key) {
+		if v == value {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAnotherProcessCanUnlockItByItsValue(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		first := l.mutex(t.Name(), settings{expiry: time.Hour})
+		require.NoError(t, first.Lock())
+		second := l.mutex(t.Name(), settings{expiry: time.Hour, value: first.Value()})
+		ok, err := second.Valid()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		ok, err = second.Extend()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.True(t, time.Now().Add(50*time.Minute).Before(second.Until()))
+		ok, err = second.Unlock()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.NoError(t, l.mutex(t.Name(), settings{}).TryLock())
+		ok, err = second.Unlock()
+		require.Error(t, err, "it is another's now")
+		assert.False(t, ok)
+	})
+}
+
+func TestWhatWasNeverLocked(t *testing.T) {
+	each(t, func(t *testing.T, l *library) {
+		m := l.mutex(t.Name(), settings{})
+		ok, err := m.Unlock()
+		require.ErrorIs(t, err, l.expired)
+		assert.False(t, ok)
+		ok, err = m.Extend()
+		require.Error(t, err)
+		assert.False(t, ok)
+		ok, err = m.Valid()
+		require.Error(t, err)
+		assert.False(t, ok)
+	})
+}
+
+// TestBothExcludeEachOther on the same servers: the programs of a fleet can change one by one.
+func TestBothExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	theirs, ours := start(t)
+	for _, pair := range [][2]*library{{theirs, ours}, {ours, theirs}} {
+		first, second := pair[0].mutex("both", settings{}), pair[1].mutex("both", settings{})
+		require.NoError(t, first.Lock())
+		require.NotNil(t, pair[1].taken(second.TryLock()))
+		by := pair[1].mutex("both", settings{value: first.Value()})
+		ok, err := by.Extend()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		ok, err = by.Unlock()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		require.NoError(t, second.TryLock())
+		ok, err = second.Unlock()
+		require.NoError(t, err)
+		assert.True(t, ok)
+	}
+}

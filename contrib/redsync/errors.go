@@ -1,0 +1,115 @@
+package redsync
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// What a call can fail with, for errors.Is. The errors of package redlock are behind them.
+var (
+	// ErrFailed: Lock ended with its context, or without a try.
+	ErrFailed = errors.New("redsync: failed to acquire lock")
+	// ErrExtendFailed: Extend found the lock lost or released.
+	ErrExtendFailed = errors.New("redsync: failed to extend lock")
+	// ErrLockAlreadyExpired: Unlock found the lock lost or released.
+	ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
+)
+
+// ErrTaken says that another holds the lock. It comes as *ErrTaken, and matches redlock.ErrHeld from
+// Lock, and redlock.ErrLost from Valid.
+type ErrTaken struct {
+	Nodes []int // those that refused, in the order of the Locker's nodes
+
+	err error
+}
+
+// Error implements error.
+func (err ErrTaken) Error() string {
+	text := fmt.Sprintf("lock already taken, locked nodes: %v", err.Nodes)
+	if err.err != nil {
+		text += ": " + err.err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the error of package redlock.
+func (err ErrTaken) Unwrap() error { return err.err }
+
+// ErrNodeTaken says that a node refused. It comes as *ErrNodeTaken.
+type ErrNodeTaken struct {
+	Node int
+}
+
+// Error implements error.
+func (err ErrNodeTaken) Error() string { return fmt.Sprintf("node #%d: lock already taken", err.Node) }
+
+// A RedisError says that a node failed or has no vote. It comes as *RedisError.
+type RedisError struct {
+	Node int
+	Err  error // a *redlock.NodeError
+}
+
+// Error implements error.
+func (e RedisError) Error() string { return fmt.Sprintf("node #%d: %s", e.Node, e.Err) }
+
+// Unwrap returns Err.
+func (e RedisError) Unwrap() error { return e.Err }
+
+// A failure is an error of package redlock that matches others beside.
+type failure struct {
+	err   error
+	as    error // one of the three above, or nil
+	nodes []error
+}
+
+func (f *failure) Error() string {
+	if f.as == nil {
+		return f.err.Error()
+	}
+	return f.as.Error() + ": " + f.err.Error()
+}
+
+// Unwrap has the nodes' errors last.
+func (f *failure) Unwrap() []error {
+	all := []error{f.err}
+	if f.as != nil {
+		all = append(all, f.as)
+	}
+	return append(all, f.nodes...)
+}
+
+// failure returns err in the words of redsync. as is one of the three above, or nil.
+func (m *Mutex) failure(err, as error) error {
+	var vote *redlock.QuorumError
+	if !errors.As(err, &vote) {
+		return &failure{err: err, as: as}
+	}
+	taken, nodes := m.nodes.errors(vote)
+	if as == nil && errors.Is(vote.Err, redlock.ErrHeld) {
+		return &ErrTaken{Nodes: taken, err: err}
+	}
+	return &failure{err: err, as: as, nodes: nodes}
+}
+
+// A nodeList has the names of a Locker's nodes, in its order.
+type nodeList []string
+
+// errors returns the nodes that refused, and the error of each that refused or failed.
+func (l nodeList) errors(vote *redlock.QuorumError) (taken []int, all []error) {
+	for i, name := range l {
+		for _, cause := range vote.Causes.WrappedErrors() {
+			node, ok := cause.(*redlock.NodeError)
+			switch {
+			case !ok || node.Node != name:
+			case node.Refused():
+				taken = append(taken, i)
+				all = append(all, &ErrNodeTaken{Node: i})
+			default:
+				all = append(all, &RedisError{Node: i, Err: node})
+			}
+		}
+	}
+	return taken, all
+}

@@ -1,0 +1,124 @@
+package redsync_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	upstream "github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/redigo"
+	redigolib "github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/contrib/redsync"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A mutex is what programs use of a redsync.Mutex, of either package.
+type mutex interface {
+	Name() string
+	Value() string
+	Until() time.Time
+	TryLock() error
+	TryLockContext(ctx context.Context) error
+	Lock() error
+	LockContext(ctx context.Context) error
+	Unlock() (bool, error)
+	UnlockContext(ctx context.Context) (bool, error)
+	Extend() (bool, error)
+	ExtendContext(ctx context.Context) (bool, error)
+	Valid() (bool, error)
+	ValidContext(ctx context.Context) (bool, error)
+}
+
+var (
+	_ mutex = (*upstream.Mutex)(nil)
+	_ mutex = (*redsync.Mutex)(nil)
+)
+
+// settings are the options of a mutex, of either package. What is zero has the default.
+type settings struct {
+	expiry, delay time.Duration
+	tries         int
+	value         string
+	setNX         bool
+}
+
+// A library is redsync or this package, on servers in this process.
+type library struct {
+	servers
+	mutex func(name string, s settings) mutex
+	taken func(err error) []int // the nodes of the *ErrTaken; nil if it is none
+
+	expired, failed error // ErrLockAlreadyExpired, ErrFailed
+}
+
+// servers are asked behind the back of the library.
+type servers []*redigolib.Pool
+
+func (all servers) do(t *testing.T, i int, command string, args ...any) any {
+	t.Helper()
+	c := all[i].Get()
+	defer c.Close()
+	reply, err := c.Do(command, args...)
+	require.NoError(t, err)
+	return reply
+}
+
+// values returns what each server has for the key.
+func (all servers) values(t *testing.T, key string) []string {
+	t.Helper()
+	values := make([]string, len(all))
+	for i := range all {
+		values[i], _ = redigolib.String(all.do(t, i, "GET", key), nil)
+	}
+	return values
+}
+
+// holding returns how many servers have the mutex's value.
+func (all servers) holding(t *testing.T, m mutex) (n int) {
+	t.Helper()
+	for _, v := range all.values(t, m.Name()) {
+		if v == m.Value() && v != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// start returns five servers, and both libraries over them.
+func start(t *testing.T) (theirs, ours *library) {
+	t.Helper()
+	five, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 5})
+	require.NoError(t, err)
+	t.Cleanup(func() { five.Close() })
+	var all servers
+	var pools []redis.Pool
+	for _, url := range five.URLs() {
+		p := &redigolib.Pool{MaxIdle: 8, Dial: func() (redigolib.Conn, error) { return redigolib.DialURL(url) }}
+		t.Cleanup(func() { p.Close() })
+		all, pools = append(all, p), append(pools, redigo.NewPool(p))
+	}
+	nodes, err := pool.Open(five.URLs()...)
+	require.NoError(t, err)
+	locker, err := redlock.New(nodes, redlock.NodeTimeout(4*time.Second), redlock.MemoryGuard(false)) // the servers have nothing to forget
+	require.NoError(t, err)
+	t.Cleanup(func() { locker.Close() })
+	return &library{all, theirMutexes(pools), theirTaken, upstream.ErrLockAlreadyExpired, upstream.ErrFailed},
+		&library{all, ourMutexes(locker), ourTaken, redsync.ErrLockAlreadyExpired, redsync.ErrFailed}
+}
+
+// each runs test on both libraries.
+func each(t *testing.T, test func(t *testing.T, l *library)) {
+	t.Helper()
+	t.Parallel()
+	theirs, ours := start(t)
+	t.Run("redsync", func(t *testing.T) { test(t, theirs) })
+	t.Run("redquorum", func(t *testing.T) { test(t, ours) })
+}

@@ -1,0 +1,258 @@
+package redsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A Mutex is a lock that programs on many machines share by its name. It is safe for concurrent
+// use; a second Lock of a Mutex that is locked waits, as one of another Mutex does.
+type Mutex struct {
+	locker        *redlock.Locker
+	nodes         nodeList
+	name          string
+	expiry        time.Duration
+	tries         int
+	delayFunc     DelayFunc
+	timeoutFactor float64
+	driftFactor   float64
+	ownValues     bool // WithGenValueFunc
+
+	mu    sync.Mutex
+	value string
+	until time.Time     // of a value that is from elsewhere
+	lock  *redlock.Lock // the last one; nil before Lock
+}
+
+// Name returns the mutex's name, which with the Locker's Prefix is its key.
+func (m *Mutex) Name() string { return m.name }
+
+// Value returns the value of the keys, or that of WithValue; it is empty before Lock.
+func (m *Mutex) Value() string {
+	_, value := m.holding()
+	return value
+}
+
+// Until returns when the lock ends unless it is extended, by this machine's wall clock: the zero time
+// if it is not locked, or not any more.
+func (m *Mutex) Until() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lock != nil {
+		return m.lock.Until()
+	}
+	return m.until
+}
+
+// Held returns the lock that the last Lock got, and nil before: its Context ends when it does. It is
+// not renewed.
+func (m *Mutex) Held() *redlock.Lock {
+	lock, _ := m.holding()
+	return lock
+}
+
+func (m *Mutex) holding() (*redlock.Lock, string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lock, m.value
+}
+
+// TryLock is TryLockContext with a context that never ends.
+func (m *Mutex) TryLock() error { return m.TryLockContext(context.Background()) }
+
+// TryLockContext is LockContext with one try.
+func (m *Mutex) TryLockContext(ctx context.Context) error { return m.lockContext(ctx, 1) }
+
+// Lock is LockContext with a context that never ends.
+func (m *Mutex) Lock() error { return m.LockContext(context.Background()) }
+
+// LockContext locks m. It tries as often as WithTries says, and waits in between.
+//
+// Errors: *ErrTaken if at the last try another held the lock; one with a *RedisError for each node
+// that failed, and redlock.ErrNoQuorum, if too many nodes did; ErrFailed and the error of ctx if that
+// has ended; redlock.ErrClosed, or what is wrong with the name or an option, at the first try.
+func (m *Mutex) LockContext(ctx context.Context) error { return m.lockContext(ctx, m.tries) }
+
+func (m *Mutex) lockContext(ctx context.Context, tries int) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := m.check(); err != nil {
+		return err
+	}
+	err := ErrFailed
+	for i := range tries {
+		var lock *redlock.Lock
+		if i > 0 {
+			lock = m.rest(ctx, m.delayFunc(i), err)
+		}
+		if lock == nil {
+			lock, err = m.locker.TryAcquire(ctx, m.name, m.options()...)
+		}
+		var vote *redlock.QuorumError
+		switch {
+		case lock != nil:
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.lock, m.value = lock, lock.Value()
+			return nil
+		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+			return m.failure(err, ErrFailed)
+		case !errors.As(err, &vote):
+			return m.failure(err, nil) // trying again does not help
+		}
+	}
+	if err == ErrFailed {
+		return err
+	}
+	return m.failure(err, nil)
+}
+
+// check refuses options that cannot be followed.
+func (m *Mutex) check() error {
+	switch {
+	case m.ownValues:
+		return fmt.Errorf("redsync: mutex %q: WithGenValueFunc is not supported, because no value may come twice; use Value after Lock", m.name)
+	case m.driftFactor > 0.01:
+		return fmt.Errorf("redsync: mutex %q: WithDriftFactor(%v) is not supported; the allowance is redlock.Drift, one per cent and 2 ms", m.name, m.driftFactor)
+	case m.delayFunc == nil:
+		return fmt.Errorf("redsync: mutex %q: WithRetryDelayFunc(nil)", m.name)
+	}
+	return nil
+}
+
+// options are those of the lock. It is exclusive whatever the Locker is for otherwise.
+func (m *Mutex) options() []redlock.Option {
+	return []redlock.Option{
+		redlock.TTL(m.expiry), redlock.NodeTimeout(time.Duration(float64(m.expiry) * m.timeoutFactor)),
+		redlock.Renew(false), redlock.Permits(1),
+	}
+}
+
+// rest waits for d, and returns the lock if it is free before. It does so for a lock that was held;
+// an outage is waited out.
+func (m *Mutex) rest(ctx context.Context, d time.Duration, last error) *redlock.Lock {
+	waiting, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if d >= minRetryDelay && errors.Is(last, redlock.ErrHeld) { // shorter waits end in the middle of votes
+		if lock, err := m.locker.Acquire(waiting, m.name, m.options()...); err == nil {
+			return lock
+		}
+	}
+	<-waiting.Done()
+	return nil
+}
+
+// Unlock is UnlockContext with a context that never ends.
+func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Background()) }
+
+// UnlockContext releases the lock on all nodes, also if ctx has ended, which bounds the waiting only.
+// It returns true if a quorum has confirmed that.
+//
+// Errors: ErrLockAlreadyExpired if the lock was lost or released before, so that work may have run
+// unprotected; redlock.ErrNoQuorum or that of ctx if too few nodes have confirmed. The release goes
+// on in the background then.
+func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	var err error
+	switch lock, value := m.holding(); {
+	case lock != nil:
+		err = lock.Release(ctx)
+	case value != "":
+		err = m.locker.ReleaseValue(ctx, m.name, value)
+	default:
+		err = m.unlocked()
+	}
+	return m.outcome(err, ErrLockAlreadyExpired)
+}
+
+// Extend is ExtendContext with a context that never ends.
+func (m *Mutex) Extend() (bool, error) { return m.ExtendContext(context.Background()) }
+
+// ExtendContext lets the lock last for its expiry from now on, if a quorum still holds it.
+//
+// Errors: ErrExtendFailed if the lock is lost or released; redlock.ErrNoQuorum or that of ctx if too
+// few nodes answered: the lock is held until Until, and extending it again makes sense.
+func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	var err error
+	switch lock, value := m.holding(); {
+	case lock != nil:
+		err = lock.Extend(ctx)
+	case value != "":
+		err = m.extendValue(ctx, value)
+	default:
+		err = m.unlocked()
+	}
+	return m.outcome(err, ErrExtendFailed)
+}
+
+// extendValue extends a lock that was taken elsewhere.
+func (m *Mutex) extendValue(ctx context.Context, value string) error {
+	until := time.Now().Add(m.expiry - redlock.Drift(m.expiry))
+	err := m.locker.ExtendValue(ctx, m.name, value, m.options()[:2]...)
+	if err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.until = until
+	}
+	return err
+}
+
+func (m *Mutex) unlocked() error {
+	return fmt.Errorf("mutex %q was not locked: %w", m.name, redlock.ErrReleased)
+}
+
+// outcome is what Unlock and Extend return. over is for a lock that has ended.
+func (m *Mutex) outcome(err, over error) (bool, error) {
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, redlock.ErrLost), errors.Is(err, redlock.ErrReleased), errors.Is(err, redlock.ErrClosed):
+		return false, m.failure(err, over)
+	}
+	return false, m.failure(err, nil)
+}
+
+// Valid is ValidContext with a context that never ends.
+//
+// Deprecated: Use Until, or the Context of Held.
+func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background()) }
+
+// ValidContext asks all nodes whether a quorum holds the lock. False comes with *ErrTaken, which names
+// the nodes that do not, or with redlock.ErrNoQuorum or the error of ctx if too few nodes answered.
+//
+// Deprecated: Use Until, or the Context of Held.
+func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	lock, value := m.holding()
+	seen, err := m.locker.Inspect(ctx, m.name)
+	if err != nil {
+		return false, m.failure(err, nil)
+	}
+	n, gone := 0, &ErrTaken{err: fmt.Errorf("redsync: mutex %q: %w", m.name, redlock.ErrLost)}
+	for i, state := range seen.Nodes {
+		switch {
+		case state.Err != nil:
+		case value != "" && state.Value == value:
+			n++
+		default:
+			gone.Nodes = append(gone.Nodes, i)
+		}
+	}
+	if n <= len(seen.Nodes)/2 || lock != nil && !lock.Valid() {
+		return false, gone
+	}
+	return true, nil
+}

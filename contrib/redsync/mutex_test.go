@@ -1,0 +1,316 @@
+package redsync_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/contrib/redsync"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// Tests of this file are about what differs from redsync on purpose, on simulated servers.
+
+const (
+	rtt  = simtest.RTT
+	name = "invoice:42"
+)
+
+// simulate runs test in virtual time.
+func simulate(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	simtest.Simulate(t, 5, test)
+}
+
+// open returns the mutexes of a new process.
+func open(t *testing.T, w *sim.World) (*redsync.Redsync, *redlock.Locker) {
+	t.Helper()
+	l := simtest.Locker(t, w.NewClient(1))
+	return redsync.New(l), l
+}
+
+func hang(servers []*sim.Server) {
+	for _, s := range servers {
+		s.Hang()
+	}
+}
+
+// TestLockWaitsNoLongerThanItsTriesAndDelays, and tells then who is in the way.
+func TestLockWaitsNoLongerThanItsTriesAndDelays(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, l := open(t, w)
+		simtest.Take(t, l, name)
+		for _, delay := range []time.Duration{time.Millisecond, time.Second} {
+			var tries []int
+			m := rs.NewMutex(name, redsync.WithTries(5), redsync.WithRetryDelayFunc(func(n int) time.Duration {
+				tries = append(tries, n)
+				return delay
+			}))
+			took := simtest.Took(func() {
+				var taken *redsync.ErrTaken
+				err := m.Lock()
+				require.ErrorAs(t, err, &taken)
+				require.ErrorIs(t, err, redlock.ErrHeld)
+				assert.GreaterOrEqual(t, len(taken.Nodes), 3)
+			})
+			assert.Equal(t, []int{1, 2, 3, 4}, tries)
+			assert.InDelta(t, (4 * delay).Seconds(), took.Seconds(), (10 * rtt).Seconds())
+		}
+		require.ErrorIs(t, rs.NewMutex(name, redsync.WithTries(0)).Lock(), redsync.ErrFailed)
+	})
+}
+
+// TestAWaiterIsWoken when the lock is free, and does not sleep its delay out.
+func TestAWaiterIsWoken(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		_, l := open(t, w)
+		held := simtest.Take(t, l, name)
+		time.AfterFunc(10*time.Second, func() { held.Release(t.Context()) })
+		rs, _ := open(t, w)
+		m := rs.NewMutex(name, redsync.WithRetryDelay(time.Minute))
+		took := simtest.Took(func() { require.NoError(t, m.Lock()) })
+		assert.LessOrEqual(t, took, 10*time.Second+250*time.Millisecond)
+	})
+}
+
+// TestOutagesAreTriedAgain, as often as contention, and told apart from it.
+func TestOutagesAreTriedAgain(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, _ := open(t, w)
+		m := rs.NewMutex(name, redsync.WithTries(3), redsync.WithRetryDelay(time.Second))
+		hang(w.Servers()[:3])
+		err := m.Lock()
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		assert.NotErrorIs(t, err, redsync.ErrFailed)
+		nodes := map[int]bool{}
+		for _, e := range unwrap(err) {
+			if fault, ok := e.(*redsync.RedisError); ok {
+				nodes[fault.Node] = true
+			}
+		}
+		assert.Equal(t, map[int]bool{0: true, 1: true, 2: true}, nodes)
+
+		time.AfterFunc(2*time.Second, func() {
+			for _, s := range w.Servers() {
+				s.Resume()
+			}
+		})
+		require.NoError(t, m.Lock())
+		ok, err := m.Unlock()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		time.Sleep(rtt)
+		assert.Zero(t, simtest.Holding(w, name), "nothing is left behind")
+	})
+}
+
+// unwrap returns all errors behind err.
+func unwrap(err error) (all []error) {
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			all = append(all, unwrap(inner)...)
+		}
+	case interface{ Unwrap() error }:
+		all = unwrap(e.Unwrap())
+	}
+	return append(all, err)
+}
+
+// TestTheEndOfTheContextEndsTheWaiting, and leaves nothing on the servers.
+func TestTheEndOfTheContextEndsTheWaiting(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		_, l := open(t, w)
+		held := simtest.Take(t, l, name)
+		rs, _ := open(t, w)
+		m := rs.NewMutex(name, redsync.WithRetryDelay(time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		took := simtest.Took(func() {
+			err := m.LockContext(ctx)
+			require.ErrorIs(t, err, redsync.ErrFailed)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		})
+		assert.Equal(t, 20*time.Second, took)
+		require.NoError(t, held.Release(t.Context()))
+		require.ErrorIs(t, m.TryLockContext(ctx), redsync.ErrFailed)
+		time.Sleep(time.Second)
+		assert.Zero(t, simtest.Holding(w, name))
+		assert.Empty(t, m.Value())
+	})
+}
+
+func TestUnlockReleasesThoughTheContextHasEnded(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, _ := open(t, w)
+		m := rs.NewMutex(name)
+		require.NoError(t, m.Lock())
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		ok, err := m.UnlockContext(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.NotErrorIs(t, err, redsync.ErrLockAlreadyExpired)
+		assert.False(t, ok, "it is not confirmed yet")
+		time.Sleep(rtt)
+		assert.Zero(t, simtest.Holding(w, name))
+	})
+}
+
+// TestALossIsTold as soon as it is known: by Held, Until and Valid, and by all calls after it.
+func TestALossIsTold(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, _ := open(t, w)
+		m := rs.NewMutex(name)
+		assert.Nil(t, m.Held())
+		require.NoError(t, m.Lock())
+		time.Sleep(time.Second)
+		assert.True(t, time.Now().Before(m.Until()))
+		for _, s := range w.Servers() {
+			s.Del(name)
+		}
+		<-m.Held().Context().Done()
+		require.ErrorIs(t, context.Cause(m.Held().Context()), redlock.ErrLost)
+		assert.True(t, m.Until().IsZero())
+		ok, err := m.Valid()
+		require.ErrorIs(t, err, redlock.ErrLost)
+		assert.False(t, ok)
+		ok, err = m.Extend()
+		require.ErrorIs(t, err, redsync.ErrExtendFailed)
+		require.ErrorIs(t, err, redlock.ErrLost)
+		assert.False(t, ok)
+		ok, err = m.Unlock()
+		require.ErrorIs(t, err, redsync.ErrLockAlreadyExpired)
+		require.ErrorIs(t, err, redlock.ErrLost)
+		assert.False(t, ok)
+		assert.Zero(t, simtest.Holding(w, name))
+	})
+}
+
+// TestItIsNotRenewed: a program that counts on the expiry of redsync gets it.
+func TestItIsNotRenewed(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		first, _ := open(t, w)
+		second, _ := open(t, w)
+		m := first.NewMutex(name)
+		require.NoError(t, m.Lock())
+		time.Sleep(5 * time.Second)
+		ok, err := m.Extend()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		extended := time.Now()
+		other := second.NewMutex(name, redsync.WithTries(1000))
+		require.NoError(t, other.Lock())
+		assert.InDelta(t, 8, time.Since(extended).Seconds(), 0.25)
+		assert.Error(t, m.Held().Context().Err(), "it has ended before")
+	})
+}
+
+// TestExtendAfterTheExpiryIsNoNewLock, also with WithSetNXOnExtend and though the keys are free.
+func TestExtendAfterTheExpiryIsNoNewLock(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, _ := open(t, w)
+		m := rs.NewMutex(name, redsync.WithSetNXOnExtend())
+		require.NoError(t, m.Lock())
+		time.Sleep(10 * time.Second)
+		ok, err := m.Extend()
+		require.ErrorIs(t, err, redsync.ErrExtendFailed)
+		assert.False(t, ok)
+		assert.Zero(t, simtest.Holding(w, name))
+
+		require.NoError(t, m.Lock())
+		for _, s := range w.Servers()[:2] {
+			s.Del(name)
+		}
+		ok, err = m.Extend()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		time.Sleep(time.Second)
+		assert.Equal(t, 5, simtest.Holding(w, name), "what a minority has lost it is given again")
+	})
+}
+
+// TestItIsExclusiveWhateverTheLockerIsFor otherwise.
+func TestItIsExclusiveWhateverTheLockerIsFor(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs := redsync.New(simtest.Locker(t, w.NewClient(1), redlock.Permits(3)))
+		require.NoError(t, rs.NewMutex(name).Lock())
+		var taken *redsync.ErrTaken
+		require.ErrorAs(t, rs.NewMutex(name).TryLock(), &taken)
+	})
+}
+
+// TestAHungMinorityCostsNoTime, without WithFailFast.
+func TestAHungMinorityCostsNoTime(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, _ := open(t, w)
+		m := rs.NewMutex(name)
+		hang(w.Servers()[:2])
+		assert.Equal(t, rtt, simtest.Took(func() { require.NoError(t, m.Lock()) }))
+		assert.Equal(t, rtt, simtest.Took(func() { m.Extend() }))
+		assert.Equal(t, rtt, simtest.Took(func() { m.Unlock() }))
+	})
+}
+
+func TestAMachineThatDiesHoldsItForItsExpiry(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		c := w.NewClient(1)
+		m := redsync.New(simtest.Locker(t, c)).NewMutex(name)
+		require.NoError(t, m.Lock())
+		c.Crash()
+		rs, _ := open(t, w)
+		took := simtest.Took(func() { require.NoError(t, rs.NewMutex(name, redsync.WithTries(1000)).Lock()) })
+		assert.InDelta(t, 8, took.Seconds(), 0.25)
+	})
+}
+
+func TestWhatAnotherProcessExtendsIsCountedFromTheCall(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		first, _ := open(t, w)
+		second, _ := open(t, w)
+		m := first.NewMutex(name, redsync.WithExpiry(time.Minute))
+		require.NoError(t, m.Lock())
+		by := second.NewMutex(name, redsync.WithExpiry(time.Minute), redsync.WithValue(m.Value()))
+		assert.True(t, by.Until().IsZero())
+		time.Sleep(30 * time.Second)
+		called := time.Now()
+		ok, err := by.Extend()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.Equal(t, called.Add(time.Minute-redlock.Drift(time.Minute)), by.Until())
+		ok, err = by.Unlock()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		ok, err = by.Extend()
+		require.ErrorIs(t, err, redsync.ErrExtendFailed)
+		assert.False(t, ok)
+	})
+}
+
+// TestWhatCannotBeFollowedIsRefused, and not ignored.
+func TestWhatCannotBeFollowedIsRefused(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, l := open(t, w)
+		for want, option := range map[string]redsync.Option{
+			"WithGenValueFunc is not supported":      redsync.WithGenValueFunc(func() (string, error) { return "", errors.New("never called") }),
+			"WithDriftFactor(0.02) is not supported": redsync.WithDriftFactor(0.02),
+			"WithRetryDelayFunc(nil)":                redsync.WithRetryDelayFunc(nil),
+			"TTL(0s)":                                redsync.WithExpiry(0),
+			"NodeTimeout(0s)":                        redsync.WithTimeoutFactor(0),
+			"must be below the TTL":                  redsync.WithTimeoutFactor(1),
+		} {
+			require.ErrorContains(t, rs.NewMutex(name, option).Lock(), want)
+		}
+		require.ErrorContains(t, rs.NewMutex("").Lock(), "must not be empty")
+		require.NoError(t, rs.NewMutex(name, redsync.WithDriftFactor(0.01), redsync.WithGenValueFunc(nil),
+			redsync.WithFailFast(false), redsync.WithShufflePools(true)).Lock())
+		assert.Panics(t, func() { redsync.New(nil) })
+		require.NoError(t, l.Close())
+		require.ErrorIs(t, rs.NewMutex(name).Lock(), redlock.ErrClosed)
+	})
+}

@@ -1,0 +1,48 @@
+#!/usr/bin/env php
+<?php
+// Works under a lock: hold.php NAME SECONDS. It exits with 79 if the lock is lost.
+class Lock
+{
+    public ?int $fence = null;
+    private $hold, $pipes, $until = 0;
+
+    function __construct(string $name)
+    {
+        $this->hold = proc_open(['redlock', 'hold', '--fenced', $name], [['pipe', 'r'], ['pipe', 'w'], STDERR], $this->pipes);
+        $line = $this->read();
+        $this->fence = $line['fence'] ?? exit($this->release()); // redlock has said why
+        stream_set_blocking($this->pipes[1], false);
+    }
+
+    private function read(): ?array
+    {
+        $text = fgets($this->pipes[1]);
+        $line = $text ? json_decode($text, true) : null;
+        if ($line || feof($this->pipes[1])) {
+            $goes = in_array($line['event'] ?? '', ['held', 'renewed']);
+            $this->until = $goes ? hrtime(true) + $line['remaining_ms'] * 1_000_000 : 0;
+        }
+        return $line;
+    }
+
+    // held is to be asked before each step of the work.
+    function held(): bool
+    {
+        while ($this->read());
+        return hrtime(true) < $this->until;
+    }
+
+    function release(): int
+    {
+        fclose($this->pipes[0]); // releases the lock, as the death of this program does
+        return proc_close($this->hold);
+    }
+}
+
+$lock = new Lock($argv[1]);
+echo "working with token {$lock->fence}\n"; // give it to what is written to
+for ($end = hrtime(true) + $argv[2] * 1e9; hrtime(true) < $end && ($held = $lock->held());) {
+    usleep(50_000); // a step of the work
+}
+echo $held ? "done\n" : "stopped\n";
+exit($lock->release());

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Works under a lock: hold.py NAME SECONDS. It exits with 79 if the lock is lost."""
+import json, subprocess, sys, threading, time
+
+
+class Lock:
+    def __init__(self, name):
+        self.until = 0
+        self.hold = subprocess.Popen(["redlock", "hold", "--fenced", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self):
+        self.fence = self.read().get("fence")
+        if self.fence is None:  # redlock has said why
+            sys.exit(self.hold.wait())
+        threading.Thread(target=self.follow, daemon=True).start()
+        return self
+
+    def read(self):
+        line = json.loads(self.hold.stdout.readline() or "{}")
+        ends = line.get("event") not in ("held", "renewed")
+        self.until = 0 if ends else time.monotonic() + line["remaining_ms"] / 1000
+        return line
+
+    def follow(self):
+        while self.read():
+            pass
+
+    def held(self):
+        return time.monotonic() < self.until
+
+    def __exit__(self, *_):
+        self.hold.stdin.close()  # releases the lock, as the death of this program does
+        if code := self.hold.wait():
+            sys.exit(code)
+
+
+with Lock(sys.argv[1]) as lock:
+    print(f"working with token {lock.fence}", flush=True)  # give it to what is written to
+    end = time.monotonic() + float(sys.argv[2])
+    while time.monotonic() < end:
+        if not lock.held():
+            print("stopped")
+            sys.exit(79)
+        time.sleep(0.05)  # a step of the work
+print("done")

@@ -1,0 +1,107 @@
+package hold
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// limit is for what takes seconds on a machine that does nothing else.
+const limit = time.Minute
+
+// programs are the examples, by their interpreters.
+var programs = map[string]string{"python3": "hold.py", "node": "hold.mjs", "php": "hold.php", "ruby": "hold.rb", "sh": "hold.sh"}
+
+// TestEachLanguageHoldsALock: others are refused meanwhile, and the lock is free when the work is
+// done. A lock that is lost ends the work.
+func TestEachLanguageHoldsALock(t *testing.T) {
+	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	bin := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "redlock"), "../../cmd/redlock").CombinedOutput()
+	require.NoError(t, err, string(out))
+	nodes, err := pool.Open(f.URLs()...)
+	require.NoError(t, err)
+	l, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(2*time.Second), redlock.TTL(time.Minute))
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	for interpreter, file := range programs {
+		t.Run(interpreter, func(t *testing.T) {
+			t.Parallel()
+			need.Program(t, interpreter)
+			start := func(name string, seconds string) (*exec.Cmd, *bufio.Reader) {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				t.Cleanup(cancel)
+				p := exec.CommandContext(ctx, interpreter, file, name, seconds)
+				p.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "REDLOCK_NODES="+strings.Join(f.URLs(), ","),
+					"REDLOCK_MEMORY_GUARD=false", "REDLOCK_NODE_TIMEOUT=2s", "REDLOCK_TTL=15s", "REDLOCK_CONFIG=/dev/null")
+				p.Stderr = os.Stderr
+				p.WaitDelay = time.Second
+				stdout, err := p.StdoutPipe()
+				require.NoError(t, err)
+				require.NoError(t, p.Start())
+				return p, bufio.NewReader(stdout)
+			}
+			says := func(r *bufio.Reader, want string) {
+				t.Helper()
+				line, err := r.ReadString('\n')
+				require.NoError(t, err)
+				assert.Regexp(t, want, line)
+			}
+			name := interpreter
+			p, stdout := start(name, "1")
+			says(stdout, "^working with token [1-9][0-9]+\n$")
+			says(stdout, "^done\n$")
+			require.NoError(t, p.Wait())
+			lock, err := l.TryAcquire(t.Context(), name)
+			require.NoError(t, err, "it is free")
+
+			p, stdout = start(name, "1")
+			require.NoError(t, lock.Release(t.Context()))
+			says(stdout, "working") // and not before
+			says(stdout, "done")
+			require.NoError(t, p.Wait())
+
+			p, stdout = start(name, "600")
+			says(stdout, "working")
+			_, err = l.TryAcquire(t.Context(), name)
+			require.ErrorIs(t, err, redlock.ErrHeld)
+			in, err := l.Inspect(t.Context(), name)
+			require.NoError(t, err)
+			value, _, _ := in.Holder()
+			require.NoError(t, l.ReleaseValue(t.Context(), name, value))
+			says(stdout, "^stopped\n$")
+			p.Wait() // the code tells
+			assert.Equal(t, 79, p.ProcessState.ExitCode())
+		})
+	}
+}
+
+// TestEachExampleIsShort enough to be copied.
+func TestEachExampleIsShort(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("hold.*")
+	require.NoError(t, err)
+	assert.Len(t, files, len(programs))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		lines := strings.Count(string(text), "\n")
+		assert.LessOrEqual(t, lines, 50, fmt.Sprint(file, " has ", lines))
+	}
+}

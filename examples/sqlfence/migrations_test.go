@@ -1,0 +1,117 @@
+package sqlfence_test
+
+import (
+	"context"
+	"database/sql"
+	"io"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4"
+	migratedb "github.com/golang-migrate/migrate/v4/database"
+	databasestub "github.com/golang-migrate/migrate/v4/database/stub"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+	"github.com/pressly/goose/v3"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// Migrations under a lock, as docs/ADAPTERS.md has them. They stand here because of SQLite.
+
+func gooseUp(ctx context.Context, locker *redlock.Locker, provider *goose.Provider) error {
+	err := locker.Do(ctx, "migrations", func(ctx context.Context) error {
+		_, err := provider.Up(ctx) // of goose: the migration under way is cancelled if the lock is lost
+		return err
+	}, redlock.TTL(2*time.Minute)) // for how long an outage of the servers may last
+	return err
+}
+
+func migrateUp(ctx context.Context, locker *redlock.Locker, m *migrate.Migrate) error {
+	err := locker.Do(ctx, "migrations", func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() { m.GracefulStop <- true })()
+		return m.Up()
+	})
+	return err
+}
+
+func openLocker(t *testing.T) *redlock.Locker {
+	t.Helper()
+	servers, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
+	require.NoError(t, err)
+	t.Cleanup(func() { servers.Close() })
+	nodes, err := pool.Open(servers.URLs()...)
+	require.NoError(t, err)
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(4*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(func() { locker.Close() })
+	return locker
+}
+
+// gooseProvider has one migration, in Go.
+func gooseProvider(t *testing.T, up func(context.Context, *sql.Tx) error) *goose.Provider {
+	t.Helper()
+	provider, err := goose.NewProvider(goose.DialectSQLite3, database(t), nil,
+		goose.WithGoMigrations(goose.NewGoMigration(1, &goose.GoFunc{RunTx: up}, nil)))
+	require.NoError(t, err)
+	return provider
+}
+
+func TestGooseMigratesUnderALock(t *testing.T) {
+	locker := openLocker(t)
+	provider := gooseProvider(t, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := locker.TryAcquire(ctx, "migrations")
+		assert.ErrorIs(t, err, redlock.ErrHeld)
+		return nil
+	})
+	require.NoError(t, gooseUp(t.Context(), locker, provider))
+	version, err := provider.GetDBVersion(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, version)
+}
+
+func TestGooseStopsAMigrationWhoseLockEnds(t *testing.T) {
+	locker := openLocker(t)
+	provider := gooseProvider(t, func(ctx context.Context, tx *sql.Tx) error {
+		go locker.Close()
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	assert.ErrorIs(t, gooseUp(t.Context(), locker, provider), redlock.ErrClosed)
+	version, err := provider.GetDBVersion(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, version)
+}
+
+// driver is a database of golang-migrate on which the test sees each migration.
+type driver struct {
+	migratedb.Driver
+	run func()
+}
+
+func (d driver) Run(migration io.Reader) error {
+	d.run()
+	return d.Driver.Run(migration)
+}
+
+func TestGolangMigrateStopsBehindTheMigrationWhoseLockEnds(t *testing.T) {
+	locker := openLocker(t)
+	files, err := iofs.New(fstest.MapFS{
+		"1_a.up.sql": {Data: []byte("first")}, "2_b.up.sql": {}, // golang-migrate would leak the reader of one that has text
+	}, ".")
+	require.NoError(t, err)
+	stub, err := databasestub.WithInstance(nil, nil)
+	require.NoError(t, err)
+	var m *migrate.Migrate
+	m, err = migrate.NewWithInstance("files", files, "stub", driver{stub, func() {
+		go locker.Close()
+		require.Eventually(t, func() bool { return len(m.GracefulStop) == 1 }, time.Minute, time.Millisecond)
+	}})
+	require.NoError(t, err)
+	assert.ErrorIs(t, migrateUp(t.Context(), locker, m), redlock.ErrClosed)
+	assert.Equal(t, []string{"first"}, stub.(*databasestub.Stub).MigrationSequence)
+}

@@ -1,0 +1,198 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
+	"github.com/labstack/echo/v4"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/examples/web"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlock/httplock"
+)
+
+const (
+	path = "/orders/7/pay"
+	name = "order:7"
+)
+
+// A site answers requests, by calling pay under the lock of the order.
+type site func(t *testing.T, r *http.Request) *http.Response
+
+// A framework makes a site.
+type framework func(t *testing.T, l *redlock.Locker, pay func(ctx context.Context)) site
+
+var frameworks = map[string]framework{
+	"chi": func(t *testing.T, l *redlock.Locker, pay func(context.Context)) site {
+		router := chi.NewRouter()
+		router.With(serialise(t, l, func(r *http.Request) string { return chi.URLParam(r, "id") })).
+			Post("/orders/{id}/pay", func(_ http.ResponseWriter, r *http.Request) { pay(r.Context()) })
+		return serve(router)
+	},
+	"echo": func(t *testing.T, l *redlock.Locker, pay func(context.Context)) site {
+		e := echo.New()
+		e.POST("/orders/:id/pay", func(c echo.Context) error {
+			pay(c.Request().Context())
+			return c.NoContent(http.StatusOK)
+		}, echo.WrapMiddleware(serialise(t, l, order)))
+		return serve(e)
+	},
+	"gin": func(t *testing.T, l *redlock.Locker, pay func(context.Context)) site {
+		gin.SetMode(gin.ReleaseMode)
+		engine := gin.New()
+		engine.POST("/orders/:id/pay", web.Gin(serialise(t, l, order)), func(c *gin.Context) { pay(c.Request.Context()) })
+		return serve(engine)
+	},
+	"fiber": func(_ *testing.T, l *redlock.Locker, pay func(context.Context)) site {
+		app := fiber.New()
+		app.Post("/orders/:id/pay", web.Fiber(l, func(c fiber.Ctx) (string, error) { return "order:" + c.Params("id"), nil }), func(c fiber.Ctx) error {
+			pay(c.Context())
+			return nil
+		})
+		return ask(app)
+	},
+}
+
+// serialise returns the middleware of httplock for orders.
+func serialise(t *testing.T, l *redlock.Locker, id func(*http.Request) string) func(http.Handler) http.Handler {
+	t.Helper()
+	m, err := httplock.New(l, func(r *http.Request) (string, error) { return "order:" + id(r), nil })
+	require.NoError(t, err)
+	return m
+}
+
+// order returns the order that a path names: not all frameworks have told net/http what they found.
+func order(r *http.Request) string { return r.URL.Path[len("/orders/") : len(r.URL.Path)-len("/pay")] }
+
+func serve(h http.Handler) site {
+	return func(_ *testing.T, r *http.Request) *http.Response {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Result()
+	}
+}
+
+func ask(app *fiber.App) site {
+	return func(t *testing.T, r *http.Request) *http.Response {
+		t.Helper()
+		answer, err := app.Test(r, fiber.TestConfig{Timeout: 0})
+		require.NoError(t, err)
+		return answer
+	}
+}
+
+// start returns three servers, and Lockers of two machines.
+func start(t *testing.T) (first, second *redlock.Locker) {
+	t.Helper()
+	servers, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
+	require.NoError(t, err)
+	t.Cleanup(func() { servers.Close() })
+	open := func() *redlock.Locker {
+		nodes, err := pool.Open(servers.URLs()...)
+		require.NoError(t, err)
+		l, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.TTL(time.Minute), redlock.NodeTimeout(10*time.Second))
+		require.NoError(t, err)
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	return open(), open()
+}
+
+func request(t *testing.T) *http.Request {
+	return httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil)
+}
+
+// TestTheHandlerHoldsItsLock, and it is free behind the answer.
+func TestTheHandlerHoldsItsLock(t *testing.T) {
+	t.Parallel()
+	for framework, make := range frameworks {
+		t.Run(framework, func(t *testing.T) {
+			t.Parallel()
+			first, second := start(t)
+			ran := false
+			answer := make(t, first, func(ctx context.Context) {
+				ran = true
+				_, err := second.TryAcquire(ctx, name)
+				assert.ErrorIs(t, err, redlock.ErrHeld)
+			})(t, request(t))
+			assert.True(t, ran)
+			assert.Equal(t, http.StatusOK, answer.StatusCode)
+			_, err := second.TryAcquire(t.Context(), name)
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// TestARequestWithoutItsLockIsAnswered, and the handler does not run.
+func TestARequestWithoutItsLockIsAnswered(t *testing.T) {
+	t.Parallel()
+	for framework, make := range frameworks {
+		t.Run(framework, func(t *testing.T) {
+			t.Parallel()
+			first, second := start(t)
+			_, err := second.TryAcquire(t.Context(), name)
+			require.NoError(t, err)
+			answer := make(t, first, func(context.Context) { assert.Fail(t, "the handler runs") })(t, request(t))
+			assert.Equal(t, http.StatusLocked, answer.StatusCode)
+			assert.Equal(t, "no-store", answer.Header.Get("Cache-Control"))
+			assert.Equal(t, "application/problem+json", answer.Header.Get("Content-Type"))
+		})
+	}
+}
+
+func TestALossEndsTheHandlersContext(t *testing.T) {
+	t.Parallel()
+	for framework, make := range frameworks {
+		t.Run(framework, func(t *testing.T) {
+			t.Parallel()
+			first, _ := start(t)
+			var cause error
+			make(t, first, func(ctx context.Context) {
+				go first.Close()
+				select {
+				case <-ctx.Done():
+					cause = context.Cause(ctx)
+				case <-time.After(time.Minute):
+				}
+			})(t, request(t))
+			assert.ErrorIs(t, cause, redlock.ErrClosed)
+		})
+	}
+}
+
+// TestFibersAdaptorProtectsNothing: the handler runs when the middleware has released the lock. If
+// this test fails, Fiber has changed, and httplock can be used with it.
+func TestFibersAdaptorProtectsNothing(t *testing.T) {
+	t.Parallel()
+	first, second := start(t)
+	app := fiber.New()
+	free := false
+	app.Post("/orders/:id/pay", adaptor.HTTPMiddleware(serialise(t, first, order)), func(c fiber.Ctx) error {
+		_, err := second.TryAcquire(c.Context(), name)
+		free = err == nil
+		return nil
+	})
+	ask(app)(t, request(t))
+	assert.True(t, free)
+}
+
+func TestARequestOfFiberNeedsAName(t *testing.T) {
+	t.Parallel()
+	first, _ := start(t)
+	app := fiber.New()
+	app.Post("/orders/:id/pay", web.Fiber(first, func(fiber.Ctx) (string, error) { return "", errors.New("no order") }),
+		func(fiber.Ctx) error { assert.Fail(t, "the handler runs"); return nil })
+	assert.Equal(t, http.StatusBadRequest, ask(app)(t, request(t)).StatusCode)
+}

@@ -1,0 +1,487 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/measure"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+const operatingPage = "../docs/OPERATING.md"
+
+// operatedTTL is the only TTL here, so a quarantine takes as long.
+const operatedTTL = time.Second
+
+// procedures are those of the page, by their headings. Each begins with three new servers that have
+// been reset.
+var procedures = map[string]func(*testing.T, *operator){
+	"A new set of servers": func(t *testing.T, o *operator) {
+		for i := range 3 {
+			o.r.must(t, i, "DEL", record.Key)
+		}
+		o.env = append(o.env, "REDLOCK_MAX_TTL=10s") // that of redlock run
+		o.follow(t, nil)
+		o.start(t)
+	},
+	"Restart a server": func(t *testing.T, o *operator) {
+		o.start(t)
+		o.follow(t, steps{"ssh 10.0.0.3 systemctl restart redis-server": func() { o.restart(t, 2, fleet.Lost) }})
+	},
+	"Upgrade Redis": func(t *testing.T, o *operator) { // which restarts servers that keep their data
+		o.start(t)
+		for i := 2; i >= 0; i-- {
+			o.third = i
+			o.follow(t, steps{"ssh 10.0.0.3 apt-get install --yes --only-upgrade redis-server": func() { o.restart(t, i, fleet.Kept) }})
+		}
+	},
+	"Replace a server at its address": func(t *testing.T, o *operator) {
+		o.start(t)
+		o.follow(t, steps{
+			"ssh 10.0.0.3 systemctl disable --now redis-server": func() { o.r.fail(t, killed, 2) },
+			"# Start an empty server at 10.0.0.3.":              func() { o.replace(t, 2) },
+		})
+	},
+	"Replace a server at another address": func(t *testing.T, o *operator) {
+		o.start(t)
+		o.follow(t, steps{
+			"# Stop all clients.":                               func() { o.stop(t) },
+			"ssh 10.0.0.3 systemctl disable --now redis-server": func() { o.r.fail(t, killed, 2) },
+			"# Start all clients with the new list.":            func() { o.start(t) },
+		})
+	},
+	"Change the number of servers": func(t *testing.T, o *operator) {
+		o.start(t)
+		before := o.nodes()
+		o.follow(t, steps{
+			"# Stop all clients.":                    func() { o.stop(t) },
+			"# Start all clients with the new list.": func() { o.start(t) },
+		})
+		o.stop(t)
+		overlooked := open(t, before, guarding(operatedTTL)...)
+		_, err := overlooked.Acquire(context.Background(), "orders")
+		assert.ErrorIs(t, err, redlock.ErrSettings)
+	},
+	"A majority lost its data": func(t *testing.T, o *operator) {
+		o.outage = true
+		o.start(t)
+		o.r.forget(t, flushed, "", 0, 2)
+		o.follow(t, nil)
+	},
+	"Records that make no sense": func(t *testing.T, o *operator) {
+		o.outage = true
+		o.start(t)
+		o.r.must(t, 0, "SET", record.Key, "garbage")
+		o.r.must(t, 1, "DEL", record.Key)
+		o.r.must(t, 1, "HSET", record.Key, "no", "string")
+		o.follow(t, steps{
+			"# Stop all clients.":  func() { o.stop(t) },
+			"# Start all clients.": func() { o.start(t) },
+		})
+	},
+}
+
+// TestEveryProcedureIsCarriedOut: each section of the page that has steps is one of procedures.
+func TestEveryProcedureIsCarriedOut(t *testing.T) {
+	var written []string
+	for heading, section := range sections(t) {
+		if len(blocks(section, "sh")) > 0 {
+			written = append(written, heading)
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(procedures)), written)
+}
+
+// TestOperating carries out the procedures of docs/OPERATING.md, by the commands that stand there,
+// while clients are at work. No lock may have two holders, no majority may be without a vote unless
+// the procedure says so, and each client gets locks again after each step.
+func TestOperating(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not with -short")
+	}
+	need.Docker(t)
+	need.Program(t, "redis-cli")
+	for _, heading := range slices.Sorted(maps.Keys(procedures)) {
+		t.Run(heading, func(t *testing.T) {
+			r := take(t, fleet.Docker)
+			r.sweeps(t)
+			operate(t, r, heading, procedures[heading])
+		})
+	}
+}
+
+// TestAnUpgradeToAnotherServer is "Upgrade Redis" where there are two versions: one of three servers
+// becomes the one that REDLOCK_TEST_SERVER names, with the data of the other.
+func TestAnUpgradeToAnotherServer(t *testing.T) {
+	older, err := exec.LookPath("redis-server")
+	newer := os.Getenv(fleet.ServerEnv)
+	if err != nil || newer == "" {
+		t.Skipf("it takes redis-server on the PATH, and another in %s", fleet.ServerEnv)
+	}
+	need.Redis(t)
+	need.Program(t, "redis-cli")
+	version, err := exec.CommandContext(t.Context(), newer, "--version").Output()
+	require.NoError(t, err)
+	if strings.Contains(string(version), "v=6.") {
+		t.Skip("Redis 6 cannot read the data of Redis 7")
+	}
+	t.Setenv(fleet.ServerEnv, older)
+	r := spoil(t, 3)
+	t.Setenv(fleet.ServerEnv, newer)
+	operate(t, r, "Upgrade Redis", func(t *testing.T, o *operator) {
+		dir, err := redis.Strings(r.do(2, "CONFIG", "GET", "dir"))
+		require.NoError(t, err)
+		before := r.must(t, 2, "INFO", "server")
+		o.start(t)
+		o.follow(t, steps{"ssh 10.0.0.3 apt-get install --yes --only-upgrade redis-server": func() {
+			require.NoError(t, r.Kill(context.Background(), 2))
+			_, port, _ := strings.Cut(r.addr(2), ":")
+			socket := startServer(t, []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir", dir[1]})
+			require.NoError(t, fleet.AwaitReady(t.Context(), "unix://"+socket, nil))
+			require.EqualValues(t, 1, r.must(t, 2, "EXISTS", record.Key), "it has the data")
+		}})
+		assert.NotEqual(t, versionIn(before), versionIn(r.must(t, 2, "INFO", "server")))
+	})
+}
+
+// versionIn returns the lines of INFO about the version.
+func versionIn(info any) []string {
+	return regexp.MustCompile(`(?m)^(?:redis|valkey)_version:.*$`).FindAllString(fmt.Sprintf("%s", info), -1)
+}
+
+// commandDir has the command, once buildCommand was called. TestMain removes it.
+var commandDir string
+
+var buildCommand = sync.OnceValue(func() (err error) {
+	if commandDir, err = os.MkdirTemp("", "redquorum"); err != nil {
+		return err
+	}
+	out, err := exec.Command("go", "build", "-o", filepath.Join(commandDir, "redlock"), "../cmd/redlock").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return err
+})
+
+// operate carries out a procedure on new servers that have been reset, and judges the locks that
+// clients had meanwhile.
+func operate(t *testing.T, r *rig, heading string, procedure func(*testing.T, *operator)) {
+	t.Helper()
+	require.NoError(t, buildCommand())
+	o := &operator{r: r, section: sections(t)[heading], third: 2, began: time.Now(), holds: map[string][]check.Hold{}}
+	o.env = append(os.Environ(), "PATH="+commandDir+":"+os.Getenv("PATH"), "REDLOCK_CONFIG=/dev/null",
+		"REDLOCK_MAX_TTL="+operatedTTL.String(), "REDLOCK_DIAL_TIMEOUT=10s", "REDLOCK_NODE_TIMEOUT=5s")
+	o.run(t, "export REDLOCK_NODES=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379")
+	o.run(t, "redlock reset --yes")
+	procedure(t, o)
+	o.stop(t)
+	for name, holds := range o.holds {
+		assert.Empty(t, check.Overlaps(holds, func(h check.Hold) check.Hold { return h }), name)
+	}
+	assert.NotEmpty(t, o.holds)
+}
+
+// blocks returns the fenced blocks of a language.
+func blocks(section, language string) (all []string) {
+	for _, b := range strings.Split(section, "\n```"+language+"\n")[1:] {
+		text, _, _ := strings.Cut(b, "\n```\n")
+		all = append(all, text+"\n")
+	}
+	return all
+}
+
+// sections returns the text of each section of the page by its heading.
+func sections(t *testing.T) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile(operatingPage)
+	require.NoError(t, err)
+	all := map[string]string{}
+	for _, section := range strings.Split(string(page), "\n## ")[1:] {
+		heading, text, _ := strings.Cut(section, "\n")
+		all[heading] = text
+	}
+	return all
+}
+
+// An operator carries out one procedure, and has the clients that are at work meanwhile.
+type operator struct {
+	r       *rig
+	section string
+	env     []string
+	third   int  // which server the page's third one is
+	outage  bool // the procedure is about one
+
+	began   time.Time
+	cancel  context.CancelFunc // nil while no clients are at work
+	ended   sync.WaitGroup
+	lockers []*redlock.Locker
+	callers []*caller
+
+	mu    sync.Mutex
+	holds map[string][]check.Hold
+}
+
+// steps are what the page's commands for other machines and its words to people come to here.
+type steps map[string]func()
+
+var exitsWith = regexp.MustCompile(`# exits with (\d+)`)
+
+// follow carries out the section's steps, one line after the other. After each, all clients get
+// locks again, unless they were stopped or wait for the end of an outage.
+func (o *operator) follow(t *testing.T, by steps) {
+	t.Helper()
+	block := blocks(o.section, "sh")
+	require.Len(t, block, 1)
+	done := map[string]bool{}
+	for line := range strings.Lines(block[0]) {
+		line = strings.TrimSpace(line)
+		command, _, _ := strings.Cut(line, "  #")
+		command = strings.TrimSpace(command)
+		if step, ok := by[command]; ok {
+			step()
+			done[command] = true
+		} else {
+			o.run(t, line)
+		}
+		if !o.outage {
+			o.goOn(t)
+		}
+	}
+	for command := range by {
+		assert.True(t, done[command], "the page has no step %q", command)
+	}
+	o.goOn(t)
+}
+
+var (
+	pageURL    = regexp.MustCompile(`redis://10\.0\.0\.(\d):6379`)
+	pageClient = regexp.MustCompile(`redis-cli -h 10\.0\.0\.(\d)`)
+)
+
+// run runs a line of the page with the addresses of the rig, and wants the exit code that its
+// comment tells, or else 0.
+func (o *operator) run(t *testing.T, line string) {
+	t.Helper()
+	node := func(digit string) int {
+		if digit == "3" {
+			return o.third
+		}
+		return int(digit[0] - '1')
+	}
+	here := pageURL.ReplaceAllStringFunc(line, func(found string) string {
+		return o.r.URLs()[pageURL.FindStringSubmatch(found)[1][0]-'1']
+	})
+	here = pageClient.ReplaceAllStringFunc(here, func(found string) string {
+		host, port, _ := strings.Cut(o.r.addr(node(pageClient.FindStringSubmatch(found)[1])), ":")
+		return "redis-cli -e -h " + host + " -p " + port
+	})
+	here = strings.ReplaceAll(here, "sleep 1;", "sleep 0.1;")
+	require.NotRegexp(t, `10\.0\.0\.\d`, here, "the test does not know this step")
+	if setting, ok := strings.CutPrefix(here, "export "); ok {
+		o.env = append(o.env, setting)
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*longTTL) // for loops of commands
+	defer cancel()
+	c := exec.CommandContext(ctx, "sh", "-c", here)
+	c.Env, c.WaitDelay = o.env, time.Second
+	out, err := c.CombinedOutput()
+	want := "0"
+	if code := exitsWith.FindStringSubmatch(line); code != nil {
+		want = code[1]
+	}
+	require.Equal(t, want, fmt.Sprint(c.ProcessState.ExitCode()), "%s: %v\n%s", line, err, out)
+}
+
+// nodes returns the clients' list of servers.
+func (o *operator) nodes() []string {
+	for _, setting := range slices.Backward(o.env) {
+		if list, ok := strings.CutPrefix(setting, "REDLOCK_NODES="); ok {
+			return strings.Split(list, ",")
+		}
+	}
+	return nil
+}
+
+func (o *operator) restart(t *testing.T, i int, m fleet.Memory) {
+	t.Helper()
+	require.NoError(t, o.r.Restart(context.Background(), i, m))
+}
+
+// replace starts an empty server at the address of one that was stopped: with Lost memory the fleet
+// makes a new container.
+func (o *operator) replace(t *testing.T, i int) {
+	t.Helper()
+	o.restart(t, i, fleet.Lost)
+	o.r.mu.Lock()
+	defer o.r.mu.Unlock()
+	delete(o.r.broken, i)
+}
+
+// A caller takes a lock again and again.
+type caller struct {
+	name   string
+	locker *redlock.Locker
+	holds  time.Duration
+
+	mu    sync.Mutex
+	turns int
+}
+
+// start has two clients go to work. In each one caller takes "orders" and one "invoices", for a
+// moment, and one takes "leader" for good, which the client that comes second waits for.
+func (o *operator) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	o.cancel = cancel
+	t.Cleanup(func() { cancel(); o.ended.Wait() }) // where the test fails
+	for range 2 {
+		judge := watch(func(e redlock.Event) bool {
+			if (e.Kind == redlock.EventAttempt || e.Kind == redlock.EventLost) && !o.outage {
+				assert.LessOrEqual(t, voteless(e.Err), 1, "%v: %v", e.Kind, e.Err)
+			}
+			return false
+		})
+		locker := open(t, o.nodes(), guarding(operatedTTL, redlock.Observe(judge))...)
+		o.lockers = append(o.lockers, locker)
+		for _, c := range []*caller{{name: "orders"}, {name: "invoices"}, {name: "leader", holds: longTTL}} {
+			c.locker = locker
+			if c.holds == 0 {
+				o.callers = append(o.callers, c)
+			}
+			o.ended.Go(func() { o.call(ctx, c) })
+		}
+	}
+	o.goOn(t)
+}
+
+// voteless returns how many servers are down or have no vote, by the error of a vote that failed.
+// Those that are late have one: the machine is busy.
+func voteless(err error) (n int) {
+	var failure *redlock.QuorumError
+	if !errors.As(err, &failure) || failure.Causes == nil {
+		return 0
+	}
+	for _, cause := range failure.Causes.Errors {
+		var quarantine *protocol.QuarantineError
+		switch measure.Fault(cause) {
+		case "quarantine": // of no time: the record has changed, and the vote is asked for again
+			if errors.As(cause, &quarantine) && quarantine.Left > 0 {
+				n++
+			}
+		case "settings", "refused", "disconnected", "loading":
+			n++
+		}
+	}
+	return n
+}
+
+func (o *operator) call(ctx context.Context, c *caller) {
+	for ctx.Err() == nil {
+		lock, err := c.locker.Acquire(ctx, c.name)
+		if err != nil { // an outage is told at once
+			wait(ctx, tick)
+			continue
+		}
+		o.hold(ctx, c, lock)
+		lock.Release(context.Background())
+		wait(ctx, tick)
+	}
+}
+
+// hold works under the lock, and notes for how long its context let it.
+func (o *operator) hold(ctx context.Context, c *caller, lock *redlock.Lock) {
+	c.mu.Lock()
+	c.turns++
+	c.mu.Unlock()
+	from, until := time.Since(o.began), time.Duration(0)
+	for work := c.holds; ; work -= tick {
+		// A caller that a busy machine runs late has stopped at the deadline that it knew of.
+		now := time.Since(o.began)
+		until = max(until, now+lock.Remaining())
+		wait(lock.Context(), tick)
+		if work <= 0 || ctx.Err() != nil || lock.Context().Err() != nil {
+			break
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.holds[c.name] = append(o.holds[c.name], check.Hold{From: int64(from), Until: int64(min(until, time.Since(o.began)))})
+}
+
+// wait waits for so long, or until the context ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// goOn waits until each caller that is at work has had a lock again.
+func (o *operator) goOn(t *testing.T) {
+	t.Helper()
+	if o.cancel == nil {
+		return
+	}
+	for _, c := range o.callers {
+		c.mu.Lock()
+		before := c.turns
+		c.mu.Unlock()
+		poll(t, longTTL, func() error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.turns == before {
+				return fmt.Errorf("nobody gets %q", c.name)
+			}
+			return nil
+		})
+	}
+}
+
+// stop ends all clients, and returns when no server has a connection of theirs, on which a request
+// might still be.
+func (o *operator) stop(t *testing.T) {
+	t.Helper()
+	if o.cancel == nil {
+		return
+	}
+	o.cancel()
+	o.ended.Wait()
+	o.cancel = nil
+	for _, l := range o.lockers {
+		require.NoError(t, l.Close())
+	}
+	o.lockers, o.callers = nil, nil
+	for i, url := range o.r.URLs() {
+		if slices.Contains(o.nodes(), url) {
+			poll(t, longTTL, func() error {
+				c, err := o.r.connect(i)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				return checkClients(c, i, 0)
+			})
+		}
+	}
+}

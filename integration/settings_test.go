@@ -1,0 +1,204 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// TestTheServerSettings starts a server with those of the page, and finds nothing wrong with it.
+// Clients have all kinds of locks by the rights that the page gives them.
+func TestTheServerSettings(t *testing.T) {
+	need.Redis(t)
+	server, err := fleet.Server()
+	require.NoError(t, err)
+	version, err := exec.CommandContext(t.Context(), server, "--version").Output()
+	require.NoError(t, err)
+	if strings.Contains(string(version), "v=6.0.") {
+		t.Skip("Redis 6.0 does not know channels in an ACL, as the page says")
+	}
+	conf := blocks(sections(t)["Server settings"], "conf")
+	require.Len(t, conf, 2, "the settings, and those of TLS")
+	acl := blocks(sections(t)["Server settings"], "acl")
+	require.Len(t, acl, 1)
+	// Where the page has another machine's address and paths.
+	dir := t.TempDir()
+	file := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		return path
+	}
+	here := []string{"--bind", "127.0.0.1", "--dir", dir, "--aclfile", file("users.acl", []byte(acl[0]))}
+
+	t.Run("on a socket", func(t *testing.T) {
+		path := file("redis.conf", []byte(conf[0]))
+		socket := startServer(t, append([]string{path, "--port", "0"}, here...))
+		everyKindOfLock(t, "unix://locks:CHANGE-ME@"+socket)
+		wellSet(t, "unix://operator:CHANGE-ME-TOO@"+socket)
+	})
+	t.Run("TLS", func(t *testing.T) {
+		// It does not start without a certificate, and says why not.
+		out, _ := exec.CommandContext(t.Context(), server, "--port", "0", "--tls-port", "1").CombinedOutput()
+		if !strings.Contains(string(out), "Failed to configure TLS") {
+			t.Skip("this server was built without TLS")
+		}
+		var port int
+		require.NoError(t, fleet.Options{}.OnPort(0, func(free int) error {
+			l, err := net.Listen("tcp", fleet.Loopback(free))
+			if err != nil {
+				return fleet.ErrPortTaken
+			}
+			port = free
+			return l.Close()
+		}))
+		defer fleet.ReleasePort(port)
+		own := httptest.NewTLSServer(nil) // which has a certificate for 127.0.0.1
+		defer own.Close()
+		key, err := x509.MarshalPKCS8PrivateKey(own.TLS.Certificates[0].PrivateKey)
+		require.NoError(t, err)
+		cert := file("redis.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate().Raw}))
+		path := file("redis-tls.conf", []byte(conf[0]+conf[1]))
+		startServer(t, append([]string{path, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-ca-cert-file", cert,
+			"--tls-key-file", file("redis.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))}, here...))
+		trusting := x509.NewCertPool()
+		trusting.AddCert(own.Certificate())
+		everyKindOfLock(t, "rediss://locks:CHANGE-ME@"+fleet.Loopback(port), pool.TLS(&tls.Config{RootCAs: trusting}))
+	})
+}
+
+// everyKindOfLock takes locks that need all rights, and has doctor look at them.
+func everyKindOfLock(t *testing.T, url string, opts ...pool.Option) {
+	t.Helper()
+	ctx := t.Context()
+	var doubts bytes.Buffer
+	opts = append(opts, pool.StallTimeout(failAfter), pool.Log(slog.New(slog.NewTextHandler(&doubts, nil))))
+	client := func(its ...redlock.LockerOption) *redlock.Locker {
+		nodes, err := pool.OpenWith([]string{url}, opts...)
+		require.NoError(t, err)
+		l := newLocker(t, nodes, its...)
+		connected(t, l)
+		return l
+	}
+	guarded := client(guarding(operatedTTL / 2)...)
+	trusted(t, guarded)
+	require.NoError(t, guarded.Close())
+	locker := client(redlock.Observe(watch(func(e redlock.Event) bool {
+		assert.NotErrorIs(t, e.Err, pool.ErrPermission)
+		return false
+	})))
+	for _, kind := range [][]redlock.Option{nil, {redlock.Fenced()}, {redlock.Fair()}, {redlock.Shared()}, {redlock.Permits(2)}} {
+		lock, err := locker.Acquire(ctx, "each", kind...)
+		require.NoError(t, err)
+		waiting := make(chan error)
+		go func() { waiting <- locker.Do(ctx, "each", func(context.Context) error { return nil }, kind...) }()
+		require.NoError(t, lock.Extend(ctx))
+		require.NoError(t, lock.Release(ctx))
+		require.NoError(t, <-waiting)
+	}
+	set, err := locker.AcquireAll(ctx, []string{"a", "b"})
+	require.NoError(t, err)
+	require.NoError(t, set.Release(ctx))
+	require.NoError(t, locker.Close())
+	lacks := regexp.MustCompile(`DELEX|DELIFEQ`) // which the page's rights leave to those whose server has it
+	for line := range strings.Lines(doubts.String()) {
+		assert.Regexp(t, lacks, line)
+	}
+	examined(t, url, opts, "persistence") // which is not for clients to see
+}
+
+// wellSet has doctor look at the settings as an operator.
+func wellSet(t *testing.T, url string) { examined(t, url, nil, "") }
+
+// examined fails if doctor finds anything but what is well, and notes on one check.
+func examined(t *testing.T, url string, opts []pool.Option, noted string) {
+	t.Helper()
+	s, err := doctor.Open(url, opts...)
+	require.NoError(t, err)
+	report := doctor.Examine(t.Context(), []doctor.Server{s}, doctor.Settings{
+		Timeout: failAfter, NodeTimeout: failAfter, MaxTTL: operatedTTL / 2, Guard: true,
+	})
+	for _, f := range report.Nodes[0].Findings {
+		newer := f.Check == "rights" && strings.Contains(f.Do, "permit +del")
+		assert.True(t, f.Severity == doctor.OK || f.Severity == doctor.Note && (f.Check == noted || newer), "%+v", f)
+	}
+}
+
+// TestTheSizesOfThePage measures what OPERATING.md says of the memory and the commands of a lock.
+// Versions of servers differ, by less than a half.
+func TestTheSizesOfThePage(t *testing.T) {
+	r := spoil(t, 1)
+	locker := open(t, r.URLs())
+	figure := func(row, unit string) float64 {
+		found := regexp.MustCompile(`(?m)^\| ` + row + ` \|.*?(\d+) ` + unit).FindStringSubmatch(sections(t)["Sizing"])
+		require.NotNil(t, found, row)
+		n, err := strconv.ParseFloat(found[1], 64)
+		require.NoError(t, err)
+		return n
+	}
+	info := func(section, field string) float64 {
+		text, err := redis.String(r.do(0, "INFO", section))
+		require.NoError(t, err)
+		found := regexp.MustCompile(field + `(\d+)`).FindStringSubmatch(text)
+		if found == nil { // a command that was not used yet
+			return 0
+		}
+		n, err := strconv.ParseFloat(found[1], 64)
+		require.NoError(t, err)
+		return n
+	}
+	const n = 1000
+	many := func(do func(name string)) {
+		share(8, n, func(i int) { do(fmt.Sprintf("order:%08d", i)) })
+	}
+	// The release is a script, or a command of newer servers.
+	commands := func() float64 {
+		return info("commandstats", "cmdstat_set:calls=") + info("commandstats", "cmdstat_evalsha:calls=") +
+			info("commandstats", "cmdstat_delex:calls=") + info("commandstats", "cmdstat_delifeq:calls=")
+	}
+	before := commands()
+	many(func(name string) {
+		if lock, err := locker.TryAcquire(context.Background(), name); assert.NoError(t, err) {
+			assert.NoError(t, lock.Release(context.Background()))
+		}
+	})
+	each := (commands() - before) / n
+	assert.InEpsilon(t, figure("an acquisition and its release", "commands"), each, 0.1)
+
+	before = info("memory", "used_memory:")
+	many(func(name string) {
+		_, err := locker.TryAcquire(context.Background(), name)
+		assert.NoError(t, err)
+	})
+	poll(t, failAfter, func() error { // the holder is hinted at changes, once it has held for a moment
+		if watched := info("stats", "tracking_total_keys:"); watched < n {
+			return fmt.Errorf("%v of %v locks are watched", watched, n)
+		}
+		return nil
+	})
+	each = (info("memory", "used_memory:") - before) / n
+	t.Logf("a lock that is held: %.0f bytes", each)
+	assert.InEpsilon(t, figure("memory of a lock that is held", "bytes"), each, 0.5)
+}

@@ -1,0 +1,298 @@
+package readme_test
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/internal/readme"
+)
+
+// checkedBy has the programs whose own tests run the documents' calls of them, or parse the flags
+// as the program does.
+var checkedBy = map[string]string{
+	"redlock":              "cmd/redlock/documents_unix_test.go",
+	"go run ./cmd/redlock": "cmd/redlock/documents_unix_test.go",
+	"go -C bench run .":    "bench/documents_test.go",
+	"go -C chaos run .":    "chaos/documents_test.go",
+}
+
+// notRun are the commands that no test runs or takes apart, and why.
+var notRun = map[string]string{
+	"export REDLOCK_NODES=redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003,redis://127.0.0.1:7004,redis://127.0.0.1:7005": "cmd/redlock compares it with what redlock nodes prints",
+	".ci/run":                          "runs the tests, and is what CI runs",
+	"docker-compose up -d":             ".ci/run has it",
+	"docker-compose up":                ".ci/run has it",
+	"docker-compose down -v":           ".ci/run has it",
+	"docker compose":                   "is docker-compose of another version",
+	"examples/hold/hold.py nightly 10": "examples/hold runs the program with other arguments",
+	"go install ./cmd/redlock":         "would change this machine",
+	"go mod edit -replace github.com/redquorum/redquorum=/path/to/clone": "is for another module; go help mod edit has it",
+}
+
+// TestCommandsOfDocumentsAreThere: what a document tells readers to type is checked as far as it can
+// be without running it: packages, targets and programs exist, tests match, flags and variables are
+// known. What is known in none of these ways is red, so that nothing is told that no test has seen.
+func TestCommandsOfDocumentsAreThere(t *testing.T) {
+	t.Parallel()
+	left := map[string]bool{}
+	for command := range notRun {
+		left[command] = true
+	}
+	for _, c := range readme.Commands(t) {
+		text := strings.Join(c.Words(), " ")
+		switch _, not := notRun[text]; {
+		case not:
+			delete(left, text)
+		case isChecked(c), c.Words()[0] == "apt-get": // which would change this machine
+		case c.Words()[0] == "go":
+			assert.Empty(t, wrongWithGo(t, c), c.Place())
+		case c.Words()[0] == "make":
+			assert.Empty(t, wrongWithMake(t, c), c.Place())
+		case readme.RunElsewhere[c.Document] != "":
+			assert.Contains(t, read(t, readme.RunElsewhere[c.Document]), path.Base(c.Document), c.Place())
+		default:
+			assert.Fail(t, "no test knows this command; run it in one, or add it to notRun with the reason", c.Place())
+		}
+	}
+	assert.Empty(t, left, "no document has these commands any more")
+	for _, file := range checkedBy {
+		assert.Contains(t, read(t, file), "readme.Commands(t)", file)
+	}
+}
+
+// TestCIRunsWhatItIsSaidToRun: the commands of the front page, and those that no other test runs
+// because the gate does.
+func TestCIRunsWhatItIsSaidToRun(t *testing.T) {
+	t.Parallel()
+	gate := read(t, ".ci/run")
+	for command, why := range notRun {
+		if strings.HasPrefix(why, ".ci/run") {
+			assert.Contains(t, gate, command)
+		}
+	}
+	for _, command := range []string{"go run ./cmd/redlock demo", "go test ./..."} {
+		assert.Contains(t, read(t, "README.md"), "\n"+command+" ")
+		assert.Contains(t, gate, command)
+	}
+}
+
+func isChecked(c readme.Command) bool {
+	for program := range checkedBy {
+		if _, yes := c.Calls(program); yes {
+			return true
+		}
+	}
+	return false
+}
+
+// flagsOfGo are those of go test that the documents may use, and whether a value follows in a word
+// of its own.
+var flagsOfGo = map[string]bool{
+	"-v": false, "-race": false, "-short": false, "-all": false, "-run": true, "-skip": true, "-bench": true, "-benchtime": true,
+	"-count": true, "-timeout": true, "-o": true,
+}
+
+// wrongWithGo returns what is wrong with a go command, or nothing.
+func wrongWithGo(t *testing.T, c readme.Command) string {
+	words, dir := c.Words()[1:], c.Dir()
+	if words[0] == "-C" {
+		dir, words = filepath.Join(dir, words[1]), words[2:]
+	}
+	dir = filepath.Join(readme.Root(t), dir)
+	verb, words := words[0], words[1:]
+	var packages []string
+	var patterns, own []string
+	for i := 0; i < len(words); i++ {
+		name, value, joined := strings.Cut(words[i], "=")
+		takes, known := flagsOfGo[name]
+		switch {
+		case !strings.HasPrefix(name, "-") && (verb == "test" || len(packages) == 0):
+			packages = append(packages, words[i])
+			continue
+		case !strings.HasPrefix(name, "-"):
+			continue // an argument of the program
+		case !known:
+			own = append(own, strings.TrimLeft(name, "-"))
+			takes = i+1 < len(words) && !strings.HasPrefix(words[i+1], "-")
+		}
+		if takes && !joined {
+			i++
+			if i == len(words) {
+				return name + " has no value"
+			}
+			value = words[i]
+		}
+		if name == "-run" || name == "-bench" || name == "-skip" {
+			patterns = append(patterns, value)
+		}
+	}
+	if !slices.Contains([]string{"test", "run", "doc", "build"}, verb) {
+		return "go " + verb + " is not among the commands that are checked"
+	}
+	if len(packages) == 0 && verb != "test" {
+		return "no package is named"
+	}
+	for _, p := range packages {
+		if folder := filepath.Join(dir, strings.TrimSuffix(p, "...")); len(sourcesIn(folder)) == 0 && !strings.HasSuffix(p, "...") {
+			return "there is no package " + p
+		} else if _, err := os.Stat(folder); err != nil {
+			return err.Error()
+		}
+	}
+	if len(patterns)+len(own) == 0 {
+		return ""
+	}
+	if len(packages) == 0 {
+		packages = []string{"."}
+	}
+	text := strings.Join(sourcesIn(filepath.Join(dir, packages[0])), "\n")
+	for _, pattern := range patterns {
+		if pattern != "-" && !matchesATest(pattern, text) { // "-run -" is the way to run none
+			return "no test matches " + pattern
+		}
+	}
+	for _, name := range own {
+		if !regexp.MustCompile(`\.\w+\((?:&[\w.]+, )?"` + name + `"`).MatchString(text) {
+			return "there is no flag -" + name
+		}
+	}
+	return ""
+}
+
+// sourcesIn returns the texts of a folder's Go files.
+func sourcesIn(folder string) (texts []string) {
+	paths, _ := filepath.Glob(filepath.Join(folder, "*.go"))
+	for _, path := range paths {
+		if text, err := os.ReadFile(path); err == nil {
+			texts = append(texts, string(text))
+		}
+	}
+	return texts
+}
+
+func matchesATest(pattern, sources string) bool {
+	matches, err := regexp.Compile(pattern)
+	if err != nil {
+		return false
+	}
+	for _, f := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Example|Fuzz)\w*)\(`).FindAllStringSubmatch(sources, -1) {
+		if matches.MatchString(f[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// wrongWithMake returns what is wrong with a call of make, or nothing.
+func wrongWithMake(t *testing.T, c readme.Command) string {
+	makefile := read(t, "Makefile")
+	for _, word := range c.Words()[1:] {
+		pattern := `(?m)^` + word + `:`
+		if name, _, assigned := strings.Cut(word, "="); assigned {
+			pattern = `(?m)^` + name + `\s*\?=`
+		}
+		if !regexp.MustCompile(pattern).MatchString(makefile) {
+			return "the Makefile has no " + word
+		}
+	}
+	return ""
+}
+
+// TestShellCodeIsWellFormed: the blocks of documents, the crontab lines and the commands within
+// units are what a shell can read.
+func TestShellCodeIsWellFormed(t *testing.T) {
+	t.Parallel()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("there is no shell")
+	}
+	var all []string
+	for _, c := range readme.Commands(t) {
+		if c.Whole {
+			all = append(all, ": '"+strings.ReplaceAll(c.Place(), "'", "")+"'", c.Text)
+		}
+	}
+	check := exec.CommandContext(t.Context(), sh, "-n")
+	check.Stdin = strings.NewReader(strings.Join(all, "\n") + "\n")
+	out, err := check.CombinedOutput()
+	assert.NoError(t, err, string(out))
+}
+
+var setting = regexp.MustCompile(`\bREDLOCK_[A-Z_]+`)
+
+// TestSettingsThatDocumentsNameAreRead: each variable of the environment is in a program, a script
+// or a configuration.
+func TestSettingsThatDocumentsNameAreRead(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for _, suffix := range []string{".go", ".sh", ".yml", "Makefile"} {
+		for _, file := range readme.Files(t, suffix) {
+			for _, name := range setting.FindAllString(read(t, file), -1) {
+				known[name] = true
+			}
+		}
+	}
+	for _, d := range readme.Documents(t) {
+		for _, name := range setting.FindAllString(d.Text, -1) {
+			assert.True(t, known[name], "%s: nothing reads %s", d.Path, name)
+		}
+	}
+}
+
+func TestCommandsAreTakenApart(t *testing.T) {
+	t.Parallel()
+	commands := readme.Document{Path: "docs/A.md", Text: "Prose with `make check` and `go test ./pool -run\nTestX`.\n\n" +
+		"    A=b C=$(d e | f) go test ./...   # why\n    not a command\n    ── make x\n\n" +
+		"```sh\nredlock run a -- sh -c 'b; c' && d   # exits with 75\nx \\\n  y\n```\n\n" +
+		"```crontab\n*/5 * * * *  redlock run b\n```\n```ini\n[Service]\nExecStart=/usr/bin/redlock run c\n```\n" +
+		"```yaml\n  command: [redlock, run, -E, \"0\"]\n```\n```go\nmake(chan int)\n```\n"}.Commands()
+	var places []string
+	for _, c := range commands {
+		places = append(places, c.Place())
+	}
+	assert.Equal(t, []string{
+		"docs/A.md:1: make check", "docs/A.md:1: go test ./pool -run TestX", "docs/A.md:4: A=b C=$(d e | f) go test ./...",
+		"docs/A.md:9: redlock run a -- sh -c 'b; c' && d", "docs/A.md:10: x   y", "docs/A.md:15: redlock run b",
+		"docs/A.md:19: /usr/bin/redlock run c", "docs/A.md:22: redlock run -E 0",
+	}, places)
+	assert.Equal(t, []string{"go", "test", "./..."}, commands[2].Words())
+	assert.Equal(t, []string{"redlock", "run", "a", "--", "sh", "-c", "b; c"}, commands[3].Words())
+	assert.Equal(t, 75, commands[3].Exit)
+	assert.False(t, commands[0].Whole)
+	assert.True(t, commands[2].Whole)
+	args, yes := commands[6].Calls("redlock run")
+	assert.Equal(t, []string{"c"}, args)
+	assert.True(t, yes)
+}
+
+func TestWhatIsWrongWithACommandIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ command, wrong string }{
+		{"go test ./pool -run TestDoubtsAreLogged", ""},
+		{"go test ./pool -run TestNoSuchThing", "no test matches TestNoSuchThing"},
+		{"go test ./pool -run -", ""},
+		{"go test ./nosuch", "there is no package ./nosuch"},
+		{"go test -run '^TestQuorumSchedules$' . -schedules 5", ""},
+		{"go test -run '^TestQuorumSchedules$' . -rounds 5", "there is no flag -rounds"},
+		{"go run ./internal/mutants -part 1/3", ""},
+		{"go run ./internal/mutants -piece 1/3", "there is no flag -piece"},
+		{"go -C examples/web test ./...", ""},
+		{"go -C examples/nosuch test ./...", "no such file"},
+		{"go fix ./...", "not among the commands"},
+	} {
+		got := wrongWithGo(t, readme.Command{Document: "README.md", Text: c.command})
+		assert.Contains(t, got, c.wrong, c.command)
+		assert.Equal(t, c.wrong == "", got == "", c.command)
+	}
+	assert.Empty(t, wrongWithMake(t, readme.Command{Text: "make soak DURATION=10m"}))
+	assert.Contains(t, wrongWithMake(t, readme.Command{Text: "make soap"}), "no soap")
+	assert.Contains(t, wrongWithMake(t, readme.Command{Text: "make soak LENGTH=10m"}), "no LENGTH")
+}

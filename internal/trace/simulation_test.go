@@ -1,0 +1,443 @@
+package trace
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "follow the one history of this seed, and print it")
+	anyFlag   = flag.Bool("any", false, "let any server forget, and not only those of a minority")
+	lossFlag  = flag.Int("loss", 40, "lose one message in so many by itself, and run half of the lost requests late; 0: none")
+	histories = flag.Uint64("histories", 150, "how many histories of the simulation to follow")
+)
+
+// Every step of servers and clients in the simulation is one that the model allows: of votes,
+// extensions, repairs, releases, requests that come late, and servers that forget. A seed mostly
+// brings the same history back; goroutines that one moment sets off may come in another order.
+func TestHistoriesOfTheSimulationAreStepsOfTheModel(t *testing.T) {
+	t.Parallel()
+	first, last := uint64(1), *histories
+	if *seedFlag != 0 {
+		first, last = *seedFlag, *seedFlag
+	}
+	var next, held, extended, forgot, votes atomic.Uint64
+	next.Store(first)
+	t.Run("on", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint("processor ", i), func(t *testing.T) {
+				t.Parallel()
+				for seed := next.Add(1) - 1; seed <= last; seed = next.Add(1) - 1 {
+					h := play(t, seed, true)
+					for _, e := range h.events {
+						if *seedFlag != 0 {
+							t.Log(e)
+						}
+						switch e.Kind {
+						case Holds:
+							held.Add(1)
+						case Extended:
+							extended.Add(1)
+						case Forgets:
+							forgot.Add(1)
+						case Grants:
+							votes.Add(1)
+						}
+					}
+					assert.NoError(t, h.follow(), "follow it again with: go test -count=1 ./internal/trace -run Simulation -v -seed %d -loss %d", seed, *lossFlag)
+				}
+			})
+		}
+	})
+	t.Logf("%d histories: %d votes, %d locks held, %d extensions, %d times a server forgot",
+		last-first+1, votes.Load(), held.Load(), extended.Load(), forgot.Load())
+	if *seedFlag == 0 {
+		assert.Greater(t, held.Load(), 5*last, "histories in which hardly a lock is held show nothing")
+		assert.Greater(t, extended.Load(), last)
+		assert.Greater(t, forgot.Load(), last)
+	}
+}
+
+// Without its memory guard the library does what the model does not allow, and the model says so.
+func TestWithoutTheGuardHistoriesAreRejected(t *testing.T) {
+	t.Parallel()
+	for seed := uint64(1); seed <= 100; seed++ {
+		if err := play(t, seed, false).follow(); err != nil {
+			var r *Rejection
+			require.ErrorAs(t, err, &r)
+			assert.Contains(t, []Rule{NoQuorum, TwoHolders}, r.Rule)
+			return
+		}
+	}
+	assert.Fail(t, "no history is rejected")
+}
+
+const (
+	ttl     = time.Second
+	longest = 8 * time.Second // of a history
+
+	// Rates of clocks, between which the drift allowance covers the difference.
+	slowest, fastest = 0.995, 1.005
+)
+
+// A recording is a history in the making. Its map fields are by value of a lock.
+type recording struct {
+	world *sim.World
+	plan  *rand.Rand
+	guard bool
+	start int64
+	work  sync.WaitGroup
+
+	mu     sync.Mutex
+	events []Event
+	seen   map[string]bool // it was asked for
+	begun  map[string]bool // and held
+	over   map[string]bool // and given up or released
+	rates  []float64       // of clients
+	alive  int64           // the latest deadline of any lock
+}
+
+// play records a history of one lock, for which three processes compete.
+func play(t *testing.T, seed uint64, guard bool) (r *recording) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r = &recording{world: sim.New(seed, 3+2*int(seed%2)), guard: guard,
+			seen: map[string]bool{}, begun: map[string]bool{}, over: map[string]bool{}}
+		r.plan, r.start = r.world.Rand("plan"), r.now()
+		r.world.Watch(r.watch)
+		for _, s := range r.world.Servers() {
+			s.SetRate(slowest + (fastest-slowest)*r.plan.Float64())
+			s.Settle(len(r.world.Servers()), ttl)
+		}
+		require.NoError(t, r.world.Play(time.Hour, r.run))
+	})
+	return r
+}
+
+func (r *recording) follow() error {
+	return Model{Nodes: len(r.world.Servers())}.Follow(r.events)
+}
+
+func (r *recording) run() {
+	r.world.SetNet(network(time.Duration(1+r.plan.IntN(20)) * time.Millisecond))
+	var processes []*process
+	for i := range 3 {
+		processes = append(processes, r.newProcess(i))
+	}
+	for _, p := range processes {
+		r.work.Go(func() {
+			defer r.world.PrintSeed()
+			for r.elapsed() < longest {
+				p.cycle()
+			}
+		})
+	}
+	for r.elapsed() < longest {
+		r.fault(processes[r.plan.IntN(len(processes))].client)
+		r.world.Sleep(time.Duration(r.plan.Int64N(int64(ttl / 2))))
+	}
+	for _, s := range r.world.Servers() {
+		s.Resume()
+		s.Restart()
+	}
+	for _, p := range processes {
+		p.client.Resume()
+	}
+	r.work.Wait()
+	for _, p := range processes {
+		p.locker.Close()
+	}
+	r.world.Sleep(2 * ttl)
+}
+
+// network is one connection to each server, on which all arrives in order, or lossy.
+func network(base time.Duration) sim.Net {
+	n := sim.Net{
+		Travel: func(_ sim.Leg, dice *rand.Rand) (time.Duration, bool) {
+			return base/2 + time.Duration(dice.Int64N(int64(base))), *lossFlag > 0 && dice.IntN(*lossFlag) == 0
+		},
+		Patience: 3 * time.Second,
+	}
+	if *lossFlag > 0 {
+		n.Stray = func(_ sim.Leg, lost bool, dice *rand.Rand) (time.Duration, bool) {
+			return time.Duration(dice.Int64N(int64(ttl))), lost && dice.IntN(2) == 0
+		}
+	}
+	return n
+}
+
+// fault makes things go wrong, now and then. All else has come to rest meanwhile, so that what is
+// noted and what is done are one step. Only a minority forgets, always the same, so that the others
+// know which locks can have been forgotten.
+func (r *recording) fault(process *sim.Client) {
+	servers := r.world.Servers()
+	for range 1 + r.plan.IntN(2) { // often two at once
+		anyone, i := servers[r.plan.IntN(len(servers))], r.plan.IntN(len(servers)/2)
+		if *anyFlag {
+			i = r.plan.IntN(len(servers))
+		}
+		switch r.plan.IntN(12) {
+		case 0:
+			r.forget(Forgets, i)
+			servers[i].Flush()
+		case 1:
+			r.forget(Forgets, i)
+			servers[i].Crash()
+			servers[i].Flush()
+			servers[i].Restart()
+		case 2:
+			r.forget(Restarts, i)
+			servers[i].Crash()
+			servers[i].Restart()
+		case 3:
+			anyone.Hang()
+			r.later(anyone.Resume)
+		case 4:
+			process.Pause()
+			r.later(process.Resume)
+		}
+	}
+}
+
+func (r *recording) later(f func()) {
+	d := time.Duration(r.plan.Int64N(int64(ttl)))
+	r.work.Go(func() {
+		defer r.world.PrintSeed()
+		r.world.Sleep(d)
+		f()
+	})
+}
+
+// forget notes that what a server grants does not count until all that it may have granted before
+// is over. If no lock can be alive the other servers prove that, and it counts at once.
+func (r *recording) forget(kind Kind, i int) {
+	e := Event{Kind: kind, Node: i}
+	r.mu.Lock()
+	alive := r.alive > r.now()
+	r.mu.Unlock()
+	if alive {
+		e.Until = r.now() + believed(slowest)
+	}
+	r.add(e)
+}
+
+// believed is how long a vote is worth anything, in true time, by a process's clock of that rate.
+func believed(rate float64) int64 {
+	return int64(float64(ttl-ttl/100-2*time.Millisecond)/rate) + int64(time.Microsecond)
+}
+
+func (r *recording) elapsed() time.Duration { return time.Duration(r.now() - r.start) }
+
+func (r *recording) now() int64 { return r.world.Now().UnixNano() }
+
+func (r *recording) add(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.At = r.now()
+	r.events = append(r.events, e)
+}
+
+// watch makes events of what requests and servers do.
+func (r *recording) watch(s sim.Step) {
+	granted := s.Stage == sim.Run && s.Outcome == protocol.Granted
+	e := Event{At: s.At.UnixNano(), Claim: s.Value, Node: s.Node}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case s.Stage == sim.Submitted && s.Op.Acquires() && !r.seen[s.Value]:
+		r.seen[s.Value] = true
+		e.Kind, e.Life, e.Reads = Asks, believed(r.rates[s.Client]), s.Op == protocol.OpShare
+	case s.Stage == sim.Submitted && s.Op.Releases() && !r.begun[s.Value] && !r.over[s.Value]:
+		r.over[s.Value] = true
+		e.Kind = GivesUp
+	case granted && s.Op.Acquires():
+		e.Kind = Grants
+	case granted && s.Op.Extends():
+		e.Kind = Renews
+	case granted && s.Op.Releases():
+		e.Kind = Releases
+	default:
+		return
+	}
+	r.events = append(r.events, e)
+}
+
+// A process has one caller, so each value is one claim.
+type process struct {
+	*recording
+	client *sim.Client
+	locker *redlock.Locker
+	dice   *rand.Rand
+	rate   float64
+	lock   *redlock.Lock // guarded by mu
+}
+
+func (r *recording) newProcess(i int) *process {
+	p := &process{recording: r, dice: r.world.Rand(fmt.Sprint("process ", i))}
+	p.rate = slowest + (fastest-slowest)*r.plan.Float64()
+	r.rates = append(r.rates, p.rate)
+	p.client = r.world.NewClient(p.rate)
+	locker, err := redlock.New(p.client.Nodes(), redlock.TTL(ttl), redlock.MemoryGuard(r.guard), redlock.Renew(i > 0),
+		redlock.NodeTimeout(ttl/4), redlocktest.Clock(p.client.Clock()), redlocktest.Wall(r.world.Now), redlock.Observe(p),
+		redlocktest.Jitter(func(limit time.Duration) time.Duration {
+			dice := rand.New(rand.NewPCG(uint64(i), uint64(r.now())))
+			return time.Duration(dice.Int64N(int64(limit)))
+		}))
+	if err != nil {
+		panic(err)
+	}
+	p.locker = locker
+	return p
+}
+
+// cycle acquires, holds and releases the lock.
+func (p *process) cycle() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	timer := p.client.Clock().AfterFunc(time.Duration(1+p.dice.Int64N(int64(2*ttl))), cancel)
+	defer timer.Stop()
+	var opts []redlock.Option
+	switch p.dice.IntN(3) {
+	case 0:
+		opts = append(opts, redlock.Fenced())
+	case 1:
+		opts = append(opts, redlock.Shared())
+	}
+	lock, err := p.locker.Acquire(ctx, "a", opts...)
+	if err != nil {
+		p.client.Sleep(time.Duration(1 + p.dice.Int64N(int64(50*time.Millisecond))))
+		return
+	}
+	p.begin(lock)
+	over := make(chan struct{})
+	p.client.Clock().AfterFunc(time.Duration(1+p.dice.Int64N(int64(ttl)*3/2)), func() { close(over) })
+	if p.dice.IntN(2) == 0 {
+		lock.Extend(context.Background()) // its result comes to Observe
+	}
+	select {
+	case <-over:
+	case <-lock.Context().Done():
+	}
+	p.end(lock)
+	lock.Release(context.Background())
+	p.client.Sleep(time.Microsecond)
+}
+
+// deadline is when a lock ends, in true time, of which so much is left by the process's clock.
+func (p *process) deadline(left time.Duration) int64 {
+	return p.now() + int64(float64(left)/p.rate)
+}
+
+func (p *process) begin(lock *redlock.Lock) {
+	left := lock.Remaining()
+	if left == 0 {
+		return // the process was paused until it was over
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lock = lock
+	p.begun[lock.Value()] = true
+	p.noteDeadline(Event{Kind: Holds, Claim: lock.Value(), Until: p.deadline(left), Token: lock.Fence()})
+	context.AfterFunc(lock.Context(), func() { p.end(lock) })
+}
+
+// end notes that the lock is relied on no more.
+func (p *process) end(lock *redlock.Lock) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lock == lock {
+		p.lock = nil
+		p.over[lock.Value()] = true
+		p.events = append(p.events, Event{At: p.now(), Kind: Stops, Claim: lock.Value()})
+	}
+}
+
+// Observe implements redlock.Observer: an extension names a new deadline.
+func (p *process) Observe(e redlock.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Kind != redlock.EventExtended || p.lock == nil || e.Remaining == 0 || p.lock.Remaining() != e.Remaining {
+		return // or the lock has been extended again, or is over, by now
+	}
+	p.noteDeadline(Event{Kind: Extended, Claim: p.lock.Value(), Until: p.deadline(e.Remaining)})
+}
+
+// noteDeadline adds an event that names a deadline. The recording must be locked.
+func (p *process) noteDeadline(e Event) {
+	e.At = p.now()
+	p.alive = max(p.alive, e.Until)
+	p.events = append(p.events, e)
+}
+
+// A history of the simulation in which one thing is changed is rejected, and the rule says what.
+func TestMutatedHistoriesAreRejected(t *testing.T) {
+	t.Parallel()
+	far := int64(time.Hour)
+	for rule, mutate := range map[Rule]func(h []Event, i int) []Event{ // h[i] is a lock that is held, with a token
+		TwoHolders: func(h []Event, i int) []Event {
+			return slices.Insert(h, i+1, Event{At: h[i].At, Kind: Asks, Claim: "X"}, Event{At: h[i].At, Kind: Holds, Claim: "X", Until: h[i].Until})
+		},
+		NoQuorum: func(h []Event, i int) []Event { // all votes are of nodes in quarantine
+			asked := slices.IndexFunc(h, func(e Event) bool { return e.Kind == Asks && e.Claim == h[i].Claim })
+			for n := range 5 {
+				h = slices.Insert(h, asked, Event{At: h[asked].At, Kind: Restarts, Node: n, Until: h[asked].At + far})
+			}
+			return h
+		},
+		TooLong: func(h []Event, i int) []Event {
+			h[i].Until += int64(ttl)
+			return h
+		},
+		TokenFallen: func(h []Event, i int) []Event {
+			h[i].Token = 1
+			return h
+		},
+		NotHeld: func(h []Event, i int) []Event {
+			return slices.Insert(h, i, Event{At: h[i].At, Kind: Stops, Claim: h[i].Claim})
+		},
+	} {
+		t.Run(string(rule), func(t *testing.T) {
+			t.Parallel()
+			mutated := 0
+			for seed := uint64(1); seed <= 9; seed += 2 { // five nodes
+				events := play(t, seed, true).events
+				last := -1
+				tokens := 0
+				for i, e := range events {
+					if e.Kind == Holds && e.Token != 0 && e.At < e.Until {
+						last = i
+						tokens++
+					}
+				}
+				if tokens < 2 {
+					continue
+				}
+				mutated++
+				m := Model{Nodes: 5, Hidden: rule == TwoHolders}
+				require.NoError(t, m.Follow(events), "seed %d", seed)
+				var r *Rejection
+				if assert.ErrorAs(t, m.Follow(mutate(slices.Clone(events), last)), &r, "seed %d", seed) {
+					assert.Equal(t, rule, r.Rule, "seed %d: %v", seed, r)
+				}
+			}
+			assert.Positive(t, mutated)
+		})
+	}
+}

@@ -1,0 +1,333 @@
+package pool
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// newNativeRig is a rig that knows one of the commands that compare and delete.
+func newNativeRig(t *testing.T, command string) *rig {
+	r := newRig(t)
+	r.native = command
+	return r
+}
+
+// releases returns how the rig was asked to release a key: the commands in their order.
+func (r *rig) releases(key string) (commands []string) {
+	for _, line := range r.commands("DELEX", "DELIFEQ", "EVALSHA", "EVAL ") {
+		if words := strings.Fields(line); strings.Contains(line, " "+key+" ") {
+			commands = append(commands, words[1])
+		}
+	}
+	return commands
+}
+
+// held is the release of a lock that was held until now.
+func held(key, value string) protocol.Request {
+	r := release(key, value)
+	r.Held = true
+	return r
+}
+
+func fencedRelease(key, value string, token int64) protocol.Request {
+	r := held(key, value)
+	r.Op, r.Counter, r.Token, r.Slack = protocol.OpReleaseFenced, "c", token, time.Minute
+	return r
+}
+
+func TestALockIsReleasedByTheServersOwnCommand(t *testing.T) {
+	t.Parallel()
+	for native, want := range map[string]string{"": "EVALSHA", "DELEX": "DELEX", "DELIFEQ": "DELIFEQ"} {
+		r := newNativeRig(t, native)
+		n := r.open()
+		for _, ask := range []protocol.Request{held("k", "v w"), fencedRelease("k", "v w", time.Now().UnixMicro())} {
+			before := len(r.releases("k"))
+			require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v w")).Outcome)
+			reply := do(t, n, ask)
+			assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Run: "run1/data1"}, reply, native)
+			assert.False(t, r.Exists("k"), native)
+			assert.Equal(t, []string{want}, r.releases("k")[before:], native)
+		}
+	}
+}
+
+// TestARefusedDeletionIsLeftToTheScript, which tells what the deletion does not.
+func TestARefusedDeletionIsLeftToTheScript(t *testing.T) {
+	t.Parallel()
+	const holder = "0123456789abcdef0123456789abcdef01234567 since web-3"
+	for _, native := range []string{"DELEX", "DELIFEQ"} {
+		r := newNativeRig(t, native)
+		n := r.open()
+		require.Equal(t, protocol.Granted, do(t, n, acquire("k", holder)).Outcome)
+		reply := do(t, n, held("k", "v"))
+		assert.Equal(t, protocol.Refused, reply.Outcome)
+		assert.Equal(t, "since web-3", reply.Owner)
+		assert.Equal(t, 10*time.Second, reply.TTL)
+		assert.Equal(t, []string{native, "EVALSHA"}, r.releases("k"))
+
+		likely := release("k", "v") // to be refused
+		assert.Equal(t, reply, do(t, n, likely))
+		assert.Equal(t, []string{native, "EVALSHA", "EVALSHA"}, r.releases("k"), "one round trip")
+
+		r.HSet("wrong", "field", "value")
+		assert.ErrorIs(t, trouble(t, n, held("wrong", "v")), ErrWrongType)
+		assert.True(t, r.Exists("k"))
+	}
+}
+
+// TestARefusedDeletionKeepsALateAcquisitionOut: with a token, the release's script raises the
+// counter.
+func TestARefusedDeletionKeepsALateAcquisitionOut(t *testing.T) {
+	t.Parallel()
+	r := newNativeRig(t, "DELEX")
+	n := r.open()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("connected", "v")).Outcome)
+	token := time.Now().UnixMicro()
+	assert.Equal(t, protocol.Refused, do(t, n, fencedRelease("k", "v", token)).Outcome)
+	assert.Equal(t, []string{"DELEX", "EVALSHA"}, r.releases("k"))
+	late := fencedRelease("k", "v", token)
+	late.Op, late.MayHold = protocol.OpAcquireFenced, false
+	assert.Equal(t, protocol.Refused, do(t, n, late).Outcome)
+	assert.False(t, r.Exists("k"))
+}
+
+// TestADeletionThatFailsIsLeftToTheScript, whatever the server says. One that will fail again is
+// not tried again.
+func TestADeletionThatFailsIsLeftToTheScript(t *testing.T) {
+	t.Parallel()
+	for says, test := range map[string]struct{ again, logged bool }{
+		"NOPERM User locks has no permissions to run the 'delex' command": {again: false, logged: true},
+		"ERR unknown command 'DELEX', with args beginning with: 'k' ":     {again: false},
+		"ERR Key should be of string type if conditions are specified":    {again: true},
+		"NOREPLICAS Not enough good replicas to write.":                   {again: true},
+		"ERR anything": {again: true},
+	} {
+		r := newNativeRig(t, "DELEX")
+		var log logBuffer
+		n := r.open(log.log())
+		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+		r.fail("DELEX", says)
+		assert.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome, says)
+		assert.False(t, r.Exists("k"), says)
+		assert.Equal(t, []string{"DELEX", "EVALSHA"}, r.releases("k"), says)
+		r.fail("DELEX", "")
+		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+		assert.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome, says)
+		want := "EVALSHA"
+		if test.again {
+			want = "DELEX"
+		}
+		assert.Equal(t, []string{"DELEX", "EVALSHA", want}, r.releases("k"), says)
+		assert.Equal(t, test.logged, log.count("permit DELEX") == 1, says)
+		assert.Equal(t, 1, r.connections(), says)
+	}
+}
+
+// TestADeletionIsAskedForOnEachConnection, because a server may be replaced, and a release that is
+// retried may be encoded for the one before.
+func TestADeletionIsAskedForOnEachConnection(t *testing.T) {
+	t.Parallel()
+	r := newNativeRig(t, "DELEX")
+	dialled, breaks := cut()
+	n := r.open(dialled)
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.hangAt("SET")
+	submit(t, n, acquire("other", "v"))
+	unanswered := submit(t, n, held("k", "v"))
+	r.mu.Lock()
+	r.native = "DELIFEQ"
+	r.mu.Unlock()
+	breaks()
+	assert.Equal(t, protocol.Unknown, unanswered.next(t).Outcome)
+	eventually(t, func() bool { return !r.Exists("k") }, "the release is retried")
+	r.goOn()
+	assert.Equal(t, []string{"DELEX", "EVALSHA"}, r.releases("k"))
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	assert.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome)
+	assert.Equal(t, "DELIFEQ", r.releases("k")[2])
+}
+
+// TestARequestIsEncodedForEachKindOfServer: the nodes of a Locker share its memory.
+func TestARequestIsEncodedForEachKindOfServer(t *testing.T) {
+	t.Parallel()
+	req := held("k", "v")
+	req.TTL = time.Second
+	first := map[*deletion]*encoded{}
+	for range 2 {
+		for _, d := range []*deletion{nil, deletions[0], deletions[1]} {
+			e := encode(&req, d)
+			if first[d] == nil {
+				first[d] = e
+			}
+			assert.Same(t, first[d], e, "encoded once")
+			words := e.packet.words()
+			if d == nil {
+				assert.Equal(t, "EVALSHA", words[0])
+			} else {
+				assert.Equal(t, d.name, words[0])
+			}
+		}
+	}
+
+	var nodes []protocol.Node
+	var rigs []*rig
+	for _, native := range []string{"DELEX", "", "DELIFEQ", "DELEX"} {
+		r := newNativeRig(t, native)
+		rigs, nodes = append(rigs, r), append(nodes, r.open())
+	}
+	for round := range 3 {
+		key := fmt.Sprint("k", round)
+		taken, released := acquire(key, "v"), held(key, "v")
+		for _, each := range []*protocol.Request{&taken, &released} {
+			each.TTL, each.Timeout = time.Minute, testTimeout
+			to := make(replies, len(nodes))
+			for i, n := range nodes {
+				require.NoError(t, n.Submit(each, i, to))
+			}
+			for range nodes {
+				assert.Equal(t, protocol.Granted, to.next(t).Outcome)
+			}
+		}
+		for _, r := range rigs {
+			want := r.native
+			if want == "" {
+				want = "EVALSHA"
+			}
+			assert.Equal(t, []string{want}, r.releases(key))
+		}
+	}
+}
+
+// TestAnExtensionThatIsOvertakenMakesNoKey: after SCRIPT FLUSH an extension is sent again, behind the
+// deletion that was submitted after it.
+func TestAnExtensionThatIsOvertakenMakesNoKey(t *testing.T) {
+	t.Parallel()
+	r := newNativeRig(t, "DELEX")
+	n := r.open()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	r.hangAt("EVALSHA")
+	extended, released := submit(t, n, extend("k", "v")), submit(t, n, held("k", "v"))
+	eventually(t, func() bool { return len(n.(*node).queueNow()) == 0 }, "sent")
+	r.fail("EVALSHA", "NOSCRIPT No matching script. Please use EVAL.")
+	r.goOn()
+	assert.Equal(t, protocol.Granted, released.next(t).Outcome)
+	assert.Equal(t, protocol.Refused, extended.next(t).Outcome)
+	assert.False(t, r.Exists("k"))
+}
+
+// TestTheNewestServersReleaseByThemselves: whether a server has such a command is asked of the
+// server, not of package pool.
+func TestTheNewestServersReleaseByThemselves(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	own := ""
+	for _, name := range []string{"delifeq", "delex"} {
+		if info := s.do("COMMAND", "INFO", name).([]any); info[0] != nil {
+			own = name
+		}
+	}
+	const times = 20
+	cycle := func(n protocol.Node) {
+		for range times {
+			require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+			require.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome)
+		}
+	}
+	n := openNode(t, s.url())
+	require.Equal(t, protocol.Granted, do(t, n, acquire("connected", "v")).Outcome)
+	s.do("CONFIG", "RESETSTAT")
+	cycle(n)
+	if own == "" {
+		assert.Equal(t, times, s.calls("evalsha"))
+		return
+	}
+	assert.Equal(t, times, s.calls(own))
+	assert.Zero(t, s.calls("evalsha"))
+
+	// The hint is for others' changes.
+	w := wait(t, openNode(t, s.url()), "k")
+	w.next()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	require.Equal(t, protocol.Refused, w.ask().Outcome)
+	require.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome)
+	w.next()
+
+	var log logBuffer
+	forbidden := openNode(t, s.as("lame", "~*", "+@all", "-"+own), log.log())
+	require.Equal(t, protocol.Granted, do(t, forbidden, acquire("connected2", "v")).Outcome)
+	s.do("CONFIG", "RESETSTAT")
+	cycle(forbidden)
+	assert.Zero(t, s.calls(own))
+	assert.Equal(t, times, s.calls("evalsha"))
+	assert.Equal(t, 1, log.count("permit "+strings.ToUpper(own)), "tried once")
+}
+
+// BenchmarkServerCPU measures what a lock and its release, and a release that is refused, cost a
+// server: REDLOCK_TEST_SERVER=/path/to/server go test ./pool -run - -bench ServerCPU
+func BenchmarkServerCPU(b *testing.B) {
+	need.Redis(b)
+	f, err := fleet.Start(b.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
+	require.NoError(b, err)
+	b.Cleanup(func() { f.Close() })
+	nodes, err := Open(f.URLs()...)
+	require.NoError(b, err)
+	n := nodes[0].(*node)
+	b.Cleanup(func() { n.Close() })
+	c, err := redis.DialURL(f.URLs()[0])
+	require.NoError(b, err)
+	b.Cleanup(func() { c.Close() })
+	used := func() (seconds float64) {
+		info, err := redis.String(c.Do("INFO", "cpu"))
+		require.NoError(b, err)
+		for _, field := range []string{"used_cpu_sys", "used_cpu_user"} {
+			part, err := strconv.ParseFloat(infoField(info, field), 64)
+			require.NoError(b, err)
+			seconds += part
+		}
+		return seconds
+	}
+	own := n.deletion.Load()
+	for _, refused := range []bool{false, true} {
+		for name, d := range map[string]*deletion{"script": nil, "own": own} {
+			if name == "own" && own == nil {
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/refused=%t", name, refused), func(b *testing.B) {
+				n.deletion.Store(d)
+				value := strings.Repeat("0123456789", 4)
+				taken, released := acquire("k", value), held("k", value)
+				taken.TTL, released.TTL = time.Minute, time.Minute
+				taken.Timeout, released.Timeout = time.Minute, time.Minute
+				const pipelined = 16
+				to := make(replies, 2*pipelined)
+				before := used()
+				for b.Loop() {
+					replies := 0
+					for range pipelined {
+						if !refused {
+							require.NoError(b, n.Submit(&taken, 0, to))
+							replies++
+						}
+						require.NoError(b, n.Submit(&released, 0, to))
+						replies++
+					}
+					for range replies {
+						<-to
+					}
+				}
+				b.ReportMetric((used()-before)*1e6/pipelined/float64(b.N), "server-us/lock")
+			})
+		}
+	}
+}

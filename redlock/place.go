@@ -1,0 +1,411 @@
+package redlock
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// Fair has the waiters of all clients that ask for it served in the order in which they
+// began to wait. Default: a waiter takes its place in that order only when it has been passed
+// over, so one who comes at the right moment can get before it once.
+//
+// Callers of one process who wait when its turn comes are served one after the other, for up to
+// five milliseconds, even if a caller of another process began to wait between them.
+//
+// A quorum has no common order of arrival, so one node at a time keeps the queue of a name: the
+// same one for all clients as long as it answers, and then another, to which the waiters tell how
+// long they have waited. While that happens, and where a waiter is silent for a second, others can
+// get before it. So can callers that do not ask for fairness, and TryAcquire, which does not wait.
+// Safety does not depend on it.
+//
+// It costs a round trip to one node before each acquisition. It has no effect on readers (Shared).
+func Fair() Option {
+	return Option{apply: func(s *settings) error { s.fair = true; return nil }}
+}
+
+// inOrder reports whether the caller is served in order. Readers are not: they hold together.
+func (s *settings) inOrder() bool { return s.fair && !s.shared }
+
+// The order among processes. As with sync.Mutex, the lock is first for whoever is fast, and a
+// waiter that was passed over for passedOver switches to order of arrival: it takes a place in
+// the queue that one node keeps, the one that contenders ask first. Processes that come again
+// learn that others wait (line.others) and line up behind them.
+//
+//	refused ──► contends by chance ──passed over──► place ──first, and free──► asks all nodes
+//	                   ▲                              │ the node is silent or keeps no queue
+//	                   └──────────────────────────────┘
+//
+// The first of the queue watches the lock, and the others only their own place, so a release wakes
+// one waiter however many there are. The first leaves the queue when it asks for the lock, and the
+// next is called meanwhile. The second looks now and then, and takes the lock if the first leaves
+// it lie, because a process that is paused must not keep the others waiting. A fair caller leaves
+// only when it has the lock, and never takes it as the second.
+//
+// The node is a guess here as well: safety does not depend on the order, and a caller that did not
+// ask for Fair leaves the queue of a node that does not answer in time. A fair caller to whom no
+// node answers contends by chance, and asks again before each try.
+
+const (
+	// passedOver is how long a waiter contends by chance.
+	passedOver = time.Millisecond
+
+	// ticketLife is how long a silent waiter keeps its place. A waiter that is alive asks again
+	// after maxWait, or after maxSilence while it tries in vain. The rest of the life is for
+	// slow answers.
+	ticketLife = time.Second
+	maxSilence = ticketLife / 2
+
+	// askAgainAfter is how soon a waiter asks again, for each waiter before it: those at the
+	// front notice soon that the node has fallen silent, and many cost no more than a few.
+	askAgainAfter = 10 * time.Millisecond
+
+	// queueAnswerLimit is how long the node that keeps a queue is waited for at least by fair
+	// callers. To move for a hiccup would cost the order.
+	queueAnswerLimit = 25 * time.Millisecond
+)
+
+// A place is that of a waiter in the queue of one node.
+type place struct {
+	contender *contender
+	key       string
+	id        string
+	began     clock.Instant
+	at        quorum.Set // where there may be a ticket
+	asked     int        // questions so far
+	lastAsked clock.Instant
+	spare     clock.Instant // when to take the lock that others leave lie; zero: they do not
+	overtakes bool          // the first, which has left the lock lie
+	called    atomic.Bool   // others have gone
+	stop      func()        // of the Watch for calls; nil: there is none
+
+	mu     sync.Mutex
+	answer standing // to the question with the highest number
+}
+
+// A standing is what a node has answered about a place.
+type standing struct {
+	question int
+	outcome  protocol.Outcome // granted to the first
+	others   int              // Reply.Others
+}
+
+// Receive takes the reply to an OpQueue.
+func (p *place) Receive(number int, reply protocol.Reply) {
+	p.mu.Lock()
+	if number > p.answer.question {
+		p.answer = standing{number, reply.Outcome, reply.Others}
+	}
+	p.mu.Unlock()
+	p.contender.parker.wake()
+}
+
+// standing returns the answer to the last question; its outcome is zero as long as there is none.
+func (p *place) standing() standing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.answer.question != p.asked {
+		return standing{}
+	}
+	return p.answer
+}
+
+func (s standing) isFirst() bool  { return s.outcome == protocol.Granted }
+func (s standing) isBehind() bool { return s.outcome == protocol.Refused }
+func (s standing) isSecond() bool { return s.isBehind() && s.others == 1 }
+
+func (s standing) hasFailed() bool {
+	return s.outcome == protocol.Failed || s.outcome == protocol.Unknown
+}
+
+// call has the caller ask again, because tickets before its own have gone.
+func (p *place) call() {
+	p.called.Store(true)
+	p.contender.parker.wake()
+}
+
+// takePlace has the caller wait in the order. A place that it has already is kept.
+func (c *contender) takePlace() {
+	if c.place != nil {
+		return
+	}
+	began := c.since
+	if c.settings.inOrder() {
+		began = c.arrived
+	}
+	c.bad, c.splits, c.notBefore = c.mute, 0, 0
+	c.turn()                // back to the node that all others ask
+	c.locker.inflight.add() // until giveBack
+	c.place = &place{contender: c, key: c.settings.prefix + queueKey + c.name, id: newValue(), began: began}
+}
+
+// isQueued reports whether the caller has, or is about to take, a place.
+func (c *contender) isQueued() bool { return c != nil && c.place != nil }
+
+// wasPassedOver reports whether the caller, having failed so often before, is to take a place.
+func (c *contender) wasPassedOver(tries int, failed *QuorumError) bool {
+	return failed.Err == ErrHeld && tries > 0 && !c.settings.shared && c.mute != quorum.All(len(c.locker.nodes)) &&
+		c.settings.clock.Now().Sub(c.since) >= passedOver
+}
+
+// othersSeen returns how many others are known to want the lock that the caller has won.
+func (c *contender) othersSeen() int {
+	if c.place == nil {
+		return 1 // which had it before, and may come again
+	}
+	return c.place.standing().others
+}
+
+func (p *place) request(t protocol.Ticket) *protocol.Request {
+	t.ID, t.Life = p.id, ticketLife
+	return &protocol.Request{Op: protocol.OpQueue, Key: p.key, Timeout: p.contender.settings.timeout(), Ticket: &t}
+}
+
+// restEnd returns when a waiter asks again although its rest goes on until end: others would take
+// one that is silent for dead, and get before it when a quarantine is over. After a try that took
+// up all of that time there is a rest all the same.
+func (p *place) restEnd(now, end clock.Instant) clock.Instant {
+	if p == nil {
+		return end
+	}
+	return min(end, max(p.lastAsked.Add(maxSilence), now.Add(firstWait)))
+}
+
+func (p *place) unwatch() {
+	if p != nil && p.stop != nil {
+		p.stop()
+		p.stop = nil
+	}
+}
+
+// giveBack ends the place and leaves all queues. Only Close waits for the answers. A ticket that
+// stays is dropped when it is in the way.
+func (p *place) giveBack() {
+	if p == nil {
+		return
+	}
+	for i := range p.contender.locker.nodes {
+		p.giveBackAt(i)
+	}
+	p.contender.locker.inflight.done()
+}
+
+// giveBackAt leaves the queue of one node. Otherwise the ticket would be in the way of others for
+// ticketLife.
+func (p *place) giveBackAt(i int) {
+	if p == nil || !p.at.Has(i) {
+		return
+	}
+	p.at.Remove(i)
+	c := p.contender
+	t := protocol.Ticket{Leave: true, Overtakes: p.overtakes}
+	c.locker.inflight.add()
+	if c.locker.nodes[i].Submit(p.request(t), 0, departure{c.locker, c.line.key}) != nil {
+		c.locker.inflight.done()
+	}
+}
+
+// A departure takes the reply to the last request of a place at a node. Close waits for it.
+type departure struct {
+	locker *Locker
+	line   string
+}
+
+// Receive implements protocol.Receiver.
+func (d departure) Receive(_ int, reply protocol.Reply) {
+	if reply.Outcome == protocol.Granted && reply.Others > 0 {
+		d.locker.queue.setOthers(d.line, reply.Others)
+	}
+	d.locker.inflight.done()
+}
+
+// ignored is the Receiver of replies that do not matter.
+type ignored struct{}
+
+func (ignored) Receive(int, protocol.Reply) {}
+
+// leaveOrder has a caller that did not ask for Fair contend by chance at another node.
+func (c *contender) leaveOrder() {
+	c.mute.Add(c.node)
+	c.place.unwatch()
+	c.place.giveBack()
+	c.place = nil
+	c.leave()
+}
+
+// ask takes or keeps the place, and watches for a call, or the lock, or both. The first of the
+// queue needs no call, and the lock would wake the others for nothing.
+func (c *contender) ask(call, lock bool) {
+	if c.question.hasFailed() {
+		c.leave()
+	}
+	p, i := c.place, c.node
+	node := c.locker.nodes[i]
+	p.called.Store(false)
+	c.hinted.Store(false)
+	c.question, p.overtakes = nil, false
+	if call { // before the question, so that none is missed
+		key := p.key + ":" + p.id
+		if w, ok := node.(protocol.Watchable); ok && p.stop == nil {
+			p.stop = w.Watch(key, p.call)
+		}
+		if node.Submit(&protocol.Request{Op: protocol.OpWatch, Key: key, Timeout: c.settings.timeout()}, 0, ignored{}) != nil {
+			c.fail()
+			return
+		}
+	}
+	p.asked++
+	p.lastAsked = c.settings.clock.Now()
+	p.at.Add(i)
+	if node.Submit(p.request(protocol.Ticket{Waited: p.lastAsked.Sub(p.began)}), p.asked, p) != nil {
+		c.fail()
+		return
+	}
+	if lock {
+		c.askForHints(p.lastAsked)
+	}
+}
+
+// awaitTurn returns when the caller is to try, and the node that it is to ask first: none if it is
+// the first and the lock seems free. It returns as well when no node keeps a queue, when the
+// holder of this process has handed over, or when ctx or the Locker has ended.
+func (c *contender) awaitTurn() (first int) {
+	p := c.place
+	c.called, c.moves, c.unordered = false, 0, false
+	// The place is not known yet, and a caller that is alone tries a free lock at once.
+	call, lock := true, true
+	if !c.followHints && !c.locker.queue.isHeld(c.line) {
+		others := c.locker.queue.othersOf(c.line)
+		call, lock = others > 1, others == 1
+	}
+	for silent := 0; silent < len(c.locker.nodes) && !c.isOver(); {
+		c.ask(call, lock)
+		first, over := c.awaitNews(call, lock)
+		if over {
+			return first
+		}
+		s := p.standing()
+		if s.outcome == 0 || s.hasFailed() {
+			c.fail()
+		}
+		if c.question.hasFailed() {
+			if !c.settings.inOrder() {
+				if c.leaveOrder(); !c.followHints {
+					return everyNode // nobody is known to be in the way
+				}
+				return c.node
+			}
+			call, lock = true, true
+			silent++
+			continue
+		}
+		lock = p.called.Load() || s.isFirst() || s.isSecond() ||
+			p.lastAsked.Sub(c.triedAt) >= ticketLife // those before may be out of reach of a quorum
+		call = !s.isFirst()
+		silent = 0
+	}
+	c.unordered = true
+	return everyNode
+}
+
+// awaitNews returns when there is reason to ask again or, with over, what awaitTurn is to return.
+func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
+	p, now := c.place, c.settings.clock.Now()
+	limit := now.Add(c.answerLimit()) // for the answer
+	var end clock.Instant             // to ask again; zero: not known yet
+	extended := false
+	for armed := clock.Instant(0); ; {
+		if q := &c.locker.queue; q.hasNews(c.line) { // of our own release there is no hint
+			c.hinted.Store(true)
+			if q.isHandedOver(c.acquisition) {
+				return everyNode, true
+			}
+		}
+		s := p.standing()
+		free := lock && c.isFree()
+		now = c.settings.clock.Now()
+		switch {
+		case c.isOver():
+			return everyNode, true
+		case s.hasFailed():
+			return everyNode, false
+		case s.isFirst() && !lock:
+			return everyNode, !call && s.others == 0
+		case s.isBehind() && (!call || p.called.Load()):
+			return everyNode, false
+		case s.isFirst() && free && now >= c.notBefore:
+			if c.called = true; c.vain > 1 { // the key changes often, and is not free
+				return c.node, true
+			}
+			if !c.settings.inOrder() {
+				p.giveBackAt(c.node)
+			}
+			return everyNode, true
+		case s.isBehind() && free && p.spare == 0 && !c.settings.inOrder():
+			p.spare = now.Add(time.Duration(s.others) * c.spareLimit())
+		case c.question.saw() == protocol.Refused && !free:
+			p.spare = 0
+		}
+		if s.outcome != 0 && end == 0 {
+			c.locker.roundTrips[c.node].measured(now.Sub(p.lastAsked))
+			end = now.Add(c.silence(s))
+		}
+		if left := c.question.takeLeft(); left > 0 && s.isFirst() {
+			end = min(end, now.Add(c.settings.beyond(left)))
+		}
+		due := limit
+		if s.outcome != 0 {
+			due = end
+		}
+		if p.spare > 0 {
+			due = min(due, p.spare)
+		}
+		if s.isFirst() && free {
+			due = min(due, c.notBefore)
+		}
+		due = min(due, c.checkHints(now))
+		if c.question.hasFailed() {
+			return everyNode, false
+		}
+		switch {
+		case now < due:
+		case s.isFirst() && !c.locker.queue.isHeld(c.line): // the node may hold what no quorum holds
+			return everyNode, true
+		case p.spare > 0 && now >= p.spare:
+			p.spare, p.overtakes = 0, true
+			return c.node, true
+		case s.outcome == 0 && !extended && hasOverslept(now.Sub(limit), 0):
+			limit, extended = now.Add(minAnswerLimit), true
+			continue
+		default:
+			if s.outcome == 0 && !c.settings.inOrder() {
+				c.locker.roundTrips[c.node].overdue.Store(true)
+			}
+			return everyNode, false
+		}
+		if due != armed {
+			armed = due
+			c.parker.timer.Reset(due.Sub(now))
+		}
+		c.sleep()
+	}
+}
+
+// spareLimit returns how long the first may leave a free lock lie before the second takes it.
+func (c *contender) spareLimit() time.Duration {
+	limit := c.answerLimit()
+	return limit + c.settings.jitter(limit/2+1)
+}
+
+// silence returns how soon a waiter that has heard nothing asks again.
+func (c *contender) silence(s standing) time.Duration {
+	limit := maxWait
+	if s.isBehind() {
+		limit = min(limit, time.Duration(s.others+1)*askAgainAfter)
+	}
+	return limit/2 + c.settings.jitter(limit/2)
+}
