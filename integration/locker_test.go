@@ -98,7 +98,7 @@ func votes(t *testing.T, lock *redlock.Lock, want int) {
 	t.Helper()
 	poll(t, failAfter, func() error {
 		if n := lock.Votes(); n != want {
-			return fmt.Errorf("%d votes, want %d", n, want)
+			return fmt.Errorf("%d votes, want %d (%v)", n, want, context.Cause(lock.Context()))
 		}
 		return nil
 	})

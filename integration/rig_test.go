@@ -72,7 +72,9 @@ func shared(kind fleet.Kind) (*rig, error) {
 	if r := rigs[kind]; r != nil {
 		return r, nil
 	}
-	f, err := fleet.Start(context.Background(), kind, fleet.Options{Nodes: nodes})
+	// A disk that is slow to sync would stop all nodes at once, for seconds.
+	unsynced := slices.Repeat([]fleet.Persistence{fleet.Unsynced}, nodes)
+	f, err := fleet.Start(context.Background(), kind, fleet.Options{Nodes: nodes, Persistence: unsynced})
 	if err != nil {
 		return nil, err
 	}

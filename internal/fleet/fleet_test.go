@@ -35,7 +35,7 @@ func TestOptionsThatContradict(t *testing.T) {
 		{fleet.Process, fleet.Options{Nodes: 2, Persistence: []fleet.Persistence{fleet.None}}, "must be one a node, and there are 2"},
 		{fleet.Process, fleet.Options{Nodes: 1, Persistence: []fleet.Persistence{"often"}}, "Persistence = [often]"},
 		{fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Persistence: []fleet.Persistence{fleet.None}}, "contradicts Volatile"},
-		{fleet.Embedded, fleet.Options{Nodes: 1, Persistence: []fleet.Persistence{fleet.None}}, "for kind process"},
+		{fleet.Embedded, fleet.Options{Nodes: 1, Persistence: []fleet.Persistence{fleet.None}}, "for kinds process and docker"},
 		{fleet.Embedded, fleet.Options{Mode: fleet.Sentinel}, "for kind process"},
 		{fleet.Process, fleet.Options{Mode: "proxy"}, "there are cluster and sentinel"},
 		{fleet.Addrs, fleet.Options{}, "at least one"},
@@ -75,8 +75,8 @@ func TestVolatileServersKeepNothing(t *testing.T) {
 func TestEachNodeWritesWhatItWasTold(t *testing.T) {
 	t.Parallel()
 	need.Redis(t)
-	f := start(t, fleet.Process, fleet.Options{Nodes: 3, Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}})
-	for i, want := range []string{"no everysec", "yes everysec", "yes always"} { // everysec is the server's default
+	f := start(t, fleet.Process, fleet.Options{Nodes: 4, Persistence: []fleet.Persistence{fleet.None, fleet.Unsynced, fleet.EverySecond, fleet.Always}})
+	for i, want := range []string{"no everysec", "yes no", "yes everysec", "yes always"} { // everysec is the server's default
 		c := connect(t, f, i)
 		var got []string
 		for _, name := range []string{"appendonly", "appendfsync"} {
@@ -87,11 +87,12 @@ func TestEachNodeWritesWhatItWasTold(t *testing.T) {
 		assert.Equal(t, want, strings.Join(got, " "), "node %d", i)
 	}
 	assert.ErrorIs(t, f.Restart(t.Context(), 0, fleet.Kept), fleet.ErrUnsupported)
-	for i := range 3 {
+	for i := range 4 {
 		assert.NoError(t, f.Restart(t.Context(), i, fleet.Lost))
 	}
-	assert.NoError(t, f.Restart(t.Context(), 1, fleet.Kept))
-	assert.NoError(t, f.Restart(t.Context(), 2, fleet.Kept))
+	for i := 1; i < 4; i++ {
+		assert.NoError(t, f.Restart(t.Context(), i, fleet.Kept))
+	}
 }
 
 func TestServersAreStartedInTheirMode(t *testing.T) {

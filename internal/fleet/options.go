@@ -21,8 +21,8 @@ type Options struct {
 	// always so fast, and always keep.
 	Volatile bool
 
-	// Persistence says, for kind Process, what each node writes to disk, one a
-	// node. Default: Always for all, or None with Volatile.
+	// Persistence says, for kinds Process and Docker, what each node writes to disk,
+	// one a node. Default: Always for all, or None with Volatile.
 	Persistence []Persistence
 
 	// Mode says what servers of kind Process are started as. Locks need Standalone
@@ -40,6 +40,9 @@ type Persistence string
 const (
 	// None: nothing. Restart with Kept memory is unsupported.
 	None Persistence = "none"
+	// Unsynced: appendfsync no. A killed process remembers all that it answered, as with
+	// Always, and never waits for a disk; after a power failure nothing is certain.
+	Unsynced Persistence = "unsynced"
 	// EverySecond: appendfsync everysec. A killed process remembers all that it
 	// handed to the operating system in time, which is nearly all; after a power
 	// failure, which no fleet can make, the last second is gone.
@@ -90,7 +93,11 @@ func (o Options) ServerArgs(i int) []string {
 	if p == None {
 		return append(args, "--appendonly", "no")
 	}
-	return append(args, "--appendonly", "yes", "--appendfsync", string(p))
+	sync := string(p)
+	if p == Unsynced {
+		sync = "no"
+	}
+	return append(args, "--appendonly", "yes", "--appendfsync", sync)
 }
 
 // check refuses options that contradict each other or would be ignored.
@@ -135,8 +142,8 @@ func (o Options) check(kind Kind) error {
 
 func (o Options) checkPersistence(kind Kind) error {
 	switch {
-	case kind != Process:
-		return badOption("Persistence", o.Persistence, fmt.Sprintf("is for kind %s, not %s", Process, kind))
+	case kind != Process && kind != Docker:
+		return badOption("Persistence", o.Persistence, fmt.Sprintf("is for kinds %s and %s, not %s", Process, Docker, kind))
 	case o.Volatile:
 		return badOption("Persistence", o.Persistence, "contradicts Volatile")
 	case len(o.Persistence) != o.nodes():
@@ -144,9 +151,9 @@ func (o Options) checkPersistence(kind Kind) error {
 	}
 	for _, p := range o.Persistence {
 		switch p {
-		case None, EverySecond, Always:
+		case None, Unsynced, EverySecond, Always:
 		default:
-			return badOption("Persistence", o.Persistence, fmt.Sprintf("there are %s, %s and %s", None, EverySecond, Always))
+			return badOption("Persistence", o.Persistence, fmt.Sprintf("there are %s, %s, %s and %s", None, Unsynced, EverySecond, Always))
 		}
 	}
 	return nil
