@@ -10,9 +10,10 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 )
 
-// Votes are confirmed before they are handed on. Behind each batch with acquisitions goes one PTTL of the
-// epoch record, and the votes of the batch are held back until its answer, which comes with the
-// same packet. So the record was seen after them, for the price of one small command for all.
+// Votes are confirmed before they are handed on. Behind each batch with acquisitions or extensions
+// goes one PTTL of the epoch record, and the votes of the batch are held back until its answer, which
+// comes with the same packet. So the record was seen after them, for the price of one small command
+// for all.
 //
 // A server that was demoted and promoted again within one process has forgotten what its replica
 // lacked, and may have the same record. INFO replication tells that. It costs as much as some

@@ -85,7 +85,7 @@ func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request 
 	if c.counter != "" && !op.Extends() {
 		req.Counter, req.Token, req.Block, req.Slack = c.counter, c.token, c.block, tokenSlack
 	}
-	if op.Acquires() || op == protocol.OpRaise {
+	if op.Acquires() || op.Extends() || op == protocol.OpRaise {
 		req.Epoch = s.epoch
 	}
 	req.MayHold = op.Releases()

@@ -126,7 +126,7 @@ func TestWhatMustBeVouchedFor(t *testing.T) {
 	a, err := l.begin(context.Background(), "x", nil)
 	require.NoError(t, err)
 	c := a.newClaim()
-	for op, vouched := range map[protocol.Op]bool{protocol.OpAcquire: true, protocol.OpRaise: true, protocol.OpExtend: false, protocol.OpRelease: false} {
+	for op, vouched := range map[protocol.Op]bool{protocol.OpAcquire: true, protocol.OpRaise: true, protocol.OpExtend: true, protocol.OpRelease: false} {
 		want := ""
 		if vouched {
 			want = "app:redlock:epoch"

@@ -44,7 +44,6 @@ type memory struct {
 
 	readAt  clock.Instant // when the last question that was answered was sent
 	failed  clock.Instant // the same of the last that came to nothing
-	stale   bool          // the node has shown since that the record is another
 	asking  *reading      // under way
 	parked  []vote
 	entries time.Duration // the longest TTL that a parked vote needs on record
@@ -119,11 +118,17 @@ func (m *memory) judge(v *vote) (judgement, error) {
 	return m.consider(v)
 }
 
-// consider is judge without the short cut. The memory must be locked.
+// consider is judge without the short cut. Where a node has kept a value since it voted for it,
+// that is memory enough for an extension. A value that a late request, a void vote or a repair has
+// put there since the node forgot proves nothing: the node may have voted for another client in
+// between, and counts when its quarantine is over. The TTL must be on record in any case, because
+// the lock goes on. The memory must be locked.
 func (m *memory) consider(v *vote) (judgement, error) {
 	if !m.covers(v) {
-		m.stale = true
 		return unread, nil
+	}
+	if v.kept {
+		return m.lists(v.round.req.TTL, v.clock, v.round.start), nil
 	}
 	if err := m.standing(v.heard); err != nil {
 		return void, err
@@ -265,40 +270,6 @@ func (m *memory) fail(sent clock.Instant) {
 // isDown reports whether the node has just failed. The memory must be locked.
 func (m *memory) isDown(now clock.Instant) bool {
 	return m.failed > m.readAt && now.Sub(m.failed) < openWait
-}
-
-// extend judges a vote for an extension. Where the node has kept the value since it voted for
-// it, that is memory enough. A value that a late request, a void vote or a repair has put there
-// since the node forgot proves nothing: the node may have voted for another client in between,
-// and counts when its quarantine is over. The answer does not tell of a record, so that is read
-// behind it: the node may have forgotten since it was read before. The TTL must be on record in
-// any case, because the lock goes on.
-func (m *memory) extend(v *vote) (judgement, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	v.heard = m.guard.settings.clock.Now()
-	return m.extends(v)
-}
-
-func (m *memory) extends(v *vote) (judgement, error) {
-	if m.record == nil || m.stale || v.reply.Run != m.run && m.readAt < v.heard {
-		return unlisted, nil
-	}
-	if !v.kept {
-		if err := m.standing(v.heard); err != nil {
-			return void, err
-		}
-	}
-	j := m.lists(v.round.req.TTL, m.offset.Latest(v.heard), v.round.start)
-	switch {
-	case v.kept || j == unlisted:
-		return j, nil
-	case m.readAt < v.heard:
-		return unread, nil
-	case v.round.start < m.birth.latest:
-		return void, errYounger
-	}
-	return j, nil
 }
 
 // count gives the vote to its round. One that does not count may have set the

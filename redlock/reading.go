@@ -21,7 +21,6 @@ func (m *memory) notice(v vote) {
 		m.mu.Unlock()
 		return
 	}
-	m.stale = true
 	m.ask(0)
 }
 
@@ -160,20 +159,14 @@ func (m *memory) settle(v vote, failure error) {
 		return
 	}
 	m.mu.Lock()
-	var j judgement
-	var err error
-	if v.round.req.Op.Extends() {
-		j, err = m.extends(&v)
-	} else {
-		j, err = m.consider(&v)
-	}
-	standing := m.standing(v.heard)
+	j, err := m.consider(&v)
+	standing, before := m.standing(v.heard), m.readAt < v.heard
 	m.mu.Unlock()
 	switch j {
 	case fresh:
 		err = v.round.tooEarly(v.slot)
 	case unread:
-		if v.round.req.Op.Extends() { // the question was under way before the answer came
+		if before { // the question was under way before the answer came
 			m.park(v)
 			return
 		}
@@ -207,7 +200,7 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 		}
 	}
 	met := m.readAt < 0
-	m.readAt, m.stale = sent, false
+	m.readAt = sent
 	if jump := m.tellTime(e.Clock, sent, heard); jump > 0 {
 		m.quarantineAhead(read, jump, e.Clock, heard)
 	} else if met {

@@ -119,33 +119,30 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 	if reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused {
 		r.locker.roundTrips[i].answered()
 	}
-	g := r.locker.guard
-	extends := g != nil && r.req.Op.Extends() && reply.Outcome == protocol.Granted
-	if !extends && (r.req.Epoch == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused) {
-		if r.req.Epoch != "" {
-			g.nodes[i].fail(r.start)
-		}
+	if r.req.Epoch == "" {
 		r.count(i, reply)
 		return
 	}
-	m := &g.nodes[i]
+	m := &r.locker.guard.nodes[i]
 	v := vote{round: r, slot: i, reply: reply}
-	if reply.Outcome == protocol.Refused {
+	switch reply.Outcome {
+	case protocol.Granted:
+	case protocol.Refused:
 		m.notice(v)
 		r.count(i, reply)
 		return
+	default:
+		m.fail(r.start)
+		r.count(i, reply)
+		return
 	}
-	var verdict judgement
-	var why error
-	if extends {
+	if r.req.Op.Extends() {
 		r.mu.Lock()
 		s := r.session // a set has none before its parts are joined
 		r.mu.Unlock()
 		v.kept = s.keeps(r, i)
-		verdict, why = m.extend(&v)
-	} else {
-		verdict, why = m.judge(&v)
 	}
+	verdict, why := m.judge(&v)
 	switch verdict {
 	case unread:
 		m.park(v)
