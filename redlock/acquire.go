@@ -269,9 +269,7 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 	} else {
 		r.waitBriefly(a.ctx, limit)
 	}
-	if r.parked.Load() > 0 {
-		r.wait(a.ctx, limit+settings.timeout(), decided) // the nodes have answered, and are being asked for their records
-	}
+	r.waitForRecords(a.ctx, limit+settings.timeout(), decided)
 	var unraised *round
 	if c.counter != "" {
 		unraised = a.raise(r, &c)

@@ -73,9 +73,7 @@ func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Op
 		r := l.newRound(ctx, name, l.request(a.settings, c.kind.extend, c))
 		r.ask()
 		r.wait(ctx, a.settings.timeout(), settled)
-		if r.parked.Load() > 0 {
-			r.wait(ctx, 2*a.settings.timeout(), settled)
-		}
+		r.waitForRecords(ctx, 2*a.settings.timeout(), settled)
 		failure := a.unextended(r)
 		switch {
 		case failure == nil:

@@ -152,6 +152,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 	}
 	r.ask()
 	r.wait(ctx, k.settings.timeout(), settled)
+	r.waitForRecords(ctx, 2*k.settings.timeout(), settled)
 	s.learn(r)
 	s.expire(s.now())
 	s.locker.awaitObservers()

@@ -329,6 +329,14 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 	l.parkers.put(p)
 }
 
+// waitForRecords is wait where nodes have answered in time and are being asked for their records
+// since. It returns at once where none is.
+func (r *round) waitForRecords(ctx context.Context, limit time.Duration, goal func(*round) bool) {
+	if r.parked.Load() > 0 {
+		r.wait(ctx, limit, goal)
+	}
+}
+
 // waitBriefly waits until the vote is decided, or until it is split and the nodes that
 // have yet to answer are overdue: limit at most.
 func (r *round) waitBriefly(ctx context.Context, limit time.Duration) {

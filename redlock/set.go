@@ -273,9 +273,7 @@ func (g *gathering) join() (*Lock, error) {
 		r := l.newRound(g.eventCtx, g.name, l.request(g.settings, c.kind.extend, c))
 		r.ask()
 		r.wait(g.ctx, g.settings.timeout(), settled)
-		if r.parked.Load() > 0 {
-			r.wait(g.ctx, 2*g.settings.timeout(), settled) // the nodes' records are being read
-		}
+		r.waitForRecords(g.ctx, 2*g.settings.timeout(), settled)
 		if lock := l.queue.join(g, r, c); lock != nil {
 			return g.begin(lock)
 		}

@@ -178,9 +178,7 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 	}
 	limit := s.settings.timeout()
 	r.wait(a.ctx, limit, decided)
-	if r.parked.Load() > 0 {
-		r.wait(a.ctx, 2*limit, decided)
-	}
+	r.waitForRecords(a.ctx, 2*limit, decided)
 	s.learn(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -4,7 +4,7 @@
  * A client asks N nodes for a key with a TTL. If a quorum grants it, the client holds the lock from
  * then until the TTL has passed since it asked, less an allowance for clocks. It may extend that. A
  * node grants a key only while it has none. A node that may have forgotten keys is in quarantine:
- * what it grants does not count.
+ * what it grants does not count before that is over.
  *
  * Promise P1, checked whenever a client comes to hold the lock: no other holds it.
  *
@@ -86,13 +86,21 @@ mtype = { idle, asking, holding, over };
 mtype phase[CLIENTS] = idle;
 byte life[CLIENTS];     /* ticks until the votes, or the lock, are worth nothing */
 byte votes[CLIENTS];    /* a bit for each node whose vote counts */
+byte early[CLIENTS * N]; /* ticks until a vote that was given in quarantine counts; 0: there is none */
 byte next[CLIENTS];     /* the life that the extension under way is to bring; 0: none is */
 byte again[CLIENTS];    /* a bit for each node whose extension counts */
+byte later[CLIENTS * N]; /* as early, of an extension */
 byte lost[CLIENTS];     /* a bit for each of votes that was forgotten unnoticed */
 
 #define bit(n) (1 << (n))
 #define count(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1))
 #define name(c) ('A' + (c))
+#define at(c, n) ((c) * N + (n))
+#define drop(list, c) list[at(c, 0)] = 0; list[at(c, 1)] = 0; list[at(c, 2)] = 0
+
+/* A vote that was given in quarantine comes to count. */
+#define ripe(list, c, n) (list[at(c, n)] == 1 -> bit(n) : 0)
+#define ripen(list, set, c) set[c] = set[c] | ripe(list, c, 0) | ripe(list, c, 1) | ripe(list, c, 2)
 
 /* P1 bears fewer than h+q-N nodes that forget unnoticed, where h nodes voted for the lock. */
 #ifdef TOO_MANY_FORGET
@@ -111,7 +119,8 @@ byte lost[CLIENTS];     /* a bit for each of votes that was forgotten unnoticed 
 #endif
 
 inline finish(c) {
-	phase[c] = over; life[c] = 0; votes[c] = 0; next[c] = 0; again[c] = 0; lost[c] = 0
+	phase[c] = over; life[c] = 0; votes[c] = 0; next[c] = 0; again[c] = 0; lost[c] = 0;
+	drop(early, c); drop(later, c)
 }
 
 inline lose(n) {
@@ -130,7 +139,7 @@ end:	do
 #ifdef COUNT_FROM_GRANT         /* the TTL counts from when the votes are there */
 		life[c] = BELIEVED;
 #endif
-		votes[c] = (MAY_LOSE -> votes[c] : 0);
+		votes[c] = (MAY_LOSE -> votes[c] : 0); drop(early, c);
 		printf("%c holds the lock for %d ticks\n", name(c), life[c]);
 		assert(P1)
 	   }
@@ -141,7 +150,7 @@ end:	do
 	   }
 	:: atomic {
 		next[c] > 0 && count(again[c]) >= quorum(c) ->
-		life[c] = next[c]; next[c] = 0; again[c] = 0;
+		life[c] = next[c]; next[c] = 0; again[c] = 0; drop(later, c);
 		printf("%c has extended the lock to %d ticks\n", name(c), life[c]);
 		assert(P1)
 	   }
@@ -166,6 +175,7 @@ end:	do
 		:: mute[n] == 0 && phase[c] != asking ->
 			printf("node %d runs %c's request late\n", n + 1, name(c))
 		:: mute[n] > 0 ->
+			early[at(c, n)] = (phase[c] == asking && mute[n] < life[c] -> mute[n] : 0); /* else in vain */
 			printf("node %d, in quarantine, gives %c a key\n", n + 1, name(c))
 		fi
 	   }
@@ -180,7 +190,9 @@ end:	do
 #endif
 			again[c] = again[c] | bit(n);
 			printf("node %d extends %c's key to %d ticks\n", n + 1, name(c), left[n])
-		:: else
+		:: else ->
+			later[at(c, n)] = (mute[n] < next[c] -> mute[n] : 0);
+			printf("node %d, in quarantine, extends %c's key\n", n + 1, name(c))
 		fi
 	   }
 	:: atomic {
@@ -222,7 +234,7 @@ inline countdown(x) {
 }
 
 proctype time() {
-	byte i = 0;
+	byte i = 0, j;
 	do
 	:: d_step {
 		do
@@ -240,7 +252,14 @@ proctype time() {
 		do
 		:: i < CLIENTS ->
 			countdown(life[i]); countdown(next[i]);
-			again[i] = (next[i] > 0 -> again[i] : 0);
+			ripen(early, votes, i); ripen(later, again, i);
+			for (j : 0 .. N - 1) {
+				countdown(early[at(i, j)]); countdown(later[at(i, j)])
+			}
+			if
+			:: next[i] == 0 -> again[i] = 0; drop(later, i)
+			:: else
+			fi;
 			if
 			:: (phase[i] == asking || phase[i] == holding && !MAY_STOP_LATE) && life[i] == 0 -> finish(i)
 			:: else
@@ -248,7 +267,7 @@ proctype time() {
 			i++
 		:: else -> break
 		od;
-		i = 0;
+		i = 0; j = 0;
 		printf("a tick passes\n")
 	   }
 	od

@@ -10,7 +10,10 @@
 // some of them.
 package trace
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Kind says what an Event is.
 type Kind string
@@ -119,8 +122,8 @@ type world struct {
 
 type node struct {
 	keys map[string]int64 // of a writer, or of readers: when each expires at the earliest
-	mute int64            // what it grants before is no vote
-	lost int64            // what it renews before does not count: it had forgotten keys, and may have voted for another
+	mute int64            // what it grants does not count before
+	lost int64            // what it renews does not count before: it had forgotten keys, and may have voted for another
 }
 
 type phase int
@@ -137,9 +140,13 @@ type claim struct {
 	asked int64
 	life  int64
 	until int64
-	floor int64         // the highest token that was granted before it was asked for
-	votes map[int]int64 // when each node gave the vote that counts, or renewed it last
+	floor int64          // the highest token that was granted before it was asked for
+	votes map[int][]vote // of each node
 }
+
+// A vote that was given in a quarantine counts when that is over: then all that the node had
+// forgotten before the vote has expired, and what it forgets later it had refused to others.
+type vote struct{ given, counts int64 }
 
 func (c *claim) reliesAt(at int64) bool { return c.phase == held && at < c.until }
 
@@ -152,7 +159,7 @@ func (w *world) step(e Event) Rule {
 		if w.claims[e.Claim] != nil {
 			return OutOfOrder
 		}
-		w.claims[e.Claim] = &claim{reads: e.Reads, asked: e.At, life: e.Life, floor: w.top, votes: map[int]int64{}}
+		w.claims[e.Claim] = &claim{reads: e.Reads, asked: e.At, life: e.Life, floor: w.top, votes: map[int][]vote{}}
 		return ""
 	}
 	c := w.claims[e.Claim]
@@ -218,30 +225,28 @@ func (w *world) grant(c *claim, e Event) Rule {
 		}
 	}
 	n.keys[e.Claim] = e.At + c.life
-	if n.mute <= e.At && c.phase == asking {
-		c.votes[e.Node] = e.At
+	if c.phase == asking {
+		c.votes[e.Node] = append(c.votes[e.Node], vote{e.At, n.mute})
 	}
 	return ""
 }
 
-// renew is a node's answer to an extension. A key that has come since the node forgot counts for
-// nothing until the quarantine is over.
+// renew is a node's answer to an extension. Where the key has come since the node forgot, it counts
+// when the quarantine is over.
 func (w *world) renew(c *claim, e Event) Rule {
 	n := &w.nodes[e.Node]
 	if _, there := n.keys[e.Claim]; !there {
 		return KeyGone
 	}
 	n.keys[e.Claim] = e.At + c.life
-	if n.lost <= e.At {
-		c.votes[e.Node] = e.At
-	}
+	c.votes[e.Node] = append(c.votes[e.Node], vote{e.At, n.lost})
 	return ""
 }
 
-// votesSince counts the nodes whose votes are of that time or later.
-func (c *claim) votesSince(at int64) (n int) {
-	for _, voted := range c.votes {
-		if voted >= at {
+// votesSince counts the nodes whose votes are of that time or later, and count by now.
+func (c *claim) votesSince(at, now int64) (n int) {
+	for _, votes := range c.votes {
+		if slices.ContainsFunc(votes, func(v vote) bool { return v.given >= at && v.counts <= now }) {
 			n++
 		}
 	}
@@ -253,7 +258,7 @@ func (w *world) hold(c *claim, e Event) Rule {
 	switch {
 	case c.phase != asking:
 		return OutOfOrder
-	case !w.Hidden && c.votesSince(c.asked) <= w.Nodes/2:
+	case !w.Hidden && c.votesSince(c.asked, e.At) <= w.Nodes/2:
 		return NoQuorum
 	case c.life > 0 && e.Until > c.asked+c.life:
 		return TooLong
@@ -279,7 +284,7 @@ func (w *world) extend(c *claim, e Event) Rule {
 		return OutOfOrder
 	case e.At >= c.until:
 		return TooLate
-	case !w.Hidden && c.votesSince(e.Until-c.life) <= w.Nodes/2:
+	case !w.Hidden && c.votesSince(e.Until-c.life, e.At) <= w.Nodes/2:
 		return NoQuorum
 	}
 	c.until = max(c.until, e.Until)
