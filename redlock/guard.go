@@ -14,7 +14,7 @@ import (
 // had them (package internal/record). A node's votes count when each lock that was granted
 // before the record's generation was born must have expired.
 //
-// While all is well this costs no packet. Behind its acquisitions a node tells
+// While all is well this costs no packet. Behind acquisitions and extensions a node tells
 // how long the record has left to live. That number says three things: whether
 // the record is there; whether it is still the same, for its lifetime is partly
 // random; and what the time is on the server.
@@ -63,7 +63,7 @@ func (g *guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
 			unread.Add(j)
 			down = down && m.isDown(now)
 		} else {
-			a.Remembers = m.record != nil && m.birth.latest < b.earliest && m.standing(now) == nil
+			a.Remembers = m.record != nil && m.birth.latest < b.earliest && m.standing(now, now) == nil
 		}
 		m.mu.Unlock()
 		accounts = append(accounts, a)

@@ -87,7 +87,7 @@ type vote struct {
 	clock time.Duration // the server's, when it voted
 	floor time.Duration // by the server's clock: tokens up to this one may have been accepted before it forgot
 	entry bool          // it is parked because its TTL is not on record
-	kept  bool          // of an extension: the node has not let the value go since a vote that counted
+	kept  bool          // of an extension: see session.keeps
 }
 
 // verdicts of a vote.
@@ -118,11 +118,10 @@ func (m *memory) judge(v *vote) (judgement, error) {
 	return m.consider(v)
 }
 
-// consider is judge without the short cut. Where a node has kept a value since it voted for it,
-// that is memory enough for an extension. A value that a late request, a void vote or a repair has
-// put there since the node forgot proves nothing: the node may have voted for another client in
-// between, and counts when its quarantine is over. The TTL must be on record in any case, because
-// the lock goes on. The memory must be locked.
+// consider is judge without the short cut. Where a node is known to have had a value lately, that is
+// memory enough for an extension. Elsewhere the value proves nothing: a late request, a void vote or
+// a repair may have put it there since the node forgot that it voted for another client. The TTL must
+// be on record in any case, because the lock goes on. The memory must be locked.
 func (m *memory) consider(v *vote) (judgement, error) {
 	if !m.covers(v) {
 		return unread, nil
@@ -130,7 +129,7 @@ func (m *memory) consider(v *vote) (judgement, error) {
 	if v.kept {
 		return m.lists(v.round.req.TTL, v.clock, v.round.start), nil
 	}
-	if err := m.standing(v.heard); err != nil {
+	if err := m.standing(v.round.start, v.heard); err != nil {
 		return void, err
 	}
 	if m.forgot.Basis == record.Open && m.readAt < m.votesFrom() {
@@ -195,8 +194,10 @@ func (m *memory) covers(v *vote) bool {
 	return false
 }
 
-// standing says why the node has no vote, or nil. The memory must be locked.
-func (m *memory) standing(now clock.Instant) error {
+// standing says why the node has no vote for a round that began at start, or nil. A vote that was
+// given in quarantine does not count afterwards either: the node may forget it without a sign that
+// the quarantine is for. The memory must be locked.
+func (m *memory) standing(start, now clock.Instant) error {
 	g := m.guard
 	switch from := m.votesFrom(); {
 	case m.nodes != 0 && m.nodes != len(g.nodes):
@@ -205,10 +206,10 @@ func (m *memory) standing(now clock.Instant) error {
 			ErrSettings, m.nodes, len(g.nodes), g.settings.epoch)
 	case m.record == nil:
 		return &protocol.QuarantineError{Reason: "it has no record of its memory yet"}
-	case now < m.ahead:
-		return &protocol.QuarantineError{Left: m.ahead.Sub(now), Reason: m.why}
-	case now < from:
-		return &protocol.QuarantineError{Left: from.Sub(now), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
+	case start < m.ahead:
+		return &protocol.QuarantineError{Left: max(0, m.ahead.Sub(now)), Reason: m.why}
+	case start < from:
+		return &protocol.QuarantineError{Left: max(0, from.Sub(now)), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
 	}
 	return nil
 }

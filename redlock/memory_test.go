@@ -953,6 +953,54 @@ func TestAnExtensionDoesNotRestOnAKeyThatExpired(t *testing.T) {
 	})
 }
 
+// TestAVoteOfAQuarantineNeverCounts, though it is heard when that is over: the node has forgotten it
+// again meanwhile, and was given the holder's value by a request that was run twice.
+func TestAVoteOfAQuarantineNeverCounts(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2, redlock.NodeTimeout(ttl*95/100))
+		w.SetNet(sim.Net{
+			Patience: time.Hour,
+			Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				switch {
+				case l.Client == 1 && l.Key == "x" && l.Node == 2 && l.Reply:
+					return ttl * 93 / 100, false
+				case l.Client == l.Node && l.Key == "x": // each has one node beside the third, about which they differ
+					return leg, true
+				}
+				return leg, false
+			},
+			Stray: func(l sim.Leg, _ bool, _ *rand.Rand) (time.Duration, bool) {
+				return ttl * 31 / 100, l.Client == 0 && l.Node == 2 && l.Key == "x" && l.Op == protocol.OpAcquire
+			},
+		})
+		start := time.Now()
+		sleepUntil := func(d time.Duration) { time.Sleep(time.Until(start.Add(d))) }
+		older := take(t, ls[0], "older", redlock.Renew(false))
+		w.Servers()[2].Save()
+		k := take(t, ls[0], "x", redlock.Renew(false)) // on nodes 1 and 2
+		w.Servers()[2].FailOver()                      // its replica has the older lock alone
+		require.NoError(t, waited(t, ls[1], "y").Release(t.Context())) // which writes its record
+		go older.Extend(t.Context())                                   // enters its TTL into that
+		sleepUntil(ttl / 10)
+		other := make(chan *redlock.Lock, 1)
+		go func() {
+			defer close(other)
+			if k, err := ls[1].TryAcquire(t.Context(), "x"); err == nil {
+				other <- k
+			}
+		}()
+		sleepUntil(ttl * 3 / 10)
+		w.Servers()[2].Flush() // with its vote for the other
+		sleepUntil(ttl * 4 / 10)
+		go k.Extend(t.Context()) // enters its TTL into the new record
+		time.Sleep(10 * leg)
+		require.NoError(t, k.Extend(t.Context()))
+		if next := <-other; next != nil {
+			assert.False(t, k.Valid() && next.Valid(), "both hold")
+		}
+	})
+}
+
 // TestAnExtensionIsOnTheRecordOfTheServer: a node gets a new record though it has kept its keys,
 // and another client writes that. The holder's TTL has to be on it, or a node that forgets is not
 // known to have had such locks.

@@ -147,37 +147,36 @@ func (r *reading) Receive(_ int, reply protocol.Reply) {
 		g.consult(unread)
 	}
 	for _, v := range parked {
-		v.round.parked.Add(-1)
 		m.settle(v, failure)
 	}
 }
 
-// settle judges a vote whose record was read meanwhile.
+// settle judges a vote whose record was read meanwhile. It is counted, or goes on to wait for its
+// TTL to be entered.
 func (m *memory) settle(v vote, failure error) {
 	if failure != nil {
+		v.round.parked.Add(-1)
 		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", m.guard.settings.epoch, failure))
 		return
 	}
 	m.mu.Lock()
 	j, err := m.consider(&v)
-	standing, before := m.standing(v.heard), m.readAt < v.heard
+	standing := m.standing(v.round.start, v.heard)
 	m.mu.Unlock()
+	if !v.entry && (j == unlisted || j == unread && v.kept) { // the record is new to this client
+		v.round.list(v)
+		v.round.parked.Add(-1)
+		return
+	}
 	switch j {
 	case fresh:
 		err = v.round.tooEarly(v.slot)
 	case unread:
-		if before { // the question was under way before the answer came
-			m.park(v)
-			return
-		}
 		err = cmp.Or(standing, errChanged)
 	case unlisted:
-		if !v.entry { // the record was new to this client
-			v.round.list(v)
-			return
-		}
 		err = cmp.Or(standing, errContested)
 	}
+	v.round.parked.Add(-1)
 	v.count(err)
 }
 
@@ -355,7 +354,7 @@ func (m *memory) change(earliest, reading time.Duration) *protocol.Admission {
 	}
 	next := *m.record
 	loss := m.forgot
-	if loss.Basis == record.Open && m.standing(m.guard.settings.clock.Now()) == nil {
+	if now := m.guard.settings.clock.Now(); loss.Basis == record.Open && m.standing(now, now) == nil {
 		loss.Basis = record.Tried // so that later clients need not wait as well
 	}
 	more := loss.Longest > max(next.Forgot, reading-next.Born) || loss.Alone > max(next.Alone, reading-next.Born)

@@ -132,15 +132,17 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 		r.count(i, reply)
 		return
 	default:
-		m.fail(r.start)
+		if !r.req.Op.Extends() {
+			m.fail(r.start)
+		}
 		r.count(i, reply)
 		return
 	}
 	if r.req.Op.Extends() {
 		r.mu.Lock()
-		s := r.session // a set has none before its parts are joined
+		s := r.session
 		r.mu.Unlock()
-		v.kept = s.keeps(r, i)
+		v.kept = s.keeps(i)
 	}
 	verdict, why := m.judge(&v)
 	switch verdict {

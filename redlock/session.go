@@ -33,16 +33,15 @@ type session struct {
 	sharers   []*Lock       // the Locks that callers have, of a session that they share
 	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
 	givenBack sync.Once
-	until     clock.Instant // no longer held from here on
-	votes     quorum.Set    // nodes that granted in round proof
-	proof     int           // seq of the round that until is counted from
-	maybe     quorum.Set    // nodes that may hold the value
-	repairs   quorum.Set    // nodes that are being asked to hold it again
-	renewed   quorum.Set    // nodes that have had the value since a vote that counted, and from the last round on
-	kept      quorum.Set    // the same of the round before
-	seq       int           // of the last round
-	renewal   *round        // under way, or nil
-	renewDue  bool          // a renewal is among the scheduler's chores
+	until     clock.Instant   // no longer held from here on
+	votes     quorum.Set      // nodes that granted in round proof
+	proof     int             // seq of the round that until is counted from
+	maybe     quorum.Set      // nodes that may hold the value
+	repairs   quorum.Set      // nodes that are being asked to hold it again
+	had       []clock.Instant // by node: until when it has the value, by a vote that counted; nil before the first round
+	seq       int             // of the last round
+	renewal   *round          // under way, or nil
+	renewDue  bool            // a renewal is among the scheduler's chores
 	renewAt   clock.Instant
 	lookDue   bool       // a look is among the scheduler's chores
 	watch     *holdWatch // nil for the first watchAfter
@@ -56,7 +55,7 @@ type session struct {
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
 		claim: c, locker: of.locker, settings: of.settings, part: of.part, turn: now, cost: now.Sub(r.start),
-		votes: r.nodes(protocol.Granted), renewed: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
+		votes: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
 		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
 	}
 	if of.settings.sharesSession() {
@@ -262,30 +261,50 @@ func (s *session) nextRound() *round {
 	return r
 }
 
-// number makes r the last round of the session, which must be locked. What a node keeps it has from
-// the round before: a key lives for a TTL from that, and the session ends sooner. From an older
-// round it may have expired, and be there again by a request that came late.
+// number makes r the last round of the session, which must be locked.
 func (s *session) number(r *round) {
 	s.seq++
 	r.seq, r.session = s.seq, s
-	s.kept, s.renewed = s.renewed, 0
+	if s.had == nil {
+		s.had = make([]clock.Instant, len(s.locker.nodes))
+		for i := range s.had {
+			if s.votes.Has(i) {
+				s.had[i] = s.until
+			}
+		}
+	}
+}
+
+// has notes that node i has the value from a round on that began at start: its key lives for a TTL
+// from then. The session must be locked.
+func (s *session) has(i int, start clock.Instant) {
+	if s.had != nil {
+		s.had[i] = max(s.had[i], quorum.Deadline(start, s.settings.ttl))
+	}
+}
+
+// keeps reports whether node i, which has just granted an extension, is known to have had the value
+// lately. It may have forgotten it meanwhile, and a late request have put it there again. But then
+// nobody else's vote has counted there since: before the node forgot, the value was in the way, and
+// after that the quarantine.
+func (s *session) keeps(i int) bool {
+	if s == nil { // a set has none before its parts are joined
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.had != nil && s.now() < s.had[i]
 }
 
 // heard is called with every reply to an extension, and with those to the
 // acquisition that come after the quorum.
 func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	s.mu.Lock()
-	if reply.Outcome != protocol.Granted && (reply.Outcome == protocol.Refused || r.req.Op.Acquires()) {
-		s.kept.Remove(i) // or was put there again by a vote that does not count
-		s.renewed.Remove(i)
-	}
 	repairing := s.repairs.Has(i) // then an older reply does not say what is there
 	switch {
 	case reply.Outcome == protocol.Granted:
 		s.maybe.Add(i)
-		if r.seq == s.seq { // else the node may have refused a later round meanwhile
-			s.renewed.Add(i)
-		}
+		s.has(i, r.start)
 		if s.watch != nil {
 			s.watch.found(i)
 		}
@@ -305,21 +324,6 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 // Downgrade. A node that gets it behind that one refuses it, and holds the lock all the same. The
 // session must be locked.
 func (s *session) isOutdated(r *round) bool { return r.req.Op.Extends() && r.req.Op != s.kind.extend }
-
-// keeps reports whether node i, which has granted extension r, has kept the value since the round
-// before. Then it has it from r on as well, whether its vote counts or not.
-func (s *session) keeps(r *round, i int) bool {
-	if s == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	kept := s.kept.Has(i)
-	if kept && r.seq == s.seq {
-		s.renewed.Add(i)
-	}
-	return kept
-}
 
 // learn draws the conclusions from a round's replies so far. It can be called
 // at any time and as often as one likes.
@@ -526,9 +530,7 @@ func (s *session) repaired(gap *round, i int, o protocol.Outcome) {
 	if o != protocol.Granted || s.phase != held {
 		return
 	}
-	if gap.seq == s.seq {
-		s.renewed.Add(i)
-	}
+	s.has(i, gap.start)
 	gap.regained.Add(i)
 	if gap.seq == s.proof {
 		s.votes.Add(i)

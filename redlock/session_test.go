@@ -560,6 +560,67 @@ func TestWhatIsGivenBackCountsAmongTheVotes(t *testing.T) {
 	})
 }
 
+// TestAnExtensionHasTimeForTheRecords, which another client has changed: they are read behind the votes.
+func TestAnExtensionHasTimeForTheRecords(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		const timeout = 100 * time.Millisecond
+		ls := settled(t, w, 2, redlock.NodeTimeout(timeout))
+		k := take(t, ls[0], "x", redlock.Renew(false))
+		require.NoError(t, take(t, ls[1], "y", redlock.TTL(5*ttl)).Release(t.Context()))
+		w.SetNet(sim.Fixed(timeout * 35 / 100))
+		require.NoError(t, k.Extend(t.Context()))
+	})
+}
+
+// TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys, for however long it is down, and whatever is
+// asked meanwhile.
+func TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys(t *testing.T) {
+	const long = 30 * time.Second
+	for _, down := range []time.Duration{0, 4 * time.Second, 8 * time.Second} { // a renewal or two come to nothing
+		t.Run(fmt.Sprint("for ", down), func(t *testing.T) {
+			simulate(t, 3, func(t *testing.T, w *sim.World) {
+				k := take(t, settled(t, w, 1)[0], "x", redlock.TTL(long))
+				time.Sleep(2*long + long/5)
+				w.Servers()[0].Crash()
+				w.Servers()[1].Crash()
+				time.Sleep(down)
+				w.Servers()[0].Restart()
+				w.Servers()[1].Restart()
+				time.Sleep(2 * long)
+				require.NoError(t, k.Release(t.Context()))
+			})
+		})
+	}
+	restarted := func(w *sim.World) {
+		for _, s := range w.Servers()[:2] {
+			s.Crash()
+			s.Restart()
+		}
+		time.Sleep(time.Second)
+	}
+	t.Run("two extensions at once", func(t *testing.T) {
+		simulate(t, 3, func(t *testing.T, w *sim.World) {
+			k := take(t, settled(t, w, 1)[0], "x", redlock.TTL(long), redlock.Renew(false))
+			restarted(w)
+			go k.Extend(t.Context())
+			_ = k.Extend(t.Context()) // the first finds that the TTL is not on the new records
+			time.Sleep(time.Second)
+			require.NoError(t, k.Extend(t.Context()))
+		})
+	})
+	t.Run("another reader", func(t *testing.T) {
+		simulate(t, 3, func(t *testing.T, w *sim.World) {
+			l := settled(t, w, 1)[0]
+			k := take(t, l, "x", redlock.TTL(long), redlock.Shared())
+			restarted(w)
+			_, err := l.TryAcquire(t.Context(), "x", redlock.TTL(long), redlock.Shared())
+			isOnly(t, err, redlock.ErrNoQuorum) // its vote would be a new one
+			time.Sleep(2 * long)
+			require.NoError(t, k.Release(t.Context()))
+		})
+	})
+}
+
 // TestANodeThatSomebodyElseHasIsLeftAlone.
 func TestANodeThatSomebodyElseHasIsLeftAlone(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {

@@ -4,7 +4,7 @@
  * A client asks N nodes for a key with a TTL. If a quorum grants it, the client holds the lock from
  * then until the TTL has passed since it asked, less an allowance for clocks. It may extend that. A
  * node grants a key only while it has none. A node that may have forgotten keys is in quarantine:
- * what it grants does not count before that is over.
+ * what it grants does not count.
  *
  * Promise P1, checked whenever a client comes to hold the lock: no other holds it.
  *
@@ -80,27 +80,19 @@
 byte owner[N];          /* whose key a node has: 1 + the client; 0: no key */
 byte left[N];           /* ticks until the key expires */
 byte mute[N];           /* ticks until the quarantine is over */
-bool kept[N];           /* in quarantine: the key was there before it */
+byte had[N];            /* ticks for which A knows that it had the key there: less than the key lives */
 
 mtype = { idle, asking, holding, over };
 mtype phase[CLIENTS] = idle;
 byte life[CLIENTS];     /* ticks until the votes, or the lock, are worth nothing */
 byte votes[CLIENTS];    /* a bit for each node whose vote counts */
-byte early[CLIENTS * N]; /* ticks until a vote that was given in quarantine counts; 0: there is none */
 byte next[CLIENTS];     /* the life that the extension under way is to bring; 0: none is */
 byte again[CLIENTS];    /* a bit for each node whose extension counts */
-byte later[CLIENTS * N]; /* as early, of an extension */
 byte lost[CLIENTS];     /* a bit for each of votes that was forgotten unnoticed */
 
 #define bit(n) (1 << (n))
 #define count(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1))
 #define name(c) ('A' + (c))
-#define at(c, n) ((c) * N + (n))
-#define drop(list, c) list[at(c, 0)] = 0; list[at(c, 1)] = 0; list[at(c, 2)] = 0
-
-/* A vote that was given in quarantine comes to count. */
-#define ripe(list, c, n) (list[at(c, n)] == 1 -> bit(n) : 0)
-#define ripen(list, set, c) set[c] = set[c] | ripe(list, c, 0) | ripe(list, c, 1) | ripe(list, c, 2)
 
 /* P1 bears fewer than h+q-N nodes that forget unnoticed, where h nodes voted for the lock. */
 #ifdef TOO_MANY_FORGET
@@ -120,11 +112,14 @@ byte lost[CLIENTS];     /* a bit for each of votes that was forgotten unnoticed 
 
 inline finish(c) {
 	phase[c] = over; life[c] = 0; votes[c] = 0; next[c] = 0; again[c] = 0; lost[c] = 0;
-	drop(early, c); drop(later, c)
+	if
+	:: c == 0 -> had[0] = 0; had[1] = 0; had[2] = 0
+	:: else
+	fi
 }
 
 inline lose(n) {
-	owner[n] = 0; left[n] = 0; kept[n] = false
+	owner[n] = 0; left[n] = 0
 }
 
 proctype client(byte c) {
@@ -139,7 +134,7 @@ end:	do
 #ifdef COUNT_FROM_GRANT         /* the TTL counts from when the votes are there */
 		life[c] = BELIEVED;
 #endif
-		votes[c] = (MAY_LOSE -> votes[c] : 0); drop(early, c);
+		votes[c] = (MAY_LOSE -> votes[c] : 0);
 		printf("%c holds the lock for %d ticks\n", name(c), life[c]);
 		assert(P1)
 	   }
@@ -150,7 +145,7 @@ end:	do
 	   }
 	:: atomic {
 		next[c] > 0 && count(again[c]) >= quorum(c) ->
-		life[c] = next[c]; next[c] = 0; again[c] = 0; drop(later, c);
+		life[c] = next[c]; next[c] = 0; again[c] = 0;
 		printf("%c has extended the lock to %d ticks\n", name(c), life[c]);
 		assert(P1)
 	   }
@@ -171,11 +166,12 @@ end:	do
 		if
 		:: mute[n] == 0 && phase[c] == asking ->
 			votes[c] = votes[c] | bit(n); lost[c] = lost[c] & ~bit(n);
+			had[n] = (c == 0 -> BELIEVED : had[n]);
 			printf("node %d grants %c a key for %d ticks\n", n + 1, name(c), left[n])
 		:: mute[n] == 0 && phase[c] != asking ->
+			had[n] = (c == 0 && phase[c] == holding -> BELIEVED : had[n]);
 			printf("node %d runs %c's request late\n", n + 1, name(c))
 		:: mute[n] > 0 ->
-			early[at(c, n)] = (phase[c] == asking && mute[n] < life[c] -> mute[n] : 0); /* else in vain */
 			printf("node %d, in quarantine, gives %c a key\n", n + 1, name(c))
 		fi
 	   }
@@ -186,13 +182,11 @@ end:	do
 #ifdef MUTE_EXTENDS             /* an extension counts in quarantine, whenever the key came */
 		:: true ->
 #else
-		:: mute[n] == 0 || kept[n] ->
+		:: mute[n] == 0 || had[n] > 0 ->
 #endif
-			again[c] = again[c] | bit(n);
+			again[c] = again[c] | bit(n); had[n] = BELIEVED;
 			printf("node %d extends %c's key to %d ticks\n", n + 1, name(c), left[n])
-		:: else ->
-			later[at(c, n)] = (mute[n] < next[c] -> mute[n] : 0);
-			printf("node %d, in quarantine, extends %c's key\n", n + 1, name(c))
+		:: else
 		fi
 	   }
 	:: atomic {
@@ -217,7 +211,7 @@ end:	do
 	   }
 	:: atomic {
 		!MAY_LOSE && mute[n] < QUARANTINE ->
-		kept[n] = owner[n] != 0 && (kept[n] || mute[n] == 0); mute[n] = QUARANTINE;
+		mute[n] = QUARANTINE;
 		printf("node %d starts again, with its keys\n", n + 1)
 	   }
 	:: atomic {
@@ -234,13 +228,12 @@ inline countdown(x) {
 }
 
 proctype time() {
-	byte i = 0, j;
+	byte i = 0;
 	do
 	:: d_step {
 		do
 		:: i < N ->
-			countdown(left[i]); countdown(mute[i]);
-			kept[i] = kept[i] && mute[i] > 0;
+			countdown(left[i]); countdown(mute[i]); countdown(had[i]);
 			if
 			:: left[i] == 0 -> lose(i)
 			:: else
@@ -252,14 +245,7 @@ proctype time() {
 		do
 		:: i < CLIENTS ->
 			countdown(life[i]); countdown(next[i]);
-			ripen(early, votes, i); ripen(later, again, i);
-			for (j : 0 .. N - 1) {
-				countdown(early[at(i, j)]); countdown(later[at(i, j)])
-			}
-			if
-			:: next[i] == 0 -> again[i] = 0; drop(later, i)
-			:: else
-			fi;
+			again[i] = (next[i] > 0 -> again[i] : 0);
 			if
 			:: (phase[i] == asking || phase[i] == holding && !MAY_STOP_LATE) && life[i] == 0 -> finish(i)
 			:: else
@@ -267,7 +253,7 @@ proctype time() {
 			i++
 		:: else -> break
 		od;
-		i = 0; j = 0;
+		i = 0;
 		printf("a tick passes\n")
 	   }
 	od

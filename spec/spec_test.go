@@ -45,7 +45,7 @@ var runs = []run{
 	{model: "lock.pml", broken: "HALF_IS_QUORUM"},
 	{model: "lock.pml", broken: "COUNT_FROM_GRANT"},
 	{model: "lock.pml", broken: "RELEASE_ANYONES", variant: []string{"TTL=2"}},
-	{model: "lock.pml", broken: "MUTE_EXTENDS", depth: "70"}, // in breadth it takes 4 million states
+	{model: "lock.pml", broken: "MUTE_EXTENDS", depth: "80"}, // in breadth it takes 4 million states
 	{model: "fence.pml"},
 	{model: "fence.pml", broken: "NO_CHECK"},
 	{model: "fence.pml", broken: "COUNTER_LOST"},

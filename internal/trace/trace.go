@@ -10,10 +10,7 @@
 // some of them.
 package trace
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // A Kind says what an Event is.
 type Kind string
@@ -122,8 +119,7 @@ type world struct {
 
 type node struct {
 	keys map[string]int64 // of a writer, or of readers: when each expires at the earliest
-	mute int64            // what it grants does not count before
-	lost int64            // what it renews does not count before: it had forgotten keys, and may have voted for another
+	mute int64            // what it grants before is no vote
 }
 
 type phase int
@@ -140,13 +136,10 @@ type claim struct {
 	asked int64
 	life  int64
 	until int64
-	floor int64          // the highest token that was granted before it was asked for
-	votes map[int][]vote // of each node
+	floor int64         // the highest token that was granted before it was asked for
+	votes map[int]int64 // when each node gave the vote that counts, or renewed it last
+	had   map[int]int64 // until when the client knows that a node has its key
 }
-
-// A vote that was given in a quarantine counts when that is over: then all that the node had
-// forgotten before the vote has expired, and what it forgets later it had refused to others.
-type vote struct{ given, counts int64 }
 
 func (c *claim) reliesAt(at int64) bool { return c.phase == held && at < c.until }
 
@@ -159,7 +152,7 @@ func (w *world) step(e Event) Rule {
 		if w.claims[e.Claim] != nil {
 			return OutOfOrder
 		}
-		w.claims[e.Claim] = &claim{reads: e.Reads, asked: e.At, life: e.Life, floor: w.top, votes: map[int][]vote{}}
+		w.claims[e.Claim] = &claim{reads: e.Reads, asked: e.At, life: e.Life, floor: w.top, votes: map[int]int64{}, had: map[int]int64{}}
 		return ""
 	}
 	c := w.claims[e.Claim]
@@ -201,13 +194,12 @@ func (w *world) step(e Event) Rule {
 	return ""
 }
 
-// forget is the memory of lock.pml. A node that has kept its keys may go on to renew them.
+// forget is the memory of lock.pml.
 func (w *world) forget(e Event) {
 	n := &w.nodes[e.Node]
 	n.mute = max(n.mute, e.Until)
 	if e.Kind == Forgets {
 		clear(n.keys)
-		n.lost = max(n.lost, e.Until)
 	}
 }
 
@@ -225,28 +217,33 @@ func (w *world) grant(c *claim, e Event) Rule {
 		}
 	}
 	n.keys[e.Claim] = e.At + c.life
-	if c.phase == asking {
-		c.votes[e.Node] = append(c.votes[e.Node], vote{e.At, n.mute})
+	if n.mute <= e.At {
+		c.had[e.Node] = e.At + c.life
+		if c.phase == asking {
+			c.votes[e.Node] = e.At
+		}
 	}
 	return ""
 }
 
-// renew is a node's answer to an extension. Where the key has come since the node forgot, it counts
-// when the quarantine is over.
+// renew is a node's answer to an extension. In quarantine it counts only for a client that knows that
+// the node has had the key, lately enough for nobody else's vote there to have counted since.
 func (w *world) renew(c *claim, e Event) Rule {
 	n := &w.nodes[e.Node]
 	if _, there := n.keys[e.Claim]; !there {
 		return KeyGone
 	}
 	n.keys[e.Claim] = e.At + c.life
-	c.votes[e.Node] = append(c.votes[e.Node], vote{e.At, n.lost})
+	if n.mute <= e.At || e.At < c.had[e.Node] {
+		c.votes[e.Node], c.had[e.Node] = e.At, e.At+c.life
+	}
 	return ""
 }
 
-// votesSince counts the nodes whose votes are of that time or later, and count by now.
-func (c *claim) votesSince(at, now int64) (n int) {
-	for _, votes := range c.votes {
-		if slices.ContainsFunc(votes, func(v vote) bool { return v.given >= at && v.counts <= now }) {
+// votesSince counts the nodes whose votes are of that time or later.
+func (c *claim) votesSince(at int64) (n int) {
+	for _, voted := range c.votes {
+		if voted >= at {
 			n++
 		}
 	}
@@ -258,7 +255,7 @@ func (w *world) hold(c *claim, e Event) Rule {
 	switch {
 	case c.phase != asking:
 		return OutOfOrder
-	case !w.Hidden && c.votesSince(c.asked, e.At) <= w.Nodes/2:
+	case !w.Hidden && c.votesSince(c.asked) <= w.Nodes/2:
 		return NoQuorum
 	case c.life > 0 && e.Until > c.asked+c.life:
 		return TooLong
@@ -284,7 +281,7 @@ func (w *world) extend(c *claim, e Event) Rule {
 		return OutOfOrder
 	case e.At >= c.until:
 		return TooLate
-	case !w.Hidden && c.votesSince(e.Until-c.life, e.At) <= w.Nodes/2:
+	case !w.Hidden && c.votesSince(e.Until-c.life) <= w.Nodes/2:
 		return NoQuorum
 	}
 	c.until = max(c.until, e.Until)

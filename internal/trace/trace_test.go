@@ -72,7 +72,7 @@ func TestEachGuardOfTheModelRejectsByName(t *testing.T) {
 			return insert(h, Event{At: 63, Kind: Restarts, Node: 1, Until: 150})
 		}},
 		"an extension by a node that forgot, and was repaired": {NoQuorum, 93, func(h []Event) []Event {
-			return edit(remove(h, 91), 92, func(e *Event) { e.Node = 0 })
+			return insert(h, Event{At: 75, Kind: Forgets, Node: 2, Until: 175})
 		}},
 		"an extension after the deadline": {TooLate, 170, func(h []Event) []Event {
 			return edit(remove(h, 94), 93, func(e *Event) { e.At = 170 })
@@ -111,6 +111,8 @@ func TestTheModelAllows(t *testing.T) {
 		"readers together":                         append(read(0, "A", 100), read(10, "B", 110)...),
 		"a reader beside one that was a writer":    append(writer, Event{At: 20, Kind: Asks, Claim: "B", Life: 100, Reads: true}, Event{At: 21, Kind: Holds, Claim: "B", Until: 120}),
 		"an extension by a node that kept its key": insert(short()[:8], Event{At: 45, Kind: Restarts, Node: 1, Until: 145}),
+		"an extension by a node that had its key lately, and was repaired": insert(short()[:8],
+			Event{At: 45, Kind: Forgets, Node: 1, Until: 145}, Event{At: 46, Kind: Grants, Claim: "A", Node: 1}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
