@@ -53,10 +53,10 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 //
 // Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
 // few nodes answered: some nodes may have extended it all the same, and asking again makes sense.
-// ErrClosed after Close. Of the options TTL and NodeTimeout count. ExtendValue takes two round trips,
-// because the memory guard reads the nodes' records behind the extension, and two more where it has
-// to enter a TTL first. Without the guard it takes one. Each waits for the node timeout at most.
-// It is safe for concurrent use.
+// ErrClosed after Close. Of the options TTL and NodeTimeout count. ExtendValue takes one round
+// trip, one more where a node's record has changed since this Locker read it, and two more where the
+// TTL must be entered into the records first. Each waits for the node timeout at most. It is safe for
+// concurrent use.
 func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Option) error {
 	h := handle{op: protocol.OpExtend, name: name, value: value}
 	a, err := l.adopt(ctx, h, opts)

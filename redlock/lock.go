@@ -133,9 +133,10 @@ func (k *Lock) Votes() int {
 func (k *Lock) Fence() int64 { return k.token }
 
 // Extend asks all nodes to let the lock live for its full TTL from now on, and
-// never shortens what it has left there. A node counts only if it still held the lock, and a quorum only before the
-// lock's present deadline; the new deadline counts from the start of the call.
-// Extend returns within the node timeout, and does not disturb the renewals.
+// never shortens what it has left there. A node counts only if it still held the lock, and a quorum
+// only before the lock's present deadline; the new deadline counts from the start of the call.
+// Extend returns within the node timeout, or twice that where the nodes' records have changed and
+// must be read, and does not disturb the renewals.
 //
 // Errors: ErrLost if the deadline has passed or a majority no longer holds the
 // lock, which then has ended; ErrReleased or ErrClosed after Release or Close;

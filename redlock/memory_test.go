@@ -977,8 +977,8 @@ func TestAVoteOfAQuarantineNeverCounts(t *testing.T) {
 		sleepUntil := func(d time.Duration) { time.Sleep(time.Until(start.Add(d))) }
 		older := take(t, ls[0], "older", redlock.Renew(false))
 		w.Servers()[2].Save()
-		k := take(t, ls[0], "x", redlock.Renew(false)) // on nodes 1 and 2
-		w.Servers()[2].FailOver()                      // its replica has the older lock alone
+		k := take(t, ls[0], "x", redlock.Renew(false))                 // on nodes 1 and 2
+		w.Servers()[2].FailOver()                                      // its replica has the older lock alone
 		require.NoError(t, waited(t, ls[1], "y").Release(t.Context())) // which writes its record
 		go older.Extend(t.Context())                                   // enters its TTL into that
 		sleepUntil(ttl / 10)
