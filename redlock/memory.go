@@ -126,7 +126,7 @@ func (m *memory) consider(v *vote) (judgement, error) {
 	if !m.covers(v) {
 		return unread, nil
 	}
-	if v.kept {
+	if v.kept && v.round.start >= m.ahead { // else the key has expired too early
 		return m.lists(v.round.req.TTL, v.clock, v.round.start), nil
 	}
 	if err := m.standing(v.round.start, v.heard); err != nil {

@@ -1001,6 +1001,70 @@ func TestAVoteOfAQuarantineNeverCounts(t *testing.T) {
 	})
 }
 
+// TestAnExtensionDoesNotRestOnANodeThatRefusedOne: the node has lost the value in a way that nobody
+// notices, voted for another client, and forgotten that.
+func TestAnExtensionDoesNotRestOnANodeThatRefusedOne(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2, redlock.NodeTimeout(ttl*95/100))
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			asks := l.Key == "x" && !l.Reply && !l.Hint
+			switch {
+			case asks && l.Op == protocol.OpExtend && l.Client == 0 && l.Node == 2 && l.Count >= 2:
+				return 0, true
+			case asks && l.Op == protocol.OpAcquire && l.Client == 1 && l.Node == 2:
+				return ttl * 82 / 100, false // by then the holder's key has expired there
+			}
+			return leg, false
+		}})
+		start := time.Now()
+		sleepUntil := func(d time.Duration) { time.Sleep(time.Until(start.Add(d))) }
+		k := take(t, ls[0], "x", redlock.Renew(false))
+		require.NoError(t, k.Extend(t.Context()))
+		time.Sleep(4 * leg)
+		require.Equal(t, 3, k.Votes())
+		sleepUntil(ttl * 20 / 100)
+		w.Servers()[0].Del("x")
+		other := make(chan *redlock.Lock, 1)
+		go func() {
+			defer close(other)
+			if k, err := ls[1].TryAcquire(t.Context(), "x", redlock.Renew(false)); err == nil {
+				other <- k
+			}
+		}()
+		sleepUntil(ttl * 30 / 100)
+		w.Servers()[0].Flush()                                         // with its vote for the other
+		require.NoError(t, waited(t, ls[0], "y").Release(t.Context())) // which writes its record
+		for i := range 3 {                                             // is refused, and repaired; enters the TTL; might count
+			sleepUntil(ttl * time.Duration(35+5*i) / 100)
+			go k.Extend(t.Context())
+		}
+		next := <-other
+		require.NotNil(t, next)
+		assert.False(t, k.Valid(), "both hold")
+	})
+}
+
+// TestAnExtensionDoesNotRestOnAKeyThatExpiredEarly, because its server's clock was set ahead, and was
+// put there again by a request that was run twice.
+func TestAnExtensionDoesNotRestOnAKeyThatExpiredEarly(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l := settled(t, w, 1)[0]
+		w.SetNet(sim.Net{
+			Patience: time.Second,
+			Travel:   func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) { return leg, l.Node == 2 && l.Key == "x" },
+			Stray: func(l sim.Leg, _ bool, _ *rand.Rand) (time.Duration, bool) {
+				return ttl / 5, l.Node == 1 && l.Key == "x" && l.Op == protocol.OpAcquire
+			},
+		})
+		k := take(t, l, "x", redlock.Renew(false)) // on nodes 0 and 1
+		require.NoError(t, k.Extend(t.Context()))
+		time.Sleep(ttl / 10)
+		w.Servers()[1].Step(2 * ttl)
+		time.Sleep(ttl / 5)
+		isOnly(t, k.Extend(t.Context()), redlock.ErrNoQuorum)
+	})
+}
+
 // TestAnExtensionIsOnTheRecordOfTheServer: a node gets a new record though it has kept its keys,
 // and another client writes that. The holder's TTL has to be on it, or a node that forgets is not
 // known to have had such locks.

@@ -154,8 +154,8 @@ func (r *reading) Receive(_ int, reply protocol.Reply) {
 // settle judges a vote whose record was read meanwhile. It is counted, or goes on to wait for its
 // TTL to be entered.
 func (m *memory) settle(v vote, failure error) {
+	v.round.parked.Add(-1)
 	if failure != nil {
-		v.round.parked.Add(-1)
 		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", m.guard.settings.epoch, failure))
 		return
 	}
@@ -165,7 +165,6 @@ func (m *memory) settle(v vote, failure error) {
 	m.mu.Unlock()
 	if !v.entry && (j == unlisted || j == unread && v.kept) { // the record is new to this client
 		v.round.list(v)
-		v.round.parked.Add(-1)
 		return
 	}
 	switch j {
@@ -176,7 +175,6 @@ func (m *memory) settle(v vote, failure error) {
 	case unlisted:
 		err = cmp.Or(standing, errContested)
 	}
-	v.round.parked.Add(-1)
 	v.count(err)
 }
 

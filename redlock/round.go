@@ -242,7 +242,7 @@ func (r *round) count(i int, reply protocol.Reply) {
 
 	switch {
 	case r.gap != nil:
-		s.repaired(r.gap, i, reply.Outcome)
+		s.repaired(r, i, reply.Outcome)
 	case s != nil:
 		s.heard(r, i, reply)
 	}

@@ -33,21 +33,27 @@ type session struct {
 	sharers   []*Lock       // the Locks that callers have, of a session that they share
 	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
 	givenBack sync.Once
-	until     clock.Instant   // no longer held from here on
-	votes     quorum.Set      // nodes that granted in round proof
-	proof     int             // seq of the round that until is counted from
-	maybe     quorum.Set      // nodes that may hold the value
-	repairs   quorum.Set      // nodes that are being asked to hold it again
-	had       []clock.Instant // by node: until when it has the value, by a vote that counted; nil before the first round
-	seq       int             // of the last round
-	renewal   *round          // under way, or nil
-	renewDue  bool            // a renewal is among the scheduler's chores
+	until     clock.Instant // no longer held from here on
+	votes     quorum.Set    // nodes that granted in round proof
+	proof     int           // seq of the round that until is counted from
+	maybe     quorum.Set    // nodes that may hold the value
+	repairs   quorum.Set    // nodes that are being asked to hold it again
+	had       []having      // by node; nil before the first round
+	seq       int           // of the last round
+	renewal   *round        // under way, or nil
+	renewDue  bool          // a renewal is among the scheduler's chores
 	renewAt   clock.Instant
 	lookDue   bool       // a look is among the scheduler's chores
 	watch     *holdWatch // nil for the first watchAfter
 	failed    *round     // the last extension that came to nothing, nil after one that succeeded
 
 	index int // where it stands in the scheduler, -1 if it does not; guarded by that
+}
+
+// A having is what a session knows of one node.
+type having struct {
+	until   clock.Instant // it has the value until then, by a grant that counted
+	refused clock.Instant // it said then that it had not; grants of rounds that began before say nothing
 }
 
 // newSession makes the session of a round of an acquisition, won by now, and returns its
@@ -266,10 +272,10 @@ func (s *session) number(r *round) {
 	s.seq++
 	r.seq, r.session = s.seq, s
 	if s.had == nil {
-		s.had = make([]clock.Instant, len(s.locker.nodes))
+		s.had = make([]having, len(s.locker.nodes))
 		for i := range s.had {
 			if s.votes.Has(i) {
-				s.had[i] = s.until
+				s.had[i].until = s.until
 			}
 		}
 	}
@@ -278,28 +284,39 @@ func (s *session) number(r *round) {
 // has notes that node i has the value from a round on that began at start: its key lives for a TTL
 // from then. The session must be locked.
 func (s *session) has(i int, start clock.Instant) {
+	if s.had != nil && start >= s.had[i].refused {
+		s.had[i].until = max(s.had[i].until, quorum.Deadline(start, s.settings.ttl))
+	}
+}
+
+// hasNot notes that node i has refused an extension. The session must be locked.
+func (s *session) hasNot(i int) {
 	if s.had != nil {
-		s.had[i] = max(s.had[i], quorum.Deadline(start, s.settings.ttl))
+		s.had[i] = having{refused: s.now()}
 	}
 }
 
 // keeps reports whether node i, which has just granted an extension, is known to have had the value
 // lately. It may have forgotten it meanwhile, and a late request have put it there again. But then
 // nobody else's vote has counted there since: before the node forgot, the value was in the way, and
-// after that the quarantine.
+// after that the quarantine. A node that has refused an extension has lost the value in some other
+// way, so that is no rule for it.
 func (s *session) keeps(i int) bool {
 	if s == nil { // a set has none before its parts are joined
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.had != nil && s.now() < s.had[i]
+	return s.had != nil && s.now() < s.had[i].until
 }
 
 // heard is called with every reply to an extension, and with those to the
 // acquisition that come after the quorum.
 func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	s.mu.Lock()
+	if r.req.Op.Extends() && reply.Outcome == protocol.Refused {
+		s.hasNot(i)
+	}
 	repairing := s.repairs.Has(i) // then an older reply does not say what is there
 	switch {
 	case reply.Outcome == protocol.Granted:
@@ -519,7 +536,8 @@ func (s *session) repair(gap *round, i int) {
 }
 
 // repaired is called with the reply.
-func (s *session) repaired(gap *round, i int, o protocol.Outcome) {
+func (s *session) repaired(r *round, i int, o protocol.Outcome) {
+	gap := r.gap
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.repairs.Remove(i)
@@ -530,7 +548,7 @@ func (s *session) repaired(gap *round, i int, o protocol.Outcome) {
 	if o != protocol.Granted || s.phase != held {
 		return
 	}
-	s.has(i, gap.start)
+	s.has(i, r.start)
 	gap.regained.Add(i)
 	if gap.seq == s.proof {
 		s.votes.Add(i)

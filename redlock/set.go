@@ -273,6 +273,7 @@ func (g *gathering) join() (*Lock, error) {
 		r := l.newRound(g.eventCtx, g.name, l.request(g.settings, c.kind.extend, c))
 		r.ask()
 		r.wait(g.ctx, g.settings.timeout(), settled)
+		r.waitForRecords(g.ctx, 2*g.settings.timeout(), settled)
 		if lock := l.queue.join(g, r, c); lock != nil {
 			return g.begin(lock)
 		}

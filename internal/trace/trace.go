@@ -227,7 +227,7 @@ func (w *world) grant(c *claim, e Event) Rule {
 }
 
 // renew is a node's answer to an extension. In quarantine it counts only for a client that knows that
-// the node has had the key, lately enough for nobody else's vote there to have counted since.
+// the node has had the key lately, so that nobody else's vote there has counted since.
 func (w *world) renew(c *claim, e Event) Rule {
 	n := &w.nodes[e.Node]
 	if _, there := n.keys[e.Claim]; !there {
