@@ -80,14 +80,14 @@ type sight struct {
 
 // A vote is a reply of a node that granted, to be judged.
 type vote struct {
-	round *round
-	reply protocol.Reply
-	slot  int
-	heard clock.Instant
-	clock time.Duration // the server's, when it voted
-	floor time.Duration // by the server's clock: tokens up to this one may have been accepted before it forgot
-	entry bool          // it is parked because its TTL is not on record
-	kept  bool          // of an extension: see session.keeps
+	round  *round
+	reply  protocol.Reply
+	slot   int
+	heard  clock.Instant
+	clock  time.Duration // the server's, when it voted
+	floor  time.Duration // by the server's clock: tokens up to this one may have been accepted before it forgot
+	entry  bool          // it is parked because its TTL is not on record
+	hadKey bool          // of an extension: see session.hadKey
 }
 
 // verdicts of a vote.
@@ -126,7 +126,7 @@ func (m *memory) consider(v *vote) (judgement, error) {
 	if !m.covers(v) {
 		return unread, nil
 	}
-	if v.kept && v.round.start >= m.ahead { // else the key has expired too early
+	if v.hadKey && v.round.start >= m.ahead { // else the key has expired too early
 		return m.lists(v.round.req.TTL, v.clock, v.round.start), nil
 	}
 	if err := m.standing(v.round.start, v.heard); err != nil {

@@ -163,7 +163,7 @@ func (m *memory) settle(v vote, failure error) {
 	j, err := m.consider(&v)
 	standing := m.standing(v.round.start, v.heard)
 	m.mu.Unlock()
-	if !v.entry && (j == unlisted || j == unread && v.kept) { // the record is new to this client
+	if !v.entry && (j == unlisted || j == unread && v.hadKey) { // the record is new to this client
 		v.round.list(v)
 		return
 	}

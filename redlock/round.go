@@ -142,7 +142,7 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 		r.mu.Lock()
 		s := r.session
 		r.mu.Unlock()
-		v.kept = s.keeps(i)
+		v.hadKey = s.hadKey(i)
 	}
 	verdict, why := m.judge(&v)
 	switch verdict {

@@ -38,7 +38,7 @@ type session struct {
 	proof     int           // seq of the round that until is counted from
 	maybe     quorum.Set    // nodes that may hold the value
 	repairs   quorum.Set    // nodes that are being asked to hold it again
-	had       []having      // by node; nil before the first round
+	atNode    []nodeKey     // nil before the first round
 	seq       int           // of the last round
 	renewal   *round        // under way, or nil
 	renewDue  bool          // a renewal is among the scheduler's chores
@@ -50,10 +50,10 @@ type session struct {
 	index int // where it stands in the scheduler, -1 if it does not; guarded by that
 }
 
-// A having is what a session knows of one node.
-type having struct {
-	until   clock.Instant // it has the value until then, by a grant that counted
-	refused clock.Instant // it said then that it had not; grants of rounds that began before say nothing
+// A nodeKey is what a session knows of its key at one node.
+type nodeKey struct {
+	until   clock.Instant // the key lives until then, by a grant that counted
+	refused clock.Instant // the last refusal was heard then; grants of rounds that began before say nothing
 }
 
 // newSession makes the session of a round of an acquisition, won by now, and returns its
@@ -271,43 +271,43 @@ func (s *session) nextRound() *round {
 func (s *session) number(r *round) {
 	s.seq++
 	r.seq, r.session = s.seq, s
-	if s.had == nil {
-		s.had = make([]having, len(s.locker.nodes))
-		for i := range s.had {
+	if s.atNode == nil {
+		s.atNode = make([]nodeKey, len(s.locker.nodes))
+		for i := range s.atNode {
 			if s.votes.Has(i) {
-				s.had[i].until = s.until
+				s.atNode[i].until = s.until
 			}
 		}
 	}
 }
 
-// has notes that node i has the value from a round on that began at start: its key lives for a TTL
-// from then. The session must be locked.
-func (s *session) has(i int, start clock.Instant) {
-	if s.had != nil && start >= s.had[i].refused {
-		s.had[i].until = max(s.had[i].until, quorum.Deadline(start, s.settings.ttl))
+// keyGranted notes a grant of node i that counts, to a round that began at start: the key lives for a
+// TTL from then. The session must be locked.
+func (s *session) keyGranted(i int, start clock.Instant) {
+	if s.atNode != nil && start >= s.atNode[i].refused {
+		s.atNode[i].until = max(s.atNode[i].until, quorum.Deadline(start, s.settings.ttl))
 	}
 }
 
-// hasNot notes that node i has refused an extension. The session must be locked.
-func (s *session) hasNot(i int) {
-	if s.had != nil {
-		s.had[i] = having{refused: s.now()}
+// keyRefused notes that node i has refused an extension. The session must be locked.
+func (s *session) keyRefused(i int) {
+	if s.atNode != nil {
+		s.atNode[i] = nodeKey{refused: s.now()}
 	}
 }
 
-// keeps reports whether node i, which has just granted an extension, is known to have had the value
-// lately. It may have forgotten it meanwhile, and a late request have put it there again. But then
-// nobody else's vote has counted there since: before the node forgot, the value was in the way, and
-// after that the quarantine. A node that has refused an extension has lost the value in some other
-// way, so that is no rule for it.
-func (s *session) keeps(i int) bool {
+// hadKey reports whether node i, which has just granted an extension, is known to have had the key
+// lately. The node may have forgotten the key meanwhile, and a late request have put it there again.
+// Still no other client's vote there can have counted since: before the node forgot, the key was in
+// the way, and after that the quarantine. That is no rule for a node that has refused an extension,
+// because it lost the key in some other way.
+func (s *session) hadKey(i int) bool {
 	if s == nil { // a set has none before its parts are joined
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.had != nil && s.now() < s.had[i].until
+	return s.atNode != nil && s.now() < s.atNode[i].until
 }
 
 // heard is called with every reply to an extension, and with those to the
@@ -315,13 +315,13 @@ func (s *session) keeps(i int) bool {
 func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	s.mu.Lock()
 	if r.req.Op.Extends() && reply.Outcome == protocol.Refused {
-		s.hasNot(i)
+		s.keyRefused(i)
 	}
 	repairing := s.repairs.Has(i) // then an older reply does not say what is there
 	switch {
 	case reply.Outcome == protocol.Granted:
 		s.maybe.Add(i)
-		s.has(i, r.start)
+		s.keyGranted(i, r.start)
 		if s.watch != nil {
 			s.watch.found(i)
 		}
@@ -548,7 +548,7 @@ func (s *session) repaired(r *round, i int, o protocol.Outcome) {
 	if o != protocol.Granted || s.phase != held {
 		return
 	}
-	s.has(i, r.start)
+	s.keyGranted(i, r.start)
 	gap.regained.Add(i)
 	if gap.seq == s.proof {
 		s.votes.Add(i)
