@@ -174,6 +174,7 @@ refuse()`+refuseRelease)
 var queueScript = newScript(2, 4, `
 local call = redis.call
 local queue, seen, id, life = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[3])
+if ARGV[4] ~= '0' and call('ZCARD', queue) == 0 then return 0 end
 local function drop(ticket)
 	call('ZREM', queue, ticket)
 	call('HDEL', seen, ticket)

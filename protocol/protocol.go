@@ -234,7 +234,7 @@ type Ticket struct {
 	ID     string
 	Waited time.Duration
 	Life   time.Duration
-	Leave  bool // give the place back
+	Leave  bool // give the place back; with no ID only Reply.Others is wanted
 
 	// Overtakes, with Leave, drops the first as well, which has left the lock lie. If that is alive
 	// it takes its old place when it is seen again.

@@ -65,7 +65,9 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		}
 		if lock, err = a.try(first); err == nil {
 			got = lock.session
-			q.joinTurn(a.line, got)
+			if q.joinTurn(a.line, got) && !a.settings.inOrder() && !a.settings.shared {
+				a.countHeads()
+			}
 			if c := a.contender; c != nil {
 				q.setOthers(a.line.key, c.othersSeen())
 			}

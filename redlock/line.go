@@ -29,6 +29,9 @@ type line struct {
 	turn     clock.Instant // when the present turn of this process began; zero: with the next lock
 	turnOver bool          // other processes come first, if any wait
 	others   int           // waiters of other processes, when this one heard of them last
+	asked    bool          // others was asked for in this turn
+	told     bool          // and answered
+	heads    *headcount    // that asks; nil: none has yet
 	left     clock.Instant // when this process gave the lock back last
 	cost     time.Duration // of acquiring it then
 	wanted   time.Duration // the same if callers of this process waited; else zero
@@ -239,12 +242,12 @@ func (q *queue) tidy(ln *line) {
 
 // turnLength returns how long one process may have a lock again and again, by one caller or by
 // many, before it looks whether others wait. Its next request would always come before theirs,
-// right behind the release. So it asks the node that keeps the queue, and lines up there with them
-// (place.go). The turn is longer where acquisitions take long, so that asking costs a fifth at
-// most.
+// right behind the release. So once half of the turn is over it asks the node that keeps the queue,
+// while it has the lock (countHeads). A turn that ends without an answer has the next caller line up
+// there (place.go), so it is longer where acquisitions take long: that costs a fifth at most.
 //
-// Once it knows of others it asks before each acquisition from the nodes that follows soon. In the
-// process the lock is still handed over for a turn.
+// Once it knows of others it lines up before each acquisition from the nodes that follows soon. In
+// the process the lock is still handed over for a turn.
 func turnLength(cost time.Duration) time.Duration { return max(5*time.Millisecond, 5*cost) }
 
 // turnOver reports whether the process has had the lock for long enough. The queue
@@ -256,19 +259,26 @@ func (ln *line) endTurn(s *session, now clock.Instant) {
 	ln.turn, ln.turnOver = s.turn, s.turnOver(now)
 	ln.left, ln.cost = now, s.cost
 	if ln.turnOver {
-		ln.turn = 0
+		ln.turn, ln.turnOver = 0, !ln.told // who was told that others wait lines up anyway
 	}
 }
 
 // joinTurn makes a session that was just won part of the turn of its process, if that has come
-// again at once.
-func (q *queue) joinTurn(ln *line, s *session) {
+// again at once. It reports whether the process is to ask now if others wait: once in the second
+// half of a turn.
+func (q *queue) joinTurn(ln *line, s *session) (ask bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ln.turn > 0 && s.turn.Sub(ln.left) < turnLength(s.cost) {
+	began, length := s.turn, turnLength(s.cost)
+	if ln.turn > 0 && began.Sub(ln.left) < length {
 		s.turn = ln.turn
+	} else {
+		ln.asked, ln.told = false, false
 	}
 	ln.turn = 0
+	ask = !ln.asked && began.Sub(s.turn) >= length/2
+	ln.asked = ln.asked || ask
+	return ask
 }
 
 // lastCost returns how long it took this process to acquire the lock the last time.
@@ -287,11 +297,15 @@ func (q *queue) standBack(ln *line) time.Duration {
 }
 
 // setOthers notes how many waiters of other processes there are.
-func (q *queue) setOthers(key string, n int) {
+func (q *queue) setOthers(key string, n int) { q.hear(key, n, false) }
+
+// hear is setOthers, with whether that is the answer that joinTurn wanted.
+func (q *queue) hear(key string, n int, answer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ln := q.lines[key]; ln != nil {
 		ln.others = n
+		ln.told = ln.told || answer && ln.asked
 	}
 }
 

@@ -223,6 +223,43 @@ func (d departure) Receive(_ int, reply protocol.Reply) {
 	d.locker.inflight.done()
 }
 
+// countHeads asks the node that keeps the queue how many wait there, without a place of its own. A
+// node that does not answer is not waited for.
+func (a *acquisition) countHeads() {
+	var none quorum.Set
+	node := a.locker.nodes[a.chooseFirst(&none, false)]
+	h := a.locker.queue.headcount(a)
+	_ = node.Submit(&h.req, 0, h) // who comes after the turn lines up, and sees the error
+}
+
+// A headcount asks about the queue of one line, again and again.
+type headcount struct {
+	req   protocol.Request
+	queue *queue
+	line  string
+}
+
+// headcount returns the one of a's line.
+func (q *queue) headcount(a *acquisition) *headcount {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln, timeout := a.line, a.settings.timeout()
+	if ln.heads == nil || ln.heads.req.Timeout != timeout {
+		ln.heads = &headcount{queue: q, line: ln.key, req: protocol.Request{
+			Op: protocol.OpQueue, Key: a.settings.prefix + queueKey + a.name, Timeout: timeout,
+			Ticket: &protocol.Ticket{Leave: true, Life: ticketLife},
+		}}
+	}
+	return ln.heads
+}
+
+// Receive implements protocol.Receiver.
+func (h *headcount) Receive(_ int, reply protocol.Reply) {
+	if reply.Outcome == protocol.Granted {
+		h.queue.hear(h.line, reply.Others, true)
+	}
+}
+
 // ignored is the Receiver of replies that do not matter.
 type ignored struct{}
 

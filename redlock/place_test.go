@@ -440,7 +440,8 @@ func (r *record) longestSilence() (longest time.Duration) {
 }
 
 // comingAgain has n processes with one caller each hold the lock for so long and want it again as
-// soon as they have released it. It returns how long they waited each time.
+// soon as they have released it. It returns how long they waited each time, also for what came too
+// late.
 func comingAgain(t *testing.T, w *sim.World, n int, hold time.Duration) (waits []time.Duration) {
 	rounds := max(100, 2000/n)
 	var mu sync.Mutex
@@ -453,10 +454,13 @@ func comingAgain(t *testing.T, w *sim.World, n int, hold time.Duration) (waits [
 			for ctx.Err() == nil {
 				start := time.Now()
 				lock, err := l.Acquire(ctx, "x")
+				waited := time.Since(start)
 				if err != nil {
+					mu.Lock()
+					waits = append(waits, waited)
+					mu.Unlock()
 					return
 				}
-				waited := time.Since(start)
 				time.Sleep(hold)
 				assert.NoError(t, lock.Release(context.WithoutCancel(ctx)))
 				mu.Lock()
@@ -562,6 +566,27 @@ func TestAFairCallerWhoComesInTheTurnOfItsProcessWaitsForOthers(t *testing.T) {
 		f.queues(t.Context(), t, a, 2)
 		f.all.Wait()
 		assert.Equal(t, upTo(3), f.served)
+	})
+}
+
+// TestWhoIsAloneAsksWithoutWaiting whether others want what it takes again and again.
+func TestWhoIsAloneAsksWithoutWaiting(t *testing.T) {
+	const near, cycles = time.Millisecond, 100
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Fixed(near / 2))
+		l, _ := open(t, w)
+		record := recorded(w)
+		for range cycles {
+			waited := took(func() {
+				lock, err := l.Acquire(t.Context(), "x")
+				require.NoError(t, err)
+				require.NoError(t, lock.Release(t.Context()))
+			})
+			assert.Equal(t, 2*near, waited, "the lock and its release")
+		}
+		asked := len(record.of(sim.Submitted, protocol.OpQueue))
+		assert.GreaterOrEqual(t, asked, cycles/4, "in each turn")
+		assert.LessOrEqual(t, asked, cycles/3)
 	})
 }
 

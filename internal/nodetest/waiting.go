@@ -84,6 +84,9 @@ var waiting = []row{
 		leave("x", 0), inQueue("a", time.Second, first(0)), leave("x", 1), inQueue("b", 0, behind(1)), leave("x", 2),
 		inQueue("a", time.Second, first(1)),
 	}},
+	{"queue: who has no ticket is told how many there are", []step{
+		leave("", 0), inQueue("a", time.Second, first(0)), inQueue("b", 0, behind(1)), leave("", 2), inQueue("b", 0, behind(1)),
+	}},
 	{"queue: tickets that are not kept are dropped once their life is over", []step{
 		inQueue("a", 10*time.Second, first(0)).living(brief), inQueue("b", 20*time.Second, first(1)).living(brief).soon(),
 		advance(brief + 50*time.Millisecond), inQueue("c", 2*time.Second, first(0)), inQueue("b", time.Second, behind(1)), inQueue("a", 0, behind(2)),
