@@ -65,9 +65,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		}
 		if lock, err = a.try(first); err == nil {
 			got = lock.session
-			if q.joinTurn(a.line, got) && !a.settings.inOrder() && !a.settings.shared {
-				a.countHeads()
-			}
+			q.joinTurn(a.line, got)
 			if c := a.contender; c != nil {
 				q.setOthers(a.line.key, c.othersSeen())
 			}

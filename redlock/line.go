@@ -29,7 +29,7 @@ type line struct {
 	turn     clock.Instant // when the present turn of this process began; zero: with the next lock
 	turnOver bool          // other processes come first, if any wait
 	others   int           // waiters of other processes, when this one heard of them last
-	asked    bool          // others was asked for in this turn
+	asked    bool          // about others, when the last turn was over
 	told     bool          // and answered
 	heads    *headcount    // that asks; nil: none has yet
 	left     clock.Instant // when this process gave the lock back last
@@ -187,8 +187,9 @@ func (ln *line) hasRoom() bool {
 	return first.shared || len(ln.holders) < max(1, first.permits)
 }
 
-// ended is called when a session has ended and its release is on its way.
-func (q *queue) ended(s *session, now clock.Instant) {
+// ended is called when a session has ended and its release is on its way. It reports whether the
+// process is to ask if others wait.
+func (q *queue) ended(s *session, now clock.Instant) (ask bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, key := range s.lines() {
@@ -197,13 +198,14 @@ func (q *queue) ended(s *session, now clock.Instant) {
 			continue
 		}
 		ln.removeHolder(s)
-		ln.endTurn(s, now)
+		ask = ln.endTurn(s, now)
 		if ln.wanted = 0; len(ln.waiters) > 0 {
 			ln.news, ln.wanted = true, s.cost
 			ln.waiters[0].parker.wake()
 		}
 		q.tidy(ln)
 	}
+	return ask
 }
 
 // hasNews reports, once, whether the key was released in this process or handed
@@ -242,9 +244,11 @@ func (q *queue) tidy(ln *line) {
 
 // turnLength returns how long one process may have a lock again and again, by one caller or by
 // many, before it looks whether others wait. Its next request would always come before theirs,
-// right behind the release. So once half of the turn is over it asks the node that keeps the queue,
-// while it has the lock (countHeads). A turn that ends without an answer has the next caller line up
-// there (place.go), so it is longer where acquisitions take long: that costs a fifth at most.
+// right behind the release. So with the release that ends the turn it asks the node that keeps the
+// queue, and takes the lock once more meanwhile (countHeads). If that answers, and others wait, the
+// next caller lines up there with them (place.go). One for whose process no answer has come since
+// the turn before lines up as well, and so does one whose process has not come again at once yet. A
+// turn is longer where acquisitions take long, so that this costs a fifth at most.
 //
 // Once it knows of others it lines up before each acquisition from the nodes that follows soon. In
 // the process the lock is still handed over for a turn.
@@ -254,31 +258,30 @@ func turnLength(cost time.Duration) time.Duration { return max(5*time.Millisecon
 // must be locked.
 func (s *session) turnOver(now clock.Instant) bool { return now.Sub(s.turn) >= turnLength(s.cost) }
 
-// endTurn lets the turn go on with the next lock, or ends it. The queue must be locked.
-func (ln *line) endTurn(s *session, now clock.Instant) {
+// endTurn lets the turn go on with the next lock, or ends it. It reports whether the process is to
+// ask if others wait. The queue must be locked.
+func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
 	ln.turn, ln.turnOver = s.turn, s.turnOver(now)
 	ln.left, ln.cost = now, s.cost
-	if ln.turnOver {
-		ln.turn, ln.turnOver = 0, !ln.told // who was told that others wait lines up anyway
+	if !ln.turnOver {
+		return false
 	}
+	ask = s.again && (ln.told || !ln.asked)
+	ln.turn, ln.turnOver = 0, !ask
+	ln.asked, ln.told = ask, false
+	return ask
 }
 
 // joinTurn makes a session that was just won part of the turn of its process, if that has come
-// again at once. It reports whether the process is to ask now if others wait: once in the second
-// half of a turn.
-func (q *queue) joinTurn(ln *line, s *session) (ask bool) {
+// again at once.
+func (q *queue) joinTurn(ln *line, s *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	began, length := s.turn, turnLength(s.cost)
-	if ln.turn > 0 && began.Sub(ln.left) < length {
+	s.again = s.turn.Sub(ln.left) < turnLength(s.cost)
+	if ln.turn > 0 && s.again {
 		s.turn = ln.turn
-	} else {
-		ln.asked, ln.told = false, false
 	}
 	ln.turn = 0
-	ask = !ln.asked && began.Sub(s.turn) >= length/2
-	ln.asked = ln.asked || ask
-	return ask
 }
 
 // lastCost returns how long it took this process to acquire the lock the last time.
@@ -299,13 +302,13 @@ func (q *queue) standBack(ln *line) time.Duration {
 // setOthers notes how many waiters of other processes there are.
 func (q *queue) setOthers(key string, n int) { q.hear(key, n, false) }
 
-// hear is setOthers, with whether that is the answer that joinTurn wanted.
+// hear is setOthers, with whether that is the answer that endTurn wanted.
 func (q *queue) hear(key string, n int, answer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ln := q.lines[key]; ln != nil {
 		ln.others = n
-		ln.told = ln.told || answer && ln.asked
+		ln.told = ln.told || answer
 	}
 }
 

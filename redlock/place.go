@@ -225,11 +225,15 @@ func (d departure) Receive(_ int, reply protocol.Reply) {
 
 // countHeads asks the node that keeps the queue how many wait there, without a place of its own. A
 // node that does not answer is not waited for.
-func (a *acquisition) countHeads() {
-	var none quorum.Set
-	node := a.locker.nodes[a.chooseFirst(&none, false)]
-	h := a.locker.queue.headcount(a)
-	_ = node.Submit(&h.req, 0, h) // who comes after the turn lines up, and sees the error
+func (s *session) countHeads() {
+	nodes := s.locker.nodes
+	i := firstOf(nodes, s.line, s.locker.overdue())
+	if i < 0 {
+		return // who comes next lines up, and sees why
+	}
+	if h := s.locker.queue.headcount(s); h != nil {
+		_ = nodes[i].Submit(&h.req, 0, h)
+	}
 }
 
 // A headcount asks about the queue of one line, again and again.
@@ -239,14 +243,17 @@ type headcount struct {
 	line  string
 }
 
-// headcount returns the one of a's line.
-func (q *queue) headcount(a *acquisition) *headcount {
+// headcount returns the one of the session's line, nil if that is not there any more.
+func (q *queue) headcount(s *session) *headcount {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln, timeout := a.line, a.settings.timeout()
+	ln, timeout := q.lines[s.line], s.settings.timeout()
+	if ln == nil {
+		return nil
+	}
 	if ln.heads == nil || ln.heads.req.Timeout != timeout {
-		ln.heads = &headcount{queue: q, line: ln.key, req: protocol.Request{
-			Op: protocol.OpQueue, Key: a.settings.prefix + queueKey + a.name, Timeout: timeout,
+		ln.heads = &headcount{queue: q, line: s.line, req: protocol.Request{
+			Op: protocol.OpQueue, Key: s.settings.prefix + queueKey + s.name, Timeout: timeout,
 			Ticket: &protocol.Ticket{Leave: true, Life: ticketLife},
 		}}
 	}
