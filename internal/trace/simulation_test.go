@@ -24,7 +24,6 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "follow the one history of this seed, and print it")
-	anyFlag   = flag.Bool("any", false, "let any server forget, and not only those of a minority")
 	lossFlag  = flag.Int("loss", 40, "lose one message in so many by itself, and run half of the lost requests late; 0: none")
 	histories = flag.Uint64("histories", 150, "how many histories of the simulation to follow")
 )
@@ -184,15 +183,12 @@ func network(base time.Duration) sim.Net {
 }
 
 // fault makes things go wrong, now and then. All else has come to rest meanwhile, so that what is
-// noted and what is done are one step. Only a minority forgets, always the same, so that the others
-// know which locks can have been forgotten.
+// noted and what is done are one step. Any server may forget, so there may be none that knows which
+// locks can have been forgotten.
 func (r *recording) fault(process *sim.Client) {
 	servers := r.world.Servers()
 	for range 1 + r.plan.IntN(2) { // often two at once
-		anyone, i := servers[r.plan.IntN(len(servers))], r.plan.IntN(len(servers)/2)
-		if *anyFlag {
-			i = r.plan.IntN(len(servers))
-		}
+		anyone, i := servers[r.plan.IntN(len(servers))], r.plan.IntN(len(servers))
 		switch r.plan.IntN(12) {
 		case 0:
 			r.forget(Forgets, i)
