@@ -200,15 +200,17 @@ func TestAnOutageIsCounted(t *testing.T) {
 // TestALossThatTheReleaseShowsIsCounted as one.
 func TestALossThatTheReleaseShowsIsCounted(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redlock.Renew(false), redlock.TTL(time.Minute))
-	lock, err := r.Acquire(t.Context(), "x")
+	r := newRig(t)
+	r.unwatched = true
+	l := r.locker(t, redlock.Observe(r), redlock.Renew(false), redlock.TTL(time.Minute))
+	lock, err := l.Acquire(t.Context(), "x")
 	require.NoError(t, err)
 	r.await(t, 3, votes(protocol.OpAcquire))
 	for i := range 3 {
 		require.NoError(t, r.servers.Restart(t.Context(), i, fleet.Lost))
 	}
 	require.Eventually(t, func() bool { // the connections are made anew in the background
-		in, err := r.Inspect(t.Context(), "x")
+		in, err := l.Inspect(t.Context(), "x")
 		return err == nil && !slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Err != nil })
 	}, testLimit, time.Millisecond)
 	require.ErrorIs(t, lock.Release(t.Context()), redlock.ErrLost)
