@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -142,6 +143,21 @@ func (v visited) Submit(req *protocol.Request, slot int, to protocol.Receiver) e
 	return v.Node.Submit(req, slot, to)
 }
 
+// A hintingVisited node hints as well: the reader's leaving has the writer try at once, again and
+// again. It keeps no queue.
+type hintingVisited struct{ visited }
+
+func (v hintingVisited) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
+	if req.Op == protocol.OpQueue {
+		return pool.ErrPermission
+	}
+	return v.visited.Submit(req, slot, to)
+}
+
+func (v hintingVisited) Watch(key string, hint func()) (stop func()) {
+	return v.Node.(protocol.Watchable).Watch(key, hint)
+}
+
 type unheard struct{}
 
 func (unheard) Receive(int, protocol.Reply) {}
@@ -149,26 +165,33 @@ func (unheard) Receive(int, protocol.Reply) {}
 // TestAWriterDoesNotStarveBehindReadersThatItNeverSees, because they leave between its request and
 // its undo, on every node, every time.
 func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		c := w.NewClient(1)
-		nodes := c.Nodes()
-		for i, n := range nodes {
-			nodes[i] = visited{n}
-		}
-		l, err := redlock.New(nodes, redlock.TTL(ttl), redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
-		require.NoError(t, err)
-		defer l.Close()
-		began := time.Now()
-		got := writerWaits(t, l, "x")
-		k := <-got
-		require.NotNil(t, k, "it starves")
-		assert.Less(t, time.Since(began), 2*time.Second)
-		require.NoError(t, k.Release(t.Context()))
-		time.Sleep(rtt)
-		for _, s := range w.Servers() {
-			assert.Empty(t, s.Keys(), "its intent is taken back")
-		}
-	})
+	for name, visit := range map[string]func(protocol.Node) protocol.Node{
+		"without hints":            func(n protocol.Node) protocol.Node { return visited{n} },
+		"with hints, and no queue": func(n protocol.Node) protocol.Node { return hintingVisited{visited{n}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				c := w.NewClient(1)
+				nodes := c.Nodes()
+				for i, n := range nodes {
+					nodes[i] = visit(n)
+				}
+				l, err := redlock.New(nodes, redlock.TTL(ttl), redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
+				require.NoError(t, err)
+				defer l.Close()
+				began := time.Now()
+				got := writerWaits(t, l, "x")
+				k := <-got
+				require.NotNil(t, k, "it starves")
+				assert.Less(t, time.Since(began), 2*time.Second)
+				require.NoError(t, k.Release(t.Context()))
+				time.Sleep(rtt)
+				for _, s := range w.Servers() {
+					assert.Empty(t, s.Keys(), "its intent is taken back")
+				}
+			})
+		})
+	}
 }
 
 // TestWritersAloneDoNotTakeEachOtherForReaders, which would cost the nodes requests for nothing.
