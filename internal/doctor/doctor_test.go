@@ -280,3 +280,17 @@ func TestTheDoctorHasTheClientsLimits(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, tokenSlack, node.slack)
 }
+
+// TestNoChannelIsAdvisedWhereACLsKnowNone: Redis 6.0 would reject the whole line.
+func TestNoChannelIsAdvisedWhereACLsKnowNone(t *testing.T) {
+	t.Parallel()
+	for version, channel := range map[string]bool{"6.0.16": false, "6.2.0": true} {
+		r := three(t, func() *fake {
+			f := healthy().but("ACL DRYRUN locks SUBSCRIBE", "no")
+			return f.but("INFO server", strings.Replace(f.answers["INFO server"].(string), "7.2.4", version, 1))
+		}(), usual)
+		found := find(r.Nodes[0].Findings, checkHints)
+		assert.Contains(t, found.Do, "+subscribe")
+		assert.Equal(t, channel, strings.Contains(found.Do, "&"), found.Do)
+	}
+}

@@ -59,7 +59,9 @@ func (v *visit) version(fields map[string]string) {
 		called = fmt.Sprintf("Valkey %s (compatible with Redis %s)", own, text)
 	}
 	const update = "use Redis 6 or later, or Valkey"
-	switch n, ok := parseVersion(text); {
+	n, ok := parseVersion(text)
+	v.noChannels = ok && n < 6_002_000
+	switch {
 	case !ok:
 		v.add(Finding{Note, checkVersion, "it does not tell its version", "whether it has what locks need shows when they are taken", "permit INFO"})
 	case n < 2_006_012:

@@ -114,7 +114,11 @@ func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
 	for i, q := range asked {
 		switch {
 		case q.forbidden(dry):
-			missing = append(missing, p.rights[i].grant)
+			grant := p.rights[i].grant
+			if v.noChannels {
+				grant, _, _ = strings.Cut(grant, " &") // which its ACL would reject
+			}
+			missing = append(missing, grant)
 		case q.unknown() && p.rights[i].newer:
 		case q.unknown():
 			missing = append(missing, p.rights[i].grant)

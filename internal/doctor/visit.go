@@ -23,6 +23,8 @@ type visit struct {
 	unfit    bool // it is a Sentinel or in a cluster, so its answers to more questions mean nothing
 	findings []Finding
 	facts    facts
+
+	noChannels bool // its ACL knows none: before Redis 6.2
 }
 
 // facts has what compare needs of each server.
