@@ -37,8 +37,12 @@ func newLease(lock *redlock.Lock, c Command, allow func(time.Duration)) *lease {
 func (l *lease) stop() { l.timer.Stop() }
 
 // renewed reports whether the command may go on. If so, the lease is next due when the command
-// would have to be asked to end.
+// would have to be asked to end. A lease that is over stays so, though its lock may have been
+// renewed: the warden has ended the command.
 func (l *lease) renewed() bool {
+	if l.until > 0 && l.over() {
+		return false
+	}
 	left := l.lock.Remaining() - l.command.Margin
 	if left <= l.command.KillAfter {
 		return false

@@ -61,6 +61,18 @@ func TestALeaseEndsAMarginBeforeItsLock(t *testing.T) {
 	assert.NoError(t, l.lost, "it was held until the end")
 }
 
+// TestALeaseThatIsOverStaysSo: its command has been killed, though the lock was renewed.
+func TestALeaseThatIsOverStaysSo(t *testing.T) {
+	t.Parallel()
+	lock, _ := held(t, time.Minute)
+	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
+	require.True(t, l.renewed())
+	l.until = clock.System.Now()
+	assert.False(t, l.renewed())
+	l.ended()
+	assert.ErrorIs(t, l.lost, redlock.ErrLost)
+}
+
 func TestNoLeaseLeavesLessThanTheTimeToKill(t *testing.T) {
 	t.Parallel()
 	lock, _ := held(t, time.Minute)
