@@ -28,19 +28,12 @@ test: ## run the tests; parts without redis-server or Docker are skipped
 	@docker info >/dev/null 2>&1 || echo "no Docker here: the tests in containers are SKIPPED (REDLOCK_REQUIRE=docker makes them fail)"
 	$(GO) test ./...
 
-# Containers have a server of their own, so there must seem to be no Docker. The test that is
-# skipped is about this process, and takes a minute.
+# Containers have a server of their own, so there must seem to be no Docker. Two servers at a time:
+# most of it is waiting.
 servers-test: ## test on the newest Redis and Valkey: make servers-test SERVERS="redis-6 valkey" (needs Debian's apt-get)
 	@servers=$$(./integration/servers.sh $(SERVERS)) || exit 1; \
 	export DOCKER_HOST=unix:///dev/null REDLOCK_REQUIRE="$${REDLOCK_REQUIRE:-redis}"; \
-	failed=; \
-	for server in $$(echo "$$servers" | tr ' ' =); do \
-		echo "$$server"; \
-		export REDLOCK_TEST_SERVER="$${server#*=}"; \
-		$(GO) test -count=1 -skip '^TestManyLocksAreLostInTime$$' ./integration ./pool ./fence ./internal/doctor ./internal/fleet || failed=yes; \
-		$(GO) test -count=1 -run Doctor ./cmd/redlock || failed=yes; \
-	done; \
-	test -z "$$failed"
+	echo "$$servers" | tr ' ' = | xargs -P 2 -I SERVER ./integration/on-server.sh SERVER
 
 race: ## run the tests under the race detector
 	$(GO) test -race -count=1 ./...

@@ -91,9 +91,8 @@ return {value, redis.call('PTTL', KEYS[1])}`)
 // however often it is repeated. Only where the clock was set back behind the counter by more than
 // that, a raise goes on from the counter in small steps.
 //
-// Time is cut into windows as long as the distance. Within the counter's own window an acquisition
-// does not ask for the time, which is a third of the work, so an accepted token may be ahead by
-// one distance more.
+// Wherever the counter is, an acquisition's token must be near the clock. If it only had to be near
+// the counter, raises and mad clocks would take turns in carrying the counter off.
 //
 // A counter lives for a day and five times the distance, and by then everything near the clock is
 // above it. A counter that is ahead of the clock lives that much longer.
@@ -114,10 +113,6 @@ end
 local token, last, slack = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 `
 	acceptToken = `
-if not raise and token > counter and math.floor(last / slack) == math.floor(counter / slack) then
-	call('SET', KEYS[2], ARGV[4], 'KEEPTTL')
-	return 1
-end
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local floor = math.max(counter, now)

@@ -88,7 +88,7 @@ func (s *session) issueToken(k *Lock) {
 }
 
 // tokenSlack is S, how far a token may be from a node's clock. Ahead of it a node's tokens
-// get by 2S through acquisitions, and by 5S where a raise had to do for nodes whose clocks
+// get by S through acquisitions, and by 4S where a raise had to do for nodes whose clocks
 // differ. So what a node accepts is above all that it accepted before it forgot, if it is
 // more than 5S behind that moment (memory.tokenFloor).
 //

@@ -12,10 +12,14 @@ import (
 const (
 	fence = time.Minute
 	tick  = time.Microsecond
+	far   = 7 * fence / 2 // which only a raise reaches
 )
 
 // low is a grant of the lock without its token.
 var low = want{outcome: protocol.Granted, low: true}
+
+// lowAhead is low for a counter that is far ahead.
+var lowAhead = want{outcome: protocol.Granted, low: true, ahead: far}
 
 // lowBy is low for a counter that is far from the time.
 func lowBy(floor int64) want { return want{outcome: protocol.Granted, floor: floor} }
@@ -102,6 +106,10 @@ var fenced = []row{
 	{"fenced: a token far ahead of the server's clock is not accepted, nor does it use up the numbers", []step{
 		acquireFenced("a", time.Hour, low), releaseFenced("a", time.Hour, granted),
 		releaseFenced("a", time.Hour, refused), acquireFenced("b", 0, granted),
+	}},
+	{"fenced: nor where the counter is as far ahead", []step{
+		acquireFenced("a", 0, granted), raise("a", far, granted), releaseFenced("a", far, granted),
+		acquireFenced("b", far+tick, lowAhead), release("b", granted), acquireFenced("c", far+2*tick, lowAhead),
 	}},
 	{"fenced: a token far behind the server's clock is not accepted, even if there is no counter", []step{
 		acquireFenced("a", -time.Hour, low), inspect(holds("a", short)),

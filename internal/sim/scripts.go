@@ -66,14 +66,10 @@ func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 		limit = max(now+4*slack, counter+1000)
 	}
 	last := req.LastToken()
-	sameWindow := req.Op != protocol.OpRaise && last/slack == counter/slack
-	if req.Token <= counter || !sameWindow && (req.Token < now-slack || last > limit) {
+	if req.Token <= counter || req.Token < now-slack || last > limit {
 		return max(counter, now)
 	}
 	expires := s.wall.now() + day + 5*req.Slack + max(0, time.Duration(last-now)*time.Microsecond)
-	if sameWindow {
-		expires = s.keys[req.Counter].expires
-	}
 	s.write(req.Counter, entry{value: fmt.Sprint(last), expires: expires})
 	return 0
 }
