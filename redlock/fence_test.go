@@ -154,23 +154,23 @@ func TestTokensRiseThoughNodesForget(t *testing.T) {
 	})
 }
 
-// TestAnOldTokenIsNotSettledByNodesThatForgot: they accept one that is close
-// to what they accepted in quarantine, and do not know of higher ones before.
+// TestAnOldTokenIsNotSettledByNodesThatForgot: it is near enough to their clocks, and they do not
+// know of higher ones before.
 func TestAnOldTokenIsNotSettledByNodesThatForgot(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const short, slack = time.Second, 2 * time.Second
 		wall := time.Unix(0, 0)
-		ls := settled(t, w, 2, redlock.Fenced(), redlocktest.Wall(func() time.Time { return wall }))
-		wall = time.Now().Add(ttl * 15 / 100)
+		ls := settled(t, w, 2, redlock.Fenced(), redlock.TTL(short), redlocktest.Wall(func() time.Time { return wall }))
+		wall = time.Now().Add(slack * 3 / 4)
 		first := take(t, ls[0], "x")
 		require.NoError(t, first.Release(t.Context()))
 		time.Sleep(leg)
 		forget(w.Servers()...)
-		behind := time.Now().Add(-ttl / 8)
-		wall = behind
+		wall = time.Now().Add(-slack * 9 / 10)
 		_, err := ls[1].TryAcquire(t.Context(), "x")
 		require.ErrorIs(t, err, redlock.ErrQuarantine)
-		time.Sleep(ttl + redlock.Drift(ttl))
-		wall = behind.Add(time.Millisecond)
+		time.Sleep(slack + redlock.Drift(short) + 2*rtt)
+		wall = time.Now().Add(-slack * 9 / 10)
 		second := take(t, ls[1], "x")
 		assert.Greater(t, second.Fence(), first.Fence())
 	})
