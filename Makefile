@@ -33,7 +33,7 @@ test: ## run the tests; parts without redis-server or Docker are skipped
 servers-test: ## test on the newest Redis and Valkey: make servers-test SERVERS="redis-6 valkey" (needs Debian's apt-get)
 	@servers=$$(./integration/servers.sh $(SERVERS)) || exit 1; \
 	export DOCKER_HOST=unix:///dev/null REDLOCK_REQUIRE="$${REDLOCK_REQUIRE:-redis}"; \
-	echo "$$servers" | tr ' ' = | xargs -P 2 -I SERVER ./integration/on-server.sh SERVER
+	echo "$$servers" | tr ' ' = | GO="$(GO)" xargs -P 2 -I SERVER ./integration/on-server.sh SERVER
 
 race: ## run the tests under the race detector
 	$(GO) test -race -count=1 ./...

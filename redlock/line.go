@@ -277,8 +277,9 @@ func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
 func (q *queue) joinTurn(ln *line, s *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s.again = s.turn.Sub(ln.left) < turnLength(s.cost)
-	if ln.turn > 0 && s.again {
+	again := s.turn.Sub(ln.left) < turnLength(s.cost)
+	s.again = again && !s.settings.inOrder() && !s.settings.shared // these ask anyway, or never
+	if ln.turn > 0 && again {
 		s.turn = ln.turn
 	}
 	ln.turn = 0

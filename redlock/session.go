@@ -22,7 +22,7 @@ type session struct {
 	locker   *Locker
 	settings *settings     // of the acquisition that won it
 	turn     clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
-	again    bool          // they had it just before; likewise
+	again    bool          // they had it just before, and are to ask if others wait; likewise
 	part     bool          // of a lock of several names that is being gathered: no caller knows of it
 	cost     time.Duration // of acquiring it from the nodes
 
@@ -178,7 +178,7 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	if s.settings.manyPermits() {
 		s.locker.leftSlots.remember(s.line, s.permit)
 	}
-	if s.locker.queue.ended(s, now) && ask && !s.settings.inOrder() && !s.settings.shared {
+	if s.locker.queue.ended(s, now) && ask {
 		s.countHeads()
 	}
 	for _, k := range s.locks() {
