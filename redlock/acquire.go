@@ -21,6 +21,9 @@ import (
 // (ErrNoQuorum) and from the end of ctx (its error); whatever single nodes had
 // granted is being released on all of them. ErrClosed follows a Close.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
+	if l.groups != nil {
+		return l.groups.acquire(ctx, name, request{try: true, opts: opts})
+	}
 	a, err := l.begin(ctx, name, opts)
 	if err != nil {
 		return nil, err
@@ -47,6 +50,9 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 //
 // The end of ctx ends the waiting, not the lock: see Lock.Context.
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
+	if l.groups != nil {
+		return l.groups.acquire(ctx, name, request{opts: opts})
+	}
 	a, err := l.begin(ctx, name, opts)
 	if err != nil {
 		return nil, err
@@ -64,6 +70,7 @@ type acquisition struct {
 	names    []string        // of AcquireAll, sorted; nil for one name
 	keys     []string        // likewise
 	part     bool            // of a lock of several names that is being gathered (see set.go)
+	own      bool            // of a name of redlock's own (see presence.go)
 	slot     int             // that is tried next, with several permits
 	ctx      context.Context // the caller's, which bounds the waiting
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
@@ -248,6 +255,11 @@ func (a *acquisition) attempt(first int) (*Lock, error) {
 // the last.
 func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again bool) {
 	l, settings := a.locker, a.settings
+	if l.group != nil && !a.own {
+		if err := l.group.enter(a.ctx, a.name); err != nil {
+			return nil, err, false
+		}
+	}
 	if !l.inflight.begin() {
 		return nil, closedError(protocol.OpAcquire, a.name), false
 	}
@@ -309,7 +321,7 @@ func (a *acquisition) win(r *round, c claim) *Lock {
 	// The votes may have come in time and this goroutine too late: a process
 	// that was paused or a machine that slept must not believe them.
 	now := a.settings.clock.Now()
-	if r.tally.Verdict() != quorum.Won || now >= quorum.Deadline(r.start, a.settings.ttl) {
+	if r.tally.Verdict() != quorum.Won || now >= quorum.Deadline(r.start, a.settings.ttl) || !a.isPresent(now) {
 		return nil
 	}
 	// So may votes that have come since raise looked, without the token.

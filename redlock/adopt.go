@@ -25,6 +25,9 @@ import (
 // and is safe for concurrent use.
 func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 	h := handle{op: protocol.OpRelease, name: name, value: value}
+	if l.groups != nil {
+		return l.releaseValueInGroups(ctx, h)
+	}
 	a, err := l.adopt(ctx, h, nil)
 	if err != nil {
 		return err
@@ -59,6 +62,9 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 // concurrent use.
 func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Option) error {
 	h := handle{op: protocol.OpExtend, name: name, value: value}
+	if l.groups != nil {
+		return l.extendValueInGroups(ctx, h, opts)
+	}
 	a, err := l.adopt(ctx, h, opts)
 	if err != nil {
 		return err

@@ -113,6 +113,7 @@ const (
 	intentKey  = "redlock:intent:"  // and the lock's name
 	markKey    = "redlock:once:"    // and the lock's name
 	permitKey  = "redlock:permit:"  // and the slot's number, a colon and the lock's name
+	mapKey     = "redlock:map:"     // and a version of the map of groups (see presence.go)
 )
 
 // Reserved reports whether a lock with that key would stand in the way of the
@@ -122,5 +123,6 @@ func Reserved(key string) bool {
 	return strings.HasSuffix(key, epochKey) ||
 		strings.Contains(key, counterKey) || strings.Contains(key, queueKey) ||
 		strings.Contains(key, readersKey) || strings.Contains(key, intentKey) ||
-		strings.Contains(key, markKey) || strings.Contains(key, permitKey)
+		strings.Contains(key, markKey) || strings.Contains(key, permitKey) ||
+		strings.Contains(key, mapKey)
 }

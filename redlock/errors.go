@@ -29,6 +29,9 @@ var (
 	ErrReleased = errors.New("lock already released")
 	// ErrMarked: the lock's mark is as high already.
 	ErrMarked = errors.New("marked already")
+	// ErrMap: other clients use a map of the groups that does not go together with this
+	// Locker's (see Map).
+	ErrMap = errors.New("other clients use another map of the groups")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker closed")
 )
@@ -167,6 +170,7 @@ type loss struct {
 	name    string
 	at      clock.Instant
 	maxHold time.Duration // if that was the reason
+	absent  bool          // if it was the end of the Locker's presence in the group
 	round   *round        // the extension that failed, or nil
 
 	compose sync.Once
@@ -183,6 +187,8 @@ func (e *loss) composed() error {
 		switch {
 		case e.maxHold > 0:
 			e.err = fmt.Errorf("redlock: %q: %w: held for its MaxHold of %v", e.name, ErrLost, e.maxHold)
+		case e.absent:
+			e.err = fmt.Errorf("redlock: %q: %w", e.name, errAbsent)
 		case e.round == nil:
 			e.err = fmt.Errorf("redlock: %q: %w", e.name, errNotExtended)
 		default:
@@ -243,6 +249,12 @@ var errFresh = &protocol.QuarantineError{Reason: "its epoch record has just got 
 
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
+
+// errMapHeld: another client is changing the version of the groups' map at the moment.
+var errMapHeld = fmt.Errorf("%w yet: the map of the groups is being changed", ErrNoQuorum)
+
+// errAbsent: the presence in the lock's group came to its deadline before the lock did.
+var errAbsent = fmt.Errorf("%w: the Locker's presence in the group was not extended before its deadline", ErrLost)
 
 // errHighMark is the cause for a node that refused to raise a mark.
 var errHighMark = errors.New("has a mark as high, or one that is no number")

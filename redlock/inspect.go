@@ -75,8 +75,17 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) 
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpInspect, name)
 	}
+	if l.groups != nil {
+		return inspectInGroups(l.groups.places(key), func(l *Locker) (*Inspection, bool, error) {
+			in, err := l.Inspect(ctx, name)
+			return in, err == nil && in.isHeld(), err
+		})
+	}
 	return l.inspection(ctx, l.askForState(ctx, name, key))
 }
+
+// isHeld reports whether a quorum holds the name.
+func (i *Inspection) isHeld() bool { _, _, ok := i.Holder(); return ok }
 
 // askForState asks all nodes what they hold.
 func (l *Locker) askForState(ctx context.Context, name, key string) *round {

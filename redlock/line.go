@@ -369,7 +369,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.phase != held || s.kind == shared || s.end().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
+	if k.phase != held || k.with != nil || s.kind == shared || s.end().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
 		return 0, false
 	}
 	if !s.hasToken() {
@@ -432,7 +432,7 @@ func (a *acquisition) take(s *session) *Lock {
 		s.mu.Unlock()
 		return nil
 	}
-	if now >= s.until { // this goroutine was kept from running
+	if now >= s.end() { // this goroutine was kept from running
 		s.mu.Unlock()
 		s.drop(ErrReleased)
 		return nil

@@ -1,8 +1,10 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -21,6 +23,7 @@ type Lock struct {
 	endBy    clock.Instant // MaxHold after it was granted; zero for no limit
 	place    int           // among the sharers of the session
 	token    int64         // zero without Fenced
+	with     *company      // the parts in other groups, or nil
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
@@ -54,11 +57,21 @@ func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Ins
 
 // Name returns the name that the lock was acquired by; of a lock of several names (AcquireAll)
 // a text for people, with the first of them.
-func (k *Lock) Name() string { return k.session.name }
+func (k *Lock) Name() string {
+	if k.with != nil {
+		return textOf(k.with.names)
+	}
+	return k.session.name
+}
 
 // Names returns the names that the lock was acquired by, sorted and without doubles: one, or
 // those of AcquireAll. The slice is the caller's.
-func (k *Lock) Names() []string { return k.session.names() }
+func (k *Lock) Names() []string {
+	if k.with != nil {
+		return slices.Clone(k.with.names)
+	}
+	return k.session.names()
+}
 
 // Value returns what the lock's key holds on the nodes: 40 hexadecimal digits that are drawn by
 // lot, and with the option Owner a time and a label behind them (see HolderOf). It is no secret,
@@ -84,7 +97,10 @@ func (k *Lock) Context() context.Context { return k.ctx }
 
 // Remaining returns for how long the lock is certainly held, if nothing
 // renews it; zero once it is lost or released.
-func (k *Lock) Remaining() time.Duration {
+func (k *Lock) Remaining() time.Duration { return k.with.least(k.remaining()) }
+
+// remaining is Remaining without the lock's company.
+func (k *Lock) remaining() time.Duration {
 	s := k.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,6 +131,15 @@ func (k *Lock) Until() time.Time {
 // the lock's margin: so many nodes can forget it without anybody else getting
 // it. Zero once the lock is lost or released.
 func (k *Lock) Votes() int {
+	votes := k.votes()
+	for _, part := range k.with.parts() {
+		votes = min(votes, part.Votes())
+	}
+	return votes
+}
+
+// votes is Votes without the lock's company.
+func (k *Lock) votes() int {
 	k.session.mu.Lock()
 	defer k.session.mu.Unlock()
 	if k.phase != held {
@@ -143,10 +168,18 @@ func (k *Lock) Fence() int64 { return k.token }
 // ErrNoQuorum or ctx's error if too few nodes answered: the lock is still held
 // until its old deadline, and asking again makes sense.
 func (k *Lock) Extend(ctx context.Context) error {
-	s := k.session
 	if ctx == nil {
-		return nilContext(protocol.OpExtend, s.name)
+		return nilContext(protocol.OpExtend, k.session.name)
 	}
+	if err := k.extend(ctx); err != nil {
+		return err
+	}
+	return k.with.each(func(part *Lock) error { return part.extend(ctx) })
+}
+
+// extend is Extend without the lock's company.
+func (k *Lock) extend(ctx context.Context) error {
+	s := k.session
 	r, err := k.extension()
 	if err != nil {
 		return err
@@ -220,7 +253,7 @@ func (k *Lock) Release(ctx context.Context) error {
 		_ = k.release(ended)
 		return nilContext(protocol.OpRelease, k.session.name)
 	}
-	return k.release(ctx)
+	return cmp.Or(k.release(ctx), k.with.release(ctx))
 }
 
 func (k *Lock) release(ctx context.Context) error {
@@ -279,17 +312,7 @@ func (r *round) unconfirmed(ctx context.Context, gone error) *QuorumError {
 // scheduler has not got to it yet, because the caller may want it anew.
 func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 	s := k.session
-	s.mu.Lock()
-	before, err := k.phase, k.ended()
-	last := false
-	if before == held {
-		if last = s.leave(k); last {
-			s.leaveHeld(released, ErrReleased, now)
-		} else {
-			k.phase, k.cause, k.over = released, ErrReleased, now
-		}
-	}
-	s.mu.Unlock()
+	before, last, err := k.end(released, ErrReleased, now)
 	switch before {
 	case held:
 		k.cancel(ErrReleased)
@@ -301,4 +324,22 @@ func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 		s.giveBack(now)
 	}
 	return nil, err
+}
+
+// end takes the lock out of its phase held, and the session, too, if no other lock shares it. It returns
+// the phase that the lock was in before; if that is not held, nothing is changed, and err says why. The
+// caller ends the lock's context, and gives the session back.
+func (k *Lock) end(p phase, cause error, now clock.Instant) (before phase, last bool, err error) {
+	s := k.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before, err = k.phase, k.ended(); before != held {
+		return before, false, err
+	}
+	if last = s.leave(k); last {
+		s.leaveHeld(p, cause, now)
+	} else {
+		k.phase, k.cause, k.over = p, cause, now
+	}
+	return held, last, nil
 }

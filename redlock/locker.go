@@ -30,6 +30,8 @@ type Locker struct {
 	roundTrips []roundTrip
 	watchable  quorum.Set // nodes that give hints
 	leftSlots  slotMemory
+	groups     *groups // of a Locker over several sets of servers, which has no nodes of its own
+	group      *group  // of the Locker over one of them
 
 	seed  maphash.Seed
 	order [64]sync.Mutex // see orderOf
@@ -110,23 +112,48 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("redlock: no nodes; give at least one, five survive the loss of two")
 	}
-	if len(nodes) > quorum.MaxNodes {
-		return nil, fmt.Errorf("redlock: %d nodes, at most %d are possible; five or seven are enough", len(nodes), quorum.MaxNodes)
+	if err := checkCount(len(nodes)); err != nil {
+		return nil, err
 	}
-	names := map[string]int{}
-	for i, n := range nodes {
-		if n == nil {
-			return nil, fmt.Errorf("redlock: node %d is nil", i)
-		}
-		if j, twice := names[n.String()]; twice {
-			return nil, fmt.Errorf("redlock: nodes %d and %d are the same, %s: one server must not vote twice", j, i, n)
-		}
-		names[n.String()] = i
+	if err := checkNodes(nodes); err != nil {
+		return nil, err
 	}
 	s, err := lockerSettings(opts)
 	if err != nil {
 		return nil, err
 	}
+	l := newLockerOf(nodes, s)
+	for _, o := range s.observers {
+		l.events = append(l.events, &eventQueue{observer: o})
+	}
+	return l, nil
+}
+
+// checkCount refuses more nodes than a vote has room for.
+func checkCount(n int) error {
+	if n > quorum.MaxNodes {
+		return fmt.Errorf("redlock: %d nodes, at most %d are possible; five or seven are enough", n, quorum.MaxNodes)
+	}
+	return nil
+}
+
+// checkNodes refuses nodes that are missing or twice there.
+func checkNodes(nodes []protocol.Node) error {
+	names := map[string]int{}
+	for i, n := range nodes {
+		if n == nil {
+			return fmt.Errorf("redlock: node %d is nil", i)
+		}
+		if j, twice := names[n.String()]; twice {
+			return fmt.Errorf("redlock: nodes %d and %d are the same, %s: one server must not vote twice", j, i, n)
+		}
+		names[n.String()] = i
+	}
+	return nil
+}
+
+// newLockerOf makes a Locker that has no observers yet.
+func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l := &Locker{
 		nodes:      slices.Clone(nodes),
 		settings:   *s,
@@ -141,13 +168,10 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 	l.scheduler.clock = s.clock
 	l.scheduler.chores.parkers = &l.parkers
 	l.inflight.idle = make(chan struct{}, 1)
-	for _, o := range s.observers {
-		l.events = append(l.events, &eventQueue{observer: o})
-	}
 	if s.guard {
 		l.guard = newGuard(s, l.nodes)
 	}
-	return l, nil
+	return l
 }
 
 // orderOf returns the lock under which requests for a key are submitted. A
@@ -171,6 +195,23 @@ func (l *Locker) Close() error {
 		return l.closeErr
 	}
 	close(l.closed)
+	if l.groups != nil {
+		l.closeErr = l.groups.close()
+	} else {
+		l.closeErr = l.closeLocks()
+	}
+	l.awaitObservers()
+	if l.group == nil { // the observers are others', too
+		for _, q := range l.events {
+			q.giveUp()
+		}
+	}
+	close(l.done)
+	return l.closeErr
+}
+
+// closeLocks is Close for the locks and the nodes.
+func (l *Locker) closeLocks() error {
 	now := l.settings.clock.Now()
 	sessions := l.scheduler.close()
 	ours := sessions[:0]
@@ -184,14 +225,9 @@ func (l *Locker) Close() error {
 	}
 	l.inflight.wait(&l.parkers, l.settings.timeout())
 	l.scheduler.chores.stop()
-	l.closeErr = closeAll(l.nodes)
+	err := closeAll(l.nodes)
 	owners.disclaim(l.nodes)
-	l.awaitObservers()
-	for _, q := range l.events {
-		q.giveUp()
-	}
-	close(l.done)
-	return l.closeErr
+	return err
 }
 
 // closeAll closes the nodes at the same time: one that hangs must not keep the

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,22 +31,51 @@ const maxMark = 1<<53 - 1
 // Errors: ErrLost, ErrReleased or ErrClosed if the lock is not held any more; ErrNoQuorum or ctx's
 // error if too few nodes told. Mark is safe for concurrent use.
 func (k *Lock) Mark(ctx context.Context) (int64, error) {
-	s := k.session
 	if ctx == nil {
-		return 0, nilContext(protocol.OpMark, s.name)
+		return 0, nilContext(protocol.OpMark, k.session.name)
 	}
+	highest, err := k.mark(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = k.with.each(func(part *Lock) error {
+		n, err := part.mark(ctx)
+		highest = max(highest, n)
+		return err
+	})
+	return highest, err
+}
+
+// mark is Mark without the lock's company.
+func (k *Lock) mark(ctx context.Context) (int64, error) {
+	s := k.session
 	if err := k.markable(); err != nil {
 		return 0, err
 	}
-	r := s.locker.newRound(k.ctx, s.name, protocol.Request{Op: protocol.OpInspect, Key: k.settings.markOf(s.name), Timeout: k.settings.timeout()})
-	r.ask()
+	r := s.locker.askForMark(k.ctx, k.settings, s.name)
 	r.wait(ctx, k.settings.timeout(), complete)
 	if err := k.notHeld(); err != nil {
 		return 0, err
 	}
+	marks, failure := r.marks(ctx)
+	if failure != nil {
+		return 0, failure
+	}
+	return slices.Max(marks), nil
+}
+
+// askForMark asks all nodes for the mark of a name.
+func (l *Locker) askForMark(eventCtx context.Context, s *settings, name string) *round {
+	r := l.newRound(eventCtx, name, protocol.Request{Op: protocol.OpInspect, Key: s.markOf(name), Timeout: s.timeout()})
+	r.ask()
+	return r
+}
+
+// marks returns what the nodes that answered askForMark have, a majority at least.
+func (r *round) marks(ctx context.Context) ([]int64, *QuorumError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	highest, told := int64(0), 0
+	var marks []int64
 	for i := range r.slots {
 		reply := &r.slots[i].reply
 		if reply.Outcome != protocol.Granted {
@@ -56,18 +86,17 @@ func (k *Lock) Mark(ctx context.Context) (int64, error) {
 			reply.Outcome, reply.Err = protocol.Failed, err
 			continue
 		}
-		highest = max(highest, mark)
-		told++
+		marks = append(marks, mark)
 	}
-	if told >= r.tally.Quorum() {
-		return highest, nil
+	if len(marks) >= r.tally.Quorum() {
+		return marks, nil
 	}
 	failure := r.fail(ErrNoQuorum)
-	failure.Votes = told
+	failure.Votes = len(marks)
 	if ctx.Err() != nil {
 		failure.Err = ctx.Err()
 	}
-	return 0, failure
+	return nil, failure
 }
 
 // parseMark reads what a node holds. A number of other digits than the scripts write is none.
@@ -102,13 +131,20 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 	case life < time.Millisecond || life > 10*maxTTL:
 		return fmt.Errorf("redlock: mark %q: a life of %v must be between %v and %v", s.name, life, time.Millisecond, 10*maxTTL)
 	}
+	m := mark{to, life}
+	if err := k.raiseMark(ctx, m); err != nil {
+		return err
+	}
+	return k.with.each(func(part *Lock) error { return part.raiseMark(ctx, m) })
+}
+
+// raiseMark is RaiseMark without the lock's company.
+func (k *Lock) raiseMark(ctx context.Context, m mark) error {
+	s := k.session
 	if err := k.markable(); err != nil {
 		return err
 	}
-	r := s.locker.newRound(k.ctx, s.name, protocol.Request{
-		Op: protocol.OpMark, Key: k.settings.markOf(s.name), Mark: to, TTL: life.Truncate(time.Millisecond), Timeout: k.settings.timeout(),
-	})
-	r.ask()
+	r := s.locker.askToMark(k.ctx, k.settings, s.name, m)
 	r.wait(ctx, k.settings.timeout(), settled)
 	if err := k.notHeld(); err != nil {
 		return err
@@ -119,9 +155,24 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 	return nil
 }
 
+// A mark is a number that is to be on the nodes for so long.
+type mark struct {
+	to   int64
+	life time.Duration
+}
+
+// askToMark asks all nodes to raise the mark of a name.
+func (l *Locker) askToMark(eventCtx context.Context, s *settings, name string, m mark) *round {
+	r := l.newRound(eventCtx, name, protocol.Request{
+		Op: protocol.OpMark, Key: s.markOf(name), Mark: m.to, TTL: m.life.Truncate(time.Millisecond), Timeout: s.timeout(),
+	})
+	r.ask()
+	return r
+}
+
 // markable returns why the lock has no mark, or nil if it has one.
 func (k *Lock) markable() error {
-	if names := k.session.names(); len(names) > 1 {
+	if names := k.Names(); len(names) > 1 {
 		return fmt.Errorf("redlock: mark %q: a lock of several names has no mark; acquire one of them", names)
 	}
 	return k.notHeld()

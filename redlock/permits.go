@@ -244,11 +244,18 @@ func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Ins
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.key(name); err != nil {
+	key, err := s.key(name)
+	if err != nil {
 		return nil, err
 	}
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpInspect, name)
+	}
+	if l.groups != nil {
+		return inspectInGroups(l.groups.places(key), func(l *Locker) ([]*Inspection, bool, error) {
+			all, err := l.InspectPermits(ctx, name, k)
+			return all, err == nil && slices.ContainsFunc(all, (*Inspection).isHeld), err
+		})
 	}
 	rounds := make([]*round, k)
 	for slot := range rounds { // all at once

@@ -23,7 +23,8 @@ type session struct {
 	settings *settings     // of the acquisition that won it
 	turn     clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
 	again    bool          // they had it just before, and are to ask if others wait; likewise
-	part     bool          // of a lock of several names that is being gathered: no caller knows of it
+	part     bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
+	under    *presence     // in the group; nil for a Locker without groups
 	cost     time.Duration // of acquiring it from the nodes
 
 	mu        sync.Mutex
@@ -47,6 +48,7 @@ type session struct {
 	lookDue   bool       // a look is among the scheduler's chores
 	watch     *holdWatch // nil for the first watchAfter
 	failed    *round     // the last extension that came to nothing, nil after one that succeeded
+	bounds    *presence  // that this session is, or nil
 
 	index int // where it stands in the scheduler, -1 if it does not; guarded by that
 }
@@ -61,7 +63,7 @@ type nodeKey struct {
 // first holder. The round must be locked.
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
-		claim: c, locker: of.locker, settings: of.settings, part: of.part, turn: now, cost: now.Sub(r.start),
+		claim: c, locker: of.locker, settings: of.settings, part: of.part, under: of.presence(), turn: now, cost: now.Sub(r.start),
 		votes: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
 		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
 	}
@@ -80,10 +82,14 @@ func (s *session) now() clock.Instant { return s.settings.clock.Now() }
 
 // end is when the holder's lock ends, if nothing renews it. The session must be locked.
 func (s *session) end() clock.Instant {
-	if k := s.holder; k != nil && k.endBy > 0 {
-		return min(s.until, k.endBy)
+	end := s.until
+	if s.under != nil {
+		end = min(end, s.under.end())
 	}
-	return s.until
+	if k := s.holder; k != nil && k.endBy > 0 {
+		end = min(end, k.endBy)
+	}
+	return end
 }
 
 // isHeld reports whether a lock that has not ended stands for the session, or will soon.
@@ -131,6 +137,9 @@ func (s *session) finish(p phase, cause error, now clock.Instant) bool {
 func (s *session) leaveHeld(p phase, cause error, now clock.Instant) {
 	s.phase = p
 	s.votes, s.renewal, s.failed = 0, nil, nil
+	if s.bounds != nil {
+		s.bounds.until.Store(0)
+	}
 	if k := s.holder; k != nil {
 		k.phase, k.cause, k.over = p, cause, now
 	}
@@ -246,6 +255,8 @@ func (s *session) expire(now clock.Instant) {
 func (s *session) overdue(now clock.Instant) error {
 	l := &loss{name: s.name, at: now}
 	switch k := s.holder; {
+	case s.under != nil && now >= s.under.end():
+		l.absent = true
 	case k != nil && k.endBy > 0 && now >= k.endBy:
 		l.maxHold = k.settings.maxHold
 	case s.failed != nil:
@@ -371,6 +382,9 @@ func (s *session) learn(r *round) {
 	case r.seq > s.proof && until >= s.until:
 		s.proof, s.votes, s.until = r.seq, granted|r.regained, until
 		s.renewAt, s.failed = s.settings.renewAfter(r.start), nil
+		if s.bounds != nil {
+			s.bounds.until.Store(int64(until))
+		}
 		if s.watch != nil && s.watch.extended() {
 			s.renewSoon(now)
 		}

@@ -52,6 +52,9 @@ var errPartLost = errors.New("a name was lost while others were waited for")
 // TryAcquireAll is TryAcquire for all the names at once: it asks once, and gets all or none.
 // See AcquireAll for what names can be, and TryAcquire for errors and times.
 func (l *Locker) TryAcquireAll(ctx context.Context, names []string, opts ...Option) (*Lock, error) {
+	if l.groups != nil {
+		return l.groups.acquireAll(ctx, request{names: names, all: true, try: true, opts: opts})
+	}
 	a, err := l.beginAll(ctx, names, opts)
 	if err != nil {
 		return nil, err
@@ -78,6 +81,9 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names []string, opts ...Opti
 // With Fenced it is an error, because a fencing token is of one name. All other options, and the
 // end of ctx, are as for Acquire; so are errors, and a *QuorumError has the names that were InTheWay.
 func (l *Locker) AcquireAll(ctx context.Context, names []string, opts ...Option) (*Lock, error) {
+	if l.groups != nil {
+		return l.groups.acquireAll(ctx, request{names: names, all: true, opts: opts})
+	}
 	a, err := l.beginAll(ctx, names, opts)
 	if err != nil {
 		return nil, err
@@ -107,18 +113,8 @@ func (l *Locker) beginAll(ctx context.Context, names []string, opts []Option) (*
 	if err != nil {
 		return nil, err
 	}
-	switch n := len(names); {
-	case n == 0:
-		return nil, errors.New("redlock: no names: give at least one, or do without a lock")
-	case n > maxNames:
-		return nil, fmt.Errorf("redlock: %d names, at most %d can be locked at once: lock one name that stands for all of them", n, maxNames)
-	case s.shared:
-		return nil, fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared, or take it back with Exclusive", textOf(names))
-	case s.manyPermits():
-		return nil, fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.permits)
-	case s.fenced:
-		return nil, fmt.Errorf("redlock: acquire %q: a fencing token is of one name: use a Locker without Fenced, "+
-			"or acquire the name whose resource checks the token by itself", textOf(names))
+	if err := s.checkSet(names); err != nil {
+		return nil, err
 	}
 	a := &acquisition{locker: l, settings: s, name: textOf(names), ctx: ctx, eventCtx: ctx}
 	for _, name := range names {
@@ -134,6 +130,24 @@ func (l *Locker) beginAll(ctx context.Context, names []string, opts []Option) (*
 	}
 	a.trace()
 	return a, nil
+}
+
+// checkSet returns why the names cannot be locked together with these settings, or nil.
+func (s *settings) checkSet(names []string) error {
+	switch n := len(names); {
+	case n == 0:
+		return errors.New("redlock: no names: give at least one, or do without a lock")
+	case n > maxNames:
+		return fmt.Errorf("redlock: %d names, at most %d can be locked at once: lock one name that stands for all of them", n, maxNames)
+	case s.shared:
+		return fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared, or take it back with Exclusive", textOf(names))
+	case s.manyPermits():
+		return fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.permits)
+	case s.fenced:
+		return fmt.Errorf("redlock: acquire %q: a fencing token is of one name: use a Locker without Fenced, "+
+			"or acquire the name whose resource checks the token by itself", textOf(names))
+	}
+	return nil
 }
 
 // textOf returns the names for people: the first of them, if there are many.

@@ -131,7 +131,7 @@ func (s *session) join(a *acquisition) *Lock {
 	k.open(a.ctx, s, a.settings, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != held || now >= s.until {
+	if s.phase != held || now >= s.end() {
 		k.cancel(ErrReleased)
 		return nil
 	}
@@ -306,6 +306,8 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	switch { // readers lock one name, and have one set for it
 	case s.set != nil:
 		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this is a lock of several names: keep it, or release it", s.name)
+	case k.with != nil && k.with.all:
+		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this is a lock of several names: keep it, or release it", k.Name())
 	case s.settings.manyPermits():
 		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", s.name)
 	}
@@ -317,5 +319,8 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	w.end()
-	return k.Extend(ctx)
+	if err := k.extend(ctx); err != nil {
+		return err
+	}
+	return k.with.each(func(part *Lock) error { return part.Downgrade(ctx) })
 }

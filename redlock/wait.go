@@ -51,7 +51,7 @@ func (s *settings) again(try int, failure *QuorumError) bool {
 		return try < s.retries
 	}
 	switch failure.Err {
-	case ErrHeld, errStale, errNoToken, errForgetful, errPartLost:
+	case ErrHeld, errStale, errNoToken, errForgetful, errPartLost, errMapHeld:
 		return true
 	}
 	return false

@@ -1,0 +1,621 @@
+package redlock_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// groupNames are the groups of a World, of three servers each.
+var groupNames = []string{"a", "b", "c"}
+
+// mapOf returns the map of a version for a process: names of groups, with + for one that joins and
+// - for one that leaves.
+func mapOf(c *sim.Client, version int, names ...string) redlock.Map {
+	m := redlock.Map{Version: version}
+	nodes := c.Nodes()
+	for _, name := range names {
+		g := redlock.Group{Name: name[:1], Joining: name[1:] == "+", Leaving: name[1:] == "-"}
+		i := 3 * slices.Index(groupNames, g.Name)
+		g.Nodes = nodes[i : i+3]
+		m.Groups = append(m.Groups, g)
+	}
+	return m
+}
+
+// openGroups returns a Locker over the groups, of a new process.
+func openGroups(t *testing.T, w *sim.World, version int, names []string, opts ...redlock.LockerOption) *redlock.Locker {
+	t.Helper()
+	c := w.NewClient(1)
+	opts = append([]redlock.LockerOption{redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl)}, opts...)
+	l, err := redlock.NewGroups(mapOf(c, version, names...), opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Resume(); l.Close() })
+	return l
+}
+
+// nameIn returns a name that l has in the group.
+func nameIn(l *redlock.Locker, group string) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprint("job-", i); l.GroupOf(name) == group {
+			return name
+		}
+	}
+}
+
+// serversOf returns the servers of a group.
+func serversOf(w *sim.World, group string) []*sim.Server {
+	i := 3 * slices.Index(groupNames, group)
+	return w.Servers()[i : i+3]
+}
+
+// holders returns how many servers of a group hold a key.
+func holders(w *sim.World, group, key string) (n int) {
+	for _, s := range serversOf(w, group) {
+		if _, ok := s.Keys()[key]; ok {
+			n++
+		}
+	}
+	return n
+}
+
+func TestANameIsInOneGroup(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		l := openGroups(t, w, 1, groupNames)
+		other := openGroups(t, w, 1, groupNames)
+		for _, group := range groupNames {
+			name := nameIn(l, group)
+			lock := take(t, l, name)
+			for _, each := range groupNames {
+				want := 0
+				if each == group {
+					want = 3
+				}
+				time.Sleep(leg)
+				assert.Equal(t, want, holders(w, each, name))
+			}
+			_, err := other.TryAcquire(t.Context(), name)
+			isOnly(t, err, redlock.ErrHeld)
+			in, err := other.Inspect(t.Context(), name)
+			require.NoError(t, err)
+			value, _, held := in.Holder()
+			assert.True(t, held)
+			assert.Equal(t, lock.Value(), value)
+			require.NoError(t, lock.Release(t.Context()))
+			require.NoError(t, other.Do(t.Context(), name, func(context.Context) error { return nil }))
+		}
+	})
+}
+
+// TestGroupsShareTheNames evenly, and a group that is added takes its part from all others.
+func TestGroupsShareTheNames(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		two, three := openGroups(t, w, 1, groupNames[:2]), openGroups(t, w, 1, groupNames)
+		const names = 30_000
+		count, taken := map[string]int{}, map[string]int{}
+		for i := range names {
+			name := fmt.Sprint("tenant/", i)
+			before, after := two.GroupOf(name), three.GroupOf(name)
+			count[after]++
+			if before != after {
+				assert.Equal(t, "c", after)
+				taken[before]++
+			}
+		}
+		for _, group := range groupNames {
+			assert.InEpsilon(t, names/3, count[group], 0.03, group)
+		}
+		assert.InEpsilon(t, names/6, taken["a"], 0.05)
+		assert.InEpsilon(t, names/6, taken["b"], 0.05)
+	})
+}
+
+// TestAGroupIsOnItsOwn: the outage of one is one for its names only.
+func TestAGroupIsOnItsOwn(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		l := openGroups(t, w, 1, groupNames)
+		for _, group := range groupNames {
+			require.NoError(t, take(t, l, nameIn(l, group)).Release(t.Context()))
+		}
+		lost, kept := take(t, l, nameIn(l, "a")), take(t, l, nameIn(l, "b"))
+		for _, s := range serversOf(w, "a")[:2] {
+			s.Vanish()
+		}
+		time.Sleep(2 * ttl)
+		assert.ErrorIs(t, context.Cause(lost.Context()), redlock.ErrLost)
+		assert.True(t, kept.Valid())
+		_, err := l.TryAcquire(t.Context(), lost.Name())
+		isOnly(t, err, redlock.ErrNoQuorum)
+		take(t, l, nameIn(l, "c"))
+		for _, s := range serversOf(w, "a")[:2] {
+			s.Restart()
+		}
+		require.Eventually(t, func() bool { _, err := l.TryAcquire(t.Context(), lost.Name()); return err == nil }, time.Minute, time.Second)
+	})
+}
+
+func TestASetOfSeveralGroups(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		l, other := openGroups(t, w, 1, groupNames), openGroups(t, w, 1, groupNames)
+		var names []string
+		for _, group := range groupNames {
+			names = append(names, nameIn(l, group))
+		}
+		slices.Sort(names)
+		lock := takeAll(t, l, names)
+		assert.Equal(t, names, lock.Names())
+		assert.Equal(t, 3, lock.Votes())
+		for _, name := range names {
+			_, err := other.TryAcquire(t.Context(), name)
+			isOnly(t, err, redlock.ErrHeld)
+		}
+		_, err := other.TryAcquireAll(t.Context(), names)
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, lock.Extend(t.Context()))
+		waiting := waitsAll(t.Context(), t, other, names)
+		time.Sleep(time.Second)
+		require.NoError(t, lock.Release(t.Context()))
+		isOnly(t, lock.Release(t.Context()), redlock.ErrReleased)
+		theirs := <-waiting
+		assert.False(t, lock.Valid())
+
+		// One part is the whole.
+		for _, s := range serversOf(w, "b") {
+			s.Flush()
+		}
+		time.Sleep(ttl)
+		assert.ErrorIs(t, context.Cause(theirs.Context()), redlock.ErrLost)
+		assert.False(t, theirs.Valid())
+		isOnly(t, theirs.Release(t.Context()), redlock.ErrLost)
+		time.Sleep(time.Second)
+		for _, group := range groupNames {
+			assert.Zero(t, holders(w, group, nameIn(l, group)))
+		}
+	})
+}
+
+// TestNoLockOutlivesThePresence under which it was taken, and none is taken without one.
+func TestNoLockOutlivesThePresence(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		l := openGroups(t, w, 1, groupNames)
+		name := nameIn(l, "a")
+		lock := take(t, l, name, redlock.TTL(time.Hour), redlock.Renew(false))
+		assert.LessOrEqual(t, lock.Remaining(), validity)
+		time.Sleep(3 * ttl)
+		assert.True(t, lock.Valid(), "the presence is renewed")
+		for _, s := range serversOf(w, "a") {
+			for key := range s.Keys() {
+				if key != name {
+					s.Del(key)
+				}
+			}
+		}
+		gone := time.Now()
+		<-lock.Context().Done()
+		assert.Less(t, time.Since(gone), ttl)
+		assert.False(t, lock.Valid())
+		assert.ErrorContains(t, context.Cause(lock.Context()), "presence")
+		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
+		time.Sleep(rtt)
+		take(t, l, name)
+	})
+}
+
+// TestAChangeOfTheMap, step by step.
+func TestAChangeOfTheMap(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		oldOne, newOne := []string{"a", "b"}, []string{"b", "c"}
+		both := []string{"a-", "b", "c+"}
+		old := openGroups(t, w, 1, oldOne)
+		changing := openGroups(t, w, 2, both)
+		name := ""
+		for i := 0; name == "" || old.GroupOf(name) != "a" || changing.GroupOf(name) != "c"; i++ {
+			name = fmt.Sprint("job-", i)
+		}
+		// Clients of the old map alone and of both exclude each other.
+		lock := take(t, old, name)
+		_, err := changing.TryAcquire(t.Context(), name)
+		isOnly(t, err, redlock.ErrHeld)
+		in, err := changing.Inspect(t.Context(), name)
+		require.NoError(t, err)
+		value, _, _ := in.Holder()
+		assert.Equal(t, lock.Value(), value)
+		require.NoError(t, lock.Release(t.Context()))
+		lock = take(t, changing, name)
+		assert.Equal(t, 3, holders(w, "a", name))
+		assert.Equal(t, 3, holders(w, "c", name))
+		_, err = old.TryAcquire(t.Context(), name)
+		isOnly(t, err, redlock.ErrHeld)
+		assert.ErrorContains(t, changing.ExtendValue(t.Context(), name, lock.Value()), "being changed")
+		require.NoError(t, lock.Release(t.Context()))
+
+		// The new map alone comes too early.
+		early := openGroups(t, w, 2, newOne)
+		_, err = early.TryAcquire(t.Context(), name)
+		isOnly(t, err, redlock.ErrMap)
+		assert.ErrorContains(t, err, "first give all clients both")
+		time.Sleep(time.Minute)
+		state, err := changing.Groups(t.Context())
+		require.NoError(t, err)
+		assert.False(t, state.Complete, "a client has the old map alone")
+		assert.True(t, state.Changing)
+
+		// It comes when no client has the old one alone.
+		lock = take(t, old, name)
+		require.NoError(t, old.Close())
+		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrClosed)
+		take(t, changing, nameIn(changing, "b"))
+		time.Sleep(time.Minute)
+		state, err = changing.Groups(t.Context())
+		require.NoError(t, err)
+		assert.True(t, state.Complete)
+		lock = take(t, early, name)
+		assert.Zero(t, holders(w, "a", name))
+		_, err = changing.TryAcquire(t.Context(), name)
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, take(t, changing, name).Release(t.Context()))
+
+		// The old one alone comes too late, and so does the one after the next.
+		late := openGroups(t, w, 1, oldOne)
+		for _, each := range []string{"a", "b"} {
+			_, err = late.TryAcquire(t.Context(), nameIn(late, each))
+			isOnly(t, err, redlock.ErrMap)
+		}
+		hasty := openGroups(t, w, 3, groupNames)
+		_, err = hasty.TryAcquire(t.Context(), name)
+		isOnly(t, err, redlock.ErrMap)
+	})
+}
+
+// TestTokensRiseThroughAChangeOfTheMap, whichever map their clients have.
+func TestTokensRiseThroughAChangeOfTheMap(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		wall := func(ahead time.Duration) redlock.LockerOption {
+			return redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })
+		}
+		old := openGroups(t, w, 1, []string{"a"}, redlock.Fenced(), wall(time.Second))
+		changing := []*redlock.Locker{
+			openGroups(t, w, 2, []string{"a-", "b+"}, redlock.Fenced(), wall(-time.Second)),
+			openGroups(t, w, 2, []string{"a-", "b+"}, redlock.Fenced(), wall(time.Second)),
+		}
+		now := openGroups(t, w, 2, []string{"b"}, redlock.Fenced(), wall(-time.Second))
+		last := int64(0)
+		next := func(l *redlock.Locker) {
+			t.Helper()
+			lock, err := l.Acquire(t.Context(), "job")
+			require.NoError(t, err)
+			assert.Greater(t, lock.Fence(), last)
+			last = lock.Fence()
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		for range 5 {
+			next(old)
+			next(changing[0])
+			next(changing[1])
+			next(changing[0])
+		}
+		next(old)
+		require.NoError(t, old.Close())
+		require.Eventually(t, func() bool {
+			state, err := changing[0].Groups(t.Context())
+			return err == nil && state.Complete
+		}, 5*time.Minute, time.Second)
+		next(now)
+		for range 5 {
+			next(changing[1])
+			next(now)
+			next(changing[0])
+		}
+	})
+}
+
+// TestTokensRiseAtTheEndOfAChangeOfTheMap, where no client has locked a name in both of its groups.
+func TestTokensRiseAtTheEndOfAChangeOfTheMap(t *testing.T) {
+	simulate(t, 6, func(t *testing.T, w *sim.World) {
+		const far = 1900 * time.Millisecond
+		wall := func(ahead time.Duration) redlock.LockerOption {
+			return redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })
+		}
+		old := openGroups(t, w, 1, []string{"a"}, redlock.Fenced(), wall(far))
+		take(t, old, "other")
+		take(t, openGroups(t, w, 2, []string{"a-", "b+"}, unspread), "another") // it completes the version
+		time.Sleep(time.Second)
+		lock := take(t, old, "job")
+		require.NoError(t, old.Close())
+		now := openGroups(t, w, 2, []string{"b"}, redlock.Fenced(), wall(-far))
+		for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+			require.Less(t, time.Since(began), time.Minute)
+			if next, err := now.TryAcquire(t.Context(), "job"); err == nil {
+				assert.Greater(t, next.Fence(), lock.Fence())
+				return
+			}
+		}
+	})
+}
+
+// TestAClientThatSleptThroughAChangeOfTheMap is one that has been admitted by its group before.
+func TestAClientThatSleptThroughAChangeOfTheMap(t *testing.T) {
+	simulate(t, 6, func(t *testing.T, w *sim.World) {
+		c := w.NewClient(1)
+		old, err := redlock.NewGroups(mapOf(c, 1, "a"), redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl))
+		require.NoError(t, err)
+		defer old.Close()
+		lock := take(t, old, "job")
+		changing := openGroups(t, w, 2, []string{"a-", "b+"})
+		take(t, changing, "another")
+		c.Pause()
+		time.Sleep(3 * time.Minute)
+		take(t, openGroups(t, w, 2, []string{"b"}), "job")
+		c.Resume()
+		assert.False(t, lock.Valid())
+		_, err = old.TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrMap)
+		assert.ErrorContains(t, err, "give it the map that the other clients have")
+	})
+}
+
+// TestMarksAndPermitsInAChangeOfTheMap are what they are in one group.
+func TestMarksAndPermitsInAChangeOfTheMap(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		old := openGroups(t, w, 1, []string{"a"})
+		changing := openGroups(t, w, 2, []string{"a-", "b+"})
+		lock := take(t, old, "job")
+		require.NoError(t, lock.RaiseMark(t.Context(), 7, time.Hour))
+		require.NoError(t, lock.Release(t.Context()))
+		lock = take(t, changing, "job")
+		n, err := lock.Mark(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 7, n)
+		isOnly(t, lock.RaiseMark(t.Context(), 7, time.Hour), redlock.ErrMarked)
+		require.NoError(t, lock.RaiseMark(t.Context(), 8, time.Hour))
+		require.NoError(t, lock.Release(t.Context()))
+		lock = take(t, old, "job")
+		n, err = lock.Mark(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 8, n)
+		require.NoError(t, lock.Release(t.Context()))
+
+		const k = 4
+		slots := map[int]bool{}
+		for i := range k {
+			permit := take(t, []*redlock.Locker{old, changing}[i%2], "pool", redlock.Permits(k))
+			slots[permit.Permit()] = true
+		}
+		assert.Len(t, slots, k)
+		for _, l := range []*redlock.Locker{old, changing} {
+			_, err := l.TryAcquire(t.Context(), "pool", redlock.Permits(k))
+			isOnly(t, err, redlock.ErrHeld)
+		}
+
+		readers := []*redlock.Lock{take(t, old, "text", redlock.Shared()), take(t, changing, "text", redlock.Shared()), take(t, changing, "text", redlock.Shared())}
+		for i, reader := range readers {
+			_, err := changing.TryAcquire(t.Context(), "text")
+			isOnly(t, err, redlock.ErrHeld)
+			require.NoError(t, reader.Release(t.Context()), i)
+		}
+		writer := take(t, changing, "text")
+		require.NoError(t, writer.Downgrade(t.Context()))
+		require.NoError(t, take(t, old, "text", redlock.Shared()).Release(t.Context()))
+		require.NoError(t, writer.Release(t.Context()))
+		take(t, old, "text")
+	})
+}
+
+func TestWhatIsNoMap(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		for what, m := range map[string]func(c *sim.Client) redlock.Map{
+			"no group that stays":      func(c *sim.Client) redlock.Map { return redlock.Map{} },
+			"all groups are Joining":   func(c *sim.Client) redlock.Map { return mapOf(c, 2, "a+") },
+			"no group that stays;":     func(c *sim.Client) redlock.Map { return mapOf(c, 2, "a-") },
+			"the map's version is 1":   func(c *sim.Client) redlock.Map { return mapOf(c, 0, "a", "b+") },
+			"must be between 1":        func(c *sim.Client) redlock.Map { return mapOf(c, -1, "a") },
+			`two groups are named "a"`: func(c *sim.Client) redlock.Map { return mapOf(c, 1, "a", "a") },
+			`group "x" has no nodes`:   func(c *sim.Client) redlock.Map { return redlock.Map{Groups: []redlock.Group{{Name: "x"}}} },
+			"group 0 has no name":      func(c *sim.Client) redlock.Map { return redlock.Map{Groups: []redlock.Group{{Nodes: c.Nodes()}}} },
+			"are the same": func(c *sim.Client) redlock.Map {
+				return redlock.Map{Groups: []redlock.Group{{Name: "x", Nodes: c.Nodes()[:3]}, {Name: "y", Nodes: w.NewClient(1).Nodes()[2:4]}}}
+			},
+			`cannot be Joining and Leaving`: func(c *sim.Client) redlock.Map {
+				return redlock.Map{Version: 2, Groups: []redlock.Group{{Name: "x", Nodes: c.Nodes(), Joining: true, Leaving: true}}}
+			},
+		} {
+			c := w.NewClient(1)
+			_, err := redlock.NewGroups(m(c), redlocktest.Clock(c.Clock()))
+			assert.ErrorContains(t, err, what)
+		}
+		_, err := redlock.New(w.NewClient(1).Nodes(), redlock.MemoryGuard(false))
+		require.NoError(t, err)
+	})
+}
+
+// A mapTrial is clients that take names by turns while their map changes.
+type mapTrial struct {
+	*sim.World
+	rand   *rand.Rand
+	asleep []func() // processes that have stopped; each goes on and ends
+
+	mu     sync.Mutex
+	holds  map[string][]check.Hold
+	grants map[string][]check.Grant
+}
+
+// draw draws a number below n.
+func (w *mapTrial) draw(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rand.IntN(n)
+}
+
+// open returns the Locker of a new process, which works until the function returned is called. One
+// in three of those stops dead then, and goes on at the end of the trial.
+func (w *mapTrial) open(t *testing.T, m mapSetup) (leave func()) {
+	c := w.NewClient(1)
+	l, err := redlock.NewGroups(mapOf(c, m.version, m.groups...), redlocktest.Clock(c.Clock()), redlock.TTL(2*time.Second), redlock.MemoryGuard(false))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { w.work(ctx, l) })
+	}
+	all.Go(func() {
+		for ctx.Err() == nil {
+			time.Sleep(time.Duration(w.draw(10_000)) * time.Millisecond)
+			if w.draw(3) == 0 {
+				c.Sleep(time.Duration(w.draw(5_000)) * time.Millisecond)
+			}
+		}
+	})
+	end := func() {
+		c.Resume()
+		cancel()
+		l.Close()
+		all.Wait()
+	}
+	return func() {
+		if w.draw(3) > 0 {
+			end()
+			return
+		}
+		c.Pause()
+		w.asleep = append(w.asleep, end)
+	}
+}
+
+// work takes names by turns, and notes for how long it had them.
+func (w *mapTrial) work(ctx context.Context, l *redlock.Locker) {
+	for ctx.Err() == nil {
+		name := fmt.Sprint("name-", w.draw(6))
+		var opts []redlock.Option
+		if w.draw(2) == 0 {
+			opts = append(opts, redlock.Fenced())
+		}
+		wait, cancel := context.WithTimeout(ctx, 5*time.Second)
+		lock, err := l.Acquire(wait, name, opts...)
+		cancel()
+		if err != nil {
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		from := time.Now().UnixNano()
+		select {
+		case <-lock.Context().Done():
+		case <-time.After(time.Duration(w.draw(300)) * time.Millisecond):
+		}
+		until := from
+		if lock.Valid() {
+			until = time.Now().UnixNano()
+		}
+		w.mu.Lock()
+		w.holds[name] = append(w.holds[name], check.Hold{From: from, Until: until})
+		if lock.Fence() != 0 && until > from {
+			w.grants[name] = append(w.grants[name], check.Grant{Token: lock.Fence(), Asked: from, Granted: from})
+		}
+		w.mu.Unlock()
+		_ = lock.Release(ctx)
+	}
+}
+
+// A mapSetup is what a client knows of the map.
+type mapSetup struct {
+	version int
+	groups  []string
+}
+
+// mapSetups are those of two changes, step by step.
+var mapSetups = []mapSetup{
+	{1, []string{"a", "b"}},
+	{2, []string{"a-", "b", "c+"}}, {2, []string{"b", "c"}},
+	{3, []string{"a+", "b", "c"}}, {3, groupNames},
+}
+
+func (m mapSetup) isChange() bool {
+	return slices.ContainsFunc(m.groups, func(name string) bool { return len(name) > 1 })
+}
+
+// TestNoOverlapWhileTheMapChanges: clients get the next map one by one, then the one after it, while
+// processes sleep, messages are lost and single servers are away. Not every step is waited for, and
+// beside those clients comes one that has any of the maps, too early or too late.
+func TestNoOverlapWhileTheMapChanges(t *testing.T) {
+	for seed := range uint64(*mapTrials) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			simulate(t, 9, func(t *testing.T, world *sim.World) {
+				w := &mapTrial{
+					World: world, rand: rand.New(rand.NewPCG(seed, 16)),
+					holds: map[string][]check.Hold{}, grants: map[string][]check.Grant{},
+				}
+				net := sim.Fixed(leg)
+				net.Travel = func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
+					return time.Duration(r.IntN(12_000)) * time.Microsecond, r.IntN(50) == 0
+				}
+				w.SetNet(net)
+				const clients = 4
+				var leave []func()
+				for range clients {
+					leave = append(leave, w.open(t, mapSetups[0]))
+				}
+				stray := w.open(t, mapSetups[w.draw(len(mapSetups))])
+				for step, to := range mapSetups[1:] {
+					if !to.isChange() && w.draw(4) > 0 {
+						awaitComplete(t, w, to)
+					}
+					for _, i := range rand.New(rand.NewPCG(seed, uint64(step))).Perm(clients) {
+						leave[i]()
+						leave[i] = w.open(t, to)
+						stray()
+						stray = w.open(t, mapSetups[w.draw(len(mapSetups))])
+						if w.draw(2) == 0 {
+							s := w.Servers()[w.draw(9)]
+							s.Hang()
+							time.AfterFunc(time.Duration(w.draw(3_000))*time.Millisecond, s.Resume)
+						}
+						time.Sleep(time.Duration(w.draw(4_000)) * time.Millisecond)
+					}
+				}
+				stray()
+				for _, l := range leave {
+					l()
+				}
+				for _, end := range w.asleep {
+					end()
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				for name, holds := range w.holds {
+					assert.Greater(t, len(holds), 20, name)
+					assert.Empty(t, check.Overlaps(holds, func(h check.Hold) check.Hold { return h }), name)
+					assert.Empty(t, check.Tokens(w.grants[name], func(g check.Grant) check.Grant { return g }), name)
+				}
+			})
+		})
+	}
+}
+
+var mapTrials = flag.Int("map-trials", 8, "how many changes of the map TestNoOverlapWhileTheMapChanges tries")
+
+// awaitComplete waits until a version is complete, as an operator does between two steps.
+func awaitComplete(t *testing.T, w *mapTrial, m mapSetup) {
+	t.Helper()
+	c := w.NewClient(1)
+	l, err := redlock.NewGroups(mapOf(c, m.version, m.groups...), redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(time.Second) {
+		if state, err := l.Groups(t.Context()); err == nil && state.Complete {
+			return
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// A lock can have several parts, each in another group: names of a set, or one name whose group
+// changes. Each part is a Lock of its own, and the first of them is the caller's, with the others as
+// its company: it is held while all are, and they are released when it ends.
+
+// A part is what is locked in one group.
+type part struct {
+	group *group
+	names []string
+}
+
+// merged returns the parts with one for each group, in the order in which all clients take them.
+func merged(parts []part) (all []part) {
+	slices.SortStableFunc(parts, func(a, b part) int { return cmp.Compare(a.group.name, b.group.name) })
+	for _, p := range parts {
+		if n := len(all); n > 0 && all[n-1].group == p.group {
+			all[n-1].names = append(all[n-1].names, p.names...)
+		} else {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// acquire takes the part.
+func (p part) acquire(ctx context.Context, of request) (*Lock, error) {
+	l := p.group.locker
+	switch {
+	case of.all && of.try:
+		return l.TryAcquireAll(ctx, p.names, of.opts...)
+	case of.all:
+		return l.AcquireAll(ctx, p.names, of.opts...)
+	case of.try:
+		return l.TryAcquire(ctx, p.names[0], of.opts...)
+	}
+	return l.Acquire(ctx, p.names[0], of.opts...)
+}
+
+// acquireSlot takes the part that is the same permit as another group's.
+func (p part) acquireSlot(ctx context.Context, of request, slot int) (*Lock, error) {
+	a, err := p.group.locker.begin(ctx, p.names[0], of.opts)
+	if err != nil {
+		return nil, err
+	}
+	s := *a.settings
+	s.permits = 1
+	a.settings, a.key = &s, s.prefix+slotName(a.name, slot)
+	if of.try {
+		return a.conclude(a.once())
+	}
+	return a.conclude(a.wait())
+}
+
+// acquireParts takes one part after the other.
+func acquireParts(ctx context.Context, of request, parts []part) (*Lock, error) {
+	for {
+		lock, err := acquirePartsOnce(ctx, of, parts)
+		if err != errPartLost {
+			return lock, err
+		}
+		if of.try {
+			return nil, fmt.Errorf("redlock: acquire %q: %w: %w", textOf(of.names), ErrNoQuorum, err)
+		}
+	}
+}
+
+// acquirePartsOnce fails with errPartLost if a part ended before the last was there.
+func acquirePartsOnce(ctx context.Context, of request, parts []part) (_ *Lock, err error) {
+	until, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var locks []*Lock
+	defer func() {
+		if err != nil {
+			for _, k := range locks {
+				k.abandon()
+			}
+		}
+	}()
+	for _, p := range parts {
+		var k *Lock
+		if len(locks) > 0 && locks[0].settings.manyPermits() {
+			k, err = p.acquireSlot(until, of, locks[0].Permit())
+		} else {
+			k, err = p.acquire(until, of)
+		}
+		if err != nil {
+			if until.Err() != nil && ctx.Err() == nil {
+				err = errPartLost
+			}
+			return nil, err
+		}
+		locks = append(locks, k)
+		context.AfterFunc(k.ctx, cancel)
+	}
+	if locks[0].session.counter != "" {
+		if err := agreeOnToken(ctx, locks); err != nil {
+			return nil, err
+		}
+	}
+	if until.Err() != nil && ctx.Err() == nil {
+		return nil, errPartLost
+	}
+	k := locks[0]
+	k.join(&company{locks: locks[1:], names: of.names, all: of.all, released: make(chan struct{})})
+	return k, nil
+}
+
+// agreeOnToken has each group accept the token that is the highest of them. A lock of either version of
+// the map then gets a higher one, and has had a lower one.
+func agreeOnToken(ctx context.Context, locks []*Lock) error {
+	const most = 5 // raises: others may have raised the counters of one group meanwhile
+	for range most {
+		token := int64(0)
+		for _, k := range locks {
+			token = max(token, k.token)
+		}
+		agreed := true
+		for _, k := range locks {
+			if k.token < token {
+				got, err := k.raiseTo(ctx, token)
+				if err != nil {
+					return err
+				}
+				k.token, agreed = got, agreed && got == token
+			}
+		}
+		if agreed {
+			return nil
+		}
+	}
+	return fmt.Errorf("redlock: acquire %q: %w", locks[0].Name(), errNoToken)
+}
+
+// raiseTo has the nodes accept a token for a lock that has a lower one. If they have accepted higher
+// ones it returns the next.
+func (k *Lock) raiseTo(ctx context.Context, token int64) (int64, error) {
+	s := k.session
+	s.mu.Lock()
+	c := s.claim
+	s.mu.Unlock()
+	c.token, c.block = token, 1
+	r := s.locker.newRound(ctx, s.name, s.locker.request(s.settings, protocol.OpRaise, c))
+	r.ask()
+	r.wait(ctx, s.settings.timeout(), complete)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.accepted() >= r.tally.Quorum():
+		return token, nil
+	case r.tally.Granted < r.tally.Quorum():
+		kind := errNoToken
+		if ctx.Err() != nil {
+			kind = ctx.Err()
+		}
+		return 0, r.fail(kind)
+	}
+	return nextToken(r), nil
+}
+
+// A company is the other parts of a lock.
+type company struct {
+	locks []*Lock
+	names []string // of the whole
+	all   bool     // by AcquireAll
+
+	began    atomic.Bool   // the release
+	released chan struct{} // closed when it is over
+	err      error         // of it
+}
+
+// join makes others the company of k, which no caller has yet.
+func (k *Lock) join(others *company) {
+	k.with = others
+	for _, other := range others.locks {
+		context.AfterFunc(other.ctx, func() { k.loseWith(context.Cause(other.ctx)) })
+	}
+	context.AfterFunc(k.ctx, func() { others.release(context.Background()) })
+}
+
+// loseWith ends the lock because another part has ended.
+func (k *Lock) loseWith(cause error) {
+	p := lost
+	if errors.Is(cause, ErrClosed) {
+		p = released
+	}
+	if before, last, _ := k.end(p, cause, k.session.now()); before == held {
+		k.cancel(cause)
+		if last {
+			k.session.giveBack(k.session.now())
+		} else {
+			k.tellLoss()
+		}
+	}
+}
+
+// release releases the company, once. It returns the first error of a part that was lost, or that
+// too few nodes confirmed.
+func (c *company) release(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	if c.began.CompareAndSwap(false, true) {
+		errs := make([]error, len(c.locks))
+		var all sync.WaitGroup
+		for i, k := range c.locks {
+			all.Go(func() { errs[i] = k.release(ctx) })
+		}
+		all.Wait()
+		c.err = cmp.Or(errs...)
+		close(c.released)
+	}
+	<-c.released
+	return c.err
+}
+
+// The company's part in the methods of Lock. A lock in one group has none, which is nil.
+
+func (c *company) parts() []*Lock {
+	if c == nil {
+		return nil
+	}
+	return c.locks
+}
+
+// least returns the shortest of left and what the company has left.
+func (c *company) least(left time.Duration) time.Duration {
+	for _, k := range c.parts() {
+		left = min(left, k.Remaining())
+	}
+	return left
+}
+
+// each calls do for the parts until one fails.
+func (c *company) each(do func(*Lock) error) error {
+	for _, k := range c.parts() {
+		if err := do(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}

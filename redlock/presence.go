@@ -1,0 +1,501 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// Clients of different versions of the map can lock one name in different groups. So a client
+// locks nothing in a group but under its presence there: the lock of a reader on the name of the
+// newest version that it has. Who has the writer's lock of a version once knows that no client of that
+// version is left, and marks the version as retired in the group, so that none comes again.
+//
+//	clients have b  ──►  clients have b and b+1,  ──►  in each group of b:      ──►  in each group of b+1:
+//	presence: b          lock moved names in both      writer's lock of b,           complete(b+1): clients
+//	                     presence: b+1                 then the mark retired(b)      may have b+1 alone
+//
+// Two clients that have a version in common lock each name in one group that is the same. Those
+// that have b alone and b+1 alone do not; of them the one ends, with its presence, before b is
+// retired, and the other begins when b+1 is complete. internal/mapmodel tries all orders of events.
+
+// A stage is how far the versions of the map have come: a mark (see mark.go) in each group, whose
+// lower bits are the minute in which it was written.
+type stage int64
+
+// stageBits is the room for the minutes.
+const stageBits = 32
+
+// founding is the stage in which version v is the first that clients have, and not in all groups yet.
+func founding(v int) stage { return stage(3 * v) }
+
+// completed is the stage in which clients may have version v alone.
+func completed(v int) stage { return stage(3*v + 1) }
+
+// retired is the stage in which no client with version v as its newest can come any more.
+func retired(v int) stage { return stage(3*v + 2) }
+
+func (s stage) version() int { return int(s / 3) }
+
+// at is the mark for the stage, written now.
+func (s stage) at(now time.Time) int64 { return int64(s)<<stageBits | now.Unix()/60 }
+
+// versionName is the name whose mark has the stage.
+const versionName = mapKey + "version"
+
+// presenceName is the name that clients with the version as their newest hold as readers.
+func presenceName(version int) string { return mapKey + strconv.Itoa(version) }
+
+// A sight is what the servers of a group tell of its stage.
+type stageSight struct {
+	highest  stage
+	majority stage // that most nodes have come to at least
+	written  time.Time
+	err      error
+}
+
+// look asks the servers of all groups for their stage, at the same time.
+func (gs *groups) look(ctx context.Context) []stageSight {
+	rounds := make([]*round, len(gs.all))
+	for i, g := range gs.all {
+		rounds[i] = g.askForStage(ctx)
+	}
+	seen := make([]stageSight, len(gs.all))
+	for i, r := range rounds {
+		seen[i] = stageOf(ctx, r)
+	}
+	return seen
+}
+
+func (g *group) look(ctx context.Context) stageSight { return stageOf(ctx, g.askForStage(ctx)) }
+
+func (g *group) askForStage(ctx context.Context) *round {
+	return g.locker.askForMark(ctx, &g.locker.settings, versionName)
+}
+
+// stageOf waits for the answers of askForStage.
+func stageOf(ctx context.Context, r *round) stageSight {
+	r.wait(ctx, r.locker.settings.timeout(), complete)
+	marks, failure := r.marks(ctx)
+	if failure != nil {
+		return stageSight{err: failure}
+	}
+	slices.Sort(marks)
+	highest := marks[len(marks)-1]
+	return stageSight{
+		highest:  stage(highest >> stageBits),
+		majority: stage(marks[len(marks)-r.tally.Quorum()] >> stageBits),
+		written:  time.Unix(highest&(1<<stageBits-1)*60, 0),
+	}
+}
+
+// write raises the group's stage, or writes the same one anew. It returns when a majority has come
+// to it, or why not.
+func (g *group) write(ctx context.Context, to stage) error {
+	s := &g.locker.settings
+	r := g.locker.askToMark(ctx, s, versionName, mark{to.at(s.wall()), markLife})
+	r.wait(ctx, s.timeout(), settled)
+	if failure := r.unconfirmed(ctx, ErrMarked); failure == nil {
+		return nil
+	}
+	// Others may have written it at the same time, each on some of the nodes.
+	switch seen := g.look(ctx); {
+	case seen.err != nil:
+		return seen.err
+	case seen.majority < to:
+		return fmt.Errorf("redlock: group %q: version %d of the map: %w", g.name, to.version(), errMapHeld)
+	}
+	return nil
+}
+
+// markLife is how long a mark outlives its last writing.
+const markLife = 10 * maxTTL
+
+// A presenceOf is a Locker's presence in a group.
+type presenceOf struct {
+	entering turnstile
+	now      atomic.Pointer[presence]
+}
+
+// A turnstile lets one caller at a time ask the nodes.
+type turnstile chan struct{}
+
+// pass waits for the caller's turn. It reports false if ctx ends before.
+func (t turnstile) pass(ctx context.Context) bool {
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t turnstile) leave() { <-t }
+
+// A presence is the lock under which a Locker uses a group. It ends once, and what was locked under
+// it has ended then.
+type presence struct{ until atomic.Int64 }
+
+// end is when the presence ends if nothing renews it.
+func (p *presence) end() clock.Instant { return clock.Instant(p.until.Load()) }
+
+// noPresence is one that has ended.
+var noPresence = &presence{}
+
+// presence returns that under which the acquisition's lock is to be, or nil for a lock that needs
+// none.
+func (a *acquisition) presence() *presence {
+	g := a.locker.group
+	if g == nil || a.own {
+		return nil
+	}
+	if p := g.presence.now.Load(); p != nil {
+		return p
+	}
+	return noPresence
+}
+
+// isPresent reports whether the acquisition's lock can be held now.
+func (a *acquisition) isPresent(now clock.Instant) bool {
+	p := a.presence()
+	return p == nil || now < p.end()
+}
+
+// enter makes sure of the Locker's presence in the group, for the lock name.
+func (g *group) enter(ctx context.Context, name string) error {
+	if p := g.presence.now.Load(); p != nil && g.locker.settings.clock.Now() < p.end() {
+		return nil
+	}
+	err := g.enterNow(ctx)
+	t := quorum.Tally{Nodes: len(g.locker.nodes)}
+	of := QuorumError{Op: protocol.OpAcquire.String(), Name: name, Nodes: t.Nodes, Quorum: t.Quorum(), Err: errMapHeld}
+	var failure *QuorumError
+	switch {
+	case errors.As(err, &failure):
+		of = *failure // which has been shown to the observers
+		of.Name = name
+		if of.Err == ErrHeld {
+			of.Err = errMapHeld
+		}
+	case err == nil || errors.Is(err, ErrMap) || errors.Is(err, ErrClosed):
+		return err
+	case !errors.Is(err, errMapHeld):
+		of.Err = err
+	}
+	return &of
+}
+
+// enterNow is enter for one caller at a time.
+func (g *group) enterNow(ctx context.Context) error {
+	if !g.presence.entering.pass(ctx) {
+		return ctx.Err()
+	}
+	defer g.presence.entering.leave()
+	if p := g.presence.now.Load(); p != nil && g.locker.settings.clock.Now() < p.end() {
+		return nil
+	}
+	if err := g.groups.prove(ctx); err != nil {
+		return err
+	}
+	k, err := g.locker.ownLock(ctx, presenceName(g.groups.newest), true)
+	if err != nil {
+		return err
+	}
+	// The stage is read behind the presence: a version that is retired later is not this one.
+	if err := g.admit(ctx); err != nil {
+		k.abandon()
+		return err
+	}
+	g.open(k)
+	return nil
+}
+
+// admit returns why the Locker must not use the group, or nil. A group without a version gets one: its
+// servers have forgotten, or it is joining, and clients that have it alone must not take themselves for
+// the first.
+func (g *group) admit(ctx context.Context) error {
+	seen := g.look(ctx)
+	if seen.err == nil && seen.highest == 0 {
+		g.writeFirst(ctx, completed(g.groups.base))
+		if seen = g.look(ctx); seen.err == nil && seen.majority == 0 {
+			return errMapHeld
+		}
+	}
+	return cmp.Or(seen.err, g.groups.leftBehind(seen.highest))
+}
+
+// open makes k the presence.
+func (g *group) open(k *Lock) {
+	p := &presence{}
+	s := k.session
+	s.mu.Lock()
+	if s.phase == held {
+		s.bounds = p
+		p.until.Store(int64(s.until))
+	}
+	s.mu.Unlock()
+	g.presence.now.Store(p)
+	context.AfterFunc(k.ctx, func() { g.locker.scheduler.loseUnder(p, g.absence(context.Cause(k.ctx))) })
+}
+
+// absence is the cause of locks whose presence has ended.
+func (g *group) absence(cause error) error {
+	if errors.Is(cause, ErrClosed) {
+		return cause
+	}
+	return fmt.Errorf("redlock: %w: the Locker's presence in group %q ended: %w", ErrLost, g.name, cause)
+}
+
+// loseUnder ends the locks that are held under a presence that has ended.
+func (a *scheduler) loseUnder(p *presence, cause error) {
+	a.running.Lock() // a run under way may be holding one lock
+	a.mu.Lock()
+	var under []*session
+	for _, e := range a.sessions {
+		if e.session.under == p {
+			under = append(under, e.session)
+		}
+	}
+	a.mu.Unlock()
+	a.running.Unlock()
+	for _, s := range under {
+		if s.finish(lost, cause, a.clock.Now()) {
+			a.chores.add(chore{s, giveBack})
+		}
+	}
+}
+
+// ownLock acquires a lock that stands for no name of a caller, and needs no presence.
+func (l *Locker) ownLock(ctx context.Context, name string, shared bool) (*Lock, error) {
+	s := l.settings
+	s.shared, s.fenced, s.fair, s.permits, s.owner, s.renew, s.maxHold = shared, false, false, 1, "", true, 0
+	a := &acquisition{locker: l, settings: &s, name: name, key: s.prefix + name, own: true, part: true, ctx: ctx, eventCtx: ctx}
+	return a.once()
+}
+
+// abandon releases the lock without waiting for the nodes.
+func (k *Lock) abandon() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = k.release(ended)
+}
+
+// A proof is what a Locker knows of the older of its versions: whether it is complete.
+type proof struct {
+	asking turnstile
+	done   atomic.Bool
+}
+
+// prove makes sure that the older of the Locker's versions is complete. One group knows, or there
+// are no clients yet.
+func (gs *groups) prove(ctx context.Context) error {
+	if gs.proof.done.Load() {
+		return nil
+	}
+	if !gs.proof.asking.pass(ctx) {
+		return ctx.Err()
+	}
+	defer gs.proof.asking.leave()
+	if gs.proof.done.Load() {
+		return nil
+	}
+	isComplete, err := gs.judge(gs.look(ctx))
+	if err == nil && !isComplete {
+		err = gs.found(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	gs.proof.done.Store(true)
+	return nil
+}
+
+// judge reports whether some group tells that the older of the Locker's versions is complete. It
+// returns false and no error if there are no clients yet, but for those that found that version.
+func (gs *groups) judge(seen []stageSight) (isComplete bool, err error) {
+	var highest stage
+	for _, s := range seen {
+		highest = max(highest, s.highest)
+		isComplete = isComplete || s.majority >= completed(gs.base)
+		err = cmp.Or(err, s.err)
+	}
+	if over := gs.leftBehind(highest); over != nil {
+		return false, over
+	}
+	switch isFounding := func(s stageSight) bool { return s.highest == 0 || s.highest == founding(gs.base) }; {
+	case isComplete:
+		return true, nil
+	case err != nil:
+		return false, err
+	case slices.ContainsFunc(seen, func(s stageSight) bool { return !isFounding(s) && s.highest < completed(gs.base) }):
+		return false, fmt.Errorf("redlock: %w: version %d of the groups' map is in use, and this client has version %d without it: "+
+			"first give all clients both, as Joining and Leaving groups", ErrMap, highest.version(), gs.base)
+	}
+	return false, nil
+}
+
+// found makes the older of the Locker's versions the first that there is: in all groups that have
+// none, before it completes it in one. Another client that comes at the same time with another version
+// meets it in a group that both have.
+func (gs *groups) found(ctx context.Context) error {
+	for _, g := range gs.all {
+		g.writeFirst(ctx, founding(gs.base))
+	}
+	seen := gs.look(ctx)
+	switch isComplete, err := gs.judge(seen); {
+	case err != nil || isComplete:
+		return err
+	case slices.ContainsFunc(seen, func(s stageSight) bool { return s.majority < founding(gs.base) }):
+		return errMapHeld
+	}
+	for _, g := range gs.all {
+		if err := g.write(ctx, completed(gs.base)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFirst writes a stage on nodes that have none. One that comes late changes nothing on others.
+func (g *group) writeFirst(ctx context.Context, first stage) {
+	l, s := g.locker, &g.locker.settings
+	r := l.newRound(ctx, versionName, protocol.Request{
+		Op: protocol.OpAcquire, Key: s.markOf(versionName), Value: strconv.FormatInt(first.at(s.wall()), 10), TTL: markLife, Timeout: s.timeout(),
+	})
+	r.ask()
+	r.wait(ctx, s.timeout(), complete)
+}
+
+// leftBehind is the error of a client whose versions are over at a stage, or nil.
+func (gs *groups) leftBehind(at stage) error {
+	if at < retired(gs.newest) {
+		return nil
+	}
+	return fmt.Errorf("redlock: %w: version %d of the groups' map is over, and this client has no later one: "+
+		"give it the map that the other clients have", ErrMap, gs.newest)
+}
+
+// A keeper is the goroutine in which a Locker completes its version of the map, and keeps that on
+// the nodes.
+type keeper struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// keepEvery is how often a version is written anew: nodes forget marks one after the other, and
+// those that remember must be a majority.
+const keepEvery = time.Hour
+
+// completeEvery is how often a Locker tries to complete its newest version.
+const completeEvery = 5 * time.Second
+
+// changeWait is how long a version that is retired everywhere is waited for before the next is
+// complete, so that the fencing tokens of a name rise when it has come to another group. A token
+// is less than 5S ahead of the clocks of the servers that accepted it, and as much again is for
+// groups whose clocks differ.
+const changeWait = 10 * tokenSlack
+
+// keep starts the keeper of l.
+func (gs *groups) keep(l *Locker) {
+	ctx, cancel := context.WithCancel(context.Background())
+	gs.keeper = keeper{cancel, make(chan struct{})}
+	go func() {
+		defer close(gs.keeper.done)
+		p := l.parkers.get()
+		defer l.parkers.put(p)
+		every := keepEvery
+		if gs.base < gs.newest {
+			every = completeEvery
+		}
+		for {
+			p.timer.Reset(every/2 + l.settings.jitter(every/2))
+			if p.sleep(ctx, l.closed); ctx.Err() != nil || isDone(l.closed) {
+				return
+			}
+			if !gs.proof.done.Load() {
+				continue
+			}
+			if every == completeEvery && gs.complete(ctx, p) == nil {
+				every = keepEvery
+			}
+			gs.refresh(ctx)
+		}
+	}()
+}
+
+func (k *keeper) stop() {
+	k.cancel()
+	<-k.done
+}
+
+// complete retires the older version in all its groups, and completes the newest one. It returns why that cannot be
+// done yet.
+func (gs *groups) complete(ctx context.Context, p *parker) error {
+	seen := gs.look(ctx)
+	if slices.ContainsFunc(seen, func(s stageSight) bool { return s.highest >= completed(gs.newest) }) {
+		return gs.writeNewest(ctx, seen)
+	}
+	for _, g := range gs.all { // also where another has retired it: that mark may have come too late for its lock
+		if !g.isInBase() {
+			continue
+		}
+		if err := g.retire(ctx); err != nil {
+			return err
+		}
+	}
+	p.timer.Reset(changeWait)
+	if p.sleep(ctx, nil); ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return gs.writeNewest(ctx, seen)
+}
+
+// retire marks the older version as retired in the group, if no client has it as its newest.
+func (g *group) retire(ctx context.Context) error {
+	k, err := g.locker.ownLock(ctx, presenceName(g.groups.base), false)
+	if err != nil {
+		return err
+	}
+	defer k.abandon()
+	if err := g.write(ctx, retired(g.groups.base)); err != nil {
+		return err
+	}
+	if !k.Valid() {
+		return errMapHeld // a client may have come before the mark
+	}
+	return nil
+}
+
+// writeNewest writes the newest version, which is complete, in the groups that have not seen it.
+func (gs *groups) writeNewest(ctx context.Context, seen []stageSight) (err error) {
+	for i, g := range gs.all {
+		if g.isInNewest() && seen[i].majority < completed(gs.newest) {
+			err = cmp.Or(err, g.write(ctx, completed(gs.newest)))
+		}
+	}
+	return err
+}
+
+// refresh writes the stage of each group anew that no client has written for long, or that the group
+// has forgotten. Failures are left to the next time.
+func (gs *groups) refresh(ctx context.Context) {
+	for i, seen := range gs.look(ctx) {
+		g := gs.all[i]
+		switch {
+		case seen.err != nil:
+		case seen.highest == 0 && g.isInBase():
+			g.writeFirst(ctx, completed(gs.base))
+		case seen.highest > 0 && g.locker.settings.wall().Sub(seen.written) >= keepEvery:
+			_ = g.write(ctx, seen.highest)
+		}
+	}
+}
