@@ -18,8 +18,13 @@ type Group struct {
 	// long as that is used, whatever its servers are.
 	Name string
 
-	// Nodes are the group's servers, as for New. No server may be in two groups.
+	// Nodes are the group's servers, as for New.
 	Nodes []protocol.Node
+
+	// Prefix stands before the keys of the group, behind that of the Locker. Groups that have servers
+	// in common need different ones: so one can take the place of the other, with the map's next
+	// version, while single servers or their number change. Default empty.
+	Prefix string
 
 	// Joining says, while the map is being changed, that the version before has no such group.
 	Joining bool
@@ -96,7 +101,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 	for _, o := range s.observers {
 		l.events = append(l.events, &eventQueue{observer: o})
 	}
-	var nodes []protocol.Node
+	servers := map[string]string{} // the groups that have them with a prefix
 	for i, g := range m.Groups {
 		switch same := func(other *group) bool { return other.name == g.Name }; {
 		case g.Name == "":
@@ -111,11 +116,27 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 		if err := checkCount(len(g.Nodes)); err != nil {
 			return nil, fmt.Errorf("%w, in group %q", err, g.Name)
 		}
-		nodes = append(nodes, g.Nodes...)
-		inner := newLockerOf(g.Nodes, s)
+		if err := checkNodes(g.Nodes); err != nil {
+			return nil, fmt.Errorf("%w, in group %q", err, g.Name)
+		}
+		for _, n := range g.Nodes {
+			of := g.Prefix + "\x00" + n.String()
+			if other, twice := servers[of]; twice {
+				return nil, fmt.Errorf("redlock: groups %q and %q have the same server, %s: give one of them a Prefix of its own", other, g.Name, n)
+			}
+			servers[of] = g.Name
+		}
+		own := *s
+		if err := Prefix(s.prefix + g.Prefix).applyToLocker(&own); err != nil {
+			return nil, fmt.Errorf("redlock: group %q: %w", g.Name, err)
+		}
+		if s.guard {
+			own.epoch = own.prefix + epochKey
+		}
+		inner := newLockerOf(g.Nodes, &own)
 		inner.events = l.events
 		inner.group = &group{
-			groups: gs, name: g.Name, hash: hash.Text(hash.Basis, g.Name+"\x00"), locker: inner, joining: g.Joining, leaving: g.Leaving,
+			groups: gs, name: g.Name, hash: hash.Text(hash.Basis, g.Name+"\x00"), locker: inner, plain: s, joining: g.Joining, leaving: g.Leaving,
 			presence: presenceOf{entering: make(turnstile, 1)},
 		}
 		gs.all = append(gs.all, inner.group)
@@ -131,9 +152,6 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 		return nil, errors.New("redlock: all groups are Joining: then there is no change; leave Joining out")
 	case gs.base == 0:
 		return nil, errors.New("redlock: groups are Joining or Leaving, but the map's version is 1; give the version above that of the map before")
-	}
-	if err := checkNodes(nodes); err != nil {
-		return nil, err
 	}
 	gs.keep(l)
 	return l, nil
@@ -154,6 +172,7 @@ type group struct {
 	name             string
 	hash             uint64
 	locker           *Locker
+	plain            *settings // without the group's prefix
 	joining, leaving bool
 	presence         presenceOf
 }
@@ -243,11 +262,10 @@ func (gs *groups) acquireAll(ctx context.Context, of request) (*Lock, error) {
 	}
 	var parts []part
 	for _, name := range of.names {
-		key, err := s.key(name)
-		if err != nil {
+		if _, err := s.key(name); err != nil {
 			return nil, err
 		}
-		for _, g := range gs.places(key) {
+		for _, g := range gs.places(gs.prefix + name) {
 			parts = append(parts, part{g, []string{name}})
 		}
 	}
@@ -302,7 +320,7 @@ func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
 			at.Nodes = append(at.Nodes, n.String())
 		}
 		at.Version, at.Retired = seen.highest.version(), seen.highest > 0 && seen.highest == retired(seen.highest.version())
-		state.Complete = state.Complete || seen.majority >= completed(gs.newest)
+		state.Complete = state.Complete || seen.majority.proves(gs.newest)
 		state.Groups = append(state.Groups, at)
 	}
 	return state, nil

@@ -16,21 +16,38 @@ import (
 	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // groupNames are the groups of a World, of three servers each.
 var groupNames = []string{"a", "b", "c"}
 
+// serversIn are the groups of a World: those of groupNames, and others that share servers with a, of
+// which each has its name as the prefix.
+var serversIn = map[string][]int{
+	"a": {0, 1, 2}, "b": {3, 4, 5}, "c": {6, 7, 8},
+	"r": {0, 1, 8},       // one server replaced
+	"g": {0, 1, 2, 7, 8}, // two more
+	"s": {0, 1, 2},       // the same
+}
+
 // mapOf returns the map of a version for a process: names of groups, with + for one that joins and
 // - for one that leaves.
 func mapOf(c *sim.Client, version int, names ...string) redlock.Map {
 	m := redlock.Map{Version: version}
 	nodes := c.Nodes()
-	for _, name := range names {
+	for i, name := range names {
 		g := redlock.Group{Name: name[:1], Joining: name[1:] == "+", Leaving: name[1:] == "-"}
-		i := 3 * slices.Index(groupNames, g.Name)
-		g.Nodes = nodes[i : i+3]
+		if !slices.Contains(groupNames, g.Name) {
+			g.Prefix = g.Name + ":"
+		}
+		if i > 0 {
+			nodes = c.MoreNodes()
+		}
+		for _, server := range serversIn[g.Name] {
+			g.Nodes = append(g.Nodes, nodes[server])
+		}
 		m.Groups = append(m.Groups, g)
 	}
 	return m
@@ -426,8 +443,14 @@ func TestWhatIsNoMap(t *testing.T) {
 			`two groups are named "a"`: func(c *sim.Client) redlock.Map { return mapOf(c, 1, "a", "a") },
 			`group "x" has no nodes`:   func(c *sim.Client) redlock.Map { return redlock.Map{Groups: []redlock.Group{{Name: "x"}}} },
 			"group 0 has no name":      func(c *sim.Client) redlock.Map { return redlock.Map{Groups: []redlock.Group{{Nodes: c.Nodes()}}} },
-			"are the same": func(c *sim.Client) redlock.Map {
-				return redlock.Map{Groups: []redlock.Group{{Name: "x", Nodes: c.Nodes()[:3]}, {Name: "y", Nodes: w.NewClient(1).Nodes()[2:4]}}}
+			"have the same server": func(c *sim.Client) redlock.Map {
+				return redlock.Map{Groups: []redlock.Group{{Name: "x", Nodes: c.Nodes()[:3]}, {Name: "y", Nodes: c.MoreNodes()[2:4]}}}
+			},
+			"looks like a key": func(c *sim.Client) redlock.Map {
+				return redlock.Map{Groups: []redlock.Group{{Name: "x", Nodes: c.Nodes(), Prefix: "redlock:fence:"}}}
+			},
+			"nodes 0 and 1 are the same": func(c *sim.Client) redlock.Map {
+				return redlock.Map{Groups: []redlock.Group{{Name: "x", Nodes: []protocol.Node{c.Nodes()[0], c.MoreNodes()[0]}}}}
 			},
 			`cannot be Joining and Leaving`: func(c *sim.Client) redlock.Map {
 				return redlock.Map{Version: 2, Groups: []redlock.Group{{Name: "x", Nodes: c.Nodes(), Joining: true, Leaving: true}}}
@@ -442,6 +465,12 @@ func TestWhatIsNoMap(t *testing.T) {
 	})
 }
 
+// A mapHold is a lock that a client with some map had.
+type mapHold struct {
+	check.Hold
+	by string
+}
+
 // A mapTrial is clients that take names by turns while their map changes.
 type mapTrial struct {
 	*sim.World
@@ -449,7 +478,7 @@ type mapTrial struct {
 	asleep []func() // processes that have stopped; each goes on and ends
 
 	mu     sync.Mutex
-	holds  map[string][]check.Hold
+	holds  map[string][]mapHold
 	grants map[string][]check.Grant
 }
 
@@ -469,7 +498,7 @@ func (w *mapTrial) open(t *testing.T, m mapSetup) (leave func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for range 2 {
-		all.Go(func() { w.work(ctx, l) })
+		all.Go(func() { w.work(ctx, l, fmt.Sprintf("%p %v", l, m)) })
 	}
 	all.Go(func() {
 		for ctx.Err() == nil {
@@ -496,7 +525,7 @@ func (w *mapTrial) open(t *testing.T, m mapSetup) (leave func()) {
 }
 
 // work takes names by turns, and notes for how long it had them.
-func (w *mapTrial) work(ctx context.Context, l *redlock.Locker) {
+func (w *mapTrial) work(ctx context.Context, l *redlock.Locker, by string) {
 	for ctx.Err() == nil {
 		name := fmt.Sprint("name-", w.draw(6))
 		var opts []redlock.Option
@@ -520,7 +549,7 @@ func (w *mapTrial) work(ctx context.Context, l *redlock.Locker) {
 			until = time.Now().UnixNano()
 		}
 		w.mu.Lock()
-		w.holds[name] = append(w.holds[name], check.Hold{From: from, Until: until})
+		w.holds[name] = append(w.holds[name], mapHold{check.Hold{From: from, Until: until}, by})
 		if lock.Fence() != 0 && until > from {
 			w.grants[name] = append(w.grants[name], check.Grant{Token: lock.Fence(), Asked: from, Granted: from})
 		}
@@ -536,10 +565,18 @@ type mapSetup struct {
 }
 
 // mapSetups are those of two changes, step by step.
-var mapSetups = []mapSetup{
-	{1, []string{"a", "b"}},
-	{2, []string{"a-", "b", "c+"}}, {2, []string{"b", "c"}},
-	{3, []string{"a+", "b", "c"}}, {3, groupNames},
+var mapSetups = map[string][]mapSetup{
+	"groups": {
+		{1, []string{"a", "b"}},
+		{2, []string{"a-", "b", "c+"}}, {2, []string{"b", "c"}},
+		{3, []string{"a+", "b", "c"}}, {3, groupNames},
+	},
+	"servers": { // of one group: the third is replaced, then there are five, then the first three
+		{1, []string{"a"}},
+		{2, []string{"a-", "r+"}}, {2, []string{"r"}},
+		{3, []string{"r-", "g+"}}, {3, []string{"g"}},
+		{4, []string{"g-", "s+"}}, {4, []string{"s"}},
+	},
 }
 
 func (m mapSetup) isChange() bool {
@@ -547,15 +584,18 @@ func (m mapSetup) isChange() bool {
 }
 
 // TestNoOverlapWhileTheMapChanges: clients get the next map one by one, then the one after it, while
-// processes sleep, messages are lost and single servers are away. Not every step is waited for, and
+// processes sleep, messages are lost and single servers are away: other groups, and other servers of one
+// group. Not every step is waited for, and
 // beside those clients comes one that has any of the maps, too early or too late.
 func TestNoOverlapWhileTheMapChanges(t *testing.T) {
 	for seed := range uint64(*mapTrials) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+		changing := []string{"groups", "servers"}[seed%2]
+		mapSetups := mapSetups[changing]
+		t.Run(fmt.Sprint(changing, seed), func(t *testing.T) {
 			simulate(t, 9, func(t *testing.T, world *sim.World) {
 				w := &mapTrial{
 					World: world, rand: rand.New(rand.NewPCG(seed, 16)),
-					holds: map[string][]check.Hold{}, grants: map[string][]check.Grant{},
+					holds: map[string][]mapHold{}, grants: map[string][]check.Grant{},
 				}
 				net := sim.Fixed(leg)
 				net.Travel = func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
@@ -596,7 +636,7 @@ func TestNoOverlapWhileTheMapChanges(t *testing.T) {
 				defer w.mu.Unlock()
 				for name, holds := range w.holds {
 					assert.Greater(t, len(holds), 20, name)
-					assert.Empty(t, check.Overlaps(holds, func(h check.Hold) check.Hold { return h }), name)
+					assert.Empty(t, check.Overlaps(holds, func(h mapHold) check.Hold { return h.Hold }), name)
 					assert.Empty(t, check.Tokens(w.grants[name], func(g check.Grant) check.Grant { return g }), name)
 				}
 			})

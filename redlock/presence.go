@@ -46,10 +46,15 @@ func retired(v int) stage { return stage(3*v + 2) }
 
 func (s stage) version() int { return int(s / 3) }
 
+// proves reports whether version v is complete where a group has come to the stage. To found a later one
+// proves nothing of those before.
+func (s stage) proves(v int) bool { return s >= completed(v) && s != founding(s.version()) }
+
 // at is the mark for the stage, written now.
 func (s stage) at(now time.Time) int64 { return int64(s)<<stageBits | now.Unix()/60 }
 
-// versionName is the name whose mark has the stage.
+// versionName is the name whose mark has the stage. That has the Locker's prefix without the group's, so
+// groups that have servers in common meet there.
 const versionName = mapKey + "version"
 
 // presenceName is the name that clients with the version as their newest hold as readers.
@@ -59,6 +64,7 @@ func presenceName(version int) string { return mapKey + strconv.Itoa(version) }
 type stageSight struct {
 	highest  stage
 	majority stage // that most nodes have come to at least
+	lowest   stage // that all nodes have come to at least; zero unless all have told
 	written  time.Time
 	err      error
 }
@@ -79,7 +85,7 @@ func (gs *groups) look(ctx context.Context) []stageSight {
 func (g *group) look(ctx context.Context) stageSight { return stageOf(ctx, g.askForStage(ctx)) }
 
 func (g *group) askForStage(ctx context.Context) *round {
-	return g.locker.askForMark(ctx, &g.locker.settings, versionName)
+	return g.locker.askForMark(ctx, g.plain, versionName)
 }
 
 // stageOf waits for the answers of askForStage.
@@ -91,7 +97,12 @@ func stageOf(ctx context.Context, r *round) stageSight {
 	}
 	slices.Sort(marks)
 	highest := marks[len(marks)-1]
+	lowest := stage(0)
+	if len(marks) == len(r.slots) {
+		lowest = stage(marks[0] >> stageBits)
+	}
 	return stageSight{
+		lowest:   lowest,
 		highest:  stage(highest >> stageBits),
 		majority: stage(marks[len(marks)-r.tally.Quorum()] >> stageBits),
 		written:  time.Unix(highest&(1<<stageBits-1)*60, 0),
@@ -101,7 +112,7 @@ func stageOf(ctx context.Context, r *round) stageSight {
 // write raises the group's stage, or writes the same one anew. It returns when a majority has come
 // to it, or why not.
 func (g *group) write(ctx context.Context, to stage) error {
-	s := &g.locker.settings
+	s := g.plain
 	r := g.locker.askToMark(ctx, s, versionName, mark{to.at(s.wall()), markLife})
 	r.wait(ctx, s.timeout(), settled)
 	if failure := r.unconfirmed(ctx, ErrMarked); failure == nil {
@@ -225,7 +236,7 @@ func (g *group) enterNow(ctx context.Context) error {
 func (g *group) admit(ctx context.Context) error {
 	seen := g.look(ctx)
 	if seen.err == nil && seen.highest == 0 {
-		g.writeFirst(ctx, completed(g.groups.base))
+		g.writeFirst(ctx, g.groups.firstStage(g.groups.look(ctx)))
 		if seen = g.look(ctx); seen.err == nil && seen.majority == 0 {
 			return errMapHeld
 		}
@@ -319,33 +330,38 @@ func (gs *groups) prove(ctx context.Context) error {
 	return nil
 }
 
-// judge reports whether some group tells that the older of the Locker's versions is complete. It
-// returns false and no error if there are no clients yet, but for those that found that version.
+// judge reports whether the older of the Locker's versions is complete. One group that tells so is
+// enough. To a Locker with two versions it is enough, too, that its older one is founded in all groups,
+// whoever founds the newest. It returns false and no error if there are no clients yet, but for those
+// that found the older version.
 func (gs *groups) judge(seen []stageSight) (isComplete bool, err error) {
 	var highest stage
-	for _, s := range seen {
+	isFounded, isFirst := gs.base < gs.newest, true
+	for i, s := range seen {
 		highest = max(highest, s.highest)
-		isComplete = isComplete || s.majority >= completed(gs.base)
+		isComplete = isComplete || s.majority.proves(gs.base)
+		isFounded = isFounded && (s.majority >= founding(gs.base) || !gs.all[i].isInBase())
+		isFirst = isFirst && (s.highest == 0 || s.highest >= founding(gs.base))
 		err = cmp.Or(err, s.err)
 	}
 	if over := gs.leftBehind(highest); over != nil {
 		return false, over
 	}
-	switch isFounding := func(s stageSight) bool { return s.highest == 0 || s.highest == founding(gs.base) }; {
-	case isComplete:
+	switch {
+	case isComplete || isFounded:
 		return true, nil
 	case err != nil:
 		return false, err
-	case slices.ContainsFunc(seen, func(s stageSight) bool { return !isFounding(s) && s.highest < completed(gs.base) }):
+	case !isFirst:
 		return false, fmt.Errorf("redlock: %w: version %d of the groups' map is in use, and this client has version %d without it: "+
 			"first give all clients both, as Joining and Leaving groups", ErrMap, highest.version(), gs.base)
 	}
 	return false, nil
 }
 
-// found makes the older of the Locker's versions the first that there is: in all groups that have
-// none, before it completes it in one. Another client that comes at the same time with another version
-// meets it in a group that both have.
+// found makes the older of the Locker's versions the first that there is: on all servers, which have
+// none, before it completes it in one group. Another client that comes at the same time with another
+// version meets it if both have one server in common.
 func (gs *groups) found(ctx context.Context) error {
 	for _, g := range gs.all {
 		g.writeFirst(ctx, founding(gs.base))
@@ -354,7 +370,7 @@ func (gs *groups) found(ctx context.Context) error {
 	switch isComplete, err := gs.judge(seen); {
 	case err != nil || isComplete:
 		return err
-	case slices.ContainsFunc(seen, func(s stageSight) bool { return s.majority < founding(gs.base) }):
+	case slices.ContainsFunc(seen, func(s stageSight) bool { return s.lowest != founding(gs.base) || s.highest != s.lowest }):
 		return errMapHeld
 	}
 	for _, g := range gs.all {
@@ -365,9 +381,21 @@ func (gs *groups) found(ctx context.Context) error {
 	return nil
 }
 
+// firstStage is what a group gets that has no stage, where others have come to those: what they prove, so
+// that clients of an older version do not begin in it. What is not certain is not made so.
+func (gs *groups) firstStage(seen []stageSight) stage {
+	first := founding(gs.base)
+	for _, s := range seen {
+		if s.majority.proves(gs.base) {
+			first = max(first, s.majority)
+		}
+	}
+	return first
+}
+
 // writeFirst writes a stage on nodes that have none. One that comes late changes nothing on others.
 func (g *group) writeFirst(ctx context.Context, first stage) {
-	l, s := g.locker, &g.locker.settings
+	l, s := g.locker, g.plain
 	r := l.newRound(ctx, versionName, protocol.Request{
 		Op: protocol.OpAcquire, Key: s.markOf(versionName), Value: strconv.FormatInt(first.at(s.wall()), 10), TTL: markLife, Timeout: s.timeout(),
 	})
@@ -441,7 +469,7 @@ func (k *keeper) stop() {
 // done yet.
 func (gs *groups) complete(ctx context.Context, p *parker) error {
 	seen := gs.look(ctx)
-	if slices.ContainsFunc(seen, func(s stageSight) bool { return s.highest >= completed(gs.newest) }) {
+	if slices.ContainsFunc(seen, func(s stageSight) bool { return s.majority.proves(gs.newest) }) {
 		return gs.writeNewest(ctx, seen)
 	}
 	for _, g := range gs.all { // also where another has retired it: that mark may have come too late for its lock
@@ -488,12 +516,13 @@ func (gs *groups) writeNewest(ctx context.Context, seen []stageSight) (err error
 // refresh writes the stage of each group anew that no client has written for long, or that the group
 // has forgotten. Failures are left to the next time.
 func (gs *groups) refresh(ctx context.Context) {
-	for i, seen := range gs.look(ctx) {
+	all := gs.look(ctx)
+	for i, seen := range all {
 		g := gs.all[i]
 		switch {
 		case seen.err != nil:
 		case seen.highest == 0 && g.isInBase():
-			g.writeFirst(ctx, completed(gs.base))
+			g.writeFirst(ctx, gs.firstStage(all))
 		case seen.highest > 0 && g.locker.settings.wall().Sub(seen.written) >= keepEvery:
 			_ = g.write(ctx, seen.highest)
 		}

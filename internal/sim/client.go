@@ -33,21 +33,35 @@ func (w *World) NewClient(rate float64) *Client {
 	defer w.mu.Unlock()
 	c := &Client{world: w, id: len(w.clients), rate: rate}
 	w.clients = append(w.clients, c)
-	for _, s := range w.servers {
-		l := &link{client: c, server: s, counts: map[counter]int{}}
-		s.links = append(s.links, l)
-		c.links = append(c.links, l)
-	}
+	c.connect()
 	return c
 }
 
-// Nodes returns the client's connections, one to each server, for one Locker.
-func (c *Client) Nodes() []protocol.Node {
-	nodes := make([]protocol.Node, len(c.links))
-	for i, l := range c.links {
-		nodes[i] = l
+// connect makes a connection to each server. The World must be locked.
+func (c *Client) connect() (nodes []protocol.Node) {
+	for _, s := range c.world.servers {
+		l := &link{client: c, server: s, counts: map[counter]int{}}
+		s.links = append(s.links, l)
+		c.links = append(c.links, l)
+		nodes = append(nodes, l)
 	}
 	return nodes
+}
+
+// Nodes returns the client's first connections, one to each server, for one Locker.
+func (c *Client) Nodes() []protocol.Node {
+	nodes := make([]protocol.Node, len(c.world.servers))
+	for i := range nodes {
+		nodes[i] = c.links[i]
+	}
+	return nodes
+}
+
+// MoreNodes returns other connections to all servers.
+func (c *Client) MoreNodes() []protocol.Node {
+	c.world.mu.Lock()
+	defer c.world.mu.Unlock()
+	return c.connect()
 }
 
 // Pause stops the process as a long garbage collection, SIGSTOP or the suspend
