@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/explore"
 )
 
 // Clients of the tests, by their maps.
@@ -21,11 +23,13 @@ var (
 	shrinking = maps(Map{A | B, A}, Map{B, B})
 	swapping  = maps(Map{A | B, A}, Map{B | C, C})
 	staying   = maps(Map{A, A}, Map{A | B, A})
+	moving    = maps(Map{A | B, A}, Map{A | B, B})
 	disjoint  = maps(Map{A, A}, Map{B, B})
 
 	leaving = maps(Map{A, A}, Map{A, A}, Map{A | B, B})     // with the third map
 	arrived = maps(Map{A, A}, Map{A | B, B}, Map{A | B, B}) // before it
 	andBack = maps(Map{A | B, A}, Map{A | B, B}, Map{A | B, A})
+	ring    = maps(Map{A | B, A}, Map{B | C, C}, Map{A | C, C})
 	walking = maps(Map{A | B, A}, Map{A | B | C, B}, Map{B | C, C})
 )
 
@@ -34,21 +38,25 @@ var (
 	changes = []Model{
 		growing.of(one, oneTwo, two), growing.of(oneTwo, oneTwo), growing.of(one, oneTwo).lingers(),
 		shrinking.of(one, oneTwo, two), shrinking.of(one, two).lingers(),
-		swapping.of(one, oneTwo, two), swapping.of(one, oneTwo).lingers(), swapping.of(oneTwo, two).lingers(),
-		staying.of(one, oneTwo, two).lingers(),
+		swapping.of(one, oneTwo, two), swapping.of(one, oneTwo).lingers(),
+		staying.of(one, oneTwo, two).lingers(), moving.of(one, oneTwo, two),
 	}
 	sequences = []Model{
 		leaving.of(oneTwo, twoThree, three), leaving.of(one, oneTwo, twoThree),
-		arrived.of(one, oneTwo, twoThree), andBack.of(oneTwo, twoThree, three),
+		arrived.of(one, oneTwo, twoThree), arrived.of(one, oneTwo, twoThree).fresh(),
+		arrived.of(one, twoThree, three).fresh(), ring.of(one, twoThree, three).fresh(),
+		ring.of(one, oneTwo, three).fresh(), andBack.of(oneTwo, twoThree, three),
 	}
 
-	// large adds what takes half a minute.
+	// large adds what takes two minutes.
 	large = []Model{
-		growing.of(one, oneTwo, oneTwo), growing.of(oneTwo, oneTwo, two), growing.of(one, oneTwo, two).lingers(),
-		swapping.of(oneTwo, oneTwo), swapping.of(one, oneTwo, two).lingers(), swapping.of(one, oneTwo, oneTwo),
-		andBack.of(oneTwo, twoThree).lingers(), andBack.of(one, oneTwo, twoThree), andBack.of(oneTwo, twoThree).fresh(),
+		growing.of(one, oneTwo, oneTwo), growing.of(oneTwo, oneTwo, two),
+		growing.of(one, oneTwo, two).lingers(), swapping.of(one, oneTwo, two).lingers(),
+		swapping.of(oneTwo, oneTwo), swapping.of(one, oneTwo, oneTwo),
+		andBack.of(one, oneTwo, twoThree), andBack.of(oneTwo, twoThree).fresh(),
+		andBack.of(oneTwo, twoThree).lingers(),
+		swapping.of(oneTwo, two).lingers(), swapping.of(oneTwo, two).lingers().fresh(),
 		walking.of(oneTwo, twoThree, three), walking.of(one, twoThree, three).fresh(),
-		walking.of(oneTwo, twoThree).fresh(),
 	}
 )
 
@@ -57,10 +65,10 @@ func maps(all ...Map) (m Model) {
 	return m
 }
 
-func (m Model) of(clients ...Client) Model  { m.Clients = clients; return m }
-func (m Model) fresh() Model                { m.Fresh = true; return m }
-func (m Model) lingers() Model              { m.Lingers = true; return m }
-func (m Model) with(mistakes Mistake) Model { m.Mistakes = mistakes; return m }
+func (m Model) of(clients ...Client) Model { m.Clients = clients; return m }
+func (m Model) fresh() Model               { m.Fresh = true; return m }
+func (m Model) lingers() Model             { m.Lingers = true; return m }
+func (m Model) with(mistake Mistake) Model { m.Mistake = mistake; return m }
 
 func TestOneClientHoldsThroughAChangeOfTheMap(t *testing.T) {
 	t.Parallel()
@@ -95,11 +103,15 @@ func TestMistakesBreakExclusion(t *testing.T) {
 		NoProof:          change,
 		NoProofOfTwo:     arrived.of(one, twoThree),
 		RetiresUnproven:  arrived.of(one, twoThree, three),
-		AnyGroup:         start,
 		Overtaken:        start,
-		LockedStart:      start,
+		FoundingProves:   arrived.of(one, twoThree, three).fresh(),
+		SkipsFounding:    start,
+		FoundsByRaise:    start,
+		FoundsOneGroup:   start,
+		CompletesProven:  shrinking.of(one, oneTwo, two).fresh(),
+		SharedNumber:     change,
 	} {
-		t.Run(mistake.String(), func(t *testing.T) {
+		t.Run(string(mistake), func(t *testing.T) {
 			t.Parallel()
 			breaks(t, m.with(mistake))
 		})
@@ -133,37 +145,42 @@ func breaks(t *testing.T, m Model) {
 	t.Helper()
 	res := m.Explore()
 	require.NotNil(t, res.Violation, "%s: not found in %d states", m, res.States)
-	t.Logf("%s: found in %d states, %d steps: %s", m, res.States, len(res.Violation.Trace), res.Violation)
+	steps := len(res.Violation.Trace)
+	t.Logf("%s: found in %d states, %d steps: %s", m, res.States, steps, res.Violation)
 }
 
 // A client with both maps completes the change from each state there is, whatever others have left.
 func TestAChangeOfTheMapComesToItsEnd(t *testing.T) {
 	t.Parallel()
-	for _, m := range []Model{growing, shrinking, swapping, staying} {
+	for _, m := range []Model{growing, shrinking, swapping, staying, moving} {
 		for _, m := range []Model{m.of(one, oneTwo, two), m.of(one, oneTwo, two).fresh()} {
-			m.space().Explore(func(_ step, s *state, isNew bool) string {
-				if isNew && !m.settles(*s) {
-					t.Errorf("%s: Q does not complete the change: %s", m, s.text())
-					return "stuck"
-				}
-				return ""
-			})
+			v := m.stuck()
+			require.Nil(t, v, "%s: %s", m, v)
 		}
 	}
+	v := moving.of(one, oneTwo, two).fresh().with(CompleteOnly).stuck()
+	require.NotNil(t, v)
+	t.Logf("complete only: %d steps: %s", len(v.Trace), v)
+}
+
+// stuck is the way to a state that Q and R do not settle.
+func (m Model) stuck() *explore.Violation {
+	return m.space().Explore(func(_ step, s *state, isNew bool) string {
+		if isNew && !m.settles(*s) {
+			return "Q does not complete the change"
+		}
+		return ""
+	}).Violation
 }
 
 // settles reports whether R holds the name after all leases have ended, and Q and then R alone have
-// done what they can.
+// done what they can, and whether R has its proof also without one of the groups.
 func (m *Model) settles(s state) bool {
-	for i := range s.uses {
-		for g := range s.uses[i] {
-			s.uses[i][g].phases = 0
-		}
-	}
+	s.leases = [MaxClients][MaxGroups]leases{}
 	for i := 1; i <= 2; i++ {
 		for _, did := range []step{
-			{action: marksNew}, {action: takes, lease: exclusive}, {action: sends, lease: exclusive},
-			{action: arrives, lease: exclusive}, {action: sees}, {action: completes},
+			{action: founds}, {action: completes}, {action: takes, lease: exclusive}, {action: retires},
+			{action: sees}, {action: follows},
 			{action: takes, lease: presence}, {action: takes, lease: name},
 		} {
 			for g := range s.marks {
@@ -174,8 +191,16 @@ func (m *Model) settles(s state) bool {
 			}
 		}
 		if i == 1 {
-			for g := range s.uses[i] {
-				s.uses[i][g].phases = 0
+			s.leases[1] = [MaxGroups]leases{}
+		}
+	}
+	groups := m.Maps[2].Groups
+	for g := range s.marks {
+		if others := groups &^ (1 << g); others != 0 {
+			without := s
+			without.marks[g] = 0
+			if !m.isProven(&without, 2) {
+				return false
 			}
 		}
 	}

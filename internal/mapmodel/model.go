@@ -1,9 +1,6 @@
 package mapmodel
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // Bounds of a Model, so that its states stay small.
 const (
@@ -27,8 +24,8 @@ type Model struct {
 	// Otherwise both end at one moment, which is one of the times at which they can end.
 	Lingers bool
 
-	// Mistakes change the protocol.
-	Mistakes Mistake
+	// Mistake changes the protocol, if there is one.
+	Mistake Mistake
 }
 
 // A Map says where names are.
@@ -42,9 +39,15 @@ type Client struct{ Base, Newest uint8 }
 
 func (c Client) isQuiet() bool { return c.Base == c.Newest }
 
-// The marks that belong to a map.
-func complete(version uint8) uint8 { return 2 * version }
-func retired(version uint8) uint8  { return 2*version + 1 }
+// The marks of a map, lowest first.
+func (m *Model) founding(version uint8) uint8 {
+	if m.Mistake == SharedNumber {
+		return retired(version - 1)
+	}
+	return 3 * version
+}
+func complete(version uint8) uint8 { return 3*version + 1 }
+func retired(version uint8) uint8  { return 3*version + 2 }
 
 // A Set is some of the groups, the first in the lowest bit.
 type Set uint8
@@ -58,78 +61,32 @@ const (
 
 func (set Set) has(g int) bool { return set>>g&1 != 0 }
 
-// A Mistake is a set of changes to the protocol. Each of them breaks it.
-type Mistake uint32
+// A Mistake changes the protocol, and breaks a promise.
+type Mistake string
 
-// The mistakes. The comments say how the faulty protocol differs.
+// The mistakes. The comments say what the faulty protocol does.
 const (
-	// NoPresence uses groups without a shared lock on the map.
-	NoPresence Mistake = 1 << iota
-
-	// OutlivesPresence goes on with a name in a group when the presence there has ended.
-	OutlivesPresence
-
-	// ReadsEarly reads the mark before it takes its presence, and not again.
-	ReadsEarly
-
-	// BasePresence has a client with two maps take its presence by the version of the first.
-	BasePresence
-
-	// NewHomeOnly has a client with two maps lock the name where the newest map has it.
-	NewHomeOnly
-
-	// OldHomeOnly has it lock the name where the first map has it.
-	OldHomeOnly
-
-	// NoExclusive retires a map without the exclusive lock on it.
-	NoExclusive
-
-	// MarksProve takes a group for retired when its mark says so, also where the client did not see
-	// that under the exclusive lock.
-	MarksProve
-
-	// CompletesEarly completes a map when one group of the map below is retired.
-	CompletesEarly
-
-	// NoProof has quiet clients use groups whatever the marks say of their base.
-	NoProof
-
-	// NoProofOfTwo has clients with two maps do so.
-	NoProofOfTwo
-
-	// RetiresUnproven retires a map that is not known to be complete.
-	RetiresUnproven
-
-	// AnyGroup takes a map for complete when one group of the client's maps says so.
-	AnyGroup
-
-	// Overtaken takes a mark that retires the client's newest map, or one above, for proof of its
-	// base.
-	Overtaken
-
-	// LockedStart marks a group that has no mark by a raise like others, under an exclusive lock
-	// under which the client read that there is none.
-	LockedStart
+	NoPresence       Mistake = "no presence"       // uses groups without a shared lock
+	OutlivesPresence Mistake = "outlives presence" // holds a name longer than its presence
+	ReadsEarly       Mistake = "reads early"       // reads the mark before its presence, and not again
+	BasePresence     Mistake = "base presence"     // with two maps, is present on the first
+	NewHomeOnly      Mistake = "new home only"     // with two maps, locks where the newest has it
+	OldHomeOnly      Mistake = "old home only"     // with two maps, locks where the first has it
+	NoExclusive      Mistake = "no exclusive lock" // retires a map without the exclusive lock on it
+	MarksProve       Mistake = "marks prove"       // takes a group for retired by its mark
+	CompletesEarly   Mistake = "completes early"   // completes a map when one group is retired
+	RetiresUnproven  Mistake = "retires unproven"  // retires a map that it has no proof of
+	NoProof          Mistake = "no proof"          // with one map, uses groups without the proof
+	NoProofOfTwo     Mistake = "no proof of two"   // with two maps, does so
+	Overtaken        Mistake = "overtaken"         // proves by marks that retire its newest map
+	FoundingProves   Mistake = "founding proves"   // proves by a founding mark of its newest map
+	SkipsFounding    Mistake = "skips founding"    // gives a complete mark to groups without a mark
+	FoundsByRaise    Mistake = "founds by raise"   // raises to the founding mark
+	FoundsOneGroup   Mistake = "founds one group"  // completes a map when one group is founded
+	CompletesProven  Mistake = "completes proven"  // completes its base by any proof of it
+	SharedNumber     Mistake = "shared number"     // retires by the next founding mark
+	CompleteOnly     Mistake = "complete only"     // has no proof by founding marks, and is stuck
 )
-
-var mistakeNames = [...]string{"no presence", "outlives presence", "reads early", "base presence",
-	"new home only", "old home only", "no exclusive lock", "marks prove", "completes early", "no proof",
-	"no proof of two", "retires unproven", "any group", "overtaken", "locked start"}
-
-func (m Mistake) has(some Mistake) bool { return m&some != 0 }
-
-func (m Mistake) String() string {
-	var names []string
-	for i, name := range mistakeNames {
-		if m.has(1 << i) {
-			names = append(names, name)
-		}
-	}
-	if names == nil {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
 
 func (m Model) String() string {
 	text := ""
@@ -141,7 +98,7 @@ func (m Model) String() string {
 			text += fmt.Sprintf("map %d: %s, n in %s; ", version, of.Groups, of.Home)
 		}
 	}
-	return fmt.Sprintf("%sfresh: %t, lingers: %t, mistake: %s", text, m.Fresh, m.Lingers, m.Mistakes)
+	return fmt.Sprintf("%sfresh: %t, lingers: %t, mistake: %q", text, m.Fresh, m.Lingers, m.Mistake)
 }
 
 // name is that of a client with its maps.

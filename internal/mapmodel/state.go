@@ -7,18 +7,19 @@ import (
 
 // A state is one moment of a world. It is what tells moments apart, too.
 type state struct {
-	marks [MaxGroups]marks
-	uses  [MaxClients][MaxGroups]use
+	marks  [MaxGroups]marks
+	leases [MaxClients][MaxGroups]leases
+	sent   [MaxClients]Set // the client may have sent a raise that retires its base
+	sealed [MaxClients]Set // it has seen its base retired, under the exclusive lock
 }
 
-// Marks are all that a group has carried, a bit each. The highest is the one that it carries. What
-// it has carried, a client may have read.
-type marks uint8
+// Marks are some marks, a bit each. A group has all that it has carried, which is what clients may
+// have read, and it carries the highest.
+type marks uint16
 
-func (all marks) now() uint8 { return uint8(bits.Len8(uint8(all))) - 1 }
+func between(low, high uint8) marks { return 1<<(high+1) - 1<<low }
 
-// were reports whether one of the marks from low to high was carried.
-func (all marks) were(low, high uint8) bool { return all>>low<<low&(1<<(high+1)-1) != 0 }
+func (all marks) now() uint8 { return uint8(bits.Len16(uint16(all))) - 1 }
 
 // raise has the group carry a mark, if it is higher.
 func (all *marks) raise(mark uint8) {
@@ -27,6 +28,19 @@ func (all *marks) raise(mark uint8) {
 	}
 }
 
+// that are the groups that have carried one of the marks.
+func (s *state) that(carried marks) (groups Set) {
+	for g, all := range s.marks {
+		if all&carried != 0 {
+			groups |= 1 << g
+		}
+	}
+	return groups
+}
+
+// include reports whether all of the other groups are among these.
+func (set Set) include(other Set) bool { return other&^set == 0 }
+
 // A lease is a kind of lock.
 type lease uint8
 
@@ -34,7 +48,6 @@ const (
 	presence  lease = iota // on the client's newest map, shared
 	name                   // on the name
 	exclusive              // on the client's base, to retire it
-	starting               // on the first mark, with LockedStart
 )
 
 // A phase is that of a client's lease in a group.
@@ -46,23 +59,19 @@ const (
 	lingering // the service still holds it
 )
 
-// A use is what one client has in one group.
-type use struct {
-	phases  uint8 // of leases, two bits each
-	flights uint8 // raises that were sent under leases, and have not arrived, a bit each
-	sealed  bool  // the client has seen its base retired here, under the exclusive lock
-}
+// Leases are those of one client in one group, two bits each.
+type leases uint8
 
-func (u *use) phase(l lease) phase { return phase(u.phases >> (2 * l) & 3) }
+func (all leases) phase(l lease) phase { return phase(all >> (2 * l) & 3) }
 
-func (u *use) set(l lease, p phase) { u.phases = u.phases&^(3<<(2*l)) | uint8(p)<<(2*l) }
+func (all *leases) set(l lease, p phase) { *all = *all&^(3<<(2*l)) | leases(p)<<(2*l) }
 
 func (m *Model) start() state {
 	var s state
 	for g := range s.marks {
 		s.marks[g] = 1
 		if !m.Fresh && m.Maps[1].Groups.has(g) {
-			s.marks[g].raise(complete(1))
+			s.marks[g] = 1 << complete(1)
 		}
 	}
 	return s
@@ -70,15 +79,15 @@ func (m *Model) start() state {
 
 // broken names the clients that hold together. It looks at what they believe.
 func (m *Model) broken(s *state) string {
-	holders := ""
+	first := ""
 	for i := range m.Clients {
-		if !m.holds(s, i) {
-			continue
+		switch {
+		case !m.holds(s, i):
+		case first != "":
+			return first + " and " + m.name(i) + " hold the name"
+		default:
+			first = m.name(i)
 		}
-		if holders != "" {
-			return holders + " and " + m.name(i) + " hold the name"
-		}
-		holders = m.name(i)
 	}
 	return ""
 }
@@ -86,7 +95,7 @@ func (m *Model) broken(s *state) string {
 // holds reports whether client i believes to hold the name.
 func (m *Model) holds(s *state, i int) bool {
 	for g := range s.marks {
-		if m.homes(i).has(g) && s.uses[i][g].phase(name) != believed {
+		if m.homes(i).has(g) && s.leases[i][g].phase(name) != believed {
 			return false
 		}
 	}
@@ -96,55 +105,50 @@ func (m *Model) holds(s *state, i int) bool {
 // homes are the groups in which client i locks the name.
 func (m *Model) homes(i int) Set {
 	c := m.Clients[i]
-	switch {
-	case m.Mistakes.has(NewHomeOnly):
+	switch m.Mistake {
+	case NewHomeOnly:
 		return m.Maps[c.Newest].Home
-	case m.Mistakes.has(OldHomeOnly):
+	case OldHomeOnly:
 		return m.Maps[c.Base].Home
 	}
 	return m.Maps[c.Base].Home | m.Maps[c.Newest].Home
 }
 
-// isProven reports whether client i may know its base to be complete, by what groups have carried.
+// isProven reports whether client i may know its base to be complete, or founded. It may have read
+// each mark that groups have carried, in any order, and need not have read all groups.
 func (m *Model) isProven(s *state, i int) bool {
 	c := m.Clients[i]
-	if c.isQuiet() && m.Mistakes.has(NoProof) || !c.isQuiet() && m.Mistakes.has(NoProofOfTwo) {
+	if c.isQuiet() && m.Mistake == NoProof || !c.isQuiet() && m.Mistake == NoProofOfTwo {
 		return true
 	}
-	high := complete(c.Newest)
-	if m.Mistakes.has(Overtaken) {
-		high = retired(MaxVersion)
+	base, newest := m.Maps[c.Base].Groups, m.Maps[c.Newest].Groups
+	proofs := between(complete(c.Base), complete(c.Newest))
+	if m.Mistake == Overtaken {
+		proofs = between(complete(c.Base), retired(MaxVersion))
 	}
-	anyGroup := m.Mistakes.has(AnyGroup)
-	groups := m.Maps[c.Base].Groups
-	if anyGroup {
-		groups |= m.Maps[c.Newest].Groups
+	if !c.isQuiet() && m.Mistake != FoundingProves {
+		proofs &^= 1 << m.founding(c.Newest)
 	}
-	for g := range s.marks {
-		if groups.has(g) && s.marks[g].were(complete(c.Base), high) == anyGroup {
-			return anyGroup
-		}
-	}
-	return !anyGroup
+	isFounded := s.that(between(m.founding(c.Base), complete(c.Newest))).include(base)
+	return s.that(proofs)&(base|newest) != 0 || isFounded && m.Mistake != CompleteOnly
+}
+
+// mayComplete reports whether client i raises groups to the complete mark of its base.
+func (m *Model) mayComplete(s *state, i int) bool {
+	base := m.Clients[i].Base
+	groups, founded := m.Maps[base].Groups, s.that(1<<m.founding(base))
+	return founded.include(groups) || s.that(1<<complete(base))&groups != 0 ||
+		m.Mistake == FoundsOneGroup && founded&groups != 0 ||
+		m.Mistake == CompletesProven && m.isProven(s, i)
 }
 
 // isRetired reports whether client i knows its base to be retired in all groups.
 func (m *Model) isRetired(s *state, i int) bool {
-	c := m.Clients[i]
-	early := m.Mistakes.has(CompletesEarly)
-	for g := range s.marks {
-		if !m.Maps[c.Base].Groups.has(g) {
-			continue
-		}
-		known := s.uses[i][g].sealed
-		if m.Mistakes.has(MarksProve | NoExclusive) {
-			known = s.marks[g].now() >= retired(c.Base)
-		}
-		if known == early {
-			return early
-		}
+	base, sealed := m.Clients[i].Base, s.sealed[i]
+	if m.Mistake == MarksProve || m.Mistake == NoExclusive {
+		sealed = s.that(between(retired(base), retired(MaxVersion)))
 	}
-	return !early
+	return sealed.include(m.Maps[base].Groups) || m.Mistake == CompletesEarly && sealed != 0
 }
 
 // text is the marks in words.

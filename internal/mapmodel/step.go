@@ -20,11 +20,11 @@ const (
 	takes     action = iota // a lease
 	ceases                  // to believe in it
 	forgets                 // the service does
-	sends                   // a raise under it
-	arrives                 // the raise does
-	marksNew                // a group that has no mark
-	sees                    // the base retired, under the exclusive lock
-	completes               // the newest map, in one group
+	founds                  // the base, in a group that has no mark
+	completes               // the base
+	retires                 // the base: a raise arrives that was sent under the exclusive lock
+	sees                    // the base retired, under that lock
+	follows                 // completes the newest map
 )
 
 // Explore tries all steps that can happen, breadth first, until two clients hold the name or no
@@ -53,9 +53,9 @@ func (m *Model) space() explore.Space[state, state, step] {
 func (m *Model) steps(s *state, do func(step, *state) bool) {
 	for i := range m.Clients {
 		for g := range s.marks {
-			for action := takes; action <= completes; action++ {
-				last := starting
-				if action >= marksNew {
+			for action := takes; action <= follows; action++ {
+				last := exclusive
+				if action >= founds {
 					last = 0
 				}
 				for l := lease(0); l <= last; l++ {
@@ -71,51 +71,54 @@ func (m *Model) steps(s *state, do func(step, *state) bool) {
 
 // does changes a state by a step, and reports whether the step can happen.
 func (m *Model) does(s *state, did step) bool {
-	c, u, marks := m.Clients[did.client], &s.uses[did.client][did.group], &s.marks[did.group]
-	isOfBase := m.Maps[c.Base].Groups.has(did.group)
+	if did.action <= forgets {
+		return m.leases(s, did)
+	}
+	i, g := did.client, did.group
+	c, mark := m.Clients[i], &s.marks[g]
+	isOfBase := m.Maps[c.Base].Groups.has(g)
+	before := *s
 	switch did.action {
-	case takes:
-		if u.phase(did.lease) != free || !m.wants(s, did) || m.isKept(s, did) {
-			return false
+	case founds:
+		if isOfBase && (mark.now() == 0 || m.Mistake == FoundsByRaise) {
+			mark.raise(m.founds(c))
 		}
-		u.set(did.lease, believed)
-	case ceases:
-		if u.phase(did.lease) != believed {
-			return false
-		}
-		m.cease(u, did.lease)
-	case forgets:
-		if u.phase(did.lease) != lingering {
-			return false
-		}
-		u.set(did.lease, free)
-	case sends:
-		if u.flights>>did.lease&1 != 0 || !m.maySend(s, did) {
-			return false
-		}
-		u.flights |= 1 << did.lease
-	case arrives:
-		if u.flights>>did.lease&1 == 0 {
-			return false
-		}
-		u.flights &^= 1 << did.lease
-		marks.raise(c.raises(did.lease))
-	case marksNew:
-		if !isOfBase || marks.now() != 0 || m.Mistakes.has(LockedStart) {
-			return false
-		}
-		marks.raise(complete(c.Base))
-	case sees:
-		if u.sealed || u.phase(exclusive) != believed || marks.now() < retired(c.Base) {
-			return false
-		}
-		u.sealed = true
 	case completes:
-		if c.isQuiet() || !m.Maps[c.Newest].Groups.has(did.group) || marks.now() >= complete(c.Newest) ||
-			!m.isRetired(s, did.client) {
-			return false
+		if isOfBase && m.mayComplete(s, i) {
+			mark.raise(complete(c.Base))
 		}
-		marks.raise(complete(c.Newest))
+	case retires:
+		if s.sent[i].has(g) || m.Mistake == NoExclusive && m.mayRetire(s, i, g) {
+			mark.raise(retired(c.Base))
+		}
+	case sees:
+		if s.leases[i][g].phase(exclusive) == believed && mark.now() >= retired(c.Base) {
+			s.sealed[i] |= 1 << g
+		}
+	case follows:
+		if !c.isQuiet() && m.Maps[c.Newest].Groups.has(g) && m.isRetired(s, i) {
+			mark.raise(complete(c.Newest))
+		}
+	}
+	return *s != before
+}
+
+// leases takes a step of a lease.
+func (m *Model) leases(s *state, did step) bool {
+	i, g := did.client, did.group
+	all := &s.leases[i][g]
+	switch phase := all.phase(did.lease); {
+	case did.action == takes && phase == free && m.wants(s, did) && !m.isKept(s, did):
+		all.set(did.lease, believed)
+		if did.lease == exclusive {
+			s.sent[i] |= 1 << g
+		}
+	case did.action == ceases && phase == believed:
+		m.cease(all, did.lease)
+	case did.action == forgets && phase == lingering:
+		all.set(did.lease, free)
+	default:
+		return false
 	}
 	return true
 }
@@ -124,26 +127,25 @@ func (m *Model) does(s *state, did step) bool {
 // the same step: a later answer allows no more, because marks rise.
 func (m *Model) wants(s *state, did step) bool {
 	i, g := did.client, did.group
-	c, u, mark := m.Clients[i], &s.uses[i][g], s.marks[g].now()
-	isAlive := mark < retired(c.Newest)
+	isAlive := s.marks[g].now() < retired(m.Clients[i].Newest)
+	isHome := m.homes(i).has(g)
 	switch did.lease {
 	case presence:
-		return m.homes(i).has(g) && !m.Mistakes.has(NoPresence) && (isAlive || m.Mistakes.has(ReadsEarly))
+		return isHome && m.Mistake != NoPresence && (isAlive || m.Mistake == ReadsEarly)
 	case name:
-		isPresent := u.phase(presence) == believed || m.Mistakes.has(NoPresence) && isAlive
-		return m.homes(i).has(g) && isPresent && m.isProven(s, i)
-	case exclusive:
-		return !u.sealed && !m.Mistakes.has(NoExclusive) && m.mayRetire(s, did)
+		isPresent := s.leases[i][g].phase(presence) == believed || m.Mistake == NoPresence && isAlive
+		return isHome && isPresent && m.isProven(s, i)
 	}
-	return m.Mistakes.has(LockedStart) && m.Maps[c.Base].Groups.has(g) && mark == 0
+	return !s.sealed[i].has(g) && m.Mistake != NoExclusive && m.mayRetire(s, i, g)
 }
 
 // isKept reports whether the lock is held so that the client cannot have it as well.
 func (m *Model) isKept(s *state, did step) bool {
 	for j := range m.Clients {
-		for l := presence; l <= starting; l++ {
+		for l := presence; l <= exclusive; l++ {
+			isSame := m.lock(j, l) == m.lock(did.client, did.lease)
 			isShared := l == presence && did.lease == presence
-			if s.uses[j][did.group].phase(l) != free && m.lock(j, l) == m.lock(did.client, did.lease) && !isShared {
+			if isSame && !isShared && s.leases[j][did.group].phase(l) != free {
 				return true
 			}
 		}
@@ -151,56 +153,43 @@ func (m *Model) isKept(s *state, did step) bool {
 	return false
 }
 
-// lock tells locks of one group apart: those on versions of the map from the others.
+// lock tells locks of one group apart: those on versions of the map, and 0 on the name.
 func (m *Model) lock(i int, l lease) uint8 {
 	switch c := m.Clients[i]; {
-	case l == exclusive, l == presence && m.Mistakes.has(BasePresence):
+	case l == name:
+		return 0
+	case l == exclusive, m.Mistake == BasePresence:
 		return c.Base
-	case l == presence:
+	default:
 		return c.Newest
 	}
-	return 1 + MaxVersion + uint8(l)
 }
 
 // cease ends the client's belief in a lease. All that it holds in a group ends with its presence.
-func (m *Model) cease(u *use, l lease) {
+func (m *Model) cease(all *leases, l lease) {
 	after := free
 	if m.Lingers {
 		after = lingering
 	}
-	u.set(l, after)
-	if l == presence && u.phase(name) == believed && !m.Mistakes.has(OutlivesPresence) {
-		u.set(name, after)
+	all.set(l, after)
+	if l == presence && all.phase(name) == believed && m.Mistake != OutlivesPresence {
+		all.set(name, after)
 	}
 }
 
-// mayRetire reports whether the client retires its base in the group.
-func (m *Model) mayRetire(s *state, did step) bool {
-	c := m.Clients[did.client]
-	return !c.isQuiet() && m.Maps[c.Base].Groups.has(did.group) &&
-		(m.isProven(s, did.client) || m.Mistakes.has(RetiresUnproven))
+// mayRetire reports whether client i retires its base in the group.
+func (m *Model) mayRetire(s *state, i, g int) bool {
+	c := m.Clients[i]
+	return !c.isQuiet() && m.Maps[c.Base].Groups.has(g) &&
+		(m.isProven(s, i) || m.Mistake == RetiresUnproven)
 }
 
-// maySend reports whether the client sends the raise that belongs to a lease.
-func (m *Model) maySend(s *state, did step) bool {
-	i, g := did.client, did.group
-	c, isBelieved := m.Clients[i], s.uses[i][g].phase(did.lease) == believed
-	switch did.lease {
-	case exclusive:
-		isBelieved = isBelieved || m.Mistakes.has(NoExclusive) && m.mayRetire(s, did)
-		return isBelieved && s.marks[g].now() < retired(c.Base)
-	case starting:
-		return isBelieved && s.marks[g].now() == 0
+// founds is the first mark that the client gives a group.
+func (m *Model) founds(c Client) uint8 {
+	if m.Mistake == SkipsFounding {
+		return complete(c.Base)
 	}
-	return false
-}
-
-// raises is the mark that the client raises to under a lease.
-func (c Client) raises(l lease) uint8 {
-	if l == exclusive {
-		return retired(c.Base)
-	}
-	return complete(c.Base)
+	return m.founding(c.Base)
 }
 
 // describe puts a step into words, for a trace.
@@ -211,19 +200,16 @@ func (m *Model) describe(did step, _, after *state) string {
 		lock = fmt.Sprintf("the shared lock on map %d", m.lock(did.client, presence))
 	case exclusive:
 		lock = fmt.Sprintf("the exclusive lock on map %d", c.Base)
-	case starting:
-		lock = "the lock on the first mark"
 	}
-	raise := fmt.Sprintf("raise to %d", c.raises(did.lease))
 	text := [...]string{
 		takes:     "takes " + lock,
 		ceases:    "believes no longer in " + lock,
 		forgets:   "is without " + lock,
-		sends:     "sends a " + raise,
-		arrives:   "has its " + raise + " arrive",
-		marksNew:  "marks the group",
+		founds:    fmt.Sprintf("gives the first mark, %d", m.founds(c)),
+		completes: fmt.Sprintf("raises to %d, map %d is complete", complete(c.Base), c.Base),
+		retires:   fmt.Sprintf("has its raise to %d arrive, map %d is retired", retired(c.Base), c.Base),
 		sees:      "sees the mark under its exclusive lock",
-		completes: "completes its newest map",
+		follows:   fmt.Sprintf("raises to %d, map %d is complete", complete(c.Newest), c.Newest),
 	}[did.action]
 	return fmt.Sprintf("%c: %s %s; %s", 'A'+did.group, m.name(did.client), text, after.text())
 }
