@@ -41,8 +41,9 @@
 // reads that mark. A raise that arrives late only refuses clients, for it is not that client's
 // proof.
 //
-// If it was founded, the group that the two maps share was given its mark 3v first, and a group is
-// given a first mark once. So map b was not founded, and has no proof.
+// If it was founded, the group that the two maps share was given its founding mark first, and a
+// group is given a first mark once. So map b was not founded, and has no proof. All maps with which
+// clients start where groups have no marks must therefore share a group with each other.
 //
 // # What the model covers
 //
@@ -61,8 +62,8 @@
 //     may have been read when it was there, in any order, and other groups not at all.
 //   - First marks, and raises to 3b+1 and 3v+1. What they say stays true, and one that arrives late
 //     does what one does that is sent late.
-//   - A lease ends at its client and at its group, where [Model.Lingers] is not set: in between it
-//     only keeps others out.
+//   - A lease ends at its client and at its group. Where the group keeps it for longer, it only
+//     keeps others out.
 //
 // # What it leaves out
 //
@@ -83,8 +84,8 @@
 //     ([CompleteOnly]). They do not make the first map complete ([CompletesProven]).
 //   - A client may skip the look for other marks before it founds, and need not wait for an answer
 //     to its raise to 3b+1. It founds nothing in groups that only its newest map has.
-//   - To retire a map needs the proof of it ([RetiresUnproven]), and no presence. In a group that is
-//     new, a client with two maps needs no mark.
+//   - To retire a map needs the proof of it ([RetiresUnproven]), and no presence. In a group that
+//     is new, a client with two maps needs no mark.
 //
 // [explore]: https://pkg.go.dev/github.com/redquorum/redquorum/internal/explore
 package mapmodel

@@ -20,10 +20,6 @@ type Model struct {
 	// Fresh groups carry no mark at the beginning. Otherwise map 1 is complete.
 	Fresh bool
 
-	// Lingers lets a service hold a lease for some time after its client has ceased to believe in it.
-	// Otherwise both end at one moment, which is one of the times at which they can end.
-	Lingers bool
-
 	// Mistake changes the protocol, if there is one.
 	Mistake Mistake
 }
@@ -98,7 +94,7 @@ func (m Model) String() string {
 			text += fmt.Sprintf("map %d: %s, n in %s; ", version, of.Groups, of.Home)
 		}
 	}
-	return fmt.Sprintf("%sfresh: %t, lingers: %t, mistake: %q", text, m.Fresh, m.Lingers, m.Mistake)
+	return fmt.Sprintf("%sfresh: %t, mistake: %q", text, m.Fresh, m.Mistake)
 }
 
 // name is that of a client with its maps.

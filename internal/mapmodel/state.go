@@ -8,9 +8,9 @@ import (
 // A state is one moment of a world. It is what tells moments apart, too.
 type state struct {
 	marks  [MaxGroups]marks
-	leases [MaxClients][MaxGroups]leases
-	sent   [MaxClients]Set // the client may have sent a raise that retires its base
-	sealed [MaxClients]Set // it has seen its base retired, under the exclusive lock
+	held   [MaxClients][leases]Set // the leases, by kind
+	sent   [MaxClients]Set         // the client may have sent a raise that retires its base
+	sealed [MaxClients]Set         // it has seen its base retired, under the exclusive lock
 }
 
 // Marks are some marks, a bit each. A group has all that it has carried, which is what clients may
@@ -48,23 +48,8 @@ const (
 	presence  lease = iota // on the client's newest map, shared
 	name                   // on the name
 	exclusive              // on the client's base, to retire it
+	leases                 // how many kinds there are
 )
-
-// A phase is that of a client's lease in a group.
-type phase uint8
-
-const (
-	free phase = iota
-	believed
-	lingering // the service still holds it
-)
-
-// Leases are those of one client in one group, two bits each.
-type leases uint8
-
-func (all leases) phase(l lease) phase { return phase(all >> (2 * l) & 3) }
-
-func (all *leases) set(l lease, p phase) { *all = *all&^(3<<(2*l)) | leases(p)<<(2*l) }
 
 func (m *Model) start() state {
 	var s state
@@ -93,14 +78,7 @@ func (m *Model) broken(s *state) string {
 }
 
 // holds reports whether client i believes to hold the name.
-func (m *Model) holds(s *state, i int) bool {
-	for g := range s.marks {
-		if m.homes(i).has(g) && s.leases[i][g].phase(name) != believed {
-			return false
-		}
-	}
-	return true
-}
+func (m *Model) holds(s *state, i int) bool { return s.held[i][name].include(m.homes(i)) }
 
 // homes are the groups in which client i locks the name.
 func (m *Model) homes(i int) Set {

@@ -18,8 +18,7 @@ type action uint8
 
 const (
 	takes     action = iota // a lease
-	ceases                  // to believe in it
-	forgets                 // the service does
+	ceases                  // to hold it
 	founds                  // the base, in a group that has no mark
 	completes               // the base
 	retires                 // the base: a raise arrives that was sent under the exclusive lock
@@ -54,11 +53,7 @@ func (m *Model) steps(s *state, do func(step, *state) bool) {
 	for i := range m.Clients {
 		for g := range s.marks {
 			for action := takes; action <= follows; action++ {
-				last := exclusive
-				if action >= founds {
-					last = 0
-				}
-				for l := lease(0); l <= last; l++ {
+				for l := presence; l == presence || l < leases && action < founds; l++ {
 					did, next := step{action, i, g, l}, *s
 					if m.does(&next, did) && !do(did, &next) {
 						return
@@ -71,14 +66,22 @@ func (m *Model) steps(s *state, do func(step, *state) bool) {
 
 // does changes a state by a step, and reports whether the step can happen.
 func (m *Model) does(s *state, did step) bool {
-	if did.action <= forgets {
-		return m.leases(s, did)
-	}
 	i, g := did.client, did.group
 	c, mark := m.Clients[i], &s.marks[g]
 	isOfBase := m.Maps[c.Base].Groups.has(g)
 	before := *s
+	held := &s.held[i][did.lease]
 	switch did.action {
+	case takes:
+		if !held.has(g) && m.wants(s, did) && !m.isKept(s, did) {
+			*held |= 1 << g
+			s.sent[i] |= 1 << g & s.held[i][exclusive]
+		}
+	case ceases:
+		*held &^= 1 << g
+		if did.lease == presence && m.Mistake != OutlivesPresence {
+			s.held[i][name] &^= 1 << g
+		}
 	case founds:
 		if isOfBase && (mark.now() == 0 || m.Mistake == FoundsByRaise) {
 			mark.raise(m.founds(c))
@@ -92,7 +95,7 @@ func (m *Model) does(s *state, did step) bool {
 			mark.raise(retired(c.Base))
 		}
 	case sees:
-		if s.leases[i][g].phase(exclusive) == believed && mark.now() >= retired(c.Base) {
+		if s.held[i][exclusive].has(g) && mark.now() >= retired(c.Base) {
 			s.sealed[i] |= 1 << g
 		}
 	case follows:
@@ -103,49 +106,28 @@ func (m *Model) does(s *state, did step) bool {
 	return *s != before
 }
 
-// leases takes a step of a lease.
-func (m *Model) leases(s *state, did step) bool {
-	i, g := did.client, did.group
-	all := &s.leases[i][g]
-	switch phase := all.phase(did.lease); {
-	case did.action == takes && phase == free && m.wants(s, did) && !m.isKept(s, did):
-		all.set(did.lease, believed)
-		if did.lease == exclusive {
-			s.sent[i] |= 1 << g
-		}
-	case did.action == ceases && phase == believed:
-		m.cease(all, did.lease)
-	case did.action == forgets && phase == lingering:
-		all.set(did.lease, free)
-	default:
-		return false
-	}
-	return true
-}
-
 // wants reports whether the client would take the lease. It reads the mark behind its presence in
 // the same step: a later answer allows no more, because marks rise.
 func (m *Model) wants(s *state, did step) bool {
 	i, g := did.client, did.group
 	isAlive := s.marks[g].now() < retired(m.Clients[i].Newest)
-	isHome := m.homes(i).has(g)
-	switch did.lease {
-	case presence:
-		return isHome && m.Mistake != NoPresence && (isAlive || m.Mistake == ReadsEarly)
-	case name:
-		isPresent := s.leases[i][g].phase(presence) == believed || m.Mistake == NoPresence && isAlive
-		return isHome && isPresent && m.isProven(s, i)
+	if did.lease == exclusive {
+		return m.mayRetire(s, i, g) && !s.sealed[i].has(g) && m.Mistake != NoExclusive
 	}
-	return !s.sealed[i].has(g) && m.Mistake != NoExclusive && m.mayRetire(s, i, g)
+	if did.lease == presence {
+		return m.homes(i).has(g) && (isAlive || m.Mistake == ReadsEarly) && m.Mistake != NoPresence
+	}
+	isPresent := s.held[i][presence].has(g) || m.Mistake == NoPresence && isAlive
+	return m.homes(i).has(g) && isPresent && m.isProven(s, i)
 }
 
 // isKept reports whether the lock is held so that the client cannot have it as well.
 func (m *Model) isKept(s *state, did step) bool {
 	for j := range m.Clients {
-		for l := presence; l <= exclusive; l++ {
+		for l := presence; l < leases; l++ {
 			isSame := m.lock(j, l) == m.lock(did.client, did.lease)
 			isShared := l == presence && did.lease == presence
-			if isSame && !isShared && s.leases[j][did.group].phase(l) != free {
+			if isSame && !isShared && s.held[j][l].has(did.group) {
 				return true
 			}
 		}
@@ -162,18 +144,6 @@ func (m *Model) lock(i int, l lease) uint8 {
 		return c.Base
 	default:
 		return c.Newest
-	}
-}
-
-// cease ends the client's belief in a lease. All that it holds in a group ends with its presence.
-func (m *Model) cease(all *leases, l lease) {
-	after := free
-	if m.Lingers {
-		after = lingering
-	}
-	all.set(l, after)
-	if l == presence && all.phase(name) == believed && m.Mistake != OutlivesPresence {
-		all.set(name, after)
 	}
 }
 
@@ -203,8 +173,7 @@ func (m *Model) describe(did step, _, after *state) string {
 	}
 	text := [...]string{
 		takes:     "takes " + lock,
-		ceases:    "believes no longer in " + lock,
-		forgets:   "is without " + lock,
+		ceases:    "loses " + lock,
 		founds:    fmt.Sprintf("gives the first mark, %d", m.founds(c)),
 		completes: fmt.Sprintf("raises to %d, map %d is complete", complete(c.Base), c.Base),
 		retires:   fmt.Sprintf("has its raise to %d arrive, map %d is retired", retired(c.Base), c.Base),
