@@ -88,9 +88,10 @@ func sourceOf(flags *pflag.FlagSet, file map[string][]string, name string) sourc
 	return nowhere
 }
 
-// overruledFlags returns the flags whose values in the environment and the file do not count. Servers
-// are named by nodes or by groups, of which those of the better source count. What else is said of
-// the groups counts if it is from there or from a better one, because it would not fit other groups.
+// overruledFlags returns the flags whose values in the environment and the file do not count.
+// Servers are named by nodes or by groups, of which those of the better source count. What else is
+// said of the groups counts if it is from there or from a better one, because it would not fit
+// other groups.
 func overruledFlags(flags *pflag.FlagSet, file map[string][]string, path string) (names []string, err error) {
 	nodes, groups := sourceOf(flags, file, "node"), sourceOf(flags, file, "group")
 	switch {
@@ -126,8 +127,8 @@ func setting(file map[string][]string, path, key string) (value []string, from s
 	return value, path + ": " + key, ok
 }
 
-// assign sets a flag. Lists are taken apart later, wherever they are from. For other types the error
-// is pflag's.
+// assign sets a flag. Lists are taken apart later, wherever they are from. For other types the
+// error is pflag's.
 func assign(f *pflag.Flag, value []string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return list.Replace(value)

@@ -133,8 +133,8 @@ type absence string
 
 func (a absence) Error() string { return string(a) }
 
-// outcome returns the outcome for the groups that a lock is in. A change of the map moves a lock that
-// is in two: it may be held in one of them, and if in both, with a value of its own in each.
+// outcome returns the outcome for the groups that a lock is in. A change of the map moves a lock
+// that is in two: it may be held in one of them, and if in both, with a value of its own in each.
 func (r *releaseCommand) outcome(errs []error) error {
 	var absent absence
 	isAbsent := func(err error) bool { return errors.As(err, &absent) }

@@ -368,8 +368,8 @@ func (st *status) add(group string, part *status) {
 	st.CutOff = st.CutOff || part.CutOff
 }
 
-// noQuorum returns the one line about servers that did not answer, if there was no quorum of a set. It
-// has their reasons only if nothing was printed.
+// noQuorum returns the one line about servers that did not answer, if there was no quorum of a set.
+// It has their reasons only if nothing was printed.
 func (st *status) noQuorum(reasons bool) error {
 	groups := st.Groups
 	if groups == nil {

@@ -92,8 +92,8 @@ func Examine(ctx context.Context, servers []Server, s Settings) *Report {
 	return ExamineSets(ctx, [][]Server{servers}, s)[0]
 }
 
-// ExamineSets is Examine for several sets of servers, which are the groups of a map. All are asked at
-// once, and each set is judged by itself.
+// ExamineSets is Examine for several sets of servers, which are the groups of a map. All are asked
+// at once, and each set is judged by itself.
 func ExamineSets(ctx context.Context, sets [][]Server, s Settings) []*Report {
 	visits := make([][]*visit, len(sets))
 	var wg sync.WaitGroup

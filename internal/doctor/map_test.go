@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestWhereAChangeOfTheMapStands: what the servers of groups a and b tell, of which b may be joining
-// or leaving, and what that means for the step that was given.
+// TestWhereAChangeOfTheMapStands: what the servers of groups a and b tell, of which b may be
+// joining or leaving, and what that means for the step that was given.
 func TestWhereAChangeOfTheMapStands(t *testing.T) {
 	t.Parallel()
 	none, v1, over, v2, silent := redlock.GroupState{}, redlock.GroupState{Version: 1}, redlock.GroupState{Version: 1, Retired: true},
