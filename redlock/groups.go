@@ -136,7 +136,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 		inner := newLockerOf(g.Nodes, &own)
 		inner.events = l.events
 		inner.group = &group{
-			groups: gs, name: g.Name, hash: hash.Text(hash.Basis, g.Name+"\x00"), locker: inner, plain: s, joining: g.Joining, leaving: g.Leaving,
+			groups: gs, name: g.Name, hash: hashOf(g.Name), locker: inner, plain: s, joining: g.Joining, leaving: g.Leaving,
 			presence: presenceOf{entering: make(turnstile, 1)},
 		}
 		gs.all = append(gs.all, inner.group)
@@ -176,6 +176,9 @@ type group struct {
 	joining, leaving bool
 	presence         presenceOf
 }
+
+// hashOf is where the hash of a key in the group begins.
+func hashOf(group string) uint64 { return hash.Text(hash.Basis, group+"\x00") }
 
 func (g *group) isInNewest() bool { return !g.leaving }
 func (g *group) isInBase() bool   { return !g.joining }
@@ -333,6 +336,23 @@ func (l *Locker) GroupOf(name string) string {
 		return ""
 	}
 	return l.groups.of(l.settings.prefix+name, (*group).isInNewest).name
+}
+
+// GroupsOf returns the names of the groups that a key is in: one, or, if a change that is under way
+// moves it to another group, both. The key is a lock's name behind the Lockers' Prefix, and the map
+// one that NewGroups takes.
+func (m Map) GroupsOf(key string) (names []string) {
+	gs := &groups{base: 1, newest: 1}
+	for _, g := range m.Groups {
+		gs.all = append(gs.all, &group{name: g.Name, hash: hashOf(g.Name), joining: g.Joining, leaving: g.Leaving})
+		if g.Joining || g.Leaving {
+			gs.base = 0
+		}
+	}
+	for _, g := range gs.places(key) {
+		names = append(names, g.name)
+	}
+	return names
 }
 
 // inspectInGroups asks the group that has a name. While its group changes it is the one where a

@@ -659,3 +659,25 @@ func awaitComplete(t *testing.T, w *mapTrial, m mapSetup) {
 		}
 	}
 }
+
+// TestToolsFindTheGroupsOfAName without a Locker, as Lockers do.
+func TestToolsFindTheGroupsOfAName(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		const prefix = "app:"
+		c := w.NewClient(1)
+		old, changing, next := mapOf(c, 1, "a", "b"), mapOf(c, 2, "a-", "b", "c+"), mapOf(c, 2, "b", "c")
+		l := openGroups(t, w, 2, []string{"a-", "b", "c+"}, redlock.Prefix(prefix))
+		moved := 0
+		for i := range 300 {
+			name := fmt.Sprint("job-", i)
+			before, after := old.GroupsOf(prefix+name), next.GroupsOf(prefix+name)
+			require.Len(t, before, 1)
+			assert.Equal(t, []string{l.GroupOf(name)}, after)
+			want := slices.Compact(slices.Sorted(slices.Values(append(before, after...))))
+			assert.Equal(t, want, changing.GroupsOf(prefix+name))
+			moved += len(want) - 1
+		}
+		assert.Greater(t, moved, 100)
+		assert.Less(t, moved, 300)
+	})
+}

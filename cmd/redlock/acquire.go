@@ -124,13 +124,13 @@ func (a *acquisition) report(c *cobra.Command) {
 // take takes the lock. Its error has an exit code. The caller releases the lock, and then calls
 // stop.
 func (a *acquisition) take(ctx context.Context, names []string, observers ...redlock.LockerOption) (lock *redlock.Lock, stop func(), err error) {
-	urls, stopServers, err := a.start(ctx)
+	sets, stopServers, err := a.start(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	told := newReporter(a.stderr, names, a.verbose > 0, a.quiet)
 	told.permits = a.permits
-	locker, err := a.open(urls, a.log, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
+	locker, err := a.open(sets, a.log, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
 	if err != nil {
 		told.waited()
 		stopServers()
@@ -230,7 +230,7 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string, to
 	}
 	var vote *redlock.QuorumError
 	switch isVote := errors.As(err, &vote); {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || errors.Is(err, redlock.ErrMap):
 		return err
 	case errors.Is(err, redlock.ErrHeld) && isVote:
 		o, _ := told.obstacleOf(err, time.Now())

@@ -31,8 +31,12 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 	if err != nil {
 		return credentials{}, err
 	}
+	overruled, err := overruledFlags(flags, file, path)
+	if err != nil {
+		return credentials{}, err
+	}
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Annotations[shared] == nil {
+		if f.Annotations[shared] == nil || slices.Contains(overruled, f.Name) {
 			return
 		}
 		key := f.Annotations[shared][0]
@@ -56,9 +60,66 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 	return readCredentials(file, path)
 }
 
+// A source is where a flag's value is from. Of two, the lower one wins.
+type source int
+
+const (
+	onCommandLine source = iota
+	inEnvironment
+	inFile
+	nowhere
+)
+
+func sourceOf(flags *pflag.FlagSet, file map[string][]string, name string) source {
+	f := flags.Lookup(name)
+	if f == nil {
+		return nowhere
+	}
+	key := f.Annotations[shared][0]
+	_, filed := file[key]
+	switch {
+	case f.Changed:
+		return onCommandLine
+	case os.Getenv(variable(key)) != "":
+		return inEnvironment
+	case filed:
+		return inFile
+	}
+	return nowhere
+}
+
+// overruledFlags returns the flags whose values in the environment and the file do not count.
+// Servers are named by nodes or by groups, of which those of the better source count. What else is
+// said of the groups counts if it is from there or from a better one, because it would not fit
+// other groups.
+func overruledFlags(flags *pflag.FlagSet, file map[string][]string, path string) (names []string, err error) {
+	nodes, groups := sourceOf(flags, file, "node"), sourceOf(flags, file, "group")
+	switch {
+	case nodes < groups:
+		return append([]string{"group"}, mapFlags...), nil
+	case nodes > groups:
+		names = append(names, "node")
+	case nodes == onCommandLine:
+		return nil, usageErrorf("--node and --group exclude each other: the servers of --node are one set; name each in its group, or leave --group out")
+	case nodes == inEnvironment:
+		return nil, configErrorf("$%s and $%s are both set; leave one out", variable("nodes"), variable("groups"))
+	case nodes == inFile:
+		return nil, configErrorf("%s: there are both nodes and groups; leave one out", path)
+	}
+	for _, name := range mapFlags {
+		if sourceOf(flags, file, name) > groups {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// variable is the setting's name in the environment.
+func variable(key string) string { return "REDLOCK_" + strings.ToUpper(key) }
+
 // setting finds a setting in the environment or the file, and returns where it was, for errors.
 func setting(file map[string][]string, path, key string) (value []string, from string, ok bool) {
-	env := "REDLOCK_" + strings.ToUpper(key)
+	env := variable(key)
 	if v, ok := os.LookupEnv(env); ok && v != "" {
 		return []string{v}, "$" + env, true
 	}
@@ -66,15 +127,11 @@ func setting(file map[string][]string, path, key string) (value []string, from s
 	return value, path + ": " + key, ok
 }
 
-// assign sets a flag. The only lists are of URLs. Its error does not repeat the value of a list, which may be a URL with a
-// password; for other types it is pflag's.
+// assign sets a flag. Lists are taken apart later, wherever they are from. For other types the
+// error is pflag's.
 func assign(f *pflag.Flag, value []string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
-		var all []string
-		for _, v := range value {
-			all = append(all, splitURLs(v)...)
-		}
-		return list.Replace(all)
+		return list.Replace(value)
 	}
 	if len(value) != 1 {
 		return errors.New("one value is wanted, not a list")
@@ -161,7 +218,7 @@ func scalars(n *yaml.Node) ([]string, error) {
 
 // flagSettings are those with a flag. The file is for all commands, and not each has all flags.
 var flagSettings = []string{
-	"nodes", "prefix", "ttl", "owner", "max_ttl", "memory_guard", "node_timeout", "dial_timeout", "tls_ca", "tls_cert", "tls_key",
+	"nodes", "groups", "map_version", "joining", "leaving", "prefix", "ttl", "owner", "max_ttl", "memory_guard", "node_timeout", "dial_timeout", "tls_ca", "tls_cert", "tls_key",
 }
 
 func secretSettings() []string { return []string{"username", "password", "password_file"} }
@@ -198,4 +255,4 @@ func readCredentials(file map[string][]string, path string) (credentials, error)
 	return c, nil
 }
 
-var errNoNodes = fmt.Errorf("no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES, or write a configuration file (%q); --embedded is for a trial", "redlock help config")
+var errNoNodes = fmt.Errorf("no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file (%q); --embedded is for a trial", "redlock help config")

@@ -37,11 +37,15 @@ it should be is shown with --all, or as JSON.
 
 Give it the settings of the clients, --max-ttl above all.
 
+Of groups of servers it examines each. It tells which version of their map is in
+use, and, while that is being changed, whether the next step is safe now: it then
+exits with 1 until the change is complete.
+
 Exit codes:
   0    all is well, but for notes
   1    there are warnings (or it failed itself, as stderr then says)
   2    there are fatal findings
-  69   no quorum of servers answers
+  69   no quorum of servers answers, in some group
   64   the command line is wrong
   78   the configuration is wrong`,
 		Example: `  redlock doctor
@@ -51,19 +55,19 @@ Exit codes:
 			if err := s.settle(); err != nil {
 				return err
 			}
-			report, err := s.examine(c)
+			found, err := s.examine(c)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				err = json.NewEncoder(c.OutOrStdout()).Encode(report)
+				err = json.NewEncoder(c.OutOrStdout()).Encode(found.document())
 			} else {
-				_, err = io.WriteString(c.OutOrStdout(), diagnosis(report, all))
+				_, err = io.WriteString(c.OutOrStdout(), found.text(all))
 			}
 			if err != nil {
 				return fmt.Errorf("output: %w", err)
 			}
-			return verdict(report)
+			return found.verdict()
 		},
 	}
 	s = serverFlags(c)
@@ -75,22 +79,50 @@ Exit codes:
 // usualTTL is the library's default.
 const usualTTL = 10 * time.Second
 
+// An examination is what doctor has found: of one set of servers, or of groups.
+type examination struct {
+	Verdict doctor.Severity   `json:"verdict"` // the worst of all
+	Map     *doctor.MapReport `json:"map"`
+	Groups  []groupReport     `json:"groups"`
+}
+
+// A groupReport is what was found of one group, or of the set.
+type groupReport struct {
+	Group string `json:"group"`
+	*doctor.Report
+
+	set serverSet
+}
+
+// document returns what is printed with --json: of a set of servers its report alone.
+func (e *examination) document() any {
+	if e.Map == nil {
+		return e.Groups[0].Report
+	}
+	return e
+}
+
 // examine has the servers examined as clients with these settings see them.
-func (s *servers) examine(c *cobra.Command) (*doctor.Report, error) {
+func (s *servers) examine(c *cobra.Command) (*examination, error) {
 	guard := s.guard // as the clients have it; start turns it off for --embedded
-	urls, stop, err := s.start(c.Context())
+	sets, stop, err := s.start(c.Context())
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	opts, err := s.poolOptions(s.logger(c))
+	log := s.logger(c)
+	opts, err := s.poolOptions(log)
 	if err != nil {
 		return nil, err
 	}
-	examined := make([]doctor.Server, len(urls))
-	for i, u := range urls {
-		if examined[i], err = doctor.Open(u, opts...); err != nil {
-			return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", i+1, err)}
+	examined := make([][]doctor.Server, len(sets))
+	for i, set := range sets {
+		for j, u := range set.urls {
+			server, err := doctor.Open(u, opts...)
+			if err != nil {
+				return nil, set.blame(&exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", j+1, err)})
+			}
+			examined[i] = append(examined[i], server)
 		}
 	}
 	settings := doctor.Settings{
@@ -102,21 +134,53 @@ func (s *servers) examine(c *cobra.Command) (*doctor.Report, error) {
 	if settings.NodeTimeout == 0 {
 		settings.NodeTimeout = usualTTL / 100
 	}
-	report := doctor.Examine(c.Context(), examined, settings)
-	return report, c.Context().Err()
+	found := &examination{}
+	for i, report := range doctor.ExamineSets(c.Context(), examined, settings) {
+		found.Groups = append(found.Groups, groupReport{sets[i].group, report, sets[i]})
+		found.Verdict = max(found.Verdict, report.Verdict)
+	}
+	if grouped(sets) {
+		locker, err := s.open(sets, log, s.lookingOnly()...)
+		if err != nil {
+			return nil, err
+		}
+		defer locker.Close()
+		state, err := locker.Groups(c.Context())
+		if err != nil {
+			return nil, err
+		}
+		found.Map = doctor.ExamineMap(state, s.groupMap(sets, nil))
+		found.Verdict = max(found.Verdict, found.Map.Worst())
+	}
+	return found, c.Context().Err()
 }
 
-// verdict returns the report as an exit code, without a message, because the report was printed.
-func verdict(r *doctor.Report) error {
+// verdict returns what was found as an exit code, without a message, because it was printed.
+func (e *examination) verdict() error {
+	noQuorum := func(g groupReport) bool { return g.Answered < g.Quorum }
 	switch {
-	case r.Answered < r.Quorum:
+	case slices.ContainsFunc(e.Groups, noQuorum):
 		return &exitError{code: exitNoQuorum}
-	case r.Verdict == doctor.Fatal:
+	case e.Verdict == doctor.Fatal:
 		return &exitError{code: exitDoctorFatal}
-	case r.Verdict == doctor.Warning:
+	case e.Verdict == doctor.Warning:
 		return &exitError{code: exitDoctorWarning}
 	}
 	return nil
+}
+
+// text returns what was found, for people.
+func (e *examination) text(all bool) string {
+	if e.Map == nil {
+		return diagnosis(e.Groups[0].Report, all)
+	}
+	var b strings.Builder
+	for _, g := range e.Groups {
+		fmt.Fprintf(&b, "%s\n\n%s\n", strings.ToUpper(g.set.String()[:1])+g.set.String()[1:], diagnosis(g.Report, all))
+	}
+	fmt.Fprintf(&b, "Map of the groups, version %d: %v\n", e.Map.Version, e.Map.Worst())
+	writeFindings(&b, e.Map.Findings, all)
+	return b.String()
 }
 
 // diagnosis returns the report for people. A finding that all servers have is printed once.

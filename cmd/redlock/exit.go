@@ -16,7 +16,7 @@ const (
 	exitUsage       = 64  // EX_USAGE: the command line is wrong
 	exitNoQuorum    = 69  // EX_UNAVAILABLE: too few servers answered
 	exitHeld        = 75  // EX_TEMPFAIL: the lock is held by another
-	exitConfig      = 78  // EX_CONFIG: the environment or the configuration file is wrong
+	exitConfig      = 78  // EX_CONFIG: the environment, the configuration file or the map of the groups is wrong
 	exitLost        = 79  // the lock was lost while the command ran; above all of sysexits.h
 	exitCannotRun   = 126 // as a shell has it: the command cannot be executed
 	exitNotFound    = 127 // as a shell has it: there is no such command
@@ -72,6 +72,8 @@ func exitCode(ctx context.Context, err error) int {
 		return job.SignalCode(by.Signal)
 	case ctx.Err() != nil:
 		return exitInterrupted
+	case errors.Is(err, redlock.ErrMap):
+		return exitConfig
 	case errors.Is(err, redlock.ErrHeld):
 		return exitHeld
 	case errors.Is(err, redlock.ErrNoQuorum):

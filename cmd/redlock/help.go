@@ -35,6 +35,10 @@ configuration file:
 
   flag            environment             file
   --node          $REDLOCK_NODES          nodes
+  --group         $REDLOCK_GROUPS         groups
+  --map-version   $REDLOCK_MAP_VERSION    map_version
+  --joining       $REDLOCK_JOINING        joining
+  --leaving       $REDLOCK_LEAVING        leaving
   --prefix        $REDLOCK_PREFIX         prefix
   --ttl           $REDLOCK_TTL            ttl
   --owner         $REDLOCK_OWNER          owner
@@ -70,7 +74,39 @@ in the URLs of the environment or the file, in $REDLOCK_PASSWORD, or in a file
 that password_file or $REDLOCK_PASSWORD_FILE names. username and password are for
 the URLs that have none of their own. They are never printed.
 
-All who compete for a lock must use the same servers, prefix and max_ttl.`
+All who compete for a lock must use the same servers, prefix and max_ttl.
+
+Instead of nodes there can be groups of servers, each with its part of the locks,
+so that more servers do more work. A group has a name, which stays as it is when
+its servers change:
+
+  groups:
+    - a=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379
+    - b=redis://10.0.1.1:6379,redis://10.0.1.2:6379,redis://10.0.1.3:6379
+
+On a command line that is a --group for each, or all in one; there and in
+$REDLOCK_GROUPS all URLs have commas or spaces between them, those of one group
+and the next group's name, too:
+
+  export REDLOCK_GROUPS="a=redis://10.0.0.1:6379 b=redis://10.0.1.1:6379"
+
+Of nodes and groups that of the better source counts, and both in one source are
+an error. --map-version, --joining and --leaving count from the source of the
+groups, and from better ones.
+
+The groups are changed while clients work, in three steps, at each of which all
+clients have one of two maps:
+
+  1. Clients get the next version, with the groups of both: those that are new as
+     joining, those that are not to stay as leaving.
+         --map-version 2 --group a=... --group b=... --group c=... --joining c
+  2. "redlock doctor" with these flags says when the change is complete. That
+     takes all clients, and one that has locked and stays for a minute.
+  3. Clients get the version without --joining, and without the groups that left.
+         --map-version 2 --group a=... --group b=... --group c=...
+
+A client whose map does not go together with that of others gets no lock, and
+exits with 78.`
 
 // newConfigHelp returns the help topic "config", which is no command.
 func newConfigHelp() *cobra.Command {

@@ -72,7 +72,7 @@ func command(t *testing.T, urls []string, args ...string) *process {
 	}
 	p := &process{Cmd: exec.Command(self(t), args...)}
 	p.Env = append(os.Environ(), commandEnv+"=1", nodesEnv(urls), "REDLOCK_MEMORY_GUARD=false",
-		"REDLOCK_NODE_TIMEOUT="+(ttl*4/5).String(), "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG=/dev/null")
+		"REDLOCK_NODE_TIMEOUT="+(ttl*4/5).String(), "REDLOCK_DIAL_TIMEOUT="+longEnough.String(), "REDLOCK_CONFIG=/dev/null", "REDLOCK_GROUPS=")
 	p.Stderr = &p.stderr
 	p.WaitDelay = time.Second // what it leaves behind may have its standard error open
 	return p

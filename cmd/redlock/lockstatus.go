@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,16 +17,26 @@ import (
 // A status is what is known of the locks at one moment. With --json it is printed as it stands
 // here.
 type status struct {
-	Time     time.Time    `json:"time"`
-	Quorum   int          `json:"quorum"`
-	Answered int          `json:"answered"` // nodes
-	Nodes    []nodeStatus `json:"nodes"`
-	Locks    []lockStatus `json:"locks"`
-	CutOff   bool         `json:"cut_off,omitempty"` // there may be more locks
+	Time     time.Time     `json:"time"`
+	Quorum   int           `json:"quorum,omitempty"` // each of Groups has its own
+	Answered int           `json:"answered"`         // nodes
+	Nodes    []nodeStatus  `json:"nodes"`
+	Groups   []groupStatus `json:"groups,omitempty"` // that were asked, if there are any
+	Locks    []lockStatus  `json:"locks"`
+	CutOff   bool          `json:"cut_off,omitempty"` // there may be more locks
+}
+
+// A groupStatus is one group of servers.
+type groupStatus struct {
+	Group    string `json:"group"`
+	Quorum   int    `json:"quorum"`
+	Answered int    `json:"answered"` // servers
+	Servers  int    `json:"servers"`
 }
 
 type nodeStatus struct {
 	Node  string `json:"node"`
+	Group string `json:"group,omitempty"`
 	Error string `json:"error,omitempty"` // why it did not answer
 }
 
@@ -34,6 +45,7 @@ type nodeStatus struct {
 type lockStatus struct {
 	Name      string    `json:"name"`
 	NameBytes []byte    `json:"name_base64,omitempty"`
+	Group     string    `json:"group,omitempty"`  // where this is so
 	Permit    *int      `json:"permit,omitempty"` // which of several it is, from 0 on
 	State     string    `json:"state"`
 	Votes     int       `json:"votes"`           // nodes that hold the value
@@ -156,19 +168,25 @@ func bytesOf(s string) []byte {
 }
 
 // allHeld returns the answer to -q. If one lock is not held that is certain, even if another's
-// state is not known.
+// state is not known. A lock that a change of the map moves is held in one of its groups at least.
 func (st *status) allHeld() error {
-	unknown := false
+	const free, unknown, held = 0, 1, 2
+	states := map[string]int{}
 	for _, l := range st.Locks {
+		state := free
 		switch {
-		case l.Votes >= st.Quorum:
+		case l.Votes >= len(l.Nodes)/2+1:
+			state = held
 		case l.State == stateUnknown:
-			unknown = true
-		default:
-			return &exitError{code: exitFailed}
+			state = unknown
 		}
+		states[l.title()] = max(states[l.title()], state)
 	}
-	if unknown {
+	all := slices.Collect(maps.Values(states))
+	switch {
+	case slices.Contains(all, free):
+		return &exitError{code: exitFailed}
+	case slices.Contains(all, unknown):
 		return &exitError{code: exitNoQuorum}
 	}
 	return nil
@@ -179,8 +197,14 @@ func (st *status) allHeld() error {
 func (st *status) text(named bool) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(group string, cells ...string) {
+		if st.Groups != nil {
+			cells = slices.Insert(cells, 1, group)
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
 	if len(st.Locks) > 0 {
-		fmt.Fprintln(table, "LOCK\tSTATE\tVOTES\tTTL\tVALUE\tOWNER")
+		row("GROUP", "LOCK", "STATE", "VOTES", "TTL", "VALUE", "OWNER")
 	}
 	for _, l := range st.Locks {
 		votes, value, owner := "-", "-", "-"
@@ -190,7 +214,7 @@ func (st *status) text(named bool) string {
 		if l.Owner != "" {
 			owner = l.Owner + " since " + l.Since.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", l.title(), l.State, votes, ttlText(l.TTL), value, owner)
+		row(word(l.Group), l.title(), l.State, votes, ttlText(l.TTL), value, owner)
 		if !named {
 			continue
 		}
@@ -199,7 +223,7 @@ func (st *status) text(named bool) string {
 			if n.Held {
 				value = valueText(n.Readers, n.Value)
 			}
-			fmt.Fprintf(table, "  %s\t%s\t\t%s\t%s\n", word(n.Node), n.state(), ttlText(n.TTL), value)
+			row("", "  "+word(n.Node), n.state(), "", ttlText(n.TTL), value)
 		}
 	}
 	table.Flush()

@@ -101,8 +101,8 @@ func newRoot() *cobra.Command {
 		Long: `Quorum locks on independent Redis servers (Redlock): run a command under a lock,
 see who holds one, and check the servers.
 
-Servers are named by --node, by $REDLOCK_NODES, or in a configuration file; see
-"redlock help config".`,
+Servers are named by --node, by $REDLOCK_NODES, or in a configuration file, in
+groups if they are many; see "redlock help config".`,
 		Example: `  redlock demo       # see a lock taken, refused and lost
   redlock nodes      # servers to play with, in another terminal
   export REDLOCK_NODES=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379

@@ -13,6 +13,7 @@ import (
 
 // A nodeSet asks all nodes about one key, outside of any lock.
 type nodeSet struct {
+	of      serverSet
 	nodes   []protocol.Node
 	key     string
 	timeout time.Duration

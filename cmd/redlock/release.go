@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ resource that checks tokens refuses the old one's as soon as it has seen it.
 
 A server that does not answer keeps the key until its TTL ends. Keys of other
 types than a lock's are reported and left alone.
+
+With groups of servers it is done in the group that has the lock. While a change
+of the map moves it that can be two: --force frees both, and of values each has
+its own.
 
 A lock that readers hold (redlock run --shared) is refused both ways: a writer
 could get in beside them. Readers leave by themselves, or when their TTL ends.
@@ -70,6 +75,8 @@ type releaseCommand struct {
 	byValue bool
 	force   bool
 	yes     bool
+
+	unwanted bool // it was not confirmed
 }
 
 // aboutReaders says why the key of readers is not deleted, and what to do.
@@ -100,23 +107,59 @@ func (r *releaseCommand) run(c *cobra.Command) error {
 		return err
 	}
 	ctx := c.Context()
-	urls, stop, err := r.servers.start(ctx)
+	sets, stop, err := r.servers.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	nodes, err := r.servers.openNodes(urls, r.servers.logger(c))
+	sets = r.servers.setsOf(sets, r.name)
+	nodes, err := r.servers.openSets(sets, r.servers.logger(c))
 	if err != nil {
 		return err
 	}
-	set := &nodeSet{nodes: nodes, key: r.servers.prefix + r.name, timeout: r.servers.answerTimeout()}
-	defer set.close()
+	var errs []error
+	for i, of := range sets {
+		set := &nodeSet{of: of, nodes: nodes[i], key: r.servers.prefix + r.name, timeout: r.servers.answerTimeout()}
+		defer set.close()
+		if !r.unwanted {
+			errs = append(errs, of.blame(r.runOn(c, set)))
+		}
+	}
+	return r.outcome(errs)
+}
 
+// An absence is the error of a release of what no server holds.
+type absence string
+
+func (a absence) Error() string { return string(a) }
+
+// outcome returns the outcome for the groups that a lock is in. A change of the map moves a lock
+// that is in two: it may be held in one of them, and if in both, with a value of its own in each.
+func (r *releaseCommand) outcome(errs []error) error {
+	var absent absence
+	isAbsent := func(err error) bool { return errors.As(err, &absent) }
+	rest := slices.DeleteFunc(slices.Clone(errs), isAbsent)
+	switch {
+	case len(rest) == 0:
+		return errs[0]
+	case r.byValue && slices.Contains(rest, nil):
+		return nil
+	}
+	return cmp.Or(rest...)
+}
+
+// runOn releases the lock on one set of servers.
+func (r *releaseCommand) runOn(c *cobra.Command, set *nodeSet) (err error) {
+	ctx := c.Context()
 	var replies []protocol.Reply
 	if r.force {
 		sure := func() error { return nil }
 		if !r.yes {
-			sure = func() error { return r.confirm(ctx, newPrompt(c)) }
+			sure = func() error {
+				err := r.confirm(ctx, newPrompt(c))
+				r.unwanted = err != nil
+				return err
+			}
 		}
 		replies, err = r.enforce(ctx, c.OutOrStdout(), set, sure)
 	} else {
@@ -170,7 +213,7 @@ func (r *releaseCommand) whole(set *nodeSet, found []protocol.Reply) (string, er
 	case answers < set.quorum():
 		return "", set.failure(found, "nothing was deleted")
 	}
-	return "", fmt.Errorf("no server that answered holds %s with a value that begins so: nothing was deleted", word(r.name))
+	return "", absence(fmt.Sprintf("no server that answered holds %s with a value that begins so: nothing was deleted", word(r.name)))
 }
 
 // enforce shows what the servers hold, has it confirmed by sure, and deletes on each server what
@@ -181,7 +224,11 @@ func (r *releaseCommand) enforce(ctx context.Context, out io.Writer, set *nodeSe
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(out, set.table(found)); err != nil {
+	heading := ""
+	if set.of.group != "" {
+		heading = set.of.String() + "\n"
+	}
+	if _, err := io.WriteString(out, heading+set.table(found)); err != nil {
 		return nil, fmt.Errorf("output: %w", err)
 	}
 	seen := func(i int) *string {
@@ -206,7 +253,7 @@ func (r *releaseCommand) enforce(ctx context.Context, out io.Writer, set *nodeSe
 	case held == 0 && answers < set.quorum():
 		return nil, set.failure(found, "nothing was deleted")
 	case held == 0:
-		return nil, fmt.Errorf("no server that answered holds %s: nothing to release", word(r.name))
+		return nil, absence(fmt.Sprintf("no server that answered holds %s: nothing to release", word(r.name)))
 	}
 	if err := sure(); err != nil {
 		return nil, err
@@ -256,10 +303,14 @@ func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []prot
 	case free < set.quorum():
 		return set.failure(replies, done)
 	case deleted == 0 && r.byValue:
-		return fmt.Errorf("no server that answered holds %s with that value: nothing was deleted", word(r.name))
+		return absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", word(r.name)))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", word(r.name), done)
+	title := word(r.name)
+	if set.of.group != "" {
+		title += ", " + set.of.String()
+	}
+	fmt.Fprintf(&b, "%s: %s\n", title, done)
 	for i, reply := range replies {
 		if reply.Err != nil {
 			fmt.Fprintf(&b, "  %s may hold it until its TTL ends: %s\n", word(set.nodes[i].String()), harmless(reply.Err.Error()))

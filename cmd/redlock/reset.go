@@ -39,7 +39,7 @@ servers have on record and which locks they hold, and asks.
 
 A record is replaced if it still is the one that was shown. The locks themselves
 stay, and fencing tokens go on rising: locks that have one can be taken some two
-seconds later.
+seconds later. Of groups it takes one at a time, by --node with its servers.
 
 Exit codes:
   0    every server has a new record
@@ -102,11 +102,16 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return usageErrorf("--json belongs to --yes: the question would stand in the way")
 	}
 	ctx := c.Context()
-	urls, stop, err := r.servers.start(ctx)
+	sets, stop, err := r.servers.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	if grouped(sets) {
+		return usageErrorf("reset starts one set of servers anew, and here are groups (%s): name the servers of one group with --node, as in redlock reset --node URL,URL,URL; nothing was changed",
+			quoted(groupsOf(sets)))
+	}
+	urls := sets[0].urls
 	log := r.servers.logger(c)
 	nodes, err := r.servers.openNodes(urls, log)
 	if err != nil {
@@ -200,10 +205,10 @@ const quarantineKey = "redlock:quarantine"
 // locks finds the locks that the servers hold, as status does.
 func (r *resetCommand) locks(ctx context.Context, report *resetReport, urls []string, log *slog.Logger) error {
 	w := &statusCommand{servers: r.servers, limit: 1000}
-	if err := w.open(urls, log); err != nil {
+	defer w.close()
+	if err := w.open([]serverSet{{urls: urls}}, log); err != nil {
 		return err
 	}
-	defer w.locker.Close()
 	st, err := w.look(ctx)
 	if err != nil {
 		return err

@@ -687,3 +687,40 @@ func TestASignalThatWasIgnoredStaysSo(t *testing.T) {
 	p.says(t, "on")
 	assert.Zero(t, p.code(t))
 }
+
+// TestACommandIsRunUnderALockOfItsGroup, and one whose map does not go together with that of others
+// is not run.
+func TestACommandIsRunUnderALockOfItsGroup(t *testing.T) {
+	gs := startGroups(t, fleet.Embedded, "a", "b")
+	l := gs.locker(t, "", "a", "b")
+	start := func(line string, names ...string) *process { return command(t, nil, gs.on(line, names...)...) }
+	inA, inB := nameIn(l, "a"), nameIn(l, "b")
+	for group, name := range map[string]string{"a": inA, "b": inB} {
+		p := start("run --fenced --once-per 1h "+name+" -- cat", "a", "b")
+		in, err := p.StdinPipe()
+		tr.NoError(t, err)
+		p.begin(t)
+		eventually(t, "the lock is held", func() bool { return gs.holders(t, group, name) >= 2 })
+		_, err = l.TryAcquire(t.Context(), name)
+		tr.ErrorIs(t, err, redlock.ErrHeld)
+		for other := range gs {
+			if other != group {
+				assert.Zero(t, gs.holders(t, other, name))
+			}
+		}
+		code, _, stderr := start("run --no-wait "+name+" -- true", "a", "b").outcome(t)
+		assert.Equal(t, exitHeld, code, stderr)
+		in.Close()
+		assert.Zero(t, p.code(t), p.stderr.String())
+		code, _, stderr = start("run --once-per 1h "+name+" -- true", "a", "b").outcome(t)
+		assert.Equal(t, exitHeld, code, "its tick is marked: %s", stderr)
+	}
+	code, stdout, stderr := start("run "+inB+" --and "+inA+" -- printenv REDLOCK_NAME", "a", "b").outcome(t)
+	assert.Zero(t, code, stderr)
+	assert.ElementsMatch(t, []string{inA, inB}, strings.Fields(stdout))
+
+	code, _, stderr = start("run --map-version 3 "+inA+" -- true", "a", "b").outcome(t)
+	assert.Equal(t, exitConfig, code)
+	assert.Contains(t, stderr, "redlock: other clients use another map of the groups: version 1 of the groups' map is in use")
+	assert.Equal(t, 1, strings.Count(stderr, "\n"))
+}

@@ -30,6 +30,10 @@ const shared = "shared"
 type servers struct {
 	config      string
 	nodes       []string
+	groups      []string // as they are given
+	mapVersion  int
+	joining     []string
+	leaving     []string
 	embedded    bool
 	prefix      string
 	guard       bool
@@ -44,6 +48,7 @@ type servers struct {
 
 	flags *pflag.FlagSet
 	login credentials
+	sets  []serverSet // of groups
 }
 
 // serverFlags adds the flags to a command.
@@ -51,6 +56,7 @@ func serverFlags(c *cobra.Command) *servers {
 	s := &servers{}
 	f := c.Flags()
 	s.nodeFlags(f)
+	s.groupFlags(f)
 	f.BoolVar(&s.embedded, "embedded", false, "use five servers inside this process, for a trial: nobody else sees them")
 	f.StringVar(&s.prefix, "prefix", "", "`TEXT` before each name to make the key")
 	f.BoolVar(&s.guard, "memory-guard", true, "give no vote to servers that may have forgotten locks")
@@ -110,10 +116,15 @@ func (s *servers) settle() error {
 	if err := s.settleNodes(); err != nil {
 		return err
 	}
+	if err := s.settleGroups(); err != nil {
+		return err
+	}
 	switch {
 	case s.embedded && s.flags.Changed("node"):
 		return usageErrorf("--embedded and --node exclude each other")
-	case !s.embedded && len(s.nodes) == 0:
+	case s.embedded && s.flags.Changed("group"):
+		return usageErrorf("--embedded and --group exclude each other")
+	case !s.embedded && len(s.nodes) == 0 && len(s.sets) == 0:
 		return &exitError{code: exitUsage, err: errNoNodes}
 	case (s.tlsCert == "") != (s.tlsKey == ""):
 		return usageErrorf("--tls-cert and --tls-key belong together; give both")
@@ -132,25 +143,35 @@ func (s *servers) settleNodes() error {
 	return nil
 }
 
-// start returns the URLs of the servers, which it starts first for --embedded. The caller calls
-// stop in the end.
-func (s *servers) start(ctx context.Context) (urls []string, stop func(), err error) {
+// start returns the sets of servers, of which there are several only if they are groups. For
+// --embedded it starts the servers first. The caller calls stop in the end.
+func (s *servers) start(ctx context.Context) (sets []serverSet, stop func(), err error) {
 	if !s.embedded {
-		return s.urls(), func() {}, nil
+		for _, set := range s.sets {
+			set.urls = s.withLogin(set.urls)
+			sets = append(sets, set)
+		}
+		if sets == nil {
+			sets = []serverSet{{urls: s.urls()}}
+		}
+		return sets, func() {}, nil
 	}
 	f, err := fleet.Start(ctx, fleet.Embedded, fleet.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
 	s.guard = false // they are as old as this process, and no other process uses them
-	return f.URLs(), func() { f.Close() }, nil
+	return []serverSet{{urls: f.URLs()}}, func() { f.Close() }, nil
 }
 
-// urls returns the nodes' URLs, with the credentials where they have none. A node that is no URL
-// stays as it is, because package pool reports it.
-func (s *servers) urls() []string {
-	urls := make([]string, len(s.nodes))
-	for i, raw := range s.nodes {
+// urls returns the nodes' URLs, with the credentials.
+func (s *servers) urls() []string { return s.withLogin(s.nodes) }
+
+// withLogin returns URLs with the credentials where they have none. What is no URL stays as it is,
+// because package pool reports it.
+func (s *servers) withLogin(nodes []string) []string {
+	urls := make([]string, len(nodes))
+	for i, raw := range nodes {
 		urls[i] = raw
 		if u, err := url.Parse(raw); err == nil && u.User == nil && s.login.password != "" {
 			u.User = url.UserPassword(s.login.username, s.login.password)
@@ -187,10 +208,10 @@ func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
 	return append(opts, pool.TLS(config)), nil
 }
 
-// open returns a Locker over the servers at urls. Its errors are about settings,
-// not about servers that do not answer.
-func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.LockerOption) (*redlock.Locker, error) {
-	nodes, err := s.openNodes(urls, log)
+// open returns a Locker over the sets. Its errors are about settings, not about servers that do not
+// answer.
+func (s *servers) open(sets []serverSet, log *slog.Logger, more ...redlock.LockerOption) (*redlock.Locker, error) {
+	nodes, err := s.openSets(sets, log)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +225,13 @@ func (s *servers) open(urls []string, log *slog.Logger, more ...redlock.LockerOp
 	if s.nodeTimeout != 0 {
 		opts = append(opts, redlock.NodeTimeout(s.nodeTimeout))
 	}
-	locker, err := redlock.New(nodes, append(opts, more...)...)
+	opts = append(opts, more...)
+	var locker *redlock.Locker
+	if grouped(sets) {
+		locker, err = redlock.NewGroups(s.groupMap(sets, nodes), opts...)
+	} else {
+		locker, err = redlock.New(nodes[0], opts...)
+	}
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
@@ -227,7 +254,7 @@ func (s *servers) openNodes(urls []string, log *slog.Logger) ([]protocol.Node, e
 // urlExit returns the exit code for a URL that is wrong. It depends on whether the URL is on the
 // command line or in the configuration.
 func (s *servers) urlExit() int {
-	if s.flags.Changed("node") {
+	if s.flags.Changed("node") || s.flags.Changed("group") {
 		return exitUsage
 	}
 	return exitConfig

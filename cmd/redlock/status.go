@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,13 +41,15 @@ States:
 VOTES is how many servers hold the value, TTL how long a quorum of them will,
 unless the holder renews it. VALUE is what "redlock release --value" wants: of a
 value that redlock made, the first 12 digits. Where readers hold a lock (redlock
-run --shared) it is (readers).
+run --shared) it is (readers). With groups of servers GROUP is the one that has
+the lock; while a change of the map moves it, it is shown for both, and clients
+hold it in one of them or in both.
 
 Exit codes:
   0    a quorum of servers answered; with -q: every NAME is held
   1    with -q: a NAME is not held
-  69   no quorum of servers answered (what the others said is printed); with -q,
-       also: it cannot be told
+  69   no quorum of servers answered (what the others said is printed), in some
+       group that was asked; with -q, also: it cannot be told
   64   the command line is wrong
   78   the configuration is wrong`,
 		Example: `  redlock status
@@ -81,8 +86,16 @@ type statusCommand struct {
 	limit    int
 	permits  int
 
-	finder *finder // without names
-	locker *redlock.Locker
+	views []*view
+}
+
+// A view is one set of servers, as status looks at it.
+type view struct {
+	set     serverSet
+	names   []string
+	finder  *finder // without names
+	permits int     // of each name
+	locker  *redlock.Locker
 }
 
 // shortestWatch keeps a mistyped interval from keeping the servers busy.
@@ -119,33 +132,68 @@ func (w *statusCommand) run(c *cobra.Command) error {
 		return err
 	}
 	ctx := c.Context()
-	urls, stop, err := w.servers.start(ctx)
+	sets, stop, err := w.servers.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	if err := w.open(urls, w.servers.logger(c)); err != nil {
+	defer w.close()
+	if err := w.open(sets, w.servers.logger(c)); err != nil {
 		return err
 	}
-	defer w.locker.Close()
 	if !w.watch {
 		return w.once(ctx, c.OutOrStdout())
 	}
 	return w.again(ctx, c.OutOrStdout())
 }
 
-// open makes the command ready to look. The caller closes its locker.
-func (w *statusCommand) open(urls []string, log *slog.Logger) (err error) {
-	if len(w.names) == 0 {
-		if w.finder, err = w.servers.newFinder(urls, log, w.limit); err != nil {
+// open makes the command ready to look, at all sets or at those of the names. The caller closes it.
+func (w *statusCommand) open(sets []serverSet, log *slog.Logger) error {
+	for _, set := range sets {
+		v := &view{set: set, permits: max(1, w.permits)}
+		for _, name := range w.names {
+			if slices.ContainsFunc(w.servers.setsOf(sets, name), func(of serverSet) bool { return of.group == set.group }) {
+				v.names = append(v.names, name)
+			}
+		}
+		if len(w.names) == 0 || len(v.names) > 0 {
+			w.views = append(w.views, v)
+		}
+	}
+	errs := make([]error, len(w.views))
+	var wg sync.WaitGroup
+	for i, v := range w.views {
+		wg.Go(func() { errs[i] = v.set.blame(w.openView(v, log)) })
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
+
+func (w *statusCommand) openView(v *view, log *slog.Logger) (err error) {
+	if len(v.names) == 0 {
+		if v.finder, err = w.servers.newFinder(v.set.urls, log, w.limit); err != nil {
 			return err
 		}
 	}
-	timeout := w.servers.answerTimeout()
-	// Nothing is locked. The TTL only has to be one that allows such a timeout.
-	ttl := 3*timeout + usualTTL
-	w.locker, err = w.servers.open(urls, log, redlock.NodeTimeout(timeout), redlock.TTL(ttl), redlock.MaxTTL(max(ttl, w.servers.maxTTL)))
+	// Each set has a Locker of its own, because in a change of the map a name can be held in two.
+	v.locker, err = w.servers.open([]serverSet{{urls: v.set.urls}}, log, w.servers.lookingOnly()...)
 	return err
+}
+
+// lookingOnly returns the options of a Locker that locks nothing. Its TTL only has to be one that
+// allows such a timeout.
+func (s *servers) lookingOnly() []redlock.LockerOption {
+	timeout := s.answerTimeout()
+	ttl := 3*timeout + usualTTL
+	return []redlock.LockerOption{redlock.NodeTimeout(timeout), redlock.TTL(ttl), redlock.MaxTTL(max(ttl, s.maxTTL))}
+}
+
+func (w *statusCommand) close() {
+	for _, v := range w.views {
+		if v.locker != nil {
+			v.locker.Close()
+		}
+	}
 }
 
 // once shows the locks once.
@@ -164,8 +212,8 @@ func (w *statusCommand) once(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
 	}
-	if st.Answered < st.Quorum {
-		return noQuorum(st, w.quiet)
+	if err := st.noQuorum(w.quiet); err != nil {
+		return err
 	}
 	if w.quiet {
 		return st.allHeld()
@@ -207,12 +255,40 @@ func interrupted(ctx context.Context) error { return &exitError{code: exitCode(c
 // atATime is how many names are asked for at the same time.
 const atATime = 64
 
-// look asks for all names. Servers' errors are in the status; the error is of another kind.
+// look asks all sets for their names. Servers' errors are in the status; the error is of another
+// kind.
 func (w *statusCommand) look(ctx context.Context) (*status, error) {
+	if !grouped([]serverSet{w.views[0].set}) {
+		return w.views[0].look(ctx)
+	}
+	parts, errs := make([]*status, len(w.views)), make([]error, len(w.views))
+	var wg sync.WaitGroup
+	for i, v := range w.views {
+		wg.Go(func() { parts[i], errs[i] = v.look(ctx) })
+	}
+	wg.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
+	}
 	st := &status{Time: time.Now(), Locks: []lockStatus{}}
-	names := w.names
-	if w.finder != nil {
-		names, st.Nodes, st.CutOff = w.finder.find(ctx)
+	for i, part := range parts {
+		st.add(w.views[i].set.group, part)
+	}
+	slices.SortStableFunc(st.Locks, func(a, b lockStatus) int {
+		return cmp.Or(cmp.Compare(slices.Index(w.names, a.Name), slices.Index(w.names, b.Name)), strings.Compare(a.Name, b.Name))
+	})
+	if len(w.names) == 0 && len(st.Locks) > w.limit {
+		st.Locks, st.CutOff = st.Locks[:w.limit], true
+	}
+	return st, nil
+}
+
+// look asks one set.
+func (v *view) look(ctx context.Context) (*status, error) {
+	st := &status{Time: time.Now(), Locks: []lockStatus{}}
+	names := v.names
+	if v.finder != nil {
+		names, st.Nodes, st.CutOff = v.finder.find(ctx)
 	}
 	found := make([][]*redlock.Inspection, len(names)) // of each, its permits
 	errs := make([]error, len(names))
@@ -222,7 +298,7 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			found[i], errs[i] = w.locker.InspectPermits(ctx, name, w.permitsOf(name))
+			found[i], errs[i] = v.locker.InspectPermits(ctx, name, v.permitsOf(name))
 		})
 	}
 	wg.Wait()
@@ -231,7 +307,7 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 	}
 	for i, permits := range found {
 		switch {
-		case permits == nil && w.finder != nil: // too long for a lock's name
+		case permits == nil && v.finder != nil: // too long for a lock's name
 			continue
 		case permits == nil:
 			return nil, &exitError{code: exitUsage, err: errs[i]}
@@ -240,7 +316,7 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 			st.heardOf(in)
 			l := judge(in)
 			if len(permits) > 1 {
-				if l.Permit = &permit; w.finder != nil && l.State == stateFree {
+				if l.Permit = &permit; v.finder != nil && l.State == stateFree {
 					continue
 				}
 			}
@@ -257,11 +333,11 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 }
 
 // permitsOf returns how many permits of a name are looked at.
-func (w *statusCommand) permitsOf(name string) int {
-	if w.finder != nil {
-		return w.finder.permits[name]
+func (v *view) permitsOf(name string) int {
+	if v.finder != nil {
+		return v.finder.permits[name]
 	}
-	return max(1, w.permits)
+	return v.permits
 }
 
 // heardOf notes which nodes have answered.
@@ -277,10 +353,44 @@ func (st *status) heardOf(in *redlock.Inspection) {
 	}
 }
 
-// noQuorum returns the one line about servers that did not answer. It has their reasons only if
-// nothing was printed.
-func noQuorum(st *status, reasons bool) error {
-	text := fmt.Sprintf("no quorum: %d of %d servers answered, and %d are needed", st.Answered, len(st.Nodes), st.Quorum)
+// add adds what a group has.
+func (st *status) add(group string, part *status) {
+	for i := range part.Nodes {
+		part.Nodes[i].Group = group
+	}
+	for i := range part.Locks {
+		part.Locks[i].Group = group
+	}
+	st.Groups = append(st.Groups, groupStatus{group, part.Quorum, part.Answered, len(part.Nodes)})
+	st.Answered += part.Answered
+	st.Nodes = append(st.Nodes, part.Nodes...)
+	st.Locks = append(st.Locks, part.Locks...)
+	st.CutOff = st.CutOff || part.CutOff
+}
+
+// noQuorum returns the one line about servers that did not answer, if there was no quorum of a set.
+// It has their reasons only if nothing was printed.
+func (st *status) noQuorum(reasons bool) error {
+	groups := st.Groups
+	if groups == nil {
+		groups = []groupStatus{{Quorum: st.Quorum, Answered: st.Answered, Servers: len(st.Nodes)}}
+	}
+	text := ""
+	for _, g := range groups {
+		if g.Answered >= g.Quorum {
+			continue
+		}
+		if text != "" {
+			text += "; "
+		}
+		if text += "no quorum"; g.Group != "" {
+			text += " in group " + word(g.Group)
+		}
+		text += fmt.Sprintf(": %d of %d servers answered, and %d are needed", g.Answered, g.Servers, g.Quorum)
+	}
+	if text == "" {
+		return nil
+	}
 	for _, n := range st.Nodes {
 		if n.Error != "" && reasons {
 			text += "; " + n.Node + ": " + n.Error

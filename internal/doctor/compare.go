@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -59,6 +60,19 @@ func sameServers(visits []*visit) {
 		for _, b := range visits[:i] {
 			if a.facts.runID != "" && a.facts.runID == b.facts.runID {
 				a.add(Finding{Fatal, checkSame, "it is the same server as " + b.server.Name, "one server must not vote twice: it has one vote of the two", "give another server in its place"})
+			}
+		}
+	}
+}
+
+// sharedServers finds servers that are in several sets, which share their outages then.
+func sharedServers(sets [][]*visit) {
+	for i, set := range sets {
+		for _, a := range set {
+			for _, b := range slices.Concat(sets[:i]...) {
+				if a.facts.runID != "" && a.facts.runID == b.facts.runID {
+					a.add(Finding{Warning, checkSame, "it is the same server as " + b.server.Name + ", of another group", "an outage of it is one in both groups, and more servers do no more work", "give another server in its place"})
+				}
 			}
 		}
 	}

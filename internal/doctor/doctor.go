@@ -89,15 +89,33 @@ func worst(findings []Finding) (w Severity) {
 // Examine asks all servers at once, for at most the Settings' Timeout. It has no error, because
 // what went wrong is in the report.
 func Examine(ctx context.Context, servers []Server, s Settings) *Report {
-	visits := make([]*visit, len(servers))
+	return ExamineSets(ctx, [][]Server{servers}, s)[0]
+}
+
+// ExamineSets is Examine for several sets of servers, which are the groups of a map. All are asked
+// at once, and each set is judged by itself.
+func ExamineSets(ctx context.Context, sets [][]Server, s Settings) []*Report {
+	visits := make([][]*visit, len(sets))
 	var wg sync.WaitGroup
-	for i, server := range servers {
-		visits[i] = &visit{server: server, settings: s, nodes: len(servers)}
-		wg.Go(func() { visits[i].run(ctx) })
+	for i, servers := range sets {
+		for _, server := range servers {
+			v := &visit{server: server, settings: s, nodes: len(servers)}
+			visits[i] = append(visits[i], v)
+			wg.Go(func() { v.run(ctx) })
+		}
 	}
 	wg.Wait()
+	sharedServers(visits)
+	reports := make([]*Report, len(sets))
+	for i := range sets {
+		reports[i] = reportOf(visits[i])
+	}
+	return reports
+}
 
-	r := &Report{Quorum: len(servers)/2 + 1, Together: compare(visits)}
+// reportOf compares the servers of a set, and reports what was found of them.
+func reportOf(visits []*visit) *Report {
+	r := &Report{Quorum: len(visits)/2 + 1, Together: compare(visits)}
 	for _, v := range visits {
 		n := NodeReport{Node: v.server.Name, Answered: v.answered, Findings: v.findings}
 		r.Nodes = append(r.Nodes, n)

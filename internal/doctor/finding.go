@@ -59,4 +59,5 @@ const (
 	checkTransport   = "transport"
 	checkNodes       = "nodes"
 	checkSame        = "same_server"
+	checkMap         = "map"
 )

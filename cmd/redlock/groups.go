@@ -1,0 +1,211 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A serverSet is servers that vote together: all that --node names, or one group of --group.
+type serverSet struct {
+	group            string // empty for --node
+	urls             []string
+	joining, leaving bool
+}
+
+// groupFlags adds the flags that say which groups of servers there are.
+func (s *servers) groupFlags(f *pflag.FlagSet) {
+	f.StringArrayVar(&s.groups, "group", nil, "`NAME=URL,URL,...`: a group of servers, which has its part of the locks; for each, instead of --node; see \"redlock help config\"")
+	f.IntVar(&s.mapVersion, "map-version", 1, "version of the map of the groups, one above that of the map before")
+	f.StringArrayVar(&s.joining, "joining", nil, "`NAME` of a group that the version before does not have, while the map is being changed; for each")
+	f.StringArrayVar(&s.leaving, "leaving", nil, "`NAME` of a group that the version before is the last to have; for each")
+	for name, key := range map[string]string{"group": "groups", "map-version": "map_version", "joining": "joining", "leaving": "leaving"} {
+		share(f, name, key)
+	}
+}
+
+// mapFlags are those that belong to --group.
+var mapFlags = []string{"map-version", "joining", "leaving"}
+
+// nextGroupURL is nextURL for URLs of which some have the name of a group before them.
+var nextGroupURL = regexp.MustCompile(`,+\s*(?:((?:[^\s=:/@,]+=)?[a-z]+://)|$)`)
+
+// groupName finds the name before the URL that is the first of a group.
+var groupName = regexp.MustCompile(`^([^\s=:/@,]+)=(.*)$`)
+
+// parseGroups reads NAME=URL,URL for each group, with commas or spaces between all of them. Its
+// error does not repeat a URL, which may have a password.
+func parseGroups(text string) (sets []serverSet, err error) {
+	for _, field := range strings.Fields(nextGroupURL.ReplaceAllString(text, " $1")) {
+		if named := groupName.FindStringSubmatch(field); named != nil {
+			if slices.ContainsFunc(sets, func(set serverSet) bool { return set.group == named[1] }) {
+				return nil, fmt.Errorf("there are two groups %s; give all URLs of a group behind one name", word(named[1]))
+			}
+			sets = append(sets, serverSet{group: named[1]})
+			field = named[2]
+		}
+		if len(sets) == 0 {
+			return nil, errors.New("a group has no name; write NAME=URL,URL, as in a=redis://10.0.0.1:6379,redis://10.0.0.2:6379, with a NAME without any of : / @")
+		}
+		if of := &sets[len(sets)-1]; field != "" {
+			of.urls = append(of.urls, field)
+		}
+	}
+	for _, set := range sets {
+		if len(set.urls) == 0 {
+			return nil, fmt.Errorf("group %s has no servers; write %s=URL,URL", word(set.group), word(set.group))
+		}
+	}
+	return sets, nil
+}
+
+// settleGroups makes the sets of the flags.
+func (s *servers) settleGroups() error {
+	err := s.readGroups()
+	if err == nil {
+		return nil
+	}
+	code := exitConfig
+	if s.flags.Changed("group") || slices.ContainsFunc(mapFlags, s.flags.Changed) {
+		code = exitUsage
+	}
+	return &exitError{code: code, err: err}
+}
+
+func (s *servers) readGroups() (err error) {
+	if s.sets, err = parseGroups(strings.Join(s.groups, " ")); err != nil {
+		return err
+	}
+	if len(s.sets) == 0 {
+		if i := slices.IndexFunc(mapFlags, s.flags.Changed); i >= 0 {
+			return fmt.Errorf("--%s belongs to --group, and there are no groups; give --group NAME=URL,URL for each", mapFlags[i])
+		}
+		return nil
+	}
+	s.joining, s.leaving = splitNames(s.joining), splitNames(s.leaving)
+	for _, name := range append(slices.Clone(s.joining), s.leaving...) {
+		if !slices.ContainsFunc(s.sets, func(set serverSet) bool { return set.group == name }) {
+			return fmt.Errorf("there is no group %s to join or leave; there is: %s. While the map is being changed, give the groups of both versions",
+				word(name), quoted(groupsOf(s.sets)))
+		}
+	}
+	stays, before := false, false
+	for i := range s.sets {
+		set := &s.sets[i]
+		set.joining, set.leaving = slices.Contains(s.joining, set.group), slices.Contains(s.leaving, set.group)
+		if set.joining && set.leaving {
+			return fmt.Errorf("group %s cannot be joining and leaving; leave one out", word(set.group))
+		}
+		stays, before = stays || !set.leaving, before || !set.joining
+	}
+	switch changing := len(s.joining)+len(s.leaving) > 0; {
+	case s.mapVersion < 1:
+		return fmt.Errorf("version %d of the map: must be at least 1", s.mapVersion)
+	case !stays:
+		return errors.New("all groups are leaving; give the groups that stay or join, too")
+	case !before:
+		return errors.New("all groups are joining; where there was no map before, leave --joining out")
+	case changing && s.mapVersion == 1:
+		return errors.New("groups are joining or leaving, and the map's version is 1; give --map-version, one above that of the map before")
+	}
+	return nil
+}
+
+// splitNames returns the names of a list with commas or spaces between them.
+func splitNames(lists []string) []string {
+	return strings.Fields(strings.ReplaceAll(strings.Join(lists, " "), ",", " "))
+}
+
+func groupsOf(sets []serverSet) (names []string) {
+	for _, set := range sets {
+		names = append(names, set.group)
+	}
+	return names
+}
+
+// groupMap returns the map of the sets. Without nodes, it tells where a name is.
+func (s *servers) groupMap(sets []serverSet, nodes [][]protocol.Node) redlock.Map {
+	m := redlock.Map{Version: s.mapVersion}
+	for i, set := range sets {
+		g := redlock.Group{Name: set.group, Joining: set.joining, Leaving: set.leaving}
+		if nodes != nil {
+			g.Nodes = nodes[i]
+		}
+		m.Groups = append(m.Groups, g)
+	}
+	return m
+}
+
+// setsOf returns the sets on which a lock is: one, or two while a change of the map moves it.
+func (s *servers) setsOf(sets []serverSet, name string) (of []serverSet) {
+	if !grouped(sets) {
+		return sets
+	}
+	groups := s.groupMap(sets, nil).GroupsOf(s.prefix + name)
+	return slices.DeleteFunc(slices.Clone(sets), func(set serverSet) bool { return !slices.Contains(groups, set.group) })
+}
+
+// grouped reports whether the sets are groups.
+func grouped(sets []serverSet) bool { return sets[0].group != "" }
+
+// openSets returns the servers of each set as nodes, which the caller closes. It connects to all at
+// once.
+func (s *servers) openSets(sets []serverSet, log *slog.Logger) ([][]protocol.Node, error) {
+	nodes, errs := make([][]protocol.Node, len(sets)), make([]error, len(sets))
+	var wg sync.WaitGroup
+	for i, set := range sets {
+		wg.Go(func() { nodes[i], errs[i] = s.openNodes(set.urls, log) })
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err == nil {
+			continue
+		}
+		for _, n := range slices.Concat(nodes...) {
+			n.Close()
+		}
+		return nil, sets[i].blame(err)
+	}
+	return nodes, nil
+}
+
+// blame says which group an error is about.
+func (set serverSet) blame(err error) error {
+	if set.group == "" || err == nil {
+		return err
+	}
+	return &blamed{set, err}
+}
+
+// A blamed error is one of a group.
+type blamed struct {
+	set serverSet
+	err error
+}
+
+func (b *blamed) Error() string { return b.set.String() + ": " + oneLine(b.err.Error()) }
+
+func (b *blamed) Unwrap() error { return b.err }
+
+// String returns what the set is called.
+func (set serverSet) String() string {
+	text := "group " + word(set.group)
+	switch {
+	case set.group == "":
+		return "the servers"
+	case set.joining:
+		text += ", joining"
+	case set.leaving:
+		text += ", leaving"
+	}
+	return text
+}

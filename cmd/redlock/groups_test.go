@@ -1,0 +1,386 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestGroupsAreNamedInAllWays(t *testing.T) {
+	want := []serverSet{{group: "a", urls: []string{"redis://1", "redis://:x,b=y@2"}}, {group: "b", urls: []string{"unix:///3"}}}
+	for _, args := range [][]string{
+		{"--group", "a=redis://1,redis://:x,b=y@2", "--group", "b=unix:///3"},
+		{"--group", "a=redis://1, redis://:x,b=y@2 b=unix:///3,"},
+		{"--group=a=redis://1,redis://:x,b=y@2,b=unix:///3"},
+		{"--group=a=redis://1", "--group=redis://:x,b=y@2", "--group=b=,unix:///3"},
+	} {
+		s, err := settled(t, "", nil, args...)
+		tr.NoError(t, err, args)
+		assert.Equal(t, want, s.sets, args)
+	}
+	s, err := settled(t, "groups:\n  - a=redis://1,redis://:x,b=y@2\n  - b=unix:///3\n", nil)
+	tr.NoError(t, err)
+	assert.Equal(t, want, s.sets)
+	s, err = settled(t, "", map[string]string{"REDLOCK_GROUPS": "a=redis://1 redis://:x,b=y@2\nb=unix:///3"})
+	tr.NoError(t, err)
+	assert.Equal(t, want, s.sets)
+	assert.Equal(t, 1, s.mapVersion)
+
+	s, err = settled(t, "groups: [a=redis://1, b=redis://2, c=redis://3, d=redis://4]\nmap_version: 7\njoining: [c, d]\nleaving: a\n", map[string]string{"REDLOCK_PASSWORD": "secret"})
+	tr.NoError(t, err)
+	sets, stop, err := s.start(t.Context())
+	tr.NoError(t, err)
+	stop()
+	assert.Equal(t, []serverSet{
+		{group: "a", urls: []string{"redis://:secret@1"}, leaving: true}, {group: "b", urls: []string{"redis://:secret@2"}},
+		{group: "c", urls: []string{"redis://:secret@3"}, joining: true}, {group: "d", urls: []string{"redis://:secret@4"}, joining: true},
+	}, sets)
+	assert.Equal(t, 7, s.mapVersion)
+}
+
+// TestNodesOrGroupsComeFromTheBetterSource, and with groups what is said of their map there.
+func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
+	const nodes, groups = "nodes: [redis://node]\n", "groups: [a=redis://file, b=redis://b]\nmap_version: 3\njoining: [b]\n"
+	ofGroups := map[string]string{"REDLOCK_GROUPS": "a=redis://env"}
+	for _, test := range []struct {
+		file string
+		env  map[string]string
+		args []string
+		want string
+	}{
+		{nodes, nil, []string{"--group", "a=redis://flag"}, "1 [] [{a [redis://flag] false false}]"},
+		{nodes, ofGroups, nil, "1 [] [{a [redis://env] false false}]"},
+		{groups, ofGroups, nil, "1 [] [{a [redis://env] false false}]"},
+		{groups, ofGroups, []string{"--map-version", "4"}, "4 [] [{a [redis://env] false false}]"},
+		{groups, map[string]string{"REDLOCK_MAP_VERSION": "4"}, nil, "4 [] [{a [redis://file] false false} {b [redis://b] true false}]"},
+		{groups, nil, []string{"--node", "redis://flag"}, "1 [redis://flag] []"},
+		{groups, map[string]string{"REDLOCK_NODES": "redis://env"}, nil, "1 [redis://env] []"},
+		{"", ofGroups, []string{"--node", "redis://flag"}, "1 [redis://flag] []"},
+		{groups, ofGroups, []string{"--embedded"}, "1 [] [{a [redis://env] false false}]"},
+	} {
+		s, err := settled(t, test.file, test.env, test.args...)
+		tr.NoError(t, err)
+		assert.Equal(t, test.want, fmt.Sprintf("%d %v %s", s.mapVersion, s.nodes, sets(s.sets)), test)
+	}
+}
+
+// sets prints serverSets with all their fields.
+func sets(all []serverSet) string {
+	var texts []string
+	for _, s := range all {
+		texts = append(texts, fmt.Sprintf("{%s %v %v %v}", s.group, s.urls, s.joining, s.leaving))
+	}
+	return "[" + strings.Join(texts, " ") + "]"
+}
+
+func TestWhatIsWrongWithGroupsIsSaid(t *testing.T) {
+	const secret = "redis://:hunter2@a"
+	two := []string{"--group", "a=" + secret, "--group", "b=redis://b"}
+	with := func(more ...string) []string { return append(slices.Clone(two), more...) }
+	for _, test := range []struct {
+		file string
+		env  map[string]string
+		args []string
+		code int
+		want string
+	}{
+		{"", nil, []string{"--group", secret}, exitUsage, "a group has no name; write NAME=URL,URL"},
+		{"", nil, []string{"--group", "a:b=" + secret}, exitUsage, "a group has no name"},
+		{"groups: " + secret, nil, nil, exitConfig, "a group has no name"},
+		{"", map[string]string{"REDLOCK_GROUPS": secret}, nil, exitConfig, "a group has no name"},
+		{"", nil, []string{"--group", "a=,b=" + secret}, exitUsage, "group a has no servers; write a=URL"},
+		{"", nil, with("--group", "a=redis://c"), exitUsage, "two groups a; give all URLs"},
+		{"", nil, with("--node", "redis://a"), exitUsage, "--node and --group exclude each other"},
+		{"", nil, with("--embedded"), exitUsage, "--embedded and --group exclude each other"},
+		{"nodes: " + secret + "\ngroups: a=" + secret, nil, nil, exitConfig, "both nodes and groups; leave one out"},
+		{"", map[string]string{"REDLOCK_NODES": secret, "REDLOCK_GROUPS": "a=" + secret}, nil, exitConfig, "$REDLOCK_NODES and $REDLOCK_GROUPS are both set"},
+		{"", nil, []string{"--node", secret, "--joining", "a"}, exitUsage, "--joining belongs to --group"},
+		{"", nil, with("--map-version", "2", "--joining", "c"), exitUsage, "no group c to join or leave; there is: a, b."},
+		{"", nil, with("--map-version", "2", "--joining", "a", "--leaving", "a"), exitUsage, "group a cannot be joining and leaving"},
+		{"", nil, with("--joining", "b"), exitUsage, "give --map-version, one above"},
+		{"", nil, with("--map-version", "2", "--joining", "a,b"), exitUsage, "all groups are joining"},
+		{"", nil, with("--map-version", "2", "--leaving", "a b"), exitUsage, "all groups are leaving"},
+		{"", nil, with("--map-version", "0"), exitUsage, "version 0 of the map: must be at least 1"},
+		{"groups: a=" + secret + "\nmap_version: -1", nil, nil, exitConfig, "version -1 of the map"},
+	} {
+		_, err := settled(t, test.file, test.env, test.args...)
+		tr.ErrorContains(t, err, test.want)
+		assert.Equal(t, test.code, exitCode(t.Context(), err), test.want)
+		assert.NotContains(t, explain(t.Context(), err), "hunter2")
+	}
+	for _, command := range []string{"status", "doctor", "release x --value 12345678", "run x -- true"} {
+		args := append([]string{strings.Fields(command)[0], "--group", "a=redis://b", "--group", "b=redis://:hunter2@host:99999"}, strings.Fields(command)[1:]...)
+		code, _, errs := redlockCommand(t, args...)
+		assert.Equal(t, exitUsage, code, command)
+		assert.Contains(t, errs, "redlock: group b: ")
+		assert.Contains(t, errs, " 1: ", "which of its servers")
+		assert.NotContains(t, errs, "hunter2")
+	}
+	code, _, errs := redlockCommand(t, append([]string{"reset", "--yes"}, two...)...)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "here are groups (a, b): name the servers of one group with --node")
+}
+
+// A groupFleet has the servers of some groups.
+type groupFleet map[string]fleet.Fleet
+
+func startGroups(t *testing.T, kind fleet.Kind, names ...string) groupFleet {
+	t.Helper()
+	gs := groupFleet{}
+	for _, name := range names {
+		gs[name] = startFleet(t, kind, 3)
+	}
+	return gs
+}
+
+// on adds the flags for groups to a command line, before its first argument.
+func (gs groupFleet) on(line string, names ...string) []string {
+	args := []string{strings.Fields(line)[0], "--memory-guard=false", "--dial-timeout", longEnough.String(), "--node-timeout", "4s"}
+	for _, name := range names {
+		args = append(args, "--group", name+"="+strings.Join(gs[name].URLs(), ","))
+	}
+	return append(args, strings.Fields(line)[1:]...)
+}
+
+// locker is a client with the map of a version, of which it gets the flags.
+func (gs groupFleet) locker(t *testing.T, flags string, names ...string) *redlock.Locker {
+	t.Helper()
+	s, err := settled(t, "", nil, gs.on("x "+flags, names...)[1:]...)
+	tr.NoError(t, err)
+	sets, _, err := s.start(t.Context())
+	tr.NoError(t, err)
+	var nodes [][]protocol.Node
+	for _, set := range sets {
+		nodes = append(nodes, patientNodes(t, gs[set.group]))
+	}
+	l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
+	tr.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// nameIn returns a name that l has in the group.
+func nameIn(l *redlock.Locker, group string) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprint("job-", i); l.GroupOf(name) == group {
+			return name
+		}
+	}
+}
+
+func (gs groupFleet) holders(t *testing.T, group, key string) (n int) {
+	t.Helper()
+	for _, u := range gs[group].URLs() {
+		if has(t, u, key) != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestStatusTellsTheGroup(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			gs := startGroups(t, kind, "a", "b")
+			l := gs.locker(t, "", "a", "b")
+			inA, inB := nameIn(l, "a"), nameIn(l, "b")
+			for _, name := range []string{inA, inB} {
+				_, err := l.TryAcquire(t.Context(), name)
+				tr.NoError(t, err)
+			}
+			code, out, errs := redlockCommand(t, gs.on("status "+inB, "a", "b")...)
+			tr.Zero(t, code, errs)
+			assert.Regexp(t, `LOCK +GROUP +STATE +VOTES`, out)
+			assert.Regexp(t, inB+` +b +held +[23] of 3`, out)
+			assert.Equal(t, 5, strings.Count(out, "\n"), "the servers of its group: %s", out)
+
+			code, out, errs = redlockCommand(t, gs.on("status --json", "a", "b")...)
+			tr.Zero(t, code, errs)
+			var st status
+			tr.NoError(t, json.Unmarshal([]byte(out), &st))
+			assert.Equal(t, []groupStatus{{"a", 2, 3, 3}, {"b", 2, 3, 3}}, st.Groups)
+			assert.Equal(t, 6, st.Answered)
+			assert.NotContains(t, out[:60], "quorum", "each group has its own")
+			groups := map[string]string{}
+			for _, l := range st.Locks {
+				groups[l.Name] = l.Group
+			}
+			assert.Equal(t, map[string]string{inA: "a", inB: "b"}, groups)
+			assert.Equal(t, "b", st.Nodes[3].Group)
+			code, out, _ = redlockCommand(t, gs.on("status --limit 1", "a", "b")...)
+			assert.Zero(t, code)
+			assert.Contains(t, out, "There are more keys")
+
+			for range 2 {
+				code, _, _ = redlockCommand(t, gs.on("status -q "+inA+" "+inB, "a", "b")...)
+				assert.Zero(t, code)
+			}
+			for i := range 2 {
+				tr.NoError(t, gs["a"].Kill(t.Context(), i))
+			}
+			code, _, _ = redlockCommand(t, gs.on("status -q "+inB, "a", "b")...)
+			assert.Zero(t, code, "its group is not asked")
+			code, out, errs = redlockCommand(t, gs.on("status "+inA+" "+inB, "a", "b")...)
+			assert.Equal(t, exitNoQuorum, code)
+			assert.Equal(t, "redlock: no quorum in group a: 1 of 3 servers answered, and 2 are needed\n", errs)
+			assert.Regexp(t, inB+` +b +held`, out, "what is known is told")
+		})
+	}
+}
+
+// TestReleaseFindsTheGroup, and in a change of the map that moves a name both groups, in which it
+// has a value each.
+func TestReleaseFindsTheGroup(t *testing.T) {
+	gs := startGroups(t, fleet.Embedded, "a", "b")
+	const change = "--map-version 2 --joining b "
+	l := gs.locker(t, change, "a", "b")
+	stays, moves := nameIn(l, "a"), nameIn(l, "b")
+	release := func(line string) (code int, out, errs string) {
+		return redlockCommand(t, gs.on("release "+change+line, "a", "b")...)
+	}
+	values := func() (a, b string) { return has(t, gs["a"].URLs()[0], moves), has(t, gs["b"].URLs()[0], moves) }
+	for _, group := range []string{"a", "b"} {
+		put(t, gs[group].URLs(), moves, "value-in-"+group)
+	}
+	put(t, gs["a"].URLs(), stays, "value")
+	put(t, gs["b"].URLs(), stays, "of another")
+
+	code, out, errs := release(stays + " --force --yes")
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "group a\nSERVER")
+	assert.Contains(t, out, stays+", group a: deleted on 3 of 3 servers\n")
+	assert.Zero(t, gs.holders(t, "a", stays))
+	assert.Equal(t, 3, gs.holders(t, "b", stays), "the map has it in one group")
+
+	_, out, _ = redlockCommand(t, gs.on("status "+change+moves, "a", "b")...)
+	assert.Regexp(t, moves+` +a +held`, out)
+	assert.Regexp(t, moves+` +b +held`, out)
+	code, out, errs = release(moves + " --value value-in-b")
+	assert.Zero(t, code, errs)
+	assert.Equal(t, moves+", group b, joining: deleted on 3 of 3 servers\n", out)
+	a, b := values()
+	assert.Equal(t, "value-in-a", a)
+	assert.Empty(t, b)
+	code, _, _ = redlockCommand(t, gs.on("status -q "+change+moves, "a", "b")...)
+	assert.Zero(t, code, "it is held in one")
+	code, _, errs = release(moves + " --value value-in-c")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, errs, "holds "+moves+" with that value: nothing was deleted")
+
+	code, out, errs = release(moves + " --force --yes")
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, moves+", group a: deleted on 3 of 3 servers\n")
+	a, b = values()
+	assert.Empty(t, a+b)
+	code, _, errs = release(moves + " --force --yes")
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, errs, "nothing to release")
+
+	for _, group := range []string{"a", "b"} {
+		put(t, gs[group].URLs(), moves, "value-in-"+group)
+	}
+	code, out, errs = release(moves + " --force")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "give --yes")
+	assert.Equal(t, 1, strings.Count(out, "SERVER"), "one answer is for all")
+	for i := range 2 {
+		tr.NoError(t, gs["a"].Kill(t.Context(), i))
+	}
+	code, _, errs = release(moves + " --force --yes")
+	assert.Equal(t, exitNoQuorum, code)
+	assert.Contains(t, errs, "group a: ")
+	assert.Zero(t, gs.holders(t, "b", moves), "what could be deleted is")
+}
+
+// diagnose runs doctor over groups.
+func (gs groupFleet) diagnose(t *testing.T, flags string, names ...string) (code int, e examination, text string) {
+	t.Helper()
+	code, out, errs := redlockCommand(t, gs.on("doctor --json "+flags, names...)...)
+	tr.Empty(t, errs)
+	tr.NoError(t, json.Unmarshal([]byte(out), &e), out)
+	_, text, errs = redlockCommand(t, gs.on("doctor "+flags, names...)...)
+	tr.Empty(t, errs)
+	for line := range strings.Lines(text) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), columns)
+	}
+	return code, e, strings.Join(strings.Fields(text), " ")
+}
+
+func TestDoctorExaminesGroups(t *testing.T) {
+	gs := startGroups(t, fleet.Process, "a", "b", "c")
+	for _, name := range []string{"a", "b", "c"} {
+		for _, u := range gs[name].URLs() { // as locks without the memory guard need it
+			ask(t, u, "CONFIG", "SET", "appendonly", "yes", "appendfsync", "always")
+		}
+	}
+	code, e, text := gs.diagnose(t, "", "a", "b")
+	assert.Zero(t, code, text)
+	assert.Equal(t, doctor.Note, e.Map.Worst())
+	assert.Contains(t, text, "no client has used the map yet")
+	for _, name := range []string{"a", "b"} {
+		for _, u := range gs[name].URLs() {
+			assert.Zero(t, ask(t, u, "DBSIZE"), "it changes nothing")
+		}
+	}
+
+	old := gs.locker(t, "", "a", "b")
+	for _, group := range []string{"a", "b"} {
+		_, err := old.TryAcquire(t.Context(), nameIn(old, group))
+		tr.NoError(t, err)
+	}
+	code, e, text = gs.diagnose(t, "", "a", "b")
+	assert.Zero(t, code, text)
+	assert.True(t, e.Map.Complete)
+	assert.Equal(t, doctor.OK, e.Map.Worst())
+	assert.Equal(t, []doctor.MapGroup{{Group: "a", Version: 1}, {Group: "b", Version: 1}}, e.Map.Groups)
+	tr.Len(t, e.Groups, 2)
+	assert.Len(t, e.Groups[1].Nodes, 3)
+	assert.Contains(t, text, "Group a 127.")
+	assert.Equal(t, 2, strings.Count(text, "3 of 3 servers answered, 2 are needed"), text)
+
+	const change = "--map-version 2 --joining c"
+	code, e, text = gs.diagnose(t, change, "a", "b", "c")
+	assert.Equal(t, exitDoctorWarning, code)
+	assert.True(t, e.Map.Changing)
+	assert.False(t, e.Map.Complete)
+	assert.Contains(t, text, "Group c, joining")
+	assert.Contains(t, text, "clients may be left that have version 1 alone, in group a, b")
+	assert.Contains(t, text, "not safe yet for clients to have version 2 alone")
+
+	code, _, text = gs.diagnose(t, "--map-version 2", "a", "b", "c")
+	assert.Equal(t, exitDoctorFatal, code)
+	assert.Contains(t, text, "version 1 of the map is in use, and not version 2")
+
+	for i := range 2 {
+		tr.NoError(t, gs["b"].Kill(t.Context(), i))
+	}
+	code, e, text = gs.diagnose(t, change, "a", "b", "c")
+	assert.Equal(t, exitNoQuorum, code)
+	assert.Equal(t, doctor.OK, max(doctor.OK, e.Groups[0].Nodes[0].Worst()))
+	assert.Contains(t, text, "1 of 3 servers answered, 2 are needed: not fit")
+	assert.Contains(t, text, "the servers of group b do not tell the version of the map")
+}
+
+func TestDoctorFindsAServerInTwoGroups(t *testing.T) {
+	gs := startGroups(t, fleet.Process, "a", "b")
+	shared := strings.Replace(gs["a"].URLs()[2], "127.0.0.1", "localhost", 1)
+	args := gs.on("doctor --json", "a")
+	args = append(args, "--group", "b="+strings.Join(append(gs["b"].URLs()[:2:2], shared), ","))
+	code, out, errs := redlockCommand(t, args...)
+	assert.Equal(t, exitDoctorWarning, code, errs)
+	var e examination
+	tr.NoError(t, json.Unmarshal([]byte(out), &e))
+	worst := found(*e.Groups[1].Report, 2, "same_server")
+	assert.Contains(t, worst.Found, "of another group")
+	assert.Empty(t, found(*e.Groups[0].Report, 2, "same_server").Found)
+}
