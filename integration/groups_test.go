@@ -22,22 +22,37 @@ import (
 // perGroup is how many servers a group has.
 const perGroup = 3
 
-// startGroups starts the servers of so many groups, and returns the rig of all of them.
-func startGroups(t *testing.T, n int) *rig {
+// startServers starts so many servers for a test alone.
+func startServers(t *testing.T, n int) *rig {
 	t.Helper()
 	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n * perGroup, Volatile: true})
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n, Volatile: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, f.Close()) })
 	return &rig{Fleet: f, broken: map[int]fault{}}
 }
 
-// group returns one of the groups, as a Locker of its own has it.
-func (r *rig) group(t *testing.T, i int) redlock.Group {
+// A groupSpec is a group as its clients have it.
+type groupSpec struct {
+	redlock.Group       // without nodes
+	servers       []int // of the rig
+}
+
+// mapOf returns the map of a client, with connections of its own.
+func (r *rig) mapOf(t *testing.T, version int, groups []groupSpec) redlock.Map {
 	t.Helper()
-	nodes, err := pool.Open(r.URLs()[i*perGroup : (i+1)*perGroup]...)
-	require.NoError(t, err)
-	return redlock.Group{Name: string(rune('a' + i)), Nodes: nodes}
+	m := redlock.Map{Version: version}
+	for _, g := range groups {
+		var urls []string
+		for _, i := range g.servers {
+			urls = append(urls, r.URLs()[i])
+		}
+		nodes, err := pool.Open(urls...)
+		require.NoError(t, err)
+		g.Nodes = nodes
+		m.Groups = append(m.Groups, g.Group)
+	}
+	return m
 }
 
 // TestWorkFallsInProportionToTheGroups: with three groups each server gets a third of the commands that
@@ -46,12 +61,12 @@ func TestWorkFallsInProportionToTheGroups(t *testing.T) {
 	t.Parallel()
 	const names = 900
 	work := func(groups int) float64 {
-		r := startGroups(t, groups)
-		var m redlock.Map
+		r := startServers(t, groups*perGroup)
+		var specs []groupSpec
 		for i := range groups {
-			m.Groups = append(m.Groups, r.group(t, i))
+			specs = append(specs, groupSpec{redlock.Group{Name: string(rune('a' + i))}, []int{3 * i, 3*i + 1, 3*i + 2}})
 		}
-		l, err := redlock.NewGroups(m, redlock.MemoryGuard(false))
+		l, err := redlock.NewGroups(r.mapOf(t, 1, specs), redlock.MemoryGuard(false))
 		require.NoError(t, err)
 		defer l.Close()
 		for i := range names {
@@ -123,53 +138,43 @@ func (c *mapChange) once(ctx context.Context, l *redlock.Locker, name string) {
 	_ = lock.Release(ctx)
 }
 
-// TestTheMapChangesUnderLoad: ten clients get the next map one by one, in two steps, and one that is
-// left behind with the old map keeps the change from being completed. No two have a name at one time,
-// and no name is out of reach for long.
-func TestTheMapChangesUnderLoad(t *testing.T) {
-	t.Parallel()
+// run plays a change from one map to the next under load: clients get both, one by one, and then the
+// next alone. One that has the old map alone keeps the change from being completed, and one that has
+// the wrong map for a step is refused.
+func (c *mapChange) run(t *testing.T, version int, before, both, after []groupSpec) {
+	t.Helper()
 	const clients = 10
-	r := startGroups(t, 3)
-	c := &mapChange{rig: r, holds: map[string][]check.Hold{}, gap: map[string]time.Duration{}, last: map[string]time.Time{}}
-	as := func(i int, joining, leaving bool) redlock.Group {
-		g := r.group(t, i)
-		g.Joining, g.Leaving = joining, leaving
-		return g
-	}
-	old := func() redlock.Map { return redlock.Map{Groups: []redlock.Group{as(0, false, false), as(1, false, false)}} }
-	both := func() redlock.Map {
-		return redlock.Map{Version: 2, Groups: []redlock.Group{as(0, false, true), as(1, false, false), as(2, true, false)}}
-	}
-	now := func() redlock.Map {
-		return redlock.Map{Version: 2, Groups: []redlock.Group{as(1, false, false), as(2, false, false)}}
-	}
 	var leave []func()
-	for range clients {
-		leave = append(leave, c.client(t, old()))
-	}
-	roll := func(to func() redlock.Map, which []int) {
+	roll := func(version int, to []groupSpec, which []int) {
 		for _, i := range which {
 			leave[i]()
-			leave[i] = c.client(t, to())
+			leave[i] = c.client(t, c.mapOf(t, version, to))
 			time.Sleep(rand.N(200 * time.Millisecond))
 		}
 	}
+	refused := func(version int, m []groupSpec) {
+		l, err := redlock.NewGroups(c.mapOf(t, version, m))
+		require.NoError(t, err)
+		defer l.Close()
+		_, err = l.TryAcquire(t.Context(), "job-1")
+		wantOnly(t, redlock.ErrMap, err)
+	}
+	for range clients {
+		leave = append(leave, c.client(t, c.mapOf(t, version, before)))
+	}
 	time.Sleep(3 * time.Second) // the first TTL of new servers is one of quarantine
+	refused(version+1, after)
 	order := rand.Perm(clients)
-	roll(both, order[1:])
+	roll(version+1, both, order[1:])
 
-	watcher, err := redlock.NewGroups(both(), redlock.TTL(2*time.Second))
+	watcher, err := redlock.NewGroups(c.mapOf(t, version+1, both), redlock.TTL(2*time.Second))
 	require.NoError(t, err)
 	defer watcher.Close()
-	early, err := redlock.NewGroups(now())
-	require.NoError(t, err)
-	defer early.Close()
-	_, err = early.TryAcquire(t.Context(), "job-1")
-	wantOnly(t, redlock.ErrMap, err)
+	refused(version+1, after)
 	state, err := watcher.Groups(t.Context())
 	require.NoError(t, err)
 	assert.False(t, state.Complete)
-	roll(both, order[:1])
+	roll(version+1, both, order[:1])
 	poll(t, 2*time.Minute, func() error {
 		state, err := watcher.Groups(t.Context())
 		if err == nil && !state.Complete {
@@ -177,17 +182,17 @@ func TestTheMapChangesUnderLoad(t *testing.T) {
 		}
 		return err
 	})
-	roll(now, rand.Perm(clients))
+	roll(version+1, after, rand.Perm(clients))
 	time.Sleep(time.Second)
 	for _, l := range leave {
 		l()
 	}
-	late, err := redlock.NewGroups(old())
-	require.NoError(t, err)
-	defer late.Close()
-	_, err = late.TryAcquire(t.Context(), "job-1")
-	wantOnly(t, redlock.ErrMap, err)
+	refused(version, before)
+}
 
+// judge looks at what all clients had.
+func (c *mapChange) judge(t *testing.T) {
+	t.Helper()
 	total, longest := 0, time.Duration(0)
 	for name, holds := range c.holds {
 		assert.Empty(t, check.Overlaps(holds, func(h check.Hold) check.Hold { return h }), name)
@@ -198,3 +203,35 @@ func TestTheMapChangesUnderLoad(t *testing.T) {
 	assert.Greater(t, total, 1000)
 	assert.Less(t, longest, 4*time.Second, "the first TTL of a group that joins is one of quarantine")
 }
+
+func newMapChange(t *testing.T, servers int) *mapChange {
+	return &mapChange{rig: startServers(t, servers), holds: map[string][]check.Hold{}, gap: map[string]time.Duration{}, last: map[string]time.Time{}}
+}
+
+// TestTheMapChangesUnderLoad: a group leaves, and another joins. No two clients have a name at one
+// time, and no name is out of reach for long.
+func TestTheMapChangesUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := newMapChange(t, 3*perGroup)
+	a, b := groupSpec{redlock.Group{Name: "a"}, []int{0, 1, 2}}, groupSpec{redlock.Group{Name: "b"}, []int{3, 4, 5}}
+	joins := groupSpec{redlock.Group{Name: "c"}, []int{6, 7, 8}}
+	c.run(t, 1, []groupSpec{a, b}, []groupSpec{leaving(a), b, joining(joins)}, []groupSpec{b, joins})
+	c.judge(t)
+}
+
+// TestServersChangeUnderLoad: one server of three is replaced, and then there are five.
+func TestServersChangeUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := newMapChange(t, 6)
+	three := groupSpec{redlock.Group{Name: "three"}, []int{0, 1, 2}}
+	replaced := groupSpec{redlock.Group{Name: "replaced", Prefix: "2:"}, []int{0, 1, 3}}
+	five := groupSpec{redlock.Group{Name: "five", Prefix: "3:"}, []int{0, 1, 3, 4, 5}}
+	c.run(t, 1, []groupSpec{three}, []groupSpec{leaving(three), joining(replaced)}, []groupSpec{replaced})
+	require.NoError(t, c.Kill(t.Context(), 2)) // nothing rests on it any more
+	c.gap, c.last = map[string]time.Duration{}, map[string]time.Time{}
+	c.run(t, 2, []groupSpec{replaced}, []groupSpec{leaving(replaced), joining(five)}, []groupSpec{five})
+	c.judge(t)
+}
+
+func joining(g groupSpec) groupSpec { g.Joining = true; return g }
+func leaving(g groupSpec) groupSpec { g.Leaving = true; return g }

@@ -54,7 +54,7 @@
 //
 // # What callers owe
 //
-// All clients of a name use the same nodes, and as many. No node is a replica
-// of another, and none evicts keys (maxmemory-policy noeviction). Work stops
-// when Lock.Context ends.
+// All clients of a name use the same nodes, and as many; with [NewGroups] nodes
+// change while clients run. No node is a replica of another, and none evicts keys
+// (maxmemory-policy noeviction). Work stops when Lock.Context ends.
 package redlock

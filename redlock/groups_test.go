@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -382,6 +383,107 @@ func TestAClientThatSleptThroughAChangeOfTheMap(t *testing.T) {
 		_, err = old.TryAcquire(t.Context(), "job")
 		isOnly(t, err, redlock.ErrMap)
 		assert.ErrorContains(t, err, "give it the map that the other clients have")
+	})
+}
+
+// stageOf is what a server has as the stage of the map: the number without its minute.
+func stageOf(t *testing.T, s *sim.Server) int64 {
+	t.Helper()
+	text, ok := s.Keys()["redlock:once:redlock:map:version"]
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	require.NoError(t, err)
+	return n >> 32
+}
+
+// setStage has a server hold a stage, as a client would have written it.
+func setStage(s *sim.Server, stage int64) {
+	s.Set("redlock:once:redlock:map:version", strconv.FormatInt(stage<<32, 10), time.Hour)
+}
+
+// The stages as they are written.
+func founding(v int64) int64  { return 3 * v }
+func completed(v int64) int64 { return 3*v + 1 }
+
+// TestOneVersionIsTheFirst: a client whose request to found its version has reached some servers only,
+// because those of another were faster there, does not begin; nor does one that cannot ask a server.
+func TestOneVersionIsTheFirst(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		one := openGroups(t, w, 1, []string{"a"})
+		setStage(w.Servers()[2], founding(1)-1) // of another that has yet to learn that it is not the first
+		_, err := one.TryAcquire(t.Context(), "job")
+		require.Error(t, err)
+		for _, s := range w.Servers()[:2] {
+			assert.NotEqual(t, completed(1), stageOf(t, s))
+		}
+		w.Servers()[5].Vanish()
+		other := openGroups(t, w, 1, []string{"b"})
+		_, err = other.TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrNoQuorum)
+		for _, s := range w.Servers()[3:5] {
+			assert.Equal(t, founding(1), stageOf(t, s))
+		}
+		w.Servers()[5].Restart()
+		_, err = other.Acquire(t.Context(), "job", redlock.Retries(20))
+		require.NoError(t, err)
+		assert.Equal(t, completed(1), stageOf(t, w.Servers()[5]))
+	})
+}
+
+// TestAStrayVersionProvesNothing: a client that came too early with a version of its own has written
+// that on servers that had none. Others do not take it for a later stage of the change.
+func TestAStrayVersionProvesNothing(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		old := openGroups(t, w, 1, []string{"a"})
+		take(t, old, "job")
+		for _, s := range serversOf(w, "b") {
+			setStage(s, founding(3))
+		}
+		early := openGroups(t, w, 3, []string{"a-", "b+"})
+		_, err := early.TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrMap)
+		for _, s := range serversOf(w, "b") {
+			setStage(s, founding(2))
+		}
+		changing := openGroups(t, w, 2, []string{"a-", "b+"})
+		_, err = changing.TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrHeld)
+		time.Sleep(time.Minute)
+		state, err := changing.Groups(t.Context())
+		require.NoError(t, err)
+		assert.False(t, state.Complete)
+		assert.Equal(t, founding(2), stageOf(t, w.Servers()[4]))
+	})
+}
+
+// TestServersOfAGroupAreReplaced while their clients work: a group with another prefix takes the place
+// of the one that has servers in common with it.
+func TestServersOfAGroupAreReplaced(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		old := openGroups(t, w, 1, []string{"a"})
+		lock := take(t, old, "job")
+		skipping := openGroups(t, w, 2, []string{"r"})
+		_, err := skipping.TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrMap)
+		changing := openGroups(t, w, 2, []string{"a-", "r+"})
+		_, err = changing.TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, lock.Release(t.Context()))
+		lock = take(t, changing, "job")
+		assert.Equal(t, 3, holding(w, "job"))
+		assert.Equal(t, 3, holding(w, "r:job"))
+		_, err = old.TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, old.Close())
+		time.Sleep(time.Minute)
+		_, err = skipping.TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrHeld)
+		require.NoError(t, lock.Release(t.Context()))
+		w.Servers()[2].Vanish() // that has been replaced
+		lock = take(t, skipping, "job")
+		assert.Equal(t, 3, holding(w, "r:job"))
 	})
 }
 

@@ -1,6 +1,7 @@
 // Package mapmodel is a protocol for names that are spread over several groups of servers, and for
 // changing the map from names to groups while clients run, as a small model. [explore] tries
-// everything that can happen in it. The protocol is not built. The model holds it to two promises:
+// everything that can happen in it. Package redlock has the protocol (presence.go). The model holds
+// it to two promises:
 //
 //   - Exclusion: no two clients believe to hold the name at one moment.
 //   - Progress: from each state, a client with both maps can complete a change. Then a client of
