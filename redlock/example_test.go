@@ -60,6 +60,39 @@ func ExampleLocker_DoAll() {
 	// error: <nil>
 }
 
+// Names are spread over two groups of servers, each of which does its part of the work.
+func ExampleNewGroups() {
+	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 6})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer servers.Close()
+	nodes, err := pool.Open(servers.URLs()...) // of both groups, so that one that is away is waited for once
+	if err != nil {
+		log.Fatal(err)
+	}
+	locker, err := redlock.NewGroups(redlock.Map{Groups: []redlock.Group{
+		{Name: "east", Nodes: nodes[:3]},
+		{Name: "west", Nodes: nodes[3:]},
+	}}, redlock.MemoryGuard(false), redlock.NodeTimeout(4*time.Second))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+	for _, name := range []string{"invoice:42", "invoice:43"} {
+		err := locker.Do(context.Background(), name, func(context.Context) error {
+			fmt.Println(name, "is locked in group", locker.GroupOf(name))
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// invoice:42 is locked in group east
+	// invoice:43 is locked in group west
+}
+
 // TryAcquire does not wait. Contention (ErrHeld) and an outage (ErrNoQuorum) are told apart.
 func ExampleLocker_TryAcquire() {
 	locker, closeAll := five()
