@@ -275,3 +275,31 @@ func TestTheCallsOfTheLibrary(t *testing.T) {
 		return lock.Release(ctx)
 	}))
 }
+
+func Example_groups() {
+	servers, err := fleet.Start(context.Background(), fleet.Embedded, fleet.Options{Nodes: 6})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer servers.Close()
+	open := func(urls []string) error {
+		nodes, err := pool.Open(urls...) // of six servers
+		if err != nil {
+			return err
+		}
+		locker, err := redlock.NewGroups(redlock.Map{Groups: []redlock.Group{
+			{Name: "east", Nodes: nodes[:3]},
+			{Name: "west", Nodes: nodes[3:]},
+		}})
+		if err != nil {
+			return err
+		}
+		defer locker.Close()
+		fmt.Println("invoice:42 is in", locker.GroupOf("invoice:42"))
+		return nil
+	}
+	if err := open(servers.URLs()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: invoice:42 is in east
+}
