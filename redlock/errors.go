@@ -250,8 +250,9 @@ var errFresh = &protocol.QuarantineError{Reason: "its epoch record has just got 
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
 
-// errMapHeld: another client is changing the version of the groups' map at the moment.
-var errMapHeld = fmt.Errorf("%w yet: the map of the groups is being changed", ErrNoQuorum)
+// errMapHeld: another client is changing the version of the groups' map at the moment, or not all servers
+// of a group that is new have told theirs.
+var errMapHeld = fmt.Errorf("%w yet: clients agree on the map of the groups, for which all servers of new groups must answer", ErrNoQuorum)
 
 // errAbsent: the presence in the lock's group came to its deadline before the lock did.
 var errAbsent = fmt.Errorf("%w: the Locker's presence in the group was not extended before its deadline", ErrLost)

@@ -65,6 +65,13 @@ func (p part) acquireSlot(ctx context.Context, of request, slot int) (*Lock, err
 	return a.conclude(a.wait())
 }
 
+// abandon releases the lock without waiting for the nodes.
+func (k *Lock) abandon() {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = k.release(ended)
+}
+
 // acquireParts takes one part after the other.
 func acquireParts(ctx context.Context, of request, parts []part) (*Lock, error) {
 	for {

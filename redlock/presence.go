@@ -60,11 +60,12 @@ const versionName = mapKey + "version"
 // presenceName is the name that clients with the version as their newest hold as readers.
 func presenceName(version int) string { return mapKey + strconv.Itoa(version) }
 
-// A sight is what the servers of a group tell of its stage.
+// A stageSight is what the servers of a group tell of its stage.
 type stageSight struct {
 	highest  stage
 	majority stage // that most nodes have come to at least
-	lowest   stage // that all nodes have come to at least; zero unless all have told
+	lowest   stage // that all who told have come to at least
+	whole    bool  // all nodes have told
 	written  time.Time
 	err      error
 }
@@ -97,12 +98,9 @@ func stageOf(ctx context.Context, r *round) stageSight {
 	}
 	slices.Sort(marks)
 	highest := marks[len(marks)-1]
-	lowest := stage(0)
-	if len(marks) == len(r.slots) {
-		lowest = stage(marks[0] >> stageBits)
-	}
 	return stageSight{
-		lowest:   lowest,
+		whole:    len(marks) == len(r.slots),
+		lowest:   stage(marks[0] >> stageBits),
 		highest:  stage(highest >> stageBits),
 		majority: stage(marks[len(marks)-r.tally.Quorum()] >> stageBits),
 		written:  time.Unix(highest&(1<<stageBits-1)*60, 0),
@@ -223,7 +221,7 @@ func (g *group) enterNow(ctx context.Context) error {
 	}
 	// The stage is read behind the presence: a version that is retired later is not this one.
 	if err := g.admit(ctx); err != nil {
-		k.abandon()
+		k.session.drop(ErrReleased)
 		return err
 	}
 	g.open(k)
@@ -232,10 +230,13 @@ func (g *group) enterNow(ctx context.Context) error {
 
 // admit returns why the Locker must not use the group, or nil. A group without a version gets one: its
 // servers have forgotten, or it is joining, and clients that have it alone must not take themselves for
-// the first.
+// the first. All its servers are asked for that, because the one that is away may remember.
 func (g *group) admit(ctx context.Context) error {
 	seen := g.look(ctx)
 	if seen.err == nil && seen.highest == 0 {
+		if !seen.whole {
+			return errMapHeld
+		}
 		g.writeFirst(ctx, g.groups.firstStage(g.groups.look(ctx)))
 		if seen = g.look(ctx); seen.err == nil && seen.majority == 0 {
 			return errMapHeld
@@ -291,13 +292,6 @@ func (l *Locker) ownLock(ctx context.Context, name string, shared bool) (*Lock, 
 	s.shared, s.fenced, s.fair, s.permits, s.owner, s.renew, s.maxHold = shared, false, false, 1, "", true, 0
 	a := &acquisition{locker: l, settings: &s, name: name, key: s.prefix + name, own: true, part: true, ctx: ctx, eventCtx: ctx}
 	return a.once()
-}
-
-// abandon releases the lock without waiting for the nodes.
-func (k *Lock) abandon() {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = k.release(ended)
 }
 
 // A proof is what a Locker knows of the older of its versions: whether it is complete.
@@ -370,7 +364,7 @@ func (gs *groups) found(ctx context.Context) error {
 	switch isComplete, err := gs.judge(seen); {
 	case err != nil || isComplete:
 		return err
-	case slices.ContainsFunc(seen, func(s stageSight) bool { return s.lowest != founding(gs.base) || s.highest != s.lowest }):
+	case slices.ContainsFunc(seen, func(s stageSight) bool { return !s.whole || s.lowest != founding(gs.base) || s.highest != s.lowest }):
 		return errMapHeld
 	}
 	for _, g := range gs.all {
@@ -493,7 +487,7 @@ func (g *group) retire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer k.abandon()
+	defer k.session.drop(ErrReleased)
 	if err := g.write(ctx, retired(g.groups.base)); err != nil {
 		return err
 	}
