@@ -218,7 +218,7 @@ func scalars(n *yaml.Node) ([]string, error) {
 
 // flagSettings are those with a flag. The file is for all commands, and not each has all flags.
 var flagSettings = []string{
-	"nodes", "groups", "map_version", "joining", "leaving", "prefix", "ttl", "owner", "max_ttl", "memory_guard", "node_timeout", "dial_timeout", "tls_ca", "tls_cert", "tls_key",
+	"nodes", "groups", "map_version", "joining", "leaving", "group_prefixes", "prefix", "ttl", "owner", "max_ttl", "memory_guard", "node_timeout", "dial_timeout", "tls_ca", "tls_cert", "tls_key",
 }
 
 func secretSettings() []string { return []string{"username", "password", "password_file"} }

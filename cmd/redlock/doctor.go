@@ -115,14 +115,15 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 	if err != nil {
 		return nil, err
 	}
-	examined := make([][]doctor.Server, len(sets))
+	examined := make([]doctor.Set, len(sets))
 	for i, set := range sets {
+		examined[i].Prefix = set.prefix
 		for j, u := range set.urls {
 			server, err := doctor.Open(u, opts...)
 			if err != nil {
 				return nil, set.blame(&exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", j+1, err)})
 			}
-			examined[i] = append(examined[i], server)
+			examined[i].Servers = append(examined[i].Servers, server)
 		}
 	}
 	settings := doctor.Settings{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -19,7 +20,21 @@ import (
 type serverSet struct {
 	group            string // empty for --node
 	urls             []string
+	prefix           string // of the group's keys, behind that of all
 	joining, leaving bool
+}
+
+// prefixOf returns what stands before the names of locks on the servers of the set.
+func (s *servers) prefixOf(set serverSet) string { return s.prefix + set.prefix }
+
+// names returns the servers as they are called. What is no URL has none, and is reported later.
+func (set serverSet) names() (names []string) {
+	for _, u := range set.urls {
+		if name, _, err := pool.Dialer(u); err == nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // groupFlags adds the flags that say which groups of servers there are.
@@ -28,13 +43,16 @@ func (s *servers) groupFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.mapVersion, "map-version", 1, "version of the map of the groups, one above that of the map before")
 	f.StringArrayVar(&s.joining, "joining", nil, "`NAME` of a group that the version before does not have, while the map is being changed; for each")
 	f.StringArrayVar(&s.leaving, "leaving", nil, "`NAME` of a group that the version before is the last to have; for each")
-	for name, key := range map[string]string{"group": "groups", "map-version": "map_version", "joining": "joining", "leaving": "leaving"} {
+	f.StringArrayVar(&s.groupPrefixes, "group-prefix", nil, "`NAME=TEXT`: what stands before the keys of a group, behind --prefix, so that it can share servers with another group; for each")
+	for name, key := range map[string]string{
+		"group": "groups", "map-version": "map_version", "joining": "joining", "leaving": "leaving", "group-prefix": "group_prefixes",
+	} {
 		share(f, name, key)
 	}
 }
 
 // mapFlags are those that belong to --group.
-var mapFlags = []string{"map-version", "joining", "leaving"}
+var mapFlags = []string{"map-version", "joining", "leaving", "group-prefix"}
 
 // nextGroupURL is nextURL for URLs of which some have the name of a group before them.
 var nextGroupURL = regexp.MustCompile(`,+\s*(?:((?:[^\s=:/@,]+=)?[a-z]+://)|$)`)
@@ -91,6 +109,9 @@ func (s *servers) readGroups() (err error) {
 		}
 		return nil
 	}
+	if err := s.readPrefixes(); err != nil {
+		return err
+	}
 	s.joining, s.leaving = splitNames(s.joining), splitNames(s.leaving)
 	for _, name := range append(slices.Clone(s.joining), s.leaving...) {
 		if !slices.ContainsFunc(s.sets, func(set serverSet) bool { return set.group == name }) {
@@ -120,6 +141,54 @@ func (s *servers) readGroups() (err error) {
 	return nil
 }
 
+// readPrefixes gives the groups their prefixes. Groups that have a server in common need different
+// ones.
+func (s *servers) readPrefixes() error {
+	given := map[string]bool{}
+	for _, field := range splitNames(s.groupPrefixes) {
+		name, text, ok := strings.Cut(field, "=")
+		if !ok {
+			return fmt.Errorf("--group-prefix %s: write NAME=TEXT, as in b=b:, with a TEXT without commas and spaces", word(field))
+		}
+		i := slices.Index(groupsOf(s.sets), name)
+		switch {
+		case i < 0:
+			return fmt.Errorf("there is no group %s to have a prefix; there is: %s. Give its servers with --group, or leave its --group-prefix out",
+				word(name), quoted(groupsOf(s.sets)))
+		case given[name]:
+			return fmt.Errorf("there are two prefixes of group %s; give one", word(name))
+		}
+		given[name], s.sets[i].prefix = true, text
+	}
+	for i, a := range s.sets {
+		for _, b := range s.sets[:i] {
+			of := b.names()
+			for _, server := range a.names() {
+				if a.prefix == b.prefix && slices.Contains(of, server) {
+					return fmt.Errorf("groups %s and %s have the same server, %s; give one of them keys of its own, by --group-prefix %s=%s: for example",
+						word(b.group), word(a.group), word(server), word(a.group), word(a.group))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// foreign returns the prefixes of other groups on a server of the set whose keys look like those of
+// the set's locks.
+func (s *servers) foreign(set serverSet, server string) (prefixes []string) {
+	if set.group == "" {
+		return nil
+	}
+	for _, other := range s.sets {
+		longer, isPrefix := strings.CutPrefix(other.prefix, set.prefix)
+		if isPrefix && longer != "" && slices.Contains(other.names(), server) {
+			prefixes = append(prefixes, s.prefixOf(other))
+		}
+	}
+	return prefixes
+}
+
 // splitNames returns the names of a list with commas or spaces between them.
 func splitNames(lists []string) []string {
 	return strings.Fields(strings.ReplaceAll(strings.Join(lists, " "), ",", " "))
@@ -136,7 +205,7 @@ func groupsOf(sets []serverSet) (names []string) {
 func (s *servers) groupMap(sets []serverSet, nodes [][]protocol.Node) redlock.Map {
 	m := redlock.Map{Version: s.mapVersion}
 	for i, set := range sets {
-		g := redlock.Group{Name: set.group, Joining: set.joining, Leaving: set.leaving}
+		g := redlock.Group{Name: set.group, Prefix: set.prefix, Joining: set.joining, Leaving: set.leaving}
 		if nodes != nil {
 			g.Nodes = nodes[i]
 		}

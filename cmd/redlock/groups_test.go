@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -50,7 +51,7 @@ func TestGroupsAreNamedInAllWays(t *testing.T) {
 
 // TestNodesOrGroupsComeFromTheBetterSource, and with groups what is said of their map there.
 func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
-	const nodes, groups = "nodes: [redis://node]\n", "groups: [a=redis://file, b=redis://b]\nmap_version: 3\njoining: [b]\n"
+	const nodes, groups = "nodes: [redis://node]\n", "groups: [a=redis://file, b=redis://b]\nmap_version: 3\njoining: [b]\ngroup_prefixes: [b=b:]\n"
 	ofGroups := map[string]string{"REDLOCK_GROUPS": "a=redis://env"}
 	for _, test := range []struct {
 		file string
@@ -62,7 +63,10 @@ func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
 		{nodes, ofGroups, nil, "1 [] [{a [redis://env] false false}]"},
 		{groups, ofGroups, nil, "1 [] [{a [redis://env] false false}]"},
 		{groups, ofGroups, []string{"--map-version", "4"}, "4 [] [{a [redis://env] false false}]"},
-		{groups, map[string]string{"REDLOCK_MAP_VERSION": "4"}, nil, "4 [] [{a [redis://file] false false} {b [redis://b] true false}]"},
+		{groups, map[string]string{"REDLOCK_MAP_VERSION": "4"}, nil, "4 [] [{a [redis://file] false false} {b [redis://b] true false b:}]"},
+		{groups, map[string]string{"REDLOCK_GROUP_PREFIXES": "a=x=,b="}, nil, "3 [] [{a [redis://file] false false x=} {b [redis://b] true false}]"},
+		{groups, nil, []string{"--group-prefix", "a=a:", "--group-prefix", "b=c:"}, "3 [] [{a [redis://file] false false a:} {b [redis://b] true false c:}]"},
+		{"", map[string]string{"REDLOCK_GROUPS": "a=redis://env", "REDLOCK_GROUP_PREFIXES": "a=a:"}, []string{"--group", "b=redis://flag"}, "1 [] [{b [redis://flag] false false}]"},
 		{groups, nil, []string{"--node", "redis://flag"}, "1 [redis://flag] []"},
 		{groups, map[string]string{"REDLOCK_NODES": "redis://env"}, nil, "1 [redis://env] []"},
 		{"", ofGroups, []string{"--node", "redis://flag"}, "1 [redis://flag] []"},
@@ -78,7 +82,11 @@ func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
 func sets(all []serverSet) string {
 	var texts []string
 	for _, s := range all {
-		texts = append(texts, fmt.Sprintf("{%s %v %v %v}", s.group, s.urls, s.joining, s.leaving))
+		text := fmt.Sprintf("{%s %v %v %v", s.group, s.urls, s.joining, s.leaving)
+		if s.prefix != "" {
+			text += " " + s.prefix
+		}
+		texts = append(texts, text+"}")
 	}
 	return "[" + strings.Join(texts, " ") + "]"
 }
@@ -111,6 +119,14 @@ func TestWhatIsWrongWithGroupsIsSaid(t *testing.T) {
 		{"", nil, with("--map-version", "2", "--joining", "a,b"), exitUsage, "all groups are joining"},
 		{"", nil, with("--map-version", "2", "--leaving", "a b"), exitUsage, "all groups are leaving"},
 		{"", nil, with("--map-version", "0"), exitUsage, "version 0 of the map: must be at least 1"},
+		{"", nil, []string{"--node", secret, "--group-prefix", "a=a:"}, exitUsage, "--group-prefix belongs to --group"},
+		{"", nil, with("--group-prefix", "c=c:"), exitUsage, "no group c to have a prefix; there is: a, b. Give its servers with --group"},
+		{"", nil, with("--group-prefix", "a:"), exitUsage, "--group-prefix a:: write NAME=TEXT"},
+		{"", nil, with("--group-prefix", "a=x", "--group-prefix", "a=y"), exitUsage, "two prefixes of group a; give one"},
+		{"", nil, []string{"--group", "a=" + secret + " b=redis://b,redis://a:6379"}, exitUsage, "groups a and b have the same server, a:6379; give one of them keys of its own, by --group-prefix b=b: for example"},
+		{"", nil, []string{"--group", "a=" + secret + " b=" + secret, "--group-prefix", "a=x,b=x"}, exitUsage, "groups a and b have the same server"},
+		{"groups: [a=" + secret + ", b=" + secret + "]", nil, nil, exitConfig, "groups a and b have the same server"},
+		{"groups: a=" + secret + "\ngroup_prefixes: [c=c:]", nil, nil, exitConfig, "no group c to have a prefix"},
 		{"groups: a=" + secret + "\nmap_version: -1", nil, nil, exitConfig, "version -1 of the map"},
 	} {
 		_, err := settled(t, test.file, test.env, test.args...)
@@ -129,6 +145,8 @@ func TestWhatIsWrongWithGroupsIsSaid(t *testing.T) {
 	code, _, errs := redlockCommand(t, append([]string{"reset", "--yes"}, two...)...)
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, errs, "here are groups (a, b): name the servers of one group with --node")
+	_, _, errs = redlockCommand(t, append([]string{"reset", "--yes", "--prefix", "x:", "--group-prefix", "b=y"}, two...)...)
+	assert.Contains(t, errs, "redlock reset --node URL,URL,URL, for group b with --prefix x:y; nothing was changed")
 }
 
 // A groupFleet has the servers of some groups.
@@ -383,4 +401,85 @@ func TestDoctorFindsAServerInTwoGroups(t *testing.T) {
 	worst := found(*e.Groups[1].Report, 2, "same_server")
 	assert.Contains(t, worst.Found, "of another group")
 	assert.Empty(t, found(*e.Groups[0].Report, 2, "same_server").Found)
+}
+
+// replacing returns the flags, for a command line, of a map with two of three servers in group b as
+// in group a.
+func replacing(f fleet.Fleet) string {
+	urls := f.URLs()
+	return "--memory-guard=false --dial-timeout " + longEnough.String() + " --node-timeout 4s --prefix x: --map-version 2 --leaving a --joining b --group-prefix b=b: " +
+		"--group a=" + strings.Join(urls[:3], ",") + " --group b=" + strings.Join(append(urls[:2:2], urls[3]), ",") + " "
+}
+
+// TestGroupsThatShareServersHaveKeysOfTheirOwn, and the commands tell them apart.
+func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 4)
+			flags := replacing(f)
+			s, err := settled(t, "", nil, strings.Fields(flags)...)
+			tr.NoError(t, err)
+			sets, _, err := s.start(t.Context())
+			tr.NoError(t, err)
+			var nodes [][]protocol.Node
+			for _, set := range sets {
+				of, err := pool.OpenWith(set.urls, patient...)
+				tr.NoError(t, err)
+				nodes = append(nodes, of)
+			}
+			l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.Prefix("x:"), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
+			tr.NoError(t, err)
+			t.Cleanup(func() { l.Close() })
+			_, err = l.TryAcquire(t.Context(), "job")
+			tr.NoError(t, err)
+			redlocks := func(line string) (code int, out, errs string) {
+				command, rest, _ := strings.Cut(line, " ")
+				return redlockCommand(t, strings.Fields(command+" "+flags+rest)...)
+			}
+			for _, line := range []string{"status", "status job"} {
+				code, out, errs := redlocks(line)
+				assert.Zero(t, code, errs)
+				assert.Regexp(t, `(?m)^job +a +held +[23] of 3`, out)
+				assert.Regexp(t, `(?m)^job +b +held +[23] of 3`, out)
+				assert.Equal(t, 2, strings.Count(out, "job "), "neither keys of the other group, nor of the map: %s", out)
+				assert.NotContains(t, out, "redlock:")
+				assert.NotContains(t, out, "b:job")
+			}
+			put(t, f.URLs()[2:3], "x:b:own", "value")
+			_, out, _ := redlocks("status")
+			assert.Regexp(t, `(?m)^b:own +a +partial`, out, "group b is not on this server")
+
+			code, out, errs := redlocks("release job --force --yes")
+			assert.Zero(t, code, errs)
+			assert.Contains(t, out, "job, group b, joining: deleted on")
+			for _, u := range f.URLs() {
+				assert.Empty(t, has(t, u, "x:job")+has(t, u, "x:b:job"))
+			}
+			code, _, errs = redlocks("status ock:epoch --group-prefix a=x:redl")
+			assert.Equal(t, exitUsage, code)
+			assert.Contains(t, errs, "a key of redlock's own, not a lock")
+
+			ask(t, f.URLs()[0], "SET", "x:b:redlock:permit:1:job", "value")
+			_, out, _ = redlocks("status job --permits 2")
+			assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: x:b:redlock:permit:1:job")
+		})
+	}
+}
+
+// TestDoctorKnowsAGroupByItsKeys: one that shares servers has records of its own there.
+func TestDoctorKnowsAGroupByItsKeys(t *testing.T) {
+	f := startFleet(t, fleet.Process, 4)
+	line := "doctor --json --all " + strings.Replace(replacing(f), "--memory-guard=false ", "", 1)
+	put(t, f.URLs()[:1], "x:b:redlock:epoch", "damaged")
+	_, out, errs := redlockCommand(t, strings.Fields(line)...)
+	tr.Empty(t, errs)
+	var e examination
+	tr.NoError(t, json.Unmarshal([]byte(out), &e))
+	for _, g := range e.Groups {
+		for i := range g.Nodes {
+			assert.Empty(t, found(*g.Report, i, "same_server").Found)
+		}
+	}
+	assert.NotContains(t, found(*e.Groups[0].Report, 0, "epoch").Found, "damaged")
+	assert.Contains(t, found(*e.Groups[1].Report, 0, "epoch").Found, "damaged")
 }

@@ -33,25 +33,26 @@ See "{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} COMMAND{{if .HasHelpS
 const configHelp = `Servers and settings come from flags, else from the environment, else from a
 configuration file:
 
-  flag            environment             file
-  --node          $REDLOCK_NODES          nodes
-  --group         $REDLOCK_GROUPS         groups
-  --map-version   $REDLOCK_MAP_VERSION    map_version
-  --joining       $REDLOCK_JOINING        joining
-  --leaving       $REDLOCK_LEAVING        leaving
-  --prefix        $REDLOCK_PREFIX         prefix
-  --ttl           $REDLOCK_TTL            ttl
-  --owner         $REDLOCK_OWNER          owner
-  --max-ttl       $REDLOCK_MAX_TTL        max_ttl
-  --memory-guard  $REDLOCK_MEMORY_GUARD   memory_guard
-  --node-timeout  $REDLOCK_NODE_TIMEOUT   node_timeout
-  --dial-timeout  $REDLOCK_DIAL_TIMEOUT   dial_timeout
-  --tls-ca        $REDLOCK_TLS_CA         tls_ca
-  --tls-cert      $REDLOCK_TLS_CERT       tls_cert
-  --tls-key       $REDLOCK_TLS_KEY        tls_key
-                  $REDLOCK_USERNAME       username
-                  $REDLOCK_PASSWORD       password
-                  $REDLOCK_PASSWORD_FILE  password_file
+  flag            environment              file
+  --node          $REDLOCK_NODES           nodes
+  --group         $REDLOCK_GROUPS          groups
+  --map-version   $REDLOCK_MAP_VERSION     map_version
+  --joining       $REDLOCK_JOINING         joining
+  --leaving       $REDLOCK_LEAVING         leaving
+  --group-prefix  $REDLOCK_GROUP_PREFIXES  group_prefixes
+  --prefix        $REDLOCK_PREFIX          prefix
+  --ttl           $REDLOCK_TTL             ttl
+  --owner         $REDLOCK_OWNER           owner
+  --max-ttl       $REDLOCK_MAX_TTL         max_ttl
+  --memory-guard  $REDLOCK_MEMORY_GUARD    memory_guard
+  --node-timeout  $REDLOCK_NODE_TIMEOUT    node_timeout
+  --dial-timeout  $REDLOCK_DIAL_TIMEOUT    dial_timeout
+  --tls-ca        $REDLOCK_TLS_CA          tls_ca
+  --tls-cert      $REDLOCK_TLS_CERT        tls_cert
+  --tls-key       $REDLOCK_TLS_KEY         tls_key
+                  $REDLOCK_USERNAME        username
+                  $REDLOCK_PASSWORD        password
+                  $REDLOCK_PASSWORD_FILE   password_file
   --config        $REDLOCK_CONFIG
 
 $REDLOCK_NODES has commas or spaces between the URLs, nodes is a list. A command
@@ -78,7 +79,7 @@ All who compete for a lock must use the same servers, prefix and max_ttl.
 
 Instead of nodes there can be groups of servers, each with its part of the locks,
 so that more servers do more work. A group has a name, which stays as it is when
-its servers change:
+the addresses of its servers change:
 
   groups:
     - a=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379
@@ -91,8 +92,8 @@ and the next group's name, too:
   export REDLOCK_GROUPS="a=redis://10.0.0.1:6379 b=redis://10.0.1.1:6379"
 
 Of nodes and groups that of the better source counts, and both in one source are
-an error. --map-version, --joining and --leaving count from the source of the
-groups, and from better ones.
+an error. --map-version, --joining, --leaving and --group-prefix count from the
+source of the groups, and from better ones.
 
 The groups are changed while clients work, in three steps, at each of which all
 clients have one of two maps:
@@ -104,6 +105,13 @@ clients have one of two maps:
      takes all clients, and one that has locked and stays for a minute.
   3. Clients get the version without --joining, and without the groups that left.
          --map-version 2 --group a=... --group b=... --group c=...
+
+So is a single server replaced, or their number changed: by a group with another
+name that joins, while the old one leaves. On servers that both have, a prefix of
+the new group, which it keeps, tells their keys apart:
+
+  --map-version 2 --group a=URL1,URL2,URL3 --leaving a \
+      --group b=URL1,URL2,URL4 --joining b --group-prefix b=b:
 
 A client whose map does not go together with that of others gets no lock, and
 exits with 78.`

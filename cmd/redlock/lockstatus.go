@@ -55,6 +55,8 @@ type lockStatus struct {
 	owner               // of Value
 	TTL       *int64    `json:"ttl_ms,omitempty"` // -1: for ever
 	Nodes     []nodeKey `json:"nodes"`
+
+	prefix string // of its keys
 }
 
 // An owner is what a value tells of who holds the lock, if it tells anything.
@@ -272,8 +274,8 @@ func (st *status) notes(named bool) (notes []string) {
 		odd = odd || l.State == statePartial || l.State == stateSplit || l.State == stateUnknown
 		if l.Permit != nil && *l.Permit > 0 {
 			if l.State == stateStuck {
-				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, delete the key on each server: redlock:permit:%d:%s",
-					l.title(), *l.Permit, word(l.Name))
+				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, delete the key on each server: %s",
+					l.title(), word(fmt.Sprintf("%sredlock:permit:%d:%s", l.prefix, *l.Permit, l.Name)))
 			}
 			continue
 		}

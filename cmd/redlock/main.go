@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 func main() {
@@ -84,7 +85,11 @@ func explain(ctx context.Context, err error) string {
 	case errors.As(context.Cause(ctx), &by):
 		return by.Error()
 	}
-	return oneLine(err.Error())
+	text := oneLine(err.Error())
+	if errors.Is(err, redlock.ErrMap) {
+		text += ` (--map-version, --joining, --leaving; see "redlock help config")`
+	}
+	return text
 }
 
 // oneLine returns a text as it is printed after our name. The library's errors begin with that

@@ -119,7 +119,7 @@ func (r *releaseCommand) run(c *cobra.Command) error {
 	}
 	var errs []error
 	for i, of := range sets {
-		set := &nodeSet{of: of, nodes: nodes[i], key: r.servers.prefix + r.name, timeout: r.servers.answerTimeout()}
+		set := &nodeSet{of: of, nodes: nodes[i], key: r.servers.prefixOf(of) + r.name, timeout: r.servers.answerTimeout()}
 		defer set.close()
 		if !r.unwanted {
 			errs = append(errs, of.blame(r.runOn(c, set)))

@@ -39,7 +39,8 @@ servers have on record and which locks they hold, and asks.
 
 A record is replaced if it still is the one that was shown. The locks themselves
 stay, and fencing tokens go on rising: locks that have one can be taken some two
-seconds later. Of groups it takes one at a time, by --node with its servers.
+seconds later. Of groups it takes one at a time, by --node with its servers, and
+by --prefix with that of all and that of the group behind it.
 
 Exit codes:
   0    every server has a new record
@@ -108,18 +109,16 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	}
 	defer stop()
 	if grouped(sets) {
-		return usageErrorf("reset starts one set of servers anew, and here are groups (%s): name the servers of one group with --node, as in redlock reset --node URL,URL,URL; nothing was changed",
-			quoted(groupsOf(sets)))
+		return r.servers.severalSets(sets)
 	}
-	urls := sets[0].urls
 	log := r.servers.logger(c)
-	nodes, err := r.servers.openNodes(urls, log)
+	nodes, err := r.servers.openNodes(sets[0].urls, log)
 	if err != nil {
 		return err
 	}
 	r.set = &nodeSet{nodes: nodes, key: r.servers.prefix + record.Key, timeout: r.servers.answerTimeout()}
 	defer r.set.close()
-	finder, err := r.servers.newFinder(urls, log, 1)
+	finder, err := r.servers.newFinder(sets[0], log, 1)
 	if err != nil {
 		return err
 	}
@@ -127,7 +126,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 
 	report, err := r.look(ctx)
 	if err == nil {
-		err = r.locks(ctx, report, urls, log)
+		err = r.locks(ctx, report, sets, log)
 	}
 	if err != nil {
 		return err
@@ -159,6 +158,18 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return fmt.Errorf("output: %w", err)
 	}
 	return report.verdict()
+}
+
+// severalSets is the error of a reset of groups. It says how one of them is reset.
+func (s *servers) severalSets(sets []serverSet) error {
+	keys := ""
+	for _, set := range sets {
+		if set.prefix != "" {
+			keys += fmt.Sprintf(", for group %s with --prefix %s", word(set.group), shellWord(s.prefixOf(set)))
+		}
+	}
+	return usageErrorf("reset starts one set of servers anew, and here are groups (%s): name the servers of one group with --node, as in redlock reset --node URL,URL,URL%s; nothing was changed",
+		quoted(groupsOf(sets)), keys)
 }
 
 // look reads the records.
@@ -203,10 +214,10 @@ func (n *resetNode) failed(err error) { n.fail, n.Error = err, harmless(err.Erro
 const quarantineKey = "redlock:quarantine"
 
 // locks finds the locks that the servers hold, as status does.
-func (r *resetCommand) locks(ctx context.Context, report *resetReport, urls []string, log *slog.Logger) error {
+func (r *resetCommand) locks(ctx context.Context, report *resetReport, sets []serverSet, log *slog.Logger) error {
 	w := &statusCommand{servers: r.servers, limit: 1000}
 	defer w.close()
-	if err := w.open([]serverSet{{urls: urls}}, log); err != nil {
+	if err := w.open(sets, log); err != nil {
 		return err
 	}
 	st, err := w.look(ctx)

@@ -261,7 +261,7 @@ func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
 	tr.NoError(t, err)
 	r.set = &nodeSet{nodes: nodes, key: record.Key, timeout: longEnough}
 	defer r.set.close()
-	finder, err := r.servers.newFinder(urls, log, 1)
+	finder, err := r.servers.newFinder(serverSet{urls: urls}, log, 1)
 	tr.NoError(t, err)
 	r.dials = finder.servers
 	report, err := r.look(t.Context())

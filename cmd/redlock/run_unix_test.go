@@ -722,5 +722,6 @@ func TestACommandIsRunUnderALockOfItsGroup(t *testing.T) {
 	code, _, stderr = start("run --map-version 3 "+inA+" -- true", "a", "b").outcome(t)
 	assert.Equal(t, exitConfig, code)
 	assert.Contains(t, stderr, "redlock: other clients use another map of the groups: version 1 of the groups' map is in use")
+	assert.Contains(t, stderr, "(--map-version, --joining, --leaving; see")
 	assert.Equal(t, 1, strings.Count(stderr, "\n"))
 }

@@ -28,22 +28,28 @@ type finder struct {
 
 // A dialer connects to one server.
 type dialer struct {
-	name string
-	dial func(context.Context) (redis.Conn, error)
+	name    string
+	dial    func(context.Context) (redis.Conn, error)
+	foreign []string // prefixes of keys that are another group's
 }
 
-func (s *servers) newFinder(urls []string, log *slog.Logger, limit int) (*finder, error) {
+// isForeign reports whether the key is one of another group.
+func (s dialer) isForeign(key string) bool {
+	return slices.ContainsFunc(s.foreign, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
+func (s *servers) newFinder(set serverSet, log *slog.Logger, limit int) (*finder, error) {
 	opts, err := s.poolOptions(log)
 	if err != nil {
 		return nil, err
 	}
-	f := &finder{prefix: s.prefix, limit: limit, timeout: s.answerTimeout()}
-	for i, u := range urls {
+	f := &finder{prefix: s.prefixOf(set), limit: limit, timeout: s.answerTimeout()}
+	for i, u := range set.urls {
 		name, dial, err := pool.Dialer(u, opts...)
 		if err != nil {
 			return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", i+1, err)}
 		}
-		f.servers = append(f.servers, dialer{name, dial})
+		f.servers = append(f.servers, dialer{name, dial, s.foreign(set, name)})
 	}
 	return f, nil
 }
@@ -117,7 +123,7 @@ func (f *finder) scan(ctx context.Context, s dialer) (found map[string]int, cut 
 			// The server may understand the pattern otherwise, so the prefix is compared here, too.
 			name, ok := strings.CutPrefix(key, f.prefix)
 			permit := 0
-			if name, permit = permitOf(name); ok && !redlock.Reserved(f.prefix+name) {
+			if name, permit = permitOf(name); ok && !redlock.Reserved(f.prefix+name) && !s.isForeign(key) {
 				found[name] = max(found[name], permit+1)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -28,23 +29,24 @@ const shared = "shared"
 
 // servers has the flags that say on which servers the locks are, and how to connect to them.
 type servers struct {
-	config      string
-	nodes       []string
-	groups      []string // as they are given
-	mapVersion  int
-	joining     []string
-	leaving     []string
-	embedded    bool
-	prefix      string
-	guard       bool
-	maxTTL      time.Duration
-	nodeTimeout time.Duration
-	dialTimeout time.Duration
-	tlsCA       string
-	tlsCert     string
-	tlsKey      string
-	verbose     verbosity
-	states      bool // a reporter tells of the lock, and the log of each vote is for -vv
+	config        string
+	nodes         []string
+	groups        []string // as they are given
+	mapVersion    int
+	joining       []string
+	leaving       []string
+	groupPrefixes []string
+	embedded      bool
+	prefix        string
+	guard         bool
+	maxTTL        time.Duration
+	nodeTimeout   time.Duration
+	dialTimeout   time.Duration
+	tlsCA         string
+	tlsCert       string
+	tlsKey        string
+	verbose       verbosity
+	states        bool // a reporter tells of the lock, and the log of each vote is for -vv
 
 	flags *pflag.FlagSet
 	login credentials
@@ -215,7 +217,11 @@ func (s *servers) open(sets []serverSet, log *slog.Logger, more ...redlock.Locke
 	if err != nil {
 		return nil, err
 	}
-	opts := []redlock.LockerOption{redlock.Prefix(s.prefix), redlock.MemoryGuard(s.guard)}
+	prefix := s.prefix // behind which groups have their own
+	if !grouped(sets) {
+		prefix = s.prefixOf(sets[0])
+	}
+	opts := []redlock.LockerOption{redlock.Prefix(prefix), redlock.MemoryGuard(s.guard)}
 	if !s.states || s.verbose > 1 {
 		opts = append(opts, redlock.Log(log))
 	}
@@ -262,10 +268,11 @@ func (s *servers) urlExit() int {
 
 // checkName refuses what is no lock's name before anything is asked.
 func (s *servers) checkName(name string) error {
+	isReserved := func(set serverSet) bool { return redlock.Reserved(s.prefixOf(set) + name) }
 	switch {
 	case name == "":
 		return usageErrorf("the name of a lock must not be empty")
-	case redlock.Reserved(s.prefix + name):
+	case isReserved(serverSet{}) || slices.ContainsFunc(s.sets, isReserved):
 		return usageErrorf("%q is a key of redlock's own, not a lock", name)
 	}
 	return nil

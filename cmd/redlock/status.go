@@ -92,6 +92,7 @@ type statusCommand struct {
 // A view is one set of servers, as status looks at it.
 type view struct {
 	set     serverSet
+	prefix  string // of its keys
 	names   []string
 	finder  *finder // without names
 	permits int     // of each name
@@ -150,7 +151,7 @@ func (w *statusCommand) run(c *cobra.Command) error {
 // open makes the command ready to look, at all sets or at those of the names. The caller closes it.
 func (w *statusCommand) open(sets []serverSet, log *slog.Logger) error {
 	for _, set := range sets {
-		v := &view{set: set, permits: max(1, w.permits)}
+		v := &view{set: set, prefix: w.servers.prefixOf(set), permits: max(1, w.permits)}
 		for _, name := range w.names {
 			if slices.ContainsFunc(w.servers.setsOf(sets, name), func(of serverSet) bool { return of.group == set.group }) {
 				v.names = append(v.names, name)
@@ -171,12 +172,12 @@ func (w *statusCommand) open(sets []serverSet, log *slog.Logger) error {
 
 func (w *statusCommand) openView(v *view, log *slog.Logger) (err error) {
 	if len(v.names) == 0 {
-		if v.finder, err = w.servers.newFinder(v.set.urls, log, w.limit); err != nil {
+		if v.finder, err = w.servers.newFinder(v.set, log, w.limit); err != nil {
 			return err
 		}
 	}
 	// Each set has a Locker of its own, because in a change of the map a name can be held in two.
-	v.locker, err = w.servers.open([]serverSet{{urls: v.set.urls}}, log, w.servers.lookingOnly()...)
+	v.locker, err = w.servers.open([]serverSet{{urls: v.set.urls, prefix: v.set.prefix}}, log, w.servers.lookingOnly()...)
 	return err
 }
 
@@ -315,6 +316,7 @@ func (v *view) look(ctx context.Context) (*status, error) {
 		for permit, in := range permits {
 			st.heardOf(in)
 			l := judge(in)
+			l.prefix = v.prefix
 			if len(permits) > 1 {
 				if l.Permit = &permit; v.finder != nil && l.State == stateFree {
 					continue

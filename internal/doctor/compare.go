@@ -65,13 +65,15 @@ func sameServers(visits []*visit) {
 	}
 }
 
-// sharedServers finds servers that are in several sets, which share their outages then.
+// sharedServers finds servers that are in several sets with the same keys. With a prefix of its own
+// a set may share servers, because that is how one takes the place of another.
 func sharedServers(sets [][]*visit) {
 	for i, set := range sets {
 		for _, a := range set {
 			for _, b := range slices.Concat(sets[:i]...) {
-				if a.facts.runID != "" && a.facts.runID == b.facts.runID {
-					a.add(Finding{Warning, checkSame, "it is the same server as " + b.server.Name + ", of another group", "an outage of it is one in both groups, and more servers do no more work", "give another server in its place"})
+				if a.facts.runID != "" && a.facts.runID == b.facts.runID && a.settings.Prefix == b.settings.Prefix {
+					a.add(Finding{Warning, checkSame, "it is the same server as " + b.server.Name + ", of another group", "the groups' keys are in each other's way there, an outage of it is one in both, and more servers do no more work",
+						"give another server in its place, or, if one of the groups is to take the place of the other, a prefix to one (--group-prefix)"})
 				}
 			}
 		}

@@ -56,7 +56,7 @@ type Settings struct {
 	Timeout     time.Duration // for all that one server is asked, connecting included
 	NodeTimeout time.Duration // how long a vote waits for a server
 	MaxTTL      time.Duration // the longest of any lock, as far as the clients know
-	Prefix      string        // of all keys
+	Prefix      string        // of all keys; a Set may have more behind it
 	Guard       bool          // the memory guard is on
 }
 
@@ -89,17 +89,25 @@ func worst(findings []Finding) (w Severity) {
 // Examine asks all servers at once, for at most the Settings' Timeout. It has no error, because
 // what went wrong is in the report.
 func Examine(ctx context.Context, servers []Server, s Settings) *Report {
-	return ExamineSets(ctx, [][]Server{servers}, s)[0]
+	return ExamineSets(ctx, []Set{{Servers: servers}}, s)[0]
+}
+
+// A Set is servers that vote together.
+type Set struct {
+	Servers []Server
+	Prefix  string // of its keys, behind that of the Settings
 }
 
 // ExamineSets is Examine for several sets of servers, which are the groups of a map. All are asked
 // at once, and each set is judged by itself.
-func ExamineSets(ctx context.Context, sets [][]Server, s Settings) []*Report {
+func ExamineSets(ctx context.Context, sets []Set, s Settings) []*Report {
 	visits := make([][]*visit, len(sets))
 	var wg sync.WaitGroup
-	for i, servers := range sets {
-		for _, server := range servers {
-			v := &visit{server: server, settings: s, nodes: len(servers)}
+	for i, set := range sets {
+		own := s
+		own.Prefix += set.Prefix
+		for _, server := range set.Servers {
+			v := &visit{server: server, settings: own, nodes: len(set.Servers)}
 			visits[i] = append(visits[i], v)
 			wg.Go(func() { v.run(ctx) })
 		}

@@ -93,7 +93,7 @@ func (r *MapReport) judge() {
 func (r *MapReport) lastStep() string {
 	do := fmt.Sprintf("give clients version %d without --joining", r.Version)
 	if leaving := r.names(func(g MapGroup) bool { return g.Leaving }); leaving != "" {
-		do += " and --leaving, and without group " + leaving + "; when all have it, end the servers of the group"
+		do += " and --leaving, and without group " + leaving + "; when all have it, end the servers of the group that no other group has"
 	}
 	return do
 }
