@@ -52,6 +52,9 @@ func (a *acquisition) lineKey() string {
 func (a *acquisition) newClaim() claim {
 	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: a.settings.labelled(newValue())}
 	slot := a.name // the name of the slot's lock
+	if a.slotName != "" {
+		slot = a.slotName
+	}
 	if a.settings.manyPermits() {
 		slot = slotName(a.name, a.slot)
 		c.key, c.permit = a.settings.prefix+slot, a.slot

@@ -40,6 +40,9 @@ type Group struct {
 //  2. When all clients have it, Locker.Groups says within a minute that the change is Complete.
 //  3. Clients get the same Version without the groups that were Leaving, and without Joining.
 //
+// Meanwhile a permit of a name that moves is the same slot in both groups, so one may be refused though
+// others are free. Observers are told of each part of a lock that is in several groups.
+//
 // A client that skips a step gets ErrMap wherever a client of another step has been, and so does one
 // that is left behind.
 type Map struct {
@@ -62,8 +65,9 @@ const maxVersion = 1 << 19
 //
 // For each group the Locker holds a lock of its own, of a reader and with the Locker's TTL: its
 // presence, which keeps the map from being changed without it. No lock of the Locker outlives that
-// one, so a lock with a longer TTL ends earlier where a group cannot be reached. To begin with, all
-// groups must be reachable once; later each is on its own.
+// one, so a lock with a longer TTL ends earlier where a group cannot be reached. A lock that was extended
+// by its value is protected from a change of the map while the Locker that did so is open. To begin with,
+// all servers must answer once; later each group is on its own.
 //
 // The first use of a group takes some round trips more. Errors are those of New and of its calls, and
 // ErrMap if other clients of a group use a map that does not go together with this one.
@@ -102,6 +106,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 		l.events = append(l.events, &eventQueue{observer: o})
 	}
 	servers := map[string]string{} // the groups that have them with a prefix
+	nodes := map[protocol.Node]string{}
 	for i, g := range m.Groups {
 		switch same := func(other *group) bool { return other.name == g.Name }; {
 		case g.Name == "":
@@ -125,6 +130,12 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 				return nil, fmt.Errorf("redlock: groups %q and %q have the same server, %s: give one of them a Prefix of its own", other, g.Name, n)
 			}
 			servers[of] = g.Name
+			if key := keyOf(n); key != nil {
+				if other, twice := nodes[key]; twice {
+					return nil, fmt.Errorf("redlock: groups %q and %q have one node, %s, which each would close for the other: open nodes for each group", other, g.Name, n)
+				}
+				nodes[key] = g.Name
+			}
 		}
 		own := *s
 		if err := Prefix(s.prefix + g.Prefix).applyToLocker(&own); err != nil {
@@ -137,7 +148,6 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 		inner.events = l.events
 		inner.group = &group{
 			groups: gs, name: g.Name, hash: hashOf(g.Name), locker: inner, plain: s, joining: g.Joining, leaving: g.Leaving,
-			presence: presenceOf{entering: make(turnstile, 1)},
 		}
 		gs.all = append(gs.all, inner.group)
 		if g.Joining || g.Leaving {
@@ -405,8 +415,16 @@ func (l *Locker) extendValueInGroups(ctx context.Context, h handle, opts []Optio
 		return fmt.Errorf("redlock: extend %q: the map of the groups is being changed, and until all clients have the new one "+
 			"only the lock's holder can extend it", h.name)
 	}
-	if err := places[0].enter(ctx, h.name); err != nil {
+	g := places[0]
+	if err := g.enter(ctx, h.name); err != nil {
 		return err
 	}
-	return places[0].locker.ExtendValue(ctx, h.name, h.value, opts...)
+	p := g.presence.now.Load()
+	if err := g.locker.ExtendValue(ctx, h.name, h.value, opts...); err != nil {
+		return err
+	}
+	if g.locker.settings.clock.Now() >= p.end() { // clients of another version may have the name
+		return fmt.Errorf("redlock: extend %q: %w", h.name, errAbsent)
+	}
+	return nil
 }

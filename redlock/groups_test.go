@@ -487,6 +487,179 @@ func TestServersOfAGroupAreReplaced(t *testing.T) {
 	})
 }
 
+// TestNoNodeIsRaisedToAFoundingStage: the mark of a client that came too early with another version is
+// on one server, and stays there.
+func TestNoNodeIsRaisedToAFoundingStage(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		setStage(w.Servers()[8], founding(2))
+		lock := take(t, openGroups(t, w, 1, []string{"a"}), "job")
+		_, err := openGroups(t, w, 2, []string{"a-", "r+"}).TryAcquire(t.Context(), "job")
+		isOnly(t, err, redlock.ErrHeld)
+		time.Sleep(2 * time.Hour)
+		for _, s := range serversOf(w, "a") {
+			assert.Equal(t, completed(1), stageOf(t, s))
+		}
+		_, err = openGroups(t, w, 2, []string{"r"}).TryAcquire(t.Context(), "job")
+		assert.Error(t, err)
+		assert.True(t, lock.Valid())
+	})
+}
+
+// TestAnInterruptedFoundingIsCompleted by those who come later.
+func TestAnInterruptedFoundingIsCompleted(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		for _, s := range w.Servers()[:3] {
+			setStage(s, completed(1))
+		}
+		for _, s := range serversOf(w, "b") {
+			setStage(s, founding(1))
+		}
+		l := openGroups(t, w, 1, []string{"a", "b"})
+		take(t, l, nameIn(l, "b"))
+		time.Sleep(2 * time.Hour)
+		for _, s := range serversOf(w, "b") {
+			assert.Equal(t, completed(1), stageOf(t, s))
+		}
+	})
+}
+
+// TestAnOutageOfAGroupIsToldToAllAtOnce, and as soon as without groups.
+func TestAnOutageOfAGroupIsToldToAllAtOnce(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		l := openGroups(t, w, 1, groupNames)
+		name := nameIn(l, "a")
+		take(t, l, name)
+		for _, s := range serversOf(w, "a")[:2] {
+			s.Vanish()
+		}
+		time.Sleep(2 * ttl)
+		var all sync.WaitGroup
+		began := time.Now()
+		for range 50 {
+			all.Go(func() {
+				_, err := l.TryAcquire(t.Context(), name)
+				isOnly(t, err, redlock.ErrNoQuorum)
+			})
+		}
+		all.Wait()
+		assert.LessOrEqual(t, time.Since(began), 200*time.Millisecond)
+	})
+}
+
+// TestACloseEndsAllWhoWaitForAGroup with the same error.
+func TestACloseEndsAllWhoWaitForAGroup(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		l := openGroups(t, w, 1, groupNames)
+		for _, s := range w.Servers() {
+			s.Hang()
+		}
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				_, err := l.Acquire(t.Context(), "job")
+				isOnly(t, err, redlock.ErrClosed)
+			})
+		}
+		time.Sleep(leg)
+		require.NoError(t, l.Close())
+		all.Wait()
+		for _, s := range w.Servers() {
+			s.Resume()
+		}
+	})
+}
+
+// TestALockInSeveralGroupsGetsItsTurn, also if it is to be held for a short time only.
+func TestALockInSeveralGroupsGetsItsTurn(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		l := openGroups(t, w, 1, groupNames)
+		names := []string{nameIn(l, "a"), nameIn(l, "b")}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 4 {
+			other := openGroups(t, w, 1, groupNames)
+			all.Go(func() {
+				for ctx.Err() == nil {
+					if lock, err := other.Acquire(ctx, names[1], redlock.Fair()); err == nil {
+						time.Sleep(2 * time.Second)
+						_ = lock.Release(ctx)
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		for _, c := range []struct {
+			option redlock.Option
+			left   time.Duration
+		}{{redlock.MaxHold(time.Second), 900 * time.Millisecond}, {redlock.Renew(false), 2900 * time.Millisecond}} {
+			began := time.Now()
+			lock, err := l.AcquireAll(t.Context(), names, c.option, redlock.TTL(3*time.Second), redlock.Fair())
+			require.NoError(t, err)
+			assert.Less(t, time.Since(began), 15*time.Second)
+			assert.Greater(t, lock.Remaining(), c.left)
+			time.Sleep(4 * time.Second)
+			assert.False(t, lock.Valid())
+			assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
+		}
+		cancel()
+		all.Wait()
+	})
+}
+
+// TestAllGroupsHaveAcceptedTheToken: a node of one group has accepted a higher one than those of the
+// others, and the group cannot agree on what comes after that at once.
+func TestAllGroupsHaveAcceptedTheToken(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		old := openGroups(t, w, 1, []string{"a"}, redlock.Fenced())
+		require.NoError(t, take(t, old, "x").Release(t.Context()))
+		changing := openGroups(t, w, 2, []string{"a-", "b+"}, redlock.Fenced())
+		require.NoError(t, take(t, changing, "x").Release(t.Context()))
+		set := func(s *sim.Server, ahead time.Duration) {
+			s.Set("redlock:fence:job", strconv.FormatInt(time.Now().Add(ahead).UnixMicro(), 10), time.Hour)
+		}
+		set(w.Servers()[1], 1500*time.Millisecond)
+		for _, s := range serversOf(w, "b") {
+			set(s, time.Second)
+		}
+		time.AfterFunc(rtt+leg, w.Servers()[2].Hang)
+		lock, err := changing.Acquire(t.Context(), "job")
+		require.NoError(t, err)
+		last := lock.Fence()
+		_ = lock.Release(t.Context())
+		w.Servers()[2].Resume()
+		time.Sleep(time.Second / 4)
+		w.Servers()[1].Vanish()
+		lock, err = old.Acquire(t.Context(), "job")
+		require.NoError(t, err)
+		assert.Greater(t, lock.Fence(), last)
+	})
+}
+
+// TestTokensOfAPermitRiseThroughAChangeOfTheMap within its slot.
+func TestTokensOfAPermitRiseThroughAChangeOfTheMap(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		changing := openGroups(t, w, 2, []string{"a-", "b+"}, redlock.Fenced())
+		last := map[int]int64{}
+		for range 20 {
+			lock := take(t, changing, "pool", redlock.Permits(3))
+			last[lock.Permit()] = lock.Fence()
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		time.Sleep(time.Minute) // the change is complete
+		for _, s := range serversOf(w, "b") {
+			for slot, token := range last { // as if no time had passed
+				key := "redlock:fence:pool"
+				if slot > 0 {
+					key = fmt.Sprintf("redlock:fence:redlock:permit:%d:pool", slot)
+				}
+				n, err := strconv.ParseInt(s.Keys()[key], 10, 64)
+				require.NoError(t, err, key)
+				assert.GreaterOrEqual(t, n, token, key)
+			}
+		}
+	})
+}
+
 // TestMarksAndPermitsInAChangeOfTheMap are what they are in one group.
 func TestMarksAndPermitsInAChangeOfTheMap(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
@@ -547,6 +720,10 @@ func TestWhatIsNoMap(t *testing.T) {
 			"group 0 has no name":      func(c *sim.Client) redlock.Map { return redlock.Map{Groups: []redlock.Group{{Nodes: c.Nodes()}}} },
 			"have the same server": func(c *sim.Client) redlock.Map {
 				return redlock.Map{Groups: []redlock.Group{{Name: "x", Nodes: c.Nodes()[:3]}, {Name: "y", Nodes: c.MoreNodes()[2:4]}}}
+			},
+			"which each would close for the other": func(c *sim.Client) redlock.Map {
+				nodes := c.Nodes()
+				return redlock.Map{Groups: []redlock.Group{{Name: "x", Nodes: nodes[:3]}, {Name: "y", Nodes: nodes[2:5], Prefix: "y:"}}}
 			},
 			"looks like a key": func(c *sim.Client) redlock.Map {
 				return redlock.Map{Groups: []redlock.Group{{Name: "x", Nodes: c.Nodes(), Prefix: "redlock:fence:"}}}

@@ -78,7 +78,9 @@ func (r *registry) claim(nodes []protocol.Node) (own []protocol.Node, err error)
 	defer r.mu.Unlock()
 	for i, n := range nodes {
 		if _, taken := r.nodes[keyOf(n)]; !taken {
-			own = append(own, n)
+			if key := keyOf(n); key == nil || !slices.ContainsFunc(own, func(o protocol.Node) bool { return keyOf(o) == key }) {
+				own = append(own, n)
+			}
 		} else if err == nil {
 			err = fmt.Errorf("redlock: node %d, %s, belongs to another Locker already, which would close it: open nodes for each Locker", i, n)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,7 +57,8 @@ func (p part) acquireSlot(ctx context.Context, of request, slot int) (*Lock, err
 	}
 	s := *a.settings
 	s.permits = 1
-	a.settings, a.key = &s, s.prefix+slotName(a.name, slot)
+	a.settings, a.slotName = &s, slotName(a.name, slot)
+	a.key = s.prefix + a.slotName
 	if of.try {
 		return a.conclude(a.once())
 	}
@@ -74,15 +74,64 @@ func (k *Lock) abandon() {
 
 // acquireParts takes one part after the other.
 func acquireParts(ctx context.Context, of request, parts []part) (*Lock, error) {
-	for {
-		lock, err := acquirePartsOnce(ctx, of, parts)
-		if err != errPartLost {
-			return lock, err
-		}
-		if of.try {
-			return nil, fmt.Errorf("redlock: acquire %q: %w: %w", textOf(of.names), ErrNoQuorum, err)
-		}
+	s, err := parts[0].group.locker.settings.with(of.opts)
+	if err != nil {
+		return nil, err
 	}
+	if !s.shared { // until the lock begins, whatever it is to be
+		of.opts = append(slices.Clone(of.opts), Option{apply: func(s *settings) error { s.renew, s.maxHold = true, 0; return nil }})
+	}
+	for try := 0; ; try++ {
+		lock, err := acquirePartsOnce(ctx, of, parts)
+		if err == nil {
+			if err = lock.begin(ctx, s); err == nil {
+				return lock, nil
+			}
+			lock.abandon()
+		}
+		var failure *QuorumError
+		if err == errPartLost {
+			failure = &QuorumError{Op: protocol.OpAcquire.String(), Name: textOf(of.names), Err: errPartLost}
+		} else if !errors.As(err, &failure) || failure.Err != errNoToken {
+			return nil, err
+		}
+		if of.try || !s.again(try, failure) || ctx.Err() != nil {
+			failure.Err = cmp.Or(ctx.Err(), ErrNoQuorum)
+			return nil, failure
+		}
+		parts[0].group.locker.pauseFor(ctx, s.delay(try, failure))
+	}
+}
+
+// pauseFor sleeps for d, or until ctx or the Locker ends.
+func (l *Locker) pauseFor(ctx context.Context, d time.Duration) {
+	p := l.parkers.get()
+	defer l.parkers.put(p)
+	p.timer.Reset(d)
+	p.sleep(ctx, l.closed)
+}
+
+// begin gives the lock and its company the caller's settings. One that is not to be renewed has its full
+// TTL then.
+func (k *Lock) begin(ctx context.Context, s *settings) error {
+	if s.shared || s.renew && s.maxHold == 0 {
+		return nil
+	}
+	for _, part := range append([]*Lock{k}, k.with.parts()...) {
+		if err := part.extend(ctx); err != nil {
+			return err
+		}
+		of := *part.settings
+		of.renew, of.maxHold = s.renew, s.maxHold
+		part.session.mu.Lock()
+		part.settings = &of
+		if of.maxHold > 0 {
+			part.endBy = part.session.now().Add(of.maxHold)
+		}
+		part.session.reschedule()
+		part.session.mu.Unlock()
+	}
+	return nil
 }
 
 // acquirePartsOnce fails with errPartLost if a part ended before the last was there.
@@ -129,31 +178,41 @@ func acquirePartsOnce(ctx context.Context, of request, parts []part) (_ *Lock, e
 // agreeOnToken has each group accept the token that is the highest of them. A lock of either version of
 // the map then gets a higher one, and has had a lower one.
 func agreeOnToken(ctx context.Context, locks []*Lock) error {
-	const most = 5 // raises: others may have raised the counters of one group meanwhile
+	const most = 5 // others may have raised the counters of one group meanwhile
+	wanted := int64(0)
+	accepted := make([]int64, len(locks)) // by a majority of each group
+	for i, k := range locks {
+		accepted[i] = k.token
+		wanted = max(wanted, k.token)
+	}
 	for range most {
-		token := int64(0)
-		for _, k := range locks {
-			token = max(token, k.token)
-		}
-		agreed := true
-		for _, k := range locks {
-			if k.token < token {
-				got, err := k.raiseTo(ctx, token)
-				if err != nil {
-					return err
-				}
-				k.token, agreed = got, agreed && got == token
+		next := wanted
+		for i, k := range locks {
+			if accepted[i] == wanted {
+				continue
 			}
+			higher, err := k.raiseTo(ctx, wanted)
+			if err != nil {
+				return err
+			}
+			if higher == 0 {
+				accepted[i] = wanted
+			}
+			next = max(next, higher)
 		}
-		if agreed {
+		if next == wanted {
+			for _, k := range locks {
+				k.token = wanted
+			}
 			return nil
 		}
+		wanted = next
 	}
-	return fmt.Errorf("redlock: acquire %q: %w", locks[0].Name(), errNoToken)
+	return &QuorumError{Op: protocol.OpAcquire.String(), Name: locks[0].Name(), Err: errNoToken}
 }
 
-// raiseTo has the nodes accept a token for a lock that has a lower one. If they have accepted higher
-// ones it returns the next.
+// raiseTo has the nodes accept a token for a lock that has a lower one, and returns zero. If they have
+// accepted higher ones it returns the next.
 func (k *Lock) raiseTo(ctx context.Context, token int64) (int64, error) {
 	s := k.session
 	s.mu.Lock()
@@ -162,13 +221,16 @@ func (k *Lock) raiseTo(ctx context.Context, token int64) (int64, error) {
 	c.token, c.block = token, 1
 	r := s.locker.newRound(ctx, s.name, s.locker.request(s.settings, protocol.OpRaise, c))
 	r.ask()
-	r.wait(ctx, s.settings.timeout(), complete)
+	q := r.tally.Quorum()
+	r.wait(ctx, s.settings.timeout(), func(r *round) bool {
+		return r.accepted() >= q || r.accepted()+r.tally.Pending() < q
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.accepted() >= r.tally.Quorum():
-		return token, nil
-	case r.tally.Granted < r.tally.Quorum():
+	case r.accepted() >= q:
+		return 0, nil
+	case r.tally.Granted < q:
 		kind := errNoToken
 		if ctx.Err() != nil {
 			kind = ctx.Err()
@@ -230,8 +292,12 @@ func (c *company) release(ctx context.Context) error {
 		c.err = cmp.Or(errs...)
 		close(c.released)
 	}
-	<-c.released
-	return c.err
+	select {
+	case <-c.released:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // The company's part in the methods of Lock. A lock in one group has none, which is nil.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,7 +49,9 @@ func (s stage) version() int { return int(s / 3) }
 
 // proves reports whether version v is complete where a group has come to the stage. To found a later one
 // proves nothing of those before.
-func (s stage) proves(v int) bool { return s >= completed(v) && s != founding(s.version()) }
+func (s stage) proves(v int) bool { return s >= completed(v) && !s.isFounding() }
+
+func (s stage) isFounding() bool { return s == founding(s.version()) }
 
 // at is the mark for the stage, written now.
 func (s stage) at(now time.Time) int64 { return int64(s)<<stageBits | now.Unix()/60 }
@@ -131,8 +134,15 @@ const markLife = 10 * maxTTL
 
 // A presenceOf is a Locker's presence in a group.
 type presenceOf struct {
-	entering turnstile
-	now      atomic.Pointer[presence]
+	now   atomic.Pointer[presence]
+	mu    sync.Mutex
+	going *arrival // under way, or nil
+}
+
+// An arrival is an attempt to enter a group. All callers who wait for it share its outcome.
+type arrival struct {
+	done chan struct{}
+	err  error
 }
 
 // A turnstile lets one caller at a time ask the nodes.
@@ -184,14 +194,27 @@ func (g *group) enter(ctx context.Context, name string) error {
 	if p := g.presence.now.Load(); p != nil && g.locker.settings.clock.Now() < p.end() {
 		return nil
 	}
-	err := g.enterNow(ctx)
+	e := g.begin()
+	if e == nil {
+		return closedError(protocol.OpAcquire, name)
+	}
+	var err error
+	select {
+	case <-e.done:
+		err = e.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if g.groups.keeper.ctx.Err() != nil {
+		return closedError(protocol.OpAcquire, name)
+	}
 	t := quorum.Tally{Nodes: len(g.locker.nodes)}
 	of := QuorumError{Op: protocol.OpAcquire.String(), Name: name, Nodes: t.Nodes, Quorum: t.Quorum(), Err: errMapHeld}
 	var failure *QuorumError
 	switch {
 	case errors.As(err, &failure):
-		of = *failure // which has been shown to the observers
-		of.Name = name
+		causes := failure.Causes
+		of.Err, of.Causes, of.Votes = failure.Err, causes, failure.Votes
 		if of.Err == ErrHeld {
 			of.Err = errMapHeld
 		}
@@ -203,12 +226,28 @@ func (g *group) enter(ctx context.Context, name string) error {
 	return &of
 }
 
-// enterNow is enter for one caller at a time.
-func (g *group) enterNow(ctx context.Context) error {
-	if !g.presence.entering.pass(ctx) {
-		return ctx.Err()
+// begin returns the arrival that is under way, and begins one if there is none. It is nil if the Locker
+// is closed.
+func (g *group) begin() *arrival {
+	g.presence.mu.Lock()
+	defer g.presence.mu.Unlock()
+	if g.presence.going == nil && g.groups.keeper.add() {
+		e := &arrival{done: make(chan struct{})}
+		g.presence.going = e
+		go func() {
+			defer g.groups.keeper.all.Done()
+			e.err = g.enterNow(g.groups.keeper.ctx)
+			g.presence.mu.Lock()
+			g.presence.going = nil
+			g.presence.mu.Unlock()
+			close(e.done)
+		}()
 	}
-	defer g.presence.entering.leave()
+	return g.presence.going
+}
+
+// enterNow is the arrival. Each of its steps waits for the node timeout at most.
+func (g *group) enterNow(ctx context.Context) error {
 	if p := g.presence.now.Load(); p != nil && g.locker.settings.clock.Now() < p.end() {
 		return nil
 	}
@@ -230,14 +269,16 @@ func (g *group) enterNow(ctx context.Context) error {
 
 // admit returns why the Locker must not use the group, or nil. A group without a version gets one: its
 // servers have forgotten, or it is joining, and clients that have it alone must not take themselves for
-// the first. All its servers are asked for that, because the one that is away may remember.
+// the first. Where no other group knows the version all its servers must answer, because one that is away
+// may remember.
 func (g *group) admit(ctx context.Context) error {
 	seen := g.look(ctx)
 	if seen.err == nil && seen.highest == 0 {
-		if !seen.whole {
+		known := g.groups.firstStage(g.groups.look(ctx))
+		if !seen.whole && !known.proves(g.groups.base) {
 			return errMapHeld
 		}
-		g.writeFirst(ctx, g.groups.firstStage(g.groups.look(ctx)))
+		g.writeFirst(ctx, known)
 		if seen = g.look(ctx); seen.err == nil && seen.majority == 0 {
 			return errMapHeld
 		}
@@ -407,10 +448,24 @@ func (gs *groups) leftBehind(at stage) error {
 }
 
 // A keeper is the goroutine in which a Locker completes its version of the map, and keeps that on
-// the nodes.
+// the nodes. It also ends arrivals.
 type keeper struct {
+	ctx    context.Context // ends with the Locker
 	cancel context.CancelFunc
-	done   chan struct{}
+	all    sync.WaitGroup // the goroutines
+
+	mu      sync.Mutex
+	stopped bool
+}
+
+// add counts a goroutine, unless the Locker is closed.
+func (k *keeper) add() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.stopped {
+		k.all.Add(1)
+	}
+	return !k.stopped
 }
 
 // keepEvery is how often a version is written anew: nodes forget marks one after the other, and
@@ -429,9 +484,8 @@ const changeWait = 10 * tokenSlack
 // keep starts the keeper of l.
 func (gs *groups) keep(l *Locker) {
 	ctx, cancel := context.WithCancel(context.Background())
-	gs.keeper = keeper{cancel, make(chan struct{})}
-	go func() {
-		defer close(gs.keeper.done)
+	gs.keeper.ctx, gs.keeper.cancel = ctx, cancel
+	gs.keeper.all.Go(func() {
 		p := l.parkers.get()
 		defer l.parkers.put(p)
 		every := keepEvery
@@ -451,12 +505,15 @@ func (gs *groups) keep(l *Locker) {
 			}
 			gs.refresh(ctx)
 		}
-	}()
+	})
 }
 
 func (k *keeper) stop() {
+	k.mu.Lock()
+	k.stopped = true
+	k.mu.Unlock()
 	k.cancel()
-	<-k.done
+	k.all.Wait()
 }
 
 // complete retires the older version in all its groups, and completes the newest one. It returns why that cannot be
@@ -508,17 +565,21 @@ func (gs *groups) writeNewest(ctx context.Context, seen []stageSight) (err error
 }
 
 // refresh writes the stage of each group anew that no client has written for long, or that the group
-// has forgotten. Failures are left to the next time.
+// has forgotten. It never raises nodes to a founding stage, which is written where there is none only.
+// Failures are left to the next time.
 func (gs *groups) refresh(ctx context.Context) {
 	all := gs.look(ctx)
+	known := gs.firstStage(all)
 	for i, seen := range all {
 		g := gs.all[i]
 		switch {
 		case seen.err != nil:
-		case seen.highest == 0 && g.isInBase():
-			g.writeFirst(ctx, gs.firstStage(all))
-		case seen.highest > 0 && g.locker.settings.wall().Sub(seen.written) >= keepEvery:
-			_ = g.write(ctx, seen.highest)
+		case seen.highest == 0 && g.isInBase() && (seen.whole || known.proves(gs.base)):
+			g.writeFirst(ctx, known)
+		case seen.majority == founding(gs.base) && g.isInBase() && known == completed(gs.base):
+			_ = g.write(ctx, known) // the client that founded it was interrupted
+		case seen.majority > 0 && !seen.majority.isFounding() && g.locker.settings.wall().Sub(seen.written) >= keepEvery:
+			_ = g.write(ctx, seen.majority) // and not what a single node says
 		}
 	}
 }
