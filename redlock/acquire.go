@@ -426,8 +426,10 @@ func (r *round) foundWrongType() bool {
 }
 
 // forgetful counts the nodes that have no vote because of what they may have
-// forgotten. The round must be locked.
+// forgotten, or that have given one which does not count yet, because their record is still being
+// read or changed. The round must be locked.
 func (r *round) forgetful() (n int) {
+	n = min(int(r.parked.Load())+len(r.unlisted), r.tally.Pending())
 	for i := range r.slots {
 		if errors.Is(r.slots[i].reply.Err, ErrQuarantine) {
 			n++

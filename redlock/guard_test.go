@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -412,4 +413,34 @@ func TestAClockSetAheadCountsForLocksThatSeemToHaveFaded(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWaitersOutlastRecordsThatAreContested: several clients enter TTLs of their own at the same time, so
+// that each has to try several times, for longer than a vote waits for a node. The nodes have answered
+// all the same, and it is no outage.
+func TestWaitersOutlastRecordsThatAreContested(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		for _, s := range w.Servers() {
+			s.Settle(5, ttl)
+		}
+		net := sim.Fixed(time.Millisecond)
+		net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			if l.Op == protocol.OpAdmit {
+				return 20 * time.Millisecond, false
+			}
+			return time.Millisecond, false
+		}
+		w.SetNet(net)
+		var all sync.WaitGroup
+		for i := range 4 {
+			l, _ := open(t, w, redlock.MemoryGuard(true), redlock.TTL(2*ttl+time.Duration(i)*time.Second), redlock.NodeTimeout(50*time.Millisecond))
+			all.Go(func() {
+				lock, err := l.Acquire(t.Context(), fmt.Sprint("name-", i))
+				if assert.NoError(t, err) {
+					assert.NoError(t, lock.Release(t.Context()))
+				}
+			})
+		}
+		all.Wait()
+	})
 }
