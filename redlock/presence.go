@@ -18,8 +18,8 @@ import (
 
 // Clients of different versions of the map can lock one name in different groups. So a client
 // locks nothing in a group but under its presence there: the lock of a reader on the name of the
-// newest version that it has. Who has the writer's lock of a version once knows that no client of that
-// version is left, and marks the version as retired in the group, so that none comes again.
+// newest version that it has. A client that gets the writer's lock of a version knows that no client of
+// that version is left, and marks the version as retired in the group, so that none comes again.
 //
 //	clients have b  ──►  clients have b and b+1,  ──►  in each group of b:      ──►  in each group of b+1:
 //	presence: b          lock moved names in both      writer's lock of b,           complete(b+1): clients
@@ -67,7 +67,7 @@ func presenceName(version int) string { return mapKey + strconv.Itoa(version) }
 type stageSight struct {
 	highest  stage
 	majority stage // that most nodes have come to at least
-	lowest   stage // that all who told have come to at least
+	lowest   stage // that all nodes that told have come to at least
 	whole    bool  // all nodes have told
 	written  time.Time
 	err      error
@@ -139,7 +139,7 @@ type presenceOf struct {
 	going *arrival // under way, or nil
 }
 
-// An arrival is an attempt to enter a group. All callers who wait for it share its outcome.
+// An arrival is an attempt to enter a group. All callers that wait for it share its outcome.
 type arrival struct {
 	done chan struct{}
 	err  error
@@ -367,7 +367,7 @@ func (gs *groups) prove(ctx context.Context) error {
 
 // judge reports whether the older of the Locker's versions is complete. One group that tells so is
 // enough. To a Locker with two versions it is enough, too, that its older one is founded in all groups,
-// whoever founds the newest. It returns false and no error if there are no clients yet, but for those
+// whether or not others found the newest. It returns false and no error if there are no clients yet, but for those
 // that found the older version.
 func (gs *groups) judge(seen []stageSight) (isComplete bool, err error) {
 	var highest stage
