@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -63,11 +64,14 @@ var procedures = map[string]func(*testing.T, *operator){
 		})
 	},
 	"Replace a server at another address": func(t *testing.T, o *operator) {
+		o.newServers = true
 		o.start(t)
+		roll := func() { o.roll(t) }
 		o.follow(t, steps{
-			"# Stop all clients.":                               func() { o.stop(t) },
-			"ssh 10.0.0.3 systemctl disable --now redis-server": func() { o.r.fail(t, killed, 2) },
-			"# Start all clients with the new list.":            func() { o.start(t) },
+			"# 1. Start each client again with the group instead of the list, one after the other.": roll,
+			"# 2. Start each client again with both groups.":                                        roll,
+			"# 3. Start each client again with the second group alone.":                             roll,
+			"ssh 10.0.0.3 systemctl disable --now redis-server":                                     func() { o.r.fail(t, killed, 2) },
 		})
 	},
 	"Change the number of servers": func(t *testing.T, o *operator) {
@@ -231,11 +235,10 @@ type operator struct {
 	third   int  // which server the page's third one is
 	outage  bool // the procedure is about one
 
+	newServers bool // the procedure brings servers that are in quarantine at first, or a group of them
+
 	began   time.Time
-	cancel  context.CancelFunc // nil while no clients are at work
-	ended   sync.WaitGroup
-	lockers []*redlock.Locker
-	callers []*caller
+	clients []*operated // at work
 
 	mu    sync.Mutex
 	holds map[string][]check.Hold
@@ -298,7 +301,13 @@ func (o *operator) run(t *testing.T, line string) {
 	here = strings.ReplaceAll(here, "sleep 1;", "sleep 0.1;")
 	require.NotRegexp(t, `10\.0\.0\.\d`, here, "the test does not know this step")
 	if setting, ok := strings.CutPrefix(here, "export "); ok {
-		o.env = append(o.env, setting)
+		o.env = append(o.env, strings.ReplaceAll(setting, "'", ""))
+		return
+	}
+	if names, ok := strings.CutPrefix(here, "unset "); ok {
+		for _, name := range strings.Fields(names) {
+			o.env = append(o.env, name+"=")
+		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*longTTL) // for loops of commands
@@ -313,14 +322,53 @@ func (o *operator) run(t *testing.T, line string) {
 	require.Equal(t, want, fmt.Sprint(c.ProcessState.ExitCode()), "%s: %v\n%s", line, err, out)
 }
 
-// nodes returns the clients' list of servers.
-func (o *operator) nodes() []string {
+// setting returns what the clients have in their environment.
+func (o *operator) setting(name string) string {
 	for _, setting := range slices.Backward(o.env) {
-		if list, ok := strings.CutPrefix(setting, "REDLOCK_NODES="); ok {
-			return strings.Split(list, ",")
+		if value, ok := strings.CutPrefix(setting, name+"="); ok {
+			return value
 		}
 	}
-	return nil
+	return ""
+}
+
+// nodes returns the clients' servers.
+func (o *operator) nodes() []string {
+	if list := o.setting("REDLOCK_NODES"); list != "" {
+		return strings.Split(list, ",")
+	}
+	return regexp.MustCompile(`redis://[^, ]+`).FindAllString(o.setting("REDLOCK_GROUPS"), -1)
+}
+
+// open opens a client's Locker, as its environment says.
+func (o *operator) open(t *testing.T, opts []redlock.LockerOption) *redlock.Locker {
+	t.Helper()
+	groups := strings.Fields(o.setting("REDLOCK_GROUPS"))
+	if len(groups) == 0 {
+		return open(t, o.nodes(), opts...)
+	}
+	m := redlock.Map{Version: 1}
+	if version := o.setting("REDLOCK_MAP_VERSION"); version != "" {
+		n, err := strconv.Atoi(version)
+		require.NoError(t, err)
+		m.Version = n
+	}
+	prefixed, prefix, _ := strings.Cut(o.setting("REDLOCK_GROUP_PREFIXES"), "=")
+	for _, group := range groups {
+		name, urls, _ := strings.Cut(group, "=")
+		g := redlock.Group{
+			Name: name, Nodes: members(t, strings.Split(urls, ","), nil),
+			Joining: name == o.setting("REDLOCK_JOINING"), Leaving: name == o.setting("REDLOCK_LEAVING"),
+		}
+		if name == prefixed {
+			g.Prefix = prefix
+		}
+		m.Groups = append(m.Groups, g)
+	}
+	l, err := redlock.NewGroups(m, append([]redlock.LockerOption{redlock.NodeTimeout(nodeTimeout)}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
 func (o *operator) restart(t *testing.T, i int, m fleet.Memory) {
@@ -348,31 +396,62 @@ type caller struct {
 	turns int
 }
 
+// An operated client is one that works while the operator does.
+type operated struct {
+	cancel  context.CancelFunc
+	ended   sync.WaitGroup
+	locker  *redlock.Locker
+	callers []*caller // that come again and again
+}
+
 // start has two clients go to work. In each one caller takes "orders" and one "invoices", for a
 // moment, and one takes "leader" for good, which the client that comes second waits for.
 func (o *operator) start(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	o.cancel = cancel
-	t.Cleanup(func() { cancel(); o.ended.Wait() }) // where the test fails
 	for range 2 {
-		judge := watch(func(e redlock.Event) bool {
-			if (e.Kind == redlock.EventAttempt || e.Kind == redlock.EventLost) && !o.outage {
-				assert.LessOrEqual(t, voteless(e.Err), 1, "%v: %v", e.Kind, e.Err)
-			}
-			return false
-		})
-		locker := open(t, o.nodes(), guarding(operatedTTL, redlock.Observe(judge))...)
-		o.lockers = append(o.lockers, locker)
-		for _, c := range []*caller{{name: "orders"}, {name: "invoices"}, {name: "leader", holds: longTTL}} {
-			c.locker = locker
-			if c.holds == 0 {
-				o.callers = append(o.callers, c)
-			}
-			o.ended.Go(func() { o.call(ctx, c) })
-		}
+		o.clients = append(o.clients, o.client(t))
 	}
 	o.goOn(t)
+}
+
+// roll starts one client after the other again.
+func (o *operator) roll(t *testing.T) {
+	t.Helper()
+	for i, client := range o.clients {
+		client.stop(t)
+		o.clients[i] = o.client(t)
+		o.goOn(t)
+	}
+}
+
+// client has a client go to work.
+func (o *operator) client(t *testing.T) *operated {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	client := &operated{cancel: cancel}
+	t.Cleanup(func() { cancel(); client.ended.Wait() }) // where the test fails
+	judge := watch(func(e redlock.Event) bool {
+		if (e.Kind == redlock.EventAttempt || e.Kind == redlock.EventLost) && !o.outage && !o.newServers {
+			assert.LessOrEqual(t, voteless(e.Err), 1, "%v: %v", e.Kind, e.Err)
+		}
+		return false
+	})
+	client.locker = o.open(t, guarding(operatedTTL, redlock.Observe(judge)))
+	for _, c := range []*caller{{name: "orders"}, {name: "invoices"}, {name: "leader", holds: longTTL}} {
+		c.locker = client.locker
+		if c.holds == 0 {
+			client.callers = append(client.callers, c)
+		}
+		client.ended.Go(func() { o.call(ctx, c) })
+	}
+	return client
+}
+
+func (c *operated) stop(t *testing.T) {
+	t.Helper()
+	c.cancel()
+	c.ended.Wait()
+	require.NoError(t, c.locker.Close())
 }
 
 // voteless returns how many servers are down or have no vote, by the error of a vote that failed.
@@ -440,10 +519,11 @@ func wait(ctx context.Context, d time.Duration) {
 // goOn waits until each caller that is at work has had a lock again.
 func (o *operator) goOn(t *testing.T) {
 	t.Helper()
-	if o.cancel == nil {
-		return
+	var callers []*caller
+	for _, client := range o.clients {
+		callers = append(callers, client.callers...)
 	}
-	for _, c := range o.callers {
+	for _, c := range callers {
 		c.mu.Lock()
 		before := c.turns
 		c.mu.Unlock()
@@ -462,16 +542,13 @@ func (o *operator) goOn(t *testing.T) {
 // might still be.
 func (o *operator) stop(t *testing.T) {
 	t.Helper()
-	if o.cancel == nil {
+	if len(o.clients) == 0 {
 		return
 	}
-	o.cancel()
-	o.ended.Wait()
-	o.cancel = nil
-	for _, l := range o.lockers {
-		require.NoError(t, l.Close())
+	for _, client := range o.clients {
+		client.stop(t)
 	}
-	o.lockers, o.callers = nil, nil
+	o.clients = nil
 	for i, url := range o.r.URLs() {
 		if slices.Contains(o.nodes(), url) {
 			poll(t, longTTL, func() error {
