@@ -46,7 +46,8 @@
 //
 //	+zadd +zrem +zrange +zrank +zcard +hset +hget +hdel
 //
-// on the queues' keys as well, or they are not served in order. Readers need these and
+// on the queues' keys as well, or they are not served in order. Readers, and all clients of groups
+// (NewGroups of package redlock), need these and
 //
 //	+zscore +zremrangebyscore +exists
 //
