@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A lock can have several parts, each in another group: names of a set, or one name whose group
@@ -221,7 +222,7 @@ func (k *Lock) raiseTo(ctx context.Context, token int64) (int64, error) {
 	c.token, c.block = token, 1
 	r := s.locker.newRound(ctx, s.name, s.locker.request(s.settings, protocol.OpRaise, c))
 	r.ask()
-	q := r.tally.Quorum()
+	q := quorum.Tally{Nodes: len(r.slots)}.Quorum()
 	r.wait(ctx, s.settings.timeout(), func(r *round) bool {
 		return r.accepted() >= q || r.accepted()+r.tally.Pending() < q
 	})

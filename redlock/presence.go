@@ -100,12 +100,13 @@ func stageOf(ctx context.Context, r *round) stageSight {
 		return stageSight{err: failure}
 	}
 	slices.Sort(marks)
+	q := quorum.Tally{Nodes: len(r.slots)}.Quorum()
 	highest := marks[len(marks)-1]
 	return stageSight{
 		whole:    len(marks) == len(r.slots),
 		lowest:   stage(marks[0] >> stageBits),
 		highest:  stage(highest >> stageBits),
-		majority: stage(marks[len(marks)-r.tally.Quorum()] >> stageBits),
+		majority: stage(marks[len(marks)-q] >> stageBits),
 		written:  time.Unix(highest&(1<<stageBits-1)*60, 0),
 	}
 }
