@@ -923,7 +923,7 @@ func TestNoOverlapWhileTheMapChanges(t *testing.T) {
 	}
 }
 
-var mapTrials = flag.Int("map-trials", 8, "how many changes of the map TestNoOverlapWhileTheMapChanges tries")
+var mapTrials = flag.Int("map-trials", 4, "how many changes of the map TestNoOverlapWhileTheMapChanges tries")
 
 // awaitComplete waits until a version is complete, as an operator does between two steps.
 func awaitComplete(t *testing.T, w *mapTrial, m mapSetup) {
