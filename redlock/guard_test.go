@@ -426,14 +426,15 @@ func TestWaitersOutlastRecordsThatAreContested(t *testing.T) {
 		net := sim.Fixed(time.Millisecond)
 		net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
 			if l.Op == protocol.OpAdmit {
-				return 20 * time.Millisecond, false
+				return 22 * time.Millisecond, false
 			}
 			return time.Millisecond, false
 		}
 		w.SetNet(net)
 		var all sync.WaitGroup
-		for i := range 4 {
+		for i := range 12 {
 			l, _ := open(t, w, redlock.MemoryGuard(true), redlock.TTL(2*ttl+time.Duration(i)*time.Second), redlock.NodeTimeout(50*time.Millisecond))
+			time.Sleep(time.Millisecond) // so that none finds a longer TTL on record than its own
 			all.Go(func() {
 				lock, err := l.Acquire(t.Context(), fmt.Sprint("name-", i))
 				if assert.NoError(t, err) {
