@@ -127,15 +127,19 @@ func (a *acquisition) raise(r *round, c *claim) (failed *round) {
 
 	again := a.locker.newRound(a.eventCtx, a.name, a.locker.request(a.settings, protocol.OpRaise, *c))
 	again.ask()
-	again.wait(a.ctx, a.settings.timeout(), func(r *round) bool {
-		return r.accepted() >= q || r.accepted()+r.tally.Pending() < q
-	})
+	again.wait(a.ctx, a.settings.timeout(), tokenDecided)
 	again.mu.Lock()
 	defer again.mu.Unlock()
 	if again.accepted() < q {
 		return again
 	}
 	return nil
+}
+
+// tokenDecided is the goal of a wait: a quorum has accepted the token, or cannot any more.
+func tokenDecided(r *round) bool {
+	accepted, q := r.accepted(), r.tally.Quorum()
+	return accepted >= q || accepted+r.tally.Pending() < q
 }
 
 // nextToken is the number that most of the nodes that granted would accept. One

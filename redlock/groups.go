@@ -76,17 +76,7 @@ func NewGroups(m Map, opts ...LockerOption) (*Locker, error) {
 	for _, g := range m.Groups {
 		nodes = append(nodes, g.Nodes...)
 	}
-	own, err := owners.claim(nodes)
-	var l *Locker
-	if err == nil {
-		l, err = newGrouped(m, opts)
-	}
-	if err != nil {
-		closeAll(own)
-		owners.disclaim(own)
-		return nil, err
-	}
-	return l, nil
+	return owning(nodes, func() (*Locker, error) { return newGrouped(m, opts) })
 }
 
 // newGrouped is NewGroups for nodes that are claimed.
@@ -102,9 +92,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 	}
 	l := newLockerOf(nil, s)
 	l.groups = gs
-	for _, o := range s.observers {
-		l.events = append(l.events, &eventQueue{observer: o})
-	}
+	l.observe()
 	servers := map[string]string{} // the groups that have them with a prefix
 	nodes := map[protocol.Node]string{}
 	for i, g := range m.Groups {

@@ -49,10 +49,16 @@ type Locker struct {
 // also if New returns an error. A node that belongs to another Locker is refused,
 // because each would close it for the other, and is not closed.
 func New(nodes []protocol.Node, opts ...LockerOption) (*Locker, error) {
+	return owning(nodes, func() (*Locker, error) { return newLocker(nodes, opts) })
+}
+
+// owning returns the Locker that open makes of nodes which are its own from here on. If there is an
+// error they are closed.
+func owning(nodes []protocol.Node, open func() (*Locker, error)) (*Locker, error) {
 	own, err := owners.claim(nodes)
 	var l *Locker
 	if err == nil {
-		l, err = newLocker(nodes, opts)
+		l, err = open()
 	}
 	if err != nil {
 		closeAll(own)
@@ -125,9 +131,7 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 		return nil, err
 	}
 	l := newLockerOf(nodes, s)
-	for _, o := range s.observers {
-		l.events = append(l.events, &eventQueue{observer: o})
-	}
+	l.observe()
 	return l, nil
 }
 
@@ -152,6 +156,13 @@ func checkNodes(nodes []protocol.Node) error {
 		names[n.String()] = i
 	}
 	return nil
+}
+
+// observe makes the queues of the observers.
+func (l *Locker) observe() {
+	for _, o := range l.settings.observers {
+		l.events = append(l.events, &eventQueue{observer: o})
+	}
 }
 
 // newLockerOf makes a Locker that has no observers yet.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A lock can have several parts, each in another group: names of a set, or one name whose group
@@ -222,13 +221,10 @@ func (k *Lock) raiseTo(ctx context.Context, token int64) (int64, error) {
 	c.token, c.block = token, 1
 	r := s.locker.newRound(ctx, s.name, s.locker.request(s.settings, protocol.OpRaise, c))
 	r.ask()
-	q := quorum.Tally{Nodes: len(r.slots)}.Quorum()
-	r.wait(ctx, s.settings.timeout(), func(r *round) bool {
-		return r.accepted() >= q || r.accepted()+r.tally.Pending() < q
-	})
+	r.wait(ctx, s.settings.timeout(), tokenDecided)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
+	switch q := r.tally.Quorum(); {
 	case r.accepted() >= q:
 		return 0, nil
 	case r.tally.Granted < q:

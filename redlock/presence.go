@@ -517,8 +517,8 @@ func (k *keeper) stop() {
 	k.all.Wait()
 }
 
-// complete retires the older version in all its groups, and completes the newest one. It returns why that cannot be
-// done yet.
+// complete retires the older version in all its groups, and completes the newest one. It returns
+// why that cannot be done yet.
 func (gs *groups) complete(ctx context.Context, p *parker) error {
 	seen := gs.look(ctx)
 	if slices.ContainsFunc(seen, func(s stageSight) bool { return s.majority.proves(gs.newest) }) {

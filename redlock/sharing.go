@@ -304,9 +304,7 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 		return nilContext(protocol.OpExtend, s.name)
 	}
 	switch { // readers lock one name, and have one set for it
-	case s.set != nil:
-		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this is a lock of several names: keep it, or release it", s.name)
-	case k.with != nil && k.with.all:
+	case s.set != nil || k.with != nil && k.with.all:
 		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this is a lock of several names: keep it, or release it", k.Name())
 	case s.settings.manyPermits():
 		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", s.name)
