@@ -37,18 +37,13 @@ func TestOneLookAtTheRecordServesABatch(t *testing.T) {
 	r.hangAt("GET") // of the release's script: what follows is queued behind it
 	first := submit(t, n, release("none", "v"))
 	eventually(t, func() bool { return len(n.(*node).queueNow()) == 0 }, "sent")
-	var got []replies
-	n.(*node).mu.Lock() // so that the writer gets them all at once
+	var requests []protocol.Request
 	for _, key := range []string{"a", "b", "c"} {
 		req := withRecord(key)
 		req.TTL, req.Timeout = time.Minute, testTimeout
-		c := call{request: &req, encoded: encode(&req, nil), to: make(replies, 1)}
-		n.(*node).queue = append(n.(*node).queue, c)
-		n.(*node).outstanding.Add(1)
-		got = append(got, c.to.(replies))
+		requests = append(requests, req)
 	}
-	n.(*node).wakeWriter()
-	n.(*node).mu.Unlock()
+	got := submitTogether(n, requests...)
 	r.goOn()
 	first.next(t)
 	for _, to := range got {

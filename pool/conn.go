@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -29,6 +30,8 @@ type conn struct {
 	broken   chan struct{} // closed by the first fail
 	err      error         // the reason; read after broken is closed
 
+	merges atomic.Bool // extensions: see merge.go
+
 	spare        []call // the memory of the batch before; the writer's
 	confirmation confirmation
 	tracking     tracking
@@ -40,10 +43,12 @@ type conn struct {
 }
 
 func newConn(n *node, c redis.Conn, s server) *conn {
-	return &conn{
+	made := &conn{
 		node: n, redis: c, writer: newBatchWriter(c), server: s, began: time.Now(),
 		broken: make(chan struct{}), confirmation: confirmation{run: identity(s.runID, s.dataSet)},
 	}
+	made.merges.Store(s.scripts)
+	return made
 }
 
 // serve writes and reads until the connection breaks or the node is closed, and returns why. By
@@ -136,7 +141,9 @@ func (c *conn) nextBatch() []call {
 		late = slices.DeleteFunc(slices.Clone(batch), func(k call) bool { return !isLate(k) })
 		batch = slices.DeleteFunc(batch, isLate)
 	}
-	if key := recordKey(batch); key != "" {
+	key := recordKey(batch)
+	batch = c.merge(batch)
+	if key != "" {
 		batch = c.withConfirmation(batch, key, now)
 	}
 	if listener != 0 || c.tracking.listener != 0 {
@@ -184,6 +191,8 @@ func (c *conn) read() {
 		case !asked:
 			c.fail(fmt.Errorf("%w: nothing was asked", errUnexpected))
 			return
+		case len(k.encoded.each) > 0:
+			c.answerEach(k.encoded.each, v, failure)
 		case k.request == nil:
 			k.answered(v, failure)
 		case k.encoded.deletion != nil && !deleted(v, failure):
@@ -277,6 +286,9 @@ func (c *conn) failSent() {
 		c.mu.Unlock()
 		if !ok {
 			return
+		}
+		for _, each := range k.encoded.each {
+			c.node.reply(each, protocol.Reply{Outcome: protocol.Unknown, Err: c.err})
 		}
 		if k.request == nil {
 			continue

@@ -32,11 +32,9 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 		{name: "ROLE", answered: func(v any) { role, primary = parseRole(v) }},
 	}
 	questions = append(questions, askDeletion(&s)...)
-	for _, cmd := range commands {
-		if cmd.script != nil {
-			load := []any{"LOAD", cmd.script.source}
-			questions = append(questions, question{name: "SCRIPT", args: load, answered: func(any) { s.scripts = true }})
-		}
+	for _, script := range scripts() {
+		load := []any{"LOAD", script.source}
+		questions = append(questions, question{name: "SCRIPT", args: load, answered: func(any) { s.scripts = true }})
 	}
 	if err := ask(ctx, c, questions); err != nil {
 		return s, nil, err

@@ -65,6 +65,7 @@ type encoded struct {
 	next       *encoded  // the same request for servers that know another deletion
 	withSource bool      // it carries its script's source: see inFull
 	again      bool      // it is sent again: see sendAgain
+	each       []call    // what it stands for, of a merged call: see merge.go
 	memory     [176]byte // of a packet of common size, so that both are one allocation
 }
 

@@ -33,6 +33,17 @@ func (s *script) begin(keys, others int) packet {
 	return begin(3+keys+others, "EVALSHA", s.digest, strconv.Itoa(keys))
 }
 
+// scripts returns all scripts.
+func scripts() []*script {
+	all := []*script{extendEachScript}
+	for _, cmd := range commands {
+		if cmd.script != nil {
+			all = append(all, cmd.script)
+		}
+	}
+	return all
+}
+
 // refuseRelease ends a release by a client that does not hold the key, which has the value held.
 // Beside what is left of it, it tells with a number that the key has readers, or the label of its
 // owner. That stands behind 40 random digits and a space (package redlock, owner.go); the digits

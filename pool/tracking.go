@@ -361,10 +361,7 @@ func (c *conn) wantedListener() int64 {
 // withTracking inserts the commands by which the watches of a batch give hints.
 func (c *conn) withTracking(batch []call, listener int64) []call {
 	changed := listener != c.tracking.listener
-	isWatch := func(k call) bool {
-		return k.request != nil && (k.request.Op == protocol.OpWatch || k.request.Watch)
-	}
-	if !changed && !slices.ContainsFunc(batch, isWatch) {
+	if !changed && !slices.ContainsFunc(batch, call.watches) {
 		return batch
 	}
 	with := make([]call, 0, 2*len(batch)+1)
@@ -373,10 +370,15 @@ func (c *conn) withTracking(batch []call, listener int64) []call {
 		with = append(with, c.track(listener))
 	}
 	for _, k := range batch {
-		if listener != 0 && isWatch(k) {
-			with = append(with, call{encoded: cacheNext, answered: c.cached}) // holds for one command
+		cache := call{encoded: cacheNext, answered: c.cached} // holds for one command
+		switch {
+		case listener == 0 || !k.watches():
+			with = append(with, k)
+		case len(k.encoded.each) > 0:
+			with = append(with, k, cache, c.readEach(k.encoded.each))
+		default:
+			with = append(with, cache, k)
 		}
-		with = append(with, k)
 	}
 	return with
 }

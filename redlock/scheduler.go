@@ -207,6 +207,9 @@ func (c *chores) add(more ...chore) {
 // back than the processors can do, and deadlines would wait for a processor.
 const spell = time.Millisecond
 
+// row is how many chores are done without a pause. Their requests travel together.
+const row = 64
+
 // work does what waits.
 func (c *chores) work() {
 	p := c.parkers.get()
@@ -221,7 +224,7 @@ func (c *chores) work() {
 		if len(batch) == 0 {
 			return
 		}
-		for _, job := range batch {
+		for i, job := range batch {
 			c.mu.Lock()
 			stopped := c.stopped
 			c.mu.Unlock()
@@ -231,7 +234,9 @@ func (c *chores) work() {
 				began = c.parkers.clock.Now()
 			}
 			job.do(stopped)
-			runtime.Gosched() // to the timer
+			if i%row == row-1 || i == len(batch)-1 {
+				runtime.Gosched() // to the timer, and to what sends the requests
+			}
 		}
 	}
 }

@@ -114,8 +114,8 @@ func TestNoRequestHoldsUpADeadline(t *testing.T) {
 	}
 }
 
-// TestRenewalsAreSpread: locks that were taken together are not renewed together,
-// and none later than at a third of the TTL.
+// TestRenewalsAreSpread: locks that were taken together are not renewed all at once but in
+// steps, so that renewals travel together, and none later than at a third of the TTL.
 func TestRenewalsAreSpread(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		asked := extensions(w)
@@ -132,7 +132,8 @@ func TestRenewalsAreSpread(t *testing.T) {
 			moments[at] = true
 			quarters[(at-ttl/4-1)*4/(ttl/12)]++
 		}
-		assert.Greater(t, len(moments), 90)
+		assert.Greater(t, len(moments), 25)
+		assert.LessOrEqual(t, len(moments), int(ttl/12/(20*time.Millisecond))+2)
 		for _, n := range quarters {
 			assert.Greater(t, n, 5, "%v", quarters)
 		}

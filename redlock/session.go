@@ -433,9 +433,20 @@ func (s *session) reschedule() bool {
 // renewAfter draws when a lock is renewed that was granted or renewed by a round
 // that began at start: between a quarter and a third of its TTL later, because
 // locks that are taken together would be renewed together otherwise, each time.
+// Most moments are multiples of a step, so that the renewals of many locks travel
+// together.
 func (s *settings) renewAfter(start clock.Instant) clock.Instant {
-	return start.Add(s.ttl/3 - s.jitter(s.ttl/12))
+	latest := start.Add(s.ttl / 3)
+	at := latest.Add(-s.jitter(s.ttl / 12))
+	step := min(renewalStep, s.ttl/256)
+	if rest := time.Duration(at) % step; rest > 0 {
+		at = at.Add(step - rest)
+	}
+	return min(at, latest)
 }
+
+// renewalStep is the longest step from one moment to the next at which locks are renewed.
+const renewalStep = 20 * time.Millisecond
 
 // renews reports whether another renewal would prolong the holder's lock. The session must
 // be locked.

@@ -1,0 +1,308 @@
+package pool
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// submitTogether queues the requests so that the writer finds them all at once.
+func submitTogether(n protocol.Node, requests ...protocol.Request) (to []replies) {
+	own := n.(*node)
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	for _, r := range requests {
+		c := make(replies, 1)
+		own.queue = append(own.queue, call{request: &r, encoded: encode(&r, nil), to: c})
+		own.outstanding.Add(1)
+		to = append(to, c)
+	}
+	own.wakeWriter()
+	return to
+}
+
+// keys0 to keys(n-1), each with a value of its own.
+func keyAndValue(i int) (key, value string) { return fmt.Sprint("k", i), fmt.Sprint("v", i) }
+
+// hold has n hold so many keys for ten seconds, and returns the extensions of all.
+func hold(t *testing.T, n protocol.Node, keys int) (extensions []protocol.Request) {
+	t.Helper()
+	for i := range keys {
+		key, value := keyAndValue(i)
+		require.Equal(t, protocol.Granted, do(t, n, acquire(key, value)).Outcome)
+		extensions = append(extensions, extend(key, value))
+	}
+	return extensions
+}
+
+func (s live) ttl(key string) time.Duration {
+	s.t.Helper()
+	ms, err := redis.Int64(s.do("PTTL", key), nil)
+	require.NoError(s.t, err)
+	return pttl(ms)
+}
+
+// TestMergedExtensionsAnswerAsSingleOnes, whatever is at their keys.
+func TestMergedExtensionsAnswerAsSingleOnes(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	requests := hold(t, n, 6)
+	s.do("DEL", "k1")
+	s.do("SET", "k2", "another", "PX", 90_000)
+	s.do("SET", "k3", "another")
+	s.do("DEL", "k4")
+	s.do("LPUSH", "k4", "no lock")
+	s.do("PEXPIRE", "k5", 300_000)
+
+	s.do("CONFIG", "RESETSTAT")
+	var merged []protocol.Reply
+	for _, to := range submitTogether(n, requests...) {
+		merged = append(merged, to.next(t))
+	}
+	assert.Equal(t, 2, s.calls("evalsha"), "one for all, and one for the list")
+	for i, r := range requests {
+		single := do(t, n, r)
+		assert.Equal(t, single.Outcome, merged[i].Outcome, i)
+		assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
+		assert.Equal(t, single.Err, merged[i].Err, i)
+		assert.Equal(t, single.Run, merged[i].Run, i)
+	}
+	for i, want := range []protocol.Outcome{
+		protocol.Granted, protocol.Refused, protocol.Refused, protocol.Refused, protocol.Failed, protocol.Granted,
+	} {
+		assert.Equal(t, want, merged[i].Outcome, i)
+	}
+	assert.Greater(t, s.ttl("k0"), 30*time.Second, "extended")
+	assert.Greater(t, s.ttl("k5"), 200*time.Second, "and never shortened")
+	assert.Equal(t, "another", string(s.do("GET", "k2").([]byte)))
+}
+
+// TestMergedExtensionsAreConfirmed, as other votes are, by one look at the record behind them.
+func TestMergedExtensionsAreConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	writeRecord(t, n)
+	requests := hold(t, n, 3)
+	for i := range requests {
+		requests[i].Epoch = "e"
+	}
+	s.do("CONFIG", "RESETSTAT")
+	for _, to := range submitTogether(n, requests...) {
+		reply := to.next(t)
+		assert.Equal(t, protocol.Granted, reply.Outcome)
+		assert.Positive(t, reply.Life)
+		assert.NotEmpty(t, reply.Run)
+	}
+	assert.Equal(t, 1, s.calls("evalsha"))
+}
+
+// TestAThousandExtensionsAreTenScripts, because a script keeps all others waiting.
+func TestAThousandExtensionsAreTenScripts(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	requests := hold(t, n, 1000)
+	s.do("CONFIG", "RESETSTAT")
+	for _, to := range submitTogether(n, requests...) {
+		require.Equal(t, protocol.Granted, to.next(t).Outcome)
+	}
+	assert.Equal(t, 1000/maxMerged, s.calls("evalsha"))
+}
+
+// TestAnExtensionPassesNoOtherRequest for its key.
+func TestAnExtensionPassesNoOtherRequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	const yes, no = protocol.Granted, protocol.Refused
+	both := []protocol.Request{extend("a", "v"), extend("b", "v")}
+	requests := append([]protocol.Request{acquire("a", "v"), acquire("b", "v")}, both...)
+	requests = append(append(requests, release("a", "v")), both...)
+	for i := range requests {
+		requests[i].TTL = time.Minute
+	}
+	var got []protocol.Outcome
+	for _, to := range submitTogether(n, requests...) {
+		got = append(got, to.next(t).Outcome)
+	}
+	assert.Equal(t, []protocol.Outcome{yes, yes, yes, yes, yes, no, yes}, got)
+	assert.Len(t, r.commands("EVALSHA "+extendEachScript.digest), 2)
+}
+
+// Requests that differ in what they ask for are not merged.
+func TestOnlyExtensionsAlikeAreMerged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	requests := hold(t, n, 3)
+	requests[1].TTL = time.Hour
+	requests[2].TTL, requests[2].Watch = time.Hour, true
+	for _, to := range submitTogether(n, requests...) {
+		require.Equal(t, protocol.Granted, to.next(t).Outcome)
+	}
+	assert.Empty(t, r.commands("EVALSHA "+extendEachScript.digest))
+	assert.Equal(t, time.Minute, r.TTL("k0"))
+	assert.Equal(t, time.Hour, r.TTL("k1"))
+}
+
+// TestMergedExtensionsOutliveALostScript: each is sent by itself, and all that follow, until the
+// next connection has the script again.
+func TestMergedExtensionsOutliveALostScript(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	requests := hold(t, n, 3)
+	s.do("SCRIPT", "FLUSH")
+	for range 2 {
+		for _, to := range submitTogether(n, requests...) {
+			assert.Equal(t, protocol.Granted, to.next(t).Outcome)
+		}
+	}
+	assert.Greater(t, s.ttl("k2"), 30*time.Second)
+	s.do("CLIENT", "KILL", "ID", s.client("redlock")["id"])
+	eventually(t, func() bool {
+		return do2(n, requests[0]) == protocol.Granted
+	}, "connected again")
+	s.do("CONFIG", "RESETSTAT")
+	for _, to := range submitTogether(n, requests...) {
+		assert.Equal(t, protocol.Granted, to.next(t).Outcome)
+	}
+	assert.Equal(t, 1, s.calls("evalsha"))
+}
+
+// do2 is do for a node that may be offline.
+func do2(n protocol.Node, r protocol.Request) protocol.Outcome {
+	to := make(replies, 1)
+	if n.Submit(&r, 0, to) != nil {
+		return protocol.Failed
+	}
+	return (<-to).Outcome
+}
+
+// TestAForbiddenKeyIsNoOthersTrouble: a server refuses a script as a whole if one of its keys is
+// not permitted.
+func TestAForbiddenKeyIsNoOthersTrouble(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.as("some", "~k*", "+@all"))
+	requests := hold(t, n, 2)
+	requests = append(requests, extend("forbidden", "v"))
+	got := submitTogether(n, requests...)
+	assert.Equal(t, protocol.Granted, got[0].next(t).Outcome)
+	assert.Equal(t, protocol.Granted, got[1].next(t).Outcome)
+	reply := got[2].next(t)
+	assert.Equal(t, protocol.Failed, reply.Outcome)
+	assert.ErrorIs(t, reply.Err, ErrPermission)
+}
+
+// TestMergedExtensionsOfABrokenConnectionAreUnknown, each of them.
+func TestMergedExtensionsOfABrokenConnectionAreUnknown(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	dialled, breaks := cut()
+	n := r.open(dialled)
+	requests := hold(t, n, 3)
+	r.hangAt("EVALSHA")
+	got := submitTogether(n, requests...)
+	eventually(t, r.hangs, "sent")
+	breaks()
+	for _, to := range got {
+		assert.Equal(t, protocol.Unknown, to.next(t).Outcome)
+	}
+	r.goOn()
+	assert.Zero(t, n.(*node).outstanding.Load())
+}
+
+// TestMergedAnswersThatMakeNoSenseGrantNothing.
+func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []any{
+		nil, int64(0), int64(-3), "OK", []any{}, []any{int64(-3)}, []any{int64(-3), int64(-3), int64(-3)},
+		[]any{nil, nil}, []any{int64(-5), int64(-5)}, []any{"1", "1"}, []any{[]any{}, []any{}},
+	} {
+		for i := range 2 {
+			_, err := mergedReply(answer, i, 2)
+			assert.ErrorIs(t, err, errUnexpected, answer)
+		}
+	}
+	reply, err := mergedReply([]any{int64(1), int64(-3)}, 0, 2)
+	require.NoError(t, err)
+	assert.Equal(t, protocol.Refused, reply.Outcome, "the last millisecond of another's key")
+}
+
+// TestHoldersAreHintedAfterMergedExtensions, at the change of each key.
+func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	s.since62("NOLOOP covers what scripts change")
+	n := openNode(t, s.url())
+	const keys = 20
+	requests := hold(t, n, keys)
+	var watchers []*waiter
+	for i := range requests {
+		requests[i].Watch = true
+		w := wait(t, n, requests[i].Key)
+		watchers = append(watchers, w)
+		if i == 0 {
+			w.next() // the server can give hints
+		}
+	}
+	for range 2 {
+		for _, to := range submitTogether(n, requests...) {
+			require.Equal(t, protocol.Granted, to.next(t).Outcome)
+		}
+	}
+	s.do("PING")
+	for _, w := range watchers {
+		assert.Empty(t, w.hints)
+	}
+	s.do("DEL", "k7", "k19")
+	watchers[7].next()
+	watchers[19].next()
+	assert.Empty(t, watchers[8].hints)
+}
+
+// TestHintsGoOnWhereReadingManyKeysIsForbidden: extensions are not merged then.
+func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	s.since62("NOLOOP covers what scripts change")
+	n := openNode(t, s.as("some", "~*", "&*", "+@all", "-exists"))
+	requests := hold(t, n, 2)
+	w := wait(t, n, "k1")
+	w.next()
+	for i := range requests {
+		requests[i].Watch = true
+	}
+	for range 2 {
+		for _, to := range submitTogether(n, requests...) {
+			require.Equal(t, protocol.Granted, to.next(t).Outcome)
+		}
+	}
+	s.do("DEL", "k1")
+	w.next()
+}
+
+// TestAMergedCallSaysNoSecret: it is no packet of a known operation, so its values must not come out
+// with a server's error.
+func TestAMergedCallSaysNoSecret(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	requests := hold(t, n, 2)
+	r.fail("EVALSHA", "ERR unknown command 'EVALSHA', with args beginning with: 'f00' '2' 'k0' 'k1' '60000' 'v0' 'v1'")
+	for _, to := range submitTogether(n, requests...) {
+		reply := to.next(t)
+		assert.Equal(t, protocol.Failed, reply.Outcome)
+		assert.False(t, strings.Contains(reply.Err.Error(), "v0"), reply.Err)
+	}
+}
