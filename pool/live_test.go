@@ -103,7 +103,7 @@ type waiter struct {
 
 func wait(t *testing.T, n protocol.Node, key string) *waiter {
 	w := &waiter{t: t, n: n, key: key, hints: make(chan struct{}, 1000)}
-	w.stop = n.(protocol.Watchable).Watch(key, func() { w.hints <- struct{}{} })
+	w.stop = n.(protocol.Watchable).Watch(key, func(string) { w.hints <- struct{}{} })
 	t.Cleanup(w.stop)
 	return w
 }

@@ -31,7 +31,7 @@ var _ protocol.Watchable = (*node)(nil)
 // for a little longer, the goroutine listen keeps a listener.
 type hints struct {
 	mu        sync.Mutex
-	watchers  map[string][]*watcher // by key
+	watchers  map[string][]*watcher // by key; those of all keys by the empty one
 	wanted    bool                  // from the first Watch until soon after the last stop
 	refused   bool                  // the server gives none; until the node's next connection
 	listening bool                  // listen runs
@@ -42,10 +42,10 @@ type hints struct {
 }
 
 // A watcher is identified by its address.
-type watcher struct{ hint func() }
+type watcher struct{ hint func(key string) }
 
 // Watch implements protocol.Watchable. Where the server gives no hints, none ever come.
-func (n *node) Watch(key string, hint func()) (stop func()) {
+func (n *node) Watch(key string, hint func(key string)) (stop func()) {
 	h := &n.hints
 	w := &watcher{hint}
 	h.mu.Lock()
@@ -163,10 +163,10 @@ func (h *hints) setListener(l *listener) (wanted bool) {
 // stop watching.
 func (h *hints) give(key string) {
 	h.mu.Lock()
-	watchers := slices.Clone(h.watchers[key])
+	watchers := slices.Concat(h.watchers[key], h.watchers[""])
 	h.mu.Unlock()
 	for _, w := range watchers {
-		w.hint()
+		w.hint(key)
 	}
 }
 
@@ -179,7 +179,7 @@ func (h *hints) giveAll() {
 	}
 	h.mu.Unlock()
 	for _, w := range watchers {
-		w.hint()
+		w.hint("")
 	}
 }
 

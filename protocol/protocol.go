@@ -44,15 +44,15 @@ type Watchable interface {
 	Node
 
 	// Watch has hint called whenever the key that an OpWatch or a request with Watch was
-	// about may have changed since, until stop is called. A hint is no more than that: it may be
-	// lost, late, doubled or wrong, and it may come from any change of the key, or
-	// because the node begins to be able to give hints. It comes once after each
-	// such request; hint must not block.
+	// about may have changed since, until stop is called. An empty key stands for all keys. A hint
+	// is no more than that: it may be lost, late, doubled or wrong, and it may come from any change of
+	// the key, or because the node begins to be able to give hints. It names the key, or is empty if
+	// that may be any. It comes once after each such request; hint must not block.
 	//
 	// What this costs the server and the network lasts from the first Watch until
 	// soon after the last stop. stop may be called twice; a hint that is under way
 	// may still arrive.
-	Watch(key string, hint func()) (stop func())
+	Watch(key string, hint func(key string)) (stop func())
 }
 
 // A Receiver takes replies. Receive must not block.

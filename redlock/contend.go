@@ -234,12 +234,12 @@ func (c *contender) unwatchBackup() {
 	}
 }
 
-func (c *contender) hint() {
+func (c *contender) hint(string) {
 	c.hinted.Store(true)
 	c.parker.wake()
 }
 
-func (c *contender) hintOfBackup() {
+func (c *contender) hintOfBackup(string) {
 	c.backupHinted.Store(true)
 	c.parker.wake()
 }

@@ -56,14 +56,12 @@ func (k *Lock) BeforeItsContextEnds(f func(queueFree bool)) {
 // FirstOf returns the node that all contenders for a key ask first.
 func FirstOf(nodes []protocol.Node, key string) int { return firstOf(nodes, key, 0) }
 
-// WatchesOf returns how many nodes are to hint at changes of the lock's key.
-func WatchesOf(k *Lock) int {
-	k.session.mu.Lock()
-	w := k.session.watch
-	k.session.mu.Unlock()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.stops)
+// WatchesOf returns how many nodes are to hint at changes of locks, and how many keys the
+// Locker's locks have that are watched.
+func WatchesOf(l *Locker) (nodes, keys int) {
+	l.watches.mu.Lock()
+	defer l.watches.mu.Unlock()
+	return len(l.watches.stops), len(l.watches.byKey)
 }
 
 // ExtendsLate makes an extension of k that is to be sent later, by the function that it returns.

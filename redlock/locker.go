@@ -29,6 +29,7 @@ type Locker struct {
 	events     []*eventQueue // one for each observer
 	roundTrips []roundTrip
 	watchable  quorum.Set // nodes that give hints
+	watches    watches
 	leftSlots  slotMemory
 	groups     *groups // of a Locker over several sets of servers, which has no nodes of its own
 	group      *group  // of the Locker over one of them

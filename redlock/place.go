@@ -123,7 +123,7 @@ func (s standing) hasFailed() bool {
 }
 
 // call has the caller ask again, because tickets before its own have gone.
-func (p *place) call() {
+func (p *place) call(string) {
 	p.called.Store(true)
 	p.contender.parker.wake()
 }

@@ -372,7 +372,7 @@ func (n queueless) Submit(req *protocol.Request, slot int, to protocol.Receiver)
 }
 
 // Watch implements protocol.Watchable.
-func (n queueless) Watch(key string, hint func()) (stop func()) {
+func (n queueless) Watch(key string, hint func(key string)) (stop func()) {
 	return n.Node.(protocol.Watchable).Watch(key, hint)
 }
 

@@ -135,7 +135,7 @@ func (s *search) watch() {
 	}
 	s.stops = make([]func(), s.settings.permits)
 	for slot := range s.stops {
-		s.stops[slot] = w.Watch(s.settings.prefix+slotName(s.name, slot), func() { s.hint(slot) })
+		s.stops[slot] = w.Watch(s.settings.prefix+slotName(s.name, slot), func(string) { s.hint(slot) })
 	}
 }
 

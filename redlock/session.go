@@ -171,7 +171,7 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	s.mu.Lock()
 	k, maybe, w, c, held := s.holder, s.maybe, s.watch, s.claim, s.phase == released
 	s.mu.Unlock()
-	w.end()
+	s.locker.watches.remove(w)
 	if ask {
 		ctx := context.Background()
 		if k != nil {

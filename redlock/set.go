@@ -410,7 +410,7 @@ func (s *session) handIn() {
 		s.mu.Lock()
 		w := s.watch
 		s.mu.Unlock()
-		w.end()
+		s.locker.watches.remove(w)
 		s.locker.inflight.done()
 	})
 }

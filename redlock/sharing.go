@@ -316,7 +316,7 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 		w, s.watch = s.watch, nil // it looks for the writer's value
 	}
 	s.mu.Unlock()
-	w.end()
+	s.locker.watches.remove(w)
 	if err := k.extend(ctx); err != nil {
 		return err
 	}

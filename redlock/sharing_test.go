@@ -154,7 +154,7 @@ func (v hintingVisited) Submit(req *protocol.Request, slot int, to protocol.Rece
 	return v.visited.Submit(req, slot, to)
 }
 
-func (v hintingVisited) Watch(key string, hint func()) (stop func()) {
+func (v hintingVisited) Watch(key string, hint func(key string)) (stop func()) {
 	return v.Node.(protocol.Watchable).Watch(key, hint)
 }
 

@@ -1,6 +1,8 @@
 package redlock
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,8 +49,7 @@ const (
 type holdWatch struct {
 	mu      sync.Mutex
 	session *session
-	stops   []func()
-	ended   bool
+	ended   bool       // guarded by the watches
 	due     quorum.Set // nodes to be looked at
 	at      clock.Instant
 	last    clock.Instant // the last look
@@ -109,9 +110,7 @@ func (s *session) look() {
 	s.reschedule()
 	s.mu.Unlock()
 	if first {
-		for _, key := range s.keys() {
-			w.begin(l, key)
-		}
+		l.watches.add(l, w)
 	}
 	look := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Timeout: s.settings.timeout(), Watch: true}
 	if s.set != nil {
@@ -145,37 +144,73 @@ func (w *holdWatch) take(now clock.Instant, maxGap time.Duration) quorum.Set {
 	return nodes
 }
 
-// begin has the nodes hint.
-func (w *holdWatch) begin(l *Locker, key string) {
+// watches are the sessions of a Locker that are watched. A node has one watcher for all of them,
+// while there are any, because a watcher of each key costs some 150 bytes at each node.
+type watches struct {
+	mu    sync.Mutex // taken before a node's, never together with a session's
+	byKey map[string]*holdWatch
+	stops []func() // of the nodes' watchers
+}
+
+// add has the nodes hint at the keys of a session, unless its watch has ended.
+func (t *watches) add(l *Locker, w *holdWatch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.ended {
+		return
+	}
+	if t.byKey == nil {
+		t.byKey = map[string]*holdWatch{}
+	}
+	for _, key := range w.session.keys() {
+		t.byKey[key] = w
+	}
+	if t.stops != nil {
+		return
+	}
 	for i, n := range l.nodes {
-		node, ok := n.(protocol.Watchable)
-		if !ok {
-			continue
-		}
-		stop := node.Watch(key, func() { w.hint(i) })
-		w.mu.Lock()
-		ended := w.ended
-		if !ended {
-			w.stops = append(w.stops, stop)
-		}
-		w.mu.Unlock()
-		if ended {
-			stop()
+		if node, ok := n.(protocol.Watchable); ok {
+			t.stops = append(t.stops, node.Watch("", func(key string) { t.hint(i, key) }))
 		}
 	}
 }
 
-// end has the nodes hint no more. It may be called for nil.
-func (w *holdWatch) end() {
+// remove ends a watch, which may be nil.
+func (t *watches) remove(w *holdWatch) {
 	if w == nil {
 		return
 	}
-	w.mu.Lock()
-	stops := w.stops
-	w.stops, w.ended = nil, true
-	w.mu.Unlock()
-	for _, stop := range stops {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w.ended = true
+	for _, key := range w.session.keys() {
+		if t.byKey[key] == w {
+			delete(t.byKey, key)
+		}
+	}
+	if len(t.byKey) > 0 {
+		return
+	}
+	for _, stop := range t.stops {
 		stop()
+	}
+	t.stops = nil
+}
+
+// hint is called when the key may have changed at node i, or any key if it is empty.
+func (t *watches) hint(i int, key string) {
+	t.mu.Lock()
+	var hinted []*holdWatch
+	if w := t.byKey[key]; w != nil {
+		hinted = append(hinted, w)
+	} else if key == "" {
+		for _, key := range slices.Sorted(maps.Keys(t.byKey)) {
+			hinted = append(hinted, t.byKey[key])
+		}
+	}
+	t.mu.Unlock()
+	for _, w := range hinted {
+		w.hint(i)
 	}
 }
 

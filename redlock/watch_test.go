@@ -251,9 +251,12 @@ func TestALockThatHasEndedIsNotWatched(t *testing.T) {
 				l, _ := open(t, w)
 				lock := take(t, l, "x", redlock.MaxHold(2*time.Second))
 				time.Sleep(watchedAt)
+				nodes, keys := redlock.WatchesOf(l)
+				require.Equal(t, []int{5, 1}, []int{nodes, keys})
 				end(t, w, l, lock)
 				time.Sleep(2 * time.Second) // and the connection for hints is closed
-				assert.Zero(t, redlock.WatchesOf(lock))
+				nodes, keys = redlock.WatchesOf(l)
+				assert.Equal(t, []int{0, 0}, []int{nodes, keys})
 				r := recorded(w)
 				onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Hour) })
 				onAll(w, (*sim.Server).Flush)

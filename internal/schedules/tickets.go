@@ -77,6 +77,6 @@ func (n numberedNode) Submit(req *protocol.Request, slot int, to protocol.Receiv
 }
 
 // Watch implements protocol.Watchable.
-func (n numberedNode) Watch(key string, hint func()) (stop func()) {
+func (n numberedNode) Watch(key string, hint func(key string)) (stop func()) {
 	return n.Watchable.Watch(n.tickets.key(key), hint)
 }

@@ -31,12 +31,12 @@ type hints struct {
 }
 
 type watcher struct {
-	key  string
-	hint func()
+	key  string // everything: all keys
+	hint func(key string)
 }
 
 // Watch implements protocol.Watchable.
-func (l *link) Watch(key string, hint func()) (stop func()) {
+func (l *link) Watch(key string, hint func(key string)) (stop func()) {
 	w, h := l.world(), &l.hints
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,19 +138,19 @@ func (l *link) hinted(key string) {
 // The World must be locked.
 func (l *link) pass(key string) {
 	for _, one := range l.hints.watchers {
-		if key == everything || key == one.key {
-			l.world().timeline.after(0, func() { l.client.do(func() { l.call(one) }) })
+		if key == everything || one.key == everything || key == one.key {
+			l.world().timeline.after(0, func() { l.client.do(func() { l.call(one, key) }) })
 		}
 	}
 }
 
 // call gives a watcher a hint, unless it was stopped.
-func (l *link) call(one *watcher) {
+func (l *link) call(one *watcher, key string) {
 	l.world().mu.Lock()
 	watching := slices.Contains(l.hints.watchers, one)
 	l.world().mu.Unlock()
 	if watching {
-		one.hint()
+		one.hint(key)
 	}
 }
 
@@ -167,7 +167,7 @@ type watch struct {
 // no client asks for it.
 const hintCycle = 100 * time.Millisecond
 
-// everything is the key of a hint after FLUSHALL.
+// everything is the key of a hint after FLUSHALL, and of those who watch all keys.
 const everything = ""
 
 // watched runs an OpWatch.

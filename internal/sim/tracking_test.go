@@ -36,7 +36,7 @@ func watch(t *testing.T, test func(t *testing.T, l *lookout)) {
 }
 
 func (l *lookout) watch(key string, hints chan time.Duration) (stop func()) {
-	return l.node.(protocol.Watchable).Watch(key, func() { hints <- time.Since(l.start) })
+	return l.node.(protocol.Watchable).Watch(key, func(string) { hints <- time.Since(l.start) })
 }
 
 // look has the server remember that x is watched.
@@ -491,7 +491,7 @@ func TestHintsReplay(t *testing.T) {
 					node.Submit(&protocol.Request{Op: protocol.OpWatch, Key: "x"}, 0, make(inbox, 1))
 				}
 				for _, node := range nodes {
-					node.(protocol.Watchable).Watch("x", func() { hinted++; look(node) })
+					node.(protocol.Watchable).Watch("x", func(string) { hinted++; look(node) })
 				}
 				for range 20 {
 					for _, s := range w.Servers() {
