@@ -2,6 +2,7 @@ package clock
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,20 +17,46 @@ const tick = 250 * time.Millisecond
 var System Clock = newSystem(sinceBoot)
 
 type system struct {
-	platform func() (time.Duration, bool) // false: there is none
-
-	start time.Time     // origin on Go's monotonic clock
-	boot  time.Duration // the same moment on the platform's clock
-	ok    bool          // whether there is one
+	platform func() (time.Duration, bool)     // false: there is none
+	read     func() (now, wall time.Duration) // Go's clock since the origin, and the wall clock, at one moment
+	start    time.Time                        // the origin
+	boot     time.Duration                    // the same moment on the platform's clock
+	ok       bool                             // whether there is one
+	last     atomic.Pointer[reading]          // of the platform's clock
 }
+
+// A reading is what the platform's clock has told.
+type reading struct {
+	at     time.Duration // on Go's clock
+	gap    time.Duration // what the wall clock was ahead of Go's then
+	asleep time.Duration // what the machine has slept since the origin, on which Now rests until the next reading
+}
+
+// The platform's clock costs a system call, ten times as much as Go's. It differs from Go's by
+// the time that the machine slept. The wall clock goes on as well meanwhile, so a reading holds as
+// long as wall clock and Go's have not moved against each other. The two come with one call that
+// costs little. One who sets the wall clock moves it, too, which costs a reading.
+//
+// No reading holds for long. So even a wall clock that was set back by what the machine slept, to
+// a tenth of a millisecond and before anyone could look, hides that for no longer than readingLife.
+const (
+	readingLife = 10 * time.Millisecond
+	gapNoise    = 100 * time.Microsecond // between the two clocks of one call
+)
 
 func newSystem(platform func() (time.Duration, bool)) *system {
 	s := &system{platform: platform, start: time.Now()}
+	s.read = func() (now, wall time.Duration) {
+		t := time.Now()
+		return t.Sub(s.start), time.Duration(t.UnixNano())
+	}
 	s.boot, s.ok = platform()
 	// A coarse clock that happens to have just stepped would put one reading
 	// ahead of the next, and a lease counted from it would end late. Held back
 	// by its resolution it overtakes Go's clock only after a real suspend.
 	s.boot += resolution
+	now, wall := s.read()
+	s.last.Store(&reading{at: now, gap: wall - now})
 	return s
 }
 
@@ -37,13 +64,39 @@ func newSystem(platform func() (time.Duration, bool)) *system {
 // Go's catches a platform clock that is coarse (Windows), or that a sandbox
 // serves from elsewhere.
 func (s *system) Now() Instant {
-	now := time.Since(s.start)
-	if s.ok {
-		if boot, ok := s.platform(); ok {
-			now = max(now, boot-s.boot)
+	now, wall := s.read()
+	if !s.ok {
+		return Instant(now)
+	}
+	last := s.last.Load()
+	if moved := wall - now - last.gap; now-last.at > readingLife || moved > gapNoise || moved < -gapNoise {
+		return s.ask(now, wall-now)
+	}
+	return Instant(now + last.asleep)
+}
+
+// ask is Now by a reading of the platform's clock, after Go's was read. The sleep that is known only
+// grows, by one that is certain: the time between the two readings is no sleep. So time never goes
+// back, and the two clocks' noise adds nothing.
+func (s *system) ask(now, gap time.Duration) Instant {
+	boot, ok := s.platform()
+	if !ok {
+		return Instant(now + s.last.Load().asleep)
+	}
+	after, _ := s.read()
+	for {
+		last := s.last.Load()
+		next := &reading{at: now, gap: gap, asleep: last.asleep}
+		if boot-s.boot-after > last.asleep {
+			next.asleep = boot - s.boot - now
+		}
+		if now < last.at { // another goroutine's is newer
+			next.at, next.gap = last.at, last.gap
+		}
+		if s.last.CompareAndSwap(last, next) {
+			return Instant(now + next.asleep)
 		}
 	}
-	return Instant(now)
 }
 
 func (s *system) AfterFunc(d time.Duration, f func()) Timer {

@@ -88,6 +88,7 @@ func TestABriefTimerGoesByGosClock(t *testing.T) {
 		asked := 0
 		s := newSystem(func() (time.Duration, bool) { asked++; return 0, true })
 		asked = 0
+		time.Sleep(2 * readingLife)
 		start := time.Now()
 		fired := make(chan time.Duration, 1)
 		timer := s.AfterFunc(time.Hour, func() { fired <- time.Since(start) })
@@ -131,4 +132,85 @@ func TestAPlatformClockThatLagsIsOverruled(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, time.Minute, s.Now().Sub(start))
 	})
+}
+
+// A machine is a system clock on clocks that the test moves.
+type machine struct {
+	*system
+	now, wall, boot time.Duration
+	asked           int
+}
+
+func newMachine() *machine {
+	m := &machine{wall: time.Hour}
+	m.system = newSystem(func() (time.Duration, bool) { m.asked++; return m.boot, true })
+	m.read = func() (now, wall time.Duration) { return m.now, m.wall }
+	m.last.Store(&reading{gap: m.wall})
+	m.asked, m.system.boot = 0, 0
+	return m
+}
+
+func (m *machine) run(d time.Duration)   { m.now, m.wall, m.boot = m.now+d, m.wall+d, m.boot+d }
+func (m *machine) sleep(d time.Duration) { m.wall, m.boot = m.wall+d, m.boot+d }
+
+// TestSleepIsNoticedAtOnce, and not with the next reading of the platform's clock.
+func TestSleepIsNoticedAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine()
+	m.run(time.Microsecond)
+	require.Equal(t, Instant(time.Microsecond), m.Now())
+	m.sleep(time.Minute)
+	assert.Equal(t, Instant(time.Minute+time.Microsecond), m.Now())
+	m.run(time.Microsecond)
+	assert.Equal(t, Instant(time.Minute+2*time.Microsecond), m.Now())
+	m.sleep(2 * gapNoise)
+	assert.Equal(t, Instant(time.Minute+2*time.Microsecond+2*gapNoise), m.Now())
+}
+
+// TestWhoSetsTheWallClockChangesNothing, not even where that hides a sleep: it then counts soon.
+func TestWhoSetsTheWallClockChangesNothing(t *testing.T) {
+	t.Parallel()
+	m := newMachine()
+	for _, step := range []time.Duration{time.Hour, -2 * time.Hour, time.Millisecond} {
+		m.wall += step
+		m.run(time.Microsecond)
+		require.Equal(t, Instant(m.now), m.Now(), step)
+	}
+	m.sleep(time.Minute)
+	m.wall -= time.Minute
+	m.run(readingLife + 1)
+	assert.Equal(t, Instant(m.now+time.Minute), m.Now())
+}
+
+// TestThePlatformsClockIsReadSeldom, because that is a system call.
+func TestThePlatformsClockIsReadSeldom(t *testing.T) {
+	t.Parallel()
+	m := newMachine()
+	const life = 10 * time.Microsecond
+	for range 100 * readingLife / life {
+		m.run(life)
+		require.Equal(t, Instant(m.now), m.Now())
+	}
+	assert.LessOrEqual(t, m.asked, 100)
+}
+
+// TestTimeBetweenTwoReadingsIsNoSleep: a goroutine may lose its processor between them.
+func TestTimeBetweenTwoReadingsIsNoSleep(t *testing.T) {
+	t.Parallel()
+	m := newMachine()
+	m.platform = func() (time.Duration, bool) {
+		m.run(time.Second)
+		return m.boot, true
+	}
+	for range 2 {
+		m.run(2 * readingLife)
+		before := m.now
+		assert.Equal(t, Instant(before), m.Now())
+	}
+}
+
+func BenchmarkNow(b *testing.B) {
+	for b.Loop() {
+		System.Now()
+	}
 }

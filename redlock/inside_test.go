@@ -357,3 +357,23 @@ func TestRequestsForASetKeepTheOrderOfEachOfItsNames(t *testing.T) {
 	}
 	assert.Equal(t, len(l.order)-1, free, "other names are not held up")
 }
+
+// TestAnEndedWatchIsNotEntered, because nothing would take it out again; and one that ends leaves
+// alone the watch of a later lock of the key.
+func TestAnEndedWatchIsNotEntered(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	watch := func() *holdWatch { return &holdWatch{session: &session{claim: claim{key: "k"}, locker: l}} }
+	ended, early, late := watch(), watch(), watch()
+	l.watches.remove(ended)
+	l.watches.add(l, ended)
+	require.Empty(t, l.watches.byKey)
+	l.watches.add(l, early)
+	l.watches.add(l, late)
+	l.watches.remove(early)
+	require.Equal(t, map[string]*holdWatch{"k": late}, l.watches.byKey)
+	l.watches.remove(late)
+	require.Empty(t, l.watches.byKey)
+}
