@@ -123,14 +123,14 @@ func (c *client) ready(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// connectLimit bounds Open. It includes the wait for servers that do not vote yet.
+// connectLimit bounds Open, beside a TTL, for which new servers do not vote.
 const connectLimit = 30 * time.Second
 
 // open connects, and returns what closes the connections in a bounded time: a library that hangs
 // does not keep the process.
 func (c *client) open(ctx context.Context, spec subject.Spec, cfg subject.Config) (subject.Client, func(), error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, connectLimit,
-		fmt.Errorf("it was not connected within %v", connectLimit))
+	limit := connectLimit + cfg.TTL
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not connected within %v", limit))
 	defer cancel()
 	client, err := spec.Open(ctx, c.Job.URLs, cfg)
 	if err != nil {

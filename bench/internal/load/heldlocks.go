@@ -165,7 +165,8 @@ func (h *heldLocks) countLosses() {
 // release gives all back, once.
 func (h *heldLocks) release() {
 	h.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), connectLimit)
+		limit := max(connectLimit, time.Duration(len(h.locks))*time.Millisecond/5)
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
 		stuck := h.each(ctx, cancel, func(i int) {
 			if h.locks[i] == nil {
