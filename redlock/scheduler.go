@@ -207,14 +207,19 @@ func (c *chores) add(more ...chore) {
 // back than the processors can do, and deadlines would wait for a processor.
 const spell = time.Millisecond
 
-// row is how many chores are done without a pause. Their requests travel together.
+// row is how many chores are done without letting others run. Their requests travel together.
 const row = 64
+
+// maxLooks is how many looks are sent without a break: no more than callers send at a time. A
+// thousand of them in a row would keep a caller's request waiting at the servers for longer than
+// its node timeout.
+const maxLooks = 16
 
 // work does what waits.
 func (c *chores) work() {
 	p := c.parkers.get()
 	defer c.parkers.put(p)
-	began := c.parkers.clock.Now()
+	began, looks := c.parkers.clock.Now(), 0
 	for {
 		c.mu.Lock()
 		batch := c.waiting
@@ -228,12 +233,16 @@ func (c *chores) work() {
 			c.mu.Lock()
 			stopped := c.stopped
 			c.mu.Unlock()
-			if now := c.parkers.clock.Now(); !stopped && now.Sub(began) > spell && !job.urgent() {
+			late := looks >= maxLooks || c.parkers.clock.Now().Sub(began) > spell
+			if late && !stopped && !job.urgent() {
 				p.timer.Reset(spell)
 				p.sleep(context.Background(), nil)
-				began = c.parkers.clock.Now()
+				began, looks = c.parkers.clock.Now(), 0
 			}
 			job.do(stopped)
+			if job.kind == lookAtNodes {
+				looks++
+			}
 			if i%row == row-1 || i == len(batch)-1 {
 				runtime.Gosched() // to the timer, and to what sends the requests
 			}

@@ -269,3 +269,26 @@ func TestALockThatHasEndedIsNotWatched(t *testing.T) {
 		})
 	}
 }
+
+// TestManyLooksAreSpread, so that no caller's request waits at the servers behind a thousand of them.
+func TestManyLooksAreSpread(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		const locks = 500
+		l, _ := open(t, w)
+		r := recorded(w)
+		for i := range locks {
+			go l.TryAcquire(t.Context(), fmt.Sprint("x", i))
+		}
+		time.Sleep(time.Second)
+		atOnce := map[time.Time]int{}
+		for _, look := range r.of(sim.Submitted, protocol.OpInspect) {
+			atOnce[look.At]++
+		}
+		total := 0
+		for _, n := range atOnce {
+			assert.LessOrEqual(t, n, 3*16)
+			total += n
+		}
+		assert.GreaterOrEqual(t, total, 3*locks, "all are watched, and soon")
+	})
+}
