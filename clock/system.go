@@ -47,8 +47,8 @@ const (
 func newSystem(platform func() (time.Duration, bool)) *system {
 	s := &system{platform: platform, start: time.Now()}
 	s.read = func() (now, wall time.Duration) {
-		t := time.Now()
-		return t.Sub(s.start), time.Duration(t.UnixNano())
+		wall = time.Duration(time.Now().UnixNano())
+		return time.Since(s.start), wall // two readings: one goes by the wall clock alone beyond the year 2157
 	}
 	s.boot, s.ok = platform()
 	// A coarse clock that happens to have just stepped would put one reading
@@ -76,25 +76,27 @@ func (s *system) Now() Instant {
 }
 
 // ask is Now by a reading of the platform's clock, after Go's was read. The sleep that is known only
-// grows, by one that is certain: the time between the two readings is no sleep. So time never goes
-// back, and the two clocks' noise adds nothing.
+// grows, by what is certain: the goroutine may have lost its processor between the readings, which
+// is no sleep, and must not stand for one that comes later. So time never goes back. A reading that
+// took long is asked for again by the next Now.
 func (s *system) ask(now, gap time.Duration) Instant {
 	boot, ok := s.platform()
 	if !ok {
 		return Instant(now + s.last.Load().asleep)
 	}
+	since := boot - s.boot
 	after, _ := s.read()
 	for {
 		last := s.last.Load()
-		next := &reading{at: now, gap: gap, asleep: last.asleep}
-		if boot-s.boot-after > last.asleep {
-			next.asleep = boot - s.boot - now
-		}
-		if now < last.at { // another goroutine's is newer
+		next := &reading{at: now, gap: gap, asleep: max(last.asleep, since-after)}
+		switch {
+		case now < last.at: // another goroutine's is newer
 			next.at, next.gap = last.at, last.gap
+		case after-now > gapNoise:
+			next.at = now - readingLife - 1
 		}
 		if s.last.CompareAndSwap(last, next) {
-			return Instant(now + next.asleep)
+			return Instant(max(now+next.asleep, since))
 		}
 	}
 }

@@ -205,8 +205,44 @@ func TestTimeBetweenTwoReadingsIsNoSleep(t *testing.T) {
 	for range 2 {
 		m.run(2 * readingLife)
 		before := m.now
-		assert.Equal(t, Instant(before), m.Now())
+		told := m.Now()
+		assert.GreaterOrEqual(t, told, Instant(before))
+		assert.LessOrEqual(t, told, Instant(m.now))
 	}
+}
+
+// TestALongReadingHidesNoLaterSleep: what was no sleep must not stand for one.
+func TestALongReadingHidesNoLaterSleep(t *testing.T) {
+	t.Parallel()
+	m := newMachine()
+	m.platform = func() (time.Duration, bool) {
+		m.run(time.Second)
+		return m.boot, true
+	}
+	m.run(time.Microsecond)
+	m.sleep(time.Millisecond)
+	m.Now()
+	m.platform = func() (time.Duration, bool) { return m.boot, true }
+	lease := m.Now()
+	m.sleep(time.Second)
+	assert.Equal(t, time.Second, m.Now().Sub(lease))
+}
+
+// TestASleepIsNoticedByAReadingThatTookLonger.
+func TestASleepIsNoticedByAReadingThatTookLonger(t *testing.T) {
+	t.Parallel()
+	m := newMachine()
+	readings := 0
+	m.read = func() (now, wall time.Duration) {
+		if readings++; readings == 2 { // behind the platform's
+			m.run(300 * time.Millisecond)
+		}
+		return m.now, m.wall
+	}
+	m.sleep(200 * time.Millisecond)
+	assert.GreaterOrEqual(t, m.Now(), Instant(200*time.Millisecond))
+	m.run(time.Microsecond)
+	assert.Equal(t, Instant(500*time.Millisecond+time.Microsecond), m.Now())
 }
 
 func BenchmarkNow(b *testing.B) {

@@ -113,17 +113,25 @@ func (c *conn) readEach(each []call) call {
 	for i := range each {
 		p = p.text(each[i].request.Key)
 	}
-	return call{encoded: &encoded{packet: p}, answered: func(_ any, failure redis.Error) {
+	return call{encoded: &encoded{packet: p}, answered: func(answer any, failure redis.Error) {
 		if failure != "" { // not permitted: each extension has its keys remembered by itself
 			c.merges.Store(false)
+		}
+		if answer != int64(len(each)) { // a key went before it was remembered: the server does not tell
+			for _, k := range each {
+				c.node.hints.give(k.request.Key)
+			}
 		}
 	}}
 }
 
 // answerEach hands out the answer to a merged call.
 func (c *conn) answerEach(each []call, answer any, failure redis.Error) {
-	if strings.HasPrefix(string(failure), "NOSCRIPT") {
-		c.merges.Store(false) // until the next connection, which loads it
+	if failure != "" {
+		meaning, _ := explain(failure)
+		if strings.HasPrefix(string(failure), "NOSCRIPT") || isPermanent(meaning) {
+			c.merges.Store(false) // until the next connection
+		}
 	}
 	for i, k := range each {
 		reply, err := mergedReply(answer, i, len(each))

@@ -202,6 +202,14 @@ func TestAForbiddenKeyIsNoOthersTrouble(t *testing.T) {
 	reply := got[2].next(t)
 	assert.Equal(t, protocol.Failed, reply.Outcome)
 	assert.ErrorIs(t, reply.Err, ErrPermission)
+
+	s.since62("INFO commandstats tells rejected calls")
+	s.do("CONFIG", "RESETSTAT")
+	for _, to := range submitTogether(n, requests...) {
+		to.next(t)
+	}
+	stats := string(s.do("INFO", "commandstats").([]byte))
+	assert.Regexp(t, "cmdstat_evalsha:calls=2,.*rejected_calls=1,", stats, "what fails each time is not tried again")
 }
 
 // TestMergedExtensionsOfABrokenConnectionAreUnknown, each of them.
@@ -269,6 +277,30 @@ func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	watchers[7].next()
 	watchers[19].next()
 	assert.Empty(t, watchers[8].hints)
+}
+
+// TestAKeyThatGoesBeforeItIsRememberedGivesAHint: others are served between the script and what
+// has its keys remembered.
+func TestAKeyThatGoesBeforeItIsRememberedGivesAHint(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.tracks = true
+	n := r.open()
+	requests := hold(t, n, 2)
+	w := wait(t, n, "k1")
+	w.next()
+	for i := range requests {
+		requests[i].Watch = true
+	}
+	r.hangAt("EXISTS")
+	got := submitTogether(n, requests...)
+	eventually(t, r.hangs, "extended")
+	r.Del("k1")
+	r.goOn()
+	for _, to := range got {
+		require.Equal(t, protocol.Granted, to.next(t).Outcome)
+	}
+	w.next()
 }
 
 // TestHintsGoOnWhereReadingManyKeysIsForbidden: extensions are not merged then.

@@ -49,6 +49,8 @@ type Watchable interface {
 	// the key, or because the node begins to be able to give hints. It names the key, or is empty if
 	// that may be any. It comes once after each such request; hint must not block.
 	//
+	// Watch and stop call no hint, and wait for none: the caller may hold what hint needs.
+	//
 	// What this costs the server and the network lasts from the first Watch until
 	// soon after the last stop. stop may be called twice; a hint that is under way
 	// may still arrive.

@@ -212,42 +212,64 @@ const row = 64
 
 // maxLooks is how many looks are sent without a break: no more than callers send at a time. A
 // thousand of them in a row would keep a caller's request waiting at the servers for longer than
-// its node timeout.
+// its node timeout. All other chores go before.
 const maxLooks = 16
 
 // work does what waits.
 func (c *chores) work() {
 	p := c.parkers.get()
 	defer c.parkers.put(p)
-	began, looks := c.parkers.clock.Now(), 0
+	began := c.parkers.clock.Now()
+	rest := func() {
+		p.timer.Reset(spell)
+		p.sleep(context.Background(), nil)
+		began = c.parkers.clock.Now()
+	}
+	var looks []chore
 	for {
-		c.mu.Lock()
-		batch := c.waiting
-		c.waiting = nil
-		c.working = len(batch) > 0
-		c.mu.Unlock()
-		if len(batch) == 0 {
+		batch, stopped := c.take(len(looks) > 0)
+		if len(batch)+len(looks) == 0 {
 			return
 		}
 		for i, job := range batch {
-			c.mu.Lock()
-			stopped := c.stopped
-			c.mu.Unlock()
-			late := looks >= maxLooks || c.parkers.clock.Now().Sub(began) > spell
-			if late && !stopped && !job.urgent() {
-				p.timer.Reset(spell)
-				p.sleep(context.Background(), nil)
-				began, looks = c.parkers.clock.Now(), 0
+			if job.kind == lookAtNodes {
+				looks = append(looks, job)
+				continue
+			}
+			if c.parkers.clock.Now().Sub(began) > spell && !stopped && !job.urgent() {
+				rest()
 			}
 			job.do(stopped)
-			if job.kind == lookAtNodes {
-				looks++
-			}
-			if i%row == row-1 || i == len(batch)-1 {
+			if i%row == row-1 {
 				runtime.Gosched() // to the timer, and to what sends the requests
+				stopped = c.isStopped()
 			}
 		}
+		now := looks[:min(maxLooks, len(looks))]
+		for _, job := range now {
+			job.do(stopped)
+		}
+		runtime.Gosched()
+		if looks = looks[len(now):]; len(now) == maxLooks && !stopped {
+			rest()
+		}
 	}
+}
+
+// take returns what waits, and whether the nodes are about to be closed. The goroutine ends if
+// nothing waits and it has nothing left to do.
+func (c *chores) take(busy bool) (batch []chore, stopped bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	batch, c.waiting = c.waiting, nil
+	c.working = busy || len(batch) > 0
+	return batch, c.stopped
+}
+
+func (c *chores) isStopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopped
 }
 
 // urgent reports whether the chore is the first renewal that is due, by which a lock

@@ -139,3 +139,23 @@ func TestRenewalsAreSpread(t *testing.T) {
 		}
 	})
 }
+
+// TestARenewalWaitsForNoLooks at other locks, which are spread over time.
+func TestARenewalWaitsForNoLooks(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		asked := extensions(w)
+		l, _ := open(t, w, redlock.TTL(ttl), unspread)
+		take(t, l, "renewed")
+		time.Sleep(ttl/3 - watchedAfter - 25*time.Millisecond)
+		for i := range 1000 {
+			go l.TryAcquire(t.Context(), fmt.Sprint("x", i), redlock.Renew(false))
+		}
+		time.Sleep(watchedAfter + 100*time.Millisecond)
+		at := asked()
+		require.Len(t, at, 1)
+		assert.InDelta(t, ttl/3, at[0], float64(time.Millisecond), "but for the break that is under way")
+	})
+}
+
+// watchedAfter is how long after it was taken a lock is looked at first.
+const watchedAfter = 50 * time.Millisecond

@@ -3,6 +3,7 @@ package redlock
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -194,7 +195,7 @@ func (t *watches) remove(w *holdWatch) {
 	for _, stop := range t.stops {
 		stop()
 	}
-	t.stops = nil
+	t.stops, t.byKey = nil, nil
 }
 
 // hint is called when the key may have changed at node i, or any key if it is empty.
@@ -204,11 +205,10 @@ func (t *watches) hint(i int, key string) {
 	if w := t.byKey[key]; w != nil {
 		hinted = append(hinted, w)
 	} else if key == "" {
-		for _, key := range slices.Sorted(maps.Keys(t.byKey)) {
-			hinted = append(hinted, t.byKey[key])
-		}
+		hinted = slices.AppendSeq(hinted, maps.Values(t.byKey))
 	}
 	t.mu.Unlock()
+	slices.SortFunc(hinted, func(a, b *holdWatch) int { return strings.Compare(a.session.key, b.session.key) }) // so that runs can be repeated
 	for _, w := range hinted {
 		w.hint(i)
 	}
