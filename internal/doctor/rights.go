@@ -56,7 +56,7 @@ func purposes(prefix string) []purpose {
 			{words: []any{"ZSCORE", readers, "none"}, grant: "+zscore"},
 			{words: []any{"ZREMRANGEBYSCORE", readers, 0, 0}, grant: "+zremrangebyscore"},
 			{words: []any{"EXISTS", readers}, grant: "+exists"},
-		}, "readers get no locks (the option Shared)"},
+		}, "readers get no locks (the option Shared), and renewals of many locks are not merged"},
 		{Note, checkRights, []right{
 			{words: []any{"DELEX", lock, "IFEQ", ""}, grant: "+delex", newer: true},
 			{words: []any{"DELIFEQ", lock, ""}, grant: "+delifeq", newer: true},
