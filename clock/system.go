@@ -18,7 +18,7 @@ var System Clock = newSystem(sinceBoot)
 
 type system struct {
 	platform func() (time.Duration, bool)     // false: there is none
-	read     func() (now, wall time.Duration) // Go's clock since the origin, and the wall clock, at one moment
+	read     func() (now, wall time.Duration) // Go's clock since the origin, and the wall clock just before
 	start    time.Time                        // the origin
 	boot     time.Duration                    // the same moment on the platform's clock
 	ok       bool                             // whether there is one
@@ -34,14 +34,14 @@ type reading struct {
 
 // The platform's clock costs a system call, ten times as much as Go's. It differs from Go's by
 // the time that the machine slept. The wall clock goes on as well meanwhile, so a reading holds as
-// long as wall clock and Go's have not moved against each other. The two come with one call that
-// costs little. One who sets the wall clock moves it, too, which costs a reading.
+// long as wall clock and Go's have not moved against each other. These two are cheap to read. One
+// who sets the wall clock moves it, too, which costs a reading.
 //
 // No reading holds for long. So even a wall clock that was set back by what the machine slept, to
 // a tenth of a millisecond and before anyone could look, hides that for no longer than readingLife.
 const (
 	readingLife = 10 * time.Millisecond
-	gapNoise    = 100 * time.Microsecond // between the two clocks of one call
+	gapNoise    = 100 * time.Microsecond // between reading the one and the other
 )
 
 func newSystem(platform func() (time.Duration, bool)) *system {
