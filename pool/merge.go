@@ -75,11 +75,9 @@ func (c *conn) merge(batch []call) []call {
 
 // mergesWith reports whether both calls are extensions that one script can do.
 func (k *call) mergesWith(o *call) bool {
-	if k.request == nil || o.request == nil || k.encoded.again || o.encoded.again {
-		return false
-	}
 	r, s := k.request, o.request
-	return r.Op == protocol.OpExtend && s.Op == protocol.OpExtend && r.TTL == s.TTL && r.Watch == s.Watch
+	return r.Op == protocol.OpExtend && s.Op == protocol.OpExtend && r.TTL == s.TTL && r.Watch == s.Watch &&
+		!k.encoded.again && !o.encoded.again
 }
 
 // mergedCall makes the call that stands for the extensions in each.

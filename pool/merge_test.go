@@ -28,7 +28,22 @@ func submitTogether(n protocol.Node, requests ...protocol.Request) (to []replies
 	return to
 }
 
-// keys0 to keys(n-1), each with a value of its own.
+// grantedTogether submits the requests together, and has all of them granted.
+func grantedTogether(t *testing.T, n protocol.Node, requests []protocol.Request) {
+	t.Helper()
+	for _, to := range submitTogether(n, requests...) {
+		require.Equal(t, protocol.Granted, to.next(t).Outcome)
+	}
+}
+
+// watchingAll makes the server hint at the next change of each request's key.
+func watchingAll(requests []protocol.Request) {
+	for i := range requests {
+		requests[i] = watching(requests[i])
+	}
+}
+
+// keyAndValue returns the key of number i, and the value that it is held by.
 func keyAndValue(i int) (key, value string) { return fmt.Sprint("k", i), fmt.Sprint("v", i) }
 
 // hold has n hold so many keys for ten seconds, and returns the extensions of all.
@@ -112,9 +127,7 @@ func TestAThousandExtensionsAreTenScripts(t *testing.T) {
 	n := openNode(t, s.url())
 	requests := hold(t, n, 1000)
 	s.do("CONFIG", "RESETSTAT")
-	for _, to := range submitTogether(n, requests...) {
-		require.Equal(t, protocol.Granted, to.next(t).Outcome)
-	}
+	grantedTogether(t, n, requests)
 	assert.Equal(t, 1000/maxMerged, s.calls("evalsha"))
 }
 
@@ -146,9 +159,7 @@ func TestOnlyExtensionsAlikeAreMerged(t *testing.T) {
 	requests := hold(t, n, 3)
 	requests[1].TTL = time.Hour
 	requests[2].TTL, requests[2].Watch = time.Hour, true
-	for _, to := range submitTogether(n, requests...) {
-		require.Equal(t, protocol.Granted, to.next(t).Outcome)
-	}
+	grantedTogether(t, n, requests)
 	assert.Empty(t, r.commands("EVALSHA "+extendEachScript.digest))
 	assert.Equal(t, time.Minute, r.TTL("k0"))
 	assert.Equal(t, time.Hour, r.TTL("k1"))
@@ -163,24 +174,18 @@ func TestMergedExtensionsOutliveALostScript(t *testing.T) {
 	requests := hold(t, n, 3)
 	s.do("SCRIPT", "FLUSH")
 	for range 2 {
-		for _, to := range submitTogether(n, requests...) {
-			assert.Equal(t, protocol.Granted, to.next(t).Outcome)
-		}
+		grantedTogether(t, n, requests)
 	}
 	assert.Greater(t, s.ttl("k2"), 30*time.Second)
 	s.do("CLIENT", "KILL", "ID", s.client("redlock")["id"])
-	eventually(t, func() bool {
-		return do2(n, requests[0]) == protocol.Granted
-	}, "connected again")
+	eventually(t, func() bool { return outcome(n, requests[0]) == protocol.Granted }, "connected again")
 	s.do("CONFIG", "RESETSTAT")
-	for _, to := range submitTogether(n, requests...) {
-		assert.Equal(t, protocol.Granted, to.next(t).Outcome)
-	}
+	grantedTogether(t, n, requests)
 	assert.Equal(t, 1, s.calls("evalsha"))
 }
 
-// do2 is do for a node that may be offline.
-func do2(n protocol.Node, r protocol.Request) protocol.Outcome {
+// outcome is that of a request to a node that may be offline.
+func outcome(n protocol.Node, r protocol.Request) protocol.Outcome {
 	to := make(replies, 1)
 	if n.Submit(&r, 0, to) != nil {
 		return protocol.Failed
@@ -256,8 +261,8 @@ func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	const keys = 20
 	requests := hold(t, n, keys)
 	var watchers []*waiter
+	watchingAll(requests)
 	for i := range requests {
-		requests[i].Watch = true
 		w := wait(t, n, requests[i].Key)
 		watchers = append(watchers, w)
 		if i == 0 {
@@ -265,9 +270,7 @@ func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 		}
 	}
 	for range 2 {
-		for _, to := range submitTogether(n, requests...) {
-			require.Equal(t, protocol.Granted, to.next(t).Outcome)
-		}
+		grantedTogether(t, n, requests)
 	}
 	s.do("PING")
 	for _, w := range watchers {
@@ -289,9 +292,7 @@ func TestAKeyThatGoesBeforeItIsRememberedGivesAHint(t *testing.T) {
 	requests := hold(t, n, 2)
 	w := wait(t, n, "k1")
 	w.next()
-	for i := range requests {
-		requests[i].Watch = true
-	}
+	watchingAll(requests)
 	r.hangAt("EXISTS")
 	got := submitTogether(n, requests...)
 	eventually(t, r.hangs, "extended")
@@ -312,13 +313,9 @@ func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
 	requests := hold(t, n, 2)
 	w := wait(t, n, "k1")
 	w.next()
-	for i := range requests {
-		requests[i].Watch = true
-	}
+	watchingAll(requests)
 	for range 2 {
-		for _, to := range submitTogether(n, requests...) {
-			require.Equal(t, protocol.Granted, to.next(t).Outcome)
-		}
+		grantedTogether(t, n, requests)
 	}
 	s.do("DEL", "k1")
 	w.next()

@@ -370,13 +370,14 @@ func (c *conn) withTracking(batch []call, listener int64) []call {
 		with = append(with, c.track(listener))
 	}
 	for _, k := range batch {
-		cache := call{encoded: cacheNext, answered: c.cached} // holds for one command
-		switch {
-		case listener == 0 || !k.watches():
+		if listener == 0 || !k.watches() {
 			with = append(with, k)
-		case len(k.encoded.each) > 0:
-			with = append(with, k, cache, c.readEach(k.encoded.each))
-		default:
+			continue
+		}
+		cache := call{encoded: cacheNext, answered: c.cached} // holds for one command
+		if each := k.encoded.each; len(each) > 0 {
+			with = append(with, k, cache, c.readEach(each))
+		} else {
 			with = append(with, cache, k)
 		}
 	}

@@ -208,7 +208,9 @@ func (t *watches) hint(i int, key string) {
 		hinted = slices.AppendSeq(hinted, maps.Values(t.byKey))
 	}
 	t.mu.Unlock()
-	slices.SortFunc(hinted, func(a, b *holdWatch) int { return strings.Compare(a.session.key, b.session.key) }) // so that runs can be repeated
+	slices.SortFunc(hinted, func(a, b *holdWatch) int { // so that runs can be repeated
+		return strings.Compare(a.session.key, b.session.key)
+	})
 	for _, w := range hinted {
 		w.hint(i)
 	}
