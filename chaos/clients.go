@@ -19,6 +19,7 @@ type processes struct {
 	log     *history.Log
 	config  client.Config
 	longTTL time.Duration // of every second client; zero: that of all
+	relayed []string      // the URLs of every second client; none: those of all
 	broken  func()        // is called when a client has failed
 	stop    func() error  // ends all clients in good order; may be called twice
 
@@ -42,6 +43,9 @@ func (c *processes) start(i int) error {
 	config.Who, config.ClockOffset = c.started, clockOffsets[i%len(clockOffsets)]
 	if c.longTTL > 0 && i%2 == 1 {
 		config.TTL = c.longTTL
+	}
+	if len(c.relayed) > 0 && i%2 == 1 {
+		config.URLs = c.relayed
 	}
 	p, err := client.Start(config, c.log)
 	if err != nil {

@@ -91,6 +91,12 @@ func TestThePromisesHoldWhileMostServersForget(t *testing.T) {
 	assert.Empty(t, v.Violations)
 }
 
+func TestThePromisesHoldWhileMostPrimariesFailOver(t *testing.T) {
+	t.Parallel()
+	v, _ := try(t, "fail-over", 12*time.Second)
+	assert.Empty(t, v.Violations)
+}
+
 func TestFencingKeepsOutPausedClients(t *testing.T) {
 	t.Parallel()
 	refused := 0
@@ -204,14 +210,14 @@ func TestAnInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
 func TestKeysOfLocksAreToldFromThoseThatStay(t *testing.T) {
 	t.Parallel()
 	locks := []string{"a", "redlock:permit:1:p", "redlock:readers:a", "redlock:intent:a"}
-	stay := []string{"redlock:epoch", "redlock:fence:a", "redlock:fence:redlock:permit:1:p", "redlock:queue:a", "redlock:queue:a:seen"}
+	stay := []string{"redlock:epoch", "redlock:primary", "redlock:fence:a", "redlock:fence:redlock:permit:1:p", "redlock:queue:a", "redlock:queue:a:seen"}
 	assert.Equal(t, locks, left(append(stay, locks...)))
 }
 
 func TestBadArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--scenario", "earthquake"}, {"now"}, {"--duration", "0s"}, {"--clients", "1"}, {"--ttl", "1ms"}, {"--duration", "9s"}, {"--long-ttl", "1s"}, {"--locks", "padlock"}, {"--locks", ""}, {"--locks", "plain,plain"},
-		{"--nodes", "0"}, {"--client", "true", "--locks", "plain"}, {"--client", "true", "--no-guard"}} {
+		{"--scenario", "fail-over", "--client", "true"}, {"--nodes", "0"}, {"--client", "true", "--locks", "plain"}, {"--client", "true", "--no-guard"}} {
 		_, err := parse(args, &bytes.Buffer{})
 		assert.Error(t, err, args)
 	}

@@ -74,13 +74,20 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		}
 		o.locks = append(o.locks, l)
 	}
-	if *scenario == "all" {
+	all := *scenario == "all"
+	if all {
 		*scenario = strings.Join(scenarios(), ",")
 	}
 	for name := range strings.SplitSeq(*scenario, ",") {
 		s, ok := nemesis.ByName(name)
 		if !ok {
 			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(scenarios(), ", "))
+		}
+		if s.Standbys && o.client != "" {
+			if all {
+				continue
+			}
+			return o, fmt.Errorf("--scenario %s is about standbys, which a --client does not know", name)
 		}
 		o.scenarios = append(o.scenarios, s)
 	}

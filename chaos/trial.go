@@ -45,6 +45,7 @@ type trial struct {
 
 	fleet   fleet.Fleet
 	relays  []*relay.Relay
+	pairs   *pairs // nil: each node is one server
 	history *history.Log
 	running *processes
 }
@@ -116,13 +117,18 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	defer out.Close()
 	t.history = history.NewLog(out)
 
+	servers := t.nodes
+	if t.Standbys {
+		servers *= 2
+	}
 	t.fleet, err = fleet.Start(ctx, fleet.Process,
-		fleet.Options{Nodes: t.nodes, Persistence: t.Writes(t.nodes)})
+		fleet.Options{Nodes: servers, Persistence: t.Writes(servers)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.fleet.Close()) }()
-	urls := t.fleet.URLs()
+	urls := t.fleet.URLs()[:t.nodes]
+	relayed := slices.Clone(urls)
 	if t.Relayed {
 		for i, url := range urls {
 			r, err := relay.New(addr(url))
@@ -131,8 +137,17 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 			}
 			defer r.Close()
 			t.relays = append(t.relays, r)
-			urls[i] = r.URL()
+			relayed[i] = r.URL()
 		}
+	}
+	var second []string // for every second client
+	if t.Standbys {
+		if t.pairs, err = t.pair(ctx); err != nil {
+			return err
+		}
+		urls, second = t.pairs.with(urls), t.pairs.with(relayed)
+	} else {
+		urls = relayed
 	}
 	reg, err := register.Serve(t.history)
 	if err != nil {
@@ -145,6 +160,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		Seed: t.seed, TTL: t.ttl, Guard: t.guard, Callers: callers,
 		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])}, Patience: patience,
 	}, end)
+	t.running.relayed = second
 	defer func() { err = errors.Join(err, t.running.stop()) }()
 	for i := range t.clients {
 		if err := t.running.start(i); err != nil {
@@ -165,7 +181,7 @@ func (t *trial) disturb(ctx context.Context) error {
 	}
 	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{
 		Fleet: t.fleet, Writes: t.Writes(t.nodes), Relays: t.relays, Clients: t.running, Flush: t.flush, Log: t.history,
-		Quarantine: t.quarantine(),
+		Standbys: t.pairs, Quarantine: t.quarantine(),
 	})
 	if err != nil {
 		return err
@@ -255,6 +271,13 @@ func addr(url string) string { return strings.TrimPrefix(url, "redis://") }
 
 // ask asks node i, which must be healthy, on a connection of its own.
 func (t *trial) ask(ctx context.Context, i int, cmd string, args ...any) (any, error) {
+	if t.pairs != nil {
+		i, _ = t.pairs.of(i)
+	}
+	return t.askServer(ctx, i, cmd, args...)
+}
+
+func (t *trial) askServer(ctx context.Context, i int, cmd string, args ...any) (any, error) {
 	c, err := redis.DialContext(ctx, "tcp", addr(t.fleet.URLs()[i]), redis.DialReadTimeout(slack),
 		redis.DialWriteTimeout(slack))
 	if err != nil {
@@ -305,11 +328,11 @@ func (t *trial) noteLeftKeys() error {
 	return nil
 }
 
-// left are the keys that hold a lock, or keep others from it. The memory guard's record and the
-// counters of tokens stay, and the queues of waiters expire when nobody has asked for some seconds.
+// left are the keys that hold a lock, or keep others from it. The memory guard's record, the
+// counters of tokens and the name of a primary stay, and the queues of waiters expire when nobody has asked for some seconds.
 func left(keys []string) (others []string) {
 	for _, key := range keys {
-		if key != record.Key && !strings.HasPrefix(key, "redlock:fence:") && !strings.HasPrefix(key, "redlock:queue:") {
+		if key != record.Key && key != "redlock:primary" && !strings.HasPrefix(key, "redlock:fence:") && !strings.HasPrefix(key, "redlock:queue:") {
 			others = append(others, key)
 		}
 	}

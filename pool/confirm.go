@@ -76,6 +76,8 @@ func (c *conn) identify(answer any, failure redis.Error) {
 		c.fail(err)
 	case replica:
 		c.fail(ErrReplica)
+	case c.server.primary != "" && identity(c.server.runID, id) != c.server.primary:
+		c.fail(errSucceeded)
 	default:
 		f := &c.confirmation
 		f.run = identity(c.server.runID, id)

@@ -220,8 +220,12 @@ func (c *conn) decode(k call, v any, failure redis.Error) protocol.Reply {
 		c.node.retryLater(k)
 		return protocol.Reply{Outcome: protocol.Unknown, Err: err}
 	}
-	if k.request.Op != protocol.OpAdmit { // whose own answer has it
+	switch {
+	case k.request.Op != protocol.OpAdmit: // whose own answer has it
 		reply.Run = c.confirmation.run
+	case c.server.primary != "" && reply.Run != c.server.primary:
+		c.fail(errSucceeded) // before a record of what follows is written
+		return protocol.Reply{Outcome: protocol.Unknown, Err: errSucceeded}
 	}
 	return reply
 }

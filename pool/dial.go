@@ -17,12 +17,19 @@ import (
 // A dialer makes a connection that is ready for the handshake. The context bounds all of it.
 type dialer func(context.Context) (redis.Conn, error)
 
-// newNode returns a node for t.
-func (t *target) newNode(s *settings) *node {
-	if s.netDial == nil {
-		return newNode(t.name(), t.dialer(s), t.dialer(s), s)
+// newNode returns a node for t and its standbys.
+func (t *target) newNode(s *settings) *node { return newNode(t.name(), t.members(s), s) }
+
+// members returns how to reach t and its standbys.
+func (t *target) members(s *settings) (members []member) {
+	for _, one := range t.all() {
+		m := member{one.address, one.dialer(s), one.dialer(s)}
+		if s.netDial != nil {
+			m.dial, m.hint = oneAtATime(m.dial), oneAtATime(m.hint)
+		}
+		members = append(members, m)
 	}
-	return newNode(t.name(), oneAtATime(t.dialer(s)), oneAtATime(t.dialer(s)), s)
+	return members
 }
 
 // dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH outlive the context, and

@@ -14,6 +14,8 @@ type server struct {
 	runID    string    // of the process; empty if INFO is not permitted
 	dataSet  string    // its master_replid; empty as runID
 	clientID int64     // of this connection; zero if CLIENT ID is not permitted
+	role     string    // empty if ROLE is not permitted
+	primary  string    // what stands under primaryKey: see standby.go
 	scripts  bool      // are loaded
 	deletion *deletion // that it knows; nil: none
 }
@@ -22,14 +24,13 @@ type server struct {
 // the scripts. An ACL or an old server may leave questions without an answer: the node does
 // without, and handshake returns the consequence among the doubts.
 func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, err error) {
-	var role, primary, policy string
+	var primary, policy string
 	questions := []question{
 		{name: "CLIENT", args: []any{"SETNAME", "redlock"}},
 		{name: "CLIENT", args: []any{"ID"}, answered: func(v any) { s.clientID, _ = v.(int64) }},
-		{name: "INFO", args: []any{"server"}, answered: func(v any) { s.runID = infoField(v, "run_id") }},
-		{name: "INFO", args: []any{"replication"}, answered: func(v any) { s.dataSet, _ = parseReplication(v) }},
+		askPrimary(&s), askProcess(&s), askDataSet(&s),
 		{name: "INFO", args: []any{"memory"}, answered: func(v any) { policy = infoField(v, "maxmemory_policy") }},
-		{name: "ROLE", answered: func(v any) { role, primary = parseRole(v) }},
+		{name: "ROLE", answered: func(v any) { s.role, primary = parseRole(v) }},
 	}
 	questions = append(questions, askDeletion(&s)...)
 	for _, script := range scripts() {
@@ -39,10 +40,10 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 	if err := ask(ctx, c, questions); err != nil {
 		return s, nil, err
 	}
-	if role == "sentinel" {
+	if s.role == "sentinel" {
 		return s, nil, ErrSentinel
 	}
-	if role == "slave" {
+	if s.role == "slave" {
 		return s, nil, fmt.Errorf("%w (its primary is %.100s)", ErrReplica, primary)
 	}
 	doubt := func(is bool, text string) {
@@ -54,7 +55,7 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 		"its maxmemory-policy is "+policy+", so it may evict locks that are held: set it to noeviction")
 	doubt(s.runID == "",
 		"it does not tell its run_id, so a restart with an old state is not noticed: permit INFO")
-	doubt(role == "",
+	doubt(s.role == "",
 		"it does not tell its role, so a replica would not be noticed: permit ROLE")
 	doubt(s.clientID == 0,
 		"it does not tell connections' numbers, so a broken one cannot be killed: permit CLIENT ID and CLIENT KILL")
@@ -145,15 +146,22 @@ func preferContext(ctx context.Context, err error) error {
 	return err
 }
 
-// maxInfo bounds how much of a field of INFO is kept. The longest in use is the run_id, of 40 bytes.
+// maxInfo bounds how much of a field of INFO, or of a key that names a server, is kept. The longest in
+// use is a run_id and a master_replid, of 81 bytes together.
 const maxInfo = 100
+
+// short returns the beginning of an answer.
+func short(v any) string {
+	text, _ := redis.String(v, nil)
+	return strings.Clone(text[:min(len(text), maxInfo)]) // so that the reply can be freed
+}
 
 // infoField returns a field of the answer to INFO.
 func infoField(v any, field string) string {
 	text, _ := redis.String(v, nil)
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && name == field {
-			return strings.Clone(value[:min(len(value), maxInfo)]) // so that the reply can be freed
+			return short(value)
 		}
 	}
 	return ""

@@ -111,6 +111,8 @@ func (h *hostile) answer(command string) string {
 		return fmt.Sprintf(":%d\r\n", h.ids.Add(1))
 	case name == "INFO":
 		return fmt.Sprintf("$%d\r\nrun_id:%s\r\n", len("run_id:")+len(h.run()), h.run())
+	case command == "GET "+primaryKey:
+		return "$-1\r\n"
 	case name == "ROLE":
 		return "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
 	case name == "EVALSHA" || name == "EVAL":

@@ -26,20 +26,21 @@ const (
 	maxDoubts = 100
 )
 
-// A node is one Redis server. It implements protocol.Node.
+// A node is one Redis server, or several of which one is the primary: see standby.go. It implements
+// protocol.Node.
 //
 // Its goroutine run connects, writes for as long as the connection lasts, and connects again; each
 // connection has a second goroutine that reads. While a caller waits for a lock, or holds one,
 // there is a second connection: see tracking.go.
 type node struct {
-	name         string
-	dial         dialer
-	dialListener dialer // as dial, for the second connection
-	settings     *settings
-	ctx          context.Context // ends with Close
-	cancel       context.CancelFunc
-	done         chan struct{} // closed when run has returned
-	wake         chan struct{} // capacity 1: there is something in queue
+	name     string
+	members  []member
+	at       atomic.Int32 // the member that it is connected to, or was last
+	settings *settings
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when run has returned
+	wake     chan struct{} // capacity 1: there is something in queue
 
 	tried     chan struct{} // closed when the first attempt to connect has ended
 	triedOnce sync.Once     // closes tried
@@ -85,11 +86,10 @@ func expiry(r *protocol.Request) time.Duration {
 	return time.Since(processStart) + r.Timeout
 }
 
-// newNode returns a node that is about to connect. Each of the two dialers is called by one
-// goroutine.
-func newNode(name string, dial, dialListener dialer, s *settings) *node {
+// newNode returns a node that is about to connect.
+func newNode(name string, members []member, s *settings) *node {
 	n := &node{
-		name: name, dial: dial, dialListener: dialListener, settings: s,
+		name: name, members: members, settings: s,
 		done: make(chan struct{}), wake: make(chan struct{}, 1), tried: make(chan struct{}),
 		doubts: map[string]bool{}, hints: hints{watchers: map[string][]*watcher{}},
 	}
@@ -105,6 +105,9 @@ func (n *node) String() string { return n.name }
 // Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
 // lets them.
 func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
+	if len(n.members) > 1 && r.Epoch == "" && (r.Op.Acquires() || r.Op.Extends()) {
+		return errGuard
+	}
 	e := encode(r, n.deletionFor(r))
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,21 +198,16 @@ func (n *node) sleep(d time.Duration) bool {
 func (n *node) connect(last server) (*conn, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.settings.dialTimeout)
 	defer cancel()
-	rc, err := n.dial(ctx)
+	rc, now, doubts, err := n.reach(ctx)
 	if err != nil {
 		return nil, explainDial(err)
 	}
-	now, doubts, err := handshake(ctx, rc)
-	if err == nil {
-		var more []string
-		more, err = barrier(ctx, rc, now, last)
-		doubts = append(doubts, more...)
-	}
+	more, err := barrier(ctx, rc, now, last)
 	if err != nil {
 		rc.Close()
 		return nil, explainDial(err)
 	}
-	n.warn(doubts)
+	n.warn(append(doubts, more...))
 	n.retryHints()
 	n.mu.Lock()
 	defer n.mu.Unlock()

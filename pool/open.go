@@ -45,11 +45,13 @@ func OpenWith(urls []string, opts ...Option) ([]protocol.Node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pool: URL %d: %w", i+1, err)
 		}
-		if j, twice := seen[t.server()]; twice {
-			return nil, fmt.Errorf("pool: URLs %d and %d name the same server, %s: one server must not vote twice",
-				j, i+1, t.server())
+		for _, one := range t.all() {
+			if j, twice := seen[one.server()]; twice {
+				return nil, fmt.Errorf("pool: URLs %d and %d name the same server, %s: one server must not vote twice",
+					j, i+1, one.server())
+			}
+			seen[one.server()] = i + 1
 		}
-		seen[t.server()] = i + 1
 		targets[i] = t
 	}
 	nodes := make([]*node, len(targets))
@@ -114,7 +116,7 @@ func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts 
 	case dial == nil:
 		return nil, errors.New("pool: FromDial: the dial function is nil")
 	}
-	return newNode(name, oneAtATime(dial), oneAtATime(dial), s), nil
+	return newNode(name, []member{{name, oneAtATime(dial), oneAtATime(dial)}}, s), nil
 }
 
 // Dialer returns the name that Open gives the server at the URL, which holds no password, and how
@@ -135,6 +137,9 @@ func Dialer(url string, opts ...Option) (name string, dial func(context.Context)
 		return "", nil, fmt.Errorf("pool: URL: %w", err)
 	}
 	connect := t.dialer(s)
+	if len(t.standbys) > 0 {
+		connect = func(ctx context.Context) (redis.Conn, error) { return dialPrimary(ctx, t.members(s)) }
+	}
 	return t.name(), func(ctx context.Context) (redis.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.dialTimeout)
 		defer cancel()

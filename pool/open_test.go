@@ -108,6 +108,7 @@ func TestOpenRefusesWhatCannotBeAQuorum(t *testing.T) {
 		"no URLs":          nil,
 		"URL 2: no scheme": {"redis://a", "b"},
 		"URLs 1 and 3 name the same server, a:6379": {"redis://a", "redis://b", "redis://A:6379/2"},
+		"URLs 1 and 2 name the same server, b:6379": {"redis://a?standby=b", "redis://b"},
 	} {
 		_, err := Open(urls...)
 		assert.ErrorContains(t, err, advice)

@@ -107,12 +107,15 @@ func (h *hints) end() {
 }
 
 // retryHints is called for a new connection: what the one before was refused may be permitted by
-// now.
+// now, and the listener may hear another server.
 func (n *node) retryHints() {
 	n.hints.mu.Lock()
 	defer n.hints.mu.Unlock()
 	n.hints.refused = false
 	n.startListening()
+	if l := n.hints.listener; l != nil && l.isElsewhere() {
+		l.fail()
+	}
 }
 
 // refuseHints is called when the server gives no hints. It is not asked again before the next
@@ -190,10 +193,11 @@ const invalidations = "__redis__:invalidate"
 // A listener is a node's second connection, on which hints come. It carries no requests, so a
 // listener that hangs holds up nothing but hints.
 type listener struct {
-	node  *node
-	redis redis.Conn
-	began time.Time
-	heard atomic.Int64 // messages and answers so far
+	node   *node
+	member int32 // that it hears
+	redis  redis.Conn
+	began  time.Time
+	heard  atomic.Int64 // messages and answers so far
 
 	failOnce sync.Once
 	broken   chan struct{} // closed by fail
@@ -224,7 +228,8 @@ func (n *node) listen() {
 func (n *node) openListener() (*listener, redirect, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.settings.dialTimeout)
 	defer cancel()
-	c, err := n.dialListener(ctx)
+	at := n.at.Load()
+	c, err := n.members[at].hint(ctx)
 	if err != nil {
 		return nil, redirect{}, err
 	}
@@ -243,7 +248,7 @@ func (n *node) openListener() (*listener, redirect, error) {
 		c.Close()
 		return nil, redirect{}, err
 	}
-	return &listener{node: n, redis: c, began: time.Now(), broken: make(chan struct{})}, to, nil
+	return &listener{node: n, member: at, redis: c, began: time.Now(), broken: make(chan struct{})}, to, nil
 }
 
 // serve reads hints until the listener fails.
@@ -264,6 +269,9 @@ func (l *listener) serve(to redirect) {
 	n.setRedirect(redirect{})
 	n.hints.setListener(nil)
 }
+
+// isElsewhere reports whether the node has connected to another of its servers since.
+func (l *listener) isElsewhere() bool { return l.member != l.node.at.Load() }
 
 // fail ends the listener, even where it hangs. It may be called again.
 func (l *listener) fail() {
@@ -309,7 +317,7 @@ func (l *listener) giveHints(message any) {
 func (l *listener) ping() {
 	for l.sleep(l.node.settings.ping) {
 		before := l.heard.Load()
-		if l.redis.Send("PING") != nil || l.redis.Flush() != nil {
+		if l.isElsewhere() || l.redis.Send("PING") != nil || l.redis.Flush() != nil {
 			l.fail()
 			return
 		}

@@ -19,6 +19,7 @@ type target struct {
 	password string
 	auth     bool
 	database int
+	standbys []*target // that take over from it: the same, but for the address
 }
 
 // errURL does not repeat the error of url.Parse, which quotes a part of the URL: perhaps half of a
@@ -68,9 +69,6 @@ func (t *target) setUser(u *url.Userinfo) error {
 }
 
 func (t *target) setHost(u *url.URL) error {
-	if u.RawQuery != "" {
-		return errors.New("parameters behind a ? are not supported; options are given to OpenWith")
-	}
 	t.host = u.Hostname()
 	if t.host == "" {
 		t.host = "localhost"
@@ -83,8 +81,40 @@ func (t *target) setHost(u *url.URL) error {
 		return errors.New("the port must be between 1 and 65535")
 	}
 	t.address = net.JoinHostPort(strings.ToLower(t.host), port)
-	return t.setDatabase(strings.TrimPrefix(u.Path, "/"))
+	if err := t.setDatabase(strings.TrimPrefix(u.Path, "/")); err != nil {
+		return err
+	}
+	return t.setStandbys(u.RawQuery)
 }
+
+func (t *target) setStandbys(query string) error {
+	q, err := url.ParseQuery(query)
+	if err != nil || len(q) > 1 || len(q) == 1 && !q.Has("standby") {
+		return errors.New("the only parameter behind a ? is standby, a server that takes over from this one: " +
+			"?standby=host:port; options are given to OpenWith")
+	}
+	addresses := map[string]bool{t.address: true}
+	for _, at := range q["standby"] {
+		u, err := url.Parse("redis://" + at)
+		if err != nil || at == "" || u.Host != at {
+			return errors.New("a standby is written host:port, without a scheme or a password; these are as in the URL")
+		}
+		standby := *t
+		standby.standbys = nil
+		if err := standby.setHost(&url.URL{Host: at, Path: "/" + strconv.Itoa(t.database)}); err != nil {
+			return fmt.Errorf("standby: %w", err)
+		}
+		if addresses[standby.address] {
+			return errors.New("a server is named twice, as a standby of itself or of another")
+		}
+		addresses[standby.address] = true
+		t.standbys = append(t.standbys, &standby)
+	}
+	return nil
+}
+
+// all returns the target and its standbys.
+func (t *target) all() []*target { return append([]*target{t}, t.standbys...) }
 
 func (t *target) setSocket(u *url.URL) error {
 	if u.Host != "" || u.Path == "" || u.Path == "/" {
@@ -115,8 +145,12 @@ func (t *target) server() string { return t.address }
 
 // name names the node in errors.
 func (t *target) name() string {
-	if t.database == 0 {
-		return t.address
+	name := t.address
+	for _, standby := range t.standbys {
+		name += "+" + standby.address
 	}
-	return fmt.Sprintf("%s/%d", t.address, t.database)
+	if t.database == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s/%d", name, t.database)
 }

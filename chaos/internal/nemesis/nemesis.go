@@ -25,7 +25,9 @@ type World struct {
 	Relays  []*relay.Relay // one a node, or none
 	Clients Clients
 	Flush   func(ctx context.Context, node int) error
-	Log     *history.Log
+	// Standbys may be nil if no node has one.
+	Standbys Standbys
+	Log      *history.Log
 	// Quarantine is how long a node that forgot has no vote, counted from the end of the fault.
 	Quarantine time.Duration
 }
@@ -35,6 +37,12 @@ type Clients interface {
 	Pause(i int) error
 	Resume(i int) error
 	Replace(i int) error // kill it, and start another in its place
+}
+
+// Standbys are the second servers of nodes.
+type Standbys interface {
+	Promote(ctx context.Context, node int) error // the standby, beside the primary
+	Demote(ctx context.Context, node int) error  // the primary before it
 }
 
 // Run carries out the plan and returns when all faults are undone. When ctx ends, that is at once,
@@ -96,6 +104,8 @@ func (w World) inject(ctx context.Context, s Step, i int) error {
 		return w.Fleet.Kill(ctx, i)
 	case Flush:
 		return w.Flush(ctx, i)
+	case FailOver:
+		return w.Standbys.Promote(ctx, i)
 	case PauseClient:
 		return w.Clients.Pause(i)
 	case KillClient:
@@ -129,6 +139,8 @@ func (w World) heal(ctx context.Context, s Step, i int) error {
 			memory = fleet.Lost
 		}
 		return w.Fleet.Restart(ctx, i, memory)
+	case FailOver:
+		return w.Standbys.Demote(ctx, i)
 	case PauseClient:
 		return w.Clients.Resume(i)
 	case Flush, KillClient, Reset:

@@ -49,6 +49,9 @@ func (s *stage) Restart(_ context.Context, i int, m fleet.Memory) error {
 	return s.do([]string{fleet.Kept: "restart kept", fleet.Lost: "restart lost"}[m], i)
 }
 
+func (s *stage) Promote(_ context.Context, i int) error { return s.do("promote", i) }
+func (s *stage) Demote(_ context.Context, i int) error  { return s.do("demote", i) }
+
 type clients struct{ *stage }
 
 func (c clients) Pause(i int) error   { return c.do("pause client", i) }
@@ -57,7 +60,7 @@ func (c clients) Replace(i int) error { return c.do("replace client", i) }
 
 func world(s *stage, record *bytes.Buffer) nemesis.World {
 	return nemesis.World{
-		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s},
+		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s}, Standbys: s,
 		Flush: func(_ context.Context, i int) error { return s.do("flush", i) },
 		Log:   history.NewLog(record), Quarantine: time.Hour,
 	}
@@ -78,6 +81,7 @@ func TestEachFaultIsMadeAndUndone(t *testing.T) {
 		{nemesis.RestartMajority, []int{2}, "kill 2, restart kept 2", []int{2}, true},
 		{nemesis.RestartMajority, []int{0, 1}, "kill 0, kill 1, restart kept 1, restart lost 0", []int{0, 1}, true},
 		{nemesis.Flush, []int{2}, "flush 2", []int{2}, true},
+		{nemesis.FailOver, []int{1}, "promote 1, demote 1", []int{1}, true},
 		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3", nil, false},
 		{nemesis.KillClient, []int{3}, "replace client 3", nil, false},
 	} {

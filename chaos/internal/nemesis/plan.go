@@ -20,6 +20,7 @@ const (
 	KillServer      Kind = "kill-server"      // kill -9, and a restart
 	RestartMajority Kind = "restart-majority" // the same for most servers at once, and right away
 	Flush           Kind = "flush"            // FLUSHALL
+	FailOver        Kind = "fail-over"        // a standby is promoted; the primary before it is demoted later
 	PauseClient     Kind = "pause-client"     // SIGSTOP, SIGCONT
 	KillClient      Kind = "kill-client"      // kill -9, and another client in its place
 	Reset           Kind = "reset"            // all connections are broken
@@ -35,8 +36,10 @@ const (
 func (k Kind) ofClients() bool { return k == PauseClient || k == KillClient }
 
 // forgets reports whether the nodes have no vote for a while when the fault is over: a server that
-// was restarted does not know whether it remembers all.
-func (k Kind) forgets() bool { return k == KillServer || k == RestartMajority || k == Flush }
+// was restarted, or promoted, does not know whether it remembers all.
+func (k Kind) forgets() bool {
+	return k == KillServer || k == RestartMajority || k == Flush || k == FailOver
+}
 
 // A Step is one fault.
 type Step struct {
@@ -165,6 +168,10 @@ func restartMajority(d *draw, k Kind) Step {
 
 func flush(d *draw, k Kind) Step {
 	return Step{Kind: k, Victims: d.some(d.one(1, 1, 3), d.Nodes)}
+}
+
+func failOver(d *draw, k Kind) Step {
+	return Step{Kind: k, Victims: d.some(d.one(1, 2, 3, 3, 5), d.Nodes), For: d.ttls(0, 1.5)}
 }
 
 func pauseClients(d *draw, k Kind) Step {

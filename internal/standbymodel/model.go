@@ -1,0 +1,321 @@
+package standbymodel
+
+import (
+	"fmt"
+
+	"github.com/redquorum/redquorum/internal/explore"
+)
+
+const ttl = 2 // in ticks
+
+// A Model says which of all worlds to explore.
+type Model struct {
+	Promotions uint8   // how many there may be
+	Mistake    Mistake // changes the protocol, if there is one
+}
+
+// A Mistake changes the protocol, and breaks the promise.
+type Mistake string
+
+// The mistakes. The comments say what the faulty protocol does.
+const (
+	Follows    Mistake = "follows"     // takes any primary
+	MarksAlone Mistake = "marks alone" // takes a primary with a mark of any generation
+	LooksFirst Mistake = "looks first" // looks at the other server before it notes the generation
+	Hurries    Mistake = "hurries"     // confirms at once
+	Unborn     Mistake = "unborn"      // lets votes count at once
+	Carries    Mistake = "carries"     // goes on with the generation that follows on its connection
+)
+
+// A state is one moment of a world. It is what tells moments apart, too.
+type state struct {
+	servers [2]server
+	clients [2]client
+	last    uint8 // generation
+}
+
+type server struct {
+	generation uint8 // that it is the primary of; zero: it is a replica
+	before     uint8 // that of its last time as primary, while clients may not know that it has ended
+	fresh      bool  // that time has ended in this tick
+	mark       uint8 // the generation that it confirms
+	record     uint8 // the generation that it is of
+	quarantine uint8 // what is left of it
+	holder     uint8 // of the key: 1 + a client; zero: there is none
+	left       uint8 // of the key
+}
+
+type client struct {
+	stage      stage
+	server     uint8
+	generation uint8
+	looked     bool // it has seen the other server as a replica; with LooksFirst
+	valid      uint8
+	asked      request
+	counts     uint8 // for how long what was asked would be believed
+}
+
+type stage uint8
+
+const (
+	away stage = iota
+	noted
+	seen   // the other server is a replica
+	waited // since then
+	open
+)
+
+type request uint8
+
+const (
+	none request = iota
+	acquire
+	extend
+)
+
+// A step is one thing that happens.
+type step struct {
+	action action
+	who    int // a server or a client
+}
+
+type action uint8
+
+const (
+	promote action = iota
+	demote
+	replicate // to the server
+	firstOfClients
+	connectFirst // to server 0
+	connectSecond
+	look
+	confirm
+	hangUp
+	bear
+	ask
+	run
+	tick
+)
+
+// Explore tries all steps that can happen, breadth first, until two clients have the vote or no step
+// is left. look is shown each new state.
+func (m Model) Explore(look func(*state)) explore.Result {
+	space := explore.Space[state, state, step]{
+		Start:    state{servers: [2]server{{generation: 1}}, last: 1},
+		Key:      m.key,
+		State:    func(s state) state { return s },
+		Steps:    m.steps,
+		Describe: describe,
+	}
+	return space.Explore(func(_ step, s *state, isNew bool) string {
+		if isNew {
+			look(s)
+		}
+		if s.clients[0].valid > 0 && s.clients[1].valid > 0 {
+			return "both clients have the vote"
+		}
+		return ""
+	})
+}
+
+// steps calls do with each step that can happen next and the state after it, until do returns
+// false.
+func (m Model) steps(s *state, do func(step, *state) bool) {
+	for a := promote; a <= tick; a++ {
+		for who := range 2 {
+			next := *s
+			m.does(&next, step{a, who})
+			if next != *s && !do(step{a, who}, &next) {
+				return
+			}
+			if a == tick {
+				break
+			}
+		}
+	}
+}
+
+// key leaves out what cannot matter any more: a generation does not return.
+func (m Model) key(s *state) state {
+	k := *s
+	for i := range k.servers {
+		at := &k.servers[i]
+		if at.record != at.generation && at.record != at.before {
+			at.record, at.quarantine = 0, 0
+		}
+		if at.mark != at.generation && m.Mistake != MarksAlone {
+			at.mark = 0
+		}
+	}
+	for i := range k.clients {
+		if c := &k.clients[i]; c.stage == away {
+			*c = client{valid: c.valid, looked: c.looked}
+		}
+	}
+	return k
+}
+
+// does changes the state by a step that can happen, and leaves it as it is otherwise.
+func (m Model) does(s *state, did step) {
+	if did.action == tick {
+		s.tick()
+		return
+	}
+	if did.action < firstOfClients {
+		m.manages(s, did)
+		return
+	}
+	c := &s.clients[did.who]
+	at, other := &s.servers[c.server], &s.servers[1-c.server]
+	if m.Mistake == Carries && c.stage == open && at.generation != 0 {
+		c.generation = at.generation
+	}
+	switch did.action {
+	case connectFirst, connectSecond:
+		m.connects(s, c, uint8(did.action-connectFirst))
+	case look:
+		switch {
+		case c.stage == noted && other.generation == 0:
+			c.stage = seen
+		case m.Mistake == LooksFirst && c.stage == away:
+			c.looked = s.servers[1].generation == 0 // to go to server 0
+		}
+	case confirm:
+		if c.stage == waited || m.Mistake == Hurries && c.stage == seen {
+			c.stage = away
+			if at.generation != 0 {
+				at.mark, c.stage = c.generation, open
+			}
+		}
+	case hangUp:
+		*c = client{valid: c.valid}
+	case bear:
+		if c.stage == open && at.generation == c.generation && at.record != c.generation {
+			at.record, at.quarantine = c.generation, ttl
+			if m.Mistake == Unborn {
+				at.quarantine = 0
+			}
+		}
+	case ask:
+		if c.stage == open && c.asked == none {
+			c.asked, c.counts = acquire, ttl
+			if c.valid > 0 {
+				c.asked = extend
+			}
+		}
+	case run:
+		s.run(did.who)
+	}
+}
+
+// manages is what happens to the servers without a client.
+func (m Model) manages(s *state, did step) {
+	at, other := &s.servers[did.who], &s.servers[1-did.who]
+	switch {
+	case did.action == promote && at.generation == 0 && s.last <= m.Promotions:
+		s.last++
+		at.generation = s.last
+	case did.action == demote && at.generation != 0:
+		at.before, at.fresh, at.generation = at.generation, true, 0
+	case did.action == replicate && at.generation == 0 && other.generation != 0:
+		at.mark, at.record, at.quarantine = other.mark, other.record, other.quarantine
+		at.holder, at.left = other.holder, other.left
+		at.before, at.fresh = 0, false
+	}
+}
+
+// connects takes a client to a server.
+func (m Model) connects(s *state, c *client, to uint8) {
+	at := &s.servers[to]
+	if c.stage != away || at.generation == 0 {
+		return
+	}
+	c.server, c.generation, c.stage = to, at.generation, noted
+	isMarked := at.mark == at.generation || m.Mistake == MarksAlone && at.mark != 0
+	switch {
+	case isMarked, m.Mistake == Follows:
+		c.stage = open
+	case c.looked && to == 0:
+		c.stage = seen
+	}
+	c.looked = false
+}
+
+// run has the server run what the client asked for, and the client take the answer.
+func (s *state) run(who int) {
+	c := &s.clients[who]
+	at, asked, counts := &s.servers[c.server], c.asked, c.counts
+	if asked == none {
+		return
+	}
+	c.asked, c.counts = none, 0
+	own := uint8(who + 1)
+	isGranted := asked == acquire && at.holder == 0 || asked == extend && at.holder == own
+	if at.generation == 0 || !isGranted {
+		return
+	}
+	at.holder, at.left = own, ttl
+	isSame := at.generation == c.generation || at.before == c.generation
+	isTrusted := at.quarantine == 0 || asked == extend && c.valid > 0
+	if isSame && at.record == c.generation && isTrusted && counts > 0 {
+		c.valid = counts
+	}
+}
+
+// tick lets time pass.
+func (s *state) tick() {
+	for i := range s.servers {
+		at := &s.servers[i]
+		at.quarantine = less(at.quarantine)
+		if at.left = less(at.left); at.left == 0 {
+			at.holder = 0
+		}
+		if !at.fresh {
+			at.before = 0
+		}
+		at.fresh = false
+	}
+	for i := range s.clients {
+		c := &s.clients[i]
+		c.valid, c.counts = less(c.valid), less(c.counts)
+		if c.stage == seen {
+			c.stage = waited
+		}
+	}
+}
+
+func less(n uint8) uint8 { return max(n, 1) - 1 }
+
+// describe puts a step into words, for a trace.
+func describe(did step, _, after *state) string {
+	server, client := string(rune('X'+did.who)), string(rune('A'+did.who))
+	text := [...]string{
+		promote: server + " is promoted", demote: server + " is demoted",
+		replicate: server + " takes over what its primary has", firstOfClients: "",
+		connectFirst: client + " connects to X", connectSecond: client + " connects to Y",
+		look: client + " asks the other server for its role", confirm: client + " confirms its server",
+		hangUp: client + " hangs up", bear: client + " writes a record", ask: client + " asks for a vote",
+		run: "what " + client + " asked for is run", tick: "time passes",
+	}[did.action]
+	for i, at := range after.servers {
+		text += fmt.Sprintf("; %c %v", 'X'+i, at)
+	}
+	for i, c := range after.clients {
+		text += fmt.Sprintf("; %c %v", 'A'+i, c)
+	}
+	return text
+}
+
+func (s server) String() string {
+	text := "replica"
+	if s.generation != 0 {
+		text = fmt.Sprint("primary ", s.generation)
+	}
+	return fmt.Sprintf("%s (mark %d, record %d for %d, key %d for %d)",
+		text, s.mark, s.record, s.quarantine, s.holder, s.left)
+}
+
+func (c client) String() string {
+	return fmt.Sprintf("%s of %c, %d (valid for %d)",
+		[...]string{"away", "noted", "seen", "waited", "open"}[c.stage], 'X'+rune(c.server), c.generation, c.valid)
+}

@@ -1,0 +1,296 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// A node can be several servers, of which one at a time is the primary: the one of its URL and its
+// standbys. Redis Sentinel, or whatever promotes and demotes them, is not asked, because it may have
+// promoted one while another still grants. Both would have the node's one vote.
+//
+// So a primary has it only when all others have been seen as replicas since its promotion. A client
+// that has seen this confirms it: it writes to the primary who that is, under primaryKey. Whoever
+// comes later believes what stands there, as long as it names the present process and data set,
+// which change with each promotion. Package internal/standbymodel tries what can happen.
+//
+// The keys of a primary that was promoted may lack the last locks, as those of a server that was
+// restarted, and the record of its memory is another server's: see package redlock, guard.go.
+
+// primaryKey is where a server is confirmed. It has no prefix, because all who lock by a server must
+// find it.
+const primaryKey = "redlock:primary"
+
+// confirmAge is how long the others have been replicas when a primary is confirmed. Until then votes
+// of theirs may rest on an older look at their identity (identityAge).
+const confirmAge = 2 * identityAge
+
+// maxAhead is how far the clock of a replica may be ahead of its primary's. What it has accepted of
+// fencing tokens, if it was the primary before, was near to its own clock (package redlock,
+// fence.go).
+const maxAhead = time.Second
+
+// A member is one server of a node. Each dialer is called by one goroutine.
+type member struct {
+	name string
+	dial dialer
+	hint dialer // as dial, for the second connection
+}
+
+// errGuard is for a lock without the memory guard: it is what keeps a primary that was promoted from
+// voting before the votes of the one before it have ended.
+var errGuard = errors.New("has standbys, which needs the memory guard; leave MemoryGuard(false) out")
+
+// errSucceeded is for a connection to a primary that has not been confirmed since its promotion.
+var errSucceeded = errors.New("has been demoted and promoted again")
+
+// errNoVote is why a node of several servers has none.
+var errNoVote = errors.New("none of the node's servers has its vote")
+
+// askPrimary, askProcess and askDataSet ask for what isConfirmed looks at. What stands under
+// primaryKey is asked for first, so that it was there when the server was who it then is.
+
+func askPrimary(s *server) question {
+	return question{name: "GET", args: []any{primaryKey}, answered: func(v any) { s.primary = short(v) }}
+}
+
+func askProcess(s *server) question {
+	return question{name: "INFO", args: []any{"server"}, answered: func(v any) { s.runID = infoField(v, "run_id") }}
+}
+
+func askDataSet(s *server) question {
+	return question{name: "INFO", args: []any{"replication"}, answered: func(v any) { s.dataSet, _ = parseReplication(v) }}
+}
+
+// identity names the server's process and data set.
+func (s server) identity() string { return identity(s.runID, s.dataSet) }
+
+// isConfirmed reports whether the server has been seen to be the only primary of its node.
+func (s server) isConfirmed() bool {
+	return s.runID != "" && s.dataSet != "" && s.primary == s.identity()
+}
+
+// reach connects to the server that has the node's vote.
+func (n *node) reach(ctx context.Context) (c redis.Conn, s server, doubts []string, err error) {
+	if len(n.members) > 1 {
+		return n.reachPrimary(ctx)
+	}
+	g := n.members[0].greet(ctx, handshake)
+	if g.err == nil && g.server.primary != "" && !g.server.isConfirmed() {
+		g.conn.Close()
+		g.err = fmt.Errorf("is one of the servers of a node with standbys, and not known to be the one with the vote; "+
+			"give all clients the same URL, or delete the key %s if it stands alone now", primaryKey)
+	}
+	return g.conn, g.server, g.doubts, g.err
+}
+
+// reachPrimary connects to all servers of the node, and keeps the one that has been confirmed, or
+// can be.
+func (n *node) reachPrimary(ctx context.Context) (redis.Conn, server, []string, error) {
+	greetings := greetAll(ctx, n.members, handshake)
+	found, primaries := primaryOf(greetings)
+	var err error
+	switch {
+	case found < 0:
+		err = explainAll(n.members, greetings)
+	case greetings[found].server.isConfirmed():
+	case primaries > 1:
+		err = fmt.Errorf("%w: %d of them are primaries; it has one when the others are its replicas", errNoVote, primaries)
+	default:
+		if err = n.awaits(found, greetings); err == nil {
+			err = n.confirm(ctx, found, &greetings[found])
+		}
+	}
+	if err != nil {
+		keepOne(greetings, -1)
+		return nil, server{}, nil, err
+	}
+	keepOne(greetings, found)
+	n.at.Store(int32(found))
+	g := greetings[found]
+	return g.conn, g.server, g.doubts, nil
+}
+
+// A greeting is a new connection to a member, or why there is none.
+type greeting struct {
+	conn   redis.Conn
+	server server
+	doubts []string
+	err    error
+}
+
+// A meeting asks a new connection which server is at the other end. It refuses a replica.
+type meeting func(context.Context, redis.Conn) (server, []string, error)
+
+func (m *member) greet(ctx context.Context, meet meeting) (g greeting) {
+	if g.conn, g.err = m.dial(ctx); g.err != nil {
+		return g
+	}
+	if g.server, g.doubts, g.err = meet(ctx, g.conn); g.err != nil {
+		g.conn.Close()
+	}
+	return g
+}
+
+// greetAll greets all members at once. It does not wait for the others when one is confirmed.
+func greetAll(ctx context.Context, members []member, meet meeting) []greeting {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	greetings := make([]greeting, len(members))
+	var wg sync.WaitGroup
+	for i := range members {
+		wg.Go(func() {
+			greetings[i] = members[i].greet(ctx, meet)
+			if g := &greetings[i]; g.err == nil && g.server.isConfirmed() {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	return greetings
+}
+
+// primaryOf returns the primary that is confirmed, or else one of the primaries, and how many there
+// are; -1 if there is none.
+func primaryOf(greetings []greeting) (found, primaries int) {
+	found = -1
+	for i, g := range greetings {
+		if g.err != nil {
+			continue
+		}
+		primaries++
+		if found < 0 || g.server.isConfirmed() {
+			found = i
+		}
+	}
+	return found, primaries
+}
+
+// keepOne closes all connections but one.
+func keepOne(greetings []greeting, kept int) {
+	for i, g := range greetings {
+		if g.err == nil && i != kept {
+			g.conn.Close()
+		}
+	}
+}
+
+// explainAll says why none of the members is a primary.
+func explainAll(members []member, greetings []greeting) error {
+	each := make([]string, len(greetings))
+	for i, g := range greetings {
+		each[i] = members[i].name + ": " + explainDial(g.err).Error()
+	}
+	return fmt.Errorf("%w: %s", errNoVote, strings.Join(each, "; "))
+}
+
+// dialPrimary connects to the server of the node that votes, or would if all others were its
+// replicas. It changes nothing, for tools.
+func dialPrimary(ctx context.Context, members []member) (redis.Conn, error) {
+	greetings := greetAll(ctx, members, func(ctx context.Context, c redis.Conn) (s server, _ []string, err error) {
+		err = ask(ctx, c, []question{
+			askPrimary(&s), askProcess(&s), askDataSet(&s),
+			{name: "ROLE", answered: func(v any) { s.role, _ = parseRole(v) }},
+		})
+		if err == nil && s.role == "slave" {
+			err = ErrReplica
+		}
+		return s, nil, err
+	})
+	found, _ := primaryOf(greetings)
+	keepOne(greetings, found)
+	if found < 0 {
+		return nil, explainAll(members, greetings)
+	}
+	return greetings[found].conn, nil
+}
+
+// awaits says which of the others is no replica of the primary at, or nil.
+func (n *node) awaits(at int, greetings []greeting) error {
+	for i, g := range greetings {
+		if i != at && !errors.Is(explainDial(g.err), ErrReplica) {
+			return n.notConfirmed(at, i, g.err)
+		}
+	}
+	return nil
+}
+
+// notConfirmed says that the primary at cannot be confirmed because of another server.
+func (n *node) notConfirmed(at, other int, err error) error {
+	return fmt.Errorf("%w: %s is a primary, and votes once its standbys have been seen as its replicas, but of %s: %w",
+		errNoVote, n.members[at].name, n.members[other].name, explainDial(err))
+}
+
+// confirm makes sure that all other servers are replicas, and tells the primary so.
+func (n *node) confirm(ctx context.Context, at int, g *greeting) error {
+	if g.server.role == "" || g.server.runID == "" || g.server.dataSet == "" {
+		return fmt.Errorf("%w: %s does not tell who it is; permit INFO and ROLE, which a node with standbys needs",
+			errNoVote, n.members[at].name)
+	}
+	began := time.Now()
+	var clock time.Duration
+	if err := ask(ctx, g.conn, []question{askTime(&clock)}); err != nil {
+		return err
+	}
+	for i := range n.members {
+		if i == at {
+			continue
+		}
+		ahead, err := n.members[i].lookAt(ctx, clock)
+		if err == nil && ahead-time.Since(began) > maxAhead {
+			err = fmt.Errorf("its clock is %v ahead of the primary's; set the clocks", ahead.Round(time.Millisecond))
+		}
+		if err != nil {
+			return n.notConfirmed(at, i, err)
+		}
+	}
+	select {
+	case <-time.After(confirmAge):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	g.server.primary = g.server.identity()
+	return ask(ctx, g.conn, []question{
+		{name: "SET", args: []any{primaryKey, g.server.primary}, required: true},
+	})
+}
+
+// errPrimary is for a server that should be a replica.
+var errPrimary = errors.New("is no replica")
+
+// lookAt returns how far the clock of a member is ahead of a reading, or an error if it is no replica.
+func (m *member) lookAt(ctx context.Context, clock time.Duration) (ahead time.Duration, err error) {
+	c, err := m.dial(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	var role string
+	var reading time.Duration
+	err = ask(ctx, c, []question{
+		{name: "ROLE", answered: func(v any) { role, _ = parseRole(v) }},
+		askTime(&reading),
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case role != "slave":
+		return 0, errPrimary
+	}
+	return reading - clock, nil
+}
+
+// askTime asks for the server's clock, since 1970.
+func askTime(clock *time.Duration) question {
+	return question{name: "TIME", required: true, answered: func(v any) {
+		if parts, err := redis.Int64s(v, nil); err == nil && len(parts) == 2 {
+			*clock = time.Duration(parts[0])*time.Second + time.Duration(parts[1])*time.Microsecond
+		}
+	}}
+}

@@ -1,0 +1,353 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// A pair is two real servers, the second of which is a replica of the first.
+type pair struct {
+	fleet.Fleet
+	t     *testing.T
+	conns [2]redis.Conn
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	need.Redis(t)
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 2, Volatile: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	p := &pair{Fleet: f, t: t}
+	for i, u := range f.URLs() {
+		p.conns[i], err = redis.DialURL(u)
+		require.NoError(t, err)
+		t.Cleanup(func() { p.conns[i].Close() })
+	}
+	p.demote(1)
+	return p
+}
+
+func (p *pair) do(i int, args ...any) any {
+	p.t.Helper()
+	v, err := p.conns[i].Do(args[0].(string), args[1:]...)
+	require.NoError(p.t, err)
+	return v
+}
+
+func (p *pair) addr(i int) string { return strings.TrimPrefix(p.URLs()[i], "redis://") }
+
+// url names the first server, and the other as its standby.
+func (p *pair) url() string { return p.URLs()[0] + "?standby=" + p.addr(1) }
+
+func (p *pair) promote(i int) { p.do(i, "REPLICAOF", "NO", "ONE") }
+
+// demote makes server i a replica of the other, and waits until it has taken over its data.
+func (p *pair) demote(i int) {
+	p.t.Helper()
+	at, err := url.Parse(p.URLs()[1-i])
+	require.NoError(p.t, err)
+	p.do(i, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
+	p.do(1-i, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
+	p.do(i, "REPLICAOF", at.Hostname(), at.Port())
+	eventually(p.t, func() bool {
+		role, err := redis.Values(p.do(i, "ROLE"), nil)
+		state, _ := redis.String(role[3], err)
+		return state == "connected"
+	}, "the replica has its primary's data")
+}
+
+// holder is the server that holds the key, or -1.
+func (p *pair) holder(key string) int {
+	p.t.Helper()
+	for i := range p.conns {
+		if role, _ := parseRole(p.do(i, "ROLE")); role == "master" && p.do(i, "EXISTS", key).(int64) == 1 {
+			return i
+		}
+	}
+	return -1
+}
+
+// recorded is a vote that is confirmed by an epoch record.
+func recorded(key string) protocol.Request {
+	r := acquire(key, "v-"+key)
+	r.Epoch = "redlock:epoch"
+	return r
+}
+
+// settled asks for votes, on keys that are new each time, until a reply is one that is wanted.
+func settled(t *testing.T, n protocol.Node, key string, wanted func(protocol.Reply) bool) (r protocol.Reply) {
+	t.Helper()
+	tries := 0
+	eventually(t, func() bool {
+		tries++
+		req, to := recorded(fmt.Sprint(key, tries)), make(replies, 1)
+		req.TTL, req.Timeout = 10*time.Second, testTimeout
+		if err := n.Submit(&req, 0, to); err != nil {
+			r = protocol.Reply{Outcome: protocol.Failed, Err: err}
+		} else {
+			r = to.next(t)
+		}
+		return wanted(r)
+	}, "what is wanted of "+key)
+	return r
+}
+
+// granted waits for a vote.
+func granted(t *testing.T, n protocol.Node, key string) {
+	t.Helper()
+	settled(t, n, key, func(r protocol.Reply) bool { return r.Outcome == protocol.Granted })
+}
+
+func TestANodeFollowsItsPrimary(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	n := openNode(t, p.url())
+	assert.Equal(t, p.addr(0)+"+"+p.addr(1), n.String())
+	first := do(t, n, recorded("a"))
+	require.Equal(t, protocol.Granted, first.Outcome, first.Err)
+	assert.Equal(t, 0, p.holder("a"))
+	confirmed, err := redis.String(p.do(0, "GET", primaryKey), nil)
+	require.NoError(t, err)
+	assert.Equal(t, first.Run, confirmed)
+
+	p.promote(1)
+	p.demote(0)
+	granted(t, n, "b")
+	second := do(t, n, recorded("c"))
+	require.Equal(t, protocol.Granted, second.Outcome, second.Err)
+	assert.Equal(t, 1, p.holder("c"))
+	assert.NotEqual(t, first.Run, second.Run, "the guard must notice")
+}
+
+// A client that cannot see that the former primary has stopped does not believe in the new one,
+// though that is what everybody else calls it. Where it is confirmed, one standby may be away.
+func TestAPrimaryVotesWhenTheOthersAreItsReplicas(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	wire, err := relay.New(p.addr(0))
+	require.NoError(t, err)
+	t.Cleanup(wire.Close)
+	behind := wire.URL() + "?standby=" + p.addr(1)
+	old := openNode(t, p.url())
+	require.Equal(t, protocol.Granted, do(t, old, recorded("a")).Outcome)
+	p.promote(1) // and the first knows nothing of it
+	late := openNode(t, behind)
+	require.Equal(t, protocol.Granted, do(t, late, recorded("b")).Outcome)
+	assert.Equal(t, 0, p.holder("b"), "it votes for as long as it is a primary")
+
+	wire.Break(relay.Requests, relay.Fault{Mode: relay.Drop})
+	blind := openNode(t, behind, DialTimeout(200*time.Millisecond))
+	err = trouble(t, blind, recorded("c"))
+	assert.ErrorIs(t, err, errNoVote)
+	assert.ErrorContains(t, err, strings.TrimPrefix(wire.URL(), "redis://"), "it says which one to look at")
+
+	p.demote(0)
+	wire.Heal()
+	wire.Reset()
+	granted(t, blind, "d")
+	require.Equal(t, protocol.Granted, do(t, blind, recorded("e")).Outcome)
+	assert.Equal(t, 1, p.holder("e"))
+	require.NoError(t, p.Kill(t.Context(), 0))
+	newcomer := openNode(t, p.url(), DialTimeout(time.Second))
+	granted(t, newcomer, "f")
+}
+
+func TestTwoPrimariesHaveNoVote(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	p.promote(1)
+	err := trouble(t, openNode(t, p.url()), recorded("a"))
+	assert.ErrorIs(t, err, errNoVote)
+	assert.ErrorContains(t, err, "2 of them are primaries")
+}
+
+func TestTwoReplicasHaveNoVote(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	p.demote(1)
+	p.do(0, "REPLICAOF", "127.0.0.1", "1")
+	err := trouble(t, openNode(t, p.url()), recorded("a"))
+	assert.ErrorIs(t, err, errNoVote)
+	assert.ErrorContains(t, err, p.addr(0)+": "+ErrReplica.Error())
+}
+
+// The connection survives a failover and a failback, but what follows is another generation: it is
+// confirmed anew, and until then nothing is written for it.
+func TestAConnectionEndsWithItsGeneration(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(*testing.T, protocol.Node) protocol.Reply{
+		"a vote": func(t *testing.T, n protocol.Node) protocol.Reply {
+			return settled(t, n, "b", func(r protocol.Reply) bool { return r.Outcome != protocol.Granted }) // see identityAge
+		},
+		"the record": func(t *testing.T, n protocol.Node) protocol.Reply {
+			return do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t)
+			n := openNode(t, p.url())
+			require.Equal(t, protocol.Granted, do(t, n, recorded("a")).Outcome)
+			p.promote(1)
+			p.demote(0)
+			p.promote(0)
+			before := ask(t, n)
+			assert.Equal(t, protocol.Unknown, before.Outcome)
+			assert.ErrorIs(t, before.Err, errSucceeded)
+			settled(t, n, "c", func(r protocol.Reply) bool {
+				require.NotEqual(t, protocol.Granted, r.Outcome)
+				return strings.Contains(r.Err.Error(), "2 of them are primaries")
+			})
+			p.demote(1)
+			granted(t, n, "d")
+		})
+	}
+}
+
+// A while passes between the look at the standby and the confirmation, by the server's own clock.
+func TestAPrimaryIsConfirmedAWhileAfterTheLook(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	monitors := [2]redis.Conn{}
+	for i, u := range p.URLs() {
+		var err error
+		monitors[i], err = redis.DialURL(u)
+		require.NoError(t, err)
+		defer monitors[i].Close()
+		_, err = monitors[i].Do("MONITOR")
+		require.NoError(t, err)
+	}
+	require.Equal(t, protocol.Granted, do(t, openNode(t, p.url()), recorded("a")).Outcome)
+	p.do(1, "ECHO", "end")
+	var looked, confirmed float64
+	for line := ""; !strings.Contains(line, `"ECHO" "end"`); {
+		line = monitored(t, monitors[1])
+		if strings.Contains(line, `"TIME"`) {
+			_, err := fmt.Sscanf(line, "%f", &looked)
+			require.NoError(t, err)
+		}
+	}
+	for line := ""; !strings.Contains(line, `"SET" "`+primaryKey); {
+		line = monitored(t, monitors[0])
+		_, err := fmt.Sscanf(line, "%f", &confirmed)
+		require.NoError(t, err)
+	}
+	assert.GreaterOrEqual(t, confirmed-looked, confirmAge.Seconds()-1e-3)
+}
+
+func monitored(t *testing.T, c redis.Conn) string {
+	t.Helper()
+	line, err := redis.String(redis.ReceiveWithTimeout(c, testTimeout))
+	require.NoError(t, err)
+	return line
+}
+
+// The second connection goes to the new primary, too.
+func TestHintsFollowThePrimary(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	n := openNode(t, p.url())
+	require.Equal(t, protocol.Granted, do(t, n, recorded("a")).Outcome)
+	w := wait(t, n, "a")
+	w.next() // the node begins to give hints
+	p.promote(1)
+	p.demote(0)
+	granted(t, n, "b")
+	do(t, n, recorded("a")) // if it was lost
+	eventually(t, func() bool { return !n.(*node).listensElsewhere() }, "it listens to the new one")
+	require.Equal(t, protocol.Refused, w.ask().Outcome)
+	for len(w.hints) > 0 { // that it begins to give hints
+		<-w.hints
+	}
+	p.do(1, "DEL", "a")
+	w.next()
+}
+
+func (n *node) listensElsewhere() bool {
+	n.hints.mu.Lock()
+	defer n.hints.mu.Unlock()
+	return n.hints.listener == nil || n.hints.listener.isElsewhere() || n.redirectNow().run == ""
+}
+
+func TestAServerOfAPairIsNotTakenAlone(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	n := openNode(t, p.url())
+	require.Equal(t, protocol.Granted, do(t, n, recorded("a")).Outcome)
+	alone := openNode(t, p.URLs()[0])
+	require.Equal(t, protocol.Granted, do(t, alone, recorded("b")).Outcome, "while it is the confirmed one")
+	eventually(t, func() bool { return p.do(1, "EXISTS", primaryKey).(int64) == 1 }, "the replica knows the first")
+	p.promote(1)
+	err := trouble(t, openNode(t, p.URLs()[1]), recorded("c"))
+	assert.ErrorContains(t, err, "standbys")
+	assert.ErrorContains(t, err, primaryKey)
+}
+
+func TestAPairNeedsTheGuardAndItsCommands(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	n := openNode(t, p.url())
+	assert.ErrorIs(t, trouble(t, n, acquire("a", "v")), errGuard)
+	assert.ErrorIs(t, trouble(t, n, extend("a", "v")), errGuard)
+	p.do(0, "ACL", "SETUSER", "blind", "on", ">password", "~*", "+@all", "-info")
+	p.do(1, "ACL", "SETUSER", "blind", "on", ">password", "~*", "+@all", "-info")
+	err := trouble(t, openNode(t, strings.Replace(p.url(), "//", "//blind:password@", 1)), recorded("b"))
+	assert.ErrorIs(t, err, errNoVote)
+	assert.ErrorContains(t, err, "permit INFO")
+}
+
+func TestADialerOfAPairReachesThePrimary(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	p.promote(1)
+	p.demote(0)
+	name, dial, err := Dialer(p.url())
+	require.NoError(t, err)
+	assert.Equal(t, p.addr(0)+"+"+p.addr(1), name)
+	c, err := dial(context.Background())
+	require.NoError(t, err)
+	defer c.Close()
+	role, err := redis.Values(c.Do("ROLE"))
+	require.NoError(t, err)
+	assert.Equal(t, []byte("master"), role[0])
+	assert.EqualValues(t, 0, p.do(1, "EXISTS", primaryKey), "tools change nothing")
+	p.do(1, "REPLICAOF", "127.0.0.1", "1")
+	_, err = dial(context.Background())
+	assert.ErrorIs(t, err, errNoVote)
+}
+
+// A token that a replica accepted as the primary before may be as far ahead as its clock.
+func TestAPrimaryBehindItsReplicasClockHasNoVote(t *testing.T) {
+	t.Parallel()
+	for ahead, votes := range map[time.Duration]bool{maxAhead + time.Second: false, -time.Hour: true} {
+		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
+			t.Parallel()
+			first, second := newRig(t), newRig(t)
+			first.role, second.role = []any{"master", 0}, []any{"slave", "127.0.0.1", 1, "connected", 0}
+			second.runID = "run2"
+			second.SetTime(time.Now().Add(ahead))
+			n := openNode(t, first.url()+"?standby="+second.Addr(), patient()...)
+			if votes {
+				granted(t, n, "a")
+				return
+			}
+			err := trouble(t, n, recorded("a"))
+			assert.ErrorIs(t, err, errNoVote)
+			assert.ErrorContains(t, err, "set the clocks")
+		})
+	}
+}
