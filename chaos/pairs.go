@@ -8,27 +8,41 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/internal/relay"
 )
 
 // pairs are the servers of nodes that have a standby each: server i, and server n+i of 2n. They
-// implement nemesis.Standbys, as Sentinel fails over, but for the time in which both are primaries.
+// implement nemesis.Standbys. A failover is what Sentinel makes of a primary that it cannot reach,
+// nor can some of the clients.
 type pairs struct {
-	trial *trial
+	trial  *trial
+	relays []*relay.Relay // one a server, for those clients
 
 	mu      sync.Mutex
 	primary []int // of each node: the server that was promoted last
 }
 
 // pair makes the second half of the servers replicas of the first.
-func (t *trial) pair(ctx context.Context) (*pairs, error) {
+func (t *trial) pair(ctx context.Context) (_ *pairs, err error) {
 	p := &pairs{trial: t}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	for i, url := range t.fleet.URLs() {
+		r, err := relay.New(addr(url))
+		if err != nil {
+			return nil, err
+		}
+		p.relays = append(p.relays, r)
+		if _, err := t.askServer(ctx, i, "CONFIG", "SET", "repl-diskless-sync-delay", 0); err != nil {
+			return nil, err
+		}
+	}
 	for i := range t.nodes {
 		p.primary = append(p.primary, i)
-		for _, server := range []int{i, t.nodes + i} {
-			if _, err := t.askServer(ctx, server, "CONFIG", "SET", "repl-diskless-sync-delay", 0); err != nil {
-				return nil, err
-			}
-		}
 		if err := p.Demote(ctx, i); err != nil {
 			return nil, err
 		}
@@ -36,10 +50,24 @@ func (t *trial) pair(ctx context.Context) (*pairs, error) {
 	return p, nil
 }
 
-// with returns the URLs with each node's standby.
-func (p *pairs) with(urls []string) (all []string) {
-	for i, url := range urls {
-		all = append(all, url+"?standby="+addr(p.trial.fleet.URLs()[len(urls)+i]))
+func (p *pairs) close() {
+	for _, r := range p.relays {
+		r.Close()
+	}
+}
+
+func (p *pairs) relayed() (urls []string) {
+	for _, r := range p.relays {
+		urls = append(urls, r.URL())
+	}
+	return urls
+}
+
+// withStandbys returns the URLs of the first half, each with one of the second as its standby.
+func withStandbys(urls []string) (all []string) {
+	n := len(urls) / 2
+	for i, url := range urls[:n] {
+		all = append(all, url+"?standby="+addr(urls[n+i]))
 	}
 	return all
 }
@@ -53,7 +81,10 @@ func (p *pairs) of(node int) (primary, other int) {
 }
 
 func (p *pairs) Promote(ctx context.Context, node int) error {
-	_, standby := p.of(node)
+	primary, standby := p.of(node)
+	for _, way := range []relay.Direction{relay.Requests, relay.Replies} {
+		p.relays[primary].Break(way, relay.Fault{Mode: relay.Drop})
+	}
 	if _, err := p.trial.askServer(ctx, standby, "REPLICAOF", "NO", "ONE"); err != nil {
 		return err
 	}
@@ -86,6 +117,8 @@ func (p *pairs) Demote(ctx context.Context, node int) error {
 			return err
 		}
 		if state, _ := redis.String(role[len(role)-2], nil); state == "connected" {
+			p.relays[other].Heal()
+			p.relays[other].Reset()
 			return nil
 		}
 		select {

@@ -128,7 +128,6 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	}
 	defer func() { err = errors.Join(err, t.fleet.Close()) }()
 	urls := t.fleet.URLs()[:t.nodes]
-	relayed := slices.Clone(urls)
 	if t.Relayed {
 		for i, url := range urls {
 			r, err := relay.New(addr(url))
@@ -137,17 +136,16 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 			}
 			defer r.Close()
 			t.relays = append(t.relays, r)
-			relayed[i] = r.URL()
+			urls[i] = r.URL()
 		}
 	}
-	var second []string // for every second client
+	var relayed []string // for every second client
 	if t.Standbys {
 		if t.pairs, err = t.pair(ctx); err != nil {
 			return err
 		}
-		urls, second = t.pairs.with(urls), t.pairs.with(relayed)
-	} else {
-		urls = relayed
+		defer t.pairs.close()
+		urls, relayed = withStandbys(t.fleet.URLs()), withStandbys(t.pairs.relayed())
 	}
 	reg, err := register.Serve(t.history)
 	if err != nil {
@@ -160,7 +158,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		Seed: t.seed, TTL: t.ttl, Guard: t.guard, Callers: callers,
 		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])}, Patience: patience,
 	}, end)
-	t.running.relayed = second
+	t.running.relayed = relayed
 	defer func() { err = errors.Join(err, t.running.stop()) }()
 	for i := range t.clients {
 		if err := t.running.start(i); err != nil {

@@ -74,6 +74,17 @@ var procedures = map[string]func(*testing.T, *operator){
 			"ssh 10.0.0.3 systemctl disable --now redis-server":                                     func() { o.r.fail(t, killed, 2) },
 		})
 	},
+	"Give a server a standby": func(t *testing.T, o *operator) {
+		o.start(t)
+		o.follow(t, steps{
+			"# 1. Start each client again with the standby in its list, one after the other.": func() { o.roll(t) },
+			"# 2. From here on the standby may take over.": func() {
+				assert.EqualValues(t, 1, o.r.must(t, 2, "EXISTS", "redlock:primary"))
+			},
+		})
+		o.r.fail(t, killed, 2) // the former primary, which is only missed at the next failover
+		o.goOn(t)
+	},
 	"Change the number of servers": func(t *testing.T, o *operator) {
 		o.start(t)
 		before := o.nodes()
@@ -279,6 +290,7 @@ func (o *operator) follow(t *testing.T, by steps) {
 var (
 	pageURL    = regexp.MustCompile(`redis://10\.0\.0\.(\d):6379`)
 	pageClient = regexp.MustCompile(`redis-cli -h 10\.0\.0\.(\d)`)
+	pageOther  = regexp.MustCompile(`10\.0\.0\.(\d)[: ]6379`) // a standby, or a primary of a replica
 )
 
 // run runs a line of the page with the addresses of the rig, and wants the exit code that its
@@ -297,6 +309,10 @@ func (o *operator) run(t *testing.T, line string) {
 	here = pageClient.ReplaceAllStringFunc(here, func(found string) string {
 		host, port, _ := strings.Cut(o.r.addr(node(pageClient.FindStringSubmatch(found)[1])), ":")
 		return "redis-cli -e -h " + host + " -p " + port
+	})
+	here = pageOther.ReplaceAllStringFunc(here, func(found string) string {
+		host, port, _ := strings.Cut(o.r.addr(node(pageOther.FindStringSubmatch(found)[1])), ":")
+		return host + found[len("10.0.0.1"):len("10.0.0.1:")] + port
 	})
 	here = strings.ReplaceAll(here, "sleep 1;", "sleep 0.1;")
 	require.NotRegexp(t, `10\.0\.0\.\d`, here, "the test does not know this step")

@@ -63,6 +63,20 @@
 //
 // and +client|setname, which lets CLIENT LIST show what a connection is for.
 //
+// # Servers that fail over
+//
+// A node can be several servers, of which one at a time is the primary, as Redis Sentinel has it:
+// the URL names the others as standbys.
+//
+//	redis://10.0.0.1:6379?standby=10.0.0.11:6379
+//
+// The primary votes once all others have been seen as its replicas, so that no two of them vote
+// together, and the memory guard treats it as a server that was restarted with old data. A client
+// finds this out by itself and asks no Sentinel, which may have promoted one server while another
+// still grants. Such a node needs INFO and ROLE, and GET and SET on the key redlock:primary, and the
+// memory guard; the clocks of its servers must be less than a second apart. docs/OPERATING.md has
+// the steps.
+//
 // A Sentinel is refused ([ErrSentinel]); a node of a Redis Cluster has no vote on a key that it
 // redirects ([ErrCluster]). No error repeats the value of a lock, even where the server's own
 // message does.

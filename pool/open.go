@@ -16,6 +16,7 @@ import (
 //	redis://[user:password@]host[:port][/database]
 //	rediss://...                                   with TLS
 //	unix://[user:password@]/path/to/socket[?db=1]
+//	redis://host:port?standby=host:port            one node that fails over: see the package
 //
 // The port defaults to 6379, the database to 0. A password without a user is written ":password@";
 // special characters must be percent-encoded.

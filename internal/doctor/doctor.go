@@ -3,7 +3,7 @@
 // of them together make a quorum. It changes nothing on the servers.
 //
 // Examine visits all servers at once (visit.go), and asks each the questions of latency.go,
-// identity.go, persistence.go, record.go and rights.go, in that order. Then compare.go judges what
+// identity.go, standby.go, persistence.go, record.go and rights.go, in that order. Then compare.go judges what
 // shows only when the servers are compared. Each result is a Finding; what was learnt for the
 // comparison is in facts.
 //
@@ -28,6 +28,9 @@ type Server struct {
 	Name string // holds no secret
 	Dial func(context.Context) (redis.Conn, error)
 
+	// Members are the servers of its node, of which it is the primary. None: it is the only one.
+	Members []Server
+
 	Clear    bool // what is sent to it crosses a network unencrypted
 	Password bool // and a password is sent
 }
@@ -43,7 +46,11 @@ func Open(raw string, opts ...pool.Option) (Server, error) {
 	if err != nil {
 		panic(err) // or Dialer had refused it
 	}
-	return Server{Name: name, Dial: dial, Clear: u.Scheme == "redis" && !loopback(u.Hostname()), Password: u.User != nil}, nil
+	members, err := openMembers(u, opts)
+	if err != nil {
+		return Server{}, err
+	}
+	return Server{Name: name, Dial: dial, Members: members, Clear: u.Scheme == "redis" && !loopback(u.Hostname()), Password: u.User != nil}, nil
 }
 
 func loopback(host string) bool {

@@ -48,6 +48,7 @@ const (
 	checkMode        = "mode"
 	checkRole        = "role"
 	checkRunID       = "run_id"
+	checkStandby     = "standby"
 	checkPersistence = "persistence"
 	checkEviction    = "eviction"
 	checkMemory      = "memory"

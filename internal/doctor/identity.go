@@ -109,13 +109,13 @@ func (v *visit) role(q *question) {
 			each, _ := redis.Values(list[2], nil)
 			replicas = len(each)
 		}
-		if replicas > 0 {
+		if replicas > 0 && len(v.server.Members) == 0 {
 			v.add(Finding{Note, checkRole, fmt.Sprintf("it is a primary with %d replica(s)", replicas),
 				"a replica that takes over lacks the last locks; its other run_id keeps it from voting for the longest TTL", ""})
 
 			return
 		}
-		v.fine(checkRole, "it is a primary without replicas")
+		v.fine(checkRole, "it is a primary with %d replicas", replicas)
 	case role == "slave":
 		primary := "another"
 		if len(list) > 2 {

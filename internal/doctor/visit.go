@@ -58,6 +58,7 @@ func (v *visit) run(ctx context.Context) {
 		err = v.examine()
 	}
 	if err == nil {
+		v.members(ctx)
 		return
 	}
 	if ctx.Err() != nil {
@@ -70,7 +71,7 @@ func (v *visit) run(ctx context.Context) {
 
 // examine asks everything. Its error is the connection's.
 func (v *visit) examine() error {
-	for _, step := range []func() error{v.latency, v.identity, v.memory, v.guard, v.rights} {
+	for _, step := range []func() error{v.latency, v.identity, v.standby, v.memory, v.guard, v.rights} {
 		if err := step(); err != nil {
 			return err
 		}

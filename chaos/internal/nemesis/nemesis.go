@@ -41,8 +41,8 @@ type Clients interface {
 
 // Standbys are the second servers of nodes.
 type Standbys interface {
-	Promote(ctx context.Context, node int) error // the standby, beside the primary
-	Demote(ctx context.Context, node int) error  // the primary before it
+	Promote(ctx context.Context, node int) error // the standby, beside the primary, which some clients cannot reach
+	Demote(ctx context.Context, node int) error  // the primary before it, for all clients
 }
 
 // Run carries out the plan and returns when all faults are undone. When ctx ends, that is at once,

@@ -20,7 +20,7 @@ const (
 	KillServer      Kind = "kill-server"      // kill -9, and a restart
 	RestartMajority Kind = "restart-majority" // the same for most servers at once, and right away
 	Flush           Kind = "flush"            // FLUSHALL
-	FailOver        Kind = "fail-over"        // a standby is promoted; the primary before it is demoted later
+	FailOver        Kind = "fail-over"        // a standby is promoted; the primary before it goes on for some clients
 	PauseClient     Kind = "pause-client"     // SIGSTOP, SIGCONT
 	KillClient      Kind = "kill-client"      // kill -9, and another client in its place
 	Reset           Kind = "reset"            // all connections are broken
@@ -171,7 +171,7 @@ func flush(d *draw, k Kind) Step {
 }
 
 func failOver(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.one(1, 2, 3, 3, 5), d.Nodes), For: d.ttls(0, 1.5)}
+	return Step{Kind: k, Victims: d.some(d.one(1, 3, 3, 5), d.Nodes), For: d.ttls(0.1, 5)}
 }
 
 func pauseClients(d *draw, k Kind) Step {

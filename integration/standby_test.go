@@ -1,0 +1,113 @@
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// TestSentinelFailsAMajorityOver: a Sentinel fails two of three nodes over, on its own terms, while
+// two clients are at work. There is no overlap, the clients follow, and work goes on.
+func TestSentinelFailsAMajorityOver(t *testing.T) {
+	const ttl = time.Second
+	r := startServers(t, 6) // the last three are standbys of the first
+	s, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Mode: fleet.Sentinel})
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	sentinel, err := redis.DialURL(s.URLs()[0])
+	require.NoError(t, err)
+	t.Cleanup(func() { sentinel.Close() })
+	urls := r.URLs()[:3]
+	for i := range 3 {
+		replicate(t, r, 3+i, i)
+		urls[i] += "?standby=" + r.addr(3+i)
+		host, port, _ := strings.Cut(r.addr(i), ":")
+		_, err := sentinel.Do("SENTINEL", "MONITOR", fmt.Sprint("node", i), host, port, 1)
+		require.NoError(t, err)
+	}
+
+	began := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var holds []check.Hold
+	work := func(l *redlock.Locker) {
+		for ctx.Err() == nil {
+			lock, err := l.Acquire(ctx, "x")
+			if err != nil { // an outage is told at once
+				wait(ctx, tick)
+				continue
+			}
+			from := time.Since(began)
+			deadline := from + lock.Remaining() // by which a caller that a busy machine runs late has stopped
+			wait(lock.Context(), tick)
+			until := min(deadline, time.Since(began))
+			mu.Lock()
+			holds = append(holds, check.Hold{From: int64(from), Until: int64(until)})
+			mu.Unlock()
+			lock.Release(context.Background())
+		}
+	}
+	var clients sync.WaitGroup
+	for range 2 {
+		l := open(t, urls, guarding(ttl)...)
+		clients.Go(func() { work(l) })
+	}
+	defer clients.Wait()
+	defer cancel()
+	worked := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(holds)
+	}
+	goesOn := func() {
+		t.Helper()
+		before := worked()
+		poll(t, failAfter, func() error {
+			if worked() < before+10 {
+				return errors.New("no lock is granted")
+			}
+			return nil
+		})
+	}
+	goesOn()
+
+	for i := range 2 {
+		poll(t, failAfter, func() error { // once it knows the standby
+			_, err := sentinel.Do("SENTINEL", "FAILOVER", fmt.Sprint("node", i))
+			return err
+		})
+	}
+	for i := range 2 {
+		poll(t, failAfter, func() error {
+			name, err := redis.String(r.do(3+i, "GET", "redlock:primary"))
+			if err != nil {
+				return err
+			}
+			info := fmt.Sprintf("%s", r.must(t, 3+i, "INFO", "server"))
+			if id, _, _ := strings.Cut(name, "/"); !strings.Contains(info, "run_id:"+id) {
+				return errors.New("the standby is not confirmed")
+			}
+			return nil
+		})
+	}
+	goesOn()
+	cancel()
+	clients.Wait()
+	assert.Empty(t, check.Overlaps(holds, func(h check.Hold) check.Hold { return h }))
+	for i := range 2 {
+		assert.Contains(t, fmt.Sprintf("%s", r.must(t, i, "INFO", "replication")), "role:slave")
+	}
+	t.Log(len(holds), "locks")
+}

@@ -1,0 +1,82 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/redquorum/redquorum/pool"
+)
+
+// primaryKey is where a primary with standbys is confirmed, as package pool has it (standby.go).
+const primaryKey = "redlock:primary"
+
+// openMembers returns the servers of the URL's node, or none if it is the only one.
+func openMembers(u *url.URL, opts []pool.Option) (all []Server, err error) {
+	standbys := u.Query()["standby"]
+	if len(standbys) == 0 {
+		return nil, nil
+	}
+	for _, address := range append([]string{u.Host}, standbys...) {
+		one := *u
+		one.Host, one.RawQuery = address, ""
+		name, dial, err := pool.Dialer(one.String(), opts...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Server{Name: name, Dial: dial})
+	}
+	return all, nil
+}
+
+// standby finds out whether the server has the vote of its node, if that is one of several.
+func (v *visit) standby() error {
+	primary, replication := newQuestion("GET", primaryKey), newQuestion("INFO", "replication")
+	if err := v.ask(primary, replication); err != nil {
+		return err
+	}
+	confirmed, data := primary.text(), replication.fields()["master_replid"]
+	isKnown := v.facts.runID != "" && data != "" && primary.err == ""
+	switch several := len(v.server.Members) > 0; {
+	case isKnown && confirmed == v.facts.runID+"/"+data:
+		v.fine(checkStandby, "it is confirmed as the primary of its node")
+	case several && !isKnown:
+		v.add(Finding{Fatal, checkStandby, "it does not tell whether it is the primary of its node", "a node with standbys votes only if it does", "permit INFO, and GET and SET on " + primaryKey})
+	case several:
+		v.add(Finding{Warning, checkStandby, "it is not confirmed as the primary of its node", "it has no vote until a client has seen all its standbys as replicas", "see that they are, and that clients reach them"})
+	case confirmed != "":
+		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and not confirmed as its primary", "named alone it has no vote", "give the URL with its standbys, as the other clients have it, or delete the key " + primaryKey + " if it stands alone now"})
+	}
+	return nil
+}
+
+// members looks at the other servers of the node, on connections of their own.
+func (v *visit) members(ctx context.Context) {
+	for _, s := range v.server.Members {
+		role, runID, err := roleOf(ctx, s)
+		switch {
+		case err != nil:
+			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s cannot be reached: %v", s.Name, err), "after a failover the node has no vote until that server is a replica", "see that it runs"})
+		case role != "slave" && runID != v.facts.runID:
+			v.add(Finding{Warning, checkStandby, fmt.Sprintf("its server %s is a primary, too", s.Name), "only one that is confirmed has the vote", "make it a replica of the other"})
+		}
+	}
+}
+
+func roleOf(ctx context.Context, s Server) (role, runID string, err error) {
+	c, err := s.Dial(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	asked, info := newQuestion("ROLE"), newQuestion("INFO", "server")
+	v := visit{conn: c}
+	if err := v.ask(asked, info); err != nil {
+		return "", "", err
+	}
+	if asked.err != "" {
+		return "", "", asked.err
+	}
+	return asked.role(), info.fields()["run_id"], nil
+}
