@@ -351,3 +351,22 @@ func TestAPrimaryBehindItsReplicasClockHasNoVote(t *testing.T) {
 		})
 	}
 }
+
+// What a standby was before the primary was known says nothing of the time since.
+func TestAStandbyIsLookedAtWhenThePrimaryIsKnown(t *testing.T) {
+	t.Parallel()
+	first, second := newRig(t), newRig(t)
+	first.role, second.role = []any{"master", 0}, []any{"slave", "127.0.0.1", 1, "connected", 0}
+	second.runID = "run2"
+	first.hangAt("TIME") // the first question behind who it is
+	n := openNode(t, first.url()+"?standby="+second.Addr(), patient()...)
+	eventually(t, first.hangs, "the primary is known")
+	second.mu.Lock()
+	second.role = []any{"master", 0}
+	second.mu.Unlock()
+	first.goOn()
+	err := trouble(t, n, recorded("a"))
+	assert.ErrorIs(t, err, errNoVote)
+	assert.ErrorIs(t, err, errPrimary)
+	assert.False(t, first.Exists(primaryKey))
+}
