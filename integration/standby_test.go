@@ -21,6 +21,7 @@ import (
 // TestSentinelFailsAMajorityOver: a Sentinel fails two of three nodes over, on its own terms, while
 // two clients are at work. There is no overlap, the clients follow, and work goes on.
 func TestSentinelFailsAMajorityOver(t *testing.T) {
+	t.Parallel()
 	const ttl = time.Second
 	r := startServers(t, 6) // the last three are standbys of the first
 	s, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Mode: fleet.Sentinel})
@@ -110,4 +111,39 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 		assert.Contains(t, fmt.Sprintf("%s", r.must(t, i, "INFO", "replication")), "role:slave")
 	}
 	t.Log(len(holds), "locks")
+}
+
+// TestGroupsOfServersThatFailOver: the clients of a map agree on it, and take sets, which are repaired
+// on nodes that lack a name.
+func TestGroupsOfServersThatFailOver(t *testing.T) {
+	t.Parallel()
+	const ttl = time.Second
+	r := startServers(t, 6)
+	urls := r.URLs()[:3]
+	for i := range urls {
+		replicate(t, r, 3+i, i)
+		urls[i] += "?standby=" + r.addr(3+i)
+	}
+	l, err := redlock.NewGroups(redlock.Map{Groups: []redlock.Group{{Name: "first", Nodes: members(t, urls, nil)}}},
+		guarding(ttl)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), failAfter)
+	defer cancel()
+	both := func() {
+		t.Helper()
+		poll(t, failAfter, func() error {
+			lock, err := l.AcquireAll(ctx, []string{"a", "b"})
+			if err == nil {
+				err = lock.Release(ctx)
+			}
+			return err
+		})
+	}
+	both()
+	for i := range 2 {
+		r.must(t, 3+i, "REPLICAOF", "NO", "ONE")
+		replicate(t, r, i, 3+i)
+	}
+	both()
 }

@@ -76,14 +76,8 @@ func (c *conn) identify(answer any, failure redis.Error) {
 		c.fail(err)
 	case replica:
 		c.fail(ErrReplica)
-	case c.server.primary != "" && identity(c.server.runID, id) != c.server.primary:
+	case id != c.server.dataSet:
 		c.fail(errSucceeded)
-	default:
-		f := &c.confirmation
-		f.run = identity(c.server.runID, id)
-		for i := range f.votes {
-			f.votes[i].reply.Run = f.run
-		}
 	}
 }
 

@@ -129,6 +129,9 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 	r.mu.Lock()
 	r.data = "data2"
 	r.mu.Unlock()
+	time.Sleep(identityAge)
+	assert.ErrorIs(t, do(t, n, withRecord("l")).Err, errSucceeded, "the vote is not that server's")
+	eventually(t, n.(*node).connected, "it is greeted again")
 	again, again2 := who()
 	assert.Equal(t, "run1/data2", again)
 	assert.Equal(t, again2, again)

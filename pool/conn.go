@@ -223,7 +223,7 @@ func (c *conn) decode(k call, v any, failure redis.Error) protocol.Reply {
 	switch {
 	case k.request.Op != protocol.OpAdmit: // whose own answer has it
 		reply.Run = c.confirmation.run
-	case c.server.primary != "" && reply.Run != c.server.primary:
+	case c.server.dataSet != "" && c.server.runID != "" && reply.Run != c.server.identity():
 		c.fail(errSucceeded) // before a record of what follows is written
 		return protocol.Reply{Outcome: protocol.Unknown, Err: errSucceeded}
 	}

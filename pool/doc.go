@@ -73,9 +73,9 @@
 // The primary votes once all others have been seen as its replicas, so that no two of them vote
 // together, and the memory guard treats it as a server that was restarted with old data. A client
 // finds this out by itself and asks no Sentinel, which may have promoted one server while another
-// still grants. Such a node needs INFO and ROLE, and GET and SET on the key redlock:primary, and the
-// memory guard; the clocks of its servers must be less than a second apart. docs/OPERATING.md has
-// the steps.
+// still grants. Such a node needs INFO and ROLE, GET and SET on the key redlock:primary (without a
+// prefix), and the memory guard; each address stands for one server, whatever its role, and the
+// clocks of the servers are less than a second apart. docs/OPERATING.md has the steps.
 //
 // A Sentinel is refused ([ErrSentinel]); a node of a Redis Cluster has no vote on a key that it
 // redirects ([ErrCluster]). No error repeats the value of a lock, even where the server's own

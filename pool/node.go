@@ -101,13 +101,13 @@ func newNode(name string, members []member, s *settings) *node {
 // String implements protocol.Node.
 func (n *node) String() string { return n.name }
 
+// Forgets implements protocol.Forgetful: a standby that is promoted lacks the last locks.
+func (n *node) Forgets() bool { return len(n.members) > 1 }
+
 // Submit implements protocol.Node. While the node is offline it fails at once, with the reason.
 // Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
 // lets them.
 func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
-	if len(n.members) > 1 && r.Epoch == "" && (r.Op.Acquires() || r.Op.Extends()) {
-		return errGuard
-	}
 	e := encode(r, n.deletionFor(r))
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -31,10 +31,11 @@ const primaryKey = "redlock:primary"
 // of theirs may rest on an older look at their identity (identityAge).
 const confirmAge = 2 * identityAge
 
-// maxAhead is how far the clock of a replica may be ahead of its primary's. What it has accepted of
-// fencing tokens, if it was the primary before, was near to its own clock (package redlock,
-// fence.go).
-const maxAhead = time.Second
+// maxApart is how far the clocks of a replica and its primary may be apart. What a replica has accepted
+// of fencing tokens, if it was the primary before, was near to its own clock (package redlock,
+// fence.go). And what it has entered into its record seems to have faded to a primary that is far
+// ahead.
+const maxApart = time.Second
 
 // A member is one server of a node. Each dialer is called by one goroutine.
 type member struct {
@@ -43,12 +44,9 @@ type member struct {
 	hint dialer // as dial, for the second connection
 }
 
-// errGuard is for a lock without the memory guard: it is what keeps a primary that was promoted from
-// voting before the votes of the one before it have ended.
-var errGuard = errors.New("has standbys, which needs the memory guard; leave MemoryGuard(false) out")
-
-// errSucceeded is for a connection to a primary that has not been confirmed since its promotion.
-var errSucceeded = errors.New("has been demoted and promoted again")
+// errSucceeded is for a connection whose server is another than at the handshake: it has to be greeted
+// again, because it may not be confirmed any more.
+var errSucceeded = errors.New("has another data set than before; it was promoted again, or has had its first replica")
 
 // errNoVote is why a node of several servers has none.
 var errNoVote = errors.New("none of the node's servers has its vote")
@@ -76,6 +74,9 @@ func (s server) isConfirmed() bool {
 	return s.runID != "" && s.dataSet != "" && s.primary == s.identity()
 }
 
+// isAnonymous reports whether the server does not tell all that is asked of a primary.
+func (s server) isAnonymous() bool { return s.role == "" || s.runID == "" || s.dataSet == "" }
+
 // reach connects to the server that has the node's vote.
 func (n *node) reach(ctx context.Context) (c redis.Conn, s server, doubts []string, err error) {
 	if len(n.members) > 1 {
@@ -100,6 +101,11 @@ func (n *node) reachPrimary(ctx context.Context) (redis.Conn, server, []string, 
 	case found < 0:
 		err = explainAll(n.members, greetings)
 	case greetings[found].server.isConfirmed():
+	case greetings[found].server.isAnonymous():
+		err = fmt.Errorf("%w: %s does not tell who it is; permit INFO and ROLE, which a node with standbys needs",
+			errNoVote, n.members[found].name)
+	case isOneServer(greetings):
+		err = fmt.Errorf("%w: two of their addresses lead to one server", errNoVote)
 	case primaries > 1:
 		err = fmt.Errorf("%w: %d of them are primaries; it has one when the others are its replicas", errNoVote, primaries)
 	default:
@@ -172,6 +178,18 @@ func primaryOf(greetings []greeting) (found, primaries int) {
 	return found, primaries
 }
 
+// isOneServer reports whether two greetings are of the same process.
+func isOneServer(greetings []greeting) bool {
+	seen := map[string]bool{}
+	for _, g := range greetings {
+		if id := g.server.runID; id != "" && seen[id] {
+			return true
+		}
+		seen[g.server.runID] = true
+	}
+	return false
+}
+
 // keepOne closes all connections but one.
 func keepOne(greetings []greeting, kept int) {
 	for i, g := range greetings {
@@ -223,30 +241,18 @@ func (n *node) awaits(at int, greetings []greeting) error {
 
 // notConfirmed says that the primary at cannot be confirmed because of another server.
 func (n *node) notConfirmed(at, other int, err error) error {
-	return fmt.Errorf("%w: %s is a primary, and votes once its standbys have been seen as its replicas, but of %s: %w",
+	return fmt.Errorf("%w: %s is a primary, and votes once all others have been seen as replicas; %s: %w "+
+		"(if it is gone for good, start an empty replica at its address)",
 		errNoVote, n.members[at].name, n.members[other].name, explainDial(err))
 }
 
 // confirm makes sure that all other servers are replicas, and tells the primary so.
 func (n *node) confirm(ctx context.Context, at int, g *greeting) error {
-	if g.server.role == "" || g.server.runID == "" || g.server.dataSet == "" {
-		return fmt.Errorf("%w: %s does not tell who it is; permit INFO and ROLE, which a node with standbys needs",
-			errNoVote, n.members[at].name)
-	}
-	began := time.Now()
-	var clock time.Duration
-	if err := ask(ctx, g.conn, []question{askTime(&clock)}); err != nil {
-		return err
-	}
 	for i := range n.members {
 		if i == at {
 			continue
 		}
-		ahead, err := n.members[i].lookAt(ctx, clock)
-		if err == nil && ahead-time.Since(began) > maxAhead {
-			err = fmt.Errorf("its clock is %v ahead of the primary's; set the clocks", ahead.Round(time.Millisecond))
-		}
-		if err != nil {
+		if err := n.members[i].lookAt(ctx, g.conn); err != nil {
 			return n.notConfirmed(at, i, err)
 		}
 	}
@@ -256,34 +262,45 @@ func (n *node) confirm(ctx context.Context, at int, g *greeting) error {
 		return ctx.Err()
 	}
 	g.server.primary = g.server.identity()
-	return ask(ctx, g.conn, []question{
+	err := ask(ctx, g.conn, []question{
 		{name: "SET", args: []any{primaryKey, g.server.primary}, required: true},
 	})
+	if err != nil {
+		return fmt.Errorf("%w: %s cannot be confirmed under the key %s: %w", errNoVote, n.members[at].name, primaryKey, explainDial(err))
+	}
+	return nil
 }
 
 // errPrimary is for a server that should be a replica.
 var errPrimary = errors.New("is no replica")
 
-// lookAt returns how far the clock of a member is ahead of a reading, or an error if it is no replica.
-func (m *member) lookAt(ctx context.Context, clock time.Duration) (ahead time.Duration, err error) {
+// lookAt returns an error if the member is no replica, or its clock is not the primary's.
+func (m *member) lookAt(ctx context.Context, primary redis.Conn) error {
 	c, err := m.dial(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer c.Close()
 	var role string
-	var reading time.Duration
+	var here, there time.Duration
+	began := time.Now()
+	if err := ask(ctx, primary, []question{askTime(&here)}); err != nil {
+		return err
+	}
 	err = ask(ctx, c, []question{
 		{name: "ROLE", answered: func(v any) { role, _ = parseRole(v) }},
-		askTime(&reading),
+		askTime(&there),
 	})
+	ahead := there - here // and behind by less than -ahead and the time that the readings took
 	switch {
 	case err != nil:
-		return 0, err
+		return err
 	case role != "slave":
-		return 0, errPrimary
+		return errPrimary
+	case ahead > maxApart || time.Since(began)-ahead > maxApart:
+		return fmt.Errorf("its clock is %v ahead of the primary's; set the clocks", ahead.Round(time.Millisecond))
 	}
-	return reading - clock, nil
+	return nil
 }
 
 // askTime asks for the server's clock, since 1970.

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -297,17 +298,73 @@ func TestAServerOfAPairIsNotTakenAlone(t *testing.T) {
 	assert.ErrorContains(t, err, primaryKey)
 }
 
-func TestAPairNeedsTheGuardAndItsCommands(t *testing.T) {
+// A connection that is older than the confirmation knows nothing of it.
+func TestAServerOfAPairIsNotTakenAloneByAnOldConnection(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
+	alone := openNode(t, p.URLs()[0])
+	require.Equal(t, protocol.Granted, do(t, alone, recorded("a")).Outcome)
 	n := openNode(t, p.url())
-	assert.ErrorIs(t, trouble(t, n, acquire("a", "v")), errGuard)
-	assert.ErrorIs(t, trouble(t, n, extend("a", "v")), errGuard)
-	p.do(0, "ACL", "SETUSER", "blind", "on", ">password", "~*", "+@all", "-info")
-	p.do(1, "ACL", "SETUSER", "blind", "on", ">password", "~*", "+@all", "-info")
-	err := trouble(t, openNode(t, strings.Replace(p.url(), "//", "//blind:password@", 1)), recorded("b"))
-	assert.ErrorIs(t, err, errNoVote)
-	assert.ErrorContains(t, err, "permit INFO")
+	granted(t, n, "b")
+	p.promote(1)
+	p.demote(0)
+	granted(t, n, "c")
+	p.promote(0)
+	read := protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}}
+	assert.ErrorIs(t, do(t, alone, read).Err, errSucceeded)
+	refused := settled(t, alone, "d", func(r protocol.Reply) bool { return r.Outcome == protocol.Failed && !errors.Is(r.Err, errSucceeded) })
+	assert.ErrorContains(t, refused.Err, "standbys")
+}
+
+func TestAPairFailsOverAndNeedsItsCommands(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	assert.True(t, openNode(t, "redis://127.0.0.1:1?standby=127.0.0.1:2").(protocol.Forgetful).Forgets())
+	assert.False(t, openNode(t, "redis://127.0.0.1:1").(protocol.Forgetful).Forgets())
+	for rights, says := range map[string]string{"-info": "permit INFO", "-role": "permit INFO and ROLE", "-set": primaryKey} {
+		t.Run(rights, func(t *testing.T) {
+			for i := range p.conns {
+				p.do(i, "ACL", "SETUSER", "user"+rights, "on", ">password", "~*", "+@all", rights)
+			}
+			err := trouble(t, openNode(t, strings.Replace(p.url(), "//", "//user"+rights+":password@", 1)), recorded("b"))
+			assert.ErrorIs(t, err, errNoVote)
+			assert.ErrorContains(t, err, says)
+			assert.ErrorContains(t, err, p.addr(0))
+		})
+	}
+}
+
+// A standby that answers nothing is not waited for where the primary is confirmed.
+func TestAConfirmedPrimaryWaitsForNoStandby(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	granted(t, openNode(t, p.url()), "a")
+	wire, err := relay.New(p.addr(1))
+	require.NoError(t, err)
+	t.Cleanup(wire.Close)
+	wire.Break(relay.Replies, relay.Fault{Mode: relay.Drop})
+	n := openNode(t, p.URLs()[0]+"?standby="+strings.TrimPrefix(wire.URL(), "redis://"), DialTimeout(time.Hour))
+	granted(t, n, "b")
+}
+
+func TestAttemptsWithoutAPrimaryLeaveNoConnections(t *testing.T) {
+	t.Parallel()
+	first, second := newRig(t), newRig(t)
+	first.role, second.role = []any{"master", 0}, []any{"master", 0}
+	second.runID = "run2"
+	n := openNode(t, first.url()+"?standby="+second.Addr(), patient()...)
+	assert.ErrorContains(t, trouble(t, n, recorded("a")), "2 of them are primaries")
+	eventually(t, func() bool { return first.connections() > 8 }, "it tries again and again")
+	eventually(t, func() bool { return first.CurrentConnectionCount() <= 1 }, "one connection at a time")
+}
+
+func TestOneServerIsNoPair(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.role = []any{"master", 0}
+	_, port, _ := strings.Cut(r.Addr(), ":")
+	err := trouble(t, openNode(t, r.url()+"?standby=localhost:"+port), recorded("a"))
+	assert.ErrorContains(t, err, "lead to one server")
 }
 
 func TestADialerOfAPairReachesThePrimary(t *testing.T) {
@@ -330,10 +387,11 @@ func TestADialerOfAPairReachesThePrimary(t *testing.T) {
 	assert.ErrorIs(t, err, errNoVote)
 }
 
-// A token that a replica accepted as the primary before may be as far ahead as its clock.
-func TestAPrimaryBehindItsReplicasClockHasNoVote(t *testing.T) {
+// A token that a replica accepted as the primary before may be as far ahead as its clock, and the
+// record that it kept looks older to a primary that is ahead.
+func TestAPrimaryWithAnotherClockThanItsReplicaHasNoVote(t *testing.T) {
 	t.Parallel()
-	for ahead, votes := range map[time.Duration]bool{maxAhead + time.Second: false, -time.Hour: true} {
+	for ahead, votes := range map[time.Duration]bool{maxApart + time.Second: false, -maxApart - time.Second: false, 0: true} {
 		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
 			t.Parallel()
 			first, second := newRig(t), newRig(t)

@@ -255,7 +255,7 @@ func (n *node) openListener() (*listener, redirect, error) {
 func (l *listener) serve(to redirect) {
 	n := l.node
 	defer context.AfterFunc(n.ctx, l.fail)()
-	if !n.hints.setListener(l) {
+	if !n.hints.setListener(l) || l.isElsewhere() {
 		l.fail()
 	}
 	pinging := make(chan struct{})

@@ -57,6 +57,15 @@ type Watchable interface {
 	Watch(key string, hint func(key string)) (stop func())
 }
 
+// A Forgetful is a Node that forgets locks in its normal course, as when its servers fail over. A
+// Locker without the memory guard refuses it.
+type Forgetful interface {
+	Node
+
+	// Forgets reports whether the node does.
+	Forgets() bool
+}
+
 // A Receiver takes replies. Receive must not block.
 type Receiver interface {
 	Receive(slot int, reply Reply)

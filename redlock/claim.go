@@ -117,13 +117,14 @@ const (
 	markKey    = "redlock:once:"    // and the lock's name
 	permitKey  = "redlock:permit:"  // and the slot's number, a colon and the lock's name
 	mapKey     = "redlock:map:"     // and a version of the map of groups (see presence.go)
+	primaryKey = "redlock:primary"  // of package pool, on nodes that fail over; without any prefix
 )
 
 // Reserved reports whether a lock with that key would stand in the way of the
 // library's own keys on the servers, of any Locker with any prefix. Such keys are no
 // locks, and Acquire refuses their names.
 func Reserved(key string) bool {
-	return strings.HasSuffix(key, epochKey) ||
+	return strings.HasSuffix(key, epochKey) || key == primaryKey ||
 		strings.Contains(key, counterKey) || strings.Contains(key, queueKey) ||
 		strings.Contains(key, readersKey) || strings.Contains(key, intentKey) ||
 		strings.Contains(key, markKey) || strings.Contains(key, permitKey) ||

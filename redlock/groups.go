@@ -109,7 +109,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 		if err := checkCount(len(g.Nodes)); err != nil {
 			return nil, fmt.Errorf("%w, in group %q", err, g.Name)
 		}
-		if err := checkNodes(g.Nodes); err != nil {
+		if err := s.checkNodes(g.Nodes); err != nil {
 			return nil, fmt.Errorf("%w, in group %q", err, g.Name)
 		}
 		for _, n := range g.Nodes {

@@ -124,11 +124,11 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 	if err := checkCount(len(nodes)); err != nil {
 		return nil, err
 	}
-	if err := checkNodes(nodes); err != nil {
-		return nil, err
-	}
 	s, err := lockerSettings(opts)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkNodes(nodes); err != nil {
 		return nil, err
 	}
 	l := newLockerOf(nodes, s)
@@ -144,8 +144,8 @@ func checkCount(n int) error {
 	return nil
 }
 
-// checkNodes refuses nodes that are missing or twice there.
-func checkNodes(nodes []protocol.Node) error {
+// checkNodes refuses nodes that are missing, or twice there, or need the memory guard without it.
+func (s *settings) checkNodes(nodes []protocol.Node) error {
 	names := map[string]int{}
 	for i, n := range nodes {
 		if n == nil {
@@ -155,6 +155,9 @@ func checkNodes(nodes []protocol.Node) error {
 			return fmt.Errorf("redlock: nodes %d and %d are the same, %s: one server must not vote twice", j, i, n)
 		}
 		names[n.String()] = i
+		if f, ok := n.(protocol.Forgetful); ok && f.Forgets() && !s.guard {
+			return fmt.Errorf("redlock: node %d, %s, fails over, and needs the memory guard: leave MemoryGuard(false) out", i, n)
+		}
 	}
 	return nil
 }

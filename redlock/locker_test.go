@@ -434,3 +434,34 @@ func TestDoSurvivesAReleaseThatTooFewConfirm(t *testing.T) {
 		}))
 	})
 }
+
+// A forgetful node fails over.
+type forgetful struct{ protocol.Node }
+
+func (forgetful) Forgets() bool { return true }
+
+func TestANodeThatForgetsNeedsTheGuard(t *testing.T) {
+	t.Parallel()
+	given, all := nodes("a", "b", "c")
+	given[1] = &forgetful{given[1]}
+	_, err := redlock.New(given, redlock.MemoryGuard(false))
+	assert.ErrorContains(t, err, "node 1, b, fails over")
+	assert.ErrorContains(t, err, "leave MemoryGuard(false) out")
+	for _, n := range all {
+		assert.Equal(t, 1, n.closed, n.name)
+	}
+	given, _ = nodes("a", "b", "c")
+	_, err = redlock.NewGroups(redlock.Map{Groups: []redlock.Group{{Name: "g", Nodes: []protocol.Node{&forgetful{given[0]}}}}}, redlock.MemoryGuard(false))
+	assert.ErrorContains(t, err, "fails over")
+	given, _ = nodes("a", "b", "c")
+	given[1] = &forgetful{given[1]}
+	l, err := redlock.New(given)
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+}
+
+func TestTheKeyOfAPrimaryIsNoLock(t *testing.T) {
+	t.Parallel()
+	assert.True(t, redlock.Reserved("redlock:primary"))
+	assert.False(t, redlock.Reserved("app:redlock:primary"), "it has no prefix")
+}

@@ -32,7 +32,8 @@ func openMembers(u *url.URL, opts []pool.Option) (all []Server, err error) {
 // standby finds out whether the server has the vote of its node, if that is one of several.
 func (v *visit) standby() error {
 	primary, replication := newQuestion("GET", primaryKey), newQuestion("INFO", "replication")
-	if err := v.ask(primary, replication); err != nil {
+	backlog := newQuestion("CONFIG", "GET", "repl-backlog-ttl")
+	if err := v.ask(primary, replication, backlog); err != nil {
 		return err
 	}
 	confirmed, data := primary.text(), replication.fields()["master_replid"]
@@ -40,6 +41,9 @@ func (v *visit) standby() error {
 	switch several := len(v.server.Members) > 0; {
 	case isKnown && confirmed == v.facts.runID+"/"+data:
 		v.fine(checkStandby, "it is confirmed as the primary of its node")
+		if ttl := backlog.fields()["repl-backlog-ttl"]; several && ttl != "" && ttl != "0" {
+			v.add(Finding{Note, checkStandby, "its repl-backlog-ttl is " + ttl, "after so many seconds without replicas it must see its standbys again before it votes", "CONFIG SET repl-backlog-ttl 0"})
+		}
 	case several && !isKnown:
 		v.add(Finding{Fatal, checkStandby, "it does not tell whether it is the primary of its node", "a node with standbys votes only if it does", "permit INFO, and GET and SET on " + primaryKey})
 	case several:

@@ -29,8 +29,8 @@
 // # What the model covers
 //
 // Two servers, two clients, time in ticks, a TTL of two. Promotions up to a bound, with both servers
-// as primaries for any time, or none; requests that are late; clients that hang up, that are slow
-// between two steps, and that extend.
+// as primaries for any time, or none; requests that are late, also behind the end of their
+// connection; clients that hang up, that are slow between two steps, and that extend.
 //
 // # What it leaves out
 //

@@ -53,6 +53,9 @@ type client struct {
 	valid      uint8
 	asked      request
 	counts     uint8 // for how long what was asked would be believed
+
+	late   request // that was on its way when the client hung up; its answer is not heard
+	lateAt uint8   // the server
 }
 
 type stage uint8
@@ -94,6 +97,7 @@ const (
 	bear
 	ask
 	run
+	arrive // what is late
 	tick
 )
 
@@ -149,7 +153,7 @@ func (m Model) key(s *state) state {
 	}
 	for i := range k.clients {
 		if c := &k.clients[i]; c.stage == away {
-			*c = client{valid: c.valid, looked: c.looked}
+			*c = client{valid: c.valid, looked: c.looked, late: c.late, lateAt: c.lateAt}
 		}
 	}
 	return k
@@ -188,7 +192,11 @@ func (m Model) does(s *state, did step) {
 			}
 		}
 	case hangUp:
-		*c = client{valid: c.valid}
+		late, lateAt := c.late, c.lateAt
+		if c.asked != none && late == none {
+			late, lateAt = c.asked, c.server
+		}
+		*c = client{valid: c.valid, late: late, lateAt: lateAt}
 	case bear:
 		if c.stage == open && at.generation == c.generation && at.record != c.generation {
 			at.record, at.quarantine = c.generation, ttl
@@ -205,6 +213,11 @@ func (m Model) does(s *state, did step) {
 		}
 	case run:
 		s.run(did.who)
+	case arrive:
+		if c.late != none {
+			s.servers[c.lateAt].grants(c.late, uint8(did.who+1))
+			c.late, c.lateAt = none, 0
+		}
 	}
 }
 
@@ -249,17 +262,24 @@ func (s *state) run(who int) {
 		return
 	}
 	c.asked, c.counts = none, 0
-	own := uint8(who + 1)
-	isGranted := asked == acquire && at.holder == 0 || asked == extend && at.holder == own
-	if at.generation == 0 || !isGranted {
+	if !at.grants(asked, uint8(who+1)) {
 		return
 	}
-	at.holder, at.left = own, ttl
 	isSame := at.generation == c.generation || at.before == c.generation
 	isTrusted := at.quarantine == 0 || asked == extend && c.valid > 0
 	if isSame && at.record == c.generation && isTrusted && counts > 0 {
 		c.valid = counts
 	}
+}
+
+// grants has the server run a request for the holder own, and reports whether it grants it.
+func (at *server) grants(asked request, own uint8) bool {
+	isGranted := asked == acquire && at.holder == 0 || asked == extend && at.holder == own
+	if at.generation == 0 || !isGranted {
+		return false
+	}
+	at.holder, at.left = own, ttl
+	return true
 }
 
 // tick lets time pass.
@@ -295,7 +315,7 @@ func describe(did step, _, after *state) string {
 		connectFirst: client + " connects to X", connectSecond: client + " connects to Y",
 		look: client + " asks the other server for its role", confirm: client + " confirms its server",
 		hangUp: client + " hangs up", bear: client + " writes a record", ask: client + " asks for a vote",
-		run: "what " + client + " asked for is run", tick: "time passes",
+		run: "what " + client + " asked for is run", arrive: "what " + client + " asked for before is run", tick: "time passes",
 	}[did.action]
 	for i, at := range after.servers {
 		text += fmt.Sprintf("; %c %v", 'X'+i, at)

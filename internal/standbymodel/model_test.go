@@ -1,6 +1,7 @@
 package standbymodel
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,15 +11,12 @@ import (
 	"github.com/redquorum/redquorum/internal/race"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// everything explores a promotion more, which takes a quarter of an hour.
+var everything = flag.Bool("everything", false, "explore the large model")
 
-// promotions is how many are tried. There are fewer under the race detector, because an exploration
-// is one goroutine.
-func promotions() uint8 {
-	if testing.Short() || race.Enabled() {
-		return 2
-	}
-	return 3
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
 }
 
 func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
@@ -27,7 +25,14 @@ func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 	for i := range votes {
 		votes[i] = map[uint8]bool{}
 	}
-	res := Model{Promotions: promotions()}.Explore(func(s *state) {
+	if race.Enabled() {
+		t.Skip("an exploration is one goroutine")
+	}
+	promotions := uint8(2)
+	if *everything {
+		promotions++
+	}
+	res := Model{Promotions: promotions}.Explore(func(s *state) {
 		for _, c := range s.clients {
 			if c.valid > 0 && c.stage == open {
 				votes[c.server][c.generation] = true
@@ -41,10 +46,13 @@ func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 
 func TestMistakesAreFound(t *testing.T) {
 	t.Parallel()
+	if race.Enabled() || testing.Short() {
+		t.Skip("an exploration is one goroutine, and these are long")
+	}
 	for _, mistake := range []Mistake{Follows, MarksAlone, LooksFirst, Hurries, Unborn, Carries} {
 		t.Run(string(mistake), func(t *testing.T) {
 			t.Parallel()
-			res := Model{Promotions: 3, Mistake: mistake}.Explore(func(*state) {})
+			res := Model{Promotions: 2, Mistake: mistake}.Explore(func(*state) {})
 			require.NotNil(t, res.Violation, "it does no harm")
 			t.Log(res.Violation)
 		})
