@@ -355,7 +355,7 @@ func TestAttemptsWithoutAPrimaryLeaveNoConnections(t *testing.T) {
 	n := openNode(t, first.url()+"?standby="+second.Addr(), patient()...)
 	assert.ErrorContains(t, trouble(t, n, recorded("a")), "2 of them are primaries")
 	eventually(t, func() bool { return first.connections() > 8 }, "it tries again and again")
-	eventually(t, func() bool { return first.CurrentConnectionCount() <= 1 }, "one connection at a time")
+	assert.LessOrEqual(t, first.CurrentConnectionCount(), 3, "one at a time, and some that are being closed")
 }
 
 func TestOneServerIsNoPair(t *testing.T) {
