@@ -11,6 +11,7 @@ const ttl = 2 // in ticks
 // A Model says which of all worlds to explore.
 type Model struct {
 	Promotions uint8   // how many there may be
+	Late       bool    // requests may arrive behind the end of their connection
 	Mistake    Mistake // changes the protocol, if there is one
 }
 
@@ -193,7 +194,7 @@ func (m Model) does(s *state, did step) {
 		}
 	case hangUp:
 		late, lateAt := c.late, c.lateAt
-		if c.asked != none && late == none {
+		if m.Late && c.asked != none && late == none {
 			late, lateAt = c.asked, c.server
 		}
 		*c = client{valid: c.valid, late: late, lateAt: lateAt}

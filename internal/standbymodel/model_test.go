@@ -2,6 +2,7 @@ package standbymodel
 
 import (
 	"flag"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/internal/race"
 )
 
-// everything explores a promotion more, which takes a quarter of an hour.
+// everything explores a larger model, which takes a quarter of an hour and some gigabytes.
 var everything = flag.Bool("everything", false, "explore the large model")
 
 func TestMain(m *testing.M) {
@@ -21,27 +22,29 @@ func TestMain(m *testing.M) {
 
 func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 	t.Parallel()
-	var votes [2]map[uint8]bool // of each server, by generation
-	for i := range votes {
-		votes[i] = map[uint8]bool{}
-	}
 	if race.Enabled() {
 		t.Skip("an exploration is one goroutine")
 	}
-	promotions := uint8(2)
+	models := []Model{{Promotions: 2}, {Promotions: 1, Late: true}}
 	if *everything {
-		promotions++
+		models = []Model{{Promotions: 3, Late: true}}
 	}
-	res := Model{Promotions: promotions}.Explore(func(s *state) {
-		for _, c := range s.clients {
-			if c.valid > 0 && c.stage == open {
-				votes[c.server][c.generation] = true
-			}
-		}
-	})
-	require.Nil(t, res.Violation)
-	t.Log(res.States, "states,", res.Steps, "steps")
-	assert.True(t, votes[0][1] && votes[1][2] && votes[0][3], "each of them votes in its turn: %v", votes)
+	for _, m := range models {
+		t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {
+			t.Parallel()
+			votes := map[uint8]bool{} // by generation
+			res := m.Explore(func(s *state) {
+				for _, c := range s.clients {
+					if c.valid > 0 && c.stage == open {
+						votes[c.generation] = true
+					}
+				}
+			})
+			require.Nil(t, res.Violation)
+			t.Log(res.States, "states,", res.Steps, "steps")
+			assert.Len(t, votes, 1+int(m.Promotions), "each generation votes in its turn: %v", votes)
+		})
+	}
 }
 
 func TestMistakesAreFound(t *testing.T) {
