@@ -316,8 +316,8 @@ func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
 	watchingAll(requests)
 	for range 2 {
 		grantedTogether(t, n, requests)
+		do(t, n, protocol.Request{Op: protocol.OpInspect, Key: "k0"}) // all answers before it have come
 	}
-	do(t, n, protocol.Request{Op: protocol.OpInspect, Key: "k0"}) // all answers before it have come
 	for len(w.hints) > 0 {
 		w.next()
 	}
