@@ -32,7 +32,7 @@ var (
 		"give independent servers instead")
 	// ErrSentinel: the server is a Redis Sentinel.
 	ErrSentinel = errors.New("is a Sentinel, which keeps no keys; " +
-		"give the servers that it watches instead, if they are independent")
+		"give the servers that it watches instead: redis://primary?standby=replica")
 	// ErrUnsupported: the server does not know a command that locks need.
 	ErrUnsupported = errors.New("does not know a command that locks need; " +
 		"it is too old, renames the command, or is a Sentinel or proxy")

@@ -80,7 +80,7 @@ func serverFlags(c *cobra.Command) *servers {
 func (s *servers) nodeFlags(f *pflag.FlagSet) {
 	s.flags = f
 	f.StringVar(&s.config, "config", "", "configuration `FILE`; see \"redlock help config\"")
-	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server, redis://, rediss:// or unix://; for each, or all with commas between them (also --nodes)")
+	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server, redis://, rediss:// or unix://, with ?standby=HOST:PORT if it fails over; for each, or all with commas between them (also --nodes)")
 	share(f, "node", "nodes")
 }
 

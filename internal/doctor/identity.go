@@ -23,7 +23,7 @@ func (v *visit) identity() error {
 		v.inCluster("it is part of a Redis Cluster")
 	case mode == "sentinel", role.role() == "sentinel":
 		v.unfit = true
-		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "give the servers that it watches, if they are independent"})
+		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "give the servers that it watches: redis://a?standby=b"})
 		return nil
 	}
 	v.role(role)
