@@ -217,7 +217,7 @@ func TestKeysOfLocksAreToldFromThoseThatStay(t *testing.T) {
 func TestBadArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--scenario", "earthquake"}, {"now"}, {"--duration", "0s"}, {"--clients", "1"}, {"--ttl", "1ms"}, {"--duration", "9s"}, {"--long-ttl", "1s"}, {"--locks", "padlock"}, {"--locks", ""}, {"--locks", "plain,plain"},
-		{"--scenario", "fail-over", "--client", "true"}, {"--nodes", "0"}, {"--client", "true", "--locks", "plain"}, {"--client", "true", "--no-guard"}} {
+		{"--scenario", "fail-over", "--client", "true"}, {"--scenario", "fail-over", "--no-guard"}, {"--nodes", "0"}, {"--client", "true", "--locks", "plain"}, {"--client", "true", "--no-guard"}} {
 		_, err := parse(args, &bytes.Buffer{})
 		assert.Error(t, err, args)
 	}

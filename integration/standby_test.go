@@ -113,8 +113,8 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 	t.Log(len(holds), "locks")
 }
 
-// TestGroupsOfServersThatFailOver: the clients of a map agree on it, and take sets, which are repaired
-// on nodes that lack a name.
+// TestGroupsOfServersThatFailOver: a client founds a map, and takes sets before and after a failover of
+// most nodes.
 func TestGroupsOfServersThatFailOver(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second

@@ -131,7 +131,7 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 	r.mu.Unlock()
 	time.Sleep(identityAge)
 	assert.ErrorIs(t, do(t, n, withRecord("l")).Err, errSucceeded, "the vote is not that server's")
-	eventually(t, n.(*node).connected, "it is greeted again")
+	settled(t, n, "m", func(r protocol.Reply) bool { return r.Run == "run1/data2" })
 	again, again2 := who()
 	assert.Equal(t, "run1/data2", again)
 	assert.Equal(t, again2, again)

@@ -241,8 +241,7 @@ func (n *node) awaits(at int, greetings []greeting) error {
 
 // notConfirmed says that the primary at cannot be confirmed because of another server.
 func (n *node) notConfirmed(at, other int, err error) error {
-	return fmt.Errorf("%w: %s is a primary, and votes once all others have been seen as replicas; %s: %w "+
-		"(if it is gone for good, start an empty replica at its address)",
+	return fmt.Errorf("%w: %s is a primary, and votes once all others have been seen as replicas; %s: %w",
 		errNoVote, n.members[at].name, n.members[other].name, explainDial(err))
 }
 
@@ -285,7 +284,7 @@ func (m *member) lookAt(ctx context.Context, primary redis.Conn) error {
 	var here, there time.Duration
 	began := time.Now()
 	if err := ask(ctx, primary, []question{askTime(&here)}); err != nil {
-		return err
+		return fmt.Errorf("while the primary was asked for its clock: %w", explainDial(err))
 	}
 	err = ask(ctx, c, []question{
 		{name: "ROLE", answered: func(v any) { role, _ = parseRole(v) }},
@@ -298,7 +297,8 @@ func (m *member) lookAt(ctx context.Context, primary redis.Conn) error {
 	case role != "slave":
 		return errPrimary
 	case ahead > maxApart || time.Since(began)-ahead > maxApart:
-		return fmt.Errorf("its clock is %v ahead of the primary's; set the clocks", ahead.Round(time.Millisecond))
+		apart := max(ahead, time.Since(began)-ahead).Round(time.Millisecond)
+		return fmt.Errorf("its clock and the primary's may be %v apart, of %v; set the clocks", apart, maxApart)
 	}
 	return nil
 }

@@ -358,8 +358,11 @@ func TestAttemptsWithoutAPrimaryLeaveNoConnections(t *testing.T) {
 	var opened, closed atomic.Int64
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
 		opened.Add(1)
-		return &countedConn{Conn: c, closed: &closed}, err
+		return &countedConn{Conn: c, closed: &closed}, nil
 	}
 	n := openNode(t, first.url()+"?standby="+second.Addr(), append(patient(), NetDial(dial))...)
 	assert.ErrorContains(t, trouble(t, n, recorded("a")), "2 of them are primaries")

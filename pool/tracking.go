@@ -206,6 +206,9 @@ type listener struct {
 // errNoHints is for a server that does not let us listen.
 var errNoHints = errors.New("gives no hints")
 
+// errElsewhere is for one that the node has left meanwhile.
+var errElsewhere = errors.New("the node has failed over")
+
 // listen keeps a listener for as long as one is wanted.
 func (n *node) listen() {
 	backoff := time.Duration(0)
@@ -243,6 +246,9 @@ func (n *node) openListener() (*listener, redirect, error) {
 	})
 	if err == nil && (to.client == 0 || !subscribed) {
 		err = errNoHints
+	}
+	if err != nil && at != n.at.Load() {
+		err = errElsewhere
 	}
 	if err != nil {
 		c.Close()

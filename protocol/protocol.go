@@ -58,7 +58,7 @@ type Watchable interface {
 }
 
 // A Forgetful is a Node that forgets locks in its normal course, as when its servers fail over. A
-// Locker without the memory guard refuses it.
+// Locker without the memory guard refuses it. A Node that wraps another passes this on.
 type Forgetful interface {
 	Node
 

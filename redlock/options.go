@@ -175,8 +175,8 @@ func Fenced() Option {
 // may not learn how long locks can be: see MaxTTL.
 //
 // Default true. Turn it off only where no server can forget (appendfsync
-// always, no eviction), or where nothing depends on it. All clients of a set of
-// servers should have it alike.
+// always, no eviction), or where nothing depends on it. New refuses that for nodes that fail over.
+// All clients of a set of servers should have it alike.
 func MemoryGuard(on bool) LockerOption {
 	return lockerOnly(func(s *settings) error { s.guard = on; return nil })
 }

@@ -39,15 +39,17 @@ func (v *visit) standby() error {
 	confirmed, data := primary.text(), replication.fields()["master_replid"]
 	isKnown := v.facts.runID != "" && data != "" && primary.err == ""
 	switch several := len(v.server.Members) > 0; {
+	case several && !v.settings.Guard:
+		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and the memory guard is off", "a primary that was promoted would give away locks, so clients refuse it", "leave --memory-guard=false out"})
 	case isKnown && confirmed == v.facts.runID+"/"+data:
 		v.fine(checkStandby, "it is confirmed as the primary of its node")
 		if ttl := backlog.fields()["repl-backlog-ttl"]; several && ttl != "" && ttl != "0" {
-			v.add(Finding{Note, checkStandby, "its repl-backlog-ttl is " + ttl, "after so many seconds without replicas it must see its standbys again before it votes", "CONFIG SET repl-backlog-ttl 0"})
+			v.add(Finding{Note, checkStandby, "its repl-backlog-ttl is " + ttl, "after so many seconds without replicas it counts as failed over: it has no vote until it sees its standbys again, and for a longest TTL from then on", "CONFIG SET repl-backlog-ttl 0"})
 		}
 	case several && !isKnown:
 		v.add(Finding{Fatal, checkStandby, "it does not tell whether it is the primary of its node", "a node with standbys votes only if it does", "permit INFO, and GET and SET on " + primaryKey})
 	case several:
-		v.add(Finding{Warning, checkStandby, "it is not confirmed as the primary of its node", "it has no vote until a client has seen all its standbys as replicas", "see that they are, and that clients reach them"})
+		v.add(Finding{Warning, checkStandby, "it is not confirmed as the primary of its node", "it has no vote until a client has seen all its standbys as replicas whose clocks are within a second of its own", "see that they are, that clients reach them, and that these may SET " + primaryKey})
 	case confirmed != "":
 		v.add(Finding{Fatal, checkStandby, "it is one of the servers of a node, and not confirmed as its primary", "named alone it has no vote", "give the URL with its standbys, as the other clients have it, or delete the key " + primaryKey + " if it stands alone now"})
 	}

@@ -50,6 +50,17 @@ func TestWhatIsFoundOfANodeWithStandbys(t *testing.T) {
 	}
 }
 
+func TestANodeWithStandbysNeedsTheGuard(t *testing.T) {
+	t.Parallel()
+	s := healthy().server("first")
+	s.Members = []Server{healthy().server("first"), replica().server("standby")}
+	without := usual
+	without.Guard = false
+	f := find(Examine(t.Context(), []Server{s}, without).Nodes[0].Findings, checkStandby)
+	assert.Equal(t, Fatal, f.Severity)
+	assert.Contains(t, f.Found, "the memory guard is off")
+}
+
 func TestAServerOfANodeThatIsNamedAlone(t *testing.T) {
 	t.Parallel()
 	for confirmed, want := range map[string]Severity{"aaaa/dddd": OK, "bbbb/dddd": Fatal} {

@@ -171,7 +171,7 @@ func flush(d *draw, k Kind) Step {
 }
 
 func failOver(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.one(1, 3, 3, 5), d.Nodes), For: d.ttls(0.1, 5)}
+	return Step{Kind: k, Victims: d.some(d.one(1, 3, 3, 5), d.Nodes), For: d.ttls(0.1, 2.4)}
 }
 
 func pauseClients(d *draw, k Kind) Step {

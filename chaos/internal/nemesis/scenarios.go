@@ -69,7 +69,7 @@ var Scenarios = []Scenario{
 		Lanes: []Lane{lane(often, network, oneWay...)}},
 	{Name: "fail-over", About: "standbys are promoted, also most of them, while some clients still reach the primaries before them",
 		Persistence: none, Work: short, Standbys: true,
-		Lanes: []Lane{lane([2]float64{1.5, 2.5}, failOver, FailOver)}},
+		Lanes: []Lane{lane([2]float64{1.2, 1.6}, failOver, FailOver)}},
 	{Name: "mixed", About: "all of it at once, on servers of every persistence",
 		Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always, fleet.None, fleet.Always},
 		Work:        short, Relayed: true,
