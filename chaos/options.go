@@ -36,7 +36,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.SetOutput(out)
 	scenario := flags.String("scenario", "all",
 		"all, or names with commas between them: "+strings.Join(scenarios(), ", "))
-	flags.DurationVar(&o.duration, "duration", time.Minute,
+	flags.DurationVar(&o.duration, "duration", 2*time.Minute,
 		"of the faults; the scenarios share it evenly, and each adds some seconds to begin and end")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
 	flags.DurationVar(&o.ttl, "ttl", 1200*time.Millisecond, "of the locks")
@@ -91,9 +91,13 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		}
 		o.scenarios = append(o.scenarios, s)
 	}
-	if least := nemesis.Shortest * max(o.ttl, o.longTTL); o.share() < least {
+	ttls := 0
+	for _, s := range o.scenarios {
+		ttls = max(ttls, s.Shortest())
+	}
+	if least := time.Duration(ttls) * max(o.ttl, o.longTTL); o.share() < least {
 		return o, fmt.Errorf("--duration %v leaves %v for each of %d scenarios, but a fault and its end need %d TTLs, which is %v: give %v or more",
-			o.duration, o.share(), len(o.scenarios), nemesis.Shortest, least, least*time.Duration(len(o.scenarios)))
+			o.duration, o.share(), len(o.scenarios), ttls, least, least*time.Duration(len(o.scenarios)))
 	}
 	return o, nil
 }

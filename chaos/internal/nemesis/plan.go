@@ -97,7 +97,12 @@ type Setting struct {
 
 // Shortest is how many TTLs a plan must last to have at least one fault in each lane: the longest
 // gap, and the longest fault.
-const Shortest = 4
+func (s Scenario) Shortest() int {
+	if s.Standbys { // a client takes a TTL to lose sight of a primary, and a quarantine another
+		return 7
+	}
+	return 4
+}
 
 // Plan draws the scenario's faults. All are undone within the duration.
 func (s Scenario) Plan(set Setting) Plan {
@@ -171,7 +176,7 @@ func flush(d *draw, k Kind) Step {
 }
 
 func failOver(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.one(1, 3, 3, 5), d.Nodes), For: d.ttls(0.1, 2.4)}
+	return Step{Kind: k, Victims: d.some(d.one(1, 3, 3, 5), d.Nodes), For: d.ttls(1.5, 5)}
 }
 
 func pauseClients(d *draw, k Kind) Step {

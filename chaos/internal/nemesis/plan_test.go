@@ -61,8 +61,8 @@ func TestAScenarioHasEveryFaultThatItPromises(t *testing.T) {
 func TestTheShortestPlanHasAFaultInEachLane(t *testing.T) {
 	t.Parallel()
 	short := setting
-	short.Duration = nemesis.Shortest * setting.TTL
 	for _, s := range nemesis.Scenarios {
+		short.Duration = time.Duration(s.Shortest()) * setting.TTL
 		for short.Seed = range 1000 {
 			for i, lane := range s.Plan(short) {
 				require.NotEmpty(t, lane, "%s, lane %d, seed %d", s.Name, i, short.Seed)
