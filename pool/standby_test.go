@@ -312,6 +312,7 @@ func TestAServerOfAPairIsNotTakenAloneByAnOldConnection(t *testing.T) {
 	p.promote(1)
 	p.demote(0)
 	granted(t, n, "c")
+	eventually(t, func() bool { return p.do(0, "EXISTS", primaryKey).(int64) == 1 }, "the replica knows the second")
 	p.promote(0)
 	read := protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}}
 	assert.ErrorIs(t, do(t, alone, read).Err, errSucceeded)
