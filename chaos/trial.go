@@ -330,7 +330,7 @@ func (t *trial) noteLeftKeys() error {
 // counters of tokens and the name of a primary stay, and the queues of waiters expire when nobody has asked for some seconds.
 func left(keys []string) (others []string) {
 	for _, key := range keys {
-		if key != record.Key && key != "redlock:primary" && !strings.HasPrefix(key, "redlock:fence:") && !strings.HasPrefix(key, "redlock:queue:") {
+		if key != record.Key && key != record.PrimaryKey && !strings.HasPrefix(key, "redlock:fence:") && !strings.HasPrefix(key, "redlock:queue:") {
 			others = append(others, key)
 		}
 	}

@@ -18,22 +18,31 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
+// startPairs starts three nodes of two servers, of which the last three are replicas of the first.
+func startPairs(t *testing.T) (r *rig, urls []string) {
+	t.Helper()
+	r = startServers(t, 6)
+	urls = r.URLs()[:3]
+	for i := range urls {
+		replicate(t, r, 3+i, i)
+		urls[i] += "?standby=" + r.addr(3+i)
+	}
+	return r, urls
+}
+
 // TestSentinelFailsAMajorityOver: a Sentinel fails two of three nodes over, on its own terms, while
 // two clients are at work. There is no overlap, the clients follow, and work goes on.
 func TestSentinelFailsAMajorityOver(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
-	r := startServers(t, 6) // the last three are standbys of the first
+	r, urls := startPairs(t)
 	s, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Mode: fleet.Sentinel})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	sentinel, err := redis.DialURL(s.URLs()[0])
 	require.NoError(t, err)
 	t.Cleanup(func() { sentinel.Close() })
-	urls := r.URLs()[:3]
 	for i := range 3 {
-		replicate(t, r, 3+i, i)
-		urls[i] += "?standby=" + r.addr(3+i)
 		host, port, _ := strings.Cut(r.addr(i), ":")
 		_, err := sentinel.Do("SENTINEL", "MONITOR", fmt.Sprint("node", i), host, port, 1)
 		require.NoError(t, err)
@@ -124,12 +133,7 @@ func TestSentinelFailsAMajorityOver(t *testing.T) {
 func TestGroupsOfServersThatFailOver(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
-	r := startServers(t, 6)
-	urls := r.URLs()[:3]
-	for i := range urls {
-		replicate(t, r, 3+i, i)
-		urls[i] += "?standby=" + r.addr(3+i)
-	}
+	r, urls := startPairs(t)
 	l, err := redlock.NewGroups(redlock.Map{Groups: []redlock.Group{{Name: "first", Nodes: members(t, urls, nil)}}},
 		guarding(ttl)...)
 	require.NoError(t, err)

@@ -133,14 +133,6 @@ func (c *conn) failVotes() {
 	}
 }
 
-// identity names a server as recordScript does, from its answers to INFO.
-func identity(runID, dataSet string) string {
-	if runID == "" {
-		return ""
-	}
-	return runID + "/" + dataSet
-}
-
 // parseReplication reads the answer to INFO replication.
 func parseReplication(info any) (dataSet string, replica bool) {
 	return infoField(info, "master_replid"), strings.HasPrefix(infoField(info, "role"), "slave")

@@ -45,7 +45,7 @@ type conn struct {
 func newConn(n *node, c redis.Conn, s server) *conn {
 	made := &conn{
 		node: n, redis: c, writer: newBatchWriter(c), server: s, began: time.Now(),
-		broken: make(chan struct{}), confirmation: confirmation{run: identity(s.runID, s.dataSet)},
+		broken: make(chan struct{}), confirmation: confirmation{run: s.identity()},
 	}
 	made.merges.Store(s.scripts)
 	return made
@@ -223,7 +223,7 @@ func (c *conn) decode(k call, v any, failure redis.Error) protocol.Reply {
 	switch {
 	case k.request.Op != protocol.OpAdmit: // whose own answer has it
 		reply.Run = c.confirmation.run
-	case c.server.dataSet != "" && c.server.runID != "" && reply.Run != c.server.identity():
+	case c.server.runID != "" && c.server.dataSet != "" && reply.Run != c.confirmation.run:
 		c.fail(errSucceeded) // before a record of what follows is written
 		return protocol.Reply{Outcome: protocol.Unknown, Err: errSucceeded}
 	}

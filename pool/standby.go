@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/internal/record"
 )
 
 // A node can be several servers, of which one at a time is the primary: the one of its URL and its
@@ -23,9 +25,7 @@ import (
 // The keys of a primary that was promoted may lack the last locks, as those of a server that was
 // restarted, and the record of its memory is another server's: see package redlock, guard.go.
 
-// primaryKey is where a server is confirmed. It has no prefix, because all who lock by a server must
-// find it.
-const primaryKey = "redlock:primary"
+const primaryKey = record.PrimaryKey
 
 // confirmAge is how long the others have been replicas when a primary is confirmed. Until then votes
 // of theirs may rest on an older look at their identity (identityAge).
@@ -66,8 +66,14 @@ func askDataSet(s *server) question {
 	return question{name: "INFO", args: []any{"replication"}, answered: func(v any) { s.dataSet, _ = parseReplication(v) }}
 }
 
-// identity names the server's process and data set.
-func (s server) identity() string { return identity(s.runID, s.dataSet) }
+// identity names the server's process and data set, as recordScript does. It is empty if the process
+// is not known.
+func (s server) identity() string {
+	if s.runID == "" {
+		return ""
+	}
+	return s.runID + "/" + s.dataSet
+}
 
 // isConfirmed reports whether the server has been seen to be the only primary of its node.
 func (s server) isConfirmed() bool {

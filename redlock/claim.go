@@ -117,7 +117,7 @@ const (
 	markKey    = "redlock:once:"    // and the lock's name
 	permitKey  = "redlock:permit:"  // and the slot's number, a colon and the lock's name
 	mapKey     = "redlock:map:"     // and a version of the map of groups (see presence.go)
-	primaryKey = "redlock:primary"  // of package pool, on nodes that fail over; without any prefix
+	primaryKey = record.PrimaryKey  // of package pool, on nodes that fail over; without any prefix
 )
 
 // Reserved reports whether a lock with that key would stand in the way of the

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/url"
 
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/pool"
 )
 
-// primaryKey is where a primary with standbys is confirmed, as package pool has it (standby.go).
-const primaryKey = "redlock:primary"
+const primaryKey = record.PrimaryKey
 
 // openMembers returns the servers of the URL's node, or none if it is the only one.
 func openMembers(u *url.URL, opts []pool.Option) (all []Server, err error) {

@@ -14,6 +14,10 @@ import (
 // Key is the key of the record on a server, behind the prefix of the clients.
 const Key = "redlock:epoch"
 
+// PrimaryKey is where a server is confirmed as the primary of a node with standbys (package pool). It
+// has no prefix, because all who lock by a server must find it.
+const PrimaryKey = "redlock:primary"
+
 // DrawLife draws the lifetime of a record: 139 years and up to 35 more, in whole
 // milliseconds. Each change that other clients must notice draws a new one: they see it by
 // the time that is left.
