@@ -15,7 +15,7 @@ import (
 )
 
 // TestEveryMutantApplies to the code as it is, is still Go, and names a test
-// that exists. A mutant of a guard that was rewritten must be rewritten too.
+// that exists, with flags that it knows. A mutant of a guard that was rewritten must be rewritten too.
 func TestEveryMutantApplies(t *testing.T) {
 	t.Parallel()
 	all, err := chosen(nil)
@@ -31,15 +31,19 @@ func TestEveryMutantApplies(t *testing.T) {
 			assert.NoError(t, err, m.name)
 		}
 		test, _, _ := strings.Cut(m.test, "/")
-		assert.True(t, declares(t, m.pkg, test), "mutant %s: package %s has no %s", m.name, m.pkg, test)
+		assert.True(t, testsHave(t, m.pkg, `(?m)^func `+test+`\(t \*testing\.T\)`), "mutant %s: package %s has no %s", m.name, m.pkg, test)
+		for _, f := range m.flags {
+			name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
+			assert.True(t, testsHave(t, m.pkg, `flag\.\w+\([^)]*"`+name+`"`), "mutant %s: the tests of %s have no flag %s", m.name, m.pkg, f)
+		}
 	}
 }
 
-// declares reports whether a package of the module has a test.
-func declares(t *testing.T, pkg, test string) bool {
+// testsHave reports whether a test file of a package of the module has a text that matches.
+func testsHave(t *testing.T, pkg, pattern string) bool {
 	files, err := filepath.Glob(filepath.Join("..", "..", pkg, "*_test.go"))
 	require.NoError(t, err)
-	declaration := regexp.MustCompile(`(?m)^func ` + test + `\(t \*testing\.T\)`)
+	declaration := regexp.MustCompile(pattern)
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		require.NoError(t, err)
