@@ -23,19 +23,19 @@ type line struct {
 	waiters []*acquisition
 	holders []*session // of this process, which have not ended; the line stays for them
 	next    *session   // handed over to the first waiter, who has yet to take it
-	news    bool       // for the first waiter: the key was released in this process
 
 	// How this process and others share the lock: see turnLength.
 	turn     clock.Instant // when the present turn of this process began; zero: with the next lock
-	turnOver bool          // other processes come first, if any wait
 	others   int           // waiters of other processes, when this one heard of them last
-	asked    bool          // about others, when the last turn was over
-	told     bool          // and answered
 	heads    *headcount    // that asks; nil: none has yet
 	left     clock.Instant // when this process gave the lock back last
 	cost     time.Duration // of acquiring it then
 	wanted   time.Duration // the same if callers of this process waited; else zero
+	turnOver bool          // other processes come first, if any wait
+	asked    bool          // about others, when the last turn was over
+	told     bool          // and answered
 
+	news         bool // for the first waiter: the key was released in this process
 	isIdle       bool // no caller waits for the lock or holds it
 	older, newer *line
 }

@@ -22,13 +22,15 @@ type session struct {
 	locker   *Locker
 	settings *settings     // of the acquisition that won it
 	turn     clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
-	again    bool          // they had it just before, and are to ask if others wait; likewise
-	part     bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
 	under    *presence     // in the group; nil for a Locker without groups
 	cost     time.Duration // of acquiring it from the nodes
+	again    bool          // they had it just before, and are to ask if others wait; guarded by the queue
+	part     bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
 
+	phase     phase // guarded by mu, as all that follow
+	renewDue  bool  // a renewal is among the scheduler's chores
+	lookDue   bool  // a look is among the scheduler's chores
 	mu        sync.Mutex
-	phase     phase
 	holder    *Lock         // nil while it is being handed over; stays when the session has ended
 	leaving   *Lock         // the holder before, while its context may not have ended
 	issued    int64         // how many numbers of its block of tokens its holders have had
@@ -43,9 +45,7 @@ type session struct {
 	atNode    []nodeKey     // nil before the first round
 	seq       int           // of the last round
 	renewal   *round        // under way, or nil
-	renewDue  bool          // a renewal is among the scheduler's chores
 	renewAt   clock.Instant
-	lookDue   bool       // a look is among the scheduler's chores
 	watch     *holdWatch // nil for the first watchAfter
 	failed    *round     // the last extension that came to nothing, nil after one that succeeded
 	bounds    *presence  // that this session is, or nil
