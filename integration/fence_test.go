@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -177,13 +178,13 @@ func TestACounterThatMakesNoSenseGrantsNoToken(t *testing.T) {
 		locker := r.locker(t, redlock.Fenced())
 		var tokens ledger
 		require.NoError(t, tokens.once(locker, "mad"))
-		for _, counter := range []string{"inf", "-inf", "nan", "1e300", "9223372036854775808", "9007199254740991", "99999999999999999"} {
+		for _, counter := range []string{"inf", "1e300", "9223372036854775808", "9007199254740991"} {
 			const key = "redlock:fence:mad"
 			for i := range 2 {
-				r.must(t, i, "SET", key, counter)
+				r.must(t, i, "ZADD", key, counter, "highest")
 			}
 			require.NoError(t, tokens.once(locker, "mad"), "%s on a minority", counter)
-			r.must(t, 2, "SET", key, counter)
+			r.must(t, 2, "ZADD", key, counter, "highest")
 			_, err := locker.TryAcquire(context.Background(), "mad")
 			wantOnly(t, redlock.ErrNoQuorum, err)
 			assert.ErrorIs(t, err, protocol.ErrCounter, counter)
@@ -193,7 +194,11 @@ func TestACounterThatMakesNoSenseGrantsNoToken(t *testing.T) {
 				r.gone(t, i, "mad")
 			}
 			for i := range 3 {
-				assert.Equal(t, []byte(counter), r.must(t, i, "GET", key), "node %d: what is there is left for people to see", i)
+				there, err := redis.Float64(r.do(i, "ZSCORE", key, "highest"))
+				require.NoError(t, err)
+				want, err := strconv.ParseFloat(counter, 64)
+				require.NoError(t, err)
+				assert.Equal(t, want, there, "node %d: what is there is left for people to see", i)
 				r.must(t, i, "DEL", key)
 			}
 			require.NoError(t, tokens.once(locker, "mad"), "once the key is deleted")

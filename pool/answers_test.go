@@ -73,7 +73,12 @@ func (p poker) Set(key, value string, ttl time.Duration) {
 	}
 }
 
-func (p poker) SetWrongType(key string) { p.do("HSET", key, "field", "value") }
+func (p poker) SetWrongType(key string) {
+	p.do("DEL", key)
+	p.do("HSET", key, "field", "value")
+}
+
+func (p poker) SetCounter(key string, score float64) { p.do("ZADD", key, score, "highest") }
 
 // Advance lets real time pass: a server's TTLs run on nothing else.
 func (poker) Advance(d time.Duration) { <-time.After(d) }

@@ -165,21 +165,6 @@ func pttl(ms int64) time.Duration {
 	}
 }
 
-// maxToken is the greatest token that there can be. Package fence refuses others.
-const maxToken = 1<<53 - 1
-
-func encodeFenced(p packet, r *protocol.Request) packet {
-	return p.text(r.Key).text(r.Counter).text(r.Value).
-		number(r.TTL.Milliseconds()).number(r.Token).number(r.LastToken()).number(r.Slack.Microseconds())
-}
-
-func decodeFenced(answer any) (protocol.Reply, error) {
-	if floor, ok := answer.(int64); ok && floor > 1 && floor < maxToken {
-		return protocol.Reply{Outcome: protocol.Granted, Floor: floor}, nil
-	}
-	return decodeOwned(answer)
-}
-
 func encodeQueue(p packet, r *protocol.Request) packet {
 	leave := int64(0)
 	switch {

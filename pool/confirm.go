@@ -109,6 +109,9 @@ func (c *conn) confirm(answer any, failure redis.Error) {
 	} else if life = pttl(ms); life == protocol.NoTTL {
 		life = 0 // a PERSIST: it is not the record that we wrote
 	}
+	if err == nil {
+		c.node.counters.see(life)
+	}
 	f := &c.confirmation
 	for _, v := range f.votes {
 		v.reply.Life = life

@@ -35,6 +35,8 @@ type conn struct {
 	spare        []call // the memory of the batch before; the writer's
 	confirmation confirmation
 	tracking     tracking
+	set          answer                 // of an acquisition by plain commands, until its next; the reader's
+	takeSet      func(any, redis.Error) // sets it; the writer's; nil: not needed so far
 
 	mu      sync.Mutex // guards the fields below
 	sent    fifo[call] // and not answered
@@ -152,6 +154,7 @@ func (c *conn) nextBatch() []call {
 	if !c.server.scripts {
 		withSources(batch)
 	}
+	batch = c.withPlain(batch)
 	c.mu.Lock()
 	for _, k := range batch {
 		c.sent.push(k)
@@ -168,7 +171,7 @@ func (c *conn) nextBatch() []call {
 // that did not let us load scripts.
 func withSources(batch []call) {
 	for i, k := range batch {
-		if k.request != nil && commands[k.request.Op].makesKey {
+		if k.request != nil && commands[k.request.Op].makesKey && k.encoded.form == (form{}) {
 			batch[i].encoded = k.encoded.inFull(k.request.Op)
 		}
 	}
@@ -195,6 +198,8 @@ func (c *conn) read() {
 			c.answerEach(k.encoded.each, v, failure)
 		case k.request == nil:
 			k.answered(v, failure)
+		case k.encoded == zaddOf:
+			c.answerPlain(k, answer{v, failure})
 		case k.encoded.deletion != nil && !deleted(v, failure):
 			c.releaseByScript(k, failure)
 		case strings.HasPrefix(string(failure), "NOSCRIPT") && k.callsScript():
@@ -205,9 +210,12 @@ func (c *conn) read() {
 	}
 }
 
+// op returns the operation whose row of the table the call is.
+func (k *call) op() protocol.Op { return k.encoded.op(k.request) }
+
 // callsScript reports whether the call is to a script by its digest.
 func (k *call) callsScript() bool {
-	return commands[k.request.Op].script != nil && !k.encoded.withSource && k.encoded.deletion == nil
+	return commands[k.op()].script != nil && !k.encoded.withSource && k.encoded.deletion == nil
 }
 
 // decode makes a reply of the server's answer.
@@ -215,10 +223,13 @@ func (c *conn) decode(k call, v any, failure redis.Error) protocol.Reply {
 	if failure != "" {
 		return c.decodeFailure(k, failure)
 	}
-	reply, err := commands[k.request.Op].decode(v)
+	reply, err := commands[k.op()].decode(v)
 	if err != nil {
 		c.node.retryLater(k)
 		return protocol.Reply{Outcome: protocol.Unknown, Err: err}
+	}
+	if op := k.op(); reply.Outcome == protocol.Granted && reply.Floor == 0 && (op == protocol.OpAcquireFenced || op == protocol.OpRaise) {
+		c.node.counters.add(k.request.Counter)
 	}
 	switch {
 	case k.request.Op != protocol.OpAdmit: // whose own answer has it
@@ -247,6 +258,7 @@ func (c *conn) decodeFailure(k call, failure redis.Error) protocol.Reply {
 	switch {
 	case errors.Is(meaning, ErrCounter):
 		meaning = fmt.Errorf("key %q: %w", k.request.Counter, ErrCounter)
+		outcome = k.unsent()
 	case commands[k.request.Op].makesKey && !errors.Is(meaning, ErrWrongType):
 		outcome = protocol.Unknown // the script may have failed with the key already made
 	}
@@ -258,12 +270,12 @@ func (c *conn) decodeFailure(k call, failure redis.Error) protocol.Reply {
 // key therefore fails, and the connection is made anew, with all scripts.
 func (c *conn) resend(k call) {
 	n := c.node
-	if commands[k.request.Op].makesKey {
+	if commands[k.op()].makesKey {
 		n.reply(k, protocol.Reply{Outcome: protocol.Failed, Err: errScriptsLost})
 		c.fail(errScriptsLost)
 		return
 	}
-	k.encoded = k.encoded.inFull(k.request.Op)
+	k.encoded = k.encoded.inFull(k.op())
 	n.sendAgain(k)
 }
 

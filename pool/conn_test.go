@@ -164,11 +164,11 @@ func TestARequestIsSentAgainBehindThoseBeforeIt(t *testing.T) {
 	c := &conn{node: n}
 	for _, key := range []string{"first", "second", "third"} {
 		r := release(key, "v")
-		c.resend(call{request: &r, encoded: encode(&r, nil)})
+		c.resend(call{request: &r, encoded: encode(&r, form{})})
 		if key == "second" { // meanwhile
 			later, pending := acquire("later", "v"), release("pending", "v")
-			n.queue = slices.Insert(n.queue, 0, call{request: &pending, encoded: encode(&pending, nil)})
-			n.queue = append(n.queue, call{request: &later, encoded: encode(&later, nil)})
+			n.queue = slices.Insert(n.queue, 0, call{request: &pending, encoded: encode(&pending, form{})})
+			n.queue = append(n.queue, call{request: &later, encoded: encode(&later, form{})})
 		}
 	}
 	var keys []string

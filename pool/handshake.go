@@ -18,6 +18,7 @@ type server struct {
 	primary  string    // what stands under primaryKey: see standby.go
 	scripts  bool      // are loaded
 	deletion *deletion // that it knows; nil: none
+	plain    bool      // it knows ZADD GT
 }
 
 // handshake asks a new connection which server is at the other end, refuses a replica, and loads
@@ -32,6 +33,7 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 		{name: "INFO", args: []any{"memory"}, answered: func(v any) { policy = infoField(v, "maxmemory_policy") }},
 		{name: "ROLE", answered: func(v any) { s.role, primary = parseRole(v) }},
 	}
+	questions = append(questions, askPlain(&s))
 	questions = append(questions, askDeletion(&s)...)
 	for _, script := range scripts() {
 		load := []any{"LOAD", script.source}

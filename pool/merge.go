@@ -135,7 +135,7 @@ func (c *conn) answerEach(each []call, answer any, failure redis.Error) {
 		reply, err := mergedReply(answer, i, len(each))
 		switch {
 		case failure != "" || err == errTrouble:
-			k.encoded = newEncoded(k.request, nil)
+			k.encoded = newEncoded(k.request, form{})
 			c.node.sendAgain(k)
 			continue
 		case err != nil:

@@ -20,7 +20,7 @@ func submitTogether(n protocol.Node, requests ...protocol.Request) (to []replies
 	defer own.mu.Unlock()
 	for _, r := range requests {
 		c := make(replies, 1)
-		own.queue = append(own.queue, call{request: &r, encoded: encode(&r, nil), to: c})
+		own.queue = append(own.queue, call{request: &r, encoded: encode(&r, own.formOf(&r)), to: c})
 		own.outstanding.Add(1)
 		to = append(to, c)
 	}

@@ -81,6 +81,6 @@ func (c *conn) releaseByScript(k call, failure redis.Error) {
 			n.warn([]string{fmt.Sprintf("it has %s and does not permit it, so each release costs it a script: permit %[1]s", d.name)})
 		}
 	}
-	k.encoded = newEncoded(k.request, nil)
+	k.encoded = newEncoded(k.request, form{})
 	n.sendAgain(k)
 }

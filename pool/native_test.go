@@ -166,12 +166,12 @@ func TestARequestIsEncodedForEachKindOfServer(t *testing.T) {
 	first := map[*deletion]*encoded{}
 	for range 2 {
 		for _, d := range []*deletion{nil, deletions[0], deletions[1]} {
-			e := encode(&req, d)
+			e := encode(&req, form{deletion: d})
 			if first[d] == nil {
 				first[d] = e
 			}
 			assert.Same(t, first[d], e, "encoded once")
-			words := e.packet.words()
+			words, _ := e.packet.words()
 			if d == nil {
 				assert.Equal(t, "EVALSHA", words[0])
 			} else {

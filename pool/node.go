@@ -47,6 +47,8 @@ type node struct {
 
 	outstanding atomic.Int64             // requests without a reply, queued or sent
 	deletion    atomic.Pointer[deletion] // of the server; nil: it has none, or does not permit it
+	plain       atomic.Bool              // tokens are accepted by plain commands: see fenced.go
+	counters    counters                 // of the server, for those
 
 	mu         sync.Mutex      // guards the fields below
 	offline    error           // set while there is no connection: requests fail with it at once
@@ -108,9 +110,12 @@ func (n *node) Forgets() bool { return len(n.members) > 1 }
 // Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
 // lets them.
 func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
-	e := encode(r, n.deletionFor(r))
+	e := encode(r, n.formOf(r))
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if e.plain && n.formOf(r) != e.form { // the server is another since
+		e = encode(r, n.formOf(r))
+	}
 	k := call{request: r, encoded: e, slot: slot, to: to, expires: expiry(r)}
 	if n.offline != nil {
 		n.pending.add(k)
@@ -213,6 +218,8 @@ func (n *node) connect(last server) (*conn, error) {
 	defer n.mu.Unlock()
 	n.offline = nil
 	n.deletion.Store(now.deletion)
+	n.plain.Store(now.plain)
+	n.counters.see(0)
 	// Releases whose keys should have expired are sent, too, because a SET that stood in a hung
 	// server's buffer begins its TTL only when it is run.
 	n.sendPending()
@@ -239,8 +246,16 @@ func (n *node) goOffline(reason error) {
 	n.mu.Unlock()
 	n.triedOnce.Do(func() { close(n.tried) })
 	for _, k := range unsent {
-		n.reply(k, protocol.Reply{Outcome: protocol.Failed, Err: reason})
+		n.reply(k, protocol.Reply{Outcome: k.unsent(), Err: reason})
 	}
+}
+
+// unsent is the outcome of a call that was not sent.
+func (k *call) unsent() protocol.Outcome {
+	if k.encoded.raises {
+		return protocol.Unknown // what it follows has taken the lock
+	}
+	return protocol.Failed
 }
 
 // warn logs the doubts that have not been logged before.

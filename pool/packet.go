@@ -40,69 +40,91 @@ func (p packet) number(n int64) packet {
 	return p.text(string(strconv.AppendInt(digits[:0], n, 10)))
 }
 
-// words takes a packet apart again.
-func (p packet) words() []string {
+// words takes the first command of a packet apart again, and returns the others.
+func (p packet) words() (words []string, others packet) {
 	line := func() int {
 		head, rest, _ := bytes.Cut(p[1:], []byte("\r\n"))
 		p = rest
 		n, _ := strconv.Atoi(string(head))
 		return n
 	}
-	words := make([]string, line())
+	words = make([]string, line())
 	for i := range words {
 		n := line()
 		words[i], p = string(p[:n]), p[n+len("\r\n"):]
 	}
-	return words
+	return words, p
+}
+
+// A form is one of the ways to send a request. The zero form is what the table of commands says.
+type form struct {
+	deletion *deletion // by which it is a release: see native.go
+	plain    bool      // it is an acquisition by plain commands: see fenced.go
+	raises   bool      // it is what follows those: an OpRaise
 }
 
 // An encoded request is as it is sent. The first node to see a request leaves it in the request's
 // Memo for the others, and for later submissions. So it holds only what is the same for all
 // submissions; what differs is in the call.
 type encoded struct {
-	packet     packet
-	deletion   *deletion // by which it is a release; nil: it is what the table of commands says
-	next       *encoded  // the same request for servers that know another deletion
-	withSource bool      // it carries its script's source: see inFull
-	again      bool      // it is sent again: see sendAgain
-	each       []call    // what it stands for, of a merged call: see merge.go
-	memory     [176]byte // of a packet of common size, so that both are one allocation
+	packet packet
+	form
+	next       *encoded // the same request in another form
+	withSource bool     // it carries its script's source: see inFull
+	again      bool     // it is sent again: see sendAgain
+	each       []call   // what it stands for, of a merged call: see merge.go
 }
 
-func encode(r *protocol.Request, d *deletion) *encoded {
+func encode(r *protocol.Request, f form) *encoded {
 	memo, _ := r.Memo.(*encoded)
 	for e := memo; e != nil; e = e.next {
-		if e.deletion == d {
+		if e.form == f {
 			return e
 		}
 	}
-	e := newEncoded(r, d)
+	e := newEncoded(r, f)
 	e.next = memo
 	r.Memo = e
 	return e
 }
 
 // newEncoded is encode for a goroutine that must leave the request's Memo alone.
-func newEncoded(r *protocol.Request, d *deletion) *encoded {
-	cmd := &commands[r.Op]
+func newEncoded(r *protocol.Request, f form) *encoded {
+	if f.plain {
+		e := encodePlain(r)
+		e.form = f
+		return e
+	}
+	e := &struct { // a packet of common size is part of the allocation
+		encoded
+		memory [176]byte
+	}{encoded: encoded{form: f}}
+	cmd := &commands[f.op(r)]
 	head, words := cmd.head, cmd.encode
 	if cmd.script != nil {
 		head = cmd.script.head
 	}
-	if d != nil {
+	if d := f.deletion; d != nil {
 		head, words = d.head, d.encode
 	}
-	e := &encoded{deletion: d}
 	e.packet = words(append(e.memory[:0], head...), r)
-	return e
+	return &e.encoded
+}
+
+// op returns the operation whose row of the table a request in this form is.
+func (f form) op(r *protocol.Request) protocol.Op {
+	if f.raises {
+		return protocol.OpRaise
+	}
+	return r.Op
 }
 
 // inFull returns the request with its script's source, for a server that has lost the script. Such
 // a server answers NOSCRIPT, which means that nothing was run.
 func (e *encoded) inFull(op protocol.Op) *encoded {
-	words := e.packet.words()
+	words, _ := e.packet.words()
 	words[0], words[1] = "EVAL", commands[op].script.source
-	return &encoded{packet: begin(len(words), words...), withSource: true}
+	return &encoded{form: e.form, packet: begin(len(words), words...), withSource: true}
 }
 
 // A batchWriter sends batches of requests to a server, for one goroutine.
@@ -146,13 +168,16 @@ type redigoWriter struct{ conn redis.Conn }
 
 func (w redigoWriter) send(batch []call) error {
 	for i := range batch {
-		words := batch[i].encoded.packet.words()
-		args := make([]any, len(words)-1)
-		for j, word := range words[1:] {
-			args[j] = word
-		}
-		if err := w.conn.Send(words[0], args...); err != nil {
-			return err
+		for p := batch[i].encoded.packet; len(p) > 0; {
+			var words []string
+			words, p = p.words()
+			args := make([]any, len(words)-1)
+			for j, word := range words[1:] {
+				args[j] = word
+			}
+			if err := w.conn.Send(words[0], args...); err != nil {
+				return err
+			}
 		}
 	}
 	return w.conn.Flush()

@@ -13,9 +13,10 @@ func FuzzPacketsKeepTheirWords(f *testing.F) {
 	f.Add("a\r\nb", "$3\r\n", strings.Repeat("x", 1000), int64(1)<<53)
 	f.Fuzz(func(t *testing.T, a, b, c string, n int64) {
 		p := begin(4, a, b).text(c).number(n)
-		words := p.words()
+		words, others := append(p, p...).words()
 		assert.Equal(t, []string{a, b, c}, words[:3])
 		assert.Equal(t, p, begin(4, words...))
+		assert.Equal(t, p, others)
 	})
 }
 

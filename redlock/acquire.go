@@ -265,8 +265,9 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 		return nil, closedError(protocol.OpAcquire, a.name), false
 	}
 	defer l.inflight.done()
-	c := a.newClaim()
-	r := l.newRound(a.eventCtx, a.name, l.request(settings, c.kind.acquire, c))
+	now := settings.clock.Now()
+	c := a.newClaim(now)
+	r := l.newRoundAt(a.eventCtx, now, a.name, l.request(settings, c.kind.acquire, c))
 	if first < 0 {
 		r.ask()
 	} else if !a.askInTurn(r, first) {

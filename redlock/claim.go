@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"strings"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
 )
@@ -17,6 +18,7 @@ type kind struct {
 var (
 	exclusive = &kind{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
 	fenced    = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
+	judged    = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpRelease} // Request.Judged
 	shared    = &kind{protocol.OpShare, protocol.OpExtendShared, protocol.OpReleaseShared}
 	several   = &kind{protocol.OpAcquireAll, protocol.OpExtendAll, protocol.OpReleaseAll}
 )
@@ -49,7 +51,7 @@ func (a *acquisition) lineKey() string {
 }
 
 // newClaim draws the value of a new attempt, and proposes its fencing token.
-func (a *acquisition) newClaim() claim {
+func (a *acquisition) newClaim(now clock.Instant) claim {
 	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: a.settings.labelled(newValue())}
 	slot := a.name // the name of the slot's lock
 	if a.slotName != "" {
@@ -62,6 +64,9 @@ func (a *acquisition) newClaim() claim {
 	if s := a.settings; s.fenced {
 		c.kind, c.counter = fenced, s.prefix+counterKey+slot
 		c.token, c.block = a.locker.tokens.propose(s.wall()), a.locker.queue.blockFor(a)
+		if c.block == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.isNear(c.token, now) {
+			c.kind = judged
+		}
 	}
 	if a.settings.shared {
 		c.kind, c.shared = shared, a.settings.sharedKeys(a.name)
@@ -85,8 +90,9 @@ func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request 
 	req := protocol.Request{
 		Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared, Set: c.set,
 	}
-	if c.counter != "" && !op.Extends() {
+	if c.counter != "" && !op.Extends() && op != protocol.OpRelease {
 		req.Counter, req.Token, req.Block, req.Slack = c.counter, c.token, c.block, tokenSlack
+		req.Judged = c.kind == judged && op.Acquires()
 	}
 	if op.Acquires() || op.Extends() || op == protocol.OpRaise {
 		req.Epoch = s.epoch

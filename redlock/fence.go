@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -21,7 +23,9 @@ import (
 //
 // A node accepts no number far from its own clock (Request.Slack), so that one
 // client's mad clock cannot use up the numbers. This also bounds what a node that
-// lost its counters had accepted before: see memory.tokenFloor.
+// lost its counters had accepted before: see memory.tokenFloor. Where the guard knows the
+// clocks of a quorum, the client judges the distance itself (guard.isNear, vote.isFar), and
+// an acquisition with a token is two plain commands to the node instead of a script.
 //
 // An attempt whose lock others of this process wait for proposes a block of numbers: the node
 // accepts the first as above, and its counter goes to the last. So no other attempt is granted a
@@ -33,8 +37,29 @@ import (
 // INCR on every node and the maximum of the answers as the token. In both, two holders can get the
 // same one (internal/fencemodel has the counter-examples).
 
-// tokens proposes numbers, none twice.
-type tokens struct{ last atomic.Int64 }
+// tokens proposes numbers, none twice, and knows which names are contended.
+type tokens struct {
+	last    atomic.Int64
+	refused [1 << 10]atomic.Int64 // until when a name counts as contended; two may share a place
+}
+
+// calmAfter is how long after a refusal a name counts as contended. Where the client judges a token, a
+// node may accept it though it refuses the lock. Contenders with fast clocks would raise the counter
+// all the time, and those with slow ones would get the lock without a token. A token that was too low
+// is taken for a refusal, because the script tells at once how high the counter is.
+const calmAfter = 10 * time.Second
+
+func (t *tokens) place(key string) *atomic.Int64 {
+	return &t.refused[hash.Mix(hash.Text(hash.Basis, key))%uint64(len(t.refused))]
+}
+
+// refuse notes that the lock, or its token, was refused at now.
+func (t *tokens) refuse(key string, now clock.Instant) { t.place(key).Store(int64(now.Add(calmAfter))) }
+
+// isContended reports whether that was so lately.
+func (t *tokens) isContended(key string, now clock.Instant) bool {
+	return int64(now) < t.place(key).Load()
+}
 
 func (t *tokens) propose(now time.Time) int64 {
 	for {

@@ -615,7 +615,7 @@ func TestAllGroupsHaveAcceptedTheToken(t *testing.T) {
 		changing := openGroups(t, w, 2, []string{"a-", "b+"}, redlock.Fenced())
 		require.NoError(t, take(t, changing, "x").Release(t.Context()))
 		set := func(s *sim.Server, ahead time.Duration) {
-			s.Set("redlock:fence:job", strconv.FormatInt(time.Now().Add(ahead).UnixMicro(), 10), time.Hour)
+			s.SetCounter("redlock:fence:job", float64(time.Now().Add(ahead).UnixMicro()))
 		}
 		set(w.Servers()[1], 1500*time.Millisecond)
 		for _, s := range serversOf(w, "b") {

@@ -1,8 +1,11 @@
 package redlock
 
 import (
+	"math"
+	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -23,6 +26,7 @@ import (
 type guard struct {
 	settings *settings
 	nodes    []memory
+	clocks   atomic.Pointer[clocks] // nil: not read so far
 }
 
 func newGuard(s *settings, nodes []protocol.Node) *guard {
@@ -32,6 +36,55 @@ func newGuard(s *settings, nodes []protocol.Node) *guard {
 		m.guard, m.index, m.node, m.readAt, m.failed = g, i, n, -1, -1
 	}
 	return g
+}
+
+// The clocks of the nodes, as one client knew them at a moment.
+type clocks struct {
+	at               clock.Instant
+	known            bool          // of a quorum
+	latest, earliest time.Duration // what any of them can have shown
+}
+
+const (
+	// clocksAge is for how long clocks are believed. They may drift apart by one per cent of it.
+	clocksAge = 100 * time.Millisecond
+
+	// silentAfter is when a node counts as down that has not been heard of. Of its clock ever less is
+	// known, and when it is back its record is read before it votes.
+	silentAfter = time.Minute
+)
+
+// isNear reports whether the nodes' clocks are known, of a quorum at least, and all that are known are
+// within half of tokenSlack of the token. The other half is for the request's way to the node. A node
+// that is to accept a number without a look at its clock must not be asked for one that is far ahead,
+// because it would use up all numbers below. There may be no guard.
+func (g *guard) isNear(token int64, now clock.Instant) bool {
+	if g == nil {
+		return false
+	}
+	seen := g.clocks.Load()
+	if seen == nil || !seen.known || now.Sub(seen.at).Abs() > clocksAge {
+		seen = g.readClocks(now)
+		g.clocks.Store(seen)
+	}
+	t := time.Duration(token)*time.Microsecond - now.Sub(seen.at)
+	return seen.known && t-seen.earliest <= tokenSlack/2 && seen.latest-t <= tokenSlack/2
+}
+
+func (g *guard) readClocks(now clock.Instant) *clocks {
+	seen, n := &clocks{at: now, earliest: math.MaxInt64}, 0
+	for i := range g.nodes {
+		m := &g.nodes[i]
+		m.mu.Lock()
+		if m.record != nil && m.offset.Age(now) < silentAfter {
+			n++
+			seen.latest = max(seen.latest, m.offset.Latest(now))
+			seen.earliest = min(seen.earliest, m.offset.Earliest(now))
+		}
+		m.mu.Unlock()
+	}
+	seen.known = n > len(g.nodes)/2
+	return seen
 }
 
 // assumed is the longest TTL that locks of other clients may have, where no node that

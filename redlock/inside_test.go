@@ -30,7 +30,7 @@ func TestVotesAfterTheTokenWasSettledBringNone(t *testing.T) {
 		defer l.Close()
 		a, err := l.begin(context.Background(), "x", nil)
 		require.NoError(t, err)
-		c := a.newClaim()
+		c := a.newClaim(0)
 		r := l.newRound(context.Background(), "x", l.request(&l.settings, protocol.OpAcquire, c))
 		r.ask()
 		require.Nil(t, a.raise(r, &c), "undecided")
@@ -125,7 +125,7 @@ func TestWhatMustBeVouchedFor(t *testing.T) {
 	defer l.Close()
 	a, err := l.begin(context.Background(), "x", nil)
 	require.NoError(t, err)
-	c := a.newClaim()
+	c := a.newClaim(0)
 	for op, vouched := range map[protocol.Op]bool{protocol.OpAcquire: true, protocol.OpRaise: true, protocol.OpExtend: true, protocol.OpRelease: false} {
 		want := ""
 		if vouched {
@@ -260,7 +260,7 @@ func gathered(t *testing.T, l *Locker) *gathering {
 	g := &gathering{acquisition: a}
 	for i, key := range a.keys {
 		part := &acquisition{locker: l, settings: a.settings, name: a.names[i], key: key, part: true, ctx: a.ctx}
-		of := part.newClaim()
+		of := part.newClaim(0)
 		r := l.newRound(a.ctx, key, l.request(a.settings, of.kind.acquire, of))
 		for i := range 2 {
 			r.Receive(i, protocol.Reply{Outcome: protocol.Granted})

@@ -273,6 +273,14 @@ func (m *memory) isDown(now clock.Instant) bool {
 	return m.failed > m.readAt && now.Sub(m.failed) < openWait
 }
 
+// isFar reports whether the token that the node accepted is too far from its clock, which the node
+// has not looked at (Request.Judged). The clock was read behind the token's acceptance, and the
+// node's record was there then: so if the node forgets the token, it does so later.
+func (v *vote) isFar() bool {
+	req := &v.round.req
+	return (time.Duration(req.Token)*time.Microsecond - v.clock).Abs() > req.Slack
+}
+
 // count gives the vote to its round. One that does not count may have set the
 // key all the same, which is what Unknown means. A token that the node accepted but may
 // have accepted before it forgot is taken for one that it did not accept.
@@ -283,7 +291,7 @@ func (v vote) count(void error) {
 		v.reply.Outcome, v.reply.Err = protocol.Unknown, void
 	case v.reply.Floor > 0:
 		v.reply.Floor = max(v.reply.Floor, v.floor.Microseconds())
-	case req.Token > 0 && req.Token <= v.floor.Microseconds():
+	case req.Token > 0 && req.Token <= v.floor.Microseconds(), req.Judged && v.isFar():
 		v.reply.Floor = max(max(v.clock, v.floor).Microseconds(), req.LastToken())
 	}
 	v.round.count(v.slot, v.reply)

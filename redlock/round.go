@@ -231,6 +231,9 @@ func (r *round) count(i int, reply protocol.Reply) {
 	if reply.Outcome == protocol.Refused && !r.askedLater.Has(i) {
 		l.roundTrips[i].measured(after)
 	}
+	if reply.Outcome == protocol.Refused && r.req.Op == protocol.OpAcquireFenced || r.req.Judged && reply.Floor > 0 {
+		l.tokens.refuse(r.req.Key, r.start.Add(after))
+	}
 	s := r.session
 	if r.waiter != nil && r.goal(r) {
 		r.waiter.wake()
@@ -438,6 +441,9 @@ type releaseOf struct {
 // release asks all nodes to forget a claim.
 func (l *Locker) release(of releaseOf, now clock.Instant) *round {
 	c := of.claim
+	if c.kind == judged && !of.held {
+		c.kind = fenced // a node that accepts by a script is kept from doing so later
+	}
 	req := l.request(of.settings, c.kind.release, c)
 	req.Held = of.held
 	r := l.newRoundAt(of.eventCtx, now, c.name, req)

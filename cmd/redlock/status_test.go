@@ -127,7 +127,7 @@ func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
 			put(t, f.URLs()[:3], "app*:a", "v")
 			put(t, f.URLs()[1:2], "app*:b", "v")
 			put(t, f.URLs()[:3], "apple:c", "v")
-			put(t, f.URLs()[:1], "app*:redlock:fence:a", "17")
+			ask(t, f.URLs()[0], "ZADD", "app*:redlock:fence:a", 17, "highest")
 			put(t, f.URLs()[:1], "app*:redlock:epoch", "1 - x 3 10000 0")
 			put(t, f.URLs()[:1], "app*:redlock:queue:a:1", "")
 			ask(t, f.URLs()[0], "HSET", "app*:hash", "f", "v")

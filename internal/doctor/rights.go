@@ -51,12 +51,12 @@ func purposes(prefix string) []purpose {
 			{words: []any{"HSET", queue, "none", "", "none"}, grant: "+hset"},
 			{words: []any{"HGET", queue, "none"}, grant: "+hget"},
 			{words: []any{"HDEL", queue, "none"}, grant: "+hdel"},
-		}, "those who wait for fair locks are not served in order, and readers get no locks"},
+		}, "those who wait for fair locks are not served in order, and there are no fencing tokens and no readers"},
 		{Note, checkRights, []right{
 			{words: []any{"ZSCORE", readers, "none"}, grant: "+zscore"},
 			{words: []any{"ZREMRANGEBYSCORE", readers, 0, 0}, grant: "+zremrangebyscore"},
 			{words: []any{"EXISTS", readers}, grant: "+exists"},
-		}, "readers get no locks (the option Shared), and renewals of many locks are not merged"},
+		}, "there are no fencing tokens and no readers (options Fenced and Shared), and renewals of many locks are not merged"},
 		{Note, checkRights, []right{
 			{words: []any{"DELEX", lock, "IFEQ", ""}, grant: "+delex", newer: true},
 			{words: []any{"DELIFEQ", lock, ""}, grant: "+delifeq", newer: true},

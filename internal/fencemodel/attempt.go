@@ -48,7 +48,7 @@ func (a attempt) mayHandOver(m Model) bool {
 // sent reports whether the attempt has sent a request. Each goes to all nodes.
 func (a attempt) sent(r request) bool {
 	switch r {
-	case acquire:
+	case acquire, number:
 		return a.phase != idle
 	case raise:
 		return a.second != 0
@@ -79,7 +79,7 @@ func (s *state) beginRaise(m Model, i int, proposal uint8) {
 	s.attempts[i].second = proposal
 	for n := range s.nodes {
 		l := &s.nodes[n].legs[i]
-		l.low = false
+		l.low, l.took = false, false
 		l.accepted = l.accepted && m.Fault == CountTogether
 	}
 }
@@ -99,7 +99,9 @@ func (s *state) learn(m Model, msg message, by answer) {
 	node := &s.nodes[msg.node]
 	l := &node.legs[msg.attempt]
 	switch a := s.attempts[msg.attempt]; {
-	case msg.request == acquire && (a.phase == acquiring || a.phase == raising && m.Fault == CountTogether):
+	case by == took:
+		l.took = l.took || a.phase == acquiring
+	case (msg.request == acquire || msg.request == number) && (a.phase == acquiring || a.phase == raising && m.Fault == CountTogether):
 		l.accepted = l.accepted || by == accepted
 		l.low = l.low || by == low && a.phase == acquiring
 		if m.Fault == IncrAndMax && by == accepted {
@@ -121,12 +123,16 @@ func (s *state) count(i int, wanted func(leg) bool) int {
 	return sum
 }
 
+// has reports whether the attempt was given the lock with one of its answers, as far as the leg's
+// node tells that apart.
+func (m Model) has(l leg) bool { return l.took || !m.Plain }
+
 // mayRaise reports whether the attempt has the lock, but not the token. A node that gave both
 // answers (to duplicates) may be counted as either.
 func (s *state) mayRaise(m Model, i int) bool {
 	return s.attempts[i].phase == acquiring &&
-		s.count(i, func(l leg) bool { return l.low }) > 0 &&
-		s.count(i, func(l leg) bool { return l.low || l.accepted }) >= m.quorum()
+		s.count(i, func(l leg) bool { return l.low && m.has(l) }) > 0 &&
+		s.count(i, func(l leg) bool { return (l.low || l.accepted) && m.has(l) }) >= m.quorum()
 }
 
 // grants lists the tokens with which the attempt may be granted now.
@@ -137,9 +143,9 @@ func (s *state) grants(m Model, i int) []uint8 {
 	case a.phase == acquiring && m.Fault == IncrAndMax:
 		return s.maxima(m, i)
 	case a.phase == acquiring && m.Fault == LowCounts:
-		wanted = func(l leg) bool { return l.accepted || l.low }
+		wanted = func(l leg) bool { return (l.accepted || l.low) && m.has(l) }
 	case a.phase == acquiring:
-		wanted = func(l leg) bool { return l.accepted }
+		wanted = func(l leg) bool { return l.accepted && m.has(l) }
 	case a.phase == raising:
 		wanted = func(l leg) bool { return l.raised || l.accepted } // accepted: with CountTogether only
 	default:

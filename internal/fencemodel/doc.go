@@ -26,6 +26,14 @@
 // over with the next, without a word to any node. Then T is what is compared with the counter, and
 // the last number of the block is what the counter is set to.
 //
+// Instead of acquire, two commands can be sent, of which others' requests may be run in between
+// ([Model.Plain]). The first answers the lock, the second whether the token was accepted:
+//
+//	set(v)         lock free              lock = v
+//	number(T)      T > counter            counter = T, whoever has the lock
+//
+// Such a T reserves no block.
+//
 // An attempt sends acquire to all nodes. It is granted T by a quorum that
 // accepted T. Where a quorum has given it the lock, but the token was too low on
 // some of them, it sends raise, once, with a higher T, and is granted that by

@@ -22,6 +22,10 @@ type Model struct {
 	// has the first, and hands the lock over with the next.
 	Block int
 
+	// Plain has an acquisition be two commands instead of a script: SET NX and ZADD GT. It is for
+	// the Network Anyhow, which includes that they come one right after the other.
+	Plain bool
+
 	// Network says what may happen to a request on its way.
 	Network Network
 
@@ -126,10 +130,13 @@ const (
 
 	// ReleaseForgets deletes the lock and leaves the counter as it is.
 	ReleaseForgets
+
+	// NoLock accepts tokens without a look at the lock, which no attempt gets.
+	NoLock
 )
 
 var faultNames = [...]string{"none", "INCR-and-max", "count together", "low counts", "accept equal", "roll back",
 	"half is quorum", "counter expires", "overwrite", "counter at the beginning", "compare ends",
-	"past the end", "same again", "raise anyone's", "equal gets lock", "release forgets"}
+	"past the end", "same again", "raise anyone's", "equal gets lock", "release forgets", "no lock"}
 
 func (f Fault) String() string { return faultNames[f] }

@@ -14,7 +14,8 @@ type leg struct {
 
 	// Answers of the node that the client can still use.
 	accepted bool  // the first proposal
-	low      bool  // the lock, without the first proposal
+	low      bool  // the lock, without the first proposal; with Plain no more than the latter
+	took     bool  // the lock, with Plain
 	raised   bool  // the second proposal
 	counted  uint8 // the counter, with IncrAndMax
 }
@@ -27,20 +28,24 @@ const (
 	acquire
 	raise
 	release
+	number // is sent with acquire, with Plain
 )
 
-// An answer to a request. Only these two are of any use to the client.
+// An answer to a request. Only these are of any use to the client.
 type answer uint8
 
 const (
 	useless answer = iota
 	accepted
 	low
+	took
 )
 
 // acquire is the script of the first round.
 func (n *node) acquire(m Model, attempt int, token uint8) answer {
 	switch {
+	case m.Fault == NoLock:
+		return n.accept(m, token)
 	case n.lock != 0:
 		return useless // also if it is this attempt's: then this is a duplicate
 	case m.Fault == IncrAndMax:
@@ -57,9 +62,27 @@ func (n *node) acquire(m Model, attempt int, token uint8) answer {
 	return n.accept(m, token)
 }
 
+// set is SET NX.
+func (n *node) set(attempt int) answer {
+	if n.lock != 0 {
+		return useless
+	}
+	n.lock = owner(attempt)
+	return took
+}
+
+// zadd is ZADD GT, which is given one number, and knows no lock.
+func (n *node) zadd(m Model, token uint8) answer {
+	if last := m.last(token); last > n.counter || last == n.counter && m.Fault == AcceptEqual {
+		n.counter = last
+		return accepted
+	}
+	return low
+}
+
 // raise is the script of the second round.
 func (n *node) raise(m Model, attempt int, token uint8) answer {
-	if n.lock != owner(attempt) && m.Fault != RaiseAnyones {
+	if n.lock != owner(attempt) && m.Fault != RaiseAnyones && m.Fault != NoLock {
 		return useless
 	}
 	return n.accept(m, token)

@@ -56,7 +56,7 @@ func (k key) state() state {
 	return s
 }
 
-// Widths in bits. A node takes 5 and 8 for each of three legs, an attempt 14.
+// Widths in bits. A node takes 5 and 9 for each of three legs, an attempt 14.
 const (
 	lockBits  = 2
 	tokenBits = 3 // up to MaxTokens
@@ -81,6 +81,7 @@ func (n *node) pack(order [MaxAttempts]int) uint32 {
 		p.put(uint8(l.run), runBits)
 		p.flag(l.accepted)
 		p.flag(l.low)
+		p.flag(l.took)
 		p.flag(l.raised)
 		p.put(l.counted, tokenBits)
 	}
@@ -95,6 +96,7 @@ func unpackNode(word uint32) node {
 			run:      request(u.get(runBits)),
 			accepted: u.flag(),
 			low:      u.flag(),
+			took:     u.flag(),
 			raised:   u.flag(),
 			counted:  u.get(tokenBits),
 		}

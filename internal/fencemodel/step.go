@@ -26,6 +26,7 @@ const (
 	runAcquire
 	runRaise
 	runRelease
+	runNumber
 	expires
 )
 
@@ -126,7 +127,7 @@ func (m Model) nodeSteps(s state, do func(step, state) bool) bool {
 			}
 		}
 		for i := range s.attempts {
-			for r := acquire; r <= release; r++ {
+			for r := acquire; r <= number; r++ {
 				if msg := (message{i, n, r}); m.arrives(&s, msg) && !m.run(s, msg, do) {
 					return false
 				}
@@ -144,7 +145,7 @@ type message struct {
 
 // arrives reports whether the network may hand a message to its node now.
 func (m Model) arrives(s *state, msg message) bool {
-	return s.attempts[msg.attempt].sent(msg.request) &&
+	return s.attempts[msg.attempt].sent(msg.request) && (msg.request != number || m.Plain) &&
 		(m.Network == Anyhow || msg.request > s.nodes[msg.node].legs[msg.attempt].run)
 }
 
@@ -155,7 +156,14 @@ func (m Model) run(s state, msg message, do func(step, state) bool) bool {
 	switch msg.request {
 	case acquire:
 		done.action, done.token = runAcquire, a.first
-		done.answer = node.acquire(m, i, a.first)
+		if m.Plain {
+			done.answer = node.set(i)
+		} else {
+			done.answer = node.acquire(m, i, a.first)
+		}
+	case number:
+		done.action, done.token = runNumber, a.first
+		done.answer = node.zadd(m, a.first)
 	case raise:
 		done.action, done.token = runRaise, a.second
 		done.answer = node.raise(m, i, a.second)
@@ -198,6 +206,8 @@ func (s step) describe(m Model) string {
 		return fmt.Sprintf("%s: the lock expires", where)
 	case runAcquire:
 		return fmt.Sprintf("%s: %s's acquire%s: %s", where, who, proposal, s.verdict())
+	case runNumber:
+		return fmt.Sprintf("%s: %s's number%s: %s", where, who, proposal, s.verdict())
 	case runRaise:
 		return fmt.Sprintf("%s: %s's raise%s: %s", where, who, proposal, s.verdict())
 	default:
@@ -209,6 +219,8 @@ func (s step) verdict() string {
 	switch {
 	case s.answer == accepted:
 		return fmt.Sprintf("accepted, counter %d", s.counter)
+	case s.answer == took:
+		return "has the lock"
 	case s.answer == low:
 		return fmt.Sprintf("low, counter %d", s.counter)
 	case s.lock != 0:

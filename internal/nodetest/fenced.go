@@ -1,7 +1,8 @@
 package nodetest
 
 import (
-	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
@@ -46,27 +47,64 @@ func releaseFenced(value string, token time.Duration, w want) step {
 	return s
 }
 
-func setCounter(value string) step {
-	return step{poke: func(p Poker, prefix string) { p.Set(prefix+"c", value, protocol.NoTTL) }}
+// acquireJudged is by an asker who compares the token with the clock itself.
+func acquireJudged(value string, token time.Duration, w want) step {
+	w.life = w.outcome == protocol.Granted || w.outcome == protocol.Refused
+	s := acquireFenced(value, token, w)
+	s.req.Judged, s.req.Epoch = true, "e"
+	return s
+}
+
+// judged is a row of acquisitions that are judged. A node may need a record, and to have accepted tokens
+// of the name without that, before it makes a difference.
+func judged(name string, steps ...step) row {
+	first := func(token time.Duration) []step {
+		s := acquireFenced("first", token, want{outcome: protocol.Granted, life: true})
+		s.req.Epoch = "e"
+		return []step{s, releaseFenced("first", token, granted)}
+	}
+	record := step{poke: func(p Poker, prefix string) { p.Set(prefix+"e", "text", long) }}
+	return row{"judged: " + name, slices.Concat([]step{record}, first(-2*time.Second), first(-time.Second), steps)}
+}
+
+func setCounter(score float64) step {
+	return step{poke: func(p Poker, prefix string) { p.SetCounter(prefix+"c", score) }}
 }
 
 // badCounter is the failure for a counter that no token can follow.
 var badCounter = want{outcome: protocol.Failed, err: protocol.ErrCounter}
 
-// badCounters make a row for each counter that is none.
+// badCounters make rows for each counter that is none.
 func badCounters() (rows []row) {
-	for _, counter := range []string{
-		"inf", "-inf", "nan", "1e300", "1e3", "-1", "-0", "+1", "1.5", "0x10", "", " 1", "1 ", "1\n", "one", "1\x002",
-		"9007199254740991",    // 2^53-1: the next token would be none
-		"9223372036854775808", // 2^63
-		"99999999999999999", "00000000000000001",
+	for _, counter := range []struct {
+		name  string
+		make  step
+		above bool // no ZADD GT sets it right
+	}{
+		{"of another type", setCounterWrongType(), true},
+		{"a string", step{poke: func(p Poker, prefix string) { p.Set(prefix+"c", "17", protocol.NoTTL) }}, true},
+		{"infinite", setCounter(math.Inf(1)), true},
+		{"minus infinity", setCounter(math.Inf(-1)), false},
+		{"1e300", setCounter(1e300), true},
+		{"2^63", setCounter(1 << 63), true},
+		{"2^53-1, behind which there is no token", setCounter(1<<53 - 1), true},
+		{"-1", setCounter(-1), false},
+		{"1.5", setCounter(1.5), false},
 	} {
-		rows = append(rows, row{fmt.Sprintf("fenced: the counter %q fails all that needs it, and nothing is taken", counter), []step{
-			setCounter(counter), acquireFenced("a", 0, badCounter), inspect(holds("", 0)), releaseFenced("a", 0, badCounter),
+		rows = append(rows, row{"fenced: a counter that is " + counter.name + " fails all that needs it, and nothing is taken", []step{
+			counter.make, acquireFenced("a", 0, badCounter), inspect(holds("", 0)), releaseFenced("a", 0, badCounter),
 			acquire("a", short, granted), raise("b", 0, refusedFor(short)), raise("a", 0, badCounter), acquireFenced("b", 0, badCounter),
 			releaseFenced("b", 0, badCounter), inspect(holds("a", short)), extend("a", short, granted),
-			releaseFenced("a", 0, granted), inspect(holds("", 0)), inspect(holds(counter, protocol.NoTTL)).key("c"),
+			releaseFenced("a", 0, granted), inspect(holds("", 0)), acquireFenced("a", 0, badCounter),
 		}})
+		w := granted
+		if counter.above {
+			w = want{outcome: protocol.Unknown, err: protocol.ErrCounter}
+		}
+		rows = append(rows, judged("a counter that is "+counter.name+" does not keep the key from being taken",
+			counter.make, acquireJudged("a", 0, w), inspect(holds("a", short)),
+			acquireJudged("b", 0, takenFor(short)), releaseFenced("a", 0, granted), inspect(holds("", 0)),
+		))
 	}
 	return rows
 }
@@ -149,18 +187,49 @@ var fenced = []row{
 		setWrongType(), acquireFenced("a", 0, want{outcome: protocol.Refused, ttl: protocol.NoTTL}),
 		raise("a", 0, wrong), releaseFenced("a", 0, wrong),
 	}},
-	{"fenced: a counter of another type fails an acquisition, which takes nothing", []step{
-		setCounterWrongType(), acquireFenced("a", 0, wrong), inspect(holds("", 0)),
-	}},
 
 	{"fenced: the highest counter there can be is above every token", []step{
-		setCounter("9007199254740990"), acquireFenced("a", 0, lowBy(9007199254740990)), raise("a", 0, lowBy(9007199254740990)),
+		setCounter(9007199254740990), acquireFenced("a", 0, lowBy(9007199254740990)), raise("a", 0, lowBy(9007199254740990)),
 		releaseFenced("a", 0, granted),
 	}},
-	{"fenced: a counter of zero, or with zeros before it, is one", []step{
-		setCounter("0"), acquireFenced("a", 0, granted), releaseFenced("a", 0, granted),
-		setCounter("0000000000000007"), acquireFenced("a", tick, granted), inspect(holds("a", short)),
+	{"fenced: a counter of zero is one", []step{
+		setCounter(0), acquireFenced("a", 0, granted), releaseFenced("a", 0, granted),
 	}},
+
+	judged("a free key is taken for its TTL, and the token accepted",
+		acquireJudged("a", 0, granted), inspect(holds("a", short)), releaseFenced("a", 0, granted),
+		acquireFenced("b", tick, granted), releaseFenced("b", tick, granted), acquireJudged("c", 2*tick, granted),
+	),
+	judged("a held key is refused, though the token may count",
+		acquireJudged("a", 0, granted), acquireJudged("b", 2*tick, takenFor(short)), inspect(holds("a", short)),
+		releaseFenced("a", 0, granted), acquireJudged("c", 3*tick, granted),
+	),
+	judged("a token that is not above the counter is not accepted, but the key is taken",
+		acquireJudged("a", tick, granted), releaseFenced("a", tick, granted),
+		acquireJudged("b", 0, low), inspect(holds("b", short)), releaseFenced("b", 0, granted),
+		acquireJudged("b", tick, low), releaseFenced("b", 0, granted), acquireJudged("c", 2*tick, granted),
+	),
+	judged("excludes a plain acquisition, and is excluded by it",
+		acquireJudged("a", 0, granted), acquire("b", long, takenFor(short)), release("a", granted),
+		acquire("b", long, granted), acquireJudged("a", tick, takenFor(long)), inspect(holds("b", long)),
+	),
+	judged("the token is raised as any other",
+		acquireJudged("a", 0, granted), raise("a", 2*tick, granted), raise("a", tick, low), releaseFenced("a", 2*tick, granted),
+		acquireJudged("b", tick, low), raise("b", 3*tick, granted),
+	),
+	judged("how far a token is from the clock is for the asker to judge",
+		acquireJudged("a", far, granted),
+		releaseFenced("a", far, granted), acquireJudged("a", tick, lowAhead),
+	),
+	judged("a counter whose node keeps the highest token there can be is above every token",
+		setCounter(9007199254740990), acquireJudged("a", 0, lowBy(9007199254740990)), releaseFenced("a", 0, granted),
+	),
+	judged("a key of another type is refused",
+		setWrongType(), acquireJudged("a", 0, taken),
+	),
+	judged("a release right behind leaves nothing",
+		acquireJudged("a", 0, granted), release("a", granted).rightBehind(), inspect(holds("", 0)).rightBehind(),
+	),
 
 	{"block: what follows must be above its last number, not its first", []step{
 		acquireFenced("a", 0, granted).block(1000), releaseFenced("a", 0, granted).block(1000),

@@ -18,8 +18,10 @@ import (
 type Poker interface {
 	// Set sets key to value for ttl, or for ever if that is protocol.NoTTL.
 	Set(key, value string, ttl time.Duration)
-	// SetWrongType makes key hold something that is not a string.
+	// SetWrongType makes key hold something that is neither a string nor a counter.
 	SetWrongType(key string)
+	// SetCounter makes key a counter of fencing tokens, for ever.
+	SetCounter(key string, score float64)
 	// Advance returns when at least d, which is short, has passed for the
 	// server: in virtual time, or after waiting.
 	Advance(d time.Duration)
@@ -177,7 +179,7 @@ func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
 	assert.Equal(t, w.owner, got.Owner, "step %d: owner", i)
 	assert.Equal(t, w.which, got.Which, "step %d: which key of the set", i)
 	assert.Equal(t, w.others, got.Others, "step %d: other tickets", i)
-	if w.outcome == protocol.Failed {
+	if w.outcome == protocol.Failed || w.outcome == protocol.Unknown {
 		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)
 		if w.err == protocol.ErrCounter {
 			assert.ErrorContains(t, got.Err, prefix+"c", "step %d: the failure names the key", i)

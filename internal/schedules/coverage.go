@@ -56,6 +56,7 @@ const (
 	setLocks
 	setsGathered
 	fencedLocks
+	judgedTokens
 	mixedLocks
 	otherPermits
 	allPermits
@@ -99,7 +100,7 @@ var pointNames = [points]string{
 	runTwice: "request run twice", evictedLocks: "locks evicted alone", otherNodes: "client with another number of nodes",
 	noGuard: "client without the guard", sameTwice: "client with a server twice", ratesOff: "clock rates far off",
 	plainLocks: "locks without a token", readLocks: "locks of readers", readTogether: "readers beside others", setLocks: "locks of several names", setsGathered: "extensions of such locks that were gathered",
-	fencedLocks: "locks with a token", mixedLocks: "locks with a TTL of their own", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
+	fencedLocks: "locks with a token", judgedTokens: "tokens that the client judged", mixedLocks: "locks with a TTL of their own", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
 	otherPermits: "permits above the first", allPermits: "times when all permits were held",
 	quarantines: "votes in quarantine", jumps: "jumps noticed", voidVotes: "votes void otherwise",
 	raises: "tokens raised", repairs: "locks given back",
@@ -188,6 +189,9 @@ func (s *schedule) countWaiting() {
 				s.coverage.count(hintsFollowed)
 			}
 			asked[step.Value] |= 1 << step.Node
+			if step.Judged {
+				s.coverage.count(judgedTokens)
+			}
 		case step.Stage == sim.Submitted && (step.Op == protocol.OpRelease || step.Op == protocol.OpReleaseFenced):
 			asked[step.Value] |= 1 << step.Node
 		}

@@ -25,9 +25,9 @@ type Net struct {
 	// is under way. A hint comes late after a lost leg, and otherwise twice.
 	Stray func(leg Leg, lost bool, r *rand.Rand) (d time.Duration, strays bool)
 
-	// Look returns how long after a vote the server is asked for its epoch record: the two
-	// commands are sent together, and other clients' can be run between them. Nil: at the
-	// same moment. All that it draws must come from r.
+	// Look returns how long after a vote the server is asked for its epoch record, and how long after
+	// the lock a token that the asker judges is accepted: such commands are sent together, and other
+	// clients' can be run between them. Nil: at the same moment. All that it draws must come from r.
 	Look func(leg Leg, r *rand.Rand) time.Duration
 
 	// Patience is how long a client waits for a reply before it takes the
@@ -73,13 +73,31 @@ func (w *World) cast(leg Leg, purpose uint64) {
 	w.fate.Seed(key, hash.Mix(key))
 }
 
-// look draws when a vote's epoch record is asked for.
-func (w *World) look(leg Leg) time.Duration {
+// Purposes of a look.
+const (
+	atRecord uint64 = iota + 4 // beside those of travel
+	atToken
+	atRaise
+	atScript
+)
+
+// look draws when the next of the commands that were sent together is run.
+func (w *World) look(leg Leg, purpose uint64) time.Duration {
 	if w.net.Look == nil {
 		return 0
 	}
-	w.cast(leg, 4)
+	w.cast(leg, purpose)
 	return w.net.Look(leg, w.dice)
+}
+
+// asksScript draws whether a token that the asker judges is accepted by the script all the same, as from
+// a node that does not know the counter yet.
+func (w *World) asksScript(leg Leg) bool {
+	if w.net.Look == nil {
+		return false
+	}
+	w.cast(leg, atScript)
+	return w.dice.IntN(4) == 0
 }
 
 // stray draws on, right after travel.

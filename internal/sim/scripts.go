@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -25,13 +26,11 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 	case req.Op == protocol.OpReleaseFenced && ours:
 		s.remove(req.Key)
 		return protocol.Reply{Outcome: protocol.Granted}
-	case s.keys[req.Counter].wrong:
-		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
 	}
-	counter, ok := s.counter(req)
+	counter, err := s.counter(req)
 	switch {
-	case !ok:
-		return protocol.Reply{Outcome: protocol.Failed, Err: fmt.Errorf("key %q: %w", req.Counter, protocol.ErrCounter)}
+	case err != nil:
+		return protocol.Reply{Outcome: protocol.Failed, Err: err}
 	case req.Op == protocol.OpAcquireFenced && exists:
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpReleaseFenced:
@@ -45,21 +44,52 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Granted, Floor: s.accept(req, counter)}
 }
 
-// counter returns the highest token accepted, or false if the key holds no number
+// counter returns the highest token accepted, or an error if the key holds no number
 // that a token can follow.
-func (s *Server) counter(req *protocol.Request) (counter int64, ok bool) {
+func (s *Server) counter(req *protocol.Request) (int64, error) {
 	const highest = 1<<53 - 2
 	e, exists := s.lookup(req.Counter)
 	if !exists {
-		return 0, true
+		return 0, nil
 	}
-	n, err := strconv.ParseUint(e.value, 10, 64)
-	return int64(n), err == nil && n <= highest && len(e.value) <= 16
+	if e.score == nil || !(*e.score >= 0 && *e.score <= highest) || *e.score != math.Trunc(*e.score) {
+		return 0, fmt.Errorf("key %q: %w", req.Counter, protocol.ErrCounter)
+	}
+	return int64(*e.score), nil
+}
+
+// zadd is the second step of an acquisition whose token the asker judges (Request.Judged): ZADD GT,
+// whatever became of the first. It leaves the counter's life as it is.
+func (s *Server) zadd(req *protocol.Request) (accepted bool) {
+	e, exists := s.lookup(req.Counter)
+	if !exists {
+		e.expires = never
+	}
+	if accepted = !exists || e.score != nil && float64(req.Token) > *e.score; accepted {
+		s.count(req.Counter, req.Token, e.expires)
+	}
+	return accepted
+}
+
+// raiseAgain is the step that follows where the lock was taken and its token was not accepted.
+func (s *Server) raiseAgain(req protocol.Request) protocol.Reply {
+	req.Op, req.Judged = protocol.OpRaise, false
+	reply := s.apply(&req)
+	if reply.Outcome == protocol.Failed {
+		reply.Outcome = protocol.Unknown
+	}
+	return reply
+}
+
+// count writes a counter.
+func (s *Server) count(key string, token int64, expires time.Duration) {
+	score := float64(token)
+	s.write(key, entry{wrong: true, score: &score, expires: expires})
 }
 
 // accept takes the token and its block, or returns the floor above which it would.
 func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
-	const day = 24 * time.Hour
+	const life = 25 * time.Hour
 	now, slack := s.unix().Microseconds(), req.Slack.Microseconds()
 	limit := now + slack
 	if req.Op == protocol.OpRaise {
@@ -69,8 +99,7 @@ func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	if req.Token <= counter || req.Token < now-slack || last > limit {
 		return max(counter, now)
 	}
-	expires := s.wall.now() + day + 5*req.Slack + max(0, time.Duration(last-now)*time.Microsecond)
-	s.write(req.Counter, entry{value: fmt.Sprint(last), expires: expires})
+	s.count(req.Counter, last, s.wall.now()+life+5*req.Slack+max(0, time.Duration(last-now)*time.Microsecond))
 	return 0
 }
 

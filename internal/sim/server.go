@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ type Server struct {
 	hung  bool
 	links []*link
 	queue []pending // requests that were received while hung
-	looks []pending // looks at the record that became due while hung
+	looks []pending // later parts of calls that became due while hung
 }
 
 // A pending is the next part of a call, which waits while the server hangs.
@@ -44,8 +45,17 @@ type entry struct {
 	value   string
 	wrong   bool // not a string: commands for strings fail on it
 	queue   *queue
+	score   *float64                 // of a counter of tokens
 	readers map[string]time.Duration // until when each is one, since 1970; it never changes
 	expires time.Duration
+}
+
+// text is the value of a string, or the number of a counter.
+func (e entry) text() string {
+	if e.score != nil {
+		return strconv.FormatFloat(*e.score, 'f', -1, 64)
+	}
+	return e.value
 }
 
 const never time.Duration = 1<<63 - 1
@@ -143,7 +153,7 @@ func (s *Server) Keys() map[string]string {
 	living := map[string]string{}
 	for key, e := range s.keys { // not by lookup, which gives hints of what has expired
 		if !s.expired(e) {
-			living[key] = e.value
+			living[key] = e.text()
 		}
 	}
 	return living
@@ -164,6 +174,11 @@ func (s *Server) Set(key, value string, ttl time.Duration) { s.put(key, entry{va
 
 // SetWrongType makes key hold a value that is not a string, for ever.
 func (s *Server) SetWrongType(key string) { s.put(key, entry{wrong: true}, protocol.NoTTL) }
+
+// SetCounter makes key a counter of fencing tokens, for ever.
+func (s *Server) SetCounter(key string, score float64) {
+	s.put(key, entry{wrong: true, score: &score}, protocol.NoTTL)
+}
 
 func (s *Server) put(key string, e entry, ttl time.Duration) {
 	s.world.mu.Lock()
@@ -222,25 +237,48 @@ func (s *Server) serve(c *call) {
 	if !c.stray {
 		s.current = c.link
 	}
+	if c.req.Judged && s.world.asksScript(c.leg(false)) {
+		c.req.Judged = false
+	}
 	reply := s.apply(&c.req)
 	s.current = nil
 	if c.watches && c.link.tracked() {
 		s.rememberAll(c)
 	}
 	s.world.tell(c, Run, reply.Outcome)
+	if c.req.Judged {
+		s.later(c, atToken, func() {
+			if s.zadd(&c.req) || reply.Outcome != protocol.Granted {
+				s.confirm(c, reply)
+				return
+			}
+			s.later(c, atRaise, func() { s.confirm(c, s.raiseAgain(c.req)) })
+		})
+		return
+	}
+	s.confirm(c, reply)
+}
+
+// confirm answers a request, if it is a vote once its record has been looked at.
+func (s *Server) confirm(c *call, reply protocol.Reply) {
 	if c.req.Epoch == "" || c.stray {
 		c.answer(reply)
 		return
 	}
-	d := s.world.look(c.leg(false))
+	s.later(c, atRecord, func() { s.look(c, reply) })
+}
+
+// later does the next part of a call, after what the network says passes before it.
+func (s *Server) later(c *call, purpose uint64, do func()) {
+	d := s.world.look(c.leg(false), purpose)
 	if d <= 0 {
-		s.look(c, reply)
+		do()
 		return
 	}
 	s.world.timeline.enter(&event{at: s.world.timeline.now() + d, inner: true, f: func() {
 		s.world.mu.Lock()
 		defer s.world.mu.Unlock()
-		s.ifAlive(pending{c, func() { s.look(c, reply) }}, &s.looks)
+		s.ifAlive(pending{c, do}, &s.looks)
 	}})
 }
 
@@ -284,6 +322,10 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 		return s.admit(req)
 	case req.Op == protocol.OpMark:
 		return s.mark(req)
+	case req.Judged && exists:
+		return protocol.Reply{Outcome: protocol.Refused}
+	case req.Judged:
+		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
 	case req.Counter != "":
 		return s.fenced(req)
 	case req.Op == protocol.OpInspect:

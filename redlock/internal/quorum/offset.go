@@ -50,6 +50,9 @@ func (o Offset[I]) Read(reading time.Duration, sent, heard I) (next Offset[I], j
 	return next, 0
 }
 
+// Age returns how long ago the last reading was taken.
+func (o Offset[I]) Age(now I) time.Duration { return time.Duration(now - o.at) }
+
 // Latest returns the highest reading that the server's clock can show at now.
 func (o Offset[I]) Latest(now I) time.Duration { return time.Duration(now) + o.hi + o.drift(now) }
 

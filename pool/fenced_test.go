@@ -1,0 +1,268 @@
+package pool
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// judged is an acquisition whose token the asker compares with the clock.
+func judged(key string, token int64) protocol.Request {
+	return protocol.Request{
+		Op: protocol.OpAcquireFenced, Key: key, Value: "v", Counter: "c:" + key, Token: token,
+		Slack: 2 * time.Second, Epoch: "record", Judged: true,
+	}
+}
+
+// record gives the server a record of its memory.
+func (r *rig) record(left time.Duration) {
+	require.NoError(r.t, r.Set("record", "text"))
+	r.SetTTL("record", left)
+}
+
+// plainly returns the commands so far that make up acquisitions, without their connections.
+func (r *rig) plainly() (commands []string) {
+	for _, line := range r.commands("SET", "ZADD", "PEXPIRE", "EVALSHA", "EVAL ") {
+		words := strings.Fields(line)[1:]
+		commands = append(commands, strings.Join(words[:min(2, len(words))], " "))
+	}
+	return commands
+}
+
+// isPlain reports whether the node asks for a lock with a token by plain commands. It must get it.
+func (r *rig) isPlain(n protocol.Node, key string) bool {
+	r.t.Helper()
+	before := len(r.plainly())
+	reply := do(r.t, n, judged(key, time.Now().UnixMicro()))
+	require.Equal(r.t, protocol.Granted, reply.Outcome, reply.Err)
+	require.Zero(r.t, reply.Floor)
+	require.True(r.t, r.Del(key))
+	asked := r.plainly()[before:]
+	if strings.HasPrefix(asked[0], "EVALSHA ") {
+		return false
+	}
+	require.Equal(r.t, []string{"SET " + key, "ZADD c:" + key}, asked)
+	return true
+}
+
+// newPlainRig returns a rig, and a node that asks it for locks of these keys by plain commands from now
+// on.
+func newPlainRig(t *testing.T, keys []string, opts ...Option) (*rig, protocol.Node) {
+	r := newRig(t)
+	r.record(10 * time.Hour)
+	n := r.open(opts...)
+	require.Equal(t, protocol.Granted, do(t, n, protocol.Request{Op: protocol.OpInspect, Key: "connected"}).Outcome)
+	for _, key := range append([]string{"first"}, keys...) { // behind which the record is seen
+		require.False(t, r.isPlain(n, key))
+	}
+	return r, n
+}
+
+func TestAJudgedTokenIsAcceptedByPlainCommands(t *testing.T) {
+	t.Parallel()
+	r, n := newPlainRig(t, []string{"k"})
+	life := r.TTL("c:k")
+	assert.Greater(t, life, 25*time.Hour)
+	before, token := len(r.plainly()), time.Now().UnixMicro()
+	reply := do(t, n, judged("k", token))
+	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Run: "run1/data1", Life: 10 * time.Hour}, reply)
+	assert.Equal(t, []string{"SET k", "ZADD c:k"}, r.plainly()[before:])
+	score, err := r.ZScore("c:k", highest)
+	require.NoError(t, err)
+	assert.Equal(t, float64(token), score)
+	assert.Equal(t, 10*time.Second, r.TTL("k"))
+	assert.Equal(t, life, r.TTL("c:k"), "which a script has given it")
+	assert.Equal(t, protocol.Refused, do(t, n, judged("k", token+1)).Outcome)
+	require.True(t, r.Del("k"))
+	assert.True(t, r.isPlain(n, "k"))
+	assert.False(t, r.isPlain(n, "other"), "a counter that no script has given its life")
+}
+
+// TestACounterIsGivenItsLifeAgain after an hour by the server's clock, on each connection, and when the
+// server's memory is another. The first request after that shows it.
+func TestACounterIsGivenItsLifeAgain(t *testing.T) {
+	t.Parallel()
+	dialled, breaks := cut()
+	r, n := newPlainRig(t, []string{"k"}, dialled)
+	are := func(what string, want ...bool) {
+		t.Helper()
+		var got []bool
+		for range want {
+			got = append(got, r.isPlain(n, "k"))
+		}
+		assert.Equal(t, want, got, what)
+	}
+	are("at once", true, true)
+	r.SetTTL("record", 9*time.Hour+time.Minute)
+	are("59 minutes later", true, true)
+	r.SetTTL("record", 9*time.Hour)
+	are("an hour later", true, false, true, true)
+	r.SetTTL("record", 100*time.Hour)
+	are("another record", true, false, true)
+	r.FlushAll()
+	are("no record", true, false, false)
+	r.record(time.Hour)
+	are("a new one", false, false, true)
+	breaks()
+	eventually(t, func() bool { return r.connections() > 1 && n.(*node).connected() }, "it connects again")
+	are("another server, perhaps", false, false, true)
+}
+
+// TestATokenThatIsNotAcceptedIsAnsweredByTheScript, which tells the counter.
+func TestATokenThatIsNotAcceptedIsAnsweredByTheScript(t *testing.T) {
+	t.Parallel()
+	r, n := newPlainRig(t, []string{"k"})
+	token := time.Now().Add(time.Minute).UnixMicro()
+	require.Equal(t, protocol.Granted, do(t, n, judged("k", token)).Outcome)
+	require.True(t, r.Del("k"))
+	reply := do(t, n, judged("k", token-5))
+	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Floor: token, Run: "run1/data1", Life: 10 * time.Hour}, reply)
+	assert.True(t, r.Exists("k"))
+
+	r.fail("EVALSHA", "NOSCRIPT No matching script. Please use EVAL.")
+	require.True(t, r.Del("k"))
+	assert.Equal(t, reply, do(t, n, judged("k", token-4)), "sent again with its source")
+	assert.Equal(t, 1, r.connections())
+}
+
+// TestACounterKeepsItsLife, whatever comes of a token: that of one which is ahead of the clock is longer.
+func TestACounterKeepsItsLife(t *testing.T) {
+	t.Parallel()
+	r, n := newPlainRig(t, []string{"k"})
+	_, err := r.ZAdd("c:k", float64(time.Now().Add(48*time.Hour).UnixMicro()), highest)
+	require.NoError(t, err)
+	r.SetTTL("c:k", 72*time.Hour)
+	assert.NotZero(t, do(t, n, judged("k", time.Now().UnixMicro())).Floor)
+	assert.Equal(t, protocol.Refused, do(t, n, judged("k", time.Now().UnixMicro())).Outcome)
+	assert.Equal(t, 72*time.Hour, r.TTL("c:k"))
+}
+
+// TestAServerWithoutZADDGTGetsTheScript, as does one that turns out to have none.
+func TestAServerWithoutZADDGTGetsTheScript(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.record(time.Hour)
+	r.fail("ZMSCORE", "ERR unknown command 'ZMSCORE', with args beginning with: ")
+	n := r.open()
+	for range 4 {
+		assert.False(t, r.isPlain(n, "k"))
+	}
+	for _, says := range []string{
+		"ERR value is not a valid float", "ERR syntax error",
+		"ERR unknown command 'ZADD', with args beginning with: ",
+		"NOPERM this user has no permissions to run the 'zadd' command",
+	} {
+		r, n := newPlainRig(t, []string{"k"})
+		r.fail("ZADD", says)
+		reply := do(t, n, judged("k", time.Now().UnixMicro()))
+		assert.Equal(t, protocol.Unknown, reply.Outcome, "the key was taken, and the script cannot set the counter: %s", says)
+		assert.True(t, r.Del("k"))
+		r.fail("ZADD", "")
+		assert.False(t, r.isPlain(n, "k"), says)
+		assert.False(t, r.isPlain(n, "k"), says)
+		assert.Equal(t, 1, r.connections())
+	}
+}
+
+// TestWhatSETSaysDecides, whatever came of the token.
+func TestWhatSETSaysDecides(t *testing.T) {
+	t.Parallel()
+	r, n := newPlainRig(t, []string{"k"})
+	r.fail("SET", "OOM command not allowed when used memory > 'maxmemory'.")
+	reply := do(t, n, judged("k", time.Now().UnixMicro()))
+	assert.Equal(t, protocol.Unknown, reply.Outcome)
+	assert.ErrorContains(t, reply.Err, "OOM")
+	r.fail("SET", "")
+	assert.False(t, r.Exists("k"))
+	assert.Equal(t, protocol.Granted, do(t, n, acquire("next", "v")).Outcome, "answers stay with their requests")
+}
+
+// TestEachOfABatchHasItsOwnAnswer, though some requests have two.
+func TestEachOfABatchHasItsOwnAnswer(t *testing.T) {
+	t.Parallel()
+	r, n := newPlainRig(t, []string{"low", "held", "free0", "free1", "free2"})
+	ahead := time.Now().Add(time.Minute).UnixMicro()
+	require.Equal(t, protocol.Granted, do(t, n, judged("low", ahead)).Outcome)
+	require.True(t, r.Del("low"))
+	require.Equal(t, protocol.Granted, do(t, n, acquire("held", "v")).Outcome)
+	var want []string
+	var requests []protocol.Request
+	ask := func(r protocol.Request, answer string) {
+		r.TTL = 10 * time.Second
+		requests, want = append(requests, r), append(want, answer)
+	}
+	token := time.Now().UnixMicro()
+	for i := range 3 {
+		ask(judged(fmt.Sprint("free", i), token), "granted 0")
+		ask(judged("held", token), "refused 0")
+		ask(extend("held", "v"), "granted 0")
+		ask(acquire(fmt.Sprint("plain", i), "v"), "granted 0")
+		ask(judged("free0", token+int64(i)), "refused 0")
+	}
+	ask(judged("low", token), fmt.Sprint("granted ", ahead))
+	ask(release("held", "other"), "refused 0")
+	var got []string
+	for _, to := range submitTogether(n, requests...) {
+		reply := to.next(t)
+		got = append(got, fmt.Sprint(reply.Outcome, " ", reply.Floor))
+	}
+	assert.Equal(t, want, got)
+}
+
+// TestABrokenConnectionLeavesTheLockUnknown, whichever of the answers have come.
+func TestABrokenConnectionLeavesTheLockUnknown(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"SET", "ZADD"} {
+		dialled, breaks := cut()
+		r, n := newPlainRig(t, []string{"k"}, dialled)
+		r.hangAt(at)
+		to := submit(t, n, judged("k", time.Now().UnixMicro()))
+		eventually(t, r.hangs, "it hangs")
+		breaks()
+		assert.Equal(t, protocol.Unknown, to.next(t).Outcome, at)
+		r.goOn()
+		eventually(t, func() bool { return r.connections() > 1 && n.(*node).connected() }, "it connects again")
+		require.Equal(t, protocol.Granted, do(t, n, acquire("next", "v")).Outcome)
+		assert.Empty(t, to, "a second reply")
+	}
+
+	// What follows has not been sent when the connection ends.
+	n := &node{}
+	to := make(replies, 2)
+	ask := judged("k", 5)
+	n.queue = []call{{request: &ask, encoded: newEncoded(&ask, form{raises: true}), to: to}, {request: &ask, encoded: newEncoded(&ask, form{plain: true}), to: to}}
+	n.tried = make(chan struct{})
+	n.goOffline(ErrClosed)
+	assert.Equal(t, protocol.Unknown, to.next(t).Outcome, "SET has taken it")
+	assert.Equal(t, protocol.Failed, to.next(t).Outcome)
+}
+
+// TestWithoutTheRightToZADDThereIsNoToken, and the error says why.
+func TestWithoutTheRightToZADDThereIsNoToken(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	for i, lacks := range []string{"-zadd", "-zscore"} {
+		n := openNode(t, s.as("tokenless"+fmt.Sprint(i), "~*", "+@all", lacks))
+		reply := do(t, n, judged(fmt.Sprint("k", i), time.Now().UnixMicro()))
+		assert.Equal(t, protocol.Unknown, reply.Outcome, lacks)
+		assert.ErrorIs(t, reply.Err, ErrPermission, lacks)
+	}
+}
+
+// TestWhatFollowsIsSentThoughTheTimeIsOver, because the lock is taken.
+func TestWhatFollowsIsSentThoughTheTimeIsOver(t *testing.T) {
+	t.Parallel()
+	n := &node{wake: make(chan struct{}, 1)}
+	c := &conn{node: n, set: answer{said: "OK"}}
+	ask := judged("k", 5)
+	c.answerPlain(call{request: &ask, encoded: zaddOf, expires: 1}, answer{said: int64(0)})
+	require.Len(t, n.queue, 1)
+	assert.Zero(t, n.queue[0].expires)
+	assert.Equal(t, protocol.OpRaise, n.queue[0].op())
+}
