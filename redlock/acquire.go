@@ -371,7 +371,9 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 		}
 		switch reply := undo.slots[i].reply; reply.Outcome {
 		case protocol.Refused:
-			r.slots[i].reply.TTL = reply.TTL
+			now := *r.slots[i].reply
+			now.TTL = reply.TTL
+			r.slots[i].reply = &now
 		case protocol.Failed:
 			if errors.Is(reply.Err, protocol.ErrWrongType) { // which SET NX cannot tell from a lock
 				r.slots[i].reply = reply

@@ -128,7 +128,7 @@ const raiseSlack = 4 * tokenSlack
 // locked.
 func (r *round) accepted() (n int) {
 	for i := range r.slots {
-		if reply := &r.slots[i].reply; reply.Outcome == protocol.Granted && reply.Floor == 0 {
+		if reply := r.slots[i].reply; reply.Outcome == protocol.Granted && reply.Floor == 0 {
 			n++
 		}
 	}
@@ -173,7 +173,7 @@ func tokenDecided(r *round) bool {
 func nextToken(r *round) int64 {
 	var floors []int64
 	for i := range r.slots {
-		switch reply := &r.slots[i].reply; {
+		switch reply := r.slots[i].reply; {
 		case reply.Outcome == protocol.Granted && reply.Floor == 0:
 			floors = append(floors, r.req.LastToken())
 		case reply.Outcome == protocol.Granted:

@@ -28,6 +28,7 @@ type Locker struct {
 	guard      *guard        // nil without
 	events     []*eventQueue // one for each observer
 	roundTrips []roundTrip
+	grants     []plainGrant
 	watchable  quorum.Set // nodes that give hints
 	watches    watches
 	leftSlots  slotMemory
@@ -176,6 +177,7 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 		settings:   *s,
 		watchable:  watchable(nodes),
 		roundTrips: make([]roundTrip, len(nodes)),
+		grants:     make([]plainGrant, len(nodes)),
 		seed:       maphash.MakeSeed(),
 		closed:     make(chan struct{}),
 		done:       make(chan struct{}),

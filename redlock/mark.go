@@ -77,13 +77,13 @@ func (r *round) marks(ctx context.Context) ([]int64, *QuorumError) {
 	defer r.mu.Unlock()
 	var marks []int64
 	for i := range r.slots {
-		reply := &r.slots[i].reply
+		reply := r.slots[i].reply
 		if reply.Outcome != protocol.Granted {
 			continue
 		}
 		mark, err := parseMark(reply.Value)
 		if err != nil {
-			reply.Outcome, reply.Err = protocol.Failed, err
+			r.slots[i].reply = &protocol.Reply{Outcome: protocol.Failed, Err: err}
 			continue
 		}
 		marks = append(marks, mark)

@@ -103,7 +103,7 @@ func (r *round) holder(refused quorum.Set) Holder {
 	var count map[string]int
 	answers := 0
 	for i := range r.slots {
-		if reply := &r.slots[i].reply; refused.Has(i) && reply.Outcome == protocol.Refused && reply.TTL != 0 {
+		if reply := r.slots[i].reply; refused.Has(i) && reply.Outcome == protocol.Refused && reply.TTL != 0 {
 			answers++
 			if reply.Owner != "" {
 				if count == nil {

@@ -50,12 +50,6 @@ type round struct {
 	over     bool       // it was lost, and what comes now is of no use
 }
 
-// A slot is one node's part of a round.
-type slot struct {
-	reply protocol.Reply // its Outcome is zero until the node has replied
-	after time.Duration  // from start to the reply
-}
-
 func (l *Locker) newRound(eventCtx context.Context, name string, req protocol.Request) *round {
 	return l.newRoundAt(eventCtx, l.settings.clock.Now(), name, req)
 }
@@ -69,6 +63,9 @@ func (l *Locker) newRoundAt(eventCtx context.Context, now clock.Instant, name st
 		r.slots = r.few[:n]
 	} else {
 		r.slots = make([]slot, n)
+	}
+	for i := range r.slots {
+		r.slots[i].reply = noReply
 	}
 	return r
 }
@@ -218,7 +215,7 @@ func (r *round) count(i int, reply protocol.Reply) {
 	if j := r.sameServer(reply.Run); j >= 0 {
 		reply = disown(reply, l.nodes[j])
 	}
-	r.slots[i] = slot{reply, after}
+	r.slots[i] = slot{l.grants[i].share(reply), after}
 	r.tally.Add(reply.Outcome)
 	var due []vote
 	if reply.Outcome == protocol.Granted {
@@ -387,7 +384,7 @@ func (r *round) cause(i int, now clock.Instant) *NodeError {
 		}
 		e.Err = errLowToken
 	case protocol.Refused:
-		if e.Err = (refusal{s.reply, r.nameIn(s.reply)}); r.req.Op == protocol.OpMark {
+		if e.Err = (refusal{*s.reply, r.nameIn(s.reply)}); r.req.Op == protocol.OpMark {
 			e.Err = errHighMark
 		}
 	case protocol.Failed:
@@ -467,7 +464,7 @@ func (r *round) sameServer(run string) int {
 	if run == "" {
 		return -1
 	}
-	for i := range r.slots { // by index: a slot is large, and this is done for each reply
+	for i := range r.slots {
 		if r.slots[i].reply.Run == run {
 			return i
 		}

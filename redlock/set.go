@@ -461,8 +461,8 @@ func nameIn(set *protocol.Set, reply protocol.Reply, prefix string) string {
 }
 
 // nameIn is the function for the round.
-func (r *round) nameIn(reply protocol.Reply) string {
-	return nameIn(r.req.Set, reply, r.locker.settings.prefix)
+func (r *round) nameIn(reply *protocol.Reply) string {
+	return nameIn(r.req.Set, *reply, r.locker.settings.prefix)
 }
 
 // namesInTheWay returns the names of a set that nodes have refused because of others, sorted. The
