@@ -40,10 +40,11 @@ func ParkedVotes(l *Locker) (n int) {
 // BeforeItsContextEnds has f run when the lock's context is about to end. queueFree
 // tells whether other callers of the Locker can go on meanwhile.
 func (k *Lock) BeforeItsContextEnds(f func(queueFree bool)) {
+	k.Context()
 	k.session.mu.Lock()
 	defer k.session.mu.Unlock()
-	end := k.cancel
-	k.cancel = func(cause error) {
+	end := k.life.end
+	k.life.end = func(cause error) {
 		free := k.session.locker.queue.mu.TryLock()
 		if free {
 			k.session.locker.queue.mu.Unlock()

@@ -346,7 +346,7 @@ func (k *Lock) handOver(now clock.Instant) (handed bool, r *round) {
 	if !ok {
 		return false, nil
 	}
-	k.cancel(ErrReleased)
+	k.endContext()
 	s.mu.Lock()
 	s.leaving = nil
 	s.mu.Unlock()

@@ -235,6 +235,9 @@ func waits(ctx context.Context, t *testing.T, l *redlock.Locker, opts ...redlock
 		if ctx.Err() == nil {
 			assert.NoError(t, err)
 		}
+		if k != nil {
+			k.Context() // see simtest.Take
+		}
 		got <- k
 	}()
 	synctest.Wait()

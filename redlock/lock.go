@@ -24,13 +24,19 @@ type Lock struct {
 	place    int           // among the sharers of the session
 	token    int64         // zero without Fenced
 	with     *company      // the parts in other groups, or nil
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
+	caller   context.Context // of Acquire, for its values
 
 	// Guarded by the session.
+	life  *lifetime // nil until it is asked for
 	phase phase
 	cause error         // why it is not held any more
 	over  clock.Instant // since when
+}
+
+// A lifetime is the context that ends with a lock.
+type lifetime struct {
+	ctx context.Context
+	end context.CancelCauseFunc
 }
 
 // phase is the state of a lock or a session. It changes once.
@@ -42,17 +48,12 @@ const (
 	lost
 )
 
-// open makes k a handle on s, granted at now. Its context has the values of the
-// caller's, but not its end: a context that bounded the waiting must not take the lock away.
+// open makes k a handle on s, granted at now to a caller with that context.
 func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Instant) {
-	k.session, k.settings, k.start = s, of, now
+	k.session, k.settings, k.start, k.caller = s, of, now, ctx
 	if of.maxHold > 0 {
 		k.endBy = now.Add(of.maxHold)
 	}
-	if ctx != context.Background() {
-		ctx = context.WithoutCancel(ctx)
-	}
-	k.ctx, k.cancel = context.WithCancelCause(ctx)
 }
 
 // Name returns the name that the lock was acquired by; of a lock of several names (AcquireAll)
@@ -93,7 +94,31 @@ func (k *Lock) Value() string { return k.session.value }
 // Acquire, but does not end with it.
 //
 // Work that needs the lock must run under this context and stop when it ends.
-func (k *Lock) Context() context.Context { return k.ctx }
+func (k *Lock) Context() context.Context {
+	s := k.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k.life == nil { // it costs three allocations, and many locks are held without it
+		// Without the end of the caller's: what bounded the waiting must not take the lock away.
+		ctx, end := context.WithCancelCause(context.WithoutCancel(k.caller))
+		if k.phase != held {
+			end(k.cause)
+		}
+		k.life = &lifetime{ctx, end}
+	}
+	return k.life.ctx
+}
+
+// endContext ends the context of a lock that has ended, if there is one. Neither the queue nor the
+// session may be locked, because that takes as long as there are contexts made from it.
+func (k *Lock) endContext() {
+	k.session.mu.Lock()
+	life, cause := k.life, k.cause
+	k.session.mu.Unlock()
+	if life != nil {
+		life.end(cause)
+	}
+}
 
 // Remaining returns for how long the lock is certainly held, if nothing
 // renews it; zero once it is lost or released.
@@ -315,7 +340,7 @@ func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 	before, last, err := k.end(released, ErrReleased, now)
 	switch before {
 	case held:
-		k.cancel(ErrReleased)
+		k.endContext()
 		if !last {
 			return nil, nil
 		}

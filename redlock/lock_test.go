@@ -249,3 +249,26 @@ func TestReleaseMeetsALoss(t *testing.T) {
 		}
 	})
 }
+
+// TestAContextThatIsAskedForLate has ended as the lock has.
+func TestAContextThatIsAskedForLate(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		type key struct{}
+		l, _ := open(t, w, redlock.Renew(false))
+		given := context.WithValue(t.Context(), key{}, "value")
+		for name, c := range map[string]struct {
+			end   func(k *redlock.Lock)
+			cause error
+		}{
+			"released": {func(k *redlock.Lock) { require.NoError(t, k.Release(t.Context())) }, redlock.ErrReleased},
+			"lost":     {func(k *redlock.Lock) { time.Sleep(time.Hour) }, redlock.ErrLost},
+		} {
+			lock, err := l.Acquire(given, name)
+			require.NoError(t, err)
+			c.end(lock)
+			assert.ErrorIs(t, context.Cause(lock.Context()), c.cause, name)
+			assert.Equal(t, "value", lock.Context().Value(key{}))
+			assert.True(t, lock.Context() == lock.Context(), "there is one")
+		}
+	})
+}

@@ -28,7 +28,7 @@ type Locker struct {
 	guard      *guard        // nil without
 	events     []*eventQueue // one for each observer
 	roundTrips []roundTrip
-	grants     []plainGrant
+	grants     []plainGrant  // of each node
 	watchable  quorum.Set // nodes that give hints
 	watches    watches
 	leftSlots  slotMemory

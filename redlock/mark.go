@@ -52,7 +52,7 @@ func (k *Lock) mark(ctx context.Context) (int64, error) {
 	if err := k.markable(); err != nil {
 		return 0, err
 	}
-	r := s.locker.askForMark(k.ctx, k.settings, s.name)
+	r := s.locker.askForMark(k.caller, k.settings, s.name)
 	r.wait(ctx, k.settings.timeout(), complete)
 	if err := k.notHeld(); err != nil {
 		return 0, err
@@ -144,7 +144,7 @@ func (k *Lock) raiseMark(ctx context.Context, m mark) error {
 	if err := k.markable(); err != nil {
 		return err
 	}
-	r := s.locker.askToMark(k.ctx, k.settings, s.name, m)
+	r := s.locker.askToMark(k.caller, k.settings, s.name, m)
 	r.wait(ctx, k.settings.timeout(), settled)
 	if err := k.notHeld(); err != nil {
 		return err

@@ -92,8 +92,8 @@ type Event struct {
 
 	// Context is for its values only, and may have ended. All that belongs to an
 	// acquisition, with the releases of what a try had taken in vain, has the context
-	// that was given to the call, or what a Tracer made of that. The
-	// extensions, repairs, release and loss of a lock have Lock.Context.
+	// that was given to the call, or what a Tracer made of that. The extensions, repairs,
+	// release and loss of a lock have the one that was given.
 	Context context.Context
 
 	Name      string // the lock's name
@@ -143,7 +143,7 @@ func (e Event) about(s *session) Event {
 
 // tellEnd is tell for the release of a lock, of which no votes are left.
 func (k *Lock) tellEnd(e Event) {
-	e.Kind, e.Context, e.Name = EventReleased, k.ctx, k.session.name
+	e.Kind, e.Context, e.Name = EventReleased, k.caller, k.session.name
 	k.session.locker.tell(e.about(k.session), k.start, nil)
 }
 

@@ -430,7 +430,7 @@ func TestALockKnowsNothingOfItsTracer(t *testing.T) {
 			kinds := map[redlock.EventKind]bool{}
 			for _, e := range seen.take() {
 				kinds[e.Kind] = true
-				assert.Equal(t, lock.Context(), e.Context, "%v %v", e.Kind, e.Op)
+				assert.Equal(t, ctx, e.Context, "%v %v", e.Kind, e.Op)
 			}
 			assert.Len(t, kinds, 3, "votes, an extension, and the end: %v", kinds)
 		}

@@ -160,7 +160,7 @@ func acquirePartsOnce(ctx context.Context, of request, parts []part) (_ *Lock, e
 			return nil, err
 		}
 		locks = append(locks, k)
-		context.AfterFunc(k.ctx, cancel)
+		context.AfterFunc(k.Context(), cancel)
 	}
 	if locks[0].session.counter != "" {
 		if err := agreeOnToken(ctx, locks); err != nil {
@@ -252,9 +252,10 @@ type company struct {
 func (k *Lock) join(others *company) {
 	k.with = others
 	for _, other := range others.locks {
-		context.AfterFunc(other.ctx, func() { k.loseWith(context.Cause(other.ctx)) })
+		ctx := other.Context()
+		context.AfterFunc(ctx, func() { k.loseWith(context.Cause(ctx)) })
 	}
-	context.AfterFunc(k.ctx, func() { others.release(context.Background()) })
+	context.AfterFunc(k.Context(), func() { others.release(context.Background()) })
 }
 
 // loseWith ends the lock because another part has ended.
@@ -264,7 +265,7 @@ func (k *Lock) loseWith(cause error) {
 		p = released
 	}
 	if before, last, _ := k.end(p, cause, k.session.now()); before == held {
-		k.cancel(cause)
+		k.endContext()
 		if last {
 			k.session.giveBack(k.session.now())
 		} else {

@@ -298,7 +298,8 @@ func (g *group) open(k *Lock) {
 	}
 	s.mu.Unlock()
 	g.presence.now.Store(p)
-	context.AfterFunc(k.ctx, func() { g.locker.scheduler.loseUnder(p, g.absence(context.Cause(k.ctx))) })
+	ctx := k.Context()
+	context.AfterFunc(ctx, func() { g.locker.scheduler.loseUnder(p, g.absence(context.Cause(ctx))) })
 }
 
 // absence is the cause of locks whose presence has ended.

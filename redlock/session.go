@@ -121,13 +121,13 @@ func (s *session) finish(p phase, cause error, now clock.Instant) bool {
 	k, leaving, sharers := s.holder, s.leaving, s.sharers
 	s.mu.Unlock()
 	if leaving != nil { // being cancelled by its own Release: this waits for that
-		leaving.cancel(ErrReleased)
+		leaving.endContext()
 	}
 	if k != nil {
-		k.cancel(cause)
+		k.endContext()
 	}
 	for _, each := range sharers {
-		each.cancel(cause)
+		each.endContext()
 	}
 	return true
 }
@@ -175,7 +175,7 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	if ask {
 		ctx := context.Background()
 		if k != nil {
-			ctx = k.ctx
+			ctx = k.caller
 			if l, ok := k.cause.(*loss); ok {
 				l.composed() // before later replies change what was known
 			}
@@ -233,7 +233,7 @@ func (k *Lock) tellLoss() {
 	}
 	since := k.session.now().Sub(k.over)
 	l.publish(Event{
-		Kind: EventLost, Time: time.Now().Add(-since), Context: k.ctx, Name: k.session.name, Elapsed: k.over.Sub(k.start), Err: k.cause,
+		Kind: EventLost, Time: time.Now().Add(-since), Context: k.caller, Name: k.session.name, Elapsed: k.over.Sub(k.start), Err: k.cause,
 	}.about(k.session))
 }
 
@@ -276,7 +276,7 @@ func (s *session) nextRound() *round {
 		s.watch.extending()
 		req.Watch = true
 	}
-	r := s.locker.newRound(s.holder.ctx, s.name, req)
+	r := s.locker.newRound(s.holder.caller, s.name, req)
 	s.number(r)
 	return r
 }
@@ -407,7 +407,7 @@ func (s *session) learn(r *round) {
 			s.locker.scheduler.chores.add(chore{s, giveBack})
 		}
 	case renewed && k != nil && !s.part:
-		s.locker.tell(Event{Kind: EventExtended, Context: k.ctx, Name: s.name}, r.start, k)
+		s.locker.tell(Event{Kind: EventExtended, Context: k.caller, Name: s.name}, r.start, k)
 	}
 }
 
@@ -545,7 +545,7 @@ func (s *session) repair(gap *round, i int) {
 	s.maybe.Add(i)
 	ctx := context.Background()
 	if s.holder != nil {
-		ctx = s.holder.ctx
+		ctx = s.holder.caller
 	}
 	plain := s.withoutToken() // which a majority has accepted; this is about the key
 	s.mu.Unlock()

@@ -235,7 +235,7 @@ func (g *gathering) take(i int) error {
 		return g.explain(part.name, err)
 	}
 	g.parts = append(g.parts, lock)
-	context.AfterFunc(lock.ctx, g.cancel)
+	context.AfterFunc(lock.Context(), g.cancel)
 	return nil
 }
 
@@ -388,7 +388,6 @@ func (q *queue) join(g *gathering, r *round, c claim) *Lock {
 // begin ends what the parts have in this process, and has the scheduler look after the lock.
 func (g *gathering) begin(lock *Lock) (*Lock, error) {
 	for _, part := range g.parts {
-		part.cancel(ErrReleased)
 		part.session.handIn()
 	}
 	s := lock.session

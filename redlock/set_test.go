@@ -29,6 +29,7 @@ func takeAll(t *testing.T, l *redlock.Locker, names []string, opts ...redlock.Op
 	t.Helper()
 	k, err := l.TryAcquireAll(t.Context(), names, opts...)
 	require.NoError(t, err)
+	k.Context() // see simtest.Take
 	return k
 }
 

@@ -132,7 +132,6 @@ func (s *session) join(a *acquisition) *Lock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase != held || now >= s.end() {
-		k.cancel(ErrReleased)
 		return nil
 	}
 	k.place = len(s.sharers)

@@ -288,8 +288,9 @@ func TestReadersOfAProcessShareASession(t *testing.T) {
 			assert.True(t, k.Valid())
 			assert.Equal(t, locks[0].Value(), k.Value())
 			if i > 0 {
+				ctx := k.Context()
 				require.NoError(t, k.Release(t.Context()))
-				assert.ErrorIs(t, context.Cause(k.Context()), redlock.ErrReleased)
+				assert.ErrorIs(t, context.Cause(ctx), redlock.ErrReleased)
 				assert.ErrorIs(t, k.Release(t.Context()), redlock.ErrReleased)
 				assert.False(t, k.Valid())
 			}

@@ -69,11 +69,13 @@ func Locker(t *testing.T, c *sim.Client, opts ...redlock.LockerOption) *redlock.
 	return l
 }
 
-// Take acquires a lock that is free.
+// Take acquires a lock that is free. Its context is asked for at once, because one that is asked for
+// when the lock has ended has ended in any case, and shows nothing.
 func Take(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
 	t.Helper()
 	k, err := l.TryAcquire(t.Context(), name, opts...)
 	require.NoError(t, err)
+	k.Context()
 	return k
 }
 
