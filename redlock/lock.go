@@ -19,11 +19,11 @@ import (
 type Lock struct {
 	session  *session
 	settings *settings
-	start    clock.Instant // of the try that got it, or when it was handed over
-	endBy    clock.Instant // MaxHold after it was granted; zero for no limit
-	place    int           // among the sharers of the session
-	token    int64         // zero without Fenced
-	with     *company      // the parts in other groups, or nil
+	start    clock.Instant   // of the try that got it, or when it was handed over
+	endBy    clock.Instant   // MaxHold after it was granted; zero for no limit
+	place    int             // among the sharers of the session
+	token    int64           // zero without Fenced
+	with     *company        // the parts in other groups, or nil
 	caller   context.Context // of Acquire, for its values
 
 	// Guarded by the session.

@@ -28,8 +28,8 @@ type Locker struct {
 	guard      *guard        // nil without
 	events     []*eventQueue // one for each observer
 	roundTrips []roundTrip
-	grants     []plainGrant  // of each node
-	watchable  quorum.Set // nodes that give hints
+	grants     []plainGrant // of each node
+	watchable  quorum.Set   // nodes that give hints
 	watches    watches
 	leftSlots  slotMemory
 	groups     *groups // of a Locker over several sets of servers, which has no nodes of its own
