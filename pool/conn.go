@@ -30,7 +30,9 @@ type conn struct {
 	broken   chan struct{} // closed by the first fail
 	err      error         // the reason; read after broken is closed
 
-	merges atomic.Bool // extensions: see merge.go
+	mergesExtensions atomic.Bool   // see merge.go
+	mergesReleases   atomic.Bool   // see mergerelease.go
+	releases         releaseMerger // the writer's
 
 	spare        []call // the memory of the batch before; the writer's
 	confirmation confirmation
@@ -49,7 +51,8 @@ func newConn(n *node, c redis.Conn, s server) *conn {
 		node: n, redis: c, writer: newBatchWriter(c), server: s, began: time.Now(),
 		broken: make(chan struct{}), confirmation: confirmation{run: s.identity()},
 	}
-	made.merges.Store(s.scripts)
+	made.mergesExtensions.Store(s.scripts)
+	made.mergesReleases.Store(s.scripts)
 	return made
 }
 
@@ -144,7 +147,12 @@ func (c *conn) nextBatch() []call {
 		batch = slices.DeleteFunc(batch, isLate)
 	}
 	key := recordKey(batch)
-	batch = c.merge(batch)
+	if c.mergesReleases.Load() {
+		batch = c.releases.merge(batch)
+	}
+	if c.mergesExtensions.Load() {
+		batch = mergeExtensions(batch)
+	}
 	if key != "" {
 		batch = c.withConfirmation(batch, key, now)
 	}
@@ -194,6 +202,8 @@ func (c *conn) read() {
 		case !asked:
 			c.fail(fmt.Errorf("%w: nothing was asked", errUnexpected))
 			return
+		case len(k.encoded.each) > 0 && k.encoded.each[0].request.Op == protocol.OpRelease:
+			c.answerReleases(k.encoded, v, failure)
 		case len(k.encoded.each) > 0:
 			c.answerEach(k.encoded.each, v, failure)
 		case k.request == nil:
@@ -304,6 +314,7 @@ func (c *conn) failSent() {
 			return
 		}
 		for _, each := range k.encoded.each {
+			c.node.retryLater(each)
 			c.node.reply(each, protocol.Reply{Outcome: protocol.Unknown, Err: c.err})
 		}
 		if k.request == nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -52,11 +53,8 @@ for i, key in ipairs(KEYS) do
 end
 return all and 1 or answers`)
 
-// merge makes one call of extensions that follow each other. It uses the batch's memory.
-func (c *conn) merge(batch []call) []call {
-	if !c.merges.Load() {
-		return batch
-	}
+// mergeExtensions makes one call of extensions that follow each other. It uses the batch's memory.
+func mergeExtensions(batch []call) []call {
 	all, merged := batch, batch[:0]
 	for len(batch) > 0 {
 		n := 1
@@ -76,7 +74,7 @@ func (c *conn) merge(batch []call) []call {
 // mergesWith reports whether both calls are extensions that one script can do.
 func (k *call) mergesWith(o *call) bool {
 	r, s := k.request, o.request
-	return r.Op == protocol.OpExtend && s.Op == protocol.OpExtend && r.TTL == s.TTL && r.Watch == s.Watch &&
+	return r != nil && s != nil && r.Op == protocol.OpExtend && s.Op == protocol.OpExtend && r.TTL == s.TTL && r.Watch == s.Watch &&
 		!k.encoded.again && !o.encoded.again
 }
 
@@ -113,7 +111,7 @@ func (c *conn) readEach(each []call) call {
 	}
 	return call{encoded: &encoded{packet: p}, answered: func(answer any, failure redis.Error) {
 		if failure != "" { // not permitted: each extension has its keys remembered by itself
-			c.merges.Store(false)
+			c.mergesExtensions.Store(false)
 		}
 		if answer != int64(len(each)) { // a key went before it was remembered: the server does not tell
 			for _, k := range each {
@@ -125,12 +123,7 @@ func (c *conn) readEach(each []call) call {
 
 // answerEach hands out the answer to a merged call.
 func (c *conn) answerEach(each []call, answer any, failure redis.Error) {
-	if failure != "" {
-		meaning, _ := explain(failure)
-		if strings.HasPrefix(string(failure), "NOSCRIPT") || isPermanent(meaning) {
-			c.merges.Store(false) // until the next connection
-		}
-	}
+	stopMerging(&c.mergesExtensions, failure)
 	for i, k := range each {
 		reply, err := mergedReply(answer, i, len(each))
 		switch {
@@ -144,6 +137,17 @@ func (c *conn) answerEach(each []call, answer any, failure redis.Error) {
 			reply.Run = c.confirmation.run
 		}
 		c.deliver(k, reply)
+	}
+}
+
+// stopMerging stops it until the next connection, if the script of a merged call fails for good.
+func stopMerging(merges *atomic.Bool, failure redis.Error) {
+	if failure == "" {
+		return
+	}
+	meaning, _ := explain(failure)
+	if strings.HasPrefix(string(failure), "NOSCRIPT") || isPermanent(meaning) {
+		merges.Store(false)
 	}
 }
 

@@ -17,12 +17,17 @@ type packet []byte
 
 // begin makes the beginning of a packet of so many words, with the first of them.
 func begin(words int, first ...string) packet {
-	p := append(packet("*"), strconv.Itoa(words)...)
-	p = append(p, "\r\n"...)
+	p := packet(nil).array(words)
 	for _, w := range first {
 		p = p.text(w)
 	}
 	return p
+}
+
+// array appends the header of a packet of so many words.
+func (p packet) array(words int) packet {
+	p = strconv.AppendInt(append(p, '*'), int64(words), 10)
+	return append(p, "\r\n"...)
 }
 
 // text appends a word.

@@ -35,7 +35,7 @@ func (s *script) begin(keys, others int) packet {
 
 // scripts returns all scripts.
 func scripts() []*script {
-	all := []*script{extendEachScript}
+	all := []*script{extendEachScript, releaseEachScript}
 	for _, cmd := range commands {
 		if cmd.script != nil {
 			all = append(all, cmd.script)

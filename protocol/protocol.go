@@ -16,8 +16,8 @@ import (
 // A Node is one independent Redis server, as the algorithm sees it. Package
 // pool has the real ones; tests have others.
 //
-// A Node must not run a request before one that was submitted to it earlier:
-// a release must never overtake the acquisition that it undoes.
+// A Node must not run a request before one for the same key that was submitted to it
+// earlier: a release must never overtake the acquisition that it undoes.
 type Node interface {
 	// String names the node in errors and events. It never holds a secret, and
 	// no two nodes of one Locker share it.

@@ -158,7 +158,7 @@ func TestDoctorAsksTheACL(t *testing.T) {
 	}
 	documented := []any{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl", "+time",
 		"+role", "+info", "+client|id", "+client|kill", "+zadd", "+zrem", "+zrange", "+zrank", "+zcard", "+hset", "+hget", "+hdel",
-		"+zscore", "+zremrangebyscore", "+exists",
+		"+zscore", "+zremrangebyscore", "+exists", "+mget",
 		"+client|tracking", "+client|caching", "+subscribe", "&__redis__:invalidate", "+config|get"}
 	for _, newer := range []string{"delex", "delifeq"} {
 		if ask(t, url, "COMMAND", "INFO", newer).([]any)[0] != nil {

@@ -198,7 +198,7 @@ func TestNothingIsChanged(t *testing.T) {
 		for _, sent := range f.sent {
 			words := strings.Fields(sent)
 			switch words[0] {
-			case "TIME", "INFO", "ROLE", "GET", "PTTL", "ACL", "ZRANGE", "ZRANK", "ZCARD", "ZSCORE", "EXISTS", "HGET", "SUBSCRIBE", "EVALSHA":
+			case "TIME", "INFO", "ROLE", "GET", "MGET", "PTTL", "ACL", "ZRANGE", "ZRANK", "ZCARD", "ZSCORE", "EXISTS", "HGET", "SUBSCRIBE", "EVALSHA":
 			case "CONFIG":
 				assert.Equal(t, "GET", words[1], sent)
 			case "SET", "ZADD":
