@@ -203,7 +203,7 @@ func (c *conn) read() {
 			c.fail(fmt.Errorf("%w: nothing was asked", errUnexpected))
 			return
 		case len(k.encoded.each) > 0 && k.encoded.each[0].request.Op == protocol.OpRelease:
-			c.answerReleases(k.encoded, v, failure)
+			c.answerReleases(k.encoded.each, v, failure)
 		case len(k.encoded.each) > 0:
 			c.answerEach(k.encoded.each, v, failure)
 		case k.request == nil:

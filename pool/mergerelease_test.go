@@ -199,17 +199,40 @@ func TestMergedReleasesWithoutSenseAreMadeAgain(t *testing.T) {
 		n := withoutDeletion(r.open()).(*node)
 		c := &conn{node: n}
 		to := []replies{make(replies, 1), make(replies, 1)}
-		e := &encoded{}
+		var each []call
 		n.outstanding.Add(2)
 		for i, q := range releases(2) {
-			e.each = append(e.each, call{request: &q, encoded: encode(&q, form{}), to: to[i]})
+			each = append(each, call{request: &q, encoded: encode(&q, form{}), to: to[i]})
 		}
-		c.answerReleases(e, answer, redis.Error(""))
+		c.answerReleases(each, answer, redis.Error(""))
 		for i := range to {
 			assert.Equal(t, protocol.Refused, to[i].next(t).Outcome, "%v", answer)
 		}
 		require.Len(t, r.commands("EVALSHA "+releaseScript.digest), 2)
 	}
+}
+
+// TestAnAnswerAheadOfItsRequestHarmsNoOtherConnection: a server that answers before it is asked gets
+// nothing of what is to be sent to others, though merged calls use memory again.
+func TestAnAnswerAheadOfItsRequestHarmsNoOtherConnection(t *testing.T) {
+	t.Parallel()
+	n := withoutDeletion(newRig(t).open()).(*node)
+	merge := func(m *releaseMerger, requests []protocol.Request) call {
+		var batch []call
+		for i := range requests {
+			n.outstanding.Add(1)
+			batch = append(batch, call{request: &requests[i], encoded: encode(&requests[i], form{}), to: make(replies, 1)})
+		}
+		merged := m.merge(batch)
+		require.Len(t, merged, 1)
+		return merged[0]
+	}
+	var one, other releaseMerger
+	early := merge(&one, releases(3))
+	sent := string(early.encoded.packet)
+	(&conn{node: n}).answerReleases(early.encoded.each, int64(1), "")
+	merge(&other, releases(5)[2:])
+	assert.Equal(t, sent, string(early.encoded.packet))
 }
 
 // TestAMergedReleaseSaysNoSecret, as a merged extension.

@@ -250,25 +250,40 @@ func TestReleaseMeetsALoss(t *testing.T) {
 	})
 }
 
-// TestAContextThatIsAskedForLate has ended as the lock has.
+// TestAContextThatIsAskedForLate has ended as the lock has, however that was.
 func TestAContextThatIsAskedForLate(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		type key struct{}
-		l, _ := open(t, w, redlock.Renew(false))
-		given := context.WithValue(t.Context(), key{}, "value")
-		for name, c := range map[string]struct {
-			end   func(k *redlock.Lock)
-			cause error
-		}{
-			"released": {func(k *redlock.Lock) { require.NoError(t, k.Release(t.Context())) }, redlock.ErrReleased},
-			"lost":     {func(k *redlock.Lock) { time.Sleep(time.Hour) }, redlock.ErrLost},
-		} {
-			lock, err := l.Acquire(given, name)
-			require.NoError(t, err)
-			c.end(lock)
-			assert.ErrorIs(t, context.Cause(lock.Context()), c.cause, name)
-			assert.Equal(t, "value", lock.Context().Value(key{}))
-			assert.True(t, lock.Context() == lock.Context(), "there is one")
-		}
-	})
+	type key struct{}
+	for name, c := range map[string]struct {
+		opts  []redlock.Option
+		end   func(t *testing.T, l *redlock.Locker, k *redlock.Lock)
+		cause error
+	}{
+		"released": {nil, func(t *testing.T, l *redlock.Locker, k *redlock.Lock) {
+			require.NoError(t, k.Release(t.Context()))
+		}, redlock.ErrReleased},
+		"lost":   {[]redlock.Option{redlock.Renew(false)}, func(t *testing.T, l *redlock.Locker, k *redlock.Lock) { time.Sleep(time.Hour) }, redlock.ErrLost},
+		"closed": {nil, func(t *testing.T, l *redlock.Locker, k *redlock.Lock) { require.NoError(t, l.Close()) }, redlock.ErrClosed},
+		"handed over": {nil, func(t *testing.T, l *redlock.Locker, k *redlock.Lock) {
+			got := waits(t.Context(), t, l)
+			require.NoError(t, k.Release(t.Context()))
+			assert.Equal(t, k.Value(), (<-got).Value())
+		}, redlock.ErrReleased},
+		"left by one of two readers": {[]redlock.Option{redlock.Shared()}, func(t *testing.T, l *redlock.Locker, k *redlock.Lock) {
+			read(t, l, "x")
+			require.NoError(t, k.Release(t.Context()))
+		}, redlock.ErrReleased},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 3, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w)
+				lock, err := l.Acquire(context.WithValue(t.Context(), key{}, "value"), "x", c.opts...)
+				require.NoError(t, err)
+				time.Sleep(leg) // the last votes
+				c.end(t, l, lock)
+				assert.ErrorIs(t, context.Cause(lock.Context()), c.cause)
+				assert.Equal(t, "value", lock.Context().Value(key{}))
+				assert.True(t, lock.Context() == lock.Context(), "there is one")
+			})
+		})
+	}
 }
