@@ -14,7 +14,9 @@ import (
 
 // withoutDeletion has the node release by scripts, as servers have it that know no deletion.
 func withoutDeletion(n protocol.Node) protocol.Node {
-	n.(*node).deletion.Store(nil)
+	own := n.(*node)
+	<-own.tried // which tells what the server has
+	own.deletion.Store(nil)
 	return n
 }
 
