@@ -107,10 +107,13 @@ func (s *system) AfterFunc(d time.Duration, f func()) Timer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set(d)
-	t.runtime = time.AfterFunc(min(d, tick), t.fire)
 	return t
 }
 
+// A systemTimer that is stopped or set to a later time leaves the runtime's timer as it is, which
+// fires for nothing then and is set anew if need be. Most timers are limits that are never reached,
+// set for each request and stopped again; to move the runtime's timer each time costs more than all
+// that fire for nothing, of which there is one a tick at most.
 type systemTimer struct {
 	clock *system
 	f     func()
@@ -120,31 +123,50 @@ type systemTimer struct {
 	at      Instant // when the call is due
 	armed   bool
 	runtime *time.Timer
+	fires   time.Duration // when runtime does, on Go's clock; zero: it need not
 }
 
 // set makes the call due in d. Within a tick Go's clock will do: a call that is
 // late by no more after a resume is on time, and the platform's clock costs a
 // system call. The timer must be locked.
 func (t *systemTimer) set(d time.Duration) {
-	t.armed, t.brief = true, d <= tick
-	t.at = t.now().Add(d)
+	now := time.Since(t.clock.start)
+	if t.armed, t.brief = true, d <= tick; t.brief {
+		t.at = Instant(now).Add(d)
+	} else {
+		t.at = t.clock.Now().Add(d)
+	}
+	t.fireBy(now, d)
 }
 
-func (t *systemTimer) now() Instant {
-	if t.brief {
-		return Instant(time.Since(t.clock.start))
+// fireBy has the runtime's timer fire in d at the latest, and within a tick. The timer must be
+// locked.
+func (t *systemTimer) fireBy(now, d time.Duration) {
+	d = max(0, min(d, tick))
+	if t.fires > 0 && t.fires <= now+d {
+		return
 	}
-	return t.clock.Now()
+	if t.fires = now + d; t.runtime == nil {
+		t.runtime = time.AfterFunc(d, t.fire)
+	} else {
+		t.runtime.Reset(d)
+	}
 }
 
 func (t *systemTimer) fire() {
 	t.mu.Lock()
+	t.fires = 0
 	if !t.armed {
 		t.mu.Unlock()
 		return
 	}
-	if left := t.at.Sub(t.now()); left > 0 {
-		t.runtime.Reset(min(left, tick))
+	now := time.Since(t.clock.start)
+	left := t.at.Sub(Instant(now))
+	if !t.brief {
+		left = t.at.Sub(t.clock.Now())
+	}
+	if left > 0 {
+		t.fireBy(now, left)
 		t.mu.Unlock()
 		return
 	}
@@ -158,7 +180,6 @@ func (t *systemTimer) Stop() bool {
 	defer t.mu.Unlock()
 	was := t.armed
 	t.armed = false
-	t.runtime.Stop()
 	return was
 }
 
@@ -167,6 +188,5 @@ func (t *systemTimer) Reset(d time.Duration) bool {
 	defer t.mu.Unlock()
 	was := t.armed
 	t.set(d)
-	t.runtime.Reset(min(d, tick))
 	return was
 }

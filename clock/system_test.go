@@ -114,6 +114,39 @@ func TestALongTimerFiresOnTime(t *testing.T) {
 	})
 }
 
+// TestATimerThatIsSetAgainFiresOnTime, once, wherever the runtime's timer stood.
+func TestATimerThatIsSetAgainFiresOnTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const first = tick / 2
+		s, _ := bubble()
+		for _, again := range []time.Duration{first / 4, first, 3 * first / 2, tick, 4 * tick} {
+			for _, at := range []time.Duration{0, first / 2, first, 2 * first} {
+				for _, stop := range []bool{false, true} {
+					fired := make(chan time.Time, 2)
+					timer := s.AfterFunc(first, func() { fired <- time.Now() })
+					begun := time.Now()
+					time.Sleep(at)
+					synctest.Wait()
+					if at >= first {
+						assert.Equal(t, first, (<-fired).Sub(begun))
+					}
+					if stop {
+						assert.Equal(t, at < first, timer.Stop())
+					}
+					assert.Equal(t, at < first && !stop, timer.Reset(again))
+					begun = time.Now()
+					time.Sleep(again + 2*tick)
+					synctest.Wait()
+					if assert.Len(t, fired, 1, "%v, %v, %v", again, at, stop) {
+						assert.InDelta(t, again, (<-fired).Sub(begun), 1e6, "%v, %v, %v", again, at, stop)
+					}
+				}
+			}
+		}
+	})
+}
+
 func TestWithoutAPlatformClockGosMustDo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

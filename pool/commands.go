@@ -202,7 +202,7 @@ func encodeSlots(p packet, r *protocol.Request) packet {
 	if !r.Watch {
 		p = p.text(r.Key)
 	} else {
-		p = slotsScript.begin(s.N, 5)
+		p = slotsScript.begin(p[:0], s.N, 5)
 		for slot := range s.N {
 			p = p.text(r.SlotKey(slot))
 		}

@@ -30,9 +30,9 @@ type conn struct {
 	broken   chan struct{} // closed by the first fail
 	err      error         // the reason; read after broken is closed
 
-	mergesExtensions atomic.Bool   // see merge.go
-	mergesReleases   atomic.Bool   // see mergerelease.go
-	releases         releaseMerger // the writer's
+	mergesExtensions atomic.Bool // see mergeextend.go
+	mergesReleases   atomic.Bool // see mergerelease.go
+	merger           merger      // the writer's
 
 	spare        []call // the memory of the batch before; the writer's
 	confirmation confirmation
@@ -147,11 +147,12 @@ func (c *conn) nextBatch() []call {
 		batch = slices.DeleteFunc(batch, isLate)
 	}
 	key := recordKey(batch)
+	c.merger.nextBatch()
 	if c.mergesReleases.Load() {
-		batch = c.releases.merge(batch)
+		batch = c.merger.mergeReleases(batch)
 	}
 	if c.mergesExtensions.Load() {
-		batch = mergeExtensions(batch)
+		batch = c.merger.mergeExtensions(batch)
 	}
 	if key != "" {
 		batch = c.withConfirmation(batch, key, now)
@@ -284,6 +285,9 @@ func (c *conn) resend(k call) {
 		n.reply(k, protocol.Reply{Outcome: protocol.Failed, Err: errScriptsLost})
 		c.fail(errScriptsLost)
 		return
+	}
+	if k.encoded == unencoded {
+		k.encoded = newEncoded(k.request, form{})
 	}
 	k.encoded = k.encoded.inFull(k.op())
 	n.sendAgain(k)

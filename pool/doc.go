@@ -58,8 +58,7 @@
 //	+delex (Redis 8.4 or later)    +delifeq (Valkey 9 or later)
 //
 // which other servers do not know. For these there is +mget, with which the releases of many callers
-// are one script. Optional, so that waiters need not poll and losses are told at
-// once, are
+// are one script. Optional, so that waiters need not poll and losses are told at once, are
 //
 //	+client|tracking +client|caching +client|id +subscribe &__redis__:invalidate
 //

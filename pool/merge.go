@@ -1,10 +1,8 @@
 package pool
 
 import (
-	"errors"
-	"fmt"
-	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gomodule/redigo/redis"
@@ -12,132 +10,66 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 )
 
-// Extensions that follow each other in a batch are sent as one script. A client that holds many
-// locks spends most of its time, and of its servers', on renewals. Both sides then have one header,
-// one answer and one dispatch for all. Together with renewals that meet (renewAfter in package
-// redlock), that halves the client's CPU time for 20,000 locks, and takes a third off the servers'.
-//
-// The script does for each key what extendScript does, and each request has a reply of its own, so
-// above the connection nothing tells merged extensions from others. Only neighbours are merged,
-// because an extension must not pass another request for its key. A key that makes trouble, such as
-// one of another type, is extended alone again, and so are all keys if the script as a whole fails:
-// its error is then told for the request that it is about. An extension that is sent again and comes
-// behind its key's release finds no key, and makes none.
+// Requests of one kind in a batch are sent as one script: extensions (mergeextend.go), and releases
+// where the server has no deletion of its own (mergerelease.go). Each request has a reply of its own,
+// so above the connection nothing tells merged requests from others.
 
 // maxMerged bounds the keys of one script, because nothing else runs on the server meanwhile: a
 // millisecond for so many.
 const maxMerged = 100
 
-// What extendEachScript answers for a key, beside what is left of one that was refused.
-const (
-	mergedGranted = -3
-	mergedTrouble = -4
-)
+// A merger merges the requests of batches, for one goroutine.
+type merger struct {
+	packets  packet // of merged calls, which are sent before the next batch
+	releases releaseGroup
+}
 
-// extendEachScript extends keys that have nothing to do with each other. KEYS are the keys; ARGV are
-// the TTL in milliseconds and the value of each key, in the same order. The answer is 1 if all were
-// extended, and otherwise a number for each key.
-var extendEachScript = newSetScript(`
-local answers, all = {}, true
-for i, key in ipairs(KEYS) do
-	local value = redis.pcall('GET', key)
-	if value == ARGV[i + 1] then
-		if redis.call('PTTL', key) < tonumber(ARGV[1]) then
-			redis.call('PEXPIRE', key, ARGV[1])
-		end
-		answers[i] = -3
-	else
-		all = false
-		answers[i] = type(value) == 'table' and -4 or redis.call('PTTL', key)
-	end
-end
-return all and 1 or answers`)
-
-// mergeExtensions makes one call of extensions that follow each other. It uses the batch's memory.
-func mergeExtensions(batch []call) []call {
-	all, merged := batch, batch[:0]
-	for len(batch) > 0 {
-		n := 1
-		for n < len(batch) && n < maxMerged && batch[n].mergesWith(&batch[0]) {
-			n++
-		}
-		next := batch[0]
-		if n > 1 {
-			next = mergedCall(batch[:n])
-		}
-		merged, batch = append(merged, next), batch[n:]
+// nextBatch uses the memory of the batch before again.
+func (m *merger) nextBatch() {
+	if m.packets = m.packets[:0]; cap(m.packets) > maxIdleBuffer {
+		m.packets = nil
 	}
-	clear(all[len(merged):])
-	return merged
 }
 
-// mergesWith reports whether both calls are extensions that one script can do.
-func (k *call) mergesWith(o *call) bool {
-	r, s := k.request, o.request
-	return r != nil && s != nil && r.Op == protocol.OpExtend && s.Op == protocol.OpExtend && r.TTL == s.TTL && r.Watch == s.Watch &&
-		!k.encoded.again && !o.encoded.again
+// mayMerge reports whether a request, in the form that the table of commands says, is one that
+// could be merged with others.
+func mayMerge(r *protocol.Request) bool {
+	return r.Op == protocol.OpExtend || r.Op == protocol.OpRelease && r.Held
 }
 
-// mergedCall makes the call that stands for the extensions in each.
-func mergedCall(each []call) call {
+// groups are used again, which saves a copy of a batch for each batch. A group is the reader's
+// alone once its call is in the connection's list of what was sent.
+var groups = sync.Pool{New: func() any { return new([]call) }}
+
+// call makes the call of s that stands for each: with their keys, the arguments, and their values.
+func (m *merger) call(s *script, each []call, arguments ...int64) call {
 	n := len(each)
-	p := extendEachScript.begin(n, 1+n)
+	p := s.begin(m.packets, n, len(arguments)+n)
 	for i := range each {
 		p = p.text(each[i].request.Key)
 	}
-	p = p.number(each[0].request.TTL.Milliseconds())
+	for _, a := range arguments {
+		p = p.number(a)
+	}
 	for i := range each {
 		p = p.text(each[i].request.Value)
 	}
-	return call{encoded: &encoded{packet: p, each: slices.Clone(each)}}
+	group := *groups.Get().(*[]call)
+	return call{encoded: &encoded{packet: m.added(p), each: append(group, each...)}}
 }
 
-// watches reports whether the server is to hint at the next change of what the call reads.
-func (k call) watches() bool {
-	r := k.request
-	if len(k.encoded.each) > 0 {
-		r = k.encoded.each[0].request
-	}
-	return r != nil && (r.Op == protocol.OpWatch || r.Watch)
+// added returns the packet that was appended to packets, with which that is p.
+func (m *merger) added(p packet) packet {
+	start := len(m.packets)
+	m.packets = p
+	return p[start:len(p):len(p)]
 }
 
-// readEach makes the command by which the server remembers the keys of a merged call, of which it is
-// to tell the next change. It is not left to the script: up to Redis 7.0 each reading in a script has
-// the server remember all of the script's keys, so that a hundred keys cost as much as ten thousand.
-func (c *conn) readEach(each []call) call {
-	p := begin(1+len(each), "EXISTS")
-	for i := range each {
-		p = p.text(each[i].request.Key)
-	}
-	return call{encoded: &encoded{packet: p}, answered: func(answer any, failure redis.Error) {
-		if failure != "" { // not permitted: each extension has its keys remembered by itself
-			c.mergesExtensions.Store(false)
-		}
-		if answer != int64(len(each)) { // a key went before it was remembered: the server does not tell
-			for _, k := range each {
-				c.node.hints.give(k.request.Key)
-			}
-		}
-	}}
-}
-
-// answerEach hands out the answer to a merged call.
-func (c *conn) answerEach(each []call, answer any, failure redis.Error) {
-	stopMerging(&c.mergesExtensions, failure)
-	for i, k := range each {
-		reply, err := mergedReply(answer, i, len(each))
-		switch {
-		case failure != "" || err == errTrouble:
-			k.encoded = newEncoded(k.request, form{})
-			c.node.sendAgain(k)
-			continue
-		case err != nil:
-			reply = protocol.Reply{Outcome: protocol.Unknown, Err: err}
-		default:
-			reply.Run = c.confirmation.run
-		}
-		c.deliver(k, reply)
-	}
+// doneWith gives back the memory of a group whose answer has been handed out.
+func doneWith(each []call) {
+	clear(each)
+	each = each[:0]
+	groups.Put(&each)
 }
 
 // stopMerging stops it until the next connection, if the script of a merged call fails for good.
@@ -149,27 +81,4 @@ func stopMerging(merges *atomic.Bool, failure redis.Error) {
 	if strings.HasPrefix(string(failure), "NOSCRIPT") || isPermanent(meaning) {
 		merges.Store(false)
 	}
-}
-
-// errTrouble is what mergedReply returns for a key that the script could not read.
-var errTrouble = errors.New("the key makes trouble")
-
-// mergedReply makes a reply of the script's answer for key i of n.
-func mergedReply(answer any, i, n int) (protocol.Reply, error) {
-	granted := protocol.Reply{Outcome: protocol.Granted}
-	if answer == int64(1) {
-		return granted, nil
-	}
-	if list, _ := answer.([]any); len(list) == n {
-		switch ms, ok := list[i].(int64); {
-		case !ok || ms < mergedTrouble:
-		case ms == mergedTrouble:
-			return protocol.Reply{}, errTrouble
-		case ms == mergedGranted:
-			return granted, nil
-		default:
-			return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
-		}
-	}
-	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
 }

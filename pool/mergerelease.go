@@ -2,7 +2,6 @@ package pool
 
 import (
 	"hash/maphash"
-	"sync"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -34,57 +33,55 @@ end
 if #mine > 0 then redis.call('DEL', unpack(mine)) end
 return #mine == #KEYS and 1 or answers`)
 
-// A releaseMerger merges the releases of batches, for one goroutine.
-type releaseMerger struct {
-	group   []call // the releases for one script
-	first   int    // where it stands in the batch
-	passed  keySet // the keys of the group, and of what stands behind its first
-	packets packet // the memory of the batch's packets, which are sent before the next batch
+// A releaseGroup is the releases for one script.
+type releaseGroup struct {
+	each   []call
+	first  int    // where it stands in the batch
+	passed keySet // the keys of the group, and of what stands behind its first
 }
 
-// merge makes one call of the releases in a batch. It uses the batch's memory.
-func (m *releaseMerger) merge(batch []call) []call {
-	if m.packets = m.packets[:0]; cap(m.packets) > maxIdleBuffer {
-		m.packets = nil
-	}
+// mergeReleases makes one call of the releases in a batch. It uses the batch's memory.
+func (m *merger) mergeReleases(batch []call) []call {
+	g := &m.releases
 	kept := batch[:0]
 	for _, k := range batch {
-		switch open := len(m.group) > 0; {
+		switch open := len(g.each) > 0; {
 		case k.mergesReleases():
-			if open && len(m.group) < maxMerged && !m.passed.mayHave(k.request.Key) {
-				m.add(k)
+			if open && len(g.each) < maxMerged && !g.passed.mayHave(k.request.Key) {
+				g.add(k)
 				continue
 			}
-			m.settle(kept)
-			m.first = len(kept)
-			m.add(k)
+			m.settleReleases(kept)
+			g.first = len(kept)
+			g.add(k)
 		case !k.isAboutOneKey():
-			m.settle(kept)
+			m.settleReleases(kept)
 		case open:
-			m.passed.add(k.request.Key)
+			g.passed.add(k.request.Key)
 		}
 		kept = append(kept, k)
 	}
-	m.settle(kept)
+	m.settleReleases(kept)
 	clear(batch[len(kept):])
 	return kept
 }
 
-func (m *releaseMerger) add(k call) {
-	m.group = append(m.group, k)
-	m.passed.add(k.request.Key)
+func (g *releaseGroup) add(k call) {
+	g.each = append(g.each, k)
+	g.passed.add(k.request.Key)
 }
 
-// settle puts one call in the place of the group's first.
-func (m *releaseMerger) settle(kept []call) {
-	if len(m.group) == 0 {
+// settleReleases puts one call in the place of the group's first.
+func (m *merger) settleReleases(kept []call) {
+	g := &m.releases
+	if len(g.each) == 0 {
 		return
 	}
-	if len(m.group) > 1 {
-		kept[m.first] = m.merged()
+	if len(g.each) > 1 {
+		kept[g.first] = m.call(releaseEachScript, g.each)
 	}
-	clear(m.group)
-	m.group, m.passed = m.group[:0], keySet{}
+	clear(g.each)
+	g.each, g.passed = g.each[:0], keySet{}
 }
 
 // A keySet says of a key that it has not got, or that it may have it.
@@ -118,26 +115,6 @@ func (k *call) isAboutOneKey() bool {
 	return false
 }
 
-// groups are used again, which saves a copy of a batch for each batch. A group is the reader's
-// alone once its call is in the connection's list of what was sent.
-var groups = sync.Pool{New: func() any { return new([]call) }}
-
-// merged makes the call that stands for the group.
-func (m *releaseMerger) merged() call {
-	n := len(m.group)
-	begin := len(m.packets)
-	p := m.packets.array(3 + 2*n).text("EVALSHA").text(releaseEachScript.digest).number(int64(n))
-	for i := range m.group {
-		p = p.text(m.group[i].request.Key)
-	}
-	for i := range m.group {
-		p = p.text(m.group[i].request.Value)
-	}
-	m.packets = p
-	each := *groups.Get().(*[]call)
-	return call{encoded: &encoded{packet: p[begin:len(p):len(p)], each: append(each, m.group...)}}
-}
-
 // answerReleases hands out the answer to a merged call of releases.
 func (c *conn) answerReleases(each []call, answer any, failure redis.Error) {
 	stopMerging(&c.mergesReleases, failure)
@@ -150,7 +127,5 @@ func (c *conn) answerReleases(each []call, answer any, failure redis.Error) {
 		}
 		c.deliver(k, protocol.Reply{Outcome: protocol.Granted, Run: c.confirmation.run})
 	}
-	clear(each)
-	each = each[:0]
-	groups.Put(&each)
+	doneWith(each)
 }

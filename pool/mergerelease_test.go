@@ -219,17 +219,17 @@ func TestMergedReleasesWithoutSenseAreMadeAgain(t *testing.T) {
 func TestAnAnswerAheadOfItsRequestHarmsNoOtherConnection(t *testing.T) {
 	t.Parallel()
 	n := withoutDeletion(newRig(t).open()).(*node)
-	merge := func(m *releaseMerger, requests []protocol.Request) call {
+	merge := func(m *merger, requests []protocol.Request) call {
 		var batch []call
 		for i := range requests {
 			n.outstanding.Add(1)
 			batch = append(batch, call{request: &requests[i], encoded: encode(&requests[i], form{}), to: make(replies, 1)})
 		}
-		merged := m.merge(batch)
+		merged := m.mergeReleases(batch)
 		require.Len(t, merged, 1)
 		return merged[0]
 	}
-	var one, other releaseMerger
+	var one, other merger
 	early := merge(&one, releases(3))
 	sent := string(early.encoded.packet)
 	(&conn{node: n}).answerReleases(early.encoded.each, int64(1), "")

@@ -12,7 +12,8 @@ import (
 
 // A packet is a request as every Redis reads it: an array of bulk strings
 // (https://redis.io/docs/latest/develop/reference/protocol-spec/). The first node that a request
-// is submitted to encodes it for all of them.
+// is submitted to encodes it for all of them, unless a batch may merge it with others: most of those
+// are never sent by themselves.
 type packet []byte
 
 // begin makes the beginning of a packet of so many words, with the first of them.
@@ -80,7 +81,13 @@ type encoded struct {
 	each       []call   // what it stands for, of a merged call: see merge.go
 }
 
+// unencoded stands for the requests that are encoded when they are sent.
+var unencoded = &encoded{}
+
 func encode(r *protocol.Request, f form) *encoded {
+	if f == (form{}) && mayMerge(r) {
+		return unencoded
+	}
 	memo, _ := r.Memo.(*encoded)
 	for e := memo; e != nil; e = e.next {
 		if e.form == f {
@@ -104,6 +111,12 @@ func newEncoded(r *protocol.Request, f form) *encoded {
 		encoded
 		memory [176]byte
 	}{encoded: encoded{form: f}}
+	e.packet = packet(e.memory[:0]).request(r, f)
+	return &e.encoded
+}
+
+// request appends a request in the form f, which is not plain.
+func (p packet) request(r *protocol.Request, f form) packet {
 	cmd := &commands[f.op(r)]
 	head, words := cmd.head, cmd.encode
 	if cmd.script != nil {
@@ -112,8 +125,15 @@ func newEncoded(r *protocol.Request, f form) *encoded {
 	if d := f.deletion; d != nil {
 		head, words = d.head, d.encode
 	}
-	e.packet = words(append(e.memory[:0], head...), r)
-	return &e.encoded
+	return words(append(p, head...), r)
+}
+
+// call appends a call as it is sent.
+func (p packet) call(k *call) packet {
+	if k.encoded == unencoded {
+		return p.request(k.request, form{})
+	}
+	return append(p, k.encoded.packet...)
 }
 
 // op returns the operation whose row of the table a request in this form is.
@@ -150,15 +170,15 @@ func newBatchWriter(c redis.Conn) batchWriter {
 // a third of all the client did.
 type packetWriter struct {
 	conn net.Conn
-	buf  []byte
+	buf  packet
 }
 
-// maxIdleBuffer is how much memory a packetWriter may keep after a burst.
-const maxIdleBuffer = 1 << 16
+// maxIdleBuffer is how much memory a writer may keep after a burst.
+const maxIdleBuffer = 1 << 18
 
 func (w *packetWriter) send(batch []call) error {
 	for i := range batch {
-		w.buf = append(w.buf, batch[i].encoded.packet...)
+		w.buf = w.buf.call(&batch[i])
 	}
 	_, err := w.conn.Write(w.buf)
 	if w.buf = w.buf[:0]; cap(w.buf) > maxIdleBuffer {
@@ -173,7 +193,7 @@ type redigoWriter struct{ conn redis.Conn }
 
 func (w redigoWriter) send(batch []call) error {
 	for i := range batch {
-		for p := batch[i].encoded.packet; len(p) > 0; {
+		for p := packet(nil).call(&batch[i]); len(p) > 0; {
 			var words []string
 			words, p = p.words()
 			args := make([]any, len(words)-1)

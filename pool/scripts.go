@@ -3,7 +3,6 @@ package pool
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"strconv"
 
 	"github.com/redquorum/redquorum/protocol"
 )
@@ -18,7 +17,7 @@ type script struct {
 // newScript returns a script that takes so many keys, and so many other arguments.
 func newScript(keys, others int, source string) *script {
 	s := newSetScript(source)
-	s.head = s.begin(keys, others)
+	s.head = s.begin(nil, keys, others)
 	return s
 }
 
@@ -28,9 +27,9 @@ func newSetScript(source string) *script {
 	return &script{source: source, digest: hex.EncodeToString(sum[:])}
 }
 
-// begin makes the beginning of a call with so many keys, and so many other arguments.
-func (s *script) begin(keys, others int) packet {
-	return begin(3+keys+others, "EVALSHA", s.digest, strconv.Itoa(keys))
+// begin appends the beginning of a call with so many keys, and so many other arguments.
+func (s *script) begin(p packet, keys, others int) packet {
+	return p.array(3 + keys + others).text("EVALSHA").text(s.digest).number(int64(keys))
 }
 
 // scripts returns all scripts.

@@ -120,7 +120,7 @@ return {found, redis.call('PTTL', KEYS[shown]), shown}`)
 func encodeSetOf(s *script) func(packet, *protocol.Request) packet {
 	return func(p packet, r *protocol.Request) packet {
 		n := len(r.Set.Keys)
-		p = append(p, s.begin(n, 1+n)...)
+		p = s.begin(p, n, 1+n)
 		for _, key := range r.Set.Keys {
 			p = p.text(key)
 		}

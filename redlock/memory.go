@@ -101,9 +101,27 @@ const (
 	fresh              // it does not count, but would if the node were asked again
 )
 
-// judge says what becomes of v, and why if it does not count. now is not read where many
-// votes of one moment are alike.
+// judge says what becomes of v, and why if it does not count. That the node is known to have had an
+// extension's key is looked up only where the vote does not count without.
 func (m *memory) judge(v *vote) (judgement, error) {
+	j, err := m.judgeAlone(v)
+	if j == counts || !v.round.req.Op.Extends() {
+		return j, err
+	}
+	v.round.mu.Lock()
+	s := v.round.session
+	v.round.mu.Unlock()
+	if v.hadKey = s.hadKey(v.slot); !v.hadKey {
+		return j, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.consider(v)
+}
+
+// judgeAlone is judge by what the memory knows. The clock is not read where many votes of one moment
+// are alike.
+func (m *memory) judgeAlone(v *vote) (judgement, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ttl := v.round.req.TTL

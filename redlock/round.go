@@ -135,12 +135,6 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 		r.count(i, reply)
 		return
 	}
-	if r.req.Op.Extends() {
-		r.mu.Lock()
-		s := r.session
-		r.mu.Unlock()
-		v.hadKey = s.hadKey(i)
-	}
 	verdict, why := m.judge(&v)
 	switch verdict {
 	case unread:

@@ -42,7 +42,7 @@ type session struct {
 	proof     int           // seq of the round that until is counted from
 	maybe     quorum.Set    // nodes that may hold the value
 	repairs   quorum.Set    // nodes that are being asked to hold it again
-	atNode    []nodeKey     // nil before the first round
+	atNode    []nodeKey     // by the node; nil before the first round
 	seq       int           // of the last round
 	renewal   *round        // under way, or nil
 	renewAt   clock.Instant
@@ -53,11 +53,11 @@ type session struct {
 	index int // where it stands in the scheduler, -1 if it does not; guarded by that
 }
 
-// A nodeKey is what a session knows of its key at one node.
-type nodeKey struct {
-	until   clock.Instant // the key lives until then, by a grant that counted
-	refused clock.Instant // the last refusal was heard then; grants of rounds that began before say nothing
-}
+// A nodeKey is what a session knows of its key at one node. Above zero it is until when the key
+// lives, by a grant that counted. Below zero it is when a refusal was heard, negated: grants of rounds
+// that began before say nothing. Nor do they after a grant that counted since, because it lets the key
+// live for longer than theirs would.
+type nodeKey clock.Instant
 
 // newSession makes the session of a round of an acquisition, won by now, and returns its
 // first holder. The round must be locked.
@@ -289,7 +289,7 @@ func (s *session) number(r *round) {
 		s.atNode = make([]nodeKey, len(s.locker.nodes))
 		for i := range s.atNode {
 			if s.votes.Has(i) {
-				s.atNode[i].until = s.until
+				s.atNode[i] = nodeKey(s.until)
 			}
 		}
 	}
@@ -298,15 +298,15 @@ func (s *session) number(r *round) {
 // keyGranted notes a grant of node i that counts, to a round that began at start: the key lives for a
 // TTL from then. The session must be locked.
 func (s *session) keyGranted(i int, start clock.Instant) {
-	if s.atNode != nil && start >= s.atNode[i].refused {
-		s.atNode[i].until = max(s.atNode[i].until, quorum.Deadline(start, s.settings.ttl))
+	if s.atNode != nil && start >= -clock.Instant(s.atNode[i]) {
+		s.atNode[i] = max(s.atNode[i], nodeKey(quorum.Deadline(start, s.settings.ttl)))
 	}
 }
 
 // keyRefused notes that node i has refused an extension. The session must be locked.
 func (s *session) keyRefused(i int) {
 	if s.atNode != nil {
-		s.atNode[i] = nodeKey{refused: s.now()}
+		s.atNode[i] = nodeKey(-s.now())
 	}
 }
 
@@ -321,7 +321,7 @@ func (s *session) hadKey(i int) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.atNode != nil && s.now() < s.atNode[i].until
+	return s.atNode != nil && s.now() < clock.Instant(s.atNode[i])
 }
 
 // heard is called with every reply to an extension, and with those to the

@@ -42,6 +42,11 @@ func (f *fake) Close() error { return nil }
 func (f *fake) Lost() <-chan struct{} { return f.lost }
 
 func (f *fake) Until() time.Time {
+	select {
+	case <-f.lost:
+		return time.Time{}
+	default:
+	}
 	if f.valid == 0 {
 		return time.Now().Add(time.Hour)
 	}

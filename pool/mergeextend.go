@@ -1,0 +1,145 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// Extensions that follow each other in a batch are sent as one script. A client that holds many
+// locks spends most of its time, and of its servers', on renewals. Both sides then have one header,
+// one answer and one dispatch for all. Together with renewals that meet (renewAfter in package
+// redlock), that halves the client's CPU time for 20,000 locks, and takes a third off the servers'.
+//
+// The script does for each key what extendScript does. Only neighbours are merged, because an
+// extension must not pass another request for its key. A key that makes trouble, such as one of
+// another type, is extended alone again, and so are all keys if the script as a whole fails: its
+// error is then told for the request that it is about. An extension that is sent again and comes
+// behind its key's release finds no key, and makes none.
+
+// What extendEachScript answers for a key, beside what is left of one that was refused.
+const (
+	mergedGranted = -3
+	mergedTrouble = -4
+)
+
+// extendEachScript extends keys that have nothing to do with each other. KEYS are the keys; ARGV are
+// the TTL in milliseconds and the value of each key, in the same order. The answer is 1 if all were
+// extended, and otherwise a number for each key.
+var extendEachScript = newSetScript(`
+local answers, all = {}, true
+for i, key in ipairs(KEYS) do
+	local value = redis.pcall('GET', key)
+	if value == ARGV[i + 1] then
+		if redis.call('PTTL', key) < tonumber(ARGV[1]) then
+			redis.call('PEXPIRE', key, ARGV[1])
+		end
+		answers[i] = -3
+	else
+		all = false
+		answers[i] = type(value) == 'table' and -4 or redis.call('PTTL', key)
+	end
+end
+return all and 1 or answers`)
+
+// mergeExtensions makes one call of extensions that follow each other. It uses the batch's memory.
+func (m *merger) mergeExtensions(batch []call) []call {
+	all, merged := batch, batch[:0]
+	for len(batch) > 0 {
+		n := 1
+		for n < len(batch) && n < maxMerged && batch[n].mergesWith(&batch[0]) {
+			n++
+		}
+		next := batch[0]
+		if n > 1 {
+			next = m.call(extendEachScript, batch[:n], batch[0].request.TTL.Milliseconds())
+		}
+		merged, batch = append(merged, next), batch[n:]
+	}
+	clear(all[len(merged):])
+	return merged
+}
+
+// mergesWith reports whether both calls are extensions that one script can do.
+func (k *call) mergesWith(o *call) bool {
+	r, s := k.request, o.request
+	return r != nil && s != nil && r.Op == protocol.OpExtend && s.Op == protocol.OpExtend && r.TTL == s.TTL && r.Watch == s.Watch &&
+		!k.encoded.again && !o.encoded.again
+}
+
+// watches reports whether the server is to hint at the next change of what the call reads.
+func (k call) watches() bool {
+	r := k.request
+	if len(k.encoded.each) > 0 {
+		r = k.encoded.each[0].request
+	}
+	return r != nil && (r.Op == protocol.OpWatch || r.Watch)
+}
+
+// readEach makes the command by which the server remembers the keys of a merged call, of which it is
+// to tell the next change. It is not left to the script: up to Redis 7.0 each reading in a script has
+// the server remember all of the script's keys, so that a hundred keys cost as much as ten thousand.
+func (c *conn) readEach(each []call) call {
+	keys := make([]string, len(each)) // the group is used again before the answer comes
+	p := c.merger.packets.array(1 + len(each)).text("EXISTS")
+	for i := range each {
+		keys[i] = each[i].request.Key
+		p = p.text(keys[i])
+	}
+	return call{encoded: &encoded{packet: c.merger.added(p)}, answered: func(answer any, failure redis.Error) {
+		if failure != "" { // not permitted: each extension has its keys remembered by itself
+			c.mergesExtensions.Store(false)
+		}
+		if answer != int64(len(keys)) { // a key went before it was remembered: the server does not tell
+			for _, key := range keys {
+				c.node.hints.give(key)
+			}
+		}
+	}}
+}
+
+// answerEach hands out the answer to a merged call.
+func (c *conn) answerEach(each []call, answer any, failure redis.Error) {
+	stopMerging(&c.mergesExtensions, failure)
+	for i, k := range each {
+		reply, err := mergedReply(answer, i, len(each))
+		switch {
+		case failure != "" || err == errTrouble:
+			k.encoded = newEncoded(k.request, form{})
+			c.node.sendAgain(k)
+			continue
+		case err != nil:
+			reply = protocol.Reply{Outcome: protocol.Unknown, Err: err}
+		default:
+			reply.Run = c.confirmation.run
+		}
+		c.deliver(k, reply)
+	}
+	doneWith(each)
+}
+
+// errTrouble is what mergedReply returns for a key that the script could not read.
+var errTrouble = errors.New("the key makes trouble")
+
+// mergedReply makes a reply of the script's answer for key i of n.
+func mergedReply(answer any, i, n int) (protocol.Reply, error) {
+	granted := protocol.Reply{Outcome: protocol.Granted}
+	if answer == int64(1) {
+		return granted, nil
+	}
+	if list, _ := answer.([]any); len(list) == n {
+		switch ms, ok := list[i].(int64); {
+		case !ok || ms < mergedTrouble:
+		case ms == mergedTrouble:
+			return protocol.Reply{}, errTrouble
+		case ms == mergedGranted:
+			return granted, nil
+		default:
+			return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
+		}
+	}
+	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+}
