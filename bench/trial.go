@@ -34,6 +34,7 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 
 	var (
 		during    sync.WaitGroup
+		empty     servers.Snapshot // of nodes without locks
 		before    servers.Snapshot
 		faults    []record.Fault
 		probes    [][]record.Probe
@@ -43,6 +44,9 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	defer end()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	if b.watch != nil && l.Held > 0 {
+		empty = b.watch.Costs(ctx)
+	}
 	started := func(at time.Time) {
 		if b.watch != nil {
 			during.Go(func() { before = b.watch.Costs(ctx) })
@@ -83,6 +87,9 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 		return t, nil
 	}
 	t.Nodes = servers.Between(before, b.watch.Costs(ctx))
+	if t.Held != nil {
+		t.Held.OnNode = servers.Growth(empty, before)
+	}
 	if t.KeysLeft, err = b.watch.KeysLeft(ctx); err != nil {
 		t.KeysLeft = -1
 	}

@@ -123,6 +123,7 @@ type HeldLocks struct {
 	Acquired int           `json:"acquired"`
 	Lost     int           `json:"lost"`       // while they should have been held
 	Bytes    int64         `json:"heap_bytes"` // that the heap of the clients grew by
+	OnNode   int64         `json:"node_bytes"` // that the memory of a node grew by, on average; zero: not known
 	CPU      time.Duration `json:"cpu_ns"`     // of the client processes, while they were only held
 	For      time.Duration `json:"for_ns"`     // how long that was
 }

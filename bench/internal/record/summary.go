@@ -229,6 +229,7 @@ func held(trials []Trial) *HeldLocks {
 		Acquired: int(over(func(h *HeldLocks) float64 { return float64(h.Acquired) })),
 		Lost:     int(over(func(h *HeldLocks) float64 { return float64(h.Lost) })),
 		Bytes:    int64(over(func(h *HeldLocks) float64 { return float64(h.Bytes) })),
+		OnNode:   int64(over(func(h *HeldLocks) float64 { return float64(h.OnNode) })),
 		CPU:      time.Duration(over(func(h *HeldLocks) float64 { return float64(h.CPU) })),
 		For:      time.Duration(over(func(h *HeldLocks) float64 { return float64(h.For) })),
 	}

@@ -270,7 +270,7 @@ func heldRun() record.Run {
 				lost = 120 + round
 			}
 			run.Trials = append(run.Trials, record.Trial{Subject: p.Name, Round: round, Load: load, Elapsed: load.Duration,
-				Held: &record.HeldLocks{Wanted: 10000, Acquired: 10000, Lost: lost, Bytes: int64(1e7 * (1 + float64(i)*1.3)),
+				Held: &record.HeldLocks{Wanted: 10000, Acquired: 10000, Lost: lost, Bytes: int64(1e7 * (1 + float64(i)*1.3)), OnNode: 2_100_000,
 					CPU: time.Duration(float64(time.Second) * (0.8 + 3*float64(i))), For: load.Duration}})
 		}
 	}

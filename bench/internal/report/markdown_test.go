@@ -14,7 +14,7 @@ func TestMarkdownIsOneTableOfWhatTellsMost(t *testing.T) {
 		"steady":     "|  | ratio | cycles/s | min–max | p50 | p99 | client CPU | allocations | commands a node |",
 		"contention": "|  | ratio | cycles/s | min–max | p50 | p99 | overlaps | fairness (Jain) |",
 		"pause":      "|  | fault | no lock for | recovery | p99 before | p99 during |",
-		"held":       "|  | acquired | lost | memory a lock | CPU of a core | held for |",
+		"held":       "|  | acquired | lost | memory a lock | on each server | CPU of a core | held for |",
 	} {
 		lines := strings.Split(strings.TrimSpace(string(written(t, Markdown, fixtures[name]()))), "\n")
 		require.Greater(t, len(lines), 3, name)

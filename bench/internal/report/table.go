@@ -172,16 +172,18 @@ var holding = []figure{
 		bad: func(s record.Summary) bool { return s.Held.Acquired < s.Held.Wanted }},
 	{head: "lost", of: func(s record.Summary) string { return whole(int64(s.Held.Lost)) },
 		bad: func(s record.Summary) bool { return s.Held.Lost > 0 }},
-	{head: "memory a lock", of: func(s record.Summary) string { return size(bytesPerLock(s.Held)) }},
+	{head: "memory a lock", of: func(s record.Summary) string { return size(perLock(s.Held, s.Held.Bytes)) }},
+	{head: "on each server", of: func(s record.Summary) string { return size(perLock(s.Held, s.Held.OnNode)) },
+		known: func(s record.Summary) bool { return s.Held.OnNode > 0 }},
 	{head: "CPU of a core", of: func(s record.Summary) string { return percent(coreShare(s.Held)) }},
 	{head: "held for", of: func(s record.Summary) string { return duration(s.Held.For) }},
 }
 
-func bytesPerLock(h *record.HeldLocks) float64 {
+func perLock(h *record.HeldLocks, bytes int64) float64 {
 	if h.Acquired == 0 {
 		return 0
 	}
-	return max(0, float64(h.Bytes)/float64(h.Acquired))
+	return max(0, float64(bytes)/float64(h.Acquired))
 }
 
 func coreShare(h *record.HeldLocks) float64 {

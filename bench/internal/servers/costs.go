@@ -24,6 +24,7 @@ type counters struct {
 	commands map[string]int64
 	in, out  int64
 	cpu      time.Duration
+	memory   int64
 }
 
 // Costs asks all nodes for their counters. It takes two seconds at most, and a node that cannot be
@@ -57,6 +58,8 @@ func readCounters(text string) counters {
 			c.in, _ = strconv.ParseInt(value, 10, 64)
 		case "total_net_output_bytes":
 			c.out, _ = strconv.ParseInt(value, 10, 64)
+		case "used_memory":
+			c.memory, _ = strconv.ParseInt(value, 10, 64)
 		case "used_cpu_sys", "used_cpu_user":
 			seconds, _ := strconv.ParseFloat(value, 64)
 			c.cpu += time.Duration(seconds * float64(time.Second)).Round(time.Microsecond)
@@ -88,6 +91,19 @@ func Between(before, after Snapshot) []record.NodeCosts {
 		costs[i] = before[i].until(after[i])
 	}
 	return costs
+}
+
+// Growth is what the memory in use of a node grew by from one Snapshot to the other of the same
+// Watch, on average of those that answered both times.
+func Growth(before, after Snapshot) int64 {
+	sum, nodes := int64(0), int64(0)
+	for i := range min(len(before), len(after)) {
+		if run := before[i].run; run != "" && run == after[i].run && before[i].memory > 0 && after[i].memory > 0 {
+			sum += after[i].memory - before[i].memory
+			nodes++
+		}
+	}
+	return max(0, sum/max(1, nodes))
 }
 
 func (c counters) until(later counters) record.NodeCosts {

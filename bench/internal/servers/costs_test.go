@@ -183,3 +183,20 @@ func TestTheVersionOfRealServers(t *testing.T) {
 	_, w := start(t, fleet.Process, 2)
 	assert.Regexp(t, `^(redis|valkey) \d+\.\d+\.\d+$`, w.Version(t.Context()))
 }
+
+func TestGrowthIsOfTheNodesThatAnswered(t *testing.T) {
+	t.Parallel()
+	f, w := start(t, fleet.Process, 2)
+	c, err := redis.DialURL(f.URLs()[0])
+	require.NoError(t, err)
+	defer c.Close()
+	before := w.Costs(t.Context())
+	do(t, c, "SETRANGE", "bench:key", 9_999_999, "v")
+	after := w.Costs(t.Context())
+	assert.InEpsilon(t, 5_000_000, Growth(before, after), 0.1, "on average")
+	assert.Zero(t, Growth(after, before))
+	before[1] = counters{}
+	assert.InEpsilon(t, 10_000_000, Growth(before, after), 0.1)
+	before[0].run = "another"
+	assert.Zero(t, Growth(before, after), "not known")
+}
