@@ -75,7 +75,7 @@ soak: ## try new schedules of the simulation for a while: make soak DURATION=10m
 bench: ## measure beside other libraries: make bench SCENARIO=pause (needs redis-server)
 	$(GO) -C bench run . --nodes process --scenario $(SCENARIO)
 
-benchmarks: ## measure docs/BENCHMARKS.md and its pictures anew, on a quiet machine, in about a quarter of an hour (needs redis-server)
+benchmarks: ## measure docs/BENCHMARKS.md and its pictures anew, on a quiet machine, in a quarter of an hour (needs redis-server)
 	$(GO) -C bench run . --document ../docs/BENCHMARKS.md
 
 chaos: ## break real servers, clients and the network: make chaos DURATION=10m (needs redis-server)
