@@ -110,10 +110,11 @@ func (s *system) AfterFunc(d time.Duration, f func()) Timer {
 	return t
 }
 
-// A systemTimer that is stopped or set to a later time leaves the runtime's timer as it is, which
-// fires for nothing then and is set anew if need be. Most timers are limits that are never reached,
-// set for each request and stopped again; to move the runtime's timer each time costs more than all
-// that fire for nothing, of which there is one a tick at most.
+// A systemTimer calls f by the system's clock. Stop, and a Reset to a later time, leave the runtime's
+// timer as it is: it fires for nothing, and is set again if a call is still due. Most timers are
+// limits that are set for each request and stopped before they are reached, and to move the runtime's
+// timer each time costs more than to have it fire for nothing once a limit or tick, whichever is
+// shorter.
 type systemTimer struct {
 	clock *system
 	f     func()
@@ -123,7 +124,7 @@ type systemTimer struct {
 	at      Instant // when the call is due
 	armed   bool
 	runtime *time.Timer
-	fires   time.Duration // when runtime does, on Go's clock; zero: it need not
+	fires   time.Duration // when runtime does at the latest, on Go's clock; zero: it is not set
 }
 
 // set makes the call due in d. Within a tick Go's clock will do: a call that is
@@ -136,21 +137,22 @@ func (t *systemTimer) set(d time.Duration) {
 	} else {
 		t.at = t.clock.Now().Add(d)
 	}
-	t.fireBy(now, d)
+	t.fireWithin(d, now)
 }
 
-// fireBy has the runtime's timer fire in d at the latest, and within a tick. The timer must be
+// fireWithin has the runtime's timer fire within d of now, and within a tick. The timer must be
 // locked.
-func (t *systemTimer) fireBy(now, d time.Duration) {
+func (t *systemTimer) fireWithin(d, now time.Duration) {
 	d = max(0, min(d, tick))
 	if t.fires > 0 && t.fires <= now+d {
 		return
 	}
-	if t.fires = now + d; t.runtime == nil {
+	if t.runtime == nil {
 		t.runtime = time.AfterFunc(d, t.fire)
 	} else {
 		t.runtime.Reset(d)
 	}
+	t.fires = time.Since(t.clock.start) + d // now may be long ago: the goroutine can have lost its processor
 }
 
 func (t *systemTimer) fire() {
@@ -166,7 +168,7 @@ func (t *systemTimer) fire() {
 		left = t.at.Sub(t.clock.Now())
 	}
 	if left > 0 {
-		t.fireBy(now, left)
+		t.fireWithin(left, now)
 		t.mu.Unlock()
 		return
 	}

@@ -200,9 +200,9 @@ func encodeMark(p packet, r *protocol.Request) packet {
 func encodeSlots(p packet, r *protocol.Request) packet {
 	s := r.Slots
 	if !r.Watch {
-		p = p.text(r.Key)
+		p = slotsScript.begin(p, 1, 5).text(r.Key)
 	} else {
-		p = slotsScript.begin(p[:0], s.N, 5)
+		p = slotsScript.begin(p, s.N, 5)
 		for slot := range s.N {
 			p = p.text(r.SlotKey(slot))
 		}

@@ -104,6 +104,7 @@ func (c *conn) write() {
 			c.lose(err)
 			return
 		}
+		c.merger.sent()
 		clear(batch)
 		c.spare = batch[:0]
 	}
@@ -147,7 +148,6 @@ func (c *conn) nextBatch() []call {
 		batch = slices.DeleteFunc(batch, isLate)
 	}
 	key := recordKey(batch)
-	c.merger.nextBatch()
 	if c.mergesReleases.Load() {
 		batch = c.merger.mergeReleases(batch)
 	}

@@ -20,19 +20,19 @@ const maxMerged = 100
 
 // A merger merges the requests of batches, for one goroutine.
 type merger struct {
-	packets  packet // of merged calls, which are sent before the next batch
-	releases releaseGroup
+	packets  packet       // of merged calls, and of what goes with them, in the batch
+	releases releaseGroup // that is being collected; empty between batches
 }
 
-// nextBatch uses the memory of the batch before again.
-func (m *merger) nextBatch() {
+// sent ends a batch: its memory can be used again.
+func (m *merger) sent() {
 	if m.packets = m.packets[:0]; cap(m.packets) > maxIdleBuffer {
 		m.packets = nil
 	}
 }
 
-// mayMerge reports whether a request, in the form that the table of commands says, is one that
-// could be merged with others.
+// mayMerge reports whether a request, in the form that the table of commands says, is of those that
+// mergesWith and mergesReleases choose from.
 func mayMerge(r *protocol.Request) bool {
 	return r.Op == protocol.OpExtend || r.Op == protocol.OpRelease && r.Held
 }
@@ -41,8 +41,9 @@ func mayMerge(r *protocol.Request) bool {
 // alone once its call is in the connection's list of what was sent.
 var groups = sync.Pool{New: func() any { return new([]call) }}
 
-// call makes the call of s that stands for each: with their keys, the arguments, and their values.
-func (m *merger) call(s *script, each []call, arguments ...int64) call {
+// mergedCall makes the call of s that stands for each: with their keys, the arguments, and their
+// values.
+func (m *merger) mergedCall(s *script, each []call, arguments ...int64) call {
 	n := len(each)
 	p := s.begin(m.packets, n, len(arguments)+n)
 	for i := range each {
@@ -58,7 +59,7 @@ func (m *merger) call(s *script, each []call, arguments ...int64) call {
 	return call{encoded: &encoded{packet: m.added(p), each: append(group, each...)}}
 }
 
-// added returns the packet that was appended to packets, with which that is p.
+// added takes p, which is packets with one more packet behind them, and returns that one.
 func (m *merger) added(p packet) packet {
 	start := len(m.packets)
 	m.packets = p

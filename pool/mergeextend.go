@@ -55,7 +55,7 @@ func (m *merger) mergeExtensions(batch []call) []call {
 		}
 		next := batch[0]
 		if n > 1 {
-			next = m.call(extendEachScript, batch[:n], batch[0].request.TTL.Milliseconds())
+			next = m.mergedCall(extendEachScript, batch[:n], batch[0].request.TTL.Milliseconds())
 		}
 		merged, batch = append(merged, next), batch[n:]
 	}

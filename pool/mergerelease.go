@@ -78,7 +78,7 @@ func (m *merger) settleReleases(kept []call) {
 		return
 	}
 	if len(g.each) > 1 {
-		kept[g.first] = m.call(releaseEachScript, g.each)
+		kept[g.first] = m.mergedCall(releaseEachScript, g.each)
 	}
 	clear(g.each)
 	g.each, g.passed = g.each[:0], keySet{}

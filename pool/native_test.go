@@ -171,7 +171,7 @@ func TestARequestIsEncodedForEachKindOfServer(t *testing.T) {
 				first[d] = e
 			}
 			assert.Same(t, first[d], e, "encoded once")
-			words, _ := packet(nil).call(&call{request: &req, encoded: e}).words()
+			words, _ := packet(nil).appendCall(&call{request: &req, encoded: e}).words()
 			if d == nil {
 				assert.Equal(t, "EVALSHA", words[0])
 			} else {

@@ -12,8 +12,9 @@ import (
 
 // A packet is a request as every Redis reads it: an array of bulk strings
 // (https://redis.io/docs/latest/develop/reference/protocol-spec/). The first node that a request
-// is submitted to encodes it for all of them, unless a batch may merge it with others: most of those
-// are never sent by themselves.
+// is submitted to encodes it for all of them. Extensions and releases of held locks are encoded when
+// they are sent, because under load a batch merges most of them, and packets of their own would be
+// thrown away.
 type packet []byte
 
 // begin makes the beginning of a packet of so many words, with the first of them.
@@ -69,9 +70,9 @@ type form struct {
 	raises   bool      // it is what follows those: an OpRaise
 }
 
-// An encoded request is as it is sent. The first node to see a request leaves it in the request's
-// Memo for the others, and for later submissions. So it holds only what is the same for all
-// submissions; what differs is in the call.
+// An encoded request is as it is sent. Unless it is unencoded, the first node to see a request leaves
+// it in the request's Memo for the others, and for later submissions. So it holds only what is the
+// same for all submissions; what differs is in the call.
 type encoded struct {
 	packet packet
 	form
@@ -81,7 +82,8 @@ type encoded struct {
 	each       []call   // what it stands for, of a merged call: see merge.go
 }
 
-// unencoded stands for the requests that are encoded when they are sent.
+// unencoded stands for the requests that are encoded when they are sent. It is shared and must not be
+// changed: a call that is sent again has an encoding of its own.
 var unencoded = &encoded{}
 
 func encode(r *protocol.Request, f form) *encoded {
@@ -111,12 +113,12 @@ func newEncoded(r *protocol.Request, f form) *encoded {
 		encoded
 		memory [176]byte
 	}{encoded: encoded{form: f}}
-	e.packet = packet(e.memory[:0]).request(r, f)
+	e.packet = packet(e.memory[:0]).appendRequest(r, f)
 	return &e.encoded
 }
 
-// request appends a request in the form f, which is not plain.
-func (p packet) request(r *protocol.Request, f form) packet {
+// appendRequest appends a request in the form f, which is not plain.
+func (p packet) appendRequest(r *protocol.Request, f form) packet {
 	cmd := &commands[f.op(r)]
 	head, words := cmd.head, cmd.encode
 	if cmd.script != nil {
@@ -128,10 +130,10 @@ func (p packet) request(r *protocol.Request, f form) packet {
 	return words(append(p, head...), r)
 }
 
-// call appends a call as it is sent.
-func (p packet) call(k *call) packet {
+// appendCall appends a call as it is sent.
+func (p packet) appendCall(k *call) packet {
 	if k.encoded == unencoded {
-		return p.request(k.request, form{})
+		return p.appendRequest(k.request, form{})
 	}
 	return append(p, k.encoded.packet...)
 }
@@ -165,20 +167,22 @@ func newBatchWriter(c redis.Conn) batchWriter {
 	return redigoWriter{c}
 }
 
-// A packetWriter sends a batch with one system call, whatever its size, by copying packets. redigo
-// would encode each request anew for each node, and send 4 KB at a time: with 64 callers that was
-// a third of all the client did.
+// A packetWriter sends a batch with one system call, whatever its size, and mostly by copying
+// packets. redigo would encode each request anew for each node, and send 4 KB at a time: with 64
+// callers that was a third of all the client did.
 type packetWriter struct {
 	conn net.Conn
 	buf  packet
 }
 
-// maxIdleBuffer is how much memory a writer may keep after a burst.
+// maxIdleBuffer is how much memory a connection keeps after a burst, for what it writes and for the
+// packets of merged calls, each. The renewals of a million locks with a TTL of a minute need half of
+// it at a time.
 const maxIdleBuffer = 1 << 18
 
 func (w *packetWriter) send(batch []call) error {
 	for i := range batch {
-		w.buf = w.buf.call(&batch[i])
+		w.buf = w.buf.appendCall(&batch[i])
 	}
 	_, err := w.conn.Write(w.buf)
 	if w.buf = w.buf[:0]; cap(w.buf) > maxIdleBuffer {
@@ -193,7 +197,7 @@ type redigoWriter struct{ conn redis.Conn }
 
 func (w redigoWriter) send(batch []call) error {
 	for i := range batch {
-		for p := packet(nil).call(&batch[i]); len(p) > 0; {
+		for p := packet(nil).appendCall(&batch[i]); len(p) > 0; {
 			var words []string
 			words, p = p.words()
 			args := make([]any, len(words)-1)

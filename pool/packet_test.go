@@ -3,8 +3,11 @@ package pool
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/protocol"
 )
 
 // FuzzPacketsKeepTheirWords: any bytes, of any length.
@@ -23,4 +26,19 @@ func FuzzPacketsKeepTheirWords(f *testing.F) {
 func TestAPacketIsAnArrayOfBulkStrings(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "*3\r\n$3\r\nGET\r\n$0\r\n\r\n$5\r\n-1234\r\n", string(begin(3, "GET").text("").number(-1234)))
+}
+
+// TestRequestsAreAppended: what stands before them in the writer's memory stays.
+func TestRequestsAreAppended(t *testing.T) {
+	t.Parallel()
+	slots := &protocol.Slots{Stem: "s", Tail: "k", N: 3}
+	set := &protocol.Set{Keys: []string{"a", "b"}, Values: []string{"1", "2"}}
+	for _, r := range []protocol.Request{
+		held("k", "v"), acquire("k", "v"), {Op: protocol.OpExtend, Key: "k", Value: "v", TTL: time.Second},
+		{Op: protocol.OpSlots, Key: "k", Slots: slots}, {Op: protocol.OpSlots, Key: "k", Slots: slots, Watch: true},
+		{Op: protocol.OpExtendAll, Key: "a", Value: "1", Set: set, TTL: time.Second},
+	} {
+		alone := packet(nil).appendRequest(&r, form{})
+		assert.Equal(t, "before"+string(alone), string(packet("before").appendRequest(&r, form{})), "%v", r.Op)
+	}
 }

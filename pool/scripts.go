@@ -190,7 +190,7 @@ return {record, run, redis.call('PTTL', KEYS[1]), found, tonumber(now)}`)
 // Servers up to Redis 7.0 remember for hints what the caller of a script names as its keys, later
 // ones what the script reads. So all slots are named where hints are wanted. That costs some 40
 // bytes for each, which other requests need not carry.
-var slotsScript = newScript(1, 5, `
+var slotsScript = newSetScript(`
 local n, from, enough = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local free, left = {}, -1
 for i = from, from + n - 1 do

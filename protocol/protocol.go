@@ -28,10 +28,11 @@ type Node interface {
 	// another goroutine, and perhaps long after req.Timeout. After an error
 	// the request was certainly not sent and nothing follows.
 	//
-	// The node may read req at any time, also after it has replied, and never changes
-	// it but for Memo. Nor does the caller change it after the first Submit, but may
-	// submit it again, to other nodes or to the same: each submission is a request of
-	// its own, whose timeout counts from it.
+	// The node may read req at any time, also after it has replied, because it may
+	// send a release again (see MayHold), and never changes it but for Memo. Nor does
+	// the caller change it after the first Submit, but may submit it again, to other
+	// nodes or to the same: each submission is a request of its own, whose timeout
+	// counts from it.
 	Submit(req *Request, slot int, to Receiver) error
 
 	// Close gives back all the node holds. Requests without a reply get one.

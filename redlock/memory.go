@@ -101,8 +101,9 @@ const (
 	fresh              // it does not count, but would if the node were asked again
 )
 
-// judge says what becomes of v, and why if it does not count. That the node is known to have had an
-// extension's key is looked up only where the vote does not count without.
+// judge says what becomes of v, and why if it does not count. An extension is judged as any vote
+// first. Only if it does not count so, the session is asked whether the node had the key, because
+// that takes two more locks.
 func (m *memory) judge(v *vote) (judgement, error) {
 	j, err := m.judgeAlone(v)
 	if j == counts || !v.round.req.Op.Extends() {
@@ -119,8 +120,8 @@ func (m *memory) judge(v *vote) (judgement, error) {
 	return m.consider(v)
 }
 
-// judgeAlone is judge by what the memory knows. The clock is not read where many votes of one moment
-// are alike.
+// judgeAlone is judge without the session. Votes of one moment are alike, and the clock is not read
+// for all but the first.
 func (m *memory) judgeAlone(v *vote) (judgement, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,10 +137,11 @@ func (m *memory) judgeAlone(v *vote) (judgement, error) {
 	return m.consider(v)
 }
 
-// consider is judge without the short cut. Where a node is known to have had a value lately, that is
-// memory enough for an extension. Elsewhere the value proves nothing: a late request, a void vote or
-// a repair may have put it there since the node forgot that it voted for another client. The TTL must
-// be on record in any case, because the lock goes on. The memory must be locked.
+// consider is judgeAlone without that short cut, and with hadKey if it is set. Where a node is
+// known to have had a value lately, that is memory enough for an extension. Elsewhere the value
+// proves nothing: a late request, a void vote or a repair may have put it there since the node
+// forgot that it voted for another client. The TTL must be on record in any case, because the lock
+// goes on. The memory must be locked.
 func (m *memory) consider(v *vote) (judgement, error) {
 	if !m.covers(v) {
 		return unread, nil

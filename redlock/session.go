@@ -42,7 +42,7 @@ type session struct {
 	proof     int           // seq of the round that until is counted from
 	maybe     quorum.Set    // nodes that may hold the value
 	repairs   quorum.Set    // nodes that are being asked to hold it again
-	atNode    []nodeKey     // by the node; nil before the first round
+	atNode    []nodeKey     // one a node; nil before the first round
 	seq       int           // of the last round
 	renewal   *round        // under way, or nil
 	renewAt   clock.Instant
@@ -53,10 +53,10 @@ type session struct {
 	index int // where it stands in the scheduler, -1 if it does not; guarded by that
 }
 
-// A nodeKey is what a session knows of its key at one node. Above zero it is until when the key
-// lives, by a grant that counted. Below zero it is when a refusal was heard, negated: grants of rounds
-// that began before say nothing. Nor do they after a grant that counted since, because it lets the key
-// live for longer than theirs would.
+// A nodeKey is what a session knows of its key at one node. Zero: nothing. Positive: the key lives
+// until then, by a grant that counted. Negative: the node refused an extension at that moment,
+// negated, and grants of rounds that began before say nothing. A grant that counts after a refusal
+// takes its place: those of earlier rounds, which have the same TTL, end sooner and change nothing.
 type nodeKey clock.Instant
 
 // newSession makes the session of a round of an acquisition, won by now, and returns its

@@ -49,6 +49,7 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 			return err
 		}
 	}
+	h.countLosses(0, 1)
 	var res result
 	if err := meter.stop(&res.Trial); err != nil {
 		return err
@@ -56,7 +57,6 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	h.countLosses(0, 1)
 	h.figures.For, h.figures.CPU = load.Duration, res.Trial.CPU
 	h.release()
 	h.fill(&res.Trial)
@@ -146,8 +146,9 @@ func (h *heldLocks) acquire(ctx context.Context, client subject.Client, limit ti
 // of them with each report takes a third of a processor.
 const lookParts = 16
 
-// countLosses counts those of every so many locks, from first on, that are lost now: the library
-// knows of it, or does not tell, and the validity has ended. What is lost stays so.
+// countLosses counts the lost ones among every so many locks, from first on. A lock is lost if Until
+// is zero, or has passed where the library has no other way to tell; a lapse of such a library that a
+// late renewal ends between two looks is not seen.
 func (h *heldLocks) countLosses(first, every int) {
 	for i := first; i < len(h.locks); i += every {
 		lock := h.locks[i]

@@ -94,7 +94,8 @@ func Between(before, after Snapshot) []record.NodeCosts {
 }
 
 // Growth is what the memory in use of a node grew by from one Snapshot to the other of the same
-// Watch, on average of those that answered both times.
+// Watch, on average of those that answered both times. Zero: not known, or none. Servers keep some
+// memory of keys that are gone, so that only the first growth of fresh servers is exact.
 func Growth(before, after Snapshot) int64 {
 	sum, nodes := int64(0), int64(0)
 	for i := range min(len(before), len(after)) {
