@@ -377,3 +377,21 @@ func TestAnEndedWatchIsNotEntered(t *testing.T) {
 	l.watches.remove(late)
 	require.Empty(t, l.watches.byKey)
 }
+
+// TestALateGrantSaysNothingAfterARefusal: the node lost the key after it granted the earlier round.
+func TestALateGrantSaysNothingAfterARefusal(t *testing.T) {
+	t.Parallel()
+	s := &session{atNode: make([]nodeKey, 1), settings: &settings{ttl: time.Hour, clock: clock.System}}
+	early := s.now()
+	s.keyGranted(0, early)
+	require.True(t, s.hadKey(0))
+	s.keyRefused(0)
+	assert.False(t, s.hadKey(0))
+	s.keyGranted(0, early)
+	assert.False(t, s.hadKey(0))
+	s.keyGranted(0, s.now())
+	assert.True(t, s.hadKey(0))
+	known := s.atNode[0]
+	s.keyGranted(0, early)
+	assert.Equal(t, known, s.atNode[0])
+}

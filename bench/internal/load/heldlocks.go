@@ -143,7 +143,7 @@ func (h *heldLocks) acquire(ctx context.Context, client subject.Client, limit ti
 }
 
 // lookParts is in how many parts the locks are looked at while they are held: to look at a million
-// of them with each report takes a third of a processor.
+// of them with each report took a fifth of the client's CPU time.
 const lookParts = 16
 
 // countLosses counts the lost ones among every so many locks, from first on. A lock is lost if Until
