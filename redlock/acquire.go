@@ -80,8 +80,10 @@ type acquisition struct {
 	parker    *parker       // to sleep on; nil for TryAcquire
 	arrived   clock.Instant // in the line, of a fair caller
 	line      *line         // of callers who wait for the key; nil where the caller does not queue
-	contender *contender    // from the first refusal on, in a line
-	failure   *QuorumError  // of the last try that asked all nodes, in a line
+	ahead     *acquisition  // in the line; guarded by the queue, as behind
+	behind    *acquisition
+	contender *contender   // from the first refusal on, in a line
+	failure   *QuorumError // of the last try that asked all nodes, in a line
 
 	intent    string        // what this writer is known by to readers that make way; empty: it knows of none
 	traceless int           // tries in a row whose refusers had gone before they could be seen (see mayBeReaders)
@@ -285,8 +287,8 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 	}
 	r.waitForRecords(a.ctx, limit+settings.timeout(), decided)
 	var unraised *round
-	if c.counter != "" {
-		unraised = a.raise(r, &c)
+	if c.block != nil {
+		unraised = a.raise(r, c)
 	}
 	var k *Lock
 	if unraised == nil {
@@ -309,7 +311,7 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 	open := s.reschedule()
 	s.mu.Unlock()
 	if !open {
-		s.drop(ErrClosed)
+		s.drop(closed)
 		return nil, closedError(protocol.OpAcquire, a.name), false
 	}
 	return k, nil, false
@@ -327,7 +329,7 @@ func (a *acquisition) win(r *round, c claim) *Lock {
 		return nil
 	}
 	// So may votes that have come since raise looked, without the token.
-	if c.counter != "" && c.token == r.req.Token && r.accepted() < r.tally.Quorum() {
+	if c.block != nil && c.block.first == r.req.Token && r.accepted() < r.tally.Quorum() {
 		return nil
 	}
 	k := newSession(r, c, a, now)

@@ -26,20 +26,31 @@ var (
 // A claim is what one attempt at a lock puts on the nodes, and what the lock is
 // known by there if the attempt succeeds.
 type claim struct {
-	kind    *kind
-	name    string
-	key     string
-	line    string // of callers in this process that wait for such a lock (see queue)
-	value   string
-	counter string           // the key of the fencing tokens; empty without them
-	token   int64            // the first of the block
-	block   int64            // how many numbers there are, one for each holder; zero without tokens
-	shared  *protocol.Shared // of a reader
-	set     *protocol.Set    // the keys and values of a lock of several names (see set.go), of which key and value are the first
-	permit  int              // the slot, with several permits
+	kind   *kind
+	name   string
+	key    string
+	value  string
+	block  *block           // of fencing tokens; nil without them
+	shared *protocol.Shared // of a reader
+	set    *protocol.Set    // the keys and values of a lock of several names (see set.go), of which key and value are the first
+	permit *permit          // nil but with several permits
 }
 
-// lineKey is the claim.line of the acquisition's claims.
+// A block is the fencing tokens that an attempt proposes: one for each holder.
+type block struct {
+	counter string // the key on the nodes
+	first   int64
+	size    int64
+	issued  int64 // how many holders have had; guarded by the session
+}
+
+// A permit is one of several.
+type permit struct {
+	line string // of callers in this process that wait for one
+	slot int
+}
+
+// lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
 func (a *acquisition) lineKey() string {
 	if a.settings.shared {
 		return a.settings.prefix + readersKey + a.name
@@ -52,19 +63,19 @@ func (a *acquisition) lineKey() string {
 
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim(now clock.Instant) claim {
-	c := claim{kind: exclusive, name: a.name, key: a.key, line: a.lineKey(), value: a.settings.labelled(newValue())}
+	c := claim{kind: exclusive, name: a.name, key: a.key, value: a.settings.labelled(newValue())}
 	slot := a.name // the name of the slot's lock
 	if a.slotName != "" {
 		slot = a.slotName
 	}
 	if a.settings.manyPermits() {
 		slot = slotName(a.name, a.slot)
-		c.key, c.permit = a.settings.prefix+slot, a.slot
+		c.key, c.permit = a.settings.prefix+slot, &permit{a.lineKey(), a.slot}
 	}
 	if s := a.settings; s.fenced {
-		c.kind, c.counter = fenced, s.prefix+counterKey+slot
-		c.token, c.block = a.locker.tokens.propose(s.wall()), a.locker.queue.blockFor(a)
-		if c.block == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.isNear(c.token, now) {
+		c.kind = fenced
+		c.block = &block{counter: s.prefix + counterKey + slot, first: a.locker.tokens.propose(s.wall()), size: a.locker.queue.blockFor(a)}
+		if c.block.size == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.isNear(c.block.first, now) {
 			c.kind = judged
 		}
 	}
@@ -79,8 +90,8 @@ func (a *acquisition) newClaim(now clock.Instant) claim {
 
 // withoutToken is c as it is known by to nodes that are not asked about its token.
 func (c claim) withoutToken() claim {
-	if c.counter != "" {
-		c.kind, c.counter, c.token, c.block = exclusive, "", 0, 0
+	if c.block != nil {
+		c.kind, c.block = exclusive, nil
 	}
 	return c
 }
@@ -90,8 +101,8 @@ func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request 
 	req := protocol.Request{
 		Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared, Set: c.set,
 	}
-	if c.counter != "" && !op.Extends() && op != protocol.OpRelease {
-		req.Counter, req.Token, req.Block, req.Slack = c.counter, c.token, c.block, tokenSlack
+	if b := c.block; b != nil && !op.Extends() && op != protocol.OpRelease {
+		req.Counter, req.Token, req.Block, req.Slack = b.counter, b.first, b.size, tokenSlack
 		req.Judged = c.kind == judged && op.Acquires()
 	}
 	if op.Acquires() || op.Extends() || op == protocol.OpRaise {

@@ -37,7 +37,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 	defer func() {
 		a.contender.leaveField(got != nil)
 		if s := q.leave(a, got); s != nil {
-			s.drop(ErrReleased)
+			s.drop(released)
 		}
 	}()
 	first := everyNode

@@ -86,12 +86,12 @@ func (q *queue) blockFor(a *acquisition) int64 {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := a.line
-	if ln.wanted == 0 && (len(ln.waiters) < 2 || !ln.waiters[1].settings.canTake(a.settings)) {
+	wanted := a.line.lookBack().wanted
+	if wanted == 0 && (a.behind == nil || !a.behind.settings.canTake(a.settings)) {
 		return 1
 	}
 	const least = 256
-	return min(max(least, 4*ln.wanted.Microseconds()), maxBlock)
+	return min(max(least, 4*wanted.Microseconds()), maxBlock)
 }
 
 // raisedBlock bounds the block of a raise, by the time since its vote began. Numbers are
@@ -101,14 +101,14 @@ func raisedBlock(since time.Duration) int64 { return min(max(1, since.Microsecon
 
 // hasToken reports whether the session has a token for another holder, or none for any. The session
 // must be locked.
-func (s *session) hasToken() bool { return s.counter == "" || s.issued < s.block }
+func (s *session) hasToken() bool { return s.block == nil || s.block.issued < s.block.size }
 
 // issueToken gives k, the new holder of s, its token if the lock has them. The session must be
 // locked, and have a token.
 func (s *session) issueToken(k *Lock) {
-	if s.counter != "" {
-		k.token = s.token + s.issued
-		s.issued++
+	if b := s.block; b != nil {
+		k.token = b.first + b.issued
+		b.issued++
 	}
 }
 
@@ -137,9 +137,9 @@ func (r *round) accepted() (n int) {
 
 // raise settles the token of a round that a quorum granted. If too few took
 // its proposal, it asks those that are ours once more, for a number above
-// theirs. The claim gets the token that was asked for last; the round returned
+// theirs. The claim's block gets the token that was asked for last; the round returned
 // is not nil if that was not accepted either, and says why.
-func (a *acquisition) raise(r *round, c *claim) (failed *round) {
+func (a *acquisition) raise(r *round, c claim) (failed *round) {
 	r.mu.Lock()
 	q := r.tally.Quorum()
 	if r.tally.Verdict() != quorum.Won || r.accepted() >= q {
@@ -147,10 +147,10 @@ func (a *acquisition) raise(r *round, c *claim) (failed *round) {
 		return nil
 	}
 	since := a.settings.clock.Now().Sub(r.start)
-	c.token, c.block = nextToken(r), min(c.block, raisedBlock(since))
+	c.block.first, c.block.size = nextToken(r), min(c.block.size, raisedBlock(since))
 	r.mu.Unlock()
 
-	again := a.locker.newRound(a.eventCtx, a.name, a.locker.request(a.settings, protocol.OpRaise, *c))
+	again := a.locker.newRound(a.eventCtx, a.name, a.locker.request(a.settings, protocol.OpRaise, c))
 	again.ask()
 	again.wait(a.ctx, a.settings.timeout(), tokenDecided)
 	again.mu.Lock()

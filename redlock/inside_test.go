@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestVotesAfterTheTokenWasSettledBringNone(t *testing.T) {
 		c := a.newClaim(0)
 		r := l.newRound(context.Background(), "x", l.request(&l.settings, protocol.OpAcquire, c))
 		r.ask()
-		require.Nil(t, a.raise(r, &c), "undecided")
+		require.Nil(t, a.raise(r, c), "undecided")
 		for i := range 2 {
 			r.Receive(i, protocol.Reply{Outcome: protocol.Granted, Floor: floor})
 		}
@@ -210,7 +211,7 @@ func TestASetIsJoinedOnlyInTime(t *testing.T) {
 		"in time":       {grants: 2, joined: true},
 		"by a minority": {grants: 1},
 		"after a part has ended": {grants: 2, after: func(_ *clock.Fake, parts []*Lock) {
-			parts[1].session.finish(lost, ErrLost, 0)
+			parts[1].session.lose(ErrLost, 0)
 		}},
 		"after the deadline of a part": {grants: 2, before: func(c *clock.Fake, parts []*Lock) {
 			c.Step(late)
@@ -283,7 +284,7 @@ func TestNoNodeIsGivenAPartThatHasEnded(t *testing.T) {
 		defer l.Close()
 		g := gathered(t, l)
 		if ended {
-			g.parts[1].session.finish(lost, ErrLost, l.settings.clock.Now())
+			g.parts[1].session.lose(ErrLost, l.settings.clock.Now())
 		}
 		g.fill(0b100, g.claim())
 		var want []protocol.Op
@@ -365,15 +366,16 @@ func TestAnEndedWatchIsNotEntered(t *testing.T) {
 	l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
 	require.NoError(t, err)
 	defer l.Close()
-	watch := func() *holdWatch { return &holdWatch{session: &session{claim: claim{key: "k"}, locker: l}} }
-	ended, early, late := watch(), watch(), watch()
+	watched := func() *session { return &session{claim: claim{key: "k"}, locker: l, watched: true} }
+	ended, early, late := watched(), watched(), watched()
+	ended.phase = lost
 	l.watches.remove(ended)
-	l.watches.add(l, ended)
+	l.watches.add(ended)
 	require.Empty(t, l.watches.byKey)
-	l.watches.add(l, early)
-	l.watches.add(l, late)
+	l.watches.add(early)
+	l.watches.add(late)
 	l.watches.remove(early)
-	require.Equal(t, map[string]*holdWatch{"k": late}, l.watches.byKey)
+	require.Equal(t, map[string]*session{"k": late}, l.watches.byKey)
 	l.watches.remove(late)
 	require.Empty(t, l.watches.byKey)
 }
@@ -381,7 +383,7 @@ func TestAnEndedWatchIsNotEntered(t *testing.T) {
 // TestALateGrantSaysNothingAfterARefusal: the node lost the key after it granted the earlier round.
 func TestALateGrantSaysNothingAfterARefusal(t *testing.T) {
 	t.Parallel()
-	s := &session{atNode: make([]nodeKey, 1), settings: &settings{ttl: time.Hour, clock: clock.System}}
+	s := &session{atNode: make([]nodeKey, 1), settings: &settings{choices: choices{ttl: time.Hour}, clock: clock.System}}
 	early := s.now()
 	s.keyGranted(0, early)
 	require.True(t, s.hadKey(0))
@@ -394,4 +396,57 @@ func TestALateGrantSaysNothingAfterARefusal(t *testing.T) {
 	known := s.atNode[0]
 	s.keyGranted(0, early)
 	assert.Equal(t, known, s.atNode[0])
+}
+
+// TestALockCostsNothingWhenItIsReleased, also where many were held at once.
+func TestALockCostsNothingWhenItIsReleased(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{&counting{silent: "a"}}, MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	locks := make([]*Lock, 20*maxIdle)
+	for i := range locks {
+		locks[i], err = l.TryAcquire(t.Context(), strconv.Itoa(i))
+		require.NoError(t, err)
+	}
+	require.Len(t, l.queue.lines, len(locks))
+	for _, k := range locks {
+		require.NoError(t, k.Release(t.Context()))
+	}
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
+	assert.LessOrEqual(t, len(l.queue.lines), maxIdle)
+	assert.Less(t, l.queue.most, len(locks), "the map is a new one")
+	assert.Len(t, l.queue.lines, l.queue.idle.size)
+	n := 0
+	for ln := l.queue.idle.oldest; ln != nil; ln = ln.past.newer {
+		assert.Same(t, ln, l.queue.lines[ln.key])
+		n++
+	}
+	assert.Equal(t, l.queue.idle.size, n)
+	l.scheduler.mu.Lock()
+	defer l.scheduler.mu.Unlock()
+	assert.Zero(t, cap(l.scheduler.sessions))
+}
+
+// TestLocksWithTheSameOptionsShareTheirSettings, and no others do.
+func TestLocksWithTheSameOptionsShareTheirSettings(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{&counting{silent: "a"}}, MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	with := func(opts ...Option) *settings {
+		a, err := l.begin(t.Context(), "x", opts)
+		require.NoError(t, err)
+		return a.settings
+	}
+	assert.Same(t, &l.settings, with())
+	assert.Same(t, with(TTL(time.Minute), Fenced()), with(Fenced(), TTL(time.Minute)))
+	for i := range 100 { // more than there are places
+		ttl := time.Duration(i+1) * time.Second
+		s := with(TTL(ttl), Owner(strconv.Itoa(i)))
+		assert.Equal(t, ttl, s.ttl)
+		assert.Equal(t, strconv.Itoa(i), s.owner)
+		assert.Same(t, s, with(TTL(ttl), Owner(strconv.Itoa(i))))
+	}
 }

@@ -1,6 +1,8 @@
 package redlock
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -8,82 +10,135 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A queue lines up the callers of one process that wait for a lock, by claim.line. Only
+// A queue lines up the callers of one process that wait for a lock, by the key of their line. Only
 // the first of a line competes with other processes, and only while as few as may hold the
 // lock at once do so in its own.
 type queue struct {
 	mu    sync.Mutex
 	lines map[string]*line
+	most  int       // lines since the map was made
 	idle  idleLines // of lines; they stay for a while, since the next caller often comes soon
 }
 
-// A line is what this process knows of one key. All of it is guarded by the queue.
+// A line is what this process knows of one key. All of it is guarded by the queue. Each held lock has
+// one, so what only some need is behind past.
 type line struct {
 	key     string
-	waiters []*acquisition
+	waiters waiters
 	holders []*session // of this process, which have not ended; the line stays for them
 	next    *session   // handed over to the first waiter, who has yet to take it
+	past    *past      // nil: the lock was neither given back nor contended for
 
-	// How this process and others share the lock: see turnLength.
-	turn     clock.Instant // when the present turn of this process began; zero: with the next lock
-	others   int           // waiters of other processes, when this one heard of them last
-	heads    *headcount    // that asks; nil: none has yet
-	left     clock.Instant // when this process gave the lock back last
-	cost     time.Duration // of acquiring it then
-	wanted   time.Duration // the same if callers of this process waited; else zero
-	turnOver bool          // other processes come first, if any wait
-	asked    bool          // about others, when the last turn was over
-	told     bool          // and answered
-
-	news         bool // for the first waiter: the key was released in this process
-	isIdle       bool // no caller waits for the lock or holds it
-	older, newer *line
+	turnOver bool // other processes come first, if any wait
+	asked    bool // about others, when the last turn was over
+	told     bool // and answered
+	news     bool // for the first waiter: the key was released in this process
+	isIdle   bool // no caller waits for the lock or holds it
 }
 
-// idleLines are lines in the order in which they became idle: a ring in which the line itself
-// is between the newest and the oldest.
+// A past is how this process and others have shared the lock of a line: see turnLength.
+type past struct {
+	turn   clock.Instant // when the present turn of this process began; zero: with the next lock
+	others int           // waiters of other processes, when this one heard of them last
+	heads  *headcount    // that asks; nil: none has yet
+	left   clock.Instant // when this process gave the lock back last
+	cost   time.Duration // of acquiring it then
+	wanted time.Duration // the same if callers of this process waited; else zero
+
+	older, newer *line // of the idle ones
+}
+
+// noPast is that of a line without one. It is never changed.
+var noPast past
+
+// lookBack returns the line's past to be read.
+func (ln *line) lookBack() *past { return cmp.Or(ln.past, &noPast) }
+
+// remember returns the line's past to be changed.
+func (ln *line) remember() *past {
+	if ln.past == nil {
+		ln.past = &past{}
+	}
+	return ln.past
+}
+
+// Waiters are the acquisitions of a line, in their order. Ten thousand may wait for one lock, so each
+// can leave at once, wherever it stands.
+type waiters struct{ first, last *acquisition }
+
+func (w *waiters) add(a *acquisition) {
+	if a.ahead, w.last = w.last, a; a.ahead == nil {
+		w.first = a
+	} else {
+		a.ahead.behind = a
+	}
+}
+
+func (w *waiters) remove(a *acquisition) {
+	if a.ahead == nil {
+		w.first = a.behind
+	} else {
+		a.ahead.behind = a.behind
+	}
+	if a.behind == nil {
+		w.last = a.ahead
+	} else {
+		a.behind.ahead = a.ahead
+	}
+	a.ahead, a.behind = nil, nil
+}
+
+// idleLines are lines in the order in which they became idle.
 type idleLines struct {
-	line
-	size int
+	oldest, newest *line
+	size           int
 }
 
-// maxIdle is how many idle lines are kept: as many as callers are likely to acquire at the same
-// moment.
+// maxIdle is how many idle lines are kept at least: as many as callers are likely to acquire at the
+// same moment. There may be as many as are in use.
 const maxIdle = 256
 
 // add makes ln the newest idle line.
 func (l *idleLines) add(ln *line) {
-	if l.size == 0 {
-		l.older, l.newer = &l.line, &l.line
-	}
 	ln.isIdle = true
-	ln.older, ln.newer = l.older, &l.line
-	ln.older.newer, l.older = ln, ln
+	if ln.remember().older = l.newest; l.newest != nil {
+		l.newest.past.newer = ln
+	} else {
+		l.oldest = ln
+	}
+	l.newest = ln
 	l.size++
 }
 
 func (l *idleLines) remove(ln *line) {
-	ln.older.newer, ln.newer.older = ln.newer, ln.older
-	ln.isIdle, ln.older, ln.newer = false, nil, nil
+	p := ln.past
+	if p.older != nil {
+		p.older.past.newer = p.newer
+	} else {
+		l.oldest = p.newer
+	}
+	if p.newer != nil {
+		p.newer.past.older = p.older
+	} else {
+		l.newest = p.older
+	}
+	ln.isIdle, p.older, p.newer = false, nil, nil
 	l.size--
 }
-
-// oldest returns the line that has been idle for the longest.
-func (l *idleLines) oldest() *line { return l.newer }
 
 // enter puts a at the end of its line.
 func (q *queue) enter(a *acquisition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln := q.line(a.lineKey())
-	if (ln.turnOver || ln.others > 0) && len(ln.waiters)+len(ln.holders) == 0 && a.settings.clock.Now().Sub(ln.left) > turnLength(ln.cost) {
-		ln.turnOver, ln.others = false, 0 // they have had their chance
+	if p := ln.lookBack(); (ln.turnOver || p.others > 0) && !ln.isUsed() && a.settings.clock.Now().Sub(p.left) > turnLength(p.cost) {
+		ln.turnOver, ln.remember().others = false, 0 // they have had their chance
 	}
 	if a.settings.inOrder() {
 		a.arrived = a.settings.clock.Now()
 	}
 	a.line = ln
-	ln.waiters = append(ln.waiters, a)
+	ln.waiters.add(a)
 }
 
 // line returns the key's line, which the caller is about to use, a new one if there is none. The
@@ -102,15 +157,26 @@ func (q *queue) line(key string) *line {
 	if q.idle.size < maxIdle {
 		ln = &line{}
 	} else {
-		ln = q.idle.oldest()
-		q.idle.remove(ln)
-		delete(q.lines, ln.key)
-		*ln = line{waiters: ln.waiters, holders: ln.holders}
+		ln = q.forgetOldest()
+		*ln.past = past{}
+		*ln = line{holders: ln.holders, past: ln.past}
 	}
 	ln.key = key
 	q.lines[key] = ln
+	q.most = max(q.most, len(q.lines))
 	return ln
 }
+
+// forgetOldest takes out the line that has been idle for the longest. The queue must be locked.
+func (q *queue) forgetOldest() *line {
+	ln := q.idle.oldest
+	q.idle.remove(ln)
+	delete(q.lines, ln.key)
+	return ln
+}
+
+// isUsed reports whether a caller waits for the lock or holds it. The queue must be locked.
+func (ln *line) isUsed() bool { return ln.waiters.first != nil || len(ln.holders) > 0 }
 
 // await returns when a is the first of its line and may compete (hasRoom): with the
 // session that the holder has handed over, or with whether a should leave the lock to other
@@ -119,8 +185,8 @@ func (q *queue) line(key string) *line {
 func (q *queue) await(a *acquisition) (next *session, yield bool) {
 	for ln := a.line; ; {
 		q.mu.Lock()
-		if ln.waiters[0] == a && (ln.hasRoom() || ln.next != nil || a.settings.inOrder() || a.contender.isQueued()) {
-			next, yield = ln.next, ln.turnOver || ln.others > 0
+		if ln.waiters.first == a && (ln.hasRoom() || ln.next != nil || a.settings.inOrder() || a.contender.isQueued()) {
+			next, yield = ln.next, ln.turnOver || ln.lookBack().others > 0
 			ln.next, ln.news, ln.turnOver = nil, false, false
 			q.mu.Unlock()
 			return next, yield
@@ -139,16 +205,16 @@ func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln := a.line
-	i := slices.Index(ln.waiters, a)
-	if i == 0 {
+	wasFirst := ln.waiters.first == a
+	if wasFirst {
 		unwanted, ln.next = ln.next, nil
 	}
-	ln.waiters = slices.Delete(ln.waiters, i, i+1)
+	ln.waiters.remove(a)
 	if got != nil {
 		ln.enterHolder(got)
 	}
-	if i == 0 && len(ln.waiters) > 0 && (ln.hasRoom() || ln.waiters[0].settings.inOrder()) {
-		ln.waiters[0].parker.wake()
+	if first := ln.waiters.first; wasFirst && first != nil && (ln.hasRoom() || first.settings.inOrder()) {
+		first.parker.wake()
 	}
 	q.tidy(ln)
 	return unwanted
@@ -183,7 +249,7 @@ func (ln *line) removeHolder(s *session) bool {
 // hasRoom reports whether fewer callers of this process hold the lock than may at once. The
 // queue must be locked, and have a waiter.
 func (ln *line) hasRoom() bool {
-	first := ln.waiters[0].settings
+	first := ln.waiters.first.settings
 	return first.shared || len(ln.holders) < max(1, first.permits)
 }
 
@@ -199,9 +265,11 @@ func (q *queue) ended(s *session, now clock.Instant) (ask bool) {
 		}
 		ln.removeHolder(s)
 		ask = ln.endTurn(s, now)
-		if ln.wanted = 0; len(ln.waiters) > 0 {
-			ln.news, ln.wanted = true, s.cost
-			ln.waiters[0].parker.wake()
+		if p := ln.remember(); ln.waiters.first != nil {
+			ln.news, p.wanted = true, s.cost
+			ln.waiters.first.parker.wake()
+		} else {
+			p.wanted = 0
 		}
 		q.tidy(ln)
 	}
@@ -229,14 +297,21 @@ func (q *queue) isHeld(ln *line) bool {
 func (q *queue) isHandedOver(a *acquisition) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return a.line.next != nil && a.line.waiters[0] == a
+	return a.line.next != nil && a.line.waiters.first == a
 }
 
 // tidy makes a line idle if no caller uses it any more. The queue must be locked.
 func (q *queue) tidy(ln *line) {
-	if len(ln.waiters) == 0 && len(ln.holders) == 0 && !ln.isIdle {
-		ln.wanted = 0
-		q.idle.add(ln)
+	if ln.isUsed() || ln.isIdle {
+		return
+	}
+	ln.remember().wanted = 0
+	q.idle.add(ln)
+	for q.idle.size > max(maxIdle, len(q.lines)-q.idle.size) {
+		q.forgetOldest()
+	}
+	if n := len(q.lines); n <= 2*maxIdle && q.most > 16*maxIdle { // a map does not shrink by itself
+		q.lines, q.most = maps.Collect(maps.All(q.lines)), n
 	}
 }
 
@@ -261,13 +336,14 @@ func (s *session) turnOver(now clock.Instant) bool { return now.Sub(s.turn) >= t
 // endTurn lets the turn go on with the next lock, or ends it. It reports whether the process is to
 // ask if others wait. The queue must be locked.
 func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
-	ln.turn, ln.turnOver = s.turn, s.turnOver(now)
-	ln.left, ln.cost = now, s.cost
+	p := ln.remember()
+	p.turn, ln.turnOver = s.turn, s.turnOver(now)
+	p.left, p.cost = now, s.cost
 	if !ln.turnOver {
 		return false
 	}
 	ask = s.again && (ln.told || !ln.asked)
-	ln.turn, ln.turnOver = 0, !ask
+	p.turn, ln.turnOver = 0, !ask
 	ln.asked, ln.told = ask, false
 	return ask
 }
@@ -277,19 +353,20 @@ func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
 func (q *queue) joinTurn(ln *line, s *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	again := s.turn.Sub(ln.left) < turnLength(s.cost)
+	p := ln.lookBack()
+	again := s.turn.Sub(p.left) < turnLength(s.cost)
 	s.again = again && !s.settings.inOrder() && !s.settings.shared // these ask anyway, or never
-	if ln.turn > 0 && again {
-		s.turn = ln.turn
+	if p.turn > 0 && again {
+		s.turn = p.turn
 	}
-	ln.turn = 0
+	ln.endPresentTurn()
 }
 
 // lastCost returns how long it took this process to acquire the lock the last time.
 func (q *queue) lastCost(ln *line) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.cost
+	return ln.lookBack().cost
 }
 
 // standBack is for how long callers with permits leave the slots to other processes when their turn
@@ -297,7 +374,7 @@ func (q *queue) lastCost(ln *line) time.Duration {
 func (q *queue) standBack(ln *line) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.wanted
+	return ln.lookBack().wanted
 }
 
 // setOthers notes how many waiters of other processes there are.
@@ -308,7 +385,7 @@ func (q *queue) hear(key string, n int, answer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ln := q.lines[key]; ln != nil {
-		ln.others = n
+		ln.remember().others = n
 		ln.told = ln.told || answer
 	}
 }
@@ -317,14 +394,21 @@ func (q *queue) hear(key string, n int, answer bool) {
 func (q *queue) othersOf(ln *line) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.others
+	return ln.lookBack().others
 }
 
 // loseTurn is called when another process has got the lock.
 func (q *queue) loseTurn(ln *line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln.turn = 0
+	ln.endPresentTurn()
+}
+
+// endPresentTurn lets the next turn begin with the next lock. The queue must be locked.
+func (ln *line) endPresentTurn() {
+	if ln.past != nil {
+		ln.past.turn = 0
+	}
 }
 
 // Handover.
@@ -350,7 +434,7 @@ func (k *Lock) handOver(now clock.Instant) (handed bool, r *round) {
 	s.mu.Lock()
 	s.leaving = nil
 	s.mu.Unlock()
-	if !s.locker.queue.pass(s) && s.finish(released, ErrReleased, now) {
+	if !s.locker.queue.pass(s) && s.finish(released) {
 		return false, s.giveBack(now)
 	}
 	k.tellEnd(Event{Votes: votes})
@@ -364,7 +448,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	q := &s.locker.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ln := q.lines[s.line]; ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
+	if ln := q.lines[s.line()]; ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
 		return 0, false
 	}
 	s.mu.Lock()
@@ -375,7 +459,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	if !s.hasToken() {
 		return 0, false
 	}
-	k.phase, k.cause, k.over = released, ErrReleased, now
+	k.phase = released
 	s.holder, s.leaving = nil, k
 	return s.votes.Size(), true
 }
@@ -385,26 +469,26 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 func (q *queue) pass(s *session) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := q.lines[s.line]
+	ln := q.lines[s.line()]
 	if ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
 		return false
 	}
 	ln.removeHolder(s)
 	ln.next = s
-	ln.waiters[0].parker.wake()
+	ln.waiters.first.parker.wake()
 	return true
 }
 
 // canTake reports whether the first waiter can become the holder of s. The queue must
 // be locked.
 func (ln *line) canTake(s *session) bool {
-	if s.set != nil || len(ln.waiters) > 0 && ln.waiters[0].part {
-		return false // a lock of several names is made of votes and extensions only
-	}
-	if ln.next != nil || len(ln.waiters) == 0 {
+	first := ln.waiters.first
+	if first == nil || ln.next != nil {
 		return false
 	}
-	first := ln.waiters[0]
+	if s.set != nil || first.part {
+		return false // a lock of several names is made of votes and extensions only
+	}
 	if first.settings.inOrder() && first.arrived > s.turn {
 		return false // waiters of other processes may have come before
 	}
@@ -434,7 +518,7 @@ func (a *acquisition) take(s *session) *Lock {
 	}
 	if now >= s.end() { // this goroutine was kept from running
 		s.mu.Unlock()
-		s.drop(ErrReleased)
+		s.drop(released)
 		return nil
 	}
 	s.issueToken(k)
@@ -445,7 +529,7 @@ func (a *acquisition) take(s *session) *Lock {
 	}
 	s.mu.Unlock()
 	if !open {
-		s.drop(ErrClosed)
+		s.drop(closed)
 		return nil
 	}
 	s.weighMissing() // what looks have told while there was no holder
@@ -453,8 +537,8 @@ func (a *acquisition) take(s *session) *Lock {
 }
 
 // drop releases a session that was handed over to no purpose.
-func (s *session) drop(cause error) {
-	if now := s.now(); s.finish(released, cause, now) {
-		s.giveBack(now)
+func (s *session) drop(p phase) {
+	if s.finish(p) {
+		s.giveBack(s.now())
 	}
 }

@@ -21,16 +21,21 @@ type Lock struct {
 	settings *settings
 	start    clock.Instant   // of the try that got it, or when it was handed over
 	endBy    clock.Instant   // MaxHold after it was granted; zero for no limit
-	place    int             // among the sharers of the session
 	token    int64           // zero without Fenced
 	with     *company        // the parts in other groups, or nil
 	caller   context.Context // of Acquire, for its values
 
 	// Guarded by the session.
 	life  *lifetime // nil until it is asked for
+	why   *ending   // nil unless it was lost
+	place int32     // among the sharers of the session
 	phase phase
-	cause error         // why it is not held any more
-	over  clock.Instant // since when
+}
+
+// An ending is why, and when, a lock was lost.
+type ending struct {
+	cause error
+	at    clock.Instant
 }
 
 // A lifetime is the context that ends with a lock.
@@ -39,14 +44,38 @@ type lifetime struct {
 	end context.CancelCauseFunc
 }
 
+// compose has the cause take down what is known of the round that failed, before later replies change it.
+func (e *ending) compose() {
+	if l, ok := e.cause.(*loss); ok {
+		l.composed()
+	}
+}
+
 // phase is the state of a lock or a session. It changes once.
 type phase uint8
 
 const (
 	held phase = iota
 	released
+	closed // by the Locker's Close
 	lost
 )
+
+// leaveHeld takes the lock out of its phase held. The session must be locked.
+func (k *Lock) leaveHeld(p phase, why *ending) { k.phase, k.why = p, why }
+
+// cause returns why a lock is not held any more, or nil if it is. The session must be locked.
+func (k *Lock) cause() error {
+	switch k.phase {
+	case held:
+		return nil
+	case released:
+		return ErrReleased
+	case closed:
+		return ErrClosed
+	}
+	return k.why.cause
+}
 
 // open makes k a handle on s, granted at now to a caller with that context.
 func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Instant) {
@@ -102,7 +131,7 @@ func (k *Lock) Context() context.Context {
 		// Without the end of the caller's: what bounded the waiting must not take the lock away.
 		ctx, end := context.WithCancelCause(context.WithoutCancel(k.caller))
 		if k.phase != held {
-			end(k.cause)
+			end(k.cause())
 		}
 		k.life = &lifetime{ctx, end}
 	}
@@ -113,10 +142,10 @@ func (k *Lock) Context() context.Context {
 // session may be locked, because that takes as long as there are contexts made from it.
 func (k *Lock) endContext() {
 	k.session.mu.Lock()
-	life, cause := k.life, k.cause
+	life := k.life
 	k.session.mu.Unlock()
 	if life != nil {
-		life.end(cause)
+		life.end(k.cause()) // which does not change any more
 	}
 }
 
@@ -248,12 +277,12 @@ func (k *Lock) extension() (*round, error) {
 // ended returns the error of a lock that is not held, or nil. The session must be locked.
 func (k *Lock) ended() error {
 	switch k.phase {
-	case released:
-		return fmt.Errorf("redlock: %q: %w", k.session.name, k.cause)
+	case held:
+		return nil
 	case lost:
-		return k.cause
+		return k.cause()
 	}
-	return nil
+	return fmt.Errorf("redlock: %q: %w", k.session.name, k.cause())
 }
 
 // Release gives the lock up. Its context ends at once, with cause ErrReleased;
@@ -337,7 +366,7 @@ func (r *round) unconfirmed(ctx context.Context, gone error) *QuorumError {
 // scheduler has not got to it yet, because the caller may want it anew.
 func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 	s := k.session
-	before, last, err := k.end(released, ErrReleased, now)
+	before, last, err := k.end(released, nil)
 	switch before {
 	case held:
 		k.endContext()
@@ -351,10 +380,10 @@ func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 	return nil, err
 }
 
-// end takes the lock out of its phase held, and the session, too, if no other lock shares it. It returns
-// the phase that the lock was in before; if that is not held, nothing is changed, and err says why. The
-// caller ends the lock's context, and gives the session back.
-func (k *Lock) end(p phase, cause error, now clock.Instant) (before phase, last bool, err error) {
+// end takes the lock out of its phase held, and the session, too, if no other lock shares it; why is of
+// one that is lost. It returns the phase that the lock was in before; if that is not held, nothing is
+// changed, and err says why. The caller ends the lock's context, and gives the session back.
+func (k *Lock) end(p phase, why *ending) (before phase, last bool, err error) {
 	s := k.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -362,9 +391,9 @@ func (k *Lock) end(p phase, cause error, now clock.Instant) (before phase, last 
 		return before, false, err
 	}
 	if last = s.leave(k); last {
-		s.leaveHeld(p, cause, now)
+		s.leaveHeld(p, why)
 	} else {
-		k.phase, k.cause, k.over = p, cause, now
+		k.leaveHeld(p, why)
 	}
 	return held, last, nil
 }

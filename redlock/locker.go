@@ -183,6 +183,7 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 		done:       make(chan struct{}),
 	}
 	l.leftSlots.seed = l.seed
+	l.settings.variants = &variants{seed: l.seed}
 	l.parkers.clock = s.clock
 	l.scheduler.clock = s.clock
 	l.scheduler.chores.parkers = &l.parkers
@@ -235,7 +236,7 @@ func (l *Locker) closeLocks() error {
 	sessions := l.scheduler.close()
 	ours := sessions[:0]
 	for _, s := range sessions { // all contexts first
-		if s.finish(released, ErrClosed, now) {
+		if s.finish(closed) {
 			ours = append(ours, s)
 		}
 	}

@@ -136,7 +136,7 @@ func (l *Locker) tell(e Event, since clock.Instant, k *Lock) {
 // about returns e with the permit that the session is.
 func (e Event) about(s *session) Event {
 	if s.settings.manyPermits() {
-		e.Permits, e.Permit = s.settings.permits, s.permit
+		e.Permits, e.Permit = s.settings.permits, s.slot()
 	}
 	return e
 }

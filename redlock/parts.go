@@ -162,7 +162,7 @@ func acquirePartsOnce(ctx context.Context, of request, parts []part) (_ *Lock, e
 		locks = append(locks, k)
 		context.AfterFunc(k.Context(), cancel)
 	}
-	if locks[0].session.counter != "" {
+	if locks[0].session.block != nil {
 		if err := agreeOnToken(ctx, locks); err != nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func (k *Lock) raiseTo(ctx context.Context, token int64) (int64, error) {
 	s.mu.Lock()
 	c := s.claim
 	s.mu.Unlock()
-	c.token, c.block = token, 1
+	c.block = &block{counter: c.block.counter, first: token, size: 1}
 	r := s.locker.newRound(ctx, s.name, s.locker.request(s.settings, protocol.OpRaise, c))
 	r.ask()
 	r.wait(ctx, s.settings.timeout(), tokenDecided)
@@ -260,14 +260,15 @@ func (k *Lock) join(others *company) {
 
 // loseWith ends the lock because another part has ended.
 func (k *Lock) loseWith(cause error) {
-	p := lost
+	now := k.session.now()
+	p, why := lost, &ending{cause, now}
 	if errors.Is(cause, ErrClosed) {
-		p = released
+		p, why = closed, nil
 	}
-	if before, last, _ := k.end(p, cause, k.session.now()); before == held {
+	if before, last, _ := k.end(p, why); before == held {
 		k.endContext()
 		if last {
-			k.session.giveBack(k.session.now())
+			k.session.giveBack(now)
 		} else {
 			k.tellLoss()
 		}

@@ -47,7 +47,15 @@ func Permits(k int) Option {
 
 // Permit returns which permit the lock is, from zero to k-1 with the option Permits(k). No two
 // holders have the same at one time. Zero without Permits.
-func (k *Lock) Permit() int { return k.session.permit }
+func (k *Lock) Permit() int { return k.session.slot() }
+
+// slot is the number of the permit, zero for none.
+func (c *claim) slot() int {
+	if c.permit == nil {
+		return 0
+	}
+	return c.permit.slot
+}
 
 // manyPermits reports whether several callers may hold the lock.
 func (s *settings) manyPermits() bool { return s.permits > 1 }
@@ -60,7 +68,7 @@ func slotName(name string, slot int) string {
 	return permitKey + strconv.Itoa(slot) + ":" + name
 }
 
-// permitLine returns the claim.line of callers with k permits. Those with another k have
+// permitLine returns the key of the line of callers with k permits. Those with another k have
 // another line: a caller that may use fewer slots must not keep others from the rest. No lock
 // has such a key, since names with permitKey are reserved.
 func (s *settings) permitLine(name string) string {
@@ -104,7 +112,7 @@ func (q *queue) slotsOf(key string) (slots []int) {
 	defer q.mu.Unlock()
 	if ln := q.lines[key]; ln != nil {
 		for _, s := range ln.holders {
-			slots = append(slots, s.permit)
+			slots = append(slots, s.slot())
 		}
 	}
 	return slots

@@ -227,7 +227,7 @@ func (d departure) Receive(_ int, reply protocol.Reply) {
 // node that does not answer is not waited for.
 func (s *session) countHeads() {
 	nodes := s.locker.nodes
-	i := firstOf(nodes, s.line, s.locker.overdue())
+	i := firstOf(nodes, s.line(), s.locker.overdue())
 	if i < 0 {
 		return // who comes next lines up, and sees why
 	}
@@ -247,17 +247,18 @@ type headcount struct {
 func (q *queue) headcount(s *session) *headcount {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln, timeout := q.lines[s.line], s.settings.timeout()
+	ln, timeout := q.lines[s.line()], s.settings.timeout()
 	if ln == nil {
 		return nil
 	}
-	if ln.heads == nil || ln.heads.req.Timeout != timeout {
-		ln.heads = &headcount{queue: q, line: s.line, req: protocol.Request{
+	p := ln.remember()
+	if p.heads == nil || p.heads.req.Timeout != timeout {
+		p.heads = &headcount{queue: q, line: s.line(), req: protocol.Request{
 			Op: protocol.OpQueue, Key: s.settings.prefix + queueKey + s.name, Timeout: timeout,
 			Ticket: &protocol.Ticket{Leave: true, Life: ticketLife},
 		}}
 	}
-	return ln.heads
+	return p.heads
 }
 
 // Receive implements protocol.Receiver.

@@ -261,7 +261,7 @@ func (g *group) enterNow(ctx context.Context) error {
 	}
 	// The stage is read behind the presence: a version that is retired later is not this one.
 	if err := g.admit(ctx); err != nil {
-		k.session.drop(ErrReleased)
+		k.session.drop(released)
 		return err
 	}
 	g.open(k)
@@ -289,11 +289,10 @@ func (g *group) admit(ctx context.Context) error {
 
 // open makes k the presence.
 func (g *group) open(k *Lock) {
-	p := &presence{}
 	s := k.session
+	p := s.presence
 	s.mu.Lock()
 	if s.phase == held {
-		s.bounds = p
 		p.until.Store(int64(s.until))
 	}
 	s.mu.Unlock()
@@ -316,20 +315,21 @@ func (a *scheduler) loseUnder(p *presence, cause error) {
 	a.mu.Lock()
 	var under []*session
 	for _, e := range a.sessions {
-		if e.session.under == p {
-			under = append(under, e.session)
+		if s := e.session; s.presence == p && !s.isPresence {
+			under = append(under, s)
 		}
 	}
 	a.mu.Unlock()
 	a.running.Unlock()
 	for _, s := range under {
-		if s.finish(lost, cause, a.clock.Now()) {
+		if s.lose(cause, a.clock.Now()) {
 			a.chores.add(chore{s, giveBack})
 		}
 	}
 }
 
-// ownLock acquires a lock that stands for no name of a caller, and needs no presence.
+// ownLock acquires a lock that stands for no name of a caller, and needs no presence. One that is
+// shared is a presence.
 func (l *Locker) ownLock(ctx context.Context, name string, shared bool) (*Lock, error) {
 	s := l.settings
 	s.shared, s.fenced, s.fair, s.permits, s.owner, s.renew, s.maxHold = shared, false, false, 1, "", true, 0
@@ -546,7 +546,7 @@ func (g *group) retire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer k.session.drop(ErrReleased)
+	defer k.session.drop(released)
 	if err := g.write(ctx, retired(g.groups.base)); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ type round struct {
 	eventCtx context.Context
 	name     string
 	start    clock.Instant // before the first byte was queued
-	seq      int           // of the rounds of one session
+	seq      int32         // of the rounds of one session
 	regained quorum.Set    // nodes that were given the lock again since; guarded by the session
 	parked   atomic.Int32  // votes that wait for a node's epoch record
 	req      protocol.Request

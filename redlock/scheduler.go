@@ -41,7 +41,7 @@ func (a *scheduler) put(s *session, at clock.Instant) bool {
 		a.sessions.Push(s)
 	}
 	a.sessions[s.index].at = at
-	heap.Fix(&a.sessions, s.index)
+	heap.Fix(&a.sessions, int(s.index))
 	a.arm()
 	return true
 }
@@ -50,7 +50,7 @@ func (a *scheduler) remove(s *session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s.index >= 0 {
-		heap.Remove(&a.sessions, s.index)
+		heap.Remove(&a.sessions, int(s.index))
 	}
 	// The timer stays as it is, unless it is far off: to fire for nothing is
 	// cheaper than to be set anew at every release.
@@ -148,12 +148,12 @@ func (h byTime) Len() int           { return len(h) }
 func (h byTime) Less(i, j int) bool { return h[i].at < h[j].at }
 func (h byTime) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].session.index, h[j].session.index = i, j
+	h[i].session.index, h[j].session.index = int32(i), int32(j)
 }
 
 func (h *byTime) Push(x any) {
 	s := x.(*session)
-	s.index = len(*h)
+	s.index = int32(len(*h))
 	*h = append(*h, entry{session: s})
 }
 
@@ -162,6 +162,9 @@ func (h *byTime) Pop() any {
 	s := old[len(old)-1].session
 	old[len(old)-1] = entry{}
 	*h = old[:len(old)-1]
+	if len(*h) == 0 && cap(old) > maxIdle {
+		*h = nil // a burst is over
+	}
 	s.index = -1
 	return s
 }

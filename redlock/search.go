@@ -68,7 +68,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	defer func() {
 		s.unwatch()
 		if unwanted := q.leave(a, got); unwanted != nil {
-			unwanted.drop(ErrReleased)
+			unwanted.drop(released)
 		}
 	}()
 	for try, first := 0, everyNode; ; try++ {

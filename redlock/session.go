@@ -19,38 +19,36 @@ import (
 // as it is: no request under way notices.
 type session struct {
 	claim
-	locker   *Locker
-	settings *settings     // of the acquisition that won it
-	turn     clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
-	under    *presence     // in the group; nil for a Locker without groups
-	cost     time.Duration // of acquiring it from the nodes
-	again    bool          // they had it just before, and are to ask if others wait; guarded by the queue
-	part     bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
+	locker     *Locker
+	settings   *settings     // of the acquisition that won it
+	turn       clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
+	presence   *presence     // in the group, under which it is held, or which it is; nil for a Locker without groups
+	cost       time.Duration // of acquiring it from the nodes
+	again      bool          // they had it just before, and are to ask if others wait; guarded by the queue
+	part       bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
+	isPresence bool
 
 	phase     phase // guarded by mu, as all that follow
 	renewDue  bool  // a renewal is among the scheduler's chores
 	lookDue   bool  // a look is among the scheduler's chores
+	watched   bool  // nodes have been asked to hint at its keys
 	mu        sync.Mutex
+	givenBack sync.Once
+	index     int32         // where it stands in the scheduler, -1 if it does not; guarded by that
 	holder    *Lock         // nil while it is being handed over; stays when the session has ended
 	leaving   *Lock         // the holder before, while its context may not have ended
-	issued    int64         // how many numbers of its block of tokens its holders have had
-	sharers   []*Lock       // the Locks that callers have, of a session that they share
-	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
-	givenBack sync.Once
+	sharing   *sharing      // by several callers; nil if the holder is one
 	until     clock.Instant // no longer held from here on
 	votes     quorum.Set    // nodes that granted in round proof
-	proof     int           // seq of the round that until is counted from
+	proof     int32         // seq of the round that until is counted from
+	seq       int32         // of the last round
 	maybe     quorum.Set    // nodes that may hold the value
 	repairs   quorum.Set    // nodes that are being asked to hold it again
 	atNode    []nodeKey     // one a node; nil before the first round
-	seq       int           // of the last round
 	renewal   *round        // under way, or nil
 	renewAt   clock.Instant
-	watch     *holdWatch // nil for the first watchAfter
+	watch     *holdWatch // nil: there was no doubt
 	failed    *round     // the last extension that came to nothing, nil after one that succeeded
-	bounds    *presence  // that this session is, or nil
-
-	index int // where it stands in the scheduler, -1 if it does not; guarded by that
 }
 
 // A nodeKey is what a session knows of its key at one node. Zero: nothing. Positive: the key lives
@@ -63,9 +61,12 @@ type nodeKey clock.Instant
 // first holder. The round must be locked.
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
-		claim: c, locker: of.locker, settings: of.settings, part: of.part, under: of.presence(), turn: now, cost: now.Sub(r.start),
+		claim: c, locker: of.locker, settings: of.settings, part: of.part, presence: of.presence(), turn: now, cost: now.Sub(r.start),
 		votes: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
 		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
+	}
+	if of.own && of.settings.shared {
+		s.presence, s.isPresence = &presence{}, true
 	}
 	if of.settings.sharesSession() {
 		return s.openShared(of, r.start, now)
@@ -83,8 +84,8 @@ func (s *session) now() clock.Instant { return s.settings.clock.Now() }
 // end is when the holder's lock ends, if nothing renews it. The session must be locked.
 func (s *session) end() clock.Instant {
 	end := s.until
-	if s.under != nil {
-		end = min(end, s.under.end())
+	if s.presence != nil && !s.isPresence {
+		end = min(end, s.presence.end())
 	}
 	if k := s.holder; k != nil && k.endBy > 0 {
 		end = min(end, k.endBy)
@@ -108,17 +109,25 @@ func (s *session) isValid() bool {
 
 // Ending.
 
-// finish takes the session out of its phase held and ends the holder's context. It reports
-// false if the session was not held any more. A session that finish has ended is given
+// finish ends a session that is not lost. See endAs.
+func (s *session) finish(p phase) bool { return s.endAs(p, nil) }
+
+// lose ends a session that was lost by now. See endAs.
+func (s *session) lose(cause error, now clock.Instant) bool {
+	return s.endAs(lost, &ending{cause, now})
+}
+
+// endAs takes the session out of its phase held and ends the holder's context. It reports
+// false if the session was not held any more. A session that it has ended is given
 // back next, and counts as in flight until then: Close finds it nowhere else.
-func (s *session) finish(p phase, cause error, now clock.Instant) bool {
+func (s *session) endAs(p phase, why *ending) bool {
 	s.mu.Lock()
 	if s.phase != held {
 		s.mu.Unlock()
 		return false
 	}
-	s.leaveHeld(p, cause, now)
-	k, leaving, sharers := s.holder, s.leaving, s.sharers
+	s.leaveHeld(p, why)
+	k, leaving, sharers := s.holder, s.leaving, s.sharers()
 	s.mu.Unlock()
 	if leaving != nil { // being cancelled by its own Release: this waits for that
 		leaving.endContext()
@@ -132,19 +141,19 @@ func (s *session) finish(p phase, cause error, now clock.Instant) bool {
 	return true
 }
 
-// leaveHeld is finish for callers that have locked the session, which is held, and that
+// leaveHeld is endAs for callers that have locked the session, which is held, and that
 // end the holder's context.
-func (s *session) leaveHeld(p phase, cause error, now clock.Instant) {
+func (s *session) leaveHeld(p phase, why *ending) {
 	s.phase = p
 	s.votes, s.renewal, s.failed = 0, nil, nil
-	if s.bounds != nil {
-		s.bounds.until.Store(0)
+	if s.isPresence {
+		s.presence.until.Store(0)
 	}
-	if k := s.holder; k != nil {
-		k.phase, k.cause, k.over = p, cause, now
+	if s.holder != nil {
+		s.holder.leaveHeld(p, why)
 	}
-	for _, k := range s.sharers {
-		k.phase, k.cause, k.over = p, cause, now
+	for _, k := range s.sharers() {
+		k.leaveHeld(p, why)
 	}
 	s.locker.inflight.add()
 }
@@ -169,23 +178,25 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	// Lost too: a minority of nodes may still hold the value, or an extension
 	// may have reached it, and would keep others out for a TTL.
 	s.mu.Lock()
-	k, maybe, w, c, held := s.holder, s.maybe, s.watch, s.claim, s.phase == released
+	k, maybe, watched, c, held := s.holder, s.maybe, s.watched, s.claim, s.phase != lost
 	s.mu.Unlock()
-	s.locker.watches.remove(w)
+	if watched {
+		s.locker.watches.remove(s)
+	}
 	if ask {
 		ctx := context.Background()
 		if k != nil {
 			ctx = k.caller
-			if l, ok := k.cause.(*loss); ok {
-				l.composed() // before later replies change what was known
+			if why := k.why; why != nil {
+				why.compose()
 			}
 		}
 		r = s.locker.release(releaseOf{ctx, s.settings, c, maybe, held}, now)
 	}
 	// The release is on its way on every connection that a local waiter's next
 	// request would take, so the waiter need not wait for the answers.
-	if s.settings.manyPermits() {
-		s.locker.leftSlots.remember(s.line, s.permit)
+	if p := s.permit; p != nil {
+		s.locker.leftSlots.remember(p.line, p.slot)
 	}
 	if s.locker.queue.ended(s, now) && ask {
 		s.countHeads()
@@ -198,7 +209,7 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 
 // closeUp releases the session for a Close.
 func (s *session) closeUp(now clock.Instant) {
-	if s.finish(released, ErrClosed, now) {
+	if s.finish(closed) {
 		s.giveBackClosed(now)
 	}
 }
@@ -217,8 +228,8 @@ func (s *session) giveBackClosed(now clock.Instant) {
 // locks are those that callers have, of a session that has ended.
 func (s *session) locks() []*Lock {
 	switch {
-	case s.sharers != nil:
-		return s.sharers
+	case s.sharing != nil:
+		return s.sharing.locks
 	case s.holder != nil:
 		return []*Lock{s.holder}
 	}
@@ -231,9 +242,9 @@ func (k *Lock) tellLoss() {
 	if k.phase != lost || !l.observed() || k.session.part {
 		return
 	}
-	since := k.session.now().Sub(k.over)
+	since := k.session.now().Sub(k.why.at)
 	l.publish(Event{
-		Kind: EventLost, Time: time.Now().Add(-since), Context: k.caller, Name: k.session.name, Elapsed: k.over.Sub(k.start), Err: k.cause,
+		Kind: EventLost, Time: time.Now().Add(-since), Context: k.caller, Name: k.session.name, Elapsed: k.why.at.Sub(k.start), Err: k.why.cause,
 	}.about(k.session))
 }
 
@@ -246,7 +257,7 @@ func (s *session) expire(now clock.Instant) {
 	}
 	cause := s.overdue(now)
 	s.mu.Unlock()
-	if s.finish(lost, cause, now) {
+	if s.lose(cause, now) {
 		s.giveBack(now)
 	}
 }
@@ -255,7 +266,7 @@ func (s *session) expire(now clock.Instant) {
 func (s *session) overdue(now clock.Instant) error {
 	l := &loss{name: s.name, at: now}
 	switch k := s.holder; {
-	case s.under != nil && now >= s.under.end():
+	case s.presence != nil && !s.isPresence && now >= s.presence.end():
 		l.absent = true
 	case k != nil && k.endBy > 0 && now >= k.endBy:
 		l.maxHold = k.settings.maxHold
@@ -272,10 +283,8 @@ func (s *session) overdue(now clock.Instant) error {
 // nextRound makes an extension. The session must be locked, and have a holder.
 func (s *session) nextRound() *round {
 	req := s.locker.request(s.settings, s.kind.extend, s.claim)
-	if s.watch != nil {
-		s.watch.extending()
-		req.Watch = true
-	}
+	s.watch.extending()
+	req.Watch = s.watched
 	r := s.locker.newRound(s.holder.caller, s.name, req)
 	s.number(r)
 	return r
@@ -336,9 +345,7 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	case reply.Outcome == protocol.Granted:
 		s.maybe.Add(i)
 		s.keyGranted(i, r.start)
-		if s.watch != nil {
-			s.watch.found(i)
-		}
+		s.watch.found(i, true)
 	case r.req.Op.Acquires() && r.seq > 0: // a reader that was refused, and may be there
 	case s.isOutdated(r): // likewise
 	case !repairing && (reply.Outcome == protocol.Refused || reply.Outcome == protocol.Failed && !r.req.Op.Extends()):
@@ -382,10 +389,10 @@ func (s *session) learn(r *round) {
 	case r.seq > s.proof && until >= s.until:
 		s.proof, s.votes, s.until = r.seq, granted|r.regained, until
 		s.renewAt, s.failed = s.settings.renewAfter(r.start), nil
-		if s.bounds != nil {
-			s.bounds.until.Store(int64(until))
+		if s.isPresence {
+			s.presence.until.Store(int64(until))
 		}
-		if s.watch != nil && s.watch.extended() {
+		if s.watch.extended() {
 			s.renewSoon(now)
 		}
 		renewed = true
@@ -403,7 +410,7 @@ func (s *session) learn(r *round) {
 
 	switch {
 	case gone != nil:
-		if s.finish(lost, gone, now) { // the goroutine of a node has replies for other locks
+		if s.lose(gone, now) { // the goroutine of a node has replies for other locks
 			s.locker.scheduler.chores.add(chore{s, giveBack})
 		}
 	case renewed && k != nil && !s.part:
@@ -471,7 +478,7 @@ func (s *session) due(now clock.Instant) choreKind {
 	if now >= s.end() {
 		cause := s.overdue(now)
 		s.mu.Unlock()
-		if s.finish(lost, cause, now) {
+		if s.lose(cause, now) {
 			return giveBack
 		}
 		return nothing
@@ -569,8 +576,8 @@ func (s *session) repaired(r *round, i int, o protocol.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.repairs.Remove(i)
-	if s.watch != nil && s.phase == held {
-		s.watch.repaired(i, s.now())
+	if s.watched && s.phase == held {
+		s.doubt().repaired(i, s.now())
 		s.reschedule()
 	}
 	if o != protocol.Granted || s.phase != held {

@@ -270,7 +270,7 @@ func isInTheWay(failure *QuorumError) bool {
 // giveBack releases the parts.
 func (g *gathering) giveBack() {
 	for _, part := range g.parts {
-		part.session.drop(ErrReleased)
+		part.session.drop(released)
 	}
 }
 
@@ -377,7 +377,7 @@ func (q *queue) join(g *gathering, r *round, c claim) *Lock {
 	lock.session.maybe |= maybe // a part's request may be under way to others
 	r.session = lock.session
 	for i, part := range g.parts {
-		part.session.leaveHeld(released, ErrReleased, now)
+		part.session.leaveHeld(released, nil)
 		ln := q.lines[g.keys[i]]
 		ln.removeHolder(part.session)
 		ln.holders = append(ln.holders, lock.session)
@@ -395,7 +395,7 @@ func (g *gathering) begin(lock *Lock) (*Lock, error) {
 	open := s.reschedule()
 	s.mu.Unlock()
 	if !open {
-		s.drop(ErrClosed)
+		s.drop(closed)
 		return nil, closedError(protocol.OpAcquire, g.name)
 	}
 	g.locker.tell(Event{Kind: EventAttempt, Context: g.eventCtx, Name: g.name}, lock.start, lock)
@@ -407,9 +407,11 @@ func (s *session) handIn() {
 	s.givenBack.Do(func() {
 		s.locker.scheduler.remove(s)
 		s.mu.Lock()
-		w := s.watch
+		watched := s.watched
 		s.mu.Unlock()
-		s.locker.watches.remove(w)
+		if watched {
+			s.locker.watches.remove(s)
+		}
 		s.locker.inflight.done()
 	})
 }
@@ -423,12 +425,24 @@ func (q *queue) isIdle(keys []string) bool {
 
 // The keys of a claim.
 
-// lines returns the claim's lines: one, or for a set that of each of its names.
-func (c *claim) lines() []string {
-	if c.set != nil {
-		return c.set.Keys
+// lines returns the keys of the session's lines: one, or for a set that of each of its names.
+func (s *session) lines() []string {
+	if s.set != nil {
+		return s.set.Keys
 	}
-	return []string{c.line}
+	return []string{s.line()}
+}
+
+// line returns the key of the line of a session that is not one of several names: that of the
+// acquisition which won it.
+func (s *session) line() string {
+	switch {
+	case s.permit != nil:
+		return s.permit.line
+	case s.settings.shared:
+		return s.shared.Readers
+	}
+	return s.key
 }
 
 // keys returns the claim's keys on the nodes.

@@ -60,16 +60,28 @@ func (s *settings) sharedKeys(name string) *protocol.Shared {
 
 // A session of readers has a Lock of its own as its holder, which no caller has; the callers'
 // Locks are its sharers.
+type sharing struct {
+	locks     []*Lock
+	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
+}
+
+// sharers returns the Locks that callers have of a session that they share. The session must be locked.
+func (s *session) sharers() []*Lock {
+	if s.sharing == nil {
+		return nil
+	}
+	return s.sharing.locks
+}
 
 // openShared gives a new session of readers its holder and its first sharer, which it returns.
 func (s *session) openShared(a *acquisition, since clock.Instant, now clock.Instant) *Lock {
 	s.holder = &Lock{}
 	s.holder.open(context.Background(), s, s.settings, now)
-	s.holder.start, s.confirmed = since, since
+	s.holder.start = since
 	k := &Lock{}
 	k.open(a.ctx, s, a.settings, now)
 	k.start = since
-	s.sharers = []*Lock{k}
+	s.sharing = &sharing{locks: []*Lock{k}, confirmed: since}
 	return k
 }
 
@@ -121,7 +133,7 @@ func (s *session) isConfirmed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	return now < s.confirmed.Add(joinFor) && s.until.Sub(now) >= s.settings.ttl/2
+	return now < s.sharing.confirmed.Add(joinFor) && s.until.Sub(now) >= s.settings.ttl/2
 }
 
 // join makes another Lock that shares the session, or returns nil if that has ended.
@@ -134,21 +146,22 @@ func (s *session) join(a *acquisition) *Lock {
 	if s.phase != held || now >= s.end() {
 		return nil
 	}
-	k.place = len(s.sharers)
-	s.sharers = append(s.sharers, k)
+	k.place = int32(len(s.sharing.locks))
+	s.sharing.locks = append(s.sharing.locks, k)
 	return k
 }
 
 // leave takes k out of those who share the session. It reports whether k was the last, as one
 // is that shares it with nobody. The session must be locked.
 func (s *session) leave(k *Lock) (last bool) {
-	n := len(s.sharers) - 1
+	n := len(s.sharers()) - 1
 	if n <= 0 {
 		return true
 	}
-	s.sharers[k.place] = s.sharers[n]
-	s.sharers[k.place].place = k.place
-	s.sharers = slices.Delete(s.sharers, n, n+1)
+	locks := s.sharing.locks
+	locks[k.place] = locks[n]
+	locks[k.place].place = k.place
+	s.sharing.locks = slices.Delete(locks, n, n+1)
 	return false
 }
 
@@ -184,7 +197,7 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tally.Verdict() == quorum.Won && s.now() < quorum.Deadline(r.start, s.settings.ttl) {
-		s.confirmed = max(s.confirmed, r.start)
+		s.sharing.confirmed = max(s.sharing.confirmed, r.start)
 		return r, nil
 	}
 	if isDone(l.closed) {
@@ -309,13 +322,15 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", s.name)
 	}
 	s.mu.Lock()
-	var w *holdWatch
+	watched := false
 	if k.phase == held && s.kind != shared {
-		s.kind, s.counter, s.shared = shared, "", s.settings.sharedKeys(s.name)
-		w, s.watch = s.watch, nil // it looks for the writer's value
+		s.kind, s.block, s.shared = shared, nil, s.settings.sharedKeys(s.name)
+		watched, s.watched, s.watch = s.watched, false, nil // looks are for the writer's value
 	}
 	s.mu.Unlock()
-	s.locker.watches.remove(w)
+	if watched {
+		s.locker.watches.remove(s)
+	}
 	if err := k.extend(ctx); err != nil {
 		return err
 	}

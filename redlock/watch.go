@@ -45,15 +45,12 @@ const (
 	repairDelay = 20 * time.Millisecond
 )
 
-// A holdWatch has the nodes hint that a session may have lost keys. Its mutex is taken after
-// the session's and never held while a node or a session is called.
+// A holdWatch is what hints and looks have told of a session. The session guards it, and has one from
+// the first of them on that was not as it should be: most locks are never in doubt.
 type holdWatch struct {
-	mu      sync.Mutex
-	session *session
-	ended   bool       // guarded by the watches
 	due     quorum.Set // nodes to be looked at
 	at      clock.Instant
-	last    clock.Instant // the last look
+	last    clock.Instant // the last look at nodes that were due
 	gap     time.Duration
 	missing quorum.Set             // nodes that do not hold the value, as they said themselves
 	absent  quorum.Set             // of those, the ones without any key since the last extension was sent
@@ -70,48 +67,39 @@ func watchable(nodes []protocol.Node) (set quorum.Set) {
 	return set
 }
 
-// lookAt is when a look is due, zero for never. The lock must be locked.
+// lookAt is when a look is due, zero for never. The session must be locked.
 func (s *session) lookAt() clock.Instant {
 	switch {
 	case s.lookDue || s.holder == nil || s.kind == shared || s.locker.watchable == 0 || s.settings.ttl < minWatchedTTL:
 		return 0
-	case s.watch == nil:
+	case !s.watched:
 		return s.holder.start.Add(watchAfter)
-	default:
-		return s.watch.next()
-	}
-}
-
-func (w *holdWatch) next() clock.Instant {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.due == 0 {
+	case s.watch == nil || s.watch.due == 0:
 		return 0
+	default:
+		return s.watch.at
 	}
-	return w.at
 }
 
 // look asks the nodes that are due whether they hold the lock, the first time all. It is a
 // chore of the scheduler.
 func (s *session) look() {
 	l := s.locker
-	now := s.now()
 	s.mu.Lock()
 	s.lookDue = false
 	if s.phase != held || s.kind == shared {
 		s.mu.Unlock()
 		return
 	}
-	first := s.watch == nil
-	if first {
-		s.watch = &holdWatch{session: s, due: l.watchable}
+	first, nodes := !s.watched, l.watchable
+	s.watched = true
+	if !first {
+		nodes = s.watch.take(s.now(), s.settings.ttl/4)
 	}
-	w := s.watch
-	nodes := w.take(now, s.settings.ttl/4)
 	s.reschedule()
 	s.mu.Unlock()
 	if first {
-		l.watches.add(l, w)
+		l.watches.add(s)
 	}
 	look := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Timeout: s.settings.timeout(), Watch: true}
 	if s.set != nil {
@@ -125,15 +113,13 @@ func (s *session) look() {
 	}
 	for i, n := range l.nodes {
 		if nodes.Has(i) {
-			_ = n.Submit(look, i, w) // a node that cannot be reached hints when it can
+			_ = n.Submit(look, i, s) // a node that cannot be reached hints when it can
 		}
 	}
 }
 
 // take returns the nodes that are due.
 func (w *holdWatch) take(now clock.Instant, maxGap time.Duration) quorum.Set {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	nodes := w.due
 	w.due = 0
 	if w.last > 0 && now < w.last.Add(quietGaps*w.gap) {
@@ -148,44 +134,40 @@ func (w *holdWatch) take(now clock.Instant, maxGap time.Duration) quorum.Set {
 // watches are the sessions of a Locker that are watched. A node has one watcher for all of them,
 // while there are any, because a watcher of each key costs some 150 bytes at each node.
 type watches struct {
-	mu    sync.Mutex // taken before a node's, never together with a session's
-	byKey map[string]*holdWatch
+	mu    sync.Mutex // taken before a session's and before a node's
+	byKey map[string]*session
 	stops []func() // of the nodes' watchers
 }
 
-// add has the nodes hint at the keys of a session, unless its watch has ended.
-func (t *watches) add(l *Locker, w *holdWatch) {
+// add has the nodes hint at the keys of a session, unless it is not watched any more.
+func (t *watches) add(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.ended {
+	if !s.isWatched() {
 		return
 	}
 	if t.byKey == nil {
-		t.byKey = map[string]*holdWatch{}
+		t.byKey = map[string]*session{}
 	}
-	for _, key := range w.session.keys() {
-		t.byKey[key] = w
+	for _, key := range s.keys() {
+		t.byKey[key] = s
 	}
 	if t.stops != nil {
 		return
 	}
-	for i, n := range l.nodes {
+	for i, n := range s.locker.nodes {
 		if node, ok := n.(protocol.Watchable); ok {
 			t.stops = append(t.stops, node.Watch("", func(key string) { t.hint(i, key) }))
 		}
 	}
 }
 
-// remove ends a watch, which may be nil.
-func (t *watches) remove(w *holdWatch) {
-	if w == nil {
-		return
-	}
+// remove undoes add. The session must have ended, or be watched no more.
+func (t *watches) remove(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w.ended = true
-	for _, key := range w.session.keys() {
-		if t.byKey[key] == w {
+	for _, key := range s.keys() {
+		if t.byKey[key] == s {
 			delete(t.byKey, key)
 		}
 	}
@@ -201,57 +183,68 @@ func (t *watches) remove(w *holdWatch) {
 // hint is called when the key may have changed at node i, or any key if it is empty.
 func (t *watches) hint(i int, key string) {
 	t.mu.Lock()
-	var hinted []*holdWatch
-	if w := t.byKey[key]; w != nil {
-		hinted = append(hinted, w)
+	var hinted []*session
+	if s := t.byKey[key]; s != nil {
+		hinted = append(hinted, s)
 	} else if key == "" {
 		hinted = slices.AppendSeq(hinted, maps.Values(t.byKey))
 	}
 	t.mu.Unlock()
-	slices.SortFunc(hinted, func(a, b *holdWatch) int { // so that runs can be repeated
-		return strings.Compare(a.session.key, b.session.key)
+	slices.SortFunc(hinted, func(a, b *session) int { // so that runs can be repeated
+		return strings.Compare(a.key, b.key)
 	})
-	for _, w := range hinted {
-		w.hint(i)
+	for _, s := range hinted {
+		s.hinted(i)
 	}
 }
 
-// hint has node i looked at soon: its key may have changed.
-func (w *holdWatch) hint(i int) {
-	w.mu.Lock()
-	s := w.session
-	w.schedule(i, s.now())
-	w.mu.Unlock()
-	s.lookSoon()
+// isWatched reports whether nodes are to hint at the keys of the session.
+func (s *session) isWatched() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase == held && s.watched
 }
 
-// schedule has node i looked at as soon as the gap allows. w must be locked.
+// hinted has node i looked at soon: a key of the session may have changed.
+func (s *session) hinted(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase == held && s.watched {
+		s.doubt().schedule(i, s.now())
+		s.reschedule()
+	}
+}
+
+// doubt returns the session's holdWatch. The session must be locked.
+func (s *session) doubt() *holdWatch {
+	if s.watch == nil {
+		s.watch = &holdWatch{}
+	}
+	return s.watch
+}
+
+// schedule has node i looked at as soon as the gap allows.
 func (w *holdWatch) schedule(i int, now clock.Instant) {
 	w.due.Add(i)
 	w.at = max(now, w.last.Add(w.gap))
 }
 
-// lookSoon has a session that was hinted at looked at.
-func (s *session) lookSoon() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.phase == held {
-		s.reschedule()
-	}
-}
-
-// Receive implements Receiver: it takes the reply to a look.
-func (w *holdWatch) Receive(i int, reply protocol.Reply) {
+// Receive implements protocol.Receiver: it takes the reply to a look.
+func (s *session) Receive(i int, reply protocol.Reply) {
 	if reply.Outcome != protocol.Granted {
 		return // not told; the deadline and the renewals do not depend on it
 	}
-	w.mu.Lock()
-	s := w.session
+	s.mu.Lock()
 	if reply.Value == s.value {
-		w.missing.Remove(i)
-		w.mu.Unlock()
+		s.watch.found(i, false)
+		s.mu.Unlock()
 		return
 	}
+	if s.phase != held || !s.watched {
+		s.mu.Unlock()
+		return
+	}
+	w := s.doubt()
 	if w.replies == nil {
 		w.replies = map[int]protocol.Reply{}
 	}
@@ -260,7 +253,7 @@ func (w *holdWatch) Receive(i int, reply protocol.Reply) {
 	if reply.Value == "" {
 		w.absent.Add(i)
 	}
-	w.mu.Unlock()
+	s.mu.Unlock()
 	s.weighMissing()
 }
 
@@ -277,18 +270,15 @@ func (s *session) weighMissing() {
 		s.mu.Unlock()
 		return
 	}
-	w.mu.Lock()
-	missing, absent := w.missing, w.absent
-	w.mu.Unlock()
-	if t := (quorum.Tally{Nodes: len(s.locker.nodes), Refused: missing.Size()}); t.Gone() {
-		gone := s.goneFrom(missing)
+	if t := (quorum.Tally{Nodes: len(s.locker.nodes), Refused: w.missing.Size()}); t.Gone() {
+		gone := s.goneFrom(w)
 		s.mu.Unlock()
-		if s.finish(lost, gone, s.now()) {
+		if s.lose(gone, s.now()) {
 			s.locker.scheduler.chores.add(chore{s, giveBack})
 		}
 		return
 	}
-	if absent != 0 && s.renewal == nil {
+	if w.absent != 0 && s.renewal == nil {
 		s.renewSoon(s.now())
 	}
 	s.mu.Unlock()
@@ -303,19 +293,16 @@ func (s *session) renewSoon(now clock.Instant) {
 	}
 }
 
-// goneFrom is the cause of a lock that the nodes in missing do not hold. The lock must be
-// locked.
-func (s *session) goneFrom(missing quorum.Set) *QuorumError {
-	w, n := s.watch, len(s.locker.nodes)
+// goneFrom is the cause of a lock that too many nodes do not hold. The session must be locked.
+func (s *session) goneFrom(w *holdWatch) *QuorumError {
+	n := len(s.locker.nodes)
 	now := s.now()
 	e := &QuorumError{
 		Op: protocol.OpInspect.String(), Name: s.name, Err: ErrLost,
-		Votes: n - missing.Size(), Nodes: n, Quorum: quorum.Tally{Nodes: n}.Quorum(),
+		Votes: n - w.missing.Size(), Nodes: n, Quorum: quorum.Tally{Nodes: n}.Quorum(),
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for i, node := range s.locker.nodes {
-		if missing.Has(i) {
+		if w.missing.Has(i) {
 			e.Causes = multierror.Append(e.Causes, &NodeError{
 				Node: node.String(), Err: refusal{w.replies[i], nameIn(s.set, w.replies[i], s.settings.prefix)}, After: now.Sub(w.last),
 			})
@@ -324,37 +311,33 @@ func (s *session) goneFrom(missing quorum.Set) *QuorumError {
 	return e
 }
 
-// extending is called before an extension is sent, which finds out by itself which keys
-// are absent.
+// extending is called before an extension is sent, which finds out by itself which keys are absent.
+// The watch may be nil, as that of the functions below.
 func (w *holdWatch) extending() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.absent = 0
+	if w != nil {
+		w.absent = 0
+	}
 }
 
 // extended is called when an extension has succeeded. It reports whether nodes
 // have lost their key since it was sent.
-func (w *holdWatch) extended() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.absent != 0
-}
+func (w *holdWatch) extended() bool { return w != nil && w.absent != 0 }
 
-// found is called when an extension has shown that node i holds the lock.
-func (w *holdWatch) found(i int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// found is called when a look, or an extension, has shown that node i holds the lock.
+func (w *holdWatch) found(i int, extended bool) {
+	if w == nil {
+		return
+	}
 	w.missing.Remove(i)
-	w.absent.Remove(i)
+	if extended {
+		w.absent.Remove(i)
+	}
 }
 
 // repaired is called when node i has replied to a request to hold the lock again, which has
 // used up what it remembered of the key (see Watchable). What it told before is out of date,
 // and must not end the lock together with what other nodes tell later.
 func (w *holdWatch) repaired(i int, now clock.Instant) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.missing.Remove(i)
-	w.absent.Remove(i)
+	w.found(i, true)
 	w.schedule(i, now)
 }

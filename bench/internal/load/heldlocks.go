@@ -124,9 +124,10 @@ func (h *heldLocks) acquire(ctx context.Context, client subject.Client, limit ti
 	if limit == 0 {
 		limit = connectLimit
 	}
+	patience := patience{ctx: ctx, limit: limit}
+	defer patience.end()
 	h.each(ctx, func() {}, func(i int) {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
+		ctx := patience.context()
 		began := time.Now()
 		lock, err := client.Acquire(ctx, h.names[i])
 		took := time.Since(began)
@@ -140,6 +141,38 @@ func (h *heldLocks) acquire(ctx context.Context, client subject.Client, limit ti
 		h.locks[i] = lock
 		h.figures.Acquired++
 	})
+}
+
+// patience makes contexts that end after the limit, or twice that. Acquisitions share them, because a
+// lock keeps its caller's context for the values, and one for each would be the caller's memory.
+type patience struct {
+	ctx    context.Context
+	limit  time.Duration
+	mu     sync.Mutex
+	now    context.Context
+	until  time.Time
+	cancel []func()
+}
+
+func (p *patience) context() context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Until(p.until) < p.limit {
+		var cancel func()
+		p.until = time.Now().Add(2 * p.limit)
+		p.now, cancel = context.WithDeadline(p.ctx, p.until)
+		p.cancel = append(p.cancel, cancel)
+	}
+	return p.now
+}
+
+// end is called when no acquisition waits any more.
+func (p *patience) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, cancel := range p.cancel {
+		cancel()
+	}
 }
 
 // lookParts is in how many parts the locks are looked at while they are held: to look at a million
