@@ -62,7 +62,7 @@ func FirstOf(nodes []protocol.Node, key string) int { return firstOf(nodes, key,
 func WatchesOf(l *Locker) (nodes, keys int) {
 	l.watches.mu.Lock()
 	defer l.watches.mu.Unlock()
-	return len(l.watches.stops), len(l.watches.byKey)
+	return len(l.watches.stops), l.watches.keys
 }
 
 // ExtendsLate makes an extension of k that is to be sent later, by the function that it returns.

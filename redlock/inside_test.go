@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // silent is a Node that leaves the replies to the test.
@@ -75,7 +78,7 @@ func TestARepairWhoseTurnComesAfterTheReleaseIsDropped(t *testing.T) {
 	turn.Lock()
 	var both sync.WaitGroup
 	both.Go(func() { k.session.repair(&round{}, 0) })
-	is(func() bool { return k.session.repairs.Has(0) })
+	is(func() bool { return k.session.repairing(0) })
 	both.Go(func() { k.Release(context.Background()) })
 	is(func() bool { return k.phase == released })
 	turn.Unlock()
@@ -366,24 +369,27 @@ func TestAnEndedWatchIsNotEntered(t *testing.T) {
 	l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
 	require.NoError(t, err)
 	defer l.Close()
-	watched := func() *session { return &session{claim: claim{key: "k"}, locker: l, watched: true} }
+	watched := func() *session { return &session{claim: claim{key: "k", permit: &permit{}}, locker: l, watched: true} }
 	ended, early, late := watched(), watched(), watched()
 	ended.phase = lost
 	l.watches.remove(ended)
 	l.watches.add(ended)
-	require.Empty(t, l.watches.byKey)
+	require.Zero(t, l.watches.keys)
 	l.watches.add(early)
 	l.watches.add(late)
 	l.watches.remove(early)
-	require.Equal(t, map[string]*session{"k": late}, l.watches.byKey)
+	l.watches.remove(early)
+	require.Equal(t, 1, l.watches.keys)
+	require.Same(t, late, l.watches.permit("k"))
 	l.watches.remove(late)
-	require.Empty(t, l.watches.byKey)
+	require.Zero(t, l.watches.keys)
+	require.Nil(t, l.watches.permit("k"))
 }
 
 // TestALateGrantSaysNothingAfterARefusal: the node lost the key after it granted the earlier round.
 func TestALateGrantSaysNothingAfterARefusal(t *testing.T) {
 	t.Parallel()
-	s := &session{atNode: make([]nodeKey, 1), settings: &settings{choices: choices{ttl: time.Hour}, clock: clock.System}}
+	s := &session{doubts: &doubts{keys: make([]nodeKey, 1)}, settings: &settings{choices: choices{ttl: time.Hour}, clock: clock.System}}
 	early := s.now()
 	s.keyGranted(0, early)
 	require.True(t, s.hadKey(0))
@@ -393,9 +399,9 @@ func TestALateGrantSaysNothingAfterARefusal(t *testing.T) {
 	assert.False(t, s.hadKey(0))
 	s.keyGranted(0, s.now())
 	assert.True(t, s.hadKey(0))
-	known := s.atNode[0]
+	known := s.keyAt(0)
 	s.keyGranted(0, early)
-	assert.Equal(t, known, s.atNode[0])
+	assert.Equal(t, known, s.keyAt(0))
 }
 
 // TestALockCostsNothingWhenItIsReleased, also where many were held at once.
@@ -449,4 +455,142 @@ func TestLocksWithTheSameOptionsShareTheirSettings(t *testing.T) {
 		assert.Equal(t, strconv.Itoa(i), s.owner)
 		assert.Same(t, s, with(TTL(ttl), Owner(strconv.Itoa(i))))
 	}
+}
+
+// TestWhatASessionKnowsOfItsKeysIsTrue, and it knows of the last two extensions that a quorum granted.
+// The judge keeps all that a node has said.
+func TestWhatASessionKnowsOfItsKeysIsTrue(t *testing.T) {
+	t.Parallel()
+	const nodes, ttl = 5, 10 * time.Second
+	type said struct {
+		began, heard clock.Instant
+		granted      bool
+	}
+	sure, unsure := 0, 0
+	c := clock.NewFake(1)
+	l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c"), silent("d"), silent("e")}, MemoryGuard(false), TTL(ttl))
+	require.NoError(t, err)
+	defer l.Close()
+	l.settings.clock, l.scheduler.clock = c, c
+	for seed := range uint64(500) {
+		dice := rand.New(rand.NewPCG(seed, 0))
+		a, err := l.begin(t.Context(), "x", nil)
+		require.NoError(t, err)
+		claim := a.newClaim(c.Now())
+		history := make([][]said, nodes)
+		var rounds []*round
+		answered := map[*round]quorum.Set{}
+		tell := func(r *round, i int, outcome protocol.Outcome) {
+			set := answered[r]
+			if set.Has(i) {
+				return
+			}
+			set.Add(i)
+			answered[r] = set
+			if outcome == protocol.Granted || outcome == protocol.Refused {
+				history[i] = append(history[i], said{r.start, c.Now(), outcome == protocol.Granted})
+			}
+			r.Receive(i, protocol.Reply{Outcome: outcome, TTL: time.Second})
+		}
+		first := l.newRound(t.Context(), "x", l.request(&l.settings, protocol.OpAcquire, claim))
+		for _, i := range dice.Perm(nodes)[:3] {
+			tell(first, i, protocol.Granted)
+		}
+		k := a.win(first, claim)
+		require.NotNil(t, k)
+		rounds = append(rounds, first)
+		s := k.session
+		for step := 0; step < 60 && s.isHeld(); step++ {
+			c.Step(time.Duration(dice.Int64N(int64(ttl / 8))))
+			if dice.IntN(3) == 0 {
+				s.mu.Lock()
+				r := s.nextRound()
+				if dice.IntN(2) == 0 {
+					s.renewal = r
+				}
+				s.mu.Unlock()
+				rounds = append(rounds, r)
+			}
+			r := rounds[max(0, len(rounds)-1-dice.IntN(3))]
+			for range dice.IntN(nodes) {
+				outcome := protocol.Granted
+				switch dice.IntN(12) {
+				case 0:
+					if outcome = protocol.Refused; r == first {
+						outcome = protocol.Failed // no later extension finds the key there
+					}
+				case 1:
+					outcome = protocol.Failed
+				}
+				tell(r, dice.IntN(nodes), outcome)
+			}
+			for i := range nodes {
+				var refused, lives clock.Instant
+				for _, h := range history[i] {
+					if !h.granted {
+						refused, lives = h.heard, 0
+					} else if h.began >= refused {
+						lives = max(lives, quorum.Deadline(h.began, ttl))
+					}
+				}
+				knows := s.hadKey(i)
+				if knows {
+					require.Greater(t, lives, c.Now(), "seed %d, step %d: node %d is not known to have the key", seed, step, i)
+				}
+				switch known := c.Now() < lives; {
+				case !s.isHeld():
+				case known && knows:
+					sure++
+				case known:
+					unsure++
+					proof := rounds[slices.IndexFunc(rounds, func(r *round) bool { return r.seq == s.proof })]
+					granted := proof.outcomeOf(i) == protocol.Granted && refused < proof.start
+					require.False(t, granted && c.Now() < s.until, "seed %d, step %d: node %d granted the last", seed, step, i)
+				}
+			}
+		}
+	}
+	t.Logf("%d times known, %d times not, of what was so", sure, unsure)
+	assert.Less(t, 50*unsure, sure)
+}
+
+// TestHintsFindASessionAtAnyTime: from the first look on, also while it is being handed over.
+func TestHintsFindASessionAtAnyTime(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	begin := func() *acquisition {
+		a, err := l.begin(t.Context(), "x", nil)
+		require.NoError(t, err)
+		a.parker = l.parkers.get()
+		t.Cleanup(func() { l.parkers.put(a.parker) })
+		return a
+	}
+	first := begin()
+	claim := first.newClaim(0)
+	r := l.newRound(t.Context(), "x", l.request(&l.settings, protocol.OpAcquire, claim))
+	for i := range 2 {
+		r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
+	}
+	k := first.win(r, claim)
+	require.NotNil(t, k)
+	s, q := k.session, &l.queue
+	is := func(when string) { assert.Contains(t, q.holdersOf("x"), s, when) }
+	s.look() // before the goroutine of the acquisition has come to enter it as a holder
+	is("looked at")
+	second := begin()
+	q.enter(second)
+	_, ok := k.stepDown(s.now())
+	require.True(t, ok)
+	is("without a holder")
+	require.True(t, q.pass(s))
+	is("handed over")
+	next, _ := q.await(second)
+	require.Same(t, s, next)
+	is("being taken")
+	require.NotNil(t, second.take(s))
+	q.leave(second, s)
+	is("taken")
+	assert.Len(t, q.holdersOf("x"), 1)
 }

@@ -187,6 +187,9 @@ func (q *queue) await(a *acquisition) (next *session, yield bool) {
 		q.mu.Lock()
 		if ln.waiters.first == a && (ln.hasRoom() || ln.next != nil || a.settings.inOrder() || a.contender.isQueued()) {
 			next, yield = ln.next, ln.turnOver || ln.lookBack().others > 0
+			if next != nil {
+				ln.enterHolder(next) // hints must find it at any time
+			}
 			ln.next, ln.news, ln.turnOver = nil, false, false
 			q.mu.Unlock()
 			return next, yield
@@ -244,6 +247,21 @@ func (ln *line) removeHolder(s *session) bool {
 	n := len(ln.holders)
 	ln.holders = slices.DeleteFunc(ln.holders, func(h *session) bool { return h == s })
 	return len(ln.holders) < n
+}
+
+// holdersOf returns the sessions that have a key, be it that they are being handed over.
+func (q *queue) holdersOf(key string) []*session {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln := q.lines[key]
+	if ln == nil {
+		return nil
+	}
+	holders := slices.Clone(ln.holders)
+	if ln.next != nil {
+		holders = append(holders, ln.next)
+	}
+	return holders
 }
 
 // hasRoom reports whether fewer callers of this process hold the lock than may at once. The

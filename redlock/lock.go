@@ -26,8 +26,7 @@ type Lock struct {
 	caller   context.Context // of Acquire, for its values
 
 	// Guarded by the session.
-	life  *lifetime // nil until it is asked for
-	why   *ending   // nil unless it was lost
+	life  *lifetime // nil while it is not needed
 	place int32     // among the sharers of the session
 	phase phase
 }
@@ -38,10 +37,19 @@ type ending struct {
 	at    clock.Instant
 }
 
-// A lifetime is the context that ends with a lock.
+// A lifetime is what only some locks need.
 type lifetime struct {
-	ctx context.Context
+	ctx context.Context // that ends with the lock; nil until it is asked for
 	end context.CancelCauseFunc
+	why *ending // nil unless the lock was lost
+}
+
+// lived returns the lock's lifetime to be changed. The session must be locked.
+func (k *Lock) lived() *lifetime {
+	if k.life == nil {
+		k.life = &lifetime{}
+	}
+	return k.life
 }
 
 // compose has the cause take down what is known of the round that failed, before later replies change it.
@@ -62,7 +70,11 @@ const (
 )
 
 // leaveHeld takes the lock out of its phase held. The session must be locked.
-func (k *Lock) leaveHeld(p phase, why *ending) { k.phase, k.why = p, why }
+func (k *Lock) leaveHeld(p phase, why *ending) {
+	if k.phase = p; why != nil {
+		k.lived().why = why
+	}
+}
 
 // cause returns why a lock is not held any more, or nil if it is. The session must be locked.
 func (k *Lock) cause() error {
@@ -74,7 +86,7 @@ func (k *Lock) cause() error {
 	case closed:
 		return ErrClosed
 	}
-	return k.why.cause
+	return k.life.why.cause
 }
 
 // open makes k a handle on s, granted at now to a caller with that context.
@@ -127,13 +139,13 @@ func (k *Lock) Context() context.Context {
 	s := k.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.life == nil { // it costs three allocations, and many locks are held without it
+	if k.life == nil || k.life.ctx == nil { // it costs four allocations, and many locks are held without it
 		// Without the end of the caller's: what bounded the waiting must not take the lock away.
 		ctx, end := context.WithCancelCause(context.WithoutCancel(k.caller))
 		if k.phase != held {
 			end(k.cause())
 		}
-		k.life = &lifetime{ctx, end}
+		k.lived().ctx, k.life.end = ctx, end
 	}
 	return k.life.ctx
 }
@@ -144,7 +156,7 @@ func (k *Lock) endContext() {
 	k.session.mu.Lock()
 	life := k.life
 	k.session.mu.Unlock()
-	if life != nil {
+	if life != nil && life.end != nil {
 		life.end(k.cause()) // which does not change any more
 	}
 }
@@ -255,7 +267,7 @@ func (k *Lock) extend(ctx context.Context) error {
 	case s.proof >= r.seq:
 		return nil
 	}
-	s.failed = r
+	s.doubt().failed = r
 	if ctx.Err() != nil {
 		return r.fail(ctx.Err())
 	}

@@ -311,17 +311,7 @@ func (g *group) absence(cause error) error {
 
 // loseUnder ends the locks that are held under a presence that has ended.
 func (a *scheduler) loseUnder(p *presence, cause error) {
-	a.running.Lock() // a run under way may be holding one lock
-	a.mu.Lock()
-	var under []*session
-	for _, e := range a.sessions {
-		if s := e.session; s.presence == p && !s.isPresence {
-			under = append(under, s)
-		}
-	}
-	a.mu.Unlock()
-	a.running.Unlock()
-	for _, s := range under {
+	for _, s := range a.all(func(s *session) bool { return s.presence == p && !s.isPresence }) {
 		if s.lose(cause, a.clock.Now()) {
 			a.chores.add(chore{s, giveBack})
 		}

@@ -113,6 +113,20 @@ func (a *scheduler) next(now clock.Instant) *session {
 	return nil
 }
 
+// all returns the sessions that f is true of.
+func (a *scheduler) all(f func(*session) bool) (sessions []*session) {
+	a.running.Lock() // a run under way may be holding one lock
+	defer a.running.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.sessions {
+		if f(e.session) {
+			sessions = append(sessions, e.session)
+		}
+	}
+	return sessions
+}
+
 // close ends the scheduler and returns the locks that were in it.
 func (a *scheduler) close() []*session {
 	a.mu.Lock()
@@ -280,7 +294,7 @@ func (c *chores) isStopped() bool {
 func (c chore) urgent() bool {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
-	return c.kind == renewal && c.session.failed == nil
+	return c.kind == renewal && c.session.failed() == nil
 }
 
 // do does the chore, but asks no node any more if that is in vain.

@@ -27,6 +27,7 @@ type session struct {
 	again      bool          // they had it just before, and are to ask if others wait; guarded by the queue
 	part       bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
 	isPresence bool
+	entered    bool // into the Locker's watches, which guard it
 
 	phase     phase // guarded by mu, as all that follow
 	renewDue  bool  // a renewal is among the scheduler's chores
@@ -43,12 +44,19 @@ type session struct {
 	proof     int32         // seq of the round that until is counted from
 	seq       int32         // of the last round
 	maybe     quorum.Set    // nodes that may hold the value
-	repairs   quorum.Set    // nodes that are being asked to hold it again
-	atNode    []nodeKey     // one a node; nil before the first round
-	renewal   *round        // under way, or nil
+	before    quorum.Set    // votes and until of the round that proof has replaced
+	beforeEnd clock.Instant
+	renewal   *round // under way, or nil
 	renewAt   clock.Instant
-	watch     *holdWatch // nil: there was no doubt
-	failed    *round     // the last extension that came to nothing, nil after one that succeeded
+	doubts    *doubts // nil: all has been well
+}
+
+// Doubts are what a session knows besides where not all has been well.
+type doubts struct {
+	failed  *round     // the last extension that came to nothing, nil after one that succeeded
+	repairs quorum.Set // nodes that are being asked to hold the value again
+	keys    []nodeKey  // at the nodes; nil while votes and before tell all (see nodeKeys)
+	watch   holdWatch
 }
 
 // A nodeKey is what a session knows of its key at one node. Zero: nothing. Positive: the key lives
@@ -56,6 +64,34 @@ type session struct {
 // negated, and grants of rounds that began before say nothing. A grant that counts after a refusal
 // takes its place: those of earlier rounds, which have the same TTL, end sooner and change nothing.
 type nodeKey clock.Instant
+
+// doubt returns the session's doubts, which must be locked, to be changed.
+func (s *session) doubt() *doubts {
+	if s.doubts == nil {
+		s.doubts = &doubts{}
+	}
+	return s.doubts
+}
+
+// failed returns the last extension that came to nothing, nil after one that succeeded. The session
+// must be locked.
+func (s *session) failed() *round {
+	if s.doubts == nil {
+		return nil
+	}
+	return s.doubts.failed
+}
+
+// repairing reports whether node i is being asked to hold the value again. The session must be locked.
+func (s *session) repairing(i int) bool { return s.doubts != nil && s.doubts.repairs.Has(i) }
+
+// watch returns what is known by hints and looks, nil for nothing. The session must be locked.
+func (s *session) watch() *holdWatch {
+	if s.doubts == nil {
+		return nil
+	}
+	return &s.doubts.watch
+}
 
 // newSession makes the session of a round of an acquisition, won by now, and returns its
 // first holder. The round must be locked.
@@ -145,7 +181,10 @@ func (s *session) endAs(p phase, why *ending) bool {
 // end the holder's context.
 func (s *session) leaveHeld(p phase, why *ending) {
 	s.phase = p
-	s.votes, s.renewal, s.failed = 0, nil, nil
+	s.votes, s.before, s.renewal = 0, 0, nil
+	if s.doubts != nil {
+		s.doubts.failed = nil
+	}
 	if s.isPresence {
 		s.presence.until.Store(0)
 	}
@@ -187,8 +226,8 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 		ctx := context.Background()
 		if k != nil {
 			ctx = k.caller
-			if why := k.why; why != nil {
-				why.compose()
+			if k.phase == lost {
+				k.life.why.compose()
 			}
 		}
 		r = s.locker.release(releaseOf{ctx, s.settings, c, maybe, held}, now)
@@ -242,9 +281,10 @@ func (k *Lock) tellLoss() {
 	if k.phase != lost || !l.observed() || k.session.part {
 		return
 	}
-	since := k.session.now().Sub(k.why.at)
+	why := k.life.why
+	since := k.session.now().Sub(why.at)
 	l.publish(Event{
-		Kind: EventLost, Time: time.Now().Add(-since), Context: k.caller, Name: k.session.name, Elapsed: k.why.at.Sub(k.start), Err: k.why.cause,
+		Kind: EventLost, Time: time.Now().Add(-since), Context: k.caller, Name: k.session.name, Elapsed: why.at.Sub(k.start), Err: why.cause,
 	}.about(k.session))
 }
 
@@ -270,8 +310,8 @@ func (s *session) overdue(now clock.Instant) error {
 		l.absent = true
 	case k != nil && k.endBy > 0 && now >= k.endBy:
 		l.maxHold = k.settings.maxHold
-	case s.failed != nil:
-		l.round = s.failed
+	case s.failed() != nil:
+		l.round = s.failed()
 	default:
 		l.round = s.renewal
 	}
@@ -283,7 +323,7 @@ func (s *session) overdue(now clock.Instant) error {
 // nextRound makes an extension. The session must be locked, and have a holder.
 func (s *session) nextRound() *round {
 	req := s.locker.request(s.settings, s.kind.extend, s.claim)
-	s.watch.extending()
+	s.watch().extending()
 	req.Watch = s.watched
 	r := s.locker.newRound(s.holder.caller, s.name, req)
 	s.number(r)
@@ -294,12 +334,53 @@ func (s *session) nextRound() *round {
 func (s *session) number(r *round) {
 	s.seq++
 	r.seq, r.session = s.seq, s
-	if s.atNode == nil {
-		s.atNode = make([]nodeKey, len(s.locker.nodes))
-		for i := range s.atNode {
-			if s.votes.Has(i) {
-				s.atNode[i] = nodeKey(s.until)
-			}
+}
+
+// keyAt returns what is known of the key at node i. The session must be locked.
+func (s *session) keyAt(i int) nodeKey {
+	switch d := s.doubts; {
+	case d != nil && d.keys != nil:
+		return d.keys[i]
+	case s.votes.Has(i):
+		return nodeKey(s.until)
+	case s.before.Has(i):
+		return nodeKey(s.beforeEnd)
+	}
+	return 0
+}
+
+// nodeKeys returns what is known of the keys, one by one. That is kept from the first node on that has
+// refused an extension, or missed one that others granted and has not granted the next: for sessions
+// without such nodes it would be a tenth of what they cost. The session must be locked.
+func (s *session) nodeKeys() []nodeKey {
+	d := s.doubt()
+	if d.keys == nil {
+		keys := make([]nodeKey, len(s.locker.nodes))
+		for i := range keys {
+			keys[i] = s.keyAt(i)
+		}
+		d.keys = keys
+	}
+	return d.keys
+}
+
+// proven makes r the round that the deadline is counted from, which the nodes in granted granted. The
+// session must be locked.
+func (s *session) proven(r *round, granted quorum.Set, until clock.Instant) {
+	if s.before&^s.votes != 0 {
+		s.nodeKeys()
+	}
+	s.before, s.beforeEnd = s.votes, s.until
+	s.proof, s.votes, s.until = r.seq, granted|r.regained, until
+	s.keysGranted(granted, r.start)
+}
+
+// keysGranted is keyGranted for the nodes that granted a round before keys were known one by one. A
+// refusal may have come since. The session must be locked.
+func (s *session) keysGranted(granted quorum.Set, start clock.Instant) {
+	for i := range s.locker.nodes {
+		if granted.Has(i) && s.keyAt(i) != nodeKey(-start) {
+			s.keyGranted(i, start)
 		}
 	}
 }
@@ -307,16 +388,14 @@ func (s *session) number(r *round) {
 // keyGranted notes a grant of node i that counts, to a round that began at start: the key lives for a
 // TTL from then. The session must be locked.
 func (s *session) keyGranted(i int, start clock.Instant) {
-	if s.atNode != nil && start >= -clock.Instant(s.atNode[i]) {
-		s.atNode[i] = max(s.atNode[i], nodeKey(quorum.Deadline(start, s.settings.ttl)))
+	if d := s.doubts; d != nil && d.keys != nil && start >= -clock.Instant(d.keys[i]) {
+		d.keys[i] = max(d.keys[i], nodeKey(quorum.Deadline(start, s.settings.ttl)))
 	}
 }
 
 // keyRefused notes that node i has refused an extension. The session must be locked.
 func (s *session) keyRefused(i int) {
-	if s.atNode != nil {
-		s.atNode[i] = nodeKey(-s.now())
-	}
+	s.nodeKeys()[i] = nodeKey(-s.now())
 }
 
 // hadKey reports whether node i, which has just granted an extension, is known to have had the key
@@ -330,7 +409,7 @@ func (s *session) hadKey(i int) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.atNode != nil && s.now() < clock.Instant(s.atNode[i])
+	return s.now() < clock.Instant(s.keyAt(i))
 }
 
 // heard is called with every reply to an extension, and with those to the
@@ -340,12 +419,12 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	if r.req.Op.Extends() && reply.Outcome == protocol.Refused {
 		s.keyRefused(i)
 	}
-	repairing := s.repairs.Has(i) // then an older reply does not say what is there
+	repairing := s.repairing(i) // then an older reply does not say what is there
 	switch {
 	case reply.Outcome == protocol.Granted:
 		s.maybe.Add(i)
 		s.keyGranted(i, r.start)
-		s.watch.found(i, true)
+		s.watch().found(i, true)
 	case r.req.Op.Acquires() && r.seq > 0: // a reader that was refused, and may be there
 	case s.isOutdated(r): // likewise
 	case !repairing && (reply.Outcome == protocol.Refused || reply.Outcome == protocol.Failed && !r.req.Op.Extends()):
@@ -387,12 +466,14 @@ func (s *session) learn(r *round) {
 	case r.seq == s.proof:
 		s.votes = granted | r.regained
 	case r.seq > s.proof && until >= s.until:
-		s.proof, s.votes, s.until = r.seq, granted|r.regained, until
-		s.renewAt, s.failed = s.settings.renewAfter(r.start), nil
+		s.proven(r, granted, until)
+		if s.renewAt = s.settings.renewAfter(r.start); s.doubts != nil {
+			s.doubts.failed = nil
+		}
 		if s.isPresence {
 			s.presence.until.Store(int64(until))
 		}
-		if s.watch.extended() {
+		if s.watch().extended() {
 			s.renewSoon(now)
 		}
 		renewed = true
@@ -508,7 +589,12 @@ func (s *session) due(now clock.Instant) choreKind {
 // renewalFailed notes that r, which was to renew the session, has come to nothing.
 // The session must be locked.
 func (s *session) renewalFailed(r *round, now clock.Instant) {
-	s.failed, s.renewal = r, nil
+	r.mu.Lock()
+	granted := r.nodes(protocol.Granted)
+	r.mu.Unlock()
+	s.nodeKeys()
+	s.keysGranted(granted, r.start)
+	s.doubt().failed, s.renewal = r, nil
 	s.renewAt = now.Add(s.retryRenewal())
 }
 
@@ -544,11 +630,11 @@ func (s *session) renew() {
 // and the lock is not held any more, or comes behind on the same connection.
 func (s *session) repair(gap *round, i int) {
 	s.mu.Lock()
-	if s.phase != held || s.repairs.Has(i) {
+	if s.phase != held || s.repairing(i) {
 		s.mu.Unlock()
 		return
 	}
-	s.repairs.Add(i)
+	s.doubt().repairs.Add(i)
 	s.maybe.Add(i)
 	ctx := context.Background()
 	if s.holder != nil {
@@ -575,9 +661,10 @@ func (s *session) repaired(r *round, i int, o protocol.Outcome) {
 	gap := r.gap
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.repairs.Remove(i)
+	d := s.doubt()
+	d.repairs.Remove(i)
 	if s.watched && s.phase == held {
-		s.doubt().repaired(i, s.now())
+		d.watch.repaired(i, s.now())
 		s.reschedule()
 	}
 	if o != protocol.Granted || s.phase != held {

@@ -337,7 +337,7 @@ func (g *gathering) fill(gaps quorum.Set, c claim) {
 		s := part.session
 		s.mu.Lock()
 		s.maybe |= gaps
-		s.repairs |= gaps
+		s.doubt().repairs |= gaps
 		s.mu.Unlock()
 	}
 	l := g.locker

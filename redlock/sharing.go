@@ -325,7 +325,10 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	watched := false
 	if k.phase == held && s.kind != shared {
 		s.kind, s.block, s.shared = shared, nil, s.settings.sharedKeys(s.name)
-		watched, s.watched, s.watch = s.watched, false, nil // looks are for the writer's value
+		watched, s.watched = s.watched, false
+		if w := s.watch(); w != nil {
+			*w = holdWatch{} // looks were for the writer's value
+		}
 	}
 	s.mu.Unlock()
 	if watched {

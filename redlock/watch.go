@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -45,8 +44,7 @@ const (
 	repairDelay = 20 * time.Millisecond
 )
 
-// A holdWatch is what hints and looks have told of a session. The session guards it, and has one from
-// the first of them on that was not as it should be: most locks are never in doubt.
+// A holdWatch is what hints and looks have told of a session, which guards it.
 type holdWatch struct {
 	due     quorum.Set // nodes to be looked at
 	at      clock.Instant
@@ -74,10 +72,10 @@ func (s *session) lookAt() clock.Instant {
 		return 0
 	case !s.watched:
 		return s.holder.start.Add(watchAfter)
-	case s.watch == nil || s.watch.due == 0:
+	case s.watch() == nil || s.watch().due == 0:
 		return 0
 	default:
-		return s.watch.at
+		return s.watch().at
 	}
 }
 
@@ -94,11 +92,12 @@ func (s *session) look() {
 	first, nodes := !s.watched, l.watchable
 	s.watched = true
 	if !first {
-		nodes = s.watch.take(s.now(), s.settings.ttl/4)
+		nodes = s.watch().take(s.now(), s.settings.ttl/4)
 	}
 	s.reschedule()
 	s.mu.Unlock()
 	if first {
+		l.queue.hold(s) // who has won it may have been kept from that until now
 		l.watches.add(s)
 	}
 	look := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Timeout: s.settings.timeout(), Watch: true}
@@ -132,11 +131,13 @@ func (w *holdWatch) take(now clock.Instant, maxGap time.Duration) quorum.Set {
 }
 
 // watches are the sessions of a Locker that are watched. A node has one watcher for all of them,
-// while there are any, because a watcher of each key costs some 150 bytes at each node.
+// while there are any, because a watcher of each key costs some 150 bytes at each node. The queue
+// knows which session has a key, but not for permits.
 type watches struct {
-	mu    sync.Mutex // taken before a session's and before a node's
-	byKey map[string]*session
-	stops []func() // of the nodes' watchers
+	mu      sync.Mutex // taken before a session's and before a node's
+	keys    int        // of the sessions
+	permits map[string]*session
+	stops   []func() // of the nodes' watchers
 }
 
 // add has the nodes hint at the keys of a session, unless it is not watched any more.
@@ -146,18 +147,20 @@ func (t *watches) add(s *session) {
 	if !s.isWatched() {
 		return
 	}
-	if t.byKey == nil {
-		t.byKey = map[string]*session{}
-	}
-	for _, key := range s.keys() {
-		t.byKey[key] = s
+	s.entered = true
+	t.keys += len(s.keys())
+	if s.permit != nil {
+		if t.permits == nil {
+			t.permits = map[string]*session{}
+		}
+		t.permits[s.key] = s
 	}
 	if t.stops != nil {
 		return
 	}
 	for i, n := range s.locker.nodes {
 		if node, ok := n.(protocol.Watchable); ok {
-			t.stops = append(t.stops, node.Watch("", func(key string) { t.hint(i, key) }))
+			t.stops = append(t.stops, node.Watch("", func(key string) { s.locker.hint(i, key) }))
 		}
 	}
 }
@@ -166,30 +169,40 @@ func (t *watches) add(s *session) {
 func (t *watches) remove(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, key := range s.keys() {
-		if t.byKey[key] == s {
-			delete(t.byKey, key)
-		}
+	if !s.entered {
+		return
 	}
-	if len(t.byKey) > 0 {
+	s.entered = false
+	if t.permits[s.key] == s {
+		delete(t.permits, s.key)
+	}
+	if t.keys -= len(s.keys()); t.keys > 0 {
 		return
 	}
 	for _, stop := range t.stops {
 		stop()
 	}
-	t.stops, t.byKey = nil, nil
+	t.stops, t.permits = nil, nil
+}
+
+// permit returns the session that has a permit by the key, or nil.
+func (t *watches) permit(key string) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.permits[key]
 }
 
 // hint is called when the key may have changed at node i, or any key if it is empty.
-func (t *watches) hint(i int, key string) {
-	t.mu.Lock()
+func (l *Locker) hint(i int, key string) {
 	var hinted []*session
-	if s := t.byKey[key]; s != nil {
-		hinted = append(hinted, s)
-	} else if key == "" {
-		hinted = slices.AppendSeq(hinted, maps.Values(t.byKey))
+	if key == "" {
+		hinted = l.scheduler.all(func(*session) bool { return true })
+	} else {
+		hinted = l.queue.holdersOf(key)
+		if s := l.watches.permit(key); s != nil {
+			hinted = append(hinted, s)
+		}
 	}
-	t.mu.Unlock()
 	slices.SortFunc(hinted, func(a, b *session) int { // so that runs can be repeated
 		return strings.Compare(a.key, b.key)
 	})
@@ -210,17 +223,9 @@ func (s *session) hinted(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase == held && s.watched {
-		s.doubt().schedule(i, s.now())
+		s.doubt().watch.schedule(i, s.now())
 		s.reschedule()
 	}
-}
-
-// doubt returns the session's holdWatch. The session must be locked.
-func (s *session) doubt() *holdWatch {
-	if s.watch == nil {
-		s.watch = &holdWatch{}
-	}
-	return s.watch
 }
 
 // schedule has node i looked at as soon as the gap allows.
@@ -236,7 +241,7 @@ func (s *session) Receive(i int, reply protocol.Reply) {
 	}
 	s.mu.Lock()
 	if reply.Value == s.value {
-		s.watch.found(i, false)
+		s.watch().found(i, false)
 		s.mu.Unlock()
 		return
 	}
@@ -244,7 +249,7 @@ func (s *session) Receive(i int, reply protocol.Reply) {
 		s.mu.Unlock()
 		return
 	}
-	w := s.doubt()
+	w := &s.doubt().watch
 	if w.replies == nil {
 		w.replies = map[int]protocol.Reply{}
 	}
@@ -265,7 +270,7 @@ func (s *session) weighMissing() {
 		s.mu.Unlock()
 		return
 	}
-	w := s.watch
+	w := s.watch()
 	if w == nil {
 		s.mu.Unlock()
 		return
