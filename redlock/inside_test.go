@@ -593,4 +593,41 @@ func TestHintsFindASessionAtAnyTime(t *testing.T) {
 	q.leave(second, s)
 	is("taken")
 	assert.Len(t, q.holdersOf("x"), 1)
+	for i := range 2 {
+		s.Receive(i, protocol.Reply{Outcome: protocol.Granted})
+	}
+	var lost *QuorumError
+	require.ErrorAs(t, s.holder.cause(), &lost)
+	for _, err := range lost.Causes.Errors {
+		assert.Less(t, err.(*NodeError).After, 20*time.Second, "counted from the first look")
+	}
+}
+
+// TestADoubtAboutAllKeysKeepsNoNode: its goroutine has replies for other locks.
+func TestADoubtAboutAllKeysKeepsNoNode(t *testing.T) {
+	t.Parallel()
+	l, err := New([]protocol.Node{&counting{silent: "a"}}, MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	k, err := l.TryAcquire(t.Context(), "x")
+	require.NoError(t, err)
+	s := k.session
+	s.mu.Lock()
+	s.watched = true
+	told := make(chan struct{})
+	go func() {
+		l.hint(0, "")
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-time.After(20 * time.Second):
+		t.Error("the node waits for a lock")
+	}
+	s.mu.Unlock()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.doubts != nil && s.doubts.watch.due.Has(0)
+	}, 20*time.Second, time.Millisecond, "the node is to be looked at")
 }

@@ -145,7 +145,8 @@ func (k *Lock) Context() context.Context {
 		if k.phase != held {
 			end(k.cause())
 		}
-		k.lived().ctx, k.life.end = ctx, end
+		life := k.lived()
+		life.ctx, life.end = ctx, end
 	}
 	return k.life.ctx
 }
@@ -154,10 +155,14 @@ func (k *Lock) Context() context.Context {
 // session may be locked, because that takes as long as there are contexts made from it.
 func (k *Lock) endContext() {
 	k.session.mu.Lock()
-	life := k.life
+	var end context.CancelCauseFunc
+	if k.life != nil {
+		end = k.life.end
+	}
+	cause := k.cause()
 	k.session.mu.Unlock()
-	if life != nil && life.end != nil {
-		life.end(k.cause()) // which does not change any more
+	if end != nil {
+		end(cause)
 	}
 }
 

@@ -187,6 +187,7 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l.parkers.clock = s.clock
 	l.scheduler.clock = s.clock
 	l.scheduler.chores.parkers = &l.parkers
+	l.scheduler.chores.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
 	l.inflight.idle = make(chan struct{}, 1)
 	if s.guard {
 		l.guard = newGuard(s, l.nodes)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // The scheduler of a Locker has every held session, with the next moment at which something
@@ -188,10 +189,12 @@ func (h *byTime) Pop() any {
 type chores struct {
 	mu      sync.Mutex
 	waiting []chore
-	working bool // the goroutine runs
+	doubted quorum.Set // nodes at which any key may have changed
+	working bool       // the goroutine runs
 	stopped bool
 	worker  sync.WaitGroup
 	parkers *parkers
+	held    func() []*session // returns all
 }
 
 // A chore is one of them.
@@ -213,10 +216,50 @@ func (c *chores) add(more ...chore) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, more...)
+	c.start()
+}
+
+// doubt has all sessions told that node i may have lost their keys.
+func (c *chores) doubt(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.doubted.Add(i); !c.stopped {
+		c.start()
+	}
+}
+
+// start starts the goroutine if it does not run. The chores must be locked.
+func (c *chores) start() {
 	if !c.working {
 		c.working = true
 		c.worker.Go(c.work)
 	}
+}
+
+// A sweep tells all sessions of nodes that may have lost their keys. What happens meanwhile is for the
+// next one.
+type sweep struct {
+	nodes, next quorum.Set
+	left        []*session
+}
+
+func (s *sweep) isUnderWay() bool { return len(s.left) > 0 || s.next != 0 }
+
+// step tells up to row of them, and reports whether there were as many.
+func (s *sweep) step(held func() []*session) bool {
+	if len(s.left) == 0 && s.next != 0 {
+		s.nodes, s.next, s.left = s.next, 0, held()
+	}
+	part := s.left[:min(row, len(s.left))]
+	for _, session := range part {
+		for i := range quorum.MaxNodes {
+			if s.nodes.Has(i) {
+				session.hinted(i)
+			}
+		}
+	}
+	s.left = s.left[len(part):]
+	return len(part) == row
 }
 
 // Chores that are not urgent are done for at most so long in a row, and followed by
@@ -243,9 +286,11 @@ func (c *chores) work() {
 		began = c.parkers.clock.Now()
 	}
 	var looks []chore
+	var sweep sweep
 	for {
-		batch, stopped := c.take(len(looks) > 0)
-		if len(batch)+len(looks) == 0 {
+		batch, doubted, stopped := c.take(len(looks) > 0 || sweep.isUnderWay())
+		sweep.next |= doubted
+		if len(batch)+len(looks) == 0 && !sweep.isUnderWay() {
 			return
 		}
 		for i, job := range batch {
@@ -262,6 +307,9 @@ func (c *chores) work() {
 				stopped = c.isStopped()
 			}
 		}
+		if sweep.step(c.held) && c.parkers.clock.Now().Sub(began) > spell && !stopped {
+			rest()
+		}
 		now := looks[:min(maxLooks, len(looks))]
 		for _, job := range now {
 			job.do(stopped)
@@ -273,14 +321,15 @@ func (c *chores) work() {
 	}
 }
 
-// take returns what waits, and whether the nodes are about to be closed. The goroutine ends if
+// take returns what waits, the nodes that are doubted, and whether the nodes are about to be closed. The goroutine ends if
 // nothing waits and it has nothing left to do.
-func (c *chores) take(busy bool) (batch []chore, stopped bool) {
+func (c *chores) take(busy bool) (batch []chore, doubted quorum.Set, stopped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	batch, c.waiting = c.waiting, nil
-	c.working = busy || len(batch) > 0
-	return batch, c.stopped
+	doubted, c.doubted = c.doubted, 0
+	c.working = busy || len(batch) > 0 || doubted != 0
+	return batch, doubted, c.stopped
 }
 
 func (c *chores) isStopped() bool {

@@ -1,8 +1,6 @@
 package redlock
 
 import (
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -31,10 +29,10 @@ const (
 	// could tell of its loss.
 	minWatchedTTL = time.Second
 
-	// firstLookGap is how long after a look the next follows at least. Each look doubles
-	// the gap, up to a quarter of the TTL, unless it comes after quietGaps: so a server that
-	// hints all the time, because its table of tracked keys is full for instance, costs
-	// about as many looks as renewals.
+	// firstLookGap is how long after a look that a hint led to the next follows at least. Each such
+	// look doubles the gap, up to a quarter of the TTL, unless it comes after quietGaps: so a server
+	// that hints all the time, because its table of tracked keys is full for instance, costs about as
+	// many looks as renewals.
 	firstLookGap = 2 * time.Millisecond
 	quietGaps    = 16
 
@@ -158,9 +156,10 @@ func (t *watches) add(s *session) {
 	if t.stops != nil {
 		return
 	}
-	for i, n := range s.locker.nodes {
+	l := s.locker // the watchers outlive the session
+	for i, n := range l.nodes {
 		if node, ok := n.(protocol.Watchable); ok {
-			t.stops = append(t.stops, node.Watch("", func(key string) { s.locker.hint(i, key) }))
+			t.stops = append(t.stops, node.Watch("", func(key string) { l.hint(i, key) }))
 		}
 	}
 }
@@ -192,21 +191,17 @@ func (t *watches) permit(key string) *session {
 	return t.permits[key]
 }
 
-// hint is called when the key may have changed at node i, or any key if it is empty.
+// hint is called when the key may have changed at node i, or any key if it is empty. The goroutine is
+// the node's, and must not be kept: to go through a million locks takes seconds.
 func (l *Locker) hint(i int, key string) {
-	var hinted []*session
 	if key == "" {
-		hinted = l.scheduler.all(func(*session) bool { return true })
-	} else {
-		hinted = l.queue.holdersOf(key)
-		if s := l.watches.permit(key); s != nil {
-			hinted = append(hinted, s)
-		}
+		l.scheduler.chores.doubt(i)
+		return
 	}
-	slices.SortFunc(hinted, func(a, b *session) int { // so that runs can be repeated
-		return strings.Compare(a.key, b.key)
-	})
-	for _, s := range hinted {
+	for _, s := range l.queue.holdersOf(key) {
+		s.hinted(i)
+	}
+	if s := l.watches.permit(key); s != nil {
 		s.hinted(i)
 	}
 }
@@ -301,7 +296,13 @@ func (s *session) renewSoon(now clock.Instant) {
 // goneFrom is the cause of a lock that too many nodes do not hold. The session must be locked.
 func (s *session) goneFrom(w *holdWatch) *QuorumError {
 	n := len(s.locker.nodes)
-	now := s.now()
+	now, asked := s.now(), w.last
+	if asked == 0 { // by the first look
+		asked = now
+		if s.holder != nil { // when that was due
+			asked = min(now, s.holder.start.Add(watchAfter))
+		}
+	}
 	e := &QuorumError{
 		Op: protocol.OpInspect.String(), Name: s.name, Err: ErrLost,
 		Votes: n - w.missing.Size(), Nodes: n, Quorum: quorum.Tally{Nodes: n}.Quorum(),
@@ -309,7 +310,7 @@ func (s *session) goneFrom(w *holdWatch) *QuorumError {
 	for i, node := range s.locker.nodes {
 		if w.missing.Has(i) {
 			e.Causes = multierror.Append(e.Causes, &NodeError{
-				Node: node.String(), Err: refusal{w.replies[i], nameIn(s.set, w.replies[i], s.settings.prefix)}, After: now.Sub(w.last),
+				Node: node.String(), Err: refusal{w.replies[i], nameIn(s.set, w.replies[i], s.settings.prefix)}, After: now.Sub(asked),
 			})
 		}
 	}
