@@ -107,8 +107,8 @@ var procedures = map[string]func(*testing.T, *operator){
 		o.outage = true
 		o.start(t)
 		o.r.must(t, 0, "SET", record.Key, "garbage")
-		o.r.must(t, 1, "DEL", record.Key)
-		o.r.must(t, 1, "HSET", record.Key, "no", "string")
+		// At once, because a client that finds no record writes one.
+		o.r.must(t, 1, "EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'no', 'string')", 1, record.Key)
 		o.follow(t, steps{
 			"# Stop all clients.":  func() { o.stop(t) },
 			"# Start all clients.": func() { o.start(t) },
