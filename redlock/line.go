@@ -88,10 +88,11 @@ func (w *waiters) remove(a *acquisition) {
 	a.ahead, a.behind = nil, nil
 }
 
-// idleLines are lines in the order in which they became idle.
+// idleLines are lines in the order in which they became idle: a ring in which the line itself
+// is between the newest and the oldest.
 type idleLines struct {
-	oldest, newest *line
-	size           int
+	line
+	size int
 }
 
 // maxIdle is how many idle lines are kept at least: as many as callers are likely to acquire at the
@@ -100,31 +101,25 @@ const maxIdle = 256
 
 // add makes ln the newest idle line.
 func (l *idleLines) add(ln *line) {
-	ln.isIdle = true
-	if ln.remember().older = l.newest; l.newest != nil {
-		l.newest.past.newer = ln
-	} else {
-		l.oldest = ln
+	p, ends := ln.remember(), l.remember()
+	if l.size == 0 {
+		ends.older, ends.newer = &l.line, &l.line
 	}
-	l.newest = ln
+	ln.isIdle = true
+	p.older, p.newer = ends.older, &l.line
+	p.older.past.newer, ends.older = ln, ln
 	l.size++
 }
 
 func (l *idleLines) remove(ln *line) {
 	p := ln.past
-	if p.older != nil {
-		p.older.past.newer = p.newer
-	} else {
-		l.oldest = p.newer
-	}
-	if p.newer != nil {
-		p.newer.past.older = p.older
-	} else {
-		l.newest = p.older
-	}
+	p.older.past.newer, p.newer.past.older = p.newer, p.older
 	ln.isIdle, p.older, p.newer = false, nil, nil
 	l.size--
 }
+
+// oldest returns the line that has been idle for the longest.
+func (l *idleLines) oldest() *line { return l.past.newer }
 
 // enter puts a at the end of its line.
 func (q *queue) enter(a *acquisition) {
@@ -169,7 +164,7 @@ func (q *queue) line(key string) *line {
 
 // forgetOldest takes out the line that has been idle for the longest. The queue must be locked.
 func (q *queue) forgetOldest() *line {
-	ln := q.idle.oldest
+	ln := q.idle.oldest()
 	q.idle.remove(ln)
 	delete(q.lines, ln.key)
 	return ln
@@ -466,7 +461,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	q := &s.locker.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ln := q.lines[s.line()]; ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
+	if ln := q.lines[s.lineKey()]; ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
 		return 0, false
 	}
 	s.mu.Lock()
@@ -487,7 +482,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 func (q *queue) pass(s *session) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := q.lines[s.line()]
+	ln := q.lines[s.lineKey()]
 	if ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
 		return false
 	}

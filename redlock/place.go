@@ -227,7 +227,7 @@ func (d departure) Receive(_ int, reply protocol.Reply) {
 // node that does not answer is not waited for.
 func (s *session) countHeads() {
 	nodes := s.locker.nodes
-	i := firstOf(nodes, s.line(), s.locker.overdue())
+	i := firstOf(nodes, s.lineKey(), s.locker.overdue())
 	if i < 0 {
 		return // who comes next lines up, and sees why
 	}
@@ -247,13 +247,13 @@ type headcount struct {
 func (q *queue) headcount(s *session) *headcount {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln, timeout := q.lines[s.line()], s.settings.timeout()
+	ln, timeout := q.lines[s.lineKey()], s.settings.timeout()
 	if ln == nil {
 		return nil
 	}
 	p := ln.remember()
 	if p.heads == nil || p.heads.req.Timeout != timeout {
-		p.heads = &headcount{queue: q, line: s.line(), req: protocol.Request{
+		p.heads = &headcount{queue: q, line: s.lineKey(), req: protocol.Request{
 			Op: protocol.OpQueue, Key: s.settings.prefix + queueKey + s.name, Timeout: timeout,
 			Ticket: &protocol.Ticket{Leave: true, Life: ticketLife},
 		}}

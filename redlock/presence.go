@@ -311,7 +311,7 @@ func (g *group) absence(cause error) error {
 
 // loseUnder ends the locks that are held under a presence that has ended.
 func (a *scheduler) loseUnder(p *presence, cause error) {
-	for _, s := range a.all(func(s *session) bool { return s.presence == p && !s.isPresence }) {
+	for _, s := range a.all(func(s *session) bool { return s.under() == p }) {
 		if s.lose(cause, a.clock.Now()) {
 			a.chores.add(chore{s, giveBack})
 		}

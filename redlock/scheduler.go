@@ -223,7 +223,8 @@ func (c *chores) add(more ...chore) {
 func (c *chores) doubt(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.doubted.Add(i); !c.stopped {
+	if !c.stopped {
+		c.doubted.Add(i)
 		c.start()
 	}
 }
@@ -321,8 +322,8 @@ func (c *chores) work() {
 	}
 }
 
-// take returns what waits, the nodes that are doubted, and whether the nodes are about to be closed. The goroutine ends if
-// nothing waits and it has nothing left to do.
+// take returns what waits, the nodes that are doubted, and whether the nodes are about to be closed.
+// The goroutine ends if nothing waits and it has nothing left to do.
 func (c *chores) take(busy bool) (batch []chore, doubted quorum.Set, stopped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

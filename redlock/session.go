@@ -120,13 +120,21 @@ func (s *session) now() clock.Instant { return s.settings.clock.Now() }
 // end is when the holder's lock ends, if nothing renews it. The session must be locked.
 func (s *session) end() clock.Instant {
 	end := s.until
-	if s.presence != nil && !s.isPresence {
-		end = min(end, s.presence.end())
+	if p := s.under(); p != nil {
+		end = min(end, p.end())
 	}
 	if k := s.holder; k != nil && k.endBy > 0 {
 		end = min(end, k.endBy)
 	}
 	return end
+}
+
+// under returns the presence that the session ends with, or nil.
+func (s *session) under() *presence {
+	if s.isPresence {
+		return nil
+	}
+	return s.presence
 }
 
 // isHeld reports whether a lock that has not ended stands for the session, or will soon.
@@ -305,8 +313,8 @@ func (s *session) expire(now clock.Instant) {
 // overdue is the cause of a lock whose time is over. The session must be locked.
 func (s *session) overdue(now clock.Instant) error {
 	l := &loss{name: s.name, at: now}
-	switch k := s.holder; {
-	case s.presence != nil && !s.isPresence && now >= s.presence.end():
+	switch k, p := s.holder, s.under(); {
+	case p != nil && now >= p.end():
 		l.absent = true
 	case k != nil && k.endBy > 0 && now >= k.endBy:
 		l.maxHold = k.settings.maxHold
@@ -424,7 +432,7 @@ func (s *session) heard(r *round, i int, reply protocol.Reply) {
 	case reply.Outcome == protocol.Granted:
 		s.maybe.Add(i)
 		s.keyGranted(i, r.start)
-		s.watch().found(i, true)
+		s.watch().found(i)
 	case r.req.Op.Acquires() && r.seq > 0: // a reader that was refused, and may be there
 	case s.isOutdated(r): // likewise
 	case !repairing && (reply.Outcome == protocol.Refused || reply.Outcome == protocol.Failed && !r.req.Op.Extends()):

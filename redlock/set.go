@@ -430,12 +430,12 @@ func (s *session) lines() []string {
 	if s.set != nil {
 		return s.set.Keys
 	}
-	return []string{s.line()}
+	return []string{s.lineKey()}
 }
 
-// line returns the key of the line of a session that is not one of several names: that of the
+// lineKey is the key of the line of a session that is not one of several names: that of the
 // acquisition which won it.
-func (s *session) line() string {
+func (s *session) lineKey() string {
 	switch {
 	case s.permit != nil:
 		return s.permit.line

@@ -235,16 +235,16 @@ func (s *session) Receive(i int, reply protocol.Reply) {
 		return // not told; the deadline and the renewals do not depend on it
 	}
 	s.mu.Lock()
-	if reply.Value == s.value {
-		s.watch().found(i, false)
-		s.mu.Unlock()
-		return
-	}
-	if s.phase != held || !s.watched {
+	if s.phase != held || !s.watched || reply.Value == s.value && s.doubts == nil {
 		s.mu.Unlock()
 		return
 	}
 	w := &s.doubt().watch
+	if reply.Value == s.value {
+		w.missing.Remove(i)
+		s.mu.Unlock()
+		return
+	}
 	if w.replies == nil {
 		w.replies = map[int]protocol.Reply{}
 	}
@@ -329,13 +329,10 @@ func (w *holdWatch) extending() {
 // have lost their key since it was sent.
 func (w *holdWatch) extended() bool { return w != nil && w.absent != 0 }
 
-// found is called when a look, or an extension, has shown that node i holds the lock.
-func (w *holdWatch) found(i int, extended bool) {
-	if w == nil {
-		return
-	}
-	w.missing.Remove(i)
-	if extended {
+// found is called when an extension has shown that node i holds the lock.
+func (w *holdWatch) found(i int) {
+	if w != nil {
+		w.missing.Remove(i)
 		w.absent.Remove(i)
 	}
 }
@@ -344,6 +341,6 @@ func (w *holdWatch) found(i int, extended bool) {
 // used up what it remembered of the key (see Watchable). What it told before is out of date,
 // and must not end the lock together with what other nodes tell later.
 func (w *holdWatch) repaired(i int, now clock.Instant) {
-	w.found(i, true)
+	w.found(i)
 	w.schedule(i, now)
 }
