@@ -32,6 +32,7 @@ type conn struct {
 
 	mergesExtensions atomic.Bool // see mergeextend.go
 	mergesReleases   atomic.Bool // see mergerelease.go
+	mergesLooks      atomic.Bool // see mergelook.go
 	merger           merger      // the writer's
 
 	spare        []call // the memory of the batch before; the writer's
@@ -53,6 +54,7 @@ func newConn(n *node, c redis.Conn, s server) *conn {
 	}
 	made.mergesExtensions.Store(s.scripts)
 	made.mergesReleases.Store(s.scripts)
+	made.mergesLooks.Store(true)
 	return made
 }
 
@@ -154,6 +156,9 @@ func (c *conn) nextBatch() []call {
 	if c.mergesExtensions.Load() {
 		batch = c.merger.mergeExtensions(batch)
 	}
+	if c.mergesLooks.Load() {
+		batch = c.merger.mergeLooks(batch)
+	}
 	if key != "" {
 		batch = c.withConfirmation(batch, key, now)
 	}
@@ -203,10 +208,8 @@ func (c *conn) read() {
 		case !asked:
 			c.fail(fmt.Errorf("%w: nothing was asked", errUnexpected))
 			return
-		case len(k.encoded.each) > 0 && k.encoded.each[0].request.Op == protocol.OpRelease:
-			c.answerReleases(k.encoded.each, v, failure)
 		case len(k.encoded.each) > 0:
-			c.answerEach(k.encoded.each, v, failure)
+			c.answerMerged(k.encoded.each, v, failure)
 		case k.request == nil:
 			k.answered(v, failure)
 		case k.encoded == zaddOf:

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,11 +11,11 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 )
 
-// Requests of one kind in a batch are sent as one script: extensions (mergeextend.go), and releases
-// where the server has no deletion of its own (mergerelease.go). Each request has a reply of its own,
-// so above the connection nothing tells merged requests from others.
+// Requests of one kind in a batch are sent as one: extensions (mergeextend.go), looks
+// (mergelook.go), and releases where the server has no deletion of its own (mergerelease.go). Each
+// request has a reply of its own, so above the connection nothing tells merged requests from others.
 
-// maxMerged bounds the keys of one script, because nothing else runs on the server meanwhile: a
+// maxMerged bounds the keys of one call, because nothing else runs on the server meanwhile: a
 // millisecond for so many.
 const maxMerged = 100
 
@@ -32,14 +33,40 @@ func (m *merger) sent() {
 }
 
 // mayMerge reports whether a request, in the form that the table of commands says, is of those that
-// mergesWith and mergesReleases choose from.
+// extendsAs and mergesReleases choose from.
 func mayMerge(r *protocol.Request) bool {
 	return r.Op == protocol.OpExtend || r.Op == protocol.OpRelease && r.Held
 }
 
-// groups are used again, which saves a copy of a batch for each batch. A group is the reader's
-// alone once its call is in the connection's list of what was sent.
-var groups = sync.Pool{New: func() any { return new([]call) }}
+// compareKinds puts the requests next to each other that extendsAs and looksAs say are alike.
+func compareKinds(a, b *protocol.Request) int {
+	watch := func(r *protocol.Request) int {
+		if r.Watch {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(watch(a), watch(b)), cmp.Compare(a.TTL, b.TTL))
+}
+
+// mergeNeighbours has one call stand for up to maxMerged that follow each other and are alike. It uses
+// the batch's memory.
+func mergeNeighbours(batch []call, alike func(k, first *call) bool, merged func(each []call) call) []call {
+	all, kept := batch, batch[:0]
+	for len(batch) > 0 {
+		n := 1
+		for n < len(batch) && n < maxMerged && alike(&batch[n], &batch[0]) {
+			n++
+		}
+		next := batch[0]
+		if n > 1 {
+			next = merged(batch[:n])
+		}
+		kept, batch = append(kept, next), batch[n:]
+	}
+	clear(all[len(kept):])
+	return kept
+}
 
 // mergedCall makes the call of s that stands for each: with their keys, the arguments, and their
 // values.
@@ -55,8 +82,32 @@ func (m *merger) mergedCall(s *script, each []call, arguments ...int64) call {
 	for i := range each {
 		p = p.text(each[i].request.Value)
 	}
+	return standingFor(each, m.added(p))
+}
+
+// groups are used again, which saves a copy of a batch for each batch. A group is the reader's
+// alone once its call is in the connection's list of what was sent.
+var groups = sync.Pool{New: func() any { return new([]call) }}
+
+// standingFor makes the call of packet p that stands for each.
+func standingFor(each []call, p packet) call {
 	group := *groups.Get().(*[]call)
-	return call{encoded: &encoded{packet: m.added(p), each: append(group, each...)}}
+	return call{encoded: &encoded{packet: p, each: append(group, each...)}}
+}
+
+// answerMerged hands out the answer to a call that stands for each, and gives the group back.
+func (c *conn) answerMerged(each []call, answer any, failure redis.Error) {
+	switch op := each[0].request.Op; {
+	case op == protocol.OpRelease:
+		c.answerReleases(each, answer, failure)
+	case op == protocol.OpInspect:
+		c.answerLooks(each, answer, failure)
+	default:
+		c.answerExtensions(each, answer, failure)
+	}
+	clear(each)
+	each = each[:0]
+	groups.Put(&each)
 }
 
 // added takes p, which is packets with one more packet behind them, and returns that one.
@@ -66,14 +117,7 @@ func (m *merger) added(p packet) packet {
 	return p[start:len(p):len(p)]
 }
 
-// doneWith gives back the memory of a group whose answer has been handed out.
-func doneWith(each []call) {
-	clear(each)
-	each = each[:0]
-	groups.Put(&each)
-}
-
-// stopMerging stops it until the next connection, if the script of a merged call fails for good.
+// stopMerging stops it until the next connection, if a merged call fails for good.
 func stopMerging(merges *atomic.Bool, failure redis.Error) {
 	if failure == "" {
 		return

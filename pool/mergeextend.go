@@ -29,42 +29,37 @@ const (
 // extendEachScript extends keys that have nothing to do with each other. KEYS are the keys; ARGV are
 // the TTL in milliseconds and the value of each key, in the same order. The answer is 1 if all were
 // extended, and otherwise a number for each key.
+//
+// Calls are what a script costs, so the values are read by one. GT, since Redis 7.0, changes a TTL only
+// for a longer one, which a renewal's nearly always is. Where it does not, or is not known, the TTL
+// that is there is asked for.
 var extendEachScript = newSetScript(`
-local answers, all = {}, true
+local call, ttl, gt = redis.call, ARGV[1], true
+local values, answers, all = call('MGET', unpack(KEYS)), {}, true
 for i, key in ipairs(KEYS) do
-	local value = redis.pcall('GET', key)
-	if value == ARGV[i + 1] then
-		if redis.call('PTTL', key) < tonumber(ARGV[1]) then
-			redis.call('PEXPIRE', key, ARGV[1])
+	if values[i] == ARGV[i + 1] then
+		local longer = gt and redis.pcall('PEXPIRE', key, ttl, 'GT')
+		gt = longer == 0 or longer == 1
+		if longer ~= 1 and call('PTTL', key) < tonumber(ttl) then
+			call('PEXPIRE', key, ttl)
 		end
 		answers[i] = -3
 	else
 		all = false
-		answers[i] = type(value) == 'table' and -4 or redis.call('PTTL', key)
+		answers[i] = type(redis.pcall('GET', key)) == 'table' and -4 or call('PTTL', key)
 	end
 end
 return all and 1 or answers`)
 
 // mergeExtensions makes one call of extensions that follow each other. It uses the batch's memory.
 func (m *merger) mergeExtensions(batch []call) []call {
-	all, merged := batch, batch[:0]
-	for len(batch) > 0 {
-		n := 1
-		for n < len(batch) && n < maxMerged && batch[n].mergesWith(&batch[0]) {
-			n++
-		}
-		next := batch[0]
-		if n > 1 {
-			next = m.mergedCall(extendEachScript, batch[:n], batch[0].request.TTL.Milliseconds())
-		}
-		merged, batch = append(merged, next), batch[n:]
-	}
-	clear(all[len(merged):])
-	return merged
+	return mergeNeighbours(batch, (*call).extendsAs, func(each []call) call {
+		return m.mergedCall(extendEachScript, each, each[0].request.TTL.Milliseconds())
+	})
 }
 
-// mergesWith reports whether both calls are extensions that one script can do.
-func (k *call) mergesWith(o *call) bool {
+// extendsAs reports whether both calls are extensions that one script can do.
+func (k *call) extendsAs(o *call) bool {
 	r, s := k.request, o.request
 	return r != nil && s != nil && r.Op == protocol.OpExtend && s.Op == protocol.OpExtend && r.TTL == s.TTL && r.Watch == s.Watch &&
 		!k.encoded.again && !o.encoded.again
@@ -101,8 +96,8 @@ func (c *conn) readEach(each []call) call {
 	}}
 }
 
-// answerEach hands out the answer to a merged call.
-func (c *conn) answerEach(each []call, answer any, failure redis.Error) {
+// answerExtensions hands out the answer to a merged call of extensions.
+func (c *conn) answerExtensions(each []call, answer any, failure redis.Error) {
 	stopMerging(&c.mergesExtensions, failure)
 	for i, k := range each {
 		reply, err := mergedReply(answer, i, len(each))
@@ -118,7 +113,6 @@ func (c *conn) answerEach(each []call, answer any, failure redis.Error) {
 		}
 		c.deliver(k, reply)
 	}
-	doneWith(each)
 }
 
 // errTrouble is what mergedReply returns for a key that the script could not read.

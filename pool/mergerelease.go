@@ -127,5 +127,4 @@ func (c *conn) answerReleases(each []call, answer any, failure redis.Error) {
 		}
 		c.deliver(k, protocol.Reply{Outcome: protocol.Granted, Run: c.confirmation.run})
 	}
-	doneWith(each)
 }

@@ -389,7 +389,7 @@ func (c *conn) withTracking(batch []call, listener int64) []call {
 			continue
 		}
 		cache := call{encoded: cacheNext, answered: c.cached} // holds for one command
-		if each := k.encoded.each; len(each) > 0 {
+		if each := k.encoded.each; len(each) > 0 && each[0].request.Op.Extends() {
 			with = append(with, k, cache, c.readEach(each))
 		} else {
 			with = append(with, cache, k)

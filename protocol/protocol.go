@@ -80,7 +80,7 @@ const (
 	OpAcquire Op = iota + 1 // set key to value for TTL, if there is no such key
 	OpExtend                // let key live for TTL from now at least, if it holds value
 	OpRelease               // delete key, if it holds value
-	OpInspect               // tell key's value and remaining TTL
+	OpInspect               // tell key's value, and its remaining TTL unless that is the request's Value
 
 	// With a fencing token: see package redlock, fence.go.
 	OpAcquireFenced // as OpAcquire; accept Token, and the Block, if it is above what the node accepted before
@@ -221,6 +221,10 @@ type Request struct {
 	// operation that extends or inspects, as after an OpWatch; and of each slot after an OpSlots that
 	// was refused.
 	Watch bool
+
+	// MayWait says that no caller waits for the reply, so a node may keep the request back for some
+	// milliseconds and send it together with others.
+	MayWait bool
 
 	// Memo belongs to the implementation of Node. A Request is submitted to
 	// several nodes of a Locker, one after the other, so the first may leave its

@@ -62,7 +62,7 @@ func FirstOf(nodes []protocol.Node, key string) int { return firstOf(nodes, key,
 func WatchesOf(l *Locker) (nodes, keys int) {
 	l.watches.mu.Lock()
 	defer l.watches.mu.Unlock()
-	return len(l.watches.stops), l.watches.keys
+	return len(l.watches.stops), int(l.watches.keys.Load())
 }
 
 // ExtendsLate makes an extension of k that is to be sent later, by the function that it returns.
@@ -73,3 +73,6 @@ func ExtendsLate(k *Lock) (send func()) {
 	}
 	return r.ask
 }
+
+// SetMaxWatched changes how many keys the Locker has watched at most.
+func SetMaxWatched(l *Locker, keys int64) { l.watches.limit = keys }

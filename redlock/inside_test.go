@@ -374,15 +374,15 @@ func TestAnEndedWatchIsNotEntered(t *testing.T) {
 	ended.phase = lost
 	l.watches.remove(ended)
 	l.watches.add(ended)
-	require.Zero(t, l.watches.keys)
+	require.Zero(t, l.watches.keys.Load())
 	l.watches.add(early)
 	l.watches.add(late)
 	l.watches.remove(early)
 	l.watches.remove(early)
-	require.Equal(t, 1, l.watches.keys)
+	require.EqualValues(t, 1, l.watches.keys.Load())
 	require.Same(t, late, l.watches.permit("k"))
 	l.watches.remove(late)
-	require.Zero(t, l.watches.keys)
+	require.Zero(t, l.watches.keys.Load())
 	require.Nil(t, l.watches.permit("k"))
 }
 

@@ -186,6 +186,7 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l.settings.variants = &variants{seed: l.seed}
 	l.parkers.clock = s.clock
 	l.scheduler.clock = s.clock
+	l.watches.limit = maxWatched
 	l.scheduler.chores.parkers = &l.parkers
 	l.scheduler.chores.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
 	l.inflight.idle = make(chan struct{}, 1)

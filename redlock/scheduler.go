@@ -271,11 +271,6 @@ const spell = time.Millisecond
 // row is how many chores are done without letting others run. Their requests travel together.
 const row = 64
 
-// maxLooks is how many looks are sent without a break: no more than callers send at a time. A
-// thousand of them in a row would keep a caller's request waiting at the servers for longer than
-// its node timeout. All other chores go before.
-const maxLooks = 16
-
 // work does what waits.
 func (c *chores) work() {
 	p := c.parkers.get()
@@ -311,12 +306,14 @@ func (c *chores) work() {
 		if sweep.step(c.held) && c.parkers.clock.Now().Sub(began) > spell && !stopped {
 			rest()
 		}
-		now := looks[:min(maxLooks, len(looks))]
+		// A thousand looks in a row would keep callers' requests waiting at the servers. All other
+		// chores go before.
+		now := looks[:min(row, len(looks))]
 		for _, job := range now {
 			job.do(stopped)
 		}
 		runtime.Gosched()
-		if looks = looks[len(now):]; len(now) == maxLooks && !stopped {
+		if looks = looks[len(now):]; len(now) == row && !stopped {
 			rest()
 		}
 	}

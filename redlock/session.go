@@ -617,6 +617,7 @@ func (s *session) renew() {
 	var r *round
 	if s.holder != nil { // the next holder's renewal is due when it is there
 		r = s.nextRound()
+		r.req.MayWait = s.mayGather()
 		s.renewal = r
 	}
 	open := s.reschedule()
@@ -625,6 +626,10 @@ func (s *session) renew() {
 		r.ask()
 	}
 }
+
+// mayGather reports whether what the scheduler asks of the nodes may wait for other locks' requests.
+// The milliseconds are nothing to the TTL of a lock that is not in danger. The session must be locked.
+func (s *session) mayGather() bool { return s.failed() == nil && s.settings.ttl >= minWatchedTTL }
 
 // Repairing.
 

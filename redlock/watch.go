@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -36,6 +37,11 @@ const (
 	firstLookGap = 2 * time.Millisecond
 	quietGaps    = 16
 
+	// maxWatched bounds the keys that a Locker has watched, because a server remembers so many for all
+	// clients (tracking-table-max-keys, by default a million). One whose table is full forgets a key for
+	// each that it is to remember, and hints at that. Of other locks a loss is told by the next renewal.
+	maxWatched = 100_000
+
 	// repairDelay is how soon the lock is given back to a node whose key has gone. The
 	// delay lets the hints of nodes that lose their keys together come first: if they
 	// are a majority, the lock is lost.
@@ -68,6 +74,8 @@ func (s *session) lookAt() clock.Instant {
 	switch {
 	case s.lookDue || s.holder == nil || s.kind == shared || s.locker.watchable == 0 || s.settings.ttl < minWatchedTTL:
 		return 0
+	case !s.watched && s.locker.watches.full():
+		return 0
 	case !s.watched:
 		return s.holder.start.Add(watchAfter)
 	case s.watch() == nil || s.watch().due == 0:
@@ -88,6 +96,11 @@ func (s *session) look() {
 		return
 	}
 	first, nodes := !s.watched, l.watchable
+	if first && l.watches.full() {
+		s.reschedule()
+		s.mu.Unlock()
+		return
+	}
 	s.watched = true
 	if !first {
 		nodes = s.watch().take(s.now(), s.settings.ttl/4)
@@ -98,9 +111,9 @@ func (s *session) look() {
 		l.queue.hold(s) // who has won it may have been kept from that until now
 		l.watches.add(s)
 	}
-	look := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Timeout: s.settings.timeout(), Watch: true}
+	look := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Value: s.value, Timeout: s.settings.timeout(), Watch: true, MayWait: true}
 	if s.set != nil {
-		look.Op, look.Value, look.Set = protocol.OpInspectAll, s.value, s.set
+		look.Op, look.Set = protocol.OpInspectAll, s.set
 	}
 	order := l.orderOfRequest(look)
 	order.Lock()
@@ -132,11 +145,15 @@ func (w *holdWatch) take(now clock.Instant, maxGap time.Duration) quorum.Set {
 // while there are any, because a watcher of each key costs some 150 bytes at each node. The queue
 // knows which session has a key, but not for permits.
 type watches struct {
-	mu      sync.Mutex // taken before a session's and before a node's
-	keys    int        // of the sessions
+	limit   int64        // of keys: maxWatched
+	keys    atomic.Int64 // of the sessions; changed under mu
+	mu      sync.Mutex   // taken before a session's and before a node's
 	permits map[string]*session
 	stops   []func() // of the nodes' watchers
 }
+
+// full reports whether no more keys should be watched.
+func (t *watches) full() bool { return t.keys.Load() >= t.limit }
 
 // add has the nodes hint at the keys of a session, unless it is not watched any more.
 func (t *watches) add(s *session) {
@@ -146,7 +163,7 @@ func (t *watches) add(s *session) {
 		return
 	}
 	s.entered = true
-	t.keys += len(s.keys())
+	t.keys.Add(int64(len(s.keys())))
 	if s.permit != nil {
 		if t.permits == nil {
 			t.permits = map[string]*session{}
@@ -175,7 +192,7 @@ func (t *watches) remove(s *session) {
 	if t.permits[s.key] == s {
 		delete(t.permits, s.key)
 	}
-	if t.keys -= len(s.keys()); t.keys > 0 {
+	if t.keys.Add(-int64(len(s.keys()))) > 0 {
 		return
 	}
 	for _, stop := range t.stops {

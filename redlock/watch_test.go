@@ -286,9 +286,53 @@ func TestManyLooksAreSpread(t *testing.T) {
 		}
 		total := 0
 		for _, n := range atOnce {
-			assert.LessOrEqual(t, n, 3*16)
+			assert.LessOrEqual(t, n, 3*64)
 			total += n
 		}
 		assert.GreaterOrEqual(t, total, 3*locks, "all are watched, and soon")
+	})
+}
+
+// TestALockerHasABoundedNumberOfKeysWatched: others are not looked at, are renewed all the same, and
+// are watched from their next renewal on when there is room.
+func TestALockerHasABoundedNumberOfKeysWatched(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		const most, locks = 4, 10
+		l, _ := open(t, w)
+		redlock.SetMaxWatched(l, most)
+		r := recorded(w)
+		var held []*redlock.Lock
+		for i := range locks {
+			lock, err := l.TryAcquire(t.Context(), fmt.Sprint("x", i))
+			require.NoError(t, err)
+			held = append(held, lock)
+		}
+		time.Sleep(2 * ttl)
+		_, keys := redlock.WatchesOf(l)
+		assert.Equal(t, most, keys)
+		looked := map[string]bool{}
+		for _, look := range r.of(sim.Submitted, protocol.OpInspect) {
+			looked[look.Key] = true
+		}
+		assert.Len(t, looked, most)
+		for _, lock := range held {
+			require.NoError(t, lock.Context().Err())
+		}
+		for _, lock := range held[:most+1] {
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		time.Sleep(ttl)
+		_, keys = redlock.WatchesOf(l)
+		assert.Equal(t, most, keys, "others have taken the room")
+		onAll(w, (*sim.Server).Flush)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		watched := 0
+		for _, lock := range held[most+1:] {
+			if lock.Context().Err() != nil {
+				watched++
+			}
+		}
+		assert.Equal(t, most, watched, "their loss is told at once")
 	})
 }

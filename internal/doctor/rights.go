@@ -59,7 +59,7 @@ func purposes(prefix string) []purpose {
 		}, "there are no fencing tokens and no readers (options Fenced and Shared), and renewals of many locks are not merged"},
 		{Note, checkRights, []right{
 			{words: []any{"MGET", lock}, grant: "+mget"},
-		}, "the releases of many callers are not merged: each costs it a script, unless it has DELEX or DELIFEQ"},
+		}, "neither renewals nor releases of many locks are merged: each costs it a script, but for releases where it has DELEX or DELIFEQ"},
 		{Note, checkRights, []right{
 			{words: []any{"DELEX", lock, "IFEQ", ""}, grant: "+delex", newer: true},
 			{words: []any{"DELIFEQ", lock, ""}, grant: "+delifeq", newer: true},
