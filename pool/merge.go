@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,17 +35,6 @@ func (m *merger) sent() {
 // extendsAs and mergesReleases choose from.
 func mayMerge(r *protocol.Request) bool {
 	return r.Op == protocol.OpExtend || r.Op == protocol.OpRelease && r.Held
-}
-
-// compareKinds puts the requests next to each other that extendsAs and looksAs say are alike.
-func compareKinds(a, b *protocol.Request) int {
-	watch := func(r *protocol.Request) int {
-		if r.Watch {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(watch(a), watch(b)), cmp.Compare(a.TTL, b.TTL))
 }
 
 // mergeNeighbours has one call stand for up to maxMerged that follow each other and are alike. It uses
@@ -97,10 +85,10 @@ func standingFor(each []call, p packet) call {
 
 // answerMerged hands out the answer to a call that stands for each, and gives the group back.
 func (c *conn) answerMerged(each []call, answer any, failure redis.Error) {
-	switch op := each[0].request.Op; {
-	case op == protocol.OpRelease:
+	switch each[0].request.Op {
+	case protocol.OpRelease:
 		c.answerReleases(each, answer, failure)
-	case op == protocol.OpInspect:
+	case protocol.OpInspect:
 		c.answerLooks(each, answer, failure)
 	default:
 		c.answerExtensions(each, answer, failure)

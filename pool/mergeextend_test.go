@@ -43,6 +43,19 @@ func watchingAll(requests []protocol.Request) {
 	}
 }
 
+// waitForEach watches the key of each request. The server can give hints then.
+func waitForEach(t *testing.T, n protocol.Node, requests []protocol.Request) (watchers []*waiter) {
+	t.Helper()
+	for i := range requests {
+		w := wait(t, n, requests[i].Key)
+		watchers = append(watchers, w)
+		if i == 0 {
+			w.next()
+		}
+	}
+	return watchers
+}
+
 // keyAndValue returns the key of number i, and the value that it is held by.
 func keyAndValue(i int) (key, value string) { return fmt.Sprint("k", i), fmt.Sprint("v", i) }
 
@@ -260,15 +273,8 @@ func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	n := openNode(t, s.url())
 	const keys = 20
 	requests := hold(t, n, keys)
-	var watchers []*waiter
 	watchingAll(requests)
-	for i := range requests {
-		w := wait(t, n, requests[i].Key)
-		watchers = append(watchers, w)
-		if i == 0 {
-			w.next() // the server can give hints
-		}
-	}
+	watchers := waitForEach(t, n, requests)
 	for range 2 {
 		grantedTogether(t, n, requests)
 	}

@@ -9,8 +9,8 @@ import (
 // Looks at locks that are held (OpInspect with the value that is expected) are sent as one MGET where
 // they follow each other in a batch. A client that holds many locks looks at each once, to have the
 // server hint at its next change, and at all when the server may have forgotten them. MGET has it
-// remember the same keys as a look at each, for a tenth of the work. A key that does not hold what is
-// expected is looked at again alone.
+// remember the same keys as a script for each. A key that does not hold what is expected is looked at
+// again alone.
 
 // mergeLooks makes one call of looks that follow each other. It uses the batch's memory.
 func (m *merger) mergeLooks(batch []call) []call {

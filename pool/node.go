@@ -3,7 +3,6 @@ package pool
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,10 +54,7 @@ type node struct {
 	offline    error           // set while there is no connection: requests fail with it at once
 	queue      []call          // to be written
 	idle       bool            // the writer waits for wake
-	waiting    []call          // not in queue yet, because they may wait for others
-	passing    keySet          // their keys
-	gathering  bool            // the gatherer runs
-	gatherer   *time.Timer     // ends their waiting; nil: there were none
+	gathered   gathered        // to be queued soon
 	pending    pendingReleases // to be sent again later
 	retryTimer *time.Timer     // sends the pending releases; nil: it does not run
 	doubts     map[string]bool // that have been logged
@@ -132,54 +128,16 @@ func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error
 		return ErrFull
 	}
 	n.outstanding.Add(1)
-	if r.MayWait {
+	if r.MayWait && k.isAboutOneKey() {
 		n.gather(k)
 		return nil
 	}
-	if len(n.waiting) > 0 && !(k.isAboutOneKey() && !n.passing.mayHave(r.Key)) {
-		n.endWaiting()
+	if n.gathered.mayNotBePassedBy(&k) {
+		n.queueGathered()
 	}
 	n.queue = append(n.queue, k)
 	n.wakeWriter()
 	return nil
-}
-
-// gather keeps back a call until there are enough for one script, or it has waited for long enough.
-// Others pass it, but none that is about its key. The caller holds mu.
-//
-// Renewals come one by one, microseconds apart. A writer that took them as soon as it could would
-// send scripts for some eight keys, where one for a hundred costs the server little more.
-func (n *node) gather(k call) {
-	n.waiting = append(n.waiting, k)
-	n.passing.add(k.request.Key)
-	switch {
-	case len(n.waiting) >= maxMerged:
-		n.endWaiting()
-	case n.gathering:
-	case n.gatherer == nil:
-		n.gathering = true
-		n.gatherer = time.AfterFunc(n.settings.gather, n.gathered)
-	default:
-		n.gathering = true
-		n.gatherer.Reset(n.settings.gather)
-	}
-}
-
-// gathered is called by the gatherer.
-func (n *node) gathered() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.gathering = false
-	n.endWaiting()
-}
-
-// endWaiting queues the calls that wait, those that can be merged side by side. The caller holds mu.
-func (n *node) endWaiting() {
-	slices.SortStableFunc(n.waiting, func(a, b call) int { return compareKinds(a.request, b.request) })
-	n.queue = append(n.queue, n.waiting...)
-	clear(n.waiting)
-	n.waiting, n.passing = n.waiting[:0], keySet{}
-	n.wakeWriter()
 }
 
 // wakeWriter has the writer look at the queue. The caller holds mu.
@@ -229,7 +187,7 @@ func (n *node) run() {
 	n.goOffline(ErrClosed)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, t := range []*time.Timer{n.retryTimer, n.gatherer} {
+	for _, t := range []*time.Timer{n.retryTimer, n.gathered.timer} {
 		if t != nil {
 			t.Stop()
 		}
@@ -290,8 +248,9 @@ func (n *node) connected() bool {
 func (n *node) goOffline(reason error) {
 	n.mu.Lock()
 	n.offline = reason
-	unsent := slices.Concat(n.queue, n.waiting)
-	n.queue, n.waiting, n.passing = nil, nil, keySet{}
+	n.queueGathered()
+	unsent := n.queue
+	n.queue = nil
 	for _, k := range unsent {
 		n.pending.add(k)
 	}

@@ -147,7 +147,7 @@ func TestARenewalWaitsForNoLooks(t *testing.T) {
 		l, _ := open(t, w, redlock.TTL(ttl), unspread)
 		take(t, l, "renewed")
 		time.Sleep(ttl/3 - watchedAfter - 25*time.Millisecond)
-		for i := range 1000 {
+		for i := range 4000 { // whose looks take 60 ms
 			go l.TryAcquire(t.Context(), fmt.Sprint("x", i), redlock.Renew(false))
 		}
 		time.Sleep(watchedAfter + 100*time.Millisecond)
