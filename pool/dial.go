@@ -47,6 +47,7 @@ func (t *target) dialer(s *settings) dialer {
 		case raw == nil:
 			return nil, errNoConn
 		}
+		raw = direct(raw)
 		if t.tls {
 			if raw, err = t.handshakeTLS(ctx, raw, s.tls); err != nil {
 				return nil, err
