@@ -44,7 +44,7 @@ modules: ## run the tests of the modules beside this one
 check: fmt vet cross lint test race modules schedules mutants ## what CI runs, but for the servers it starts
 
 fmt: ## fail if a file is not gofmt'ed
-	@test -z "$$(gofmt -l . | tee /dev/stderr)"
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "$$unformatted" >&2; exit 1; }
 
 vet: ## go vet, all modules
 	$(GO) vet ./...

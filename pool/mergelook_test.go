@@ -97,7 +97,7 @@ func TestOnlyLooksAlikeAreMerged(t *testing.T) {
 func TestMergedLooksThatFailAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	n := openNode(t, s.as("some", "~*", "&*", "+@all", "-mget"))
+	n := openNode(t, s.as("some", "~*", "+@all", "-mget"))
 	hold(t, n, 2)
 	looks := []protocol.Request{lookAt("k0", "v0"), lookAt("k1", "v1")}
 	for range 2 {
