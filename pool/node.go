@@ -111,10 +111,11 @@ func (n *node) Forgets() bool { return len(n.members) > 1 }
 // Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
 // lets them.
 func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
+	memory := n.counters.memory()
 	e := encode(r, n.formOf(r))
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if e.plain && n.formOf(r) != e.form { // the server is another since
+	if e.plain && (!n.plain.Load() || n.counters.memory() != memory) { // the server is another since
 		e = encode(r, n.formOf(r))
 	}
 	k := call{request: r, encoded: e, slot: slot, to: to, expires: expiry(r)}
