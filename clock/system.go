@@ -47,8 +47,12 @@ const (
 func newSystem(platform func() (time.Duration, bool)) *system {
 	s := &system{platform: platform, start: time.Now()}
 	s.read = func() (now, wall time.Duration) {
-		wall = time.Duration(time.Now().UnixNano())
-		return time.Since(s.start), wall // two readings: one goes by the wall clock alone beyond the year 2157
+		t := time.Now()
+		wall = time.Duration(t.UnixNano())
+		if t.Unix()>>32 != 0 { // far beyond 2100 a Time goes by the wall clock alone
+			return time.Since(s.start), wall
+		}
+		return t.Sub(s.start), wall
 	}
 	s.boot, s.ok = platform()
 	// A coarse clock that happens to have just stepped would put one reading

@@ -187,11 +187,6 @@ type Request struct {
 	Counter string
 	Slack   time.Duration
 
-	// Judged says of an OpAcquireFenced without a Block that the asker compares Token with the node's
-	// clock itself, by the Life of the reply, so that the node need not. Then the node may also take
-	// the lock and the token in two steps, and accept a token whose lock it refuses.
-	Judged bool
-
 	// Epoch is the key of the node's epoch record. Where it is set, a Granted or
 	// Refused reply must carry Run and Life, and Life must have been read after
 	// the request was run.
@@ -225,6 +220,11 @@ type Request struct {
 	// MayWait says that no caller waits for the reply, so a node may keep the request back for some
 	// milliseconds and send it together with others.
 	MayWait bool
+
+	// Judged says of an OpAcquireFenced without a Block that the asker compares Token with the node's
+	// clock itself, by the Life of the reply, so that the node need not. Then the node may also take
+	// the lock and the token in two steps, and accept a token whose lock it refuses.
+	Judged bool
 
 	// Memo belongs to the implementation of Node. A Request is submitted to
 	// several nodes of a Locker, one after the other, so the first may leave its

@@ -25,8 +25,8 @@ type round struct {
 	name     string
 	start    clock.Instant // before the first byte was queued
 	seq      int32         // of the rounds of one session
-	regained quorum.Set    // nodes that were given the lock again since; guarded by the session
 	parked   atomic.Int32  // votes that wait for a node's epoch record
+	regained quorum.Set    // nodes that were given the lock again since; guarded by the session
 	req      protocol.Request
 	gap      *round            // the extension that found what this is to repair; see session.repair
 	spare    *protocol.Request // instead of req for the nodes in without; nil: they are not asked

@@ -55,3 +55,10 @@ func TestOnlyPlainGrantsAreShared(t *testing.T) {
 		assert.Equal(t, &reply, g.share(reply), name)
 	}
 }
+
+// TestARoundIsSmall: Go's allocator is slower above 512 bytes, and two rounds are half of what a lock
+// allocates.
+func TestARoundIsSmall(t *testing.T) {
+	t.Parallel()
+	assert.LessOrEqual(t, reflect.TypeFor[round]().Size(), uintptr(512))
+}
