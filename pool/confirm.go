@@ -113,7 +113,8 @@ func (c *conn) confirm(answer any, failure redis.Error) {
 		c.node.counters.see(life)
 	}
 	f := &c.confirmation
-	for _, v := range f.votes {
+	for i := range f.votes {
+		v := &f.votes[i]
 		v.reply.Life = life
 		if err != nil && v.reply.Outcome == protocol.Granted {
 			v.reply.Outcome = protocol.Unknown

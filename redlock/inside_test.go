@@ -326,7 +326,7 @@ func TestWhatASetWasGivenIsReleased(t *testing.T) {
 	}
 	r.Receive(2, protocol.Reply{Outcome: protocol.Failed})
 	for _, part := range g.parts {
-		part.session.heard(r, 2, protocol.Reply{Outcome: protocol.Refused}) // of the part, from before
+		part.session.heard(r, 2, &protocol.Reply{Outcome: protocol.Refused}) // of the part, from before
 		assert.EqualValues(t, 0b111, part.session.maybe)
 	}
 	lock := l.queue.join(g, r, of)

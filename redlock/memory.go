@@ -304,7 +304,7 @@ func (v *vote) isFar() bool {
 // count gives the vote to its round. One that does not count may have set the
 // key all the same, which is what Unknown means. A token that the node accepted but may
 // have accepted before it forgot is taken for one that it did not accept.
-func (v vote) count(void error) {
+func (v *vote) count(void error) {
 	req := &v.round.req
 	switch {
 	case void != nil:
@@ -314,5 +314,5 @@ func (v vote) count(void error) {
 	case req.Token > 0 && req.Token <= v.floor.Microseconds(), req.Judged && v.isFar():
 		v.reply.Floor = max(max(v.clock, v.floor).Microseconds(), req.LastToken())
 	}
-	v.round.count(v.slot, v.reply)
+	v.round.count(v.slot, &v.reply)
 }

@@ -117,7 +117,7 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 		r.locker.roundTrips[i].answered()
 	}
 	if r.req.Epoch == "" {
-		r.count(i, reply)
+		r.count(i, &reply)
 		return
 	}
 	m := &r.locker.guard.nodes[i]
@@ -126,13 +126,13 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 	case protocol.Granted:
 	case protocol.Refused:
 		m.notice(v)
-		r.count(i, reply)
+		r.count(i, &reply)
 		return
 	default:
 		if !r.req.Op.Extends() {
 			m.fail(r.start)
 		}
-		r.count(i, reply)
+		r.count(i, &reply)
 		return
 	}
 	verdict, why := m.judge(&v)
@@ -195,7 +195,7 @@ func (r *round) listable() (due []vote) {
 }
 
 // count enters a node's reply.
-func (r *round) count(i int, reply protocol.Reply) {
+func (r *round) count(i int, reply *protocol.Reply) {
 	l := r.locker
 	var after time.Duration // read only where it is shown: the clock is a system call
 	if reply.Outcome != protocol.Granted || l.observed() {
@@ -207,7 +207,8 @@ func (r *round) count(i int, reply protocol.Reply) {
 		return
 	}
 	if j := r.sameServer(reply.Run); j >= 0 {
-		reply = disown(reply, l.nodes[j])
+		disowned := disown(*reply, l.nodes[j])
+		reply = &disowned
 	}
 	r.slots[i] = slot{l.grants[i].share(reply), after}
 	r.tally.Add(reply.Outcome)

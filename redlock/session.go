@@ -422,7 +422,7 @@ func (s *session) hadKey(i int) bool {
 
 // heard is called with every reply to an extension, and with those to the
 // acquisition that come after the quorum.
-func (s *session) heard(r *round, i int, reply protocol.Reply) {
+func (s *session) heard(r *round, i int, reply *protocol.Reply) {
 	s.mu.Lock()
 	if r.req.Op.Extends() && reply.Outcome == protocol.Refused {
 		s.keyRefused(i)

@@ -23,9 +23,9 @@ type plainGrant struct {
 }
 
 // share returns reply as a slot has it, without its Life, which is only for the guard.
-func (g *plainGrant) share(reply protocol.Reply) *protocol.Reply {
-	if !isPlain(&reply) {
-		own := reply // or each reply that is passed would be an allocation
+func (g *plainGrant) share(reply *protocol.Reply) *protocol.Reply {
+	if !isPlain(reply) {
+		own := *reply // or each reply that is passed would be an allocation
 		return &own
 	}
 	if p := g.last.Load(); p != nil && p.Run == reply.Run {

@@ -16,14 +16,14 @@ func TestOnlyPlainGrantsAreShared(t *testing.T) {
 	t.Parallel()
 	var g plainGrant
 	plain := protocol.Reply{Outcome: protocol.Granted, Run: "a", Life: 5}
-	first := g.share(plain)
+	first := g.share(&plain)
 	assert.Equal(t, &protocol.Reply{Outcome: protocol.Granted, Run: "a"}, first)
 	plain.Life = 6
-	assert.Same(t, first, g.share(plain))
+	assert.Same(t, first, g.share(&plain))
 	other := plain
 	other.Run = "b"
-	assert.Equal(t, "b", g.share(other).Run)
-	assert.Equal(t, "a", g.share(plain).Run)
+	assert.Equal(t, "b", g.share(&other).Run)
+	assert.Equal(t, "a", g.share(&plain).Run)
 	assert.Equal(t, "a", first.Run)
 
 	fields := reflect.TypeFor[protocol.Reply]()
@@ -52,7 +52,7 @@ func TestOnlyPlainGrantsAreShared(t *testing.T) {
 		default:
 			require.Fail(t, "a kind that the test does not know", name)
 		}
-		assert.Equal(t, &reply, g.share(reply), name)
+		assert.Equal(t, &reply, g.share(&reply), name)
 	}
 }
 
