@@ -114,3 +114,43 @@ func TestRequestsThatWaitEndWithTheConnection(t *testing.T) {
 	r.Close()
 	assert.Equal(t, protocol.Failed, got.next(t).Outcome)
 }
+
+// A crowd of callers that comes when the test says so.
+type crowd struct{ waiting chan func() }
+
+func (c crowd) Await(f func()) bool {
+	c.waiting <- f
+	return true
+}
+
+// TestRequestsWaitForTheCrowd, and then share a packet: each packet with an acquisition ends with a look
+// at the record, so the looks tell how many there were.
+func TestRequestsWaitForTheCrowd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	eventually(t, func() bool { return isIdle(n.(*node)) }, "the writer waits for more")
+	c := crowd{make(chan func(), 3)}
+	n.(protocol.Batching).Heed(c)
+	var got []replies
+	for _, key := range []string{"a", "b", "c"} {
+		req := acquire(key, "v")
+		req.TTL, req.Timeout, req.Epoch = time.Minute, time.Minute, "epoch"
+		got = append(got, make(replies, 1))
+		require.NoError(t, n.Submit(&req, 0, got[len(got)-1]))
+	}
+	require.Len(t, c.waiting, 1, "it is asked once")
+	assert.Empty(t, r.commands("SET a"))
+	(<-c.waiting)()
+	for _, to := range got {
+		assert.Equal(t, protocol.Granted, to.next(t).Outcome)
+	}
+	assert.Len(t, r.commands("PTTL epoch"), 1)
+}
+
+func isIdle(n *node) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.idle
+}

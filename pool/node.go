@@ -51,16 +51,18 @@ type node struct {
 	counters    counters                 // of the server, for those
 
 	mu         sync.Mutex      // guards the fields below
-	offline    error           // set while there is no connection: requests fail with it at once
 	queue      []call          // to be written
 	idle       bool            // the writer waits for wake
+	offline    error           // set while there is no connection: requests fail with it at once
+	crowd      protocol.Crowd  // of the Locker; nil: it has told none
 	gathered   gathered        // to be queued soon
 	pending    pendingReleases // to be sent again later
 	retryTimer *time.Timer     // sends the pending releases; nil: it does not run
 	doubts     map[string]bool // that have been logged
 	redirect   redirect        // where the server should send hints
 
-	hints hints // has a lock of its own
+	wakeNow func() // signalWriter, made once because each would be an allocation
+	hints   hints  // has a lock of its own
 }
 
 // A call is one submission of a request, or a command of the connection's own. It lies in the
@@ -96,6 +98,7 @@ func newNode(name string, members []member, s *settings) *node {
 		done: make(chan struct{}), wake: make(chan struct{}, 1), tried: make(chan struct{}),
 		doubts: map[string]bool{}, hints: hints{watchers: map[string][]*watcher{}},
 	}
+	n.wakeNow = n.signalWriter
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	go n.run()
 	return n
@@ -141,12 +144,27 @@ func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error
 	return nil
 }
 
-// wakeWriter has the writer look at the queue. The caller holds mu.
+// Heed implements protocol.Batching.
+func (n *node) Heed(c protocol.Crowd) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.crowd = c
+}
+
+// wakeWriter has the writer look at the queue, now or when callers that are about to submit have done
+// so. The caller holds mu.
 func (n *node) wakeWriter() {
 	if !n.idle {
 		return
 	}
 	n.idle = false
+	if n.crowd == nil || !n.crowd.Await(n.wakeNow) {
+		n.signalWriter()
+	}
+}
+
+// signalWriter wakes the writer.
+func (n *node) signalWriter() {
 	select {
 	case n.wake <- struct{}{}:
 	default:

@@ -548,11 +548,12 @@ func TestWhatASessionKnowsOfItsKeysIsTrue(t *testing.T) {
 						lives = max(lives, quorum.Deadline(h.began, ttl))
 					}
 				}
+				now := c.Now() // which goes on meanwhile
 				knows := s.hadKey(i)
 				if knows {
-					require.Greater(t, lives, c.Now(), "seed %d, step %d: node %d is not known to have the key", seed, step, i)
+					require.Greater(t, lives, now, "seed %d, step %d: node %d is not known to have the key", seed, step, i)
 				}
-				switch known := c.Now() < lives; {
+				switch known := now < lives; {
 				case !s.isHeld():
 				case known && knows:
 					sure++

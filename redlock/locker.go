@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
@@ -24,6 +25,7 @@ type Locker struct {
 	queue      queue
 	scheduler  scheduler
 	inflight   inflight
+	crowd      crowd
 	tokens     tokens
 	guard      *guard        // nil without
 	events     []*eventQueue // one for each observer
@@ -190,6 +192,12 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l.scheduler.chores.parkers = &l.parkers
 	l.scheduler.chores.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
 	l.inflight.idle = make(chan struct{}, 1)
+	l.crowd.clock = s.clock
+	for _, n := range nodes {
+		if b, ok := n.(protocol.Batching); ok {
+			b.Heed(&l.crowd)
+		}
+	}
 	if s.guard {
 		l.guard = newGuard(s, l.nodes)
 	}
@@ -306,34 +314,27 @@ func underLock(ctx context.Context, lock *Lock, fn func(context.Context) error) 
 
 // inflight counts what Close waits for: attempts under way, and releases that not every node has replied to.
 type inflight struct {
-	mu     sync.Mutex
-	n      int
-	closed bool
-	idle   chan struct{} // capacity 1: n fell to zero
+	n    atomic.Int64  // with isClosed added when no acquisition may begin any more
+	idle chan struct{} // capacity 1: n fell to zero after close
 }
+
+const isClosed = 1 << 62
 
 // begin counts an acquisition, unless the Locker is closed.
 func (f *inflight) begin() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.closed {
-		f.n++
+	if f.n.Add(1) < isClosed {
+		return true
 	}
-	return !f.closed
+	f.done()
+	return false
 }
 
 // add counts a release. It is made even after close: what an acquisition took while the Locker was being closed
 // must still be given back.
-func (f *inflight) add() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.n++
-}
+func (f *inflight) add() { f.n.Add(1) }
 
 func (f *inflight) done() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.n--; f.n == 0 {
+	if f.n.Add(-1) == isClosed {
 		select {
 		case f.idle <- struct{}{}:
 		default:
@@ -344,26 +345,24 @@ func (f *inflight) done() {
 // close lets no acquisition begin any more; it reports whether it is the first
 // to do so.
 func (f *inflight) close() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	first := !f.closed
-	f.closed = true
-	return first
+	for {
+		n := f.n.Load()
+		if n >= isClosed {
+			return false
+		}
+		if f.n.CompareAndSwap(n, n+isClosed) {
+			return true
+		}
+	}
 }
 
-// wait returns when nothing is counted any more, or after limit.
+// wait returns when nothing is counted any more, or after limit. It is called after close.
 func (f *inflight) wait(ps *parkers, limit time.Duration) {
 	p := ps.get()
 	defer ps.put(p)
 	end := ps.clock.Now().Add(limit)
 	p.timer.Reset(limit)
-	for {
-		f.mu.Lock()
-		idle := f.n == 0
-		f.mu.Unlock()
-		if idle || ps.clock.Now() >= end {
-			return
-		}
+	for f.n.Load() != isClosed && ps.clock.Now() < end {
 		p.sleep(context.Background(), f.idle)
 	}
 }

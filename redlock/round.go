@@ -20,34 +20,37 @@ import (
 // far. It outlives the goroutine that asked: a reply that comes late still
 // finds the round, and through it the lock that it counts for.
 type round struct {
+	// What each reply changes comes first, in as few cache lines as it fits in: the replies are counted
+	// by as many goroutines as there are nodes, and the caller's.
+	mu       sync.Mutex
+	tally    quorum.Tally
+	waiter   *parker
+	goal     func(*round) bool // when to signal the waiter
+	woken    bool              // the waiter, which has not run since
+	fresh    bool              // votes were given before their TTL was on record
+	over     bool              // it was lost, and what comes now is of no use
+	promised quorum.Set        // nodes whose grant counts, now or when its TTL is on record
+	session  *session          // hears each reply from now on
+	slots    []slot            // one a node
+	few      [5]slot           // the memory of slots, if that will do
+	unlisted []vote            // of the promised, the ones that wait for a quorum of promises
+
+	waited     time.Duration // in vain, by the wait before
+	need       quorum.Set    // for the goals repliedNeeded and repliedMost
+	askedLater quorum.Set    // nodes that were not asked at start
+	regained   quorum.Set    // nodes that were given the lock again since; guarded by the session
+	parked     atomic.Int32  // votes that wait for a node's epoch record
+
+	seq      int32 // of the rounds of one session
 	locker   *Locker
 	eventCtx context.Context
 	name     string
 	start    clock.Instant // before the first byte was queued
-	seq      int32         // of the rounds of one session
-	parked   atomic.Int32  // votes that wait for a node's epoch record
-	regained quorum.Set    // nodes that were given the lock again since; guarded by the session
 	req      protocol.Request
 	gap      *round            // the extension that found what this is to repair; see session.repair
 	spare    *protocol.Request // instead of req for the nodes in without; nil: they are not asked
 	without  quorum.Set
 	late     time.Duration // from start until the last node was asked; zero: all at once
-
-	mu         sync.Mutex
-	tally      quorum.Tally
-	slots      []slot   // one a node
-	few        [5]slot  // the memory of slots, if that will do
-	session    *session // hears each reply from now on
-	waiter     *parker
-	goal       func(*round) bool // when to signal the waiter
-	waited     time.Duration     // in vain, by the wait before
-	need       quorum.Set        // for the goals repliedNeeded and repliedMost
-	askedLater quorum.Set        // nodes that were not asked at start
-
-	promised quorum.Set // nodes whose grant counts, now or when its TTL is on record
-	unlisted []vote     // of those, the ones that wait for a quorum of promises
-	fresh    bool       // votes were given before their TTL was on record
-	over     bool       // it was lost, and what comes now is of no use
 }
 
 func (l *Locker) newRound(eventCtx context.Context, name string, req protocol.Request) *round {
@@ -157,9 +160,7 @@ func (r *round) list(v vote) {
 	r.promised.Add(v.slot)
 	r.unlisted = append(r.unlisted, v)
 	due := r.listable()
-	if r.waiter != nil && r.goal(r) {
-		r.waiter.wake()
-	}
+	r.wakeWaiter()
 	r.mu.Unlock()
 	r.locker.guard.enter(due)
 }
@@ -227,9 +228,7 @@ func (r *round) count(i int, reply *protocol.Reply) {
 		l.tokens.refuse(r.req.Key, r.start.Add(after))
 	}
 	s := r.session
-	if r.waiter != nil && r.goal(r) {
-		r.waiter.wake()
-	}
+	r.wakeWaiter()
 	r.mu.Unlock()
 	if due != nil {
 		l.guard.enter(due)
@@ -248,6 +247,18 @@ func (r *round) count(i int, reply *protocol.Reply) {
 	if last && r.req.Op.Releases() {
 		l.inflight.done() // at the very end: Close does not return before
 	}
+}
+
+// wakeWaiter wakes the caller that waits if its goal is reached. The round must be locked.
+func (r *round) wakeWaiter() {
+	if r.waiter == nil || !r.goal(r) {
+		return
+	}
+	if !r.woken {
+		r.woken = true
+		r.locker.crowd.woken()
+	}
+	r.waiter.wake()
 }
 
 // Goals of a wait. They are called with the round locked.
@@ -311,8 +322,12 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 	for {
 		p.sleep(ctx, nil)
 		r.mu.Lock()
-		reached := goal(r)
+		reached, woken := goal(r), r.woken
+		r.woken = false
 		r.mu.Unlock()
+		if woken {
+			l.crowd.running()
+		}
 		if reached || ctx.Err() != nil || l.settings.clock.Now() >= r.start.Add(limit) {
 			break
 		}
@@ -322,7 +337,12 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 	if r.waiter = nil; !goal(r) {
 		r.waited = limit
 	}
+	woken := r.woken // again, by a reply that came meanwhile
+	r.woken = false
 	r.mu.Unlock()
+	if woken {
+		l.crowd.running()
+	}
 	l.parkers.put(p)
 }
 
