@@ -622,3 +622,38 @@ func TestWhoIsAloneWaitsForNoSilentNode(t *testing.T) {
 		})
 	}
 }
+
+// TestEachTurnOfFairCallersBeginsAnew: those who waited when the process got the lock from the nodes are
+// served, however soon that was after its turn before.
+func TestEachTurnOfFairCallersBeginsAnew(t *testing.T) {
+	const processes, callers, rounds = 4, 4, 100
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Fixed(50 * time.Microsecond))
+		record := recorded(w)
+		var all sync.WaitGroup
+		for range processes {
+			l, _ := open(t, w, redlock.Fair())
+			for range callers {
+				all.Go(func() {
+					for range rounds {
+						lock, err := l.Acquire(t.Context(), "x")
+						if !assert.NoError(t, err) {
+							return
+						}
+						time.Sleep(10 * time.Microsecond)
+						assert.NoError(t, lock.Release(t.Context()))
+					}
+				})
+			}
+		}
+		all.Wait()
+		votes := map[string]bool{}
+		for _, s := range record.of(sim.Run, protocol.OpAcquire) {
+			if s.Outcome == protocol.Granted {
+				votes[s.Value] = true
+			}
+		}
+		served := float64(processes * callers * rounds)
+		assert.Greater(t, served/float64(len(votes)), 3.0, "callers served by a vote")
+	})
+}
