@@ -279,9 +279,6 @@ func (c *counters) live(counter string) bool {
 // another, and the counters may have gone as well.
 func (c *counters) see(life time.Duration) {
 	left := int64(life / time.Minute)
-	if left > 0 && left == c.left.Load() { // a store would take the cache line from those who submit
-		return
-	}
 	if before := c.left.Swap(left); left == 0 && before > 0 || left > before {
 		c.places.Store(nil)
 	}

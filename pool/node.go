@@ -51,9 +51,9 @@ type node struct {
 	counters    counters                 // of the server, for those
 
 	mu         sync.Mutex      // guards the fields below
+	offline    error           // set while there is no connection: requests fail with it at once
 	queue      []call          // to be written
 	idle       bool            // the writer waits for wake
-	offline    error           // set while there is no connection: requests fail with it at once
 	crowd      protocol.Crowd  // of the Locker; nil: it has told none
 	gathered   gathered        // to be queued soon
 	pending    pendingReleases // to be sent again later

@@ -369,7 +369,7 @@ func (q *queue) joinTurn(ln *line, s *session) {
 	p := ln.lookBack()
 	again := s.turn.Sub(p.left) < turnLength(s.cost)
 	s.again = again && !s.settings.inOrder() && !s.settings.shared // these ask anyway, or never
-	if p.turn > 0 && again && !s.settings.inOrder() { // whose turn is given to them by the order
+	if p.turn > 0 && again && !s.settings.inOrder() {              // whose turn is given to them by the order
 		s.turn = p.turn
 	}
 	ln.endPresentTurn()

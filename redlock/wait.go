@@ -103,8 +103,8 @@ func (ps *parkers) get() *parker {
 	return p
 }
 
-// put takes a parker back with its timer as it is. At most it signals the next user for nothing.
 func (ps *parkers) put(p *parker) {
+	p.timer.Stop()
 	p.drain()
 	ps.pool.Put(p)
 }
