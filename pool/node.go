@@ -151,8 +151,8 @@ func (n *node) Heed(c protocol.Crowd) {
 	n.crowd = c
 }
 
-// wakeWriter has the writer look at the queue, now or when callers that are about to submit have done
-// so. The caller holds mu.
+// wakeWriter has the writer look at the queue, now or when the callers that are about to submit have
+// begun to run; the writer lets the last of them go first. The caller holds mu.
 func (n *node) wakeWriter() {
 	if !n.idle {
 		return

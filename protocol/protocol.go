@@ -69,9 +69,9 @@ type Batching interface {
 
 // A Crowd is the callers of a Locker that are about to submit something. It is safe for concurrent use.
 type Crowd interface {
-	// Await has f called as soon as none of them is about to submit any more, and within milliseconds
-	// in any case. It returns false, and does not call f, if none is now. f must not block, and must
-	// not call Await. It may be called late, when the Node has been closed.
+	// Await has f called as soon as the last of them has begun to run, before that one submits, and
+	// within milliseconds in any case. It returns false, and does not call f, if there is none. f must
+	// not block, and must not call Await. It may be called late, when the Node has been closed.
 	Await(f func()) bool
 }
 

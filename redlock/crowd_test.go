@@ -15,7 +15,7 @@ import (
 
 func TestTheLastOfACrowdHasItSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := crowd{clock: clock.NewFake(1)}
+		c := newCrowd(clock.NewFake(1))
 		sent := 0
 		send := func() { sent++ }
 		assert.False(t, c.Await(send), "nobody is coming")
@@ -39,15 +39,15 @@ func TestTheLastOfACrowdHasItSent(t *testing.T) {
 
 func TestACrowdWaitsForNoCallerThatDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := crowd{clock: clock.NewFake(1)}
+		c := newCrowd(clock.NewFake(1))
 		var sent atomic.Int64
 		c.woken()
 		for i := 1; i <= 2; i++ {
 			assert.True(t, c.Await(func() { sent.Add(1) }))
-			time.Sleep(maxCrowded - 1)
+			time.Sleep(maxCrowded - time.Nanosecond)
 			synctest.Wait()
 			assert.EqualValues(t, i-1, sent.Load())
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			assert.EqualValues(t, i, sent.Load())
 		}
@@ -56,20 +56,43 @@ func TestACrowdWaitsForNoCallerThatDoesNotRun(t *testing.T) {
 	})
 }
 
+// TestOnlyTheCrowdOfTheMomentIsWaitedFor: where callers are woken all the time, some are always coming.
+func TestOnlyTheCrowdOfTheMomentIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(stopped{})
+	sent := 0
+	c.woken()
+	c.woken()
+	assert.True(t, c.Await(func() { sent++ }))
+	c.woken()
+	assert.True(t, c.Await(func() { sent++ }))
+	c.running()
+	c.woken()
+	assert.Zero(t, sent)
+	c.running()
+	assert.Equal(t, 2, sent)
+	assert.Equal(t, 2, c.coming())
+}
+
 // TestACrowdForgetsNobody who begins to wait while it disperses. No timer helps out.
 func TestACrowdForgetsNobody(t *testing.T) {
 	t.Parallel()
-	c := crowd{clock: stopped{}}
+	c := newCrowd(stopped{})
 	waits, sent := 0, 0 // each has one writer at a time
-	for range 20_000 {
+	wait := func() {
+		if c.Await(func() { sent++ }) {
+			waits++
+		}
+	}
+	for i := range 20_000 {
 		var both sync.WaitGroup
 		c.woken()
-		both.Go(func() {
-			if c.Await(func() { sent++ }) {
-				waits++
-			}
-		})
-		both.Go(c.running)
+		first, second := wait, c.running
+		if i%2 == 0 { // Go runs the second first, more often than not
+			first, second = second, first
+		}
+		both.Go(first)
+		both.Go(second)
 		both.Wait()
 		require.Equal(t, waits, sent)
 	}

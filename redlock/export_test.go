@@ -9,7 +9,7 @@ func (l *Locker) Leftovers() (scheduled, queued, inflight int) {
 	defer l.scheduler.mu.Unlock()
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
-	return len(l.scheduler.sessions), len(l.queue.lines) - l.queue.idle.size, int(l.inflight.n.Load()&^isClosed) + int(l.crowd.coming.Load())
+	return len(l.scheduler.sessions), len(l.queue.lines) - l.queue.idle.size, int(l.inflight.n.Load()&^isClosed) + l.crowd.coming()
 }
 
 // HoldsLate does what an acquisition does last, as if the lock had ended before.

@@ -369,7 +369,8 @@ func (q *queue) joinTurn(ln *line, s *session) {
 	p := ln.lookBack()
 	again := s.turn.Sub(p.left) < turnLength(s.cost)
 	s.again = again && !s.settings.inOrder() && !s.settings.shared // these ask anyway, or never
-	if p.turn > 0 && again && !s.settings.inOrder() {              // whose turn is given to them by the order
+	// The order has given callers in order a turn of their own.
+	if p.turn > 0 && again && !s.settings.inOrder() {
 		s.turn = p.turn
 	}
 	ln.endPresentTurn()
