@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/record"
@@ -173,8 +174,9 @@ func encodeQueue(p packet, r *protocol.Request) packet {
 	case r.Ticket.Leave:
 		leave = 1
 	}
-	return p.text(r.Key).text(r.Key + ":seen").text(r.Ticket.ID).
-		number(r.Ticket.Waited.Milliseconds()).number(r.Ticket.Life.Milliseconds()).number(leave)
+	waited := strconv.FormatFloat(float64(r.Ticket.Waited.Microseconds())/1000, 'f', -1, 64)
+	return p.text(r.Key).text(r.Key + ":seen").text(r.Ticket.ID).text(waited).
+		number(r.Ticket.Life.Milliseconds()).number(leave)
 }
 
 func decodeQueue(answer any) (protocol.Reply, error) {

@@ -91,17 +91,18 @@ return {value, redis.call('PTTL', KEYS[1])}`)
 
 // queueScript takes, keeps or gives back a place in a queue. KEYS are the queue, a sorted set of
 // tickets by their arrival, and a hash with the time until which each ticket counts. ARGV are the
-// ticket, how long its owner has waited, its life, and 1 if the place is given back. All times are
-// milliseconds by the server's clock. A place is given back with 2 if the first is to lose its own
-// as well. It answers the number of other tickets if the ticket is the
-// first or is gone, and otherwise a list with the number of tickets before it.
+// ticket, how long its owner has waited, its life, and 1 if the place is given back, or 2 if the
+// first is to lose its own as well. It answers the number of other tickets if the ticket is the first
+// or is gone, and otherwise a list with the number of tickets before it. All times are milliseconds
+// by the server's clock, and not whole ones: within one several may come, of which the last must not
+// get before those who have waited.
 //
 // Arrival is computed once, when the ticket is first seen. Computed each time, it would follow the
 // clocks' rates and the delays of messages, and neighbours would change places. Only tickets at
 // the head are checked for their life, because no other ticket delays anyone.
 //
 // A ticket that becomes the first because others are gone has a key of its own touched, which its
-// owner may watch.
+// owner may watch. So has the first when another ticket comes behind it.
 //
 // Both keys expire when nothing has been asked for a few lives. Each gets its TTL as soon as it is
 // made, because a script that fails half-way must leave nothing that stays.
@@ -119,9 +120,9 @@ end
 
 local function first() return call('ZRANGE', queue, 0, 0)[1] end
 local before = first()
-local function callFirst() -- if another ticket has become the first
+local function callFirst(new) -- if another ticket has become the first, or this one is new behind it
 	local now = first()
-	if now and now ~= before and now ~= id then call('SET', queue .. ':' .. now, '', 'PX', life) end
+	if now and now ~= id and (new or now ~= before) then call('SET', queue .. ':' .. now, '', 'PX', life) end
 end
 
 if ARGV[4] ~= '0' then
@@ -131,8 +132,8 @@ if ARGV[4] ~= '0' then
 	return call('ZCARD', queue)
 end
 local time = call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-call('ZADD', queue, 'NX', now - ARGV[2], id)
+local now = time[1] * 1000 + time[2] / 1000
+local new = call('ZADD', queue, 'NX', now - ARGV[2], id) == 1
 prolong(queue)
 call('HSET', seen, id, now + life)
 prolong(seen)
@@ -140,7 +141,7 @@ while true do
 	local head = first()
 	if head == id then return call('ZCARD', queue) - 1 end
 	if now < tonumber(call('HGET', seen, head) or 0) then
-		callFirst()
+		callFirst(new)
 		return {call('ZRANK', queue, id)}
 	end
 	drop(head)

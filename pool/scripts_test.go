@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,21 @@ func TestTicketsOfTheSameMomentAreInTheOrderOfTheirNames(t *testing.T) {
 	}
 	assert.Equal(t, protocol.Refused, do(t, n, inQueue("b", time.Hour)).Outcome)
 	assert.Equal(t, protocol.Granted, do(t, n, inQueue("a", time.Hour)).Outcome)
+}
+
+func TestTicketsOfTheSameMillisecondAreInTheOrderOfTheirComing(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	ids := strings.Split("jihgfedcba", "")
+	for i, id := range ids {
+		reply := do(t, n, inQueue(id, time.Hour))
+		assert.Equal(t, i == 0, reply.Outcome == protocol.Granted)
+		assert.Equal(t, i, reply.Others, "all who came before")
+	}
+	late := inQueue("k", time.Hour)
+	late.Ticket.Waited = 1500 * time.Microsecond
+	assert.Contains(t, string(encodeQueue(nil, &late)), "\r\n1.5\r\n", "milliseconds")
 }
 
 // Half of the queue may be of the right type.

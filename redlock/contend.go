@@ -67,6 +67,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 			got = lock.session
 			q.joinTurn(a.line, got)
 			if c := a.contender; c != nil {
+				q.contended(a.line, a.settings.clock.Now())
 				q.setOthers(a.line.key, c.othersSeen())
 			}
 			return lock, nil

@@ -42,6 +42,7 @@ type past struct {
 	others int           // waiters of other processes, when this one heard of them last
 	heads  *headcount    // that asks; nil: none has yet
 	left   clock.Instant // when this process gave the lock back last
+	rivals clock.Instant // when it had to contend for the lock last; zero: never
 	cost   time.Duration // of acquiring it then
 	wanted time.Duration // the same if callers of this process waited; else zero
 
@@ -342,6 +343,13 @@ func (q *queue) tidy(ln *line) {
 // the process the lock is still handed over for a turn.
 func turnLength(cost time.Duration) time.Duration { return max(5*time.Millisecond, 5*cost) }
 
+// loneTurn returns how long a turn is where no other caller of the process waits. Nothing is handed
+// over then, and a few acquisitions from the nodes pay for what the change to another process costs.
+// A process that had no rivals for rivalsStay has long turns, because to ask costs a request.
+func loneTurn(cost time.Duration) time.Duration { return 3 * cost }
+
+const rivalsStay = time.Second
+
 // turnOver reports whether the process has had the lock for long enough. The queue
 // must be locked.
 func (s *session) turnOver(now clock.Instant) bool { return now.Sub(s.turn) >= turnLength(s.cost) }
@@ -352,6 +360,9 @@ func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
 	p := ln.remember()
 	p.turn, ln.turnOver = s.turn, s.turnOver(now)
 	p.left, p.cost = now, s.cost
+	if ln.waiters.first == nil && p.hasRivals(now) {
+		ln.turnOver = now.Sub(s.turn) >= loneTurn(s.cost)
+	}
 	if !ln.turnOver {
 		return false
 	}
@@ -389,6 +400,25 @@ func (q *queue) standBack(ln *line) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return ln.lookBack().wanted
+}
+
+// contended notes that this process had to contend for the lock.
+func (q *queue) contended(ln *line, now clock.Instant) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	ln.remember().rivals = now
+}
+
+// hasRivals reports whether it had to for the line's last locks.
+func (q *queue) hasRivals(ln *line, now clock.Instant) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return ln.lookBack().hasRivals(now)
+}
+
+// hasRivals is that of the queue, which must be locked.
+func (p *past) hasRivals(now clock.Instant) bool {
+	return p.rivals > 0 && now.Sub(p.rivals) < rivalsStay
 }
 
 // setOthers notes how many waiters of other processes there are.

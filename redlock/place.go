@@ -80,7 +80,7 @@ type place struct {
 	lastAsked clock.Instant
 	spare     clock.Instant // when to take the lock that others leave lie; zero: they do not
 	overtakes bool          // the first, which has left the lock lie
-	called    atomic.Bool   // others have gone
+	called    atomic.Bool   // others have gone or, if it is the first, one has come
 	stop      func()        // of the Watch for calls; nil: there is none
 
 	mu     sync.Mutex
@@ -122,7 +122,8 @@ func (s standing) hasFailed() bool {
 	return s.outcome == protocol.Failed || s.outcome == protocol.Unknown
 }
 
-// call has the caller ask again, because tickets before its own have gone.
+// call is called by the node when tickets before the caller's have gone, and when one has come behind
+// the first.
 func (p *place) call(string) {
 	p.called.Store(true)
 	p.contender.parker.wake()
@@ -146,10 +147,14 @@ func (c *contender) takePlace() {
 // isQueued reports whether the caller has, or is about to take, a place.
 func (c *contender) isQueued() bool { return c != nil && c.place != nil }
 
-// wasPassedOver reports whether the caller, having failed so often before, is to take a place.
+// wasPassedOver reports whether the caller, having failed so often before, is to take a place. Where
+// others contend all the time it was passed over by the first refusal.
 func (c *contender) wasPassedOver(tries int, failed *QuorumError) bool {
-	return failed.Err == ErrHeld && tries > 0 && !c.settings.shared && c.mute != quorum.All(len(c.locker.nodes)) &&
-		c.settings.clock.Now().Sub(c.since) >= passedOver
+	if failed.Err != ErrHeld || c.settings.shared || c.mute == quorum.All(len(c.locker.nodes)) {
+		return false
+	}
+	now := c.settings.clock.Now()
+	return tries > 0 && now.Sub(c.since) >= passedOver || c.locker.queue.hasRivals(c.line, now)
 }
 
 // othersSeen returns how many others are known to want the lock that the caller has won.
@@ -373,6 +378,9 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 		s := p.standing()
 		free := lock && c.isFree()
 		now = c.settings.clock.Now()
+		if s.isFirst() && p.called.Load() { // who took the lock before this caller could is behind it now
+			c.notBefore = 0
+		}
 		switch {
 		case c.isOver():
 			return everyNode, true

@@ -104,6 +104,11 @@ var waiting = []row{
 		watch(granted).key("k:b"), leave("c", 2), watch(granted).key("k:b"), leave("a", 1), watch(refusedFor(long)).key("k:b"),
 		watch(granted).key("k:c"),
 	}},
+	{"queue: the first is called when another comes behind it", []step{
+		inQueue("b", 2*time.Second, first(0)), watch(granted).key("k:b"), inQueue("a", time.Second, behind(1)).living(brief),
+		watch(refusedFor(brief)).key("k:b"), watch(granted).key("k:a"), advance(brief + 50*time.Millisecond),
+		inQueue("a", time.Second, behind(1)).living(brief), watch(granted).key("k:b"),
+	}},
 	{"queue: who overtakes the first leaves with it, and the next is called", []step{
 		inQueue("a", 4*time.Second, first(0)), inQueue("b", 3*time.Second, behind(1)), inQueue("c", 2*time.Second, behind(2)),
 		leave("b", 1).overtaking(), watch(refusedFor(long)).key("k:c"), inQueue("c", 0, first(0)),

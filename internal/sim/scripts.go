@@ -210,7 +210,7 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 	if exists {
 		tickets = slices.Clone(e.queue.tickets)
 	}
-	mine, now := req.Ticket, s.unix().Truncate(time.Millisecond)
+	mine, now := req.Ticket, s.unix().Truncate(time.Microsecond)
 	i := slices.IndexFunc(tickets, func(t ticket) bool { return t.id == mine.ID })
 	first := firstOf(tickets)
 	if mine.Leave {
@@ -221,9 +221,10 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 		}
 		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets)}
 	}
-	if i < 0 {
+	isNew := i < 0
+	if isNew {
 		i = len(tickets)
-		tickets = append(tickets, ticket{id: mine.ID, arrived: now - mine.Waited.Truncate(time.Millisecond)})
+		tickets = append(tickets, ticket{id: mine.ID, arrived: now - mine.Waited.Truncate(time.Microsecond)})
 	}
 	tickets[i].dropped = now + mine.Life.Truncate(time.Millisecond)
 	slices.SortFunc(tickets, func(a, b ticket) int {
@@ -233,6 +234,9 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 		tickets = tickets[1:]
 	}
 	s.keep(req.Key, tickets, max(e.expires, s.wall.now()+3*mine.Life))
+	if isNew {
+		first = "" // which is called although it was the first before
+	}
 	s.call(req, first)
 	if tickets[0].id == mine.ID {
 		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets) - 1}
@@ -248,7 +252,7 @@ func firstOf(tickets []ticket) string {
 	return tickets[0].id
 }
 
-// call makes a key that is watched by the ticket that has become the first by another's request.
+// call makes a key that is watched by the ticket that is the first, but was not before another's request.
 func (s *Server) call(req *protocol.Request, before string) {
 	e, _ := s.lookup(req.Key)
 	if e.queue == nil {

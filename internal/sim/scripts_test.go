@@ -44,7 +44,7 @@ func TestAQueueIsInOrderOfArrival(t *testing.T) {
 		assert.True(t, a.stand(t, leaver("d")))
 		assert.True(t, a.stand(t, waiter("c", 0)))
 		assert.True(t, a.stand(t, leaver("c")))
-		assert.Empty(t, a.server.Keys())
+		assert.NotContains(t, a.server.Keys(), "q")
 	})
 }
 
