@@ -67,7 +67,9 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 			got = lock.session
 			q.joinTurn(a.line, got)
 			if c := a.contender; c != nil {
-				q.contended(a.line, a.settings.clock.Now())
+				if c.met {
+					q.contended(a.line, a.settings.clock.Now())
+				}
 				q.setOthers(a.line.key, c.othersSeen())
 			}
 			return lock, nil
@@ -142,6 +144,7 @@ type contender struct {
 	since       clock.Instant // it contends
 	triedAt     clock.Instant // the last try was over
 	place       *place        // of a fair caller, or one that was passed over
+	met         bool          // another process had the lock, or waited for it as well
 	mute        quorum.Set    // nodes that did not keep its place
 	unordered   bool          // no node keeps its place at the moment
 	splits      int           // tries in a row that took the first node, and too few others
@@ -264,6 +267,7 @@ const hintGap = time.Millisecond
 func (c *contender) lost(first int, failed *QuorumError) {
 	c.notBefore = 0
 	c.followHints = failed.Err == ErrHeld
+	c.met = c.met || c.followHints
 	c.triedAt = c.settings.clock.Now()
 	if c.place != nil {
 		c.place.overtakes = false

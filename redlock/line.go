@@ -42,9 +42,9 @@ type past struct {
 	others int           // waiters of other processes, when this one heard of them last
 	heads  *headcount    // that asks; nil: none has yet
 	left   clock.Instant // when this process gave the lock back last
-	rivals clock.Instant // when it had to contend for the lock last; zero: never
 	cost   time.Duration // of acquiring it then
 	wanted time.Duration // the same if callers of this process waited; else zero
+	rivals clock.Instant // when this process had to contend for the lock last; zero: never
 
 	older, newer *line // of the idle ones
 }
@@ -331,21 +331,22 @@ func (q *queue) tidy(ln *line) {
 
 // Turns.
 
-// turnLength returns how long one process may have a lock again and again, by one caller or by
-// many, before it looks whether others wait. Its next request would always come before theirs,
-// right behind the release. So with the release that ends the turn it asks the node that keeps the
-// queue, and takes the lock once more meanwhile (countHeads). If that answers, and others wait, the
-// next caller lines up there with them (place.go). One for whose process no answer has come since
-// the turn before lines up as well, and so does one whose process has not come again at once yet. A
-// turn is longer where acquisitions take long, so that this costs a fifth at most.
+// turnLength returns how long one process may have a lock again and again before it looks whether
+// others wait: one whose callers hand it on, or that has met no others (see loneTurn). Its next
+// request would always come before theirs, right behind the release. So with the release that ends
+// the turn it asks the node that keeps the queue, and takes the lock once more meanwhile
+// (countHeads). If that answers, and others wait, the next caller lines up there with them
+// (place.go). One for whose process no answer has come since the turn before lines up as well, and
+// so does one whose process has not come again at once yet. A turn is longer where acquisitions
+// take long, so that this costs a fifth at most.
 //
 // Once it knows of others it lines up before each acquisition from the nodes that follows soon. In
 // the process the lock is still handed over for a turn.
 func turnLength(cost time.Duration) time.Duration { return max(5*time.Millisecond, 5*cost) }
 
-// loneTurn returns how long a turn is where no other caller of the process waits. Nothing is handed
-// over then, and a few acquisitions from the nodes pay for what the change to another process costs.
-// A process that had no rivals for rivalsStay has long turns, because to ask costs a request.
+// loneTurn returns how long the turn of a process is that has met others, if none of its callers waits
+// when it ends: as long as three acquisitions take, which pay for what the change to another process
+// costs. A process that has met none for rivalsStay has long turns, because to ask costs a request.
 func loneTurn(cost time.Duration) time.Duration { return 3 * cost }
 
 const rivalsStay = time.Second
@@ -360,7 +361,7 @@ func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
 	p := ln.remember()
 	p.turn, ln.turnOver = s.turn, s.turnOver(now)
 	p.left, p.cost = now, s.cost
-	if ln.waiters.first == nil && p.hasRivals(now) {
+	if ln.waiters.first == nil && p.metRivals(now) {
 		ln.turnOver = now.Sub(s.turn) >= loneTurn(s.cost)
 	}
 	if !ln.turnOver {
@@ -409,15 +410,15 @@ func (q *queue) contended(ln *line, now clock.Instant) {
 	ln.remember().rivals = now
 }
 
-// hasRivals reports whether it had to for the line's last locks.
-func (q *queue) hasRivals(ln *line, now clock.Instant) bool {
+// isContended reports whether this process had to contend for the lock within rivalsStay.
+func (q *queue) isContended(ln *line, now clock.Instant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.lookBack().hasRivals(now)
+	return ln.lookBack().metRivals(now)
 }
 
-// hasRivals is that of the queue, which must be locked.
-func (p *past) hasRivals(now clock.Instant) bool {
+// metRivals reports whether there was a rival within rivalsStay. The queue must be locked.
+func (p *past) metRivals(now clock.Instant) bool {
 	return p.rivals > 0 && now.Sub(p.rivals) < rivalsStay
 }
 

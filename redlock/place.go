@@ -41,7 +41,8 @@ func (s *settings) inOrder() bool { return s.fair && !s.shared }
 //	                   └──────────────────────────────┘
 //
 // The first of the queue watches the lock, and the others only their own place, so a release wakes
-// one waiter however many there are. The first leaves the queue when it asks for the lock, and the
+// one waiter however many there are. A first that has failed watches its place as well: the process
+// that was faster makes a call there when it lines up. The first leaves the queue when it asks for the lock, and the
 // next is called meanwhile. The second looks now and then, and takes the lock if the first leaves
 // it lie, because a process that is paused must not keep the others waiting. A fair caller leaves
 // only when it has the lock, and never takes it as the second.
@@ -154,7 +155,7 @@ func (c *contender) wasPassedOver(tries int, failed *QuorumError) bool {
 		return false
 	}
 	now := c.settings.clock.Now()
-	return tries > 0 && now.Sub(c.since) >= passedOver || c.locker.queue.hasRivals(c.line, now)
+	return tries > 0 && now.Sub(c.since) >= passedOver || c.locker.queue.isContended(c.line, now)
 }
 
 // othersSeen returns how many others are known to want the lock that the caller has won.
@@ -287,8 +288,8 @@ func (c *contender) leaveOrder() {
 	c.leave()
 }
 
-// ask takes or keeps the place, and watches for a call, or the lock, or both. The first of the
-// queue needs no call, and the lock would wake the others for nothing.
+// ask takes or keeps the place, and watches for a call, or the lock, or both. A first that has not
+// failed needs no call, and the lock would wake the others for nothing.
 func (c *contender) ask(call, lock bool) {
 	if c.question.hasFailed() {
 		c.leave()
@@ -378,7 +379,8 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 		s := p.standing()
 		free := lock && c.isFree()
 		now = c.settings.clock.Now()
-		if s.isFirst() && p.called.Load() { // who took the lock before this caller could is behind it now
+		c.met = c.met || s.others > 0 || c.question.saw() == protocol.Refused
+		if s.isFirst() && p.called.Load() && c.splits <= 1 { // whoever was faster has probably lined up
 			c.notBefore = 0
 		}
 		switch {

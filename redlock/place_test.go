@@ -528,6 +528,39 @@ func servesEachInTime(t *testing.T, w *sim.World, n int, hold time.Duration) {
 	assert.LessOrEqual(t, longest, 10*round+20*time.Millisecond)
 }
 
+// TestWhoIsAloneForgetsItsRivals: a process that has met another once, and is alone since, has long
+// turns again, in which it lines up for nothing.
+func TestWhoIsAloneForgetsItsRivals(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Fixed(near / 2))
+		l, _ := open(t, w)
+		rival, _ := open(t, w)
+		burst := func() {
+			for range 2 {
+				lock, err := l.Acquire(t.Context(), "x")
+				require.NoError(t, err)
+				time.Sleep(2 * time.Millisecond)
+				require.NoError(t, lock.Release(t.Context()))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		lock := take(t, rival, "x")
+		var met sync.WaitGroup
+		met.Go(burst)
+		time.Sleep(20 * time.Millisecond)
+		require.NoError(t, lock.Release(t.Context()))
+		met.Wait()
+		for range 15 {
+			burst()
+		}
+		record := recorded(w)
+		for range 10 {
+			burst()
+		}
+		assert.Empty(t, record.of(sim.Submitted, protocol.OpQueue))
+	})
+}
+
 // TestAPausedWaiterKeepsNobodyWaiting though it is the first: the second takes the free lock, and
 // the place of the first.
 func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {

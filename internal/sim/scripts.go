@@ -217,7 +217,7 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 		tickets = slices.DeleteFunc(tickets, func(t ticket) bool { return t.id == mine.ID || mine.Overtakes && t.id == first })
 		if exists {
 			s.keep(req.Key, tickets, e.expires)
-			s.call(req, first)
+			s.call(req, first, false)
 		}
 		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets)}
 	}
@@ -234,10 +234,7 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 		tickets = tickets[1:]
 	}
 	s.keep(req.Key, tickets, max(e.expires, s.wall.now()+3*mine.Life))
-	if isNew {
-		first = "" // which is called although it was the first before
-	}
-	s.call(req, first)
+	s.call(req, first, isNew)
 	if tickets[0].id == mine.ID {
 		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets) - 1}
 	}
@@ -252,13 +249,14 @@ func firstOf(tickets []ticket) string {
 	return tickets[0].id
 }
 
-// call makes a key that is watched by the ticket that is the first, but was not before another's request.
-func (s *Server) call(req *protocol.Request, before string) {
+// call makes a key that is watched by the first ticket, if that was not the first before another's
+// request, or if the other's is new behind it.
+func (s *Server) call(req *protocol.Request, before string, isNew bool) {
 	e, _ := s.lookup(req.Key)
 	if e.queue == nil {
 		return
 	}
-	if first := firstOf(e.queue.tickets); first != before && first != req.Ticket.ID {
+	if first := firstOf(e.queue.tickets); first != req.Ticket.ID && (isNew || first != before) {
 		s.write(req.Key+":"+first, entry{expires: s.wall.now() + req.Ticket.Life})
 	}
 }
