@@ -380,7 +380,7 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 		free := lock && c.isFree()
 		now = c.settings.clock.Now()
 		c.met = c.met || s.others > 0 || c.question.saw() == protocol.Refused
-		if s.isFirst() && p.called.Load() && c.splits <= 1 { // whoever was faster has probably lined up
+		if s.isFirst() && p.called.Load() && c.splits <= 3 { // whoever was faster has probably lined up
 			c.notBefore = 0
 		}
 		switch {
