@@ -42,10 +42,10 @@ func (s *settings) inOrder() bool { return s.fair && !s.shared }
 //
 // The first of the queue watches the lock, and the others only their own place, so a release wakes
 // one waiter however many there are. A first that has failed watches its place as well: the process
-// that was faster makes a call there when it lines up. The first leaves the queue when it asks for the lock, and the
-// next is called meanwhile. The second looks now and then, and takes the lock if the first leaves
-// it lie, because a process that is paused must not keep the others waiting. A fair caller leaves
-// only when it has the lock, and never takes it as the second.
+// that was faster makes a call there when it lines up. The first leaves the queue when it asks for
+// the lock, and the next is called meanwhile. The second looks now and then, and takes the lock if
+// the first leaves it lie, because a process that is paused must not keep the others waiting. A fair
+// caller leaves only when it has the lock, and never takes it as the second.
 //
 // The node is a guess here as well: safety does not depend on the order, and a caller that did not
 // ask for Fair leaves the queue of a node that does not answer in time. A fair caller to whom no
