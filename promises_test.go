@@ -521,3 +521,69 @@ func TestQuorumP6ANextHolderThatGivesUpLeavesNothing(t *testing.T) {
 		assert.Zero(t, left(w))
 	})
 }
+
+// TestQuorumP5NoTryFailsForWantOfARecord: a majority is up and out of quarantine, and a TTL is not on
+// record because no lock has had it yet, or none for eleven minutes. One try is enough all the same,
+// in each form of a lock.
+func TestQuorumP5NoTryFailsForWantOfARecord(t *testing.T) {
+	t.Parallel()
+	forms := []struct {
+		name string
+		try  func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error)
+	}{
+		{"plain", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+			return l.TryAcquire(ctx, "x", redlock.TTL(ttl))
+		}},
+		{"fenced", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+			return l.TryAcquire(ctx, "x", redlock.TTL(ttl), redlock.Fenced())
+		}},
+		{"shared", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+			return l.TryAcquire(ctx, "x", redlock.TTL(ttl), redlock.Shared())
+		}},
+		{"permits", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+			return l.TryAcquire(ctx, "x", redlock.TTL(ttl), redlock.Permits(3))
+		}},
+		{"names", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+			return l.TryAcquireAll(ctx, []string{"x", "y", "z"}, redlock.TTL(ttl))
+		}},
+		{"one try of Acquire", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+			return l.Acquire(ctx, "x", redlock.TTL(ttl), redlock.Retries(0))
+		}},
+		{"adopted", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+			k, err := l.Acquire(ctx, "x", redlock.Renew(false))
+			if err != nil {
+				return nil, err
+			}
+			return k, l.ExtendValue(ctx, "x", k.Value(), redlock.TTL(ttl))
+		}},
+	}
+	for _, form := range forms {
+		for _, n := range []int{3, 5} {
+			t.Run(fmt.Sprintf("%s, a minority of %d is down", form.name, n), func(t *testing.T) {
+				simtest.Simulate(t, n, func(t *testing.T, w *sim.World) {
+					w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
+						return time.Millisecond + time.Duration(r.Int64N(int64(9*time.Millisecond))), false
+					}})
+					time.Sleep(time.Hour) // the World's clocks begin with it
+					for _, s := range w.Servers() {
+						s.Settle(n, time.Second)
+					}
+					l, c := open(t, w, 1, redlock.MemoryGuard(true), redlock.NodeTimeout(time.Second), redlock.TTL(time.Minute))
+					for i, s := range w.Servers()[:n/2] {
+						failures[i%len(failures)].of(s)
+					}
+					try := func(ttl time.Duration) {
+						k, err := form.try(t.Context(), l, ttl)
+						require.NoError(t, err, "TTL %v", ttl)
+						require.NoError(t, k.Release(t.Context()))
+					}
+					for i := range 20 {
+						try(time.Minute + time.Duration(i+1)*time.Second)
+					}
+					c.Sleep(11 * time.Minute)
+					try(time.Minute + 20*time.Second)
+				})
+			})
+		}
+	}
+}

@@ -299,7 +299,7 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 		if isDone(l.closed) {
 			return nil, closedError(protocol.OpAcquire, a.name), false
 		}
-		if !last && err.Err == errForgetful && r.couldWin() {
+		if !last && err.Err == errForgetful && r.couldWin(a.ctx, limit+settings.timeout()) {
 			return nil, err, true
 		}
 		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.start, nil)

@@ -84,7 +84,7 @@ func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Op
 		switch {
 		case failure == nil:
 			return nil
-		case try == most || ctx.Err() != nil || !r.couldWin():
+		case try == most || ctx.Err() != nil || !r.couldWin(ctx, 2*a.settings.timeout()):
 			return failure
 		}
 	}

@@ -27,12 +27,13 @@ func (m *memory) notice(v vote) {
 // park keeps v until the record has been read, and v's TTL entered if that is missing.
 func (m *memory) park(v vote) {
 	m.mu.Lock()
-	v.round.parked.Add(1)
-	m.parked = append(m.parked, v)
 	entry := time.Duration(0)
 	if v.entry {
-		entry = v.round.req.TTL
+		entry = v.round.req.TTL // its round counts it as parked already
+	} else {
+		v.round.parked.Add(1)
 	}
+	m.parked = append(m.parked, v)
 	m.ask(entry)
 }
 

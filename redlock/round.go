@@ -27,7 +27,6 @@ type round struct {
 	waiter   *parker
 	goal     func(*round) bool // when to signal the waiter
 	woken    bool              // the waiter, which has not run since
-	fresh    bool              // votes were given before their TTL was on record
 	over     bool              // it was lost, and what comes now is of no use
 	promised quorum.Set        // nodes whose grant counts, now or when its TTL is on record
 	session  *session          // hears each reply from now on
@@ -174,15 +173,20 @@ func (r *round) tooEarly(i int) error {
 	if r.tally.Verdict() == quorum.Won {
 		return nil
 	}
-	r.fresh = true
 	return errFresh
 }
 
-// couldWin reports whether the round was lost because a TTL had to be entered.
-func (r *round) couldWin() bool {
+// couldWin reports whether the round was lost only because its TTL had to be entered, and waits for
+// the entries first. The nodes that have voted so early would otherwise be enough to call the round
+// lost where others are down, and the next round would come before the rest have entered the TTL.
+func (r *round) couldWin(ctx context.Context, limit time.Duration) bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.fresh && r.promised.Size() >= r.tally.Quorum()
+	could := r.early() != 0 && r.promised.Size() >= r.tally.Quorum()
+	r.mu.Unlock()
+	if could {
+		r.wait(ctx, limit, entered)
+	}
+	return could
 }
 
 // listable takes the votes that are to be entered now. The round must be locked.
@@ -192,6 +196,7 @@ func (r *round) listable() (due []vote) {
 		return nil
 	}
 	due, r.unlisted = r.unlisted, nil
+	r.parked.Add(int32(len(due))) // before they are, so that they are never taken for done in between
 	return due
 }
 
@@ -281,6 +286,23 @@ func (r *round) isSplit() bool {
 // A fault decides nothing about a lock that is held, so it is waited out.
 func settled(r *round) bool {
 	return r.tally.Verdict() == quorum.Won || r.tally.Gone() || r.tally.Pending() == 0
+}
+
+// early returns the nodes that voted before the round's TTL was on record, and have it there now. The
+// round must be locked.
+func (r *round) early() (set quorum.Set) {
+	for i := range r.slots {
+		if r.slots[i].reply.Err == errFresh {
+			set.Add(i)
+		}
+	}
+	return set
+}
+
+// entered: a quorum of nodes has the round's TTL on record, or none is about to enter it.
+func entered(r *round) bool {
+	have := r.early() | r.nodes(protocol.Granted)
+	return have.Size() >= r.tally.Quorum() || r.parked.Load() == 0
 }
 
 // complete: every node has replied.
