@@ -255,7 +255,7 @@ func TestTheCallsOfTheLibrary(t *testing.T) {
 
 	d /= 2 // because a vote may not last for a whole TTL
 	for _, options := range [][]redlock.Option{
-		{redlock.NodeTimeout(d), redlock.Renew(false), redlock.Owner(label)},
+		{redlock.NodeTimeout(d), redlock.Patience(d), redlock.Renew(false), redlock.Owner(label)},
 		{redlock.Retries(n), redlock.RetryInterval(d), redlock.MaxHold(d)},
 		{redlock.Fenced(), redlock.Fair()}, {redlock.Shared()}, {redlock.Shared(), redlock.Exclusive()}, {redlock.Permits(k)},
 	} {

@@ -40,8 +40,8 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 //
 // It waits for as long as ctx allows, unless Retries sets a limit, and its
 // error is the last try's, as for TryAcquire. Contention is waited out, and
-// so are quarantines (see MemoryGuard) and votes that came too late; an outage is returned at
-// once as ErrNoQuorum, unless Retries says otherwise.
+// so are quarantines (see MemoryGuard) and votes that came too late. An outage is waited out for three
+// seconds (see Patience), and is ErrNoQuorum then.
 // Callers with Retries or RetryInterval do not queue: they try on a schedule of
 // their own.
 //
@@ -78,12 +78,14 @@ type acquisition struct {
 	began    clock.Instant   // read only where there are observers
 
 	parker    *parker       // to sleep on; nil for TryAcquire
-	arrived   clock.Instant // in the line, of a fair caller
+	arrived   clock.Instant // in the line, of a fair caller or one with others before it; else zero
 	line      *line         // of callers who wait for the key; nil where the caller does not queue
 	ahead     *acquisition  // in the line; guarded by the queue, as behind
 	behind    *acquisition
-	contender *contender   // from the first refusal on, in a line
-	failure   *QuorumError // of the last try that asked all nodes, in a line
+	contender *contender    // from the first refusal on, in a line
+	failure   *QuorumError  // of the last try that asked all nodes, in a line
+	askedAt   clock.Instant // the last try began
+	outage    *outage       // that it has found; nil: none
 
 	intent    string        // what this writer is known by to readers that make way; empty: it knows of none
 	traceless int           // tries in a row whose refusers had gone before they could be seen (see mayBeReaders)
@@ -194,9 +196,9 @@ func (a *acquisition) bySchedule() (*Lock, error) {
 			a.locker.queue.hold(k.session)
 			return k, nil
 		}
-		var failure *QuorumError
-		if !errors.As(err, &failure) || !a.settings.again(try, failure) {
-			return nil, err
+		failure, over := a.judge(try, err)
+		if over != nil {
+			return nil, over
 		}
 		switch {
 		case a.settings.interval > 0: // from start to start, so that slow tries do not shift the rest
@@ -259,6 +261,7 @@ func (a *acquisition) attempt(first int) (*Lock, error) {
 func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again bool) {
 	l, settings := a.locker, a.settings
 	if l.group != nil && !a.own {
+		a.askedAt = settings.clock.Now()
 		if err := l.group.enter(a.ctx, a.name); err != nil {
 			return nil, err, false
 		}
@@ -268,6 +271,7 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 	}
 	defer l.inflight.done()
 	now := settings.clock.Now()
+	a.askedAt = now
 	c := a.newClaim(now)
 	r := l.newRoundAt(a.eventCtx, now, a.name, l.request(settings, c.kind.acquire, c))
 	if first < 0 {

@@ -35,7 +35,7 @@ func TestAcquireAsksAllNodesAtOnce(t *testing.T) {
 			assert.Equal(t, first.Value(), reqs[0].Value)
 			assert.Equal(t, second.Value(), reqs[1].Value)
 			assert.Equal(t, 1234*time.Millisecond, reqs[0].TTL, "Redis counts whole milliseconds")
-			assert.Equal(t, 50*time.Millisecond, reqs[0].Timeout)
+			assert.Equal(t, nodeTimeout, reqs[0].Timeout)
 		}
 		assert.NotEqual(t, first.Value(), second.Value())
 	})
@@ -243,7 +243,7 @@ func TestAcquireDecidesAtTheDecisiveReply(t *testing.T) {
 
 // holdVote has node i answer i+1 milliseconds after the start.
 func holdVote(t *testing.T, vote []answer) {
-	const timeout, undo = 100 * time.Millisecond, 100 * time.Microsecond
+	const timeout, undo = nodeTimeout, 100 * time.Microsecond
 	n := len(vote)
 	quorum := n/2 + 1
 	ps, l := puppets(t, n, func(i int, op protocol.Op, _ int) answer {

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +48,9 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 				return lock, nil
 			}
 		}
+		if err := a.inheritOutage(); err != nil {
+			return nil, err
+		}
 		if a.settings.inOrder() || yield && !a.settings.shared {
 			a.contend().takePlace()
 		}
@@ -74,10 +76,9 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 			}
 			return lock, nil
 		}
-		q.loseTurn(a.line)
-		var failed *QuorumError
-		if !errors.As(err, &failed) || !a.settings.again(try, failed) {
-			return nil, a.endedAfter(a.failure, err) // a try that was cut short knows less
+		failed, over := a.judge(try, err)
+		if over != nil {
+			return nil, over
 		}
 		if first == everyNode {
 			a.failure = failed // the other kind knows of one node only

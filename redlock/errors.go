@@ -77,6 +77,10 @@ type QuorumError struct {
 	// not known.
 	Remaining time.Duration
 
+	// Outage is for how long no quorum has answered, of an Acquire that has waited through an outage
+	// (see Patience), until it gave up or its context ended. Zero for a single try.
+	Outage time.Duration
+
 	// Holder is who holds the lock, if the holder has a label (option Owner) and the nodes that
 	// refused have told it: Err is then ErrHeld, or a context's error after a try that was refused.
 	Holder Holder
@@ -94,6 +98,9 @@ type QuorumError struct {
 func (e *QuorumError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "redlock: %s %q: %v (%s; %d needed", e.Op, e.Name, e.Err, e.counts(), e.Quorum)
+	if e.Outage > 0 {
+		fmt.Fprintf(&b, "; no quorum has answered for %v", rounded(e.Outage))
+	}
 	if e.Holder != (Holder{}) {
 		fmt.Fprintf(&b, "; held by %v", e.Holder)
 	}

@@ -39,7 +39,7 @@ func TestAnObserverThatHangsKeepsNoLockAlive(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		hangs, other := newStuck(), &recorder{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(hangs), redlock.Observe(other))
-		const timeout = ttl / 100
+		const timeout = nodeTimeout
 		start := time.Now()
 		lock := take(t, l, "x", redlock.Renew(false))
 		assert.Equal(t, rtt+timeout, time.Since(start), "the caller has waited for the observer")
@@ -76,7 +76,7 @@ func TestCloseDoesNotHangOnAnObserver(t *testing.T) {
 		hangs := newStuck()
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(hangs))
 		take(t, l, "x")
-		assert.LessOrEqual(t, took(func() { assert.NoError(t, l.Close()) }), 2*ttl/100)
+		assert.LessOrEqual(t, took(func() { assert.NoError(t, l.Close()) }), 2*nodeTimeout)
 		close(hangs.gate)
 		synctest.Wait()
 		assert.Len(t, hangs.take(), 1, "the one that it hung on")

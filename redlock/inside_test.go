@@ -145,11 +145,9 @@ func TestNodeTimeoutDefaults(t *testing.T) {
 		10 * time.Millisecond:  5 * time.Millisecond,
 		60 * time.Millisecond:  30 * time.Millisecond,
 		100 * time.Millisecond: 50 * time.Millisecond,
-		time.Second:            50 * time.Millisecond,
-		5 * time.Second:        50 * time.Millisecond,
-		10 * time.Second:       100 * time.Millisecond,
-		time.Minute:            600 * time.Millisecond,
-		time.Hour:              time.Second,
+		time.Second:            500 * time.Millisecond,
+		10 * time.Second:       500 * time.Millisecond,
+		time.Hour:              500 * time.Millisecond,
 	} {
 		s := defaults()
 		s.ttl = ttl

@@ -45,6 +45,7 @@ type past struct {
 	cost   time.Duration // of acquiring it then
 	wanted time.Duration // the same if callers of this process waited; else zero
 	rivals clock.Instant // when this process had to contend for the lock last; zero: never
+	outage *outage       // that the last try has found; nil: none
 
 	older, newer *line // of the idle ones
 }
@@ -130,8 +131,11 @@ func (q *queue) enter(a *acquisition) {
 	if p := ln.lookBack(); (ln.turnOver || p.others > 0) && !ln.isUsed() && a.settings.clock.Now().Sub(p.left) > turnLength(p.cost) {
 		ln.turnOver, ln.remember().others = false, 0 // they have had their chance
 	}
-	if a.settings.inOrder() {
+	switch {
+	case a.settings.inOrder() || ln.waiters.first != nil:
 		a.arrived = a.settings.clock.Now()
+	case ln.past != nil:
+		ln.past.outage = nil // no caller has asked since
 	}
 	a.line = ln
 	ln.waiters.add(a)
@@ -386,6 +390,9 @@ func (q *queue) joinTurn(ln *line, s *session) {
 		s.turn = p.turn
 	}
 	ln.endPresentTurn()
+	if ln.past != nil {
+		ln.past.outage = nil
+	}
 }
 
 // lastCost returns how long it took this process to acquire the lock the last time.
@@ -442,11 +449,22 @@ func (q *queue) othersOf(ln *line) int {
 	return ln.lookBack().others
 }
 
-// loseTurn is called when another process has got the lock.
-func (q *queue) loseTurn(ln *line) {
+// loseTurn is called when the lock could not be had: another process has got it or, with an outage, no
+// quorum has answered.
+func (q *queue) loseTurn(ln *line, found *outage) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln.endPresentTurn()
+	if found != nil || ln.past != nil {
+		ln.remember().outage = found
+	}
+}
+
+// outageOf returns the outage that the last try of the line's callers has found, nil for none.
+func (q *queue) outageOf(ln *line) *outage {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return ln.lookBack().outage
 }
 
 // endPresentTurn lets the next turn begin with the next lock. The queue must be locked.

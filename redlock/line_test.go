@@ -281,7 +281,7 @@ func TestALockIsHandedOverWithinAProcess(t *testing.T) {
 func TestOnlyALockThatWasWantedIsHandedOver(t *testing.T) {
 	for name, opts := range map[string][2][]redlock.Option{
 		"another TTL":                {{}, {redlock.TTL(ttl / 2)}},
-		"another node timeout":       {{}, {redlock.NodeTimeout(time.Second / 2)}},
+		"another node timeout":       {{}, {redlock.NodeTimeout(time.Second)}},
 		"a next holder with a token": {{}, {redlock.Fenced()}},
 		"a holder with one":          {{redlock.Fenced()}, {}},
 		"two tokens":                 {{redlock.Fenced()}, {redlock.Fenced()}},

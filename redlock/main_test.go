@@ -20,6 +20,9 @@ const (
 	leg = simtest.Leg
 	rtt = simtest.RTT
 	ttl = 10 * time.Second
+
+	nodeTimeout     = 500 * time.Millisecond // the default, for that TTL
+	defaultPatience = 3 * time.Second
 )
 
 // validity is what a lock has when it was granted.

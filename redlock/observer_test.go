@@ -337,7 +337,7 @@ func TestEachStartHasOneEnd(t *testing.T) {
 		return err
 	}
 	wait := func(ctx context.Context, l *redlock.Locker) error {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 2*defaultPatience)
 		defer cancel()
 		return l.Do(ctx, "x", func(context.Context) error { return nil })
 	}

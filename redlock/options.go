@@ -63,6 +63,7 @@ type settings struct {
 type choices struct {
 	ttl         time.Duration
 	nodeTimeout time.Duration // zero: from the TTL
+	patience    time.Duration // with an outage
 	retries     int
 	interval    time.Duration // zero: jittered
 	renew       bool
@@ -76,7 +77,7 @@ type choices struct {
 
 func defaults() settings {
 	return settings{
-		choices: choices{ttl: defaultTTL, retries: Forever, renew: true},
+		choices: choices{ttl: defaultTTL, patience: defaultPatience, retries: Forever, renew: true},
 		guard:   true,
 		clock:   clock.System,
 		wall:    time.Now,
@@ -115,9 +116,9 @@ func TTL(d time.Duration) Option {
 	}}
 }
 
-// NodeTimeout sets how long one vote waits for a node. Default TTL/100, at
-// least 50 ms, at most 1 s, and never over half the TTL. It must be above zero
-// and below the TTL: time spent waiting is validity lost.
+// NodeTimeout sets how long one vote waits for a majority of the nodes. Default 500 ms, or
+// half the TTL if that is less. It must be above zero and below the TTL: time spent waiting
+// is validity lost. A minority that does not answer is not waited for.
 func NodeTimeout(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
 		if d <= 0 {
@@ -130,8 +131,8 @@ func NodeTimeout(d time.Duration) Option {
 
 // Retries lets Acquire try n more times after a first try that failed, be it
 // for contention or for an outage, and then give up. Zero makes it try once.
-// Default Forever: as often as needed until its context ends, for contention
-// only; an outage is reported at once.
+// Default Forever: as often as needed until its context ends, through an outage for its
+// Patience.
 func Retries(n int) Option {
 	return Option{apply: func(s *settings) error {
 		if n < Forever {
@@ -327,14 +328,15 @@ func (s *settings) check() error {
 	return nil
 }
 
-// timeout is how long one vote waits for a node. The Redis documentation has 5
-// to 50 ms for a TTL of 10 s; a lower bound of 50 ms forgives a garbage
-// collection, and half the TTL leaves something to hold.
+// timeout is how long one vote waits for a majority. The Redis documentation has 5 to 50 ms for a
+// TTL of 10 s, because it asks one node after the other. Here all are asked at once, so that only a
+// majority which does not answer costs time, and a pause of some hundred milliseconds of servers or
+// of this process should cost no more than that.
 func (s *settings) timeout() time.Duration {
 	if s.nodeTimeout > 0 {
 		return s.nodeTimeout
 	}
-	return min(max(s.ttl/100, 50*time.Millisecond), time.Second, s.ttl/2)
+	return min(500*time.Millisecond, s.ttl/2)
 }
 
 // key checks name and makes the servers' key of it. Any bytes are allowed.

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -79,6 +78,9 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 				return lock, nil
 			}
 		}
+		if err := a.inheritOutage(); err != nil {
+			return nil, err
+		}
 		if cost := q.standBack(a.line); yield && cost > 0 { // there is no queue in which to leave the slot to others
 			a.pause(cost + a.settings.jitter(cost/2+1))
 		}
@@ -94,10 +96,9 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 			s.leaveWord()
 			return lock, nil
 		}
-		q.loseTurn(a.line)
-		var failed *QuorumError
-		if !errors.As(err, &failed) || !a.settings.again(try, failed) {
-			return nil, a.endedAfter(a.failure, err) // a try that was cut short knows less
+		failed, over := a.judge(try, err)
+		if over != nil {
+			return nil, over
 		}
 		if first == everyNode {
 			a.failure = failed // the other kind knows of one node only

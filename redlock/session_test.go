@@ -364,8 +364,8 @@ func TestARenewalThatCameToNothingIsRepeated(t *testing.T) {
 		of     func(*sim.Server)
 		answer time.Duration // from the request until the renewal has come to nothing
 	}{
-		"refused connections": {(*sim.Server).Crash, leg + leg}, // when the others have replied
-		"no answer":           {(*sim.Server).Hang, ttl / 100},  // after the node timeout
+		"refused connections": {(*sim.Server).Crash, leg + leg},  // when the others have replied
+		"no answer":           {(*sim.Server).Hang, nodeTimeout}, // after the node timeout
 	} {
 		t.Run(name+", healed in time", func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {

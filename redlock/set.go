@@ -182,15 +182,15 @@ func (a *acquisition) inLines() (*Lock, error) {
 		if err == nil {
 			return lock, nil
 		}
-		var failure *QuorumError
-		if errors.As(err, &failure) && a.settings.again(try, failure) && failure.Err != errStale {
+		failure, over := a.judge(try, err)
+		if over != nil {
+			return nil, over
+		}
+		if failure.Err != errStale {
 			a.pause(a.settings.delay(try, failure))
 		}
 		if e := a.interrupted(); e != nil {
 			return nil, a.endedAfter(failure, e)
-		}
-		if failure == nil || !a.settings.again(try, failure) {
-			return nil, err
 		}
 	}
 }

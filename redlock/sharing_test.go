@@ -242,7 +242,7 @@ func TestAWriterThatDiesWhileItWaitsHoldsUpReadersForItsIntentOnly(t *testing.T)
 		assert.LessOrEqual(t, took(func() {
 			k, err = b.Acquire(t.Context(), "x", redlock.Shared())
 			require.NoError(t, err)
-		}), time.Second+2*100*time.Millisecond+250*time.Millisecond)
+		}), time.Second+2*nodeTimeout+250*time.Millisecond)
 		assert.True(t, r.Valid())
 		require.NoError(t, k.Release(t.Context()))
 	})

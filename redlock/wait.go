@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -45,7 +46,27 @@ func (s *settings) beyond(left time.Duration) time.Duration {
 	return left + time.Millisecond + s.jitter(firstWait/2)
 }
 
-// again says whether to try again after a failed try, counted from zero.
+// judge says what follows a try, counted from zero, that ended with err: another one after failed,
+// or the end of the acquisition with the error over.
+func (a *acquisition) judge(try int, err error) (failed *QuorumError, over error) {
+	isVote := errors.As(err, &failed)
+	if isVote && failed.Err == ErrNoQuorum {
+		failed = a.noteOutage(failed)
+		err = failed
+	} else {
+		a.outage = nil
+	}
+	if a.line != nil {
+		a.locker.queue.loseTurn(a.line, a.outage)
+	}
+	if !isVote || !a.settings.again(try, failed) && !a.hasPatience() {
+		return nil, a.endedAfter(a.failure, err) // a try that was cut short knows less
+	}
+	return failed, nil
+}
+
+// again says whether to try again after a failed try, counted from zero, unless that has found an
+// outage.
 func (s *settings) again(try int, failure *QuorumError) bool {
 	if s.retries != Forever {
 		return try < s.retries

@@ -57,29 +57,6 @@ func TestARetryIntervalIsKeptTo(t *testing.T) {
 	})
 }
 
-// TestWithoutRetriesAnOutageIsReportedAtOnce, and contention waited out.
-func TestWithoutRetriesAnOutageIsReportedAtOnce(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		other, c := open(t, w, redlock.TTL(ttl))
-		take(t, other, "x")
-		c.Pause() // dies
-		time.AfterFunc(time.Second, func() {
-			w.Servers()[0].Crash()
-			w.Servers()[1].Crash()
-		})
-		assert.InDelta(t, time.Second, took(func() {
-			_, err := l.Acquire(t.Context(), "x")
-			isOnly(t, err, redlock.ErrNoQuorum)
-		}), float64(300*time.Millisecond))
-		for _, s := range w.Servers() {
-			s.Restart()
-		}
-		_, err := l.Acquire(t.Context(), "x")
-		assert.NoError(t, err)
-	})
-}
-
 func TestRetriesZeroIsTryAcquire(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)

@@ -46,15 +46,18 @@ type acquisition struct {
 	terminal bool // stderr is one
 }
 
+// patience is for how long an outage is waited out where --wait does not say: the library's default.
+const patience = 3 * time.Second
+
 // acquisitionFlags adds the flags to a command.
 func acquisitionFlags(c *cobra.Command) *acquisition {
 	a := &acquisition{servers: serverFlags(c)}
 	a.states = true
 	f := c.Flags()
 	f.DurationVar(&a.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that vanished; it is renewed every third of it; at least 500ms")
-	f.DurationVar(&a.wait, "wait", 0, "how long to wait for the lock (default: for ever)")
-	f.BoolVar(&a.noWait, "no-wait", false, "do not wait for a holder")
-	f.IntVar(&a.retries, "retries", 0, "try so many times more, be it that the lock is held or that servers do not answer (default: wait for a holder, and report an outage at once)")
+	f.DurationVar(&a.wait, "wait", 0, "how long to wait for the lock, be it that it is held or that too few servers answer (default: for a holder for ever, for servers "+patience.String()+")")
+	f.BoolVar(&a.noWait, "no-wait", false, "do not wait for a holder; too few servers that answer are waited for for "+patience.String()+", or as --retries says")
+	f.IntVar(&a.retries, "retries", 0, "try so many times more, be it that the lock is held or that too few servers answer (default: see --wait)")
 	f.DurationVar(&a.interval, "retry-interval", 0, "try at this interval (default: when it makes sense)")
 	f.BoolVar(&a.fenced, "fenced", false, "get a fencing token, too")
 	f.BoolVar(&a.fair, "fair", false, "wait in order of arrival")
@@ -82,10 +85,10 @@ func (a *acquisition) check() error {
 	switch {
 	case a.ttl < 500*time.Millisecond:
 		return usageErrorf("--ttl %v: at least 500ms, since ending a command in time takes time", a.ttl)
-	case a.noWait && (set("wait") || set("retries") || set("retry-interval")):
-		return usageErrorf("--no-wait excludes --wait, --retries and --retry-interval")
+	case a.noWait && set("wait"):
+		return usageErrorf("--no-wait excludes --wait: it waits for no holder; how often to try where too few servers answer is --retries")
 	case set("wait") && a.wait <= 0:
-		return usageErrorf("--wait %v: must be above zero; --no-wait tries once", a.wait)
+		return usageErrorf("--wait %v: must be above zero; --no-wait waits for no holder", a.wait)
 	case a.shared && (a.fenced || a.permits > 1 || len(a.and) > 0):
 		return usageErrorf("--shared excludes --fenced, --permits and --and: a reader locks one name, and has no token")
 	case a.permits > 1 && len(a.and) > 0:
@@ -171,6 +174,7 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 		opts = append(opts, redlock.RetryInterval(a.interval))
 	}
 	if a.wait > 0 {
+		opts = append(opts, redlock.Patience(a.wait))
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, a.wait)
 		defer cancel()
@@ -181,31 +185,65 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 	return l.Acquire(ctx, names[0], opts...)
 }
 
-// tryAcquire does not wait for a holder. It tries again if there is none, because where several
-// processes try at the same moment, as cron has them do, each may get some votes and none enough,
-// and one of them must get the lock.
+// tryAcquire does not wait for a holder. It tries again if there is none: where several processes try
+// at the same moment, as cron has them do, each may get some votes and none enough, and one of them
+// must get the lock; and where too few servers answer, because a hiccup must not cost a run.
 func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []redlock.Option) (*redlock.Lock, error) {
 	const most = 10
 	ask := func() (*redlock.Lock, error) { return l.TryAcquire(ctx, names[0], opts...) }
 	if len(names) > 1 {
 		ask = func() (*redlock.Lock, error) { return l.TryAcquireAll(ctx, names, opts...) }
 	}
+	began := time.Now()
 	for try := 1; ; try++ {
 		lock, err := ask()
-		if try == most || !errors.Is(err, redlock.ErrHeld) {
-			return lock, err
-		}
-		for _, name := range names {
-			if all, e := l.InspectPermits(ctx, name, a.permits); e != nil || allHeld(all) {
+		pause := rand.N(min(time.Duration(try)*20*time.Millisecond, 200*time.Millisecond))
+		switch {
+		case errors.Is(err, redlock.ErrNoQuorum):
+			if err = outageSince(began, err); !a.goesOn(try, began, err) {
 				return nil, err
 			}
+			pause = max(pause, a.interval)
+		case try >= most || !errors.Is(err, redlock.ErrHeld) || a.isHeld(ctx, l, names):
+			return lock, err
 		}
 		select {
-		case <-time.After(rand.N(time.Duration(try) * 20 * time.Millisecond)):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return nil, err
 		}
 	}
+}
+
+// goesOn says whether to try again where too few servers answered: so many times as --retries says, or
+// for as long as the library would, and not where that is known to be in vain.
+func (a *acquisition) goesOn(try int, began time.Time, err error) bool {
+	if a.flags.Changed("retries") {
+		return try <= a.retries
+	}
+	var vote *redlock.QuorumError
+	left := patience - time.Since(began)
+	return left > 0 && errors.As(err, &vote) && vote.Remaining < left
+}
+
+// outageSince returns the error of a try that too few servers answered, with for how long that has been
+// so.
+func outageSince(began time.Time, err error) error {
+	var vote *redlock.QuorumError
+	if !errors.As(err, &vote) {
+		return err
+	}
+	of := *vote
+	of.Outage = time.Since(began)
+	return &of
+}
+
+// isHeld reports whether a name has a holder, or as many as it may have, or that cannot be told.
+func (a *acquisition) isHeld(ctx context.Context, l *redlock.Locker, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		all, err := l.InspectPermits(ctx, name, a.permits)
+		return err != nil || allHeld(all)
+	})
 }
 
 // allHeld reports whether each of the permits has a holder.

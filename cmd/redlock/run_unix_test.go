@@ -91,6 +91,8 @@ func TestExitCodes(t *testing.T) {
 		{"no permits", []string{"run", "--permits", "0", "a", "--", "true"}, "", 64, "between 1 and 1000"},
 		{"too many permits", []string{"run", "--permits", "1001", "a", "--", "true"}, "", 64, "between 1 and 1000"},
 		{"permits in order", []string{"run", "--permits", "2", "--fair", "a", "--", "true"}, "", 64, "leave one out"},
+		{"no quorum, so many tries", []string{"run", "--no-wait", "--retries", "2", "--retry-interval", "10ms", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum has answered for "},
+		{"held, no retries", []string{"run", "--no-wait", "--retries", "1000", "taken", "--", "true"}, "", 75, "held by another"},
 		{"two ways to wait", []string{"run", "--no-wait", "--wait", "1s", "a", "--", "true"}, "", 64, "excludes"},
 		{"a tick that is none", []string{"run", "--once-per", "1ms", "a", "--", "true"}, "", 64, "between 1s and a year"},
 		{"a code that is none", []string{"run", "-E", "256", "a", "--", "true"}, "", 64, "between 0 and 255"},
@@ -724,4 +726,39 @@ func TestACommandIsRunUnderALockOfItsGroup(t *testing.T) {
 	assert.Contains(t, stderr, "redlock: other clients use another map of the groups: version 1 of the groups' map is in use")
 	assert.Contains(t, stderr, "(--map-version, --joining, --leaving; see")
 	assert.Equal(t, 1, strings.Count(stderr, "\n"))
+}
+
+// TestRunWaitsThroughAPauseOfTheServers: with a limit for the waiting for as long as that, and by
+// default and with --no-wait for three seconds.
+func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pause time.Duration
+		flags []string
+		code  int
+	}{
+		"--wait 30s":            {4 * time.Second, []string{"--wait", "30s"}, 0},
+		"no flag":               {time.Second, nil, 0},
+		"--no-wait":             {time.Second, []string{"--no-wait"}, 0},
+		"--no-wait --retries":   {4 * time.Second, []string{"--no-wait", "--retries", "100"}, 0},
+		"no flag, for longer":   {time.Minute, nil, 69},
+		"--no-wait, for longer": {time.Minute, []string{"--no-wait"}, 69},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := five(t)
+			warm := client(t, f)
+			free(t, warm, "x") // the records are there
+			for _, url := range f.URLs()[:3] {
+				ask(t, url, "CLIENT", "PAUSE", test.pause.Milliseconds(), "ALL")
+			}
+			p := command(t, f.URLs(), append(append([]string{"run"}, test.flags...), "x", "--", "true")...)
+			p.Env = append(p.Env, "REDLOCK_NODE_TIMEOUT=500ms") // the default
+			code, _, stderr := p.outcome(t)
+			assert.Equal(t, test.code, code, stderr)
+			if test.code == 69 {
+				assert.Contains(t, stderr, "no quorum has answered for 3.")
+			}
+		})
+	}
 }

@@ -63,7 +63,7 @@ func serverFlags(c *cobra.Command) *servers {
 	f.StringVar(&s.prefix, "prefix", "", "`TEXT` before each name to make the key")
 	f.BoolVar(&s.guard, "memory-guard", true, "give no vote to servers that may have forgotten locks")
 	f.DurationVar(&s.maxTTL, "max-ttl", 0, "longest TTL that any client of the servers uses (default: what the servers know of)")
-	f.DurationVar(&s.nodeTimeout, "node-timeout", 0, "how long a vote waits for one server (default: TTL/100, 50ms to 1s)")
+	f.DurationVar(&s.nodeTimeout, "node-timeout", 0, "how long a vote waits for a majority of the servers (default: 500ms, or half the TTL if that is less)")
 	f.DurationVar(&s.dialTimeout, "dial-timeout", time.Second, "how long to wait for a connection")
 	f.StringVar(&s.tlsCA, "tls-ca", "", "`FILE` of the certificate authorities for rediss:// (default: the system's)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of our certificate for rediss://")

@@ -62,8 +62,8 @@ func New(inner certmagic.Storage, locker *redlock.Locker, opts ...redlock.Option
 func (s *Storage) String() string { return fmt.Sprintf("redquorum:%v", s.Storage) }
 
 // Lock implements certmagic.Locker: it waits for the lock as redlock.Locker.Acquire does, and for an
-// operation of this process under the same name. Errors: redlock.ErrNoQuorum at once in an outage,
-// redlock.ErrClosed, or that of ctx.
+// operation of this process under the same name. Errors: redlock.ErrNoQuorum in an outage that is
+// longer than redlock.Patience, redlock.ErrClosed, or that of ctx.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	op := &operation{over: make(chan struct{})}
 	for {

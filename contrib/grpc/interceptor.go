@@ -63,7 +63,7 @@ func New(locker *redlock.Locker, key Key, opts ...Option) (*Interceptor, error) 
 type Option struct{ apply func(*Interceptor) }
 
 // Wait lets a call wait up to d for a lock that is held, in line with others of the same Locker. It
-// ends earlier if the call's context does, or if too few nodes answer. A last try is made when d is
+// ends earlier if the call's context does, or in an outage that is longer than redlock.Patience. A last try is made when d is
 // over, which tells contention from an outage. Default 0: one try.
 func Wait(d time.Duration) Option { return Option{func(i *Interceptor) { i.wait = d }} }
 

@@ -22,7 +22,7 @@ const (
 	rtt = simtest.RTT
 	ttl = 10 * time.Second
 
-	nodeTimeout = ttl / 100
+	nodeTimeout = 500 * time.Millisecond
 )
 
 // What tests on simulated servers share (see package simtest), by short names.

@@ -74,15 +74,17 @@ func TestAWaitThatIsOverInAnOutageIs503(t *testing.T) {
 	})
 }
 
-// TestAnOutageIsNotWaitedOut: it is not known how long it takes.
-func TestAnOutageIsNotWaitedOut(t *testing.T) {
+// TestAnOutageIsWaitedOutForThePatienceOfTheLock: it is not known how long it takes.
+func TestAnOutageIsWaitedOutForThePatienceOfTheLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		h := wrap(t, open(t, w), mustNotRun(t), httplock.Wait(time.Hour))
+		const patience = 2 * time.Second
+		h := wrap(t, open(t, w), mustNotRun(t), httplock.Wait(time.Hour), httplock.Lock(redlock.Patience(patience)))
 		for _, s := range w.Servers()[:3] {
 			s.Hang()
 		}
 		waited := took(func() { isProblem(t, serve(h, request(t, "x")), 503, unavailable, "5") })
-		assert.LessOrEqual(t, waited, nodeTimeout)
+		assert.GreaterOrEqual(t, waited, patience)
+		assert.LessOrEqual(t, waited, patience+nodeTimeout)
 		for _, s := range w.Servers()[:3] {
 			s.Resume()
 		}
