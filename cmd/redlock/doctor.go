@@ -133,7 +133,7 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 		settings.MaxTTL = usualTTL
 	}
 	if settings.NodeTimeout == 0 {
-		settings.NodeTimeout = usualTTL / 100
+		settings.NodeTimeout = 500 * time.Millisecond // as the library
 	}
 	found := &examination{}
 	for i, report := range doctor.ExamineSets(c.Context(), examined, settings) {
