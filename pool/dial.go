@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -47,7 +48,9 @@ func (t *target) dialer(s *settings) dialer {
 		case raw == nil:
 			return nil, errNoConn
 		}
-		raw = direct(raw)
+		if s.netDial != nil {
+			unblock(raw)
+		}
 		if t.tls {
 			if raw, err = t.handshakeTLS(ctx, raw, s.tls); err != nil {
 				return nil, err
@@ -60,6 +63,29 @@ func (t *target) dialer(s *settings) dialer {
 			return nil, err
 		}
 		return &ownConn{Conn: c, raw: raw}, nil
+	}
+}
+
+// unblock has the socket of c not block, as package net made it. A dial function that asks for the
+// descriptor of TCPConn.File, as much code does to set an option, leaves it blocking. A Read then
+// holds a thread until the server answers, and Close waits for it, so that a silent server could not
+// be given up. A connection that wraps the socket in anything but TLS is left as it is.
+func unblock(c net.Conn) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	socket, ok := c.(interface{ File() (*os.File, error) })
+	if !ok {
+		return
+	}
+	file, err := socket.File()
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	// FileConn makes what it returns non-blocking. That is a mode of the socket, and c shares it.
+	if same, err := net.FileConn(file); err == nil {
+		same.Close()
 	}
 }
 

@@ -8,6 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -137,6 +141,66 @@ func TestANetDialThatHangsHoldsUpNothing(t *testing.T) {
 	require.NoError(t, n.Close())
 	close(hang)
 	<-closed
+}
+
+// descriptorEnv has the URL of the server for the process of TestADialFunctionMayAskForTheDescriptor.
+const descriptorEnv = "REDLOCK_TEST_DESCRIPTOR"
+
+// TestADialFunctionMayAskForTheDescriptor, as much code does to set a socket option. TCPConn.File
+// makes the socket a blocking one then, and neither the process nor Close may hang in its calls. The
+// process has one processor, so that one call which keeps it is enough to stop everything.
+func TestADialFunctionMayAskForTheDescriptor(t *testing.T) {
+	t.Parallel()
+	if url := os.Getenv(descriptorEnv); url != "" {
+		askForTheDescriptor(t, url)
+		return
+	}
+	https := httptest.NewTLSServer(nil) // for its certificate
+	defer https.Close()
+	plain, secure := newRig(t), newRig(t)
+	secure.Close()
+	require.NoError(t, secure.StartTLS(&tls.Config{Certificates: https.TLS.Certificates}))
+	for _, url := range []string{plain.url(), "rediss://" + secure.Addr()} {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout="+testTimeout.String())
+		cmd.Env = append(os.Environ(), descriptorEnv+"="+url, "GOMAXPROCS=1")
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: the process hangs: %s", url, said)
+	}
+}
+
+func askForTheDescriptor(t *testing.T, url string) {
+	address, ownTLS := strings.CutPrefix(url, "rediss://")
+	address = strings.TrimPrefix(address, "redis://")
+	dial := NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		f, err := c.(*net.TCPConn).File()
+		if err != nil {
+			return nil, err
+		}
+		f.Fd()
+		if ownTLS {
+			c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+		}
+		return c, f.Close()
+	})
+	n := openNode(t, "redis://"+address, dial)
+	wait(t, n, "k") // on a second connection
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	runtime.GC() // which stops at a goroutine that keeps its processor
+	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
+	require.NoError(t, n.Close(), "while both connections are read")
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	ownTLS = false // its handshake would be another story
+	deaf := openNode(t, "redis://"+l.Addr().String(), dial, DialTimeout(20*time.Millisecond))
+	assert.ErrorIs(t, trouble(t, deaf, acquire("k", "v")), ErrStalled)
 }
 
 func TestDialsThatHangDoNotCollect(t *testing.T) {

@@ -54,15 +54,13 @@ type node struct {
 	offline    error           // set while there is no connection: requests fail with it at once
 	queue      []call          // to be written
 	idle       bool            // the writer waits for wake
-	crowd      protocol.Crowd  // of the Locker; nil: it has told none
 	gathered   gathered        // to be queued soon
 	pending    pendingReleases // to be sent again later
 	retryTimer *time.Timer     // sends the pending releases; nil: it does not run
 	doubts     map[string]bool // that have been logged
 	redirect   redirect        // where the server should send hints
 
-	wakeNow func() // signalWriter, made once because each would be an allocation
-	hints   hints  // has a lock of its own
+	hints hints // has a lock of its own
 }
 
 // A call is one submission of a request, or a command of the connection's own. It lies in the
@@ -98,7 +96,6 @@ func newNode(name string, members []member, s *settings) *node {
 		done: make(chan struct{}), wake: make(chan struct{}, 1), tried: make(chan struct{}),
 		doubts: map[string]bool{}, hints: hints{watchers: map[string][]*watcher{}},
 	}
-	n.wakeNow = n.signalWriter
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	go n.run()
 	return n
@@ -144,27 +141,12 @@ func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error
 	return nil
 }
 
-// Heed implements protocol.Batching.
-func (n *node) Heed(c protocol.Crowd) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.crowd = c
-}
-
-// wakeWriter has the writer look at the queue, now or when the callers that are about to submit have
-// begun to run; the writer lets the last of them go first. The caller holds mu.
+// wakeWriter has the writer look at the queue. The caller holds mu.
 func (n *node) wakeWriter() {
 	if !n.idle {
 		return
 	}
 	n.idle = false
-	if n.crowd == nil || !n.crowd.Await(n.wakeNow) {
-		n.signalWriter()
-	}
-}
-
-// signalWriter wakes the writer.
-func (n *node) signalWriter() {
 	select {
 	case n.wake <- struct{}{}:
 	default:

@@ -47,6 +47,11 @@ func settle(opts []Option) (*settings, error) {
 // does not keeps only its own connection waiting. The function that Dialer returns calls dial
 // whenever it is called, and relies on it to honour the context.
 //
+// Close of a connection must end its Read, or a server that is silent cannot be given up. That of a
+// socket does not after dial has called TCPConn.File().Fd(), which makes the socket blocking. It is
+// made non-blocking again, unless dial wraps it in anything but a tls.Conn: set options by
+// TCPConn.SyscallConn or net.Dialer.Control instead.
+//
 // A program that uses go-redis can hand over its dialer, which does TLS by itself, so the URLs are
 // redis:// with TLS as well:
 //

@@ -58,23 +58,6 @@ type Watchable interface {
 	Watch(key string, hint func(key string)) (stop func())
 }
 
-// A Batching is a Node that writes together what was submitted at about the same time. A Node that
-// wraps another may leave this out.
-type Batching interface {
-	Node
-
-	// Heed gives the node the crowd of its Locker, before the first Submit.
-	Heed(c Crowd)
-}
-
-// A Crowd is the callers of a Locker that are about to submit something. It is safe for concurrent use.
-type Crowd interface {
-	// Await has f called as soon as the last of them has begun to run, before that one submits, and
-	// within milliseconds in any case. It returns false, and does not call f, if there is none. f must
-	// not block, and must not call Await. It may be called late, when the Node has been closed.
-	Await(f func()) bool
-}
-
 // A Forgetful is a Node that forgets locks in its normal course, as when its servers fail over. A
 // Locker without the memory guard refuses it. A Node that wraps another passes this on.
 type Forgetful interface {

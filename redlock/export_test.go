@@ -3,13 +3,13 @@ package redlock
 import "github.com/redquorum/redquorum/protocol"
 
 // Leftovers returns how many locks and names the Locker still knows of, and
-// how many replies Close would wait for, or callers nodes do.
+// how many replies Close would wait for.
 func (l *Locker) Leftovers() (scheduled, queued, inflight int) {
 	l.scheduler.mu.Lock()
 	defer l.scheduler.mu.Unlock()
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
-	return len(l.scheduler.sessions), len(l.queue.lines) - l.queue.idle.size, int(l.inflight.n.Load()&^isClosed) + l.crowd.coming()
+	return len(l.scheduler.sessions), len(l.queue.lines) - l.queue.idle.size, int(l.inflight.n.Load() &^ isClosed)
 }
 
 // HoldsLate does what an acquisition does last, as if the lock had ended before.

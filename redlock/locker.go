@@ -25,7 +25,6 @@ type Locker struct {
 	queue      queue
 	scheduler  scheduler
 	inflight   inflight
-	crowd      *crowd
 	tokens     tokens
 	guard      *guard        // nil without
 	events     []*eventQueue // one for each observer
@@ -192,12 +191,6 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l.scheduler.chores.parkers = &l.parkers
 	l.scheduler.chores.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
 	l.inflight.idle = make(chan struct{}, 1)
-	l.crowd = newCrowd(s.clock)
-	for _, n := range nodes {
-		if b, ok := n.(protocol.Batching); ok {
-			b.Heed(l.crowd)
-		}
-	}
 	if s.guard {
 		l.guard = newGuard(s, l.nodes)
 	}

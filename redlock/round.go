@@ -26,7 +26,6 @@ type round struct {
 	tally    quorum.Tally
 	waiter   *parker
 	goal     func(*round) bool // when to signal the waiter
-	woken    bool              // the waiter, which has not run since
 	over     bool              // it was lost, and what comes now is of no use
 	promised quorum.Set        // nodes whose grant counts, now or when its TTL is on record
 	session  *session          // hears each reply from now on
@@ -256,14 +255,9 @@ func (r *round) count(i int, reply *protocol.Reply) {
 
 // wakeWaiter wakes the caller that waits if its goal is reached. The round must be locked.
 func (r *round) wakeWaiter() {
-	if r.waiter == nil || !r.goal(r) {
-		return
+	if r.waiter != nil && r.goal(r) {
+		r.waiter.wake()
 	}
-	if !r.woken {
-		r.woken = true
-		r.locker.crowd.woken()
-	}
-	r.waiter.wake()
 }
 
 // Goals of a wait. They are called with the round locked.
@@ -344,12 +338,8 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 	for {
 		p.sleep(ctx, nil)
 		r.mu.Lock()
-		reached, woken := goal(r), r.woken
-		r.woken = false
+		reached := goal(r)
 		r.mu.Unlock()
-		if woken {
-			l.crowd.running()
-		}
 		if reached || ctx.Err() != nil || l.settings.clock.Now() >= r.start.Add(limit) {
 			break
 		}
@@ -359,12 +349,7 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 	if r.waiter = nil; !goal(r) {
 		r.waited = limit
 	}
-	woken := r.woken // again, by a reply that came meanwhile
-	r.woken = false
 	r.mu.Unlock()
-	if woken {
-		l.crowd.running()
-	}
 	l.parkers.put(p)
 }
 
