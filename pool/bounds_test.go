@@ -298,7 +298,8 @@ func (c *pieces) Read(p []byte) (int, error) {
 func (*pieces) SetReadDeadline(time.Time) error { return nil }
 func (*pieces) Close() error                    { return nil }
 
-// An Inspect meets values that other clients wrote, of any length.
+// TestALongValueCostsNoConnection: an Inspect, and a look at the record, meet values that other clients
+// wrote, of any length.
 func TestALongValueCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -313,6 +314,19 @@ func TestALongValueCostsNoConnection(t *testing.T) {
 	reply := inspect("long")
 	assert.Equal(t, protocol.Failed, reply.Outcome)
 	assert.ErrorContains(t, reply.Err, "2097152 bytes")
+	reply = do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "long", Admit: &protocol.Admission{}})
+	assert.Equal(t, protocol.Failed, reply.Outcome)
+	assert.ErrorContains(t, reply.Err, "2097152 bytes")
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	assert.Equal(t, connection, s.client("redlock")["id"])
+}
+
+// TestALongNameOfAPrimaryIsNamed: it has no prefix, so that all who may write to the server can make it.
+func TestALongNameOfAPrimaryIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	s.do("SET", primaryKey, strings.Repeat("x", 2*maxString))
+	err := trouble(t, openNode(t, s.url()), acquire("k", "v"))
+	assert.ErrorIs(t, err, ErrReplyTooLarge)
+	assert.ErrorContains(t, err, "(to GET "+primaryKey+")")
 }

@@ -36,6 +36,7 @@ var commands = [...]command{
 		script: releaseScript, encode: encodeRelease, decode: decodeReleased, deletesKey: true,
 	},
 	protocol.OpInspect: {script: inspectScript, encode: encodeKey, decode: decodeInspect},
+	protocol.OpLook:    {script: lookScript, encode: encodeRelease, decode: decodeOwned},
 
 	protocol.OpAcquireFenced: {
 		script: acquireFencedScript, encode: encodeFenced, decode: decodeFenced, makesKey: true,
@@ -60,7 +61,7 @@ var commands = [...]command{
 	},
 	protocol.OpExtendAll:  {script: extendAllScript, encode: encodeSetOf(extendAllScript), decode: decodeSetOwned},
 	protocol.OpReleaseAll: {script: releaseAllScript, encode: encodeSetOf(releaseAllScript), decode: decodeSetOwned},
-	protocol.OpInspectAll: {script: inspectAllScript, encode: encodeSetOf(inspectAllScript), decode: decodeInspectAll},
+	protocol.OpLookAll:    {script: lookAllScript, encode: encodeSetOf(lookAllScript), decode: decodeSetOwned},
 	protocol.OpSlots:      {script: slotsScript, encode: encodeSlots, decode: decodeSlots},
 }
 
@@ -89,7 +90,7 @@ func encodeExtend(p packet, r *protocol.Request) packet {
 
 func encodeRelease(p packet, r *protocol.Request) packet { return p.text(r.Key).text(r.Value) }
 
-// decodeOwned understands the answer of the scripts that change a key only if it holds the value.
+// decodeOwned understands the answer of the scripts that do something only if the key holds the value.
 func decodeOwned(answer any) (protocol.Reply, error) {
 	switch answer := answer.(type) {
 	case int64:

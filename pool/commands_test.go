@@ -70,7 +70,7 @@ func TestStrangeRepliesAreUnknown(t *testing.T) {
 	t.Parallel()
 	for i, decode := range []func(any) (protocol.Reply, error){
 		decodeSet, decodeOwned, decodeReleased, decodeInspect, decodeWatch, decodeQueue, decodeRecord,
-		decodeSetOwned, decodeInspectAll, decodeSlots,
+		decodeSetOwned, decodeSlots,
 	} {
 		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
 			_, err := decode(v)
@@ -87,12 +87,6 @@ func TestRepliesAboutASetNameAKeyOfIt(t *testing.T) {
 		[]any{int64(5), "1"}, []any{int64(5), int64(1), int64(1)},
 	} {
 		_, err := decodeSetOwned(v)
-		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(v))
-		_, err = decodeInspectAll(v)
-		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(v))
-	}
-	for _, v := range []any{int64(1), []any{int64(5), int64(1)}, []any{[]byte("a"), int64(5), int64(0)}} {
-		_, err := decodeInspectAll(v)
 		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(v))
 	}
 	got, err := decodeSetOwned([]any{int64(-3), int64(2)})

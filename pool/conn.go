@@ -52,9 +52,9 @@ func newConn(n *node, c redis.Conn, s server) *conn {
 		node: n, redis: c, writer: newBatchWriter(c), server: s, began: time.Now(),
 		broken: make(chan struct{}), confirmation: confirmation{run: s.identity()},
 	}
-	made.mergesExtensions.Store(s.scripts)
-	made.mergesReleases.Store(s.scripts)
-	made.mergesLooks.Store(true)
+	for _, merges := range []*atomic.Bool{&made.mergesExtensions, &made.mergesReleases, &made.mergesLooks} {
+		merges.Store(s.scripts && !n.cautious)
+	}
 	return made
 }
 

@@ -94,6 +94,14 @@ type question struct {
 	refused  func(said redis.Error) // takes an error reply that does not end the connection; may be nil
 }
 
+// subject returns the command with the key, section or subcommand that it is about.
+func (q *question) subject() string {
+	if q.secret || len(q.args) == 0 {
+		return q.name
+	}
+	return fmt.Sprint(q.name, " ", q.args[0])
+}
+
 // ask pipelines the questions. The connection is closed, and with it every wait for it ended, when
 // ctx ends first.
 func ask(ctx context.Context, c redis.Conn, questions []question) error {
@@ -130,7 +138,9 @@ func ask(ctx context.Context, c redis.Conn, questions []question) error {
 			} else if said == nil {
 				said = meaning
 			}
-		case err != nil && said != nil && ctx.Err() == nil && !errors.Is(err, ErrReplyTooLarge):
+		case errors.Is(err, ErrReplyTooLarge):
+			return fmt.Errorf("%w (to %s)", err, q.subject())
+		case err != nil && said != nil && ctx.Err() == nil:
 			return said
 		case err != nil:
 			return preferContext(ctx, err)

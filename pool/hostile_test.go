@@ -228,6 +228,35 @@ func TestAServerThatSendsTooMuchLosesItsConnection(t *testing.T) {
 	}
 }
 
+// TestWhatATooLargeReplyWasAskedByIsNotAskedAgain: requests that were merged go one by one on the next
+// connection, so that what is wrong with one key does not end that as well.
+func TestWhatATooLargeReplyWasAskedByIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	releaseHeld := func(key, value string) protocol.Request {
+		r := release(key, value)
+		r.Held, r.TTL, r.Timeout = true, time.Minute, testTimeout
+		return r
+	}
+	for _, s := range []*script{lookEachScript, extendEachScript, releaseEachScript} {
+		h := newHostile(t, "EVALSHA "+s.digest, text(outrageous["a string of 8 GB"][len("+OK\r\n"):]))
+		n := openNode(t, h.url(), onlyBounds()...)
+		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+		requests := map[*script][]protocol.Request{
+			lookEachScript:    {lookAt("k0", "v0"), lookAt("k1", "v1")},
+			extendEachScript:  {extend("k0", "v0"), extend("k1", "v1")},
+			releaseEachScript: {releaseHeld("k0", "v0"), releaseHeld("k1", "v1")},
+		}[s]
+		for _, to := range submitTogether(n, requests...) {
+			assert.ErrorIs(t, to.next(t).Err, ErrReplyTooLarge)
+		}
+		h.gone(t)
+		eventually(t, func() bool { return h.ids.Load() == 2 && n.(*node).connected() }, "it connects again")
+		grantedTogether(t, n, requests)
+		require.NoError(t, n.Close())
+		assert.Empty(t, h.left)
+	}
+}
+
 // Two of five servers send too much, at one stage of a connection or another. The test is not
 // parallel, because it measures what the process allocates.
 func TestALockOutlivesTwoHostileServers(t *testing.T) {

@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -88,14 +90,64 @@ func (c *conn) answerMerged(each []call, answer any, failure redis.Error) {
 	switch each[0].request.Op {
 	case protocol.OpRelease:
 		c.answerReleases(each, answer, failure)
-	case protocol.OpInspect:
-		c.answerLooks(each, answer, failure)
+	case protocol.OpLook:
+		c.answerEach(&c.mergesLooks, each, answer, failure)
 	default:
-		c.answerExtensions(each, answer, failure)
+		c.answerEach(&c.mergesExtensions, each, answer, failure)
 	}
 	clear(each)
 	each = each[:0]
 	groups.Put(&each)
+}
+
+// What extendEachScript and lookEachScript answer for a key, beside what is left of one that was
+// refused. They answer 1 if all were granted.
+const (
+	mergedGranted = -3
+	mergedTrouble = -4
+)
+
+// answerEach hands out the answer to a merged call of extensions or looks. It ends that kind of merging
+// if the call fails for good.
+func (c *conn) answerEach(merges *atomic.Bool, each []call, answer any, failure redis.Error) {
+	stopMerging(merges, failure)
+	for i, k := range each {
+		reply, err := mergedReply(answer, i, len(each))
+		switch {
+		case failure != "" || err == errTrouble:
+			k.encoded = newEncoded(k.request, form{})
+			c.node.sendAgain(k)
+			continue
+		case err != nil:
+			reply = protocol.Reply{Outcome: protocol.Unknown, Err: err}
+		default:
+			reply.Run = c.confirmation.run
+		}
+		c.deliver(k, reply)
+	}
+}
+
+// errTrouble is what mergedReply returns for a key that the script could not read.
+var errTrouble = errors.New("the key makes trouble")
+
+// mergedReply makes a reply of a script's answer for key i of n.
+func mergedReply(answer any, i, n int) (protocol.Reply, error) {
+	granted := protocol.Reply{Outcome: protocol.Granted}
+	if answer == int64(1) {
+		return granted, nil
+	}
+	if list, _ := answer.([]any); len(list) == n {
+		switch ms, ok := list[i].(int64); {
+		case !ok || ms < mergedTrouble:
+		case ms == mergedTrouble:
+			return protocol.Reply{}, errTrouble
+		case ms == mergedGranted:
+			return granted, nil
+		default:
+			return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
+		}
+	}
+	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
 }
 
 // added takes p, which is packets with one more packet behind them, and returns that one.

@@ -1,9 +1,6 @@
 package pool
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redquorum/redquorum/protocol"
@@ -19,12 +16,6 @@ import (
 // another type, is extended alone again, and so are all keys if the script as a whole fails: its
 // error is then told for the request that it is about. An extension that is sent again and comes
 // behind its key's release finds no key, and makes none.
-
-// What extendEachScript answers for a key, beside what is left of one that was refused.
-const (
-	mergedGranted = -3
-	mergedTrouble = -4
-)
 
 // extendEachScript extends keys that have nothing to do with each other. KEYS are the keys; ARGV are
 // the TTL in milliseconds and the value of each key, in the same order. The answer is 1 if all were
@@ -94,46 +85,4 @@ func (c *conn) readEach(each []call) call {
 			}
 		}
 	}}
-}
-
-// answerExtensions hands out the answer to a merged call of extensions.
-func (c *conn) answerExtensions(each []call, answer any, failure redis.Error) {
-	stopMerging(&c.mergesExtensions, failure)
-	for i, k := range each {
-		reply, err := mergedReply(answer, i, len(each))
-		switch {
-		case failure != "" || err == errTrouble:
-			k.encoded = newEncoded(k.request, form{})
-			c.node.sendAgain(k)
-			continue
-		case err != nil:
-			reply = protocol.Reply{Outcome: protocol.Unknown, Err: err}
-		default:
-			reply.Run = c.confirmation.run
-		}
-		c.deliver(k, reply)
-	}
-}
-
-// errTrouble is what mergedReply returns for a key that the script could not read.
-var errTrouble = errors.New("the key makes trouble")
-
-// mergedReply makes a reply of the script's answer for key i of n.
-func mergedReply(answer any, i, n int) (protocol.Reply, error) {
-	granted := protocol.Reply{Outcome: protocol.Granted}
-	if answer == int64(1) {
-		return granted, nil
-	}
-	if list, _ := answer.([]any); len(list) == n {
-		switch ms, ok := list[i].(int64); {
-		case !ok || ms < mergedTrouble:
-		case ms == mergedTrouble:
-			return protocol.Reply{}, errTrouble
-		case ms == mergedGranted:
-			return granted, nil
-		default:
-			return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
-		}
-	}
-	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
 }

@@ -1,10 +1,9 @@
 package pool
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redquorum/redquorum/protocol"
@@ -12,11 +11,10 @@ import (
 
 // lookAt is a look at a lock that is held.
 func lookAt(key, value string) protocol.Request {
-	return watching(protocol.Request{Op: protocol.OpInspect, Key: key, Value: value, Timeout: testTimeout})
+	return watching(protocol.Request{Op: protocol.OpLook, Key: key, Value: value, Timeout: testTimeout})
 }
 
-// TestMergedLooksAnswerAsSingleOnes, whatever is at their keys, but for what is left of a lock that
-// is held.
+// TestMergedLooksAnswerAsSingleOnes, whatever is at their keys.
 func TestMergedLooksAnswerAsSingleOnes(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -37,21 +35,46 @@ func TestMergedLooksAnswerAsSingleOnes(t *testing.T) {
 	for _, to := range submitTogether(n, looks...) {
 		merged = append(merged, to.next(t))
 	}
-	assert.Equal(t, 1, s.calls("mget"))
-	assert.Equal(t, 5, s.calls("evalsha"), "one for each that is not as expected")
+	assert.Equal(t, 2, s.calls("evalsha"), "one for all, and one for the key of another type")
 	for i, r := range looks {
 		single := do(t, n, r)
-		assert.Equal(t, single.Outcome, merged[i].Outcome, i)
-		assert.Equal(t, single.Value, merged[i].Value, i)
-		assert.Equal(t, single.Err, merged[i].Err, i)
-		assert.Equal(t, single.Run, merged[i].Run, i)
-		if i > 0 {
-			assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
-		}
+		assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
+		single.TTL = merged[i].TTL
+		assert.Equal(t, single, merged[i], i)
 	}
-	assert.Equal(t, "v0", merged[0].Value)
-	assert.Equal(t, "another", merged[2].Value)
+	assert.Equal(t, protocol.Granted, merged[0].Outcome)
+	assert.Equal(t, protocol.Refused, merged[1].Outcome)
+	assert.Equal(t, protocol.NoTTL, merged[3].TTL)
 	assert.ErrorIs(t, merged[4].Err, ErrWrongType)
+}
+
+// TestLooksAtLongValuesCostNoConnection: whoever may write to locks' keys could end them all, if looks
+// answered with the values.
+func TestLooksAtLongValuesCostNoConnection(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	hold(t, n, 6)
+	connection := s.client("redlock")["id"]
+	var looks []protocol.Request
+	for i := range 6 {
+		key, value := keyAndValue(i)
+		if i > 0 {
+			s.do("SET", key, strings.Repeat("x", 2*maxString), "PX", 90_000)
+		}
+		looks = append(looks, lookAt(key, value))
+	}
+	for i, to := range submitTogether(n, looks...) {
+		reply := to.next(t)
+		if i == 0 {
+			assert.Equal(t, protocol.Granted, reply.Outcome)
+			continue
+		}
+		assert.Equal(t, protocol.Refused, reply.Outcome)
+		assert.Positive(t, reply.TTL)
+		assert.Equal(t, protocol.Refused, do(t, n, looks[i]).Outcome, "alone")
+	}
+	assert.Equal(t, connection, s.client("redlock")["id"])
 }
 
 // TestHoldersAreHintedAfterMergedLooks, at the change of each key.
@@ -68,56 +91,40 @@ func TestHoldersAreHintedAfterMergedLooks(t *testing.T) {
 	watchers := waitForEach(t, n, looks)
 	s.do("CONFIG", "RESETSTAT")
 	grantedTogether(t, n, looks)
-	assert.Zero(t, s.calls("evalsha"))
+	assert.Equal(t, 1, s.calls("evalsha"))
 	s.do("DEL", "k7", "k19")
 	watchers[7].next()
 	watchers[19].next()
 	assert.Empty(t, watchers[8].hints)
 }
 
-// TestOnlyLooksAlikeAreMerged: those that do not say what they expect want to know what is left.
+// TestOnlyLooksAlikeAreMerged: those that have the server hint at the next change, and those that do
+// not.
 func TestOnlyLooksAlikeAreMerged(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openNode(t, s.url())
-	hold(t, n, 4)
-	looks := []protocol.Request{lookAt("k0", "v0"), lookAt("k1", ""), lookAt("k2", "v2"), lookAt("k3", "v3")}
-	looks[3].Watch = false
-	s.do("CONFIG", "RESETSTAT")
-	got := submitTogether(n, looks...)
-	for i := range looks {
-		reply := got[i].next(t)
-		assert.Equal(t, fmt.Sprint("v", i), reply.Value)
-		assert.Positive(t, reply.TTL)
+	hold(t, n, 3)
+	var looks []protocol.Request
+	for i := range 3 {
+		looks = append(looks, lookAt(keyAndValue(i)))
 	}
-	assert.Zero(t, s.calls("mget"))
+	looks[1].Watch = false
+	s.do("CONFIG", "RESETSTAT")
+	grantedTogether(t, n, looks)
+	assert.Equal(t, 3, s.calls("evalsha"))
 }
 
-// TestMergedLooksThatFailAreMadeAgain, each alone, and where they are forbidden all that follow.
-func TestMergedLooksThatFailAreMadeAgain(t *testing.T) {
+// TestLooksAreMadeAloneWhereMergedOnesAreForbidden.
+func TestLooksAreMadeAloneWhereMergedOnesAreForbidden(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := openNode(t, s.as("some", "~*", "+@all", "-mget"))
 	hold(t, n, 2)
 	looks := []protocol.Request{lookAt("k0", "v0"), lookAt("k1", "v1")}
-	for range 2 {
+	for _, calls := range []int{3, 2} {
 		s.do("CONFIG", "RESETSTAT")
 		grantedTogether(t, n, looks)
-		assert.Equal(t, 2, s.calls("evalsha"))
-	}
-
-	for _, answer := range []any{nil, int64(1), "OK", []any{}, []any{[]byte("v0")}, []any{nil, nil}, []any{"v0", "v1"}} {
-		c := &conn{node: n.(*node)}
-		var each []call
-		var got []replies
-		for i, q := range looks {
-			got = append(got, make(replies, 1))
-			each = append(each, call{request: &q, encoded: encode(&q, form{}), to: got[i]})
-		}
-		c.node.outstanding.Add(2)
-		c.answerLooks(each, answer, redis.Error(""))
-		for i := range got {
-			assert.Positive(t, got[i].next(t).TTL, "%v: it was asked for alone", answer)
-		}
+		assert.Equal(t, calls, s.calls("evalsha"))
 	}
 }

@@ -108,7 +108,7 @@ func (k *call) mergesReleases() bool {
 // the request's Key.
 func (k *call) isAboutOneKey() bool {
 	switch k.request.Op {
-	case protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease, protocol.OpInspect, protocol.OpWatch,
+	case protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease, protocol.OpInspect, protocol.OpLook, protocol.OpWatch,
 		protocol.OpAcquireFenced, protocol.OpRaise, protocol.OpReleaseFenced:
 		return true
 	}

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ type node struct {
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when run has returned
+	cautious bool          // the last connection ended by a reply that is too large: the next merges nothing; run's
 	wake     chan struct{} // capacity 1: there is something in queue
 
 	tried     chan struct{} // closed when the first attempt to connect has ended
@@ -179,6 +181,7 @@ func (n *node) run() {
 		if err == nil {
 			last = c.server
 			err = c.serve()
+			n.cautious = errors.Is(err, ErrReplyTooLarge)
 			if c.lasted() {
 				backoff = 0
 			}

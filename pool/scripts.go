@@ -34,7 +34,7 @@ func (s *script) begin(p packet, keys, others int) packet {
 
 // scripts returns all scripts.
 func scripts() []*script {
-	all := []*script{extendEachScript, releaseEachScript}
+	all := []*script{extendEachScript, lookEachScript, releaseEachScript}
 	for _, cmd := range commands {
 		if cmd.script != nil {
 			all = append(all, cmd.script)
@@ -70,6 +70,10 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then
 	end
 	return 1
 end
+return {redis.call('PTTL', KEYS[1])}`)
+
+	lookScript = newScript(1, 1, `
+if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
 return {redis.call('PTTL', KEYS[1])}`)
 
 	releaseScript = newScript(1, 1, `
@@ -159,7 +163,8 @@ return 1`)
 // recordScript reads the epoch record and changes it (package internal/record). KEYS is the
 // record. ARGV are the new text, or nothing; the text that must be there; the server that it must
 // be; and the life of the record in milliseconds, or 0 to leave it. The answer is the text, the
-// server, what is left of the record, what was left of it before, and the time.
+// server, what is left of the record, what was left of it before, and the time. A long text is none of
+// this library's: see inspectScript.
 //
 // The server is named by its process and its data set. A process that was demoted has taken over
 // another server's data and has forgotten what that lacked; its master_replid changes then.
@@ -171,6 +176,9 @@ end
 local run, data = info('server', 'run_id'), info('replication', 'master_replid')
 run = run and run .. '/' .. (data or '') or '-'
 local record, found = redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1])
+if #record > 65536 then
+	return redis.error_reply('ERR the key holds ' .. #record .. ' bytes, which is no epoch record; delete it')
+end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 if ARGV[1] ~= '' and record == ARGV[2] and run == ARGV[3] then

@@ -47,6 +47,12 @@ end
 `
 )
 
+// needAllKeys ends a script that needs each key to hold its value, if one does not.
+const needAllKeys = lookAtKeys + `
+if inWay > 0 then return {left, inWay} end
+if missing > 0 then return {-2, firstMissing} end
+`
+
 var (
 	// An acquisition that finds nothing missing comes twice, or to a server that has two names, and
 	// SET NX would refuse it as well.
@@ -58,9 +64,9 @@ for i, key in ipairs(KEYS) do
 end
 return 1`)
 
-	extendAllScript = newSetScript(lookAtKeys + `
-if inWay > 0 then return {left, inWay} end
-if missing > 0 then return {-2, firstMissing} end
+	lookAllScript = newSetScript(needAllKeys + `return 1`)
+
+	extendAllScript = newSetScript(needAllKeys + `
 for _, key in ipairs(KEYS) do prolong(key) end
 return 1`)
 
@@ -92,28 +98,6 @@ end
 if inWay > 0 then return {left, inWay} end
 if refused > 0 then return {-2, refused} end
 return 1`)
-
-	// A long value was not written by this library: see inspectScript.
-	inspectAllScript = newSetScript(`
-local shown, found = 1, ''
-for i, key in ipairs(KEYS) do
-	local value = redis.pcall('GET', key)
-	if type(value) == 'table' then
-		if string.find(value.err, 'WRONGTYPE', 1, true) then return {-3, i} end
-		return value
-	end
-	value = value or ''
-	if i == 1 then found = value end
-	if value ~= ARGV[i + 1] then
-		shown, found = i, value
-		break
-	end
-end
-for i = shown + 1, #KEYS do redis.pcall('PTTL', KEYS[i]) end
-if #found > 65536 then
-	return redis.error_reply('ERR a key holds ' .. #found .. ' bytes, which is no lock')
-end
-return {found, redis.call('PTTL', KEYS[shown]), shown}`)
 )
 
 // encodeSetOf returns the encoding of a call of s.
@@ -132,7 +116,7 @@ func encodeSetOf(s *script) func(packet, *protocol.Request) packet {
 	}
 }
 
-// decodeSetOwned understands the answer of the scripts that change the keys.
+// decodeSetOwned understands the answer of the scripts for several keys.
 func decodeSetOwned(answer any) (protocol.Reply, error) {
 	switch answer := answer.(type) {
 	case int64:
@@ -157,29 +141,6 @@ func refusedBy(ms int64, which int) protocol.Reply {
 		return protocol.Reply{Outcome: protocol.Failed, Err: ErrWrongType, Which: which}
 	}
 	return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms), Which: which}
-}
-
-func decodeInspectAll(answer any) (protocol.Reply, error) {
-	list, _ := answer.([]any)
-	if len(list) != 3 {
-		return decodeSetFailure(answer)
-	}
-	value, ok := list[0].([]byte)
-	ms, ok2 := list[1].(int64)
-	which, ok3 := list[2].(int64)
-	if !ok || !ok2 || !ok3 || which <= 0 {
-		return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
-	}
-	return protocol.Reply{Outcome: protocol.Granted, Value: string(value), TTL: pttl(ms), Which: int(which)}, nil
-}
-
-// decodeSetFailure is decodeSetOwned for an operation that refuses nothing.
-func decodeSetFailure(answer any) (protocol.Reply, error) {
-	reply, err := decodeSetOwned(answer)
-	if err == nil && reply.Outcome != protocol.Failed {
-		return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
-	}
-	return reply, err
 }
 
 // secretOf returns the values of a request, which no error may repeat.

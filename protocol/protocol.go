@@ -80,7 +80,8 @@ const (
 	OpAcquire Op = iota + 1 // set key to value for TTL, if there is no such key
 	OpExtend                // let key live for TTL from now at least, if it holds value
 	OpRelease               // delete key, if it holds value
-	OpInspect               // tell key's value, and its remaining TTL unless that is the request's Value
+	OpInspect               // tell key's value and its remaining TTL, or fail if that is longer than a lock's
+	OpLook                  // change nothing: granted if key holds value
 
 	// With a fencing token: see package redlock, fence.go.
 	OpAcquireFenced // as OpAcquire; accept Token, and the Block, if it is above what the node accepted before
@@ -105,16 +106,16 @@ const (
 	OpAcquireAll // set the keys that are missing, and let all live for TTL at least, if one is missing and none is another's
 	OpExtendAll  // let all keys live for TTL from now at least, if each holds its value
 	OpReleaseAll // delete the keys that hold their values; granted if that was each
-	OpInspectAll // tell the first key that does not hold its value, or the first if there is none
+	OpLookAll    // change nothing: granted if each key holds its value
 	OpSlots      // tell which slots are free: granted if any is; changes nothing; see Slots
 )
 
 var opNames = [...]string{
-	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect",
+	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect", OpLook: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
 	OpShare: "acquire", OpExtendShared: "extend", OpReleaseShared: "release", OpIntend: "intend",
 	OpMark:       "mark",
-	OpAcquireAll: "acquire", OpExtendAll: "extend", OpReleaseAll: "release", OpInspectAll: "inspect",
+	OpAcquireAll: "acquire", OpExtendAll: "extend", OpReleaseAll: "release", OpLookAll: "inspect",
 	OpSlots: "slots",
 }
 

@@ -608,7 +608,7 @@ func TestHintsFindASessionAtAnyTime(t *testing.T) {
 	is("taken")
 	assert.Len(t, q.holdersOf("x"), 1)
 	for i := range 2 {
-		s.Receive(i, protocol.Reply{Outcome: protocol.Granted})
+		s.Receive(i, protocol.Reply{Outcome: protocol.Refused})
 	}
 	var lost *QuorumError
 	require.ErrorAs(t, s.holder.cause(), &lost)
@@ -629,7 +629,7 @@ func TestALookFromBeforeADowngradeTellsNothing(t *testing.T) {
 	k.session.watched = true
 	k.session.mu.Unlock()
 	require.NoError(t, k.Downgrade(t.Context()))
-	k.session.Receive(0, protocol.Reply{Outcome: protocol.Granted})
+	k.session.Receive(0, protocol.Reply{Outcome: protocol.Refused})
 	assert.True(t, k.Valid())
 }
 

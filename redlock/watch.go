@@ -15,7 +15,7 @@ import (
 // A lock that is held for a while is watched: nodes that can (Watchable) hint when its
 // key changes, so that a loss is told within milliseconds and not at the next renewal.
 //
-// A hint proves nothing. A look follows: OpInspect at the node that gave it, which
+// A hint proves nothing. A look follows: OpLook at the node that gave it, which
 // tells whether the node still holds the value, and has the node hint at the next change.
 // A majority that does not ends the lock. A minority whose key has gone moves the
 // next renewal forward, which gives the lock back to it (see session.repair).
@@ -111,9 +111,9 @@ func (s *session) look() {
 		l.queue.hold(s) // who has won it may have been kept from that until now
 		l.watches.add(s)
 	}
-	look := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Value: s.value, Timeout: s.settings.timeout(), Watch: true, MayWait: true}
+	look := &protocol.Request{Op: protocol.OpLook, Key: s.key, Value: s.value, Timeout: s.settings.timeout(), Watch: true, MayWait: true}
 	if s.set != nil {
-		look.Op, look.Set = protocol.OpInspectAll, s.set
+		look.Op, look.Set = protocol.OpLookAll, s.set
 	}
 	order := l.orderOfRequest(look)
 	order.Lock()
@@ -248,16 +248,17 @@ func (w *holdWatch) schedule(i int, now clock.Instant) {
 
 // Receive implements protocol.Receiver: it takes the reply to a look.
 func (s *session) Receive(i int, reply protocol.Reply) {
-	if reply.Outcome != protocol.Granted {
+	ours := reply.Outcome == protocol.Granted
+	if !ours && reply.Outcome != protocol.Refused {
 		return // not told; the deadline and the renewals do not depend on it
 	}
 	s.mu.Lock()
-	if s.phase != held || !s.watched || reply.Value == s.value && s.doubts == nil {
+	if s.phase != held || !s.watched || ours && s.doubts == nil {
 		s.mu.Unlock()
 		return
 	}
 	w := &s.doubt().watch
-	if reply.Value == s.value {
+	if ours {
 		w.missing.Remove(i)
 		s.mu.Unlock()
 		return
@@ -267,7 +268,7 @@ func (s *session) Receive(i int, reply protocol.Reply) {
 	}
 	w.replies[i] = reply
 	w.missing.Add(i)
-	if reply.Value == "" {
+	if reply.TTL == 0 {
 		w.absent.Add(i)
 	}
 	s.mu.Unlock()
@@ -321,7 +322,7 @@ func (s *session) goneFrom(w *holdWatch) *QuorumError {
 		}
 	}
 	e := &QuorumError{
-		Op: protocol.OpInspect.String(), Name: s.name, Err: ErrLost,
+		Op: protocol.OpLook.String(), Name: s.name, Err: ErrLost,
 		Votes: n - w.missing.Size(), Nodes: n, Quorum: quorum.Tally{Nodes: n}.Quorum(),
 	}
 	for i, node := range s.locker.nodes {

@@ -138,7 +138,7 @@ func TestLocksThatAreSoonReleasedAreNotWatched(t *testing.T) {
 			require.NoError(t, lock.Release(t.Context()))
 		}
 		assert.Empty(t, r.of(sim.Submitted, protocol.OpWatch))
-		assert.Empty(t, r.of(sim.Submitted, protocol.OpInspect))
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpLook))
 	})
 }
 
@@ -150,12 +150,12 @@ func TestToWatchALockCostsNoRequestsOfItsOwn(t *testing.T) {
 		lock := take(t, l, "x")
 		time.Sleep(watchedAt)
 		assert.Len(t, r.of(sim.Submitted, protocol.OpWatch), 5, "the connection for hints")
-		assert.Len(t, r.of(sim.Submitted, protocol.OpInspect), 2*5, "a look before it is there, and one after")
+		assert.Len(t, r.of(sim.Submitted, protocol.OpLook), 2*5, "a look before it is there, and one after")
 		r.forget()
 		time.Sleep(10 * ttl / 3)
 		assert.Len(t, r.of(sim.Submitted, protocol.OpExtend), 10*5)
 		assert.Empty(t, r.of(sim.Submitted, protocol.OpWatch))
-		assert.Empty(t, r.of(sim.Submitted, protocol.OpInspect))
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpLook))
 		for _, s := range w.Servers()[:3] { // and it is watched still
 			s.Del("x")
 		}
@@ -176,7 +176,7 @@ func TestHintsInVainCostFewLooks(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		assert.True(t, lock.Valid())
-		assert.LessOrEqual(t, len(r.of(sim.Submitted, protocol.OpInspect)), 5*50)
+		assert.LessOrEqual(t, len(r.of(sim.Submitted, protocol.OpLook)), 5*50)
 		assert.LessOrEqual(t, len(r.of(sim.Submitted, protocol.OpExtend)), 5*13, "renewals are what they were")
 	})
 }
@@ -263,7 +263,7 @@ func TestALockThatHasEndedIsNotWatched(t *testing.T) {
 				synctest.Wait()
 				time.Sleep(ttl)
 				assert.Empty(t, r.of(sim.Hinted, protocol.OpWatch))
-				assert.Empty(t, r.of(sim.Submitted, protocol.OpInspect))
+				assert.Empty(t, r.of(sim.Submitted, protocol.OpLook))
 				assert.Zero(t, holding(w, "x"))
 			})
 		})
@@ -281,7 +281,7 @@ func TestManyLooksAreSpread(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		atOnce := map[time.Time]int{}
-		for _, look := range r.of(sim.Submitted, protocol.OpInspect) {
+		for _, look := range r.of(sim.Submitted, protocol.OpLook) {
 			atOnce[look.At]++
 		}
 		total := 0
@@ -311,7 +311,7 @@ func TestALockerHasABoundedNumberOfKeysWatched(t *testing.T) {
 		_, keys := redlock.WatchesOf(l)
 		assert.Equal(t, most, keys)
 		looked := map[string]bool{}
-		for _, look := range r.of(sim.Submitted, protocol.OpInspect) {
+		for _, look := range r.of(sim.Submitted, protocol.OpLook) {
 			looked[look.Key] = true
 		}
 		assert.Len(t, looked, most)

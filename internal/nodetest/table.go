@@ -49,6 +49,10 @@ func release(value string, w want) step {
 	return step{req: protocol.Request{Op: protocol.OpRelease, Key: "k", Value: value, TTL: short, MayHold: true, Held: true}, want: w}
 }
 
+func look(value string, w want) step {
+	return step{req: protocol.Request{Op: protocol.OpLook, Key: "k", Value: value}, want: w}
+}
+
 func inspect(w want) step {
 	return step{req: protocol.Request{Op: protocol.OpInspect, Key: "k"}, want: w}
 }
@@ -172,6 +176,14 @@ var table = []row{
 	{"inspect: a missing key has neither value nor TTL", []step{inspect(holds("", 0))}},
 	{"inspect: a key set by somebody else", []step{set("x", medium), inspect(holds("x", medium))}},
 	{"inspect: a key without TTL", []step{set("x", protocol.NoTTL), inspect(holds("x", protocol.NoTTL))}},
+	{"look: our key is granted, and left alone", []step{
+		acquire("a", short, granted), look("a", granted), inspect(holds("a", short)),
+	}},
+	{"look: another's key is refused with its TTL, however long its value is", []step{
+		acquire("a", short, granted), look("b", refusedFor(short)), set("x", protocol.NoTTL), look("a", refusedFor(protocol.NoTTL)),
+		set(strings.Repeat("x", 2<<20), medium), look("a", refusedFor(medium)), set("", medium), look("a", refusedFor(medium)),
+	}},
+	{"look: a missing key is refused", []step{look("a", refused), inspect(holds("", 0))}},
 	{"inspect: the TTL runs", []step{
 		acquire("a", short, granted), advance(50 * time.Millisecond), inspect(holds("a", short-50*time.Millisecond)),
 	}},
@@ -203,7 +215,7 @@ var table = []row{
 	}},
 
 	{"a key of another type is refused to an acquisition, and fails the others", []step{
-		setWrongType(), acquire("a", short, taken), extend("a", short, wrong), release("a", wrong), inspect(wrong),
+		setWrongType(), acquire("a", short, taken), extend("a", short, wrong), release("a", wrong), inspect(wrong), look("a", wrong),
 	}},
 
 	{"in order: a release right behind an acquisition leaves nothing", []step{

@@ -328,10 +328,10 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
 	case req.Counter != "":
 		return s.fenced(req)
-	case req.Op == protocol.OpInspect && req.Value != "" && ours: // what is left need not be told
-		return protocol.Reply{Outcome: protocol.Granted, Value: e.value}
 	case req.Op == protocol.OpInspect:
 		return protocol.Reply{Outcome: protocol.Granted, Value: e.value, TTL: s.left(e)}
+	case req.Op == protocol.OpLook && ours:
+		return protocol.Reply{Outcome: protocol.Granted}
 	case req.Op == protocol.OpAcquire && exists: // SET NX tells nothing of what is there
 		return protocol.Reply{Outcome: protocol.Refused}
 	case req.Op == protocol.OpRelease && !ours:

@@ -48,16 +48,16 @@ func (s *Server) all(req *protocol.Request) protocol.Reply {
 	switch {
 	case req.Op == protocol.OpReleaseAll:
 		return k.release()
-	case req.Op == protocol.OpInspectAll:
-		return k.inspect()
 	case len(k.wrong) > 0:
 		return k.wrongType(k.wrong[0])
 	case len(k.others) > 0:
 		return k.refuse()
 	case req.Op == protocol.OpAcquireAll && len(k.missing) == 0:
 		return k.refusal(0)
-	case req.Op == protocol.OpExtendAll && len(k.missing) > 0:
+	case req.Op != protocol.OpAcquireAll && len(k.missing) > 0:
 		return k.refusal(k.missing[0])
+	case req.Op == protocol.OpLookAll:
+		return protocol.Reply{Outcome: protocol.Granted}
 	}
 	for i, key := range k.Keys {
 		if slices.Contains(k.missing, i) {
@@ -82,20 +82,6 @@ func (k keySet) release() protocol.Reply {
 		return k.refusal(k.missing[0])
 	}
 	return protocol.Reply{Outcome: protocol.Granted}
-}
-
-func (k keySet) inspect() protocol.Reply {
-	for i, key := range k.Keys {
-		e, exists := k.server.lookup(key)
-		switch {
-		case exists && e.wrong:
-			return k.wrongType(i)
-		case !exists || e.value != k.Values[i]:
-			return protocol.Reply{Outcome: protocol.Granted, Value: e.value, TTL: k.server.left(e), Which: i + 1}
-		}
-	}
-	e, _ := k.server.lookup(k.Keys[0])
-	return protocol.Reply{Outcome: protocol.Granted, Value: e.value, TTL: k.server.left(e), Which: 1}
 }
 
 // refuse tells of the key that is another's for the longest.
