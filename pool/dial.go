@@ -25,7 +25,7 @@ func (t *target) newNode(s *settings) *node { return newNode(t.name(), t.members
 func (t *target) members(s *settings) (members []member) {
 	for _, one := range t.all() {
 		m := member{one.address, one.dialer(s), one.dialer(s)}
-		if s.netDial != nil {
+		if s.netDial != nil || s.tls != nil { // which may have functions of the caller's, too
 			m.dial, m.hint = oneAtATime(m.dial), oneAtATime(m.hint)
 		}
 		members = append(members, m)
@@ -152,12 +152,12 @@ func (c *noDeadlineConn) SetReadDeadline(t time.Time) error {
 }
 
 var (
-	// errDialling is for an attempt while the caller's dial function is busy with an earlier one.
-	errDialling = errors.New("the dial function has not returned since an earlier attempt")
+	// errDialling is for an attempt while a function of the caller's is busy with an earlier one.
+	errDialling = errors.New("the dial function, or one of the TLS configuration, has not returned since an earlier attempt")
 	errNoConn   = errors.New("the dial function returned neither a connection nor an error")
 )
 
-// oneAtATime makes the caller's dial function honour the context even if it does not by itself. A
+// oneAtATime makes the caller's functions honour the context even if they do not by themselves. A
 // dial that takes too long goes on alone, and its connection is closed when it comes. There is no
 // other dial until then, so that the dials to a server that hangs do not collect.
 func oneAtATime(dial dialer) dialer {

@@ -41,6 +41,24 @@ func TestTLS(t *testing.T) {
 	assert.Equal(t, protocol.Refused, do(t, byAddress, acquire("k", "v")).Outcome, "127.0.0.1 is in the certificate")
 }
 
+// TestAFunctionOfTheTLSConfigurationThatHangsHoldsUpNothing.
+func TestAFunctionOfTheTLSConfigurationThatHangsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	https := httptest.NewTLSServer(nil) // for its certificate
+	defer https.Close()
+	r := newRig(t)
+	r.Close()
+	require.NoError(t, r.StartTLS(&tls.Config{Certificates: https.TLS.Certificates}))
+	hang := make(chan struct{})
+	defer close(hang)
+	n := openNode(t, "rediss://"+r.Addr(), DialTimeout(20*time.Millisecond), TLS(&tls.Config{
+		InsecureSkipVerify: true,
+		VerifyConnection:   func(tls.ConnectionState) error { <-hang; return nil },
+	}))
+	assert.Error(t, trouble(t, n, acquire("k", "v")))
+	require.NoError(t, n.Close())
+}
+
 // TestAPortWithoutTLSIsExplained, whether the server hangs up or answers in its own protocol.
 func TestAPortWithoutTLSIsExplained(t *testing.T) {
 	t.Parallel()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -332,19 +331,6 @@ func TestAPanicOnADialFunctionsConnectionEndsOnlyThat(t *testing.T) {
 			assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, "on the other connection")
 		})
 	}
-}
-
-// A server's words are remembered, and may differ each time.
-func TestDoubtsDoNotCollect(t *testing.T) {
-	t.Parallel()
-	var logged strings.Builder
-	n := openNode(t, "redis://127.0.0.1:1", Log(slog.New(slog.NewTextHandler(&logged, nil)))).(*node)
-	for i := range 2 * maxDoubts {
-		n.warn([]string{fmt.Sprint("doubt ", i)})
-	}
-	assert.Len(t, n.doubts, maxDoubts)
-	assert.Equal(t, maxDoubts, strings.Count(logged.String(), "\n"))
-	assert.Len(t, infoField([]byte("maxmemory_policy:"+strings.Repeat("x", maxString)), "maxmemory_policy"), maxInfo)
 }
 
 func TestAServersWordsAreCutOff(t *testing.T) {

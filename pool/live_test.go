@@ -194,11 +194,11 @@ func TestAServerThatKeepsNoQueueIsADoubt(t *testing.T) {
 	for range 3 {
 		assert.ErrorIs(t, trouble(t, n, ask), ErrPermission)
 	}
-	assert.Equal(t, 1, log.count("served in order"))
-	assert.Equal(t, 1, log.count("permit ZADD, ZREM"))
+	assert.Equal(t, 1, log.count(n, "served in order"))
+	assert.Equal(t, 1, log.count(n, "permit ZADD, ZREM"))
 
 	var none logBuffer
 	n = openNode(t, s.url(), none.log())
 	assert.Equal(t, protocol.Granted, do(t, n, ask).Outcome)
-	assert.Zero(t, none.count("doubt"))
+	assert.Zero(t, none.count(n, "doubt"))
 }

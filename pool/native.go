@@ -78,7 +78,7 @@ func (c *conn) releaseByScript(k call, failure redis.Error) {
 			n.deletion.CompareAndSwap(d, nil)
 		}
 		if forbidden {
-			n.warn([]string{fmt.Sprintf("it has %s and does not permit it, so each release costs it a script: permit %[1]s", d.name)})
+			n.doubts.enter(fmt.Sprintf("it has %s and does not permit it, so each release costs it a script: permit %[1]s", d.name))
 		}
 	}
 	k.encoded = newEncoded(k.request, form{})

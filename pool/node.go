@@ -21,10 +21,6 @@ const (
 	// made at once.
 	firstBackoff = 10 * time.Millisecond
 	maxBackoff   = time.Second
-
-	// maxDoubts bounds what is logged of one server, and remembered. A doubt may repeat the
-	// server's own words, which can differ each time.
-	maxDoubts = 100
 )
 
 // A node is one Redis server, or several of which one is the primary: see standby.go. It implements
@@ -59,10 +55,10 @@ type node struct {
 	gathered   gathered        // to be queued soon
 	pending    pendingReleases // to be sent again later
 	retryTimer *time.Timer     // sends the pending releases; nil: it does not run
-	doubts     map[string]bool // that have been logged
 	redirect   redirect        // where the server should send hints
 
-	hints hints // has a lock of its own
+	hints  hints    // has a lock of its own, as has doubts
+	doubts doubtLog // of the server
 }
 
 // A call is one submission of a request, or a command of the connection's own. It lies in the
@@ -96,7 +92,8 @@ func newNode(name string, members []member, s *settings) *node {
 	n := &node{
 		name: name, members: members, settings: s,
 		done: make(chan struct{}), wake: make(chan struct{}, 1), tried: make(chan struct{}),
-		doubts: map[string]bool{}, hints: hints{watchers: map[string][]*watcher{}},
+		doubts: doubtLog{log: s.log, node: name, known: map[string]bool{}},
+		hints:  hints{watchers: map[string][]*watcher{}},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	go n.run()
@@ -167,6 +164,7 @@ func (n *node) Close() error {
 	n.cancel()
 	<-n.done
 	n.closeHints()
+	n.doubts.await(logPatience)
 	return nil
 }
 
@@ -226,7 +224,7 @@ func (n *node) connect(last server) (*conn, error) {
 		rc.Close()
 		return nil, explainDial(err)
 	}
-	n.warn(append(doubts, more...))
+	n.doubts.enter(append(doubts, more...)...)
 	n.retryHints()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -273,24 +271,9 @@ func (k *call) unsent() protocol.Outcome {
 	return protocol.Failed
 }
 
-// warn logs the doubts that have not been logged before.
-func (n *node) warn(doubts []string) {
-	for _, doubt := range doubts {
-		n.mu.Lock()
-		known := n.doubts[doubt] || len(n.doubts) >= maxDoubts
-		if !known {
-			n.doubts[doubt] = true
-		}
-		n.mu.Unlock()
-		if !known {
-			n.settings.log.Warn("pool: a server gives reason for doubt", "node", n.name, "doubt", doubt)
-		}
-	}
-}
-
 // warnNoQueue logs that an OpQueue failed and will fail again. Waiters then turn to another node,
 // and lock without an order where no node keeps one.
 func (n *node) warnNoQueue() {
-	n.warn([]string{"it keeps no queue, so those who wait are not served in order " +
-		"unless another server does: permit ZADD, ZREM, ZRANGE, ZRANK, ZCARD, HSET, HGET and HDEL on the keys redlock:queue:*"})
+	n.doubts.enter("it keeps no queue, so those who wait are not served in order " +
+		"unless another server does: permit ZADD, ZREM, ZRANGE, ZRANK, ZCARD, HSET, HGET and HDEL on the keys redlock:queue:*")
 }

@@ -114,7 +114,8 @@ func StallTimeout(d time.Duration) Option {
 // Log has the nodes log their doubts about their servers, each once, at level Warn: an eviction
 // policy that may evict locks; an ACL that forbids the questions which would show a replica or a
 // restart, or to end a broken connection, or what waiters need, or to release without a script.
-// Default: nothing is logged. The log holds no secrets.
+// Default: nothing is logged. The log holds no secrets. It is written by a goroutine of its own, so a
+// log that is slow holds up nothing; Close waits for it for a second at most.
 func Log(l *slog.Logger) Option {
 	return func(s *settings) error {
 		if l == nil {

@@ -340,9 +340,12 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-func (b *logBuffer) polls() int { return b.count("poll") }
+// polls counts what is said of waiters who poll.
+func (b *logBuffer) polls(n protocol.Node) int { return b.count(n, "poll") }
 
-func (b *logBuffer) count(text string) int {
+// count counts a text in all that the node has logged so far.
+func (b *logBuffer) count(n protocol.Node, text string) int {
+	n.(*node).doubts.await(testTimeout)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Count(b.text.String(), text)

@@ -125,9 +125,9 @@ func (n *node) refuseHints() {
 	n.hints.refused = true
 	n.hints.end()
 	n.hints.mu.Unlock()
-	n.warn([]string{"it gives no hints when a lock is free, so those who wait have to poll, " +
+	n.doubts.enter("it gives no hints when a lock is free, so those who wait have to poll, " +
 		"and holders learn of a loss at the next renewal: " +
-		"permit CLIENT TRACKING, CLIENT CACHING, CLIENT ID and SUBSCRIBE to __redis__:invalidate (Redis 6 or later)"})
+		"permit CLIENT TRACKING, CLIENT CACHING, CLIENT ID and SUBSCRIBE to __redis__:invalidate (Redis 6 or later)")
 }
 
 // closeHints returns when listen has ended. It is called after the end of n.ctx.

@@ -423,7 +423,7 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 			wait(t, n, user).stop()
 			assert.True(t, idle(n), "and not tried again")
 			assert.Empty(t, w.hints)
-			assert.Equal(t, 1, log.polls())
+			assert.Equal(t, 1, log.polls(n))
 
 			// The next connection may be permitted to. The doubt is not logged again.
 			s.killOf(user)
@@ -439,7 +439,7 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 			w.ask()
 			s.do("SET", user, "x")
 			w.next()
-			assert.Equal(t, 1, log.polls(), "said once")
+			assert.Equal(t, 1, log.polls(n), "said once")
 		})
 	}
 }
@@ -484,7 +484,7 @@ func TestAServerWithoutTrackingIsPolled(t *testing.T) {
 	assert.Equal(t, protocol.Refused, w.ask().Outcome)
 	assert.Len(t, r.commands("CLIENT TRACKING ON"), 1)
 	assert.Empty(t, w.hints)
-	assert.Equal(t, 1, log.polls())
+	assert.Equal(t, 1, log.polls(n))
 }
 
 func TestWithoutWatchersNothingIsAddedToARequest(t *testing.T) {

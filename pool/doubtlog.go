@@ -1,0 +1,81 @@
+package pool
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// maxDoubts bounds what is logged of one server, and remembered. A doubt may repeat the
+	// server's own words, which can differ each time.
+	maxDoubts = 100
+
+	// furtherDoubts is the last that is logged of a server with more.
+	furtherDoubts = "it gives more reasons for doubt than are logged"
+
+	// logPatience is how long Close waits for the log, so that a program which ends then has written all.
+	logPatience = time.Second
+)
+
+// A doubtLog has the doubts about one server, each of which is logged once. A goroutine of its own
+// writes them, and lives while there are any to write. So a log that is too slow, as it is on a pipe
+// that no process reads, holds up neither connections nor Close.
+type doubtLog struct {
+	log  *slog.Logger
+	node string
+
+	mu      sync.Mutex
+	known   map[string]bool // maxDoubts at most
+	waiting []string        // of the known, those that are not written yet
+	written chan struct{}   // closed when none waits any more; nil: none does
+}
+
+// enter has the doubts logged that are new. It does not wait for the log.
+func (l *doubtLog) enter(doubts ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, doubt := range doubts {
+		if l.known[doubt] || len(l.known) == maxDoubts {
+			continue
+		}
+		if len(l.known) == maxDoubts-1 {
+			doubt = furtherDoubts
+		}
+		l.known[doubt] = true
+		l.waiting = append(l.waiting, doubt)
+	}
+	if len(l.waiting) > 0 && l.written == nil {
+		l.written = make(chan struct{})
+		go l.write()
+	}
+}
+
+// write logs what waits.
+func (l *doubtLog) write() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.waiting) > 0 {
+		doubt := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		l.mu.Unlock()
+		l.log.Warn("pool: a server gives reason for doubt", "node", l.node, "doubt", doubt)
+		l.mu.Lock()
+	}
+	close(l.written)
+	l.written = nil
+}
+
+// await returns when all is written, or after limit.
+func (l *doubtLog) await(limit time.Duration) {
+	l.mu.Lock()
+	written := l.written
+	l.mu.Unlock()
+	if written == nil {
+		return
+	}
+	select {
+	case <-written:
+	case <-time.After(limit):
+	}
+}
