@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,7 +39,19 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(roles[role]())
 	}
+	catchIgnoredSignals()
 	goleak.VerifyTestMain(m)
+}
+
+// catchIgnoredSignals gives what the tests start the default action of SIGHUP and SIGINT, also under
+// nohup or behind a shell's &: a child inherits that a signal is ignored, but not that it is caught.
+// Go catches all others by itself.
+func catchIgnoredSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // longEnough is for what must happen soon, on a busy machine too.
