@@ -14,6 +14,7 @@ type Guard struct {
 	Locker *redlock.Locker
 	Cache  Cache
 	Load   func(ctx context.Context, key string) (string, error) // asks the database
+	Warn   func(err error)                                       // hears why an entry is not refilled, or without a lock
 }
 
 // Get returns the value of key: fresh, or stale while another caller refills it.
@@ -26,15 +27,19 @@ func (g *Guard) Get(ctx context.Context, key string) (string, error) {
 		// One try, for there is something to serve. If several ask in the same moment and split the
 		// votes among them, none is granted the lock; then the next request refills.
 		value, err := g.refill(ctx, key, redlock.Retries(0))
-		if err != nil {
-			return old, nil
+		if err == nil {
+			return value, nil
 		}
-		return value, nil
+		if !errors.Is(err, redlock.ErrHeld) {
+			g.Warn(err)
+		}
+		return old, nil
 	}
 	value, err := g.refill(ctx, key)
 	if errors.Is(err, redlock.ErrNoQuorum) {
 		// This lock saves work, it protects no data: without it the site is slow, which is better
 		// than down. If your database would be down then, too, return the error instead.
+		g.Warn(err)
 		return g.Load(ctx, key)
 	}
 	return value, err

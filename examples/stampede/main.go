@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,8 @@ func story(ctx context.Context, out io.Writer, urls []string) error {
 }
 
 // A site is several processes with one cache and one database. The database answers when all that
-// wait for it have asked, so that there is a stampede on any machine.
+// wait for it have asked, so that there is a stampede on any machine. It breaks down if a second
+// request comes meanwhile, which is what the lock is for.
 type site struct {
 	guards []*Guard // one a process
 	memory *Memory
@@ -79,10 +81,18 @@ type site struct {
 	late   atomic.Int64 // nanoseconds that the cache's clock was moved
 	ready  chan struct{}
 	atLook func(n int64)
+
+	working   atomic.Int64  // requests that the database works on
+	broken    chan struct{} // closed when the database has broken down
+	breakDown func()
+
+	mu      sync.Mutex
+	warning error // the first
 }
 
 func newSite(urls []string) (*site, error) {
-	s := &site{}
+	s := &site{broken: make(chan struct{})}
+	s.breakDown = sync.OnceFunc(func() { close(s.broken) })
 	start := time.Now()
 	s.memory = &Memory{For: time.Minute, Now: func() time.Time { return start.Add(time.Duration(s.late.Load())) }}
 	for range processes {
@@ -91,7 +101,7 @@ func newSite(urls []string) (*site, error) {
 			s.close()
 			return nil, err
 		}
-		s.guards = append(s.guards, &Guard{Locker: locker, Cache: s, Load: s.load})
+		s.guards = append(s.guards, &Guard{Locker: locker, Cache: s, Load: s.load, Warn: s.warn})
 	}
 	return s, nil
 }
@@ -115,12 +125,34 @@ func (s *site) expire() { s.late.Add(int64(time.Minute)) }
 
 func (s *site) load(ctx context.Context, _ string) (string, error) {
 	n := s.loads.Add(1)
+	if s.working.Add(1) > 1 {
+		s.breakDown()
+	}
+	defer s.working.Add(-1)
 	select {
+	case <-s.broken:
+		return "", errors.New("the database broke down: several requests asked it at the same time")
 	case <-s.ready:
 		return fmt.Sprintf("version %d", n), nil
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
+}
+
+func (s *site) warn(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.warning = cmp.Or(s.warning, err)
+}
+
+// explain adds to err what the site was warned of.
+func (s *site) explain(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil || s.warning == nil {
+		return err
+	}
+	return fmt.Errorf("%w; before that: %w", err, s.warning)
 }
 
 // A wave is the answers to a crowd of requests.
@@ -161,6 +193,9 @@ func (s *site) expired(ctx context.Context) (wave, error) {
 				close(s.ready)
 			}
 		})
+		if err == nil && w.loads == 0 {
+			err = s.explain(ctx.Err()) // which nobody has looked at who was served a stale entry
+		}
 		if err != nil || w.loads > 0 {
 			return w, err
 		}
@@ -172,9 +207,10 @@ func (s *site) send(ctx context.Context, answered func()) (wave, error) {
 	w := wave{served: map[string]int{}}
 	looks, loads := s.looks.Load(), s.loads.Load()
 	var (
-		mu   sync.Mutex
-		errs []error
-		all  sync.WaitGroup
+		mu     sync.Mutex
+		failed int
+		first  error
+		all    sync.WaitGroup
 	)
 	for _, g := range s.guards {
 		for range requests {
@@ -182,7 +218,8 @@ func (s *site) send(ctx context.Context, answered func()) (wave, error) {
 				value, err := g.Get(ctx, "front page")
 				mu.Lock()
 				if err != nil {
-					errs = append(errs, err)
+					failed++
+					first = cmp.Or(first, err)
 				}
 				w.served[value]++
 				mu.Unlock()
@@ -192,5 +229,8 @@ func (s *site) send(ctx context.Context, answered func()) (wave, error) {
 	}
 	all.Wait()
 	w.looks, w.loads = s.looks.Load()-looks, s.loads.Load()-loads
-	return w, errors.Join(errs...)
+	if failed > 0 {
+		return w, fmt.Errorf("%d of %d requests failed: %w", failed, crowd, s.explain(first))
+	}
+	return w, nil
 }

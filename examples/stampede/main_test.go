@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,30 @@ func TestAnOutageOfTheLockIsNoneOfTheSite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "old", value)
 	assert.EqualValues(t, 1, s.loads.Load())
+}
+
+// TestAnOutageEndsTheStory with an error that says what is wrong, whether or not something is cached.
+func TestAnOutageEndsTheStory(t *testing.T) {
+	t.Parallel()
+	down := onservers.Unreachable(t)
+	err := story(t.Context(), io.Discard, down)
+	require.ErrorIs(t, err, redlock.ErrNoQuorum)
+	require.ErrorContains(t, err, "75 of 75 requests failed: the database broke down")
+
+	s := newTestSite(t, down)
+	s.Set("front page", "old")
+	s.expire()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for _, g := range s.guards {
+		g.Warn = func(err error) {
+			s.warn(err)
+			cancel()
+		}
+	}
+	_, err = s.expired(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 }
 
 func TestAnErrorOfTheDatabase(t *testing.T) {
