@@ -430,7 +430,7 @@ func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
 			l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.Prefix("x:"), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
 			tr.NoError(t, err)
 			t.Cleanup(func() { l.Close() })
-			_, err = l.TryAcquire(t.Context(), "job")
+			lock, err := l.TryAcquire(t.Context(), "job")
 			tr.NoError(t, err)
 			redlocks := func(line string) (code int, out, errs string) {
 				command, rest, _ := strings.Cut(line, " ")
@@ -449,9 +449,14 @@ func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
 			_, out, _ := redlocks("status")
 			assert.Regexp(t, `(?m)^b:own +a +partial`, out, "group b is not on this server")
 
+			// A holder that lives would release its lock in group b as soon as group a has lost it.
+			tr.NoError(t, lock.Release(t.Context()))
+			put(t, sets[0].urls, "x:job", "of a dead holder")
+			put(t, sets[1].urls, "x:b:job", "of a dead holder")
 			code, out, errs := redlocks("release job --force --yes")
 			assert.Zero(t, code, errs)
-			assert.Contains(t, out, "job, group b, joining: deleted on")
+			assert.Contains(t, out, "job, group a, leaving: deleted on 3 of 3 servers")
+			assert.Contains(t, out, "job, group b, joining: deleted on 3 of 3 servers")
 			for _, u := range f.URLs() {
 				assert.Empty(t, has(t, u, "x:job")+has(t, u, "x:b:job"))
 			}

@@ -20,8 +20,8 @@ func open(urls []string) (*redlock.Locker, once.Job, error) {
 		return nil, once.Job{}, err
 	}
 	locker, err := redlock.New(nodes,
-		redlock.NodeTimeout(300*time.Millisecond), // all of this is on one machine, which may be busy
-		redlock.MemoryGuard(false),                // new servers would have no vote for a TTL, and the first tick not run
+		redlock.NodeTimeout(2*time.Second), // all of this is on one machine, which may be busy
+		redlock.MemoryGuard(false),         // new servers would have no vote for a TTL, and the first tick not run
 	)
 	if err != nil {
 		return nil, once.Job{}, err

@@ -16,8 +16,8 @@ func open(urls []string) (*redlock.Locker, *election.Election, error) {
 		return nil, nil, err
 	}
 	locker, err := redlock.New(nodes,
-		redlock.TTL(time.Second),                  // so long there is no leader if it vanishes
-		redlock.NodeTimeout(300*time.Millisecond), // all of this is on one machine, which may be busy
+		redlock.TTL(3*time.Second),         // so long there is no leader if it vanishes
+		redlock.NodeTimeout(2*time.Second), // all of this is on one machine, which may be busy
 	)
 	if err != nil {
 		return nil, nil, err
