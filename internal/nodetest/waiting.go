@@ -106,7 +106,7 @@ var waiting = []row{
 	}},
 	{"queue: the first is called when another comes behind it", []step{
 		inQueue("b", 2*time.Second, first(0)), watch(granted).key("k:b"), inQueue("a", time.Second, behind(1)).living(brief),
-		watch(refusedFor(brief)).key("k:b"), watch(granted).key("k:a"), advance(brief + 50*time.Millisecond),
+		watch(refusedFor(brief)).key("k:b").soon(), watch(granted).key("k:a"), advance(brief + 50*time.Millisecond),
 		inQueue("a", time.Second, behind(1)).living(brief), watch(granted).key("k:b"),
 	}},
 	{"queue: who overtakes the first leaves with it, and the next is called", []step{
