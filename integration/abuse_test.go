@@ -51,6 +51,7 @@ func TestASecondReleaseIsToldAndHarmsNobody(t *testing.T) {
 // that comes behind the release must not bring the key back, as one does that is
 // sent again because the scripts are lost.
 func TestAReleaseDuringAnExtensionLeavesNothing(t *testing.T) {
+	t.Parallel()
 	const times, callers, delay = 150, 16, time.Millisecond
 	for _, opts := range [][]redlock.LockerOption{nil, {redlock.Fenced()}} {
 		t.Run(fmt.Sprintf("%d options", len(opts)), func(t *testing.T) {

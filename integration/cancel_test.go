@@ -18,6 +18,7 @@ import (
 )
 
 func TestCancelledCallersLeaveNoKey(t *testing.T) {
+	t.Parallel()
 	const callers, each = 8, 125
 	r := take(t, fleet.Process)
 	draw := chance(t)

@@ -85,6 +85,7 @@ func (s *settable) set(t *testing.T, ahead time.Duration) {
 // The keys of a node whose clock was set ahead expire too early, the last of them when the
 // longest TTL would have passed.
 func TestANodeWhoseClockWasSetAheadHasNoVoteForTheLongestTTL(t *testing.T) {
+	t.Parallel()
 	const ttl, jump = 1500 * time.Millisecond, 500 * time.Millisecond
 	server := startSettable(t)
 	locker := open(t, []string{server.url()}, guarding(ttl)...)
@@ -107,6 +108,7 @@ func TestANodeWhoseClockWasSetAheadHasNoVoteForTheLongestTTL(t *testing.T) {
 }
 
 func TestALockIsNotGivenTwiceThoughAClockIsSetAhead(t *testing.T) {
+	t.Parallel()
 	const ttl = 2 * time.Second
 	server := startSettable(t)
 	holder := open(t, []string{server.url()}, guarding(ttl, redlock.Renew(false))...)
@@ -128,6 +130,7 @@ func TestALockIsNotGivenTwiceThoughAClockIsSetAhead(t *testing.T) {
 }
 
 func TestAClockThatIsSetBackDisturbsNobody(t *testing.T) {
+	t.Parallel()
 	const ttl = 2 * time.Second
 	server := startSettable(t)
 	locker := open(t, []string{server.url()}, guarding(ttl)...)
@@ -147,6 +150,7 @@ func TestAClockThatIsSetBackDisturbsNobody(t *testing.T) {
 }
 
 func TestTokensRiseThoughTheServersClockIsSet(t *testing.T) {
+	t.Parallel()
 	server := startSettable(t)
 	locker := open(t, []string{server.url()}, redlock.Fenced())
 	late := open(t, []string{server.url()}, redlock.Fenced(), wall(-time.Minute))

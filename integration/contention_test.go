@@ -76,6 +76,7 @@ func silent(err error) (n int) {
 // the name is hardly longer without a holder than while all nodes are up. A busy machine holds
 // contenders up as well, now and then, so each node is stopped until that has been seen often enough.
 func TestAStoppedNodeIsInNoContendersWay(t *testing.T) {
+	t.Parallel()
 	const (
 		lockers = 4
 		callers = 2 // of each

@@ -233,6 +233,7 @@ func TestAHolderWhoseLockRanOutHasTheSmallerToken(t *testing.T) {
 // tokens as far ahead as the nodes let them, those that remember are away, and a
 // clock comes next that is as far behind as the nodes allow, or farther.
 func TestTokensRiseThoughAMajorityForgetsTheCounters(t *testing.T) {
+	t.Parallel()
 	const ttl = time.Second
 	r := take(t, fleet.Process)
 	r.sweeps(t)
@@ -315,6 +316,7 @@ func TestFencedLocksGoOnAfterAScriptFlush(t *testing.T) {
 // at the same time. An acquisition that was sent again could come behind its
 // release, and with a token as low as here no node would notice.
 func TestAScriptFlushLeavesNoLockBehind(t *testing.T) {
+	t.Parallel()
 	const times = 40
 	r := take(t, fleet.Process)
 	r.sweeps(t)

@@ -120,6 +120,7 @@ func TestWithoutTheGuardALockIsGivenTwiceIfAMajorityForgets(t *testing.T) {
 // A lock may have a longer TTL than its Locker, or than another client's. Then
 // other clients' quarantines must be as long, whatever TTL these have.
 func TestAQuarantineIsAsLongAsTheLongestTTLOfAnyLock(t *testing.T) {
+	t.Parallel()
 	const short, long = 300 * time.Millisecond, 1500 * time.Millisecond
 	for _, c := range []struct {
 		name         string
@@ -195,6 +196,7 @@ func (r *rig) past(t *testing.T, i int, ttl time.Duration) {
 // The nodes that remember are away while the others are put in quarantine, so that
 // no client can know then how long it must last.
 func TestAQuarantineGrowsWhenALongerTTLBecomesKnown(t *testing.T) {
+	t.Parallel()
 	const short, long = 300 * time.Millisecond, 2500 * time.Millisecond
 	r := take(t, fleet.Process)
 	r.sweeps(t)
@@ -222,6 +224,7 @@ func TestAQuarantineGrowsWhenALongerTTLBecomesKnown(t *testing.T) {
 
 // A client that is new to a node which was flushed begins with a lock longer than all before.
 func TestALongerTTLDoesNotHideWhatANodeForgot(t *testing.T) {
+	t.Parallel()
 	const short, long = 300 * time.Millisecond, 3 * time.Second
 	r := take(t, fleet.Process)
 	r.sweeps(t)
@@ -247,6 +250,7 @@ func TestALongerTTLDoesNotHideWhatANodeForgot(t *testing.T) {
 // One client asks for a lock of an hour from new servers, and one of them has a record that
 // names a TTL of a year.
 func TestARefusedLongTTLAndADamagedRecordStopNoClient(t *testing.T) {
+	t.Parallel()
 	const ttl = time.Second
 	r := take(t, fleet.Process)
 	r.sweeps(t)
@@ -266,6 +270,7 @@ func TestARefusedLongTTLAndADamagedRecordStopNoClient(t *testing.T) {
 
 // If all nodes forget at once, no node is left that remembers how long locks can be.
 func TestMaxTTLCoversALockThatNoNodeRemembers(t *testing.T) {
+	t.Parallel()
 	const short, long = 300 * time.Millisecond, 1500 * time.Millisecond
 	r := take(t, fleet.Process)
 	r.sweeps(t)
@@ -290,6 +295,7 @@ func TestMaxTTLCoversALockThatNoNodeRemembers(t *testing.T) {
 // replicas and back, and lose the keys that the replicas lacked. The processes, the connections
 // and the record stay the same. Sentinel also kills the connections, at both switches.
 func TestALockIsNotGivenTwiceThoughServersFailOverAndBack(t *testing.T) {
+	t.Parallel()
 	const ttl = 4 * time.Second
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprint("connections killed: ", kill), func(t *testing.T) {

@@ -205,6 +205,7 @@ func TestARestartMeansAQuarantineEvenIfTheMemoryIsKept(t *testing.T) {
 }
 
 func TestTheLibrarysOwnKeysAreNoNamesOfLocks(t *testing.T) {
+	t.Parallel()
 	r := spoil(t, 1)
 	own := []string{"redlock:epoch", "redlock:fence:", "redlock:fence:any"}
 	for _, c := range []struct {

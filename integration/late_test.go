@@ -152,6 +152,7 @@ func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
 // The client's system goes on sending the bytes that it has accepted, on the connection
 // that the client has given up.
 func TestASetThatALostConnectionDeliversLateIsReleased(t *testing.T) {
+	t.Parallel()
 	r := take(t, fleet.Docker)
 	for n := range 6 {
 		s := newStaller(t, r, n%nodes, r.URLs())

@@ -53,6 +53,7 @@ func TestATTLIsFromTenMillisecondsToAYear(t *testing.T) {
 }
 
 func TestANodeTimeoutMustBeBelowTheTTL(t *testing.T) {
+	t.Parallel()
 	r := take(t, fleet.Process)
 	locker := r.locker(t)
 	for _, c := range []struct {
@@ -80,6 +81,7 @@ func TestANodeTimeoutMustBeBelowTheTTL(t *testing.T) {
 
 // As many as there can be, of which a minority is down.
 func TestSixtyFourNodes(t *testing.T) {
+	t.Parallel()
 	const most = 64
 	need.Redis(t)
 	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: most, Volatile: true})
@@ -124,6 +126,7 @@ func TestSixtyFourNodes(t *testing.T) {
 }
 
 func TestSixtyFiveNodesAreRefused(t *testing.T) {
+	t.Parallel()
 	r := take(t, fleet.Process)
 	var all []protocol.Node
 	for range 13 {

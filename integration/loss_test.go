@@ -87,6 +87,7 @@ var heldFlag = flag.Int("held", 10_000, "how many locks TestManyLocksAreLostInTi
 // a majority stops, and the context of each ends before another client can have the
 // lock: within the drift allowance, but for what the machine is late with as many plain contexts.
 func TestManyLocksAreLostInTime(t *testing.T) {
+	t.Parallel()
 	count := *heldFlag
 	const ttl = 30 * time.Second
 	need.Kind(t, fleet.Process)
@@ -95,6 +96,7 @@ func TestManyLocksAreLostInTime(t *testing.T) {
 		"killed": func(f fleet.Fleet, i int) error { return f.Kill(context.Background(), i) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			servers, err := fleet.Start(context.Background(), fleet.Process, fleet.Options{Nodes: nodes})
 			require.NoError(t, err)
 			defer servers.Close()

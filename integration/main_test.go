@@ -37,6 +37,10 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(play(role))
 	}
+	// Most tests wait most of the time, so more run at once than there are processors.
+	if err := flag.Set("test.parallel", "5"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if err := errors.Join(closeRigs(), os.RemoveAll(commandDir)); err != nil {
 		fmt.Fprintln(os.Stderr, err)

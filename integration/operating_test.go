@@ -118,6 +118,7 @@ var procedures = map[string]func(*testing.T, *operator){
 
 // TestEveryProcedureIsCarriedOut: each section of the page that has steps is one of procedures.
 func TestEveryProcedureIsCarriedOut(t *testing.T) {
+	t.Parallel()
 	var written []string
 	for heading, section := range sections(t) {
 		if len(blocks(section, "sh")) > 0 {
@@ -131,9 +132,7 @@ func TestEveryProcedureIsCarriedOut(t *testing.T) {
 // while clients are at work. No lock may have two holders, no majority may be without a vote unless
 // the procedure says so, and each client gets locks again after each step.
 func TestOperating(t *testing.T) {
-	if testing.Short() {
-		t.Skip("not with -short")
-	}
+	t.Parallel()
 	need.Docker(t)
 	need.Program(t, "redis-cli")
 	for _, heading := range slices.Sorted(maps.Keys(procedures)) {

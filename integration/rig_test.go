@@ -17,12 +17,10 @@ import (
 	"github.com/redquorum/redquorum/internal/need"
 )
 
-// A rig is a fleet of five servers that all tests of its kind share, one after
-// the other, since to start one takes longer than most tests. Each test gets it
-// healthy and empty.
+// A rig is a fleet of five servers that tests of its kind share, one after the other, since to
+// start one takes longer than most tests. Each test gets it healthy and empty.
 type rig struct {
 	fleet.Fleet
-	taken sync.Mutex
 
 	mu     sync.Mutex
 	broken map[int]fault
@@ -30,64 +28,70 @@ type rig struct {
 
 const nodes = 5
 
-var (
-	rigsMu sync.Mutex
-	rigs   = map[fleet.Kind]*rig{}
-)
+// stables have the rigs that no test has taken; nil is one that is not started yet. So many tests
+// run at the same time, most of which wait most of the time.
+var stables = map[fleet.Kind]chan *rig{fleet.Process: stable(4), fleet.Docker: stable(1)}
 
-// onEveryKind runs the test on processes and containers at the same time. The
-// client is the same on both, so that processes are enough for -short.
+func stable(size int) chan *rig {
+	rigs := make(chan *rig, size)
+	for range size {
+		rigs <- nil
+	}
+	return rigs
+}
+
+// onEveryKind runs the test on processes and, where they are asked for, on containers at the same
+// time.
 func onEveryKind(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Parallel()
 	for _, kind := range []fleet.Kind{fleet.Process, fleet.Docker} {
 		t.Run(string(kind), func(t *testing.T) {
-			if testing.Short() && kind == fleet.Docker {
-				t.Skip("not with -short")
-			}
 			t.Parallel()
 			test(t, take(t, kind))
 		})
 	}
 }
 
-// take gives the rig of a kind to the test. When the test has ended, all nodes
-// are healed, and nothing may be left on them: no key, and no connection.
+// take gives a rig of a kind to the test. When the test has ended, all nodes are healed, and nothing
+// may be left on them: no key, and no connection.
 func take(t *testing.T, kind fleet.Kind) *rig {
 	t.Helper()
 	need.Kind(t, kind)
-	r, err := shared(kind)
-	require.NoError(t, err)
-	r.taken.Lock()
+	r := <-stables[kind]
+	if r == nil {
+		started, err := startRig(kind)
+		if err != nil {
+			stables[kind] <- nil
+			t.Fatal(err)
+		}
+		r = started
+	}
 	t.Cleanup(func() {
-		defer r.taken.Unlock()
-		defer r.reset(t)
+		defer func() {
+			if t.Failed() {
+				r = r.afterFailure()
+			}
+			stables[kind] <- r
+		}()
 		r.heal(t)
 		r.settle(t, 0)
 	})
 	return r
 }
 
-func shared(kind fleet.Kind) (*rig, error) {
-	rigsMu.Lock()
-	defer rigsMu.Unlock()
-	if r := rigs[kind]; r != nil {
-		return r, nil
-	}
+func startRig(kind fleet.Kind) (*rig, error) {
 	// A disk that is slow to sync would stop all nodes at once, for seconds.
 	unsynced := slices.Repeat([]fleet.Persistence{fleet.Unsynced}, nodes)
 	f, err := fleet.Start(context.Background(), kind, fleet.Options{Nodes: nodes, Persistence: unsynced})
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{Fleet: f, broken: map[int]fault{}}
-	rigs[kind] = r
-	return r, nil
+	return &rig{Fleet: f, broken: map[int]fault{}}, nil
 }
 
-// reset keeps a test that failed from making others fail.
-func (r *rig) reset(t *testing.T) {
-	if !t.Failed() {
-		return
-	}
+// afterFailure keeps a test that failed from making others fail. It returns nil if the rig is beyond
+// repair.
+func (r *rig) afterFailure() *rig {
 	err := r.each(func(i int) error {
 		_, err := r.do(i, "FLUSHALL")
 		if err == nil {
@@ -95,18 +99,21 @@ func (r *rig) reset(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil { // beyond repair
-		rigsMu.Lock()
-		defer rigsMu.Unlock()
-		delete(rigs, r.Kind())
+	if err != nil {
 		r.Close()
+		return nil
 	}
+	return r
 }
 
 func closeRigs() error {
 	var errs []error
-	for _, r := range rigs {
-		errs = append(errs, r.Close())
+	for _, rigs := range stables {
+		for range cap(rigs) {
+			if r := <-rigs; r != nil {
+				errs = append(errs, r.Close())
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

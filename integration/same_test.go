@@ -16,6 +16,7 @@ import (
 
 // Of the five nodes the first two are one server.
 func TestOneServerGivenTwiceHasOneVote(t *testing.T) {
+	t.Parallel()
 	const times = 20
 	r := spoil(t, 4)
 	for name, alias := range map[string]string{
@@ -90,6 +91,7 @@ func TestOneServerGivenTwiceHasOneVote(t *testing.T) {
 }
 
 func TestOneServerByThreeNamesIsNoQuorum(t *testing.T) {
+	t.Parallel()
 	r := spoil(t, 1)
 	locker := openUnconnected(t, []string{r.URLs()[0], r.URLs()[0] + "/1", r.URLs()[0] + "/2"})
 	_, err := locker.TryAcquire(context.Background(), "triplet")

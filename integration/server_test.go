@@ -46,6 +46,7 @@ func refused(t *testing.T, url string) error {
 }
 
 func TestAReplicaIsRefusedAndItsPrimaryNamed(t *testing.T) {
+	t.Parallel()
 	r := spoil(t, 3) // the first is to be the primary of the last
 	replica := r.URLs()[2]
 	before := openUnconnected(t, []string{replica})
@@ -94,6 +95,7 @@ func replicate(t *testing.T, r *rig, replica, primary int) {
 }
 
 func TestAWrongPasswordIsSaidButNotShown(t *testing.T) {
+	t.Parallel()
 	server := spoil(t, 1)
 	const right, wrong = "open-sesame", "hunter2-hunter2"
 	server.must(t, 0, "ACL", "SETUSER", "locks", "on", ">"+right, "~*", "+@all")
@@ -120,6 +122,7 @@ func TestAWrongPasswordIsSaidButNotShown(t *testing.T) {
 var documented = []string{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl"}
 
 func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
+	t.Parallel()
 	server := spoil(t, 1)
 	setUser(t, server, "locks", documented...)
 	locker := open(t, []string{server.as("locks", "pw")})
@@ -137,6 +140,7 @@ func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 }
 
 func TestAMissingPermissionIsSaid(t *testing.T) {
+	t.Parallel()
 	acquiring := func(_ *testing.T, l *redlock.Locker, _ *rig) error {
 		_, err := l.TryAcquire(context.Background(), "forbidden")
 		return err
@@ -222,6 +226,7 @@ func TestDatabasesAreApart(t *testing.T) {
 }
 
 func TestADatabaseThatIsNotThereIsSaid(t *testing.T) {
+	t.Parallel()
 	server := spoil(t, 1)
 	err := refused(t, server.URLs()[0]+"/99")
 	assert.ErrorContains(t, err, server.addr(0)+"/99")
@@ -229,6 +234,7 @@ func TestADatabaseThatIsNotThereIsSaid(t *testing.T) {
 }
 
 func TestUnixSockets(t *testing.T) {
+	t.Parallel()
 	socket := startOnSocket(t)
 	for _, url := range []string{"unix://" + socket, "unix://" + socket + "?db=2"} {
 		locker := openUnconnected(t, []string{url})

@@ -32,6 +32,7 @@ import (
 // TestTheServerSettings starts a server with those of the page, and finds nothing wrong with it.
 // Clients have all kinds of locks by the rights that the page gives them.
 func TestTheServerSettings(t *testing.T) {
+	t.Parallel()
 	need.Redis(t)
 	server, err := fleet.Server()
 	require.NoError(t, err)
@@ -149,6 +150,7 @@ func examined(t *testing.T, url string, opts []pool.Option, noted string) {
 // TestTheSizesOfThePage measures what OPERATING.md says of the memory and the commands of a lock.
 // Versions of servers differ, by less than a half.
 func TestTheSizesOfThePage(t *testing.T) {
+	t.Parallel()
 	r := spoil(t, 1)
 	locker := open(t, r.URLs())
 	figure := func(row, unit string) float64 {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/long"
 	"github.com/redquorum/redquorum/internal/need"
 )
 
@@ -71,8 +72,8 @@ type finding struct {
 
 // Without a switch each promise holds, each switch breaks one, and RUNS.md says how.
 func TestEachSwitchBreaksAPromise(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute of two processors")
+	if !*update {
+		long.Only(t)
 	}
 	need.Program(t, "spin")
 	version := strings.TrimSpace(output(t, ".", "spin", "-V"))

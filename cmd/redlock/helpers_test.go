@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"os"
 	"os/signal"
 	"strings"
@@ -40,6 +41,10 @@ func TestMain(m *testing.M) {
 		os.Exit(roles[role]())
 	}
 	catchIgnoredSignals()
+	// Most tests wait for processes most of the time, so more run at once than there are processors.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

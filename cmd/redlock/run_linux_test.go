@@ -145,7 +145,7 @@ func TestACommandThatIsStoppedCanBeEnded(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "x", "--", "sh", "-c", "echo $$; kill -STOP $$").begin(t)
-	p.WaitDelay = endless / 10
+	p.WaitDelay = endless / 20
 	pid, err := p.lines.ReadString('\n')
 	tr.NoError(t, err)
 	eventually(t, "it is stopped", func() bool {

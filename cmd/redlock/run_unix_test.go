@@ -21,6 +21,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/internal/long"
 	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -253,7 +254,7 @@ func TestTheLockIsHeldWhileTheCommandRunsAndNoLonger(t *testing.T) {
 	ttl := time.Second / 2
 	for !isRenewed(t, f, ttl) {
 		ttl *= 2 // the machine may be too busy to renew so often
-		tr.Less(t, ttl, endless/4, "it does not renew its lock")
+		tr.Less(t, ttl, endless/8, "it does not renew its lock")
 	}
 }
 
@@ -288,14 +289,15 @@ func isRenewed(t *testing.T, f fleet.Fleet, ttl time.Duration) bool {
 	return true
 }
 
+// TestAHundredProcessesLoseNoLine; a quarter of them, unless what takes long is to run.
 func TestAHundredProcessesLoseNoLine(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	file := filepath.Join(t.TempDir(), "file")
 	tr.NoError(t, os.WriteFile(file, nil, 0o600))
-	processes := 100
-	if testing.Short() {
-		processes = 25
+	processes := 25
+	if long.Enabled() {
+		processes = 100
 	}
 	var running sync.WaitGroup
 	atOnce := make(chan bool, 25) // a process is a quarter of a second of this machine's time when all start at once
@@ -576,7 +578,7 @@ func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
 				tr.NoError(t, err)
 				_, err = oracle(file)
 				assert.NoError(t, err, "the command still runs, and another has its lock")
-				assert.Less(t, time.Since(stopped), ttl+endless/10)
+				assert.Less(t, time.Since(stopped), ttl+endless/20)
 				tr.NoError(t, lock.Release(t.Context()))
 			})
 		}
@@ -607,7 +609,7 @@ func TestASignalReachesACommandThatLeftItsGroup(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "x", "--", self(t)).role("leave", "").begin(t)
-	p.WaitDelay = endless / 10
+	p.WaitDelay = endless / 20
 	p.says(t, "held")
 	p.signal(t, syscall.SIGTERM)
 	assert.Equal(t, 128+int(syscall.SIGTERM), p.code(t))
@@ -618,7 +620,7 @@ func TestACommandThatLeftItsGroupEndsWithItsLock(t *testing.T) {
 	t.Parallel()
 	f := five(t)
 	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", self(t)).role("leave-deaf", "").begin(t)
-	p.WaitDelay = endless / 10
+	p.WaitDelay = endless / 20
 	p.says(t, "held")
 	takeAway(t, f, "x")
 	assert.Equal(t, exitLost, p.code(t))

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/long"
 )
 
 // The explorer leaves out much: states that are alike but for an order, states in
@@ -14,7 +16,7 @@ import (
 func TestADumbExplorerAgrees(t *testing.T) {
 	t.Parallel()
 	networks := []Network{Anyhow, InOrder}
-	if short() {
+	if !long.Exploration() {
 		networks = networks[:1] // the other has ten times the states
 	}
 	for f := None; f <= ReleaseForgets; f++ {

@@ -6,11 +6,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/internal/race"
+	"github.com/redquorum/redquorum/internal/long"
 )
 
-// tokensFlag is 3 by default, which takes a few seconds. 4 takes about half a minute and 2 GB.
-var tokensFlag = flag.Int("tokens", 0, "how many tokens three attempts may propose (default 3; 2 with -short or the race detector)")
+// tokensFlag: 3 takes half a minute of a processor, 4 several and 2 GB.
+var tokensFlag = flag.Int("tokens", 0, "how many tokens three attempts may propose (default 2; 3 with REDLOCK_LONG=1)")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -22,13 +22,9 @@ func tokens() int {
 	switch {
 	case *tokensFlag != 0:
 		return *tokensFlag
-	case short():
-		return 2
-	default:
+	case long.Exploration():
 		return 3
+	default:
+		return 2
 	}
 }
-
-// short reports whether less is tried. It is under the race detector, because the explorer is one
-// goroutine, in which the detector finds nothing and takes ten times the time for it.
-func short() bool { return testing.Short() || race.Enabled() }

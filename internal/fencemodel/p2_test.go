@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/long"
 	"github.com/redquorum/redquorum/internal/race"
 )
 
@@ -65,7 +66,7 @@ func TestP2DoesNotNeedEveryRule(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			holds(t, Model{Attempts: 2, Tokens: 3, Fault: f})
-			if !short() {
+			if long.Exploration() {
 				holds(t, Model{Attempts: 3, Tokens: 2, Fault: f})
 			}
 		})

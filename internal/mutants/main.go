@@ -17,6 +17,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/long"
 )
 
 //go:embed list
@@ -147,13 +149,13 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// goTest returns a function that runs go test in dir.
+// goTest returns a function that runs go test in dir, also of tests that take long.
 func goTest(dir string) func(context.Context, ...string) ([]byte, error) {
 	return func(ctx context.Context, args ...string) ([]byte, error) {
 		// Not bound to ctx: killed, the go command would leave the test running
 		// and its files behind. A terminal's interrupt reaches them anyway.
 		cmd := exec.Command("go", append([]string{"test"}, args...)...)
-		cmd.Dir = dir
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), long.Env+"=1")
 		out, err := cmd.CombinedOutput()
 		var exited *exec.ExitError
 		if ctx.Err() != nil {

@@ -3,7 +3,8 @@
 //
 // The environment variable REDLOCK_REQUIRE lists what must be there, separated by commas:
 // docker, redis, redis-cli, faketime, python3, node, php, ruby, sh, spin. Tests of etcd, zookeeper and
-// postgresql run only if it names them.
+// postgresql run only if it names them, and those in containers only if it names docker or if what
+// takes long is to run (see package long).
 package need
 
 import (
@@ -18,6 +19,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	_ "github.com/redquorum/redquorum/internal/fleet/container" // the kind docker
+	"github.com/redquorum/redquorum/internal/long"
 )
 
 const env = "REDLOCK_REQUIRE"
@@ -40,11 +42,21 @@ var (
 	redisMissing  = sync.OnceValue(func() error { return fleet.Available(context.Background(), fleet.Process) })
 )
 
-// Docker skips the test if this machine cannot run Redis containers, or fails it
-// if REDLOCK_REQUIRE names docker.
+// Docker skips the test if this machine cannot run Redis containers, or fails it if REDLOCK_REQUIRE
+// names docker. It skips it as well where nothing asks for containers: they take seconds to start
+// and to break, and most tests show the same with processes.
 func Docker(t testing.TB) {
 	t.Helper()
+	if !containersWanted() {
+		t.Skipf("containers take long; with %s=1 or %s=%s, and without -short, this runs", long.Env, env, docker)
+		return
+	}
 	skipOrFail(t, docker, dockerMissing())
+}
+
+func containersWanted() bool {
+	required, err := parse(os.Getenv(env))
+	return !testing.Short() && (long.Enabled() || err != nil || slices.Contains(required, docker)) // skipOrFail tells err
 }
 
 // Redis skips the test if there is no server for fleets of kind Process (see

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/internal/long"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,5 +62,21 @@ func TestAProductIsTestedOnlyIfRequired(t *testing.T) {
 		o := &outcome{TB: t}
 		Product(o, "etcd", c.missing)
 		assert.Equal(t, c.want, o.ended, "%s=%q, missing: %v", env, c.env, c.missing)
+	}
+}
+
+func TestContainersAreUsedOnlyIfAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		require, long string
+		skipped       bool
+	}{
+		{"", "", true},
+		{"redis", "", true},
+		{"", "1", testing.Short()},
+		{"redis,docker", "", testing.Short()},
+	} {
+		t.Setenv(env, c.require)
+		t.Setenv(long.Env, c.long)
+		assert.Equal(t, c.skipped, !containersWanted(), "%s=%q, %s=%q", env, c.require, long.Env, c.long)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/long"
 )
 
 // Clients of the tests. The number is how many extensions they may make.
@@ -124,7 +126,7 @@ func TestMistakesBreakExclusion(t *testing.T) {
 
 func holds(t *testing.T, m Model) {
 	t.Helper()
-	if short() && len(m.Clients) > 2 {
+	if !long.Exploration() && len(m.Clients) > 2 {
 		return
 	}
 	res := m.Explore()
@@ -136,7 +138,7 @@ func holds(t *testing.T, m Model) {
 
 func breaks(t *testing.T, m Model) {
 	t.Helper()
-	if short() && len(m.Clients) > 2 {
+	if !long.Exploration() && len(m.Clients) > 2 {
 		return
 	}
 	res := m.Explore()

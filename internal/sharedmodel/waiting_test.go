@@ -1,6 +1,10 @@
 package sharedmodel
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/redquorum/redquorum/internal/long"
+)
 
 var (
 	waiter    = Client{Waits: true}
@@ -70,7 +74,7 @@ func waits(t *testing.T, m Model, patience int) {
 	m.Patience = patience
 	holds(t, m)
 	m.Patience--
-	if !short() && m.Explore().Violation == nil {
+	if long.Exploration() && m.Explore().Violation == nil {
 		t.Errorf("%s: less patience suffices", m)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redquorum/redquorum/internal/long"
 	"github.com/redquorum/redquorum/internal/race"
 )
 
@@ -49,8 +50,8 @@ func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 
 func TestMistakesAreFound(t *testing.T) {
 	t.Parallel()
-	if race.Enabled() || testing.Short() {
-		t.Skip("an exploration is one goroutine, and these are long")
+	if !long.Exploration() {
+		t.Skip("these explorations are long")
 	}
 	for _, mistake := range []Mistake{Follows, MarksAlone, LooksFirst, Hurries, Unborn, Carries} {
 		t.Run(string(mistake), func(t *testing.T) {

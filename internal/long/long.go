@@ -1,0 +1,31 @@
+// Package long tells tests whether all of them are to run, also what takes minutes of a processor:
+// models explored in full, the models of spec, and in containers what processes show as well.
+//
+// go test ./... leaves that out. make check and the gate have it run, by REDLOCK_LONG=1.
+package long
+
+import (
+	"os"
+	"testing"
+
+	"github.com/redquorum/redquorum/internal/race"
+)
+
+// Env is the environment variable.
+const Env = "REDLOCK_LONG"
+
+// Enabled reports whether all is to run.
+func Enabled() bool { return os.Getenv(Env) != "" && !testing.Short() }
+
+// Exploration reports whether models are explored in full. They are not under the race detector,
+// because an exploration is one goroutine, in which the detector finds nothing and takes ten times
+// the time for it.
+func Exploration() bool { return Enabled() && !race.Enabled() }
+
+// Only skips the test unless all is to run.
+func Only(t testing.TB) {
+	t.Helper()
+	if !Enabled() {
+		t.Skipf("it takes long; %s=1 runs it", Env)
+	}
+}
