@@ -194,15 +194,71 @@ func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
 	}
 }
 
-// TestWritersAloneDoNotTakeEachOtherForReaders, which would cost the nodes requests for nothing.
+// A crossed node has another writer there at each of so many acquisitions. It leaves before the undo
+// comes, but for each fourth time.
+type crossed struct {
+	protocol.Node
+	left *int
+}
+
+func (c crossed) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
+	if req.Op != protocol.OpAcquire || *c.left == 0 {
+		return c.Node.Submit(req, slot, to)
+	}
+	*c.left--
+	visit := protocol.Request{Op: protocol.OpAcquire, Key: req.Key, Value: "a writer", TTL: ttl, Timeout: ttl}
+	leave := visit
+	leave.Op = protocol.OpRelease
+	_ = c.Node.Submit(&visit, 0, unheard{})
+	err := c.Node.Submit(req, slot, to)
+	if *c.left%4 != 0 {
+		_ = c.Node.Submit(&leave, 0, unheard{})
+	} else {
+		time.AfterFunc(10*rtt, func() { _ = c.Node.Submit(&leave, 0, unheard{}) })
+	}
+	return err
+}
+
+// intenders returns the intents that nodes have got, by their values.
+func intenders(w *sim.World) map[string]bool {
+	all := map[string]bool{}
+	w.Watch(func(s sim.Step) {
+		if s.Stage == sim.Run && s.Op == protocol.OpIntend {
+			all[s.Value] = true
+		}
+	})
+	return all
+}
+
+// TestAWriterThatSeesAnotherNowAndThenTakesNoneForReaders, which would cost the nodes requests for
+// nothing.
+func TestAWriterThatSeesAnotherNowAndThenTakesNoneForReaders(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const tries = 40
+		intents := intenders(w)
+		c := w.NewClient(1)
+		nodes, left := c.Nodes(), make([]int, 5)
+		for i, n := range nodes {
+			left[i] = tries
+			nodes[i] = crossed{n, &left[i]}
+		}
+		l, err := redlock.New(nodes, redlock.TTL(ttl), redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
+		require.NoError(t, err)
+		defer l.Close()
+		k, err := l.Acquire(t.Context(), "x")
+		require.NoError(t, err)
+		assert.Equal(t, make([]int, 5), left, "all tries but the last met another")
+		assert.Empty(t, intents)
+		require.NoError(t, k.Release(t.Context()))
+	})
+}
+
+// TestWritersAloneDoNotTakeEachOtherForReaders, but for one of many thousands that has met only
+// writers which had left, several times in a row. Which of them come in the same moment is the
+// scheduler's choice.
 func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		intents := 0
-		w.Watch(func(s sim.Step) {
-			if s.Stage == sim.Run && s.Op == protocol.OpIntend {
-				intents++
-			}
-		})
+		intents := intenders(w)
 		var all sync.WaitGroup
 		for i := range 6 {
 			l, _ := open(t, w)
@@ -221,7 +277,7 @@ func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
 			})
 		}
 		all.Wait()
-		assert.Zero(t, intents)
+		assert.LessOrEqual(t, len(intents), 2)
 	})
 }
 
