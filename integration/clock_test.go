@@ -109,7 +109,11 @@ func TestANodeWhoseClockWasSetAheadHasNoVoteForTheLongestTTL(t *testing.T) {
 
 func TestALockIsNotGivenTwiceThoughAClockIsSetAhead(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second
+	untilFast(t, 2*time.Second, func(ttl time.Duration) bool { return jumpsAhead(t, ttl) })
+}
+
+// jumpsAhead is a try of the test above. It reports whether the machine was fast enough.
+func jumpsAhead(t *testing.T, ttl time.Duration) bool {
 	server := startSettable(t)
 	holder := open(t, []string{server.url()}, guarding(ttl, redlock.Renew(false))...)
 	contender := open(t, []string{server.url()}, guarding(ttl)...)
@@ -121,12 +125,14 @@ func TestALockIsNotGivenTwiceThoughAClockIsSetAhead(t *testing.T) {
 	require.NoError(t, err)
 	_, _, ok := in.Holder()
 	require.False(t, ok, "the server still has the key")
-	require.True(t, lock.Valid(), "the machine was too slow for this test")
-
+	if !lock.Valid() {
+		return false
+	}
 	next, err := contender.Acquire(context.Background(), "jumped")
 	require.NoError(t, err)
 	assert.False(t, lock.Valid(), "two hold it")
 	require.NoError(t, next.Release(context.Background()))
+	return true
 }
 
 func TestAClockThatIsSetBackDisturbsNobody(t *testing.T) {

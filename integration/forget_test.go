@@ -225,9 +225,14 @@ func TestAQuarantineGrowsWhenALongerTTLBecomesKnown(t *testing.T) {
 // A client that is new to a node which was flushed begins with a lock longer than all before.
 func TestALongerTTLDoesNotHideWhatANodeForgot(t *testing.T) {
 	t.Parallel()
-	const short, long = 300 * time.Millisecond, 3 * time.Second
 	r := take(t, fleet.Process)
 	r.sweeps(t)
+	untilFast(t, 3*time.Second, func(long time.Duration) bool { return hidesNothing(t, r, long) })
+}
+
+// hidesNothing is a try of the test above. It reports whether the machine was fast enough.
+func hidesNothing(t *testing.T, r *rig, long time.Duration) bool {
+	const short = 300 * time.Millisecond
 	holder := openIsolated(t, r.URLs()[:3], guarding(short, redlock.Renew(false))...)
 	trusted(t, holder.Locker)
 	r.fail(t, paused, 1)
@@ -240,11 +245,14 @@ func TestALongerTTLDoesNotHideWhatANodeForgot(t *testing.T) {
 	if other, err := newcomer.TryAcquire(context.Background(), "other", redlock.TTL(2*long)); err == nil {
 		require.NoError(t, other.Release(context.Background()))
 	}
-	require.True(t, lock.Valid(), "the machine was too slow for this test")
+	if !lock.Valid() {
+		return false
+	}
 	next, err := newcomer.Acquire(context.Background(), "long", manyRetries...)
 	require.NoError(t, err)
 	assert.False(t, lock.Valid(), "two hold it")
 	require.NoError(t, next.Release(context.Background()))
+	return true
 }
 
 // One client asks for a lock of an hour from new servers, and one of them has a record that
@@ -264,7 +272,7 @@ func TestARefusedLongTTLAndADamagedRecordStopNoClient(t *testing.T) {
 	locker := r.locker(t, guarding(ttl)...)
 	lock, err := locker.Acquire(context.Background(), "needed", manyRetries...)
 	require.NoError(t, err)
-	assert.Less(t, time.Since(began), 10*ttl+slack, "one of new servers is believed up to ten times the asking client's TTL")
+	assert.Less(t, time.Since(began), 10*ttl+5*slack, "one of new servers is believed up to ten times the asking client's TTL")
 	require.NoError(t, lock.Release(context.Background()))
 }
 
@@ -296,40 +304,56 @@ func TestMaxTTLCoversALockThatNoNodeRemembers(t *testing.T) {
 // and the record stay the same. Sentinel also kills the connections, at both switches.
 func TestALockIsNotGivenTwiceThoughServersFailOverAndBack(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * time.Second
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprint("connections killed: ", kill), func(t *testing.T) {
-			r := spoil(t, 5) // the last two are replicas of nodes 1 and 2
-			switched := func(i int) {
-				if kill {
-					r.must(t, i, "CLIENT", "KILL", "TYPE", "normal")
-				}
-			}
-			replicate(t, r, 3, 1)
-			replicate(t, r, 4, 2)
-			a := openIsolated(t, r.URLs()[:3], guarding(ttl, redlock.Renew(false))...)
-			b := open(t, r.URLs()[:3], guarding(ttl)...)
-			trusted(t, a.Locker)
-			trusted(t, b)
-			for _, i := range []int{3, 4} { // the promotion; what comes now, the replicas lack
-				r.must(t, i, "REPLICAOF", "NO", "ONE")
-			}
-			lock := acquire(t, a.Locker, "failed over")
-			a.cutOff()
-			for i, replica := range map[int]int{1: 3, 2: 4} {
-				replicate(t, r, i, replica)
-				switched(i)
-				r.must(t, i, "REPLICAOF", "NO", "ONE")
-				switched(i)
-				require.EqualValues(t, 0, r.must(t, i, "EXISTS", "failed over"))
-				require.EqualValues(t, 1, r.must(t, i, "EXISTS", "redlock:epoch"))
-			}
-			require.True(t, lock.Valid(), "the machine was too slow for this test")
-			next, err := b.Acquire(context.Background(), "failed over", manyRetries...)
-			require.NoError(t, err)
-			assert.False(t, lock.Valid(), "two hold it")
-			require.NoError(t, next.Release(context.Background()))
+			untilFast(t, 4*time.Second, func(ttl time.Duration) bool { return failOverAndBack(t, ttl, kill) })
 		})
+	}
+}
+
+// failOverAndBack is a try of the test above. It reports whether the machine was fast enough.
+func failOverAndBack(t *testing.T, ttl time.Duration, kill bool) bool {
+	r := spoil(t, 5) // the last two are replicas of nodes 1 and 2
+	switched := func(i int) {
+		if kill {
+			r.must(t, i, "CLIENT", "KILL", "TYPE", "normal")
+		}
+	}
+	replicate(t, r, 3, 1)
+	replicate(t, r, 4, 2)
+	a := openIsolated(t, r.URLs()[:3], guarding(ttl, redlock.Renew(false))...)
+	b := open(t, r.URLs()[:3], guarding(ttl)...)
+	trusted(t, a.Locker)
+	trusted(t, b)
+	for _, i := range []int{3, 4} { // the promotion; what comes now, the replicas lack
+		r.must(t, i, "REPLICAOF", "NO", "ONE")
+	}
+	lock := acquire(t, a.Locker, "failed over")
+	a.cutOff()
+	for i, replica := range map[int]int{1: 3, 2: 4} {
+		replicate(t, r, i, replica)
+		switched(i)
+		r.must(t, i, "REPLICAOF", "NO", "ONE")
+		switched(i)
+		require.EqualValues(t, 1, r.must(t, i, "EXISTS", "redlock:epoch"))
+		require.EqualValues(t, 0, r.must(t, i, "EXISTS", "failed over"))
+	}
+	if !lock.Valid() {
+		return false
+	}
+	next, err := b.Acquire(context.Background(), "failed over", manyRetries...)
+	require.NoError(t, err)
+	assert.False(t, lock.Valid(), "two hold it")
+	require.NoError(t, next.Release(context.Background()))
+	return true
+}
+
+// untilFast doubles a TTL until the machine is fast enough for what try has to do within it.
+func untilFast(t *testing.T, ttl time.Duration, try func(ttl time.Duration) bool) {
+	t.Helper()
+	for !try(ttl) {
+		ttl *= 2
+		require.Less(t, ttl, longTTL)
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 	failAfter = longTTL / 2
 
 	// slack is how late a busy machine may be.
-	slack = time.Second
+	slack = 2 * time.Second
 
 	tick = 2 * time.Millisecond
 )

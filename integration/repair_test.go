@@ -57,7 +57,7 @@ func (s *spy) setters(t *testing.T, prefix string) (lines []string) {
 // with the three that it began with.
 func TestALockIsGivenBackToNodesThatWereAwayOrForgot(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		ttl := map[fleet.Kind]time.Duration{fleet.Process: 1200 * time.Millisecond, fleet.Docker: 6 * time.Second}[r.Kind()]
+		ttl := map[fleet.Kind]time.Duration{fleet.Process: 3 * time.Second, fleet.Docker: 6 * time.Second}[r.Kind()]
 		r.sweeps(t)
 		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended })
 		holder := r.locker(t, guarding(ttl, redlock.Observe(extended))...)
@@ -139,8 +139,8 @@ func (c *hookedClock) isRead() bool {
 
 // The lock always ends when one of its nodes is about to be given it again.
 func TestALockThatHasEndedIsNotGivenBack(t *testing.T) {
-	const times = 5                    // on each node
-	const ttl = 300 * time.Millisecond // of a lock that shows that time goes on
+	const times = 5             // on each node
+	const ttl = 2 * time.Second // of a lock that shows that time goes on
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended && e.Name == "companion" })
 		hooked := &hookedClock{Clock: clock.System, reader: ".(*session).repair"}
