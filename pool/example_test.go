@@ -120,7 +120,7 @@ func ExampleOpen_miniredis() {
 func ExampleOpen_miniredisClockTTL() {
 	server := miniredis.NewMiniRedis()
 	server.ClockTTL(true)
-	locker, closeAll := onMiniredis(server, redlock.TTL(250*time.Millisecond))
+	locker, closeAll := onMiniredis(server, redlock.TTL(2*time.Second))
 	defer closeAll()
 	lock, err := locker.Acquire(context.Background(), "invoice:42")
 	if err != nil {
@@ -157,7 +157,7 @@ func ExampleOpen_miniredisFastForward() {
 // Without options it works as well, and the first lock takes a TTL: quarantines are counted
 // by clocks and not by TTLs.
 func ExampleOpen_miniredisPlain() {
-	locker, closeAll := onMiniredis(miniredis.NewMiniRedis(), redlock.TTL(250*time.Millisecond))
+	locker, closeAll := onMiniredis(miniredis.NewMiniRedis(), redlock.TTL(2*time.Second))
 	defer closeAll()
 	for range 2 {
 		err := locker.Do(context.Background(), "invoice:42", func(context.Context) error { return nil })

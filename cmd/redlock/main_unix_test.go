@@ -3,8 +3,8 @@
 package main
 
 import (
+	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,9 +19,6 @@ import (
 
 // A signal ends what runs for long at once, with the promised exit code.
 func TestSignalsEndTheTools(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "redlock")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput()
-	tr.NoError(t, err, string(out))
 	f := startFleet(t, fleet.Embedded, 1)
 	for _, test := range []struct {
 		args   []string
@@ -34,7 +31,8 @@ func TestSignalsEndTheTools(t *testing.T) {
 		{on(f, "status", "job", "--watch=1h"), syscall.SIGINT, "free", exitInterrupted},
 		{on(f, "status", "--watch=1h"), syscall.SIGTERM, "no locks", job.SignalCode(syscall.SIGTERM)},
 	} {
-		cmd := exec.CommandContext(t.Context(), program, test.args...)
+		cmd := exec.CommandContext(t.Context(), self(t), test.args...)
+		cmd.Env = append(os.Environ(), commandEnv+"=1")
 		stdout := newLines()
 		var stderr lines
 		cmd.Stdout, cmd.Stderr = stdout, &stderr
