@@ -68,7 +68,7 @@ func TestNamesMayBeAnyBytes(t *testing.T) {
 }
 
 func TestThousandsOfLocksAreHeldRenewedAndReleased(t *testing.T) {
-	const locks, callers, ttl = 2000, 64, 6 * time.Second
+	const locks, callers, ttl = 2000, 64, 15 * time.Second
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		lost := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventLost })
 		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended })
