@@ -137,7 +137,7 @@ func TestManyLocksAreLostInTime(t *testing.T) {
 			t.Logf("%d of %d locks were held when the majority stopped; after its deadline one in two contexts ended within %v, the last %v, and the last plain one %v",
 				held, count, late[len(late)/2], last, machine)
 			assert.Greater(t, held, count/2, "renewals kept up with the locks")
-			assert.Less(t, last, redlock.Drift(ttl)+3*machine) // the end of a lock is a few times the work
+			assert.Less(t, last, redlock.Drift(ttl)+10*machine) // the end of a lock is a few times the work
 		})
 	}
 }
