@@ -17,7 +17,7 @@ import (
 )
 
 func TestADownMinorityCostsNoTime(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
+	onContainersToo(t, func(t *testing.T, r *rig) {
 		onEveryFault(t, r, func(t *testing.T, f fault) {
 			faults := watch(func(e redlock.Event) bool {
 				return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome != protocol.Granted

@@ -13,7 +13,7 @@ import (
 )
 
 func TestALockOutlivesRestartsThatKeepTheMemory(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
+	onContainersToo(t, func(t *testing.T, r *rig) {
 		holder, other := r.locker(t, redlock.Renew(false)), r.locker(t)
 		lock := acquire(t, holder, "kept")
 		votes(t, lock, nodes)

@@ -40,16 +40,30 @@ func stable(size int) chan *rig {
 	return rigs
 }
 
-// onEveryKind runs the test on processes and, where they are asked for, on containers at the same
+// onEveryKind runs the test on processes and, where all is to run there, on containers at the same
 // time.
 func onEveryKind(t *testing.T, test func(t *testing.T, r *rig)) {
-	t.Parallel()
-	for _, kind := range []fleet.Kind{fleet.Process, fleet.Docker} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			test(t, take(t, kind))
-		})
+	if need.Containers() {
+		onContainersToo(t, test)
+		return
 	}
+	t.Parallel()
+	onKind(t, fleet.Process, test)
+}
+
+// onContainersToo runs the test on processes and, if this machine has Docker, on containers: of each
+// kind of test one or two.
+func onContainersToo(t *testing.T, test func(t *testing.T, r *rig)) {
+	t.Parallel()
+	onKind(t, fleet.Process, test)
+	onKind(t, fleet.Docker, test)
+}
+
+func onKind(t *testing.T, kind fleet.Kind, test func(t *testing.T, r *rig)) {
+	t.Run(string(kind), func(t *testing.T) {
+		t.Parallel()
+		test(t, take(t, kind))
+	})
 }
 
 // take gives a rig of a kind to the test. When the test has ended, all nodes are healed, and nothing

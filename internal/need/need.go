@@ -3,8 +3,8 @@
 //
 // The environment variable REDLOCK_REQUIRE lists what must be there, separated by commas:
 // docker, redis, redis-cli, faketime, python3, node, php, ruby, sh, spin. Tests of etcd, zookeeper and
-// postgresql run only if it names them, and those in containers only if it names docker or if what
-// takes long is to run (see package long).
+// postgresql run only if it names them, and most of those in containers only if it names docker or if
+// what takes long is to run (see Containers).
 package need
 
 import (
@@ -43,18 +43,20 @@ var (
 )
 
 // Docker skips the test if this machine cannot run Redis containers, or fails it if REDLOCK_REQUIRE
-// names docker. It skips it as well where nothing asks for containers: they take seconds to start
-// and to break, and most tests show the same with processes.
+// names docker. With -short it skips it in any case.
 func Docker(t testing.TB) {
 	t.Helper()
-	if !containersWanted() {
-		t.Skipf("containers take long; with %s=1 or %s=%s, and without -short, this runs", long.Env, env, docker)
+	if testing.Short() {
+		t.Skip("not with -short")
 		return
 	}
 	skipOrFail(t, docker, dockerMissing())
 }
 
-func containersWanted() bool {
+// Containers reports whether tests run in containers as well that show the same with processes: if
+// REDLOCK_REQUIRE names docker, or if what takes long is to run (package long), because containers
+// take seconds to start and to break.
+func Containers() bool {
 	required, err := parse(os.Getenv(env))
 	return !testing.Short() && (long.Enabled() || err != nil || slices.Contains(required, docker)) // skipOrFail tells err
 }

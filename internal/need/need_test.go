@@ -65,7 +65,7 @@ func TestAProductIsTestedOnlyIfRequired(t *testing.T) {
 	}
 }
 
-func TestContainersAreUsedOnlyIfAskedFor(t *testing.T) {
+func TestAllIsRunInContainersOnlyIfAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		require, long string
 		skipped       bool
@@ -77,6 +77,6 @@ func TestContainersAreUsedOnlyIfAskedFor(t *testing.T) {
 	} {
 		t.Setenv(env, c.require)
 		t.Setenv(long.Env, c.long)
-		assert.Equal(t, c.skipped, !containersWanted(), "%s=%q, %s=%q", env, c.require, long.Env, c.long)
+		assert.Equal(t, c.skipped, !Containers(), "%s=%q, %s=%q", env, c.require, long.Env, c.long)
 	}
 }
