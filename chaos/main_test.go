@@ -209,8 +209,8 @@ func TestAnInterruptedRunIsJudgedAndLeavesNothing(t *testing.T) {
 
 func TestKeysOfLocksAreToldFromThoseThatStay(t *testing.T) {
 	t.Parallel()
-	locks := []string{"a", "redlock:permit:1:p", "redlock:readers:a", "redlock:intent:a"}
-	stay := []string{"redlock:epoch", "redlock:primary", "redlock:fence:a", "redlock:fence:redlock:permit:1:p", "redlock:queue:a", "redlock:queue:a:seen"}
+	locks := []string{"a", "redlock:permit:1:{p}", "redlock:readers:{a}", "redlock:intent:{a}"}
+	stay := []string{"redlock:epoch", "redlock:primary", "redlock:fence:{a}", "redlock:fence:[redlock:permit:1:{p}]", "redlock:queue:{a}", "redlock:queue:{a}:seen"}
 	assert.Equal(t, locks, left(append(stay, locks...)))
 }
 

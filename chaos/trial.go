@@ -18,6 +18,7 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/nemesis"
 	"github.com/redquorum/redquorum/chaos/internal/register"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/relay"
 )
@@ -328,9 +329,9 @@ func (t *trial) noteLeftKeys() error {
 
 // left are the keys that hold a lock, or keep others from it. The memory guard's record, the
 // counters of tokens and the name of a primary stay, and the queues of waiters expire when nobody has asked for some seconds.
-func left(keys []string) (others []string) {
-	for _, key := range keys {
-		if key != record.Key && key != record.PrimaryKey && !strings.HasPrefix(key, "redlock:fence:") && !strings.HasPrefix(key, "redlock:queue:") {
+func left(all []string) (others []string) {
+	for _, key := range all {
+		if key != record.Key && key != record.PrimaryKey && !keys.Counter.Has(key) && !keys.Queue.Has(key) {
 			others = append(others, key)
 		}
 	}

@@ -161,7 +161,7 @@ func TestACounterStaysForADay(t *testing.T) {
 			require.NoError(t, lock.Release(context.Background()))
 		}
 		for i := range nodes {
-			ms, err := redis.Int64(r.do(i, "PTTL", "redlock:fence:counted"))
+			ms, err := redis.Int64(r.do(i, "PTTL", "redlock:fence:{counted}"))
 			require.NoError(t, err)
 			left := time.Duration(ms) * time.Millisecond
 			assert.Greater(t, left, 24*time.Hour, "node %d", i)
@@ -179,7 +179,7 @@ func TestACounterThatMakesNoSenseGrantsNoToken(t *testing.T) {
 		var tokens ledger
 		require.NoError(t, tokens.once(locker, "mad"))
 		for _, counter := range []string{"inf", "1e300", "9223372036854775808", "9007199254740991"} {
-			const key = "redlock:fence:mad"
+			const key = "redlock:fence:{mad}"
 			for i := range 2 {
 				r.must(t, i, "ZADD", key, counter, "highest")
 			}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
 )
@@ -176,7 +177,7 @@ func encodeQueue(p packet, r *protocol.Request) packet {
 		leave = 1
 	}
 	waited := strconv.FormatFloat(float64(r.Ticket.Waited.Microseconds())/1000, 'f', -1, 64)
-	return p.text(r.Key).text(r.Key + ":seen").text(r.Ticket.ID).text(waited).
+	return p.text(r.Key).text(keys.Seen(r.Key)).text(r.Ticket.ID).text(waited).
 		number(r.Ticket.Life.Milliseconds()).number(leave)
 }
 

@@ -72,7 +72,6 @@ type acquisition struct {
 	part     bool            // of a lock of several names that is being gathered (see set.go)
 	own      bool            // of a name of redlock's own (see presence.go)
 	slot     int             // that is tried next, with several permits
-	slotName string          // of one permit, which is asked for as a lock (see parts.go); else empty
 	ctx      context.Context // the caller's, which bounds the waiting
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers

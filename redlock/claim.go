@@ -3,10 +3,9 @@ package redlock
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"strings"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -53,10 +52,10 @@ type permit struct {
 // lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
 func (a *acquisition) lineKey() string {
 	if a.settings.shared {
-		return a.settings.prefix + readersKey + a.name
+		return keys.Readers.Of(a.key)
 	}
 	if a.settings.manyPermits() {
-		return a.settings.permitLine(a.name)
+		return permitLine(a.key, a.settings.permits)
 	}
 	return a.key
 }
@@ -64,23 +63,18 @@ func (a *acquisition) lineKey() string {
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim(now clock.Instant) claim {
 	c := claim{kind: exclusive, name: a.name, key: a.key, value: a.settings.labelled(newValue())}
-	slot := a.name // the name of the slot's lock
-	if a.slotName != "" {
-		slot = a.slotName
-	}
 	if a.settings.manyPermits() {
-		slot = slotName(a.name, a.slot)
-		c.key, c.permit = a.settings.prefix+slot, &permit{a.lineKey(), a.slot}
+		c.key, c.permit = keys.Slot(a.key, a.slot), &permit{a.lineKey(), a.slot}
 	}
 	if s := a.settings; s.fenced {
 		c.kind = fenced
-		c.block = &block{counter: s.prefix + counterKey + slot, first: a.locker.tokens.propose(s.wall()), size: a.locker.queue.blockFor(a)}
+		c.block = &block{counter: keys.Counter.Of(c.key), first: a.locker.tokens.propose(s.wall()), size: a.locker.queue.blockFor(a)}
 		if c.block.size == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.isNear(c.block.first, now) {
 			c.kind = judged
 		}
 	}
 	if a.settings.shared {
-		c.kind, c.shared = shared, a.settings.sharedKeys(a.name)
+		c.kind, c.shared = shared, sharedKeys(a.key)
 	}
 	if a.names != nil {
 		c.kind, c.set = several, a.setOf(c.value)
@@ -123,27 +117,9 @@ func newValue() string {
 	return string(text[:])
 }
 
-// The keys on a node besides the locks' own. Each has the Locker's prefix, so
-// that sets of clients with different prefixes do not meddle with each other.
-const (
-	epochKey   = record.Key
-	counterKey = "redlock:fence:"   // and the lock's name
-	queueKey   = "redlock:queue:"   // and the lock's name, and perhaps more
-	readersKey = "redlock:readers:" // and the lock's name
-	intentKey  = "redlock:intent:"  // and the lock's name
-	markKey    = "redlock:once:"    // and the lock's name
-	permitKey  = "redlock:permit:"  // and the slot's number, a colon and the lock's name
-	mapKey     = "redlock:map:"     // and a version of the map of groups (see presence.go)
-	primaryKey = record.PrimaryKey  // of package pool, on nodes that fail over; without any prefix
-)
-
 // Reserved reports whether a lock with that key would stand in the way of the
 // library's own keys on the servers, of any Locker with any prefix. Such keys are no
-// locks, and Acquire refuses their names.
-func Reserved(key string) bool {
-	return strings.HasSuffix(key, epochKey) || key == primaryKey ||
-		strings.Contains(key, counterKey) || strings.Contains(key, queueKey) ||
-		strings.Contains(key, readersKey) || strings.Contains(key, intentKey) ||
-		strings.Contains(key, markKey) || strings.Contains(key, permitKey) ||
-		strings.Contains(key, mapKey)
-}
+// locks, and Acquire refuses their names: those that begin as what a node keeps beside a lock
+// does (redlock:fence: and the like), redlock:primary, and those that end with redlock:epoch or have
+// redlock:map: in them, because they may stand behind a prefix.
+func Reserved(key string) bool { return keys.Reserved(key) }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -130,7 +131,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 			return nil, fmt.Errorf("redlock: group %q: %w", g.Name, err)
 		}
 		if s.guard {
-			own.epoch = own.prefix + epochKey
+			own.epoch = own.prefix + record.Key
 		}
 		inner := newLockerOf(g.Nodes, &own)
 		inner.events = l.events

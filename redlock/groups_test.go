@@ -389,7 +389,7 @@ func TestAClientThatSleptThroughAChangeOfTheMap(t *testing.T) {
 // stageOf is what a server has as the stage of the map: the number without its minute.
 func stageOf(t *testing.T, s *sim.Server) int64 {
 	t.Helper()
-	text, ok := s.Keys()["redlock:once:redlock:map:version"]
+	text, ok := s.Keys()["redlock:once:{redlock:map:version}"]
 	if !ok {
 		return 0
 	}
@@ -400,7 +400,7 @@ func stageOf(t *testing.T, s *sim.Server) int64 {
 
 // setStage has a server hold a stage, as a client would have written it.
 func setStage(s *sim.Server, stage int64) {
-	s.Set("redlock:once:redlock:map:version", strconv.FormatInt(stage<<32, 10), time.Hour)
+	s.Set("redlock:once:{redlock:map:version}", strconv.FormatInt(stage<<32, 10), time.Hour)
 }
 
 // The stages as they are written.
@@ -615,7 +615,7 @@ func TestAllGroupsHaveAcceptedTheToken(t *testing.T) {
 		changing := openGroups(t, w, 2, []string{"a-", "b+"}, redlock.Fenced())
 		require.NoError(t, take(t, changing, "x").Release(t.Context()))
 		set := func(s *sim.Server, ahead time.Duration) {
-			s.SetCounter("redlock:fence:job", float64(time.Now().Add(ahead).UnixMicro()))
+			s.SetCounter("redlock:fence:{job}", float64(time.Now().Add(ahead).UnixMicro()))
 		}
 		set(w.Servers()[1], 1500*time.Millisecond)
 		for _, s := range serversOf(w, "b") {
@@ -648,9 +648,9 @@ func TestTokensOfAPermitRiseThroughAChangeOfTheMap(t *testing.T) {
 		time.Sleep(time.Minute) // the change is complete
 		for _, s := range serversOf(w, "b") {
 			for slot, token := range last { // as if no time had passed
-				key := "redlock:fence:pool"
+				key := "redlock:fence:{pool}"
 				if slot > 0 {
-					key = fmt.Sprintf("redlock:fence:redlock:permit:%d:pool", slot)
+					key = fmt.Sprintf("redlock:fence:[redlock:permit:%d:{pool}]", slot)
 				}
 				n, err := strconv.ParseInt(s.Keys()[key], 10, 64)
 				require.NoError(t, err, key)

@@ -285,7 +285,7 @@ func TestVotesThatWaitForTheRecordEnd(t *testing.T) {
 func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
-		for _, name := range []string{"redlock:epoch", "redlock:fence:x", "redlock:queue:x", "redlock:queue:x:ticket", "of another prefix:redlock:epoch"} {
+		for _, name := range []string{"redlock:epoch", "redlock:fence:{x}", "redlock:queue:{x}", "redlock:queue:{x}:ticket", "of another prefix:redlock:epoch"} {
 			_, err := l.TryAcquire(context.Background(), name)
 			assert.ErrorContains(t, err, "key of redlock's own")
 		}

@@ -7,10 +7,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 )
 
-// A mark is a number beside a lock, under the key redlock:once:NAME, that only rises. It outlives
+// A mark is a number beside a lock, under the key redlock:once:{KEY}, that only rises. It outlives
 // the lock, so that later holders learn how far earlier ones came: package once keeps the last
 // tick of a job there.
 //
@@ -106,7 +107,7 @@ func parseMark(text string) (int64, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 53)
 	if err != nil {
-		return 0, fmt.Errorf("its mark is no number (delete the key %s* on this node when the tick is over)", markKey)
+		return 0, fmt.Errorf("its mark is no number (delete the key %s* on this node when the tick is over)", keys.Mark)
 	}
 	return int64(n), nil
 }
@@ -188,4 +189,4 @@ func (k *Lock) notHeld() error {
 }
 
 // markOf returns the key of a lock's mark.
-func (s *settings) markOf(name string) string { return s.prefix + markKey + name }
+func (s *settings) markOf(name string) string { return keys.Mark.Of(s.prefix + name) }

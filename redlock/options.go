@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sources"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -289,7 +290,7 @@ func lockerSettings(opts []LockerOption) (*settings, error) {
 		}
 	}
 	if s.guard {
-		s.epoch = s.prefix + epochKey
+		s.epoch = s.prefix + record.Key
 	}
 	return &s, s.check()
 }

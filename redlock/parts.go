@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -57,8 +58,7 @@ func (p part) acquireSlot(ctx context.Context, of request, slot int) (*Lock, err
 	}
 	s := *a.settings
 	s.permits = 1
-	a.settings, a.slotName = &s, slotName(a.name, slot)
-	a.key = s.prefix + a.slotName
+	a.settings, a.key = &s, keys.Slot(a.key, slot)
 	if of.try {
 		return a.conclude(a.once())
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -60,26 +61,17 @@ func (c *claim) slot() int {
 // manyPermits reports whether several callers may hold the lock.
 func (s *settings) manyPermits() bool { return s.permits > 1 }
 
-// slotName returns the name whose exclusive lock is a slot.
-func slotName(name string, slot int) string {
-	if slot == 0 {
-		return name
-	}
-	return permitKey + strconv.Itoa(slot) + ":" + name
-}
-
 // permitLine returns the key of the line of callers with k permits. Those with another k have
 // another line: a caller that may use fewer slots must not keep others from the rest. No lock
-// has such a key, since names with permitKey are reserved.
-func (s *settings) permitLine(name string) string {
-	return s.prefix + permitKey + strconv.Itoa(s.permits) + "/" + name
-}
+// has such a key, since those that begin as a slot are reserved.
+func permitLine(key string, k int) string { return keys.Slot(key, 1) + "/" + strconv.Itoa(k) }
 
 // slotsRequest asks a node for free slots.
 func (a *acquisition) slotsRequest() protocol.Request {
 	s := a.settings
+	stem, tail := keys.Slots(a.key)
 	return protocol.Request{Op: protocol.OpSlots, Key: a.key, Timeout: s.timeout(), Slots: &protocol.Slots{
-		Stem: s.prefix + permitKey, Tail: ":" + a.name, N: s.permits, From: s.draw(s.permits),
+		Stem: stem, Tail: tail, N: s.permits, From: s.draw(s.permits),
 	}}
 }
 
@@ -267,7 +259,7 @@ func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Ins
 	}
 	rounds := make([]*round, k)
 	for slot := range rounds { // all at once
-		rounds[slot] = l.askForState(ctx, name, s.prefix+slotName(name, slot))
+		rounds[slot] = l.askForState(ctx, name, keys.Slot(key, slot))
 	}
 	all := make([]*Inspection, k)
 	for slot, r := range rounds {

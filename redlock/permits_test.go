@@ -24,7 +24,7 @@ func slotKey(slot int) string {
 	if slot == 0 {
 		return "x"
 	}
-	return fmt.Sprintf("redlock:permit:%d:x", slot)
+	return fmt.Sprintf("redlock:permit:%d:{x}", slot)
 }
 
 // permitsOf returns the permits of locks, and fails if two are the same.
@@ -100,8 +100,8 @@ func TestPermitsMustBeFrom1To1000(t *testing.T) {
 		_, err := l.TryAcquire(t.Context(), fmt.Sprint("y", k), redlock.Permits(k))
 		assert.NoError(t, err)
 	}
-	assert.True(t, redlock.Reserved("redlock:permit:1:x"))
-	_, err = l.TryAcquire(t.Context(), "redlock:permit:1:x")
+	assert.True(t, redlock.Reserved("redlock:permit:1:{x}"))
+	_, err = l.TryAcquire(t.Context(), "redlock:permit:1:{x}")
 	assert.ErrorContains(t, err, "choose another name")
 }
 
@@ -684,8 +684,8 @@ func TestTokensRiseWithinAPermit(t *testing.T) {
 			}
 		}
 		keys := w.Servers()[0].Keys()
-		assert.Contains(t, keys, "redlock:fence:x")
-		assert.Contains(t, keys, "redlock:fence:redlock:permit:1:x")
+		assert.Contains(t, keys, "redlock:fence:{x}")
+		assert.Contains(t, keys, "redlock:fence:[redlock:permit:1:{x}]")
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -142,7 +143,7 @@ func (c *contender) takePlace() {
 	c.bad, c.splits, c.notBefore = c.mute, 0, 0
 	c.turn()                // back to the node that all others ask
 	c.locker.inflight.add() // until giveBack
-	c.place = &place{contender: c, key: c.settings.prefix + queueKey + c.name, id: newValue(), began: began}
+	c.place = &place{contender: c, key: keys.Queue.Of(c.key), id: newValue(), began: began}
 }
 
 // isQueued reports whether the caller has, or is about to take, a place.
@@ -260,7 +261,7 @@ func (q *queue) headcount(s *session) *headcount {
 	p := ln.remember()
 	if p.heads == nil || p.heads.req.Timeout != timeout {
 		p.heads = &headcount{queue: q, line: s.lineKey(), req: protocol.Request{
-			Op: protocol.OpQueue, Key: s.settings.prefix + queueKey + s.name, Timeout: timeout,
+			Op: protocol.OpQueue, Key: keys.Queue.Of(s.key), Timeout: timeout,
 			Ticket: &protocol.Ticket{Leave: true, Life: ticketLife},
 		}}
 	}
@@ -300,7 +301,7 @@ func (c *contender) ask(call, lock bool) {
 	c.hinted.Store(false)
 	c.question, p.overtakes = nil, false
 	if call { // before the question, so that none is missed
-		key := p.key + ":" + p.id
+		key := keys.Call(p.key, p.id)
 		if w, ok := node.(protocol.Watchable); ok && p.stop == nil {
 			p.stop = w.Watch(key, p.call)
 		}

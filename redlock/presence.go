@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -58,10 +59,10 @@ func (s stage) at(now time.Time) int64 { return int64(s)<<stageBits | now.Unix()
 
 // versionName is the name whose mark has the stage. That has the Locker's prefix without the group's, so
 // groups that have servers in common meet there.
-const versionName = mapKey + "version"
+const versionName = keys.Map + "version"
 
 // presenceName is the name that clients with the version as their newest hold as readers.
-func presenceName(version int) string { return mapKey + strconv.Itoa(version) }
+func presenceName(version int) string { return keys.Map + strconv.Itoa(version) }
 
 // A stageSight is what the servers of a group tell of its stage.
 type stageSight struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -136,7 +137,7 @@ func (s *search) watch() {
 	}
 	s.stops = make([]func(), s.settings.permits)
 	for slot := range s.stops {
-		s.stops[slot] = w.Watch(s.settings.prefix+slotName(s.name, slot), func(string) { s.hint(slot) })
+		s.stops[slot] = w.Watch(keys.Slot(s.key, slot), func(string) { s.hint(slot) })
 	}
 }
 
@@ -297,7 +298,7 @@ func (s *search) lookOut(now clock.Instant) {
 	}
 	for _, slot := range spent {
 		k := &slotLook{search: s, number: number, slot: slot, req: protocol.Request{
-			Op: protocol.OpWatch, Key: s.settings.prefix + slotName(s.name, slot), Timeout: s.settings.timeout(),
+			Op: protocol.OpWatch, Key: keys.Slot(s.key, slot), Timeout: s.settings.timeout(),
 		}}
 		k.submit(s.node)
 	}

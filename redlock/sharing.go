@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -51,9 +52,9 @@ func (s *settings) sharesWith(of *settings) bool {
 	return s.sharesSession() && of.sharesSession() && s.ttl == of.ttl && s.timeout() == of.timeout() && s.owner == of.owner
 }
 
-// sharedKeys are the keys for the readers of a name.
-func (s *settings) sharedKeys(name string) *protocol.Shared {
-	return &protocol.Shared{Readers: s.prefix + readersKey + name, Intent: s.prefix + intentKey + name}
+// sharedKeys are the keys for the readers of a lock.
+func sharedKeys(key string) *protocol.Shared {
+	return &protocol.Shared{Readers: keys.Readers.Of(key), Intent: keys.Intent.Of(key)}
 }
 
 // Sharing a session.
@@ -270,7 +271,7 @@ func (a *acquisition) withdraw() {
 func (a *acquisition) submitIntent(life time.Duration) {
 	req := &protocol.Request{
 		Op: protocol.OpIntend, Key: a.key, Value: a.intent, TTL: life.Truncate(time.Millisecond),
-		Timeout: a.settings.timeout(), Shared: a.settings.sharedKeys(a.name),
+		Timeout: a.settings.timeout(), Shared: sharedKeys(a.key),
 	}
 	req.Shared.Regardless = true
 	for _, n := range a.locker.nodes {
@@ -324,7 +325,7 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	s.mu.Lock()
 	watched := false
 	if k.phase == held && s.kind != shared {
-		s.kind, s.block, s.shared = shared, nil, s.settings.sharedKeys(s.name)
+		s.kind, s.block, s.shared = shared, nil, sharedKeys(s.key)
 		watched, s.watched = s.watched, false
 		if w := s.watch(); w != nil {
 			*w = holdWatch{} // looks were for the writer's value

@@ -135,7 +135,7 @@ func (v visited) Submit(req *protocol.Request, slot int, to protocol.Receiver) e
 		return v.Node.Submit(req, slot, to)
 	}
 	visit := protocol.Request{Op: protocol.OpShare, Key: req.Key, Value: "a reader", TTL: ttl, Timeout: ttl,
-		Shared: &protocol.Shared{Readers: "redlock:readers:" + req.Key, Intent: "redlock:intent:" + req.Key}}
+		Shared: &protocol.Shared{Readers: "redlock:readers:{" + req.Key + "}", Intent: "redlock:intent:{" + req.Key + "}"}}
 	leave := visit
 	leave.Op = protocol.OpReleaseShared
 	_ = v.Node.Submit(&visit, 0, unheard{})
@@ -568,7 +568,7 @@ func TestExclusiveTakesSharedBack(t *testing.T) {
 		var queues atomic.Int32
 		time.AfterFunc(time.Second/2, func() {
 			for _, s := range w.Servers() {
-				if _, there := s.Keys()["redlock:queue:x"]; there {
+				if _, there := s.Keys()["redlock:queue:{x}"]; there {
 					queues.Add(1)
 				}
 			}
@@ -598,7 +598,7 @@ func TestSharedWithWhatCannotBe(t *testing.T) {
 		l, _ := open(t, w)
 		_, err := l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Fenced())
 		require.ErrorContains(t, err, "leave out Fenced")
-		for _, name := range []string{"redlock:readers:x", "redlock:intent:x"} {
+		for _, name := range []string{"redlock:readers:{x}", "redlock:intent:{x}"} {
 			_, err = l.TryAcquire(t.Context(), name)
 			require.ErrorContains(t, err, "key of redlock's own")
 		}

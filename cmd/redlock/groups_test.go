@@ -464,9 +464,9 @@ func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
 			assert.Equal(t, exitUsage, code)
 			assert.Contains(t, errs, "a key of redlock's own, not a lock")
 
-			ask(t, f.URLs()[0], "SET", "x:b:redlock:permit:1:job", "value")
+			ask(t, f.URLs()[0], "SET", "redlock:permit:1:{x:b:job}", "value")
 			_, out, _ = redlocks("status job --permits 2")
-			assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: x:b:redlock:permit:1:job")
+			assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: redlock:permit:1:{x:b:job}")
 		})
 	}
 }

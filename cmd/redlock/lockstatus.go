@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -275,7 +276,7 @@ func (st *status) notes(named bool) (notes []string) {
 		if l.Permit != nil && *l.Permit > 0 {
 			if l.State == stateStuck {
 				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, delete the key on each server: %s",
-					l.title(), word(fmt.Sprintf("%sredlock:permit:%d:%s", l.prefix, *l.Permit, l.Name)))
+					l.title(), word(keys.Slot(l.prefix+l.Name, *l.Permit)))
 			}
 			continue
 		}

@@ -119,7 +119,7 @@ func TestReleaseByForce(t *testing.T) {
 			counters := 0
 			for _, u := range f.URLs() {
 				assert.Equal(t, int64(0), ask(t, u, "EXISTS", "job"))
-				counters += int(ask(t, u, "EXISTS", "redlock:fence:job").(int64))
+				counters += int(ask(t, u, "EXISTS", "redlock:fence:{job}").(int64))
 			}
 			assert.GreaterOrEqual(t, counters, 3, "the counters stay")
 			next := hold(t, f, "job", redlock.Fenced())
@@ -288,7 +288,7 @@ func TestReleaseUsage(t *testing.T) {
 		{[]string{"release", "a", "--embedded", "--value", "abc…"}, "not the whole value"},
 		{[]string{"release", "a", "--embedded", "--value", "v", "--yes"}, "--yes belongs to --force"},
 		{[]string{"release", "", "--embedded", "--force"}, "empty"},
-		{[]string{"release", "redlock:fence:a", "--embedded", "--force"}, "redlock's own"},
+		{[]string{"release", "redlock:fence:{a}", "--embedded", "--force"}, "redlock's own"},
 	} {
 		code, _, errs := redlockCommand(t, test.args...)
 		assert.Equal(t, exitUsage, code, test.args)

@@ -434,7 +434,7 @@ func TestACommandRunsOncePerTick(t *testing.T) {
 		free(t, l, "x")
 	}
 	for i := range 3 {
-		ask(t, f.URLs()[i], "SET", "redlock:once:x", "nonsense")
+		ask(t, f.URLs()[i], "SET", "redlock:once:{x}", "nonsense")
 	}
 	code, stdout, stderr = run()
 	assert.Equal(t, exitNoQuorum, code, "it is not known whether the command has run")

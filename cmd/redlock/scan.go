@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -115,15 +115,15 @@ func (f *finder) scan(ctx context.Context, s dialer) (found map[string]int, cut 
 		if err != nil {
 			return found, false, err
 		}
-		var keys []string
-		if _, err := redis.Scan(list, &cursor, &keys); err != nil {
+		var some []string
+		if _, err := redis.Scan(list, &cursor, &some); err != nil {
 			return found, false, errors.New("its answer to SCAN makes no sense")
 		}
-		for _, key := range keys {
-			// The server may understand the pattern otherwise, so the prefix is compared here, too.
+		for _, key := range some {
+			// The pattern matches more, and the server may understand it otherwise.
+			key, permit := keys.OfSlot(key)
 			name, ok := strings.CutPrefix(key, f.prefix)
-			permit := 0
-			if name, permit = permitOf(name); ok && !redlock.Reserved(f.prefix+name) && !s.isForeign(key) {
+			if ok && permit < mostPermits && !redlock.Reserved(key) && !s.isForeign(key) {
 				found[name] = max(found[name], permit+1)
 			}
 		}
@@ -162,27 +162,16 @@ func (f *finder) votes(ctx context.Context, c redis.Conn) error {
 	return nil
 }
 
-// permitOf returns the name that a key without its prefix is a permit of, and which: any other key
-// is the permit 0 of itself.
-func permitOf(key string) (name string, permit int) {
-	if slot, ok := strings.CutPrefix(key, "redlock:permit:"); ok {
-		number, name, ok := strings.Cut(slot, ":")
-		if n, err := strconv.Atoi(number); ok && err == nil && 0 < n && n < mostPermits {
-			return name, n
-		}
-	}
-	return key, 0
-}
-
 // mostPermits is how many a name can have.
 const mostPermits = 1000
 
-// step is one SCAN. The connection is closed if the answer takes too long.
+// step is one SCAN, for keys that begin with the prefix, and those of slots, which have it inside. The
+// connection is closed if the answer takes too long.
 func (f *finder) step(ctx context.Context, c redis.Conn, cursor string) ([]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	list, err := redis.Values(c.Do("SCAN", cursor, "MATCH", escapeGlob(f.prefix)+"*", "COUNT", scanCount, "TYPE", "string"))
+	list, err := redis.Values(c.Do("SCAN", cursor, "MATCH", "*"+escapeGlob(f.prefix)+"*", "COUNT", scanCount, "TYPE", "string"))
 	var reply redis.Error
 	switch {
 	case errors.As(err, &reply) && strings.HasPrefix(string(reply), "NOAUTH"):

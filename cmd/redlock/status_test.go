@@ -127,9 +127,9 @@ func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
 			put(t, f.URLs()[:3], "app*:a", "v")
 			put(t, f.URLs()[1:2], "app*:b", "v")
 			put(t, f.URLs()[:3], "apple:c", "v")
-			ask(t, f.URLs()[0], "ZADD", "app*:redlock:fence:a", 17, "highest")
+			ask(t, f.URLs()[0], "ZADD", "redlock:fence:{app*:a}", 17, "highest")
 			put(t, f.URLs()[:1], "app*:redlock:epoch", "1 - x 3 10000 0")
-			put(t, f.URLs()[:1], "app*:redlock:queue:a:1", "")
+			put(t, f.URLs()[:1], "redlock:queue:{app*:a}:1", "")
 			ask(t, f.URLs()[0], "HSET", "app*:hash", "f", "v")
 			put(t, f.URLs()[:1], strings.Repeat("long", 400), "v")
 			names := func(args ...string) (names []string, st status) {
@@ -284,9 +284,9 @@ func TestNotesFitATerminal(t *testing.T) {
 func TestStatusShowsPermits(t *testing.T) {
 	f := startFleet(t, kinds[0], 5)
 	put(t, f.URLs(), "pool", "zero")
-	put(t, f.URLs(), "redlock:permit:2:pool", "two")
-	put(t, f.URLs(), "redlock:permit:1:other", "one")
-	put(t, f.URLs(), "redlock:permit:1000:no", "permit")
+	put(t, f.URLs(), "redlock:permit:2:{pool}", "two")
+	put(t, f.URLs(), "redlock:permit:1:{other}", "one")
+	put(t, f.URLs(), "redlock:permit:1000:{no}", "permit")
 	states := func(args ...string) (found []string) {
 		code, out, errs := redlockCommand(t, on(f, append(args, "--json")...)...)
 		tr.Zero(t, code, errs)
@@ -309,9 +309,9 @@ func TestStatusShowsPermits(t *testing.T) {
 		assert.Equal(t, 64, code, wrong)
 		assert.Contains(t, errs, "--permits")
 	}
-	ask(t, f.URLs()[1], "SET", "redlock:permit:3:pool", "v")
+	ask(t, f.URLs()[1], "SET", "redlock:permit:3:{pool}", "v")
 	_, out, _ := redlockCommand(t, on(f, "status", "pool", "--permits", "4")...)
-	assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: redlock:permit:3:pool")
+	assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: redlock:permit:3:{pool}")
 }
 
 // TestStatusFindsNoLocksOnServersWithoutAVote, and does not say that there are none: a replica holds

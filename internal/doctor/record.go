@@ -34,7 +34,7 @@ func (v *visit) guard() error {
 			return nil
 		}
 		if q.err != "" {
-			v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its epoch record cannot be read (%s)", q.err), "without it the server has no vote", "permit GET and PTTL on " + v.settings.Prefix + "redlock:*"})
+			v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its epoch record cannot be read (%s)", q.err), "without it the server has no vote", "permit GET and PTTL on " + key})
 			return nil
 		}
 	}

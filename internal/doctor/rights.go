@@ -1,6 +1,10 @@
 package doctor
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/redquorum/redquorum/internal/keys"
+)
 
 // A right is a command that package pool uses, with arguments that make it do nothing: keys that do
 // not exist, or an invalid argument. (A server checks the number of arguments, then the ACL, then
@@ -22,8 +26,8 @@ type purpose struct {
 
 // purposes returns all rights, those that matter most first.
 func purposes(prefix string) []purpose {
-	lock, queue := prefix+"redlock:doctor:none", prefix+"redlock:queue:doctor:none"
-	readers := prefix + "redlock:readers:doctor:none"
+	lock := prefix + "redlock:doctor:none"
+	queue, readers := keys.Queue.Of(lock), keys.Readers.Of(lock)
 	return []purpose{
 		{Fatal, checkRights, []right{
 			{words: []any{"SET", lock, "", "XX", "PX", 1}, grant: "+set"},
@@ -137,7 +141,7 @@ func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
 		list := strings.Join(missing, " ")
 		do := "permit " + list
 		if p.check == checkRights {
-			do += ", on the keys " + v.settings.Prefix + "redlock:* and those of the locks"
+			do += ", on the keys redlock:* and " + ownKeys(v.settings.Prefix)
 		}
 		if unknown {
 			do = "use Redis 6 or later, or see which commands its configuration renames"
@@ -148,6 +152,14 @@ func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
 		}
 		v.add(Finding{p.severity, p.check, found, p.means, do})
 	}
+}
+
+// ownKeys tells which keys are the locks and, behind a prefix, the epoch record.
+func ownKeys(prefix string) string {
+	if prefix == "" {
+		return "those of the locks"
+	}
+	return prefix + "*"
 }
 
 // forbidden reports whether the answer means that the command is not permitted.

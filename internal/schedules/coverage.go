@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/protocol"
 )
@@ -174,7 +175,7 @@ func (s *schedule) countWaiting() {
 		step := &s.steps[i]
 		who := watched{step.Client, step.Key}
 		switch acquires := step.Op == protocol.OpAcquire || step.Op == protocol.OpAcquireFenced; {
-		case step.Stage == sim.Hinted && isQueue(step.Key):
+		case step.Stage == sim.Hinted && keys.Queue.Has(step.Key):
 			s.coverage.count(fairCalls)
 		case step.Stage == sim.Hinted:
 			hints[who] = step.At

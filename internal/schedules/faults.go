@@ -1,9 +1,10 @@
 package schedules
 
 import (
-	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -127,7 +128,7 @@ func (s *schedule) forget() {
 			s.coverage.fault(evicted)
 			counters := s.plan.IntN(2) == 0
 			server.Evict(func(key string) bool {
-				return counters && strings.HasPrefix(key, "redlock:fence:") || key == "redlock:epoch" || isLock(key)
+				return counters && keys.Counter.Has(key) || key == record.Key || isLock(key)
 			})
 		}
 		if how <= 2 && (s.plan.IntN(4) > 0 || len(s.failing) >= s.mayFail) {
@@ -167,7 +168,7 @@ func (s *schedule) stall(server *sim.Server) {
 	server.Resume()
 }
 
-func isLock(key string) bool { return !strings.Contains(key, "redlock:") }
+func isLock(key string) bool { return !keys.Reserved(key) }
 
 // setsBack reports whether a server's clock may be set back. Such a server forgets nothing.
 func (s *schedule) setsBack(i int) bool { return s.back && i%2 == 1 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -34,13 +35,11 @@ func (t *ticketNumbers) number(id string) string {
 // key returns the key of an OpWatch or Watch, with the ticket's number if it is a ticket's.
 func (t *ticketNumbers) key(key string) string {
 	i := strings.LastIndexByte(key, ':')
-	if i < 0 || !isQueue(key) {
+	if i < 0 || !keys.Queue.Has(key) {
 		return key
 	}
 	return key[:i+1] + t.number(key[i+1:])
 }
-
-func isQueue(key string) bool { return strings.Contains(key, "redlock:queue:") }
 
 // A numberedNode is a node to which tickets go by their numbers. It refuses OpWatch and OpQueue
 // once the Locker is being closed: waiters may ask another node while nodes close one by one.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
 )
@@ -257,7 +258,7 @@ func (s *Server) call(req *protocol.Request, before string, isNew bool) {
 		return
 	}
 	if first := firstOf(e.queue.tickets); first != req.Ticket.ID && (isNew || first != before) {
-		s.write(req.Key+":"+first, entry{expires: s.wall.now() + req.Ticket.Life})
+		s.write(keys.Call(req.Key, first), entry{expires: s.wall.now() + req.Ticket.Life})
 	}
 }
 

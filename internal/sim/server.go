@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -161,11 +161,12 @@ func (s *Server) Keys() map[string]string {
 
 // Locks is Keys without the keys that are the library's own, which stay.
 func (s *Server) Locks() map[string]string {
-	keys := s.Keys()
-	maps.DeleteFunc(keys, func(key, _ string) bool {
-		return strings.Contains(key, "redlock:") && !strings.HasPrefix(key, "redlock:permit:")
+	all := s.Keys()
+	maps.DeleteFunc(all, func(key, _ string) bool {
+		_, slot := keys.OfSlot(key)
+		return keys.Reserved(key) && slot == 0
 	})
-	return keys
+	return all
 }
 
 // Set sets a key behind the clients' backs, for ttl or, if that is

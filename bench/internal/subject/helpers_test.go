@@ -3,7 +3,6 @@ package subject
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
 )
 
@@ -75,18 +75,17 @@ func do(t testing.TB, url, command string, args ...any) any {
 	return reply
 }
 
-// locks are the keys on any of the servers that contain name, but for what redlock remembers of
-// released locks.
+// locks are the keys on any of the servers that end with name, and those of its permits. What redlock
+// remembers of released locks does not end so.
 func locks(t testing.TB, urls []string, name string) []string {
 	t.Helper()
 	var found []string
+	stem, tail := keys.Slots(name)
 	for _, u := range urls {
-		keys, err := redis.Strings(do(t, u, "KEYS", "*"+name), nil)
-		require.NoError(t, err)
-		for _, k := range keys {
-			if !strings.HasPrefix(k, "redlock:") || strings.HasPrefix(k, "redlock:permit:") {
-				found = append(found, k)
-			}
+		for _, pattern := range []string{"*" + name, stem + "*" + tail} {
+			some, err := redis.Strings(do(t, u, "KEYS", pattern), nil)
+			require.NoError(t, err)
+			found = append(found, some...)
 		}
 	}
 	return found

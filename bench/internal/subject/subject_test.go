@@ -18,6 +18,7 @@ import (
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -121,7 +122,7 @@ func tellsLoss(t *testing.T, s Spec, urls []string, name string) {
 	for _, u := range urls {
 		do(t, u, "DEL", name, "rueidislock:0:"+name)
 		for slot := 1; slot < s.Permits; slot++ {
-			do(t, u, "DEL", fmt.Sprint("redlock:permit:", slot, ":", name))
+			do(t, u, "DEL", keys.Slot(name, slot))
 		}
 	}
 	if lost := lock.Lost(); s.Renews {
