@@ -30,7 +30,7 @@
 //   - Fencing. With [Fenced], the tokens of all locks of a name are unique, and
 //     a lock that was granted before another was asked for has the smaller
 //     one, whatever the clocks say, unless a counter is deleted or changed
-//     (key redlock:fence:NAME) by hand. A node that forgets all its keys does no
+//     (key redlock:fence:{KEY}) by hand. A node that forgets all its keys does no
 //     harm, if the memory guard is on and the node's clock is not set back.
 //   - Honest validity. A lock is never reported valid after its own deadline,
 //     on a clock that goes on while the machine sleeps, where the platform has

@@ -224,6 +224,12 @@ func MaxTTL(d time.Duration) LockerOption {
 
 // Prefix puts p before every name to make the key on the servers. Default
 // empty.
+//
+// Clients that make one key of other prefixes and names exclude each other, and share readers,
+// tokens, permits and the queue, because what nodes keep beside a lock is named by the whole key. But
+// the memory guard has a record for each prefix, which knows nothing of the locks of others, whatever
+// MaxTTL is: so give all clients of a key the same prefix, unless no node can forget. So has a map of
+// groups (NewGroups) a version for each prefix.
 func Prefix(p string) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if len(p) >= maxName {

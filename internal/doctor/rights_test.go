@@ -142,16 +142,35 @@ func (d *doubts) Enabled(context.Context, slog.Level) bool { return true }
 // is what they need.
 func TestTheAdviceIsEnough(t *testing.T) {
 	t.Parallel()
+	theAdviceIsEnough(t, "", "~job*", "~redlock:*")
+}
+
+// TestTheKeysBehindAPrefixAreEnough: the patterns of docs/OPERATING.md.
+func TestTheKeysBehindAPrefixAreEnough(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/OPERATING.md")
+	require.NoError(t, err)
+	assert.Contains(t, strings.Join(strings.Fields(string(guide)), " "), "`~PREFIX* ~redlock:*[{[]PREFIX*` is enough")
+	theAdviceIsEnough(t, "app:", "~app:*", "~redlock:*[{[]app:*")
+}
+
+func theAdviceIsEnough(t *testing.T, prefix string, patterns ...string) {
 	var log doubts
 	open := func() *redlock.Locker {
 		var urls []string
 		for _, url := range start(t, fleet.Options{Nodes: 3}) {
 			skipWithoutChannels(t, url)
-			urls = append(urls, permitted(t, url, advised(t, url)...))
+			of := permitted(t, url, append(append([]string{"resetkeys"}, patterns...), advised(t, url)...)...)
+			urls = append(urls, of)
+			c, err := redis.DialURL(of)
+			require.NoError(t, err)
+			_, err = c.Do("GET", "redlock:readers:{other:job}")
+			assert.Equal(t, prefix == "", err == nil, "%v", err)
+			c.Close()
 		}
 		nodes, err := pool.OpenWith(urls, pool.Log(slog.New(&log)))
 		require.NoError(t, err)
-		l, err := redlock.New(nodes, redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second))
+		l, err := redlock.New(nodes, redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second), redlock.Prefix(prefix))
 		require.NoError(t, err)
 		t.Cleanup(func() { l.Close() })
 		return l
@@ -161,6 +180,7 @@ func TestTheAdviceIsEnough(t *testing.T) {
 	defer cancel()
 	for name, opts := range map[string][]redlock.Option{
 		"job:plain": nil, "job:fenced": {redlock.Fenced()}, "job:fair": {redlock.Fair()}, "job:both": {redlock.Fenced(), redlock.Fair()},
+		"job:read": {redlock.Shared()}, "job:permits": {redlock.Permits(2), redlock.Fenced()}, "job:{of a tag}": {redlock.Fenced(), redlock.Fair()},
 	} {
 		lock, err := l.Acquire(ctx, name, opts...)
 		require.NoError(t, err, name)
@@ -176,7 +196,8 @@ func TestTheAdviceIsEnough(t *testing.T) {
 		in, err := l.Inspect(ctx, name)
 		require.NoError(t, err, name)
 		_, _, held := in.Holder()
-		assert.True(t, held, name)
+		assert.True(t, held || lock.Permit() > 0, name)
+		require.NoError(t, lock.RaiseMark(ctx, 1, time.Minute), name)
 		require.NoError(t, lock.Release(ctx), name)
 		require.NoError(t, <-waited, name)
 	}
