@@ -134,12 +134,13 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	if err != nil {
 		return err
 	}
-	j, err := job.New(job.Command{Path: path, Argv: argv, KillAfter: r.grace, Margin: job.Margin(r.ttl)})
+	renewed := make(renewals, 1)
+	j, err := job.New(job.Command{Path: path, Argv: argv, KillAfter: r.grace, Margin: job.Margin(r.ttl), Renewed: renewed})
 	if err != nil {
 		return err
 	}
 	defer j.Close()
-	lock, stop, err := r.take(ctx, names)
+	lock, stop, err := r.take(ctx, names, redlock.Observe(renewed))
 	if err != nil {
 		return err
 	}

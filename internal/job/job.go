@@ -25,6 +25,8 @@ type Command struct {
 
 	KillAfter time.Duration // from SIGTERM to SIGKILL
 	Margin    time.Duration // from SIGKILL to the end of the lock's validity
+
+	Renewed <-chan struct{} // gets a value when the lock was renewed; the lock is looked at without it, too, but as late as can be
 }
 
 // Margin returns how long before the end of the validity the last process must have been sent
@@ -35,7 +37,7 @@ func Margin(ttl time.Duration) time.Duration { return max(ttl/10, 100*time.Milli
 type Result struct {
 	Code  int   // as a shell reports it: its own, or that of the signal that ended it
 	Swept bool  // nothing of it runs any more
-	Lost  error // why the lock was not held until the end
+	Lost  error // why it was ended, by this process or by the warden
 }
 
 // SignalCode returns the exit code of a process that a signal has ended, as a shell reports it.

@@ -103,6 +103,9 @@ func (j *Job) Run(lock *redlock.Lock, env []string) (Result, error) {
 		result.Code = SignalCode(status.Signal())
 	}
 	result.Swept = j.sweep()
+	if j.lease.lost == nil && j.warden.killed && result.Code == SignalCode(unix.SIGKILL) {
+		j.lease.lose("no renewal was seen in time")
+	}
 	j.tty.pass(j.group, unix.Getpgrp())
 	result.Lost = j.lease.lost
 	return result, nil
@@ -171,6 +174,10 @@ func (j *Job) watch() unix.WaitStatus {
 		case <-lost:
 			lost = nil
 			j.end()
+		case <-j.command.Renewed:
+			if j.lease.lost == nil {
+				j.lease.renewed()
+			}
 		case <-j.lease.due:
 			switch {
 			case j.lease.lost == nil && !j.lease.renewed():
@@ -182,7 +189,6 @@ func (j *Job) watch() unix.WaitStatus {
 			if !s.Stopped() {
 				j.child = 0
 				j.warden.setCommand(0)
-				j.lease.ended()
 				return s
 			}
 			j.stopped(s.StopSignal())

@@ -12,17 +12,24 @@ import (
 // A lease is the time for which a command may run: until KillAfter and Margin before the end of
 // its lock's validity, which moves with each renewal. It is used by one goroutine.
 type lease struct {
-	lock    *redlock.Lock
+	lock    heldLock
 	command Command
-	allow   func(time.Duration) // sets how long the warden lets the command live
+	allow   func(until clock.Instant) // sets until when the warden lets the command live
 
 	due   chan struct{} // something is to be decided
 	timer clock.Timer
-	until clock.Instant // when the command must be dead
+	until clock.Instant // when the command must be dead, as the warden was told
 	lost  error         // why it is being ended
 }
 
-func newLease(lock *redlock.Lock, c Command, allow func(time.Duration)) *lease {
+// A heldLock is what a lease looks at of its lock.
+type heldLock interface {
+	Name() string
+	Context() context.Context
+	Remaining() time.Duration
+}
+
+func newLease(lock heldLock, c Command, allow func(clock.Instant)) *lease {
 	l := &lease{lock: lock, command: c, allow: allow, due: make(chan struct{}, 1)}
 	l.timer = clock.System.AfterFunc(time.Hour, func() {
 		select {
@@ -36,47 +43,52 @@ func newLease(lock *redlock.Lock, c Command, allow func(time.Duration)) *lease {
 
 func (l *lease) stop() { l.timer.Stop() }
 
+// end returns when the command must be dead, by what is left of the lock at this moment: this
+// process may have been late, and the lock renewed meanwhile. The clock is read before the lock, so
+// a pause between the two makes a lease shorter, not longer.
+func (l *lease) end() clock.Instant {
+	if l.lost != nil {
+		return l.until
+	}
+	now := clock.System.Now()
+	return max(l.until, now.Add(l.lock.Remaining()-l.command.Margin))
+}
+
+// over reports whether the command must be dead by now.
+func (l *lease) over() bool { return clock.System.Now() >= l.end() }
+
 // renewed reports whether the command may go on. If so, the lease is next due when the command
-// would have to be asked to end. A lease that is over stays so, though its lock may have been
-// renewed: the warden has ended the command.
+// would have to be asked to end.
 func (l *lease) renewed() bool {
-	if l.until > 0 && l.over() {
+	end := l.end()
+	left := end.Sub(clock.System.Now()) - l.command.KillAfter
+	if left <= 0 {
 		return false
 	}
-	left := l.lock.Remaining() - l.command.Margin
-	if left <= l.command.KillAfter {
-		return false
-	}
-	l.live(left)
-	l.timer.Reset(left - l.command.KillAfter)
+	l.live(end)
+	l.timer.Reset(left)
 	return true
 }
 
 // live sets when the command must be dead.
-func (l *lease) live(d time.Duration) {
-	l.until = clock.System.Now().Add(d)
-	l.allow(d)
+func (l *lease) live(until clock.Instant) {
+	l.until = until
+	l.allow(until)
+}
+
+// lose notes that the lock is lost, or why it is as good as lost.
+func (l *lease) lose(instead string) {
+	if l.lost = context.Cause(l.lock.Context()); l.lost == nil {
+		l.lost = fmt.Errorf("redlock: %q: %w: %s", l.lock.Name(), redlock.ErrLost, instead)
+	}
 }
 
 // shorten notes that the lock is lost, and leaves the command KillAfter, but never more than it
 // had.
 func (l *lease) shorten() {
-	l.lost = context.Cause(l.lock.Context())
-	if l.lost == nil {
-		l.lost = fmt.Errorf("redlock: %q: %w: it could not be renewed in time", l.lock.Name(), redlock.ErrLost)
-	}
-	left := max(0, min(l.command.KillAfter, l.until.Sub(clock.System.Now())))
-	l.live(left)
-	l.timer.Reset(left)
-}
-
-// over reports whether the command must be dead by now.
-func (l *lease) over() bool { return clock.System.Now() >= l.until }
-
-// ended is called when the command has ended. If its time was over, that was why, even if it was
-// the warden that killed it.
-func (l *lease) ended() {
-	if l.lost == nil && l.over() {
-		l.shorten()
-	}
+	end := l.end()
+	l.lose("it could not be renewed in time")
+	now := clock.System.Now()
+	l.live(min(end, now.Add(l.command.KillAfter)))
+	l.timer.Reset(max(0, l.until.Sub(now)))
 }

@@ -36,12 +36,12 @@ func held(t *testing.T, ttl time.Duration) (lock *redlock.Lock, lose func()) {
 // A testLease keeps what its warden was told.
 type testLease struct {
 	*lease
-	allowed []time.Duration
+	allowed []clock.Instant
 }
 
-func leaseOf(t *testing.T, lock *redlock.Lock, c Command) *testLease {
+func leaseOf(t *testing.T, lock heldLock, c Command) *testLease {
 	l := &testLease{}
-	l.lease = newLease(lock, c, func(d time.Duration) { l.allowed = append(l.allowed, d) })
+	l.lease = newLease(lock, c, func(until clock.Instant) { l.allowed = append(l.allowed, until) })
 	t.Cleanup(l.stop)
 	return l
 }
@@ -50,26 +50,69 @@ func TestALeaseEndsAMarginBeforeItsLock(t *testing.T) {
 	t.Parallel()
 	lock, _ := held(t, time.Minute)
 	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
-	most := lock.Remaining() - 5*time.Second
+	before, left := clock.System.Now(), lock.Remaining()
 	require.True(t, l.renewed())
-	least := lock.Remaining() - 5*time.Second
+	most := clock.System.Now().Add(left - 5*time.Second)
+	least := before.Add(lock.Remaining() - 5*time.Second)
 	require.Len(t, l.allowed, 1)
 	assert.LessOrEqual(t, l.allowed[0], most)
 	assert.GreaterOrEqual(t, l.allowed[0], least)
 	assert.False(t, l.over())
-	l.ended()
-	assert.NoError(t, l.lost, "it was held until the end")
+	assert.NoError(t, l.lost)
 }
 
-// TestALeaseThatIsOverStaysSo: its command has been killed, though the lock was renewed.
-func TestALeaseThatIsOverStaysSo(t *testing.T) {
+// A slowLock is one whose user is paused after each look.
+type slowLock struct {
+	heldLock
+	pause time.Duration
+}
+
+func (l slowLock) Remaining() time.Duration {
+	left := l.heldLock.Remaining()
+	time.Sleep(l.pause)
+	return left
+}
+
+// TestAPauseMakesNoLeaseLonger: a process that is paused between two looks at clocks must not take
+// the pause for time that is left.
+func TestAPauseMakesNoLeaseLonger(t *testing.T) {
+	t.Parallel()
+	lock, _ := held(t, time.Minute)
+	const pause = 300 * time.Millisecond
+	l := leaseOf(t, slowLock{lock, pause}, Command{})
+	left := lock.Remaining()
+	end := clock.System.Now().Add(left) // or a moment before
+	require.True(t, l.renewed())
+	assert.LessOrEqual(t, l.allowed[0], end)
+}
+
+// TestALeaseFollowsItsLock: this process may be late, and the lock renewed meanwhile.
+func TestALeaseFollowsItsLock(t *testing.T) {
 	t.Parallel()
 	lock, _ := held(t, time.Minute)
 	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
 	require.True(t, l.renewed())
+	l.until = clock.System.Now() // as far as this process knew
+	assert.False(t, l.over())
+	require.True(t, l.renewed())
+	assert.Greater(t, l.allowed[1], clock.System.Now().Add(l.command.KillAfter))
+	assert.NoError(t, l.lost)
+
 	l.until = clock.System.Now()
+	l.shorten() // for it took so long that too little was left
+	assert.False(t, l.over(), "it has what the lock has, up to the time to kill")
+}
+
+// TestALeaseThatIsLostStaysSo: its command is being ended, whatever becomes of the lock.
+func TestALeaseThatIsLostStaysSo(t *testing.T) {
+	t.Parallel()
+	lock, _ := held(t, time.Minute)
+	l := leaseOf(t, lock, Command{KillAfter: time.Second, Margin: 5 * time.Second})
+	require.True(t, l.renewed())
+	l.shorten()
+	l.until = clock.System.Now()
+	assert.True(t, l.over())
 	assert.False(t, l.renewed())
-	l.ended()
 	assert.ErrorIs(t, l.lost, redlock.ErrLost)
 }
 
@@ -88,30 +131,23 @@ func TestALostLeaseLeavesTheTimeToKill(t *testing.T) {
 
 	notRenewed := leaseOf(t, lock, c)
 	require.True(t, notRenewed.renewed())
+	before := clock.System.Now()
 	notRenewed.shorten()
 	assert.ErrorIs(t, notRenewed.lost, redlock.ErrLost)
-	assert.Equal(t, c.KillAfter, notRenewed.allowed[1])
+	assert.GreaterOrEqual(t, notRenewed.allowed[1], before.Add(c.KillAfter))
+	assert.LessOrEqual(t, notRenewed.allowed[1], clock.System.Now().Add(c.KillAfter))
 
 	lose()
 	lost := leaseOf(t, lock, c)
-	lost.until = clock.System.Now().Add(c.KillAfter / 2)
+	had := clock.System.Now().Add(c.KillAfter / 2)
+	lost.until = had
 	lost.shorten()
 	assert.Equal(t, context.Cause(lock.Context()), lost.lost)
-	assert.LessOrEqual(t, lost.allowed[0], c.KillAfter/2, "no more than it had")
+	assert.Equal(t, []clock.Instant{had}, lost.allowed, "no more than it had")
 
 	tooLate := leaseOf(t, lock, c)
 	tooLate.shorten()
-	assert.Equal(t, []time.Duration{0}, tooLate.allowed)
+	require.Len(t, tooLate.allowed, 1)
 	assert.True(t, tooLate.over())
 	<-tooLate.due
-}
-
-// The warden may have killed the command before this process came to.
-func TestACommandThatEndedBehindItsLeaseHasLostTheLock(t *testing.T) {
-	t.Parallel()
-	lock, _ := held(t, time.Minute)
-	l := leaseOf(t, lock, Command{KillAfter: time.Second})
-	l.until = clock.System.Now()
-	l.ended()
-	assert.ErrorIs(t, l.lost, redlock.ErrLost)
 }

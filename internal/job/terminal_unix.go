@@ -129,6 +129,7 @@ func (j *Job) awaitCont() {
 // it is killed, stopped as it is.
 func (j *Job) resume() {
 	if j.lease.over() {
+		j.lease.shorten()
 		j.signal(unix.SIGKILL)
 		return
 	}

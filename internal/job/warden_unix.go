@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,11 +25,13 @@ import (
 // the warden lives.
 //
 // It reads orders from a pipe. The pipe ends when the first process dies. The warden then kills
-// the command, because its lock is not renewed any more.
+// the command, because its lock is not renewed any more. Before a warden kills it says so on its
+// second pipe, so that the first process does not take it for an end of the command's own.
 type warden struct {
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	acks   io.ReadCloser
+	killed bool // it has said that it kills the command
 	reaped bool
 }
 
@@ -41,19 +44,28 @@ type order struct {
 	N  int64
 }
 
-// The orders.
+// The orders. The last two are not sent: they stand for what a warden finds in the pipe instead.
 const (
 	setEnd     = iota // until when the command may live, by a clock that both processes have
 	setCommand        // the command, which may leave the group; zero once it has ended
 	leaveGroup        // so that the group is seen to be empty when the command's processes have ended
 	standDown         // end, and nothing else
+	silence           // there is no order at the moment
+	widowed           // there will be none any more, because the first process is dead
+)
+
+// What a warden says.
+const (
+	isReady = iota // signals to its group do not end it
+	hasLeft        // it is not in the group any more
+	kills          // it is about to kill the command, whose time is over
 )
 
 // init makes this process a warden if it was started as one. It is not left to main, because the
 // program of a test must be a warden, too.
 func init() {
 	if len(os.Args) == 2 && os.Args[1] == wardenArg {
-		os.Exit(wardenMain(os.Stdin, os.Stdout))
+		os.Exit(wardenMain(syscall.Stdin, os.Stdout))
 	}
 }
 
@@ -79,7 +91,7 @@ func startWarden() (*warden, error) {
 		return nil, fmt.Errorf("cannot start the process that watches over the command: %w", err)
 	}
 	w := &warden{cmd: cmd, orders: orders, acks: acks}
-	if !w.acknowledged() {
+	if !w.says(isReady) {
 		w.dismiss()
 		return nil, errors.New("the process that watches over the command does not start")
 	}
@@ -89,18 +101,21 @@ func startWarden() (*warden, error) {
 // group is the number of the command's process group.
 func (w *warden) group() int { return w.cmd.Process.Pid }
 
-// allow lets the group live for so long from now, and no longer.
-func (w *warden) allow(d time.Duration) {
-	w.order(setEnd, int64(machineTime()+d))
+// allow lets the group live until then, and no longer. The clocks of the two processes have different
+// origins. Theirs is read first, so a pause between the readings makes the time shorter, not longer.
+func (w *warden) allow(until clock.Instant) {
+	now := machineTime()
+	w.order(setEnd, int64(now+until.Sub(clock.System.Now())))
 }
 
 // setCommand sets which process the command is; zero, that it has ended.
 func (w *warden) setCommand(pid int) { w.order(setCommand, int64(pid)) }
 
-// leave has the warden leave the group, and reports whether it did. If it did not, it has ended.
+// leave has the warden leave the group, and reports whether it did. If it did not, it has ended, or
+// ends because it has killed the command.
 func (w *warden) leave() bool {
 	w.order(leaveGroup, 0)
-	return w.acknowledged()
+	return w.says(hasLeft)
 }
 
 // dismiss ends the warden, and nothing else. It may be called twice.
@@ -121,65 +136,103 @@ func (w *warden) order(do uint8, n int64) {
 	binary.Write(w.orders, binary.BigEndian, order{do, n})
 }
 
-func (w *warden) acknowledged() bool {
-	n, _ := w.acks.Read(make([]byte, 1))
-	return n == 1
+// says waits for the warden's next word, and reports whether it is this one.
+func (w *warden) says(want byte) bool {
+	var word [1]byte
+	n, _ := w.acks.Read(word[:])
+	w.killed = w.killed || n == 1 && word[0] == kills
+	return n == 1 && word[0] == want
 }
 
 // wardenMain runs the warden, and returns its exit code.
-func wardenMain(orders io.Reader, acks io.Writer) int {
+func wardenMain(orders int, acks io.Writer) int {
 	if unix.Getpgrp() != os.Getpid() {
 		fmt.Fprintln(os.Stderr, "redlock: "+wardenArg+" is for redlock's own use")
 		return 64 // EX_USAGE
 	}
 	signal.Ignore(append(groupSignals, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU)...)
-	acks.Write([]byte{1})
+	acks.Write([]byte{isReady})
 
-	due := make(chan struct{}, 1)
-	timer := clock.System.AfterFunc(time.Hour, func() { due <- struct{}{} })
-	timer.Stop()
-	inbox := make(chan order)
-	go receiveOrders(orders, inbox)
-	group, command := os.Getpid(), 0
+	w := watch{until: math.MaxInt64}
 	for {
-		select {
-		case <-due:
-			signalJob(group, command, unix.SIGKILL)
+		now := machineTime()
+		switch w.obey(nextOrder(orders, w.patience(now)), now) {
+		case toKill:
+			acks.Write([]byte{kills})
+			signalJob(os.Getpid(), w.command, unix.SIGKILL)
 			return 0 // has been killed itself, unless it has left the group
-		case o, alive := <-inbox:
-			switch {
-			case !alive:
-				signalJob(group, command, unix.SIGKILL)
-				return 0
-			case o.Do == setEnd:
-				timer.Reset(max(0, time.Duration(o.N)-machineTime()))
-			case o.Do == setCommand:
-				command = int(o.N)
-			case o.Do == leaveGroup:
-				// The group 0 is one outside of our PID namespace, which cannot be joined:
-				// setpgid(2) means our own by it.
-				parent, err := unix.Getpgid(os.Getppid())
-				if err != nil || parent == 0 || unix.Setpgid(0, parent) != nil {
-					return 0 // the command is not watched for that moment, but the group can become empty
-				}
-				acks.Write([]byte{1})
-			case o.Do == standDown:
-				return 0
+		case toLeave:
+			// The group 0 is one outside of our PID namespace, which cannot be joined:
+			// setpgid(2) means our own by it.
+			parent, err := unix.Getpgid(os.Getppid())
+			if err != nil || parent == 0 || unix.Setpgid(0, parent) != nil {
+				return 0 // the command is not watched for that moment, but the group can become empty
 			}
+			acks.Write([]byte{hasLeft})
+		case toEnd:
+			return 0
 		}
 	}
 }
 
-// receiveOrders closes the inbox when the process that gives the orders has ended.
-func receiveOrders(from io.Reader, inbox chan<- order) {
-	defer close(inbox)
-	for {
-		var o order
-		if err := binary.Read(from, binary.BigEndian, &o); err != nil {
-			return
+// A watch is what a warden knows. It decides, and does nothing.
+type watch struct {
+	until   time.Duration // when the command must be dead, on machineTime
+	command int
+}
+
+// What a warden does.
+type action int
+
+const (
+	toWait action = iota
+	toKill
+	toLeave
+	toEnd
+)
+
+// patience returns how long the warden waits for the next order. The system's timeouts stand still
+// while the machine sleeps, so it looks at the clock now and then.
+func (w *watch) patience(now time.Duration) time.Duration {
+	return min(max(0, w.until-now), 250*time.Millisecond)
+}
+
+// obey returns what is to be done upon an order. now is from before the warden looked for it, so
+// that silence after the end means that no order was waiting then: the warden may have been late,
+// and an order that moves the end comes first.
+func (w *watch) obey(o order, now time.Duration) action {
+	switch o.Do {
+	case setEnd:
+		w.until = time.Duration(o.N)
+	case setCommand:
+		w.command = int(o.N)
+	case leaveGroup:
+		return toLeave
+	case standDown:
+		return toEnd
+	case widowed:
+		return toKill
+	case silence:
+		if now >= w.until {
+			return toKill
 		}
-		inbox <- o
 	}
+	return toWait
+}
+
+// nextOrder returns the next order in the pipe, for which it waits no longer than that. It looks
+// once at least. An order is written at once, so it is there as a whole or not at all.
+func nextOrder(pipe int, patience time.Duration) order {
+	ready := [1]unix.PollFd{{Fd: int32(pipe), Events: unix.POLLIN}}
+	n, err := unix.Poll(ready[:], int((patience+time.Millisecond-1)/time.Millisecond))
+	if n == 0 || err != nil {
+		return order{Do: silence}
+	}
+	var text [1 + 8]byte
+	if n, _ := unix.Read(pipe, text[:]); n < len(text) {
+		return order{Do: widowed}
+	}
+	return order{Do: text[0], N: int64(binary.BigEndian.Uint64(text[1:]))}
 }
 
 // signalJob sends a signal to the command's group, and to the command if it is in another one:
