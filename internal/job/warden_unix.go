@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -151,6 +153,11 @@ func wardenMain(orders int, acks io.Writer) int {
 		return 64 // EX_USAGE
 	}
 	signal.Ignore(append(groupSignals, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU)...)
+	// All that must be in time happens in this thread, which the system is asked to prefer. The
+	// collector's threads are not preferred, so it must not run: the loop below allocates nothing.
+	runtime.LockOSThread()
+	hurry()
+	debug.SetGCPercent(-1)
 	acks.Write([]byte{isReady})
 
 	w := watch{until: math.MaxInt64}
