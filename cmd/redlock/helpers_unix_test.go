@@ -168,7 +168,7 @@ func self(t *testing.T) string {
 }
 
 func init() {
-	roles = map[string]func() int{"hold": holdOracle, "append": appendToFile, "deaf": deaf, "brief": briefly, "listen": listen, "leave": leave, "leave-deaf": leaveDeaf}
+	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "append": appendToFile, "deaf": deaf, "brief": briefly, "listen": listen, "leave": leave, "leave-deaf": leaveDeaf}
 }
 
 // oracle takes a lock of the operating system's. It is held while the process lives and free when it
@@ -182,7 +182,7 @@ func oracle(path string) (*os.File, error) {
 }
 
 // holdOracle holds the oracle, prints that, and ends only when it is killed; so does a process that
-// it starts, which shares the oracle.
+// it starts, which shares the oracle. It gives signs of life: it writes the time into the file.
 func holdOracle() int {
 	f, err := oracle(os.Getenv("REDLOCK_TEST_FILE"))
 	if err != nil {
@@ -198,7 +198,29 @@ func holdOracle() int {
 		return 1
 	}
 	signal.Ignore(syscall.SIGTERM)
-	deaf.Wait()
+	for range time.Tick(2 * time.Millisecond) {
+		f.WriteAt(time.Now().AppendFormat(nil, signLayout), 0)
+	}
+	return 0
+}
+
+// signLayout is how holdOracle writes the time: each has as many bytes as the one that it replaces.
+const signLayout = "2006-01-02T15:04:05.000000Z07:00"
+
+// lastSign returns when holdOracle last did anything.
+func lastSign(t *testing.T, path string) time.Time {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	tr.NoError(t, err)
+	last, err := time.Parse(signLayout, string(text))
+	tr.NoError(t, err)
+	return last
+}
+
+// spin keeps a processor busy.
+func spin() int {
+	for began := time.Now(); time.Since(began) < 2*endless; { // a test that fails must not leave it for ever
+	}
 	return 0
 }
 
