@@ -30,7 +30,7 @@ type search struct {
 	stops       []func()   // of the Watch of each slot at node
 	watching    bool
 	followHints bool // until the next try
-	splits      int  // tries in a row that took nodes, and too few
+	splits      int  // tries in a row that node or second was wrong about
 	moves       int  // to other nodes, in this rest
 	notBefore   clock.Instant
 	lookedAt    clock.Instant
@@ -39,7 +39,7 @@ type search struct {
 	measured    bool          // how long they took
 	second      int           // the node that was asked last besides
 	secondAsked bool          // in this rest
-	doubted     map[int]bool  // slots that were free at a second node only, and were not to be had
+	guide       int           // the node that called the slot free; everyNode: it is a guess
 
 	mu        sync.Mutex // of what is told by other goroutines
 	asked     int        // the number of the last set of looks; answers to others are ignored
@@ -58,11 +58,15 @@ type search struct {
 // about all.
 const maxSpent = 4
 
+// maxSplits is how many tries in a row the first node may be wrong about. Where many compete it is wrong
+// once in a while, and to leave it then would part the callers.
+const maxSplits = 3
+
 // inLineForPermit is inLine for callers with several permits.
 func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	q := &a.locker.queue
 	q.enter(a)
-	s := &search{acquisition: a, doubted: map[int]bool{}, all: true}
+	s := &search{acquisition: a, guide: everyNode, all: true}
 	s.node = s.chooseFirst(&s.bad, false)
 	var got *session
 	defer func() {
@@ -104,11 +108,12 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 		if first == everyNode {
 			a.failure = failed // the other kind knows of one node only
 		}
-		first = everyNode
-		if failed.Err != errStale {
-			s.lost(first, failed)
-			first = s.rest(a.settings.delay(try, failed))
+		if failed.Err == errStale {
+			first, s.guide = everyNode, everyNode
+			continue
 		}
+		s.lost(failed)
+		first = s.rest(a.settings.delay(try, failed))
 	}
 }
 
@@ -178,8 +183,10 @@ func (s *search) spend(slot int) {
 	}
 }
 
-// lost draws the conclusions from a try, as contender.lost does.
-func (s *search) lost(first int, failed *QuorumError) {
+// lost draws the conclusions from a try. Where the node that called the slot free is wrong, it lacks the
+// holder's key, or other callers have taken nodes in between. A guess at the end of a rest tells nothing
+// of a node, nor does it defer hints: one that lacks keys grants each of them.
+func (s *search) lost(failed *QuorumError) {
 	s.notBefore = 0
 	s.followHints = failed.Err == ErrHeld
 	misled := failed.Votes > 0 || failed.Causes != nil && len(failed.Causes.Errors) > 1
@@ -188,29 +195,30 @@ func (s *search) lost(first int, failed *QuorumError) {
 	others := len(s.free) + len(s.hinted)
 	s.mu.Unlock()
 	switch {
-	case first < 0:
-		s.doubted[s.slot] = true
-	case misled: // it does not know the holder, or others were faster elsewhere
-		s.leave()
-	case others == 0:
-		s.notBefore = s.settings.clock.Now().Add(hintGap + s.settings.jitter(hintGap))
-	}
-	if failed.Votes == 0 && !(first >= 0 && misled) {
-		s.splits = 0
-	} else {
+	case s.guide >= 0 && misled:
 		s.splits++
-	}
-	if more := s.splits - (failed.Nodes - failed.Quorum); more > 0 {
-		wait := min(firstWait<<min(more+2, 10), maxWait)
-		s.notBefore = s.settings.clock.Now().Add(wait/2 + s.settings.jitter(wait/2))
+		if more := s.splits - (failed.Nodes - failed.Quorum); more > 0 {
+			wait := min(firstWait<<min(more+2, 10), maxWait)
+			s.notBefore = s.settings.clock.Now().Add(wait/2 + s.settings.jitter(wait/2))
+		}
+		if s.guide != s.node || s.splits >= maxSplits {
+			s.leave(s.guide)
+		}
+	case failed.Votes == 0:
+		s.splits = 0
+		if s.guide == s.node && others == 0 {
+			s.notBefore = s.settings.clock.Now().Add(hintGap + s.settings.jitter(hintGap))
+		}
 	}
 }
 
-// leave turns to another node, and back to this one only when all have been of no use.
-func (s *search) leave() {
-	s.bad.Add(s.node)
-	s.unwatch()
-	s.node = s.chooseFirst(&s.bad, false)
+// leave asks others than node i about slots, and that one again only when all have been of no use.
+func (s *search) leave(i int) {
+	s.bad.Add(i)
+	if i == s.node {
+		s.unwatch()
+		s.node, s.splits = s.chooseFirst(&s.bad, false), 0
+	}
 }
 
 // A slotLook is one question about slots.
@@ -304,17 +312,19 @@ func (s *search) lookOut(now clock.Instant) {
 	}
 }
 
-// askSecond asks another node for free slots, if there is one.
+// askSecond asks another node for free slots, if there is one that is of use.
 func (s *search) askSecond() {
 	s.secondAsked = true
 	n := len(s.locker.nodes)
+	avoid := s.bad | s.locker.overdue()
+	avoid.Add(s.node)
 	for range n {
-		s.second = (s.second + 1) % n
-		if s.second != s.node && !s.locker.roundTrips[s.second].overdue.Load() {
+		if s.second = (s.second + 1) % n; !avoid.Has(s.second) {
 			(&slotLook{search: s, number: s.asked, second: true, req: s.slotsRequest()}).submit(s.second)
 			return
 		}
 	}
+	s.bad = 0 // the others have been of no use either
 }
 
 // rest sleeps until there is reason to try again, for d at most. It chooses the slot, and returns
@@ -322,6 +332,7 @@ func (s *search) askSecond() {
 func (s *search) rest(d time.Duration) (first int) {
 	clock := s.settings.clock
 	now := clock.Now()
+	s.guide = everyNode
 	s.moves, s.secondAsked = 0, false
 	if s.followHints {
 		s.lookOut(now)
@@ -419,7 +430,7 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first int, ok boo
 			return farOff, 0, false
 		}
 		s.moves++
-		s.leave()
+		s.leave(s.node)
 		s.lookOut(now)
 		return s.check(now)
 	case !s.measured && open == 0:
@@ -438,16 +449,15 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first int, ok boo
 			return s.notBefore, 0, false
 		}
 		s.takeSlot(free[s.settings.draw(len(free))])
+		s.guide = s.node
 		return 0, s.node, true
 	}
-	for _, slot := range elsewhere {
-		if !s.doubted[slot] {
-			if now < s.notBefore {
-				return s.notBefore, 0, false
-			}
-			s.slot = slot
-			return 0, everyNode, true
+	if len(elsewhere) > 0 {
+		if now < s.notBefore {
+			return s.notBefore, 0, false
 		}
+		s.slot, s.guide = elsewhere[s.settings.draw(len(elsewhere))], s.second
+		return 0, everyNode, true
 	}
 	if !s.secondAsked {
 		if next = s.lookedAt.Add(backupAfter); now < next {
@@ -461,7 +471,6 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first int, ok boo
 // takeSlot chooses a slot that seems free.
 func (s *search) takeSlot(slot int) {
 	s.slot = slot
-	delete(s.doubted, slot)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isSlot := func(other int) bool { return other == slot }
