@@ -51,9 +51,6 @@ type permit struct {
 
 // lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
 func (a *acquisition) lineKey() string {
-	if a.settings.shared {
-		return keys.Readers.Of(a.key)
-	}
 	if a.settings.manyPermits() {
 		return permitLine(a.key, a.settings.permits)
 	}

@@ -51,10 +51,11 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 		if err := a.inheritOutage(); err != nil {
 			return nil, err
 		}
-		if a.settings.inOrder() || yield && !a.settings.shared {
+		joins := q.readers(a) != nil
+		if a.settings.inOrder() || yield && !joins {
 			a.contend().takePlace()
 		}
-		if a.contender.isQueued() {
+		if a.contender.isQueued() && !joins {
 			if first = a.contender.awaitTurn(); q.isHandedOver(a) {
 				continue
 			}

@@ -582,7 +582,14 @@ func TestThePauseOfTheFirstNodeCostsAFewRoundTrips(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(near / 2))
 		holder, _ := open(t, w, redlock.TTL(time.Hour))
-		waiter, _ := open(t, w, longest, redlock.Shared()) // in no queue, whose first asks all nodes
+		c := w.NewClient(1)
+		nodes := c.Nodes()
+		for i, n := range nodes { // the first of a queue would ask all nodes
+			nodes[i] = queueless{n}
+		}
+		waiter, err := redlock.New(nodes, longest, redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
+		require.NoError(t, err)
+		defer waiter.Close()
 		lock := take(t, holder, "x")
 		got := waits(t.Context(), t, waiter)
 		r := recorded(w)

@@ -14,10 +14,13 @@ import (
 // the first of a line competes with other processes, and only while as few as may hold the
 // lock at once do so in its own.
 type queue struct {
-	mu    sync.Mutex
-	lines map[string]*line
-	most  int       // lines since the map was made
-	idle  idleLines // of lines; they stay for a while, since the next caller often comes soon
+	mu      sync.Mutex
+	lines   map[string]*line
+	most    int                // lines since the map was made
+	idle    idleLines          // of lines; they stay for a while, since the next caller often comes soon
+	permits map[string][]*line // in which callers wait for one of several permits, by the key of slot 0
+
+	leftSlots slotMemory
 }
 
 // A line is what this process knows of one key. All of it is guarded by the queue. Each held lock has
@@ -65,18 +68,37 @@ func (ln *line) remember() *past {
 }
 
 // Waiters are the acquisitions of a line, in their order. Ten thousand may wait for one lock, so each
-// can leave at once, wherever it stands.
-type waiters struct{ first, last *acquisition }
+// can leave at once, wherever it stands. Readers come in together, as with sync.RWMutex: one who comes
+// while a writer is the first joins the last readers that wait. When these are the first it stands
+// behind all, so nobody is passed over more than once by each group of readers.
+type waiters struct{ first, last, lastReader *acquisition }
 
 func (w *waiters) add(a *acquisition) {
-	if a.ahead, w.last = w.last, a; a.ahead == nil {
+	a.ahead = w.last
+	if a.settings.shared {
+		if w.lastReader != nil && !w.first.settings.shared {
+			a.ahead = w.lastReader
+		}
+		w.lastReader = a
+	}
+	if a.ahead == nil {
 		w.first = a
 	} else {
-		a.ahead.behind = a
+		a.ahead.behind, a.behind = a, a.ahead.behind
+	}
+	if a.behind == nil {
+		w.last = a
+	} else {
+		a.behind.ahead = a
 	}
 }
 
 func (w *waiters) remove(a *acquisition) {
+	if w.lastReader == a {
+		if w.lastReader = a.ahead; a.ahead != nil && !a.ahead.settings.shared {
+			w.lastReader = nil
+		}
+	}
 	if a.ahead == nil {
 		w.first = a.behind
 	} else {
@@ -138,6 +160,12 @@ func (q *queue) enter(a *acquisition) {
 		ln.past.outage = nil // no caller has asked since
 	}
 	a.line = ln
+	if a.settings.manyPermits() && ln.waiters.first == nil {
+		if q.permits == nil {
+			q.permits = map[string][]*line{}
+		}
+		q.permits[a.key] = append(q.permits[a.key], ln)
+	}
 	ln.waiters.add(a)
 }
 
@@ -213,6 +241,12 @@ func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 		unwanted, ln.next = ln.next, nil
 	}
 	ln.waiters.remove(a)
+	if a.settings.manyPermits() && ln.waiters.first == nil {
+		q.permits[a.key] = slices.DeleteFunc(q.permits[a.key], func(other *line) bool { return other == ln })
+		if len(q.permits[a.key]) == 0 {
+			delete(q.permits, a.key)
+		}
+	}
 	if got != nil {
 		ln.enterHolder(got)
 	}
@@ -264,11 +298,19 @@ func (q *queue) holdersOf(key string) []*session {
 	return holders
 }
 
-// hasRoom reports whether fewer callers of this process hold the lock than may at once. The
-// queue must be locked, and have a waiter.
-func (ln *line) hasRoom() bool {
-	first := ln.waiters.first.settings
-	return first.shared || len(ln.holders) < max(1, first.permits)
+// hasRoom reports whether fewer callers of this process hold the lock than may at once. Readers do
+// not count: others join them, and a writer that waits for them competes, because the nodes must hear
+// of its intent. The queue must be locked, and have a waiter.
+func (ln *line) hasRoom() bool { return ln.writers() < max(1, ln.waiters.first.settings.permits) }
+
+// writers counts the holders that are not readers. The queue must be locked.
+func (ln *line) writers() (n int) {
+	for _, s := range ln.holders {
+		if !s.isRead() {
+			n++
+		}
+	}
+	return n
 }
 
 // ended is called when a session has ended and its release is on its way. It reports whether the
@@ -283,15 +325,51 @@ func (q *queue) ended(s *session, now clock.Instant) (ask bool) {
 		}
 		ln.removeHolder(s)
 		ask = ln.endTurn(s, now)
-		if p := ln.remember(); ln.waiters.first != nil {
-			ln.news, p.wanted = true, s.cost
-			ln.waiters.first.parker.wake()
-		} else {
-			p.wanted = 0
+		p := ln.remember()
+		if p.wanted = 0; ln.waiters.first != nil {
+			p.wanted = s.cost
 		}
 		q.tidy(ln)
 	}
+	if p := s.permit; p != nil {
+		q.leftSlots.remember(p.line, p.slot)
+		q.tell(s.settings.prefix+s.name, p.slot)
+		return ask
+	}
+	for _, key := range s.keys() {
+		q.tell(key, 0)
+	}
 	return ask
+}
+
+// changed is called when a request is on its way that may let others have a key, and ends no session.
+func (q *queue) changed(key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tell(key, 0)
+}
+
+// tell has those who wait in this process for a slot of a name hear of its release, of which a Locker's
+// own nodes give no hint (see package pool, tracking.go). Slot 0, which has the name's key, is that of
+// readers, writers, sets and permits of any number. The queue must be locked.
+func (q *queue) tell(key string, slot int) {
+	if ln := q.lines[key]; ln != nil && slot == 0 {
+		ln.tell()
+	}
+	for _, ln := range q.permits[key] {
+		if slot < ln.waiters.first.settings.permits {
+			q.leftSlots.remember(ln.key, slot)
+			ln.tell()
+		}
+	}
+}
+
+// tell has the first waiter hear that the lock was released.
+func (ln *line) tell() {
+	if ln.waiters.first != nil {
+		ln.news = true
+		ln.waiters.first.parker.wake()
+	}
 }
 
 // hasNews reports, once, whether the key was released in this process or handed
@@ -304,11 +382,11 @@ func (q *queue) hasNews(ln *line) bool {
 	return news
 }
 
-// isHeld reports whether a caller of this process holds the lock.
+// isHeld reports whether a caller of this process holds the lock, and not to read.
 func (q *queue) isHeld(ln *line) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(ln.holders) > 0
+	return ln.writers() > 0
 }
 
 // isHandedOver reports whether a session waits to be taken by a.
@@ -384,7 +462,7 @@ func (q *queue) joinTurn(ln *line, s *session) {
 	defer q.mu.Unlock()
 	p := ln.lookBack()
 	again := s.turn.Sub(p.left) < turnLength(s.cost)
-	s.again = again && !s.settings.inOrder() && !s.settings.shared // these ask anyway, or never
+	s.again = again && !s.settings.inOrder() && s.permit == nil // these ask anyway, or never
 	// The order has given callers in order a turn of their own.
 	if p.turn > 0 && again && !s.settings.inOrder() {
 		s.turn = p.turn

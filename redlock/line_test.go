@@ -804,3 +804,126 @@ func TestAHandoverLeavesNothingOfTheHolderBefore(t *testing.T) {
 	assert.True(t, gone.Load())
 	require.NoError(t, next.Release(context.Background()))
 }
+
+// TestReadersOfAProcessComeInTogether: one who comes while a writer is the first of the line joins the
+// readers that wait, also before a writer, and one who comes while readers are the first does not.
+func TestReadersOfAProcessComeInTogether(t *testing.T) {
+	const hold = 100 * time.Millisecond
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		var mu sync.Mutex
+		var served []string
+		var all sync.WaitGroup
+		comes := func(name string, opts ...redlock.Option) {
+			all.Go(func() {
+				lock, err := l.Acquire(t.Context(), "x", opts...)
+				if !assert.NoError(t, err) {
+					return
+				}
+				mu.Lock()
+				served = append(served, name)
+				mu.Unlock()
+				time.Sleep(hold)
+				assert.NoError(t, lock.Release(t.Context()))
+			})
+			synctest.Wait()
+		}
+		lock := take(t, l, "x")
+		comes("w1")
+		comes("r", redlock.Shared())
+		comes("w2")
+		comes("r", redlock.Shared())
+		comes("w3")
+		comes("r", redlock.Shared())
+		begun := time.Now()
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(hold + hold/2) // the readers have it
+		comes("late", redlock.Shared())
+		all.Wait()
+		assert.Equal(t, []string{"w1", "r", "r", "r", "w2", "w3", "late"}, served)
+		assert.Less(t, time.Since(begun), 6*hold, "the readers had it together")
+	})
+}
+
+// TestAReleaseIsHeardByAllWhoWaitInTheProcess, right behind the request, though the servers tell a
+// Locker nothing of what it changes itself: readers, writers, and callers with permits of any number.
+func TestAReleaseIsHeardByAllWhoWaitInTheProcess(t *testing.T) {
+	kinds := map[string][]redlock.Option{
+		"a writer": nil, "a reader": {redlock.Shared()},
+		"a permit of two": {redlock.Permits(2)}, "a permit of three": {redlock.Permits(3)},
+	}
+	for had, of := range kinds {
+		for wants, opts := range kinds {
+			if had == "a reader" && wants == "a reader" {
+				continue // they share it
+			}
+			t.Run(had+", then "+wants, func(t *testing.T) {
+				simulate(t, 5, func(t *testing.T, w *sim.World) {
+					l, _ := open(t, w)
+					other, _ := open(t, w, redlock.TTL(time.Hour))
+					taken := all(t, other, redlock.Permits(3))
+					slot := 0 // which each of them can have
+					if len(of) > 0 && len(opts) > 0 && had != "a reader" && wants != "a reader" {
+						slot = 1
+					}
+					require.NoError(t, taken[slot].Release(t.Context()))
+					time.Sleep(rtt)
+					lock := take(t, l, "x", of...)
+					got := waits(t.Context(), t, l, opts...)
+					time.Sleep(time.Second)
+					assert.LessOrEqual(t, took(func() {
+						go lock.Release(t.Context())
+						require.NoError(t, (<-got).Release(t.Context()))
+					}), standsBack+2*rtt)
+				})
+			})
+		}
+	}
+}
+
+// all takes all permits of x, and returns them in order.
+func all(t *testing.T, l *redlock.Locker, opts ...redlock.Option) []*redlock.Lock {
+	permits := make([]*redlock.Lock, 3)
+	for range permits {
+		k := take(t, l, "x", opts...)
+		permits[k.Permit()] = k
+	}
+	return permits
+}
+
+// TestNobodyStarvesBesidePermitsOfItsProcess that are taken again at once: their turns end.
+func TestNobodyStarvesBesidePermitsOfItsProcess(t *testing.T) {
+	for name, opts := range map[string][]redlock.Option{"a writer": nil, "a reader": {redlock.Shared()}, "permits of two": {redlock.Permits(2)}} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 3, func(t *testing.T, w *sim.World) {
+				w.SetNet(sim.Fixed(near / 2))
+				l, _ := open(t, w)
+				ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer stop()
+				var longest time.Duration
+				var callers sync.WaitGroup
+				for i := range 9 {
+					opts := opts
+					if i > 0 {
+						opts = []redlock.Option{redlock.Permits(3)}
+					}
+					callers.Go(func() {
+						for ctx.Err() == nil {
+							began := time.Now()
+							lock, err := l.Acquire(ctx, "x", opts...)
+							if i == 0 {
+								longest = max(longest, time.Since(began))
+							}
+							if err == nil {
+								time.Sleep(time.Millisecond)
+								assert.NoError(t, lock.Release(t.Context()))
+							}
+						}
+					})
+				}
+				callers.Wait()
+				assert.LessOrEqual(t, longest, 20*(5*time.Millisecond+4*near))
+			})
+		})
+	}
+}

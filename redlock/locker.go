@@ -32,7 +32,6 @@ type Locker struct {
 	grants     []plainGrant // of each node
 	watchable  quorum.Set   // nodes that give hints
 	watches    watches
-	leftSlots  slotMemory
 	groups     *groups // of a Locker over several sets of servers, which has no nodes of its own
 	group      *group  // of the Locker over one of them
 
@@ -183,7 +182,7 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 		closed:     make(chan struct{}),
 		done:       make(chan struct{}),
 	}
-	l.leftSlots.seed = l.seed
+	l.queue.leftSlots.seed = l.seed
 	l.settings.variants = &variants{seed: l.seed}
 	l.parkers.clock = s.clock
 	l.scheduler.clock = s.clock

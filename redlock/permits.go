@@ -81,9 +81,9 @@ func (s *settings) draw(n int) int { return int(s.jitter(time.Duration(n))) }
 // guessSlot chooses a slot where nothing is known of the nodes: one that a caller of this process
 // has just left, or one that no caller of it holds, by lot.
 func (a *acquisition) guessSlot() int {
-	key := a.lineKey()
-	own := a.locker.queue.slotsOf(key)
-	if slot, ok := a.locker.leftSlots.take(key); ok && slot < a.settings.permits && !slices.Contains(own, slot) {
+	key, q := a.lineKey(), &a.locker.queue
+	own := q.slotsOf(key)
+	if slot, ok := q.leftSlots.take(key); ok && slot < a.settings.permits && !slices.Contains(own, slot) {
 		return slot
 	}
 	others := make([]int, 0, a.settings.permits)

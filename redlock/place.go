@@ -128,6 +128,9 @@ func (s standing) hasFailed() bool {
 // the first.
 func (p *place) call(string) {
 	p.called.Store(true)
+	if c := p.contender; c.settings.shared { // the lock need not be free
+		c.hinted.Store(true)
+	}
 	p.contender.parker.wake()
 }
 
@@ -152,7 +155,7 @@ func (c *contender) isQueued() bool { return c != nil && c.place != nil }
 // wasPassedOver reports whether the caller, having failed so often before, is to take a place. Where
 // others contend all the time it was passed over by the first refusal.
 func (c *contender) wasPassedOver(tries int, failed *QuorumError) bool {
-	if failed.Err != ErrHeld || c.settings.shared || c.mute == quorum.All(len(c.locker.nodes)) {
+	if failed.Err != ErrHeld || c.mute == quorum.All(len(c.locker.nodes)) {
 		return false
 	}
 	now := c.settings.clock.Now()
@@ -332,7 +335,7 @@ func (c *contender) awaitTurn() (first int) {
 	call, lock := true, true
 	if !c.followHints && !c.locker.queue.isHeld(c.line) {
 		others := c.locker.queue.othersOf(c.line)
-		call, lock = others > 1, others == 1
+		call, lock = others > 1, others == 1 || c.settings.shared
 	}
 	for silent := 0; silent < len(c.locker.nodes) && !c.isOver(); {
 		c.ask(call, lock)
@@ -355,7 +358,7 @@ func (c *contender) awaitTurn() (first int) {
 			silent++
 			continue
 		}
-		lock = p.called.Load() || s.isFirst() || s.isSecond() ||
+		lock = c.settings.shared || p.called.Load() || s.isFirst() || s.isSecond() ||
 			p.lastAsked.Sub(c.triedAt) >= ticketLife // those before may be out of reach of a quorum
 		call = !s.isFirst()
 		silent = 0
@@ -391,6 +394,10 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 			return everyNode, false
 		case s.isFirst() && !lock:
 			return everyNode, !call && s.others == 0
+		case s.isBehind() && free && c.settings.shared: // readers come in together
+			if now >= c.notBefore {
+				return c.node, true
+			}
 		case s.isBehind() && (!call || p.called.Load()):
 			return everyNode, false
 		case s.isFirst() && free && now >= c.notBefore:
@@ -420,7 +427,7 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 		if p.spare > 0 {
 			due = min(due, p.spare)
 		}
-		if s.isFirst() && free {
+		if free && (s.isFirst() || c.settings.shared) {
 			due = min(due, c.notBefore)
 		}
 		due = min(due, c.checkHints(now))

@@ -123,7 +123,7 @@ func (s *search) leaveWord() {
 	defer s.mu.Unlock()
 	for _, slot := range s.free {
 		if slot != s.slot {
-			s.locker.leftSlots.remember(s.line.key, slot)
+			s.locker.queue.leftSlots.remember(s.line.key, slot)
 			return
 		}
 	}

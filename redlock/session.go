@@ -144,6 +144,13 @@ func (s *session) isHeld() bool {
 	return s.phase == held
 }
 
+// isRead reports whether the session is that of readers.
+func (s *session) isRead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kind == shared
+}
+
 // isValid reports whether the session is held at this moment.
 func (s *session) isValid() bool {
 	s.mu.Lock()
@@ -242,9 +249,6 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	}
 	// The release is on its way on every connection that a local waiter's next
 	// request would take, so the waiter need not wait for the answers.
-	if p := s.permit; p != nil {
-		s.locker.leftSlots.remember(p.line, p.slot)
-	}
 	if s.locker.queue.ended(s, now) && ask {
 		s.countHeads()
 	}

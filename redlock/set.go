@@ -436,11 +436,8 @@ func (s *session) lines() []string {
 // lineKey is the key of the line of a session that is not one of several names: that of the
 // acquisition which won it.
 func (s *session) lineKey() string {
-	switch {
-	case s.permit != nil:
+	if s.permit != nil {
 		return s.permit.line
-	case s.settings.shared:
-		return s.shared.Readers
 	}
 	return s.key
 }
@@ -451,6 +448,14 @@ func (c *claim) keys() []string {
 		return c.set.Keys
 	}
 	return []string{c.key}
+}
+
+// valueOf returns the value by which the claim has one of its keys.
+func (c *claim) valueOf(key string) string {
+	if c.set != nil {
+		return c.set.Values[slices.Index(c.set.Keys, key)]
+	}
+	return c.value
 }
 
 // names returns the names that the session's keys are made of.

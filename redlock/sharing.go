@@ -40,10 +40,6 @@ func Exclusive() Option {
 	return Option{apply: func(s *settings) error { s.shared, s.permits = false, 1; return nil }}
 }
 
-// joinFor is for how long callers of this process join a session of readers without asking the
-// nodes whether a writer has begun to wait. A waiting writer is held up by that much.
-const joinFor = 50 * time.Millisecond
-
 // sharesSession reports whether callers with these settings hold one session together.
 func (s *settings) sharesSession() bool { return s.shared && s.renew && s.maxHold == 0 }
 
@@ -93,7 +89,7 @@ func (q *queue) readers(a *acquisition) *session {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln := q.lines[a.lineKey()]
+	ln := q.lines[a.key]
 	if ln == nil {
 		return nil
 	}
@@ -129,12 +125,13 @@ func (a *acquisition) attemptShared(first int) (*Lock, error) {
 	}
 }
 
-// isConfirmed reports whether the session can be joined without asking the nodes.
+// isConfirmed reports whether the session can be joined without asking the nodes whether a writer has
+// begun to wait: within a turn. A waiting writer is held up by that much.
 func (s *session) isConfirmed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	return now < s.sharing.confirmed.Add(joinFor) && s.until.Sub(now) >= s.settings.ttl/2
+	return now < s.sharing.confirmed.Add(turnLength(s.cost)) && s.until.Sub(now) >= s.settings.ttl/2
 }
 
 // join makes another Lock that shares the session, or returns nil if that has ended.
@@ -218,7 +215,7 @@ func (s *settings) intentLife() time.Duration { return time.Second + 2*s.timeout
 
 // mostTraceless is how many tries in a row may be refused by clients that have gone when the undo
 // comes. Writers leave so as well, so one such try says nothing.
-const mostTraceless = 3
+const mostTraceless = 5
 
 // intend has new readers wait for this writer, on all nodes, when it has learned that readers are
 // in the way: also where there are none at that moment. Otherwise it would starve behind readers
@@ -282,7 +279,7 @@ func (a *acquisition) submitIntent(life time.Duration) {
 // maxUnseen is how long a writer may follow the hints of one node, and be refused there, before it
 // asks all nodes who refuses. Readers that come and go make hints, and one node alone refuses
 // without a word of who is there.
-const maxUnseen = time.Second
+const maxUnseen = 20 * time.Millisecond
 
 // mustSee reports whether it is time for a writer to ask all nodes: so that it learns of readers, or
 // that the nodes hear of its intent.
@@ -338,5 +335,6 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	if err := k.extend(ctx); err != nil {
 		return err
 	}
+	s.locker.queue.changed(s.key)
 	return k.with.each(func(part *Lock) error { return part.Downgrade(ctx) })
 }

@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -692,5 +693,92 @@ func TestReadersOfDifferentOwnersShareNothing(t *testing.T) {
 		assert.Equal(t, "a", redlock.HolderOf(a.Value()).Owner)
 		assert.Equal(t, "b", redlock.HolderOf(b.Value()).Owner)
 		assert.Equal(t, a.Value(), again.Value())
+	})
+}
+
+// A throng is a process of which so many callers want the lock again as soon as they have released it.
+type throng struct{ writers, readers int }
+
+// throngs has the callers of several processes come again and again for a while. It returns the longest
+// time that one of them waited, also for what came too late.
+func throngs(t *testing.T, w *sim.World, hold time.Duration, all []throng, opts ...redlock.Option) (longest time.Duration) {
+	ctx, stop := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for _, of := range all {
+		l, _ := open(t, w)
+		for i := range of.writers + of.readers {
+			opts := slices.Clone(opts)
+			if i >= of.writers {
+				opts = append(opts, redlock.Shared())
+			}
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					began := time.Now()
+					lock, err := l.Acquire(ctx, "x", opts...)
+					mu.Lock()
+					longest = max(longest, time.Since(began))
+					mu.Unlock()
+					if err == nil {
+						time.Sleep(hold)
+						assert.NoError(t, lock.Release(t.Context()))
+					}
+				}
+			})
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	stop()
+	callers.Wait()
+	return longest
+}
+
+// TestNobodyStarvesAmongReadersAndWriters that come again at once: each waits for twenty turns at most,
+// whether the others are of its own process, or of others, or of both.
+func TestNobodyStarvesAmongReadersAndWriters(t *testing.T) {
+	for name, all := range map[string][]throng{
+		"a reader beside writers of its process":             {{8, 1}},
+		"a reader beside two writers of its process":         {{2, 1}},
+		"a reader beside writers of another":                 {{16, 0}, {0, 1}},
+		"a reader beside two writers of another":             {{2, 0}, {0, 1}},
+		"a reader beside writers of its process and another": {{8, 1}, {8, 0}},
+		"a reader beside many processes":                     append(slices.Repeat([]throng{{1, 0}}, 16), throng{0, 1}),
+		"a writer beside readers of its process":             {{1, 8}},
+		"a writer beside readers of another":                 {{1, 0}, {0, 8}},
+		"a writer beside readers of many":                    append(slices.Repeat([]throng{{0, 1}}, 16), throng{1, 0}),
+		"both in many processes":                             slices.Repeat([]throng{{1, 1}}, 4),
+		"both, each of processes of its own":                 slices.Repeat([]throng{{1, 0}, {0, 1}}, 8),
+	} {
+		for _, hold := range []time.Duration{near / 2, time.Millisecond} {
+			for kind, opts := range map[string][]redlock.Option{"": nil, ", fair": {redlock.Fair()}} {
+				t.Run(fmt.Sprint(name, ", ", hold, kind), func(t *testing.T) {
+					simulate(t, 3, func(t *testing.T, w *sim.World) {
+						w.SetNet(sim.Fixed(near / 2))
+						longest := throngs(t, w, hold, all, opts...)
+						turn := hold + 4*near
+						if len(all) > 1 {
+							turn = max(turn, 5*time.Millisecond) // of a process
+						}
+						t.Logf("longest %v, %.1f turns", longest, float64(longest)/float64(turn))
+						assert.LessOrEqual(t, longest, 20*turn)
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestADowngradeLetsReadersOfItsProcessIn at once.
+func TestADowngradeLetsReadersOfItsProcessIn(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		got := waits(t.Context(), t, l, redlock.Shared())
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, took(func() {
+			require.NoError(t, k.Downgrade(t.Context()))
+			require.NoError(t, (<-got).Release(t.Context()))
+		}), 3*rtt)
+		assert.True(t, k.Valid())
 	})
 }
