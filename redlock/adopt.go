@@ -35,6 +35,12 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 	defer l.inflight.done()
 	defer l.awaitObservers()
 	r := l.release(releaseOf{ctx, a.settings, h.claim(a.key), quorum.All(len(l.nodes)), false}, a.settings.clock.Now())
+	l.queue.changed(a.key)
+	if s := l.heldWith(a.key, value); s != nil { // the nodes give this Locker no hint
+		for i := range l.nodes {
+			s.hinted(i)
+		}
+	}
 	r.wait(ctx, a.settings.timeout(), settled)
 	if failure := r.unconfirmed(ctx, ErrLost); failure != nil {
 		return failure
@@ -77,6 +83,7 @@ func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Op
 	const most = 3 // as for an acquisition: votes do not count before their TTL is on record
 	for try := 1; ; try++ {
 		r := l.newRound(ctx, name, l.request(a.settings, c.kind.extend, c))
+		r.req.Watch = l.heldWith(a.key, value) != nil // for the holder of this process
 		r.ask()
 		r.wait(ctx, a.settings.timeout(), settled)
 		r.waitForRecords(ctx, 2*a.settings.timeout(), settled)

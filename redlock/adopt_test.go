@@ -223,3 +223,48 @@ func TestWhatCannotBeAdoptedIsRefused(t *testing.T) {
 		isOnly(t, l.ExtendValue(t.Context(), "x", "v"), redlock.ErrClosed)
 	})
 }
+
+// TestAHolderHearsOfWhatItsOwnLockerDoesByValue, of which the servers give that Locker no hint: of a
+// release at once, and after an extension still of what others do to the key.
+func TestAHolderHearsOfWhatItsOwnLockerDoesByValue(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, w *sim.World, l *redlock.Locker, value string){
+		"released": func(t *testing.T, w *sim.World, l *redlock.Locker, value string) {
+			require.NoError(t, l.ReleaseValue(t.Context(), "x", value))
+		},
+		"extended, and deleted": func(t *testing.T, w *sim.World, l *redlock.Locker, value string) {
+			require.NoError(t, l.ExtendValue(t.Context(), "x", value, redlock.TTL(2*ttl)))
+			time.Sleep(100 * time.Millisecond)
+			onAll(w, func(s *sim.Server) { s.Del("x") })
+		},
+	} {
+		for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a permit": {redlock.Permits(2)}} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				simulate(t, 3, func(t *testing.T, w *sim.World) {
+					l, _ := open(t, w, redlock.MaxTTL(2*ttl))
+					k := take(t, l, "x", opts...)
+					if k.Permit() == 1 { // slot 0 has the key of the name
+						k = take(t, l, "x", opts...)
+					}
+					time.Sleep(watchedAt)
+					change(t, w, l, k.Value())
+					time.Sleep(leg + rtt)
+					isOnly(t, context.Cause(k.Context()), redlock.ErrLost)
+				})
+			})
+		}
+	}
+}
+
+// TestWaitersHearOfAReleaseByValueInTheirProcess.
+func TestWaitersHearOfAReleaseByValueInTheirProcess(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		value := abandoned(t, w, "x")
+		l, _ := open(t, w)
+		got := waits(t.Context(), t, l)
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, took(func() {
+			require.NoError(t, l.ReleaseValue(t.Context(), "x", value))
+			require.NoError(t, (<-got).Release(t.Context()))
+		}), 2*rtt+rtt)
+	})
+}

@@ -215,12 +215,28 @@ func (l *Locker) hint(i int, key string) {
 		l.scheduler.chores.doubt(i)
 		return
 	}
-	for _, s := range l.queue.holdersOf(key) {
+	for _, s := range l.holdersOf(key) {
 		s.hinted(i)
 	}
+}
+
+// holdersOf returns the sessions that have a key. One that has a permit is found while it is watched.
+func (l *Locker) holdersOf(key string) []*session {
+	holders := l.queue.holdersOf(key)
 	if s := l.watches.permit(key); s != nil {
-		s.hinted(i)
+		holders = append(holders, s)
 	}
+	return holders
+}
+
+// heldWith returns the session that has a key by that value, or nil.
+func (l *Locker) heldWith(key, value string) *session {
+	for _, s := range l.holdersOf(key) {
+		if s.valueOf(key) == value {
+			return s
+		}
+	}
+	return nil
 }
 
 // isWatched reports whether nodes are to hint at the keys of the session.
