@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -38,6 +37,7 @@ type confirmation struct {
 
 	// the reader's
 	run   string // as Reply.Run
+	seen  server // what the answers since the last look at the server's identity say
 	votes []vote // until they are confirmed
 }
 
@@ -52,7 +52,11 @@ func recordKey(batch []call) string {
 	return ""
 }
 
-var askReplication = &encoded{packet: begin(2, "INFO", "replication")}
+var (
+	getPrimary     = &encoded{packet: begin(2, "GET", primaryKey)}
+	askStats       = &encoded{packet: begin(2, "INFO", "stats")}
+	askReplication = &encoded{packet: begin(2, "INFO", "replication")}
+)
 
 // withConfirmation appends the commands that confirm the votes of a batch.
 func (c *conn) withConfirmation(batch []call, key string, now time.Duration) []call {
@@ -62,6 +66,11 @@ func (c *conn) withConfirmation(batch []call, key string, now time.Duration) []c
 	}
 	if c.server.dataSet != "" && (f.asked == 0 || now-f.asked >= identityAge) {
 		f.asked = now
+		if c.server.identity() != c.server.generation() { // which more depends on
+			batch = append(batch,
+				call{encoded: getPrimary, answered: func(v any, _ redis.Error) { f.seen.primary = short(v) }},
+				call{encoded: askStats, answered: func(v any, _ redis.Error) { f.seen.readStats(v) }})
+		}
 		batch = append(batch, call{encoded: askReplication, answered: c.identify})
 	}
 	return append(batch, f.readRecord)
@@ -69,14 +78,17 @@ func (c *conn) withConfirmation(batch []call, key string, now time.Duration) []c
 
 // identify takes the answer to INFO replication.
 func (c *conn) identify(answer any, failure redis.Error) {
-	id, replica := parseReplication(answer)
+	seen := c.confirmation.seen
+	c.confirmation.seen = server{}
+	seen.runID = c.server.runID
+	seen.readReplication(answer)
 	switch {
 	case failure != "": // permitted at the handshake, and not any more
 		err, _ := explain(failure)
 		c.fail(err)
-	case replica:
+	case seen.demoted:
 		c.fail(ErrReplica)
-	case id != c.server.dataSet:
+	case seen.identity() != c.confirmation.run:
 		c.fail(errSucceeded)
 	}
 }
@@ -135,9 +147,4 @@ func (c *conn) failVotes() {
 		}
 		c.node.reply(v.call, v.reply)
 	}
-}
-
-// parseReplication reads the answer to INFO replication.
-func parseReplication(info any) (dataSet string, replica bool) {
-	return infoField(info, "master_replid"), strings.HasPrefix(infoField(info, "role"), "slave")
 }

@@ -13,6 +13,9 @@ import (
 type server struct {
 	runID    string    // of the process; empty if INFO is not permitted
 	dataSet  string    // its master_replid; empty as runID
+	second   string    // its second_repl_offset; empty as runID
+	taken    string    // how many bytes it has read from primaries; empty if it does not tell
+	demoted  bool      // INFO calls it a replica
 	clientID int64     // of this connection; zero if CLIENT ID is not permitted
 	role     string    // empty if ROLE is not permitted
 	primary  string    // what stands under primaryKey: see standby.go
@@ -29,7 +32,7 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 	questions := []question{
 		{name: "CLIENT", args: []any{"SETNAME", "redlock"}},
 		{name: "CLIENT", args: []any{"ID"}, answered: func(v any) { s.clientID, _ = v.(int64) }},
-		askPrimary(&s), askProcess(&s), askDataSet(&s),
+		askPrimary(&s), askProcess(&s), askDataSet(&s), askTaken(&s),
 		{name: "INFO", args: []any{"memory"}, answered: func(v any) { policy = infoField(v, "maxmemory_policy") }},
 		{name: "ROLE", answered: func(v any) { s.role, primary = parseRole(v) }},
 	}

@@ -172,7 +172,7 @@ func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
 	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "max number of clients")
 
 	const expected = "-ERR wrong number of arguments for 'delex' command\r\n"
-	n = openNode(t, hangsUp(t, strings.Repeat("+OK\r\n", 2)+"$-1\r\n"+strings.Repeat("+OK\r\n", 4)+expected))
+	n = openNode(t, hangsUp(t, strings.Repeat("+OK\r\n", 2)+"$-1\r\n"+strings.Repeat("+OK\r\n", 5)+expected))
 	assert.NotContains(t, trouble(t, n, acquire("k", "v")).Error(), "wrong number", "that is no reason")
 }
 

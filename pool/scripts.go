@@ -166,14 +166,17 @@ return 1`)
 // server, what is left of the record, what was left of it before, and the time. A long text is none of
 // this library's: see inspectScript.
 //
-// The server is named by its process and its data set. A process that was demoted has taken over
-// another server's data and has forgotten what that lacked; its master_replid changes then.
+// The server is named by its process and its data set, as package record names it (DataSet).
 var recordScript = newScript(1, 4, `
 local function info(section, field)
 	local text = redis.pcall('INFO', section)
-	return type(text) == 'string' and string.match(text, field .. ':(%w+)')
+	return type(text) == 'string' and string.match(text, field .. ':(%-?%w+)')
 end
 local run, data = info('server', 'run_id'), info('replication', 'master_replid')
+if info('replication', 'second_repl_offset') == '-1' and info('stats', 'total_net_repl_input_bytes') == '0' then
+	local primary = redis.pcall('GET', '`+primaryKey+`')
+	if type(primary) ~= 'string' or primary == '' then data = 'own' end
+end
 run = run and run .. '/' .. (data or '') or '-'
 local record, found = redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1])
 if #record > 65536 then

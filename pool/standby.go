@@ -51,8 +51,9 @@ var errSucceeded = errors.New("has another data set than before; it was promoted
 // errNoVote is why a node of several servers has none.
 var errNoVote = errors.New("none of the node's servers has its vote")
 
-// askPrimary, askProcess and askDataSet ask for what isConfirmed looks at. What stands under
-// primaryKey is asked for first, so that it was there when the server was who it then is.
+// askPrimary, askProcess and askDataSet ask for what isConfirmed looks at, and askTaken for what
+// identity needs besides. What stands under primaryKey is asked for first, so that it was there when
+// the server was who it then is.
 
 func askPrimary(s *server) question {
 	return question{name: "GET", args: []any{primaryKey}, answered: func(v any) { s.primary = short(v) }}
@@ -63,8 +64,21 @@ func askProcess(s *server) question {
 }
 
 func askDataSet(s *server) question {
-	return question{name: "INFO", args: []any{"replication"}, answered: func(v any) { s.dataSet, _ = parseReplication(v) }}
+	return question{name: "INFO", args: []any{"replication"}, answered: s.readReplication}
 }
+
+func askTaken(s *server) question {
+	return question{name: "INFO", args: []any{"stats"}, answered: s.readStats}
+}
+
+// readReplication takes the answer to INFO replication.
+func (s *server) readReplication(info any) {
+	s.dataSet, s.second = infoField(info, "master_replid"), infoField(info, "second_repl_offset")
+	s.demoted = strings.HasPrefix(infoField(info, "role"), "slave")
+}
+
+// readStats takes the answer to INFO stats.
+func (s *server) readStats(info any) { s.taken = infoField(info, "total_net_repl_input_bytes") }
 
 // identity names the server's process and data set, as recordScript does. It is empty if the process
 // is not known.
@@ -72,12 +86,16 @@ func (s server) identity() string {
 	if s.runID == "" {
 		return ""
 	}
-	return s.runID + "/" + s.dataSet
+	return s.runID + "/" + record.DataSet(s.dataSet, s.second, s.taken, s.primary)
 }
+
+// generation names the server as the primary that it has been since its last promotion. It may change
+// without one.
+func (s server) generation() string { return s.runID + "/" + s.dataSet }
 
 // isConfirmed reports whether the server has been seen to be the only primary of its node.
 func (s server) isConfirmed() bool {
-	return s.runID != "" && s.dataSet != "" && s.primary == s.identity()
+	return s.runID != "" && s.dataSet != "" && s.primary == s.generation()
 }
 
 // isAnonymous reports whether the server does not tell all that is asked of a primary.
@@ -266,7 +284,7 @@ func (n *node) confirm(ctx context.Context, at int, g *greeting) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	g.server.primary = g.server.identity()
+	g.server.primary = g.server.generation()
 	err := ask(ctx, g.conn, []question{
 		{name: "SET", args: []any{primaryKey, g.server.primary}, required: true},
 	})

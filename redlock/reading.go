@@ -211,7 +211,7 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 		m.nodes = read.Nodes
 		m.claim(read, e.Clock, sent, heard)
 		// After a PERSIST, or on another server: the keys may be those of another time.
-		if reply.Life <= 0 || reply.Run != "" && read.Run != reply.Run {
+		if reply.Life <= 0 || reply.Run != "" && !read.IsOf(reply.Run) {
 			read = nil
 		}
 	}

@@ -413,7 +413,7 @@ func (n *resetNode) columns(assumed time.Duration) string {
 		return blank + "it has no record"
 	case err != nil:
 		return blank + fmt.Sprintf("its record %v: %.40q", err, n.Found)
-	case n.run != record.Unknown && r.Run != n.run:
+	case n.run != record.Unknown && !r.IsOf(n.run):
 		return blank + "its record is of another process or data set"
 	}
 	left, longest := "over", "-"

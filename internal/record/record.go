@@ -44,6 +44,29 @@ const version = "2"
 // Unknown is the Run of a server that does not tell who it is.
 const Unknown = "-"
 
+// own is the data set of a process that has not taken over another's.
+const own = "own"
+
+// DataSet names a server's data set by what the server tells of it: the fields master_replid,
+// second_repl_offset and total_net_repl_input_bytes of INFO, and what stands under PrimaryKey.
+//
+// A server that was demoted has taken over another's data and has forgotten what that lacked; its
+// master_replid changes when it is promoted again. But so it does for a first replica, also that of
+// a backup (redis-cli --rdb), and when repl-backlog-ttl is over without one. A process that has
+// read no byte from a primary since it began has its own data all the same. Servers before 7.0 do
+// not tell, and CONFIG RESETSTAT sets the count back. So second_repl_offset, which is set by a
+// promotion and cleared repl-backlog-ttl later, must be unset as well: by then the locks of the time
+// before the promotion have expired, unless their TTL is longer than that.
+//
+// The servers of a node with standbys have a name for each promotion, with data or without, because
+// one may be confirmed while another was the primary in between.
+func DataSet(id, secondOffset, taken, primary string) string {
+	if secondOffset == "-1" && taken == "0" && primary == "" {
+		return own
+	}
+	return id
+}
+
 // Errors of Parse.
 var (
 	// ErrVersion: the text is that of another version of this library.
@@ -127,6 +150,14 @@ func (r *Record) Enter(ttl, earliest, clock time.Duration) bool {
 	}
 	r.Steps = append(r.Steps, Step{TTL: ttl, Entered: Now, Used: Now})
 	return true
+}
+
+// IsOf reports whether the record is of the memory of the server run. It is a record of a server with
+// its own data, too, if it names the same process with another data set: the name has changed, and
+// the data has not.
+func (r *Record) IsOf(run string) bool {
+	process, isOwn := strings.CutSuffix(run, "/"+own)
+	return r.Run == run || isOwn && strings.HasPrefix(r.Run, process+"/")
 }
 
 // Loss returns the record's part about forgotten locks.

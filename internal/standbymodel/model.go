@@ -11,7 +11,11 @@ const ttl = 2 // in ticks
 // A Model says which of all worlds to explore.
 type Model struct {
 	Promotions uint8   // how many there may be
+	Renames    uint8   // how many other changes of a generation there may be
 	Late       bool    // requests may arrive behind the end of their connection
+	Alone      bool    // the clients know server 0 alone, and the other is none of the node's
+	Resets     bool    // servers may forget that they took data
+	Backlog    uint8   // for how long a server that was promoted keeps its past generation at least
 	Mistake    Mistake // changes the protocol, if there is one
 }
 
@@ -20,12 +24,15 @@ type Mistake string
 
 // The mistakes. The comments say what the faulty protocol does.
 const (
-	Follows    Mistake = "follows"     // takes any primary
-	MarksAlone Mistake = "marks alone" // takes a primary with a mark of any generation
-	LooksFirst Mistake = "looks first" // looks at the other server before it notes the generation
-	Hurries    Mistake = "hurries"     // confirms at once
-	Unborn     Mistake = "unborn"      // lets votes count at once
-	Carries    Mistake = "carries"     // goes on with the generation that follows on its connection
+	Follows    Mistake = "follows"      // takes any primary
+	MarksAlone Mistake = "marks alone"  // takes a primary with a mark of any generation
+	LooksFirst Mistake = "looks first"  // looks at the other server before it notes the generation
+	Hurries    Mistake = "hurries"      // confirms at once
+	Unborn     Mistake = "unborn"       // lets votes count at once
+	Carries    Mistake = "carries"      // goes on with the generation that follows on its connection
+	TakesAsOwn Mistake = "takes as own" // has a server's data be its own though it was taken
+	Promotes   Mistake = "promotes"     // has it be its own though the server was promoted
+	OwnInPairs Mistake = "own in pairs" // has it be its own for a server that was confirmed
 )
 
 // A state is one moment of a world. It is what tells moments apart, too.
@@ -33,6 +40,7 @@ type state struct {
 	servers [2]server
 	clients [2]client
 	last    uint8 // generation
+	renames uint8 // that there may yet be
 }
 
 type server struct {
@@ -40,17 +48,43 @@ type server struct {
 	before     uint8 // that of its last time as primary, while clients may not know that it has ended
 	fresh      bool  // that time has ended in this tick
 	mark       uint8 // the generation that it confirms
-	record     uint8 // the generation that it is of
+	record     uint8 // the identity that it is of
+	process    uint8 // that the record names; zero: there is none
 	quarantine uint8 // what is left of it
 	holder     uint8 // of the key: 1 + a client; zero: there is none
 	left       uint8 // of the key
+
+	taken    bool  // it has taken over the other's data
+	promoted bool  // it tells of a generation before its promotion
+	backlog  bool  // it keeps a backlog for replicas
+	keeps    uint8 // for how long it does not free that
+}
+
+// own is the identity of a primary whose data is its own, in any generation (record.DataSet).
+const own = 255
+
+// identity names the process and data of a primary.
+func (m Model) identity(at *server) uint8 {
+	isTaken := at.taken && m.Mistake != TakesAsOwn
+	isPromoted := at.promoted && m.Mistake != Promotes
+	if at.generation == 0 || isTaken || isPromoted || at.mark != 0 && m.Mistake != OwnInPairs {
+		return at.generation
+	}
+	return own
+}
+
+// remembers reports whether the record of server i is one of the identity.
+func (s *state) remembers(i, identity uint8) bool {
+	at := &s.servers[i]
+	return at.process == i+1 && (at.record == identity || identity == own)
 }
 
 type client struct {
 	stage      stage
 	server     uint8
 	generation uint8
-	looked     bool // it has seen the other server as a replica; with LooksFirst
+	identity   uint8 // of the server, while the stage is open
+	looked     bool  // it has seen the other server as a replica; with LooksFirst
 	valid      uint8
 	asked      request
 	counts     uint8 // for how long what was asked would be believed
@@ -89,6 +123,8 @@ const (
 	promote action = iota
 	demote
 	replicate // to the server
+	rename    // it gets its first replica, or frees its backlog
+	reset     // its statistics
 	firstOfClients
 	connectFirst // to server 0
 	connectSecond
@@ -106,7 +142,7 @@ const (
 // is left. look is shown each new state.
 func (m Model) Explore(look func(*state)) explore.Result {
 	space := explore.Space[state, state, step]{
-		Start:    state{servers: [2]server{{generation: 1}}, last: 1},
+		Start:    state{servers: [2]server{{generation: 1}}, last: 1, renames: m.Renames},
 		Key:      m.key,
 		State:    func(s state) state { return s },
 		Steps:    m.steps,
@@ -143,13 +179,22 @@ func (m Model) steps(s *state, do func(step, *state) bool) {
 // key leaves out what cannot matter any more: a generation does not return.
 func (m Model) key(s *state) state {
 	k := *s
+	if at := &k.servers[1]; m.Alone { // which no client knows
+		*at = server{generation: at.generation, record: at.record, process: at.process, quarantine: at.quarantine, holder: at.holder, left: at.left}
+	}
 	for i := range k.servers {
 		at := &k.servers[i]
-		if at.record != at.generation && at.record != at.before {
-			at.record, at.quarantine = 0, 0
-		}
 		if at.mark != at.generation && m.Mistake != MarksAlone {
 			at.mark = 0
+		}
+		if !m.mayBeOwn(at) {
+			at.taken, at.promoted = false, false
+		}
+		if k.renames == 0 {
+			at.backlog, at.keeps = false, 0
+		}
+		if !m.mayMatter(at, uint8(i+1)) {
+			at.record, at.process, at.quarantine = 0, 0, 0
 		}
 	}
 	for i := range k.clients {
@@ -158,6 +203,21 @@ func (m Model) key(s *state) state {
 		}
 	}
 	return k
+}
+
+// mayMatter reports whether the record of a server can be one that it remembers, or the other when it
+// takes it over.
+func (m Model) mayMatter(at *server, process uint8) bool {
+	isTaken := !m.Resets && m.Mistake != TakesAsOwn // for good
+	if at.process != process {
+		return m.mayBeOwn(at) && !isTaken
+	}
+	return m.mayBeOwn(at) && !(at.taken && isTaken) || at.record == at.generation || at.record == at.before
+}
+
+// mayBeOwn reports whether it matters to a client that the server's data is its own.
+func (m Model) mayBeOwn(at *server) bool {
+	return m.Mistake == OwnInPairs || m.Mistake == Follows || m.Alone && at.mark == 0
 }
 
 // does changes the state by a step that can happen, and leaves it as it is otherwise.
@@ -173,7 +233,7 @@ func (m Model) does(s *state, did step) {
 	c := &s.clients[did.who]
 	at, other := &s.servers[c.server], &s.servers[1-c.server]
 	if m.Mistake == Carries && c.stage == open && at.generation != 0 {
-		c.generation = at.generation
+		c.generation, c.identity = at.generation, m.identity(at)
 	}
 	switch did.action {
 	case connectFirst, connectSecond:
@@ -189,7 +249,7 @@ func (m Model) does(s *state, did step) {
 		if c.stage == waited || m.Mistake == Hurries && c.stage == seen {
 			c.stage = away
 			if at.generation != 0 {
-				at.mark, c.stage = c.generation, open
+				at.mark, c.stage, c.identity = c.generation, open, c.generation
 			}
 		}
 	case hangUp:
@@ -199,8 +259,8 @@ func (m Model) does(s *state, did step) {
 		}
 		*c = client{valid: c.valid, late: late, lateAt: lateAt}
 	case bear:
-		if c.stage == open && at.generation == c.generation && at.record != c.generation {
-			at.record, at.quarantine = c.generation, ttl
+		if c.stage == open && m.identity(at) == c.identity && !s.remembers(c.server, c.identity) {
+			at.record, at.process, at.quarantine = c.identity, c.server+1, ttl
 			if m.Mistake == Unborn {
 				at.quarantine = 0
 			}
@@ -213,7 +273,7 @@ func (m Model) does(s *state, did step) {
 			}
 		}
 	case run:
-		s.run(did.who)
+		m.run(s, did.who)
 	case arrive:
 		if c.late != none {
 			s.servers[c.lateAt].grants(c.late, uint8(did.who+1))
@@ -225,14 +285,28 @@ func (m Model) does(s *state, did step) {
 // manages is what happens to the servers without a client.
 func (m Model) manages(s *state, did step) {
 	at, other := &s.servers[did.who], &s.servers[1-did.who]
+	if m.Alone && did.who == 1 && did.action != replicate {
+		at.generation = 0
+		if did.action == promote {
+			at.generation = 1 // which counts for no client
+		}
+		return
+	}
 	switch {
-	case did.action == promote && at.generation == 0 && s.last <= m.Promotions:
+	case did.action == promote && at.generation == 0 && s.last <= m.Promotions+m.Renames-s.renames:
 		s.last++
-		at.generation = s.last
+		at.generation, at.promoted, at.keeps = s.last, true, m.Backlog
+	case did.action == rename && at.generation != 0 && (at.keeps == 0 || !at.backlog) && s.renames > 0:
+		s.last, s.renames = s.last+1, s.renames-1
+		at.before, at.fresh, at.generation = m.identity(at), true, s.last
+		at.promoted, at.backlog = false, !at.backlog
+	case did.action == reset && m.Resets:
+		at.taken = false
 	case did.action == demote && at.generation != 0:
-		at.before, at.fresh, at.generation = at.generation, true, 0
+		at.before, at.fresh, at.generation = m.identity(at), true, 0
 	case did.action == replicate && at.generation == 0 && other.generation != 0:
-		at.mark, at.record, at.quarantine = other.mark, other.record, other.quarantine
+		at.mark, at.record, at.process, at.quarantine = other.mark, other.record, other.process, other.quarantine
+		at.taken, at.promoted, at.backlog = true, false, true
 		at.holder, at.left = other.holder, other.left
 		at.before, at.fresh = 0, false
 	}
@@ -241,14 +315,14 @@ func (m Model) manages(s *state, did step) {
 // connects takes a client to a server.
 func (m Model) connects(s *state, c *client, to uint8) {
 	at := &s.servers[to]
-	if c.stage != away || at.generation == 0 {
+	if c.stage != away || at.generation == 0 || m.Alone && to != 0 {
 		return
 	}
 	c.server, c.generation, c.stage = to, at.generation, noted
 	isMarked := at.mark == at.generation || m.Mistake == MarksAlone && at.mark != 0
 	switch {
-	case isMarked, m.Mistake == Follows:
-		c.stage = open
+	case isMarked, m.Alone, m.Mistake == Follows:
+		c.stage, c.identity = open, m.identity(at)
 	case c.looked && to == 0:
 		c.stage = seen
 	}
@@ -256,7 +330,7 @@ func (m Model) connects(s *state, c *client, to uint8) {
 }
 
 // run has the server run what the client asked for, and the client take the answer.
-func (s *state) run(who int) {
+func (m Model) run(s *state, who int) {
 	c := &s.clients[who]
 	at, asked, counts := &s.servers[c.server], c.asked, c.counts
 	if asked == none {
@@ -266,9 +340,9 @@ func (s *state) run(who int) {
 	if !at.grants(asked, uint8(who+1)) {
 		return
 	}
-	isSame := at.generation == c.generation || at.before == c.generation
+	isSame := m.identity(at) == c.identity || at.before == c.identity
 	isTrusted := at.quarantine == 0 || asked == extend && c.valid > 0
-	if isSame && at.record == c.generation && isTrusted && counts > 0 {
+	if isSame && s.remembers(c.server, c.identity) && isTrusted && counts > 0 {
 		c.valid = counts
 	}
 }
@@ -287,7 +361,7 @@ func (at *server) grants(asked request, own uint8) bool {
 func (s *state) tick() {
 	for i := range s.servers {
 		at := &s.servers[i]
-		at.quarantine = less(at.quarantine)
+		at.quarantine, at.keeps = less(at.quarantine), less(at.keeps)
 		if at.left = less(at.left); at.left == 0 {
 			at.holder = 0
 		}
@@ -312,7 +386,8 @@ func describe(did step, _, after *state) string {
 	server, client := string(rune('X'+did.who)), string(rune('A'+did.who))
 	text := [...]string{
 		promote: server + " is promoted", demote: server + " is demoted",
-		replicate: server + " takes over what its primary has", firstOfClients: "",
+		replicate: server + " takes over what its primary has",
+		rename:    server + " gets its first replica, or frees its backlog", reset: server + " resets its statistics",
 		connectFirst: client + " connects to X", connectSecond: client + " connects to Y",
 		look: client + " asks the other server for its role", confirm: client + " confirms its server",
 		hangUp: client + " hangs up", bear: client + " writes a record", ask: client + " asks for a vote",
@@ -332,8 +407,8 @@ func (s server) String() string {
 	if s.generation != 0 {
 		text = fmt.Sprint("primary ", s.generation)
 	}
-	return fmt.Sprintf("%s (mark %d, record %d for %d, key %d for %d)",
-		text, s.mark, s.record, s.quarantine, s.holder, s.left)
+	return fmt.Sprintf("%s (mark %d, record %d of %d for %d, key %d for %d, taken %v, promoted %v)",
+		text, s.mark, s.record, s.process, s.quarantine, s.holder, s.left, s.taken, s.promoted)
 }
 
 func (c client) String() string {

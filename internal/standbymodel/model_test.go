@@ -26,24 +26,27 @@ func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 	if race.Enabled() {
 		t.Skip("an exploration is one goroutine")
 	}
-	models := []Model{{Promotions: 2}, {Promotions: 1, Late: true}}
+	models := []Model{
+		{Promotions: 2}, {Promotions: 1, Late: true}, {Promotions: 1, Renames: 1},
+		{Promotions: 1, Renames: 1, Alone: true, Backlog: 1}, {Promotions: 1, Renames: 1, Alone: true, Backlog: ttl, Resets: true},
+	}
 	if *everything {
-		models = []Model{{Promotions: 3}, {Promotions: 2, Late: true}}
+		models = []Model{{Promotions: 3, Backlog: 1}, {Promotions: 2, Late: true}}
 	}
 	for _, m := range models {
 		t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {
 			t.Parallel()
-			votes := map[uint8]bool{} // by generation
+			votes := map[uint8]bool{} // by identity
 			res := m.Explore(func(s *state) {
 				for _, c := range s.clients {
 					if c.valid > 0 && c.stage == open {
-						votes[c.generation] = true
+						votes[c.identity] = true
 					}
 				}
 			})
 			require.Nil(t, res.Violation)
 			t.Log(res.States, "states,", res.Steps, "steps")
-			assert.Len(t, votes, 1+int(m.Promotions), "each generation votes in its turn: %v", votes)
+			assert.Len(t, votes, 1+int(m.Promotions+m.Renames), "each identity votes in its turn: %v", votes)
 		})
 	}
 }
@@ -53,10 +56,19 @@ func TestMistakesAreFound(t *testing.T) {
 	if !long.Exploration() {
 		t.Skip("these explorations are long")
 	}
+	models := map[Mistake]Model{
+		TakesAsOwn: {Promotions: 1, Renames: 1, Alone: true, Backlog: 1},
+		Promotes:   {Promotions: 1, Renames: 1, Alone: true, Backlog: ttl, Resets: true},
+		OwnInPairs: {Promotions: 2, Renames: 1},
+	}
 	for _, mistake := range []Mistake{Follows, MarksAlone, LooksFirst, Hurries, Unborn, Carries} {
+		models[mistake] = Model{Promotions: 2}
+	}
+	for mistake, m := range models {
 		t.Run(string(mistake), func(t *testing.T) {
 			t.Parallel()
-			res := Model{Promotions: 2, Mistake: mistake}.Explore(func(*state) {})
+			m.Mistake = mistake
+			res := m.Explore(func(*state) {})
 			require.NotNil(t, res.Violation, "it does no harm")
 			t.Log(res.Violation)
 		})
