@@ -42,6 +42,9 @@ func TestBehaviour(t *testing.T) {
 	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process, fleet.Docker} {
 		t.Run(string(kind), func(t *testing.T) {
 			need.Kind(t, kind)
+			if kind == fleet.Docker && !need.Containers() {
+				t.Skip("containers of two tests are enough: those of published ports, and of dead parents")
+			}
 			for _, b := range behaviours {
 				t.Run(b.name, func(t *testing.T) {
 					t.Parallel()

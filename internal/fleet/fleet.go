@@ -109,7 +109,7 @@ func StartDriven(ctx context.Context, kind Kind, d Driver, opts Options) (Fleet,
 
 // launchTimeout bounds the start of all nodes. It does not include what a kind does before,
 // such as pulling an image.
-const launchTimeout = time.Minute
+const launchTimeout = 2 * time.Minute
 
 // launch starts all nodes at once.
 func launch(ctx context.Context, d Driver, nodes int) ([]string, error) {
