@@ -28,7 +28,7 @@ const exitCodesHelp = `Exit codes:
   128+n                it was ended by signal n; or redlock was, while it waited
   75                   the lock is held by another (-E sets it)
   69                   no quorum: too few servers answered
-  79                   the lock was lost while the command ran, and it was ended
+  79                   the lock was lost while the command ran, and redlock has ended it
   126                  the command cannot be executed
   127                  there is no such command
   64                   the command line is wrong

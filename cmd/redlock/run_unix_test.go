@@ -519,26 +519,40 @@ type holder struct {
 	relays []*relay.Relay
 }
 
-// holders starts the runs with these numbers, and returns when all hold their locks.
+// holders starts the runs with these numbers, and returns when all have held their locks.
 func holders(t *testing.T, f fleet.Fleet, from, to int) []*holder {
 	t.Helper()
-	var all []*holder
-	for n := from; n < to; n++ {
-		h := &holder{n: n, name: fmt.Sprint("loss-", n), file: filepath.Join(t.TempDir(), "oracle")}
-		var urls []string
-		for _, url := range f.URLs() {
-			r, err := relay.New(strings.TrimPrefix(url, "redis://"))
-			tr.NoError(t, err)
-			t.Cleanup(func() { r.Close() })
-			h.relays, urls = append(h.relays, r), append(urls, r.URL())
-		}
-		h.process = command(t, urls, "run", "--ttl", lossTTL.String(), h.name, "--", self(t)).role("hold", h.file).begin(t)
-		all = append(all, h)
+	all := make([]*holder, to-from)
+	var starting sync.WaitGroup
+	for i := range all {
+		starting.Go(func() {
+			for all[i] = begin(t, f, from+i); !all[i].holds(); all[i] = begin(t, f, from+i) {
+				tr.Equal(t, exitLost, all[i].code(t), "this machine may be too busy for its TTL: %s", all[i].stderr.String())
+			}
+		})
 	}
-	for _, h := range all {
-		h.says(t, "held")
-	}
+	starting.Wait()
 	return all
+}
+
+// begin starts one run.
+func begin(t *testing.T, f fleet.Fleet, n int) *holder {
+	h := &holder{n: n, name: fmt.Sprint("loss-", n), file: filepath.Join(t.TempDir(), "oracle")}
+	var urls []string
+	for _, url := range f.URLs() {
+		r, err := relay.New(strings.TrimPrefix(url, "redis://"))
+		tr.NoError(t, err)
+		t.Cleanup(func() { r.Close() })
+		h.relays, urls = append(h.relays, r), append(urls, r.URL())
+	}
+	h.process = command(t, urls, "run", "--ttl", lossTTL.String(), h.name, "--", self(t)).role("hold", h.file).begin(t)
+	return h
+}
+
+// holds waits until the command runs, and reports whether it did.
+func (h *holder) holds() bool {
+	line, _ := h.lines.ReadString('\n')
+	return line == "held\n"
 }
 
 // lose cuts a majority of the servers off from the run, and returns the next lock of that name.
