@@ -478,7 +478,8 @@ func TestACommandNeverOutlivesItsLock(t *testing.T) {
 		for _, h := range holders(t, f, first, min(first+atOnce, *losses)) {
 			losing.Go(func() {
 				lock := h.lose(t, next)
-				_, err := oracle(h.file)
+				o, err := oracle(h.file)
+				o.Close()
 				assert.NoError(t, err, "%s: the command still runs, and another has its lock", h.name)
 				h.hasEnded(t, f, lock)
 			})
@@ -568,7 +569,8 @@ func (h *holder) hasEnded(t *testing.T, f fleet.Fleet, another *redlock.Lock) {
 	granted := grantedAt(t, f, another)
 	assert.Equal(t, exitLost, h.code(t))
 	assert.Contains(t, h.stderr.String(), "lock lost")
-	_, err := oracle(h.file)
+	o, err := oracle(h.file)
+	o.Close()
 	assert.NoError(t, err, "%s: the command still runs", h.name)
 	assert.Less(t, lastSign(t, h.file), granted, "%s: the command worked on, and another had its lock", h.name)
 	assert.NoError(t, another.Release(context.WithoutCancel(t.Context())))
