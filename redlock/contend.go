@@ -147,13 +147,14 @@ type contender struct {
 	triedAt     clock.Instant // the last try was over
 	place       *place        // of a fair caller, or one that was passed over
 	met         bool          // another process had the lock, or waited for it as well
-	mute        quorum.Set    // nodes that did not keep its place
-	unordered   bool          // no node keeps its place at the moment
-	splits      int           // tries in a row that took the first node, and too few others
-	followHints bool          // at once, until the next try
-	called      bool          // the last try was made because the lock seemed free
-	vain        int           // how often that was in vain although it was the caller's turn
-	moves       int           // to other nodes, in this rest
+	mute        quorum.Set    // nodes that did not keep its place, until muteUntil
+	muteUntil   clock.Instant
+	unordered   bool // no node keeps its place at the moment
+	splits      int  // tries in a row that took the first node, and too few others
+	followHints bool // at once, until the next try
+	called      bool // the last try was made because the lock seemed free
+	vain        int  // how often that was in vain although it was the caller's turn
+	moves       int  // to other nodes, in this rest
 
 	backup     int           // hints as well; valid with second
 	second     *question     // the one to it; nil: it has not been asked since question
@@ -172,23 +173,23 @@ func (a *acquisition) contend() *contender {
 	if a.contender == nil {
 		now := a.settings.clock.Now()
 		a.contender = &contender{acquisition: a, since: now, triedAt: now}
-		a.contender.node = a.chooseFirst(&a.contender.bad, a.settings.inOrder())
+		a.contender.node = a.chooseFirst(&a.contender.bad)
 	}
 	return a.contender
 }
 
 // chooseFirst returns the node that is to be asked first. It avoids those that are bad, until all
-// are, and unless it stays with one also those that are overdue, as long as there are others. A
-// queue of fair callers is not moved for a node that is merely overdue: see answerLimit.
-func (a *acquisition) chooseFirst(bad *quorum.Set, stays bool) int {
+// are, and those that are overdue, as long as there are others.
+func (a *acquisition) chooseFirst(bad *quorum.Set) int { return a.choose(bad, a.locker.overdue()) }
+
+// choose is chooseFirst, where it is another set of nodes that is overdue.
+func (a *acquisition) choose(bad *quorum.Set, overdue quorum.Set) int {
 	nodes := a.locker.nodes
 	if *bad == quorum.All(len(nodes)) {
 		*bad = 0
 	}
-	if !stays {
-		if node := firstOf(nodes, a.key, *bad|a.locker.overdue()); node >= 0 {
-			return node
-		}
+	if node := firstOf(nodes, a.key, *bad|overdue); node >= 0 {
+		return node
 	}
 	return firstOf(nodes, a.key, *bad)
 }
@@ -301,15 +302,17 @@ func (c *contender) lost(first int, failed *QuorumError) {
 // leave turns to another node, and back to this one only when all have been of no use.
 func (c *contender) leave() {
 	c.bad.Add(c.node)
-	c.place.giveBackAt(c.node)
-	c.turn()
+	c.turnTo(c.chooseFirst(&c.bad))
 }
 
-// turn turns to the node that chooseFirst returns.
-func (c *contender) turn() {
-	c.unwatch()
+// turnTo has the node asked first from now on.
+func (c *contender) turnTo(node int) {
+	if node != c.node {
+		c.unwatch()
+		c.place.giveBackAt(c.node)
+		c.node = node
+	}
 	c.question = nil
-	c.node = c.chooseFirst(&c.bad, c.settings.inOrder())
 }
 
 // answerLimit is how long the node is waited for. One that keeps a queue for fair callers is

@@ -50,7 +50,8 @@ func (s *settings) inOrder() bool { return s.fair && !s.shared }
 //
 // The node is a guess here as well: safety does not depend on the order, and a caller that did not
 // ask for Fair leaves the queue of a node that does not answer in time. A fair caller to whom no
-// node answers contends by chance, and asks again before each try.
+// node answers contends by chance, and asks again before each try. Both go back to the node that all
+// others ask when it answers again (home).
 
 const (
 	// passedOver is how long a waiter contends by chance.
@@ -143,8 +144,8 @@ func (c *contender) takePlace() {
 	if c.settings.inOrder() {
 		began = c.arrived
 	}
-	c.bad, c.splits, c.notBefore = c.mute, 0, 0
-	c.turn()                // back to the node that all others ask
+	c.splits, c.notBefore = 0, 0
+	c.turnTo(c.home())
 	c.locker.inflight.add() // until giveBack
 	c.place = &place{contender: c, key: keys.Queue.Of(c.key), id: newValue(), began: began}
 }
@@ -155,10 +156,10 @@ func (c *contender) isQueued() bool { return c != nil && c.place != nil }
 // wasPassedOver reports whether the caller, having failed so often before, is to take a place. Where
 // others contend all the time it was passed over by the first refusal.
 func (c *contender) wasPassedOver(tries int, failed *QuorumError) bool {
-	if failed.Err != ErrHeld || c.mute == quorum.All(len(c.locker.nodes)) {
+	now := c.settings.clock.Now()
+	if failed.Err != ErrHeld || c.mute == quorum.All(len(c.locker.nodes)) && now < c.muteUntil {
 		return false
 	}
-	now := c.settings.clock.Now()
 	return tries > 0 && now.Sub(c.since) >= passedOver || c.locker.queue.isContended(c.line, now)
 }
 
@@ -283,9 +284,45 @@ type ignored struct{}
 
 func (ignored) Receive(int, protocol.Reply) {}
 
+// home returns the node that is to keep the caller's place: where all others have theirs, unless it
+// has failed. A caller goes back there as soon as it can be asked again, because one that waits
+// elsewhere is called by no one, and is passed over by all.
+func (c *contender) home() int {
+	if c.settings.clock.Now() >= c.muteUntil {
+		c.mute = 0
+	}
+	return c.choose(&c.mute, c.late())
+}
+
+// late returns the nodes that are not asked for a place: those that are overdue or, where the caller
+// is served in order, silent.
+func (c *contender) late() quorum.Set {
+	if c.settings.inOrder() {
+		return c.locker.silent()
+	}
+	return c.locker.overdue()
+}
+
+// isLate notes that node i has not answered in time.
+func (c *contender) isLate(i int) {
+	c.locker.roundTrips[i].overdue.Store(true)
+	if c.settings.inOrder() {
+		c.locker.roundTrips[i].silent.Store(true)
+	}
+}
+
+// hasNotKept notes that the node keeps no place. It is avoided until it answers something, and where
+// it was not for lateness also for maxWait: it may answer all but questions about places.
+func (c *contender) hasNotKept() {
+	if !c.late().Has(c.node) {
+		c.mute.Add(c.node)
+		c.muteUntil = c.settings.clock.Now().Add(maxWait)
+		c.isLate(c.node)
+	}
+}
+
 // leaveOrder has a caller that did not ask for Fair contend by chance at another node.
 func (c *contender) leaveOrder() {
-	c.mute.Add(c.node)
 	c.place.unwatch()
 	c.place.giveBack()
 	c.place = nil
@@ -295,9 +332,7 @@ func (c *contender) leaveOrder() {
 // ask takes or keeps the place, and watches for a call, or the lock, or both. A first that has not
 // failed needs no call, and the lock would wake the others for nothing.
 func (c *contender) ask(call, lock bool) {
-	if c.question.hasFailed() {
-		c.leave()
-	}
+	c.turnTo(c.home())
 	p, i := c.place, c.node
 	node := c.locker.nodes[i]
 	p.called.Store(false)
@@ -348,6 +383,7 @@ func (c *contender) awaitTurn() (first int) {
 			c.fail()
 		}
 		if c.question.hasFailed() {
+			c.hasNotKept()
 			if !c.settings.inOrder() {
 				if c.leaveOrder(); !c.followHints {
 					return everyNode // nobody is known to be in the way
@@ -445,8 +481,8 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 			limit, extended = now.Add(minAnswerLimit), true
 			continue
 		default:
-			if s.outcome == 0 && !c.settings.inOrder() {
-				c.locker.roundTrips[c.node].overdue.Store(true)
+			if s.outcome == 0 {
+				c.isLate(c.node)
 			}
 			return everyNode, false
 		}

@@ -539,6 +539,103 @@ func servesEachInTime(t *testing.T, w *sim.World, n int, hold time.Duration) {
 	assert.LessOrEqual(t, longest, time.Duration(10*n)*each+20*time.Millisecond)
 }
 
+// TestALateAnswerDoesNotPartAWaiterFromTheOthers: it takes its place at the node where they have theirs,
+// or goes back there. For one process a node's answers are late now and then, whichever node it is.
+func TestALateAnswerDoesNotPartAWaiterFromTheOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		late time.Duration // for longer than a node is waited for
+		opts []redlock.LockerOption
+	}{
+		"plain": {20 * time.Millisecond, nil},
+		"fair":  {40 * time.Millisecond, []redlock.LockerOption{redlock.Fair()}},
+	} {
+		for _, callers := range [][]int{{1, 1, 1, 1}, {1, 8}} { // of each process
+			for late := range 3 {
+				t.Run(fmt.Sprint(name, callers, late), func(t *testing.T) {
+					simulate(t, 3, func(t *testing.T, w *sim.World) {
+						begin, net := w.Now(), uneven(near/2)
+						travel := net.Travel
+						net.Travel = func(l sim.Leg, r *rand.Rand) (time.Duration, bool) {
+							d, lost := travel(l, r)
+							if l.Client == 0 && l.Node == late && l.Reply {
+								d = max(d, test.late-w.Now().Sub(begin)%(300*time.Millisecond))
+							}
+							return d, lost
+						}
+						w.SetNet(net)
+						turns, longest := taking(t, w, callers, test.opts...)
+						assert.LessOrEqual(t, longest, 40, "of %d turns", turns)
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestANodeThatIsDownCostsWaitersLittle, whether it kept the queue or not: they go back to it when it
+// answers, and not before.
+func TestANodeThatIsDownCostsWaitersLittle(t *testing.T) {
+	for name, stop := range map[string]func(*sim.Server){
+		"hung": (*sim.Server).Hang, "vanished": (*sim.Server).Vanish, "crashed": (*sim.Server).Crash,
+	} {
+		for kind, opts := range map[string][]redlock.LockerOption{"plain": nil, "fair": {redlock.Fair()}} {
+			for down := range 3 {
+				t.Run(fmt.Sprint(name, ", ", kind, down), func(t *testing.T) {
+					simulate(t, 3, func(t *testing.T, w *sim.World) {
+						w.SetNet(uneven(near / 2))
+						server := w.Servers()[down]
+						time.AfterFunc(100*time.Millisecond, func() { stop(server) })
+						turns, longest := taking(t, w, []int{1, 1, 1, 1}, opts...)
+						assert.LessOrEqual(t, longest, 40, "of %d turns", turns)
+						assert.Greater(t, turns, int(takingFor/(takingHold+6*near)))
+						server.Resume()
+						server.Restart()
+					})
+				})
+			}
+		}
+	}
+}
+
+const (
+	takingFor  = 3 * time.Second
+	takingHold = 2 * time.Millisecond
+)
+
+// taking has so many callers of each process take a lock again and again. It returns how many turns that
+// made, and the most that others had while one waited.
+func taking(t *testing.T, w *sim.World, callers []int, opts ...redlock.LockerOption) (turns, longest int) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	take := func(l *redlock.Locker) bool {
+		mu.Lock()
+		before := turns
+		mu.Unlock()
+		lock, err := l.Acquire(t.Context(), "x")
+		if !assert.NoError(t, err) {
+			return false
+		}
+		mu.Lock()
+		turns++
+		longest = max(longest, turns-before)
+		mu.Unlock()
+		time.Sleep(takingHold)
+		return assert.NoError(t, lock.Release(t.Context()))
+	}
+	end := time.Now().Add(takingFor)
+	for _, n := range callers {
+		l, _ := open(t, w, append(opts, redlock.NodeTimeout(time.Second))...)
+		for range n {
+			all.Go(func() {
+				for time.Now().Before(end) && take(l) {
+				}
+			})
+		}
+	}
+	all.Wait()
+	return turns, longest
+}
+
 // TestWhoIsAloneForgetsItsRivals: a process that has met another once, and is alone since, has long
 // turns again, in which it lines up for nothing.
 func TestWhoIsAloneForgetsItsRivals(t *testing.T) {

@@ -74,7 +74,7 @@ func (c *contender) askForHints(now clock.Instant) {
 	if c.place == nil { // a place is kept at its node
 		if c.question.hasFailed() {
 			c.leave()
-		} else if node := c.chooseFirst(&c.bad, false); node != c.node {
+		} else if node := c.chooseFirst(&c.bad); node != c.node {
 			c.unwatch()
 			c.node = node
 		}
@@ -148,11 +148,11 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 		if now < c.question.due {
 			return c.question.due
 		}
+		c.isLate(c.lookout)
 		if c.place != nil && c.lookout == c.node {
 			c.fail()
 			return farOff
 		}
-		c.locker.roundTrips[c.lookout].overdue.Store(true)
 		return c.askElsewhere(now)
 	case c.question.hasFailed():
 		return c.askElsewhere(now)

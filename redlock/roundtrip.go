@@ -25,6 +25,10 @@ type roundTrip struct {
 	// has not answered anything since. It is then not asked first.
 	overdue atomic.Bool
 
+	// silent: it has done so for longer than queueAnswerLimit. It then keeps no queue of fair
+	// callers.
+	silent atomic.Bool
+
 	mu        sync.Mutex
 	usual     time.Duration // smoothed; zero: not known
 	deviation time.Duration // from usual, smoothed
@@ -34,6 +38,7 @@ type roundTrip struct {
 func (t *roundTrip) answered() {
 	if t.overdue.Load() { // a store would take the cache line from other processors
 		t.overdue.Store(false)
+		t.silent.Store(false)
 	}
 }
 
@@ -97,9 +102,18 @@ func (l *Locker) answerLimitOf(nodes quorum.Set, limit time.Duration) (p time.Du
 func hasOverslept(waited, limit time.Duration) bool { return waited > limit+minAnswerLimit/4 }
 
 // overdue returns the nodes that are.
-func (l *Locker) overdue() (set quorum.Set) {
+func (l *Locker) overdue() quorum.Set {
+	return l.nodesThat(func(t *roundTrip) bool { return t.overdue.Load() })
+}
+
+// silent returns the nodes that are.
+func (l *Locker) silent() quorum.Set {
+	return l.nodesThat(func(t *roundTrip) bool { return t.silent.Load() })
+}
+
+func (l *Locker) nodesThat(are func(*roundTrip) bool) (set quorum.Set) {
 	for i := range l.roundTrips {
-		if l.roundTrips[i].overdue.Load() {
+		if are(&l.roundTrips[i]) {
 			set.Add(i)
 		}
 	}

@@ -67,7 +67,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	q := &a.locker.queue
 	q.enter(a)
 	s := &search{acquisition: a, guide: everyNode, all: true}
-	s.node = s.chooseFirst(&s.bad, false)
+	s.node = s.chooseFirst(&s.bad)
 	var got *session
 	defer func() {
 		s.unwatch()
@@ -217,7 +217,7 @@ func (s *search) leave(i int) {
 	s.bad.Add(i)
 	if i == s.node {
 		s.unwatch()
-		s.node, s.splits = s.chooseFirst(&s.bad, false), 0
+		s.node, s.splits = s.chooseFirst(&s.bad), 0
 	}
 }
 
@@ -277,7 +277,7 @@ func (k *slotLook) submit(i int) {
 // lookOut asks the node about all slots, with hints if it may not remember all of them, and for
 // hints of those that have been used up.
 func (s *search) lookOut(now clock.Instant) {
-	if node := s.chooseFirst(&s.bad, false); node != s.node {
+	if node := s.chooseFirst(&s.bad); node != s.node {
 		s.unwatch()
 		s.node = node
 	}
