@@ -56,6 +56,14 @@ var procedures = map[string]func(*testing.T, *operator){
 			o.follow(t, steps{"ssh 10.0.0.3 apt-get install --yes --only-upgrade redis-server": func() { o.restart(t, i, fleet.Kept) }})
 		}
 	},
+	"Back up a server": func(t *testing.T, o *operator) {
+		for i := range 3 {
+			o.r.must(t, i, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
+		}
+		o.section = strings.ReplaceAll(o.section, "/tmp", t.TempDir())
+		o.start(t)
+		o.follow(t, nil)
+	},
 	"Replace a server at its address": func(t *testing.T, o *operator) {
 		o.start(t)
 		o.follow(t, steps{

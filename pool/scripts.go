@@ -4,6 +4,7 @@ import (
 	"crypto/sha1"
 	"encoding/hex"
 
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -175,7 +176,7 @@ end
 local run, data = info('server', 'run_id'), info('replication', 'master_replid')
 if info('replication', 'second_repl_offset') == '-1' and info('stats', 'total_net_repl_input_bytes') == '0' then
 	local primary = redis.pcall('GET', '`+primaryKey+`')
-	if type(primary) ~= 'string' or primary == '' then data = 'own' end
+	if type(primary) ~= 'string' or primary == '' then data = '`+record.OwnData+`' end
 end
 run = run and run .. '/' .. (data or '') or '-'
 local record, found = redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1])

@@ -46,7 +46,7 @@ type member struct {
 
 // errSucceeded is for a connection whose server is another than at the handshake: it has to be greeted
 // again, because it may not be confirmed any more.
-var errSucceeded = errors.New("has another data set than before; it was promoted again, or has had its first replica")
+var errSucceeded = errors.New("has another data set than before: it was promoted again; or its first replica or a backup was attached, or the last replica is gone, which it cannot tell from that")
 
 // errNoVote is why a node of several servers has none.
 var errNoVote = errors.New("none of the node's servers has its vote")

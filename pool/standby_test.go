@@ -18,6 +18,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/protocol"
 )
@@ -453,4 +454,39 @@ func TestAStandbyIsLookedAtWhenThePrimaryIsKnown(t *testing.T) {
 	assert.ErrorIs(t, err, errNoVote)
 	assert.ErrorIs(t, err, errPrimary)
 	assert.False(t, first.Exists(primaryKey))
+}
+
+// TestAServerThatFailedOverAndBackHasNoDataOfItsOwn: it is another to clients that know it alone,
+// also when nothing tells of its promotion any more, and when its statistics were reset behind that.
+func TestAServerThatFailedOverAndBackHasNoDataOfItsOwn(t *testing.T) {
+	t.Parallel()
+	replication := func(p *pair) string {
+		text, err := redis.String(p.do(0, "INFO", "replication"), nil)
+		require.NoError(t, err)
+		return text
+	}
+	for name, hide := range map[string]func(*pair){
+		"the backlog is freed": func(p *pair) {
+			p.do(0, "CONFIG", "SET", "repl-backlog-ttl", 1)
+			eventually(t, func() bool { return strings.Contains(replication(p), "repl_backlog_active:0") }, "it is freed")
+			require.Contains(t, replication(p), "second_repl_offset:-1")
+		},
+		"statistics are reset": func(p *pair) { p.do(0, "CONFIG", "RESETSTAT") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPair(t)
+			before := do(t, openNode(t, p.URLs()[0]), recorded("a")).Run
+			require.Equal(t, record.OwnData, before[strings.Index(before, "/")+1:])
+			p.promote(1)
+			p.do(0, "SET", "lost", "v") // else it would have nothing to take
+			p.demote(0)
+			p.promote(0)
+			require.EqualValues(t, 0, p.do(0, "EXISTS", "lost"))
+			hide(p)
+			after := do(t, openNode(t, p.URLs()[0]), recorded("b")).Run
+			assert.Equal(t, before[:41], after[:41], "the same process")
+			assert.NotEqual(t, before, after)
+		})
+	}
 }

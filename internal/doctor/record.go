@@ -20,8 +20,8 @@ func (v *visit) guard() error {
 	}
 	key := v.settings.Prefix + record.Key
 	text, life, clock := newQuestion("GET", key), newQuestion("PTTL", key), newQuestion("TIME")
-	replication := newQuestion("INFO", "replication")
-	if err := v.ask(text, life, clock, replication); err != nil {
+	primary, replication, stats := newQuestion("GET", primaryKey), newQuestion("INFO", "replication"), newQuestion("INFO", "stats")
+	if err := v.ask(text, life, clock, primary, replication, stats); err != nil {
 		return err
 	}
 	if strings.HasPrefix(string(text.err), "WRONGTYPE") {
@@ -39,7 +39,9 @@ func (v *visit) guard() error {
 		}
 	}
 	v.facts.recordRead = true
-	v.facts.dataSet = replication.fields()["master_replid"]
+	told := replication.fields()
+	v.facts.dataSet = record.DataSet(told["master_replid"], told["second_repl_offset"],
+		stats.fields()["total_net_repl_input_bytes"], primary.text())
 	if text.value == nil {
 		return nil
 	}
@@ -91,7 +93,7 @@ func (v *visit) recorded(r *record.Record, expires bool, clock time.Duration) {
 // server tells its identity.
 func (v *visit) valid(r *record.Record, expires bool) bool {
 	const until = "the next client writes a new record and gives it no vote until the locks that it may have forgotten must have expired"
-	run, data, _ := strings.Cut(r.Run, "/")
+	run, _, _ := strings.Cut(r.Run, "/")
 	switch {
 	case r.Nodes != v.nodes:
 		v.add(Finding{Fatal, checkEpoch, fmt.Sprintf("its clients lock by %d nodes, and here are %d", r.Nodes, v.nodes),
@@ -101,9 +103,9 @@ func (v *visit) valid(r *record.Record, expires bool) bool {
 	case r.Run != record.Unknown && v.facts.runID != "" && run != v.facts.runID:
 		v.add(Finding{Warning, checkEpoch, "it has been restarted since its epoch record was written", until, ""})
 		return false
-	case r.Run != record.Unknown && v.facts.runID != "" && v.facts.dataSet != "" && data != v.facts.dataSet:
+	case r.Run != record.Unknown && v.facts.runID != "" && v.facts.dataSet != "" && !r.IsOf(v.facts.runID+"/"+v.facts.dataSet):
 		v.add(Finding{Warning, checkEpoch, "its data set was replaced since its epoch record was written",
-			"there was a failover and one back, or a replica was attached for the first time: " + until, ""})
+			"there was a failover and one back; or its first replica or a backup (redis-cli --rdb) was attached, or all were gone for repl-backlog-ttl, and the server cannot tell that from a failover: " + until, ""})
 
 		return false
 	case !expires:

@@ -33,7 +33,7 @@ type facts struct {
 	offset      time.Duration  // the server's clock is ahead of ours by this,
 	uncertainty time.Duration  // give or take that
 	timed       bool           // it is known
-	dataSet     string         // its master_replid
+	dataSet     string         // as in the record
 	record      *record.Record // nil: none, or it could not be read
 	recordRead  bool
 	quarantine  bool // its votes do not count for now

@@ -44,8 +44,8 @@ const version = "2"
 // Unknown is the Run of a server that does not tell who it is.
 const Unknown = "-"
 
-// own is the data set of a process that has not taken over another's.
-const own = "own"
+// OwnData is the data set of a process that has not taken over another's.
+const OwnData = "own"
 
 // DataSet names a server's data set by what the server tells of it: the fields master_replid,
 // second_repl_offset and total_net_repl_input_bytes of INFO, and what stands under PrimaryKey.
@@ -62,7 +62,7 @@ const own = "own"
 // one may be confirmed while another was the primary in between.
 func DataSet(id, secondOffset, taken, primary string) string {
 	if secondOffset == "-1" && taken == "0" && primary == "" {
-		return own
+		return OwnData
 	}
 	return id
 }
@@ -156,7 +156,7 @@ func (r *Record) Enter(ttl, earliest, clock time.Duration) bool {
 // its own data, too, if it names the same process with another data set: the name has changed, and
 // the data has not.
 func (r *Record) IsOf(run string) bool {
-	process, isOwn := strings.CutSuffix(run, "/"+own)
+	process, isOwn := strings.CutSuffix(run, "/"+OwnData)
 	return r.Run == run || isOwn && strings.HasPrefix(r.Run, process+"/")
 }
 

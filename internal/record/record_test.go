@@ -152,3 +152,28 @@ func TestAStepIsKeptWhereTheTimeIsInDoubt(t *testing.T) {
 		assert.Len(t, r.Steps, kept+1)
 	}
 }
+
+// TestARecordIsOfItsProcessWhileThatHasItsOwnData: another master_replid makes no other data set.
+func TestARecordIsOfItsProcessWhileThatHasItsOwnData(t *testing.T) {
+	t.Parallel()
+	assert.Equal(t, OwnData, DataSet("id", "-1", "0", ""))
+	for name, set := range map[string]string{
+		"it was promoted":               DataSet("id", "1", "0", ""),
+		"it took another's data":        DataSet("id", "-1", "175", ""),
+		"it does not tell what it took": DataSet("id", "-1", "", ""),
+		"it is one of several servers":  DataSet("id", "-1", "0", "run/id"),
+		"it tells nothing":              DataSet("id", "", "", ""),
+	} {
+		assert.Equal(t, "id", set, name)
+	}
+
+	r := sample() // of a1/b2
+	assert.True(t, r.IsOf("a1/b2"))
+	assert.True(t, r.IsOf("a1/"+OwnData), "of the same data by another name")
+	for _, other := range []string{"a1/b3", "a2/" + OwnData, "a/" + OwnData, "a1", "", Unknown} {
+		assert.False(t, r.IsOf(other), other)
+	}
+	r.Run = "a1/" + OwnData
+	assert.True(t, r.IsOf("a1/"+OwnData))
+	assert.False(t, r.IsOf("a1/b2"), "it was promoted since")
+}

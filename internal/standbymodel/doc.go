@@ -26,6 +26,15 @@
 // A server that was a replica never is of an earlier generation again. So all votes of a were given
 // before that look, or a while after it, and those of b count when these have ended.
 //
+// # A server that stands alone
+//
+// Where clients know one server only, the memory guard alone keeps the promise. A server gets another
+// generation also by its first replica, and when it frees its backlog, without any loss. So the
+// record counts in all generations of a process that tells neither of data that it took nor of a
+// generation before its promotion (record.DataSet). That it took data is enough to know, unless its
+// statistics are reset. Then it still tells of the generation before, for as long as it keeps its
+// backlog, and no lock lives longer than that.
+//
 // # What the model covers
 //
 // Two servers, two clients, time in ticks, a TTL of two. Promotions up to a bound, with both servers
@@ -44,6 +53,8 @@
 //
 //   - A connection that outlives its generation must not give a record to the next one
 //     ([Carries]): its quarantine would begin before the other server has stopped.
+//   - The generation before a promotion is no sign by itself where locks live longer than the backlog
+//     ([TakesAsOwn]), and neither is what was taken, if statistics are reset ([Promotes]).
 //   - To look at the other server first and at the generation behind it proves nothing
 //     ([LooksFirst]).
 //

@@ -32,7 +32,6 @@ const (
 	Carries    Mistake = "carries"      // goes on with the generation that follows on its connection
 	TakesAsOwn Mistake = "takes as own" // has a server's data be its own though it was taken
 	Promotes   Mistake = "promotes"     // has it be its own though the server was promoted
-	OwnInPairs Mistake = "own in pairs" // has it be its own for a server that was confirmed
 )
 
 // A state is one moment of a world. It is what tells moments apart, too.
@@ -60,14 +59,15 @@ type server struct {
 	keeps    uint8 // for how long it does not free that
 }
 
-// own is the identity of a primary whose data is its own, in any generation (record.DataSet).
+// own is the identity of a primary that stands alone and whose data is its own, in any generation
+// (record.DataSet).
 const own = 255
 
 // identity names the process and data of a primary.
 func (m Model) identity(at *server) uint8 {
 	isTaken := at.taken && m.Mistake != TakesAsOwn
 	isPromoted := at.promoted && m.Mistake != Promotes
-	if at.generation == 0 || isTaken || isPromoted || at.mark != 0 && m.Mistake != OwnInPairs {
+	if at.generation == 0 || isTaken || isPromoted || !m.Alone {
 		return at.generation
 	}
 	return own
@@ -187,7 +187,7 @@ func (m Model) key(s *state) state {
 		if at.mark != at.generation && m.Mistake != MarksAlone {
 			at.mark = 0
 		}
-		if !m.mayBeOwn(at) {
+		if !m.Alone {
 			at.taken, at.promoted = false, false
 		}
 		if k.renames == 0 {
@@ -210,14 +210,9 @@ func (m Model) key(s *state) state {
 func (m Model) mayMatter(at *server, process uint8) bool {
 	isTaken := !m.Resets && m.Mistake != TakesAsOwn // for good
 	if at.process != process {
-		return m.mayBeOwn(at) && !isTaken
+		return m.Alone && !isTaken
 	}
-	return m.mayBeOwn(at) && !(at.taken && isTaken) || at.record == at.generation || at.record == at.before
-}
-
-// mayBeOwn reports whether it matters to a client that the server's data is its own.
-func (m Model) mayBeOwn(at *server) bool {
-	return m.Mistake == OwnInPairs || m.Mistake == Follows || m.Alone && at.mark == 0
+	return m.Alone && !(at.taken && isTaken) || at.record == at.generation || at.record == at.before
 }
 
 // does changes the state by a step that can happen, and leaves it as it is otherwise.

@@ -59,7 +59,6 @@ func TestMistakesAreFound(t *testing.T) {
 	models := map[Mistake]Model{
 		TakesAsOwn: {Promotions: 1, Renames: 1, Alone: true, Backlog: 1},
 		Promotes:   {Promotions: 1, Renames: 1, Alone: true, Backlog: ttl, Resets: true},
-		OwnInPairs: {Promotions: 2, Renames: 1},
 	}
 	for _, mistake := range []Mistake{Follows, MarksAlone, LooksFirst, Hurries, Unborn, Carries} {
 		models[mistake] = Model{Promotions: 2}
