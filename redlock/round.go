@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -480,14 +481,15 @@ func (l *Locker) release(of releaseOf, now clock.Instant) *round {
 	return r
 }
 
-// sameServer returns the node that has replied from the process run, or -1. The
-// round must be locked.
+// sameServer returns the node that has replied from the process of run, or -1. Its data set, which
+// run names as well, may have two names. The round must be locked.
 func (r *round) sameServer(run string) int {
-	if run == "" {
+	process, _, _ := strings.Cut(run, "/")
+	if process == "" {
 		return -1
 	}
 	for i := range r.slots {
-		if r.slots[i].reply.Run == run {
+		if of := r.slots[i].reply.Run; of == run || strings.HasPrefix(of, process) && strings.HasPrefix(of[len(process):], "/") {
 			return i
 		}
 	}
