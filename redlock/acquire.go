@@ -89,6 +89,7 @@ type acquisition struct {
 	intent    string        // what this writer is known by to readers that make way; empty: it knows of none
 	traceless int           // tries in a row whose refusers had gone before they could be seen (see mayBeReaders)
 	seenAt    clock.Instant // when all nodes were last asked who refuses
+	unseen    int           // tries since, which asked one node first
 }
 
 // begin checks the arguments of an acquisition, and tells the tracers that it begins.

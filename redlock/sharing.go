@@ -18,7 +18,9 @@ import (
 //
 // Writers that wait in Acquire come before readers that come later, who wait for them. A writer
 // that dies while it waits holds readers up for a second and two node timeouts. A writer waits for
-// each reader that was there before, and no longer than that one's TTL if it has died.
+// each reader that was there before, and no longer than that one's TTL if it has died. Readers and
+// writers of one Locker are served in order, but readers that wait come in together; a reader that
+// other processes passed over takes its place among the writers.
 //
 // Readers of one Locker share what the nodes hold, where their settings are alike: any number of
 // them costs the nodes one entry, and the last to leave releases it. Readers that do not renew or
@@ -224,7 +226,7 @@ func (a *acquisition) intend(undo *round, refused quorum.Set) {
 	if a.parker == nil {
 		return
 	}
-	a.seenAt = a.settings.clock.Now()
+	a.seenAt, a.unseen = a.settings.clock.Now(), 0
 	if a.intent == "" && !undo.foundReaders() && !a.mayBeReaders(undo, refused) {
 		return
 	}
@@ -279,7 +281,11 @@ func (a *acquisition) submitIntent(life time.Duration) {
 // maxUnseen is how long a writer may follow the hints of one node, and be refused there, before it
 // asks all nodes who refuses. Readers that come and go make hints, and one node alone refuses
 // without a word of who is there.
-const maxUnseen = 20 * time.Millisecond
+const maxUnseen = time.Second
+
+// mostUnseen is how often it may be refused there in a row: where readers of many processes come and
+// go all the time it learns of them soon.
+const mostUnseen = 8
 
 // mustSee reports whether it is time for a writer to ask all nodes: so that it learns of readers, or
 // that the nodes hear of its intent.
@@ -288,10 +294,11 @@ func (a *acquisition) mustSee() bool {
 		return false
 	}
 	limit := maxUnseen
+	a.unseen++
 	if a.intent != "" || a.traceless > 0 {
 		limit = maxWait
 	}
-	return a.settings.clock.Now() >= a.seenAt.Add(limit)
+	return limit == maxUnseen && a.unseen > mostUnseen || a.settings.clock.Now() >= a.seenAt.Add(limit)
 }
 
 // foundReaders reports whether a node has said that the key has readers.
