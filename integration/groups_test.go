@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/long"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -221,6 +222,7 @@ func TestTheMapChangesUnderLoad(t *testing.T) {
 
 // TestServersChangeUnderLoad: one server of three is replaced, and then there are five.
 func TestServersChangeUnderLoad(t *testing.T) {
+	long.Only(t)
 	t.Parallel()
 	c := newMapChange(t, 6)
 	three := groupSpec{redlock.Group{Name: "three"}, []int{0, 1, 2}}

@@ -259,7 +259,7 @@ func TestAHolderHearsOfWhatItsOwnLockerDoesByValue(t *testing.T) {
 func TestWaitersHearOfAReleaseByValueInTheirProcess(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
-		l, _ := open(t, w)
+		l, _ := open(t, w, longest)
 		got := waits(t.Context(), t, l)
 		time.Sleep(time.Second)
 		assert.LessOrEqual(t, took(func() {
