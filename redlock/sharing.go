@@ -180,6 +180,7 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 		return nil, nil
 	}
 	r := l.newRound(a.eventCtx, a.name, l.request(s.settings, s.kind.acquire, s.claim))
+	a.askedAt = r.start
 	s.number(r)
 	s.maybe = quorum.All(len(l.nodes))
 	s.mu.Unlock()
