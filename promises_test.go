@@ -370,13 +370,14 @@ func TestQuorumP6FailureLeavesNothing(t *testing.T) {
 		{
 			name: "all replies and the first releases get lost",
 			prepare: func(w *sim.World, _ *sim.Client, _ func()) {
-				w.SetNet(sim.Net{Patience: time.Second / 2, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-					return leg, l.Reply || l.Op == protocol.OpRelease
-				}})
+				w.SetNet(sim.Net{Patience: 2 * timeout, // the attempt is over before
+					Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+						return leg, l.Reply || l.Op == protocol.OpRelease
+					}})
 			},
 			heal:  func(w *sim.World, _ *sim.Client) { w.SetNet(sim.Fixed(leg)) },
 			err:   redlock.ErrNoQuorum,
-			votes: 5, after: time.Second/2 + timeout + leg, // noticed, and repeated
+			votes: 5, after: 2*timeout + leg, // noticed, and repeated
 		},
 		{
 			name: "three servers crash with the SETs done and the replies under way",

@@ -433,7 +433,8 @@ func TestWaitersOutlastRecordsThatAreContested(t *testing.T) {
 		w.SetNet(net)
 		var all sync.WaitGroup
 		for i := range 12 {
-			l, _ := open(t, w, redlock.MemoryGuard(true), redlock.TTL(2*ttl+time.Duration(i)*time.Second), redlock.NodeTimeout(50*time.Millisecond))
+			l, _ := open(t, w, redlock.MemoryGuard(true), redlock.TTL(2*ttl+time.Duration(i)*time.Second), redlock.NodeTimeout(50*time.Millisecond),
+				redlock.Patience(0)) // so that an outage would be told
 			time.Sleep(time.Millisecond) // so that none finds a longer TTL on record than its own
 			all.Go(func() {
 				lock, err := l.Acquire(t.Context(), fmt.Sprint("name-", i))

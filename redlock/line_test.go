@@ -842,6 +842,16 @@ func TestReadersOfAProcessComeInTogether(t *testing.T) {
 		all.Wait()
 		assert.Equal(t, []string{"w1", "r", "r", "r", "w2", "w3", "late"}, served)
 		assert.Less(t, time.Since(begun), 6*hold, "the readers had it together")
+
+		other, _ := open(t, w)
+		lock, served = take(t, other, "x"), nil
+		comes("first reader", redlock.Shared())
+		comes("w1")
+		comes("late", redlock.Shared())
+		comes("w2")
+		require.NoError(t, lock.Release(t.Context()))
+		all.Wait()
+		assert.Equal(t, []string{"first reader", "w1", "late", "w2"}, served)
 	})
 }
 
