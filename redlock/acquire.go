@@ -8,6 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -76,7 +77,7 @@ type acquisition struct {
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers
 
-	parker    *parker       // to sleep on; nil for TryAcquire
+	parker    *park.Parker  // to sleep on; nil for TryAcquire
 	arrived   clock.Instant // in the line, of a fair caller or one with others before it; else zero
 	line      *line         // of callers who wait for the key; nil where the caller does not queue
 	ahead     *acquisition  // in the line; guarded by the queue, as behind
@@ -165,8 +166,8 @@ func (a *acquisition) wait() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	a.parker = a.locker.parkers.get()
-	defer a.locker.parkers.put(a.parker)
+	a.parker = a.locker.parkers.Get()
+	defer a.locker.parkers.Put(a.parker)
 	defer a.withdraw()
 	switch {
 	case a.settings.retries != Forever || a.settings.interval != 0:

@@ -243,12 +243,12 @@ func (c *contender) unwatchBackup() {
 
 func (c *contender) hint(string) {
 	c.hinted.Store(true)
-	c.parker.wake()
+	c.parker.Wake()
 }
 
 func (c *contender) hintOfBackup(string) {
 	c.backupHinted.Store(true)
-	c.parker.wake()
+	c.parker.Wake()
 }
 
 // isFree reports whether the key seems free at the node that is asked first.
@@ -364,7 +364,7 @@ func (c *contender) rest(d time.Duration) (first int) {
 		}
 		if due != armed {
 			armed = due
-			c.parker.timer.Reset(due.Sub(now))
+			c.parker.WakeAfter(due.Sub(now))
 		}
 		c.sleep()
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/redlock/internal/park"
 )
 
 // An observer may fall behind by so many events before more are dropped. Votes,
@@ -36,7 +38,7 @@ type eventQueue struct {
 
 // A listener is a caller that waits until so many events have been told.
 type listener struct {
-	parker *parker
+	parker *park.Parker
 	number int64
 }
 
@@ -97,7 +99,7 @@ func (q *eventQueue) wake() {
 		if l.number > q.delivered {
 			return false
 		}
-		l.parker.wake()
+		l.parker.Wake()
 		return true
 	})
 }
@@ -105,23 +107,23 @@ func (q *eventQueue) wake() {
 // await returns when the observer has been told of all events so far, or after
 // limit. An observer that takes longer is behind, and keeps no other caller
 // until it has caught up.
-func (q *eventQueue) await(ps *parkers, limit time.Duration) {
+func (q *eventQueue) await(ps *park.Lot, limit time.Duration) {
 	q.mu.Lock()
 	number := q.entered
 	if q.delivered >= number || q.behind {
 		q.mu.Unlock()
 		return
 	}
-	p := ps.get()
-	defer ps.put(p)
+	p := ps.Get()
+	defer ps.Put(p)
 	q.listeners = append(q.listeners, listener{p, number})
 	q.mu.Unlock()
 
-	end := ps.clock.Now().Add(limit)
-	p.timer.Reset(limit)
+	end := ps.Clock.Now().Add(limit)
+	p.WakeAfter(limit)
 	for {
-		p.sleep(context.Background(), nil)
-		late := ps.clock.Now() >= end
+		p.Sleep(context.Background(), nil)
+		late := ps.Clock.Now() >= end
 		q.mu.Lock()
 		delivered := q.delivered >= number
 		if late && !delivered {

@@ -577,8 +577,8 @@ func TestHintsFindASessionAtAnyTime(t *testing.T) {
 	begin := func() *acquisition {
 		a, err := l.begin(t.Context(), "x", nil)
 		require.NoError(t, err)
-		a.parker = l.parkers.get()
-		t.Cleanup(func() { l.parkers.put(a.parker) })
+		a.parker = l.parkers.Get()
+		t.Cleanup(func() { l.parkers.Put(a.parker) })
 		return a
 	}
 	first := begin()

@@ -251,7 +251,7 @@ func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 		ln.enterHolder(got)
 	}
 	if first := ln.waiters.first; wasFirst && first != nil && (ln.hasRoom() || first.settings.inOrder()) {
-		first.parker.wake()
+		first.parker.Wake()
 	}
 	q.tidy(ln)
 	return unwanted
@@ -368,7 +368,7 @@ func (q *queue) tell(key string, slot int) {
 func (ln *line) tell() {
 	if ln.waiters.first != nil {
 		ln.news = true
-		ln.waiters.first.parker.wake()
+		ln.waiters.first.parker.Wake()
 	}
 }
 
@@ -616,7 +616,7 @@ func (q *queue) pass(s *session) bool {
 	}
 	ln.removeHolder(s)
 	ln.next = s
-	ln.waiters.first.parker.wake()
+	ln.waiters.first.parker.Wake()
 	return true
 }
 

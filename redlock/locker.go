@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -21,7 +22,7 @@ import (
 type Locker struct {
 	nodes      []protocol.Node
 	settings   settings
-	parkers    parkers
+	parkers    park.Lot
 	queue      queue
 	scheduler  scheduler
 	inflight   inflight
@@ -184,7 +185,7 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	}
 	l.queue.leftSlots.seed = l.seed
 	l.settings.variants = &variants{seed: l.seed}
-	l.parkers.clock = s.clock
+	l.parkers.Clock = s.clock
 	l.scheduler.clock = s.clock
 	l.watches.limit = maxWatched
 	l.scheduler.chores.parkers = &l.parkers
@@ -349,12 +350,12 @@ func (f *inflight) close() bool {
 }
 
 // wait returns when nothing is counted any more, or after limit. It is called after close.
-func (f *inflight) wait(ps *parkers, limit time.Duration) {
-	p := ps.get()
-	defer ps.put(p)
-	end := ps.clock.Now().Add(limit)
-	p.timer.Reset(limit)
-	for f.n.Load() != isClosed && ps.clock.Now() < end {
-		p.sleep(context.Background(), f.idle)
+func (f *inflight) wait(ps *park.Lot, limit time.Duration) {
+	p := ps.Get()
+	defer ps.Put(p)
+	end := ps.Clock.Now().Add(limit)
+	p.WakeAfter(limit)
+	for f.n.Load() != isClosed && ps.Clock.Now() < end {
+		p.Sleep(context.Background(), f.idle)
 	}
 }

@@ -105,10 +105,10 @@ func acquireParts(ctx context.Context, of request, parts []part) (*Lock, error) 
 
 // pauseFor sleeps for d, or until ctx or the Locker ends.
 func (l *Locker) pauseFor(ctx context.Context, d time.Duration) {
-	p := l.parkers.get()
-	defer l.parkers.put(p)
-	p.timer.Reset(d)
-	p.sleep(ctx, l.closed)
+	p := l.parkers.Get()
+	defer l.parkers.Put(p)
+	p.WakeAfter(d)
+	p.Sleep(ctx, l.closed)
 }
 
 // begin gives the lock and its company the caller's settings. One that is not to be renewed has its full

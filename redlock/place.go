@@ -104,7 +104,7 @@ func (p *place) Receive(number int, reply protocol.Reply) {
 		p.answer = standing{number, reply.Outcome, reply.Others}
 	}
 	p.mu.Unlock()
-	p.contender.parker.wake()
+	p.contender.parker.Wake()
 }
 
 // standing returns the answer to the last question; its outcome is zero as long as there is none.
@@ -132,7 +132,7 @@ func (p *place) call(string) {
 	if c := p.contender; c.settings.shared { // the lock need not be free
 		c.hinted.Store(true)
 	}
-	p.contender.parker.wake()
+	p.contender.parker.Wake()
 }
 
 // takePlace has the caller wait in the order. A place that it has already is kept.
@@ -488,7 +488,7 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 		}
 		if due != armed {
 			armed = due
-			c.parker.timer.Reset(due.Sub(now))
+			c.parker.WakeAfter(due.Sub(now))
 		}
 		c.sleep()
 	}

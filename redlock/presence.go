@@ -14,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -479,15 +480,15 @@ func (gs *groups) keep(l *Locker) {
 	ctx, cancel := context.WithCancel(context.Background())
 	gs.keeper.ctx, gs.keeper.cancel = ctx, cancel
 	gs.keeper.all.Go(func() {
-		p := l.parkers.get()
-		defer l.parkers.put(p)
+		p := l.parkers.Get()
+		defer l.parkers.Put(p)
 		every := keepEvery
 		if gs.base < gs.newest {
 			every = completeEvery
 		}
 		for {
-			p.timer.Reset(every/2 + l.settings.jitter(every/2))
-			if p.sleep(ctx, l.closed); ctx.Err() != nil || isDone(l.closed) {
+			p.WakeAfter(every/2 + l.settings.jitter(every/2))
+			if p.Sleep(ctx, l.closed); ctx.Err() != nil || isDone(l.closed) {
 				return
 			}
 			if !gs.proof.done.Load() {
@@ -511,7 +512,7 @@ func (k *keeper) stop() {
 
 // complete retires the older version in all its groups, and completes the newest one. It returns
 // why that cannot be done yet.
-func (gs *groups) complete(ctx context.Context, p *parker) error {
+func (gs *groups) complete(ctx context.Context, p *park.Parker) error {
 	seen := gs.look(ctx)
 	if slices.ContainsFunc(seen, func(s stageSight) bool { return s.majority.proves(gs.newest) }) {
 		return gs.writeNewest(ctx, seen)
@@ -524,8 +525,8 @@ func (gs *groups) complete(ctx context.Context, p *parker) error {
 			return err
 		}
 	}
-	p.timer.Reset(changeWait)
-	if p.sleep(ctx, nil); ctx.Err() != nil {
+	p.WakeAfter(changeWait)
+	if p.Sleep(ctx, nil); ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return gs.writeNewest(ctx, seen)

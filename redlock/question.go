@@ -37,7 +37,7 @@ func (q *question) Receive(_ int, reply protocol.Reply) {
 		q.left.Store(int64(max(reply.TTL, 0)))
 	}
 	q.outcome.Store(uint32(reply.Outcome))
-	q.contender.parker.wake()
+	q.contender.parker.Wake()
 }
 
 // takeLeft returns, once, what the node has answered of the holder's TTL.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -25,7 +26,7 @@ type round struct {
 	// by as many goroutines as there are nodes, and the caller's.
 	mu       sync.Mutex
 	tally    quorum.Tally
-	waiter   *parker
+	waiter   *park.Parker
 	goal     func(*round) bool // when to signal the waiter
 	over     bool              // it was lost, and what comes now is of no use
 	promised quorum.Set        // nodes whose grant counts, now or when its TTL is on record
@@ -257,7 +258,7 @@ func (r *round) count(i int, reply *protocol.Reply) {
 // wakeWaiter wakes the caller that waits if its goal is reached. The round must be locked.
 func (r *round) wakeWaiter() {
 	if r.waiter != nil && r.goal(r) {
-		r.waiter.wake()
+		r.waiter.Wake()
 	}
 }
 
@@ -329,15 +330,15 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 		r.mu.Unlock()
 		return
 	}
-	p := l.parkers.get()
+	p := l.parkers.Get()
 	r.waiter, r.goal = p, goal
 	r.mu.Unlock()
 
 	// The round has only just begun, so its limit can be counted from now as
 	// well, which saves reading the clock.
-	p.timer.Reset(limit - r.waited)
+	p.WakeAfter(limit - r.waited)
 	for {
-		p.sleep(ctx, nil)
+		p.Sleep(ctx, nil)
 		r.mu.Lock()
 		reached := goal(r)
 		r.mu.Unlock()
@@ -351,7 +352,7 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 		r.waited = limit
 	}
 	r.mu.Unlock()
-	l.parkers.put(p)
+	l.parkers.Put(p)
 }
 
 // waitForRecords is wait where nodes have answered in time and are being asked for their records

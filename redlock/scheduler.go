@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -193,7 +194,7 @@ type chores struct {
 	working bool       // the goroutine runs
 	stopped bool
 	worker  sync.WaitGroup
-	parkers *parkers
+	parkers *park.Lot
 	held    func() []*session // returns all
 }
 
@@ -273,13 +274,13 @@ const row = 64
 
 // work does what waits.
 func (c *chores) work() {
-	p := c.parkers.get()
-	defer c.parkers.put(p)
-	began := c.parkers.clock.Now()
+	p := c.parkers.Get()
+	defer c.parkers.Put(p)
+	began := c.parkers.Clock.Now()
 	rest := func() {
-		p.timer.Reset(spell)
-		p.sleep(context.Background(), nil)
-		began = c.parkers.clock.Now()
+		p.WakeAfter(spell)
+		p.Sleep(context.Background(), nil)
+		began = c.parkers.Clock.Now()
 	}
 	var looks []chore
 	var sweep sweep
@@ -294,7 +295,7 @@ func (c *chores) work() {
 				looks = append(looks, job)
 				continue
 			}
-			if c.parkers.clock.Now().Sub(began) > spell && !stopped && !job.urgent() {
+			if c.parkers.Clock.Now().Sub(began) > spell && !stopped && !job.urgent() {
 				rest()
 			}
 			job.do(stopped)
@@ -303,7 +304,7 @@ func (c *chores) work() {
 				stopped = c.isStopped()
 			}
 		}
-		if sweep.step(c.held) && c.parkers.clock.Now().Sub(began) > spell && !stopped {
+		if sweep.step(c.held) && c.parkers.Clock.Now().Sub(began) > spell && !stopped {
 			rest()
 		}
 		// A thousand looks in a row would keep callers' requests waiting at the servers. All other

@@ -170,7 +170,7 @@ func (s *search) hint(slot int) {
 		s.hinted = append(s.hinted, slot)
 	}
 	s.mu.Unlock()
-	s.parker.wake()
+	s.parker.Wake()
 }
 
 // spend notes that the node gives no more hints of the slot. The search must be locked.
@@ -263,7 +263,7 @@ func (k *slotLook) Receive(_ int, reply protocol.Reply) {
 		}
 	}
 	s.mu.Unlock()
-	s.parker.wake()
+	s.parker.Wake()
 }
 
 // submit asks node i. A node that refuses to be asked has failed.
@@ -367,7 +367,7 @@ func (s *search) rest(d time.Duration) (first int) {
 		}
 		if due != armed {
 			armed = due
-			s.parker.timer.Reset(due.Sub(now))
+			s.parker.WakeAfter(due.Sub(now))
 		}
 		s.sleep()
 	}

@@ -1,12 +1,8 @@
 package redlock
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"time"
-
-	"github.com/redquorum/redquorum/clock"
 )
 
 // Waits between tries grow from firstWait to maxWait. Without word of a
@@ -81,14 +77,14 @@ func (s *settings) again(try int, failure *QuorumError) bool {
 // pause sleeps for d, or shorter if the Locker is closed or the caller's context ends.
 func (a *acquisition) pause(d time.Duration) {
 	end := a.settings.clock.Now().Add(d)
-	a.parker.timer.Reset(d)
+	a.parker.WakeAfter(d)
 	for !a.isOver() && a.settings.clock.Now() < end {
 		a.sleep()
 	}
 }
 
 // sleep returns when the acquisition is woken, or over.
-func (a *acquisition) sleep() { a.parker.sleep(a.ctx, a.locker.closed) }
+func (a *acquisition) sleep() { a.parker.Sleep(a.ctx, a.locker.closed) }
 
 func isDone(c <-chan struct{}) bool {
 	select {
@@ -96,60 +92,5 @@ func isDone(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// A parker is what one goroutine sleeps on: a signal and a timer that gives
-// it. Signals may be spurious (a timer's last firing can arrive after it was
-// stopped), so the sleeper looks at the facts again after each.
-type parker struct {
-	signal chan struct{} // capacity 1: a signal is a state, not a count
-	timer  clock.Timer
-}
-
-// parkers are reused: a channel and a timer for every vote would be several
-// allocations each.
-type parkers struct {
-	clock clock.Clock
-	pool  sync.Pool
-}
-
-func (ps *parkers) get() *parker {
-	if p, ok := ps.pool.Get().(*parker); ok {
-		return p
-	}
-	p := &parker{signal: make(chan struct{}, 1)}
-	p.timer = ps.clock.AfterFunc(time.Hour, p.wake)
-	p.timer.Stop()
-	return p
-}
-
-func (ps *parkers) put(p *parker) {
-	p.timer.Stop()
-	p.drain()
-	ps.pool.Put(p)
-}
-
-// wake signals; it never blocks.
-func (p *parker) wake() {
-	select {
-	case p.signal <- struct{}{}:
-	default:
-	}
-}
-
-func (p *parker) drain() {
-	select {
-	case <-p.signal:
-	default:
-	}
-}
-
-// sleep returns at a signal, when ctx ends or when done is closed.
-func (p *parker) sleep(ctx context.Context, done <-chan struct{}) {
-	select {
-	case <-p.signal:
-	case <-ctx.Done():
-	case <-done:
 	}
 }
