@@ -439,7 +439,8 @@ func (r *round) foundWrongType() bool {
 // forgotten, or that have given one which does not count yet, because their record is still being
 // read or changed. The round must be locked.
 func (r *round) forgetful() (n int) {
-	n = min(int(r.parked.Load())+len(r.unlisted), r.tally.Pending())
+	silent := r.nodes(0) & (r.judging | r.promised)
+	n = silent.Size()
 	for i := range r.slots {
 		if errors.Is(r.slots[i].reply.Err, ErrQuarantine) {
 			n++

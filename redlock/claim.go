@@ -7,6 +7,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
 // A kind is a kind of lock: the operations of a node that stand for it.
@@ -66,7 +67,7 @@ func (a *acquisition) newClaim(now clock.Instant) claim {
 	if s := a.settings; s.fenced {
 		c.kind = fenced
 		c.block = &block{counter: keys.Counter.Of(c.key), first: a.locker.tokens.propose(s.wall()), size: a.locker.queue.blockFor(a)}
-		if c.block.size == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.isNear(c.block.first, now) {
+		if c.block.size == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.IsNear(c.block.first, now) {
 			c.kind = judged
 		}
 	}
@@ -93,7 +94,7 @@ func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request 
 		Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared, Set: c.set,
 	}
 	if b := c.block; b != nil && !op.Extends() && op != protocol.OpRelease {
-		req.Counter, req.Token, req.Block, req.Slack = b.counter, b.first, b.size, tokenSlack
+		req.Counter, req.Token, req.Block, req.Slack = b.counter, b.first, b.size, trust.TokenSlack
 		req.Judged = c.kind == judged && op.Acquires()
 	}
 	if op.Acquires() || op.Extends() || op == protocol.OpRaise {

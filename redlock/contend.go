@@ -124,7 +124,7 @@ func (a *acquisition) askInTurn(r *round, first int) bool {
 	if ctx.Err() != nil {
 		return true
 	}
-	if outcome == 0 && r.parked.Load() == 0 {
+	if outcome == 0 && !r.isJudging() {
 		r.locker.roundTrips[first].overdue.Store(true)
 	}
 	r.late = s.clock.Now().Sub(r.start)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
 // What an operation can fail with, for errors.Is. No error matches two of
@@ -43,7 +44,7 @@ var (
 	// yet, or has only to be asked again; a *protocol.QuarantineError says when.
 	ErrQuarantine = protocol.ErrQuarantine
 	// ErrSettings: the clients of this node were set up for another number of nodes.
-	ErrSettings = errors.New("other clients use other settings")
+	ErrSettings = trust.ErrSettings
 	// ErrSameServer: another node of this Locker is the same server.
 	ErrSameServer = errors.New("the same server must not vote twice")
 )
@@ -249,10 +250,6 @@ var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
 
 // errForgetful: too many nodes may have forgotten locks, or have to be asked again.
 var errForgetful = fmt.Errorf("%w yet: too many nodes have no vote at the moment", ErrNoQuorum)
-
-// errFresh is the cause for a node whose vote was given before its record told of such
-// locks. It votes when it is asked again.
-var errFresh = &protocol.QuarantineError{Reason: "its epoch record has just got this TTL"}
 
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)

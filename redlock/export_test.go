@@ -25,15 +25,7 @@ func ObserverOf(o LockerOption) Observer {
 }
 
 // ParkedVotes returns how many votes wait for a node's record.
-func ParkedVotes(l *Locker) (n int) {
-	for i := range l.guard.nodes {
-		m := &l.guard.nodes[i]
-		m.mu.Lock()
-		n += len(m.parked)
-		m.mu.Unlock()
-	}
-	return n
-}
+func ParkedVotes(l *Locker) int { return l.guard.Waiting() }
 
 // BeforeItsContextEnds has f run when the lock's context is about to end. queueFree
 // tells whether other callers of the Locker can go on meanwhile.

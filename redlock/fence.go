@@ -23,8 +23,8 @@ import (
 //
 // A node accepts no number far from its own clock (Request.Slack), so that one
 // client's mad clock cannot use up the numbers. This also bounds what a node that
-// lost its counters had accepted before: see memory.tokenFloor. Where the guard knows the
-// clocks of a quorum, the client judges the distance itself (guard.isNear, vote.isFar), and
+// lost its counters had accepted before: see trust.TokenSlack. Where the guard knows the
+// clocks of a quorum, the client judges the distance itself (package trust), and
 // an acquisition with a token is two plain commands to the node instead of a script.
 //
 // An attempt whose lock others of this process wait for proposes a block of numbers: the node
@@ -111,18 +111,6 @@ func (s *session) issueToken(k *Lock) {
 		b.issued++
 	}
 }
-
-// tokenSlack is S, how far a token may be from a node's clock. Ahead of it a node's tokens
-// get by S through acquisitions, and by 4S where a raise had to do for nodes whose clocks
-// differ. So what a node accepts is above all that it accepted before it forgot, if it is
-// more than 5S behind that moment (memory.tokenFloor).
-//
-// It is the same for all clients, because a client with a larger one could use up the
-// numbers of the others. Clocks that differ by less than 4S can agree on a token.
-const tokenSlack = 2 * time.Second
-
-// raiseSlack is how far ahead of a node's clock a raise may set a token.
-const raiseSlack = 4 * tokenSlack
 
 // accepted counts the nodes that took the round's token. The round must be
 // locked.

@@ -14,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
 // A Locker takes locks by a quorum of its nodes. It is safe for concurrent
@@ -27,7 +28,7 @@ type Locker struct {
 	scheduler  scheduler
 	inflight   inflight
 	tokens     tokens
-	guard      *guard        // nil without
+	guard      *trust.Guard  // nil without
 	events     []*eventQueue // one for each observer
 	roundTrips []roundTrip
 	grants     []plainGrant // of each node
@@ -192,7 +193,9 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l.scheduler.chores.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
 	l.inflight.idle = make(chan struct{}, 1)
 	if s.guard {
-		l.guard = newGuard(s, l.nodes)
+		l.guard = trust.New(trust.Config{
+			Nodes: l.nodes, Clock: s.clock, Key: s.epoch, Timeout: s.timeout(), MaxTTL: max(s.ttl, s.maxTTL),
+		})
 	}
 	return l
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
 // Clients of different versions of the map can lock one name in different groups. So a client
@@ -473,7 +474,7 @@ const completeEvery = 5 * time.Second
 // complete, so that the fencing tokens of a name rise when it has come to another group. A token
 // is less than 5S ahead of the clocks of the servers that accepted it, and as much again is for
 // groups whose clocks differ.
-const changeWait = 10 * tokenSlack
+const changeWait = 10 * trust.TokenSlack
 
 // keep starts the keeper of l.
 func (gs *groups) keep(l *Locker) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -16,6 +15,7 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
 // A round is one request asked of all nodes, and what they have replied so
@@ -29,17 +29,18 @@ type round struct {
 	waiter   *park.Parker
 	goal     func(*round) bool // when to signal the waiter
 	over     bool              // it was lost, and what comes now is of no use
+	atOnce   bool              // what is promised is entered without a quorum of promises
 	promised quorum.Set        // nodes whose grant counts, now or when its TTL is on record
+	judging  quorum.Set        // nodes whose vote waits for their epoch record
 	session  *session          // hears each reply from now on
 	slots    []slot            // one a node
 	few      [5]slot           // the memory of slots, if that will do
-	unlisted []vote            // of the promised, the ones that wait for a quorum of promises
+	trial    trust.Trial
 
 	waited     time.Duration // in vain, by the wait before
 	need       quorum.Set    // for the goals repliedNeeded and repliedMost
 	askedLater quorum.Set    // nodes that were not asked at start
 	regained   quorum.Set    // nodes that were given the lock again since; guarded by the session
-	parked     atomic.Int32  // votes that wait for a node's epoch record
 
 	seq      int32 // of the rounds of one session
 	locker   *Locker
@@ -69,6 +70,9 @@ func (l *Locker) newRoundAt(eventCtx context.Context, now clock.Instant, name st
 	}
 	for i := range r.slots {
 		r.slots[i].reply = noReply
+	}
+	if l.guard != nil {
+		r.trial.Begin(l.guard, r, now, &r.req)
 	}
 	return r
 }
@@ -123,59 +127,65 @@ func (r *round) Receive(i int, reply protocol.Reply) {
 		r.count(i, &reply)
 		return
 	}
-	m := &r.locker.guard.nodes[i]
-	v := vote{round: r, slot: i, reply: reply}
-	switch reply.Outcome {
-	case protocol.Granted:
-	case protocol.Refused:
-		m.notice(v)
+	if r.trial.Judge(i, &reply) != trust.NotYet {
 		r.count(i, &reply)
-		return
-	default:
-		if !r.req.Op.Extends() {
-			m.fail(r.start)
-		}
-		r.count(i, &reply)
-		return
-	}
-	verdict, why := m.judge(&v)
-	switch verdict {
-	case unread:
-		m.park(v)
-	case unlisted:
-		r.list(v)
-	case fresh:
-		v.count(r.tooEarly(i))
-	default:
-		v.count(why)
 	}
 }
 
-// list has the TTL of a vote entered into the node's record, which must be done before
-// the vote counts. A lock that may still be refused enters nothing, because what is on
-// record costs others a quarantine: the vote waits until a quorum has granted.
-func (r *round) list(v vote) {
-	v.entry = true
-	r.mu.Lock()
-	r.promised.Add(v.slot)
-	r.unlisted = append(r.unlisted, v)
-	due := r.listable()
-	r.wakeWaiter()
-	r.mu.Unlock()
-	r.locker.guard.enter(due)
-}
-
-// tooEarly says why the vote of node i, which was given before its TTL was on record, does
-// not count. It does, as any other, where a quorum is there without it.
-func (r *round) tooEarly(i int) error {
+// Examine implements trust.Ballot.
+func (r *round) Examine(i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.promised.Add(i)
-	if r.tally.Verdict() == quorum.Won {
-		return nil
-	}
-	return errFresh
+	r.judging.Add(i)
 }
+
+// Promise implements trust.Ballot.
+func (r *round) Promise(i int, atOnce bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.judging.Remove(i)
+	r.promised.Add(i)
+	r.atOnce = r.atOnce || atOnce
+	r.enter()
+	r.wakeWaiter()
+}
+
+// enter notes which votes are entered now. A lock that may still be refused enters nothing, because
+// what is on record costs others a quarantine. The round must be locked.
+func (r *round) enter() {
+	if r.isPromised() {
+		r.judging |= r.promised & r.nodes(0)
+	}
+}
+
+func (r *round) isPromised() bool {
+	return r.atOnce || !r.over && r.promised.Size() >= r.tally.Quorum()
+}
+
+// IsPromised implements trust.Ballot.
+func (r *round) IsPromised() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isPromised()
+}
+
+// IsWon implements trust.Ballot.
+func (r *round) IsWon() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tally.Verdict() == quorum.Won
+}
+
+// HadKey implements trust.Ballot.
+func (r *round) HadKey(i int) bool {
+	r.mu.Lock()
+	s := r.session
+	r.mu.Unlock()
+	return s.hadKey(i)
+}
+
+// Count implements trust.Ballot.
+func (r *round) Count(i int, reply *protocol.Reply) { r.count(i, reply) }
 
 // couldWin reports whether the round was lost only because its TTL had to be entered, and waits for
 // the entries first. The nodes that have voted so early would otherwise be enough to call the round
@@ -188,17 +198,6 @@ func (r *round) couldWin(ctx context.Context, limit time.Duration) bool {
 		r.wait(ctx, limit, entered)
 	}
 	return could
-}
-
-// listable takes the votes that are to be entered now. The round must be locked.
-func (r *round) listable() (due []vote) {
-	wish := r.gap == nil && r.req.Op.Acquires()
-	if wish && (r.promised.Size() < r.tally.Quorum() || r.over) {
-		return nil
-	}
-	due, r.unlisted = r.unlisted, nil
-	r.parked.Add(int32(len(due))) // before they are, so that they are never taken for done in between
-	return due
 }
 
 // count enters a node's reply.
@@ -219,12 +218,11 @@ func (r *round) count(i int, reply *protocol.Reply) {
 	}
 	r.slots[i] = slot{l.grants[i].share(reply), after}
 	r.tally.Add(reply.Outcome)
-	var due []vote
-	if reply.Outcome == protocol.Granted {
+	r.judging.Remove(i)
+	switch {
+	case reply.Outcome == protocol.Granted, reply.Err == trust.ErrEarly:
 		r.promised.Add(i)
-	}
-	if len(r.unlisted) > 0 {
-		due = r.listable()
+		r.enter()
 	}
 	last := r.tally.Pending() == 0
 	if reply.Outcome == protocol.Refused && !r.askedLater.Has(i) {
@@ -236,9 +234,7 @@ func (r *round) count(i int, reply *protocol.Reply) {
 	s := r.session
 	r.wakeWaiter()
 	r.mu.Unlock()
-	if due != nil {
-		l.guard.enter(due)
-	}
+	r.trial.Proceed()
 
 	switch {
 	case r.gap != nil:
@@ -275,7 +271,7 @@ func decidedOrSplit(r *round) bool { return decided(r) || r.isSplit() }
 // them would keep all contenders waiting for one node. The round must be locked.
 func (r *round) isSplit() bool {
 	t := r.tally
-	return !decided(r) && t.Refused > 0 && t.Faults+t.Pending() < t.Blocking() && r.parked.Load() == 0
+	return !decided(r) && t.Refused > 0 && t.Faults+t.Pending() < t.Blocking() && r.judging == 0
 }
 
 // settled: won, or a majority says that our value is gone, or all have replied.
@@ -288,7 +284,7 @@ func settled(r *round) bool {
 // round must be locked.
 func (r *round) early() (set quorum.Set) {
 	for i := range r.slots {
-		if r.slots[i].reply.Err == errFresh {
+		if r.slots[i].reply.Err == trust.ErrEarly {
 			set.Add(i)
 		}
 	}
@@ -298,7 +294,7 @@ func (r *round) early() (set quorum.Set) {
 // entered: a quorum of nodes has the round's TTL on record, or none is about to enter it.
 func entered(r *round) bool {
 	have := r.early() | r.nodes(protocol.Granted)
-	return have.Size() >= r.tally.Quorum() || r.parked.Load() == 0
+	return have.Size() >= r.tally.Quorum() || r.judging == 0
 }
 
 // complete: every node has replied.
@@ -358,7 +354,7 @@ func (r *round) wait(ctx context.Context, limit time.Duration, goal func(*round)
 // waitForRecords is wait where nodes have answered in time and are being asked for their records
 // since. It returns at once where none is.
 func (r *round) waitForRecords(ctx context.Context, limit time.Duration, goal func(*round) bool) {
-	if r.parked.Load() > 0 {
+	if r.isJudging() {
 		r.wait(ctx, limit, goal)
 	}
 }
@@ -373,6 +369,13 @@ func (r *round) waitBriefly(ctx context.Context, limit time.Duration) {
 	if split {
 		r.wait(ctx, min(limit, r.late+r.locker.answerLimitOf(silent, limit)), decided)
 	}
+}
+
+// isJudging reports whether a vote waits for its node's record.
+func (r *round) isJudging() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.judging != 0
 }
 
 // nodes returns the nodes with one of the outcomes; zero is that of a node that

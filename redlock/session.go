@@ -668,6 +668,7 @@ func (s *session) repair(gap *round, i int) {
 		r.req.Shared = &keys
 	}
 	r.session, r.gap = s, gap
+	r.trial.Repairs()
 	r.without = quorum.All(len(l.nodes))
 	r.without.Remove(i)
 	r.askIf(s.isValid)

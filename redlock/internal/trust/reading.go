@@ -1,4 +1,4 @@
-package redlock
+package trust
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 // tells of locks that others may have forgotten.
 func (m *memory) notice(v vote) {
 	m.mu.Lock()
-	v.heard = m.guard.settings.clock.Now()
+	v.heard = m.guard.config.Clock.Now()
 	if v.reply.Life <= 0 || m.covers(&v) {
 		m.mu.Unlock()
 		return
@@ -29,9 +29,9 @@ func (m *memory) park(v vote) {
 	m.mu.Lock()
 	entry := time.Duration(0)
 	if v.entry {
-		entry = v.round.req.TTL // its round counts it as parked already
+		entry = v.trial.req.TTL
 	} else {
-		v.round.parked.Add(1)
+		v.trial.ballot.Examine(v.node)
 	}
 	m.parked = append(m.parked, v)
 	m.ask(entry)
@@ -44,9 +44,9 @@ func (m *memory) ask(entry time.Duration) {
 	m.fine = sight{}
 	m.entries = max(m.entries, entry)
 	var lost []vote
-	now := g.settings.clock.Now()
+	now := g.config.Clock.Now()
 	if r := m.asking; r != nil {
-		if now < r.begin.Add(4*g.settings.timeout()) {
+		if now < r.begin.Add(4*g.config.Timeout) {
 			m.mu.Unlock()
 			return
 		}
@@ -63,8 +63,7 @@ func (m *memory) ask(entry time.Duration) {
 	}
 	m.mu.Unlock()
 	for _, v := range lost {
-		v.round.parked.Add(-1)
-		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", g.settings.epoch, errNoAnswer))
+		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", g.config.Key, errNoRecord))
 	}
 	r.submit(change)
 }
@@ -86,13 +85,13 @@ const maxChanges = 5
 // submit asks for the record, and for a change of it if there is one.
 func (r *reading) submit(change *protocol.Admission) {
 	m := r.memory
-	s := m.guard.settings
+	c := &m.guard.config
 	r.tries++
-	r.sent = s.clock.Now()
+	r.sent = c.Clock.Now()
 	if change == nil {
 		change = &protocol.Admission{}
 	}
-	r.req = protocol.Request{Op: protocol.OpAdmit, Key: s.epoch, Timeout: s.timeout(), Admit: change}
+	r.req = protocol.Request{Op: protocol.OpAdmit, Key: c.Key, Timeout: c.Timeout, Admit: change}
 	if err := m.node.Submit(&r.req, 0, r); err != nil {
 		r.Receive(0, protocol.Reply{Outcome: protocol.Failed, Err: err})
 	}
@@ -155,22 +154,21 @@ func (r *reading) Receive(_ int, reply protocol.Reply) {
 // settle judges a vote whose record was read meanwhile. It is counted, or goes on to wait for its
 // TTL to be entered.
 func (m *memory) settle(v vote, failure error) {
-	v.round.parked.Add(-1)
 	if failure != nil {
-		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", m.guard.settings.epoch, failure))
+		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", m.guard.config.Key, failure))
 		return
 	}
 	m.mu.Lock()
 	j, err := m.consider(&v)
-	standing := m.standing(v.round.start, v.heard)
+	standing := m.standing(v.trial.start, v.heard)
 	m.mu.Unlock()
 	if !v.entry && (j == unlisted || j == unread && v.hadKey) { // the record is new to this client
-		v.round.list(v)
+		v.trial.list(v)
 		return
 	}
 	switch j {
 	case fresh:
-		err = v.round.tooEarly(v.slot)
+		err = v.trial.tooEarly()
 	case unread:
 		err = cmp.Or(standing, errChanged)
 	case unlisted:
@@ -188,7 +186,7 @@ var (
 
 // learn takes in a record that was asked for at sent. The memory must be locked.
 func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
-	heard := m.guard.settings.clock.Now()
+	heard := m.guard.config.Clock.Now()
 	e := reply.Epoch
 	var read *record.Record
 	if e.Record != "" {
@@ -271,7 +269,7 @@ func (m *memory) quarantineAhead(r *record.Record, jump, reading time.Duration, 
 		m.lead = 0
 	}
 	m.lead += jump
-	hold := m.guard.assumed()
+	hold := m.guard.config.MaxTTL
 	if r != nil {
 		for _, s := range r.Steps {
 			if s.Until() >= reading-m.lead { // not faded before
@@ -279,7 +277,7 @@ func (m *memory) quarantineAhead(r *record.Record, jump, reading time.Duration, 
 			}
 		}
 	}
-	if until := heard.Add(hold + Drift(hold)); until > m.ahead {
+	if until := heard.Add(hold + quorum.Drift(hold)); until > m.ahead {
 		m.ahead, m.why = until, fmt.Sprintf("its clock was set ahead by up to %v", jump.Round(time.Millisecond))
 	}
 	m.keepSteps(r, heard)
@@ -301,7 +299,7 @@ func (m *memory) keepSteps(r *record.Record, heard clock.Instant) {
 		return
 	}
 	for _, s := range r.Steps {
-		m.keep = max(m.keep, heard.Add(s.TTL+Drift(s.TTL)))
+		m.keep = max(m.keep, heard.Add(s.TTL+quorum.Drift(s.TTL)))
 	}
 }
 
@@ -353,7 +351,7 @@ func (m *memory) change(earliest, reading time.Duration) *protocol.Admission {
 	}
 	next := *m.record
 	loss := m.forgot
-	if now := m.guard.settings.clock.Now(); loss.Basis == record.Open && m.standing(now, now) == nil {
+	if now := m.guard.config.Clock.Now(); loss.Basis == record.Open && m.standing(now, now) == nil {
 		loss.Basis = record.Tried // so that later clients need not wait as well
 	}
 	more := loss.Longest > max(next.Forgot, reading-next.Born) || loss.Alone > max(next.Alone, reading-next.Born)
@@ -361,7 +359,7 @@ func (m *memory) change(earliest, reading time.Duration) *protocol.Admission {
 		next.Forgot, next.Alone, next.Basis, a.Life = loss.Longest, loss.Alone, loss.Basis, record.DrawLife()
 	}
 	if m.entries > 0 && !next.Covers(m.entries, reading) {
-		if next.Enter(m.entries, m.drops(m.guard.settings.clock.Now(), earliest), reading) {
+		if next.Enter(m.entries, m.drops(m.guard.config.Clock.Now(), earliest), reading) {
 			a.Life = record.DrawLife() // by which all clients notice
 		}
 	}

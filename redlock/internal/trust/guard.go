@@ -1,4 +1,4 @@
-package redlock
+package trust
 
 import (
 	"math"
@@ -11,27 +11,26 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// The memory guard. A node that forgot its keys would grant a lock that
-// another client still holds by the node's earlier vote. So each node carries a record of its
-// memory, which goes when its keys go, and which names the process and the data set that
-// had them (package internal/record). A node's votes count when each lock that was granted
-// before the record's generation was born must have expired.
-//
-// While all is well this costs no packet. Behind acquisitions and extensions a node tells
-// how long the record has left to live. That number says three things: whether
-// the record is there; whether it is still the same, for its lifetime is partly
-// random; and what the time is on the server.
-//
-// The guard is what a Locker knows of all its nodes' memories.
-type guard struct {
-	settings *settings
-	nodes    []memory
-	clocks   atomic.Pointer[clocks] // nil: not read so far
+// A Config is what a Guard is made of.
+type Config struct {
+	Nodes   []protocol.Node
+	Clock   clock.Clock
+	Key     string        // of the nodes' records
+	Timeout time.Duration // of a question for a record
+	MaxTTL  time.Duration // the longest that locks of other clients have, where no node can tell
 }
 
-func newGuard(s *settings, nodes []protocol.Node) *guard {
-	g := &guard{settings: s, nodes: make([]memory, len(nodes))}
-	for i, n := range nodes {
+// A Guard is what one client knows of all its nodes' memories. It is safe for concurrent use.
+type Guard struct {
+	config Config
+	nodes  []memory
+	clocks atomic.Pointer[clocks] // nil: not read so far
+}
+
+// New returns a Guard that has read no record yet.
+func New(c Config) *Guard {
+	g := &Guard{config: c, nodes: make([]memory, len(c.Nodes))}
+	for i, n := range c.Nodes {
 		m := &g.nodes[i]
 		m.guard, m.index, m.node, m.readAt, m.failed = g, i, n, -1, -1
 	}
@@ -54,11 +53,11 @@ const (
 	silentAfter = time.Minute
 )
 
-// isNear reports whether the nodes' clocks are known, of a quorum at least, and all that are known are
-// within half of tokenSlack of the token. The other half is for the request's way to the node. A node
+// IsNear reports whether the nodes' clocks are known, of a quorum at least, and all that are known are
+// within half of TokenSlack of the token. The other half is for the request's way to the node. A node
 // that is to accept a number without a look at its clock must not be asked for one that is far ahead,
 // because it would use up all numbers below. There may be no guard.
-func (g *guard) isNear(token int64, now clock.Instant) bool {
+func (g *Guard) IsNear(token int64, now clock.Instant) bool {
 	if g == nil {
 		return false
 	}
@@ -68,10 +67,10 @@ func (g *guard) isNear(token int64, now clock.Instant) bool {
 		g.clocks.Store(seen)
 	}
 	t := time.Duration(token)*time.Microsecond - now.Sub(seen.at)
-	return seen.known && t-seen.earliest <= tokenSlack/2 && seen.latest-t <= tokenSlack/2
+	return seen.known && t-seen.earliest <= TokenSlack/2 && seen.latest-t <= TokenSlack/2
 }
 
-func (g *guard) readClocks(now clock.Instant) *clocks {
+func (g *Guard) readClocks(now clock.Instant) *clocks {
 	seen, n := &clocks{at: now, earliest: math.MaxInt64}, 0
 	for i := range g.nodes {
 		m := &g.nodes[i]
@@ -87,18 +86,14 @@ func (g *guard) readClocks(now clock.Instant) *clocks {
 	return seen
 }
 
-// assumed is the longest TTL that locks of other clients may have, where no node that
-// remembers can tell: a client knows its own settings only.
-func (g *guard) assumed() time.Duration { return max(g.settings.ttl, g.settings.maxTTL) }
-
 // openWait is how long the other nodes have at least, to answer a client that comes first.
 const openWait = time.Second
 
 // weigh concludes from what is known of the other nodes what node i has forgotten, when it
 // was born. It returns the nodes that have not been read since then, whose
 // records could tell more.
-func (g *guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
-	now := g.settings.clock.Now()
+func (g *Guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
+	now := g.config.Clock.Now()
 	down := true
 	accounts := make([]record.Account, 0, len(g.nodes))
 	for j := range g.nodes {
@@ -128,21 +123,14 @@ func (g *guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
 		loss.Basis = record.Proof
 	case unread == 0:
 		loss.Basis = record.Asked
-	case down && b.age >= record.AloneLimit*g.assumed():
+	case down && b.age >= record.AloneLimit*g.config.MaxTTL:
 		loss.Basis = record.Tried // by those before, none of whom need have stayed for so long
 	}
 	return loss, unread
 }
 
-// enter has the TTLs of votes entered into their nodes' records.
-func (g *guard) enter(due []vote) {
-	for _, v := range due {
-		g.nodes[v.slot].park(v)
-	}
-}
-
 // consult has nodes read that were not read since another node was found to have forgotten.
-func (g *guard) consult(unread quorum.Set) {
+func (g *Guard) consult(unread quorum.Set) {
 	for j := range g.nodes {
 		if unread.Has(j) {
 			m := &g.nodes[j]
@@ -154,7 +142,7 @@ func (g *guard) consult(unread quorum.Set) {
 
 // heard is called when node j was read, in a question that was sent at sent and not before
 // then. The nodes that have forgotten in between may be judged better by it.
-func (g *guard) heard(j int, before nodeReading) {
+func (g *Guard) heard(j int, before nodeReading) {
 	for i := range g.nodes {
 		if i == j {
 			continue
@@ -167,4 +155,15 @@ func (g *guard) heard(j int, before nodeReading) {
 			m.mu.Unlock()
 		}
 	}
+}
+
+// Waiting returns how many votes wait for a node's record.
+func (g *Guard) Waiting() (n int) {
+	for i := range g.nodes {
+		m := &g.nodes[i]
+		m.mu.Lock()
+		n += len(m.parked)
+		m.mu.Unlock()
+	}
+	return n
 }

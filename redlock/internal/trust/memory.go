@@ -1,4 +1,4 @@
-package redlock
+package trust
 
 import (
 	"fmt"
@@ -11,16 +11,10 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A memory is what the guard knows of one node's memory. It judges the node's votes.
-//
-//	no record ──► read ──► open ──► asked or proven ──► votes count from votesFrom on
-//	    ▲                                                          │
-//	    └────────── the record is gone, or another server's ◄──────┘
-//
-// A vote that the last reading of the record does not cover is parked until it
-// has been read again.
+// A memory is what the guard knows of one node's memory (see the package). It judges the node's
+// votes.
 type memory struct {
-	guard *guard
+	guard *Guard
 	index int
 	node  protocol.Node
 
@@ -78,18 +72,6 @@ type sight struct {
 	life time.Duration
 }
 
-// A vote is a reply of a node that granted, to be judged.
-type vote struct {
-	round  *round
-	reply  protocol.Reply
-	slot   int
-	heard  clock.Instant
-	clock  time.Duration // the server's, when it voted
-	floor  time.Duration // by the server's clock: tokens up to this one may have been accepted before it forgot
-	entry  bool          // it is parked because its TTL is not on record
-	hadKey bool          // of an extension: see session.hadKey
-}
-
 // verdicts of a vote.
 type judgement uint8
 
@@ -102,17 +84,14 @@ const (
 )
 
 // judge says what becomes of v, and why if it does not count. An extension is judged as any vote
-// first. Only if it does not count so, the session is asked whether the node had the key, because
-// that takes two more locks.
+// first. Only if it does not count so, the ballot is asked whether the node had the key, because
+// that takes more locks.
 func (m *memory) judge(v *vote) (judgement, error) {
 	j, err := m.judgeAlone(v)
-	if j == counts || !v.round.req.Op.Extends() {
+	if j == counts || !v.trial.req.Op.Extends() {
 		return j, err
 	}
-	v.round.mu.Lock()
-	s := v.round.session
-	v.round.mu.Unlock()
-	if v.hadKey = s.hadKey(v.slot); !v.hadKey {
+	if v.hadKey = v.trial.ballot.HadKey(v.node); !v.hadKey {
 		return j, err
 	}
 	m.mu.Lock()
@@ -120,20 +99,20 @@ func (m *memory) judge(v *vote) (judgement, error) {
 	return m.consider(v)
 }
 
-// judgeAlone is judge without the session. Votes of one moment are alike, and the clock is not read
+// judgeAlone is judge without that question. Votes of one moment are alike, and the clock is not read
 // for all but the first.
 func (m *memory) judgeAlone(v *vote) (judgement, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ttl := v.round.req.TTL
+	ttl := v.trial.req.TTL
 	seen := sight{v.reply.Run, v.reply.Life}
-	if seen.life > 0 && seen == m.fine && v.round.start >= m.birth.latest {
+	if seen.life > 0 && seen == m.fine && v.trial.start >= m.birth.latest {
 		v.clock, v.floor = m.clock, m.tokenFloor()
-		if m.lists(ttl, v.clock, v.round.start) == counts {
+		if m.lists(ttl, v.clock, v.trial.start) == counts {
 			return v.tokens()
 		}
 	}
-	v.heard = m.guard.settings.clock.Now()
+	v.heard = m.guard.config.Clock.Now()
 	return m.consider(v)
 }
 
@@ -146,35 +125,24 @@ func (m *memory) consider(v *vote) (judgement, error) {
 	if !m.covers(v) {
 		return unread, nil
 	}
-	if v.hadKey && v.round.start >= m.ahead { // else the key has expired too early
-		return m.lists(v.round.req.TTL, v.clock, v.round.start), nil
+	if v.hadKey && v.trial.start >= m.ahead { // else the key has expired too early
+		return m.lists(v.trial.req.TTL, v.clock, v.trial.start), nil
 	}
-	if err := m.standing(v.round.start, v.heard); err != nil {
+	if err := m.standing(v.trial.start, v.heard); err != nil {
 		return void, err
 	}
 	if m.forgot.Basis == record.Open && m.readAt < m.votesFrom() {
 		return unread, nil // so that the record tells others that the others were waited for
 	}
-	if v.round.start < m.birth.latest {
+	if v.trial.start < m.birth.latest {
 		return void, errYounger
 	}
 	v.floor = m.tokenFloor()
-	if j := m.lists(v.round.req.TTL, v.clock, v.round.start); j == unlisted || j == fresh && v.round.gap == nil {
+	if j := m.lists(v.trial.req.TTL, v.clock, v.trial.start); j == unlisted || j == fresh && !v.trial.isRepair {
 		return j, nil
 	}
 	m.fine, m.clock = sight{v.reply.Run, v.reply.Life}, v.clock
 	return v.tokens()
-}
-
-// tokens lets v count, but for a fencing token that the node may have accepted before it
-// forgot while a raise above all of those is out of its reach: too far from its clock.
-func (v *vote) tokens() (judgement, error) {
-	left := v.floor + time.Millisecond - v.clock - raiseSlack
-	if token := v.round.req.Token; token == 0 || token > v.floor.Microseconds() || left <= 0 {
-		return counts, nil
-	}
-	return void, &protocol.QuarantineError{Left: left,
-		Reason: "it was restarted or flushed, or is new, and may have forgotten higher fencing tokens"}
 }
 
 // lists says whether a TTL was on record at the time clock, and if so whether it was
@@ -203,7 +171,7 @@ func (m *memory) covers(v *vote) bool {
 	}
 	for i, end := range m.ends {
 		v.clock = end - v.reply.Life
-		next, jump := m.offset.Read(v.clock, v.round.start, v.heard)
+		next, jump := m.offset.Read(v.clock, v.trial.start, v.heard)
 		if jump == 0 {
 			if i == 0 {
 				m.offset = next
@@ -223,7 +191,7 @@ func (m *memory) standing(start, now clock.Instant) error {
 	case m.nodes != 0 && m.nodes != len(g.nodes):
 		return fmt.Errorf("%w: they lock by %d nodes, this one by %d, and two such quorums need not meet; "+
 			"give all clients the same nodes, or stop them all and run redlock reset (key %q)",
-			ErrSettings, m.nodes, len(g.nodes), g.settings.epoch)
+			ErrSettings, m.nodes, len(g.nodes), g.config.Key)
 	case m.record == nil:
 		return &protocol.QuarantineError{Reason: "it has no record of its memory yet"}
 	case start < m.ahead:
@@ -239,7 +207,7 @@ func (m *memory) standing(start, now clock.Instant) error {
 // and a client that comes first gives the others as long to answer. The memory must be
 // locked.
 func (m *memory) votesFrom() clock.Instant {
-	assumed := m.guard.assumed()
+	assumed := m.guard.config.MaxTTL
 	left := m.forgot.Wait(assumed) - m.birth.age
 	if m.forgot.Basis == record.Open {
 		left = max(left, assumed, openWait)
@@ -263,7 +231,7 @@ func (m *memory) drops(now clock.Instant, earliest time.Duration) time.Duration 
 
 // tokenFloor is the highest fencing token that the node may have accepted before it
 // forgot, as a reading of its clock. The memory must be locked.
-func (m *memory) tokenFloor() time.Duration { return m.record.Born + 5*tokenSlack }
+func (m *memory) tokenFloor() time.Duration { return m.record.Born + 5*TokenSlack }
 
 // claimed returns the longest TTL that locks of the node had before a generation was born,
 // of this node or another, and can still have. Of a generation about which all nodes have
@@ -291,28 +259,4 @@ func (m *memory) fail(sent clock.Instant) {
 // isDown reports whether the node has just failed. The memory must be locked.
 func (m *memory) isDown(now clock.Instant) bool {
 	return m.failed > m.readAt && now.Sub(m.failed) < openWait
-}
-
-// isFar reports whether the token that the node accepted is too far from its clock, which the node
-// has not looked at (Request.Judged). The clock was read behind the token's acceptance, and the
-// node's record was there then: so if the node forgets the token, it does so later.
-func (v *vote) isFar() bool {
-	req := &v.round.req
-	return (time.Duration(req.Token)*time.Microsecond - v.clock).Abs() > req.Slack
-}
-
-// count gives the vote to its round. One that does not count may have set the
-// key all the same, which is what Unknown means. A token that the node accepted but may
-// have accepted before it forgot is taken for one that it did not accept.
-func (v *vote) count(void error) {
-	req := &v.round.req
-	switch {
-	case void != nil:
-		v.reply.Outcome, v.reply.Err = protocol.Unknown, void
-	case v.reply.Floor > 0:
-		v.reply.Floor = max(v.reply.Floor, v.floor.Microseconds())
-	case req.Token > 0 && req.Token <= v.floor.Microseconds(), req.Judged && v.isFar():
-		v.reply.Floor = max(max(v.clock, v.floor).Microseconds(), req.LastToken())
-	}
-	v.round.count(v.slot, &v.reply)
 }
