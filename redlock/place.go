@@ -382,6 +382,9 @@ func (c *contender) awaitTurn() (first int) {
 		if s.outcome == 0 || s.hasFailed() {
 			c.fail()
 		}
+		if s.isBehind() {
+			c.withdraw() // or the readers before this writer would be kept out, and it would wait for them
+		}
 		if c.question.hasFailed() {
 			c.hasNotKept()
 			if !c.settings.inOrder() {

@@ -261,10 +261,12 @@ func (a *acquisition) mayBeReaders(undo *round, refused quorum.Set) bool {
 	return a.traceless > mostTraceless
 }
 
-// withdraw takes the intent back, because the writer has the lock or waits no more.
+// withdraw takes the intent back, because the writer has the lock, waits no more, or is not the first
+// of those who wait.
 func (a *acquisition) withdraw() {
 	if a.intent != "" {
 		a.submitIntent(0)
+		a.intent = ""
 	}
 }
 
