@@ -8,6 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -224,17 +225,16 @@ func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error 
 	return &ended
 }
 
-// Attempts that ask all nodes at the same time.
-const (
-	// everyNode gives up a vote that is split as soon as the nodes that have yet to
-	// answer are overdue. It is for callers who come again.
-	everyNode = -1
+// Plans to ask all nodes at the same time.
+var (
+	// everyNode is for callers who come again.
+	everyNode = ballot.Plan{GiveUpSplit: true}
 	// wholeVote waits for all nodes as long as it may.
-	wholeVote = -2
+	wholeVote = ballot.Plan{}
 )
 
 // try is one attempt of a writer or of a reader.
-func (a *acquisition) try(first int) (*Lock, error) {
+func (a *acquisition) try(first ballot.Plan) (*Lock, error) {
 	if a.settings.shared {
 		return a.attemptShared(first)
 	}
@@ -242,11 +242,10 @@ func (a *acquisition) try(first int) (*Lock, error) {
 }
 
 // attempt is one vote: all nodes are asked, and either a quorum makes a session with its lock
-// or all of them are asked to forget it. The node first, if it is one, is asked
-// alone, and the others only if it grants.
+// or all of them are asked to forget it.
 //
 // A lock whose TTL had to be entered into the records of its nodes is asked for again.
-func (a *acquisition) attempt(first int) (*Lock, error) {
+func (a *acquisition) attempt(first ballot.Plan) (*Lock, error) {
 	const most = 3
 	for try := 1; ; try++ {
 		k, err, again := a.attemptOnce(first, try == most)
@@ -259,7 +258,7 @@ func (a *acquisition) attempt(first int) (*Lock, error) {
 
 // attemptOnce is one vote. again says that its TTL has been entered meanwhile, unless it is
 // the last.
-func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again bool) {
+func (a *acquisition) attemptOnce(first ballot.Plan, last bool) (_ *Lock, _ error, again bool) {
 	l, settings := a.locker, a.settings
 	if l.group != nil && !a.own {
 		a.askedAt = settings.clock.Now()
@@ -275,22 +274,13 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 	a.askedAt = now
 	c := a.newClaim(now)
 	r := l.newRoundAt(a.eventCtx, now, a.name, l.request(settings, c.kind.acquire, c))
-	if first < 0 {
-		r.ask()
-	} else if !a.askInTurn(r, first) {
-		r.mu.Lock()
-		err := r.fail(ErrHeld)
-		r.mu.Unlock()
-		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Err: err}, r.start, nil)
+	if !r.Run(a.ctx, first, &r.req, r) {
+		state := r.State()
+		err := r.fail(&state, ErrHeld)
+		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Err: err}, now, nil)
 		return nil, err, false
 	}
-	limit := r.late + settings.timeout()
-	if first == wholeVote {
-		r.wait(a.ctx, limit, decided)
-	} else {
-		r.waitBriefly(a.ctx, limit)
-	}
-	r.waitForRecords(a.ctx, limit+settings.timeout(), decided)
+	limit := r.Late() + 2*settings.timeout()
 	var unraised *round
 	if c.block != nil {
 		unraised = a.raise(r, c)
@@ -304,13 +294,13 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 		if isDone(l.closed) {
 			return nil, closedError(protocol.OpAcquire, a.name), false
 		}
-		if !last && err.Err == errForgetful && r.couldWin(a.ctx, limit+settings.timeout()) {
+		if !last && err.Err == errForgetful && r.couldWin(a.ctx, limit) {
 			return nil, err, true
 		}
-		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.start, nil)
+		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, now, nil)
 		return nil, err, false
 	}
-	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, r.start, k)
+	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, now, k)
 	s := k.session
 	s.mu.Lock()
 	open := s.reschedule()
@@ -325,88 +315,79 @@ func (a *acquisition) attemptOnce(first int, last bool) (_ *Lock, _ error, again
 // win makes the lock of a round that was won in time, or returns nil. Replies
 // that are still to come count for the session.
 func (a *acquisition) win(r *round, c claim) *Lock {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	// The votes may have come in time and this goroutine too late: a process
 	// that was paused or a machine that slept must not believe them.
 	now := a.settings.clock.Now()
-	if r.tally.Verdict() != quorum.Won || now >= quorum.Deadline(r.start, a.settings.ttl) || !a.isPresent(now) {
+	state := r.State()
+	if !ballot.IsWon(&state) || now >= quorum.Deadline(r.Start(), a.settings.ttl) || !a.isPresent(now) {
 		return nil
 	}
 	// So may votes that have come since raise looked, without the token.
-	if c.block != nil && c.block.first == r.req.Token && r.accepted() < r.tally.Quorum() {
+	if c.block != nil && c.block.first == r.req.Token && accepted(&state) < state.Tally.Quorum() {
 		return nil
 	}
-	k := newSession(r, c, a, now)
-	r.session = k.session
-	return k
+	return newSession(r, c, a, now)
 }
 
 // rollBack gives back what a round that was not won may have taken, and explains.
 // The round unraised is not nil if r was won but for the fencing token.
 func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 	ctx := a.ctx
-	r.mu.Lock()
-	r.over = true
-	maybe := r.nodes(protocol.Granted, protocol.Unknown, 0)
-	refused := r.nodes(protocol.Refused)
-	r.mu.Unlock()
+	r.Close()
+	state := r.State()
+	maybe := state.With(protocol.Granted, protocol.Unknown, 0)
+	refused := state.With(protocol.Refused)
 
 	undo := a.locker.release(releaseOf{a.eventCtx, a.settings, c, maybe, false}, a.settings.clock.Now())
 	// The nodes that refused have just shown that they answer: their replies
 	// to the release tell how long the holder has left, and what to wait for.
-	undo.need = refused
 	if ctx.Err() == nil {
-		left := r.start.Add(r.late + a.settings.timeout()).Sub(undo.start)
-		undo.wait(ctx, min(left, a.locker.answerLimitOf(refused, left)), repliedNeeded)
-		undo.wait(ctx, left, repliedMost) // a minority that has fallen silent since is not waited for
-		if undo.foundWrongType() {
-			undo.wait(ctx, left, repliedNeeded) // which then makes an outage of what looks like contention
+		left := r.Start().Add(r.Late() + a.settings.timeout()).Sub(undo.Start())
+		undo.Wait(ctx, min(left, a.locker.voters.AnswerLimitOf(refused, left)), ballot.Replied(refused))
+		undo.Wait(ctx, left, ballot.RepliedMost(refused)) // a minority that has fallen silent since is not waited for
+		if undone := undo.State(); foundWrongType(&undone) {
+			undo.Wait(ctx, left, ballot.Replied(refused)) // which then makes an outage of what looks like contention
 		}
 	}
+	undone := undo.State()
+	a.intend(&undone, refused)
 
-	a.intend(undo, refused)
-
-	undo.mu.Lock()
-	defer undo.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.tally
-	for i := range undo.slots {
+	state = r.State()
+	t := state.Tally
+	for i := range undone.Len() {
 		if !refused.Has(i) {
 			continue
 		}
-		switch reply := undo.slots[i].reply; reply.Outcome {
+		switch reply := undone.Reply(i); reply.Outcome {
 		case protocol.Refused:
-			now := *r.slots[i].reply
+			now := *state.Reply(i)
 			now.TTL = reply.TTL
-			r.slots[i].reply = &now
+			state.Replace(i, &now)
 		case protocol.Failed:
 			if errors.Is(reply.Err, protocol.ErrWrongType) { // which SET NX cannot tell from a lock
-				r.slots[i].reply = reply
+				state.Replace(i, reply)
 				t.Refused--
 				t.Faults++
 			}
 		}
 	}
-	kind := r.failure(ctx, t)
+	kind := failureOf(ctx, &state, t)
 	if unraised != nil {
 		if ctx.Err() == nil {
 			kind = errNoToken
 		}
 		return unraised.explain(kind)
 	}
-	err := r.fail(kind)
-	err.Remaining = freeIn(r, undo)
+	err := r.fail(&state, kind)
+	err.Remaining = freeIn(&state, &undone)
 	if kind == ErrHeld {
-		err.Holder = undo.holder(refused)
+		err.Holder = holderIn(&undone, refused)
 	}
 	return err
 }
 
-// failure is the kind of error of a round that came to nothing, with the tally t. The round must
-// be locked.
-func (r *round) failure(ctx context.Context, t quorum.Tally) error {
+// failureOf is the kind of error of a ballot that came to nothing, with the tally t.
+func failureOf(ctx context.Context, s *ballot.State, t quorum.Tally) error {
 	if t.Verdict() == quorum.Pending {
 		t.Faults += t.Pending() // time is up for the others
 	}
@@ -415,7 +396,7 @@ func (r *round) failure(ctx context.Context, t quorum.Tally) error {
 		return ctx.Err()
 	case t.Verdict() == quorum.Won:
 		return errStale
-	case t.Outage() && t.Faults-r.forgetful() < t.Blocking():
+	case t.Outage() && t.Faults-forgetful(s) < t.Blocking():
 		return errForgetful
 	case t.Outage():
 		return ErrNoQuorum
@@ -424,11 +405,9 @@ func (r *round) failure(ctx context.Context, t quorum.Tally) error {
 }
 
 // foundWrongType reports whether a node has said that the key holds no lock.
-func (r *round) foundWrongType() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.slots {
-		if errors.Is(r.slots[i].reply.Err, protocol.ErrWrongType) {
+func foundWrongType(s *ballot.State) bool {
+	for i := range s.Len() {
+		if errors.Is(s.Reply(i).Err, protocol.ErrWrongType) {
 			return true
 		}
 	}
@@ -437,12 +416,11 @@ func (r *round) foundWrongType() bool {
 
 // forgetful counts the nodes that have no vote because of what they may have
 // forgotten, or that have given one which does not count yet, because their record is still being
-// read or changed. The round must be locked.
-func (r *round) forgetful() (n int) {
-	silent := r.nodes(0) & (r.judging | r.promised)
-	n = silent.Size()
-	for i := range r.slots {
-		if errors.Is(r.slots[i].reply.Err, ErrQuarantine) {
+// read or changed.
+func forgetful(s *ballot.State) int {
+	n := s.Unjudged().Size()
+	for i := range s.Len() {
+		if errors.Is(s.Reply(i).Err, ErrQuarantine) {
 			n++
 		}
 	}
@@ -453,16 +431,16 @@ func (r *round) forgetful() (n int) {
 // vote, if no holder renews: NoTTL for never, zero for unknown. Nodes that did
 // not refuse are taken for free, since what they may have granted is being
 // released; of the others, and of those that failed, only the replies to the
-// release tell. Both rounds must be locked.
-func freeIn(r, undo *round) time.Duration {
+// release tell.
+func freeIn(s, undone *ballot.State) time.Duration {
 	const never = time.Duration(1<<63 - 1)
 	var left []time.Duration
-	for i, slot := range r.slots {
+	for i := range s.Len() {
 		var q *protocol.QuarantineError
-		switch undone := undo.slots[i].reply; {
-		case errors.As(slot.reply.Err, &q):
+		switch reply, undone := s.Reply(i), undone.Reply(i); {
+		case errors.As(reply.Err, &q):
 			left = append(left, q.Left)
-		case slot.reply.Outcome == protocol.Granted || slot.reply.Outcome == 0:
+		case reply.Outcome == protocol.Granted || reply.Outcome == 0:
 			left = append(left, 0)
 		case undone.Outcome == protocol.Refused && undone.TTL == protocol.NoTTL:
 			left = append(left, never)
@@ -471,7 +449,7 @@ func freeIn(r, undo *round) time.Duration {
 		}
 	}
 	slices.Sort(left)
-	switch q := r.tally.Quorum(); {
+	switch q := s.Tally.Quorum(); {
 	case len(left) < q:
 		return 0
 	case left[q-1] == never:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -41,7 +42,7 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 			s.hinted(i)
 		}
 	}
-	r.wait(ctx, a.settings.timeout(), settled)
+	r.Wait(ctx, a.settings.timeout(), ballot.Settled)
 	if failure := r.unconfirmed(ctx, ErrLost); failure != nil {
 		return failure
 	}
@@ -85,8 +86,8 @@ func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Op
 		r := l.newRound(ctx, name, l.request(a.settings, c.kind.extend, c))
 		r.req.Watch = l.heldWith(a.key, value) != nil // for the holder of this process
 		r.ask()
-		r.wait(ctx, a.settings.timeout(), settled)
-		r.waitForRecords(ctx, 2*a.settings.timeout(), settled)
+		r.Wait(ctx, a.settings.timeout(), ballot.Settled)
+		r.WaitForRecords(ctx, 2*a.settings.timeout(), ballot.Settled)
 		failure := a.unextended(r)
 		switch {
 		case failure == nil:
@@ -138,10 +139,9 @@ func (a *acquisition) unextended(r *round) *QuorumError {
 	if failure := r.unconfirmed(a.ctx, ErrLost); failure != nil {
 		return failure
 	}
-	if a.settings.clock.Now() < quorum.Deadline(r.start, a.settings.ttl) {
+	if a.settings.clock.Now() < quorum.Deadline(r.Start(), a.settings.ttl) {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.fail(errStale)
+	state := r.State()
+	return r.fail(&state, errStale)
 }

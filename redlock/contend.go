@@ -7,6 +7,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -98,41 +99,6 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 	}
 }
 
-// askInTurn asks one node, and then the others unless it has refused: also if it
-// does not answer soon. False means that it has refused, and that nothing was taken.
-func (a *acquisition) askInTurn(r *round, first int) bool {
-	ctx, s := a.ctx, a.settings
-	var alone quorum.Set
-	alone.Add(first)
-	others := quorum.All(len(r.slots)) &^ alone
-	r.without, r.need, r.askedLater = others, alone, others
-	r.ask()
-	limit := r.locker.answerLimit(first, s.timeout())
-	limit += s.jitter(limit/2 + 1) // contenders who give up on a node together would split the others
-	limit = min(limit, s.timeout())
-	r.wait(ctx, limit, repliedNeeded)
-	outcome := r.outcomeOf(first)
-	if outcome == 0 && ctx.Err() == nil {
-		if waited := s.clock.Now().Sub(r.start); hasOverslept(waited, limit) {
-			r.wait(ctx, waited+minAnswerLimit, repliedNeeded)
-			outcome = r.outcomeOf(first)
-		}
-	}
-	if outcome == protocol.Refused {
-		return false
-	}
-	if ctx.Err() != nil {
-		return true
-	}
-	if outcome == 0 && !r.isJudging() {
-		r.locker.roundTrips[first].overdue.Store(true)
-	}
-	r.late = s.clock.Now().Sub(r.start)
-	r.without = alone
-	r.ask()
-	return true
-}
-
 // A contender is a caller that competes with other processes. Its methods are for
 // its own goroutine, but for hint and hintOfBackup.
 type contender struct {
@@ -180,7 +146,9 @@ func (a *acquisition) contend() *contender {
 
 // chooseFirst returns the node that is to be asked first. It avoids those that are bad, until all
 // are, and those that are overdue, as long as there are others.
-func (a *acquisition) chooseFirst(bad *quorum.Set) int { return a.choose(bad, a.locker.overdue()) }
+func (a *acquisition) chooseFirst(bad *quorum.Set) int {
+	return a.choose(bad, a.locker.voters.Overdue())
+}
 
 // choose is chooseFirst, where it is another set of nodes that is overdue.
 func (a *acquisition) choose(bad *quorum.Set, overdue quorum.Set) int {
@@ -267,7 +235,7 @@ const hintGap = time.Millisecond
 // a node that granted where too many others refused does not know the holder, so
 // another is asked first from now on. As many nodes as a holder can do without may be
 // of that kind.
-func (c *contender) lost(first int, failed *QuorumError) {
+func (c *contender) lost(first ballot.Plan, failed *QuorumError) {
 	c.notBefore = 0
 	c.followHints = failed.Err == ErrHeld
 	c.met = c.met || c.followHints
@@ -281,7 +249,7 @@ func (c *contender) lost(first int, failed *QuorumError) {
 		if c.called {
 			c.vain++
 		}
-		if first == c.node || c.isQueued() {
+		if first.Probes(c.node) || c.isQueued() {
 			c.notBefore = c.settings.clock.Now().Add(hintGap + c.settings.jitter(hintGap))
 		}
 	case c.isQueued():
@@ -289,7 +257,7 @@ func (c *contender) lost(first int, failed *QuorumError) {
 		c.unheld.Add(c.node) // others came in between, and the holder does without it
 		wait := min(hintGap<<min(c.splits, 10), maxWait)
 		c.notBefore = c.settings.clock.Now().Add(wait/2 + c.settings.jitter(wait/2))
-	case first == c.node:
+	case first.Probes(c.node):
 		c.splits++
 		c.leave()
 	}
@@ -320,9 +288,9 @@ func (c *contender) turnTo(node int) {
 // order is lost.
 func (c *contender) answerLimit() time.Duration {
 	timeout := c.settings.timeout()
-	limit := c.locker.answerLimit(c.node, timeout)
+	limit := c.locker.voters.AnswerLimit(c.node, timeout)
 	if cost := c.locker.queue.lastCost(c.line); limit == timeout && cost > 0 { // no node has been measured
-		limit = min(max(4*cost, minAnswerLimit), timeout)
+		limit = min(max(4*cost, ballot.MinAnswerLimit), timeout)
 	}
 	if c.settings.inOrder() {
 		limit = min(max(limit, queueAnswerLimit), timeout)
@@ -332,7 +300,7 @@ func (c *contender) answerLimit() time.Duration {
 
 // rest sleeps until there is reason to try again, for d at most, and returns the
 // node to ask first then.
-func (c *contender) rest(d time.Duration) (first int) {
+func (c *contender) rest(d time.Duration) (first ballot.Plan) {
 	clock := c.settings.clock
 	now := clock.Now()
 	c.moves, c.unheld = 0, 0
@@ -356,7 +324,7 @@ func (c *contender) rest(d time.Duration) (first int) {
 				end = min(end, now.Add(c.settings.beyond(left)))
 			}
 			if due = min(end, next); c.isFree() {
-				first, due = c.node, min(end, c.notBefore)
+				first, due = ballot.Probe(c.node), min(end, c.notBefore)
 			}
 		}
 		if now >= due {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
@@ -46,7 +47,7 @@ var (
 	// ErrSettings: the clients of this node were set up for another number of nodes.
 	ErrSettings = trust.ErrSettings
 	// ErrSameServer: another node of this Locker is the same server.
-	ErrSameServer = errors.New("the same server must not vote twice")
+	ErrSameServer = ballot.ErrSameServer
 )
 
 // What a node can report, and a NodeError wraps.
@@ -200,9 +201,8 @@ func (e *loss) composed() error {
 		case e.round == nil:
 			e.err = fmt.Errorf("redlock: %q: %w", e.name, errNotExtended)
 		default:
-			e.round.mu.Lock()
-			defer e.round.mu.Unlock()
-			e.err = e.round.failAt(e.at, errNotExtended, true)
+			state := e.round.State()
+			e.err = e.round.failAt(&state, e.at, errNotExtended, true)
 		}
 		e.round = nil
 	})

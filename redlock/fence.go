@@ -7,7 +7,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 )
 
 // Fencing tokens come from the quorum itself. An attempt proposes one number to
@@ -112,11 +112,10 @@ func (s *session) issueToken(k *Lock) {
 	}
 }
 
-// accepted counts the nodes that took the round's token. The round must be
-// locked.
-func (r *round) accepted() (n int) {
-	for i := range r.slots {
-		if reply := r.slots[i].reply; reply.Outcome == protocol.Granted && reply.Floor == 0 {
+// accepted counts the nodes that took a round's token.
+func accepted(s *ballot.State) (n int) {
+	for i := range s.Len() {
+		if reply := s.Reply(i); reply.Outcome == protocol.Granted && reply.Floor == 0 {
 			n++
 		}
 	}
@@ -128,40 +127,35 @@ func (r *round) accepted() (n int) {
 // theirs. The claim's block gets the token that was asked for last; the round returned
 // is not nil if that was not accepted either, and says why.
 func (a *acquisition) raise(r *round, c claim) (failed *round) {
-	r.mu.Lock()
-	q := r.tally.Quorum()
-	if r.tally.Verdict() != quorum.Won || r.accepted() >= q {
-		r.mu.Unlock()
+	state := r.State()
+	q := state.Tally.Quorum()
+	if !ballot.IsWon(&state) || accepted(&state) >= q {
 		return nil
 	}
-	since := a.settings.clock.Now().Sub(r.start)
-	c.block.first, c.block.size = nextToken(r), min(c.block.size, raisedBlock(since))
-	r.mu.Unlock()
+	since := a.settings.clock.Now().Sub(r.Start())
+	c.block.first, c.block.size = r.nextToken(&state), min(c.block.size, raisedBlock(since))
 
 	again := a.locker.newRound(a.eventCtx, a.name, a.locker.request(a.settings, protocol.OpRaise, c))
 	again.ask()
-	again.wait(a.ctx, a.settings.timeout(), tokenDecided)
-	again.mu.Lock()
-	defer again.mu.Unlock()
-	if again.accepted() < q {
+	again.Wait(a.ctx, a.settings.timeout(), tokenDecided)
+	if state := again.State(); accepted(&state) < q {
 		return again
 	}
 	return nil
 }
 
 // tokenDecided is the goal of a wait: a quorum has accepted the token, or cannot any more.
-func tokenDecided(r *round) bool {
-	accepted, q := r.accepted(), r.tally.Quorum()
-	return accepted >= q || accepted+r.tally.Pending() < q
+func tokenDecided(s *ballot.State) bool {
+	accepted, q := accepted(s), s.Tally.Quorum()
+	return accepted >= q || accepted+s.Tally.Pending() < q
 }
 
 // nextToken is the number that most of the nodes that granted would accept. One
-// whose clock or numbers are far from the others' is left out. The round must
-// be locked.
-func nextToken(r *round) int64 {
+// whose clock or numbers are far from the others' is left out.
+func (r *round) nextToken(s *ballot.State) int64 {
 	var floors []int64
-	for i := range r.slots {
-		switch reply := r.slots[i].reply; {
+	for i := range s.Len() {
+		switch reply := s.Reply(i); {
 		case reply.Outcome == protocol.Granted && reply.Floor == 0:
 			floors = append(floors, r.req.LastToken())
 		case reply.Outcome == protocol.Granted:
@@ -185,11 +179,10 @@ func nextToken(r *round) int64 {
 	return best + 1
 }
 
-// explain is fail for a round about a fencing token, which is not locked.
+// explain is fail for a round about a fencing token.
 func (r *round) explain(kind error) *QuorumError {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.fail(kind)
-	e.Votes = r.accepted()
+	state := r.State()
+	e := r.fail(&state, kind)
+	e.Votes = accepted(&state)
 	return e
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -97,29 +98,28 @@ func (l *Locker) askForState(ctx context.Context, name, key string) *round {
 // inspection waits for the answers to askForState.
 func (l *Locker) inspection(ctx context.Context, r *round) (*Inspection, error) {
 	s := &l.settings
-	r.waited = min(s.clock.Now().Sub(r.start), s.timeout()) // for others that were asked at the same time
-	r.wait(ctx, s.timeout(), complete)
+	r.Wait(ctx, s.timeout(), ballot.Complete)
 
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	seen := r.State()
 	now := s.clock.Now()
 	in := &Inspection{Name: r.name, Nodes: make([]NodeState, len(l.nodes))}
-	for i, slot := range r.slots {
+	for i := range in.Nodes {
+		reply := seen.Reply(i)
 		state := NodeState{Node: l.nodes[i].String()}
-		if cause := r.cause(i, now); cause != nil {
+		if cause := r.cause(&seen, i, now); cause != nil {
 			state.Err = cause
 		} else {
-			state.Value, state.TTL, state.Stuck = slot.reply.Value, slot.reply.TTL, slot.reply.TTL == protocol.NoTTL
+			state.Value, state.TTL, state.Stuck = reply.Value, reply.TTL, reply.TTL == protocol.NoTTL
 			state.Holder = HolderOf(state.Value)
 		}
 		in.Nodes[i] = state
 	}
-	if r.tally.Verdict() == quorum.Won {
+	if ballot.IsWon(&seen) {
 		return in, nil
 	}
 	kind := ErrNoQuorum
 	if ctx.Err() != nil {
 		kind = ctx.Err()
 	}
-	return in, r.fail(kind)
+	return in, r.fail(&seen, kind)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -257,16 +258,15 @@ func (k *Lock) extend(ctx context.Context) error {
 		return err
 	}
 	r.ask()
-	r.wait(ctx, k.settings.timeout(), settled)
-	r.waitForRecords(ctx, 2*k.settings.timeout(), settled)
+	r.Wait(ctx, k.settings.timeout(), ballot.Settled)
+	r.WaitForRecords(ctx, 2*k.settings.timeout(), ballot.Settled)
 	s.learn(r)
 	s.expire(s.now())
 	s.locker.awaitObservers()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	state := r.State()
 	switch {
 	case k.phase != held:
 		return k.ended()
@@ -275,9 +275,9 @@ func (k *Lock) extend(ctx context.Context) error {
 	}
 	s.doubt().failed = r
 	if ctx.Err() != nil {
-		return r.fail(ctx.Err())
+		return r.fail(&state, ctx.Err())
 	}
-	return r.fail(ErrNoQuorum)
+	return r.fail(&state, ErrNoQuorum)
 }
 
 // extension makes a round that is to extend the lock, if it is held.
@@ -347,14 +347,11 @@ func (k *Lock) release(ctx context.Context) error {
 		k.tellEnd(Event{})
 		return nil
 	}
-	r.wait(ctx, k.settings.timeout(), settled)
+	r.Wait(ctx, k.settings.timeout(), ballot.Settled)
 
 	failure := r.unconfirmed(ctx, ErrLost)
-	r.mu.Lock()
-	votes := r.tally.Granted
-	r.mu.Unlock()
-
-	e := Event{Votes: votes}
+	state := r.State()
+	e := Event{Votes: state.Tally.Granted}
 	if failure != nil {
 		e.Err = failure
 	}
@@ -365,10 +362,9 @@ func (k *Lock) release(ctx context.Context) error {
 // unconfirmed returns why a quorum has not done what was asked, or nil if it has. gone is the kind
 // where a majority cannot do it any more.
 func (r *round) unconfirmed(ctx context.Context, gone error) *QuorumError {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	state := r.State()
 	kind := ErrNoQuorum
-	switch t := r.tally; {
+	switch t := state.Tally; {
 	case t.Verdict() == quorum.Won:
 		return nil
 	case t.Gone():
@@ -376,7 +372,7 @@ func (r *round) unconfirmed(ctx context.Context, gone error) *QuorumError {
 	case ctx.Err() != nil:
 		kind = ctx.Err()
 	}
-	return r.fail(kind)
+	return r.fail(&state, kind)
 }
 
 // giveUp ends the lock and releases it on all nodes, unless others share its session. If it was

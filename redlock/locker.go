@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
@@ -21,24 +22,20 @@ import (
 // use, and one Locker serves a whole program: locks of different names do not
 // wait for each other.
 type Locker struct {
-	nodes      []protocol.Node
-	settings   settings
-	parkers    park.Lot
-	queue      queue
-	scheduler  scheduler
-	inflight   inflight
-	tokens     tokens
-	guard      *trust.Guard  // nil without
-	events     []*eventQueue // one for each observer
-	roundTrips []roundTrip
-	grants     []plainGrant // of each node
-	watchable  quorum.Set   // nodes that give hints
-	watches    watches
-	groups     *groups // of a Locker over several sets of servers, which has no nodes of its own
-	group      *group  // of the Locker over one of them
-
-	seed  maphash.Seed
-	order [64]sync.Mutex // see orderOf
+	nodes     []protocol.Node
+	settings  settings
+	parkers   park.Lot
+	queue     queue
+	scheduler scheduler
+	inflight  inflight
+	tokens    tokens
+	guard     *trust.Guard  // nil without
+	events    []*eventQueue // one for each observer
+	voters    *ballot.Voters
+	watchable quorum.Set // nodes that give hints
+	watches   watches
+	groups    *groups // of a Locker over several sets of servers, which has no nodes of its own
+	group     *group  // of the Locker over one of them
 
 	closed   chan struct{} // Close was called
 	done     chan struct{} // and has done its work
@@ -175,18 +172,17 @@ func (l *Locker) observe() {
 // newLockerOf makes a Locker that has no observers yet.
 func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l := &Locker{
-		nodes:      slices.Clone(nodes),
-		settings:   *s,
-		watchable:  watchable(nodes),
-		roundTrips: make([]roundTrip, len(nodes)),
-		grants:     make([]plainGrant, len(nodes)),
-		seed:       maphash.MakeSeed(),
-		closed:     make(chan struct{}),
-		done:       make(chan struct{}),
+		nodes:     slices.Clone(nodes),
+		settings:  *s,
+		watchable: watchable(nodes),
+		closed:    make(chan struct{}),
+		done:      make(chan struct{}),
 	}
-	l.queue.leftSlots.seed = l.seed
-	l.settings.variants = &variants{seed: l.seed}
+	seed := maphash.MakeSeed()
+	l.queue.leftSlots.seed = seed
+	l.settings.variants = &variants{seed: seed}
 	l.parkers.Clock = s.clock
+	l.voters = ballot.NewVoters(l.nodes, &l.parkers, s.jitter)
 	l.scheduler.clock = s.clock
 	l.watches.limit = maxWatched
 	l.scheduler.chores.parkers = &l.parkers
@@ -198,15 +194,6 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 		})
 	}
 	return l
-}
-
-// orderOf returns the lock under which requests for a key are submitted. A
-// fixed number of them serves all keys: they are held only while requests are
-// queued.
-func (l *Locker) orderOf(key string) *sync.Mutex { return &l.order[l.orderIndex(key)] }
-
-func (l *Locker) orderIndex(key string) int {
-	return int(maphash.String(l.seed, key) % uint64(len(l.order)))
 }
 
 // Close releases the locks that are still held (their contexts end with cause

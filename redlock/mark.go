@@ -9,6 +9,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 )
 
 // A mark is a number beside a lock, under the key redlock:once:{KEY}, that only rises. It outlives
@@ -54,7 +55,7 @@ func (k *Lock) mark(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	r := s.locker.askForMark(k.caller, k.settings, s.name)
-	r.wait(ctx, k.settings.timeout(), complete)
+	r.Wait(ctx, k.settings.timeout(), ballot.Complete)
 	if err := k.notHeld(); err != nil {
 		return 0, err
 	}
@@ -74,25 +75,24 @@ func (l *Locker) askForMark(eventCtx context.Context, s *settings, name string) 
 
 // marks returns what the nodes that answered askForMark have, a majority at least.
 func (r *round) marks(ctx context.Context) ([]int64, *QuorumError) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	state := r.State()
 	var marks []int64
-	for i := range r.slots {
-		reply := r.slots[i].reply
+	for i := range state.Len() {
+		reply := state.Reply(i)
 		if reply.Outcome != protocol.Granted {
 			continue
 		}
 		mark, err := parseMark(reply.Value)
 		if err != nil {
-			r.slots[i].reply = &protocol.Reply{Outcome: protocol.Failed, Err: err}
+			state.Replace(i, &protocol.Reply{Outcome: protocol.Failed, Err: err})
 			continue
 		}
 		marks = append(marks, mark)
 	}
-	if len(marks) >= r.tally.Quorum() {
+	if len(marks) >= state.Tally.Quorum() {
 		return marks, nil
 	}
-	failure := r.fail(ErrNoQuorum)
+	failure := r.fail(&state, ErrNoQuorum)
 	failure.Votes = len(marks)
 	if ctx.Err() != nil {
 		failure.Err = ctx.Err()
@@ -146,7 +146,7 @@ func (k *Lock) raiseMark(ctx context.Context, m mark) error {
 		return err
 	}
 	r := s.locker.askToMark(k.caller, k.settings, s.name, m)
-	r.wait(ctx, k.settings.timeout(), settled)
+	r.Wait(ctx, k.settings.timeout(), ballot.Settled)
 	if err := k.notHeld(); err != nil {
 		return err
 	}

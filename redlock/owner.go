@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -96,14 +97,14 @@ func parseLabel(text string) Holder {
 	return Holder{Owner: label, Since: since}
 }
 
-// holder returns the label that the nodes which refused tell: one that all of them tell, or so
-// many that no quorum can be had without them. Others may be of callers that compete. The round
-// must be locked, and is that of a release.
-func (r *round) holder(refused quorum.Set) Holder {
+// holderIn returns the label that the nodes which refused tell: one that all of them tell, or so
+// many that no quorum can be had without them. Others may be of callers that compete. The
+// state is that of a release.
+func holderIn(s *ballot.State, refused quorum.Set) Holder {
 	var count map[string]int
 	answers := 0
-	for i := range r.slots {
-		if reply := r.slots[i].reply; refused.Has(i) && reply.Outcome == protocol.Refused && reply.TTL != 0 {
+	for i := range s.Len() {
+		if reply := s.Reply(i); refused.Has(i) && reply.Outcome == protocol.Refused && reply.TTL != 0 {
 			answers++
 			if reply.Owner != "" {
 				if count == nil {
@@ -114,7 +115,7 @@ func (r *round) holder(refused quorum.Set) Holder {
 		}
 	}
 	for text, n := range count {
-		if n == answers || n >= r.tally.Blocking() {
+		if n == answers || n >= s.Tally.Blocking() {
 			return parseLabel(text)
 		}
 	}

@@ -221,20 +221,19 @@ func (k *Lock) raiseTo(ctx context.Context, token int64) (int64, error) {
 	c.block = &block{counter: c.block.counter, first: token, size: 1}
 	r := s.locker.newRound(ctx, s.name, s.locker.request(s.settings, protocol.OpRaise, c))
 	r.ask()
-	r.wait(ctx, s.settings.timeout(), tokenDecided)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch q := r.tally.Quorum(); {
-	case r.accepted() >= q:
+	r.Wait(ctx, s.settings.timeout(), tokenDecided)
+	state := r.State()
+	switch q := state.Tally.Quorum(); {
+	case accepted(&state) >= q:
 		return 0, nil
-	case r.tally.Granted < q:
+	case state.Tally.Granted < q:
 		kind := errNoToken
 		if ctx.Err() != nil {
 			kind = ctx.Err()
 		}
-		return 0, r.fail(kind)
+		return 0, r.fail(&state, kind)
 	}
-	return nextToken(r), nil
+	return r.nextToken(&state), nil
 }
 
 // A company is the other parts of a lock.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 )
 
 // maxPermits is how many permits a name can have: a node looks at all slots in one step, and
@@ -142,7 +142,7 @@ func (m *slotMemory) take(line string) (slot int, ok bool) {
 
 // tryOnce is one try of a caller that does not queue: all nodes are asked, everyNode or wholeVote.
 // With several permits it asks the nodes for other slots where the first is held.
-func (a *acquisition) tryOnce(vote int) (*Lock, error) {
+func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
 	if !a.settings.manyPermits() {
 		return a.try(vote)
 	}
@@ -175,23 +175,22 @@ func (a *acquisition) askForSlots() (free []int, left time.Duration, err error) 
 	s := a.settings
 	r := a.locker.newRound(a.eventCtx, a.name, a.slotsRequest())
 	r.ask()
-	r.wait(a.ctx, s.timeout(), answeredByQuorum)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if q := r.tally.Quorum(); r.tally.Granted+r.tally.Refused < q {
+	r.Wait(a.ctx, s.timeout(), ballot.Answered)
+	state := r.State()
+	if t := state.Tally; t.Granted+t.Refused < t.Quorum() {
 		kind := ErrNoQuorum
 		if a.ctx.Err() != nil {
 			kind = a.ctx.Err()
 		}
-		e := r.fail(kind)
+		e := r.fail(&state, kind)
 		e.Op, e.Votes = protocol.OpAcquire.String(), 0
 		return nil, 0, e
 	}
 	const never = time.Duration(math.MaxInt64)
 	var lefts []time.Duration
 	nodes, most := make([]int, s.permits), 1
-	for _, slot := range r.slots {
-		switch reply := slot.reply; {
+	for i := range state.Len() {
+		switch reply := state.Reply(i); {
 		case reply.Outcome == protocol.Granted:
 			lefts = append(lefts, 0)
 			for _, i := range ownSlots(reply.Free, s.permits) {
@@ -210,16 +209,10 @@ func (a *acquisition) askForSlots() (free []int, left time.Duration, err error) 
 		}
 	}
 	slices.Sort(lefts)
-	if left = lefts[quorum.Tally{Nodes: len(r.slots)}.Quorum()-1]; left == never {
+	if left = lefts[state.Tally.Quorum()-1]; left == never {
 		left = NoTTL
 	}
 	return free, left, nil
-}
-
-// answeredByQuorum: a quorum has said yes or no, or cannot any more.
-func answeredByQuorum(r *round) bool {
-	t := r.tally
-	return t.Granted+t.Refused >= t.Quorum() || t.Faults >= t.Blocking()
 }
 
 // ownSlots returns the slots below k. A node must not lead a client to more permits than there are.

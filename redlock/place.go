@@ -8,6 +8,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -238,7 +239,7 @@ func (d departure) Receive(_ int, reply protocol.Reply) {
 // node that does not answer is not waited for.
 func (s *session) countHeads() {
 	nodes := s.locker.nodes
-	i := firstOf(nodes, s.lineKey(), s.locker.overdue())
+	i := firstOf(nodes, s.lineKey(), s.locker.voters.Overdue())
 	if i < 0 {
 		return // who comes next lines up, and sees why
 	}
@@ -298,16 +299,16 @@ func (c *contender) home() int {
 // is served in order, silent.
 func (c *contender) late() quorum.Set {
 	if c.settings.inOrder() {
-		return c.locker.silent()
+		return c.locker.voters.Silent()
 	}
-	return c.locker.overdue()
+	return c.locker.voters.Overdue()
 }
 
 // isLate notes that node i has not answered in time.
 func (c *contender) isLate(i int) {
-	c.locker.roundTrips[i].overdue.Store(true)
+	c.locker.voters.PassOver(i)
 	if c.settings.inOrder() {
-		c.locker.roundTrips[i].silent.Store(true)
+		c.locker.voters.KeepNoQueue(i)
 	}
 }
 
@@ -363,7 +364,7 @@ func (c *contender) ask(call, lock bool) {
 // awaitTurn returns when the caller is to try, and the node that it is to ask first: none if it is
 // the first and the lock seems free. It returns as well when no node keeps a queue, when the
 // holder of this process has handed over, or when ctx or the Locker has ended.
-func (c *contender) awaitTurn() (first int) {
+func (c *contender) awaitTurn() (first ballot.Plan) {
 	p := c.place
 	c.called, c.moves, c.unordered = false, 0, false
 	// The place is not known yet, and a caller that is alone tries a free lock at once.
@@ -391,7 +392,7 @@ func (c *contender) awaitTurn() (first int) {
 				if c.leaveOrder(); !c.followHints {
 					return everyNode // nobody is known to be in the way
 				}
-				return c.node
+				return ballot.Probe(c.node)
 			}
 			call, lock = true, true
 			silent++
@@ -407,7 +408,7 @@ func (c *contender) awaitTurn() (first int) {
 }
 
 // awaitNews returns when there is reason to ask again or, with over, what awaitTurn is to return.
-func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
+func (c *contender) awaitNews(call, lock bool) (first ballot.Plan, over bool) {
 	p, now := c.place, c.settings.clock.Now()
 	limit := now.Add(c.answerLimit()) // for the answer
 	var end clock.Instant             // to ask again; zero: not known yet
@@ -435,13 +436,13 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 			return everyNode, !call && s.others == 0
 		case s.isBehind() && free && c.settings.shared: // readers come in together
 			if now >= c.notBefore {
-				return c.node, true
+				return ballot.Probe(c.node), true
 			}
 		case s.isBehind() && (!call || p.called.Load()):
 			return everyNode, false
 		case s.isFirst() && free && now >= c.notBefore:
 			if c.called = true; c.vain > 1 { // the key changes often, and is not free
-				return c.node, true
+				return ballot.Probe(c.node), true
 			}
 			if !c.settings.inOrder() {
 				p.giveBackAt(c.node)
@@ -453,7 +454,7 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 			p.spare = 0
 		}
 		if s.outcome != 0 && end == 0 {
-			c.locker.roundTrips[c.node].measured(now.Sub(p.lastAsked))
+			c.locker.voters.Measured(c.node, now.Sub(p.lastAsked))
 			end = now.Add(c.silence(s))
 		}
 		if left := c.question.takeLeft(); left > 0 && s.isFirst() {
@@ -479,9 +480,9 @@ func (c *contender) awaitNews(call, lock bool) (first int, over bool) {
 			return everyNode, true
 		case p.spare > 0 && now >= p.spare:
 			p.spare, p.overtakes = 0, true
-			return c.node, true
-		case s.outcome == 0 && !extended && hasOverslept(now.Sub(limit), 0):
-			limit, extended = now.Add(minAnswerLimit), true
+			return ballot.Probe(c.node), true
+		case s.outcome == 0 && !extended && ballot.HasOverslept(now.Sub(limit), 0):
+			limit, extended = now.Add(ballot.MinAnswerLimit), true
 			continue
 		default:
 			if s.outcome == 0 {

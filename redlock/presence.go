@@ -14,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
@@ -97,16 +98,16 @@ func (g *group) askForStage(ctx context.Context) *round {
 
 // stageOf waits for the answers of askForStage.
 func stageOf(ctx context.Context, r *round) stageSight {
-	r.wait(ctx, r.locker.settings.timeout(), complete)
+	r.Wait(ctx, r.locker.settings.timeout(), ballot.Complete)
 	marks, failure := r.marks(ctx)
 	if failure != nil {
 		return stageSight{err: failure}
 	}
 	slices.Sort(marks)
-	q := quorum.Tally{Nodes: len(r.slots)}.Quorum()
+	q := quorum.Tally{Nodes: len(r.locker.nodes)}.Quorum()
 	highest := marks[len(marks)-1]
 	return stageSight{
-		whole:    len(marks) == len(r.slots),
+		whole:    len(marks) == len(r.locker.nodes),
 		lowest:   stage(marks[0] >> stageBits),
 		highest:  stage(highest >> stageBits),
 		majority: stage(marks[len(marks)-q] >> stageBits),
@@ -119,7 +120,7 @@ func stageOf(ctx context.Context, r *round) stageSight {
 func (g *group) write(ctx context.Context, to stage) error {
 	s := g.plain
 	r := g.locker.askToMark(ctx, s, versionName, mark{to.at(s.wall()), markLife})
-	r.wait(ctx, s.timeout(), settled)
+	r.Wait(ctx, s.timeout(), ballot.Settled)
 	if failure := r.unconfirmed(ctx, ErrMarked); failure == nil {
 		return nil
 	}
@@ -430,7 +431,7 @@ func (g *group) writeFirst(ctx context.Context, first stage) {
 		Op: protocol.OpAcquire, Key: s.markOf(versionName), Value: strconv.FormatInt(first.at(s.wall()), 10), TTL: markLife, Timeout: s.timeout(),
 	})
 	r.ask()
-	r.wait(ctx, s.timeout(), complete)
+	r.Wait(ctx, s.timeout(), ballot.Complete)
 }
 
 // leftBehind is the error of a client whose versions are over at a stage, or nil.

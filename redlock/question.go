@@ -6,6 +6,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 )
 
 // A waiter has two nodes hint when the key changes. The hints of the node that is asked
@@ -31,7 +32,7 @@ type question struct {
 func (q *question) Receive(_ int, reply protocol.Reply) {
 	l := q.contender.locker
 	if reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused {
-		l.roundTrips[q.node].answered()
+		l.voters.Answered(q.node)
 	}
 	if reply.Outcome == protocol.Refused {
 		q.left.Store(int64(max(reply.TTL, 0)))
@@ -98,7 +99,7 @@ func (c *contender) chooseLookout() int {
 	if c.place == nil {
 		return c.node
 	}
-	if avoid := c.unheld | c.locker.overdue(); avoid.Has(c.node) {
+	if avoid := c.unheld | c.locker.voters.Overdue(); avoid.Has(c.node) {
 		if i := firstOf(c.locker.nodes, c.key, avoid); i >= 0 {
 			return i
 		}
@@ -114,7 +115,7 @@ const backupAfter = 10 * time.Millisecond
 
 // askBackup asks another node to hint as well.
 func (c *contender) askBackup(now clock.Instant) {
-	avoid := c.bad | c.locker.overdue() | c.unheld
+	avoid := c.bad | c.locker.voters.Overdue() | c.unheld
 	avoid.Add(c.lookout)
 	i := firstOf(c.locker.nodes, c.key, avoid)
 	if i < 0 {
@@ -142,8 +143,8 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 	case c.question == nil:
 		return farOff
 	case saw == 0:
-		if !c.question.extended && hasOverslept(now.Sub(c.question.due), 0) {
-			c.question.due, c.question.extended = now.Add(minAnswerLimit), true
+		if !c.question.extended && ballot.HasOverslept(now.Sub(c.question.due), 0) {
+			c.question.due, c.question.extended = now.Add(ballot.MinAnswerLimit), true
 		}
 		if now < c.question.due {
 			return c.question.due
@@ -159,7 +160,7 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 	}
 	if !c.question.measured {
 		c.question.measured = true
-		c.locker.roundTrips[c.lookout].measured(now.Sub(c.question.at))
+		c.locker.voters.Measured(c.lookout, now.Sub(c.question.at))
 	}
 	switch {
 	case saw == protocol.Granted:

@@ -8,6 +8,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -39,7 +40,7 @@ type search struct {
 	measured    bool          // how long they took
 	second      int           // the node that was asked last besides
 	secondAsked bool          // in this rest
-	guide       int           // the node that called the slot free; everyNode: it is a guess
+	guide       int           // the node that called the slot free; noGuide: it is a guess
 
 	mu        sync.Mutex // of what is told by other goroutines
 	asked     int        // the number of the last set of looks; answers to others are ignored
@@ -58,6 +59,9 @@ type search struct {
 // about all.
 const maxSpent = 4
 
+// noGuide: no node has called the slot free.
+const noGuide = -1
+
 // maxSplits is how many tries in a row the first node may be wrong about. Where many compete it is wrong
 // once in a while, and to leave it then would part the callers.
 const maxSplits = 3
@@ -66,7 +70,7 @@ const maxSplits = 3
 func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	q := &a.locker.queue
 	q.enter(a)
-	s := &search{acquisition: a, guide: everyNode, all: true}
+	s := &search{acquisition: a, guide: noGuide, all: true}
 	s.node = s.chooseFirst(&s.bad)
 	var got *session
 	defer func() {
@@ -109,7 +113,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 			a.failure = failed // the other kind knows of one node only
 		}
 		if failed.Err == errStale {
-			first, s.guide = everyNode, everyNode
+			first, s.guide = everyNode, noGuide
 			continue
 		}
 		s.lost(failed)
@@ -236,7 +240,7 @@ func (k *slotLook) Receive(_ int, reply protocol.Reply) {
 	s := k.search
 	answered := reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused
 	if answered {
-		s.locker.roundTrips[k.node].answered()
+		s.locker.voters.Answered(k.node)
 	}
 	s.mu.Lock()
 	switch free := ownSlots(reply.Free, s.settings.permits); {
@@ -297,7 +301,7 @@ func (s *search) lookOut(now clock.Instant) {
 	}
 	s.mu.Unlock()
 
-	s.lookedAt, s.due = now, now.Add(s.locker.answerLimit(s.node, s.settings.timeout()))
+	s.lookedAt, s.due = now, now.Add(s.locker.voters.AnswerLimit(s.node, s.settings.timeout()))
 	s.extended, s.measured = false, !all && len(spent) == 0
 	if all {
 		k := &slotLook{search: s, number: number, req: s.slotsRequest()}
@@ -316,7 +320,7 @@ func (s *search) lookOut(now clock.Instant) {
 func (s *search) askSecond() {
 	s.secondAsked = true
 	n := len(s.locker.nodes)
-	avoid := s.bad | s.locker.overdue()
+	avoid := s.bad | s.locker.voters.Overdue()
 	avoid.Add(s.node)
 	for range n {
 		if s.second = (s.second + 1) % n; !avoid.Has(s.second) {
@@ -329,10 +333,10 @@ func (s *search) askSecond() {
 
 // rest sleeps until there is reason to try again, for d at most. It chooses the slot, and returns
 // the node to ask first.
-func (s *search) rest(d time.Duration) (first int) {
+func (s *search) rest(d time.Duration) (first ballot.Plan) {
 	clock := s.settings.clock
 	now := clock.Now()
-	s.guide = everyNode
+	s.guide = noGuide
 	s.moves, s.secondAsked = 0, false
 	if s.followHints {
 		s.lookOut(now)
@@ -349,9 +353,9 @@ func (s *search) rest(d time.Duration) (first int) {
 		now = clock.Now()
 		due := end
 		if s.followHints {
-			next, node, ok := s.check(now)
+			next, plan, ok := s.check(now)
 			if ok {
-				return node
+				return plan
 			}
 			if left := s.takeLeft(); left > 0 {
 				end = min(end, now.Add(s.settings.beyond(left)))
@@ -404,7 +408,7 @@ func (s *search) lastChoice() int {
 
 // check does what is due, and returns when to do so again. If a slot seems free, it is chosen, and
 // the node returned that is to be asked first.
-func (s *search) check(now clock.Instant) (next clock.Instant, first int, ok bool) {
+func (s *search) check(now clock.Instant) (next clock.Instant, first ballot.Plan, ok bool) {
 	s.mu.Lock()
 	open, failed, free, elsewhere := s.open, s.failed, s.free, s.elsewhere
 	if len(free) == 0 {
@@ -413,21 +417,21 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first int, ok boo
 	unsure := s.all && len(s.free) == 0 // many slots have changed
 	s.mu.Unlock()
 	if open > 0 && !failed {
-		if !s.extended && hasOverslept(now.Sub(s.due), 0) {
-			s.due, s.extended = now.Add(minAnswerLimit), true
+		if !s.extended && ballot.HasOverslept(now.Sub(s.due), 0) {
+			s.due, s.extended = now.Add(ballot.MinAnswerLimit), true
 		}
 		if now < s.due && len(free) == 0 {
-			return s.due, 0, false
+			return s.due, everyNode, false
 		}
 		if now >= s.due {
-			s.locker.roundTrips[s.node].overdue.Store(true)
+			s.locker.voters.PassOver(s.node)
 			failed = true
 		}
 	}
 	switch {
 	case failed:
 		if s.moves == len(s.locker.nodes) {
-			return farOff, 0, false
+			return farOff, everyNode, false
 		}
 		s.moves++
 		s.leave(s.node)
@@ -435,37 +439,37 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first int, ok boo
 		return s.check(now)
 	case !s.measured && open == 0:
 		s.measured = true
-		s.locker.roundTrips[s.node].measured(now.Sub(s.lookedAt))
+		s.locker.voters.Measured(s.node, now.Sub(s.lookedAt))
 	}
 	switch {
 	case unsure && open == 0:
 		if next = max(s.notBefore, s.lookedAt.Add(hintGap)); now < next {
-			return next, 0, false
+			return next, everyNode, false
 		}
 		s.lookOut(now)
 		return s.check(now)
 	case len(free) > 0:
 		if now < s.notBefore {
-			return s.notBefore, 0, false
+			return s.notBefore, everyNode, false
 		}
 		s.takeSlot(free[s.settings.draw(len(free))])
 		s.guide = s.node
-		return 0, s.node, true
+		return 0, ballot.Probe(s.node), true
 	}
 	if len(elsewhere) > 0 {
 		if now < s.notBefore {
-			return s.notBefore, 0, false
+			return s.notBefore, everyNode, false
 		}
 		s.slot, s.guide = elsewhere[s.settings.draw(len(elsewhere))], s.second
 		return 0, everyNode, true
 	}
 	if !s.secondAsked {
 		if next = s.lookedAt.Add(backupAfter); now < next {
-			return next, 0, false
+			return next, everyNode, false
 		}
 		s.askSecond()
 	}
-	return farOff, 0, false
+	return farOff, everyNode, false
 }
 
 // takeSlot chooses a slot that seems free.

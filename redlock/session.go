@@ -94,24 +94,30 @@ func (s *session) watch() *holdWatch {
 }
 
 // newSession makes the session of a round of an acquisition, won by now, and returns its
-// first holder. The round must be locked.
+// first holder.
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
-		claim: c, locker: of.locker, settings: of.settings, part: of.part, presence: of.presence(), turn: now, cost: now.Sub(r.start),
-		votes: r.nodes(protocol.Granted), maybe: r.nodes(protocol.Granted, protocol.Unknown, 0),
-		until: quorum.Deadline(r.start, of.settings.ttl), renewAt: of.settings.renewAfter(r.start), index: -1,
+		claim: c, locker: of.locker, settings: of.settings, part: of.part, presence: of.presence(), turn: now, cost: now.Sub(r.Start()),
+		until: quorum.Deadline(r.Start(), of.settings.ttl), renewAt: of.settings.renewAfter(r.Start()), index: -1,
 	}
 	if of.own && of.settings.shared {
 		s.presence, s.isPresence = &presence{}, true
 	}
+	var k *Lock
 	if of.settings.sharesSession() {
-		return s.openShared(of, r.start, now)
+		k = s.openShared(of, r.Start(), now)
+	} else {
+		k = &Lock{}
+		k.open(of.ctx, s, of.settings, now)
+		k.start = r.Start()
+		s.holder = k
+		s.issueToken(k)
 	}
-	k := &Lock{}
-	k.open(of.ctx, s, of.settings, now)
-	k.start = r.start
-	s.holder = k
-	s.issueToken(k)
+	r.session.Store(s)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := r.Listen() // what is said from now on comes to heard, which waits for this
+	s.votes, s.maybe = state.With(protocol.Granted), state.With(protocol.Granted, protocol.Unknown, 0)
 	return k
 }
 
@@ -345,7 +351,9 @@ func (s *session) nextRound() *round {
 // number makes r the last round of the session, which must be locked.
 func (s *session) number(r *round) {
 	s.seq++
-	r.seq, r.session = s.seq, s
+	r.seq = s.seq
+	r.session.Store(s)
+	r.Listen()
 }
 
 // keyAt returns what is known of the key at node i. The session must be locked.
@@ -384,7 +392,7 @@ func (s *session) proven(r *round, granted quorum.Set, until clock.Instant) {
 	}
 	s.before, s.beforeEnd = s.votes, s.until
 	s.proof, s.votes, s.until = r.seq, granted|r.regained, until
-	s.keysGranted(granted, r.start)
+	s.keysGranted(granted, r.Start())
 }
 
 // keysGranted is keyGranted for the nodes that granted a round before keys were known one by one. A
@@ -435,7 +443,7 @@ func (s *session) heard(r *round, i int, reply *protocol.Reply) {
 	switch {
 	case reply.Outcome == protocol.Granted:
 		s.maybe.Add(i)
-		s.keyGranted(i, r.start)
+		s.keyGranted(i, r.Start())
 		s.watch().found(i)
 	case r.req.Op.Acquires() && r.seq > 0: // a reader that was refused, and may be there
 	case s.isOutdated(r): // likewise
@@ -458,13 +466,12 @@ func (s *session) isOutdated(r *round) bool { return r.req.Op.Extends() && r.req
 // at any time and as often as one likes.
 func (s *session) learn(r *round) {
 	s.mu.Lock()
-	r.mu.Lock()
-	t, granted := r.tally, r.nodes(protocol.Granted)
+	state := r.State()
+	t, granted := state.Tally, state.With(protocol.Granted)
 	var gone *QuorumError
 	if r.req.Op.Extends() && t.Gone() && s.phase == held && !s.isOutdated(r) {
-		gone = r.fail(ErrLost)
+		gone = r.fail(&state, ErrLost)
 	}
-	r.mu.Unlock()
 	if s.phase != held {
 		s.mu.Unlock()
 		return
@@ -472,14 +479,14 @@ func (s *session) learn(r *round) {
 
 	now := s.now()
 	renewed := false
-	switch until := quorum.Deadline(r.start, s.settings.ttl); {
+	switch until := quorum.Deadline(r.Start(), s.settings.ttl); {
 	case t.Verdict() != quorum.Won || now >= s.until:
 		// Undecided, or decided too late to be believed.
 	case r.seq == s.proof:
 		s.votes = granted | r.regained
 	case r.seq > s.proof && until >= s.until:
 		s.proven(r, granted, until)
-		if s.renewAt = s.settings.renewAfter(r.start); s.doubts != nil {
+		if s.renewAt = s.settings.renewAfter(r.Start()); s.doubts != nil {
 			s.doubts.failed = nil
 		}
 		if s.isPresence {
@@ -507,7 +514,7 @@ func (s *session) learn(r *round) {
 			s.locker.scheduler.chores.add(chore{s, giveBack})
 		}
 	case renewed && k != nil && !s.part:
-		s.locker.tell(Event{Kind: EventExtended, Context: k.caller, Name: s.name}, r.start, k)
+		s.locker.tell(Event{Kind: EventExtended, Context: k.caller, Name: s.name}, r.Start(), k)
 	}
 }
 
@@ -520,7 +527,7 @@ func (s *session) reschedule() bool {
 	at := s.end()
 	switch {
 	case s.renewal != nil:
-		at = min(at, s.renewal.start.Add(s.settings.timeout()))
+		at = min(at, s.renewal.Start().Add(s.settings.timeout()))
 	case s.renews() && !s.renewDue:
 		at = min(at, s.renewAt)
 	}
@@ -576,7 +583,7 @@ func (s *session) due(now clock.Instant) choreKind {
 		}
 		return nothing
 	}
-	if s.renewal != nil && now >= s.renewal.start.Add(s.settings.timeout()) {
+	if s.renewal != nil && now >= s.renewal.Start().Add(s.settings.timeout()) {
 		s.renewalFailed(s.renewal, now) // replies may still come and be learnt from
 	}
 	renew := s.renewal == nil && !s.renewDue && s.renews() && now >= s.renewAt
@@ -601,11 +608,10 @@ func (s *session) due(now clock.Instant) choreKind {
 // renewalFailed notes that r, which was to renew the session, has come to nothing.
 // The session must be locked.
 func (s *session) renewalFailed(r *round, now clock.Instant) {
-	r.mu.Lock()
-	granted := r.nodes(protocol.Granted)
-	r.mu.Unlock()
+	state := r.State()
+	granted := state.With(protocol.Granted)
 	s.nodeKeys()
-	s.keysGranted(granted, r.start)
+	s.keysGranted(granted, r.Start())
 	s.doubt().failed, s.renewal = r, nil
 	s.renewAt = now.Add(s.retryRenewal())
 }
@@ -667,11 +673,11 @@ func (s *session) repair(gap *round, i int) {
 		keys.Regardless = true
 		r.req.Shared = &keys
 	}
-	r.session, r.gap = s, gap
+	r.gap = gap
 	r.trial.Repairs()
-	r.without = quorum.All(len(l.nodes))
-	r.without.Remove(i)
-	r.askIf(s.isValid)
+	r.session.Store(s)
+	r.Listen()
+	r.AskIf(quorum.Of(i), &r.req, r, s.isValid)
 }
 
 // repaired is called with the reply.
@@ -688,7 +694,7 @@ func (s *session) repaired(r *round, i int, o protocol.Outcome) {
 	if o != protocol.Granted || s.phase != held {
 		return
 	}
-	s.keyGranted(i, r.start)
+	s.keyGranted(i, r.Start())
 	gap.regained.Add(i)
 	if gap.seq == s.proof {
 		s.votes.Add(i)

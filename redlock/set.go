@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -286,15 +286,14 @@ func (g *gathering) join() (*Lock, error) {
 	for try := 1; ; try++ {
 		r := l.newRound(g.eventCtx, g.name, l.request(g.settings, c.kind.extend, c))
 		r.ask()
-		r.wait(g.ctx, g.settings.timeout(), settled)
-		r.waitForRecords(g.ctx, 2*g.settings.timeout(), settled)
+		r.Wait(g.ctx, g.settings.timeout(), ballot.Settled)
+		r.WaitForRecords(g.ctx, 2*g.settings.timeout(), ballot.Settled)
 		if lock := l.queue.join(g, r, c); lock != nil {
 			return g.begin(lock)
 		}
-		r.mu.Lock()
-		gaps, failure := r.gaps(), r.fail(g.whyNot(r))
-		r.mu.Unlock()
-		l.tell(Event{Kind: EventAttempt, Context: g.eventCtx, Name: g.name, Votes: failure.Votes, Err: failure}, r.start, nil)
+		state := r.State()
+		gaps, failure := gaps(&state), r.fail(&state, g.whyNot(&state))
+		l.tell(Event{Kind: EventAttempt, Context: g.eventCtx, Name: g.name, Votes: failure.Votes, Err: failure}, r.Start(), nil)
 		if gaps == 0 || try == joinTries || failure.Err != ErrHeld {
 			return nil, failure
 		}
@@ -311,19 +310,18 @@ func (g *gathering) claim() claim {
 	return claim{kind: several, name: g.name, key: g.key, value: set.Values[0], set: set}
 }
 
-// whyNot is the kind of the failure of a round that joined nothing. The round must be locked.
-func (g *gathering) whyNot(r *round) error {
+// whyNot is the kind of the failure of a round that joined nothing.
+func (g *gathering) whyNot(s *ballot.State) error {
 	if caller := g.acquisition.ctx; g.ctx.Err() == nil || caller.Err() != nil {
-		return r.failure(caller, r.tally)
+		return failureOf(caller, s, s.Tally)
 	}
 	return errPartLost
 }
 
-// gaps returns the nodes that lack keys of a set, and have none of another's. The round must be
-// locked.
-func (r *round) gaps() (set quorum.Set) {
-	for i, slot := range r.slots {
-		if slot.reply.Outcome == protocol.Refused && slot.reply.TTL == 0 {
+// gaps returns the nodes that lack keys of a set, and have none of another's.
+func gaps(s *ballot.State) (set quorum.Set) {
+	for i := range s.Len() {
+		if reply := s.Reply(i); reply.Outcome == protocol.Refused && reply.TTL == 0 {
 			set.Add(i)
 		}
 	}
@@ -344,8 +342,7 @@ func (g *gathering) fill(gaps quorum.Set, c claim) {
 	req := l.request(g.settings, c.kind.acquire, c)
 	req.Epoch = "" // it is no vote
 	r := l.newRound(g.eventCtx, g.name, req)
-	r.without = quorum.All(len(l.nodes)) &^ gaps
-	r.askIf(func() bool {
+	r.AskIf(gaps, &r.req, r, func() bool {
 		return !slices.ContainsFunc(g.parts, func(part *Lock) bool { return !part.session.isValid() })
 	})
 }
@@ -362,10 +359,8 @@ func (q *queue) join(g *gathering, r *round, c claim) *Lock {
 		defer part.session.mu.Unlock()
 		maybe |= part.session.maybe
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	now := g.settings.clock.Now()
-	if r.tally.Verdict() != quorum.Won || now >= quorum.Deadline(r.start, g.settings.ttl) {
+	if !r.IsWon() || now >= quorum.Deadline(r.Start(), g.settings.ttl) {
 		return nil
 	}
 	for _, part := range g.parts {
@@ -374,8 +369,9 @@ func (q *queue) join(g *gathering, r *round, c claim) *Lock {
 		}
 	}
 	lock := newSession(r, c, g.acquisition, now)
+	lock.session.mu.Lock()
 	lock.session.maybe |= maybe // a part's request may be under way to others
-	r.session = lock.session
+	lock.session.mu.Unlock()
 	for i, part := range g.parts {
 		part.session.leaveHeld(released, nil)
 		ln := q.lines[g.keys[i]]
@@ -483,53 +479,16 @@ func (r *round) nameIn(reply *protocol.Reply) string {
 	return nameIn(r.req.Set, *reply, r.locker.settings.prefix)
 }
 
-// namesInTheWay returns the names of a set that nodes have refused because of others, sorted. The
-// round must be locked.
-func (r *round) namesInTheWay() (names []string) {
+// namesInTheWay returns the names of a set that nodes have refused because of others, sorted.
+func (r *round) namesInTheWay(s *ballot.State) (names []string) {
 	if r.req.Set == nil {
 		return nil
 	}
-	for i := range r.slots {
-		if reply := r.slots[i].reply; reply.Outcome == protocol.Refused {
+	for i := range s.Len() {
+		if reply := s.Reply(i); reply.Outcome == protocol.Refused {
 			names = append(names, r.nameIn(reply))
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// orderOfRequest returns the lock under which a request is submitted: for a set all those of its
-// keys, so that its requests keep the order with those for the single names.
-func (l *Locker) orderOfRequest(req *protocol.Request) sync.Locker {
-	if req.Set == nil {
-		return l.orderOf(req.Key)
-	}
-	var asked [len(l.order)]bool
-	for _, key := range req.Set.Keys {
-		asked[l.orderIndex(key)] = true
-	}
-	var all orders
-	for i := range l.order {
-		if asked[i] {
-			all = append(all, &l.order[i])
-		}
-	}
-	return all
-}
-
-// orders are several locks that are always taken in the same order.
-type orders []*sync.Mutex
-
-// Lock implements sync.Locker.
-func (o orders) Lock() {
-	for _, m := range o {
-		m.Lock()
-	}
-}
-
-// Unlock implements sync.Locker.
-func (o orders) Unlock() {
-	for _, m := range o {
-		m.Unlock()
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -105,7 +106,7 @@ func (q *queue) readers(a *acquisition) *session {
 
 // attemptShared is attempt for a reader: it shares the session of other callers, if there is
 // one.
-func (a *acquisition) attemptShared(first int) (*Lock, error) {
+func (a *acquisition) attemptShared(first ballot.Plan) (*Lock, error) {
 	for {
 		s := a.locker.queue.readers(a)
 		if s == nil {
@@ -180,33 +181,32 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 		return nil, nil
 	}
 	r := l.newRound(a.eventCtx, a.name, l.request(s.settings, s.kind.acquire, s.claim))
-	a.askedAt = r.start
+	a.askedAt = r.Start()
 	s.number(r)
-	s.maybe = quorum.All(len(l.nodes))
+	s.maybe = l.voters.All()
 	s.mu.Unlock()
 	asked := false
-	r.askIf(func() bool { asked = s.isValid(); return asked })
+	r.AskIf(l.voters.All(), &r.req, r, func() bool { asked = s.isValid(); return asked })
 	if !asked {
 		return nil, nil
 	}
 	limit := s.settings.timeout()
-	r.wait(a.ctx, limit, decided)
-	r.waitForRecords(a.ctx, 2*limit, decided)
+	r.Wait(a.ctx, limit, ballot.Decided)
+	r.WaitForRecords(a.ctx, 2*limit, ballot.Decided)
 	s.learn(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tally.Verdict() == quorum.Won && s.now() < quorum.Deadline(r.start, s.settings.ttl) {
-		s.sharing.confirmed = max(s.sharing.confirmed, r.start)
+	state := r.State()
+	if ballot.IsWon(&state) && s.now() < quorum.Deadline(r.Start(), s.settings.ttl) {
+		s.sharing.confirmed = max(s.sharing.confirmed, r.Start())
 		return r, nil
 	}
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpAcquire, a.name)
 	}
-	err := r.fail(r.failure(a.ctx, r.tally))
-	err.Remaining = freeIn(r, r)
-	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.start, nil)
+	err := r.fail(&state, failureOf(a.ctx, &state, state.Tally))
+	err.Remaining = freeIn(&state, &state)
+	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.Start(), nil)
 	return nil, err
 }
 
@@ -223,12 +223,12 @@ const mostTraceless = 5
 // intend has new readers wait for this writer, on all nodes, when it has learned that readers are
 // in the way: also where there are none at that moment. Otherwise it would starve behind readers
 // that come before each of its tries and leave before the undo.
-func (a *acquisition) intend(undo *round, refused quorum.Set) {
+func (a *acquisition) intend(undo *ballot.State, refused quorum.Set) {
 	if a.parker == nil {
 		return
 	}
 	a.seenAt, a.unseen = a.settings.clock.Now(), 0
-	if a.intent == "" && !undo.foundReaders() && !a.mayBeReaders(undo, refused) {
+	if a.intent == "" && !foundReaders(undo) && !a.mayBeReaders(undo, refused) {
 		return
 	}
 	if a.intent == "" {
@@ -238,17 +238,15 @@ func (a *acquisition) intend(undo *round, refused quorum.Set) {
 }
 
 // mayBeReaders reports whether those who refuse keep going before they can be seen.
-func (a *acquisition) mayBeReaders(undo *round, refused quorum.Set) bool {
+func (a *acquisition) mayBeReaders(undo *ballot.State, refused quorum.Set) bool {
 	if a.settings.shared || a.settings.manyPermits() || a.names != nil {
 		return false // no writer of the name alone
 	}
-	undo.mu.Lock()
-	defer undo.mu.Unlock()
 	gone := false
-	for i, slot := range undo.slots {
-		switch {
-		case !refused.Has(i) || slot.reply.Outcome != protocol.Refused:
-		case slot.reply.TTL == 0:
+	for i := range undo.Len() {
+		switch reply := undo.Reply(i); {
+		case !refused.Has(i) || reply.Outcome != protocol.Refused:
+		case reply.TTL == 0:
 			gone = true
 		default: // a writer
 			a.traceless = 0
@@ -305,10 +303,13 @@ func (a *acquisition) mustSee() bool {
 }
 
 // foundReaders reports whether a node has said that the key has readers.
-func (r *round) foundReaders() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.slots, func(s slot) bool { return s.reply.Readers })
+func foundReaders(s *ballot.State) bool {
+	for i := range s.Len() {
+		if s.Reply(i).Readers {
+			return true
+		}
+	}
+	return false
 }
 
 // Downgrade makes a writer's lock that of a reader, without a moment between in which another

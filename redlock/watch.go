@@ -115,7 +115,7 @@ func (s *session) look() {
 	if s.set != nil {
 		look.Op, look.Set = protocol.OpLookAll, s.set
 	}
-	order := l.orderOfRequest(look)
+	order := l.voters.Order(look)
 	order.Lock()
 	defer order.Unlock()
 	if !s.isHeld() { // behind the release a look would only leave the key tracked

@@ -88,7 +88,7 @@ const (
 // that takes more locks.
 func (m *memory) judge(v *vote) (judgement, error) {
 	j, err := m.judgeAlone(v)
-	if j == counts || !v.trial.req.Op.Extends() {
+	if j == counts || !v.req.Op.Extends() {
 		return j, err
 	}
 	if v.hadKey = v.trial.ballot.HadKey(v.node); !v.hadKey {
@@ -104,11 +104,11 @@ func (m *memory) judge(v *vote) (judgement, error) {
 func (m *memory) judgeAlone(v *vote) (judgement, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ttl := v.trial.req.TTL
+	ttl := v.req.TTL
 	seen := sight{v.reply.Run, v.reply.Life}
-	if seen.life > 0 && seen == m.fine && v.trial.start >= m.birth.latest {
+	if seen.life > 0 && seen == m.fine && v.start >= m.birth.latest {
 		v.clock, v.floor = m.clock, m.tokenFloor()
-		if m.lists(ttl, v.clock, v.trial.start) == counts {
+		if m.lists(ttl, v.clock, v.start) == counts {
 			return v.tokens()
 		}
 	}
@@ -125,20 +125,20 @@ func (m *memory) consider(v *vote) (judgement, error) {
 	if !m.covers(v) {
 		return unread, nil
 	}
-	if v.hadKey && v.trial.start >= m.ahead { // else the key has expired too early
-		return m.lists(v.trial.req.TTL, v.clock, v.trial.start), nil
+	if v.hadKey && v.start >= m.ahead { // else the key has expired too early
+		return m.lists(v.req.TTL, v.clock, v.start), nil
 	}
-	if err := m.standing(v.trial.start, v.heard); err != nil {
+	if err := m.standing(v.start, v.heard); err != nil {
 		return void, err
 	}
 	if m.forgot.Basis == record.Open && m.readAt < m.votesFrom() {
 		return unread, nil // so that the record tells others that the others were waited for
 	}
-	if v.trial.start < m.birth.latest {
+	if v.start < m.birth.latest {
 		return void, errYounger
 	}
 	v.floor = m.tokenFloor()
-	if j := m.lists(v.trial.req.TTL, v.clock, v.trial.start); j == unlisted || j == fresh && !v.trial.isRepair {
+	if j := m.lists(v.req.TTL, v.clock, v.start); j == unlisted || j == fresh && !v.trial.isRepair {
 		return j, nil
 	}
 	m.fine, m.clock = sight{v.reply.Run, v.reply.Life}, v.clock
@@ -171,7 +171,7 @@ func (m *memory) covers(v *vote) bool {
 	}
 	for i, end := range m.ends {
 		v.clock = end - v.reply.Life
-		next, jump := m.offset.Read(v.clock, v.trial.start, v.heard)
+		next, jump := m.offset.Read(v.clock, v.start, v.heard)
 		if jump == 0 {
 			if i == 0 {
 				m.offset = next

@@ -29,7 +29,7 @@ func (m *memory) park(v vote) {
 	m.mu.Lock()
 	entry := time.Duration(0)
 	if v.entry {
-		entry = v.trial.req.TTL
+		entry = v.req.TTL
 	} else {
 		v.trial.ballot.Examine(v.node)
 	}
@@ -160,7 +160,7 @@ func (m *memory) settle(v vote, failure error) {
 	}
 	m.mu.Lock()
 	j, err := m.consider(&v)
-	standing := m.standing(v.trial.start, v.heard)
+	standing := m.standing(v.start, v.heard)
 	m.mu.Unlock()
 	if !v.entry && (j == unlisted || j == unread && v.hadKey) { // the record is new to this client
 		v.trial.list(v)

@@ -22,6 +22,10 @@ type Ballot interface {
 	IsPromised() bool
 	// IsWon reports whether a quorum of votes counts.
 	IsWon() bool
+	// Start is before the first byte was queued.
+	Start() clock.Instant
+	// Request is what was asked for, and is not changed any more.
+	Request() *protocol.Request
 	// HadKey reports whether node i, which has just granted an extension, is known to have had the
 	// key lately.
 	HadKey(i int) bool
@@ -33,20 +37,18 @@ type Ballot interface {
 type Trial struct {
 	guard    *Guard
 	ballot   Ballot
-	start    clock.Instant // before the first byte was queued
-	req      *protocol.Request
-	isRepair bool // see Repairs
-
-	isWaiting atomic.Bool // some of these are
-	mu        sync.Mutex
-	waiting   []vote // for a quorum of promises; guarded by mu
+	isRepair bool                    // see Repairs
+	waiting  atomic.Pointer[waiting] // nil: none has ever waited
 }
 
-// Begin makes t the trial of a ballot that began at start and asks for req, which is not changed any
-// more.
-func (t *Trial) Begin(g *Guard, b Ballot, start clock.Instant, req *protocol.Request) {
-	t.guard, t.ballot, t.start, t.req = g, b, start, req
+// Waiting are the votes that wait for a quorum of promises.
+type waiting struct {
+	mu    sync.Mutex
+	votes []vote
 }
+
+// Begin makes t the trial of a ballot.
+func (t *Trial) Begin(g *Guard, b Ballot) { t.guard, t.ballot = g, b }
 
 // Repairs says that the ballot gives a lock that is held back to nodes that lack it. Such a vote is
 // as good as one that was given behind the entry of its TTL, because it wins nothing by itself. It is
@@ -68,15 +70,15 @@ const (
 // Judge says what the reply of node i is worth, and changes it accordingly.
 func (t *Trial) Judge(i int, reply *protocol.Reply) Verdict {
 	m := &t.guard.nodes[i]
-	v := vote{trial: t, node: i, reply: *reply}
+	v := vote{trial: t, node: i, reply: *reply, start: t.ballot.Start(), req: t.ballot.Request()}
 	switch reply.Outcome {
 	case protocol.Granted:
 	case protocol.Refused:
 		m.notice(v)
 		return Counts
 	default:
-		if !t.req.Op.Extends() {
-			m.fail(t.start)
+		if !v.req.Op.Extends() {
+			m.fail(v.start)
 		}
 		return Counts
 	}
@@ -103,25 +105,26 @@ func (t *Trial) Judge(i int, reply *protocol.Reply) Verdict {
 // a quorum of nodes has promised, for one that is held it is now.
 func (t *Trial) list(v vote) {
 	v.entry = true
-	t.mu.Lock()
-	t.waiting = append(t.waiting, v)
-	t.isWaiting.Store(true)
-	t.mu.Unlock()
-	t.ballot.Promise(v.node, t.isRepair || !t.req.Op.Acquires())
+	t.waiting.CompareAndSwap(nil, &waiting{})
+	w := t.waiting.Load()
+	w.mu.Lock()
+	w.votes = append(w.votes, v)
+	w.mu.Unlock()
+	t.ballot.Promise(v.node, t.isRepair || !v.req.Op.Acquires())
 	t.Proceed()
 }
 
 // Proceed has the TTL of the votes that wait for a quorum of promises entered, if that is there. It
 // is called after each vote that counts.
 func (t *Trial) Proceed() {
-	if !t.isWaiting.Load() || !t.ballot.IsPromised() {
+	w := t.waiting.Load()
+	if w == nil || !t.ballot.IsPromised() {
 		return
 	}
-	t.mu.Lock()
-	due := t.waiting
-	t.waiting = nil
-	t.isWaiting.Store(false)
-	t.mu.Unlock()
+	w.mu.Lock()
+	due := w.votes
+	w.votes = nil
+	w.mu.Unlock()
 	for _, v := range due {
 		t.guard.nodes[v.node].park(v)
 	}
@@ -139,6 +142,8 @@ func (t *Trial) tooEarly() error {
 // A vote is a reply of a node that granted, to be judged.
 type vote struct {
 	trial  *Trial
+	start  clock.Instant // of the ballot
+	req    *protocol.Request
 	reply  protocol.Reply
 	node   int
 	heard  clock.Instant
@@ -152,7 +157,7 @@ type vote struct {
 // all the same, which is what Unknown means. A token that the node accepted but may have accepted
 // before it forgot is taken for one that it did not accept.
 func (v *vote) amend(void error) {
-	req := v.trial.req
+	req := v.req
 	switch {
 	case void != nil:
 		v.reply.Outcome, v.reply.Err = protocol.Unknown, void
@@ -173,14 +178,14 @@ func (v *vote) count(void error) {
 // has not looked at (Request.Judged). The clock was read behind the token's acceptance, and the
 // node's record was there then: so if the node forgets the token, it does so later.
 func (v *vote) isFar() bool {
-	return (time.Duration(v.trial.req.Token)*time.Microsecond - v.clock).Abs() > v.trial.req.Slack
+	return (time.Duration(v.req.Token)*time.Microsecond - v.clock).Abs() > v.req.Slack
 }
 
 // tokens lets v count, but for a fencing token that the node may have accepted before it
 // forgot while a raise above all of those is out of its reach: too far from its clock.
 func (v *vote) tokens() (judgement, error) {
 	left := v.floor + time.Millisecond - v.clock - RaiseSlack
-	if token := v.trial.req.Token; token == 0 || token > v.floor.Microseconds() || left <= 0 {
+	if token := v.req.Token; token == 0 || token > v.floor.Microseconds() || left <= 0 {
 		return counts, nil
 	}
 	return void, &protocol.QuarantineError{Left: left,

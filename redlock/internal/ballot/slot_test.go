@@ -1,4 +1,4 @@
-package redlock
+package ballot
 
 import (
 	"reflect"
@@ -54,11 +54,4 @@ func TestOnlyPlainGrantsAreShared(t *testing.T) {
 		}
 		assert.Equal(t, &reply, g.share(&reply), name)
 	}
-}
-
-// TestARoundIsSmall: Go's allocator is slower above 576 bytes, and two rounds are half of what a lock
-// allocates.
-func TestARoundIsSmall(t *testing.T) {
-	t.Parallel()
-	assert.LessOrEqual(t, reflect.TypeFor[round]().Size(), uintptr(576))
 }

@@ -1,23 +1,13 @@
-package redlock
+package ballot
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/redquorum/redquorum/protocol"
 )
 
-// A slot is one node's part of a round.
-type slot struct {
-	reply *protocol.Reply // never nil, and never changed, because rounds share it; noReply until the node has replied
-	after time.Duration   // from start to the reply
-}
-
-// noReply is that of a node which has not replied. Its Outcome is zero.
-var noReply = &protocol.Reply{}
-
 // A plainGrant is the reply that a node gives most: granted, by the server that it is, and no word
-// more. Rounds share it, because five replies of their own would be most of a round's memory.
+// more. Ballots share it, because five replies of their own would be most of a ballot's memory.
 type plainGrant struct {
 	last atomic.Pointer[protocol.Reply]
 }

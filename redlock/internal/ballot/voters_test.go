@@ -1,0 +1,67 @@
+package ballot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/protocol"
+)
+
+// TestANodeIsWaitedForAFewOfItsUsualRoundTrips, whether it is far or near, and
+// whatever single answers took.
+func TestANodeIsWaitedForAFewOfItsUsualRoundTrips(t *testing.T) {
+	t.Parallel()
+	const far, limit = 10 * time.Millisecond, 100 * time.Millisecond
+	settle := func(v *Voters, i int, d time.Duration) {
+		for range 50 {
+			v.Measured(i, d)
+		}
+	}
+	v := NewVoters(make([]protocol.Node, 3), nil, nil)
+	assert.Equal(t, limit, v.AnswerLimit(0, limit), "nothing is known")
+	settle(v, 0, far)
+	assert.InDelta(t, 4*far, v.AnswerLimit(0, limit), float64(far)/10)
+	assert.Equal(t, v.AnswerLimit(0, limit), v.AnswerLimit(1, limit), "a node that has never answered counts as the slowest")
+	settle(v, 1, time.Microsecond)
+	assert.Equal(t, MinAnswerLimit, v.AnswerLimit(1, limit))
+	assert.Equal(t, v.AnswerLimit(0, limit), v.AnswerLimitOf(0b11, limit))
+
+	v.Measured(0, time.Hour)
+	assert.Less(t, v.AnswerLimit(0, limit), limit, "one pause is not the usual")
+	settle(v, 0, far)
+	assert.InDelta(t, 4*far, v.AnswerLimit(0, limit), float64(far)/10)
+	for range 50 {
+		v.Measured(1, far)
+	}
+	assert.InDelta(t, 4*far, v.AnswerLimit(1, limit), float64(far)/10, "the node has moved far away")
+	settle(v, 2, time.Hour)
+	assert.Equal(t, limit, v.AnswerLimit(2, limit))
+}
+
+// TestRequestsForASetKeepTheOrderOfEachOfItsNames: a repair of a part must not overtake the set's
+// release.
+func TestRequestsForASetKeepTheOrderOfEachOfItsNames(t *testing.T) {
+	t.Parallel()
+	v := NewVoters(nil, nil, nil)
+	set := &protocol.Set{}
+	for i := range 128 {
+		set.Keys = append(set.Keys, string(rune('a'+i)))
+	}
+	order := v.Order(&protocol.Request{Key: set.Keys[0], Set: set})
+	order.Lock()
+	for _, key := range set.Keys {
+		assert.False(t, v.order[v.stripe(key)].TryLock(), key)
+	}
+	order.Unlock()
+	order = v.Order(&protocol.Request{Key: "a", Set: &protocol.Set{Keys: []string{"a"}}})
+	order.Lock()
+	free := 0
+	for i := range v.order {
+		if v.order[i].TryLock() {
+			free++
+		}
+	}
+	assert.Equal(t, len(v.order)-1, free, "other names are not held up")
+}
