@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -41,9 +42,9 @@ type conn struct {
 	set          answer                 // of an acquisition by plain commands, until its next; the reader's
 	takeSet      func(any, redis.Error) // sets it; the writer's; nil: not needed so far
 
-	mu      sync.Mutex // guards the fields below
-	sent    fifo[call] // and not answered
-	replies uint64     // so far
+	mu      lockorder.Mutex[lockorder.Conn] // guards the fields below
+	sent    fifo[call]                      // and not answered
+	replies uint64                          // so far
 	stall   stallTimer
 }
 

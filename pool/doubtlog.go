@@ -1,8 +1,8 @@
 package pool
 
 import (
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"log/slog"
-	"sync"
 	"time"
 )
 
@@ -25,7 +25,7 @@ type doubtLog struct {
 	log  *slog.Logger
 	node string
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[lockorder.Doubts]
 	known   map[string]bool // maxDoubts at most
 	waiting []string        // of the known, those that are not written yet
 	written chan struct{}   // closed when none waits any more; nil: none does

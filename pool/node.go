@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -48,14 +49,14 @@ type node struct {
 	plain       atomic.Bool              // tokens are accepted by plain commands: see fenced.go
 	counters    counters                 // of the server, for those
 
-	mu         sync.Mutex      // guards the fields below
-	offline    error           // set while there is no connection: requests fail with it at once
-	queue      []call          // to be written
-	idle       bool            // the writer waits for wake
-	gathered   gathered        // to be queued soon
-	pending    pendingReleases // to be sent again later
-	retryTimer *time.Timer     // sends the pending releases; nil: it does not run
-	redirect   redirect        // where the server should send hints
+	mu         lockorder.Mutex[lockorder.Node] // guards the fields below
+	offline    error                           // set while there is no connection: requests fail with it at once
+	queue      []call                          // to be written
+	idle       bool                            // the writer waits for wake
+	gathered   gathered                        // to be queued soon
+	pending    pendingReleases                 // to be sent again later
+	retryTimer *time.Timer                     // sends the pending releases; nil: it does not run
+	redirect   redirect                        // where the server should send hints
 
 	hints  hints    // has a lock of its own, as has doubts
 	doubts doubtLog // of the server

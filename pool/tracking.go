@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -30,7 +31,7 @@ var _ protocol.Watchable = (*node)(nil)
 // The hints of a node serve those who watch a key: waiters and holders. While there are any, and
 // for a little longer, the goroutine listen keeps a listener.
 type hints struct {
-	mu        sync.Mutex
+	mu        lockorder.Mutex[lockorder.Hints]
 	watchers  map[string][]*watcher // by key; those of all keys by the empty one
 	wanted    bool                  // from the first Watch until soon after the last stop
 	refused   bool                  // the server gives none; until the node's next connection

@@ -3,9 +3,9 @@ package redlock
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 )
 
@@ -25,7 +25,7 @@ const (
 type eventQueue struct {
 	observer Observer
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex[lockorder.Events]
 	waiting   []Event // from head on
 	head      int
 	running   bool  // the goroutine is there

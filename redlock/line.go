@@ -4,17 +4,17 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lockorder"
 )
 
 // A queue lines up the callers of one process that wait for a lock, by the key of their line. Only
 // the first of a line competes with other processes, and only while as few as may hold the
 // lock at once do so in its own.
 type queue struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex[lockorder.Queue]
 	lines   map[string]*line
 	most    int                // lines since the map was made
 	idle    idleLines          // of lines; they stay for a while, since the next caller often comes soon

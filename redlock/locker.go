@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/park"
@@ -74,7 +75,7 @@ var owners = registry{nodes: map[protocol.Node]struct{}{}}
 
 // A registry is a set of nodes that have an owner.
 type registry struct {
-	mu    sync.Mutex
+	mu    lockorder.Mutex[lockorder.Owners]
 	nodes map[protocol.Node]struct{}
 }
 

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -46,7 +46,7 @@ type journal struct {
 	outages rateLimit
 	faulty  atomic.Int32 // nodes that were reported, and have not answered since
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex[lockorder.Log]
 	nodes map[string]*nodeHealth // those that ever had a fault
 }
 

@@ -8,10 +8,10 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 )
@@ -113,7 +113,7 @@ func (q *queue) slotsOf(key string) (slots []int) {
 // A slotMemory has the slots that were found free last and not tried, by line. Lines with the same
 // hash share a place. What it says is only where to try first.
 type slotMemory struct {
-	mu    sync.Mutex
+	mu    lockorder.Mutex[lockorder.Slot]
 	lines [64]struct {
 		line string
 		slot int

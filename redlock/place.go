@@ -1,12 +1,12 @@
 package redlock
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -87,7 +87,7 @@ type place struct {
 	called    atomic.Bool   // others have gone or, if it is the first, one has come
 	stop      func()        // of the Watch for calls; nil: there is none
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[lockorder.Ticket]
 	answer standing // to the question with the highest number
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/park"
@@ -140,7 +141,7 @@ const markLife = 10 * maxTTL
 // A presenceOf is a Locker's presence in a group.
 type presenceOf struct {
 	now   atomic.Pointer[presence]
-	mu    sync.Mutex
+	mu    lockorder.Mutex[lockorder.Presence]
 	going *arrival // under way, or nil
 }
 
@@ -450,7 +451,7 @@ type keeper struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup // the goroutines
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[lockorder.Keeper]
 	stopped bool
 }
 

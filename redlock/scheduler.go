@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -22,8 +23,8 @@ import (
 type scheduler struct {
 	clock clock.Clock
 
-	running  sync.Mutex // held while due locks are looked at
-	mu       sync.Mutex
+	running  lockorder.Mutex[lockorder.Running] // held while due locks are looked at
+	mu       lockorder.Mutex[lockorder.Scheduler]
 	sessions byTime
 	timer    clock.Timer // made with the first lock
 	armed    clock.Instant
@@ -188,7 +189,7 @@ func (h *byTime) Pop() any {
 // chores are what is to be done for locks at the nodes. One goroutine does them,
 // in their order, and lives while there are any.
 type chores struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex[lockorder.Chores]
 	waiting []chore
 	doubted quorum.Set // nodes at which any key may have changed
 	working bool       // the goroutine runs

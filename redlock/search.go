@@ -2,11 +2,11 @@ package redlock
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -42,16 +42,16 @@ type search struct {
 	secondAsked bool          // in this rest
 	guide       int           // the node that called the slot free; noGuide: it is a guess
 
-	mu        sync.Mutex // of what is told by other goroutines
-	asked     int        // the number of the last set of looks; answers to others are ignored
-	open      int        // looks without an answer
-	failed    bool       // one was answered with nothing
-	all       bool       // all slots are to be looked at, and not only spent
-	watchAll  bool       // with hints: the node may not remember all
-	spent     []int      // slots whose hints have been used up
-	free      []int      // slots that node called free
-	hinted    []int      // slots that it has hinted at since
-	elsewhere []int      // slots that seem free at the second node
+	mu        lockorder.Mutex[lockorder.Slots] // of what is told by other goroutines
+	asked     int                              // the number of the last set of looks; answers to others are ignored
+	open      int                              // looks without an answer
+	failed    bool                             // one was answered with nothing
+	all       bool                             // all slots are to be looked at, and not only spent
+	watchAll  bool                             // with hints: the node may not remember all
+	spent     []int                            // slots whose hints have been used up
+	free      []int                            // slots that node called free
+	hinted    []int                            // slots that it has hinted at since
+	elsewhere []int                            // slots that seem free at the second node
 	left      time.Duration
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -33,7 +34,7 @@ type session struct {
 	renewDue  bool  // a renewal is among the scheduler's chores
 	lookDue   bool  // a look is among the scheduler's chores
 	watched   bool  // nodes have been asked to hint at its keys
-	mu        sync.Mutex
+	mu        lockorder.Mutex[lockorder.Session]
 	givenBack sync.Once
 	index     int32         // where it stands in the scheduler, -1 if it does not; guarded by that
 	holder    *Lock         // nil while it is being handed over; stays when the session has ended

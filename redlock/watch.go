@@ -1,13 +1,13 @@
 package redlock
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -147,7 +147,7 @@ func (w *holdWatch) take(now clock.Instant, maxGap time.Duration) quorum.Set {
 type watches struct {
 	limit   int64        // of keys: maxWatched
 	keys    atomic.Int64 // of the sessions; changed under mu
-	mu      sync.Mutex   // taken before a session's and before a node's
+	mu      lockorder.Mutex[lockorder.Watches]
 	permits map[string]*session
 	stops   []func() // of the nodes' watchers
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/park"
@@ -20,7 +20,7 @@ import (
 type Ballot struct {
 	// What each reply changes comes first, in as few cache lines as it fits in: the replies are counted
 	// by as many goroutines as there are nodes, and the caller's.
-	mu     sync.Mutex
+	mu     lockorder.Mutex[lockorder.Ballot]
 	waiter *park.Parker
 	goal   Goal  // when to signal the waiter
 	state  State // guarded by mu, as all above

@@ -1,10 +1,10 @@
 package ballot
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -29,7 +29,7 @@ type trip struct {
 	// callers.
 	silent atomic.Bool
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex[lockorder.Trip]
 	usual     time.Duration // smoothed; zero: not known
 	deviation time.Duration // from usual, smoothed
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -20,7 +21,7 @@ type Voters struct {
 	grants []plainGrant // of each node
 
 	seed  maphash.Seed
-	order [64]sync.Mutex // see Order
+	order [64]lockorder.Mutex[lockorder.Stripe] // see Order
 }
 
 // NewVoters returns Voters that nothing is known of. jitter draws a duration below another.
@@ -63,7 +64,7 @@ func (v *Voters) stripe(key string) int {
 }
 
 // orders are several locks that are always taken in the same order.
-type orders []*sync.Mutex
+type orders []sync.Locker
 
 // Lock implements sync.Locker.
 func (o orders) Lock() {

@@ -2,10 +2,10 @@ package trust
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -18,7 +18,7 @@ type memory struct {
 	index int
 	node  protocol.Node
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[lockorder.Memory]
 	text   string          // of the record, as last read
 	record *record.Record  // the same; nil: the node has none that is valid
 	nodes  int             // by which the clients lock that wrote the text; zero: there is none

@@ -2,11 +2,11 @@ package trust
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -43,7 +43,7 @@ type Trial struct {
 
 // Waiting are the votes that wait for a quorum of promises.
 type waiting struct {
-	mu    sync.Mutex
+	mu    lockorder.Mutex[lockorder.Votes]
 	votes []vote
 }
 
