@@ -88,10 +88,8 @@ func term(ctx context.Context, lock *redlock.Lock, lead func(context.Context, Te
 	// The next leader begins at once after the release, so it comes when lead has returned. ctx
 	// bounds only how long Release waits for confirmation.
 	defer lock.Release(ctx)
-	work, cancel := context.WithCancelCause(ctx)
-	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
-	defer cancel(nil)
-	defer unlink()
+	work, cancel := lock.Bind(ctx)
+	defer cancel()
 	err := lead(work, Term{lock})
 	if work.Err() != nil || !lock.Valid() {
 		return nil

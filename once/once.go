@@ -102,11 +102,6 @@ func (j Job) check() error {
 	return nil
 }
 
-// tries is how often a machine asks again for a lock that it does not wait for. All machines ask at
-// the same moment, and where they split the votes among them all are told that it is held, and none
-// would run the job. So they ask again, after random waits, a quarter of a second in all.
-const tries = 5
-
 // acquire returns the lock, or what has become of the tick without it.
 func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcome, error) {
 	opts := append(slices.Clone(j.Options), redlock.Exclusive())
@@ -116,7 +111,7 @@ func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcom
 		waiting, cancel = context.WithTimeout(ctx, left)
 		defer cancel()
 	} else {
-		opts = slices.Insert(opts, 0, redlock.Retries(tries))
+		opts = slices.Insert(opts, 0, redlock.Retries(0))
 	}
 	lock, err := j.Locker.Acquire(waiting, j.Name, opts...)
 	switch {
@@ -183,11 +178,9 @@ func life(every time.Duration) time.Duration { return max(4*every, time.Minute) 
 
 // run runs work under the lock, and releases it.
 func (j Job) run(ctx context.Context, lock *redlock.Lock, tick time.Time, work func(context.Context, time.Time) error) (err error) {
-	inner, cancel := context.WithCancelCause(ctx)
-	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	inner, cancel := lock.Bind(ctx)
 	defer func() {
-		unlink()
-		cancel(nil)
+		cancel()
 		ended := lock.Release(context.WithoutCancel(ctx))
 		if errors.Is(ended, redlock.ErrLost) || errors.Is(ended, redlock.ErrClosed) {
 			err = errors.Join(err, ended)

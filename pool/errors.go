@@ -24,17 +24,17 @@ var (
 	// ErrAuth: the user or password was not accepted, or is missing.
 	ErrAuth = errors.New("does not accept the user or password; check the URL and the server's ACL")
 	// ErrPermission: the ACL forbids a command or key that locks need.
-	ErrPermission = errors.New("does not permit a command that locks need; " +
+	ErrPermission error = protocol.PermanentError("does not permit a command that locks need; " +
 		"see the package's documentation for the ACL")
 	// ErrCluster: the server is a node of a Redis Cluster. It sends keys of other
 	// slots elsewhere, and a failover within the cluster loses locks.
-	ErrCluster = errors.New("is a node of a Redis Cluster, which has no vote of its own; " +
+	ErrCluster error = protocol.PermanentError("is a node of a Redis Cluster, which has no vote of its own; " +
 		"give independent servers instead")
 	// ErrSentinel: the server is a Redis Sentinel.
 	ErrSentinel = errors.New("is a Sentinel, which keeps no keys; " +
 		"give the servers that it watches instead: redis://primary?standby=replica")
 	// ErrUnsupported: the server does not know a command that locks need.
-	ErrUnsupported = errors.New("does not know a command that locks need; " +
+	ErrUnsupported error = protocol.PermanentError("does not know a command that locks need; " +
 		"it is too old, renames the command, or is a Sentinel or proxy")
 	// ErrWrongType: the lock's key holds something else than a string.
 	ErrWrongType = protocol.ErrWrongType
@@ -117,12 +117,8 @@ func explain(err redis.Error) (meaning error, fatal bool) {
 
 // isPermanent reports whether a request that failed with this meaning would fail again.
 func isPermanent(meaning error) bool {
-	for _, err := range []error{ErrWrongType, ErrCounter, ErrPermission, ErrCluster, ErrUnsupported} {
-		if errors.Is(meaning, err) {
-			return true
-		}
-	}
-	return false
+	var permanent protocol.PermanentError
+	return errors.As(meaning, &permanent)
 }
 
 // code returns the code of a server's error. Servers before Redis 7 wrap the error of a script:

@@ -350,16 +350,22 @@ type Reply struct {
 	Others int
 }
 
+// A PermanentError is why a node fails a request, and would fail it again: no patience helps against it.
+// It is compared by errors.Is with the errors that are declared so.
+type PermanentError string
+
+func (e PermanentError) Error() string { return string(e) }
+
 // ErrWrongType is what a Node reports, and a redlock.NodeError wraps, where the key holds
 // something else than a lock. An acquisition cannot tell that from a lock; the
 // release that follows it can.
-var ErrWrongType = errors.New("the key holds another type of data, no lock; choose another name or delete it")
+var ErrWrongType error = PermanentError("the key holds another type of data, no lock; choose another name or delete it")
 
 // ErrCounter is what a Node reports, and a redlock.NodeError wraps, where the key that holds
 // the highest fencing token of a name has something else than a number that a token
 // can follow, because it was written to. Such a node grants no lock with a
 // token. docs/SAFETY.md says why the key can be deleted after a minute.
-var ErrCounter = errors.New("the highest fencing token makes no sense " +
+var ErrCounter error = PermanentError("the highest fencing token makes no sense " +
 	"(delete this key on this node when that has been so for a minute)")
 
 // ErrQuarantine is what redlock.ErrQuarantine is: a node may have forgotten locks that have

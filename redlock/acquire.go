@@ -17,7 +17,9 @@ import (
 // returns within the node timeout, and takes another for each further round trip
 // that is needed: one to learn whether a node can have forgotten locks (see
 // MemoryGuard), and one for a fencing token (see Fenced). So a fenced lock whose
-// nodes are asked for the first time can take three times as long.
+// nodes are asked for the first time can take three times as long. Where callers at the same moment
+// have split the votes among them it asks again a few times, within the node timeout: one of them
+// gets the lock.
 //
 // Where it fails, a *QuorumError tells contention (ErrHeld) from an outage
 // (ErrNoQuorum) and from the end of ctx (its error); whatever single nodes had
@@ -41,7 +43,7 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 // when a lock may be free, where these can (protocol.Watchable), and else look every 200 ms at most.
 //
 // It waits for as long as ctx allows, unless Retries sets a limit, and its
-// error is the last try's, as for TryAcquire. Contention is waited out, and
+// error is the last try's, as for TryAcquire. If ctx ends, QuorumError.Kind tells what was in the way. Contention is waited out, and
 // so are quarantines (see MemoryGuard) and votes that came too late. An outage is waited out for three
 // seconds (see Patience), and is ErrNoQuorum then.
 // Callers with Retries or RetryInterval do not queue: they try on a schedule of
@@ -84,7 +86,8 @@ type acquisition struct {
 	ahead     *acquisition  // in the line; guarded by the queue, as behind
 	behind    *acquisition
 	contender *contender    // from the first refusal on, in a line
-	failure   *QuorumError  // of the last try that asked all nodes, in a line
+	failure   *QuorumError  // of the last try that asked all nodes
+	failedAt  clock.Instant // it was over
 	askedAt   clock.Instant // the last try began
 	outage    *outage       // that it has found; nil: none
 
@@ -202,6 +205,7 @@ func (a *acquisition) bySchedule() (*Lock, error) {
 		if over != nil {
 			return nil, over
 		}
+		a.remember(failure)
 		switch {
 		case a.settings.interval > 0: // from start to start, so that slow tries do not shift the rest
 			a.pause(a.settings.interval - a.settings.clock.Now().Sub(began))
@@ -214,15 +218,57 @@ func (a *acquisition) bySchedule() (*Lock, error) {
 	}
 }
 
+// remember keeps the error of a try that asked all nodes, and was over just now.
+func (a *acquisition) remember(failure *QuorumError) {
+	a.failure, a.failedAt = failure, a.settings.clock.Now()
+}
+
 // endedAfter is the error of an acquisition whose waiting was interrupted after a try that
-// failed: if it was the context's end, with what was in the way.
+// failed: if it was the context's end, with what was in the way. A caller that has only waited behind
+// others of its process has them in its way, or the outage that they have found.
 func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error {
-	if a.ctx.Err() == nil || failure == nil {
+	var ended *QuorumError
+	if a.ctx.Err() == nil || !errors.As(interrupted, &ended) {
 		return interrupted
 	}
-	ended := *failure // which has been shown to the observers
-	ended.Err = a.ctx.Err()
-	return &ended
+	of, now := *ended, a.settings.clock.Now()
+	switch {
+	case failure != nil:
+		of = *failure // which has been shown to the observers
+		of.before = failure.Kind()
+		if of.Remaining > 0 {
+			of.Remaining = max(of.Remaining-now.Sub(a.failedAt), time.Millisecond)
+		}
+	case a.line != nil && a.askedAt == 0:
+		of.before, of.Remaining = a.locker.queue.inTheWay(a.line, now)
+	}
+	of.Err = a.ctx.Err()
+	return &of
+}
+
+// maxSettling is how often a vote that was split is tried again.
+const maxSettling = 5
+
+// settle is try, and tries again where callers that came at the same moment have split the votes among
+// them: one of them must get the lock, and else all would be told that it is held. It goes on for the
+// node timeout at most. Those that come again anyway need not settle anything.
+func (a *acquisition) settle(vote ballot.Plan) (*Lock, error) {
+	end := a.settings.clock.Now().Add(a.settings.timeout())
+	for try := 0; ; try++ {
+		k, err := a.try(vote)
+		var failed *QuorumError
+		if err == nil || vote != wholeVote || try == maxSettling || !errors.As(err, &failed) ||
+			failed.Err != ErrHeld || failed.Votes == 0 || a.settings.clock.Now() >= end {
+			return k, err
+		}
+		p := a.locker.parkers.Get()
+		p.WakeAfter(a.settings.delay(try, failed))
+		p.Sleep(a.ctx, a.locker.closed)
+		a.locker.parkers.Put(p)
+		if a.isOver() {
+			return nil, err
+		}
+	}
 }
 
 // Plans to ask all nodes at the same time.

@@ -297,7 +297,7 @@ func holdVote(t *testing.T, vote []answer) {
 
 	var lock *redlock.Lock
 	var err error
-	assert.Equal(t, ends, took(func() { lock, err = l.TryAcquire(t.Context(), "x") }), "when the vote ended")
+	assert.Equal(t, ends, took(func() { lock, err = l.VoteOnce(t.Context(), "x") }), "when the vote ended")
 	if won {
 		require.NoError(t, err)
 		assert.Equal(t, granted, lock.Votes(), "votes at the quorum")
@@ -366,5 +366,75 @@ func TestACallerWithAnIntervalKeepsNobodyWaiting(t *testing.T) {
 				assert.NoError(t, second.Release(t.Context()))
 			}
 		}), 2*time.Second)
+	})
+}
+
+// TestOfThoseWhoTryAtTheSameMomentOneGetsIt, although none waits for a holder and each has got some of
+// the votes. They are of processes of their own.
+func TestOfThoseWhoTryAtTheSameMomentOneGetsIt(t *testing.T) {
+	for name, try := range map[string]func(l *redlock.Locker, ctx context.Context) (*redlock.Lock, error){
+		"TryAcquire": func(l *redlock.Locker, ctx context.Context) (*redlock.Lock, error) { return l.TryAcquire(ctx, "x") },
+		"Retries(0)": func(l *redlock.Locker, ctx context.Context) (*redlock.Lock, error) {
+			return l.Acquire(ctx, "x", redlock.Retries(0))
+		},
+		"TryAcquireAll": func(l *redlock.Locker, ctx context.Context) (*redlock.Lock, error) {
+			return l.TryAcquireAll(ctx, []string{"x", "y"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				net := sim.Fixed(near)
+				net.Travel = func(l sim.Leg, dice *rand.Rand) (time.Duration, bool) {
+					return near/2 + time.Duration(dice.Int64N(int64(2*near))), false
+				}
+				w.SetNet(net)
+				var all []*redlock.Locker
+				for range 4 {
+					l, _ := open(t, w)
+					all = append(all, l)
+				}
+				for round := range 30 {
+					start := time.Now()
+					got := make(chan *redlock.Lock, len(all))
+					for _, l := range all {
+						go func() {
+							lock, err := try(l, t.Context())
+							if err != nil {
+								assert.ErrorIs(t, err, redlock.ErrHeld)
+							}
+							got <- lock
+						}()
+					}
+					var winner *redlock.Lock
+					for range all {
+						if lock := <-got; lock != nil {
+							assert.Nil(t, winner)
+							winner = lock
+						}
+					}
+					require.NotNil(t, winner, "round %d: all are told that it is held", round)
+					assert.Less(t, time.Since(start), 500*time.Millisecond, "the node timeout")
+					require.NoError(t, winner.Release(t.Context()))
+				}
+			})
+		})
+	}
+}
+
+// TestCheckFindsWhatAcquireWouldRefuse, and asks no node.
+func TestCheckFindsWhatAcquireWouldRefuse(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		r := recorded(w)
+		assert.NoError(t, l.Check())
+		assert.NoError(t, l.Check(redlock.Fair(), redlock.TTL(time.Minute)))
+		for _, opts := range [][]redlock.Option{{redlock.TTL(-1)}, {redlock.Permits(0)}, {redlock.Option{}}, {redlock.TTL(time.Second), redlock.NodeTimeout(time.Hour)}} {
+			_, err := l.TryAcquire(t.Context(), "x", opts...)
+			require.Error(t, err)
+			assert.EqualError(t, l.Check(opts...), err.Error())
+		}
+		assert.Empty(t, r.steps)
+		require.NoError(t, l.Close())
+		assert.ErrorIs(t, l.Check(), redlock.ErrClosed)
 	})
 }

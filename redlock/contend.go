@@ -83,7 +83,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 			return nil, over
 		}
 		if first == everyNode {
-			a.failure = failed // the other kind knows of one node only
+			a.remember(failed) // the other kind knows of one node only
 		}
 		if failed.Err != errStale {
 			c := a.contend()

@@ -95,6 +95,33 @@ type QuorumError struct {
 
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
+
+	before error // see Kind
+}
+
+// Kind returns what kept the caller from the lock, ErrHeld or ErrNoQuorum, also where Err is the error of
+// a context that ended while it waited. Otherwise it is Err.
+func (e *QuorumError) Kind() error {
+	if e.before != nil {
+		return e.before
+	}
+	return e.Err
+}
+
+// Permanent reports whether no patience helps: so many nodes fail the request, and would fail it again,
+// that there is no quorum without them. A key of another type, missing rights, a cluster, and clients
+// with other settings are so.
+func (e *QuorumError) Permanent() bool {
+	if e.Causes == nil {
+		return false
+	}
+	n := 0
+	for _, cause := range e.Causes.Errors {
+		if permanent := protocol.PermanentError(""); errors.As(cause, &permanent) {
+			n++
+		}
+	}
+	return n > e.Nodes-e.Quorum
 }
 
 func (e *QuorumError) Error() string {

@@ -401,3 +401,74 @@ func TestAnErrorIsOfOneKind(t *testing.T) {
 		})
 	}
 }
+
+// TestAnErrorKeepsItsKindWhenTheContextEnds: what the caller waited for is known to it, although the
+// error is the context's.
+func TestAnErrorKeepsItsKindWhenTheContextEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(t *testing.T, w *sim.World, l *redlock.Locker)
+		kind   error
+	}{
+		"held elsewhere": {func(t *testing.T, w *sim.World, _ *redlock.Locker) {
+			other, _ := open(t, w, longest)
+			take(t, other, "x")
+		}, redlock.ErrHeld},
+		"held in the process": {func(t *testing.T, _ *sim.World, l *redlock.Locker) { take(t, l, "x") }, redlock.ErrHeld},
+		"an outage": {func(_ *testing.T, w *sim.World, _ *redlock.Locker) {
+			for _, s := range w.Servers()[:3] {
+				s.Hang()
+			}
+		}, redlock.ErrNoQuorum},
+	} {
+		for way, opts := range map[string][]redlock.Option{"": nil, ", by interval": {redlock.RetryInterval(20 * time.Millisecond)}, ", fair": {redlock.Fair()}} {
+			t.Run(name+way, func(t *testing.T) {
+				simulate(t, 5, func(t *testing.T, w *sim.World) {
+					l, _ := open(t, w, longest)
+					test.before(t, w, l)
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					defer cancel()
+					_, err := l.Acquire(ctx, "x", opts...)
+					isOnly(t, err, context.DeadlineExceeded)
+					var failure *redlock.QuorumError
+					require.ErrorAs(t, err, &failure)
+					assert.Equal(t, test.kind, failure.Kind())
+				})
+			})
+		}
+	}
+	assert.Equal(t, redlock.ErrHeld, (&redlock.QuorumError{Err: redlock.ErrHeld}).Kind())
+}
+
+// TestNoPatienceForWhatStaysWrong: a key of another type is told at once.
+func TestNoPatienceForWhatStaysWrong(t *testing.T) {
+	for wrong := range 6 {
+		t.Run(fmt.Sprint(wrong), func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w, longest)
+				for i, s := range w.Servers() {
+					if i < wrong {
+						s.SetWrongType("x")
+					} else if wrong > 0 && wrong < 3 {
+						s.Hang()
+					}
+				}
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				lock, err := l.Acquire(ctx, "x")
+				var failure *redlock.QuorumError
+				switch errors.As(err, &failure); wrong {
+				case 0:
+					require.NoError(t, lock.Release(t.Context()))
+				case 1, 2:
+					assert.False(t, failure.Permanent(), "others are only silent")
+					assert.Equal(t, time.Second, time.Since(start))
+				default:
+					assert.True(t, failure.Permanent())
+					assert.ErrorIs(t, err, redlock.ErrNoQuorum)
+					assert.Less(t, time.Since(start), 100*time.Millisecond)
+				}
+			})
+		})
+	}
+}

@@ -126,3 +126,24 @@ func ExampleLocker_Acquire() {
 	// Output:
 	// valid: true token: true context ended: false
 }
+
+// Bind makes a context that ends with the caller's and with the lock, for work that must stop when the
+// lock is lost.
+func ExampleLock_Bind() {
+	locker, closeAll := five()
+	defer closeAll()
+	ctx := context.Background()
+	lock, err := locker.Acquire(ctx, "invoice:42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	work, cancel := lock.Bind(ctx)
+	defer cancel()
+	fmt.Println("at work:", work.Err() == nil)
+	lock.Release(ctx)
+	<-work.Done()
+	fmt.Println("over:", errors.Is(context.Cause(work), redlock.ErrReleased))
+	// Output:
+	// at work: true
+	// over: true
+}

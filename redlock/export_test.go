@@ -1,14 +1,18 @@
 package redlock
 
-import "github.com/redquorum/redquorum/protocol"
+import (
+	"context"
+
+	"github.com/redquorum/redquorum/protocol"
+)
 
 // Leftovers returns how many locks and names the Locker still knows of, and
 // how many replies Close would wait for.
 func (l *Locker) Leftovers() (scheduled, queued, inflight int) {
-	l.scheduler.mu.Lock()
-	defer l.scheduler.mu.Unlock()
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
+	l.scheduler.mu.Lock()
+	defer l.scheduler.mu.Unlock()
 	return len(l.scheduler.sessions), len(l.queue.lines) - l.queue.idle.size, int(l.inflight.n.Load() &^ isClosed)
 }
 
@@ -66,3 +70,16 @@ func ExtendsLate(k *Lock) (send func()) {
 
 // SetMaxWatched changes how many keys the Locker has watched at most.
 func SetMaxWatched(l *Locker, keys int64) { l.watches.limit = keys }
+
+// VoteOnce is TryAcquire, but a vote that was split is not tried again.
+func (l *Locker) VoteOnce(ctx context.Context, name string) (*Lock, error) {
+	a, err := l.begin(ctx, name, nil)
+	if err != nil {
+		return nil, err
+	}
+	k, err := a.try(wholeVote)
+	if err == nil {
+		l.queue.hold(k.session)
+	}
+	return k, err
+}

@@ -283,6 +283,22 @@ func (ln *line) removeHolder(s *session) bool {
 	return len(ln.holders) < n
 }
 
+// inTheWay returns what keeps a caller waiting that has asked no node, because others of its process are
+// before it, and how long a lock that they hold goes on if it is not renewed.
+func (q *queue) inTheWay(ln *line, now clock.Instant) (kind error, left time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if ln.lookBack().outage != nil {
+		return ErrNoQuorum, 0
+	}
+	for _, s := range ln.holders {
+		s.mu.Lock()
+		left = max(left, s.end().Sub(now))
+		s.mu.Unlock()
+	}
+	return ErrHeld, left
+}
+
 // holdersOf returns the sessions that have a key, be it that they are being handed over.
 func (q *queue) holdersOf(key string) []*session {
 	q.mu.Lock()

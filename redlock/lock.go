@@ -303,6 +303,19 @@ func (k *Lock) ended() error {
 	return fmt.Errorf("redlock: %q: %w", k.session.name, k.cause())
 }
 
+// Bind returns a context that ends with ctx, and when the lock ends: then its cause is that of
+// Context. It is for work under a lock that has a context of its own. cancel ends it as well, and
+// gives back what it costs; call it when the work is done. Safe for concurrent use.
+func (k *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
+	bound, end := context.WithCancelCause(ctx)
+	ended := k.Context()
+	unlink := context.AfterFunc(ended, func() { end(context.Cause(ended)) })
+	return bound, func() {
+		unlink()
+		end(nil)
+	}
+}
+
 // Release gives the lock up. Its context ends at once, with cause ErrReleased;
 // all nodes are asked to delete the key if it still holds the lock's value.
 // Release returns when a quorum has confirmed that, and the rest goes on. If

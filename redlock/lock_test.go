@@ -287,3 +287,37 @@ func TestAContextThatIsAskedForLate(t *testing.T) {
 		})
 	}
 }
+
+// TestABoundContextEndsWithEither: the lock or the context that it is made of, and by cancel.
+func TestABoundContextEndsWithEither(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		type key struct{}
+		for name, end := range map[string]struct {
+			by    func(k *redlock.Lock, cancel, done func())
+			cause error
+		}{
+			"the lock":      {func(k *redlock.Lock, _, _ func()) { k.Release(t.Context()) }, redlock.ErrReleased},
+			"its own":       {func(_ *redlock.Lock, cancel, _ func()) { cancel() }, context.Canceled},
+			"the work done": {func(_ *redlock.Lock, _, done func()) { done() }, context.Canceled},
+		} {
+			k := take(t, l, "x")
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, name))
+			bound, done := k.Bind(ctx)
+			assert.NoError(t, bound.Err(), name)
+			assert.Equal(t, name, bound.Value(key{}))
+			end.by(k, cancel, done)
+			<-bound.Done()
+			assert.ErrorIs(t, context.Cause(bound), end.cause, name)
+			done()
+			cancel()
+			k.Release(t.Context())
+		}
+		k := take(t, l, "x")
+		require.NoError(t, k.Release(t.Context()))
+		bound, done := k.Bind(t.Context())
+		defer done()
+		<-bound.Done()
+		assert.ErrorIs(t, context.Cause(bound), redlock.ErrReleased, "it had ended before")
+	})
+}

@@ -197,6 +197,16 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	return l
 }
 
+// Check returns why Acquire would refuse the options, or nil. It is for code that is given options long
+// before it acquires a lock. It asks no node. ErrClosed follows a Close.
+func (l *Locker) Check(opts ...Option) error {
+	if isDone(l.closed) {
+		return fmt.Errorf("redlock: %w", ErrClosed)
+	}
+	_, err := l.settings.with(opts)
+	return err
+}
+
 // Close releases the locks that are still held (their contexts end with cause
 // ErrClosed), makes callers that wait return ErrClosed, waits for tries and
 // releases under way, for no longer than the Locker's node timeout, and closes
@@ -283,11 +293,9 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) e
 
 // underLock runs fn under ctx and the lock, and releases the lock.
 func underLock(ctx context.Context, lock *Lock, fn func(context.Context) error) (err error) {
-	work, cancel := context.WithCancelCause(ctx)
-	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	work, cancel := lock.Bind(ctx)
 	defer func() {
-		unlink()
-		cancel(nil)
+		cancel()
 		ended := lock.Release(context.WithoutCancel(ctx))
 		if errors.Is(ended, ErrLost) || errors.Is(ended, ErrClosed) {
 			err = errors.Join(err, ended)

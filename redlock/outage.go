@@ -39,7 +39,7 @@ func (o *outage) lasts(arrived clock.Instant) time.Duration {
 
 // hasPatience reports whether the caller waits through the outage that its last try has found.
 func (a *acquisition) hasPatience() bool {
-	return a.outage != nil && a.settings.retries == Forever && a.outage.lasts(a.arrived) < a.settings.patience
+	return a.outage != nil && !a.outage.failure.Permanent() && a.settings.retries == Forever && a.outage.lasts(a.arrived) < a.settings.patience
 }
 
 // noteOutage returns failed with how long the outage has lasted.

@@ -110,7 +110,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 			return nil, over
 		}
 		if first == everyNode {
-			a.failure = failed // the other kind knows of one node only
+			a.remember(failed) // the other kind knows of one node only
 		}
 		if failed.Err == errStale {
 			first, s.guide = everyNode, noGuide

@@ -185,11 +185,9 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 	return l.Acquire(ctx, names[0], opts...)
 }
 
-// tryAcquire does not wait for a holder. It tries again if there is none: where several processes try
-// at the same moment, as cron has them do, each may get some votes and none enough, and one of them
-// must get the lock; and where too few servers answer, because a hiccup must not cost a run.
+// tryAcquire does not wait for a holder. It tries again where too few servers answer, because a hiccup
+// must not cost a run.
 func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names []string, opts []redlock.Option) (*redlock.Lock, error) {
-	const most = 10
 	ask := func() (*redlock.Lock, error) { return l.TryAcquire(ctx, names[0], opts...) }
 	if len(names) > 1 {
 		ask = func() (*redlock.Lock, error) { return l.TryAcquireAll(ctx, names, opts...) }
@@ -197,16 +195,13 @@ func (a *acquisition) tryAcquire(ctx context.Context, l *redlock.Locker, names [
 	began := time.Now()
 	for try := 1; ; try++ {
 		lock, err := ask()
-		pause := rand.N(min(time.Duration(try)*20*time.Millisecond, 200*time.Millisecond))
-		switch {
-		case errors.Is(err, redlock.ErrNoQuorum):
-			if err = outageSince(began, err); !a.goesOn(try, began, err) {
-				return nil, err
-			}
-			pause = max(pause, a.interval)
-		case try >= most || !errors.Is(err, redlock.ErrHeld) || a.isHeld(ctx, l, names):
+		if !errors.Is(err, redlock.ErrNoQuorum) {
 			return lock, err
 		}
+		if err = outageSince(began, err); !a.goesOn(try, began, err) {
+			return nil, err
+		}
+		pause := max(rand.N(min(time.Duration(try)*20*time.Millisecond, 200*time.Millisecond)), a.interval)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -223,7 +218,7 @@ func (a *acquisition) goesOn(try int, began time.Time, err error) bool {
 	}
 	var vote *redlock.QuorumError
 	left := patience - time.Since(began)
-	return left > 0 && errors.As(err, &vote) && vote.Remaining < left
+	return left > 0 && errors.As(err, &vote) && vote.Remaining < left && !vote.Permanent()
 }
 
 // outageSince returns the error of a try that too few servers answered, with for how long that has been
@@ -238,14 +233,6 @@ func outageSince(began time.Time, err error) error {
 	return &of
 }
 
-// isHeld reports whether a name has a holder, or as many as it may have, or that cannot be told.
-func (a *acquisition) isHeld(ctx context.Context, l *redlock.Locker, names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		all, err := l.InspectPermits(ctx, name, a.permits)
-		return err != nil || allHeld(all)
-	})
-}
-
 // allHeld reports whether each of the permits has a holder.
 func allHeld(permits []*redlock.Inspection) bool {
 	return !slices.ContainsFunc(permits, func(in *redlock.Inspection) bool {
@@ -255,18 +242,20 @@ func allHeld(permits []*redlock.Inspection) bool {
 }
 
 // refused gives the error of an acquisition its exit code, and words for people. If it is the end
-// of --wait, the outcome of the last try decides.
+// of --wait, what was in the way decides.
 func (a *acquisition) refused(ctx context.Context, err error, names []string, told *reporter) error {
 	waited := ""
+	var vote *redlock.QuorumError
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		waited = fmt.Sprintf("waited %v: ", a.wait)
-		if last := told.lastError(); last != nil {
-			err = last
+		if kind := kindOf(err); kind != nil {
+			errors.As(err, &vote)
+			last := *vote
+			last.Err, err = kind, &last
 		} else {
 			err = fmt.Errorf("%w: %w", redlock.ErrNoQuorum, err)
 		}
 	}
-	var vote *redlock.QuorumError
 	switch isVote := errors.As(err, &vote); {
 	case ctx.Err() != nil || errors.Is(err, redlock.ErrMap):
 		return err
@@ -285,6 +274,17 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string, to
 		return err
 	}
 	return &exitError{code: exitUsage, err: err} // a name or an option that is refused before a server is asked
+}
+
+// kindOf returns ErrHeld or ErrNoQuorum, or nil if it is not known what kept the caller from the lock.
+func kindOf(err error) error {
+	var vote *redlock.QuorumError
+	if errors.As(err, &vote) {
+		if kind := vote.Kind(); errors.Is(kind, redlock.ErrHeld) || errors.Is(kind, redlock.ErrNoQuorum) {
+			return kind
+		}
+	}
+	return nil
 }
 
 // conflict returns the error of a command that another runs, or has run for the tick. Its exit code

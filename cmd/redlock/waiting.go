@@ -37,7 +37,6 @@ type reporter struct {
 	erased  chan struct{} // nothing is in place any more
 
 	mu     sync.Mutex
-	last   error           // of the last try
 	state  obstacle        // what is waited for; the zero value before the first try has failed
 	faulty map[string]bool // nodes whose last fault was told
 }
@@ -195,7 +194,6 @@ func (r *reporter) learn(e redlock.Event) []string {
 		if e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
 			return nil
 		}
-		r.last = e.Err
 		o, ok := r.obstacleOf(e.Err, e.Time)
 		if !ok {
 			return nil
@@ -229,14 +227,6 @@ func (r *reporter) vote(e redlock.Event) []string {
 		why = oneLine(e.Err.Error())
 	}
 	return []string{word(e.Node) + ": fails: " + why}
-}
-
-// lastError returns the error of the last try that failed by itself, and not because the caller's
-// time was over.
-func (r *reporter) lastError() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last
 }
 
 const (

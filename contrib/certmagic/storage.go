@@ -50,9 +50,7 @@ func New(inner certmagic.Storage, locker *redlock.Locker, opts ...redlock.Option
 	}
 	s := &Storage{Storage: inner, locker: locker, ops: map[string]*operation{}}
 	s.opts = append(append(s.opts, opts...), redlock.Permits(1))
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := locker.TryAcquire(ended, Prefix, s.opts...); !errors.Is(err, context.Canceled) {
+	if err := locker.Check(s.opts...); err != nil {
 		return nil, fmt.Errorf("redlockcertmagic: %w", err)
 	}
 	return s, nil

@@ -51,9 +51,7 @@ func New(locker *redlock.Locker, key Key, opts ...Option) (*Interceptor, error) 
 	if i.wait < 0 {
 		return nil, fmt.Errorf("redlockgrpc: option Wait(%v): must not be negative; 0 tries once", i.wait)
 	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := locker.TryAcquire(ended, "x", i.opts...); !errors.Is(err, context.Canceled) {
+	if err := locker.Check(i.opts...); err != nil {
 		return nil, fmt.Errorf("redlockgrpc: %w", err)
 	}
 	return i, nil
@@ -63,8 +61,8 @@ func New(locker *redlock.Locker, key Key, opts ...Option) (*Interceptor, error) 
 type Option struct{ apply func(*Interceptor) }
 
 // Wait lets a call wait up to d for a lock that is held, in line with others of the same Locker. It
-// ends earlier if the call's context does, or in an outage that is longer than redlock.Patience. A last try is made when d is
-// over, which tells contention from an outage. Default 0: one try.
+// ends earlier if the call's context does, or in an outage that is longer than redlock.Patience. When d
+// is over the answer tells contention from an outage. Default 0: one try.
 func Wait(d time.Duration) Option { return Option{func(i *Interceptor) { i.wait = d }} }
 
 // Lock gives options to the locks, such as redlock.TTL, redlock.Fenced or redlock.MaxHold. Given
@@ -125,11 +123,7 @@ func (i *Interceptor) acquire(ctx context.Context, name string) (*redlock.Lock, 
 	}
 	waiting, cancel := context.WithTimeout(ctx, i.wait)
 	defer cancel()
-	lock, err := i.locker.Acquire(waiting, name, i.opts...)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return i.locker.TryAcquire(ctx, name, i.opts...)
-	}
-	return lock, err
+	return i.locker.Acquire(waiting, name, i.opts...)
 }
 
 type contextKey struct{}
@@ -143,11 +137,9 @@ func FromContext(ctx context.Context) (*redlock.Lock, bool) {
 
 // hold runs the handler, and releases the lock also if that panics or calls runtime.Goexit.
 func hold(ctx context.Context, lock *redlock.Lock, handler func(context.Context) error) (err error) {
-	inner, cancel := context.WithCancelCause(context.WithValue(ctx, contextKey{}, lock))
-	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	inner, cancel := lock.Bind(context.WithValue(ctx, contextKey{}, lock))
 	defer func() {
-		unlink()
-		cancel(nil) // first: goroutines that the handler has left behind hold nothing from here on
+		cancel() // first: goroutines that the handler has left behind hold nothing from here on
 		ended := lock.Release(context.WithoutCancel(ctx))
 		if err == nil && (errors.Is(ended, redlock.ErrLost) || errors.Is(ended, redlock.ErrClosed)) {
 			err = status.Error(codes.Aborted, "The lock was lost while the call ran. It may have run beside another.")
@@ -169,14 +161,16 @@ func keyError(err error) error {
 func answer(ctx context.Context, err error) error {
 	var vote *redlock.QuorumError
 	var left time.Duration
+	kind := err
 	if errors.As(err, &vote) {
 		left = max(0, vote.Remaining) // NoTTL is negative
+		kind = vote.Kind()
 	}
 	var s *status.Status
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return status.FromContextError(ctx.Err()).Err()
-	case errors.Is(err, redlock.ErrHeld):
+	case errors.Is(kind, redlock.ErrHeld):
 		s = status.New(codes.Aborted, "Another call is working on this. Try again later.")
 	case vote != nil, errors.Is(err, redlock.ErrClosed):
 		s = status.New(codes.Unavailable, "This cannot be worked on at the moment. Try again later.")

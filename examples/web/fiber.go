@@ -29,11 +29,9 @@ func Fiber(locker *redlock.Locker, key func(fiber.Ctx) (string, error), opts ...
 		if err != nil {
 			return refuse(c, err)
 		}
-		inner, cancel := context.WithCancelCause(before)
-		unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+		inner, cancel := lock.Bind(before)
 		defer func() { // also if a handler panics
-			unlink()
-			cancel(nil)
+			cancel()
 			c.SetContext(before)
 			lock.Release(context.WithoutCancel(before))
 		}()

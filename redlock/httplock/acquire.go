@@ -35,11 +35,5 @@ func (m *middleware) ask(ctx context.Context, name string, opts []redlock.Option
 	}
 	waiting, cancel := context.WithTimeout(ctx, m.wait)
 	defer cancel()
-	lock, err := m.locker.Acquire(waiting, name, opts...)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		// That time is up says neither whether the lock was held or the nodes were
-		// out of reach, nor what is left of it. A last try does.
-		return m.locker.TryAcquire(ctx, name, opts...)
-	}
-	return lock, err
+	return m.locker.Acquire(waiting, name, opts...)
 }

@@ -25,8 +25,7 @@ func FromContext(ctx context.Context) (*redlock.Lock, bool) {
 
 // hold runs the handler under the lock.
 func (m *middleware) hold(w http.ResponseWriter, received *http.Request, next http.Handler, lock *redlock.Lock) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(received.Context(), contextKey{}, lock))
-	unlink := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
+	ctx, cancel := lock.Bind(context.WithValue(received.Context(), contextKey{}, lock))
 	r := received.WithContext(ctx)
 	// Deferred, since a handler that panics, or calls runtime.Goexit, must not keep
 	// its lock.
@@ -34,8 +33,7 @@ func (m *middleware) hold(w http.ResponseWriter, received *http.Request, next ht
 		// net/http removes the temporary files of the request that it made, and knows
 		// nothing of copies (https://go.dev/issue/58809).
 		received.MultipartForm = r.MultipartForm
-		unlink()
-		cancel(nil) // first: goroutines that the handler has left behind hold nothing from here on
+		cancel() // first: goroutines that the handler has left behind hold nothing from here on
 		m.release(r, lock)
 	}()
 	next.ServeHTTP(w, r)

@@ -2,7 +2,6 @@ package httplock
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,22 +59,10 @@ func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts .
 		m.reader = append(slices.Clone(m.lock), redlock.Shared())
 		m.lock = append(m.lock, redlock.Exclusive())
 	}
-	if err := cmp.Or(m.check(m.lock), m.check(m.reader)); err != nil {
-		return nil, err
+	if err := cmp.Or(m.locker.Check(m.lock...), m.locker.Check(m.reader...)); err != nil {
+		return nil, fmt.Errorf("httplock: %w", err)
 	}
 	return m.wrap, nil
-}
-
-// check finds what is wrong with the lock's options, by an acquisition that
-// ends before it asks a node.
-func (m *middleware) check(opts []redlock.Option) error {
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := m.locker.TryAcquire(ended, "x", opts...)
-	if !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("httplock: %w", err)
-	}
-	return nil
 }
 
 func (m *middleware) wrap(next http.Handler) http.Handler {

@@ -16,9 +16,8 @@ type Option struct{ apply func(*middleware) error }
 // Wait lets a request wait up to d for a lock that is held, in line with others
 // of the same Locker. It ends earlier if the request's context does, if too few
 // nodes have answered for longer than the redlock.Patience of the lock, or if a redlock.Retries
-// given by Lock is used up. When d is over
-// a last try is made, which tells contention from an outage, and takes as long as
-// a redlock.Locker.TryAcquire. Default 0: one try.
+// given by Lock is used up. When d is over the answer tells contention from an outage.
+// Default 0: one try.
 //
 // A request that waits takes a connection and a goroutine of the server: keep d
 // below the timeouts of clients, proxies and the server (http.Server.WriteTimeout).

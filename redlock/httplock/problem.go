@@ -38,6 +38,7 @@ func ProblemOf(err error) *Problem {
 	var left time.Duration
 	if errors.As(err, &vote) {
 		left = max(0, vote.Remaining) // NoTTL is negative
+		err = vote.Kind()
 	}
 	switch {
 	case errors.As(err, &key):

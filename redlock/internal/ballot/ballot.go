@@ -2,13 +2,12 @@ package ballot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -289,7 +288,7 @@ func disown(reply *protocol.Reply, other protocol.Node) {
 }
 
 // ErrSameServer: another node of the ballot is the same server.
-var ErrSameServer = errors.New("the same server must not vote twice")
+var ErrSameServer error = protocol.PermanentError("the same server must not vote twice")
 
 // Waiting.
 

@@ -207,7 +207,7 @@ const RaiseSlack = 4 * TokenSlack
 // Why a vote does not count.
 var (
 	// ErrSettings: the clients of this node were set up for another number of nodes.
-	ErrSettings = errors.New("other clients use other settings")
+	ErrSettings error = protocol.PermanentError("other clients use other settings")
 
 	// ErrEarly: the vote was given before its node's record told of such locks. The node votes when it
 	// is asked again.
