@@ -240,7 +240,7 @@ func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error 
 			of.Remaining = max(of.Remaining-now.Sub(a.failedAt), time.Millisecond)
 		}
 	case a.line != nil && a.askedAt == 0:
-		of.before, of.Remaining = a.locker.queue.inTheWay(a.line, now)
+		of.Remaining, of.before = a.locker.queue.inTheWay(a.line, now)
 	}
 	of.Err = a.ctx.Err()
 	return &of

@@ -16,11 +16,11 @@ type kind struct {
 }
 
 var (
-	exclusive = &kind{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
-	fenced    = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
-	judged    = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpRelease} // Request.Judged
-	shared    = &kind{protocol.OpShare, protocol.OpExtendShared, protocol.OpReleaseShared}
-	several   = &kind{protocol.OpAcquireAll, protocol.OpExtendAll, protocol.OpReleaseAll}
+	exclusive     = &kind{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
+	fenced        = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
+	clientChecked = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpRelease} // Request.Judged
+	shared        = &kind{protocol.OpShare, protocol.OpExtendShared, protocol.OpReleaseShared}
+	several       = &kind{protocol.OpAcquireAll, protocol.OpExtendAll, protocol.OpReleaseAll}
 )
 
 // A claim is what one attempt at a lock puts on the nodes, and what the lock is
@@ -68,7 +68,7 @@ func (a *acquisition) newClaim(now clock.Instant) claim {
 		c.kind = fenced
 		c.block = &block{counter: keys.Counter.Of(c.key), first: a.locker.tokens.propose(s.wall()), size: a.locker.queue.blockFor(a)}
 		if c.block.size == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.IsNear(c.block.first, now) {
-			c.kind = judged
+			c.kind = clientChecked
 		}
 	}
 	if a.settings.shared {
@@ -95,7 +95,7 @@ func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request 
 	}
 	if b := c.block; b != nil && !op.Extends() && op != protocol.OpRelease {
 		req.Counter, req.Token, req.Block, req.Slack = b.counter, b.first, b.size, trust.TokenSlack
-		req.Judged = c.kind == judged && op.Acquires()
+		req.Judged = c.kind == clientChecked && op.Acquires()
 	}
 	if op.Acquires() || op.Extends() || op == protocol.OpRaise {
 		req.Epoch = s.epoch

@@ -104,28 +104,28 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 type contender struct {
 	*acquisition
 
-	node        int           // that is asked first
-	bad         quorum.Set    // nodes that are of no use for that
-	stop        func()        // of the Watch at lookout; nil: there is none
-	lookout     int           // the node that hints: node, or another while the caller has a place
-	question    *question     // the last about the key; nil: node has not been asked
-	since       clock.Instant // it contends
-	triedAt     clock.Instant // the last try was over
-	place       *place        // of a fair caller, or one that was passed over
-	met         bool          // another process had the lock, or waited for it as well
-	mute        quorum.Set    // nodes that did not keep its place, until muteUntil
-	muteUntil   clock.Instant
-	unordered   bool // no node keeps its place at the moment
-	splits      int  // tries in a row that took the first node, and too few others
-	followHints bool // at once, until the next try
-	called      bool // the last try was made because the lock seemed free
-	vain        int  // how often that was in vain although it was the caller's turn
-	moves       int  // to other nodes, in this rest
+	node              int           // that is asked first
+	avoid             quorum.Set    // nodes that are of no use for that
+	stop              func()        // of the Watch at lookout; nil: there is none
+	lookout           int           // the node that hints: node, or another while the caller has a place
+	question          *question     // the last about the key; nil: node has not been asked
+	since             clock.Instant // it contends
+	triedAt           clock.Instant // the last try was over
+	place             *place        // of a fair caller, or one that was passed over
+	met               bool          // another process had the lock, or waited for it as well
+	keepsNoQueue      quorum.Set    // nodes that did not keep its place, until muteUntil
+	keepsNoQueueUntil clock.Instant
+	unordered         bool // no node keeps its place at the moment
+	splits            int  // tries in a row that took the first node, and too few others
+	followHints       bool // at once, until the next try
+	called            bool // the last try was made because the lock seemed free
+	fruitlessCalls    int  // how often that was in vain although it was the caller's turn
+	moves             int  // to other nodes, in this rest
 
 	backup     int           // hints as well; valid with second
 	second     *question     // the one to it; nil: it has not been asked since question
 	stopBackup func()        // of the Watch there; nil: there is none
-	unheld     quorum.Set    // nodes that the holder does without
+	notHolding quorum.Set    // nodes that the holder does without
 	askAgain   clock.Instant // when to ask node whether it is there; zero: there is no reason
 
 	notBefore clock.Instant // hints are followed
@@ -139,7 +139,7 @@ func (a *acquisition) contend() *contender {
 	if a.contender == nil {
 		now := a.settings.clock.Now()
 		a.contender = &contender{acquisition: a, since: now, triedAt: now}
-		a.contender.node = a.chooseFirst(&a.contender.bad)
+		a.contender.node = a.chooseFirst(&a.contender.avoid)
 	}
 	return a.contender
 }
@@ -182,7 +182,7 @@ func firstOf(nodes []protocol.Node, key string, avoid quorum.Set) int {
 func (c *contender) leaveField(got bool) {
 	if c != nil {
 		if c.place != nil && !got {
-			c.place.overtakes = false
+			c.place.tookOver = false
 		}
 		c.unwatch()
 		c.place.giveBack()
@@ -241,20 +241,20 @@ func (c *contender) lost(first ballot.Plan, failed *QuorumError) {
 	c.met = c.met || c.followHints
 	c.triedAt = c.settings.clock.Now()
 	if c.place != nil {
-		c.place.overtakes = false
+		c.place.tookOver = false
 	}
 	switch {
 	case failed.Votes == 0:
 		c.splits = 0
 		if c.called {
-			c.vain++
+			c.fruitlessCalls++
 		}
 		if first.Probes(c.node) || c.isQueued() {
 			c.notBefore = c.settings.clock.Now().Add(hintGap + c.settings.jitter(hintGap))
 		}
 	case c.isQueued():
 		c.splits++
-		c.unheld.Add(c.node) // others came in between, and the holder does without it
+		c.notHolding.Add(c.node) // others came in between, and the holder does without it
 		wait := min(hintGap<<min(c.splits, 10), maxWait)
 		c.notBefore = c.settings.clock.Now().Add(wait/2 + c.settings.jitter(wait/2))
 	case first.Probes(c.node):
@@ -269,8 +269,8 @@ func (c *contender) lost(first ballot.Plan, failed *QuorumError) {
 
 // leave turns to another node, and back to this one only when all have been of no use.
 func (c *contender) leave() {
-	c.bad.Add(c.node)
-	c.turnTo(c.chooseFirst(&c.bad))
+	c.avoid.Add(c.node)
+	c.turnTo(c.chooseFirst(&c.avoid))
 }
 
 // turnTo has the node asked first from now on.
@@ -303,7 +303,7 @@ func (c *contender) answerLimit() time.Duration {
 func (c *contender) rest(d time.Duration) (first ballot.Plan) {
 	clock := c.settings.clock
 	now := clock.Now()
-	c.moves, c.unheld = 0, 0
+	c.moves, c.notHolding = 0, 0
 	c.hinted.Store(false)
 	if c.followHints {
 		c.askForHints(now)

@@ -86,7 +86,7 @@ func (q *queue) blockFor(a *acquisition) int64 {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	wanted := a.line.lookBack().wanted
+	wanted := a.line.readContention().wanted
 	if wanted == 0 && (a.behind == nil || !a.behind.settings.canTake(a.settings)) {
 		return 1
 	}

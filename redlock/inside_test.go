@@ -329,7 +329,7 @@ func TestAnEndedWatchIsNotEntered(t *testing.T) {
 // TestALateGrantSaysNothingAfterARefusal: the node lost the key after it granted the earlier round.
 func TestALateGrantSaysNothingAfterARefusal(t *testing.T) {
 	t.Parallel()
-	s := &session{doubts: &doubts{keys: make([]nodeKey, 1)}, settings: &settings{choices: choices{ttl: time.Hour}, clock: clock.System}}
+	s := &session{divergence: &divergence{keys: make([]keyExpiry, 1)}, settings: &settings{choices: choices{ttl: time.Hour}, clock: clock.System}}
 	early := s.now()
 	s.keyGranted(0, early)
 	require.True(t, s.hadKey(0))
@@ -365,7 +365,7 @@ func TestALockCostsNothingWhenItIsReleased(t *testing.T) {
 	assert.Less(t, l.queue.most, len(locks), "the map is a new one")
 	assert.Len(t, l.queue.lines, l.queue.idle.size)
 	n := 0
-	for ln := l.queue.idle.oldest(); ln != &l.queue.idle.line; ln = ln.past.newer {
+	for ln := l.queue.idle.oldest(); ln != &l.queue.idle.line; ln = ln.contention.newer {
 		assert.Same(t, ln, l.queue.lines[ln.key])
 		n++
 	}
@@ -601,7 +601,7 @@ func TestADoubtAboutAllKeysKeepsNoNode(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.doubts != nil && s.doubts.watch.due.Has(0)
+		return s.divergence != nil && s.divergence.watch.due.Has(0)
 	}, 20*time.Second, time.Millisecond, "the node is to be looked at")
 }
 

@@ -24,47 +24,47 @@ type queue struct {
 }
 
 // A line is what this process knows of one key. All of it is guarded by the queue. Each held lock has
-// one, so what only some need is behind past.
+// one, so what only some need is behind contention.
 type line struct {
-	key     string
-	waiters waiters
-	holders []*session // of this process, which have not ended; the line stays for them
-	next    *session   // handed over to the first waiter, who has yet to take it
-	past    *past      // nil: the lock was neither given back nor contended for
+	key        string
+	waiters    waiters
+	holders    []*session  // of this process, which have not ended; the line stays for them
+	next       *session    // handed over to the first waiter, who has yet to take it
+	contention *contention // nil: the lock was neither given back nor contended for
 
-	turnOver bool // other processes come first, if any wait
-	asked    bool // about others, when the last turn was over
-	told     bool // and answered
-	news     bool // for the first waiter: the key was released in this process
-	isIdle   bool // no caller waits for the lock or holds it
+	yieldToPeers    bool // other processes come first, if any wait
+	peersAsked      bool // about others, when the last turn was over
+	peersKnown      bool // and answered
+	releasedLocally bool // for the first waiter: the key was released in this process
+	isIdle          bool // no caller waits for the lock or holds it
 }
 
-// A past is how this process and others have shared the lock of a line: see turnLength.
-type past struct {
-	turn   clock.Instant // when the present turn of this process began; zero: with the next lock
-	others int           // waiters of other processes, when this one heard of them last
-	heads  *headcount    // that asks; nil: none has yet
-	left   clock.Instant // when this process gave the lock back last
-	cost   time.Duration // of acquiring it then
-	wanted time.Duration // the same if callers of this process waited; else zero
-	rivals clock.Instant // when this process had to contend for the lock last; zero: never
-	outage *outage       // that the last try has found; nil: none
+// A contention is how this process and others have shared the lock of a line: see turnLength.
+type contention struct {
+	turn        clock.Instant     // when the present turn of this process began; zero: with the next lock
+	others      int               // waiters of other processes, when this one heard of them last
+	lengthProbe *queueLengthProbe // that asks; nil: none has yet
+	left        clock.Instant     // when this process gave the lock back last
+	cost        time.Duration     // of acquiring it then
+	wanted      time.Duration     // the same if callers of this process waited; else zero
+	rivals      clock.Instant     // when this process had to contend for the lock last; zero: never
+	outage      *outage           // that the last try has found; nil: none
 
 	older, newer *line // of the idle ones
 }
 
-// noPast is that of a line without one. It is never changed.
-var noPast past
+// noContention is that of a line without one. It is never changed.
+var noContention contention
 
-// lookBack returns the line's past to be read.
-func (ln *line) lookBack() *past { return cmp.Or(ln.past, &noPast) }
+// readContention returns the line's contention to be read.
+func (ln *line) readContention() *contention { return cmp.Or(ln.contention, &noContention) }
 
-// remember returns the line's past to be changed.
-func (ln *line) remember() *past {
-	if ln.past == nil {
-		ln.past = &past{}
+// ensureContention returns the line's contention to be changed, creating it on the first call.
+func (ln *line) ensureContention() *contention {
+	if ln.contention == nil {
+		ln.contention = &contention{}
 	}
-	return ln.past
+	return ln.contention
 }
 
 // Waiters are the acquisitions of a line, in their order. Ten thousand may wait for one lock, so each
@@ -125,39 +125,39 @@ const maxIdle = 256
 
 // add makes ln the newest idle line.
 func (l *idleLines) add(ln *line) {
-	p, ends := ln.remember(), l.remember()
+	p, ends := ln.ensureContention(), l.ensureContention()
 	if l.size == 0 {
 		ends.older, ends.newer = &l.line, &l.line
 	}
 	ln.isIdle = true
 	p.older, p.newer = ends.older, &l.line
-	p.older.past.newer, ends.older = ln, ln
+	p.older.contention.newer, ends.older = ln, ln
 	l.size++
 }
 
 func (l *idleLines) remove(ln *line) {
-	p := ln.past
-	p.older.past.newer, p.newer.past.older = p.newer, p.older
+	p := ln.contention
+	p.older.contention.newer, p.newer.contention.older = p.newer, p.older
 	ln.isIdle, p.older, p.newer = false, nil, nil
 	l.size--
 }
 
 // oldest returns the line that has been idle for the longest.
-func (l *idleLines) oldest() *line { return l.past.newer }
+func (l *idleLines) oldest() *line { return l.contention.newer }
 
 // enter puts a at the end of its line.
 func (q *queue) enter(a *acquisition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln := q.line(a.lineKey())
-	if p := ln.lookBack(); (ln.turnOver || p.others > 0) && !ln.isUsed() && a.settings.clock.Now().Sub(p.left) > turnLength(p.cost) {
-		ln.turnOver, ln.remember().others = false, 0 // they have had their chance
+	if p := ln.readContention(); (ln.yieldToPeers || p.others > 0) && !ln.isUsed() && a.settings.clock.Now().Sub(p.left) > turnLength(p.cost) {
+		ln.yieldToPeers, ln.ensureContention().others = false, 0 // they have had their chance
 	}
 	switch {
 	case a.settings.inOrder() || ln.waiters.first != nil:
 		a.arrived = a.settings.clock.Now()
-	case ln.past != nil:
-		ln.past.outage = nil // no caller has asked since
+	case ln.contention != nil:
+		ln.contention.outage = nil // no caller has asked since
 	}
 	a.line = ln
 	if a.settings.manyPermits() && ln.waiters.first == nil {
@@ -186,8 +186,8 @@ func (q *queue) line(key string) *line {
 		ln = &line{}
 	} else {
 		ln = q.forgetOldest()
-		*ln.past = past{}
-		*ln = line{holders: ln.holders, past: ln.past}
+		*ln.contention = contention{}
+		*ln = line{holders: ln.holders, contention: ln.contention}
 	}
 	ln.key = key
 	q.lines[key] = ln
@@ -214,11 +214,11 @@ func (q *queue) await(a *acquisition) (next *session, yield bool) {
 	for ln := a.line; ; {
 		q.mu.Lock()
 		if ln.waiters.first == a && (ln.hasRoom() || ln.next != nil || a.settings.inOrder() || a.contender.isQueued()) {
-			next, yield = ln.next, ln.turnOver || ln.lookBack().others > 0
+			next, yield = ln.next, ln.yieldToPeers || ln.readContention().others > 0
 			if next != nil {
 				ln.enterHolder(next) // hints must find it at any time
 			}
-			ln.next, ln.news, ln.turnOver = nil, false, false
+			ln.next, ln.releasedLocally, ln.yieldToPeers = nil, false, false
 			q.mu.Unlock()
 			return next, yield
 		}
@@ -285,18 +285,18 @@ func (ln *line) removeHolder(s *session) bool {
 
 // inTheWay returns what keeps a caller waiting that has asked no node, because others of its process are
 // before it, and how long a lock that they hold goes on if it is not renewed.
-func (q *queue) inTheWay(ln *line, now clock.Instant) (kind error, left time.Duration) {
+func (q *queue) inTheWay(ln *line, now clock.Instant) (left time.Duration, kind error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ln.lookBack().outage != nil {
-		return ErrNoQuorum, 0
+	if ln.readContention().outage != nil {
+		return 0, ErrNoQuorum
 	}
 	for _, s := range ln.holders {
 		s.mu.Lock()
 		left = max(left, s.end().Sub(now))
 		s.mu.Unlock()
 	}
-	return ErrHeld, left
+	return left, ErrHeld
 }
 
 // holdersOf returns the sessions that have a key, be it that they are being handed over.
@@ -341,7 +341,7 @@ func (q *queue) ended(s *session, now clock.Instant) (ask bool) {
 		}
 		ln.removeHolder(s)
 		ask = ln.endTurn(s, now)
-		p := ln.remember()
+		p := ln.ensureContention()
 		if p.wanted = 0; ln.waiters.first != nil {
 			p.wanted = s.cost
 		}
@@ -383,7 +383,7 @@ func (q *queue) tell(key string, slot int) {
 // tell has the first waiter hear that the lock was released.
 func (ln *line) tell() {
 	if ln.waiters.first != nil {
-		ln.news = true
+		ln.releasedLocally = true
 		ln.waiters.first.parker.Wake()
 	}
 }
@@ -393,8 +393,8 @@ func (ln *line) tell() {
 func (q *queue) hasNews(ln *line) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	news := ln.news || ln.next != nil
-	ln.news = false
+	news := ln.releasedLocally || ln.next != nil
+	ln.releasedLocally = false
 	return news
 }
 
@@ -417,7 +417,7 @@ func (q *queue) tidy(ln *line) {
 	if ln.isUsed() || ln.isIdle {
 		return
 	}
-	ln.remember().wanted = 0
+	ln.ensureContention().wanted = 0
 	q.idle.add(ln)
 	for q.idle.size > max(maxIdle, len(q.lines)-q.idle.size) {
 		q.forgetOldest()
@@ -433,7 +433,7 @@ func (q *queue) tidy(ln *line) {
 // others wait: one whose callers hand it on, or that has met no others (see loneTurn). Its next
 // request would always come before theirs, right behind the release. So with the release that ends
 // the turn it asks the node that keeps the queue, and takes the lock once more meanwhile
-// (countHeads). If that answers, and others wait, the next caller lines up there with them
+// (probeQueueLength). If that answers, and others wait, the next caller lines up there with them
 // (place.go). One for whose process no answer has come since the turn before lines up as well, and
 // so does one whose process has not come again at once yet. A turn is longer where acquisitions
 // take long, so that this costs a fifth at most.
@@ -456,18 +456,18 @@ func (s *session) turnOver(now clock.Instant) bool { return now.Sub(s.turn) >= t
 // endTurn lets the turn go on with the next lock, or ends it. It reports whether the process is to
 // ask if others wait. The queue must be locked.
 func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
-	p := ln.remember()
-	p.turn, ln.turnOver = s.turn, s.turnOver(now)
+	p := ln.ensureContention()
+	p.turn, ln.yieldToPeers = s.turn, s.turnOver(now)
 	p.left, p.cost = now, s.cost
 	if ln.waiters.first == nil && p.metRivals(now) {
-		ln.turnOver = now.Sub(s.turn) >= loneTurn(s.cost)
+		ln.yieldToPeers = now.Sub(s.turn) >= loneTurn(s.cost)
 	}
-	if !ln.turnOver {
+	if !ln.yieldToPeers {
 		return false
 	}
-	ask = s.again && (ln.told || !ln.asked)
-	p.turn, ln.turnOver = 0, !ask
-	ln.asked, ln.told = ask, false
+	ask = s.again && (ln.peersKnown || !ln.peersAsked)
+	p.turn, ln.yieldToPeers = 0, !ask
+	ln.peersAsked, ln.peersKnown = ask, false
 	return ask
 }
 
@@ -476,7 +476,7 @@ func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
 func (q *queue) joinTurn(ln *line, s *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	p := ln.lookBack()
+	p := ln.readContention()
 	again := s.turn.Sub(p.left) < turnLength(s.cost)
 	s.again = again && !s.settings.inOrder() && s.permit == nil // these ask anyway, or never
 	// The order has given callers in order a turn of their own.
@@ -484,8 +484,8 @@ func (q *queue) joinTurn(ln *line, s *session) {
 		s.turn = p.turn
 	}
 	ln.endPresentTurn()
-	if ln.past != nil {
-		ln.past.outage = nil
+	if ln.contention != nil {
+		ln.contention.outage = nil
 	}
 }
 
@@ -493,7 +493,7 @@ func (q *queue) joinTurn(ln *line, s *session) {
 func (q *queue) lastCost(ln *line) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.lookBack().cost
+	return ln.readContention().cost
 }
 
 // standBack is for how long callers with permits leave the slots to other processes when their turn
@@ -501,25 +501,25 @@ func (q *queue) lastCost(ln *line) time.Duration {
 func (q *queue) standBack(ln *line) time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.lookBack().wanted
+	return ln.readContention().wanted
 }
 
 // contended notes that this process had to contend for the lock.
 func (q *queue) contended(ln *line, now clock.Instant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	ln.remember().rivals = now
+	ln.ensureContention().rivals = now
 }
 
 // isContended reports whether this process had to contend for the lock within rivalsStay.
 func (q *queue) isContended(ln *line, now clock.Instant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.lookBack().metRivals(now)
+	return ln.readContention().metRivals(now)
 }
 
 // metRivals reports whether there was a rival within rivalsStay. The queue must be locked.
-func (p *past) metRivals(now clock.Instant) bool {
+func (p *contention) metRivals(now clock.Instant) bool {
 	return p.rivals > 0 && now.Sub(p.rivals) < rivalsStay
 }
 
@@ -531,8 +531,8 @@ func (q *queue) hear(key string, n int, answer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ln := q.lines[key]; ln != nil {
-		ln.remember().others = n
-		ln.told = ln.told || answer
+		ln.ensureContention().others = n
+		ln.peersKnown = ln.peersKnown || answer
 	}
 }
 
@@ -540,7 +540,7 @@ func (q *queue) hear(key string, n int, answer bool) {
 func (q *queue) othersOf(ln *line) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.lookBack().others
+	return ln.readContention().others
 }
 
 // loseTurn is called when the lock could not be had: another process has got it or, with an outage, no
@@ -549,8 +549,8 @@ func (q *queue) loseTurn(ln *line, found *outage) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln.endPresentTurn()
-	if found != nil || ln.past != nil {
-		ln.remember().outage = found
+	if found != nil || ln.contention != nil {
+		ln.ensureContention().outage = found
 	}
 }
 
@@ -558,13 +558,13 @@ func (q *queue) loseTurn(ln *line, found *outage) {
 func (q *queue) outageOf(ln *line) *outage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return ln.lookBack().outage
+	return ln.readContention().outage
 }
 
 // endPresentTurn lets the next turn begin with the next lock. The queue must be locked.
 func (ln *line) endPresentTurn() {
-	if ln.past != nil {
-		ln.past.turn = 0
+	if ln.contention != nil {
+		ln.contention.turn = 0
 	}
 }
 

@@ -273,7 +273,7 @@ func (k *Lock) extend(ctx context.Context) error {
 	case s.proof >= r.seq:
 		return nil
 	}
-	s.doubt().failed = r
+	s.ensureDivergence().failed = r
 	if ctx.Err() != nil {
 		return r.fail(&state, ctx.Err())
 	}

@@ -186,8 +186,8 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l.voters = ballot.NewVoters(l.nodes, &l.parkers, s.jitter)
 	l.scheduler.clock = s.clock
 	l.watches.limit = maxWatched
-	l.scheduler.chores.parkers = &l.parkers
-	l.scheduler.chores.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
+	l.scheduler.workQueue.parkers = &l.parkers
+	l.scheduler.workQueue.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
 	l.inflight.idle = make(chan struct{}, 1)
 	if s.guard {
 		l.guard = trust.New(trust.Config{
@@ -248,7 +248,7 @@ func (l *Locker) closeLocks() error {
 		s.giveBackClosed(now)
 	}
 	l.inflight.wait(&l.parkers, l.settings.timeout())
-	l.scheduler.chores.stop()
+	l.scheduler.workQueue.stop()
 	err := closeAll(l.nodes)
 	owners.disclaim(l.nodes)
 	return err

@@ -36,7 +36,7 @@ func (s *settings) inOrder() bool { return s.fair && !s.shared }
 // The order among processes. As with sync.Mutex, the lock is first for whoever is fast, and a
 // waiter that was passed over for passedOver switches to order of arrival: it takes a place in
 // the queue that one node keeps, the one that contenders ask first. Processes that come again
-// learn that others wait (line.others) and line up behind them.
+// learn that others wait (contention.others) and line up behind them.
 //
 //	refused ──► contends by chance ──passed over──► place ──first, and free──► asks all nodes
 //	                   ▲                              │ the node is silent or keeps no queue
@@ -75,17 +75,17 @@ const (
 
 // A place is that of a waiter in the queue of one node.
 type place struct {
-	contender *contender
-	key       string
-	id        string
-	began     clock.Instant
-	at        quorum.Set // where there may be a ticket
-	asked     int        // questions so far
-	lastAsked clock.Instant
-	spare     clock.Instant // when to take the lock that others leave lie; zero: they do not
-	overtakes bool          // the first, which has left the lock lie
-	called    atomic.Bool   // others have gone or, if it is the first, one has come
-	stop      func()        // of the Watch for calls; nil: there is none
+	contender  *contender
+	key        string
+	id         string
+	began      clock.Instant
+	at         quorum.Set // where there may be a ticket
+	asked      int        // questions so far
+	lastAsked  clock.Instant
+	takeoverAt clock.Instant // when to take the lock that others leave lie; zero: they do not
+	tookOver   bool          // the first, which has left the lock lie
+	called     atomic.Bool   // others have gone or, if it is the first, one has come
+	stop       func()        // of the Watch for calls; nil: there is none
 
 	mu     lockorder.Mutex[lockorder.Ticket]
 	answer standing // to the question with the highest number
@@ -158,7 +158,7 @@ func (c *contender) isQueued() bool { return c != nil && c.place != nil }
 // others contend all the time it was passed over by the first refusal.
 func (c *contender) wasPassedOver(tries int, failed *QuorumError) bool {
 	now := c.settings.clock.Now()
-	if failed.Err != ErrHeld || c.mute == quorum.All(len(c.locker.nodes)) && now < c.muteUntil {
+	if failed.Err != ErrHeld || c.keepsNoQueue == quorum.All(len(c.locker.nodes)) && now < c.keepsNoQueueUntil {
 		return false
 	}
 	return tries > 0 && now.Sub(c.since) >= passedOver || c.locker.queue.isContended(c.line, now)
@@ -214,7 +214,7 @@ func (p *place) giveBackAt(i int) {
 	}
 	p.at.Remove(i)
 	c := p.contender
-	t := protocol.Ticket{Leave: true, Overtakes: p.overtakes}
+	t := protocol.Ticket{Leave: true, Overtakes: p.tookOver}
 	c.locker.inflight.add()
 	if c.locker.nodes[i].Submit(p.request(t), 0, departure{c.locker, c.line.key}) != nil {
 		c.locker.inflight.done()
@@ -235,46 +235,46 @@ func (d departure) Receive(_ int, reply protocol.Reply) {
 	d.locker.inflight.done()
 }
 
-// countHeads asks the node that keeps the queue how many wait there, without a place of its own. A
+// probeQueueLength asks the node that keeps the queue how many wait there, without a place of its own. A
 // node that does not answer is not waited for.
-func (s *session) countHeads() {
+func (s *session) probeQueueLength() {
 	nodes := s.locker.nodes
 	i := firstOf(nodes, s.lineKey(), s.locker.voters.Overdue())
 	if i < 0 {
 		return // who comes next lines up, and sees why
 	}
-	if h := s.locker.queue.headcount(s); h != nil {
+	if h := s.locker.queue.lengthProbe(s); h != nil {
 		_ = nodes[i].Submit(&h.req, 0, h)
 	}
 }
 
-// A headcount asks about the queue of one line, again and again.
-type headcount struct {
+// A queueLengthProbe asks how long the queue of one line is, again and again.
+type queueLengthProbe struct {
 	req   protocol.Request
 	queue *queue
 	line  string
 }
 
-// headcount returns the one of the session's line, nil if that is not there any more.
-func (q *queue) headcount(s *session) *headcount {
+// lengthProbe returns the one of the session's line, nil if that is not there any more.
+func (q *queue) lengthProbe(s *session) *queueLengthProbe {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln, timeout := q.lines[s.lineKey()], s.settings.timeout()
 	if ln == nil {
 		return nil
 	}
-	p := ln.remember()
-	if p.heads == nil || p.heads.req.Timeout != timeout {
-		p.heads = &headcount{queue: q, line: s.lineKey(), req: protocol.Request{
+	p := ln.ensureContention()
+	if p.lengthProbe == nil || p.lengthProbe.req.Timeout != timeout {
+		p.lengthProbe = &queueLengthProbe{queue: q, line: s.lineKey(), req: protocol.Request{
 			Op: protocol.OpQueue, Key: keys.Queue.Of(s.key), Timeout: timeout,
 			Ticket: &protocol.Ticket{Leave: true, Life: ticketLife},
 		}}
 	}
-	return p.heads
+	return p.lengthProbe
 }
 
 // Receive implements protocol.Receiver.
-func (h *headcount) Receive(_ int, reply protocol.Reply) {
+func (h *queueLengthProbe) Receive(_ int, reply protocol.Reply) {
 	if reply.Outcome == protocol.Granted {
 		h.queue.hear(h.line, reply.Others, true)
 	}
@@ -289,10 +289,10 @@ func (ignored) Receive(int, protocol.Reply) {}
 // has failed. A caller goes back there as soon as it can be asked again, because one that waits
 // elsewhere is called by no one, and is passed over by all.
 func (c *contender) home() int {
-	if c.settings.clock.Now() >= c.muteUntil {
-		c.mute = 0
+	if c.settings.clock.Now() >= c.keepsNoQueueUntil {
+		c.keepsNoQueue = 0
 	}
-	return c.choose(&c.mute, c.late())
+	return c.choose(&c.keepsNoQueue, c.late())
 }
 
 // late returns the nodes that are not asked for a place: those that are overdue or, where the caller
@@ -316,8 +316,8 @@ func (c *contender) isLate(i int) {
 // it was not for lateness also for maxWait: it may answer all but questions about places.
 func (c *contender) hasNotKept() {
 	if !c.late().Has(c.node) {
-		c.mute.Add(c.node)
-		c.muteUntil = c.settings.clock.Now().Add(maxWait)
+		c.keepsNoQueue.Add(c.node)
+		c.keepsNoQueueUntil = c.settings.clock.Now().Add(maxWait)
 		c.isLate(c.node)
 	}
 }
@@ -338,7 +338,7 @@ func (c *contender) ask(call, lock bool) {
 	node := c.locker.nodes[i]
 	p.called.Store(false)
 	c.hinted.Store(false)
-	c.question, p.overtakes = nil, false
+	c.question, p.tookOver = nil, false
 	if call { // before the question, so that none is missed
 		key := keys.Call(p.key, p.id)
 		if w, ok := node.(protocol.Watchable); ok && p.stop == nil {
@@ -441,17 +441,17 @@ func (c *contender) awaitNews(call, lock bool) (first ballot.Plan, over bool) {
 		case s.isBehind() && (!call || p.called.Load()):
 			return everyNode, false
 		case s.isFirst() && free && now >= c.notBefore:
-			if c.called = true; c.vain > 1 { // the key changes often, and is not free
+			if c.called = true; c.fruitlessCalls > 1 { // the key changes often, and is not free
 				return ballot.Probe(c.node), true
 			}
 			if !c.settings.inOrder() {
 				p.giveBackAt(c.node)
 			}
 			return everyNode, true
-		case s.isBehind() && free && p.spare == 0 && !c.settings.inOrder():
-			p.spare = now.Add(time.Duration(s.others) * c.spareLimit())
+		case s.isBehind() && free && p.takeoverAt == 0 && !c.settings.inOrder():
+			p.takeoverAt = now.Add(time.Duration(s.others) * c.spareLimit())
 		case c.question.saw() == protocol.Refused && !free:
-			p.spare = 0
+			p.takeoverAt = 0
 		}
 		if s.outcome != 0 && end == 0 {
 			c.locker.voters.Measured(c.node, now.Sub(p.lastAsked))
@@ -464,8 +464,8 @@ func (c *contender) awaitNews(call, lock bool) (first ballot.Plan, over bool) {
 		if s.outcome != 0 {
 			due = end
 		}
-		if p.spare > 0 {
-			due = min(due, p.spare)
+		if p.takeoverAt > 0 {
+			due = min(due, p.takeoverAt)
 		}
 		if free && (s.isFirst() || c.settings.shared) {
 			due = min(due, c.notBefore)
@@ -478,8 +478,8 @@ func (c *contender) awaitNews(call, lock bool) (first ballot.Plan, over bool) {
 		case now < due:
 		case s.isFirst() && !c.locker.queue.isHeld(c.line): // the node may hold what no quorum holds
 			return everyNode, true
-		case p.spare > 0 && now >= p.spare:
-			p.spare, p.overtakes = 0, true
+		case p.takeoverAt > 0 && now >= p.takeoverAt:
+			p.takeoverAt, p.tookOver = 0, true
 			return ballot.Probe(c.node), true
 		case s.outcome == 0 && !extended && ballot.HasOverslept(now.Sub(limit), 0):
 			limit, extended = now.Add(ballot.MinAnswerLimit), true

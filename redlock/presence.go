@@ -318,7 +318,7 @@ func (g *group) absence(cause error) error {
 func (a *scheduler) loseUnder(p *presence, cause error) {
 	for _, s := range a.all(func(s *session) bool { return s.under() == p }) {
 		if s.lose(cause, a.clock.Now()) {
-			a.chores.add(chore{s, giveBack})
+			a.workQueue.add(workItem{s, giveBack})
 		}
 	}
 }

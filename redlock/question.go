@@ -75,7 +75,7 @@ func (c *contender) askForHints(now clock.Instant) {
 	if c.place == nil { // a place is kept at its node
 		if c.question.hasFailed() {
 			c.leave()
-		} else if node := c.chooseFirst(&c.bad); node != c.node {
+		} else if node := c.chooseFirst(&c.avoid); node != c.node {
 			c.unwatch()
 			c.node = node
 		}
@@ -99,11 +99,11 @@ func (c *contender) chooseLookout() int {
 	if c.place == nil {
 		return c.node
 	}
-	if avoid := c.unheld | c.locker.voters.Overdue(); avoid.Has(c.node) {
+	if avoid := c.notHolding | c.locker.voters.Overdue(); avoid.Has(c.node) {
 		if i := firstOf(c.locker.nodes, c.key, avoid); i >= 0 {
 			return i
 		}
-		c.unheld = 0
+		c.notHolding = 0
 	}
 	return c.node
 }
@@ -115,7 +115,7 @@ const backupAfter = 10 * time.Millisecond
 
 // askBackup asks another node to hint as well.
 func (c *contender) askBackup(now clock.Instant) {
-	avoid := c.bad | c.locker.voters.Overdue() | c.unheld
+	avoid := c.avoid | c.locker.voters.Overdue() | c.notHolding
 	avoid.Add(c.lookout)
 	i := firstOf(c.locker.nodes, c.key, avoid)
 	if i < 0 {
@@ -170,7 +170,7 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 		}
 		c.askBackup(now)
 	case c.second.saw() == protocol.Granted: // the holder does without that node, or has released the lock
-		c.unheld.Add(c.backup)
+		c.notHolding.Add(c.backup)
 		c.askForHints(now)
 		return c.checkHints(now)
 	case !c.backupHinted.Load():
@@ -192,7 +192,7 @@ func (c *contender) askElsewhere(now clock.Instant) (next clock.Instant) {
 		return farOff
 	}
 	c.moves++
-	c.unheld.Add(c.lookout)
+	c.notHolding.Add(c.lookout)
 	c.askForHints(now)
 	return c.checkHints(now)
 }

@@ -177,7 +177,7 @@ type releaseOf struct {
 // release asks all nodes to forget a claim.
 func (l *Locker) release(of releaseOf, now clock.Instant) *round {
 	c := of.claim
-	if c.kind == judged && !of.held {
+	if c.kind == clientChecked && !of.held {
 		c.kind = fenced // a node that accepts by a script is kept from doing so later
 	}
 	req := l.request(of.settings, c.kind.release, c)

@@ -19,7 +19,7 @@ import (
 // Many locks can be due at one moment, and a deadline must not wait for another
 // lock's requests. So the goroutine of the timer does no more than it must: it
 // ends the contexts of locks whose time is over, and leaves the rest, which is
-// chores, to another goroutine.
+// work at the nodes, to another goroutine.
 type scheduler struct {
 	clock clock.Clock
 
@@ -30,7 +30,7 @@ type scheduler struct {
 	armed    clock.Instant
 	closed   bool
 
-	chores chores
+	workQueue workQueue
 }
 
 // put enters the lock, or moves it. After close it reports false.
@@ -85,19 +85,19 @@ func (a *scheduler) arm() {
 func (a *scheduler) run() {
 	a.running.Lock()
 	defer a.running.Unlock()
-	var left []chore
+	var left []workItem
 	for {
 		now := a.clock.Now()
 		left = left[:0]
 		for s := a.next(now); s != nil; s = a.next(now) {
 			if c := s.due(now); c != nothing { // otherwise it is scheduled again
-				left = append(left, chore{s, c})
+				left = append(left, workItem{s, c})
 			}
 		}
 		if len(left) == 0 {
 			return
 		}
-		a.chores.add(left...)
+		a.workQueue.add(left...)
 	}
 }
 
@@ -186,11 +186,11 @@ func (h *byTime) Pop() any {
 	return s
 }
 
-// chores are what is to be done for locks at the nodes. One goroutine does them,
+// A workQueue is what is to be done for locks at the nodes. One goroutine does it,
 // in their order, and lives while there are any.
-type chores struct {
+type workQueue struct {
 	mu      lockorder.Mutex[lockorder.Chores]
-	waiting []chore
+	waiting []workItem
 	doubted quorum.Set // nodes at which any key may have changed
 	working bool       // the goroutine runs
 	stopped bool
@@ -199,22 +199,22 @@ type chores struct {
 	held    func() []*session // returns all
 }
 
-// A chore is one of them.
-type chore struct {
+// A workItem is one thing to do.
+type workItem struct {
 	session *session
-	kind    choreKind
+	kind    workKind
 }
 
-type choreKind uint8
+type workKind uint8
 
 const (
-	nothing     choreKind = iota
-	renewal               // of a lock that is held
-	lookAtNodes           // that hold one: see holdWatch
-	giveBack              // of one that is lost
+	nothing     workKind = iota
+	renewal              // of a lock that is held
+	lookAtNodes          // that hold one: see holdWatch
+	giveBack             // of one that is lost
 )
 
-func (c *chores) add(more ...chore) {
+func (c *workQueue) add(more ...workItem) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, more...)
@@ -222,7 +222,7 @@ func (c *chores) add(more ...chore) {
 }
 
 // doubt has all sessions told that node i may have lost their keys.
-func (c *chores) doubt(i int) {
+func (c *workQueue) doubt(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.stopped {
@@ -231,29 +231,29 @@ func (c *chores) doubt(i int) {
 	}
 }
 
-// start starts the goroutine if it does not run. The chores must be locked.
-func (c *chores) start() {
+// start starts the goroutine if it does not run. The workQueue must be locked.
+func (c *workQueue) start() {
 	if !c.working {
 		c.working = true
 		c.worker.Go(c.work)
 	}
 }
 
-// A sweep tells all sessions of nodes that may have lost their keys. What happens meanwhile is for the
+// A rescan tells all sessions of nodes that may have lost their keys. What happens meanwhile is for the
 // next one.
-type sweep struct {
+type rescan struct {
 	nodes, next quorum.Set
 	left        []*session
 }
 
-func (s *sweep) isUnderWay() bool { return len(s.left) > 0 || s.next != 0 }
+func (s *rescan) isUnderWay() bool { return len(s.left) > 0 || s.next != 0 }
 
-// step tells up to row of them, and reports whether there were as many.
-func (s *sweep) step(held func() []*session) bool {
+// step tells up to batchSize of them, and reports whether there were as many.
+func (s *rescan) step(held func() []*session) bool {
 	if len(s.left) == 0 && s.next != 0 {
 		s.nodes, s.next, s.left = s.next, 0, held()
 	}
-	part := s.left[:min(row, len(s.left))]
+	part := s.left[:min(batchSize, len(s.left))]
 	for _, session := range part {
 		for i := range quorum.MaxNodes {
 			if s.nodes.Has(i) {
@@ -262,29 +262,29 @@ func (s *sweep) step(held func() []*session) bool {
 		}
 	}
 	s.left = s.left[len(part):]
-	return len(part) == row
+	return len(part) == batchSize
 }
 
-// Chores that are not urgent are done for at most so long in a row, and followed by
+// timeSlice: work that is not urgent is done for at most so long in a row, and followed by
 // a break as long. Where a majority of nodes is down there is more to retry and to give
 // back than the processors can do, and deadlines would wait for a processor.
-const spell = time.Millisecond
+const timeSlice = time.Millisecond
 
-// row is how many chores are done without letting others run. Their requests travel together.
-const row = 64
+// batchSize is how many items are done without letting others run. Their requests travel together.
+const batchSize = 64
 
 // work does what waits.
-func (c *chores) work() {
+func (c *workQueue) work() {
 	p := c.parkers.Get()
 	defer c.parkers.Put(p)
 	began := c.parkers.Clock.Now()
 	rest := func() {
-		p.WakeAfter(spell)
+		p.WakeAfter(timeSlice)
 		p.Sleep(context.Background(), nil)
 		began = c.parkers.Clock.Now()
 	}
-	var looks []chore
-	var sweep sweep
+	var looks []workItem
+	var sweep rescan
 	for {
 		batch, doubted, stopped := c.take(len(looks) > 0 || sweep.isUnderWay())
 		sweep.next |= doubted
@@ -296,26 +296,26 @@ func (c *chores) work() {
 				looks = append(looks, job)
 				continue
 			}
-			if c.parkers.Clock.Now().Sub(began) > spell && !stopped && !job.urgent() {
+			if c.parkers.Clock.Now().Sub(began) > timeSlice && !stopped && !job.urgent() {
 				rest()
 			}
 			job.do(stopped)
-			if i%row == row-1 {
+			if i%batchSize == batchSize-1 {
 				runtime.Gosched() // to the timer, and to what sends the requests
 				stopped = c.isStopped()
 			}
 		}
-		if sweep.step(c.held) && c.parkers.Clock.Now().Sub(began) > spell && !stopped {
+		if sweep.step(c.held) && c.parkers.Clock.Now().Sub(began) > timeSlice && !stopped {
 			rest()
 		}
 		// A thousand looks in a row would keep callers' requests waiting at the servers. All other
-		// chores go before.
-		now := looks[:min(row, len(looks))]
+		// work goes before.
+		now := looks[:min(batchSize, len(looks))]
 		for _, job := range now {
 			job.do(stopped)
 		}
 		runtime.Gosched()
-		if looks = looks[len(now):]; len(now) == row && !stopped {
+		if looks = looks[len(now):]; len(now) == batchSize && !stopped {
 			rest()
 		}
 	}
@@ -323,7 +323,7 @@ func (c *chores) work() {
 
 // take returns what waits, the nodes that are doubted, and whether the nodes are about to be closed.
 // The goroutine ends if nothing waits and it has nothing left to do.
-func (c *chores) take(busy bool) (batch []chore, doubted quorum.Set, stopped bool) {
+func (c *workQueue) take(busy bool) (batch []workItem, doubted quorum.Set, stopped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	batch, c.waiting = c.waiting, nil
@@ -332,22 +332,22 @@ func (c *chores) take(busy bool) (batch []chore, doubted quorum.Set, stopped boo
 	return batch, doubted, c.stopped
 }
 
-func (c *chores) isStopped() bool {
+func (c *workQueue) isStopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stopped
 }
 
-// urgent reports whether the chore is the first renewal that is due, by which a lock
+// urgent reports whether the item is the first renewal that is due, by which a lock
 // is kept while all is well.
-func (c chore) urgent() bool {
+func (c workItem) urgent() bool {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
 	return c.kind == renewal && c.session.failed() == nil
 }
 
-// do does the chore, but asks no node any more if that is in vain.
-func (c chore) do(inVain bool) {
+// do does it, but asks no node any more if that is in vain.
+func (c workItem) do(inVain bool) {
 	switch s := c.session; {
 	case c.kind == giveBack && inVain:
 		s.abandon()
@@ -362,7 +362,7 @@ func (c chore) do(inVain bool) {
 
 // stop is called when the nodes are about to be closed. It returns when the
 // goroutine has ended.
-func (c *chores) stop() {
+func (c *workQueue) stop() {
 	c.mu.Lock()
 	c.stopped = true
 	c.mu.Unlock()

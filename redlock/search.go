@@ -27,7 +27,7 @@ type search struct {
 	*acquisition
 
 	node        int        // that is asked first
-	bad         quorum.Set // nodes that are of no use for that
+	avoid       quorum.Set // nodes that are of no use for that
 	stops       []func()   // of the Watch of each slot at node
 	watching    bool
 	followHints bool // until the next try
@@ -71,7 +71,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	q := &a.locker.queue
 	q.enter(a)
 	s := &search{acquisition: a, guide: noGuide, all: true}
-	s.node = s.chooseFirst(&s.bad)
+	s.node = s.chooseFirst(&s.avoid)
 	var got *session
 	defer func() {
 		s.unwatch()
@@ -218,10 +218,10 @@ func (s *search) lost(failed *QuorumError) {
 
 // leave asks others than node i about slots, and that one again only when all have been of no use.
 func (s *search) leave(i int) {
-	s.bad.Add(i)
+	s.avoid.Add(i)
 	if i == s.node {
 		s.unwatch()
-		s.node, s.splits = s.chooseFirst(&s.bad), 0
+		s.node, s.splits = s.chooseFirst(&s.avoid), 0
 	}
 }
 
@@ -281,7 +281,7 @@ func (k *slotLook) submit(i int) {
 // lookOut asks the node about all slots, with hints if it may not remember all of them, and for
 // hints of those that have been used up.
 func (s *search) lookOut(now clock.Instant) {
-	if node := s.chooseFirst(&s.bad); node != s.node {
+	if node := s.chooseFirst(&s.avoid); node != s.node {
 		s.unwatch()
 		s.node = node
 	}
@@ -320,7 +320,7 @@ func (s *search) lookOut(now clock.Instant) {
 func (s *search) askSecond() {
 	s.secondAsked = true
 	n := len(s.locker.nodes)
-	avoid := s.bad | s.locker.voters.Overdue()
+	avoid := s.avoid | s.locker.voters.Overdue()
 	avoid.Add(s.node)
 	for range n {
 		if s.second = (s.second + 1) % n; !avoid.Has(s.second) {
@@ -328,7 +328,7 @@ func (s *search) askSecond() {
 			return
 		}
 	}
-	s.bad = 0 // the others have been of no use either
+	s.avoid = 0 // the others have been of no use either
 }
 
 // rest sleeps until there is reason to try again, for d at most. It chooses the slot, and returns

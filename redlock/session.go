@@ -30,68 +30,69 @@ type session struct {
 	isPresence bool
 	entered    bool // into the Locker's watches, which guard it
 
-	phase     phase // guarded by mu, as all that follow
-	renewDue  bool  // a renewal is among the scheduler's chores
-	lookDue   bool  // a look is among the scheduler's chores
-	watched   bool  // nodes have been asked to hint at its keys
-	mu        lockorder.Mutex[lockorder.Session]
-	givenBack sync.Once
-	index     int32         // where it stands in the scheduler, -1 if it does not; guarded by that
-	holder    *Lock         // nil while it is being handed over; stays when the session has ended
-	leaving   *Lock         // the holder before, while its context may not have ended
-	sharing   *sharing      // by several callers; nil if the holder is one
-	until     clock.Instant // no longer held from here on
-	votes     quorum.Set    // nodes that granted in round proof
-	proof     int32         // seq of the round that until is counted from
-	seq       int32         // of the last round
-	maybe     quorum.Set    // nodes that may hold the value
-	before    quorum.Set    // votes and until of the round that proof has replaced
-	beforeEnd clock.Instant
-	renewal   *round // under way, or nil
-	renewAt   clock.Instant
-	doubts    *doubts // nil: all has been well
+	phase      phase // guarded by mu, as all that follow
+	renewDue   bool  // a renewal is in the scheduler's workQueue
+	lookDue    bool  // a look is in the scheduler's workQueue
+	watched    bool  // nodes have been asked to hint at its keys
+	mu         lockorder.Mutex[lockorder.Session]
+	givenBack  sync.Once
+	index      int32         // where it stands in the scheduler, -1 if it does not; guarded by that
+	holder     *Lock         // nil while it is being handed over; stays when the session has ended
+	leaving    *Lock         // the holder before, while its context may not have ended
+	sharing    *sharing      // by several callers; nil if the holder is one
+	until      clock.Instant // no longer held from here on
+	votes      quorum.Set    // nodes that granted in round proof
+	proof      int32         // seq of the round that until is counted from
+	seq        int32         // of the last round
+	maybe      quorum.Set    // nodes that may hold the value
+	before     quorum.Set    // votes and until of the round that proof has replaced
+	beforeEnd  clock.Instant
+	renewal    *round // under way, or nil
+	renewAt    clock.Instant
+	divergence *divergence // nil: all has been well
 }
 
-// Doubts are what a session knows besides where not all has been well.
-type doubts struct {
-	failed  *round     // the last extension that came to nothing, nil after one that succeeded
-	repairs quorum.Set // nodes that are being asked to hold the value again
-	keys    []nodeKey  // at the nodes; nil while votes and before tell all (see nodeKeys)
+// A divergence is what a session knows besides where not all has been well: how the nodes differ.
+type divergence struct {
+	failed  *round      // the last extension that came to nothing, nil after one that succeeded
+	repairs quorum.Set  // nodes that are being asked to hold the value again
+	keys    []keyExpiry // at the nodes; nil while votes and before tell all (see keyExpiries)
 	watch   holdWatch
 }
 
-// A nodeKey is what a session knows of its key at one node. Zero: nothing. Positive: the key lives
+// A keyExpiry is what a session knows of its key at one node. Zero: nothing. Positive: the key lives
 // until then, by a grant that counted. Negative: the node refused an extension at that moment,
 // negated, and grants of rounds that began before say nothing. A grant that counts after a refusal
 // takes its place: those of earlier rounds, which have the same TTL, end sooner and change nothing.
-type nodeKey clock.Instant
+type keyExpiry clock.Instant
 
-// doubt returns the session's doubts, which must be locked, to be changed.
-func (s *session) doubt() *doubts {
-	if s.doubts == nil {
-		s.doubts = &doubts{}
+// ensureDivergence returns the session's divergence to be changed, creating it on the first call. The
+// session must be locked.
+func (s *session) ensureDivergence() *divergence {
+	if s.divergence == nil {
+		s.divergence = &divergence{}
 	}
-	return s.doubts
+	return s.divergence
 }
 
 // failed returns the last extension that came to nothing, nil after one that succeeded. The session
 // must be locked.
 func (s *session) failed() *round {
-	if s.doubts == nil {
+	if s.divergence == nil {
 		return nil
 	}
-	return s.doubts.failed
+	return s.divergence.failed
 }
 
 // repairing reports whether node i is being asked to hold the value again. The session must be locked.
-func (s *session) repairing(i int) bool { return s.doubts != nil && s.doubts.repairs.Has(i) }
+func (s *session) repairing(i int) bool { return s.divergence != nil && s.divergence.repairs.Has(i) }
 
 // watch returns what is known by hints and looks, nil for nothing. The session must be locked.
 func (s *session) watch() *holdWatch {
-	if s.doubts == nil {
+	if s.divergence == nil {
 		return nil
 	}
-	return &s.doubts.watch
+	return &s.divergence.watch
 }
 
 // newSession makes the session of a round of an acquisition, won by now, and returns its
@@ -204,8 +205,8 @@ func (s *session) endAs(p phase, why *ending) bool {
 func (s *session) leaveHeld(p phase, why *ending) {
 	s.phase = p
 	s.votes, s.before, s.renewal = 0, 0, nil
-	if s.doubts != nil {
-		s.doubts.failed = nil
+	if s.divergence != nil {
+		s.divergence.failed = nil
 	}
 	if s.isPresence {
 		s.presence.until.Store(0)
@@ -257,7 +258,7 @@ func (s *session) settle(now clock.Instant, ask bool) (r *round) {
 	// The release is on its way on every connection that a local waiter's next
 	// request would take, so the waiter need not wait for the answers.
 	if s.locker.queue.ended(s, now) && ask {
-		s.countHeads()
+		s.probeQueueLength()
 	}
 	for _, k := range s.locks() {
 		k.tellLoss()
@@ -358,25 +359,25 @@ func (s *session) number(r *round) {
 }
 
 // keyAt returns what is known of the key at node i. The session must be locked.
-func (s *session) keyAt(i int) nodeKey {
-	switch d := s.doubts; {
+func (s *session) keyAt(i int) keyExpiry {
+	switch d := s.divergence; {
 	case d != nil && d.keys != nil:
 		return d.keys[i]
 	case s.votes.Has(i):
-		return nodeKey(s.until)
+		return keyExpiry(s.until)
 	case s.before.Has(i):
-		return nodeKey(s.beforeEnd)
+		return keyExpiry(s.beforeEnd)
 	}
 	return 0
 }
 
-// nodeKeys returns what is known of the keys, one by one. That is kept from the first node on that has
+// keyExpiries returns what is known of the keys, one by one. That is kept from the first node on that has
 // refused an extension, or missed one that others granted and has not granted the next: for sessions
 // without such nodes it would be a tenth of what they cost. The session must be locked.
-func (s *session) nodeKeys() []nodeKey {
-	d := s.doubt()
+func (s *session) keyExpiries() []keyExpiry {
+	d := s.ensureDivergence()
 	if d.keys == nil {
-		keys := make([]nodeKey, len(s.locker.nodes))
+		keys := make([]keyExpiry, len(s.locker.nodes))
 		for i := range keys {
 			keys[i] = s.keyAt(i)
 		}
@@ -389,7 +390,7 @@ func (s *session) nodeKeys() []nodeKey {
 // session must be locked.
 func (s *session) proven(r *round, granted quorum.Set, until clock.Instant) {
 	if s.before&^s.votes != 0 {
-		s.nodeKeys()
+		s.keyExpiries()
 	}
 	s.before, s.beforeEnd = s.votes, s.until
 	s.proof, s.votes, s.until = r.seq, granted|r.regained, until
@@ -400,7 +401,7 @@ func (s *session) proven(r *round, granted quorum.Set, until clock.Instant) {
 // refusal may have come since. The session must be locked.
 func (s *session) keysGranted(granted quorum.Set, start clock.Instant) {
 	for i := range s.locker.nodes {
-		if granted.Has(i) && s.keyAt(i) != nodeKey(-start) {
+		if granted.Has(i) && s.keyAt(i) != keyExpiry(-start) {
 			s.keyGranted(i, start)
 		}
 	}
@@ -409,14 +410,14 @@ func (s *session) keysGranted(granted quorum.Set, start clock.Instant) {
 // keyGranted notes a grant of node i that counts, to a round that began at start: the key lives for a
 // TTL from then. The session must be locked.
 func (s *session) keyGranted(i int, start clock.Instant) {
-	if d := s.doubts; d != nil && d.keys != nil && start >= -clock.Instant(d.keys[i]) {
-		d.keys[i] = max(d.keys[i], nodeKey(quorum.Deadline(start, s.settings.ttl)))
+	if d := s.divergence; d != nil && d.keys != nil && start >= -clock.Instant(d.keys[i]) {
+		d.keys[i] = max(d.keys[i], keyExpiry(quorum.Deadline(start, s.settings.ttl)))
 	}
 }
 
 // keyRefused notes that node i has refused an extension. The session must be locked.
 func (s *session) keyRefused(i int) {
-	s.nodeKeys()[i] = nodeKey(-s.now())
+	s.keyExpiries()[i] = keyExpiry(-s.now())
 }
 
 // hadKey reports whether node i, which has just granted an extension, is known to have had the key
@@ -487,8 +488,8 @@ func (s *session) learn(r *round) {
 		s.votes = granted | r.regained
 	case r.seq > s.proof && until >= s.until:
 		s.proven(r, granted, until)
-		if s.renewAt = s.settings.renewAfter(r.Start()); s.doubts != nil {
-			s.doubts.failed = nil
+		if s.renewAt = s.settings.renewAfter(r.Start()); s.divergence != nil {
+			s.divergence.failed = nil
 		}
 		if s.isPresence {
 			s.presence.until.Store(int64(until))
@@ -512,7 +513,7 @@ func (s *session) learn(r *round) {
 	switch {
 	case gone != nil:
 		if s.lose(gone, now) { // the goroutine of a node has replies for other locks
-			s.locker.scheduler.chores.add(chore{s, giveBack})
+			s.locker.scheduler.workQueue.add(workItem{s, giveBack})
 		}
 	case renewed && k != nil && !s.part:
 		s.locker.tell(Event{Kind: EventExtended, Context: k.caller, Name: s.name}, r.Start(), k)
@@ -568,9 +569,9 @@ func (s *session) renews() bool {
 func (s *session) retryRenewal() time.Duration { return max(s.settings.ttl/16, time.Millisecond) }
 
 // due ends the session if its time is over by now, and otherwise puts it back on the
-// schedule. What is to be done at the nodes is left to the scheduler's chores. Only the
+// schedule. What is to be done at the nodes is left to the scheduler's workQueue. Only the
 // session is locked meanwhile, and nothing waits for a node while it is.
-func (s *session) due(now clock.Instant) choreKind {
+func (s *session) due(now clock.Instant) workKind {
 	s.mu.Lock()
 	if s.phase != held {
 		s.mu.Unlock()
@@ -611,9 +612,9 @@ func (s *session) due(now clock.Instant) choreKind {
 func (s *session) renewalFailed(r *round, now clock.Instant) {
 	state := r.State()
 	granted := state.With(protocol.Granted)
-	s.nodeKeys()
+	s.keyExpiries()
 	s.keysGranted(granted, r.Start())
-	s.doubt().failed, s.renewal = r, nil
+	s.ensureDivergence().failed, s.renewal = r, nil
 	s.renewAt = now.Add(s.retryRenewal())
 }
 
@@ -658,7 +659,7 @@ func (s *session) repair(gap *round, i int) {
 		s.mu.Unlock()
 		return
 	}
-	s.doubt().repairs.Add(i)
+	s.ensureDivergence().repairs.Add(i)
 	s.maybe.Add(i)
 	ctx := context.Background()
 	if s.holder != nil {
@@ -686,7 +687,7 @@ func (s *session) repaired(r *round, i int, o protocol.Outcome) {
 	gap := r.gap
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := s.doubt()
+	d := s.ensureDivergence()
 	d.repairs.Remove(i)
 	if s.watched && s.phase == held {
 		d.watch.repaired(i, s.now())

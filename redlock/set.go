@@ -335,7 +335,7 @@ func (g *gathering) fill(gaps quorum.Set, c claim) {
 		s := part.session
 		s.mu.Lock()
 		s.maybe |= gaps
-		s.doubt().repairs |= gaps
+		s.ensureDivergence().repairs |= gaps
 		s.mu.Unlock()
 	}
 	l := g.locker

@@ -22,7 +22,7 @@ import (
 //
 // Nothing is sent for locks that are released sooner than watchAfter, and nothing
 // but a flag (Request.Watch) with each extension of the others. There is no goroutine:
-// looks are due on the scheduler and sent by its chores, as renewals are.
+// looks are due on the scheduler and sent by its workQueue, as renewals are.
 const (
 	watchAfter = 50 * time.Millisecond
 
@@ -86,7 +86,7 @@ func (s *session) lookAt() clock.Instant {
 }
 
 // look asks the nodes that are due whether they hold the lock, the first time all. It is a
-// chore of the scheduler.
+// item of the scheduler's workQueue.
 func (s *session) look() {
 	l := s.locker
 	s.mu.Lock()
@@ -212,7 +212,7 @@ func (t *watches) permit(key string) *session {
 // the node's, and must not be kept: to go through a million locks takes seconds.
 func (l *Locker) hint(i int, key string) {
 	if key == "" {
-		l.scheduler.chores.doubt(i)
+		l.scheduler.workQueue.doubt(i)
 		return
 	}
 	for _, s := range l.holdersOf(key) {
@@ -251,7 +251,7 @@ func (s *session) hinted(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.phase == held && s.watched {
-		s.doubt().watch.schedule(i, s.now())
+		s.ensureDivergence().watch.schedule(i, s.now())
 		s.reschedule()
 	}
 }
@@ -269,11 +269,11 @@ func (s *session) Receive(i int, reply protocol.Reply) {
 		return // not told; the deadline and the renewals do not depend on it
 	}
 	s.mu.Lock()
-	if s.phase != held || !s.watched || ours && s.doubts == nil {
+	if s.phase != held || !s.watched || ours && s.divergence == nil {
 		s.mu.Unlock()
 		return
 	}
-	w := &s.doubt().watch
+	w := &s.ensureDivergence().watch
 	if ours {
 		w.missing.Remove(i)
 		s.mu.Unlock()
@@ -308,7 +308,7 @@ func (s *session) weighMissing() {
 		gone := s.goneFrom(w)
 		s.mu.Unlock()
 		if s.lose(gone, s.now()) {
-			s.locker.scheduler.chores.add(chore{s, giveBack})
+			s.locker.scheduler.workQueue.add(workItem{s, giveBack})
 		}
 		return
 	}

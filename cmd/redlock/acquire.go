@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -231,14 +230,6 @@ func outageSince(began time.Time, err error) error {
 	of := *vote
 	of.Outage = time.Since(began)
 	return &of
-}
-
-// allHeld reports whether each of the permits has a holder.
-func allHeld(permits []*redlock.Inspection) bool {
-	return !slices.ContainsFunc(permits, func(in *redlock.Inspection) bool {
-		_, _, held := in.Holder()
-		return !held
-	})
 }
 
 // refused gives the error of an acquisition its exit code, and words for people. If it is the end

@@ -23,13 +23,13 @@ type Config struct {
 // A Guard is what one client knows of all its nodes' memories. It is safe for concurrent use.
 type Guard struct {
 	config Config
-	nodes  []memory
+	nodes  []nodeEpoch
 	clocks atomic.Pointer[clocks] // nil: not read so far
 }
 
 // New returns a Guard that has read no record yet.
 func New(c Config) *Guard {
-	g := &Guard{config: c, nodes: make([]memory, len(c.Nodes))}
+	g := &Guard{config: c, nodes: make([]nodeEpoch, len(c.Nodes))}
 	for i, n := range c.Nodes {
 		m := &g.nodes[i]
 		m.guard, m.index, m.node, m.readAt, m.failed = g, i, n, -1, -1
@@ -92,14 +92,14 @@ const openWait = time.Second
 // weigh concludes from what is known of the other nodes what node i has forgotten, when it
 // was born. It returns the nodes that have not been read since then, whose
 // records could tell more.
-func (g *Guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
+func (g *Guard) weigh(i int, b generationStart) (loss record.Loss, unread quorum.Set) {
 	now := g.config.Clock.Now()
 	down := true
 	accounts := make([]record.Account, 0, len(g.nodes))
 	for j := range g.nodes {
 		m := &g.nodes[j]
 		m.mu.Lock()
-		a := record.Account{Longest: m.claimed(b, now)}
+		a := record.Account{Longest: m.longestKnown(b, now)}
 		if j == i {
 			m.mu.Unlock()
 			if a.Longest > 0 { // of the node itself, before it forgot
@@ -111,7 +111,7 @@ func (g *Guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
 			unread.Add(j)
 			down = down && m.isDown(now)
 		} else {
-			a.Remembers = m.record != nil && m.birth.latest < b.earliest && m.standing(now, now) == nil
+			a.Remembers = m.record != nil && m.generation.latest < b.earliest && m.standing(now, now) == nil
 		}
 		m.mu.Unlock()
 		accounts = append(accounts, a)
@@ -119,7 +119,7 @@ func (g *Guard) weigh(i int, b birth) (loss record.Loss, unread quorum.Set) {
 	longest, alone, proof := record.Forgotten(len(g.nodes), accounts)
 	loss = record.Loss{Longest: longest, Alone: alone}
 	switch {
-	case proof && b.basis < record.Asked: // what claimed leaves out afterwards would be missing
+	case proof && b.basis < record.Asked: // what longestKnown leaves out afterwards would be missing
 		loss.Basis = record.Proof
 	case unread == 0:
 		loss.Basis = record.Asked
@@ -149,7 +149,7 @@ func (g *Guard) heard(j int, before nodeReading) {
 		}
 		m := &g.nodes[i]
 		m.mu.Lock()
-		if m.record != nil && m.record.Basis < record.Asked && before.last < m.birth.latest && m.birth.latest <= before.sent {
+		if m.record != nil && m.record.Basis < record.Asked && before.last < m.generation.latest && m.generation.latest <= before.sent {
 			m.ask(0)
 		} else {
 			m.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 // notice looks at a vote against us. It counts in any case, but a node that remembers
 // tells of locks that others may have forgotten.
-func (m *memory) notice(v vote) {
+func (m *nodeEpoch) notice(v vote) {
 	m.mu.Lock()
 	v.heard = m.guard.config.Clock.Now()
 	if v.reply.Life <= 0 || m.covers(&v) {
@@ -25,7 +25,7 @@ func (m *memory) notice(v vote) {
 }
 
 // park keeps v until the record has been read, and v's TTL entered if that is missing.
-func (m *memory) park(v vote) {
+func (m *nodeEpoch) park(v vote) {
 	m.mu.Lock()
 	entry := time.Duration(0)
 	if v.entry {
@@ -38,10 +38,10 @@ func (m *memory) park(v vote) {
 }
 
 // ask has the record read, unless it is being read, and a TTL entered, and unlocks the
-// memory. A question that was not answered for long is given up: a node need not answer.
-func (m *memory) ask(entry time.Duration) {
+// nodeEpoch. A question that was not answered for long is given up: a node need not answer.
+func (m *nodeEpoch) ask(entry time.Duration) {
 	g := m.guard
-	m.fine = sight{}
+	m.lastGood = lastSeen{}
 	m.entries = max(m.entries, entry)
 	var lost []vote
 	now := g.config.Clock.Now()
@@ -55,7 +55,7 @@ func (m *memory) ask(entry time.Duration) {
 			lost, m.parked = m.parked[:last], m.parked[last:]
 		}
 	}
-	r := &reading{memory: m, begin: now}
+	r := &reading{epoch: m, begin: now}
 	m.asking = r
 	var change *protocol.Admission
 	if m.record != nil && m.entries > 0 {
@@ -70,9 +70,9 @@ func (m *memory) ask(entry time.Duration) {
 
 // A reading is a question for a node's record, and the changes that follow from it.
 type reading struct {
-	memory *memory
-	begin  clock.Instant
-	tries  int
+	epoch *nodeEpoch
+	begin clock.Instant
+	tries int
 
 	sent clock.Instant
 	req  protocol.Request
@@ -84,7 +84,7 @@ const maxChanges = 5
 
 // submit asks for the record, and for a change of it if there is one.
 func (r *reading) submit(change *protocol.Admission) {
-	m := r.memory
+	m := r.epoch
 	c := &m.guard.config
 	r.tries++
 	r.sent = c.Clock.Now()
@@ -103,7 +103,7 @@ type nodeReading struct{ last, sent clock.Instant }
 // Receive implements Receiver: it changes the record if that is needed, and judges the
 // votes that have waited for it.
 func (r *reading) Receive(_ int, reply protocol.Reply) {
-	m := r.memory
+	m := r.epoch
 	g := m.guard
 	m.mu.Lock()
 	if m.asking != r {
@@ -117,7 +117,7 @@ func (r *reading) Receive(_ int, reply protocol.Reply) {
 	} else {
 		failure, m.failed = reply.Err, max(m.failed, r.sent)
 	}
-	b := m.birth
+	b := m.generation
 	m.mu.Unlock()
 
 	var unread quorum.Set
@@ -127,7 +127,7 @@ func (r *reading) Receive(_ int, reply protocol.Reply) {
 		m.mu.Lock()
 		m.forgot = m.forgot.And(told)
 		if change := m.change(reply.Epoch.Clock, reply.Epoch.Clock); change != nil && r.tries <= maxChanges {
-			again := &reading{memory: m, begin: r.begin, tries: r.tries}
+			again := &reading{epoch: m, begin: r.begin, tries: r.tries}
 			m.asking = again
 			m.mu.Unlock()
 			again.submit(change)
@@ -153,7 +153,7 @@ func (r *reading) Receive(_ int, reply protocol.Reply) {
 
 // settle judges a vote whose record was read meanwhile. It is counted, or goes on to wait for its
 // TTL to be entered.
-func (m *memory) settle(v vote, failure error) {
+func (m *nodeEpoch) settle(v vote, failure error) {
 	if failure != nil {
 		v.count(fmt.Errorf("its memory could not be checked (key %q): %w", m.guard.config.Key, failure))
 		return
@@ -184,8 +184,8 @@ var (
 	errContested error = &protocol.QuarantineError{Reason: "its epoch record is being changed by others"}
 )
 
-// learn takes in a record that was asked for at sent. The memory must be locked.
-func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
+// learn takes in a record that was asked for at sent. The nodeEpoch must be locked.
+func (m *nodeEpoch) learn(reply protocol.Reply, sent clock.Instant) error {
 	heard := m.guard.config.Clock.Now()
 	e := reply.Epoch
 	var read *record.Record
@@ -202,12 +202,12 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 	} else if met {
 		m.keepSteps(read, heard)
 	}
-	before := m.listed
-	m.text, m.nodes, m.fine, m.listed = e.Record, 0, sight{}, nil
-	m.claims = slices.DeleteFunc(m.claims, func(c claimed) bool { return c.until < heard })
+	before := m.steps
+	m.text, m.nodes, m.lastGood, m.steps = e.Record, 0, lastSeen{}, nil
+	m.knownTTLs = slices.DeleteFunc(m.knownTTLs, func(c knownTTL) bool { return c.until < heard })
 	if read != nil {
 		m.nodes = read.Nodes
-		m.claim(read, e.Clock, sent, heard)
+		m.learnTTLs(read, e.Clock, sent, heard)
 		// After a PERSIST, or on another server: the keys may be those of another time.
 		if reply.Life <= 0 || reply.Run != "" && !read.IsOf(reply.Run) {
 			read = nil
@@ -218,25 +218,25 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 	if read != nil {
 		for _, s := range read.Steps {
 			_, latest := quorum.Since(s.Entered, e.Clock, sent, heard)
-			now := listing{s.TTL, s.Entered, min(latest, heard)}
+			now := ttlStep{s.TTL, s.Entered, min(latest, heard)}
 			for _, l := range before {
 				if known && l.ttl == s.TTL && l.entered == s.Entered {
 					now.since = min(now.since, l.since)
 				}
 			}
-			m.listed = append(m.listed, now)
+			m.steps = append(m.steps, now)
 		}
 	}
 	switch {
 	case read == nil:
-		m.birth = birth{earliest: sent, latest: heard, seen: heard} // if it were born now
+		m.generation = generationStart{earliest: sent, latest: heard, seen: heard} // if it were born now
 		m.forgot, m.ends = record.Loss{}, nil
 	case !known:
 		least := m.withoutLead(e.Clock, heard)
 		earliest, _ := quorum.Since(read.Born, e.Clock, sent, heard)
 		_, latest := quorum.Since(read.Born, least, sent, heard)
 		latest = min(latest, heard) // since it has been seen
-		m.birth = birth{
+		m.generation = generationStart{
 			gen: read.Generation, earliest: earliest, latest: latest, seen: heard,
 			age: max(0, least-read.Born), basis: read.Basis,
 		}
@@ -245,7 +245,7 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 			m.ends = append(m.ends, e.Clock+e.Found)
 		}
 	default:
-		m.birth.basis = read.Basis
+		m.generation.basis = read.Basis
 		m.forgot = m.forgot.And(read.Loss())
 		const kept = 4
 		m.ends = slices.Insert(m.ends[:min(len(m.ends), kept)], 0, end)
@@ -255,85 +255,85 @@ func (m *memory) learn(reply protocol.Reply, sent clock.Instant) error {
 }
 
 // tellTime takes a reading of the server's clock, and returns by how much it was set ahead at
-// most, or zero. The memory must be locked.
-func (m *memory) tellTime(reading time.Duration, sent, heard clock.Instant) (jump time.Duration) {
+// most, or zero. The nodeEpoch must be locked.
+func (m *nodeEpoch) tellTime(reading time.Duration, sent, heard clock.Instant) (jump time.Duration) {
 	m.offset, jump = m.offset.Read(reading, sent, heard)
 	return max(0, jump)
 }
 
 // quarantineAhead gives the node no vote because its clock was set ahead. Each key that it
 // holds expires that much too early, whenever that is. The record r that was read with that
-// clock tells also of locks that only seem to have expired. The memory must be locked.
-func (m *memory) quarantineAhead(r *record.Record, jump, reading time.Duration, heard clock.Instant) {
-	if heard >= m.ahead {
-		m.lead = 0
+// clock tells also of locks that only seem to have expired. The nodeEpoch must be locked.
+func (m *nodeEpoch) quarantineAhead(r *record.Record, jump, reading time.Duration, heard clock.Instant) {
+	if heard >= m.noVotesUntil {
+		m.skewTotal = 0
 	}
-	m.lead += jump
+	m.skewTotal += jump
 	hold := m.guard.config.MaxTTL
 	if r != nil {
 		for _, s := range r.Steps {
-			if s.Until() >= reading-m.lead { // not faded before
+			if s.Until() >= reading-m.skewTotal { // not faded before
 				hold = max(hold, s.TTL)
 			}
 		}
 	}
-	if until := heard.Add(hold + quorum.Drift(hold)); until > m.ahead {
-		m.ahead, m.why = until, fmt.Sprintf("its clock was set ahead by up to %v", jump.Round(time.Millisecond))
+	if until := heard.Add(hold + quorum.Drift(hold)); until > m.noVotesUntil {
+		m.noVotesUntil, m.why = until, fmt.Sprintf("its clock was set ahead by up to %v", jump.Round(time.Millisecond))
 	}
 	m.keepSteps(r, heard)
 }
 
 // withoutLead returns a reading of the server's clock less what that was set ahead lately, as
-// ages must be reckoned that must not be taken for too long. The memory must be locked.
-func (m *memory) withoutLead(reading time.Duration, heard clock.Instant) time.Duration {
-	if heard < m.ahead {
-		return reading - m.lead
+// ages must be reckoned that must not be taken for too long. The nodeEpoch must be locked.
+func (m *nodeEpoch) withoutLead(reading time.Duration, heard clock.Instant) time.Duration {
+	if heard < m.noVotesUntil {
+		return reading - m.skewTotal
 	}
 	return reading
 }
 
 // keepSteps keeps this client from dropping steps for as long as a lock of any of them can
-// live. The memory must be locked.
-func (m *memory) keepSteps(r *record.Record, heard clock.Instant) {
+// live. The nodeEpoch must be locked.
+func (m *nodeEpoch) keepSteps(r *record.Record, heard clock.Instant) {
 	if r == nil {
 		return
 	}
 	for _, s := range r.Steps {
-		m.keep = max(m.keep, heard.Add(s.TTL+quorum.Drift(s.TTL)))
+		m.keepStepsUntil = max(m.keepStepsUntil, heard.Add(s.TTL+quorum.Drift(s.TTL)))
 	}
 }
 
-// claim notes which TTLs the record tells of, by our clock. The memory must be locked.
-func (m *memory) claim(r *record.Record, reading time.Duration, sent, heard clock.Instant) {
+// learnTTLs notes which TTLs the record tells of, by our clock. The nodeEpoch must be locked.
+func (m *nodeEpoch) learnTTLs(r *record.Record, reading time.Duration, sent, heard clock.Instant) {
 	least := m.withoutLead(reading, heard)
-	enter := func(c claimed, until time.Duration) {
+	enter := func(c knownTTL, until time.Duration) {
 		left := until - least
 		if left < 0 {
 			return
 		}
 		c.gen, c.until = r.Generation, heard.Add(left+left/quorum.DriftRate+quorum.ReadingError)
-		for i, before := range m.claims {
+		for i, before := range m.knownTTLs {
 			if before.ttl == c.ttl && before.gen == c.gen {
-				m.claims[i].entered, m.claims[i].until = min(before.entered, c.entered), max(before.until, c.until)
+				m.knownTTLs[i].entered, m.knownTTLs[i].until = min(before.entered, c.entered), max(before.until, c.until)
 				return
 			}
 		}
-		m.claims = append(m.claims, c)
+		m.knownTTLs = append(m.knownTTLs, c)
 	}
 	for _, s := range r.Steps {
 		earliest, _ := quorum.Since(s.Entered, reading, sent, heard)
-		enter(claimed{ttl: s.TTL, entered: earliest}, s.Until())
+		enter(knownTTL{ttl: s.TTL, entered: earliest}, s.Until())
 	}
 	if r.Forgot > 0 {
 		earliest, _ := quorum.Since(0, reading, sent, heard)
-		enter(claimed{ttl: r.Forgot, entered: earliest}, r.Born+r.Forgot)
+		enter(knownTTL{ttl: r.Forgot, entered: earliest}, r.Born+r.Forgot)
 	}
 }
 
 // change is what has to be changed in the record as it was read, when the
 // server's clock shows reading at the latest and earliest at the earliest, or nil. The
-// memory must be locked.
-func (m *memory) change(earliest, reading time.Duration) *protocol.Admission {
+// nodeEpoch must be locked.
+func (m *nodeEpoch) change(earliest, reading time.Duration) *protocol.Admission {
 	n := len(m.guard.nodes)
 	run := m.run
 	if run == "" {

@@ -195,7 +195,7 @@ func (v *vote) tokens() (judgement, error) {
 // TokenSlack is S, how far a fencing token may be from a node's clock. Ahead of it a node's tokens
 // get by S through acquisitions, and by 4S where a raise had to do for nodes whose clocks
 // differ. So what a node accepts is above all that it accepted before it forgot, if it is
-// more than 5S behind that moment (memory.tokenFloor).
+// more than 5S behind that moment (nodeEpoch.tokenFloor).
 //
 // It is the same for all clients, because a client with a larger one could use up the
 // numbers of the others. Clocks that differ by less than 4S can agree on a token.

@@ -11,30 +11,30 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// A memory is what the guard knows of one node's memory (see the package). It judges the node's
+// A nodeEpoch is what the guard knows of one node's memory (see the package). It judges the node's
 // votes.
-type memory struct {
+type nodeEpoch struct {
 	guard *Guard
 	index int
 	node  protocol.Node
 
-	mu     lockorder.Mutex[lockorder.Memory]
-	text   string          // of the record, as last read
-	record *record.Record  // the same; nil: the node has none that is valid
-	nodes  int             // by which the clients lock that wrote the text; zero: there is none
-	run    string          // of the server that it was read from
-	ends   []time.Duration // when the record dies, by the server's clock; those before are of the same generation
-	birth  birth
-	forgot record.Loss // at the birth, as far as is known
-	listed []listing   // the steps of the record
-	claims []claimed   // of this generation and of those before
-	offset quorum.Offset[clock.Instant]
-	ahead  clock.Instant // since the server's clock was set ahead, votes do not count before this
-	why    string        // by how much it was
-	lead   time.Duration // by how much it was, together, while votes do not count for it
-	keep   clock.Instant // until then this client drops no step from the record (see drops)
-	fine   sight         // what was last looked at and found in order
-	clock  time.Duration // the server's, as fine shows it
+	mu             lockorder.Mutex[lockorder.Memory]
+	text           string          // of the record, as last read
+	record         *record.Record  // the same; nil: the node has none that is valid
+	nodes          int             // by which the clients lock that wrote the text; zero: there is none
+	run            string          // of the server that it was read from
+	ends           []time.Duration // when the record dies, by the server's clock; those before are of the same generation
+	generation     generationStart
+	forgot         record.Loss // when the generation began, as far as is known
+	steps          []ttlStep   // the steps of the record
+	knownTTLs      []knownTTL  // of this generation and of those before
+	offset         quorum.Offset[clock.Instant]
+	noVotesUntil   clock.Instant // since the server's clock was set ahead, votes do not count before this
+	why            string        // by how much it was
+	skewTotal      time.Duration // by how much it was, together, while votes do not count for it
+	keepStepsUntil clock.Instant // until then this client drops no step from the record (see drops)
+	lastGood       lastSeen      // what was last looked at and found in order
+	clock          time.Duration // the server's, as fine shows it
 
 	readAt  clock.Instant // when the last question that was answered was sent
 	failed  clock.Instant // the same of the last that came to nothing
@@ -43,8 +43,8 @@ type memory struct {
 	entries time.Duration // the longest TTL that a parked vote needs on record
 }
 
-// A birth is when a generation began, by our clock.
-type birth struct {
+// A generationStart is when a generation began, by our clock.
+type generationStart struct {
 	gen              string
 	earliest, latest clock.Instant // what is known of it
 	seen             clock.Instant // when this client learned of it
@@ -52,22 +52,22 @@ type birth struct {
 	basis            record.Basis  // of what was forgotten, as the record has it
 }
 
-// A claimed TTL is one that locks of a node had.
-type claimed struct {
+// A knownTTL is one that locks of a node had.
+type knownTTL struct {
 	ttl     time.Duration
 	gen     string        // of the record that told it
 	entered clock.Instant // at the earliest
 	until   clock.Instant // when the last such lock must have expired, at the latest
 }
 
-// A listing says since when a step is on record, for all that this client knows.
-type listing struct {
+// A ttlStep says since when a step is on record, for all that this client knows.
+type ttlStep struct {
 	ttl, entered time.Duration
 	since        clock.Instant // at the latest
 }
 
-// A sight is what a reply shows of a node's memory.
-type sight struct {
+// A lastSeen is what a reply shows of a node's memory.
+type lastSeen struct {
 	run  string
 	life time.Duration
 }
@@ -86,7 +86,7 @@ const (
 // judge says what becomes of v, and why if it does not count. An extension is judged as any vote
 // first. Only if it does not count so, the ballot is asked whether the node had the key, because
 // that takes more locks.
-func (m *memory) judge(v *vote) (judgement, error) {
+func (m *nodeEpoch) judge(v *vote) (judgement, error) {
 	j, err := m.judgeAlone(v)
 	if j == counts || !v.req.Op.Extends() {
 		return j, err
@@ -101,12 +101,12 @@ func (m *memory) judge(v *vote) (judgement, error) {
 
 // judgeAlone is judge without that question. Votes of one moment are alike, and the clock is not read
 // for all but the first.
-func (m *memory) judgeAlone(v *vote) (judgement, error) {
+func (m *nodeEpoch) judgeAlone(v *vote) (judgement, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ttl := v.req.TTL
-	seen := sight{v.reply.Run, v.reply.Life}
-	if seen.life > 0 && seen == m.fine && v.start >= m.birth.latest {
+	seen := lastSeen{v.reply.Run, v.reply.Life}
+	if seen.life > 0 && seen == m.lastGood && v.start >= m.generation.latest {
 		v.clock, v.floor = m.clock, m.tokenFloor()
 		if m.lists(ttl, v.clock, v.start) == counts {
 			return v.tokens()
@@ -120,12 +120,12 @@ func (m *memory) judgeAlone(v *vote) (judgement, error) {
 // known to have had a value lately, that is memory enough for an extension. Elsewhere the value
 // proves nothing: a late request, a void vote or a repair may have put it there since the node
 // forgot that it voted for another client. The TTL must be on record in any case, because the lock
-// goes on. The memory must be locked.
-func (m *memory) consider(v *vote) (judgement, error) {
+// goes on. The nodeEpoch must be locked.
+func (m *nodeEpoch) consider(v *vote) (judgement, error) {
 	if !m.covers(v) {
 		return unread, nil
 	}
-	if v.hadKey && v.start >= m.ahead { // else the key has expired too early
+	if v.hadKey && v.start >= m.noVotesUntil { // else the key has expired too early
 		return m.lists(v.req.TTL, v.clock, v.start), nil
 	}
 	if err := m.standing(v.start, v.heard); err != nil {
@@ -134,26 +134,26 @@ func (m *memory) consider(v *vote) (judgement, error) {
 	if m.forgot.Basis == record.Open && m.readAt < m.votesFrom() {
 		return unread, nil // so that the record tells others that the others were waited for
 	}
-	if v.start < m.birth.latest {
+	if v.start < m.generation.latest {
 		return void, errYounger
 	}
 	v.floor = m.tokenFloor()
 	if j := m.lists(v.req.TTL, v.clock, v.start); j == unlisted || j == fresh && !v.trial.isRepair {
 		return j, nil
 	}
-	m.fine, m.clock = sight{v.reply.Run, v.reply.Life}, v.clock
+	m.lastGood, m.clock = lastSeen{v.reply.Run, v.reply.Life}, v.clock
 	return v.tokens()
 }
 
 // lists says whether a TTL was on record at the time clock, and if so whether it was
 // before a round began. A vote of the round that was given before another node had the TTL
 // on record can have been forgotten by then, while no record told how long such locks are.
-// The memory must be locked.
-func (m *memory) lists(ttl, clock time.Duration, start clock.Instant) judgement {
+// The nodeEpoch must be locked.
+func (m *nodeEpoch) lists(ttl, clock time.Duration, start clock.Instant) judgement {
 	j := unlisted
 	for i, s := range m.record.Steps {
 		if s.Covers(ttl, clock) {
-			if m.listed[i].since <= start {
+			if m.steps[i].since <= start {
 				return counts
 			}
 			j = fresh
@@ -165,7 +165,7 @@ func (m *memory) lists(ttl, clock time.Duration, start clock.Instant) judgement 
 // covers reports whether what is known of the record still held when v was
 // given: the same server, the same generation, and a clock that was not set. The memory
 // must be locked.
-func (m *memory) covers(v *vote) bool {
+func (m *nodeEpoch) covers(v *vote) bool {
 	if m.record == nil || v.reply.Run != m.run || v.reply.Life <= 0 {
 		return false
 	}
@@ -184,8 +184,8 @@ func (m *memory) covers(v *vote) bool {
 
 // standing says why the node has no vote for a round that began at start, or nil. A vote that was
 // given in quarantine does not count afterwards either: the node may forget it without a sign that
-// the quarantine is for. The memory must be locked.
-func (m *memory) standing(start, now clock.Instant) error {
+// the quarantine is for. The nodeEpoch must be locked.
+func (m *nodeEpoch) standing(start, now clock.Instant) error {
 	g := m.guard
 	switch from := m.votesFrom(); {
 	case m.nodes != 0 && m.nodes != len(g.nodes):
@@ -194,8 +194,8 @@ func (m *memory) standing(start, now clock.Instant) error {
 			ErrSettings, m.nodes, len(g.nodes), g.config.Key)
 	case m.record == nil:
 		return &protocol.QuarantineError{Reason: "it has no record of its memory yet"}
-	case start < m.ahead:
-		return &protocol.QuarantineError{Left: max(0, m.ahead.Sub(now)), Reason: m.why}
+	case start < m.noVotesUntil:
+		return &protocol.QuarantineError{Left: max(0, m.noVotesUntil.Sub(now)), Reason: m.why}
 	case start < from:
 		return &protocol.QuarantineError{Left: max(0, from.Sub(now)), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
 	}
@@ -204,41 +204,41 @@ func (m *memory) standing(start, now clock.Instant) error {
 
 // votesFrom is when each lock that the node may have forgotten must have expired. Where
 // other nodes cannot tell how long locks were, it is when this client's own would have,
-// and a client that comes first gives the others as long to answer. The memory must be
+// and a client that comes first gives the others as long to answer. The nodeEpoch must be
 // locked.
-func (m *memory) votesFrom() clock.Instant {
+func (m *nodeEpoch) votesFrom() clock.Instant {
 	assumed := m.guard.config.MaxTTL
-	left := m.forgot.Wait(assumed) - m.birth.age
+	left := m.forgot.Wait(assumed) - m.generation.age
 	if m.forgot.Basis == record.Open {
 		left = max(left, assumed, openWait)
 	}
 	if left > 0 { // by our clock, too: the server's may be set meanwhile
 		left += quorum.Drift(left)
 	}
-	return m.birth.seen.Add(left)
+	return m.generation.seen.Add(left)
 }
 
 // drops returns the server's time by which a step must have faded for this client to drop
 // it from the record. A client that has not known the server's clock for as long as the
 // locks on record live cannot know which have faded, because that clock may have been set
-// ahead; and those who noticed it need the steps. The memory must be locked.
-func (m *memory) drops(now clock.Instant, earliest time.Duration) time.Duration {
-	if now < m.keep {
+// ahead; and those who noticed it need the steps. The nodeEpoch must be locked.
+func (m *nodeEpoch) drops(now clock.Instant, earliest time.Duration) time.Duration {
+	if now < m.keepStepsUntil {
 		return 0
 	}
 	return earliest
 }
 
 // tokenFloor is the highest fencing token that the node may have accepted before it
-// forgot, as a reading of its clock. The memory must be locked.
-func (m *memory) tokenFloor() time.Duration { return m.record.Born + 5*TokenSlack }
+// forgot, as a reading of its clock. The nodeEpoch must be locked.
+func (m *nodeEpoch) tokenFloor() time.Duration { return m.record.Born + 5*TokenSlack }
 
-// claimed returns the longest TTL that locks of the node had before a generation was born,
+// longestKnown returns the longest TTL that locks of the node had before a generation was born,
 // of this node or another, and can still have. Of a generation about which all nodes have
 // been asked, their present records tell nothing new; only what this client knows of
-// memories that are gone does. The memory must be locked.
-func (m *memory) claimed(b birth, now clock.Instant) (longest time.Duration) {
-	for _, c := range m.claims {
+// memories that are gone does. The nodeEpoch must be locked.
+func (m *nodeEpoch) longestKnown(b generationStart, now clock.Instant) (longest time.Duration) {
+	for _, c := range m.knownTTLs {
 		if b.basis >= record.Asked && m.record != nil && c.gen == m.record.Generation {
 			continue
 		}
@@ -250,13 +250,13 @@ func (m *memory) claimed(b birth, now clock.Instant) (longest time.Duration) {
 }
 
 // fail notes that what was asked of the node at sent came to nothing.
-func (m *memory) fail(sent clock.Instant) {
+func (m *nodeEpoch) fail(sent clock.Instant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.failed = max(m.failed, sent)
 }
 
-// isDown reports whether the node has just failed. The memory must be locked.
-func (m *memory) isDown(now clock.Instant) bool {
+// isDown reports whether the node has just failed. The nodeEpoch must be locked.
+func (m *nodeEpoch) isDown(now clock.Instant) bool {
 	return m.failed > m.readAt && now.Sub(m.failed) < openWait
 }
