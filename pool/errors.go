@@ -28,7 +28,7 @@ var (
 		"see the package's documentation for the ACL")
 	// ErrCluster: the server is a node of a Redis Cluster. It sends keys of other
 	// slots elsewhere, and a failover within the cluster loses locks.
-	ErrCluster error = protocol.PermanentError("is a node of a Redis Cluster, which has no vote of its own; " +
+	ErrCluster = errors.New("is a node of a Redis Cluster, which has no vote of its own; " +
 		"give independent servers instead")
 	// ErrSentinel: the server is a Redis Sentinel.
 	ErrSentinel = errors.New("is a Sentinel, which keeps no keys; " +
@@ -115,10 +115,11 @@ func explain(err redis.Error) (meaning error, fatal bool) {
 	return fmt.Errorf("%w (%s)", known.err, said), known.fatal
 }
 
-// isPermanent reports whether a request that failed with this meaning would fail again.
+// isPermanent reports whether a request that failed with this meaning would fail again. A cluster may
+// only be down for the moment (CLUSTERDOWN), so ErrCluster is no protocol.PermanentError.
 func isPermanent(meaning error) bool {
 	var permanent protocol.PermanentError
-	return errors.As(meaning, &permanent)
+	return errors.As(meaning, &permanent) || errors.Is(meaning, ErrCluster)
 }
 
 // code returns the code of a server's error. Servers before Redis 7 wrap the error of a script:

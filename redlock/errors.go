@@ -109,8 +109,8 @@ func (e *QuorumError) Kind() error {
 }
 
 // Permanent reports whether no patience helps: so many nodes fail the request, and would fail it again,
-// that there is no quorum without them. A key of another type, missing rights, a cluster, and clients
-// with other settings are so.
+// that there is no quorum without them. A key of another type, missing rights, and clients with other
+// settings are so.
 func (e *QuorumError) Permanent() bool {
 	if e.Causes == nil {
 		return false
