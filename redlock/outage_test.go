@@ -219,3 +219,20 @@ func TestAnOutageIsToldToManyWhoWaitAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestABlipIsNoOutageForAReaderThatJoins the session of others of its process, which are there: the nodes
+// are asked only whether a writer waits.
+func TestABlipIsNoOutageForAReaderThatJoins(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		first := read(t, l, "x")
+		time.Sleep(time.Minute)
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+			time.AfterFunc(800*time.Millisecond, s.Resume)
+		}
+		second, err := l.Acquire(t.Context(), "x", redlock.Shared())
+		require.NoError(t, err)
+		assert.Equal(t, first.Value(), second.Value())
+	})
+}
