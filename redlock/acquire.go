@@ -3,10 +3,10 @@ package redlock
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/park"
@@ -319,7 +319,7 @@ func (a *acquisition) attemptOnce(first ballot.Plan, last bool) (_ *Lock, _ erro
 	now := settings.clock.Now()
 	a.askedAt = now
 	c := a.newClaim(now)
-	r := l.newRoundAt(a.eventCtx, now, a.name, l.request(settings, c.kind.acquire, c))
+	r := l.newRoundAt(a.eventCtx, now, a.name, c.request(settings, c.kind.acquire))
 	if !r.Run(a.ctx, first, &r.req, r) {
 		state := r.State()
 		err := r.fail(&state, ErrHeld)
@@ -375,132 +375,32 @@ func (a *acquisition) win(r *round, c claim) *Lock {
 	return newSession(r, c, a, now)
 }
 
-// rollBack gives back what a round that was not won may have taken, and explains.
-// The round unraised is not nil if r was won but for the fencing token.
-func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
-	ctx := a.ctx
-	r.Close()
-	state := r.State()
-	maybe := state.With(protocol.Granted, protocol.Unknown, 0)
-	refused := state.With(protocol.Refused)
-
-	undo := a.locker.release(releaseOf{a.eventCtx, a.settings, c, maybe, false}, a.settings.clock.Now())
-	// The nodes that refused have just shown that they answer: their replies
-	// to the release tell how long the holder has left, and what to wait for.
-	if ctx.Err() == nil {
-		left := r.Start().Add(r.Late() + a.settings.timeout()).Sub(undo.Start())
-		undo.Wait(ctx, min(left, a.locker.voters.AnswerLimitOf(refused, left)), ballot.Replied(refused))
-		undo.Wait(ctx, left, ballot.RepliedMost(refused)) // a minority that has fallen silent since is not waited for
-		if undone := undo.State(); foundWrongType(&undone) {
-			undo.Wait(ctx, left, ballot.Replied(refused)) // which then makes an outage of what looks like contention
-		}
+// lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
+func (a *acquisition) lineKey() string {
+	if a.settings.manyPermits() {
+		return permitLine(a.key, a.settings.permits)
 	}
-	undone := undo.State()
-	a.intend(&undone, refused)
-
-	state = r.State()
-	t := state.Tally
-	for i := range undone.Len() {
-		if !refused.Has(i) {
-			continue
-		}
-		switch reply := undone.Reply(i); reply.Outcome {
-		case protocol.Refused:
-			now := *state.Reply(i)
-			now.TTL = reply.TTL
-			state.Replace(i, &now)
-		case protocol.Failed:
-			if errors.Is(reply.Err, protocol.ErrWrongType) { // which SET NX cannot tell from a lock
-				state.Replace(i, reply)
-				t.Refused--
-				t.Faults++
-			}
-		}
-	}
-	kind := failureOf(ctx, &state, t)
-	if unraised != nil {
-		if ctx.Err() == nil {
-			kind = errNoToken
-		}
-		return unraised.explain(kind)
-	}
-	err := r.fail(&state, kind)
-	err.Remaining = freeIn(&state, &undone)
-	if kind == ErrHeld {
-		err.Holder = holderIn(&undone, refused)
-	}
-	return err
+	return a.key
 }
 
-// failureOf is the kind of error of a ballot that came to nothing, with the tally t.
-func failureOf(ctx context.Context, s *ballot.State, t quorum.Tally) error {
-	if t.Verdict() == quorum.Pending {
-		t.Faults += t.Pending() // time is up for the others
+// newClaim draws the value of a new attempt, and proposes its fencing token.
+func (a *acquisition) newClaim(now clock.Instant) claim {
+	c := claim{kind: exclusive, name: a.name, key: a.key, value: a.settings.labelled(newValue())}
+	if a.settings.manyPermits() {
+		c.key, c.permit = keys.Slot(a.key, a.slot), &permit{a.lineKey(), a.slot}
 	}
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case t.Verdict() == quorum.Won:
-		return errStale
-	case t.Outage() && t.Faults-forgetful(s) < t.Blocking():
-		return errForgetful
-	case t.Outage():
-		return ErrNoQuorum
-	}
-	return ErrHeld
-}
-
-// foundWrongType reports whether a node has said that the key holds no lock.
-func foundWrongType(s *ballot.State) bool {
-	for i := range s.Len() {
-		if errors.Is(s.Reply(i).Err, protocol.ErrWrongType) {
-			return true
+	if s := a.settings; s.fenced {
+		c.kind = fenced
+		c.block = &block{counter: keys.Counter.Of(c.key), first: a.locker.tokens.propose(s.wall()), size: a.locker.queue.blockFor(a)}
+		if c.block.size == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.IsNear(c.block.first, now) {
+			c.kind = clientChecked
 		}
 	}
-	return false
-}
-
-// forgetful counts the nodes that have no vote because of what they may have
-// forgotten, or that have given one which does not count yet, because their record is still being
-// read or changed.
-func forgetful(s *ballot.State) int {
-	n := s.Unjudged().Size()
-	for i := range s.Len() {
-		if errors.Is(s.Reply(i).Err, ErrQuarantine) {
-			n++
-		}
+	if a.settings.shared {
+		c.kind, c.shared = shared, sharedKeys(a.key)
 	}
-	return n
-}
-
-// freeIn returns how long it takes until a quorum of nodes is free and has a
-// vote, if no holder renews: NoTTL for never, zero for unknown. Nodes that did
-// not refuse are taken for free, since what they may have granted is being
-// released; of the others, and of those that failed, only the replies to the
-// release tell.
-func freeIn(s, undone *ballot.State) time.Duration {
-	const never = time.Duration(1<<63 - 1)
-	var left []time.Duration
-	for i := range s.Len() {
-		var q *protocol.QuarantineError
-		switch reply, undone := s.Reply(i), undone.Reply(i); {
-		case errors.As(reply.Err, &q):
-			left = append(left, q.Left)
-		case reply.Outcome == protocol.Granted || reply.Outcome == 0:
-			left = append(left, 0)
-		case undone.Outcome == protocol.Refused && undone.TTL == protocol.NoTTL:
-			left = append(left, never)
-		case undone.Outcome == protocol.Refused:
-			left = append(left, undone.TTL)
-		}
+	if a.names != nil {
+		c.kind, c.set = several, a.setOf(c.value)
 	}
-	slices.Sort(left)
-	switch q := s.Tally.Quorum(); {
-	case len(left) < q:
-		return 0
-	case left[q-1] == never:
-		return protocol.NoTTL
-	default:
-		return left[q-1]
-	}
+	return c
 }

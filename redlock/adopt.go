@@ -83,7 +83,7 @@ func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Op
 	// when that was last asked for. The step of that TTL was in use then, and fades no sooner.
 	const most = 3 // as for an acquisition: votes do not count before their TTL is on record
 	for try := 1; ; try++ {
-		r := l.newRound(ctx, name, l.request(a.settings, c.kind.extend, c))
+		r := l.newRound(ctx, name, c.request(a.settings, c.kind.extend))
 		r.req.Watch = l.heldWith(a.key, value) != nil // for the holder of this process
 		r.ask()
 		r.Wait(ctx, a.settings.timeout(), ballot.Settled)

@@ -3,8 +3,8 @@ package redlock
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
@@ -50,36 +50,6 @@ type permit struct {
 	slot int
 }
 
-// lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
-func (a *acquisition) lineKey() string {
-	if a.settings.manyPermits() {
-		return permitLine(a.key, a.settings.permits)
-	}
-	return a.key
-}
-
-// newClaim draws the value of a new attempt, and proposes its fencing token.
-func (a *acquisition) newClaim(now clock.Instant) claim {
-	c := claim{kind: exclusive, name: a.name, key: a.key, value: a.settings.labelled(newValue())}
-	if a.settings.manyPermits() {
-		c.key, c.permit = keys.Slot(a.key, a.slot), &permit{a.lineKey(), a.slot}
-	}
-	if s := a.settings; s.fenced {
-		c.kind = fenced
-		c.block = &block{counter: keys.Counter.Of(c.key), first: a.locker.tokens.propose(s.wall()), size: a.locker.queue.blockFor(a)}
-		if c.block.size == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.IsNear(c.block.first, now) {
-			c.kind = clientChecked
-		}
-	}
-	if a.settings.shared {
-		c.kind, c.shared = shared, sharedKeys(a.key)
-	}
-	if a.names != nil {
-		c.kind, c.set = several, a.setOf(c.value)
-	}
-	return c
-}
-
 // withoutToken is c as it is known by to nodes that are not asked about its token.
 func (c claim) withoutToken() claim {
 	if c.block != nil {
@@ -88,8 +58,8 @@ func (c claim) withoutToken() claim {
 	return c
 }
 
-// request makes the request for op.
-func (l *Locker) request(s *settings, op protocol.Op, c claim) protocol.Request {
+// request makes the request for op about the claim.
+func (c claim) request(s *settings, op protocol.Op) protocol.Request {
 	req := protocol.Request{
 		Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared, Set: c.set,
 	}
@@ -121,3 +91,27 @@ func newValue() string {
 // does (redlock:fence: and the like), redlock:primary, and those that end with redlock:epoch or have
 // redlock:map: in them, because they may stand behind a prefix.
 func Reserved(key string) bool { return keys.Reserved(key) }
+
+// keys returns the claim's keys on the nodes.
+func (c *claim) keys() []string {
+	if c.set != nil {
+		return c.set.Keys
+	}
+	return []string{c.key}
+}
+
+// valueOf returns the value by which the claim has one of its keys.
+func (c *claim) valueOf(key string) string {
+	if c.set != nil {
+		return c.set.Values[slices.Index(c.set.Keys, key)]
+	}
+	return c.value
+}
+
+// slot is the number of the permit, zero for none.
+func (c *claim) slot() int {
+	if c.permit == nil {
+		return 0
+	}
+	return c.permit.slot
+}

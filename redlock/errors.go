@@ -205,9 +205,9 @@ func (e *QuorumError) Unwrap() []error {
 type loss struct {
 	name    string
 	at      clock.Instant
-	maxHold time.Duration // if that was the reason
-	absent  bool          // if it was the end of the Locker's presence in the group
-	round   *round        // the extension that failed, or nil
+	maxHold time.Duration                       // if that was the reason
+	absent  bool                                // if it was the end of the Locker's presence in the group
+	explain func(at clock.Instant) *QuorumError // of the extension that failed; nil: there is none
 
 	compose sync.Once
 	err     error
@@ -225,13 +225,12 @@ func (e *loss) composed() error {
 			e.err = fmt.Errorf("redlock: %q: %w: held for its MaxHold of %v", e.name, ErrLost, e.maxHold)
 		case e.absent:
 			e.err = fmt.Errorf("redlock: %q: %w", e.name, errAbsent)
-		case e.round == nil:
+		case e.explain == nil:
 			e.err = fmt.Errorf("redlock: %q: %w", e.name, errNotExtended)
 		default:
-			state := e.round.State()
-			e.err = e.round.failAt(&state, e.at, errNotExtended, true)
+			e.err = e.explain(e.at)
 		}
-		e.round = nil
+		e.explain = nil
 	})
 	return e.err
 }

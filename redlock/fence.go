@@ -135,7 +135,7 @@ func (a *acquisition) raise(r *round, c claim) (failed *round) {
 	since := a.settings.clock.Now().Sub(r.Start())
 	c.block.first, c.block.size = r.nextToken(&state), min(c.block.size, raisedBlock(since))
 
-	again := a.locker.newRound(a.eventCtx, a.name, a.locker.request(a.settings, protocol.OpRaise, c))
+	again := a.locker.newRound(a.eventCtx, a.name, c.request(a.settings, protocol.OpRaise))
 	again.ask()
 	again.Wait(a.ctx, a.settings.timeout(), tokenDecided)
 	if state := again.State(); accepted(&state) < q {

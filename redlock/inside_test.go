@@ -36,7 +36,7 @@ func TestVotesAfterTheTokenWasSettledBringNone(t *testing.T) {
 		a, err := l.begin(context.Background(), "x", nil)
 		require.NoError(t, err)
 		c := a.newClaim(0)
-		r := l.newRound(context.Background(), "x", l.request(&l.settings, protocol.OpAcquire, c))
+		r := l.newRound(context.Background(), "x", c.request(&l.settings, protocol.OpAcquire))
 		r.ask()
 		require.Nil(t, a.raise(r, c), "undecided")
 		for i := range 2 {
@@ -136,7 +136,7 @@ func TestWhatMustBeVouchedFor(t *testing.T) {
 		if vouched {
 			want = "app:redlock:epoch"
 		}
-		assert.Equal(t, want, l.request(&l.settings, op, c).Epoch, op.String())
+		assert.Equal(t, want, c.request(&l.settings, op).Epoch, op.String())
 	}
 }
 
@@ -207,7 +207,7 @@ func TestASetIsJoinedOnlyInTime(t *testing.T) {
 				test.before(c, g.parts)
 			}
 			of := g.claim()
-			r := l.newRound(g.eventCtx, g.name, l.request(g.settings, of.kind.extend, of))
+			r := l.newRound(g.eventCtx, g.name, of.request(g.settings, of.kind.extend))
 			for i := range test.grants {
 				r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
 			}
@@ -233,7 +233,7 @@ func gathered(t *testing.T, l *Locker) *gathering {
 	for i, key := range a.keys {
 		part := &acquisition{locker: l, settings: a.settings, name: a.names[i], key: key, part: true, ctx: a.ctx}
 		of := part.newClaim(0)
-		r := l.newRound(a.ctx, key, l.request(a.settings, of.kind.acquire, of))
+		r := l.newRound(a.ctx, key, of.request(a.settings, of.kind.acquire))
 		for i := range 2 {
 			r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
 		}
@@ -288,7 +288,7 @@ func TestWhatASetWasGivenIsReleased(t *testing.T) {
 	}
 	g.fill(0b100, g.claim())
 	of := g.claim()
-	r := l.newRound(g.eventCtx, g.name, l.request(g.settings, of.kind.extend, of))
+	r := l.newRound(g.eventCtx, g.name, of.request(g.settings, of.kind.extend))
 	for i := range 2 {
 		r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
 	}
@@ -447,7 +447,7 @@ func TestWhatASessionKnowsOfItsKeysIsTrue(t *testing.T) {
 			}
 			r.Receive(i, protocol.Reply{Outcome: outcome, TTL: time.Second})
 		}
-		first := l.newRound(t.Context(), "x", l.request(&l.settings, protocol.OpAcquire, claim))
+		first := l.newRound(t.Context(), "x", claim.request(&l.settings, protocol.OpAcquire))
 		for _, i := range dice.Perm(nodes)[:3] {
 			tell(first, i, protocol.Granted)
 		}
@@ -526,7 +526,7 @@ func TestHintsFindASessionAtAnyTime(t *testing.T) {
 	}
 	first := begin()
 	claim := first.newClaim(0)
-	r := l.newRound(t.Context(), "x", l.request(&l.settings, protocol.OpAcquire, claim))
+	r := l.newRound(t.Context(), "x", claim.request(&l.settings, protocol.OpAcquire))
 	for i := range 2 {
 		r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
 	}

@@ -424,3 +424,9 @@ func (k *Lock) end(p phase, why *ending) (before phase, last bool, err error) {
 	}
 	return held, last, nil
 }
+
+// tellEnd is tell for the release of a lock, of which no votes are left.
+func (k *Lock) tellEnd(e Event) {
+	e.Kind, e.Context, e.Name = EventReleased, k.caller, k.session.name
+	k.session.locker.tell(k.session.describe(e), k.start, nil)
+}

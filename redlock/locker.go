@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
@@ -356,5 +357,40 @@ func (f *inflight) wait(ps *park.Lot, limit time.Duration) {
 	p.WakeAfter(limit)
 	for f.n.Load() != isClosed && ps.Clock.Now() < end {
 		p.Sleep(context.Background(), f.idle)
+	}
+}
+
+// observed reports whether there is anybody to be told. Events cost readings of
+// the clock, each of them a system call.
+func (l *Locker) observed() bool { return len(l.events) > 0 }
+
+// tell completes an event that began at since, with the votes and validity of
+// the lock k if there is one, and publishes it.
+func (l *Locker) tell(e Event, since clock.Instant, k *Lock) {
+	if !l.observed() {
+		return
+	}
+	e.Elapsed = l.settings.clock.Now().Sub(since)
+	if k != nil {
+		e.Votes, e.Remaining = k.Votes(), k.Remaining()
+		e = k.session.describe(e)
+	}
+	l.publish(e)
+}
+
+// publish hands an event to all observers' queues.
+func (l *Locker) publish(e Event) {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	for _, q := range l.events {
+		q.enter(e)
+	}
+}
+
+// awaitObservers is called before a call returns: see Observer.
+func (l *Locker) awaitObservers() {
+	for _, q := range l.events {
+		q.await(&l.parkers, l.settings.timeout())
 	}
 }

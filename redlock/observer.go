@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -113,53 +112,4 @@ type Event struct {
 	// Dropped is how many events this Observer was too slow for since it was last
 	// told of one. They happened before or soon after this one.
 	Dropped int
-}
-
-// observed reports whether there is anybody to be told. Events cost readings of
-// the clock, each of them a system call.
-func (l *Locker) observed() bool { return len(l.events) > 0 }
-
-// tell completes an event that began at since, with the votes and validity of
-// the lock k if there is one, and publishes it.
-func (l *Locker) tell(e Event, since clock.Instant, k *Lock) {
-	if !l.observed() {
-		return
-	}
-	e.Elapsed = l.settings.clock.Now().Sub(since)
-	if k != nil {
-		e.Votes, e.Remaining = k.Votes(), k.Remaining()
-		e = e.about(k.session)
-	}
-	l.publish(e)
-}
-
-// about returns e with the permit that the session is.
-func (e Event) about(s *session) Event {
-	if s.settings.manyPermits() {
-		e.Permits, e.Permit = s.settings.permits, s.slot()
-	}
-	return e
-}
-
-// tellEnd is tell for the release of a lock, of which no votes are left.
-func (k *Lock) tellEnd(e Event) {
-	e.Kind, e.Context, e.Name = EventReleased, k.caller, k.session.name
-	k.session.locker.tell(e.about(k.session), k.start, nil)
-}
-
-// publish hands an event to all observers' queues.
-func (l *Locker) publish(e Event) {
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
-	for _, q := range l.events {
-		q.enter(e)
-	}
-}
-
-// awaitObservers is called before a call returns: see Observer.
-func (l *Locker) awaitObservers() {
-	for _, q := range l.events {
-		q.await(&l.parkers, l.settings.timeout())
-	}
 }

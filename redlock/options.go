@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sources"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -19,6 +20,8 @@ const (
 	minTTL     = 10 * time.Millisecond
 	maxTTL     = 365 * 24 * time.Hour // far from where a server's arithmetic overflows
 	maxName    = 1024                 // bytes, with the prefix
+
+	defaultPatience = 3 * time.Second
 
 	// Forever is the number of Retries of an Acquire that waits as long as its
 	// context lets it.
@@ -235,7 +238,7 @@ func Prefix(p string) LockerOption {
 		if len(p) >= maxName {
 			return fmt.Errorf("Prefix: %d bytes leave no room for names, keys have at most %d", len(p), maxName)
 		}
-		if Reserved(p) {
+		if keys.Reserved(p) {
 			return fmt.Errorf("Prefix(%q): looks like a key of redlock's own; choose another", p)
 		}
 		s.prefix = p
@@ -354,8 +357,14 @@ func (s *settings) key(name string) (string, error) {
 	if n := len(s.prefix) + len(name); n > maxName {
 		return "", fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", n, maxName)
 	}
-	if Reserved(s.prefix + name) {
+	if keys.Reserved(s.prefix + name) {
 		return "", fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
 	}
 	return s.prefix + name, nil
 }
+
+// manyPermits reports whether several callers may hold the lock.
+func (s *settings) manyPermits() bool { return s.permits > 1 }
+
+// inOrder reports whether the caller is served in order. Readers are not: they hold together.
+func (s *settings) inOrder() bool { return s.fair && !s.shared }

@@ -7,8 +7,6 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-const defaultPatience = 3 * time.Second
-
 // Patience sets for how long Acquire waits through an outage. While too many nodes fail or do not
 // answer it asks again, after waits that grow to 200 ms, and returns ErrNoQuorum when no quorum has
 // answered for d. The end of its context ends that sooner. Default 3 s, because a hiccup of servers

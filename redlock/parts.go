@@ -219,7 +219,7 @@ func (k *Lock) raiseTo(ctx context.Context, token int64) (int64, error) {
 	c := s.claim
 	s.mu.Unlock()
 	c.block = &block{counter: c.block.counter, first: token, size: 1}
-	r := s.locker.newRound(ctx, s.name, s.locker.request(s.settings, protocol.OpRaise, c))
+	r := s.locker.newRound(ctx, s.name, c.request(s.settings, protocol.OpRaise))
 	r.ask()
 	r.Wait(ctx, s.settings.timeout(), tokenDecided)
 	state := r.State()

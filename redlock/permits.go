@@ -50,17 +50,6 @@ func Permits(k int) Option {
 // holders have the same at one time. Zero without Permits.
 func (k *Lock) Permit() int { return k.session.slot() }
 
-// slot is the number of the permit, zero for none.
-func (c *claim) slot() int {
-	if c.permit == nil {
-		return 0
-	}
-	return c.permit.slot
-}
-
-// manyPermits reports whether several callers may hold the lock.
-func (s *settings) manyPermits() bool { return s.permits > 1 }
-
 // permitLine returns the key of the line of callers with k permits. Those with another k have
 // another line: a caller that may use fewer slots must not keep others from the rest. No lock
 // has such a key, since those that begin as a slot are reserved.

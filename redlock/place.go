@@ -30,9 +30,6 @@ func Fair() Option {
 	return Option{apply: func(s *settings) error { s.fair = true; return nil }}
 }
 
-// inOrder reports whether the caller is served in order. Readers are not: they hold together.
-func (s *settings) inOrder() bool { return s.fair && !s.shared }
-
 // The order among processes. As with sync.Mutex, the lock is first for whoever is fast, and a
 // waiter that was passed over for passedOver switches to order of arrival: it takes a place in
 // the queue that one node keeps, the one that contenders ask first. Processes that come again

@@ -165,6 +165,12 @@ func (r *round) failAt(s *ballot.State, now clock.Instant, kind error, blameSile
 	return e
 }
 
+// notExtended is the error of an extension that had come to nothing by the lock's deadline.
+func (r *round) notExtended(deadline clock.Instant) *QuorumError {
+	state := r.State()
+	return r.failAt(&state, deadline, errNotExtended, true)
+}
+
 // A releaseOf is a claim that is to be forgotten by all nodes.
 type releaseOf struct {
 	eventCtx context.Context
@@ -180,7 +186,7 @@ func (l *Locker) release(of releaseOf, now clock.Instant) *round {
 	if c.kind == clientChecked && !of.held {
 		c.kind = fenced // a node that accepts by a script is kept from doing so later
 	}
-	req := l.request(of.settings, c.kind.release, c)
+	req := c.request(of.settings, c.kind.release)
 	req.Held = of.held
 	r := l.newRoundAt(of.eventCtx, now, c.name, req)
 	l.inflight.add()
@@ -190,7 +196,7 @@ func (l *Locker) release(of releaseOf, now clock.Instant) *round {
 		// either, and the counter of tokens there may be what others are
 		// settling theirs by.
 		c = c.withoutToken()
-		req := l.request(of.settings, c.kind.release, c)
+		req := c.request(of.settings, c.kind.release)
 		req.MayHold = false
 		r.Ask(rest, &req, r)
 	}

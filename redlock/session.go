@@ -303,9 +303,9 @@ func (k *Lock) tellLoss() {
 	}
 	why := k.life.why
 	since := k.session.now().Sub(why.at)
-	l.publish(Event{
+	l.publish(k.session.describe(Event{
 		Kind: EventLost, Time: time.Now().Add(-since), Context: k.caller, Name: k.session.name, Elapsed: why.at.Sub(k.start), Err: why.cause,
-	}.about(k.session))
+	}))
 }
 
 // expire loses the session if its deadline has passed by now.
@@ -331,9 +331,9 @@ func (s *session) overdue(now clock.Instant) error {
 	case k != nil && k.endBy > 0 && now >= k.endBy:
 		l.maxHold = k.settings.maxHold
 	case s.failed() != nil:
-		l.round = s.failed()
-	default:
-		l.round = s.renewal
+		l.explain = s.failed().notExtended
+	case s.renewal != nil:
+		l.explain = s.renewal.notExtended
 	}
 	return l
 }
@@ -342,7 +342,7 @@ func (s *session) overdue(now clock.Instant) error {
 
 // nextRound makes an extension. The session must be locked, and have a holder.
 func (s *session) nextRound() *round {
-	req := s.locker.request(s.settings, s.kind.extend, s.claim)
+	req := s.claim.request(s.settings, s.kind.extend)
 	s.watch().extending()
 	req.Watch = s.watched
 	r := s.locker.newRound(s.holder.caller, s.name, req)
@@ -669,7 +669,7 @@ func (s *session) repair(gap *round, i int) {
 	s.mu.Unlock()
 
 	l := s.locker
-	r := l.newRound(ctx, s.name, l.request(s.settings, plain.kind.acquire, plain))
+	r := l.newRound(ctx, s.name, plain.request(s.settings, plain.kind.acquire))
 	if r.req.Shared != nil {
 		keys := *r.req.Shared
 		keys.Regardless = true
@@ -701,4 +701,12 @@ func (s *session) repaired(r *round, i int, o protocol.Outcome) {
 	if gap.seq == s.proof {
 		s.votes.Add(i)
 	}
+}
+
+// describe returns e with the permit that the session is.
+func (s *session) describe(e Event) Event {
+	if s.settings.manyPermits() {
+		e.Permits, e.Permit = s.settings.permits, s.slot()
+	}
+	return e
 }

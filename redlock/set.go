@@ -284,7 +284,7 @@ func (g *gathering) join() (*Lock, error) {
 	defer l.inflight.done()
 	c := g.claim()
 	for try := 1; ; try++ {
-		r := l.newRound(g.eventCtx, g.name, l.request(g.settings, c.kind.extend, c))
+		r := l.newRound(g.eventCtx, g.name, c.request(g.settings, c.kind.extend))
 		r.ask()
 		r.Wait(g.ctx, g.settings.timeout(), ballot.Settled)
 		r.WaitForRecords(g.ctx, 2*g.settings.timeout(), ballot.Settled)
@@ -339,7 +339,7 @@ func (g *gathering) fill(gaps quorum.Set, c claim) {
 		s.mu.Unlock()
 	}
 	l := g.locker
-	req := l.request(g.settings, c.kind.acquire, c)
+	req := c.request(g.settings, c.kind.acquire)
 	req.Epoch = "" // it is no vote
 	r := l.newRound(g.eventCtx, g.name, req)
 	r.AskIf(gaps, &r.req, r, func() bool {
@@ -436,22 +436,6 @@ func (s *session) lineKey() string {
 		return s.permit.line
 	}
 	return s.key
-}
-
-// keys returns the claim's keys on the nodes.
-func (c *claim) keys() []string {
-	if c.set != nil {
-		return c.set.Keys
-	}
-	return []string{c.key}
-}
-
-// valueOf returns the value by which the claim has one of its keys.
-func (c *claim) valueOf(key string) string {
-	if c.set != nil {
-		return c.set.Values[slices.Index(c.set.Keys, key)]
-	}
-	return c.value
 }
 
 // names returns the names that the session's keys are made of.

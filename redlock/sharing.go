@@ -180,7 +180,7 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 		s.mu.Unlock()
 		return nil, nil
 	}
-	r := l.newRound(a.eventCtx, a.name, l.request(s.settings, s.kind.acquire, s.claim))
+	r := l.newRound(a.eventCtx, a.name, s.claim.request(s.settings, s.kind.acquire))
 	a.askedAt = r.Start()
 	s.number(r)
 	s.maybe = l.voters.All()
