@@ -207,6 +207,7 @@ func TestDatabasesAreApart(t *testing.T) {
 		third, zeroth := open(t, urls), r.locker(t)
 		lock, same := acquire(t, third, "apart"), acquire(t, zeroth, "apart")
 		votes(t, lock, nodes)
+		votes(t, same, nodes)
 		for i := range nodes {
 			c, err := r.connect(i)
 			require.NoError(t, err)
