@@ -102,6 +102,11 @@ func (j Job) check() error {
 	return nil
 }
 
+// tries is how often a machine asks again for a lock that it does not wait for, after random waits, a
+// quarter of a second in all: all machines ask at the same moment, and a hiccup of the servers would
+// cost the tick.
+const tries = 5
+
 // acquire returns the lock, or what has become of the tick without it.
 func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcome, error) {
 	opts := append(slices.Clone(j.Options), redlock.Exclusive())
@@ -111,7 +116,7 @@ func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcom
 		waiting, cancel = context.WithTimeout(ctx, left)
 		defer cancel()
 	} else {
-		opts = slices.Insert(opts, 0, redlock.Retries(0))
+		opts = slices.Insert(opts, 0, redlock.Retries(tries))
 	}
 	lock, err := j.Locker.Acquire(waiting, j.Name, opts...)
 	switch {

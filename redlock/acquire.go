@@ -157,7 +157,7 @@ func (a *acquisition) once() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	k, err := a.tryOnce(wholeVote)
+	k, err := a.settle()
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,13 @@ func (a *acquisition) bySchedule() (*Lock, error) {
 	}
 	for try := 0; ; try++ {
 		began := a.settings.clock.Now()
-		k, err := a.tryOnce(vote)
+		var k *Lock
+		var err error
+		if a.settings.retries == 0 {
+			k, err = a.settle()
+		} else {
+			k, err = a.tryOnce(vote)
+		}
 		if err == nil {
 			a.locker.queue.hold(k.session)
 			return k, nil
@@ -240,7 +246,9 @@ func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error 
 			of.Remaining = max(of.Remaining-now.Sub(a.failedAt), time.Millisecond)
 		}
 	case a.line != nil && a.askedAt == 0:
-		of.Remaining, of.before = a.locker.queue.inTheWay(a.line, now)
+		of.Remaining, of.before = a.locker.queue.inTheWay(a, now)
+	case ended.Err != a.ctx.Err():
+		of.before = ended.Kind()
 	}
 	of.Err = a.ctx.Err()
 	return &of
@@ -249,24 +257,28 @@ func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error 
 // maxSettling is how often a vote that was split is tried again.
 const maxSettling = 5
 
-// settle is try, and tries again where callers that came at the same moment have split the votes among
-// them: one of them must get the lock, and else all would be told that it is held. It goes on for the
-// node timeout at most. Those that come again anyway need not settle anything.
-func (a *acquisition) settle(vote ballot.Plan) (*Lock, error) {
+// settle is tryOnce, and tries again where callers that came at the same moment have split the votes
+// among them: one of them must get the lock, and else all would be told that it is held. It goes on for
+// the node timeout at most.
+func (a *acquisition) settle() (*Lock, error) {
 	end := a.settings.clock.Now().Add(a.settings.timeout())
 	for try := 0; ; try++ {
-		k, err := a.try(vote)
+		k, err := a.tryOnce(wholeVote)
 		var failed *QuorumError
-		if err == nil || vote != wholeVote || try == maxSettling || !errors.As(err, &failed) ||
-			failed.Err != ErrHeld || failed.Votes == 0 || a.settings.clock.Now() >= end {
+		if err == nil || try == maxSettling || !errors.As(err, &failed) || failed.Err != ErrHeld || failed.Votes == 0 {
 			return k, err
 		}
+		wait := a.settings.delay(try, failed)
+		if a.settings.clock.Now().Add(wait) >= end {
+			return nil, err
+		}
+		a.remember(failed)
 		p := a.locker.parkers.Get()
-		p.WakeAfter(a.settings.delay(try, failed))
+		p.WakeAfter(wait)
 		p.Sleep(a.ctx, a.locker.closed)
 		a.locker.parkers.Put(p)
-		if a.isOver() {
-			return nil, err
+		if interrupted := a.interrupted(); interrupted != nil {
+			return nil, a.endedAfter(failed, interrupted)
 		}
 	}
 }

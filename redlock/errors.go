@@ -99,7 +99,7 @@ type QuorumError struct {
 	before error // see Kind
 }
 
-// Kind returns what kept the caller from the lock, ErrHeld or ErrNoQuorum, also where Err is the error of
+// Kind returns what kept the caller from the lock, and matches ErrHeld or ErrNoQuorum, also where Err is the error of
 // a context that ended while it waited. Otherwise it is Err.
 func (e *QuorumError) Kind() error {
 	if e.before != nil {

@@ -439,6 +439,34 @@ func TestAnErrorKeepsItsKindWhenTheContextEnds(t *testing.T) {
 	assert.Equal(t, redlock.ErrHeld, (&redlock.QuorumError{Err: redlock.ErrHeld}).Kind())
 }
 
+// TestNoKindIsToldThatNobodyHasSeen: the context of a caller ends before any node has answered.
+func TestNoKindIsToldThatNobodyHasSeen(t *testing.T) {
+	for name, opts := range map[string][]redlock.Option{"": nil, "fair": {redlock.Fair()}} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w, longest)
+				for _, s := range w.Servers() {
+					s.Hang()
+				}
+				errs := make(chan error, 3)
+				for range cap(errs) { // the others wait behind the first
+					go func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+						defer cancel()
+						_, err := l.Acquire(ctx, "x", opts...)
+						errs <- err
+					}()
+				}
+				for range cap(errs) {
+					var failure *redlock.QuorumError
+					require.ErrorAs(t, <-errs, &failure)
+					assert.Equal(t, context.DeadlineExceeded, failure.Kind())
+				}
+			})
+		})
+	}
+}
+
 // TestNoPatienceForWhatStaysWrong: a key of another type is told at once.
 func TestNoPatienceForWhatStaysWrong(t *testing.T) {
 	for wrong := range 6 {

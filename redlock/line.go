@@ -284,10 +284,11 @@ func (ln *line) removeHolder(s *session) bool {
 }
 
 // inTheWay returns what keeps a caller waiting that has asked no node, because others of its process are
-// before it, and how long a lock that they hold goes on if it is not renewed.
-func (q *queue) inTheWay(ln *line, now clock.Instant) (left time.Duration, kind error) {
+// before it, and how long a lock that they hold goes on if it is not renewed. Nil: nothing is known.
+func (q *queue) inTheWay(a *acquisition, now clock.Instant) (left time.Duration, kind error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	ln := a.line
 	if ln.readContention().outage != nil {
 		return 0, ErrNoQuorum
 	}
@@ -295,6 +296,9 @@ func (q *queue) inTheWay(ln *line, now clock.Instant) (left time.Duration, kind 
 		s.mu.Lock()
 		left = max(left, s.end().Sub(now))
 		s.mu.Unlock()
+	}
+	if len(ln.holders) == 0 && ln.next == nil && (a.contender == nil || !a.contender.met) {
+		return 0, nil
 	}
 	return left, ErrHeld
 }

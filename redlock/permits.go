@@ -133,7 +133,7 @@ func (m *slotMemory) take(line string) (slot int, ok bool) {
 // With several permits it asks the nodes for other slots where the first is held.
 func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
 	if !a.settings.manyPermits() {
-		return a.settle(vote)
+		return a.try(vote)
 	}
 	const most = 3 // votes: others may be faster each time
 	a.slot = a.guessSlot()

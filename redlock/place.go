@@ -380,7 +380,7 @@ func (c *contender) awaitTurn() (first ballot.Plan) {
 		if s.outcome == 0 || s.hasFailed() {
 			c.fail()
 		}
-		if s.isBehind() {
+		if s.isBehind() && c.settings.inOrder() {
 			c.withdraw() // or the readers before this writer would be kept out, and it would wait for them
 		}
 		if c.question.hasFailed() {

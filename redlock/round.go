@@ -74,7 +74,9 @@ func (r *round) Count(i int, reply *protocol.Reply) {
 	if !ok {
 		return
 	}
-	r.trial.Proceed()
+	if c.IsDue {
+		r.trial.Proceed()
+	}
 	if reply.Outcome == protocol.Refused && r.req.Op == protocol.OpAcquireFenced || r.req.Judged && reply.Floor > 0 {
 		l.tokens.refuse(r.req.Key, r.Start().Add(c.After))
 	}

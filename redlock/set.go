@@ -248,7 +248,7 @@ func (g *gathering) explain(name string, err error) error {
 	of := *failure // which has been shown to the observers
 	of.Name = g.name
 	if g.ctx.Err() != nil && g.acquisition.ctx.Err() == nil {
-		of.Err = errPartLost
+		of.Err, of.before = errPartLost, nil
 	} else if isInTheWay(failure) {
 		of.InTheWay = []string{name}
 	}

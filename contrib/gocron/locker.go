@@ -44,13 +44,17 @@ func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Opti
 		return nil, fmt.Errorf("redlockgocron: ticks of %v, must be between %v and %v", every, time.Second, year)
 	}
 	l := &Locker{locker: locker, every: every, runs: map[string]*run{}}
-	l.opts = append([]redlock.Option{redlock.Retries(0)}, opts...)
+	l.opts = append([]redlock.Option{redlock.Retries(tries)}, opts...)
 	l.opts = append(l.opts, redlock.Permits(1))
 	if err := locker.Check(l.opts...); err != nil {
 		return nil, fmt.Errorf("redlockgocron: %w", err)
 	}
 	return l, nil
 }
+
+// tries is how often a machine asks again for a lock that it does not wait for: all machines ask at the
+// same moment, and a hiccup of the servers would cost the tick.
+const tries = 5
 
 // taskName is what gocron names a job that Task returned, unless it is given a name.
 var taskName = runtime.FuncForPC(reflect.ValueOf((&task{}).run).Pointer()).Name()

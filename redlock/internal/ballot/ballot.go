@@ -186,8 +186,8 @@ func (b *Ballot) Examine(i int) {
 }
 
 // Promise says that the vote of node i counts as soon as its TTL is on record. It is entered when a
-// quorum of nodes has promised, or at once.
-func (b *Ballot) Promise(i int, atOnce bool) {
+// quorum of nodes has promised, or at once; isDue reports that this is so.
+func (b *Ballot) Promise(i int, atOnce bool) (isDue bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := &b.state
@@ -196,13 +196,7 @@ func (b *Ballot) Promise(i int, atOnce bool) {
 	s.atOnce = s.atOnce || atOnce
 	s.enter()
 	b.wakeWaiter()
-}
-
-// IsPromised is State.IsPromised.
-func (b *Ballot) IsPromised() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.state.IsPromised()
+	return s.IsPromised()
 }
 
 // IsWon reports whether a quorum has granted.
@@ -217,6 +211,7 @@ type Count struct {
 	After   time.Duration // from the start to the reply
 	IsLast  bool          // every node has replied now
 	IsHeard bool          // see Listen
+	IsDue   bool          // what was promised is to be entered now
 }
 
 // CountVote enters the reply of node i, which it changes if another node of the ballot is the same
@@ -245,7 +240,7 @@ func (b *Ballot) CountVote(i int, reply *protocol.Reply, kind VoteKind) (c Count
 		s.Promised.Add(i)
 		s.enter()
 	}
-	c.IsLast, c.IsHeard = s.Tally.Pending() == 0, b.state.isHeard
+	c.IsLast, c.IsHeard, c.IsDue = s.Tally.Pending() == 0, s.isHeard, s.IsPromised()
 	if reply.Outcome == protocol.Refused && !b.askedLater.Has(i) {
 		v.Measured(i, c.After)
 	}

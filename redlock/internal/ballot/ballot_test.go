@@ -278,11 +278,17 @@ func TestPromisesAreEnteredByAQuorum(t *testing.T) {
 	b = begin()
 	b.Close()
 	for i := range 5 {
-		b.Promise(i, false)
+		assert.False(t, b.Promise(i, false), "it was lost")
 	}
-	assert.False(t, b.IsPromised(), "it was lost")
 
 	b = begin()
-	b.Promise(0, true)
-	assert.True(t, b.IsPromised(), "at once")
+	assert.True(t, b.Promise(0, true), "at once")
+
+	b = begin()
+	assert.False(t, b.Promise(0, false))
+	assert.False(t, b.Promise(1, false))
+	assert.True(t, b.Promise(2, false))
+	b.Close()
+	s = b.State()
+	assert.EqualValues(t, 0b111, s.Judging, "they are being entered, though it was lost meanwhile")
 }

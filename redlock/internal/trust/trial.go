@@ -16,10 +16,8 @@ type Ballot interface {
 	// Examine says that node i has voted, and that the vote waits for the node's record.
 	Examine(i int)
 	// Promise says that the vote of node i counts as soon as its TTL is on record. It is entered at
-	// once, or else when a quorum of nodes has promised.
-	Promise(i int, atOnce bool)
-	// IsPromised reports whether what was promised is to be entered now.
-	IsPromised() bool
+	// once, or else when a quorum of nodes has promised; isDue reports that this is so.
+	Promise(i int, atOnce bool) (isDue bool)
 	// IsWon reports whether a quorum of votes counts.
 	IsWon() bool
 	// Start is before the first byte was queued.
@@ -110,15 +108,16 @@ func (t *Trial) list(v vote) {
 	w.mu.Lock()
 	w.votes = append(w.votes, v)
 	w.mu.Unlock()
-	t.ballot.Promise(v.node, t.isRepair || !v.req.Op.Acquires())
-	t.Proceed()
+	if t.ballot.Promise(v.node, t.isRepair || !v.req.Op.Acquires()) {
+		t.Proceed()
+	}
 }
 
-// Proceed has the TTL of the votes that wait for a quorum of promises entered, if that is there. It
-// is called after each vote that counts.
+// Proceed has the TTL of the votes that wait for a quorum of promises entered. It is called when that
+// is there. The ballot may be lost by then, but it has taken these votes for ones that are entered.
 func (t *Trial) Proceed() {
 	w := t.waiting.Load()
-	if w == nil || !t.ballot.IsPromised() {
+	if w == nil {
 		return
 	}
 	w.mu.Lock()

@@ -79,8 +79,9 @@ func (p *poll) Receive(i int, reply protocol.Reply) {
 }
 
 func (p *poll) Count(i int, reply *protocol.Reply) {
-	p.CountVote(i, reply, ballot.VoteKind{IsPromise: reply.Err == trust.ErrEarly})
-	p.trial.Proceed()
+	if c, _ := p.CountVote(i, reply, ballot.VoteKind{IsPromise: reply.Err == trust.ErrEarly}); c.IsDue {
+		p.trial.Proceed()
+	}
 }
 
 // asks asks all nodes for a lock, or what op is, and waits for all answers.
