@@ -43,9 +43,9 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 // when a lock may be free, where these can (protocol.Watchable), and else look every 200 ms at most.
 //
 // It waits for as long as ctx allows, unless Retries sets a limit, and its
-// error is the last try's, as for TryAcquire. If ctx ends, QuorumError.Kind tells what was in the way. Contention is waited out, and
-// so are quarantines (see MemoryGuard) and votes that came too late. An outage is waited out for three
-// seconds (see Patience), and is ErrNoQuorum then.
+// error is the last try's, as for TryAcquire. If ctx ends, QuorumError.Kind tells what was in the way.
+// Contention is waited out, and so are quarantines (see MemoryGuard) and votes that came too late. An
+// outage is waited out for three seconds (see Patience), and is ErrNoQuorum then.
 // Callers with Retries or RetryInterval do not queue: they try on a schedule of
 // their own.
 //
@@ -274,8 +274,7 @@ func (a *acquisition) settle() (*Lock, error) {
 		}
 		a.remember(failed)
 		p := a.locker.parkers.Get()
-		p.WakeAfter(wait)
-		p.Sleep(a.ctx, a.locker.closed)
+		a.pauseOn(p, wait)
 		a.locker.parkers.Put(p)
 		if interrupted := a.interrupted(); interrupted != nil {
 			return nil, a.endedAfter(failed, interrupted)

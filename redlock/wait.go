@@ -3,6 +3,8 @@ package redlock
 import (
 	"errors"
 	"time"
+
+	"github.com/redquorum/redquorum/redlock/internal/park"
 )
 
 // Waits between tries grow from firstWait to maxWait. Without word of a
@@ -75,11 +77,14 @@ func (s *settings) again(try int, failure *QuorumError) bool {
 }
 
 // pause sleeps for d, or shorter if the Locker is closed or the caller's context ends.
-func (a *acquisition) pause(d time.Duration) {
+func (a *acquisition) pause(d time.Duration) { a.pauseOn(a.parker, d) }
+
+// pauseOn is pause for a caller that has no parker of its own.
+func (a *acquisition) pauseOn(p *park.Parker, d time.Duration) {
 	end := a.settings.clock.Now().Add(d)
-	a.parker.WakeAfter(d)
+	p.WakeAfter(d)
 	for !a.isOver() && a.settings.clock.Now() < end {
-		a.sleep()
+		p.Sleep(a.ctx, a.locker.closed)
 	}
 }
 

@@ -239,10 +239,9 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string, to
 	var vote *redlock.QuorumError
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		waited = fmt.Sprintf("waited %v: ", a.wait)
-		if kind := kindOf(err); kind != nil {
-			errors.As(err, &vote)
+		if errors.As(err, &vote) && isKnown(vote.Kind()) {
 			last := *vote
-			last.Err, err = kind, &last
+			last.Err, err = vote.Kind(), &last
 		} else {
 			err = fmt.Errorf("%w: %w", redlock.ErrNoQuorum, err)
 		}
@@ -267,15 +266,9 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string, to
 	return &exitError{code: exitUsage, err: err} // a name or an option that is refused before a server is asked
 }
 
-// kindOf returns ErrHeld or ErrNoQuorum, or nil if it is not known what kept the caller from the lock.
-func kindOf(err error) error {
-	var vote *redlock.QuorumError
-	if errors.As(err, &vote) {
-		if kind := vote.Kind(); errors.Is(kind, redlock.ErrHeld) || errors.Is(kind, redlock.ErrNoQuorum) {
-			return kind
-		}
-	}
-	return nil
+// isKnown reports whether a kind tells what kept the caller from the lock.
+func isKnown(kind error) bool {
+	return errors.Is(kind, redlock.ErrHeld) || errors.Is(kind, redlock.ErrNoQuorum)
 }
 
 // conflict returns the error of a command that another runs, or has run for the tick. Its exit code

@@ -49,7 +49,7 @@ func (b *Ballot) State() State {
 	return b.state.clone()
 }
 
-// Listen returns the state, and has Count say for each vote from now on that it is heard. So each
+// Listen returns the state, and has CountVote say for each vote from now on that it is heard. So each
 // vote is either in the state that was returned, or heard.
 func (b *Ballot) Listen() State {
 	b.mu.Lock()
@@ -203,7 +203,7 @@ func (b *Ballot) Promise(i int, atOnce bool) (isDue bool) {
 func (b *Ballot) IsWon() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state.Tally.Verdict() == quorum.Won
+	return IsWon(&b.state)
 }
 
 // A Count is what the counting of a vote has shown.
@@ -215,9 +215,7 @@ type Count struct {
 }
 
 // CountVote enters the reply of node i, which it changes if another node of the ballot is the same
-// server. It reports false if the node has voted already. A promise is one of the node's, as a grant
-// is, whatever becomes of the vote. isTimed has it look at the clock for a grant, too: that is a
-// system call.
+// server. It reports false if the node has voted already.
 func (b *Ballot) CountVote(i int, reply *protocol.Reply, kind VoteKind) (c Count, ok bool) {
 	v := b.voters
 	if reply.Outcome != protocol.Granted || kind.IsTimed {
