@@ -293,9 +293,11 @@ func (t *trial) flush(ctx context.Context, i int) error {
 }
 
 // noteLeftKeys looks for keys of locks when all clients have ended, and writes down those that are
-// still there when they must have expired. A writer's intent lives for a little more than a second.
+// still there when they must have expired. The intent of a writer that was killed lives for a second
+// and two node timeouts.
 func (t *trial) noteLeftKeys() error {
-	expired := time.Now().Add(t.longest() + 500*time.Millisecond)
+	const intent = 2 * time.Second
+	expired := time.Now().Add(max(t.longest(), intent) + 500*time.Millisecond)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; i < t.nodes; {

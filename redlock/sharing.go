@@ -233,6 +233,7 @@ func (a *acquisition) intend(undo *ballot.State, refused quorum.Set) {
 	}
 	if a.intent == "" {
 		a.intent = newValue()
+		a.locker.inflight.add() // until it is withdrawn
 	}
 	a.submitIntent(a.settings.intentLife())
 }
@@ -260,11 +261,13 @@ func (a *acquisition) mayBeReaders(undo *ballot.State, refused quorum.Set) bool 
 }
 
 // withdraw takes the intent back, because the writer has the lock, waits no more, or is not the first
-// of those who wait.
+// of those who wait. Only Close waits for the answers, because a process that ends must not keep
+// readers out for intentLife.
 func (a *acquisition) withdraw() {
 	if a.intent != "" {
 		a.submitIntent(0)
 		a.intent = ""
+		a.locker.inflight.done()
 	}
 }
 
@@ -274,10 +277,20 @@ func (a *acquisition) submitIntent(life time.Duration) {
 		Timeout: a.settings.timeout(), Shared: sharedKeys(a.key),
 	}
 	req.Shared.Regardless = true
-	for _, n := range a.locker.nodes {
-		_ = n.Submit(req, 0, ignored{}) // it runs out by itself
+	l := a.locker
+	for _, n := range l.nodes { // where that fails it runs out by itself
+		l.inflight.add()
+		if n.Submit(req, 0, answered{l}) != nil {
+			l.inflight.done()
+		}
 	}
 }
+
+// answered takes the reply to a request of which nothing matters but that Close waits for it.
+type answered struct{ locker *Locker }
+
+// Receive implements protocol.Receiver.
+func (d answered) Receive(int, protocol.Reply) { d.locker.inflight.done() }
 
 // maxUnseen is how long a writer may follow the hints of one node, and be refused there, before it
 // asks all nodes who refuses. Readers that come and go make hints, and one node alone refuses

@@ -320,6 +320,30 @@ func TestAWriterThatGivesUpLetsReadersIn(t *testing.T) {
 	})
 }
 
+// TestAWriterWhoseLockerClosesLetsReadersIn: Close returns only when its intent is gone, because the
+// process may end then.
+func TestAWriterWhoseLockerClosesLetsReadersIn(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, _ := open(t, w)
+		b, _ := open(t, w)
+		read(t, a, "x")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := b.Acquire(context.Background(), "x", redlock.RetryInterval(50*time.Millisecond)) // in no queue
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		for _, s := range w.Servers() {
+			assert.Contains(t, s.Keys(), "redlock:intent:{x}")
+		}
+		require.NoError(t, b.Close())
+		for _, s := range w.Servers() {
+			assert.NotContains(t, s.Keys(), "redlock:intent:{x}")
+		}
+		isOnly(t, <-ended, redlock.ErrClosed)
+	})
+}
+
 // TestReadersOfAProcessShareASession: ten thousand cost the servers one entry, and one
 // request each at a time.
 func TestReadersOfAProcessShareASession(t *testing.T) {
