@@ -9,6 +9,7 @@ import (
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -358,12 +359,8 @@ func (a *acquisition) attemptOnce(first ballot.Plan, last bool) (_ *Lock, _ erro
 		return nil, err, false
 	}
 	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, now, k)
-	s := k.session
-	s.mu.Lock()
-	open := s.reschedule()
-	s.mu.Unlock()
-	if !open {
-		s.drop(closed)
+	if s := k.session; !s.schedule() {
+		s.drop(lease.Closed)
 		return nil, closedError(protocol.OpAcquire, a.name), false
 	}
 	return k, nil, false

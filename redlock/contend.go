@@ -8,6 +8,7 @@ import (
 	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -37,7 +38,7 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 	defer func() {
 		a.contender.leaveField(got != nil)
 		if s := q.leave(a, got); s != nil {
-			s.drop(released)
+			s.drop(lease.Released)
 		}
 	}()
 	first := everyNode

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/lockorder"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 )
 
 // A queue lines up the callers of one process that wait for a lock, by the key of their line. Only
@@ -294,7 +295,7 @@ func (q *queue) inTheWay(a *acquisition, now clock.Instant) (left time.Duration,
 	}
 	for _, s := range ln.holders {
 		s.mu.Lock()
-		left = max(left, s.end().Sub(now))
+		left = max(left, s.lease.Deadline().Sub(now))
 		s.mu.Unlock()
 	}
 	if len(ln.holders) == 0 && ln.next == nil && (a.contender == nil || !a.contender.met) {
@@ -595,7 +596,7 @@ func (k *Lock) handOver(now clock.Instant) (handed bool, r *round) {
 	s.mu.Lock()
 	s.leaving = nil
 	s.mu.Unlock()
-	if !s.locker.queue.pass(s) && s.finish(released) {
+	if !s.locker.queue.pass(s) && s.end(lease.Released, nil) {
 		return false, s.giveBack(now)
 	}
 	k.tellEnd(Event{Votes: votes})
@@ -614,15 +615,16 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.phase != held || k.with != nil || s.kind == shared || s.end().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
+	if k.phase != lease.Held || k.with != nil || s.kind == shared || s.lease.Deadline().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
 		return 0, false
 	}
 	if !s.hasToken() {
 		return 0, false
 	}
-	k.phase = released
+	k.phase = lease.Released
 	s.holder, s.leaving = nil, k
-	return s.votes.Size(), true
+	s.lease.Vacate()
+	return s.lease.Votes().Size(), true
 }
 
 // pass leaves s, which has no holder, to the first waiter. It reports false if there is
@@ -673,33 +675,26 @@ func (a *acquisition) take(s *session) *Lock {
 	now := s.now()
 	k.open(a.ctx, s, a.settings, now)
 	s.mu.Lock()
-	if s.phase != held {
+	if s.lease.Ended() != lease.Held {
 		s.mu.Unlock()
 		return nil
 	}
-	if now >= s.end() { // this goroutine was kept from running
+	if !s.lease.IsValid(now) { // this goroutine was kept from running
 		s.mu.Unlock()
-		s.drop(released)
+		s.drop(lease.Released)
 		return nil
 	}
 	s.issueToken(k)
-	s.holder = k
-	open := s.reschedule()
-	if !open {
+	todo := s.occupy(k, now)
+	if !s.follow(todo, now) {
+		s.mu.Lock()
 		s.holder = nil
-	}
-	s.mu.Unlock()
-	if !open {
-		s.drop(closed)
+		s.mu.Unlock()
+		s.drop(lease.Closed)
 		return nil
 	}
-	s.weighMissing() // what looks have told while there was no holder
-	return k
-}
-
-// drop releases a session that was handed over to no purpose.
-func (s *session) drop(p phase) {
-	if s.finish(p) {
-		s.giveBack(s.now())
+	if todo.End != lease.Held {
+		s.locker.scheduler.workQueue.add(workItem{s, giveBack})
 	}
+	return k
 }

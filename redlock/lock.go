@@ -10,6 +10,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -20,8 +21,7 @@ import (
 type Lock struct {
 	session  *session
 	settings *settings
-	start    clock.Instant   // of the try that got it, or when it was handed over
-	endBy    clock.Instant   // MaxHold after it was granted; zero for no limit
+	tenure   lease.Tenure    // since the try that got it began, or it was handed over, and for MaxHold
 	token    int64           // zero without Fenced
 	with     *company        // the parts in other groups, or nil
 	caller   context.Context // of Acquire, for its values
@@ -29,7 +29,7 @@ type Lock struct {
 	// Guarded by the session.
 	life  *lifetime // nil while it is not needed
 	place int32     // among the sharers of the session
-	phase phase
+	phase lease.Reason
 }
 
 // An ending is why, and when, a lock was lost.
@@ -60,31 +60,21 @@ func (e *ending) compose() {
 	}
 }
 
-// phase is the state of a lock or a session. It changes once.
-type phase uint8
-
-const (
-	held phase = iota
-	released
-	closed // by the Locker's Close
-	lost
-)
-
-// leaveHeld takes the lock out of its phase held. The session must be locked.
-func (k *Lock) leaveHeld(p phase, why *ending) {
-	if k.phase = p; why != nil {
-		k.lived().why = why
+// leaveHeld notes why the lock is held no more, and how a loss came about. The session must be locked.
+func (k *Lock) leaveHeld(why lease.Reason, of *ending) {
+	if k.phase = why; why.IsLoss() {
+		k.lived().why = of
 	}
 }
 
 // cause returns why a lock is not held any more, or nil if it is. The session must be locked.
 func (k *Lock) cause() error {
 	switch k.phase {
-	case held:
+	case lease.Held:
 		return nil
-	case released:
+	case lease.Released:
 		return ErrReleased
-	case closed:
+	case lease.Closed:
 		return ErrClosed
 	}
 	return k.life.why.cause
@@ -92,9 +82,10 @@ func (k *Lock) cause() error {
 
 // open makes k a handle on s, granted at now to a caller with that context.
 func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Instant) {
-	k.session, k.settings, k.start, k.caller = s, of, now, ctx
+	k.session, k.settings, k.caller = s, of, ctx
+	k.tenure.Since = now
 	if of.maxHold > 0 {
-		k.endBy = now.Add(of.maxHold)
+		k.tenure.EndBy = now.Add(of.maxHold)
 	}
 }
 
@@ -144,7 +135,7 @@ func (k *Lock) Context() context.Context {
 	if k.life == nil || k.life.ctx == nil { // it costs four allocations, and many locks are held without it
 		// Without the end of the caller's: what bounded the waiting must not take the lock away.
 		ctx, end := context.WithCancelCause(context.WithoutCancel(k.caller))
-		if k.phase != held {
+		if k.phase != lease.Held {
 			end(k.cause())
 		}
 		life := k.lived()
@@ -177,10 +168,10 @@ func (k *Lock) remaining() time.Duration {
 	s := k.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.phase != held {
+	if k.phase != lease.Held {
 		return 0
 	}
-	return max(0, s.end().Sub(s.now()))
+	return max(0, s.lease.Deadline().Sub(s.now()))
 }
 
 // Valid reports whether the lock is held at this moment.
@@ -215,10 +206,10 @@ func (k *Lock) Votes() int {
 func (k *Lock) votes() int {
 	k.session.mu.Lock()
 	defer k.session.mu.Unlock()
-	if k.phase != held {
+	if k.phase != lease.Held {
 		return 0
 	}
-	return k.session.votes.Size()
+	return k.session.lease.Votes().Size()
 }
 
 // Fence returns the lock's fencing token: of all the locks of this name that
@@ -261,19 +252,19 @@ func (k *Lock) extend(ctx context.Context) error {
 	r.Wait(ctx, k.settings.timeout(), ballot.Settled)
 	r.WaitForRecords(ctx, 2*k.settings.timeout(), ballot.Settled)
 	s.learn(r)
-	s.expire(s.now())
+	s.expire()
 	s.locker.awaitObservers()
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := r.State()
 	switch {
-	case k.phase != held:
+	case k.phase != lease.Held:
 		return k.ended()
-	case s.proof >= r.seq:
+	case s.lease.HasProved(r):
 		return nil
 	}
-	s.ensureDivergence().failed = r
+	s.lease.Failed(r)
 	if ctx.Err() != nil {
 		return r.fail(&state, ctx.Err())
 	}
@@ -283,7 +274,7 @@ func (k *Lock) extend(ctx context.Context) error {
 // extension makes a round that is to extend the lock, if it is held.
 func (k *Lock) extension() (*round, error) {
 	s := k.session
-	s.expire(s.now())
+	s.expire()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := k.ended(); err != nil {
@@ -294,10 +285,10 @@ func (k *Lock) extension() (*round, error) {
 
 // ended returns the error of a lock that is not held, or nil. The session must be locked.
 func (k *Lock) ended() error {
-	switch k.phase {
-	case held:
+	switch {
+	case k.phase == lease.Held:
 		return nil
-	case lost:
+	case k.phase.IsLoss():
 		return k.cause()
 	}
 	return fmt.Errorf("redlock: %q: %w", k.session.name, k.cause())
@@ -344,8 +335,8 @@ func (k *Lock) Release(ctx context.Context) error {
 func (k *Lock) release(ctx context.Context) error {
 	s := k.session
 	defer s.locker.awaitObservers()
+	s.expire()
 	now := s.now()
-	s.expire(now)
 	handed, r := k.handOver(now)
 	if handed {
 		return nil
@@ -393,40 +384,41 @@ func (r *round) unconfirmed(ctx context.Context, gone error) *QuorumError {
 // scheduler has not got to it yet, because the caller may want it anew.
 func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 	s := k.session
-	before, last, err := k.end(released, nil)
-	switch before {
-	case held:
+	before, last, err := k.end(lease.Released, nil)
+	switch {
+	case before == lease.Held:
 		k.endContext()
 		if !last {
 			return nil, nil
 		}
 		return s.giveBack(now), nil
-	case lost:
+	case before.IsLoss():
 		s.giveBack(now)
 	}
 	return nil, err
 }
 
-// end takes the lock out of its phase held, and the session, too, if no other lock shares it; why is of
-// one that is lost. It returns the phase that the lock was in before; if that is not held, nothing is
-// changed, and err says why. The caller ends the lock's context, and gives the session back.
-func (k *Lock) end(p phase, why *ending) (before phase, last bool, err error) {
+// end ends the lock, and the session, too, if no other lock shares it; of is how a loss came about. If
+// the lock had ended before, nothing is changed, and err says why. The caller ends the lock's context,
+// and gives the session back.
+func (k *Lock) end(why lease.Reason, of *ending) (before lease.Reason, last bool, err error) {
 	s := k.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before, err = k.phase, k.ended(); before != held {
+	if before, err = k.phase, k.ended(); before != lease.Held {
 		return before, false, err
 	}
 	if last = s.leave(k); last {
-		s.leaveHeld(p, why)
+		s.lease.End(why)
+		s.leaveHeld(why, of)
 	} else {
-		k.leaveHeld(p, why)
+		k.leaveHeld(why, of)
 	}
-	return held, last, nil
+	return lease.Held, last, nil
 }
 
 // tellEnd is tell for the release of a lock, of which no votes are left.
 func (k *Lock) tellEnd(e Event) {
 	e.Kind, e.Context, e.Name = EventReleased, k.caller, k.session.name
-	k.session.locker.tell(k.session.describe(e), k.start, nil)
+	k.session.locker.tell(k.session.describe(e), k.tenure.Since, nil)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
@@ -34,7 +35,6 @@ type Locker struct {
 	guard     *trust.Guard  // nil without
 	events    []*eventQueue // one for each observer
 	voters    *ballot.Voters
-	watchable quorum.Set // nodes that give hints
 	watches   watches
 	groups    *groups // of a Locker over several sets of servers, which has no nodes of its own
 	group     *group  // of the Locker over one of them
@@ -174,11 +174,10 @@ func (l *Locker) observe() {
 // newLockerOf makes a Locker that has no observers yet.
 func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l := &Locker{
-		nodes:     slices.Clone(nodes),
-		settings:  *s,
-		watchable: watchable(nodes),
-		closed:    make(chan struct{}),
-		done:      make(chan struct{}),
+		nodes:    slices.Clone(nodes),
+		settings: *s,
+		closed:   make(chan struct{}),
+		done:     make(chan struct{}),
 	}
 	seed := maphash.MakeSeed()
 	l.queue.leftSlots.seed = seed
@@ -187,6 +186,9 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l.voters = ballot.NewVoters(l.nodes, &l.parkers, s.jitter)
 	l.scheduler.clock = s.clock
 	l.watches.limit = maxWatched
+	l.settings.terms = lease.Terms{
+		Nodes: len(l.nodes), TTL: s.ttl, Timeout: s.timeout(), Hinting: watchable(l.nodes), MayWatch: l.watches.haveRoom, Jitter: s.jitter,
+	}
 	l.scheduler.workQueue.parkers = &l.parkers
 	l.scheduler.workQueue.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
 	l.inflight.idle = make(chan struct{}, 1)
@@ -241,7 +243,7 @@ func (l *Locker) closeLocks() error {
 	sessions := l.scheduler.close()
 	ours := sessions[:0]
 	for _, s := range sessions { // all contexts first
-		if s.finish(closed) {
+		if s.end(lease.Closed, nil) {
 			ours = append(ours, s)
 		}
 	}

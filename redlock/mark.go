@@ -182,7 +182,7 @@ func (k *Lock) markable() error {
 // notHeld returns why the lock is not held at this moment, or nil if it is.
 func (k *Lock) notHeld() error {
 	s := k.session
-	s.expire(s.now())
+	s.expire()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return k.ended()

@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sources"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -61,6 +62,7 @@ type settings struct {
 	tracers   []Tracer // those observers that are
 	jitter    func(limit time.Duration) time.Duration
 	variants  *variants // made by the Locker
+	terms     lease.Terms
 }
 
 // choices are the settings that each acquisition can change.
@@ -280,6 +282,7 @@ func (s *settings) with(opts []Option) (*settings, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
+	c.terms.TTL, c.terms.Timeout = c.ttl, c.timeout()
 	return s.variants.share(&c), nil
 }
 

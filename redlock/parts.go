@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 )
 
 // A lock can have several parts, each in another group: names of a set, or one name whose group
@@ -124,12 +125,12 @@ func (k *Lock) begin(ctx context.Context, s *settings) error {
 		of := *part.settings
 		of.renew, of.maxHold = s.renew, s.maxHold
 		part.session.mu.Lock()
+		now := part.session.now()
 		part.settings = &of
 		if of.maxHold > 0 {
-			part.endBy = part.session.now().Add(of.maxHold)
+			part.tenure.EndBy = now.Add(of.maxHold)
 		}
-		part.session.reschedule()
-		part.session.mu.Unlock()
+		part.session.follow(part.session.occupy(part, now), now)
 	}
 	return nil
 }
@@ -260,11 +261,11 @@ func (k *Lock) join(others *company) {
 // loseWith ends the lock because another part has ended.
 func (k *Lock) loseWith(cause error) {
 	now := k.session.now()
-	p, why := lost, &ending{cause, now}
+	why := lease.Lost
 	if errors.Is(cause, ErrClosed) {
-		p, why = closed, nil
+		why = lease.Closed
 	}
-	if before, last, _ := k.end(p, why); before == held {
+	if before, last, _ := k.end(why, &ending{cause, now}); before == lease.Held {
 		k.endContext()
 		if last {
 			k.session.giveBack(now)

@@ -16,6 +16,7 @@ import (
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
@@ -173,6 +174,14 @@ type presence struct{ until atomic.Int64 }
 // end is when the presence ends if nothing renews it.
 func (p *presence) end() clock.Instant { return clock.Instant(p.until.Load()) }
 
+// presence returns the one that a session is, nil for none.
+func (s *session) presence() *presence {
+	if s.sharing == nil {
+		return nil
+	}
+	return s.sharing.presence
+}
+
 // noPresence is one that has ended.
 var noPresence = &presence{}
 
@@ -266,7 +275,7 @@ func (g *group) enterNow(ctx context.Context) error {
 	}
 	// The stage is read behind the presence: a version that is retired later is not this one.
 	if err := g.admit(ctx); err != nil {
-		k.session.drop(released)
+		k.session.drop(lease.Released)
 		return err
 	}
 	g.open(k)
@@ -295,10 +304,10 @@ func (g *group) admit(ctx context.Context) error {
 // open makes k the presence.
 func (g *group) open(k *Lock) {
 	s := k.session
-	p := s.presence
+	p := s.presence()
 	s.mu.Lock()
-	if s.phase == held {
-		p.until.Store(int64(s.until))
+	if s.lease.Ended() == lease.Held {
+		p.until.Store(int64(s.lease.Until()))
 	}
 	s.mu.Unlock()
 	g.presence.now.Store(p)
@@ -316,8 +325,8 @@ func (g *group) absence(cause error) error {
 
 // loseUnder ends the locks that are held under a presence that has ended.
 func (a *scheduler) loseUnder(p *presence, cause error) {
-	for _, s := range a.all(func(s *session) bool { return s.under() == p }) {
-		if s.lose(cause, a.clock.Now()) {
+	for _, s := range a.all(func(s *session) bool { return s.lease.IsWithin(&p.until) }) {
+		if s.end(lease.Lost, cause) {
 			a.workQueue.add(workItem{s, giveBack})
 		}
 	}
@@ -541,7 +550,7 @@ func (g *group) retire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer k.session.drop(released)
+	defer k.session.drop(lease.Released)
 	if err := g.write(ctx, retired(g.groups.base)); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
@@ -28,8 +29,7 @@ type round struct {
 	req      protocol.Request
 	session  atomic.Pointer[session] // hears each reply from Listen on
 	gap      *round                  // the extension that found what this is to repair; see session.repair
-	regained quorum.Set              // nodes that were given the lock again since; guarded by the session
-	seq      int32                   // of the rounds of one session
+	mark     lease.Mark              // guarded by the session
 }
 
 func (l *Locker) newRound(eventCtx context.Context, name string, req protocol.Request) *round {

@@ -343,7 +343,7 @@ func (c *workQueue) isStopped() bool {
 func (c workItem) urgent() bool {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
-	return c.kind == renewal && c.session.failed() == nil
+	return c.kind == renewal && c.session.lease.IsWell()
 }
 
 // do does it, but asks no node any more if that is in vain.

@@ -9,6 +9,7 @@ import (
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -76,7 +77,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	defer func() {
 		s.unwatch()
 		if unwanted := q.leave(a, got); unwanted != nil {
-			unwanted.drop(released)
+			unwanted.drop(lease.Released)
 		}
 	}()
 	for try, first := 0, everyNode; ; try++ {

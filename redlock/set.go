@@ -9,6 +9,7 @@ import (
 
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -270,7 +271,7 @@ func isInTheWay(failure *QuorumError) bool {
 // giveBack releases the parts.
 func (g *gathering) giveBack() {
 	for _, part := range g.parts {
-		part.session.drop(released)
+		part.session.drop(lease.Released)
 	}
 }
 
@@ -334,8 +335,7 @@ func (g *gathering) fill(gaps quorum.Set, c claim) {
 	for _, part := range g.parts {
 		s := part.session
 		s.mu.Lock()
-		s.maybe |= gaps
-		s.ensureDivergence().repairs |= gaps
+		s.lease.Repairing(gaps)
 		s.mu.Unlock()
 	}
 	l := g.locker
@@ -357,23 +357,24 @@ func (q *queue) join(g *gathering, r *round, c claim) *Lock {
 	for _, part := range g.parts {
 		part.session.mu.Lock()
 		defer part.session.mu.Unlock()
-		maybe |= part.session.maybe
+		maybe |= part.session.lease.Maybe()
 	}
 	now := g.settings.clock.Now()
 	if !r.IsWon() || now >= quorum.Deadline(r.Start(), g.settings.ttl) {
 		return nil
 	}
 	for _, part := range g.parts {
-		if s := part.session; s.phase != held || now >= s.end() {
+		if !part.session.lease.IsValid(now) {
 			return nil
 		}
 	}
 	lock := newSession(r, c, g.acquisition, now)
 	lock.session.mu.Lock()
-	lock.session.maybe |= maybe // a part's request may be under way to others
+	lock.session.lease.MayHold(maybe) // a part's request may be under way to others
 	lock.session.mu.Unlock()
 	for i, part := range g.parts {
-		part.session.leaveHeld(released, nil)
+		part.session.lease.End(lease.Released)
+		part.session.leaveHeld(lease.Released, nil)
 		ln := q.lines[g.keys[i]]
 		ln.removeHolder(part.session)
 		ln.holders = append(ln.holders, lock.session)
@@ -386,30 +387,12 @@ func (g *gathering) begin(lock *Lock) (*Lock, error) {
 	for _, part := range g.parts {
 		part.session.handIn()
 	}
-	s := lock.session
-	s.mu.Lock()
-	open := s.reschedule()
-	s.mu.Unlock()
-	if !open {
-		s.drop(closed)
+	if s := lock.session; !s.schedule() {
+		s.drop(lease.Closed)
 		return nil, closedError(protocol.OpAcquire, g.name)
 	}
-	g.locker.tell(Event{Kind: EventAttempt, Context: g.eventCtx, Name: g.name}, lock.start, lock)
+	g.locker.tell(Event{Kind: EventAttempt, Context: g.eventCtx, Name: g.name}, lock.tenure.Since, lock)
 	return lock, nil
-}
-
-// handIn ends a part whose key belongs to a set from here on. It takes the place of giveBack.
-func (s *session) handIn() {
-	s.givenBack.Do(func() {
-		s.locker.scheduler.remove(s)
-		s.mu.Lock()
-		watched := s.watched
-		s.mu.Unlock()
-		if watched {
-			s.locker.watches.remove(s)
-		}
-		s.locker.inflight.done()
-	})
 }
 
 // isIdle reports whether no caller of this process waits for or holds one of the keys.

@@ -10,6 +10,7 @@ import (
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -63,6 +64,7 @@ func sharedKeys(key string) *protocol.Shared {
 type sharing struct {
 	locks     []*Lock
 	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
+	presence  *presence     // which it is, nil for none
 }
 
 // sharers returns the Locks that callers have of a session that they share. The session must be locked.
@@ -75,13 +77,15 @@ func (s *session) sharers() []*Lock {
 
 // openShared gives a new session of readers its holder and its first sharer, which it returns.
 func (s *session) openShared(a *acquisition, since clock.Instant, now clock.Instant) *Lock {
-	s.holder = &Lock{}
-	s.holder.open(context.Background(), s, s.settings, now)
-	s.holder.start = since
-	k := &Lock{}
+	holder, k := &Lock{}, &Lock{}
+	holder.open(context.Background(), s, s.settings, now)
 	k.open(a.ctx, s, a.settings, now)
-	k.start = since
+	holder.tenure.Since, k.tenure.Since = since, since
+	s.occupy(holder, now)
 	s.sharing = &sharing{locks: []*Lock{k}, confirmed: since}
+	if a.own {
+		s.sharing.presence = &presence{}
+	}
 	return k
 }
 
@@ -122,7 +126,7 @@ func (a *acquisition) attemptShared(first ballot.Plan) (*Lock, error) {
 			}
 		}
 		if k := s.join(a); k != nil {
-			a.locker.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, k.start, k)
+			a.locker.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, k.tenure.Since, k)
 			return k, nil
 		}
 	}
@@ -134,7 +138,7 @@ func (s *session) isConfirmed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	return now < s.sharing.confirmed.Add(turnLength(s.cost)) && s.until.Sub(now) >= s.settings.ttl/2
+	return now < s.sharing.confirmed.Add(turnLength(s.cost)) && s.lease.Until().Sub(now) >= s.settings.ttl/2
 }
 
 // join makes another Lock that shares the session, or returns nil if that has ended.
@@ -144,7 +148,7 @@ func (s *session) join(a *acquisition) *Lock {
 	k.open(a.ctx, s, a.settings, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != held || now >= s.end() {
+	if !s.lease.IsValid(now) {
 		return nil
 	}
 	k.place = int32(len(s.sharing.locks))
@@ -176,14 +180,15 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 	}
 	defer l.inflight.done()
 	s.mu.Lock()
-	if s.phase != held {
+	if s.lease.Ended() != lease.Held {
 		s.mu.Unlock()
 		return nil, nil
 	}
 	r := l.newRound(a.eventCtx, a.name, s.claim.request(s.settings, s.kind.acquire))
 	a.askedAt = r.Start()
-	s.number(r)
-	s.maybe = l.voters.All()
+	s.lease.Asking(r)
+	s.lease.MayHold(l.voters.All())
+	r.listenFor(s)
 	s.mu.Unlock()
 	asked := false
 	r.AskIf(l.voters.All(), &r.req, r, func() bool { asked = s.isValid(); return asked })
@@ -345,12 +350,9 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	watched := false
-	if k.phase == held && s.kind != shared {
+	if k.phase == lease.Held && s.kind != shared {
 		s.kind, s.block, s.shared = shared, nil, sharedKeys(s.key)
-		watched, s.watched = s.watched, false
-		if w := s.watch(); w != nil {
-			*w = holdWatch{} // looks were for the writer's value
-		}
+		watched = s.lease.Downgrade()
 	}
 	s.mu.Unlock()
 	if watched {

@@ -1,0 +1,154 @@
+package redlock
+
+import (
+	"context"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// What a session asks of the nodes to keep its claim, and what it makes of their answers.
+
+// Votes implements lease.Round.
+func (r *round) Votes() lease.Votes {
+	state := r.State()
+	return lease.Votes{Granted: state.With(protocol.Granted), Tally: state.Tally}
+}
+
+// Mark implements lease.Round.
+func (r *round) Mark() *lease.Mark { return &r.mark }
+
+// nextRound makes an extension. The session must be locked, and have a holder.
+func (s *session) nextRound() *round {
+	req := s.claim.request(s.settings, s.kind.extend)
+	req.Watch = s.lease.IsWatched()
+	r := s.locker.newRound(s.holder.caller, s.name, req)
+	s.lease.Extending(r)
+	r.listenFor(s)
+	return r
+}
+
+// listenFor has the session hear of each reply to the round.
+func (r *round) listenFor(s *session) {
+	r.session.Store(s)
+	r.Listen()
+}
+
+// due is called when the Lease wants to be looked at. What is to be done at the nodes is left to the
+// scheduler's workQueue. Nothing waits for a node meanwhile.
+func (s *session) due(now clock.Instant) workKind {
+	s.mu.Lock()
+	todo := s.lease.Due(now)
+	open := s.follow(todo, now)
+	switch {
+	case !open:
+		if s.end(lease.Closed, nil) {
+			s.giveBackClosed(now)
+		}
+	case todo.End != lease.Held:
+		return giveBack
+	case todo.Renew:
+		return renewal
+	case todo.Look:
+		return lookAtNodes
+	}
+	return nothing
+}
+
+// renew asks for a renewal, if the Lease still wants it.
+func (s *session) renew() {
+	s.mu.Lock()
+	wanted, todo := s.lease.WantsRenewal()
+	var r *round
+	if wanted {
+		r = s.nextRound()
+		r.req.MayWait = s.mayGather()
+		todo = s.lease.Renewing(r)
+	}
+	if s.follow(todo, s.now()) && r != nil {
+		r.ask()
+	}
+}
+
+// mayGather reports whether what the scheduler asks of the nodes may wait for other locks' requests.
+// The milliseconds are nothing to the TTL of a lock that is not in danger. The session must be locked.
+func (s *session) mayGather() bool { return s.lease.IsWell() && s.settings.ttl >= lease.MinWatchedTTL }
+
+// hadKey reports whether node i, which has just granted an extension, is known to have had the key
+// lately: see lease.HadKey.
+func (s *session) hadKey(i int) bool {
+	if s == nil { // a set has none before its parts are joined
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lease.HadKey(i, s.now())
+}
+
+// heard is called with every reply to an extension, and with those to the
+// acquisition that come after the quorum.
+func (s *session) heard(r *round, i int, reply *protocol.Reply) {
+	s.mu.Lock()
+	now := s.now()
+	todo := s.lease.Answered(r, lease.Answer{Node: i, Outcome: reply.Outcome, Absent: reply.TTL == 0}, now)
+	s.learnt(r, todo, now)
+	if todo.Repair {
+		s.repair(r, i)
+	}
+}
+
+// learn draws the conclusions from a round's replies so far.
+func (s *session) learn(r *round) {
+	s.mu.Lock()
+	now := s.now()
+	s.learnt(r, s.lease.Weigh(r, now), now)
+}
+
+// learnt does what follows replies to a round, and unlocks the session.
+func (s *session) learnt(r *round, todo lease.Todo, now clock.Instant) {
+	k := s.holder
+	s.follow(todo, now)
+	switch {
+	case todo.End != lease.Held: // the goroutine of a node has replies for other locks
+		s.locker.scheduler.workQueue.add(workItem{s, giveBack})
+	case todo.Extended && k != nil && !s.part:
+		s.locker.tell(Event{Kind: EventExtended, Context: k.caller, Name: s.name}, r.Start(), k)
+	}
+}
+
+// repair gives the lock back to node i, which has said that it has no such key:
+// it was down when the lock was taken, or has forgotten.
+//
+// A lock that has ended must not come back. Whether it is held is looked at when
+// the request's turn has come: a release is then either on its way before,
+// and the lock is not held any more, or comes behind on the same connection.
+func (s *session) repair(gap *round, i int) {
+	s.mu.Lock()
+	ctx := context.Background()
+	if s.holder != nil {
+		ctx = s.holder.caller
+	}
+	plain := s.withoutToken() // which a majority has accepted; this is about the key
+	s.mu.Unlock()
+
+	l := s.locker
+	r := l.newRound(ctx, s.name, plain.request(s.settings, plain.kind.acquire))
+	if r.req.Shared != nil {
+		keys := *r.req.Shared
+		keys.Regardless = true
+		r.req.Shared = &keys
+	}
+	r.gap = gap
+	r.trial.Repairs()
+	r.listenFor(s)
+	r.AskIf(quorum.Of(i), &r.req, r, s.isValid)
+}
+
+// repaired is called with the reply to a repair.
+func (s *session) repaired(r *round, i int, o protocol.Outcome) {
+	s.mu.Lock()
+	now := s.now()
+	s.follow(s.lease.Repaired(r.gap, r, lease.Answer{Node: i, Outcome: o}, now), now)
+}
