@@ -24,7 +24,7 @@ import (
 // The node's connection tracks with NOLOOP: its own changes give no hints. They use up
 // what the server remembered all the same, so the script of an extension ends with another look at
 // the key. (Redis 6.0 does tell what a script changes. That costs each renewal a look: see redlock's
-// holdWatch.)
+// lease watch.)
 
 var _ protocol.Watchable = (*node)(nil)
 

@@ -11,9 +11,8 @@ import (
 func (l *Locker) Leftovers() (scheduled, queued, inflight int) {
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
-	l.scheduler.mu.Lock()
-	defer l.scheduler.mu.Unlock()
-	return len(l.scheduler.sessions), len(l.queue.lines) - l.queue.idle.size, int(l.inflight.n.Load() &^ isClosed)
+	scheduled, _ = l.agenda.Len()
+	return scheduled, len(l.queue.lines) - l.queue.idle.size, int(l.inflight.n.Load() &^ isClosed)
 }
 
 // HoldsLate does what an acquisition does last, as if the lock had ended before.

@@ -60,8 +60,8 @@ func (n *counting) Submit(r *protocol.Request, slot int, to protocol.Receiver) e
 	return nil
 }
 
-// TestARepairWhoseTurnComesAfterTheReleaseIsDropped: the lock was still held
-// when the repair was called for.
+// TestARepairWhoseTurnComesAfterTheReleaseIsDropped: the lock was still held when the repair was
+// called for, or not any more.
 func TestARepairWhoseTurnComesAfterTheReleaseIsDropped(t *testing.T) {
 	t.Parallel()
 	n := &counting{silent: "a"}
@@ -184,7 +184,7 @@ func TestASetIsJoinedOnlyInTime(t *testing.T) {
 		"in time":       {grants: 2, joined: true},
 		"by a minority": {grants: 1},
 		"after a part has ended": {grants: 2, after: func(_ *clock.Fake, parts []*Lock) {
-			parts[1].session.end(lease.Lost, ErrLost)
+			parts[1].session.end(lease.Along, ErrLost)
 		}},
 		"after the deadline of a part": {grants: 2, before: func(c *clock.Fake, parts []*Lock) {
 			c.Step(most)
@@ -273,7 +273,7 @@ func TestNoNodeIsGivenAPartThatHasEnded(t *testing.T) {
 		defer l.Close()
 		g := gathered(t, l)
 		if ended {
-			g.parts[1].session.end(lease.Lost, ErrLost)
+			g.parts[1].session.end(lease.Along, ErrLost)
 		}
 		g.fill(0b100, g.claim())
 		var want []protocol.Op
@@ -324,6 +324,33 @@ func TestWhatASetWasGivenIsReleased(t *testing.T) {
 	assert.EqualValues(t, 0b111, lock.session.lease.Maybe())
 }
 
+// TestAFailedJoinDoesNotMeanThatTheValuesAreGone: a node that fails to answer the round by which parts
+// become a set, or is late with a refusal, has the parts all the same.
+func TestAFailedJoinDoesNotMeanThatTheValuesAreGone(t *testing.T) {
+	t.Parallel()
+	for _, late := range []protocol.Reply{{Outcome: protocol.Failed}, {Outcome: protocol.Refused}} {
+		asked := &counting{silent: "c"}
+		l, err := New([]protocol.Node{silent("a"), silent("b"), asked}, MemoryGuard(false))
+		require.NoError(t, err)
+		defer l.Close()
+		g := gathered(t, l)
+		of := g.claim()
+		r := l.newRound(g.eventCtx, g.name, of.request(g.settings, of.kind.extend))
+		for i := range 2 {
+			r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
+		}
+		lock := l.queue.join(g, r, of)
+		require.NotNil(t, lock)
+		r.Receive(2, late)
+		assert.EqualValues(t, 0b111, lock.session.lease.Maybe())
+		if late.Outcome == protocol.Refused {
+			asked.mu.Lock()
+			assert.Equal(t, []protocol.Op{protocol.OpAcquireAll}, asked.ops, "it is given what it lacks")
+			asked.mu.Unlock()
+		}
+	}
+}
+
 // TestAnEndedWatchIsNotEntered, because nothing would take it out again; and one that ends leaves
 // alone the watch of a later lock of the key.
 func TestAnEndedWatchIsNotEntered(t *testing.T) {
@@ -332,12 +359,12 @@ func TestAnEndedWatchIsNotEntered(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	watched := func() *session {
-		s := &session{claim: claim{key: "k", permit: &permit{}}, locker: l, settings: &l.settings, lease: lease.New(&l.settings.terms, lease.Grant{})}
+		s := &session{claim: claim{key: "k", permit: &permit{}}, locker: l, settings: &l.settings, lease: lease.New(&l.settings.terms, lease.Grant{Round: &round{}})}
 		s.lease.Looking(0)
 		return s
 	}
 	ended, early, late := watched(), watched(), watched()
-	ended.lease.End(lease.Lost)
+	ended.lease.End(lease.Along)
 	l.watches.remove(ended)
 	l.watches.add(ended)
 	require.Zero(t, l.watches.keys.Load())
@@ -378,9 +405,8 @@ func TestALockCostsNothingWhenItIsReleased(t *testing.T) {
 		n++
 	}
 	assert.Equal(t, l.queue.idle.size, n)
-	l.scheduler.mu.Lock()
-	defer l.scheduler.mu.Unlock()
-	assert.Zero(t, cap(l.scheduler.sessions))
+	_, room := l.agenda.Len()
+	assert.Zero(t, room)
 }
 
 // TestLocksWithTheSameOptionsShareTheirSettings, and no others do.

@@ -50,7 +50,7 @@ func TestTenThousandLocksLeaveNothing(t *testing.T) {
 		all.Wait()
 		time.Sleep(rtt)
 		scheduled, queued, inflight := l.Leftovers()
-		assert.Zero(t, scheduled, "locks in the scheduler")
+		assert.Zero(t, scheduled, "locks on the agenda")
 		assert.Zero(t, queued, "names in the queue")
 		assert.Zero(t, inflight, "replies that Close would wait for")
 		for _, s := range w.Servers() {

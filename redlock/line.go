@@ -622,8 +622,8 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 		return 0, false
 	}
 	k.phase = lease.Released
-	s.holder, s.leaving = nil, k
-	s.lease.Vacate()
+	s.leaving = k
+	s.vacate()
 	return s.lease.Votes().Size(), true
 }
 
@@ -685,16 +685,14 @@ func (a *acquisition) take(s *session) *Lock {
 		return nil
 	}
 	s.issueToken(k)
-	todo := s.occupy(k, now)
-	if !s.follow(todo, now) {
-		s.mu.Lock()
-		s.holder = nil
-		s.mu.Unlock()
+	open := s.put(s.occupy(k, now))
+	if !open {
+		s.vacate()
+	}
+	s.mu.Unlock()
+	if !open {
 		s.drop(lease.Closed)
 		return nil
-	}
-	if todo.End != lease.Held {
-		s.locker.scheduler.workQueue.add(workItem{s, giveBack})
 	}
 	return k
 }

@@ -335,8 +335,7 @@ func (k *Lock) Release(ctx context.Context) error {
 func (k *Lock) release(ctx context.Context) error {
 	s := k.session
 	defer s.locker.awaitObservers()
-	s.expire()
-	now := s.now()
+	now := s.expire()
 	handed, r := k.handOver(now)
 	if handed {
 		return nil
@@ -381,7 +380,7 @@ func (r *round) unconfirmed(ctx context.Context, gone error) *QuorumError {
 
 // giveUp ends the lock and releases it on all nodes, unless others share its session. If it was
 // not held any more, the error says why; one that was lost is released all the same if the
-// scheduler has not got to it yet, because the caller may want it anew.
+// Agenda has not got to it yet, because the caller may want it anew.
 func (k *Lock) giveUp(now clock.Instant) (*round, error) {
 	s := k.session
 	before, last, err := k.end(lease.Released, nil)
@@ -409,8 +408,7 @@ func (k *Lock) end(why lease.Reason, of *ending) (before lease.Reason, last bool
 		return before, false, err
 	}
 	if last = s.leave(k); last {
-		s.lease.End(why)
-		s.leaveHeld(why, of)
+		s.endLocked(why, of)
 	} else {
 		k.leaveHeld(why, of)
 	}

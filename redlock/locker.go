@@ -14,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/agenda"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/park"
@@ -25,19 +26,19 @@ import (
 // use, and one Locker serves a whole program: locks of different names do not
 // wait for each other.
 type Locker struct {
-	nodes     []protocol.Node
-	settings  settings
-	parkers   park.Lot
-	queue     queue
-	scheduler scheduler
-	inflight  inflight
-	tokens    tokens
-	guard     *trust.Guard  // nil without
-	events    []*eventQueue // one for each observer
-	voters    *ballot.Voters
-	watches   watches
-	groups    *groups // of a Locker over several sets of servers, which has no nodes of its own
-	group     *group  // of the Locker over one of them
+	nodes    []protocol.Node
+	settings settings
+	parkers  park.Lot
+	queue    queue
+	agenda   *agenda.Agenda[*session] // of what is held
+	inflight inflight
+	tokens   tokens
+	guard    *trust.Guard  // nil without
+	events   []*eventQueue // one for each observer
+	voters   *ballot.Voters
+	watches  watches
+	groups   *groups // of a Locker over several sets of servers, which has no nodes of its own
+	group    *group  // of the Locker over one of them
 
 	closed   chan struct{} // Close was called
 	done     chan struct{} // and has done its work
@@ -184,13 +185,11 @@ func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
 	l.settings.variants = &variants{seed: seed}
 	l.parkers.Clock = s.clock
 	l.voters = ballot.NewVoters(l.nodes, &l.parkers, s.jitter)
-	l.scheduler.clock = s.clock
 	l.watches.limit = maxWatched
 	l.settings.terms = lease.Terms{
 		Nodes: len(l.nodes), TTL: s.ttl, Timeout: s.timeout(), Hinting: watchable(l.nodes), MayWatch: l.watches.haveRoom, Jitter: s.jitter,
 	}
-	l.scheduler.workQueue.parkers = &l.parkers
-	l.scheduler.workQueue.held = func() []*session { return l.scheduler.all(func(*session) bool { return true }) }
+	l.agenda = agenda.New[*session](&l.parkers)
 	l.inflight.idle = make(chan struct{}, 1)
 	if s.guard {
 		l.guard = trust.New(trust.Config{
@@ -240,7 +239,7 @@ func (l *Locker) Close() error {
 // closeLocks is Close for the locks and the nodes.
 func (l *Locker) closeLocks() error {
 	now := l.settings.clock.Now()
-	sessions := l.scheduler.close()
+	sessions := l.agenda.Close()
 	ours := sessions[:0]
 	for _, s := range sessions { // all contexts first
 		if s.end(lease.Closed, nil) {
@@ -251,7 +250,7 @@ func (l *Locker) closeLocks() error {
 		s.giveBackClosed(now)
 	}
 	l.inflight.wait(&l.parkers, l.settings.timeout())
-	l.scheduler.workQueue.stop()
+	l.agenda.Stop()
 	err := closeAll(l.nodes)
 	owners.disclaim(l.nodes)
 	return err

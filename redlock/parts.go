@@ -124,13 +124,17 @@ func (k *Lock) begin(ctx context.Context, s *settings) error {
 		}
 		of := *part.settings
 		of.renew, of.maxHold = s.renew, s.maxHold
-		part.session.mu.Lock()
-		now := part.session.now()
+		on := part.session
+		on.mu.Lock()
+		now := on.now()
 		part.settings = &of
 		if of.maxHold > 0 {
 			part.tenure.EndBy = now.Add(of.maxHold)
 		}
-		part.session.follow(part.session.occupy(part, now), now)
+		if on.holder == part && part.phase == lease.Held { // it may have been handed over
+			on.put(on.occupy(part, now))
+		}
+		on.mu.Unlock()
 	}
 	return nil
 }
@@ -261,7 +265,7 @@ func (k *Lock) join(others *company) {
 // loseWith ends the lock because another part has ended.
 func (k *Lock) loseWith(cause error) {
 	now := k.session.now()
-	why := lease.Lost
+	why := lease.Along
 	if errors.Is(cause, ErrClosed) {
 		why = lease.Closed
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/agenda"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/park"
@@ -312,7 +313,7 @@ func (g *group) open(k *Lock) {
 	s.mu.Unlock()
 	g.presence.now.Store(p)
 	ctx := k.Context()
-	context.AfterFunc(ctx, func() { g.locker.scheduler.loseUnder(p, g.absence(context.Cause(ctx))) })
+	context.AfterFunc(ctx, func() { g.locker.loseUnder(p, g.absence(context.Cause(ctx))) })
 }
 
 // absence is the cause of locks whose presence has ended.
@@ -324,10 +325,10 @@ func (g *group) absence(cause error) error {
 }
 
 // loseUnder ends the locks that are held under a presence that has ended.
-func (a *scheduler) loseUnder(p *presence, cause error) {
-	for _, s := range a.all(func(s *session) bool { return s.lease.IsWithin(&p.until) }) {
-		if s.end(lease.Lost, cause) {
-			a.workQueue.add(workItem{s, giveBack})
+func (l *Locker) loseUnder(p *presence, cause error) {
+	for _, s := range l.agenda.All(func(s *session) bool { return s.lease.IsWithin(&p.until) }) {
+		if s.end(lease.Along, cause) {
+			l.agenda.Add(s, agenda.GiveBack)
 		}
 	}
 }

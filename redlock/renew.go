@@ -5,6 +5,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/agenda"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -36,26 +37,53 @@ func (r *round) listenFor(s *session) {
 	r.Listen()
 }
 
-// due is called when the Lease wants to be looked at. What is to be done at the nodes is left to the
-// scheduler's workQueue. Nothing waits for a node meanwhile.
-func (s *session) due(now clock.Instant) workKind {
+// Due implements agenda.Item: the Lease wants to be looked at.
+func (s *session) Due(now clock.Instant) agenda.Work {
 	s.mu.Lock()
 	todo := s.lease.Due(now)
-	open := s.follow(todo, now)
+	open := s.follow(todo)
 	switch {
 	case !open:
 		if s.end(lease.Closed, nil) {
 			s.giveBackClosed(now)
 		}
 	case todo.End != lease.Held:
-		return giveBack
+		return agenda.GiveBack
 	case todo.Renew:
-		return renewal
+		return agenda.Renew
 	case todo.Look:
-		return lookAtNodes
+		return agenda.Look
 	}
-	return nothing
+	return agenda.Nothing
 }
+
+// Do implements agenda.Item.
+func (s *session) Do(w agenda.Work, inVain bool) {
+	switch {
+	case w == agenda.GiveBack && inVain:
+		s.abandon()
+	case w == agenda.GiveBack:
+		s.giveBack(s.now())
+	case w == agenda.Renew && !inVain:
+		s.renew()
+	case w == agenda.Look && !inVain:
+		s.look()
+	}
+}
+
+// IsUrgent implements agenda.Item: the first renewal that is due is, by which a lock is kept while all
+// is well.
+func (s *session) IsUrgent(w agenda.Work) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return w == agenda.Renew && s.lease.IsWell()
+}
+
+// Doubt implements agenda.Item.
+func (s *session) Doubt(i int) { s.hinted(i) }
+
+// Place implements agenda.Item.
+func (s *session) Place() *agenda.Place { return &s.place }
 
 // renew asks for a renewal, if the Lease still wants it.
 func (s *session) renew() {
@@ -67,12 +95,12 @@ func (s *session) renew() {
 		r.req.MayWait = s.mayGather()
 		todo = s.lease.Renewing(r)
 	}
-	if s.follow(todo, s.now()) && r != nil {
+	if s.follow(todo) && r != nil {
 		r.ask()
 	}
 }
 
-// mayGather reports whether what the scheduler asks of the nodes may wait for other locks' requests.
+// mayGather reports whether what the Agenda has asked of the nodes may wait for other locks' requests.
 // The milliseconds are nothing to the TTL of a lock that is not in danger. The session must be locked.
 func (s *session) mayGather() bool { return s.lease.IsWell() && s.settings.ttl >= lease.MinWatchedTTL }
 
@@ -91,9 +119,8 @@ func (s *session) hadKey(i int) bool {
 // acquisition that come after the quorum.
 func (s *session) heard(r *round, i int, reply *protocol.Reply) {
 	s.mu.Lock()
-	now := s.now()
-	todo := s.lease.Answered(r, lease.Answer{Node: i, Outcome: reply.Outcome, Absent: reply.TTL == 0}, now)
-	s.learnt(r, todo, now)
+	todo := s.lease.Answered(r, lease.Answer{Node: i, Outcome: reply.Outcome, Absent: reply.TTL == 0}, s.now())
+	s.learnt(r, todo)
 	if todo.Repair {
 		s.repair(r, i)
 	}
@@ -102,17 +129,16 @@ func (s *session) heard(r *round, i int, reply *protocol.Reply) {
 // learn draws the conclusions from a round's replies so far.
 func (s *session) learn(r *round) {
 	s.mu.Lock()
-	now := s.now()
-	s.learnt(r, s.lease.Weigh(r, now), now)
+	s.learnt(r, s.lease.Weigh(r, s.now()))
 }
 
 // learnt does what follows replies to a round, and unlocks the session.
-func (s *session) learnt(r *round, todo lease.Todo, now clock.Instant) {
+func (s *session) learnt(r *round, todo lease.Todo) {
 	k := s.holder
-	s.follow(todo, now)
+	s.follow(todo)
 	switch {
 	case todo.End != lease.Held: // the goroutine of a node has replies for other locks
-		s.locker.scheduler.workQueue.add(workItem{s, giveBack})
+		s.locker.agenda.Add(s, agenda.GiveBack)
 	case todo.Extended && k != nil && !s.part:
 		s.locker.tell(Event{Kind: EventExtended, Context: k.caller, Name: s.name}, r.Start(), k)
 	}
@@ -149,6 +175,5 @@ func (s *session) repair(gap *round, i int) {
 // repaired is called with the reply to a repair.
 func (s *session) repaired(r *round, i int, o protocol.Outcome) {
 	s.mu.Lock()
-	now := s.now()
-	s.follow(s.lease.Repaired(r.gap, r, lease.Answer{Node: i, Outcome: o}, now), now)
+	s.follow(s.lease.Repaired(r.gap, r, lease.Answer{Node: i, Outcome: o}, s.now()))
 }

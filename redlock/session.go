@@ -8,27 +8,28 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/agenda"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 )
 
 // A session is one claim of this process that a quorum of nodes holds, from the vote that
 // won it until it is released on all nodes or lost. Its Lease knows what is the case, and this does
-// what follows: it asks the nodes, ends contexts, and tells the queue, the scheduler and observers.
+// what follows: it asks the nodes, ends contexts, and tells the queue, the Agenda and observers.
 //
 // Its holder is the Lock that a caller has. When a caller hands the lock over to the next
 // one of the same process, a new Lock takes the place of the old, and the session goes on
 // as it is: no request under way notices.
 type session struct {
 	claim
-	locker     *Locker
-	settings   *settings     // of the acquisition that won it
-	turn       clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
-	cost       time.Duration // of acquiring it from the nodes
-	again      bool          // they had it just before, and are to ask if others wait; guarded by the queue
-	part       bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
-	entered    bool  // into the Locker's watches, which guard it
-	index      int32 // where it stands in the scheduler, -1 if it does not; guarded by that
-	givenBack  sync.Once
+	locker    *Locker
+	settings  *settings     // of the acquisition that won it
+	turn      clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
+	cost      time.Duration // of acquiring it from the nodes
+	again     bool          // they had it just before, and are to ask if others wait; guarded by the queue
+	part      bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
+	entered   bool          // into the Locker's watches, which guard it
+	place     agenda.Place  // on the Locker's Agenda
+	givenBack sync.Once
 
 	mu      lockorder.Mutex[lockorder.Session]
 	lease   lease.Lease // guarded by mu, as all that follow
@@ -41,9 +42,9 @@ type session struct {
 // first holder.
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
-		claim: c, locker: of.locker, settings: of.settings, part: of.part, turn: now, cost: now.Sub(r.Start()), index: -1,
+		claim: c, locker: of.locker, settings: of.settings, part: of.part, turn: now, cost: now.Sub(r.Start()),
 	}
-	grant := lease.Grant{Start: r.Start(), IsReader: c.kind == shared}
+	grant := lease.Grant{Round: r, IsExtension: r.req.Op.Extends(), IsReader: c.kind == shared}
 	if p := of.presence(); p != nil {
 		grant.Within = &p.until
 	}
@@ -66,10 +67,16 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	return k
 }
 
-// occupy makes k the holder. The session must be locked, or new.
+// occupy makes k the holder. The session must be locked, or new; it is scheduled next.
 func (s *session) occupy(k *Lock, now clock.Instant) lease.Todo {
 	s.holder = k
 	return s.lease.Occupy(&k.tenure, k.settings.renew, now)
+}
+
+// vacate leaves the session without a holder. It must be locked.
+func (s *session) vacate() {
+	s.holder = nil
+	s.lease.Vacate()
 }
 
 func (s *session) now() clock.Instant { return s.settings.clock.Now() }
@@ -95,18 +102,24 @@ func (s *session) isValid() bool {
 	return s.lease.IsValid(s.now())
 }
 
-// schedule has the scheduler look at the session when the Lease says so. It reports false if the
-// Locker is closed.
-func (s *session) schedule() bool {
+// schedule has the session looked at when the Lease says so. It reports false if the Locker is closed.
+func (s *session) schedule() (open bool) {
 	s.mu.Lock()
-	return s.follow(s.lease.Plan(), s.now())
+	defer s.mu.Unlock()
+	return s.put(s.lease.Plan())
 }
 
-// follow does what follows an event, and unlocks the session, which must be locked. It reports false if
-// the Locker is closed. Whoever ends a session gives it back next; until then it counts as in flight,
+// put has the session looked at when a Todo says so, if it does. The session must be locked.
+func (s *session) put(todo lease.Todo) (open bool) {
+	return todo.At == 0 || s.locker.agenda.Put(s, todo.At)
+}
+
+// follow does what follows an event for the session itself, and unlocks it. It reports false if the
+// Locker is closed. Whoever ends a session gives it back next; until then it counts as in flight,
 // because Close finds it nowhere else.
-func (s *session) follow(todo lease.Todo, now clock.Instant) (open bool) {
+func (s *session) follow(todo lease.Todo) (open bool) {
 	if todo.End != lease.Held {
+		now := s.now()
 		s.leaveHeld(todo.End, &ending{s.lossOf(todo, now), now})
 		s.endContexts()
 		return true
@@ -114,7 +127,7 @@ func (s *session) follow(todo lease.Todo, now clock.Instant) (open bool) {
 	if p := s.presence(); p != nil && todo.Extended {
 		p.until.Store(int64(s.lease.Until()))
 	}
-	open = todo.At == 0 || s.locker.scheduler.put(s, todo.At)
+	open = s.put(todo)
 	s.mu.Unlock()
 	return open
 }
@@ -123,16 +136,20 @@ func (s *session) follow(todo lease.Todo, now clock.Instant) (open bool) {
 // It reports false if it had ended before.
 func (s *session) end(why lease.Reason, cause error) bool {
 	s.mu.Lock()
-	if !s.lease.End(why) {
+	if !s.endLocked(why, &ending{cause, s.now()}) {
 		s.mu.Unlock()
 		return false
 	}
-	var of *ending
-	if why.IsLoss() {
-		of = &ending{cause, s.now()}
+	s.endContexts()
+	return true
+}
+
+// endLocked is end for callers that have locked the session, and see to the contexts.
+func (s *session) endLocked(why lease.Reason, of *ending) bool {
+	if !s.lease.End(why) {
+		return false
 	}
 	s.leaveHeld(why, of)
-	s.endContexts()
 	return true
 }
 
@@ -166,7 +183,7 @@ func (s *session) endContexts() {
 	}
 }
 
-// lossOf is the cause of what ended the Lease, which must be locked.
+// lossOf is the cause of a loss that the Lease has found. The session must be locked.
 func (s *session) lossOf(todo lease.Todo, now clock.Instant) error {
 	failed, _ := todo.Failed.(*round)
 	l := &loss{name: s.name, at: now}
@@ -188,15 +205,16 @@ func (s *session) lossOf(todo lease.Todo, now clock.Instant) error {
 	return l
 }
 
-// expire ends the session if its deadline has passed.
-func (s *session) expire() {
+// expire ends the session if its deadline has passed. It returns the time.
+func (s *session) expire() (now clock.Instant) {
 	s.mu.Lock()
-	now := s.now()
+	now = s.now()
 	todo := s.lease.Expire(now)
-	s.follow(todo, now)
+	s.follow(todo)
 	if todo.End != lease.Held {
 		s.giveBack(now)
 	}
+	return now
 }
 
 // drop ends a session that is of no use to anybody, and releases it.
@@ -212,7 +230,7 @@ func (s *session) drop(why lease.Reason) {
 func (s *session) giveBack(now clock.Instant) (r *round) {
 	s.givenBack.Do(func() {
 		defer s.locker.inflight.done()
-		s.leaveScheduler()
+		s.leaveAgenda(now)
 		r = s.release(now)
 		// The release is on its way on every connection that a local waiter's next
 		// request would take, so the waiter need not wait for the answers.
@@ -228,8 +246,9 @@ func (s *session) giveBack(now clock.Instant) (r *round) {
 func (s *session) abandon() {
 	s.givenBack.Do(func() {
 		defer s.locker.inflight.done()
-		s.leaveScheduler()
-		s.locker.queue.ended(s, s.now())
+		now := s.now()
+		s.leaveAgenda(now)
+		s.locker.queue.ended(s, now)
 		s.tellLosses()
 	})
 }
@@ -238,13 +257,13 @@ func (s *session) abandon() {
 func (s *session) handIn() {
 	s.givenBack.Do(func() {
 		defer s.locker.inflight.done()
-		s.leaveScheduler()
+		s.leaveAgenda(s.now())
 	})
 }
 
-// leaveScheduler has nobody look at the session any more.
-func (s *session) leaveScheduler() {
-	s.locker.scheduler.remove(s)
+// leaveAgenda has nobody look at the session any more.
+func (s *session) leaveAgenda(now clock.Instant) {
+	s.locker.agenda.Remove(s, now)
 	s.mu.Lock()
 	watched := s.lease.WasWatched()
 	s.mu.Unlock()

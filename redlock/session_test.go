@@ -296,7 +296,7 @@ func TestRenewalsComeEveryThirdOfTheTTL(t *testing.T) {
 	})
 }
 
-// TestManyLocksAreRenewedEachInItsTime by the one scheduler.
+// TestManyLocksAreRenewedEachInItsTime by the one agenda.
 func TestManyLocksAreRenewedEachInItsTime(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -437,7 +437,7 @@ func TestAMinorityThatForgotDoesNotEndTheLock(t *testing.T) {
 	})
 }
 
-// TestAHungRenewalHoldsUpNoOtherLock: the scheduler waits for no node.
+// TestAHungRenewalHoldsUpNoOtherLock: the agenda waits for no node.
 func TestAHungRenewalHoldsUpNoOtherLock(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)

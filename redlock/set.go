@@ -373,8 +373,7 @@ func (q *queue) join(g *gathering, r *round, c claim) *Lock {
 	lock.session.lease.MayHold(maybe) // a part's request may be under way to others
 	lock.session.mu.Unlock()
 	for i, part := range g.parts {
-		part.session.lease.End(lease.Released)
-		part.session.leaveHeld(lease.Released, nil)
+		part.session.endLocked(lease.Released, nil)
 		ln := q.lines[g.keys[i]]
 		ln.removeHolder(part.session)
 		ln.holders = append(ln.holders, lock.session)
@@ -382,7 +381,7 @@ func (q *queue) join(g *gathering, r *round, c claim) *Lock {
 	return lock
 }
 
-// begin ends what the parts have in this process, and has the scheduler look after the lock.
+// begin ends what the parts have in this process, and has the Agenda look after the lock.
 func (g *gathering) begin(lock *Lock) (*Lock, error) {
 	for _, part := range g.parts {
 		part.session.handIn()

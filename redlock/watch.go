@@ -8,12 +8,13 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/agenda"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A lock that is held for a while is watched (see package lease). There is no goroutine:
-// looks are due on the scheduler and sent by its workQueue, as renewals are.
+// looks are due on the Agenda, and sent as renewals are.
 
 // maxWatched bounds the keys that a Locker has watched, because a server remembers so many for all
 // clients (tracking-table-max-keys, by default a million). One whose table is full forgets a key for
@@ -30,14 +31,12 @@ func watchable(nodes []protocol.Node) (set quorum.Set) {
 	return set
 }
 
-// look asks the nodes that are due whether they hold the lock. It is an item of the scheduler's
-// workQueue.
+// look asks the nodes that are due whether they hold the lock.
 func (s *session) look() {
 	l := s.locker
 	s.mu.Lock()
-	now := s.now()
-	nodes, first, todo := s.lease.Looking(now)
-	s.follow(todo, now)
+	nodes, first, todo := s.lease.Looking(s.now())
+	s.follow(todo)
 	if first {
 		l.queue.hold(s) // who has won it may have been kept from that until now
 		l.watches.add(s)
@@ -133,7 +132,7 @@ func (t *watches) permit(key string) *session {
 // the node's, and must not be kept: to go through a million locks takes seconds.
 func (l *Locker) hint(i int, key string) {
 	if key == "" {
-		l.scheduler.workQueue.doubt(i)
+		l.agenda.Doubt(i)
 		return
 	}
 	for _, s := range l.holdersOf(key) {
@@ -170,18 +169,16 @@ func (s *session) isWatched() bool {
 // hinted has node i looked at soon: a key of the session may have changed.
 func (s *session) hinted(i int) {
 	s.mu.Lock()
-	now := s.now()
-	s.follow(s.lease.Hinted(i, now), now)
+	s.follow(s.lease.Hinted(i, s.now()))
 }
 
 // Receive implements protocol.Receiver: it takes the reply to a look.
 func (s *session) Receive(i int, reply protocol.Reply) {
 	s.mu.Lock()
-	now := s.now()
-	todo := s.lease.Looked(i, reply, now)
-	s.follow(todo, now)
+	todo := s.lease.Looked(i, reply, s.now())
+	s.follow(todo)
 	if todo.End != lease.Held {
-		s.locker.scheduler.workQueue.add(workItem{s, giveBack})
+		s.locker.agenda.Add(s, agenda.GiveBack)
 	}
 }
 

@@ -32,7 +32,7 @@ func (several) Several() bool { return true }
 
 // The ranks, each with what it guards.
 type (
-	Running   struct{ one }     // redlock: that one goroutine looks at due locks
+	Running   struct{ one }     // agenda: that one goroutine looks at what is due
 	Stripe    struct{ several } // ballot: requests for some keys are submitted; by index
 	Watches   struct{ one }     // redlock: which sessions have their keys watched
 	Hints     struct{ one }     // pool: who is told of a key
@@ -42,8 +42,8 @@ type (
 	Memory    struct{ one }     // trust: what is known of one node's memory
 	Ballot    struct{ one }     // ballot: what was said
 	Trip      struct{ one }     // ballot: how long a node takes
-	Scheduler struct{ one }     // redlock: when which lock is due
-	Chores    struct{ one }     // redlock: what is to be done at the nodes
+	Scheduler struct{ one }     // agenda: when what is due
+	Chores    struct{ one }     // agenda: what is to be done at the nodes
 	Votes     struct{ one }     // trust: which votes wait for promises
 	Events    struct{ one }     // redlock: what an observer has yet to be told
 	Ticket    struct{ one }     // redlock: what a node says of a place in its queue

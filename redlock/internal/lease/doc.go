@@ -3,15 +3,16 @@
 //
 // A Lease is a state machine. Each of its methods is one event (an answer of a node, a moment, a hint,
 // a handover), changes nothing but the Lease, and returns what the caller is to do (Todo). It knows no
-// Locker, nodes, goroutines or clock: the moment comes with the event. So a test can try events in
-// every order, and does (explore_test.go).
+// Locker, nodes, goroutines or clock: the moment comes with the event. So a test tries every order of
+// answers, losses of messages, hints, looks, repairs, renewals and the release (explore_test.go);
+// handovers, readers and what a Lease is held within are for the simulation of the whole.
 //
 //	            a quorum grants an extension
 //	              ┌────────────────────────┐
 //	              ▼                        │
 //	granted ──► held ──renewal is due──► asked ──too few, or too late──► held, to be asked again soon
 //	              │ any event
-//	              └──► ended: Released, Closed, Overdue, MaxHold, Absent, Gone, Missing, Lost
+//	              └──► ended: Released, Closed, Overdue, MaxHold, Absent, Gone, Missing, Along
 //
 // It promises that a Lease is held only before its deadline, which counts from the start of a request
 // that a quorum granted before the deadline of before; that it ends once, for one reason, and that

@@ -58,7 +58,7 @@ func (l *Lease) WantsRenewal() (bool, Todo) {
 	case l.ended != Held:
 		return false, Todo{}
 	case l.tenure == nil: // the next holder's renewal is due when it is there
-		return false, l.plan()
+		return false, l.Plan()
 	}
 	return true, Todo{}
 }
@@ -66,7 +66,7 @@ func (l *Lease) WantsRenewal() (bool, Todo) {
 // Renewing makes an extension the renewal that is under way.
 func (l *Lease) Renewing(r Round) Todo {
 	l.renewal = r
-	return l.plan()
+	return l.Plan()
 }
 
 // HasProved reports whether the deadline counts from r or a later round.
@@ -140,8 +140,8 @@ func (l *Lease) Weigh(r Round, now clock.Instant) (todo Todo) {
 		l.votes = v.Granted | mark.regained
 	case mark.seq > l.proof && until >= l.until:
 		l.extended(r, v.Granted, until)
-		if l.isAbsentSomewhere() {
-			todo = l.renewSoon(now)
+		if l.isAbsentSomewhere() && l.renewSoon(now) {
+			todo = l.Plan()
 		}
 		todo.Extended = true
 	}
@@ -151,7 +151,7 @@ func (l *Lease) Weigh(r Round, now clock.Instant) (todo Todo) {
 		} else {
 			l.renewalFailed(r, now)
 		}
-		todo.At = l.plan().At
+		todo.At = l.Plan().At
 	}
 	return todo
 }
@@ -190,7 +190,7 @@ func (l *Lease) Repaired(gap, r Round, a Answer, now clock.Instant) (todo Todo) 
 	if l.watched { // the request has used up what the node remembered of the key
 		l.found(a.Node) // what it told before is out of date, and must not end the lease
 		d.watch.schedule(a.Node, now)
-		todo = l.plan()
+		todo = l.Plan()
 	}
 	if a.Outcome != protocol.Granted {
 		return todo

@@ -20,9 +20,10 @@ type Terms struct {
 
 // A Grant is what a Lease begins with.
 type Grant struct {
-	Start    clock.Instant // of the request that a quorum has granted
-	IsReader bool          // it is a reader's: nodes keep many of those, and hint at none
-	Within   *atomic.Int64 // the instant at which the Lease ends at the latest; it may change. Nil: none
+	Round       Round         // that a quorum has granted
+	IsExtension bool          // of what the nodes had already: parts that become one claim
+	IsReader    bool          // it is a reader's: nodes keep many of those, and hint at none
+	Within      *atomic.Int64 // the instant at which the Lease ends at the latest; it may change. Nil: none
 }
 
 // A Tenure is the time for which one caller has a Lease.
@@ -44,10 +45,10 @@ type Votes struct {
 	Tally   quorum.Tally
 }
 
-// A Mark is what a Lease notes about a Round: the zero Mark is that of the acquisition.
+// A Mark is what a Lease notes about a Round.
 type Mark struct {
 	regained quorum.Set // nodes that were given the claim again since
-	seq      int32      // of the rounds of a Lease
+	seq      int32      // of the rounds of a Lease; zero: that of its Grant
 	extends  bool
 	reader   bool // it is a reader's
 }
@@ -59,7 +60,7 @@ const (
 	Held     Reason = iota // it is
 	Released               // by its holder
 	Closed                 // by the end of its Locker
-	Lost                   // because of something else that has ended
+	Along                  // with something else that it depends on, as its owner says
 	Overdue                // no extension came before the deadline
 	MaxHold                // its holder had it for as long as it may
 	Absent                 // what it is held under has ended (Grant.Within)
@@ -68,15 +69,15 @@ const (
 )
 
 // IsLoss reports whether the holder did not want the end.
-func (r Reason) IsLoss() bool { return r >= Lost }
+func (r Reason) IsLoss() bool { return r >= Along }
 
 // A Todo is what follows an event. The zero Todo is nothing.
 type Todo struct {
-	At       clock.Instant // Due is to be called then, and not before; zero: as before
+	At       clock.Instant // Due is to be called then; zero: at the moment of before
 	End      Reason        // the Lease has ended: not Held
 	Failed   Round         // with End: the extension to explain it by; nil: there is none
 	Extended bool          // by the Round of the event
-	Renew    bool          // Renewing is to be called, when its turn comes
+	Renew    bool          // WantsRenewal is to be called, when its turn comes
 	Look     bool          // Looking is to be called, when its turn comes
 	Repair   bool          // the node of the event is to be given the claim again; then call Repaired
 }
@@ -89,7 +90,7 @@ type Lease struct {
 
 	ended    Reason
 	renews   bool // whoever has the tenure wants it
-	renewDue bool // Renewing is to be called
+	renewDue bool // WantsRenewal is to be called
 	lookDue  bool // Looking is to be called
 	watched  bool // nodes have been asked to hint at its keys
 	reader   bool
@@ -117,9 +118,11 @@ type divergence struct {
 // New returns the Lease of a claim that was just granted. It is for Occupy to say for whom, and for
 // Granted by which nodes.
 func New(t *Terms, g Grant) Lease {
+	start := g.Round.Start()
+	*g.Round.Mark() = Mark{extends: g.IsExtension, reader: g.IsReader}
 	return Lease{
 		terms: t, within: g.Within, reader: g.IsReader,
-		until: quorum.Deadline(g.Start, t.TTL), renewAt: t.renewAfter(g.Start),
+		until: quorum.Deadline(start, t.TTL), renewAt: t.renewAfter(start),
 	}
 }
 
@@ -130,10 +133,8 @@ func (l *Lease) Granted(granted, maybe quorum.Set) { l.votes, l.maybe = granted,
 // has another.
 func (l *Lease) Occupy(t *Tenure, renews bool, now clock.Instant) Todo {
 	l.tenure, l.renews = t, renews
-	if todo := l.weighMissing(now); todo != (Todo{}) { // what looks have told while nobody had it
-		return todo
-	}
-	return l.plan()
+	l.renewForAbsent(now) // what looks have told while nobody had it
+	return l.Plan()
 }
 
 // Vacate leaves the Lease to nobody, until Occupy.
@@ -224,14 +225,14 @@ func (l *Lease) Due(now clock.Instant) Todo {
 	if at := l.lookAt(); !renew && at > 0 && now >= at {
 		look, l.lookDue = true, true
 	}
-	todo := l.plan()
+	todo := l.Plan()
 	todo.Renew, todo.Look = renew, look
 	return todo
 }
 
-// plan says when Due is to be called: at the deadline, or before that for a renewal, for one that came
+// Plan says when Due is to be called: at the deadline, or before that for a renewal, for one that came
 // to nothing, or for a look.
-func (l *Lease) plan() Todo {
+func (l *Lease) Plan() Todo {
 	if l.ended != Held {
 		return Todo{}
 	}
@@ -263,6 +264,3 @@ func (l *Lease) failed() Round {
 	}
 	return l.divergence.failed
 }
-
-// Plan returns when Due is to be called, for a Lease that has just begun, or whose Tenure was changed.
-func (l *Lease) Plan() Todo { return l.plan() }

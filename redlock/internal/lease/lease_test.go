@@ -15,10 +15,13 @@ import (
 )
 
 // leaseOf returns a lease of n nodes that began at start, granted by all.
-func leaseOf(n int, start clock.Instant) *Lease {
+func leaseOf(n int, start clock.Instant) *Lease { return leaseBy(newTrial(n, start), n) }
+
+func leaseBy(r *trial, n int) *Lease {
+	start := r.start
 	t := &Terms{Nodes: n, TTL: 10 * time.Second, Timeout: time.Second, Hinting: quorum.All(n),
 		MayWatch: func() bool { return true }, Jitter: func(time.Duration) time.Duration { return 0 }}
-	l := New(t, Grant{Start: start})
+	l := New(t, Grant{Round: r})
 	l.Granted(quorum.All(n), 0)
 	l.Occupy(&Tenure{Since: start}, true, start)
 	return &l
@@ -121,7 +124,7 @@ func TestWhatALeaseKnowsOfItsKeysIsTrue(t *testing.T) {
 		for _, i := range dice.Perm(nodes)[:3] {
 			tell(first, i, protocol.Granted)
 		}
-		l = leaseOf(nodes, now)
+		l = leaseBy(first, nodes)
 		l.Granted(first.votes.Granted, quorum.All(nodes))
 		ttl := l.terms.TTL
 		for step := 0; step < 60 && l.ended == Held; step++ {

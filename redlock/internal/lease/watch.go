@@ -85,7 +85,7 @@ func (l *Lease) Looking(now clock.Instant) (nodes quorum.Set, first bool, todo T
 	case !first && l.divergence != nil:
 		nodes = l.divergence.watch.take(now, l.terms.TTL/4)
 	}
-	return nodes, first && l.watched, l.plan()
+	return nodes, first && l.watched, l.Plan()
 }
 
 // take returns the nodes that are due.
@@ -113,7 +113,7 @@ func (l *Lease) Hinted(i int, now clock.Instant) Todo {
 		return Todo{}
 	}
 	l.ensureDivergence().watch.schedule(i, now)
-	return l.plan()
+	return l.Plan()
 }
 
 // Looked takes node i's reply to a look.
@@ -149,21 +149,26 @@ func (l *Lease) weighMissing(now clock.Instant) Todo {
 	if t := (quorum.Tally{Nodes: l.terms.Nodes, Refused: w.missing.Size()}); t.Gone() {
 		return l.end(Missing, nil)
 	}
-	if w.absent != 0 && l.renewal == nil {
-		return l.renewSoon(now)
+	if l.renewForAbsent(now) {
+		return l.Plan()
 	}
 	return Todo{}
 }
 
-// renewSoon moves the next renewal forward, if there will be one, for the sake of nodes whose
-// key has gone.
-func (l *Lease) renewSoon(now clock.Instant) Todo {
+// renewForAbsent is renewSoon if nodes have lost their key, and no renewal is under way that gives it
+// back to them.
+func (l *Lease) renewForAbsent(now clock.Instant) bool {
+	return l.isAbsentSomewhere() && l.renewal == nil && l.renewSoon(now)
+}
+
+// renewSoon moves the next renewal forward, if there will be one. It reports whether it has.
+func (l *Lease) renewSoon(now clock.Instant) bool {
 	at := now.Add(repairDelay)
 	if at >= l.renewAt || !l.isRenewed() {
-		return Todo{}
+		return false
 	}
 	l.renewAt = at
-	return l.plan()
+	return true
 }
 
 // isAbsentSomewhere reports whether nodes have lost their key since the last extension was sent.
