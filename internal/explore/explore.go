@@ -1,4 +1,12 @@
-// Package explore tries everything that can happen in a small model, breadth first.
+// Package explore tries everything that can happen in a small model, breadth first. A model may be
+// code that is in use, if its state can be copied.
+//
+//	start ──each step──► states ──each step──► ... until no state is new
+//
+// It promises that each state which can be reached is shown, with each step that leads to it from a
+// state shown before, and that a violation comes with a shortest way there. It trusts Key: states of
+// one key must have the same future, or one of them hides what the other would break. It does not
+// bound anything: a model must, by what it lets happen.
 package explore
 
 import (

@@ -2,6 +2,11 @@
 //
 // A sleeper looks at the facts, sleeps, and looks again: a signal says that something may have
 // changed, never what.
+//
+//	look ──nothing to do──► Sleep ──signal, timer, end of the context or the Locker──► look
+//
+// It promises that a Wake after the look is not lost: it is kept, one of them, until the sleeper
+// sleeps. Signals that nobody needs any more are not rejected, but do no harm.
 package park
 
 import (
