@@ -1,6 +1,7 @@
 package agenda
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,12 @@ func (l *log) add(n note) {
 	defer l.mu.Unlock()
 	n.at = time.Since(l.began)
 	l.notes = append(l.notes, n)
+}
+
+func (l *log) all() []note {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.notes)
 }
 
 // An item wants the same work done each time that it is due.
@@ -84,7 +91,7 @@ func TestItemsAreDueInTimeAndOnce(t *testing.T) {
 			{name: "c", what: "due", at: 2 * time.Second},
 			{name: "c", what: "renew", at: 2 * time.Second},
 			{name: "b", what: "due", at: 3 * time.Second},
-		}, l.notes)
+		}, l.all())
 		n, _ := a.Len()
 		assert.Zero(t, n)
 	})
@@ -102,7 +109,7 @@ func TestLooksAreBehindAllOtherWorks(t *testing.T) {
 			{name: "renew", what: "due", at: time.Second},
 			{name: "renew", what: "renew", at: time.Second},
 			{name: "look", what: "look", at: time.Second},
-		}, l.notes)
+		}, l.all())
 	})
 }
 
@@ -114,12 +121,12 @@ func TestWhatIsClosedTakesNothing(t *testing.T) {
 		assert.Equal(t, []*item{i}, a.Close())
 		assert.False(t, a.Put(i, in(time.Second)))
 		time.Sleep(time.Minute)
-		assert.Empty(t, l.notes)
+		assert.Empty(t, l.all())
 		a.Stop()
 		a.Add(i, GiveBack) // what ends meanwhile is still told
 		a.Doubt(0)
 		synctest.Wait()
-		assert.Equal(t, []note{{name: "i", what: "give back", inVain: true, at: time.Minute}}, l.notes)
+		assert.Equal(t, []note{{name: "i", what: "give back", inVain: true, at: time.Minute}}, l.all())
 	})
 }
 
@@ -132,6 +139,6 @@ func TestADoubtIsToldToAllThatAreThere(t *testing.T) {
 		a.Doubt(2)
 		synctest.Wait()
 		time.Sleep(time.Second)
-		assert.Len(t, l.notes, 3*batchSize)
+		assert.Len(t, l.all(), 3*batchSize)
 	})
 }
