@@ -26,14 +26,7 @@ import (
 // (ErrNoQuorum) and from the end of ctx (its error); whatever single nodes had
 // granted is being released on all of them. ErrClosed follows a Close.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	if l.groups != nil {
-		return l.groups.acquire(ctx, name, request{try: true, opts: opts})
-	}
-	a, err := l.begin(ctx, name, opts)
-	if err != nil {
-		return nil, err
-	}
-	return a.conclude(a.once())
+	return l.acquireOne(ctx, name, demand{opts: opts, isTry: true})
 }
 
 // Acquire waits for the lock name. Callers of this Locker who wait for one
@@ -55,26 +48,27 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 //
 // The end of ctx ends the waiting, not the lock: see Lock.Context.
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	if l.groups != nil {
-		return l.groups.acquire(ctx, name, request{opts: opts})
+	return l.acquireOne(ctx, name, demand{opts: opts})
+}
+
+// acquireOne is Acquire and, without waiting, TryAcquire.
+func (l *Locker) acquireOne(ctx context.Context, name string, d demand) (*Lock, error) {
+	if places := l.places(name); len(places) == 1 {
+		return places[0].acquire(ctx, name, d)
 	}
-	a, err := l.begin(ctx, name, opts)
-	if err != nil {
-		return nil, err
-	}
-	return a.conclude(a.wait())
+	d.names = []string{name}
+	return l.acquire(ctx, d)
 }
 
 // An acquisition is one call of TryAcquire or Acquire in progress. It belongs to the
 // goroutine of the call, but for line.
 type acquisition struct {
-	locker   *Locker
+	group    *group
 	settings *settings // of this call
 	name     string
 	key      string
-	names    []string        // of AcquireAll, sorted; nil for one name
-	keys     []string        // likewise
-	part     bool            // of a lock of several names that is being gathered (see set.go)
+	several  *several        // of a Lock of several names or groups, which it stands for; nil for one
+	isPart   bool            // of such a Lock
 	own      bool            // of a name of redlock's own (see presence.go)
 	slot     int             // that is tried next, with several permits
 	ctx      context.Context // the caller's, which bounds the waiting
@@ -99,11 +93,11 @@ type acquisition struct {
 }
 
 // begin checks the arguments of an acquisition, and tells the tracers that it begins.
-func (l *Locker) begin(ctx context.Context, name string, opts []Option) (*acquisition, error) {
+func (g *group) begin(ctx context.Context, name string, opts []Option) (*acquisition, error) {
 	if ctx == nil {
 		return nil, nilContext(protocol.OpAcquire, name)
 	}
-	s, err := l.settings.with(opts)
+	s, err := g.settings.with(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -111,16 +105,16 @@ func (l *Locker) begin(ctx context.Context, name string, opts []Option) (*acquis
 	if err != nil {
 		return nil, err
 	}
-	a := &acquisition{locker: l, settings: s, name: name, key: key, ctx: ctx, eventCtx: ctx}
+	a := &acquisition{group: g, settings: s, name: name, key: key, ctx: ctx, eventCtx: ctx}
 	a.trace()
 	return a, nil
 }
 
 // trace tells the tracers that the acquisition begins.
 func (a *acquisition) trace() {
-	if a.locker.observed() {
+	if a.group.observed() {
 		a.began = a.settings.clock.Now()
-		for _, t := range a.locker.settings.tracers {
+		for _, t := range a.group.settings.tracers {
 			a.eventCtx = t.Start(a.eventCtx, a.name)
 		}
 	}
@@ -131,26 +125,39 @@ func (a *acquisition) conclude(k *Lock, err error) (*Lock, error) {
 	e := Event{Kind: EventAcquired, Context: a.eventCtx, Name: a.name, Err: err}
 	if err != nil {
 		e.Kind = EventNotAcquired
+	} else if a.group.observed() {
+		e.Votes, e.Remaining = k.Votes(), k.Remaining()
+		if k.bond == nil {
+			e = k.session.describe(e)
+		}
 	}
-	a.locker.tell(e, a.began, k)
-	a.locker.awaitObservers()
+	a.group.tell(e, a.began, nil)
+	a.group.awaitObservers()
 	return k, err
 }
 
 // isOver reports whether the caller's context or the Locker has ended.
-func (a *acquisition) isOver() bool { return a.ctx.Err() != nil || isDone(a.locker.closed) }
+func (a *acquisition) isOver() bool { return a.ctx.Err() != nil || isDone(a.group.closed) }
 
 // interrupted returns the error of an acquisition that the Locker's or the
 // context's end keeps from asking any node, or nil.
 func (a *acquisition) interrupted() error {
-	if isDone(a.locker.closed) {
+	if isDone(a.group.closed) {
 		return closedError(protocol.OpAcquire, a.name)
 	}
 	if err := a.ctx.Err(); err != nil {
-		t := quorum.Tally{Nodes: len(a.locker.nodes)}
+		t := quorum.Tally{Nodes: len(a.group.nodes)}
 		return &QuorumError{Op: protocol.OpAcquire.String(), Name: a.name, Err: err, Nodes: t.Nodes, Quorum: t.Quorum()}
 	}
 	return nil
+}
+
+// get acquires what the caller asks for.
+func (a *acquisition) get(d demand) (*Lock, error) {
+	if d.isTry {
+		return a.once()
+	}
+	return a.wait()
 }
 
 // once tries once.
@@ -158,12 +165,7 @@ func (a *acquisition) once() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	k, err := a.settle()
-	if err != nil {
-		return nil, err
-	}
-	a.locker.queue.hold(k.session)
-	return k, nil
+	return a.settle()
 }
 
 // wait tries as often as the settings say.
@@ -171,13 +173,13 @@ func (a *acquisition) wait() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
 	}
-	a.parker = a.locker.parkers.Get()
-	defer a.locker.parkers.Put(a.parker)
+	a.parker = a.group.parkers.Get()
+	defer a.group.parkers.Put(a.parker)
 	defer a.withdraw()
 	switch {
 	case a.settings.retries != Forever || a.settings.interval != 0:
 		return a.bySchedule()
-	case a.names != nil:
+	case a.several != nil:
 		return a.inLines()
 	case a.settings.manyPermits():
 		return a.inLineForPermit()
@@ -205,7 +207,6 @@ func (a *acquisition) bySchedule() (*Lock, error) {
 			k, err = a.tryOnce(vote)
 		}
 		if err == nil {
-			a.locker.queue.hold(k.session)
 			return k, nil
 		}
 		failure, over := a.judge(try, err)
@@ -247,7 +248,7 @@ func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error 
 			of.Remaining = max(of.Remaining-now.Sub(a.failedAt), time.Millisecond)
 		}
 	case a.line != nil && a.askedAt == 0:
-		of.Remaining, of.before = a.locker.queue.inTheWay(a, now)
+		of.Remaining, of.before = a.group.queue.inTheWay(a, now)
 	case ended.Err != a.ctx.Err():
 		of.before = ended.Kind()
 	}
@@ -274,9 +275,9 @@ func (a *acquisition) settle() (*Lock, error) {
 			return nil, err
 		}
 		a.remember(failed)
-		p := a.locker.parkers.Get()
+		p := a.group.parkers.Get()
 		a.pauseOn(p, wait)
-		a.locker.parkers.Put(p)
+		a.group.parkers.Put(p)
 		if interrupted := a.interrupted(); interrupted != nil {
 			return nil, a.endedAfter(failed, interrupted)
 		}
@@ -314,51 +315,64 @@ func (a *acquisition) attempt(first ballot.Plan) (*Lock, error) {
 	}
 }
 
+// A vote is one try: a claim, and the round that asks for it.
+type vote struct {
+	*acquisition
+	claim claim
+	round *round
+	limit time.Duration // of the round, with a second one for the nodes' records
+}
+
+// openVote makes a vote that asks no node yet. The caller, if there is no error, tells inflight when it is
+// done.
+func (a *acquisition) openVote() (v vote, err error) {
+	g := a.group
+	if g.member != nil && !a.own {
+		a.askedAt = a.settings.clock.Now()
+		if err := g.member.enter(a.ctx, a.name); err != nil {
+			return v, err
+		}
+	}
+	if !g.inflight.begin() {
+		return v, closedError(protocol.OpAcquire, a.name)
+	}
+	now := a.settings.clock.Now()
+	a.askedAt = now
+	c := a.newClaim(now)
+	r := g.newRoundAt(a.eventCtx, now, a.name, c.request(a.settings, c.kind.acquire))
+	return vote{acquisition: a, claim: c, round: r, limit: 2 * a.settings.timeout()}, nil
+}
+
 // attemptOnce is one vote. again says that its TTL has been entered meanwhile, unless it is
 // the last.
 func (a *acquisition) attemptOnce(first ballot.Plan, last bool) (_ *Lock, _ error, again bool) {
-	l, settings := a.locker, a.settings
-	if l.group != nil && !a.own {
-		a.askedAt = settings.clock.Now()
-		if err := l.group.enter(a.ctx, a.name); err != nil {
-			return nil, err, false
-		}
+	v, err := a.openVote()
+	if err != nil {
+		return nil, err, false
 	}
-	if !l.inflight.begin() {
-		return nil, closedError(protocol.OpAcquire, a.name), false
-	}
-	defer l.inflight.done()
-	now := settings.clock.Now()
-	a.askedAt = now
-	c := a.newClaim(now)
-	r := l.newRoundAt(a.eventCtx, now, a.name, c.request(settings, c.kind.acquire))
+	g, r := a.group, v.round
+	defer g.inflight.done()
+	now := r.Start()
 	if !r.Run(a.ctx, first, &r.req, r) {
 		state := r.State()
 		err := r.fail(&state, ErrHeld)
-		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Err: err}, now, nil)
+		g.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Err: err}, now, nil)
 		return nil, err, false
 	}
-	limit := r.Late() + 2*settings.timeout()
-	var unraised *round
-	if c.block != nil {
-		unraised = a.raise(r, c)
-	}
-	var k *Lock
-	if unraised == nil {
-		k = a.win(r, c)
-	}
+	v.limit += r.Late()
+	k, unraised := v.take()
 	if k == nil {
-		err := a.rollBack(r, unraised, c)
-		if isDone(l.closed) {
+		err := v.undo(unraised).explain()
+		if isDone(g.closed) {
 			return nil, closedError(protocol.OpAcquire, a.name), false
 		}
-		if !last && err.Err == errForgetful && r.couldWin(a.ctx, limit) {
+		if !last && err.Err == errForgetful && r.couldWin(a.ctx, v.limit) {
 			return nil, err, true
 		}
-		l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, now, nil)
+		g.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, now, nil)
 		return nil, err, false
 	}
-	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, now, k)
+	g.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, now, &k.hold)
 	if s := k.session; !s.schedule() {
 		s.drop(lease.Closed)
 		return nil, closedError(protocol.OpAcquire, a.name), false
@@ -366,21 +380,41 @@ func (a *acquisition) attemptOnce(first ballot.Plan, last bool) (_ *Lock, _ erro
 	return k, nil, false
 }
 
+// take makes the lock of a vote that was won, or returns nil; unraised is not nil if that is for want of a
+// token.
+func (v *vote) take() (k *Lock, unraised *round) {
+	if v.claim.block != nil {
+		if unraised = v.raise(); unraised != nil {
+			return nil, unraised
+		}
+	}
+	return v.win(), nil
+}
+
 // win makes the lock of a round that was won in time, or returns nil. Replies
 // that are still to come count for the session.
-func (a *acquisition) win(r *round, c claim) *Lock {
+func (v *vote) win() *Lock {
 	// The votes may have come in time and this goroutine too late: a process
 	// that was paused or a machine that slept must not believe them.
-	now := a.settings.clock.Now()
+	r, c := v.round, v.claim
+	now := v.settings.clock.Now()
 	state := r.State()
-	if !ballot.IsWon(&state) || now >= quorum.Deadline(r.Start(), a.settings.ttl) || !a.isPresent(now) {
+	if !ballot.IsWon(&state) || now >= quorum.Deadline(r.Start(), v.settings.ttl) || v.presence().isOver(now) {
 		return nil
 	}
 	// So may votes that have come since raise looked, without the token.
 	if c.block != nil && c.block.first == r.req.Token && accepted(&state) < state.Tally.Quorum() {
 		return nil
 	}
-	return newSession(r, c, a, now)
+	return newSession(r, c, v.acquisition, now)
+}
+
+// newLock makes a lock that the acquisition has won, on a session.
+func (a *acquisition) newLock(s *session, now clock.Instant) *Lock {
+	k := &Lock{}
+	k.open(a.ctx, s, a.settings, now)
+	k.quiet = a.isPart || a.own
+	return k
 }
 
 // lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
@@ -399,16 +433,13 @@ func (a *acquisition) newClaim(now clock.Instant) claim {
 	}
 	if s := a.settings; s.fenced {
 		c.kind = fenced
-		c.block = &block{counter: keys.Counter.Of(c.key), first: a.locker.tokens.propose(s.wall()), size: a.locker.queue.blockFor(a)}
-		if c.block.size == 1 && !a.locker.tokens.isContended(c.key, now) && a.locker.guard.IsNear(c.block.first, now) {
+		c.block = &block{counter: keys.Counter.Of(c.key), first: a.group.tokens.propose(s.wall()), size: a.group.queue.blockFor(a)}
+		if c.block.size == 1 && !a.group.tokens.isContended(c.key, now) && a.group.guard.IsNear(c.block.first, now) {
 			c.kind = clientChecked
 		}
 	}
 	if a.settings.shared {
 		c.kind, c.shared = shared, sharedKeys(a.key)
-	}
-	if a.names != nil {
-		c.kind, c.set = several, a.setOf(c.value)
 	}
 	return c
 }

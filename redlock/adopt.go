@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/redquorum/redquorum/protocol"
@@ -26,19 +27,30 @@ import (
 // and is safe for concurrent use.
 func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 	h := handle{op: protocol.OpRelease, name: name, value: value}
-	if l.groups != nil {
-		return l.releaseValueInGroups(ctx, h)
+	var failure error
+	for _, g := range l.places(name) { // a lock whose group changes has another value in each
+		err := g.releaseValue(ctx, h)
+		if err == nil {
+			return nil
+		}
+		if failure == nil || errors.Is(failure, ErrLost) { // it may be where it could not be looked for
+			failure = err
+		}
 	}
-	a, err := l.adopt(ctx, h, nil)
+	return failure
+}
+
+func (g *group) releaseValue(ctx context.Context, h handle) error {
+	a, err := g.adopt(ctx, h, nil)
 	if err != nil {
 		return err
 	}
-	defer l.inflight.done()
-	defer l.awaitObservers()
-	r := l.release(releaseOf{ctx, a.settings, h.claim(a.key), quorum.All(len(l.nodes)), false}, a.settings.clock.Now())
-	l.queue.changed(a.key)
-	if s := l.heldWith(a.key, value); s != nil { // the nodes give this Locker no hint
-		for i := range l.nodes {
+	defer g.inflight.done()
+	defer g.awaitObservers()
+	r := g.release(releaseOf{ctx, a.settings, h.claim(a.key), quorum.All(len(g.nodes)), false}, a.settings.clock.Now())
+	g.queue.changed(a.key)
+	if s := g.heldWith(a.key, h.value); s != nil { // the nodes give this Locker no hint
+		for i := range g.nodes {
 			s.hinted(i)
 		}
 	}
@@ -69,27 +81,39 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 // concurrent use.
 func (l *Locker) ExtendValue(ctx context.Context, name, value string, opts ...Option) error {
 	h := handle{op: protocol.OpExtend, name: name, value: value}
-	if l.groups != nil {
-		return l.extendValueInGroups(ctx, h, opts)
+	places := l.places(name)
+	if len(places) > 1 { // nothing would extend what the holder has in the other group
+		return fmt.Errorf("redlock: extend %q: the map of the groups is being changed, and until all clients have the new one "+
+			"only the lock's holder can extend it", name)
 	}
-	a, err := l.adopt(ctx, h, opts)
+	return places[0].extendValue(ctx, h, opts)
+}
+
+func (g *group) extendValue(ctx context.Context, h handle, opts []Option) error {
+	a, err := g.adopt(ctx, h, opts)
 	if err != nil {
 		return err
 	}
-	defer l.inflight.done()
-	defer l.awaitObservers()
+	defer g.inflight.done()
+	defer g.awaitObservers()
+	if err := g.member.enter(ctx, h.name); err != nil {
+		return err
+	}
+	p := g.member.current()
 	c := h.claim(a.key)
 	// A key may outlive the TTLs with which its holder goes on extending it: by the longest, from
 	// when that was last asked for. The step of that TTL was in use then, and fades no sooner.
 	const most = 3 // as for an acquisition: votes do not count before their TTL is on record
 	for try := 1; ; try++ {
-		r := l.newRound(ctx, name, c.request(a.settings, c.kind.extend))
-		r.req.Watch = l.heldWith(a.key, value) != nil // for the holder of this process
+		r := g.newRound(ctx, h.name, c.request(a.settings, c.kind.extend))
+		r.req.Watch = g.heldWith(a.key, h.value) != nil // for the holder of this process
 		r.ask()
 		r.Wait(ctx, a.settings.timeout(), ballot.Settled)
 		r.WaitForRecords(ctx, 2*a.settings.timeout(), ballot.Settled)
 		failure := a.unextended(r)
 		switch {
+		case failure == nil && p.isOver(a.settings.clock.Now()): // clients of another version may have the name
+			return fmt.Errorf("redlock: extend %q: %w", h.name, errAbsent)
 		case failure == nil:
 			return nil
 		case try == most || ctx.Err() != nil || !r.couldWin(ctx, 2*a.settings.timeout()):
@@ -110,11 +134,11 @@ func (h handle) claim(key string) claim {
 }
 
 // adopt checks the arguments. The caller, if it gets no error, tells inflight when it is done.
-func (l *Locker) adopt(ctx context.Context, h handle, opts []Option) (*acquisition, error) {
+func (g *group) adopt(ctx context.Context, h handle, opts []Option) (*acquisition, error) {
 	if ctx == nil {
 		return nil, nilContext(h.op, h.name)
 	}
-	s, err := l.settings.with(opts)
+	s, err := g.settings.with(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -128,10 +152,10 @@ func (l *Locker) adopt(ctx context.Context, h handle, opts []Option) (*acquisiti
 	if h.value == protocol.ReadersValue { // without it a writer would come in beside them
 		return nil, fmt.Errorf("redlock: %s %q: %q stands for all readers, and is the value of no lock", h.op, h.name, h.value)
 	}
-	if !l.inflight.begin() {
+	if !g.inflight.begin() {
 		return nil, closedError(h.op, h.name)
 	}
-	return &acquisition{locker: l, settings: s, name: h.name, key: key, ctx: ctx, eventCtx: ctx}, nil
+	return &acquisition{group: g, settings: s, name: h.name, key: key, ctx: ctx, eventCtx: ctx}, nil
 }
 
 // unextended returns why the round has not extended the lock, or nil if it has.

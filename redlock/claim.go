@@ -3,7 +3,6 @@ package redlock
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"slices"
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/protocol"
@@ -20,7 +19,6 @@ var (
 	fenced        = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
 	clientChecked = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpRelease} // Request.Judged
 	shared        = &kind{protocol.OpShare, protocol.OpExtendShared, protocol.OpReleaseShared}
-	several       = &kind{protocol.OpAcquireAll, protocol.OpExtendAll, protocol.OpReleaseAll}
 )
 
 // A claim is what one attempt at a lock puts on the nodes, and what the lock is
@@ -32,7 +30,6 @@ type claim struct {
 	value  string
 	block  *block           // of fencing tokens; nil without them
 	shared *protocol.Shared // of a reader
-	set    *protocol.Set    // the keys and values of a lock of several names (see set.go), of which key and value are the first
 	permit *permit          // nil but with several permits
 }
 
@@ -61,7 +58,7 @@ func (c claim) withoutToken() claim {
 // request makes the request for op about the claim.
 func (c claim) request(s *settings, op protocol.Op) protocol.Request {
 	req := protocol.Request{
-		Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared, Set: c.set,
+		Op: op, Key: c.key, Value: c.value, TTL: s.ttl, Timeout: s.timeout(), Shared: c.shared,
 	}
 	if b := c.block; b != nil && !op.Extends() && op != protocol.OpRelease {
 		req.Counter, req.Token, req.Block, req.Slack = b.counter, b.first, b.size, trust.TokenSlack
@@ -92,26 +89,18 @@ func newValue() string {
 // redlock:map: in them, because they may stand behind a prefix.
 func Reserved(key string) bool { return keys.Reserved(key) }
 
-// keys returns the claim's keys on the nodes.
-func (c *claim) keys() []string {
-	if c.set != nil {
-		return c.set.Keys
-	}
-	return []string{c.key}
-}
-
-// valueOf returns the value by which the claim has one of its keys.
-func (c *claim) valueOf(key string) string {
-	if c.set != nil {
-		return c.set.Values[slices.Index(c.set.Keys, key)]
-	}
-	return c.value
-}
-
 // slot is the number of the permit, zero for none.
 func (c *claim) slot() int {
 	if c.permit == nil {
 		return 0
 	}
 	return c.permit.slot
+}
+
+// lineKey is the key of the line of a session: that of the acquisition which won it.
+func (s *session) lineKey() string {
+	if s.permit != nil {
+		return s.permit.line
+	}
+	return s.key
 }

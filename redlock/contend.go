@@ -32,7 +32,7 @@ import (
 // inLine waits for as long as it takes. Callers of one process take turns in
 // order, and hand the lock over among themselves.
 func (a *acquisition) inLine() (lock *Lock, err error) {
-	q := &a.locker.queue
+	q := &a.group.queue
 	q.enter(a)
 	var got *session
 	defer func() {
@@ -148,12 +148,12 @@ func (a *acquisition) contend() *contender {
 // chooseFirst returns the node that is to be asked first. It avoids those that are bad, until all
 // are, and those that are overdue, as long as there are others.
 func (a *acquisition) chooseFirst(bad *quorum.Set) int {
-	return a.choose(bad, a.locker.voters.Overdue())
+	return a.choose(bad, a.group.voters.Overdue())
 }
 
 // choose is chooseFirst, where it is another set of nodes that is overdue.
 func (a *acquisition) choose(bad *quorum.Set, overdue quorum.Set) int {
-	nodes := a.locker.nodes
+	nodes := a.group.nodes
 	if *bad == quorum.All(len(nodes)) {
 		*bad = 0
 	}
@@ -289,8 +289,8 @@ func (c *contender) turnTo(node int) {
 // order is lost.
 func (c *contender) answerLimit() time.Duration {
 	timeout := c.settings.timeout()
-	limit := c.locker.voters.AnswerLimit(c.node, timeout)
-	if cost := c.locker.queue.lastCost(c.line); limit == timeout && cost > 0 { // no node has been measured
+	limit := c.group.voters.AnswerLimit(c.node, timeout)
+	if cost := c.group.queue.lastCost(c.line); limit == timeout && cost > 0 { // no node has been measured
 		limit = min(max(4*cost, ballot.MinAnswerLimit), timeout)
 	}
 	if c.settings.inOrder() {
@@ -314,7 +314,7 @@ func (c *contender) rest(d time.Duration) (first ballot.Plan) {
 		if c.isOver() {
 			return everyNode
 		}
-		if c.locker.queue.hasNews(c.line) {
+		if c.group.queue.hasNews(c.line) {
 			return everyNode // right behind our own release
 		}
 		now = clock.Now()

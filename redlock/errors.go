@@ -86,9 +86,8 @@ type QuorumError struct {
 	// Holder is who holds the lock, if the holder has a label (option Owner) and the nodes that
 	// refused have told it: Err is then ErrHeld, or a context's error after a try that was refused.
 	Holder Holder
-	// InTheWay are the names of a set (AcquireAll) for which nodes refused, sorted:
-	// each node tells one name. To an acquisition these are held by others; to a lock
-	// that is lost they are so, or are gone. Nil for a lock of one name.
+	// InTheWay are the names of an AcquireAll that others hold, sorted, as far as nodes have told. Nil
+	// for one name.
 	InTheWay []string
 	// Permits is k if the lock is one with Permits(k), above one, and all were found held.
 	Permits int
@@ -299,15 +298,9 @@ var errNoAnswer = errors.New("no answer")
 
 // A refusal is the cause for a node that answered no. It deliberately does not
 // match ErrHeld: one node's refusal within an outage is not contention.
-type refusal struct {
-	reply protocol.Reply
-	name  string // of a set, the name that is in the way; else empty
-}
+type refusal struct{ reply protocol.Reply }
 
 func (r refusal) Error() string {
-	if r.name != "" {
-		return fmt.Sprintf("%q: %v", r.name, refusal{reply: r.reply})
-	}
 	switch {
 	case r.reply.TTL == NoTTL:
 		return "holds another's value without TTL"

@@ -105,7 +105,7 @@ func (s *session) hasToken() bool { return s.block == nil || s.block.issued < s.
 
 // issueToken gives k, the new holder of s, its token if the lock has them. The session must be
 // locked, and have a token.
-func (s *session) issueToken(k *Lock) {
+func (s *session) issueToken(k *hold) {
 	if b := s.block; b != nil {
 		k.token = b.first + b.issued
 		b.issued++
@@ -126,7 +126,8 @@ func accepted(s *ballot.State) (n int) {
 // its proposal, it asks those that are ours once more, for a number above
 // theirs. The claim's block gets the token that was asked for last; the round returned
 // is not nil if that was not accepted either, and says why.
-func (a *acquisition) raise(r *round, c claim) (failed *round) {
+func (v *vote) raise() (failed *round) {
+	a, r, c := v.acquisition, v.round, v.claim
 	state := r.State()
 	q := state.Tally.Quorum()
 	if !ballot.IsWon(&state) || accepted(&state) >= q {
@@ -135,7 +136,7 @@ func (a *acquisition) raise(r *round, c claim) (failed *round) {
 	since := a.settings.clock.Now().Sub(r.Start())
 	c.block.first, c.block.size = r.nextToken(&state), min(c.block.size, raisedBlock(since))
 
-	again := a.locker.newRound(a.eventCtx, a.name, c.request(a.settings, protocol.OpRaise))
+	again := a.group.newRound(a.eventCtx, a.name, c.request(a.settings, protocol.OpRaise))
 	again.ask()
 	again.Wait(a.ctx, a.settings.timeout(), tokenDecided)
 	if state := again.State(); accepted(&state) < q {

@@ -42,7 +42,7 @@ type Group struct {
 //  3. Clients get the same Version without the groups that were Leaving, and without Joining.
 //
 // Meanwhile a permit of a name that moves is the same slot in both groups, so one may be refused though
-// others are free. Observers are told of each part of a lock that is in several groups.
+// others are free.
 //
 // A client that skips a step gets ErrMap wherever a client of another step has been, and so does one
 // that is left behind.
@@ -61,8 +61,7 @@ const maxVersion = 1 << 19
 // names, and a group that is added takes its part from all others. All that a Locker promises of a
 // name rests on the servers of its group, and an outage of a group is one for its names only.
 //
-// AcquireAll takes names of several groups group by group, in the order of the groups' names, and so
-// needs a round trip for each. Its Lock is held while all its parts are.
+// AcquireAll waits for names of several groups in the order of the groups' names.
 //
 // For each group the Locker holds a lock of its own, of a reader and with the Locker's TTL: its
 // presence, which keeps the map from being changed without it. No lock of the Locker outlives that
@@ -74,8 +73,8 @@ const maxVersion = 1 << 19
 // ErrMap if other clients of a group use a map that does not go together with this one.
 func NewGroups(m Map, opts ...LockerOption) (*Locker, error) {
 	var nodes []protocol.Node
-	for _, g := range m.Groups {
-		nodes = append(nodes, g.Nodes...)
+	for _, m := range m.Groups {
+		nodes = append(nodes, m.Nodes...)
 	}
 	return owning(nodes, func() (*Locker, error) { return newGrouped(m, opts) })
 }
@@ -86,91 +85,91 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	gs := &groups{newest: max(m.Version, 1), prefix: s.prefix, proof: proof{asking: make(turnstile, 1)}}
-	gs.base = gs.newest
+	ms := &membership{newest: max(m.Version, 1), prefix: s.prefix, proof: proof{asking: make(turnstile, 1)}}
+	ms.base = ms.newest
 	if m.Version < 0 || m.Version > maxVersion {
 		return nil, fmt.Errorf("redlock: version %d of the map: must be between 1 and %d", m.Version, maxVersion)
 	}
-	l := newLockerOf(nil, s)
-	l.groups = gs
-	l.observe()
+	l := newLockerWith(s)
+	l.membership = ms
 	servers := map[string]string{} // the groups that have them with a prefix
 	nodes := map[protocol.Node]string{}
-	for i, g := range m.Groups {
-		switch same := func(other *group) bool { return other.name == g.Name }; {
-		case g.Name == "":
+	for i, of := range m.Groups {
+		switch same := func(other *member) bool { return other.name == of.Name }; {
+		case of.Name == "":
 			return nil, fmt.Errorf("redlock: group %d has no name; give one that stays with its servers", i)
-		case slices.ContainsFunc(gs.all, same):
-			return nil, fmt.Errorf("redlock: two groups are named %q", g.Name)
-		case len(g.Nodes) == 0:
-			return nil, fmt.Errorf("redlock: group %q has no nodes", g.Name)
-		case g.Joining && g.Leaving:
-			return nil, fmt.Errorf("redlock: group %q cannot be Joining and Leaving", g.Name)
+		case slices.ContainsFunc(ms.all, same):
+			return nil, fmt.Errorf("redlock: two groups are named %q", of.Name)
+		case len(of.Nodes) == 0:
+			return nil, fmt.Errorf("redlock: group %q has no nodes", of.Name)
+		case of.Joining && of.Leaving:
+			return nil, fmt.Errorf("redlock: group %q cannot be Joining and Leaving", of.Name)
 		}
-		if err := checkCount(len(g.Nodes)); err != nil {
-			return nil, fmt.Errorf("%w, in group %q", err, g.Name)
+		if err := checkCount(len(of.Nodes)); err != nil {
+			return nil, fmt.Errorf("%w, in group %q", err, of.Name)
 		}
-		if err := s.checkNodes(g.Nodes); err != nil {
-			return nil, fmt.Errorf("%w, in group %q", err, g.Name)
+		if err := s.checkNodes(of.Nodes); err != nil {
+			return nil, fmt.Errorf("%w, in group %q", err, of.Name)
 		}
-		for _, n := range g.Nodes {
-			of := g.Prefix + "\x00" + n.String()
-			if other, twice := servers[of]; twice {
-				return nil, fmt.Errorf("redlock: groups %q and %q have the same server, %s: give one of them a Prefix of its own", other, g.Name, n)
+		for _, n := range of.Nodes {
+			server := of.Prefix + "\x00" + n.String()
+			if other, twice := servers[server]; twice {
+				return nil, fmt.Errorf("redlock: groups %q and %q have the same server, %s: give one of them a Prefix of its own", other, of.Name, n)
 			}
-			servers[of] = g.Name
+			servers[server] = of.Name
 			if key := keyOf(n); key != nil {
 				if other, twice := nodes[key]; twice {
-					return nil, fmt.Errorf("redlock: groups %q and %q have one node, %s, which each would close for the other: open nodes for each group", other, g.Name, n)
+					return nil, fmt.Errorf("redlock: groups %q and %q have one node, %s, which each would close for the other: open nodes for each group", other, of.Name, n)
 				}
-				nodes[key] = g.Name
+				nodes[key] = of.Name
 			}
 		}
 		own := *s
-		if err := Prefix(s.prefix + g.Prefix).applyToLocker(&own); err != nil {
-			return nil, fmt.Errorf("redlock: group %q: %w", g.Name, err)
+		if err := Prefix(s.prefix + of.Prefix).applyToLocker(&own); err != nil {
+			return nil, fmt.Errorf("redlock: group %q: %w", of.Name, err)
 		}
 		if s.guard {
 			own.epoch = own.prefix + record.Key
 		}
-		inner := newLockerOf(g.Nodes, &own)
-		inner.events = l.events
-		inner.group = &group{
-			groups: gs, name: g.Name, hash: hashOf(g.Name), locker: inner, plain: s, joining: g.Joining, leaving: g.Leaving,
-		}
-		gs.all = append(gs.all, inner.group)
-		if g.Joining || g.Leaving {
-			gs.base = gs.newest - 1
+		ms.all = append(ms.all, &member{
+			of: ms, name: of.Name, hash: hashOf(of.Name), group: l.newGroup(of.Nodes, &own), plain: s, joining: of.Joining, leaving: of.Leaving,
+		})
+		if of.Joining || of.Leaving {
+			ms.base = ms.newest - 1
 		}
 	}
-	slices.SortFunc(gs.all, func(a, b *group) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(ms.all, func(a, b *member) int { return strings.Compare(a.name, b.name) })
 	switch {
-	case !slices.ContainsFunc(gs.all, (*group).isInNewest):
+	case !slices.ContainsFunc(ms.all, (*member).isInNewest):
 		return nil, errors.New("redlock: the map has no group that stays; give at least one that is not Leaving")
-	case !slices.ContainsFunc(gs.all, (*group).isInBase):
+	case !slices.ContainsFunc(ms.all, (*member).isInBase):
 		return nil, errors.New("redlock: all groups are Joining: then there is no change; leave Joining out")
-	case gs.base == 0:
+	case ms.base == 0:
 		return nil, errors.New("redlock: groups are Joining or Leaving, but the map's version is 1; give the version above that of the map before")
 	}
-	gs.keep(l)
+	for _, m := range ms.all {
+		m.group.member = m
+		l.groups = append(l.groups, m.group)
+	}
+	ms.keep(l)
 	return l, nil
 }
 
-// groups are the sets of servers of a Locker, and what is known of their map's versions.
-type groups struct {
-	all          []*group // by name
-	base, newest int      // versions of the map that the Locker has: one, or two while the map is being changed
+// A membership is what a Locker over several groups knows of the versions of their map.
+type membership struct {
+	all          []*member // by name
+	base, newest int       // versions of the map that the Locker has: one, or two while the map is being changed
 	prefix       string
 	keeper       keeper
 	proof        proof
 }
 
-// A group is one set of servers, with the Locker over them.
-type group struct {
-	groups           *groups
+// A member is a group in the map.
+type member struct {
+	of               *membership
+	group            *group
 	name             string
 	hash             uint64
-	locker           *Locker
 	plain            *settings // without the group's prefix
 	joining, leaving bool
 	presence         presenceOf
@@ -179,102 +178,47 @@ type group struct {
 // hashOf is where the hash of a key in the group begins.
 func hashOf(group string) uint64 { return hash.Text(hash.Basis, group+"\x00") }
 
-func (g *group) isInNewest() bool { return !g.leaving }
-func (g *group) isInBase() bool   { return !g.joining }
+func (m *member) isInNewest() bool { return !m.leaving }
+func (m *member) isInBase() bool   { return !m.joining }
 
-// of returns the group of a key among those that in selects: the one that draws the highest number
-// for it.
-func (gs *groups) of(key string, in func(*group) bool) (best *group) {
+// choose returns the member that has a key among those that in selects: the one that draws the highest
+// number for it.
+func (ms *membership) choose(key string, in func(*member) bool) (best *member) {
 	var highest uint64
-	for _, g := range gs.all {
-		if !in(g) {
+	for _, m := range ms.all {
+		if !in(m) {
 			continue
 		}
-		if n := hash.Mix(hash.Text(g.hash, key)); best == nil || n > highest {
-			best, highest = g, n
+		if n := hash.Mix(hash.Text(m.hash, key)); best == nil || n > highest {
+			best, highest = m, n
 		}
 	}
 	return best
 }
 
-// places returns the groups in which a key is locked, in order: one, or two if its group changes.
-func (gs *groups) places(key string) []*group {
-	now := gs.of(key, (*group).isInNewest)
-	if gs.base == gs.newest {
-		return []*group{now}
+// members returns those in which a key is locked, in order: one, or two if its group changes.
+func (ms *membership) members(key string) []*member {
+	now := ms.choose(key, (*member).isInNewest)
+	if ms.base == ms.newest {
+		return []*member{now}
 	}
-	before := gs.of(key, (*group).isInBase)
+	before := ms.choose(key, (*member).isInBase)
 	switch {
 	case before == now:
-		return []*group{now}
+		return []*member{now}
 	case before.name < now.name:
-		return []*group{before, now}
+		return []*member{before, now}
 	default:
-		return []*group{now, before}
+		return []*member{now, before}
 	}
 }
 
-func (gs *groups) close() error {
-	gs.keeper.stop()
-	errs := make([]error, len(gs.all))
-	done := make(chan struct{})
-	for i, g := range gs.all {
-		go func() { errs[i] = g.locker.Close(); done <- struct{}{} }()
+// places returns the groups of members.
+func (ms *membership) places(key string) (groups []*group) {
+	for _, m := range ms.members(key) {
+		groups = append(groups, m.group)
 	}
-	for range gs.all {
-		<-done
-	}
-	return errors.Join(errs...)
-}
-
-// A request is what a caller asked for.
-type request struct {
-	names []string // sorted and without doubles
-	all   bool     // by AcquireAll or TryAcquireAll
-	try   bool     // without waiting
-	opts  []Option
-}
-
-// acquire is TryAcquire or Acquire.
-func (gs *groups) acquire(ctx context.Context, name string, of request) (*Lock, error) {
-	places := gs.places(gs.prefix + name)
-	if len(places) == 1 {
-		return part{places[0], []string{name}}.acquire(ctx, of)
-	}
-	if ctx == nil {
-		return nil, nilContext(protocol.OpAcquire, name)
-	}
-	of.names = []string{name}
-	return acquireParts(ctx, of, []part{{places[0], of.names}, {places[1], of.names}})
-}
-
-// acquireAll is TryAcquireAll or AcquireAll.
-func (gs *groups) acquireAll(ctx context.Context, of request) (*Lock, error) {
-	of.names = slices.Compact(slices.Sorted(slices.Values(of.names)))
-	if ctx == nil {
-		return nil, nilContext(protocol.OpAcquireAll, textOf(of.names))
-	}
-	l := gs.all[0].locker // all have the same settings
-	s, err := l.settings.with(of.opts)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.checkSet(of.names); err != nil {
-		return nil, err
-	}
-	var parts []part
-	for _, name := range of.names {
-		if _, err := s.key(name); err != nil {
-			return nil, err
-		}
-		for _, g := range gs.places(gs.prefix + name) {
-			parts = append(parts, part{g, []string{name}})
-		}
-	}
-	if parts = merged(parts); len(parts) == 1 {
-		return parts[0].acquire(ctx, of)
-	}
-	return acquireParts(ctx, of, parts)
+	return groups
 }
 
 // A GroupState is what the servers of one group say of the map.
@@ -304,7 +248,7 @@ type MapState struct {
 // For a Locker of New it is an error. What too few servers tell is no error, but stands with the
 // group. It waits for the node timeout at most, and is safe for concurrent use.
 func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
-	if l.groups == nil {
+	if l.membership == nil {
 		return nil, errors.New("redlock: the Locker has no groups; make it with NewGroups")
 	}
 	if ctx == nil {
@@ -313,16 +257,16 @@ func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpMark, "map")
 	}
-	gs := l.groups
-	state := &MapState{Version: gs.newest, Changing: gs.base < gs.newest}
-	for i, seen := range gs.look(ctx) {
-		g := gs.all[i]
-		at := GroupState{Name: g.name, Err: seen.err}
-		for _, n := range g.locker.nodes {
+	ms := l.membership
+	state := &MapState{Version: ms.newest, Changing: ms.base < ms.newest}
+	for i, seen := range ms.look(ctx) {
+		m := ms.all[i]
+		at := GroupState{Name: m.name, Err: seen.err}
+		for _, n := range m.group.nodes {
 			at.Nodes = append(at.Nodes, n.String())
 		}
 		at.Version, at.Retired = seen.highest.version(), seen.highest > 0 && seen.highest == retired(seen.highest.version())
-		state.Complete = state.Complete || seen.majority.proves(gs.newest)
+		state.Complete = state.Complete || seen.majority.proves(ms.newest)
 		state.Groups = append(state.Groups, at)
 	}
 	return state, nil
@@ -331,89 +275,25 @@ func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
 // GroupOf returns the name of the group that the lock name is in, after a change of the map that is
 // under way. It is empty for a Locker of New.
 func (l *Locker) GroupOf(name string) string {
-	if l.groups == nil {
+	if l.membership == nil {
 		return ""
 	}
-	return l.groups.of(l.settings.prefix+name, (*group).isInNewest).name
+	return l.membership.choose(l.settings.prefix+name, (*member).isInNewest).name
 }
 
 // GroupsOf returns the names of the groups that a key is in: one, or, if a change that is under way
 // moves it to another group, both. The key is a lock's name behind the Lockers' Prefix, and the map
 // one that NewGroups takes.
 func (m Map) GroupsOf(key string) (names []string) {
-	gs := &groups{base: 1, newest: 1}
+	ms := &membership{base: 1, newest: 1}
 	for _, g := range m.Groups {
-		gs.all = append(gs.all, &group{name: g.Name, hash: hashOf(g.Name), joining: g.Joining, leaving: g.Leaving})
+		ms.all = append(ms.all, &member{name: g.Name, hash: hashOf(g.Name), joining: g.Joining, leaving: g.Leaving})
 		if g.Joining || g.Leaving {
-			gs.base = 0
+			ms.base = 0
 		}
 	}
-	for _, g := range gs.places(key) {
-		names = append(names, g.name)
+	for _, m := range ms.members(key) {
+		names = append(names, m.name)
 	}
 	return names
-}
-
-// inspectInGroups asks the group that has a name. While its group changes it is the one where a
-// quorum holds the name, if there is one.
-func inspectInGroups[T any](places []*group, ask func(*Locker) (found T, held bool, err error)) (found T, err error) {
-	for _, g := range places {
-		var held bool
-		if found, held, err = ask(g.locker); held || err != nil {
-			return found, err
-		}
-	}
-	return found, nil
-}
-
-// releaseValueInGroups releases the value where it is: a lock whose group changes has another one
-// in each.
-func (l *Locker) releaseValueInGroups(ctx context.Context, h handle) error {
-	if ctx == nil {
-		return nilContext(h.op, h.name)
-	}
-	key, err := l.settings.key(h.name)
-	if err != nil {
-		return err
-	}
-	var failure error
-	for _, g := range l.groups.places(key) {
-		err := g.locker.ReleaseValue(ctx, h.name, h.value)
-		if err == nil {
-			return nil
-		}
-		if failure == nil || errors.Is(failure, ErrLost) { // it may be where it could not be looked for
-			failure = err
-		}
-	}
-	return failure
-}
-
-// extendValueInGroups is ExtendValue. It refuses a name whose group changes, because nothing would
-// extend what the holder has in the other group.
-func (l *Locker) extendValueInGroups(ctx context.Context, h handle, opts []Option) error {
-	if ctx == nil {
-		return nilContext(h.op, h.name)
-	}
-	key, err := l.settings.key(h.name)
-	if err != nil {
-		return err
-	}
-	places := l.groups.places(key)
-	if len(places) > 1 {
-		return fmt.Errorf("redlock: extend %q: the map of the groups is being changed, and until all clients have the new one "+
-			"only the lock's holder can extend it", h.name)
-	}
-	g := places[0]
-	if err := g.enter(ctx, h.name); err != nil {
-		return err
-	}
-	p := g.presence.now.Load()
-	if err := g.locker.ExtendValue(ctx, h.name, h.value, opts...); err != nil {
-		return err
-	}
-	if g.locker.settings.clock.Now() >= p.end() { // clients of another version may have the name
-		return fmt.Errorf("redlock: extend %q: %w", h.name, errAbsent)
-	}
-	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 )
@@ -31,16 +30,17 @@ func TestVotesAfterTheTokenWasSettledBringNone(t *testing.T) {
 		l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, Fenced(), MemoryGuard(false))
 		require.NoError(t, err)
 		defer l.Close()
-		a, err := l.begin(context.Background(), "x", nil)
+		a, err := l.groups[0].begin(context.Background(), "x", nil)
 		require.NoError(t, err)
 		c := a.newClaim(0)
-		r := l.newRound(context.Background(), "x", c.request(&l.settings, protocol.OpAcquire))
+		r := l.groups[0].newRound(context.Background(), "x", c.request(&l.groups[0].settings, protocol.OpAcquire))
 		r.ask()
-		require.Nil(t, a.raise(r, c), "undecided")
+		v := vote{acquisition: a, claim: c, round: r}
+		require.Nil(t, v.raise(), "undecided")
 		for i := range 2 {
 			r.Receive(i, protocol.Reply{Outcome: protocol.Granted, Floor: floor})
 		}
-		won := a.win(r, c)
+		won := v.win()
 		assert.Equal(t, floor == 0, won != nil, "the counters are at %d", floor)
 	}
 }
@@ -73,7 +73,7 @@ func TestARepairWhoseTurnComesAfterTheReleaseIsDropped(t *testing.T) {
 	is := func(fact func() bool) {
 		require.Eventually(t, func() bool { k.session.mu.Lock(); defer k.session.mu.Unlock(); return fact() }, 20*time.Second, time.Millisecond)
 	}
-	turn := l.voters.Order(&protocol.Request{Key: "x"})
+	turn := l.groups[0].voters.Order(&protocol.Request{Key: "x"})
 	turn.Lock()
 	var both sync.WaitGroup
 	began := make(chan struct{})
@@ -100,12 +100,12 @@ func TestASessionThatHasEndedIsNotConfirmed(t *testing.T) {
 	defer l.Close()
 	k, err := l.TryAcquire(context.Background(), "x")
 	require.NoError(t, err)
-	a, err := l.begin(context.Background(), "x", nil)
+	a, err := l.groups[0].begin(context.Background(), "x", nil)
 	require.NoError(t, err)
 	is := func(fact func() bool) {
 		require.Eventually(t, func() bool { k.session.mu.Lock(); defer k.session.mu.Unlock(); return fact() }, 20*time.Second, time.Millisecond)
 	}
-	turn := l.voters.Order(&protocol.Request{Key: "x"})
+	turn := l.groups[0].voters.Order(&protocol.Request{Key: "x"})
 	turn.Lock()
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -130,7 +130,7 @@ func TestWhatMustBeVouchedFor(t *testing.T) {
 	l, err := New([]protocol.Node{silent("a")}, Prefix("app:"), Fenced())
 	require.NoError(t, err)
 	defer l.Close()
-	a, err := l.begin(context.Background(), "x", nil)
+	a, err := l.groups[0].begin(context.Background(), "x", nil)
 	require.NoError(t, err)
 	c := a.newClaim(0)
 	for op, vouched := range map[protocol.Op]bool{protocol.OpAcquire: true, protocol.OpRaise: true, protocol.OpExtend: true, protocol.OpRelease: false} {
@@ -138,7 +138,7 @@ func TestWhatMustBeVouchedFor(t *testing.T) {
 		if vouched {
 			want = "app:redlock:epoch"
 		}
-		assert.Equal(t, want, c.request(&l.settings, op).Epoch, op.String())
+		assert.Equal(t, want, c.request(&l.groups[0].settings, op).Epoch, op.String())
 	}
 }
 
@@ -171,186 +171,6 @@ func TestValuesAreUnique(t *testing.T) {
 	}
 }
 
-// TestASetIsJoinedOnlyInTime: by a quorum for all names, while each part is held.
-func TestASetIsJoinedOnlyInTime(t *testing.T) {
-	t.Parallel()
-	const most = 9 * time.Second // of a TTL of 10
-	for name, test := range map[string]struct {
-		grants int
-		before func(c *clock.Fake, parts []*Lock) // the round
-		after  func(c *clock.Fake, parts []*Lock)
-		joined bool
-	}{
-		"in time":       {grants: 2, joined: true},
-		"by a minority": {grants: 1},
-		"after a part has ended": {grants: 2, after: func(_ *clock.Fake, parts []*Lock) {
-			parts[1].session.end(lease.Along, ErrLost)
-		}},
-		"after the deadline of a part": {grants: 2, before: func(c *clock.Fake, parts []*Lock) {
-			c.Step(most)
-			prolong(parts[0], parts[2])
-			c.Step(most)
-		}},
-		"after its own deadline": {grants: 2, after: func(c *clock.Fake, parts []*Lock) {
-			c.Step(most)
-			prolong(parts...)
-			c.Step(most)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := clock.NewFake(1)
-			l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
-			require.NoError(t, err)
-			defer l.Close()
-			l.settings.clock, l.parkers.Clock = c, c
-			g := gathered(t, l)
-			if test.before != nil {
-				test.before(c, g.parts)
-			}
-			of := g.claim()
-			r := l.newRound(g.eventCtx, g.name, of.request(g.settings, of.kind.extend))
-			for i := range test.grants {
-				r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
-			}
-			if test.after != nil {
-				test.after(c, g.parts)
-			}
-			lock := l.queue.join(g, r, of)
-			assert.Equal(t, test.joined, lock != nil)
-			for i, part := range g.parts {
-				holders := l.queue.lines[g.keys[i]].holders
-				require.Len(t, holders, 1)
-				assert.Equal(t, test.joined, holders[0] != part.session, "who stands in the line")
-			}
-		})
-	}
-}
-
-// prolong has two nodes grant an extension of each lock.
-func prolong(locks ...*Lock) {
-	for _, k := range locks {
-		r := extensionOf(k)
-		for i := range 2 {
-			r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
-		}
-	}
-}
-
-func extensionOf(k *Lock) *round {
-	k.session.mu.Lock()
-	defer k.session.mu.Unlock()
-	return k.session.nextRound()
-}
-
-// gathered returns a set of three names whose parts are all there.
-func gathered(t *testing.T, l *Locker) *gathering {
-	a, err := l.beginAll(context.Background(), []string{"x", "y", "z"}, nil)
-	require.NoError(t, err)
-	g := &gathering{acquisition: a}
-	for i, key := range a.keys {
-		part := &acquisition{locker: l, settings: a.settings, name: a.names[i], key: key, part: true, ctx: a.ctx}
-		of := part.newClaim(0)
-		r := l.newRound(a.ctx, key, of.request(a.settings, of.kind.acquire))
-		for i := range 2 {
-			r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
-		}
-		won := part.win(r, of)
-		require.NotNil(t, won)
-		l.queue.hold(won.session)
-		g.parts = append(g.parts, won)
-	}
-	return g
-}
-
-// TestNoNodeIsGivenAPartThatHasEnded: its release may be ahead.
-func TestNoNodeIsGivenAPartThatHasEnded(t *testing.T) {
-	t.Parallel()
-	for _, ended := range []bool{false, true} {
-		nodes := []protocol.Node{&counting{silent: "a"}, &counting{silent: "b"}, &counting{silent: "c"}}
-		l, err := New(nodes, MemoryGuard(false))
-		require.NoError(t, err)
-		defer l.Close()
-		g := gathered(t, l)
-		if ended {
-			g.parts[1].session.end(lease.Along, ErrLost)
-		}
-		g.fill(0b100, g.claim())
-		var want []protocol.Op
-		if !ended {
-			want = []protocol.Op{protocol.OpAcquireAll}
-		}
-		for i, n := range nodes {
-			asked := n.(*counting)
-			asked.mu.Lock()
-			if i == 2 {
-				assert.Equal(t, want, asked.ops, "ended: %v", ended)
-			} else {
-				assert.Empty(t, asked.ops, "it lacks nothing")
-			}
-			asked.mu.Unlock()
-		}
-		g.giveBack()
-	}
-}
-
-// TestWhatASetWasGivenIsReleased until that is confirmed: nodes that lacked a name may hold it now.
-func TestWhatASetWasGivenIsReleased(t *testing.T) {
-	t.Parallel()
-	l, err := New([]protocol.Node{silent("a"), silent("b"), silent("c")}, MemoryGuard(false))
-	require.NoError(t, err)
-	defer l.Close()
-	g := gathered(t, l)
-	refuse := protocol.Reply{Outcome: protocol.Refused, TTL: time.Second}
-	var early []*round
-	for _, part := range g.parts {
-		early = append(early, extensionOf(part))
-		extensionOf(part).Receive(2, refuse)
-		require.EqualValues(t, 0b011, part.session.lease.Maybe())
-	}
-	g.fill(0b100, g.claim())
-	of := g.claim()
-	r := l.newRound(g.eventCtx, g.name, of.request(g.settings, of.kind.extend))
-	for i := range 2 {
-		r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
-	}
-	r.Receive(2, protocol.Reply{Outcome: protocol.Failed})
-	for i, part := range g.parts {
-		early[i].Receive(2, refuse)
-		assert.EqualValues(t, 0b111, part.session.lease.Maybe())
-	}
-	lock := l.queue.join(g, r, of)
-	require.NotNil(t, lock)
-	assert.EqualValues(t, 0b111, lock.session.lease.Maybe())
-}
-
-// TestAFailedJoinDoesNotMeanThatTheValuesAreGone: a node that fails to answer the round by which parts
-// become a set, or is late with a refusal, has the parts all the same.
-func TestAFailedJoinDoesNotMeanThatTheValuesAreGone(t *testing.T) {
-	t.Parallel()
-	for _, late := range []protocol.Reply{{Outcome: protocol.Failed}, {Outcome: protocol.Refused}} {
-		asked := &counting{silent: "c"}
-		l, err := New([]protocol.Node{silent("a"), silent("b"), asked}, MemoryGuard(false))
-		require.NoError(t, err)
-		defer l.Close()
-		g := gathered(t, l)
-		of := g.claim()
-		r := l.newRound(g.eventCtx, g.name, of.request(g.settings, of.kind.extend))
-		for i := range 2 {
-			r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
-		}
-		lock := l.queue.join(g, r, of)
-		require.NotNil(t, lock)
-		r.Receive(2, late)
-		assert.EqualValues(t, 0b111, lock.session.lease.Maybe())
-		if late.Outcome == protocol.Refused {
-			asked.mu.Lock()
-			assert.Equal(t, []protocol.Op{protocol.OpAcquireAll}, asked.ops, "it is given what it lacks")
-			asked.mu.Unlock()
-		}
-	}
-}
-
 // TestAnEndedWatchIsNotEntered, because nothing would take it out again; and one that ends leaves
 // alone the watch of a later lock of the key.
 func TestAnEndedWatchIsNotEntered(t *testing.T) {
@@ -359,24 +179,24 @@ func TestAnEndedWatchIsNotEntered(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	watched := func() *session {
-		s := &session{claim: claim{key: "k", permit: &permit{}}, locker: l, settings: &l.settings, lease: lease.New(&l.settings.terms, lease.Grant{Round: &round{}})}
+		s := &session{claim: claim{key: "k", permit: &permit{}}, group: l.groups[0], settings: &l.groups[0].settings, lease: lease.New(&l.groups[0].settings.terms, lease.Grant{Round: &round{}})}
 		s.lease.Looking(0)
 		return s
 	}
 	ended, early, late := watched(), watched(), watched()
 	ended.lease.End(lease.Along)
-	l.watches.remove(ended)
-	l.watches.add(ended)
-	require.Zero(t, l.watches.keys.Load())
-	l.watches.add(early)
-	l.watches.add(late)
-	l.watches.remove(early)
-	l.watches.remove(early)
-	require.EqualValues(t, 1, l.watches.keys.Load())
-	require.Same(t, late, l.watches.permit("k"))
-	l.watches.remove(late)
-	require.Zero(t, l.watches.keys.Load())
-	require.Nil(t, l.watches.permit("k"))
+	l.groups[0].watches.remove(ended)
+	l.groups[0].watches.add(ended)
+	require.Zero(t, l.groups[0].watches.keys.Load())
+	l.groups[0].watches.add(early)
+	l.groups[0].watches.add(late)
+	l.groups[0].watches.remove(early)
+	l.groups[0].watches.remove(early)
+	require.EqualValues(t, 1, l.groups[0].watches.keys.Load())
+	require.Same(t, late, l.groups[0].watches.permit("k"))
+	l.groups[0].watches.remove(late)
+	require.Zero(t, l.groups[0].watches.keys.Load())
+	require.Nil(t, l.groups[0].watches.permit("k"))
 }
 
 // TestALockCostsNothingWhenItIsReleased, also where many were held at once.
@@ -390,22 +210,22 @@ func TestALockCostsNothingWhenItIsReleased(t *testing.T) {
 		locks[i], err = l.TryAcquire(t.Context(), strconv.Itoa(i))
 		require.NoError(t, err)
 	}
-	require.Len(t, l.queue.lines, len(locks))
+	require.Len(t, l.groups[0].queue.lines, len(locks))
 	for _, k := range locks {
 		require.NoError(t, k.Release(t.Context()))
 	}
-	l.queue.mu.Lock()
-	defer l.queue.mu.Unlock()
-	assert.LessOrEqual(t, len(l.queue.lines), maxIdle)
-	assert.Less(t, l.queue.most, len(locks), "the map is a new one")
-	assert.Len(t, l.queue.lines, l.queue.idle.size)
+	l.groups[0].queue.mu.Lock()
+	defer l.groups[0].queue.mu.Unlock()
+	assert.LessOrEqual(t, len(l.groups[0].queue.lines), maxIdle)
+	assert.Less(t, l.groups[0].queue.most, len(locks), "the map is a new one")
+	assert.Len(t, l.groups[0].queue.lines, l.groups[0].queue.idle.size)
 	n := 0
-	for ln := l.queue.idle.oldest(); ln != &l.queue.idle.line; ln = ln.contention.newer {
-		assert.Same(t, ln, l.queue.lines[ln.key])
+	for ln := l.groups[0].queue.idle.oldest(); ln != &l.groups[0].queue.idle.line; ln = ln.contention.newer {
+		assert.Same(t, ln, l.groups[0].queue.lines[ln.key])
 		n++
 	}
-	assert.Equal(t, l.queue.idle.size, n)
-	_, room := l.agenda.Len()
+	assert.Equal(t, l.groups[0].queue.idle.size, n)
+	_, room := l.groups[0].agenda.Len()
 	assert.Zero(t, room)
 }
 
@@ -416,11 +236,11 @@ func TestLocksWithTheSameOptionsShareTheirSettings(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	with := func(opts ...Option) *settings {
-		a, err := l.begin(t.Context(), "x", opts)
+		a, err := l.groups[0].begin(t.Context(), "x", opts)
 		require.NoError(t, err)
 		return a.settings
 	}
-	assert.Same(t, &l.settings, with())
+	assert.Same(t, &l.groups[0].settings, with())
 	assert.Same(t, with(TTL(time.Minute), Fenced()), with(Fenced(), TTL(time.Minute)))
 	for i := range 100 { // more than there are places
 		ttl := time.Duration(i+1) * time.Second
@@ -438,21 +258,22 @@ func TestHintsFindASessionAtAnyTime(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	begin := func() *acquisition {
-		a, err := l.begin(t.Context(), "x", nil)
+		a, err := l.groups[0].begin(t.Context(), "x", nil)
 		require.NoError(t, err)
-		a.parker = l.parkers.Get()
-		t.Cleanup(func() { l.parkers.Put(a.parker) })
+		a.parker = l.groups[0].parkers.Get()
+		t.Cleanup(func() { l.groups[0].parkers.Put(a.parker) })
 		return a
 	}
 	first := begin()
 	claim := first.newClaim(0)
-	r := l.newRound(t.Context(), "x", claim.request(&l.settings, protocol.OpAcquire))
+	r := l.groups[0].newRound(t.Context(), "x", claim.request(&l.groups[0].settings, protocol.OpAcquire))
 	for i := range 2 {
 		r.Receive(i, protocol.Reply{Outcome: protocol.Granted})
 	}
-	k := first.win(r, claim)
+	v := vote{acquisition: first, claim: claim, round: r}
+	k := v.win()
 	require.NotNil(t, k)
-	s, q := k.session, &l.queue
+	s, q := k.session, &l.groups[0].queue
 	is := func(when string) { assert.Contains(t, q.holdersOf("x"), s, when) }
 	s.look() // before the goroutine of the acquisition has come to enter it as a holder
 	is("looked at")
@@ -509,7 +330,7 @@ func TestADoubtAboutAllKeysKeepsNoNode(t *testing.T) {
 	s.lease.Looking(s.now())
 	told := make(chan struct{})
 	go func() {
-		l.hint(0, "")
+		l.groups[0].hint(0, "")
 		close(told)
 	}()
 	select {

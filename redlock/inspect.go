@@ -68,44 +68,51 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) 
 	if ctx == nil {
 		return nil, nilContext(protocol.OpInspect, name)
 	}
-	s := &l.settings
-	key, err := s.key(name)
-	if err != nil {
+	if _, err := l.settings.key(name); err != nil {
 		return nil, err
 	}
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpInspect, name)
 	}
-	if l.groups != nil {
-		return inspectInGroups(l.groups.places(key), func(l *Locker) (*Inspection, bool, error) {
-			in, err := l.Inspect(ctx, name)
-			return in, err == nil && in.isHeld(), err
-		})
+	return inspectIn(l.places(name), func(g *group) (*Inspection, bool, error) {
+		in, err := g.inspection(ctx, g.askForState(ctx, name, g.settings.prefix+name))
+		return in, err == nil && in.isHeld(), err
+	})
+}
+
+// inspectIn asks the group that has a name. While its group changes it is the one where a
+// quorum holds the name, if there is one.
+func inspectIn[T any](places []*group, ask func(*group) (found T, held bool, err error)) (found T, err error) {
+	for _, g := range places {
+		var held bool
+		if found, held, err = ask(g); held || err != nil {
+			return found, err
+		}
 	}
-	return l.inspection(ctx, l.askForState(ctx, name, key))
+	return found, nil
 }
 
 // isHeld reports whether a quorum holds the name.
 func (i *Inspection) isHeld() bool { _, _, ok := i.Holder(); return ok }
 
 // askForState asks all nodes what they hold.
-func (l *Locker) askForState(ctx context.Context, name, key string) *round {
-	r := l.newRound(ctx, name, protocol.Request{Op: protocol.OpInspect, Key: key, Timeout: l.settings.timeout()})
+func (g *group) askForState(ctx context.Context, name, key string) *round {
+	r := g.newRound(ctx, name, protocol.Request{Op: protocol.OpInspect, Key: key, Timeout: g.settings.timeout()})
 	r.ask()
 	return r
 }
 
 // inspection waits for the answers to askForState.
-func (l *Locker) inspection(ctx context.Context, r *round) (*Inspection, error) {
-	s := &l.settings
+func (g *group) inspection(ctx context.Context, r *round) (*Inspection, error) {
+	s := &g.settings
 	r.Wait(ctx, s.timeout(), ballot.Complete)
 
 	seen := r.State()
 	now := s.clock.Now()
-	in := &Inspection{Name: r.name, Nodes: make([]NodeState, len(l.nodes))}
+	in := &Inspection{Name: r.name, Nodes: make([]NodeState, len(g.nodes))}
 	for i := range in.Nodes {
 		reply := seen.Reply(i)
-		state := NodeState{Node: l.nodes[i].String()}
+		state := NodeState{Node: g.nodes[i].String()}
 		if cause := r.cause(&seen, i, now); cause != nil {
 			state.Err = cause
 		} else {

@@ -262,11 +262,9 @@ func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 func (q *queue) hold(s *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, key := range s.lines() {
-		ln := q.line(key)
-		ln.enterHolder(s)
-		q.tidy(ln)
-	}
+	ln := q.line(s.lineKey())
+	ln.enterHolder(s)
+	q.tidy(ln)
 }
 
 // enterHolder makes s a holder, unless it has ended by now: the waiters would not be told
@@ -339,11 +337,7 @@ func (ln *line) writers() (n int) {
 func (q *queue) ended(s *session, now clock.Instant) (ask bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, key := range s.lines() {
-		ln := q.lines[key]
-		if ln == nil {
-			continue
-		}
+	if ln := q.lines[s.lineKey()]; ln != nil {
 		ln.removeHolder(s)
 		ask = ln.endTurn(s, now)
 		p := ln.ensureContention()
@@ -357,9 +351,7 @@ func (q *queue) ended(s *session, now clock.Instant) (ask bool) {
 		q.tell(s.settings.prefix+s.name, p.slot)
 		return ask
 	}
-	for _, key := range s.keys() {
-		q.tell(key, 0)
-	}
+	q.tell(s.key, 0)
 	return ask
 }
 
@@ -586,28 +578,27 @@ func (ln *line) endPresentTurn() {
 // nor the session is locked, because that takes as long as there are contexts made
 // from it, and the line keeps its holder meanwhile. If the waiter has gone by then,
 // the session is released after all, and that round is returned.
-func (k *Lock) handOver(now clock.Instant) (handed bool, r *round) {
+func (k *hold) handOver(now clock.Instant) (votes int, handed bool, r *round) {
 	s := k.session
 	votes, ok := k.stepDown(now)
 	if !ok {
-		return false, nil
+		return 0, false, nil
 	}
 	k.endContext()
 	s.mu.Lock()
 	s.leaving = nil
 	s.mu.Unlock()
-	if !s.locker.queue.pass(s) && s.end(lease.Released, nil) {
-		return false, s.giveBack(now)
+	if !s.group.queue.pass(s) && s.end(lease.Released, nil) {
+		return 0, false, s.giveBack(now)
 	}
-	k.tellEnd(Event{Votes: votes})
-	return true, nil
+	return votes, true, nil
 }
 
 // stepDown leaves the session without a holder, if it can be handed over. It returns the
 // votes that the session has.
-func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
+func (k *hold) stepDown(now clock.Instant) (votes int, ok bool) {
 	s := k.session
-	q := &s.locker.queue
+	q := &s.group.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ln := q.lines[s.lineKey()]; ln == nil || !slices.Contains(ln.holders, s) || !ln.canTake(s) {
@@ -615,7 +606,7 @@ func (k *Lock) stepDown(now clock.Instant) (votes int, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.phase != lease.Held || k.with != nil || s.kind == shared || s.lease.Deadline().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
+	if k.phase != lease.Held || s.kind == shared || s.lease.Deadline().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
 		return 0, false
 	}
 	if !s.hasToken() {
@@ -649,9 +640,6 @@ func (ln *line) canTake(s *session) bool {
 	if first == nil || ln.next != nil {
 		return false
 	}
-	if s.set != nil || first.part {
-		return false // a lock of several names is made of votes and extensions only
-	}
 	if first.settings.inOrder() && first.arrived > s.turn {
 		return false // waiters of other processes may have come before
 	}
@@ -671,9 +659,8 @@ func (s *settings) canTake(of *settings) bool {
 // take makes a the holder of a session that was handed over, or returns nil if that has
 // ended meanwhile.
 func (a *acquisition) take(s *session) *Lock {
-	k := &Lock{}
 	now := s.now()
-	k.open(a.ctx, s, a.settings, now)
+	k := a.newLock(s, now)
 	s.mu.Lock()
 	if s.lease.Ended() != lease.Held {
 		s.mu.Unlock()
@@ -684,8 +671,8 @@ func (a *acquisition) take(s *session) *Lock {
 		s.drop(lease.Released)
 		return nil
 	}
-	s.issueToken(k)
-	open := s.put(s.occupy(k, now))
+	s.issueToken(&k.hold)
+	open := s.put(s.occupy(&k.hold, now))
 	if !open {
 		s.vacate()
 	}

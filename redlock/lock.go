@@ -1,99 +1,37 @@
 package redlock
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/ballot"
-	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A Lock is held from the moment Acquire returns it until it is released or
 // lost, whichever is first. It is safe for concurrent use.
 //
-// It is a handle on a session, which has the lock's state on the nodes.
+// It is a hold on a session, which has the lock's state on the nodes. Of several names, or of a name in
+// two groups, it is the first of several holds that are bound together.
 type Lock struct {
-	session  *session
-	settings *settings
-	tenure   lease.Tenure    // since the try that got it began, or it was handed over, and for MaxHold
-	token    int64           // zero without Fenced
-	with     *company        // the parts in other groups, or nil
-	caller   context.Context // of Acquire, for its values
-
-	// Guarded by the session.
-	life  *lifetime // nil while it is not needed
-	place int32     // among the sharers of the session
-	phase lease.Reason
+	hold
+	bond *bond // nil for one hold
 }
 
-// An ending is why, and when, a lock was lost.
-type ending struct {
-	cause error
-	at    clock.Instant
-}
-
-// A lifetime is what only some locks need.
-type lifetime struct {
-	ctx context.Context // that ends with the lock; nil until it is asked for
-	end context.CancelCauseFunc
-	why *ending // nil unless the lock was lost
-}
-
-// lived returns the lock's lifetime to be changed. The session must be locked.
-func (k *Lock) lived() *lifetime {
-	if k.life == nil {
-		k.life = &lifetime{}
+// holds returns all that the Lock consists of.
+func (k *Lock) holds() []*hold {
+	if k.bond == nil {
+		return []*hold{&k.hold}
 	}
-	return k.life
-}
-
-// compose has the cause take down what is known of the round that failed, before later replies change it.
-func (e *ending) compose() {
-	if l, ok := e.cause.(*loss); ok {
-		l.composed()
-	}
-}
-
-// leaveHeld notes why the lock is held no more, and how a loss came about. The session must be locked.
-func (k *Lock) leaveHeld(why lease.Reason, of *ending) {
-	if k.phase = why; why.IsLoss() {
-		k.lived().why = of
-	}
-}
-
-// cause returns why a lock is not held any more, or nil if it is. The session must be locked.
-func (k *Lock) cause() error {
-	switch k.phase {
-	case lease.Held:
-		return nil
-	case lease.Released:
-		return ErrReleased
-	case lease.Closed:
-		return ErrClosed
-	}
-	return k.life.why.cause
-}
-
-// open makes k a handle on s, granted at now to a caller with that context.
-func (k *Lock) open(ctx context.Context, s *session, of *settings, now clock.Instant) {
-	k.session, k.settings, k.caller = s, of, ctx
-	k.tenure.Since = now
-	if of.maxHold > 0 {
-		k.tenure.EndBy = now.Add(of.maxHold)
-	}
+	return k.bond.holds
 }
 
 // Name returns the name that the lock was acquired by; of a lock of several names (AcquireAll)
 // a text for people, with the first of them.
 func (k *Lock) Name() string {
-	if k.with != nil {
-		return textOf(k.with.names)
+	if k.bond != nil {
+		return textOf(k.bond.names)
 	}
 	return k.session.name
 }
@@ -101,10 +39,10 @@ func (k *Lock) Name() string {
 // Names returns the names that the lock was acquired by, sorted and without doubles: one, or
 // those of AcquireAll. The slice is the caller's.
 func (k *Lock) Names() []string {
-	if k.with != nil {
-		return slices.Clone(k.with.names)
+	if k.bond != nil {
+		return slices.Clone(k.bond.names)
 	}
-	return k.session.names()
+	return []string{k.session.name}
 }
 
 // Value returns what the lock's key holds on the nodes: 40 hexadecimal digits that are drawn by
@@ -129,50 +67,15 @@ func (k *Lock) Value() string { return k.session.value }
 //
 // Work that needs the lock must run under this context and stop when it ends.
 func (k *Lock) Context() context.Context {
-	s := k.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k.life == nil || k.life.ctx == nil { // it costs four allocations, and many locks are held without it
-		// Without the end of the caller's: what bounded the waiting must not take the lock away.
-		ctx, end := context.WithCancelCause(context.WithoutCancel(k.caller))
-		if k.phase != lease.Held {
-			end(k.cause())
-		}
-		life := k.lived()
-		life.ctx, life.end = ctx, end
+	if k.bond != nil {
+		return k.bond.ctx
 	}
-	return k.life.ctx
-}
-
-// endContext ends the context of a lock that has ended, if there is one. Neither the queue nor the
-// session may be locked, because that takes as long as there are contexts made from it.
-func (k *Lock) endContext() {
-	k.session.mu.Lock()
-	var end context.CancelCauseFunc
-	if k.life != nil {
-		end = k.life.end
-	}
-	cause := k.cause()
-	k.session.mu.Unlock()
-	if end != nil {
-		end(cause)
-	}
+	return k.context()
 }
 
 // Remaining returns for how long the lock is certainly held, if nothing
 // renews it; zero once it is lost or released.
-func (k *Lock) Remaining() time.Duration { return k.with.least(k.remaining()) }
-
-// remaining is Remaining without the lock's company.
-func (k *Lock) remaining() time.Duration {
-	s := k.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if k.phase != lease.Held {
-		return 0
-	}
-	return max(0, s.lease.Deadline().Sub(s.now()))
-}
+func (k *Lock) Remaining() time.Duration { return remaining(k.holds()) }
 
 // Valid reports whether the lock is held at this moment.
 func (k *Lock) Valid() bool { return k.Remaining() > 0 }
@@ -194,23 +97,7 @@ func (k *Lock) Until() time.Time {
 // the quorum was reached are counted as they come. What is above the quorum is
 // the lock's margin: so many nodes can forget it without anybody else getting
 // it. Zero once the lock is lost or released.
-func (k *Lock) Votes() int {
-	votes := k.votes()
-	for _, part := range k.with.parts() {
-		votes = min(votes, part.Votes())
-	}
-	return votes
-}
-
-// votes is Votes without the lock's company.
-func (k *Lock) votes() int {
-	k.session.mu.Lock()
-	defer k.session.mu.Unlock()
-	if k.phase != lease.Held {
-		return 0
-	}
-	return k.session.lease.Votes().Size()
-}
+func (k *Lock) Votes() int { return votes(k.holds()) }
 
 // Fence returns the lock's fencing token: of all the locks of this name that
 // were granted with one (option Fenced), a later one has a greater token, also where callers
@@ -218,8 +105,25 @@ func (k *Lock) votes() int {
 // Fenced.
 //
 // Give it to the resource with every write, and let the resource reject a
-// token lower than one it has seen: see package fence.
-func (k *Lock) Fence() int64 { return k.token }
+// token lower than one it has seen: see package fence. A lock of several names has one for each, see
+// FenceOf, and Fence returns zero.
+func (k *Lock) Fence() int64 {
+	if k.bond != nil && len(k.bond.names) > 1 {
+		return 0
+	}
+	return k.token
+}
+
+// FenceOf returns the fencing token of one of the lock's names, as Fence does for a lock of one name.
+// It is zero for a name that the lock does not have.
+func (k *Lock) FenceOf(name string) int64 {
+	for _, part := range k.holds() {
+		if part.session.name == name {
+			return part.token
+		}
+	}
+	return 0
+}
 
 // Extend asks all nodes to let the lock live for its full TTL from now on, and
 // never shortens what it has left there. A node counts only if it still held the lock, and a quorum
@@ -235,63 +139,21 @@ func (k *Lock) Extend(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext(protocol.OpExtend, k.session.name)
 	}
-	if err := k.extend(ctx); err != nil {
-		return err
+	defer k.session.group.awaitObservers()
+	if k.bond != nil {
+		return k.bond.extend(ctx)
 	}
-	return k.with.each(func(part *Lock) error { return part.extend(ctx) })
+	return k.extend(ctx)
 }
 
-// extend is Extend without the lock's company.
-func (k *Lock) extend(ctx context.Context) error {
-	s := k.session
+// extend is Extend for one hold.
+func (k *hold) extend(ctx context.Context) error {
 	r, err := k.extension()
 	if err != nil {
 		return err
 	}
 	r.ask()
-	r.Wait(ctx, k.settings.timeout(), ballot.Settled)
-	r.WaitForRecords(ctx, 2*k.settings.timeout(), ballot.Settled)
-	s.learn(r)
-	s.expire()
-	s.locker.awaitObservers()
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := r.State()
-	switch {
-	case k.phase != lease.Held:
-		return k.ended()
-	case s.lease.HasProved(r):
-		return nil
-	}
-	s.lease.Failed(r)
-	if ctx.Err() != nil {
-		return r.fail(&state, ctx.Err())
-	}
-	return r.fail(&state, ErrNoQuorum)
-}
-
-// extension makes a round that is to extend the lock, if it is held.
-func (k *Lock) extension() (*round, error) {
-	s := k.session
-	s.expire()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := k.ended(); err != nil {
-		return nil, err
-	}
-	return s.nextRound(), nil
-}
-
-// ended returns the error of a lock that is not held, or nil. The session must be locked.
-func (k *Lock) ended() error {
-	switch {
-	case k.phase == lease.Held:
-		return nil
-	case k.phase.IsLoss():
-		return k.cause()
-	}
-	return fmt.Errorf("redlock: %q: %w", k.session.name, k.cause())
+	return k.awaitExtension(ctx, r)
 }
 
 // Bind returns a context that ends with ctx, and when the lock ends: then its cause is that of
@@ -329,37 +191,20 @@ func (k *Lock) Release(ctx context.Context) error {
 		_ = k.release(ended)
 		return nilContext(protocol.OpRelease, k.session.name)
 	}
-	return cmp.Or(k.release(ctx), k.with.release(ctx))
+	return k.release(ctx)
 }
 
 func (k *Lock) release(ctx context.Context) error {
-	s := k.session
-	defer s.locker.awaitObservers()
-	now := s.expire()
-	handed, r := k.handOver(now)
-	if handed {
-		return nil
+	defer k.session.group.awaitObservers()
+	if k.bond != nil {
+		return k.bond.release(ctx)
 	}
-	if r == nil {
-		var err error
-		if r, err = k.giveUp(now); err != nil {
-			return err
-		}
+	f := k.leave()
+	votes, err := f.await(ctx, k.settings.timeout())
+	if f.err == nil {
+		k.tellEnd(Event{Votes: votes, Err: err})
 	}
-	if r == nil { // others share the session
-		k.tellEnd(Event{})
-		return nil
-	}
-	r.Wait(ctx, k.settings.timeout(), ballot.Settled)
-
-	failure := r.unconfirmed(ctx, ErrLost)
-	state := r.State()
-	e := Event{Votes: state.Tally.Granted}
-	if failure != nil {
-		e.Err = failure
-	}
-	k.tellEnd(e)
-	return e.Err
+	return err
 }
 
 // unconfirmed returns why a quorum has not done what was asked, or nil if it has. gone is the kind
@@ -376,47 +221,4 @@ func (r *round) unconfirmed(ctx context.Context, gone error) *QuorumError {
 		kind = ctx.Err()
 	}
 	return r.fail(&state, kind)
-}
-
-// giveUp ends the lock and releases it on all nodes, unless others share its session. If it was
-// not held any more, the error says why; one that was lost is released all the same if the
-// Agenda has not got to it yet, because the caller may want it anew.
-func (k *Lock) giveUp(now clock.Instant) (*round, error) {
-	s := k.session
-	before, last, err := k.end(lease.Released, nil)
-	switch {
-	case before == lease.Held:
-		k.endContext()
-		if !last {
-			return nil, nil
-		}
-		return s.giveBack(now), nil
-	case before.IsLoss():
-		s.giveBack(now)
-	}
-	return nil, err
-}
-
-// end ends the lock, and the session, too, if no other lock shares it; of is how a loss came about. If
-// the lock had ended before, nothing is changed, and err says why. The caller ends the lock's context,
-// and gives the session back.
-func (k *Lock) end(why lease.Reason, of *ending) (before lease.Reason, last bool, err error) {
-	s := k.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if before, err = k.phase, k.ended(); before != lease.Held {
-		return before, false, err
-	}
-	if last = s.leave(k); last {
-		s.endLocked(why, of)
-	} else {
-		k.leaveHeld(why, of)
-	}
-	return lease.Held, last, nil
-}
-
-// tellEnd is tell for the release of a lock, of which no votes are left.
-func (k *Lock) tellEnd(e Event) {
-	e.Kind, e.Context, e.Name = EventReleased, k.caller, k.session.name
-	k.session.locker.tell(k.session.describe(e), k.tenure.Since, nil)
 }

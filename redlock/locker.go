@@ -9,40 +9,25 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/agenda"
-	"github.com/redquorum/redquorum/redlock/internal/ballot"
-	"github.com/redquorum/redquorum/redlock/internal/lease"
-	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
-	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
 // A Locker takes locks by a quorum of its nodes. It is safe for concurrent
 // use, and one Locker serves a whole program: locks of different names do not
 // wait for each other.
 type Locker struct {
-	nodes    []protocol.Node
-	settings settings
-	parkers  park.Lot
-	queue    queue
-	agenda   *agenda.Agenda[*session] // of what is held
-	inflight inflight
-	tokens   tokens
-	guard    *trust.Guard  // nil without
-	events   []*eventQueue // one for each observer
-	voters   *ballot.Voters
-	watches  watches
-	groups   *groups // of a Locker over several sets of servers, which has no nodes of its own
-	group    *group  // of the Locker over one of them
+	settings   settings
+	groups     []*group    // one, or those of NewGroups in the order of their names
+	membership *membership // of NewGroups; nil for New
+	events     []*eventQueue
 
-	closed   chan struct{} // Close was called
-	done     chan struct{} // and has done its work
-	closeErr error
+	isClosing atomic.Bool   // Close was called
+	closed    chan struct{} // likewise, and no try may begin
+	done      chan struct{} // and it has done its work
+	closeErr  error
 }
 
 // New returns a Locker over nodes, which must be independent servers: no
@@ -134,9 +119,28 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 	if err := s.checkNodes(nodes); err != nil {
 		return nil, err
 	}
-	l := newLockerOf(nodes, s)
-	l.observe()
+	l := newLockerWith(s)
+	l.groups = []*group{l.newGroup(nodes, s)}
 	return l, nil
+}
+
+// newLockerWith returns a Locker that has no groups yet.
+func newLockerWith(s *settings) *Locker {
+	l := &Locker{settings: *s, closed: make(chan struct{}), done: make(chan struct{})}
+	l.settings.variants = &variants{seed: maphash.MakeSeed()}
+	for _, o := range s.observers {
+		l.events = append(l.events, &eventQueue{observer: o})
+	}
+	return l
+}
+
+// places returns the groups in which a name is locked: one, or two, in the order in which all clients
+// take them, while a change of the map moves the name.
+func (l *Locker) places(name string) []*group {
+	if l.membership == nil {
+		return l.groups
+	}
+	return l.membership.places(l.settings.prefix + name)
 }
 
 // checkCount refuses more nodes than a vote has room for.
@@ -165,40 +169,6 @@ func (s *settings) checkNodes(nodes []protocol.Node) error {
 	return nil
 }
 
-// observe makes the queues of the observers.
-func (l *Locker) observe() {
-	for _, o := range l.settings.observers {
-		l.events = append(l.events, &eventQueue{observer: o})
-	}
-}
-
-// newLockerOf makes a Locker that has no observers yet.
-func newLockerOf(nodes []protocol.Node, s *settings) *Locker {
-	l := &Locker{
-		nodes:    slices.Clone(nodes),
-		settings: *s,
-		closed:   make(chan struct{}),
-		done:     make(chan struct{}),
-	}
-	seed := maphash.MakeSeed()
-	l.queue.leftSlots.seed = seed
-	l.settings.variants = &variants{seed: seed}
-	l.parkers.Clock = s.clock
-	l.voters = ballot.NewVoters(l.nodes, &l.parkers, s.jitter)
-	l.watches.limit = maxWatched
-	l.settings.terms = lease.Terms{
-		Nodes: len(l.nodes), TTL: s.ttl, Timeout: s.timeout(), Hinting: watchable(l.nodes), MayWatch: l.watches.haveRoom, Jitter: s.jitter,
-	}
-	l.agenda = agenda.New[*session](&l.parkers)
-	l.inflight.idle = make(chan struct{}, 1)
-	if s.guard {
-		l.guard = trust.New(trust.Config{
-			Nodes: l.nodes, Clock: s.clock, Key: s.epoch, Timeout: s.timeout(), MaxTTL: max(s.ttl, s.maxTTL),
-		})
-	}
-	return l
-}
-
 // Check returns why Acquire would refuse the options, or nil. It is for code that is given options long
 // before it acquires a lock. It asks no node. ErrClosed follows a Close.
 func (l *Locker) Check(opts ...Option) error {
@@ -216,44 +186,28 @@ func (l *Locker) Check(opts ...Option) error {
 // expire. Then it waits as long at most for each Observer to be told. Close may be
 // called twice.
 func (l *Locker) Close() error {
-	if !l.inflight.close() {
+	if !l.isClosing.CompareAndSwap(false, true) {
 		<-l.done
 		return l.closeErr
 	}
-	close(l.closed)
-	if l.groups != nil {
-		l.closeErr = l.groups.close()
-	} else {
-		l.closeErr = l.closeLocks()
+	for _, g := range l.groups {
+		g.inflight.close()
 	}
-	l.awaitObservers()
-	if l.group == nil { // the observers are others', too
-		for _, q := range l.events {
-			q.giveUp()
-		}
+	close(l.closed)
+	l.membership.stop()
+	errs := make([]error, len(l.groups))
+	var all sync.WaitGroup
+	for i, g := range l.groups {
+		all.Go(func() { errs[i] = g.close() })
+	}
+	all.Wait()
+	l.closeErr = errors.Join(errs...)
+	l.groups[0].awaitObservers()
+	for _, q := range l.events {
+		q.giveUp()
 	}
 	close(l.done)
 	return l.closeErr
-}
-
-// closeLocks is Close for the locks and the nodes.
-func (l *Locker) closeLocks() error {
-	now := l.settings.clock.Now()
-	sessions := l.agenda.Close()
-	ours := sessions[:0]
-	for _, s := range sessions { // all contexts first
-		if s.end(lease.Closed, nil) {
-			ours = append(ours, s)
-		}
-	}
-	for _, s := range ours {
-		s.giveBackClosed(now)
-	}
-	l.inflight.wait(&l.parkers, l.settings.timeout())
-	l.agenda.Stop()
-	err := closeAll(l.nodes)
-	owners.disclaim(l.nodes)
-	return err
 }
 
 // closeAll closes the nodes at the same time: one that hangs must not keep the
@@ -304,94 +258,4 @@ func underLock(ctx context.Context, lock *Lock, fn func(context.Context) error) 
 		}
 	}()
 	return fn(work)
-}
-
-// inflight counts what Close waits for: attempts under way, and releases that not every node has replied to.
-type inflight struct {
-	n    atomic.Int64  // with isClosed added when no acquisition may begin any more
-	idle chan struct{} // capacity 1: n fell to zero after close
-}
-
-const isClosed = 1 << 62
-
-// begin counts an acquisition, unless the Locker is closed.
-func (f *inflight) begin() bool {
-	if f.n.Add(1) < isClosed {
-		return true
-	}
-	f.done()
-	return false
-}
-
-// add counts a release. It is made even after close: what an acquisition took while the Locker was being closed
-// must still be given back.
-func (f *inflight) add() { f.n.Add(1) }
-
-func (f *inflight) done() {
-	if f.n.Add(-1) == isClosed {
-		select {
-		case f.idle <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// close lets no acquisition begin any more; it reports whether it is the first
-// to do so.
-func (f *inflight) close() bool {
-	for {
-		n := f.n.Load()
-		if n >= isClosed {
-			return false
-		}
-		if f.n.CompareAndSwap(n, n+isClosed) {
-			return true
-		}
-	}
-}
-
-// wait returns when nothing is counted any more, or after limit. It is called after close.
-func (f *inflight) wait(ps *park.Lot, limit time.Duration) {
-	p := ps.Get()
-	defer ps.Put(p)
-	end := ps.Clock.Now().Add(limit)
-	p.WakeAfter(limit)
-	for f.n.Load() != isClosed && ps.Clock.Now() < end {
-		p.Sleep(context.Background(), f.idle)
-	}
-}
-
-// observed reports whether there is anybody to be told. Events cost readings of
-// the clock, each of them a system call.
-func (l *Locker) observed() bool { return len(l.events) > 0 }
-
-// tell completes an event that began at since, with the votes and validity of
-// the lock k if there is one, and publishes it.
-func (l *Locker) tell(e Event, since clock.Instant, k *Lock) {
-	if !l.observed() {
-		return
-	}
-	e.Elapsed = l.settings.clock.Now().Sub(since)
-	if k != nil {
-		e.Votes, e.Remaining = k.Votes(), k.Remaining()
-		e = k.session.describe(e)
-	}
-	l.publish(e)
-}
-
-// publish hands an event to all observers' queues.
-func (l *Locker) publish(e Event) {
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
-	for _, q := range l.events {
-		q.enter(e)
-	}
-}
-
-// awaitObservers is called before a call returns: see Observer.
-func (l *Locker) awaitObservers() {
-	for _, q := range l.events {
-		q.await(&l.parkers, l.settings.timeout())
-	}
 }

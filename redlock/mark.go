@@ -36,25 +36,27 @@ func (k *Lock) Mark(ctx context.Context) (int64, error) {
 	if ctx == nil {
 		return 0, nilContext(protocol.OpMark, k.session.name)
 	}
-	highest, err := k.mark(ctx)
-	if err != nil {
-		return 0, err
-	}
-	err = k.with.each(func(part *Lock) error {
-		n, err := part.mark(ctx)
-		highest = max(highest, n)
-		return err
-	})
-	return highest, err
-}
-
-// mark is Mark without the lock's company.
-func (k *Lock) mark(ctx context.Context) (int64, error) {
-	s := k.session
 	if err := k.markable(); err != nil {
 		return 0, err
 	}
-	r := s.locker.askForMark(k.caller, k.settings, s.name)
+	highest := int64(0)
+	for _, part := range k.holds() {
+		n, err := part.mark(ctx)
+		if err != nil {
+			return highest, err
+		}
+		highest = max(highest, n)
+	}
+	return highest, nil
+}
+
+// mark is Mark for one hold.
+func (k *hold) mark(ctx context.Context) (int64, error) {
+	s := k.session
+	if err := k.notHeld(); err != nil {
+		return 0, err
+	}
+	r := s.group.askForMark(k.caller, k.settings, s.name)
 	r.Wait(ctx, k.settings.timeout(), ballot.Complete)
 	if err := k.notHeld(); err != nil {
 		return 0, err
@@ -67,8 +69,8 @@ func (k *Lock) mark(ctx context.Context) (int64, error) {
 }
 
 // askForMark asks all nodes for the mark of a name.
-func (l *Locker) askForMark(eventCtx context.Context, s *settings, name string) *round {
-	r := l.newRound(eventCtx, name, protocol.Request{Op: protocol.OpInspect, Key: s.markOf(name), Timeout: s.timeout()})
+func (g *group) askForMark(eventCtx context.Context, s *settings, name string) *round {
+	r := g.newRound(eventCtx, name, protocol.Request{Op: protocol.OpInspect, Key: s.markOf(name), Timeout: s.timeout()})
 	r.ask()
 	return r
 }
@@ -132,20 +134,24 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 	case life < time.Millisecond || life > 10*maxTTL:
 		return fmt.Errorf("redlock: mark %q: a life of %v must be between %v and %v", s.name, life, time.Millisecond, 10*maxTTL)
 	}
-	m := mark{to, life}
-	if err := k.raiseMark(ctx, m); err != nil {
-		return err
-	}
-	return k.with.each(func(part *Lock) error { return part.raiseMark(ctx, m) })
-}
-
-// raiseMark is RaiseMark without the lock's company.
-func (k *Lock) raiseMark(ctx context.Context, m mark) error {
-	s := k.session
 	if err := k.markable(); err != nil {
 		return err
 	}
-	r := s.locker.askToMark(k.caller, k.settings, s.name, m)
+	for _, part := range k.holds() {
+		if err := part.raiseMark(ctx, mark{to, life}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raiseMark is RaiseMark for one hold.
+func (k *hold) raiseMark(ctx context.Context, m mark) error {
+	s := k.session
+	if err := k.notHeld(); err != nil {
+		return err
+	}
+	r := s.group.askToMark(k.caller, k.settings, s.name, m)
 	r.Wait(ctx, k.settings.timeout(), ballot.Settled)
 	if err := k.notHeld(); err != nil {
 		return err
@@ -163,29 +169,20 @@ type mark struct {
 }
 
 // askToMark asks all nodes to raise the mark of a name.
-func (l *Locker) askToMark(eventCtx context.Context, s *settings, name string, m mark) *round {
-	r := l.newRound(eventCtx, name, protocol.Request{
+func (g *group) askToMark(eventCtx context.Context, s *settings, name string, m mark) *round {
+	r := g.newRound(eventCtx, name, protocol.Request{
 		Op: protocol.OpMark, Key: s.markOf(name), Mark: m.to, TTL: m.life.Truncate(time.Millisecond), Timeout: s.timeout(),
 	})
 	r.ask()
 	return r
 }
 
-// markable returns why the lock has no mark, or nil if it has one.
+// markable returns why the lock has no mark, or nil if it has one while it is held.
 func (k *Lock) markable() error {
 	if names := k.Names(); len(names) > 1 {
 		return fmt.Errorf("redlock: mark %q: a lock of several names has no mark; acquire one of them", names)
 	}
-	return k.notHeld()
-}
-
-// notHeld returns why the lock is not held at this moment, or nil if it is.
-func (k *Lock) notHeld() error {
-	s := k.session
-	s.expire()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return k.ended()
+	return nil
 }
 
 // markOf returns the key of a lock's mark.

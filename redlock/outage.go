@@ -46,7 +46,7 @@ func (a *acquisition) noteOutage(failed *QuorumError) *QuorumError {
 	since := min(a.askedAt, now.Add(-failed.Outage)) // of a set's name, which was waited for
 	before := a.outage
 	if before == nil && a.line != nil {
-		before = a.locker.queue.outageOf(a.line)
+		before = a.group.queue.outageOf(a.line)
 	}
 	if before != nil {
 		since = min(since, before.since)
@@ -61,7 +61,7 @@ func (a *acquisition) noteOutage(failed *QuorumError) *QuorumError {
 // a waited behind it, for as long as a would wait through one, and asked for the same. Many callers
 // would otherwise be told one after the other, each after a try of its own.
 func (a *acquisition) inheritOutage() error {
-	o := a.locker.queue.outageOf(a.line)
+	o := a.group.queue.outageOf(a.line)
 	if o == nil || o.settings != a.settings || a.arrived == 0 || o.until < a.arrived || o.lasts(a.arrived) < a.settings.patience {
 		return nil
 	}

@@ -70,7 +70,7 @@ func (s *settings) draw(n int) int { return int(s.jitter(time.Duration(n))) }
 // guessSlot chooses a slot where nothing is known of the nodes: one that a caller of this process
 // has just left, or one that no caller of it holds, by lot.
 func (a *acquisition) guessSlot() int {
-	key, q := a.lineKey(), &a.locker.queue
+	key, q := a.lineKey(), &a.group.queue
 	own := q.slotsOf(key)
 	if slot, ok := q.leftSlots.take(key); ok && slot < a.settings.permits && !slices.Contains(own, slot) {
 		return slot
@@ -132,7 +132,21 @@ func (m *slotMemory) take(line string) (slot int, ok bool) {
 // tryOnce is one try of a caller that does not queue: all nodes are asked, everyNode or wholeVote.
 // With several permits it asks the nodes for other slots where the first is held.
 func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
-	if !a.settings.manyPermits() {
+	k, err := a.vote(vote)
+	if err == nil {
+		for _, each := range k.holds() {
+			each.session.group.queue.hold(each.session)
+		}
+	}
+	return k, err
+}
+
+// vote is tryOnce without the queue.
+func (a *acquisition) vote(vote ballot.Plan) (*Lock, error) {
+	switch {
+	case a.several != nil:
+		return a.severalOnce(vote)
+	case !a.settings.manyPermits():
 		return a.try(vote)
 	}
 	const most = 3 // votes: others may be faster each time
@@ -162,7 +176,7 @@ func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
 // about how long it takes until one is, as QuorumError.Remaining.
 func (a *acquisition) askForSlots() (free []int, left time.Duration, err error) {
 	s := a.settings
-	r := a.locker.newRound(a.eventCtx, a.name, a.slotsRequest())
+	r := a.group.newRound(a.eventCtx, a.name, a.slotsRequest())
 	r.ask()
 	r.Wait(a.ctx, s.timeout(), ballot.Answered)
 	state := r.State()
@@ -226,26 +240,27 @@ func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Ins
 	if err != nil {
 		return nil, err
 	}
-	key, err := s.key(name)
-	if err != nil {
+	if _, err := s.key(name); err != nil {
 		return nil, err
 	}
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpInspect, name)
 	}
-	if l.groups != nil {
-		return inspectInGroups(l.groups.places(key), func(l *Locker) ([]*Inspection, bool, error) {
-			all, err := l.InspectPermits(ctx, name, k)
-			return all, err == nil && slices.ContainsFunc(all, (*Inspection).isHeld), err
-		})
-	}
+	return inspectIn(l.places(name), func(g *group) ([]*Inspection, bool, error) {
+		all, err := g.inspectPermits(ctx, name, k)
+		return all, err == nil && slices.ContainsFunc(all, (*Inspection).isHeld), err
+	})
+}
+
+func (g *group) inspectPermits(ctx context.Context, name string, k int) (_ []*Inspection, err error) {
+	key := g.settings.prefix + name
 	rounds := make([]*round, k)
 	for slot := range rounds { // all at once
-		rounds[slot] = l.askForState(ctx, name, keys.Slot(key, slot))
+		rounds[slot] = g.askForState(ctx, name, keys.Slot(key, slot))
 	}
 	all := make([]*Inspection, k)
 	for slot, r := range rounds {
-		in, failed := l.inspection(ctx, r)
+		in, failed := g.inspection(ctx, r)
 		if all[slot] = in; err == nil {
 			err = failed
 		}

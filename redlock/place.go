@@ -144,7 +144,7 @@ func (c *contender) takePlace() {
 	}
 	c.splits, c.notBefore = 0, 0
 	c.turnTo(c.home())
-	c.locker.inflight.add() // until giveBack
+	c.group.inflight.add() // until giveBack
 	c.place = &place{contender: c, key: keys.Queue.Of(c.key), id: newValue(), began: began}
 }
 
@@ -155,10 +155,10 @@ func (c *contender) isQueued() bool { return c != nil && c.place != nil }
 // others contend all the time it was passed over by the first refusal.
 func (c *contender) wasPassedOver(tries int, failed *QuorumError) bool {
 	now := c.settings.clock.Now()
-	if failed.Err != ErrHeld || c.keepsNoQueue == quorum.All(len(c.locker.nodes)) && now < c.keepsNoQueueUntil {
+	if failed.Err != ErrHeld || c.keepsNoQueue == quorum.All(len(c.group.nodes)) && now < c.keepsNoQueueUntil {
 		return false
 	}
-	return tries > 0 && now.Sub(c.since) >= passedOver || c.locker.queue.isContended(c.line, now)
+	return tries > 0 && now.Sub(c.since) >= passedOver || c.group.queue.isContended(c.line, now)
 }
 
 // othersSeen returns how many others are known to want the lock that the caller has won.
@@ -197,10 +197,10 @@ func (p *place) giveBack() {
 	if p == nil {
 		return
 	}
-	for i := range p.contender.locker.nodes {
+	for i := range p.contender.group.nodes {
 		p.giveBackAt(i)
 	}
-	p.contender.locker.inflight.done()
+	p.contender.group.inflight.done()
 }
 
 // giveBackAt leaves the queue of one node. Otherwise the ticket would be in the way of others for
@@ -212,35 +212,35 @@ func (p *place) giveBackAt(i int) {
 	p.at.Remove(i)
 	c := p.contender
 	t := protocol.Ticket{Leave: true, Overtakes: p.tookOver}
-	c.locker.inflight.add()
-	if c.locker.nodes[i].Submit(p.request(t), 0, departure{c.locker, c.line.key}) != nil {
-		c.locker.inflight.done()
+	c.group.inflight.add()
+	if c.group.nodes[i].Submit(p.request(t), 0, departure{c.group, c.line.key}) != nil {
+		c.group.inflight.done()
 	}
 }
 
 // A departure takes the reply to the last request of a place at a node. Close waits for it.
 type departure struct {
-	locker *Locker
-	line   string
+	group *group
+	line  string
 }
 
 // Receive implements protocol.Receiver.
 func (d departure) Receive(_ int, reply protocol.Reply) {
 	if reply.Outcome == protocol.Granted && reply.Others > 0 {
-		d.locker.queue.setOthers(d.line, reply.Others)
+		d.group.queue.setOthers(d.line, reply.Others)
 	}
-	d.locker.inflight.done()
+	d.group.inflight.done()
 }
 
 // probeQueueLength asks the node that keeps the queue how many wait there, without a place of its own. A
 // node that does not answer is not waited for.
 func (s *session) probeQueueLength() {
-	nodes := s.locker.nodes
-	i := firstOf(nodes, s.lineKey(), s.locker.voters.Overdue())
+	nodes := s.group.nodes
+	i := firstOf(nodes, s.lineKey(), s.group.voters.Overdue())
 	if i < 0 {
 		return // who comes next lines up, and sees why
 	}
-	if h := s.locker.queue.lengthProbe(s); h != nil {
+	if h := s.group.queue.lengthProbe(s); h != nil {
 		_ = nodes[i].Submit(&h.req, 0, h)
 	}
 }
@@ -296,16 +296,16 @@ func (c *contender) home() int {
 // is served in order, silent.
 func (c *contender) late() quorum.Set {
 	if c.settings.inOrder() {
-		return c.locker.voters.Silent()
+		return c.group.voters.Silent()
 	}
-	return c.locker.voters.Overdue()
+	return c.group.voters.Overdue()
 }
 
 // isLate notes that node i has not answered in time.
 func (c *contender) isLate(i int) {
-	c.locker.voters.PassOver(i)
+	c.group.voters.PassOver(i)
 	if c.settings.inOrder() {
-		c.locker.voters.KeepNoQueue(i)
+		c.group.voters.KeepNoQueue(i)
 	}
 }
 
@@ -332,7 +332,7 @@ func (c *contender) leaveOrder() {
 func (c *contender) ask(call, lock bool) {
 	c.turnTo(c.home())
 	p, i := c.place, c.node
-	node := c.locker.nodes[i]
+	node := c.group.nodes[i]
 	p.called.Store(false)
 	c.hinted.Store(false)
 	c.question, p.tookOver = nil, false
@@ -366,11 +366,11 @@ func (c *contender) awaitTurn() (first ballot.Plan) {
 	c.called, c.moves, c.unordered = false, 0, false
 	// The place is not known yet, and a caller that is alone tries a free lock at once.
 	call, lock := true, true
-	if !c.followHints && !c.locker.queue.isHeld(c.line) {
-		others := c.locker.queue.othersOf(c.line)
+	if !c.followHints && !c.group.queue.isHeld(c.line) {
+		others := c.group.queue.othersOf(c.line)
 		call, lock = others > 1, others == 1 || c.settings.shared
 	}
-	for silent := 0; silent < len(c.locker.nodes) && !c.isOver(); {
+	for silent := 0; silent < len(c.group.nodes) && !c.isOver(); {
 		c.ask(call, lock)
 		first, over := c.awaitNews(call, lock)
 		if over {
@@ -411,7 +411,7 @@ func (c *contender) awaitNews(call, lock bool) (first ballot.Plan, over bool) {
 	var end clock.Instant             // to ask again; zero: not known yet
 	extended := false
 	for armed := clock.Instant(0); ; {
-		if q := &c.locker.queue; q.hasNews(c.line) { // of our own release there is no hint
+		if q := &c.group.queue; q.hasNews(c.line) { // of our own release there is no hint
 			c.hinted.Store(true)
 			if q.isHandedOver(c.acquisition) {
 				return everyNode, true
@@ -451,7 +451,7 @@ func (c *contender) awaitNews(call, lock bool) (first ballot.Plan, over bool) {
 			p.takeoverAt = 0
 		}
 		if s.outcome != 0 && end == 0 {
-			c.locker.voters.Measured(c.node, now.Sub(p.lastAsked))
+			c.group.voters.Measured(c.node, now.Sub(p.lastAsked))
 			end = now.Add(c.silence(s))
 		}
 		if left := c.question.takeLeft(); left > 0 && s.isFirst() {
@@ -473,7 +473,7 @@ func (c *contender) awaitNews(call, lock bool) (first ballot.Plan, over bool) {
 		}
 		switch {
 		case now < due:
-		case s.isFirst() && !c.locker.queue.isHeld(c.line): // the node may hold what no quorum holds
+		case s.isFirst() && !c.group.queue.isHeld(c.line): // the node may hold what no quorum holds
 			return everyNode, true
 		case p.takeoverAt > 0 && now >= p.takeoverAt:
 			p.takeoverAt, p.tookOver = 0, true

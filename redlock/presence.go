@@ -81,36 +81,36 @@ type stageSight struct {
 }
 
 // look asks the servers of all groups for their stage, at the same time.
-func (gs *groups) look(ctx context.Context) []stageSight {
-	rounds := make([]*round, len(gs.all))
-	for i, g := range gs.all {
-		rounds[i] = g.askForStage(ctx)
+func (ms *membership) look(ctx context.Context) []stageSight {
+	rounds := make([]*round, len(ms.all))
+	for i, m := range ms.all {
+		rounds[i] = m.askForStage(ctx)
 	}
-	seen := make([]stageSight, len(gs.all))
+	seen := make([]stageSight, len(ms.all))
 	for i, r := range rounds {
 		seen[i] = stageOf(ctx, r)
 	}
 	return seen
 }
 
-func (g *group) look(ctx context.Context) stageSight { return stageOf(ctx, g.askForStage(ctx)) }
+func (m *member) look(ctx context.Context) stageSight { return stageOf(ctx, m.askForStage(ctx)) }
 
-func (g *group) askForStage(ctx context.Context) *round {
-	return g.locker.askForMark(ctx, g.plain, versionName)
+func (m *member) askForStage(ctx context.Context) *round {
+	return m.group.askForMark(ctx, m.plain, versionName)
 }
 
 // stageOf waits for the answers of askForStage.
 func stageOf(ctx context.Context, r *round) stageSight {
-	r.Wait(ctx, r.locker.settings.timeout(), ballot.Complete)
+	r.Wait(ctx, r.group.settings.timeout(), ballot.Complete)
 	marks, failure := r.marks(ctx)
 	if failure != nil {
 		return stageSight{err: failure}
 	}
 	slices.Sort(marks)
-	q := quorum.Tally{Nodes: len(r.locker.nodes)}.Quorum()
+	q := quorum.Tally{Nodes: len(r.group.nodes)}.Quorum()
 	highest := marks[len(marks)-1]
 	return stageSight{
-		whole:    len(marks) == len(r.locker.nodes),
+		whole:    len(marks) == len(r.group.nodes),
 		lowest:   stage(marks[0] >> stageBits),
 		highest:  stage(highest >> stageBits),
 		majority: stage(marks[len(marks)-q] >> stageBits),
@@ -120,19 +120,19 @@ func stageOf(ctx context.Context, r *round) stageSight {
 
 // write raises the group's stage, or writes the same one anew. It returns when a majority has come
 // to it, or why not.
-func (g *group) write(ctx context.Context, to stage) error {
-	s := g.plain
-	r := g.locker.askToMark(ctx, s, versionName, mark{to.at(s.wall()), markLife})
+func (m *member) write(ctx context.Context, to stage) error {
+	s := m.plain
+	r := m.group.askToMark(ctx, s, versionName, mark{to.at(s.wall()), markLife})
 	r.Wait(ctx, s.timeout(), ballot.Settled)
 	if failure := r.unconfirmed(ctx, ErrMarked); failure == nil {
 		return nil
 	}
 	// Others may have written it at the same time, each on some of the nodes.
-	switch seen := g.look(ctx); {
+	switch seen := m.look(ctx); {
 	case seen.err != nil:
 		return seen.err
 	case seen.majority < to:
-		return fmt.Errorf("redlock: group %q: version %d of the map: %w", g.name, to.version(), errMapHeld)
+		return fmt.Errorf("redlock: group %q: version %d of the map: %w", m.name, to.version(), errMapHeld)
 	}
 	return nil
 }
@@ -189,28 +189,33 @@ var noPresence = &presence{}
 // presence returns that under which the acquisition's lock is to be, or nil for a lock that needs
 // none.
 func (a *acquisition) presence() *presence {
-	g := a.locker.group
-	if g == nil || a.own {
+	if a.own {
 		return nil
 	}
-	if p := g.presence.now.Load(); p != nil {
-		return p
-	}
-	return noPresence
+	return a.group.member.current()
 }
 
-// isPresent reports whether the acquisition's lock can be held now.
-func (a *acquisition) isPresent(now clock.Instant) bool {
-	p := a.presence()
-	return p == nil || now < p.end()
+// current returns the presence of the Locker in the group, one that has ended if there is none; nil for a
+// Locker of New.
+func (m *member) current() *presence {
+	if m == nil {
+		return nil
+	}
+	return cmp.Or(m.presence.now.Load(), noPresence)
 }
+
+// isOver reports whether no lock can be held by now under the presence, if one is needed.
+func (p *presence) isOver(now clock.Instant) bool { return p != nil && now >= p.end() }
 
 // enter makes sure of the Locker's presence in the group, for the lock name.
-func (g *group) enter(ctx context.Context, name string) error {
-	if p := g.presence.now.Load(); p != nil && g.locker.settings.clock.Now() < p.end() {
+func (m *member) enter(ctx context.Context, name string) error {
+	if m == nil {
 		return nil
 	}
-	e := g.begin()
+	if !m.current().isOver(m.group.settings.clock.Now()) {
+		return nil
+	}
+	e := m.begin()
 	if e == nil {
 		return closedError(protocol.OpAcquire, name)
 	}
@@ -221,10 +226,10 @@ func (g *group) enter(ctx context.Context, name string) error {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if g.groups.keeper.ctx.Err() != nil {
+	if m.of.keeper.ctx.Err() != nil {
 		return closedError(protocol.OpAcquire, name)
 	}
-	t := quorum.Tally{Nodes: len(g.locker.nodes)}
+	t := quorum.Tally{Nodes: len(m.group.nodes)}
 	of := QuorumError{Op: protocol.OpAcquire.String(), Name: name, Nodes: t.Nodes, Quorum: t.Quorum(), Err: errMapHeld}
 	var failure *QuorumError
 	switch {
@@ -244,42 +249,42 @@ func (g *group) enter(ctx context.Context, name string) error {
 
 // begin returns the arrival that is under way, and begins one if there is none. It is nil if the Locker
 // is closed.
-func (g *group) begin() *arrival {
-	g.presence.mu.Lock()
-	defer g.presence.mu.Unlock()
-	if g.presence.going == nil && g.groups.keeper.add() {
+func (m *member) begin() *arrival {
+	m.presence.mu.Lock()
+	defer m.presence.mu.Unlock()
+	if m.presence.going == nil && m.of.keeper.add() {
 		e := &arrival{done: make(chan struct{})}
-		g.presence.going = e
+		m.presence.going = e
 		go func() {
-			defer g.groups.keeper.all.Done()
-			e.err = g.enterNow(g.groups.keeper.ctx)
-			g.presence.mu.Lock()
-			g.presence.going = nil
-			g.presence.mu.Unlock()
+			defer m.of.keeper.all.Done()
+			e.err = m.enterNow(m.of.keeper.ctx)
+			m.presence.mu.Lock()
+			m.presence.going = nil
+			m.presence.mu.Unlock()
 			close(e.done)
 		}()
 	}
-	return g.presence.going
+	return m.presence.going
 }
 
 // enterNow is the arrival. Each of its steps waits for the node timeout at most.
-func (g *group) enterNow(ctx context.Context) error {
-	if p := g.presence.now.Load(); p != nil && g.locker.settings.clock.Now() < p.end() {
+func (m *member) enterNow(ctx context.Context) error {
+	if !m.current().isOver(m.group.settings.clock.Now()) {
 		return nil
 	}
-	if err := g.groups.prove(ctx); err != nil {
+	if err := m.of.prove(ctx); err != nil {
 		return err
 	}
-	k, err := g.locker.ownLock(ctx, presenceName(g.groups.newest), true)
+	k, err := m.group.ownLock(ctx, presenceName(m.of.newest), true)
 	if err != nil {
 		return err
 	}
 	// The stage is read behind the presence: a version that is retired later is not this one.
-	if err := g.admit(ctx); err != nil {
+	if err := m.admit(ctx); err != nil {
 		k.session.drop(lease.Released)
 		return err
 	}
-	g.open(k)
+	m.open(k)
 	return nil
 }
 
@@ -287,23 +292,23 @@ func (g *group) enterNow(ctx context.Context) error {
 // servers have forgotten, or it is joining, and clients that have it alone must not take themselves for
 // the first. Where no other group knows the version all its servers must answer, because one that is away
 // may remember.
-func (g *group) admit(ctx context.Context) error {
-	seen := g.look(ctx)
+func (m *member) admit(ctx context.Context) error {
+	seen := m.look(ctx)
 	if seen.err == nil && seen.highest == 0 {
-		known := g.groups.firstStage(g.groups.look(ctx))
-		if !seen.whole && !known.proves(g.groups.base) {
+		known := m.of.firstStage(m.of.look(ctx))
+		if !seen.whole && !known.proves(m.of.base) {
 			return errMapHeld
 		}
-		g.writeFirst(ctx, known)
-		if seen = g.look(ctx); seen.err == nil && seen.majority == 0 {
+		m.writeFirst(ctx, known)
+		if seen = m.look(ctx); seen.err == nil && seen.majority == 0 {
 			return errMapHeld
 		}
 	}
-	return cmp.Or(seen.err, g.groups.leftBehind(seen.highest))
+	return cmp.Or(seen.err, m.of.leftBehind(seen.highest))
 }
 
 // open makes k the presence.
-func (g *group) open(k *Lock) {
+func (m *member) open(k *Lock) {
 	s := k.session
 	p := s.presence()
 	s.mu.Lock()
@@ -311,34 +316,34 @@ func (g *group) open(k *Lock) {
 		p.until.Store(int64(s.lease.Until()))
 	}
 	s.mu.Unlock()
-	g.presence.now.Store(p)
+	m.presence.now.Store(p)
 	ctx := k.Context()
-	context.AfterFunc(ctx, func() { g.locker.loseUnder(p, g.absence(context.Cause(ctx))) })
+	context.AfterFunc(ctx, func() { m.group.loseUnder(p, m.absence(context.Cause(ctx))) })
 }
 
 // absence is the cause of locks whose presence has ended.
-func (g *group) absence(cause error) error {
+func (m *member) absence(cause error) error {
 	if errors.Is(cause, ErrClosed) {
 		return cause
 	}
-	return fmt.Errorf("redlock: %w: the Locker's presence in group %q ended: %w", ErrLost, g.name, cause)
+	return fmt.Errorf("redlock: %w: the Locker's presence in group %q ended: %w", ErrLost, m.name, cause)
 }
 
 // loseUnder ends the locks that are held under a presence that has ended.
-func (l *Locker) loseUnder(p *presence, cause error) {
-	for _, s := range l.agenda.All(func(s *session) bool { return s.lease.IsWithin(&p.until) }) {
+func (g *group) loseUnder(p *presence, cause error) {
+	for _, s := range g.agenda.All(func(s *session) bool { return s.lease.IsWithin(&p.until) }) {
 		if s.end(lease.Along, cause) {
-			l.agenda.Add(s, agenda.GiveBack)
+			g.agenda.Add(s, agenda.GiveBack)
 		}
 	}
 }
 
 // ownLock acquires a lock that stands for no name of a caller, and needs no presence. One that is
 // shared is a presence.
-func (l *Locker) ownLock(ctx context.Context, name string, shared bool) (*Lock, error) {
-	s := l.settings
+func (g *group) ownLock(ctx context.Context, name string, shared bool) (*Lock, error) {
+	s := g.settings
 	s.shared, s.fenced, s.fair, s.permits, s.owner, s.renew, s.maxHold = shared, false, false, 1, "", true, 0
-	a := &acquisition{locker: l, settings: &s, name: name, key: s.prefix + name, own: true, part: true, ctx: ctx, eventCtx: ctx}
+	a := &acquisition{group: g, settings: &s, name: name, key: s.prefix + name, own: true, ctx: ctx, eventCtx: ctx}
 	return a.once()
 }
 
@@ -350,25 +355,25 @@ type proof struct {
 
 // prove makes sure that the older of the Locker's versions is complete. One group knows, or there
 // are no clients yet.
-func (gs *groups) prove(ctx context.Context) error {
-	if gs.proof.done.Load() {
+func (ms *membership) prove(ctx context.Context) error {
+	if ms.proof.done.Load() {
 		return nil
 	}
-	if !gs.proof.asking.pass(ctx) {
+	if !ms.proof.asking.pass(ctx) {
 		return ctx.Err()
 	}
-	defer gs.proof.asking.leave()
-	if gs.proof.done.Load() {
+	defer ms.proof.asking.leave()
+	if ms.proof.done.Load() {
 		return nil
 	}
-	isComplete, err := gs.judge(gs.look(ctx))
+	isComplete, err := ms.judge(ms.look(ctx))
 	if err == nil && !isComplete {
-		err = gs.found(ctx)
+		err = ms.found(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	gs.proof.done.Store(true)
+	ms.proof.done.Store(true)
 	return nil
 }
 
@@ -376,17 +381,17 @@ func (gs *groups) prove(ctx context.Context) error {
 // enough. To a Locker with two versions it is enough, too, that its older one is founded in all groups,
 // whether or not others found the newest. It returns false and no error if there are no clients yet, but for those
 // that found the older version.
-func (gs *groups) judge(seen []stageSight) (isComplete bool, err error) {
+func (ms *membership) judge(seen []stageSight) (isComplete bool, err error) {
 	var highest stage
-	isFounded, isFirst := gs.base < gs.newest, true
+	isFounded, isFirst := ms.base < ms.newest, true
 	for i, s := range seen {
 		highest = max(highest, s.highest)
-		isComplete = isComplete || s.majority.proves(gs.base)
-		isFounded = isFounded && (s.majority >= founding(gs.base) || !gs.all[i].isInBase())
-		isFirst = isFirst && (s.highest == 0 || s.highest >= founding(gs.base))
+		isComplete = isComplete || s.majority.proves(ms.base)
+		isFounded = isFounded && (s.majority >= founding(ms.base) || !ms.all[i].isInBase())
+		isFirst = isFirst && (s.highest == 0 || s.highest >= founding(ms.base))
 		err = cmp.Or(err, s.err)
 	}
-	if over := gs.leftBehind(highest); over != nil {
+	if over := ms.leftBehind(highest); over != nil {
 		return false, over
 	}
 	switch {
@@ -396,7 +401,7 @@ func (gs *groups) judge(seen []stageSight) (isComplete bool, err error) {
 		return false, err
 	case !isFirst:
 		return false, fmt.Errorf("redlock: %w: version %d of the groups' map is in use, and this client has version %d without it: "+
-			"first give all clients both, as Joining and Leaving groups", ErrMap, highest.version(), gs.base)
+			"first give all clients both, as Joining and Leaving groups", ErrMap, highest.version(), ms.base)
 	}
 	return false, nil
 }
@@ -404,19 +409,19 @@ func (gs *groups) judge(seen []stageSight) (isComplete bool, err error) {
 // found makes the older of the Locker's versions the first that there is: on all servers, which have
 // none, before it completes it in one group. Another client that comes at the same time with another
 // version meets it if both have one server in common.
-func (gs *groups) found(ctx context.Context) error {
-	for _, g := range gs.all {
-		g.writeFirst(ctx, founding(gs.base))
+func (ms *membership) found(ctx context.Context) error {
+	for _, m := range ms.all {
+		m.writeFirst(ctx, founding(ms.base))
 	}
-	seen := gs.look(ctx)
-	switch isComplete, err := gs.judge(seen); {
+	seen := ms.look(ctx)
+	switch isComplete, err := ms.judge(seen); {
 	case err != nil || isComplete:
 		return err
-	case slices.ContainsFunc(seen, func(s stageSight) bool { return !s.whole || s.lowest != founding(gs.base) || s.highest != s.lowest }):
+	case slices.ContainsFunc(seen, func(s stageSight) bool { return !s.whole || s.lowest != founding(ms.base) || s.highest != s.lowest }):
 		return errMapHeld
 	}
-	for _, g := range gs.all {
-		if err := g.write(ctx, completed(gs.base)); err != nil {
+	for _, m := range ms.all {
+		if err := m.write(ctx, completed(ms.base)); err != nil {
 			return err
 		}
 	}
@@ -425,10 +430,10 @@ func (gs *groups) found(ctx context.Context) error {
 
 // firstStage is what a group gets that has no stage, where others have come to those: what they prove, so
 // that clients of an older version do not begin in it. What is not certain is not made so.
-func (gs *groups) firstStage(seen []stageSight) stage {
-	first := founding(gs.base)
+func (ms *membership) firstStage(seen []stageSight) stage {
+	first := founding(ms.base)
 	for _, s := range seen {
-		if s.majority.proves(gs.base) {
+		if s.majority.proves(ms.base) {
 			first = max(first, s.majority)
 		}
 	}
@@ -436,9 +441,9 @@ func (gs *groups) firstStage(seen []stageSight) stage {
 }
 
 // writeFirst writes a stage on nodes that have none. One that comes late changes nothing on others.
-func (g *group) writeFirst(ctx context.Context, first stage) {
-	l, s := g.locker, g.plain
-	r := l.newRound(ctx, versionName, protocol.Request{
+func (m *member) writeFirst(ctx context.Context, first stage) {
+	g, s := m.group, m.plain
+	r := g.newRound(ctx, versionName, protocol.Request{
 		Op: protocol.OpAcquire, Key: s.markOf(versionName), Value: strconv.FormatInt(first.at(s.wall()), 10), TTL: markLife, Timeout: s.timeout(),
 	})
 	r.ask()
@@ -446,12 +451,12 @@ func (g *group) writeFirst(ctx context.Context, first stage) {
 }
 
 // leftBehind is the error of a client whose versions are over at a stage, or nil.
-func (gs *groups) leftBehind(at stage) error {
-	if at < retired(gs.newest) {
+func (ms *membership) leftBehind(at stage) error {
+	if at < retired(ms.newest) {
 		return nil
 	}
 	return fmt.Errorf("redlock: %w: version %d of the groups' map is over, and this client has no later one: "+
-		"give it the map that the other clients have", ErrMap, gs.newest)
+		"give it the map that the other clients have", ErrMap, ms.newest)
 }
 
 // A keeper is the goroutine in which a Locker completes its version of the map, and keeps that on
@@ -489,14 +494,15 @@ const completeEvery = 5 * time.Second
 const changeWait = 10 * trust.TokenSlack
 
 // keep starts the keeper of l.
-func (gs *groups) keep(l *Locker) {
+func (ms *membership) keep(l *Locker) {
 	ctx, cancel := context.WithCancel(context.Background())
-	gs.keeper.ctx, gs.keeper.cancel = ctx, cancel
-	gs.keeper.all.Go(func() {
-		p := l.parkers.Get()
-		defer l.parkers.Put(p)
+	ms.keeper.ctx, ms.keeper.cancel = ctx, cancel
+	ms.keeper.all.Go(func() {
+		parkers := &l.groups[0].parkers
+		p := parkers.Get()
+		defer parkers.Put(p)
 		every := keepEvery
-		if gs.base < gs.newest {
+		if ms.base < ms.newest {
 			every = completeEvery
 		}
 		for {
@@ -504,13 +510,13 @@ func (gs *groups) keep(l *Locker) {
 			if p.Sleep(ctx, l.closed); ctx.Err() != nil || isDone(l.closed) {
 				return
 			}
-			if !gs.proof.done.Load() {
+			if !ms.proof.done.Load() {
 				continue
 			}
-			if every == completeEvery && gs.complete(ctx, p) == nil {
+			if every == completeEvery && ms.complete(ctx, p) == nil {
 				every = keepEvery
 			}
-			gs.refresh(ctx)
+			ms.refresh(ctx)
 		}
 	})
 }
@@ -523,18 +529,25 @@ func (k *keeper) stop() {
 	k.all.Wait()
 }
 
+// stop ends the keeper, of a Locker that has one.
+func (ms *membership) stop() {
+	if ms != nil {
+		ms.keeper.stop()
+	}
+}
+
 // complete retires the older version in all its groups, and completes the newest one. It returns
 // why that cannot be done yet.
-func (gs *groups) complete(ctx context.Context, p *park.Parker) error {
-	seen := gs.look(ctx)
-	if slices.ContainsFunc(seen, func(s stageSight) bool { return s.majority.proves(gs.newest) }) {
-		return gs.writeNewest(ctx, seen)
+func (ms *membership) complete(ctx context.Context, p *park.Parker) error {
+	seen := ms.look(ctx)
+	if slices.ContainsFunc(seen, func(s stageSight) bool { return s.majority.proves(ms.newest) }) {
+		return ms.writeNewest(ctx, seen)
 	}
-	for _, g := range gs.all { // also where another has retired it: that mark may have come too late for its lock
-		if !g.isInBase() {
+	for _, m := range ms.all { // also where another has retired it: that mark may have come too late for its lock
+		if !m.isInBase() {
 			continue
 		}
-		if err := g.retire(ctx); err != nil {
+		if err := m.retire(ctx); err != nil {
 			return err
 		}
 	}
@@ -542,17 +555,17 @@ func (gs *groups) complete(ctx context.Context, p *park.Parker) error {
 	if p.Sleep(ctx, nil); ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return gs.writeNewest(ctx, seen)
+	return ms.writeNewest(ctx, seen)
 }
 
 // retire marks the older version as retired in the group, if no client has it as its newest.
-func (g *group) retire(ctx context.Context) error {
-	k, err := g.locker.ownLock(ctx, presenceName(g.groups.base), false)
+func (m *member) retire(ctx context.Context) error {
+	k, err := m.group.ownLock(ctx, presenceName(m.of.base), false)
 	if err != nil {
 		return err
 	}
 	defer k.session.drop(lease.Released)
-	if err := g.write(ctx, retired(g.groups.base)); err != nil {
+	if err := m.write(ctx, retired(m.of.base)); err != nil {
 		return err
 	}
 	if !k.Valid() {
@@ -562,10 +575,10 @@ func (g *group) retire(ctx context.Context) error {
 }
 
 // writeNewest writes the newest version, which is complete, in the groups that have not seen it.
-func (gs *groups) writeNewest(ctx context.Context, seen []stageSight) (err error) {
-	for i, g := range gs.all {
-		if g.isInNewest() && seen[i].majority < completed(gs.newest) {
-			err = cmp.Or(err, g.write(ctx, completed(gs.newest)))
+func (ms *membership) writeNewest(ctx context.Context, seen []stageSight) (err error) {
+	for i, m := range ms.all {
+		if m.isInNewest() && seen[i].majority < completed(ms.newest) {
+			err = cmp.Or(err, m.write(ctx, completed(ms.newest)))
 		}
 	}
 	return err
@@ -574,19 +587,19 @@ func (gs *groups) writeNewest(ctx context.Context, seen []stageSight) (err error
 // refresh writes the stage of each group anew that no client has written for long, or that the group
 // has forgotten. It never raises nodes to a founding stage, which is written where there is none only.
 // Failures are left to the next time.
-func (gs *groups) refresh(ctx context.Context) {
-	all := gs.look(ctx)
-	known := gs.firstStage(all)
+func (ms *membership) refresh(ctx context.Context) {
+	all := ms.look(ctx)
+	known := ms.firstStage(all)
 	for i, seen := range all {
-		g := gs.all[i]
+		m := ms.all[i]
 		switch {
 		case seen.err != nil:
-		case seen.highest == 0 && g.isInBase() && (seen.whole || known.proves(gs.base)):
-			g.writeFirst(ctx, known)
-		case seen.majority == founding(gs.base) && g.isInBase() && known == completed(gs.base):
-			_ = g.write(ctx, known) // the client that founded it was interrupted
-		case seen.majority > 0 && !seen.majority.isFounding() && g.locker.settings.wall().Sub(seen.written) >= keepEvery:
-			_ = g.write(ctx, seen.majority) // and not what a single node says
+		case seen.highest == 0 && m.isInBase() && (seen.whole || known.proves(ms.base)):
+			m.writeFirst(ctx, known)
+		case seen.majority == founding(ms.base) && m.isInBase() && known == completed(ms.base):
+			_ = m.write(ctx, known) // the client that founded it was interrupted
+		case seen.majority > 0 && !seen.majority.isFounding() && m.group.settings.wall().Sub(seen.written) >= keepEvery:
+			_ = m.write(ctx, seen.majority) // and not what a single node says
 		}
 	}
 }

@@ -30,9 +30,9 @@ type question struct {
 
 // Receive implements Receiver.
 func (q *question) Receive(_ int, reply protocol.Reply) {
-	l := q.contender.locker
+	g := q.contender.group
 	if reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused {
-		l.voters.Answered(q.node)
+		g.voters.Answered(q.node)
 	}
 	if reply.Outcome == protocol.Refused {
 		q.left.Store(int64(max(reply.TTL, 0)))
@@ -63,7 +63,7 @@ func (q *question) hasFailed() bool { return q.saw() == protocol.Failed || q.saw
 func (c *contender) askAbout(i int, now clock.Instant) *question {
 	q := &question{contender: c, node: i, at: now}
 	q.req = protocol.Request{Op: protocol.OpWatch, Key: c.key, Timeout: c.settings.timeout()}
-	if c.locker.nodes[i].Submit(&q.req, 0, q) != nil {
+	if c.group.nodes[i].Submit(&q.req, 0, q) != nil {
 		q.outcome.Store(uint32(protocol.Failed))
 	}
 	return q
@@ -83,7 +83,7 @@ func (c *contender) askForHints(now clock.Instant) {
 	if i := c.chooseLookout(); i != c.lookout || c.stop == nil {
 		c.unwatchLock()
 		c.lookout = i
-		if w, ok := c.locker.nodes[i].(protocol.Watchable); ok {
+		if w, ok := c.group.nodes[i].(protocol.Watchable); ok {
 			c.stop = w.Watch(c.key, c.hint)
 		}
 	}
@@ -99,8 +99,8 @@ func (c *contender) chooseLookout() int {
 	if c.place == nil {
 		return c.node
 	}
-	if avoid := c.notHolding | c.locker.voters.Overdue(); avoid.Has(c.node) {
-		if i := firstOf(c.locker.nodes, c.key, avoid); i >= 0 {
+	if avoid := c.notHolding | c.group.voters.Overdue(); avoid.Has(c.node) {
+		if i := firstOf(c.group.nodes, c.key, avoid); i >= 0 {
 			return i
 		}
 		c.notHolding = 0
@@ -115,9 +115,9 @@ const backupAfter = 10 * time.Millisecond
 
 // askBackup asks another node to hint as well.
 func (c *contender) askBackup(now clock.Instant) {
-	avoid := c.avoid | c.locker.voters.Overdue() | c.notHolding
+	avoid := c.avoid | c.group.voters.Overdue() | c.notHolding
 	avoid.Add(c.lookout)
-	i := firstOf(c.locker.nodes, c.key, avoid)
+	i := firstOf(c.group.nodes, c.key, avoid)
 	if i < 0 {
 		c.unwatchBackup()
 		c.second = &question{} // it never answers
@@ -127,7 +127,7 @@ func (c *contender) askBackup(now clock.Instant) {
 		c.unwatchBackup()
 		c.backup = i
 	}
-	if w, ok := c.locker.nodes[i].(protocol.Watchable); ok && c.stopBackup == nil {
+	if w, ok := c.group.nodes[i].(protocol.Watchable); ok && c.stopBackup == nil {
 		c.stopBackup = w.Watch(c.key, c.hintOfBackup)
 	}
 	c.second = c.askAbout(i, now)
@@ -160,7 +160,7 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 	}
 	if !c.question.measured {
 		c.question.measured = true
-		c.locker.voters.Measured(c.lookout, now.Sub(c.question.at))
+		c.group.voters.Measured(c.lookout, now.Sub(c.question.at))
 	}
 	switch {
 	case saw == protocol.Granted:
@@ -188,7 +188,7 @@ func (c *contender) checkHints(now clock.Instant) (next clock.Instant) {
 
 // askElsewhere is askForHints at another node, unless all have been tried in this rest.
 func (c *contender) askElsewhere(now clock.Instant) (next clock.Instant) {
-	if c.place != nil && c.lookout == c.node || c.moves == len(c.locker.nodes) {
+	if c.place != nil && c.lookout == c.node || c.moves == len(c.group.nodes) {
 		return farOff
 	}
 	c.moves++

@@ -25,7 +25,7 @@ func (r *round) Mark() *lease.Mark { return &r.mark }
 func (s *session) nextRound() *round {
 	req := s.claim.request(s.settings, s.kind.extend)
 	req.Watch = s.lease.IsWatched()
-	r := s.locker.newRound(s.holder.caller, s.name, req)
+	r := s.group.newRound(s.holder.caller, s.name, req)
 	s.lease.Extending(r)
 	r.listenFor(s)
 	return r
@@ -107,7 +107,7 @@ func (s *session) mayGather() bool { return s.lease.IsWell() && s.settings.ttl >
 // hadKey reports whether node i, which has just granted an extension, is known to have had the key
 // lately: see lease.HadKey.
 func (s *session) hadKey(i int) bool {
-	if s == nil { // a set has none before its parts are joined
+	if s == nil {
 		return false
 	}
 	s.mu.Lock()
@@ -135,12 +135,19 @@ func (s *session) learn(r *round) {
 // learnt does what follows replies to a round, and unlocks the session.
 func (s *session) learnt(r *round, todo lease.Todo) {
 	k := s.holder
+	var bond *bond
+	if k != nil && k.life != nil {
+		bond = k.life.bond
+	}
 	s.follow(todo)
 	switch {
 	case todo.End != lease.Held: // the goroutine of a node has replies for other locks
-		s.locker.agenda.Add(s, agenda.GiveBack)
-	case todo.Extended && k != nil && !s.part:
-		s.locker.tell(Event{Kind: EventExtended, Context: k.caller, Name: s.name}, r.Start(), k)
+		s.group.agenda.Add(s, agenda.GiveBack)
+	case !todo.Extended || k == nil:
+	case bond != nil:
+		bond.tellExtended(r.Start())
+	case !k.quiet:
+		s.group.tell(Event{Kind: EventExtended, Context: k.caller, Name: s.name}, r.Start(), k)
 	}
 }
 
@@ -159,8 +166,8 @@ func (s *session) repair(gap *round, i int) {
 	plain := s.withoutToken() // which a majority has accepted; this is about the key
 	s.mu.Unlock()
 
-	l := s.locker
-	r := l.newRound(ctx, s.name, plain.request(s.settings, plain.kind.acquire))
+	g := s.group
+	r := g.newRound(ctx, s.name, plain.request(s.settings, plain.kind.acquire))
 	if r.req.Shared != nil {
 		keys := *r.req.Shared
 		keys.Regardless = true

@@ -11,21 +11,33 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
-// rollBack gives back what a round that was not won may have taken, and explains.
-// The round unraised is not nil if r was won but for the fencing token.
-func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
-	ctx := a.ctx
+// A defeat is a vote that was not won, and is being taken back.
+type defeat struct {
+	vote
+	unraised *round     // not nil if the vote was won but for the fencing token
+	undo     *round     // that releases what the vote may have taken
+	refused  quorum.Set // nodes that have refused
+	isWon    bool       // a quorum has granted, though to no avail
+}
+
+// undo gives back what a vote that was not won may have taken. It waits for nothing.
+func (v vote) undo(unraised *round) defeat {
+	r := v.round
 	r.Close()
 	state := r.State()
 	maybe := state.With(protocol.Granted, protocol.Unknown, 0)
-	refused := state.With(protocol.Refused)
+	release := v.group.release(releaseOf{v.eventCtx, v.settings, v.claim, maybe, false}, v.settings.clock.Now())
+	return defeat{v, unraised, release, state.With(protocol.Refused), ballot.IsWon(&state)}
+}
 
-	undo := a.locker.release(releaseOf{a.eventCtx, a.settings, c, maybe, false}, a.settings.clock.Now())
+// explain returns why the vote was not won.
+func (d defeat) explain() *QuorumError {
+	r, a, ctx, undo, refused := d.round, d.acquisition, d.ctx, d.undo, d.refused
 	// The nodes that refused have just shown that they answer: their replies
 	// to the release tell how long the holder has left, and what to wait for.
 	if ctx.Err() == nil {
 		left := r.Start().Add(r.Late() + a.settings.timeout()).Sub(undo.Start())
-		undo.Wait(ctx, min(left, a.locker.voters.AnswerLimitOf(refused, left)), ballot.Replied(refused))
+		undo.Wait(ctx, min(left, a.group.voters.AnswerLimitOf(refused, left)), ballot.Replied(refused))
 		undo.Wait(ctx, left, ballot.RepliedMost(refused)) // a minority that has fallen silent since is not waited for
 		if undone := undo.State(); foundWrongType(&undone) {
 			undo.Wait(ctx, left, ballot.Replied(refused)) // which then makes an outage of what looks like contention
@@ -34,7 +46,7 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 	undone := undo.State()
 	a.intend(&undone, refused)
 
-	state = r.State()
+	state := r.State()
 	t := state.Tally
 	for i := range undone.Len() {
 		if !refused.Has(i) {
@@ -54,11 +66,11 @@ func (a *acquisition) rollBack(r, unraised *round, c claim) *QuorumError {
 		}
 	}
 	kind := failureOf(ctx, &state, t)
-	if unraised != nil {
+	if d.unraised != nil {
 		if ctx.Err() == nil {
 			kind = errNoToken
 		}
-		return unraised.explain(kind)
+		return d.unraised.explain(kind)
 	}
 	err := r.fail(&state, kind)
 	err.Remaining = freeIn(&state, &undone)

@@ -3,7 +3,6 @@ package redlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +22,7 @@ import (
 type round struct {
 	ballot.Ballot
 	trial    trust.Trial
-	locker   *Locker
+	group    *group
 	eventCtx context.Context
 	name     string
 	req      protocol.Request
@@ -32,29 +31,29 @@ type round struct {
 	mark     lease.Mark              // guarded by the session
 }
 
-func (l *Locker) newRound(eventCtx context.Context, name string, req protocol.Request) *round {
-	return l.newRoundAt(eventCtx, l.settings.clock.Now(), name, req)
+func (g *group) newRound(eventCtx context.Context, name string, req protocol.Request) *round {
+	return g.newRoundAt(eventCtx, g.settings.clock.Now(), name, req)
 }
 
 // newRoundAt is newRound for a caller that has just read the clock: it is a system
 // call.
-func (l *Locker) newRoundAt(eventCtx context.Context, now clock.Instant, name string, req protocol.Request) *round {
-	r := &round{locker: l, eventCtx: eventCtx, name: name, req: req}
-	r.Begin(l.voters, now)
-	if l.guard != nil {
-		r.trial.Begin(l.guard, r)
+func (g *group) newRoundAt(eventCtx context.Context, now clock.Instant, name string, req protocol.Request) *round {
+	r := &round{group: g, eventCtx: eventCtx, name: name, req: req}
+	r.Begin(g.voters, now)
+	if g.guard != nil {
+		r.trial.Begin(g.guard, r)
 	}
 	return r
 }
 
 // ask submits the round to every node and returns without waiting.
-func (r *round) ask() { r.Ask(r.locker.voters.All(), &r.req, r) }
+func (r *round) ask() { r.Ask(r.group.voters.All(), &r.req, r) }
 
 // Receive implements protocol.Receiver. What a node grants counts only if the node has
 // not forgotten what it granted before.
 func (r *round) Receive(i int, reply protocol.Reply) {
 	if reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused {
-		r.locker.voters.Answered(i)
+		r.group.voters.Answered(i)
 	}
 	if r.req.Epoch == "" || r.trial.Judge(i, &reply) != trust.NotYet {
 		r.Count(i, &reply)
@@ -69,8 +68,8 @@ func (r *round) HadKey(i int) bool { return r.session.Load().hadKey(i) }
 
 // Count implements trust.Ballot: it enters a node's reply.
 func (r *round) Count(i int, reply *protocol.Reply) {
-	l := r.locker
-	c, ok := r.CountVote(i, reply, ballot.VoteKind{IsTimed: l.observed(), IsPromise: reply.Err == trust.ErrEarly})
+	g := r.group
+	c, ok := r.CountVote(i, reply, ballot.VoteKind{IsTimed: g.observed(), IsPromise: reply.Err == trust.ErrEarly})
 	if !ok {
 		return
 	}
@@ -78,7 +77,7 @@ func (r *round) Count(i int, reply *protocol.Reply) {
 		r.trial.Proceed()
 	}
 	if reply.Outcome == protocol.Refused && r.req.Op == protocol.OpAcquireFenced || r.req.Judged && reply.Floor > 0 {
-		l.tokens.refuse(r.req.Key, r.Start().Add(c.After))
+		g.tokens.refuse(r.req.Key, r.Start().Add(c.After))
 	}
 	switch s := r.session.Load(); {
 	case !c.IsHeard:
@@ -87,12 +86,12 @@ func (r *round) Count(i int, reply *protocol.Reply) {
 	default:
 		s.heard(r, i, reply)
 	}
-	if l.observed() {
-		l.publish(Event{Kind: EventVote, Context: r.eventCtx, Name: r.name, Op: r.req.Op, Node: l.nodes[i].String(),
+	if g.observed() {
+		g.publish(Event{Kind: EventVote, Context: r.eventCtx, Name: r.name, Op: r.req.Op, Node: g.nodes[i].String(),
 			Outcome: reply.Outcome, Elapsed: c.After, Err: reply.Err})
 	}
 	if c.IsLast && r.req.Op.Releases() {
-		l.inflight.done() // at the very end: Close does not return before
+		g.inflight.done() // at the very end: Close does not return before
 	}
 }
 
@@ -118,7 +117,7 @@ func entered(s *ballot.State) bool {
 // cause explains by now why node i did not grant, or returns nil if it did.
 func (r *round) cause(s *ballot.State, i int, now clock.Instant) *NodeError {
 	reply := s.Reply(i)
-	e := &NodeError{Node: r.locker.nodes[i].String(), Err: reply.Err, After: s.After(i)}
+	e := &NodeError{Node: r.group.nodes[i].String(), Err: reply.Err, After: s.After(i)}
 	switch reply.Outcome {
 	case protocol.Granted:
 		if r.req.Op != protocol.OpRaise || reply.Floor == 0 {
@@ -126,12 +125,8 @@ func (r *round) cause(s *ballot.State, i int, now clock.Instant) *NodeError {
 		}
 		e.Err = errLowToken
 	case protocol.Refused:
-		if e.Err = (refusal{*reply, r.nameIn(reply)}); r.req.Op == protocol.OpMark {
+		if e.Err = (refusal{*reply}); r.req.Op == protocol.OpMark {
 			e.Err = errHighMark
-		}
-	case protocol.Failed:
-		if name := r.nameIn(reply); name != "" {
-			e.Err = fmt.Errorf("%q: %w", name, reply.Err)
 		}
 	case 0:
 		e.Err, e.After = errNoAnswer, now.Sub(r.Start())
@@ -145,7 +140,7 @@ func (r *round) cause(s *ballot.State, i int, now clock.Instant) *NodeError {
 // fail makes the round's error. A node that has not replied is to blame only if
 // its time is up: where others decided the vote, it was not waited for.
 func (r *round) fail(s *ballot.State, kind error) *QuorumError {
-	now := r.locker.settings.clock.Now()
+	now := r.group.settings.clock.Now()
 	return r.failAt(s, now, kind, now >= r.Start().Add(r.Late()+r.req.Timeout))
 }
 
@@ -154,7 +149,7 @@ func (r *round) fail(s *ballot.State, kind error) *QuorumError {
 func (r *round) failAt(s *ballot.State, now clock.Instant, kind error, blameSilent bool) *QuorumError {
 	e := &QuorumError{
 		Op: r.req.Op.String(), Name: r.name, Err: kind,
-		Votes: s.Tally.Granted, Nodes: s.Tally.Nodes, Quorum: s.Tally.Quorum(), InTheWay: r.namesInTheWay(s),
+		Votes: s.Tally.Granted, Nodes: s.Tally.Nodes, Quorum: s.Tally.Quorum(),
 	}
 	for i := range s.Len() {
 		if s.Reply(i).Outcome == 0 && !blameSilent {
@@ -183,17 +178,17 @@ type releaseOf struct {
 }
 
 // release asks all nodes to forget a claim.
-func (l *Locker) release(of releaseOf, now clock.Instant) *round {
+func (g *group) release(of releaseOf, now clock.Instant) *round {
 	c := of.claim
 	if c.kind == clientChecked && !of.held {
 		c.kind = fenced // a node that accepts by a script is kept from doing so later
 	}
 	req := c.request(of.settings, c.kind.release)
 	req.Held = of.held
-	r := l.newRoundAt(of.eventCtx, now, c.name, req)
-	l.inflight.add()
+	r := g.newRoundAt(of.eventCtx, now, c.name, req)
+	g.inflight.add()
 	r.Ask(of.maybe, &r.req, r)
-	if rest := l.voters.All() &^ of.maybe; rest != 0 {
+	if rest := g.voters.All() &^ of.maybe; rest != 0 {
 		// A node that holds nothing has no late acquisition to be kept from
 		// either, and the counter of tokens there may be what others are
 		// settling theirs by.

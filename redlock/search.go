@@ -69,7 +69,7 @@ const maxSplits = 3
 
 // inLineForPermit is inLine for callers with several permits.
 func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
-	q := &a.locker.queue
+	q := &a.group.queue
 	q.enter(a)
 	s := &search{acquisition: a, guide: noGuide, all: true}
 	s.node = s.chooseFirst(&s.avoid)
@@ -128,7 +128,7 @@ func (s *search) leaveWord() {
 	defer s.mu.Unlock()
 	for _, slot := range s.free {
 		if slot != s.slot {
-			s.locker.queue.leftSlots.remember(s.line.key, slot)
+			s.group.queue.leftSlots.remember(s.line.key, slot)
 			return
 		}
 	}
@@ -141,7 +141,7 @@ func (s *search) watch() {
 	}
 	s.watching = true
 	s.setAll(true)
-	w, ok := s.locker.nodes[s.node].(protocol.Watchable)
+	w, ok := s.group.nodes[s.node].(protocol.Watchable)
 	if !ok {
 		return
 	}
@@ -241,7 +241,7 @@ func (k *slotLook) Receive(_ int, reply protocol.Reply) {
 	s := k.search
 	answered := reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused
 	if answered {
-		s.locker.voters.Answered(k.node)
+		s.group.voters.Answered(k.node)
 	}
 	s.mu.Lock()
 	switch free := ownSlots(reply.Free, s.settings.permits); {
@@ -274,7 +274,7 @@ func (k *slotLook) Receive(_ int, reply protocol.Reply) {
 // submit asks node i. A node that refuses to be asked has failed.
 func (k *slotLook) submit(i int) {
 	k.node = i
-	if k.search.locker.nodes[i].Submit(&k.req, 0, k) != nil {
+	if k.search.group.nodes[i].Submit(&k.req, 0, k) != nil {
 		k.Receive(0, protocol.Reply{Outcome: protocol.Failed})
 	}
 }
@@ -302,7 +302,7 @@ func (s *search) lookOut(now clock.Instant) {
 	}
 	s.mu.Unlock()
 
-	s.lookedAt, s.due = now, now.Add(s.locker.voters.AnswerLimit(s.node, s.settings.timeout()))
+	s.lookedAt, s.due = now, now.Add(s.group.voters.AnswerLimit(s.node, s.settings.timeout()))
 	s.extended, s.measured = false, !all && len(spent) == 0
 	if all {
 		k := &slotLook{search: s, number: number, req: s.slotsRequest()}
@@ -320,8 +320,8 @@ func (s *search) lookOut(now clock.Instant) {
 // askSecond asks another node for free slots, if there is one that is of use.
 func (s *search) askSecond() {
 	s.secondAsked = true
-	n := len(s.locker.nodes)
-	avoid := s.avoid | s.locker.voters.Overdue()
+	n := len(s.group.nodes)
+	avoid := s.avoid | s.group.voters.Overdue()
 	avoid.Add(s.node)
 	for range n {
 		if s.second = (s.second + 1) % n; !avoid.Has(s.second) {
@@ -347,7 +347,7 @@ func (s *search) rest(d time.Duration) (first ballot.Plan) {
 		if s.isOver() {
 			return everyNode
 		}
-		if s.locker.queue.hasNews(s.line) {
+		if s.group.queue.hasNews(s.line) {
 			s.slot = s.guessSlot() // right behind our own release
 			return everyNode
 		}
@@ -425,13 +425,13 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first ballot.Plan
 			return s.due, everyNode, false
 		}
 		if now >= s.due {
-			s.locker.voters.PassOver(s.node)
+			s.group.voters.PassOver(s.node)
 			failed = true
 		}
 	}
 	switch {
 	case failed:
-		if s.moves == len(s.locker.nodes) {
+		if s.moves == len(s.group.nodes) {
 			return farOff, everyNode, false
 		}
 		s.moves++
@@ -440,7 +440,7 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first ballot.Plan
 		return s.check(now)
 	case !s.measured && open == 0:
 		s.measured = true
-		s.locker.voters.Measured(s.node, now.Sub(s.lookedAt))
+		s.group.voters.Measured(s.node, now.Sub(s.lookedAt))
 	}
 	switch {
 	case unsure && open == 0:

@@ -21,20 +21,19 @@ import (
 // as it is: no request under way notices.
 type session struct {
 	claim
-	locker    *Locker
+	group     *group
 	settings  *settings     // of the acquisition that won it
 	turn      clock.Instant // since when callers of this process have had it without standing back (see turnLength); guarded by the queue
 	cost      time.Duration // of acquiring it from the nodes
 	again     bool          // they had it just before, and are to ask if others wait; guarded by the queue
-	part      bool          // of a lock of several names that is being gathered, or redlock's own: no caller knows of it
 	entered   bool          // into the Locker's watches, which guard it
 	place     agenda.Place  // on the Locker's Agenda
 	givenBack sync.Once
 
 	mu      lockorder.Mutex[lockorder.Session]
 	lease   lease.Lease // guarded by mu, as all that follow
-	holder  *Lock       // nil while it is being handed over; stays when the session has ended
-	leaving *Lock       // the holder before, while its context may not have ended
+	holder  *hold       // nil while it is being handed over; stays when the session has ended
+	leaving *hold       // the holder before, while its context may not have ended
 	sharing *sharing    // by several callers; nil if the holder is one
 }
 
@@ -42,9 +41,9 @@ type session struct {
 // first holder.
 func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
-		claim: c, locker: of.locker, settings: of.settings, part: of.part, turn: now, cost: now.Sub(r.Start()),
+		claim: c, group: of.group, settings: of.settings, turn: now, cost: now.Sub(r.Start()),
 	}
-	grant := lease.Grant{Round: r, IsExtension: r.req.Op.Extends(), IsReader: c.kind == shared}
+	grant := lease.Grant{Round: r, IsReader: c.kind == shared}
 	if p := of.presence(); p != nil {
 		grant.Within = &p.until
 	}
@@ -53,11 +52,10 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	if of.settings.sharesSession() {
 		k = s.openShared(of, r.Start(), now)
 	} else {
-		k = &Lock{}
-		k.open(of.ctx, s, of.settings, now)
+		k = of.newLock(s, now)
 		k.tenure.Since = r.Start()
-		s.occupy(k, now)
-		s.issueToken(k)
+		s.occupy(&k.hold, now)
+		s.issueToken(&k.hold)
 	}
 	r.session.Store(s)
 	s.mu.Lock()
@@ -68,7 +66,7 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 }
 
 // occupy makes k the holder. The session must be locked, or new; it is scheduled next.
-func (s *session) occupy(k *Lock, now clock.Instant) lease.Todo {
+func (s *session) occupy(k *hold, now clock.Instant) lease.Todo {
 	s.holder = k
 	return s.lease.Occupy(&k.tenure, k.settings.renew, now)
 }
@@ -111,7 +109,7 @@ func (s *session) schedule() (open bool) {
 
 // put has the session looked at when a Todo says so, if it does. The session must be locked.
 func (s *session) put(todo lease.Todo) (open bool) {
-	return todo.At == 0 || s.locker.agenda.Put(s, todo.At)
+	return todo.At == 0 || s.group.agenda.Put(s, todo.At)
 }
 
 // follow does what follows an event for the session itself, and unlocks it. It reports false if the
@@ -165,7 +163,7 @@ func (s *session) leaveHeld(why lease.Reason, of *ending) {
 	for _, k := range s.sharers() {
 		k.leaveHeld(why, of)
 	}
-	s.locker.inflight.add()
+	s.group.inflight.add()
 }
 
 // endContexts ends the contexts of a session that has just ended, and unlocks it.
@@ -229,12 +227,12 @@ func (s *session) drop(why lease.Reason) {
 // for next comes behind them.
 func (s *session) giveBack(now clock.Instant) (r *round) {
 	s.givenBack.Do(func() {
-		defer s.locker.inflight.done()
+		defer s.group.inflight.done()
 		s.leaveAgenda(now)
 		r = s.release(now)
 		// The release is on its way on every connection that a local waiter's next
 		// request would take, so the waiter need not wait for the answers.
-		if s.locker.queue.ended(s, now) {
+		if s.group.queue.ended(s, now) {
 			s.probeQueueLength()
 		}
 		s.tellLosses()
@@ -245,30 +243,22 @@ func (s *session) giveBack(now clock.Instant) (r *round) {
 // abandon is giveBack where no node can be asked any more.
 func (s *session) abandon() {
 	s.givenBack.Do(func() {
-		defer s.locker.inflight.done()
+		defer s.group.inflight.done()
 		now := s.now()
 		s.leaveAgenda(now)
-		s.locker.queue.ended(s, now)
+		s.group.queue.ended(s, now)
 		s.tellLosses()
-	})
-}
-
-// handIn is giveBack for a session whose key belongs to another from here on.
-func (s *session) handIn() {
-	s.givenBack.Do(func() {
-		defer s.locker.inflight.done()
-		s.leaveAgenda(s.now())
 	})
 }
 
 // leaveAgenda has nobody look at the session any more.
 func (s *session) leaveAgenda(now clock.Instant) {
-	s.locker.agenda.Remove(s, now)
+	s.group.agenda.Remove(s, now)
 	s.mu.Lock()
 	watched := s.lease.WasWatched()
 	s.mu.Unlock()
 	if watched {
-		s.locker.watches.remove(s)
+		s.group.watches.remove(s)
 	}
 }
 
@@ -284,27 +274,24 @@ func (s *session) release(now clock.Instant) *round {
 			k.life.why.compose()
 		}
 	}
-	return s.locker.release(of, now)
+	return s.group.release(of, now)
 }
 
 // giveBackClosed gives back a session that a Close has ended.
 func (s *session) giveBackClosed(now clock.Instant) {
 	s.giveBack(now)
-	if s.part {
-		return
-	}
 	for _, k := range s.locks() {
 		k.tellEnd(Event{Err: ErrClosed})
 	}
 }
 
 // locks are those that callers have, of a session that has ended.
-func (s *session) locks() []*Lock {
+func (s *session) locks() []*hold {
 	switch {
 	case s.sharing != nil:
 		return s.sharing.locks
 	case s.holder != nil:
-		return []*Lock{s.holder}
+		return []*hold{s.holder}
 	}
 	return nil
 }
@@ -314,19 +301,6 @@ func (s *session) tellLosses() {
 	for _, k := range s.locks() {
 		k.tellLoss()
 	}
-}
-
-// tellLoss tells the observers if the lock was lost, by the time at which it was.
-func (k *Lock) tellLoss() {
-	l := k.session.locker
-	if !k.phase.IsLoss() || !l.observed() || k.session.part {
-		return
-	}
-	why := k.life.why
-	since := k.session.now().Sub(why.at)
-	l.publish(k.session.describe(Event{
-		Kind: EventLost, Time: time.Now().Add(-since), Context: k.caller, Name: k.session.name, Elapsed: why.at.Sub(k.tenure.Since), Err: why.cause,
-	}))
 }
 
 // describe returns e with the permit that the session is.

@@ -120,21 +120,19 @@ func TestASetIsAllOrNone(t *testing.T) {
 	}
 }
 
-// TestOneNameOfASetOnAMajorityIsEnough to refuse it: a quorum must have all names.
-func TestOneNameOfASetOnAMajorityIsEnough(t *testing.T) {
+// TestEachNameOfASetHasAQuorumOfItsOwn, which need not be the same.
+func TestEachNameOfASetHasAQuorumOfItsOwn(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl))
-		for i, name := range abc {
-			w.Servers()[i].Set(name, "another", time.Minute) // each name has a quorum of its own
+		for i, s := range w.Servers() {
+			s.Set([]string{"a", "a", "b", "b", "c"}[i], "another", time.Minute)
 		}
-		_, err := l.TryAcquireAll(t.Context(), abc)
-		isOnly(t, err, redlock.ErrHeld)
-		var failure *redlock.QuorumError
-		require.ErrorAs(t, err, &failure)
-		assert.Equal(t, abc, failure.InTheWay)
-		assert.Equal(t, 2, failure.Votes)
+		lock := takeAll(t, l, abc)
+		time.Sleep(1 * time.Nanosecond)
+		assert.Equal(t, 3, lock.Votes(), "those of the name that has the fewest")
+		require.NoError(t, lock.Release(t.Context()))
 		time.Sleep(leg + 1)
-		assert.Equal(t, []int{1, 1, 1}, []int{holding(w, "a"), holding(w, "b"), holding(w, "c")}, "the minority is given back")
+		assert.Equal(t, []int{2, 2, 1}, []int{holding(w, "a"), holding(w, "b"), holding(w, "c")}, "another's is left alone")
 	})
 }
 
@@ -184,7 +182,8 @@ func TestBadSetsAreRefused(t *testing.T) {
 			"an empty name": {ctx, []string{"a", ""}, nil, "must not be empty"},
 			"a long name":   {ctx, []string{"a", strings.Repeat("x", 1025)}, nil, "too long"},
 			"a reserved":    {ctx, []string{"a", "redlock:epoch"}, nil, "redlock's own"},
-			"fenced":        {ctx, abc, []redlock.Option{redlock.Fenced()}, "a fencing token is of one name"},
+			"readers":       {ctx, abc, []redlock.Option{redlock.Shared()}, "readers lock one name at a time"},
+			"permits":       {ctx, abc, []redlock.Option{redlock.Permits(2)}, "permits are of one name"},
 			"no context":    {noContext, abc, nil, "the context is nil"},
 			"a bad option":  {ctx, abc, []redlock.Option{redlock.TTL(0)}, "TTL(0s)"},
 		} {
@@ -240,8 +239,8 @@ func TestDoAllHoldsAllNames(t *testing.T) {
 	})
 }
 
-// TestASetThatIsInTheWayIsWaitedFor name by name: what is free is held meanwhile, and when the last
-// name has come one extension makes the lock. Nothing of it is released.
+// TestASetThatIsInTheWayIsWaitedFor name by name: what is free is held meanwhile, and nothing of it
+// is released.
 func TestASetThatIsInTheWayIsWaitedFor(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl), unspread)
@@ -257,20 +256,15 @@ func TestASetThatIsInTheWayIsWaitedFor(t *testing.T) {
 		}
 		var whole atomic.Bool // the set is to be released
 		w.Watch(func(s sim.Step) {
-			switch {
-			case whole.Load():
-			case s.Op == protocol.OpRelease: // by the holder before, or of a try for c that it refused
+			if s.Op == protocol.OpRelease && !whole.Load() { // by the holder before, or of a try for c that it refused
 				assert.Equal(t, "c", s.Key)
-			default:
-				assert.NotEqual(t, protocol.OpReleaseAll, s.Op)
-				assert.NotEqual(t, protocol.OpExtend, s.Op, "its names are renewed together")
 			}
 		})
 		require.NoError(t, held.Release(t.Context()))
 		released := time.Now()
 		lock := <-got
-		assert.LessOrEqual(t, time.Since(released), 5*rtt, "a hint, a vote and an extension")
-		assert.Equal(t, validity, lock.Remaining(), "it counts from the start of the extension")
+		assert.LessOrEqual(t, time.Since(released), 5*rtt, "a hint and a vote")
+		assert.GreaterOrEqual(t, lock.Remaining(), validity-ttl/3-rtt, "its names were renewed")
 		assert.Equal(t, abc, lock.Names())
 		time.Sleep(1 * time.Nanosecond)
 		assert.Equal(t, 5, lock.Votes())
@@ -290,8 +284,8 @@ func TestASetThatIsInTheWayIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestASetIsGatheredOverSlowNodes: the records are read behind the extension that joins its names,
-// and both together take longer than a node timeout.
+// TestASetIsGatheredOverSlowNodes: the records are read behind the extension from which on it is not
+// renewed, and both together take longer than a node timeout.
 func TestASetIsGatheredOverSlowNodes(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		const timeout = 100 * time.Millisecond
@@ -299,7 +293,7 @@ func TestASetIsGatheredOverSlowNodes(t *testing.T) {
 		w.SetNet(sim.Fixed(timeout * 35 / 100))
 		held := take(t, ls[1], "b")
 		time.AfterFunc(time.Second, func() { assert.NoError(t, held.Release(t.Context())) })
-		lock, err := ls[0].AcquireAll(t.Context(), []string{"a", "b"})
+		lock, err := ls[0].AcquireAll(t.Context(), []string{"a", "b"}, redlock.Renew(false))
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(t.Context()))
 	})
@@ -348,31 +342,6 @@ func TestCloseEndsTheWaitingForASet(t *testing.T) {
 		require.NoError(t, l.Close())
 		isOnly(t, <-failed, redlock.ErrClosed)
 		assert.Zero(t, holding(w, "a"))
-	})
-}
-
-// TestALateVoteForASetThatIsGathered counts for the set: the memory guard looks at it as at that of
-// any extension.
-func TestALateVoteForASetThatIsGathered(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		ls := settled(t, w, 2)
-		held := take(t, ls[1], "c")
-		got := waitsAll(t.Context(), t, ls[0], abc)
-		time.Sleep(time.Second)
-		net := sim.Fixed(leg)
-		net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-			if l.Node == 4 && l.Op == protocol.OpExtendAll && l.Reply {
-				return 8 * leg, false
-			}
-			return leg, false
-		}
-		w.SetNet(net)
-		require.NoError(t, held.Release(t.Context()))
-		lock := <-got
-		assert.Equal(t, 4, lock.Votes())
-		time.Sleep(8 * leg)
-		assert.Equal(t, 5, lock.Votes())
-		require.NoError(t, lock.Release(t.Context()))
 	})
 }
 
@@ -428,7 +397,7 @@ func TestASetIsLostWithOneOfItsNames(t *testing.T) {
 					assert.Equal(t, late, took(func() { <-lock.Context().Done() }))
 					cause := context.Cause(lock.Context())
 					isOnly(t, cause, redlock.ErrLost)
-					assert.ErrorContains(t, cause, fmt.Sprintf(`node1: %q: holds another's value`, name))
+					assert.ErrorContains(t, cause, fmt.Sprintf("%q: lock lost", name))
 					time.Sleep(rtt)
 					for _, own := range abc {
 						if own != name {
@@ -442,9 +411,9 @@ func TestASetIsLostWithOneOfItsNames(t *testing.T) {
 	}
 }
 
-// TestASetDoesNotGoOnWithoutAName: a node that lacks one does not extend the others.
+// TestASetDoesNotGoOnWithoutAName: with the first that is lost all are.
 func TestASetDoesNotGoOnWithoutAName(t *testing.T) {
-	for i, name := range abc {
+	for _, name := range abc {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
 				l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
@@ -456,7 +425,12 @@ func TestASetDoesNotGoOnWithoutAName(t *testing.T) {
 				isOnly(t, err, redlock.ErrLost)
 				var failure *redlock.QuorumError
 				require.ErrorAs(t, err, &failure)
-				assert.Equal(t, []string{abc[i]}, failure.InTheWay)
+				assert.Equal(t, name, failure.Name)
+				isOnly(t, context.Cause(lock.Context()), redlock.ErrLost)
+				time.Sleep(leg + 1)
+				for _, each := range abc {
+					assert.Zero(t, holding(w, each), "the rest is given back")
+				}
 			})
 		})
 	}
@@ -496,48 +470,6 @@ func TestASetIsGivenBackToNodesThatLackANameOfIt(t *testing.T) {
 	}
 }
 
-// TestASetGivesItsPartsToNodesThatLackSome when they are to become one lock: each name has a quorum
-// of its own, and the set has none.
-func TestASetGivesItsPartsToNodesThatLackSome(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		held := take(t, l, "c")
-		got := waitsAll(t.Context(), t, l, abc)
-		time.Sleep(40 * time.Millisecond) // before the parts are watched
-		w.Servers()[0].Del("a")
-		w.Servers()[1].Del("a")
-		w.Servers()[2].Del("b")
-		count := submitted(w)
-		require.NoError(t, held.Release(t.Context()))
-		lock := <-got
-		assert.Equal(t, 3, count(protocol.OpAcquireAll), "the nodes that lack a name are given it")
-		assert.Equal(t, 10, count(protocol.OpExtendAll))
-		time.Sleep(1 * time.Nanosecond)
-		assert.Equal(t, 5, lock.Votes())
-		require.NoError(t, lock.Release(t.Context()))
-		time.Sleep(leg + 1)
-		for _, name := range abc {
-			assert.Zero(t, holding(w, name), name)
-		}
-	})
-}
-
-// TestASetThatCannotBeJoinedIsGivenBack: a quorum must hold all names at once.
-func TestASetThatCannotBeJoinedIsGivenBack(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		for i, s := range w.Servers() {
-			s.Set([]string{"a", "a", "b", "b", "c"}[i], "another", time.Hour)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		_, err := l.AcquireAll(ctx, abc)
-		isOnly(t, err, context.DeadlineExceeded)
-		time.Sleep(leg + 1)
-		assert.Equal(t, []int{2, 2, 1}, []int{holding(w, "a"), holding(w, "b"), holding(w, "c")})
-	})
-}
-
 // TestASetDoesNotPassThoseWhoWaitInItsProcess: they came first.
 func TestASetDoesNotPassThoseWhoWaitInItsProcess(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -547,17 +479,21 @@ func TestASetDoesNotPassThoseWhoWaitInItsProcess(t *testing.T) {
 		first := make(chan *redlock.Lock, 1)
 		go func() { k, _ := l.Acquire(t.Context(), "b"); first <- k }()
 		time.Sleep(time.Second)
-		count := submitted(w)
+		var behind atomic.Bool
+		w.Watch(func(s sim.Step) {
+			if s.Key == "c" {
+				behind.Store(true)
+			}
+		})
 		second := waitsAll(t.Context(), t, l, abc)
 		time.Sleep(time.Second)
-		assert.Zero(t, count(protocol.OpAcquireAll), "it asks for no name that others wait for")
+		assert.False(t, behind.Load(), "it asks for no name behind one that others wait for")
 		require.NoError(t, held.Release(t.Context()))
 		lock := <-first
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, second)
 		require.NoError(t, lock.Release(t.Context()))
 		set := <-second
-		assert.NotEqual(t, lock.Value(), w.Servers()[0].Keys()["b"], "it is not handed over to a set")
 
 		third := make(chan *redlock.Lock, 1)
 		go func() { k, _ := l.Acquire(t.Context(), "b"); third <- k }()
@@ -569,19 +505,30 @@ func TestASetDoesNotPassThoseWhoWaitInItsProcess(t *testing.T) {
 	})
 }
 
-// TestASetIsNotHandedOver to a caller who waits for one of its names, and would keep the others.
-func TestASetIsNotHandedOver(t *testing.T) {
+// TestANameOfASetIsHandedOver to a caller that waits for it, and the others are released.
+func TestANameOfASetIsHandedOver(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		set := takeAll(t, l, abc)
 		single := make(chan *redlock.Lock, 1)
-		go func() { k, _ := l.Acquire(t.Context(), "a"); single <- k }()
+		go func() {
+			k, err := l.Acquire(t.Context(), "a")
+			assert.NoError(t, err)
+			assert.Error(t, set.Context().Err(), "two callers must not work at once")
+			single <- k
+		}()
 		synctest.Wait()
 		require.NoError(t, set.Release(t.Context()))
 		lock := <-single
-		assert.NotEqual(t, set.Value(), lock.Value())
+		assert.Equal(t, set.Value(), lock.Value())
 		assert.Equal(t, []string{"a"}, lock.Names())
+		assert.False(t, set.Valid())
+		assert.True(t, lock.Valid())
+		assert.Equal(t, 5, holding(w, "a"))
 		assert.Zero(t, holding(w, "b"))
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(leg + 1)
+		assert.Zero(t, holding(w, "a"))
 	})
 }
 
@@ -736,7 +683,7 @@ func TestASetWithRetriesTriesSoOften(t *testing.T) {
 		count := submitted(w)
 		_, err := l.AcquireAll(t.Context(), abc, redlock.Retries(3))
 		isOnly(t, err, redlock.ErrHeld)
-		assert.Equal(t, 4*5, count(protocol.OpAcquireAll))
+		assert.Equal(t, 4*5*3, count(protocol.OpAcquire))
 		time.AfterFunc(time.Second, func() { held.Release(t.Context()) })
 		_, err = l.AcquireAll(t.Context(), abc, redlock.RetryInterval(200*time.Millisecond))
 		require.NoError(t, err)
@@ -760,26 +707,101 @@ func TestASetWaitsOutAQuarantine(t *testing.T) {
 	})
 }
 
+// An endsObserver keeps what is told of the beginnings and ends of locks.
+type endsObserver struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (o *endsObserver) Observe(e redlock.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch e.Kind {
+	case redlock.EventVote, redlock.EventAttempt:
+	default:
+		o.told = append(o.told, fmt.Sprint(e.Kind, " ", e.Name, " ", e.Err))
+	}
+}
+
+func (o *endsObserver) ends() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.told)
+}
+
 // TestEventsOfASet: one acquisition and one end, also if it was gathered.
 func TestEventsOfASet(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		var mu sync.Mutex
-		var told []string
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(observerFunc(func(e redlock.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			if e.Kind != redlock.EventVote && e.Kind != redlock.EventAttempt {
-				told = append(told, fmt.Sprint(e.Kind, " ", e.Name))
+	const acquired = "acquired a, b, c <nil>"
+	for name, test := range map[string]struct {
+		end  func(*testing.T, *sim.World, *redlock.Locker, *redlock.Lock)
+		want string
+	}{
+		"released": {func(t *testing.T, _ *sim.World, _ *redlock.Locker, k *redlock.Lock) {
+			require.NoError(t, k.Release(t.Context()))
+		}, "released a, b, c <nil>"},
+		"closed": {func(t *testing.T, _ *sim.World, l *redlock.Locker, k *redlock.Lock) {
+			require.NoError(t, l.Close())
+			assert.ErrorIs(t, context.Cause(k.Context()), redlock.ErrClosed)
+			isOnly(t, k.Release(t.Context()), redlock.ErrClosed)
+		}, "released a, b, c locker closed"},
+		"lost": {func(t *testing.T, w *sim.World, _ *redlock.Locker, k *redlock.Lock) {
+			time.Sleep(watchedAt)
+			for _, s := range w.Servers()[:3] {
+				s.Del("b")
 			}
-		})))
-		other, _ := open(t, w, redlock.TTL(ttl))
-		held := take(t, other, "b")
-		got := waitsAll(t.Context(), t, l, abc)
-		time.Sleep(2 * ttl)
-		require.NoError(t, held.Release(t.Context()))
-		require.NoError(t, (<-got).Release(t.Context()))
-		mu.Lock()
-		defer mu.Unlock()
-		assert.Equal(t, []string{"acquired a, b, c", "released a, b, c"}, told)
+			<-k.Context().Done()
+			time.Sleep(leg + 1)
+			isOnly(t, k.Release(t.Context()), redlock.ErrLost)
+		}, `lost a, b, c redlock: inspect "b": lock lost`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				o := &endsObserver{}
+				l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(o))
+				other, _ := open(t, w, redlock.TTL(ttl))
+				held := take(t, other, "b")
+				got := waitsAll(t.Context(), t, l, abc)
+				time.Sleep(2 * ttl)
+				require.NoError(t, held.Release(t.Context()))
+				lock := <-got
+				time.Sleep(ttl)
+				test.end(t, w, l, lock)
+				told := o.ends()
+				require.Greater(t, len(told), 2)
+				assert.Equal(t, acquired, told[0], "nothing is told of it before")
+				for _, renewed := range told[1 : len(told)-1] {
+					assert.Equal(t, "extended a, b, c <nil>", renewed)
+				}
+				last := told[len(told)-1]
+				assert.True(t, strings.HasPrefix(last, test.want), last)
+			})
+		})
+	}
+}
+
+// TestEachNameOfASetHasItsToken, above those that the name had before.
+func TestEachNameOfASetHasItsToken(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced())
+		other, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced())
+		last := map[string]int64{}
+		for i := range 6 {
+			for _, name := range abc[:i%3] {
+				single := take(t, other, name)
+				assert.Greater(t, single.Fence(), last[name])
+				last[name] = single.Fence()
+				require.NoError(t, single.Release(t.Context()))
+			}
+			lock := takeAll(t, l, abc)
+			assert.Zero(t, lock.Fence(), "it has none for all names")
+			assert.Zero(t, lock.FenceOf("d"))
+			for _, name := range abc {
+				assert.Greater(t, lock.FenceOf(name), last[name])
+				last[name] = lock.FenceOf(name)
+			}
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		single := take(t, l, "a")
+		assert.Equal(t, single.Fence(), single.FenceOf("a"))
 	})
 }

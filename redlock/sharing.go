@@ -62,13 +62,13 @@ func sharedKeys(key string) *protocol.Shared {
 // A session of readers has a Lock of its own as its holder, which no caller has; the callers'
 // Locks are its sharers.
 type sharing struct {
-	locks     []*Lock
+	locks     []*hold
 	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
 	presence  *presence     // which it is, nil for none
 }
 
 // sharers returns the Locks that callers have of a session that they share. The session must be locked.
-func (s *session) sharers() []*Lock {
+func (s *session) sharers() []*hold {
 	if s.sharing == nil {
 		return nil
 	}
@@ -77,12 +77,12 @@ func (s *session) sharers() []*Lock {
 
 // openShared gives a new session of readers its holder and its first sharer, which it returns.
 func (s *session) openShared(a *acquisition, since clock.Instant, now clock.Instant) *Lock {
-	holder, k := &Lock{}, &Lock{}
+	holder, k := &hold{}, a.newLock(s, now)
 	holder.open(context.Background(), s, s.settings, now)
-	k.open(a.ctx, s, a.settings, now)
+	holder.quiet = k.quiet
 	holder.tenure.Since, k.tenure.Since = since, since
 	s.occupy(holder, now)
-	s.sharing = &sharing{locks: []*Lock{k}, confirmed: since}
+	s.sharing = &sharing{locks: []*hold{&k.hold}, confirmed: since}
 	if a.own {
 		s.sharing.presence = &presence{}
 	}
@@ -112,7 +112,7 @@ func (q *queue) readers(a *acquisition) *session {
 // one.
 func (a *acquisition) attemptShared(first ballot.Plan) (*Lock, error) {
 	for {
-		s := a.locker.queue.readers(a)
+		s := a.group.queue.readers(a)
 		if s == nil {
 			return a.attempt(first)
 		}
@@ -126,7 +126,7 @@ func (a *acquisition) attemptShared(first ballot.Plan) (*Lock, error) {
 			}
 		}
 		if k := s.join(a); k != nil {
-			a.locker.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, k.tenure.Since, k)
+			a.group.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, k.tenure.Since, &k.hold)
 			return k, nil
 		}
 	}
@@ -144,21 +144,20 @@ func (s *session) isConfirmed() bool {
 // join makes another Lock that shares the session, or returns nil if that has ended.
 func (s *session) join(a *acquisition) *Lock {
 	now := s.now()
-	k := &Lock{}
-	k.open(a.ctx, s, a.settings, now)
+	k := a.newLock(s, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.lease.IsValid(now) {
 		return nil
 	}
 	k.place = int32(len(s.sharing.locks))
-	s.sharing.locks = append(s.sharing.locks, k)
+	s.sharing.locks = append(s.sharing.locks, &k.hold)
 	return k
 }
 
-// leave takes k out of those who share the session. It reports whether k was the last, as one
+// leave takes k out of those that share the session. It reports whether k was the last, as one
 // is that shares it with nobody. The session must be locked.
-func (s *session) leave(k *Lock) (last bool) {
+func (s *session) leave(k *hold) (last bool) {
 	n := len(s.sharers()) - 1
 	if n <= 0 {
 		return true
@@ -174,24 +173,24 @@ func (s *session) leave(k *Lock) (last bool) {
 // they refuse if a writer waits. If a quorum grants, the round is returned, by which the session is
 // extended, too. Both are nil if the session has ended.
 func (a *acquisition) confirm(s *session) (*round, error) {
-	l := a.locker
-	if !l.inflight.begin() {
+	g := a.group
+	if !g.inflight.begin() {
 		return nil, closedError(protocol.OpAcquire, a.name)
 	}
-	defer l.inflight.done()
+	defer g.inflight.done()
 	s.mu.Lock()
 	if s.lease.Ended() != lease.Held {
 		s.mu.Unlock()
 		return nil, nil
 	}
-	r := l.newRound(a.eventCtx, a.name, s.claim.request(s.settings, s.kind.acquire))
+	r := g.newRound(a.eventCtx, a.name, s.claim.request(s.settings, s.kind.acquire))
 	a.askedAt = r.Start()
 	s.lease.Asking(r)
-	s.lease.MayHold(l.voters.All())
+	s.lease.MayHold(g.voters.All())
 	r.listenFor(s)
 	s.mu.Unlock()
 	asked := false
-	r.AskIf(l.voters.All(), &r.req, r, func() bool { asked = s.isValid(); return asked })
+	r.AskIf(g.voters.All(), &r.req, r, func() bool { asked = s.isValid(); return asked })
 	if !asked {
 		return nil, nil
 	}
@@ -206,12 +205,12 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 		s.sharing.confirmed = max(s.sharing.confirmed, r.Start())
 		return r, nil
 	}
-	if isDone(l.closed) {
+	if isDone(g.closed) {
 		return nil, closedError(protocol.OpAcquire, a.name)
 	}
 	err := r.fail(&state, failureOf(a.ctx, &state, state.Tally))
 	err.Remaining = freeIn(&state, &state)
-	l.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.Start(), nil)
+	g.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, r.Start(), nil)
 	return nil, err
 }
 
@@ -238,14 +237,14 @@ func (a *acquisition) intend(undo *ballot.State, refused quorum.Set) {
 	}
 	if a.intent == "" {
 		a.intent = newValue()
-		a.locker.inflight.add() // until it is withdrawn
+		a.group.inflight.add() // until it is withdrawn
 	}
 	a.submitIntent(a.settings.intentLife())
 }
 
 // mayBeReaders reports whether those who refuse keep going before they can be seen.
 func (a *acquisition) mayBeReaders(undo *ballot.State, refused quorum.Set) bool {
-	if a.settings.shared || a.settings.manyPermits() || a.names != nil {
+	if a.settings.shared || a.settings.manyPermits() {
 		return false // no writer of the name alone
 	}
 	gone := false
@@ -272,7 +271,7 @@ func (a *acquisition) withdraw() {
 	if a.intent != "" {
 		a.submitIntent(0)
 		a.intent = ""
-		a.locker.inflight.done()
+		a.group.inflight.done()
 	}
 }
 
@@ -282,20 +281,20 @@ func (a *acquisition) submitIntent(life time.Duration) {
 		Timeout: a.settings.timeout(), Shared: sharedKeys(a.key),
 	}
 	req.Shared.Regardless = true
-	l := a.locker
-	for _, n := range l.nodes { // where that fails it runs out by itself
-		l.inflight.add()
-		if n.Submit(req, 0, answered{l}) != nil {
-			l.inflight.done()
+	g := a.group
+	for _, n := range g.nodes { // where that fails it runs out by itself
+		g.inflight.add()
+		if n.Submit(req, 0, answered{g}) != nil {
+			g.inflight.done()
 		}
 	}
 }
 
 // answered takes the reply to a request of which nothing matters but that Close waits for it.
-type answered struct{ locker *Locker }
+type answered struct{ group *group }
 
 // Receive implements protocol.Receiver.
-func (d answered) Receive(int, protocol.Reply) { d.locker.inflight.done() }
+func (d answered) Receive(int, protocol.Reply) { d.group.inflight.done() }
 
 // maxUnseen is how long a writer may follow the hints of one node, and be refused there, before it
 // asks all nodes who refuses. Readers that come and go make hints, and one node alone refuses
@@ -343,11 +342,23 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 		return nilContext(protocol.OpExtend, s.name)
 	}
 	switch { // readers lock one name, and have one set for it
-	case s.set != nil || k.with != nil && k.with.all:
+	case len(k.Names()) > 1:
 		return fmt.Errorf("redlock: downgrade %q: readers lock one name at a time, and this is a lock of several names: keep it, or release it", k.Name())
 	case s.settings.manyPermits():
 		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", s.name)
 	}
+	defer s.group.awaitObservers()
+	for _, part := range k.holds() {
+		if err := part.downgrade(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// downgrade is Downgrade for one hold.
+func (k *hold) downgrade(ctx context.Context) error {
+	s := k.session
 	s.mu.Lock()
 	watched := false
 	if k.phase == lease.Held && s.kind != shared {
@@ -356,11 +367,11 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	if watched {
-		s.locker.watches.remove(s)
+		s.group.watches.remove(s)
 	}
 	if err := k.extend(ctx); err != nil {
 		return err
 	}
-	s.locker.queue.changed(s.key)
-	return k.with.each(func(part *Lock) error { return part.Downgrade(ctx) })
+	s.group.queue.changed(s.key)
+	return nil
 }

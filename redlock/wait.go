@@ -55,7 +55,7 @@ func (a *acquisition) judge(try int, err error) (failed *QuorumError, over error
 		a.outage = nil
 	}
 	if a.line != nil {
-		a.locker.queue.loseTurn(a.line, a.outage)
+		a.group.queue.loseTurn(a.line, a.outage)
 	}
 	if !isVote || !a.settings.again(try, failed) && !a.hasPatience() {
 		return nil, a.endedAfter(a.failure, err) // a try that was cut short knows less
@@ -84,12 +84,12 @@ func (a *acquisition) pauseOn(p *park.Parker, d time.Duration) {
 	end := a.settings.clock.Now().Add(d)
 	p.WakeAfter(d)
 	for !a.isOver() && a.settings.clock.Now() < end {
-		p.Sleep(a.ctx, a.locker.closed)
+		p.Sleep(a.ctx, a.group.closed)
 	}
 }
 
 // sleep returns when the acquisition is woken, or over.
-func (a *acquisition) sleep() { a.parker.Sleep(a.ctx, a.locker.closed) }
+func (a *acquisition) sleep() { a.parker.Sleep(a.ctx, a.group.closed) }
 
 func isDone(c <-chan struct{}) bool {
 	select {

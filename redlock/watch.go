@@ -33,28 +33,25 @@ func watchable(nodes []protocol.Node) (set quorum.Set) {
 
 // look asks the nodes that are due whether they hold the lock.
 func (s *session) look() {
-	l := s.locker
+	g := s.group
 	s.mu.Lock()
 	nodes, first, todo := s.lease.Looking(s.now())
 	s.follow(todo)
 	if first {
-		l.queue.hold(s) // who has won it may have been kept from that until now
-		l.watches.add(s)
+		g.queue.hold(s) // who has won it may have been kept from that until now
+		g.watches.add(s)
 	}
 	if nodes == 0 {
 		return
 	}
 	look := &protocol.Request{Op: protocol.OpLook, Key: s.key, Value: s.value, Timeout: s.settings.timeout(), Watch: true, MayWait: true}
-	if s.set != nil {
-		look.Op, look.Set = protocol.OpLookAll, s.set
-	}
-	order := l.voters.Order(look)
+	order := g.voters.Order(look)
 	order.Lock()
 	defer order.Unlock()
 	if !s.isHeld() { // behind the release a look would only leave the key tracked
 		return
 	}
-	for i, n := range l.nodes {
+	for i, n := range g.nodes {
 		if nodes.Has(i) {
 			_ = n.Submit(look, i, s) // a node that cannot be reached hints when it can
 		}
@@ -83,7 +80,7 @@ func (t *watches) add(s *session) {
 		return
 	}
 	s.entered = true
-	t.keys.Add(int64(len(s.keys())))
+	t.keys.Add(1)
 	if s.permit != nil {
 		if t.permits == nil {
 			t.permits = map[string]*session{}
@@ -93,10 +90,10 @@ func (t *watches) add(s *session) {
 	if t.stops != nil {
 		return
 	}
-	l := s.locker // the watchers outlive the session
-	for i, n := range l.nodes {
+	g := s.group // the watchers outlive the session
+	for i, n := range g.nodes {
 		if node, ok := n.(protocol.Watchable); ok {
-			t.stops = append(t.stops, node.Watch("", func(key string) { l.hint(i, key) }))
+			t.stops = append(t.stops, node.Watch("", func(key string) { g.hint(i, key) }))
 		}
 	}
 }
@@ -112,7 +109,7 @@ func (t *watches) remove(s *session) {
 	if t.permits[s.key] == s {
 		delete(t.permits, s.key)
 	}
-	if t.keys.Add(-int64(len(s.keys()))) > 0 {
+	if t.keys.Add(-1) > 0 {
 		return
 	}
 	for _, stop := range t.stops {
@@ -130,29 +127,29 @@ func (t *watches) permit(key string) *session {
 
 // hint is called when the key may have changed at node i, or any key if it is empty. The goroutine is
 // the node's, and must not be kept: to go through a million locks takes seconds.
-func (l *Locker) hint(i int, key string) {
+func (g *group) hint(i int, key string) {
 	if key == "" {
-		l.agenda.Doubt(i)
+		g.agenda.Doubt(i)
 		return
 	}
-	for _, s := range l.holdersOf(key) {
+	for _, s := range g.holdersOf(key) {
 		s.hinted(i)
 	}
 }
 
 // holdersOf returns the sessions that have a key. One that has a permit is found while it is watched.
-func (l *Locker) holdersOf(key string) []*session {
-	holders := l.queue.holdersOf(key)
-	if s := l.watches.permit(key); s != nil {
+func (g *group) holdersOf(key string) []*session {
+	holders := g.queue.holdersOf(key)
+	if s := g.watches.permit(key); s != nil {
 		holders = append(holders, s)
 	}
 	return holders
 }
 
 // heldWith returns the session that has a key by that value, or nil.
-func (l *Locker) heldWith(key, value string) *session {
-	for _, s := range l.holdersOf(key) {
-		if s.valueOf(key) == value {
+func (g *group) heldWith(key, value string) *session {
+	for _, s := range g.holdersOf(key) {
+		if s.value == value {
 			return s
 		}
 	}
@@ -178,23 +175,23 @@ func (s *session) Receive(i int, reply protocol.Reply) {
 	todo := s.lease.Looked(i, reply, s.now())
 	s.follow(todo)
 	if todo.End != lease.Held {
-		s.locker.agenda.Add(s, agenda.GiveBack)
+		s.group.agenda.Add(s, agenda.GiveBack)
 	}
 }
 
 // goneFrom is the cause of a lock that too many nodes do not hold, by what looks have told. The session
 // must be locked.
 func (s *session) goneFrom(now clock.Instant) *QuorumError {
-	n := len(s.locker.nodes)
+	n := len(s.group.nodes)
 	missing, asked := s.lease.Told(now)
 	e := &QuorumError{
 		Op: protocol.OpLook.String(), Name: s.name, Err: ErrLost,
 		Votes: n - len(missing), Nodes: n, Quorum: quorum.Tally{Nodes: n}.Quorum(),
 	}
-	for i, node := range s.locker.nodes {
+	for i, node := range s.group.nodes {
 		if reply, ok := missing[i]; ok {
 			e.Causes = multierror.Append(e.Causes, &NodeError{
-				Node: node.String(), Err: refusal{reply, nameIn(s.set, reply, s.settings.prefix)}, After: now.Sub(asked),
+				Node: node.String(), Err: refusal{reply}, After: now.Sub(asked),
 			})
 		}
 	}

@@ -43,7 +43,7 @@ func take(r Rank) {
 	has, _ := held.Load(id)
 	ranks, _ := has.([]Rank)
 	for _, other := range ranks {
-		if i, j := slices.Index(Order, other), slices.Index(Order, r); i > j || i == j && !r.Several() {
+		if i, j := slices.Index(Order, other), slices.Index(Order, r); i >= j {
 			panic(fmt.Sprintf("lockorder: %T is taken under %T", r, other))
 		}
 	}

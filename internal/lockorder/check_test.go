@@ -15,12 +15,11 @@ func TestTheOrderIsChecked(t *testing.T) {
 	var b, round Mutex[Ballot]
 	q.Lock()
 	s.Lock()
-	other.Lock() // of another name
+	assert.PanicsWithValue(t, "lockorder: lockorder.Session is taken under lockorder.Session", other.Lock)
 	b.Lock()
 	assert.PanicsWithValue(t, "lockorder: lockorder.Ballot is taken under lockorder.Ballot", round.Lock)
 	assert.PanicsWithValue(t, "lockorder: lockorder.Watches is taken under lockorder.Queue", new(Mutex[Watches]).Lock)
 	b.Unlock()
-	other.Unlock()
 	q.Unlock() // in any order
 	assert.PanicsWithValue(t, "lockorder: lockorder.Queue is taken under lockorder.Session", q.Lock)
 	s.Unlock()

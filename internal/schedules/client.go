@@ -77,15 +77,18 @@ type client struct {
 	tickets  *ticketNumbers
 
 	// Guarded by schedule.mu.
-	active  map[*hold]bool
-	asked   time.Time        // the last vote that won began
-	latest  map[string]*hold // of each value
-	retired bool             // died, or closed before the schedule's end
-	dead    bool
+	active map[*hold]bool
+	asked  time.Time        // the last vote that won began
+	latest map[string]*hold // of each value
+
+	askedFor map[string]time.Time // when the last vote began that won a name
+	won      string               // the name, or the names, of the last that won
+	retired  bool                 // died, or closed before the schedule's end
+	dead     bool
 }
 
 func (s *schedule) newClient(ttl time.Duration, more ...redlock.LockerOption) *client {
-	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}, latest: map[string]*hold{}}
+	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}, latest: map[string]*hold{}, askedFor: map[string]time.Time{}}
 	c.process = s.world.NewClient(c.rate)
 	for i := range 1 + s.plan.IntN(s.crowd) {
 		c.workers = append(c.workers, &worker{c, s.world.Rand(fmt.Sprint("worker ", c.id, " ", i))})
@@ -171,6 +174,10 @@ func (c *client) Observe(e redlock.Event) {
 	case redlock.EventAttempt:
 		if e.Err == nil {
 			c.asked = s.world.Now().Add(-time.Duration(float64(e.Elapsed) / c.rate)).Add(-time.Microsecond) // rounding
+			for name := range strings.SplitSeq(e.Name, ", ") {                                              // all of a set
+				c.askedFor[name] = c.asked
+			}
+			c.won = e.Name
 		}
 	case redlock.EventExtended:
 		for h := range c.active {
@@ -218,6 +225,9 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 		return nil
 	}
 	asked, before := c.asked, c.latest[lock.Value()]
+	if at, ok := c.askedFor[lock.Name()]; ok { // also where it was handed over by a lock of several names
+		asked = at
+	}
 	if before != nil { // this one came by a handover, or shares the session
 		asked = before.asked
 		if !s.beyond { // nobody else can have had it meanwhile
@@ -228,6 +238,10 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 		handedOver: before != nil, from: s.world.Now(), until: c.deadline(lock.Remaining())}
 	c.latest[lock.Value()] = h
 	s.holds = append(s.holds, h)
+	s.granted = append(s.granted, h)
+	if len(h.keys) > 1 {
+		c.beginSet(h)
+	}
 	if h.handedOver {
 		s.coverage.count(handedOver)
 	}
@@ -266,6 +280,22 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 		s.contended++
 	}
 	return h
+}
+
+// beginSet notes the tokens of a lock of several names. They were asked for together, or each on its own.
+// One that came by a handover was asked for with the vote before.
+func (c *client) beginSet(h *hold) {
+	s := c.schedule
+	if c.won != h.name {
+		s.coverage.count(setsGathered)
+	}
+	for _, name := range h.keys {
+		of := *h
+		of.keys, of.token, of.asked = []string{name}, h.lock.FenceOf(name), c.askedFor[name]
+		if s.granted = append(s.granted, &of); of.token > 0 {
+			s.coverage.count(fencedSets)
+		}
+	}
 }
 
 // stopped notes that work under the lock has ended.

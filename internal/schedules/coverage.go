@@ -56,6 +56,7 @@ const (
 	readTogether
 	setLocks
 	setsGathered
+	fencedSets
 	fencedLocks
 	judgedTokens
 	mixedLocks
@@ -100,7 +101,7 @@ var pointNames = [points]string{
 	releasedWhileExtending: "released during an extension", releasedTwice: "released twice",
 	runTwice: "request run twice", evictedLocks: "locks evicted alone", otherNodes: "client with another number of nodes",
 	noGuard: "client without the guard", sameTwice: "client with a server twice", ratesOff: "clock rates far off",
-	plainLocks: "locks without a token", readLocks: "locks of readers", readTogether: "readers beside others", setLocks: "locks of several names", setsGathered: "extensions of such locks that were gathered",
+	plainLocks: "locks without a token", readLocks: "locks of readers", readTogether: "readers beside others", setLocks: "locks of several names", setsGathered: "such locks that were taken name by name", fencedSets: "tokens of such locks",
 	fencedLocks: "locks with a token", judgedTokens: "tokens that the client judged", mixedLocks: "locks with a TTL of their own", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
 	otherPermits: "permits above the first", allPermits: "times when all permits were held",
 	quarantines: "votes in quarantine", jumps: "jumps noticed", voidVotes: "votes void otherwise",
@@ -181,8 +182,6 @@ func (s *schedule) countWaiting() {
 			hints[who] = step.At
 		case step.Stage == sim.Run && step.Op == protocol.OpQueue && step.Outcome == protocol.Refused:
 			s.coverage.count(fairBehind)
-		case step.Stage == sim.Run && step.Op == protocol.OpExtendAll && step.Set.Values[0] != step.Set.Values[1]:
-			s.coverage.count(setsGathered)
 		case step.Stage == sim.Run && step.Op == protocol.OpQueue:
 			s.coverage.count(fairFirst)
 		case step.Stage == sim.Submitted && acquires:

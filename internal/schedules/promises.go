@@ -15,7 +15,7 @@ import (
 func (s *schedule) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.problems = append(s.problems, perName(checkTokens, s.holds)...)
+	s.problems = append(s.problems, perName(checkTokens, s.granted)...)
 	s.checkLossNoticed()
 	s.checkReleases()
 	s.countWaiting()
@@ -129,9 +129,7 @@ func (s *schedule) checkReleases() {
 		step := &s.steps[i]
 		node := nodes(1) << step.Node
 		if step.Stage == sim.Replied && step.Outcome == protocol.Refused && step.Op.Acquires() {
-			for _, value := range valuesOf(step) {
-				refused[value] |= node // such a node holds nothing
-			}
+			refused[step.Value] |= node // such a node holds nothing
 		}
 		if step.Stage != sim.Submitted || step.Value == "" || step.Op == protocol.OpIntend {
 			continue
@@ -139,13 +137,11 @@ func (s *schedule) checkReleases() {
 		if step.Op.Acquires() && step.Op != protocol.OpAcquireFenced && asked[step.Value]&node != 0 {
 			s.coverage.count(repairs)
 		}
-		for _, value := range valuesOf(step) {
-			switch asked[value] |= node; {
-			case step.Op.Releases():
-				released[value] |= node
-			case released[value]&node != 0:
-				s.problem("P6: %s of %.6s on node %d after its release", step.Op, value, step.Node)
-			}
+		switch asked[step.Value] |= node; {
+		case step.Op.Releases():
+			released[step.Value] |= node
+		case released[step.Value]&node != 0:
+			s.problem("P6: %s of %.6s on node %d after its release", step.Op, step.Value, step.Node)
 		}
 	}
 	for i := range s.steps {
@@ -153,21 +149,9 @@ func (s *schedule) checkReleases() {
 		if step.Stage != sim.Submitted || step.Op == protocol.OpIntend || s.clients[step.Client].retired {
 			continue
 		}
-		for _, value := range valuesOf(step) {
-			if value != "" && (released[value]|refused[value])>>step.Node&1 == 0 {
-				s.problem("P6: %.6s was never released on node %d", value, step.Node)
-				return
-			}
+		if value := step.Value; value != "" && (released[value]|refused[value])>>step.Node&1 == 0 {
+			s.problem("P6: %.6s was never released on node %d", value, step.Node)
+			return
 		}
 	}
-}
-
-// valuesOf returns the values that the step's request puts on its keys.
-func valuesOf(step *sim.Step) []string {
-	if step.Set == nil {
-		return []string{step.Value}
-	}
-	values := slices.Clone(step.Set.Values)
-	slices.Sort(values)
-	return slices.Compact(values)
 }

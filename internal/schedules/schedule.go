@@ -44,6 +44,7 @@ type schedule struct {
 
 	mu        sync.Mutex
 	holds     []*hold
+	granted   []*hold // likewise, but one for each name of several
 	steps     []sim.Step
 	waiting   map[string]int // callers, by lock name
 	contended int            // locks taken while others waited

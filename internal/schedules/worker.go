@@ -113,6 +113,9 @@ func (w *worker) acquireSet(ctx context.Context) (*redlock.Lock, error) {
 	w.dice.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	names = names[:2+w.dice.IntN(3)]
 	opts := w.options(false)
+	if w.dice.IntN(8) < s.fenced {
+		opts = append(opts, redlock.Fenced())
+	}
 	if w.dice.IntN(6) == 0 {
 		return w.locker.TryAcquireAll(ctx, names, opts...)
 	}

@@ -96,6 +96,12 @@ func (b *Ballot) Run(ctx context.Context, p Plan, req *protocol.Request, to prot
 	} else if !b.askInTurn(ctx, p.probe-1, req, to) {
 		return false
 	}
+	b.Await(ctx, p, req)
+	return true
+}
+
+// Await is what Run does when the nodes have been asked.
+func (b *Ballot) Await(ctx context.Context, p Plan, req *protocol.Request) {
 	limit := b.late + req.Timeout
 	if !p.GiveUpSplit {
 		b.Wait(ctx, limit, Decided)
@@ -103,7 +109,6 @@ func (b *Ballot) Run(ctx context.Context, p Plan, req *protocol.Request, to prot
 		b.waitBriefly(ctx, limit)
 	}
 	b.WaitForRecords(ctx, limit+req.Timeout, Decided)
-	return true
 }
 
 // Ask submits req to the nodes of a set and returns without waiting. The replies are given to

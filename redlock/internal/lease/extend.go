@@ -170,12 +170,6 @@ func (l *Lease) extended(r Round, granted quorum.Set, until clock.Instant) {
 	}
 }
 
-// Repairing has nodes that lack the claim taken for ones that are being asked to hold it again.
-func (l *Lease) Repairing(nodes quorum.Set) {
-	l.maybe |= nodes
-	l.ensureDivergence().repairs |= nodes
-}
-
 // repairing reports whether node i is being asked to hold the claim again.
 func (l *Lease) repairing(i int) bool { return l.divergence != nil && l.divergence.repairs.Has(i) }
 

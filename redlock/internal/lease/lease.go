@@ -20,10 +20,9 @@ type Terms struct {
 
 // A Grant is what a Lease begins with.
 type Grant struct {
-	Round       Round         // that a quorum has granted
-	IsExtension bool          // of what the nodes had already: parts that become one claim
-	IsReader    bool          // it is a reader's: nodes keep many of those, and hint at none
-	Within      *atomic.Int64 // the instant at which the Lease ends at the latest; it may change. Nil: none
+	Round    Round         // that a quorum has granted
+	IsReader bool          // it is a reader's: nodes keep many of those, and hint at none
+	Within   *atomic.Int64 // the instant at which the Lease ends at the latest; it may change. Nil: none
 }
 
 // A Tenure is the time for which one caller has a Lease.
@@ -119,7 +118,7 @@ type divergence struct {
 // Granted by which nodes.
 func New(t *Terms, g Grant) Lease {
 	start := g.Round.Start()
-	*g.Round.Mark() = Mark{extends: g.IsExtension, reader: g.IsReader}
+	*g.Round.Mark() = Mark{reader: g.IsReader}
 	return Lease{
 		terms: t, within: g.Within, reader: g.IsReader,
 		until: quorum.Deadline(start, t.TTL), renewAt: t.renewAfter(start),

@@ -1,0 +1,194 @@
+package redlock
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lockorder"
+	"github.com/redquorum/redquorum/redlock/internal/agenda"
+	"github.com/redquorum/redquorum/redlock/internal/lease"
+)
+
+// A bond ties several holds together, which are one Lock to their caller: the first that ends ends all.
+// It begins before the first of them, so that the acquisition learns what it has lost while it waits
+// for the rest.
+type bond struct {
+	names  []string // of the Lock
+	group  *group   // any of them: it tells the observers
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu      lockorder.Mutex[lockorder.Bond]
+	holds   []*hold       // guarded by mu until the Lock is complete
+	since   clock.Instant // it is complete; zero: it is not, and no caller has the Lock
+	until   clock.Instant // as observers have been told last
+	isEnded bool          // guarded by mu, as all above
+}
+
+// newBond returns a bond without holds. Its context has the values of the caller's.
+func newBond(caller context.Context, g *group, names []string) *bond {
+	b := &bond{names: names, group: g}
+	b.ctx, b.cancel = context.WithCancelCause(context.WithoutCancel(caller))
+	return b
+}
+
+// add binds k. It reports false if k or the bond has ended.
+func (b *bond) add(k *hold) bool {
+	k.session.mu.Lock()
+	defer k.session.mu.Unlock()
+	if k.phase != lease.Held {
+		return false
+	}
+	k.lived().bond = b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.holds = append(b.holds, k)
+	return !b.isEnded
+}
+
+// complete says that the holds are a Lock from now on, and returns it. It is nil if one has ended.
+func (b *bond) complete(first *Lock, now clock.Instant) *Lock {
+	until := now.Add(remaining(b.holds))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isEnded {
+		return nil
+	}
+	b.since, b.until, first.bond = now, until, b
+	return first
+}
+
+// end ends all holds, because one has ended for that reason, or the caller has released the Lock. of
+// is how a loss came about.
+func (b *bond) end(why lease.Reason, of *ending) {
+	b.mu.Lock()
+	isFirst := !b.isEnded
+	b.isEnded = true
+	holds, since := b.holds, b.since
+	b.mu.Unlock()
+	if !isFirst {
+		return
+	}
+	switch {
+	case why == lease.Released: // each is left by the caller
+		b.cancel(ErrReleased)
+		return
+	case why == lease.Closed:
+		b.cancel(ErrClosed)
+	default:
+		why = lease.Along
+		b.cancel(of.cause)
+	}
+	for _, k := range holds {
+		if before, last, _ := k.end(why, of); before == lease.Held {
+			k.endContext()
+			if last {
+				k.session.group.agenda.Add(k.session, agenda.GiveBack)
+			}
+		}
+	}
+	if since > 0 {
+		b.tellEnd(why, of)
+	}
+}
+
+// remaining returns for how long all are held.
+func remaining(holds []*hold) time.Duration {
+	left := holds[0].remaining()
+	for _, k := range holds[1:] {
+		left = min(left, k.remaining())
+	}
+	return left
+}
+
+// votes returns the fewest nodes that have one of them.
+func votes(holds []*hold) int {
+	n := holds[0].votes()
+	for _, k := range holds[1:] {
+		n = min(n, k.votes())
+	}
+	return n
+}
+
+// tellExtended tells the observers if the Lock lives for longer, now that an extension of one of its holds
+// has succeeded that began at since.
+func (b *bond) tellExtended(since clock.Instant) {
+	b.mu.Lock()
+	isComplete, holds := b.since > 0, b.holds
+	b.mu.Unlock()
+	if !isComplete || !b.group.observed() {
+		return
+	}
+	left := remaining(holds)
+	until := b.group.settings.clock.Now().Add(left)
+	b.mu.Lock()
+	grew := until > b.until
+	b.until = max(b.until, until)
+	b.mu.Unlock()
+	if grew {
+		e := Event{Kind: EventExtended, Context: holds[0].caller, Name: textOf(b.names), Votes: votes(holds), Remaining: left}
+		b.group.tell(e, since, nil)
+	}
+}
+
+// tellEnd tells the observers of an end that the caller has not brought about.
+func (b *bond) tellEnd(why lease.Reason, of *ending) {
+	k, g := b.holds[0], b.group
+	switch {
+	case !g.observed():
+	case why.IsLoss():
+		e := k.lossEvent(of)
+		e.Name, e.Elapsed = textOf(b.names), of.at.Sub(b.since)
+		g.publish(e)
+	default:
+		g.tell(Event{Kind: EventReleased, Context: k.caller, Name: textOf(b.names), Err: ErrClosed}, b.since, nil)
+	}
+}
+
+// giveBack releases the holds of a Lock that is not complete.
+func (b *bond) giveBack() {
+	for _, k := range b.holds {
+		k.leave()
+	}
+}
+
+// release releases the Lock.
+func (b *bond) release(ctx context.Context) error {
+	farewells := make([]farewell, len(b.holds))
+	for i, k := range b.holds {
+		farewells[i] = k.leave()
+	}
+	votes, hadEnded := len(b.group.nodes), true
+	var failure error
+	for i, k := range b.holds {
+		n, err := farewells[i].await(ctx, k.settings.timeout())
+		votes, failure = min(votes, n), cmp.Or(failure, err)
+		hadEnded = hadEnded && farewells[i].err != nil
+	}
+	if !hadEnded {
+		b.group.tell(Event{Kind: EventReleased, Context: b.holds[0].caller, Name: textOf(b.names), Votes: votes, Err: failure}, b.since, nil)
+	}
+	return failure
+}
+
+// extend extends all holds, or returns why one was not.
+func (b *bond) extend(ctx context.Context) error {
+	rounds := make([]*round, len(b.holds))
+	for i, k := range b.holds {
+		r, err := k.extension()
+		if err != nil {
+			return err
+		}
+		rounds[i] = r
+	}
+	for _, r := range rounds {
+		r.ask()
+	}
+	var failure error
+	for i, k := range b.holds {
+		failure = cmp.Or(failure, k.awaitExtension(ctx, rounds[i]))
+	}
+	return failure
+}
