@@ -57,13 +57,7 @@ var commands = [...]command{
 	protocol.OpReleaseShared: {script: releaseSharedScript, encode: encodeReader, decode: decodeOwned},
 	protocol.OpIntend:        {script: intendScript, encode: encodeIntent, decode: decodeOwned},
 	protocol.OpMark:          {script: markScript, encode: encodeMark, decode: decodeOwned},
-	protocol.OpAcquireAll: {
-		script: acquireAllScript, encode: encodeSetOf(acquireAllScript), decode: decodeSetOwned, makesKey: true,
-	},
-	protocol.OpExtendAll:  {script: extendAllScript, encode: encodeSetOf(extendAllScript), decode: decodeSetOwned},
-	protocol.OpReleaseAll: {script: releaseAllScript, encode: encodeSetOf(releaseAllScript), decode: decodeSetOwned},
-	protocol.OpLookAll:    {script: lookAllScript, encode: encodeSetOf(lookAllScript), decode: decodeSetOwned},
-	protocol.OpSlots:      {script: slotsScript, encode: encodeSlots, decode: decodeSlots},
+	protocol.OpSlots:         {script: slotsScript, encode: encodeSlots, decode: decodeSlots},
 }
 
 // errUnexpected is a reply that no command of ours has.

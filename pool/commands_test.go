@@ -70,34 +70,11 @@ func TestStrangeRepliesAreUnknown(t *testing.T) {
 	t.Parallel()
 	for i, decode := range []func(any) (protocol.Reply, error){
 		decodeSet, decodeOwned, decodeReleased, decodeInspect, decodeWatch, decodeQueue, decodeRecord,
-		decodeSetOwned, decodeSlots,
+		decodeSlots,
 	} {
 		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
 			_, err := decode(v)
 			assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(i, v))
 		}
 	}
-}
-
-// A reply about no key of the set says nothing.
-func TestRepliesAboutASetNameAKeyOfIt(t *testing.T) {
-	t.Parallel()
-	for _, v := range []any{
-		int64(0), int64(2), []any{int64(1)}, []any{int64(5), int64(0)}, []any{int64(5), int64(-1)}, []any{"5", int64(1)},
-		[]any{int64(5), "1"}, []any{int64(5), int64(1), int64(1)},
-	} {
-		_, err := decodeSetOwned(v)
-		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(v))
-	}
-	got, err := decodeSetOwned([]any{int64(-3), int64(2)})
-	assert.NoError(t, err)
-	assert.Equal(t, protocol.Reply{Outcome: protocol.Failed, Err: ErrWrongType, Which: 2}, got)
-}
-
-func TestTheValuesOfASetAreSecret(t *testing.T) {
-	t.Parallel()
-	r := &protocol.Request{Value: "aaaaaaaaaa", Set: &protocol.Set{Keys: []string{"x", "y"}, Values: []string{"0123456789", "abcdefghij"}}}
-	assert.Equal(t, "ERR got ... and ... for x", withoutSecret("ERR got 0123456789 and abcdefghij for x", secretOf(r)))
-	r.Set = nil
-	assert.Equal(t, "ERR got ...", withoutSecret("ERR got aaaaaaaaaa", secretOf(r)))
 }

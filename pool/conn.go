@@ -258,7 +258,7 @@ func (c *conn) decode(k call, v any, failure redis.Error) protocol.Reply {
 
 // decodeFailure makes a reply of a server's error.
 func (c *conn) decodeFailure(k call, failure redis.Error) protocol.Reply {
-	said := withoutSecret(withoutArguments(string(failure)), secretOf(k.request))
+	said := withoutSecret(withoutArguments(string(failure)), k.request.Value)
 	meaning, fatal := explain(redis.Error(said))
 	switch permanent := isPermanent(meaning); {
 	case !permanent:

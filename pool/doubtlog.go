@@ -1,9 +1,10 @@
 package pool
 
 import (
-	"github.com/redquorum/redquorum/internal/lockorder"
 	"log/slog"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/lockorder"
 )
 
 const (

@@ -90,18 +90,6 @@ func TestNothingPassesAWaitingRequestForItsKey(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotMergedDoesNotGather: a set has more keys than the one that others would be kept behind.
-func TestWhatIsNotMergedDoesNotGather(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	n := r.open(gathering(time.Hour))
-	set := protocol.Request{
-		Op: protocol.OpExtendAll, Key: "a", Value: "v", TTL: time.Minute, Timeout: testTimeout, MayWait: true,
-		Set: &protocol.Set{Keys: []string{"a", "b"}, Values: []string{"v", "v"}},
-	}
-	assert.Equal(t, protocol.Refused, do(t, n, set).Outcome)
-}
-
 // TestRequestsThatWaitEndWithTheConnection, as those in the queue do.
 func TestRequestsThatWaitEndWithTheConnection(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ import (
 // Calls are what a script costs, so the values are read by one. GT, since Redis 7.0, changes a TTL only
 // for a longer one, which a renewal's nearly always is. Where it does not, or is not known, the TTL
 // that is there is asked for.
-var extendEachScript = newSetScript(`
+var extendEachScript = newKeysScript(`
 local call, ttl, gt = redis.call, ARGV[1], true
 local values, answers, all = call('MGET', unpack(KEYS)), {}, true
 for i, key in ipairs(KEYS) do

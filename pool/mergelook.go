@@ -10,7 +10,7 @@ import "github.com/redquorum/redquorum/protocol"
 // write to the keys could make that answer as long as they like, and an answer beyond the bounds costs
 // the connection (see bounds.go). It reads all keys by one command, because up to Redis 7.0 each
 // reading has the server remember all of a script's keys.
-var lookEachScript = newSetScript(`
+var lookEachScript = newKeysScript(`
 local values, answers, all = redis.call('MGET', unpack(KEYS)), {}, true
 for i, key in ipairs(KEYS) do
 	if values[i] == ARGV[i] then

@@ -22,7 +22,7 @@ import (
 
 // releaseEachScript deletes keys that have nothing to do with each other. KEYS are the keys, and ARGV
 // the value of each. The answer is 1 if all were deleted, and otherwise 1 or 0 for each key.
-var releaseEachScript = newSetScript(`
+var releaseEachScript = newKeysScript(`
 local values, mine, answers = redis.call('MGET', unpack(KEYS)), {}, {}
 for i, key in ipairs(KEYS) do
 	answers[i] = 0

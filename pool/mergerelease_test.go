@@ -105,19 +105,15 @@ func TestReleasesAreMergedWhereverTheyStand(t *testing.T) {
 	assert.Equal(t, int64(50), s.do("DBSIZE"))
 }
 
-// TestAReleasePassesNoOtherRequestForItsKey, of one key or of several: it would leave the lock
-// that it is to undo.
+// TestAReleasePassesNoOtherRequestForItsKey: it would leave the lock that it is to undo.
 func TestAReleasePassesNoOtherRequestForItsKey(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	n := withoutDeletion(openNode(t, s.url()))
 	hold(t, n, 1)
-	set := protocol.Request{
-		Op: protocol.OpAcquireAll, Key: "b", Value: "v", Set: &protocol.Set{Keys: []string{"b", "c"}, Values: []string{"v", "v"}},
-	}
 	requests := []protocol.Request{
 		held("k0", "v0"), acquire("a", "v"), held("a", "v"), acquire("a", "w"), held("a", "w"), acquire("k0", "v0"), held("k0", "v0"),
-		set, held("c", "v"), acquire("c", "w"), held("c", "w"), held("b", "v"),
+		acquire("b", "v"), held("b", "v"),
 	}
 	for i := range requests {
 		requests[i].TTL, requests[i].Timeout = time.Minute, testTimeout
@@ -126,6 +122,17 @@ func TestAReleasePassesNoOtherRequestForItsKey(t *testing.T) {
 		assert.Equal(t, protocol.Granted, o, i)
 	}
 	assert.Equal(t, int64(0), s.do("DBSIZE"))
+}
+
+// TestAReleasePassesNoRequestAboutSeveralKeys, of which its own may be one.
+func TestAReleasePassesNoRequestAboutSeveralKeys(t *testing.T) {
+	t.Parallel()
+	n := withoutDeletion(openNode(t, newLive(t).url()))
+	hold(t, n, 2)
+	slots := protocol.Request{Op: protocol.OpSlots, Key: "free", Slots: &protocol.Slots{Stem: "k", N: 2}, Timeout: testTimeout}
+	got := submitTogether(n, held("k0", "v0"), slots, held("k1", "v1"))
+	assert.Equal(t, []int{0}, got[1].next(t).Free, "slot 1 is released behind it")
+	assert.Equal(t, protocol.Granted, got[2].next(t).Outcome)
 }
 
 // TestOnlyReleasesOfHeldLocksAreMerged: others are expected to find another's key.

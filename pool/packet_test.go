@@ -32,11 +32,9 @@ func TestAPacketIsAnArrayOfBulkStrings(t *testing.T) {
 func TestRequestsAreAppended(t *testing.T) {
 	t.Parallel()
 	slots := &protocol.Slots{Stem: "s", Tail: "k", N: 3}
-	set := &protocol.Set{Keys: []string{"a", "b"}, Values: []string{"1", "2"}}
 	for _, r := range []protocol.Request{
 		held("k", "v"), acquire("k", "v"), {Op: protocol.OpExtend, Key: "k", Value: "v", TTL: time.Second},
 		{Op: protocol.OpSlots, Key: "k", Slots: slots}, {Op: protocol.OpSlots, Key: "k", Slots: slots, Watch: true},
-		{Op: protocol.OpExtendAll, Key: "a", Value: "1", Set: set, TTL: time.Second},
 	} {
 		alone := packet(nil).appendRequest(&r, form{})
 		assert.Equal(t, "before"+string(alone), string(packet("before").appendRequest(&r, form{})), "%v", r.Op)

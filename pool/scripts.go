@@ -17,13 +17,13 @@ type script struct {
 
 // newScript returns a script that takes so many keys, and so many other arguments.
 func newScript(keys, others int, source string) *script {
-	s := newSetScript(source)
+	s := newKeysScript(source)
 	s.head = s.begin(nil, keys, others)
 	return s
 }
 
-// newSetScript returns a script whose number of keys differs from call to call.
-func newSetScript(source string) *script {
+// newKeysScript returns a script whose number of keys differs from call to call.
+func newKeysScript(source string) *script {
 	sum := sha1.Sum([]byte(source))
 	return &script{source: source, digest: hex.EncodeToString(sum[:])}
 }
@@ -203,7 +203,7 @@ return {record, run, redis.call('PTTL', KEYS[1]), found, tonumber(now)}`)
 // Servers up to Redis 7.0 remember for hints what the caller of a script names as its keys, later
 // ones what the script reads. So all slots are named where hints are wanted. That costs some 40
 // bytes for each, which other requests need not carry.
-var slotsScript = newSetScript(`
+var slotsScript = newKeysScript(`
 local n, from, enough = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local free, left = {}, -1
 for i = from, from + n - 1 do

@@ -100,23 +100,14 @@ const (
 	OpReleaseShared // leave them; the last deletes key
 	OpIntend        // have new readers of key wait for the writer Value for TTL, if there are readers (see Shared); zero: no more
 	OpMark          // raise the mark that key holds to Mark, for TTL at least: granted if it was lower
-	// Of several keys with their values: see Set. The keys change together or not at all, but for
-	// OpReleaseAll. A refusal tells the TTL of the key that is in the way for the longest, and which
-	// it is.
-	OpAcquireAll // set the keys that are missing, and let all live for TTL at least, if one is missing and none is another's
-	OpExtendAll  // let all keys live for TTL from now at least, if each holds its value
-	OpReleaseAll // delete the keys that hold their values; granted if that was each
-	OpLookAll    // change nothing: granted if each key holds its value
-	OpSlots      // tell which slots are free: granted if any is; changes nothing; see Slots
+	OpSlots         // tell which slots are free: granted if any is; changes nothing; see Slots
 )
 
 var opNames = [...]string{
 	OpAcquire: "acquire", OpExtend: "extend", OpRelease: "release", OpInspect: "inspect", OpLook: "inspect",
 	OpAcquireFenced: "acquire", OpRaise: "raise", OpReleaseFenced: "release", OpWatch: "watch", OpQueue: "queue", OpAdmit: "admit",
 	OpShare: "acquire", OpExtendShared: "extend", OpReleaseShared: "release", OpIntend: "intend",
-	OpMark:       "mark",
-	OpAcquireAll: "acquire", OpExtendAll: "extend", OpReleaseAll: "release", OpLookAll: "inspect",
-	OpSlots: "slots",
+	OpMark: "mark", OpSlots: "slots",
 }
 
 // String returns a word for what is asked, such as "acquire", or "Op(42)" for what is
@@ -134,19 +125,19 @@ func nameOf(kind string, names []string, i uint8) string {
 // Acquires reports whether op puts a claim on a node, which a release takes away again.
 func (op Op) Acquires() bool {
 	switch op {
-	case OpAcquire, OpAcquireFenced, OpAcquireAll, OpShare:
+	case OpAcquire, OpAcquireFenced, OpShare:
 		return true
 	}
 	return false
 }
 
 // Extends reports whether op lets a claim live longer.
-func (op Op) Extends() bool { return op == OpExtend || op == OpExtendAll || op == OpExtendShared }
+func (op Op) Extends() bool { return op == OpExtend || op == OpExtendShared }
 
 // Releases reports whether op takes a claim away.
 func (op Op) Releases() bool {
 	switch op {
-	case OpRelease, OpReleaseFenced, OpReleaseAll, OpReleaseShared:
+	case OpRelease, OpReleaseFenced, OpReleaseShared:
 		return true
 	}
 	return false
@@ -198,7 +189,6 @@ type Request struct {
 	Mark   int64   // of an OpMark: above zero and below 2^53
 
 	Shared *Shared // of an operation on readers
-	Set    *Set    // of an operation on several keys, the first of which is Key, with its Value
 	Slots  *Slots  // of an OpSlots
 
 	// MayHold says of a release that the node may hold the value, now or
@@ -213,7 +203,7 @@ type Request struct {
 	// there.
 	Held bool
 
-	// Watch has Watchable.Watch hint at the next change of Key, or of a key of Set, after an
+	// Watch has Watchable.Watch hint at the next change of Key after an
 	// operation that extends or inspects, as after an OpWatch; and of each slot after an OpSlots that
 	// was refused.
 	Watch bool
@@ -261,13 +251,6 @@ type Ticket struct {
 	// Overtakes, with Leave, drops the first as well, which has left the lock lie. If that is alive
 	// it takes its old place when it is seen again.
 	Overtakes bool
-}
-
-// A Set is several keys, in order and without doubles, and the value of each. It does not
-// change once it is part of a Request.
-type Set struct {
-	Keys   []string
-	Values []string // as many
 }
 
 // MostFree is how many free slots a node tells at most.
@@ -330,7 +313,6 @@ type Reply struct {
 	Owner   string        // Refused, to an OpRelease: what stands behind 40 hexadecimal digits and a space in the value that is there
 	TTL     time.Duration // OpInspect and Refused: what is left of the key; of an OpSlots the shortest; NoTTL; zero if it is gone or was not told
 	Err     error         // Failed and Unknown: why
-	Which   int           // of a Set's keys, counted from one, the key that TTL, Value or Err is about; zero: not told
 
 	// Floor is set in a Granted reply to a fenced acquisition, or to OpRaise,
 	// if the key is ours but the token was not accepted: one that will be is

@@ -37,7 +37,7 @@ type Body func(t *testing.T, node protocol.Node, poke Poker)
 // of its own, from within a synctest bubble if it likes. The rows use keys of
 // their own, so that they can share a server.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing, marks, sets, slots) {
+	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing, marks, slots) {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node protocol.Node, poke Poker) {
 				if row.isJudged() && !poke.Judges() {
@@ -100,7 +100,6 @@ type want struct {
 	epoch   *protocol.Epoch
 	owner   string        // of the value that is there, where the node tells it
 	lives   time.Duration // what the record has left; zero: recordLife
-	which   int           // of the keys of a set
 	others  int           // tickets in a queue
 }
 
@@ -164,9 +163,6 @@ func (r row) try(t *testing.T, node protocol.Node, poke Poker) (got *replies, is
 				keys.Readers, keys.Intent = prefix+keys.Readers, prefix+keys.Intent
 				req.Shared = &keys
 			}
-			if req.Set != nil {
-				req.Key, req.Value, req.Set = prefix+req.Set.Keys[0], req.Set.Values[0], prefixed(req.Set, prefix)
-			}
 			if req.Slots != nil {
 				stem := *req.Slots
 				stem.Stem = prefix + stem.Stem
@@ -191,7 +187,6 @@ func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
 	assert.Equal(t, w.outcome.String(), got.Outcome.String(), "step %d: outcome (%v)", i, got.Err)
 	assert.Equal(t, w.value, got.Value, "step %d: value", i)
 	assert.Equal(t, w.owner, got.Owner, "step %d: owner", i)
-	assert.Equal(t, w.which, got.Which, "step %d: which key of the set", i)
 	assert.Equal(t, w.others, got.Others, "step %d: other tickets", i)
 	if w.outcome == protocol.Failed || w.outcome == protocol.Unknown {
 		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)

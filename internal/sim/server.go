@@ -310,9 +310,6 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 	if req.Shared != nil {
 		return s.sharing(req)
 	}
-	if req.Set != nil {
-		return s.all(req)
-	}
 	e, exists := s.lookup(req.Key)
 	if exists && e.wrong && req.Op != protocol.OpAcquire && req.Op != protocol.OpAcquireFenced { // SET NX looks at no type
 		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}

@@ -182,7 +182,7 @@ func (s *Server) watched(req *protocol.Request) protocol.Reply {
 // rememberAll notes that the call's link gets a hint of the next change of each key that the call
 // has looked at.
 func (s *Server) rememberAll(c *call) {
-	looked := keysOf(&c.req)
+	looked := []string{c.req.Key}
 	if c.req.Op == protocol.OpSlots {
 		_, looked = s.freeSlots(&c.req)
 	}

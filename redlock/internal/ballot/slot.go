@@ -28,6 +28,6 @@ func (g *plainGrant) share(reply *protocol.Reply) *protocol.Reply {
 
 // isPlain reports whether a grant says nothing but that, Run and Life.
 func isPlain(r *protocol.Reply) bool {
-	return r.Outcome == protocol.Granted && r.Err == nil && r.Value == "" && r.Owner == "" && r.TTL == 0 && r.Which == 0 &&
+	return r.Outcome == protocol.Granted && r.Err == nil && r.Value == "" && r.Owner == "" && r.TTL == 0 &&
 		r.Floor == 0 && !r.Readers && r.Epoch == nil && r.Free == nil && r.Others == 0
 }

@@ -40,42 +40,9 @@ func (v *Voters) All() quorum.Set { return quorum.All(len(v.nodes)) }
 // process that try for a name at once could split the nodes among them, and each be refused by the
 // others.
 //
-// A fixed number of locks serves all keys: they are held only while requests are queued. A request for
-// a set of keys has the locks of all its keys, so that it keeps the order with those for single ones.
-func (v *Voters) Order(req *protocol.Request) sync.Locker {
-	if req.Set == nil {
-		return &v.order[v.stripe(req.Key)]
-	}
-	var asked [len(v.order)]bool
-	for _, key := range req.Set.Keys {
-		asked[v.stripe(key)] = true
-	}
-	var all orders
-	for i := range v.order {
-		if asked[i] {
-			all = append(all, &v.order[i])
-		}
-	}
-	return all
-}
+// A fixed number of locks serves all keys: they are held only while requests are queued.
+func (v *Voters) Order(req *protocol.Request) sync.Locker { return &v.order[v.stripe(req.Key)] }
 
 func (v *Voters) stripe(key string) int {
 	return int(maphash.String(v.seed, key) % uint64(len(v.order)))
-}
-
-// orders are several locks that are always taken in the same order.
-type orders []sync.Locker
-
-// Lock implements sync.Locker.
-func (o orders) Lock() {
-	for _, m := range o {
-		m.Lock()
-	}
-}
-
-// Unlock implements sync.Locker.
-func (o orders) Unlock() {
-	for _, m := range o {
-		m.Unlock()
-	}
 }

@@ -40,23 +40,13 @@ func TestANodeIsWaitedForAFewOfItsUsualRoundTrips(t *testing.T) {
 	assert.Equal(t, limit, v.AnswerLimit(2, limit))
 }
 
-// TestRequestsForASetKeepTheOrderOfEachOfItsNames: a repair of a part must not overtake the set's
-// release.
-func TestRequestsForASetKeepTheOrderOfEachOfItsNames(t *testing.T) {
+// TestRequestsForOneKeyKeepTheirOrder, and hold up no others.
+func TestRequestsForOneKeyKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	v := NewVoters(nil, nil, nil)
-	set := &protocol.Set{}
-	for i := range 128 {
-		set.Keys = append(set.Keys, string(rune('a'+i)))
-	}
-	order := v.Order(&protocol.Request{Key: set.Keys[0], Set: set})
+	order := v.Order(&protocol.Request{Key: "a"})
 	order.Lock()
-	for _, key := range set.Keys {
-		assert.False(t, v.order[v.stripe(key)].TryLock(), key)
-	}
-	order.Unlock()
-	order = v.Order(&protocol.Request{Key: "a", Set: &protocol.Set{Keys: []string{"a"}}})
-	order.Lock()
+	assert.False(t, v.order[v.stripe("a")].TryLock())
 	free := 0
 	for i := range v.order {
 		if v.order[i].TryLock() {
