@@ -64,12 +64,17 @@ func TestASetLivesAndEndsAsAWhole(t *testing.T) {
 		lock, err := holder.AcquireAll(context.Background(), names)
 		require.NoError(t, err)
 		votes(t, lock, nodes)
+		values := map[string]string{} // each name has its own
+		for _, name := range names {
+			values[name] = fmt.Sprintf("%s", r.must(t, 2, "GET", name))
+		}
+		assert.Equal(t, lock.Value(), values[names[0]])
 		for i, name := range names {
 			r.must(t, i%2, "DEL", name)
 			poll(t, failAfter, func() error {
 				for node := range nodes {
 					for _, name := range names {
-						if value := r.must(t, node, "GET", name); fmt.Sprintf("%s", value) != lock.Value() {
+						if value := r.must(t, node, "GET", name); fmt.Sprintf("%s", value) != values[name] {
 							return fmt.Errorf("node %d holds %q for %q", node, value, name)
 						}
 					}
