@@ -24,7 +24,8 @@ type bond struct {
 	holds   []*hold       // guarded by mu until the Lock is complete
 	since   clock.Instant // it is complete; zero: it is not, and no caller has the Lock
 	until   clock.Instant // as observers have been told last
-	isEnded bool          // guarded by mu, as all above
+	isEnded bool
+	cause   error // guarded by mu, as all above
 }
 
 // newBond returns a bond without holds. Its context has the values of the caller's.
@@ -63,23 +64,24 @@ func (b *bond) complete(first *Lock, now clock.Instant) *Lock {
 // end ends all holds, because one has ended for that reason, or the caller has released the Lock. of
 // is how a loss came about.
 func (b *bond) end(why lease.Reason, of *ending) {
+	cause := ErrReleased
+	switch {
+	case why == lease.Closed:
+		cause = ErrClosed
+	case why.IsLoss():
+		why, cause = lease.Along, of.cause
+	}
 	b.mu.Lock()
 	isFirst := !b.isEnded
-	b.isEnded = true
+	if isFirst {
+		b.isEnded, b.cause = true, cause
+	}
+	cause = b.cause
 	holds, since := b.holds, b.since
 	b.mu.Unlock()
-	if !isFirst {
+	b.cancel(cause)                        // also if another does so: no name must be another's before the context has ended
+	if !isFirst || why == lease.Released { // then each is left by the caller
 		return
-	}
-	switch {
-	case why == lease.Released: // each is left by the caller
-		b.cancel(ErrReleased)
-		return
-	case why == lease.Closed:
-		b.cancel(ErrClosed)
-	default:
-		why = lease.Along
-		b.cancel(of.cause)
 	}
 	for _, k := range holds {
 		if before, last, _ := k.end(why, of); before == lease.Held {

@@ -260,6 +260,11 @@ func (a *acquisition) voteForAll(plan ballot.Plan, last bool) (_ *Lock, _ error,
 			v.group.inflight.done()
 		}
 	}()
+	for _, t := range a.several.each { // before the clock of the first vote runs
+		if err := t.group.member.enter(a.ctx, t.name); err != nil {
+			return nil, err, false
+		}
+	}
 	for _, t := range a.several.each {
 		part := a.part(a.ctx, t, t.settings)
 		part.parker = nil // it does not wait, so it has no say among readers and writers
@@ -282,10 +287,11 @@ func (a *acquisition) voteForAll(plan ballot.Plan, last bool) (_ *Lock, _ error,
 	b := newBond(a.ctx, a.group, a.several.names)
 	var lost []defeat
 	var first *Lock
+	gone := false // one has ended by now: the rest is undone as votes that were lost
 	for _, v := range votes {
 		var k *Lock
 		var unraised *round
-		if won == len(votes) && len(lost) == 0 {
+		if won == len(votes) && len(lost) == 0 && !gone {
 			k, unraised = v.take()
 		}
 		switch {
@@ -293,14 +299,21 @@ func (a *acquisition) voteForAll(plan ballot.Plan, last bool) (_ *Lock, _ error,
 			lost = append(lost, v.undo(unraised))
 		case !k.session.schedule():
 			k.session.drop(lease.Closed)
-			b.giveBack()
-			return nil, closedError(protocol.OpAcquire, a.name), false
+			gone = true
 		case b.add(&k.hold):
 			k.session.group.queue.hold(k.session)
 			first = cmp.Or(first, k)
 		default:
 			k.hold.leave()
+			gone = true
 		}
+	}
+	if gone {
+		b.giveBack()
+		if isDone(a.group.closed) {
+			return nil, closedError(protocol.OpAcquire, a.name), false
+		}
+		return nil, a.partLost(), false
 	}
 	if len(lost) == 0 {
 		k, err := a.bind(b, first)
@@ -437,10 +450,10 @@ func (a *acquisition) next(ctx context.Context, t target, first *Lock, wait bool
 		}
 		part.key = keys.Slot(part.key, first.Permit())
 	}
+	defer part.withdraw()
 	if !wait {
 		return part.once()
 	}
-	defer part.withdraw()
 	if part.settings.manyPermits() {
 		return part.inLineForPermit()
 	}
