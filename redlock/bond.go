@@ -79,7 +79,8 @@ func (b *bond) end(why lease.Reason, of *ending) {
 	cause = b.cause
 	holds, since := b.holds, b.since
 	b.mu.Unlock()
-	b.cancel(cause)                        // also if another does so: no name must be another's before the context has ended
+	// Also if another does so: no name must be another's before the context has ended.
+	b.cancel(cause)
 	if !isFirst || why == lease.Released { // then each is left by the caller
 		return
 	}
