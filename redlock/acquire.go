@@ -127,9 +127,7 @@ func (a *acquisition) conclude(k *Lock, err error) (*Lock, error) {
 		e.Kind = EventNotAcquired
 	} else if a.group.observed() {
 		e.Votes, e.Remaining = k.Votes(), k.Remaining()
-		if k.bond == nil {
-			e = k.session.describe(e)
-		}
+		e = k.session.describe(e)
 	}
 	a.group.tell(e, a.began, nil)
 	a.group.awaitObservers()
@@ -146,10 +144,15 @@ func (a *acquisition) interrupted() error {
 		return closedError(protocol.OpAcquire, a.name)
 	}
 	if err := a.ctx.Err(); err != nil {
-		t := quorum.Tally{Nodes: len(a.group.nodes)}
-		return &QuorumError{Op: protocol.OpAcquire.String(), Name: a.name, Err: err, Nodes: t.Nodes, Quorum: t.Quorum()}
+		return a.group.failure(a.name, err)
 	}
 	return nil
+}
+
+// failure is the error of an acquisition that has asked no node.
+func (g *group) failure(name string, kind error) *QuorumError {
+	t := quorum.Tally{Nodes: len(g.nodes)}
+	return &QuorumError{Op: protocol.OpAcquire.String(), Name: name, Err: kind, Nodes: t.Nodes, Quorum: t.Quorum()}
 }
 
 // get acquires what the caller asks for.
@@ -209,21 +212,30 @@ func (a *acquisition) bySchedule() (*Lock, error) {
 		if err == nil {
 			return k, nil
 		}
-		failure, over := a.judge(try, err)
-		if over != nil {
+		if over := a.pauseAfter(try, began, err); over != nil {
 			return nil, over
 		}
-		a.remember(failure)
-		switch {
-		case a.settings.interval > 0: // from start to start, so that slow tries do not shift the rest
-			a.pause(a.settings.interval - a.settings.clock.Now().Sub(began))
-		case failure.Err != errStale:
-			a.pause(a.settings.delay(try, failure))
-		}
-		if err := a.interrupted(); err != nil {
-			return nil, a.endedAfter(failure, err)
-		}
 	}
+}
+
+// pauseAfter returns when it is time to try again after a try, counted from zero, that began at a moment
+// and ended with err, or why not to.
+func (a *acquisition) pauseAfter(try int, began clock.Instant, err error) error {
+	failure, over := a.judge(try, err)
+	if over != nil {
+		return over
+	}
+	a.remember(failure)
+	switch {
+	case a.settings.interval > 0: // from start to start, so that slow tries do not shift the rest
+		a.pause(a.settings.interval - a.settings.clock.Now().Sub(began))
+	case failure.Err != errStale:
+		a.pause(a.settings.delay(try, failure))
+	}
+	if err := a.interrupted(); err != nil {
+		return a.endedAfter(failure, err)
+	}
+	return nil
 }
 
 // remember keeps the error of a try that asked all nodes, and was over just now.

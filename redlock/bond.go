@@ -1,8 +1,9 @@
 package redlock
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -35,26 +36,26 @@ func newBond(caller context.Context, g *group, names []string) *bond {
 	return b
 }
 
-// add binds k. It reports false if k or the bond has ended.
+// add binds k, with which the bond ends if k has ended. It reports whether all are held.
 func (b *bond) add(k *hold) bool {
 	k.session.mu.Lock()
 	defer k.session.mu.Unlock()
-	if k.phase != lease.Held {
-		return false
-	}
 	k.lived().bond = b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.holds = append(b.holds, k)
+	if k.phase != lease.Held && !b.isEnded {
+		b.isEnded, b.cause = true, errPartLost
+	}
 	return !b.isEnded
 }
 
 // complete says that the holds are a Lock from now on, and returns it. It is nil if one has ended.
 func (b *bond) complete(first *Lock, now clock.Instant) *Lock {
-	until := now.Add(remaining(b.holds))
+	until := deadline(b.holds)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.isEnded {
+	if b.isEnded || until <= now {
 		return nil
 	}
 	b.since, b.until, first.bond = now, until, b
@@ -62,8 +63,8 @@ func (b *bond) complete(first *Lock, now clock.Instant) *Lock {
 }
 
 // end ends all holds, because one has ended for that reason, or the caller has released the Lock. of
-// is how a loss came about.
-func (b *bond) end(why lease.Reason, of *ending) {
+// is how a loss came about. It reports false if they had ended before.
+func (b *bond) end(why lease.Reason, of *ending) bool {
 	cause := ErrReleased
 	switch {
 	case why == lease.Closed:
@@ -82,7 +83,7 @@ func (b *bond) end(why lease.Reason, of *ending) {
 	// Also if another does so: no name must be another's before the context has ended.
 	b.cancel(cause)
 	if !isFirst || why == lease.Released { // then each is left by the caller
-		return
+		return isFirst
 	}
 	for _, k := range holds {
 		if before, last, _ := k.end(why, of); before == lease.Held {
@@ -95,15 +96,21 @@ func (b *bond) end(why lease.Reason, of *ending) {
 	if since > 0 {
 		b.tellEnd(why, of)
 	}
+	return true
+}
+
+// deadline returns until when all are held, zero if one is not.
+func deadline(holds []*hold) clock.Instant {
+	until := holds[0].deadline()
+	for _, k := range holds[1:] {
+		until = min(until, k.deadline())
+	}
+	return until
 }
 
 // remaining returns for how long all are held.
 func remaining(holds []*hold) time.Duration {
-	left := holds[0].remaining()
-	for _, k := range holds[1:] {
-		left = min(left, k.remaining())
-	}
-	return left
+	return max(0, deadline(holds).Sub(holds[0].session.now()))
 }
 
 // votes returns the fewest nodes that have one of them.
@@ -124,15 +131,13 @@ func (b *bond) tellExtended(since clock.Instant) {
 	if !isComplete || !b.group.observed() {
 		return
 	}
-	left := remaining(holds)
-	until := b.group.settings.clock.Now().Add(left)
+	until := deadline(holds)
 	b.mu.Lock()
 	grew := until > b.until
 	b.until = max(b.until, until)
 	b.mu.Unlock()
 	if grew {
-		e := Event{Kind: EventExtended, Context: holds[0].caller, Name: textOf(b.names), Votes: votes(holds), Remaining: left}
-		b.group.tell(e, since, nil)
+		b.tell(Event{Kind: EventExtended, Votes: votes(holds), Remaining: remaining(holds)}, since)
 	}
 }
 
@@ -142,12 +147,19 @@ func (b *bond) tellEnd(why lease.Reason, of *ending) {
 	switch {
 	case !g.observed():
 	case why.IsLoss():
-		e := k.lossEvent(of)
+		e := k.session.describe(k.lossEvent(of))
 		e.Name, e.Elapsed = textOf(b.names), of.at.Sub(b.since)
 		g.publish(e)
 	default:
-		g.tell(Event{Kind: EventReleased, Context: k.caller, Name: textOf(b.names), Err: ErrClosed}, b.since, nil)
+		b.tell(Event{Kind: EventReleased, Err: ErrClosed}, b.since)
 	}
+}
+
+// tell completes an event of the Lock that began at since, and publishes it.
+func (b *bond) tell(e Event, since clock.Instant) {
+	k := b.holds[0]
+	e.Context, e.Name = k.caller, textOf(b.names)
+	b.group.tell(k.session.describe(e), since, nil)
 }
 
 // giveBack releases the holds of a Lock that is not complete.
@@ -159,39 +171,40 @@ func (b *bond) giveBack() {
 
 // release releases the Lock.
 func (b *bond) release(ctx context.Context) error {
+	for _, k := range b.holds { // a loss that is due is one
+		k.session.expire()
+	}
+	if !b.end(lease.Released, nil) {
+		return b.leaveEnded()
+	}
 	farewells := make([]farewell, len(b.holds))
 	for i, k := range b.holds {
 		farewells[i] = k.leave()
 	}
-	votes, hadEnded := len(b.group.nodes), true
+	votes := len(b.group.nodes)
 	var failure error
 	for i, k := range b.holds {
 		n, err := farewells[i].await(ctx, k.settings.timeout())
-		votes, failure = min(votes, n), cmp.Or(failure, err)
-		hadEnded = hadEnded && farewells[i].err != nil
+		votes = min(votes, n)
+		if failure == nil || errors.Is(err, ErrLost) {
+			failure = err
+		}
 	}
-	if !hadEnded {
-		b.group.tell(Event{Kind: EventReleased, Context: b.holds[0].caller, Name: textOf(b.names), Votes: votes, Err: failure}, b.since, nil)
-	}
+	b.tell(Event{Kind: EventReleased, Votes: votes, Err: failure}, b.since)
 	return failure
 }
 
-// extend extends all holds, or returns why one was not.
-func (b *bond) extend(ctx context.Context) error {
-	rounds := make([]*round, len(b.holds))
-	for i, k := range b.holds {
-		r, err := k.extension()
-		if err != nil {
-			return err
-		}
-		rounds[i] = r
+// leaveEnded returns why the Lock had ended. What was lost is on its way to being released then: the
+// caller may want it anew.
+func (b *bond) leaveEnded() error {
+	b.mu.Lock()
+	cause := b.cause
+	b.mu.Unlock()
+	if !errors.Is(cause, ErrLost) {
+		return fmt.Errorf("redlock: %q: %w", textOf(b.names), cause)
 	}
-	for _, r := range rounds {
-		r.ask()
+	for _, k := range b.holds {
+		k.leave()
 	}
-	var failure error
-	for i, k := range b.holds {
-		failure = cmp.Or(failure, k.awaitExtension(ctx, rounds[i]))
-	}
-	return failure
+	return cause
 }

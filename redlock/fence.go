@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -186,4 +187,89 @@ func (r *round) explain(kind error) *QuorumError {
 	e := r.fail(&state, kind)
 	e.Votes = accepted(&state)
 	return e
+}
+
+// Tokens of a name that the map of the groups moves.
+
+// agreeOnTokens has each group of a name accept the token that is the highest of them. A lock of either
+// version of the map then gets a higher one, and has had a lower one.
+func agreeOnTokens(ctx context.Context, holds []*hold) error {
+	byName := map[string][]*hold{}
+	for _, k := range holds {
+		if k.token > 0 {
+			byName[k.session.name] = append(byName[k.session.name], k)
+		}
+	}
+	for _, same := range byName {
+		if len(same) > 1 {
+			if err := agreeOnToken(ctx, same); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// agreeOnToken is agreeOnTokens for one name. The sessions are not handed over after it, because the
+// rest of their tokens may be lower.
+func agreeOnToken(ctx context.Context, holds []*hold) error {
+	const most = 5 // others may have raised the counters of one group meanwhile
+	wanted := int64(0)
+	accepted := make([]int64, len(holds)) // by a majority of each group
+	for i, k := range holds {
+		accepted[i] = k.token
+		wanted = max(wanted, k.token)
+	}
+	for range most {
+		next := wanted
+		for i, k := range holds {
+			if accepted[i] == wanted {
+				continue
+			}
+			higher, err := k.raiseTo(ctx, wanted)
+			if err != nil {
+				return err
+			}
+			if higher == 0 {
+				accepted[i] = wanted
+			}
+			next = max(next, higher)
+		}
+		if next == wanted {
+			for _, k := range holds {
+				s := k.session
+				s.mu.Lock()
+				k.token, s.block.issued = wanted, s.block.size
+				s.mu.Unlock()
+			}
+			return nil
+		}
+		wanted = next
+	}
+	return holds[0].session.group.failure(holds[0].session.name, errNoToken)
+}
+
+// raiseTo has the nodes accept a token for a lock that has a lower one, and returns zero. If they have
+// accepted higher ones it returns the next.
+func (k *hold) raiseTo(ctx context.Context, token int64) (int64, error) {
+	s := k.session
+	s.mu.Lock()
+	c := s.claim
+	s.mu.Unlock()
+	c.block = &block{counter: c.block.counter, first: token, size: 1}
+	r := s.group.newRound(ctx, s.name, c.request(s.settings, protocol.OpRaise))
+	r.ask()
+	r.Wait(ctx, s.settings.timeout(), tokenDecided)
+	state := r.State()
+	switch q := state.Tally.Quorum(); {
+	case accepted(&state) >= q:
+		return 0, nil
+	case state.Tally.Granted < q:
+		kind := errNoToken
+		if ctx.Err() != nil {
+			kind = ctx.Err()
+		}
+		return 0, r.fail(&state, kind)
+	}
+	return r.nextToken(&state), nil
 }

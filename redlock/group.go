@@ -143,7 +143,7 @@ func (g *group) tell(e Event, since clock.Instant, k *hold) {
 	}
 	e.Elapsed = g.settings.clock.Now().Sub(since)
 	if k != nil {
-		e.Votes, e.Remaining = k.votes(), k.remaining()
+		e.Votes, e.Remaining = k.votes(), remaining([]*hold{k})
 		e = k.session.describe(e)
 	}
 	g.publish(e)

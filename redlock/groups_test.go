@@ -205,6 +205,49 @@ func TestASetOfSeveralGroups(t *testing.T) {
 	})
 }
 
+// TestAFirstSetOfSeveralGroupsHasItsTime: the Locker enters them before the votes begin.
+func TestAFirstSetOfSeveralGroupsHasItsTime(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		w.SetNet(sim.Fixed(12 * leg))
+		l := openGroups(t, w, 1, groupNames)
+		var names []string
+		for _, group := range groupNames {
+			names = append(names, nameIn(l, group))
+		}
+		assert.True(t, takeAll(t, l, names).Valid())
+	})
+}
+
+// TestTheKeysOfASetAreNoneOfTheLibrarys, with the prefix of the group.
+func TestTheKeysOfASetAreNoneOfTheLibrarys(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		m := mapOf(w.NewClient(1), 1, "a")
+		m.Groups[0].Prefix = "redlock:"
+		l, err := redlock.NewGroups(m, redlock.MemoryGuard(false))
+		require.NoError(t, err)
+		defer l.Close()
+		_, err = l.TryAcquireAll(t.Context(), []string{"fence:x", "y"})
+		assert.ErrorContains(t, err, "redlock's own")
+	})
+}
+
+// TestAPermitOfANameThatMovesLeavesNothingBehind when it is asked for so many times: it had readers in
+// its way.
+func TestAPermitOfANameThatMovesLeavesNothingBehind(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		old := openGroups(t, w, 1, []string{"a"})
+		changing := openGroups(t, w, 2, []string{"a-", "b+"})
+		reader := take(t, old, "pool", redlock.Shared())
+		_, err := changing.Acquire(t.Context(), "pool", redlock.Retries(1))
+		isOnly(t, err, redlock.ErrHeld)
+		for range 5 {
+			_, _ = changing.Acquire(t.Context(), "pool", redlock.Permits(2), redlock.Retries(1))
+		}
+		require.NoError(t, reader.Release(t.Context()))
+		assert.Zero(t, took(func() { require.NoError(t, changing.Close()) }).Truncate(3*rtt), "nothing is waited for")
+	})
+}
+
 // TestNoLockOutlivesThePresence under which it was taken, and none is taken without one.
 func TestNoLockOutlivesThePresence(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {

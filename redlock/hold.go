@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -142,14 +143,14 @@ func (k *hold) endContext() {
 	}
 }
 
-func (k *hold) remaining() time.Duration {
-	s := k.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// deadline returns until when the hold is good, zero if it has ended.
+func (k *hold) deadline() clock.Instant {
+	k.session.mu.Lock()
+	defer k.session.mu.Unlock()
 	if k.phase != lease.Held {
 		return 0
 	}
-	return max(0, s.lease.Deadline().Sub(s.now()))
+	return k.session.lease.Deadline()
 }
 
 func (k *hold) votes() int {
@@ -171,6 +172,26 @@ func (k *hold) extension() (*round, error) {
 		return nil, err
 	}
 	return s.nextRound(), nil
+}
+
+// extendAll extends the holds at the same time, or returns why one was not.
+func extendAll(ctx context.Context, holds []*hold) error {
+	rounds := make([]*round, len(holds))
+	for i, k := range holds {
+		r, err := k.extension()
+		if err != nil {
+			return err
+		}
+		rounds[i] = r
+	}
+	for _, r := range rounds {
+		r.ask()
+	}
+	var failure error
+	for i, k := range holds {
+		failure = cmp.Or(failure, k.awaitExtension(ctx, rounds[i]))
+	}
+	return failure
 }
 
 // awaitExtension returns when the round has extended the lock, or why it has not.
@@ -245,7 +266,7 @@ func (k *hold) giveUp(now clock.Instant) (*round, error) {
 			return nil, nil
 		}
 		return s.giveBack(now), nil
-	case before.IsLoss():
+	case before.IsLoss() && !s.isHeld(): // others may share what this one has lost with another hold
 		s.giveBack(now)
 	}
 	return nil, err

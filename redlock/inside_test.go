@@ -2,9 +2,11 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -352,4 +354,115 @@ func TestADoubtAboutAllKeysKeepsNoNode(t *testing.T) {
 func TestARoundIsSmall(t *testing.T) {
 	t.Parallel()
 	assert.LessOrEqual(t, reflect.TypeFor[round]().Size(), uintptr(512))
+}
+
+// heldIn returns a lock that a Locker over nodes that grant everything holds.
+func heldIn(t *testing.T, opts ...LockerOption) (*Lock, *counting) {
+	n := &counting{silent: "a"}
+	l, err := New([]protocol.Node{n}, append(opts, MemoryGuard(false))...)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	k, err := l.TryAcquire(context.Background(), "x")
+	require.NoError(t, err)
+	return k, n
+}
+
+// TestABondWithAHoldThatHasEndedIsNoLock: it ended before it was bound.
+func TestABondWithAHoldThatHasEndedIsNoLock(t *testing.T) {
+	t.Parallel()
+	for _, ended := range []int{-1, 0, 1} {
+		var holds []*Lock
+		for range 2 {
+			k, _ := heldIn(t)
+			holds = append(holds, k)
+		}
+		if ended >= 0 {
+			require.True(t, holds[ended].session.end(lease.Along, ErrLost))
+		}
+		b := newBond(context.Background(), holds[0].session.group, []string{"x", "y"})
+		for i, k := range holds {
+			assert.Equal(t, ended < 0 || i < ended, b.add(&k.hold))
+		}
+		lock := b.complete(holds[0], holds[0].session.now())
+		assert.Equal(t, ended < 0, lock != nil)
+		b.giveBack()
+		for _, k := range holds {
+			assert.False(t, k.session.isHeld())
+		}
+	}
+}
+
+// TestABondIsNoLockWhenItsTimeIsOver.
+func TestABondIsNoLockWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	k, _ := heldIn(t)
+	b := newBond(context.Background(), k.session.group, []string{"x"})
+	require.True(t, b.add(&k.hold))
+	assert.Nil(t, b.complete(k, deadline(b.holds)))
+	assert.NotNil(t, b.complete(k, deadline(b.holds)-1))
+}
+
+// TestTheContextOfABondHasEndedForWhoeverEndsIt: a hold that ends while another is ending the bond must
+// not be another caller's before.
+func TestTheContextOfABondHasEndedForWhoeverEndsIt(t *testing.T) {
+	t.Parallel()
+	k, _ := heldIn(t)
+	b := newBond(context.Background(), k.session.group, []string{"x"})
+	cancel, late := b.cancel, make(chan struct{})
+	var calls atomic.Int32
+	began := make(chan struct{})
+	b.cancel = func(cause error) {
+		if calls.Add(1) == 1 { // one that was kept from running
+			close(began)
+			<-late
+		}
+		cancel(cause)
+	}
+	var first sync.WaitGroup
+	lost := errors.New("lost")
+	first.Go(func() { assert.True(t, b.end(lease.Gone, &ending{cause: lost})) })
+	<-began
+	assert.False(t, b.end(lease.Released, nil))
+	assert.Equal(t, lost, context.Cause(b.ctx), "what came first is the cause")
+	close(late)
+	first.Wait()
+}
+
+// TestAReaderThatLosesItsOtherHoldLeavesTheSessionToOthers that share it.
+func TestAReaderThatLosesItsOtherHoldLeavesTheSessionToOthers(t *testing.T) {
+	t.Parallel()
+	k, n := heldIn(t, Shared())
+	a, err := k.session.group.begin(context.Background(), "x", nil)
+	require.NoError(t, err)
+	other := k.session.join(a)
+	require.NotNil(t, other)
+	_, last, _ := k.end(lease.Along, &ending{ErrLost, k.session.now()})
+	require.False(t, last)
+	assert.ErrorIs(t, k.Release(context.Background()), ErrLost)
+	assert.True(t, other.Valid())
+	n.mu.Lock()
+	assert.Equal(t, []protocol.Op{protocol.OpShare}, n.ops, "nothing is released")
+	n.mu.Unlock()
+	require.NoError(t, other.Release(context.Background()))
+}
+
+// TestASetThatCannotBeKeptLeavesNothing: the Locker is closed when the votes of all names have been won.
+func TestASetThatCannotBeKeptLeavesNothing(t *testing.T) {
+	t.Parallel()
+	n := &counting{silent: "a"}
+	l, err := New([]protocol.Node{n}, MemoryGuard(false))
+	require.NoError(t, err)
+	defer l.Close()
+	l.groups[0].agenda.Close()
+	_, err = l.TryAcquireAll(context.Background(), []string{"x", "y", "z"})
+	require.Error(t, err)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	released := 0
+	for _, op := range n.ops {
+		if op == protocol.OpRelease {
+			released++
+		}
+	}
+	assert.Equal(t, 3, released)
 }

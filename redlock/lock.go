@@ -140,20 +140,7 @@ func (k *Lock) Extend(ctx context.Context) error {
 		return nilContext(protocol.OpExtend, k.session.name)
 	}
 	defer k.session.group.awaitObservers()
-	if k.bond != nil {
-		return k.bond.extend(ctx)
-	}
-	return k.extend(ctx)
-}
-
-// extend is Extend for one hold.
-func (k *hold) extend(ctx context.Context) error {
-	r, err := k.extension()
-	if err != nil {
-		return err
-	}
-	r.ask()
-	return k.awaitExtension(ctx, r)
+	return extendAll(ctx, k.holds())
 }
 
 // Bind returns a context that ends with ctx, and when the lock ends: then its cause is that of

@@ -43,7 +43,10 @@ func (a *acquisition) hasPatience() bool {
 // noteOutage returns failed with how long the outage has lasted.
 func (a *acquisition) noteOutage(failed *QuorumError) *QuorumError {
 	now := a.settings.clock.Now()
-	since := min(a.askedAt, now.Add(-failed.Outage)) // of a set's name, which was waited for
+	since := a.askedAt
+	if failed.Outage > 0 { // of a set's name, which was waited for
+		since = now.Add(-failed.Outage)
+	}
 	before := a.outage
 	if before == nil && a.line != nil {
 		before = a.group.queue.outageOf(a.line)

@@ -132,21 +132,19 @@ func (m *slotMemory) take(line string) (slot int, ok bool) {
 // tryOnce is one try of a caller that does not queue: all nodes are asked, everyNode or wholeVote.
 // With several permits it asks the nodes for other slots where the first is held.
 func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
-	k, err := a.vote(vote)
+	if a.several != nil {
+		return a.severalOnce(vote)
+	}
+	k, err := a.voteOnce(vote)
 	if err == nil {
-		for _, each := range k.holds() {
-			each.session.group.queue.hold(each.session)
-		}
+		a.group.queue.hold(k.session)
 	}
 	return k, err
 }
 
-// vote is tryOnce without the queue.
-func (a *acquisition) vote(vote ballot.Plan) (*Lock, error) {
-	switch {
-	case a.several != nil:
-		return a.severalOnce(vote)
-	case !a.settings.manyPermits():
+// voteOnce is tryOnce without the queue.
+func (a *acquisition) voteOnce(vote ballot.Plan) (*Lock, error) {
+	if !a.settings.manyPermits() {
 		return a.try(vote)
 	}
 	const most = 3 // votes: others may be faster each time

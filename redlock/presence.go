@@ -229,8 +229,7 @@ func (m *member) enter(ctx context.Context, name string) error {
 	if m.of.keeper.ctx.Err() != nil {
 		return closedError(protocol.OpAcquire, name)
 	}
-	t := quorum.Tally{Nodes: len(m.group.nodes)}
-	of := QuorumError{Op: protocol.OpAcquire.String(), Name: name, Nodes: t.Nodes, Quorum: t.Quorum(), Err: errMapHeld}
+	of := m.group.failure(name, errMapHeld)
 	var failure *QuorumError
 	switch {
 	case errors.As(err, &failure):
@@ -244,7 +243,7 @@ func (m *member) enter(ctx context.Context, name string) error {
 	case !errors.Is(err, errMapHeld):
 		of.Err = err
 	}
-	return &of
+	return of
 }
 
 // begin returns the arrival that is under way, and begins one if there is none. It is nil if the Locker

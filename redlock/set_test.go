@@ -805,3 +805,75 @@ func TestEachNameOfASetHasItsToken(t *testing.T) {
 		assert.Equal(t, single.Fence(), single.FenceOf("a"))
 	})
 }
+
+// TestASetIsReleasedOnce, by whichever of its callers is first, and told once.
+func TestASetIsReleasedOnce(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		o := &endsObserver{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(o))
+		var many []string
+		for i := range 100 {
+			many = append(many, fmt.Sprint("n", i))
+		}
+		for range 20 {
+			lock := takeAll(t, l, many)
+			var released atomic.Int32
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					switch err := lock.Release(t.Context()); {
+					case err == nil:
+						released.Add(1)
+					default:
+						isOnly(t, err, redlock.ErrReleased)
+					}
+				})
+			}
+			all.Wait()
+			assert.EqualValues(t, 1, released.Load())
+			time.Sleep(rtt)
+		}
+		assert.Len(t, o.ends(), 40, "each begins and ends once")
+	})
+}
+
+// TestAReleaseTellsOfALossThatIsDue: one of the names is over.
+func TestAReleaseTellsOfALossThatIsDue(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		o := &endsObserver{}
+		l, c := open(t, w, redlock.TTL(ttl), redlock.Renew(false), redlock.Observe(o))
+		lock := takeAll(t, l, abc)
+		c.Pause() // no timer fires
+		time.Sleep(ttl)
+		released := make(chan error, 1)
+		go func() { released <- lock.Release(t.Context()) }()
+		c.Resume()
+		isOnly(t, <-released, redlock.ErrLost)
+		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
+		told := o.ends()
+		require.Len(t, told, 2)
+		assert.Contains(t, told[1], "lost a, b, c")
+	})
+}
+
+// TestAVotedSetTellsItsTry, as a lock of one name does.
+func TestAVotedSetTellsItsTry(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		var mu sync.Mutex
+		var tries []redlock.Event
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(observerFunc(func(e redlock.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Kind == redlock.EventAttempt {
+				tries = append(tries, e)
+			}
+		})))
+		takeAll(t, l, abc)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, tries, 1)
+		assert.Equal(t, "a, b, c", tries[0].Name)
+		assert.Equal(t, rtt, tries[0].Elapsed)
+		assert.Positive(t, tries[0].Remaining)
+	})
+}

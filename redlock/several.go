@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A Lock of several names is a lock of each, bound together (see bond). So is one of a name that the
@@ -144,12 +143,12 @@ func (l *Locker) acquire(ctx context.Context, d demand) (*Lock, error) {
 	}
 	of := &several{names: names}
 	for _, name := range names {
-		if _, err := s.key(name); err != nil {
-			return nil, err
-		}
 		for _, g := range l.places(name) {
 			s, err := g.settings.with(d.opts)
 			if err != nil {
+				return nil, err
+			}
+			if _, err := s.key(name); err != nil {
 				return nil, err
 			}
 			of.each = append(of.each, target{g, name, s})
@@ -204,6 +203,7 @@ func (a *acquisition) severalOnce(vote ballot.Plan) (*Lock, error) {
 // asked for in one packet.
 func (a *acquisition) inLines() (*Lock, error) {
 	for try := 0; ; try++ {
+		began := a.settings.clock.Now()
 		var lock *Lock
 		var err error
 		voted := a.votesAtOnce() && !a.settings.inOrder() && a.several.isIdle()
@@ -216,15 +216,8 @@ func (a *acquisition) inLines() (*Lock, error) {
 		if err == nil {
 			return lock, nil
 		}
-		failure, over := a.judge(try, err)
-		if over != nil {
+		if over := a.pauseAfter(try, began, err); over != nil {
 			return nil, over
-		}
-		if failure.Err != errStale {
-			a.pause(a.settings.delay(try, failure))
-		}
-		if e := a.interrupted(); e != nil {
-			return nil, a.endedAfter(failure, e)
 		}
 	}
 }
@@ -260,9 +253,10 @@ func (a *acquisition) voteForAll(plan ballot.Plan, last bool) (_ *Lock, _ error,
 			v.group.inflight.done()
 		}
 	}()
+	a.askedAt = a.settings.clock.Now()
 	for _, t := range a.several.each { // before the clock of the first vote runs
 		if err := t.group.member.enter(a.ctx, t.name); err != nil {
-			return nil, err, false
+			return nil, a.explainPart(t.name, err, false), false
 		}
 	}
 	for _, t := range a.several.each {
@@ -297,29 +291,25 @@ func (a *acquisition) voteForAll(plan ballot.Plan, last bool) (_ *Lock, _ error,
 		switch {
 		case k == nil:
 			lost = append(lost, v.undo(unraised))
-		case !k.session.schedule():
-			k.session.drop(lease.Closed)
+		case !b.add(&k.hold) || !k.session.schedule():
 			gone = true
-		case b.add(&k.hold):
+		default:
 			k.session.group.queue.hold(k.session)
 			first = cmp.Or(first, k)
-		default:
-			k.hold.leave()
-			gone = true
 		}
 	}
-	if gone {
-		b.giveBack()
-		if isDone(a.group.closed) {
-			return nil, closedError(protocol.OpAcquire, a.name), false
-		}
-		return nil, a.partLost(), false
-	}
-	if len(lost) == 0 {
+	if len(lost) == 0 && !gone {
 		k, err := a.bind(b, first)
+		if err == nil {
+			e := Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: k.Votes(), Remaining: k.Remaining()}
+			a.group.tell(e, a.askedAt, nil)
+		}
 		return k, err, false
 	}
 	b.giveBack()
+	if gone {
+		return nil, a.partLost(), false
+	}
 	failure, couldWin := a.explain(lost)
 	if isDone(a.group.closed) {
 		return nil, closedError(protocol.OpAcquire, a.name), false
@@ -400,7 +390,7 @@ func (a *acquisition) nameIn(failure *QuorumError, name string) *QuorumError {
 // behind others of the process has asked no node.
 func isInTheWay(failure *QuorumError) bool {
 	if failure.Causes == nil {
-		return failure.Err != ErrNoQuorum
+		return failure.Err != ErrNoQuorum && failure.Err != errPartLost
 	}
 	return slices.ContainsFunc(failure.Causes.Errors, func(err error) bool {
 		var r refusal
@@ -417,11 +407,11 @@ func (a *acquisition) gather(wait bool) (*Lock, error) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
+	a.askedAt = a.settings.clock.Now()
 	var first *Lock
 	for _, t := range a.several.each {
 		k, err := a.next(ctx, t, first, wait)
 		if err == nil && !b.add(&k.hold) {
-			k.hold.leave()
 			err = a.partLost()
 		}
 		if err != nil {
@@ -466,7 +456,7 @@ func (a *acquisition) explainPart(name string, err error, isLost bool) error {
 	if !errors.As(err, &failure) {
 		return err
 	}
-	if isLost && a.ctx.Err() == nil && !isDone(a.group.closed) {
+	if isLost && a.ctx.Err() == nil {
 		return a.partLost()
 	}
 	of := a.nameIn(failure, name)
@@ -477,9 +467,11 @@ func (a *acquisition) explainPart(name string, err error, isLost bool) error {
 }
 
 // partLost is the error where a name was lost before all were there.
-func (a *acquisition) partLost() *QuorumError {
-	t := quorum.Tally{Nodes: len(a.group.nodes)}
-	return &QuorumError{Op: protocol.OpAcquire.String(), Name: a.name, Err: errPartLost, Nodes: t.Nodes, Quorum: t.Quorum()}
+func (a *acquisition) partLost() error {
+	if isDone(a.group.closed) {
+		return closedError(protocol.OpAcquire, a.name)
+	}
+	return a.group.failure(a.name, errPartLost)
 }
 
 // bind makes one Lock of all that are held, as the caller wants it.
@@ -505,11 +497,15 @@ func (a *acquisition) begin(b *bond) error {
 	if s.shared || s.renew && s.maxHold == 0 || b.holds[0].settings == s { // as they were voted for
 		return nil
 	}
-	if err := b.extend(a.ctx); err != nil {
-		if errors.Is(err, ErrLost) {
+	a.askedAt = a.settings.clock.Now()
+	if err := extendAll(a.ctx, b.holds); err != nil {
+		var failure *QuorumError
+		if errors.Is(err, ErrLost) || !errors.As(err, &failure) {
 			return a.partLost()
 		}
-		return err
+		of := a.nameIn(failure, failure.Name)
+		of.Op = protocol.OpAcquire.String()
+		return of
 	}
 	for _, k := range b.holds {
 		of := *k.settings
@@ -527,91 +523,4 @@ func (a *acquisition) begin(b *bond) error {
 		on.mu.Unlock()
 	}
 	return nil
-}
-
-// Tokens of a name that the map of the groups moves.
-
-// agreeOnTokens has each group of a name accept the token that is the highest of them. A lock of either
-// version of the map then gets a higher one, and has had a lower one.
-func agreeOnTokens(ctx context.Context, holds []*hold) error {
-	byName := map[string][]*hold{}
-	for _, k := range holds {
-		if k.token > 0 {
-			byName[k.session.name] = append(byName[k.session.name], k)
-		}
-	}
-	for _, same := range byName {
-		if len(same) > 1 {
-			if err := agreeOnToken(ctx, same); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// agreeOnToken is agreeOnTokens for one name. The sessions are not handed over after it, because the
-// rest of their tokens may be lower.
-func agreeOnToken(ctx context.Context, holds []*hold) error {
-	const most = 5 // others may have raised the counters of one group meanwhile
-	wanted := int64(0)
-	accepted := make([]int64, len(holds)) // by a majority of each group
-	for i, k := range holds {
-		accepted[i] = k.token
-		wanted = max(wanted, k.token)
-	}
-	for range most {
-		next := wanted
-		for i, k := range holds {
-			if accepted[i] == wanted {
-				continue
-			}
-			higher, err := k.raiseTo(ctx, wanted)
-			if err != nil {
-				return err
-			}
-			if higher == 0 {
-				accepted[i] = wanted
-			}
-			next = max(next, higher)
-		}
-		if next == wanted {
-			for _, k := range holds {
-				s := k.session
-				s.mu.Lock()
-				k.token, s.block.issued = wanted, s.block.size
-				s.mu.Unlock()
-			}
-			return nil
-		}
-		wanted = next
-	}
-	k := holds[0].session
-	t := quorum.Tally{Nodes: len(k.group.nodes)}
-	return &QuorumError{Op: protocol.OpAcquire.String(), Name: k.name, Err: errNoToken, Nodes: t.Nodes, Quorum: t.Quorum()}
-}
-
-// raiseTo has the nodes accept a token for a lock that has a lower one, and returns zero. If they have
-// accepted higher ones it returns the next.
-func (k *hold) raiseTo(ctx context.Context, token int64) (int64, error) {
-	s := k.session
-	s.mu.Lock()
-	c := s.claim
-	s.mu.Unlock()
-	c.block = &block{counter: c.block.counter, first: token, size: 1}
-	r := s.group.newRound(ctx, s.name, c.request(s.settings, protocol.OpRaise))
-	r.ask()
-	r.Wait(ctx, s.settings.timeout(), tokenDecided)
-	state := r.State()
-	switch q := state.Tally.Quorum(); {
-	case accepted(&state) >= q:
-		return 0, nil
-	case state.Tally.Granted < q:
-		kind := errNoToken
-		if ctx.Err() != nil {
-			kind = ctx.Err()
-		}
-		return 0, r.fail(&state, kind)
-	}
-	return r.nextToken(&state), nil
 }

@@ -369,7 +369,7 @@ func (k *hold) downgrade(ctx context.Context) error {
 	if watched {
 		s.group.watches.remove(s)
 	}
-	if err := k.extend(ctx); err != nil {
+	if err := extendAll(ctx, []*hold{k}); err != nil {
 		return err
 	}
 	s.group.queue.changed(s.key)
