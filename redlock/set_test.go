@@ -847,6 +847,7 @@ func TestAReleaseTellsOfALossThatIsDue(t *testing.T) {
 		time.Sleep(ttl)
 		released := make(chan error, 1)
 		go func() { released <- lock.Release(t.Context()) }()
+		synctest.Wait()
 		c.Resume()
 		isOnly(t, <-released, redlock.ErrLost)
 		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
