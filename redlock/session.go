@@ -16,8 +16,8 @@ import (
 // won it until it is released on all nodes or lost. Its Lease knows what is the case, and this does
 // what follows: it asks the nodes, ends contexts, and tells the queue, the Agenda and observers.
 //
-// Its holder is the Lock that a caller has. When a caller hands the lock over to the next
-// one of the same process, a new Lock takes the place of the old, and the session goes on
+// Its holder is the hold that a caller has. When a caller hands the lock over to the next
+// one of the same process, a new hold takes the place of the old, and the session goes on
 // as it is: no request under way notices.
 type session struct {
 	claim

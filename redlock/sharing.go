@@ -59,15 +59,15 @@ func sharedKeys(key string) *protocol.Shared {
 
 // Sharing a session.
 
-// A session of readers has a Lock of its own as its holder, which no caller has; the callers'
-// Locks are its sharers.
+// A session of readers has a hold of its own as its holder, which no caller has; the callers'
+// holds are its sharers.
 type sharing struct {
 	locks     []*hold
 	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
 	presence  *presence     // which it is, nil for none
 }
 
-// sharers returns the Locks that callers have of a session that they share. The session must be locked.
+// sharers returns the holds that callers have of a session that they share. The session must be locked.
 func (s *session) sharers() []*hold {
 	if s.sharing == nil {
 		return nil
