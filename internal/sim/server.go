@@ -283,8 +283,10 @@ func (s *Server) later(c *call, purpose uint64, do func()) {
 	}})
 }
 
-// look answers a vote, behind which the record is asked for.
+// look answers a vote, behind which the record is asked for. Who the server is was asked so shortly
+// before that no failover there and back can lie in between (package pool, confirm.go).
 func (s *Server) look(c *call, reply protocol.Reply) {
+	reply.Run = s.identity()
 	if e, ok := s.lookup(c.req.Epoch); ok {
 		reply.Life = max(0, s.left(e))
 	}
