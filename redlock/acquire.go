@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/wait"
 )
 
 // TryAcquire asks for the lock name once and does not wait for a holder. It
@@ -30,7 +31,7 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 }
 
 // Acquire waits for the lock name. Callers of this Locker who wait for one
-// name are served in order. Among several processes a caller that was passed over is served in
+// name are served in order. Among several processes a caller that was refused is served in
 // order of arrival, as sync.Mutex does it; Fair is stricter. A holder's Release hands the lock over
 // to the next caller of the same Locker, but once these have had it for some milliseconds the nodes
 // are asked anew, so that other processes have their chance. Other processes are told by the nodes
@@ -75,16 +76,16 @@ type acquisition struct {
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers
 
-	parker    *park.Parker  // to sleep on; nil for TryAcquire
-	arrived   clock.Instant // in the line, of a fair caller or one with others before it; else zero
-	line      *line         // of callers who wait for the key; nil where the caller does not queue
-	ahead     *acquisition  // in the line; guarded by the queue, as behind
-	behind    *acquisition
-	contender *contender    // from the first refusal on, in a line
-	failure   *QuorumError  // of the last try that asked all nodes
-	failedAt  clock.Instant // it was over
-	askedAt   clock.Instant // the last try began
-	outage    *outage       // that it has found; nil: none
+	parker   *park.Parker  // to sleep on; nil for TryAcquire
+	arrived  clock.Instant // in the line, of a fair caller or one with others before it; else zero
+	line     *line         // of callers who wait for the key; nil where the caller does not queue
+	ahead    *acquisition  // in the line; guarded by the queue, as behind
+	behind   *acquisition
+	waiter   *wait.Waiter  // from the first refusal on, in a line
+	failure  *QuorumError  // of the last try that asked all nodes
+	failedAt clock.Instant // it was over
+	askedAt  clock.Instant // the last try began
+	outage   *outage       // that it has found; nil: none
 
 	intent    string        // what this writer is known by to readers that make way; empty: it knows of none
 	traceless int           // tries in a row whose refusers had gone before they could be seen (see mayBeReaders)

@@ -126,7 +126,7 @@ func TestAWaiterOfAnotherProcessIsWokenByAHint(t *testing.T) {
 	}{
 		"release":              {func(t *testing.T, _ *sim.World, lock *redlock.Lock) { go lock.Release(t.Context()) }, leg + called},
 		"DEL by somebody else": {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, func(s *sim.Server) { s.Del("x") }) }, called},
-		"FLUSHALL":             {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, (*sim.Server).Flush) }, called},
+		"FLUSHALL":             {func(_ *testing.T, w *sim.World, _ *redlock.Lock) { onAll(w, (*sim.Server).Flush) }, called + rtt}, // it is a hint of all keys
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -197,9 +197,8 @@ func TestWithoutHintsATimerWillDo(t *testing.T) {
 	})
 }
 
-// TestAHintInVainCostsOneNodeOneRequest, be the hint late, doubled or wrong, and
-// never gives a lock to two.
-func TestAHintInVainCostsOneNodeOneRequest(t *testing.T) {
+// TestAHintInVainCostsOneTry, be the hint late, doubled or wrong, and never gives a lock to two.
+func TestAHintInVainCostsOneTry(t *testing.T) {
 	for name, net := range map[string]sim.Net{
 		"wrong": sim.Fixed(leg),
 		"late": {Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
@@ -227,19 +226,10 @@ func TestAHintInVainCostsOneNodeOneRequest(t *testing.T) {
 				}
 				assert.Empty(t, got)
 				hints := len(r.of(sim.Hinted, protocol.OpWatch))
-				alone, questions := 0, len(r.of(sim.Submitted, protocol.OpWatch))
-				for _, nodes := range r.tries(1) {
-					if nodes == 1 {
-						alone++
-					} else {
-						assert.Equal(t, 5, nodes, "the timer")
-					}
-				}
-				timed := len(r.tries(1)) - alone
-				assert.Positive(t, alone)
+				tries, questions := len(r.tries(1)), len(r.of(sim.Submitted, protocol.OpWatch))
 				assert.GreaterOrEqual(t, hints, 10)
-				assert.LessOrEqual(t, alone, hints)
-				assert.LessOrEqual(t, questions, 5*(alone+timed+1), "at two nodes, and where only the second has hinted once more")
+				assert.LessOrEqual(t, tries, hints+15, "and the timer")
+				assert.LessOrEqual(t, questions, 3*(tries+1), "at two nodes, and for the place")
 				for _, s := range r.of(sim.Run, protocol.OpAcquire) {
 					assert.Equal(t, protocol.Refused, s.Outcome)
 				}
@@ -602,21 +592,25 @@ func TestThePauseOfTheFirstNodeCostsAFewRoundTrips(t *testing.T) {
 		waiter, err := redlock.New(nodes, longest, redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
 		require.NoError(t, err)
 		defer waiter.Close()
-		lock := take(t, holder, "x")
-		got := waits(t.Context(), t, waiter)
-		r := recorded(w)
-		r.listens(t, 1)
-		first := w.Servers()[r.of(sim.Replied, protocol.OpWatch)[0].Node]
-		start := time.Now()
-		go lock.Release(t.Context())
-		time.Sleep(near + near/4) // the hint has come, and the request has not
-		first.Hang()
-		time.AfterFunc(150*time.Millisecond, first.Resume)
-		require.NotNil(t, <-got)
-		assert.LessOrEqual(t, time.Since(start), 15*near)
-		assert.GreaterOrEqual(t, time.Since(start), 4*near, "the node was asked")
-		time.Sleep(time.Second)
-		assert.Equal(t, 5, holding(w, "x"), "a vote that comes late counts")
+		var slowest time.Duration
+		for i, s := range w.Servers() {
+			lock := take(t, holder, "x")
+			got := waits(t.Context(), t, waiter)
+			time.Sleep(time.Second)
+			start := time.Now()
+			go lock.Release(t.Context())
+			time.Sleep(near + near/4) // the hint has come, and the request has not
+			s.Hang()
+			time.AfterFunc(150*time.Millisecond, s.Resume)
+			next := <-got
+			assert.LessOrEqual(t, time.Since(start), 15*near, "server %d", i)
+			slowest = max(slowest, time.Since(start))
+			time.Sleep(time.Second)
+			assert.Equal(t, 5, holding(w, "x"), "a vote that comes late counts")
+			require.NoError(t, next.Release(t.Context()))
+			time.Sleep(time.Second)
+		}
+		assert.GreaterOrEqual(t, slowest, 4*near, "one of them was asked first")
 	})
 }
 

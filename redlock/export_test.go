@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 )
 
 // Leftovers returns how many locks and names the Locker still knows of, and
@@ -48,7 +49,7 @@ func (k *Lock) BeforeItsContextEnds(f func(queueFree bool)) {
 }
 
 // FirstOf returns the node that all contenders for a key ask first.
-func FirstOf(nodes []protocol.Node, key string) int { return firstOf(nodes, key, 0) }
+func FirstOf(nodes []protocol.Node, key string) int { return ballot.First(nodes, key, 0) }
 
 // WatchesOf returns how many nodes are to hint at changes of locks, and how many keys the
 // Locker's locks have that are watched.

@@ -9,6 +9,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
+	"github.com/redquorum/redquorum/redlock/internal/ticket"
 )
 
 // A queue lines up the callers of one process that wait for a lock, by the key of their line. Only
@@ -42,14 +43,14 @@ type line struct {
 
 // A contention is how this process and others have shared the lock of a line: see turnLength.
 type contention struct {
-	turn        clock.Instant     // when the present turn of this process began; zero: with the next lock
-	others      int               // waiters of other processes, when this one heard of them last
-	lengthProbe *queueLengthProbe // that asks; nil: none has yet
-	left        clock.Instant     // when this process gave the lock back last
-	cost        time.Duration     // of acquiring it then
-	wanted      time.Duration     // the same if callers of this process waited; else zero
-	rivals      clock.Instant     // when this process had to contend for the lock last; zero: never
-	outage      *outage           // that the last try has found; nil: none
+	turn   clock.Instant // when the present turn of this process began; zero: with the next lock
+	others int           // waiters of other processes, when this one heard of them last
+	count  *ticket.Count // that asks; nil: none has yet
+	left   clock.Instant // when this process gave the lock back last
+	cost   time.Duration // of acquiring it then
+	wanted time.Duration // the same if callers of this process waited; else zero
+	rivals clock.Instant // when this process had to contend for the lock last; zero: never
+	outage *outage       // that the last try has found; nil: none
 
 	older, newer *line // of the idle ones
 }
@@ -214,7 +215,7 @@ func (ln *line) isUsed() bool { return ln.waiters.first != nil || len(ln.holders
 func (q *queue) await(a *acquisition) (next *session, yield bool) {
 	for ln := a.line; ; {
 		q.mu.Lock()
-		if ln.waiters.first == a && (ln.hasRoom() || ln.next != nil || a.settings.inOrder() || a.contender.isQueued()) {
+		if ln.waiters.first == a && (ln.hasRoom() || ln.next != nil || a.settings.inOrder() || a.waiter.IsLinedUp()) {
 			next, yield = ln.next, ln.yieldToPeers || ln.readContention().others > 0
 			if next != nil {
 				ln.enterHolder(next) // hints must find it at any time
@@ -296,7 +297,7 @@ func (q *queue) inTheWay(a *acquisition, now clock.Instant) (left time.Duration,
 		left = max(left, s.lease.Deadline().Sub(now))
 		s.mu.Unlock()
 	}
-	if len(ln.holders) == 0 && ln.next == nil && (a.contender == nil || !a.contender.met) {
+	if len(ln.holders) == 0 && ln.next == nil && !a.waiter.HasMet() {
 		return 0, nil
 	}
 	return left, ErrHeld
@@ -431,7 +432,7 @@ func (q *queue) tidy(ln *line) {
 // request would always come before theirs, right behind the release. So with the release that ends
 // the turn it asks the node that keeps the queue, and takes the lock once more meanwhile
 // (probeQueueLength). If that answers, and others wait, the next caller lines up there with them
-// (place.go). One for whose process no answer has come since the turn before lines up as well, and
+// (package ticket). One for whose process no answer has come since the turn before lines up as well, and
 // so does one whose process has not come again at once yet. A turn is longer where acquisitions
 // take long, so that this costs a fifth at most.
 //
@@ -506,13 +507,6 @@ func (q *queue) contended(ln *line, now clock.Instant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln.ensureContention().rivals = now
-}
-
-// isContended reports whether this process had to contend for the lock within rivalsStay.
-func (q *queue) isContended(ln *line, now clock.Instant) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return ln.readContention().metRivals(now)
 }
 
 // metRivals reports whether there was a rival within rivalsStay. The queue must be locked.

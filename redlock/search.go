@@ -11,6 +11,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/wait"
 )
 
 // A search is a caller's with several permits that waits for a free slot and competes with other
@@ -72,7 +73,7 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	q := &a.group.queue
 	q.enter(a)
 	s := &search{acquisition: a, guide: noGuide, all: true}
-	s.node = s.chooseFirst(&s.avoid)
+	s.node = s.group.voters.First(s.key, &s.avoid, s.group.voters.Overdue())
 	var got *session
 	defer func() {
 		s.unwatch()
@@ -203,8 +204,8 @@ func (s *search) lost(failed *QuorumError) {
 	case s.guide >= 0 && misled:
 		s.splits++
 		if more := s.splits - (failed.Nodes - failed.Quorum); more > 0 {
-			wait := min(firstWait<<min(more+2, 10), maxWait)
-			s.notBefore = s.settings.clock.Now().Add(wait/2 + s.settings.jitter(wait/2))
+			d := min(wait.FirstWait<<min(more+2, 10), wait.Longest)
+			s.notBefore = s.settings.clock.Now().Add(d/2 + s.settings.jitter(d/2))
 		}
 		if s.guide != s.node || s.splits >= maxSplits {
 			s.leave(s.guide)
@@ -212,7 +213,7 @@ func (s *search) lost(failed *QuorumError) {
 	case failed.Votes == 0:
 		s.splits = 0
 		if s.guide == s.node && others == 0 {
-			s.notBefore = s.settings.clock.Now().Add(hintGap + s.settings.jitter(hintGap))
+			s.notBefore = s.settings.clock.Now().Add(wait.HintGap + s.settings.jitter(wait.HintGap))
 		}
 	}
 }
@@ -222,7 +223,7 @@ func (s *search) leave(i int) {
 	s.avoid.Add(i)
 	if i == s.node {
 		s.unwatch()
-		s.node, s.splits = s.chooseFirst(&s.avoid), 0
+		s.node, s.splits = s.group.voters.First(s.key, &s.avoid, s.group.voters.Overdue()), 0
 	}
 }
 
@@ -282,7 +283,7 @@ func (k *slotLook) submit(i int) {
 // lookOut asks the node about all slots, with hints if it may not remember all of them, and for
 // hints of those that have been used up.
 func (s *search) lookOut(now clock.Instant) {
-	if node := s.chooseFirst(&s.avoid); node != s.node {
+	if node := s.group.voters.First(s.key, &s.avoid, s.group.voters.Overdue()); node != s.node {
 		s.unwatch()
 		s.node = node
 	}
@@ -361,7 +362,7 @@ func (s *search) rest(d time.Duration) (first ballot.Plan) {
 			if left := s.takeLeft(); left > 0 {
 				end = min(end, now.Add(s.settings.beyond(left)))
 			}
-			if due = min(end, next); next < farOff && s.isAsking() {
+			if due = min(end, next); next < wait.Never && s.isAsking() {
 				due = next // an answer is worth more than a guess
 			}
 		}
@@ -432,7 +433,7 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first ballot.Plan
 	switch {
 	case failed:
 		if s.moves == len(s.group.nodes) {
-			return farOff, everyNode, false
+			return wait.Never, everyNode, false
 		}
 		s.moves++
 		s.leave(s.node)
@@ -444,7 +445,7 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first ballot.Plan
 	}
 	switch {
 	case unsure && open == 0:
-		if next = max(s.notBefore, s.lookedAt.Add(hintGap)); now < next {
+		if next = max(s.notBefore, s.lookedAt.Add(wait.HintGap)); now < next {
 			return next, everyNode, false
 		}
 		s.lookOut(now)
@@ -465,12 +466,12 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first ballot.Plan
 		return 0, everyNode, true
 	}
 	if !s.secondAsked {
-		if next = s.lookedAt.Add(backupAfter); now < next {
+		if next = s.lookedAt.Add(wait.SecondAfter); now < next {
 			return next, everyNode, false
 		}
 		s.askSecond()
 	}
-	return farOff, everyNode, false
+	return wait.Never, everyNode, false
 }
 
 // takeSlot chooses a slot that seems free.

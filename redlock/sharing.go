@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/wait"
 )
 
 // Shared makes the lock that of a reader: any number of readers hold a name together, and no
@@ -22,7 +23,7 @@ import (
 // that dies while it waits holds readers up for a second and two node timeouts. A writer waits for
 // each reader that was there before, and no longer than that one's TTL if it has died. Readers and
 // writers of one Locker are served in order, but readers that wait come in together; a reader that
-// other processes passed over takes its place among the writers.
+// other processes have refused takes its place among the writers.
 //
 // Readers of one Locker share what the nodes hold, where their settings are alike: any number of
 // them costs the nodes one entry, and the last to leave releases it. Readers that do not renew or
@@ -314,7 +315,7 @@ func (a *acquisition) mustSee() bool {
 	limit := maxUnseen
 	a.unseen++
 	if a.intent != "" || a.traceless > 0 {
-		limit = maxWait
+		limit = wait.Longest
 	}
 	return limit == maxUnseen && a.unseen > mostUnseen || a.settings.clock.Now() >= a.seenAt.Add(limit)
 }

@@ -5,17 +5,12 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/redlock/internal/park"
+	"github.com/redquorum/redquorum/redlock/internal/wait"
 )
 
-// Waits between tries grow from firstWait to maxWait. Without word of a
-// release, which other libraries never send, maxWait is how late one is
-// noticed.
-const (
-	firstWait = 8 * time.Millisecond
-	maxWait   = 200 * time.Millisecond
-
-	maxQuarantineWait = time.Second
-)
+// maxQuarantineWait is how long a caller rests at most where no release brings the end of a wait forward,
+// only a node that could not be reached.
+const maxQuarantineWait = time.Second
 
 // delay is how long to wait after a failed try, counted from zero, where the
 // caller has not set an interval.
@@ -25,12 +20,11 @@ const (
 // that moment a crashed holder's lock is free.
 func (s *settings) delay(try int, failure *QuorumError) time.Duration {
 	remaining := failure.Remaining
-	if failure.Err == errForgetful && remaining > maxWait {
-		// No release brings it forward, only a node that could not be reached.
+	if failure.Err == errForgetful && remaining > wait.Longest {
 		d := min(remaining, maxQuarantineWait)
 		return d + s.jitter(d/8)
 	}
-	limit := min(firstWait<<min(try, 10), maxWait)
+	limit := min(wait.FirstWait<<min(try, 10), wait.Longest)
 	d := limit/2 + s.jitter(limit/2)
 	if remaining > 0 && remaining < d {
 		d = s.beyond(remaining)
@@ -41,7 +35,7 @@ func (s *settings) delay(try int, failure *QuorumError) time.Duration {
 // beyond is a moment after a key has expired. Redis expires with a resolution of
 // a millisecond.
 func (s *settings) beyond(left time.Duration) time.Duration {
-	return left + time.Millisecond + s.jitter(firstWait/2)
+	return left + time.Millisecond + s.jitter(wait.FirstWait/2)
 }
 
 // judge says what follows a try, counted from zero, that ended with err: another one after failed,
