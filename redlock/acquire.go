@@ -182,91 +182,14 @@ func (a *acquisition) wait() (*Lock, error) {
 	defer a.withdraw()
 	switch {
 	case a.settings.retries != Forever || a.settings.interval != 0:
-		return a.bySchedule()
+		return a.retry(a.bySchedule())
 	case a.several != nil:
-		return a.inLines()
+		return a.retry(a.inLines())
 	case a.settings.manyPermits():
 		return a.inLineForPermit()
 	default:
 		return a.inLine()
 	}
-}
-
-// bySchedule tries so many times, or at such an interval, whatever other callers
-// of this process do. One who comes again without end gives up a vote that is split, or callers
-// with short intervals would keep single nodes from all others for as long as some node hangs. To
-// one whose tries are numbered each vote is worth waiting for.
-func (a *acquisition) bySchedule() (*Lock, error) {
-	vote := wholeVote
-	if a.settings.retries == Forever {
-		vote = everyNode
-	}
-	for try := 0; ; try++ {
-		began := a.settings.clock.Now()
-		var k *Lock
-		var err error
-		if a.settings.retries == 0 {
-			k, err = a.settle()
-		} else {
-			k, err = a.tryOnce(vote)
-		}
-		if err == nil {
-			return k, nil
-		}
-		if over := a.pauseAfter(try, began, err); over != nil {
-			return nil, over
-		}
-	}
-}
-
-// pauseAfter returns when it is time to try again after a try, counted from zero, that began at a moment
-// and ended with err, or why not to.
-func (a *acquisition) pauseAfter(try int, began clock.Instant, err error) error {
-	failure, over := a.judge(try, err)
-	if over != nil {
-		return over
-	}
-	a.remember(failure)
-	switch {
-	case a.settings.interval > 0: // from start to start, so that slow tries do not shift the rest
-		a.pause(a.settings.interval - a.settings.clock.Now().Sub(began))
-	case failure.Err != errStale:
-		a.pause(a.settings.delay(try, failure))
-	}
-	if err := a.interrupted(); err != nil {
-		return a.endedAfter(failure, err)
-	}
-	return nil
-}
-
-// remember keeps the error of a try that asked all nodes, and was over just now.
-func (a *acquisition) remember(failure *QuorumError) {
-	a.failure, a.failedAt = failure, a.settings.clock.Now()
-}
-
-// endedAfter is the error of an acquisition whose waiting was interrupted after a try that
-// failed: if it was the context's end, with what was in the way. A caller that has only waited behind
-// others of its process has them in its way, or the outage that they have found.
-func (a *acquisition) endedAfter(failure *QuorumError, interrupted error) error {
-	var ended *QuorumError
-	if a.ctx.Err() == nil || !errors.As(interrupted, &ended) {
-		return interrupted
-	}
-	of, now := *ended, a.settings.clock.Now()
-	switch {
-	case failure != nil:
-		of = *failure // which has been shown to the observers
-		of.before = failure.Kind()
-		if of.Remaining > 0 {
-			of.Remaining = max(of.Remaining-now.Sub(a.failedAt), time.Millisecond)
-		}
-	case a.line != nil && a.askedAt == 0:
-		of.Remaining, of.before = a.group.queue.inTheWay(a, now)
-	case ended.Err != a.ctx.Err():
-		of.before = ended.Kind()
-	}
-	of.Err = a.ctx.Err()
-	return &of
 }
 
 // maxSettling is how often a vote that was split is tried again.

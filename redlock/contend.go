@@ -27,67 +27,84 @@ func Fair() Option {
 	return Option{apply: func(s *settings) error { s.fair = true; return nil }}
 }
 
-// inLine waits for as long as it takes. Callers of one process take turns in
-// order, and hand the lock over among themselves. Only the first of them competes with other processes,
-// with a Waiter.
+// inLine waits for as long as it takes. Callers of one process take turns in order, and hand the lock over
+// among themselves. Only the first of them competes with other processes, with a Waiter.
 func (a *acquisition) inLine() (lock *Lock, err error) {
-	q := &a.group.queue
-	q.enter(a)
+	a.group.queue.enter(a)
+	defer func() { a.leaveLine(lock) }()
+	return a.retry(&queued{acquisition: a})
+}
+
+// leaveLine is for one that has got a lock, or none.
+func (a *acquisition) leaveLine(lock *Lock) {
 	var got *session
-	defer func() {
-		a.waiter.End(got != nil)
-		if s := q.leave(a, got); s != nil {
-			s.drop(lease.Released)
-		}
-	}()
-	for try, pause := 0, time.Duration(0); ; try++ {
-		next, yield := q.await(a)
-		if next != nil {
-			if lock = a.take(next); lock != nil {
-				got = next
+	if lock != nil {
+		got = lock.session
+	}
+	a.waiter.End(got != nil)
+	if s := a.group.queue.leave(a, got); s != nil {
+		s.drop(lease.Released)
+	}
+}
+
+// queued is the strategy of a caller in line.
+type queued struct {
+	*acquisition
+	plan  ballot.Plan   // of the next try
+	pause time.Duration // until that, where nobody gives a hint
+}
+
+func (w *queued) next(int) (*Lock, error) {
+	for q := &w.group.queue; ; {
+		handed, yield := q.await(w.acquisition)
+		if handed != nil {
+			if lock := w.take(handed); lock != nil {
 				return lock, nil
 			}
 		}
-		if err := a.inheritOutage(); err != nil {
+		if err := w.inheritOutage(); err != nil {
 			return nil, err
 		}
-		joins := q.readers(a) != nil
-		if a.settings.inOrder() || yield && !joins {
-			a.contend().LineUp()
+		joins := q.readers(w.acquisition) != nil
+		if w.settings.inOrder() || yield && !joins {
+			w.contend().LineUp()
 		}
-		plan := everyNode
-		if a.waiter.IsLinedUp() && !joins {
-			if plan = a.waiter.Await(pause); q.isHandedOver(a) {
+		w.plan = everyNode
+		if w.waiter.IsLinedUp() && !joins {
+			if w.plan = w.waiter.Await(w.pause); q.isHandedOver(w.acquisition) {
 				continue
 			}
 		}
-		if err := a.interrupted(); err != nil {
-			return nil, a.endedAfter(a.failure, err)
+		if err := w.interrupted(); err != nil {
+			return nil, w.endedAfter(w.failure, err)
 		}
-		if a.mustSee() {
-			plan = everyNode
+		if w.mustSee() {
+			w.plan = everyNode
 		}
-		if lock, err = a.try(plan); err == nil {
-			got = lock.session
-			a.won(got)
-			return lock, nil
-		}
-		failed, over := a.judge(try, err)
-		if over != nil {
-			return nil, over
-		}
-		if plan == everyNode {
-			a.remember(failed) // the other kind knows of one node only
-		}
-		if failed.Err == errStale {
-			continue
-		}
-		a.contend().Lost(failed.Votes, failed.Err == ErrHeld)
-		if pause = a.settings.delay(try, failed); failed.Err == ErrHeld {
-			a.waiter.LineUp()
-		} else {
-			a.waiter.Rest(pause)
-		}
+		return nil, nil
+	}
+}
+
+func (w *queued) try(int) (*Lock, error) {
+	lock, err := w.acquisition.try(w.plan)
+	if err == nil {
+		w.won(lock.session)
+	}
+	return lock, err
+}
+
+func (w *queued) lost(try int, failed *QuorumError) {
+	if w.plan == everyNode {
+		w.remember(failed) // the other kind knows of one node only
+	}
+	if failed.Err == errStale {
+		return
+	}
+	w.contend().Lost(failed.Votes, failed.Err == ErrHeld)
+	if w.pause = w.settings.delay(try, failed); failed.Err == ErrHeld {
+		w.waiter.LineUp()
+	} else {
+		w.waiter.Rest(w.pause)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
-	"github.com/redquorum/redquorum/redlock/internal/lease"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/wait"
 )
@@ -28,9 +27,10 @@ import (
 type search struct {
 	*acquisition
 
-	node        int        // that is asked first
-	avoid       quorum.Set // nodes that are of no use for that
-	stops       []func()   // of the Watch of each slot at node
+	plan        ballot.Plan // of the next try
+	node        int         // that is asked first
+	avoid       quorum.Set  // nodes that are of no use for that
+	stops       []func()    // of the Watch of each slot at node
 	watching    bool
 	followHints bool // until the next try
 	splits      int  // tries in a row that node or second was wrong about
@@ -70,57 +70,58 @@ const maxSplits = 3
 
 // inLineForPermit is inLine for callers with several permits.
 func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
-	q := &a.group.queue
-	q.enter(a)
-	s := &search{acquisition: a, guide: noGuide, all: true}
+	a.group.queue.enter(a)
+	s := &search{acquisition: a, guide: noGuide, all: true, plan: everyNode}
 	s.node = s.group.voters.First(s.key, &s.avoid, s.group.voters.Overdue())
-	var got *session
 	defer func() {
 		s.unwatch()
-		if unwanted := q.leave(a, got); unwanted != nil {
-			unwanted.drop(lease.Released)
-		}
+		a.leaveLine(lock)
 	}()
-	for try, first := 0, everyNode; ; try++ {
-		next, yield := q.await(a)
-		if next != nil {
-			if lock = a.take(next); lock != nil {
-				got = next
-				return lock, nil
-			}
-		}
-		if err := a.inheritOutage(); err != nil {
-			return nil, err
-		}
-		if cost := q.standBack(a.line); yield && cost > 0 { // there is no queue in which to leave the slot to others
-			a.pause(cost + a.settings.jitter(cost/2+1))
-		}
-		if err := a.interrupted(); err != nil {
-			return nil, a.endedAfter(a.failure, err)
-		}
-		if try == 0 {
-			a.slot = a.guessSlot()
-		}
-		if lock, err = a.attempt(first); err == nil {
-			got = lock.session
-			q.joinTurn(a.line, got)
-			s.leaveWord()
+	return a.retry(s)
+}
+
+func (s *search) next(try int) (*Lock, error) {
+	q := &s.group.queue
+	handed, yield := q.await(s.acquisition)
+	if handed != nil {
+		if lock := s.take(handed); lock != nil {
 			return lock, nil
 		}
-		failed, over := a.judge(try, err)
-		if over != nil {
-			return nil, over
-		}
-		if first == everyNode {
-			a.remember(failed) // the other kind knows of one node only
-		}
-		if failed.Err == errStale {
-			first, s.guide = everyNode, noGuide
-			continue
-		}
-		s.lost(failed)
-		first = s.rest(a.settings.delay(try, failed))
 	}
+	if err := s.inheritOutage(); err != nil {
+		return nil, err
+	}
+	if cost := q.standBack(s.line); yield && cost > 0 { // there is no queue in which to leave the slot to others
+		s.pause(cost + s.settings.jitter(cost/2+1))
+	}
+	if err := s.interrupted(); err != nil {
+		return nil, s.endedAfter(s.failure, err)
+	}
+	if try == 0 {
+		s.slot = s.guessSlot()
+	}
+	return nil, nil
+}
+
+func (s *search) try(int) (*Lock, error) {
+	lock, err := s.attempt(s.plan)
+	if err == nil {
+		s.group.queue.joinTurn(s.line, lock.session)
+		s.leaveWord()
+	}
+	return lock, err
+}
+
+func (s *search) lost(try int, failed *QuorumError) {
+	if s.plan == everyNode {
+		s.remember(failed) // the other kind knows of one node only
+	}
+	if failed.Err == errStale {
+		s.plan, s.guide = everyNode, noGuide
+		return
+	}
+	s.learn(failed)
+	s.plan = s.rest(s.settings.delay(try, failed))
 }
 
 // leaveWord tells the next caller of this process where another slot is free.
@@ -189,10 +190,10 @@ func (s *search) spend(slot int) {
 	}
 }
 
-// lost draws the conclusions from a try. Where the node that called the slot free is wrong, it lacks the
+// learn draws the conclusions from a try. Where the node that called the slot free is wrong, it lacks the
 // holder's key, or other callers have taken nodes in between. A guess at the end of a rest tells nothing
 // of a node, nor does it defer hints: one that lacks keys grants each of them.
-func (s *search) lost(failed *QuorumError) {
+func (s *search) learn(failed *QuorumError) {
 	s.notBefore = 0
 	s.followHints = failed.Err == ErrHeld
 	misled := failed.Votes > 0 || failed.Causes != nil && len(failed.Causes.Errors) > 1

@@ -199,27 +199,17 @@ func (a *acquisition) severalOnce(vote ballot.Plan) (*Lock, error) {
 	}
 }
 
-// inLines waits for as long as it takes. What is free, and not waited for in this process, is
-// asked for in one packet.
-func (a *acquisition) inLines() (*Lock, error) {
-	for try := 0; ; try++ {
-		began := a.settings.clock.Now()
-		var lock *Lock
-		var err error
-		voted := a.votesAtOnce() && !a.settings.inOrder() && a.several.isIdle()
-		if voted {
-			lock, err = a.severalOnce(everyNode)
+// inLines is the strategy of callers that wait for as long as it takes. What is free, and not waited for
+// in this process, is asked for in one packet.
+func (a *acquisition) inLines() *schedule {
+	return &schedule{acquisition: a, attempt: func() (*Lock, error) {
+		if a.votesAtOnce() && !a.settings.inOrder() && a.several.isIdle() {
+			if lock, err := a.severalOnce(everyNode); !errors.Is(err, ErrHeld) {
+				return lock, err
+			}
 		}
-		if !voted || errors.Is(err, ErrHeld) {
-			lock, err = a.gather(true)
-		}
-		if err == nil {
-			return lock, nil
-		}
-		if over := a.pauseAfter(try, began, err); over != nil {
-			return nil, over
-		}
-	}
+		return a.gather(true)
+	}}
 }
 
 // isIdle reports whether no caller of this process waits for or holds one of the names: a vote for all

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"errors"
 	"time"
 
 	"github.com/redquorum/redquorum/redlock/internal/park"
@@ -36,38 +35,6 @@ func (s *settings) delay(try int, failure *QuorumError) time.Duration {
 // a millisecond.
 func (s *settings) beyond(left time.Duration) time.Duration {
 	return left + time.Millisecond + s.jitter(wait.FirstWait/2)
-}
-
-// judge says what follows a try, counted from zero, that ended with err: another one after failed,
-// or the end of the acquisition with the error over.
-func (a *acquisition) judge(try int, err error) (failed *QuorumError, over error) {
-	isVote := errors.As(err, &failed)
-	if isVote && failed.Err == ErrNoQuorum {
-		failed = a.noteOutage(failed)
-		err = failed
-	} else {
-		a.outage = nil
-	}
-	if a.line != nil {
-		a.group.queue.loseTurn(a.line, a.outage)
-	}
-	if !isVote || !a.settings.again(try, failed) && !a.hasPatience() {
-		return nil, a.endedAfter(a.failure, err) // a try that was cut short knows less
-	}
-	return failed, nil
-}
-
-// again says whether to try again after a failed try, counted from zero, unless that has found an
-// outage.
-func (s *settings) again(try int, failure *QuorumError) bool {
-	if s.retries != Forever {
-		return try < s.retries
-	}
-	switch failure.Err {
-	case ErrHeld, errStale, errNoToken, errForgetful, errPartLost, errMapHeld:
-		return true
-	}
-	return false
 }
 
 // pause sleeps for d, or shorter if the Locker is closed or the caller's context ends.
