@@ -265,7 +265,7 @@ func (a *acquisition) openVote() (v vote, err error) {
 	g := a.group
 	if g.member != nil && !a.own {
 		a.askedAt = a.settings.clock.Now()
-		if err := g.member.enter(a.ctx, a.name); err != nil {
+		if err := g.enter(a.ctx, a.name); err != nil {
 			return v, err
 		}
 	}
@@ -335,7 +335,7 @@ func (v *vote) win() *Lock {
 	r, c := v.round, v.claim
 	now := v.settings.clock.Now()
 	state := r.State()
-	if !ballot.IsWon(&state) || now >= quorum.Deadline(r.Start(), v.settings.ttl) || v.presence().isOver(now) {
+	if !ballot.IsWon(&state) || now >= quorum.Deadline(r.Start(), v.settings.ttl) || v.presence().IsOver(now) {
 		return nil
 	}
 	// So may votes that have come since raise looked, without the token.

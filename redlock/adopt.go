@@ -96,10 +96,10 @@ func (g *group) extendValue(ctx context.Context, h handle, opts []Option) error 
 	}
 	defer g.inflight.done()
 	defer g.awaitObservers()
-	if err := g.member.enter(ctx, h.name); err != nil {
+	if err := g.enter(ctx, h.name); err != nil {
 		return err
 	}
-	p := g.member.current()
+	p := g.member.Current()
 	c := h.claim(a.key)
 	// A key may outlive the TTLs with which its holder goes on extending it: by the longest, from
 	// when that was last asked for. The step of that TTL was in use then, and fades no sooner.
@@ -112,7 +112,7 @@ func (g *group) extendValue(ctx context.Context, h handle, opts []Option) error 
 		r.WaitForRecords(ctx, 2*a.settings.timeout(), ballot.Settled)
 		failure := a.unextended(r)
 		switch {
-		case failure == nil && p.isOver(a.settings.clock.Now()): // clients of another version may have the name
+		case failure == nil && p.IsOver(a.settings.clock.Now()): // clients of another version may have the name
 			return fmt.Errorf("redlock: extend %q: %w", h.name, errAbsent)
 		case failure == nil:
 			return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/membership"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
@@ -33,7 +34,7 @@ var (
 	ErrMarked = errors.New("marked already")
 	// ErrMap: other clients use a map of the groups that does not go together with this
 	// Locker's (see Map).
-	ErrMap = errors.New("other clients use another map of the groups")
+	ErrMap = membership.ErrMap
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker closed")
 )

@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/agenda"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
+	"github.com/redquorum/redquorum/redlock/internal/membership"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
@@ -30,8 +31,8 @@ type group struct {
 	events   []*eventQueue // one for each observer; those of the Locker
 	voters   *ballot.Voters
 	watches  watches
-	member   *member         // its part in the map of groups; nil for New
-	closed   <-chan struct{} // the Locker is closed
+	member   *membership.Member // its part in the map of groups; nil for New
+	closed   <-chan struct{}    // the Locker is closed
 }
 
 // newGroup returns the group over nodes. s is the Locker's settings with the group's prefix.

@@ -1,15 +1,17 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/membership"
+	"github.com/redquorum/redquorum/redlock/internal/park"
 )
 
 // A Group is one of several independent sets of servers over which names are spread, so that more
@@ -53,9 +55,6 @@ type Map struct {
 	Groups []Group
 }
 
-// maxVersion bounds versions by the room that a mark has for them (see stage).
-const maxVersion = 1 << 19
-
 // NewGroups returns a Locker over several groups of servers, each of which is like the nodes of New.
 // A name is in one group (but see Map), by rendezvous hashing: so each group has its part of the
 // names, and a group that is added takes its part from all others. All that a Locker promises of a
@@ -85,20 +84,15 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	ms := &membership{newest: max(m.Version, 1), prefix: s.prefix, proof: proof{asking: make(turnstile, 1)}}
-	ms.base = ms.newest
-	if m.Version < 0 || m.Version > maxVersion {
-		return nil, fmt.Errorf("redlock: version %d of the map: must be between 1 and %d", m.Version, maxVersion)
-	}
 	l := newLockerWith(s)
-	l.membership = ms
+	var members []*membership.Member
 	servers := map[string]string{} // the groups that have them with a prefix
 	nodes := map[protocol.Node]string{}
 	for i, of := range m.Groups {
-		switch same := func(other *member) bool { return other.name == of.Name }; {
+		switch same := func(other *membership.Member) bool { return other.Name() == of.Name }; {
 		case of.Name == "":
 			return nil, fmt.Errorf("redlock: group %d has no name; give one that stays with its servers", i)
-		case slices.ContainsFunc(ms.all, same):
+		case slices.ContainsFunc(members, same):
 			return nil, fmt.Errorf("redlock: two groups are named %q", of.Name)
 		case len(of.Nodes) == 0:
 			return nil, fmt.Errorf("redlock: group %q has no nodes", of.Name)
@@ -131,95 +125,23 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 		if s.guard {
 			own.epoch = own.prefix + record.Key
 		}
-		ms.all = append(ms.all, &member{
-			of: ms, name: of.Name, hash: hashOf(of.Name), group: l.newGroup(of.Nodes, &own), plain: s, joining: of.Joining, leaving: of.Leaving,
-		})
-		if of.Joining || of.Leaving {
-			ms.base = ms.newest - 1
-		}
+		in := mapped{l.newGroup(of.Nodes, &own), of.Name, s}
+		in.member = membership.NewMember(of.Name, in, of.Joining, of.Leaving)
+		members, l.groups = append(members, in.member), append(l.groups, in.group)
 	}
-	slices.SortFunc(ms.all, func(a, b *member) int { return strings.Compare(a.name, b.name) })
-	switch {
-	case !slices.ContainsFunc(ms.all, (*member).isInNewest):
-		return nil, errors.New("redlock: the map has no group that stays; give at least one that is not Leaving")
-	case !slices.ContainsFunc(ms.all, (*member).isInBase):
-		return nil, errors.New("redlock: all groups are Joining: then there is no change; leave Joining out")
-	case ms.base == 0:
-		return nil, errors.New("redlock: groups are Joining or Leaving, but the map's version is 1; give the version above that of the map before")
+	l.membership, err = membership.New(membership.Config{
+		Version: cmp.Or(m.Version, 1), Clock: s.clock, Wall: s.wall, Jitter: s.jitter, Parkers: &park.Lot{Clock: s.clock}, Closed: l.closed,
+	}, members)
+	if err != nil {
+		return nil, err
 	}
-	for _, m := range ms.all {
-		m.group.member = m
-		l.groups = append(l.groups, m.group)
-	}
-	ms.keep(l)
+	slices.SortFunc(l.groups, func(a, b *group) int { return strings.Compare(a.rank(), b.rank()) })
+	l.membership.Keep()
 	return l, nil
 }
 
-// A membership is what a Locker over several groups knows of the versions of their map.
-type membership struct {
-	all          []*member // by name
-	base, newest int       // versions of the map that the Locker has: one, or two while the map is being changed
-	prefix       string
-	keeper       keeper
-	proof        proof
-}
-
-// A member is a group in the map.
-type member struct {
-	of               *membership
-	group            *group
-	name             string
-	hash             uint64
-	plain            *settings // without the group's prefix
-	joining, leaving bool
-	presence         presenceOf
-}
-
-// hashOf is where the hash of a key in the group begins.
-func hashOf(group string) uint64 { return hash.Text(hash.Basis, group+"\x00") }
-
-func (m *member) isInNewest() bool { return !m.leaving }
-func (m *member) isInBase() bool   { return !m.joining }
-
-// choose returns the member that has a key among those that in selects: the one that draws the highest
-// number for it.
-func (ms *membership) choose(key string, in func(*member) bool) (best *member) {
-	var highest uint64
-	for _, m := range ms.all {
-		if !in(m) {
-			continue
-		}
-		if n := hash.Mix(hash.Text(m.hash, key)); best == nil || n > highest {
-			best, highest = m, n
-		}
-	}
-	return best
-}
-
-// members returns those in which a key is locked, in order: one, or two if its group changes.
-func (ms *membership) members(key string) []*member {
-	now := ms.choose(key, (*member).isInNewest)
-	if ms.base == ms.newest {
-		return []*member{now}
-	}
-	before := ms.choose(key, (*member).isInBase)
-	switch {
-	case before == now:
-		return []*member{now}
-	case before.name < now.name:
-		return []*member{before, now}
-	default:
-		return []*member{now, before}
-	}
-}
-
-// places returns the groups of members.
-func (ms *membership) places(key string) (groups []*group) {
-	for _, m := range ms.members(key) {
-		groups = append(groups, m.group)
-	}
-	return groups
-}
+// groupOf returns the group that a member is.
+func groupOf(m *membership.Member) *group { return m.Group().(mapped).group }
 
 // A GroupState is what the servers of one group say of the map.
 type GroupState struct {
@@ -257,17 +179,14 @@ func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpMark, "map")
 	}
-	ms := l.membership
-	state := &MapState{Version: ms.newest, Changing: ms.base < ms.newest}
-	for i, seen := range ms.look(ctx) {
-		m := ms.all[i]
-		at := GroupState{Name: m.name, Err: seen.err}
-		for _, n := range m.group.nodes {
-			at.Nodes = append(at.Nodes, n.String())
-		}
-		at.Version, at.Retired = seen.highest.version(), seen.highest > 0 && seen.highest == retired(seen.highest.version())
-		state.Complete = state.Complete || seen.majority.proves(ms.newest)
-		state.Groups = append(state.Groups, at)
+	newest, isChanging := l.membership.Version()
+	state := &MapState{Version: newest, Changing: isChanging}
+	for i, seen := range l.membership.Look(ctx) {
+		m := l.membership.All()[i]
+		state.Groups = append(state.Groups, GroupState{
+			Name: m.Name(), Nodes: m.Group().Servers(), Version: seen.Highest.Version(), Retired: seen.Highest.IsRetired(), Err: seen.Err,
+		})
+		state.Complete = state.Complete || seen.Majority.Proves(newest)
 	}
 	return state, nil
 }
@@ -278,22 +197,19 @@ func (l *Locker) GroupOf(name string) string {
 	if l.membership == nil {
 		return ""
 	}
-	return l.membership.choose(l.settings.prefix+name, (*member).isInNewest).name
+	return l.membership.Newest(l.settings.prefix + name).Name()
 }
 
 // GroupsOf returns the names of the groups that a key is in: one, or, if a change that is under way
 // moves it to another group, both. The key is a lock's name behind the Lockers' Prefix, and the map
 // one that NewGroups takes.
 func (m Map) GroupsOf(key string) (names []string) {
-	ms := &membership{base: 1, newest: 1}
+	var members []*membership.Member
 	for _, g := range m.Groups {
-		ms.all = append(ms.all, &member{name: g.Name, hash: hashOf(g.Name), joining: g.Joining, leaving: g.Leaving})
-		if g.Joining || g.Leaving {
-			ms.base = 0
-		}
+		members = append(members, membership.NewMember(g.Name, nil, g.Joining, g.Leaving))
 	}
-	for _, m := range ms.members(key) {
-		names = append(names, m.name)
+	for _, m := range membership.Lookup(members).Places(key) {
+		names = append(names, m.Name())
 	}
 	return names
 }

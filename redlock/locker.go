@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/membership"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -20,8 +21,8 @@ import (
 // wait for each other.
 type Locker struct {
 	settings   settings
-	groups     []*group    // one, or those of NewGroups in the order of their names
-	membership *membership // of NewGroups; nil for New
+	groups     []*group        // one, or those of NewGroups in the order of their names
+	membership *membership.Map // of NewGroups; nil for New
 	events     []*eventQueue
 
 	isClosing atomic.Bool   // Close was called
@@ -140,7 +141,11 @@ func (l *Locker) places(name string) []*group {
 	if l.membership == nil {
 		return l.groups
 	}
-	return l.membership.places(l.settings.prefix + name)
+	var groups []*group
+	for _, m := range l.membership.Places(l.settings.prefix + name) {
+		groups = append(groups, groupOf(m))
+	}
+	return groups
 }
 
 // checkCount refuses more nodes than a vote has room for.
@@ -194,7 +199,7 @@ func (l *Locker) Close() error {
 		g.inflight.close()
 	}
 	close(l.closed)
-	l.membership.stop()
+	l.membership.Close()
 	errs := make([]error, len(l.groups))
 	var all sync.WaitGroup
 	for i, g := range l.groups {

@@ -45,7 +45,7 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	}
 	grant := lease.Grant{Round: r, IsReader: c.kind == shared}
 	if p := of.presence(); p != nil {
-		grant.Within = &p.until
+		grant.Within = p.Until()
 	}
 	s.lease = lease.New(&s.settings.terms, grant)
 	var k *Lock
@@ -123,7 +123,7 @@ func (s *session) follow(todo lease.Todo) (open bool) {
 		return true
 	}
 	if p := s.presence(); p != nil && todo.Extended {
-		p.until.Store(int64(s.lease.Until()))
+		p.Last(s.lease.Until())
 	}
 	open = s.put(todo)
 	s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *session) endLocked(why lease.Reason, of *ending) bool {
 // session must be locked.
 func (s *session) leaveHeld(why lease.Reason, of *ending) {
 	if p := s.presence(); p != nil {
-		p.until.Store(0)
+		p.Last(0)
 	}
 	if s.holder != nil {
 		s.holder.leaveHeld(why, of)

@@ -178,7 +178,7 @@ func (g *group) rank() string {
 	if g.member == nil {
 		return ""
 	}
-	return g.member.name
+	return g.member.Name()
 }
 
 // votesAtOnce reports whether the locks can be asked for at the same time. Readers join others of the
@@ -245,7 +245,7 @@ func (a *acquisition) voteForAll(plan ballot.Plan, last bool) (_ *Lock, _ error,
 	}()
 	a.askedAt = a.settings.clock.Now()
 	for _, t := range a.several.each { // before the clock of the first vote runs
-		if err := t.group.member.enter(a.ctx, t.name); err != nil {
+		if err := t.group.enter(a.ctx, t.name); err != nil {
 			return nil, a.explainPart(t.name, err, false), false
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/lease"
+	"github.com/redquorum/redquorum/redlock/internal/membership"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/wait"
 )
@@ -64,8 +65,8 @@ func sharedKeys(key string) *protocol.Shared {
 // holds are its sharers.
 type sharing struct {
 	locks     []*hold
-	confirmed clock.Instant // when the round began in which the nodes last let a new reader in
-	presence  *presence     // which it is, nil for none
+	confirmed clock.Instant        // when the round began in which the nodes last let a new reader in
+	presence  *membership.Presence // which it is, nil for none
 }
 
 // sharers returns the holds that callers have of a session that they share. The session must be locked.
@@ -85,7 +86,7 @@ func (s *session) openShared(a *acquisition, since clock.Instant, now clock.Inst
 	s.occupy(holder, now)
 	s.sharing = &sharing{locks: []*hold{&k.hold}, confirmed: since}
 	if a.own {
-		s.sharing.presence = &presence{}
+		s.sharing.presence = &membership.Presence{}
 	}
 	return k
 }
