@@ -1,6 +1,11 @@
 package quorum
 
-import "github.com/redquorum/redquorum/protocol"
+import (
+	"math/bits"
+	"time"
+
+	"github.com/redquorum/redquorum/protocol"
+)
 
 // A Tally counts the outcomes of one request to n nodes.
 //
@@ -64,3 +69,32 @@ func (t Tally) Outage() bool { return t.Faults >= t.Blocking() }
 // Gone reports whether refusals alone keep a quorum out of reach: for an
 // extension or a release, a majority no longer has our value.
 func (t Tally) Gone() bool { return t.Refused >= t.Blocking() }
+
+// MaxNodes is the size of a Set. Seven nodes are many for a quorum lock.
+const MaxNodes = 64
+
+// A Set is a set of nodes by their index.
+type Set uint64
+
+// All is the set of n nodes.
+func All(n int) Set { return 1<<n - 1 }
+
+// Of is the set of node i alone.
+func Of(i int) Set { return 1 << i }
+
+func (s *Set) Add(i int)     { *s |= 1 << i }
+func (s *Set) Remove(i int)  { *s &^= 1 << i }
+func (s Set) Has(i int) bool { return s&(1<<i) != 0 }
+func (s Set) Size() int      { return bits.OnesCount64(uint64(s)) }
+
+// Drift returns how much of a TTL is never used, because the clocks of client
+// and servers run at different rates and Redis expires keys with a resolution
+// of milliseconds: one per cent and 2 ms, as the Redis documentation's
+// reference implementations have it
+// (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/).
+func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// Deadline returns when a lock must be considered gone, if a quorum of nodes
+// began to count ttl no earlier than start. start is read before the first
+// byte of the request is queued, so the time that the votes took is used up.
+func Deadline[I ~int64](start I, ttl time.Duration) I { return start + I(ttl-Drift(ttl)) }

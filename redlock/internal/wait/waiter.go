@@ -276,12 +276,11 @@ func (w *Waiter) listen() step {
 			return tryAll
 		}
 		now := w.Clock.Now()
-		w.observe(now)
 		lookDue, lost := w.lookouts.check(now)
 		if lost {
 			return move
 		}
-		v := w.view(now)
+		v := w.observe(now)
 		step, due := v.next()
 		due = min(due, lookDue)
 		switch {
@@ -302,13 +301,14 @@ func (w *Waiter) listen() step {
 	}
 }
 
-// observe takes in what the nodes have answered.
-func (w *Waiter) observe(now clock.Instant) {
-	s, q, t := w.standing(), &w.asked, &w.last
-	held := w.lookouts.isHeld()
+// observe takes in what the nodes have answered by now. Each answer is read once: the next may come at any
+// moment.
+func (w *Waiter) observe(now clock.Instant) view {
+	q, t := &w.asked, &w.last
+	s, called, held := w.standing(), w.isCalled(), w.lookouts.isHeld()
 	free := q.key && w.lookouts.isFree()
 	w.met = w.met || s.Others > 0 || held
-	if s.IsFirst() && w.isCalled() && t.splits <= 3 { // whoever was faster has probably lined up
+	if s.IsFirst() && called && t.splits <= 3 { // whoever was faster has probably lined up
 		t.notBefore = 0
 	}
 	if s.IsKnown() && !s.HasFailed() && q.again == 0 {
@@ -317,8 +317,10 @@ func (w *Waiter) observe(now clock.Instant) {
 		}
 		q.again = now.Add(w.silence(s))
 	}
-	if left := w.lookouts.takeLeft(); left > 0 && s.IsFirst() {
-		q.again = min(q.again, now.Add(w.process.Beyond(left)))
+	if s.IsFirst() {
+		if left := w.lookouts.takeLeft(); left > 0 {
+			q.again = min(q.again, now.Add(w.process.Beyond(left)))
+		}
 	}
 	switch {
 	case s.IsBehind() && free && q.takeover == 0 && !w.Fair && !w.Shared:
@@ -326,12 +328,9 @@ func (w *Waiter) observe(now clock.Instant) {
 	case held && !free:
 		q.takeover = 0
 	}
-}
-
-func (w *Waiter) view(now clock.Instant) view {
 	return view{
-		now: now, standing: w.standing(), called: w.isCalled(), free: w.asked.key && w.lookouts.isFree(),
-		own: w.process.IsHeld(), shared: w.Shared, questions: w.asked, notBefore: w.last.notBefore,
+		questions: *q, now: now, standing: s, called: called, free: free,
+		own: w.process.IsHeld(), shared: w.Shared, notBefore: t.notBefore,
 	}
 }
 
