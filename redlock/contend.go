@@ -50,8 +50,9 @@ func (a *acquisition) leaveLine(lock *Lock) {
 // queued is the strategy of a caller in line.
 type queued struct {
 	*acquisition
-	plan  ballot.Plan   // of the next try
-	pause time.Duration // until that, where nobody gives a hint
+	plan    ballot.Plan   // of the next try
+	pause   time.Duration // until that, where nobody gives a hint
+	refused bool          // the last one was, by others that have the lock
 }
 
 func (w *queued) next(int) (*Lock, error) {
@@ -65,7 +66,7 @@ func (w *queued) next(int) (*Lock, error) {
 		if err := w.inheritOutage(); err != nil {
 			return nil, err
 		}
-		joins := q.readers(w.acquisition) != nil
+		joins := q.readers(w.acquisition) != nil && !w.refused // or a writer that waits keeps it out
 		if w.settings.inOrder() || yield && !joins {
 			w.contend().LineUp()
 		}
@@ -100,12 +101,14 @@ func (w *queued) lost(try int, failed *QuorumError) {
 	if failed.Err == errStale {
 		return
 	}
-	w.contend().Lost(failed.Votes, failed.Err == ErrHeld)
-	if w.pause = w.settings.delay(try, failed); failed.Err == ErrHeld {
+	w.refused = failed.Err == ErrHeld
+	w.contend().Lost(failed.Votes, w.refused)
+	if w.pause = w.settings.delay(try, failed); w.refused {
 		w.waiter.LineUp()
-	} else {
-		w.waiter.Rest(w.pause)
+		return
 	}
+	w.waiter.Rest(w.pause)
+	w.pause = 0
 }
 
 // won tells the line what the acquisition has learnt of other processes.
@@ -129,7 +132,7 @@ func (a *acquisition) contend() *wait.Waiter {
 		}
 		a.waiter = wait.New(wait.Terms{
 			Nodes: g.nodes, Voters: g.voters, Clock: a.settings.clock, Jitter: a.settings.jitter,
-			Timeout: a.settings.timeout(), ID: newValue(), Since: since,
+			Timeout: a.settings.timeout(), NoOrder: &g.noOrder, ID: newValue(), Since: since,
 			Fair: a.settings.inOrder(), Shared: a.settings.shared,
 			Desk: &ticket.Desk{
 				Nodes: g.nodes, Key: a.key, Timeout: a.settings.timeout(), Wake: a.parker.Wake,

@@ -371,6 +371,36 @@ func TestContendersInEachOthersWayDoNotSpin(t *testing.T) {
 	})
 }
 
+// TestANodeThatLacksTheKeyIsNotFollowed again and again, though it answers after the others, whose refusals
+// have decided the vote by then.
+func TestANodeThatLacksTheKeyIsNotFollowed(t *testing.T) {
+	for _, late := range []time.Duration{0, leg / 5, 4 * leg} {
+		t.Run(late.String(), func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				first := redlock.FirstOf(w.NewClient(1).Nodes(), "x")
+				w.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+					if l.Node == first {
+						return leg + late, false
+					}
+					return leg, false
+				}})
+				for i, s := range w.Servers() {
+					if i != first {
+						s.Set("x", "another", protocol.NoTTL)
+					}
+				}
+				l, _ := open(t, w)
+				r := recorded(w)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				_, err := l.Acquire(ctx, "x")
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.LessOrEqual(t, len(r.of(sim.Submitted, protocol.OpAcquire)), 5*100, "two tries in each of the longest waits")
+			})
+		})
+	}
+}
+
 // TestHintsAreFollowedAtOnceAMillisecond: a key that changes all the time keeps
 // no node busy.
 func TestHintsAreFollowedAtOnceAMillisecond(t *testing.T) {

@@ -31,6 +31,7 @@ type group struct {
 	events   []*eventQueue // one for each observer; those of the Locker
 	voters   *ballot.Voters
 	watches  watches
+	noOrder  atomic.Int64       // until when no node keeps an order: see package wait
 	member   *membership.Member // its part in the map of groups; nil for New
 	closed   <-chan struct{}    // the Locker is closed
 }

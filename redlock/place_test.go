@@ -394,7 +394,7 @@ func TestAFairWaiterRestsWhereNoNodeKeepsAQueue(t *testing.T) {
 		got := waits(t.Context(), t, l)
 		time.Sleep(10*time.Second + unaided/2)
 		tries := len(r.tries(1))
-		assert.LessOrEqual(t, tries, 50, "one in each of the longest waits")
+		assert.LessOrEqual(t, tries, 56, "one in each of the longest waits, and some before")
 		start := time.Now()
 		require.NoError(t, lock.Release(t.Context()))
 		require.NoError(t, (<-got).Release(t.Context()))

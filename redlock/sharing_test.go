@@ -255,6 +255,29 @@ func TestAWriterThatSeesAnotherNowAndThenTakesNoneForReaders(t *testing.T) {
 	})
 }
 
+// TestAReaderThatAWriterKeepsOutWaits, and does not try to join the readers of its process all the time.
+func TestAReaderThatAWriterKeepsOutWaits(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		other, _ := open(t, w)
+		reader := read(t, l, "x")
+		writer := writerWaits(t, other, "x")
+		time.Sleep(time.Second)
+		r := recorded(w)
+		late := make(chan *redlock.Lock, 1)
+		go func() {
+			k, err := l.Acquire(t.Context(), "x", redlock.Shared())
+			assert.NoError(t, err)
+			late <- k
+		}()
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, len(r.of(sim.Submitted, protocol.OpShare)), 5*20)
+		require.NoError(t, reader.Release(t.Context()))
+		require.NoError(t, (<-writer).Release(t.Context()))
+		require.NoError(t, (<-late).Release(t.Context()))
+	})
+}
+
 // TestWritersAloneDoNotTakeEachOtherForReaders, but for one of many thousands that has met only
 // writers which had left, several times in a row. Which of them come in the same moment is the
 // scheduler's choice.

@@ -123,8 +123,9 @@ func (ls *lookouts) close() {
 func (ls *lookouts) look(now clock.Instant) {
 	w := ls.waiter
 	ls.second.forget()
-	ls.first.ask(w, ls.choose(), now)
-	ls.first.asked.due = now.Add(w.answerLimit())
+	i := ls.choose()
+	ls.first.ask(w, i, now)
+	ls.first.asked.due = now.Add(max(w.answerLimit(), w.Voters.AnswerLimit(i, w.Timeout)))
 }
 
 // choose returns the node that is watched. The one that keeps the place may lack the key: it is not left

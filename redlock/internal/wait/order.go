@@ -47,24 +47,28 @@ func (w *Waiter) late() quorum.Set {
 
 // passOver notes that node i has not answered in time.
 func (w *Waiter) passOver(i int) {
-	w.Voters.PassOver(i)
 	if w.Fair {
-		w.Voters.KeepNoQueue(i)
+		w.Voters.KeepNoQueue(i) // before it is overdue: an answer ends both
 	}
+	w.Voters.PassOver(i)
 }
+
+// noOrderFor is for how long nodes that keep no order, as where a user may run no scripts, are not asked again.
+const noOrderFor = ticket.Life
 
 // move notes that the node keeps no place. It is avoided until it answers something, and where it was not
 // for lateness also for Longest: it may answer all but questions about places. When all have failed there
-// is no order for as long, and then one is asked again.
+// is no order for noOrderFor, and then one is asked again.
 func (w *Waiter) move() {
-	o, until := &w.order, w.Clock.Now().Add(Longest)
+	o, now := &w.order, w.Clock.Now()
 	if !w.late().Has(o.node) {
 		o.bad.Add(o.node)
-		o.badUntil = until
+		o.badUntil = now.Add(Longest)
 		w.passOver(o.node)
 	}
 	if o.failed++; o.failed >= len(w.Nodes) {
-		o.noneUntil = until
+		o.noneUntil = now.Add(noOrderFor)
+		w.NoOrder.Store(int64(o.noneUntil))
 		w.leaveNode()
 	}
 }

@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -31,6 +32,11 @@ const (
 	// HintGap is how soon after a hint that was followed in vain the next is. Where another process hands
 	// a lock over among its own callers, each time makes a hint, and a turn lasts for five times as long.
 	HintGap = time.Millisecond
+
+	// maxFollowed is how often the first asks all nodes at once. Where it was refused by then the key changes
+	// often and is not free, or the node that calls it free does not know the holder: that node is asked
+	// before the others.
+	maxFollowed = 2
 )
 
 // Terms are what a caller waits for, and how.
@@ -41,6 +47,7 @@ type Terms struct {
 	Jitter  func(time.Duration) time.Duration
 	Timeout time.Duration // of each request
 	Desk    *ticket.Desk  // of the key
+	NoOrder *atomic.Int64 // until when no node keeps an order, as others of the process have found
 	ID      string        // of the place
 	Since   clock.Instant // the caller waits
 	Fair    bool          // it keeps its place until it has the lock, and takes it out of turn never
@@ -89,7 +96,7 @@ type order struct {
 type trial struct {
 	refused   bool          // others had the lock
 	at        clock.Instant // it was over; at first, when the caller began to wait
-	outrun    bool          // others were faster though the caller was the first: it keeps its place when it tries
+	followed  int           // tries of the first by a hint; when it was outrun once it keeps its place
 	splits    int           // tries in a row that won some nodes, and too few
 	notBefore clock.Instant // the next hint is followed
 	free      int           // the node that called the key free, or -1
@@ -123,6 +130,7 @@ func (w *Waiter) LineUp() {
 	}
 	w.last.splits, w.last.notBefore = 0, 0
 	w.order.place = w.Desk.Take(w.ID)
+	w.order.noneUntil = clock.Instant(w.NoOrder.Load())
 	w.order.node = w.home()
 }
 
@@ -134,10 +142,12 @@ func (w *Waiter) HasMet() bool { return w != nil && w.met }
 
 // Others returns how many others are known to want the lock that the caller has won.
 func (w *Waiter) Others() int {
-	if w.order.place == nil {
-		return 1 // which had it before, and may come again
+	if w.order.place != nil && w.isOrdered() {
+		if s := w.order.place.Standing(); s.IsFirst() || s.IsBehind() {
+			return s.Others
+		}
 	}
-	return w.order.place.Standing().Others
+	return 1 // which had it before, and may come again
 }
 
 // End gives back what waiting takes. Who has not got the lock overtakes nobody.
@@ -208,24 +218,26 @@ func (w *Waiter) Await(pause time.Duration) ballot.Plan {
 		case tryFree:
 			if !w.isOrdered() { // all ask the same node, whichever has hinted
 				w.last.free = w.lookouts.first.node
-				return ballot.Probe(w.last.free)
+				return w.probe()
 			}
-			if !w.Fair && !w.last.outrun {
+			w.last.followed++
+			switch {
+			case w.last.followed > maxFollowed:
+				return w.probe()
+			case w.last.followed == 1 && !w.Fair:
 				w.order.place.Leave(w.order.node, false)
 			}
-			w.last.outrun = true // if it comes here again
 			return ballot.Plan{GiveUpSplit: true}
 		case tryBeside:
-			return ballot.Probe(w.last.free)
+			return w.probe()
 		case takeOver:
 			w.asked.takeover, w.last.tookOver = 0, true
-			return ballot.Probe(w.last.free)
+			return w.probe()
 		case move:
 			w.move()
 			call, key = true, true
 		case askAgain:
 			s := w.standing()
-			w.order.failed = 0
 			key = w.Shared || w.isCalled() || s.IsFirst() || s.IsSecond() ||
 				w.asked.at.Sub(w.last.at) >= ticket.Life // those before may be out of reach of a quorum
 			call = !s.IsFirst()
@@ -235,6 +247,14 @@ func (w *Waiter) Await(pause time.Duration) ballot.Plan {
 		}
 	}
 	return ballot.Plan{GiveUpSplit: true}
+}
+
+// probe is the plan to ask the node first that calls the key free.
+func (w *Waiter) probe() ballot.Plan {
+	if w.last.free < 0 { // none has said so yet
+		return ballot.Plan{GiveUpSplit: true}
+	}
+	return ballot.Probe(w.last.free)
 }
 
 // ask takes or keeps the place, and watches for a call, or the key, or both. A first that has not failed
@@ -313,6 +333,7 @@ func (w *Waiter) observe(now clock.Instant) view {
 	}
 	if s.IsKnown() && !s.HasFailed() && q.again == 0 {
 		if w.isOrdered() {
+			w.order.failed = 0
 			w.Voters.Measured(w.order.node, now.Sub(q.at))
 		}
 		q.again = now.Add(w.silence(s))

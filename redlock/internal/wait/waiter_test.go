@@ -1,6 +1,8 @@
 package wait
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ type stage struct {
 	queue      protocol.Reply          // to questions for a place
 	key        protocol.Reply          // to questions about the key
 	asked      []protocol.Request
+	keepsNone  int // the node that keeps no order; -1: all do as queue says
 }
 
 // Now implements clock.Clock.
@@ -55,17 +58,21 @@ func (s *stage) Sleep() {
 // A node answers as its stage says.
 type node struct {
 	protocol.Node
-	stage *stage
-	name  string
+	stage  *stage
+	number int
 }
 
-func (n node) String() string { return n.name }
+func (n node) String() string { return fmt.Sprint("node ", n.number) }
 
 // Submit implements protocol.Node.
 func (n node) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
 	n.stage.asked = append(n.stage.asked, *req)
 	switch req.Op {
 	case protocol.OpQueue:
+		if n.number == n.stage.keepsNone {
+			to.Receive(slot, protocol.Reply{Outcome: protocol.Failed})
+			return nil
+		}
 		to.Receive(slot, n.stage.queue)
 	case protocol.OpWatch:
 		to.Receive(slot, n.stage.key)
@@ -87,11 +94,11 @@ var (
 // newStage has a waiter that was refused and lines up. It is told that it is the first, and that the key
 // is held.
 func newStage() (*stage, *Waiter) {
-	s := &stage{hints: map[string]func(string){}, queue: granted, key: refused}
-	nodes := []protocol.Node{node{stage: s, name: "a"}, node{stage: s, name: "b"}, node{stage: s, name: "c"}}
+	s := &stage{hints: map[string]func(string){}, queue: granted, key: refused, keepsNone: -1}
+	nodes := []protocol.Node{node{stage: s, number: 0}, node{stage: s, number: 1}, node{stage: s, number: 2}}
 	none := func(time.Duration) time.Duration { return 0 }
 	w := New(Terms{
-		Nodes: nodes, Voters: ballot.NewVoters(nodes, nil, none), Clock: s, Jitter: none, Timeout: time.Second, ID: "me",
+		Nodes: nodes, Voters: ballot.NewVoters(nodes, nil, none), Clock: s, Jitter: none, Timeout: time.Second, ID: "me", NoOrder: &atomic.Int64{},
 		Desk: &ticket.Desk{Nodes: nodes, Key: "x", Timeout: time.Second, Wake: s.Wake, Heard: func(int) {}, Begin: func() {}, Done: func() {}},
 	}, s)
 	w.Lost(0, true)
@@ -119,7 +126,8 @@ func TestAFirstThatWasOutrunKeepsItsPlaceWhenItTries(t *testing.T) {
 	s, w := newStage()
 	for try := range 3 {
 		s.onSleep = []func(){func() { s.hints["x"]("x") }}
-		assert.Equal(t, everyNode, w.Await(0))
+		plan := w.Await(0)
+		assert.Equal(t, try >= maxFollowed, plan.IsProbe(), "try %d: the key changes often", try)
 		want := 0
 		if try == 0 {
 			want = 1
@@ -130,6 +138,20 @@ func TestAFirstThatWasOutrunKeepsItsPlaceWhenItTries(t *testing.T) {
 	}
 	w.End(false)
 	assert.Equal(t, 1, s.leaves())
+}
+
+// TestANodeWithoutAnOrderDoesNotEndThatOfTheOthers: it is asked again now and then, and fails each time.
+func TestANodeWithoutAnOrderDoesNotEndThatOfTheOthers(t *testing.T) {
+	t.Parallel()
+	s, w := newStage()
+	s.keepsNone = w.order.node
+	for range 20 {
+		w.Await(0)
+		assert.True(t, w.isOrdered())
+		w.Lost(0, true)
+		s.now = s.now.Add(Longest)
+		w.Voters.Answered(s.keepsNone) // other questions
+	}
 }
 
 // TestAHintOfAllKeysHasTheKeyLookedAt: a node gives one when it begins to give hints. To leave the order
@@ -174,7 +196,7 @@ func TestWhereNoNodeKeepsAnOrderAllAskTheSameNode(t *testing.T) {
 	w.Lost(0, true)
 	assert.Equal(t, everyNode, w.Await(FirstWait), "without a hint")
 	assert.Zero(t, places())
-	s.now = s.now.Add(Longest)
+	s.now = s.now.Add(noOrderFor)
 	w.Lost(0, true)
 	w.Await(FirstWait)
 	assert.Equal(t, 1, places())
