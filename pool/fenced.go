@@ -61,55 +61,10 @@ const (
 // Numbers are below 2^53, which Lua and scores have exactly: microseconds will be until 2255. A
 // counter that is no such number, or leaves none above it, fails every script that needs it, before
 // anything is changed. Lua would take "inf" for a number, and Redis would answer with a negative one.
-const (
-	readCounter = `
-local call = redis.call
-local text = redis.pcall('ZSCORE', KEYS[2], '` + highest + `') or '0'
-local isError = type(text) == 'table'
-if isError and not string.find(text.err, 'WRONGTYPE', 1, true) then return text end
-local counter = not isError and tonumber(text) or -1
-if not (counter >= 0 and counter <= 9007199254740990 and counter % 1 == 0) then
-	return redis.error_reply('` + counterError + ` the highest fencing token makes no sense')
-end
-local token, last, slack = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-`
-	acceptToken = `
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
-local floor = math.max(counter, now)
-local highest = raise and math.max(now + 4 * slack, counter + 1000) or now + slack
-if token <= counter or token < now - slack or last > highest then return floor end
-call('ZADD', KEYS[2], ARGV[4], '` + highest + `')
-call('PEXPIRE', KEYS[2], string.format('%.0f', 90000000 + (5 * slack + math.max(0, last - now)) / 1000))
-return 1`
-)
-
 var (
-	// An acquisition whose block ends at the counter comes twice, or late: its release has run before
-	// it. (If others have raised the counter since, a late acquisition looks like one whose token is
-	// merely low.)
-	acquireFencedScript = newScript(2, 5, readCounter+`
-local raise = false
-if last == counter or not call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-	return {call('PTTL', KEYS[1])}
-end`+acceptToken)
-
-	raiseScript = newScript(2, 5, `
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {redis.call('PTTL', KEYS[1])} end`+readCounter+`
-local raise = true`+acceptToken)
-
-	// If the lock is not there, its acquisition may still come. The last of its block must then be the
-	// counter, by which the acquisition is refused.
-	releaseFencedScript = newScript(2, 5, `
-local held = redis.call('GET', KEYS[1])
-if held == ARGV[1] then
-	redis.call('DEL', KEYS[1])
-	return 1
-end`+readCounter+`
-local raise = false
-local function refuse()`+acceptToken+`
-end
-refuse()`+refuseRelease)
+	acquireFencedScript = newScript(2, 5, "acquire_fenced")
+	raiseScript         = newScript(2, 5, "raise")
+	releaseFencedScript = newScript(2, 5, "release_fenced")
 )
 
 func encodeFenced(p packet, r *protocol.Request) packet {

@@ -2,25 +2,7 @@ package pool
 
 import "github.com/redquorum/redquorum/protocol"
 
-// Looks at locks that are held (OpLook) are sent as one script where they follow each other in a
-// batch. A client that holds many locks looks at each once, to have the server hint at its next
-// change, and at all when the server may have forgotten them.
-//
-// The script answers as extendEachScript does, and not with the values, as MGET would: whoever may
-// write to the keys could make that answer as long as they like, and an answer beyond the bounds costs
-// the connection (see bounds.go). It reads all keys by one command, because up to Redis 7.0 each
-// reading has the server remember all of a script's keys.
-var lookEachScript = newKeysScript(`
-local values, answers, all = redis.call('MGET', unpack(KEYS)), {}, true
-for i, key in ipairs(KEYS) do
-	if values[i] == ARGV[i] then
-		answers[i] = -3
-	else
-		all = false
-		answers[i] = type(redis.pcall('GET', key)) == 'table' and -4 or redis.call('PTTL', key)
-	end
-end
-return all and 1 or answers`)
+var lookEachScript = newKeysScript("look_each")
 
 // mergeLooks makes one call of looks that follow each other. It uses the batch's memory.
 func (m *merger) mergeLooks(batch []call) []call {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -101,4 +102,27 @@ func TestWhoWaitsInOrderLearnsThatThereIsNone(t *testing.T) {
 		assert.Error(t, trouble(t, n, inQueue("a", time.Second)))
 		assert.Equal(t, 1, log.count(n, "not served in order"), "that will pass")
 	}
+}
+
+// TestScriptsHaveTheWordsOfThisPackage: a Lua file cannot name a constant.
+func TestScriptsHaveTheWordsOfThisPackage(t *testing.T) {
+	t.Parallel()
+	for name, word := range map[string]string{
+		"readers": protocol.ReadersValue, "refuse_release": protocol.ReadersValue, "intend": protocol.ReadersValue,
+		"read_counter": highest, "accept_token": highest, "record": primaryKey,
+	} {
+		assert.Contains(t, luaSource(name), "'"+word+"'", name)
+	}
+	assert.Contains(t, luaSource("record"), "data = '"+record.OwnData+"'")
+	assert.Contains(t, luaSource("read_counter"), "error_reply('"+counterError+" ")
+}
+
+// TestServersGetScriptsWithoutTheirComments, and whole.
+func TestServersGetScriptsWithoutTheirComments(t *testing.T) {
+	t.Parallel()
+	for _, s := range scripts() {
+		assert.NotContains(t, "\n"+s.source, "\n--")
+	}
+	assert.Equal(t, 2, strings.Count(luaSource("release_fenced"), "redis.call('GET', KEYS[1])")+strings.Count(luaSource("release_fenced"), "pcall('ZSCORE'"))
+	assert.Contains(t, luaSource("release_fenced"), luaSource("accept_token")+"end\nrefuse()\n"+luaSource("refuse_release"))
 }

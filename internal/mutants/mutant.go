@@ -117,8 +117,8 @@ func (m *mutant) header(l string) error {
 
 func parseHunk(file, text string) (hunk, error) {
 	h := hunk{file: file}
-	if !fs.ValidPath(file) || path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
-		return h, fmt.Errorf("%q cannot be changed: only Go files that are no tests can", file)
+	if !fs.ValidPath(file) || path.Ext(file) != ".go" && path.Ext(file) != ".lua" || strings.HasSuffix(file, "_test.go") {
+		return h, fmt.Errorf("%q cannot be changed: only Go files that are no tests, and Lua files, can", file)
 	}
 	changed := false
 	for _, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {

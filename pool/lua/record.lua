@@ -1,0 +1,32 @@
+-- Reads the epoch record and changes it (package internal/record). KEYS is the
+-- record. ARGV are the new text, or nothing; the text that must be there; the server that it must
+-- be; and the life of the record in milliseconds, or 0 to leave it. The answer is the text, the
+-- server, what is left of the record, what was left of it before, and the time. A long text is none of
+-- this library's: see inspectScript.
+--
+-- The server is named by its process and its data set, as package record names it (DataSet).
+local function info(section, field)
+	local text = redis.pcall('INFO', section)
+	return type(text) == 'string' and string.match(text, field .. ':(%-?%w+)')
+end
+local run, data = info('server', 'run_id'), info('replication', 'master_replid')
+if info('replication', 'second_repl_offset') == '-1' and info('stats', 'total_net_repl_input_bytes') == '0' then
+	local primary = redis.pcall('GET', 'redlock:primary')
+	if type(primary) ~= 'string' or primary == '' then data = 'own' end
+end
+run = run and run .. '/' .. (data or '') or '-'
+local record, found = redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1])
+if #record > 65536 then
+	return redis.error_reply('ERR the key holds ' .. #record .. ' bytes, which is no epoch record; delete it')
+end
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+if ARGV[1] ~= '' and record == ARGV[2] and run == ARGV[3] then
+	record = string.gsub(ARGV[1], '@', now)
+	if ARGV[4] == '0' then
+		redis.call('SET', KEYS[1], record, 'KEEPTTL')
+	else
+		redis.call('SET', KEYS[1], record, 'PX', ARGV[4])
+	end
+end
+return {record, run, redis.call('PTTL', KEYS[1]), found, tonumber(now)}
