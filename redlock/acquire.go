@@ -76,12 +76,12 @@ type acquisition struct {
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers
 
-	parker   *park.Parker  // to sleep on; nil for TryAcquire
+	parker   *park.Parker  // to sleep on; nil for one that tries once
 	arrived  clock.Instant // in the line, of a fair caller or one with others before it; else zero
 	line     *line         // of callers who wait for the key; nil where the caller does not queue
 	ahead    *acquisition  // in the line; guarded by the queue, as behind
 	behind   *acquisition
-	waiter   *wait.Waiter  // from the first refusal on, in a line
+	waiter   *wait.Waiter  // in a line, when other processes are or may be in the way
 	failure  *QuorumError  // of the last try that asked all nodes
 	failedAt clock.Instant // it was over
 	askedAt  clock.Instant // the last try began
@@ -164,7 +164,7 @@ func (a *acquisition) get(d demand) (*Lock, error) {
 	return a.wait()
 }
 
-// once tries once.
+// once is TryAcquire.
 func (a *acquisition) once() (*Lock, error) {
 	if err := a.interrupted(); err != nil {
 		return nil, err
@@ -335,7 +335,7 @@ func (v *vote) win() *Lock {
 	r, c := v.round, v.claim
 	now := v.settings.clock.Now()
 	state := r.State()
-	if !ballot.IsWon(&state) || now >= quorum.Deadline(r.Start(), v.settings.ttl) || v.presence().IsOver(now) {
+	if !ballot.IsWon(&state) || now >= quorum.Deadline(r.Start(), v.settings.ttl) || v.heldUnder().IsOver(now) {
 		return nil
 	}
 	// So may votes that have come since raise looked, without the token.

@@ -138,29 +138,29 @@ func (a *acquisition) contend() *wait.Waiter {
 				Nodes: g.nodes, Key: a.key, Timeout: a.settings.timeout(), Wake: a.parker.Wake,
 				Heard: func(others int) { g.queue.setOthers(key, others) }, Begin: g.inflight.add, Done: g.inflight.done,
 			},
-		}, peers{a})
+		}, process{a})
 	}
 	return a.waiter
 }
 
-// Peers are the other callers of an acquisition's process, to its Waiter.
-type peers struct{ of *acquisition }
+// A process is what an acquisition shares with the other callers of its process, to its Waiter.
+type process struct{ of *acquisition }
 
-func (p peers) IsOver() bool              { return p.of.isOver() }
-func (p peers) Sleep()                    { p.of.sleep() }
-func (p peers) WakeAfter(d time.Duration) { p.of.parker.WakeAfter(d) }
-func (p peers) Wake()                     { p.of.parker.Wake() }
-func (p peers) HasNews() bool             { return p.of.group.queue.hasNews(p.of.line) }
-func (p peers) IsHandedOver() bool        { return p.of.group.queue.isHandedOver(p.of) }
-func (p peers) IsHeld() bool              { return p.of.group.queue.isHeld(p.of.line) }
-func (p peers) Others() int               { return p.of.group.queue.othersOf(p.of.line) }
-func (p peers) Cost() time.Duration       { return p.of.group.queue.lastCost(p.of.line) }
+func (p process) IsOver() bool              { return p.of.isOver() }
+func (p process) Sleep()                    { p.of.sleep() }
+func (p process) WakeAfter(d time.Duration) { p.of.parker.WakeAfter(d) }
+func (p process) Wake()                     { p.of.parker.Wake() }
+func (p process) HasNews() bool             { return p.of.group.queue.hasNews(p.of.line) }
+func (p process) IsHandedOver() bool        { return p.of.group.queue.isHandedOver(p.of) }
+func (p process) IsHeld() bool              { return p.of.group.queue.isHeld(p.of.line) }
+func (p process) Others() int               { return p.of.group.queue.othersOf(p.of.line) }
+func (p process) Cost() time.Duration       { return p.of.group.queue.lastCost(p.of.line) }
 
 // StandsBehind withdraws a writer's intent: it would keep out readers before this writer, which would
 // wait for them.
-func (p peers) StandsBehind() { p.of.withdraw() }
+func (p process) StandsBehind() { p.of.withdraw() }
 
-func (p peers) Beyond(left time.Duration) time.Duration { return p.of.settings.beyond(left) }
+func (p process) Beyond(left time.Duration) time.Duration { return p.of.settings.beyond(left) }
 
 // probeQueueLength asks the node that keeps the queue how many wait there, without a place of its own. A
 // node that does not answer is not waited for.

@@ -34,9 +34,9 @@ type line struct {
 	next       *session    // handed over to the first waiter, who has yet to take it
 	contention *contention // nil: the lock was neither given back nor contended for
 
-	yieldToPeers    bool // other processes come first, if any wait
-	peersAsked      bool // about others, when the last turn was over
-	peersKnown      bool // and answered
+	yieldToOthers   bool // other processes come first, if any wait
+	othersAsked     bool // about others, when the last turn was over
+	othersKnown     bool // and answered
 	releasedLocally bool // for the first waiter: the key was released in this process
 	isIdle          bool // no caller waits for the lock or holds it
 }
@@ -152,8 +152,8 @@ func (q *queue) enter(a *acquisition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ln := q.line(a.lineKey())
-	if p := ln.readContention(); (ln.yieldToPeers || p.others > 0) && !ln.isUsed() && a.settings.clock.Now().Sub(p.left) > turnLength(p.cost) {
-		ln.yieldToPeers, ln.ensureContention().others = false, 0 // they have had their chance
+	if p := ln.readContention(); (ln.yieldToOthers || p.others > 0) && !ln.isUsed() && a.settings.clock.Now().Sub(p.left) > turnLength(p.cost) {
+		ln.yieldToOthers, ln.ensureContention().others = false, 0 // they have had their chance
 	}
 	switch {
 	case a.settings.inOrder() || ln.waiters.first != nil:
@@ -216,11 +216,11 @@ func (q *queue) await(a *acquisition) (next *session, yield bool) {
 	for ln := a.line; ; {
 		q.mu.Lock()
 		if ln.waiters.first == a && (ln.hasRoom() || ln.next != nil || a.settings.inOrder() || a.waiter.IsLinedUp()) {
-			next, yield = ln.next, ln.yieldToPeers || ln.readContention().others > 0
+			next, yield = ln.next, ln.yieldToOthers || ln.readContention().others > 0
 			if next != nil {
 				ln.enterHolder(next) // hints must find it at any time
 			}
-			ln.next, ln.releasedLocally, ln.yieldToPeers = nil, false, false
+			ln.next, ln.releasedLocally, ln.yieldToOthers = nil, false, false
 			q.mu.Unlock()
 			return next, yield
 		}
@@ -455,17 +455,17 @@ func (s *session) turnOver(now clock.Instant) bool { return now.Sub(s.turn) >= t
 // ask if others wait. The queue must be locked.
 func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
 	p := ln.ensureContention()
-	p.turn, ln.yieldToPeers = s.turn, s.turnOver(now)
+	p.turn, ln.yieldToOthers = s.turn, s.turnOver(now)
 	p.left, p.cost = now, s.cost
 	if ln.waiters.first == nil && p.metRivals(now) {
-		ln.yieldToPeers = now.Sub(s.turn) >= loneTurn(s.cost)
+		ln.yieldToOthers = now.Sub(s.turn) >= loneTurn(s.cost)
 	}
-	if !ln.yieldToPeers {
+	if !ln.yieldToOthers {
 		return false
 	}
-	ask = s.again && (ln.peersKnown || !ln.peersAsked)
-	p.turn, ln.yieldToPeers = 0, !ask
-	ln.peersAsked, ln.peersKnown = ask, false
+	ask = s.again && (ln.othersKnown || !ln.othersAsked)
+	p.turn, ln.yieldToOthers = 0, !ask
+	ln.othersAsked, ln.othersKnown = ask, false
 	return ask
 }
 
@@ -523,7 +523,7 @@ func (q *queue) hear(key string, n int, answer bool) {
 	defer q.mu.Unlock()
 	if ln := q.lines[key]; ln != nil {
 		ln.ensureContention().others = n
-		ln.peersKnown = ln.peersKnown || answer
+		ln.othersKnown = ln.othersKnown || answer
 	}
 }
 

@@ -44,8 +44,8 @@ func (m mapped) AskForMarks(ctx context.Context) func() ([]int64, error) {
 // markLife is how long the mark of a stage outlives its last writing.
 const markLife = 10 * maxTTL
 
-// Found implements membership.Group.
-func (m mapped) Found(ctx context.Context, mark int64) {
+// Establish implements membership.Group.
+func (m mapped) Establish(ctx context.Context, mark int64) {
 	s := m.plain
 	r := m.newRound(ctx, membership.VersionName, protocol.Request{
 		Op: protocol.OpAcquire, Key: s.markOf(membership.VersionName), Value: strconv.FormatInt(mark, 10), TTL: markLife, Timeout: s.timeout(),
@@ -97,25 +97,25 @@ func (k ownLock) Presence() *membership.Presence {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lease.Ended() == lease.Held {
-		s.presence().Last(s.lease.Until())
+		s.isPresence().ExtendTo(s.lease.Until())
 	}
-	return s.presence()
+	return s.isPresence()
 }
 
 // Drop implements membership.Lock.
 func (k ownLock) Drop() { k.session.drop(lease.Released) }
 
-// presence returns the one that a session is, nil for none.
-func (s *session) presence() *membership.Presence {
+// isPresence returns the presence that a session is, nil if it is none.
+func (s *session) isPresence() *membership.Presence {
 	if s.sharing == nil {
 		return nil
 	}
 	return s.sharing.presence
 }
 
-// presence returns that under which the acquisition's lock is to be, or nil for a lock that needs
+// heldUnder returns the presence under which the acquisition's lock is to be, or nil for a lock that needs
 // none.
-func (a *acquisition) presence() *membership.Presence {
+func (a *acquisition) heldUnder() *membership.Presence {
 	if a.own {
 		return nil
 	}

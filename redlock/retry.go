@@ -38,7 +38,8 @@ func (a *acquisition) retry(s strategy) (*Lock, error) {
 	}
 }
 
-// A schedule tries so many times, or at such an interval, whatever other callers of this process do.
+// A schedule tries so many times, or at such an interval. It takes no place in any line, but the attempt
+// may: see inLines.
 type schedule struct {
 	*acquisition
 	attempt func() (*Lock, error)

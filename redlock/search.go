@@ -14,7 +14,7 @@ import (
 )
 
 // A search is a caller's with several permits that waits for a free slot and competes with other
-// processes. It does for many keys what a contender does for one: one node tells which slots
+// processes. It does for many keys what a wait.Waiter does for one: one node tells which slots
 // are free and hints at their changes, and is asked alone for the slot that is tried next. A
 // caller draws among the free slots, because many who wait must not chase the same one.
 //

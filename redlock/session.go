@@ -44,7 +44,7 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 		claim: c, group: of.group, settings: of.settings, turn: now, cost: now.Sub(r.Start()),
 	}
 	grant := lease.Grant{Round: r, IsReader: c.kind == shared}
-	if p := of.presence(); p != nil {
+	if p := of.heldUnder(); p != nil {
 		grant.Within = p.Until()
 	}
 	s.lease = lease.New(&s.settings.terms, grant)
@@ -122,8 +122,8 @@ func (s *session) follow(todo lease.Todo) (open bool) {
 		s.endContexts()
 		return true
 	}
-	if p := s.presence(); p != nil && todo.Extended {
-		p.Last(s.lease.Until())
+	if p := s.isPresence(); p != nil && todo.Extended {
+		p.ExtendTo(s.lease.Until())
 	}
 	open = s.put(todo)
 	s.mu.Unlock()
@@ -154,8 +154,8 @@ func (s *session) endLocked(why lease.Reason, of *ending) bool {
 // leaveHeld tells the locks of a session that its Lease has ended, and how a loss came about. The
 // session must be locked.
 func (s *session) leaveHeld(why lease.Reason, of *ending) {
-	if p := s.presence(); p != nil {
-		p.Last(0)
+	if p := s.isPresence(); p != nil {
+		p.End()
 	}
 	if s.holder != nil {
 		s.holder.leaveHeld(why, of)

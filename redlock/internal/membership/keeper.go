@@ -39,7 +39,7 @@ const completeEvery = 5 * time.Second
 
 // changeWait is how long a version that is retired everywhere is waited for before the next is
 // complete, so that the fencing tokens of a name rise when it has come to another group. A token
-// is less than 5S ahead of the clocks of the servers that accepted it, and as much again is for
+// is less than five TokenSlacks ahead of the clocks of the servers that accepted it, and as much again is for
 // groups whose clocks differ.
 const changeWait = 10 * trust.TokenSlack
 

@@ -23,16 +23,16 @@ var (
 	ErrClosed = errors.New("the map of the groups is closed")
 )
 
-// A Group is what the rules need of one group of servers. Its methods are safe for concurrent use, and
-// wait for the servers' timeout at most.
+// A Group is what the rules need of one group of servers. Its methods are safe for concurrent use. They
+// wait for the servers' timeout at most, and Lock for as long as TryAcquire.
 type Group interface {
 	// Servers are named in the order of the Locker's map.
 	Servers() []string
 	// AskForMarks begins to ask all servers for the mark of VersionName. The result waits for the answers:
 	// a majority of them at least, or why there are fewer.
 	AskForMarks(ctx context.Context) func() ([]int64, error)
-	// Found writes the mark on servers that have none.
-	Found(ctx context.Context, mark int64)
+	// Establish writes the mark on servers that have none.
+	Establish(ctx context.Context, mark int64)
 	// Raise raises the mark. Nil says that a majority had a lower one.
 	Raise(ctx context.Context, mark int64) error
 	// Lock acquires a lock of the name, once: that of a reader, which is renewed and is a presence, or of a

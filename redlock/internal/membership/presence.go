@@ -44,8 +44,11 @@ type Presence struct{ until atomic.Int64 }
 // Until is when the presence ends if nothing renews it; for leases that end with it.
 func (p *Presence) Until() *atomic.Int64 { return &p.until }
 
-// Last has the presence end at that moment, if it is not renewed before. Zero ends it.
-func (p *Presence) Last(until clock.Instant) { p.until.Store(int64(until)) }
+// End ends the presence.
+func (p *Presence) End() { p.until.Store(0) }
+
+// ExtendTo has the presence end at that moment, if it is not extended again before.
+func (p *Presence) ExtendTo(until clock.Instant) { p.until.Store(int64(until)) }
 
 // noPresence is one that has ended.
 var noPresence = &Presence{}

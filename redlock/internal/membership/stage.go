@@ -12,7 +12,7 @@ import (
 )
 
 // A Stage is how far the versions of the map have come: a mark in each group, whose lower bits are the
-// minute in which it was written.
+// minute in which it was written (at).
 type Stage int64
 
 // stageBits is the room for the minutes.
@@ -113,5 +113,5 @@ func (of *Member) write(ctx context.Context, to Stage) error {
 
 // writeFirst writes a stage on servers that have none. One that comes late changes nothing on others.
 func (of *Member) writeFirst(ctx context.Context, first Stage) {
-	of.group.Found(ctx, first.at(of.in.config.Wall()))
+	of.group.Establish(ctx, first.at(of.in.config.Wall()))
 }

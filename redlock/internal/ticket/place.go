@@ -40,7 +40,7 @@ type Place struct {
 // A Standing is what a node has said about a place. The zero Standing is none.
 type Standing struct {
 	Outcome protocol.Outcome
-	Others  int // behind it, if it is the first, and else before it
+	Others  int // places: all that are behind if it is the first, and else those before it
 
 	question int
 }
@@ -53,7 +53,7 @@ func (s Standing) HasFailed() bool { return s.IsKnown() && !s.IsFirst() && !s.Is
 
 // Take returns a place under an id that no other has. It is at no node yet.
 func (d *Desk) Take(id string) *Place {
-	d.Begin() // until LeaveAll
+	d.Begin() // until End
 	return &Place{desk: d, id: id}
 }
 

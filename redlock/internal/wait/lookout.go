@@ -18,11 +18,11 @@ const SecondAfter = 10 * time.Millisecond
 // another, because a node that falls silent gives no hints, and leaves no question unanswered either. A
 // hint of either is followed.
 type lookouts struct {
-	waiter     *Waiter
-	first      lookout
-	second     lookout
-	notHolding quorum.Set // nodes that the holder does without
-	moves      int        // to other nodes, in this Await
+	waiter   *Waiter
+	first    lookout
+	second   lookout
+	passedBy quorum.Set // nodes that the holder does without, or that have not answered
+	moves    int        // to other nodes, in this Await
 }
 
 // A lookout asks one node whether the key is there, which has that hint at the key's next change.
@@ -128,20 +128,20 @@ func (ls *lookouts) look(now clock.Instant) {
 	ls.first.asked.due = now.Add(max(w.answerLimit(), w.Voters.AnswerLimit(i, w.Timeout)))
 }
 
-// choose returns the node that is watched. The one that keeps the place may lack the key: it is not left
-// for that, because the order would be lost.
+// choose returns the node that is watched. If the one that keeps the place lacks the
+// key, another is watched, and the place stays.
 func (ls *lookouts) choose() int {
 	w := ls.waiter
-	if w.isOrdered() && !(ls.notHolding | w.Voters.Overdue()).Has(w.order.node) {
+	if w.isOrdered() && !(ls.passedBy | w.Voters.Overdue()).Has(w.order.node) {
 		return w.order.node
 	}
-	return w.Voters.First(w.Desk.Key, &ls.notHolding, w.Voters.Overdue())
+	return w.Voters.First(w.Desk.Key, &ls.passedBy, w.Voters.Overdue())
 }
 
 // lookTwice has another node watch the key as well, if there is one that is of use.
 func (ls *lookouts) lookTwice(now clock.Instant) {
 	w := ls.waiter
-	avoid := ls.notHolding | w.Voters.Overdue()
+	avoid := ls.passedBy | w.Voters.Overdue()
 	avoid.Add(ls.first.node)
 	if i := ballot.First(w.Nodes, w.Desk.Key, avoid); i >= 0 {
 		ls.second.ask(w, i, now)
@@ -219,7 +219,7 @@ func (ls *lookouts) check(now clock.Instant) (next clock.Instant, lost bool) {
 		}
 		ls.lookTwice(now)
 	case ls.second.saw() == protocol.Granted: // the holder does without that node, or the first has fallen silent
-		ls.notHolding.Add(ls.second.node)
+		ls.passedBy.Add(ls.second.node)
 		ls.look(now)
 		return ls.first.asked.due, false
 	}
@@ -235,7 +235,7 @@ func (ls *lookouts) replace(now clock.Instant) (next clock.Instant, lost bool) {
 		return Never, false
 	}
 	ls.moves++
-	ls.notHolding.Add(ls.first.node)
+	ls.passedBy.Add(ls.first.node)
 	ls.look(now)
 	return ls.first.asked.due, false
 }

@@ -177,7 +177,7 @@ func (w *Waiter) Lost(votes int, refused bool) {
 	// And a node that calls a key free which others hold does not know the holder.
 	t.splits++
 	if t.free >= 0 {
-		w.lookouts.notHolding.Add(t.free)
+		w.lookouts.passedBy.Add(t.free)
 	}
 	wait = min(HintGap<<min(t.splits, 10), Longest)
 	t.notBefore = now.Add(wait/2 + w.Jitter(wait/2))
