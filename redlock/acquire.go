@@ -192,8 +192,12 @@ func (a *acquisition) wait() (*Lock, error) {
 	}
 }
 
-// maxSettling is how often a vote that was split is tried again.
-const maxSettling = 5
+// maxSettling is how often a vote that was split is tried again, and maxOfSeveral how often one for several
+// names of which the first was won: callers may have won one name each, and who has the first goes on.
+const (
+	maxSettling  = 5
+	maxOfSeveral = 2
+)
 
 // settle is tryOnce, and tries again where callers that came at the same moment have split the votes
 // among them: one of them must get the lock, and else all would be told that it is held. It goes on for
@@ -203,7 +207,7 @@ func (a *acquisition) settle() (*Lock, error) {
 	for try := 0; ; try++ {
 		k, err := a.tryOnce(wholeVote)
 		var failed *QuorumError
-		if err == nil || try == maxSettling || !errors.As(err, &failed) || failed.Err != ErrHeld || failed.Votes == 0 {
+		if err == nil || !errors.As(err, &failed) || failed.Err != ErrHeld || try >= failed.isWorth() {
 			return k, err
 		}
 		wait := a.settings.delay(try, failed)
@@ -218,6 +222,17 @@ func (a *acquisition) settle() (*Lock, error) {
 			return nil, a.endedAfter(failed, interrupted)
 		}
 	}
+}
+
+// isWorth returns how many more tries a vote that was lost is worth.
+func (e *QuorumError) isWorth() int {
+	switch {
+	case e.Votes > 0:
+		return maxSettling
+	case e.wonFirst:
+		return maxOfSeveral
+	}
+	return 0
 }
 
 // Plans to ask all nodes at the same time.

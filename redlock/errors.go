@@ -96,7 +96,8 @@ type QuorumError struct {
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 
-	before error // see Kind
+	before   error // see Kind
+	wonFirst bool  // the caller has won votes for the first of several names, and whoever has not gives way
 }
 
 // Kind returns what kept the caller from the lock, and matches ErrHeld or ErrNoQuorum, also where Err is the error of

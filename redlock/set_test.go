@@ -878,3 +878,36 @@ func TestAVotedSetTellsItsTry(t *testing.T) {
 		assert.Positive(t, tries[0].Remaining)
 	})
 }
+
+// TestOfTwoThatHaveWonANameEachOneGetsBoth: the one that has won the first name asks again, and the other
+// gives way.
+func TestOfTwoThatHaveWonANameEachOneGetsBoth(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		net := sim.Fixed(leg)
+		net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			switch {
+			case l.Op != protocol.OpAcquire || l.Reply:
+			case l.Key == "x" && l.Client == 1: // behind the other's, and before its y
+				return leg + leg/2, false
+			case l.Key == "y" && l.Client == 0:
+				return 2 * leg, false
+			}
+			return leg, false
+		}
+		w.SetNet(net)
+		got := make([]*redlock.Lock, 2)
+		var all sync.WaitGroup
+		for i := range got {
+			l, _ := open(t, w)
+			all.Go(func() {
+				var err error
+				if got[i], err = l.TryAcquireAll(t.Context(), []string{"x", "y"}); err != nil {
+					assert.ErrorIs(t, err, redlock.ErrHeld)
+				}
+			})
+		}
+		all.Wait()
+		assert.NotNil(t, got[0])
+		assert.Nil(t, got[1])
+	})
+}

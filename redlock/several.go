@@ -301,6 +301,8 @@ func (a *acquisition) voteForAll(plan ballot.Plan, last bool) (_ *Lock, _ error,
 		return nil, a.partLost(), false
 	}
 	failure, couldWin := a.explain(lost)
+	state := votes[0].round.State()
+	failure.wonFirst = state.Tally.Granted > 0
 	if isDone(a.group.closed) {
 		return nil, closedError(protocol.OpAcquire, a.name), false
 	}
