@@ -193,10 +193,11 @@ func (a *acquisition) wait() (*Lock, error) {
 }
 
 // maxSettling is how often a vote that was split is tried again, and maxOfSeveral how often one for several
-// names of which the first was won: callers may have won one name each, and who has the first goes on.
+// names of which the first was won: callers may have won one name each, and who has the first goes on. It is
+// also what one costs that another has held for long.
 const (
 	maxSettling  = 5
-	maxOfSeveral = 2
+	maxOfSeveral = 1
 )
 
 // settle is tryOnce, and tries again where callers that came at the same moment have split the votes
