@@ -35,6 +35,7 @@ type search struct {
 	avoid       quorum.Set  // nodes that are of no use for that
 	followHints bool        // until the next try
 	splits      int         // tries in a row that a guide was wrong about
+	vain        int         // tries in a row that won nothing
 	notBefore   clock.Instant
 	moves       int // to other nodes, in this rest
 	second      int // the node that was asked last besides
@@ -212,6 +213,7 @@ func (s *search) learn(failed *QuorumError) {
 	now := s.settings.clock.Now()
 	switch {
 	case s.guide >= 0 && misled:
+		s.vain = 0
 		s.splits++
 		if more := s.splits - (failed.Nodes - failed.Quorum); more > 0 {
 			d := min(wait.FirstWait<<min(more+2, 10), wait.Longest)
@@ -222,7 +224,7 @@ func (s *search) learn(failed *QuorumError) {
 		}
 	case failed.Votes == 0:
 		s.splits = 0
-		if s.guide == s.node && len(s.seen.freeSlots()) == 0 {
+		if s.vain++; s.guide == s.node && (s.vain > 1 || len(s.seen.freeSlots()) == 0) {
 			s.notBefore = now.Add(wait.HintGap + s.settings.jitter(wait.HintGap))
 		}
 	}
