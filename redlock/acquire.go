@@ -239,7 +239,7 @@ func (e *QuorumError) isWorth() int {
 // Plans to ask all nodes at the same time.
 var (
 	// everyNode is for callers who come again.
-	everyNode = ballot.Plan{GiveUpSplit: true}
+	everyNode = ballot.EveryNode
 	// wholeVote waits for all nodes as long as it may.
 	wholeVote = ballot.Plan{}
 )

@@ -47,26 +47,32 @@ func (a *acquisition) leaveLine(lock *Lock) {
 	}
 }
 
+// awaitTurn returns when the caller is the first of its line, with the lock if another caller has handed it
+// over. yield says that other processes come first, and err that those before have found an outage.
+func (a *acquisition) awaitTurn() (lock *Lock, yield bool, err error) {
+	handed, yield := a.group.queue.await(a)
+	if handed != nil {
+		if lock = a.take(handed); lock != nil {
+			return lock, false, nil
+		}
+	}
+	return nil, yield, a.inheritOutage()
+}
+
 // queued is the strategy of a caller in line.
 type queued struct {
 	*acquisition
-	plan    ballot.Plan   // of the next try
-	pause   time.Duration // until that, where nobody gives a hint
-	refused bool          // the last one was, by others that have the lock
+	plan  ballot.Plan   // of the next try
+	pause time.Duration // until that, where nobody gives a hint
 }
 
 func (w *queued) next(int) (*Lock, error) {
 	for q := &w.group.queue; ; {
-		handed, yield := q.await(w.acquisition)
-		if handed != nil {
-			if lock := w.take(handed); lock != nil {
-				return lock, nil
-			}
+		lock, yield, err := w.awaitTurn()
+		if lock != nil || err != nil {
+			return lock, err
 		}
-		if err := w.inheritOutage(); err != nil {
-			return nil, err
-		}
-		joins := q.readers(w.acquisition) != nil && !w.refused // or a writer that waits keeps it out
+		joins := q.readers(w.acquisition) != nil && !w.waiter.WasRefused() // or a writer that waits keeps it out
 		if w.settings.inOrder() || yield && !joins {
 			w.contend().LineUp()
 		}
@@ -101,9 +107,8 @@ func (w *queued) lost(try int, failed *QuorumError) {
 	if failed.Err == errStale {
 		return
 	}
-	w.refused = failed.Err == ErrHeld
-	w.contend().Lost(failed.Votes, w.refused)
-	if w.pause = w.settings.delay(try, failed); w.refused {
+	w.contend().Lost(failed.Votes, failed.Err == ErrHeld)
+	if w.pause = w.settings.delay(try, failed); failed.Err == ErrHeld {
 		w.waiter.LineUp()
 		return
 	}

@@ -74,17 +74,11 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 }
 
 func (s *search) next(try int) (*Lock, error) {
-	q := &s.group.queue
-	handed, yield := q.await(s.acquisition)
-	if handed != nil {
-		if lock := s.take(handed); lock != nil {
-			return lock, nil
-		}
+	lock, yield, err := s.awaitTurn()
+	if lock != nil || err != nil {
+		return lock, err
 	}
-	if err := s.inheritOutage(); err != nil {
-		return nil, err
-	}
-	if cost := q.standBack(s.line); yield && cost > 0 { // there is no queue in which to leave the slot to others
+	if cost := s.group.queue.standBack(s.line); yield && cost > 0 { // there is no queue in which to leave the slot to others
 		s.pause(cost + s.settings.jitter(cost/2+1))
 	}
 	if err := s.interrupted(); err != nil {
@@ -235,8 +229,8 @@ type slotLook struct {
 	search   *search
 	req      protocol.Request
 	node     int
-	at, due  clock.Instant // it was asked, and the answer is waited for
-	extended bool          // for longer, since this process had overslept
+	at       clock.Instant // it was asked
+	answer   ballot.Limit
 	measured bool          // how long the answer took
 	outcome  atomic.Uint32 // zero: none yet
 	second   bool          // it went to the second node
@@ -271,7 +265,7 @@ func (k *slotLook) Receive(_ int, reply protocol.Reply) {
 func (s *search) ask(i int, second bool) *slotLook {
 	now := s.settings.clock.Now()
 	k := &slotLook{search: s, node: i, second: second, req: s.slotsRequest(), at: now, round: s.seen.round}
-	k.due = now.Add(s.group.voters.AnswerLimit(i, s.settings.timeout()))
+	k.answer.Due = now.Add(s.group.voters.AnswerLimit(i, s.settings.timeout()))
 	k.req.Watch = !second
 	if s.group.nodes[i].Submit(&k.req, 0, k) != nil {
 		k.Receive(0, protocol.Reply{Outcome: protocol.Failed})
@@ -363,16 +357,13 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first ballot.Plan
 	free, elsewhere, unsure := slices.Clone(s.seen.free), s.seen.elsewhere, s.seen.unsure
 	s.seen.mu.Unlock()
 	switch {
-	case saw == 0 && now >= k.due && !k.extended && ballot.HasOverslept(now.Sub(k.due), 0):
-		k.due, k.extended = now.Add(ballot.MinAnswerLimit), true
-		return k.due, everyNode, false
-	case saw == 0 && now < k.due && len(free) == 0:
-		return k.due, everyNode, false
-	case saw == 0 && now >= k.due:
+	case saw == 0 && k.answer.IsOver(now):
 		s.group.voters.PassOver(s.node)
 		return s.move()
 	case saw == protocol.Failed || saw == protocol.Unknown:
 		return s.move()
+	case saw == 0 && len(free) == 0:
+		return k.answer.Due, everyNode, false
 	case saw != 0 && !k.measured:
 		k.measured = true
 		s.group.voters.Measured(s.node, now.Sub(k.at))
@@ -389,7 +380,7 @@ func (s *search) check(now clock.Instant) (next clock.Instant, first ballot.Plan
 			return next, everyNode, false
 		}
 		s.lookOut()
-		return s.look.due, everyNode, false
+		return s.look.answer.Due, everyNode, false
 	case len(elsewhere) > 0:
 		s.slot, s.guide = elsewhere[s.settings.draw(len(elsewhere))], s.second
 		return 0, everyNode, true
@@ -410,5 +401,5 @@ func (s *search) move() (next clock.Instant, first ballot.Plan, ok bool) {
 	s.moves++
 	s.leave(s.node)
 	s.lookOut()
-	return s.look.due, everyNode, false
+	return s.look.answer.Due, everyNode, false
 }

@@ -77,6 +77,9 @@ type Plan struct {
 	GiveUpSplit bool
 }
 
+// EveryNode is the plan to ask all nodes at the same time, for callers who come again.
+var EveryNode = Plan{GiveUpSplit: true}
+
 // Probe is the plan to ask node i first, for callers who come again.
 func Probe(i int) Plan { return Plan{probe: i + 1, GiveUpSplit: true} }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/protocol"
@@ -168,6 +169,21 @@ func (v *Voters) AnswerLimitOf(nodes quorum.Set, limit time.Duration) (p time.Du
 // HasOverslept reports whether this process was not run when a wait was over: then
 // the answer may have come, and the goroutine that takes it has not been run either.
 func HasOverslept(waited, limit time.Duration) bool { return waited > limit+MinAnswerLimit/4 }
+
+// A Limit is how long one answer is waited for.
+type Limit struct {
+	Due      clock.Instant
+	extended bool // since this process had overslept
+}
+
+// IsOver reports whether the answer is late. Where this process was not run when it was due, the limit is
+// extended, once.
+func (l *Limit) IsOver(now clock.Instant) bool {
+	if now >= l.Due && !l.extended && HasOverslept(now.Sub(l.Due), 0) {
+		l.Due, l.extended = now.Add(MinAnswerLimit), true
+	}
+	return now >= l.Due
+}
 
 // Overdue returns the nodes that are (see PassOver).
 func (v *Voters) Overdue() quorum.Set {

@@ -56,7 +56,7 @@ func (v *view) next() (step, clock.Instant) {
 	case behind && (!v.call || v.called):
 		return askAgain, 0
 	}
-	due := v.answerDue
+	due := v.answer.Due
 	if v.standing.IsKnown() {
 		due = v.again
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/ticket"
 )
 
@@ -20,9 +21,9 @@ func TestWhatFollowsFromAView(t *testing.T) {
 	beside := ticket.Standing{Outcome: protocol.Granted, Others: 1}
 	second := ticket.Standing{Outcome: protocol.Refused, Others: 1}
 	failed := ticket.Standing{Outcome: protocol.Failed}
-	asked := questions{call: true, key: true, answerDue: at(20), again: at(100)}
-	onlyCall := questions{call: true, answerDue: at(20), again: at(100)}
-	onlyPlace := questions{answerDue: at(20), again: at(100)}
+	asked := questions{call: true, key: true, answer: ballot.Limit{Due: at(20)}, again: at(100)}
+	onlyCall := questions{call: true, answer: ballot.Limit{Due: at(20)}, again: at(100)}
+	onlyPlace := questions{answer: ballot.Limit{Due: at(20)}, again: at(100)}
 	const now = 10
 	for _, test := range []struct {
 		name string
@@ -32,7 +33,7 @@ func TestWhatFollowsFromAView(t *testing.T) {
 	}{
 		{"no answer yet", view{questions: asked, standing: unknown}, sleep, 20},
 		{"no answer, and the key is free", view{questions: asked, standing: unknown, free: true}, sleep, 20},
-		{"no answer in time", view{questions: questions{answerDue: at(now)}, standing: unknown}, late, 0},
+		{"no answer in time", view{questions: questions{answer: ballot.Limit{Due: at(now)}}, standing: unknown}, late, 0},
 		{"the node keeps no queue", view{questions: asked, standing: failed}, move, 0},
 		{"alone, and nothing was asked besides", view{questions: onlyPlace, standing: first}, tryAll, 0},
 		{"the first of others, likewise", view{questions: onlyPlace, standing: beside}, askAgain, 0},

@@ -40,9 +40,8 @@ type question struct {
 	waiter   *Waiter
 	node     int
 	at       clock.Instant
-	due      clock.Instant // the answer
+	answer   ballot.Limit
 	measured bool          // how long the answer took
-	extended bool          // it was waited for longer, since this process had overslept
 	outcome  atomic.Uint32 // zero: none yet
 	left     atomic.Int64  // of the holder's TTL in nanoseconds; zero: not known
 }
@@ -125,7 +124,7 @@ func (ls *lookouts) look(now clock.Instant) {
 	ls.second.forget()
 	i := ls.choose()
 	ls.first.ask(w, i, now)
-	ls.first.asked.due = now.Add(max(w.answerLimit(), w.Voters.AnswerLimit(i, w.Timeout)))
+	ls.first.asked.answer.Due = now.Add(max(w.answerLimit(), w.Voters.AnswerLimit(i, w.Timeout)))
 }
 
 // choose returns the node that is watched. If the one that keeps the place lacks the
@@ -191,11 +190,8 @@ func (ls *lookouts) check(now clock.Instant) (next clock.Instant, lost bool) {
 	}
 	saw := ls.first.saw()
 	switch {
-	case saw == 0 && now >= q.due && !q.extended && ballot.HasOverslept(now.Sub(q.due), 0):
-		q.due, q.extended = now.Add(ballot.MinAnswerLimit), true
-		return q.due, false
-	case saw == 0 && now < q.due:
-		return q.due, false
+	case saw == 0 && !q.answer.IsOver(now):
+		return q.answer.Due, false
 	case saw == 0:
 		w.passOver(q.node)
 		return ls.replace(now)
@@ -212,7 +208,7 @@ func (ls *lookouts) check(now clock.Instant) (next clock.Instant, lost bool) {
 			return next, false
 		}
 		ls.look(now)
-		return ls.first.asked.due, false
+		return ls.first.asked.answer.Due, false
 	case ls.second.asked == nil:
 		if next = q.at.Add(SecondAfter); now < next {
 			return next, false
@@ -221,7 +217,7 @@ func (ls *lookouts) check(now clock.Instant) (next clock.Instant, lost bool) {
 	case ls.second.saw() == protocol.Granted: // the holder does without that node, or the first has fallen silent
 		ls.passedBy.Add(ls.second.node)
 		ls.look(now)
-		return ls.first.asked.due, false
+		return ls.first.asked.answer.Due, false
 	}
 	return Never, false
 }
@@ -237,5 +233,5 @@ func (ls *lookouts) replace(now clock.Instant) (next clock.Instant, lost bool) {
 	ls.moves++
 	ls.passedBy.Add(ls.first.node)
 	ls.look(now)
-	return ls.first.asked.due, false
+	return ls.first.asked.answer.Due, false
 }

@@ -105,14 +105,13 @@ type trial struct {
 
 // Questions are what a Waiter has asked last.
 type questions struct {
-	at        clock.Instant
-	call      bool          // to be called
-	key       bool          // about the key
-	answerDue clock.Instant // of the place
-	extended  bool          // it was waited for longer, since this process had overslept
-	again     clock.Instant // when to ask again; zero: the place is not known yet
-	takeover  clock.Instant // when to take the lock that others leave lie; zero: they do not
-	pause     time.Duration // until a try without a hint where there is no order
+	at       clock.Instant
+	call     bool          // to be called
+	key      bool          // about the key
+	answer   ballot.Limit  // about the place
+	again    clock.Instant // when to ask again; zero: the place is not known yet
+	takeover clock.Instant // when to take the lock that others leave lie; zero: they do not
+	pause    time.Duration // until a try without a hint where there is no order
 }
 
 // New returns a Waiter that has no place yet.
@@ -139,6 +138,9 @@ func (w *Waiter) IsLinedUp() bool { return w != nil && w.order.place != nil }
 
 // HasMet reports whether another process had the lock, or waited for it.
 func (w *Waiter) HasMet() bool { return w != nil && w.met }
+
+// WasRefused reports whether others had the lock at the last try.
+func (w *Waiter) WasRefused() bool { return w != nil && w.last.refused }
 
 // Others returns how many others are known to want the lock that the caller has won.
 func (w *Waiter) Others() int {
@@ -214,7 +216,7 @@ func (w *Waiter) Await(pause time.Duration) ballot.Plan {
 		w.last.free = w.lookouts.free()
 		switch step {
 		case tryAll:
-			return ballot.Plan{GiveUpSplit: true}
+			return ballot.EveryNode
 		case tryFree:
 			if !w.isOrdered() { // all ask the same node, whichever has hinted
 				w.last.free = w.lookouts.first.node
@@ -227,7 +229,7 @@ func (w *Waiter) Await(pause time.Duration) ballot.Plan {
 			case w.last.followed == 1 && !w.Fair:
 				w.order.place.Leave(w.order.node, false)
 			}
-			return ballot.Plan{GiveUpSplit: true}
+			return ballot.EveryNode
 		case tryBeside:
 			return w.probe()
 		case takeOver:
@@ -246,13 +248,13 @@ func (w *Waiter) Await(pause time.Duration) ballot.Plan {
 			}
 		}
 	}
-	return ballot.Plan{GiveUpSplit: true}
+	return ballot.EveryNode
 }
 
 // probe is the plan to ask the node first that calls the key free.
 func (w *Waiter) probe() ballot.Plan {
 	if w.last.free < 0 { // none has said so yet
-		return ballot.Plan{GiveUpSplit: true}
+		return ballot.EveryNode
 	}
 	return ballot.Probe(w.last.free)
 }
@@ -275,7 +277,7 @@ func (w *Waiter) ask(call, key bool) {
 			w.order.place.Listen(w.order.node)
 		}
 		w.order.place.Ask(w.order.node, now.Sub(w.Since))
-		w.asked.answerDue = now.Add(w.answerLimit())
+		w.asked.answer.Due = now.Add(w.answerLimit())
 	}
 	if key || !w.isOrdered() {
 		w.asked.key = true
@@ -304,9 +306,8 @@ func (w *Waiter) listen() step {
 		step, due := v.next()
 		due = min(due, lookDue)
 		switch {
-		case step == late && !w.asked.extended && ballot.HasOverslept(now.Sub(w.asked.answerDue), 0):
-			w.asked.answerDue, w.asked.extended = now.Add(ballot.MinAnswerLimit), true
-			continue
+		case step == late && !w.asked.answer.IsOver(now):
+			continue // this process was not run when it was due
 		case step == late:
 			w.passOver(w.order.node)
 			return move

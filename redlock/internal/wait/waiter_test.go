@@ -117,8 +117,6 @@ func (s *stage) leaves() (n int) {
 	return n
 }
 
-var everyNode = ballot.Plan{GiveUpSplit: true}
-
 // TestAFirstThatWasOutrunKeepsItsPlaceWhenItTries: when it leaves, another becomes the first, and where
 // it comes back to its old place two take themselves for the first.
 func TestAFirstThatWasOutrunKeepsItsPlaceWhenItTries(t *testing.T) {
@@ -194,7 +192,7 @@ func TestWhereNoNodeKeepsAnOrderAllAskTheSameNode(t *testing.T) {
 	}
 	assert.Equal(t, 3, places())
 	w.Lost(0, true)
-	assert.Equal(t, everyNode, w.Await(FirstWait), "without a hint")
+	assert.Equal(t, ballot.EveryNode, w.Await(FirstWait), "without a hint")
 	assert.Zero(t, places())
 	s.now = s.now.Add(noOrderFor)
 	w.Lost(0, true)
