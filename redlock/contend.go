@@ -32,7 +32,7 @@ func Fair() Option {
 func (a *acquisition) inLine() (lock *Lock, err error) {
 	a.group.queue.enter(a)
 	defer func() { a.leaveLine(lock) }()
-	return a.retry(&queued{acquisition: a})
+	return a.retry(queued{a})
 }
 
 // leaveLine is for one that has got a lock, or none.
@@ -59,61 +59,56 @@ func (a *acquisition) awaitTurn() (lock *Lock, yield bool, err error) {
 	return nil, yield, a.inheritOutage()
 }
 
-// queued is the strategy of a caller in line.
-type queued struct {
-	*acquisition
-	plan  ballot.Plan   // of the next try
-	pause time.Duration // until that, where nobody gives a hint
-}
+// queued is the strategy of a caller in line. It is no more than the acquisition, so that a lock that is
+// handed over costs no allocation for it.
+type queued struct{ *acquisition }
 
-func (w *queued) next(int) (*Lock, error) {
+func (w queued) next(int) (plan ballot.Plan, lock *Lock, err error) {
 	for q := &w.group.queue; ; {
 		lock, yield, err := w.awaitTurn()
 		if lock != nil || err != nil {
-			return lock, err
+			return plan, lock, err
 		}
 		joins := q.readers(w.acquisition) != nil && !w.waiter.WasRefused() // or a writer that waits keeps it out
 		if w.settings.inOrder() || yield && !joins {
 			w.contend().LineUp()
 		}
-		w.plan = everyNode
+		plan = everyNode
 		if w.waiter.IsLinedUp() && !joins {
-			if w.plan = w.waiter.Await(w.pause); q.isHandedOver(w.acquisition) {
+			if plan = w.waiter.Await(); q.isHandedOver(w.acquisition) {
 				continue
 			}
 		}
 		if err := w.interrupted(); err != nil {
-			return nil, w.endedAfter(w.failure, err)
+			return plan, nil, w.endedAfter(w.failure, err)
 		}
 		if w.mustSee() {
-			w.plan = everyNode
+			plan = everyNode
 		}
-		return nil, nil
+		return plan, nil, nil
 	}
 }
 
-func (w *queued) try(int) (*Lock, error) {
-	lock, err := w.acquisition.try(w.plan)
+func (w queued) try(plan ballot.Plan) (*Lock, error) {
+	lock, err := w.acquisition.try(plan)
 	if err == nil {
 		w.won(lock.session)
 	}
 	return lock, err
 }
 
-func (w *queued) lost(try int, failed *QuorumError) {
-	if w.plan == everyNode {
-		w.remember(failed) // the other kind knows of one node only
-	}
+func (w queued) lost(try int, failed *QuorumError) {
 	if failed.Err == errStale {
 		return
 	}
-	w.contend().Lost(failed.Votes, failed.Err == ErrHeld)
-	if w.pause = w.settings.delay(try, failed); failed.Err == ErrHeld {
-		w.waiter.LineUp()
+	pause := w.settings.delay(try, failed)
+	if failed.Err != ErrHeld {
+		w.contend().Lost(failed.Votes, false, 0)
+		w.waiter.Rest(pause)
 		return
 	}
-	w.waiter.Rest(w.pause)
-	w.pause = 0
+	w.contend().Lost(failed.Votes, true, pause)
+	w.waiter.LineUp()
 }
 
 // won tells the line what the acquisition has learnt of other processes.

@@ -685,7 +685,7 @@ func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {
 				}
 				stop(processes[0])
 				last := f.free(t)
-				time.Sleep(time.Second)
+				time.Sleep(5 * time.Second) // far more than they need
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				assert.Equal(t, []int{1, 2, 3, 4}, f.served)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 	"github.com/redquorum/redquorum/redlock/internal/wait"
 )
@@ -12,10 +13,10 @@ import (
 // A strategy says when an acquisition tries, and how: by a schedule of its own (schedule), in the line
 // of its process and the order of all (queued), or for one of many slots (search).
 type strategy interface {
-	// next returns when it is time for a try, counted from zero, or with what ends the acquisition: a lock
-	// that was handed over in the process, or why there is none.
-	next(try int) (*Lock, error)
-	try(try int) (*Lock, error)
+	// next returns the plan when it is time for a try, counted from zero, or what ends the acquisition: a
+	// lock that was handed over in the process, or why there is none.
+	next(try int) (ballot.Plan, *Lock, error)
+	try(ballot.Plan) (*Lock, error)
 	// lost is told of a try that is to be followed by another.
 	lost(try int, failed *QuorumError)
 }
@@ -23,16 +24,19 @@ type strategy interface {
 // retry tries until there is a lock, or no reason to try again.
 func (a *acquisition) retry(s strategy) (*Lock, error) {
 	for try := 0; ; try++ {
-		if lock, err := s.next(try); lock != nil || err != nil {
+		plan, lock, err := s.next(try)
+		if lock != nil || err != nil {
 			return lock, err
 		}
-		lock, err := s.try(try)
-		if err == nil {
+		if lock, err = s.try(plan); err == nil {
 			return lock, nil
 		}
 		failed, over := a.judge(try, err)
 		if over != nil {
 			return nil, over
+		}
+		if !plan.IsProbe() {
+			a.remember(failed) // the other kind knows of one node only
 		}
 		s.lost(try, failed)
 	}
@@ -61,21 +65,20 @@ func (a *acquisition) bySchedule() *schedule {
 	return &schedule{acquisition: a, attempt: attempt}
 }
 
-func (s *schedule) next(try int) (*Lock, error) {
+func (s *schedule) next(try int) (plan ballot.Plan, lock *Lock, err error) {
 	if try > 0 {
 		s.acquisition.pause(s.pause)
 		if err := s.interrupted(); err != nil {
-			return nil, s.endedAfter(s.failure, err)
+			return plan, nil, s.endedAfter(s.failure, err)
 		}
 	}
 	s.began = s.settings.clock.Now()
-	return nil, nil
+	return plan, nil, nil
 }
 
-func (s *schedule) try(int) (*Lock, error) { return s.attempt() }
+func (s *schedule) try(ballot.Plan) (*Lock, error) { return s.attempt() }
 
 func (s *schedule) lost(try int, failed *QuorumError) {
-	s.remember(failed)
 	switch s.pause = 0; {
 	case s.settings.interval > 0: // from start to start, so that slow tries do not shift the rest
 		s.pause = s.settings.interval - s.settings.clock.Now().Sub(s.began)

@@ -73,25 +73,25 @@ func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
 	return a.retry(s)
 }
 
-func (s *search) next(try int) (*Lock, error) {
+func (s *search) next(try int) (ballot.Plan, *Lock, error) {
 	lock, yield, err := s.awaitTurn()
 	if lock != nil || err != nil {
-		return lock, err
+		return s.plan, lock, err
 	}
 	if cost := s.group.queue.standBack(s.line); yield && cost > 0 { // there is no queue in which to leave the slot to others
 		s.pause(cost + s.settings.jitter(cost/2+1))
 	}
 	if err := s.interrupted(); err != nil {
-		return nil, s.endedAfter(s.failure, err)
+		return s.plan, nil, s.endedAfter(s.failure, err)
 	}
 	if try == 0 {
 		s.slot = s.guessSlot()
 	}
-	return nil, nil
+	return s.plan, nil, nil
 }
 
-func (s *search) try(int) (*Lock, error) {
-	lock, err := s.attempt(s.plan)
+func (s *search) try(plan ballot.Plan) (*Lock, error) {
+	lock, err := s.attempt(plan)
 	if err == nil {
 		s.group.queue.joinTurn(s.line, lock.session)
 		s.leaveWord()
@@ -100,9 +100,6 @@ func (s *search) try(int) (*Lock, error) {
 }
 
 func (s *search) lost(try int, failed *QuorumError) {
-	if s.plan == everyNode {
-		s.remember(failed) // the other kind knows of one node only
-	}
 	if failed.Err == errStale {
 		s.plan, s.guide = everyNode, noGuide
 		return

@@ -95,6 +95,7 @@ type order struct {
 // A trial is what a try has led to.
 type trial struct {
 	refused   bool          // others had the lock
+	pause     time.Duration // until the next, where there is no order and nobody gives a hint
 	at        clock.Instant // it was over; at first, when the caller began to wait
 	followed  int           // tries of the first by a hint; when it was outrun once it keeps its place
 	splits    int           // tries in a row that won some nodes, and too few
@@ -111,7 +112,6 @@ type questions struct {
 	answer   ballot.Limit  // about the place
 	again    clock.Instant // when to ask again; zero: the place is not known yet
 	takeover clock.Instant // when to take the lock that others leave lie; zero: they do not
-	pause    time.Duration // until a try without a hint where there is no order
 }
 
 // New returns a Waiter that has no place yet.
@@ -164,10 +164,10 @@ func (w *Waiter) End(got bool) {
 }
 
 // Lost draws the conclusions from a try that has won so many votes: with refused, because others have
-// the lock.
-func (w *Waiter) Lost(votes int, refused bool) {
+// the lock. Where there is no order and nobody gives a hint the next try is waited for so long.
+func (w *Waiter) Lost(votes int, refused bool, pause time.Duration) {
 	t, now := &w.last, w.Clock.Now()
-	t.refused, t.at, t.notBefore, t.tookOver = refused, now, 0, false
+	t.refused, t.pause, t.at, t.notBefore, t.tookOver = refused, pause, now, 0, false
 	w.met = w.met || refused
 	wait := HintGap
 	if votes == 0 {
@@ -200,16 +200,14 @@ func (w *Waiter) Rest(d time.Duration) {
 }
 
 // Await returns when the caller is to try, and how. It returns as well when a caller of the process has
-// handed the lock over, or when the caller's context or the Locker has ended. Where no node keeps an order
-// it waits for pause at most.
-func (w *Waiter) Await(pause time.Duration) ballot.Plan {
+// handed the lock over, or when the caller's context or the Locker has ended.
+func (w *Waiter) Await() ballot.Plan {
 	call, key := true, true
 	if !w.last.refused && !w.process.IsHeld() { // a caller that is alone tries a free lock at once
 		others := w.process.Others()
 		call, key = others > 1, others == 1 || w.Shared
 	}
 	w.lookouts.moves, w.last.free = 0, -1
-	w.asked.pause = pause
 	for !w.process.IsOver() {
 		w.ask(call, key)
 		step := w.listen()
@@ -263,8 +261,7 @@ func (w *Waiter) probe() ballot.Plan {
 // needs no call, and the key would wake the others for nothing.
 func (w *Waiter) ask(call, key bool) {
 	now := w.Clock.Now()
-	takeover := w.asked.takeover
-	w.asked = questions{at: now, call: call, key: key, takeover: takeover, pause: w.asked.pause}
+	w.asked = questions{at: now, call: call, key: key, takeover: w.asked.takeover}
 	w.last.tookOver = false
 	if home := w.home(); home != w.order.node {
 		w.lookouts.close()
@@ -365,7 +362,7 @@ func (w *Waiter) patience() time.Duration {
 // silence returns how soon a waiter that has heard nothing asks again, or tries.
 func (w *Waiter) silence(s ticket.Standing) time.Duration {
 	if !w.isOrdered() {
-		return max(w.asked.pause, FirstWait/2) // the caller may not have tried yet
+		return max(w.last.pause, FirstWait/2) // the caller may not have tried yet
 	}
 	limit := Longest
 	if s.IsBehind() {

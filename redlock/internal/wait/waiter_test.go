@@ -101,7 +101,7 @@ func newStage() (*stage, *Waiter) {
 		Nodes: nodes, Voters: ballot.NewVoters(nodes, nil, none), Clock: s, Jitter: none, Timeout: time.Second, ID: "me", NoOrder: &atomic.Int64{},
 		Desk: &ticket.Desk{Nodes: nodes, Key: "x", Timeout: time.Second, Wake: s.Wake, Heard: func(int) {}, Begin: func() {}, Done: func() {}},
 	}, s)
-	w.Lost(0, true)
+	w.Lost(0, true, FirstWait)
 	w.LineUp()
 	return s, w
 }
@@ -124,14 +124,14 @@ func TestAFirstThatWasOutrunKeepsItsPlaceWhenItTries(t *testing.T) {
 	s, w := newStage()
 	for try := range 3 {
 		s.onSleep = []func(){func() { s.hints["x"]("x") }}
-		plan := w.Await(0)
+		plan := w.Await()
 		assert.Equal(t, try >= maxFollowed, plan.IsProbe(), "try %d: the key changes often", try)
 		want := 0
 		if try == 0 {
 			want = 1
 		}
 		assert.Equal(t, want, s.leaves(), "try %d", try)
-		w.Lost(0, true)
+		w.Lost(0, true, FirstWait)
 		s.now = s.now.Add(time.Second)
 	}
 	w.End(false)
@@ -144,9 +144,9 @@ func TestANodeWithoutAnOrderDoesNotEndThatOfTheOthers(t *testing.T) {
 	s, w := newStage()
 	s.keepsNone = w.order.node
 	for range 20 {
-		w.Await(0)
+		w.Await()
 		assert.True(t, w.isOrdered())
-		w.Lost(0, true)
+		w.Lost(0, true, FirstWait)
 		s.now = s.now.Add(Longest)
 		w.Voters.Answered(s.keepsNone) // other questions
 	}
@@ -168,7 +168,7 @@ func TestAHintOfAllKeysHasTheKeyLookedAt(t *testing.T) {
 			s.over = true
 		},
 	}
-	w.Await(0)
+	w.Await()
 	assert.True(t, looked)
 	assert.Zero(t, s.leaves())
 }
@@ -179,7 +179,7 @@ func TestWhereNoNodeKeepsAnOrderAllAskTheSameNode(t *testing.T) {
 	s, w := newStage()
 	s.queue = protocol.Reply{Outcome: protocol.Failed}
 	s.onSleep = []func(){func() { s.hints["x"]("x") }}
-	plan := w.Await(FirstWait)
+	plan := w.Await()
 	assert.True(t, plan.Probes(w.lookouts.first.node))
 	places := func() (n int) {
 		for _, req := range s.asked {
@@ -191,11 +191,11 @@ func TestWhereNoNodeKeepsAnOrderAllAskTheSameNode(t *testing.T) {
 		return n
 	}
 	assert.Equal(t, 3, places())
-	w.Lost(0, true)
-	assert.Equal(t, ballot.EveryNode, w.Await(FirstWait), "without a hint")
+	w.Lost(0, true, FirstWait)
+	assert.Equal(t, ballot.EveryNode, w.Await(), "without a hint")
 	assert.Zero(t, places())
 	s.now = s.now.Add(noOrderFor)
-	w.Lost(0, true)
-	w.Await(FirstWait)
+	w.Lost(0, true, FirstWait)
+	w.Await()
 	assert.Equal(t, 1, places())
 }
