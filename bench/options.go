@@ -97,7 +97,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.Float64Var(&o.load.Rate, "rate", 0,
 		"cycles a second to begin (open loop); 0: each caller begins the next when one has ended (closed loop)")
 	f.StringVar(&o.load.Names, "names", "own",
-		"names to lock: own (one a caller), single (one for all), uniform:K or zipf:K (K names)")
+		"names to lock: own (one a caller), single (one for all), new (one a cycle), uniform:K or zipf:K (K names)")
 	f.IntVar(&o.load.Length, "length", 0, "bytes of each name, which is filled up to them; 0: as short as names are")
 	f.DurationVar(&o.load.Hold, "hold", 0, "how long each lock is held")
 	f.IntVar(&o.load.Held, "held", 0,

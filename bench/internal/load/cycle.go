@@ -59,6 +59,9 @@ func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	if load.Patience > 0 {
 		res.Trial.Allocs = max(0, res.Trial.Allocs-timeoutAllocs*cs.rec.begun())
 	}
+	if load.Names == "new" {
+		res.Trial.Allocs = max(0, res.Trial.Allocs-newNameAllocs*cs.rec.begun())
+	}
 	return c.finish(cs.rec, &res, stuck)
 }
 
@@ -151,7 +154,7 @@ func (c *caller) run(p pace) {
 // cycle is one acquisition, counted from that moment, and its release.
 func (c *caller) cycle(from time.Time) {
 	name := c.pick()
-	lock, err := c.acquire(c.names.all[name])
+	lock, err := c.acquire(c.names.name(name))
 	acquired := time.Now()
 	if err != nil {
 		c.rec.ended(acquired, subject.Outcome(err), err)

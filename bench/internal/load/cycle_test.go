@@ -210,6 +210,11 @@ func TestACycleAllocatesNothing(t *testing.T) {
 	}
 }
 
+func TestANewNameAllocatesWhatIsTakenOff(t *testing.T) {
+	c := alone(t, "new")
+	assert.EqualValues(t, newNameAllocs, testing.AllocsPerRun(1000, func() { c.cycle(time.Now()) }))
+}
+
 func TestATimeoutAllocatesWhatIsTakenOff(t *testing.T) {
 	c := alone(t, "own")
 	ctx, cancel := context.WithCancel(t.Context())

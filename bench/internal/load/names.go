@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
@@ -25,7 +27,7 @@ func CheckNames(s string) error {
 func parseNames(s string) (kind string, n int, err error) {
 	kind, count, counted := strings.Cut(s, ":")
 	switch kind {
-	case "own", "single":
+	case "own", "single", "new":
 		if !counted {
 			return kind, 1, nil
 		}
@@ -35,13 +37,14 @@ func parseNames(s string) (kind string, n int, err error) {
 			return kind, n, nil
 		}
 	}
-	return "", 0, fmt.Errorf("load: names %q: use own (each caller its own), single (one for all), uniform:1000 or zipf:1000 (callers pick one of a thousand; at most %d)", s, mostNames)
+	return "", 0, fmt.Errorf("load: names %q: use own (each caller its own), single (one for all), new (one for each cycle), uniform:1000 or zipf:1000 (callers pick one of a thousand; at most %d)", s, mostNames)
 }
 
 // Bounds of Load.Length: shorter names could not be told apart.
 const (
-	leastLength = 16
-	mostLength  = 64 << 10
+	leastLength    = 16
+	leastNewLength = 64 // of kind new
+	mostLength     = 64 << 10
 )
 
 // CheckLength returns an error for a wrong value of Load.Length that is not zero.
@@ -53,13 +56,20 @@ func CheckLength(n int) error {
 }
 
 // names are the locks' names. They are made in advance, because all that is allocated in the
-// measured time should be the library's.
+// measured time should be the library's. Those of kind new are not; see newNameAllocs.
 type names struct {
 	kind  string
 	seed  uint64
 	first int // the caller of this process that all[0] belongs to, of kind own
 	all   []string
+
+	prefix string // of kind new: that of no other process or trial
+	length int
+	used   *atomic.Int64 // of kind new, so many
 }
+
+// newNameAllocs is how many heap objects a name of kind new takes. They are not counted.
+const newNameAllocs = 1
 
 // newNames are those that the callers of one process use.
 func newNames(subject string, l record.Load, callers part) (names, error) {
@@ -68,13 +78,33 @@ func newNames(subject string, l record.Load, callers part) (names, error) {
 		return names{}, err
 	}
 	ns := names{kind: kind, seed: l.Seed}
-	if kind == "own" {
+	switch kind {
+	case "own":
 		ns.first = callers.first
 		ns.all = numbered(subject, l.Length, callers)
-	} else {
+	case "new":
+		if 0 < l.Length && l.Length < leastNewLength {
+			return names{}, fmt.Errorf("load: names of %d bytes that are all new: must be %d at least", l.Length, leastNewLength)
+		}
+		ns.used, ns.length = new(atomic.Int64), l.Length
+		ns.prefix = fmt.Sprintf("bench:%d:%d:", callers.first, time.Now().UnixNano())
+	default:
 		ns.all = numbered(subject, l.Length, part{0, n})
 	}
 	return ns, nil
+}
+
+// name returns the name that was picked.
+func (ns names) name(picked int) string {
+	if ns.kind != "new" {
+		return ns.all[picked]
+	}
+	var memory [128]byte
+	name := strconv.AppendInt(append(memory[:0], ns.prefix...), int64(picked), 10)
+	for len(name) < ns.length {
+		name = append(name, 'x')
+	}
+	return string(name)
 }
 
 // numbered makes names of length bytes; 0: as short as they are. Where a length is asked for they
@@ -95,7 +125,7 @@ func numbered(subject string, length int, of part) []string {
 }
 
 // shared is whether two callers may want the same name.
-func (ns names) shared() bool { return ns.kind != "own" }
+func (ns names) shared() bool { return ns.kind != "own" && ns.kind != "new" }
 
 // picker returns the caller's choice of the next name, as an index. It is the same sequence for the
 // same seed, however fast the subject is.
@@ -109,6 +139,8 @@ func (ns names) picker(caller int) func() int {
 		return func() int { return int(zipf.Uint64()) }
 	case "own":
 		return func() int { return caller - ns.first }
+	case "new":
+		return func() int { return int(ns.used.Add(1)) }
 	}
 	return func() int { return 0 }
 }

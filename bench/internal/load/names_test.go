@@ -11,10 +11,10 @@ import (
 
 func TestNamesAreChecked(t *testing.T) {
 	t.Parallel()
-	for _, good := range []string{"own", "single", "uniform:1", "zipf:1000", "zipf:1000000"} {
+	for _, good := range []string{"own", "single", "new", "uniform:1", "zipf:1000", "zipf:1000000"} {
 		assert.NoError(t, CheckNames(good))
 	}
-	for _, bad := range []string{"", "Own", "own:3", "single:1", "uniform", "uniform:", "uniform:0", "zipf:-1", "zipf:1e3", "zipf:1000001", "other:3"} {
+	for _, bad := range []string{"", "Own", "own:3", "single:1", "new:9", "uniform", "uniform:", "uniform:0", "zipf:-1", "zipf:1e3", "zipf:1000001", "other:3"} {
 		assert.ErrorContains(t, CheckNames(bad), "zipf:1000", bad)
 	}
 }
@@ -36,6 +36,29 @@ func TestNoTwoCallersHaveTheSameOwnName(t *testing.T) {
 	assert.Len(t, seen, 8)
 	assert.Contains(t, seen, "bench:fake:0")
 	assert.Contains(t, seen, "bench:fake:7")
+}
+
+// TestNewNamesWereNeverUsed by another caller, process or trial.
+func TestNewNamesWereNeverUsed(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, length := range []int{0, 64, 65} {
+		for p := range 2 {
+			ns, err := newNames("fake", record.Load{Names: "new", Length: length}, part{4 * p, 4 * (p + 1)})
+			require.NoError(t, err)
+			assert.False(t, ns.shared())
+			for c := range 4 {
+				for pick, n := ns.picker(4*p+c), 0; n < 100; n++ {
+					name := ns.name(pick())
+					require.False(t, seen[name], name)
+					seen[name] = true
+					require.True(t, length == 0 || len(name) == length, name)
+				}
+			}
+		}
+	}
+	_, err := newNames("fake", record.Load{Names: "new", Length: leastNewLength - 1}, part{0, 1})
+	assert.ErrorContains(t, err, "64 at least")
 }
 
 func TestNamesAreFilledUpToTheirLength(t *testing.T) {
