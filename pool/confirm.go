@@ -121,9 +121,6 @@ func (c *conn) confirm(answer any, failure redis.Error) {
 	} else if life = pttl(ms); life == protocol.NoTTL {
 		life = 0 // a PERSIST: it is not the record that we wrote
 	}
-	if err == nil {
-		c.node.counters.see(life)
-	}
 	f := &c.confirmation
 	for i := range f.votes {
 		v := &f.votes[i]

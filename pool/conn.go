@@ -39,8 +39,8 @@ type conn struct {
 	spare        []call // the memory of the batch before; the writer's
 	confirmation confirmation
 	tracking     tracking
-	set          answer                 // of an acquisition by plain commands, until its next; the reader's
-	takeSet      func(any, redis.Error) // sets it; the writer's; nil: not needed so far
+	plain        plainAnswer            // so far; the reader's
+	takePlain    func(any, redis.Error) // adds to it; the writer's; nil: not needed so far
 
 	mu      lockorder.Mutex[lockorder.Conn] // guards the fields below
 	sent    fifo[call]                      // and not answered
@@ -213,7 +213,7 @@ func (c *conn) read() {
 			c.answerMerged(k.encoded.each, v, failure)
 		case k.request == nil:
 			k.answered(v, failure)
-		case k.encoded == zaddOf:
+		case k.encoded == lastOfPlain:
 			c.answerPlain(k, answer{v, failure})
 		case k.encoded.deletion != nil && !deleted(v, failure):
 			c.releaseByScript(k, failure)
@@ -242,9 +242,6 @@ func (c *conn) decode(k call, v any, failure redis.Error) protocol.Reply {
 	if err != nil {
 		c.node.retryLater(k)
 		return protocol.Reply{Outcome: protocol.Unknown, Err: err}
-	}
-	if op := k.op(); reply.Outcome == protocol.Granted && reply.Floor == 0 && (op == protocol.OpAcquireFenced || op == protocol.OpRaise) {
-		c.node.counters.add(k.request.Counter)
 	}
 	switch {
 	case k.request.Op != protocol.OpAdmit: // whose own answer has it

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redquorum/redquorum/internal/hash"
 	"github.com/redquorum/redquorum/protocol"
 )
 
@@ -17,18 +15,24 @@ import (
 // it has accepted for the lock. It is the score of the one member of a sorted set, because ZADD GT is
 // the one command of Redis that compares a number with the one that is there and sets it.
 //
-// An acquisition is two plain commands where the asker compares the token with the server's clock
-// itself (Request.Judged), and a script has lately given the counter its life (see counters):
+// An acquisition is plain commands where the asker compares the token with the server's clock itself
+// (Request.Judged):
 //
 //	SET key value NX PX ttl
+//	PEXPIRE counter life GT
 //	ZADD counter GT CH token highest
+//	PEXPIRE counter life NX
 //
-// They cost the server half of what the script costs. They need not be one step: a token is unique
+// They cost the server two thirds of what the script costs. They need not be one step: a token is unique
 // because no server accepts a number twice or a lower one later, whoever has the lock meanwhile
-// (internal/fencemodel, Model.Plain). If ZADD does not accept the token of a lock that SET has taken,
-// the script of a raise to the same token follows, and its answer, which tells the counter, is the
-// reply. The script of the acquisition is also what remains for blocks, because ZADD compares the
-// number that it sets, and where the server or its ACL does not know ZADD GT.
+// (internal/fencemodel, Model.Plain). The life of a counter is only made longer: GT before the token,
+// because a counter that expired right behind it would forget it, and NX for a new counter. GT takes
+// one that has no life for one that lives for ever.
+//
+// If ZADD does not accept the token of a lock that SET has taken, or the life is not sure, the script of
+// a raise to the same token follows, and its answer, which tells the counter, is the reply. The script
+// of the acquisition is also what remains for blocks, because ZADD compares the number that it sets,
+// and where the server or its ACL does not know these commands.
 
 const (
 	counterError = "REDLOCKFENCE" // the code of a script that found a counter which makes no sense
@@ -55,8 +59,7 @@ const (
 // the counter, raises and mad clocks would take turns in carrying the counter off.
 //
 // A counter lives for a day and five times the distance, and by then everything near the clock is
-// above it. A counter that is ahead of the clock lives that much longer. The hour besides is for the
-// plain commands, which set no life.
+// above it. A counter that is ahead of the clock lives that much longer.
 //
 // Numbers are below 2^53, which Lua and scores have exactly: microseconds will be until 2255. A
 // counter that is no such number, or leaves none above it, fails every script that needs it, before
@@ -79,24 +82,34 @@ func decodeFenced(answer any) (protocol.Reply, error) {
 	return decodeOwned(answer)
 }
 
-var zaddHead = begin(6, "ZADD")
+var (
+	zaddHead    = begin(6, "ZADD")
+	pexpireHead = begin(4, "PEXPIRE")
+)
+
+// counterLife is how long a counter lives at least when plain commands have set it. A token that is
+// further than the distance ahead of the clock does not count for the asker.
+func counterLife(slack time.Duration) time.Duration { return 24*time.Hour + 6*slack }
 
 // encodePlain makes the plain commands of an acquisition.
 func encodePlain(r *protocol.Request) *encoded {
 	own := &struct { // one allocation
 		encoded
-		memory [256]byte
+		memory [448]byte
 	}{}
 	set := &commands[protocol.OpAcquire]
 	p := set.encode(append(own.memory[:0], set.head...), r)
-	own.packet = append(p, zaddHead...).text(r.Counter).text("GT").text("CH").number(r.Token).text(highest)
+	life := counterLife(r.Slack).Milliseconds()
+	p = append(p, pexpireHead...).text(r.Counter).number(life).text("GT")
+	p = append(p, zaddHead...).text(r.Counter).text("GT").text("CH").number(r.Token).text(highest)
+	own.packet = append(p, pexpireHead...).text(r.Counter).number(life).text("NX")
 	return &own.encoded
 }
 
-// askPlain returns the question that tells whether a server knows ZADD GT, which came with ZMSCORE in
-// Redis 6.2. As in askDeletion, the answer needs no right and no key.
+// askPlain returns the question that tells whether a server knows the plain commands: PEXPIRE with
+// conditions came with EXPIRETIME in Redis 7.0. As in askDeletion, the answer needs no right and no key.
 func askPlain(s *server) question {
-	return question{name: "ZMSCORE", refused: func(said redis.Error) {
+	return question{name: "EXPIRETIME", refused: func(said redis.Error) {
 		s.plain = strings.Contains(string(said), "wrong number of arguments")
 	}}
 }
@@ -104,7 +117,7 @@ func askPlain(s *server) question {
 // formOf returns the form in which a request is to be sent to the server that there is.
 func (n *node) formOf(r *protocol.Request) form {
 	if r.Op == protocol.OpAcquireFenced && r.Judged && n.plain.Load() {
-		return form{plain: n.counters.live(r.Counter)}
+		return form{plain: true}
 	}
 	return form{deletion: n.deletionFor(r)}
 }
@@ -115,9 +128,29 @@ type answer struct {
 	failure redis.Error
 }
 
-// zaddOf is what stands for an acquisition by plain commands in the list of what was sent: the
-// answer to its ZADD is its own. The call before carries the packet, and takes the answer to SET.
-var zaddOf = &encoded{}
+// The commands of an acquisition by plain commands, by their order.
+const (
+	plainSET = iota
+	plainGT
+	plainZADD
+	plainNX
+	plainCommands
+)
+
+// lastOfPlain is what stands for an acquisition by plain commands in the list of what was sent: the
+// answer to its last command is its own. The calls before carry the packet, and take the other answers.
+var lastOfPlain = &encoded{}
+
+// A plainAnswer is what a server has said so far to the commands of an acquisition.
+type plainAnswer struct {
+	answers [plainCommands]answer
+	n       int
+}
+
+func (a *plainAnswer) take(said any, failure redis.Error) {
+	a.answers[a.n] = answer{said, failure}
+	a.n++
+}
 
 // withPlain has the answers to acquisitions by plain commands taken. It works in the batch's memory,
 // which the queue uses again: memory of its own was a third of what locks with tokens allocated.
@@ -131,31 +164,41 @@ func (c *conn) withPlain(batch []call) []call {
 	if n == 0 {
 		return batch
 	}
-	if c.takeSet == nil {
-		c.takeSet = func(said any, failure redis.Error) { c.set = answer{said, failure} }
+	if c.takePlain == nil {
+		c.takePlain = c.plain.take
 	}
 	from := len(batch) - 1
+	n *= plainCommands - 1
 	batch = slices.Grow(batch, n)[:len(batch)+n]
 	for to := len(batch) - 1; from < to; from, to = from-1, to-1 { // from the end: nothing is overwritten unread
 		batch[to] = batch[from]
 		if set := batch[from].encoded; set.plain {
-			batch[to].encoded = zaddOf
-			to--
-			batch[to] = call{encoded: set, answered: c.takeSet}
+			batch[to].encoded = lastOfPlain
+			for range plainCommands - 1 {
+				to--
+				batch[to] = call{encoded: lastOfPlain, answered: c.takePlain}
+			}
+			batch[to].encoded = set
 		}
 	}
 	return batch
 }
 
 // answerPlain makes the reply to an acquisition by plain commands.
-func (c *conn) answerPlain(k call, zadd answer) {
-	c.doubtPlain(zadd.failure)
-	if c.set.failure != "" {
-		c.deliver(k, c.decodeFailure(k, c.set.failure))
+func (c *conn) answerPlain(k call, last answer) {
+	c.plain.take(last.said, last.failure)
+	answers := &c.plain.answers
+	c.plain.n = 0
+	set, accepted := answers[plainSET], answers[plainZADD].said == int64(1)
+	for _, a := range answers[plainGT:] {
+		c.doubtPlain(a.failure)
+		accepted = accepted && a.failure == ""
+	}
+	if set.failure != "" {
+		c.deliver(k, c.decodeFailure(k, set.failure))
 		return
 	}
-	reply, err := decodeSet(c.set.said)
-	accepted := zadd.failure == "" && zadd.said == int64(1)
+	reply, err := decodeSet(set.said)
 	switch {
 	case err != nil:
 		c.deliver(k, protocol.Reply{Outcome: protocol.Unknown, Err: err})
@@ -176,65 +219,5 @@ func (c *conn) doubtPlain(failure redis.Error) {
 	meaning, _ := explain(failure)
 	if errors.Is(meaning, ErrPermission) || errors.Is(meaning, ErrUnsupported) || strings.HasPrefix(string(failure), "ERR ") {
 		c.node.plain.Store(false)
-	}
-}
-
-// counters are the counters to which a script has lately given their life, so that ZADD need not.
-// There is a place for each that a hash of its name leads to; of two with one place the former is
-// forgotten. Time is the server's, told by what is left of its epoch record, because by that the
-// counters expire: client and server can sleep, and their clocks be set. A counter that goes from the
-// server alone, and is made by ZADD again, stays there for ever if no script finds it.
-type counters struct {
-	left   atomic.Int64                           // of the record, in minutes, as last seen; zero: not known
-	places atomic.Pointer[[1 << 12]atomic.Uint64] // nil: no counter so far
-}
-
-// freshFor is for how long a counter that was given its life needs no more, in minutes.
-const freshFor = 60
-
-// What a place holds: the upper bits of the hash, and below them the minutes that the record had left.
-const minuteBits = 28 // five hundred years
-
-func (c *counters) place(counter string) (place int, lot uint64) {
-	lot = hash.Mix(hash.Text(hash.Basis, counter))
-	return int(lot % uint64(len(c.places.Load()))), lot >> minuteBits << minuteBits
-}
-
-// add notes that the counter has been given its life.
-func (c *counters) add(counter string) {
-	left := c.left.Load()
-	if left == 0 {
-		return
-	}
-	places := c.places.Load()
-	if places == nil {
-		places = new([1 << 12]atomic.Uint64)
-		c.places.Store(places)
-	}
-	place, lot := c.place(counter)
-	places[place].Store(lot | uint64(left))
-}
-
-// memory tells the server's memory that the counters are in from all others.
-func (c *counters) memory() any { return c.places.Load() }
-
-// live reports whether the counter was added lately.
-func (c *counters) live(counter string) bool {
-	places := c.places.Load()
-	if places == nil {
-		return false
-	}
-	place, lot := c.place(counter)
-	found := places[place].Load()
-	since := int64(found&(1<<minuteBits-1)) - c.left.Load()
-	return found>>minuteBits == lot>>minuteBits && found != 0 && since >= 0 && since < freshFor
-}
-
-// see notes what is left of the record; zero for a server that is not known yet. If that is none, or more than before, the server's memory is
-// another, and the counters may have gone as well.
-func (c *counters) see(life time.Duration) {
-	left := int64(life / time.Minute)
-	if before := c.left.Swap(left); left == 0 && before > 0 || left > before {
-		c.places.Store(nil)
 	}
 }

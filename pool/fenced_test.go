@@ -47,77 +47,82 @@ func (r *rig) isPlain(n protocol.Node, key string) bool {
 	if strings.HasPrefix(asked[0], "EVALSHA ") {
 		return false
 	}
-	require.Equal(r.t, []string{"SET " + key, "ZADD c:" + key}, asked)
+	require.Equal(r.t, plainCommandsOf(key), asked)
 	return true
 }
 
-// newPlainRig returns a rig, and a node that asks it for locks of these keys by plain commands from now
-// on.
-func newPlainRig(t *testing.T, keys []string, opts ...Option) (*rig, protocol.Node) {
+func plainCommandsOf(key string) []string {
+	return []string{"SET " + key, "PEXPIRE c:" + key, "ZADD c:" + key, "PEXPIRE c:" + key}
+}
+
+// newPlainRig returns a rig, and a node that is connected to it.
+func newPlainRig(t *testing.T, opts ...Option) (*rig, protocol.Node) {
 	r := newRig(t)
 	r.record(10 * time.Hour)
 	n := r.open(opts...)
 	require.Equal(t, protocol.Granted, do(t, n, protocol.Request{Op: protocol.OpInspect, Key: "connected"}).Outcome)
-	for _, key := range append([]string{"first"}, keys...) { // behind which the record is seen
-		require.False(t, r.isPlain(n, key))
-	}
 	return r, n
 }
 
 func TestAJudgedTokenIsAcceptedByPlainCommands(t *testing.T) {
 	t.Parallel()
-	r, n := newPlainRig(t, []string{"k"})
-	life := r.TTL("c:k")
-	assert.Greater(t, life, 25*time.Hour)
+	r, n := newPlainRig(t)
 	before, token := len(r.plainly()), time.Now().UnixMicro()
 	reply := do(t, n, judged("k", token))
 	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Run: "run1/data1", Life: 10 * time.Hour}, reply)
-	assert.Equal(t, []string{"SET k", "ZADD c:k"}, r.plainly()[before:])
+	assert.Equal(t, plainCommandsOf("k"), r.plainly()[before:])
 	score, err := r.ZScore("c:k", highest)
 	require.NoError(t, err)
 	assert.Equal(t, float64(token), score)
 	assert.Equal(t, 10*time.Second, r.TTL("k"))
-	assert.Equal(t, life, r.TTL("c:k"), "which a script has given it")
 	assert.Equal(t, protocol.Refused, do(t, n, judged("k", token+1)).Outcome)
 	require.True(t, r.Del("k"))
 	assert.True(t, r.isPlain(n, "k"))
-	assert.False(t, r.isPlain(n, "other"), "a counter that no script has given its life")
 }
 
-// TestACounterIsGivenItsLifeAgain after an hour by the server's clock, on each connection, and when the
-// server's memory is another. The first request after that shows it.
-func TestACounterIsGivenItsLifeAgain(t *testing.T) {
+// TestPlainCommandsGiveACounterItsLife, and never a shorter one.
+func TestPlainCommandsGiveACounterItsLife(t *testing.T) {
 	t.Parallel()
-	dialled, breaks := cut()
-	r, n := newPlainRig(t, []string{"k"}, dialled)
-	are := func(what string, want ...bool) {
-		t.Helper()
-		var got []bool
-		for range want {
-			got = append(got, r.isPlain(n, "k"))
+	s := newLive(t)
+	n := openNode(t, s.url())
+	life := counterLife(2 * time.Second)
+	for name, c := range map[string]struct{ before, after time.Duration }{
+		"new":                {0, life},
+		"made without":       {protocol.NoTTL, life},
+		"old":                {time.Minute, life},
+		"ahead of the clock": {72 * time.Hour, 72 * time.Hour},
+	} {
+		if c.before != 0 {
+			s.do("ZADD", "c:"+name, 5, highest)
 		}
-		assert.Equal(t, want, got, what)
+		if c.before > 0 {
+			s.do("PEXPIRE", "c:"+name, c.before.Milliseconds())
+		}
+		reply := do(t, n, judged(name, time.Now().UnixMicro()))
+		require.Equal(t, protocol.Granted, reply.Outcome, reply.Err)
+		require.Zero(t, reply.Floor)
+		left, _ := s.do("PTTL", "c:"+name).(int64)
+		assert.InDelta(t, c.after.Milliseconds(), left, 60_000, name)
 	}
-	are("at once", true, true)
-	r.SetTTL("record", 9*time.Hour+time.Minute)
-	are("59 minutes later", true, true)
-	r.SetTTL("record", 9*time.Hour)
-	are("an hour later", true, false, true, true)
-	r.SetTTL("record", 100*time.Hour)
-	are("another record", true, false, true)
-	r.FlushAll()
-	are("no record", true, false, false)
-	r.record(time.Hour)
-	are("a new one", false, false, true)
-	breaks()
-	eventually(t, func() bool { return r.connections() > 1 && n.(*node).connected() }, "it connects again")
-	are("another server, perhaps", false, false, true)
+}
+
+// TestACounterWhoseLifeIsNotSureHasNotAcceptedTheToken, because it might forget it.
+func TestACounterWhoseLifeIsNotSureHasNotAcceptedTheToken(t *testing.T) {
+	t.Parallel()
+	r, n := newPlainRig(t)
+	r.fail("PEXPIRE", "ERR Unsupported option GT")
+	reply := do(t, n, judged("k", time.Now().UnixMicro()))
+	assert.Equal(t, protocol.Granted, reply.Outcome, reply.Err)
+	assert.NotZero(t, reply.Floor)
+	r.fail("PEXPIRE", "")
+	require.True(t, r.Del("k"))
+	assert.False(t, r.isPlain(n, "k"), "the server does not know the condition")
 }
 
 // TestATokenThatIsNotAcceptedIsAnsweredByTheScript, which tells the counter.
 func TestATokenThatIsNotAcceptedIsAnsweredByTheScript(t *testing.T) {
 	t.Parallel()
-	r, n := newPlainRig(t, []string{"k"})
+	r, n := newPlainRig(t)
 	token := time.Now().Add(time.Minute).UnixMicro()
 	require.Equal(t, protocol.Granted, do(t, n, judged("k", token)).Outcome)
 	require.True(t, r.Del("k"))
@@ -134,7 +139,7 @@ func TestATokenThatIsNotAcceptedIsAnsweredByTheScript(t *testing.T) {
 // TestACounterKeepsItsLife, whatever comes of a token: that of one which is ahead of the clock is longer.
 func TestACounterKeepsItsLife(t *testing.T) {
 	t.Parallel()
-	r, n := newPlainRig(t, []string{"k"})
+	r, n := newPlainRig(t)
 	_, err := r.ZAdd("c:k", float64(time.Now().Add(48*time.Hour).UnixMicro()), highest)
 	require.NoError(t, err)
 	r.SetTTL("c:k", 72*time.Hour)
@@ -143,12 +148,12 @@ func TestACounterKeepsItsLife(t *testing.T) {
 	assert.Equal(t, 72*time.Hour, r.TTL("c:k"))
 }
 
-// TestAServerWithoutZADDGTGetsTheScript, as does one that turns out to have none.
-func TestAServerWithoutZADDGTGetsTheScript(t *testing.T) {
+// TestAServerWithoutThePlainCommandsGetsTheScript, as does one that turns out to have none.
+func TestAServerWithoutThePlainCommandsGetsTheScript(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.record(time.Hour)
-	r.fail("ZMSCORE", "ERR unknown command 'ZMSCORE', with args beginning with: ")
+	r.fail("EXPIRETIME", "ERR unknown command 'EXPIRETIME', with args beginning with: ")
 	n := r.open()
 	for range 4 {
 		assert.False(t, r.isPlain(n, "k"))
@@ -158,7 +163,7 @@ func TestAServerWithoutZADDGTGetsTheScript(t *testing.T) {
 		"ERR unknown command 'ZADD', with args beginning with: ",
 		"NOPERM this user has no permissions to run the 'zadd' command",
 	} {
-		r, n := newPlainRig(t, []string{"k"})
+		r, n := newPlainRig(t)
 		r.fail("ZADD", says)
 		reply := do(t, n, judged("k", time.Now().UnixMicro()))
 		assert.Equal(t, protocol.Unknown, reply.Outcome, "the key was taken, and the script cannot set the counter: %s", says)
@@ -173,7 +178,7 @@ func TestAServerWithoutZADDGTGetsTheScript(t *testing.T) {
 // TestWhatSETSaysDecides, whatever came of the token.
 func TestWhatSETSaysDecides(t *testing.T) {
 	t.Parallel()
-	r, n := newPlainRig(t, []string{"k"})
+	r, n := newPlainRig(t)
 	r.fail("SET", "OOM command not allowed when used memory > 'maxmemory'.")
 	reply := do(t, n, judged("k", time.Now().UnixMicro()))
 	assert.Equal(t, protocol.Unknown, reply.Outcome)
@@ -183,10 +188,10 @@ func TestWhatSETSaysDecides(t *testing.T) {
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("next", "v")).Outcome, "answers stay with their requests")
 }
 
-// TestEachOfABatchHasItsOwnAnswer, though some requests have two.
+// TestEachOfABatchHasItsOwnAnswer, though some requests have four.
 func TestEachOfABatchHasItsOwnAnswer(t *testing.T) {
 	t.Parallel()
-	r, n := newPlainRig(t, []string{"low", "held", "free0", "free1", "free2"})
+	r, n := newPlainRig(t)
 	ahead := time.Now().Add(time.Minute).UnixMicro()
 	require.Equal(t, protocol.Granted, do(t, n, judged("low", ahead)).Outcome)
 	require.True(t, r.Del("low"))
@@ -218,9 +223,9 @@ func TestEachOfABatchHasItsOwnAnswer(t *testing.T) {
 // TestABrokenConnectionLeavesTheLockUnknown, whichever of the answers have come.
 func TestABrokenConnectionLeavesTheLockUnknown(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"SET", "ZADD"} {
+	for _, at := range []string{"SET", "ZADD", "PEXPIRE"} {
 		dialled, breaks := cut()
-		r, n := newPlainRig(t, []string{"k"}, dialled)
+		r, n := newPlainRig(t, dialled)
 		r.hangAt(at)
 		to := submit(t, n, judged("k", time.Now().UnixMicro()))
 		eventually(t, r.hangs, "it hangs")
@@ -259,9 +264,13 @@ func TestWithoutTheRightToZADDThereIsNoToken(t *testing.T) {
 func TestWhatFollowsIsSentThoughTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	n := &node{wake: make(chan struct{}, 1)}
-	c := &conn{node: n, set: answer{said: "OK"}}
+	c := &conn{node: n}
+	c.plain.take("OK", "")
+	for range plainCommands - 2 {
+		c.plain.take(int64(0), "")
+	}
 	ask := judged("k", 5)
-	c.answerPlain(call{request: &ask, encoded: zaddOf, expires: 1}, answer{said: int64(0)})
+	c.answerPlain(call{request: &ask, encoded: lastOfPlain, expires: 1}, answer{said: int64(0)})
 	require.Len(t, n.queue, 1)
 	assert.Zero(t, n.queue[0].expires)
 	assert.Equal(t, protocol.OpRaise, n.queue[0].op())

@@ -21,7 +21,7 @@ type server struct {
 	primary  string    // what stands under primaryKey: see standby.go
 	scripts  bool      // are loaded
 	deletion *deletion // that it knows; nil: none
-	plain    bool      // it knows ZADD GT
+	plain    bool      // it accepts tokens by plain commands: see fenced.go
 }
 
 // handshake asks a new connection which server is at the other end, refuses a replica, and loads

@@ -47,7 +47,6 @@ type node struct {
 	outstanding atomic.Int64             // requests without a reply, queued or sent
 	deletion    atomic.Pointer[deletion] // of the server; nil: it has none, or does not permit it
 	plain       atomic.Bool              // tokens are accepted by plain commands: see fenced.go
-	counters    counters                 // of the server, for those
 
 	mu         lockorder.Mutex[lockorder.Node] // guards the fields below
 	offline    error                           // set while there is no connection: requests fail with it at once
@@ -111,11 +110,10 @@ func (n *node) Forgets() bool { return len(n.members) > 1 }
 // Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
 // lets them.
 func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
-	memory := n.counters.memory()
 	e := encode(r, n.formOf(r))
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if e.plain && (!n.plain.Load() || n.counters.memory() != memory) { // the server is another since
+	if e.plain && !n.plain.Load() { // the server is another since
 		e = encode(r, n.formOf(r))
 	}
 	k := call{request: r, encoded: e, slot: slot, to: to, expires: expiry(r)}
@@ -232,7 +230,6 @@ func (n *node) connect(last server) (*conn, error) {
 	n.offline = nil
 	n.deletion.Store(now.deletion)
 	n.plain.Store(now.plain)
-	n.counters.see(0)
 	// Releases whose keys should have expired are sent, too, because a SET that stood in a hung
 	// server's buffer begins its TTL only when it is run.
 	n.sendPending()

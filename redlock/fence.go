@@ -26,7 +26,7 @@ import (
 // client's mad clock cannot use up the numbers. This also bounds what a node that
 // lost its counters had accepted before: see trust.TokenSlack. Where the guard knows the
 // clocks of a quorum, the client judges the distance itself (package trust), and
-// an acquisition with a token is two plain commands to the node instead of a script.
+// an acquisition with a token is plain commands to the node instead of a script.
 //
 // An attempt whose lock others of this process wait for proposes a block of numbers: the node
 // accepts the first as above, and its counter goes to the last. So no other attempt is granted a

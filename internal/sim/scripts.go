@@ -45,6 +45,9 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Granted, Floor: s.accept(req, counter)}
 }
 
+// counterLife is how long a token is remembered that is not ahead of the clock.
+const counterLife = 24 * time.Hour
+
 // counter returns the highest token accepted, or an error if the key holds no number
 // that a token can follow.
 func (s *Server) counter(req *protocol.Request) (int64, error) {
@@ -60,11 +63,11 @@ func (s *Server) counter(req *protocol.Request) (int64, error) {
 }
 
 // zadd is the second step of an acquisition whose token the asker judges (Request.Judged): ZADD GT,
-// whatever became of the first. It leaves the counter's life as it is.
+// whatever became of the first. The counter lives a day longer, and no less than before.
 func (s *Server) zadd(req *protocol.Request) (accepted bool) {
 	e, exists := s.lookup(req.Counter)
-	if !exists {
-		e.expires = never
+	if life := s.wall.now() + counterLife + 6*req.Slack; !exists || e.expires == never || e.expires < life {
+		e.expires = life
 	}
 	if accepted = !exists || e.score != nil && float64(req.Token) > *e.score; accepted {
 		s.count(req.Counter, req.Token, e.expires)
@@ -90,7 +93,6 @@ func (s *Server) count(key string, token int64, expires time.Duration) {
 
 // accept takes the token and its block, or returns the floor above which it would.
 func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
-	const life = 25 * time.Hour
 	now, slack := s.unix().Microseconds(), req.Slack.Microseconds()
 	limit := now + slack
 	if req.Op == protocol.OpRaise {
@@ -100,7 +102,7 @@ func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	if req.Token <= counter || req.Token < now-slack || last > limit {
 		return max(counter, now)
 	}
-	s.count(req.Counter, last, s.wall.now()+life+5*req.Slack+max(0, time.Duration(last-now)*time.Microsecond))
+	s.count(req.Counter, last, s.wall.now()+counterLife+5*req.Slack+max(0, time.Duration(last-now)*time.Microsecond))
 	return 0
 }
 
