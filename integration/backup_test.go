@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -25,6 +26,9 @@ import (
 func TestABackupCostsNoVote(t *testing.T) {
 	t.Parallel()
 	r := startServers(t, 3)
+	if info := fmt.Sprintf("%s", r.must(t, 0, "INFO", "server")); strings.Contains(info, "\nredis_version:6.") {
+		t.Skip("since Redis 7.0: INFO tells what was read as a replica")
+	}
 	dir := t.TempDir()
 	backedUp := []int{0, 1}
 	for _, i := range backedUp {

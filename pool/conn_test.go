@@ -139,7 +139,7 @@ func TestAForgottenScriptIsSentAgain(t *testing.T) {
 func TestForgottenScriptsAreSentAgainInTheirOrder(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	s.since62("CLIENT PAUSE of writes alone")
+	s.since("6.2", "CLIENT PAUSE of writes alone")
 	n := openNode(t, s.url())
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	s.do("SCRIPT", "FLUSH")

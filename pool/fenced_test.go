@@ -84,6 +84,7 @@ func TestAJudgedTokenIsAcceptedByPlainCommands(t *testing.T) {
 func TestPlainCommandsGiveACounterItsLife(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
+	s.since("7.0", "conditions of PEXPIRE")
 	n := openNode(t, s.url())
 	life := counterLife(2 * time.Second)
 	for name, c := range map[string]struct{ before, after time.Duration }{

@@ -309,7 +309,7 @@ func TestAnOldConnectionThatIsGoneIsNoDoubt(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, doubts, "no such client")
 
-	s.since62("ACL rules that forbid a subcommand")
+	s.since("6.2", "ACL rules that forbid a subcommand")
 	forbidden, err := redis.DialURL(s.as("lame", "~*", "+@all", "-client|kill"))
 	require.NoError(t, err)
 	defer forbidden.Close()

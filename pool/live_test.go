@@ -51,11 +51,13 @@ func (s live) do(args ...any) any {
 	return v
 }
 
-// since62 skips the test on a server of version 6.0, which lacks what is named.
-func (s live) since62(what string) {
+// since skips the test on a server that is older than version "6.2" or "7.0", and lacks what is named.
+func (s live) since(version, what string) {
 	s.t.Helper()
-	if info := string(s.do("INFO", "server").([]byte)); strings.Contains(info, "\nredis_version:6.0.") {
-		s.t.Skip("since Redis 6.2:", what)
+	older := map[string]string{"6.2": "6.0.", "7.0": "6."}[version]
+	require.NotEmpty(s.t, older)
+	if info := string(s.do("INFO", "server").([]byte)); strings.Contains(info, "\nredis_version:"+older) {
+		s.t.Skip("since Redis "+version+":", what)
 	}
 }
 

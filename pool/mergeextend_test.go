@@ -221,7 +221,7 @@ func TestAForbiddenKeyIsNoOthersTrouble(t *testing.T) {
 	assert.Equal(t, protocol.Failed, reply.Outcome)
 	assert.ErrorIs(t, reply.Err, ErrPermission)
 
-	s.since62("INFO commandstats tells rejected calls")
+	s.since("6.2", "INFO commandstats tells rejected calls")
 	s.do("CONFIG", "RESETSTAT")
 	for _, to := range submitTogether(n, requests...) {
 		to.next(t)
@@ -269,7 +269,7 @@ func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	s.since62("NOLOOP covers what scripts change")
+	s.since("6.2", "NOLOOP covers what scripts change")
 	n := openNode(t, s.url())
 	const keys = 20
 	requests := hold(t, n, keys)
@@ -314,7 +314,7 @@ func TestAKeyThatGoesBeforeItIsRememberedGivesAHint(t *testing.T) {
 func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	s.since62("NOLOOP covers what scripts change")
+	s.since("6.2", "NOLOOP covers what scripts change")
 	n := openNode(t, s.as("some", "~*", "&*", "+@all", "-exists"))
 	requests := hold(t, n, 2)
 	w := wait(t, n, "k1")

@@ -476,6 +476,7 @@ func TestAServerThatFailedOverAndBackHasNoDataOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t)
+			live{p.Fleet, t}.since("7.0", "INFO tells what was read as a replica")
 			before := do(t, openNode(t, p.URLs()[0]), recorded("a")).Run
 			require.Equal(t, record.OwnData, before[strings.Index(before, "/")+1:])
 			p.promote(1)

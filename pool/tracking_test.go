@@ -113,7 +113,7 @@ func TestEachQuestionGivesOneHint(t *testing.T) {
 func TestOwnChangesGiveNoHint(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	s.since62("NOLOOP covers what scripts change")
+	s.since("6.2", "NOLOOP covers what scripts change")
 	n := openNode(t, s.url())
 	w, last := wait(t, n, "k"), wait(t, n, "last")
 	w.next()
@@ -130,7 +130,7 @@ func TestOwnChangesGiveNoHint(t *testing.T) {
 func TestThereIsAListenerOnlyWhileAKeyIsWatched(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	s.since62("CLIENT LIST shows redir")
+	s.since("6.2", "CLIENT LIST shows redir")
 	n := openNode(t, s.url(), lingering(time.Millisecond))
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	assert.Empty(t, s.clients("redlock-hints"))
@@ -327,7 +327,7 @@ func (s live) calls(command string) int {
 func TestAHolderIsHintedAtAChange(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	s.since62("NOLOOP covers what scripts change")
+	s.since("6.2", "NOLOOP covers what scripts change")
 	inspect := protocol.Request{Op: protocol.OpInspect, Key: "k"}
 	for name, ask := range map[string][]protocol.Request{
 		"inspected":               {watching(inspect)},
@@ -361,7 +361,7 @@ func TestAHolderIsHintedAtAChange(t *testing.T) {
 func TestToWatchCostsOneCommand(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	s.since62("INFO commandstats names subcommands since 7.0")
+	s.since("6.2", "INFO commandstats names subcommands since 7.0")
 	n := openNode(t, s.url())
 	w := wait(t, n, "k")
 	w.next()
@@ -397,7 +397,7 @@ func idle(n protocol.Node) bool {
 func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	s.since62("ACL rules for channels")
+	s.since("6.2", "ACL rules for channels")
 	for user, rule := range map[string]string{
 		"tracking":  "-client|tracking",
 		"caching":   "-client|caching",

@@ -338,7 +338,8 @@ func TestDoctorExaminesGroups(t *testing.T) {
 	gs := startGroups(t, fleet.Process, "a", "b", "c")
 	for _, name := range []string{"a", "b", "c"} {
 		for _, u := range gs[name].URLs() { // as locks without the memory guard need it
-			ask(t, u, "CONFIG", "SET", "appendonly", "yes", "appendfsync", "always")
+			ask(t, u, "CONFIG", "SET", "appendonly", "yes")
+			ask(t, u, "CONFIG", "SET", "appendfsync", "always")
 		}
 	}
 	code, e, text := gs.diagnose(t, "", "a", "b")
