@@ -96,7 +96,14 @@ func TestDoctorChangesNothing(t *testing.T) {
 		return value
 	}
 	before := changes()
+	other, err := redis.DialURL(f.URLs()[0])
+	tr.NoError(t, err)
+	defer other.Close()
+	_, err = other.Do("PING")
+	tr.NoError(t, err)
 	examineURLs(t, f.URLs())
+	_, err = other.Do("PING")
+	assert.NoError(t, err, "it has not closed others' connections")
 	assert.Equal(t, before, changes())
 	assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
 }

@@ -213,7 +213,7 @@ func TestNothingIsChanged(t *testing.T) {
 			case "EVAL":
 				assert.Equal(t, "EVAL return 1 0", sent)
 			case "CLIENT":
-				assert.Contains(t, []string{"CLIENT ID", "CLIENT KILL ID 0", "CLIENT TRACKING OFF", "CLIENT CACHING YES"}, sent)
+				assert.Contains(t, []string{"CLIENT ID", "CLIENT KILL ID 9223372036854775807", "CLIENT TRACKING OFF", "CLIENT CACHING YES"}, sent)
 			default:
 				t.Errorf("%s", sent)
 			}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"math"
 	"strings"
 
 	"github.com/redquorum/redquorum/internal/keys"
@@ -44,7 +45,8 @@ func purposes(prefix string) []purpose {
 			{words: []any{"ROLE"}, grant: "+role"},
 			{words: []any{"INFO", "server"}, grant: "+info"},
 			{words: []any{"CLIENT", "ID"}, grant: "+client|id"},
-			{words: []any{"CLIENT", "KILL", "ID", 0}, grant: "+client|kill"},
+			// Before Redis 7.0 the ID 0 means all clients.
+			{words: []any{"CLIENT", "KILL", "ID", int64(math.MaxInt64)}, grant: "+client|kill"},
 		}, "replicas, restarts with old data, or requests in broken connections are not noticed"},
 		{Note, checkRights, []right{
 			{words: []any{"ZADD", queue, "XX", 0, "none"}, grant: "+zadd"},
