@@ -18,6 +18,9 @@ type command struct {
 	script *script // nil: a plain command
 	head   packet  // of a plain command: the words that never change
 
+	// forMany does it for many keys at once (see merge.go); nil: there is none.
+	forMany *script
+
 	encode func(p packet, r *protocol.Request) packet // appends the other words
 	decode func(answer any) (protocol.Reply, error)
 
@@ -32,12 +35,12 @@ type command struct {
 
 var commands = [...]command{
 	protocol.OpAcquire: {head: begin(6, "SET"), encode: encodeSet, decode: decodeSet},
-	protocol.OpExtend:  {script: extendScript, encode: encodeExtend, decode: decodeOwned},
+	protocol.OpExtend:  {script: extendScript, forMany: extendEachScript, encode: encodeExtend, decode: decodeOwned},
 	protocol.OpRelease: {
-		script: releaseScript, encode: encodeRelease, decode: decodeReleased, deletesKey: true,
+		script: releaseScript, forMany: releaseEachScript, encode: encodeRelease, decode: decodeReleased, deletesKey: true,
 	},
 	protocol.OpInspect: {script: inspectScript, encode: encodeKey, decode: decodeInspect},
-	protocol.OpLook:    {script: lookScript, encode: encodeRelease, decode: decodeOwned},
+	protocol.OpLook:    {script: lookScript, forMany: lookEachScript, encode: encodeRelease, decode: decodeOwned},
 
 	protocol.OpAcquireFenced: {
 		script: acquireFencedScript, encode: encodeFenced, decode: decodeFenced, makesKey: true,

@@ -31,10 +31,8 @@ type conn struct {
 	broken   chan struct{} // closed by the first fail
 	err      error         // the reason; read after broken is closed
 
-	mergesExtensions atomic.Bool // see mergeextend.go
-	mergesReleases   atomic.Bool // see mergerelease.go
-	mergesLooks      atomic.Bool // see mergelook.go
-	merger           merger      // the writer's
+	merges atomic.Bool // see merge.go
+	merger merger      // the writer's
 
 	spare        []call // the memory of the batch before; the writer's
 	confirmation confirmation
@@ -53,9 +51,7 @@ func newConn(n *node, c redis.Conn, s server) *conn {
 		node: n, redis: c, writer: newBatchWriter(c), server: s, began: time.Now(),
 		broken: make(chan struct{}), confirmation: confirmation{run: s.identity()},
 	}
-	for _, merges := range []*atomic.Bool{&made.mergesExtensions, &made.mergesReleases, &made.mergesLooks} {
-		merges.Store(s.scripts && !n.cautious)
-	}
+	made.merges.Store(s.scripts && !n.cautious)
 	return made
 }
 
@@ -151,14 +147,8 @@ func (c *conn) nextBatch() []call {
 		batch = slices.DeleteFunc(batch, isLate)
 	}
 	key := recordKey(batch)
-	if c.mergesReleases.Load() {
-		batch = c.merger.mergeReleases(batch)
-	}
-	if c.mergesExtensions.Load() {
-		batch = c.merger.mergeExtensions(batch)
-	}
-	if c.mergesLooks.Load() {
-		batch = c.merger.mergeLooks(batch)
+	if c.merges.Load() {
+		batch = c.merger.merge(batch)
 	}
 	if key != "" {
 		batch = c.withConfirmation(batch, key, now)

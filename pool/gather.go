@@ -1,11 +1,8 @@
 package pool
 
 import (
-	"cmp"
 	"slices"
 	"time"
-
-	"github.com/redquorum/redquorum/protocol"
 )
 
 // Requests that may wait (protocol.Request.MayWait) gather before they are queued, for a millisecond
@@ -19,7 +16,6 @@ import (
 // gathered are the calls that gather. The node's mu guards them.
 type gathered struct {
 	calls   []call
-	keys    keySet // theirs
 	timer   *time.Timer
 	running bool // the timer
 }
@@ -28,7 +24,6 @@ type gathered struct {
 func (n *node) gather(k call) {
 	g := &n.gathered
 	g.calls = append(g.calls, k)
-	g.keys.add(k.request.Key)
 	switch {
 	case len(g.calls) >= maxMerged:
 		n.queueGathered()
@@ -53,30 +48,18 @@ func (n *node) endGathering() {
 
 // mayNotBePassedBy reports whether k may be about the key of a call that gathers.
 func (g *gathered) mayNotBePassedBy(k *call) bool {
-	return len(g.calls) > 0 && (!k.isAboutOneKey() || g.keys.mayHave(k.request.Key))
+	return len(g.calls) > 0 && (!k.isAboutOneKey() ||
+		slices.ContainsFunc(g.calls, func(c call) bool { return c.request.Key == k.request.Key }))
 }
 
-// queueGathered queues what has gathered, with calls that can be merged side by side. The caller holds
-// mu.
+// queueGathered queues what has gathered. The caller holds mu.
 func (n *node) queueGathered() {
 	g := &n.gathered
 	if len(g.calls) == 0 {
 		return
 	}
-	slices.SortStableFunc(g.calls, func(a, b call) int { return compareKinds(a.request, b.request) })
 	n.queue = append(n.queue, g.calls...)
 	clear(g.calls)
-	g.calls, g.keys = g.calls[:0], keySet{}
+	g.calls = g.calls[:0]
 	n.wakeWriter()
-}
-
-// compareKinds puts the requests next to each other that extendsAs and looksAs say are alike.
-func compareKinds(a, b *protocol.Request) int {
-	watched := func(r *protocol.Request) int {
-		if r.Watch {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(watched(a), watched(b)), cmp.Compare(a.TTL, b.TTL))
 }

@@ -58,10 +58,12 @@ func (s *script) begin(p packet, keys, others int) packet {
 
 // scripts returns all scripts.
 func scripts() []*script {
-	all := []*script{extendEachScript, lookEachScript, releaseEachScript}
+	var all []*script
 	for _, cmd := range commands {
-		if cmd.script != nil {
-			all = append(all, cmd.script)
+		for _, s := range []*script{cmd.script, cmd.forMany} {
+			if s != nil {
+				all = append(all, s)
+			}
 		}
 	}
 	return all

@@ -433,3 +433,34 @@ func (c *conn) cached(_ any, failure redis.Error) {
 		c.node.refuseHints()
 	}
 }
+
+// watches reports whether the server is to hint at the next change of what the call reads.
+func (k call) watches() bool {
+	r := k.request
+	if len(k.encoded.each) > 0 {
+		r = k.encoded.each[0].request
+	}
+	return r != nil && (r.Op == protocol.OpWatch || r.Watch)
+}
+
+// readEach makes the command by which the server remembers the keys of a merged call, of which it is
+// to tell the next change. It is not left to the script: up to Redis 7.0 each reading in a script has
+// the server remember all of the script's keys, so that a hundred keys cost as much as ten thousand.
+func (c *conn) readEach(each []call) call {
+	keys := make([]string, len(each)) // the group is used again before the answer comes
+	p := c.merger.packets.array(1 + len(each)).text("EXISTS")
+	for i := range each {
+		keys[i] = each[i].request.Key
+		p = p.text(keys[i])
+	}
+	return call{encoded: &encoded{packet: c.merger.added(p)}, answered: func(answer any, failure redis.Error) {
+		if failure != "" { // not permitted: each extension has its key remembered by itself
+			c.merges.Store(false)
+		}
+		if answer != int64(len(keys)) { // a key went before it was remembered: the server does not tell
+			for _, key := range keys {
+				c.node.hints.give(key)
+			}
+		}
+	}}
+}

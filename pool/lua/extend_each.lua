@@ -1,6 +1,4 @@
--- Extends keys that have nothing to do with each other. KEYS are the keys; ARGV are
--- the TTL in milliseconds and the value of each key, in the same order. The answer is 1 if all were
--- extended, and otherwise a number for each key.
+-- Extends keys that have nothing to do with each other, as the script for one key does.
 --
 -- Calls are what a script costs, so the values are read by one. GT, since Redis 7.0, changes a TTL only
 -- for a longer one, which a renewal's nearly always is. Where it does not, or is not known, the TTL

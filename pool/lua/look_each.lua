@@ -1,14 +1,13 @@
--- Looks at locks that are held (OpLook) are sent as one script where they follow each other in a
--- batch. A client that holds many locks looks at each once, to have the server hint at its next
--- change, and at all when the server may have forgotten them.
+-- Looks at locks that are held (OpLook). A client that holds many locks looks at each once, to have
+-- the server hint at its next change, and at all when the server may have forgotten them.
 --
--- The script answers as extendEachScript does, and not with the values, as MGET would: whoever may
--- write to the keys could make that answer as long as they like, and an answer beyond the bounds costs
--- the connection (see bounds.go). It reads all keys by one command, because up to Redis 7.0 each
--- reading has the server remember all of a script's keys.
+-- The answer does not have the values, as that of MGET would: whoever may write to the keys could make
+-- it as long as they like, and an answer beyond the bounds costs the connection (see bounds.go). All
+-- keys are read by one command, because up to Redis 7.0 each reading has the server remember all of a
+-- script's keys.
 local values, answers, all = redis.call('MGET', unpack(KEYS)), {}, true
 for i, key in ipairs(KEYS) do
-	if values[i] == ARGV[i] then
+	if values[i] == ARGV[i + 1] then
 		answers[i] = -3
 	else
 		all = false
