@@ -65,7 +65,7 @@ lint: ## staticcheck
 	$(GO) run $(STATICCHECK) ./...
 
 schedules: ## schedules of the simulation: make schedules SCHEDULES=20000
-	$(GO) test -count=1 -run '^TestQuorumSchedules$$' -v . -schedules $(SCHEDULES)
+	$(GO) test -count=1 -timeout 0 -run '^TestQuorumSchedules$$' -v . -schedules $(SCHEDULES)
 
 seed: ## replay one schedule of the simulation: make seed SEED=42
 	$(GO) test -count=1 -run '^TestQuorumSchedules$$' -v . -seed $(SEED)
