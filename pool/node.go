@@ -52,7 +52,6 @@ type node struct {
 	offline    error                           // set while there is no connection: requests fail with it at once
 	queue      []call                          // to be written
 	idle       bool                            // the writer waits for wake
-	gathered   gathered                        // to be queued soon
 	pending    pendingReleases                 // to be sent again later
 	retryTimer *time.Timer                     // sends the pending releases; nil: it does not run
 	redirect   redirect                        // where the server should send hints
@@ -127,13 +126,6 @@ func (n *node) Submit(r *protocol.Request, slot int, to protocol.Receiver) error
 		return ErrFull
 	}
 	n.outstanding.Add(1)
-	if r.MayWait && k.isAboutOneKey() {
-		n.gather(k)
-		return nil
-	}
-	if n.gathered.mayNotBePassedBy(&k) {
-		n.queueGathered()
-	}
 	n.queue = append(n.queue, k)
 	n.wakeWriter()
 	return nil
@@ -188,10 +180,8 @@ func (n *node) run() {
 	n.goOffline(ErrClosed)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, t := range []*time.Timer{n.retryTimer, n.gathered.timer} {
-		if t != nil {
-			t.Stop()
-		}
+	if n.retryTimer != nil {
+		n.retryTimer.Stop()
 	}
 }
 
@@ -248,7 +238,6 @@ func (n *node) connected() bool {
 func (n *node) goOffline(reason error) {
 	n.mu.Lock()
 	n.offline = reason
-	n.queueGathered()
 	unsent := n.queue
 	n.queue = nil
 	for _, k := range unsent {

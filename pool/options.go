@@ -21,14 +21,13 @@ type settings struct {
 	log         *slog.Logger
 
 	linger time.Duration // how long a listener outlives the last watcher
-	gather time.Duration // how long a request that may wait is kept back for others
 	ping   time.Duration // how often a listener looks whether its server is still there
 }
 
 func settle(opts []Option) (*settings, error) {
 	s := &settings{
 		dialTimeout: time.Second, stall: time.Second, log: slog.New(slog.DiscardHandler),
-		linger: time.Second, gather: time.Millisecond, ping: 3 * time.Second,
+		linger: time.Second, ping: 3 * time.Second,
 	}
 	for _, o := range opts {
 		if err := o(s); err != nil {

@@ -208,10 +208,6 @@ type Request struct {
 	// was refused.
 	Watch bool
 
-	// MayWait says that no caller waits for the reply, so a node may keep the request back for some
-	// milliseconds and send it together with others.
-	MayWait bool
-
 	// Judged says of an OpAcquireFenced without a Block that the asker compares Token with the node's
 	// clock itself, by the Life of the reply, so that the node need not. Then the node may also take
 	// the lock and the token in two steps, and accept a token whose lock it refuses.

@@ -92,17 +92,12 @@ func (s *session) renew() {
 	var r *round
 	if wanted {
 		r = s.nextRound()
-		r.req.MayWait = s.mayGather()
 		todo = s.lease.Renewing(r)
 	}
 	if s.follow(todo) && r != nil {
 		r.ask()
 	}
 }
-
-// mayGather reports whether what the Agenda has asked of the nodes may wait for other locks' requests.
-// The milliseconds are nothing to the TTL of a lock that is not in danger. The session must be locked.
-func (s *session) mayGather() bool { return s.lease.IsWell() && s.settings.ttl >= lease.MinWatchedTTL }
 
 // hadKey reports whether node i, which has just granted an extension, is known to have had the key
 // lately: see lease.HadKey.

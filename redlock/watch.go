@@ -44,7 +44,7 @@ func (s *session) look() {
 	if nodes == 0 {
 		return
 	}
-	look := &protocol.Request{Op: protocol.OpLook, Key: s.key, Value: s.value, Timeout: s.settings.timeout(), Watch: true, MayWait: true}
+	look := &protocol.Request{Op: protocol.OpLook, Key: s.key, Value: s.value, Timeout: s.settings.timeout(), Watch: true}
 	order := g.voters.Order(look)
 	order.Lock()
 	defer order.Unlock()
