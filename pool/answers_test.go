@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 	need "github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/nodetest"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
-	"github.com/redquorum/redquorum/protocol"
 )
 
 // The table holds this package to the same answers as the simulation's nodes,

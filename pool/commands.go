@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/protocol"
 )
 
 // A command is how one operation is said to Redis, and how its answer is understood. A new

@@ -1,4 +1,4 @@
-// Package pool speaks to Redis servers: each is a [protocol.Node] with one pipelined redigo
+// Package pool speaks to Redis servers: each is a [Node] with one pipelined redigo
 // connection.
 //
 // # Which function to use

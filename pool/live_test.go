@@ -11,7 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	need "github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // A live server is a redis-server process.

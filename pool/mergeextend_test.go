@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // submitTogether queues the requests so that the writer finds them all at once.

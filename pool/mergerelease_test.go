@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // withoutDeletion has the node release by scripts, as servers have it that know no deletion.

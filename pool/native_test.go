@@ -13,7 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	need "github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // newNativeRig is a rig that knows one of the commands that compare and delete.

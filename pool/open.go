@@ -8,8 +8,12 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
+
+// A Node is one independent Redis server, for redlock.New or a redlock.Group. Only this package makes
+// them: FromDial does for servers that are reached in another way.
+type Node = protocol.Node
 
 // Open returns a node for each URL:
 //
@@ -26,12 +30,12 @@ import (
 // that are down: that is for the quorum to judge, and they are tried again in the background. Its
 // errors are about the URLs, and never repeat a password. The nodes go to redlock.New, whose Locker
 // closes them.
-func Open(urls ...string) ([]protocol.Node, error) {
+func Open(urls ...string) ([]Node, error) {
 	return OpenWith(urls)
 }
 
 // OpenWith is Open with options, which hold for all of the nodes.
-func OpenWith(urls []string, opts ...Option) ([]protocol.Node, error) {
+func OpenWith(urls []string, opts ...Option) ([]Node, error) {
 	s, err := settle(opts)
 	if err != nil {
 		return nil, err
@@ -60,7 +64,7 @@ func OpenWith(urls []string, opts ...Option) ([]protocol.Node, error) {
 		nodes[i] = t.newNode(s)
 	}
 	awaitMost(nodes, s.dialTimeout)
-	opened := make([]protocol.Node, len(nodes))
+	opened := make([]Node, len(nodes))
 	for i, n := range nodes {
 		opened[i] = n
 	}
@@ -107,7 +111,7 @@ func awaitMost(nodes []*node, limit time.Duration) {
 // connection only, as any error does, except while dial itself reads, as redis.Dial does with a
 // password. A reply of gigabytes takes the process's memory. Use Open for servers that are not
 // trusted, with NetDial if they are not reached directly.
-func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts ...Option) (protocol.Node, error) {
+func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts ...Option) (Node, error) {
 	s, err := settle(opts)
 	switch {
 	case err != nil:

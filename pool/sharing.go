@@ -1,6 +1,6 @@
 package pool
 
-import "github.com/redquorum/redquorum/protocol"
+import "github.com/redquorum/redquorum/internal/protocol"
 
 // The scripts of readers and writers: what they have in common is lua/readers.lua.
 var (

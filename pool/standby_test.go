@@ -18,9 +18,9 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	need "github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/relay"
-	"github.com/redquorum/redquorum/protocol"
 )
 
 // A pair is two real servers, the second of which is a replica of the first.

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 

@@ -6,7 +6,7 @@
 // nodes at once. The client that gets N/2+1 of them holds it, for the TTL less the time
 // the vote took and less an allowance for clock drift. This package decides:
 // quorum, validity, waiting, renewal, loss. It knows neither Redis nor sockets;
-// a [protocol.Node] does, and package pool has those.
+// a [Node] does, and package pool has those.
 //
 //	nodes, err := pool.Open("redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
 //	locker, err := redlock.New(nodes, redlock.TTL(10*time.Second))

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/membership"
 	"github.com/redquorum/redquorum/redlock/internal/park"
 )
@@ -22,7 +22,7 @@ type Group struct {
 	Name string
 
 	// Nodes are the group's servers, as for New.
-	Nodes []protocol.Node
+	Nodes []Node
 
 	// Prefix stands before the keys of the group, behind that of the Locker. Groups that have servers
 	// in common need different ones: so one can take the place of the other, with the map's next

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/redquorum/redquorum/internal/lockorder"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/membership"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -31,6 +31,9 @@ type Locker struct {
 	closeErr  error
 }
 
+// A Node is one independent Redis server, as pool.Open returns it.
+type Node = protocol.Node
+
 // New returns a Locker over nodes, which must be independent servers: no
 // replicas of each other. An odd number is best; N nodes survive the loss of
 // (N-1)/2. All clients that compete for a name must use the same nodes.
@@ -38,7 +41,7 @@ type Locker struct {
 // The nodes belong to the Locker from here on, which closes them in Close, and
 // also if New returns an error. A node that belongs to another Locker is refused,
 // because each would close it for the other, and is not closed.
-func New(nodes []protocol.Node, opts ...LockerOption) (*Locker, error) {
+func New(nodes []Node, opts ...LockerOption) (*Locker, error) {
 	return owning(nodes, func() (*Locker, error) { return newLocker(nodes, opts) })
 }
 

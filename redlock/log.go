@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/lockorder"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // Log has the Locker write what it does to l. Default: nowhere. It goes together

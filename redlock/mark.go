@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 )
 

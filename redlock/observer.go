@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // An Observer is told what a Locker does: for logs, metrics and traces.
@@ -83,6 +83,20 @@ func (k EventKind) String() string {
 	return eventNames[k]
 }
 
+// An Op is what a node was asked to do. String returns a word for it, such as "acquire".
+type Op = protocol.Op
+
+// An Outcome is what became of a request to one node. String returns a word for it, such as "granted".
+type Outcome = protocol.Outcome
+
+// The outcomes.
+const (
+	Granted = protocol.Granted // the node did what was asked
+	Refused = protocol.Refused // it answered and did nothing: another has the lock, or nobody
+	Failed  = protocol.Failed  // it certainly did nothing
+	Unknown = protocol.Unknown // no answer came: it may have done it, or may still do it
+)
+
 // An Event is one thing that happened. Fields that its kind does not mention
 // are zero, but for Time, Context, Name and Dropped.
 type Event struct {
@@ -96,9 +110,9 @@ type Event struct {
 	Context context.Context
 
 	Name      string // the lock's name
-	Op        protocol.Op
+	Op        Op
 	Node      string
-	Outcome   protocol.Outcome
+	Outcome   Outcome
 	Votes     int
 	Elapsed   time.Duration
 	Remaining time.Duration // validity left

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/protocol"
 )
 
 func newReset() *cobra.Command {

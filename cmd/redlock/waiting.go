@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -214,7 +213,7 @@ func (r *reporter) learn(e redlock.Event) []string {
 
 // vote tells when a node begins to fail, and when it answers again.
 func (r *reporter) vote(e redlock.Event) []string {
-	fault := e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown
+	fault := e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown
 	if fault == r.faulty[e.Node] {
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/redquorum/redquorum/internal/measure"
-	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -72,7 +71,7 @@ func (m *meters) observe(e redlock.Event) {
 	switch e.Kind {
 	case redlock.EventVote:
 		m.votes.Add(ctx, 1, m.with(labels{node: e.Node, op: e.Op.String(), outcome: e.Outcome.String()}))
-		if e.Outcome == protocol.Granted || e.Outcome == protocol.Refused {
+		if e.Outcome == redlock.Granted || e.Outcome == redlock.Refused {
 			m.replies.Record(ctx, e.Elapsed.Seconds(), m.with(labels{node: e.Node}))
 		} else {
 			m.faults.Add(ctx, 1, m.with(labels{node: e.Node, fault: measure.Fault(e.Err)}))

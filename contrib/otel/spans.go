@@ -13,7 +13,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redquorum/redquorum/internal/measure"
-	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -108,7 +107,7 @@ func (s *spans) vote(e redlock.Event) {
 	)
 	_, span := s.tracer.Start(e.Context, "redlock.vote",
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(e.Time.Add(-e.Elapsed)), trace.WithAttributes(attrs...))
-	if e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown {
+	if e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown {
 		fault := measure.Fault(e.Err)
 		span.SetAttributes(attribute.String("redlock.fault", fault), errorType.String(fault))
 		why := ""

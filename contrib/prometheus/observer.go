@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/redquorum/redquorum/internal/measure"
-	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -99,7 +98,7 @@ func (o *Observer) Observe(e redlock.Event) {
 	case redlock.EventVote:
 		node := strings.ToValidUTF8(e.Node, "\uFFFD") // or the client panics, and names are the caller's
 		o.votes.WithLabelValues(node, e.Op.String(), e.Outcome.String()).Inc()
-		if e.Outcome == protocol.Granted || e.Outcome == protocol.Refused {
+		if e.Outcome == redlock.Granted || e.Outcome == redlock.Refused {
 			o.replies.WithLabelValues(node).Observe(e.Elapsed.Seconds())
 		} else {
 			o.faults.WithLabelValues(node, measure.Fault(e.Err)).Inc()

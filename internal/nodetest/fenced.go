@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // Locks with a fencing token. A node accepts tokens up to fence from its

@@ -3,7 +3,7 @@ package nodetest
 import (
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 func mark(to int64, life time.Duration, w want) step {

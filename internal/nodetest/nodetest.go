@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/protocol"
 )
 
 // A Poker changes a node's server behind the node's back.

@@ -3,7 +3,7 @@ package nodetest
 import (
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // Readers of the key k, in the set r, with the intent i.

@@ -3,7 +3,7 @@ package nodetest
 import (
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // lookForSlots asks for free ones of n slots: k, s1k, s2k and so on.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // Lifetimes, far enough apart to be told from each other with a tolerance.

@@ -3,7 +3,7 @@ package nodetest
 import (
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // watch asks about the key k. The hints that follow are no replies, and not in the table.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/protocol"
 )
 
 // A point is something that the schedules are to bring about.

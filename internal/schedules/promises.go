@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/check"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/protocol"
 )
 
 // check holds the history to the promises of its profile.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/hash"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // A Net decides how long messages take and which get lost. A partition is a Travel that loses

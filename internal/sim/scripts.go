@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/protocol"
 )
 
 // The operations here do on a Server's keys what the scripts of package pool do.

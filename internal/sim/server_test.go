@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/internal/nodetest"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // sharing runs an operation on readers, as the scripts of package pool do.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // Hints come on a connection of their own, which is opened with the first watcher, and closed

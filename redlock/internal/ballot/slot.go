@@ -3,7 +3,7 @@ package ballot
 import (
 	"sync/atomic"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // A plainGrant is the reply that a node gives most: granted, by the server that it is, and no word

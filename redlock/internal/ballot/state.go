@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 

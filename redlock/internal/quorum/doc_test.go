@@ -17,7 +17,7 @@ import (
 // time is for durations; Now, Sleep and timers have no place here.
 func TestThePackageIsPure(t *testing.T) {
 	t.Parallel()
-	allowed := []string{"math/bits", "time", "github.com/redquorum/redquorum/protocol"}
+	allowed := []string{"math/bits", "time", "github.com/redquorum/redquorum/internal/protocol"}
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	for _, name := range files {

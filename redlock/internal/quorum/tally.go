@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"time"
 
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // A Tally counts the outcomes of one request to n nodes.

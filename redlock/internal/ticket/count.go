@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/protocol"
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // A Count asks how many wait for a key, again and again, without a place of its own. It is safe for

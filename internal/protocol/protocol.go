@@ -1,9 +1,9 @@
 // Package protocol is what package redlock and a node say to each other: the operations on
 // a lock, the requests that ask for them and the replies. It has types only.
 //
-// Users of locks need none of it, but for the words in an event: package pool has the nodes.
-// A program that has another way to reach servers gives pool a dial function and need not
-// implement Node.
+// It is internal, so that it can change with every operation. What users name of it has a name of
+// package redlock or pool. A program that has another way to reach servers gives pool a dial function
+// and need not implement Node.
 package protocol
 
 import (
