@@ -32,16 +32,19 @@ const (
 	maxMerged = 100
 	// maxGroups bounds the merged calls that are collected at a time.
 	maxGroups = 8
+	// maxIdleKeys bounds the keys for which memory is kept between batches.
+	maxIdleKeys = 1 << 12
 )
 
 // A merger merges the requests of batches, for one goroutine.
 type merger struct {
 	packets packet         // of merged calls, and of what goes with them, in the batch
 	groups  []group        // that are being collected; none between batches
-	stands  map[string]int // of each key: where in the batch its last request is, since the first group's place
+	behind  map[string]int // of each key: the place behind its last request, since the first group's; zero: none
+	keys    int            // there were at most, since the map was made
 }
 
-// A group is the requests of one merged call.
+// A group is the requests of one merged call, for one key each.
 type group struct {
 	kind
 	place int // of the first of them, in the batch
@@ -51,7 +54,7 @@ type group struct {
 // A kind is what requests must have in common to be merged.
 type kind struct {
 	op    protocol.Op
-	ttl   time.Duration
+	ttl   time.Duration // of extensions; zero: what is done has none
 	watch bool
 }
 
@@ -59,6 +62,9 @@ type kind struct {
 func (m *merger) sent() {
 	if m.packets = m.packets[:0]; cap(m.packets) > maxIdleBuffer {
 		m.packets = nil
+	}
+	if m.keys > maxIdleKeys { // a map does not shrink by itself
+		m.behind, m.keys = map[string]int{}, 0
 	}
 }
 
@@ -84,7 +90,7 @@ func (m *merger) merge(batch []call) []call {
 			place = m.join(kept, k)
 		}
 		if len(m.groups) > 0 {
-			m.stands[k.request.Key] = place
+			m.behind[k.request.Key] = place + 1
 		}
 		if place == len(kept) {
 			kept = append(kept, k)
@@ -98,10 +104,13 @@ func (m *merger) merge(batch []call) []call {
 // join adds the call to a group, or begins one behind what is kept of the batch. It returns the group's
 // place.
 func (m *merger) join(kept []call, k call) (place int) {
-	of := kind{k.request.Op, k.request.TTL, k.request.Watch}
+	of := kind{op: k.request.Op, watch: k.request.Watch}
+	if of.op.Extends() {
+		of.ttl = k.request.TTL
+	}
 	for i := range m.groups {
 		g := &m.groups[i]
-		if g.kind == of && len(g.each) < maxMerged && m.stands[k.request.Key] <= g.place {
+		if g.kind == of && len(g.each) < maxMerged && m.behind[k.request.Key] <= g.place {
 			g.each = append(g.each, k)
 			return g.place
 		}
@@ -112,7 +121,7 @@ func (m *merger) join(kept []call, k call) (place int) {
 		n = 0
 	}
 	if m.groups == nil {
-		m.groups, m.stands = make([]group, 0, maxGroups), map[string]int{}
+		m.groups, m.behind = make([]group, 0, maxGroups), map[string]int{}
 	}
 	m.groups = m.groups[:n+1]
 	g := &m.groups[n]
@@ -131,7 +140,8 @@ func (m *merger) endGroups(kept []call) {
 		g.each = g.each[:0]
 	}
 	m.groups = m.groups[:0]
-	clear(m.stands)
+	m.keys = max(m.keys, len(m.behind))
+	clear(m.behind)
 }
 
 // mergedCall makes the call that stands for a group: with their keys, their TTL, and the value of each.

@@ -11,10 +11,10 @@ import (
 )
 
 // A packet is a request as every Redis reads it: an array of bulk strings
-// (https://redis.io/docs/latest/develop/reference/protocol-spec/). The first node that a request
-// is submitted to encodes it for all of them. Extensions and releases of held locks are encoded when
-// they are sent, because under load a batch merges most of them, and packets of their own would be
-// thrown away.
+// (https://redis.io/docs/latest/develop/reference/protocol-spec/). The first node that a request is
+// submitted to encodes it for all of them. Extensions, looks, and releases of held locks are encoded
+// when they are sent, because under load a batch merges most of them, and packets of their own would
+// be thrown away.
 type packet []byte
 
 // begin makes the beginning of a packet of so many words, with the first of them.

@@ -62,7 +62,7 @@ func purposes(prefix string) []purpose {
 			{words: []any{"ZSCORE", readers, "none"}, grant: "+zscore"},
 			{words: []any{"ZREMRANGEBYSCORE", readers, 0, 0}, grant: "+zremrangebyscore"},
 			{words: []any{"EXISTS", readers}, grant: "+exists"},
-		}, "there are no fencing tokens and no readers (options Fenced and Shared), and renewals of many locks are not merged"},
+		}, "there are no fencing tokens and no readers (options Fenced and Shared), and neither renewals nor releases of many locks are merged"},
 		{Note, checkRights, []right{
 			{words: []any{"MGET", lock}, grant: "+mget"},
 		}, "neither renewals nor releases of many locks are merged: each costs it a script, but for releases where it has DELEX or DELIFEQ"},

@@ -23,7 +23,8 @@ type Model struct {
 	Block int
 
 	// Plain has an acquisition be two commands instead of a script: SET NX and ZADD GT. It is for
-	// the Network Anyhow, which includes that they come one right after the other.
+	// the Network Anyhow, which includes that they come one right after the other. The commands around
+	// ZADD only make a counter's life longer, and are left out.
 	Plain bool
 
 	// Network says what may happen to a request on its way.

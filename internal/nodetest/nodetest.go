@@ -25,7 +25,7 @@ type Poker interface {
 	// Advance returns when at least d, which is short, has passed for the
 	// server: in virtual time, or after waiting.
 	Advance(d time.Duration)
-	// Judges reports whether the server knows ZADD GT, which came with Redis 6.2. One that does not
+	// Judges reports whether the server knows conditions of PEXPIRE, since Redis 7.0. One that does not
 	// compares each token with its own clock, also where the asker would (Request.Judged).
 	Judges() bool
 }

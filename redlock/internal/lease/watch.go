@@ -21,9 +21,9 @@ import (
 const (
 	watchAfter = 50 * time.Millisecond
 
-	// MinWatchedTTL: a shorter lease is renewed, or ends, almost as soon as a hint
+	// minWatchedTTL: a shorter lease is renewed, or ends, almost as soon as a hint
 	// could tell of its loss.
-	MinWatchedTTL = time.Second
+	minWatchedTTL = time.Second
 
 	// firstLookGap is how long after a look that a hint led to the next follows at least. Each such
 	// look doubles the gap, up to a quarter of the TTL, unless it comes after quietGaps: so a server
@@ -59,7 +59,7 @@ func (l *Lease) WasWatched() bool { return l.watched }
 func (l *Lease) lookAt() clock.Instant {
 	t := l.terms
 	switch {
-	case l.lookDue || l.tenure == nil || l.reader || t.Hinting == 0 || t.TTL < MinWatchedTTL:
+	case l.lookDue || l.tenure == nil || l.reader || t.Hinting == 0 || t.TTL < minWatchedTTL:
 		return 0
 	case !l.watched && !t.MayWatch():
 		return 0

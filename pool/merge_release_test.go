@@ -121,6 +121,23 @@ func TestAReleasePassesNoOtherRequestForItsKey(t *testing.T) {
 	assert.Equal(t, int64(0), s.do("DBSIZE"))
 }
 
+// TestReleasesOfAnyTTLAreMerged, and a second one for a key is refused, as it is alone.
+func TestReleasesOfAnyTTLAreMerged(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := withoutDeletion(openNode(t, s.url()))
+	hold(t, n, 20)
+	requests := releases(20)
+	for i := range requests {
+		requests[i].TTL += time.Duration(i) * time.Second
+	}
+	s.do("CONFIG", "RESETSTAT")
+	got := outcomesOf(t, submitTogether(n, append(requests, requests[0])...))
+	assert.Equal(t, protocol.Granted, got[0])
+	assert.Equal(t, protocol.Refused, got[20])
+	assert.Equal(t, 2, s.calls("evalsha"))
+}
+
 // TestAReleasePassesNoRequestAboutSeveralKeys, of which its own may be one.
 func TestAReleasePassesNoRequestAboutSeveralKeys(t *testing.T) {
 	t.Parallel()

@@ -162,8 +162,9 @@ func TestAnExtensionPassesNoOtherRequest(t *testing.T) {
 	}
 	assert.Equal(t, []protocol.Outcome{yes, yes, yes, yes, yes, no, yes}, got)
 	merged := r.commands("EVALSHA " + extendEachScript.digest)
-	require.Len(t, merged, 1)
-	assert.Contains(t, merged[0], " 3 a b b ")
+	require.Len(t, merged, 2)
+	assert.Contains(t, merged[0], " 2 a b ")
+	assert.Contains(t, merged[1], " 2 a b ")
 }
 
 // Requests that differ in what they ask for are not merged.
@@ -178,6 +179,24 @@ func TestOnlyExtensionsAlikeAreMerged(t *testing.T) {
 	assert.Empty(t, r.commands("EVALSHA "+extendEachScript.digest))
 	assert.Equal(t, time.Minute, r.TTL("k0"))
 	assert.Equal(t, time.Hour, r.TTL("k1"))
+}
+
+// TestMoreKindsThanAreCollectedAtATime are merged all the same, in parts.
+func TestMoreKindsThanAreCollectedAtATime(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	requests := hold(t, n, 3*(maxGroups+1))
+	for i := range requests {
+		requests[i].TTL += time.Duration(i/3) * time.Minute
+	}
+	s.do("CONFIG", "RESETSTAT")
+	grantedTogether(t, n, requests)
+	assert.Equal(t, maxGroups+1, s.calls("evalsha"), "one for each TTL")
+	for i := range requests {
+		key, _ := keyAndValue(i)
+		assert.InDelta(t, requests[i].TTL, s.ttl(key), float64(30*time.Second), key)
+	}
 }
 
 // TestMergedExtensionsOutliveALostScript: each is sent by itself, and all that follow, until the
