@@ -211,8 +211,8 @@ func (c *conn) answerPlain(k call, last answer) {
 	}
 }
 
-// doubtPlain ends the use of the plain commands on this connection if a failure of what follows SET will come
-// again.
+// doubtPlain ends the use of the plain commands on this connection if a failure of what follows SET
+// will come again.
 func (c *conn) doubtPlain(failure redis.Error) {
 	if failure == "" {
 		return

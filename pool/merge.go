@@ -32,7 +32,7 @@ const (
 	maxMerged = 100
 	// maxGroups bounds the merged calls that are collected at a time.
 	maxGroups = 8
-	// maxIdleKeys bounds the keys for which memory is kept between batches.
+	// maxIdleKeys bounds the keys for which memory is kept.
 	maxIdleKeys = 1 << 12
 )
 
@@ -41,7 +41,6 @@ type merger struct {
 	packets packet         // of merged calls, and of what goes with them, in the batch
 	groups  []group        // that are being collected; none between batches
 	behind  map[string]int // of each key: the place behind its last request, since the first group's; zero: none
-	keys    int            // there were at most, since the map was made
 }
 
 // A group is the requests of one merged call, for one key each.
@@ -62,9 +61,6 @@ type kind struct {
 func (m *merger) sent() {
 	if m.packets = m.packets[:0]; cap(m.packets) > maxIdleBuffer {
 		m.packets = nil
-	}
-	if m.keys > maxIdleKeys { // a map does not shrink by itself
-		m.behind, m.keys = map[string]int{}, 0
 	}
 }
 
@@ -140,7 +136,9 @@ func (m *merger) endGroups(kept []call) {
 		g.each = g.each[:0]
 	}
 	m.groups = m.groups[:0]
-	m.keys = max(m.keys, len(m.behind))
+	if len(m.behind) > maxIdleKeys { // a map does not shrink by itself
+		m.behind = map[string]int{}
+	}
 	clear(m.behind)
 }
 
