@@ -291,7 +291,7 @@ func (a *acquisition) openVote() (v vote, err error) {
 	now := a.settings.clock.Now()
 	a.askedAt = now
 	c := a.newClaim(now)
-	r := g.newRoundAt(a.eventCtx, now, a.name, c.request(a.settings, c.kind.acquire))
+	r := g.newRoundAt(a.eventCtx, now, a.name, c.request(a.settings, c.ops.acquire))
 	return vote{acquisition: a, claim: c, round: r, limit: 2 * a.settings.timeout()}, nil
 }
 
@@ -379,19 +379,19 @@ func (a *acquisition) lineKey() string {
 
 // newClaim draws the value of a new attempt, and proposes its fencing token.
 func (a *acquisition) newClaim(now clock.Instant) claim {
-	c := claim{kind: exclusive, name: a.name, key: a.key, value: a.settings.labelled(newValue())}
+	c := claim{ops: plainOps, name: a.name, key: a.key, value: a.settings.labelled(newValue())}
 	if a.settings.manyPermits() {
 		c.key, c.permit = keys.Slot(a.key, a.slot), &permit{a.lineKey(), a.slot}
 	}
 	if s := a.settings; s.fenced {
-		c.kind = fenced
+		c.ops = fencedOps
 		c.block = &block{counter: keys.Counter.Of(c.key), first: a.group.tokens.propose(s.wall()), size: a.group.queue.blockFor(a)}
 		if c.block.size == 1 && !a.group.tokens.isContended(c.key, now) && a.group.guard.IsNear(c.block.first, now) {
-			c.kind = clientChecked
+			c.ops = judgedOps
 		}
 	}
 	if a.settings.shared {
-		c.kind, c.shared = shared, sharedKeys(a.key)
+		c.ops, c.shared = sharedOps, sharedKeys(a.key)
 	}
 	return c
 }

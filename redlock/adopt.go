@@ -105,7 +105,7 @@ func (g *group) extendValue(ctx context.Context, h handle, opts []Option) error 
 	// when that was last asked for. The step of that TTL was in use then, and fades no sooner.
 	const most = 3 // as for an acquisition: votes do not count before their TTL is on record
 	for try := 1; ; try++ {
-		r := g.newRound(ctx, h.name, c.request(a.settings, c.kind.extend))
+		r := g.newRound(ctx, h.name, c.request(a.settings, c.ops.extend))
 		r.req.Watch = g.heldWith(a.key, h.value) != nil // for the holder of this process
 		r.ask()
 		r.Wait(ctx, a.settings.timeout(), ballot.Settled)
@@ -130,7 +130,7 @@ type handle struct {
 
 // claim is the handle as a claim. That it may have a token matters to its own client only.
 func (h handle) claim(key string) claim {
-	return claim{kind: exclusive, name: h.name, key: key, value: h.value}
+	return claim{ops: plainOps, name: h.name, key: key, value: h.value}
 }
 
 // adopt checks the arguments. The caller, if it gets no error, tells inflight when it is done.

@@ -9,22 +9,22 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/trust"
 )
 
-// A kind is a kind of lock: the operations of a node that stand for it.
-type kind struct {
+// ops are the operations of a node by which a claim is put there, kept and taken back.
+type ops struct {
 	acquire, extend, release protocol.Op
 }
 
 var (
-	exclusive     = &kind{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
-	fenced        = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
-	clientChecked = &kind{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpRelease} // Request.Judged
-	shared        = &kind{protocol.OpShare, protocol.OpExtendShared, protocol.OpReleaseShared}
+	plainOps  = &ops{protocol.OpAcquire, protocol.OpExtend, protocol.OpRelease}
+	fencedOps = &ops{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpReleaseFenced}
+	judgedOps = &ops{protocol.OpAcquireFenced, protocol.OpExtend, protocol.OpRelease} // Request.Judged
+	sharedOps = &ops{protocol.OpShare, protocol.OpExtendShared, protocol.OpReleaseShared}
 )
 
 // A claim is what one attempt at a lock puts on the nodes, and what the lock is
 // known by there if the attempt succeeds.
 type claim struct {
-	kind   *kind
+	ops    *ops
 	name   string
 	key    string
 	value  string
@@ -50,7 +50,7 @@ type permit struct {
 // withoutToken is c as it is known by to nodes that are not asked about its token.
 func (c claim) withoutToken() claim {
 	if c.block != nil {
-		c.kind, c.block = exclusive, nil
+		c.ops, c.block = plainOps, nil
 	}
 	return c
 }
@@ -62,7 +62,7 @@ func (c claim) request(s *settings, op protocol.Op) protocol.Request {
 	}
 	if b := c.block; b != nil && !op.Extends() && op != protocol.OpRelease {
 		req.Counter, req.Token, req.Block, req.Slack = b.counter, b.first, b.size, trust.TokenSlack
-		req.Judged = c.kind == clientChecked && op.Acquires()
+		req.Judged = c.ops == judgedOps && op.Acquires()
 	}
 	if op.Acquires() || op.Extends() || op == protocol.OpRaise {
 		req.Epoch = s.epoch

@@ -600,7 +600,7 @@ func (k *hold) stepDown(now clock.Instant) (votes int, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k.phase != lease.Held || s.kind == shared || s.lease.Deadline().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
+	if k.phase != lease.Held || s.ops == sharedOps || s.lease.Deadline().Sub(now) < s.settings.ttl/2 || s.turnOver(now) {
 		return 0, false
 	}
 	if !s.hasToken() {

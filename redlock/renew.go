@@ -23,7 +23,7 @@ func (r *round) Mark() *lease.Mark { return &r.mark }
 
 // nextRound makes an extension. The session must be locked, and have a holder.
 func (s *session) nextRound() *round {
-	req := s.claim.request(s.settings, s.kind.extend)
+	req := s.claim.request(s.settings, s.ops.extend)
 	req.Watch = s.lease.IsWatched()
 	r := s.group.newRound(s.holder.caller, s.name, req)
 	s.lease.Extending(r)
@@ -162,7 +162,7 @@ func (s *session) repair(gap *round, i int) {
 	s.mu.Unlock()
 
 	g := s.group
-	r := g.newRound(ctx, s.name, plain.request(s.settings, plain.kind.acquire))
+	r := g.newRound(ctx, s.name, plain.request(s.settings, plain.ops.acquire))
 	if r.req.Shared != nil {
 		keys := *r.req.Shared
 		keys.Regardless = true

@@ -180,10 +180,10 @@ type releaseOf struct {
 // release asks all nodes to forget a claim.
 func (g *group) release(of releaseOf, now clock.Instant) *round {
 	c := of.claim
-	if c.kind == clientChecked && !of.held {
-		c.kind = fenced // a node that accepts by a script is kept from doing so later
+	if c.ops == judgedOps && !of.held {
+		c.ops = fencedOps // a node that accepts by a script is kept from doing so later
 	}
-	req := c.request(of.settings, c.kind.release)
+	req := c.request(of.settings, c.ops.release)
 	req.Held = of.held
 	r := g.newRoundAt(of.eventCtx, now, c.name, req)
 	g.inflight.add()
@@ -193,7 +193,7 @@ func (g *group) release(of releaseOf, now clock.Instant) *round {
 		// either, and the counter of tokens there may be what others are
 		// settling theirs by.
 		c = c.withoutToken()
-		req := c.request(of.settings, c.kind.release)
+		req := c.request(of.settings, c.ops.release)
 		req.MayHold = false
 		r.Ask(rest, &req, r)
 	}

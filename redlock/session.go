@@ -43,7 +43,7 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
 		claim: c, group: of.group, settings: of.settings, turn: now, cost: now.Sub(r.Start()),
 	}
-	grant := lease.Grant{Round: r, IsReader: c.kind == shared}
+	grant := lease.Grant{Round: r, IsReader: c.ops == sharedOps}
 	if p := of.heldUnder(); p != nil {
 		grant.Within = p.Until()
 	}
@@ -90,7 +90,7 @@ func (s *session) isHeld() bool {
 func (s *session) isRead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kind == shared
+	return s.ops == sharedOps
 }
 
 // isValid reports whether the session is held at this moment.

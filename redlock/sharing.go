@@ -185,7 +185,7 @@ func (a *acquisition) confirm(s *session) (*round, error) {
 		s.mu.Unlock()
 		return nil, nil
 	}
-	r := g.newRound(a.eventCtx, a.name, s.claim.request(s.settings, s.kind.acquire))
+	r := g.newRound(a.eventCtx, a.name, s.claim.request(s.settings, s.ops.acquire))
 	a.askedAt = r.Start()
 	s.lease.Asking(r)
 	s.lease.MayHold(g.voters.All())
@@ -363,8 +363,8 @@ func (k *hold) downgrade(ctx context.Context) error {
 	s := k.session
 	s.mu.Lock()
 	watched := false
-	if k.phase == lease.Held && s.kind != shared {
-		s.kind, s.block, s.shared = shared, nil, sharedKeys(s.key)
+	if k.phase == lease.Held && s.ops != sharedOps {
+		s.ops, s.block, s.shared = sharedOps, nil, sharedKeys(s.key)
 		watched = s.lease.Downgrade()
 	}
 	s.mu.Unlock()
