@@ -66,6 +66,7 @@ func (l *Locker) acquireOne(ctx context.Context, name string, d demand) (*Lock, 
 type acquisition struct {
 	group    *group
 	settings *settings // of this call
+	kind     kind      // by these
 	name     string
 	key      string
 	several  *several        // of a Lock of several names or groups, which it stands for; nil for one
@@ -87,10 +88,7 @@ type acquisition struct {
 	askedAt  clock.Instant // the last try began
 	outage   *outage       // that it has found; nil: none
 
-	intent    string        // what this writer is known by to readers that make way; empty: it knows of none
-	traceless int           // tries in a row whose refusers had gone before they could be seen (see mayBeReaders)
-	seenAt    clock.Instant // when all nodes were last asked who refuses
-	unseen    int           // tries since, which asked one node first
+	intent intent // of a writer towards readers
 }
 
 // begin checks the arguments of an acquisition, and tells the tracers that it begins.
@@ -106,7 +104,7 @@ func (g *group) begin(ctx context.Context, name string, opts []Option) (*acquisi
 	if err != nil {
 		return nil, err
 	}
-	a := &acquisition{group: g, settings: s, name: name, key: key, ctx: ctx, eventCtx: ctx}
+	a := &acquisition{group: g, settings: s, kind: kindFor(s.holders), name: name, key: key, ctx: ctx, eventCtx: ctx}
 	a.trace()
 	return a, nil
 }
@@ -185,10 +183,8 @@ func (a *acquisition) wait() (*Lock, error) {
 		return a.retry(a.bySchedule())
 	case a.several != nil:
 		return a.retry(a.inLines())
-	case a.settings.manyPermits():
-		return a.inLineForPermit()
 	default:
-		return a.inLine()
+		return a.kind.wait(a)
 	}
 }
 
@@ -244,12 +240,16 @@ var (
 	wholeVote = ballot.Plan{}
 )
 
-// try is one attempt of a writer or of a reader.
-func (a *acquisition) try(first ballot.Plan) (*Lock, error) {
-	if a.settings.shared {
-		return a.attemptShared(first)
+// tryOnce is one try of a caller that does not queue: all nodes are asked, everyNode or wholeVote.
+func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
+	if a.several != nil {
+		return a.severalOnce(vote)
 	}
-	return a.attempt(first)
+	k, err := a.kind.try(a, vote)
+	if err == nil {
+		a.group.queue.hold(k.session)
+	}
+	return k, err
 }
 
 // attempt is one vote: all nodes are asked, and either a quorum makes a session with its lock
@@ -290,7 +290,7 @@ func (a *acquisition) openVote() (v vote, err error) {
 	}
 	now := a.settings.clock.Now()
 	a.askedAt = now
-	c := a.newClaim(now)
+	c := a.kind.claim(a, now)
 	r := g.newRoundAt(a.eventCtx, now, a.name, c.request(a.settings, c.ops.acquire))
 	return vote{acquisition: a, claim: c, round: r, limit: 2 * a.settings.timeout()}, nil
 }
@@ -370,28 +370,17 @@ func (a *acquisition) newLock(s *session, now clock.Instant) *Lock {
 }
 
 // lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
-func (a *acquisition) lineKey() string {
-	if a.settings.manyPermits() {
-		return permitLine(a.key, a.settings.permits)
-	}
-	return a.key
-}
+func (a *acquisition) lineKey() string { return a.kind.line(a.key) }
 
-// newClaim draws the value of a new attempt, and proposes its fencing token.
-func (a *acquisition) newClaim(now clock.Instant) claim {
-	c := claim{ops: plainOps, name: a.name, key: a.key, value: a.settings.labelled(newValue())}
-	if a.settings.manyPermits() {
-		c.key, c.permit = keys.Slot(a.key, a.slot), &permit{a.lineKey(), a.slot}
-	}
+// newClaim draws the value of a new attempt at a key of one holder, and proposes its fencing token.
+func (a *acquisition) newClaim(key string, now clock.Instant) claim {
+	c := claim{ops: plainOps, name: a.name, key: key, value: a.settings.labelled(newValue())}
 	if s := a.settings; s.fenced {
 		c.ops = fencedOps
 		c.block = &block{counter: keys.Counter.Of(c.key), first: a.group.tokens.propose(s.wall()), size: a.group.queue.blockFor(a)}
 		if c.block.size == 1 && !a.group.tokens.isContended(c.key, now) && a.group.guard.IsNear(c.block.first, now) {
 			c.ops = judgedOps
 		}
-	}
-	if a.settings.shared {
-		c.ops, c.shared = sharedOps, sharedKeys(a.key)
 	}
 	return c
 }

@@ -44,7 +44,9 @@ type block struct {
 // A permit is one of several.
 type permit struct {
 	line string // of callers in this process that wait for one
+	key  string // of slot 0
 	slot int
+	of   int // how many there are
 }
 
 // withoutToken is c as it is known by to nodes that are not asked about its token.
@@ -68,6 +70,19 @@ func (c claim) request(s *settings, op protocol.Op) protocol.Request {
 		req.Epoch = s.epoch
 	}
 	req.MayHold = op.Releases()
+	return req
+}
+
+// repair makes the request that gives the claim back to a node which has lost it. A majority has accepted
+// the token, so it is about the key alone.
+func (c claim) repair(s *settings) protocol.Request {
+	c = c.withoutToken()
+	req := c.request(s, c.ops.acquire)
+	if c.shared != nil {
+		regardless := *c.shared
+		regardless.Regardless = true // of writers that wait
+		req.Shared = &regardless
+	}
 	return req
 }
 

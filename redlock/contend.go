@@ -37,14 +37,23 @@ func (a *acquisition) inLine() (lock *Lock, err error) {
 
 // leaveLine is for one that has got a lock, or none.
 func (a *acquisition) leaveLine(lock *Lock) {
-	var got *session
-	if lock != nil {
-		got = lock.session
-	}
-	a.waiter.End(got != nil)
-	if s := a.group.queue.leave(a, got); s != nil {
+	a.waiter.End(lock != nil)
+	a.dropUnwanted(a.group.queue.leave(a, sessionOf(lock)))
+}
+
+// dropUnwanted releases a session that was handed over too late for the caller, if there is one.
+func (a *acquisition) dropUnwanted(s *session) {
+	if s != nil {
 		s.drop(lease.Released)
 	}
+}
+
+// sessionOf returns that of a lock, nil for none.
+func sessionOf(k *Lock) *session {
+	if k == nil {
+		return nil
+	}
+	return k.session
 }
 
 // awaitTurn returns when the caller is the first of its line, with the lock if another caller has handed it
@@ -90,7 +99,7 @@ func (w queued) next(int) (plan ballot.Plan, lock *Lock, err error) {
 }
 
 func (w queued) try(plan ballot.Plan) (*Lock, error) {
-	lock, err := w.acquisition.try(plan)
+	lock, err := w.kind.try(w.acquisition, plan)
 	if err == nil {
 		w.won(lock.session)
 	}
@@ -114,7 +123,7 @@ func (w queued) lost(try int, failed *QuorumError) {
 // won tells the line what the acquisition has learnt of other processes.
 func (a *acquisition) won(s *session) {
 	q := &a.group.queue
-	q.joinTurn(a.line, s)
+	q.joinTurn(a.line, s, !a.settings.inOrder())
 	if a.waiter.HasMet() {
 		q.contended(a.line, a.settings.clock.Now())
 	}
@@ -133,7 +142,7 @@ func (a *acquisition) contend() *wait.Waiter {
 		a.waiter = wait.New(wait.Terms{
 			Nodes: g.nodes, Voters: g.voters, Clock: a.settings.clock, Jitter: a.settings.jitter,
 			Timeout: a.settings.timeout(), NoOrder: &g.noOrder, ID: newValue(), Since: since,
-			Fair: a.settings.inOrder(), Shared: a.settings.shared,
+			Fair: a.settings.inOrder(), Shared: a.settings.holdTogether(),
 			Desk: &ticket.Desk{
 				Nodes: g.nodes, Key: a.key, Timeout: a.settings.timeout(), Wake: a.parker.Wake,
 				Heard: func(others int) { g.queue.setOthers(key, others) }, Begin: g.inflight.add, Done: g.inflight.done,

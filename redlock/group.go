@@ -40,7 +40,7 @@ type group struct {
 func (l *Locker) newGroup(nodes []protocol.Node, s *settings) *group {
 	g := &group{nodes: slices.Clone(nodes), settings: *s, events: l.events, closed: l.closed}
 	seed := maphash.MakeSeed()
-	g.queue.leftSlots.seed = seed
+	g.queue.slots.left.seed = seed
 	g.settings.variants = &variants{seed: seed}
 	g.parkers.Clock = s.clock
 	g.voters = ballot.NewVoters(g.nodes, &g.parkers, s.jitter)

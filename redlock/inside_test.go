@@ -34,7 +34,7 @@ func TestVotesAfterTheTokenWasSettledBringNone(t *testing.T) {
 		defer l.Close()
 		a, err := l.groups[0].begin(context.Background(), "x", nil)
 		require.NoError(t, err)
-		c := a.newClaim(0)
+		c := a.newClaim(a.key, 0)
 		r := l.groups[0].newRound(context.Background(), "x", c.request(&l.groups[0].settings, protocol.OpAcquire))
 		r.ask()
 		v := vote{acquisition: a, claim: c, round: r}
@@ -134,7 +134,7 @@ func TestWhatMustBeVouchedFor(t *testing.T) {
 	defer l.Close()
 	a, err := l.groups[0].begin(context.Background(), "x", nil)
 	require.NoError(t, err)
-	c := a.newClaim(0)
+	c := a.newClaim(a.key, 0)
 	for op, vouched := range map[protocol.Op]bool{protocol.OpAcquire: true, protocol.OpRaise: true, protocol.OpExtend: true, protocol.OpRelease: false} {
 		want := ""
 		if vouched {
@@ -267,7 +267,7 @@ func TestHintsFindASessionAtAnyTime(t *testing.T) {
 		return a
 	}
 	first := begin()
-	claim := first.newClaim(0)
+	claim := first.newClaim(first.key, 0)
 	r := l.groups[0].newRound(t.Context(), "x", claim.request(&l.groups[0].settings, protocol.OpAcquire))
 	for i := range 2 {
 		r.Receive(i, protocol.Reply{Outcome: protocol.Granted})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -129,4 +130,44 @@ func (g *group) inspection(ctx context.Context, r *round) (*Inspection, error) {
 		kind = ctx.Err()
 	}
 	return in, r.fail(&seen, kind)
+}
+
+// InspectPermits asks every node what it holds for each of the k permits of name, and changes
+// nothing: as Inspect, with an Inspection for each, in order. k is from 1 to 1,000; locks that
+// clients with a higher k hold beyond that are not seen. It returns within the node timeout. If
+// fewer than a quorum answered about some permit, the error is that of Inspect.
+func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Inspection, error) {
+	if ctx == nil {
+		return nil, nilContext(protocol.OpInspect, name)
+	}
+	s, err := l.settings.with([]Option{Permits(k)})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.key(name); err != nil {
+		return nil, err
+	}
+	if isDone(l.closed) {
+		return nil, closedError(protocol.OpInspect, name)
+	}
+	return inspectIn(l.places(name), func(g *group) ([]*Inspection, bool, error) {
+		all, err := g.inspectPermits(ctx, name, k)
+		return all, err == nil && slices.ContainsFunc(all, (*Inspection).isHeld), err
+	})
+}
+
+func (g *group) inspectPermits(ctx context.Context, name string, k int) (_ []*Inspection, err error) {
+	key := g.settings.prefix + name
+	rounds := make([]*round, k)
+	for slot := range rounds { // all at once
+		rounds[slot] = g.askForState(ctx, name, keys.Slot(key, slot))
+	}
+	all := make([]*Inspection, k)
+	for slot, r := range rounds {
+		in, failed := g.inspection(ctx, r)
+		if all[slot] = in; err == nil {
+			err = failed
+		}
+	}
+	return all, err
 }

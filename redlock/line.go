@@ -16,13 +16,11 @@ import (
 // the first of a line competes with other processes, and only while as few as may hold the
 // lock at once do so in its own.
 type queue struct {
-	mu      lockorder.Mutex[lockorder.Queue]
-	lines   map[string]*line
-	most    int                // lines since the map was made
-	idle    idleLines          // of lines; they stay for a while, since the next caller often comes soon
-	permits map[string][]*line // in which callers wait for one of several permits, by the key of slot 0
-
-	leftSlots slotMemory
+	mu    lockorder.Mutex[lockorder.Queue]
+	lines map[string]*line
+	most  int       // lines since the map was made
+	idle  idleLines // of lines; they stay for a while, since the next caller often comes soon
+	slots slotLines // of lines
 }
 
 // A line is what this process knows of one key. All of it is guarded by the queue. Each held lock has
@@ -77,8 +75,8 @@ type waiters struct{ first, last, lastReader *acquisition }
 
 func (w *waiters) add(a *acquisition) {
 	a.ahead = w.last
-	if a.settings.shared {
-		if w.lastReader != nil && !w.first.settings.shared {
+	if a.settings.holdTogether() {
+		if w.lastReader != nil && !w.first.settings.holdTogether() {
 			a.ahead = w.lastReader
 		}
 		w.lastReader = a
@@ -97,7 +95,7 @@ func (w *waiters) add(a *acquisition) {
 
 func (w *waiters) remove(a *acquisition) {
 	if w.lastReader == a {
-		if w.lastReader = a.ahead; a.ahead != nil && !a.ahead.settings.shared {
+		if w.lastReader = a.ahead; a.ahead != nil && !a.ahead.settings.holdTogether() {
 			w.lastReader = nil
 		}
 	}
@@ -151,6 +149,10 @@ func (l *idleLines) oldest() *line { return l.contention.newer }
 func (q *queue) enter(a *acquisition) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.enterLocked(a)
+}
+
+func (q *queue) enterLocked(a *acquisition) {
 	ln := q.line(a.lineKey())
 	if p := ln.readContention(); (ln.yieldToOthers || p.others > 0) && !ln.isUsed() && a.settings.clock.Now().Sub(p.left) > turnLength(p.cost) {
 		ln.yieldToOthers, ln.ensureContention().others = false, 0 // they have had their chance
@@ -162,12 +164,6 @@ func (q *queue) enter(a *acquisition) {
 		ln.contention.outage = nil // no caller has asked since
 	}
 	a.line = ln
-	if a.settings.manyPermits() && ln.waiters.first == nil {
-		if q.permits == nil {
-			q.permits = map[string][]*line{}
-		}
-		q.permits[a.key] = append(q.permits[a.key], ln)
-	}
 	ln.waiters.add(a)
 }
 
@@ -237,18 +233,16 @@ func (q *queue) await(a *acquisition) (next *session, yield bool) {
 func (q *queue) leave(a *acquisition, got *session) (unwanted *session) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.leaveLocked(a, got)
+}
+
+func (q *queue) leaveLocked(a *acquisition, got *session) (unwanted *session) {
 	ln := a.line
 	wasFirst := ln.waiters.first == a
 	if wasFirst {
 		unwanted, ln.next = ln.next, nil
 	}
 	ln.waiters.remove(a)
-	if a.settings.manyPermits() && ln.waiters.first == nil {
-		q.permits[a.key] = slices.DeleteFunc(q.permits[a.key], func(other *line) bool { return other == ln })
-		if len(q.permits[a.key]) == 0 {
-			delete(q.permits, a.key)
-		}
-	}
 	if got != nil {
 		ln.enterHolder(got)
 	}
@@ -321,7 +315,9 @@ func (q *queue) holdersOf(key string) []*session {
 // hasRoom reports whether fewer callers of this process hold the lock than may at once. Readers do
 // not count: others join them, and a writer that waits for them competes, because the nodes must hear
 // of its intent. The queue must be locked, and have a waiter.
-func (ln *line) hasRoom() bool { return ln.writers() < max(1, ln.waiters.first.settings.permits) }
+func (ln *line) hasRoom() bool {
+	return ln.writers() < max(1, ln.waiters.first.settings.holders)
+}
 
 // writers counts the holders that are not readers. The queue must be locked.
 func (ln *line) writers() (n int) {
@@ -347,12 +343,12 @@ func (q *queue) ended(s *session, now clock.Instant) (ask bool) {
 		}
 		q.tidy(ln)
 	}
+	key, slot := s.key, 0
 	if p := s.permit; p != nil {
-		q.leftSlots.remember(p.line, p.slot)
-		q.tell(s.settings.prefix+s.name, p.slot)
-		return ask
+		q.slots.left.remember(p.line, p.slot)
+		key, slot = p.key, p.slot
 	}
-	q.tell(s.key, 0)
+	q.tell(key, slot)
 	return ask
 }
 
@@ -370,12 +366,7 @@ func (q *queue) tell(key string, slot int) {
 	if ln := q.lines[key]; ln != nil && slot == 0 {
 		ln.tell()
 	}
-	for _, ln := range q.permits[key] {
-		if slot < ln.waiters.first.settings.permits {
-			q.leftSlots.remember(ln.key, slot)
-			ln.tell()
-		}
-	}
+	q.slots.tell(key, slot)
 }
 
 // tell has the first waiter hear that the lock was released.
@@ -470,13 +461,13 @@ func (ln *line) endTurn(s *session, now clock.Instant) (ask bool) {
 }
 
 // joinTurn makes a session that was just won part of the turn of its process, if that has come
-// again at once.
-func (q *queue) joinTurn(ln *line, s *session) {
+// again at once. asks says whether its end may be put off to ask if others wait.
+func (q *queue) joinTurn(ln *line, s *session, asks bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p := ln.readContention()
 	again := s.turn.Sub(p.left) < turnLength(s.cost)
-	s.again = again && !s.settings.inOrder() && s.permit == nil // these ask anyway, or never
+	s.again = again && asks
 	// The order has given callers in order a turn of their own.
 	if p.turn > 0 && again && !s.settings.inOrder() {
 		s.turn = p.turn
@@ -647,7 +638,7 @@ func (s *settings) canTake(of *settings) bool {
 	if s.owner != of.owner {
 		return false // the label would be another's
 	}
-	return s.renew && !s.shared && !of.shared && s.fenced == of.fenced && s.inOrder() == of.inOrder() && s.ttl == of.ttl && s.timeout() == of.timeout()
+	return s.renew && !s.holdTogether() && !of.holdTogether() && s.fenced == of.fenced && s.inOrder() == of.inOrder() && s.ttl == of.ttl && s.timeout() == of.timeout()
 }
 
 // take makes a the holder of a session that was handed over, or returns nil if that has

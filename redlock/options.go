@@ -76,14 +76,13 @@ type choices struct {
 	maxHold     time.Duration // zero: no limit
 	fenced      bool
 	fair        bool
-	shared      bool
+	holders     int    // how many callers can hold the lock at the same time, or anyNumber
 	owner       string // empty: no label
-	permits     int    // zero: not set
 }
 
 func defaults() settings {
 	return settings{
-		choices: choices{ttl: defaultTTL, patience: defaultPatience, retries: Forever, renew: true},
+		choices: choices{ttl: defaultTTL, patience: defaultPatience, retries: Forever, renew: true, holders: 1},
 		guard:   true,
 		clock:   clock.System,
 		wall:    time.Now,
@@ -183,6 +182,74 @@ func MaxHold(d time.Duration) Option {
 		s.maxHold = d
 		return nil
 	}}
+}
+
+// Exclusive makes the lock that of one holder alone: it takes back Shared and Permits, where those
+// are the Locker's defaults. Default.
+func Exclusive() Option {
+	return Option{apply: func(s *settings) error { return s.choose(1) }}
+}
+
+// Shared makes the lock that of a reader: any number of readers hold a name together, and no
+// writer beside them. A writer is whoever locks the name without Shared, also by a plain
+// SET NX PX of another library. Default: a writer.
+//
+// Writers that wait in Acquire come before readers that come later, who wait for them. A writer
+// that dies while it waits holds readers up for a second and two node timeouts. A writer waits for
+// each reader that was there before, and no longer than that one's TTL if it has died. Readers and
+// writers of one Locker are served in order, but readers that wait come in together; a reader that
+// other processes have refused takes its place among the writers.
+//
+// Readers of one Locker share what the nodes hold, where their settings are alike: any number of
+// them costs the nodes one entry, and the last to leave releases it. Readers that do not renew or
+// have a MaxHold have an entry each.
+//
+// A reader has no fencing token, because no order among readers is needed, and a write needs the
+// lock of a writer. Fenced together with Shared is an error. Fair does not apply to readers. Where
+// Shared is a Locker's default, Exclusive takes it back for a writer. A reader learns of a loss at its next renewal, not within milliseconds as a writer does.
+//
+// A writer becomes a reader by Lock.Downgrade. A reader never becomes a writer: two that wait for
+// it would wait for each other for ever. Release the lock and acquire it anew, and read again.
+func Shared() Option {
+	return Option{apply: func(s *settings) error { return s.choose(anyNumber) }}
+}
+
+// Permits lets k callers hold the lock at the same time, each with a permit of its own (see
+// Lock.Permit): a semaphore. Never more than k hold it, and exactly k can while a majority of
+// nodes is up. k is from 1 to 1,000; 1 is Exclusive, the default.
+//
+// Each permit is an exclusive lock on a slot, a key of its own. Slot 0 has the key of the plain
+// name. So a client without Permits, or of another library, takes that slot when it locks the name,
+// and counts as one holder. All clients of a name should have the same k. Where they differ the
+// highest counts: a client with k = 3 uses slots 0 to 2, and one with k = 5 uses slots 0 to 4.
+//
+// All other options, but for Fair, mean for a permit what they mean for a lock. With Fenced the
+// tokens rise within a slot, and those of different slots are not comparable: give the
+// resource both, Lock.Permit and Lock.Fence. ErrHeld says that all k permits are held.
+//
+// A permit costs one vote as long as few are held. If the slot that is tried first is held, a node is
+// asked which are free. Waiters have one node hint at all slots, so waiting with many permits
+// costs that node memory: a tracked key for each slot.
+func Permits(k int) Option {
+	return Option{apply: func(s *settings) error {
+		if k < 1 || k > maxPermits {
+			return fmt.Errorf("Permits(%d): must be between 1 (the exclusive lock) and %d", k, maxPermits)
+		}
+		return s.choose(k)
+	}}
+}
+
+// maxPermits is how many permits a name can have: a node looks at all slots in one step, and
+// others wait for that.
+const maxPermits = 1000
+
+// choose makes the lock one of so many holders. Readers with permits are nothing that anybody can mean.
+func (s *settings) choose(holders int) error {
+	if s.holders != 1 && holders != 1 && s.holdTogether() != (holders == anyNumber) {
+		return fmt.Errorf("Shared(): any number of readers hold a lock together; leave out Permits(%d), or take Shared back with Exclusive", max(s.holders, holders))
+	}
+	s.holders = holders
+	return nil
 }
 
 // Fenced gives the lock a fencing token, to be had from Lock.Fence. Default:
@@ -328,15 +395,12 @@ func (s *settings) check() error {
 	if s.maxTTL > 0 && s.ttl > s.maxTTL {
 		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.ttl, s.maxTTL)
 	}
-	if s.shared && s.fenced {
+	if s.holdTogether() && s.fenced {
 		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back")
 	}
-	if s.shared && s.manyPermits() {
-		return fmt.Errorf("redlock: option Shared(): any number of readers hold a lock together; leave out Permits(%d), or take Shared back with Exclusive", s.permits)
-	}
-	if s.inOrder() && s.manyPermits() {
+	if s.inOrder() && s.holders > 1 {
 		return fmt.Errorf("redlock: option Permits(%d): does not go together with Fair, which orders the waiters of one key; "+
-			"leave Fair out: callers of one Locker are served in order without it", s.permits)
+			"leave Fair out: callers of one Locker are served in order without it", s.holders)
 	}
 	return nil
 }
@@ -366,8 +430,11 @@ func (s *settings) key(name string) (string, error) {
 	return s.prefix + name, nil
 }
 
-// manyPermits reports whether several callers may hold the lock.
-func (s *settings) manyPermits() bool { return s.permits > 1 }
+// anyNumber of callers can hold the lock at the same time.
+const anyNumber = 0
+
+// holdTogether reports whether the lock's holders need not wait for each other.
+func (s *settings) holdTogether() bool { return s.holders == anyNumber }
 
 // inOrder reports whether the caller is served in order. Readers are not: they hold together.
-func (s *settings) inOrder() bool { return s.fair && !s.shared }
+func (s *settings) inOrder() bool { return s.fair && !s.holdTogether() }

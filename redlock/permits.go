@@ -1,66 +1,117 @@
 package redlock
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"math"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 )
 
-// maxPermits is how many permits a name can have: a node looks at all slots in one step, and
-// others wait for that.
-const maxPermits = 1000
+// semaphore is the kind of lock that k callers hold, each with an exclusive lock on a slot.
+type semaphore struct {
+	exclusive
+	k int
+}
 
-// Permits lets k callers hold the lock at the same time, each with a permit of its own (see
-// Lock.Permit): a semaphore. Never more than k hold it, and exactly k can while a majority of
-// nodes is up. k is from 1 to 1,000. Default 1, the exclusive lock.
-//
-// Each permit is an exclusive lock on a slot, a key of its own. Slot 0 has the key of the plain
-// name. So a client without Permits, or of another library, takes that slot when it locks the name,
-// and counts as one holder. All clients of a name should have the same k. Where they differ the
-// highest counts: a client with k = 3 uses slots 0 to 2, and one with k = 5 uses slots 0 to 4.
-//
-// All other options, but for Fair, mean for a permit what they mean for a lock. With Fenced the
-// tokens rise within a slot, and those of different slots are not comparable: give the
-// resource both, Lock.Permit and Lock.Fence. ErrHeld says that all k permits are held.
-//
-// A permit costs one vote as long as few are held. If the slot that is tried first is held, a node is
-// asked which are free. Waiters have one node hint at all slots, so waiting with many permits
-// costs that node memory: a tracked key for each slot.
-func Permits(k int) Option {
-	return Option{apply: func(s *settings) error {
-		if k < 1 || k > maxPermits {
-			return fmt.Errorf("Permits(%d): must be between 1 (the exclusive lock) and %d", k, maxPermits)
+// line implements kind. Those with another k have another line: a caller that may use fewer slots must
+// not keep others from the rest. No lock has such a key, since those that begin as a slot are reserved.
+func (of semaphore) line(key string) string { return keys.Slot(key, 1) + "/" + strconv.Itoa(of.k) }
+
+func (of semaphore) wait(a *acquisition) (*Lock, error) { return a.inLineForPermit() }
+
+func (of semaphore) claim(a *acquisition, now clock.Instant) claim {
+	c := a.newClaim(keys.Slot(a.key, a.slot), now)
+	c.permit = &permit{line: a.lineKey(), key: a.key, slot: a.slot, of: of.k}
+	return c
+}
+
+// try implements kind: where the slot that is tried first is held, nodes are asked for others.
+func (of semaphore) try(a *acquisition, vote ballot.Plan) (*Lock, error) {
+	const most = 3 // votes: others may be faster each time
+	a.slot = a.guessSlot()
+	for try := 1; ; try++ {
+		k, err := a.attempt(vote)
+		var failed *QuorumError
+		if !errors.As(err, &failed) || failed.Err != ErrHeld {
+			return k, err
 		}
-		s.permits = k
-		return nil
-	}}
+		free, left, err := a.askForSlots()
+		if err != nil {
+			return nil, err
+		}
+		if len(free) == 0 || try == most {
+			held := *failed // which has been shown to the observers
+			if held.Remaining = left; len(free) == 0 {
+				held.Permits = of.k
+			}
+			return nil, &held
+		}
+		a.slot = free[a.settings.draw(len(free))]
+	}
+}
+
+// slotLines are what a queue knows of lines in which callers wait for one of several permits. The queue
+// guards them, but for left.
+type slotLines struct {
+	lines map[string][]*line // by the key of slot 0
+	left  slotMemory
+}
+
+// enterForSlot is enter for callers with several permits.
+func (q *queue) enterForSlot(a *acquisition) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.enterLocked(a)
+	if a.ahead != nil {
+		return
+	}
+	if q.slots.lines == nil {
+		q.slots.lines = map[string][]*line{}
+	}
+	q.slots.lines[a.key] = append(q.slots.lines[a.key], a.line)
+}
+
+// leaveForSlot is leave for callers with several permits.
+func (q *queue) leaveForSlot(a *acquisition, got *session) (unwanted *session) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if a.ahead == nil && a.behind == nil {
+		lines := slices.DeleteFunc(q.slots.lines[a.key], func(other *line) bool { return other == a.line })
+		if q.slots.lines[a.key] = lines; len(lines) == 0 {
+			delete(q.slots.lines, a.key)
+		}
+	}
+	return q.leaveLocked(a, got)
+}
+
+// tell is that of the queue for callers that wait for one of several permits.
+func (l *slotLines) tell(key string, slot int) {
+	for _, ln := range l.lines[key] {
+		if slot < ln.waiters.first.settings.holders {
+			l.left.remember(ln.key, slot)
+			ln.tell()
+		}
+	}
 }
 
 // Permit returns which permit the lock is, from zero to k-1 with the option Permits(k). No two
 // holders have the same at one time. Zero without Permits.
 func (k *Lock) Permit() int { return k.session.slot() }
 
-// permitLine returns the key of the line of callers with k permits. Those with another k have
-// another line: a caller that may use fewer slots must not keep others from the rest. No lock
-// has such a key, since those that begin as a slot are reserved.
-func permitLine(key string, k int) string { return keys.Slot(key, 1) + "/" + strconv.Itoa(k) }
-
 // slotsRequest asks a node for free slots.
 func (a *acquisition) slotsRequest() protocol.Request {
-	s := a.settings
+	s, k := a.settings, a.settings.holders
 	stem, tail := keys.Slots(a.key)
 	return protocol.Request{Op: protocol.OpSlots, Key: a.key, Timeout: s.timeout(), Slots: &protocol.Slots{
-		Stem: stem, Tail: tail, N: s.permits, From: s.draw(s.permits),
+		Stem: stem, Tail: tail, N: k, From: s.draw(k),
 	}}
 }
 
@@ -70,19 +121,19 @@ func (s *settings) draw(n int) int { return int(s.jitter(time.Duration(n))) }
 // guessSlot chooses a slot where nothing is known of the nodes: one that a caller of this process
 // has just left, or one that no caller of it holds, by lot.
 func (a *acquisition) guessSlot() int {
-	key, q := a.lineKey(), &a.group.queue
+	key, q, k := a.lineKey(), &a.group.queue, a.settings.holders
 	own := q.slotsOf(key)
-	if slot, ok := q.leftSlots.take(key); ok && slot < a.settings.permits && !slices.Contains(own, slot) {
+	if slot, ok := q.slots.left.take(key); ok && slot < k && !slices.Contains(own, slot) {
 		return slot
 	}
-	others := make([]int, 0, a.settings.permits)
-	for slot := range a.settings.permits {
+	others := make([]int, 0, k)
+	for slot := range k {
 		if !slices.Contains(own, slot) {
 			others = append(others, slot)
 		}
 	}
 	if len(others) == 0 { // all are held here, and one may be released any moment
-		return a.settings.draw(a.settings.permits)
+		return a.settings.draw(k)
 	}
 	return others[a.settings.draw(len(others))]
 }
@@ -129,47 +180,6 @@ func (m *slotMemory) take(line string) (slot int, ok bool) {
 	return at.slot, true
 }
 
-// tryOnce is one try of a caller that does not queue: all nodes are asked, everyNode or wholeVote.
-// With several permits it asks the nodes for other slots where the first is held.
-func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
-	if a.several != nil {
-		return a.severalOnce(vote)
-	}
-	k, err := a.voteOnce(vote)
-	if err == nil {
-		a.group.queue.hold(k.session)
-	}
-	return k, err
-}
-
-// voteOnce is tryOnce without the queue.
-func (a *acquisition) voteOnce(vote ballot.Plan) (*Lock, error) {
-	if !a.settings.manyPermits() {
-		return a.try(vote)
-	}
-	const most = 3 // votes: others may be faster each time
-	a.slot = a.guessSlot()
-	for try := 1; ; try++ {
-		k, err := a.attempt(vote)
-		var failed *QuorumError
-		if !errors.As(err, &failed) || failed.Err != ErrHeld {
-			return k, err
-		}
-		free, left, err := a.askForSlots()
-		if err != nil {
-			return nil, err
-		}
-		if len(free) == 0 || try == most {
-			held := *failed // which has been shown to the observers
-			if held.Remaining = left; len(free) == 0 {
-				held.Permits = a.settings.permits
-			}
-			return nil, &held
-		}
-		a.slot = free[a.settings.draw(len(free))]
-	}
-}
-
 // askForSlots asks all nodes for free slots. It returns those that most of them call free, and
 // about how long it takes until one is, as QuorumError.Remaining.
 func (a *acquisition) askForSlots() (free []int, left time.Duration, err error) {
@@ -189,12 +199,13 @@ func (a *acquisition) askForSlots() (free []int, left time.Duration, err error) 
 	}
 	const never = time.Duration(math.MaxInt64)
 	var lefts []time.Duration
-	nodes, most := make([]int, s.permits), 1
+	k := s.holders
+	nodes, most := make([]int, k), 1
 	for i := range state.Len() {
 		switch reply := state.Reply(i); {
 		case reply.Outcome == protocol.Granted:
 			lefts = append(lefts, 0)
-			for _, i := range ownSlots(reply.Free, s.permits) {
+			for _, i := range ownSlots(reply.Free, k) {
 				nodes[i]++
 				most = max(most, nodes[i])
 			}
@@ -224,44 +235,4 @@ func ownSlots(free []int, k int) (own []int) {
 		}
 	}
 	return own
-}
-
-// InspectPermits asks every node what it holds for each of the k permits of name, and changes
-// nothing: as Inspect, with an Inspection for each, in order. k is from 1 to 1,000; locks that
-// clients with a higher k hold beyond that are not seen. It returns within the node timeout. If
-// fewer than a quorum answered about some permit, the error is that of Inspect.
-func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Inspection, error) {
-	if ctx == nil {
-		return nil, nilContext(protocol.OpInspect, name)
-	}
-	s, err := l.settings.with([]Option{Permits(k)})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := s.key(name); err != nil {
-		return nil, err
-	}
-	if isDone(l.closed) {
-		return nil, closedError(protocol.OpInspect, name)
-	}
-	return inspectIn(l.places(name), func(g *group) ([]*Inspection, bool, error) {
-		all, err := g.inspectPermits(ctx, name, k)
-		return all, err == nil && slices.ContainsFunc(all, (*Inspection).isHeld), err
-	})
-}
-
-func (g *group) inspectPermits(ctx context.Context, name string, k int) (_ []*Inspection, err error) {
-	key := g.settings.prefix + name
-	rounds := make([]*round, k)
-	for slot := range rounds { // all at once
-		rounds[slot] = g.askForState(ctx, name, keys.Slot(key, slot))
-	}
-	all := make([]*Inspection, k)
-	for slot, r := range rounds {
-		in, failed := g.inspection(ctx, r)
-		if all[slot] = in; err == nil {
-			err = failed
-		}
-	}
-	return all, err
 }

@@ -158,16 +158,11 @@ func (s *session) repair(gap *round, i int) {
 	if s.holder != nil {
 		ctx = s.holder.caller
 	}
-	plain := s.withoutToken() // which a majority has accepted; this is about the key
+	req := s.claim.repair(s.settings)
 	s.mu.Unlock()
 
 	g := s.group
-	r := g.newRound(ctx, s.name, plain.request(s.settings, plain.ops.acquire))
-	if r.req.Shared != nil {
-		keys := *r.req.Shared
-		keys.Regardless = true
-		r.req.Shared = &keys
-	}
+	r := g.newRound(ctx, s.name, req)
 	r.gap = gap
 	r.trial.Repairs()
 	r.listenFor(s)

@@ -63,12 +63,12 @@ const maxSplits = 3
 
 // inLineForPermit is inLine for callers with several permits.
 func (a *acquisition) inLineForPermit() (lock *Lock, err error) {
-	a.group.queue.enter(a)
+	a.group.queue.enterForSlot(a)
 	s := &search{acquisition: a, guide: noGuide, plan: everyNode}
 	s.choose()
 	defer func() {
 		s.unwatch()
-		a.leaveLine(lock)
+		a.dropUnwanted(a.group.queue.leaveForSlot(a, sessionOf(lock)))
 	}()
 	return a.retry(s)
 }
@@ -93,7 +93,7 @@ func (s *search) next(try int) (ballot.Plan, *Lock, error) {
 func (s *search) try(plan ballot.Plan) (*Lock, error) {
 	lock, err := s.attempt(plan)
 	if err == nil {
-		s.group.queue.joinTurn(s.line, lock.session)
+		s.group.queue.joinTurn(s.line, lock.session, false)
 		s.leaveWord()
 	}
 	return lock, err
@@ -112,7 +112,7 @@ func (s *search) lost(try int, failed *QuorumError) {
 func (s *search) leaveWord() {
 	for _, slot := range s.seen.freeSlots() {
 		if slot != s.slot {
-			s.group.queue.leftSlots.remember(s.line.key, slot)
+			s.group.queue.slots.left.remember(s.line.key, slot)
 			return
 		}
 	}
@@ -169,7 +169,7 @@ func (s *search) watch() {
 	if !ok || s.stops != nil {
 		return
 	}
-	s.stops = make([]func(), s.settings.permits)
+	s.stops = make([]func(), s.settings.holders)
 	for slot := range s.stops {
 		s.stops[slot] = w.Watch(keys.Slot(s.key, slot), func(key string) { s.hint(slot, key) })
 	}
@@ -242,7 +242,7 @@ func (k *slotLook) Receive(_ int, reply protocol.Reply) {
 	if reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused {
 		s.group.voters.Answered(k.node)
 		s.seen.mu.Lock()
-		switch free := ownSlots(reply.Free, s.settings.permits); {
+		switch free := ownSlots(reply.Free, s.settings.holders); {
 		case k.round != s.seen.round:
 		case k.second:
 			s.seen.elsewhere = free

@@ -48,15 +48,7 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 		grant.Within = p.Until()
 	}
 	s.lease = lease.New(&s.settings.terms, grant)
-	var k *Lock
-	if of.settings.sharesSession() {
-		k = s.openShared(of, r.Start(), now)
-	} else {
-		k = of.newLock(s, now)
-		k.tenure.Since = r.Start()
-		s.occupy(&k.hold, now)
-		s.issueToken(&k.hold)
-	}
+	k := of.kind.open(s, of, winning{r.Start(), now})
 	r.session.Store(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,8 +297,8 @@ func (s *session) tellLosses() {
 
 // describe returns e with the permit that the session is.
 func (s *session) describe(e Event) Event {
-	if s.settings.manyPermits() {
-		e.Permits, e.Permit = s.settings.permits, s.slot()
+	if p := s.permit; p != nil {
+		e.Permits, e.Permit = p.of, p.slot
 	}
 	return e
 }

@@ -93,10 +93,10 @@ func (s *settings) checkSet(names []string) error {
 		return errors.New("redlock: no names: give at least one, or do without a lock")
 	case n > maxNames:
 		return fmt.Errorf("redlock: %d names, at most %d can be locked at once: lock one name that stands for all of them", n, maxNames)
-	case s.shared:
+	case s.holdTogether():
 		return fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared, or take it back with Exclusive", textOf(names))
-	case s.manyPermits():
-		return fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.permits)
+	case s.holders > 1:
+		return fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.holders)
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (g *group) rank() string {
 
 // votesAtOnce reports whether the locks can be asked for at the same time. Readers join others of the
 // process, and of a permit it is not known which slot is free.
-func (a *acquisition) votesAtOnce() bool { return !a.settings.shared && !a.settings.manyPermits() }
+func (a *acquisition) votesAtOnce() bool { return a.settings.holders == 1 }
 
 // severalOnce asks for all locks once.
 func (a *acquisition) severalOnce(vote ballot.Plan) (*Lock, error) {
@@ -229,7 +229,7 @@ func (q *queue) isIdle(key string) bool {
 // part is the acquisition of one of the locks.
 func (a *acquisition) part(ctx context.Context, t target, s *settings) *acquisition {
 	return &acquisition{
-		group: t.group, settings: s, name: t.name, key: s.prefix + t.name, isPart: true,
+		group: t.group, settings: s, kind: kindFor(s.holders), name: t.name, key: s.prefix + t.name, isPart: true,
 		ctx: ctx, eventCtx: a.eventCtx, parker: a.parker,
 	}
 }
@@ -418,28 +418,27 @@ func (a *acquisition) gather(wait bool) (*Lock, error) {
 
 // next takes the lock of one target; of a permit, the slot that the first has.
 func (a *acquisition) next(ctx context.Context, t target, first *Lock, wait bool) (*Lock, error) {
-	s := t.settings
-	var err error
-	if !s.shared { // those of readers have a session of others
-		if s, err = s.with([]Option{untilComplete}); err != nil {
-			return nil, err
-		}
+	isSlot := first != nil && first.session.permit != nil
+	s, opts := t.settings, []Option(nil)
+	if !s.holdTogether() { // those of readers have a session of others
+		opts = append(opts, untilComplete)
+	}
+	if isSlot {
+		opts = append(opts, Exclusive())
+	}
+	s, err := s.with(opts)
+	if err != nil {
+		return nil, err
 	}
 	part := a.part(ctx, t, s)
-	if first != nil && s.manyPermits() {
-		if part.settings, err = s.with([]Option{Permits(1)}); err != nil {
-			return nil, err
-		}
+	if isSlot {
 		part.key = keys.Slot(part.key, first.Permit())
 	}
 	defer part.withdraw()
 	if !wait {
 		return part.once()
 	}
-	if part.settings.manyPermits() {
-		return part.inLineForPermit()
-	}
-	return part.inLine()
+	return part.kind.wait(part)
 }
 
 // explainPart makes the error of all of the one with which the waiting for one name ended.
@@ -486,7 +485,7 @@ func (a *acquisition) bind(b *bond, first *Lock) (*Lock, error) {
 // begin gives the locks the caller's settings. Those that are not to be renewed have their full TTL then.
 func (a *acquisition) begin(b *bond) error {
 	s := a.settings
-	if s.shared || s.renew && s.maxHold == 0 || b.holds[0].settings == s { // as they were voted for
+	if s.renew && s.maxHold == 0 || b.holds[0].settings == s { // as they were voted for
 		return nil
 	}
 	a.askedAt = a.settings.clock.Now()

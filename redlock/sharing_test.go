@@ -603,13 +603,15 @@ func TestExclusiveTakesSharedBack(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		readers, _ := open(t, w, redlock.Shared(), redlock.Fair())
 		r1, r2 := take(t, readers, "x"), take(t, readers, "x")
-		_, err := readers.TryAcquire(t.Context(), "x", redlock.Exclusive())
-		isOnly(t, err, redlock.ErrHeld)
+		for _, exclusive := range []redlock.Option{redlock.Exclusive(), redlock.Permits(1)} {
+			_, err := readers.TryAcquire(t.Context(), "x", exclusive)
+			isOnly(t, err, redlock.ErrHeld)
+		}
 		require.NoError(t, r1.Release(t.Context()))
 		require.NoError(t, r2.Release(t.Context()))
 		k := take(t, readers, "x", redlock.Exclusive(), redlock.Fenced())
 		assert.Positive(t, k.Fence())
-		_, err = readers.TryAcquire(t.Context(), "x")
+		_, err := readers.TryAcquire(t.Context(), "x")
 		isOnly(t, err, redlock.ErrHeld)
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -647,6 +649,14 @@ func TestSharedWithWhatCannotBe(t *testing.T) {
 		l, _ := open(t, w)
 		_, err := l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Fenced())
 		require.ErrorContains(t, err, "leave out Fenced")
+		_, err = l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Permits(3))
+		require.ErrorContains(t, err, "leave out Permits(3)")
+		seats, _ := open(t, w, redlock.Permits(3))
+		_, err = seats.TryAcquire(t.Context(), "x", redlock.Shared())
+		require.ErrorContains(t, err, "leave out Permits(3), or take Shared back with Exclusive")
+		r := take(t, seats, "x", redlock.Exclusive(), redlock.Shared())
+		require.NoError(t, read(t, l, "x").Release(t.Context()))
+		require.NoError(t, r.Release(t.Context()))
 		for _, name := range []string{"redlock:readers:{x}", "redlock:intent:{x}"} {
 			_, err = l.TryAcquire(t.Context(), name)
 			require.ErrorContains(t, err, "key of redlock's own")

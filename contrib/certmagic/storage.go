@@ -38,7 +38,7 @@ type operation struct {
 	lock *redlock.Lock // guarded by Storage.mu; nil until there is one
 }
 
-// New returns a Storage that stores in inner. The options are for the locks; Permits(1) is set in any
+// New returns a Storage that stores in inner. The options are for the locks; Exclusive is set in any
 // case. Errors: what is wrong with the arguments. No server is asked. The Locker stays the caller's,
 // to be closed when certmagic has stopped.
 func New(inner certmagic.Storage, locker *redlock.Locker, opts ...redlock.Option) (*Storage, error) {
@@ -49,7 +49,7 @@ func New(inner certmagic.Storage, locker *redlock.Locker, opts ...redlock.Option
 		return nil, errors.New("redlockcertmagic: the redlock.Locker is nil; make one with redlock.New")
 	}
 	s := &Storage{Storage: inner, locker: locker, ops: map[string]*operation{}}
-	s.opts = append(append(s.opts, opts...), redlock.Permits(1))
+	s.opts = append(append(s.opts, opts...), redlock.Exclusive())
 	if err := locker.Check(s.opts...); err != nil {
 		return nil, fmt.Errorf("redlockcertmagic: %w", err)
 	}

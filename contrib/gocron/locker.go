@@ -31,7 +31,7 @@ var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker with ticks of the length every: a second at least, a year at most, and
 // no longer than the interval of any of its jobs. All machines give the same. The options are for
-// the locks, which must be a writer's; Permits(1) is set in any case.
+// the locks; Exclusive is set in any case.
 //
 // Errors: what is wrong with the arguments. No server is asked. The redlock.Locker stays the
 // caller's, to be closed after the scheduler's Shutdown.
@@ -45,7 +45,7 @@ func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Opti
 	}
 	l := &Locker{locker: locker, every: every, runs: map[string]*run{}}
 	l.opts = append([]redlock.Option{redlock.Retries(tries)}, opts...)
-	l.opts = append(l.opts, redlock.Permits(1))
+	l.opts = append(l.opts, redlock.Exclusive())
 	if err := locker.Check(l.opts...); err != nil {
 		return nil, fmt.Errorf("redlockgocron: %w", err)
 	}

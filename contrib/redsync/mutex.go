@@ -130,7 +130,7 @@ func (m *Mutex) check() error {
 func (m *Mutex) options() []redlock.Option {
 	return []redlock.Option{
 		redlock.TTL(m.expiry), redlock.NodeTimeout(time.Duration(float64(m.expiry) * m.timeoutFactor)),
-		redlock.Renew(false), redlock.Permits(1),
+		redlock.Renew(false), redlock.Exclusive(),
 	}
 }
 
