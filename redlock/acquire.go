@@ -66,7 +66,6 @@ func (l *Locker) acquireOne(ctx context.Context, name string, d demand) (*Lock, 
 type acquisition struct {
 	group    *group
 	settings *settings // of this call
-	kind     kind      // by these
 	name     string
 	key      string
 	several  *several        // of a Lock of several names or groups, which it stands for; nil for one
@@ -104,7 +103,7 @@ func (g *group) begin(ctx context.Context, name string, opts []Option) (*acquisi
 	if err != nil {
 		return nil, err
 	}
-	a := &acquisition{group: g, settings: s, kind: kindFor(s.holders), name: name, key: key, ctx: ctx, eventCtx: ctx}
+	a := &acquisition{group: g, settings: s, name: name, key: key, ctx: ctx, eventCtx: ctx}
 	a.trace()
 	return a, nil
 }
@@ -184,7 +183,7 @@ func (a *acquisition) wait() (*Lock, error) {
 	case a.several != nil:
 		return a.retry(a.inLines())
 	default:
-		return a.kind.wait(a)
+		return a.kind().wait(a)
 	}
 }
 
@@ -245,7 +244,7 @@ func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
 	if a.several != nil {
 		return a.severalOnce(vote)
 	}
-	k, err := a.kind.try(a, vote)
+	k, err := a.kind().try(a, vote)
 	if err == nil {
 		a.group.queue.hold(k.session)
 	}
@@ -290,7 +289,7 @@ func (a *acquisition) openVote() (v vote, err error) {
 	}
 	now := a.settings.clock.Now()
 	a.askedAt = now
-	c := a.kind.claim(a, now)
+	c := a.kind().claim(a, now)
 	r := g.newRoundAt(a.eventCtx, now, a.name, c.request(a.settings, c.ops.acquire))
 	return vote{acquisition: a, claim: c, round: r, limit: 2 * a.settings.timeout()}, nil
 }
@@ -370,7 +369,7 @@ func (a *acquisition) newLock(s *session, now clock.Instant) *Lock {
 }
 
 // lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
-func (a *acquisition) lineKey() string { return a.kind.line(a.key) }
+func (a *acquisition) lineKey() string { return a.kind().line(a.key) }
 
 // newClaim draws the value of a new attempt at a key of one holder, and proposes its fencing token.
 func (a *acquisition) newClaim(key string, now clock.Instant) claim {

@@ -99,7 +99,7 @@ func (w queued) next(int) (plan ballot.Plan, lock *Lock, err error) {
 }
 
 func (w queued) try(plan ballot.Plan) (*Lock, error) {
-	lock, err := w.kind.try(w.acquisition, plan)
+	lock, err := w.kind().try(w.acquisition, plan)
 	if err == nil {
 		w.won(lock.session)
 	}

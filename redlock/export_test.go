@@ -77,7 +77,7 @@ func (l *Locker) VoteOnce(ctx context.Context, name string) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := a.kind.try(a, wholeVote)
+	k, err := a.kind().try(a, wholeVote)
 	if err == nil {
 		l.groups[0].queue.hold(k.session)
 	}

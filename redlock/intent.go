@@ -47,7 +47,7 @@ func (a *acquisition) intend(undo *ballot.State, refused quorum.Set) {
 
 // mayBeReaders reports whether those who refuse keep going before they can be seen.
 func (a *acquisition) mayBeReaders(undo *ballot.State, refused quorum.Set) bool {
-	if a.settings.holders != 1 {
+	if a.settings.holders() != 1 {
 		return false // a permit has its holders under other keys
 	}
 	gone := false

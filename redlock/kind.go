@@ -6,7 +6,7 @@ import (
 )
 
 // A kind is how an acquisition gets one kind of lock: exclusive, reader (sharing.go) or semaphore
-// (permits.go). What differs among them is in its methods.
+// (permits.go). What lines, handovers and sets make of the kind follows from settings.holders.
 type kind interface {
 	// line is the key of the line in which callers of this process wait for the lock of a key.
 	line(key string) string
@@ -20,15 +20,16 @@ type kind interface {
 	open(*session, *acquisition, winning) *Lock
 }
 
-// kindFor returns the kind of lock of which so many callers are holders at the same time.
-func kindFor(holders int) kind {
-	switch holders {
+// kind is that of the lock.
+func (a *acquisition) kind() kind {
+	switch k := a.settings.holders(); k {
 	case anyNumber:
 		return reader{}
 	case 1:
 		return exclusive{}
+	default:
+		return semaphore{k: k}
 	}
-	return semaphore{k: holders}
 }
 
 // winning is when a session was won.

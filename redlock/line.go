@@ -316,7 +316,7 @@ func (q *queue) holdersOf(key string) []*session {
 // not count: others join them, and a writer that waits for them competes, because the nodes must hear
 // of its intent. The queue must be locked, and have a waiter.
 func (ln *line) hasRoom() bool {
-	return ln.writers() < max(1, ln.waiters.first.settings.holders)
+	return ln.writers() < max(1, ln.waiters.first.settings.holders())
 }
 
 // writers counts the holders that are not readers. The queue must be locked.

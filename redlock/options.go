@@ -76,13 +76,14 @@ type choices struct {
 	maxHold     time.Duration // zero: no limit
 	fenced      bool
 	fair        bool
-	holders     int    // how many callers can hold the lock at the same time, or anyNumber
+	shared      bool
+	permits     int    // zero: not set
 	owner       string // empty: no label
 }
 
 func defaults() settings {
 	return settings{
-		choices: choices{ttl: defaultTTL, patience: defaultPatience, retries: Forever, renew: true, holders: 1},
+		choices: choices{ttl: defaultTTL, patience: defaultPatience, retries: Forever, renew: true},
 		guard:   true,
 		clock:   clock.System,
 		wall:    time.Now,
@@ -184,10 +185,10 @@ func MaxHold(d time.Duration) Option {
 	}}
 }
 
-// Exclusive makes the lock that of one holder alone: it takes back Shared and Permits, where those
-// are the Locker's defaults. Default.
+// Exclusive makes the lock that of one holder alone. It takes back a Shared or Permits that was given
+// before, or is the Locker's default. Default.
 func Exclusive() Option {
-	return Option{apply: func(s *settings) error { return s.choose(1) }}
+	return Option{apply: func(s *settings) error { s.shared, s.permits = false, 1; return nil }}
 }
 
 // Shared makes the lock that of a reader: any number of readers hold a name together, and no
@@ -205,13 +206,14 @@ func Exclusive() Option {
 // have a MaxHold have an entry each.
 //
 // A reader has no fencing token, because no order among readers is needed, and a write needs the
-// lock of a writer. Fenced together with Shared is an error. Fair does not apply to readers. Where
-// Shared is a Locker's default, Exclusive takes it back for a writer. A reader learns of a loss at its next renewal, not within milliseconds as a writer does.
+// lock of a writer. Fenced or Permits together with Shared is an error. Fair does not apply to readers.
+// Where Shared is a Locker's default, Exclusive takes it back for a writer. A reader learns of a loss at
+// its next renewal, not within milliseconds as a writer does.
 //
 // A writer becomes a reader by Lock.Downgrade. A reader never becomes a writer: two that wait for
 // it would wait for each other for ever. Release the lock and acquire it anew, and read again.
 func Shared() Option {
-	return Option{apply: func(s *settings) error { return s.choose(anyNumber) }}
+	return Option{apply: func(s *settings) error { s.shared = true; return nil }}
 }
 
 // Permits lets k callers hold the lock at the same time, each with a permit of its own (see
@@ -235,22 +237,14 @@ func Permits(k int) Option {
 		if k < 1 || k > maxPermits {
 			return fmt.Errorf("Permits(%d): must be between 1 (the exclusive lock) and %d", k, maxPermits)
 		}
-		return s.choose(k)
+		s.shared, s.permits = s.shared && k > 1, k
+		return nil
 	}}
 }
 
 // maxPermits is how many permits a name can have: a node looks at all slots in one step, and
 // others wait for that.
 const maxPermits = 1000
-
-// choose makes the lock one of so many holders. Readers with permits are nothing that anybody can mean.
-func (s *settings) choose(holders int) error {
-	if s.holders != 1 && holders != 1 && s.holdTogether() != (holders == anyNumber) {
-		return fmt.Errorf("Shared(): any number of readers hold a lock together; leave out Permits(%d), or take Shared back with Exclusive", max(s.holders, holders))
-	}
-	s.holders = holders
-	return nil
-}
 
 // Fenced gives the lock a fencing token, to be had from Lock.Fence. Default:
 // none. It costs the nodes a script instead of a plain SET, and a second round
@@ -398,9 +392,12 @@ func (s *settings) check() error {
 	if s.holdTogether() && s.fenced {
 		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back")
 	}
-	if s.inOrder() && s.holders > 1 {
+	if s.shared && s.permits > 1 {
+		return fmt.Errorf("redlock: option Shared(): any number of readers hold a lock together; leave out Permits(%d), or take it back with Exclusive before Shared", s.permits)
+	}
+	if s.inOrder() && s.permits > 1 {
 		return fmt.Errorf("redlock: option Permits(%d): does not go together with Fair, which orders the waiters of one key; "+
-			"leave Fair out: callers of one Locker are served in order without it", s.holders)
+			"leave Fair out: callers of one Locker are served in order without it", s.permits)
 	}
 	return nil
 }
@@ -433,8 +430,16 @@ func (s *settings) key(name string) (string, error) {
 // anyNumber of callers can hold the lock at the same time.
 const anyNumber = 0
 
+// holders is how many callers can hold the lock at the same time, or anyNumber.
+func (s *settings) holders() int {
+	if s.shared {
+		return anyNumber
+	}
+	return max(1, s.permits)
+}
+
 // holdTogether reports whether the lock's holders need not wait for each other.
-func (s *settings) holdTogether() bool { return s.holders == anyNumber }
+func (s *settings) holdTogether() bool { return s.shared }
 
 // inOrder reports whether the caller is served in order. Readers are not: they hold together.
 func (s *settings) inOrder() bool { return s.fair && !s.holdTogether() }

@@ -67,11 +67,8 @@ func (m mapped) Raise(ctx context.Context, to int64) error {
 // Lock implements membership.Group. The lock stands for no name of a caller, and needs no presence.
 func (m mapped) Lock(ctx context.Context, name string, shared bool) (membership.Lock, error) {
 	s := m.settings
-	s.holders, s.fenced, s.fair, s.owner, s.renew, s.maxHold = 1, false, false, "", true, 0
-	if shared {
-		s.holders = anyNumber
-	}
-	a := &acquisition{group: m.group, settings: &s, kind: kindFor(s.holders), name: name, key: s.prefix + name, own: true, ctx: ctx, eventCtx: ctx}
+	s.shared, s.permits, s.fenced, s.fair, s.owner, s.renew, s.maxHold = shared, 1, false, false, "", true, 0
+	a := &acquisition{group: m.group, settings: &s, name: name, key: s.prefix + name, own: true, ctx: ctx, eventCtx: ctx}
 	k, err := a.once()
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 		grant.Within = p.Until()
 	}
 	s.lease = lease.New(&s.settings.terms, grant)
-	k := of.kind.open(s, of, winning{r.Start(), now})
+	k := of.kind().open(s, of, winning{r.Start(), now})
 	r.session.Store(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()

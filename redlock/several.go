@@ -95,8 +95,8 @@ func (s *settings) checkSet(names []string) error {
 		return fmt.Errorf("redlock: %d names, at most %d can be locked at once: lock one name that stands for all of them", n, maxNames)
 	case s.holdTogether():
 		return fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared, or take it back with Exclusive", textOf(names))
-	case s.holders > 1:
-		return fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.holders)
+	case s.holders() > 1:
+		return fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.holders())
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (g *group) rank() string {
 
 // votesAtOnce reports whether the locks can be asked for at the same time. Readers join others of the
 // process, and of a permit it is not known which slot is free.
-func (a *acquisition) votesAtOnce() bool { return a.settings.holders == 1 }
+func (a *acquisition) votesAtOnce() bool { return a.settings.holders() == 1 }
 
 // severalOnce asks for all locks once.
 func (a *acquisition) severalOnce(vote ballot.Plan) (*Lock, error) {
@@ -229,7 +229,7 @@ func (q *queue) isIdle(key string) bool {
 // part is the acquisition of one of the locks.
 func (a *acquisition) part(ctx context.Context, t target, s *settings) *acquisition {
 	return &acquisition{
-		group: t.group, settings: s, kind: kindFor(s.holders), name: t.name, key: s.prefix + t.name, isPart: true,
+		group: t.group, settings: s, name: t.name, key: s.prefix + t.name, isPart: true,
 		ctx: ctx, eventCtx: a.eventCtx, parker: a.parker,
 	}
 }
@@ -438,7 +438,7 @@ func (a *acquisition) next(ctx context.Context, t target, first *Lock, wait bool
 	if !wait {
 		return part.once()
 	}
-	return part.kind.wait(part)
+	return part.kind().wait(part)
 }
 
 // explainPart makes the error of all of the one with which the waiting for one name ended.

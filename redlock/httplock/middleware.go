@@ -56,7 +56,7 @@ func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts .
 	}
 	m.reader = m.lock
 	if m.sharedReads {
-		m.reader = append(slices.Clone(m.lock), redlock.Shared())
+		m.reader = append(slices.Clone(m.lock), redlock.Exclusive(), redlock.Shared())
 		m.lock = append(m.lock, redlock.Exclusive())
 	}
 	if err := cmp.Or(m.locker.Check(m.lock...), m.locker.Check(m.reader...)); err != nil {

@@ -56,3 +56,14 @@ func TestSharedReadsWithFencedIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, "leave out Fenced")
 	})
 }
+
+// TestSharedReadsOnALockerOfPermits, and of readers.
+func TestSharedReadsOnALockerOfPermits(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		for _, of := range []redlock.Option{redlock.Permits(3), redlock.Shared()} {
+			l := simtest.Locker(t, w.NewClient(1), of)
+			_, err := httplock.New(l, byHeader, httplock.SharedReads())
+			require.NoError(t, err)
+		}
+	})
+}
