@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheOperatorsPageExplainsEveryFinding, and none that there is not. What a row of its table is
+// TestTheDoctorsPageExplainsEveryFinding, and none that there is not. What a row of its table is
 // about is taken from the source: the check, the severity, and the text with … for what differs.
-func TestTheOperatorsPageExplainsEveryFinding(t *testing.T) {
+func TestTheDoctorsPageExplainsEveryFinding(t *testing.T) {
 	t.Parallel()
 	var explained []string
 	for _, row := range rows(t) {
@@ -30,10 +30,10 @@ func TestTheOperatorsPageExplainsEveryFinding(t *testing.T) {
 	findings := inSource(t)
 	assert.Greater(t, len(findings), 50)
 	for _, f := range findings {
-		assert.Contains(t, explained, f, "docs/OPERATING.md does not explain a finding")
+		assert.Contains(t, explained, f, "docs/DOCTOR.md does not explain a finding")
 	}
 	for _, e := range explained {
-		assert.Contains(t, findings, e, "docs/OPERATING.md explains a finding that there is not")
+		assert.Contains(t, findings, e, "docs/DOCTOR.md explains a finding that there is not")
 	}
 }
 
@@ -42,7 +42,7 @@ type row struct{ check, severity, says, advice string }
 // rows reads the table.
 func rows(t *testing.T) (all []row) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/OPERATING.md")
+	page, err := os.ReadFile("../../docs/DOCTOR.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(page), "\n| Check | Severity | It says | ")
 	require.True(t, found)
