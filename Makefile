@@ -14,13 +14,23 @@ PART      ?= 1/1
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test servers-test race modules check fmt vet cross mutants lint schedules seed soak bench benchmarks chaos image up down
+.PHONY: help demo quick test servers-test race modules check full fmt vet cross mutants lint schedules seed soak bench benchmarks chaos image up down
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## take and lose a lock on five servers in this process
 	$(GO) run ./cmd/redlock demo
+
+# Those that start no servers and explore no large model.
+UNIT = $$($(GO) list ./... | grep -Ev 'redquorum$$|/(cmd|examples|integration|spec)(/|$$)|/internal/(demo|doctor|fleet|job|mutants|[a-z]*model)(/|$$)')
+
+# A server that is not there makes the tests on real servers skip themselves.
+quick: export REDLOCK_TEST_SERVER = /none
+quick: ## while you work: vet, the unit tests without servers, a hundred schedules; under a minute
+	$(GO) vet ./...
+	$(GO) test -short $(UNIT)
+	$(GO) test -run '^TestQuorumSchedules$$' . -schedules 100
 
 test: ## run the tests but for what takes long (REDLOCK_LONG=1); parts without redis-server or Docker are skipped
 	@command -v "$${REDLOCK_TEST_SERVER:-redis-server}" >/dev/null || command -v valkey-server >/dev/null || \
@@ -41,8 +51,12 @@ race: ## run the tests under the race detector
 modules: ## run the tests of the modules beside this one
 	@for m in $(MODULES); do $(GO) -C $$m test ./... || exit 1; done
 
-check: export REDLOCK_LONG = 1
-check: fmt vet cross lint test race modules schedules mutants ## what CI runs, but for the servers it starts: also the tests that take long
+check: SCHEDULES = 2000
+check: PART = 1/80
+check: fmt vet lint test schedules mutants ## before a change: format, vet, staticcheck, the tests, 2,000 schedules, a few mutants; under ten minutes
+
+full: export REDLOCK_LONG = 1
+full: fmt vet cross lint test race modules schedules mutants ## everything but the servers that CI starts: all platforms, -race, tests that take long, all mutants; an hour
 
 fmt: ## fail if a file is not gofmt'ed
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "$$unformatted" >&2; exit 1; }

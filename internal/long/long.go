@@ -1,7 +1,7 @@
 // Package long tells tests whether all of them are to run, also what takes minutes of a processor:
 // models explored in full, the models of spec, and in containers what processes show as well.
 //
-// go test ./... leaves that out. make check and the gate have it run, by REDLOCK_LONG=1.
+// go test ./... leaves that out. make full and the gate have it run, by REDLOCK_LONG=1.
 package long
 
 import (

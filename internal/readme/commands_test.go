@@ -82,6 +82,7 @@ func TestCIRunsWhatItIsSaidToRun(t *testing.T) {
 		assert.Contains(t, read(t, "README.md"), "\n"+command+" ")
 		assert.Contains(t, gate, command)
 	}
+	assert.Contains(t, read(t, ".github/workflows/ci.yml"), " .ci/run\n")
 }
 
 func isChecked(c readme.Command) bool {
