@@ -56,7 +56,7 @@ check: PART = 1/80
 check: fmt vet lint test schedules mutants ## before a change: format, vet, staticcheck, the tests, 2,000 schedules, a few mutants; under ten minutes
 
 full: export REDLOCK_LONG = 1
-full: fmt vet cross lint test race modules schedules mutants ## everything but the servers that CI starts: all platforms, -race, tests that take long, all mutants; an hour
+full: fmt vet cross lint test race modules schedules mutants ## everything but the servers that CI starts: all platforms, -race, tests that take long, all mutants; over an hour
 
 fmt: ## fail if a file is not gofmt'ed
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "$$unformatted" >&2; exit 1; }
