@@ -26,10 +26,10 @@ var (
 	// ErrPermission: the ACL forbids a command or key that locks need.
 	ErrPermission error = protocol.PermanentError("does not permit a command that locks need; " +
 		"see the package's documentation for the ACL")
-	// ErrCluster: the server is a node of a Redis Cluster. It sends keys of other
-	// slots elsewhere, and a failover within the cluster loses locks.
-	ErrCluster = errors.New("is a node of a Redis Cluster, which has no vote of its own; " +
-		"give independent servers instead")
+	// ErrCluster: the server is a node of a Redis Cluster with several shards. It sends keys of other
+	// slots elsewhere. The primary of a cluster of one shard is a server as any other.
+	ErrCluster = errors.New("is a node of a Redis Cluster that does not have all keys; " +
+		"give independent servers instead, or a cluster of one shard")
 	// ErrSentinel: the server is a Redis Sentinel.
 	ErrSentinel = errors.New("is a Sentinel, which keeps no keys; " +
 		"give the servers that it watches instead: redis://primary?standby=replica")
