@@ -173,4 +173,5 @@ func TestServersAreNamedInBothWays(t *testing.T) {
 		assert.Equal(t, 5, strings.Count(out, "\n"), out)
 	}
 	assert.Equal(t, []string{"redis://:a,b@c", "unix:///d"}, splitURLs("redis://:a,b@c,,unix:///d"), "a comma may be in a password")
+	assert.Equal(t, []string{"redis://:a;b@c", "valkeys://d"}, splitURLs("redis://:a;b@c;\n valkeys://d;"), "and a semicolon")
 }

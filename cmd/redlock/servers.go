@@ -92,10 +92,10 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// nextURL finds the comma before a URL: another one may be in a password.
-var nextURL = regexp.MustCompile(`,+\s*(?:([a-z]+://)|$)`)
+// nextURL finds the comma or semicolon before a URL: another one may be in a password.
+var nextURL = regexp.MustCompile(`[,;]+\s*(?:([a-z]+://)|$)`)
 
-// splitURLs returns the URLs of a list with commas or spaces between them.
+// splitURLs returns the URLs of a list with commas, semicolons or spaces between them.
 func splitURLs(list string) []string {
 	return strings.Fields(nextURL.ReplaceAllString(list, " $1"))
 }
