@@ -68,7 +68,11 @@ func startNodes(ctx context.Context, s *servers) (fleet.Fleet, error) {
 				return nil, usageErrorf("server %d: %v", i+1, err)
 			}
 		}
-		return fleet.Start(ctx, fleet.Addrs, fleet.Options{URLs: s.urls()})
+		urls, err := s.login.in(ctx, s.nodes)
+		if err != nil {
+			return nil, err
+		}
+		return fleet.Start(ctx, fleet.Addrs, fleet.Options{URLs: urls})
 	}
 	kind := fleet.Kind(s.nodes[0])
 	if !startable(kind) {
