@@ -44,15 +44,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "Usage: go run ./internal/mutants [flags] [name or pattern...]")
 		flags.PrintDefaults()
 	}
-	asMarkdown := flags.Bool("markdown", false, "print the table of docs/SAFETY.md")
 	verbose := flags.Bool("v", false, "print what the tests said")
 	part := flags.String("part", "1/1", "`I/N`: try every Nth mutant, from the Ith on")
-	jobs := flags.Int("jobs", runtime.NumCPU(), "how many mutants to try at a time")
-	limit := flags.Duration("limit", 2*time.Minute, "how long a test may take, building not counted")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case err != nil || *jobs < 1 || *limit <= 0:
+	case err != nil:
 		return exitUsage
 	}
 
@@ -69,28 +66,49 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitFailed
 	}
-	began, done, mu := time.Now(), 0, sync.Mutex{}
-	g := gate{root: root, jobs: *jobs, limit: *limit, goTest: goTest(root), report: func(r result) {
+	var mu sync.Mutex // guards what report does
+	began, done := time.Now(), 0
+	report := func(r result) {
 		mu.Lock()
 		defer mu.Unlock()
 		done++
-		fmt.Fprintf(stderr, "%3d/%d  %-8s  %s\n", done, len(mutants), r.verdict, r.mutant.name)
-		if *verbose && r.verdict == killed { // of the others more is said at the end
-			fmt.Fprintln(stderr, shorten(r.said))
+		outcome := "killed"
+		if r.survived != "" {
+			outcome = "SURVIVED"
 		}
-	}}
+		fmt.Fprintf(stdout, "%3d/%d  %-8s  %5.1fs  %s\n", done, len(mutants), outcome, r.took.Seconds(), r.mutant.name)
+		if *verbose && r.survived == "" { // of the others more is said at the end
+			fmt.Fprintln(stdout, shorten(r.said))
+		}
+	}
+	g := gate{root: root, jobs: runtime.NumCPU(), goTest: goTest(root), report: report}
 	results, err := g.run(ctx, mutants)
 	if err != nil {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitFailed
 	}
-	show := table
-	if *asMarkdown {
-		show = markdown
-	}
-	code := conclude(stdout, stderr, results, show)
-	fmt.Fprintf(stderr, "%d mutants in %v\n", len(results), time.Since(began).Round(time.Second))
+	code := conclude(stdout, results)
+	fmt.Fprintf(stdout, "%d mutants in %v\n", len(results), time.Since(began).Round(time.Second))
 	return code
+}
+
+// conclude explains the results that are not as they must be, and returns the
+// exit code.
+func conclude(w io.Writer, results []result) int {
+	left := 0
+	for _, r := range results {
+		if r.survived == "" {
+			continue
+		}
+		left++
+		fmt.Fprintf(w, "\n%s survived: %s\n", r.mutant.name, shorten(r.survived))
+		fmt.Fprintf(w, "    the guard: %s\n    without it: %s\n", r.mutant.guard, r.mutant.without)
+	}
+	if left == 0 {
+		return 0
+	}
+	fmt.Fprintf(w, "\n%d of %d mutants were not killed: a test is missing, or has become blind, or the guard is not needed\n", left, len(results))
+	return exitFailed
 }
 
 // chosen returns the mutants whose names match one of the patterns; all if
