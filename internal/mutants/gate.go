@@ -10,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -33,14 +32,14 @@ type gate struct {
 
 // A result is what became of one mutant.
 type result struct {
-	mutant   *mutant
-	survived string // says why the mutant was not killed; empty if it was
-	said     string // by the killer
-	took     time.Duration
+	mutant *mutant
+	why    string // it was not killed; empty if it was
+	said   string // by the killer
+	took   time.Duration
 }
 
 // run tries all mutants. An error means that the results are worth nothing.
-func (g *gate) run(ctx context.Context, mutants []mutant) ([]result, error) {
+func (g *gate) run(ctx context.Context, mutants []mutant) error {
 	changed := make([]map[string]string, len(mutants))
 	var errs []error
 	for i := range mutants {
@@ -49,21 +48,18 @@ func (g *gate) run(ctx context.Context, mutants []mutant) ([]result, error) {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		return err
 	}
 	if err := g.control(ctx, mutants); err != nil {
-		return nil, err
+		return err
 	}
-	results := make([]result, len(mutants))
-	err := each(g.jobs, len(mutants), func(i int) error {
-		var err error
-		results[i], err = g.try(ctx, &mutants[i], changed[i])
+	return each(g.jobs, len(mutants), func(i int) error {
+		r, err := g.try(ctx, &mutants[i], changed[i])
 		if err == nil {
-			g.report(results[i])
+			g.report(r)
 		}
 		return err
 	})
-	return results, err
 }
 
 // control runs the killers on the code as it is: those that share a package
@@ -89,7 +85,7 @@ func (g *gate) control(ctx context.Context, mutants []mutant) error {
 		if err != nil {
 			return err
 		}
-		if problem := controlled(c.tests, read(out)); problem != "" {
+		if problem := controlled(c.tests, read(out, "")); problem != "" {
 			return fmt.Errorf("without any mutant, in %s: %s", c.pkg, shorten(problem))
 		}
 		return nil
@@ -112,8 +108,8 @@ func (g *gate) try(ctx context.Context, m *mutant, changed map[string]string) (r
 	if err != nil {
 		return result{}, err
 	}
-	t := read(out)
-	return result{m, judge(m, t), t.output(m.test), time.Since(began)}, nil
+	t := read(out, m.test)
+	return result{m, judge(m, t), t.said.String(), time.Since(began)}, nil
 }
 
 // args are those of go test for some tests of a package, with others in front.
@@ -123,8 +119,7 @@ func (g *gate) args(pkg string, tests, flags []string, front ...string) []string
 		front = append([]string{"-C", filepath.Join(g.root, module)}, front...) // which must be the first
 	}
 	args := append(front,
-		"-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout="+limit.String(),
-		fmt.Sprint("-p=", max(1, runtime.NumCPU()/g.jobs)),
+		"-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout="+limit.String(), "-p=1",
 		"-run="+pattern(tests),
 		"./"+cmp.Or(strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"), "."),
 	)

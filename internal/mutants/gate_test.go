@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,18 @@ func TestHalf(t *testing.T) {
 	return &gate{root: dir, jobs: 2, goTest: goTest(dir), report: func(result) {}}
 }
 
+// results has the gate report to a map, by the names of mutants.
+func results(g *gate) map[string]result {
+	all := map[string]result{}
+	var mu sync.Mutex
+	g.report = func(r result) {
+		mu.Lock()
+		defer mu.Unlock()
+		all[r.mutant.name] = r
+	}
+	return all
+}
+
 // three returns a mutant that TestHalf kills, one that it does not, and one
 // that does not compile.
 func three(t *testing.T) []mutant {
@@ -59,27 +72,37 @@ func TestASurvivorIsReported(t *testing.T) {
 		t.Skip("runs the go command")
 	}
 	g := module(t)
-	results, err := g.run(t.Context(), three(t))
-	require.NoError(t, err)
+	results := results(g)
+	require.NoError(t, g.run(t.Context(), three(t)))
 	require.Len(t, results, 3)
-	assert.Empty(t, results[0].survived)
-	assert.Contains(t, results[0].said, "seed 42: P1: not half")
+	assert.Empty(t, results["mutant1"].why)
+	assert.Contains(t, results["mutant1"].said, "seed 42: P1: not half")
+	assert.Equal(t, "TestHalf passed", results["mutant2"].why)
+	assert.Contains(t, results["mutant3"].why, "it does not compile:")
+	assert.Contains(t, results["mutant3"].why, "missing return")
 
 	text, err := os.ReadFile(filepath.Join(g.root, "half.go"))
 	require.NoError(t, err)
 	assert.Equal(t, code, string(text))
+}
 
+// TestASurvivorFailsTheGate, which says what the survivor is of.
+func TestASurvivorFailsTheGate(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
-	assert.Equal(t, exitFailed, conclude(&out, results))
-	assert.NotContains(t, out.String(), "mutant1")
-	assert.Contains(t, out.String(), "mutant2 survived: TestHalf passed\n")
-	assert.Contains(t, out.String(), "mutant3 survived: it does not compile:")
-	assert.Contains(t, out.String(), "missing return")
-	assert.Contains(t, out.String(), "2 of 3 mutants were not killed")
+	p, all := progress{w: &out, total: 2}, three(t)
+	p.report(result{mutant: &all[0], said: "seed 42", took: time.Second})
+	assert.Equal(t, "  1/2    1.0s  killed      mutant1\n", out.String())
+	assert.Zero(t, p.exitCode())
+	p.report(result{mutant: &all[1], why: "TestHalf passed"})
+	assert.Contains(t, out.String(), "  2/2    0.0s  NOT KILLED  mutant2\nTestHalf passed\n    the guard: a|b\n    without it: x\n")
+	assert.Equal(t, exitFailed, p.exitCode())
+	assert.Contains(t, out.String(), "1 of 2 were not killed")
 
 	out.Reset()
-	assert.Zero(t, conclude(&out, results[:1]))
-	assert.Empty(t, out.String())
+	p.verbose = true
+	p.report(result{mutant: &all[0], said: "seed 42"})
+	assert.Contains(t, out.String(), "mutant1\nseed 42\n")
 }
 
 // TestAKillerMayBeInAModuleOfItsOwn, below the one that is mutated.
@@ -100,9 +123,10 @@ func TestAKillerMayBeInAModuleOfItsOwn(t *testing.T) {
 	}
 	m, err := parse("third", "guard: a\nwithout: b\nkilled by: contrib/user/inner TestThird\n\n--- contrib/user/inner third\n@@\n-func third(n int) int { return n / 3 }\n+func third(n int) int { return n / 2 }\n")
 	require.NoError(t, err)
-	results, err := g.run(t.Context(), []mutant{m})
-	require.NoError(t, err)
-	assert.Empty(t, results[0].survived)
+	results := results(g)
+	require.NoError(t, g.run(t.Context(), []mutant{m}))
+	require.Contains(t, results, "third")
+	assert.Empty(t, results["third"].why)
 }
 
 // commands is a goTest that answers with what was recorded, and notes its
@@ -133,8 +157,8 @@ func TestTheControlComesFirst(t *testing.T) {
 	g.jobs, g.goTest = 1, c.goTest
 	mutants := three(t)
 	mutants[2].flags = []string{"-schedules=7"}
-	results, err := g.run(t.Context(), mutants)
-	require.NoError(t, err)
+	results := results(g)
+	require.NoError(t, g.run(t.Context(), mutants))
 	assert.Len(t, results, 3)
 	require.Len(t, c.args, 5)
 	assert.Contains(t, c.args[0], "-run=^TestHalf$")
@@ -146,8 +170,7 @@ func TestTheControlComesFirst(t *testing.T) {
 	assert.Equal(t, "-schedules=7", c.args[4][len(c.args[4])-1])
 
 	c.control, c.args = recorded(t, "fails"), nil
-	_, err = g.run(t.Context(), mutants)
-	assert.ErrorContains(t, err, "without any mutant, in .: TestHalf did not pass")
+	assert.ErrorContains(t, g.run(t.Context(), mutants), "without any mutant, in .: TestHalf did not pass")
 	assert.Len(t, c.args, 1)
 }
 
@@ -159,7 +182,7 @@ func TestNothingRunsIfAMutantDoesNotApply(t *testing.T) {
 	mutants := three(t)
 	mutants[0].hunks[0].lines[0].text = "return n / 3"
 	mutants[2].hunks[0].at = ". gone"
-	_, err := g.run(t.Context(), mutants)
+	err := g.run(t.Context(), mutants)
 	assert.ErrorContains(t, err, "mutant mutant1: . half: there is no such place")
 	assert.ErrorContains(t, err, "mutant mutant3")
 	assert.Empty(t, c.args)
@@ -170,8 +193,7 @@ func TestAGoCommandThatDoesNotRunIsAnError(t *testing.T) {
 	t.Parallel()
 	g, c := module(t), &commands{control: recorded(t, "passes"), err: errors.New("no go command")}
 	g.jobs, g.goTest = 1, c.goTest
-	_, err := g.run(t.Context(), three(t))
-	assert.ErrorContains(t, err, "no go command")
+	assert.ErrorContains(t, g.run(t.Context(), three(t)), "no go command")
 	assert.Len(t, c.args, 2, "and the others are not tried")
 }
 

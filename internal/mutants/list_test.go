@@ -93,13 +93,33 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func TestMutantsAreChosenByPatterns(t *testing.T) {
 	t.Parallel()
-	some, err := chosen([]string{"quorum-half", "quorum-hal[f-z]", "value-*"})
+	some, err := chosen([]string{"quorum-half", "value-*"})
 	require.NoError(t, err)
 	require.Len(t, some, 2)
 	_, err = chosen([]string{"quorum-*", "nonsense"})
 	assert.EqualError(t, err, "no mutant is called nonsense")
 	_, err = chosen([]string{"["})
 	assert.Error(t, err)
+}
+
+// TestDocumentsNameMutantsThatAreThere, as "mutant `quorum-half`" or "mutants `set-*` and `share-*`".
+func TestDocumentsNameMutantsThatAreThere(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	named, name, count := regexp.MustCompile("mutants?\\s+`[a-z*-]+`(,? (and )?`[a-z*-]+`)*"), regexp.MustCompile("`([^`]+)`"), 0
+	for _, file := range append(files, "../../CONTRIBUTING.md") {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, names := range named.FindAllString(string(text), -1) {
+			for _, n := range name.FindAllStringSubmatch(names, -1) {
+				_, err := chosen([]string{n[1]})
+				assert.NoError(t, err, file)
+				count++
+			}
+		}
+	}
+	assert.NotZero(t, count)
 }
 
 // TestPartsAreAllMutantsTogether, each once.

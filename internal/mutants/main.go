@@ -66,48 +66,46 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitFailed
 	}
-	var mu sync.Mutex // guards what report does
-	began, done := time.Now(), 0
-	report := func(r result) {
-		mu.Lock()
-		defer mu.Unlock()
-		done++
-		outcome := "killed"
-		if r.survived != "" {
-			outcome = "SURVIVED"
-		}
-		fmt.Fprintf(stdout, "%3d/%d  %-8s  %5.1fs  %s\n", done, len(mutants), outcome, r.took.Seconds(), r.mutant.name)
-		if *verbose && r.survived == "" { // of the others more is said at the end
-			fmt.Fprintln(stdout, shorten(r.said))
-		}
-	}
-	g := gate{root: root, jobs: runtime.NumCPU(), goTest: goTest(root), report: report}
-	results, err := g.run(ctx, mutants)
-	if err != nil {
+	began, p := time.Now(), progress{w: stdout, verbose: *verbose, total: len(mutants)}
+	if err := (&gate{root, runtime.NumCPU(), p.report, goTest(root)}).run(ctx, mutants); err != nil {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitFailed
 	}
-	code := conclude(stdout, results)
-	fmt.Fprintf(stdout, "%d mutants in %v\n", len(results), time.Since(began).Round(time.Second))
-	return code
+	fmt.Fprintf(stdout, "%d mutants in %v\n", len(mutants), time.Since(began).Round(time.Second))
+	return p.exitCode()
 }
 
-// conclude explains the results that are not as they must be, and returns the
-// exit code.
-func conclude(w io.Writer, results []result) int {
-	left := 0
-	for _, r := range results {
-		if r.survived == "" {
-			continue
-		}
-		left++
-		fmt.Fprintf(w, "\n%s survived: %s\n", r.mutant.name, shorten(r.survived))
-		fmt.Fprintf(w, "    the guard: %s\n    without it: %s\n", r.mutant.guard, r.mutant.without)
+// A progress prints results. It is safe for concurrent use.
+type progress struct {
+	w       io.Writer
+	verbose bool // prints also what the tests say of mutants that they kill
+	total   int
+
+	mu         sync.Mutex // guards the fields below, and w
+	done, left int
+}
+
+func (p *progress) report(r result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	verdict, text := "killed", ""
+	switch {
+	case r.why != "":
+		p.left++
+		verdict = "NOT KILLED"
+		text = fmt.Sprintf("%s\n    the guard: %s\n    without it: %s\n", shorten(r.why), r.mutant.guard, r.mutant.without)
+	case p.verbose:
+		text = shorten(r.said) + "\n"
 	}
-	if left == 0 {
+	fmt.Fprintf(p.w, "%3d/%d  %5.1fs  %-10s  %s\n%s", p.done, p.total, r.took.Seconds(), verdict, r.mutant.name, text)
+}
+
+func (p *progress) exitCode() int {
+	if p.left == 0 {
 		return 0
 	}
-	fmt.Fprintf(w, "\n%d of %d mutants were not killed: a test is missing, or has become blind, or the guard is not needed\n", left, len(results))
+	fmt.Fprintf(p.w, "%d of %d were not killed: a test is missing, or has become blind, or the guard is not needed\n", p.left, p.done)
 	return exitFailed
 }
 
@@ -123,22 +121,14 @@ func chosen(patterns []string) ([]mutant, error) {
 		return all, err
 	}
 	var some []mutant
-	used := make([]bool, len(patterns))
-	for _, m := range all {
-		fits := false
-		for i, p := range patterns {
-			ok, err := path.Match(p, m.name)
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w", p, err)
+	for _, p := range patterns {
+		before := len(some)
+		for _, m := range all {
+			if ok, _ := path.Match(p, m.name); ok {
+				some = append(some, m)
 			}
-			fits, used[i] = fits || ok, used[i] || ok
 		}
-		if fits {
-			some = append(some, m)
-		}
-	}
-	for i, p := range patterns {
-		if !used[i] {
+		if len(some) == before {
 			return nil, fmt.Errorf("no mutant is called %s", p)
 		}
 	}

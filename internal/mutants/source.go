@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -57,8 +58,8 @@ func (s source) find(at string) ([]span, error) {
 		}
 		lines := strings.Split(text, "\n")
 		for _, d := range parsed.Decls {
-			if node := declared(d, name); node != nil {
-				first, last := positions.Position(node.Pos()).Line-1, positions.Position(node.End()).Line
+			if declares(d, name) {
+				first, last := positions.Position(d.Pos()).Line-1, positions.Position(d.End()).Line
 				found = append(found, span{file, first, lines[first:last]})
 			}
 		}
@@ -69,13 +70,11 @@ func (s source) find(at string) ([]span, error) {
 	return found, nil
 }
 
-// declared returns the part of d that declares name, or nil.
-func declared(d ast.Decl, name string) ast.Node {
+// declares reports whether d declares name: newValue, Tally.Quorum or (*vote).win.
+func declares(d ast.Decl, name string) bool {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
-		if receiver(d)+d.Name.Name == name {
-			return d
-		}
+		return receiver(d)+d.Name.Name == name
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
 			var names []*ast.Ident
@@ -85,18 +84,12 @@ func declared(d ast.Decl, name string) ast.Node {
 			case *ast.TypeSpec:
 				names = []*ast.Ident{spec.Name}
 			}
-			for _, n := range names {
-				switch {
-				case n.Name != name:
-				case d.Lparen.IsValid():
-					return spec
-				default:
-					return d
-				}
+			if slices.ContainsFunc(names, func(n *ast.Ident) bool { return n.Name == name }) {
+				return true
 			}
 		}
 	}
-	return nil
+	return false
 }
 
 // receiver returns "T." or "(*T)." for a method, and "" for a function.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -11,9 +10,9 @@ import (
 
 // A transcript is the output of go test -json.
 type transcript struct {
-	ended  map[string]string           // by test: run, pass, fail or skip
-	said   map[string]*strings.Builder // by top-level test, its subtests included
-	all    strings.Builder             // output of the compiler and the test binary
+	ended  map[string]string // by test: run, pass, fail or skip
+	said   strings.Builder   // by one top-level test, its subtests included
+	all    strings.Builder   // by the compiler and the test binary
 	failed bool
 	built  bool
 }
@@ -26,27 +25,23 @@ type event struct {
 	FailedBuild string
 }
 
-func read(stream []byte) *transcript {
-	t := &transcript{ended: map[string]string{}, said: map[string]*strings.Builder{}, built: true}
-	lines := bufio.NewScanner(bytes.NewReader(stream))
-	lines.Buffer(nil, len(stream)+1)
-	for lines.Scan() {
+// read returns the transcript of a test, or of some if test is "".
+func read(stream []byte, test string) *transcript {
+	t := &transcript{ended: map[string]string{}, built: true}
+	top, _, _ := strings.Cut(test, "/")
+	for line := range bytes.Lines(stream) {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil { // the go command's own words
-			e = event{Action: "build-output", Output: lines.Text() + "\n"}
+		if json.Unmarshal(line, &e) != nil { // the go command's own words
+			e = event{Action: "build-output", Output: string(line)}
 		}
+		t.all.WriteString(e.Output)
 		switch e.Action {
-		case "build-output":
-			t.all.WriteString(e.Output)
 		case "build-fail":
 			t.built = false
 		case "output":
-			t.all.WriteString(e.Output)
-			top, _, _ := strings.Cut(e.Test, "/")
-			if t.said[top] == nil {
-				t.said[top] = &strings.Builder{}
+			if in, _, _ := strings.Cut(e.Test, "/"); in == top {
+				t.said.WriteString(e.Output)
 			}
-			t.said[top].WriteString(e.Output)
 		case "run", "pass", "fail", "skip":
 			switch {
 			case e.Test != "":
@@ -60,27 +55,18 @@ func read(stream []byte) *transcript {
 	return t
 }
 
-// output returns what a test printed; for a subtest, all of its test.
-func (t *transcript) output(test string) string {
-	top, _, _ := strings.Cut(test, "/")
-	if b := t.said[top]; b != nil {
-		return b.String()
-	}
-	return ""
-}
-
 var (
 	panicked = regexp.MustCompile(`(?m)^panic: .*`)
 	// The test binary's time limit, a bubble of testing/synctest in which all
 	// goroutines wait, and the watchdogs of this repository's tests.
 	hanging = regexp.MustCompile(`test timed out|deadlock|does not end`)
 	// What a test prints of itself and of subtests that pass.
-	progress = regexp.MustCompile(`(?m)^ *(===|--- PASS|--- SKIP).*\n`)
+	passing = regexp.MustCompile(`(?m)^ *(===|--- PASS|--- SKIP).*\n`)
 )
 
 // judge returns the reason why a mutant was not killed, or "".
 func judge(m *mutant, t *transcript) string {
-	said := t.output(m.test)
+	said := t.said.String()
 	last := panicked.FindString(said)
 	switch ended := t.ended[m.test]; {
 	case !t.built:
@@ -122,7 +108,7 @@ func controlled(tests []string, t *transcript) string {
 // shorten keeps the beginning of a failed test's output.
 func shorten(s string) string {
 	const most = 20
-	lines := strings.SplitN(strings.TrimRight(progress.ReplaceAllString(s, ""), "\n"), "\n", most+1)
+	lines := strings.SplitN(strings.TrimRight(passing.ReplaceAllString(s, ""), "\n"), "\n", most+1)
 	if len(lines) > most {
 		lines[most] = "    ..."
 	}

@@ -52,7 +52,7 @@ func TestOnlyTheNamedTestsFailureKills(t *testing.T) {
 		if m.test == "" {
 			m.test = "TestHalf"
 		}
-		got := judge(&m, read(recorded(t, row.output)))
+		got := judge(&m, read(recorded(t, row.output), m.test))
 		if row.want == "" {
 			assert.Empty(t, got, "%s: %+v", row.output, row.mutant)
 		}
@@ -71,11 +71,11 @@ func TestTheControlMustPass(t *testing.T) {
 		"does-not-compile": "undefined: m",
 		"another-fails":    "seed 1",
 	} {
-		got := controlled([]string{"TestHalf"}, read(recorded(t, output)))
+		got := controlled([]string{"TestHalf"}, read(recorded(t, output), ""))
 		if want == "" {
 			assert.Empty(t, got)
 		}
 		assert.Contains(t, got, want)
 	}
-	assert.Contains(t, controlled([]string{"TestHalf", "TestOther"}, read(recorded(t, "passes"))), "TestOther")
+	assert.Contains(t, controlled([]string{"TestHalf", "TestOther"}, read(recorded(t, "passes"), "")), "TestOther")
 }
