@@ -2,7 +2,6 @@ package load
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,33 +10,12 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// mostNames bounds how many are made in advance.
-const mostNames = 1_000_000
-
-// zipfExponent makes the first of a thousand names about a sixth of all picks.
-const zipfExponent = 1.1
-
 // CheckNames returns an error for a wrong value of Load.Names.
 func CheckNames(s string) error {
-	_, _, err := parseNames(s)
-	return err
-}
-
-// parseNames returns the kind, and how many names there are unless each caller has its own.
-func parseNames(s string) (kind string, n int, err error) {
-	kind, count, counted := strings.Cut(s, ":")
-	switch kind {
-	case "own", "single", "new":
-		if !counted {
-			return kind, 1, nil
-		}
-	case "uniform", "zipf":
-		n, err := strconv.Atoi(count)
-		if err == nil && 1 <= n && n <= mostNames {
-			return kind, n, nil
-		}
+	if s != "own" && s != "single" && s != "new" {
+		return fmt.Errorf("load: names %q: use own (each caller its own), single (one for all) or new (one for each cycle)", s)
 	}
-	return "", 0, fmt.Errorf("load: names %q: use own (each caller its own), single (one for all), new (one for each cycle), uniform:1000 or zipf:1000 (callers pick one of a thousand; at most %d)", s, mostNames)
+	return nil
 }
 
 // Bounds of Load.Length: shorter names could not be told apart.
@@ -59,7 +37,6 @@ func CheckLength(n int) error {
 // measured time should be the library's. Those of kind new are not; see newNameAllocs.
 type names struct {
 	kind  string
-	seed  uint64
 	first int // the caller of this process that all[0] belongs to, of kind own
 	all   []string
 
@@ -73,34 +50,33 @@ const newNameAllocs = 1
 
 // newNames are those that the callers of one process use.
 func newNames(subject string, l record.Load, callers part) (names, error) {
-	kind, n, err := parseNames(l.Names)
-	if err != nil {
-		return names{}, err
-	}
-	ns := names{kind: kind, seed: l.Seed}
-	switch kind {
+	ns := names{kind: l.Names}
+	switch l.Names {
 	case "own":
 		ns.first = callers.first
 		ns.all = numbered(subject, l.Length, callers)
+	case "single":
+		ns.all = numbered(subject, l.Length, part{0, 1})
 	case "new":
 		if 0 < l.Length && l.Length < leastNewLength {
 			return names{}, fmt.Errorf("load: names of %d bytes that are all new: must be %d at least", l.Length, leastNewLength)
 		}
 		ns.used, ns.length = new(atomic.Int64), l.Length
 		ns.prefix = fmt.Sprintf("bench:%d:%d:", callers.first, time.Now().UnixNano())
-	default:
-		ns.all = numbered(subject, l.Length, part{0, n})
 	}
 	return ns, nil
 }
 
-// name returns the name that was picked.
-func (ns names) name(picked int) string {
-	if ns.kind != "new" {
-		return ns.all[picked]
+// next returns the caller's next name.
+func (ns names) next(caller int) string {
+	if ns.kind == "single" {
+		return ns.all[0]
+	}
+	if ns.kind == "own" {
+		return ns.all[caller-ns.first]
 	}
 	var memory [128]byte
-	name := strconv.AppendInt(append(memory[:0], ns.prefix...), int64(picked), 10)
+	name := strconv.AppendInt(append(memory[:0], ns.prefix...), ns.used.Add(1), 10)
 	for len(name) < ns.length {
 		name = append(name, 'x')
 	}
@@ -125,22 +101,4 @@ func numbered(subject string, length int, of part) []string {
 }
 
 // shared is whether two callers may want the same name.
-func (ns names) shared() bool { return ns.kind != "own" && ns.kind != "new" }
-
-// picker returns the caller's choice of the next name, as an index. It is the same sequence for the
-// same seed, however fast the subject is.
-func (ns names) picker(caller int) func() int {
-	random := rand.New(rand.NewPCG(ns.seed, uint64(caller)))
-	switch ns.kind {
-	case "uniform":
-		return func() int { return random.IntN(len(ns.all)) }
-	case "zipf":
-		zipf := rand.NewZipf(random, zipfExponent, 1, uint64(len(ns.all)-1))
-		return func() int { return int(zipf.Uint64()) }
-	case "own":
-		return func() int { return caller - ns.first }
-	case "new":
-		return func() int { return int(ns.used.Add(1)) }
-	}
-	return func() int { return 0 }
-}
+func (ns names) shared() bool { return ns.kind == "single" }

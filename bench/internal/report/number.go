@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // significant writes x with three significant digits and no exponent: 0.0123, 1.23, 12.3, 123,
@@ -64,8 +63,6 @@ func span(ns float64) string {
 	return in(ofTime, ns, significant)
 }
 
-func duration(d time.Duration) string { return span(float64(d)) }
-
 // count writes a number of things: whole below a thousand, else 17.2 k.
 func count(x float64) string {
 	if math.Abs(x) < 1000 && x == math.Trunc(x) {
@@ -74,7 +71,7 @@ func count(x float64) string {
 	return in(ofCount, x, significant)
 }
 
-// Without zeros at the end, for axes.
+// countShort and spanShort are without zeros at the end, for axes.
 func countShort(x float64) string { return in(ofCount, x, short) }
 
 func spanShort(ns float64) string { return in(ofTime, ns, short) }
