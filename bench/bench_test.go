@@ -51,9 +51,7 @@ func TestARunIsMeasuredAndShown(t *testing.T) {
 		assert.Len(t, trial.Slices, 7)
 		assert.Empty(t, trial.Millis)
 		assert.GreaterOrEqual(t, trial.KeysLeft, 0)
-		for _, kind := range []string{"cpu", "heap"} {
-			assert.FileExists(t, in("profiles/"+trial.Subject+"."+kind+".pprof"))
-		}
+		assert.FileExists(t, in("profiles/"+trial.Subject+".pprof"))
 	}
 	assert.FileExists(t, in("pictures/smoke-faults.svg"))
 }
@@ -300,7 +298,7 @@ func TestProfilesAreOfTheFirstRound(t *testing.T) {
 	b := &bench{options: parsed(t, "--profile", filepath.Join(t.TempDir(), "new"))}
 	file, err := b.profiles("bsm", "callers=4", 0)
 	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(b.profile, "bsm-callers=4"), file)
+	assert.Equal(t, filepath.Join(b.profile, "bsm-callers=4.pprof"), file)
 	assert.DirExists(t, b.profile)
 	file, err = b.profiles("bsm", "", 1)
 	require.NoError(t, err)

@@ -88,7 +88,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.json, "json", "", "`file` for the figures as JSON")
 	f.StringVar(&o.svg, "svg", "", "`folder` for the pictures")
 	f.StringVar(&o.document, "document", "", "measure all commands in this Markdown `file`, and put their figures and pictures into it")
-	f.StringVar(&o.profile, "profile", "", "`folder` for CPU and heap profiles of the first client process")
+	f.StringVar(&o.profile, "profile", "", "`folder` for CPU profiles of the first client process")
 	return f
 }
 
@@ -178,6 +178,9 @@ func (o *options) settle() error {
 		}
 		if p.Callers < p.Processes {
 			return fmt.Errorf("--sweep %s, --callers %d: every process needs a caller", p.Point, p.Callers)
+		}
+		if p.Names == "new" && p.Length > 0 {
+			return errors.New("--names new have a length of their own: leave out --length")
 		}
 		if p.Held > 0 && (p.Rate > 0 || p.Hold > 0) {
 			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")

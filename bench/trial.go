@@ -86,7 +86,7 @@ type brokenNodes struct{ error }
 
 func (e brokenNodes) Unwrap() error { return e.error }
 
-// profiles names the files for the profiles of a trial, in a folder that it makes: of the first
+// profiles names the file for the profile of a trial, in a folder that it makes: of the first
 // round, for more rounds would overwrite them.
 func (b *bench) profiles(subject, point string, round int) (file string, err error) {
 	if b.profile == "" || round > 0 {
@@ -95,5 +95,5 @@ func (b *bench) profiles(subject, point string, round int) (file string, err err
 	if err := os.MkdirAll(b.profile, 0o755); err != nil {
 		return "", fmt.Errorf("--profile: %w", err)
 	}
-	return filepath.Abs(filepath.Join(b.profile, strings.Trim(subject+"-"+point, "-")))
+	return filepath.Abs(filepath.Join(b.profile, strings.Trim(subject+"-"+point, "-")+".pprof"))
 }

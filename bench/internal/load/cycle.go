@@ -11,17 +11,13 @@ import (
 // cycleTrial is a trial of callers that acquire and release.
 func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.Config, mine part) (message, error) {
 	load := c.job.Load
-	names, err := newNames(spec.Name, load, mine)
-	if err != nil {
-		return message{}, err
-	}
 	client, closeClient, err := c.open(ctx, spec, cfg)
 	if err != nil {
 		return message{}, err
 	}
 	defer closeClient()
 
-	cs := callers{client: client, names: names, holdFor: load.Hold, waitFor: load.Patience,
+	cs := callers{client: client, names: newNames(spec.Name, load, mine), holdFor: load.Hold, waitFor: load.Patience,
 		clock: c.clock, first: mine.first, n: cfg.Callers}
 	if load.Warmup > 0 {
 		warmup := load

@@ -19,9 +19,7 @@ func trial(t *testing.T, f *fake, l record.Load, change ...func(*callers)) recor
 	t.Helper()
 	l.Names, l.Processes = "own", 1
 	cs := callers{client: f, n: l.Callers, clock: newClock(), rec: newRecorder(time.Now(), l, newScrubber(nil))}
-	var err error
-	cs.names, err = newNames("fake", l, part{0, l.Callers})
-	require.NoError(t, err)
+	cs.names = newNames("fake", l, part{0, l.Callers})
 	for _, c := range change {
 		c(&cs)
 	}
@@ -178,7 +176,7 @@ func TestHoldsEndWithTheValidity(t *testing.T) {
 			var rec *recorder
 			trial(t, f, record.Load{Callers: 1, Duration: 600 * time.Millisecond}, func(cs *callers) {
 				cs.holdFor, rec = 300*time.Millisecond, cs.rec
-				cs.names, _ = newNames("fake", record.Load{Names: "single"}, part{0, 1})
+				cs.names = newNames("fake", record.Load{Names: "single"}, part{0, 1})
 			})
 			require.Len(t, rec.holds, 1)
 			h := rec.holds[0]
@@ -191,9 +189,7 @@ func TestHoldsEndWithTheValidity(t *testing.T) {
 // alone is a caller of the fake on that kind of names, ready for a cycle.
 func alone(t testing.TB, names string) *caller {
 	cs := callers{client: &fake{}, n: 1, clock: newClock(), rec: newRecorder(time.Now(), record.Load{Duration: time.Minute}, newScrubber(nil))}
-	var err error
-	cs.names, err = newNames("fake", record.Load{Names: names}, part{0, 1})
-	require.NoError(t, err)
+	cs.names = newNames("fake", record.Load{Names: names}, part{0, 1})
 	cs.asking, cs.releasing = t.Context(), t.Context()
 	return cs.caller(0)
 }

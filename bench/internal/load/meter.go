@@ -14,7 +14,7 @@ type meter struct {
 	profile string // record.Load.Profile, of the first process
 	cpu     time.Duration
 	allocs  uint64
-	file    *os.File // of the CPU profile
+	file    *os.File // of the profile
 }
 
 // metered is what a meter has measured, and ours how many of the allocations of each cycle are the
@@ -36,7 +36,7 @@ func (c *client) meter() *meter {
 func (m *meter) start(ctx context.Context, at time.Time) (err error) {
 	runtime.GC()
 	if m.profile != "" {
-		if m.file, err = os.Create(m.profile + ".cpu.pprof"); err != nil {
+		if m.file, err = os.Create(m.profile); err != nil {
 			return fmt.Errorf("load: CPU profile: %w", err)
 		}
 	}
@@ -53,31 +53,11 @@ func (m *meter) start(ctx context.Context, at time.Time) (err error) {
 // stop returns the difference.
 func (m *meter) stop() (metered, error) {
 	is := metered{cpu: cpuTime() - m.cpu, allocs: int64(mallocs() - m.allocs)}
-	if m.file == nil {
-		return is, nil
-	}
-	pprof.StopCPUProfile()
-	err := m.file.Close()
-	if err == nil {
-		err = heapProfile(m.profile + ".heap.pprof")
-	}
-	if err != nil {
-		return is, fmt.Errorf("load: profile: %w", err)
+	if m.file != nil {
+		pprof.StopCPUProfile()
+		return is, m.file.Close()
 	}
 	return is, nil
-}
-
-func heapProfile(name string) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	runtime.GC() // the profile is as of the last one
-	if err := pprof.WriteHeapProfile(file); err != nil {
-		return err
-	}
-	return file.Close()
 }
 
 func mallocs() uint64 {

@@ -18,17 +18,12 @@ func CheckNames(s string) error {
 	return nil
 }
 
-// Bounds of Load.Length: shorter names could not be told apart.
-const (
-	leastLength    = 16
-	leastNewLength = 64 // of kind new
-	mostLength     = 64 << 10
-)
-
-// CheckLength returns an error for a wrong value of Load.Length that is not zero.
+// CheckLength returns an error for a wrong value of Load.Length that is not zero: shorter names could
+// not be told apart.
 func CheckLength(n int) error {
-	if n < leastLength || n > mostLength {
-		return fmt.Errorf("load: names of %d bytes: must be %d to %d", n, leastLength, mostLength)
+	const least, most = 16, 64 << 10
+	if n < least || n > most {
+		return fmt.Errorf("load: names of %d bytes: must be %d to %d", n, least, most)
 	}
 	return nil
 }
@@ -40,8 +35,7 @@ type names struct {
 	first int // the caller of this process that all[0] belongs to, of kind own
 	all   []string
 
-	prefix string // of kind new: that of no other process or trial
-	length int
+	prefix string        // of kind new: that of no other process or trial
 	used   *atomic.Int64 // of kind new, so many
 }
 
@@ -49,38 +43,26 @@ type names struct {
 const newNameAllocs = 1
 
 // newNames are those that the callers of one process use.
-func newNames(subject string, l record.Load, callers part) (names, error) {
-	ns := names{kind: l.Names}
+func newNames(subject string, l record.Load, callers part) names {
 	switch l.Names {
 	case "own":
-		ns.first = callers.first
-		ns.all = numbered(subject, l.Length, callers)
+		return names{kind: l.Names, first: callers.first, all: numbered(subject, l.Length, callers)}
 	case "single":
-		ns.all = numbered(subject, l.Length, part{0, 1})
-	case "new":
-		if 0 < l.Length && l.Length < leastNewLength {
-			return names{}, fmt.Errorf("load: names of %d bytes that are all new: must be %d at least", l.Length, leastNewLength)
-		}
-		ns.used, ns.length = new(atomic.Int64), l.Length
-		ns.prefix = fmt.Sprintf("bench:%d:%d:", callers.first, time.Now().UnixNano())
+		return names{kind: l.Names, all: numbered(subject, l.Length, part{0, 1})}
 	}
-	return ns, nil
+	return names{kind: l.Names, used: new(atomic.Int64), prefix: fmt.Sprintf("bench:%d:%d:", callers.first, time.Now().UnixNano())}
 }
 
 // next returns the caller's next name.
 func (ns names) next(caller int) string {
-	if ns.kind == "single" {
+	switch ns.kind {
+	case "own":
+		return ns.all[caller-ns.first]
+	case "single":
 		return ns.all[0]
 	}
-	if ns.kind == "own" {
-		return ns.all[caller-ns.first]
-	}
 	var memory [128]byte
-	name := strconv.AppendInt(append(memory[:0], ns.prefix...), ns.used.Add(1), 10)
-	for len(name) < ns.length {
-		name = append(name, 'x')
-	}
-	return string(name)
+	return string(strconv.AppendInt(append(memory[:0], ns.prefix...), ns.used.Add(1), 10))
 }
 
 // numbered makes names of length bytes; 0: as short as they are. Where a length is asked for they

@@ -75,7 +75,6 @@ func addUp(job Job, results []message, start time.Time) (record.Trial, error) {
 			return t, err
 		}
 	}
-	t.Errors = mostFrequent(t.Errors)
 	t.Checked = int64(len(holds))
 	pairs, first := overlaps(holds)
 	if t.Violations = pairs; pairs > 0 {

@@ -58,7 +58,7 @@ type Load struct {
 	Warmup    time.Duration `json:"warmup_ns"`         // before the trial, not measured
 	Patience  time.Duration `json:"patience_ns"`       // after which a caller's context ends its waiting
 	Point     string        `json:"point,omitempty"`   // of a sweep, as reports name it: "callers=64"
-	Profile   string        `json:"profile,omitempty"` // file without its end for the profiles of the first process; "" for none
+	Profile   string        `json:"profile,omitempty"` // file for the CPU profile of the first process; "" for none
 }
 
 // Outcomes of an acquisition, and of a cycle that failed later.
@@ -82,7 +82,7 @@ type Trial struct {
 	Cycles   int64            `json:"cycles"`  // acquired and released without an error
 	Acquire  Histogram        `json:"acquire"` // in an open loop from when the cycle should have begun
 	Outcomes map[string]int64 `json:"outcomes"`
-	Errors   map[string]int64 `json:"errors,omitempty"`  // by message, the ten most frequent; numbers in messages replaced by #
+	Errors   map[string]int64 `json:"errors,omitempty"`  // by message; numbers in messages replaced by #
 	CPU      time.Duration    `json:"cpu_ns"`            // of the client processes
 	Allocs   int64            `json:"allocs"`            // heap objects of the client processes
 	Slices   []Histogram      `json:"slices,omitempty"`  // acquisitions that ended in each SliceLength
