@@ -142,8 +142,7 @@ func (o *options) settle() error {
 		return errors.New("--rounds, --duration and --n must be above zero, --warmup not below it")
 	}
 	if l.Callers < 1 || l.Processes < 1 || l.Callers < l.Processes {
-		return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", l.Callers,
-			l.Processes)
+		return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", l.Callers, l.Processes)
 	}
 	if !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0 {
 		return errors.New("--rate must be a number, and neither it nor --hold, --held or --patience below zero")
@@ -186,6 +185,9 @@ func (o *options) settle() error {
 			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")
 		}
 		for _, s := range o.specs {
+			if s.Servers == backend.PostgreSQL && o.planned.Kind() == fault.Pause {
+				return fmt.Errorf("--fault: %s is a process a connection, of which only the first would hang: kill it instead", s.Name)
+			}
 			if err := fits(s, p, o.fault != ""); err != nil {
 				return err
 			}

@@ -141,6 +141,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"--durable"}, []string{"--durable", "process and docker"}},
 		{[]string{"--subjects", "redquorum,etcd"}, []string{"etcd has servers of its own", "--nodes process"}},
 		{[]string{"--subjects", "redquorum-always", "--nodes", "redis://127.0.0.1:1"}, []string{"servers of its own", "--nodes process"}},
+		{[]string{"--subjects", "postgresql", "--nodes", "process", "--fault", "pause 1 at 100ms for 100ms"}, []string{"--fault", "kill it instead"}},
 		{[]string{"--held", "10"}, []string{"redsync does not renew", "--subjects"}},
 		{[]string{"--subjects", "redquorum", "--held", "10", "--rate", "5"}, []string{"--held", "--rate"}},
 		{[]string{"--subjects", "redquorum", "--held", "10", "--hold", "5ms"}, []string{"--held", "--hold"}},

@@ -36,7 +36,7 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 	}
 	until := start.Add(load.Duration)
 	for part, now := 0, start; now.Before(until) && ctx.Err() == nil; now = time.Now() {
-		waitUntil(ctx, earlier(now.Add(lookEvery), until))
+		waitUntil(ctx, now.Add(min(lookEvery, until.Sub(now))))
 		h.countLosses(part, lookParts)
 		part = (part + 1) % lookParts
 	}
@@ -51,13 +51,6 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 	h.trial.Held.For, h.trial.Held.CPU = load.Duration, measured.cpu
 	h.release()
 	return h.result(), nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // heldLocks are made before the heap is looked at for the first time, so that what it grows by is

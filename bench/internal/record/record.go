@@ -49,7 +49,7 @@ type Load struct {
 	Processes int           `json:"processes"`
 	Callers   int           `json:"callers"`           // in all processes together; in an open loop the most that may be under way
 	Rate      float64       `json:"rate,omitempty"`    // cycles a second that are begun, in all processes together; 0: closed loop
-	Names     string        `json:"names"`             // own, single, zipf:1000, uniform:1000
+	Names     string        `json:"names"`             // own, single, new
 	Length    int           `json:"length,omitempty"`  // bytes of each name; 0: as short as they are
 	Hold      time.Duration `json:"hold_ns"`           // between acquire and release
 	TTL       time.Duration `json:"ttl_ns"`            // of each lock

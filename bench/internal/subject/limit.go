@@ -264,42 +264,28 @@ type limitConn struct {
 func limitConnect(ctx context.Context, e endpoint.Endpoint) (*limitConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := e.Dial(ctx)
+	c := &limitConn{address: e.Addr, asked: make(chan limitAsked, limitBacklog)}
+	r, err := redis.DialContext(ctx, e.Network, e.Addr, redis.DialUsername(e.Username), redis.DialPassword(e.Password), redis.DialDatabase(e.DB),
+		redis.DialContextFunc(func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+			conn, err = e.Dial(ctx)
+			c.Conn = conn
+			return conn, err
+		}))
 	if err != nil {
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline()
-	conn.SetDeadline(deadline)
-	r := redis.NewConn(conn, 0, 0)
-	do := func(command string, args ...any) {
-		if err == nil {
-			_, err = redis.DoContext(r, ctx, command, args...)
-		}
-	}
-	if e.Password != "" {
-		args := []any{e.Username, e.Password}
-		if e.Username == "" {
-			args = args[1:]
-		}
-		do("AUTH", args...)
-	}
-	if e.DB != 0 {
-		do("SELECT", e.DB)
-	}
-	do("SCRIPT", "LOAD", limitScript)
-	deletes := 0
-	if err == nil {
-		deletes, err = limitDelete(func(words []string) error {
+	if _, err = redis.DoContext(r, ctx, "SCRIPT", "LOAD", limitScript); err == nil {
+		c.deletes, err = limitDelete(func(words []string) error {
 			_, err := redis.DoContext(r, ctx, words[0], redis.Args{}.AddFlat(words[1:])...)
 			return err
 		})
 	}
 	if err != nil {
-		conn.Close()
+		c.Close()
 		return nil, err
 	}
-	conn.SetDeadline(time.Time{})
-	return &limitConn{Conn: conn, address: e.Addr, deletes: deletes, asked: make(chan limitAsked, limitBacklog)}, nil
+	c.SetDeadline(time.Time{})
+	return c, nil
 }
 
 // A limitCycle is a cycle to be reported.
