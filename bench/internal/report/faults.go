@@ -90,7 +90,7 @@ func shaded(d *drawing, x scale, faults []record.Fault, y extent) {
 // one begins.
 func (v view) keyLine(d *drawing, s record.Subject, note string, top float64) float64 {
 	d.line(xy{margin, top + 7}, xy{margin + 20, top + 7}, "key "+v.stroke(s.Name))
-	d.text(xy{margin + 28, top + 12}, "", s.Title)
+	d.label(xy{margin + 28, top + 12}, width-2*margin-36-textWidth(note), s.Title)
 	d.text(xy{width - margin, top + 12}, "end muted", note)
 	return top + lineHeight + 1
 }

@@ -44,10 +44,11 @@ type rows struct {
 	left, right float64 // of the plot
 }
 
-func newRows(d *drawing, sums []record.Summary, top float64) rows {
+// newRows makes rows below top, whose figures take the last pixels of their lines.
+func newRows(d *drawing, sums []record.Summary, top, figures float64) rows {
 	r := rows{drawing: d, sums: sums, top: top, left: margin + 22, right: width - margin - 22}
 	for i, s := range sums {
-		r.text(xy{margin, r.base(i)}, "", s.Subject.Title)
+		r.label(xy{margin, r.base(i)}, width-2*margin-figures, s.Subject.Title)
 	}
 	return r
 }
@@ -87,7 +88,7 @@ func (v view) throughput() *drawing {
 	for _, s := range sums {
 		most = max(most, s.PerSecond().Max/first)
 	}
-	r := newRows(d, sums, 0)
+	r := newRows(d, sums, 0, 150)
 	x := linear(most, extent{r.left, r.right}, short)
 	r.axis(x, "cycles/s, "+name+" = 1")
 	for i, s := range sums {
@@ -127,7 +128,7 @@ func (v view) latency() *drawing {
 	}
 	d.caption = fmt.Sprintf("From asking for a lock to having it, on a logarithmic axis: %s; the maximum is that of all rounds. Further left is better.", rounds(sums))
 	const p50, p99 = width - margin - 88, width - margin // where their columns end
-	r := newRows(d, sums, 46)
+	r := newRows(d, sums, 46, 176)
 	x := logarithmic(values, extent{r.left, r.right}, lying, spanShort)
 	r.axis(x, "time to acquire (logarithmic)")
 	r.key()

@@ -154,6 +154,8 @@ func TestPicturesAreDrawnWithinTheirBounds(t *testing.T) {
 		{made("contention", 1, contended), "contention-throughput.svg contention-latency.svg"},
 		{made("pause", 1, faulty), "pause-faults.svg pause-throughput.svg pause-latency.svg"},
 		{swept(), "scale-scale.svg"},
+		{titled(made("steady", 1, steady)), "steady-throughput.svg steady-latency.svg"},
+		{titled(made("pause", 1, faulty)), "pause-faults.svg pause-throughput.svg pause-latency.svg"},
 		{made("held", 1, holds), ""},
 		{made("nothing", 1, func(t *record.Trial) { t.Cycles, t.Acquire = 0, record.Histogram{} }), ""},
 		{record.Run{}, ""},
@@ -167,9 +169,15 @@ func TestPicturesAreDrawnWithinTheirBounds(t *testing.T) {
 	}
 }
 
+// titled is the run with a title for which there is no room.
+func titled(run record.Run) record.Run {
+	run.Subjects[1].Title = "another library with a title that goes on and on, as if there were room for it"
+	return run
+}
+
 func within(t *testing.T, p Picture) {
 	t.Helper()
-	height, drawn := 0.0, 0
+	height, drawn, titles := 0.0, 0, map[string]float64{} // where these end, by line
 	for d := xml.NewDecoder(bytes.NewReader(p.SVG)); ; {
 		token, err := d.Token()
 		if err != nil {
@@ -198,6 +206,12 @@ func within(t *testing.T, p Picture) {
 				left -= w / 2
 			} else if strings.Contains(at["class"], "end") {
 				left -= w
+			}
+			if at["class"] == "" {
+				titles[at["y"]] = left + w
+			}
+			if end, ok := titles[at["y"]]; ok && at["class"] != "" && s != "" {
+				assert.GreaterOrEqual(t, left, end, "%s: %s is written over the title", p.Name, s)
 			}
 			assert.True(t, left >= -1 && left+w <= width+1 && number("y") <= height, fmt.Sprint(p.Name, ": ", s, " ", at))
 		default:
