@@ -52,11 +52,11 @@ modules: ## run the tests of the modules beside this one
 	@for m in $(MODULES); do $(GO) -C $$m test ./... || exit 1; done
 
 check: SCHEDULES = 2000
-check: PART = 1/80
+check: PART = 1/30
 check: fmt vet lint test schedules mutants ## before a change: format, vet, staticcheck, the tests, 2,000 schedules, a few mutants; under ten minutes
 
 full: export REDLOCK_LONG = 1
-full: fmt vet cross lint test race modules schedules mutants ## everything but the servers that CI starts: all platforms, -race, tests that take long, all mutants; over an hour
+full: fmt vet cross lint test race modules schedules mutants ## everything but the servers that CI starts: all platforms, -race, tests that take long, all mutants; over half an hour
 
 fmt: ## fail if a file is not gofmt'ed
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "$$unformatted" >&2; exit 1; }
@@ -72,7 +72,7 @@ cross: ## vet, and so compile, for every platform
 	done
 	GOOS=windows CGO_ENABLED=0 $(GO) -C bench vet ./...
 
-mutants: ## break each guard on purpose, and see its test fail; a part of them: PART=1/3
+mutants: ## break each guard on purpose, and see its test fail, in a quarter of an hour; a sixth of them: PART=1/6
 	$(GO) run ./internal/mutants -part $(PART)
 
 lint: ## staticcheck

@@ -14,39 +14,37 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/fault"
 	"github.com/redquorum/redquorum/bench/internal/record"
-	"github.com/redquorum/redquorum/bench/internal/report"
 	"github.com/redquorum/redquorum/bench/internal/servers"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 	"github.com/redquorum/redquorum/internal/fleet"
 	_ "github.com/redquorum/redquorum/internal/fleet/container" // for --nodes docker
 )
 
-// measure runs all trials, or reads a run from a file.
+// measure runs all trials.
 func (o *options) measure(ctx context.Context, stderr io.Writer) (record.Run, error) {
-	if o.from != "" {
-		return readRun(o.from)
-	}
 	run := record.Run{
-		Scenario: o.scenario, About: o.about, Command: o.command, Date: time.Now().Round(time.Second),
+		Scenario: o.scenario, About: o.about, Date: time.Now().Round(time.Second),
 		Machine: record.Machine{
 			OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0), Go: runtime.Version(),
 			Nodes: string(o.kind), Durable: o.durable,
 		},
 	}
-	b := &bench{options: o, run: &run, line: &report.Progress{}, out: map[string]bool{}}
-	if f, ok := stderr.(*os.File); ok {
-		b.line = report.NewProgress(f)
+	b := &bench{options: o, run: &run, out: map[string]bool{}, progress: func(string) {}}
+	if f, ok := stderr.(*os.File); ok { // it is no part of the output
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			b.progress = func(line string) { fmt.Fprintf(f, "\r\x1b[K%s", line) }
+			defer b.progress("")
+		}
 	}
-	defer b.line.Clear()
 	defer b.close()
 	points := o.points()
-	b.left = len(points) * o.rounds * len(o.subjects)
-	for i := range points {
-		if err := b.measure(ctx, points[i]); err != nil {
+	b.left = len(points) * o.rounds * len(o.specs)
+	for _, p := range points {
+		if err := b.measure(ctx, p); err != nil {
 			return run, err
 		}
 	}
-	for _, s := range o.subjects {
+	for _, s := range o.specs {
 		if !b.out[s.Name] {
 			s.Durability = o.durability(s)
 			run.Subjects = append(run.Subjects, s.Subject)
@@ -58,13 +56,13 @@ func (o *options) measure(ctx context.Context, stderr io.Writer) (record.Run, er
 // A bench is the nodes that are measured on, and the run so far.
 type bench struct {
 	*options
-	run   *record.Run
-	line  *report.Progress
-	left  int             // trials, this one included
-	out   map[string]bool // subjects that cannot be measured here
-	place place
-	nodes *fault.Nodes
-	watch *servers.Watch // nil: they are no Redis servers
+	run      *record.Run
+	progress func(line string)
+	left     int             // trials, this one included
+	out      map[string]bool // subjects that cannot be measured here
+	place    place
+	nodes    *fault.Nodes
+	watch    *servers.Watch // nil: they are no Redis servers
 }
 
 // A place is servers that trials are measured on.
@@ -92,18 +90,14 @@ func (b *bench) open(ctx context.Context, p place) error {
 		return err
 	}
 	b.nodes = nodes
-	plan, err := fault.NewPlan(b.planned, len(nodes.URLs()), b.load.Duration)
-	if err == nil {
-		err = plan.Check(ctx, nodes)
-	}
-	if err != nil {
+	if err := nodes.Can(ctx, b.planned); err != nil {
 		return fmt.Errorf("--fault: %w", err)
 	}
 	if version == "" { // Redis servers tell it
 		if b.watch, err = servers.Dial(ctx, nodes.Direct()); err != nil {
 			return err
 		}
-		version = b.watch.Version(ctx)
+		version = b.watch.Snapshot(ctx).Version()
 	}
 	if all := b.run.Machine.Servers; !strings.Contains(all, version) {
 		b.run.Machine.Servers = strings.TrimPrefix(all+", "+version, ", ")
@@ -122,10 +116,6 @@ func (b *bench) start(ctx context.Context, p place) (_ *fault.Nodes, version str
 		}
 		return fault.Of(s), s.Version(), nil
 	}
-	plan, err := fault.NewPlan(b.planned, p.nodes, b.load.Duration)
-	if err != nil {
-		return nil, "", err
-	}
 	kind, opts := b.kind, fleet.Options{Nodes: p.nodes}
 	switch {
 	case redis:
@@ -135,7 +125,7 @@ func (b *bench) start(ctx context.Context, p place) (_ *fault.Nodes, version str
 	default:
 		opts.Volatile = !b.durable && kind != fleet.Embedded
 	}
-	nodes, err := fault.Open(ctx, kind, opts, plan.NeedsRelays())
+	nodes, err := fault.Open(ctx, kind, opts, b.planned.Kind() == fault.Slow)
 	return nodes, "", err
 }
 
@@ -143,7 +133,7 @@ func (b *bench) start(ctx context.Context, p place) (_ *fault.Nodes, version str
 // it may differ.
 func (o *options) durability(s subject.Spec) string {
 	switch {
-	case !slices.ContainsFunc(o.subjects, func(s subject.Spec) bool { return s.Servers != backend.Run }):
+	case !slices.ContainsFunc(o.specs, func(s subject.Spec) bool { return s.Servers != backend.Run }):
 		return ""
 	case s.Servers != backend.Run:
 		return s.Servers.Durability()
@@ -171,9 +161,9 @@ func (b *bench) close() error {
 // not, and none is because of broken nodes.
 func (b *bench) measure(ctx context.Context, l record.Load) error {
 	for round := range b.rounds {
-		for i := range b.subjects {
-			j := (i + round) % len(b.subjects) // so that none is always the first, or behind the same other
-			s := b.subjects[j]
+		for i := range b.specs {
+			j := (i + round) % len(b.specs) // so that none is always the first, or behind the same other
+			s := b.specs[j]
 			if b.out[s.Name] {
 				b.left--
 				continue
@@ -213,17 +203,4 @@ func (b *bench) measured(s subject.Spec) bool {
 		}
 	}
 	return false
-}
-
-func readRun(file string) (record.Run, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return record.Run{}, err
-	}
-	defer f.Close()
-	run, err := report.ReadJSON(f)
-	if err != nil {
-		return run, fmt.Errorf("%s: %w", file, err)
-	}
-	return run, nil
 }

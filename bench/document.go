@@ -73,8 +73,8 @@ func openDocument(path string) (*document, error) {
 		if err != nil {
 			return fail(err)
 		}
-		if o.from != "" || o.list || o.document != "" {
-			return fail(errors.New("--from, --list and --document measure nothing"))
+		if o.list || o.document != "" {
+			return fail(errors.New("--list and --document measure nothing"))
 		}
 		if slices.ContainsFunc(d.commands, func(c documented) bool { return c.text == line }) {
 			return fail(errors.New("this command is there twice"))
@@ -91,11 +91,11 @@ func openDocument(path string) (*document, error) {
 // command that fails leaves what was there and keeps none of the others from running.
 func (d *document) measure(ctx context.Context, stdout, stderr io.Writer) ([]string, error) {
 	began, commit := time.Now(), commit(ctx)
-	var met []string // conditions to fail by
+	var found []string // locks with two holders
 	var errs []error
 	for _, c := range d.commands {
 		if err := ctx.Err(); err != nil {
-			return met, errors.Join(append(errs, err)...)
+			return found, errors.Join(append(errs, err)...)
 		}
 		fmt.Fprintf(stdout, "\n%s\n\n", c.text)
 		run, err := c.measure(ctx, stderr)
@@ -112,14 +112,14 @@ func (d *document) measure(ctx context.Context, stdout, stderr io.Writer) ([]str
 			errs = append(errs, fmt.Errorf("%s: %w", strings.TrimSpace(c.text), err))
 			continue
 		}
-		met = append(append(met, doubleHolders(run)...), c.failIf.met(run)...)
+		found = append(found, doubleHolders(run)...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.pictures)) {
 		if len(errs) == 0 && !d.drawn[name] {
 			errs = append(errs, fmt.Errorf("%s shows %s, which none of its commands draws", d.path, d.pictures[name]))
 		}
 	}
-	return met, errors.Join(errs...)
+	return found, errors.Join(errs...)
 }
 
 // take puts the table of a run below its command, and writes the pictures that are shown.
@@ -134,15 +134,13 @@ func (d *document) take(c documented, run record.Run) error {
 	}
 	if to > from {
 		var b bytes.Buffer
-		if err := report.Markdown(&b, run); err != nil {
-			return err
-		}
+		report.Markdown(&b, run)
 		d.lines = slices.Replace(d.lines, from, to, strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
 	}
 	for _, p := range report.SVGs(run) {
 		if shown, ok := d.pictures[p.Name]; ok {
 			d.drawn[p.Name] = true
-			if err := writePicture(filepath.Join(filepath.Dir(d.path), filepath.FromSlash(shown)), p); err != nil {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(d.path), filepath.FromSlash(shown)), p.SVG, 0o644); err != nil {
 				return err
 			}
 		}

@@ -44,9 +44,8 @@ func TestADocumentIsCheckedBeforeAnythingIsMeasured(t *testing.T) {
 		"nothing": "has no line that begins",
 		good + "    go -C bench run . --callers many":         "line 2",
 		good + "    go -C bench run . --fault 'kill 1 at 1s'": "without quotes",
-		good + good:                                  "line 2: this command is there twice",
-		good + "    go -C bench run . --list":        "--list",
-		good + "    go -C bench run . --from x.json": "--from",
+		good + good:                           "line 2: this command is there twice",
+		good + "    go -C bench run . --list": "--list",
 	} {
 		got := call(t.Context(), "--document", written(t, text))
 		assert.Equal(t, exitFailed, got.code, text)

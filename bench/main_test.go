@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/bench/internal/load"
-	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 // TestMain is the client process too, as main is.
@@ -44,7 +43,7 @@ func call(ctx context.Context, args ...string) called {
 
 // short are flags for a trial that measures next to nothing, which those behind them override.
 func short(args ...string) []string {
-	return append([]string{"--callers", "2", "--rounds", "1", "--duration", "50ms", "--warmup", "0s", "--slice", "10ms"}, args...)
+	return append([]string{"--callers", "2", "--rounds", "1", "--duration", "50ms", "--warmup", "0s"}, args...)
 }
 
 // written writes a file for a flag to name.
@@ -53,12 +52,4 @@ func written(t *testing.T, text string) string {
 	name := filepath.Join(t.TempDir(), "file.txt")
 	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
-}
-
-// latencies is a histogram of the same duration, a hundred times.
-func latencies(d time.Duration) (h record.Histogram) {
-	for range 100 {
-		h.Add(d)
-	}
-	return h
 }

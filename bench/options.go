@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,47 +21,25 @@ import (
 type options struct {
 	scenario string
 	about    string
-	command  string
 	list     bool
 
-	nodes   string // a fleet.Kind, or URLs
-	durable bool
-	load    record.Load
-	sweeps  sweeps
-	faults  repeated
-	names   string // of subjects
-	rounds  int
-	slice   time.Duration
+	nodes    string // a fleet.Kind, or URLs
+	durable  bool
+	load     record.Load
+	sweeps   sweeps
+	fault    string
+	subjects string
+	rounds   int
 
-	from      string
-	json      string
-	html      string
-	svg       string
-	benchstat string
-	document  string
-	profile   string
-	failIf    conditions
+	json     string
+	svg      string
+	document string
+	profile  string
 
 	// Made of the above by settle.
-	kind     fleet.Kind
-	subjects []subject.Spec
-	planned  []fault.Fault
-}
-
-// repeated is the values of a flag that may be repeated.
-type repeated struct {
-	values    []string
-	inherited bool // from the scenario: the first on the command line replaces them
-}
-
-func (r *repeated) String() string { return strings.Join(r.values, "; ") }
-
-func (r *repeated) Set(s string) error {
-	if r.inherited {
-		r.values, r.inherited = nil, false
-	}
-	r.values = append(r.values, s)
-	return nil
+	kind    fleet.Kind
+	specs   []subject.Spec
+	planned fault.Fault
 }
 
 // usage prints what --help asks for.
@@ -85,7 +62,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.IntVar(&o.load.Nodes, "n", 5, "number of nodes to start")
 	f.BoolVar(&o.durable, "durable", false,
 		"have process and docker nodes write to disk before they answer, which then is what is measured")
-	f.StringVar(&o.names, "subjects", "redquorum,redsync",
+	f.StringVar(&o.subjects, "subjects", "redquorum,redsync",
 		"libraries to measure, with commas between them; the first is compared with the others")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds; every round measures each subject once, in rotated order")
 
@@ -97,7 +74,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.Float64Var(&o.load.Rate, "rate", 0,
 		"cycles a second to begin (open loop); 0: each caller begins the next when one has ended (closed loop)")
 	f.StringVar(&o.load.Names, "names", "own",
-		"names to lock: own (one a caller), single (one for all), new (one a cycle), uniform:K or zipf:K (K names)")
+		"names to lock: own (one a caller), single (one for all) or new (one a cycle)")
 	f.IntVar(&o.load.Length, "length", 0, "bytes of each name, which is filled up to them; 0: as short as names are")
 	f.DurationVar(&o.load.Hold, "hold", 0, "how long each lock is held")
 	f.IntVar(&o.load.Held, "held", 0,
@@ -105,19 +82,13 @@ func (o *options) flags() *flag.FlagSet {
 	f.DurationVar(&o.load.TTL, "ttl", 2*time.Second, "of each lock; new servers are waited for as long")
 	f.DurationVar(&o.load.Patience, "patience", 0,
 		"after which a caller gives up waiting; 0: when the library does")
-	f.Uint64Var(&o.load.Seed, "seed", 1, "of random choices")
-	f.Var(&o.faults, "fault", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s", "kill leader at ..."; may be repeated`)
-	f.Var(&o.sweeps, "sweep", "measure several loads: callers=1,16,256, or nodes=, processes=, length= or held=; may be repeated, and each varies its part alone")
-	f.DurationVar(&o.slice, "slice", 100*time.Millisecond, "resolution of figures over time")
+	f.StringVar(&o.fault, "fault", "", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s", "kill leader at ..."`)
+	f.Var(&o.sweeps, "sweep", "measure several loads: callers=1,16,256, or nodes=, processes= or length=; may be repeated, and each varies its part alone")
 
 	f.StringVar(&o.json, "json", "", "`file` for the figures as JSON")
-	f.StringVar(&o.html, "html", "", "`file` for the report with pictures")
-	f.StringVar(&o.svg, "svg", "", "`folder` for the pictures alone")
-	f.StringVar(&o.benchstat, "benchstat", "", "`file` for the figures in the format of Go benchmarks")
+	f.StringVar(&o.svg, "svg", "", "`folder` for the pictures")
 	f.StringVar(&o.document, "document", "", "measure all commands in this Markdown `file`, and put their figures and pictures into it")
-	f.StringVar(&o.from, "from", "", "measure nothing, show the run of this JSON `file`")
-	f.StringVar(&o.profile, "profile", "", "`folder` for CPU and heap profiles of the first client process")
-	f.Var(&o.failIf, "fail-if", `exit with status 2 if so: "p99>50ms", "redsync.rate>100"; may be repeated. `+metricsHelp())
+	f.StringVar(&o.profile, "profile", "", "`folder` for CPU profiles of the first client process")
 	return f
 }
 
@@ -152,12 +123,11 @@ func parse(args []string) (*options, error) {
 				line.flag, line.value, err)
 		}
 	}
-	o.faults.inherited, o.sweeps.inherited = true, true
+	o.sweeps.inherited = true
 	if err := f.Parse(args); err != nil { // it was parsed before
 		return nil, err
 	}
 	o.scenario, o.about = s.name, s.about
-	o.command = commandLine(args)
 	return &o, o.settle()
 }
 
@@ -165,20 +135,14 @@ func parse(args []string) (*options, error) {
 func (o *options) settle() error {
 	l := o.load
 	var err error
-	if o.subjects, err = subject.Find(strings.Split(o.names, ",")); err != nil {
+	if o.specs, err = subject.Find(strings.Split(o.subjects, ",")); err != nil {
 		return fmt.Errorf("--subjects: %w", err)
 	}
-	for i, s := range o.subjects {
-		if slices.ContainsFunc(o.subjects[:i], func(t subject.Spec) bool { return t.Name == s.Name }) {
-			return fmt.Errorf("--subjects: %s is there twice; --rounds measures all of them more than once", s.Name)
-		}
-	}
-	if o.rounds < 1 || l.Duration <= 0 || l.Warmup < 0 || l.Nodes < 1 || o.slice < time.Millisecond {
-		return errors.New("--rounds, --duration and --n must be above zero, --warmup not below it, --slice at least 1ms")
+	if o.rounds < 1 || l.Duration <= 0 || l.Warmup < 0 || l.Nodes < 1 {
+		return errors.New("--rounds, --duration and --n must be above zero, --warmup not below it")
 	}
 	if l.Callers < 1 || l.Processes < 1 || l.Callers < l.Processes {
-		return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", l.Callers,
-			l.Processes)
+		return fmt.Errorf("--callers %d, --processes %d: every process needs a caller", l.Callers, l.Processes)
 	}
 	if !(l.Rate >= 0) || math.IsInf(l.Rate, 1) || l.Hold < 0 || l.Held < 0 || l.Patience < 0 {
 		return errors.New("--rate must be a number, and neither it nor --hold, --held or --patience below zero")
@@ -194,33 +158,37 @@ func (o *options) settle() error {
 			return fmt.Errorf("--length: %w", err)
 		}
 	}
-	for _, text := range o.faults.values {
-		f, err := fault.Parse(text)
-		if err != nil {
+	if o.fault != "" {
+		if o.planned, err = fault.Parse(o.fault); err != nil {
 			return fmt.Errorf("--fault: %w", err)
 		}
-		o.planned = append(o.planned, f)
 	}
 	if err := o.settleNodes(); err != nil {
 		return err
 	}
-	for _, s := range o.subjects {
+	for _, s := range o.specs {
 		if s.Servers != backend.Run && o.kind != fleet.Process {
 			return fmt.Errorf("%s has servers of its own, processes on this machine, so that it is compared on others of the kind alone: use --nodes process, or leave it out of --subjects", s.Name)
 		}
 	}
 	for _, p := range o.points() {
-		if _, err := fault.NewPlan(o.planned, p.Nodes, p.Duration); err != nil {
+		if err := o.planned.Fits(p.Nodes, p.Duration); err != nil {
 			return fmt.Errorf("--fault: %w", err)
 		}
 		if p.Callers < p.Processes {
 			return fmt.Errorf("--sweep %s, --callers %d: every process needs a caller", p.Point, p.Callers)
 		}
+		if p.Names == "new" && p.Length > 0 {
+			return errors.New("--names new have a length of their own: leave out --length")
+		}
 		if p.Held > 0 && (p.Rate > 0 || p.Hold > 0) {
 			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")
 		}
-		for _, s := range o.subjects {
-			if err := fits(s, p, len(o.planned) > 0); err != nil {
+		for _, s := range o.specs {
+			if s.Servers == backend.PostgreSQL && o.planned.Kind() == fault.Pause {
+				return fmt.Errorf("--fault: %s is a process a connection, of which only the first would hang: kill it instead", s.Name)
+			}
+			if err := fits(s, p, o.fault != ""); err != nil {
 				return err
 			}
 		}
@@ -258,4 +226,13 @@ func fits(s subject.Spec, l record.Load, faults bool) error {
 		return fmt.Errorf("%s is cycles without a library: it knows neither faults nor shared names, --length, --rate, --hold or --held; leave it out of --subjects", s.Name)
 	}
 	return nil
+}
+
+// hide takes all that could be the user and password of a URL out of what was typed, which may be
+// no URL.
+func hide(typed string) string {
+	if i := strings.LastIndex(typed, "@"); i >= 0 {
+		return "***" + typed[i:]
+	}
+	return typed
 }

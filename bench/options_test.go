@@ -20,17 +20,10 @@ func parsed(t *testing.T, args ...string) *options {
 }
 
 func names(o *options) (names []string) {
-	for _, s := range o.subjects {
+	for _, s := range o.specs {
 		names = append(names, s.Name)
 	}
 	return names
-}
-
-func planned(o *options) (lines []string) {
-	for _, f := range o.planned {
-		lines = append(lines, f.String())
-	}
-	return lines
 }
 
 func TestFlagsGoOverTheScenarioAndThatOverDefaults(t *testing.T) {
@@ -54,36 +47,23 @@ func TestWithoutFlagsItIsTheFirstLook(t *testing.T) {
 	assert.Equal(t, "redquorum", names(o)[0])
 	assert.Equal(t, []record.Load{{
 		Nodes: 5, Processes: 1, Callers: 64, Names: "own", TTL: 2 * time.Second,
-		Duration: time.Second, Warmup: 200 * time.Millisecond, Seed: 1,
+		Duration: time.Second, Warmup: 200 * time.Millisecond,
 	}}, o.points())
-}
-
-func TestAFaultOnTheCommandLineReplacesTheScenarios(t *testing.T) {
-	t.Parallel()
-	assert.Equal(t, []string{"pause 1 at 500ms for 300ms"}, planned(parsed(t, "--scenario", "smoke")))
-	assert.Equal(t, []string{"kill 1 at 100ms for 200ms", "kill nodes 2 at 500ms for 100ms"},
-		planned(parsed(t, "--fault", "kill 1 at 100ms for 200ms", "--scenario", "smoke", "--fault", "kill nodes 2 at 500ms for 100ms")),
-		"all of the command line, and none of the scenario's")
-
-	two := written(t, "fault kill 1 at 100ms for 200ms\nfault kill 1 at 500ms for 200ms\n")
-	assert.Len(t, planned(parsed(t, "--scenario", two)), 2, "within the scenario they add up")
-	assert.Len(t, planned(parsed(t, "--scenario", two, "--fault", "kill 1 at 1s for 200ms")), 1)
 }
 
 func TestASweepIsSeveralLoads(t *testing.T) {
 	t.Parallel()
 	type point struct {
-		name                                    string
-		callers, processes, nodes, held, length int
+		name                              string
+		callers, processes, nodes, length int
 	}
 	for text, want := range map[string][]point{
-		"":                              {{"", 8, 4, 5, 0, 0}},
-		"callers=2,16":                  {{"callers=2", 2, 2, 5, 0, 0}, {"callers=16", 16, 4, 5, 0, 0}},
-		"nodes=1,3":                     {{"nodes=1", 8, 4, 1, 0, 0}, {"nodes=3", 8, 4, 3, 0, 0}},
-		"held=1,3,1000":                 {{"held=1", 1, 1, 5, 1, 0}, {"held=3", 3, 3, 5, 3, 0}, {"held=1000", 8, 4, 5, 1000, 0}},
-		"processes=1,8":                 {{"processes=1", 8, 1, 5, 0, 0}, {"processes=8", 8, 8, 5, 0, 0}},
-		"length=16,1024":                {{"length=16", 8, 4, 5, 0, 16}, {"length=1024", 8, 4, 5, 0, 1024}},
-		"nodes=3; callers=2; length=64": {{"nodes=3", 8, 4, 3, 0, 0}, {"callers=2", 2, 2, 5, 0, 0}, {"length=64", 8, 4, 5, 0, 64}},
+		"":                              {{"", 8, 4, 5, 0}},
+		"callers=2,16":                  {{"callers=2", 2, 2, 5, 0}, {"callers=16", 16, 4, 5, 0}},
+		"nodes=1,3":                     {{"nodes=1", 8, 4, 1, 0}, {"nodes=3", 8, 4, 3, 0}},
+		"processes=1,8":                 {{"processes=1", 8, 1, 5, 0}, {"processes=8", 8, 8, 5, 0}},
+		"length=16,1024":                {{"length=16", 8, 4, 5, 16}, {"length=1024", 8, 4, 5, 1024}},
+		"nodes=3; callers=2; length=64": {{"nodes=3", 8, 4, 3, 0}, {"callers=2", 2, 2, 5, 0}, {"length=64", 8, 4, 5, 64}},
 	} {
 		args := []string{"--subjects", "redquorum", "--callers", "8", "--processes", "4"}
 		if text != "" {
@@ -95,7 +75,7 @@ func TestASweepIsSeveralLoads(t *testing.T) {
 		assert.Equal(t, text, o.sweeps.String())
 		var got []point
 		for _, l := range o.points() {
-			got = append(got, point{l.Point, l.Callers, l.Processes, l.Nodes, l.Held, l.Length})
+			got = append(got, point{l.Point, l.Callers, l.Processes, l.Nodes, l.Length})
 		}
 		assert.Equal(t, want, got)
 	}
@@ -129,7 +109,6 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"--duration", "0s"}, []string{"--duration"}},
 		{[]string{"--warmup", "-1s"}, []string{"--warmup"}},
 		{[]string{"--n", "0"}, []string{"--n "}},
-		{[]string{"--slice", "1us"}, []string{"--slice"}},
 		{[]string{"--callers", "3", "--processes", "4"}, []string{"--callers 3", "--processes 4"}},
 		{[]string{"--processes", "0"}, []string{"--processes 0"}},
 		{[]string{"--rate", "-1"}, []string{"--rate"}},
@@ -139,12 +118,12 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"--patience", "-1s"}, []string{"--patience"}},
 		{[]string{"--held", "-1"}, []string{"--held"}},
 		{[]string{"--ttl", "9ms"}, []string{"--ttl 9ms", "at least 10ms"}},
-		{[]string{"--names", "some"}, []string{"--names", `"some"`, "zipf:1000"}},
-		{[]string{"--fault", "kill 2"}, []string{"--fault", "kill 2", "at is missing"}},
+		{[]string{"--names", "some"}, []string{"--names", `"some"`, "one for all"}},
+		{[]string{"--fault", "kill 2"}, []string{"--fault", "kill 2", "at or for is missing"}},
 		{[]string{"--fault", "kill 6 at 100ms for 100ms"}, []string{"--fault", "5 nodes"}},
 		{[]string{"--fault", "kill 1 at 1s for 1h"}, []string{"--fault", "would not end"}},
 		{[]string{"--sweep", "nodes=5,1", "--fault", "kill 2 at 100ms for 100ms"}, []string{"--fault", "1 nodes"}},
-		{[]string{"--sweep", "ttl=1,2"}, []string{`"ttl=1,2"`, "callers, nodes, ", "held"}},
+		{[]string{"--sweep", "ttl=1,2"}, []string{`"ttl=1,2"`, "callers, nodes, ", "length"}},
 		{[]string{"--sweep", "callers"}, []string{`"callers"`, "numbers"}},
 		{[]string{"--sweep", "callers=1,x"}, []string{`"x"`, "number above zero"}},
 		{[]string{"--sweep", "callers=1,,2"}, []string{`""`, "number above zero"}},
@@ -162,16 +141,15 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"--durable"}, []string{"--durable", "process and docker"}},
 		{[]string{"--subjects", "redquorum,etcd"}, []string{"etcd has servers of its own", "--nodes process"}},
 		{[]string{"--subjects", "redquorum-always", "--nodes", "redis://127.0.0.1:1"}, []string{"servers of its own", "--nodes process"}},
+		{[]string{"--subjects", "postgresql", "--nodes", "process", "--fault", "pause 1 at 100ms for 100ms"}, []string{"--fault", "kill it instead"}},
 		{[]string{"--held", "10"}, []string{"redsync does not renew", "--subjects"}},
-		{[]string{"--sweep", "held=10"}, []string{"redsync does not renew", "--subjects"}},
-		{[]string{"--subjects", "redquorum", "--sweep", "held=10", "--rate", "5"}, []string{"--held", "--rate"}},
+		{[]string{"--subjects", "redquorum", "--held", "10", "--rate", "5"}, []string{"--held", "--rate"}},
 		{[]string{"--subjects", "redquorum", "--held", "10", "--hold", "5ms"}, []string{"--held", "--hold"}},
 		{[]string{"--subjects", "limit", "--fault", "kill 1 at 100ms for 100ms"}, []string{"limit", "faults", "--subjects"}},
 		{[]string{"--subjects", "limit", "--names", "single"}, []string{"limit", "shared names"}},
 		{[]string{"--subjects", "limit", "--rate", "5"}, []string{"limit", "--rate"}},
 		{[]string{"--subjects", "limit", "--hold", "5ms"}, []string{"limit", "--hold"}},
 		{[]string{"--subjects", "limit", "--held", "5"}, []string{"limit", "leave it out"}},
-		{[]string{"--fail-if", "p42>1s"}, []string{"p42", "p99"}},
 	} {
 		_, err := parse(c.args)
 		for _, want := range c.want {
@@ -206,7 +184,7 @@ func TestHelpNamesTheFlagsAndIsNoFailure(t *testing.T) {
 	got := call(t.Context(), "--help")
 	assert.Zero(t, got.code)
 	assert.Empty(t, got.errors)
-	for _, want := range []string{"-scenario", "-fault", "-fail-if", "recovery (", "keys-left (", `(default "embedded")`} {
+	for _, want := range []string{"-scenario", "-fault", `(default "embedded")`} {
 		assert.Contains(t, got.out, want)
 	}
 }

@@ -59,7 +59,7 @@ func parseScenario(name, text string) (scenario, error) {
 		if !ok || strings.HasPrefix(flag, "-") {
 			return scenario{}, fmt.Errorf("scenario %s: line %d: %q: must be a flag without its dashes, a space and a value, such as: callers 64", name, i+1, hide(raw))
 		}
-		if flag == "scenario" || flag == "list" || flag == "from" || flag == "document" {
+		if flag == "scenario" || flag == "list" || flag == "document" {
 			return scenario{}, fmt.Errorf("scenario %s: line %d: %s is for the command line only",
 				name, i+1, flag)
 		}

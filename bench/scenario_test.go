@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/bench/internal/fault"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
@@ -24,9 +23,6 @@ func TestEveryScenarioCanBeRunOnFiveServers(t *testing.T) {
 		assert.Equal(t, 5, o.load.Nodes, name)
 		assert.Equal(t, "redquorum", names(o)[0], "%s: the others are compared with it", name)
 		assert.Regexp(t, `^[A-Z].*\.$`, o.about, "%s says in a sentence what it shows", name)
-		for _, f := range o.planned {
-			assert.Contains(t, []string{fault.Kill, fault.Pause, fault.Slow}, f.Kind()) // and parse has laid them out
-		}
 	}
 }
 
@@ -41,7 +37,8 @@ func TestAFileIsAScenario(t *testing.T) {
 	o := parsed(t, "--scenario", file)
 	assert.Equal(t, 7, o.load.Callers)
 	assert.True(t, o.durable)
-	assert.Equal(t, []string{"kill 2 at 500ms for 1s"}, planned(o))
+	assert.Equal(t, "kill 2 at 500ms for 1s", o.fault)
+	assert.Equal(t, "pause 1 at 1s for 500ms", parsed(t, "--scenario", file, "--fault", "pause 1 at 1s for 500ms").fault)
 }
 
 func TestAScenarioThatComesAlongGoesBeforeAFile(t *testing.T) {
@@ -60,15 +57,13 @@ func TestBadLinesOfAScenarioAreNamed(t *testing.T) {
 		"calls 64":                         {"line 1", "calls 64", "no such flag"},
 		"callers 4\ncallers many":          {"line 2", "callers many"},
 		"duration 5":                       {"line 1", "duration 5"},
-		"sweep colour=1":                   {"line 1", `"colour=1"`, "held"},
+		"sweep colour=1":                   {"line 1", `"colour=1"`, "length"},
 		"scenario smoke":                   {"line 1", "command line only"},
 		"list true":                        {"line 1", "command line only"},
-		"from run.json":                    {"line 1", "command line only"},
 		"names some":                       {"--names", `"some"`},
 		"fault kill 2 at 5s for 5s":        {"--fault", "would not end"}, // the default is shorter
 		"subjects redquorum,nothing":       {"--subjects", `"nothing"`},
-		"fail-if p99>soon":                 {"line 1", `"soon"`},
-		"subjects redquorum\nfault pause ": {"--fault", "which nodes"},
+		"subjects redquorum\nfault pause ": {"--fault", "must be a kind"},
 	} {
 		file := written(t, text)
 		_, err := parse([]string{"--scenario", file})

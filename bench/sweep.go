@@ -29,7 +29,7 @@ func (s *sweeps) String() string {
 	return strings.Join(texts, "; ")
 }
 
-var sweepKeys = []string{"callers", "nodes", "processes", "length", "held"}
+var sweepKeys = []string{"callers", "nodes", "processes", "length"}
 
 func (s *sweeps) Set(text string) error {
 	key, list, ok := strings.Cut(text, "=")
@@ -83,10 +83,6 @@ func (o *options) points() []record.Load {
 				l.Processes = v
 			case "length":
 				l.Length = v
-			case "held":
-				l.Held = v
-				l.Callers = min(l.Callers, v)
-				l.Processes = min(l.Processes, l.Callers)
 			}
 			points = append(points, l)
 		}

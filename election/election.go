@@ -50,8 +50,9 @@ func (t Term) Remaining() time.Duration { return t.lock.Remaining() }
 // term is over in any case.
 //
 // Run returns nil if ctx has ended; lead's error; or an error that no patience helps against:
-// redlock.ErrClosed, or what is wrong with the name, the ID or an option. An outage is waited out:
-// with pauses that grow to two seconds.
+// redlock.ErrClosed, what is wrong with the name, the ID or an option, or servers that will never grant
+// the lock as they are (redlock.QuorumError.Permanent). An outage is waited out, with pauses that grow to
+// two seconds.
 func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Context, term Term) error) error {
 	switch {
 	case ctx == nil:
@@ -73,7 +74,7 @@ func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Con
 			}
 			pause(ctx, standBack+rand.N(standBack/2))
 		case ctx.Err() != nil:
-		case errors.As(err, &vote):
+		case errors.As(err, &vote) && !vote.Permanent():
 			pause(ctx, backoff(tries))
 			tries++
 		default:

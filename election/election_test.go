@@ -388,3 +388,16 @@ func TestAnOfficeHasOneLeader(t *testing.T) {
 		assert.EqualValues(t, 1, most.Load())
 	})
 }
+
+// TestWhatNoPatienceHelpsAgainstEndsTheCampaign, where an outage does not.
+func TestWhatNoPatienceHelpsAgainstEndsTheCampaign(t *testing.T) {
+	t.Parallel()
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		for _, s := range w.Servers()[:3] {
+			s.SetWrongType("office")
+		}
+		c := campaign(t, w, "first")
+		err := <-c.err
+		assert.ErrorIs(t, err, redlock.ErrWrongType)
+	})
+}

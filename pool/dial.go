@@ -25,7 +25,7 @@ func (t *target) newNode(s *settings) *node { return newNode(t.name(), t.members
 func (t *target) members(s *settings) (members []member) {
 	for _, one := range t.all() {
 		m := member{one.address, one.dialer(s), one.dialer(s)}
-		if s.netDial != nil || s.tls != nil { // which may have functions of the caller's, too
+		if s.netDial != nil || s.tls != nil || s.credentials != nil { // which may have functions of the caller's, too
 			m.dial, m.hint = oneAtATime(m.dial), oneAtATime(m.hint)
 		}
 		members = append(members, m)
@@ -58,7 +58,7 @@ func (t *target) dialer(s *settings) dialer {
 		}
 		// It is bounded while it logs in, too: see bounds.go.
 		c := redis.NewConn(&noDeadlineConn{&boundedConn{Conn: raw}}, 0, 0)
-		if err := t.login(ctx, c); err != nil {
+		if err := t.login(ctx, c, s); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -119,12 +119,19 @@ func explainTLS(err error) error {
 }
 
 // login authenticates and selects the database.
-func (t *target) login(ctx context.Context, c redis.Conn) error {
+func (t *target) login(ctx context.Context, c redis.Conn, s *settings) (err error) {
 	var questions []question
-	if t.auth {
-		args := []any{t.password}
-		if t.user != "" {
-			args = []any{t.user, t.password}
+	user, password, auth := t.user, t.password, t.auth
+	if s.credentials != nil && !auth {
+		if user, password, err = s.credentials(ctx, t.address); err != nil {
+			return fmt.Errorf("credentials: %w", err)
+		}
+		auth = password != ""
+	}
+	if auth {
+		args := []any{password}
+		if user != "" {
+			args = []any{user, password}
 		}
 		questions = append(questions, question{name: "AUTH", args: args, required: true, secret: true})
 	}
@@ -153,7 +160,7 @@ func (c *noDeadlineConn) SetReadDeadline(t time.Time) error {
 
 var (
 	// errDialling is for an attempt while a function of the caller's is busy with an earlier one.
-	errDialling = errors.New("the dial function, or one of the TLS configuration, has not returned since an earlier attempt")
+	errDialling = errors.New("the function for dialling or credentials, or one of the TLS configuration, has not returned since an earlier attempt")
 	errNoConn   = errors.New("the dial function returned neither a connection nor an error")
 )
 

@@ -78,7 +78,8 @@
 // prefix), and the memory guard; each address stands for one server, whatever its role, and the
 // clocks of the servers are less than a second apart. docs/OPERATING.md has the steps.
 //
-// A Sentinel is refused ([ErrSentinel]); a node of a Redis Cluster has no vote on a key that it
-// redirects ([ErrCluster]). No error repeats the value of a lock, even where the server's own
-// message does.
+// A Sentinel is refused ([ErrSentinel]), and so is a node of a Redis Cluster with several shards
+// ([ErrCluster]). The primary of a cluster of one shard has all keys, and is a server as any other; keys
+// of different slots are renewed one by one there. No error repeats the value of a lock, even where the
+// server's own message does.
 package pool

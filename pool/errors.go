@@ -26,10 +26,10 @@ var (
 	// ErrPermission: the ACL forbids a command or key that locks need.
 	ErrPermission error = protocol.PermanentError("does not permit a command that locks need; " +
 		"see the package's documentation for the ACL")
-	// ErrCluster: the server is a node of a Redis Cluster. It sends keys of other
-	// slots elsewhere, and a failover within the cluster loses locks.
-	ErrCluster = errors.New("is a node of a Redis Cluster, which has no vote of its own; " +
-		"give independent servers instead")
+	// ErrCluster: the server is a node of a Redis Cluster with several shards. It sends keys of other
+	// slots elsewhere. The primary of a cluster of one shard is a server as any other.
+	ErrCluster error = protocol.PermanentError("is a node of a Redis Cluster that does not have all keys; " +
+		"give independent servers instead, or a cluster of one shard")
 	// ErrSentinel: the server is a Redis Sentinel.
 	ErrSentinel = errors.New("is a Sentinel, which keeps no keys; " +
 		"give the servers that it watches instead: redis://primary?standby=replica")
@@ -80,9 +80,9 @@ var serverErrors = map[string]struct {
 
 	"MOVED":       {ErrCluster, false},
 	"ASK":         {ErrCluster, false},
-	"TRYAGAIN":    {ErrCluster, false},
+	"TRYAGAIN":    {nil, false}, // for the moment, as CLUSTERDOWN
 	"CROSSSLOT":   {ErrCluster, false},
-	"CLUSTERDOWN": {ErrCluster, false},
+	"CLUSTERDOWN": {nil, false},
 
 	unknownCommand: {ErrUnsupported, false},
 }
@@ -115,11 +115,10 @@ func explain(err redis.Error) (meaning error, fatal bool) {
 	return fmt.Errorf("%w (%s)", known.err, said), known.fatal
 }
 
-// isPermanent reports whether a request that failed with this meaning would fail again. A cluster may
-// only be down for the moment (CLUSTERDOWN), so ErrCluster is no protocol.PermanentError.
+// isPermanent reports whether a request that failed with this meaning would fail again.
 func isPermanent(meaning error) bool {
 	var permanent protocol.PermanentError
-	return errors.As(meaning, &permanent) || errors.Is(meaning, ErrCluster)
+	return errors.As(meaning, &permanent)
 }
 
 // code returns the code of a server's error. Servers before Redis 7 wrap the error of a script:

@@ -54,14 +54,14 @@ func TestServersErrorsHaveAMeaning(t *testing.T) {
 		// A node of a Redis Cluster.
 		"MOVED 16287 127.0.0.1:7002":                              {ErrCluster, false},
 		"ASK 16287 127.0.0.1:7002":                                {ErrCluster, false},
-		"TRYAGAIN Multiple keys request during rehashing of slot": {ErrCluster, false},
+		"TRYAGAIN Multiple keys request during rehashing of slot": {nil, false},
 		"CROSSSLOT Keys in request don't hash to the same slot":   {ErrCluster, false},
-		"CLUSTERDOWN Hash slot not served":                        {ErrCluster, false},
-		"CLUSTERDOWN The cluster is down":                         {ErrCluster, false},
+		"CLUSTERDOWN Hash slot not served":                        {nil, false},
+		"CLUSTERDOWN The cluster is down":                         {nil, false},
 		"ERR SELECT is not allowed in cluster mode":               {ErrCluster, false},
-		"ERR Script attempted to access a non local key in a cluster node script: 948f, on @user_script:1.":        {ErrCluster, false},
-		"ERR Script attempted to access keys that do not hash to the same slot script: 948f, on @user_script:1.":   {ErrCluster, false},
-		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: CLUSTERDOWN The cluster is down": {ErrCluster, false},
+		"ERR Script attempted to access a non local key in a cluster node script: 948f, on @user_script:1.":      {ErrCluster, false},
+		"ERR Script attempted to access keys that do not hash to the same slot script: 948f, on @user_script:1.": {ErrCluster, false},
+		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: MOVED 16287 127.0.0.1:7002":    {ErrCluster, false},
 
 		// A command that is not there.
 		"ERR unknown command":           {ErrUnsupported, false},

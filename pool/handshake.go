@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/redquorum/redquorum/internal/keys"
 )
 
 // A server is what a handshake learns of the server that it spoke to.
@@ -22,6 +23,7 @@ type server struct {
 	scripts  bool      // are loaded
 	deletion *deletion // that it knows; nil: none
 	plain    bool      // it accepts tokens by plain commands: see fenced.go
+	missing  string    // why it does not have all keys, in a Redis Cluster; empty: it has
 }
 
 // handshake asks a new connection which server is at the other end, refuses a replica, and loads
@@ -36,7 +38,12 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 		{name: "INFO", args: []any{"memory"}, answered: func(v any) { policy = infoField(v, "maxmemory_policy") }},
 		{name: "ROLE", answered: func(v any) { s.role, primary = parseRole(v) }},
 	}
-	questions = append(questions, askPlain(&s))
+	questions = append(questions, askPlain(&s), question{ // which a server that is in no cluster refuses
+		name: "CLUSTER", args: []any{"INFO"}, answered: func(v any) {
+			text, _ := redis.String(v, nil)
+			s.missing = keys.Missing(text)
+		},
+	})
 	questions = append(questions, askDeletion(&s)...)
 	for _, script := range scripts() {
 		load := []any{"LOAD", script.source}
@@ -50,6 +57,9 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 	}
 	if s.role == "slave" {
 		return s, nil, fmt.Errorf("%w (its primary is %.100s)", ErrReplica, primary)
+	}
+	if s.missing != "" {
+		return s, nil, fmt.Errorf("%w (%s)", ErrCluster, s.missing)
 	}
 	doubt := func(is bool, text string) {
 		if is {

@@ -17,8 +17,8 @@ type Node = protocol.Node
 
 // Open returns a node for each URL:
 //
-//	redis://[user:password@]host[:port][/database]
-//	rediss://...                                   with TLS
+//	redis://[user:password@]host[:port][/database] also valkey://, and ?db= for the database
+//	rediss://...                                   with TLS; also valkeys://
 //	unix://[user:password@]/path/to/socket[?db=1]
 //	redis://host:port?standby=host:port            one node that fails over: see the package
 //

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -113,4 +114,28 @@ func TestOpenRefusesWhatCannotBeAQuorum(t *testing.T) {
 		_, err := Open(urls...)
 		assert.ErrorContains(t, err, advice)
 	}
+}
+
+// TestCredentialsAreForURLsWithoutAny: a function that has none fails the connection, with its words.
+func TestCredentialsAreForURLsWithoutAny(t *testing.T) {
+	t.Parallel()
+	s := miniredis.RunT(t)
+	var asked []string
+	ask := Credentials(func(_ context.Context, server string) (string, string, error) {
+		asked = append(asked, server)
+		return "", "", errors.New("no token yet")
+	})
+	_, dial, err := Dialer("redis://"+s.Addr(), ask)
+	require.NoError(t, err)
+	_, err = dial(t.Context())
+	assert.ErrorContains(t, err, "credentials: no token yet")
+	assert.Equal(t, []string{s.Addr()}, asked)
+
+	s.RequireAuth("own")
+	_, dial, err = Dialer("redis://:own@"+s.Addr(), ask)
+	require.NoError(t, err)
+	c, err := dial(t.Context())
+	require.NoError(t, err)
+	c.Close()
+	assert.Len(t, asked, 1)
 }

@@ -14,8 +14,9 @@ import (
 type Option func(*settings) error
 
 type settings struct {
-	netDial     func(ctx context.Context, network, address string) (net.Conn, error) // nil: net.Dialer's
-	tls         *tls.Config                                                          // nil: the defaults
+	netDial     func(ctx context.Context, network, address string) (net.Conn, error)        // nil: net.Dialer's
+	tls         *tls.Config                                                                 // nil: the defaults
+	credentials func(ctx context.Context, server string) (user, password string, err error) // nil: those of the URL
 	dialTimeout time.Duration
 	stall       time.Duration
 	log         *slog.Logger
@@ -81,6 +82,27 @@ func TLS(c *tls.Config) Option {
 			return errors.New("TLS(nil): leave the option out for the defaults")
 		}
 		s.tls = c.Clone()
+		return nil
+	}
+}
+
+// Credentials has f give the user and the password of each connection to the servers whose URL has none:
+// for passwords that end, as tokens of IAM, Entra and Vault do. server is the host:port of the URL, or
+// the path of its socket. An empty user is the server's default user, and with an empty password the
+// connection is not authenticated.
+//
+// f is called for each new connection, also when a server has ended one because its credentials were
+// over, and within DialTimeout, which ctx has. A connection that a server leaves open goes on with the
+// credentials that it began with. It is called for one connection of a server at a time by the nodes of
+// Open, and by the function that Dialer returns whenever that is called; it should return what it has
+// until it must be renewed. Its error is one of the server, which has no vote meanwhile, and may be shown
+// and logged: keep secrets out of it.
+func Credentials(f func(ctx context.Context, server string) (user, password string, err error)) Option {
+	return func(s *settings) error {
+		if f == nil {
+			return errors.New("Credentials(nil): leave the option out for those of the URLs")
+		}
+		s.credentials = f
 		return nil
 	}
 }

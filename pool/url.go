@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -27,23 +28,31 @@ type target struct {
 var errURL = errors.New("not a URL of the form redis://[user:password@]host[:port][/database]; " +
 	"special characters in a password must be percent-encoded")
 
+var errScheme = errors.New("no scheme; write redis://host:port, rediss://host:port or unix:///path")
+
 func parseURL(raw string) (*target, error) {
+	switch scheme, rest, ok := strings.Cut(raw, "://"); {
+	case !ok && !strings.HasPrefix(raw, "redis"): // with which a mistyped scheme begins
+		return nil, errScheme
+	case strings.Contains(rest, "://") && !strings.Contains(rest, "standby="):
+		return nil, errors.New("several URLs in one, or a password that is not percent-encoded; each server has a URL of its own")
+	case strings.ContainsAny(scheme, " \t\r\n"):
+		return nil, errURL
+	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Opaque != "" || u.Fragment != "" {
 		return nil, errURL
 	}
 	t := &target{network: "tcp"}
 	switch u.Scheme {
-	case "redis":
-	case "rediss":
+	case "redis", "valkey":
+	case "rediss", "valkeys":
 		t.tls = true
 	case "unix":
 		t.network = "unix"
-	case "":
-		return nil, errors.New("no scheme; write redis://host:port, rediss://host:port or unix:///path")
 	default:
 		// The scheme of "secret:word@host" is a piece of a password.
-		return nil, errors.New("unknown scheme; redis, rediss and unix are possible")
+		return nil, errors.New("unknown scheme; redis, rediss, valkey, valkeys and unix are possible")
 	}
 	if err := t.setUser(u.User); err != nil {
 		return nil, err
@@ -69,9 +78,9 @@ func (t *target) setUser(u *url.Userinfo) error {
 }
 
 func (t *target) setHost(u *url.URL) error {
-	t.host = u.Hostname()
-	if t.host == "" {
-		t.host = "localhost"
+	t.host = cmp.Or(u.Hostname(), "localhost")
+	if strings.Contains(u.Host, ",") {
+		return errors.New("several hosts in one URL; each server has a URL of its own")
 	}
 	port := u.Port()
 	if port == "" {
@@ -81,20 +90,29 @@ func (t *target) setHost(u *url.URL) error {
 		return errors.New("the port must be between 1 and 65535")
 	}
 	t.address = net.JoinHostPort(strings.ToLower(t.host), port)
-	if err := t.setDatabase(strings.TrimPrefix(u.Path, "/")); err != nil {
+	q, err := url.ParseQuery(u.RawQuery)
+	for parameter := range q {
+		if parameter != "db" && parameter != "standby" {
+			err = errors.New("unknown")
+		}
+	}
+	if err != nil {
+		return errors.New("the only parameters behind a ? are db, the number of the database, and standby, a server " +
+			"that takes over from this one: ?standby=host:port; leave others out, as timeouts and protocol, which are no part of a URL here")
+	}
+	path, db := strings.Trim(u.Path, "/"), q.Get("db")
+	if path != "" && db != "" && path != db || len(q["db"]) > 1 {
+		return errors.New("two databases; write /number or ?db=number")
+	}
+	if err := t.setDatabase(cmp.Or(path, db)); err != nil {
 		return err
 	}
-	return t.setStandbys(u.RawQuery)
+	return t.setStandbys(q["standby"])
 }
 
-func (t *target) setStandbys(query string) error {
-	q, err := url.ParseQuery(query)
-	if err != nil || len(q) > 1 || len(q) == 1 && !q.Has("standby") {
-		return errors.New("the only parameter behind a ? is standby, a server that takes over from this one: " +
-			"?standby=host:port; options are given to OpenWith")
-	}
+func (t *target) setStandbys(of []string) error {
 	addresses := map[string]bool{t.address: true}
-	for _, at := range q["standby"] {
+	for _, at := range of {
 		u, err := url.Parse("redis://" + at)
 		if err != nil || at == "" || u.Host != at {
 			return errors.New("a standby is written host:port, without a scheme or a password; these are as in the URL")

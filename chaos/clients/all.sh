@@ -1,6 +1,6 @@
 #!/bin/sh
-# Puts every client of this folder under the same faults, and prints the rows of docs/CHAOS.md. It
-# needs Go, redis-server, redis-cli, and python3 with redis-py (Debian's python3-redis).
+# Puts every client of this folder under the same faults, and prints the rows of docs/EVIDENCE.md.
+# It needs Go, redis-server, redis-cli, and python3 with redis-py (Debian's python3-redis).
 #
 #   chaos/clients/all.sh                      # ten seconds of each of the faults
 #   SEED=2 FAULTS=flush,proxy chaos/clients/all.sh

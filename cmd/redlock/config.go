@@ -15,11 +15,6 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// credentials are the settings that have no flag, because others can see a command line.
-type credentials struct {
-	username, password string
-}
-
 // configure gives the flags that were not set on the command line the values of
 // the environment, or else of the configuration file.
 func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
@@ -218,41 +213,7 @@ func scalars(n *yaml.Node) ([]string, error) {
 
 // flagSettings are those with a flag. The file is for all commands, and not each has all flags.
 var flagSettings = []string{
-	"nodes", "groups", "map_version", "joining", "leaving", "group_prefixes", "prefix", "ttl", "owner", "max_ttl", "memory_guard", "node_timeout", "dial_timeout", "tls_ca", "tls_cert", "tls_key",
-}
-
-func secretSettings() []string { return []string{"username", "password", "password_file"} }
-
-// readCredentials finds the user and password for URLs that have none.
-func readCredentials(file map[string][]string, path string) (credentials, error) {
-	found := map[string]string{}
-	for _, key := range secretSettings() {
-		value, from, ok := setting(file, path, key)
-		if ok && len(value) != 1 {
-			return credentials{}, configErrorf("%s: one value is wanted, not a list", from)
-		}
-		if ok {
-			found[key] = value[0]
-		}
-	}
-	c := credentials{username: found["username"], password: found["password"]}
-	if name := found["password_file"]; name != "" {
-		if c.password != "" {
-			return credentials{}, configErrorf("there are both a password and a password_file; leave one out")
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return credentials{}, configErrorf("password file: %v", err)
-		}
-		c.password = strings.TrimRight(string(text), "\r\n")
-		if c.password == "" {
-			return credentials{}, configErrorf("password file %s: it is empty", name)
-		}
-	}
-	if c.username != "" && c.password == "" {
-		return credentials{}, configErrorf("there is a username without a password; set $REDLOCK_PASSWORD or password_file")
-	}
-	return c, nil
+	"nodes", "groups", "map_version", "joining", "leaving", "group_prefixes", "prefix", "ttl", "owner", "max_ttl", "memory_guard", "node_timeout", "dial_timeout", "tls_ca", "tls_cert", "tls_key", "password_command",
 }
 
 var errNoNodes = fmt.Errorf("no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file (%q); --embedded is for a trial", "redlock help config")

@@ -68,10 +68,14 @@ func TestCredentialsAreForTheURLsWithoutAny(t *testing.T) {
 	tr.NoError(t, os.WriteFile(secret, []byte("p@ss/word\n"), 0o600))
 	s, err := settled(t, "nodes: [redis://a, redis://own:word@b]\nusername: locks\npassword_file: "+secret, nil)
 	tr.NoError(t, err)
-	assert.Equal(t, []string{"redis://locks:p%40ss%2Fword@a", "redis://own:word@b"}, s.urls())
+	urls, err := s.login.in(t.Context(), s.nodes)
+	tr.NoError(t, err)
+	assert.Equal(t, []string{"redis://locks:p%40ss%2Fword@a", "redis://own:word@b"}, urls)
 	s, err = settled(t, "nodes: redis://a", map[string]string{"REDLOCK_PASSWORD": "alone"})
 	tr.NoError(t, err)
-	assert.Equal(t, []string{"redis://:alone@a"}, s.urls())
+	_, password, err := s.login.current(t.Context(), "a:6379")
+	tr.NoError(t, err)
+	assert.Equal(t, "alone", password)
 }
 
 func TestConfigurationSaysWhatIsWrong(t *testing.T) {
@@ -151,7 +155,7 @@ func TestOneFileServesAllCommands(t *testing.T) {
 		tr.NoError(t, c.Flags().Set("config", path))
 		login, err := configure(c.Flags(), nil)
 		assert.NoError(t, err, c.Name())
-		assert.Equal(t, credentials{username: "locks", password: "hunter2"}, login)
+		assert.Equal(t, credentials{username: "locks", file: password}, login)
 
 		tr.NoError(t, os.WriteFile(path, []byte(file+"  tll: 10s\n"), 0o600))
 		_, err = configure(c.Flags(), nil)
@@ -173,4 +177,5 @@ func TestServersAreNamedInBothWays(t *testing.T) {
 		assert.Equal(t, 5, strings.Count(out, "\n"), out)
 	}
 	assert.Equal(t, []string{"redis://:a,b@c", "unix:///d"}, splitURLs("redis://:a,b@c,,unix:///d"), "a comma may be in a password")
+	assert.Equal(t, []string{"redis://:a;b@c", "valkeys://d"}, splitURLs("redis://:a;b@c;\n valkeys://d;"), "and a semicolon")
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ const demoLimit = 3 * time.Minute
 
 func newDemo() *cobra.Command {
 	s := &servers{}
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "See a lock taken, refused, lost and regained on five servers",
@@ -26,23 +24,24 @@ func newDemo() *cobra.Command {
 lock, mends them, and takes it again. It exits with 0 only if everything that
 it shows did happen.
 
-Where servers are named, by --node, $REDLOCK_NODES or a configuration file, it
-uses these, and leaves out what would break them. "--node embedded" starts five
-inside this process, and "--node process" five of redis-server.`,
+The servers are inside this process, or with "--node process" processes of
+redis-server. Where URLs are given by --node it uses these servers, and leaves
+out what would break them.`,
 		Example: `  redlock demo
   redlock demo --node process       # redis-server processes
-  redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003 --json`,
+  redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := s.settleNodes(); err != nil {
-				return err
+			if s.flags.Changed("node") { // else it leaves the environment's servers alone
+				if err := s.settleNodes(); err != nil {
+					return err
+				}
 			}
-			return playDemo(c.Context(), s, demo.NewNarrator(c.OutOrStdout(), asJSON))
+			return playDemo(c.Context(), s, demo.NewNarrator(c.OutOrStdout()))
 		},
 	}
 	s.nodeFlags(c.Flags())
-	c.Flags().Lookup("node").Usage = "`URL` of a server, for each, or embedded, or process (redis-server); default: embedded, unless the environment or the file names servers"
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line, for machines")
+	c.Flags().Lookup("node").Usage = "`URL` of a server, for each, or embedded, or process (redis-server); default: embedded"
 	return c
 }
 
@@ -66,14 +65,18 @@ func startNodes(ctx context.Context, s *servers) (fleet.Fleet, error) {
 	case len(s.nodes) > 1 || strings.Contains(s.nodes[0], "://"):
 		for i, u := range s.nodes {
 			if _, _, err := pool.Dialer(u); err != nil {
-				return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", i+1, err)}
+				return nil, usageErrorf("server %d: %v", i+1, err)
 			}
 		}
-		return fleet.Start(ctx, fleet.Addrs, fleet.Options{URLs: s.urls()})
+		urls, err := s.login.in(ctx, s.nodes)
+		if err != nil {
+			return nil, err
+		}
+		return fleet.Start(ctx, fleet.Addrs, fleet.Options{URLs: urls})
 	}
 	kind := fleet.Kind(s.nodes[0])
 	if !startable(kind) {
-		return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("unknown kind of servers %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)}
+		return nil, usageErrorf("unknown kind of servers %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)
 	}
 	return fleet.Start(ctx, kind, fleet.Options{Nodes: 5})
 }

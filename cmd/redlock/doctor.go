@@ -123,6 +123,7 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 			if err != nil {
 				return nil, set.blame(&exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", j+1, err)})
 			}
+			server.Password = server.Password || s.login.areSet()
 			examined[i].Servers = append(examined[i].Servers, server)
 		}
 	}

@@ -55,7 +55,7 @@ func (s *servers) groupFlags(f *pflag.FlagSet) {
 var mapFlags = []string{"map-version", "joining", "leaving", "group-prefix"}
 
 // nextGroupURL is nextURL for URLs of which some have the name of a group before them.
-var nextGroupURL = regexp.MustCompile(`,+\s*(?:((?:[^\s=:/@,]+=)?[a-z]+://)|$)`)
+var nextGroupURL = regexp.MustCompile(`[,;]+\s*(?:((?:[^\s=:/@,;]+=)?[a-z]+://)|$)`)
 
 // groupName finds the name before the URL that is the first of a group.
 var groupName = regexp.MustCompile(`^([^\s=:/@,]+)=(.*)$`)

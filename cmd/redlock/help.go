@@ -53,6 +53,7 @@ configuration file:
                   $REDLOCK_USERNAME        username
                   $REDLOCK_PASSWORD        password
                   $REDLOCK_PASSWORD_FILE   password_file
+  --password-command  $REDLOCK_PASSWORD_COMMAND  password_command
   --config        $REDLOCK_CONFIG
 
 $REDLOCK_NODES has commas or spaces between the URLs, nodes is a list. A command
@@ -74,6 +75,10 @@ Passwords never need to be on a command line, where others see them: they can be
 in the URLs of the environment or the file, in $REDLOCK_PASSWORD, or in a file
 that password_file or $REDLOCK_PASSWORD_FILE names. username and password are for
 the URLs that have none of their own. They are never printed.
+
+A password that ends, as tokens of IAM do, is in a file, which is read again for
+each connection, or is printed by --password-command. That is run by the shell,
+again for connections that are made more than a second later.
 
 All who compete for a lock must use the same servers, prefix and max_ttl.
 

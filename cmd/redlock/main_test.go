@@ -17,7 +17,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"--help"}, 0, "Usage:"},
 		{[]string{"--version"}, 0, "redlock version "},
 		{[]string{"dance"}, exitUsage, `unknown command "dance"`},
-		{[]string{"demo", "--help"}, 0, "--json"},
+		{[]string{"demo", "--help"}, 0, "--node"},
 		{[]string{"demo", "--loud"}, exitUsage, "--loud"},
 		{[]string{"demo", "now"}, exitUsage, "takes no arguments"},
 		{[]string{"demo", "--nodes", "paper"}, exitUsage, `unknown kind of servers "paper"`},

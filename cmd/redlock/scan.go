@@ -152,12 +152,12 @@ func (f *finder) votes(ctx context.Context, c redis.Conn) error {
 			return pool.ErrSentinel
 		}
 	}
-	info, err := redis.String(c.Do("INFO", "cluster"))
-	if err == nil && strings.Contains(info, "cluster_enabled:1") {
-		return pool.ErrCluster
-	}
+	info, err := redis.String(c.Do("CLUSTER", "INFO")) // which a server that is in no cluster refuses
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("no answer within %v", f.timeout)
+	}
+	if why := keys.Missing(info); why != "" {
+		return fmt.Errorf("%w (%s)", pool.ErrCluster, why)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
-	"net/url"
 	"os"
 	"regexp"
 	"slices"
@@ -45,6 +44,7 @@ type servers struct {
 	tlsCA         string
 	tlsCert       string
 	tlsKey        string
+	passwordBy    string
 	verbose       verbosity
 	states        bool // a reporter tells of the lock, and the log of each vote is for -vv
 
@@ -68,9 +68,10 @@ func serverFlags(c *cobra.Command) *servers {
 	f.StringVar(&s.tlsCA, "tls-ca", "", "`FILE` of the certificate authorities for rediss:// (default: the system's)")
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of our certificate for rediss://")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`FILE` of its key")
+	f.StringVar(&s.passwordBy, "password-command", "", "`COMMAND` for the shell that prints the password, for one that ends; run again for new connections")
 	f.VarP(&s.verbose, "verbose", "v", "tell on stderr what happens")
 	f.Lookup("verbose").NoOptDefVal = "true"
-	for _, name := range []string{"prefix", "memory-guard", "max-ttl", "node-timeout", "dial-timeout", "tls-ca", "tls-cert", "tls-key"} {
+	for _, name := range []string{"prefix", "memory-guard", "max-ttl", "node-timeout", "dial-timeout", "tls-ca", "tls-cert", "tls-key", "password-command"} {
 		share(f, name, snake(name))
 	}
 	return s
@@ -92,10 +93,10 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// nextURL finds the comma before a URL: another one may be in a password.
-var nextURL = regexp.MustCompile(`,+\s*(?:([a-z]+://)|$)`)
+// nextURL finds the comma or semicolon before a URL: another one may be in a password.
+var nextURL = regexp.MustCompile(`[,;]+\s*(?:([a-z]+://)|$)`)
 
-// splitURLs returns the URLs of a list with commas or spaces between them.
+// splitURLs returns the URLs of a list with commas, semicolons or spaces between them.
 func splitURLs(list string) []string {
 	return strings.Fields(nextURL.ReplaceAllString(list, " $1"))
 }
@@ -140,7 +141,9 @@ func (s *servers) settleNodes() error {
 	if err != nil {
 		return err
 	}
-	s.login = login
+	if s.login, err = login.by(s.passwordBy); err != nil {
+		return err
+	}
 	s.nodes = splitURLs(strings.Join(s.nodes, " "))
 	return nil
 }
@@ -149,43 +152,23 @@ func (s *servers) settleNodes() error {
 // --embedded it starts the servers first. The caller calls stop in the end.
 func (s *servers) start(ctx context.Context) (sets []serverSet, stop func(), err error) {
 	if !s.embedded {
-		for _, set := range s.sets {
-			set.urls = s.withLogin(set.urls)
-			sets = append(sets, set)
+		if s.sets == nil {
+			return []serverSet{{urls: s.nodes}}, func() {}, nil
 		}
-		if sets == nil {
-			sets = []serverSet{{urls: s.urls()}}
-		}
-		return sets, func() {}, nil
+		return s.sets, func() {}, nil
 	}
 	f, err := fleet.Start(ctx, fleet.Embedded, fleet.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
+	s.login = credentials{}
 	s.guard = false // they are as old as this process, and no other process uses them
 	return []serverSet{{urls: f.URLs()}}, func() { f.Close() }, nil
 }
 
-// urls returns the nodes' URLs, with the credentials.
-func (s *servers) urls() []string { return s.withLogin(s.nodes) }
-
-// withLogin returns URLs with the credentials where they have none. What is no URL stays as it is,
-// because package pool reports it.
-func (s *servers) withLogin(nodes []string) []string {
-	urls := make([]string, len(nodes))
-	for i, raw := range nodes {
-		urls[i] = raw
-		if u, err := url.Parse(raw); err == nil && u.User == nil && s.login.password != "" {
-			u.User = url.UserPassword(s.login.username, s.login.password)
-			urls[i] = u.String()
-		}
-	}
-	return urls
-}
-
 // poolOptions returns the options for package pool.
 func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
-	opts := []pool.Option{pool.DialTimeout(s.dialTimeout), pool.Log(log)}
+	opts := append(s.login.options(), pool.DialTimeout(s.dialTimeout), pool.Log(log))
 	if s.tlsCA == "" && s.tlsCert == "" {
 		return opts, nil
 	}

@@ -16,6 +16,7 @@
 //
 //	InvalidArgument             the key function failed, or made a name that redlock refuses
 //	Aborted                     another call holds the lock
+//	Internal                    no try later helps: the key is no lock's, or the servers lack rights or commands
 //	Unavailable                 too few nodes answer, or they are in quarantine; the Locker was closed
 //	Canceled, DeadlineExceeded  the call's context has ended
 //

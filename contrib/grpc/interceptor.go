@@ -172,6 +172,8 @@ func answer(ctx context.Context, err error) error {
 		return status.FromContextError(ctx.Err()).Err()
 	case errors.Is(kind, redlock.ErrHeld):
 		s = status.New(codes.Aborted, "Another call is working on this. Try again later.")
+	case vote != nil && vote.Permanent():
+		s = status.New(codes.Internal, "This cannot be worked on before the service has been mended.")
 	case vote != nil, errors.Is(err, redlock.ErrClosed):
 		s = status.New(codes.Unavailable, "This cannot be worked on at the moment. Try again later.")
 	default:

@@ -24,7 +24,7 @@ func TestDemoFailsWhenSomethingDidNotHappen(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	var out bytes.Buffer
-	err = Run(t.Context(), &stubborn{f}, NewNarrator(&out, false))
+	err = Run(t.Context(), &stubborn{f}, NewNarrator(&out))
 	assert.ErrorContains(t, err, "for want of a quorum")
 }
 
@@ -40,7 +40,7 @@ func TestASceneFitsATerminal(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	var out bytes.Buffer
-	err = Run(t.Context(), f, NewNarrator(&out, false))
+	err = Run(t.Context(), f, NewNarrator(&out))
 	scenes := strings.Split(strings.TrimSpace(out.String()), "\n\n") // with the nodes and the end
 	if err == nil {
 		require.Len(t, scenes, 9)
@@ -72,7 +72,7 @@ func TestASceneFitsATerminal(t *testing.T) {
 // TestAPersonHasTimeToReadAScene, and can interrupt it.
 func TestAPersonHasTimeToReadAScene(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewNarrator(io.Discard, false)
+		n := NewNarrator(io.Discard)
 		n.begin("a scene")
 		n.shown("something")
 		start := time.Now()

@@ -3,6 +3,7 @@ package doctor
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +47,10 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"sentinel role":    {healthy().but("ROLE", []any{[]byte("sentinel")}), usual, checkMode, Fatal, "Sentinel"},
 		"role hidden":      {healthy().but("ROLE", noperm), usual, checkRole, Warning, "permit ROLE"},
 		"has a replica":    {healthy().but("ROLE", []any{[]byte("master"), int64(0), []any{[]any{[]byte("a"), []byte("1"), []byte("0")}}}), usual, checkRole, Note, "1 replica"},
-		"cluster":          {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Cluster"},
-		"cluster, valkey":  {healthy().but("INFO server", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Cluster"},
-		"cluster, redict":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_version:7.3.1\r\nredict_mode:cluster\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Cluster"},
+		"cluster":          {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},
+		"cluster, valkey":  {healthy().but("INFO server", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},
+		"cluster, redict":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_version:7.3.1\r\nredict_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},
+		"cluster, unsaid":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", noperm), usual, checkMode, Warning, "permit CLUSTER INFO"},
 		"sentinel, valkey": {healthy().but("INFO server", "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nserver_mode:sentinel\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Sentinel"},
 		"sentinel, redict": {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_mode:sentinel\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Sentinel"},
 		"sentinel, hidden": {healthy().but("INFO", noperm).but("INFO server", noperm).but("ROLE", []any{[]byte("sentinel"), []any{}}), usual, checkMode, Fatal, "Sentinel"},
@@ -293,4 +295,16 @@ func TestNoChannelIsAdvisedWhereACLsKnowNone(t *testing.T) {
 		assert.Contains(t, found.Do, "+subscribe")
 		assert.Equal(t, channel, strings.Contains(found.Do, "&"), found.Do)
 	}
+}
+
+// shards is the answer to CLUSTER INFO in a cluster of so many.
+func shards(n int) string {
+	return fmt.Sprintf("cluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_size:%d\r\n", n)
+}
+
+// TestAClusterOfOneShardIsFit for locks.
+func TestAClusterOfOneShardIsFit(t *testing.T) {
+	t.Parallel()
+	one := healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(1))
+	assert.Empty(t, find(three(t, one, usual).Nodes[0].Findings, checkMode).Check)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/redquorum/redquorum/internal/keys"
 )
 
 // identity finds out what kind of server it is.
@@ -20,7 +21,9 @@ func (v *visit) identity() error {
 	// The names are Redis', Valkey's and Redict's.
 	switch mode := cmp.Or(fields["redis_mode"], fields["server_mode"], fields["redict_mode"]); {
 	case mode == "cluster":
-		v.inCluster("it is part of a Redis Cluster")
+		if err := v.cluster(); err != nil {
+			return err
+		}
 	case mode == "sentinel", role.role() == "sentinel":
 		v.unfit = true
 		v.add(Finding{Fatal, checkMode, "it is a Sentinel, which keeps no keys", "it cannot vote", "give the servers that it watches: redis://a?standby=b"})
@@ -33,9 +36,23 @@ func (v *visit) identity() error {
 	return nil
 }
 
+// cluster finds out whether a server in cluster mode has all keys.
+func (v *visit) cluster() error {
+	q := newQuestion("CLUSTER", "INFO")
+	if err := v.ask(q); err != nil {
+		return err
+	}
+	if q.err != "" {
+		v.add(Finding{Warning, checkMode, fmt.Sprintf("it is in cluster mode, and does not tell of its cluster (%s)", q.err), "with several shards it has no vote on most names", "permit CLUSTER INFO"})
+	} else if why := keys.Missing(q.text()); why != "" {
+		v.inCluster(fmt.Sprintf("it is part of a Redis Cluster (%s)", why))
+	}
+	return nil
+}
+
 func (v *visit) inCluster(found string) {
 	v.unfit = true
-	v.add(Finding{Fatal, checkMode, found, "it sends keys of other slots elsewhere, and its votes are not its own", "use servers that know nothing of each other"})
+	v.add(Finding{Fatal, checkMode, found, "it sends keys of other slots elsewhere, and its votes are not its own", "use servers that know nothing of each other, or a cluster of one shard"})
 }
 
 // redirected reports whether the answer is a redirect, or another error, of a node of a Redis

@@ -4,7 +4,6 @@
 //
 //	go run ./internal/mutants                    # all of them, as make mutants does
 //	go run ./internal/mutants -v 'quorum-*'      # some, with what the tests said
-//	go run ./internal/mutants -markdown          # the table of docs/SAFETY.md
 //
 // The exit code is 1 if a mutant survived, or did not even get to its test.
 //
@@ -18,10 +17,10 @@
 //	killed by: . TestQuorumSchedules -schedules=2000
 //	says: P1:
 //
-//	--- redlock/quorum.go
+//	--- redlock/internal/quorum Tally.Quorum
 //	@@
-//	-func (t tally) quorum() int { return t.n/2 + 1 }
-//	+func (t tally) quorum() int { return (t.n + 1) / 2 }
+//	-func (t Tally) Quorum() int { return t.Nodes/2 + 1 }
+//	+func (t Tally) Quorum() int { return (t.Nodes + 1) / 2 }
 //
 // killed by names a package's folder, which may be in a module of its own below
 // this one, its test, and the test's own flags. says,
@@ -29,13 +28,20 @@
 // promises must fail for the right one. hangs: yes is for a fault that makes the
 // test hang rather than fail.
 //
-// The lines of a hunk marked - and those marked with a space are looked for,
-// with any indentation: they must be in the file, and in one place
+// A hunk is addressed by a package's folder and a declaration in it: newValue,
+// Tally.Quorum or (*vote).win, as in a stack trace, or the name of a type, a
+// variable or a constant. Its file does not matter, so a function can be moved.
+// A Lua script is addressed by its path.
+//
+// The lines of a hunk marked - and those marked with a space are looked for
+// there, with any indentation: they must be there, and in one place
 // only. One that ends in ... stands for a line that begins so. A mutant that
 // does not apply any more is an error, since a guard that was rewritten needs
 // its mutant rewritten; go test finds that without running any. It also finds
-// a mutant without a row in the table of docs/SAFETY.md, and a row without its
-// mutant. Tests cannot be mutated.
+// a mutant that does not compile, and one without its row in docs/GUARDS.md.
+// Tests cannot be mutated.
+//
+// There is one mutant for each guard. Variants of a fault are for the tests.
 //
 // # What counts
 //

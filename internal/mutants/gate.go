@@ -10,36 +10,36 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
+// limit is how long a test may take, building not counted.
+const limit = 2 * time.Minute
+
 // A gate runs mutants.
 type gate struct {
-	root   string        // of the module
-	jobs   int           // at a time
-	limit  time.Duration // for each test run, building not counted
-	report func(result)  // is called for each mutant that is done, several at a time
+	root   string       // of the module
+	jobs   int          // at a time
+	report func(result) // is called for each mutant that is done, several at a time
 
 	// goTest runs go test and returns its output. Failing tests are no error.
 	goTest func(ctx context.Context, args ...string) ([]byte, error)
 }
 
-// A result is one mutant's verdict, with its reason.
+// A result is what became of one mutant.
 type result struct {
-	mutant  *mutant
-	verdict verdict
-	why     string // if it was not killed
-	said    string // by the killer
-	seed    string // at which it failed; empty if it has none
-	took    time.Duration
+	mutant *mutant
+	why    string // it was not killed; empty if it was
+	said   string // by the killer
+	took   time.Duration
 }
 
 // run tries all mutants. An error means that the results are worth nothing.
-func (g *gate) run(ctx context.Context, mutants []mutant) ([]result, error) {
+func (g *gate) run(ctx context.Context, mutants []mutant) error {
 	changed := make([]map[string]string, len(mutants))
 	var errs []error
 	for i := range mutants {
@@ -48,21 +48,18 @@ func (g *gate) run(ctx context.Context, mutants []mutant) ([]result, error) {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, err
+		return err
 	}
 	if err := g.control(ctx, mutants); err != nil {
-		return nil, err
+		return err
 	}
-	results := make([]result, len(mutants))
-	err := g.each(len(mutants), func(i int) error {
-		var err error
-		results[i], err = g.try(ctx, &mutants[i], changed[i])
+	return each(g.jobs, len(mutants), func(i int) error {
+		r, err := g.try(ctx, &mutants[i], changed[i])
 		if err == nil {
-			g.report(results[i])
+			g.report(r)
 		}
 		return err
 	})
-	return results, err
 }
 
 // control runs the killers on the code as it is: those that share a package
@@ -82,13 +79,13 @@ func (g *gate) control(ctx context.Context, mutants []mutant) error {
 			commands[i].tests = append(commands[i].tests, m.test)
 		}
 	}
-	return g.each(len(commands), func(i int) error {
+	return each(g.jobs, len(commands), func(i int) error {
 		c := commands[i]
 		out, err := g.goTest(ctx, g.args(c.pkg, c.tests, c.flags)...)
 		if err != nil {
 			return err
 		}
-		if problem := controlled(c.tests, read(out)); problem != "" {
+		if problem := controlled(c.tests, read(out, "")); problem != "" {
 			return fmt.Errorf("without any mutant, in %s: %s", c.pkg, shorten(problem))
 		}
 		return nil
@@ -111,13 +108,8 @@ func (g *gate) try(ctx context.Context, m *mutant, changed map[string]string) (r
 	if err != nil {
 		return result{}, err
 	}
-	r := result{mutant: m, took: time.Since(began)}
-	t := read(out)
-	r.said = t.output(m.test)
-	if r.verdict, r.why = judge(m, t); r.verdict == killed {
-		r.seed = seedOf(r.said)
-	}
-	return r, nil
+	t := read(out, m.test)
+	return result{m, judge(m, t), t.said.String(), time.Since(began)}, nil
 }
 
 // args are those of go test for some tests of a package, with others in front.
@@ -127,8 +119,7 @@ func (g *gate) args(pkg string, tests, flags []string, front ...string) []string
 		front = append([]string{"-C", filepath.Join(g.root, module)}, front...) // which must be the first
 	}
 	args := append(front,
-		"-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout="+g.limit.String(),
-		fmt.Sprint("-p=", max(1, runtime.NumCPU()/g.jobs)),
+		"-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout="+limit.String(), "-p=1",
 		"-run="+pattern(tests),
 		"./"+cmp.Or(strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"), "."),
 	)
@@ -180,26 +171,19 @@ func (g *gate) overlay(dir string, changed map[string]string) (string, error) {
 
 // each calls f for the numbers below n, some at a time, and none after an
 // error.
-func (g *gate) each(n int, f func(i int) error) error {
+func each(jobs, n int, f func(i int) error) error {
 	var all sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	next := 0
-	take := func() (int, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		next++
-		return next - 1, next <= n && len(errs) == 0
-	}
-	for range min(g.jobs, n) {
+	var failed atomic.Bool
+	errs, slots := make([]error, n), make(chan struct{}, jobs)
+	for i := range n {
+		slots <- struct{}{}
+		if failed.Load() {
+			break
+		}
 		all.Go(func() {
-			for i, ok := take(); ok; i, ok = take() {
-				if err := f(i); err != nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-			}
+			defer func() { <-slots }()
+			errs[i] = f(i)
+			failed.CompareAndSwap(false, errs[i] != nil)
 		})
 	}
 	all.Wait()

@@ -36,7 +36,19 @@ func TestHalf(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	return &gate{root: dir, jobs: 2, limit: time.Minute, goTest: goTest(dir), report: func(result) {}}
+	return &gate{root: dir, jobs: 2, goTest: goTest(dir), report: func(result) {}}
+}
+
+// results has the gate report to a map, by the names of mutants.
+func results(g *gate) map[string]result {
+	all := map[string]result{}
+	var mu sync.Mutex
+	g.report = func(r result) {
+		mu.Lock()
+		defer mu.Unlock()
+		all[r.mutant.name] = r
+	}
+	return all
 }
 
 // three returns a mutant that TestHalf kills, one that it does not, and one
@@ -45,7 +57,7 @@ func three(t *testing.T) []mutant {
 	t.Helper()
 	var all []mutant
 	for _, change := range []string{"-	return n / 2\n+	return n\n", "-	if n < 0 {\n+	if n < -1 {\n", "-	return n / 2\n"} {
-		m, err := parse("mutant"+string(rune('1'+len(all))), "guard: a|b\nwithout: x\nkilled by: . TestHalf\nsays: P1:\n\n--- half.go\n@@\n"+change)
+		m, err := parse("mutant"+string(rune('1'+len(all))), "guard: a|b\nwithout: x\nkilled by: . TestHalf\nsays: P1:\n\n--- . half\n@@\n"+change)
 		require.NoError(t, err)
 		all = append(all, m)
 	}
@@ -60,32 +72,37 @@ func TestASurvivorIsReported(t *testing.T) {
 		t.Skip("runs the go command")
 	}
 	g := module(t)
-	results, err := g.run(t.Context(), three(t))
-	require.NoError(t, err)
-	var verdicts []verdict
-	for _, r := range results {
-		verdicts = append(verdicts, r.verdict)
-	}
-	assert.Equal(t, []verdict{killed, survived, broken}, verdicts)
-	assert.Equal(t, "42", results[0].seed)
+	results := results(g)
+	require.NoError(t, g.run(t.Context(), three(t)))
+	require.Len(t, results, 3)
+	assert.Empty(t, results["mutant1"].why)
+	assert.Contains(t, results["mutant1"].said, "seed 42: P1: not half")
+	assert.Equal(t, "TestHalf passed", results["mutant2"].why)
+	assert.Contains(t, results["mutant3"].why, "it does not compile:")
+	assert.Contains(t, results["mutant3"].why, "missing return")
 
 	text, err := os.ReadFile(filepath.Join(g.root, "half.go"))
 	require.NoError(t, err)
 	assert.Equal(t, code, string(text))
+}
 
-	var out, failed bytes.Buffer
-	assert.Equal(t, exitFailed, conclude(&out, &failed, results, table))
-	assert.Regexp(t, `mutant1 +killed +TestHalf +42 `, out.String())
-	assert.Regexp(t, `mutant2 +SURVIVED +TestHalf +- `, out.String())
-	assert.Contains(t, failed.String(), "mutant2 SURVIVED: TestHalf passed\n")
-	assert.Contains(t, failed.String(), "missing return")
-	assert.Contains(t, failed.String(), "2 of 3 mutants were not killed")
+// TestASurvivorFailsTheGate, which says what the survivor is of.
+func TestASurvivorFailsTheGate(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p, all := progress{w: &out, total: 2}, three(t)
+	p.report(result{mutant: &all[0], said: "seed 42", took: time.Second})
+	assert.Equal(t, "  1/2    1.0s  killed      mutant1\n", out.String())
+	assert.Zero(t, p.exitCode())
+	p.report(result{mutant: &all[1], why: "TestHalf passed"})
+	assert.Contains(t, out.String(), "  2/2    0.0s  NOT KILLED  mutant2\nTestHalf passed\n    the guard: a|b\n    without it: x\n")
+	assert.Equal(t, exitFailed, p.exitCode())
+	assert.Contains(t, out.String(), "1 of 2 were not killed")
 
 	out.Reset()
-	failed.Reset()
-	assert.Zero(t, conclude(&out, &failed, results[:1], markdown))
-	assert.Empty(t, failed.String())
-	assert.Equal(t, "| Guard | What breaks without it | Killed by | Seed |\n|---|---|---|---|\n| a\\|b | x | `TestHalf` | 42 |\n", out.String())
+	p.verbose = true
+	p.report(result{mutant: &all[0], said: "seed 42"})
+	assert.Contains(t, out.String(), "mutant1\nseed 42\n")
 }
 
 // TestAKillerMayBeInAModuleOfItsOwn, below the one that is mutated.
@@ -104,11 +121,12 @@ func TestAKillerMayBeInAModuleOfItsOwn(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	m, err := parse("third", "guard: a\nwithout: b\nkilled by: contrib/user/inner TestThird\n\n--- contrib/user/inner/inner.go\n@@\n-func third(n int) int { return n / 3 }\n+func third(n int) int { return n / 2 }\n")
+	m, err := parse("third", "guard: a\nwithout: b\nkilled by: contrib/user/inner TestThird\n\n--- contrib/user/inner third\n@@\n-func third(n int) int { return n / 3 }\n+func third(n int) int { return n / 2 }\n")
 	require.NoError(t, err)
-	results, err := g.run(t.Context(), []mutant{m})
-	require.NoError(t, err)
-	assert.Equal(t, killed, results[0].verdict, results[0].why)
+	results := results(g)
+	require.NoError(t, g.run(t.Context(), []mutant{m}))
+	require.Contains(t, results, "third")
+	assert.Empty(t, results["third"].why)
 }
 
 // commands is a goTest that answers with what was recorded, and notes its
@@ -139,21 +157,20 @@ func TestTheControlComesFirst(t *testing.T) {
 	g.jobs, g.goTest = 1, c.goTest
 	mutants := three(t)
 	mutants[2].flags = []string{"-schedules=7"}
-	results, err := g.run(t.Context(), mutants)
-	require.NoError(t, err)
+	results := results(g)
+	require.NoError(t, g.run(t.Context(), mutants))
 	assert.Len(t, results, 3)
 	require.Len(t, c.args, 5)
 	assert.Contains(t, c.args[0], "-run=^TestHalf$")
 	assert.Contains(t, c.args[0], "-count=1")
-	assert.Contains(t, c.args[0], "-timeout=1m0s")
+	assert.Contains(t, c.args[0], "-timeout=2m0s")
 	assert.Equal(t, "./.", c.args[0][len(c.args[0])-1])
 	assert.Equal(t, "-schedules=7", c.args[1][len(c.args[1])-1])
 	assert.True(t, slices.Equal(c.args[2][1:], c.args[0]), "the same command but for the overlay")
 	assert.Equal(t, "-schedules=7", c.args[4][len(c.args[4])-1])
 
 	c.control, c.args = recorded(t, "fails"), nil
-	_, err = g.run(t.Context(), mutants)
-	assert.ErrorContains(t, err, "without any mutant, in .: TestHalf did not pass")
+	assert.ErrorContains(t, g.run(t.Context(), mutants), "without any mutant, in .: TestHalf did not pass")
 	assert.Len(t, c.args, 1)
 }
 
@@ -164,9 +181,9 @@ func TestNothingRunsIfAMutantDoesNotApply(t *testing.T) {
 	g.goTest = c.goTest
 	mutants := three(t)
 	mutants[0].hunks[0].lines[0].text = "return n / 3"
-	mutants[2].hunks[0].file = "gone.go"
-	_, err := g.run(t.Context(), mutants)
-	assert.ErrorContains(t, err, "mutant mutant1: half.go: there is no such place")
+	mutants[2].hunks[0].at = ". gone"
+	err := g.run(t.Context(), mutants)
+	assert.ErrorContains(t, err, "mutant mutant1: . half: there is no such place")
 	assert.ErrorContains(t, err, "mutant mutant3")
 	assert.Empty(t, c.args)
 }
@@ -176,8 +193,7 @@ func TestAGoCommandThatDoesNotRunIsAnError(t *testing.T) {
 	t.Parallel()
 	g, c := module(t), &commands{control: recorded(t, "passes"), err: errors.New("no go command")}
 	g.jobs, g.goTest = 1, c.goTest
-	_, err := g.run(t.Context(), three(t))
-	assert.ErrorContains(t, err, "no go command")
+	assert.ErrorContains(t, g.run(t.Context(), three(t)), "no go command")
 	assert.Len(t, c.args, 2, "and the others are not tried")
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -58,43 +59,67 @@ func testsHave(t *testing.T, pkg, pattern string) bool {
 	return false
 }
 
-// TestTheTableHasEachMutant: the guards that docs/SAFETY.md lists are the mutants, in the
-// order of their names. go run ./internal/mutants -markdown prints the table.
+// TestTheTableHasEachMutant: the table of docs/GUARDS.md, which is all below its head, is written from
+// the list.
 func TestTheTableHasEachMutant(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/SAFETY.md")
+	const file, head = "../../docs/GUARDS.md", "| Mutant | Guard | What breaks without it | Killed by |\n|---|---|---|---|\n"
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	_, table, found := strings.Cut(string(text), tableHead+"\n|---|---|---|---|\n")
+	above, _, found := strings.Cut(string(text), head)
 	require.True(t, found)
-	table, _, _ = strings.Cut(table, "\n\n")
-	seed := regexp.MustCompile(` (-|\d+) \|$`)
-	var listed []string
-	for l := range strings.Lines(table) {
-		l = strings.TrimSpace(l)
-		assert.Regexp(t, seed, l)
-		listed = append(listed, seed.ReplaceAllString(l, ""))
-	}
 	all, err := chosen(nil)
 	require.NoError(t, err)
-	var want []string
+	want := strings.Builder{}
+	want.WriteString(above + head)
 	for _, m := range all {
-		want = append(want, row(&m))
+		killer := m.pkg + "." + m.test
+		if m.pkg == "." {
+			killer = m.test
+		}
+		fmt.Fprintf(&want, "| `%s` | %s | %s | `%s` |\n", m.name, cell(m.guard), cell(m.without), killer)
 	}
-	require.Len(t, listed, len(want))
-	for i := range want {
-		require.Equal(t, want[i], listed[i])
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(want.String()), 0o644))
+		return
 	}
+	assert.Equal(t, want.String(), string(text), "write it anew: go test ./internal/mutants -run Table -update")
 }
+
+var update = flag.Bool("update", false, "write the table of docs/GUARDS.md")
+
+// cell keeps a text in its cell of the table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func TestMutantsAreChosenByPatterns(t *testing.T) {
 	t.Parallel()
-	some, err := chosen([]string{"quorum-half", "quorum-half-*"})
+	some, err := chosen([]string{"quorum-half", "value-*"})
 	require.NoError(t, err)
 	require.Len(t, some, 2)
 	_, err = chosen([]string{"quorum-*", "nonsense"})
 	assert.EqualError(t, err, "no mutant is called nonsense")
 	_, err = chosen([]string{"["})
 	assert.Error(t, err)
+}
+
+// TestDocumentsNameMutantsThatAreThere, as "mutant `quorum-half`" or "mutants `set-*` and `share-*`".
+func TestDocumentsNameMutantsThatAreThere(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	named, name, count := regexp.MustCompile("mutants?\\s+`[a-z*-]+`(,? (and )?`[a-z*-]+`)*"), regexp.MustCompile("`([^`]+)`"), 0
+	for _, file := range append(files, "../../CONTRIBUTING.md") {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, names := range named.FindAllString(string(text), -1) {
+			for _, n := range name.FindAllStringSubmatch(names, -1) {
+				_, err := chosen([]string{n[1]})
+				assert.NoError(t, err, file)
+				count++
+			}
+		}
+	}
+	assert.NotZero(t, count)
 }
 
 // TestPartsAreAllMutantsTogether, each once.

@@ -44,15 +44,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "Usage: go run ./internal/mutants [flags] [name or pattern...]")
 		flags.PrintDefaults()
 	}
-	asMarkdown := flags.Bool("markdown", false, "print the table of docs/SAFETY.md")
 	verbose := flags.Bool("v", false, "print what the tests said")
 	part := flags.String("part", "1/1", "`I/N`: try every Nth mutant, from the Ith on")
-	jobs := flags.Int("jobs", runtime.NumCPU(), "how many mutants to try at a time")
-	limit := flags.Duration("limit", 2*time.Minute, "how long a test may take, building not counted")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case err != nil || *jobs < 1 || *limit <= 0:
+	case err != nil:
 		return exitUsage
 	}
 
@@ -69,28 +66,47 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitFailed
 	}
-	began, done, mu := time.Now(), 0, sync.Mutex{}
-	g := gate{root: root, jobs: *jobs, limit: *limit, goTest: goTest(root), report: func(r result) {
-		mu.Lock()
-		defer mu.Unlock()
-		done++
-		fmt.Fprintf(stderr, "%3d/%d  %-8s  %s\n", done, len(mutants), r.verdict, r.mutant.name)
-		if *verbose && r.verdict == killed { // of the others more is said at the end
-			fmt.Fprintln(stderr, shorten(r.said))
-		}
-	}}
-	results, err := g.run(ctx, mutants)
-	if err != nil {
+	began, p := time.Now(), progress{w: stdout, verbose: *verbose, total: len(mutants)}
+	if err := (&gate{root, runtime.NumCPU(), p.report, goTest(root)}).run(ctx, mutants); err != nil {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitFailed
 	}
-	show := table
-	if *asMarkdown {
-		show = markdown
+	fmt.Fprintf(stdout, "%d mutants in %v\n", len(mutants), time.Since(began).Round(time.Second))
+	return p.exitCode()
+}
+
+// A progress prints results. It is safe for concurrent use.
+type progress struct {
+	w       io.Writer
+	verbose bool // prints also what the tests say of mutants that they kill
+	total   int
+
+	mu         sync.Mutex // guards the fields below, and w
+	done, left int
+}
+
+func (p *progress) report(r result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	verdict, text := "killed", ""
+	switch {
+	case r.why != "":
+		p.left++
+		verdict = "NOT KILLED"
+		text = fmt.Sprintf("%s\n    the guard: %s\n    without it: %s\n", shorten(r.why), r.mutant.guard, r.mutant.without)
+	case p.verbose:
+		text = shorten(r.said) + "\n"
 	}
-	code := conclude(stdout, stderr, results, show)
-	fmt.Fprintf(stderr, "%d mutants in %v\n", len(results), time.Since(began).Round(time.Second))
-	return code
+	fmt.Fprintf(p.w, "%3d/%d  %5.1fs  %-10s  %s\n%s", p.done, p.total, r.took.Seconds(), verdict, r.mutant.name, text)
+}
+
+func (p *progress) exitCode() int {
+	if p.left == 0 {
+		return 0
+	}
+	fmt.Fprintf(p.w, "%d of %d were not killed: a test is missing, or has become blind, or the guard is not needed\n", p.left, p.done)
+	return exitFailed
 }
 
 // chosen returns the mutants whose names match one of the patterns; all if
@@ -105,22 +121,14 @@ func chosen(patterns []string) ([]mutant, error) {
 		return all, err
 	}
 	var some []mutant
-	used := make([]bool, len(patterns))
-	for _, m := range all {
-		fits := false
-		for i, p := range patterns {
-			ok, err := path.Match(p, m.name)
-			if err != nil {
-				return nil, fmt.Errorf("%q: %w", p, err)
+	for _, p := range patterns {
+		before := len(some)
+		for _, m := range all {
+			if ok, _ := path.Match(p, m.name); ok {
+				some = append(some, m)
 			}
-			fits, used[i] = fits || ok, used[i] || ok
 		}
-		if fits {
-			some = append(some, m)
-		}
-	}
-	for i, p := range patterns {
-		if !used[i] {
+		if len(some) == before {
 			return nil, fmt.Errorf("no mutant is called %s", p)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"slices"
 	"strings"
 )
@@ -22,9 +21,9 @@ type mutant struct {
 	hunks   []hunk
 }
 
-// A hunk is one change to one file.
+// A hunk is one change to one declaration.
 type hunk struct {
-	file  string
+	at    string // "redlock (*vote).win", or the path of a Lua script
 	lines []line
 }
 
@@ -66,9 +65,9 @@ func parse(name, text string) (mutant, error) {
 		}
 	}
 	for _, part := range strings.Split(body, "\n--- ") {
-		file, hunks, _ := strings.Cut(part, "\n")
+		at, hunks, _ := strings.Cut(part, "\n")
 		for _, text := range strings.Split("\n"+strings.TrimSpace(hunks), "\n@@\n")[1:] {
-			h, err := parseHunk(file, text)
+			h, err := parseHunk(at, text)
 			if err != nil {
 				return m, fmt.Errorf("mutant %s: %w", name, err)
 			}
@@ -115,55 +114,41 @@ func (m *mutant) header(l string) error {
 	return nil
 }
 
-func parseHunk(file, text string) (hunk, error) {
-	h := hunk{file: file}
-	if !fs.ValidPath(file) || path.Ext(file) != ".go" && path.Ext(file) != ".lua" || strings.HasSuffix(file, "_test.go") {
-		return h, fmt.Errorf("%q cannot be changed: only Go files that are no tests, and Lua files, can", file)
-	}
+func parseHunk(at, text string) (hunk, error) {
+	h := hunk{at: at}
 	changed := false
 	for _, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		if l == "" {
 			l = " " // an empty line that stays, without the space at its end
 		}
 		if !strings.ContainsRune(" -+", rune(l[0])) {
-			return h, fmt.Errorf("%s: line %q begins with neither space, - nor +", file, l)
+			return h, fmt.Errorf("%s: line %q begins with neither space, - nor +", at, l)
 		}
 		changed = changed || l[0] != ' '
 		h.lines = append(h.lines, line{l[0], l[1:]})
 	}
 	if !changed {
-		return h, fmt.Errorf("%s: a hunk changes nothing", file)
+		return h, fmt.Errorf("%s: a hunk changes nothing", at)
 	}
 	return h, nil
 }
 
 // apply returns the files that the mutant changes, changed.
 func (m *mutant) apply(tree fs.FS) (map[string]string, error) {
-	changed := map[string]string{}
+	s := source{tree, map[string]string{}}
 	for _, h := range m.hunks {
-		text, ok := changed[h.file]
-		if !ok {
-			b, err := fs.ReadFile(tree, h.file)
-			if err != nil {
-				return nil, fmt.Errorf("mutant %s: %w", m.name, err)
-			}
-			text = string(b)
+		if err := h.apply(s); err != nil {
+			return nil, fmt.Errorf("mutant %s: %s: %w", m.name, h.at, err)
 		}
-		text, err := h.apply(text)
-		if err != nil {
-			return nil, fmt.Errorf("mutant %s: %s: %w", m.name, h.file, err)
-		}
-		changed[h.file] = text
 	}
-	return changed, nil
+	return s.changed, nil
 }
 
-// apply returns text with the hunk's change.
+// apply changes the source.
 //
 // Lines are compared without their indentation: code that was moved into a
 // block is still the same guard, and gofmt need not like a mutant.
-func (h *hunk) apply(text string) (string, error) {
-	lines := strings.Split(text, "\n")
+func (h *hunk) apply(s source) error {
 	var old []string
 	for _, l := range h.lines {
 		if l.mark != '+' {
@@ -171,33 +156,28 @@ func (h *hunk) apply(text string) (string, error) {
 		}
 	}
 	if strings.Join(old, "") == "" {
-		return "", fmt.Errorf("there is nothing to look for")
+		return errors.New("there is nothing to look for")
 	}
-	at := -1
-	for i := range len(lines) - len(old) + 1 {
-		switch {
-		case !slices.EqualFunc(lines[i:i+len(old)], old, matches):
-		case at >= 0:
-			return "", fmt.Errorf("lines %d and %d both match:\n%s", at+1, i+1, strings.Join(old, "\n"))
-		default:
-			at = i
+	spans, err := s.find(h.at)
+	if err != nil {
+		return err
+	}
+	var places []span
+	for _, in := range spans {
+		for i := range len(in.lines) - len(old) + 1 {
+			if slices.EqualFunc(in.lines[i:i+len(old)], old, matches) {
+				places = append(places, span{in.file, in.first + i, nil})
+			}
 		}
 	}
-	if at < 0 {
-		return "", fmt.Errorf("there is no such place any more:\n%s", strings.Join(old, "\n"))
+	switch len(places) {
+	case 1:
+	case 0:
+		return fmt.Errorf("there is no such place any more:\n%s", strings.Join(old, "\n"))
+	default:
+		return fmt.Errorf("%v and %v both match:\n%s", places[0], places[1], strings.Join(old, "\n"))
 	}
-	out := slices.Clone(lines[:at])
-	for _, l := range h.lines {
-		switch l.mark {
-		case '+':
-			out = append(out, l.text)
-			continue
-		case ' ':
-			out = append(out, lines[at])
-		}
-		at++
-	}
-	return strings.Join(append(out, lines[at:]...), "\n"), nil
+	return s.replace(places[0], h.lines)
 }
 
 // matches compares a line of code with one of a hunk, which may stop at "...".

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -9,23 +8,12 @@ import (
 	"strings"
 )
 
-// A verdict is the outcome of a mutant.
-type verdict string
-
-const (
-	killed   verdict = "killed"
-	survived verdict = "SURVIVED" // the test passed
-	astray   verdict = "ASTRAY"   // something failed, but not as the mutant says
-	broken   verdict = "BROKEN"   // the mutant did not get to its test
-)
-
 // A transcript is the output of go test -json.
 type transcript struct {
-	ended  map[string]string           // by test: run, pass, fail or skip
-	said   map[string]*strings.Builder // by top-level test, its subtests included
-	all    strings.Builder             // output of the test binary
+	ended  map[string]string // by test: run, pass, fail or skip
+	said   strings.Builder   // by one top-level test, its subtests included
+	all    strings.Builder   // by the compiler and the test binary
 	failed bool
-	build  strings.Builder // of the compiler
 	built  bool
 }
 
@@ -37,27 +25,23 @@ type event struct {
 	FailedBuild string
 }
 
-func read(stream []byte) *transcript {
-	t := &transcript{ended: map[string]string{}, said: map[string]*strings.Builder{}, built: true}
-	lines := bufio.NewScanner(bytes.NewReader(stream))
-	lines.Buffer(nil, len(stream)+1)
-	for lines.Scan() {
+// read returns the transcript of a test, or of some if test is "".
+func read(stream []byte, test string) *transcript {
+	t := &transcript{ended: map[string]string{}, built: true}
+	top, _, _ := strings.Cut(test, "/")
+	for line := range bytes.Lines(stream) {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil { // the go command's own words
-			e = event{Action: "build-output", Output: lines.Text() + "\n"}
+		if json.Unmarshal(line, &e) != nil { // the go command's own words
+			e = event{Action: "build-output", Output: string(line)}
 		}
+		t.all.WriteString(e.Output)
 		switch e.Action {
-		case "build-output":
-			t.build.WriteString(e.Output)
 		case "build-fail":
 			t.built = false
 		case "output":
-			t.all.WriteString(e.Output)
-			top, _, _ := strings.Cut(e.Test, "/")
-			if t.said[top] == nil {
-				t.said[top] = &strings.Builder{}
+			if in, _, _ := strings.Cut(e.Test, "/"); in == top {
+				t.said.WriteString(e.Output)
 			}
-			t.said[top].WriteString(e.Output)
 		case "run", "pass", "fail", "skip":
 			switch {
 			case e.Test != "":
@@ -71,54 +55,38 @@ func read(stream []byte) *transcript {
 	return t
 }
 
-// output returns what a test printed; for a subtest, all of its test.
-func (t *transcript) output(test string) string {
-	top, _, _ := strings.Cut(test, "/")
-	if b := t.said[top]; b != nil {
-		return b.String()
-	}
-	return ""
-}
-
 var (
 	panicked = regexp.MustCompile(`(?m)^panic: .*`)
 	// The test binary's time limit, a bubble of testing/synctest in which all
 	// goroutines wait, and the watchdogs of this repository's tests.
 	hanging = regexp.MustCompile(`test timed out|deadlock|does not end`)
-	seed    = regexp.MustCompile(`\bseed (\d+)\b`)
+	// What a test prints of itself and of subtests that pass.
+	passing = regexp.MustCompile(`(?m)^ *(===|--- PASS|--- SKIP).*\n`)
 )
 
-// judge returns a mutant's verdict, and the reason unless it was killed.
-func judge(m *mutant, t *transcript) (v verdict, why string) {
-	said := t.output(m.test)
+// judge returns the reason why a mutant was not killed, or "".
+func judge(m *mutant, t *transcript) string {
+	said := t.said.String()
 	last := panicked.FindString(said)
 	switch ended := t.ended[m.test]; {
 	case !t.built:
-		return broken, "it does not compile:\n" + t.build.String()
+		return "it does not compile:\n" + t.all.String()
 	case ended == "":
-		return broken, fmt.Sprintf("%s did not run:\n%s", m.test, t.build.String()+t.all.String())
+		return fmt.Sprintf("%s did not run:\n%s", m.test, t.all.String())
 	case ended == "skip":
-		return broken, fmt.Sprintf("%s was skipped:\n%s", m.test, said)
+		return fmt.Sprintf("%s was skipped:\n%s", m.test, said)
 	case ended == "pass" && t.failed:
-		return astray, fmt.Sprintf("%s passed, and something else failed:\n%s", m.test, t.all.String())
+		return fmt.Sprintf("%s passed, and something else failed:\n%s", m.test, t.all.String())
 	case ended == "pass":
-		return survived, m.test + " passed"
+		return m.test + " passed"
 	case last != "" && hanging.MatchString(last) && m.hangs:
-		return killed, ""
+		return ""
 	case last != "":
-		return astray, fmt.Sprintf("%s ended by a panic instead of failing:\n%s", m.test, said)
+		return fmt.Sprintf("%s ended by a panic instead of failing:\n%s", m.test, said)
 	case ended == "run":
-		return astray, fmt.Sprintf("%s did not end:\n%s", m.test, t.all.String())
+		return fmt.Sprintf("%s did not end:\n%s", m.test, t.all.String())
 	case !strings.Contains(said, m.says):
-		return astray, fmt.Sprintf("%s failed without saying %q:\n%s", m.test, m.says, said)
-	}
-	return killed, ""
-}
-
-// seedOf returns the seed that the test's simulation printed, or "".
-func seedOf(said string) string {
-	if found := seed.FindStringSubmatch(said); found != nil {
-		return found[1]
+		return fmt.Sprintf("%s failed without saying %q:\n%s", m.test, m.says, said)
 	}
 	return ""
 }
@@ -128,11 +96,21 @@ func seedOf(said string) string {
 func controlled(tests []string, t *transcript) string {
 	for _, test := range tests {
 		if ended := t.ended[test]; ended != "pass" {
-			return fmt.Sprintf("%s did not pass (%q):\n%s", test, ended, t.build.String()+t.all.String())
+			return fmt.Sprintf("%s did not pass (%q):\n%s", test, ended, t.all.String())
 		}
 	}
 	if t.failed {
 		return t.all.String()
 	}
 	return ""
+}
+
+// shorten keeps the beginning of a failed test's output.
+func shorten(s string) string {
+	const most = 20
+	lines := strings.SplitN(strings.TrimRight(passing.ReplaceAllString(s, ""), "\n"), "\n", most+1)
+	if len(lines) > most {
+		lines[most] = "    ..."
+	}
+	return strings.Join(lines, "\n")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSafetyTellsWhatWasTried: each count of docs/tried.json is in the text for people, and complete.
-func TestSafetyTellsWhatWasTried(t *testing.T) {
+// TestTheEvidenceHasWhatWasTried: each count of docs/tried.json is in the text for people, and complete.
+func TestTheEvidenceHasWhatWasTried(t *testing.T) {
 	t.Parallel()
 	var all []struct {
 		What, Unit, Commit, Date, Command string
@@ -23,7 +23,7 @@ func TestSafetyTellsWhatWasTried(t *testing.T) {
 	d.DisallowUnknownFields()
 	require.NoError(t, d.Decode(&all))
 	require.NotEmpty(t, all)
-	_, text, found := strings.Cut(read(t, "docs/SAFETY.md"), "\n## How much was tried\n")
+	_, text, found := strings.Cut(read(t, "docs/EVIDENCE.md"), "\n## What was run\n")
 	require.True(t, found)
 	text, _, _ = strings.Cut(text, "\n## ")
 	text = strings.Join(strings.Fields(text), " ")

@@ -20,6 +20,8 @@
 //
 //	400 Bad Request          the key function failed, or made a name that redlock refuses
 //	423 Locked (RFC 4918)    another request holds the lock
+//	500 Internal Server E.   no try later helps: the key is no lock's, or the servers lack
+//	                         rights or commands (redlock.QuorumError.Permanent)
 //	503 Service Unavailable  too few nodes answer, or they are in quarantine; the
 //	                         Locker was closed; the request's context has ended
 //

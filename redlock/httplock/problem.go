@@ -29,7 +29,7 @@ type Problem struct {
 // ProblemOf returns the default answer to a request that did not get its lock,
 // for hooks that change a part of it. See the package comment for the status.
 // RetryAfter is what is left of the lock or of the quarantine; where that is not
-// known, or the lock has no TTL, zero for 423 and 5 s for 503.
+// known, or the lock has no TTL, zero for 423 and 5 s for 503, and always zero for 500.
 //
 // Nothing of the error's text is in it.
 func ProblemOf(err error) *Problem {
@@ -45,6 +45,8 @@ func ProblemOf(err error) *Problem {
 		return newProblem(http.StatusBadRequest, "The request does not name anything that can be locked.", 0)
 	case errors.Is(err, redlock.ErrHeld):
 		return newProblem(http.StatusLocked, "Another request is working on this. Try again later.", left)
+	case vote != nil && vote.Permanent():
+		return newProblem(http.StatusInternalServerError, "This cannot be worked on before the service has been mended.", 0)
 	}
 	if left == 0 {
 		left = outageRetry

@@ -21,6 +21,7 @@ import (
 const (
 	badRequest  = `{"type":"about:blank","title":"Bad Request","status":400,"detail":"The request does not name anything that can be locked."}` + "\n"
 	locked      = `{"type":"about:blank","title":"Locked","status":423,"detail":"Another request is working on this. Try again later."}` + "\n"
+	broken      = `{"type":"about:blank","title":"Internal Server Error","status":500,"detail":"This cannot be worked on before the service has been mended."}` + "\n"
 	unavailable = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"Nobody can work on this at the moment. Try again later."}` + "\n"
 )
 
@@ -74,6 +75,16 @@ func TestAnOutageIs503(t *testing.T) {
 		for _, s := range w.Servers()[:3] {
 			s.Resume()
 		}
+	})
+}
+
+// TestWhatIsToBeMendedIs500, and no time to wait is told.
+func TestWhatIsToBeMendedIs500(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		for _, s := range w.Servers()[:3] {
+			s.SetWrongType("x")
+		}
+		isProblem(t, serve(wrap(t, open(t, w), mustNotRun(t)), request(t, "x")), 500, broken, "")
 	})
 }
 

@@ -110,7 +110,6 @@ func Available(k Kind) error {
 // Servers are the nodes of one Kind. Their URLs have the product's name for a scheme.
 type Servers struct {
 	fleet.Fleet
-	kind    Kind
 	driver  *driver
 	version string
 }
@@ -135,7 +134,7 @@ func Start(ctx context.Context, k Kind, nodes int) (*Servers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", version, err)
 	}
-	return &Servers{f, k, d, version}, nil
+	return &Servers{f, d, version}, nil
 }
 
 // Version is the product and its version.
@@ -157,23 +156,6 @@ func (s *Servers) Leader(ctx context.Context) (int, error) {
 		}
 	}
 }
-
-// Pause and Resume are for servers that are one process each.
-func (s *Servers) Pause(ctx context.Context, i int) error {
-	if s.kind == PostgreSQL {
-		return errManyProcesses
-	}
-	return s.Fleet.Pause(ctx, i)
-}
-
-func (s *Servers) Resume(ctx context.Context, i int) error {
-	if s.kind == PostgreSQL {
-		return errManyProcesses
-	}
-	return s.Fleet.Resume(ctx, i)
-}
-
-var errManyProcesses = fmt.Errorf("%w: PostgreSQL is a process a connection, and only the first would hang; kill it instead", fleet.ErrUnsupported)
 
 // driver starts and ends the nodes of a product.
 type driver struct {

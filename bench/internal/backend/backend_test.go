@@ -56,7 +56,7 @@ func TestWhenTheLeaderIsKilledAnotherIsElectedAndItComesBack(t *testing.T) {
 	}
 }
 
-func TestPostgreSQLIsOneServerThatCanBeKilledAndNotPaused(t *testing.T) {
+func TestPostgreSQLIsOneServerThatCanBeKilled(t *testing.T) {
 	s := start(t, PostgreSQL, 5)
 	assert.Len(t, s.URLs(), 1)
 	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
@@ -64,8 +64,6 @@ func TestPostgreSQLIsOneServerThatCanBeKilledAndNotPaused(t *testing.T) {
 	leader, err := s.Leader(ctx)
 	require.NoError(t, err)
 	assert.Zero(t, leader)
-	assert.ErrorIs(t, s.Pause(ctx, 0), fleet.ErrUnsupported)
-	assert.ErrorIs(t, s.Resume(ctx, 0), fleet.ErrUnsupported)
 	require.NoError(t, s.Kill(ctx, 0))
 	require.NoError(t, s.Restart(ctx, 0, fleet.Kept))
 }

@@ -9,66 +9,27 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// An Endpoint is the address of a server and its login.
-type Endpoint struct {
-	Network, Address string // as of net.Dial
-	TLS              *tls.Config
-	User, Password   string
-	Database         int
-}
+// An Endpoint is the address of a server and its login, as go-redis has them.
+type Endpoint struct{ *redis.Options }
 
-// errURL does not show the URL, because it may hold a password.
-var errURL = errors.New("not a URL of the form redis://[user:password@]host[:port][/database], " +
-	"rediss:// or unix:///path")
-
-// Parse reads one URL.
-func Parse(raw string) (*Endpoint, error) {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return nil, errURL
-	}
-	e := &Endpoint{Network: "tcp", User: u.User.Username()}
-	e.Password, _ = u.User.Password()
-	database := strings.TrimPrefix(u.Path, "/")
-	switch u.Scheme {
-	case "unix":
-		e.Network, e.Address, database = "unix", u.Path, u.Query().Get("db")
-	case "redis", "rediss":
-		host, port := u.Hostname(), u.Port()
-		if host == "" {
-			host = "localhost"
-		}
-		if port == "" {
-			port = "6379"
-		}
-		e.Address = net.JoinHostPort(host, port)
-		if u.Scheme == "rediss" {
-			e.TLS = &tls.Config{ServerName: host}
-		}
-	default:
-		return nil, errURL
-	}
-	if database != "" {
-		if e.Database, err = strconv.Atoi(database); err != nil {
-			return nil, errors.New("the database must be a number")
-		}
-	}
-	return e, nil
-}
-
-// ParseAll reads the URLs of all servers, of which there must be one at least.
-func ParseAll(urls []string) ([]*Endpoint, error) {
-	var all []*Endpoint
+// ParseAll reads the URLs of all servers, of which there must be one at least. Errors do not show
+// them, because they may hold passwords.
+func ParseAll(urls []string) ([]Endpoint, error) {
+	var all []Endpoint
 	for i, raw := range urls {
-		e, err := Parse(raw)
-		if err != nil {
-			return nil, fmt.Errorf("URL %d: %w", i, err)
+		if u, err := url.Parse(raw); err == nil && u.Scheme == "redis" && u.Hostname() == "" {
+			raw = strings.Replace(raw, u.Host, "localhost"+u.Host, 1)
 		}
-		all = append(all, e)
+		options, err := redis.ParseURL(raw)
+		if err != nil {
+			return nil, fmt.Errorf("URL %d: not of the form redis://[user:password@]host[:port][/database], rediss:// or unix:///path", i)
+		}
+		all = append(all, Endpoint{options})
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no servers")
@@ -77,15 +38,15 @@ func ParseAll(urls []string) ([]*Endpoint, error) {
 }
 
 // Dial connects, and does not log in.
-func (e *Endpoint) Dial(ctx context.Context) (net.Conn, error) {
-	if e.TLS != nil {
-		return (&tls.Dialer{Config: e.TLS}).DialContext(ctx, e.Network, e.Address)
+func (e Endpoint) Dial(ctx context.Context) (net.Conn, error) {
+	if e.TLSConfig != nil {
+		return (&tls.Dialer{Config: e.TLSConfig}).DialContext(ctx, e.Network, e.Addr)
 	}
-	return new(net.Dialer).DialContext(ctx, e.Network, e.Address)
+	return new(net.Dialer).DialContext(ctx, e.Network, e.Addr)
 }
 
 // Hide keeps the password out of an error: some servers and libraries repeat the command that failed.
-func (e *Endpoint) Hide(err error) error {
+func (e Endpoint) Hide(err error) error {
 	if err != nil && e.Password != "" && strings.Contains(err.Error(), e.Password) {
 		return errors.New("the server did not accept the connection; check the user and password in its URL")
 	}

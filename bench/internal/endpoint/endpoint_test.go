@@ -10,24 +10,27 @@ import (
 
 func TestURLsAreReadAsThePoolReadsThem(t *testing.T) {
 	t.Parallel()
-	for raw, want := range map[string]Endpoint{
-		"redis://host":             {Network: "tcp", Address: "host:6379"},
-		"redis://10.0.0.1":         {Network: "tcp", Address: "10.0.0.1:6379"},
-		"redis://:7001":            {Network: "tcp", Address: "localhost:7001"},
-		"redis://:pw@[::1]:7/2":    {Network: "tcp", Address: "[::1]:7", Password: "pw", Database: 2},
-		"redis://u:p%40w@1.2.3.4/": {Network: "tcp", Address: "1.2.3.4:6379", User: "u", Password: "p@w"},
-		"unix:///run/r.sock":       {Network: "unix", Address: "/run/r.sock"},
-		"unix://u:pw@/a/b.s?db=3":  {Network: "unix", Address: "/a/b.s", User: "u", Password: "pw", Database: 3},
-	} {
-		got, err := Parse(raw)
-		require.NoError(t, err, raw)
-		assert.Equal(t, want, *got, raw)
+	type login struct {
+		network, address, user, password string
+		database                         int
 	}
-	got, err := Parse("rediss://me:s%40ecret@[::1]:700")
+	for raw, want := range map[string]login{
+		"redis://host":             {"tcp", "host:6379", "", "", 0},
+		"redis://10.0.0.1":         {"tcp", "10.0.0.1:6379", "", "", 0},
+		"redis://:7001":            {"tcp", "localhost:7001", "", "", 0},
+		"redis://:pw@[::1]:7/2":    {"tcp", "[::1]:7", "", "pw", 2},
+		"redis://u:p%40w@1.2.3.4/": {"tcp", "1.2.3.4:6379", "u", "p@w", 0},
+		"unix:///run/r.sock":       {"unix", "/run/r.sock", "", "", 0},
+		"unix://u:pw@/a/b.s?db=3":  {"unix", "/a/b.s", "u", "pw", 3},
+	} {
+		all, err := ParseAll([]string{raw})
+		require.NoError(t, err, raw)
+		e := all[0]
+		assert.Equal(t, want, login{e.Network, e.Addr, e.Username, e.Password, e.DB}, raw)
+	}
+	all, err := ParseAll([]string{"rediss://me:s%40ecret@[::1]:700"})
 	require.NoError(t, err)
-	assert.Equal(t, "::1", got.TLS.ServerName)
-	assert.Equal(t, "[::1]:700", got.Address)
-	assert.Equal(t, "s@ecret", got.Password)
+	assert.Equal(t, "::1", all[0].TLSConfig.ServerName)
 }
 
 func TestErrorsDoNotShowPasswords(t *testing.T) {
@@ -42,9 +45,10 @@ func TestErrorsDoNotShowPasswords(t *testing.T) {
 	_, err := ParseAll(nil)
 	require.Error(t, err)
 
-	e := Endpoint{Password: "secret"}
-	assert.NotContains(t, e.Hide(errors.New("ERR unknown command AUTH secret")).Error(), "secret")
+	e, err := ParseAll([]string{"redis://:secret@h"})
+	require.NoError(t, err)
+	assert.NotContains(t, e[0].Hide(errors.New("ERR unknown command AUTH secret")).Error(), "secret")
 	refused := errors.New("connection refused")
-	assert.Equal(t, refused, e.Hide(refused))
-	require.NoError(t, e.Hide(nil))
+	assert.Equal(t, refused, e[0].Hide(refused))
+	require.NoError(t, e[0].Hide(nil))
 }

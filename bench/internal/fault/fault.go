@@ -2,30 +2,28 @@
 //
 // A fault is a line of text:
 //
-//	kill 2 at 5s for 5s                nodes 1 and 2 die at 5 s and are started again at 10 s
-//	pause nodes 2,4 at 5s for 5s       these two hang, as by SIGSTOP
-//	slow 2 by 20ms at 5s for 5s        each byte, each way, arrives 20 ms later
-//	kill 1 at 2s for 1s every 3s       node 1, then node 2, and so on until the trial's end
-//	kill 3 at 5s for 5s remembering    they come back with their memory
-//	kill leader at 5s for 5s           the one that leads then; follower is one that does not
+//	kill 2 at 5s for 5s            nodes 1 and 2 die at 5 s and are started again at 10 s
+//	pause 2 at 5s for 5s           these two hang, as by SIGSTOP
+//	slow 2 by 20ms at 5s for 5s    each byte, each way, arrives 20 ms later
+//	kill 1 at 2s for 1s every 3s   node 1, then node 2, and so on until the trial's end
+//	kill leader at 5s for 5s       the one that leads then; follower is one that does not
 //
-// A number alone means the first nodes, so that libraries which use the first node only feel the
-// fault too; with every, it is the turn of as many next ones each time, while nodes that are named
-// are struck again and again. Nodes are numbered from 1, as people count. A killed node comes back
-// as it is configured: empty if it writes nothing to disk. Of nodes that elect no leader, the first
-// counts as one.
-//
-// Parse reads the line, NewPlan lays faults out over a trial, Nodes are what they happen to, and
-// Plan.Play makes them happen.
+// A number means the first nodes, so that libraries which use the first node only feel the fault
+// too; with every, it is the turn of as many next ones each time. A killed node comes back as it is
+// configured: empty if it writes nothing to disk. Of nodes that elect no leader, the first counts
+// as one.
 package fault
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 // Kinds of faults.
@@ -41,188 +39,175 @@ const (
 	Follower = "follower"
 )
 
-// A Fault is one line of the schedule, as Parse has read it.
+// A Fault is as Parse has read it. The zero Fault is none.
 type Fault struct {
-	kind        string
-	count       int           // the first so many nodes; 0: named ones, or by role
-	named       []int         // from 1, ascending
-	role        string        // of the one node; "": by count or name
-	by          time.Duration // of slow
-	at, lasts   time.Duration // since the trial's start; until the nodes are mended
-	every       time.Duration // from one beginning to the next; 0: once
-	remembering bool          // of kill
+	kind      string
+	role      string // of the one node; "": by count
+	count     int    // the first so many nodes
+	by        time.Duration
+	at, lasts time.Duration // since the trial's start; until the nodes are mended
+	every     time.Duration // from one beginning to the next; 0: once
 }
 
-// Kind is Kill, Pause or Slow.
+// Kind is Kill, Pause or Slow, and "" of none.
 func (f Fault) Kind() string { return f.kind }
-
-// String is the line that Parse reads as f.
-func (f Fault) String() string {
-	s := f.kind + " " + f.which()
-	if f.kind == Slow {
-		s += fmt.Sprintf(" by %v", f.by)
-	}
-	s += fmt.Sprintf(" at %v for %v", f.at, f.lasts)
-	if f.every > 0 {
-		s += fmt.Sprintf(" every %v", f.every)
-	}
-	if f.remembering {
-		s += " remembering"
-	}
-	return s
-}
-
-func (f Fault) which() string {
-	switch {
-	case f.role != "":
-		return f.role
-	case f.count > 0:
-		return strconv.Itoa(f.count)
-	}
-	names := make([]string, len(f.named))
-	for i, n := range f.named {
-		names[i] = strconv.Itoa(n)
-	}
-	return "nodes " + strings.Join(names, ",")
-}
-
-// withoutTimes is f as reports show it.
-func (f Fault) withoutTimes(nodes int) string {
-	s := fmt.Sprintf("%s %s of %d", f.kind, f.which(), nodes)
-	if f.kind == Slow {
-		s += fmt.Sprintf(" by %v", f.by)
-	}
-	return s
-}
-
-var examples = map[string]string{
-	Kill:  "kill 2 at 5s for 5s",
-	Pause: "pause nodes 2,4 at 5s for 5s",
-	Slow:  "slow 2 by 20ms at 5s for 5s",
-}
-
-// shortest is the least time a fault may last or wait to come again: nothing here breaks and mends
-// nodes faster than that.
-const shortest = time.Millisecond
 
 // Parse reads one fault; see the package comment for what there is. Behind the nodes the order of
 // words is free.
 func Parse(s string) (Fault, error) {
-	words := strings.Fields(s)
-	f, err := parse(words)
-	if err == nil {
-		return f, nil
-	}
-	example := examples[Kill]
-	if len(words) > 0 && examples[words[0]] != "" {
-		example = examples[words[0]]
-	}
-	return Fault{}, fmt.Errorf("fault %q: %w; an example: %s", s, err, example)
-}
-
-func parse(words []string) (Fault, error) {
-	if len(words) == 0 {
-		return Fault{}, errors.New("it is empty")
-	}
-	f := Fault{kind: words[0]}
-	if examples[f.kind] == "" {
-		return f, fmt.Errorf("%q is no kind of fault; there are %s, %s and %s", f.kind, Kill, Pause, Slow)
-	}
-	rest, err := f.parseNodes(words[1:])
+	f, err := parse(strings.Fields(s))
 	if err != nil {
-		return f, err
+		return Fault{}, fmt.Errorf("fault %q: %w; such as: kill 2 at 5s for 5s, pause leader at 5s for 5s, slow 2 by 20ms at 5s for 5s every 9s", s, err)
 	}
-	if err := f.parseClauses(rest); err != nil {
-		return f, err
-	}
-	return f, f.complete()
+	return f, nil
 }
 
-// parseNodes reads the nodes that the fault strikes, and returns the words behind.
-func (f *Fault) parseNodes(words []string) ([]string, error) {
-	if len(words) == 0 {
-		return nil, errors.New("which nodes? write how many, or nodes and their numbers, or leader or follower")
+func parse(words []string) (f Fault, err error) {
+	if len(words) < 2 || len(words)%2 != 0 {
+		return f, errors.New("must be a kind, its nodes, and pairs of a word and a time")
 	}
-	if words[0] == Leader || words[0] == Follower {
-		f.role = words[0]
-		return words[1:], nil
+	f.kind = words[0]
+	if f.kind != Kill && f.kind != Pause && f.kind != Slow {
+		return f, fmt.Errorf("%q is no kind of fault", f.kind)
 	}
-	if words[0] != "nodes" {
-		n, err := strconv.Atoi(words[0])
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is not a number of nodes, from 1 up", words[0])
-		}
-		f.count = n
-		return words[1:], nil
+	if f.count, err = strconv.Atoi(words[1]); words[1] == Leader || words[1] == Follower {
+		f.role, f.count = words[1], 1
+	} else if err != nil || f.count < 1 {
+		return f, fmt.Errorf("%q is neither a number of nodes nor leader nor follower", words[1])
 	}
-	if len(words) == 1 {
-		return nil, errors.New("which nodes? write their numbers with commas between them")
-	}
-	for name := range strings.SplitSeq(words[1], ",") {
-		n, err := strconv.Atoi(name)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q is not the number of a node; they are counted from 1, with commas and no spaces between them", name)
-		}
-		if slices.Contains(f.named, n) {
-			return nil, fmt.Errorf("node %d is listed twice", n)
-		}
-		f.named = append(f.named, n)
-	}
-	slices.Sort(f.named)
-	return words[2:], nil
-}
-
-// parseClauses reads at, for, by, every and remembering, in any order.
-func (f *Fault) parseClauses(words []string) error {
 	times := map[string]*time.Duration{"at": &f.at, "for": &f.lasts, "by": &f.by, "every": &f.every}
-	seen := map[string]bool{}
-	for len(words) > 0 {
-		word := words[0]
-		words = words[1:]
-		into := times[word]
-		if into == nil && word != "remembering" {
-			return fmt.Errorf("%q is not known here; there are at, for, by, every and remembering", word)
+	for i := 2; i < len(words); i += 2 {
+		into := times[words[i]]
+		if into == nil || *into != 0 {
+			return f, fmt.Errorf("%q is not known, or there twice", words[i])
 		}
-		if seen[word] {
-			return fmt.Errorf("%s is there twice", word)
+		if *into, err = time.ParseDuration(words[i+1]); err != nil || *into < time.Millisecond {
+			return f, fmt.Errorf("%q is not a time of 1ms or more", words[i+1])
 		}
-		seen[word] = true
-		if into == nil {
-			f.remembering = true
-			continue
-		}
-		if len(words) == 0 {
-			return fmt.Errorf("a time is missing behind %s", word)
-		}
-		d, err := time.ParseDuration(words[0])
-		if err != nil {
-			return fmt.Errorf("%q behind %s is not a time such as 5s or 20ms", words[0], word)
-		}
-		if d <= 0 {
-			return fmt.Errorf("%s %v: the time must be above zero", word, d)
-		}
-		*into, words = d, words[1:]
+	}
+	switch {
+	case f.at == 0 || f.lasts == 0:
+		return f, errors.New("at or for is missing")
+	case (f.kind == Slow) != (f.by > 0):
+		return f, errors.New("by belongs to slow, and slow needs it")
+	case f.every != 0 && f.every <= f.lasts:
+		return f, errors.New("every must be longer than for: faults do not overlap")
+	}
+	return f, nil
+}
+
+// Fits returns an error if the fault names nodes that are not there, or does not end before the
+// trial does.
+func (f Fault) Fits(nodes int, trial time.Duration) error {
+	switch {
+	case f.kind == "":
+		return nil
+	case f.count > nodes || f.role == Follower && nodes == 1:
+		return fmt.Errorf("there are %d nodes only", nodes)
+	case f.lasts >= trial || f.at >= trial-f.lasts: // at+lasts may be more than fits
+		return fmt.Errorf("the fault would not end before the trial of %v does", trial)
 	}
 	return nil
 }
 
-// complete finds words that are missing, and words that mean nothing for this kind.
-func (f *Fault) complete() error {
-	switch {
-	case f.at == 0:
-		return errors.New("at is missing: when does it begin?")
-	case f.lasts == 0:
-		return errors.New("for is missing: how long does it last?")
-	case f.lasts < shortest:
-		return fmt.Errorf("for %v: it must last %v at least", f.lasts, shortest)
-	case f.every > 0 && f.every < shortest:
-		return fmt.Errorf("every %v: it must be %v at least", f.every, shortest)
-	case f.kind == Slow && f.by == 0:
-		return errors.New("by is missing: how much later does each byte arrive?")
-	case f.kind != Slow && f.by > 0:
-		return fmt.Errorf("by is for %s alone", Slow)
-	case f.kind != Kill && f.remembering:
-		return fmt.Errorf("remembering is for %s alone: other nodes forget nothing", Kill)
+// A Target is nodes that can be broken one by one; Nodes are one. They are numbered from zero.
+type Target interface {
+	// Find returns a node that has the role, Leader or Follower, now.
+	Find(ctx context.Context, role string) (node int, err error)
+	Break(ctx context.Context, f Fault, node int) error
+	// Mend undoes a Break, and returns when the node is as before.
+	Mend(ctx context.Context, f Fault, node int) error
+}
+
+// changeLimit bounds each break and each mending.
+const changeLimit = 30 * time.Second
+
+// Play makes the fault happen to nodes in a trial that begins at start, as often as it ends before
+// the trial does, and returns the faults as they really were. When ctx ends, broken nodes are mended
+// at once, and that is not an error. A node that cannot be broken or mended is one, and ends the
+// play.
+func (f Fault) Play(ctx context.Context, start time.Time, l record.Load, on Target) (done []record.Fault, err error) {
+	if f.kind == "" {
+		return nil, nil
 	}
-	return nil
+	for i, at := 0, f.at; at+f.lasts < l.Duration; i, at = i+1, at+f.every {
+		if !sleepUntil(ctx, start.Add(at)) {
+			break
+		}
+		did, err := f.strike(ctx, start, at, f.nodes(i, l.Nodes), on)
+		did.What += fmt.Sprintf(" of %d", l.Nodes)
+		if f.kind == Slow {
+			did.What += fmt.Sprintf(" by %v", f.by)
+		}
+		if len(did.Nodes) > 0 {
+			done = append(done, did)
+		}
+		if err != nil || f.every == 0 {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// nodes are those that a repetition is for, if no role says so.
+func (f Fault) nodes(repetition, all int) []int {
+	var nodes []int
+	for i := range f.count {
+		nodes = append(nodes, (repetition*f.count+i)%all)
+	}
+	return nodes
+}
+
+// strike breaks the nodes for a time that begins so long after start, and mends them.
+func (f Fault) strike(ctx context.Context, start time.Time, at time.Duration, nodes []int, on Target) (did record.Fault, err error) {
+	whole := context.WithoutCancel(ctx) // a fault that was begun is brought to its end
+	what := strconv.Itoa(f.count)
+	if f.role != "" {
+		what = f.role
+		if nodes[0], err = on.Find(whole, f.role); err != nil {
+			return did, fmt.Errorf("%s %s: %w", f.kind, f.role, err)
+		}
+	}
+	did.What = f.kind + " " + what
+	did.From = time.Since(start)
+	broken, err := each(whole, nodes, func(ctx context.Context, n int) error { return on.Break(ctx, f, n) })
+	if err == nil {
+		sleepUntil(ctx, start.Add(at+f.lasts))
+	}
+	_, undone := each(whole, broken, func(ctx context.Context, n int) error { return on.Mend(ctx, f, n) })
+	did.Nodes, did.To = broken, time.Since(start)
+	if err = errors.Join(err, undone); err != nil {
+		err = fmt.Errorf("%s: %w", did.What, err)
+	}
+	return did, err
+}
+
+// each calls do for all nodes at once, and returns those for which it succeeded.
+func each(ctx context.Context, nodes []int, do func(ctx context.Context, node int) error) (done []int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, changeLimit)
+	defer cancel()
+	errs := make([]error, len(nodes))
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		all.Go(func() { errs[i] = do(ctx, n) })
+	}
+	all.Wait()
+	for i, n := range nodes {
+		if errs[i] == nil {
+			done = append(done, n)
+		}
+	}
+	return done, errors.Join(errs...)
+}
+
+// sleepUntil reports whether it slept to the end.
+func sleepUntil(ctx context.Context, until time.Time) bool {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
 }

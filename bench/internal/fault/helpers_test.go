@@ -17,20 +17,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A stage is nodes in virtual time that note what happens to them.
 type stage struct {
 	takes  time.Duration // each breaking and mending
-	cannot string        // the kind of fault that Can refuses
 	broken string        // the note that fails, without its time
 	leader func() int    // nil: it is not known
 
 	began time.Time
 	mu    sync.Mutex
 	did   []string
-}
-
-func (s *stage) Can(_ context.Context, f Fault) error {
-	if f.Kind() == s.cannot {
-		return errors.New("cannot " + s.cannot)
-	}
-	return nil
 }
 
 func (s *stage) Find(_ context.Context, role string) (int, error) {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/relay"
 )
@@ -16,13 +16,13 @@ import (
 // Nodes are the servers of a run, and what faults happen to.
 type Nodes struct {
 	fleet  fleet.Fleet
-	writes func(node int) bool // to disk, so that it can remember
-	relays []*relay.Relay      // one a node, or none
-	urls   []string            // for clients
+	memory fleet.Memory   // with which a killed node comes back
+	relays []*relay.Relay // one a node, or none
+	urls   []string       // for clients
 }
 
 // Open starts the nodes. Relays in front of them can slow the network down, and cost throughput
-// even while they do not: they are for plans that need them only. A client that connects to a dead
+// even while they do not: they are for faults that need them only. A client that connects to a dead
 // node through a relay is not refused, but accepted and then reset.
 func Open(ctx context.Context, kind fleet.Kind, opts fleet.Options, withRelays bool) (*Nodes, error) {
 	f, err := fleet.Start(ctx, kind, opts)
@@ -30,8 +30,8 @@ func Open(ctx context.Context, kind fleet.Kind, opts fleet.Options, withRelays b
 		return nil, err
 	}
 	n := Of(f)
-	n.writes = func(i int) bool {
-		return !opts.Volatile && (opts.Persistence == nil || opts.Persistence[i] != fleet.None)
+	if opts.Volatile {
+		n.memory = fleet.Lost
 	}
 	if withRelays {
 		if err := n.openRelays(); err != nil {
@@ -42,9 +42,7 @@ func Open(ctx context.Context, kind fleet.Kind, opts fleet.Options, withRelays b
 }
 
 // Of are the nodes of a fleet that write to disk, without relays.
-func Of(f fleet.Fleet) *Nodes {
-	return &Nodes{fleet: f, urls: f.URLs(), writes: func(int) bool { return true }}
-}
+func Of(f fleet.Fleet) *Nodes { return &Nodes{fleet: f, urls: f.URLs(), memory: fleet.Kept} }
 
 func (n *Nodes) openRelays() error {
 	for i, direct := range n.urls {
@@ -61,25 +59,15 @@ func (n *Nodes) openRelays() error {
 // relayTo starts a relay and puts its address into the server's URL. Errors do not show the URL,
 // which may hold a password.
 func relayTo(direct string) (r *relay.Relay, through string, err error) {
-	u, err := url.Parse(direct)
+	all, err := endpoint.ParseAll([]string{direct})
 	if err != nil {
-		return nil, "", errors.New("its URL cannot be parsed")
+		return nil, "", err
 	}
-	switch u.Scheme {
-	case "redis":
-	case "rediss":
-		return nil, "", fmt.Errorf("%s does not work with rediss://: clients would look for the relay's name in the server's certificate; use redis:// or other faults", Slow)
-	default:
-		return nil, "", fmt.Errorf("%s does not work with %s://: only TCP can be slowed down; use redis:// or other faults", Slow, u.Scheme)
+	u, err := url.Parse(direct)
+	if err != nil || u.Scheme != "redis" { // with rediss, clients look for the relay's name in the server's certificate
+		return nil, "", fmt.Errorf("%w: %s is for redis:// alone", fleet.ErrUnsupported, Slow)
 	}
-	host, port := u.Hostname(), u.Port()
-	if host == "" {
-		host = "localhost"
-	}
-	if port == "" {
-		port = "6379"
-	}
-	if r, err = relay.New(net.JoinHostPort(host, port)); err != nil {
+	if r, err = relay.New(all[0].Addr); err != nil {
 		return nil, "", fmt.Errorf("start a relay: %w", err)
 	}
 	u.Host = strings.TrimPrefix(r.URL(), "redis://")
@@ -101,28 +89,18 @@ func (n *Nodes) Close() error {
 	return n.fleet.Close()
 }
 
-// Can matches fleet.ErrUnsupported where the kind of nodes is the reason.
+// Can returns an error if the fault cannot be made, which matches fleet.ErrUnsupported.
 func (n *Nodes) Can(ctx context.Context, f Fault) error {
-	switch f.kind {
-	case Kill:
-		if n.fleet.Kind() == fleet.Addrs {
-			return fmt.Errorf("%w: kind %s cannot %s: the servers were not started by the benchmark", fleet.ErrUnsupported, fleet.Addrs, Kill)
-		}
-		for i := range n.urls {
-			if f.remembering && !n.writes(i) {
-				return fmt.Errorf("%w: node %d writes nothing to disk, so it cannot come back remembering; leave the word out, or let nodes be durable",
-					fleet.ErrUnsupported, i+1)
-			}
-		}
-	case Pause:
+	switch {
+	case f.kind == Kill && n.fleet.Kind() == fleet.Addrs:
+		return fmt.Errorf("%w: these servers cannot be killed, because they were not started by the benchmark", fleet.ErrUnsupported)
+	case f.kind == Pause:
 		// Asked for by what does nothing to a node that runs.
 		if err := n.fleet.Resume(ctx, 0); errors.Is(err, fleet.ErrUnsupported) {
 			return err
 		}
-	case Slow:
-		if n.relays == nil {
-			return errors.New("there are no relays in front of the nodes that could slow them down")
-		}
+	case f.kind == Slow && n.relays == nil:
+		return fmt.Errorf("%w: these servers cannot be slowed down, because there are no relays in front of them", fleet.ErrUnsupported)
 	}
 	return nil
 }
@@ -161,11 +139,7 @@ func (n *Nodes) Break(ctx context.Context, f Fault, node int) error {
 func (n *Nodes) Mend(ctx context.Context, f Fault, node int) error {
 	switch f.kind {
 	case Kill:
-		memory := fleet.Lost
-		if n.writes(node) {
-			memory = fleet.Kept // its own configuration; with "remembering", Can has seen to it
-		}
-		return n.fleet.Restart(ctx, node, memory)
+		return n.fleet.Restart(ctx, node, n.memory)
 	case Pause:
 		return n.fleet.Resume(ctx, node)
 	default:

@@ -42,9 +42,9 @@ func serve(in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	lines := json.NewDecoder(in)
-	var a assignment
-	if err := lines.Decode(&a); err != nil {
-		return fmt.Errorf("load: no assignment: %w", err)
+	var job Job
+	if err := lines.Decode(&job); err != nil {
+		return fmt.Errorf("load: no job: %w", err)
 	}
 	begin := make(chan int64, 1)
 	go func() {
@@ -57,28 +57,24 @@ func serve(in io.Reader, out io.Writer) error {
 		time.AfterFunc(stopLimit, func() { os.Exit(1) })
 	}()
 
-	c := &client{assignment: a, scrub: newScrubber(a.Job.URLs), clock: newClock(), begin: begin,
-		out: json.NewEncoder(out)}
-	if err := c.run(ctx); err != nil {
-		return c.send(message{Error: c.scrub.clean(err.Error())})
+	c := &client{job: job, scrub: newScrubber(job.URLs), clock: newClock(), begin: begin, out: json.NewEncoder(out)}
+	result, err := c.run(ctx)
+	if err != nil {
+		result = message{Error: c.scrub.clean(err.Error())}
 	}
-	return nil
+	return c.send(result)
 }
 
 // A client is one client process.
 type client struct {
-	assignment
+	job   Job
 	scrub scrubber
 	clock clock
 	begin <-chan int64 // from the parent
-
-	mu  sync.Mutex
-	out *json.Encoder
+	out   *json.Encoder
 }
 
 func (c *client) send(m message) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err := c.out.Encode(m); err != nil {
 		return fmt.Errorf("load: the parent does not listen: %w", err)
 	}
@@ -94,17 +90,17 @@ var find = func(name string) (subject.Spec, error) {
 	return specs[0], nil
 }
 
-func (c *client) run(ctx context.Context) error {
-	spec, err := find(c.Job.Subject)
+func (c *client) run(ctx context.Context) (message, error) {
+	spec, err := find(c.job.Subject)
 	if err != nil {
-		return err
+		return message{}, err
 	}
-	mine := c.Job.share(c.Job.Load.Callers, c.Process)
-	cfg := subject.Config{TTL: c.Job.Load.TTL, Callers: mine.end - mine.first}
+	mine := c.job.share(c.job.Load.Callers)
+	cfg := subject.Config{TTL: c.job.Load.TTL, Callers: mine.end - mine.first}
 	switch {
 	case spec.Drive != nil:
 		return c.driveTrial(ctx, spec, cfg)
-	case c.Job.Load.Held > 0:
+	case c.job.Load.Held > 0:
 		return c.holdTrial(ctx, spec, cfg)
 	}
 	return c.cycleTrial(ctx, spec, cfg, mine)
@@ -132,7 +128,7 @@ func (c *client) open(ctx context.Context, spec subject.Spec, cfg subject.Config
 	limit := connectLimit + cfg.TTL
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it was not connected within %v", limit))
 	defer cancel()
-	client, err := spec.Open(ctx, c.Job.URLs, cfg)
+	client, err := spec.Open(ctx, c.job.URLs, cfg)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("%w: %w", cause, err)
@@ -150,53 +146,6 @@ func (c *client) open(ctx context.Context, spec subject.Spec, cfg subject.Config
 		case <-time.After(connectLimit / 10):
 		}
 	}, nil
-}
-
-// reportEvery is how often a child reports to its parent.
-const reportEvery = 500 * time.Millisecond
-
-// report sends progress twice a second until the returned function is called, which sends the rest.
-func (c *client) report(rec *recorder) (finish func() error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var reporter sync.WaitGroup
-	reporter.Go(func() {
-		ticks := time.NewTicker(reportEvery)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-ticks.C:
-				// A parent that does not listen any more closes stdin too, which ends this process.
-				_ = c.sendProgress(rec)
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() error {
-		cancel()
-		reporter.Wait()
-		return c.sendProgress(rec)
-	}
-}
-
-func (c *client) sendProgress(rec *recorder) error {
-	progress, holds := rec.progress(time.Now())
-	if len(holds) > 0 {
-		if err := c.send(message{Holds: encodeHolds(holds)}); err != nil {
-			return err
-		}
-	}
-	return c.send(message{Progress: &progress})
-}
-
-// finish sends the recorder's figures.
-func (c *client) finish(rec *recorder, res *result, stuck int) error {
-	for _, s := range rec.close(res, stuck) {
-		if err := c.send(message{Slice: s}); err != nil {
-			return err
-		}
-	}
-	return c.send(message{Result: res})
 }
 
 // A group is goroutines that call a library, which may not return.

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
@@ -10,80 +9,75 @@ import (
 )
 
 // cycleTrial is a trial of callers that acquire and release.
-func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.Config, mine part) error {
-	load := c.Job.Load
-	names, err := newNames(spec.Name, load, mine)
-	if err != nil {
-		return err
-	}
+func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.Config, mine part) (message, error) {
+	load := c.job.Load
 	client, closeClient, err := c.open(ctx, spec, cfg)
 	if err != nil {
-		return err
+		return message{}, err
 	}
 	defer closeClient()
 
-	cs := callers{client: client, names: names, holdFor: load.Hold, waitFor: load.Patience,
+	cs := callers{client: client, names: newNames(spec.Name, load, mine), holdFor: load.Hold, waitFor: load.Patience,
 		clock: c.clock, first: mine.first, n: cfg.Callers}
 	if load.Warmup > 0 {
-		cs.rec = newRecorder(time.Now(), load.Warmup, load.Warmup, c.scrub)
-		cs.rec.checked = mostHolds // so that none is kept
+		warmup := load
+		warmup.Duration = load.Warmup
+		cs.rec = newRecorder(time.Now(), warmup, c.scrub)
 		cs.run(ctx, func(ctx context.Context) pace { return closedLoop{ctx, cs.rec.end} })
 	}
 
 	start, err := c.ready(ctx)
 	if err != nil {
-		return err
+		return message{}, err
 	}
-	cs.rec = newRecorder(start, load.Duration, c.Job.Slice, c.scrub)
-	if load.Names == "single" {
-		cs.rec.perCaller = make([]int64, cfg.Callers)
-	}
-	var res result
+	cs.rec = newRecorder(start, load, c.scrub)
 	var schedule *openLoop
 	var stuck int
-	err = c.measure(ctx, cs.rec, &res, func() {
+	measured, err := c.measure(ctx, cs.rec, func() {
 		stuck = cs.run(ctx, func(ctx context.Context) pace {
 			if load.Rate == 0 {
 				return closedLoop{ctx, cs.rec.end}
 			}
-			schedule = newOpenLoop(ctx, start, load, c.Process)
+			schedule = newOpenLoop(ctx, start, load, c.job.Process)
 			return schedule
 		})
 	})
 	if err != nil {
-		return err
+		return message{}, err
 	}
 	if schedule != nil {
 		cs.rec.notBegun(schedule.notBegun())
 	}
 	if load.Patience > 0 {
-		res.Trial.Allocs = max(0, res.Trial.Allocs-timeoutAllocs*cs.rec.begun())
+		measured.ours += timeoutAllocs
 	}
 	if load.Names == "new" {
-		res.Trial.Allocs = max(0, res.Trial.Allocs-newNameAllocs*cs.rec.begun())
+		measured.ours += newNameAllocs
 	}
-	return c.finish(cs.rec, &res, stuck)
+	return cs.rec.close(measured, stuck), nil
 }
 
-// measure calls run from the recorder's start to its end, and fills in the CPU time and allocations
+// measure calls run from the recorder's start to its end, and returns the CPU time and allocations
 // of this process meanwhile.
-func (c *client) measure(ctx context.Context, rec *recorder, res *result, run func()) error {
+func (c *client) measure(ctx context.Context, rec *recorder, run func()) (metered, error) {
 	meter := c.meter()
 	if err := meter.start(ctx, rec.start); err != nil {
-		return err
+		return metered{}, err
 	}
-	reported := c.report(rec)
+	var measured metered
 	stopped := make(chan error, 1)
 	go func() {
 		waitUntil(ctx, rec.end)
-		stopped <- meter.stop(&res.Trial)
+		var err error
+		measured, err = meter.stop()
+		stopped <- err
 	}()
 	run()
-	err := errors.Join(<-stopped, reported())
+	err := <-stopped
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return metered{}, context.Cause(ctx)
 	}
-	return err
+	return measured, err
 }
 
 // run lets the callers make cycles until the recorder's end, and returns how many of them did not
@@ -131,16 +125,13 @@ type callers struct {
 // A caller acquires, holds and releases one lock after the other.
 type caller struct {
 	*callers
-	number int // of all processes
-	index  int // of this process
-	pick   func() int
+	number int         // of all processes
 	timer  *time.Timer // of the hold
 }
 
 func (cs *callers) caller(index int) *caller {
-	c := &caller{callers: cs, number: cs.first + index, index: index, timer: time.NewTimer(time.Hour)}
+	c := &caller{callers: cs, number: cs.first + index, timer: time.NewTimer(time.Hour)}
 	c.timer.Stop()
-	c.pick = cs.names.picker(c.number)
 	return c
 }
 
@@ -153,38 +144,29 @@ func (c *caller) run(p pace) {
 
 // cycle is one acquisition, counted from that moment, and its release.
 func (c *caller) cycle(from time.Time) {
-	name := c.pick()
-	lock, err := c.acquire(c.names.name(name))
+	lock, err := c.acquire(c.names.next(c.number))
 	acquired := time.Now()
 	if err != nil {
-		c.rec.ended(acquired, subject.Outcome(err), err)
+		c.rec.ended(c.number, acquired, subject.Outcome(err), err)
 		return
 	}
 	c.rec.acquired(acquired, acquired.Sub(from))
 
 	lost := c.holdFor > 0 && c.keep(lock)
-	var until time.Time
 	if c.names.shared() {
-		until = lock.Until()
-	}
-	releasing := time.Now()
-	if c.names.shared() && !isShared(lock) {
-		if releasing.Before(until) {
+		until := lock.Until()
+		if releasing := time.Now(); releasing.Before(until) {
 			until = releasing
 		}
-		c.rec.held(hold{name: heldName(name, lock), caller: uint32(c.number), from: c.clock.nanos(acquired),
+		c.rec.held(hold{permit: permitOf(lock), caller: uint32(c.number), from: c.clock.nanos(acquired),
 			until: c.clock.nanos(until)})
 	}
 	err = lock.Release(c.releasing)
-	released := time.Now()
-	switch took := released.Sub(releasing); {
-	case lost:
-		c.rec.ended(released, record.Lost, err)
-	case err != nil:
-		c.rec.ended(released, subject.Outcome(err), err)
-	default:
-		c.rec.succeeded(c.index, released, acquired.Sub(from)+took, took)
+	outcome := subject.Outcome(err)
+	if lost {
+		outcome = record.Lost
 	}
+	c.rec.ended(c.number, time.Now(), outcome, err)
 }
 
 func (c *caller) acquire(name string) (subject.Lock, error) {

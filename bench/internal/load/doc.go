@@ -7,8 +7,7 @@
 //	parent -> child  an assignment                 (connect and warm up)
 //	child -> parent  ready
 //	parent -> child  the moment at which to begin  (the same for all)
-//	child -> parent  progress and holds, twice a second
-//	child -> parent  the slices, then the result
+//	child -> parent  its part of the trial, and its holds
 //
 // URLs may contain passwords, so that they travel in the assignment alone and are taken out of
 // every message. A child whose stdin closes stops at once: none outlives its parent.

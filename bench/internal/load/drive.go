@@ -8,16 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
 // driveTrial is a trial of a subject that makes the cycles itself. It runs from the warm-up to the
 // end without a break; only cycles that begin after the trial's start are recorded.
-func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.Config) error {
-	load := c.Job.Load
-	if load.Rate > 0 || load.Held > 0 || load.Hold > 0 || load.Names != "own" {
-		return fmt.Errorf("load: %s knows nothing but a closed loop without hold, of callers with names of their own; leave it out of this scenario", spec.Name)
-	}
+func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.Config) (message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	running, stop := context.WithCancel(ctx)
@@ -26,7 +23,7 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	call := newGroup(1)
 	go func() {
 		defer call.done()
-		err := spec.Drive(running, c.Job.URLs, cfg, d)
+		err := spec.Drive(running, c.job.URLs, cfg, d)
 		if running.Err() == nil && err == nil {
 			err = errors.New("it ended by itself")
 		}
@@ -38,27 +35,23 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	select {
 	case <-d.begun:
 	case <-time.After(connectLimit):
-		return fmt.Errorf("%s: there was no cycle within %v", spec.Name, connectLimit)
+		return message{}, fmt.Errorf("%s: there was no cycle within %v", spec.Name, connectLimit)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return message{}, context.Cause(ctx)
 	}
-	waitUntil(ctx, time.Now().Add(load.Warmup))
+	waitUntil(ctx, time.Now().Add(c.job.Load.Warmup))
 	start, err := c.ready(ctx)
 	if err != nil {
-		return err
+		return message{}, err
 	}
-	rec := newRecorder(start, load.Duration, c.Job.Slice, c.scrub)
+	rec := newRecorder(start, c.job.Load, c.scrub)
 	d.rec.Store(rec)
-	var res result
-	err = c.measure(ctx, rec, &res, func() {
+	measured, err := c.measure(ctx, rec, func() {
 		waitUntil(ctx, rec.end)
 		stop()
 		call.wait(stop)
 	})
-	if err != nil {
-		return err
-	}
-	return c.finish(rec, &res, 0)
+	return rec.close(measured, 0), err
 }
 
 // driven is where such a subject reports to.
@@ -79,5 +72,5 @@ func (d *driven) Cycle(caller int, began time.Time, acquire, release time.Durati
 	}
 	acquired := began.Add(acquire)
 	rec.acquired(acquired, acquire)
-	rec.succeeded(caller, acquired.Add(release), acquire+release, release)
+	rec.ended(caller, acquired.Add(release), record.OK, nil)
 }

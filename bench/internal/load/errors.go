@@ -1,8 +1,6 @@
 package load
 
 import (
-	"cmp"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -52,10 +50,9 @@ func (s scrubber) group(text string) string {
 
 const (
 	longestError = 300
-	shownErrors  = 10
 	// distinctErrors bounds how many kinds a process tells apart: a library may put something
 	// random into its messages.
-	distinctErrors = 1000
+	distinctErrors = 100
 	otherErrors    = "(other messages)"
 )
 
@@ -65,16 +62,4 @@ func count(messages map[string]int64, message string, n int64) {
 		message = otherErrors
 	}
 	messages[message] += n
-}
-
-// mostFrequent keeps the messages that reports show.
-func mostFrequent(messages map[string]int64) map[string]int64 {
-	order := slices.SortedFunc(maps.Keys(messages), func(a, b string) int {
-		return cmp.Or(cmp.Compare(messages[b], messages[a]), cmp.Compare(a, b))
-	})
-	most := map[string]int64{}
-	for _, m := range order[:min(len(order), shownErrors)] {
-		most[m] = messages[m]
-	}
-	return most
 }

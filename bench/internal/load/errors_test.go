@@ -33,17 +33,12 @@ func TestMessagesGroupByTheirWords(t *testing.T) {
 	assert.True(t, utf8.ValidString(long))
 }
 
-func TestTheMostFrequentMessagesAreKept(t *testing.T) {
+func TestKindsOfMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	all := map[string]int64{}
 	for i := range distinctErrors + 50 {
-		count(all, fmt.Sprint("message ", i), int64(i%100))
+		count(all, fmt.Sprint("message ", i), 2)
 	}
 	assert.Len(t, all, distinctErrors+1)
-	assert.EqualValues(t, 49*50/2, all[otherErrors])
-	most := mostFrequent(all)
-	assert.Len(t, most, shownErrors)
-	assert.Contains(t, most, otherErrors)
-	assert.Contains(t, most, "message 99")
-	assert.NotContains(t, most, "message 98")
+	assert.EqualValues(t, 100, all[otherErrors])
 }

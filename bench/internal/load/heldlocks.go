@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,60 +13,44 @@ import (
 
 // holdTrial is a trial of locks that are held all the time while the library renews them. Acquiring
 // them is its warm-up: the trial is the time in which they are held.
-func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.Config) error {
-	load := c.Job.Load
-	if !spec.Renews {
-		return fmt.Errorf("load: %s does not renew its locks by itself; leave it out of this scenario", spec.Name)
-	}
-	h := newHeldLocks(numbered(spec.Name, load.Length, c.Job.share(load.Held, c.Process)), cfg.Callers, c.scrub)
+func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.Config) (message, error) {
+	load := c.job.Load
+	h := newHeldLocks(numbered(spec.Name, load.Length, c.job.share(load.Held)), cfg.Callers, c.scrub)
 	before := heap()
 	client, closeClient, err := c.open(ctx, spec, cfg)
 	if err != nil {
-		return err
+		return message{}, err
 	}
 	defer closeClient()
 	defer h.release()
-	h.acquire(ctx, client, load.Patience)
-	h.figures.Bytes = heap() - before
+	h.acquire(ctx, client)
+	h.trial.Held.Bytes = heap() - before
 
 	start, err := c.ready(ctx)
 	if err != nil {
-		return err
+		return message{}, err
 	}
 	meter := c.meter()
 	if err := meter.start(ctx, start); err != nil {
-		return err
+		return message{}, err
 	}
 	until := start.Add(load.Duration)
 	for part, now := 0, start; now.Before(until) && ctx.Err() == nil; now = time.Now() {
-		waitUntil(ctx, earlier(now.Add(reportEvery), until))
+		waitUntil(ctx, now.Add(min(lookEvery, until.Sub(now))))
 		h.countLosses(part, lookParts)
 		part = (part + 1) % lookParts
-		progress := Progress{Elapsed: time.Since(start), Cycles: int64(h.figures.Acquired),
-			Failed: int64(h.figures.Lost)}
-		if err := c.send(message{Progress: &progress}); err != nil {
-			return err
-		}
 	}
 	h.countLosses(0, 1)
-	var res result
-	if err := meter.stop(&res.Trial); err != nil {
-		return err
-	}
+	measured, err := meter.stop()
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	h.figures.For, h.figures.CPU = load.Duration, res.Trial.CPU
+	if err != nil {
+		return message{}, err
+	}
+	h.trial.Held.For, h.trial.Held.CPU = load.Duration, measured.cpu
 	h.release()
-	h.fill(&res.Trial)
-	return c.send(message{Result: &res})
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
+	return h.result(), nil
 }
 
 // heldLocks are made before the heap is looked at for the first time, so that what it grows by is
@@ -78,24 +61,17 @@ type heldLocks struct {
 	lost    []bool
 	workers int
 	scrub   scrubber
-	figures record.HeldLocks
 	once    sync.Once // of release
 
-	mu       sync.Mutex
-	closed   bool
-	acquired record.Histogram
-	released record.Histogram
-	outcomes map[string]int64
-	errors   map[string]int64
+	mu     sync.Mutex
+	closed bool
+	trial  record.Trial
 }
 
 func newHeldLocks(names []string, workers int, scrub scrubber) *heldLocks {
-	h := &heldLocks{
-		names: names, locks: make([]subject.Lock, len(names)), lost: make([]bool, len(names)),
-		workers: workers, scrub: scrub, figures: record.HeldLocks{Wanted: len(names)},
-		outcomes: map[string]int64{}, errors: map[string]int64{},
-	}
-	h.acquired.Merge(record.Coarse())
+	h := &heldLocks{names: names, locks: make([]subject.Lock, len(names)), lost: make([]bool, len(names)), workers: workers, scrub: scrub}
+	h.trial = record.Trial{Held: &record.HeldLocks{Wanted: len(names)}, Outcomes: map[string]int64{}, Errors: map[string]int64{}}
+	h.trial.Acquire.Merge(record.Coarse())
 	return h
 }
 
@@ -120,64 +96,38 @@ func (h *heldLocks) each(ctx context.Context, cancel func(), f func(i int)) (stu
 	}
 }
 
-func (h *heldLocks) acquire(ctx context.Context, client subject.Client, limit time.Duration) {
-	if limit == 0 {
-		limit = connectLimit
-	}
-	patience := patience{ctx: ctx, limit: limit}
-	defer patience.end()
+// limit bounds a call for each of the locks, and for all of them together.
+func (h *heldLocks) limit() time.Duration {
+	return max(connectLimit, time.Duration(len(h.locks))*time.Millisecond/5)
+}
+
+// acquire uses one context for all acquisitions, because a lock keeps its caller's context for the
+// values, and one for each would be the caller's memory.
+func (h *heldLocks) acquire(ctx context.Context, client subject.Client) {
+	ctx, cancel := context.WithTimeout(ctx, h.limit())
+	defer cancel()
 	h.each(ctx, func() {}, func(i int) {
-		ctx := patience.context()
 		began := time.Now()
 		lock, err := client.Acquire(ctx, h.names[i])
 		took := time.Since(began)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if err != nil {
-			h.failed(subject.Outcome(err), err)
+			h.ended(subject.Outcome(err), err)
 			return
 		}
-		h.acquired.Add(took)
+		h.trial.Acquire.Add(took)
 		h.locks[i] = lock
-		h.figures.Acquired++
+		h.trial.Held.Acquired++
 	})
 }
 
-// patience makes contexts that end after the limit, or twice that. Acquisitions share them, because a
-// lock keeps its caller's context for the values, and one for each would be the caller's memory.
-type patience struct {
-	ctx    context.Context
-	limit  time.Duration
-	mu     sync.Mutex
-	now    context.Context
-	until  time.Time
-	cancel []func()
-}
-
-func (p *patience) context() context.Context {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Until(p.until) < p.limit {
-		var cancel func()
-		p.until = time.Now().Add(2 * p.limit)
-		p.now, cancel = context.WithDeadline(p.ctx, p.until)
-		p.cancel = append(p.cancel, cancel)
-	}
-	return p.now
-}
-
-// end is called when no acquisition waits any more.
-func (p *patience) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, cancel := range p.cancel {
-		cancel()
-	}
-}
-
-// lookParts is in how many parts the locks are looked at while they are held: to look at a million
-// of them with each report took a fifth of the client's CPU time.
-const lookParts = 16
+// lookParts is in how many parts the locks are looked at while they are held, one part each
+// lookEvery: to look at a million of them each time took a fifth of the client's CPU time.
+const (
+	lookParts = 16
+	lookEvery = 500 * time.Millisecond
+)
 
 // countLosses counts the lost ones among every so many locks, from first on. A lock is lost if Until
 // is zero, or has passed where the library has no other way to tell; a lapse of such a library that a
@@ -190,7 +140,7 @@ func (h *heldLocks) countLosses(first, every int) {
 		}
 		until := lock.Until()
 		if h.lost[i] = until.IsZero() || time.Now().After(until) && lock.Lost() == nil; h.lost[i] {
-			h.figures.Lost++
+			h.trial.Held.Lost++
 		}
 	}
 }
@@ -198,57 +148,46 @@ func (h *heldLocks) countLosses(first, every int) {
 // release gives all back, once.
 func (h *heldLocks) release() {
 	h.once.Do(func() {
-		limit := max(connectLimit, time.Duration(len(h.locks))*time.Millisecond/5)
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		ctx, cancel := context.WithTimeout(context.Background(), h.limit())
 		defer cancel()
 		stuck := h.each(ctx, cancel, func(i int) {
 			if h.locks[i] == nil {
 				return
 			}
-			began := time.Now()
 			err := h.locks[i].Release(ctx)
-			took := time.Since(began)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			switch {
 			case h.closed:
 			case h.lost[i]:
-				h.failed(record.Lost, err)
-			case err != nil:
-				h.failed(subject.Outcome(err), err)
+				h.ended(record.Lost, err)
 			default:
-				h.released.Add(took)
-				h.outcomes[record.OK]++
+				h.ended(subject.Outcome(err), err)
 			}
 		})
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.closed = true
 		if stuck > 0 {
-			count(h.errors, "a release was still in the library # s after it began", int64(stuck))
-		}
-		left := int64(h.figures.Wanted)
-		for _, n := range h.outcomes {
-			left -= n
-		}
-		if left > 0 {
-			h.outcomes[record.UnderWay] = left
+			count(h.trial.Errors, "a release was still in the library # s after it began", int64(stuck))
+			h.trial.Outcomes[record.UnderWay] += int64(stuck)
 		}
 	})
 }
 
-func (h *heldLocks) failed(outcome string, err error) {
-	h.outcomes[outcome]++
+// ended counts the outcome of a lock.
+func (h *heldLocks) ended(outcome string, err error) {
+	h.trial.Outcomes[outcome]++
 	if err != nil {
-		count(h.errors, h.scrub.group(err.Error()), 1)
+		count(h.trial.Errors, h.scrub.group(err.Error()), 1)
 	}
 }
 
-func (h *heldLocks) fill(t *record.Trial) {
+func (h *heldLocks) result() message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t.Held, t.Cycles = &h.figures, h.outcomes[record.OK]
-	t.Acquire, t.Release, t.Outcomes, t.Errors = h.acquired, h.released, h.outcomes, h.errors
+	h.trial.Cycles = h.trial.Outcomes[record.OK]
+	return message{Trial: &h.trial}
 }
 
 // heap is the memory in use after all garbage is gone.

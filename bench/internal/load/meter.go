@@ -7,36 +7,38 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"time"
-
-	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 // A meter reads the CPU time and the allocations of this process in the measured time.
 type meter struct {
-	load   record.Load // with files for profiles if it is the first process
-	cpu    time.Duration
-	allocs uint64
-	file   *os.File // of the CPU profile
+	profile string // record.Load.Profile, of the first process
+	cpu     time.Duration
+	allocs  uint64
+	file    *os.File // of the profile
+}
+
+// metered is what a meter has measured, and ours how many of the allocations of each cycle are the
+// benchmark's own.
+type metered struct {
+	cpu          time.Duration
+	allocs, ours int64
 }
 
 func (c *client) meter() *meter {
-	m := &meter{load: c.Job.Load}
-	if c.Process != 0 {
-		m.load.Profile, m.load.HeapFile = "", ""
+	if c.job.Process != 0 {
+		return &meter{}
 	}
-	return m
+	return &meter{profile: c.job.Load.Profile}
 }
 
 // start begins at that moment, which should be some milliseconds ahead: what came before is cleared
 // away first. It returns at once if ctx ends.
-func (m *meter) start(ctx context.Context, at time.Time) error {
+func (m *meter) start(ctx context.Context, at time.Time) (err error) {
 	runtime.GC()
-	if m.load.Profile != "" {
-		file, err := os.Create(m.load.Profile)
-		if err != nil {
+	if m.profile != "" {
+		if m.file, err = os.Create(m.profile); err != nil {
 			return fmt.Errorf("load: CPU profile: %w", err)
 		}
-		m.file = file
 	}
 	waitUntil(ctx, at)
 	if m.file != nil {
@@ -48,34 +50,14 @@ func (m *meter) start(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// stop fills in the difference.
-func (m *meter) stop(t *record.Trial) error {
-	t.CPU, t.Allocs = cpuTime()-m.cpu, int64(mallocs()-m.allocs)
+// stop returns the difference.
+func (m *meter) stop() (metered, error) {
+	is := metered{cpu: cpuTime() - m.cpu, allocs: int64(mallocs() - m.allocs)}
 	if m.file != nil {
 		pprof.StopCPUProfile()
-		if err := m.file.Close(); err != nil {
-			return fmt.Errorf("load: CPU profile: %w", err)
-		}
+		return is, m.file.Close()
 	}
-	if m.load.HeapFile != "" {
-		if err := heapProfile(m.load.HeapFile); err != nil {
-			return fmt.Errorf("load: heap profile: %w", err)
-		}
-	}
-	return nil
-}
-
-func heapProfile(name string) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	runtime.GC() // the profile is as of the last one
-	if err := pprof.WriteHeapProfile(file); err != nil {
-		return err
-	}
-	return file.Close()
+	return is, nil
 }
 
 func mallocs() uint64 {

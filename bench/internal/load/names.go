@@ -2,7 +2,6 @@ package load
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,46 +10,20 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// mostNames bounds how many are made in advance.
-const mostNames = 1_000_000
-
-// zipfExponent makes the first of a thousand names about a sixth of all picks.
-const zipfExponent = 1.1
-
 // CheckNames returns an error for a wrong value of Load.Names.
 func CheckNames(s string) error {
-	_, _, err := parseNames(s)
-	return err
-}
-
-// parseNames returns the kind, and how many names there are unless each caller has its own.
-func parseNames(s string) (kind string, n int, err error) {
-	kind, count, counted := strings.Cut(s, ":")
-	switch kind {
-	case "own", "single", "new":
-		if !counted {
-			return kind, 1, nil
-		}
-	case "uniform", "zipf":
-		n, err := strconv.Atoi(count)
-		if err == nil && 1 <= n && n <= mostNames {
-			return kind, n, nil
-		}
+	if s != "own" && s != "single" && s != "new" {
+		return fmt.Errorf("load: names %q: use own (each caller its own), single (one for all) or new (one for each cycle)", s)
 	}
-	return "", 0, fmt.Errorf("load: names %q: use own (each caller its own), single (one for all), new (one for each cycle), uniform:1000 or zipf:1000 (callers pick one of a thousand; at most %d)", s, mostNames)
+	return nil
 }
 
-// Bounds of Load.Length: shorter names could not be told apart.
-const (
-	leastLength    = 16
-	leastNewLength = 64 // of kind new
-	mostLength     = 64 << 10
-)
-
-// CheckLength returns an error for a wrong value of Load.Length that is not zero.
+// CheckLength returns an error for a wrong value of Load.Length that is not zero: shorter names could
+// not be told apart.
 func CheckLength(n int) error {
-	if n < leastLength || n > mostLength {
-		return fmt.Errorf("load: names of %d bytes: must be %d to %d", n, leastLength, mostLength)
+	const least, most = 16, 64 << 10
+	if n < least || n > most {
+		return fmt.Errorf("load: names of %d bytes: must be %d to %d", n, least, most)
 	}
 	return nil
 }
@@ -59,12 +32,10 @@ func CheckLength(n int) error {
 // measured time should be the library's. Those of kind new are not; see newNameAllocs.
 type names struct {
 	kind  string
-	seed  uint64
 	first int // the caller of this process that all[0] belongs to, of kind own
 	all   []string
 
-	prefix string // of kind new: that of no other process or trial
-	length int
+	prefix string        // of kind new: that of no other process or trial
 	used   *atomic.Int64 // of kind new, so many
 }
 
@@ -72,39 +43,26 @@ type names struct {
 const newNameAllocs = 1
 
 // newNames are those that the callers of one process use.
-func newNames(subject string, l record.Load, callers part) (names, error) {
-	kind, n, err := parseNames(l.Names)
-	if err != nil {
-		return names{}, err
-	}
-	ns := names{kind: kind, seed: l.Seed}
-	switch kind {
+func newNames(subject string, l record.Load, callers part) names {
+	switch l.Names {
 	case "own":
-		ns.first = callers.first
-		ns.all = numbered(subject, l.Length, callers)
-	case "new":
-		if 0 < l.Length && l.Length < leastNewLength {
-			return names{}, fmt.Errorf("load: names of %d bytes that are all new: must be %d at least", l.Length, leastNewLength)
-		}
-		ns.used, ns.length = new(atomic.Int64), l.Length
-		ns.prefix = fmt.Sprintf("bench:%d:%d:", callers.first, time.Now().UnixNano())
-	default:
-		ns.all = numbered(subject, l.Length, part{0, n})
+		return names{kind: l.Names, first: callers.first, all: numbered(subject, l.Length, callers)}
+	case "single":
+		return names{kind: l.Names, all: numbered(subject, l.Length, part{0, 1})}
 	}
-	return ns, nil
+	return names{kind: l.Names, used: new(atomic.Int64), prefix: fmt.Sprintf("bench:%d:%d:", callers.first, time.Now().UnixNano())}
 }
 
-// name returns the name that was picked.
-func (ns names) name(picked int) string {
-	if ns.kind != "new" {
-		return ns.all[picked]
+// next returns the caller's next name.
+func (ns names) next(caller int) string {
+	switch ns.kind {
+	case "own":
+		return ns.all[caller-ns.first]
+	case "single":
+		return ns.all[0]
 	}
 	var memory [128]byte
-	name := strconv.AppendInt(append(memory[:0], ns.prefix...), int64(picked), 10)
-	for len(name) < ns.length {
-		name = append(name, 'x')
-	}
-	return string(name)
+	return string(strconv.AppendInt(append(memory[:0], ns.prefix...), ns.used.Add(1), 10))
 }
 
 // numbered makes names of length bytes; 0: as short as they are. Where a length is asked for they
@@ -125,22 +83,4 @@ func numbered(subject string, length int, of part) []string {
 }
 
 // shared is whether two callers may want the same name.
-func (ns names) shared() bool { return ns.kind != "own" && ns.kind != "new" }
-
-// picker returns the caller's choice of the next name, as an index. It is the same sequence for the
-// same seed, however fast the subject is.
-func (ns names) picker(caller int) func() int {
-	random := rand.New(rand.NewPCG(ns.seed, uint64(caller)))
-	switch ns.kind {
-	case "uniform":
-		return func() int { return random.IntN(len(ns.all)) }
-	case "zipf":
-		zipf := rand.NewZipf(random, zipfExponent, 1, uint64(len(ns.all)-1))
-		return func() int { return int(zipf.Uint64()) }
-	case "own":
-		return func() int { return caller - ns.first }
-	case "new":
-		return func() int { return int(ns.used.Add(1)) }
-	}
-	return func() int { return 0 }
-}
+func (ns names) shared() bool { return ns.kind == "single" }

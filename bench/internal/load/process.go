@@ -14,7 +14,6 @@ import (
 
 // A process is a client process, seen by its parent.
 type process struct {
-	number int
 	name   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -23,33 +22,33 @@ type process struct {
 	stderr *tail
 }
 
-// startProcess starts it and gives it its assignment. When ctx ends its stdin is closed, upon which
-// it stops, or else is killed.
-func startProcess(ctx context.Context, job Job, number int) (*process, error) {
+// startProcess starts it and gives it its job. When ctx ends its stdin is closed, upon which it
+// stops, or else is killed.
+func startProcess(ctx context.Context, job Job) (*process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("load: cannot find this program to start it as a client: %w", err)
 	}
 	p := &process{
-		number: number, name: fmt.Sprintf("client process %d of %d", number+1, job.Load.Processes),
-		scrub: newScrubber(job.URLs), stderr: &tail{},
+		name: fmt.Sprintf("client process %d of %d", job.Process+1, job.Load.Processes), scrub: newScrubber(job.URLs), stderr: &tail{},
 	}
 	p.cmd = exec.CommandContext(ctx, program)
 	p.cmd.Env = append(os.Environ(), clientEnv+"=1")
 	p.cmd.Stderr = p.stderr
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("load: %s: %w", p.name, err)
+	p.stdin, err = p.cmd.StdinPipe()
+	if err == nil {
+		p.out, err = p.cmd.StdoutPipe()
 	}
-	if p.out, err = p.cmd.StdoutPipe(); err != nil {
-		return nil, fmt.Errorf("load: %s: %w", p.name, err)
+	if err == nil {
+		p.cmd.Cancel = p.stdin.Close
+		p.cmd.WaitDelay = 2 * stopLimit
+		err = p.cmd.Start()
 	}
-	p.cmd.Cancel = p.stdin.Close
-	p.cmd.WaitDelay = 2 * stopLimit
-	if err := p.cmd.Start(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("load: %s: %w", p.name, err)
 	}
 	// A process that is dead already has a better error than this one.
-	_ = p.send(assignment{Job: job, Process: number})
+	_ = p.send(job)
 	return p, nil
 }
 
@@ -60,40 +59,30 @@ func (p *process) send(v any) error {
 	return nil
 }
 
-// follow adds up the process's messages until it has ended. To end without a result is an error.
-func (p *process) follow(c *collector) error {
-	var failed error
-	lines, result := json.NewDecoder(p.out), false
-	for failed == nil {
+// follow calls ready when the process is, and returns its last message when it has ended.
+func (p *process) follow(ready func()) (result message, err error) {
+	lines := json.NewDecoder(p.out)
+	for result.Trial == nil && err == nil {
 		var m message
-		err := lines.Decode(&m)
-		switch {
-		case errors.Is(err, io.EOF):
-			failed = io.EOF // no error so far
-		case err != nil:
-			failed = fmt.Errorf("load: %s cannot be understood: %w", p.name, err)
-		case m.Error != "":
-			failed = fmt.Errorf("load: %s: %s", p.name, m.Error)
-		default:
-			result = result || m.Result != nil
-			failed = c.add(p.number, m)
+		if err = lines.Decode(&m); err == nil {
+			switch {
+			case m.Ready:
+				ready()
+			case m.Error != "":
+				err = fmt.Errorf("load: %s: %s", p.name, m.Error)
+			default:
+				result = m
+			}
 		}
 	}
 	_ = p.stdin.Close() // which ends it, if it has not ended
 	// The rest is read, because a process that cannot write does not end.
 	_, _ = io.Copy(io.Discard, p.out)
-	err := p.cmd.Wait()
-	switch {
-	case failed != io.EOF:
-		return failed
-	case !result:
-		how := "exit status 0"
-		if err != nil {
-			how = err.Error()
-		}
-		return fmt.Errorf("load: %s ended early (%s): %s", p.name, how, p.scrub.clean(p.stderr.String()))
+	ended := p.cmd.Wait()
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("load: %s ended early (%v): %s", p.name, ended, p.scrub.clean(p.stderr.String()))
 	}
-	return nil
+	return result, err
 }
 
 // A tail keeps the end of what is written.
@@ -102,7 +91,7 @@ type tail struct {
 	text []byte
 }
 
-const tailBytes, tailLines = 4096, 20
+const tailBytes = 4096
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.mu.Lock()
@@ -114,14 +103,13 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is the last lines, whole ones.
+// String is the last lines, whole ones: half a password could not be recognized.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := strings.TrimSpace(string(t.text))
+	text := string(t.text)
 	if len(t.text) == tailBytes {
 		_, text, _ = strings.Cut(text, "\n")
 	}
-	lines := strings.Split(text, "\n")
-	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+	return strings.TrimSpace(text)
 }

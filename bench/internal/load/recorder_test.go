@@ -14,31 +14,26 @@ import (
 func TestSlicesAndMillisecondsAddUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rec := newRecorder(time.Now(), 1050*time.Millisecond, 100*time.Millisecond, newScrubber(nil))
+		rec := newRecorder(time.Now(), record.Load{Duration: 1050 * time.Millisecond}, newScrubber(nil))
 		for i := range 1050 {
 			at := rec.start.Add(time.Duration(i) * time.Millisecond)
 			rec.acquired(at, time.Millisecond)
-			if i%2 == 0 {
-				rec.succeeded(0, at, time.Millisecond, 0)
-			} else {
-				rec.ended(at, record.Lost, nil)
+			outcome := record.OK
+			if i%2 == 1 {
+				outcome = record.Lost
 			}
+			rec.ended(0, at, outcome, nil)
 		}
 		rec.acquired(rec.end, time.Millisecond)
-		rec.succeeded(0, rec.end, time.Millisecond, 0)
-		var res result
-		slices := rec.close(&res, 0)
-		require.Len(t, slices, 11)
-		for i, s := range slices {
-			n := int64(50)
-			if i == 10 {
-				n = 25
-			}
-			assert.EqualValues(t, 2*n, s.Acquire.Count())
-			assert.Equal(t, map[string]int64{record.OK: n, record.Lost: n}, s.Outcomes)
+		rec.ended(0, rec.end, record.OK, nil)
+		got := rec.close(metered{allocs: 2000, ours: 1}, 0).Trial
+		require.Len(t, got.Slices, 11)
+		for i, h := range got.Slices {
+			assert.EqualValues(t, map[bool]int{true: 50, false: 100}[i == 10], h.Count())
 		}
-		assert.Len(t, res.Millis, 1050)
-		assert.NotContains(t, res.Millis, uint16(0))
-		assert.Equal(t, map[string]int64{record.OK: 525, record.Lost: 525, record.UnderWay: 1}, res.Trial.Outcomes)
+		assert.Len(t, got.Millis, 1050)
+		assert.NotContains(t, got.Millis, uint16(0))
+		assert.Equal(t, map[string]int64{record.OK: 525, record.Lost: 525, record.UnderWay: 1}, got.Outcomes)
+		assert.EqualValues(t, 950, got.Allocs, "without the benchmark's own")
 	})
 }

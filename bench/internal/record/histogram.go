@@ -58,33 +58,20 @@ func (h Histogram) At(q float64) time.Duration {
 	return time.Duration(h.hdr.ValueAtQuantile(100*q)) * tick
 }
 
-// Quantiles returns the ones that reports show.
-func (h Histogram) Quantiles() Quantiles {
-	q := Quantiles{Count: h.Count(), P50: h.At(0.5), P90: h.At(0.9), P99: h.At(0.99), P999: h.At(0.999)}
-	if q.Count > 0 {
-		q.Max = time.Duration(h.hdr.Max()) * tick
-	}
-	return q
-}
+// Max is the longest duration; zero if nothing was counted.
+func (h Histogram) Max() time.Duration { return h.At(1) }
 
-// Quantiles are the main ones of a Histogram.
-type Quantiles struct {
+// histogramJSON has the main quantiles beside the histogram, for readers that do not know its form.
+type histogramJSON struct {
 	Count int64         `json:"count"`
 	P50   time.Duration `json:"p50_ns"`
-	P90   time.Duration `json:"p90_ns"`
 	P99   time.Duration `json:"p99_ns"`
-	P999  time.Duration `json:"p999_ns"`
 	Max   time.Duration `json:"max_ns"`
-}
-
-// histogramJSON shows the quantiles to those who only want to read them.
-type histogramJSON struct {
-	Quantiles
-	HDR string `json:"hdr,omitempty"` // V2 compressed, in units of 100 ns
+	HDR   string        `json:"hdr,omitempty"` // V2 compressed, in units of 100 ns
 }
 
 func (h Histogram) MarshalJSON() ([]byte, error) {
-	j := histogramJSON{Quantiles: h.Quantiles()}
+	j := histogramJSON{Count: h.Count(), P50: h.At(0.5), P99: h.At(0.99), Max: h.Max()}
 	if h.Count() > 0 {
 		hdr, err := h.hdr.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 		if err != nil {

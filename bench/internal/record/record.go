@@ -2,7 +2,7 @@
 // that follows from them by arithmetic.
 //
 // It is the meeting point of the other packages: load, servers and fault fill a Run, report shows
-// it, and its JSON form is the benchmark's output for machines. Times within a trial are durations
+// it, and its JSON form is the benchmark's output for machines (--json). Times within a trial are durations
 // since the trial's start. All fields with a unit say it in their JSON name.
 package record
 
@@ -12,7 +12,6 @@ import "time"
 type Run struct {
 	Scenario string    `json:"scenario"`
 	About    string    `json:"about"` // the scenario in a sentence
-	Command  string    `json:"command"`
 	Date     time.Time `json:"date"`
 	Machine  Machine   `json:"machine"`
 	Subjects []Subject `json:"subjects"` // in the order in which reports list them; the first is compared with the others
@@ -48,20 +47,18 @@ type Subject struct {
 type Load struct {
 	Nodes     int           `json:"nodes"`
 	Processes int           `json:"processes"`
-	Callers   int           `json:"callers"`            // in all processes together; in an open loop the most that may be under way
-	Rate      float64       `json:"rate,omitempty"`     // cycles a second that are begun, in all processes together; 0: closed loop
-	Names     string        `json:"names"`              // own, single, zipf:1000, uniform:1000
-	Length    int           `json:"length,omitempty"`   // bytes of each name; 0: as short as they are
-	Hold      time.Duration `json:"hold_ns"`            // between acquire and release
-	TTL       time.Duration `json:"ttl_ns"`             // of each lock
-	Held      int           `json:"held,omitempty"`     // locks that are held under renewal during the whole trial, instead of cycles
-	Duration  time.Duration `json:"duration_ns"`        // planned
-	Seed      uint64        `json:"seed"`               // of all random choices
-	Warmup    time.Duration `json:"warmup_ns"`          // before the trial, not measured
-	Patience  time.Duration `json:"patience_ns"`        // after which a caller's context ends its waiting
-	Point     string        `json:"point,omitempty"`    // of a sweep, as reports name it: "callers=64"
-	Profile   string        `json:"profile,omitempty"`  // file for the CPU profile of the first process; "" for none
-	HeapFile  string        `json:"heapfile,omitempty"` // likewise for its heap profile
+	Callers   int           `json:"callers"`           // in all processes together; in an open loop the most that may be under way
+	Rate      float64       `json:"rate,omitempty"`    // cycles a second that are begun, in all processes together; 0: closed loop
+	Names     string        `json:"names"`             // own, single, new
+	Length    int           `json:"length,omitempty"`  // bytes of each name; 0: as short as they are
+	Hold      time.Duration `json:"hold_ns"`           // between acquire and release
+	TTL       time.Duration `json:"ttl_ns"`            // of each lock
+	Held      int           `json:"held,omitempty"`    // locks that are held under renewal during the whole trial, instead of cycles
+	Duration  time.Duration `json:"duration_ns"`       // planned
+	Warmup    time.Duration `json:"warmup_ns"`         // before the trial, not measured
+	Patience  time.Duration `json:"patience_ns"`       // after which a caller's context ends its waiting
+	Point     string        `json:"point,omitempty"`   // of a sweep, as reports name it: "callers=64"
+	Profile   string        `json:"profile,omitempty"` // file for the CPU profile of the first process; "" for none
 }
 
 // Outcomes of an acquisition, and of a cycle that failed later.
@@ -78,44 +75,32 @@ const (
 
 // A Trial is one subject under one load, once.
 type Trial struct {
-	Subject string        `json:"subject"`
-	Round   int           `json:"round"` // from zero
-	Load    Load          `json:"load"`
-	Start   time.Time     `json:"start"`
-	Elapsed time.Duration `json:"elapsed_ns"`
+	Subject string `json:"subject"`
+	Round   int    `json:"round"` // from zero
+	Load    Load   `json:"load"`
 
-	Cycles   int64            `json:"cycles"` // acquired and released without an error
-	Acquire  Histogram        `json:"acquire"`
-	Release  Histogram        `json:"release"`
-	Cycle    Histogram        `json:"cycle"` // without the hold; in an open loop from when it should have begun
+	Cycles   int64            `json:"cycles"`  // acquired and released without an error
+	Acquire  Histogram        `json:"acquire"` // in an open loop from when the cycle should have begun
 	Outcomes map[string]int64 `json:"outcomes"`
-	Errors   map[string]int64 `json:"errors,omitempty"` // by message, the ten most frequent; numbers in messages replaced by #
-	CPU      time.Duration    `json:"cpu_ns"`           // of the client processes
-	Allocs   int64            `json:"allocs"`           // heap objects of the client processes; 0: the client does not count
-	Slices   []Slice          `json:"slices,omitempty"`
-	Millis   []uint16         `json:"-"`                  // cycles acquired in each millisecond
-	Callers  []int64          `json:"callers,omitempty"`  // cycles of each caller, of contention only
-	Held     *HeldLocks       `json:"held,omitempty"`     // of Load.Held only
+	Errors   map[string]int64 `json:"errors,omitempty"`  // by message; numbers in messages replaced by #
+	CPU      time.Duration    `json:"cpu_ns"`            // of the client processes
+	Allocs   int64            `json:"allocs"`            // heap objects of the client processes
+	Slices   []Histogram      `json:"slices,omitempty"`  // acquisitions that ended in each SliceLength
+	Millis   []uint16         `json:"millis,omitempty"`  // cycles acquired in each millisecond, until AddFaults
+	Callers  []int64          `json:"callers,omitempty"` // cycles of each caller, of contention only
+	Held     *HeldLocks       `json:"held,omitempty"`    // of Load.Held only
+	Faults   []Fault          `json:"faults,omitempty"`
 	Services []Service        `json:"services,omitempty"` // one a fault
 
-	Faults     []Fault     `json:"faults,omitempty"`
 	Nodes      []NodeCosts `json:"nodes,omitempty"`
-	Probes     [][]Probe   `json:"probes,omitempty"` // by node
-	KeysLeft   int         `json:"keys_left"`        // locks still on any node when all callers had ended and all clients were closed; -1: not known
-	Checked    int64       `json:"checked"`          // lock holdings that were checked for overlap
-	Violations int64       `json:"violations"`       // pairs of them that overlapped
+	KeysLeft   int         `json:"keys_left"`  // locks still on any node when all callers had ended and all clients were closed; -1: not known
+	Checked    int64       `json:"checked"`    // lock holdings that were checked for overlap
+	Violations int64       `json:"violations"` // pairs of them that overlapped
 	Violation  string      `json:"violation,omitempty"`
 }
 
-// A Slice is the counts of one interval of a trial. An acquisition's latency belongs to the slice
-// in which it ended, a cycle's outcome to that in which the cycle ended.
-type Slice struct {
-	From     time.Duration    `json:"from_ns"`
-	Length   time.Duration    `json:"length_ns"`
-	Acquire  Quantiles        `json:"acquire"`
-	Acquired Histogram        `json:"-"` // that Acquire was taken from
-	Outcomes map[string]int64 `json:"outcomes"`
-}
+// SliceLength is the resolution of figures over time.
+const SliceLength = 100 * time.Millisecond
 
 // HeldLocks is the cost of holding many locks for the length of the trial.
 type HeldLocks struct {
@@ -131,7 +116,6 @@ type HeldLocks struct {
 // A Fault is an intervention on nodes.
 type Fault struct {
 	What  string        `json:"what"`  // "kill 2 of 5"
-	Kind  string        `json:"kind"`  // kill, pause, slow
 	Nodes []int         `json:"nodes"` // from zero
 	From  time.Duration `json:"from_ns"`
 	To    time.Duration `json:"to_ns"` // when the nodes were as before again
@@ -139,12 +123,11 @@ type Fault struct {
 
 // A Service is the effect of a fault.
 type Service struct {
-	Fault    int           `json:"fault"`       // index in Trial.Faults
 	Without  time.Duration `json:"without_ns"`  // the longest time in which no lock was acquired, of those that touch the fault
 	Recovery time.Duration `json:"recovery_ns"` // from the fault's end until the rate was at 90 % of what it was before; -1: it was not by the end of the trial
 
-	Before Quantiles `json:"before"` // acquisitions until the first fault
-	During Quantiles `json:"during"` // those of the slices within this fault
+	Before Histogram `json:"before"` // acquisitions until the first fault
+	During Histogram `json:"during"` // those of the slices within this fault
 }
 
 // NodeCosts is the cost of a trial for one node. A node that does not count, or that was restarted
@@ -154,10 +137,4 @@ type NodeCosts struct {
 	BytesIn  int64            `json:"bytes_in"`
 	BytesOut int64            `json:"bytes_out"`
 	CPU      time.Duration    `json:"cpu_ns"`
-}
-
-// A Probe is a PING to one node from outside the load.
-type Probe struct {
-	At   time.Duration `json:"at_ns"`
-	Took time.Duration `json:"took_ns"` // negative: no answer
 }

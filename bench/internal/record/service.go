@@ -8,11 +8,13 @@ import (
 // recovered is the share of the rate before the first fault at which the service counts as back.
 const recovered = 0.9
 
-// AddFaults enters the faults of a trial whose other figures are complete, and their effects.
+// AddFaults enters the faults of a trial whose other figures are complete, and their effects. Millis
+// are used up by it.
 func (t *Trial) AddFaults(faults []Fault) {
+	defer func() { t.Millis = nil }()
 	t.Faults = faults
-	t.Services = services(t.Millis, faults, t.Elapsed)
-	first := t.Elapsed
+	t.Services = services(t.Millis, faults)
+	first := t.Load.Duration
 	for _, f := range faults {
 		first = min(first, f.From)
 	}
@@ -23,14 +25,14 @@ func (t *Trial) AddFaults(faults []Fault) {
 }
 
 // acquired are the acquisitions of the slices between two moments.
-func acquired(slices []Slice, from, to time.Duration) Quantiles {
+func acquired(slices []Histogram, from, to time.Duration) Histogram {
 	h := Coarse()
-	for _, s := range slices {
-		if s.From >= from && s.From+s.Length <= to {
-			h.Merge(s.Acquired)
+	for i, s := range slices {
+		if at := time.Duration(i) * SliceLength; at >= from && at+SliceLength <= to {
+			h.Merge(s)
 		}
 	}
-	return h.Quantiles()
+	return h
 }
 
 // services are the effects of each fault, by the cycles acquired in each millisecond of the trial.
@@ -44,18 +46,20 @@ func acquired(slices []Slice, from, to time.Duration) Quantiles {
 // Without is the longest time between two acquisitions that follow each other (or the trial's start
 // or end) and that touches the fault or its recovery, which lasts to the trial's end if it is -1.
 // It counts whole milliseconds in which nothing was acquired, and so is up to 2 ms too short.
-func services(millis []uint16, faults []Fault, elapsed time.Duration) []Service {
-	end := min(int(elapsed/time.Millisecond), len(millis))
-	millis = millis[:end]
+func services(millis []uint16, faults []Fault) []Service {
+	end := len(millis)
 	before := end
 	for _, f := range faults {
 		before = min(before, millisecond(f.From))
 	}
-	mean := per(float64(sum(millis[:before])), float64(before)) // a millisecond
+	mean := 0.0 // of a millisecond
+	if before > 0 {
+		mean = float64(sum(millis[:before])) / float64(before)
+	}
 
 	services := make([]Service, len(faults))
 	for i, f := range faults {
-		services[i] = Service{Fault: i, Recovery: -1}
+		services[i] = Service{Recovery: -1}
 		to := end
 		if at := recovery(millis, f.To, mean); at >= 0 {
 			services[i].Recovery = max(time.Duration(at)*time.Millisecond-f.To, 0)

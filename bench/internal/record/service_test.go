@@ -28,24 +28,24 @@ func TestServices(t *testing.T) {
 		faults []Fault
 		want   []Service
 	}{
-		{"not felt", rates(5, 5, 5), outage(1000*ms, 2000*ms), []Service{{Fault: 0, Without: 0, Recovery: 0}}},
-		{"out all the time, and back at its end", rates(5, 0, 5), outage(1000*ms, 2000*ms), []Service{{Fault: 0, Without: 1000 * ms, Recovery: 0}}},
-		{"out for a second longer", rates(5, 0, 0, 5), outage(1000*ms, 2000*ms), []Service{{Fault: 0, Without: 2000 * ms, Recovery: 990 * ms}}}, // a window of 90 % begins 10 ms before
-		{"never back", rates(5, 0, 0), outage(1000*ms, 2000*ms), []Service{{Fault: 0, Without: 2000 * ms, Recovery: -1}}},
-		{"not quite back", rates(10, 0, 8), outage(1000*ms, 2000*ms), []Service{{Fault: 0, Without: 1000 * ms, Recovery: -1}}},
-		{"back at nine tenths", rates(10, 0, 9), outage(1000*ms, 2000*ms), []Service{{Fault: 0, Without: 1000 * ms, Recovery: 0}}},
-		{"ends too late to tell", rates(5, 0), outage(1000*ms, 1950*ms), []Service{{Fault: 0, Without: 1000 * ms, Recovery: -1}}},
-		{"nothing before to compare with", rates(0, 5, 5), outage(500*ms, 1000*ms), []Service{{Fault: 0, Without: 1000 * ms, Recovery: -1}}},
-		{"from the start", rates(0, 5), outage(0, 1000*ms), []Service{{Fault: 0, Without: 1000 * ms, Recovery: -1}}},
-		{"a fraction of a millisecond", rates(5, 0, 5), outage(1000*ms+1, 2000*ms-1), []Service{{Fault: 0, Without: 1000 * ms, Recovery: 1}}},
-		{"a gap elsewhere is not the fault's", slices.Concat(rates(5), rates(0)[:500], rates(5, 5, 5)), outage(2500*ms, 3000*ms), []Service{{Fault: 0, Without: 0, Recovery: 0}}},
+		{"not felt", rates(5, 5, 5), outage(1000*ms, 2000*ms), []Service{{Without: 0, Recovery: 0}}},
+		{"out all the time, and back at its end", rates(5, 0, 5), outage(1000*ms, 2000*ms), []Service{{Without: 1000 * ms, Recovery: 0}}},
+		{"out for a second longer", rates(5, 0, 0, 5), outage(1000*ms, 2000*ms), []Service{{Without: 2000 * ms, Recovery: 990 * ms}}}, // a window of 90 % begins 10 ms before
+		{"never back", rates(5, 0, 0), outage(1000*ms, 2000*ms), []Service{{Without: 2000 * ms, Recovery: -1}}},
+		{"not quite back", rates(10, 0, 8), outage(1000*ms, 2000*ms), []Service{{Without: 1000 * ms, Recovery: -1}}},
+		{"back at nine tenths", rates(10, 0, 9), outage(1000*ms, 2000*ms), []Service{{Without: 1000 * ms, Recovery: 0}}},
+		{"ends too late to tell", rates(5, 0), outage(1000*ms, 1950*ms), []Service{{Without: 1000 * ms, Recovery: -1}}},
+		{"nothing before to compare with", rates(0, 5, 5), outage(500*ms, 1000*ms), []Service{{Without: 1000 * ms, Recovery: -1}}},
+		{"from the start", rates(0, 5), outage(0, 1000*ms), []Service{{Without: 1000 * ms, Recovery: -1}}},
+		{"a fraction of a millisecond", rates(5, 0, 5), outage(1000*ms+1, 2000*ms-1), []Service{{Without: 1000 * ms, Recovery: 1}}},
+		{"a gap elsewhere is not the fault's", slices.Concat(rates(5), rates(0)[:500], rates(5, 5, 5)), outage(2500*ms, 3000*ms), []Service{{Without: 0, Recovery: 0}}},
 		{"two faults, compared with what was before the first", rates(10, 0, 5, 0, 10), []Fault{{From: 1000 * ms, To: 2000 * ms}, {From: 3000 * ms, To: 4000 * ms}},
-			[]Service{{Fault: 0, Without: 1000 * ms, Recovery: 1990 * ms}, {Fault: 1, Without: 1000 * ms, Recovery: 0}}},
-		{"no acquisition at all", rates(0, 0), outage(500*ms, 1000*ms), []Service{{Fault: 0, Without: 2000 * ms, Recovery: -1}}},
+			[]Service{{Without: 1000 * ms, Recovery: 1990 * ms}, {Without: 1000 * ms, Recovery: 0}}},
+		{"no acquisition at all", rates(0, 0), outage(500*ms, 1000*ms), []Service{{Without: 2000 * ms, Recovery: -1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := services(c.millis, c.faults, time.Duration(len(c.millis))*ms)
+			got := services(c.millis, c.faults)
 			assert.Equal(t, c.want, got)
 		})
 	}
@@ -60,38 +60,27 @@ func TestWindowsAreLongEnoughForTheRate(t *testing.T) {
 			millis[i] = 1
 		}
 	}
-	got := services(millis, outage(2000*ms, 3000*ms), 6*time.Second)
-	assert.Equal(t, []Service{{Fault: 0, Without: 1049 * ms, Recovery: 0}}, got, "from 1950 ms to 3000 ms")
-	got = services(millis[:3500], outage(2000*ms, 3000*ms), 3500*ms)
-	assert.Equal(t, []Service{{Fault: 0, Without: 1049 * ms, Recovery: -1}}, got, "there is no second left")
-}
-
-func TestWhatIsAfterTheEndDoesNotCount(t *testing.T) {
-	t.Parallel()
-	got := services(rates(5, 0, 5), outage(1000*ms, 1500*ms), 2*time.Second)
-	assert.Equal(t, []Service{{Fault: 0, Without: 1000 * ms, Recovery: -1}}, got)
+	got := services(millis, outage(2000*ms, 3000*ms))
+	assert.Equal(t, []Service{{Without: 1049 * ms, Recovery: 0}}, got, "from 1950 ms to 3000 ms")
+	got = services(millis[:3500], outage(2000*ms, 3000*ms))
+	assert.Equal(t, []Service{{Without: 1049 * ms, Recovery: -1}}, got, "there is no second left")
 }
 
 // TestAFaultIsComparedWithTheTimeBeforeIt: slices that the fault's begin or end cuts belong to
 // neither.
 func TestAFaultIsComparedWithTheTimeBeforeIt(t *testing.T) {
 	t.Parallel()
-	trial := Trial{Elapsed: 500 * ms}
-	for i, took := range []int{1, 1, 50, 80, 3} {
-		s := Slice{From: time.Duration(i) * 100 * ms, Length: 100 * ms, Acquired: Coarse()}
-		s.Acquired.Add(time.Duration(took) * ms)
+	trial := Trial{Load: Load{Duration: 500 * ms}}
+	for _, took := range []int{1, 1, 50, 80, 3} {
+		s := Coarse()
+		s.Add(time.Duration(took) * ms)
 		trial.Slices = append(trial.Slices, s)
 	}
 	trial.AddFaults([]Fault{{From: 150 * ms, To: 400 * ms}, {From: 450 * ms, To: 500 * ms}})
 	felt := trial.Services[0]
-	assert.EqualValues(t, 1, felt.Before.Count)
-	assert.InEpsilon(t, ms, felt.Before.P99, 0.02)
-	assert.EqualValues(t, 2, felt.During.Count)
-	assert.InEpsilon(t, 80*ms, felt.During.P99, 0.02)
-	assert.Zero(t, trial.Services[1].During.Count)
-
-	run := Run{Trials: []Trial{{Services: trial.Services}, {Services: []Service{{During: Quantiles{Count: 1, P99: 180 * ms}}}}}}
-	median := run.Summaries()[0].Services[0]
-	assert.InEpsilon(t, 130*ms, median.During.P99, 0.02)
-	assert.InEpsilon(t, ms, median.Before.P99, 0.02, "of the one round that has any")
+	assert.EqualValues(t, 1, felt.Before.Count())
+	assert.InEpsilon(t, ms, felt.Before.At(0.99), 0.02)
+	assert.EqualValues(t, 2, felt.During.Count())
+	assert.InEpsilon(t, 80*ms, felt.During.At(0.99), 0.02)
+	assert.Zero(t, trial.Services[1].During.Count())
 }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -8,11 +9,77 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestFiguresOfATrial(t *testing.T) {
+	t.Parallel()
+	trial := Trial{
+		Load: Load{Duration: 2 * time.Second}, Cycles: 1000,
+		Nodes: []NodeCosts{
+			{Commands: map[string]int64{"set": 1000, "evalsha": 1000}},
+			{Commands: map[string]int64{"set": 500, "evalsha": 500}},
+			{}, // did not count
+		},
+	}
+	assert.InDelta(t, 500, trial.PerSecond(), 0)
+	assert.InDelta(t, 5, trial.PerCycle(5000), 0)
+	assert.InDelta(t, 1500, trial.Commands(false), 1e-9)
+	assert.InDelta(t, 2000, trial.Commands(true), 1e-9, "of the first node")
+}
+
+// TestNothingIsNoFigure: what was not measured must not count as zero.
+func TestNothingIsNoFigure(t *testing.T) {
+	t.Parallel()
+	var none Trial
+	for _, figure := range []float64{none.PerCycle(1), none.Commands(false), none.Fairness(), Trial{Callers: []int64{0, 0}}.Fairness(), none.Acquire.Quantile(1)} {
+		assert.True(t, math.IsNaN(figure))
+	}
+	assert.Zero(t, Median(nil))
+	assert.Zero(t, Summary{Trials: []Trial{none}}.Acquire(0.5))
+	assert.Empty(t, Run{}.Summaries())
+	assert.Empty(t, services(nil, nil))
+}
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	xs := []float64{9, 1, 5}
+	assert.InDelta(t, 5, Median(xs), 0)
+	assert.Equal(t, []float64{9, 1, 5}, xs, "the caller's order stays")
+	assert.InDelta(t, 3, Median([]float64{5, 1}), 0)
+	assert.InDelta(t, 7, Median([]float64{7}), 0)
+}
+
+func TestJain(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		xs   []int64
+		want float64
+	}{
+		{[]int64{5, 5, 5, 5}, 1},
+		{[]int64{9, 0, 0}, 1.0 / 3},
+		{[]int64{1, 3}, 0.8},
+		{[]int64{1 << 40, 1 << 40}, 1},
+	} {
+		assert.InDelta(t, c.want, Trial{Callers: c.xs}.Fairness(), 1e-9, "%v", c.xs)
+	}
+}
+
+func TestHistogramsOfBothKindsMerge(t *testing.T) {
+	t.Parallel()
+	var fine Histogram
+	coarse := Coarse()
+	fine.Add(time.Millisecond)
+	coarse.Add(3 * time.Millisecond)
+	coarse.Merge(fine)
+	fine.Merge(coarse)
+	assert.EqualValues(t, 2, coarse.Count())
+	assert.EqualValues(t, 3, fine.Count())
+	assert.InEpsilon(t, 3*time.Millisecond, coarse.At(1), 0.01)
+	assert.Zero(t, Coarse().Max())
+}
+
 // trialOf has that many cycles in a second, each of which took so long to acquire.
 func trialOf(subject, point string, cycles int64, took time.Duration) Trial {
 	t := Trial{
-		Subject: subject, Load: Load{Point: point}, Elapsed: time.Second, Cycles: cycles, CPU: time.Duration(cycles) * time.Microsecond,
-		Outcomes: map[string]int64{OK: cycles, Held: 1}, Errors: map[string]int64{"busy": 1}, KeysLeft: -1, Checked: cycles,
+		Subject: subject, Load: Load{Point: point, Duration: time.Second}, Cycles: cycles, Checked: cycles,
 	}
 	if took > 0 {
 		t.Acquire.Add(took)
@@ -32,8 +99,6 @@ func TestSummariesAreMediansInOrder(t *testing.T) {
 			trialOf("theirs", "callers=1", 50, 0),
 		},
 	}
-	run.Trials[1].KeysLeft = 2
-	run.Trials[2].Violations = 3
 	run.Trials[2].Callers = []int64{300, 300}
 
 	got := run.Summaries()
@@ -41,49 +106,18 @@ func TestSummariesAreMediansInOrder(t *testing.T) {
 	ours, theirs, alone := got[0], got[1], got[2]
 	assert.Equal(t, []string{"ours", "theirs", "theirs"}, []string{ours.Subject.Name, theirs.Subject.Name, alone.Subject.Name})
 	assert.Equal(t, []string{"callers=64", "callers=64", "callers=1"}, []string{ours.Point, theirs.Point, alone.Point})
-	assert.Equal(t, 3, ours.Rounds)
-	assert.Equal(t, Spread{Median: 400, Min: 300, Max: 600}, ours.PerSecond)
+	assert.Len(t, ours.Trials, 3)
+	assert.Equal(t, Spread{Median: 400, Min: 300, Max: 600}, ours.PerSecond())
 	assert.InDelta(t, 1, ours.Ratio, 0)
 	assert.InDelta(t, 0.25, theirs.Ratio, 0)
 	assert.Zero(t, alone.Ratio, "the first subject has nothing at this point")
-	assert.InEpsilon(t, 2*time.Millisecond, ours.Acquire.P50.Duration(), 0.01)
-	assert.Zero(t, alone.Acquire)
-	assert.EqualValues(t, 3, ours.Acquired.Count())
-	assert.Equal(t, time.Microsecond, ours.CPUPerCycle.Duration())
-	assert.Equal(t, map[string]int64{OK: 1300, Held: 3}, ours.Outcomes)
-	assert.Equal(t, map[string]int64{"busy": 3}, ours.Errors)
-	assert.EqualValues(t, 1300, ours.Checked)
-	assert.EqualValues(t, 3, ours.Violations)
-	assert.Equal(t, 2, ours.KeysLeft)
-	assert.Equal(t, -1, theirs.KeysLeft)
-	assert.Equal(t, Spread{Median: 1, Min: 1, Max: 1}, ours.Fairness, "of the rounds that have it")
-	assert.Nil(t, ours.Held)
+	assert.InEpsilon(t, 2*time.Millisecond, ours.Acquire(0.5).Median, 0.01)
+	assert.EqualValues(t, 1300, ours.Sum(func(t Trial) int64 { return t.Checked }))
+	assert.Equal(t, Spread{Median: 1, Min: 1, Max: 1}, ours.Over(Trial.Fairness), "of the rounds that have it")
 }
 
 func TestARoundWithoutLatencyDoesNotCountAsFast(t *testing.T) {
 	t.Parallel()
 	run := Run{Subjects: []Subject{{Name: "ours"}}, Trials: []Trial{trialOf("ours", "", 0, 0), trialOf("ours", "", 1, time.Second)}}
-	assert.InEpsilon(t, time.Second, run.Summaries()[0].Acquire.P99.Min, 0.01)
-}
-
-func TestARecoveryThatDidNotHappenIsTheLongest(t *testing.T) {
-	t.Parallel()
-	run := Run{Subjects: []Subject{{Name: "ours"}}}
-	for _, recovery := range [][2]time.Duration{{-1, -1}, {5, -1}, {7, 2}} {
-		trial := trialOf("ours", "", 1, 0)
-		trial.Services = []Service{{Fault: 0, Without: 10, Recovery: recovery[0]}, {Fault: 1, Without: 20, Recovery: recovery[1]}}
-		run.Trials = append(run.Trials, trial)
-	}
-	assert.Equal(t, []Service{{Fault: 0, Without: 10, Recovery: 7}, {Fault: 1, Without: 20, Recovery: -1}}, run.Summaries()[0].Services)
-}
-
-func TestHeldLocksAreMedians(t *testing.T) {
-	t.Parallel()
-	run := Run{Subjects: []Subject{{Name: "ours"}}}
-	for _, lost := range []int{5, 0, 1} {
-		trial := trialOf("ours", "", 1, 0)
-		trial.Held = &HeldLocks{Wanted: 10, Acquired: 10 - lost, Lost: lost, Bytes: 100, CPU: 3, For: 4}
-		run.Trials = append(run.Trials, trial)
-	}
-	assert.Equal(t, &HeldLocks{Wanted: 10, Acquired: 9, Lost: 1, Bytes: 100, CPU: 3, For: 4}, run.Summaries()[0].Held)
+	assert.InEpsilon(t, time.Second, run.Summaries()[0].Acquire(0.99).Min, 0.01)
 }

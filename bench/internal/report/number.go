@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // significant writes x with three significant digits and no exponent: 0.0123, 1.23, 12.3, 123,
@@ -14,13 +13,9 @@ func significant(x float64) string {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return "0"
 	}
-	digits := max(0, 2-int(math.Floor(math.Log10(math.Abs(x)))))
-	s := strconv.FormatFloat(x, 'f', digits, 64)
-	// 9.996 has been rounded to 10.00: one digit too many.
-	if y, _ := strconv.ParseFloat(s, 64); digits > 0 && int(math.Floor(math.Log10(math.Abs(y)))) > 2-digits {
-		s = strconv.FormatFloat(x, 'f', digits-1, 64)
-	}
-	return s
+	x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'e', 2, 64), 64) // 9.996 is 10.0
+	digits := 2 - int(math.Floor(math.Log10(math.Abs(x))))
+	return strconv.FormatFloat(x, 'f', max(0, digits), 64)
 }
 
 // short is significant without the zeros at its end, for axes.
@@ -64,8 +59,6 @@ func span(ns float64) string {
 	return in(ofTime, ns, significant)
 }
 
-func duration(d time.Duration) string { return span(float64(d)) }
-
 // count writes a number of things: whole below a thousand, else 17.2 k.
 func count(x float64) string {
 	if math.Abs(x) < 1000 && x == math.Trunc(x) {
@@ -74,7 +67,7 @@ func count(x float64) string {
 	return in(ofCount, x, significant)
 }
 
-// Without zeros at the end, for axes.
+// countShort and spanShort are without zeros at the end, for axes.
 func countShort(x float64) string { return in(ofCount, x, short) }
 
 func spanShort(ns float64) string { return in(ofTime, ns, short) }
@@ -112,20 +105,12 @@ func ratio(x float64) string {
 	}
 }
 
-// percent writes a share. A share above zero is never shown as none.
+// percent writes a share.
 func percent(share float64) string {
-	switch p := 100 * share; {
-	case p == 0:
-		return "0 %"
-	case p < 0.01:
-		return "<0.01 %"
-	case p < 0.1:
-		return fmt.Sprintf("%.2f %%", p)
-	case p < 10:
-		return fmt.Sprintf("%.1f %%", p)
-	default:
-		return fmt.Sprintf("%.0f %%", p)
+	if share < 0.1 {
+		return fmt.Sprintf("%.1f %%", 100*share)
 	}
+	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
 // plural is "1 round", "3 rounds".

@@ -2,11 +2,13 @@ package report
 
 import (
 	"bytes"
+	"encoding/xml"
+	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,74 +16,218 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// forms are all that a run can be written as.
-var forms = []struct {
-	ext   string
-	write func(io.Writer, record.Run) error
-}{
-	{".txt", Text},
-	{".json", JSON},
-	{".bench", Benchstat},
-	{".html", HTML},
-}
-
-// small fixtures are enough where all histograms are encoded, which takes long.
-var small = []string{"pause", "held", "alone", "nothing", "empty", "outlier"}
-
-// With -artifacts the reports of all fixtures stay, to be looked at.
-func TestReportsOfAllFixturesCanBeWritten(t *testing.T) {
-	t.Parallel()
-	dir := t.ArtifactDir()
-	for name, fixture := range fixtures {
-		run := fixture()
-		for _, p := range SVGs(run) {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name+"--"+p.Name), p.SVG, 0o600))
-		}
-		for _, form := range forms {
-			if form.ext == ".json" && !slices.Contains(small, name) {
-				continue
+// made is a run of two subjects and some rounds, of which theirs is four times as slow.
+func made(scenario string, rounds int, change func(*record.Trial)) record.Run {
+	run := record.Run{
+		Scenario: scenario, About: "What it shows.",
+		Machine:  record.Machine{OS: "linux", Arch: "amd64", CPUs: 2, GOMAXPROCS: 2, Go: "go1.26", Nodes: "process", Servers: "redis 7.0.15"},
+		Subjects: []record.Subject{{Name: "ours", Title: "ours & <co>", Note: "as it comes"}, {Name: "theirs", Title: "theirs (one server)", Single: true}},
+	}
+	for round := range rounds {
+		for i, s := range run.Subjects {
+			t := record.Trial{
+				Subject: s.Name, Round: round, Cycles: int64(40_000 / (1 + 3*i) * (10 + round) / 10), CPU: time.Second, Allocs: 320_000,
+				Load:     record.Load{Nodes: 5, Processes: 1, Callers: 64, Names: "own", TTL: time.Second, Duration: time.Second},
+				Outcomes: map[string]int64{}, Nodes: []record.NodeCosts{{Commands: map[string]int64{"set": 80_000}}},
 			}
-			require.NoError(t, os.WriteFile(filepath.Join(dir, name+form.ext), written(t, form.write, run), 0o600))
+			t.Outcomes[record.OK] = t.Cycles
+			for ms := range 100 {
+				t.Acquire.Add(time.Duration(1+i) * time.Duration(1+ms) * time.Millisecond)
+			}
+			change(&t)
+			run.Trials = append(run.Trials, t)
 		}
+	}
+	return run
+}
+
+func steady(*record.Trial) {}
+
+func contended(t *record.Trial) {
+	t.Load.Names, t.Checked, t.Callers = "single", t.Cycles, []int64{3, 1}
+	if t.Subject == "theirs" && t.Round == 1 {
+		t.Violations, t.Violation, t.KeysLeft = 2, "callers 3 and 9 held it", 3
+		t.Outcomes[record.Gave], t.Errors = 7, map[string]int64{"no": 7}
 	}
 }
 
-func written(t *testing.T, write func(io.Writer, record.Run) error, run record.Run) []byte {
-	t.Helper()
+func faulty(t *record.Trial) {
+	for i := range 10 {
+		h := record.Coarse()
+		if t.Subject == "ours" || i < 5 {
+			h.Add(time.Duration(1+i) * time.Millisecond)
+		}
+		t.Slices = append(t.Slices, h)
+	}
+	t.AddFaults([]record.Fault{{What: "pause 2 of 5", From: 200 * time.Millisecond, To: 400 * time.Millisecond},
+		{What: "pause 2 of 5", From: 410 * time.Millisecond, To: 700 * time.Millisecond}})
+	t.Services[0].Without, t.Services[0].Recovery = 22*time.Millisecond, time.Millisecond
+	if t.Subject == "theirs" {
+		t.Services[0].Without, t.Services[0].Recovery = 501*time.Millisecond, -1
+	}
+}
+
+func holds(t *record.Trial) {
+	t.Held = &record.HeldLocks{Wanted: 20_000, Acquired: 20_000, Bytes: 12_460_000, OnNode: 6_080_000, CPU: 120 * time.Millisecond, For: time.Second}
+}
+
+// swept is a run over points.
+func swept() record.Run {
+	run := made("scale", 0, steady)
+	for _, point := range []string{"nodes=9", "nodes=1", "callers=1", "callers=64", "callers=1024", "length=16"} {
+		for _, t := range made("scale", 2, steady).Trials {
+			t.Load.Point = point
+			run.Trials = append(run.Trials, t)
+		}
+	}
+	run.Trials[1].Acquire = record.Histogram{}
+	return run
+}
+
+func markdown(run record.Run) string {
 	var b bytes.Buffer
-	require.NoError(t, write(&b, run))
-	return b.Bytes()
+	Markdown(&b, run)
+	return b.String()
 }
 
-func TestNoFormShowsAPasswordOrNoNumber(t *testing.T) {
+func TestTheTableHasTheFiguresThatTellMost(t *testing.T) {
 	t.Parallel()
-	const secret = "s3cret"
-	for _, name := range small {
-		run := fixtures[name]()
-		run.Trials = slices.Clone(run.Trials)
-		run.Command = "bench --nodes redis://:" + secret + "@10.0.0.1,rediss://user:" + secret + "@10.0.0.2:6380/1"
-		for i := range run.Trials {
-			run.Trials[i].Errors = map[string]int64{"dial redis://user:" + secret + "@h:1: refused": 2}
-			run.Trials[i].Violation = "redis://u:" + secret + "@h"
+	assert.Equal(t, `|  | ratio | cycles/s | min–max | p50 | p99 | client CPU | allocations | commands a node |
+| --- | --: | --: | --: | --: | --: | --: | --: | --: |
+| ours & <co> | 1.00× | 44.0 k | 40.0 k–48.0 k | 50.0 ms | 99.0 ms | 22.7 µs | 7.27 | 1.82 |
+| theirs (one server) | 0.25× | 11.0 k | 10.0 k–12.0 k | 100 ms | 198 ms | 90.9 µs | 29.1 | 7.27 |
+`, markdown(made("steady", 3, steady)))
+	assert.Equal(t, `|  | ratio | cycles/s | min–max | p50 | p99 | overlaps | fairness (Jain) |
+| --- | --: | --: | --: | --: | --: | --: | --: |
+| ours & <co> | 1.00× | 42.0 k | 40.0 k–44.0 k | 50.0 ms | 99.0 ms | 0 | 0.80 |
+| theirs (one server) | 0.25× | 10.5 k | 10.0 k–11.0 k | 100 ms | 198 ms | 2 | 0.80 |
+`, markdown(made("contention", 2, contended)))
+	assert.Equal(t, `|  | fault | no lock for | recovery | p99 before | p99 during |
+| --- | --- | --: | --: | --: | --: |
+| ours & <co> | pause 2 of 5 at 200 ms | 22.0 ms | 1.00 ms | 2.01 ms | 4.02 ms |
+| ours & <co> | pause 2 of 5 at 410 ms | 0 | none | 2.01 ms | 7.01 ms |
+| theirs (one server) | pause 2 of 5 at 200 ms | 501 ms | none | 2.01 ms | 4.02 ms |
+| theirs (one server) | pause 2 of 5 at 410 ms | 0 | none | 2.01 ms | - |
+`, markdown(made("pause", 1, faulty)))
+	run := made("held", 1, holds)
+	run.Subjects = run.Subjects[:1]
+	assert.Equal(t, `|  | acquired | lost | memory a lock | on each server | CPU of a core | held for |
+| --- | --: | --: | --: | --: | --: | --: |
+| ours & <co> | 20,000 of 20,000 | 0 | 623 B | 304 B | 12 % | 1.00 s |
+`, markdown(run))
+	run = made("consensus", 1, steady)
+	run.Subjects[1].Durability = "synced"
+	assert.Contains(t, markdown(run), "|  | durability | ratio | cycles/s | p50 | p99 |")
+	assert.Contains(t, markdown(swept()), "|  | point | ratio | cycles/s |")
+}
+
+func TestTheTextSaysWhatTheFiguresAreWorth(t *testing.T) {
+	t.Parallel()
+	run := made("contention", 2, contended)
+	run.Machine.Nodes = "embedded"
+	run.LeftOut = []string{"etcd: there is none"}
+	var b bytes.Buffer
+	require.NoError(t, Text(&b, run))
+	for _, want := range []string{
+		"contention: What it shows.", "5 nodes, 64 callers, client processes: 1, names single", "2 rounds of 1 s", "2 CPUs",
+		"SAY NOTHING OF SPEED", "!! theirs (one server): 2 overlaps of holders among 21,000 holdings checked; callers 3 and 9 held it",
+		"!! theirs (one server): 3 lock keys left", "gave up", "theirs (one server): 7 × no", "ours & <co>: as it comes", "left out: etcd: there is none",
+	} {
+		assert.Contains(t, b.String(), want)
+	}
+	b.Reset()
+	require.NoError(t, Text(&b, record.Run{}))
+	assert.Contains(t, b.String(), "nothing was measured")
+	b.Reset()
+	require.NoError(t, Text(&b, made("steady", 1, func(t *record.Trial) { t.Cycles = 0 })))
+	assert.Contains(t, b.String(), "!! ours & <co>: not one cycle succeeded")
+}
+
+// TestPicturesAreDrawnWithinTheirBounds: each is well-formed, and no text leaves it.
+func TestPicturesAreDrawnWithinTheirBounds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		run  record.Run
+		want string
+	}{
+		{made("steady", 3, steady), "steady-throughput.svg steady-latency.svg"},
+		{made("contention", 1, contended), "contention-throughput.svg contention-latency.svg"},
+		{made("pause", 1, faulty), "pause-faults.svg pause-throughput.svg pause-latency.svg"},
+		{swept(), "scale-scale.svg"},
+		{titled(made("steady", 1, steady)), "steady-throughput.svg steady-latency.svg"},
+		{titled(made("pause", 1, faulty)), "pause-faults.svg pause-throughput.svg pause-latency.svg"},
+		{made("held", 1, holds), ""},
+		{made("nothing", 1, func(t *record.Trial) { t.Cycles, t.Acquire = 0, record.Histogram{} }), ""},
+		{record.Run{}, ""},
+	} {
+		var names []string
+		for _, p := range SVGs(c.run) {
+			names = append(names, p.Name)
+			within(t, p)
 		}
-		for _, form := range forms {
-			out := string(written(t, form.write, run))
-			assert.NotContains(t, out, secret, "%s%s", name, form.ext)
-			assert.NotRegexp(t, `\bNaN\b|[+-]Inf\b`, out, "%s%s", name, form.ext)
-		}
-		if len(run.Trials) > 0 {
-			assert.Contains(t, run.Trials[0].Violation, secret, "the caller's run is not changed")
-		}
+		assert.Equal(t, c.want, strings.Join(names, " "))
 	}
 }
 
-// A report may not depend on the reports that were written before.
-func TestWritingIsRepeatable(t *testing.T) {
-	t.Parallel()
-	run := fixtures["contention"]()
-	for _, form := range forms {
-		first := written(t, form.write, run)
-		require.NoError(t, form.write(io.Discard, steadyRun(cast[:1], 1)))
-		assert.Equal(t, string(first), string(written(t, form.write, run)), form.ext)
+// titled is the run with a title for which there is no room.
+func titled(run record.Run) record.Run {
+	run.Subjects[1].Title = "another library with a title that goes on and on, as if there were room for it"
+	return run
+}
+
+func within(t *testing.T, p Picture) {
+	t.Helper()
+	height, drawn, titles := 0.0, 0, map[string]float64{} // where these end, by line
+	for d := xml.NewDecoder(bytes.NewReader(p.SVG)); ; {
+		token, err := d.Token()
+		if err != nil {
+			require.ErrorIs(t, err, io.EOF)
+			break
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		at := map[string]string{}
+		for _, a := range e.Attr {
+			at[a.Name.Local] = a.Value
+			assert.NotContains(t, a.Value, "NaN", p.Name)
+			assert.NotContains(t, a.Value, "Inf", p.Name)
+		}
+		number := func(name string) float64 { n, _ := strconv.ParseFloat(at[name], 64); return n }
+		switch e.Name.Local {
+		case "svg":
+			height = number("height")
+		case "text":
+			var s string
+			require.NoError(t, d.DecodeElement(&s, &e))
+			left, w := number("x"), textWidth(s)
+			if strings.Contains(at["class"], "middle") {
+				left -= w / 2
+			} else if strings.Contains(at["class"], "end") {
+				left -= w
+			}
+			if at["class"] == "" {
+				titles[at["y"]] = left + w
+			}
+			if end, ok := titles[at["y"]]; ok && at["class"] != "" && s != "" {
+				assert.GreaterOrEqual(t, left, end, "%s: %s is written over the title", p.Name, s)
+			}
+			assert.True(t, left >= -1 && left+w <= width+1 && number("y") <= height, fmt.Sprint(p.Name, ": ", s, " ", at))
+		default:
+			drawn++
+		}
 	}
+	assert.Greater(t, drawn, 10, p.Name)
+	assert.Contains(t, string(p.SVG), "prefers-color-scheme:dark")
+}
+
+func TestASubjectHasOneColour(t *testing.T) {
+	t.Parallel()
+	run := made("steady", 1, steady)
+	for i := range 10 {
+		run.Subjects = append(run.Subjects, record.Subject{Name: fmt.Sprint(i)})
+	}
+	v := look(run)
+	assert.Equal(t, []string{"f0", "l1", "f1", "l3 dashed"}, []string{v.fill("ours"), v.stroke("theirs"), v.fill("7"), v.stroke("9")})
 }

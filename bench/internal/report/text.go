@@ -1,146 +1,88 @@
 package report
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// columns is how wide text may be where that is for us to choose.
-const columns = 110
-
 // Text writes the run for a terminal.
 func Text(w io.Writer, run record.Run) error {
 	v := look(run)
-	b := bufio.NewWriter(w)
-	if len(v.subjects) == 0 {
-		b.WriteString("nothing was measured\n")
-		return b.Flush()
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s: %s\n%s\n%s\n", run.Scenario, run.About, v.load(), v.machine())
+	if run.Machine.Nodes == "embedded" {
+		fmt.Fprintln(&b, "\nEMBEDDED NODES: THESE FIGURES SAY NOTHING OF SPEED")
 	}
-	paragraph(b, "", fmt.Sprintf("%s: %s", v.run.Scenario, v.run.About))
-	paragraph(b, "", v.load())
-	paragraph(b, "", v.machine())
-	if v.embedded() {
-		fmt.Fprintf(b, "\n%s\n", strings.ToUpper(embeddedWarning))
+	for _, problem := range v.problems() {
+		fmt.Fprintf(&b, "\n!! %s\n", problem)
 	}
-	for i, problem := range v.problems() {
-		if i == 0 {
-			b.WriteString("\n")
+	for _, t := range []table{v.table(), v.outcomes()} {
+		if len(t.rows) > 0 {
+			fmt.Fprintln(&b)
+			aligned := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+			t.write(aligned, "\t| ")
+			aligned.Flush() // into memory, which cannot fail
 		}
-		paragraph(b, "!! ", problem)
 	}
-	for _, t := range v.tables() {
-		t.text(b, v)
+	v.errors(&b)
+	fmt.Fprintln(&b)
+	for _, s := range run.Subjects {
+		fmt.Fprintf(&b, "%s: %s\n", s.Title, s.Note)
 	}
-	v.errorsText(b)
-	b.WriteString("\n")
-	for _, s := range v.subjects {
-		note := title(s)
-		if note == s.Name {
-			note = s.Note
-		} else if s.Note != "" {
-			note += ": " + s.Note
-		}
-		paragraph(b, s.Name+"  ", note)
+	for _, why := range run.LeftOut {
+		fmt.Fprintf(&b, "left out: %s\n", why)
 	}
-	for _, why := range v.run.LeftOut {
-		paragraph(b, "left out  ", why)
-	}
-	return b.Flush()
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
-// paragraph writes s in lines that are not too long, after a lead.
-func paragraph(w io.Writer, lead, s string) {
-	if s == "" {
-		return
+// machine describes where the figures were measured, in a line.
+func (v view) machine() string {
+	m := v.run.Machine
+	durable := ""
+	if m.Durable {
+		durable = ", written to disk before each answer"
 	}
-	line := lead
-	for i, word := range strings.Fields(s) {
-		if i > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
-			fmt.Fprintln(w, strings.TrimRight(line, " "))
-			line = "    "
-		} else if i > 0 {
-			line += " "
-		}
-		line += word
-	}
-	fmt.Fprintln(w, line)
+	return fmt.Sprintf("%s nodes, %s%s, %s/%s, %s, GOMAXPROCS %d, %s", m.Nodes, m.Servers, durable, m.OS, m.Arch,
+		plural(m.CPUs, "CPU"), m.GOMAXPROCS, m.Go)
 }
 
-// legend explains a table's figures where its heads do not.
-func (v view) legend(t table) string {
-	if t.title == faultsTitle {
-		return "no lock for: the longest time without an acquisition. recovery: from the fault's end to 90 % of the rate before it."
+// load describes the work of the callers, in a line. The points of a sweep say in what they differ.
+func (v view) load() string {
+	if len(v.run.Trials) == 0 {
+		return "nothing was measured"
 	}
-	if !slices.ContainsFunc(t.columns, func(c column) bool { return c.head == "ratio" }) {
-		return ""
+	l := v.run.Trials[0].Load
+	parts := []string{plural(l.Nodes, "node"), plural(l.Callers, "caller"), fmt.Sprintf("client processes: %d", l.Processes)}
+	if v.sweep() {
+		parts = []string{strings.Join(v.run.Points(), ", ")}
 	}
-	if t.title == speedTitle {
-		return fmt.Sprintf("ratio: cycles/s by those of %s. Latencies are of the acquisition.", v.first())
+	if l.Held > 0 {
+		parts = append(parts, plural(l.Held, "lock")+" held under renewal")
+	} else {
+		parts = append(parts, "names "+l.Names)
 	}
-	return fmt.Sprintf("ratio: client CPU by that of %s.", v.first())
+	if l.Hold > 0 {
+		parts = append(parts, "each lock held for "+spanShort(float64(l.Hold)))
+	}
+	if l.Rate > 0 {
+		parts = append(parts, fmt.Sprintf("%s cycles/s begun by schedule", whole(int64(l.Rate))))
+	}
+	parts = append(parts, fmt.Sprintf("TTL %s, %s of %s", spanShort(float64(l.TTL)),
+		plural(len(v.sums[0].Trials), "round"), spanShort(float64(l.Duration))))
+	return strings.Join(parts, ", ")
 }
 
-// text writes the table in aligned columns.
-func (t table) text(w io.Writer, v view) {
-	lines := [][]string{{"subject"}}
-	for _, c := range t.columns {
-		lines[0] = append(lines[0], c.head)
-	}
-	for _, r := range t.rows {
-		line := []string{r.subject.Name}
-		if r.subject.Single {
-			line[0] += " " + oneServer
-		}
-		for i, cell := range r.cells {
-			if r.bad != nil && r.bad[i] {
-				cell += " !!"
-			}
-			line = append(line, cell)
-		}
-		lines = append(lines, line)
-	}
-	widths := make([]int, len(lines[0]))
-	for _, line := range lines {
-		for i, cell := range line {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	fmt.Fprintf(w, "\n%s\n", strings.ToUpper(t.title))
-	for _, line := range lines {
-		var b strings.Builder
-		for i, cell := range line {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if left := i == 0 || t.columns[i-1].text; left {
-				b.WriteString(cell + pad + "  ")
-			} else {
-				b.WriteString(pad + cell + "  ")
-			}
-		}
-		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
-	}
-	if legend := v.legend(t); legend != "" {
-		paragraph(w, "", legend)
-	}
-}
-
-// A frequentError is an error that a subject met, and how often.
-type frequentError struct {
-	subject record.Subject
-	message string
-	count   int64
-}
-
-// frequentErrors are each subject's most frequent ones.
-func (v view) frequentErrors() []frequentError {
-	var all []frequentError
-	for _, s := range v.subjects {
+// errors are each subject's most frequent ones.
+func (v view) errors(w io.Writer) {
+	for _, s := range v.run.Subjects {
 		counts := map[string]int64{}
 		for _, t := range v.run.Trials {
 			if t.Subject == s.Name {
@@ -152,17 +94,7 @@ func (v view) frequentErrors() []frequentError {
 		messages := slices.Sorted(maps.Keys(counts))
 		slices.SortStableFunc(messages, func(a, b string) int { return int(counts[b] - counts[a]) })
 		for _, message := range messages[:min(5, len(messages))] {
-			all = append(all, frequentError{s, message, counts[message]})
+			fmt.Fprintf(w, "\n%s: %s × %s\n", s.Title, whole(counts[message]), message)
 		}
-	}
-	return all
-}
-
-func (v view) errorsText(w io.Writer) {
-	for i, e := range v.frequentErrors() {
-		if i == 0 {
-			fmt.Fprint(w, "\nMOST FREQUENT ERRORS\n")
-		}
-		paragraph(w, e.subject.Name+"  ", fmt.Sprintf("%s × %s", whole(e.count), e.message))
 	}
 }

@@ -2,14 +2,13 @@ package servers
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -31,19 +30,13 @@ const (
 // KeysLeft counts the benchmark's locks on all nodes, in the databases of the URLs. If there are
 // some, it looks again until there are none or two seconds are over.
 func (w *Watch) KeysLeft(ctx context.Context) (int, error) {
-	late := time.NewTimer(stragglers)
-	defer late.Stop()
-	tick := time.NewTicker(scanTick)
-	defer tick.Stop()
-	for {
+	for late := time.Now().Add(stragglers); ; {
 		n, err := w.countLocks(ctx)
-		if err == nil && n == 0 {
-			return 0, nil
+		if err == nil && n == 0 || time.Now().After(late) {
+			return n, err
 		}
 		select {
-		case <-tick.C:
-		case <-late.C:
-			return n, err
+		case <-time.After(scanTick):
 		case <-ctx.Done():
 			return n, context.Cause(ctx)
 		}
@@ -52,8 +45,8 @@ func (w *Watch) KeysLeft(ctx context.Context) (int, error) {
 
 func (w *Watch) countLocks(ctx context.Context) (int, error) {
 	var total atomic.Int64
-	err := w.each(func(_ int, n *node) error {
-		keys, err := n.scan(ctx, "*"+lockPrefix+"*")
+	err := w.each(ctx, scanTimeout, func(ctx context.Context, _ int, n *redis.Client) error {
+		keys, err := scan(ctx, n, "*"+lockPrefix+"*")
 		for _, key := range keys {
 			if !strings.HasPrefix(key, recordPrefix) {
 				total.Add(1)
@@ -67,14 +60,14 @@ func (w *Watch) countLocks(ctx context.Context) (int, error) {
 // Clean deletes the locks of the benchmark, and nothing else, because the servers may be in use by
 // others. Keys to which a library has put its own prefix are left to expire.
 func (w *Watch) Clean(ctx context.Context) error {
-	return w.each(func(_ int, n *node) error {
-		keys, err := n.scan(ctx, lockPrefix+"*")
+	return w.each(ctx, scanTimeout, func(ctx context.Context, _ int, n *redis.Client) error {
+		keys, err := scan(ctx, n, lockPrefix+"*")
 		if err != nil {
 			return err
 		}
 		for batch := range slices.Chunk(keys, 1000) {
-			if _, err := n.ask(ctx, "DEL", redis.Args{}.AddFlat(batch)...); err != nil {
-				return fmt.Errorf("delete locks: %w", err)
+			if err := n.Del(ctx, batch...).Err(); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -82,26 +75,11 @@ func (w *Watch) Clean(ctx context.Context) error {
 }
 
 // scan returns the keys that match. SCAN may name a key more than once.
-func (n *node) scan(ctx context.Context, pattern string) ([]string, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, scanTimeout,
-		fmt.Errorf("there are too many keys to look through in %v", scanTimeout))
-	defer cancel()
+func scan(ctx context.Context, n *redis.Client, pattern string) ([]string, error) {
 	found := map[string]bool{}
-	cursor := "0"
-	for {
-		answer, err := redis.Values(n.ask(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", 1000))
-		var keys []string
-		if err == nil {
-			_, err = redis.Scan(answer, &cursor, &keys)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("look for locks: %w", err)
-		}
-		for _, key := range keys {
-			found[key] = true
-		}
-		if cursor == "0" {
-			return slices.Collect(maps.Keys(found)), nil
-		}
+	keys := n.Scan(ctx, 0, pattern, 1000).Iterator()
+	for keys.Next(ctx) {
+		found[keys.Val()] = true
 	}
+	return slices.Collect(maps.Keys(found)), keys.Err()
 }

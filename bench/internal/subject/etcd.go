@@ -44,60 +44,26 @@ func openEtcd(ctx context.Context, urls []string, cfg Config) (Client, error) {
 		return nil, err
 	}
 	ttl := int64((cfg.TTL + time.Second - 1) / time.Second)
-	sessions, err := newSessions(ctx, cfg.Callers, func(ctx context.Context) (*etcdSession, error) {
+	sessions := &sessions[*etcdSession]{outcome: etcdOutcome, stop: client.Close}
+	sessions.open = func(ctx context.Context) (*etcdSession, error) {
 		lease, err := client.Grant(ctx, ttl) // by NewSession it would not end with ctx
 		if err != nil {
 			return nil, err
 		}
 		s, err := concurrency.NewSession(client, concurrency.WithLease(lease.ID), concurrency.WithTTL(int(ttl)))
 		return &etcdSession{s}, err
-	})
-	if err != nil {
-		return nil, errors.Join(err, client.Close())
 	}
-	return &etcdClient{client, sessions}, nil
+	sessions.lock = func(ctx context.Context, s *etcdSession, name string) (func(context.Context) error, error) {
+		m := concurrency.NewMutex(s.session, name)
+		return m.Unlock, m.Lock(ctx)
+	}
+	return sessions.start(ctx, cfg.Callers)
 }
 
 type etcdSession struct{ session *concurrency.Session }
 
 func (s *etcdSession) lost() <-chan struct{} { return s.session.Done() }
 func (s *etcdSession) end()                  { _ = s.session.Close() } // or else the lease expires
-
-type etcdClient struct {
-	client   *clientv3.Client
-	sessions *sessions[*etcdSession]
-}
-
-func (c *etcdClient) Acquire(ctx context.Context, name string) (Lock, error) {
-	s, err := c.sessions.take(ctx)
-	if err != nil {
-		return nil, failed(ctx, err, etcdOutcome(err))
-	}
-	m := concurrency.NewMutex(s.session, name)
-	if err := m.Lock(ctx); err != nil {
-		c.sessions.drop(s)
-		return nil, failed(ctx, err, etcdOutcome(err))
-	}
-	return &etcdLock{c.sessions, s, m}, nil
-}
-
-func (c *etcdClient) Close() error {
-	c.sessions.close()
-	return c.client.Close()
-}
-
-type etcdLock struct {
-	sessions *sessions[*etcdSession]
-	session  *etcdSession
-	mutex    *concurrency.Mutex
-}
-
-func (l *etcdLock) Release(ctx context.Context) error {
-	return l.sessions.released(ctx, l.session, l.mutex.Unlock(ctx), etcdOutcome)
-}
-
-func (l *etcdLock) Until() time.Time      { return untilEnded(l.session) }
-func (l *etcdLock) Lost() <-chan struct{} { return l.session.lost() }
 
 // etcdOutcome tells whether too few members answered. Unavailable is the code of all errors that
 // say so, those of gRPC and those of a member during an election.

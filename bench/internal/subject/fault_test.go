@@ -19,12 +19,9 @@ func TestMajorityGone(t *testing.T) {
 		"redquorum-noguard":        record.NoQuorum,
 		"redquorum-fenced":         record.NoQuorum,
 		"redquorum-fair":           record.NoQuorum,
-		"redquorum-pairs":          record.NoQuorum,
 		"redquorum-permits":        record.NoQuorum,
-		"redquorum-readers":        record.NoQuorum,
 		"redsync":                  record.Gave,
 		"redsync-failfast":         record.Gave,
-		"redsync-goredis":          record.Gave,
 		"redsync-goredis-failfast": record.Gave,
 		"rueidislock":              record.Gave,
 		"bsm":                      record.NoQuorum, // after go-redis has dialled for two seconds

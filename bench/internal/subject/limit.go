@@ -53,7 +53,7 @@ func drive(ctx context.Context, urls []string, cfg Config, d Driven) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			return fmt.Errorf("limit: %s: %w", e.Address, e.Hide(err))
+			return fmt.Errorf("limit: %s: %w", e.Addr, e.Hide(err))
 		}
 		l.conns = append(l.conns, c)
 	}
@@ -133,7 +133,11 @@ func (l *limitRun) submit(i int) {
 		} else {
 			c.out = append(c.out, s.deletes[c.deletes]...)
 		}
-		c.asked.push(limitAsked{int32(i), s.seq})
+		select {
+		case c.asked <- limitAsked{int32(i), s.seq}:
+		default:
+			l.failed(c, fmt.Errorf("it is %d answers behind the others", limitBacklog))
+		}
 	}
 }
 
@@ -253,49 +257,35 @@ type limitConn struct {
 	deletes    int    // index in limitDeletes
 	out, spare []byte // requests to be written, and the buffer of those being written
 	writing    bool
-	asked      limitQueue // requests without an answer, in order
+	asked      chan limitAsked // requests without an answer, in order
 }
 
 // limitConnect leaves to redigo what happens once a connection.
-func limitConnect(ctx context.Context, e *endpoint.Endpoint) (*limitConn, error) {
+func limitConnect(ctx context.Context, e endpoint.Endpoint) (*limitConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := e.Dial(ctx)
+	c := &limitConn{address: e.Addr, asked: make(chan limitAsked, limitBacklog)}
+	r, err := redis.DialContext(ctx, e.Network, e.Addr, redis.DialUsername(e.Username), redis.DialPassword(e.Password), redis.DialDatabase(e.DB),
+		redis.DialContextFunc(func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+			conn, err = e.Dial(ctx)
+			c.Conn = conn
+			return conn, err
+		}))
 	if err != nil {
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline()
-	conn.SetDeadline(deadline)
-	r := redis.NewConn(conn, 0, 0)
-	do := func(command string, args ...any) {
-		if err == nil {
-			_, err = redis.DoContext(r, ctx, command, args...)
-		}
-	}
-	if e.Password != "" {
-		args := []any{e.User, e.Password}
-		if e.User == "" {
-			args = args[1:]
-		}
-		do("AUTH", args...)
-	}
-	if e.Database != 0 {
-		do("SELECT", e.Database)
-	}
-	do("SCRIPT", "LOAD", limitScript)
-	deletes := 0
-	if err == nil {
-		deletes, err = limitDelete(func(words []string) error {
+	if _, err = redis.DoContext(r, ctx, "SCRIPT", "LOAD", limitScript); err == nil {
+		c.deletes, err = limitDelete(func(words []string) error {
 			_, err := redis.DoContext(r, ctx, words[0], redis.Args{}.AddFlat(words[1:])...)
 			return err
 		})
 	}
 	if err != nil {
-		conn.Close()
+		c.Close()
 		return nil, err
 	}
-	conn.SetDeadline(time.Time{})
-	return &limitConn{Conn: conn, address: e.Address, deletes: deletes}, nil
+	c.SetDeadline(time.Time{})
+	return c, nil
 }
 
 // A limitCycle is a cycle to be reported.
@@ -325,20 +315,17 @@ func (l *limitRun) read(c *limitConn) error {
 				break
 			}
 			rest = rest[length:]
-			asked, ok := c.asked.pop()
-			if !ok {
-				err = errors.New("an answer that nobody asked for")
-				break
+			select {
+			case asked := <-c.asked:
+				var more bool
+				cycles, more, err = l.answer(asked, yes, now, cycles)
+				on = on || more
+			default:
+				err = errors.New("an answer that was not asked for")
 			}
-			var more bool
-			cycles, more, err = l.answer(asked, yes, now, cycles)
-			on = on || more
-		}
-		if len(c.asked.ring) > limitBacklog {
-			err = fmt.Errorf("it is %d answers behind the others", c.asked.len())
 		}
 		if l.left == 0 {
-			over = c.asked.len() == 0
+			over = len(c.asked) == 0
 			l.wakeIdle()
 		}
 		l.mu.Unlock()
@@ -362,7 +349,7 @@ func (l *limitRun) read(c *limitConn) error {
 // wakeIdle ends the reads of connections from which nothing will come any more.
 func (l *limitRun) wakeIdle() {
 	for _, c := range l.conns {
-		if c.asked.len() == 0 {
+		if len(c.asked) == 0 {
 			c.SetReadDeadline(time.Now())
 		}
 	}
@@ -396,45 +383,10 @@ func limitAnswer(b []byte) (length int, yes bool, err error) {
 
 // limitBacklog is the number of unanswered requests of one server at which the run ends: far more
 // than are ever under way unless it hangs.
-const limitBacklog = 1 << 18
+const limitBacklog = 1 << 16
 
 // A limitAsked is a request under way.
 type limitAsked struct {
 	slot int32
 	seq  uint32 // as of its slot
-}
-
-// A limitQueue is a first-in-first-out queue that allocates only when it grows.
-type limitQueue struct {
-	ring       []limitAsked // its length is a power of two
-	head, tail uint
-}
-
-func (q *limitQueue) len() int { return int(q.tail - q.head) }
-
-func (q *limitQueue) push(a limitAsked) {
-	if q.len() == len(q.ring) {
-		ring := make([]limitAsked, max(64, 2*len(q.ring)))
-		n := copy(ring, q.ring[q.at(q.head):])
-		copy(ring[n:], q.ring[:q.at(q.head)])
-		q.head, q.tail, q.ring = 0, uint(q.len()), ring
-	}
-	q.ring[q.at(q.tail)] = a
-	q.tail++
-}
-
-func (q *limitQueue) pop() (limitAsked, bool) {
-	if q.len() == 0 {
-		return limitAsked{}, false
-	}
-	a := q.ring[q.at(q.head)]
-	q.head++
-	return a, true
-}
-
-func (q *limitQueue) at(i uint) int {
-	if len(q.ring) == 0 {
-		return 0
-	}
-	return int(i & uint(len(q.ring)-1))
 }

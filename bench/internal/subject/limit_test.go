@@ -202,23 +202,3 @@ func TestLimitAnswers(t *testing.T) {
 		assert.Equal(t, want.bad, err != nil, "%q", in)
 	}
 }
-
-func TestLimitQueueKeepsOrderWhileItGrows(t *testing.T) {
-	t.Parallel()
-	var q limitQueue
-	in, out := uint32(0), uint32(0)
-	for step := range 1000 {
-		for range step % 7 {
-			q.push(limitAsked{seq: in})
-			in++
-		}
-		for range step % 5 {
-			if a, ok := q.pop(); ok {
-				require.Equal(t, out, a.seq)
-				out++
-			}
-		}
-		require.Equal(t, int(in-out), q.len())
-	}
-	require.Greater(t, len(q.ring), 64)
-}

@@ -32,14 +32,26 @@ func openPostgreSQL(ctx context.Context, urls []string, cfg Config) (Client, err
 	if err != nil {
 		return nil, err
 	}
-	sessions, err := newSessions(ctx, cfg.Callers, func(ctx context.Context) (*pgSession, error) {
-		return dialPostgreSQL(ctx, servers[0])
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &pgClient{sessions}, nil
+	sessions := &sessions[*pgSession]{lock: lockPostgreSQL, outcome: pgOutcome}
+	sessions.open = func(ctx context.Context) (*pgSession, error) { return dialPostgreSQL(ctx, servers[0]) }
+	return sessions.start(ctx, cfg.Callers)
 }
+
+func lockPostgreSQL(ctx context.Context, s *pgSession, name string) (unlock func(context.Context) error, err error) {
+	h := fnv.New64a() // the number that stands for the name
+	h.Write([]byte(name))
+	key := strconv.AppendInt(nil, int64(h.Sum64()), 10)
+	_, err = s.call(ctx, pgLockFunc, key)
+	return func(ctx context.Context) error {
+		held, err := s.call(ctx, pgUnlockFunc, key)
+		if err == nil && held != "t" {
+			err = errNotHeld
+		}
+		return err
+	}, err
+}
+
+var errNotHeld = errors.New("postgresql: the session did not hold the lock")
 
 type pgSession struct{ conn *pgconn.PgConn }
 
@@ -85,53 +97,11 @@ func (s *pgSession) end() {
 	<-s.conn.CleanupDone()
 }
 
-type pgClient struct{ sessions *sessions[*pgSession] }
-
-func (c *pgClient) Acquire(ctx context.Context, name string) (Lock, error) {
-	s, err := c.sessions.take(ctx)
-	if err != nil {
-		return nil, failed(ctx, err, pgOutcome(err))
-	}
-	key := pgKey(name)
-	if _, err := s.call(ctx, pgLockFunc, key); err != nil {
-		c.sessions.drop(s)
-		return nil, failed(ctx, err, pgOutcome(err))
-	}
-	return &pgLock{c.sessions, s, key}, nil
-}
-
-// pgKey is the number that stands for the name.
-func pgKey(name string) []byte {
-	h := fnv.New64a()
-	h.Write([]byte(name))
-	return strconv.AppendInt(nil, int64(h.Sum64()), 10)
-}
-
-func (c *pgClient) Close() error {
-	c.sessions.close()
-	return nil
-}
-
-type pgLock struct {
-	sessions *sessions[*pgSession]
-	session  *pgSession
-	key      []byte
-}
-
-func (l *pgLock) Release(ctx context.Context) error {
-	held, err := l.session.call(ctx, pgUnlockFunc, l.key)
-	if err == nil && held != "t" {
-		l.sessions.drop(l.session)
-		return &failure{record.Lost, errors.New("postgresql: the session did not hold the lock")}
-	}
-	return l.sessions.released(ctx, l.session, err, pgOutcome)
-}
-
-func (l *pgLock) Until() time.Time    { return untilEnded(l.session) }
-func (*pgLock) Lost() <-chan struct{} { return nil }
-
 // pgOutcome tells whether the server could not be asked, or is about to end or to begin.
 func pgOutcome(err error) string {
+	if errors.Is(err, errNotHeld) {
+		return record.Lost
+	}
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) && answer.Code[:2] != "57" { // operator intervention, and start
 		return ""

@@ -27,11 +27,7 @@ func redquorums() []Spec {
 			"Fenced(): each lock has a fencing token, which none of the other libraries offers.", redlock.Fenced()),
 		redquorum("redquorum-fair", "redquorum, fair",
 			"Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
-		pairs(redquorum("redquorum-pairs", "redquorum, pairs of names",
-			"AcquireAll: each lock is of two names, the scenario's and another that belongs to it.")),
 		shared,
-		readers(redquorum("redquorum-readers", "redquorum, readers",
-			"Shared(): any number of callers hold a name at the same time, as readers.", redlock.Shared())),
 		redquorum("redquorum-everysec", "redquorum, synced each second",
 			"On redis-servers of its own with appendfsync everysec.").on(backend.RedisEverySec),
 		redquorum("redquorum-always", "redquorum, synced each time",
@@ -43,54 +39,6 @@ func redquorums() []Spec {
 func (s Spec) on(servers backend.Kind) Spec {
 	s.Servers = servers
 	return s
-}
-
-// readers has the clients of s say that their locks are shared.
-func readers(s Spec) Spec {
-	s.Shared = true
-	return s.with(func(c redquorumClient) Client { return readersClient{c} })
-}
-
-// with has the clients of s be what wrap makes of them.
-func (s Spec) with(wrap func(redquorumClient) Client) Spec {
-	open := s.Open
-	s.Open = func(ctx context.Context, urls []string, cfg Config) (Client, error) {
-		c, err := open(ctx, urls, cfg)
-		if err != nil {
-			return nil, err
-		}
-		return wrap(c.(redquorumClient)), nil
-	}
-	return s
-}
-
-type readersClient struct{ redquorumClient }
-
-func (c readersClient) Acquire(ctx context.Context, name string) (Lock, error) {
-	lock, err := c.redquorumClient.Acquire(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return readersLock{lock}, nil
-}
-
-type readersLock struct{ Lock }
-
-func (readersLock) Shared() bool { return true }
-
-// pairs has the clients of s lock two names for each.
-func pairs(s Spec) Spec {
-	return s.with(func(c redquorumClient) Client { return pairsClient{c} })
-}
-
-type pairsClient struct{ redquorumClient }
-
-func (c pairsClient) Acquire(ctx context.Context, name string) (Lock, error) {
-	lock, err := c.locker.AcquireAll(ctx, []string{name, name + ":2"})
-	if err != nil {
-		return nil, &failure{redquorumOutcome(err), err}
-	}
-	return redquorumLock{lock}, nil
 }
 
 func redquorum(name, title, note string, opts ...redlock.LockerOption) Spec {

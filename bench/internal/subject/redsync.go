@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -26,15 +25,13 @@ func redsyncs() []Spec {
 		ofRedsync(record.Subject{Name: "redsync", Title: "redigo", Note: redigoNote + waits}, openRedigo),
 		ofRedsync(record.Subject{Name: "redsync-failfast", Title: "redigo, fail-fast",
 			Note: failFast + redigoNote + waits}, openRedigo, redsync.WithFailFast(true)),
-		ofRedsync(record.Subject{Name: "redsync-goredis", Title: "go-redis",
-			Note: goredisNote + waits}, openGoredis),
 		ofRedsync(record.Subject{Name: "redsync-goredis-failfast", Title: "go-redis, fail-fast",
 			Note: failFast + goredisNote + waits}, openGoredis, redsync.WithFailFast(true)),
 	}
 }
 
 // connect makes redsync's pool for one server, and what closes it.
-type connect func(e *endpoint.Endpoint, cfg Config) (pool redis.Pool, stop func() error)
+type connect func(e endpoint.Endpoint, cfg Config) (pool redis.Pool, stop func() error)
 
 // ofRedsync makes a subject of redsync, whose Title names the variant.
 func ofRedsync(s record.Subject, connect connect, opts ...redsync.Option) Spec {
@@ -158,17 +155,17 @@ const redigoNote = "Pooled connections, enough idle ones that none is dialled an
 	"redigo has no timeouts by default, so that a hung server would block it for good: here connecting, reading and writing end after 500 ms, or a quarter of the TTL."
 
 // openRedigo is redsync's pool over redigo's.
-func openRedigo(e *endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
+func openRedigo(e endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
 	timeout := min(cfg.TTL/4, 500*time.Millisecond)
 	pool := &redigolib.Pool{
 		// With fail-fast, requests of earlier cycles are under way as well.
 		MaxIdle:     4 * max(cfg.Callers, 16),
 		IdleTimeout: 240 * time.Second,
 		Dial: func() (redigolib.Conn, error) {
-			c, err := redigolib.Dial(e.Network, e.Address,
+			c, err := redigolib.Dial(e.Network, e.Addr,
 				redigolib.DialConnectTimeout(timeout), redigolib.DialReadTimeout(timeout), redigolib.DialWriteTimeout(timeout),
-				redigolib.DialUsername(e.User), redigolib.DialPassword(e.Password), redigolib.DialDatabase(e.Database),
-				redigolib.DialUseTLS(e.TLS != nil), redigolib.DialTLSConfig(e.TLS))
+				redigolib.DialUsername(e.Username), redigolib.DialPassword(e.Password), redigolib.DialDatabase(e.DB),
+				redigolib.DialUseTLS(e.TLSConfig != nil), redigolib.DialTLSConfig(e.TLSConfig))
 			return c, e.Hide(err)
 		},
 	}
@@ -178,20 +175,15 @@ func openRedigo(e *endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
 const goredisNote = "go-redis with its defaults (reads end after 5 s), but a connection for each caller."
 
 // openGoredis is redsync's pool over go-redis.
-func openGoredis(e *endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
+func openGoredis(e endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
 	client := newGoredis(e, cfg)
 	return goredis.NewPool(client), client.Close
 }
 
-func newGoredis(e *endpoint.Endpoint, cfg Config) *goredislib.Client {
-	quietGoredis()
-	return goredislib.NewClient(&goredislib.Options{
-		Network: e.Network, Addr: e.Address, TLSConfig: e.TLS,
-		Username: e.User, Password: e.Password, DB: e.Database,
-		PoolSize: max(cfg.Callers, 16),
-	})
+// newGoredis turns go-redis's log off: a line for each server that is down, which the errors say as
+// well.
+func newGoredis(e endpoint.Endpoint, cfg Config) *goredislib.Client {
+	logging.Disable()
+	e.PoolSize = max(cfg.Callers, 16)
+	return goredislib.NewClient(e.Options)
 }
-
-// quietGoredis turns go-redis's log off: a line for each server that is down, which the errors say
-// as well.
-var quietGoredis = sync.OnceFunc(logging.Disable)

@@ -31,22 +31,22 @@ func ofRueidislock() Spec {
 			}
 			locker, err := newRueidislock(endpoints[0], cfg.TTL)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", endpoints[0].Address, endpoints[0].Hide(err))
+				return nil, fmt.Errorf("%s: %w", endpoints[0].Addr, endpoints[0].Hide(err))
 			}
 			return &rueidislockClient{locker, cfg.TTL}, nil
 		},
 	}
 }
 
-func newRueidislock(e *endpoint.Endpoint, ttl time.Duration) (rueidislock.Locker, error) {
+func newRueidislock(e endpoint.Endpoint, ttl time.Duration) (rueidislock.Locker, error) {
 	option := rueidislock.LockerOption{
 		KeyMajority: 1, NoLoopTracking: true, KeyValidity: ttl,
 		ClientOption: rueidis.ClientOption{
 			// It would ask the server whether it is a cluster; miniredis says so, and gives a wrong
 			// address.
 			ForceSingleClient: true,
-			InitAddress:       []string{e.Address}, TLSConfig: e.TLS,
-			Username: e.User, Password: e.Password, SelectDB: e.Database,
+			InitAddress:       []string{e.Addr}, TLSConfig: e.TLSConfig,
+			Username: e.Username, Password: e.Password, SelectDB: e.DB,
 		},
 	}
 	if e.Network == "unix" {

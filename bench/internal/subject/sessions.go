@@ -27,24 +27,26 @@ type session interface {
 	end()
 }
 
-// sessions are those of the callers of one process: one for each that is acquiring or holds a lock,
-// kept for the next lock.
+// sessions are a Client: those of the callers of one process, one for each that is acquiring or
+// holds a lock, kept for the next lock.
 type sessions[S session] struct {
-	open   func(context.Context) (S, error)
-	ending sync.WaitGroup
+	open    func(context.Context) (S, error)
+	lock    func(ctx context.Context, s S, name string) (unlock func(context.Context) error, err error)
+	outcome func(error) string // that an error of either has; "": not known
+	stop    func() error       // ends what the sessions have in common; may be nil
+	ending  sync.WaitGroup
 
 	mu   sync.Mutex
 	free []S
 }
 
-// newSessions opens as many as there are callers, so that no trial measures it.
-func newSessions[S session](ctx context.Context, callers int, open func(context.Context) (S, error)) (*sessions[S], error) {
-	p := &sessions[S]{open: open}
+// start opens as many as there are callers, so that no trial measures it.
+func (p *sessions[S]) start(ctx context.Context, callers int) (Client, error) {
 	errs := make([]error, callers)
 	var all sync.WaitGroup
 	for i := range callers {
 		all.Go(func() {
-			s, err := open(ctx)
+			s, err := p.open(ctx)
 			if errs[i] = err; err == nil {
 				p.put(s)
 			}
@@ -53,12 +55,56 @@ func newSessions[S session](ctx context.Context, callers int, open func(context.
 	all.Wait()
 	for _, err := range errs {
 		if err != nil {
-			p.close()
-			return nil, err // of many that say the same
+			return nil, errors.Join(err, p.Close()) // of many that say the same
 		}
 	}
 	return p, nil
 }
+
+func (p *sessions[S]) Acquire(ctx context.Context, name string) (Lock, error) {
+	s, err := p.take(ctx)
+	if err != nil {
+		return nil, failed(ctx, err, p.outcome(err))
+	}
+	unlock, err := p.lock(ctx, s, name)
+	if err != nil {
+		p.drop(s)
+		return nil, failed(ctx, err, p.outcome(err))
+	}
+	return &sessionLock[S]{p, s, unlock}, nil
+}
+
+type sessionLock[S session] struct {
+	sessions *sessions[S]
+	session  S
+	unlock   func(context.Context) error
+}
+
+// Release gives the session back. If it has ended, the lock was lost.
+func (l *sessionLock[S]) Release(ctx context.Context) error {
+	err := l.unlock(ctx)
+	switch {
+	case isLost(l.session):
+		l.sessions.drop(l.session)
+		return &failure{record.Lost, errors.Join(errors.New("the session has ended, and the lock with it"), err)}
+	case err != nil:
+		l.sessions.drop(l.session)
+		return failed(ctx, err, l.sessions.outcome(err))
+	}
+	l.sessions.put(l.session)
+	return nil
+}
+
+// Until is long from now until the client is told of the session's end: it is told of no time, and
+// relies on the lock until then.
+func (l *sessionLock[S]) Until() time.Time {
+	if isLost(l.session) {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Hour)
+}
+
+func (l *sessionLock[S]) Lost() <-chan struct{} { return l.session.lost() }
 
 // take returns a session that is not known to have ended.
 func (p *sessions[S]) take(ctx context.Context) (S, error) {
@@ -99,7 +145,7 @@ func (p *sessions[S]) put(s S) {
 // may not answer.
 func (p *sessions[S]) drop(s S) { p.ending.Go(s.end) }
 
-func (p *sessions[S]) close() {
+func (p *sessions[S]) Close() error {
 	p.mu.Lock()
 	free := p.free
 	p.free = nil
@@ -108,33 +154,11 @@ func (p *sessions[S]) close() {
 		p.drop(s)
 	}
 	p.ending.Wait()
-}
-
-// released takes the session of a lock back whose release had this error. If the session has ended,
-// the lock was lost; of other errors outcome knows the meaning.
-func (p *sessions[S]) released(ctx context.Context, s S, err error, outcome func(error) string) error {
-	switch {
-	case isLost(s):
-		p.drop(s)
-		return &failure{record.Lost, errors.Join(errSessionEnded, err)}
-	case err != nil:
-		p.drop(s)
-		return failed(ctx, err, outcome(err))
+	if p.stop != nil {
+		return p.stop()
 	}
-	p.put(s)
 	return nil
 }
-
-// untilEnded is the validity of a lock whose client is told of the session's end and of no time: it
-// relies on the lock until then.
-func untilEnded(s session) time.Time {
-	if isLost(s) {
-		return time.Time{}
-	}
-	return time.Now().Add(time.Hour)
-}
-
-var errSessionEnded = errors.New("the session has ended, and the lock with it")
 
 // addresses takes the scheme from the URLs of a product's servers. The errors do not repeat them:
 // others may hold passwords.

@@ -82,8 +82,8 @@ func comesBack(t *testing.T, s Spec, servers *backend.Servers) {
 func tellsTheEndOfASession(t *testing.T, s Spec, urls []string) {
 	c := open(t, s, urls)
 	lock := acquire(t, c, "bench:ended")
-	session := lock.(*etcdLock).session.session
-	_, err := c.(*etcdClient).client.Revoke(t.Context(), session.Lease())
+	session := lock.(*sessionLock[*etcdSession]).session.session
+	_, err := session.Client().Revoke(t.Context(), session.Lease())
 	require.NoError(t, err)
 	select {
 	case <-lock.Lost():
@@ -126,43 +126,51 @@ func TestSessionsAreKeptUntilTheyEnd(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var all []*fakeSession
-	p, err := newSessions(t.Context(), 1, func(context.Context) (*fakeSession, error) {
+	outcome := ""
+	p := &sessions[*fakeSession]{outcome: func(error) string { return outcome }}
+	p.open = func(context.Context) (*fakeSession, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		all = append(all, &fakeSession{gone: make(chan struct{})})
 		return all[len(all)-1], nil
-	})
+	}
+	_, err := p.start(t.Context(), 1)
 	require.NoError(t, err)
-	ctx, none := t.Context(), func(error) string { return "" }
+	ctx := t.Context()
 	take := func() *fakeSession {
 		s, err := p.take(ctx)
 		require.NoError(t, err)
 		return s
 	}
+	release := func(s *fakeSession, err error) error {
+		l := sessionLock[*fakeSession]{p, s, func(context.Context) error { return err }}
+		return l.Release(ctx)
+	}
 
 	first, second := take(), take()
 	assert.Same(t, all[0], first)
 	assert.Same(t, all[1], second, "each caller has its own")
-	require.NoError(t, p.released(ctx, first, nil, none))
+	require.NoError(t, release(first, nil))
 	assert.Same(t, first, take())
 
-	err = p.released(ctx, first, errors.New("no answer"), func(error) string { return record.NoQuorum })
-	assert.Equal(t, record.NoQuorum, Outcome(err))
+	outcome = record.NoQuorum
+	assert.Equal(t, record.NoQuorum, Outcome(release(first, errors.New("no answer"))))
 	close(second.gone)
-	assert.Equal(t, record.Lost, Outcome(p.released(ctx, second, nil, none)))
+	assert.Equal(t, record.Lost, Outcome(release(second, nil)))
 
 	third := take()
 	p.put(third)
 	close(third.gone) // while nobody has it
 	fourth := take()
 	p.put(fourth)
-	p.close()
+	require.NoError(t, p.Close())
 	require.Len(t, all, 4)
 	for i, s := range all {
 		assert.Equal(t, 1, s.ends, "session %d", i)
 	}
 
-	_, err = newSessions(ctx, 3, func(context.Context) (*fakeSession, error) { return nil, errors.New("refused") })
+	p.open = func(context.Context) (*fakeSession, error) { return nil, errors.New("refused") }
+	_, err = p.start(ctx, 3)
 	assert.EqualError(t, err, "refused")
 }
 
@@ -191,6 +199,7 @@ func TestOutcomesOfOwnServers(t *testing.T) {
 		{&pgconn.PgError{Code: "57P03"}, pgOutcome, record.NoQuorum},
 		{&pgconn.PgError{Code: "53300"}, pgOutcome, record.Failed},
 		{errors.New("broken"), pgOutcome, record.NoQuorum},
+		{errNotHeld, pgOutcome, record.Lost},
 	} {
 		assert.Equal(t, c.want, of(c.of, c.err), "%v", c.err)
 	}

@@ -33,9 +33,6 @@ type Spec struct {
 	// Permits is how many callers hold a name at a time; zero: one.
 	Permits int
 
-	// Shared: any number of callers do.
-	Shared bool
-
 	// Open connects to the servers, of which a Single subject uses the first only. It returns when
 	// locks can be had. Nil for the limit.
 	Open func(ctx context.Context, urls []string, cfg Config) (Client, error)
@@ -99,6 +96,9 @@ func Find(names []string) ([]Spec, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("there is no subject %q; there are %s", name, strings.Join(known, ", "))
 		}
+		if slices.ContainsFunc(found, func(s Spec) bool { return s.Name == name }) {
+			return nil, fmt.Errorf("%s is there twice", name)
+		}
 		found = append(found, all[i])
 	}
 	return found, nil
@@ -123,10 +123,11 @@ func titled(name, module string) string {
 // outcomes. The library's word about the lock goes before the end of the caller's context, which
 // may just have come too.
 func Outcome(err error) string {
-	var f *failure
-	switch {
-	case err == nil:
+	if err == nil {
 		return record.OK
+	}
+	var f *failure // which is allocated
+	switch {
 	case errors.As(err, &f):
 		return f.outcome
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

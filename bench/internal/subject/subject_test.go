@@ -75,11 +75,6 @@ func excludes(t *testing.T, s Spec, urls []string, name string) {
 	for range s.Permits - 1 {
 		defer acquire(t, a, name).Release(context.Background())
 	}
-	if s.Shared {
-		require.NoError(t, acquire(t, b, name).Release(t.Context()))
-		require.NoError(t, lock.Release(t.Context()))
-		return
-	}
 	began := time.Now()
 	_, err := b.Acquire(within(t, brief), name)
 	if time.Since(began) < ttl/2 || s.Renews { // else the lock may have expired, on a machine that is busy

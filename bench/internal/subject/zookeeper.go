@@ -35,13 +35,21 @@ func openZooKeeper(ctx context.Context, urls []string, cfg Config) (Client, erro
 	if err != nil {
 		return nil, err
 	}
-	sessions, err := newSessions(ctx, cfg.Callers, func(ctx context.Context) (*zkSession, error) {
-		return dialZooKeeper(ctx, members, cfg.TTL)
-	})
-	if err != nil {
-		return nil, err
+	sessions := &sessions[*zkSession]{lock: lockZooKeeper, outcome: zkOutcome}
+	sessions.open = func(ctx context.Context) (*zkSession, error) { return dialZooKeeper(ctx, members, cfg.TTL) }
+	return sessions.start(ctx, cfg.Callers)
+}
+
+// lockZooKeeper ends the session with ctx. What unlocks waits for the server's answer or the loss of
+// the connection: the library takes no context.
+func lockZooKeeper(ctx context.Context, s *zkSession, name string) (unlock func(context.Context) error, err error) {
+	l := zk.NewLock(s.conn, "/"+name, zk.WorldACL(zk.PermAll))
+	waiting := context.AfterFunc(ctx, s.conn.Close)
+	err = l.Lock()
+	if !waiting() {
+		err = errors.Join(ctx.Err(), err)
 	}
-	return &zkClient{sessions}, nil
+	return func(context.Context) error { return l.Unlock() }, err
 }
 
 type zkSession struct {
@@ -96,46 +104,6 @@ func (s *zkSession) end() {
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
-
-type zkClient struct{ sessions *sessions[*zkSession] }
-
-func (c *zkClient) Acquire(ctx context.Context, name string) (Lock, error) {
-	s, err := c.sessions.take(ctx)
-	if err != nil {
-		return nil, failed(ctx, err, zkOutcome(err))
-	}
-	l := zk.NewLock(s.conn, "/"+name, zk.WorldACL(zk.PermAll))
-	waiting := context.AfterFunc(ctx, s.conn.Close)
-	err = l.Lock()
-	if !waiting() {
-		err = errors.Join(ctx.Err(), err)
-	}
-	if err != nil {
-		c.sessions.drop(s)
-		return nil, failed(ctx, err, zkOutcome(err))
-	}
-	return &zkLock{c.sessions, s, l}, nil
-}
-
-func (c *zkClient) Close() error {
-	c.sessions.close()
-	return nil
-}
-
-type zkLock struct {
-	sessions *sessions[*zkSession]
-	session  *zkSession
-	lock     *zk.Lock
-}
-
-// Release waits for the server's answer or the loss of the connection, whatever ctx says: the
-// library takes no context.
-func (l *zkLock) Release(ctx context.Context) error {
-	return l.sessions.released(ctx, l.session, l.lock.Unlock(), zkOutcome)
-}
-
-func (l *zkLock) Until() time.Time      { return untilEnded(l.session) }
-func (l *zkLock) Lost() <-chan struct{} { return l.session.lost() }
 
 // zkOutcome tells whether the client had no member that serves. One without a quorum closes its
 // connections.

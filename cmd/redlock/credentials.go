@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redquorum/redquorum/pool"
+)
+
+// credentials are for the URLs that have none of their own.
+type credentials struct {
+	username, password string
+	file               string           // that has the password; read again for each connection
+	command            *passwordCommand // that prints it
+}
+
+// secretSettings have no flag, because others can see a command line.
+func secretSettings() []string { return []string{"username", "password", "password_file"} }
+
+// readCredentials finds the settings, and sees that a password can be had.
+func readCredentials(file map[string][]string, path string) (credentials, error) {
+	found := map[string]string{}
+	for _, key := range secretSettings() {
+		value, from, ok := setting(file, path, key)
+		if ok && len(value) != 1 {
+			return credentials{}, configErrorf("%s: one value is wanted, not a list", from)
+		}
+		if ok {
+			found[key] = value[0]
+		}
+	}
+	c := credentials{username: found["username"], password: found["password"], file: found["password_file"]}
+	if c.password != "" && c.file != "" {
+		return credentials{}, configErrorf("there are both a password and a password_file; leave one out")
+	}
+	if c.file != "" {
+		if _, err := readPassword(c.file); err != nil {
+			return credentials{}, configErrorf("%v", err)
+		}
+	}
+	return c, nil
+}
+
+// by has the command print the password, if there is one.
+func (c credentials) by(command string) (credentials, error) {
+	if command != "" {
+		if c.password != "" || c.file != "" {
+			return c, configErrorf("there are both a password and a command that prints it; leave --password-command out, or $REDLOCK_PASSWORD and password_file")
+		}
+		c.command = &passwordCommand{line: command}
+	}
+	if c.username != "" && c.password == "" && c.file == "" && c.command == nil {
+		return c, configErrorf("there is a username without a password; set $REDLOCK_PASSWORD, password_file or --password-command")
+	}
+	return c, nil
+}
+
+// areSet reports whether there are any.
+func (c credentials) areSet() bool { return c.password != "" || c.file != "" || c.command != nil }
+
+// options are those of package pool by which each connection has the credentials of its time.
+func (c credentials) options() []pool.Option {
+	if !c.areSet() {
+		return nil
+	}
+	return []pool.Option{pool.Credentials(c.current)}
+}
+
+// current returns the user and the password of this moment.
+func (c credentials) current(ctx context.Context, _ string) (user, password string, err error) {
+	switch {
+	case c.file != "":
+		password, err = readPassword(c.file)
+	case c.command != nil:
+		password, err = c.command.output(ctx)
+	default:
+		password = c.password
+	}
+	return c.username, password, err
+}
+
+// in returns URLs with the credentials of this moment where they have none. What is no URL stays as it is,
+// because package pool reports it.
+func (c credentials) in(ctx context.Context, urls []string) ([]string, error) {
+	user, password, err := c.current(ctx, "")
+	if err != nil || !c.areSet() {
+		return urls, err
+	}
+	with := make([]string, len(urls))
+	for i, raw := range urls {
+		with[i] = raw
+		if u, err := url.Parse(raw); err == nil && u.User == nil {
+			u.User = url.UserPassword(user, password)
+			with[i] = u.String()
+		}
+	}
+	return with, nil
+}
+
+// readPassword reads the password that a file has.
+func readPassword(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("password file: %w", err)
+	}
+	password := strings.TrimRight(string(text), "\r\n")
+	if password == "" {
+		return "", fmt.Errorf("password file %s: it is empty", file)
+	}
+	return password, nil
+}
+
+// A passwordCommand prints a password. What it has printed is good for a while, because connections to
+// many servers are made at the same moment.
+type passwordCommand struct {
+	line string // for the shell
+
+	mu   sync.Mutex
+	last *commandRun
+}
+
+const (
+	passwordReused  = time.Second
+	passwordTimeout = 30 * time.Second
+)
+
+// A commandRun is one run of a passwordCommand. The rest is set when done is closed.
+type commandRun struct {
+	began    time.Time
+	done     chan struct{}
+	password string
+	err      error
+}
+
+// output waits for the password until ctx ends. A command that takes longer than a connection may goes
+// on, and the next connection has what it printed.
+func (c *passwordCommand) output(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	if c.last == nil || c.last.isOver() && time.Since(c.last.began) > passwordReused {
+		c.last = &commandRun{began: time.Now(), done: make(chan struct{})}
+		go c.last.run(c.line)
+	}
+	r := c.last
+	c.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.password, r.err
+	case <-ctx.Done():
+		return "", fmt.Errorf("the password command has printed nothing yet: %w", ctx.Err())
+	}
+}
+
+func (r *commandRun) isOver() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *commandRun) run(line string) {
+	defer close(r.done)
+	ctx, cancel := context.WithTimeout(context.Background(), passwordTimeout)
+	defer cancel()
+	shell := []string{"/bin/sh", "-c"}
+	if runtime.GOOS == "windows" {
+		shell = []string{"cmd", "/C"}
+	}
+	command := exec.CommandContext(ctx, shell[0], shell[1], line)
+	command.Stderr = os.Stderr
+	text, err := command.Output()
+	r.password = strings.TrimRight(string(text), "\r\n")
+	if errors.Is(err, syscall.ECHILD) { // the warden of "redlock run" reaps all children
+		err = nil
+	}
+	switch {
+	case err != nil:
+		r.err = fmt.Errorf("the password command failed: %w", err)
+	case r.password == "":
+		r.err = fmt.Errorf("the password command printed nothing")
+	}
+}

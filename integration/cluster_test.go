@@ -1,0 +1,129 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/once"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// startShard starts one server in cluster mode that has all slots, as managed services do whose
+// default is a cluster of one shard.
+func startShard(t *testing.T) (urls []string) {
+	t.Helper()
+	need.Kind(t, fleet.Process)
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true, Mode: fleet.ClusterNode})
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	c, err := redis.DialURL(f.URLs()[0])
+	require.NoError(t, err)
+	defer c.Close()
+	slots := redis.Args{"ADDSLOTS"}
+	for slot := range 16384 {
+		slots = slots.Add(slot)
+	}
+	_, err = c.Do("CLUSTER", slots...)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := c.Do("SET", "probe", "", "PX", 1)
+		return err == nil
+	}, failAfter, 10*time.Millisecond)
+	return f.URLs()
+}
+
+// TestEveryKindOfLockOnAClusterOfOneShard, with names of many slots, at the same time.
+func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
+	t.Parallel()
+	urls := startShard(t)
+	l := open(t, urls, redlock.MemoryGuard(true), redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second))
+	other := open(t, urls, redlock.MemoryGuard(true), redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second))
+	for what, opts := range map[string][]redlock.Option{
+		"exclusive": nil, "fenced": {redlock.Fenced()}, "fair": {redlock.Fair()}, "fair and fenced": {redlock.Fair(), redlock.Fenced()},
+		"permits": {redlock.Permits(3)}, "fenced permits": {redlock.Permits(3), redlock.Fenced()},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			var all sync.WaitGroup
+			for _, by := range []*redlock.Locker{l, other} {
+				for i := range 20 { // renewals of many slots at the same moment
+					all.Go(func() {
+						k, err := by.Acquire(t.Context(), fmt.Sprint(what, i), opts...)
+						if !assert.NoError(t, err) {
+							return
+						}
+						time.Sleep(1500 * time.Millisecond) // two renewals
+						assert.NoError(t, k.Release(context.Background()))
+					})
+				}
+			}
+			all.Wait()
+		})
+	}
+	t.Run("readers", func(t *testing.T) {
+		t.Parallel()
+		r1, err := l.Acquire(t.Context(), "a book", redlock.Shared())
+		require.NoError(t, err)
+		r2, err := other.Acquire(t.Context(), "a book", redlock.Shared())
+		require.NoError(t, err)
+		_, err = other.TryAcquire(t.Context(), "a book")
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		require.NoError(t, r1.Release(t.Context()))
+		require.NoError(t, r2.Release(t.Context()))
+	})
+	t.Run("a set", func(t *testing.T) {
+		t.Parallel()
+		names := []string{"one", "two", "three", "four"}
+		k, err := l.AcquireAll(t.Context(), names, redlock.Fenced())
+		require.NoError(t, err)
+		_, err = other.TryAcquireAll(t.Context(), names[2:])
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		require.NoError(t, k.Extend(t.Context()))
+		require.NoError(t, k.Release(t.Context()))
+	})
+	t.Run("a release by another is told", func(t *testing.T) {
+		t.Parallel()
+		k, err := l.Acquire(t.Context(), "taken")
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond) // it is watched then
+		require.NoError(t, other.ReleaseValue(t.Context(), "taken", k.Value()))
+		select {
+		case <-k.Context().Done():
+		case <-time.After(failAfter):
+			t.Error("not told")
+		}
+	})
+	t.Run("once", func(t *testing.T) {
+		t.Parallel()
+		ran := 0
+		for range 2 {
+			job := once.Job{Locker: l, Name: "report", Every: time.Hour}
+			_, err := job.Run(t.Context(), func(context.Context, time.Time) error { ran++; return nil })
+			require.NoError(t, err)
+		}
+		assert.Equal(t, 1, ran)
+	})
+	t.Run("election", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		led := false
+		err := election.New(l, "office").Run(ctx, "me", func(context.Context, election.Term) error {
+			led = true
+			cancel()
+			return nil
+		})
+		assert.NoError(t, err)
+		assert.True(t, led)
+	})
+}
