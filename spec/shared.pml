@@ -64,7 +64,7 @@ inline finish(c) {
 
 /* The key lives as long as the last reader. */
 inline mark(n) {
-#ifdef FIRST_EXPIRY     /* it lives as long as the reader that leaves first */
+#ifdef FIRST_EXPIRY     /* the marker lives as long as the reader that leaves first */
 	i = 0; left[n] = LIFE;
 	do
 	:: i < CLIENTS ->
