@@ -27,9 +27,8 @@ type Space[S any, K comparable, T any] struct {
 	// State is one of the states of a key.
 	State func(K) S
 
-	// Steps calls do with each step that can happen next and the state after it, until do
-	// returns false.
-	Steps func(s *S, do func(T, *S) bool)
+	// Steps calls do with each step that can happen next and the state after it.
+	Steps func(s *S, do func(T, *S))
 
 	// Describe puts a step into words, with the states before and after it.
 	Describe func(did T, before, after *S) string
@@ -66,13 +65,15 @@ func (s Space[S, K, T]) Explore(look func(did T, next *S, isNew bool) string) Re
 	var res Result
 	for at := 0; at < len(e.keys) && res.Violation == nil; at++ {
 		from := s.State(e.keys[at])
-		s.Steps(&from, func(did T, next *S) bool {
+		s.Steps(&from, func(did T, next *S) {
+			if res.Violation != nil {
+				return
+			}
 			res.Steps++
 			k := s.Key(next)
 			if rule := look(did, next, e.add(k, at)); rule != "" {
 				res.Violation = &Violation{rule, s.explain(append(e.path(at), k))}
 			}
-			return res.Violation == nil
 		})
 	}
 	res.States = len(e.keys)
@@ -83,13 +84,12 @@ func (s Space[S, K, T]) Explore(look func(did T, next *S, isNew bool) string) Re
 func (s Space[S, K, T]) explain(path []K) (trace []string) {
 	at := s.Start
 	for _, k := range path[1:] {
-		s.Steps(&at, func(did T, next *S) bool {
-			if s.Key(next) != k {
-				return true
+		before, found := at, false
+		s.Steps(&before, func(did T, next *S) {
+			if !found && s.Key(next) == k {
+				trace = append(trace, s.Describe(did, &before, next))
+				at, found = *next, true
 			}
-			trace = append(trace, s.Describe(did, &at, next))
-			at = *next
-			return false
 		})
 	}
 	return trace

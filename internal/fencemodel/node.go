@@ -9,15 +9,9 @@ type node struct {
 
 // A leg is the state between one attempt and one node.
 type leg struct {
-	// run is the last request that was run; kept for the network InOrder only.
-	run request
-
-	// Answers of the node that the client can still use.
-	accepted bool  // the first proposal
-	low      bool  // the lock, without the first proposal; with Plain no more than the latter
-	took     bool  // the lock, with Plain
-	raised   bool  // the second proposal
-	counted  uint8 // the counter, with IncrAndMax
+	run     request // the last that was run; kept for the network InOrder only
+	answers answer  // that the client can still use, together
+	counted uint8   // the counter, with IncrAndMax
 }
 
 // A request, in the order in which an attempt sends them.
@@ -31,23 +25,28 @@ const (
 	number // is sent with acquire, with Plain
 )
 
-// An answer to a request. Only these are of any use to the client.
+// An answer to a request, a bit each. Only these are of any use to the client.
 type answer uint8
 
 const (
-	useless answer = iota
-	accepted
-	low
-	took
+	accepted answer = 1 << iota // the first proposal
+	low                         // the lock, without the first proposal; with Plain no more than the latter
+	took                        // the lock, with Plain
+	raised                      // the second proposal is accepted
+
+	useless answer = 0
 )
 
-// acquire is the script of the first round.
+// acquire is the script of the first round or, with Plain, SET NX.
 func (n *node) acquire(m Model, attempt int, token uint8) answer {
 	switch {
 	case m.Fault == NoLock:
-		return n.accept(m, token)
+		return n.accept(m, token, token)
 	case n.lock != 0:
 		return useless // also if it is this attempt's: then this is a duplicate
+	case m.Plain:
+		n.lock = owner(attempt)
+		return took
 	case m.Fault == IncrAndMax:
 		if int(n.counter) == m.Tokens {
 			return useless // here the model ends, not the world
@@ -59,25 +58,7 @@ func (n *node) acquire(m Model, attempt int, token uint8) answer {
 		return useless // late or twice, or an equal proposal of another attempt
 	}
 	n.lock = owner(attempt)
-	return n.accept(m, token)
-}
-
-// set is SET NX.
-func (n *node) set(attempt int) answer {
-	if n.lock != 0 {
-		return useless
-	}
-	n.lock = owner(attempt)
-	return took
-}
-
-// zadd is ZADD GT, which is given one number, and knows no lock.
-func (n *node) zadd(m Model, token uint8) answer {
-	if last := m.last(token); last > n.counter || last == n.counter && m.Fault == AcceptEqual {
-		n.counter = last
-		return accepted
-	}
-	return low
+	return n.accept(m, token, token)
 }
 
 // raise is the script of the second round.
@@ -85,20 +66,24 @@ func (n *node) raise(m Model, attempt int, token uint8) answer {
 	if n.lock != owner(attempt) && m.Fault != RaiseAnyones && m.Fault != NoLock {
 		return useless
 	}
-	return n.accept(m, token)
+	if n.accept(m, token, token) == accepted {
+		return raised
+	}
+	return low
 }
 
-// accept is common to both rounds. A counter only rises, and a block is accepted only if all of
-// it is above, so a node accepts no token twice, which is why P2 holds.
-func (n *node) accept(m Model, token uint8) answer {
-	compared, last := token, m.last(token)
+// accept sets the counter to the last number of the token's block, if the number that is compared is
+// above it. A counter only rises, and a block is accepted only if all of it is above, so a node
+// accepts no token twice, which is why P2 holds.
+func (n *node) accept(m Model, token, compared uint8) answer {
+	last := m.last(token)
 	switch m.Fault {
 	case CounterAtBeginning:
 		last = token
 	case CompareEnds:
 		compared = last
 	}
-	if compared > n.counter || token == n.counter && m.Fault == AcceptEqual {
+	if compared > n.counter || compared == n.counter && m.Fault == AcceptEqual {
 		n.counter = last
 		return accepted
 	}

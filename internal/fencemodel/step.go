@@ -2,16 +2,16 @@ package fencemodel
 
 import "fmt"
 
-// A step is one thing that happens in a world: at a client, on a node, or to a
-// lock's TTL.
+// A step is one thing that happens in a world: at a client, on a node, or to a lock's TTL.
 type step struct {
 	action  action
 	attempt int
 	node    int
 	token   uint8
 	answer  answer
-	lock    uint8 // on the node, before
-	counter uint8 // on the node, after
+	lock    uint8  // on the node, before
+	counter uint8  // on the node, after
+	breaks  string // the part of P2, if it breaks one
 }
 
 type action uint8
@@ -30,202 +30,156 @@ const (
 	expires
 )
 
-// steps calls do with each step that can happen next, until do returns
-// false. It is the whole model in one place.
-func (m Model) steps(s state, do func(step, state) bool) {
-	_ = m.clientSteps(s, do) && m.nodeSteps(s, do)
-}
-
-// clientSteps are the decisions of clients, on the answers they have.
-func (m Model) clientSteps(s state, do func(step, state) bool) bool {
+// steps calls do with each step that can happen next and the state after it. It is the whole model
+// in one place.
+func (m Model) steps(s *state, do func(step, *state)) {
 	begun := s.begun()
-	for i, a := range s.attempts {
-		if a.phase == idle {
-			if begun == m.Attempts {
-				continue
-			}
-			begun = m.Attempts // those who have not begun are alike: the first will do
-			for proposal := range m.proposals(0) {
-				next := s
-				next.begin(m, i, proposal)
-				if !do(step{action: begins, attempt: i, token: proposal}, next) {
-					return false
-				}
-			}
-			continue
+	for i := range s.attempts {
+		if s.attempts[i].phase == idle && begun < m.Attempts {
+			begun = m.Attempts // those that have not begun are alike: the first will do
+			m.beginnings(s, i, do)
 		}
-		for _, token := range s.grants(m, i) {
-			next := s
-			next.end(i, granted)
-			if m.Fault == IncrAndMax {
-				next.attempts[i].first = token
-			}
-			if !do(step{action: isGranted, attempt: i, token: token}, next) {
-				return false
-			}
-		}
-		if s.mayRaise(m, i) {
-			for proposal := range m.proposals(a.first) {
-				next := s
-				next.beginRaise(m, i, proposal)
-				if !do(step{action: raises, attempt: i, token: proposal}, next) {
-					return false
-				}
-			}
-		}
-		if a.mayHandOver(m) {
-			next := s
-			next.attempts[i].handed++
-			if !do(step{action: handsOver, attempt: i, token: next.attempts[i].latest(m)}, next) {
-				return false
-			}
-		}
-		var last step
-		next := s
-		switch a.phase {
-		case acquiring, raising:
-			last = step{action: givesUp, attempt: i}
-			next.end(i, failed)
-		case granted:
-			last = step{action: releases, attempt: i}
-			next.end(i, released)
-		default:
-			continue
-		}
-		if !do(last, next) {
-			return false
-		}
+		m.decisions(s, i, do)
 	}
-	return true
+	for n := range s.nodes {
+		m.nodeSteps(s, n, do)
+	}
 }
 
-// proposals are the tokens above one. A client raises to a token above every
-// counter that it was answered; P2 does not need that, so here it is any token
-// above its first.
-func (m Model) proposals(above uint8) func(func(uint8) bool) {
-	return func(yield func(uint8) bool) {
+func (m Model) beginnings(s *state, i int, do func(step, *state)) {
+	first, last := uint8(1), uint8(m.Tokens)
+	if m.Fault == IncrAndMax { // which proposes nothing
+		first, last = 0, 0
+	}
+	for token := first; token <= last; token++ {
+		next := *s
+		next.begin(m, i, token)
+		do(step{action: begins, attempt: i, token: token}, &next)
+	}
+}
+
+// decisions are those of a client, on the answers it has. It raises to a token above every counter
+// that it was answered; P2 does not need that, so here it is any token above its first.
+func (m Model) decisions(s *state, i int, do func(step, *state)) {
+	a := s.attempts[i]
+	for _, token := range s.grants(m, i) {
+		next := *s
+		next.end(i, granted)
 		if m.Fault == IncrAndMax {
-			yield(0) // there are none
-			return
+			next.attempts[i].first = token
 		}
-		for token := above + 1; int(token) <= m.Tokens; token++ {
-			if !yield(token) {
-				return
-			}
+		do(step{action: isGranted, attempt: i, token: token, breaks: s.broken(m, i, token)}, &next)
+	}
+	if s.mayRaise(m, i) {
+		for token := a.first + 1; int(token) <= m.Tokens; token++ {
+			next := *s
+			next.beginRaise(m, i, token)
+			do(step{action: raises, attempt: i, token: token}, &next)
 		}
+	}
+	if a.mayHandOver(m) {
+		next := *s
+		next.attempts[i].handed++
+		token := next.attempts[i].latest(m)
+		do(step{action: handsOver, attempt: i, token: token, breaks: s.broken(m, i, token)}, &next)
+	}
+	switch next := *s; a.phase {
+	case acquiring, raising:
+		next.end(i, failed)
+		do(step{action: givesUp, attempt: i}, &next)
+	case granted:
+		next.end(i, released)
+		do(step{action: releases, attempt: i}, &next)
 	}
 }
 
-// nodeSteps are requests that are run, and locks that expire.
-func (m Model) nodeSteps(s state, do func(step, state) bool) bool {
-	for n, node := range s.nodes {
-		if node.lock != 0 && !m.LocksLast {
-			next := s
-			next.nodes[n].expire(m)
-			if !do(step{action: expires, node: n}, next) {
-				return false
-			}
-		}
-		for i := range s.attempts {
-			for r := acquire; r <= number; r++ {
-				if msg := (message{i, n, r}); m.arrives(&s, msg) && !m.run(s, msg, do) {
-					return false
+// nodeSteps are requests that are run on a node, and its lock that expires.
+func (m Model) nodeSteps(s *state, n int, do func(step, *state)) {
+	if s.nodes[n].lock != 0 && !m.LocksLast {
+		next := *s
+		next.nodes[n].expire(m)
+		do(step{action: expires, node: n}, &next)
+	}
+	for i, a := range s.attempts {
+		for r := acquire; r <= number; r++ {
+			arrives := m.Network == Anyhow || r > s.nodes[n].legs[i].run
+			if next := *s; a.sent(r) && arrives && (r != number || m.Plain) {
+				did := step{attempt: i, node: n, lock: s.nodes[n].lock}
+				next.run(m, r, &did)
+				if next != *s {
+					do(did, &next)
 				}
 			}
 		}
 	}
-	return true
 }
 
-// A message is a request on its way to a node.
-type message struct {
-	attempt, node int
-	request       request
-}
-
-// arrives reports whether the network may hand a message to its node now.
-func (m Model) arrives(s *state, msg message) bool {
-	return s.attempts[msg.attempt].sent(msg.request) && (msg.request != number || m.Plain) &&
-		(m.Network == Anyhow || msg.request > s.nodes[msg.node].legs[msg.attempt].run)
-}
-
-func (m Model) run(s state, msg message, do func(step, state) bool) bool {
-	before, i, n := s, msg.attempt, msg.node
-	node, a := &s.nodes[n], s.attempts[i]
-	done := step{attempt: i, node: n, lock: node.lock}
-	switch msg.request {
+// run has a node run a request, and the client take note of the answer.
+func (s *state) run(m Model, r request, did *step) {
+	node, a := &s.nodes[did.node], s.attempts[did.attempt]
+	leg := &node.legs[did.attempt]
+	did.token = a.first
+	switch r {
 	case acquire:
-		done.action, done.token = runAcquire, a.first
-		if m.Plain {
-			done.answer = node.set(i)
-		} else {
-			done.answer = node.acquire(m, i, a.first)
-		}
-	case number:
-		done.action, done.token = runNumber, a.first
-		done.answer = node.zadd(m, a.first)
+		did.action, did.answer = runAcquire, node.acquire(m, did.attempt, a.first)
+	case number: // ZADD GT, which is given one number, and knows no lock
+		did.action, did.answer = runNumber, node.accept(m, a.first, m.last(a.first))
 	case raise:
-		done.action, done.token = runRaise, a.second
-		done.answer = node.raise(m, i, a.second)
+		did.action, did.token = runRaise, a.second
+		did.answer = node.raise(m, did.attempt, a.second)
 	case release:
-		done.action, done.token = runRelease, a.token()
-		node.release(m, i, a.token())
+		did.action, did.token = runRelease, a.token()
+		node.release(m, did.attempt, a.token())
 	}
-	done.counter = node.counter
+	did.counter = node.counter
 	if m.Network == InOrder {
-		node.legs[i].run = msg.request
+		leg.run = r
 	}
-	s.learn(m, msg, done.answer)
-	return s == before || do(done, s)
+	heard := did.answer & a.hears(m)
+	leg.answers |= heard
+	if m.Fault == IncrAndMax && heard == accepted {
+		leg.counted = node.counter
+	}
 }
 
-// gives reports whether the step gives somebody a token.
-func (s step) gives() bool { return s.action == isGranted || s.action == handsOver }
+// gives reports whether the action gives a holder a token.
+func (a action) gives() bool { return a == isGranted || a == handsOver }
 
 // describe puts a step into words, for a trace.
-func (s step) describe(m Model) string {
-	who, where := name(s.attempt), fmt.Sprintf("node %d", s.node+1)
-	proposal := fmt.Sprintf("(%d)", s.token)
+func (did step) describe(m Model) string {
+	client, node := name(did.attempt), fmt.Sprintf("node %d", did.node+1)
+	proposal := fmt.Sprintf("(%d)", did.token)
 	if m.Fault == IncrAndMax {
 		proposal = ""
 	}
-	switch s.action {
-	case begins:
-		return fmt.Sprintf("%s asks all nodes: acquire%s", who, proposal)
-	case raises:
-		return fmt.Sprintf("%s asks all nodes: raise%s", who, proposal)
-	case isGranted:
-		return fmt.Sprintf("%s is granted with token %d", who, s.token)
-	case handsOver:
-		return fmt.Sprintf("%s hands over with token %d", who, s.token)
-	case givesUp:
-		return fmt.Sprintf("%s gives up and asks all nodes: release", who)
-	case releases:
-		return fmt.Sprintf("%s asks all nodes: release", who)
-	case expires:
-		return fmt.Sprintf("%s: the lock expires", where)
-	case runAcquire:
-		return fmt.Sprintf("%s: %s's acquire%s: %s", where, who, proposal, s.verdict())
-	case runNumber:
-		return fmt.Sprintf("%s: %s's number%s: %s", where, who, proposal, s.verdict())
-	case runRaise:
-		return fmt.Sprintf("%s: %s's raise%s: %s", where, who, proposal, s.verdict())
-	default:
-		return fmt.Sprintf("%s: %s's release, counter %d", where, who, s.counter)
-	}
+	asks := client + " asks all nodes: "
+	runs := node + ": " + client + "'s "
+	return [...]string{
+		begins:     asks + "acquire" + proposal,
+		raises:     asks + "raise" + proposal,
+		isGranted:  fmt.Sprintf("%s is granted with token %d", client, did.token),
+		handsOver:  fmt.Sprintf("%s hands over with token %d", client, did.token),
+		givesUp:    client + " gives up and asks all nodes: release",
+		releases:   asks + "release",
+		runAcquire: runs + "acquire" + proposal + ": " + did.verdict(),
+		runNumber:  runs + "number" + proposal + ": " + did.verdict(),
+		runRaise:   runs + "raise" + proposal + ": " + did.verdict(),
+		runRelease: fmt.Sprintf("%srelease, counter %d", runs, did.counter),
+		expires:    node + ": the lock expires",
+	}[did.action]
 }
 
-func (s step) verdict() string {
+func (did step) verdict() string {
 	switch {
-	case s.answer == accepted:
-		return fmt.Sprintf("accepted, counter %d", s.counter)
-	case s.answer == took:
+	case did.answer == accepted, did.answer == raised:
+		return fmt.Sprintf("accepted, counter %d", did.counter)
+	case did.answer == took:
 		return "has the lock"
-	case s.answer == low:
-		return fmt.Sprintf("low, counter %d", s.counter)
-	case s.lock != 0:
-		return fmt.Sprintf("refused, %s has the lock", name(int(s.lock)-1))
+	case did.answer == low:
+		return fmt.Sprintf("low, counter %d", did.counter)
+	case did.lock != 0:
+		return fmt.Sprintf("refused, %s has the lock", name(int(did.lock)-1))
 	default:
-		return fmt.Sprintf("refused, counter %d", s.counter)
+		return fmt.Sprintf("refused, counter %d", did.counter)
 	}
 }

@@ -47,16 +47,15 @@ func (m *Model) space() explore.Space[state, state, step] {
 	}
 }
 
-// steps calls do with each step that can happen next and the state after it, until do returns
-// false.
-func (m *Model) steps(s *state, do func(step, *state) bool) {
+// steps calls do with each step that can happen next and the state after it.
+func (m *Model) steps(s *state, do func(step, *state)) {
 	for i := range m.Clients {
 		for g := range s.marks {
 			for action := takes; action <= follows; action++ {
 				for l := presence; l == presence || l < leases && action < founds; l++ {
 					did, next := step{action, i, g, l}, *s
-					if m.does(&next, did) && !do(did, &next) {
-						return
+					if m.does(&next, did) {
+						do(did, &next)
 					}
 				}
 			}

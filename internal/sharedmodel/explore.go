@@ -20,7 +20,7 @@ func (m Model) explore(look func(step, *state, bool) string) explore.Result {
 	return explore.Space[state, key, step]{
 		Key:   (*state).key,
 		State: func(k key) state { return k.state() },
-		Steps: func(s *state, do func(step, *state) bool) {
+		Steps: func(s *state, do func(step, *state)) {
 			if !s.isDecided(&m) {
 				m.steps(s, do)
 			}

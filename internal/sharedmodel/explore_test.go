@@ -41,12 +41,11 @@ func dumb(m Model) bool {
 		case m.Patience > 0 && s.isServed(&m):
 			continue // one that was served waits no more
 		}
-		m.steps(&s, func(_ step, next *state) bool {
+		m.steps(&s, func(_ step, next *state) {
 			if !seen[*next] {
 				seen[*next] = true
 				todo = append(todo, *next)
 			}
-			return true
 		})
 	}
 	return false
@@ -79,9 +78,8 @@ func TestStatesWithOneKeyHaveOneFuture(t *testing.T) {
 
 func futures(m Model, s state) map[key]bool {
 	keys := map[key]bool{}
-	m.steps(&s, func(_ step, next *state) bool {
+	m.steps(&s, func(_ step, next *state) {
 		keys[next.key()] = true
-		return true
 	})
 	return keys
 }

@@ -28,89 +28,88 @@ const (
 	ticks
 )
 
-// steps calls do with each step that can happen next and the state after it, until do returns
-// false. It is the whole model in one place.
-func (m *Model) steps(s *state, do func(step, *state) bool) {
-	_ = m.clientSteps(s, do) && m.nodeSteps(s, do) && m.timeSteps(s, do)
-}
-
-// clientSteps are the decisions of clients, on the answers they have. A client that waits
-// ends its try when it can be granted no more.
-func (m *Model) clientSteps(s *state, do func(step, *state) bool) bool {
-	for i, of := range m.Clients {
-		c := &s.clients[i]
-		if s.mayBegin(m, i) {
-			next := *s
-			next.begin(m, i)
-			if !do(step{action: begins, client: i}, &next) {
-				return false
-			}
-		}
-		if c.phase == idle || c.phase == over || !s.canAsk(i) || of.Waits && s.mayHold(i) {
-			continue
-		}
-		if !of.Stays {
-			next := *s
-			next.end(m, i)
-			if !do(step{action: ends, client: i}, &next) {
-				return false
-			}
-		}
-		if c.phase == held && !m.holderSteps(s, i, do) {
-			return false
+// steps calls do with each step that can happen next and the state after it. It is the whole model
+// in one place.
+func (m *Model) steps(s *state, do func(step, *state)) {
+	try := func(did step, change func(*state)) {
+		next := *s
+		change(&next)
+		do(did, &next)
+	}
+	for i := range m.Clients {
+		m.clientSteps(s, i, try)
+	}
+	for n := range s.nodes {
+		m.nodeSteps(s, n, try)
+	}
+	for n := range s.nodes {
+		if m.FastNodes && s.nodes[n].gained == 0 && !s.nodes[n].isEmpty() {
+			try(step{action: gains, node: n}, func(next *state) {
+				next.nodes[n].gained = uint8(m.TTL)
+				next.nodes[n].advance()
+			})
 		}
 	}
-	return true
+	if next := *s; !m.Prompt || s.mayTick(m) {
+		if next.tick(m); next != *s {
+			do(step{action: ticks}, &next)
+		}
+	}
 }
 
-// holderSteps are the decisions of a client that holds the lock.
-func (m *Model) holderSteps(s *state, i int, do func(step, *state) bool) bool {
+// A try shows a step, by the change that it makes.
+type try func(did step, change func(*state))
+
+// clientSteps are the decisions of a client, on the answers it has. One that waits ends its try when
+// it can be granted no more.
+func (m *Model) clientSteps(s *state, i int, try try) {
 	c, of := &s.clients[i], m.Clients[i]
+	if s.mayBegin(m, i) {
+		try(step{action: begins, client: i}, func(next *state) { next.begin(m, i) })
+	}
+	if c.phase == idle || c.phase == over || !s.canAsk(i) || of.Waits && s.mayHold(i) {
+		return
+	}
+	if !of.Stays {
+		try(step{action: ends, client: i}, func(next *state) { next.end(m, i) })
+	}
+	if c.phase != held {
+		return
+	}
 	if int(c.extended) < of.Extensions && s.mayExtend(i) {
-		next := *s
-		next.extend(m, i)
-		if !do(step{action: extends, client: i}, &next) {
-			return false
-		}
+		try(step{action: extends, client: i}, func(next *state) { next.extend(m, i) })
 	}
 	if of.Downgrades && !c.reads && c.round == 0 {
-		next := *s
-		next.downgrade(m, i)
-		if !do(step{action: downgrades, client: i}, &next) {
-			return false
-		}
+		try(step{action: downgrades, client: i}, func(next *state) { next.downgrade(m, i) })
 	}
 	for n := range s.nodes {
 		if s.nodes[n].legs[i].missing {
-			next := *s
-			next.repair(n, i)
-			if !do(step{action: repairs, client: i, node: n}, &next) {
-				return false
-			}
+			try(step{action: repairs, client: i, node: n}, func(next *state) { next.repair(n, i) })
 		}
 	}
-	return true
 }
 
 // nodeSteps are requests that are run or lost, and keys that a node loses.
-func (m *Model) nodeSteps(s *state, do func(step, *state) bool) bool {
-	for n := range s.nodes {
-		for i := range m.Clients {
-			q := s.nodes[n].legs[i].queue
-			for place := 0; q.at(place) != noRequest; place++ {
-				if place > 0 && !m.Fault.has(UndoOvertakes) {
-					break
-				}
-				if !m.deliver(s, message{i, n, place}, do) {
-					return false
-				}
-			}
-		}
-		if !s.lossy && !m.lossSteps(s, n, do) {
-			return false
+func (m *Model) nodeSteps(s *state, n int, try try) {
+	for i := range m.Clients {
+		q := s.nodes[n].legs[i].queue
+		for place := 0; q.at(place) != noRequest && (place == 0 || m.Fault.has(UndoOvertakes)); place++ {
+			m.deliver(s, message{i, n, place}, try)
 		}
 	}
-	return true
+	lose := func(a action, change func(*node)) {
+		try(step{action: a, node: n}, func(next *state) {
+			next.lossy = true
+			change(&next.nodes[n])
+		})
+	}
+	if m.Forgets && !s.lossy {
+		lose(forgets, func(node *node) { node.lose(); node.mute = m.mute() })
+	}
+	if m.Unnoticed && !s.lossy && !s.nodes[n].isEmpty() && s.restsOnAll(m) {
+		lose(losesName, func(node *node) { node.name, node.nameFor = free, 0 })
+		lose(losesAll, (*node).lose)
+	}
 }
 
 // A message is a request on its way, by its place in the queue.
@@ -118,49 +117,20 @@ type message struct{ client, node, place int }
 
 // deliver runs a request, or loses it. To lose the last one is to deliver it never, unless the
 // client waits for it.
-func (m *Model) deliver(s *state, msg message, do func(step, *state) bool) bool {
+func (m *Model) deliver(s *state, msg message, try try) {
 	next := *s
 	node := &next.nodes[msg.node]
 	q := &node.legs[msg.client].queue
 	did := step{action: loses, client: msg.client, node: msg.node, request: q.at(msg.place)}
 	q.remove(msg.place)
 	if m.Lossy && (*q != 0 || did.request.extends()) {
-		last := next
-		if !do(did, &last) {
-			return false
-		}
+		try(did, func(lost *state) { *lost = next })
 	}
 	c := &next.clients[msg.client]
 	of := call{did.request, msg.client, c.try, m.Where == Everywhere || c.learned}
 	did.action, did.answer = runs, node.run(m, of)
 	next.learn(m, msg.node, of, did.answer)
-	return do(did, &next)
-}
-
-// lossSteps are the ways in which node n loses keys.
-func (m *Model) lossSteps(s *state, n int, do func(step, *state) bool) bool {
-	if m.Forgets {
-		next := *s
-		next.lossy = true
-		next.nodes[n].lose()
-		next.nodes[n].mute = m.mute()
-		if !do(step{action: forgets, node: n}, &next) {
-			return false
-		}
-	}
-	if !m.Unnoticed || s.nodes[n].isEmpty() || !s.restsOnAll(m) {
-		return true
-	}
-	next := *s
-	next.lossy = true
-	next.nodes[n].name, next.nodes[n].nameFor = free, 0
-	if !do(step{action: losesName, node: n}, &next) {
-		return false
-	}
-	next = *s
-	next.lossy = true
-	next.nodes[n].lose()
-	return do(step{action: losesAll, node: n}, &next)
+	try(did, func(ran *state) { *ran = next })
 }
 
 // restsOnAll reports whether each lock that is believed, or may be, rests on all nodes.
@@ -174,27 +144,6 @@ func (s *state) restsOnAll(m *Model) bool {
 		}
 	}
 	return true
-}
-
-// timeSteps are the ticks of clocks.
-func (m *Model) timeSteps(s *state, do func(step, *state) bool) bool {
-	for n := range s.nodes {
-		if !m.FastNodes || s.nodes[n].gained > 0 || s.nodes[n].isEmpty() {
-			continue
-		}
-		next := *s
-		next.nodes[n].gained = uint8(m.TTL)
-		next.nodes[n].advance()
-		if !do(step{action: gains, node: n}, &next) {
-			return false
-		}
-	}
-	if m.Prompt && !s.mayTick(m) {
-		return true
-	}
-	next := *s
-	next.tick(m)
-	return next == *s || do(step{action: ticks}, &next)
 }
 
 // mayTick reports whether each request has been run and each client that waits has tried, as a

@@ -159,15 +159,14 @@ func (m Model) Explore(look func(*state)) explore.Result {
 	})
 }
 
-// steps calls do with each step that can happen next and the state after it, until do returns
-// false.
-func (m Model) steps(s *state, do func(step, *state) bool) {
+// steps calls do with each step that can happen next and the state after it.
+func (m Model) steps(s *state, do func(step, *state)) {
 	for a := promote; a <= tick; a++ {
 		for who := range 2 {
 			next := *s
 			m.does(&next, step{a, who})
-			if next != *s && !do(step{a, who}, &next) {
-				return
+			if next != *s {
+				do(step{a, who}, &next)
 			}
 			if a == tick {
 				break

@@ -397,105 +397,99 @@ func (m *model) hear(w *world, n, i int) {
 }
 
 // steps are all that can happen next.
-func (m *model) steps(w *world, do func(string, *world) bool) {
-	try := func(what string, f func(*world)) bool {
+func (m *model) steps(w *world, do func(string, *world)) {
+	try := func(what string, f func(*world)) {
 		next := w.clone()
 		f(next)
 		next.over = next.over || !next.clients[0].lease.IsValid(next.at())
-		return do(what, next)
+		do(what, next)
 	}
-	if w.now < m.ticks && !try("a second passes", func(w *world) {
-		w.now++
-		for i := range nodes {
-			if w.keys[i].of != 1 || w.keys[i].until <= w.now {
-				w.lacked.Add(i)
+	if w.now < m.ticks {
+		try("a second passes", func(w *world) {
+			w.now++
+			for i := range nodes {
+				if w.keys[i].of != 1 || w.keys[i].until <= w.now {
+					w.lacked.Add(i)
+				}
 			}
-		}
-	}) {
-		return
+		})
 	}
 	holder := &w.clients[0]
 	if m.rival && w.over {
 		return
 	}
 	if holder.lease.ended == Held {
-		if holder.due > 0 && holder.due <= w.at() && !try("the lease is due", func(w *world) {
-			w.clients[0].due = 0
-			m.follow(w, w.clients[0].lease.Due(w.at()))
-		}) {
-			return
+		if holder.due > 0 && holder.due <= w.at() {
+			try("the lease is due", func(w *world) {
+				w.clients[0].due = 0
+				m.follow(w, w.clients[0].lease.Due(w.at()))
+			})
 		}
-		if !m.rival && !try("the lease is released", func(w *world) {
-			w.clients[0].lease.End(Released)
-			m.follow(w, Todo{End: Released})
-		}) {
-			return
+		if !m.rival {
+			try("the lease is released", func(w *world) {
+				w.clients[0].lease.End(Released)
+				m.follow(w, Todo{End: Released})
+			})
 		}
 	}
-	if holder.renew && !try("the turn of the renewal", m.renew) {
-		return
+	if holder.renew {
+		try("the turn of the renewal", m.renew)
 	}
-	if holder.look && !try("the turn of the look", m.look) {
-		return
+	if holder.look {
+		try("the turn of the look", m.look)
 	}
 	for i := range nodes {
-		if w.taken < m.dels && w.keys[i].of == 1 && !try(fmt.Sprintf("node %d loses its key", i), func(w *world) {
-			w.taken++
-			w.keys[i] = key{}
-			w.lacked.Add(i)
-			w.changed.Add(i)
-		}) {
-			return
+		if w.taken < m.dels && w.keys[i].of == 1 {
+			try(fmt.Sprintf("node %d loses its key", i), func(w *world) {
+				w.taken++
+				w.keys[i] = key{}
+				w.lacked.Add(i)
+				w.changed.Add(i)
+			})
 		}
-		if w.changed.Has(i) && !try(fmt.Sprintf("node %d hints", i), func(w *world) {
-			w.changed.Remove(i)
-			m.follow(w, w.clients[0].lease.Hinted(i, w.at()))
-		}) {
-			return
+		if w.changed.Has(i) {
+			try(fmt.Sprintf("node %d hints", i), func(w *world) {
+				w.changed.Remove(i)
+				m.follow(w, w.clients[0].lease.Hinted(i, w.at()))
+			})
 		}
-		if m.rival && !w.clients[1].asked.Has(i) && !try(fmt.Sprintf("another client asks node %d", i), func(w *world) {
-			c := &w.clients[1]
-			if c.trials == nil {
-				c.trials = []*trial{{start: w.at(), votes: Votes{Tally: quorum.Tally{Nodes: nodes}}}}
-			}
-			c.asked.Add(i)
-			c.ask(message{op: acquires}, quorum.Of(i))
-			w.handle(1, i, false)
-			m.hear(w, 1, i)
-		}) {
-			return
+		if m.rival && !w.clients[1].asked.Has(i) {
+			try(fmt.Sprintf("another client asks node %d", i), func(w *world) {
+				c := &w.clients[1]
+				if c.trials == nil {
+					c.trials = []*trial{{start: w.at(), votes: Votes{Tally: quorum.Tally{Nodes: nodes}}}}
+				}
+				c.asked.Add(i)
+				c.ask(message{op: acquires}, quorum.Of(i))
+				w.handle(1, i, false)
+				m.hear(w, 1, i)
+			})
 		}
-		if len(holder.mend[i]) > 0 && !try(fmt.Sprintf("the turn of the repair of node %d", i), func(w *world) {
-			c := &w.clients[0]
-			if c.lease.IsValid(w.at()) || m.mistake == repairsLate {
-				c.sent[i] = append(c.sent[i], c.mend[i][0])
-			}
-			c.mend[i] = c.mend[i][1:]
-		}) {
-			return
+		if len(holder.mend[i]) > 0 {
+			try(fmt.Sprintf("the turn of the repair of node %d", i), func(w *world) {
+				c := &w.clients[0]
+				if c.lease.IsValid(w.at()) || m.mistake == repairsLate {
+					c.sent[i] = append(c.sent[i], c.mend[i][0])
+				}
+				c.mend[i] = c.mend[i][1:]
+			})
 		}
 		if len(holder.sent[i]) > 0 {
 			of := holder.sent[i][0]
 			what := fmt.Sprintf("%s at node %d", opTexts[of.op], i)
-			if !try(what, func(w *world) { w.handle(0, i, false) }) {
-				return
-			}
+			try(what, func(w *world) { w.handle(0, i, false) })
 			if w.lost < m.losses && of.op != releases {
-				if !try(what+", whose answer is lost", func(w *world) { w.lost++; w.handle(0, i, true) }) {
-					return
-				}
-				if !try(what+" is not sent, and that is told", func(w *world) {
+				try(what+", whose answer is lost", func(w *world) { w.lost++; w.handle(0, i, true) })
+				try(what+" is not sent, and that is told", func(w *world) {
 					c := &w.clients[0]
 					w.lost++
 					of.answer = Answer{Node: i, Outcome: protocol.Failed}
 					c.sent[i], c.got[i] = c.sent[i][1:], append(c.got[i], of)
-				}) {
-					return
-				}
+				})
 			}
 		}
-		if len(holder.got[i]) > 0 && !try(fmt.Sprintf("the answer of node %d", i), func(w *world) { m.hear(w, 0, i) }) {
-			return
+		if len(holder.got[i]) > 0 {
+			try(fmt.Sprintf("the answer of node %d", i), func(w *world) { m.hear(w, 0, i) })
 		}
 	}
 }
