@@ -1,5 +1,7 @@
 package sharedmodel
 
+import "slices"
+
 // A client is one process and its claim. Of what ends it keeps the time that is left by the
 // clients' clocks, which are true time here.
 type client struct {
@@ -26,21 +28,25 @@ const (
 // believes reports whether the client takes its lock for valid.
 func (c *client) believes() bool { return c.valid > 0 }
 
+// either is the request of a reader, or that of a writer.
+func (c *client) either(reader, writer request) request {
+	if c.reads {
+		return reader
+	}
+	return writer
+}
+
 // Decisions of client i.
 
 // begin makes a claim.
 func (s *state) begin(m *Model, i int) {
 	c, of := &s.clients[i], m.Clients[i]
 	*c = client{phase: acquiring, reads: of.Reads, try: c.try, tried: of.Waits, learned: c.learned}
-	if m.Fault.has(IntentOfTry) && of.Waits {
+	if m.has(IntentOfTry) && of.Waits {
 		c.try = (c.try + 1) % 4
 	}
 	s.startRound(m, i)
-	if of.Reads {
-		s.ask(i, read)
-	} else {
-		s.ask(i, write)
-	}
+	s.ask(i, c.either(read, write))
 }
 
 // mayBegin reports whether the client may make a claim.
@@ -67,30 +73,19 @@ func (s *state) extend(m *Model, i int) {
 	c := &s.clients[i]
 	c.extended++
 	s.startRound(m, i)
-	if c.reads {
-		s.ask(i, extendRead)
-	} else {
-		s.ask(i, extendWrite)
-	}
+	s.ask(i, c.either(extendRead, extendWrite))
 }
 
 // mayExtend reports whether no extension is on its way. Where requests can be lost, a late one is
 // as good as a lost one.
 func (s *state) mayExtend(i int) bool {
-	for n := range s.nodes {
-		for q := s.nodes[n].legs[i].queue; q != 0; q >>= requestBits {
-			if q.at(0).extends() {
-				return false
-			}
-		}
-	}
-	return true
+	return s.count(i, func(l *leg) bool { return slices.ContainsFunc(l.queue[:], request.extends) }) == 0
 }
 
 // downgrade makes a reader of a writer, by a round like that of an extension. The client is a
 // reader from here on: by its old votes at first, and for longer when a quorum has run it.
 func (s *state) downgrade(m *Model, i int) {
-	s.clients[i].reads = !m.Fault.has(DowngradeWrites)
+	s.clients[i].reads = !m.has(DowngradeWrites)
 	s.startRound(m, i)
 	s.ask(i, downgrade)
 }
@@ -99,26 +94,19 @@ func (s *state) downgrade(m *Model, i int) {
 func (s *state) repair(n, i int) {
 	l := &s.nodes[n].legs[i]
 	l.missing = false
-	if s.clients[i].reads {
-		l.queue.push(reread)
-	} else {
-		l.queue.push(rewrite)
-	}
+	l.queue.push(s.clients[i].either(reread, rewrite))
 }
 
 // end gives up the claim, whatever has become of it.
 func (s *state) end(m *Model, i int) {
 	c := &s.clients[i]
 	inVain := c.phase == acquiring
-	switch {
-	case c.reads:
-		s.ask(i, leave)
-	case inVain:
-		s.ask(i, undo)
-	default:
-		s.ask(i, release)
+	if inVain {
+		s.ask(i, c.either(leave, undo))
+	} else {
+		s.ask(i, c.either(leave, release))
 	}
-	if inVain && m.Fault.has(UndoneWins) {
+	if inVain && m.has(UndoneWins) {
 		c.phase = over
 		return
 	}
@@ -157,39 +145,39 @@ func (s *state) ask(i int, r request) {
 	}
 }
 
-// canAsk reports whether all queues have room.
-func (s *state) canAsk(i int) bool {
+// count returns how many of the client's legs are so.
+func (s *state) count(i int, so func(*leg) bool) (sum int) {
 	for n := range s.nodes {
-		if s.nodes[n].legs[i].queue.isFull() {
-			return false
+		if so(&s.nodes[n].legs[i]) {
+			sum++
 		}
 	}
-	return true
+	return sum
+}
+
+// canAsk reports whether all queues have room.
+func (s *state) canAsk(i int) bool {
+	return s.count(i, func(l *leg) bool { return l.queue.isFull() }) == 0
 }
 
 // isQuiet reports whether no request of the client is on its way.
 func (s *state) isQuiet(i int) bool {
-	for n := range s.nodes {
-		if s.nodes[n].legs[i].queue != 0 {
-			return false
-		}
-	}
-	return true
+	return s.count(i, func(l *leg) bool { return l.queue != queue{} }) == 0
 }
 
 // learn draws the client's conclusions from an answer of node n, at once: a client that wins later
 // believes less. One that never hears of it is one that ends.
 func (s *state) learn(m *Model, n int, of call, by answer) {
 	i := of.client
-	c, leg := &s.clients[i], &s.nodes[n].legs[i]
+	c, l := &s.clients[i], &s.nodes[n].legs[i]
 	switch {
 	case by == readers:
 		c.learned = m.Where == Learned && m.Clients[i].Waits
 	case by == missing && c.phase == held:
-		leg.missing = true
+		l.missing = true
 	case by == granted && s.counts(m, n, of):
-		leg.granted = true
-		if s.votes(i) >= quorum {
+		l.granted = true
+		if s.count(i, func(l *leg) bool { return l.granted }) >= quorum {
 			c.valid = max(c.valid, c.round)
 			c.phase, c.round = held, 0
 			c.reads = c.reads || of.request == downgrade
@@ -201,27 +189,17 @@ func (s *state) learn(m *Model, n int, of call, by answer) {
 // counts reports whether a grant of node n is a vote in the round under way.
 func (s *state) counts(m *Model, n int, of call) bool {
 	c := &s.clients[of.client]
-	if c.round == 0 || s.nodes[n].mute > 0 && !(of.request.extends() && m.Fault.has(MuteExtends)) {
+	if c.round == 0 || s.nodes[n].mute > 0 && !(of.request.extends() && m.has(MuteExtends)) {
 		return false
 	}
 	switch of.request {
 	case write, read:
 		return c.phase == acquiring || c.phase == over // over: with UndoneWins
 	case rewrite, reread:
-		return c.phase == held && m.Fault.has(RepairCounts)
+		return c.phase == held && m.has(RepairCounts)
 	default:
 		return c.phase == held
 	}
-}
-
-func (s *state) votes(i int) int {
-	votes := 0
-	for n := range s.nodes {
-		if s.nodes[n].legs[i].granted {
-			votes++
-		}
-	}
-	return votes
 }
 
 // What is promised.
@@ -238,7 +216,7 @@ func (s *state) broken(m *Model) string {
 		}
 	}
 	if m.Patience > 0 && int(s.waited) > m.Patience {
-		return "who waits has waited for too long"
+		return "a client has waited for too long"
 	}
 	return ""
 }
@@ -278,13 +256,7 @@ func (s *state) mayHold(i int) bool {
 	case c.phase == held:
 		return true
 	}
-	votes := 0
-	for n := range s.nodes {
-		if l := &s.nodes[n].legs[i]; l.granted || l.queue.at(0) == write || l.queue.at(0) == read {
-			votes++
-		}
-	}
-	return votes >= quorum
+	return s.count(i, func(l *leg) bool { return l.granted || l.queue[0] == write || l.queue[0] == read }) >= quorum
 }
 
 // isServed reports whether one of those that wait is granted.

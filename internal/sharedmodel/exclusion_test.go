@@ -88,7 +88,7 @@ func TestExclusionDoesNotNeedEveryRule(t *testing.T) {
 		DowngradeAgain: {downgrading},
 		UndoOvertakes:  {extending},
 	} {
-		t.Run(f.String(), func(t *testing.T) {
+		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()
 			if *everything {
 				in = append(models[:len(models):len(models)], large[:2]...)
@@ -117,7 +117,7 @@ func TestMistakesBreakExclusion(t *testing.T) {
 		NoDrift:          fastNodes,
 		UndoneWins:       extending,
 	} {
-		t.Run(f.String(), func(t *testing.T) {
+		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()
 			breaks(t, m.with(f))
 		})
@@ -146,8 +146,8 @@ func breaks(t *testing.T, m Model) {
 	t.Logf("%s: found in %d states, %d steps: %s", m, res.States, res.Steps, res.Violation)
 }
 
-func (m Model) with(f Fault) Model {
-	m.Fault = f
+func (m Model) with(faults ...Fault) Model {
+	m.Faults = faults
 	return m
 }
 
@@ -168,7 +168,7 @@ func (m Model) String() string {
 		text string
 	}{
 		{m.FastNodes, "fast nodes"}, {m.Lossy, "lossy"}, {m.Forgets, "a node forgets"},
-		{m.Unnoticed, "a node forgets unnoticed"}, {m.Prompt, "prompt"}, {m.Fault != 0, "fault: " + m.Fault.String()},
+		{m.Unnoticed, "a node forgets unnoticed"}, {m.Prompt, "prompt"}, {m.Faults != nil, fmt.Sprintf("faults: %q", m.Faults)},
 	} {
 		if word.is {
 			words = append(words, word.text)

@@ -61,15 +61,15 @@ func (m Model) leftovers() explore.Result {
 	})
 }
 
-// releaseAll runs what is on its way, and the releases of those who have not sent theirs. A writer
+// releaseAll runs what is on its way, and the releases that have not been sent. A writer
 // that still waits gives up.
 func (s *state) releaseAll(m *Model) {
 	for n := range s.nodes {
 		for i := range m.Clients {
 			c, node := &s.clients[i], &s.nodes[n]
 			of := call{client: i, try: c.try}
-			for node.legs[i].queue != 0 {
-				of.request = node.legs[i].queue.at(0)
+			for node.legs[i].queue[0] != noRequest {
+				of.request = node.legs[i].queue[0]
 				node.legs[i].queue.remove(0)
 				node.run(m, of)
 			}

@@ -1,6 +1,10 @@
 package sharedmodel
 
-import "strings"
+import (
+	"slices"
+
+	"github.com/redquorum/redquorum/internal/explore"
+)
 
 // N is the number of nodes; all of them are alike.
 const N = 3
@@ -51,8 +55,8 @@ type Model struct {
 	// number.
 	Patience int
 
-	// Fault changes the protocol.
-	Fault Fault
+	// Faults change the protocol.
+	Faults []Fault
 
 	// whole explores also what comes when exclusion cannot be broken any more.
 	whole bool
@@ -60,156 +64,68 @@ type Model struct {
 
 // A Client is a process that makes a claim.
 type Client struct {
-	// Reads says that it wants the lock shared.
-	Reads bool
-
-	// Extensions is how many times it may extend its lock, at most three.
-	Extensions int
-
-	// Downgrades lets a writer go on as a reader.
-	Downgrades bool
-
-	// Stays keeps the client from giving up its claim. It may die, as any may.
-	Stays bool
-
-	// Waits makes the client try again in each tick until it is granted.
-	Waits bool
-
-	// Returns lets a reader make a new claim when nothing is left of the last.
-	Returns bool
+	Reads      bool // it wants the lock shared
+	Extensions int  // how many times it may extend its lock, at most three
+	Downgrades bool // a writer may go on as a reader
+	Stays      bool // it does not give up its claim; it may die, as any may
+	Waits      bool // it tries again in each tick until it is granted
+	Returns    bool // a reader may make a new claim when nothing is left of the last
 }
 
 // Where says on which nodes the undo of a writer's try sets the intent. It prolongs the writer's
-// own wherever it finds it. SET NX does not tell who refused a write; the undo finds out, and by
-// then the one who did may have gone.
+// own wherever it finds it. SET NX does not tell what refused a write; the undo finds out, and by
+// then that may have gone.
 type Where int
 
 const (
-	// Learned is WhereRefused at first. Once an undo of this writer has found readers, or an
-	// intent, or nothing where its write was refused, each later one is Everywhere.
-	Learned Where = iota
-
-	// AtMarker is where the undo finds the marker.
-	AtMarker
-
-	// WhereRefused is where it finds the marker, or nothing though the write was refused.
-	WhereRefused
-
-	// Everywhere is on all nodes.
-	Everywhere
+	Learned      Where = iota // WhereRefused at first; then Everywhere, once an undo found readers (see node.undo)
+	AtMarker                  // where the undo finds the marker
+	WhereRefused              // where it finds the marker, or nothing though the write was refused
+	Everywhere                // on all nodes
 )
 
 func (w Where) String() string {
 	return [...]string{"learned", "at the marker", "where refused", "everywhere"}[w]
 }
 
-// A Fault is a set of changes to the protocol. Most are mistakes; the tests say which promise each
-// of them breaks, if any.
-type Fault uint32
+// A Fault changes the protocol. Most are mistakes; the tests say which promise each of them breaks,
+// if any.
+type Fault string
 
-// The faults. The comments say how the faulty protocol differs.
+// The faults. The comments say what the faulty protocol does.
 const (
-	// OneExpiry keeps one TTL for the whole set, so that each Read and each extension renews
-	// all its members.
-	OneExpiry Fault = 1 << iota
-
-	// FirstExpiry lets the marker expire with the first member.
-	FirstExpiry
-
-	// ReadBesideWriter grants a Read though NAME holds a writer's value.
-	ReadBesideWriter
-
-	// ExtendAdds makes a reader's extension add a member that is missing.
-	ExtendAdds
-
-	// ExtendExpired extends a member whose time is over, if it has not been purged.
-	ExtendExpired
-
-	// ExtendBlindly grants an extension to every reader where the marker is.
-	ExtendBlindly
-
-	// ExtendUnmarked looks at the member's score alone, and not at NAME.
-	ExtendUnmarked
-
-	// RepairCounts counts a repair for the extension that found the gap.
-	RepairCounts
-
-	// RepairYields has a reader's repair refused by an intent, as any Read is.
-	RepairYields
-
-	// LeaveDeletes makes each reader that leaves delete the marker.
-	LeaveDeletes
-
-	// LeaveUnseen makes the last reader that leaves delete NAME without a look at it.
-	LeaveUnseen
-
-	// LeaveMember makes a reader that was a writer remove its member only.
-	LeaveMember
-
-	// DowngradeLoses sets the marker without the member.
-	DowngradeLoses
-
-	// DowngradeWrites takes the lock for exclusive until a quorum has run the downgrade.
-	DowngradeWrites
-
-	// DowngradeAgain is an addition: a reader's extension runs the downgrade where NAME
-	// still holds its value.
-	DowngradeAgain
-
-	// NeverMute counts the grants of a node that forgot.
-	NeverMute
-
-	// BrieflyMute counts them a tick before each lock that was granted must have expired.
-	BrieflyMute
-
-	// MuteExtends counts an extension on a node that forgot, since it holds the value again.
-	MuteExtends
-
-	// NoDrift believes a lock for its whole TTL.
-	NoDrift
-
-	// UndoOvertakes lets a node run the requests of a client in any order.
-	UndoOvertakes
-
-	// UndoneWins counts grants that come after the undo was sent.
-	UndoneWins
-
-	// IntentOfTry gives each try of a writer an intent of its own, as each has its own value.
-	IntentOfTry
-
-	// IntentReplaces makes an undo replace the living intent of another writer.
-	IntentReplaces
-
-	// IntentProlongs is an addition: an undo prolongs the living intent of another writer.
-	IntentProlongs
-
-	// IntentStays leaves the intent when its writer releases the lock.
-	IntentStays
+	OneExpiry        Fault = "one expiry"         // keeps one TTL for the whole set, which each read and extension renews
+	FirstExpiry      Fault = "first expiry"       // lets the marker expire with the first member
+	ReadBesideWriter Fault = "read beside writer" // grants a read though NAME holds a writer's value
+	ExtendAdds       Fault = "extend adds"        // has a reader's extension add a member that is missing
+	ExtendExpired    Fault = "extend expired"     // extends a member whose time is over, if it has not been purged
+	ExtendBlindly    Fault = "extend blindly"     // grants an extension to every reader where the marker is
+	ExtendUnmarked   Fault = "extend unmarked"    // looks at the member's score alone, and not at NAME
+	RepairCounts     Fault = "repair counts"      // counts a repair for the extension that found the gap
+	RepairYields     Fault = "repair yields"      // has a reader's repair refused by an intent, as any read is
+	LeaveDeletes     Fault = "leave deletes"      // has each reader that leaves delete the marker
+	LeaveUnseen      Fault = "leave unseen"       // has the last reader that leaves delete NAME without a look at it
+	LeaveMember      Fault = "leave member"       // has a reader that was a writer remove its member only
+	DowngradeLoses   Fault = "downgrade loses"    // sets the marker without the member
+	DowngradeWrites  Fault = "downgrade writes"   // takes the lock for exclusive until a quorum has run the downgrade
+	DowngradeAgain   Fault = "downgrade again"    // has a reader's extension run the downgrade where NAME still holds its value
+	NeverMute        Fault = "never mute"         // counts the grants of a node that forgot
+	BrieflyMute      Fault = "briefly mute"       // counts them a tick before each lock that was granted must have expired
+	MuteExtends      Fault = "mute extends"       // counts an extension on a node that forgot, since it holds the value again
+	NoDrift          Fault = "no drift"           // believes a lock for its whole TTL
+	UndoOvertakes    Fault = "undo overtakes"     // lets a node run the requests of a client in any order
+	UndoneWins       Fault = "undone wins"        // counts grants that come after the undo was sent
+	IntentOfTry      Fault = "intent of try"      // gives each try of a writer an intent of its own, as each has its own value
+	IntentReplaces   Fault = "intent replaces"    // has an undo replace the living intent of another writer
+	IntentProlongs   Fault = "intent prolongs"    // has an undo prolong the living intent of another writer
+	IntentStays      Fault = "intent stays"       // leaves the intent when its writer releases the lock
 )
 
-var faultNames = [...]string{"one expiry", "first expiry", "read beside writer", "extend adds", "extend expired",
-	"extend blindly", "extend unmarked", "repair counts", "repair yields", "leave deletes", "leave unseen", "leave member",
-	"downgrade loses", "downgrade writes", "downgrade again", "never mute", "briefly mute", "mute extends", "no drift",
-	"undo overtakes", "undone wins", "intent of try", "intent replaces", "intent prolongs", "intent stays"}
-
-func (f Fault) has(one Fault) bool { return f&one != 0 }
-
-func (f Fault) String() string {
-	var names []string
-	for i, name := range faultNames {
-		if f.has(1 << i) {
-			names = append(names, name)
-		}
-	}
-	if names == nil {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
+func (m *Model) has(f Fault) bool { return slices.Contains(m.Faults, f) }
 
 // validity is how long the grants of a round are believed, from its start.
 func (m *Model) validity() uint8 {
-	if m.FastNodes && !m.Fault.has(NoDrift) {
+	if m.FastNodes && !m.has(NoDrift) {
 		return uint8(m.TTL) - 1
 	}
 	return uint8(m.TTL)
@@ -218,10 +134,37 @@ func (m *Model) validity() uint8 {
 // mute is how long the grants of a node do not count after it forgot.
 func (m *Model) mute() uint8 {
 	switch {
-	case m.Fault.has(NeverMute):
+	case m.has(NeverMute):
 		return 0
-	case m.Fault.has(BrieflyMute):
+	case m.has(BrieflyMute):
 		return m.validity() - 1
 	}
 	return uint8(m.TTL)
+}
+
+// Explore tries all steps that can happen, breadth first, until a promise is broken or no step is
+// left that could break one. States that differ in nothing but the order of nodes count once.
+func (m Model) Explore() explore.Result {
+	return m.explore(func(_ step, s *state, isNew bool) string {
+		if isNew {
+			return s.broken(&m)
+		}
+		return ""
+	})
+}
+
+// explore shows each step to look, the state after it and whether that is a new one, until look
+// names what is broken. A violation is named by the client's letters, which are the same in all
+// states of one key; the trace has one and the same name for each node.
+func (m Model) explore(look func(step, *state, bool) string) explore.Result {
+	return explore.Space[state, state, step]{
+		Key:   (*state).key,
+		State: func(k state) state { return k },
+		Steps: func(s *state, do func(step, *state)) {
+			if !s.isDecided(&m) {
+				m.steps(s, do)
+			}
+		},
+		Describe: func(did step, _, after *state) string { return did.describe(&after.nodes[did.node]) },
+	}.Explore(look)
 }

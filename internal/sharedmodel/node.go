@@ -125,7 +125,7 @@ func (n *node) extendWrite(m *Model, client int) answer {
 // release deletes the value and the writer's intent.
 func (n *node) release(m *Model, c call) {
 	n.deleteValue(c.client)
-	if n.owns(m, c) && !m.Fault.has(IntentStays) {
+	if n.owns(m, c) && !m.has(IntentStays) {
 		n.intent, n.intentFor, n.intentTry = free, 0, 0
 	}
 }
@@ -156,27 +156,27 @@ func (n *node) undo(m *Model, c call) answer {
 // want sets the intent, or prolongs it.
 func (n *node) want(m *Model, c call) {
 	switch {
-	case n.intent == free, n.owns(m, c), m.Fault.has(IntentReplaces):
+	case n.intent == free, n.owns(m, c), m.has(IntentReplaces):
 		n.intent, n.intentFor = value(c.client), uint8(m.IntentTTL)
-		if m.Fault.has(IntentOfTry) {
+		if m.has(IntentOfTry) {
 			n.intentTry = c.try
 		}
-	case m.Fault.has(IntentProlongs):
+	case m.has(IntentProlongs):
 		n.intentFor = uint8(m.IntentTTL)
 	}
 }
 
 // owns reports whether the intent is the caller's.
 func (n *node) owns(m *Model, c call) bool {
-	return n.intent == value(c.client) && (n.intentTry == c.try || !m.Fault.has(IntentOfTry))
+	return n.intent == value(c.client) && (n.intentTry == c.try || !m.has(IntentOfTry))
 }
 
 // read adds a member.
 func (n *node) read(m *Model, c call) answer {
-	if n.name > marker && !m.Fault.has(ReadBesideWriter) {
+	if n.name > marker && !m.has(ReadBesideWriter) {
 		return refused
 	}
-	if n.intent != free && (c.request == read || m.Fault.has(RepairYields)) {
+	if n.intent != free && (c.request == read || m.has(RepairYields)) {
 		return refused
 	}
 	n.add(m, c.client)
@@ -186,7 +186,7 @@ func (n *node) read(m *Model, c call) answer {
 // add gives a member a whole TTL.
 func (n *node) add(m *Model, client int) {
 	n.members[client] = expired + uint8(m.TTL)
-	if m.Fault.has(OneExpiry) {
+	if m.has(OneExpiry) {
 		for i, left := range n.members {
 			if left != absent {
 				n.members[i] = expired + uint8(m.TTL)
@@ -212,9 +212,9 @@ func (n *node) settle(m *Model) {
 	}
 	n.setFor = last
 	switch {
-	case n.name == marker && m.Fault.has(FirstExpiry):
+	case n.name == marker && m.has(FirstExpiry):
 		n.nameFor = min(first, last)
-	case n.name == marker, last == 0 && m.Fault.has(LeaveUnseen):
+	case n.name == marker, last == 0 && m.has(LeaveUnseen):
 		n.nameFor = last
 	}
 	if n.nameFor == 0 {
@@ -226,25 +226,25 @@ func (n *node) settle(m *Model) {
 func (n *node) extendRead(m *Model, client int) answer {
 	least := expired + 1
 	switch {
-	case m.Fault.has(ExtendAdds):
+	case m.has(ExtendAdds):
 		least = absent
-	case m.Fault.has(ExtendExpired):
+	case m.has(ExtendExpired):
 		least = expired
 	}
 	switch {
-	case n.name == value(client) && m.Fault.has(DowngradeAgain):
+	case n.name == value(client) && m.has(DowngradeAgain):
 		return n.downgrade(m, client)
-	case m.Fault.has(ExtendUnmarked):
+	case m.has(ExtendUnmarked):
 		// Whatever NAME holds.
 	case n.name > marker:
 		return refused
-	case n.name == free && !m.Fault.has(ExtendAdds):
+	case n.name == free && !m.has(ExtendAdds):
 		return missing
 	}
 	switch {
 	case n.members[client] >= least:
 		n.add(m, client)
-	case !m.Fault.has(ExtendBlindly):
+	case !m.has(ExtendBlindly):
 		return missing
 	}
 	return granted
@@ -256,7 +256,7 @@ func (n *node) downgrade(m *Model, client int) answer {
 		return missing
 	}
 	n.name, n.nameFor = marker, uint8(m.TTL)
-	if !m.Fault.has(DowngradeLoses) {
+	if !m.has(DowngradeLoses) {
 		n.add(m, client)
 	}
 	return granted
@@ -264,7 +264,7 @@ func (n *node) downgrade(m *Model, client int) answer {
 
 // leave removes the member, or the value where a downgrade has not been run.
 func (n *node) leave(m *Model, client int) {
-	if !m.Fault.has(LeaveMember) {
+	if !m.has(LeaveMember) {
 		n.deleteValue(client)
 	}
 	if n.members[client] == absent {
@@ -272,7 +272,7 @@ func (n *node) leave(m *Model, client int) {
 	}
 	n.members[client] = absent
 	n.settle(m)
-	if m.Fault.has(LeaveDeletes) && n.name == marker {
+	if m.has(LeaveDeletes) && n.name == marker {
 		n.name, n.nameFor = free, 0
 	}
 }

@@ -92,9 +92,10 @@ func (m *Model) clientSteps(s *state, i int, try try) {
 // nodeSteps are requests that are run or lost, and keys that a node loses.
 func (m *Model) nodeSteps(s *state, n int, try try) {
 	for i := range m.Clients {
-		q := s.nodes[n].legs[i].queue
-		for place := 0; q.at(place) != noRequest && (place == 0 || m.Fault.has(UndoOvertakes)); place++ {
-			m.deliver(s, message{i, n, place}, try)
+		for place, r := range s.nodes[n].legs[i].queue {
+			if r != noRequest && (place == 0 || m.has(UndoOvertakes)) {
+				m.deliver(s, message{i, n, place}, try)
+			}
 		}
 	}
 	lose := func(a action, change func(*node)) {
@@ -121,9 +122,9 @@ func (m *Model) deliver(s *state, msg message, try try) {
 	next := *s
 	node := &next.nodes[msg.node]
 	q := &node.legs[msg.client].queue
-	did := step{action: loses, client: msg.client, node: msg.node, request: q.at(msg.place)}
+	did := step{action: loses, client: msg.client, node: msg.node, request: q[msg.place]}
 	q.remove(msg.place)
-	if m.Lossy && (*q != 0 || did.request.extends()) {
+	if m.Lossy && (*q != queue{} || did.request.extends()) {
 		try(did, func(lost *state) { *lost = next })
 	}
 	c := &next.clients[msg.client]
@@ -188,44 +189,25 @@ func (s *state) tick(m *Model) {
 }
 
 // describe puts a step into words, for a trace. after is the node as the step left it.
-func (s step) describe(after *node) string {
-	who, where := name(s.client), fmt.Sprintf("node %d", s.node+1)
-	switch s.action {
-	case begins:
-		return who + " begins"
-	case extends:
-		return who + " extends"
-	case downgrades:
-		return who + " downgrades"
-	case repairs:
-		return fmt.Sprintf("%s repairs %s", who, where)
-	case ends:
-		return who + " ends"
-	case runs:
-		return fmt.Sprintf("%s: %s's %s%s: %s", where, who, s.request, s.verdict(), after)
-	case loses:
-		return fmt.Sprintf("%s: %s's %s is lost", where, who, s.request)
-	case forgets:
-		return where + " forgets all keys"
-	case losesName:
-		return where + " loses NAME unnoticed"
-	case losesAll:
-		return where + " loses all keys unnoticed"
-	case gains:
-		return where + ": its clock gains a tick"
-	default:
-		return "a tick"
+func (did step) describe(after *node) string {
+	client, node, verdict := name(did.client), fmt.Sprintf("node %d", did.node+1), ""
+	if did.request < undo {
+		verdict = [...]string{" refused", " granted", " finds nothing", ""}[did.answer]
 	}
-}
-
-func (s step) verdict() string {
-	if s.request >= undo {
-		return ""
-	}
-	return [...]string{" refused", " granted", " finds nothing"}[s.answer]
-}
-
-func (r request) String() string {
-	return [...]string{"", "write", "write again", "read", "read again", "extend write", "extend read", "downgrade",
-		"undo", "release", "leave"}[r]
+	request := [...]string{"", "write", "write again", "read", "read again", "extend write", "extend read", "downgrade",
+		"undo", "release", "leave"}[did.request]
+	return [...]string{
+		begins:     client + " begins",
+		extends:    client + " extends",
+		downgrades: client + " downgrades",
+		repairs:    client + " repairs " + node,
+		ends:       client + " ends",
+		runs:       fmt.Sprintf("%s: %s's %s%s: %s", node, client, request, verdict, after),
+		loses:      fmt.Sprintf("%s: %s's %s is lost", node, client, request),
+		forgets:    node + " forgets all keys",
+		losesName:  node + " loses NAME unnoticed",
+		losesAll:   node + " loses all keys unnoticed",
+		gains:      node + ": its clock gains a tick",
+		ticks:      "a tick",
+	}[did.action]
 }

@@ -107,6 +107,6 @@ func TestMistakesStarveAWriter(t *testing.T) {
 // Intents of tries do no harm if each undo prolongs what it finds.
 func TestAnIntentMayBeTheTrysIfOthersProlongIt(t *testing.T) {
 	t.Parallel()
-	m := prompt(waiter, returning).with(IntentOfTry | IntentProlongs)
+	m := prompt(waiter, returning).with(IntentOfTry, IntentProlongs)
 	waits(t, m, m.TTL)
 }
