@@ -12,7 +12,7 @@ const N = 3
 // quorum is how many nodes must grant.
 const quorum = N/2 + 1
 
-// MaxClients and MaxTTL bound a Model, so that its states stay small.
+// These bound a Model, so that its states stay small.
 const (
 	MaxClients = 3
 	MaxTTL     = 3
@@ -20,46 +20,19 @@ const (
 
 // A Model says which of all worlds to explore. Durations are in ticks.
 type Model struct {
-	// Clients want the one name there is, at most MaxClients of them: A, B and C.
-	Clients []Client
+	Clients   []Client // want the one name there is, at most MaxClients of them: A, B and C
+	TTL       int      // of every lock, at most MaxTTL
+	IntentTTL int      // of a waiting writer's intent; zero: writers set none, as those of other libraries do
+	Where     Where    // an undo sets the intent
+	FastNodes bool     // each node's clock may gain one tick in any TTL, which is the drift allowance then; else it is zero
+	Lossy     bool     // requests may be lost; any may be late, unless the network is Prompt
+	Forgets   bool     // one node may lose its keys once, and clients notice it
+	Unnoticed bool     // one node may lose NAME or all its keys once, unnoticed, when each valid lock rests on all nodes
+	Prompt    bool     // time stands still until each request has been run, and each client that waits has tried again
+	Patience  int      // how many ticks may pass before one of those that wait is granted; zero: any number
+	Faults    []Fault  // change the protocol
 
-	// TTL is that of every lock, at most MaxTTL.
-	TTL int
-
-	// IntentTTL is that of a waiting writer's intent, at most MaxTTL. Zero: writers set none, as
-	// those of other libraries do.
-	IntentTTL int
-
-	// Where says on which nodes an undo sets the intent.
-	Where Where
-
-	// FastNodes lets each node's clock gain one tick in any TTL, which is the drift allowance
-	// then. Without it clocks are alike, and the allowance is zero.
-	FastNodes bool
-
-	// Lossy lets requests be lost. Any request may be late, unless the network is Prompt.
-	Lossy bool
-
-	// Forgets lets one node lose its keys once. Clients notice it.
-	Forgets bool
-
-	// Unnoticed lets one node lose NAME or all its keys once, and no client notices it. It happens
-	// only where P1 allows it: when each valid lock rests on all nodes.
-	Unnoticed bool
-
-	// Prompt makes time stand still until each request has been run, and each client that waits
-	// has tried again.
-	Prompt bool
-
-	// Patience is how many ticks may pass before one of those that wait is granted. Zero: any
-	// number.
-	Patience int
-
-	// Faults change the protocol.
-	Faults []Fault
-
-	// whole explores also what comes when exclusion cannot be broken any more.
-	whole bool
+	whole bool // what comes when exclusion cannot be broken any more is explored, too
 }
 
 // A Client is a process that makes a claim.

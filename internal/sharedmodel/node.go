@@ -5,15 +5,15 @@ import "fmt"
 // A node is one Redis server, as far as one name is concerned. Of what expires it keeps the time
 // that is left by its own clock.
 type node struct {
-	name      uint8             // what NAME holds: free, marker or a value
-	nameFor   uint8             //
+	name      uint8 // what NAME holds: free, marker or a value
+	nameFor   uint8
 	members   [MaxClients]uint8 // of the readers' set: absent, expired, or expired plus the time left
-	setFor    uint8             //
-	intent    uint8             // free, or the value of a writer that waits
-	intentFor uint8             //
-	intentTry uint8             // of that writer; with IntentOfTry
-	mute      uint8             // how long its grants do not count, by the clients' clocks
-	gained    uint8             // how long its clock gains no further tick, by the clients' clocks
+	setFor    uint8
+	intent    uint8 // free, or the value of a writer that waits
+	intentFor uint8
+	intentTry uint8 // of that writer; with IntentOfTry
+	mute      uint8 // how long its grants do not count, by the clients' clocks
+	gained    uint8 // how long its clock gains no further tick, by the clients' clocks
 	legs      [MaxClients]leg
 }
 
@@ -78,42 +78,28 @@ type call struct {
 	everywhere bool // an undo sets the intent whatever it finds
 }
 
-// run is the server: one script for each kind of request.
-func (n *node) run(m *Model, c call) answer {
-	switch c.request {
-	case write, rewrite:
-		return n.write(m, c.client)
-	case read, reread:
-		return n.read(m, c)
-	case extendWrite:
-		return n.extendWrite(m, c.client)
-	case extendRead:
-		return n.extendRead(m, c.client)
-	case downgrade:
-		return n.downgrade(m, c.client)
-	case undo:
-		return n.undo(m, c)
-	case release:
-		n.release(m, c)
-	case leave:
-		n.leave(m, c.client)
-	}
-	return refused
+// scripts are the server.
+var scripts = [...]func(*node, *Model, call) answer{
+	write: (*node).write, rewrite: (*node).write, read: (*node).read, reread: (*node).read,
+	extendWrite: (*node).extendWrite, extendRead: (*node).extendRead, downgrade: (*node).downgrade,
+	undo: (*node).undo, release: (*node).release, leave: (*node).leave,
 }
 
+func (n *node) run(m *Model, c call) answer { return scripts[c.request](n, m, c) }
+
 // write is SET NX PX.
-func (n *node) write(m *Model, client int) answer {
+func (n *node) write(m *Model, c call) answer {
 	if n.name != free {
 		return refused
 	}
-	n.name, n.nameFor = value(client), uint8(m.TTL)
+	n.name, n.nameFor = value(c.client), uint8(m.TTL)
 	return granted
 }
 
 // extendWrite prolongs the value.
-func (n *node) extendWrite(m *Model, client int) answer {
+func (n *node) extendWrite(m *Model, c call) answer {
 	switch n.name {
-	case value(client):
+	case value(c.client):
 		n.nameFor = uint8(m.TTL)
 		return granted
 	case free:
@@ -123,11 +109,12 @@ func (n *node) extendWrite(m *Model, client int) answer {
 }
 
 // release deletes the value and the writer's intent.
-func (n *node) release(m *Model, c call) {
+func (n *node) release(m *Model, c call) answer {
 	n.deleteValue(c.client)
 	if n.owns(m, c) && !m.has(IntentStays) {
 		n.intent, n.intentFor, n.intentTry = free, 0, 0
 	}
+	return refused
 }
 
 func (n *node) deleteValue(client int) {
@@ -223,7 +210,7 @@ func (n *node) settle(m *Model) {
 }
 
 // extendRead prolongs a member. It never adds one.
-func (n *node) extendRead(m *Model, client int) answer {
+func (n *node) extendRead(m *Model, c call) answer {
 	least := expired + 1
 	switch {
 	case m.has(ExtendAdds):
@@ -232,18 +219,14 @@ func (n *node) extendRead(m *Model, client int) answer {
 		least = expired
 	}
 	switch {
-	case n.name == value(client) && m.has(DowngradeAgain):
-		return n.downgrade(m, client)
-	case m.has(ExtendUnmarked):
-		// Whatever NAME holds.
-	case n.name > marker:
+	case n.name == value(c.client) && m.has(DowngradeAgain):
+		return n.downgrade(m, c)
+	case n.name > marker && !m.has(ExtendUnmarked):
 		return refused
-	case n.name == free && !m.has(ExtendAdds):
+	case n.name == free && !m.has(ExtendAdds) && !m.has(ExtendUnmarked):
 		return missing
-	}
-	switch {
-	case n.members[client] >= least:
-		n.add(m, client)
+	case n.members[c.client] >= least:
+		n.add(m, c.client)
 	case !m.has(ExtendBlindly):
 		return missing
 	}
@@ -251,54 +234,58 @@ func (n *node) extendRead(m *Model, client int) answer {
 }
 
 // downgrade makes the value a member.
-func (n *node) downgrade(m *Model, client int) answer {
-	if n.name != value(client) {
+func (n *node) downgrade(m *Model, c call) answer {
+	if n.name != value(c.client) {
 		return missing
 	}
 	n.name, n.nameFor = marker, uint8(m.TTL)
 	if !m.has(DowngradeLoses) {
-		n.add(m, client)
+		n.add(m, c.client)
 	}
 	return granted
 }
 
 // leave removes the member, or the value where a downgrade has not been run.
-func (n *node) leave(m *Model, client int) {
+func (n *node) leave(m *Model, c call) answer {
 	if !m.has(LeaveMember) {
-		n.deleteValue(client)
+		n.deleteValue(c.client)
 	}
-	if n.members[client] == absent {
-		return
+	if n.members[c.client] == absent {
+		return refused
 	}
-	n.members[client] = absent
+	n.members[c.client] = absent
 	n.settle(m)
 	if m.has(LeaveDeletes) && n.name == marker {
 		n.name, n.nameFor = free, 0
 	}
+	return refused
 }
 
 // advance is a tick of the node's clock.
 func (n *node) advance() {
-	if n.nameFor > 0 {
-		if n.nameFor--; n.nameFor == 0 {
-			n.name = free
-		}
+	if runsOut(&n.nameFor) {
+		n.name = free
 	}
 	for i, left := range n.members {
 		if left > expired {
 			n.members[i]--
 		}
 	}
-	if n.setFor > 0 {
-		if n.setFor--; n.setFor == 0 {
-			n.members = [MaxClients]uint8{}
-		}
+	if runsOut(&n.setFor) {
+		n.members = [MaxClients]uint8{}
 	}
-	if n.intentFor > 0 {
-		if n.intentFor--; n.intentFor == 0 {
-			n.intent, n.intentTry = free, 0
-		}
+	if runsOut(&n.intentFor) {
+		n.intent, n.intentTry = free, 0
 	}
+}
+
+// runsOut takes a tick from what is left, and reports whether it was the last.
+func runsOut(left *uint8) bool {
+	if *left == 0 {
+		return false
+	}
+	*left--
+	return *left == 0
 }
 
 // lose empties the node.

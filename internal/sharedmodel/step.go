@@ -40,7 +40,10 @@ func (m *Model) steps(s *state, do func(step, *state)) {
 		m.clientSteps(s, i, try)
 	}
 	for n := range s.nodes {
-		m.nodeSteps(s, n, try)
+		m.deliveries(s, n, do)
+		if !s.lossy {
+			m.lossSteps(s, n, try)
+		}
 	}
 	for n := range s.nodes {
 		if m.FastNodes && s.nodes[n].gained == 0 && !s.nodes[n].isEmpty() {
@@ -89,49 +92,44 @@ func (m *Model) clientSteps(s *state, i int, try try) {
 	}
 }
 
-// nodeSteps are requests that are run or lost, and keys that a node loses.
-func (m *Model) nodeSteps(s *state, n int, try try) {
+// deliveries are requests that node n runs, or that are lost. To lose the last one is to deliver it
+// never, unless the client waits for it.
+func (m *Model) deliveries(s *state, n int, do func(step, *state)) {
 	for i := range m.Clients {
-		for place, r := range s.nodes[n].legs[i].queue {
-			if r != noRequest && (place == 0 || m.has(UndoOvertakes)) {
-				m.deliver(s, message{i, n, place}, try)
+		q := s.nodes[n].legs[i].queue
+		for place, r := range q {
+			if r == noRequest || place > 0 && !m.has(UndoOvertakes) {
+				break
 			}
+			next := *s
+			next.nodes[n].legs[i].queue.remove(place)
+			if lost := next; m.Lossy && (q[1] != noRequest || r.extends()) {
+				do(step{action: loses, client: i, node: n, request: r}, &lost)
+			}
+			c := &next.clients[i]
+			of := call{r, i, c.try, m.Where == Everywhere || c.learned}
+			by := next.nodes[n].run(m, of)
+			next.learn(m, n, of, by)
+			do(step{action: runs, client: i, node: n, request: r, answer: by}, &next)
 		}
 	}
+}
+
+// lossSteps are the ways in which node n loses keys.
+func (m *Model) lossSteps(s *state, n int, try try) {
 	lose := func(a action, change func(*node)) {
 		try(step{action: a, node: n}, func(next *state) {
 			next.lossy = true
 			change(&next.nodes[n])
 		})
 	}
-	if m.Forgets && !s.lossy {
+	if m.Forgets {
 		lose(forgets, func(node *node) { node.lose(); node.mute = m.mute() })
 	}
-	if m.Unnoticed && !s.lossy && !s.nodes[n].isEmpty() && s.restsOnAll(m) {
+	if m.Unnoticed && !s.nodes[n].isEmpty() && s.restsOnAll(m) {
 		lose(losesName, func(node *node) { node.name, node.nameFor = free, 0 })
 		lose(losesAll, (*node).lose)
 	}
-}
-
-// A message is a request on its way, by its place in the queue.
-type message struct{ client, node, place int }
-
-// deliver runs a request, or loses it. To lose the last one is to deliver it never, unless the
-// client waits for it.
-func (m *Model) deliver(s *state, msg message, try try) {
-	next := *s
-	node := &next.nodes[msg.node]
-	q := &node.legs[msg.client].queue
-	did := step{action: loses, client: msg.client, node: msg.node, request: q[msg.place]}
-	q.remove(msg.place)
-	if m.Lossy && (*q != queue{} || did.request.extends()) {
-		try(did, func(lost *state) { *lost = next })
-	}
-	c := &next.clients[msg.client]
-	of := call{did.request, msg.client, c.try, m.Where == Everywhere || c.learned}
-	did.action, did.answer = runs, node.run(m, of)
-	next.learn(m, msg.node, of, did.answer)
-	try(did, func(ran *state) { *ran = next })
 }
 
 // restsOnAll reports whether each lock that is believed, or may be, rests on all nodes.
@@ -166,15 +164,11 @@ func (s *state) tick(m *Model) {
 		c := &s.clients[i]
 		waits = waits || of.Waits && c.phase != idle
 		c.tried = false
-		if c.round > 0 {
-			if c.round--; c.round == 0 {
-				s.clearGrants(i)
-			}
+		if runsOut(&c.round) {
+			s.clearGrants(i)
 		}
-		if c.valid > 0 {
-			if c.valid--; c.valid == 0 {
-				s.close(i, lost)
-			}
+		if runsOut(&c.valid) {
+			s.close(i, lost)
 		}
 	}
 	if waits && m.Patience > 0 {
@@ -183,8 +177,8 @@ func (s *state) tick(m *Model) {
 	for n := range s.nodes {
 		node := &s.nodes[n]
 		node.advance()
-		node.mute -= min(node.mute, 1)
-		node.gained -= min(node.gained, 1)
+		runsOut(&node.mute)
+		runsOut(&node.gained)
 	}
 }
 
