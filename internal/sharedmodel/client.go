@@ -45,8 +45,7 @@ func (s *state) begin(m *Model, i int) {
 	if m.has(IntentOfTry) && of.Waits {
 		c.try = (c.try + 1) % 4
 	}
-	s.startRound(m, i)
-	s.ask(i, c.either(read, write))
+	s.startRound(m, i, c.either(read, write))
 }
 
 // mayBegin reports whether the client may make a claim.
@@ -72,8 +71,7 @@ func (s *state) mayBegin(m *Model, i int) bool {
 func (s *state) extend(m *Model, i int) {
 	c := &s.clients[i]
 	c.extended++
-	s.startRound(m, i)
-	s.ask(i, c.either(extendRead, extendWrite))
+	s.startRound(m, i, c.either(extendRead, extendWrite))
 }
 
 // mayExtend reports whether no extension is on its way. Where requests can be lost, a late one is
@@ -86,8 +84,7 @@ func (s *state) mayExtend(i int) bool {
 // reader from here on: by its old votes at first, and for longer when a quorum has run it.
 func (s *state) downgrade(m *Model, i int) {
 	s.clients[i].reads = !m.has(DowngradeWrites)
-	s.startRound(m, i)
-	s.ask(i, downgrade)
+	s.startRound(m, i, downgrade)
 }
 
 // repair gives node n the lock again.
@@ -117,24 +114,20 @@ func (s *state) end(m *Model, i int) {
 func (s *state) close(i int, p phase) {
 	c := &s.clients[i]
 	c.phase, c.valid, c.round, c.extended = p, 0, 0, 0
-	s.clearAnswers(i)
+	s.forget(i, false)
 }
 
-func (s *state) startRound(m *Model, i int) {
+func (s *state) startRound(m *Model, i int, r request) {
 	s.clients[i].round = m.validity()
-	s.clearAnswers(i)
+	s.forget(i, false)
+	s.ask(i, r)
 }
 
-func (s *state) clearAnswers(i int) {
-	s.clearGrants(i)
+// forget clears the grants of a round and, unless they are kept, the nodes found to lack the claim.
+func (s *state) forget(i int, keepsMissing bool) {
 	for n := range s.nodes {
-		s.nodes[n].legs[i].missing = false
-	}
-}
-
-func (s *state) clearGrants(i int) {
-	for n := range s.nodes {
-		s.nodes[n].legs[i].granted = false
+		l := &s.nodes[n].legs[i]
+		l.granted, l.missing = false, l.missing && keepsMissing
 	}
 }
 
@@ -181,7 +174,7 @@ func (s *state) learn(m *Model, n int, of call, by answer) {
 			c.valid = max(c.valid, c.round)
 			c.phase, c.round = held, 0
 			c.reads = c.reads || of.request == downgrade
-			s.clearGrants(i)
+			s.forget(i, true)
 		}
 	}
 }
@@ -211,7 +204,8 @@ func (s *state) broken(m *Model) string {
 		for i := range j {
 			a, b := &s.clients[i], &s.clients[j]
 			if a.believes() && b.believes() && !(a.reads && b.reads) {
-				return name(i) + " " + a.verb() + " while " + name(j) + " " + b.verb()
+				verb := map[bool]string{false: " writes", true: " reads"}
+				return name(i) + verb[a.reads] + " while " + name(j) + verb[b.reads]
 			}
 		}
 	}
@@ -219,13 +213,6 @@ func (s *state) broken(m *Model) string {
 		return "a client has waited for too long"
 	}
 	return ""
-}
-
-func (c *client) verb() string {
-	if c.reads {
-		return "reads"
-	}
-	return "writes"
 }
 
 // isDecided reports whether nothing can be broken any more.

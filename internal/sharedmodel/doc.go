@@ -1,5 +1,5 @@
-// Package sharedmodel is the protocol of readers and writers as a small model, and an explorer that
-// tries everything that can happen in it. It holds the protocol to three promises:
+// Package sharedmodel is the protocol of readers and writers as a small model. [explore] tries
+// everything that can happen in it. The model holds it to three promises:
 //
 //   - Exclusion: no writer believes to hold while another client does. Any number of readers may.
 //   - Progress: a writer that waits is granted once the readers that were there are gone.
@@ -53,12 +53,11 @@
 //
 // # What it leaves out
 //
-//   - TTLs that differ, more nodes, and a second loss.
+//   - TTLs that differ, more nodes, a second loss, duplicates of requests.
 //   - An old round whose answers count after the next one began.
 //   - Clients without the memory guard when a node forgets: they hold beside others.
-//   - Duplicates of requests. Values are never used again.
 //   - Readers of one process that share a claim.
-//   - Tries that ask one node alone. And package redlock takes those who refused and left no trace for
+//   - Tries that ask one node alone. And package redlock takes a refusal that left no trace for one by
 //     readers only after some tries in a row, because other writers leave none either.
 //
 // # What it found
@@ -74,4 +73,6 @@
 //   - A downgrade may be run node by node. A value that it has not reached excludes writers as a
 //     member does, so the old votes make a reader. They make no writer from the moment in which
 //     the downgrade is sent ([DowngradeWrites]).
+//
+// [explore]: https://pkg.go.dev/github.com/redquorum/redquorum/internal/explore
 package sharedmodel

@@ -6,14 +6,10 @@ import (
 	"github.com/redquorum/redquorum/internal/explore"
 )
 
-// N is the number of nodes; all of them are alike.
-const N = 3
-
-// quorum is how many nodes must grant.
-const quorum = N/2 + 1
-
 // These bound a Model, so that its states stay small.
 const (
+	N          = 3       // nodes; all of them are alike
+	quorum     = N/2 + 1 // how many must grant
 	MaxClients = 3
 	MaxTTL     = 3
 )

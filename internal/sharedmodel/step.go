@@ -165,7 +165,7 @@ func (s *state) tick(m *Model) {
 		waits = waits || of.Waits && c.phase != idle
 		c.tried = false
 		if runsOut(&c.round) {
-			s.clearGrants(i)
+			s.forget(i, true)
 		}
 		if runsOut(&c.valid) {
 			s.close(i, lost)
