@@ -306,15 +306,17 @@ func TestInEveryOrderOfEvents(t *testing.T) {
 	if race.Enabled() {
 		t.Skip("an exploration is one goroutine")
 	}
-	b := bound{ticks: 3, tries: 1}
+	bounds := []bound{{ticks: 3, tries: 1}, {ticks: 1, tries: 1, forgets: quorum.Of(0)}}
 	if long.Exploration() {
-		b.forgets = quorum.Of(0)
+		bounds = append(bounds, bound{ticks: 2, tries: 1, forgets: quorum.Of(0)})
 	}
 	won := false
-	res := b.explore(func(w *world) { won = won || w.isWon() })
-	require.Nil(t, res.Violation, "%v", res.Violation)
+	for _, b := range bounds {
+		res := b.explore(func(w *world) { won = won || w.isWon() })
+		require.Nil(t, res.Violation, "%v", res.Violation)
+		t.Logf("%+v: %d states, %d steps", b, res.States, res.Steps)
+	}
 	assert.True(t, won, "B wins when A's time is over")
-	t.Logf("%d states, %d steps", res.States, res.Steps)
 }
 
 func TestMistakesAreFound(t *testing.T) {
