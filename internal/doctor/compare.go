@@ -45,7 +45,7 @@ func count(n int) Finding {
 	const do = "use 3 or 5 servers"
 	switch {
 	case n == 1:
-		return Finding{Warning, checkNodes, "there is one server", "when it fails, no lock can be taken, and nothing is gained over a plain SET NX PX", do}
+		return Finding{Warning, checkNodes, "there is one server", "when it fails, no lock can be taken, and a failover costs a TTL without a lock", do}
 	case n == 2:
 		return Finding{Warning, checkNodes, "there are two servers, and both are needed", "when either fails, no lock can be taken", do}
 	case n%2 == 0:
