@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // What README.md and docs/LIBRARY.md show is in this file, token for token, as internal/readme
@@ -191,24 +191,25 @@ func Example_leader() {
 }
 
 func TestTheLockGuardsThePayment(t *testing.T) {
-	server := miniredis.RunT(t) // github.com/alicebob/miniredis/v2; one server is enough for a test
-	nodes, err := pool.Open("redis://" + server.Addr())
-	require.NoError(t, err)
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // so that a new server votes at once
-	require.NoError(t, err)
-	defer locker.Close()
+	servers := redlocktest.Start(t)
+	locker := servers.Locker()
 
-	server.Set("invoice:42", "the value of another holder")
-	_, err = locker.TryAcquire(t.Context(), "invoice:42")
+	release := servers.Hold("invoice:42") // by another process
+	_, err := locker.TryAcquire(t.Context(), "invoice:42")
 	require.ErrorIs(t, err, redlock.ErrHeld)
+	release()
 
-	server.Del("invoice:42")
 	err = locker.Do(t.Context(), "invoice:42", func(ctx context.Context) error {
-		server.Del("invoice:42") // the lock is lost, and so the payment's context must end
+		servers.Lose("invoice:42") // and so the payment's context must end
 		<-ctx.Done()
 		return ctx.Err()
 	}, redlock.TTL(300*time.Millisecond))
 	require.ErrorIs(t, err, redlock.ErrLost)
+
+	end := servers.Outage(2) // of three
+	defer end()
+	_, err = locker.TryAcquire(t.Context(), "invoice:42")
+	require.ErrorIs(t, err, redlock.ErrNoQuorum)
 }
 
 // observed is an Observer that does nothing.

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/election"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -370,7 +370,7 @@ func TestAnOfficeHasOneLeader(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 3 {
 			c := w.NewClient(1)
-			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), redlock.Permits(3), redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
+			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), redlock.Permits(3), timetest.Clock(c.Clock()), timetest.Wall(w.Now))
 			require.NoError(t, err)
 			all.Go(func() {
 				assert.NoError(t, election.New(l, "office").Run(ctx, fmt.Sprint(i), func(ctx context.Context, _ election.Term) error {

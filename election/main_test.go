@@ -9,9 +9,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/election"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -33,7 +33,7 @@ func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) 
 func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	return simtest.Locker(t, c, append(opts, redlock.TTL(ttl), redlock.MemoryGuard(true), redlocktest.Wall(w.Now))...), c
+	return simtest.Locker(t, c, append(opts, redlock.TTL(ttl), redlock.MemoryGuard(true), timetest.Wall(w.Now))...), c
 }
 
 // A candidate is a process that campaigns until stop is called. Its terms come by begun, and it

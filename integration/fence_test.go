@@ -15,13 +15,13 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // wall sets a Locker's wall clock ahead of the right time, or back.
 func wall(ahead time.Duration) redlock.LockerOption {
-	return redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })
+	return timetest.Wall(func() time.Time { return time.Now().Add(ahead) })
 }
 
 // A ledger is the resource that a token protects. It refuses one that is not above the last.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -144,7 +144,7 @@ func TestALockThatHasEndedIsNotGivenBack(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended && e.Name == "companion" })
 		hooked := &hookedClock{Clock: clock.System, reader: ".(*session).repair"}
-		locker := r.locker(t, redlock.Observe(extended), redlocktest.Clock(hooked))
+		locker := r.locker(t, redlock.Observe(extended), timetest.Clock(hooked))
 		ends := map[string]func(lock *redlock.Lock){
 			"released": func(lock *redlock.Lock) { assert.NoError(t, lock.Release(context.Background())) },
 			"lost": func(lock *redlock.Lock) {

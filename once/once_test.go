@@ -15,9 +15,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -40,7 +40,7 @@ func simulate(t *testing.T, seed uint64, test func(t *testing.T, w *sim.World)) 
 func machine(t *testing.T, w *sim.World) (once.Job, *sim.Client) {
 	t.Helper()
 	c := w.NewClient(1)
-	l := simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), redlocktest.Wall(w.Now))
+	l := simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), timetest.Wall(w.Now))
 	return once.Job{Locker: l, Name: "report", Every: every}, c
 }
 
@@ -331,7 +331,7 @@ func TestATickIsRunByOneMachineAtATime(t *testing.T) {
 		var all sync.WaitGroup
 		for _, kind := range []redlock.Option{redlock.Permits(3), redlock.Permits(3), redlock.Shared(), redlock.Shared()} {
 			c := w.NewClient(1)
-			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), kind, redlocktest.Clock(c.Clock()), redlocktest.Wall(w.Now))
+			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), kind, timetest.Clock(c.Clock()), timetest.Wall(w.Now))
 			require.NoError(t, err)
 			t.Cleanup(func() { l.Close() })
 			j := once.Job{Locker: l, Name: "report", Every: every, TakeOver: true}

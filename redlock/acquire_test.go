@@ -14,8 +14,8 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -111,7 +111,7 @@ func TestAcquireRechecksValidityOnReturn(t *testing.T) {
 					c.Step(ttl) // after the first byte was queued
 				}
 				return grants
-			}, redlock.TTL(ttl), redlocktest.Clock(c))
+			}, redlock.TTL(ttl), timetest.Clock(c))
 			_, err := l.TryAcquire(t.Context(), "x")
 			assert.ErrorIs(t, err, redlock.ErrNoQuorum)
 		})
@@ -178,7 +178,7 @@ func TestLocalContendersDoNotSplitTheNodes(t *testing.T) {
 		for i := range nodes {
 			nodes[i] = yielding{nodes[i]}
 		}
-		l, err := redlock.New(nodes, redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false))
+		l, err := redlock.New(nodes, timetest.Clock(c.Clock()), redlock.MemoryGuard(false))
 		require.NoError(t, err)
 		defer l.Close()
 		for round := range 30 {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -254,7 +254,7 @@ func TestOneOfManyGoesOnToAllNodes(t *testing.T) {
 		for i := range 5 {
 			c := w.NewClient(1)
 			nodes := c.Nodes()
-			l, err := redlock.New(append(nodes[i:len(nodes):len(nodes)], nodes[:i]...), redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), longest)
+			l, err := redlock.New(append(nodes[i:len(nodes):len(nodes)], nodes[:i]...), timetest.Clock(c.Clock()), redlock.MemoryGuard(false), longest)
 			require.NoError(t, err)
 			t.Cleanup(func() { l.Close() })
 			waiters = append(waiters, l)
@@ -315,7 +315,7 @@ func TestANodeInTroubleIsInNobodysWay(t *testing.T) {
 						nodes[i] = queueless{n}
 					}
 				}
-				waiter, err := redlock.New(nodes, redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()), longest, redlock.NodeTimeout(5*rtt))
+				waiter, err := redlock.New(nodes, redlock.MemoryGuard(false), timetest.Clock(c.Clock()), longest, redlock.NodeTimeout(5*rtt))
 				require.NoError(t, err)
 				defer waiter.Close()
 				r := recorded(w)
@@ -557,7 +557,7 @@ func TestAPausedNodeIsInNoContendersWay(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 4 {
 			dice := rand.New(rand.NewPCG(1, uint64(i)))
-			l, _ := open(t, w, redlocktest.Jitter(func(limit time.Duration) time.Duration { return time.Duration(dice.Int64N(int64(limit))) }))
+			l, _ := open(t, w, timetest.Jitter(func(limit time.Duration) time.Duration { return time.Duration(dice.Int64N(int64(limit))) }))
 			all.Go(func() {
 				for {
 					select {
@@ -619,7 +619,7 @@ func TestThePauseOfTheFirstNodeCostsAFewRoundTrips(t *testing.T) {
 		for i, n := range nodes { // the first of a queue would ask all nodes
 			nodes[i] = queueless{n}
 		}
-		waiter, err := redlock.New(nodes, longest, redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
+		waiter, err := redlock.New(nodes, longest, redlock.MemoryGuard(false), timetest.Clock(c.Clock()))
 		require.NoError(t, err)
 		defer waiter.Close()
 		var slowest time.Duration

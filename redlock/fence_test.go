@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -22,7 +22,7 @@ import (
 func fencing(t *testing.T, w *sim.World, ahead time.Duration, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	l, _ := open(t, w, append([]redlock.LockerOption{redlock.TTL(ttl), redlock.Fenced(),
-		redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })}, opts...)...)
+		timetest.Wall(func() time.Time { return time.Now().Add(ahead) })}, opts...)...)
 	return l
 }
 
@@ -160,7 +160,7 @@ func TestAnOldTokenIsNotSettledByNodesThatForgot(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const short, slack = time.Second, 2 * time.Second
 		wall := time.Unix(0, 0)
-		ls := settled(t, w, 2, redlock.Fenced(), redlock.TTL(short), redlocktest.Wall(func() time.Time { return wall }))
+		ls := settled(t, w, 2, redlock.Fenced(), redlock.TTL(short), timetest.Wall(func() time.Time { return wall }))
 		wall = time.Now().Add(slack * 3 / 4)
 		first := take(t, ls[0], "x")
 		require.NoError(t, first.Release(t.Context()))
@@ -240,7 +240,7 @@ func TestWithoutATokenTheNextTryWaits(t *testing.T) {
 // TestANodeInQuarantineDoesNotSettleAToken either: it has lost its counter.
 func TestANodeInQuarantineDoesNotSettleAToken(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		ls := settled(t, w, 2, redlock.Fenced(), redlocktest.Wall(func() time.Time { return time.Now().Add(ttl / 4) }))
+		ls := settled(t, w, 2, redlock.Fenced(), timetest.Wall(func() time.Time { return time.Now().Add(ttl / 4) }))
 		behind := fencing(t, w, -ttl/4, redlock.MemoryGuard(true))
 		first := take(t, ls[0], "x")
 		require.NoError(t, first.Release(t.Context()))
@@ -352,7 +352,7 @@ func TestASessionHandsOutNoMoreTokensThanItReserved(t *testing.T) {
 func TestTokensRiseWhenAHolderOfManyCrashes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		wall := func(ahead time.Duration) redlock.LockerOption {
-			return redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })
+			return timetest.Wall(func() time.Time { return time.Now().Add(ahead) })
 		}
 		l, process := open(t, w, redlock.TTL(ttl), redlock.Fenced(), wall(0))
 		holder := take(t, l, "x")

@@ -16,8 +16,8 @@ import (
 
 	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -58,7 +58,7 @@ func mapOf(c *sim.Client, version int, names ...string) redlock.Map {
 func openGroups(t *testing.T, w *sim.World, version int, names []string, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
 	c := w.NewClient(1)
-	opts = append([]redlock.LockerOption{redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl)}, opts...)
+	opts = append([]redlock.LockerOption{timetest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl)}, opts...)
 	l, err := redlock.NewGroups(mapOf(c, version, names...), opts...)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Resume(); l.Close() })
@@ -346,7 +346,7 @@ func TestAChangeOfTheMap(t *testing.T) {
 func TestTokensRiseThroughAChangeOfTheMap(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		wall := func(ahead time.Duration) redlock.LockerOption {
-			return redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })
+			return timetest.Wall(func() time.Time { return time.Now().Add(ahead) })
 		}
 		old := openGroups(t, w, 1, []string{"a"}, redlock.Fenced(), wall(time.Second))
 		changing := []*redlock.Locker{
@@ -389,7 +389,7 @@ func TestTokensRiseAtTheEndOfAChangeOfTheMap(t *testing.T) {
 	simulate(t, 6, func(t *testing.T, w *sim.World) {
 		const far = 1900 * time.Millisecond
 		wall := func(ahead time.Duration) redlock.LockerOption {
-			return redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) })
+			return timetest.Wall(func() time.Time { return time.Now().Add(ahead) })
 		}
 		old := openGroups(t, w, 1, []string{"a"}, redlock.Fenced(), wall(far))
 		take(t, old, "other")
@@ -412,7 +412,7 @@ func TestTokensRiseAtTheEndOfAChangeOfTheMap(t *testing.T) {
 func TestAClientThatSleptThroughAChangeOfTheMap(t *testing.T) {
 	simulate(t, 6, func(t *testing.T, w *sim.World) {
 		c := w.NewClient(1)
-		old, err := redlock.NewGroups(mapOf(c, 1, "a"), redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl))
+		old, err := redlock.NewGroups(mapOf(c, 1, "a"), timetest.Clock(c.Clock()), redlock.MemoryGuard(false), redlock.TTL(ttl))
 		require.NoError(t, err)
 		defer old.Close()
 		lock := take(t, old, "job")
@@ -779,7 +779,7 @@ func TestWhatIsNoMap(t *testing.T) {
 			},
 		} {
 			c := w.NewClient(1)
-			_, err := redlock.NewGroups(m(c), redlocktest.Clock(c.Clock()))
+			_, err := redlock.NewGroups(m(c), timetest.Clock(c.Clock()))
 			assert.ErrorContains(t, err, what)
 		}
 		_, err := redlock.New(w.NewClient(1).Nodes(), redlock.MemoryGuard(false))
@@ -815,7 +815,7 @@ func (w *mapTrial) draw(n int) int {
 // in three of those stops dead then, and goes on at the end of the trial.
 func (w *mapTrial) open(t *testing.T, m mapSetup) (leave func()) {
 	c := w.NewClient(1)
-	l, err := redlock.NewGroups(mapOf(c, m.version, m.groups...), redlocktest.Clock(c.Clock()), redlock.TTL(2*time.Second), redlock.MemoryGuard(false))
+	l, err := redlock.NewGroups(mapOf(c, m.version, m.groups...), timetest.Clock(c.Clock()), redlock.TTL(2*time.Second), redlock.MemoryGuard(false))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -972,7 +972,7 @@ var mapTrials = flag.Int("map-trials", 4, "how many changes of the map TestNoOve
 func awaitComplete(t *testing.T, w *mapTrial, m mapSetup) {
 	t.Helper()
 	c := w.NewClient(1)
-	l, err := redlock.NewGroups(mapOf(c, m.version, m.groups...), redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false))
+	l, err := redlock.NewGroups(mapOf(c, m.version, m.groups...), timetest.Clock(c.Clock()), redlock.MemoryGuard(false))
 	require.NoError(t, err)
 	defer l.Close()
 	for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(time.Second) {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -248,7 +248,7 @@ func TestAQuarantineIsWaitedForQuietly(t *testing.T) {
 func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
 	simulate(t, 7, func(t *testing.T, w *sim.World) {
 		c := w.NewClient(1)
-		five, err := redlock.New(c.Nodes()[:5], redlocktest.Clock(c.Clock()), redlock.TTL(ttl))
+		five, err := redlock.New(c.Nodes()[:5], timetest.Clock(c.Clock()), redlock.TTL(ttl))
 		require.NoError(t, err)
 		defer five.Close()
 		k, err := five.Acquire(t.Context(), "x")

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -185,7 +185,7 @@ func TestANodeIsNotAskedForATokenFarAhead(t *testing.T) {
 	inUse(t, func(t *testing.T, w *sim.World) {
 		ahead := time.Duration(0)
 		l, _ := open(t, w, redlock.TTL(simtest.TTL), redlock.Fenced(), redlock.MemoryGuard(true),
-			redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) }))
+			timetest.Wall(func() time.Time { return time.Now().Add(ahead) }))
 		turn(t, l)
 		turn(t, l)
 		ahead = time.Hour

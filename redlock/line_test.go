@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // longest is jitter that always draws the longest wait.
-var longest = redlocktest.Jitter(func(limit time.Duration) time.Duration { return limit - 1 })
+var longest = timetest.Jitter(func(limit time.Duration) time.Duration { return limit - 1 })
 
 // standsBack is how long it takes at most from a release until the next waiter of a
 // process has the lock whose turn is over: it stands back for one and a half
@@ -171,7 +171,7 @@ func TestWithoutAHintTheFirstTriesAfter200msAtMost(t *testing.T) {
 	t.Parallel()
 	for name, jitter := range map[string]redlock.LockerOption{
 		"longest":  longest,
-		"shortest": redlocktest.Jitter(func(time.Duration) time.Duration { return 0 }),
+		"shortest": timetest.Jitter(func(time.Duration) time.Duration { return 0 }),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ps, l := puppets(t, 3, func(_ int, op protocol.Op, _ int) answer {

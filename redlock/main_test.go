@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -30,7 +30,7 @@ var validity = ttl - redlock.Drift(ttl) - rtt
 
 // unspread has locks renewed as late as they may be: a third of the TTL after the
 // last renewal.
-var unspread = redlocktest.Jitter(func(time.Duration) time.Duration { return 0 })
+var unspread = timetest.Jitter(func(time.Duration) time.Duration { return 0 })
 
 // What tests on simulated servers share (see package simtest), by short names.
 var (

@@ -13,8 +13,8 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	rec "github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -597,7 +597,7 @@ func TestServersThatRememberTellOfLongerLocks(t *testing.T) {
 	for _, used := range []bool{true, false} {
 		t.Run(fmt.Sprint("client used before: ", used), func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				long := settled(t, w, 1, redlock.TTL(6*ttl), redlock.Fenced(), redlocktest.Wall(func() time.Time { return time.Now().Add(ttl) }))[0]
+				long := settled(t, w, 1, redlock.TTL(6*ttl), redlock.Fenced(), timetest.Wall(func() time.Time { return time.Now().Add(ttl) }))[0]
 				short, _ := guarded(t, w, redlock.Fenced())
 				if used {
 					require.NoError(t, take(t, short, "x").Release(t.Context()))

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -314,7 +314,7 @@ func TestRaisingATokenIsPartOfItsAcquisition(t *testing.T) {
 		seen := &tracer{}
 		ahead, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced())
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced(), redlock.Observe(seen),
-			redlocktest.Wall(func() time.Time { return time.Now().Add(-time.Second) }))
+			timetest.Wall(func() time.Time { return time.Now().Add(-time.Second) }))
 		require.NoError(t, take(t, ahead, "x").Release(t.Context()))
 		time.Sleep(rtt)
 		take(t, l, "x")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -24,7 +24,7 @@ var (
 )
 
 func atNoon() redlock.LockerOption {
-	return redlocktest.Wall(func() time.Time { return noon.Add(999 * time.Millisecond).In(time.FixedZone("", 3600)) })
+	return timetest.Wall(func() time.Time { return noon.Add(999 * time.Millisecond).In(time.FixedZone("", 3600)) })
 }
 
 func TestTheValueHasTheLabelBehindItsRandomPart(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -287,7 +287,7 @@ func TestAWaiterIsWokenWhenAnyPermitIsReleased(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const k = 12
 		holder, _ := open(t, w, redlock.TTL(time.Hour))
-		waiter, _ := open(t, w, redlocktest.Jitter(func(d time.Duration) time.Duration { return d - 1 })) // rests as long as may be
+		waiter, _ := open(t, w, timetest.Jitter(func(d time.Duration) time.Duration { return d - 1 })) // rests as long as may be
 		locks := map[int]*redlock.Lock{}
 		for range k {
 			lock := take(t, holder, "x", redlock.Permits(k))
@@ -466,7 +466,7 @@ func TestExactlyKHoldThePermits(t *testing.T) {
 					end := time.Now().Add(5 * time.Second)
 					var all sync.WaitGroup
 					for i := range 12 {
-						l, _ := open(t, w, redlocktest.Jitter(func(d time.Duration) time.Duration {
+						l, _ := open(t, w, timetest.Jitter(func(d time.Duration) time.Duration {
 							return time.Duration(rand.New(rand.NewPCG(uint64(i), uint64(time.Now().UnixNano()))).Int64N(int64(d)))
 						}))
 						for j := range workers {

@@ -17,9 +17,9 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -350,7 +350,7 @@ func TestAFairWaiterAsksNobodyAfterClose(t *testing.T) {
 		for i := range given {
 			given[i] = lastWord{given[i], &asked, closed}
 		}
-		l, err := redlock.New(given, redlocktest.Clock(clock.NewFake(1)), redlock.MemoryGuard(false), redlock.Fair())
+		l, err := redlock.New(given, timetest.Clock(clock.NewFake(1)), redlock.MemoryGuard(false), redlock.Fair())
 		require.NoError(t, err)
 		_, err = l.Acquire(t.Context(), "x")
 		isOnly(t, err, redlock.ErrClosed)
@@ -387,7 +387,7 @@ func TestAFairWaiterRestsWhereNoNodeKeepsAQueue(t *testing.T) {
 		for i := range nodes {
 			nodes[i] = queueless{nodes[i]}
 		}
-		l, err := redlock.New(nodes, redlocktest.Clock(client.Clock()), redlock.MemoryGuard(false), redlock.Fair(), longest)
+		l, err := redlock.New(nodes, timetest.Clock(client.Clock()), redlock.MemoryGuard(false), redlock.Fair(), longest)
 		require.NoError(t, err)
 		t.Cleanup(func() { l.Close() })
 		r := recorded(w)

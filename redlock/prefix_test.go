@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -90,7 +90,7 @@ func TestTokensOfOneKeyRise(t *testing.T) {
 				for i, s := range splits() {
 					ahead := time.Second - time.Duration(i)*100*time.Millisecond
 					l, _ := open(t, w, redlock.Prefix(s.prefix), redlock.Fenced(), redlock.Permits(permits),
-						redlocktest.Wall(func() time.Time { return time.Now().Add(ahead) }))
+						timetest.Wall(func() time.Time { return time.Now().Add(ahead) }))
 					var locks []*redlock.Lock
 					for range permits {
 						k := take(t, l, s.name)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -104,7 +104,7 @@ func puppets(t *testing.T, n int, reply func(node int, op protocol.Op, nth int) 
 		ps[i].answer = func(op protocol.Op, nth int) answer { return reply(i, op, nth) }
 		nodes[i] = ps[i]
 	}
-	l, err := redlock.New(nodes, append([]redlock.LockerOption{redlocktest.Clock(clock.NewFake(1)), redlock.MemoryGuard(false)}, opts...)...)
+	l, err := redlock.New(nodes, append([]redlock.LockerOption{timetest.Clock(clock.NewFake(1)), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return ps, l

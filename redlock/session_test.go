@@ -15,8 +15,8 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -717,7 +717,7 @@ func TestWhatNobodyHadIsNotLost(t *testing.T) {
 		seen := &recorder{}
 		c := w.NewClient(1)
 		sleepy := &leap{Clock: c.Clock()}
-		l, err := redlock.New(c.Nodes(), redlocktest.Clock(sleepy), redlock.MemoryGuard(false), redlock.Observe(seen))
+		l, err := redlock.New(c.Nodes(), timetest.Clock(sleepy), redlock.MemoryGuard(false), redlock.Observe(seen))
 		require.NoError(t, err)
 		defer l.Close()
 		lock := take(t, l, "x")

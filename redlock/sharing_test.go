@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -177,7 +177,7 @@ func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
 				for i, n := range nodes {
 					nodes[i] = visit(n)
 				}
-				l, err := redlock.New(nodes, redlock.TTL(ttl), redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
+				l, err := redlock.New(nodes, redlock.TTL(ttl), redlock.MemoryGuard(false), timetest.Clock(c.Clock()))
 				require.NoError(t, err)
 				defer l.Close()
 				began := time.Now()
@@ -243,7 +243,7 @@ func TestAWriterThatSeesAnotherNowAndThenTakesNoneForReaders(t *testing.T) {
 			left[i] = tries
 			nodes[i] = crossed{n, &left[i]}
 		}
-		l, err := redlock.New(nodes, redlock.TTL(ttl), redlock.MemoryGuard(false), redlocktest.Clock(c.Clock()))
+		l, err := redlock.New(nodes, redlock.TTL(ttl), redlock.MemoryGuard(false), timetest.Clock(c.Clock()))
 		require.NoError(t, err)
 		defer l.Close()
 		k, err := l.Acquire(t.Context(), "x")

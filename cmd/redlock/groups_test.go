@@ -43,10 +43,11 @@ func TestGroupsAreNamedInAllWays(t *testing.T) {
 	tr.NoError(t, err)
 	stop()
 	assert.Equal(t, []serverSet{
-		{group: "a", urls: []string{"redis://:secret@1"}, leaving: true}, {group: "b", urls: []string{"redis://:secret@2"}},
-		{group: "c", urls: []string{"redis://:secret@3"}, joining: true}, {group: "d", urls: []string{"redis://:secret@4"}, joining: true},
+		{group: "a", urls: []string{"redis://1"}, leaving: true}, {group: "b", urls: []string{"redis://2"}},
+		{group: "c", urls: []string{"redis://3"}, joining: true}, {group: "d", urls: []string{"redis://4"}, joining: true},
 	}, sets)
 	assert.Equal(t, 7, s.mapVersion)
+	assert.True(t, s.login.areSet())
 }
 
 // TestNodesOrGroupsComeFromTheBetterSource, and with groups what is said of their map there.

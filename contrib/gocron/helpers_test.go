@@ -14,9 +14,9 @@ import (
 
 	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
 	"github.com/redquorum/redquorum/election"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -51,7 +51,7 @@ func newMachine(t *testing.T, w *sim.World) *machine {
 	c := w.NewClient(1)
 	return &machine{
 		Client: c, skipped: make(chan error, 100), failed: make(chan error, 100), panicked: make(chan any, 100),
-		locker: simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), redlocktest.Wall(w.Now)),
+		locker: simtest.Locker(t, c, redlock.TTL(ttl), redlock.MemoryGuard(true), timetest.Wall(w.Now)),
 	}
 }
 

@@ -30,6 +30,8 @@ type Interceptor struct {
 	key    Key
 	wait   time.Duration
 	opts   []redlock.Option
+
+	failOpen bool
 }
 
 // New returns an Interceptor. Errors: what is wrong with the arguments, so that no call has to find
@@ -69,6 +71,28 @@ func Wait(d time.Duration) Option { return Option{func(i *Interceptor) { i.wait 
 // twice they add up.
 func Lock(opts ...redlock.Option) Option {
 	return Option{func(i *Interceptor) { i.opts = append(i.opts, opts...) }}
+}
+
+// FailOpen lets a call run without its lock while too few nodes answer, in place of Unavailable: for work
+// that is better done twice than not at all. Default: no call runs without its lock. Nothing excludes
+// calls from each other then, also those that have a lock from before the outage. The handler learns of
+// it by Unlocked. A call whose lock is held is refused as without FailOpen, and so is one that no
+// patience helps (redlock.QuorumError.Permanent).
+func FailOpen() Option { return Option{func(i *Interceptor) { i.failOpen = true }} }
+
+type unlockedKey struct{}
+
+// Unlocked returns why a handler runs without its lock, from its context or one made of it: the error of
+// the acquisition, for logs. It is nil for a handler that has its lock, or needs none.
+func Unlocked(ctx context.Context) error {
+	err, _ := ctx.Value(unlockedKey{}).(error)
+	return err
+}
+
+// isOutage reports whether nothing but an outage keeps the call from its lock.
+func isOutage(ctx context.Context, err error) bool {
+	var vote *redlock.QuorumError
+	return ctx.Err() == nil && errors.As(err, &vote) && errors.Is(vote.Kind(), redlock.ErrNoQuorum) && !vote.Permanent()
 }
 
 var (
@@ -111,7 +135,10 @@ func (i *Interceptor) run(ctx context.Context, method string, request any, handl
 		return keyError(err)
 	}
 	lock, err := i.acquire(ctx, name)
-	if err != nil {
+	switch {
+	case i.failOpen && isOutage(ctx, err):
+		return handler(context.WithValue(ctx, unlockedKey{}, err))
+	case err != nil:
 		return answer(ctx, err)
 	}
 	return hold(ctx, lock, handler)

@@ -90,6 +90,35 @@ func TestAnOutageIsUnavailable(t *testing.T) {
 	})
 }
 
+// TestFailOpenPassesInAnOutageOnly: the handler knows that it has no lock, and a lock that is held is still
+// refused.
+func TestFailOpenPassesInAnOutageOnly(t *testing.T) {
+	each(t, func(t *testing.T, w *sim.World, kind string) {
+		pay := serve(t, w, byName, redlockgrpc.FailOpen())[kind]
+		require.NoError(t, pay(t.Context(), func(ctx context.Context) error {
+			is(t, serve(t, w, byName, redlockgrpc.FailOpen())[kind](t.Context(), never(t)), codes.Aborted)
+			return redlockgrpc.Unlocked(ctx)
+		}))
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+		}
+		ran := false
+		require.NoError(t, pay(t.Context(), func(ctx context.Context) error {
+			ran = true
+			require.ErrorIs(t, redlockgrpc.Unlocked(ctx), redlock.ErrNoQuorum)
+			_, locked := redlockgrpc.FromContext(ctx)
+			assert.False(t, locked)
+			return nil
+		}))
+		assert.True(t, ran)
+		for _, s := range w.Servers()[:3] {
+			s.Resume()
+			s.SetWrongType(name)
+		}
+		is(t, pay(t.Context(), never(t)), codes.Internal)
+	})
+}
+
 func TestACallWhoseContextEndsLeavesNoLock(t *testing.T) {
 	each(t, func(t *testing.T, w *sim.World, kind string) {
 		first := serve(t, w, byName)[kind]

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -96,10 +96,10 @@ func (s *schedule) newClient(ttl time.Duration, more ...redlock.LockerOption) *c
 	c.name = []string{"a", "b"}[s.plan.IntN(8)/7] // most compete for one
 	c.wall.Store(int64(s.wallOffset()))
 	opts := append(more,
-		redlock.TTL(ttl), redlocktest.Clock(c.process.Clock()), redlock.Observe(c),
-		redlocktest.Wall(func() time.Time { return s.world.Now().Add(time.Duration(c.wall.Load())).Truncate(s.coarse) }),
+		redlock.TTL(ttl), timetest.Clock(c.process.Clock()), redlock.Observe(c),
+		timetest.Wall(func() time.Time { return s.world.Now().Add(time.Duration(c.wall.Load())).Truncate(s.coarse) }),
 		redlock.Renew(s.plan.IntN(3) > 0),
-		redlocktest.Jitter(c.jitter),
+		timetest.Jitter(c.jitter),
 	)
 	if s.plan.IntN(2) == 0 { // long enough for slow votes to count
 		opts = append(opts, redlock.NodeTimeout(ttl/2))

@@ -10,7 +10,7 @@
 //	w := sim.New(seed, 5)
 //	w.SetNet(sim.Fixed(time.Millisecond))
 //	c := w.NewClient(1.005)
-//	locker, err := redlock.New(c.Nodes(), redlocktest.Clock(c.Clock()))
+//	locker, err := redlock.New(c.Nodes(), timetest.Clock(c.Clock()))
 //
 // # What is simulated
 //

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redquorum/redquorum/internal/nodetest"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -187,7 +187,7 @@ func TestASettledServerIsNotInQuarantine(t *testing.T) {
 			s.Settle(3, time.Minute)
 		}
 		c := w.NewClient(1)
-		l, err := redlock.New(c.Nodes(), redlocktest.Clock(c.Clock()))
+		l, err := redlock.New(c.Nodes(), timetest.Clock(c.Clock()))
 		require.NoError(t, err)
 		lock, err := l.TryAcquire(t.Context(), "x")
 		require.NoError(t, err)

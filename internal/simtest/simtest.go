@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -63,7 +63,7 @@ func within(t *testing.T, limit time.Duration, test func(t *testing.T)) {
 // it on: the servers of a World are new and have nothing to forget.
 func Locker(t *testing.T, c *sim.Client, opts ...redlock.LockerOption) *redlock.Locker {
 	t.Helper()
-	l, err := redlock.New(c.Nodes(), append([]redlock.LockerOption{redlocktest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
+	l, err := redlock.New(c.Nodes(), append([]redlock.LockerOption{timetest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Resume(); l.Close() })
 	return l

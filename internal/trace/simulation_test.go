@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/redlocktest"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -291,8 +291,8 @@ func (r *recording) newProcess(i int) *process {
 	r.rates = append(r.rates, p.rate)
 	p.client = r.world.NewClient(p.rate)
 	locker, err := redlock.New(p.client.Nodes(), redlock.TTL(ttl), redlock.MemoryGuard(r.guard), redlock.Renew(i > 0),
-		redlock.NodeTimeout(ttl/4), redlocktest.Clock(p.client.Clock()), redlocktest.Wall(r.world.Now), redlock.Observe(p),
-		redlocktest.Jitter(func(limit time.Duration) time.Duration {
+		redlock.NodeTimeout(ttl/4), timetest.Clock(p.client.Clock()), timetest.Wall(r.world.Now), redlock.Observe(p),
+		timetest.Jitter(func(limit time.Duration) time.Duration {
 			dice := rand.New(rand.NewPCG(uint64(i), uint64(r.now())))
 			return time.Duration(dice.Int64N(int64(limit)))
 		}))

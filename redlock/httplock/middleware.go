@@ -23,6 +23,7 @@ type middleware struct {
 	lost   func(*http.Request, error)
 
 	sharedReads bool
+	failOpen    bool
 }
 
 // New returns a middleware: a function that wraps a handler, and panics if that
@@ -74,6 +75,8 @@ func (m *middleware) wrap(next http.Handler) http.Handler {
 		switch {
 		case errors.Is(err, ErrSkip):
 			next.ServeHTTP(w, r)
+		case m.failOpen && isOutage(r, err):
+			pass(w, r, next, err)
 		case err != nil:
 			m.answer(w, r, err)
 		default:

@@ -20,7 +20,7 @@ import (
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/chaos/internal/register"
-	"github.com/redquorum/redquorum/internal/redlocktest"
+	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -136,7 +136,7 @@ func (c *client) open(end func()) error {
 		return err
 	}
 	l, err := redlock.New(nodes, redlock.TTL(c.TTL), redlock.MemoryGuard(c.Guard),
-		redlocktest.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
+		timetest.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
 	c.locks = locker{l}
 	return err
 }

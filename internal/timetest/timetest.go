@@ -1,6 +1,6 @@
-// Package redlocktest has options of redlock.New that are for tests: they replace what a
+// Package timetest has options of redlock.New that are for tests: they replace what a
 // Locker takes time and chance from.
-package redlocktest
+package timetest
 
 import (
 	"time"

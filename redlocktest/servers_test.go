@@ -1,0 +1,101 @@
+package redlocktest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlocktest"
+)
+
+// TestALockHeldByAnother, in real time.
+func TestALockHeldByAnother(t *testing.T) {
+	t.Parallel()
+	servers := redlocktest.Start(t)
+	locker := servers.Locker()
+	release := servers.Hold("invoice:42")
+	_, err := locker.TryAcquire(t.Context(), "invoice:42")
+	require.ErrorIs(t, err, redlock.ErrHeld)
+	time.AfterFunc(10*time.Millisecond, release)
+	lock, err := locker.Acquire(t.Context(), "invoice:42", redlock.Fenced())
+	require.NoError(t, err)
+	assert.Positive(t, lock.Fence())
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+// TestALockThatIsLost is told within milliseconds, of real time and of a bubble's.
+func TestALockThatIsLost(t *testing.T) {
+	t.Parallel()
+	lose := func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		began := time.Now()
+		err := servers.Locker().Do(t.Context(), "invoice:42", func(ctx context.Context) error {
+			time.Sleep(100 * time.Millisecond) // it is watched then
+			servers.Lose("invoice:42")
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, redlock.ErrLost)
+		assert.Less(t, time.Since(began), 2*time.Second, "and not at the deadline")
+	}
+	t.Run("real time", lose)
+	synctest.Test(t, lose)
+}
+
+// TestAnOutage, in a bubble: a minute takes no time.
+func TestAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		locker := servers.Locker(redlock.TTL(time.Minute))
+		lock, err := locker.Acquire(t.Context(), "invoice:42")
+		require.NoError(t, err)
+		end := servers.Outage(1)
+		time.Sleep(10 * time.Minute)
+		assert.True(t, lock.Valid(), "a minority is not felt")
+		end()
+
+		end = servers.Outage(2)
+		_, err = locker.TryAcquire(t.Context(), "invoice:43")
+		require.ErrorIs(t, err, redlock.ErrNoQuorum)
+		<-lock.Context().Done()
+		require.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
+		end()
+		_, err = locker.Acquire(t.Context(), "invoice:42")
+		require.NoError(t, err)
+	})
+}
+
+// A recorder is a testing.TB that fails instead of its test.
+type recorder struct {
+	testing.TB
+	failed bool
+}
+
+var errEnded = errors.New("ended")
+
+func (r *recorder) Fatalf(string, ...any) {
+	r.failed = true
+	panic(errEnded)
+}
+
+// TestWhatCannotBeFailsTheTest.
+func TestWhatCannotBeFailsTheTest(t *testing.T) {
+	t.Parallel()
+	for what, do := range map[string]func(*redlocktest.Servers){
+		"a lock that nobody holds":    func(s *redlocktest.Servers) { s.Lose("nothing") },
+		"more servers than there are": func(s *redlocktest.Servers) { s.Outage(4) },
+		"options":                     func(s *redlocktest.Servers) { s.Locker(redlock.TTL(0)) },
+		"a lock that is held":         func(s *redlocktest.Servers) { s.Hold("x"); s.Hold("x") },
+	} {
+		r := &recorder{TB: t}
+		assert.PanicsWithError(t, errEnded.Error(), func() { do(redlocktest.Start(r)) }, what)
+		assert.True(t, r.failed, what)
+	}
+}
