@@ -253,9 +253,9 @@ var untilDeath *os.File // not to be closed by the garbage collector
 // listen ends when it gets a signal, and prints which it was. It is no shell, because a shell that
 // looks at its traps and then waits misses a signal in between.
 func listen() int {
-	got := make(chan os.Signal, 1)
+	got := make(chan os.Signal, 16) // one of Go's own must not take the place of the one that is waited for
 	signal.Notify(got)
-	signal.Ignore(syscall.SIGURG) // Go's own
+	signal.Ignore(syscall.SIGURG)
 	fmt.Println("ready")
 	for s := range got {
 		if s != syscall.SIGCONT {
