@@ -86,6 +86,7 @@ func TestPlainCommandsGiveACounterItsLife(t *testing.T) {
 	s := newLive(t)
 	s.since("7.0", "conditions of PEXPIRE")
 	n := openNode(t, s.url())
+	do(t, n, acquire("first", "v")) // before it is connected a request is a script, which gives each counter its own life
 	life := counterLife(2 * time.Second)
 	for name, c := range map[string]struct{ before, after time.Duration }{
 		"new":                {0, life},
