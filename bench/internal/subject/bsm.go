@@ -79,12 +79,12 @@ func (*bsmLock) Lost() <-chan struct{} { return nil }
 func bsmOutcome(ctx context.Context, err error) string {
 	var network *net.OpError
 	switch {
-	case errors.Is(err, redislock.ErrNotObtained):
-		return record.Held
 	case errors.Is(err, redislock.ErrLockNotHeld):
 		return record.Lost
-	case ended(ctx):
+	case ended(ctx): // also of a lock that is held, with its own error joined
 		return ""
+	case errors.Is(err, redislock.ErrNotObtained):
+		return record.Held
 	case errors.As(err, &network), errors.Is(err, io.EOF):
 		return record.NoQuorum // of one
 	}
