@@ -50,7 +50,7 @@ func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 	other := open(t, urls, redlock.MemoryGuard(true), redlock.TTL(2*time.Second), redlock.NodeTimeout(time.Second))
 	for what, opts := range map[string][]redlock.Option{
 		"exclusive": nil, "fenced": {redlock.Fenced()}, "fair": {redlock.Fair()}, "fair and fenced": {redlock.Fair(), redlock.Fenced()},
-		"permits": {redlock.Permits(3)}, "fenced permits": {redlock.Permits(3), redlock.Fenced()},
+		"permits": {redlock.Permits(3)}, "weights": {redlock.Permits(3), redlock.Weight(2)}, "fenced permits": {redlock.Permits(3), redlock.Fenced()},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

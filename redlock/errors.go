@@ -90,12 +90,14 @@ type QuorumError struct {
 	// InTheWay are the names of an AcquireAll that others hold, sorted, as far as nodes have told. Nil
 	// for one name.
 	InTheWay []string
-	// Permits is k if the lock is one with Permits(k), above one, and all were found held.
+	// Permits is k if the lock is one with Permits(k), above one, and all were found held, or more than
+	// leave the Weight that was wanted.
 	Permits int
 
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 
+	weight   int   // of a lock of more than one permit
 	before   error // see Kind
 	wonFirst bool  // the caller has won votes for the first of several names, and whoever has not gives way
 }
@@ -134,7 +136,10 @@ func (e *QuorumError) Error() string {
 	if e.Holder != (Holder{}) {
 		fmt.Fprintf(&b, "; held by %v", e.Holder)
 	}
-	if e.Permits > 0 {
+	switch {
+	case e.weight > 0 && e.Err == ErrHeld:
+		fmt.Fprintf(&b, "; fewer than %d of %d permits are free", e.weight, e.Permits)
+	case e.Permits > 0:
 		fmt.Fprintf(&b, "; all %d permits are held", e.Permits)
 	}
 	switch {

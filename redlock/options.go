@@ -78,6 +78,7 @@ type choices struct {
 	fair        bool
 	shared      bool
 	permits     int    // zero: not set
+	weight      int    // of the permits; zero: not set
 	owner       string // empty: no label
 }
 
@@ -185,10 +186,10 @@ func MaxHold(d time.Duration) Option {
 	}}
 }
 
-// Exclusive makes the lock that of one holder alone. It takes back a Shared or Permits that was given
-// before, or is the Locker's default. Default.
+// Exclusive makes the lock that of one holder alone. It takes back a Shared, Permits or Weight that was
+// given before, or is the Locker's default. Default.
 func Exclusive() Option {
-	return Option{apply: func(s *settings) error { s.shared, s.permits = false, 1; return nil }}
+	return Option{apply: func(s *settings) error { s.shared, s.permits, s.weight = false, 1, 1; return nil }}
 }
 
 // Shared makes the lock that of a reader: any number of readers hold a name together, and no
@@ -238,6 +239,29 @@ func Permits(k int) Option {
 			return fmt.Errorf("Permits(%d): must be between 1 (the exclusive lock) and %d", k, maxPermits)
 		}
 		s.shared, s.permits = s.shared && k > 1, k
+		return nil
+	}}
+}
+
+// Weight makes the lock w of the k permits of its name, all or none, for a job that needs as much as w
+// others: see Lock.Permits. w is from 1, the default, to k, and 128 at most. It is one Lock, which is extended and
+// released as a whole, and ends as a whole when one of the permits is lost.
+//
+// Acquire waits for one permit after the other, as callers that want one do, and keeps those that it has
+// meanwhile. So it gets its turn beside callers that want less, and permits can be held that nobody
+// uses yet. Callers with a weight above 1 take turns at that, in all processes: they never wait for
+// each other in a circle. A caller that holds permits of the name already while it waits for more of
+// them is not kept from doing so.
+//
+// It costs w + 1 round trips if all permits are free. With Retries or RetryInterval it asks for all
+// at once each time, and may starve. Fenced together with a weight above 1 is an error, because a
+// token is of one permit.
+func Weight(w int) Option {
+	return Option{apply: func(s *settings) error {
+		if w < 1 || w > maxNames {
+			return fmt.Errorf("Weight(%d): must be between 1 and %d", w, maxNames)
+		}
+		s.weight = w
 		return nil
 	}}
 }
@@ -394,6 +418,13 @@ func (s *settings) check() error {
 	}
 	if s.shared && s.permits > 1 {
 		return fmt.Errorf("redlock: option Shared(): any number of readers hold a lock together; leave out Permits(%d), or take it back with Exclusive before Shared", s.permits)
+	}
+	switch {
+	case s.weight <= 1:
+	case s.weight > s.permits:
+		return fmt.Errorf("redlock: option Weight(%d): there are %d permits: give Permits(k) with k of %d or more, or less weight", s.weight, max(1, s.permits), s.weight)
+	case s.fenced:
+		return fmt.Errorf("redlock: option Weight(%d): fencing tokens are of one permit each, and this is a lock of several; leave out Fenced", s.weight)
 	}
 	if s.inOrder() && s.permits > 1 {
 		return fmt.Errorf("redlock: option Permits(%d): does not go together with Fair, which orders the waiters of one key; "+

@@ -103,7 +103,7 @@ func (l *slotLines) tell(key string, slot int) {
 }
 
 // Permit returns which permit the lock is, from zero to k-1 with the option Permits(k). No two
-// holders have the same at one time. Zero without Permits.
+// holders have the same at one time. Zero without Permits. With Weight it is one of them.
 func (k *Lock) Permit() int { return k.session.slot() }
 
 // slotsRequest asks a node for free slots.

@@ -121,6 +121,7 @@ type target struct {
 	group    *group
 	name     string
 	settings *settings // of the caller, in the group
+	isGate   bool      // see weigh
 }
 
 // acquire is Acquire, and AcquireAll, and both without waiting.
@@ -151,7 +152,7 @@ func (l *Locker) acquire(ctx context.Context, d demand) (*Lock, error) {
 			if _, err := s.key(name); err != nil {
 				return nil, err
 			}
-			of.each = append(of.each, target{g, name, s})
+			of.each = append(of.each, target{group: g, name: name, settings: s})
 		}
 	}
 	if len(of.each) == 1 {
@@ -161,6 +162,9 @@ func (l *Locker) acquire(ctx context.Context, d demand) (*Lock, error) {
 	first := of.each[0]
 	a := &acquisition{group: first.group, settings: first.settings, several: of, name: textOf(names), ctx: ctx, eventCtx: ctx}
 	a.trace()
+	if s.weight > 1 {
+		of.weigh()
+	}
 	return a.conclude(a.get(d))
 }
 
@@ -169,6 +173,10 @@ func (g *group) acquire(ctx context.Context, name string, d demand) (*Lock, erro
 	a, err := g.begin(ctx, name, d.opts)
 	if err != nil {
 		return nil, err
+	}
+	if a.settings.weight > 1 {
+		a.several = &several{names: []string{name}, each: []target{{group: g, name: name, settings: a.settings}}}
+		a.several.weigh()
 	}
 	return a.conclude(a.get(d))
 }
@@ -401,8 +409,9 @@ func (a *acquisition) gather(wait bool) (*Lock, error) {
 	defer context.AfterFunc(b.ctx, cancel)()
 	a.askedAt = a.settings.clock.Now()
 	var first *Lock
-	for _, t := range a.several.each {
-		k, err := a.next(ctx, t, first, wait)
+	gates := 0
+	for i, t := range a.several.each {
+		k, err := a.next(ctx, t, t.twin(b.holds[:i]), wait)
 		if err == nil && !b.add(&k.hold) {
 			err = a.partLost()
 		}
@@ -411,19 +420,23 @@ func (a *acquisition) gather(wait bool) (*Lock, error) {
 			b.giveBack()
 			return nil, a.explainPart(t.name, err, isLost)
 		}
-		first = cmp.Or(first, k)
+		if t.isGate {
+			gates++
+		} else {
+			first = cmp.Or(first, k)
+		}
 	}
+	b.dropGates(gates)
 	return a.bind(b, first)
 }
 
-// next takes the lock of one target; of a permit, the slot that the first has.
-func (a *acquisition) next(ctx context.Context, t target, first *Lock, wait bool) (*Lock, error) {
-	isSlot := first != nil && first.session.permit != nil
+// next takes the lock of one target; of a permit, the slot that its twin in another group has.
+func (a *acquisition) next(ctx context.Context, t target, twin *hold, wait bool) (*Lock, error) {
 	s, opts := t.settings, []Option(nil)
 	if !s.holdTogether() { // those of readers have a session of others
 		opts = append(opts, untilComplete)
 	}
-	if isSlot {
+	if t.isGate || twin != nil {
 		opts = append(opts, Exclusive())
 	}
 	s, err := s.with(opts)
@@ -431,8 +444,11 @@ func (a *acquisition) next(ctx context.Context, t target, first *Lock, wait bool
 		return nil, err
 	}
 	part := a.part(ctx, t, s)
-	if isSlot {
-		part.key = keys.Slot(part.key, first.Permit())
+	switch {
+	case t.isGate:
+		part.key = keys.Gate(part.key)
+	case twin != nil:
+		part.key = keys.Slot(part.key, twin.session.slot())
 	}
 	defer part.withdraw()
 	if !wait {
@@ -451,6 +467,9 @@ func (a *acquisition) explainPart(name string, err error, isLost bool) error {
 		return a.partLost()
 	}
 	of := a.nameIn(failure, name)
+	if w := a.settings.weight; w > 1 && failure.Kind() == ErrHeld {
+		of.weight, of.Permits = w, a.settings.permits
+	}
 	if len(a.several.names) > 1 && isInTheWay(failure) {
 		of.InTheWay = []string{name}
 	}
