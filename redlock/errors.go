@@ -281,7 +281,8 @@ func nilContext(op protocol.Op, name string) error {
 var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
 
 // errForgetful: too many nodes may have forgotten locks, or have to be asked again.
-var errForgetful = fmt.Errorf("%w yet: too many nodes have no vote at the moment", ErrNoQuorum)
+var errForgetful = fmt.Errorf("%w yet: servers that are new or were restarted have no vote until all locks that they may have forgotten are over "+
+	"(new servers have it at once after redlock reset, and tests with package redlocktest)", ErrNoQuorum)
 
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)

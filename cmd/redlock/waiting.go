@@ -131,7 +131,7 @@ func (o obstacle) text(now time.Time, since bool) string {
 	left := max(0, o.until.Sub(now))
 	switch o.kind {
 	case redlock.ErrQuarantine:
-		text := "new or restarted servers have no vote yet"
+		text := "new or restarted servers have no vote yet (new ones: redlock reset)"
 		if left > 0 && !since {
 			text += ", " + left.Round(time.Second).String() + " left"
 		}
