@@ -1,8 +1,8 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -69,53 +69,27 @@ func ping(ctx context.Context, rawURL string) error {
 	return err
 }
 
-// dial connects to a server. It is not redigo's DialURL, because that knows no unix sockets and
-// ignores the context during a TLS handshake.
+// dial connects to a server, and authenticates as the URL says. It is not redigo's DialURL, because
+// that knows no unix sockets.
 func dial(ctx context.Context, rawURL string) (redis.Conn, error) {
 	u, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	port := u.Port()
-	if port == "" {
-		port = "6379"
+	network, address := "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "6379"))
+	if u.Scheme == "unix" {
+		network, address = "unix", u.Path
 	}
-	addr := net.JoinHostPort(u.Hostname(), port)
-	var conn net.Conn
-	switch u.Scheme {
-	case "redis":
-		conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
-	case "rediss":
-		conn, err = new(tls.Dialer).DialContext(ctx, "tcp", addr)
-	case "unix":
-		conn, err = new(net.Dialer).DialContext(ctx, "unix", u.Path)
+	password, _ := u.User.Password()
+	c, err := redis.DialContext(ctx, network, address,
+		redis.DialUsername(u.User.Username()), redis.DialPassword(password), redis.DialUseTLS(u.Scheme == "rediss"),
+		redis.DialTLSHandshakeTimeout(tryTimeout), redis.DialReadTimeout(tryTimeout), redis.DialWriteTimeout(tryTimeout))
+	if reply := redis.Error(""); errors.As(err, &reply) {
+		// Only the code, because a server that does not know AUTH repeats the password.
+		code, _, _ := strings.Cut(string(reply), " ")
+		return nil, fmt.Errorf("it does not accept the user or password (%s)", code)
 	}
-	if err != nil {
-		return nil, err
-	}
-	c := redis.NewConn(conn, tryTimeout, tryTimeout)
-	if password, ok := u.User.Password(); ok {
-		auth := []any{password}
-		if name := u.User.Username(); name != "" {
-			auth = []any{name, password}
-		}
-		if _, err := redis.DoContext(c, ctx, "AUTH", auth...); err != nil {
-			c.Close()
-			return nil, withoutArguments(err)
-		}
-	}
-	return c, nil
-}
-
-// withoutArguments hides all but the code of a server's answer to AUTH, because a server that does
-// not know the command repeats the password.
-func withoutArguments(err error) error {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return err
-	}
-	code, _, _ := strings.Cut(string(reply), " ")
-	return fmt.Errorf("it does not accept the user or password (%s)", code)
+	return c, err
 }
 
 func parseURL(rawURL string) (*url.URL, error) {
