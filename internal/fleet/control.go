@@ -93,7 +93,7 @@ func (f *controlled) Close() error   { return f.close() }
 func (f *controlled) Pause(ctx context.Context, i int) error {
 	p, ok := f.driver.(Pauser)
 	if !ok {
-		return f.unsupported("pause", "this operating system cannot stop a process and let it go on")
+		return unsupported(f.kind, "pause")
 	}
 	return f.on(ctx, "pause", i, func(ctx context.Context, n *controlledNode) error {
 		if n.state != running {
@@ -110,7 +110,7 @@ func (f *controlled) Pause(ctx context.Context, i int) error {
 func (f *controlled) Resume(ctx context.Context, i int) error {
 	p, ok := f.driver.(Pauser)
 	if !ok {
-		return f.unsupported("resume", "this operating system cannot stop a process and let it go on")
+		return unsupported(f.kind, "resume")
 	}
 	return f.on(ctx, "resume", i, func(ctx context.Context, n *controlledNode) error {
 		if n.state != paused {
@@ -140,7 +140,7 @@ func (f *controlled) Kill(ctx context.Context, i int) error {
 func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
 	return f.on(ctx, "restart", i, func(ctx context.Context, n *controlledNode) error {
 		if m == Kept && f.opts.persistence(i) == None {
-			return f.unsupported("restart with memory kept", "the node is volatile")
+			return fmt.Errorf("%w: the node keeps no memory, for it is volatile", ErrUnsupported)
 		}
 		if m != Kept && m != Lost {
 			return fmt.Errorf("memory is %d; it must be Kept or Lost", m)
@@ -165,7 +165,7 @@ func (f *controlled) Restart(ctx context.Context, i int, m Memory) error {
 func (f *controlled) Disconnect(ctx context.Context, i int) error {
 	c, ok := f.driver.(Cutter)
 	if !ok {
-		return f.unsupported("disconnect", f.noCut())
+		return unsupported(f.kind, "disconnect")
 	}
 	return f.on(ctx, "disconnect", i, func(ctx context.Context, n *controlledNode) error {
 		if n.cut {
@@ -182,7 +182,7 @@ func (f *controlled) Disconnect(ctx context.Context, i int) error {
 func (f *controlled) Reconnect(ctx context.Context, i int) error {
 	c, ok := f.driver.(Cutter)
 	if !ok {
-		return f.unsupported("reconnect", f.noCut())
+		return unsupported(f.kind, "reconnect")
 	}
 	return f.on(ctx, "reconnect", i, func(ctx context.Context, n *controlledNode) error {
 		if !n.cut {
@@ -227,19 +227,18 @@ func (f *controlled) on(ctx context.Context, op string, i int, do func(context.C
 	return nil
 }
 
-func (f *controlled) unsupported(op, why string) error {
-	return unsupported(f.kind, op, why)
-}
-
-func (f *controlled) noCut() string {
-	if f.kind == Docker {
-		return "its URLs are published ports, which a cut would make refuse instead of fall silent " +
+// unsupported says why a kind of node lacks an operation.
+func unsupported(kind Kind, op string) error {
+	why := "its nodes share this machine's loopback; only docker nodes have a network to be cut off"
+	switch {
+	case kind == Addrs:
+		why = "the servers were not started by this fleet"
+	case op == "pause" || op == "resume":
+		why = "this operating system cannot stop a process and let it go on"
+	case kind == Docker:
+		why = "its URLs are published ports, which a cut would make refuse instead of fall silent " +
 			"(a Linux machine with a local engine, and no Options.Ports, does better)"
 	}
-	return "its nodes share this machine's loopback; only docker nodes have a network to be cut off"
-}
-
-func unsupported(kind Kind, op, why string) error {
 	return fmt.Errorf("%w: kind %s cannot %s: %s", ErrUnsupported, kind, op, why)
 }
 

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,14 +84,18 @@ type Fleet interface {
 // Start starts the nodes and returns when each of them answers PING. On an
 // error nothing is left running.
 func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
+	maker, ok := drivers[kind]
+	if !ok {
+		return nil, unknownKind(kind)
+	}
+	if kind == Addrs {
+		opts.Nodes = len(opts.URLs)
+	}
+	opts.Nodes = cmp.Or(opts.Nodes, defaultNodes)
 	if err := opts.check(kind); err != nil {
 		return nil, err
 	}
-	if kind == Addrs {
-		return startAddrs(ctx, opts.URLs)
-	}
-	opts.Nodes = opts.nodes()
-	d, err := drivers[kind].New(ctx, opts)
+	d, err := maker.New(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
 	}
@@ -138,7 +143,8 @@ type DriverMaker struct {
 
 // drivers has every kind of nodes that this program can start.
 var drivers = map[Kind]DriverMaker{
-	Embedded: {New: newEmbedded, Available: func(context.Context) error { return nil }},
+	Embedded: {New: newEmbedded, Available: always},
+	Addrs:    {New: newAddrs, Available: always},
 	Process: {New: newProcess, Available: func(context.Context) error {
 		_, err := Server()
 		return err
@@ -148,6 +154,8 @@ var drivers = map[Kind]DriverMaker{
 		Available: func(context.Context) error { return errNoDocker },
 	},
 }
+
+func always(context.Context) error { return nil }
 
 var errNoDocker = errors.New("this program was built without package internal/fleet/container")
 
@@ -159,9 +167,6 @@ func RegisterDocker(m DriverMaker) { drivers[Docker] = m }
 // reason why not, fit for a test's Skip. For kind Docker it pulls the image if
 // that is not here yet, which may take a minute.
 func Available(ctx context.Context, kind Kind) error {
-	if kind == Addrs {
-		return nil
-	}
 	m, ok := drivers[kind]
 	if !ok {
 		return unknownKind(kind)
@@ -180,38 +185,21 @@ func unknownKind(kind Kind) error {
 // so there is nothing to wait for but the network and a loading server.
 const addrsTimeout = 3 * time.Second
 
-// addrs is a Fleet of servers that run already, and that others may need. So each is asked
+// addrs drives servers that run already, and that others may need. So each is asked
 // once whether it is there, and is left alone otherwise.
-type addrs struct {
-	urls []string
+type addrs struct{ urls []string }
+
+func newAddrs(_ context.Context, opts Options) (Driver, error) {
+	return addrs{append([]string(nil), opts.URLs...)}, nil
 }
 
-func startAddrs(ctx context.Context, urls []string) (Fleet, error) {
+func (a addrs) Launch(ctx context.Context, i int) (url string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, addrsTimeout)
 	defer cancel()
-	err := Parallel(len(urls), func(i int) error {
-		if err := AwaitReady(ctx, urls[i], nil); err != nil {
-			return fmt.Errorf("URL %d: %w", i, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("fleet: given servers: %w", err)
-	}
-	return &addrs{urls: append([]string(nil), urls...)}, nil
+	return a.urls[i], AwaitReady(ctx, a.urls[i], nil)
 }
 
-func (a *addrs) Kind() Kind     { return Addrs }
-func (a *addrs) URLs() []string { return append([]string(nil), a.urls...) }
-func (a *addrs) Close() error   { return nil }
-
-func (a *addrs) Pause(context.Context, int) error           { return a.cannot("pause") }
-func (a *addrs) Resume(context.Context, int) error          { return a.cannot("resume") }
-func (a *addrs) Kill(context.Context, int) error            { return a.cannot("kill") }
-func (a *addrs) Restart(context.Context, int, Memory) error { return a.cannot("restart") }
-func (a *addrs) Disconnect(context.Context, int) error      { return a.cannot("disconnect") }
-func (a *addrs) Reconnect(context.Context, int) error       { return a.cannot("reconnect") }
-
-func (a *addrs) cannot(op string) error {
-	return unsupported(Addrs, op, "the servers were not started by this fleet")
-}
+// Kill is the first thing that a Restart does, too, so Start is not reached.
+func (addrs) Kill(context.Context, int) error          { return unsupported(Addrs, "kill") }
+func (addrs) Start(context.Context, int, Memory) error { return unsupported(Addrs, "start") }
+func (addrs) Close() error                             { return nil }

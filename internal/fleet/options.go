@@ -11,14 +11,9 @@ type Options struct {
 	// or, for docker on Linux, no ports of this machine at all.
 	Ports []int
 
-	// Image is the Docker image. Default: the environment variable
-	// REDLOCK_TEST_IMAGE, else the official one, else the local one if the former is
-	// not on this machine (package container).
-	Image string
-
 	// Volatile servers write nothing to disk, so that benchmarks measure locks and not
 	// the disk. Restart with Kept memory is then unsupported. Embedded servers are
-	// always so fast, and always keep.
+	// always so fast.
 	Volatile bool
 
 	// Persistence says, for kinds Process and Docker, what each node writes to disk,
@@ -63,16 +58,10 @@ const (
 	Sentinel Mode = "sentinel"
 )
 
-// maxNodes keeps a mistyped number from starting thousands of servers.
-const maxNodes = 99
-
-// nodes returns the number of servers to start.
-func (o Options) nodes() int {
-	if o.Nodes == 0 {
-		return 5
-	}
-	return o.Nodes
-}
+const (
+	defaultNodes = 5
+	maxNodes     = 99 // keeps a mistyped number from starting thousands of servers
+)
 
 // persistence returns what node i writes.
 func (o Options) persistence(i int) Persistence {
@@ -100,73 +89,18 @@ func (o Options) ServerArgs(i int) []string {
 	return append(args, "--appendonly", "yes", "--appendfsync", sync)
 }
 
-// check refuses options that contradict each other or would be ignored.
+// check refuses what no fleet can be started with. Nodes is set.
 func (o Options) check(kind Kind) error {
-	switch kind {
-	case Embedded, Process, Docker, Addrs:
-	default:
-		return unknownKind(kind)
-	}
-	if o.Nodes < 0 || o.Nodes > maxNodes {
-		return badOption("Nodes", o.Nodes, fmt.Sprintf("must be 1 to %d (0 means 5)", maxNodes))
-	}
-	if o.Image != "" && kind != Docker {
-		return badOption("Image", o.Image, fmt.Sprintf("is for kind %s, not %s", Docker, kind))
-	}
-	if o.Volatile && kind != Process && kind != Docker {
-		return badOption("Volatile", true, fmt.Sprintf("is for kinds %s and %s, not %s", Process, Docker, kind))
-	}
-	if o.Persistence != nil {
-		if err := o.checkPersistence(kind); err != nil {
-			return err
-		}
-	}
 	switch {
-	case o.Mode != Standalone && kind != Process:
-		return badOption("Mode", o.Mode, fmt.Sprintf("is for kind %s, not %s", Process, kind))
-	case o.Mode != Standalone && o.Mode != ClusterNode && o.Mode != Sentinel:
-		return badOption("Mode", o.Mode, fmt.Sprintf("there are %s and %s", ClusterNode, Sentinel))
-	}
-	if kind == Addrs {
-		return o.checkURLs()
-	}
-	if len(o.URLs) != 0 {
+	case kind == Addrs && len(o.URLs) == 0:
+		return fmt.Errorf("fleet: kind %s needs at least one of URLs", kind)
+	case kind != Addrs && len(o.URLs) != 0:
 		// Not printed: they may hold passwords.
 		return fmt.Errorf("fleet: option URLs is for kind %s, not %s", Addrs, kind)
-	}
-	if o.Ports != nil && len(o.Ports) != o.nodes() {
-		return badOption("Ports", o.Ports, fmt.Sprintf("must be one a node, and there are %d nodes", o.nodes()))
-	}
-	return nil
-}
-
-func (o Options) checkPersistence(kind Kind) error {
-	switch {
-	case kind != Process && kind != Docker:
-		return badOption("Persistence", o.Persistence, fmt.Sprintf("is for kinds %s and %s, not %s", Process, Docker, kind))
-	case o.Volatile:
-		return badOption("Persistence", o.Persistence, "contradicts Volatile")
-	case len(o.Persistence) != o.nodes():
-		return badOption("Persistence", o.Persistence, fmt.Sprintf("must be one a node, and there are %d nodes", o.nodes()))
-	}
-	for _, p := range o.Persistence {
-		switch p {
-		case None, Unsynced, EverySecond, Always:
-		default:
-			return badOption("Persistence", o.Persistence, fmt.Sprintf("there are %s, %s, %s and %s", None, Unsynced, EverySecond, Always))
-		}
-	}
-	return nil
-}
-
-func (o Options) checkURLs() error {
-	switch {
-	case len(o.URLs) == 0:
-		return badOption("URLs", "[]", fmt.Sprintf("kind %s needs at least one", Addrs))
-	case o.Nodes != 0 && o.Nodes != len(o.URLs):
-		return badOption("Nodes", o.Nodes, fmt.Sprintf("but there are %d URLs", len(o.URLs)))
-	case o.Ports != nil:
-		return badOption("Ports", o.Ports, fmt.Sprintf("kind %s starts nothing that could listen on them", Addrs))
+	case o.Nodes < 1 || o.Nodes > maxNodes:
+		return fmt.Errorf("fleet: option Nodes = %d: must be 1 to %d", o.Nodes, maxNodes)
+	case o.Ports != nil && len(o.Ports) != o.Nodes, o.Persistence != nil && len(o.Persistence) != o.Nodes:
+		return fmt.Errorf("fleet: options Ports and Persistence: must be one a node, and there are %d nodes", o.Nodes)
 	}
 	for i, u := range o.URLs {
 		if _, err := parseURL(u); err != nil {
@@ -174,8 +108,4 @@ func (o Options) checkURLs() error {
 		}
 	}
 	return nil
-}
-
-func badOption(option string, value any, why string) error {
-	return fmt.Errorf("fleet: option %s = %v: %s", option, value, why)
 }

@@ -62,7 +62,7 @@ func open(ctx context.Context, opts fleet.Options) (fleet.Driver, error) {
 		return nil, err
 	}
 	sweep(ctx, engine)
-	image, err := findImage(ctx, engine, opts.Image)
+	image, err := findImage(ctx, engine)
 	if err != nil {
 		return nil, err
 	}

@@ -22,9 +22,10 @@ const (
 )
 
 const (
-	// DefaultImage is the image of docker nodes, unless another is asked for.
+	// DefaultImage is the image of docker nodes, unless ImageEnv names another.
 	DefaultImage = "redis:7.4.2-alpine"
-	// LocalImage is what integration/image.sh makes where no registry can be reached.
+	// LocalImage is what integration/image.sh makes where no registry can be reached. It is taken
+	// where the default one is not on this machine.
 	LocalImage = "redquorum/redis:local"
 	// ImageEnv names the environment variable that sets another image.
 	ImageEnv = "REDLOCK_TEST_IMAGE"
@@ -58,15 +59,13 @@ func available(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = findImage(ctx, engine, "")
+	_, err = findImage(ctx, engine)
 	return err
 }
 
 // findImage returns the image to run, pulled if need be.
-func findImage(ctx context.Context, engine *dc.Client, image string) (string, error) {
-	if image == "" {
-		image = os.Getenv(ImageEnv)
-	}
+func findImage(ctx context.Context, engine *dc.Client) (string, error) {
+	image := os.Getenv(ImageEnv)
 	candidates := []string{image}
 	if image == "" {
 		image = DefaultImage
