@@ -32,7 +32,7 @@
 // Close ends all that was started. A parent that dies without Close leaves nothing
 // for long either: on Linux, servers die with it; elsewhere, and for temporary
 // directories and Docker, the next Start of that kind sweeps what is labelled
-// with an owner that no longer lives.
+// with an owner that no longer lives, but for servers that are paused.
 //
 // The package imports neither redlock nor pool, so that both can be tested
 // with it.

@@ -1,13 +1,8 @@
 package fleet
 
 import (
-	"bytes"
-	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -32,36 +27,4 @@ func awaitStop(pid int) error {
 			return os.NewSyscallError("waitid", err)
 		}
 	}
-}
-
-// isServer reports whether the process is a server that runs in dir. The command line alone
-// would not do, because servers replace theirs by a title without the directory.
-func isServer(pid int, dir, _ string) bool {
-	proc := "/proc/" + strconv.Itoa(pid)
-	cmdline, _ := os.ReadFile(proc + "/cmdline")
-	cwd, err := os.Readlink(proc + "/cwd")
-	return err == nil && cwd == dir && namesServer(string(cmdline))
-}
-
-// processStart returns the process's start in clock ticks since boot, and whether it lives. A
-// zombie does not, because nothing runs in it any more.
-func processStart(pid int) (start string, alive bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		// ESRCH: it ended while being read. Any other error says nothing; when in
-		// doubt, it lives.
-		return "0", !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
-	}
-	// The name, second and in parentheses, may hold blanks and parentheses.
-	rest := stat[bytes.LastIndexByte(stat, ')')+1:]
-	fields := strings.Fields(string(rest)) // the state, field 3 of proc(5), comes first
-	if len(fields) < 20 {
-		return "0", true
-	}
-	return fields[19], fields[0] != "Z" && fields[0] != "X"
-}
-
-func pidNamespace() string {
-	ns, _ := os.Readlink("/proc/self/ns/pid")
-	return ns
 }

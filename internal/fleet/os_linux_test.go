@@ -1,7 +1,9 @@
 package fleet_test
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -19,28 +21,29 @@ import (
 func TestServersDieWithTheirParent(t *testing.T) {
 	need.Redis(t)
 	t.Setenv("TMPDIR", t.TempDir())
-	var pids []int
+	pids := make([]int, 2)
+	var f fleet.Fleet
 	crash(t, fleet.Process, func(r report) {
-		pids = serverPids(t, given(t, r))
-		// A stopped server must die too.
+		f = given(t, r)
+		for i := range pids {
+			var err error
+			pids[i], err = strconv.Atoi(connect(t, f, i).info("process_id"))
+			require.NoError(t, err)
+		}
+		// A stopped server must die too. Until then its port takes connections.
 		require.NoError(t, syscall.Kill(pids[0], syscall.SIGSTOP))
 	})
-	for _, pid := range pids {
-		if !assert.Eventually(t, func() bool { return !fleet.Alive(pid) }, longEnough, tick, "server %d", pid) {
+	for i, pid := range pids {
+		if !assert.Eventually(t, func() bool {
+			c, err := net.DialTimeout("tcp", addr(f, i), longEnough)
+			if err == nil {
+				c.Close()
+			}
+			return errors.Is(err, syscall.ECONNREFUSED)
+		}, longEnough, tick, "server %d", pid) {
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-}
-
-func serverPids(t *testing.T, f fleet.Fleet) (pids []int) {
-	t.Helper()
-	for i := range f.URLs() {
-		pid, err := strconv.Atoi(connect(t, f, i).info("process_id"))
-		require.NoError(t, err)
-		require.True(t, fleet.Alive(pid))
-		pids = append(pids, pid)
-	}
-	return pids
 }
 
 // On another core a server could answer for a moment after it was sent the signal.

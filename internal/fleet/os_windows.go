@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"os"
 	"os/exec"
 	"syscall"
 )
@@ -13,20 +12,3 @@ func tie(cmd *exec.Cmd) {
 	}
 	cmd.SysProcAttr.CreationFlags |= syscall.CREATE_NEW_PROCESS_GROUP
 }
-
-// isServer returns false, so the sweep ends nothing here, because there is no way to know which
-// program a pid belongs to.
-func isServer(int, string, string) bool { return false }
-
-// processStart leaves the start out, so a pid that was used again keeps leftovers for as long
-// as the process that has it now lives.
-func processStart(pid int) (start string, alive bool) {
-	p, err := os.FindProcess(pid) // opens the process, so it fails if there is none
-	if err != nil {
-		return "0", false
-	}
-	p.Release()
-	return "0", true
-}
-
-func pidNamespace() string { return "" }

@@ -24,30 +24,14 @@ var ErrPortTaken = errors.New("port is taken")
 
 // claimed keeps fleets of this process apart also while their nodes are down.
 // Other processes can only be met at random, which OnPort's tries cover.
-var claimed = portSet{ports: map[int]bool{}}
-
-type portSet struct {
-	sync.Mutex
-	ports map[int]bool
-}
-
-// add returns false if the port is in the set already.
-func (s *portSet) add(port int) bool {
-	s.Lock()
-	defer s.Unlock()
-	if s.ports[port] {
-		return false
-	}
-	s.ports[port] = true
-	return true
-}
+var claimed sync.Map // by port
 
 // OnPort runs try with a free port for node i until it returns something else than
 // ErrPortTaken; with a port of the caller's, once. The last port tried stays claimed until
 // ReleasePort, whatever became of it.
 func (o Options) OnPort(i int, try func(port int) error) error {
 	if o.Ports != nil {
-		claimed.add(o.Ports[i])
+		claimed.Store(o.Ports[i], true)
 		return try(o.Ports[i])
 	}
 	for tries := 1; ; tries++ {
@@ -64,18 +48,15 @@ func (o Options) OnPort(i int, try func(port int) error) error {
 // shows when it is tried.
 func freePort() int {
 	for {
-		if port := firstPort + rand.IntN(lastPort-firstPort); claimed.add(port) {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if _, taken := claimed.LoadOrStore(port, true); !taken {
 			return port
 		}
 	}
 }
 
 // ReleasePort ends the claim of OnPort.
-func ReleasePort(port int) {
-	claimed.Lock()
-	defer claimed.Unlock()
-	delete(claimed.ports, port)
-}
+func ReleasePort(port int) { claimed.Delete(port) }
 
 // Loopback returns the address of a port of this machine.
 func Loopback(port int) string {

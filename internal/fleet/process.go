@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/gomodule/redigo/redis"
 )
 
 // ServerEnv names the environment variable that says which server kind Process
@@ -121,11 +119,11 @@ func (p *process) awaitReady(ctx context.Context, i int) error {
 		return err
 	}
 	defer c.Close()
-	info, err := redis.String(redis.DoContext(c, ctx, "INFO", "server"))
+	pid, err := serverPID(ctx, c)
 	if err != nil {
 		return err
 	}
-	if want := fmt.Sprintf("\r\nprocess_id:%d\r\n", p.Process(i).Pid); !strings.Contains(info, want) {
+	if pid != p.Process(i).Pid {
 		return fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, address)
 	}
 	return nil

@@ -1,67 +1,50 @@
 package fleet
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
+	"syscall"
+
+	"github.com/gomodule/redigo/redis"
 )
 
-// owner names the process that a leftover belongs to. A pid alone would not do, because
-// it is used again, and means another process in another container that
-// shares the Docker engine or the temporary directory.
-type owner struct {
-	pid   int
-	start string // when the process began, in the system's own terms; "0" where there is no way to know
-	host  string // a hash of the host's name and pid namespace
-}
+// Owner returns the name of this process as the owner of what it may leave behind when it dies,
+// such as containers and directories.
+func Owner() string { return fmt.Sprintf("%d-%s", os.Getpid(), host()) }
 
-// self returns this process as an owner.
-var self = sync.OnceValue(func() owner {
-	name, _ := os.Hostname() // without a name all such hosts look alike, which only matters if they share an engine
+// host is a hash of the host's name and pid namespace, because the same pid is another process in
+// another container that shares the Docker engine or the temporary directory.
+var host = sync.OnceValue(func() string {
+	name, _ := os.Hostname()                         // without a name all such hosts look alike, which only matters if they share an engine
+	namespace, _ := os.Readlink("/proc/self/ns/pid") // which only Linux has
 	h := fnv.New32a()
-	fmt.Fprint(h, name, "/", pidNamespace())
-	start, _ := processStart(os.Getpid())
-	return owner{pid: os.Getpid(), start: start, host: fmt.Sprintf("%08x", h.Sum32())}
+	fmt.Fprint(h, name, "/", namespace)
+	return fmt.Sprintf("%08x", h.Sum32())
 })
 
-// Owner returns the name of this process as the owner of servers, for what a dead process may
-// leave behind, such as containers.
-func Owner() string { return self().String() }
-
-// OwnerDead reports whether the process that Owner named so surely lives no more.
+// OwnerDead reports whether the process that Owner named so surely lives no more. Owners on other
+// hosts count as living, because this host cannot know. A pid that is used again keeps leftovers
+// for as long as the process that has it now lives.
 func OwnerDead(name string) bool {
-	o, ok := parseOwner(name)
-	return ok && o.dead()
+	number, at, _ := strings.Cut(name, "-")
+	pid, err := strconv.Atoi(number)
+	return err == nil && pid > 0 && at == host() && !alive(pid)
 }
 
-// String returns the owner as it is in directory names and Docker labels.
-func (o owner) String() string {
-	return fmt.Sprintf("%d-%s-%s", o.pid, o.start, o.host)
-}
-
-func parseOwner(s string) (owner, bool) {
-	parts := strings.Split(s, "-")
-	if len(parts) != 3 {
-		return owner{}, false
-	}
-	pid, err := strconv.Atoi(parts[0])
-	return owner{pid: pid, start: parts[1], host: parts[2]}, err == nil && pid > 0
-}
-
-// dead reports whether the owner surely lives no more. Owners on other hosts count as living,
-// because this host cannot know.
-func (o owner) dead() bool {
-	if o.host != self().host {
+func alive(pid int) bool {
+	p, err := os.FindProcess(pid)
+	if err != nil { // on Windows, which opens the process
 		return false
 	}
-	start, alive := processStart(o.pid)
-	return !alive || start != o.start
+	defer p.Release()
+	return !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
 }
 
 // A fleet's directory has its owner in its name, so that there is no moment at which it exists
@@ -75,13 +58,7 @@ const (
 )
 
 func makeFleetDir() (string, error) {
-	dir, err := os.MkdirTemp("", fleetDirPrefix+self().String()+"_*")
-	if err != nil {
-		return "", err
-	}
-	// The server reports its working directory with symlinks resolved, and the
-	// sweep compares it.
-	return filepath.EvalSymlinks(dir)
+	return os.MkdirTemp("", fleetDirPrefix+Owner()+"_*")
 }
 
 func nodeDir(fleetDir string, port int) string {
@@ -92,58 +69,54 @@ func nodeDir(fleetDir string, port int) string {
 // without Close. It ignores errors, because missing rights or a race with another sweep must
 // not keep a new fleet from starting.
 func sweepProcesses() {
-	tmp, err := filepath.EvalSymlinks(os.TempDir())
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), fleetDirPrefix+"*"))
+	for _, dir := range dirs {
+		name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), fleetDirPrefix), "_")
+		if !OwnerDead(name) {
+			continue
+		}
+		nodes, _ := filepath.Glob(filepath.Join(dir, nodeDirPrefix+"*"))
+		for _, node := range nodes {
+			sweepServer(node)
+		}
+		os.RemoveAll(dir)
+	}
+}
+
+// sweepServer ends the server of a node's directory, if there is one: on the directory's port, with
+// the pid that it wrote there. Either could be another's by now. On Linux there is none, because
+// servers die with their owner; elsewhere one that does not answer, because it is paused, is left.
+func sweepServer(dir string) {
+	wrote, err := os.ReadFile(filepath.Join(dir, pidFile))
+	port, notPort := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), nodeDirPrefix))
+	if err != nil || notPort != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tryTimeout)
+	defer cancel()
+	c, err := dial(ctx, "redis://"+Loopback(port))
 	if err != nil {
 		return
 	}
-	dirs, _ := filepath.Glob(filepath.Join(tmp, fleetDirPrefix+"*"))
-	for _, dir := range dirs {
-		name, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), fleetDirPrefix), "_")
-		if OwnerDead(name) {
-			sweepFleetDir(dir)
-		}
-	}
-}
-
-func sweepFleetDir(dir string) {
-	nodes, _ := filepath.Glob(filepath.Join(dir, nodeDirPrefix+"*"))
-	for _, node := range nodes {
-		port := strings.TrimPrefix(filepath.Base(node), nodeDirPrefix)
-		text, err := os.ReadFile(filepath.Join(node, pidFile))
+	defer c.Close()
+	if pid, err := serverPID(ctx, c); err == nil && strconv.Itoa(pid) == strings.TrimSpace(string(wrote)) {
+		p, err := os.FindProcess(pid)
 		if err != nil {
-			continue
-		}
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		// The pid may belong to another process by now.
-		if err != nil || pid <= 1 || !isServer(pid, node, port) {
-			continue
-		}
-		if p, err := os.FindProcess(pid); err == nil {
-			p.Kill()
-			p.Release()
-			awaitEnd(pid)
-		}
-	}
-	os.RemoveAll(dir)
-}
-
-// awaitEnd waits, within a bound, until a process that is no child of ours has ended, because
-// it could write to the directory that is about to be removed.
-func awaitEnd(pid int) {
-	tick := time.NewTicker(readyTick)
-	defer tick.Stop()
-	for range 100 {
-		if _, alive := processStart(pid); !alive {
 			return
 		}
-		<-tick.C
+		defer p.Release()
+		p.Kill()
+		c.Receive() // fails when the server has ended, and does not write to the directory any more
 	}
 }
 
-// namesServer reports whether a command line is one of the servers'.
-func namesServer(cmdline string) bool {
-	if named := os.Getenv(ServerEnv); named != "" && strings.Contains(cmdline, filepath.Base(named)) {
-		return true
+// serverPID returns the process id of the server that answers.
+func serverPID(ctx context.Context, c redis.Conn) (int, error) {
+	info, err := redis.String(redis.DoContext(c, ctx, "INFO", "server"))
+	if err != nil {
+		return 0, err
 	}
-	return slices.ContainsFunc(servers, func(name string) bool { return strings.Contains(cmdline, name) })
+	_, after, _ := strings.Cut(info, "\r\nprocess_id:")
+	text, _, _ := strings.Cut(after, "\r\n")
+	return strconv.Atoi(text)
 }

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -109,51 +111,63 @@ func fleetDirs(t *testing.T, tmp string) []string {
 // Where the parent's death does not end the servers, the sweep does, and ends no others.
 func TestSweepEndsLeftoverServersOnly(t *testing.T) {
 	need.Redis(t)
-	if runtime.GOOS == "windows" {
-		t.Skip("the sweep ends no servers on Windows")
-	}
-	tmp, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
+	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
-
 	inDirOf := func(owner string) string { return filepath.Join(tmp, fleet.FleetDirPrefix+owner+"_1") }
-	leftover := orphan(t, inDirOf(fleet.DeadSelf()), 1)
-	foreign := orphan(t, inDirOf(fleet.Elsewhere()), 2)
-	living := orphan(t, inDirOf(fleet.Owner()), 3)
-	// A server of no fleet, whose pid was a dead fleet's before.
-	reused := orphan(t, filepath.Join(tmp, "foreign"), 4)
-	stale := fleet.NodeDir(inDirOf(fleet.DeadSelf()), 5)
-	require.NoError(t, os.MkdirAll(stale, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(stale, fleet.PidFile), []byte(strconv.Itoa(reused.cmd.Process.Pid)), 0o600))
+
+	dead := deadOwner(t)
+	leftover := orphan(t, inDirOf(dead))
+	foreign := orphan(t, inDirOf(onAnotherHost(dead)))
+	living := orphan(t, inDirOf(fleet.Owner()))
+	// Servers of no fleet, of which one has a dead server's pid, and one its port.
+	samePid, samePort := orphan(t, filepath.Join(tmp, "foreign")), orphan(t, filepath.Join(tmp, "foreign"))
+	for port, pid := range map[int]int{5: samePid.cmd.Process.Pid, samePort.port: samePid.cmd.Process.Pid} {
+		stale := fleet.NodeDir(inDirOf(dead), port)
+		require.NoError(t, os.MkdirAll(stale, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(stale, fleet.PidFile), []byte(strconv.Itoa(pid)), 0o600))
+	}
 
 	fleet.SweepProcesses()
 
 	leftover.ended(t)
-	assert.NoDirExists(t, inDirOf(fleet.DeadSelf()))
-	for name, o := range map[string]*orphanServer{"foreign": foreign, "living": living, "reused": reused} {
+	assert.NoDirExists(t, inDirOf(dead))
+	for name, o := range map[string]*orphanServer{"foreign": foreign, "living": living, "same pid": samePid, "same port": samePort} {
 		o.runs(t, name)
 	}
 }
 
+// deadOwner returns the owner that a process of this host was, which has ended.
+func deadOwner(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	require.NoError(t, cmd.Run())
+	_, host, _ := strings.Cut(fleet.Owner(), "-")
+	return fmt.Sprintf("%d-%s", cmd.Process.Pid, host)
+}
+
+func onAnotherHost(owner string) string { return owner + "elsewhere" }
+
 // orphanServer is a redis-server that runs as a fleet's would, without a fleet.
 type orphanServer struct {
+	port int
 	cmd  *exec.Cmd
 	done chan struct{}
 }
 
-func orphan(t *testing.T, dir string, port int) *orphanServer {
+func orphan(t *testing.T, dir string) *orphanServer {
 	t.Helper()
-	dir = fleet.NodeDir(dir, port)
+	o := &orphanServer{port: freePorts(t, 1)[0], done: make(chan struct{})}
+	dir = fleet.NodeDir(dir, o.port)
 	require.NoError(t, os.MkdirAll(dir, 0o700))
 	pidFile := filepath.Join(dir, fleet.PidFile)
 	program, err := fleet.Server()
 	require.NoError(t, err)
-	o := &orphanServer{done: make(chan struct{})}
-	o.cmd = exec.Command(program, "--port", "0", "--unixsocket", "s", "--dir", dir, "--pidfile", pidFile)
+	o.cmd = exec.Command(program, "--bind", "127.0.0.1", "--port", strconv.Itoa(o.port), "--dir", dir, "--pidfile", pidFile)
 	o.cmd.Dir = dir
 	require.NoError(t, o.cmd.Start())
 	go func() { defer close(o.done); o.cmd.Wait() }()
 	t.Cleanup(func() { o.cmd.Process.Kill(); <-o.done })
+	require.NoError(t, fleet.AwaitReady(t.Context(), "redis://"+fleet.Loopback(o.port), nil))
 	require.Eventually(t, func() bool { return len(readFile(pidFile)) > 0 }, longEnough, tick)
 	return o
 }
@@ -232,10 +246,12 @@ func dockerObjects(t *testing.T, owner string) (containers, networks int) {
 }
 
 func TestOwners(t *testing.T) {
+	dead := deadOwner(t)
+	assert.True(t, fleet.OwnerDead(dead))
 	assert.False(t, fleet.OwnerDead(fleet.Owner()))
-	assert.False(t, fleet.OwnerDead(fleet.Elsewhere()), "of other hosts nothing is known")
-	assert.True(t, fleet.OwnerDead(fleet.DeadSelf()), "a pid that is used again is another process")
-	for _, name := range []string{"", "x", "1-2", "0-1-2", "-1-1-2", "a-1-2"} {
+	assert.False(t, fleet.OwnerDead(onAnotherHost(dead)), "of other hosts nothing is known")
+	_, host, _ := strings.Cut(fleet.Owner(), "-")
+	for _, name := range []string{"", "x", "1-2", "0-" + host, "-1-" + host, "a-" + host} {
 		assert.False(t, fleet.OwnerDead(name), name)
 	}
 }
