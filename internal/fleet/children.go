@@ -116,46 +116,30 @@ func lastLines(log []byte, n int) string {
 // and the Go runtime ends threads at will. Started from any other goroutine, a server
 // could be killed at any time while the process lives.
 type spawner struct {
-	starts chan startRequest
-	done   chan struct{} // closed by close
+	starts chan func()
 	ended  sync.WaitGroup
 }
 
-type startRequest struct {
-	cmd *exec.Cmd
-	err chan error
-}
-
 func newSpawner() *spawner {
-	s := &spawner{starts: make(chan startRequest), done: make(chan struct{})}
+	s := &spawner{starts: make(chan func())}
 	s.ended.Go(func() {
-		// Unlocked only when the last child has been waited for.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		for {
-			select {
-			case r := <-s.starts:
-				r.err <- r.cmd.Start()
-			case <-s.done:
-				return
-			}
+		for start := range s.starts {
+			start()
 		}
 	})
 	return s
 }
 
 func (s *spawner) start(cmd *exec.Cmd) error {
-	r := startRequest{cmd: cmd, err: make(chan error, 1)}
-	select {
-	case s.starts <- r:
-		return <-r.err
-	case <-s.done:
-		return errors.New("the fleet is closed")
-	}
+	err := make(chan error, 1)
+	s.starts <- func() { err <- cmd.Start() }
+	return <-err
 }
 
-// close ends the thread. All children must have ended.
+// close ends the thread. All children must have ended, and none is started any more.
 func (s *spawner) close() {
-	close(s.done)
+	close(s.starts)
 	s.ended.Wait()
 }

@@ -96,12 +96,12 @@ func (e *embedded) Start(_ context.Context, i int, m Memory) error {
 }
 
 func (e *embedded) Pause(_ context.Context, i int) error {
-	e.nodes[i].run.gate.close()
+	e.nodes[i].run.pause()
 	return nil
 }
 
 func (e *embedded) Resume(_ context.Context, i int) error {
-	e.nodes[i].run.gate.open()
+	e.nodes[i].run.resume()
 	return nil
 }
 
@@ -120,9 +120,11 @@ type run struct {
 	server   *server.Server
 	listener net.Listener
 	accepts  sync.WaitGroup
-	gate     *gate
+	ctx      context.Context // ends with the run
+	end      context.CancelFunc
 
 	mu      sync.Mutex
+	open    chan struct{} // closed unless the node is paused
 	lastID  int
 	clients map[int]*client
 	peers   map[*server.Peer]*client
@@ -135,9 +137,10 @@ type client struct {
 	net.Conn
 	input io.Reader
 
-	id     int
-	killed chan struct{} // closed by CLIENT KILL
-	gone   chan struct{} // closed when no command of it can run any more
+	id   int
+	ctx  context.Context // ends with the run, or by CLIENT KILL
+	kill context.CancelFunc
+	gone chan struct{} // closed when no command of it can run any more
 }
 
 func (c *client) Read(b []byte) (int, error) { return c.input.Read(b) }
@@ -149,10 +152,12 @@ func newRun(s *server.Server, l net.Listener) *run {
 		id:       newRunID(),
 		server:   s,
 		listener: l,
-		gate:     newGate(),
+		open:     make(chan struct{}),
 		clients:  map[int]*client{},
 		peers:    map[*server.Peer]*client{},
 	}
+	close(r.open)
+	r.ctx, r.end = context.WithCancel(context.Background())
 	s.SetPreHook(r.hook)
 	r.accepts.Go(func() {
 		for {
@@ -173,12 +178,12 @@ func (r *run) connected(conn net.Conn) *client {
 	id := strconv.Itoa(r.lastID)
 	hello := fmt.Sprintf("*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(introduction), introduction, len(id), id)
 	c := &client{
-		Conn:   conn,
-		input:  io.MultiReader(strings.NewReader(hello), conn),
-		id:     r.lastID,
-		killed: make(chan struct{}),
-		gone:   make(chan struct{}),
+		Conn:  conn,
+		input: io.MultiReader(strings.NewReader(hello), conn),
+		id:    r.lastID,
+		gone:  make(chan struct{}),
 	}
+	c.ctx, c.kill = context.WithCancel(r.ctx)
 	r.clients[c.id] = c
 	return c
 }
@@ -202,15 +207,10 @@ func (r *run) introduce(p *server.Peer, args []string) bool {
 		defer r.mu.Unlock()
 		delete(r.clients, c.id)
 		delete(r.peers, p)
+		c.kill()
 		close(c.gone)
 	})
 	return true
-}
-
-func (r *run) clientOf(p *server.Peer) *client {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.peers[p]
 }
 
 // hook runs before each command. It returns true if the command is done and miniredis must not run
@@ -219,72 +219,43 @@ func (r *run) hook(p *server.Peer, cmd string, args ...string) bool {
 	if cmd == introduction && r.introduce(p, args) {
 		return true
 	}
-	c := r.clientOf(p)
+	r.mu.Lock()
+	c, open := r.peers[p], r.open
+	r.mu.Unlock()
 	if c == nil {
 		// A script's call: it is part of a command that passed already, and holds
 		// miniredis' lock, so it must never wait here.
 		return r.answerScript(p, cmd, args)
 	}
-	if !r.gate.pass(c.killed) {
+	select {
+	case <-open:
+	case <-c.ctx.Done():
+	}
+	if c.ctx.Err() != nil {
 		return true // killed: what was queued never runs
 	}
 	return r.answer(p, c, cmd, args)
 }
 
-// stop ends the listener and drops the commands that wait at the gate. The caller's
+// pause has all commands wait.
+func (r *run) pause() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open = make(chan struct{})
+}
+
+func (r *run) resume() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.open)
+}
+
+// stop ends the listener and drops the commands that wait. The caller's
 // Miniredis.Close closes the connections, and waits for them.
 func (r *run) stop() {
-	r.gate.destroy()
+	r.end()
 	r.listener.Close()
 	r.accepts.Wait()
-}
-
-// gate is where the commands of a paused node wait.
-type gate struct {
-	mu        sync.Mutex
-	opened    chan struct{} // closed while the gate is open
-	destroyed chan struct{}
-}
-
-func newGate() *gate {
-	g := &gate{opened: make(chan struct{}), destroyed: make(chan struct{})}
-	close(g.opened)
-	return g
-}
-
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.opened = make(chan struct{})
-}
-
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	close(g.opened)
-}
-
-func (g *gate) destroy() { close(g.destroyed) }
-
-// pass waits while the gate is closed. It returns false if the node was killed, or the client whose
-// channel is given, before or meanwhile.
-func (g *gate) pass(killed <-chan struct{}) bool {
-	g.mu.Lock()
-	opened := g.opened
-	g.mu.Unlock()
-	select {
-	case <-opened:
-	case <-killed:
-	case <-g.destroyed:
-	}
-	select {
-	case <-killed:
-		return false
-	case <-g.destroyed:
-		return false
-	default:
-		return true
-	}
 }
 
 // newRunID returns 40 hexadecimal digits, as a real server's run_id has.
@@ -366,17 +337,12 @@ func (r *run) clientKill(p *server.Peer, by *client, args []string) {
 		p.WriteInt(0)
 		return
 	}
-	select {
-	case <-c.killed: // by a third client at the same time
-	default:
-		close(c.killed)
-	}
 	r.mu.Unlock()
+	c.kill()
 	c.Conn.Close()
 	select {
 	case <-c.gone:
-	case <-by.killed: // two clients that kill each other
-	case <-r.gate.destroyed:
+	case <-by.ctx.Done(): // two clients that kill each other, or the end of the run
 	}
 	p.WriteInt(1)
 }
