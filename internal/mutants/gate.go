@@ -27,7 +27,7 @@ type gate struct {
 	report func(result) // is called for each mutant that is done, several at a time
 
 	// goTest runs go test and returns its output. Failing tests are no error.
-	goTest func(ctx context.Context, args ...string) ([]byte, error)
+	goTest func(ctx context.Context, args ...string) (said string, err error)
 }
 
 // A result is what became of one mutant.
@@ -85,7 +85,7 @@ func (g *gate) control(ctx context.Context, mutants []mutant) error {
 		if err != nil {
 			return err
 		}
-		if problem := controlled(c.tests, read(out, "")); problem != "" {
+		if problem := controlled(c.tests, out); problem != "" {
 			return fmt.Errorf("without any mutant, in %s: %s", c.pkg, shorten(problem))
 		}
 		return nil
@@ -108,8 +108,7 @@ func (g *gate) try(ctx context.Context, m *mutant, changed map[string]string) (r
 	if err != nil {
 		return result{}, err
 	}
-	t := read(out, m.test)
-	return result{m, judge(m, t), t.said.String(), time.Since(began)}, nil
+	return result{m, judge(m, out), out, time.Since(began)}, nil
 }
 
 // args are those of go test for some tests of a package, with others in front.
@@ -119,7 +118,7 @@ func (g *gate) args(pkg string, tests, flags []string, front ...string) []string
 		front = append([]string{"-C", filepath.Join(g.root, module)}, front...) // which must be the first
 	}
 	args := append(front,
-		"-json", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout="+limit.String(), "-p=1",
+		"-v", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout="+limit.String(), "-p=1",
 		"-run="+pattern(tests),
 		"./"+cmp.Or(strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"), "."),
 	)

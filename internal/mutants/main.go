@@ -158,8 +158,8 @@ func moduleRoot(ctx context.Context) (string, error) {
 }
 
 // goTest returns a function that runs go test in dir, also of tests that take long.
-func goTest(dir string) func(context.Context, ...string) ([]byte, error) {
-	return func(ctx context.Context, args ...string) ([]byte, error) {
+func goTest(dir string) func(context.Context, ...string) (string, error) {
+	return func(ctx context.Context, args ...string) (string, error) {
 		// Not bound to ctx: killed, the go command would leave the test running
 		// and its files behind. A terminal's interrupt reaches them anyway.
 		cmd := exec.Command("go", append([]string{"test"}, args...)...)
@@ -167,11 +167,11 @@ func goTest(dir string) func(context.Context, ...string) ([]byte, error) {
 		out, err := cmd.CombinedOutput()
 		var exited *exec.ExitError
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return "", ctx.Err()
 		}
 		if errors.As(err, &exited) {
 			err = nil // it failed, and its output says how
 		}
-		return out, err
+		return string(out), err
 	}
 }

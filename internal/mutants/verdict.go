@@ -1,59 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 )
-
-// A transcript is the output of go test -json.
-type transcript struct {
-	ended  map[string]string // by test: run, pass, fail or skip
-	said   strings.Builder   // by one top-level test, its subtests included
-	all    strings.Builder   // by the compiler and the test binary
-	failed bool
-	built  bool
-}
-
-// event is a line of go test -json (go doc test2json, go help buildjson).
-type event struct {
-	Action      string
-	Test        string
-	Output      string
-	FailedBuild string
-}
-
-// read returns the transcript of a test, or of some if test is "".
-func read(stream []byte, test string) *transcript {
-	t := &transcript{ended: map[string]string{}, built: true}
-	top, _, _ := strings.Cut(test, "/")
-	for line := range bytes.Lines(stream) {
-		var e event
-		if json.Unmarshal(line, &e) != nil { // the go command's own words
-			e = event{Action: "build-output", Output: string(line)}
-		}
-		t.all.WriteString(e.Output)
-		switch e.Action {
-		case "build-fail":
-			t.built = false
-		case "output":
-			if in, _, _ := strings.Cut(e.Test, "/"); in == top {
-				t.said.WriteString(e.Output)
-			}
-		case "run", "pass", "fail", "skip":
-			switch {
-			case e.Test != "":
-				t.ended[e.Test] = e.Action
-			case e.Action == "fail":
-				t.failed = true
-				t.built = t.built && e.FailedBuild == ""
-			}
-		}
-	}
-	return t
-}
 
 var (
 	panicked = regexp.MustCompile(`(?m)^panic: .*`)
@@ -62,29 +13,31 @@ var (
 	hanging = regexp.MustCompile(`test timed out|deadlock|does not end`)
 	// What a test prints of itself and of subtests that pass.
 	passing = regexp.MustCompile(`(?m)^ *(===|--- PASS|--- SKIP).*\n`)
+	failed  = regexp.MustCompile(`(?m)^FAIL\b`)
 )
 
-// judge returns the reason why a mutant was not killed, or "".
-func judge(m *mutant, t *transcript) string {
-	said := t.said.String()
-	last := panicked.FindString(said)
-	switch ended := t.ended[m.test]; {
-	case !t.built:
-		return "it does not compile:\n" + t.all.String()
-	case ended == "":
-		return fmt.Sprintf("%s did not run:\n%s", m.test, t.all.String())
-	case ended == "skip":
-		return fmt.Sprintf("%s was skipped:\n%s", m.test, said)
-	case ended == "pass" && t.failed:
-		return fmt.Sprintf("%s passed, and something else failed:\n%s", m.test, t.all.String())
-	case ended == "pass":
-		return m.test + " passed"
+// outcome returns PASS, FAIL or SKIP for a test of which go test -v said so, and "" for one that
+// did not run, or not to its end.
+func outcome(said, test string) string {
+	line := regexp.MustCompile(`(?m)^ *--- (\w+): ` + regexp.QuoteMeta(test) + ` \(`).FindStringSubmatch(said)
+	if line == nil {
+		return ""
+	}
+	return line[1]
+}
+
+// judge returns the reason why a mutant was not killed, or "". said is the output of go test -v.
+func judge(m *mutant, said string) string {
+	ended, last := outcome(said, m.test), panicked.FindString(said)
+	switch {
+	case ended == "PASS" || ended == "SKIP":
+		return fmt.Sprintf("%s ended with %s:\n%s", m.test, ended, said)
 	case last != "" && hanging.MatchString(last) && m.hangs:
 		return ""
 	case last != "":
 		return fmt.Sprintf("%s ended by a panic instead of failing:\n%s", m.test, said)
-	case ended == "run":
-		return fmt.Sprintf("%s did not end:\n%s", m.test, t.all.String())
+	case ended == "":
+		return fmt.Sprintf("%s did not run, or not to its end:\n%s", m.test, said)
 	case !strings.Contains(said, m.says):
 		return fmt.Sprintf("%s failed without saying %q:\n%s", m.test, m.says, said)
 	}
@@ -93,14 +46,14 @@ func judge(m *mutant, t *transcript) string {
 
 // controlled returns the reason why a run without mutants does not show that the
 // tests pass, or "".
-func controlled(tests []string, t *transcript) string {
+func controlled(tests []string, said string) string {
 	for _, test := range tests {
-		if ended := t.ended[test]; ended != "pass" {
-			return fmt.Sprintf("%s did not pass (%q):\n%s", test, ended, t.all.String())
+		if ended := outcome(said, test); ended != "PASS" {
+			return fmt.Sprintf("%s did not pass (%q):\n%s", test, ended, said)
 		}
 	}
-	if t.failed {
-		return t.all.String()
+	if failed.MatchString(said) {
+		return said
 	}
 	return ""
 }

@@ -1,20 +1,91 @@
 package main
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
-// recorded reads what go test -json said of a small package with TestHalf,
-// and in some files TestOther. Times and goroutine dumps were taken out.
-func recorded(t *testing.T, name string) []byte {
-	t.Helper()
-	stream, err := os.ReadFile("testdata/" + name + ".json")
-	require.NoError(t, err)
-	return stream
+// said has what go test -v said of a small package with TestHalf, and in some cases TestOther,
+// without times and goroutine dumps.
+var said = map[string]string{
+	"another-fails": `=== RUN   TestHalf
+--- PASS: TestHalf (0.00s)
+=== RUN   TestOther
+    half_test.go:36: seed 1
+--- FAIL: TestOther (0.00s)
+FAIL
+FAIL	example.org/half	0.002s
+`,
+	"another-panics": `=== RUN   TestHalf
+--- PASS: TestHalf (0.00s)
+=== RUN   TestOther
+panic: there
+example.org/half.TestOther.gowrap1()
+FAIL	example.org/half	0.004s
+`,
+	"does-not-compile": `# example.org/half [example.org/half.test]
+./half.go:3:31: undefined: m
+FAIL	example.org/half [build failed]
+`,
+	"exits": `=== RUN   TestHalf
+FAIL	example.org/half	0.002s
+`,
+	"fails": `=== RUN   TestHalf
+    half_test.go:15: seed 42:
+        P1: wrong
+--- FAIL: TestHalf (0.00s)
+FAIL
+FAIL	example.org/half	0.002s
+`,
+	"hangs": `=== RUN   TestHalf
+panic: test timed out after 1s
+	running tests:
+		TestHalf (1s)
+example.org/half.TestHalf(0xb9761c1e488?)
+FAIL	example.org/half	1.004s
+`,
+	"no-overlay": `go: reading overlay: open /nope: no such file or directory
+`,
+	"no-such-flag": `flag provided but not defined: -nope
+Usage of half.test:
+  -mode string
+FAIL	example.org/half	0.002s
+`,
+	"no-such-test": `testing: warning: no tests to run
+PASS
+ok  	example.org/half	0.002s [no tests to run]
+`,
+	"panics-elsewhere": `=== RUN   TestHalf
+panic: there
+example.org/half.TestHalf.gowrap1()
+FAIL	example.org/half	0.004s
+`,
+	"panics": `=== RUN   TestHalf
+--- FAIL: TestHalf (0.00s)
+panic: here [recovered, repanicked]
+example.org/half.TestHalf(0x4fd12f06c8?)
+FAIL	example.org/half	0.004s
+`,
+	"passes": `=== RUN   TestHalf
+--- PASS: TestHalf (0.00s)
+PASS
+ok  	example.org/half	0.002s
+`,
+	"skips": `=== RUN   TestHalf
+    half_test.go:26: no
+--- SKIP: TestHalf (0.00s)
+PASS
+ok  	example.org/half	0.002s
+`,
+	"subtest-fails": `=== RUN   TestHalf
+=== RUN   TestHalf/sub
+    half_test.go:30: seed 7
+--- FAIL: TestHalf (0.00s)
+    --- FAIL: TestHalf/sub (0.00s)
+FAIL
+FAIL	example.org/half	0.002s
+`,
 }
 
 // TestOnlyTheNamedTestsFailureKills.
@@ -32,17 +103,17 @@ func TestOnlyTheNamedTestsFailureKills(t *testing.T) {
 		{"subtest-fails", mutant{}, ""},
 		{"subtest-fails", mutant{test: "TestHalf/sub", says: "seed 7"}, ""},
 		{"subtest-fails", mutant{test: "TestHalf/another"}, "did not run"},
-		{"passes", mutant{}, "TestHalf passed"},
-		{"passes", mutant{hangs: true}, "TestHalf passed"},
+		{"passes", mutant{}, "TestHalf ended with PASS"},
+		{"passes", mutant{hangs: true}, "TestHalf ended with PASS"},
 		{"hangs", mutant{}, "panic: test timed out after 1s"},
 		{"hangs", mutant{hangs: true}, ""},
 		{"panics", mutant{}, "panic: here"},
 		{"panics", mutant{hangs: true}, "panic: here"},
 		{"panics-elsewhere", mutant{}, "panic: there"},
-		{"exits", mutant{}, "did not end"},
-		{"another-fails", mutant{}, "TestHalf passed, and something else failed"},
-		{"another-panics", mutant{}, "TestHalf passed, and something else failed"},
-		{"skips", mutant{}, "skipped"},
+		{"exits", mutant{}, "or not to its end"},
+		{"another-fails", mutant{}, "TestHalf ended with PASS"},
+		{"another-panics", mutant{}, "TestHalf ended with PASS"},
+		{"skips", mutant{}, "TestHalf ended with SKIP"},
 		{"no-such-test", mutant{}, "no tests to run"},
 		{"no-such-flag", mutant{}, "flag provided but not defined: -nope"},
 		{"does-not-compile", mutant{}, "undefined: m"},
@@ -52,7 +123,7 @@ func TestOnlyTheNamedTestsFailureKills(t *testing.T) {
 		if m.test == "" {
 			m.test = "TestHalf"
 		}
-		got := judge(&m, read(recorded(t, row.output), m.test))
+		got := judge(&m, said[row.output])
 		if row.want == "" {
 			assert.Empty(t, got, "%s: %+v", row.output, row.mutant)
 		}
@@ -66,16 +137,16 @@ func TestTheControlMustPass(t *testing.T) {
 	for output, want := range map[string]string{
 		"passes":           "",
 		"fails":            "P1: wrong",
-		"skips":            "skip",
+		"skips":            "SKIP",
 		"no-such-test":     "did not pass",
 		"does-not-compile": "undefined: m",
 		"another-fails":    "seed 1",
 	} {
-		got := controlled([]string{"TestHalf"}, read(recorded(t, output), ""))
+		got := controlled([]string{"TestHalf"}, said[output])
 		if want == "" {
 			assert.Empty(t, got)
 		}
 		assert.Contains(t, got, want)
 	}
-	assert.Contains(t, controlled([]string{"TestHalf", "TestOther"}, read(recorded(t, "passes"), "")), "TestOther")
+	assert.Contains(t, controlled([]string{"TestHalf", "TestOther"}, said["passes"]), "TestOther")
 }
