@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/readme"
+	"github.com/redquorum/redquorum/internal/record"
 )
 
 const columns = 100
@@ -161,6 +163,20 @@ func TestTheDesignNamesEveryInternalPackage(t *testing.T) {
 	for _, f := range folders {
 		name := "internal/" + f.Name()
 		assert.True(t, strings.Contains(design, name), "docs/DESIGN.md does not say what %s is for", name)
+	}
+}
+
+// TestTheKeysPageNamesEveryCompanion, from which clients in other languages are written.
+func TestTheKeysPageNamesEveryCompanion(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/KEYS.md")
+	permit := strings.Replace(keys.Slot("KEY", 1), "1", "i", 1)
+	for _, key := range []string{
+		permit, keys.Counter.Of(permit), keys.Gate("KEY"), keys.Readers.Of("KEY"), keys.Intent.Of("KEY"), keys.Counter.Of("KEY"),
+		keys.Queue.Of("KEY"), keys.Call(keys.Queue.Of("KEY"), "TICKET"), keys.Mark.Of("KEY"), "PREFIX" + record.Key, "PREFIX" + keys.Map + "V",
+		keys.Mark.Of("PREFIX" + keys.Map + "version"), record.PrimaryKey, keys.Readers.Of("a{b}c"),
+	} {
+		assert.True(t, strings.Contains(page, "`"+key+"`"), "docs/KEYS.md does not have %s", key)
 	}
 }
 

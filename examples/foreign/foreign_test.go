@@ -1,0 +1,178 @@
+//go:build linux
+
+package foreign
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/readme"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+const (
+	limit = time.Minute // for what takes seconds on a machine that does nothing else
+	long  = "60000"     // a TTL that does not end meanwhile
+	name  = "job"
+)
+
+// programs are the examples, and what each needs on the PATH.
+var programs = map[string]string{"lock.py": "python3", "lock.sh": "redis-cli"}
+
+// A client runs an example against servers, of which there are three.
+type client struct {
+	file    string
+	servers fleet.Fleet
+}
+
+// start starts the example, which ends by itself.
+func (c client) start(t *testing.T, seconds, ttl string) (p *exec.Cmd, says *bufio.Reader) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	p = exec.CommandContext(ctx, "./"+c.file, name, seconds, ttl)
+	p.Env = append(os.Environ(), "REDLOCK_NODES="+strings.Join(c.servers.URLs(), ","))
+	p.Stderr = os.Stderr
+	p.WaitDelay = time.Second
+	stdout, err := p.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	return p, bufio.NewReader(stdout)
+}
+
+// line returns the next line of the example.
+func line(t *testing.T, says *bufio.Reader) string {
+	t.Helper()
+	text, err := says.ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(text)
+}
+
+// end returns the exit code of the example, when it has said the rest.
+func end(t *testing.T, p *exec.Cmd, says *bufio.Reader) int {
+	t.Helper()
+	_, err := io.Copy(io.Discard, says)
+	require.NoError(t, err)
+	_ = p.Wait() // the code tells
+	return p.ProcessState.ExitCode()
+}
+
+// do sends a command to one server.
+func (c client) do(t *testing.T, i int, command string, args ...any) any {
+	t.Helper()
+	conn, err := redis.DialURL(c.servers.URLs()[i])
+	require.NoError(t, err)
+	defer conn.Close()
+	answer, err := conn.Do(command, args...)
+	require.NoError(t, err)
+	return answer
+}
+
+// TestAPlainLockAndOursExcludeEachOther, in each language.
+func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	for file, program := range programs {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			need.Program(t, program)
+			servers, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
+			require.NoError(t, err)
+			t.Cleanup(func() { servers.Close() })
+			theirs := client{file, servers}
+			nodes, err := pool.Open(servers.URLs()...)
+			require.NoError(t, err)
+			ours, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(10*time.Second), redlock.TTL(limit))
+			require.NoError(t, err)
+			t.Cleanup(func() { ours.Close() })
+
+			lock, err := ours.TryAcquire(t.Context(), name)
+			require.NoError(t, err)
+			p, says := theirs.start(t, "0", long)
+			assert.Equal(t, 75, end(t, p, says), "ours is held")
+			require.NoError(t, lock.Extend(t.Context()), "a refused client leaves it alone")
+			require.NoError(t, lock.Release(t.Context()))
+
+			p, says = theirs.start(t, "1", long)
+			require.Equal(t, "working", line(t, says))
+			_, err = ours.TryAcquire(t.Context(), name)
+			require.ErrorIs(t, err, redlock.ErrHeld)
+			lock, err = ours.Acquire(t.Context(), name)
+			require.NoError(t, err, "we wait until theirs is released")
+			assert.Equal(t, 0, end(t, p, says))
+			require.NoError(t, lock.Release(t.Context()))
+
+			for i := range 2 {
+				theirs.do(t, i, "SET", name, "another's", "PX", limit.Milliseconds())
+			}
+			p, says = theirs.start(t, "0", long)
+			assert.Equal(t, 75, end(t, p, says), "one of three servers is no majority")
+			assert.Nil(t, theirs.do(t, 2, "GET", name), "and its vote is given back")
+			assert.Equal(t, []byte("another's"), theirs.do(t, 0, "GET", name))
+			for i := range 2 {
+				theirs.do(t, i, "DEL", name)
+			}
+
+			p, says = theirs.start(t, "600", "2000")
+			require.Equal(t, "working", line(t, says))
+			for i := range 3 {
+				theirs.do(t, i, "SET", name, "another's", "PX", limit.Milliseconds())
+			}
+			assert.Equal(t, 79, end(t, p, says), "the work ends with its lock")
+			for i := range 3 {
+				assert.Equal(t, []byte("another's"), theirs.do(t, i, "GET", name), i)
+				theirs.do(t, i, "DEL", name)
+			}
+
+			if file == "lock.py" { // which extends
+				p, says = theirs.start(t, "4", "3000")
+				assert.Equal(t, 0, end(t, p, says), "the work may outlast the TTL")
+			}
+
+			require.NoError(t, servers.Kill(t.Context(), 0))
+			p, says = theirs.start(t, "0", long)
+			assert.Equal(t, 0, end(t, p, says), "two of three servers are a majority")
+		})
+	}
+}
+
+// TestTheScriptsOfThePageCompare: readers copy them.
+func TestTheScriptsOfThePageCompare(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	servers, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { servers.Close() })
+	server := client{servers: servers}
+	text, err := os.ReadFile("../../docs/KEYS.md")
+	require.NoError(t, err)
+	var scripts []string
+	for _, code := range (readme.Document{Text: string(text)}).Codes() {
+		if code.Language == "lua" {
+			scripts = append(scripts, code.Text)
+		}
+	}
+	require.Len(t, scripts, 2)
+	release, extend := scripts[0], scripts[1]
+	server.do(t, 0, "SET", name, "value", "PX", 60_000)
+	assert.EqualValues(t, 0, server.do(t, 0, "EVAL", release, 1, name, "another"))
+	assert.EqualValues(t, 0, server.do(t, 0, "EVAL", extend, 1, name, "another", 120_000))
+	assert.LessOrEqual(t, server.do(t, 0, "PTTL", name), int64(60_000))
+	assert.EqualValues(t, 1, server.do(t, 0, "EVAL", extend, 1, name, "value", 120_000))
+	assert.Greater(t, server.do(t, 0, "PTTL", name), int64(60_000))
+	assert.EqualValues(t, 1, server.do(t, 0, "EVAL", release, 1, name, "value"))
+	assert.EqualValues(t, 0, server.do(t, 0, "EXISTS", name))
+}

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Works under a plain lock, as docs/KEYS.md has it, by redis-cli: lock.sh NAME SECONDS TTL, with the TTL
+# in milliseconds and the servers in $REDLOCK_NODES. It exits with 75 if the lock is held, and with 79
+# if the work has not ended with the TTL, which nothing extends here.
+name=$1 ttl=$3
+value=$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
+release='if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end'
+
+now() { cut -d ' ' -f 1 /proc/uptime | tr -d . | sed 's/$/0/'; } # ms; goes on while the machine sleeps
+
+ask() { # COMMAND...: an answer from each server, which it has a second for
+    for url in $(echo "$REDLOCK_NODES" | tr , ' '); do
+        timeout --foreground 1 redis-cli -u "$url" "$@" 2>&1 || echo failed
+    done
+}
+
+began=$(now)
+answers=$(ask set "$name" "$value" nx px "$ttl")
+votes=$(echo "$answers" | grep -cx OK)
+servers=$(echo "$REDLOCK_NODES" | tr , '\n' | grep -c .)
+left=$((began + ttl - ttl / 100 - 2 - $(now)))
+if [ $((2 * votes)) -le "$servers" ] || [ "$left" -le 0 ]; then
+    ask eval "$release" 1 "$name" "$value" >/dev/null # also where no answer came
+    exit 75
+fi
+echo working
+timeout -s KILL "$((left / 1000)).$(printf %03d $((left % 1000)))" sleep "$2" || exit 79 # the work
+ask eval "$release" 1 "$name" "$value" >/dev/null
+echo "done"
