@@ -53,7 +53,7 @@ func home(document string) string {
 }
 
 // otherLanguages are the heads of columns with calls that are not Go.
-var otherLanguages = regexp.MustCompile(`Redisson|DistributedLock`)
+var otherLanguages = regexp.MustCompile(`Redisson|DistributedLock|ShedLock`)
 
 var inCell = regexp.MustCompile("`([^`]+)`")
 
