@@ -16,9 +16,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // Migrations under a lock, as docs/ADAPTERS.md has them. They stand here because of SQLite.
@@ -39,19 +38,6 @@ func migrateUp(ctx context.Context, locker *redlock.Locker, m *migrate.Migrate) 
 	return err
 }
 
-func openLocker(t *testing.T) *redlock.Locker {
-	t.Helper()
-	servers, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
-	require.NoError(t, err)
-	t.Cleanup(func() { servers.Close() })
-	nodes, err := pool.Open(servers.URLs()...)
-	require.NoError(t, err)
-	locker, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(4*time.Second))
-	require.NoError(t, err)
-	t.Cleanup(func() { locker.Close() })
-	return locker
-}
-
 // gooseProvider has one migration, in Go.
 func gooseProvider(t *testing.T, up func(context.Context, *sql.Tx) error) *goose.Provider {
 	t.Helper()
@@ -62,7 +48,7 @@ func gooseProvider(t *testing.T, up func(context.Context, *sql.Tx) error) *goose
 }
 
 func TestGooseMigratesUnderALock(t *testing.T) {
-	locker := openLocker(t)
+	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
 	provider := gooseProvider(t, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := locker.TryAcquire(ctx, "migrations")
 		assert.ErrorIs(t, err, redlock.ErrHeld)
@@ -75,7 +61,7 @@ func TestGooseMigratesUnderALock(t *testing.T) {
 }
 
 func TestGooseStopsAMigrationWhoseLockEnds(t *testing.T) {
-	locker := openLocker(t)
+	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
 	provider := gooseProvider(t, func(ctx context.Context, tx *sql.Tx) error {
 		go locker.Close()
 		<-ctx.Done()
@@ -99,7 +85,7 @@ func (d driver) Run(migration io.Reader) error {
 }
 
 func TestGolangMigrateStopsBehindTheMigrationWhoseLockEnds(t *testing.T) {
-	locker := openLocker(t)
+	locker := redlocktest.Start(t).Locker(redlock.NodeTimeout(4 * time.Second))
 	files, err := iofs.New(fstest.MapFS{
 		"1_a.up.sql": {Data: []byte("first")}, "2_b.up.sql": {}, // golang-migrate would leak the reader of one that has text
 	}, ".")

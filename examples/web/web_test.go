@@ -17,10 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/examples/web"
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 const (
@@ -93,21 +92,12 @@ func ask(app *fiber.App) site {
 	}
 }
 
-// start returns three servers, and Lockers of two machines.
+// start returns the Lockers of two machines.
 func start(t *testing.T) (first, second *redlock.Locker) {
 	t.Helper()
-	servers, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
-	require.NoError(t, err)
-	t.Cleanup(func() { servers.Close() })
-	open := func() *redlock.Locker {
-		nodes, err := pool.Open(servers.URLs()...)
-		require.NoError(t, err)
-		l, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.TTL(time.Minute), redlock.NodeTimeout(10*time.Second))
-		require.NoError(t, err)
-		t.Cleanup(func() { l.Close() })
-		return l
-	}
-	return open(), open()
+	servers := redlocktest.Start(t)
+	opts := []redlock.LockerOption{redlock.TTL(time.Minute), redlock.NodeTimeout(10 * time.Second)}
+	return servers.Locker(opts...), servers.Locker(opts...)
 }
 
 func request(t *testing.T) *http.Request {

@@ -15,34 +15,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/httplock"
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // long is how long a test waits for what must happen.
 const long = 30 * time.Second
 
-// nodes starts five servers in this process.
-func nodes(t *testing.T) fleet.Fleet {
-	t.Helper()
-	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
 // process returns the Locker of one more process. Its votes wait for long, so that a
 // busy machine is no outage.
-func process(t *testing.T, f fleet.Fleet) *redlock.Locker {
-	t.Helper()
-	n, err := pool.Open(f.URLs()...)
-	require.NoError(t, err)
-	l, err := redlock.New(n, redlock.MemoryGuard(false), redlock.TTL(2*long), redlock.NodeTimeout(long/2))
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	return l
+func process(nodes *redlocktest.Servers) *redlock.Locker {
+	return nodes.Locker(redlock.TTL(2*long), redlock.NodeTimeout(long/2))
 }
 
 // listen starts an HTTP server, which says nothing of handlers that panic.
@@ -93,13 +77,13 @@ func await[T any](t *testing.T, c <-chan T, what string) (v T) {
 // the first has its answer. Other names are free.
 func TestOneRequestRunsAtATime(t *testing.T) {
 	t.Parallel()
-	f := nodes(t)
+	nodes := redlocktest.Start(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
-	first := listen(t, wrap(t, process(t, f), func(http.ResponseWriter, *http.Request) {
+	first := listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) {
 		close(entered)
 		<-leave
 	}))
-	second := listen(t, wrap(t, process(t, f), func(http.ResponseWriter, *http.Request) {}))
+	second := listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) {}))
 
 	answered := make(chan int)
 	go func() { answered <- status(t, first, "x") }()
@@ -114,11 +98,11 @@ func TestOneRequestRunsAtATime(t *testing.T) {
 // TestNoTwoRequestsOverlap, if many of them wait for each other, in two processes.
 func TestNoTwoRequestsOverlap(t *testing.T) {
 	t.Parallel()
-	f := nodes(t)
+	nodes := redlocktest.Start(t)
 	var inside, ran atomic.Int32
 	var servers []*httptest.Server
 	for range 2 {
-		servers = append(servers, listen(t, wrap(t, process(t, f), func(http.ResponseWriter, *http.Request) {
+		servers = append(servers, listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) {
 			assert.EqualValues(t, 1, inside.Add(1))
 			ran.Add(1)
 			inside.Add(-1)
@@ -140,10 +124,10 @@ func TestNoTwoRequestsOverlap(t *testing.T) {
 // answer to the last is not refused on account of their own.
 func TestTheAnswerComesAfterTheRelease(t *testing.T) {
 	t.Parallel()
-	f := nodes(t)
+	nodes := redlocktest.Start(t)
 	var servers []*httptest.Server
 	for range 2 {
-		servers = append(servers, listen(t, wrap(t, process(t, f), func(w http.ResponseWriter, _ *http.Request) {
+		servers = append(servers, listen(t, wrap(t, process(nodes), func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "nearly ")
 			assert.NoError(t, http.NewResponseController(w).Flush())
 			io.WriteString(w, "done")
@@ -157,21 +141,21 @@ func TestTheAnswerComesAfterTheRelease(t *testing.T) {
 // TestAPanicReachesTheServer, which drops the connection, and the lock is free.
 func TestAPanicReachesTheServer(t *testing.T) {
 	t.Parallel()
-	f := nodes(t)
-	broken := listen(t, wrap(t, process(t, f), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	nodes := redlocktest.Start(t)
+	broken := listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	_, err := do(t.Context(), broken, http.MethodPost, "x")
 	assert.ErrorIs(t, err, io.EOF)
-	other := listen(t, wrap(t, process(t, f), func(http.ResponseWriter, *http.Request) {}))
+	other := listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) {}))
 	assert.Equal(t, 200, status(t, other, "x"))
 }
 
 // TestAClientThatLeavesWhileItWaits runs nothing, and is in no other's way.
 func TestAClientThatLeavesWhileItWaits(t *testing.T) {
 	t.Parallel()
-	f := nodes(t)
-	k := take(t, process(t, f), "x")
+	nodes := redlocktest.Start(t)
+	k := take(t, process(nodes), "x")
 	arrived, over := make(chan struct{}), make(chan struct{})
-	waiting := wrap(t, process(t, f), mustNotRun(t), httplock.Wait(long))
+	waiting := wrap(t, process(nodes), mustNotRun(t), httplock.Wait(long))
 	s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(arrived)
 		waiting.ServeHTTP(w, r)
@@ -186,16 +170,16 @@ func TestAClientThatLeavesWhileItWaits(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	await(t, over, "the middleware")
 	assert.NoError(t, k.Release(t.Context()))
-	take(t, process(t, f), "x")
+	take(t, process(nodes), "x")
 }
 
 // TestAHandlerCanStream: the ResponseWriter is the server's own, and the lock is held to
 // the end.
 func TestAHandlerCanStream(t *testing.T) {
 	t.Parallel()
-	f := nodes(t)
+	nodes := redlocktest.Start(t)
 	leave := make(chan struct{})
-	l := process(t, f)
+	l := process(nodes)
 	s := listen(t, wrap(t, l, func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "first\n")
 		assert.NoError(t, http.NewResponseController(w).Flush())
@@ -209,7 +193,7 @@ func TestAHandlerCanStream(t *testing.T) {
 	line, err := body.ReadString('\n')
 	assert.NoError(t, err)
 	assert.Equal(t, "first\n", line)
-	_, err = process(t, f).TryAcquire(t.Context(), "x")
+	_, err = process(nodes).TryAcquire(t.Context(), "x")
 	assert.ErrorIs(t, err, redlock.ErrHeld)
 	close(leave)
 	rest, err := io.ReadAll(body)
@@ -220,7 +204,7 @@ func TestAHandlerCanStream(t *testing.T) {
 // TestAHandlerCanHijack its connection.
 func TestAHandlerCanHijack(t *testing.T) {
 	t.Parallel()
-	s := listen(t, wrap(t, process(t, nodes(t)), func(w http.ResponseWriter, _ *http.Request) {
+	s := listen(t, wrap(t, process(redlocktest.Start(t)), func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if assert.NoError(t, err) {
 			defer conn.Close()
@@ -234,9 +218,9 @@ func TestAHandlerCanHijack(t *testing.T) {
 // serves the next request.
 func TestAnAnswerToHEADIsWellFormed(t *testing.T) {
 	t.Parallel()
-	f := nodes(t)
-	take(t, process(t, f), "x")
-	s := listen(t, wrap(t, process(t, f), func(http.ResponseWriter, *http.Request) {}))
+	nodes := redlocktest.Start(t)
+	take(t, process(nodes), "x")
+	s := listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) {}))
 	retryAfter := ""
 	for try := 0; retryAfter == "" && try < 100; try++ { // it is not known where the nodes are slow to tell
 		answer, err := do(t.Context(), s, http.MethodHead, "x")
@@ -253,10 +237,10 @@ func TestAnAnswerToHEADIsWellFormed(t *testing.T) {
 // OnLost.
 func TestAMajorityThatDiesEndsTheHandlersContext(t *testing.T) {
 	t.Parallel()
-	f := nodes(t)
+	nodes := redlocktest.Start(t)
 	entered := make(chan struct{})
 	causes, lost := make(chan error, 1), make(chan error, 1)
-	s := listen(t, wrap(t, process(t, f), func(_ http.ResponseWriter, r *http.Request) {
+	s := listen(t, wrap(t, process(nodes), func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
 		causes <- context.Cause(r.Context())
@@ -266,9 +250,7 @@ func TestAMajorityThatDiesEndsTheHandlersContext(t *testing.T) {
 	answered := make(chan int)
 	go func() { answered <- status(t, s, "x") }()
 	await(t, entered, "the handler")
-	for i := range 3 {
-		require.NoError(t, f.Kill(t.Context(), i))
-	}
+	nodes.Outage(2)
 	assert.Equal(t, 503, status(t, s, "y"))
 	assert.ErrorIs(t, await(t, causes, "the loss"), redlock.ErrLost)
 	assert.ErrorIs(t, await(t, lost, "OnLost"), redlock.ErrLost)
