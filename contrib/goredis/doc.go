@@ -1,0 +1,42 @@
+// Package goredis makes the nodes of a redlock.Locker from clients of
+// github.com/redis/go-redis/v9, one for each server, so that a program says once where its servers
+// are and how it logs in.
+//
+//	nodes, err := goredis.Nodes([]*redis.Client{first, second, third})
+//	locker, err := redlock.New(nodes)
+//
+// # What is taken from a client
+//
+// The address and the network, the Dialer, which does TLS, and the database; Username and Password,
+// or the provider that takes their place, in the order in which go-redis prefers them:
+// StreamingCredentialsProvider, CredentialsProviderContext, CredentialsProvider.
+//
+// A provider is asked for each new connection. When credentials are renewed, a connection goes on
+// with those that it began with for as long as the server leaves it open, and the next one has the
+// new ones. The locks that are held meanwhile stay held, because they live on the servers and are
+// renewed on the next connection. go-redis logs in again on connections that are open, when a
+// streaming provider tells new credentials; a node does not, and subscribes only while it asks.
+//
+// # What is not
+//
+// Hooks, OnConnect, Limiter, retries, timeouts, Protocol, ClientName and all about pools have no
+// effect. Options of package pool take the place of the timeouts: pool.DialTimeout, which is 1 s here
+// and 5 s there, and pool.StallTimeout. The Dialer of go-redis does not heed them with TLS: a server
+// that hangs while it is dialled is tried again only after the client's DialTimeout.
+//
+// The client's connections are not shared, and it may be closed before the Locker. A node has
+// connections of its own, because a lock's requests must keep their order, so that no release
+// overtakes the SET that it undoes; because a broken connection is killed on the server before the
+// next one is used, and its requests would be another caller's, too; because a call that stops
+// waiting still counts the reply; and because hints come on a connection that does nothing else. See
+// package pool.
+//
+// # Servers that are no node
+//
+//   - A client of NewFailoverClient is refused, because Sentinel names its server, and may have
+//     promoted one while another still grants locks. A URL with standbys is a node for such servers:
+//     see package pool. Its node goes beside those of Nodes.
+//   - A ClusterClient and a Ring are several servers. Give a client for each server of a Ring, and
+//     not those of Ring.ForEachShard, which leaves out the servers that are down. A client of one
+//     node of a Redis Cluster is taken, and that node votes if its cluster has one shard.
+package goredis

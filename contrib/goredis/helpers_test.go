@@ -1,0 +1,113 @@
+package goredis_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/contrib/goredis"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	name      = "invoice:42"
+	failAfter = 30 * time.Second
+	tick      = 10 * time.Millisecond
+)
+
+// needServer skips the test if there is no redis-server, or fails it where CI says so. Package need
+// would do that, and bring Docker's client into go.mod.
+func needServer(t *testing.T) {
+	t.Helper()
+	err := fleet.Available(t.Context(), fleet.Process)
+	switch {
+	case err == nil:
+	case strings.Contains(os.Getenv("REDLOCK_REQUIRE"), "redis"):
+		t.Fatal(err)
+	default:
+		t.Skip(err)
+	}
+}
+
+// startServers returns the URLs of n servers.
+func startServers(t *testing.T, n int, mode fleet.Mode) (urls []string) {
+	t.Helper()
+	needServer(t)
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n, Volatile: true, Mode: mode})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	return f.URLs()
+}
+
+// startOnSocket returns the path of the socket of a server that has no port.
+func startOnSocket(t *testing.T) (socket string) {
+	t.Helper()
+	needServer(t)
+	program, err := fleet.Server()
+	require.NoError(t, err)
+	// Not t.TempDir: the path of a socket has at most 104 bytes.
+	dir, err := os.MkdirTemp("", "redquorum")
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	socket = filepath.Join(dir, "socket")
+	server := exec.Command(program, "--port", "0", "--save", "", "--dir", dir, "--unixsocket", socket)
+	require.NoError(t, server.Start())
+	t.Cleanup(func() {
+		server.Process.Kill()
+		server.Wait()
+	})
+	return socket
+}
+
+// optionsOf returns those of go-redis for the server.
+func optionsOf(t *testing.T, url string) *redis.Options {
+	t.Helper()
+	o, err := redis.ParseURL(url)
+	require.NoError(t, err)
+	return o
+}
+
+func newClient(t *testing.T, o *redis.Options) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(o)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// newLocker returns a Locker on the nodes, whose servers have nothing to forget.
+func newLocker(t *testing.T, nodes []pool.Node, err error) *redlock.Locker {
+	t.Helper()
+	require.NoError(t, err)
+	l, err := redlock.New(nodes, redlock.NodeTimeout(4*time.Second), redlock.MemoryGuard(false))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	return l
+}
+
+// on returns a Locker on the one server of a client with the options.
+func on(t *testing.T, o *redis.Options, opts ...pool.Option) *redlock.Locker {
+	t.Helper()
+	nodes, err := goredis.Nodes([]*redis.Client{newClient(t, o)}, append(opts, pool.StallTimeout(failAfter))...)
+	return newLocker(t, nodes, err)
+}
+
+// lock returns the lock name, which is released at the end.
+func lock(t *testing.T, l *redlock.Locker) *redlock.Lock {
+	t.Helper()
+	k, err := l.Acquire(t.Context(), name, redlock.Patience(failAfter)) // a server may start still
+	require.NoError(t, err)
+	t.Cleanup(func() { k.Release(t.Context()) })
+	return k
+}
