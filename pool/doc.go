@@ -5,8 +5,8 @@
 //
 //   - [Open] takes URLs, and [OpenWith] takes options besides: [TLS], [DialTimeout],
 //     [StallTimeout] and [Log].
-//   - [NetDial] is the option for servers that are reached through a tunnel or a proxy, or by the
-//     dialer of go-redis: a function that returns a [net.Conn].
+//   - [NetDial] is the option for servers that are reached through a tunnel or a proxy: a function
+//     that returns a [net.Conn].
 //   - [FromDial] makes a node of a function that returns a redigo connection.
 //   - [Dialer] connects as Open does, for tools.
 //

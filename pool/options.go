@@ -52,18 +52,7 @@ func settle(opts []Option) (*settings, error) {
 // made non-blocking again, unless dial wraps it in anything but a tls.Conn: set options by
 // TCPConn.SyscallConn or net.Dialer.Control instead.
 //
-// A program that uses go-redis can hand over its dialer, which does TLS by itself, so the URLs are
-// redis:// with TLS as well:
-//
-//	for _, client := range clients { // []*redis.Client, one for each server
-//		o := client.Options()
-//		u := url.URL{Scheme: "redis", Host: o.Addr, Path: strconv.Itoa(o.DB)}
-//		if o.Password != "" {
-//			u.User = url.UserPassword(o.Username, o.Password)
-//		}
-//		urls = append(urls, u.String())
-//	}
-//	nodes, err := pool.OpenWith(urls, pool.NetDial(clients[0].Options().Dialer))
+// Package contrib/goredis makes nodes from the clients of go-redis, with their dialers.
 func NetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return func(s *settings) error {
 		if dial == nil {
