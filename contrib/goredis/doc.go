@@ -20,9 +20,9 @@
 // # What is not
 //
 // Hooks, OnConnect, Limiter, retries, timeouts, Protocol, ClientName and all about pools have no
-// effect. Options of package pool take the place of the timeouts: pool.DialTimeout, which is 1 s here
-// and 5 s there, and pool.StallTimeout. The Dialer of go-redis does not heed them with TLS: a server
-// that hangs while it is dialled is tried again only after the client's DialTimeout.
+// effect. In place of the timeouts there are pool.DialTimeout, whose default is 1 s, and
+// pool.StallTimeout. With TLS the Dialer of go-redis heeds no context, so a server that hangs while
+// it is dialled is tried again only after the client's DialTimeout, which is 5 s by default.
 //
 // The client's connections are not shared, and it may be closed before the Locker. A node has
 // connections of its own, because a lock's requests must keep their order, so that no release

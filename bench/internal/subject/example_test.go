@@ -1,0 +1,62 @@
+package subject_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log"
+	"net/http/httptest"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/rueidis"
+
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// openAs returns nodes with the options of a client of rueidis. It has what docs/ADAPTERS.md shows,
+// and stands here because this module has rueidis.
+func openAs(option rueidis.ClientOption, urls []string) ([]pool.Node, error) {
+	nodes, err := pool.OpenWith(urls, // rediss://host:port/database, of InitAddress and SelectDB
+		pool.TLS(option.TLSConfig),
+		pool.Credentials(func(context.Context, string) (user, password string, err error) {
+			return option.Username, option.Password, nil
+		}))
+	return nodes, err
+}
+
+// A program that uses rueidis gives the nodes what its clients have.
+func Example_rueidis() {
+	authority := httptest.NewTLSServer(nil) // for its certificate
+	defer authority.Close()
+	server := miniredis.NewMiniRedis()
+	server.RequireUserAuth("locks", "secret")
+	if err := server.StartTLS(&tls.Config{Certificates: authority.TLS.Certificates}); err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(authority.Certificate())
+
+	nodes, err := openAs(rueidis.ClientOption{
+		InitAddress: []string{server.Addr()}, SelectDB: 1, TLSConfig: &tls.Config{RootCAs: roots},
+		Username: "locks", Password: "secret",
+	}, []string{"rediss://" + server.Addr() + "/1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	locker, err := redlock.New(nodes, redlock.MemoryGuard(false)) // so that a new server votes at once
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+	err = locker.Do(context.Background(), "invoice:42", func(context.Context) error {
+		fmt.Println("in the database:", server.DB(1).Exists("invoice:42"))
+		return nil
+	})
+	fmt.Println("error:", err)
+	// Output:
+	// in the database: true
+	// error: <nil>
+}
