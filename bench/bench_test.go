@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
@@ -35,7 +33,6 @@ func TestARunIsMeasuredAndShown(t *testing.T) {
 	run := readRun(t, in("run.json"))
 	assert.Equal(t, "smoke", run.Scenario)
 	assert.Equal(t, "embedded", run.Machine.Nodes)
-	assert.Empty(t, run.LeftOut)
 	require.Len(t, run.Subjects, 2)
 	require.Len(t, run.Trials, 2)
 	for i, trial := range run.Trials {
@@ -92,121 +89,50 @@ func TestASweepOverNodesStartsAsManyEachTime(t *testing.T) {
 	}
 }
 
-// forever is a TTL that redquorum refuses, and the others do not.
-const forever = "9000h"
-
-func TestALibraryThatCannotBeMeasuredHereIsLeftOut(t *testing.T) {
+func TestALibraryThatCannotBeMeasuredEndsTheRun(t *testing.T) {
 	t.Parallel()
-	out := filepath.Join(t.TempDir(), "run.json")
-	got := call(t.Context(), short("--subjects", "bsm,redquorum,limit", "--rounds", "2", "--ttl", forever, "--json", out)...)
-	require.Zero(t, got.code, got.errors)
-	run := readRun(t, out)
-	require.Len(t, run.LeftOut, 1, "once, though there are two rounds")
-	assert.Contains(t, run.LeftOut[0], "redquorum: ")
-	assert.Contains(t, run.LeftOut[0], "TTL(9000h0m0s)")
-	require.Len(t, run.Subjects, 2)
-	assert.Equal(t, "bsm", run.Subjects[0].Name)
-	assert.Equal(t, "limit", run.Subjects[1].Name)
-	assert.Len(t, run.Trials, 4)
-}
-
-func TestSubjectsAreMeasuredOnServersOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	need.Redis(t)
-	out := filepath.Join(t.TempDir(), "run.json")
-	got := call(t.Context(), short("--nodes", "process", "--n", "3", "--subjects", "bsm,redquorum-everysec,redsync,redquorum-always", "--json", out,
-		"--ttl", "300ms", "--duration", "400ms", "--fault", "kill leader at 100ms for 100ms")...)
-	require.Zero(t, got.code, got.errors)
-	run := readRun(t, out)
-	assert.Empty(t, run.LeftOut)
-	var told []string
-	for _, s := range run.Subjects {
-		told = append(told, s.Durability)
-	}
-	assert.Equal(t, []string{"memory", "written", "memory", "synced"}, told)
-	assert.Equal(t, 1, strings.Count(run.Machine.Servers, "redis"), "each version is told once: %s", run.Machine.Servers)
-	for _, trial := range run.Trials {
-		assert.Len(t, trial.Nodes, 3)
-		require.Len(t, trial.Faults, 1)
-		assert.Equal(t, "kill leader of 3", trial.Faults[0].What)
-	}
-}
-
-func TestServersWriteWhatTheirPlaceSays(t *testing.T) {
-	t.Parallel()
-	need.Redis(t)
-	b := opened(t, short("--nodes", "process", "--n", "1", "--subjects", "bsm")...)
-	for kind, want := range map[backend.Kind][]string{
-		backend.Run: {"no", "everysec"}, backend.RedisEverySec: {"yes", "everysec"}, backend.RedisAlways: {"yes", "always"},
-	} {
-		require.NoError(t, b.ready(t.Context(), place{kind, 1}))
-		before := b.nodes
-		require.NoError(t, b.ready(t.Context(), place{kind, 1}))
-		assert.Same(t, before, b.nodes, "the same servers serve all subjects of the place")
-		c, err := redis.DialURL(b.nodes.URLs()[0])
-		require.NoError(t, err)
-		defer c.Close()
-		for i, name := range []string{"appendonly", "appendfsync"} {
-			got, err := redis.Strings(c.Do("CONFIG", "GET", name))
-			require.NoError(t, err)
-			assert.Equal(t, want[i], got[1], "%s of %q", name, kind)
-		}
-	}
-}
-
-func TestAProductThatIsNotInstalledIsLeftOutWithTheReason(t *testing.T) {
-	need.Redis(t)
-	server, err := fleet.Server()
-	require.NoError(t, err)
-	t.Setenv(fleet.ServerEnv, server)
-	t.Setenv("PATH", t.TempDir())
-	out := filepath.Join(t.TempDir(), "run.json")
-	got := call(t.Context(), short("--nodes", "process", "--n", "1", "--subjects", "bsm,etcd,zookeeper", "--rounds", "2", "--json", out)...)
-	require.Zero(t, got.code, got.errors)
-	run := readRun(t, out)
-	require.Len(t, run.LeftOut, 2)
-	assert.Contains(t, run.LeftOut[0], "etcd: there is no etcd on PATH")
-	assert.Contains(t, run.LeftOut[1], "zookeeper: ZooKeeper is not here; install")
-	assert.Len(t, run.Trials, 2)
-}
-
-func TestTheFirstLibraryMustBeMeasured(t *testing.T) {
-	t.Parallel()
-	got := call(t.Context(), short("--subjects", "redquorum,bsm", "--ttl", forever)...)
+	got := call(t.Context(), short("--subjects", "bsm,redquorum", "--ttl", "9000h")...) // which redquorum alone refuses
 	assert.Equal(t, exitFailed, got.code)
 	assert.Contains(t, got.errors, "bench: redquorum: ")
 	assert.Contains(t, got.errors, "TTL(9000h0m0s)")
 	assert.Empty(t, got.out)
 }
 
+func TestServersWriteToDiskOnlyIfAsked(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	for durable, want := range map[string]string{"false": "no", "true": "yes"} {
+		b := opened(t, short("--nodes", "process", "--n", "1", "--subjects", "bsm", "--durable="+durable)...)
+		before := b.nodes
+		require.NoError(t, b.ready(t.Context(), 1))
+		assert.Same(t, before, b.nodes, "the same servers serve all subjects")
+		c, err := redis.DialURL(b.nodes.URLs()[0])
+		require.NoError(t, err)
+		defer c.Close()
+		got, err := redis.Strings(c.Do("CONFIG", "GET", "appendonly"))
+		require.NoError(t, err)
+		assert.Equal(t, want, got[1])
+	}
+}
+
+func TestNodesThatCannotBeBrokenEndTheRun(t *testing.T) {
+	t.Parallel()
+	b := opened(t, short("--subjects", "bsm", "--duration", "1h", "--fault", "kill 1 at 1ms for 1ms")...)
+	require.NoError(t, b.nodes.Close()) // so that none can be killed
+	err := b.measure(t.Context(), b.load)
+	require.ErrorContains(t, err, "bsm: ")
+	require.ErrorContains(t, err, "kill 1")
+	assert.Empty(t, b.run.Trials)
+}
+
 // opened is a bench on its nodes.
 func opened(t *testing.T, args ...string) *bench {
 	t.Helper()
 	o := parsed(t, args...)
-	b := &bench{options: o, run: &record.Run{}, progress: func(string) {}, out: map[string]bool{}}
-	require.NoError(t, b.ready(t.Context(), place{nodes: o.load.Nodes}))
+	b := &bench{options: o, run: &record.Run{}, progress: func(string) {}}
+	require.NoError(t, b.ready(t.Context(), o.load.Nodes))
 	t.Cleanup(func() { assert.NoError(t, b.close()) })
 	return b
-}
-
-func TestALibraryThatWasMeasuredBeforeIsNotLeftOut(t *testing.T) {
-	t.Parallel()
-	b := opened(t, short("--subjects", "bsm,redquorum", "--ttl", forever)...)
-	b.run.Trials = []record.Trial{{Subject: "redquorum"}} // at an earlier point of a sweep
-	require.ErrorContains(t, b.measure(t.Context(), b.load), "redquorum: ")
-	assert.Empty(t, b.run.LeftOut)
-}
-
-func TestBrokenNodesAreNoReasonToLeaveALibraryOut(t *testing.T) {
-	t.Parallel()
-	b := opened(t, short("--subjects", "redsync,bsm", "--duration", "1h", "--fault", "kill 1 at 1ms for 1ms")...)
-	require.NoError(t, b.nodes.Close()) // so that none can be killed
-	b.out["redsync"] = true
-	err := b.measure(t.Context(), b.load)
-	require.ErrorContains(t, err, "bsm: ")
-	require.ErrorContains(t, err, "kill 1")
-	assert.Empty(t, b.run.LeftOut)
-	assert.Empty(t, b.run.Trials)
 }
 
 func TestAFaultThatTheNodesCannotHaveIsToldBeforeAnythingIsMeasured(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/fault"
 	"github.com/redquorum/redquorum/bench/internal/load"
 	"github.com/redquorum/redquorum/bench/internal/record"
@@ -82,7 +81,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.DurationVar(&o.load.TTL, "ttl", 2*time.Second, "of each lock; new servers are waited for as long")
 	f.DurationVar(&o.load.Patience, "patience", 0,
 		"after which a caller gives up waiting; 0: when the library does")
-	f.StringVar(&o.fault, "fault", "", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s", "kill leader at ..."`)
+	f.StringVar(&o.fault, "fault", "", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s"`)
 	f.Var(&o.sweeps, "sweep", "measure several loads: callers=1,16,256, or nodes=, processes= or length=; may be repeated, and each varies its part alone")
 
 	f.StringVar(&o.json, "json", "", "`file` for the figures as JSON")
@@ -166,11 +165,6 @@ func (o *options) settle() error {
 	if err := o.settleNodes(); err != nil {
 		return err
 	}
-	for _, s := range o.specs {
-		if s.Servers != backend.Run && o.kind != fleet.Process {
-			return fmt.Errorf("%s has servers of its own, processes on this machine, so that it is compared on others of the kind alone: use --nodes process, or leave it out of --subjects", s.Name)
-		}
-	}
 	for _, p := range o.points() {
 		if err := o.planned.Fits(p.Nodes, p.Duration); err != nil {
 			return fmt.Errorf("--fault: %w", err)
@@ -185,9 +179,6 @@ func (o *options) settle() error {
 			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")
 		}
 		for _, s := range o.specs {
-			if s.Servers == backend.PostgreSQL && o.planned.Kind() == fault.Pause {
-				return fmt.Errorf("--fault: %s is a process a connection, of which only the first would hang: kill it instead", s.Name)
-			}
 			if err := fits(s, p, o.fault != ""); err != nil {
 				return err
 			}

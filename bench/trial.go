@@ -33,13 +33,11 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	if b.watch != nil && l.Held > 0 {
+	if l.Held > 0 {
 		empty = b.watch.Snapshot(ctx)
 	}
 	started := func(at time.Time) {
-		if b.watch != nil {
-			during.Go(func() { before = b.watch.Snapshot(ctx) })
-		}
+		during.Go(func() { before = b.watch.Snapshot(ctx) })
 		during.Go(func() {
 			real := l
 			real.Nodes = len(urls)
@@ -57,34 +55,22 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 		if !errors.Is(err, broken) {
 			broken = errors.Join(broken, err)
 		}
-		return t, brokenNodes{broken}
+		return t, broken
 	}
 	if err != nil {
 		return t, err
 	}
 	t.Round = round
 	t.AddFaults(faults)
-	t.KeysLeft = -1
-	if b.watch == nil {
-		return t, nil
-	}
 	t.Nodes = servers.Costs(before, b.watch.Snapshot(ctx))
 	if t.Held != nil {
 		t.Held.OnNode = servers.Memory(empty, before)
 	}
-	if left, err := b.watch.KeysLeft(ctx); err == nil {
-		t.KeysLeft = left
+	if t.KeysLeft, err = b.watch.KeysLeft(ctx); err != nil {
+		t.KeysLeft = -1
 	}
-	if err := b.watch.Clean(ctx); err != nil {
-		return t, brokenNodes{err}
-	}
-	return t, nil
+	return t, b.watch.Clean(ctx)
 }
-
-// brokenNodes is an error of the nodes, not of a library: nothing more can be measured on them.
-type brokenNodes struct{ error }
-
-func (e brokenNodes) Unwrap() error { return e.error }
 
 // profiles names the file for the profile of a trial, in a folder that it makes: of the first
 // round, for more rounds would overwrite them.

@@ -6,12 +6,10 @@
 //	pause 2 at 5s for 5s           these two hang, as by SIGSTOP
 //	slow 2 by 20ms at 5s for 5s    each byte, each way, arrives 20 ms later
 //	kill 1 at 2s for 1s every 3s   node 1, then node 2, and so on until the trial's end
-//	kill leader at 5s for 5s       the one that leads then; follower is one that does not
 //
 // A number means the first nodes, so that libraries which use the first node only feel the fault
 // too; with every, it is the turn of as many next ones each time. A killed node comes back as it is
-// configured: empty if it writes nothing to disk. Of nodes that elect no leader, the first counts
-// as one.
+// configured: empty if it writes nothing to disk.
 package fault
 
 import (
@@ -33,17 +31,10 @@ const (
 	Slow  = "slow"
 )
 
-// Roles of a node among those that elect a leader.
-const (
-	Leader   = "leader"
-	Follower = "follower"
-)
-
 // A Fault is as Parse has read it. The zero Fault is none.
 type Fault struct {
 	kind      string
-	role      string // of the one node; "": by count
-	count     int    // the first so many nodes
+	count     int // the first so many nodes
 	by        time.Duration
 	at, lasts time.Duration // since the trial's start; until the nodes are mended
 	every     time.Duration // from one beginning to the next; 0: once
@@ -57,7 +48,7 @@ func (f Fault) Kind() string { return f.kind }
 func Parse(s string) (Fault, error) {
 	f, err := parse(strings.Fields(s))
 	if err != nil {
-		return Fault{}, fmt.Errorf("fault %q: %w; such as: kill 2 at 5s for 5s, pause leader at 5s for 5s, slow 2 by 20ms at 5s for 5s every 9s", s, err)
+		return Fault{}, fmt.Errorf("fault %q: %w; such as: kill 2 at 5s for 5s, slow 2 by 20ms at 5s for 5s every 9s", s, err)
 	}
 	return f, nil
 }
@@ -70,10 +61,8 @@ func parse(words []string) (f Fault, err error) {
 	if f.kind != Kill && f.kind != Pause && f.kind != Slow {
 		return f, fmt.Errorf("%q is no kind of fault", f.kind)
 	}
-	if f.count, err = strconv.Atoi(words[1]); words[1] == Leader || words[1] == Follower {
-		f.role, f.count = words[1], 1
-	} else if err != nil || f.count < 1 {
-		return f, fmt.Errorf("%q is neither a number of nodes nor leader nor follower", words[1])
+	if f.count, err = strconv.Atoi(words[1]); err != nil || f.count < 1 {
+		return f, fmt.Errorf("%q is not a number of nodes", words[1])
 	}
 	times := map[string]*time.Duration{"at": &f.at, "for": &f.lasts, "by": &f.by, "every": &f.every}
 	for i := 2; i < len(words); i += 2 {
@@ -102,7 +91,7 @@ func (f Fault) Fits(nodes int, trial time.Duration) error {
 	switch {
 	case f.kind == "":
 		return nil
-	case f.count > nodes || f.role == Follower && nodes == 1:
+	case f.count > nodes:
 		return fmt.Errorf("there are %d nodes only", nodes)
 	case f.lasts >= trial || f.at >= trial-f.lasts: // at+lasts may be more than fits
 		return fmt.Errorf("the fault would not end before the trial of %v does", trial)
@@ -112,8 +101,6 @@ func (f Fault) Fits(nodes int, trial time.Duration) error {
 
 // A Target is nodes that can be broken one by one; Nodes are one. They are numbered from zero.
 type Target interface {
-	// Find returns a node that has the role, Leader or Follower, now.
-	Find(ctx context.Context, role string) (node int, err error)
 	Break(ctx context.Context, f Fault, node int) error
 	// Mend undoes a Break, and returns when the node is as before.
 	Mend(ctx context.Context, f Fault, node int) error
@@ -149,7 +136,7 @@ func (f Fault) Play(ctx context.Context, start time.Time, l record.Load, on Targ
 	return done, nil
 }
 
-// nodes are those that a repetition is for, if no role says so.
+// nodes are those that a repetition is for.
 func (f Fault) nodes(repetition, all int) []int {
 	var nodes []int
 	for i := range f.count {
@@ -161,14 +148,7 @@ func (f Fault) nodes(repetition, all int) []int {
 // strike breaks the nodes for a time that begins so long after start, and mends them.
 func (f Fault) strike(ctx context.Context, start time.Time, at time.Duration, nodes []int, on Target) (did record.Fault, err error) {
 	whole := context.WithoutCancel(ctx) // a fault that was begun is brought to its end
-	what := strconv.Itoa(f.count)
-	if f.role != "" {
-		what = f.role
-		if nodes[0], err = on.Find(whole, f.role); err != nil {
-			return did, fmt.Errorf("%s %s: %w", f.kind, f.role, err)
-		}
-	}
-	did.What = f.kind + " " + what
+	did.What = fmt.Sprintf("%s %d", f.kind, f.count)
 	did.From = time.Since(start)
 	broken, err := each(whole, nodes, func(ctx context.Context, n int) error { return on.Break(ctx, f, n) })
 	if err == nil {

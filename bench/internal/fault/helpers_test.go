@@ -18,21 +18,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type stage struct {
 	takes  time.Duration // each breaking and mending
 	broken string        // the note that fails, without its time
-	leader func() int    // nil: it is not known
 
 	began time.Time
 	mu    sync.Mutex
 	did   []string
-}
-
-func (s *stage) Find(_ context.Context, role string) (int, error) {
-	if s.leader == nil {
-		return 0, errors.New("there is no " + role)
-	}
-	if role == Leader {
-		return s.leader(), nil
-	}
-	return s.leader() + 1, nil
 }
 
 func (s *stage) Break(ctx context.Context, f Fault, node int) error {

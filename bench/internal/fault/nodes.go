@@ -29,7 +29,7 @@ func Open(ctx context.Context, kind fleet.Kind, opts fleet.Options, withRelays b
 	if err != nil {
 		return nil, err
 	}
-	n := Of(f)
+	n := &Nodes{fleet: f, urls: f.URLs(), memory: fleet.Kept}
 	if opts.Volatile {
 		n.memory = fleet.Lost
 	}
@@ -40,9 +40,6 @@ func Open(ctx context.Context, kind fleet.Kind, opts fleet.Options, withRelays b
 	}
 	return n, nil
 }
-
-// Of are the nodes of a fleet that write to disk, without relays.
-func Of(f fleet.Fleet) *Nodes { return &Nodes{fleet: f, urls: f.URLs(), memory: fleet.Kept} }
 
 func (n *Nodes) openRelays() error {
 	for i, direct := range n.urls {
@@ -103,21 +100,6 @@ func (n *Nodes) Can(ctx context.Context, f Fault) error {
 		return fmt.Errorf("%w: these servers cannot be slowed down, because there are no relays in front of them", fleet.ErrUnsupported)
 	}
 	return nil
-}
-
-// Find asks nodes that elect a leader who it is. Of others the first node counts as the leader.
-func (n *Nodes) Find(ctx context.Context, role string) (node int, err error) {
-	if elects, ok := n.fleet.(interface {
-		Leader(context.Context) (int, error)
-	}); ok {
-		if node, err = elects.Leader(ctx); err != nil {
-			return 0, fmt.Errorf("find the leader: %w", err)
-		}
-	}
-	if role == Follower {
-		node = (node + 1) % len(n.urls)
-	}
-	return node, nil
 }
 
 // Break makes the fault on one node.

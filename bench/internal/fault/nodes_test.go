@@ -142,37 +142,6 @@ func TestWhatNodesCannotDoIsSaidBeforehand(t *testing.T) {
 	require.ErrorContains(t, embedded.Can(t.Context(), slow), "no relays")
 }
 
-// An elected is a fleet that elects a leader.
-type elected struct {
-	fleet.Fleet
-	leader int
-	err    error
-}
-
-func (e elected) URLs() []string                      { return make([]string, 5) }
-func (e elected) Leader(context.Context) (int, error) { return e.leader, e.err }
-
-func TestRolesOfNodes(t *testing.T) {
-	t.Parallel()
-	for leader, follower := range map[int]int{0: 1, 3: 4, 4: 0} {
-		n := Of(elected{leader: leader})
-		for role, want := range map[string]int{Leader: leader, Follower: follower} {
-			got, err := n.Find(t.Context(), role)
-			require.NoError(t, err)
-			assert.Equal(t, want, got, role)
-		}
-	}
-	_, err := Of(elected{err: context.DeadlineExceeded}).Find(t.Context(), Follower)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-
-	n := open(t, fleet.Embedded, fleet.Options{Nodes: 2}, false)
-	for role, want := range map[string]int{Leader: 0, Follower: 1} {
-		got, err := n.Find(t.Context(), role)
-		require.NoError(t, err)
-		assert.Equal(t, want, got, "without an election the first counts as the leader")
-	}
-}
-
 func TestARelayTakesTheServersPlaceInTheURL(t *testing.T) {
 	t.Parallel()
 	n := open(t, fleet.Embedded, fleet.Options{Nodes: 1}, true)

@@ -15,7 +15,6 @@ type Run struct {
 	Date     time.Time `json:"date"`
 	Machine  Machine   `json:"machine"`
 	Subjects []Subject `json:"subjects"` // in the order in which reports list them; the first is compared with the others
-	LeftOut  []string  `json:"left_out"` // subjects that could not be measured on these nodes, and why
 	Trials   []Trial   `json:"trials"`   // in the order in which they ran
 }
 
@@ -37,10 +36,6 @@ type Subject struct {
 	Title  string `json:"title"`  // for people: "redsync 4.18 (redigo)"
 	Note   string `json:"note"`   // how it is configured, and in what it differs from the others
 	Single bool   `json:"single"` // it uses the first node only
-
-	// Durability is what servers have done with a lock when they answer: "memory", "written",
-	// "synced". "" if it is the same for all subjects.
-	Durability string `json:"durability,omitempty"`
 }
 
 // A Load is the work of the callers.

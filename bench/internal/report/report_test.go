@@ -115,9 +115,6 @@ func TestTheTableHasTheFiguresThatTellMost(t *testing.T) {
 | --- | --: | --: | --: | --: | --: | --: |
 | ours & <co> | 20,000 of 20,000 | 0 | 623 B | 304 B | 12 % | 1.00 s |
 `, markdown(run))
-	run = made("consensus", 1, steady)
-	run.Subjects[1].Durability = "synced"
-	assert.Contains(t, markdown(run), "|  | durability | ratio | cycles/s | p50 | p99 |")
 	assert.Contains(t, markdown(swept()), "|  | point | ratio | cycles/s |")
 }
 
@@ -125,13 +122,12 @@ func TestTheTextSaysWhatTheFiguresAreWorth(t *testing.T) {
 	t.Parallel()
 	run := made("contention", 2, contended)
 	run.Machine.Nodes = "embedded"
-	run.LeftOut = []string{"etcd: there is none"}
 	var b bytes.Buffer
 	require.NoError(t, Text(&b, run))
 	for _, want := range []string{
 		"contention: What it shows.", "5 nodes, 64 callers, client processes: 1, names single", "2 rounds of 1 s", "2 CPUs",
 		"SAY NOTHING OF SPEED", "!! theirs (one server): 2 overlaps of holders among 21,000 holdings checked; callers 3 and 9 held it",
-		"!! theirs (one server): 3 lock keys left", "gave up", "theirs (one server): 7 × no", "ours & <co>: as it comes", "left out: etcd: there is none",
+		"!! theirs (one server): 3 lock keys left", "gave up", "theirs (one server): 7 × no", "ours & <co>: as it comes",
 	} {
 		assert.Contains(t, b.String(), want)
 	}

@@ -47,17 +47,20 @@ func (v view) table() table {
 	cycling := v.cycling()
 	switch {
 	case len(cycling) == 0:
-		return tabulate(v.sums, nil, holding)
+		return tabulate(v.sums, holding)
 	case slices.ContainsFunc(cycling, func(s record.Summary) bool { return len(s.Trials[0].Services) > 0 }):
 		return v.faults(cycling)
 	case slices.ContainsFunc(cycling, func(s record.Summary) bool { return s.Sum(checked) > 0 }):
-		return tabulate(cycling, points, slices.Concat(speed, exclusion))
+		return tabulate(cycling, slices.Concat(speed, exclusion))
 	}
-	return tabulate(cycling, points, slices.Concat(speed, costs))
+	return tabulate(cycling, slices.Concat(speed, costs))
 }
 
-func tabulate(sums []record.Summary, words, figures []figure) table {
-	words = slices.Insert(slices.Clone(words), 0, figure{"", func(s record.Summary) string { return s.Subject.Title }})
+func tabulate(sums []record.Summary, figures []figure) table {
+	words := []figure{
+		{"", func(s record.Summary) string { return s.Subject.Title }},
+		{"point", func(s record.Summary) string { return s.Point }},
+	}
 	t := table{rows: make([][]string, len(sums))}
 	for i, f := range slices.Concat(words, figures) {
 		column, known := make([]string, len(sums)), false
@@ -77,11 +80,6 @@ func tabulate(sums []record.Summary, words, figures []figure) table {
 		}
 	}
 	return t
-}
-
-var points = []figure{
-	{"point", func(s record.Summary) string { return s.Point }},
-	{"durability", func(s record.Summary) string { return s.Subject.Durability }},
 }
 
 var speed = []figure{
@@ -200,5 +198,5 @@ func (v view) outcomes() table {
 	if !bad {
 		return table{}
 	}
-	return tabulate(v.sums, points[:1], figures)
+	return tabulate(v.sums, figures)
 }

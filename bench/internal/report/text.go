@@ -36,9 +36,6 @@ func Text(w io.Writer, run record.Run) error {
 	for _, s := range run.Subjects {
 		fmt.Fprintf(&b, "%s: %s\n", s.Title, s.Note)
 	}
-	for _, why := range run.LeftOut {
-		fmt.Fprintf(&b, "left out: %s\n", why)
-	}
 	_, err := w.Write(b.Bytes())
 	return err
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
@@ -38,9 +37,9 @@ func startKind(t *testing.T, kind fleet.Kind) fleet.Fleet {
 	return f
 }
 
-// libraries are the subjects that lock on any Redis servers, but for the limit.
+// libraries are the subjects but for the limit.
 func libraries() []Spec {
-	return slices.DeleteFunc(All(), func(s Spec) bool { return s.Drive != nil || s.Servers != backend.Run })
+	return slices.DeleteFunc(All(), func(s Spec) bool { return s.Drive != nil })
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

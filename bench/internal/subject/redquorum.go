@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -28,17 +27,7 @@ func redquorums() []Spec {
 		redquorum("redquorum-fair", "redquorum, fair",
 			"Fair(): waiters of all processes are served in the order in which they began to wait.", redlock.Fair()),
 		shared,
-		redquorum("redquorum-everysec", "redquorum, synced each second",
-			"On redis-servers of its own with appendfsync everysec.").on(backend.RedisEverySec),
-		redquorum("redquorum-always", "redquorum, synced each time",
-			"On redis-servers of its own with appendfsync always.").on(backend.RedisAlways),
 	}
-}
-
-// on has s lock on servers of that kind.
-func (s Spec) on(servers backend.Kind) Spec {
-	s.Servers = servers
-	return s
 }
 
 func redquorum(name, title, note string, opts ...redlock.LockerOption) Spec {

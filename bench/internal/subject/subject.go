@@ -1,6 +1,6 @@
 // Package subject has the libraries under measurement behind one interface, each the way its own
 // README recommends, and the physical limit: the most that the same servers and this machine could
-// do without any library. Some lock on servers of their own kind, which package backend starts.
+// do without any library.
 //
 // Where a library has no opinion, a subject takes the setting that suits the library best, and its
 // Note says so. An adapter adds something that no library does, like ending with the caller's
@@ -16,16 +16,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/bench/internal/backend"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 // A Spec is a library in one configuration, or the limit.
 type Spec struct {
 	record.Subject
-
-	// Servers are those that it locks on.
-	Servers backend.Kind
 
 	// Renews: it keeps locks for as long as they are wanted, by itself.
 	Renews bool
@@ -80,7 +76,7 @@ type Driven interface {
 
 // All returns the subjects in the order of reports.
 func All() []Spec {
-	return slices.Concat(redquorums(), redsyncs(), []Spec{ofRueidislock(), ofBSM()}, products(), []Spec{limit()})
+	return slices.Concat(redquorums(), redsyncs(), []Spec{ofRueidislock(), ofBSM(), limit()})
 }
 
 // Find returns the subjects of these names, in the order of names.
