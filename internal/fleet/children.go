@@ -12,13 +12,10 @@ import (
 	"sync"
 )
 
-// Children are the server processes of a fleet, one a node, below a directory that goes with
-// them. They end with this process, too: on Linux at once, elsewhere by the next sweep, which
-// knows redis-server only. Calls for one node must not overlap.
-type Children struct {
-	// End ends a process as by a crash. Default: os.Process.Kill.
-	End func(*os.Process) error
-
+// children are the server processes of a fleet, one a node, below a directory that goes with
+// them. They end with this process, too: on Linux at once, elsewhere by the next sweep. Calls for
+// one node must not overlap.
+type children struct {
 	dir     string
 	spawner *spawner
 	nodes   []child
@@ -30,22 +27,22 @@ type child struct {
 	done chan struct{} // closed when cmd has been waited for
 }
 
-// NewChildren makes the directory, and starts nothing. It removes what dead fleets have left.
-func NewChildren(nodes int) (*Children, error) {
+// newChildren makes the directory, and starts nothing. It removes what dead fleets have left.
+func newChildren(nodes int) (*children, error) {
 	sweepProcesses()
 	dir, err := makeFleetDir()
 	if err != nil {
 		return nil, err
 	}
-	return &Children{End: (*os.Process).Kill, dir: dir, spawner: newSpawner(), nodes: make([]child, nodes)}, nil
+	return &children{dir: dir, spawner: newSpawner(), nodes: make([]child, nodes)}, nil
 }
 
 // Dir is the directory, of which Close removes all.
-func (c *Children) Dir() string { return c.dir }
+func (c *children) Dir() string { return c.dir }
 
 // Run starts the process of node i, in place of one that has ended. Its output goes to the file
-// "log" in cmd.Dir. Of cmd.SysProcAttr, the fields that tie the process to this one are set.
-func (c *Children) Run(i int, cmd *exec.Cmd) error {
+// "log" in cmd.Dir.
+func (c *children) Run(i int, cmd *exec.Cmd) error {
 	// Each run has a log of its own, because an earlier run's errors must not explain this one's end.
 	log, err := os.Create(filepath.Join(cmd.Dir, "log"))
 	if err != nil {
@@ -67,11 +64,11 @@ func (c *Children) Run(i int, cmd *exec.Cmd) error {
 }
 
 // Process is node i's, which must have been started.
-func (c *Children) Process(i int) *os.Process { return c.nodes[i].cmd.Process }
+func (c *children) Process(i int) *os.Process { return c.nodes[i].cmd.Process }
 
 // Ended returns nil while the process of node i runs, and then how it ended. The error matches
 // ErrPortTaken if the log says so.
-func (c *Children) Ended(i int) error {
+func (c *children) Ended(i int) error {
 	n := c.nodes[i]
 	select {
 	case <-n.done:
@@ -87,12 +84,12 @@ func (c *Children) Ended(i int) error {
 }
 
 // Kill ends the process of node i, if it runs, and returns when it has ended.
-func (c *Children) Kill(_ context.Context, i int) error {
+func (c *children) Kill(_ context.Context, i int) error {
 	n := c.nodes[i]
 	if n.cmd == nil {
 		return nil
 	}
-	if err := c.End(n.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := n.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	<-n.done
@@ -100,7 +97,7 @@ func (c *Children) Kill(_ context.Context, i int) error {
 }
 
 // Close ends all processes and removes the directory.
-func (c *Children) Close() error {
+func (c *children) Close() error {
 	err := Parallel(len(c.nodes), func(i int) error { return c.Kill(context.Background(), i) })
 	c.spawner.close()
 	return errors.Join(err, os.RemoveAll(c.dir))

@@ -99,12 +99,6 @@ func Start(ctx context.Context, kind Kind, opts Options) (Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)
 	}
-	return StartDriven(ctx, kind, d, opts)
-}
-
-// StartDriven starts opts.Nodes nodes by a driver, which need not be Redis servers, and returns
-// when all are ready. On an error nothing is left running.
-func StartDriven(ctx context.Context, kind Kind, d Driver, opts Options) (Fleet, error) {
 	urls, err := launch(ctx, d, opts.Nodes)
 	if err != nil {
 		return nil, fmt.Errorf("fleet: start %d %s nodes: %w", opts.Nodes, kind, err)

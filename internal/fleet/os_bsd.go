@@ -9,10 +9,7 @@ import (
 
 // tie keeps the terminal's Ctrl-C from the servers, because the fleet decides when nodes end.
 func tie(cmd *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 }
 
 // awaitStop returns at once: the signal takes effect in a moment, and there is no portable

@@ -11,10 +11,7 @@ import (
 // tie ties a server's life to this process's (see spawner), and keeps the terminal's Ctrl-C from
 // it, because the fleet decides when nodes end.
 func tie(cmd *exec.Cmd) {
-	if cmd.SysProcAttr == nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{}
-	}
-	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
 // awaitStop waits until the stop signal has taken effect, because on another core the server

@@ -9,7 +9,7 @@ import (
 
 // Pause stops the process: its kernel goes on accepting connections, and bytes until the
 // sockets' buffers are full.
-func (c *Children) Pause(_ context.Context, i int) error {
+func (c *children) Pause(_ context.Context, i int) error {
 	p := c.Process(i)
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -18,6 +18,6 @@ func (c *Children) Pause(_ context.Context, i int) error {
 }
 
 // Resume lets it go on.
-func (c *Children) Resume(_ context.Context, i int) error {
+func (c *children) Resume(_ context.Context, i int) error {
 	return c.Process(i).Signal(syscall.SIGCONT)
 }

@@ -36,7 +36,7 @@ func Server() (string, error) {
 
 // process drives redis-server processes.
 type process struct {
-	*Children
+	*children
 	program string
 	opts    Options
 	ports   []int // by node; 0: not yet
@@ -47,11 +47,11 @@ func newProcess(_ context.Context, opts Options) (Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	children, err := NewChildren(opts.Nodes)
+	c, err := newChildren(opts.Nodes)
 	if err != nil {
 		return nil, err
 	}
-	return &process{Children: children, program: program, opts: opts, ports: make([]int, opts.Nodes)}, nil
+	return &process{children: c, program: program, opts: opts, ports: make([]int, opts.Nodes)}, nil
 }
 
 func (p *process) Launch(ctx context.Context, i int) (url string, err error) {
@@ -135,5 +135,5 @@ func (p *process) Close() error {
 			ReleasePort(port)
 		}
 	}()
-	return p.Children.Close()
+	return p.children.Close()
 }

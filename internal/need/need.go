@@ -2,9 +2,8 @@
 // be: in CI, a skipped test would look like a passed one.
 //
 // The environment variable REDLOCK_REQUIRE lists what must be there, separated by commas:
-// docker, redis, redis-cli, faketime, python3, node, php, ruby, sh, spin. Tests of etcd, zookeeper and
-// postgresql run only if it names them, and most of those in containers only if it names docker or if
-// what takes long is to run (see Containers).
+// docker, redis, redis-cli, faketime, python3, node, php, ruby, sh, spin. Most tests in containers run
+// only if it names docker or if what takes long is to run (see Containers).
 package need
 
 import (
@@ -32,9 +31,6 @@ const (
 
 // programs are what operators type, the interpreters that examples need, and the model checker.
 var programs = []string{"redis-cli", "python3", "node", "php", "ruby", "sh", "spin"}
-
-// products are servers that the benchmark compares with. They take long to start.
-var products = []string{"etcd", "zookeeper", "postgresql"}
 
 // Docker and Redis are looked for once a process, because pulling an image may take a minute.
 var (
@@ -97,21 +93,6 @@ func Program(t testing.TB, name string) {
 	skipOrFail(t, name, err)
 }
 
-// Product skips the test unless REDLOCK_REQUIRE names the product, and fails it if the product is
-// missing.
-func Product(t testing.TB, name string, missing error) {
-	t.Helper()
-	if !slices.Contains(products, name) {
-		t.Fatalf("%s is none of %s", name, strings.Join(products, ", "))
-	}
-	required, err := parse(os.Getenv(env))
-	if err == nil && !slices.Contains(required, name) {
-		t.Skipf("it takes long to start %s; with %s=%s this runs", name, env, name)
-		return
-	}
-	skipOrFail(t, name, missing)
-}
-
 // skipOrFail skips the test, or fails it if REDLOCK_REQUIRE names what, unless missing is nil.
 func skipOrFail(t testing.TB, what string, missing error) {
 	t.Helper()
@@ -131,7 +112,7 @@ func skipOrFail(t testing.TB, what string, missing error) {
 func parse(list string) ([]string, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
-		known := slices.Concat([]string{docker, redis, faketime}, programs, products)
+		known := slices.Concat([]string{docker, redis, faketime}, programs)
 		switch name = strings.TrimSpace(name); {
 		case name == "":
 		case slices.Contains(known, name):

@@ -45,26 +45,6 @@ func TestMissingSkipsUnlessRequired(t *testing.T) {
 	}
 }
 
-func TestAProductIsTestedOnlyIfRequired(t *testing.T) {
-	missing := errors.New("not installed")
-	for _, c := range []struct {
-		env     string
-		missing error
-		want    string
-	}{
-		{"", nil, "skipped"},
-		{"redis", missing, "skipped"},
-		{"redis,etcd", nil, ""},
-		{"etcd", missing, "failed"},
-		{"ectd", nil, "failed"},
-	} {
-		t.Setenv(env, c.env)
-		o := &outcome{TB: t}
-		Product(o, "etcd", c.missing)
-		assert.Equal(t, c.want, o.ended, "%s=%q, missing: %v", env, c.env, c.missing)
-	}
-}
-
 func TestAllIsRunInContainersOnlyIfAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		require, long string
