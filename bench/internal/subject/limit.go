@@ -1,7 +1,7 @@
 package subject
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"crypto/rand"
 	"crypto/sha1"
@@ -24,29 +24,33 @@ func limit() Spec {
 	return Spec{
 		Subject: record.Subject{
 			Name: "limit", Title: "physical limit",
-			Note: "No library: prebuilt requests over one raw connection a server, done at the quorum-th answer, released by the servers' own compare-and-delete where they have one. No drawing of values, deadlines, renewal or faults: any of them ends it.",
+			Note: "No library: prebuilt requests over one raw connection a server, all callers in step, done at the quorum-th answer, released by the servers' own compare-and-delete where they have one. No drawing of values, deadlines, renewal or faults: any of them ends it.",
 		},
 		Drive: drive,
 	}
 }
 
-// settle bounds the time in which cycles under way are finished when the run ends.
+// settle bounds the time in which the step under way is finished when the run ends.
 const settle = time.Second
 
-// drive is one goroutine a connection, which reads what has arrived, lets the slots go on whose
-// quorum that completes, and writes the requests of all of them to each server in one go.
+// drive is one goroutine a connection, which reads what has arrived. The one that completes a quorum
+// writes the next step of all callers to each server in one go.
 //
-// Other forms were measured. One goroutine with poll(2) for all connections is as fast with 64
-// slots, which the servers' own work limits, and slower with one, for it does not read while it
-// writes. All slots in step, so that batches are as long as can be, and writers beside the readers
-// make no difference.
-func drive(ctx context.Context, urls []string, cfg Config, d Driven) error {
+// Other forms were measured: callers that go on one by one, several groups of callers with
+// connections of their own, and writers beside the readers are no faster.
+func drive(parent context.Context, urls []string, cfg Config, d Driven) error {
 	endpoints, err := endpoint.ParseAll(urls)
 	if err != nil {
 		return err
 	}
-	l := &limitRun{driven: d, quorum: len(endpoints)/2 + 1, left: cfg.Callers}
-	defer l.close()
+	ctx, fail := context.WithCancelCause(parent)
+	defer fail(nil)
+	l := &limitRun{ctx: ctx, driven: d, callers: cfg.Callers, quorum: len(endpoints)/2 + 1}
+	defer func() {
+		for _, c := range l.conns {
+			c.Close()
+		}
+	}()
 	for _, e := range endpoints {
 		c, err := limitConnect(ctx, e)
 		if err != nil {
@@ -57,302 +61,131 @@ func drive(ctx context.Context, urls []string, cfg Config, d Driven) error {
 		}
 		l.conns = append(l.conns, c)
 	}
-	l.prepare(cfg)
+	l.prepare(cfg.TTL)
 
+	stop := context.AfterFunc(ctx, func() {
+		for _, c := range l.conns {
+			c.SetDeadline(time.Now().Add(settle))
+		}
+	})
+	defer stop()
+	l.start()
 	var readers sync.WaitGroup
 	for _, c := range l.conns {
 		readers.Go(func() {
-			if err := l.read(c); err != nil {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				l.failed(c, err)
+			// It is no error if the time to settle was not enough.
+			if err := l.read(c); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				fail(fmt.Errorf("limit: %s: %w", c.address, err))
 			}
 		})
 	}
-	stop := context.AfterFunc(ctx, l.stop)
-	l.start()
 	readers.Wait()
-	stop()
-	return l.err
+	if err := context.Cause(ctx); err != context.Cause(parent) {
+		return err
+	}
+	return nil
 }
 
-// A limitRun is the state of drive; mu protects all of it but the inner of a connection's reader.
+// A limitRun is the state of drive. An even step sets the keys of all callers, an odd one deletes
+// them.
 type limitRun struct {
-	driven Driven
-	quorum int
-	conns  []*limitConn
+	ctx     context.Context // after whose end no key is set
+	driven  Driven
+	callers int
+	quorum  int
+	conns   []*limitConn
 
-	mu       sync.Mutex
-	slots    []limitSlot
-	left     int // slots that have not ended
-	stopping bool
-	err      error
-}
-
-// A limitSlot is one caller: its SET, its compare-and-delete, and so on.
-type limitSlot struct {
-	set             []byte
-	deletes         [len(limitDeletes)][]byte // by what the server has
-	seq             uint32                    // of the request under way; odd: the delete
-	yes, no         int                       // answers to it
+	mu              sync.Mutex // protects what follows
+	step            int
+	answers         int // servers that have finished the step
 	began, acquired time.Time
 }
 
-func (l *limitRun) prepare(cfg Config) {
-	run := rand.Text() // so that no other process has the same names
-	for i := range cfg.Callers {
+func (l *limitRun) prepare(ttl time.Duration) {
+	run, px := rand.Text(), strconv.FormatInt(ttl.Milliseconds(), 10) // no other process has the same names
+	for i := range l.callers {
 		key, value := fmt.Sprintf("bench:limit:%s:%d", run, i), rand.Text()
-		ttl := strconv.FormatInt(cfg.TTL.Milliseconds(), 10)
-		s := limitSlot{set: limitRequest("SET", key, value, "NX", "PX", ttl)}
-		for i, words := range limitDeletes {
-			s.deletes[i] = limitRequest(words(key, value)...)
+		for _, c := range l.conns {
+			c.sets = append(c.sets, limitRequest("SET", key, value, "NX", "PX", px)...)
+			c.deletes = append(c.deletes, limitRequest(c.release(key, value)...)...)
 		}
-		l.slots = append(l.slots, s)
 	}
 }
 
 func (l *limitRun) start() {
 	l.mu.Lock()
-	now := time.Now()
-	for i := range l.slots {
-		l.slots[i].began = now
-		l.submit(i)
-	}
-	l.mu.Unlock()
-	l.flush()
-}
-
-// submit queues the slot's next request for every server. One that would be behind the slot's
-// previous request is so on its connection too.
-func (l *limitRun) submit(i int) {
-	s := &l.slots[i]
-	s.yes, s.no = 0, 0
-	for _, c := range l.conns {
-		if s.seq&1 == 0 {
-			c.out = append(c.out, s.set...)
-		} else {
-			c.out = append(c.out, s.deletes[c.deletes]...)
-		}
-		select {
-		case c.asked <- limitAsked{int32(i), s.seq}:
-		default:
-			l.failed(c, fmt.Errorf("it is %d answers behind the others", limitBacklog))
-		}
-	}
-}
-
-// answer counts one server's answer and reports whether it brought the slot on.
-func (l *limitRun) answer(a limitAsked, yes bool, now time.Time, cycles []limitCycle) ([]limitCycle, bool, error) {
-	s := &l.slots[a.slot]
-	switch {
-	case a.seq != s.seq: // of an earlier request
-		return cycles, false, nil
-	case yes:
-		s.yes++
-	default:
-		s.no++
-	}
-	if s.no > len(l.conns)-l.quorum {
-		return cycles, false, errors.New("a lock was refused, or gone before its release: the TTL is too short for these servers")
-	}
-	if s.yes < l.quorum {
-		return cycles, false, nil
-	}
-	s.seq++
-	if s.seq&1 == 1 {
-		s.acquired = now
-	} else {
-		cycles = append(cycles, limitCycle{int(a.slot), s.began, s.acquired.Sub(s.began),
-			now.Sub(s.acquired)})
-		s.began = now
-		if l.stopping {
-			l.left--
-			return cycles, false, nil
-		}
-	}
-	l.submit(int(a.slot))
-	return cycles, true, nil
-}
-
-// flush writes the queued requests. A goroutine that finds another writing leaves the rest to it.
-func (l *limitRun) flush() {
-	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.began = time.Now()
+	l.send(func(c *limitConn) []byte { return c.sets })
+}
+
+// send writes to all servers, and waits for one that is so far behind that it takes no more. A
+// connection that cannot be written to cannot be read either, which its reader tells.
+func (l *limitRun) send(batch func(*limitConn) []byte) {
 	for _, c := range l.conns {
-		for len(c.out) > 0 && !c.writing {
-			c.writing = true
-			b := c.out
-			c.out, c.spare = c.spare[:0], b
-			l.mu.Unlock()
-			_, err := c.Write(b)
-			l.mu.Lock()
-			c.writing = false
-			if err != nil {
-				l.failed(c, err)
-			}
-		}
+		_, _ = c.Write(batch(c))
 	}
-}
-
-// stop lets the slots end with their cycles, so that no keys are left.
-func (l *limitRun) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stopping = true
-	for _, c := range l.conns {
-		c.SetDeadline(time.Now().Add(settle))
-	}
-}
-
-// failed keeps the first error and wakes all readers. It is no error if the time to settle was not
-// enough. The caller holds mu.
-func (l *limitRun) failed(c *limitConn, err error) {
-	if l.stopping && errors.Is(err, os.ErrDeadlineExceeded) {
-		return
-	}
-	if l.err == nil {
-		l.err = fmt.Errorf("limit: %s: %w", c.address, err)
-	}
-	l.close()
-}
-
-func (l *limitRun) close() {
-	for _, c := range l.conns {
-		c.Close()
-	}
-}
-
-const limitScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
-
-var limitScriptSHA = func() string {
-	sum := sha1.Sum([]byte(limitScript))
-	return hex.EncodeToString(sum[:])
-}()
-
-// limitDeletes are the words of a compare-and-delete, the cheapest first: the servers' own commands,
-// and the script for those that have neither, or do not permit it.
-var limitDeletes = [...]func(key, value string) []string{
-	func(key, value string) []string { return []string{"DELEX", key, "IFEQ", value} }, // Redis 8.4
-	func(key, value string) []string { return []string{"DELIFEQ", key, value} },       // Valkey 9
-	func(key, value string) []string { return []string{"EVALSHA", limitScriptSHA, "1", key, value} },
-}
-
-// limitDelete is the first of limitDeletes that the server has and permits. It finds out on a key
-// that nobody has.
-func limitDelete(do func(words []string) error) (which int, err error) {
-	var refused redis.Error
-	script := len(limitDeletes) - 1
-	for i, words := range limitDeletes[:script] {
-		if err := do(words("bench:limit:", "")); !errors.As(err, &refused) {
-			return i, err
-		}
-	}
-	return script, nil
-}
-
-// A limitConn is a raw connection to one server. Its run's mu protects the rest.
-type limitConn struct {
-	net.Conn
-	address    string
-	deletes    int    // index in limitDeletes
-	out, spare []byte // requests to be written, and the buffer of those being written
-	writing    bool
-	asked      chan limitAsked // requests without an answer, in order
-}
-
-// limitConnect leaves to redigo what happens once a connection.
-func limitConnect(ctx context.Context, e endpoint.Endpoint) (*limitConn, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	c := &limitConn{address: e.Addr, asked: make(chan limitAsked, limitBacklog)}
-	r, err := redis.DialContext(ctx, e.Network, e.Addr, redis.DialUsername(e.Username), redis.DialPassword(e.Password), redis.DialDatabase(e.DB),
-		redis.DialContextFunc(func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
-			conn, err = e.Dial(ctx)
-			c.Conn = conn
-			return conn, err
-		}))
-	if err != nil {
-		return nil, err
-	}
-	if _, err = redis.DoContext(r, ctx, "SCRIPT", "LOAD", limitScript); err == nil {
-		c.deletes, err = limitDelete(func(words []string) error {
-			_, err := redis.DoContext(r, ctx, words[0], redis.Args{}.AddFlat(words[1:])...)
-			return err
-		})
-	}
-	if err != nil {
-		c.Close()
-		return nil, err
-	}
-	c.SetDeadline(time.Time{})
-	return c, nil
-}
-
-// A limitCycle is a cycle to be reported.
-type limitCycle struct {
-	slot             int
-	began            time.Time
-	acquire, release time.Duration
 }
 
 // read takes the connection's answers until the run has ended.
 func (l *limitRun) read(c *limitConn) error {
-	in, held := make([]byte, 64<<10), 0
-	var cycles []limitCycle
-	for {
-		n, err := c.Read(in[held:])
-		if err != nil {
-			return err
-		}
-		now := time.Now()
-		on, over := false, false
-		rest := in[:held+n]
-		l.mu.Lock()
-		for err == nil {
-			length, yes, bad := limitAnswer(rest)
-			if length == 0 {
-				err = bad
-				break
+	in := bufio.NewReaderSize(c, 64<<10)
+	for step := 0; ; step++ {
+		for range l.callers {
+			line, err := in.ReadSlice('\n')
+			if err != nil {
+				return err
 			}
-			rest = rest[length:]
-			select {
-			case asked := <-c.asked:
-				var more bool
-				cycles, more, err = l.answer(asked, yes, now, cycles)
-				on = on || more
-			default:
-				err = errors.New("an answer that was not asked for")
+			if last, err := limitAnswer(line); last || err != nil {
+				return err
 			}
 		}
-		if l.left == 0 {
-			over = len(c.asked) == 0
-			l.wakeIdle()
-		}
-		l.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		held = copy(in, rest)
-		if on {
-			l.flush()
-		}
-		for _, cy := range cycles {
-			l.driven.Cycle(cy.slot, cy.began, cy.acquire, cy.release)
-		}
-		cycles = cycles[:0]
-		if over {
-			return nil
-		}
+		l.finished(step)
 	}
 }
 
-// wakeIdle ends the reads of connections from which nothing will come any more.
-func (l *limitRun) wakeIdle() {
-	for _, c := range l.conns {
-		if len(c.asked) == 0 {
-			c.SetReadDeadline(time.Now())
-		}
+// finished counts a server that has finished the step. The quorum-th begins the next one; the
+// others find that it has begun.
+func (l *limitRun) finished(step int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if step == l.step {
+		l.answers++
 	}
+	if l.answers < l.quorum {
+		return
+	}
+	now := time.Now()
+	l.step, l.answers = step+1, 0
+	if l.step%2 == 1 {
+		l.acquired = now
+		l.send(func(c *limitConn) []byte { return c.deletes })
+		return
+	}
+	began := l.began
+	l.began = now
+	if l.ctx.Err() == nil {
+		l.send(func(c *limitConn) []byte { return c.sets })
+	} else {
+		l.send(func(*limitConn) []byte { return limitRequest("PING") }) // behind the last step: no keys are left
+	}
+	for i := range l.callers { // while the servers work
+		l.driven.Cycle(i, began, l.acquired.Sub(began), now.Sub(l.acquired))
+	}
+}
+
+// limitAnswer reads one of the answers that can come, each of which is a line. The last is that to
+// PING.
+func limitAnswer(line []byte) (last bool, err error) {
+	switch string(line) {
+	case "+OK\r\n", ":1\r\n":
+		return false, nil
+	case "+PONG\r\n":
+		return true, nil
+	case "$-1\r\n", ":0\r\n":
+		return false, errors.New("a lock was refused, or gone before its release: the TTL is too short for these servers")
+	}
+	return false, fmt.Errorf("it answers %q", line)
 }
 
 // limitRequest is a command as Redis reads it.
@@ -364,29 +197,71 @@ func limitRequest(args ...string) []byte {
 	return b
 }
 
-// limitAnswer reads one of the answers that can come, each of which is a line, and returns its
-// length, or zero if it is not complete.
-func limitAnswer(b []byte) (length int, yes bool, err error) {
-	end := bytes.IndexByte(b, '\n')
-	if end < 1 {
-		return 0, false, nil
-	}
-	switch line := b[:end-1]; string(line) {
-	case "+OK", ":1":
-		return end + 1, true, nil
-	case "$-1", ":0":
-		return end + 1, false, nil
-	default:
-		return 0, false, fmt.Errorf("it answers %q", line)
-	}
+const limitScript = `if redis.call("GET",KEYS[1])==ARGV[1] then return redis.call("DEL",KEYS[1]) else return 0 end`
+
+var limitScriptSHA = func() string {
+	sum := sha1.Sum([]byte(limitScript))
+	return hex.EncodeToString(sum[:])
+}()
+
+// A limitDelete is the words of a compare-and-delete.
+type limitDelete func(key, value string) []string
+
+// limitDeletes are the servers' own commands, and limitByScript is for those that have neither, or
+// do not permit it.
+var limitDeletes = []limitDelete{
+	func(key, value string) []string { return []string{"DELEX", key, "IFEQ", value} }, // Redis 8.4
+	func(key, value string) []string { return []string{"DELIFEQ", key, value} },       // Valkey 9
 }
 
-// limitBacklog is the number of unanswered requests of one server at which the run ends: far more
-// than are ever under way unless it hangs.
-const limitBacklog = 1 << 16
+func limitByScript(key, value string) []string {
+	return []string{"EVALSHA", limitScriptSHA, "1", key, value}
+}
 
-// A limitAsked is a request under way.
-type limitAsked struct {
-	slot int32
-	seq  uint32 // as of its slot
+// cheapestDelete is the first that the server has and permits. It finds out on a key that nobody
+// has.
+func cheapestDelete(do func(words []string) error) (limitDelete, error) {
+	var refused redis.Error
+	for _, words := range limitDeletes {
+		if err := do(words("bench:limit:", "")); !errors.As(err, &refused) {
+			return words, err
+		}
+	}
+	return limitByScript, nil
+}
+
+// A limitConn is a raw connection to one server.
+type limitConn struct {
+	net.Conn
+	address       string
+	release       limitDelete
+	sets, deletes []byte // of all callers
+}
+
+// limitConnect leaves to redigo what happens once a connection.
+func limitConnect(ctx context.Context, e endpoint.Endpoint) (*limitConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	c := &limitConn{address: e.Addr}
+	r, err := redis.DialContext(ctx, e.Network, e.Addr, redis.DialUsername(e.Username), redis.DialPassword(e.Password), redis.DialDatabase(e.DB),
+		redis.DialContextFunc(func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+			conn, err = e.Dial(ctx)
+			c.Conn = conn
+			return conn, err
+		}))
+	if err != nil {
+		return nil, err
+	}
+	if _, err = redis.DoContext(r, ctx, "SCRIPT", "LOAD", limitScript); err == nil {
+		c.release, err = cheapestDelete(func(words []string) error {
+			_, err := redis.DoContext(r, ctx, words[0], redis.Args{}.AddFlat(words[1:])...)
+			return err
+		})
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	c.SetDeadline(time.Time{})
+	return c, nil
 }
