@@ -29,7 +29,6 @@ var notRun = map[string]string{
 	"export REDLOCK_NODES=redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003,redis://127.0.0.1:7004,redis://127.0.0.1:7005": "cmd/redlock compares it with what redlock nodes prints",
 	".ci/run":                          "runs the tests, and is what CI runs",
 	"docker-compose up -d":             ".ci/run has it",
-	"docker-compose up":                ".ci/run has it",
 	"docker-compose down -v":           ".ci/run has it",
 	"docker compose":                   "is docker-compose of another version",
 	"examples/hold/hold.py nightly 10": "examples/hold runs the program with other arguments",
