@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +20,7 @@ type timeline struct {
 	passed atomic.Int64 // since origin, if it is played
 
 	mu      sync.Mutex
-	events  events
-	entered int
+	events  []*event // the next last: the one that is taken out next, and near which most are entered
 	running bool
 	apart   time.Duration
 	timer   *time.Timer
@@ -41,10 +42,9 @@ func (l *timeline) at(at time.Duration, f func()) *event {
 func (l *timeline) enter(e *event) *event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entered++
-	e.order = l.entered
-	l.events.push(e)
-	if l.events[0] == e && !l.running {
+	i := sort.Search(len(l.events), func(i int) bool { return l.events[i].at <= e.at })
+	l.events = slices.Insert(l.events, i, e)
+	if l.first() == e && !l.running {
 		l.arm()
 	}
 	return e
@@ -57,10 +57,15 @@ func (l *timeline) drop(e *event) {
 	e.f = nil
 }
 
+// first returns the next event.
+func (l *timeline) first() *event { return l.events[len(l.events)-1] }
+
 // next takes out the next event, or returns nil if there is none by until.
 func (l *timeline) next(until time.Duration) (*event, func()) {
-	for len(l.events) > 0 && l.events[0].at <= until {
-		if e := l.events.pop(); e.f != nil {
+	for len(l.events) > 0 && l.first().at <= until {
+		e := l.first()
+		l.events = l.events[:len(l.events)-1]
+		if e.f != nil {
 			return e, e.f
 		}
 	}
@@ -71,7 +76,7 @@ func (l *timeline) arm() {
 	if l.played.Load() {
 		return
 	}
-	switch d := max(l.apart, l.events[0].at-l.now()); l.timer {
+	switch d := max(l.apart, l.first().at-l.now()); l.timer {
 	case nil:
 		l.timer = time.AfterFunc(d, l.run)
 	default:
@@ -144,51 +149,6 @@ func (l *timeline) space() {
 // An event is a function and when it is to run.
 type event struct {
 	at    time.Duration // since the timeline's origin
-	order int
-	f     func() // nil if it was dropped
-	inner bool   // has no effect outside of the World, so that no goroutine has to come to rest
-}
-
-// events is a heap, the next first. Package container/heap would take a sixth of
-// all the simulation's time.
-type events []*event
-
-func (e *event) before(other *event) bool {
-	return e.at < other.at || e.at == other.at && e.order < other.order
-}
-
-func (h *events) push(e *event) {
-	*h = append(*h, e)
-	all := *h
-	i := len(all) - 1
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !e.before(all[parent]) {
-			break
-		}
-		all[i] = all[parent]
-		i = parent
-	}
-	all[i] = e
-}
-
-func (h *events) pop() *event {
-	all := *h
-	first, last := all[0], all[len(all)-1]
-	all[len(all)-1] = nil
-	all = all[:len(all)-1]
-	*h = all
-	for i := 0; len(all) > 0; {
-		child := 2*i + 1
-		if child+1 < len(all) && all[child+1].before(all[child]) {
-			child++
-		}
-		if child >= len(all) || !all[child].before(last) {
-			all[i] = last
-			break
-		}
-		all[i] = all[child]
-		i = child
-	}
-	return first
+	f     func()        // nil if it was dropped
+	inner bool          // has no effect outside of the World, so that no goroutine has to come to rest
 }
