@@ -63,7 +63,7 @@ func Run(t *testing.T, o Options) {
 func newCampaign(t *testing.T, o Options) *campaign {
 	t.Helper()
 	now := time.Now()
-	c := &campaign{t: t, prints: o.Seed != 0, began: now, reported: now, from: cmp.Or(o.From, 1)}
+	c := &campaign{t: t, prints: o.Seed != 0, began: now, reported: now, from: cmp.Or(o.From, 1), coverage: newCoverage()}
 	n := o.Count
 	switch {
 	case o.Seed != 0:

@@ -12,112 +12,96 @@ import (
 	"github.com/redquorum/redquorum/internal/sim"
 )
 
-// A point is something that the schedules are to bring about.
+// A point is something that the schedules are to bring about: an index of pointNames.
 type point int
 
+var pointNames []string
+
+func newPoint(name string) point {
+	pointNames = append(pointNames, name)
+	return point(len(pointNames) - 1)
+}
+
 // Faults count only if a lock is held at that moment.
-const (
-	paused point = iota
-	pausedPastTTL
-	pausedWhileAsking
-	hung
-	stalled
-	crashed
-	vanished
-	forgotAll
-	forgotSome
-	flushed
-	failedOver
-	evicted
-	cutBothWays
-	cutOneWay
-	messageSlow
-	messageLost
-	messageStray
-	setAhead
-	setBack
-	wallSet
-	processDied
-	lockerClosed
-	releasedWhileExtending
-	releasedTwice
+var (
+	paused                 = newPoint("client paused")
+	pausedPastTTL          = newPoint("client paused past the TTL")
+	pausedWhileAsking      = newPoint("client paused during a vote or an extension")
+	hung                   = newPoint("server hung")
+	stalled                = newPoint("server stalled for a moment")
+	crashed                = newPoint("server crashed")
+	vanished               = newPoint("server vanished")
+	forgotAll              = newPoint("server restarted without memory")
+	forgotSome             = newPoint("server restarted with an old state")
+	flushed                = newPoint("server flushed")
+	failedOver             = newPoint("server failed over and back")
+	evicted                = newPoint("record evicted together with the locks")
+	cutBothWays            = newPoint("client and server cut off")
+	cutOneWay              = newPoint("cut off one way")
+	messageSlow            = newPoint("message slow")
+	messageLost            = newPoint("message lost")
+	messageStray           = newPoint("request run out of turn")
+	setAhead               = newPoint("server's clock set ahead")
+	setBack                = newPoint("server's clock set back")
+	wallSet                = newPoint("client's wall clock set")
+	processDied            = newPoint("process died")
+	lockerClosed           = newPoint("locker closed")
+	releasedWhileExtending = newPoint("released during an extension")
+	releasedTwice          = newPoint("released twice")
 
 	// Beyond the promise.
-	runTwice
-	evictedLocks
-	otherNodes
-	noGuard
-	sameTwice
-	ratesOff
+	runTwice     = newPoint("request run twice")
+	evictedLocks = newPoint("locks evicted alone")
+	otherNodes   = newPoint("client with another number of nodes")
+	noGuard      = newPoint("client without the guard")
+	sameTwice    = newPoint("client with a server twice")
+	ratesOff     = newPoint("clock rates far off")
 
 	// What the library did about it.
-	plainLocks
-	readLocks
-	readTogether
-	setLocks
-	setsGathered
-	fencedSets
-	fencedLocks
-	judgedTokens
-	mixedLocks
-	otherPermits
-	allPermits
-	longGranted
-	longRefused
-	locksLost
-	cancelled
-	quarantines
-	jumps
-	voidVotes
-	raises
-	repairs
+	plainLocks   = newPoint("locks without a token")
+	readLocks    = newPoint("locks of readers")
+	readTogether = newPoint("readers beside others")
+	setLocks     = newPoint("locks of several names")
+	setsGathered = newPoint("such locks that were taken name by name")
+	fencedSets   = newPoint("tokens of such locks")
+	fencedLocks  = newPoint("locks with a token")
+	judgedTokens = newPoint("tokens that the client judged")
+	mixedLocks   = newPoint("locks with a TTL of their own")
+	otherPermits = newPoint("permits above the first")
+	allPermits   = newPoint("times when all permits were held")
+	longGranted  = newPoint("locks of hours")
+	longRefused  = newPoint("long for locks of hours")
+	locksLost    = newPoint("locks lost")
+	cancelled    = newPoint("contexts ended")
+	quarantines  = newPoint("votes in quarantine")
+	jumps        = newPoint("jumps noticed")
+	voidVotes    = newPoint("votes void otherwise")
+	raises       = newPoint("tokens raised")
+	repairs      = newPoint("locks given back")
 
 	// Of waiting.
-	handedOver
-	handoversExtended
-	handoversLost
-	turnsEnded
-	refusedByOne
-	hintsFollowed
-	hintsLost
-	hintsLate
-	hintsTwice
-	fairFirst
-	fairBehind
-	fairCalls
-
-	points int = iota
+	handedOver        = newPoint("locks handed over")
+	handoversExtended = newPoint("extensions of such locks")
+	handoversLost     = newPoint("losses of such locks")
+	turnsEnded        = newPoint("turns of a process ended")
+	refusedByOne      = newPoint("tries that ended at one node")
+	hintsFollowed     = newPoint("hints followed")
+	hintsLost         = newPoint("hints lost")
+	hintsLate         = newPoint("hints late")
+	hintsTwice        = newPoint("hints doubled")
+	fairFirst         = newPoint("places that were the first")
+	fairBehind        = newPoint("places behind others")
+	fairCalls         = newPoint("calls of the next")
 )
-
-var pointNames = [points]string{
-	paused: "client paused", pausedPastTTL: "client paused past the TTL", pausedWhileAsking: "client paused during a vote or an extension",
-	hung: "server hung", stalled: "server stalled for a moment", crashed: "server crashed", vanished: "server vanished",
-	forgotAll: "server restarted without memory", forgotSome: "server restarted with an old state",
-	flushed: "server flushed", failedOver: "server failed over and back", evicted: "record evicted together with the locks",
-	cutBothWays: "client and server cut off", cutOneWay: "cut off one way",
-	messageSlow: "message slow", messageLost: "message lost", messageStray: "request run out of turn",
-	setAhead: "server's clock set ahead", setBack: "server's clock set back", wallSet: "client's wall clock set",
-	processDied: "process died", lockerClosed: "locker closed",
-	releasedWhileExtending: "released during an extension", releasedTwice: "released twice",
-	runTwice: "request run twice", evictedLocks: "locks evicted alone", otherNodes: "client with another number of nodes",
-	noGuard: "client without the guard", sameTwice: "client with a server twice", ratesOff: "clock rates far off",
-	plainLocks: "locks without a token", readLocks: "locks of readers", readTogether: "readers beside others", setLocks: "locks of several names", setsGathered: "such locks that were taken name by name", fencedSets: "tokens of such locks",
-	fencedLocks: "locks with a token", judgedTokens: "tokens that the client judged", mixedLocks: "locks with a TTL of their own", longGranted: "locks of hours", longRefused: "long for locks of hours", locksLost: "locks lost", cancelled: "contexts ended",
-	otherPermits: "permits above the first", allPermits: "times when all permits were held",
-	quarantines: "votes in quarantine", jumps: "jumps noticed", voidVotes: "votes void otherwise",
-	raises: "tokens raised", repairs: "locks given back",
-	handedOver: "locks handed over", handoversExtended: "extensions of such locks", handoversLost: "losses of such locks",
-	turnsEnded: "turns of a process ended", refusedByOne: "tries that ended at one node",
-	hintsFollowed: "hints followed", hintsLost: "hints lost", hintsLate: "hints late", hintsTwice: "hints doubled",
-	fairFirst: "places that were the first", fairBehind: "places behind others", fairCalls: "calls of the next",
-}
 
 // coverage counts what happened in a schedule, or in many.
 type coverage struct {
 	mu      sync.Mutex // a leaf: held while nothing else is locked after it
 	holding int
-	seen    [points]int
+	seen    []int // by point
 }
+
+func newCoverage() coverage { return coverage{seen: make([]int, len(pointNames))} }
 
 // fault counts p if a lock is held.
 func (c *coverage) fault(p point) {

@@ -52,7 +52,7 @@ type schedule struct {
 }
 
 func newSchedule(seed uint64, steps []sim.Step) *schedule {
-	s := &schedule{seed: seed, steps: steps[:0], waiting: map[string]int{}, failing: map[*sim.Server]bool{}, jumped: map[int]bool{}}
+	s := &schedule{seed: seed, steps: steps[:0], coverage: newCoverage(), waiting: map[string]int{}, failing: map[*sim.Server]bool{}, jumped: map[int]bool{}}
 	s.world = sim.New(seed, []int{5, 5, 7, 4, 3}[seed%5])
 	s.forgot = make([]time.Time, len(s.world.Servers()))
 	s.start = s.world.Now()
