@@ -22,7 +22,6 @@ type timeline struct {
 	mu      sync.Mutex
 	events  []*event // the next last: the one that is taken out next, and near which most are entered
 	running bool
-	apart   time.Duration
 	timer   *time.Timer
 }
 
@@ -33,10 +32,8 @@ func (l *timeline) now() time.Duration {
 	return time.Since(l.origin)
 }
 
-func (l *timeline) after(d time.Duration, f func()) *event { return l.at(l.now()+d, f) }
-
-func (l *timeline) at(at time.Duration, f func()) *event {
-	return l.enter(&event{at: at, f: f})
+func (l *timeline) after(d time.Duration, f func()) *event {
+	return l.enter(&event{at: l.now() + d, f: f})
 }
 
 func (l *timeline) enter(e *event) *event {
@@ -76,10 +73,9 @@ func (l *timeline) arm() {
 	if l.played.Load() {
 		return
 	}
-	switch d := max(l.apart, l.first().at-l.now()); l.timer {
-	case nil:
+	if d := l.first().at - l.now(); l.timer == nil {
 		l.timer = time.AfterFunc(d, l.run)
-	default:
+	} else {
 		l.timer.Reset(d)
 	}
 }
@@ -96,9 +92,6 @@ func (l *timeline) run() {
 		l.mu.Unlock()
 		f()
 		l.mu.Lock()
-		if l.apart > 0 {
-			break
-		}
 	}
 	l.running = false
 	if len(l.events) > 0 {
@@ -137,12 +130,10 @@ func (l *timeline) sleep(d time.Duration) {
 	<-over
 }
 
-// space lets the goroutines that were woken come to rest.
+// space lets the goroutines that were woken come to rest, if the World is played.
 func (l *timeline) space() {
 	if l.played.Load() {
 		l.sleep(0)
-	} else {
-		time.Sleep(l.apart)
 	}
 }
 

@@ -41,12 +41,6 @@ func New(seed uint64, n int) *World {
 	return w
 }
 
-// Space keeps events in the World at least a nanosecond apart. In a
-// bubble, all that one event sets off is then over before the next one, so that
-// goroutines do not race to be first; but times are no longer exact.
-// It is called before anything happens.
-func (w *World) Space() { w.timeline.apart = time.Nanosecond }
-
 // Now is time.Now in the World.
 func (w *World) Now() time.Time { return w.timeline.origin.Add(w.timeline.now()) }
 
