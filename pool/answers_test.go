@@ -66,6 +66,8 @@ func (p poker) do(args ...any) {
 	tr.NoError(p.t, err)
 }
 
+func (p poker) Flush() { p.do("FLUSHALL") }
+
 func (p poker) Set(key, value string, ttl time.Duration) {
 	p.do("SET", key, value)
 	if ttl != protocol.NoTTL {

@@ -63,12 +63,12 @@ func judged(name string, steps ...step) row {
 		s.req.Epoch = "e"
 		return []step{s, releaseFenced("first", token, granted)}
 	}
-	record := step{poke: func(p Poker, prefix string) { p.Set(prefix+"e", "text", long) }}
+	record := step{poke: func(p Poker) { p.Set("e", "text", long) }}
 	return row{"judged: " + name, slices.Concat([]step{record}, first(-2*time.Second), first(-time.Second), steps)}
 }
 
 func setCounter(score float64) step {
-	return step{poke: func(p Poker, prefix string) { p.SetCounter(prefix+"c", score) }}
+	return step{poke: func(p Poker) { p.SetCounter("c", score) }}
 }
 
 // badCounter is the failure for a counter that no token can follow.
@@ -82,7 +82,7 @@ func badCounters() (rows []row) {
 		above bool // no ZADD GT sets it right
 	}{
 		{"of another type", setCounterWrongType(), true},
-		{"a string", step{poke: func(p Poker, prefix string) { p.Set(prefix+"c", "17", protocol.NoTTL) }}, true},
+		{"a string", step{poke: func(p Poker) { p.Set("c", "17", protocol.NoTTL) }}, true},
 		{"infinite", setCounter(math.Inf(1)), true},
 		{"minus infinity", setCounter(math.Inf(-1)), false},
 		{"1e300", setCounter(1e300), true},
@@ -110,7 +110,7 @@ func badCounters() (rows []row) {
 }
 
 func setCounterWrongType() step {
-	return step{poke: func(p Poker, prefix string) { p.SetWrongType(prefix + "c") }}
+	return step{poke: func(p Poker) { p.SetWrongType("c") }}
 }
 
 var fenced = []row{

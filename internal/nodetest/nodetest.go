@@ -2,7 +2,6 @@ package nodetest
 
 import (
 	"cmp"
-	"crypto/rand"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +15,8 @@ import (
 
 // A Poker changes a node's server behind the node's back.
 type Poker interface {
+	// Flush deletes all keys.
+	Flush()
 	// Set sets key to value for ttl, or for ever if that is protocol.NoTTL.
 	Set(key, value string, ttl time.Duration)
 	// SetWrongType makes key hold something that is neither a string nor a counter.
@@ -34,8 +35,8 @@ type Poker interface {
 type Body func(t *testing.T, node protocol.Node, poke Poker)
 
 // Run runs the table. For each row it calls open, which calls body with a node
-// of its own, from within a synctest bubble if it likes. The rows use keys of
-// their own, so that they can share a server.
+// of its own, from within a synctest bubble if it likes. The rows can share a server,
+// which nobody else uses: each begins with a Flush.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
 	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing, marks, slots) {
 		t.Run(row.name, func(t *testing.T) {
@@ -71,9 +72,9 @@ func (r row) isJudged() bool {
 // A step is one thing done to the node or its server, and the reply that must
 // come.
 type step struct {
-	poke  func(p Poker, prefix string) // done first, if not nil
-	req   protocol.Request             // submitted then, if it has an Op
-	token time.Duration                // of a fenced request: how far it is from the time at the row's start
+	poke  func(p Poker)    // done first, if not nil
+	req   protocol.Request // submitted then, if it has an Op
+	token time.Duration    // of a fenced request: how far it is from the time at the row's start
 	want  want
 	// behind: the request is submitted without waiting for the reply to the one before.
 	behind bool
@@ -117,9 +118,9 @@ func (r row) run(t *testing.T, node protocol.Node, poke Poker) {
 	}
 }
 
-// try runs the row's steps, with keys of their own. It breaks off at a reply that is not in time.
+// try runs the row's steps on an empty server. It breaks off at a reply that is not in time.
 func (r row) try(t *testing.T, node protocol.Node, poke Poker) (got *replies, isInTime bool) {
-	prefix := "nodetest:" + rand.Text() + ":"
+	poke.Flush()
 	began := time.Now()
 	poked := began
 	got = newReplies(len(r.steps))
@@ -131,7 +132,7 @@ func (r row) try(t *testing.T, node protocol.Node, poke Poker) (got *replies, is
 			if limit := r.steps[i].inTime; limit > 0 && time.Since(poked) >= limit {
 				return false
 			}
-			r.steps[i].want.check(t, i, reply, prefix)
+			r.steps[i].want.check(t, i, reply)
 		}
 		waiting = nil
 		return true
@@ -141,7 +142,7 @@ func (r row) try(t *testing.T, node protocol.Node, poke Poker) (got *replies, is
 			return got, false
 		}
 		if s.poke != nil {
-			s.poke(poke, prefix)
+			s.poke(poke)
 			poked = time.Now()
 		}
 		if s.again {
@@ -151,28 +152,13 @@ func (r row) try(t *testing.T, node protocol.Node, poke Poker) (got *replies, is
 		if s.req.Op != 0 {
 			req := s.req
 			last = &req
-			req.Key, req.Timeout = prefix+req.Key, cmp.Or(req.Timeout, timeout)
+			req.Timeout = cmp.Or(req.Timeout, timeout)
 			if req.Counter != "" {
-				req.Counter, req.Token = prefix+req.Counter, began.Add(s.token).UnixMicro()
+				req.Token = began.Add(s.token).UnixMicro()
 			}
-			if req.Epoch != "" {
-				req.Epoch = prefix + req.Epoch
-			}
-			if req.Shared != nil {
-				keys := *req.Shared
-				keys.Readers, keys.Intent = prefix+keys.Readers, prefix+keys.Intent
-				req.Shared = &keys
-			}
-			if req.Slots != nil {
-				stem := *req.Slots
-				stem.Stem = prefix + stem.Stem
-				req.Slots = &stem
-			}
-			if req.Admit != nil {
+			if req.Admit != nil && req.Admit.Run == "" {
 				admit := *req.Admit
-				if admit.Run == "" {
-					admit.Run = serverOf(t, node, prefix+"none")
-				}
+				admit.Run = serverOf(t, node)
 				req.Admit = &admit
 			}
 			require.NoError(t, node.Submit(&req, i, got), "step %d", i)
@@ -182,7 +168,7 @@ func (r row) try(t *testing.T, node protocol.Node, poke Poker) (got *replies, is
 	return got, settle()
 }
 
-func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
+func (w want) check(t *testing.T, i int, got protocol.Reply) {
 	t.Helper()
 	assert.Equal(t, w.outcome.String(), got.Outcome.String(), "step %d: outcome (%v)", i, got.Err)
 	assert.Equal(t, w.value, got.Value, "step %d: value", i)
@@ -191,7 +177,7 @@ func (w want) check(t *testing.T, i int, got protocol.Reply, prefix string) {
 	if w.outcome == protocol.Failed || w.outcome == protocol.Unknown {
 		assert.ErrorIs(t, got.Err, w.err, "step %d: a failure says why", i)
 		if w.err == protocol.ErrCounter {
-			assert.ErrorContains(t, got.Err, prefix+"c", "step %d: the failure names the key", i)
+			assert.ErrorContains(t, got.Err, `"c"`, "step %d: the failure names the key", i)
 		}
 		return
 	}
@@ -261,10 +247,10 @@ func (r *replies) noMore(t *testing.T) {
 }
 
 // serverOf returns the name that the node gives its server.
-func serverOf(t *testing.T, node protocol.Node, key string) string {
+func serverOf(t *testing.T, node protocol.Node) string {
 	t.Helper()
 	answer := newReplies(1)
-	req := protocol.Request{Op: protocol.OpAdmit, Key: key, Timeout: timeout, Admit: &protocol.Admission{}}
+	req := protocol.Request{Op: protocol.OpAdmit, Key: "none", Timeout: timeout, Admit: &protocol.Admission{}}
 	require.NoError(t, node.Submit(&req, 0, answer))
 	if run := answer.wait(t, 0).Run; run != "" {
 		return run

@@ -58,15 +58,15 @@ func inspect(w want) step {
 }
 
 func set(value string, ttl time.Duration) step {
-	return step{poke: func(p Poker, prefix string) { p.Set(prefix+"k", value, ttl) }}
+	return step{poke: func(p Poker) { p.Set("k", value, ttl) }}
 }
 
 func setWrongType() step {
-	return step{poke: func(p Poker, prefix string) { p.SetWrongType(prefix + "k") }}
+	return step{poke: func(p Poker) { p.SetWrongType("k") }}
 }
 
 func advance(d time.Duration) step {
-	return step{poke: func(p Poker, _ string) { p.Advance(d) }}
+	return step{poke: func(p Poker) { p.Advance(d) }}
 }
 
 // again submits the Request of the step before once more.
@@ -209,7 +209,7 @@ var table = []row{
 		extend(binary, long, granted).key(binary), inspect(holds(binary, long)).key(binary),
 		release(binary, granted).key(binary), inspect(holds("", 0)).key(binary),
 	}},
-	{"names of one byte and none beside the prefix", []step{
+	{"names of one byte and of none", []step{
 		acquire("a", short, granted).key(""), acquire("b", short, granted).key(" "),
 		inspect(holds("a", short)).key(""), release("b", granted).key(" "), release("a", granted).key(""),
 	}},
