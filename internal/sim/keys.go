@@ -54,23 +54,18 @@ func (s *Server) Flush() {
 func (s *Server) Evict(which func(key string) bool) {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(s.watches)) {
+	for _, key := range slices.Sorted(maps.Keys(s.keys)) { // an order for the hints
 		if which(key) {
 			s.remove(key)
 		}
 	}
-	maps.DeleteFunc(s.keys, func(key string, _ entry) bool { return which(key) })
 }
 
 // Save writes the keys to disk.
 func (s *Server) Save() {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
-	if s.saved == nil {
-		s.saved = map[string]entry{}
-	}
-	clear(s.saved)
-	maps.Copy(s.saved, s.keys)
+	s.saved = maps.Clone(s.keys)
 }
 
 // Load makes the server remember the keys that it had at the last Save, and nothing
@@ -79,9 +74,7 @@ func (s *Server) Save() {
 func (s *Server) Load() {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
-	clear(s.keys)
-	maps.Copy(s.keys, s.saved)
-	s.flushed()
+	s.load()
 }
 
 // FailOver makes the server forget all writes since the last Save, as one does that
@@ -91,6 +84,10 @@ func (s *Server) FailOver() {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	s.data++
+	s.load()
+}
+
+func (s *Server) load() {
 	clear(s.keys)
 	maps.Copy(s.keys, s.saved)
 	s.flushed()
@@ -120,5 +117,5 @@ func (s *Server) identity() string {
 	if s.mute {
 		return ""
 	}
-	return fmt.Sprint(s.runID, "/", s.data)
+	return fmt.Sprint(s.name, "-run", s.run, "/", s.data)
 }

@@ -52,7 +52,6 @@ type call struct {
 	to   protocol.Receiver // nil for the retry of a release
 	born time.Duration     // when the request was first submitted
 
-	place int    // in link.open, if it is there
 	limit *event // its time is up; nil if it was neither sent nor waits to be
 }
 
@@ -104,7 +103,6 @@ func (l *link) submit(c *call) error {
 	default:
 		l.send(c)
 	}
-	c.place = len(l.open)
 	l.open = append(l.open, c)
 	return nil
 }
@@ -202,27 +200,20 @@ func (c *call) broken() { c.answer(protocol.Reply{Outcome: protocol.Unknown, Err
 func (c *call) reply(reply protocol.Reply) {
 	l, w := c.link, c.link.world()
 	w.mu.Lock()
-	open := c.place < len(l.open) && l.open[c.place] == c
-	if open {
-		l.forget(c)
+	i := slices.Index(l.open, c)
+	if i >= 0 {
+		l.open = slices.Delete(l.open, i, i+1)
+		if c.limit != nil {
+			w.timeline.drop(c.limit)
+		}
 		w.tell(c, Replied, reply.Outcome)
 		if reply.Outcome == protocol.Unknown || reply.Outcome == protocol.Failed && reply.Err != protocol.ErrWrongType {
 			c.retry()
 		}
 	}
 	w.mu.Unlock()
-	if open && c.to != nil {
+	if i >= 0 && c.to != nil {
 		l.client.do(func() { c.to.Receive(c.slot, reply) })
-	}
-}
-
-// forget takes a call out of the open ones.
-func (l *link) forget(c *call) {
-	last := l.open[len(l.open)-1]
-	l.open[c.place], last.place = last, c.place
-	l.open = l.open[:len(l.open)-1]
-	if c.limit != nil {
-		l.world().timeline.drop(c.limit)
 	}
 }
 

@@ -192,57 +192,11 @@ func (s *Server) freeSlots(req *protocol.Request) (free []int, looked []string) 
 	return free, looked
 }
 
-// A queue is tickets in their order. It never changes, but is made anew, because it may have been
-// saved.
-type queue struct{ tickets []ticket }
-
 // A ticket is a place in a queue.
 type ticket struct {
 	id      string
 	arrived time.Duration // since 1970, as is the other
 	dropped time.Duration // when it may be, unless it is seen again
-}
-
-// stand runs an OpQueue.
-func (s *Server) stand(req *protocol.Request) protocol.Reply {
-	e, exists := s.lookup(req.Key)
-	if exists && e.queue == nil {
-		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
-	}
-	var tickets []ticket
-	if exists {
-		tickets = slices.Clone(e.queue.tickets)
-	}
-	mine, now := req.Ticket, s.unix().Truncate(time.Microsecond)
-	i := slices.IndexFunc(tickets, func(t ticket) bool { return t.id == mine.ID })
-	first := firstOf(tickets)
-	if mine.Leave {
-		tickets = slices.DeleteFunc(tickets, func(t ticket) bool { return t.id == mine.ID || mine.Overtakes && t.id == first })
-		if exists {
-			s.keep(req.Key, tickets, e.expires)
-			s.call(req, first, false)
-		}
-		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets)}
-	}
-	isNew := i < 0
-	if isNew {
-		i = len(tickets)
-		tickets = append(tickets, ticket{id: mine.ID, arrived: now - mine.Waited.Truncate(time.Microsecond)})
-	}
-	tickets[i].dropped = now + mine.Life.Truncate(time.Millisecond)
-	slices.SortFunc(tickets, func(a, b ticket) int {
-		return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(a.id, b.id))
-	})
-	for tickets[0].dropped <= now { // ours is not
-		tickets = tickets[1:]
-	}
-	s.keep(req.Key, tickets, max(e.expires, s.wall.now()+3*mine.Life))
-	s.call(req, first, isNew)
-	if tickets[0].id == mine.ID {
-		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets) - 1}
-	}
-	ahead := slices.IndexFunc(tickets, func(t ticket) bool { return t.id == mine.ID })
-	return protocol.Reply{Outcome: protocol.Refused, Others: ahead}
 }
 
 func firstOf(tickets []ticket) string {
@@ -252,23 +206,48 @@ func firstOf(tickets []ticket) string {
 	return tickets[0].id
 }
 
-// call makes a key that is watched by the first ticket, if that was not the first before another's
-// request, or if the other's is new behind it.
-func (s *Server) call(req *protocol.Request, before string, isNew bool) {
-	e, _ := s.lookup(req.Key)
-	if e.queue == nil {
-		return
+// stand runs an OpQueue.
+func (s *Server) stand(req *protocol.Request) protocol.Reply {
+	e, exists := s.lookup(req.Key)
+	if exists && e.tickets == nil {
+		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
 	}
-	if first := firstOf(e.queue.tickets); first != req.Ticket.ID && (isNew || first != before) {
-		s.write(keys.Call(req.Key, first), entry{expires: s.wall.now() + req.Ticket.Life})
+	mine, now := req.Ticket, s.unix().Truncate(time.Microsecond)
+	tickets, first, isNew := slices.Clone(e.tickets), firstOf(e.tickets), false
+	isMine := func(t ticket) bool { return t.id == mine.ID }
+	if mine.Leave {
+		tickets = slices.DeleteFunc(tickets, func(t ticket) bool { return isMine(t) || mine.Overtakes && t.id == first })
+	} else {
+		i := slices.IndexFunc(tickets, isMine)
+		if isNew = i < 0; isNew {
+			i = len(tickets)
+			tickets = append(tickets, ticket{id: mine.ID, arrived: now - mine.Waited.Truncate(time.Microsecond)})
+		}
+		tickets[i].dropped = now + mine.Life.Truncate(time.Millisecond)
+		slices.SortFunc(tickets, func(a, b ticket) int {
+			return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(a.id, b.id))
+		})
+		for tickets[0].dropped <= now { // ours is not
+			tickets = tickets[1:]
+		}
+		e.expires = max(e.expires, s.wall.now()+3*mine.Life)
 	}
-}
-
-// keep writes a queue. Redis has no empty ones.
-func (s *Server) keep(key string, tickets []ticket, expires time.Duration) {
-	if len(tickets) == 0 {
-		s.remove(key)
-		return
+	if len(tickets) == 0 { // Redis has no empty ones
+		s.remove(req.Key)
+	} else {
+		s.write(req.Key, entry{wrong: true, tickets: tickets, expires: e.expires})
+		// The first is called if it was not the first before another's request, or if the other's is
+		// new behind it.
+		if called := firstOf(tickets); called != mine.ID && (isNew || called != first) {
+			s.write(keys.Call(req.Key, called), entry{expires: s.wall.now() + mine.Life})
+		}
 	}
-	s.write(key, entry{wrong: true, queue: &queue{tickets}, expires: expires})
+	ahead := slices.IndexFunc(tickets, isMine)
+	switch {
+	case ahead < 0:
+		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets)}
+	case ahead == 0:
+		return protocol.Reply{Outcome: protocol.Granted, Others: len(tickets) - 1}
+	}
+	return protocol.Reply{Outcome: protocol.Refused, Others: ahead}
 }

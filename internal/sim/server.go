@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"maps"
 	"strconv"
 	"time"
@@ -22,8 +21,7 @@ type Server struct {
 	watches map[string]*watch
 	current *link // its request is being run
 
-	run   int // counts the processes; a crash ends one
-	runID string
+	run   int  // counts the processes; a crash ends one
 	data  int  // counts the data sets: see FailOver
 	mute  bool // does not tell it
 	down  bool // no process
@@ -43,8 +41,8 @@ type pending struct {
 // An entry is a key's value and when it expires by the server's clock.
 type entry struct {
 	value   string
-	wrong   bool // not a string: commands for strings fail on it
-	queue   *queue
+	wrong   bool                     // not a string: commands for strings fail on it
+	tickets []ticket                 // of a queue, in their order; they never change
 	score   *float64                 // of a counter of tokens
 	readers map[string]time.Duration // until when each is one, since 1970; it never changes
 	expires time.Duration
@@ -73,13 +71,8 @@ func (c *wall) now() time.Duration {
 }
 
 func newServer(w *World, index int, name string) *Server {
-	s := &Server{world: w, index: index, name: name, keys: map[string]entry{}, watches: map[string]*watch{}, wall: wall{line: &w.timeline, rate: 1}}
-	s.begin(0)
-	return s
+	return &Server{world: w, index: index, name: name, keys: map[string]entry{}, watches: map[string]*watch{}, wall: wall{line: &w.timeline, rate: 1}}
 }
-
-// begin makes it another process.
-func (s *Server) begin(run int) { s.run, s.runID = run, fmt.Sprint(s.name, "-run", run) }
 
 func (s *Server) String() string { return s.name }
 
@@ -127,7 +120,7 @@ func (s *Server) crash(deaf bool) {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	s.down, s.deaf, s.hung = true, deaf, false
-	s.begin(s.run + 1)
+	s.run++
 	for _, p := range s.queue {
 		p.call.broken()
 	}
