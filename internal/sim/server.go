@@ -28,11 +28,10 @@ type Server struct {
 	deaf  bool // while down: connecting is not refused but hangs
 	hung  bool
 	links []*link
-	queue []pending // requests that were received while hung
-	looks []pending // later parts of calls that became due while hung
+	held  []pending // while hung
 }
 
-// A pending is the next part of a call, which waits while the server hangs.
+// A pending is a call, or a later part of one, which waits while the server hangs.
 type pending struct {
 	call *call
 	do   func()
@@ -97,12 +96,9 @@ func (s *Server) Resume() {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
 	s.hung = false
-	looks, queue := s.looks, s.queue
-	s.looks, s.queue = nil, nil
-	for _, p := range looks {
-		p.do()
-	}
-	for _, p := range queue {
+	held := s.held
+	s.held = nil
+	for _, p := range held {
 		p.do()
 	}
 	s.awaitAll()
@@ -121,10 +117,10 @@ func (s *Server) crash(deaf bool) {
 	defer s.world.mu.Unlock()
 	s.down, s.deaf, s.hung = true, deaf, false
 	s.run++
-	for _, p := range s.queue {
+	for _, p := range s.held {
 		p.call.broken()
 	}
-	s.queue, s.looks = nil, nil
+	s.held = nil
 	s.unwatched()
 }
 
@@ -210,17 +206,17 @@ func (s *Server) Step(d time.Duration) {
 func (s *Server) arrive(c *call) {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
-	s.ifAlive(pending{c, func() { s.serve(c) }}, &s.queue)
+	s.ifAlive(pending{c, func() { s.serve(c) }})
 }
 
-// ifAlive does p now, or keeps it in later if the server hangs. The call's connection is broken if
-// its process has ended.
-func (s *Server) ifAlive(p pending, later *[]pending) {
+// ifAlive does p now, or holds it while the server hangs. The call's connection is broken if its
+// process has ended.
+func (s *Server) ifAlive(p pending) {
 	switch {
 	case s.down || p.call.run != s.run:
 		p.call.broken()
 	case s.hung:
-		*later = append(*later, p)
+		s.held = append(s.held, p)
 	default:
 		p.do()
 	}
@@ -272,7 +268,7 @@ func (s *Server) later(c *call, purpose uint64, do func()) {
 	s.world.timeline.enter(&event{at: s.world.timeline.now() + d, inner: true, f: func() {
 		s.world.mu.Lock()
 		defer s.world.mu.Unlock()
-		s.ifAlive(pending{c, do}, &s.looks)
+		s.ifAlive(pending{c, do})
 	}})
 }
 
