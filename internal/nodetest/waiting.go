@@ -95,6 +95,10 @@ var waiting = []row{
 		inQueue("a", time.Second, first(0)).living(brief), inQueue("a", time.Second, first(0)), inQueue("b", 0, behind(1)),
 		advance(brief + 50*time.Millisecond), inQueue("b", 0, behind(1)),
 	}},
+	{"queue: a ticket in nobody's way keeps its place, however long it was not seen", []step{
+		inQueue("a", 3*time.Second, first(0)), inQueue("c", 2*time.Second, behind(1)).living(brief), advance(brief + 50*time.Millisecond),
+		inQueue("b", time.Second, behind(2)), inQueue("c", 0, behind(1)), leave("a", 2), inQueue("b", 0, behind(1)), inQueue("c", 0, first(1)),
+	}},
 	{"queue: a dropped ticket that was alive after all takes its old place", []step{
 		inQueue("a", 10*time.Second, first(0)).living(brief), advance(brief + 50*time.Millisecond),
 		inQueue("b", 0, first(0)), inQueue("a", 10*time.Second, first(1)), inQueue("b", 0, behind(1)),
@@ -124,7 +128,10 @@ var waiting = []row{
 	{"queue: nothing is left of an empty one", []step{
 		inQueue("a", 0, first(0)), leave("a", 0), inspect(holds("", 0)),
 	}},
-	{"queue: a key of another type fails it", []step{setWrongType(), inQueue("a", 0, wrong), leave("a", 0).failing(wrong)}},
+	{"queue: a key of another type fails it, and it fails what is not about a queue", []step{
+		setWrongType(), inQueue("a", 0, wrong), leave("a", 0).failing(wrong), set("a", short), inQueue("a", 0, wrong), leave("a", 0).failing(wrong),
+		inQueue("a", 0, first(0)).key("k2"), inspect(wrong).key("k2"), release("a", wrong).key("k2"),
+	}},
 }
 
 func (s step) failing(w want) step { s.want = w; return s }

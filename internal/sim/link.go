@@ -71,10 +71,6 @@ func (l *link) Submit(req *protocol.Request, slot int, to protocol.Receiver) err
 		panic(fmt.Sprintf("sim: a request was %+v and is now %+v, but is sent as it was", first, now))
 	}
 	c := &call{link: l, req: *req, slot: slot, to: to, born: l.world().timeline.now()}
-	if req.Ticket != nil {
-		ticket := *req.Ticket
-		c.req.Ticket = &ticket
-	}
 	err := l.submit(c)
 	if err != nil {
 		c.retry()

@@ -3,7 +3,6 @@ package sim_test
 import (
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -459,55 +458,4 @@ func TestAPausedProcessIsHintedLater(t *testing.T) {
 		l.settled()
 		assert.Empty(t, l.hints)
 	})
-}
-
-// TestHintsReplay: with hints late, lost and doubled, a seed has the same
-// history again, and another a different one. Each hint has a fate of its own.
-func TestHintsReplay(t *testing.T) {
-	t.Parallel()
-	history := func(seed uint64) (steps []sim.Step) {
-		synctest.Test(t, func(t *testing.T) {
-			w := sim.New(seed, 3)
-			fates := map[time.Duration]sim.Leg{}
-			share := func(r *rand.Rand) (time.Duration, bool) {
-				return time.Duration(r.Int64N(int64(time.Second))), r.Float64() < 0.3
-			}
-			w.SetNet(sim.Net{Patience: 3 * time.Second,
-				Travel: func(l sim.Leg, r *rand.Rand) (time.Duration, bool) {
-					d, lost := share(r)
-					assert.Zero(t, fates[d], "%v", l)
-					fates[d] = l
-					return d, lost
-				},
-				Stray: func(_ sim.Leg, _ bool, r *rand.Rand) (time.Duration, bool) { return share(r) }})
-			w.Watch(func(s sim.Step) { steps = append(steps, s) })
-			hinted := 0
-			require.NoError(t, w.Play(time.Hour, func() {
-				var nodes []protocol.Node
-				for range 3 {
-					nodes = append(nodes, w.NewClient(1).Nodes()...)
-				}
-				look := func(node protocol.Node) {
-					node.Submit(&protocol.Request{Op: protocol.OpWatch, Key: "x"}, 0, make(inbox, 1))
-				}
-				for _, node := range nodes {
-					node.(protocol.Watchable).Watch("x", func(string) { hinted++; look(node) })
-				}
-				for range 20 {
-					for _, s := range w.Servers() {
-						s.Set("x", "a", time.Second/2)
-					}
-					for _, node := range nodes {
-						look(node)
-					}
-					w.Sleep(time.Second)
-				}
-			}))
-			assert.Greater(t, hinted, 100)
-		})
-		return steps
-	}
-	first := history(1)
-	assert.Equal(t, first, history(1))
-	assert.NotEqual(t, first, history(2))
 }
