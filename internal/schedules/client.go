@@ -16,29 +16,28 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A hold is one lock's life, in true time.
+// A hold is one lock's life, in true time since the schedule's start.
 type hold struct {
-	start  time.Time // of the schedule
 	client int
 	lock   *redlock.Lock
 	name   string
 	keys   []string // of each of which there is one holder at a time: the names, or a permit of a name
 	reads  bool     // beside other readers
 	token  int64
-	asked  time.Time // the vote that won began; after a handover, the holder before had it
-	from   time.Time // Acquire returned
-	until  time.Time // the latest deadline that the library has named
-	over   time.Time // it was released or noticed the loss, whichever came first
-	lostAt time.Time // its context ended by a loss; zero if it was released in time
-	paused bool      // the process was, at some time during the hold
+	asked  time.Duration // the vote that won began; after a handover, the holder before had it
+	from   time.Duration // Acquire returned
+	until  time.Duration // the latest deadline that the library has named
+	over   time.Duration // it was released or noticed the loss, whichever came first; zero: neither yet
+	lostAt time.Duration // its context ended by a loss; zero if it was released in time
+	paused bool          // the process was, at some time during the hold
 
 	handedOver bool // by the holder before, in the same process
 }
 
 // end is when a holder that keeps the rules stopped: at its deadline at the latest, even if
 // it was paused when its context ended.
-func (h *hold) end() time.Time {
-	if h.over.IsZero() || h.until.Before(h.over) {
+func (h *hold) end() time.Duration {
+	if h.over == 0 || h.until < h.over {
 		return h.until
 	}
 	return h.over
@@ -46,19 +45,19 @@ func (h *hold) end() time.Time {
 
 // relied is the hold as P1 looks at it.
 func (h *hold) relied() check.Hold {
-	return check.Hold{From: int64(h.from.Sub(h.start)), Until: int64(h.end().Sub(h.start)), Shared: h.reads}
+	return check.Hold{From: int64(h.from), Until: int64(h.end()), Shared: h.reads}
 }
 
 // granted is the hold as P2 looks at it.
 func (h *hold) granted() check.Grant {
-	return check.Grant{Token: h.token, Asked: int64(h.asked.Sub(h.start)), Granted: int64(h.from.Sub(h.start))}
+	return check.Grant{Token: h.token, Asked: int64(h.asked), Granted: int64(h.from)}
 }
 
 func (h *hold) String() string {
 	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, strings.Join(h.keys, " and "),
-		h.from.Sub(h.start), h.end().Sub(h.start), h.until.Sub(h.start))
+		h.from, h.end(), h.until)
 	if h.token != 0 {
-		text += fmt.Sprintf(" with token %d, asked for at %v", h.token, h.asked.Sub(h.start))
+		text += fmt.Sprintf(" with token %d, asked for at %v", h.token, h.asked)
 	}
 	return text
 }
@@ -78,17 +77,18 @@ type client struct {
 
 	// Guarded by schedule.mu.
 	active map[*hold]bool
-	asked  time.Time        // the last vote that won began
+	asked  time.Duration    // the last vote that won began
 	latest map[string]*hold // of each value
 
-	askedFor map[string]time.Time // when the last vote began that won a name
-	won      string               // the name, or the names, of the last that won
-	retired  bool                 // died, or closed before the schedule's end
-	dead     bool
+	askedFor map[string]time.Duration // when the last vote began that won a name
+	won      string                   // the name, or the names, of the last that won
+
+	retired atomic.Bool // died, or closed before the schedule's end
+	dead    atomic.Bool // set under schedule.mu
 }
 
 func (s *schedule) newClient(ttl time.Duration, more ...redlock.LockerOption) *client {
-	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}, latest: map[string]*hold{}, askedFor: map[string]time.Time{}}
+	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}, latest: map[string]*hold{}, askedFor: map[string]time.Duration{}}
 	c.process = s.world.NewClient(c.rate)
 	for i := range 1 + s.plan.IntN(s.crowd) {
 		c.workers = append(c.workers, &worker{c, s.world.Rand(fmt.Sprint("worker ", c.id, " ", i))})
@@ -173,8 +173,8 @@ func (c *client) Observe(e redlock.Event) {
 		c.vote(e)
 	case redlock.EventAttempt:
 		if e.Err == nil {
-			c.asked = s.world.Now().Add(-time.Duration(float64(e.Elapsed) / c.rate)).Add(-time.Microsecond) // rounding
-			for name := range strings.SplitSeq(e.Name, ", ") {                                              // all of a set
+			c.asked = s.elapsed() - time.Duration(float64(e.Elapsed)/c.rate) - time.Microsecond // rounding
+			for name := range strings.SplitSeq(e.Name, ", ") {                                  // all of a set
 				c.askedFor[name] = c.asked
 			}
 			c.won = e.Name
@@ -187,8 +187,8 @@ func (c *client) Observe(e redlock.Event) {
 			if h.handedOver {
 				s.coverage.count(handoversExtended)
 			}
-			if now := s.world.Now(); !now.Before(h.until) {
-				s.problem("P3: %v\n    was extended %v after its deadline", h, now.Sub(h.until))
+			if now := s.elapsed(); now >= h.until {
+				s.problem("P3: %v\n    was extended %v after its deadline", h, now-h.until)
 			}
 			h.until = c.deadline(e.Remaining)
 		}
@@ -212,8 +212,8 @@ func (c *client) vote(e redlock.Event) {
 }
 
 // deadline converts what is left by the process's clock into true time.
-func (c *client) deadline(left time.Duration) time.Time {
-	return c.schedule.world.Now().Add(time.Duration(float64(left) / c.rate))
+func (c *client) deadline(left time.Duration) time.Duration {
+	return c.schedule.elapsed() + time.Duration(float64(left)/c.rate)
 }
 
 // begin notes a new lock, which is a reader's or a writer's. It returns nil if the process has died, which then gets none.
@@ -221,7 +221,7 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	s := c.schedule
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.dead {
+	if c.dead.Load() {
 		return nil
 	}
 	asked, before := c.asked, c.latest[lock.Value()]
@@ -234,8 +234,8 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 			asked = before.from
 		}
 	}
-	h := &hold{start: s.start, client: c.id, lock: lock, name: lock.Name(), keys: lock.Names(), reads: reads, token: lock.Fence(), asked: asked,
-		handedOver: before != nil, from: s.world.Now(), until: c.deadline(lock.Remaining())}
+	h := &hold{client: c.id, lock: lock, name: lock.Name(), keys: lock.Names(), reads: reads, token: lock.Fence(), asked: asked,
+		handedOver: before != nil, from: s.elapsed(), until: c.deadline(lock.Remaining())}
 	c.latest[lock.Value()] = h
 	s.holds = append(s.holds, h)
 	s.granted = append(s.granted, h)
@@ -259,7 +259,7 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 	default:
 		s.coverage.count(plainLocks)
 	}
-	if cause := context.Cause(lock.Context()); cause == nil && !h.from.Before(h.until) {
+	if cause := context.Cause(lock.Context()); cause == nil && h.from >= h.until {
 		s.problem("P3: %v\n    was over when it was acquired", h)
 	}
 	c.active[h] = true
@@ -268,16 +268,16 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		c.stopped(h)
-		if errors.Is(context.Cause(lock.Context()), redlock.ErrLost) && !c.dead {
+		if errors.Is(context.Cause(lock.Context()), redlock.ErrLost) && !c.dead.Load() {
 			s.coverage.count(locksLost)
 			if h.handedOver {
 				s.coverage.count(handoversLost)
 			}
-			h.lostAt = s.world.Now()
+			h.lostAt = s.elapsed()
 		}
 	})
 	if s.waiting[h.name] > 1 {
-		s.contended++
+		s.coverage.count(contended)
 	}
 	return h
 }
@@ -300,8 +300,8 @@ func (c *client) beginSet(h *hold) {
 
 // stopped notes that work under the lock has ended.
 func (c *client) stopped(h *hold) {
-	if h.over.IsZero() {
-		h.over = c.schedule.world.Now()
+	if h.over == 0 {
+		h.over = c.schedule.elapsed()
 		c.schedule.coverage.hold(-1)
 	}
 	delete(c.active, h)
@@ -315,7 +315,7 @@ func (c *client) pauseFor(d time.Duration) {
 		defer c.schedule.world.PrintSeed()
 		c.schedule.world.Sleep(d)
 		c.markPaused()
-		if !c.isDead() {
+		if !c.dead.Load() {
 			c.process.Resume()
 		}
 	})
@@ -329,33 +329,12 @@ func (c *client) markPaused() {
 	}
 }
 
-// retire makes the client's workers stop. It reports whether they had not been stopped before.
-func (c *client) retire() bool {
-	c.schedule.mu.Lock()
-	defer c.schedule.mu.Unlock()
-	was := c.retired
-	c.retired = true
-	return !was
-}
-
-func (c *client) hasRetired() bool {
-	c.schedule.mu.Lock()
-	defer c.schedule.mu.Unlock()
-	return c.retired
-}
-
-func (c *client) isDead() bool {
-	c.schedule.mu.Lock()
-	defer c.schedule.mu.Unlock()
-	return c.dead
-}
-
 // die ends the process, and all work that it did under locks.
 func (c *client) die() {
 	c.process.Crash()
 	c.schedule.mu.Lock()
 	defer c.schedule.mu.Unlock()
-	c.dead = true
+	c.dead.Store(true)
 	for h := range c.active {
 		c.stopped(h)
 	}

@@ -80,6 +80,7 @@ var (
 	repairs      = newPoint("locks given back")
 
 	// Of waiting.
+	contended         = newPoint("locks taken from a waiting competitor")
 	handedOver        = newPoint("locks handed over")
 	handoversExtended = newPoint("extensions of such locks")
 	handoversLost     = newPoint("losses of such locks")

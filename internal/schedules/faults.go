@@ -201,7 +201,7 @@ func (s *schedule) setClock(i int) {
 
 // end ends a process, or its Locker, and begins another.
 func (s *schedule) end(c *client) {
-	if len(s.clients) >= 6 || !c.retire() {
+	if len(s.clients) >= 6 || c.retired.Swap(true) {
 		return
 	}
 	if s.plan.IntN(2) == 0 {

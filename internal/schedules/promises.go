@@ -114,8 +114,8 @@ func (s *schedule) checkPermits() {
 func (s *schedule) checkLossNoticed() {
 	const rounding = time.Microsecond // between true time and the process's
 	for _, h := range s.holds {
-		if !h.lostAt.IsZero() && !h.paused && h.lostAt.Sub(h.until) > rounding {
-			s.problem("P4: %v\n    was told of its loss only %v after its deadline", h, h.lostAt.Sub(h.until))
+		if h.lostAt != 0 && !h.paused && h.lostAt-h.until > rounding {
+			s.problem("P4: %v\n    was told of its loss only %v after its deadline", h, h.lostAt-h.until)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func (s *schedule) checkReleases() {
 	}
 	for i := range s.steps {
 		step := &s.steps[i]
-		if step.Stage != sim.Submitted || step.Op == protocol.OpIntend || s.clients[step.Client].retired {
+		if step.Stage != sim.Submitted || step.Op == protocol.OpIntend || s.clients[step.Client].retired.Load() {
 			continue
 		}
 		if value := step.Value; value != "" && (released[value]|refused[value])>>step.Node&1 == 0 {

@@ -65,7 +65,7 @@ func (s *schedule) runRecovery() {
 	}
 	var first []*worker
 	for _, c := range s.clients {
-		if !c.hasRetired() {
+		if !c.retired.Load() {
 			first = append(first, c.workers[0])
 			r.workers = append(r.workers, c.workers...)
 		}
@@ -165,7 +165,5 @@ func (r *recovery) leave(w *worker, moves int, err error) {
 // fail notes a broken promise. The recovery must be locked.
 func (r *recovery) fail(format string, args ...any) {
 	r.failed = true
-	r.schedule.mu.Lock()
-	defer r.schedule.mu.Unlock()
 	r.schedule.problem(format, args...)
 }

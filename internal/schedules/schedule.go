@@ -42,13 +42,14 @@ type schedule struct {
 
 	coverage coverage
 
-	mu        sync.Mutex
-	holds     []*hold
-	granted   []*hold // likewise, but one for each name of several
-	steps     []sim.Step
-	waiting   map[string]int // callers, by lock name
-	contended int            // locks taken while others waited
-	problems  []string
+	mu      sync.Mutex
+	holds   []*hold
+	granted []*hold // likewise, but one for each name of several
+	steps   []sim.Step
+	waiting map[string]int // callers, by lock name
+
+	tell     sync.Mutex // a leaf, which guards:
+	problems []string
 }
 
 func newSchedule(seed uint64, steps []sim.Step) *schedule {
@@ -149,7 +150,7 @@ func (s *schedule) begin(c *client) {
 		s.work.Go(func() {
 			defer s.world.PrintSeed()
 			w.process.Sleep(w.upTo(20 * time.Millisecond))
-			for s.elapsed() < scheduleRun && !w.hasRetired() {
+			for s.elapsed() < scheduleRun && !w.retired.Load() {
 				w.cycle()
 			}
 		})
@@ -159,7 +160,7 @@ func (s *schedule) begin(c *client) {
 // anyClient draws one that has not retired.
 func (s *schedule) anyClient() *client {
 	for {
-		if c := s.clients[s.plan.IntN(len(s.clients))]; !c.hasRetired() {
+		if c := s.clients[s.plan.IntN(len(s.clients))]; !c.retired.Load() {
 			return c
 		}
 	}
@@ -179,8 +180,10 @@ func (s *schedule) addWaiting(name string, n int) {
 	s.waiting[name] += n
 }
 
-// problem notes a broken promise. The schedule must be locked.
+// problem notes a broken promise.
 func (s *schedule) problem(format string, args ...any) {
+	s.tell.Lock()
+	defer s.tell.Unlock()
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 

@@ -135,7 +135,7 @@ func (w *worker) pauseSoon() {
 	s.work.Go(func() {
 		defer s.world.PrintSeed()
 		s.world.Sleep(after)
-		if !w.isDead() {
+		if !w.dead.Load() {
 			s.coverage.fault(pausedWhileAsking)
 			w.pauseFor(d)
 		}
@@ -194,22 +194,16 @@ func (w *worker) finish(h *hold, lock *redlock.Lock) {
 	err := lock.Release(context.Background())
 	cause := context.Cause(lock.Context())
 	if errors.Is(cause, redlock.ErrLost) && !errors.Is(err, redlock.ErrLost) || cause == nil {
-		s.mu.Lock()
 		s.problem("P4: %v\n    was released with %v, and its context ended with %v", h, err, cause)
-		s.mu.Unlock()
 	}
 	if w.dice.IntN(8) == 0 {
 		s.coverage.count(releasedTwice)
 		if err := lock.Release(context.Background()); err == nil {
-			s.mu.Lock()
 			s.problem("P4: %v\n    could be released twice", h)
-			s.mu.Unlock()
 		}
 	}
 	if lock.Valid() {
-		s.mu.Lock()
 		s.problem("P3: %v\n    is valid after its release", h)
-		s.mu.Unlock()
 	}
 	w.process.Sleep(time.Microsecond) // after a handover the next holder goes first in every replay
 }
