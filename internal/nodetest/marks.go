@@ -11,7 +11,6 @@ func mark(to int64, life time.Duration, w want) step {
 }
 
 var marks = []row{
-	{"mark: a missing one is made, for its life", []step{mark(5, short, granted), inspect(holds("5", short))}},
 	{"mark: it rises and never falls", []step{
 		mark(5, short, granted), mark(5, short, refusedFor(short)), mark(4, short, refusedFor(short)), inspect(holds("5", short)),
 		mark(10, short, granted), mark(9, short, refusedFor(short)), inspect(holds("10", short)),

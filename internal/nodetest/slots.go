@@ -22,9 +22,6 @@ var slots = []row{
 	{"slots: all are free, and none is made", []step{
 		lookForSlots(3, 0, freeAre(0, 1, 2)), inspect(holds("", 0)), inspect(holds("", 0)).key("s1k"),
 	}},
-	{"slots: only one, with the plain key", []step{
-		lookForSlots(1, 0, freeAre(0)), acquire("a", short, granted), lookForSlots(1, 0, refusedFor(short)),
-	}},
 	{"slots: held ones are left out, and left alone", []step{
 		acquire("a", short, granted).key("s1k"), lookForSlots(3, 0, freeAre(0, 2)), inspect(holds("a", short)).key("s1k"),
 	}},

@@ -132,9 +132,6 @@ var table = []row{
 	{"extend: an expired key is not made again", []step{
 		acquire("a", brief, granted), advance(brief + 50*time.Millisecond), extend("a", short, refused), inspect(holds("", 0)),
 	}},
-	{"extend: a released key is not made again", []step{
-		acquire("a", short, granted), release("a", granted), extend("a", short, refused), inspect(holds("", 0)),
-	}},
 	{"extend: a key lives on beyond the TTL that it was made with", []step{
 		acquire("a", brief, granted), extend("a", short, granted).soon(), advance(brief + 50*time.Millisecond), inspect(holds("a", short)),
 	}},
@@ -154,9 +151,6 @@ var table = []row{
 	{"release: a second time is refused", []step{
 		acquire("a", short, granted), release("a", granted), release("a", refused),
 	}},
-	{"release: after a failed acquisition nothing of the other's goes", []step{
-		acquire("a", medium, granted), acquire("b", long, takenFor(medium)), release("b", refusedFor(medium)), inspect(holds("a", medium)),
-	}},
 
 	{"release: a refusal tells what stands behind the random part of another's value", []step{
 		acquire(random+" 20261122T120307Z web-3 pid 812", medium, granted),
@@ -173,9 +167,6 @@ var table = []row{
 		acquire(random+" "+strings.Repeat("a", 215), medium, granted), release("b", refusedFor(medium)),
 	}},
 
-	{"inspect: a missing key has neither value nor TTL", []step{inspect(holds("", 0))}},
-	{"inspect: a key set by somebody else", []step{set("x", medium), inspect(holds("x", medium))}},
-	{"inspect: a key without TTL", []step{set("x", protocol.NoTTL), inspect(holds("x", protocol.NoTTL))}},
 	{"look: our key is granted, and left alone", []step{
 		acquire("a", short, granted), look("a", granted), inspect(holds("a", short)),
 	}},
