@@ -290,49 +290,41 @@ func (s *Server) apply(req *protocol.Request) protocol.Reply {
 }
 
 func (s *Server) obey(req *protocol.Request) protocol.Reply {
-	switch req.Op {
-	case protocol.OpWatch:
-		return s.watched(req)
-	case protocol.OpQueue:
+	switch {
+	case req.Op == protocol.OpQueue:
 		return s.stand(req)
-	case protocol.OpSlots:
+	case req.Op == protocol.OpSlots:
 		return s.lookForSlots(req)
-	}
-	if req.Shared != nil {
+	case req.Shared != nil:
 		return s.sharing(req)
 	}
 	e, exists := s.lookup(req.Key)
-	if exists && e.wrong && req.Op != protocol.OpAcquire && req.Op != protocol.OpAcquireFenced { // SET NX looks at no type
-		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
-	}
 	ours := exists && e.value == req.Value
-	switch {
+	switch setNX := req.Op == protocol.OpAcquire || req.Judged; {
+	case setNX && exists: // it looks at no type, and tells nothing of what is there
+		return protocol.Reply{Outcome: protocol.Refused}
+	case setNX:
+		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
+	case req.Op == protocol.OpWatch && exists:
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+	case exists && e.wrong && req.Op != protocol.OpAcquireFenced:
+		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
+	case req.Counter != "":
+		return s.fenced(req)
 	case req.Op == protocol.OpAdmit:
 		return s.admit(req)
 	case req.Op == protocol.OpMark:
 		return s.mark(req)
-	case req.Judged && exists:
-		return protocol.Reply{Outcome: protocol.Refused}
-	case req.Judged:
-		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
-	case req.Counter != "":
-		return s.fenced(req)
 	case req.Op == protocol.OpInspect:
 		return protocol.Reply{Outcome: protocol.Granted, Value: e.value, TTL: s.left(e)}
-	case req.Op == protocol.OpLook && ours:
-		return protocol.Reply{Outcome: protocol.Granted}
-	case req.Op == protocol.OpAcquire && exists: // SET NX tells nothing of what is there
-		return protocol.Reply{Outcome: protocol.Refused}
 	case req.Op == protocol.OpRelease && !ours:
 		return s.refuseRelease(e)
-	case req.Op != protocol.OpAcquire && !ours:
-		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	case req.Op == protocol.OpRelease:
 		s.remove(req.Key)
-	case ours:
+	case req.Op != protocol.OpWatch && !ours: // OpExtend and OpLook
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+	case req.Op == protocol.OpExtend:
 		s.prolong(req.Key, req.TTL)
-	default:
-		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
 	}
 	return protocol.Reply{Outcome: protocol.Granted}
 }

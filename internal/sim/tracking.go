@@ -170,15 +170,6 @@ const hintCycle = 100 * time.Millisecond
 // everything is the key of a hint after FLUSHALL, and of those who watch all keys.
 const everything = ""
 
-// watched runs an OpWatch.
-func (s *Server) watched(req *protocol.Request) protocol.Reply {
-	e, exists := s.lookup(req.Key)
-	if !exists {
-		return protocol.Reply{Outcome: protocol.Granted}
-	}
-	return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
-}
-
 // rememberAll notes that the call's link gets a hint of the next change of each key that the call
 // has looked at.
 func (s *Server) rememberAll(c *call) {
