@@ -49,7 +49,9 @@ func releaseFenced(value string, token time.Duration, w want) step {
 
 // acquireJudged is by an asker who compares the token with the clock itself.
 func acquireJudged(value string, token time.Duration, w want) step {
-	w.life = w.outcome == protocol.Granted || w.outcome == protocol.Refused
+	if w.outcome == protocol.Granted || w.outcome == protocol.Refused {
+		w.life = long
+	}
 	s := acquireFenced(value, token, w)
 	s.req.Judged, s.req.Epoch = true, "e"
 	return s
@@ -59,7 +61,7 @@ func acquireJudged(value string, token time.Duration, w want) step {
 // of the name without that, before it makes a difference.
 func judged(name string, steps ...step) row {
 	first := func(token time.Duration) []step {
-		s := acquireFenced("first", token, want{outcome: protocol.Granted, life: true})
+		s := acquireFenced("first", token, want{outcome: protocol.Granted, life: long})
 		s.req.Epoch = "e"
 		return []step{s, releaseFenced("first", token, granted)}
 	}
