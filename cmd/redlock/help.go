@@ -128,35 +128,17 @@ func newConfigHelp() *cobra.Command {
 	return c
 }
 
-// newHelp returns the help command. cobra's own prints the help of "redlock" for a name that it
-// does not know, and exits with 0.
-func newHelp() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Help about a command or a topic",
-		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				for _, sub := range c.Root().Commands() {
-					if sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
-						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
-					}
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			about, rest, err := c.Root().Find(args)
-			switch {
-			case err != nil || about == c.Root() && len(rest) > 0:
-				return noCommand(c.Root(), args)
-			case len(rest) > 0:
-				return usageErrorf("%s has no command %q", about.CommandPath(), rest[0])
-			}
-			about.InitDefaultHelpFlag()
-			about.InitDefaultVersionFlag()
-			return about.Help()
-		},
+// knownTopic refuses to help about what is not there. cobra prints the help of "redlock" then, and
+// exits with 0.
+func knownTopic(help *cobra.Command, args []string) error {
+	about, rest, err := help.Root().Find(args)
+	switch {
+	case err != nil || about == help.Root() && len(rest) > 0:
+		return noCommand(help.Root(), args)
+	case len(rest) > 0:
+		return usageErrorf("%s has no command %q", about.CommandPath(), rest[0])
 	}
+	return nil
 }
 
 // forCompletion removes the backticks from the flags' descriptions, which name the flags' values

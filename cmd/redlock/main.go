@@ -61,6 +61,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = knownTopic
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		forCompletion(root)
 	}
@@ -125,7 +128,6 @@ groups if they are many; see "redlock help config".`,
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.SetGlobalNormalizationFunc(bothSpellings)
-	root.SetHelpCommand(newHelp())
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		hint := ""
@@ -150,13 +152,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	if s := c.SuggestionsFor(args[0]); len(s) > 0 {
 		meant = fmt.Sprintf(" (did you mean %q?)", s[0])
 	}
-	var names []string
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
-		}
-	}
-	return usageErrorf("unknown command %q%s; there is: %s", args[0], meant, strings.Join(names, ", "))
+	return usageErrorf("unknown command %q%s; see %q", args[0], meant, "redlock --help")
 }
 
 // noArguments is for commands that take flags only.
