@@ -67,8 +67,6 @@ func acquisitionFlags(c *cobra.Command) *acquisition {
 	f.IntVarP(&a.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not say that the lock is held by another, nor that it is waited for: the exit code tells")
 	f.Lookup("verbose").Usage = "tell on stderr what happens, a line for each state; -vv: each vote, too"
-	share(f, "ttl", "ttl")
-	share(f, "owner", "owner")
 	return a
 }
 

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,44 +17,41 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// A configuration is what the environment and the configuration file say.
+type configuration struct {
+	path string // of the file; empty without one
+	file map[string][]string
+}
+
 // configure gives the flags that were not set on the command line the values of
 // the environment, or else of the configuration file.
 func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
-	path, err := configFile(flags, files)
+	c, err := readConfig(configFile(flags, files))
 	if err != nil {
 		return credentials{}, err
 	}
-	file, err := readConfig(path)
+	overruled, err := c.overruled(flags)
 	if err != nil {
 		return credentials{}, err
 	}
-	overruled, err := overruledFlags(flags, file, path)
-	if err != nil {
-		return credentials{}, err
-	}
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Annotations[shared] == nil || slices.Contains(overruled, f.Name) {
-			return
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		f := flags.Lookup(name)
+		value, from, in := c.setting(settings[name])
+		if f == nil || f.Changed || in == nowhere || slices.Contains(overruled, name) {
+			continue
 		}
-		key := f.Annotations[shared][0]
-		value, from, ok := setting(file, path, key)
-		if err != nil || f.Changed || !ok {
-			return
-		}
-		if e := assign(f, value); e != nil {
-			err = configErrorf("%s: %v", from, e)
-		}
-	})
-	if err != nil {
-		return credentials{}, err
-	}
-	for key := range file {
-		if known := append(secretSettings(), flagSettings...); !slices.Contains(known, key) {
-			slices.Sort(known)
-			return credentials{}, configErrorf("%s: unknown setting %q; there is: %s", path, key, strings.Join(known, ", "))
+		if err := assign(f, value); err != nil {
+			return credentials{}, configErrorf("%s: %v", from, err)
 		}
 	}
-	return readCredentials(file, path)
+	known := slices.Sorted(maps.Values(settings)) // of all commands, because the file is for all of them
+	known = append(known, secretSettings...)
+	for key := range c.file {
+		if !slices.Contains(known, key) {
+			return credentials{}, configErrorf("%s: unknown setting %q; there is: %s", c.path, key, strings.Join(known, ", "))
+		}
+	}
+	return c.credentials()
 }
 
 // A source is where a flag's value is from. Of two, the lower one wins.
@@ -65,30 +64,24 @@ const (
 	nowhere
 )
 
-func sourceOf(flags *pflag.FlagSet, file map[string][]string, name string) source {
+func (c *configuration) sourceOf(flags *pflag.FlagSet, name string) source {
 	f := flags.Lookup(name)
-	if f == nil {
-		return nowhere
-	}
-	key := f.Annotations[shared][0]
-	_, filed := file[key]
 	switch {
+	case f == nil:
+		return nowhere
 	case f.Changed:
 		return onCommandLine
-	case os.Getenv(variable(key)) != "":
-		return inEnvironment
-	case filed:
-		return inFile
 	}
-	return nowhere
+	_, _, in := c.setting(settings[name])
+	return in
 }
 
-// overruledFlags returns the flags whose values in the environment and the file do not count.
+// overruled returns the flags whose values in the environment and the file do not count.
 // Servers are named by nodes or by groups, of which those of the better source count. What else is
 // said of the groups counts if it is from there or from a better one, because it would not fit
 // other groups.
-func overruledFlags(flags *pflag.FlagSet, file map[string][]string, path string) (names []string, err error) {
-	nodes, groups := sourceOf(flags, file, "node"), sourceOf(flags, file, "group")
+func (c *configuration) overruled(flags *pflag.FlagSet) (names []string, err error) {
+	nodes, groups := c.sourceOf(flags, "node"), c.sourceOf(flags, "group")
 	switch {
 	case nodes < groups:
 		return append([]string{"group"}, mapFlags...), nil
@@ -99,10 +92,10 @@ func overruledFlags(flags *pflag.FlagSet, file map[string][]string, path string)
 	case nodes == inEnvironment:
 		return nil, configErrorf("$%s and $%s are both set; leave one out", variable("nodes"), variable("groups"))
 	case nodes == inFile:
-		return nil, configErrorf("%s: there are both nodes and groups; leave one out", path)
+		return nil, configErrorf("%s: there are both nodes and groups; leave one out", c.path)
 	}
 	for _, name := range mapFlags {
-		if sourceOf(flags, file, name) > groups {
+		if c.sourceOf(flags, name) > groups {
 			names = append(names, name)
 		}
 	}
@@ -112,14 +105,15 @@ func overruledFlags(flags *pflag.FlagSet, file map[string][]string, path string)
 // variable is the setting's name in the environment.
 func variable(key string) string { return "REDLOCK_" + strings.ToUpper(key) }
 
-// setting finds a setting in the environment or the file, and returns where it was, for errors.
-func setting(file map[string][]string, path, key string) (value []string, from string, ok bool) {
-	env := variable(key)
-	if v, ok := os.LookupEnv(env); ok && v != "" {
-		return []string{v}, "$" + env, true
+// setting finds a setting in the environment or the file, and returns where it was, as errors say it.
+func (c *configuration) setting(key string) (value []string, from string, in source) {
+	if v := os.Getenv(variable(key)); v != "" {
+		return []string{v}, "$" + variable(key), inEnvironment
 	}
-	value, ok = file[key]
-	return value, path + ": " + key, ok
+	if value, ok := c.file[key]; ok {
+		return value, c.path + ": " + key, inFile
+	}
+	return nil, "", nowhere
 }
 
 // assign sets a flag. Lists are taken apart later, wherever they are from. For other types the
@@ -136,23 +130,16 @@ func assign(f *pflag.Flag, value []string) error {
 
 // configFile returns the file to read: the one asked for, or the first of files that exists, or
 // none.
-func configFile(flags *pflag.FlagSet, files []string) (string, error) {
-	path, err := flags.GetString("config")
-	if err != nil {
-		return "", err
-	}
-	if path == "" {
-		path = os.Getenv("REDLOCK_CONFIG")
-	}
-	if path != "" {
-		return path, nil
+func configFile(flags *pflag.FlagSet, files []string) string {
+	if path := cmp.Or(flags.Lookup("config").Value.String(), os.Getenv("REDLOCK_CONFIG")); path != "" {
+		return path
 	}
 	for _, f := range files {
 		if _, err := os.Stat(f); err == nil {
-			return f, nil
+			return f
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // usualFiles returns where configuration is looked for.
@@ -165,9 +152,10 @@ func usualFiles() []string {
 }
 
 // readConfig reads a file of settings, each with one value or a list of them.
-func readConfig(path string) (map[string][]string, error) {
+func readConfig(path string) (*configuration, error) {
+	c := &configuration{path: path, file: map[string][]string{}}
 	if path == "" {
-		return nil, nil
+		return c, nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -182,15 +170,12 @@ func readConfig(path string) (map[string][]string, error) {
 		// Not the decoder's own words: they quote what they do not understand, which may be a password.
 		return nil, configErrorf("configuration file %s: not a YAML list of settings, such as \"ttl: 10s\"", path)
 	}
-	settings := map[string][]string{}
 	for key, node := range raw {
-		value, err := scalars(&node)
-		if err != nil {
+		if c.file[key], err = scalars(&node); err != nil {
 			return nil, configErrorf("%s: %s: %v", path, key, err)
 		}
-		settings[key] = value
 	}
-	return settings, nil
+	return c, nil
 }
 
 // scalars returns the value or the values of a setting as they are written.
@@ -209,11 +194,6 @@ func scalars(n *yaml.Node) ([]string, error) {
 		return all, nil
 	}
 	return nil, errors.New("a value or a list of values is wanted")
-}
-
-// flagSettings are those with a flag. The file is for all commands, and not each has all flags.
-var flagSettings = []string{
-	"nodes", "groups", "map_version", "joining", "leaving", "group_prefixes", "prefix", "ttl", "owner", "max_ttl", "memory_guard", "node_timeout", "dial_timeout", "tls_ca", "tls_cert", "tls_key", "password_command",
 }
 
 var errNoNodes = fmt.Errorf("no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file (%q); --embedded is for a trial", "redlock help config")

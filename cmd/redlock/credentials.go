@@ -24,30 +24,29 @@ type credentials struct {
 }
 
 // secretSettings have no flag, because others can see a command line.
-func secretSettings() []string { return []string{"username", "password", "password_file"} }
+var secretSettings = []string{"username", "password", "password_file"}
 
-// readCredentials finds the settings, and sees that a password can be had.
-func readCredentials(file map[string][]string, path string) (credentials, error) {
+// credentials finds the settings, and sees that a password can be had.
+func (c *configuration) credentials() (credentials, error) {
 	found := map[string]string{}
-	for _, key := range secretSettings() {
-		value, from, ok := setting(file, path, key)
-		if ok && len(value) != 1 {
+	for _, key := range secretSettings {
+		switch value, from, in := c.setting(key); {
+		case in != nowhere && len(value) != 1:
 			return credentials{}, configErrorf("%s: one value is wanted, not a list", from)
-		}
-		if ok {
+		case in != nowhere:
 			found[key] = value[0]
 		}
 	}
-	c := credentials{username: found["username"], password: found["password"], file: found["password_file"]}
-	if c.password != "" && c.file != "" {
+	login := credentials{username: found["username"], password: found["password"], file: found["password_file"]}
+	if login.password != "" && login.file != "" {
 		return credentials{}, configErrorf("there are both a password and a password_file; leave one out")
 	}
-	if c.file != "" {
-		if _, err := readPassword(c.file); err != nil {
+	if login.file != "" {
+		if _, err := readPassword(login.file); err != nil {
 			return credentials{}, configErrorf("%v", err)
 		}
 	}
-	return c, nil
+	return login, nil
 }
 
 // by has the command print the password, if there is one.

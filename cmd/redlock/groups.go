@@ -44,11 +44,6 @@ func (s *servers) groupFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.joining, "joining", nil, "`NAME` of a group that the version before does not have, while the map is being changed; for each")
 	f.StringArrayVar(&s.leaving, "leaving", nil, "`NAME` of a group that the version before is the last to have; for each")
 	f.StringArrayVar(&s.groupPrefixes, "group-prefix", nil, "`NAME=TEXT`: what stands before the keys of a group, behind --prefix, so that it can share servers with another group; for each")
-	for name, key := range map[string]string{
-		"group": "groups", "map-version": "map_version", "joining": "joining", "leaving": "leaving", "group-prefix": "group_prefixes",
-	} {
-		share(f, name, key)
-	}
 }
 
 // mapFlags are those that belong to --group.

@@ -4,12 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"log/slog"
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,9 +20,14 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// shared annotates the flags that the environment and the configuration file can set, too, with
-// their name there.
-const shared = "shared"
+// settings are the flags that the environment and the configuration file can set, too, with their
+// names there.
+var settings = map[string]string{
+	"node": "nodes", "group": "groups", "map-version": "map_version", "joining": "joining", "leaving": "leaving",
+	"group-prefix": "group_prefixes", "prefix": "prefix", "ttl": "ttl", "owner": "owner", "max-ttl": "max_ttl",
+	"memory-guard": "memory_guard", "node-timeout": "node_timeout", "dial-timeout": "dial_timeout", "tls-ca": "tls_ca",
+	"tls-cert": "tls_cert", "tls-key": "tls_key", "password-command": "password_command",
+}
 
 // servers has the flags that say on which servers the locks are, and how to connect to them.
 type servers struct {
@@ -45,7 +48,7 @@ type servers struct {
 	tlsCert       string
 	tlsKey        string
 	passwordBy    string
-	verbose       verbosity
+	verbose       int  // how often it was given
 	states        bool // a reporter tells of the lock, and the log of each vote is for -vv
 
 	flags *pflag.FlagSet
@@ -69,11 +72,7 @@ func serverFlags(c *cobra.Command) *servers {
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of our certificate for rediss://")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`FILE` of its key")
 	f.StringVar(&s.passwordBy, "password-command", "", "`COMMAND` for the shell that prints the password, for one that ends; run again for new connections")
-	f.VarP(&s.verbose, "verbose", "v", "tell on stderr what happens")
-	f.Lookup("verbose").NoOptDefVal = "true"
-	for _, name := range []string{"prefix", "memory-guard", "max-ttl", "node-timeout", "dial-timeout", "tls-ca", "tls-cert", "tls-key", "password-command"} {
-		share(f, name, snake(name))
-	}
+	f.CountVarP(&s.verbose, "verbose", "v", "tell on stderr what happens")
 	return s
 }
 
@@ -82,7 +81,6 @@ func (s *servers) nodeFlags(f *pflag.FlagSet) {
 	s.flags = f
 	f.StringVar(&s.config, "config", "", "configuration `FILE`; see \"redlock help config\"")
 	f.StringArrayVar(&s.nodes, "node", nil, "`URL` of a server, redis://, rediss:// or unix://, with ?standby=HOST:PORT if it fails over; for each, or all with commas between them (also --nodes)")
-	share(f, "node", "nodes")
 }
 
 // bothSpellings lets --nodes stand for --node.
@@ -99,19 +97,6 @@ var nextURL = regexp.MustCompile(`[,;]+\s*(?:([a-z]+://)|$)`)
 // splitURLs returns the URLs of a list with commas, semicolons or spaces between them.
 func splitURLs(list string) []string {
 	return strings.Fields(nextURL.ReplaceAllString(list, " $1"))
-}
-
-// share lets the environment and the file set a flag, under the name key.
-func share(f *pflag.FlagSet, name, key string) { f.SetAnnotation(name, shared, []string{key}) }
-
-func snake(flag string) string {
-	b := []byte(flag)
-	for i := range b {
-		if b[i] == '-' {
-			b[i] = '_'
-		}
-	}
-	return string(b)
 }
 
 // settle completes the flags by the environment and the configuration file.
@@ -268,29 +253,6 @@ func (s *servers) answerTimeout() time.Duration { return max(s.nodeTimeout, s.di
 // explainTimeout has the help of such a tool say so.
 func (s *servers) explainTimeout() {
 	s.flags.Lookup("node-timeout").Usage = "how long to wait for a server's answer (default, and at least: --dial-timeout)"
-}
-
-// A verbosity is how often --verbose was given.
-type verbosity int
-
-// String implements pflag.Value.
-func (v *verbosity) String() string { return strconv.FormatBool(*v > 0) }
-
-// Type implements pflag.Value: it looks like a flag that is set or not.
-func (v *verbosity) Type() string { return "bool" }
-
-// Set implements pflag.Value.
-func (v *verbosity) Set(text string) error {
-	on, err := strconv.ParseBool(text)
-	switch {
-	case err != nil:
-		return errors.New("true or false is wanted")
-	case on:
-		*v++
-	default:
-		*v = 0
-	}
-	return nil
 }
 
 // logger returns a log on stderr with --verbose, else one that discards everything.
