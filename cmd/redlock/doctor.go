@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -59,13 +57,8 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = json.NewEncoder(c.OutOrStdout()).Encode(found.document())
-			} else {
-				_, err = io.WriteString(c.OutOrStdout(), found.text(all))
-			}
-			if err != nil {
-				return fmt.Errorf("output: %w", err)
+			if err := outputEither(c.OutOrStdout(), asJSON, found.document(), found.text(all)); err != nil {
+				return err
 			}
 			return found.verdict()
 		},

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -44,7 +42,11 @@ Exit codes:
 				return err
 			}
 			return serve(c.Context(), fleet.Kind(kind), ports, func(urls []string) error {
-				return announce(c.OutOrStdout(), fleet.Kind(kind), urls, asJSON)
+				servers := struct {
+					Kind string   `json:"kind"`
+					URLs []string `json:"urls"`
+				}{kind, urls}
+				return outputEither(c.OutOrStdout(), asJSON, servers, invitation(fleet.Kind(kind), urls))
 			})
 		},
 	}
@@ -93,25 +95,6 @@ func serve(ctx context.Context, kind fleet.Kind, ports []int, started func(urls 
 		return err
 	}
 	<-ctx.Done()
-	return nil
-}
-
-// announce prints how other terminals find the servers.
-func announce(out io.Writer, kind fleet.Kind, urls []string, asJSON bool) error {
-	text := invitation(kind, urls)
-	if asJSON {
-		b, err := json.Marshal(struct {
-			Kind fleet.Kind `json:"kind"`
-			URLs []string   `json:"urls"`
-		}{kind, urls})
-		if err != nil {
-			panic(err) // strings
-		}
-		text = string(b) + "\n"
-	}
-	if _, err := io.WriteString(out, text); err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
 	return nil
 }
 

@@ -228,8 +228,8 @@ func (r *releaseCommand) enforce(ctx context.Context, out io.Writer, set *nodeSe
 	if set.of.group != "" {
 		heading = set.of.String() + "\n"
 	}
-	if _, err := io.WriteString(out, heading+set.table(found)); err != nil {
-		return nil, fmt.Errorf("output: %w", err)
+	if err := output(out, heading+set.table(found)); err != nil {
+		return nil, err
 	}
 	seen := func(i int) *string {
 		if found[i].Outcome != protocol.Granted || found[i].TTL == 0 {
@@ -316,8 +316,5 @@ func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []prot
 			fmt.Fprintf(&b, "  %s may hold it until its TTL ends: %s\n", word(set.nodes[i].String()), harmless(reply.Err.Error()))
 		}
 	}
-	if _, err := io.WriteString(c.OutOrStdout(), b.String()); err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	return nil
+	return output(c.OutOrStdout(), b.String())
 }

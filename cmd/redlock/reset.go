@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -133,8 +131,8 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	}
 	out := c.OutOrStdout()
 	if !r.json {
-		if _, err := io.WriteString(out, r.text(report)); err != nil {
-			return fmt.Errorf("output: %w", err)
+		if err := output(out, r.text(report)); err != nil {
+			return err
 		}
 	}
 	if err := report.feasible(); err != nil {
@@ -149,13 +147,8 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if r.json {
-		err = json.NewEncoder(out).Encode(report)
-	} else {
-		_, err = io.WriteString(out, report.done())
-	}
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
+	if err := outputEither(out, r.json, report, report.done()); err != nil {
+		return err
 	}
 	return report.verdict()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -142,10 +141,7 @@ func (w *statusCommand) run(c *cobra.Command) error {
 	if err := w.open(sets, w.servers.logger(c)); err != nil {
 		return err
 	}
-	if !w.watch {
-		return w.once(ctx, c.OutOrStdout())
-	}
-	return w.again(ctx, c.OutOrStdout())
+	return w.show(ctx, c.OutOrStdout())
 }
 
 // open makes the command ready to look, at all sets or at those of the names. The caller closes it.
@@ -197,50 +193,29 @@ func (w *statusCommand) close() {
 	}
 }
 
-// once shows the locks once.
-func (w *statusCommand) once(ctx context.Context, out io.Writer) error {
-	st, err := w.look(ctx)
-	if err != nil {
-		return err
-	}
-	switch {
-	case w.quiet:
-	case w.json:
-		err = json.NewEncoder(out).Encode(st)
-	default:
-		_, err = io.WriteString(out, st.text(len(w.names) > 0))
-	}
-	if err != nil {
-		return fmt.Errorf("output: %w", err)
-	}
-	if err := st.noQuorum(w.quiet); err != nil {
-		return err
-	}
-	if w.quiet {
-		return st.allHeld()
-	}
-	return nil
-}
-
-// again shows them until ctx ends, which is how it is meant to end.
-func (w *statusCommand) again(ctx context.Context, out io.Writer) error {
-	show := newScreen(out)
+// show shows the locks, with --watch until ctx ends, which is how that is meant to end.
+func (w *statusCommand) show(ctx context.Context, out io.Writer) error {
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for {
 		st, err := w.look(ctx)
 		switch {
-		case ctx.Err() != nil:
+		case w.watch && ctx.Err() != nil:
 			return interrupted(ctx)
 		case err != nil:
 			return err
-		case w.json:
-			err = json.NewEncoder(out).Encode(st)
-		default:
-			err = show.show(st.text(len(w.names) > 0))
+		case w.quiet:
+			return cmp.Or(st.noQuorum(true), st.allHeld())
 		}
-		if err != nil {
-			return fmt.Errorf("output: %w", err)
+		text := st.text(len(w.names) > 0)
+		if w.watch {
+			text = frame(text, onTerminal(out))
+		}
+		if err := outputEither(out, w.json, st, text); err != nil {
+			return err
+		}
+		if !w.watch {
+			return st.noQuorum(false)
 		}
 		select {
 		case <-tick.C:

@@ -202,15 +202,8 @@ func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
 }
 
 func TestAScreenIsDrawnAnewOnATerminalOnly(t *testing.T) {
-	var out bytes.Buffer
-	s := &screen{out: &out}
-	tr.NoError(t, s.show("a\n"))
-	assert.Equal(t, "a\n\n", out.String())
-	out.Reset()
-	s.over = true
-	tr.NoError(t, s.show("b\n"))
-	assert.Equal(t, clearScreen+"b\n", out.String())
-	assert.False(t, newScreen(&out).over)
+	assert.Equal(t, "a\n\n", frame("a\n", false))
+	assert.Equal(t, clearScreen+"b\n", frame("b\n", true))
 }
 
 // TestStatusShowsReaders, and not the key that stands for them, as if that were a holder's value.

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +20,26 @@ import (
 func onTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// output writes a text to standard output.
+func output(out io.Writer, text string) error {
+	if _, err := io.WriteString(out, text); err != nil {
+		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// outputEither writes a document as a line of JSON, or else what people read instead.
+func outputEither(out io.Writer, asJSON bool, document any, text string) error {
+	if asJSON {
+		line, err := json.Marshal(document)
+		if err != nil {
+			panic(err) // texts and numbers
+		}
+		text = string(line) + "\n"
+	}
+	return output(out, text)
 }
 
 // A prompt asks a question and reads the answer.
@@ -48,29 +69,15 @@ func (p prompt) ask(ctx context.Context, question string) (string, error) {
 	}
 }
 
-// A screen shows one text after the other: over the one before on a terminal,
-// below it elsewhere.
-type screen struct {
-	out  io.Writer
-	over bool
-}
+const clearScreen = "\x1b[H\x1b[2J"
 
-const (
-	clearScreen = "\x1b[H\x1b[2J"
-	blankLine   = "\n"
-)
-
-func newScreen(out io.Writer) *screen { return &screen{out: out, over: onTerminal(out)} }
-
-// show writes in one piece, so that the screen does not flicker.
-func (s *screen) show(text string) error {
-	if s.over {
-		text = clearScreen + text
-	} else {
-		text += blankLine
+// frame returns a text that is shown after others, over them on a terminal and below them elsewhere. It
+// is one piece, so that a terminal does not flicker.
+func frame(text string, onTerminal bool) string {
+	if onTerminal {
+		return clearScreen + text
 	}
-	_, err := io.WriteString(s.out, text)
-	return err
+	return text + "\n"
 }
 
 // word returns s as one word of a line, in quotes and with escapes where it is not one as it

@@ -154,9 +154,9 @@ func TestReleaseByForceAsksAtTheTerminal(t *testing.T) {
 	}
 }
 
-func TestStatusIsDrawnOverTheOneBeforeOnATerminal(t *testing.T) {
+func TestATerminalIsToldFromAFile(t *testing.T) {
 	terminal, _ := newTerminal(t)
-	assert.True(t, newScreen(terminal).over)
+	assert.True(t, onTerminal(terminal))
 	file, err := os.Open(os.DevNull)
 	tr.NoError(t, err)
 	defer file.Close()
