@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/user"
@@ -40,7 +39,6 @@ type acquisition struct {
 	grace     time.Duration // from when the loss is told to the last moment that the work may see
 	graceName string        // of the flag
 
-	log      *slog.Logger
 	stderr   io.Writer
 	terminal bool // stderr is one
 }
@@ -117,7 +115,7 @@ func (a *acquisition) check() error {
 
 // report sets where is told what happens.
 func (a *acquisition) report(c *cobra.Command) {
-	a.log, a.stderr = a.logger(c), c.ErrOrStderr()
+	a.stderr = c.ErrOrStderr()
 	a.terminal = onTerminal(a.stderr)
 }
 
@@ -130,7 +128,7 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 	}
 	told := newReporter(a.stderr, names, a.verbose > 0, a.quiet)
 	told.permits = a.permits
-	locker, err := a.open(sets, a.log, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
+	locker, err := a.open(sets, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
 	if err != nil {
 		told.waited()
 		stopServers()

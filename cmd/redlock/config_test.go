@@ -125,7 +125,7 @@ func TestCertificatesThatAreNoneAreRefused(t *testing.T) {
 	} {
 		s, err := settled(t, "nodes: [rediss://127.0.0.1]", nil, args...)
 		tr.NoError(t, err)
-		_, err = s.poolOptions(s.logger(&cobra.Command{}))
+		_, err = s.poolOptions()
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, exitConfig, exitCode(t.Context(), err))
 	}

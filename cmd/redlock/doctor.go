@@ -50,9 +50,6 @@ Exit codes:
   redlock doctor --json | jq '.nodes[].findings[] | select(.severity == "fatal")'`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := s.settle(); err != nil {
-				return err
-			}
 			found, err := s.examine(c)
 			if err != nil {
 				return err
@@ -103,8 +100,7 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 		return nil, err
 	}
 	defer stop()
-	log := s.logger(c)
-	opts, err := s.poolOptions(log)
+	opts, err := s.poolOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +131,7 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 		found.Verdict = max(found.Verdict, report.Verdict)
 	}
 	if grouped(sets) {
-		locker, err := s.open(sets, log, s.lookingOnly()...)
+		locker, err := s.open(sets, s.lookingOnly()...)
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -223,11 +222,11 @@ func grouped(sets []serverSet) bool { return sets[0].group != "" }
 
 // openSets returns the servers of each set as nodes, which the caller closes. It connects to all at
 // once.
-func (s *servers) openSets(sets []serverSet, log *slog.Logger) ([][]protocol.Node, error) {
+func (s *servers) openSets(sets []serverSet) ([][]protocol.Node, error) {
 	nodes, errs := make([][]protocol.Node, len(sets)), make([]error, len(sets))
 	var wg sync.WaitGroup
 	for i, set := range sets {
-		wg.Go(func() { nodes[i], errs[i] = s.openNodes(set.urls, log) })
+		wg.Go(func() { nodes[i], errs[i] = s.openNodes(set.urls) })
 	}
 	wg.Wait()
 	for i, err := range errs {

@@ -85,9 +85,6 @@ func newHold() *cobra.Command {
 	h := &holdCommand{acquisition: acquisitionFlags(c)}
 	h.graceFlag("stop-within", "how long the work has, from \"stop\" on, when the lock cannot be renewed (default: TTL/4)")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := h.settle(); err != nil {
-			return err
-		}
 		if err := h.check(); err != nil {
 			return err
 		}

@@ -100,9 +100,6 @@ func (r *releaseCommand) check() error {
 }
 
 func (r *releaseCommand) run(c *cobra.Command) error {
-	if err := r.servers.settle(); err != nil {
-		return err
-	}
 	if err := r.check(); err != nil {
 		return err
 	}
@@ -113,7 +110,7 @@ func (r *releaseCommand) run(c *cobra.Command) error {
 	}
 	defer stop()
 	sets = r.servers.setsOf(sets, r.name)
-	nodes, err := r.servers.openSets(sets, r.servers.logger(c))
+	nodes, err := r.servers.openSets(sets)
 	if err != nil {
 		return err
 	}

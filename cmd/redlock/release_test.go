@@ -179,7 +179,7 @@ func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 				c.SetContext(t.Context())
 				c.SetOut(io.Discard)
 				s := &servers{nodes: f.URLs(), dialTimeout: longEnough}
-				nodes, err := s.openNodes(s.nodes, s.logger(c))
+				nodes, err := s.openNodes(s.nodes)
 				tr.NoError(t, err)
 				set := &nodeSet{nodes: nodes, key: name, timeout: longEnough}
 				defer set.close()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -94,9 +93,6 @@ type resetNode struct {
 }
 
 func (r *resetCommand) run(c *cobra.Command) error {
-	if err := r.servers.settle(); err != nil {
-		return err
-	}
 	if r.json && !r.yes {
 		return usageErrorf("--json belongs to --yes: the question would stand in the way")
 	}
@@ -109,14 +105,13 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	if grouped(sets) {
 		return r.servers.severalSets(sets)
 	}
-	log := r.servers.logger(c)
-	nodes, err := r.servers.openNodes(sets[0].urls, log)
+	nodes, err := r.servers.openNodes(sets[0].urls)
 	if err != nil {
 		return err
 	}
 	r.set = &nodeSet{nodes: nodes, key: r.servers.prefix + record.Key, timeout: r.servers.answerTimeout()}
 	defer r.set.close()
-	finder, err := r.servers.newFinder(sets[0], log, 1)
+	finder, err := r.servers.newFinder(sets[0], 1)
 	if err != nil {
 		return err
 	}
@@ -124,7 +119,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 
 	report, err := r.look(ctx)
 	if err == nil {
-		err = r.locks(ctx, report, sets, log)
+		err = r.locks(ctx, report, sets)
 	}
 	if err != nil {
 		return err
@@ -207,10 +202,10 @@ func (n *resetNode) failed(err error) { n.fail, n.Error = err, harmless(err.Erro
 const quarantineKey = "redlock:quarantine"
 
 // locks finds the locks that the servers hold, as status does.
-func (r *resetCommand) locks(ctx context.Context, report *resetReport, sets []serverSet, log *slog.Logger) error {
+func (r *resetCommand) locks(ctx context.Context, report *resetReport, sets []serverSet) error {
 	w := &statusCommand{servers: r.servers, limit: 1000}
 	defer w.close()
-	if err := w.open(sets, log); err != nil {
+	if err := w.open(sets); err != nil {
 		return err
 	}
 	st, err := w.look(ctx)

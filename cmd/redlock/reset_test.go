@@ -255,13 +255,11 @@ func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
 	ask(t, urls[2], "HSET", record.Key, "f", "v")
 	ask(t, urls[3], "HSET", record.Key, "f", "v")
 	r := &resetCommand{servers: &servers{dialTimeout: longEnough}}
-	c := newReset()
-	log := r.servers.logger(c)
-	nodes, err := r.servers.openNodes(urls, log)
+	nodes, err := r.servers.openNodes(urls)
 	tr.NoError(t, err)
 	r.set = &nodeSet{nodes: nodes, key: record.Key, timeout: longEnough}
 	defer r.set.close()
-	finder, err := r.servers.newFinder(serverSet{urls: urls}, log, 1)
+	finder, err := r.servers.newFinder(serverSet{urls: urls}, 1)
 	tr.NoError(t, err)
 	r.dials = finder.servers
 	report, err := r.look(t.Context())

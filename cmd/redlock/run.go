@@ -84,9 +84,6 @@ func newRun() *cobra.Command {
 	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long, for short jobs that several machines start when their clocks say so")
 	f.DurationVar(&r.oncePer, "once-per", 0, "run the command at most once in each tick of this `LENGTH`, on all machines together; a tick is a multiple of it, and the nearest counts; at least 1s")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := r.settle(); err != nil {
-			return err
-		}
 		if err := r.check(); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -38,8 +37,8 @@ func (s dialer) isForeign(key string) bool {
 	return slices.ContainsFunc(s.foreign, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
-func (s *servers) newFinder(set serverSet, log *slog.Logger, limit int) (*finder, error) {
-	opts, err := s.poolOptions(log)
+func (s *servers) newFinder(set serverSet, limit int) (*finder, error) {
+	opts, err := s.poolOptions()
 	if err != nil {
 		return nil, err
 	}

@@ -52,13 +52,20 @@ type servers struct {
 	states        bool // a reporter tells of the lock, and the log of each vote is for -vv
 
 	flags *pflag.FlagSet
+	log   *slog.Logger // with --verbose
 	login credentials
 	sets  []serverSet // of groups
 }
 
-// serverFlags adds the flags to a command.
+// serverFlags adds the flags to a command, and has them settled before it runs.
 func serverFlags(c *cobra.Command) *servers {
 	s := &servers{}
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if s.verbose > 0 {
+			s.log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+		}
+		return s.settle()
+	}
 	f := c.Flags()
 	s.nodeFlags(f)
 	s.groupFlags(f)
@@ -152,8 +159,11 @@ func (s *servers) start(ctx context.Context) (sets []serverSet, stop func(), err
 }
 
 // poolOptions returns the options for package pool.
-func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
-	opts := append(s.login.options(), pool.DialTimeout(s.dialTimeout), pool.Log(log))
+func (s *servers) poolOptions() ([]pool.Option, error) {
+	opts := append(s.login.options(), pool.DialTimeout(s.dialTimeout))
+	if s.log != nil {
+		opts = append(opts, pool.Log(s.log))
+	}
 	if s.tlsCA == "" && s.tlsCert == "" {
 		return opts, nil
 	}
@@ -180,8 +190,8 @@ func (s *servers) poolOptions(log *slog.Logger) ([]pool.Option, error) {
 
 // open returns a Locker over the sets. Its errors are about settings, not about servers that do not
 // answer.
-func (s *servers) open(sets []serverSet, log *slog.Logger, more ...redlock.LockerOption) (*redlock.Locker, error) {
-	nodes, err := s.openSets(sets, log)
+func (s *servers) open(sets []serverSet, more ...redlock.LockerOption) (*redlock.Locker, error) {
+	nodes, err := s.openSets(sets)
 	if err != nil {
 		return nil, err
 	}
@@ -190,8 +200,8 @@ func (s *servers) open(sets []serverSet, log *slog.Logger, more ...redlock.Locke
 		prefix = s.prefixOf(sets[0])
 	}
 	opts := []redlock.LockerOption{redlock.Prefix(prefix), redlock.MemoryGuard(s.guard)}
-	if !s.states || s.verbose > 1 {
-		opts = append(opts, redlock.Log(log))
+	if s.log != nil && (!s.states || s.verbose > 1) {
+		opts = append(opts, redlock.Log(s.log))
 	}
 	if s.maxTTL != 0 {
 		opts = append(opts, redlock.MaxTTL(s.maxTTL))
@@ -213,8 +223,8 @@ func (s *servers) open(sets []serverSet, log *slog.Logger, more ...redlock.Locke
 }
 
 // openNodes returns the servers at urls as nodes, which the caller closes.
-func (s *servers) openNodes(urls []string, log *slog.Logger) ([]protocol.Node, error) {
-	opts, err := s.poolOptions(log)
+func (s *servers) openNodes(urls []string) ([]protocol.Node, error) {
+	opts, err := s.poolOptions()
 	if err != nil {
 		return nil, err
 	}
@@ -253,12 +263,4 @@ func (s *servers) answerTimeout() time.Duration { return max(s.nodeTimeout, s.di
 // explainTimeout has the help of such a tool say so.
 func (s *servers) explainTimeout() {
 	s.flags.Lookup("node-timeout").Usage = "how long to wait for a server's answer (default, and at least: --dial-timeout)"
-}
-
-// logger returns a log on stderr with --verbose, else one that discards everything.
-func (s *servers) logger(c *cobra.Command) *slog.Logger {
-	if s.verbose == 0 {
-		return slog.New(slog.DiscardHandler)
-	}
-	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -125,9 +124,6 @@ func (w *statusCommand) check() error {
 }
 
 func (w *statusCommand) run(c *cobra.Command) error {
-	if err := w.servers.settle(); err != nil {
-		return err
-	}
 	if err := w.check(); err != nil {
 		return err
 	}
@@ -138,14 +134,14 @@ func (w *statusCommand) run(c *cobra.Command) error {
 	}
 	defer stop()
 	defer w.close()
-	if err := w.open(sets, w.servers.logger(c)); err != nil {
+	if err := w.open(sets); err != nil {
 		return err
 	}
 	return w.show(ctx, c.OutOrStdout())
 }
 
 // open makes the command ready to look, at all sets or at those of the names. The caller closes it.
-func (w *statusCommand) open(sets []serverSet, log *slog.Logger) error {
+func (w *statusCommand) open(sets []serverSet) error {
 	for _, set := range sets {
 		v := &view{set: set, prefix: w.servers.prefixOf(set), permits: max(1, w.permits)}
 		for _, name := range w.names {
@@ -160,20 +156,20 @@ func (w *statusCommand) open(sets []serverSet, log *slog.Logger) error {
 	errs := make([]error, len(w.views))
 	var wg sync.WaitGroup
 	for i, v := range w.views {
-		wg.Go(func() { errs[i] = v.set.blame(w.openView(v, log)) })
+		wg.Go(func() { errs[i] = v.set.blame(w.openView(v)) })
 	}
 	wg.Wait()
 	return cmp.Or(errs...)
 }
 
-func (w *statusCommand) openView(v *view, log *slog.Logger) (err error) {
+func (w *statusCommand) openView(v *view) (err error) {
 	if len(v.names) == 0 {
-		if v.finder, err = w.servers.newFinder(v.set, log, w.limit); err != nil {
+		if v.finder, err = w.servers.newFinder(v.set, w.limit); err != nil {
 			return err
 		}
 	}
 	// Each set has a Locker of its own, because in a change of the map a name can be held in two.
-	v.locker, err = w.servers.open([]serverSet{{urls: v.set.urls, prefix: v.set.prefix}}, log, w.servers.lookingOnly()...)
+	v.locker, err = w.servers.open([]serverSet{{urls: v.set.urls, prefix: v.set.prefix}}, w.servers.lookingOnly()...)
 	return err
 }
 
