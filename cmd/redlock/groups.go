@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -223,22 +222,18 @@ func grouped(sets []serverSet) bool { return sets[0].group != "" }
 // openSets returns the servers of each set as nodes, which the caller closes. It connects to all at
 // once.
 func (s *servers) openSets(sets []serverSet) ([][]protocol.Node, error) {
-	nodes, errs := make([][]protocol.Node, len(sets)), make([]error, len(sets))
-	var wg sync.WaitGroup
-	for i, set := range sets {
-		wg.Go(func() { nodes[i], errs[i] = s.openNodes(set.urls) })
+	nodes := make([][]protocol.Node, len(sets))
+	err := atOnce(len(sets), func(i int) (err error) {
+		nodes[i], err = s.openNodes(sets[i].urls)
+		return sets[i].blame(err)
+	})
+	if err == nil {
+		return nodes, nil
 	}
-	wg.Wait()
-	for i, err := range errs {
-		if err == nil {
-			continue
-		}
-		for _, n := range slices.Concat(nodes...) {
-			n.Close()
-		}
-		return nil, sets[i].blame(err)
+	for _, n := range slices.Concat(nodes...) {
+		n.Close()
 	}
-	return nodes, nil
+	return nil, err
 }
 
 // blame says which group an error is about.

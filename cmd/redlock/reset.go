@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -299,17 +298,16 @@ var errChanged = errors.New("its record has changed meanwhile: a client is at wo
 // clear deletes what a record of version 1 left, and keys that are no strings. A server with such
 // a key reports its identity only when the key is gone.
 func (r *resetCommand) clear(ctx context.Context, report *resetReport) {
-	var wg sync.WaitGroup
-	for i := range report.Nodes {
-		if n := &report.Nodes[i]; n.fail == nil {
-			wg.Go(func() {
-				if err := r.clearOne(ctx, n, r.dials[i]); err != nil {
-					n.failed(err)
-				}
-			})
+	atOnce(len(report.Nodes), func(i int) error {
+		n := &report.Nodes[i]
+		if n.fail != nil {
+			return nil
 		}
-	}
-	wg.Wait()
+		if err := r.clearOne(ctx, n, r.dials[i]); err != nil {
+			n.failed(err)
+		}
+		return nil
+	})
 	replies := r.admit(ctx, func(i int) *protocol.Admission {
 		if n := &report.Nodes[i]; n.NoString && n.fail == nil {
 			return &protocol.Admission{}

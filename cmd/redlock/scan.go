@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -59,17 +58,13 @@ func (f *finder) find(ctx context.Context) (names []string, nodes []nodeStatus, 
 	nodes = make([]nodeStatus, len(f.servers))
 	found := make([]map[string]int, len(f.servers))
 	cuts := make([]bool, len(f.servers))
-	var wg sync.WaitGroup
-	for i, s := range f.servers {
-		nodes[i].Node = s.name
-		wg.Go(func() {
-			var err error
-			if found[i], cuts[i], err = f.scan(ctx, s); err != nil {
-				nodes[i].Error = nodeError(err)
-			}
-		})
-	}
-	wg.Wait()
+	atOnce(len(f.servers), func(i int) (err error) {
+		nodes[i].Node = f.servers[i].name
+		if found[i], cuts[i], err = f.scan(ctx, f.servers[i]); err != nil {
+			nodes[i].Error = nodeError(err)
+		}
+		return nil
+	})
 	f.permits = map[string]int{}
 	for i := range found {
 		cut = cut || cuts[i]

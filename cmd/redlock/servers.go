@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -242,6 +244,25 @@ func (s *servers) urlExit() int {
 		return exitUsage
 	}
 	return exitConfig
+}
+
+// atATime is how many questions are asked at the same time.
+const atATime = 64
+
+// atOnce calls f for 0 to n-1, each in a goroutine of its own. Its error is that of the lowest number.
+func atOnce(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	slots := make(chan struct{}, atATime)
+	var wg sync.WaitGroup
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			errs[i] = f(i)
+			<-slots
+		})
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
 }
 
 // checkName refuses what is no lock's name before anything is asked.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -153,13 +152,7 @@ func (w *statusCommand) open(sets []serverSet) error {
 			w.views = append(w.views, v)
 		}
 	}
-	errs := make([]error, len(w.views))
-	var wg sync.WaitGroup
-	for i, v := range w.views {
-		wg.Go(func() { errs[i] = v.set.blame(w.openView(v)) })
-	}
-	wg.Wait()
-	return cmp.Or(errs...)
+	return atOnce(len(w.views), func(i int) error { return w.views[i].set.blame(w.openView(w.views[i])) })
 }
 
 func (w *statusCommand) openView(v *view) (err error) {
@@ -224,23 +217,19 @@ func (w *statusCommand) show(ctx context.Context, out io.Writer) error {
 // interrupted returns the exit code of an end that was wanted, of which there is nothing to say.
 func interrupted(ctx context.Context) error { return &exitError{code: exitCode(ctx, ctx.Err())} }
 
-// atATime is how many names are asked for at the same time.
-const atATime = 64
-
 // look asks all sets for their names. Servers' errors are in the status; the error is of another
 // kind.
 func (w *statusCommand) look(ctx context.Context) (*status, error) {
-	if !grouped([]serverSet{w.views[0].set}) {
-		return w.views[0].look(ctx)
-	}
-	parts, errs := make([]*status, len(w.views)), make([]error, len(w.views))
-	var wg sync.WaitGroup
-	for i, v := range w.views {
-		wg.Go(func() { parts[i], errs[i] = v.look(ctx) })
-	}
-	wg.Wait()
-	if err := cmp.Or(errs...); err != nil {
+	parts := make([]*status, len(w.views))
+	err := atOnce(len(w.views), func(i int) (err error) {
+		parts[i], err = w.views[i].look(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
 		return nil, err
+	case w.views[0].set.group == "":
+		return parts[0], nil
 	}
 	st := &status{Time: time.Now(), Locks: []lockStatus{}}
 	for i, part := range parts {
@@ -263,27 +252,17 @@ func (v *view) look(ctx context.Context) (*status, error) {
 		names, st.Nodes, st.CutOff = v.finder.find(ctx)
 	}
 	found := make([][]*redlock.Inspection, len(names)) // of each, its permits
-	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, atATime)
-	for i, name := range names {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			found[i], errs[i] = v.locker.InspectPermits(ctx, name, v.permitsOf(name))
-		})
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	for i, permits := range found {
-		switch {
-		case permits == nil && v.finder != nil: // too long for a lock's name
-			continue
-		case permits == nil:
-			return nil, &exitError{code: exitUsage, err: errs[i]}
+	err := atOnce(len(names), func(i int) (err error) {
+		found[i], err = v.locker.InspectPermits(ctx, names[i], v.permitsOf(names[i]))
+		if found[i] == nil && v.finder == nil {
+			return &exitError{code: exitUsage, err: err}
 		}
+		return nil // what a server did not say is with what was found
+	})
+	if err := cmp.Or(ctx.Err(), err); err != nil {
+		return nil, err
+	}
+	for _, permits := range found { // none where a name is too long for a lock's
 		for permit, in := range permits {
 			st.heardOf(in)
 			l := judge(in)
