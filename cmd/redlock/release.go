@@ -150,15 +150,14 @@ func (r *releaseCommand) runOn(c *cobra.Command, set *nodeSet) (err error) {
 	ctx := c.Context()
 	var replies []protocol.Reply
 	if r.force {
-		sure := func() error { return nil }
-		if !r.yes {
-			sure = func() error {
-				err := r.confirm(ctx, newPrompt(c))
-				r.unwanted = err != nil
-				return err
+		replies, err = r.enforce(ctx, c.OutOrStdout(), set, func() error {
+			if r.yes {
+				return nil
 			}
-		}
-		replies, err = r.enforce(ctx, c.OutOrStdout(), set, sure)
+			err := newPrompt(c).confirm(ctx, r.question(), r.name, word(r.name))
+			r.unwanted = err != nil
+			return err
+		})
 	} else {
 		replies, err = r.withdraw(ctx, set)
 	}
@@ -264,16 +263,8 @@ func (r *releaseCommand) enforce(ctx context.Context, out io.Writer, set *nodeSe
 	return replies, nil
 }
 
-// confirm asks for the name.
-func (r *releaseCommand) confirm(ctx context.Context, p prompt) error {
-	if !p.terminal {
-		return usageErrorf("--force wants to be confirmed, and there is no terminal: give --yes, too")
-	}
-	line, err := p.ask(ctx, fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(r.name)))
-	if err == nil && line != r.name && line != word(r.name) {
-		err = errors.New("not confirmed: nothing was deleted")
-	}
-	return err
+func (r *releaseCommand) question() string {
+	return fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(r.name))
 }
 
 // conclude prints the result, or returns it as an error.

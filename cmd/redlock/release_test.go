@@ -143,7 +143,7 @@ func TestReleaseByForceWantsToBeConfirmed(t *testing.T) {
 	job := &releaseCommand{name: "job"}
 	for typed, want := range map[string]string{"job\n": "", "job\r\n": "", "yes\n": "not confirmed", "\n": "not confirmed", "": "not confirmed", "jo": "not confirmed"} {
 		var errs bytes.Buffer
-		err := job.confirm(t.Context(), prompt{in: strings.NewReader(typed), out: &errs, terminal: true})
+		err := prompt{in: strings.NewReader(typed), out: &errs, terminal: true}.confirm(t.Context(), job.question(), "job")
 		assert.Contains(t, errs.String(), "go on working")
 		if want == "" {
 			assert.NoError(t, err, typed)
@@ -156,7 +156,7 @@ func TestReleaseByForceWantsToBeConfirmed(t *testing.T) {
 	cancel()
 	silent, keyboard := io.Pipe()
 	defer keyboard.Close()
-	assert.ErrorIs(t, job.confirm(ctx, prompt{in: silent, out: io.Discard, terminal: true}), context.Canceled, "a signal ends the question")
+	assert.ErrorIs(t, prompt{in: silent, out: io.Discard, terminal: true}.confirm(ctx, job.question(), "job"), context.Canceled, "a signal ends the question")
 }
 
 // A value that a server gets between the question and the answer is the lock of another client.

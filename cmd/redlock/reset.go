@@ -13,6 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/pool"
 )
 
 func newReset() *cobra.Command {
@@ -64,8 +65,7 @@ type resetCommand struct {
 	yes     bool
 	json    bool
 
-	set   *nodeSet
-	dials []dialer // the same servers
+	set *nodeSet
 }
 
 // A resetReport is what was found and done. With --json it is printed as it stands here.
@@ -108,13 +108,8 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	r.set = &nodeSet{nodes: nodes, key: r.servers.prefix + record.Key, timeout: r.servers.answerTimeout()}
+	r.set = &nodeSet{of: sets[0], nodes: nodes, key: r.servers.prefix + record.Key, timeout: r.servers.answerTimeout()}
 	defer r.set.close()
-	finder, err := r.servers.newFinder(sets[0], 1)
-	if err != nil {
-		return err
-	}
-	r.dials = finder.servers
 
 	report, err := r.look(ctx)
 	if err == nil {
@@ -133,7 +128,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return err
 	}
 	if !r.yes {
-		if err := confirmReset(ctx, newPrompt(c)); err != nil {
+		if err := newPrompt(c).confirm(ctx, resetQuestion, "yes"); err != nil {
 			return err
 		}
 	}
@@ -197,9 +192,6 @@ func (n *resetNode) learn(reply protocol.Reply) {
 
 func (n *resetNode) failed(err error) { n.fail, n.Error = err, harmless(err.Error()) }
 
-// quarantineKey was part of records of version 1.
-const quarantineKey = "redlock:quarantine"
-
 // locks finds the locks that the servers hold, as status does.
 func (r *resetCommand) locks(ctx context.Context, report *resetReport, sets []serverSet) error {
 	w := &statusCommand{servers: r.servers, limit: 1000}
@@ -212,7 +204,7 @@ func (r *resetCommand) locks(ctx context.Context, report *resetReport, sets []se
 		return err
 	}
 	for _, l := range st.Locks {
-		if l.State != stateFree && l.Name != quarantineKey {
+		if l.State != stateFree {
 			report.Locks = append(report.Locks, l.title())
 		}
 	}
@@ -251,18 +243,8 @@ func (report *resetReport) failures() string {
 	return text
 }
 
-// confirmReset asks for a yes.
-func confirmReset(ctx context.Context, p prompt) error {
-	if !p.terminal {
-		return usageErrorf("it wants to be confirmed, and there is no terminal: give --yes; nothing was changed")
-	}
-	line, err := p.ask(ctx, "All servers then vote at once, although they may have forgotten locks: two can hold one\n"+
-		"lock. Have all clients been stopped, or is no such lock held? Type yes to start anew: ")
-	if err == nil && line != "yes" {
-		err = errors.New("not confirmed: nothing was changed")
-	}
-	return err
-}
+const resetQuestion = "All servers then vote at once, although they may have forgotten locks: two can hold one\n" +
+	"lock. Have all clients been stopped, or is no such lock held? Type yes to start anew: "
 
 // renew replaces the records that were found.
 func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
@@ -295,16 +277,14 @@ func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
 
 var errChanged = errors.New("its record has changed meanwhile: a client is at work, or the server was restarted")
 
-// clear deletes what a record of version 1 left, and keys that are no strings. A server with such
-// a key reports its identity only when the key is gone.
+// clear deletes keys that are no strings. A server with such a key reports its identity only when the
+// key is gone.
 func (r *resetCommand) clear(ctx context.Context, report *resetReport) {
 	atOnce(len(report.Nodes), func(i int) error {
-		n := &report.Nodes[i]
-		if n.fail != nil {
-			return nil
-		}
-		if err := r.clearOne(ctx, n, r.dials[i]); err != nil {
-			n.failed(err)
+		if n := &report.Nodes[i]; n.NoString {
+			if err := r.clearOne(ctx, i); err != nil {
+				n.failed(err)
+			}
 		}
 		return nil
 	})
@@ -332,19 +312,24 @@ if type(found) == 'table' and found.err and string.find(found.err, 'WRONGTYPE', 
 end
 return 1`
 
-func (r *resetCommand) clearOne(ctx context.Context, n *resetNode, s dialer) error {
+func (r *resetCommand) clearOne(ctx context.Context, i int) error {
+	opts, err := r.servers.poolOptions()
+	if err != nil {
+		return err
+	}
+	_, dial, err := pool.Dialer(r.set.of.urls[i], opts...)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.set.timeout)
 	defer cancel()
-	c, err := s.dial(ctx)
+	c, err := dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	if _, err = c.Do("DEL", r.servers.prefix+quarantineKey); err == nil && n.NoString {
-		_, err = c.Do("EVAL", clearScript, 1, r.set.key)
-	}
-	if err != nil && ctx.Err() != nil {
+	if _, err = c.Do("EVAL", clearScript, 1, r.set.key); err != nil && ctx.Err() != nil {
 		return fmt.Errorf("no answer within %v", r.set.timeout)
 	}
 	return err

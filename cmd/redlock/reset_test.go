@@ -101,7 +101,6 @@ func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
 		{"empty", func(url string) { ask(t, url, "SET", record.Key, "") }, "makes no sense", ""},
 		{"version 1", func(url string) {
 			ask(t, url, "SET", record.Key, "1 - 0123456789abcdef0123 5 10000 0", "PX", record.DrawLife().Milliseconds())
-			ask(t, url, "SET", quarantineKey, "0123456789abcdef0123", "PX", (24 * time.Hour).Milliseconds())
 		}, "another version", "redlock reset"},
 		{"another type", func(url string) {
 			ask(t, url, "DEL", record.Key)
@@ -153,7 +152,6 @@ func TestResetCuresRecordsThatStopAllLocks(t *testing.T) {
 				assert.Zero(t, r.Forgot)
 				assert.Equal(t, record.Proof, r.Basis)
 				assert.Empty(t, r.Steps)
-				assert.Empty(t, has(t, u, quarantineKey))
 				assert.Positive(t, ask(t, u, "PTTL", record.Key))
 			}
 			locksAtOnce(t, urls)
@@ -199,7 +197,6 @@ func TestResetShowsWhatIsRiskedAndWantsToBeConfirmed(t *testing.T) {
 			for i := range resetShown {
 				put(t, f.URLs()[i%3:i%3+1], fmt.Sprint("job:", i), "v")
 			}
-			put(t, f.URLs()[:1], quarantineKey, "of version 1")
 			_, out, _ = redlockCommand(t, on(f, "reset")...)
 			assert.Contains(t, out, "Locks that are held, 11: job:0, ")
 			assert.Contains(t, out, "and 1 more")
@@ -212,7 +209,7 @@ func TestResetShowsWhatIsRiskedAndWantsToBeConfirmed(t *testing.T) {
 
 	for typed, want := range map[string]string{"yes\n": "", "yes\r\n": "", "y\n": "not confirmed", "\n": "not confirmed", "": "not confirmed"} {
 		var errs bytes.Buffer
-		err := confirmReset(t.Context(), prompt{in: strings.NewReader(typed), out: &errs, terminal: true})
+		err := prompt{in: strings.NewReader(typed), out: &errs, terminal: true}.confirm(t.Context(), resetQuestion, "yes")
 		assert.Contains(t, errs.String(), "Type yes")
 		if want == "" {
 			assert.NoError(t, err, typed)
@@ -257,11 +254,8 @@ func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
 	r := &resetCommand{servers: &servers{dialTimeout: longEnough}}
 	nodes, err := r.servers.openNodes(urls)
 	tr.NoError(t, err)
-	r.set = &nodeSet{nodes: nodes, key: record.Key, timeout: longEnough}
+	r.set = &nodeSet{of: serverSet{urls: urls}, nodes: nodes, key: record.Key, timeout: longEnough}
 	defer r.set.close()
-	finder, err := r.servers.newFinder(serverSet{urls: urls}, 1)
-	tr.NoError(t, err)
-	r.dials = finder.servers
 	report, err := r.look(t.Context())
 	tr.NoError(t, err)
 	const another = "2 run=- gen=another nodes=5 born=0 forgot=0 basis=0 steps="

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -53,8 +55,11 @@ func newPrompt(c *cobra.Command) prompt {
 	return prompt{in: c.InOrStdin(), out: c.ErrOrStderr(), terminal: onTerminal(c.InOrStdin())}
 }
 
-// ask returns the line that is typed, without its end.
-func (p prompt) ask(ctx context.Context, question string) (string, error) {
+// confirm asks a question, and returns an error unless one of the wanted lines is typed.
+func (p prompt) confirm(ctx context.Context, question string, wanted ...string) error {
+	if !p.terminal {
+		return usageErrorf("it wants to be confirmed, and there is no terminal: give --yes, too; nothing was changed")
+	}
 	io.WriteString(p.out, question)
 	typed := make(chan string, 1)
 	go func() { // ends with the process if no line comes, because a read of a terminal cannot be cancelled
@@ -63,9 +68,12 @@ func (p prompt) ask(ctx context.Context, question string) (string, error) {
 	}()
 	select {
 	case line := <-typed:
-		return line, nil
+		if !slices.Contains(wanted, line) {
+			return errors.New("not confirmed: nothing was changed")
+		}
+		return nil
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return ctx.Err()
 	}
 }
 
