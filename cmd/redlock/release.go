@@ -171,7 +171,7 @@ func (r *releaseCommand) runOn(c *cobra.Command, set *nodeSet) (err error) {
 // shows it, the servers are asked for the rest.
 func (r *releaseCommand) withdraw(ctx context.Context, set *nodeSet) ([]protocol.Reply, error) {
 	value := r.value
-	if isBeginning(value) {
+	if isBeginning.MatchString(value) {
 		found, err := set.inspect(ctx)
 		if err != nil {
 			return nil, err

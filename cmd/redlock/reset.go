@@ -88,7 +88,6 @@ type resetNode struct {
 
 	run   string
 	clock time.Duration
-	fail  error
 }
 
 func (r *resetCommand) run(c *cobra.Command) error {
@@ -190,7 +189,7 @@ func (n *resetNode) learn(reply protocol.Reply) {
 	n.Found, n.run, n.clock = reply.Epoch.Record, cmp.Or(reply.Run, record.Unknown), reply.Epoch.Clock
 }
 
-func (n *resetNode) failed(err error) { n.fail, n.Error = err, harmless(err.Error()) }
+func (n *resetNode) failed(err error) { n.Error = harmless(err.Error()) }
 
 // locks finds the locks that the servers hold, as status does.
 func (r *resetCommand) locks(ctx context.Context, report *resetReport, sets []serverSet) error {
@@ -252,7 +251,7 @@ func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
 	generations := make([]string, len(report.Nodes))
 	replies := r.admit(ctx, func(i int) *protocol.Admission {
 		n := &report.Nodes[i]
-		if n.fail != nil {
+		if n.Error != "" {
 			return nil
 		}
 		fresh := record.New(n.run, len(report.Nodes))
@@ -263,7 +262,7 @@ func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
 	for i, reply := range replies {
 		n := &report.Nodes[i]
 		switch {
-		case n.fail != nil:
+		case n.Error != "":
 		case reply.Err != nil:
 			n.failed(reply.Err)
 		default:
@@ -289,7 +288,7 @@ func (r *resetCommand) clear(ctx context.Context, report *resetReport) {
 		return nil
 	})
 	replies := r.admit(ctx, func(i int) *protocol.Admission {
-		if n := &report.Nodes[i]; n.NoString && n.fail == nil {
+		if n := &report.Nodes[i]; n.NoString && n.Error == "" {
 			return &protocol.Admission{}
 		}
 		return nil

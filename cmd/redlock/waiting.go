@@ -122,7 +122,8 @@ func quoted(names []string) string {
 
 // same reports whether two obstacles are one state: only their time differs.
 func (o obstacle) same(other obstacle) bool {
-	return o.kind == other.kind && o.held == other.held && o.names == other.names && o.never == other.never
+	o.until = other.until
+	return o == other
 }
 
 // text says what the obstacle is, with times as of now; since says when a holder took the lock
@@ -168,13 +169,11 @@ func rough(d time.Duration) string {
 // Observe implements redlock.Observer.
 func (r *reporter) Observe(e redlock.Event) {
 	news := r.learn(e)
-	for _, line := range news {
-		if r.verbose {
-			fmt.Fprintln(r.out, "redlock: "+line)
-		}
-	}
-	if news == nil {
+	if news == "" {
 		return
+	}
+	if r.verbose {
+		fmt.Fprintln(r.out, "redlock: "+news)
 	}
 	select {
 	case r.changed <- struct{}{}:
@@ -182,50 +181,47 @@ func (r *reporter) Observe(e redlock.Event) {
 	}
 }
 
-// learn takes an event, and returns what is new by it: a line for each state that has changed.
-func (r *reporter) learn(e redlock.Event) []string {
+// learn takes an event, and returns a line about the state that has changed by it, if one has.
+func (r *reporter) learn(e redlock.Event) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e.Kind {
 	case redlock.EventVote:
 		return r.vote(e)
 	case redlock.EventAttempt:
-		if e.Err == nil || errors.Is(e.Err, context.DeadlineExceeded) {
-			return nil
-		}
 		o, ok := r.obstacleOf(e.Err, e.Time)
-		if !ok {
-			return nil
+		if !ok || errors.Is(e.Err, context.DeadlineExceeded) {
+			return ""
 		}
 		old := r.state
 		if r.state = o; !o.same(old) {
-			return []string{r.title + ": " + o.text(e.Time, true)}
+			return r.title + ": " + o.text(e.Time, true)
 		}
 	case redlock.EventAcquired:
-		return []string{fmt.Sprintf("%s: acquired with %d votes after %s, valid for %s unless renewed", r.title, e.Votes, rough(e.Elapsed), rough(e.Remaining))}
+		return fmt.Sprintf("%s: acquired with %d votes after %s, valid for %s unless renewed", r.title, e.Votes, rough(e.Elapsed), rough(e.Remaining))
 	case redlock.EventLost:
-		return []string{fmt.Sprintf("%s: lost after %s", r.title, rough(e.Elapsed))}
+		return fmt.Sprintf("%s: lost after %s", r.title, rough(e.Elapsed))
 	case redlock.EventReleased:
-		return []string{fmt.Sprintf("%s: released after %s, confirmed by %d servers", r.title, rough(e.Elapsed), e.Votes)}
+		return fmt.Sprintf("%s: released after %s, confirmed by %d servers", r.title, rough(e.Elapsed), e.Votes)
 	}
-	return nil
+	return ""
 }
 
 // vote tells when a node begins to fail, and when it answers again.
-func (r *reporter) vote(e redlock.Event) []string {
+func (r *reporter) vote(e redlock.Event) string {
 	fault := e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown
 	if fault == r.faulty[e.Node] {
-		return nil
+		return ""
 	}
 	r.faulty[e.Node] = fault
 	if !fault {
-		return []string{word(e.Node) + ": answers again"}
+		return word(e.Node) + ": answers again"
 	}
 	why := "no answer"
 	if e.Err != nil {
 		why = oneLine(e.Err.Error())
 	}
-	return []string{word(e.Node) + ": fails: " + why}
+	return word(e.Node) + ": fails: " + why
 }
 
 const (
