@@ -49,15 +49,27 @@ type lockStatus struct {
 	Group     string    `json:"group,omitempty"`  // where this is so
 	Permit    *int      `json:"permit,omitempty"` // which of several it is, from 0 on
 	State     string    `json:"state"`
-	Votes     int       `json:"votes"`           // nodes that hold the value
-	Value     string    `json:"value,omitempty"` // the one that most nodes hold
-	Bytes     []byte    `json:"value_base64,omitempty"`
-	Readers   bool      `json:"readers,omitempty"` // hold it, instead of one with a Value
-	owner               // of Value
+	Votes     int       `json:"votes"` // nodes that hold the value
+	content             // that most nodes hold
+	owner               // of its Value
 	TTL       *int64    `json:"ttl_ms,omitempty"` // -1: for ever
 	Nodes     []nodeKey `json:"nodes"`
 
 	prefix string // of its keys
+}
+
+// A content is what a lock's key holds: the value of its holder, or what stands for readers.
+type content struct {
+	Value   string `json:"value,omitempty"`
+	Bytes   []byte `json:"value_base64,omitempty"`
+	Readers bool   `json:"readers,omitempty"`
+}
+
+func contentOf(value string) content {
+	if value == protocol.ReadersValue {
+		return content{Readers: true}
+	}
+	return content{Value: value, Bytes: bytesOf(value)}
 }
 
 // An owner is what a value tells of who holds the lock, if it tells anything.
@@ -75,14 +87,11 @@ func ownerOf(value string) (o owner) {
 
 // A nodeKey is what one node holds for a name.
 type nodeKey struct {
-	Node  string `json:"node"`
-	Held  bool   `json:"held"` // there is a key
-	Value string `json:"value,omitempty"`
-	Bytes []byte `json:"value_base64,omitempty"`
-	// Readers hold it, instead of one with a Value.
-	Readers bool   `json:"readers,omitempty"`
-	TTL     *int64 `json:"ttl_ms,omitempty"`
-	Error   string `json:"error,omitempty"`
+	Node string `json:"node"`
+	Held bool   `json:"held"` // there is a key
+	content
+	TTL   *int64 `json:"ttl_ms,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // The states of a lock.
@@ -116,10 +125,7 @@ func judge(in *redlock.Inspection) lockStatus {
 			k.Error = nodeError(n.Err)
 			silent++
 		case n.TTL != 0:
-			k.Held, k.TTL = true, millis(n.TTL)
-			if k.Readers = n.Value == protocol.ReadersValue; !k.Readers {
-				k.Value, k.Bytes = n.Value, bytesOf(n.Value)
-			}
+			k.Held, k.TTL, k.content = true, millis(n.TTL), contentOf(n.Value)
 			holders[n.Value]++
 			if c := holders[n.Value]; c > holders[most] || len(holders) == 1 {
 				most = n.Value
@@ -131,10 +137,7 @@ func judge(in *redlock.Inspection) lockStatus {
 	q := len(in.Nodes)/2 + 1
 	_, left, held := in.Holder()
 	if len(holders) > 0 {
-		l.Votes = holders[most]
-		if l.Readers = most == protocol.ReadersValue; !l.Readers {
-			l.Value, l.Bytes, l.owner = most, bytesOf(most), ownerOf(most)
-		}
+		l.Votes, l.content, l.owner = holders[most], contentOf(most), ownerOf(most)
 	}
 	switch {
 	case held && left != protocol.NoTTL:
@@ -212,7 +215,7 @@ func (st *status) text(named bool) string {
 	for _, l := range st.Locks {
 		votes, value, owner := "-", "-", "-"
 		if l.Votes > 0 {
-			votes, value = fmt.Sprintf("%d of %d", l.Votes, len(l.Nodes)), valueText(l.Readers, l.Value)
+			votes, value = fmt.Sprintf("%d of %d", l.Votes, len(l.Nodes)), l.shown()
 		}
 		if l.Owner != "" {
 			owner = l.Owner + " since " + l.Since.Local().Format(time.DateTime)
@@ -224,7 +227,7 @@ func (st *status) text(named bool) string {
 		for _, n := range l.Nodes {
 			value := "-"
 			if n.Held {
-				value = valueText(n.Readers, n.Value)
+				value = n.shown()
 			}
 			row("", "  "+word(n.Node), n.state(), "", ttlText(n.TTL), value)
 		}
@@ -325,18 +328,19 @@ func (l lockStatus) hasReaders() bool {
 
 // cut reports whether text shows a beginning only of a value that release needs whole.
 func (l lockStatus) cut() bool {
-	return strings.HasSuffix(valueText(l.Readers, l.Value), "…") ||
-		slices.ContainsFunc(l.Nodes, func(k nodeKey) bool { return strings.HasSuffix(valueText(k.Readers, k.Value), "…") })
+	return strings.HasSuffix(l.shown(), "…") ||
+		slices.ContainsFunc(l.Nodes, func(k nodeKey) bool { return strings.HasSuffix(k.shown(), "…") })
 }
 
 // readersText stands in tables where a lock with one holder has its value.
 const readersText = "(readers)"
 
-func valueText(readers bool, value string) string {
-	if readers {
+// shown returns it as a word of a table.
+func (c content) shown() string {
+	if c.Readers {
 		return readersText
 	}
-	return valueShown(value)
+	return valueShown(c.Value)
 }
 
 func ttlText(ms *int64) string {

@@ -29,12 +29,7 @@ func (s *nodeSet) close() {
 
 // inspect asks what the nodes hold.
 func (s *nodeSet) inspect(ctx context.Context) ([]protocol.Reply, error) {
-	r := &protocol.Request{Op: protocol.OpInspect, Key: s.key, Timeout: s.timeout}
-	requests := make([]*protocol.Request, len(s.nodes))
-	for i := range requests {
-		requests[i] = r
-	}
-	replies := s.ask(ctx, requests)
+	replies := s.ask(ctx, func(int) *protocol.Request { return &protocol.Request{Op: protocol.OpInspect} })
 	return replies, ctx.Err()
 }
 
@@ -43,29 +38,30 @@ func (s *nodeSet) inspect(ctx context.Context) ([]protocol.Reply, error) {
 // locks, because the other one is against acquisitions that are under way: only their own client
 // knows of those, and it would need their token. The counters stay as they are.
 func (s *nodeSet) release(ctx context.Context, value func(node int) *string) []protocol.Reply {
-	requests := make([]*protocol.Request, len(s.nodes))
-	for i := range requests {
-		if v := value(i); v != nil {
-			requests[i] = &protocol.Request{Op: protocol.OpRelease, Key: s.key, Value: *v, Timeout: s.timeout}
+	return s.ask(ctx, func(node int) *protocol.Request {
+		if v := value(node); v != nil {
+			return &protocol.Request{Op: protocol.OpRelease, Value: *v}
 		}
-	}
-	return s.ask(ctx, requests)
+		return nil
+	})
 }
 
 var errNoAnswer = errors.New("no answer")
 
-// ask submits a request to each node that has one, and waits for the replies: for
-// no longer than s.timeout.
-func (s *nodeSet) ask(ctx context.Context, requests []*protocol.Request) []protocol.Reply {
+// ask submits a request about the key to each node that has one, and waits for the replies: for no
+// longer than s.timeout.
+func (s *nodeSet) ask(ctx context.Context, request func(node int) *protocol.Request) []protocol.Reply {
 	replies := make([]protocol.Reply, len(s.nodes))
 	received := make(nodeReplies, len(s.nodes))
 	open := 0
-	for i, r := range requests {
+	for i, n := range s.nodes {
+		r := request(i)
 		if r == nil {
 			replies[i].Outcome = protocol.Refused
 			continue
 		}
-		if err := s.nodes[i].Submit(r, i, received); err != nil {
+		r.Key, r.Timeout = s.key, s.timeout
+		if err := n.Submit(r, i, received); err != nil {
 			replies[i] = protocol.Reply{Outcome: protocol.Failed, Err: err}
 			continue
 		}
@@ -125,15 +121,17 @@ func (s *nodeSet) table(found []protocol.Reply) string {
 	fmt.Fprintln(table, "SERVER\tTTL\tVALUE")
 	for i, reply := range found {
 		node := word(s.nodes[i].String())
+		value := word(reply.Value)
+		if reply.Value == protocol.ReadersValue {
+			value = readersText
+		}
 		switch {
 		case reply.Err != nil:
 			fmt.Fprintf(table, "%s\t\t%s\n", node, harmless(reply.Err.Error()))
 		case reply.TTL == 0:
 			fmt.Fprintf(table, "%s\t-\t-\n", node)
-		case reply.Value == protocol.ReadersValue:
-			fmt.Fprintf(table, "%s\t%s\t%s\n", node, ttlText(millis(reply.TTL)), readersText)
 		default:
-			fmt.Fprintf(table, "%s\t%s\t%s\n", node, ttlText(millis(reply.TTL)), word(reply.Value))
+			fmt.Fprintf(table, "%s\t%s\t%s\n", node, ttlText(millis(reply.TTL)), value)
 		}
 	}
 	table.Flush()

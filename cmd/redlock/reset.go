@@ -175,13 +175,12 @@ func (r *resetCommand) look(ctx context.Context) (*resetReport, error) {
 
 // admit asks the nodes for their records, with the change that change returns for each.
 func (r *resetCommand) admit(ctx context.Context, change func(node int) *protocol.Admission) []protocol.Reply {
-	requests := make([]*protocol.Request, len(r.set.nodes))
-	for i := range requests {
+	return r.set.ask(ctx, func(i int) *protocol.Request {
 		if a := change(i); a != nil {
-			requests[i] = &protocol.Request{Op: protocol.OpAdmit, Key: r.set.key, Timeout: r.set.timeout, Admit: a}
+			return &protocol.Request{Op: protocol.OpAdmit, Admit: a}
 		}
-	}
-	return r.set.ask(ctx, requests)
+		return nil
+	})
 }
 
 // learn takes the server's record, identity and clock from its reply.
