@@ -119,6 +119,9 @@ func (a *acquisition) report(c *cobra.Command) {
 	a.terminal = onTerminal(a.stderr)
 }
 
+// warn tells what does not change the exit code.
+func (a *acquisition) warn(text string) { fmt.Fprintln(a.stderr, "redlock: "+oneLine(text)) }
+
 // take takes the lock. Its error has an exit code. The caller releases the lock, and then calls
 // stop.
 func (a *acquisition) take(ctx context.Context, names []string, observers ...redlock.LockerOption) (lock *redlock.Lock, stop func(), err error) {

@@ -68,7 +68,7 @@ func exitCode(ctx context.Context, err error) int {
 		return 0
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(context.Cause(ctx), &by):
+	case errors.As(err, &by), errors.As(context.Cause(ctx), &by):
 		return job.SignalCode(by.Signal)
 	case ctx.Err() != nil:
 		return exitInterrupted

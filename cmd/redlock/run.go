@@ -51,12 +51,11 @@ The command finds in its environment
 
 `
 
-// A runCommand is one run of "redlock run": its flags, and where it reports.
+// A runCommand is one run of "redlock run".
 type runCommand struct {
 	*acquisition
 	minHold time.Duration
 	oncePer time.Duration
-	warn    func(text string)
 }
 
 func newRun() *cobra.Command {
@@ -88,7 +87,6 @@ func newRun() *cobra.Command {
 			return err
 		}
 		r.report(c)
-		r.warn = func(text string) { fmt.Fprintln(c.ErrOrStderr(), "redlock: "+oneLine(text)) }
 		name, argv, err := nameAndCommand(args, c.ArgsLenAtDash())
 		if err != nil {
 			return err
@@ -124,12 +122,11 @@ func (r *runCommand) check() error {
 	return r.acquisition.check()
 }
 
-// run takes the lock, runs the command and releases the lock. It calls r.warn for what does not
-// change the exit code.
+// run takes the lock, runs the command and releases the lock.
 func (r *runCommand) run(ctx context.Context, names, argv []string) error {
-	path, err := findCommand(argv[0])
+	path, err := exec.LookPath(argv[0]) // as a shell would, before anything is locked
 	if err != nil {
-		return err
+		return cannotRun(argv[0], err)
 	}
 	renewed := make(renewals, 1)
 	j, err := job.New(job.Command{Path: path, Argv: argv, KillAfter: r.grace, Margin: job.Margin(r.ttl), Renewed: renewed})
@@ -146,7 +143,7 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 		lock.Release(context.WithoutCancel(ctx))
 		return err
 	}
-	return r.hold(ctx, lock, j)
+	return r.hold(ctx, lock, j, argv[0])
 }
 
 // claim marks the tick of --once-per, if there is one. Its error says why the command must not run.
@@ -162,8 +159,8 @@ func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 	return err
 }
 
-// hold runs the job while the lock is held, and releases the lock.
-func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job) error {
+// hold runs the job of that name while the lock is held, and releases the lock.
+func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, name string) error {
 	began := time.Now()
 	end, failed := j.Run(lock, environment(lock, r.fenced, r.permits > 1))
 	if !end.Swept {
@@ -174,9 +171,12 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job) e
 		r.warn("the lock was lost, after the command had ended and before --min-hold was over")
 	}
 	// Not bounded by ctx, which a signal that was meant for the command has ended.
+	var cannot *fs.PathError
 	switch released := lock.Release(context.WithoutCancel(ctx)); {
+	case errors.As(failed, &cannot):
+		return cannotRun(name, failed)
 	case failed != nil:
-		return notStarted(failed)
+		return failed
 	case end.Lost != nil:
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command was ended", end.Lost)}
 	case errors.Is(released, redlock.ErrLost) && !lingered:
@@ -190,28 +190,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job) e
 	return nil
 }
 
-// notStarted returns the error of a job that did not run its command, with its exit code.
-func notStarted(err error) error {
-	var start *job.StartError
-	var by job.SignalError
-	switch {
-	case errors.As(err, &start):
-		return cannotRun(start.Name, start.Err)
-	case errors.As(err, &by):
-		return &exitError{code: job.SignalCode(by.Signal), err: by}
-	}
-	return err
-}
-
-// findCommand looks for the command as a shell would, before anything is locked.
-func findCommand(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", cannotRun(name, err)
-	}
-	return path, nil
-}
-
+// cannotRun returns the error of a command that was not started, with its exit code.
 func cannotRun(name string, err error) error {
 	code := exitCannotRun
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {

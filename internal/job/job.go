@@ -47,13 +47,3 @@ func SignalCode(s syscall.Signal) int { return 128 + int(s) }
 type SignalError struct{ Signal syscall.Signal }
 
 func (e SignalError) Error() string { return "ended by a signal: " + e.Signal.String() }
-
-// A StartError is why the command could not be started.
-type StartError struct {
-	Name string
-	Err  error
-}
-
-func (e *StartError) Error() string { return e.Name + ": " + e.Err.Error() }
-
-func (e *StartError) Unwrap() error { return e.Err }

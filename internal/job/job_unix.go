@@ -76,7 +76,8 @@ func (j *Job) notify(s os.Signal) {
 	}
 }
 
-// Run runs the command while the lock is held. Its error says that the command was not started.
+// Run runs the command while the lock is held. Its error says that the command was not started: a
+// *fs.PathError, that it cannot be executed.
 // The caller releases the lock.
 func (j *Job) Run(lock *redlock.Lock, env []string) (Result, error) {
 	select {
@@ -138,7 +139,7 @@ func (j *Job) start(env []string) error {
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, j.tty.fd
 	}
 	if err := cmd.Start(); err != nil {
-		return &StartError{Name: j.command.Argv[0], Err: err}
+		return err
 	}
 	j.child = cmd.Process.Pid
 	j.warden.setCommand(j.child)

@@ -61,9 +61,9 @@ func TestACommandThatCannotBeStartedIsNamed(t *testing.T) {
 		c := shell("")
 		c.Path = path
 		r, err := newJob(t, c).Run(lock, nil)
-		var start *StartError
+		var start *fs.PathError
 		require.ErrorAs(t, err, &start)
-		assert.Equal(t, "sh", start.Name)
+		assert.Equal(t, path, start.Path)
 		assert.ErrorIs(t, err, why)
 		assert.Equal(t, Result{Swept: true}, r)
 	}
