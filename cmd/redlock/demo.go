@@ -37,7 +37,14 @@ out what would break them.`,
 					return err
 				}
 			}
-			return playDemo(c.Context(), s, demo.NewNarrator(c.OutOrStdout()))
+			ctx, cancel := context.WithTimeout(c.Context(), demoLimit)
+			defer cancel()
+			f, err := s.demoFleet(ctx)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			return demo.Run(ctx, f, demo.NewNarrator(c.OutOrStdout()))
 		},
 	}
 	s.nodeFlags(c.Flags())
@@ -45,24 +52,15 @@ out what would break them.`,
 	return c
 }
 
-// playDemo starts the nodes and plays the scenes on them.
-func playDemo(ctx context.Context, s *servers, n *demo.Narrator) error {
-	ctx, cancel := context.WithTimeout(ctx, demoLimit)
-	defer cancel()
-	f, err := startNodes(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return demo.Run(ctx, f, n)
-}
-
-// startNodes makes the fleet that --node asks for.
-func startNodes(ctx context.Context, s *servers) (fleet.Fleet, error) {
+// demoFleet starts the servers that --node asks for, or connects to them.
+func (s *servers) demoFleet(ctx context.Context) (fleet.Fleet, error) {
+	kind, options := fleet.Embedded, fleet.Options{Nodes: 5}
 	switch {
-	case len(s.nodes) == 0:
-		return fleet.Start(ctx, fleet.Embedded, fleet.Options{Nodes: 5})
-	case len(s.nodes) > 1 || strings.Contains(s.nodes[0], "://"):
+	case len(s.nodes) == 1 && !strings.Contains(s.nodes[0], "://"):
+		if kind = fleet.Kind(s.nodes[0]); !startable(kind) {
+			return nil, usageErrorf("unknown kind of servers %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)
+		}
+	case len(s.nodes) > 0:
 		for i, u := range s.nodes {
 			if _, _, err := pool.Dialer(u); err != nil {
 				return nil, usageErrorf("server %d: %v", i+1, err)
@@ -72,11 +70,7 @@ func startNodes(ctx context.Context, s *servers) (fleet.Fleet, error) {
 		if err != nil {
 			return nil, err
 		}
-		return fleet.Start(ctx, fleet.Addrs, fleet.Options{URLs: urls})
+		kind, options = fleet.Addrs, fleet.Options{URLs: urls}
 	}
-	kind := fleet.Kind(s.nodes[0])
-	if !startable(kind) {
-		return nil, usageErrorf("unknown kind of servers %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)
-	}
-	return fleet.Start(ctx, kind, fleet.Options{Nodes: 5})
+	return fleet.Start(ctx, kind, options)
 }
