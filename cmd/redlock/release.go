@@ -2,10 +2,8 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -146,121 +144,91 @@ func (r *releaseCommand) outcome(errs []error) error {
 }
 
 // runOn releases the lock on one set of servers.
-func (r *releaseCommand) runOn(c *cobra.Command, set *nodeSet) (err error) {
-	ctx := c.Context()
-	var replies []protocol.Reply
-	if r.force {
-		replies, err = r.enforce(ctx, c.OutOrStdout(), set, func() error {
-			if r.yes {
-				return nil
-			}
-			err := newPrompt(c).confirm(ctx, r.question(), r.name, word(r.name))
-			r.unwanted = err != nil
-			return err
-		})
-	} else {
-		replies, err = r.withdraw(ctx, set)
-	}
+func (r *releaseCommand) runOn(c *cobra.Command, set *nodeSet) error {
+	found, err := r.look(c, set)
 	if err != nil {
 		return err
 	}
-	return r.conclude(c, set, replies)
-}
-
-// withdraw deletes the key where it holds the value. If that is the beginning of one, as status
-// shows it, the servers are asked for the rest.
-func (r *releaseCommand) withdraw(ctx context.Context, set *nodeSet) ([]protocol.Reply, error) {
-	value := r.value
-	if isBeginning.MatchString(value) {
-		found, err := set.inspect(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if value, err = r.whole(set, found); err != nil {
-			return nil, err
+	if r.force && !r.yes {
+		if err := newPrompt(c).confirm(c.Context(), r.question(), r.name, word(r.name)); err != nil {
+			r.unwanted = true
+			return err
 		}
 	}
-	return set.release(ctx, func(int) *string { return &value }), nil
+	return r.delete(c, set, found)
 }
 
-// whole returns the one value that the servers hold and that begins with what was given, or what
-// was given if that is one of them.
-func (r *releaseCommand) whole(set *nodeSet, found []protocol.Reply) (string, error) {
-	var values []string
-	answers := 0
-	for _, reply := range found {
-		if reply.Outcome != protocol.Granted {
-			continue
-		}
-		answers++
-		switch {
-		case reply.TTL == 0:
-		case reply.Value == r.value:
-			return r.value, nil
-		case begins(reply.Value, r.value) && !slices.Contains(values, reply.Value):
-			values = append(values, reply.Value)
-		}
-	}
-	switch {
-	case len(values) == 1:
-		return values[0], nil
-	case len(values) > 1:
-		return "", fmt.Errorf("%d values that servers hold for %s begin so: nothing was deleted; give more of the one that is meant", len(values), word(r.name))
-	case answers < set.quorum():
-		return "", set.failure(found, "nothing was deleted")
-	}
-	return "", absence(fmt.Sprintf("no server that answered holds %s with a value that begins so: nothing was deleted", word(r.name)))
-}
-
-// enforce shows what the servers hold, has it confirmed by sure, and deletes on each server what
-// was shown. The answer may take minutes, and a value that a server gets meanwhile is the lock of
-// another client.
-func (r *releaseCommand) enforce(ctx context.Context, out io.Writer, set *nodeSet, sure func() error) ([]protocol.Reply, error) {
-	found, err := set.inspect(ctx)
+// look asks the servers what they hold, shows it for --force, and returns an error unless some of it is
+// meant.
+func (r *releaseCommand) look(c *cobra.Command, set *nodeSet) ([]protocol.Reply, error) {
+	found, err := set.inspect(c.Context())
 	if err != nil {
 		return nil, err
 	}
-	heading := ""
-	if set.of.group != "" {
-		heading = set.of.String() + "\n"
-	}
-	if err := output(out, heading+set.table(found)); err != nil {
-		return nil, err
-	}
-	seen := func(i int) *string {
-		if found[i].Outcome != protocol.Granted || found[i].TTL == 0 {
-			return nil
+	if r.force {
+		heading := ""
+		if set.of.group != "" {
+			heading = set.of.String() + "\n"
 		}
-		return &found[i].Value
+		if err := output(c.OutOrStdout(), heading+set.table(found)); err != nil {
+			return nil, err
+		}
 	}
-	held, answers := 0, 0
-	for i := range found {
-		if seen(i) != nil && found[i].Value == protocol.ReadersValue {
-			return nil, fmt.Errorf("%s has readers on %s: %s", word(r.name), word(set.nodes[i].String()), aboutReaders)
-		}
-		if seen(i) != nil {
-			held++
-		}
-		if found[i].Outcome == protocol.Granted {
+	answers := 0
+	values := map[string]bool{}
+	for i, reply := range found {
+		if reply.Outcome == protocol.Granted {
 			answers++
 		}
+		if !r.means(reply) {
+			continue
+		}
+		if values[reply.Value] = true; reply.Value == protocol.ReadersValue {
+			return nil, fmt.Errorf("%s has readers on %s: %s", word(r.name), word(set.nodes[i].String()), aboutReaders)
+		}
 	}
+	with := "with that value: nothing was deleted"
 	switch {
-	case held == 0 && answers < set.quorum():
+	case len(values) > 1 && r.byValue:
+		return nil, fmt.Errorf("%d values that servers hold for %s begin so: nothing was deleted; give more of the one that is meant", len(values), word(r.name))
+	case len(values) > 0:
+		return found, nil
+	case answers < set.quorum():
 		return nil, set.failure(found, "nothing was deleted")
-	case held == 0:
+	case r.force:
 		return nil, absence(fmt.Sprintf("no server that answered holds %s: nothing to release", word(r.name)))
+	case isBeginning.MatchString(r.value):
+		with = "with a value that begins so: nothing was deleted"
 	}
-	if err := sure(); err != nil {
-		return nil, err
-	}
-	replies := set.release(ctx, seen)
+	return nil, absence(fmt.Sprintf("no server that answered holds %s %s", word(r.name), with))
+}
+
+// means reports whether a server holds what is to be deleted.
+func (r *releaseCommand) means(reply protocol.Reply) bool {
+	return reply.Outcome == protocol.Granted && reply.TTL != 0 &&
+		(r.force || reply.Value == r.value || isBeginning.MatchString(r.value) && begins(reply.Value, r.value))
+}
+
+// delete deletes what was found. With --force that is on each server the value that was shown: the
+// answer may take minutes, and a value that a server gets meanwhile is the lock of another client.
+// A value that was given is deleted on all servers, because one may answer now that did not before.
+func (r *releaseCommand) delete(c *cobra.Command, set *nodeSet, found []protocol.Reply) error {
+	values := make([]*string, len(found))
 	for i := range found {
-		if found[i].Err != nil { // what it holds is not known, and was left alone
+		if r.means(found[i]) {
+			values[i] = &found[i].Value
+		}
+	}
+	if r.byValue {
+		values = slices.Repeat([]*string{cmp.Or(values...)}, len(found))
+	}
+	replies := set.release(c.Context(), func(i int) *string { return values[i] })
+	for i := range found {
+		if values[i] == nil && found[i].Err != nil { // what it holds is not known, and was left alone
 			replies[i] = found[i]
 		}
 	}
-	return replies, nil
+	return r.conclude(c, set, replies)
 }
 
 func (r *releaseCommand) question() string {
@@ -290,8 +258,6 @@ func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []prot
 		return fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), advice("status", r.name))
 	case free < set.quorum():
 		return set.failure(replies, done)
-	case deleted == 0 && r.byValue:
-		return absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", word(r.name)))
 	}
 	var b strings.Builder
 	title := word(r.name)

@@ -183,12 +183,10 @@ func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 				tr.NoError(t, err)
 				set := &nodeSet{nodes: nodes, key: name, timeout: longEnough}
 				defer set.close()
-				replies, err := r.enforce(t.Context(), io.Discard, set, func() error {
-					meanwhile[name]()
-					return nil
-				})
+				found, err := r.look(c, set)
 				tr.NoError(t, err)
-				if err = r.conclude(c, set, replies); want == "" {
+				meanwhile[name]()
+				if err = r.delete(c, set, found); want == "" {
 					assert.NoError(t, err)
 				} else {
 					assert.ErrorContains(t, err, want)
