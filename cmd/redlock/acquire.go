@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/user"
@@ -38,9 +37,6 @@ type acquisition struct {
 	quiet     bool
 	grace     time.Duration // from when the loss is told to the last moment that the work may see
 	graceName string        // of the flag
-
-	stderr   io.Writer
-	terminal bool // stderr is one
 }
 
 // patience is for how long an outage is waited out where --wait does not say: the library's default.
@@ -111,12 +107,6 @@ func (a *acquisition) check() error {
 		return usageErrorf("--%s %v: must be between 0 and %v with a TTL of %v, or a single lost message would end the command", a.graceName, a.grace, limit, a.ttl)
 	}
 	return nil
-}
-
-// report sets where is told what happens.
-func (a *acquisition) report(c *cobra.Command) {
-	a.stderr = c.ErrOrStderr()
-	a.terminal = onTerminal(a.stderr)
 }
 
 // warn tells what does not change the exit code.
@@ -274,7 +264,7 @@ func isKnown(kind error) bool {
 // says so. It is said in words to people at a terminal, and where it is notable: in a crontab each
 // line is a mail from each machine that was refused. With --verbose the reporter has said it.
 func (a *acquisition) conflict(err error, notable bool) error {
-	if a.quiet || !notable && (!a.terminal || a.verbose > 0) {
+	if a.quiet || !notable && (!onTerminal(a.stderr) || a.verbose > 0) {
 		err = nil
 	}
 	return &exitError{code: a.heldCode, err: err}

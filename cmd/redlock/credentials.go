@@ -12,8 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/redquorum/redquorum/pool"
 )
 
 // credentials are for the URLs that have none of their own.
@@ -65,14 +63,6 @@ func (c credentials) by(command string) (credentials, error) {
 
 // areSet reports whether there are any.
 func (c credentials) areSet() bool { return c.password != "" || c.file != "" || c.command != nil }
-
-// options are those of package pool by which each connection has the credentials of its time.
-func (c credentials) options() []pool.Option {
-	if !c.areSet() {
-		return nil
-	}
-	return []pool.Option{pool.Credentials(c.current)}
-}
 
 // current returns the user and the password of this moment.
 func (c credentials) current(ctx context.Context, _ string) (user, password string, err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -116,14 +117,9 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 			examined[i].Servers = append(examined[i].Servers, server)
 		}
 	}
-	settings := doctor.Settings{
-		Timeout: s.dialTimeout, NodeTimeout: s.nodeTimeout, MaxTTL: s.maxTTL, Prefix: s.prefix, Guard: guard,
-	}
-	if settings.MaxTTL == 0 {
-		settings.MaxTTL = usualTTL
-	}
-	if settings.NodeTimeout == 0 {
-		settings.NodeTimeout = 500 * time.Millisecond // as the library
+	settings := doctor.Settings{ // where none are given those of the library
+		Timeout: s.dialTimeout, NodeTimeout: cmp.Or(s.nodeTimeout, 500*time.Millisecond),
+		MaxTTL: cmp.Or(s.maxTTL, usualTTL), Prefix: s.prefix, Guard: guard,
 	}
 	found := &examination{}
 	for i, report := range doctor.ExamineSets(c.Context(), examined, settings) {

@@ -58,7 +58,7 @@ var groupName = regexp.MustCompile(`^([^\s=:/@,]+)=(.*)$`)
 func parseGroups(text string) (sets []serverSet, err error) {
 	for _, field := range strings.Fields(nextGroupURL.ReplaceAllString(text, " $1")) {
 		if named := groupName.FindStringSubmatch(field); named != nil {
-			if slices.ContainsFunc(sets, func(set serverSet) bool { return set.group == named[1] }) {
+			if slices.Contains(groupsOf(sets), named[1]) {
 				return nil, fmt.Errorf("there are two groups %s; give all URLs of a group behind one name", word(named[1]))
 			}
 			sets = append(sets, serverSet{group: named[1]})
@@ -79,19 +79,7 @@ func parseGroups(text string) (sets []serverSet, err error) {
 	return sets, nil
 }
 
-// settleGroups makes the sets of the flags.
-func (s *servers) settleGroups() error {
-	err := s.readGroups()
-	if err == nil {
-		return nil
-	}
-	code := exitConfig
-	if s.flags.Changed("group") || slices.ContainsFunc(mapFlags, s.flags.Changed) {
-		code = exitUsage
-	}
-	return &exitError{code: code, err: err}
-}
-
+// readGroups makes the sets of the flags.
 func (s *servers) readGroups() (err error) {
 	if s.sets, err = parseGroups(strings.Join(s.groups, " ")); err != nil {
 		return err
@@ -107,7 +95,7 @@ func (s *servers) readGroups() (err error) {
 	}
 	s.joining, s.leaving = splitNames(s.joining), splitNames(s.leaving)
 	for _, name := range append(slices.Clone(s.joining), s.leaving...) {
-		if !slices.ContainsFunc(s.sets, func(set serverSet) bool { return set.group == name }) {
+		if !slices.Contains(groupsOf(s.sets), name) {
 			return fmt.Errorf("there is no group %s to join or leave; there is: %s. While the map is being changed, give the groups of both versions",
 				word(name), quoted(groupsOf(s.sets)))
 		}

@@ -88,7 +88,6 @@ func newHold() *cobra.Command {
 		if err := h.check(); err != nil {
 			return err
 		}
-		h.report(c)
 		return h.run(c, append([]string{args[0]}, h.and...))
 	}
 	return c

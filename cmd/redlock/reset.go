@@ -341,13 +341,9 @@ func (r *resetCommand) text(report *resetReport) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SERVER\tNODES\tBORN\tQUARANTINE\tLONGEST TTL\tNOTE")
-	assumed := r.servers.maxTTL
-	if assumed == 0 {
-		assumed = usualTTL
-	}
 	for i := range report.Nodes {
 		n := &report.Nodes[i]
-		fmt.Fprintf(table, "%s\t%s\n", word(n.Node), n.columns(assumed))
+		fmt.Fprintf(table, "%s\t%s\n", word(n.Node), n.columns(cmp.Or(r.servers.maxTTL, usualTTL)))
 	}
 	table.Flush()
 	if held := len(report.Locks); held > 0 {

@@ -86,7 +86,6 @@ func newRun() *cobra.Command {
 		if err := r.check(); err != nil {
 			return err
 		}
-		r.report(c)
 		name, argv, err := nameAndCommand(args, c.ArgsLenAtDash())
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"log/slog"
 	"os"
 	"regexp"
@@ -53,18 +54,20 @@ type servers struct {
 	verbose       int  // how often it was given
 	states        bool // a reporter tells of the lock, and the log of each vote is for -vv
 
-	flags *pflag.FlagSet
-	log   *slog.Logger // with --verbose
-	login credentials
-	sets  []serverSet // of groups
+	flags  *pflag.FlagSet
+	stderr io.Writer
+	log    *slog.Logger // with --verbose
+	login  credentials
+	sets   []serverSet // of groups
 }
 
 // serverFlags adds the flags to a command, and has them settled before it runs.
 func serverFlags(c *cobra.Command) *servers {
 	s := &servers{}
 	c.PreRunE = func(*cobra.Command, []string) error {
+		s.stderr = c.ErrOrStderr()
 		if s.verbose > 0 {
-			s.log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+			s.log = slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
 		return s.settle()
 	}
@@ -113,8 +116,8 @@ func (s *servers) settle() error {
 	if err := s.settleNodes(); err != nil {
 		return err
 	}
-	if err := s.settleGroups(); err != nil {
-		return err
+	if err := s.readGroups(); err != nil {
+		return &exitError{code: s.exitFor(append(mapFlags, "group")...), err: err}
 	}
 	switch {
 	case s.embedded && s.flags.Changed("node"):
@@ -162,7 +165,10 @@ func (s *servers) start(ctx context.Context) (sets []serverSet, stop func(), err
 
 // poolOptions returns the options for package pool.
 func (s *servers) poolOptions() ([]pool.Option, error) {
-	opts := append(s.login.options(), pool.DialTimeout(s.dialTimeout))
+	opts := []pool.Option{pool.DialTimeout(s.dialTimeout)}
+	if s.login.areSet() {
+		opts = append(opts, pool.Credentials(s.login.current)) // for each connection those of its time
+	}
 	if s.log != nil {
 		opts = append(opts, pool.Log(s.log))
 	}
@@ -237,10 +243,13 @@ func (s *servers) openNodes(urls []string) ([]protocol.Node, error) {
 	return nodes, nil
 }
 
-// urlExit returns the exit code for a URL that is wrong. It depends on whether the URL is on the
-// command line or in the configuration.
-func (s *servers) urlExit() int {
-	if s.flags.Changed("node") || s.flags.Changed("group") {
+// urlExit returns the exit code for a URL that is wrong.
+func (s *servers) urlExit() int { return s.exitFor("node", "group") }
+
+// exitFor returns the exit code for values of flags that are wrong. It depends on whether one of them
+// is on the command line, or all are from the configuration.
+func (s *servers) exitFor(flags ...string) int {
+	if slices.ContainsFunc(flags, s.flags.Changed) {
 		return exitUsage
 	}
 	return exitConfig
