@@ -258,6 +258,8 @@ func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []prot
 		return fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), advice("status", r.name))
 	case free < set.quorum():
 		return set.failure(replies, done)
+	case deleted == 0 && r.byValue: // it has gone since it was looked for
+		return absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", word(r.name)))
 	}
 	var b strings.Builder
 	title := word(r.name)
