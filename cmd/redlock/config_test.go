@@ -179,3 +179,15 @@ func TestServersAreNamedInBothWays(t *testing.T) {
 	assert.Equal(t, []string{"redis://:a,b@c", "unix:///d"}, splitURLs("redis://:a,b@c,,unix:///d"), "a comma may be in a password")
 	assert.Equal(t, []string{"redis://:a;b@c", "valkeys://d"}, splitURLs("redis://:a;b@c;\n valkeys://d;"), "and a semicolon")
 }
+
+// TestVerboseIsCountedAndCanBeTurnedOff: a script may give it a value, as any flag that is set or not.
+func TestVerboseIsCountedAndCanBeTurnedOff(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want verbosity
+	}{{nil, 0}, {[]string{"-vv"}, 2}, {[]string{"--verbose=true", "-v"}, 2}, {[]string{"-v", "--verbose=false"}, 0}} {
+		s, err := settled(t, "nodes: [redis://a]", nil, test.args...)
+		tr.NoError(t, err)
+		assert.Equal(t, test.want, s.verbose, test.args)
+	}
+}

@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +53,7 @@ type servers struct {
 	tlsCert       string
 	tlsKey        string
 	passwordBy    string
-	verbose       int  // how often it was given
+	verbose       verbosity
 	states        bool // a reporter tells of the lock, and the log of each vote is for -vv
 
 	flags  *pflag.FlagSet
@@ -84,7 +86,8 @@ func serverFlags(c *cobra.Command) *servers {
 	f.StringVar(&s.tlsCert, "tls-cert", "", "`FILE` of our certificate for rediss://")
 	f.StringVar(&s.tlsKey, "tls-key", "", "`FILE` of its key")
 	f.StringVar(&s.passwordBy, "password-command", "", "`COMMAND` for the shell that prints the password, for one that ends; run again for new connections")
-	f.CountVarP(&s.verbose, "verbose", "v", "tell on stderr what happens")
+	f.VarP(&s.verbose, "verbose", "v", "tell on stderr what happens")
+	f.Lookup("verbose").NoOptDefVal = "true"
 	return s
 }
 
@@ -293,4 +296,27 @@ func (s *servers) answerTimeout() time.Duration { return max(s.nodeTimeout, s.di
 // explainTimeout has the help of such a tool say so.
 func (s *servers) explainTimeout() {
 	s.flags.Lookup("node-timeout").Usage = "how long to wait for a server's answer (default, and at least: --dial-timeout)"
+}
+
+// A verbosity is how often --verbose was given.
+type verbosity int
+
+// String implements pflag.Value.
+func (v *verbosity) String() string { return strconv.FormatBool(*v > 0) }
+
+// Type implements pflag.Value: it looks like a flag that is set or not.
+func (v *verbosity) Type() string { return "bool" }
+
+// Set implements pflag.Value.
+func (v *verbosity) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	switch {
+	case err != nil:
+		return errors.New("true or false is wanted")
+	case on:
+		*v++
+	default:
+		*v = 0
+	}
+	return nil
 }
