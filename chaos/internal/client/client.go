@@ -88,10 +88,9 @@ type giver interface {
 // A client is one process.
 type client struct {
 	Config
-	log      *history.Log
-	locks    giver
-	register *register.Client
-	ops      atomic.Int64
+	log   *history.Log
+	locks giver
+	ops   atomic.Int64
 }
 
 // Run runs a client until in ends. It releases its locks before it returns.
@@ -103,12 +102,7 @@ func Run(c Config, in io.Reader, out io.Writer) error {
 		stop()
 	}()
 
-	reg, err := register.Dial(c.Register)
-	if err != nil {
-		return err
-	}
-	defer reg.Close()
-	cl := &client{Config: c, log: history.NewLog(out), register: reg}
+	cl := &client{Config: c, log: history.NewLog(out)}
 	if err := cl.open(stop); err != nil {
 		return err
 	}
@@ -325,7 +319,8 @@ func (h *hold) work(ctx context.Context) error {
 		sleep(ctx, between(h.chance, 0, 50*time.Millisecond))
 		// A pause somewhere here is what fencing is for.
 		if h.writes != "" {
-			if _, err := h.client.register.Write(h.writes, h.lock.Fence(), h.id.Who, h.id.Op); err != nil {
+			w := register.Write{Name: h.writes, Token: h.lock.Fence(), Who: h.id.Who, Op: h.id.Op}
+			if _, err := register.Send(h.client.Register, w); err != nil {
 				return err
 			}
 		}

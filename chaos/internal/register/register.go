@@ -7,35 +7,32 @@
 package register
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
+	"net/http"
 	"sync"
 
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-// A write is a request, and answer the reply to it: one line of JSON each.
-type write struct {
-	Name  string `json:"name"`
-	Token int64  `json:"token"`
-	Who   int    `json:"who"`
-	Op    int64  `json:"op"`
-}
-
-type answer struct {
-	Accepted bool `json:"accepted"`
+// A Write is what a client asks for: to write to a name, with the token of its acquisition Op.
+type Write struct {
+	Name  string
+	Token int64
+	Who   int
+	Op    int64
 }
 
 // A Server is the register. It listens on a port of this machine.
 type Server struct {
-	log      *history.Log
-	listener net.Listener
-	running  sync.WaitGroup
+	log  *history.Log
+	http http.Server
+	addr string
 
 	mu      sync.Mutex
 	highest map[string]int64 // token, by name
-	conns   map[net.Conn]bool
-	closed  bool
 }
 
 // Serve starts a register that records in log.
@@ -44,64 +41,31 @@ func Serve(log *history.Log) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: log, listener: l, highest: map[string]int64{}, conns: map[net.Conn]bool{}}
-	s.running.Go(s.accept)
+	s := &Server{log: log, addr: l.Addr().String(), highest: map[string]int64{}}
+	s.http.Handler = http.HandlerFunc(s.answer)
+	go s.http.Serve(l) // ends with Close
 	return s, nil
 }
 
 // Addr is where clients find it.
-func (s *Server) Addr() string { return s.listener.Addr().String() }
+func (s *Server) Addr() string { return s.addr }
 
 // Close breaks all connections. It may be called twice.
-func (s *Server) Close() {
-	s.listener.Close()
-	s.mu.Lock()
-	s.closed = true
-	for c := range s.conns {
-		c.Close()
-	}
-	s.mu.Unlock()
-	s.running.Wait()
-}
+func (s *Server) Close() { s.http.Close() }
 
-func (s *Server) accept() {
-	for {
-		c, err := s.listener.Accept()
-		if err != nil {
-			return
-		}
-		s.mu.Lock()
-		s.conns[c] = true
-		if s.closed {
-			c.Close()
-		}
-		s.mu.Unlock()
-		s.running.Go(func() {
-			s.serve(c)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.conns, c)
-		})
+func (s *Server) answer(reply http.ResponseWriter, request *http.Request) {
+	var w Write
+	switch {
+	case json.NewDecoder(request.Body).Decode(&w) != nil:
+		reply.WriteHeader(http.StatusBadRequest)
+	case !s.takes(w):
+		reply.WriteHeader(http.StatusConflict)
 	}
 }
 
-func (s *Server) serve(c net.Conn) {
-	defer c.Close()
-	in, out := json.NewDecoder(c), json.NewEncoder(c)
-	for {
-		var w write
-		if in.Decode(&w) != nil {
-			return
-		}
-		if out.Encode(answer{s.decide(w)}) != nil {
-			return
-		}
-	}
-}
-
-// decide takes the write or not. The record is made under the same lock, so that its order is the
+// takes takes the write or not. The record is made under the same lock, so that its order is the
 // register's.
-func (s *Server) decide(w write) bool {
+func (s *Server) takes(w Write) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kind := history.Refused
@@ -114,35 +78,22 @@ func (s *Server) decide(w write) bool {
 	return kind == history.Accepted
 }
 
-// A Client writes to a register. It is safe for concurrent use.
-type Client struct {
-	mu   sync.Mutex
-	conn net.Conn
-	in   *json.Decoder
-	out  *json.Encoder
-}
-
-// Dial connects to the register at an address.
-func Dial(addr string) (*Client, error) {
-	c, err := net.Dial("tcp", addr)
+// Send reports whether the register at an address took the write.
+func Send(addr string, w Write) (bool, error) {
+	text, err := json.Marshal(w)
 	if err != nil {
-		return nil, err
-	}
-	return &Client{conn: c, in: json.NewDecoder(c), out: json.NewEncoder(c)}, nil
-}
-
-// Write reports whether the register took the write that client who makes under the lock of its
-// acquisition op.
-func (c *Client) Write(name string, token int64, who int, op int64) (bool, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.out.Encode(write{name, token, who, op}); err != nil {
 		return false, err
 	}
-	var a answer
-	err := c.in.Decode(&a)
-	return a.Accepted, err
+	reply, err := http.Post("http://"+addr, "application/json", bytes.NewReader(text))
+	if err != nil {
+		return false, err
+	}
+	reply.Body.Close()
+	switch reply.StatusCode {
+	case http.StatusOK:
+		return true, nil
+	case http.StatusConflict:
+		return false, nil
+	}
+	return false, fmt.Errorf("register: %s", reply.Status)
 }
-
-// Close ends the connection.
-func (c *Client) Close() error { return c.conn.Close() }

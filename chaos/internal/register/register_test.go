@@ -2,6 +2,7 @@ package register_test
 
 import (
 	"bytes"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,23 +21,17 @@ func TestOnlyTheHighestTokenWrites(t *testing.T) {
 	server, err := register.Serve(history.NewLog(&record))
 	require.NoError(t, err)
 	defer server.Close()
-	one, err := register.Dial(server.Addr())
-	require.NoError(t, err)
-	defer one.Close()
-	two, err := register.Dial(server.Addr())
-	require.NoError(t, err)
-	defer two.Close()
+	defer http.DefaultClient.CloseIdleConnections()
 
 	for _, w := range []struct {
-		by    *register.Client
 		name  string
 		token int64
 		want  bool
 	}{
-		{one, "a", 10, true}, {one, "a", 10, true}, {two, "a", 11, true}, {one, "a", 10, false},
-		{one, "b", 10, true}, {two, "a", 11, true}, {one, "a", 12, true}, {two, "a", 11, false},
+		{"a", 10, true}, {"a", 10, true}, {"a", 11, true}, {"a", 10, false},
+		{"b", 10, true}, {"a", 11, true}, {"a", 12, true}, {"a", 11, false},
 	} {
-		got, err := w.by.Write(w.name, w.token, 3, 4)
+		got, err := register.Send(server.Addr(), register.Write{Name: w.name, Token: w.token, Who: 3, Op: 4})
 		require.NoError(t, err)
 		assert.Equal(t, w.want, got, "%+v", w)
 	}
@@ -50,6 +45,6 @@ func TestOnlyTheHighestTokenWrites(t *testing.T) {
 	const yes, no = history.Accepted, history.Refused
 	assert.Equal(t, []history.Kind{yes, yes, yes, no, yes, yes, yes, no}, kinds)
 
-	_, err = one.Write("a", 99, 1, 1)
+	_, err = register.Send(server.Addr(), register.Write{Name: "a", Token: 99})
 	assert.Error(t, err, "the register is closed")
 }
