@@ -74,7 +74,6 @@ type lock interface {
 	Remaining() time.Duration
 	Fence() int64
 	Permit() int
-	Votes() int
 	Downgrade(context.Context) error
 	Release(context.Context) error
 }
@@ -264,7 +263,7 @@ func (h *hold) begin(lock lock) {
 	h.lock = lock
 	h.until = h.deadline()
 	e := h.id
-	e.Kind, e.Permit, e.Token, e.Votes, e.Until = history.Granted, lock.Permit(), lock.Fence(), lock.Votes(), h.until
+	e.Kind, e.Permit, e.Token, e.Until = history.Granted, lock.Permit(), lock.Fence(), h.until
 	if e.Lock.HasToken() || h.client.Program != "" {
 		h.writes = history.Slot(e.Name, e.Permit)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,8 +24,23 @@ const longestLine = 1024
 // thisMoment is how long a lock is held for whose program knows no deadline.
 const thisMoment = time.Nanosecond
 
-// longestLease is the most that a program may say a lock lasts.
-const longestLease = 24 * time.Hour
+// An answer is what a program may say to a request, as a pattern and for the error.
+type answer struct {
+	form *regexp.Regexp
+	text string
+}
+
+func oneOf(form, text string) answer { return answer{regexp.MustCompile("^(" + form + ")$"), text} }
+
+// answers are those of chaos/PROTOCOL.md. Its numbers have few enough digits for an int64, in
+// nanoseconds.
+var answers = map[string]answer{
+	"open":    oneOf(`ready (-|(extend|fence)(,(extend|fence))?) .+`, "ready FEATURES TEXT; features are -, or extend, fence, both"),
+	"acquire": oneOf(`granted( [1-9]\d{0,17})?|failed .+`, "granted, granted TOKEN, which is above zero, or failed TEXT"),
+	"held":    oneOf(`held( [1-9]\d{0,7})?|lost .+`, "held [MS], from 1 to 99999999, or lost TEXT"),
+	"extend":  oneOf(`held( [1-9]\d{0,7})?|lost .+|failed .+`, "held [MS], from 1 to 99999999, lost TEXT, or failed TEXT"),
+	"release": oneOf(`released|failed .+`, "released, or failed TEXT"),
+}
 
 // A program gives locks of any library, in any language: it is asked for them on its standard input,
 // and answers on its standard output, as chaos/PROTOCOL.md says. It is asked by one goroutine, for
@@ -41,10 +57,9 @@ type program struct {
 	lines   chan string // closed at the end of its output
 	tooLong bool        // why that is; once lines is closed
 
-	about   string // what it says it is
-	fences  bool   // its locks have tokens
-	extends bool   // they are extended when it is asked to
-	err     error  // the first
+	fences  bool  // its locks have tokens
+	extends bool  // they are extended when it is asked to
+	err     error // the first
 }
 
 // openProgram starts the program and tells it the servers. The error says what was wrong with its
@@ -68,31 +83,13 @@ func openProgram(c Config, log *history.Log, fail func()) (*program, error) {
 	for _, url := range c.URLs {
 		request += " " + strings.TrimPrefix(url, "redis://")
 	}
-	if p.ready(p.ask(request, 0)); p.err != nil {
+	_, ready := p.ask(request, 0)
+	if p.err != nil {
 		return nil, p.Close()
 	}
-	return p, log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: p.about})
-}
-
-// ready takes the answer to open.
-func (p *program) ready(verb, rest string) {
-	features, about, _ := strings.Cut(rest, " ")
-	if verb != "ready" || about == "" {
-		p.broke("open", verb, rest, "ready FEATURES TEXT")
-		return
-	}
-	p.about = about
-	for feature := range strings.SplitSeq(features, ",") {
-		switch feature {
-		case "extend":
-			p.extends = true
-		case "fence":
-			p.fences = true
-		case "-":
-		default:
-			p.broke("open", verb, rest, "extend, fence, both with a comma between them, or - as features")
-		}
-	}
+	features, about, _ := strings.Cut(ready, " ")
+	p.extends, p.fences = strings.Contains(features, "extend"), strings.Contains(features, "fence")
+	return p, log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: about})
 }
 
 // read passes on what the program says, line by line.
@@ -129,13 +126,16 @@ func (p *program) ask(request string, extra time.Duration) (verb, rest string) {
 	defer limit.Stop()
 	select {
 	case line, ok := <-p.lines:
-		if ok {
+		wanted := answers[asked]
+		switch {
+		case ok && wanted.form.MatchString(line):
 			verb, rest, _ = strings.Cut(line, " ")
 			return verb, rest
-		}
-		if p.tooLong {
+		case ok:
+			p.broken("answered %q by %q, where chaos/PROTOCOL.md has: %s", asked, line, wanted.text)
+		case p.tooLong:
 			p.broken("answered %q by a line of more than %d bytes", asked, longestLine)
-		} else {
+		default:
 			p.broken("ended its output instead of answering %q", asked)
 		}
 	case <-limit.C:
@@ -151,12 +151,6 @@ func (p *program) broken(format string, args ...any) error {
 		p.fail()
 	}
 	return p.err
-}
-
-// broke is the error of an answer that is not among those wanted.
-func (p *program) broke(request, verb, rest, want string) error {
-	return p.broken("answered %q by %q, where chaos/PROTOCOL.md has: %s", request,
-		strings.TrimSpace(verb+" "+rest), want)
 }
 
 // Close ends the program's input and waits until it has ended. The program is killed if that takes
@@ -193,32 +187,20 @@ func (r refusal) Error() string { return string(r) }
 // acquire asks for a lock. Nothing can end the wait before its time: the program is not listening.
 func (p *program) acquire(_ context.Context, d demand) (lock, error) {
 	wait := 2 * p.ttl
-	request := fmt.Sprint("acquire ", d.names[0], " ", wait.Milliseconds())
-	verb, rest := p.ask(request, wait)
-	want := "granted, or failed TEXT"
-	switch {
-	case p.err != nil:
-		return nil, p.err
-	case verb == "failed" && rest != "":
+	verb, rest := p.ask(fmt.Sprint("acquire ", d.names[0], " ", wait.Milliseconds()), wait)
+	if verb == "failed" {
 		return nil, refusal(rest)
-	case verb == "granted" && !p.fences && rest == "":
-		return p.granted(0), nil
-	case verb == "granted" && p.fences:
-		token, err := strconv.ParseInt(rest, 10, 64)
-		if err == nil && token > 0 {
-			return p.granted(token), nil
-		}
 	}
-	if p.fences {
-		want = "granted TOKEN, which is above zero, or failed TEXT"
+	l := &programLock{program: p}
+	if verb == "granted" && p.fences != (rest != "") {
+		p.broken("answered %q by %q; a lock has a token if fence is among the features", "acquire", verb+" "+rest)
 	}
-	return nil, p.broke("acquire", verb, rest, want)
-}
-
-func (p *program) granted(token int64) *programLock {
-	l := &programLock{program: p, token: token}
+	if p.err != nil {
+		return nil, p.err
+	}
+	l.token, _ = strconv.ParseInt(rest, 10, 64)
 	l.ctx, l.lose = context.WithCancelCause(context.Background())
-	return l
+	return l, nil
 }
 
 // A programLock is a lock that a program says it has.
@@ -232,7 +214,6 @@ type programLock struct {
 func (l *programLock) Context() context.Context { return l.ctx }
 func (l *programLock) Fence() int64             { return l.token }
 func (l *programLock) Permit() int              { return 0 }
-func (l *programLock) Votes() int               { return 0 }
 
 func (l *programLock) Downgrade(context.Context) error { return errors.ErrUnsupported }
 
@@ -251,46 +232,27 @@ func (l *programLock) Remaining() time.Duration {
 
 // ask returns zero if the lock is not held, or not extended.
 func (l *programLock) ask(request string) time.Duration {
-	p := l.program
 	if l.ctx.Err() != nil {
 		return 0
 	}
-	verb, rest := p.ask(request, 0)
+	verb, rest := l.program.ask(request, 0)
 	switch {
-	case p.err != nil:
-		return 0
-	case verb == "lost" && rest != "":
+	case verb == "lost":
 		l.lose(fmt.Errorf("%w: %s", redlock.ErrLost, rest))
-		return 0
-	case verb == "failed" && rest != "" && request == "extend":
-		return 0
 	case verb == "held" && rest == "":
 		return thisMoment
 	case verb == "held":
-		ms, err := strconv.ParseInt(rest, 10, 64)
-		if err == nil && ms > 0 && ms <= longestLease.Milliseconds() {
-			return time.Duration(ms) * time.Millisecond
-		}
+		ms, _ := strconv.ParseInt(rest, 10, 64)
+		return time.Duration(ms) * time.Millisecond
 	}
-	want := fmt.Sprintf("held [MS], from 1 to %d, or lost TEXT", longestLease.Milliseconds())
-	if request == "extend" {
-		want += ", or failed TEXT"
-	}
-	p.broke(request, verb, rest, want)
 	return 0
 }
 
 func (l *programLock) Release(context.Context) error {
-	verb, rest := l.program.ask("release", 0)
-	switch {
-	case l.program.err != nil:
-		return l.program.err
-	case verb == "released" && rest == "":
-		return nil
-	case verb == "failed" && rest != "":
+	if verb, rest := l.program.ask("release", 0); verb == "failed" {
 		return refusal(rest)
 	}
-	return l.program.broke("release", verb, rest, "released, or failed TEXT")
+	return l.program.err
 }
 
 // kinds are the kinds of locks that it gives.

@@ -25,7 +25,7 @@ type Kind string
 // neither, the client was killed, and the outcome is not known.
 const (
 	Asked    Kind = "asked"    // Acquire is about to be called
-	Granted  Kind = "granted"  // it has returned a lock: Token, Until, Votes
+	Granted  Kind = "granted"  // it has returned a lock: Token, Until
 	Failed   Kind = "failed"   // it has returned an error: Text
 	Extended Kind = "extended" // the lock was seen to last longer: Until
 	Lost     Kind = "lost"     // the lock's context has ended: Text
@@ -69,7 +69,6 @@ type Event struct {
 	Permit int      `json:"permit,omitempty"` // granted
 	Token  int64    `json:"token,omitempty"`
 	Until  int64    `json:"until,omitempty"` // the lock's deadline, by Now; never later than the library's own
-	Votes  int      `json:"votes,omitempty"`
 	Nodes  []int    `json:"nodes,omitempty"`
 	Text   string   `json:"text,omitempty"`
 }
