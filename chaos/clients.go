@@ -47,17 +47,10 @@ func (c *processes) start(i int) error {
 	if len(c.relayed) > 0 && i%2 == 1 {
 		config.URLs = c.relayed
 	}
-	p, err := client.Start(config, c.log)
+	p, err := client.Start(config, c.log, c.broken)
 	if err != nil {
 		return err
 	}
-	go func() { // ends with the process
-		select {
-		case <-p.Broken():
-			c.broken()
-		case <-p.Done():
-		}
-	}()
 	if i == len(c.all) {
 		c.all = append(c.all, p)
 	} else {

@@ -47,7 +47,7 @@ func parent(text string) {
 	err := json.Unmarshal([]byte(text), &c)
 	if err == nil {
 		var p *client.Process
-		if p, err = client.Start(c, history.NewLog(io.Discard)); err == nil {
+		if p, err = client.Start(c, history.NewLog(io.Discard), func() {}); err == nil {
 			err = p.Pause()
 		}
 	}
@@ -77,7 +77,7 @@ func TestAClientTellsItsHistoryAndEndsInGoodOrder(t *testing.T) {
 	t.Parallel()
 	var record bytes.Buffer
 	log := history.NewLog(&record)
-	p, err := client.Start(lonely(t), log)
+	p, err := client.Start(lonely(t), log, func() {})
 	require.NoError(t, err)
 	until(t, log, history.Failed)
 	require.NoError(t, p.Stop(limit))
@@ -100,7 +100,7 @@ func TestAClientTellsItsHistoryAndEndsInGoodOrder(t *testing.T) {
 func TestAPausedClientTellsNothingAndThenGoesOn(t *testing.T) {
 	t.Parallel()
 	log := history.NewLog(io.Discard)
-	p, err := client.Start(lonely(t), log)
+	p, err := client.Start(lonely(t), log, func() {})
 	require.NoError(t, err)
 	until(t, log, history.Asked)
 	require.NoError(t, p.Pause())
@@ -118,7 +118,7 @@ func TestAPausedClientTellsNothingAndThenGoesOn(t *testing.T) {
 
 func TestAClientThatDoesNotEndIsKilledAndReported(t *testing.T) {
 	t.Parallel()
-	p, err := client.Start(lonely(t), history.NewLog(io.Discard))
+	p, err := client.Start(lonely(t), history.NewLog(io.Discard), func() {})
 	require.NoError(t, err)
 	require.NoError(t, p.Pause())
 	assert.ErrorContains(t, p.Stop(100*time.Millisecond), "client 3 did not end")
@@ -128,14 +128,14 @@ func TestAClientThatFailsIsReported(t *testing.T) {
 	t.Parallel()
 	c := lonely(t)
 	c.URLs = nil
-	p, err := client.Start(c, history.NewLog(io.Discard))
+	p, err := client.Start(c, history.NewLog(io.Discard), func() {})
 	require.NoError(t, err)
 	assert.ErrorContains(t, p.Stop(limit), "client 3: exit status 1")
 }
 
 func TestAKilledClientIsNotReported(t *testing.T) {
 	t.Parallel()
-	p, err := client.Start(lonely(t), history.NewLog(io.Discard))
+	p, err := client.Start(lonely(t), history.NewLog(io.Discard), func() {})
 	require.NoError(t, err)
 	require.NoError(t, p.Kill())
 	assert.NoError(t, p.Stop(limit))

@@ -1,13 +1,12 @@
 package client
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -22,17 +21,16 @@ type Process struct {
 	done   chan struct{} // closed when it has ended, and all of its history was read
 	err    error         // why, once done
 	killed bool
-	broken chan struct{} // closed when it has ended by itself, and not well
-	said   tail
 }
 
-// Start runs this program again as a client, and adds its history to log.
+// Start runs this program again as a client, and adds its history to log. It calls broken if the
+// client ends by itself, with an exit code above zero.
 //
 // The client is in a process group of its own, because the terminal's Ctrl-C would not let it
 // release its locks. If this process dies, the client's standard input ends; a client that is
 // stopped at that moment is woken by a hangup, which the kernel sends to stopped processes of a
 // group whose parents have ended.
-func Start(c Config, log *history.Log) (*Process, error) {
+func Start(c Config, log *history.Log, broken func()) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -52,8 +50,9 @@ func Start(c Config, log *history.Log) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Who: c.Who, cmd: cmd, stdin: stdin, done: make(chan struct{}), broken: make(chan struct{})}
-	cmd.Stderr = io.MultiWriter(os.Stderr, &p.said)
+	p := &Process{Who: c.Who, cmd: cmd, stdin: stdin, done: make(chan struct{})}
+	var said bytes.Buffer // says why, if it fails
+	cmd.Stderr = io.MultiWriter(os.Stderr, &said)
 	cmd.WaitDelay = time.Second // for what a killed client has left behind with its standard error
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -62,42 +61,15 @@ func Start(c Config, log *history.Log) (*Process, error) {
 		defer close(p.done)
 		err := history.Read(stdout, func(e history.Event) { log.Add(e) })
 		p.err = errors.Join(err, cmd.Wait())
-		if text := p.said.String(); p.err != nil && text != "" {
-			p.err = fmt.Errorf("%w: %s", p.err, text)
+		if text := bytes.TrimSpace(said.Bytes()); p.err != nil && len(text) > 0 {
+			p.err = fmt.Errorf("%w: %s", p.err, text[max(0, len(text)-2048):])
 		}
 		if cmd.ProcessState.ExitCode() > 0 {
-			close(p.broken)
+			broken()
 		}
 	}()
 	return p, nil
 }
-
-// A tail keeps the end of a client's standard error, which says why it failed.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	const most = 2048
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	t.text = t.text[max(0, len(t.text)-most):]
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
-}
-
-// Done is closed when the process has ended, and all of its history is in the log.
-func (p *Process) Done() <-chan struct{} { return p.done }
-
-// Broken is closed when the process has ended by itself, with an exit code above zero.
-func (p *Process) Broken() <-chan struct{} { return p.broken }
 
 // signal sends sig to the process and to the program that it has its locks from.
 func (p *Process) signal(sig syscall.Signal) error {

@@ -51,10 +51,11 @@ func TestAProgramThatBreaksTheProtocolEndsTheRunWithTheReason(t *testing.T) {
 			config := lonely(t)
 			config.Program, config.Patience = c.program, time.Second
 			config.TTL, config.Work = 100*time.Millisecond, [2]time.Duration{0, 0}
-			p, err := client.Start(config, history.NewLog(io.Discard))
+			broken := make(chan struct{})
+			p, err := client.Start(config, history.NewLog(io.Discard), func() { close(broken) })
 			require.NoError(t, err)
 			select {
-			case <-p.Broken():
+			case <-broken:
 			case <-time.After(6 * limit):
 				t.Error("the client goes on")
 			}
@@ -75,7 +76,7 @@ func TestAProgramThatDoesNotEndWellIsReported(t *testing.T) {
 		config := lonely(t)
 		config.Program, config.Patience = program, time.Second
 		log := history.NewLog(io.Discard)
-		p, err := client.Start(config, log)
+		p, err := client.Start(config, log, func() {})
 		require.NoError(t, err)
 		until(t, log, history.Failed)
 		assert.ErrorContains(t, p.Stop(6*limit), says)
@@ -96,7 +97,7 @@ func TestAProgramIsAskedToExtendAndSaysThatItHasLost(t *testing.T) {
 		release) echo failed gone ;;
 	esac; done`
 	log := history.NewLog(io.Discard)
-	p, err := client.Start(config, log)
+	p, err := client.Start(config, log, func() {})
 	require.NoError(t, err)
 	for _, kind := range []history.Kind{history.Ready, history.Granted, history.Lost, history.Released} {
 		about := "a"
@@ -119,7 +120,7 @@ func TestFaultsHitTheProgramWithItsClient(t *testing.T) {
 	config.Patience = limit
 	config.Program = `echo $$ >` + file + `; ` + answering(`acquire) echo failed held ;;`)
 	log := history.NewLog(io.Discard)
-	p, err := client.Start(config, log)
+	p, err := client.Start(config, log, func() {})
 	require.NoError(t, err)
 	until(t, log, history.Failed)
 	pid, err := os.ReadFile(file)
