@@ -18,18 +18,17 @@ var clockOffsets = []time.Duration{0, -200 * time.Millisecond, 300 * time.Millis
 type processes struct {
 	log     *history.Log
 	config  client.Config
-	longTTL time.Duration // of every second client; zero: that of all
-	relayed []string      // the URLs of every second client; none: those of all
-	broken  func()        // is called when a client has failed
-	stop    func() error  // ends all clients in good order; may be called twice
+	relayed []string     // the URLs of every second client; none: those of all
+	broken  func()       // is called when a client has failed
+	stop    func() error // ends all clients in good order; may be called twice
 
 	mu      sync.Mutex
 	started int
 	all     []*client.Process
 }
 
-func newProcesses(log *history.Log, longTTL time.Duration, config client.Config, broken func()) *processes {
-	c := &processes{log: log, config: config, longTTL: longTTL, broken: broken}
+func newProcesses(log *history.Log, config client.Config, broken func()) *processes {
+	c := &processes{log: log, config: config, broken: broken}
 	c.stop = sync.OnceValue(c.stopAll)
 	return c
 }
@@ -41,9 +40,6 @@ func (c *processes) start(i int) error {
 	c.started++
 	config := c.config
 	config.Who, config.ClockOffset = c.started, clockOffsets[i%len(clockOffsets)]
-	if c.longTTL > 0 && i%2 == 1 {
-		config.TTL = c.longTTL
-	}
 	if len(c.relayed) > 0 && i%2 == 1 {
 		config.URLs = c.relayed
 	}

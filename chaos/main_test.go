@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -216,11 +217,20 @@ func TestKeysOfLocksAreToldFromThoseThatStay(t *testing.T) {
 
 func TestBadArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--scenario", "earthquake"}, {"now"}, {"--duration", "0s"}, {"--clients", "1"}, {"--ttl", "1ms"}, {"--duration", "9s"}, {"--long-ttl", "1s"}, {"--locks", "padlock"}, {"--locks", ""}, {"--locks", "plain,plain"},
+	for _, args := range [][]string{{"--scenario", "earthquake"}, {"now"}, {"--duration", "0s"}, {"--clients", "1"}, {"--ttl", "1ms"}, {"--duration", "9s"}, {"--locks", "padlock"}, {"--locks", ""}, {"--locks", "plain,plain"},
 		{"--scenario", "fail-over", "--client", "true"}, {"--scenario", "fail-over", "--no-guard"}, {"--nodes", "0"}, {"--client", "true", "--locks", "plain"}, {"--client", "true", "--no-guard"}} {
 		_, err := parse(args, &bytes.Buffer{})
 		assert.Error(t, err, args)
 	}
+}
+
+func TestAReplayHasTheOptionsOfItsRun(t *testing.T) {
+	t.Parallel()
+	args := []string{"--scenario", "flush,proxy", "--duration", "20s", "--seed", "7", "--nodes", "3", "--client", "echo 'a b'", "--keep", "x"}
+	o, err := parse(args, io.Discard)
+	require.NoError(t, err)
+	tr := trial{Scenario: o.scenarios[1], options: o}
+	assert.Equal(t, `go -C chaos run . --scenario=proxy --duration=10s --seed=7 --client='echo '\''a b'\''' --nodes='3'`, tr.replay())
 }
 
 func TestAPlanIsPrintedAndNotCarriedOut(t *testing.T) {

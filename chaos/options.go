@@ -19,7 +19,6 @@ type options struct {
 	duration  time.Duration
 	seed      uint64
 	ttl       time.Duration
-	longTTL   time.Duration
 	clients   int
 	nodes     int
 	client    string
@@ -29,6 +28,7 @@ type options struct {
 	plan      bool
 	judge     string
 	keep      string
+	given     string // the flags that a replay needs, for a shell
 }
 
 func parse(args []string, out io.Writer) (o options, err error) {
@@ -40,8 +40,6 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		"of the faults; the scenarios share it evenly, and each adds some seconds to begin and end")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
 	flags.DurationVar(&o.ttl, "ttl", 1200*time.Millisecond, "of the locks")
-	flags.DurationVar(&o.longTTL, "long-ttl", 0,
-		"of the locks of every second client; 0 for that of the others")
 	flags.IntVar(&o.clients, "clients", 4, "number of client processes")
 	flags.IntVar(&o.nodes, "nodes", 5, "number of servers")
 	flags.StringVar(&o.client, "client", "",
@@ -57,11 +55,22 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || o.duration <= 0 || o.ttl < 100*time.Millisecond || o.longTTL != 0 && o.longTTL < o.ttl || o.clients < 2 || o.nodes < 1 {
-		return o, fmt.Errorf("there are no arguments; --duration must be above zero, --ttl at least 100ms, --long-ttl not below it, --clients at least 2, --nodes at least 1: %q", args)
+	if flags.NArg() > 0 || o.duration <= 0 || o.ttl < 100*time.Millisecond || o.clients < 2 || o.nodes < 1 {
+		return o, fmt.Errorf("there are no arguments; --duration must be above zero, --ttl at least 100ms, --clients at least 2, --nodes at least 1: %q", args)
 	}
-	if given := notOfPrograms(flags); o.client != "" && len(given) > 0 {
-		return o, fmt.Errorf("--%s is about this module's library, and not about a --client", strings.Join(given, ", --"))
+	flags.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "scenario", "duration", "seed", "keep": // a replay has its own
+			return
+		case "locks", "no-guard":
+			if o.client != "" {
+				err = fmt.Errorf("--%s is about this module's library, and not about a --client", f.Name)
+			}
+		}
+		o.given += fmt.Sprintf(" --%s='%s'", f.Name, strings.ReplaceAll(f.Value.String(), "'", `'\''`))
+	})
+	if err != nil {
+		return o, err
 	}
 	o.guard = !*noGuard
 	if o.seed == 0 {
@@ -95,21 +104,11 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	for _, s := range o.scenarios {
 		ttls = max(ttls, s.Shortest())
 	}
-	if least := time.Duration(ttls) * max(o.ttl, o.longTTL); o.share() < least {
+	if least := time.Duration(ttls) * o.ttl; o.share() < least {
 		return o, fmt.Errorf("--duration %v leaves %v for each of %d scenarios, but a fault and its end need %d TTLs, which is %v: give %v or more",
 			o.duration, o.share(), len(o.scenarios), ttls, least, least*time.Duration(len(o.scenarios)))
 	}
 	return o, nil
-}
-
-// notOfPrograms are the flags that were given and that say nothing to another client.
-func notOfPrograms(flags *flag.FlagSet) (given []string) {
-	flags.Visit(func(f *flag.Flag) {
-		if f.Name == "locks" || f.Name == "no-guard" || f.Name == "long-ttl" {
-			given = append(given, f.Name)
-		}
-	})
-	return given
 }
 
 // share is the duration of the faults of each scenario.

@@ -53,29 +53,12 @@ type trial struct {
 
 func (t *trial) setting() nemesis.Setting {
 	return nemesis.Setting{Seed: t.seed, Duration: t.share(), Nodes: t.nodes, Clients: t.clients,
-		TTL: t.longest()}
+		TTL: t.ttl}
 }
 
 // replay is the command that makes the same faults again.
 func (t *trial) replay() string {
-	command := fmt.Sprintf("go -C chaos run . --scenario %s --duration %v --ttl %v --clients %d --seed %d",
-		t.Name, t.share(), t.ttl, t.clients, t.seed)
-	if t.longTTL > 0 {
-		command += fmt.Sprintf(" --long-ttl %v", t.longTTL)
-	}
-	if t.nodes != 5 {
-		command += fmt.Sprintf(" --nodes %d", t.nodes)
-	}
-	if t.client != "" {
-		command += fmt.Sprintf(" --client '%s'", strings.ReplaceAll(t.client, "'", `'\''`))
-	}
-	if len(t.locks) < len(history.Locks) {
-		command += " --locks " + strings.Join(texts(t.locks), ",")
-	}
-	if !t.guard {
-		command += " --no-guard"
-	}
-	return command
+	return fmt.Sprintf("go -C chaos run . --scenario=%s --duration=%v --seed=%d%s", t.Name, t.share(), t.seed, t.given)
 }
 
 // run plays the scenario and judges it. The history is kept in the file only if something is wrong.
@@ -154,7 +137,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	}
 	defer reg.Close()
 
-	t.running = newProcesses(t.history, t.longTTL, client.Config{
+	t.running = newProcesses(t.history, client.Config{
 		Program: t.client, URLs: urls, Register: reg.Addr(), Locks: t.locks, Names: names, Permits: permits,
 		Seed: t.seed, TTL: t.ttl, Guard: t.guard, Callers: callers,
 		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])}, Patience: patience,
@@ -205,7 +188,7 @@ func (t *trial) disturb(ctx context.Context) error {
 // TTL at most.
 func (t *trial) noteBegin() error {
 	now := history.Now()
-	e := history.Event{At: now, Kind: history.Began, Until: now + int64(t.longest())}
+	e := history.Event{At: now, Kind: history.Began, Until: now + int64(t.ttl)}
 	for i := range t.nodes {
 		e.Nodes = append(e.Nodes, i)
 	}
@@ -215,7 +198,7 @@ func (t *trial) noteBegin() error {
 // awaitGrants waits until each key and each kind of lock was granted after a moment. Servers that
 // forgot are in quarantine for a TTL, and a lock may be held for two.
 func (t *trial) awaitGrants(ctx context.Context, since int64) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*t.longest()+slack)
+	ctx, cancel := context.WithTimeout(ctx, 5*t.ttl+slack)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -238,16 +221,13 @@ func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	}
 }
 
-// longest is the longest time for which any lock outlives its holder.
-func (t *trial) longest() time.Duration { return max(t.ttl, t.longTTL) }
-
 // quarantine is how long a server that forgot is expected to give no vote. To a program that is an
 // outage as any other.
 func (t *trial) quarantine() time.Duration {
 	if t.client != "" {
 		return 0
 	}
-	return t.longest() + reconnect
+	return t.ttl + reconnect
 }
 
 func (t *trial) ttls(n float64) time.Duration { return time.Duration(n * float64(t.ttl)) }
@@ -297,7 +277,7 @@ func (t *trial) flush(ctx context.Context, i int) error {
 // and two node timeouts.
 func (t *trial) noteLeftKeys() error {
 	const intent = 2 * time.Second
-	expired := time.Now().Add(max(t.longest(), intent) + 500*time.Millisecond)
+	expired := time.Now().Add(max(t.ttl, intent) + 500*time.Millisecond)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; i < t.nodes; {
