@@ -5,9 +5,8 @@
 // for. What the model says of a node, a claim and a token is in the method of the event's kind, and
 // each guard has the name of a [Rule].
 //
-// A history of clients alone, such as one of chaos, does not tell what nodes did. Then
-// [Model.Hidden] has the steps of nodes happen unseen, and what clients did must be possible with
-// some of them.
+// A history of clients alone does not tell what nodes did. Then [Model.Hidden] has the steps of
+// nodes happen unseen, and what clients did must be possible with some of them.
 package trace
 
 import "fmt"

@@ -5,7 +5,6 @@
 //	permits    no more clients hold a name than there are permits
 //	fencing    tokens are unique, and rise from each lock to those asked for after it
 //	mutex      the history of a key is one of a readers-writer mutex with rising tokens (porcupine)
-//	model      each step is one that the model of spec/ allows (internal/trace)
 //	register   what a client wrote never comes after what a later holder wrote
 //	leftover   no server keeps a lock that no client holds
 //	evidence   locks were granted and faults happened; else nothing was shown
@@ -31,18 +30,17 @@ import (
 
 // The rules.
 const (
-	overlap    = "overlap"
-	permits    = "permits"
-	fencing    = "fencing"
-	mutex      = "mutex"
-	unmodelled = "model"
-	register   = "register"
-	leftover   = "leftover"
-	Evidence   = "evidence"
+	overlap  = "overlap"
+	permits  = "permits"
+	fencing  = "fencing"
+	mutex    = "mutex"
+	register = "register"
+	leftover = "leftover"
+	Evidence = "evidence"
 )
 
 // Rules are all of them, as a Violation names them.
-var Rules = []string{overlap, permits, fencing, mutex, unmodelled, register, leftover, Evidence}
+var Rules = []string{overlap, permits, fencing, mutex, register, leftover, Evidence}
 
 // A Violation is one thing that must not happen, and did.
 type Violation struct {
@@ -79,7 +77,6 @@ func History(events []history.Event, wanted [][]string) (*Verdict, error) {
 	search := searchMutex(locks, searchLimit)
 	v.Windows, v.Undecided = search.windows, search.undecided
 	v.add(search.violations...)
-	v.add(notSteps(locks)...)
 	v.add(lateWrites(events, all)...)
 	v.add(keysLeft(events)...)
 	v.add(v.missing(events, all, wanted)...)

@@ -130,14 +130,14 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 1.1 a 100 90
 			20 asked   2.1 a
 			30 granted 2.1 a 101 110`,
-			"overlap mutex model", "60ms before client 1's acquisition 1"},
+			"overlap mutex", "60ms before client 1's acquisition 1"},
 		{"granted while another that was extended holds it", `
 			0  asked    1.1 a
 			10 granted  1.1 a 100 30
 			15 extended 1.1 a 90
 			20 asked    2.1 a
 			40 granted  2.1 a 101 110`,
-			"overlap mutex model", "before client 1's acquisition 1"},
+			"overlap mutex", "before client 1's acquisition 1"},
 		{"granted inside another that is held longer than the one between", `
 			0  asked   1.1 a
 			10 granted 1.1 a 100 500
@@ -146,25 +146,25 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			40 leaving 2.1 a
 			50 asked   3.1 a
 			60 granted 3.1 a 102 510`,
-			"overlap mutex model", "client 3's acquisition 1 (fenced, token 102) was granted the lock 440ms before client 1"},
+			"overlap mutex", "client 3's acquisition 1 (fenced, token 102) was granted the lock 440ms before client 1"},
 		{"granted twice to one client", `
 			0  asked   1.1 a
 			0  asked   1.2 a
 			10 granted 1.1 a 100 90
 			30 granted 1.2 a 101 110`,
-			"overlap mutex model", "client 1's acquisition 2"},
+			"overlap mutex", "client 1's acquisition 2"},
 		{"a token twice", `
 			0  asked   1.1 a
 			0  asked   2.1 a
 			10 granted 1.1 a 100 20
 			30 granted 2.1 a 100 50`,
-			"fencing mutex model", "both have the token 100"},
+			"fencing mutex", "both have the token 100"},
 		{"a token that falls", `
 			0  asked   1.1 a
 			10 granted 1.1 a 100 20
 			11 asked   2.1 a
 			30 granted 2.1 a 99 50`,
-			"fencing mutex model", "which is 1 below"},
+			"fencing mutex", "which is 1 below"},
 		{"a token that falls in the order of holding, though both were asked for at the same time", `
 			0  asked   1.1 a
 			0  asked   2.1 a
@@ -206,25 +206,25 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			30 granted  2.1 a 99 50
 			31 accepted 2.1 a 99
 			32 accepted 1.1 a 100`,
-			"fencing mutex model register", "client 1's acquisition 1 wrote after client 2's acquisition 1"},
+			"fencing mutex register", "client 1's acquisition 1 wrote after client 2's acquisition 1"},
 		{"a writer beside a reader", `
 			0  asked   1.1 a shared
 			10 granted 1.1 a 0 90
 			20 asked   2.1 a plain
 			30 granted 2.1 a 0 110`,
-			"overlap mutex model", "client 2's acquisition 1 (plain) was granted the lock 60ms before client 1's acquisition 1 (shared)"},
+			"overlap mutex", "client 2's acquisition 1 (plain) was granted the lock 60ms before client 1's acquisition 1 (shared)"},
 		{"a writer with a token beside a reader", `
 			0  asked   1.1 a shared
 			10 granted 1.1 a 0 90
 			20 asked   2.1 a
 			30 granted 2.1 a 7 110`,
-			"overlap mutex model", "(fenced, token 7) was granted the lock 60ms before"},
+			"overlap mutex", "(fenced, token 7) was granted the lock 60ms before"},
 		{"a reader beside a writer", `
 			0  asked   1.1 a plain
 			10 granted 1.1 a 0 90
 			20 asked   2.1 a shared
 			30 granted 2.1 a 0 110`,
-			"overlap mutex model", "client 2's acquisition 1 (shared) was granted the lock 60ms before client 1's acquisition 1 (plain)"},
+			"overlap mutex", "client 2's acquisition 1 (shared) was granted the lock 60ms before client 1's acquisition 1 (plain)"},
 		{"a writer beside the last of several readers", `
 			0  asked   1.1 a shared
 			0  asked   2.1 a shared
@@ -232,39 +232,39 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 1.1 a 0 90
 			11 granted 2.1 a 0 110
 			90 granted 3.1 a 0 150`,
-			"overlap mutex model", "20ms before client 2's acquisition 1 (shared)"},
+			"overlap mutex", "20ms before client 2's acquisition 1 (shared)"},
 		{"a writer beside one who was a writer and is a reader", `
 			0  asked       1.1 a
 			10 granted     1.1 a 5 90
 			20 downgrading 1.1 a
 			20 asked       2.1 a plain
 			30 granted     2.1 a 0 110`,
-			"overlap mutex model", "before client 1's acquisition 1 (fenced, downgraded, token 5)"},
+			"overlap mutex", "before client 1's acquisition 1 (fenced, downgraded, token 5)"},
 		{"a reader beside a writer that is to become a reader", `
 			0  asked       1.1 a plain
 			10 granted     1.1 a 0 90
 			20 asked       2.1 a shared
 			30 granted     2.1 a 0 110
 			40 downgrading 1.1 a`,
-			"overlap mutex model", "10ms before client 1's acquisition 1 (plain)"},
+			"overlap mutex", "10ms before client 1's acquisition 1 (plain)"},
 		{"two sets that share a name", `
 			0  asked   1.1 a+b set
 			10 granted 1.1 a+b 0 90
 			20 asked   2.1 b+c set
 			30 granted 2.1 b+c 0 110`,
-			"overlap mutex model", `"b": client 2's acquisition 1 (set) was granted the lock 60ms before client 1's acquisition 1 (set)`},
+			"overlap mutex", `"b": client 2's acquisition 1 (set) was granted the lock 60ms before client 1's acquisition 1 (set)`},
 		{"a single name of a set", `
 			0  asked   1.1 a+b set
 			10 granted 1.1 a+b 0 90
 			20 asked   2.1 a plain
 			30 granted 2.1 a 0 110`,
-			"overlap mutex model", `"a": client 2's`},
+			"overlap mutex", `"a": client 2's`},
 		{"a reader of a name of a set", `
 			0  asked   1.1 b shared
 			10 granted 1.1 b 0 90
 			20 asked   2.1 a+b set
 			30 granted 2.1 a+b 0 110`,
-			"overlap mutex model", `"b": client 2's`},
+			"overlap mutex", `"b": client 2's`},
 		{"three holders of two permits", `
 			0  asked   1.1 p permit 2
 			0  asked   2.1 p permit 2
@@ -272,7 +272,7 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 1.1 p 0 90 0
 			10 granted 2.1 p 0 90 1
 			30 granted 3.1 p 0 110 1`,
-			"overlap permits mutex model", "client 3's acquisition 1 (permit) was granted the lock beside 2 others"},
+			"overlap permits mutex", "client 3's acquisition 1 (permit) was granted the lock beside 2 others"},
 		{"three holders of two permits, each of a slot of its own", `
 			0  asked   1.1 p permit 2
 			0  asked   2.1 p permit 2
@@ -288,13 +288,13 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 1.1 p 0 90 0
 			10 granted 2.1 p 0 90 1
 			30 granted 3.1 p 0 110`,
-			"overlap permits mutex model", "client 3's acquisition 1 (plain)"},
+			"overlap permits mutex", "client 3's acquisition 1 (plain)"},
 		{"a permit twice, though another is free", `
 			0  asked   1.1 p permit 2
 			0  asked   2.1 p permit 2
 			10 granted 1.1 p 0 90 1
 			30 granted 2.1 p 0 110 1`,
-			"overlap mutex model", `"p permit 1"`},
+			"overlap mutex", `"p permit 1"`},
 		{"the permits of those who know of most count", `
 			0  asked   9.5 p permit 3
 			0  asked   1.1 p permit 2
@@ -305,13 +305,13 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			10 granted 2.1 p 0 90 1
 			10 granted 3.1 p 0 110 2
 			30 granted 4.1 p 0 110 2`,
-			"overlap permits mutex model", "beside 3 others"},
+			"overlap permits mutex", "beside 3 others"},
 		{"a token of a permit that falls", `
 			0  asked   1.1 p fenced-permit 2
 			10 granted 1.1 p 100 20 1
 			21 asked   2.1 p fenced-permit 2
 			30 granted 2.1 p 99 50 1`,
-			"fencing mutex model", "which is 1 below"},
+			"fencing mutex", "which is 1 below"},
 		{"a token that falls, with locks without tokens between", `
 			0  asked   1.1 a
 			10 granted 1.1 a 100 20
@@ -321,7 +321,7 @@ func TestEachRuleFindsWhatIsWrong(t *testing.T) {
 			32 granted 3.1 a 0 40
 			41 asked   4.1 a
 			42 granted 4.1 a 99 50`,
-			"fencing mutex model", "which is 1 below"},
+			"fencing mutex", "which is 1 below"},
 		{"a write by a reader", `
 			0  asked    1.1 a shared
 			10 granted  1.1 a 0 20
