@@ -24,7 +24,6 @@ import (
 )
 
 const (
-	callers = 3 // of each client
 	// reconnect is how long a client may take to find that a server is back.
 	reconnect = time.Second
 	// slack is how late anything may be on a busy machine.
@@ -139,7 +138,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 
 	t.running = newProcesses(t.history, client.Config{
 		Program: t.client, URLs: urls, Register: reg.Addr(), Locks: t.locks, Names: names, Permits: permits,
-		Seed: t.seed, TTL: t.ttl, Guard: t.guard, Callers: callers,
+		Seed: t.seed, TTL: t.ttl, Guard: t.guard,
 		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])}, Patience: patience,
 	}, end)
 	t.running.relayed = relayed
@@ -195,14 +194,14 @@ func (t *trial) noteBegin() error {
 	return t.history.Add(e)
 }
 
-// awaitGrants waits until each key and each kind of lock was granted after a moment. Servers that
+// awaitGrants waits until each name and each kind of lock was granted after a moment. Servers that
 // forgot are in quarantine for a TTL, and a lock may be held for two.
 func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*t.ttl+slack)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	awaited := client.Keys(t.running.config)
+	awaited := t.running.config.Asked()
 	if t.client == "" {
 		awaited = append(awaited, texts(t.locks)...)
 	}

@@ -28,6 +28,9 @@ import (
 // env is the variable with the configuration of a client.
 const env = "REDQUORUM_CHAOS_CLIENT"
 
+// callers is how many goroutines a client has. A program has one lock at a time.
+const callers = 3
+
 // A Config is the work of a client.
 type Config struct {
 	Who      int // its number; no two processes have the same
@@ -39,7 +42,6 @@ type Config struct {
 	Seed     uint64
 	TTL      time.Duration
 	Guard    bool // MemoryGuard
-	Callers  int  // goroutines
 
 	// Work bounds how long a lock is held, drawn evenly.
 	Work [2]time.Duration
@@ -87,9 +89,10 @@ type giver interface {
 // A client is one process.
 type client struct {
 	Config
-	log   *history.Log
-	locks giver
-	ops   atomic.Int64
+	log     *history.Log
+	locks   giver
+	callers int // goroutines
+	ops     atomic.Int64
 }
 
 // Run runs a client until in ends. It releases its locks before it returns.
@@ -105,7 +108,7 @@ func Run(c Config, in io.Reader, out io.Writer) error {
 	if err := cl.open(stop); err != nil {
 		return err
 	}
-	errs := make([]error, cl.Callers)
+	errs := make([]error, cl.callers)
 	var callers sync.WaitGroup
 	for i := range errs {
 		callers.Go(func() { errs[i] = cl.call(ctx, rand.New(rand.NewPCG(c.Seed, uint64(c.Who*1000+i)))) })
@@ -121,7 +124,7 @@ func (c *client) open(end func()) error {
 		if err != nil {
 			return err
 		}
-		c.locks, c.Callers, c.Locks = p, 1, p.kinds()
+		c.locks, c.callers, c.Locks = p, 1, p.kinds()
 		return nil
 	}
 	nodes, err := pool.Open(c.URLs...)
@@ -130,7 +133,7 @@ func (c *client) open(end func()) error {
 	}
 	l, err := redlock.New(nodes, redlock.TTL(c.TTL), redlock.MemoryGuard(c.Guard),
 		timetest.Wall(func() time.Time { return time.Now().Add(c.ClockOffset) }))
-	c.locks = locker{l}
+	c.locks, c.callers = locker{l}, callers
 	return err
 }
 
@@ -148,13 +151,13 @@ func (c *client) call(ctx context.Context, chance *rand.Rand) error {
 // cycle takes a lock, works, and gives it back. Its error is about the apparatus, not about locks.
 func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
 	d := c.draw(chance)
-	h := &hold{client: c, chance: chance, demand: d, id: d.event(c.Who, c.ops.Add(1))}
-	h.ask()
+	h := &hold{client: c, chance: chance, id: d.event(c.Who, c.ops.Add(1))}
+	h.note(history.Event{Kind: history.Asked, Fair: d.fair, Most: d.most})
 	waiting, cancel := context.WithTimeout(ctx, 5*c.TTL)
 	defer cancel()
 	lock, err := c.locks.acquire(waiting, d)
 	if err != nil {
-		h.note(history.Failed, reason(err))
+		h.note(history.Event{Kind: history.Failed, Text: reason(err)})
 		sleep(ctx, between(chance, 0, 50*time.Millisecond))
 		return c.log.Err()
 	}
@@ -170,13 +173,18 @@ func (c *client) cycle(ctx context.Context, chance *rand.Rand) error {
 		}
 	}
 	h.look() // one without a deadline is known to be held up to here
-	h.note(history.Leaving, "")
-	h.noteOutcome(history.Released, lock.Release(context.WithoutCancel(ctx)))
+	h.note(history.Event{Kind: history.Leaving})
+	err = lock.Release(context.WithoutCancel(ctx))
+	h.note(history.Event{Kind: history.Released, Text: reason(err)})
 	return c.log.Err()
 }
 
-// reason is the kind of an error, as far as a caller can know it, and its text behind a colon.
+// reason is the kind of an error, as far as a caller can know it, and its text behind a colon. It is
+// empty without an error.
 func reason(err error) string {
+	if err == nil {
+		return ""
+	}
 	var said refusal
 	if errors.As(err, &said) {
 		return string(said)
@@ -216,7 +224,6 @@ func sleep(ctx context.Context, d time.Duration) {
 // A hold is one acquisition, and the work that is done under its lock.
 type hold struct {
 	id     history.Event // what all its events have
-	demand demand
 	client *client
 	chance *rand.Rand
 	lock   lock
@@ -224,26 +231,9 @@ type hold struct {
 	writes string // the register's key; empty: the holder writes nothing
 }
 
-// ask notes what is asked for.
-func (h *hold) ask() {
-	e := h.id
-	e.At, e.Kind, e.Fair, e.Most = history.Now(), history.Asked, h.demand.fair, h.demand.most
-	h.client.log.Add(e)
-}
-
-// noteOutcome notes that a call has returned.
-func (h *hold) noteOutcome(kind history.Kind, err error) {
-	if err != nil {
-		h.note(kind, reason(err))
-		return
-	}
-	h.note(kind, "")
-}
-
-// note writes an event into the history.
-func (h *hold) note(kind history.Kind, text string) {
-	e := h.id
-	e.At, e.Kind, e.Text = history.Now(), kind, text
+// note writes an event of the acquisition into the history.
+func (h *hold) note(e history.Event) {
+	e.At, e.Who, e.Op, e.Name, e.Names, e.Lock = history.Now(), h.id.Who, h.id.Op, h.id.Name, h.id.Names, h.id.Lock
 	h.client.log.Add(e)
 }
 
@@ -262,13 +252,10 @@ func (h *hold) deadline() int64 {
 func (h *hold) begin(lock lock) {
 	h.lock = lock
 	h.until = h.deadline()
-	e := h.id
-	e.Kind, e.Permit, e.Token, e.Until = history.Granted, lock.Permit(), lock.Fence(), h.until
-	if e.Lock.HasToken() || h.client.Program != "" {
-		h.writes = history.Slot(e.Name, e.Permit)
+	if h.id.Lock.HasToken() || h.client.Program != "" {
+		h.writes = history.Slot(h.id.Name, lock.Permit())
 	}
-	e.At = history.Now()
-	h.client.log.Add(e)
+	h.note(history.Event{Kind: history.Granted, Permit: lock.Permit(), Token: lock.Fence(), Until: h.until})
 }
 
 // look reports whether the lock is held, and notes a later deadline than before.
@@ -277,9 +264,7 @@ func (h *hold) look() bool {
 	// Two readings differ by the time between them; a renewal adds a third of the TTL.
 	if until > h.until+int64(h.client.TTL/100) {
 		h.until = until
-		e := h.id
-		e.At, e.Kind, e.Until = history.Now(), history.Extended, until
-		h.client.log.Add(e)
+		h.note(history.Event{Kind: history.Extended, Until: until})
 	}
 	return until > 0
 }
@@ -287,7 +272,7 @@ func (h *hold) look() bool {
 // noteLoss notes that the lock was lost, if it was.
 func (h *hold) noteLoss() {
 	if cause := context.Cause(h.lock.Context()); errors.Is(cause, redlock.ErrLost) {
-		h.note(history.Lost, cause.Error())
+		h.note(history.Event{Kind: history.Lost, Text: cause.Error()})
 	}
 }
 
@@ -307,8 +292,9 @@ func (h *hold) span() time.Duration {
 // downgrade makes the writer a reader, who writes nothing more.
 func (h *hold) downgrade(ctx context.Context) {
 	h.writes = ""
-	h.note(history.Downgrading, "")
-	h.noteOutcome(history.Downgraded, h.lock.Downgrade(ctx))
+	h.note(history.Event{Kind: history.Downgrading})
+	err := h.lock.Downgrade(ctx)
+	h.note(history.Event{Kind: history.Downgraded, Text: reason(err)})
 }
 
 // work looks at the lock, prepares something, and writes it, again and again.

@@ -123,19 +123,13 @@ func (from locker) acquire(ctx context.Context, d demand) (lock, error) {
 	return from.Acquire(ctx, d.names[0], d.opts...)
 }
 
-// Keys are those that the locks of a config can be of, as history.Acquisition.Keys has them. It
-// leaves out those that only a client with more permits than the others asks for.
-func Keys(c Config) []string {
-	keys := slices.Clone(c.Names)
-	if c.Program != "" {
-		return keys
+// Asked are the names that a client of the config asks for.
+func (c Config) Asked() []string {
+	switch {
+	case c.Program != "":
+		return c.Names
+	case !slices.ContainsFunc(c.Locks, func(l history.Lock) bool { return !l.IsPermit() }):
+		return []string{c.Permits}
 	}
-	if !slices.ContainsFunc(c.Locks, func(l history.Lock) bool { return !l.IsPermit() }) {
-		keys = nil
-	}
-	keys = append(keys, c.Permits)
-	if slices.ContainsFunc(c.Locks, history.Lock.IsPermit) {
-		keys = append(keys, history.Slot(c.Permits, 1))
-	}
-	return keys
+	return append(slices.Clone(c.Names), c.Permits)
 }

@@ -99,7 +99,7 @@ func (l *Log) Add(e Event) error {
 	if err == nil {
 		_, err = l.out.Write(append(line, '\n'))
 	}
-	for _, about := range append(keys(e), string(e.Lock)) {
+	for _, about := range append([]string{e.Name, string(e.Lock)}, e.Names...) {
 		at := topic{e.Kind, about}
 		l.last[at] = max(l.last[at], e.At)
 	}
@@ -109,8 +109,8 @@ func (l *Log) Add(e Event) error {
 	return l.err
 }
 
-// Last returns when the latest event of a kind was that is about a key, as Acquisition.Keys has
-// them, or about a kind of lock; zero if there was none.
+// Last returns when the latest event of a kind was that is about a name or a kind of lock; zero if
+// there was none.
 func (l *Log) Last(kind Kind, about string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,7 +2,6 @@ package history
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -39,12 +38,4 @@ func Slot(name string, permit int) string {
 		return name
 	}
 	return fmt.Sprintf("%s permit %d", name, permit)
-}
-
-// keys are what an event of a lock is about.
-func keys(e Event) []string {
-	if len(e.Names) > 0 {
-		return slices.Clone(e.Names)
-	}
-	return []string{Slot(e.Name, e.Permit)}
 }
