@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/chaos/internal/client"
 	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/internal/fleet"
 )
 
 // clockOffsets are how far the clients' wall clocks are ahead, one after the other: not at all, by
@@ -66,17 +68,17 @@ func (c *processes) note(kind history.Kind, p *client.Process) error {
 	return c.log.Add(history.Event{At: history.Now(), Kind: kind, Who: p.Who})
 }
 
-func (c *processes) Pause(i int) error {
+func (c *processes) Pause(_ context.Context, i int) error {
 	p := c.at(i)
 	return errors.Join(c.note(history.Paused, p), p.Pause())
 }
 
-func (c *processes) Resume(i int) error {
+func (c *processes) Resume(_ context.Context, i int) error {
 	p := c.at(i)
 	return errors.Join(p.Resume(), c.note(history.Resumed, p))
 }
 
-func (c *processes) Replace(i int) error {
+func (c *processes) Replace(_ context.Context, i int) error {
 	p := c.at(i)
 	if err := errors.Join(c.note(history.Killed, p), p.Kill()); err != nil {
 		return err
@@ -85,11 +87,5 @@ func (c *processes) Replace(i int) error {
 }
 
 func (c *processes) stopAll() error {
-	errs := make([]error, len(c.all))
-	var wg sync.WaitGroup
-	for i, p := range c.all {
-		wg.Go(func() { errs[i] = p.Stop(c.config.Patience + slack) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return fleet.Parallel(len(c.all), func(i int) error { return c.all[i].Stop(c.config.Patience + slack) })
 }

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,9 +36,9 @@ type World struct {
 
 // Clients are the processes that a plan breaks. Calls for one client never overlap.
 type Clients interface {
-	Pause(i int) error
-	Resume(i int) error
-	Replace(i int) error // kill it, and start another in its place
+	Pause(ctx context.Context, i int) error
+	Resume(ctx context.Context, i int) error
+	Replace(ctx context.Context, i int) error // kill it, and start another in its place
 }
 
 // Standbys are the second servers of nodes.
@@ -74,8 +76,12 @@ func Run(ctx context.Context, plan Plan, w World) error {
 func (w World) play(ctx context.Context, s Step) error {
 	whole := context.WithoutCancel(ctx) // a fault that was begun is brought to its end
 	struck := w.struck(s)
+	inject, heal := w.actions(s)
+	each := func(do action) error {
+		return fleet.Parallel(len(s.Victims), func(i int) error { return do(whole, s.Victims[i]) })
+	}
 	began := history.Now()
-	if err := each(s.Victims, func(i int) error { return w.inject(whole, s, i) }); err != nil {
+	if err := each(inject); err != nil {
 		return fmt.Errorf("nemesis: %v: %w", s, err)
 	}
 	e := history.Event{At: began, Kind: history.Fault, Name: string(s.Kind), Nodes: s.nodes(), Text: s.String()}
@@ -83,11 +89,11 @@ func (w World) play(ctx context.Context, s Step) error {
 		return err
 	}
 	sleep(ctx, s.For)
-	if err := each(s.Victims, func(i int) error { return w.heal(whole, s, i) }); err != nil {
+	if err := each(heal); err != nil {
 		return fmt.Errorf("nemesis: undo %v: %w", s, err)
 	}
 	e.At, e.Kind, e.Text = history.Now(), history.Healed, ""
-	if s.Kind.forgets() {
+	if profiles[s.Kind].forgets {
 		e.Until = e.At + int64(w.Quarantine)
 	}
 	if after := w.struck(s); after > 0 {
@@ -96,80 +102,51 @@ func (w World) play(ctx context.Context, s Step) error {
 	return w.Log.Add(e)
 }
 
-func (w World) inject(ctx context.Context, s Step, i int) error {
+// An action is done to one victim.
+type action func(ctx context.Context, i int) error
+
+// actions are how a step is made and undone.
+func (w World) actions(s Step) (inject, heal action) {
+	done := func(context.Context, int) error { return nil }
 	switch s.Kind {
 	case PauseServer:
-		return w.Fleet.Pause(ctx, i)
-	case KillServer, RestartMajority:
-		return w.Fleet.Kill(ctx, i)
+		return w.Fleet.Pause, w.Fleet.Resume
+	case KillServer, RestartMajority, PowerFailure:
+		return w.Fleet.Kill, w.restart
 	case Flush:
-		return w.Flush(ctx, i)
+		return w.Flush, done
 	case FailOver:
-		return w.Standbys.Promote(ctx, i)
+		return w.Standbys.Promote, w.Standbys.Demote
 	case PauseClient:
-		return w.Clients.Pause(i)
+		return w.Clients.Pause, w.Clients.Resume
 	case KillClient:
-		return w.Clients.Replace(i)
+		return w.Clients.Replace, done
 	case Reset:
-		w.Relays[i].Reset()
-		return nil
+		return func(_ context.Context, i int) error { w.Relays[i].Reset(); return nil }, done
 	}
-	way, mode := relay.Requests, relay.Drop
-	switch s.Kind {
-	case DropReplies, DelayReplies, HoldReplies:
-		way = relay.Replies
-	}
-	switch s.Kind {
-	case DelayRequests, DelayReplies:
-		mode = relay.Delay
-	case HoldRequests, HoldReplies:
-		mode = relay.Hold
-	}
-	w.Relays[i].Break(way, relay.Fault{Mode: mode, By: s.By})
-	return nil
+	mode, way, _ := strings.Cut(string(s.Kind), "-")
+	d := map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies}[way]
+	f := relay.Fault{Mode: map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold}[mode], By: s.By}
+	return func(_ context.Context, i int) error { w.Relays[i].Break(d, f); return nil },
+		func(_ context.Context, i int) error { w.Relays[i].Heal(); return nil }
 }
 
-func (w World) heal(ctx context.Context, s Step, i int) error {
-	switch s.Kind {
-	case PauseServer:
-		return w.Fleet.Resume(ctx, i)
-	case KillServer, RestartMajority:
-		memory := fleet.Kept
-		if w.Writes[i] == fleet.None {
-			memory = fleet.Lost
-		}
-		return w.Fleet.Restart(ctx, i, memory)
-	case FailOver:
-		return w.Standbys.Demote(ctx, i)
-	case PauseClient:
-		return w.Clients.Resume(i)
-	case Flush, KillClient, Reset:
-		return nil
+func (w World) restart(ctx context.Context, i int) error {
+	memory := fleet.Kept
+	if w.Writes[i] == fleet.None {
+		memory = fleet.Lost
 	}
-	w.Relays[i].Heal()
-	return nil
+	return w.Fleet.Restart(ctx, i, memory)
 }
 
 // struck is how many pieces of traffic the relays of a step's victims have struck so far.
 func (w World) struck(s Step) (n int64) {
-	switch s.Kind {
-	case DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies:
+	if slices.Contains(network, s.Kind) {
 		for _, i := range s.Victims {
 			n += w.Relays[i].Struck()
 		}
 	}
 	return n
-}
-
-// each calls do for all victims at once.
-func each(victims []int, do func(i int) error) error {
-	errs := make([]error, len(victims))
-	var wg sync.WaitGroup
-	for n, i := range victims {
-		wg.Go(func() { errs[n] = do(i) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
 }
 
 // sleep reports whether it slept to the end.

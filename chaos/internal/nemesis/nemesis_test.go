@@ -54,9 +54,9 @@ func (s *stage) Demote(_ context.Context, i int) error  { return s.do("demote", 
 
 type clients struct{ *stage }
 
-func (c clients) Pause(i int) error   { return c.do("pause client", i) }
-func (c clients) Resume(i int) error  { return c.do("resume client", i) }
-func (c clients) Replace(i int) error { return c.do("replace client", i) }
+func (c clients) Pause(_ context.Context, i int) error   { return c.do("pause client", i) }
+func (c clients) Resume(_ context.Context, i int) error  { return c.do("resume client", i) }
+func (c clients) Replace(_ context.Context, i int) error { return c.do("replace client", i) }
 
 func world(s *stage, record *bytes.Buffer) nemesis.World {
 	return nemesis.World{
@@ -80,6 +80,7 @@ func TestEachFaultIsMadeAndUndone(t *testing.T) {
 		{nemesis.KillServer, []int{1}, "kill 1, restart kept 1", []int{1}, true},
 		{nemesis.RestartMajority, []int{2}, "kill 2, restart kept 2", []int{2}, true},
 		{nemesis.RestartMajority, []int{0, 1}, "kill 0, kill 1, restart kept 1, restart lost 0", []int{0, 1}, true},
+		{nemesis.PowerFailure, []int{1}, "kill 1, restart kept 1", []int{1}, true},
 		{nemesis.Flush, []int{2}, "flush 2", []int{2}, true},
 		{nemesis.FailOver, []int{1}, "promote 1, demote 1", []int{1}, true},
 		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3", nil, false},

@@ -13,12 +13,12 @@ import (
 // A Kind names a fault.
 type Kind string
 
-// The kinds of faults. Those of servers and of the network have nodes as their victims, the others
-// clients.
+// The kinds of faults.
 const (
 	PauseServer     Kind = "pause-server"     // SIGSTOP, SIGCONT
 	KillServer      Kind = "kill-server"      // kill -9, and a restart
 	RestartMajority Kind = "restart-majority" // the same for most servers at once, and right away
+	PowerFailure    Kind = "power-failure"    // the same for all
 	Flush           Kind = "flush"            // FLUSHALL
 	FailOver        Kind = "fail-over"        // a standby is promoted; the primary before it goes on for some clients
 	PauseClient     Kind = "pause-client"     // SIGSTOP, SIGCONT
@@ -32,14 +32,43 @@ const (
 	HoldReplies     Kind = "hold-replies"
 )
 
-// ofClients reports whether the victims are clients.
-func (k Kind) ofClients() bool { return k == PauseClient || k == KillClient }
-
-// forgets reports whether the nodes have no vote for a while when the fault is over: a server that
-// was restarted, or promoted, does not know whether it remembers all.
-func (k Kind) forgets() bool {
-	return k == KillServer || k == RestartMajority || k == Flush || k == FailOver
+// A profile is what is drawn for a kind of fault.
+type profile struct {
+	// numbers are how many victims there may be; one that is listed twice comes twice as often. It
+	// is a minority mostly, and sometimes not. Without numbers, it is a bare majority.
+	numbers   []int
+	ofClients bool       // else nodes
+	lasts     [2]float64 // in TTLs; zero: it is undone at once
+	// forgets says that the nodes have no vote for a while when the fault is over: a server that was
+	// restarted, or promoted, does not know whether it remembers all.
+	forgets bool
 }
+
+// everyone is more than there are.
+const everyone = 1000
+
+var profiles = map[Kind]profile{
+	PauseServer:     {numbers: []int{1, 1, 2, 2, 3}, lasts: [2]float64{0.1, 1.5}},
+	KillServer:      {numbers: []int{1, 1, 1, 2, 2, 3}, lasts: [2]float64{0, 0.5}, forgets: true},
+	RestartMajority: {forgets: true},
+	PowerFailure:    {numbers: []int{everyone}, forgets: true},
+	Flush:           {numbers: []int{1, 1, 3}, forgets: true},
+	FailOver:        {numbers: []int{1, 3, 3, 5}, lasts: [2]float64{1.5, 5}, forgets: true},
+	PauseClient:     {numbers: []int{1, 1, 2}, ofClients: true, lasts: [2]float64{1.1, 2.5}},
+	KillClient:      {numbers: []int{1}, ofClients: true},
+	Reset:           {numbers: ofNetwork},
+	DropRequests:    {numbers: ofNetwork, lasts: oneWay},
+	DropReplies:     {numbers: ofNetwork, lasts: oneWay},
+	DelayRequests:   {numbers: ofNetwork, lasts: oneWay},
+	DelayReplies:    {numbers: ofNetwork, lasts: oneWay},
+	HoldRequests:    {numbers: ofNetwork, lasts: oneWay},
+	HoldReplies:     {numbers: ofNetwork, lasts: oneWay},
+}
+
+var (
+	ofNetwork = []int{1, 1, 2, 2, 3, 5}
+	oneWay    = [2]float64{0.1, 1.2}
+)
 
 // A Step is one fault.
 type Step struct {
@@ -52,7 +81,7 @@ type Step struct {
 
 func (s Step) String() string {
 	who := "nodes"
-	if s.Kind.ofClients() {
+	if profiles[s.Kind].ofClients {
 		who = "clients"
 	}
 	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, who, s.Victims)
@@ -67,7 +96,7 @@ func (s Step) String() string {
 
 // nodes are the victims, if these are nodes.
 func (s Step) nodes() []int {
-	if s.Kind.ofClients() {
+	if profiles[s.Kind].ofClients {
 		return nil
 	}
 	return s.Victims
@@ -112,8 +141,8 @@ func (s Scenario) Plan(set Setting) Plan {
 		fmt.Fprint(h, s.Name, i)
 		d := &draw{Setting: set, rand: rand.New(rand.NewPCG(set.Seed, h.Sum64()))}
 		for at := time.Duration(0); ; {
-			at += d.ttls(lane.Gap[0], lane.Gap[1])
-			step := lane.Draw(d)
+			at += d.ttls(lane.Gap)
+			step := d.step(d.kind(lane.Kinds))
 			step.At = at
 			if at += step.For; at > set.Duration {
 				break
@@ -132,18 +161,9 @@ type draw struct {
 }
 
 // ttls draws a time between two multiples of the TTL, in whole milliseconds.
-func (d *draw) ttls(from, to float64) time.Duration {
+func (d *draw) ttls(between [2]float64) time.Duration {
+	from, to := between[0], between[1]
 	return time.Duration((from + d.rand.Float64()*(to-from)) * float64(d.TTL)).Round(time.Millisecond)
-}
-
-// one draws one of several numbers; one that is listed twice comes twice as often.
-func (d *draw) one(of ...int) int { return of[d.rand.IntN(len(of))] }
-
-// some draws n of all, in order.
-func (d *draw) some(n, all int) []int {
-	drawn := d.rand.Perm(all)[:min(n, all)]
-	slices.Sort(drawn)
-	return drawn
 }
 
 // kind draws kinds such that all of them come before one comes again.
@@ -157,65 +177,23 @@ func (d *draw) kind(kinds []Kind) Kind {
 	return k
 }
 
-// The number of victims is drawn so that it is a minority mostly, and sometimes not.
-
-func pauseServers(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.one(1, 1, 2, 2, 3), d.Nodes), For: d.ttls(0.1, 1.5)}
-}
-
-func killServers(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.one(1, 1, 1, 2, 2, 3), d.Nodes), For: d.ttls(0, 0.5)}
-}
-
-func restartMajority(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.Nodes/2+1, d.Nodes)}
-}
-
-func flush(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.one(1, 1, 3), d.Nodes)}
-}
-
-func failOver(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.one(1, 3, 3, 5), d.Nodes), For: d.ttls(1.5, 5)}
-}
-
-func pauseClients(d *draw, k Kind) Step {
-	return Step{Kind: k, Victims: d.some(d.one(1, 1, 2), d.Clients), For: d.ttls(1.1, 2.5)}
-}
-
-func killClients(d *draw, k Kind) Step { return Step{Kind: k, Victims: d.some(1, d.Clients)} }
-
-func network(d *draw, k Kind) Step {
-	s := Step{Kind: k, Victims: d.some(d.one(1, 1, 2, 2, 3, 5), d.Nodes), For: d.ttls(0.1, 1.2)}
-	switch k {
-	case Reset:
-		s.For = 0
-	case DelayRequests, DelayReplies:
+// step draws the victims of a fault, in order, and how long it lasts.
+func (d *draw) step(k Kind) Step {
+	p, s := profiles[k], Step{Kind: k}
+	n, all := d.Nodes/2+1, d.Nodes
+	if len(p.numbers) > 0 {
+		n = p.numbers[d.rand.IntN(len(p.numbers))]
+	}
+	if p.ofClients {
+		all = d.Clients
+	}
+	s.Victims = slices.Sorted(slices.Values(d.rand.Perm(all)[:min(n, all)]))
+	if p.lasts[1] > 0 {
+		s.For = d.ttls(p.lasts)
+	}
+	if k == DelayRequests || k == DelayReplies {
 		// From what a vote still waits for to what it does not.
-		s.By = max(time.Millisecond, d.ttls(0.005, 0.3))
+		s.By = max(time.Millisecond, d.ttls([2]float64{0.005, 0.3}))
 	}
 	return s
-}
-
-func anyServer(d *draw, k Kind) Step {
-	switch k {
-	case PauseServer:
-		return pauseServers(d, k)
-	case RestartMajority:
-		s := restartMajority(d, k)
-		if d.one(0, 0, 1) == 1 { // as after a power failure
-			s.Victims = d.some(d.Nodes, d.Nodes)
-		}
-		return s
-	case Flush:
-		return flush(d, k)
-	}
-	return killServers(d, k)
-}
-
-func anyClient(d *draw, k Kind) Step {
-	if k == PauseClient {
-		return pauseClients(d, k)
-	}
-	return killClients(d, k)
 }

@@ -25,9 +25,8 @@ type Scenario struct {
 
 // A Lane is a series of faults, one at a time.
 type Lane struct {
-	Kinds []Kind     // that it draws
 	Gap   [2]float64 // between the end of a fault and the next one, in TTLs
-	Draw  func(*draw) Step
+	Kinds []Kind     // that it draws
 }
 
 var (
@@ -42,45 +41,45 @@ var (
 var Scenarios = []Scenario{
 	{Name: "pause-servers", About: "servers hang, also most of them",
 		Persistence: none, Work: short,
-		Lanes: []Lane{lane(often, pauseServers, PauseServer)}},
+		Lanes: []Lane{{often, []Kind{PauseServer}}}},
 	{Name: "pause-clients", About: "clients hang past the end of their locks, and then go on",
 		Persistence: none, Work: short,
-		Lanes: []Lane{lane(often, pauseClients, PauseClient)}},
+		Lanes: []Lane{{often, []Kind{PauseClient}}}},
 	{Name: "kill-clients", About: "clients die with their locks",
 		Persistence: none, Work: short,
-		Lanes: []Lane{lane(often, killClients, KillClient)}},
+		Lanes: []Lane{{often, []Kind{KillClient}}}},
 	{Name: "kill-none", About: "servers that write nothing to disk are killed and restarted",
 		Persistence: none, Work: short,
-		Lanes: []Lane{lane(seldom, killServers, KillServer)}},
+		Lanes: []Lane{{seldom, []Kind{KillServer}}}},
 	{Name: "kill-everysec", About: "the same with appendfsync everysec",
 		Persistence: []fleet.Persistence{fleet.EverySecond}, Work: short,
-		Lanes: []Lane{lane(seldom, killServers, KillServer)}},
+		Lanes: []Lane{{seldom, []Kind{KillServer}}}},
 	{Name: "kill-always", About: "the same with appendfsync always",
 		Persistence: []fleet.Persistence{fleet.Always}, Work: short,
-		Lanes: []Lane{lane(seldom, killServers, KillServer)}},
+		Lanes: []Lane{{seldom, []Kind{KillServer}}}},
 	{Name: "restart-majority", About: "three of five servers without persistence are restarted at once, under load",
 		Persistence: none, Work: most,
-		Lanes: []Lane{lane([2]float64{1.3, 2.5}, restartMajority, RestartMajority)}},
+		Lanes: []Lane{{[2]float64{1.3, 2.5}, []Kind{RestartMajority}}}},
 	{Name: "flush", About: "single servers are flushed, and sometimes most of them",
 		Persistence: none, Work: most,
-		Lanes: []Lane{lane([2]float64{0.5, 2}, flush, Flush)}},
+		Lanes: []Lane{{[2]float64{0.5, 2}, []Kind{Flush}}}},
 	{Name: "proxy", About: "requests or replies are lost, late or held; connections are reset",
 		Persistence: none, Work: short, Relayed: true,
-		Lanes: []Lane{lane(often, network, oneWay...)}},
+		Lanes: []Lane{{often, network}}},
 	{Name: "fail-over", About: "standbys are promoted, also most of them, while some clients still reach the primaries before them",
 		Persistence: none, Work: short, Standbys: true,
-		Lanes: []Lane{lane([2]float64{1.2, 1.6}, failOver, FailOver)}},
+		Lanes: []Lane{{[2]float64{1.2, 1.6}, []Kind{FailOver}}}},
 	{Name: "mixed", About: "all of it at once, on servers of every persistence",
 		Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always, fleet.None, fleet.Always},
 		Work:        short, Relayed: true,
 		Lanes: []Lane{
-			lane(seldom, anyServer, PauseServer, KillServer, RestartMajority, Flush),
-			lane(seldom, anyClient, PauseClient, KillClient),
-			lane(seldom, network, oneWay...),
+			{seldom, []Kind{PauseServer, KillServer, RestartMajority, PowerFailure, Flush}},
+			{seldom, []Kind{PauseClient, KillClient}},
+			{seldom, network},
 		}},
 }
 
-var oneWay = []Kind{Reset, DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies}
+var network = []Kind{Reset, DropRequests, DropReplies, DelayRequests, DelayReplies, HoldRequests, HoldReplies}
 
 // Wanted are the kinds of faults of which a run must have seen at least one of each group, or it
 // has shown nothing.
@@ -110,8 +109,4 @@ func (s Scenario) Writes(n int) (all []fleet.Persistence) {
 		all = append(all, s.Persistence[i%len(s.Persistence)])
 	}
 	return all
-}
-
-func lane(gap [2]float64, of func(*draw, Kind) Step, kinds ...Kind) Lane {
-	return Lane{Kinds: kinds, Gap: gap, Draw: func(d *draw) Step { return of(d, d.kind(kinds)) }}
 }
