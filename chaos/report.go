@@ -37,15 +37,9 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 		fmt.Fprintf(out, "\n  client    %s", about)
 	}
 	fmt.Fprintf(out, "\n  faults    %s\n", counts(v.Faults))
-	fmt.Fprintf(out, "  locks     %d granted: %s; %d in order, %d downgraded, %d readers beside others, %d times all permits\n",
-		v.Granted, counts(v.Of), v.Fair, v.Downgrade, v.Together, v.Full)
-	fmt.Fprintf(out, "  no lock   in vain: %s; unknown: %d\n", counts(v.Failed), v.Unknown)
-	fmt.Fprintf(out, "  losses    %d told", v.Lost)
-	if v.Expired > 0 {
-		fmt.Fprintf(out, " (%d at the deadline, %v after it at most)", v.Expired,
-			v.Late.Round(time.Millisecond))
-	}
-	fmt.Fprintf(out, "\n  writes    %d accepted, %d refused as stale\n", v.Accepted, v.Refused)
+	fmt.Fprintf(out, "  locks     %d granted: %s; of these %s\n", v.Granted, counts(v.Of), counts(v.Seen))
+	fmt.Fprintf(out, "  no lock   %s\n", counts(v.Failed))
+	fmt.Fprintf(out, "  writes    %d accepted, %d refused as stale\n", v.Accepted, v.Refused)
 	fmt.Fprintf(out, "  outages   while a majority could vote, at most: %s\n", outages(v.Outages))
 	fmt.Fprintf(out, "  checks    %s; porcupine: %d windows, %d undecided\n", rules(v), v.Windows,
 		v.Undecided)

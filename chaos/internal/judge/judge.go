@@ -166,7 +166,9 @@ func (v *Verdict) tooMany(all []*history.Acquisition) (found []Violation) {
 			found = append(found, Violation{permits, name, o.Later.relied.From, fmt.Sprintf(
 				"%v was granted the lock beside %d others, %v among them; %d are allowed", o.Later, o.Others, o.Last, k)})
 		}
-		v.Full += len(check.TooMany(parts, part.hold, k-1))
+		for range check.TooMany(parts, part.hold, k-1) {
+			v.Seen["with all permits taken"]++
+		}
 		for _, p := range parts {
 			if p.Permit >= max(1, p.Most) {
 				found = append(found, Violation{permits, name, p.relied.From, fmt.Sprintf("%v was granted permit %d of %d", p, p.Permit, p.Most)})

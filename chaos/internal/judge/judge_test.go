@@ -80,14 +80,11 @@ func TestAGoodHistoryPasses(t *testing.T) {
 		history.Fenced: 6, history.Shared: 3, history.Plain: 2, history.Set: 1, history.Permit: 1, history.FencedPermit: 2,
 	}, v.Of)
 	assert.Equal(t, 15, v.Granted)
-	assert.Equal(t, 1, v.Downgrade)
-	assert.Equal(t, 2, v.Together, "one reader beside another, and one beside the one who was a writer")
-	assert.Equal(t, 3, v.Full)
-	assert.Equal(t, 1, v.Lost)
-	assert.Equal(t, 1, v.Expired)
-	assert.EqualValues(t, 150-130, v.Late/time.Millisecond)
-	assert.Equal(t, map[string]int{"held": 1}, v.Failed)
-	assert.Equal(t, 1, v.Unknown)
+	assert.Equal(t, map[string]int{
+		"downgraded": 1, "told of their loss": 1, "with all permits taken": 3,
+		"readers beside others": 2, // one reader beside another, and one beside the one who was a writer
+	}, v.Seen)
+	assert.Equal(t, map[string]int{"held": 1, "unknown": 1}, v.Failed)
 	assert.Equal(t, 7, v.Accepted)
 	assert.Equal(t, 1, v.Refused)
 	assert.Equal(t, map[string]int{"pause-client": 1}, v.Faults)

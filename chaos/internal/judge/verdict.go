@@ -18,15 +18,8 @@ type Verdict struct {
 
 	Granted   int
 	Of        map[history.Lock]int // granted, by kind of lock
-	Fair      int                  // granted in order of arrival
-	Downgrade int                  // writers that became readers
-	Together  int                  // readers that came while another had the lock
-	Full      int                  // holders with which all permits of a name were taken
-	Lost      int                  // losses that holders heard of
-	Expired   int                  // of them, those at the deadline and not before
-	Late      time.Duration        // how long after it at most, which counts the client's own pauses
-	Failed    map[string]int       // acquisitions in vain, by reason
-	Unknown   int                  // acquisitions whose outcome is not known: the client was killed
+	Seen      map[string]int       // what became of them, in words for the report
+	Failed    map[string]int       // acquisitions in vain, by reason; unknown: the client was killed
 	Accepted  int                  // writes
 	Refused   int                  // stale writes, that fencing kept out
 	Faults    map[string]int       // by kind
@@ -58,7 +51,8 @@ func (v *Verdict) Broken(rule string) (n int) {
 }
 
 func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
-	v.Failed, v.Faults, v.Of, v.Clients = map[string]int{}, map[string]int{}, map[history.Lock]int{}, map[string]bool{}
+	v.Failed, v.Faults, v.Seen = map[string]int{}, map[string]int{}, map[string]int{}
+	v.Of, v.Clients = map[history.Lock]int{}, map[string]bool{}
 	for _, e := range events {
 		switch e.Kind {
 		case history.Ready:
@@ -77,38 +71,35 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 			reason, _, _ := strings.Cut(a.Why, ":")
 			v.Failed[reason]++
 		case !a.Held():
-			v.Unknown++
+			v.Failed["unknown"]++
 		default:
 			v.Granted++
 			v.Of[a.Lock]++
-			if a.Fair {
-				v.Fair++
-			}
-			if a.Reading != history.Never {
-				v.Downgrade++
-			}
-		}
-		if a.Lost != history.Never {
-			v.Lost++
-			if a.Lost >= a.Until {
-				v.Expired++
-				v.Late = max(v.Late, time.Duration(a.Lost-max(a.Until, a.Granted)))
-			}
+			v.see("in order", a.Fair)
+			v.see("downgraded", a.Reading != history.Never)
+			v.see("told of their loss", a.Lost != history.Never)
 		}
 	}
-	v.Together = countTogether(all)
+	v.countTogether(all)
 	v.Outages = outages(events, all)
 }
 
+func (v *Verdict) see(what string, is bool) {
+	if is {
+		v.Seen[what]++
+	}
+}
+
 // countTogether counts the readers that came while another had the lock.
-func countTogether(all []*history.Acquisition) (n int) {
+func (v *Verdict) countTogether(all []*history.Acquisition) {
 	for _, held := range byKey(all) {
 		readers := slices.DeleteFunc(partsOf(held), func(p part) bool { return !p.relied.Shared })
-		n += len(check.Overlaps(readers, func(p part) check.Hold {
+		for range check.Overlaps(readers, func(p part) check.Hold {
 			return check.Hold{From: p.relied.From, Until: p.relied.Until}
-		}))
+		}) {
+			v.Seen["readers beside others"]++
+		}
 	}
-	return n
 }
 
 // missing finds what the run has not shown: a run in which nothing happens violates nothing.
