@@ -18,19 +18,19 @@ var clockOffsets = []time.Duration{0, -200 * time.Millisecond, 300 * time.Millis
 
 // processes are the clients of a trial.
 type processes struct {
-	log     *history.Log
-	config  client.Config
-	relayed []string     // the URLs of every second client; none: those of all
-	broken  func()       // is called when a client has failed
-	stop    func() error // ends all clients in good order; may be called twice
+	log    *history.Log
+	config client.Config
+	urls   [2][]string  // of every second client each
+	broken func()       // is called when a client has failed
+	stop   func() error // ends all clients in good order; may be called twice
 
 	mu      sync.Mutex
 	started int
 	all     []*client.Process
 }
 
-func newProcesses(log *history.Log, config client.Config, broken func()) *processes {
-	c := &processes{log: log, config: config, broken: broken}
+func newProcesses(log *history.Log, urls [2][]string, config client.Config, broken func()) *processes {
+	c := &processes{log: log, urls: urls, config: config, broken: broken}
 	c.stop = sync.OnceValue(c.stopAll)
 	return c
 }
@@ -41,10 +41,7 @@ func (c *processes) start(i int) error {
 	defer c.mu.Unlock()
 	c.started++
 	config := c.config
-	config.Who, config.ClockOffset = c.started, clockOffsets[i%len(clockOffsets)]
-	if len(c.relayed) > 0 && i%2 == 1 {
-		config.URLs = c.relayed
-	}
+	config.Who, config.ClockOffset, config.URLs = c.started, clockOffsets[i%len(clockOffsets)], c.urls[i%2]
 	p, err := client.Start(config, c.log, c.broken)
 	if err != nil {
 		return err

@@ -4,63 +4,28 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redquorum/redquorum/internal/relay"
 )
 
-// pairs are the servers of nodes that have a standby each: server i, and server n+i of 2n. They
-// implement nemesis.Standbys. A failover is what Sentinel makes of a primary that it cannot reach,
-// nor can some of the clients.
-type pairs struct {
-	trial  *trial
-	relays []*relay.Relay // one a server, for those clients
-
-	mu      sync.Mutex
-	primary []int // of each node: the server that was promoted last
-}
+// Nodes that have a standby are pairs of servers: server i, and server n+i of 2n. A failover is what
+// Sentinel makes of a primary that it cannot reach, nor can the clients behind relays.
 
 // pair makes the second half of the servers replicas of the first.
-func (t *trial) pair(ctx context.Context) (_ *pairs, err error) {
-	p := &pairs{trial: t}
-	defer func() {
-		if err != nil {
-			p.close()
-		}
-	}()
-	for i, url := range t.fleet.URLs() {
-		r, err := relay.New(addr(url))
-		if err != nil {
-			return nil, err
-		}
-		p.relays = append(p.relays, r)
+func (t *trial) pair(ctx context.Context) error {
+	for i := range t.relays {
 		if _, err := t.askServer(ctx, i, "CONFIG", "SET", "repl-diskless-sync-delay", 0); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for i := range t.nodes {
-		p.primary = append(p.primary, i)
-		if err := p.Demote(ctx, i); err != nil {
-			return nil, err
+		if err := t.Demote(ctx, i); err != nil {
+			return err
 		}
 	}
-	return p, nil
-}
-
-func (p *pairs) close() {
-	for _, r := range p.relays {
-		r.Close()
-	}
-}
-
-func (p *pairs) relayed() (urls []string) {
-	for _, r := range p.relays {
-		urls = append(urls, r.URL())
-	}
-	return urls
+	return nil
 }
 
 // withStandbys returns the URLs of the first half, each with one of the second as its standby.
@@ -72,61 +37,60 @@ func withStandbys(urls []string) (all []string) {
 	return all
 }
 
-// of returns the primary of a node, and its other server.
-func (p *pairs) of(node int) (primary, other int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	primary = p.primary[node]
-	return primary, node + p.trial.nodes - (primary - node)
+// serversOf returns the primary of a node, and its other server.
+func (t *trial) serversOf(node int) (primary, other int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.promoted[node] {
+		return t.nodes + node, node
+	}
+	return node, t.nodes + node
 }
 
-func (p *pairs) Promote(ctx context.Context, node int) error {
-	primary, standby := p.of(node)
+// Promote promotes the standby of a node, whose primary goes on for some clients.
+func (t *trial) Promote(ctx context.Context, node int) error {
+	primary, standby := t.serversOf(node)
 	for _, way := range []relay.Direction{relay.Requests, relay.Replies} {
-		p.relays[primary].Break(way, relay.Fault{Mode: relay.Drop})
+		t.relays[primary].Break(way, relay.Fault{Mode: relay.Drop})
 	}
-	if _, err := p.trial.askServer(ctx, standby, "REPLICAOF", "NO", "ONE"); err != nil {
+	if _, err := t.askServer(ctx, standby, "REPLICAOF", "NO", "ONE"); err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.primary[node] = standby
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.promoted[node] = !t.promoted[node]
 	return nil
 }
 
 // Demote has the other server take over the primary's data, and waits until it has.
-func (p *pairs) Demote(ctx context.Context, node int) error {
-	primary, other := p.of(node)
-	host, port, err := net.SplitHostPort(addr(p.trial.fleet.URLs()[primary]))
+func (t *trial) Demote(ctx context.Context, node int) error {
+	primary, other := t.serversOf(node)
+	host, port, err := net.SplitHostPort(addr(t.fleet.URLs()[primary]))
 	if err != nil {
 		return err
 	}
-	if _, err := p.trial.askServer(ctx, other, "REPLICAOF", host, port); err != nil {
+	if _, err := t.askServer(ctx, other, "REPLICAOF", host, port); err != nil {
 		return err
 	}
 	if node%2 == 0 { // as Sentinel does; connections of the others outlive what their server was
-		if _, err := p.trial.askServer(ctx, other, "CLIENT", "KILL", "TYPE", "normal"); err != nil {
+		if _, err := t.askServer(ctx, other, "CLIENT", "KILL", "TYPE", "normal"); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		role, err := redis.Values(p.trial.askServer(ctx, other, "ROLE"))
+	err = poll(ctx, func() (bool, error) {
+		role, err := redis.Values(t.askServer(ctx, other, "ROLE"))
 		if err != nil {
-			return err
+			return false, err
 		}
-		if state, _ := redis.String(role[len(role)-2], nil); state == "connected" {
-			p.relays[other].Heal()
-			p.relays[other].Reset()
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("server %d does not become a replica: %w", other, ctx.Err())
-		}
+		state, _ := redis.String(role[len(role)-2], nil)
+		return state == "connected", nil
+	})
+	if err != nil {
+		return fmt.Errorf("server %d does not become a replica: %w", other, err)
 	}
+	t.relays[other].Heal()
+	t.relays[other].Reset()
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -44,10 +45,12 @@ type trial struct {
 	options
 
 	fleet   fleet.Fleet
-	relays  []*relay.Relay
-	pairs   *pairs // nil: each node is one server
+	relays  []*relay.Relay // one a server, or none
 	history *history.Log
 	running *processes
+
+	mu       sync.Mutex
+	promoted map[int]bool // nodes whose second server is the primary
 }
 
 func (t *trial) setting() nemesis.Setting {
@@ -98,7 +101,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		return err
 	}
 	defer out.Close()
-	t.history = history.NewLog(out)
+	t.history, t.promoted = history.NewLog(out), map[int]bool{}
 
 	servers := t.nodes
 	if t.Standbys {
@@ -110,25 +113,26 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.fleet.Close()) }()
-	urls := t.fleet.URLs()[:t.nodes]
-	if t.Relayed {
-		for i, url := range urls {
-			r, err := relay.New(addr(url))
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			t.relays = append(t.relays, r)
-			urls[i] = r.URL()
+	direct, relayed := t.fleet.URLs(), t.fleet.URLs() // relayed are for every second client
+	for i := range direct {
+		if !t.Relayed && !t.Standbys {
+			break
 		}
-	}
-	var relayed []string // for every second client
-	if t.Standbys {
-		if t.pairs, err = t.pair(ctx); err != nil {
+		r, err := relay.New(addr(direct[i]))
+		if err != nil {
 			return err
 		}
-		defer t.pairs.close()
-		urls, relayed = withStandbys(t.fleet.URLs()), withStandbys(t.pairs.relayed())
+		defer r.Close()
+		t.relays, relayed[i] = append(t.relays, r), r.URL()
+	}
+	switch {
+	case t.Relayed:
+		direct = relayed
+	case t.Standbys:
+		if err := t.pair(ctx); err != nil {
+			return err
+		}
+		direct, relayed = withStandbys(direct), withStandbys(relayed)
 	}
 	reg, err := register.Serve(t.history)
 	if err != nil {
@@ -136,12 +140,11 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	}
 	defer reg.Close()
 
-	t.running = newProcesses(t.history, client.Config{
-		Program: t.client, URLs: urls, Register: reg.Addr(), Locks: t.locks, Names: names, Permits: permits,
+	t.running = newProcesses(t.history, [2][]string{direct, relayed}, client.Config{
+		Program: t.client, Register: reg.Addr(), Locks: t.locks, Names: names, Permits: permits,
 		Seed: t.seed, TTL: t.ttl, Guard: t.guard,
 		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])}, Patience: patience,
 	}, end)
-	t.running.relayed = relayed
 	defer func() { err = errors.Join(err, t.running.stop()) }()
 	for i := range t.clients {
 		if err := t.running.start(i); err != nil {
@@ -161,8 +164,8 @@ func (t *trial) disturb(ctx context.Context) error {
 		return err
 	}
 	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{
-		Fleet: t.fleet, Writes: t.Writes(t.nodes), Relays: t.relays, Clients: t.running, Flush: t.flush, Log: t.history,
-		Standbys: t.pairs, Quarantine: t.quarantine(),
+		Fleet: t.fleet, Writes: t.Writes(t.nodes), Relays: t.relays, Clients: t.running, Servers: t, Log: t.history,
+		Quarantine: t.quarantine(),
 	})
 	if err != nil {
 		return err
@@ -199,23 +202,36 @@ func (t *trial) noteBegin() error {
 func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*t.ttl+slack)
 	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	awaited := t.running.config.Asked()
 	if t.client == "" {
 		awaited = append(awaited, texts(t.locks)...)
 	}
+	var missing string
+	err := poll(ctx, func() (bool, error) {
+		awaited = slices.DeleteFunc(awaited, func(about string) bool { return t.history.Last(history.Granted, about) > since })
+		if len(awaited) > 0 {
+			missing = awaited[0]
+		}
+		return len(awaited) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("nobody gets the lock %q: %w", missing, err)
+	}
+	return nil
+}
+
+// poll calls done again and again until it returns true or an error, or ctx ends.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
 	for {
-		missing := slices.IndexFunc(awaited, func(about string) bool {
-			return t.history.Last(history.Granted, about) <= since
-		})
-		if missing < 0 {
-			return nil
+		if ok, err := done(); ok || err != nil {
+			return err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("nobody gets the lock %q: %w", awaited[missing], ctx.Err())
+			return ctx.Err()
 		}
 	}
 }
@@ -249,10 +265,8 @@ func addr(url string) string { return strings.TrimPrefix(url, "redis://") }
 
 // ask asks node i, which must be healthy, on a connection of its own.
 func (t *trial) ask(ctx context.Context, i int, cmd string, args ...any) (any, error) {
-	if t.pairs != nil {
-		i, _ = t.pairs.of(i)
-	}
-	return t.askServer(ctx, i, cmd, args...)
+	primary, _ := t.serversOf(i)
+	return t.askServer(ctx, primary, cmd, args...)
 }
 
 func (t *trial) askServer(ctx context.Context, i int, cmd string, args ...any) (any, error) {
@@ -265,8 +279,8 @@ func (t *trial) askServer(ctx context.Context, i int, cmd string, args ...any) (
 	return c.Do(cmd, args...)
 }
 
-// flush makes node i forget everything, for the nemesis.
-func (t *trial) flush(ctx context.Context, i int) error {
+// Flush makes node i forget everything.
+func (t *trial) Flush(ctx context.Context, i int) error {
 	_, err := t.ask(ctx, i, "FLUSHALL")
 	return err
 }
@@ -276,33 +290,28 @@ func (t *trial) flush(ctx context.Context, i int) error {
 // and two node timeouts.
 func (t *trial) noteLeftKeys() error {
 	const intent = 2 * time.Second
-	expired := time.Now().Add(max(t.ttl, intent) + 500*time.Millisecond)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for i := 0; i < t.nodes; {
-		keys, err := redis.Strings(t.ask(context.Background(), i, "KEYS", "*"))
-		if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), max(t.ttl, intent)+500*time.Millisecond)
+	defer cancel()
+	for i := range t.nodes {
+		var there []string
+		err := poll(ctx, func() (bool, error) {
+			keys, err := redis.Strings(t.ask(context.Background(), i, "KEYS", "*"))
+			there = left(keys)
+			return len(there) == 0, err
+		})
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("node %d: %w", i, err)
 		}
-		left := left(keys)
-		switch {
-		case len(left) == 0:
-			i++
-		case time.Now().Before(expired):
-			<-tick.C
-		default:
-			for _, key := range left {
-				ttl, err := redis.Int64(t.ask(context.Background(), i, "PTTL", key))
-				if err != nil {
-					return err
-				}
-				err = t.history.Add(history.Event{At: history.Now(), Kind: history.Left, Who: i,
-					Name: key, Text: fmt.Sprintf("for %d ms", ttl)})
-				if err != nil {
-					return err
-				}
+		for _, key := range there {
+			ttl, err := redis.Int64(t.ask(context.Background(), i, "PTTL", key))
+			if err != nil {
+				return err
 			}
-			i++
+			err = t.history.Add(history.Event{At: history.Now(), Kind: history.Left, Who: i, Name: key,
+				Text: fmt.Sprintf("for %d ms", ttl)})
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -127,7 +127,7 @@ func (from locker) acquire(ctx context.Context, d demand) (lock, error) {
 func (c Config) Asked() []string {
 	switch {
 	case c.Program != "":
-		return c.Names
+		return slices.Clone(c.Names)
 	case !slices.ContainsFunc(c.Locks, func(l history.Lock) bool { return !l.IsPermit() }):
 		return []string{c.Permits}
 	}

@@ -26,10 +26,8 @@ type World struct {
 	Writes  []fleet.Persistence
 	Relays  []*relay.Relay // one a node, or none
 	Clients Clients
-	Flush   func(ctx context.Context, node int) error
-	// Standbys may be nil if no node has one.
-	Standbys Standbys
-	Log      *history.Log
+	Servers Servers
+	Log     *history.Log
 	// Quarantine is how long a node that forgot has no vote, counted from the end of the fault.
 	Quarantine time.Duration
 }
@@ -41,8 +39,9 @@ type Clients interface {
 	Replace(ctx context.Context, i int) error // kill it, and start another in its place
 }
 
-// Standbys are the second servers of nodes.
-type Standbys interface {
+// Servers are what a plan asks of running servers.
+type Servers interface {
+	Flush(ctx context.Context, node int) error   // it forgets everything
 	Promote(ctx context.Context, node int) error // the standby, beside the primary, which some clients cannot reach
 	Demote(ctx context.Context, node int) error  // the primary before it, for all clients
 }
@@ -114,9 +113,9 @@ func (w World) actions(s Step) (inject, heal action) {
 	case KillServer, RestartMajority, PowerFailure:
 		return w.Fleet.Kill, w.restart
 	case Flush:
-		return w.Flush, done
+		return w.Servers.Flush, done
 	case FailOver:
-		return w.Standbys.Promote, w.Standbys.Demote
+		return w.Servers.Promote, w.Servers.Demote
 	case PauseClient:
 		return w.Clients.Pause, w.Clients.Resume
 	case KillClient:

@@ -49,6 +49,7 @@ func (s *stage) Restart(_ context.Context, i int, m fleet.Memory) error {
 	return s.do([]string{fleet.Kept: "restart kept", fleet.Lost: "restart lost"}[m], i)
 }
 
+func (s *stage) Flush(_ context.Context, i int) error   { return s.do("flush", i) }
 func (s *stage) Promote(_ context.Context, i int) error { return s.do("promote", i) }
 func (s *stage) Demote(_ context.Context, i int) error  { return s.do("demote", i) }
 
@@ -60,9 +61,8 @@ func (c clients) Replace(_ context.Context, i int) error { return c.do("replace 
 
 func world(s *stage, record *bytes.Buffer) nemesis.World {
 	return nemesis.World{
-		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s}, Standbys: s,
-		Flush: func(_ context.Context, i int) error { return s.do("flush", i) },
-		Log:   history.NewLog(record), Quarantine: time.Hour,
+		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s}, Servers: s,
+		Log: history.NewLog(record), Quarantine: time.Hour,
 	}
 }
 
