@@ -49,6 +49,16 @@ type Servers struct {
 	Addrs []string // host:port
 }
 
+// Within bounds a call to a library: at its best settings by a quarter of the TTL, else not at all.
+func (s Servers) Within(best bool) func(context.Context) (context.Context, context.CancelFunc) {
+	if !best {
+		return context.WithCancel
+	}
+	return func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, s.TTL/4)
+	}
+}
+
 // Main answers on standard output what it is asked on standard input, until that ends. open opens the
 // library; it need not reach the servers. module is that of the library called name, for its version.
 func Main(name, module string, open func(s Servers, best bool) (Library, error)) {
@@ -192,13 +202,11 @@ func oneLine(err error) string {
 	return text[:min(len(text), 400)]
 }
 
-// ErrOver is the error of Until at the deadline.
-var ErrOver = errors.New("at its deadline")
-
-// Until returns how long it is until a deadline, or ErrOver.
+// Until returns how long it is until a deadline, which must not be over.
 func Until(deadline time.Time) (time.Duration, error) {
-	if left := time.Until(deadline); left > 0 {
-		return left, nil
+	left := time.Until(deadline)
+	if left <= 0 {
+		return 0, errors.New("at its deadline")
 	}
-	return 0, ErrOver
+	return left, nil
 }

@@ -27,34 +27,21 @@ func (t *tries) NextBackoff() time.Duration {
 }
 
 func open(s line.Servers, best bool) (line.Library, error) {
+	o := &redis.Options{Addr: s.Addrs[0]}
 	if best {
-		return careful(s), nil
+		o.ContextTimeoutEnabled, o.MaxRetries = true, -1
 	}
-	client := redis.NewClient(&redis.Options{Addr: s.Addrs[0]})
+	client := redis.NewClient(o)
 	locker := redislock.New(client)
+	within := s.Within(best)
 	return line.Library{
+		Extends: best,
 		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
-			lock, err := locker.Obtain(ctx, name, s.TTL, nil)
-			if err != nil {
-				return line.Lock{}, err
+			t, opts := &tries{last: time.Now()}, &redislock.Options{}
+			if best {
+				opts.RetryStrategy = t
 			}
-			return line.Lock{Left: lock.TTL, Release: lock.Release}, nil
-		},
-		Close: func() { client.Close() },
-	}, nil
-}
-
-func careful(s line.Servers) line.Library {
-	client := redis.NewClient(&redis.Options{Addr: s.Addrs[0], ContextTimeoutEnabled: true, MaxRetries: -1})
-	locker := redislock.New(client)
-	within := func(ctx context.Context) (context.Context, context.CancelFunc) {
-		return context.WithTimeout(ctx, s.TTL/4)
-	}
-	return line.Library{
-		Extends: true,
-		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
-			t := &tries{last: time.Now()}
-			lock, err := locker.Obtain(ctx, name, s.TTL, &redislock.Options{RetryStrategy: t})
+			lock, err := locker.Obtain(ctx, name, s.TTL, opts)
 			if err != nil {
 				return line.Lock{}, err
 			}
@@ -63,8 +50,9 @@ func careful(s line.Servers) line.Library {
 				Left: func(ctx context.Context) (time.Duration, error) {
 					ctx, cancel := within(ctx)
 					defer cancel()
-					if left, err := lock.TTL(ctx); err == nil {
-						return left, nil
+					left, err := lock.TTL(ctx)
+					if err == nil || !best {
+						return left, err
 					}
 					return line.Until(until)
 				},
@@ -89,5 +77,5 @@ func careful(s line.Servers) line.Library {
 			}, nil
 		},
 		Close: func() { client.Close() },
-	}
+	}, nil
 }

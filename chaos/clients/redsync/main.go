@@ -31,13 +31,10 @@ func open(s line.Servers, best bool) (line.Library, error) {
 	}
 	from := redsync.New(pools...)
 	opts := []redsync.Option{redsync.WithExpiry(s.TTL)}
-	within := context.WithCancel
 	if best {
 		opts = append(opts, redsync.WithTries(math.MaxInt), redsync.WithFailFast(true))
-		within = func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, s.TTL/4)
-		}
 	}
+	within := s.Within(best)
 	return line.Library{
 		Extends: best,
 		Acquire: func(ctx context.Context, name string) (line.Lock, error) {
