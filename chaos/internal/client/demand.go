@@ -11,11 +11,13 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// shares are how often the kinds of locks are asked for, beside each other. Permits have a name of
+// shares has each kind of lock as often as it is asked for, beside the others. Permits have a name of
 // their own, so they need more callers to be fought for.
-var shares = map[history.Lock]int{
-	history.Plain: 2, history.Fenced: 3, history.Shared: 4, history.Set: 2, history.Permit: 4, history.FencedPermit: 3,
-}
+var shares = slices.Concat(
+	slices.Repeat([]history.Lock{history.Plain, history.Set}, 2),
+	slices.Repeat([]history.Lock{history.Fenced, history.FencedPermit}, 3),
+	slices.Repeat([]history.Lock{history.Shared, history.Permit}, 4),
+)
 
 // most are the numbers of permits that clients believe in. The highest counts.
 var most = []int{2, 2, 2, 3}
@@ -84,17 +86,8 @@ func (d demand) drawWaiting(chance *rand.Rand) demand {
 }
 
 func (c Config) drawLock(chance *rand.Rand) history.Lock {
-	all := 0
-	for _, l := range c.Locks {
-		all += shares[l]
-	}
-	n := chance.IntN(all)
-	for _, l := range c.Locks {
-		if n -= shares[l]; n < 0 {
-			return l
-		}
-	}
-	panic("not reached: the shares add up")
+	of := slices.DeleteFunc(slices.Clone(shares), func(l history.Lock) bool { return !slices.Contains(c.Locks, l) })
+	return of[chance.IntN(len(of))]
 }
 
 // drawSome draws two or three names, sorted. It shuffles of.

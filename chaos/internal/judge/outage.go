@@ -31,12 +31,14 @@ type wait struct {
 
 // A watcher goes through a history from moment to moment.
 type watcher struct {
-	at, start int64
-	asking    map[*history.Acquisition]bool
-	holders   map[string]int // of a key
-	paused    map[int]bool   // clients
-	nodes     int            // zero: they have yet to begin
-	down      map[int]int    // reasons why a node cannot vote
+	moments []moment
+	start   int64
+
+	asking  map[*history.Acquisition]bool
+	holders map[string]int // of a key
+	paused  map[int]bool   // clients
+	nodes   int            // zero: they have yet to begin
+	down    map[int]int    // reasons why a node cannot vote
 
 	open    map[wait]Outage
 	longest map[history.Lock]Outage
@@ -45,7 +47,7 @@ type watcher struct {
 // A moment is when something changes.
 type moment struct {
 	at     int64
-	change func(*watcher)
+	change func()
 }
 
 // outages finds the longest for each kind of lock.
@@ -54,25 +56,22 @@ func outages(events []history.Event, all []*history.Acquisition) map[history.Loc
 		return nil
 	}
 	w := &watcher{
-		at: events[0].At, start: events[0].At, asking: map[*history.Acquisition]bool{}, holders: map[string]int{},
+		start: events[0].At, asking: map[*history.Acquisition]bool{}, holders: map[string]int{},
 		paused: map[int]bool{}, down: map[int]int{}, open: map[wait]Outage{}, longest: map[history.Lock]Outage{},
 	}
-	moments := append(momentsOf(all, events), momentsOfWorld(events)...)
-	slices.SortStableFunc(moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
-	for _, m := range moments {
-		w.goTo(m.at)
-		m.change(w)
-	}
-	return w.longest
-}
-
-// momentsOf are those of clients. One whose client was killed asked until then, or not at all if
-// that is not known.
-func momentsOf(all []*history.Acquisition, events []history.Event) (moments []moment) {
 	killed := map[int]int64{}
 	for _, e := range events {
-		if e.Kind == history.Killed {
+		switch e.Kind {
+		case history.Killed:
 			killed[e.Who] = e.At
+		case history.Began:
+			w.at(max(e.At, e.Until), func() { w.nodes = len(e.Nodes) })
+		case history.Fault:
+			w.at(e.At, func() { w.disturb(e.Nodes, 1) })
+		case history.Healed:
+			w.at(max(e.At, e.Until), func() { w.disturb(e.Nodes, -1) })
+		case history.Paused, history.Resumed:
+			w.at(e.At, func() { w.paused[e.Who] = e.Kind == history.Paused })
 		}
 	}
 	for _, a := range all {
@@ -80,36 +79,28 @@ func momentsOf(all []*history.Acquisition, events []history.Event) (moments []mo
 		if at, ok := killed[a.Who]; ok {
 			until = min(until, at)
 		}
-		if until != history.Never {
-			moments = append(moments,
-				moment{a.Asked, func(w *watcher) { w.asking[a] = true }},
-				moment{until, func(w *watcher) { delete(w.asking, a) }})
+		if until != history.Never { // else its client was killed, at an unknown time
+			w.at(a.Asked, func() { w.asking[a] = true })
+			w.at(until, func() { delete(w.asking, a) })
 		}
 		if a.Held() && a.Granted < a.End() {
-			moments = append(moments,
-				moment{a.Granted, func(w *watcher) { w.grant(a) }},
-				moment{a.End(), func(w *watcher) { w.hold(a, -1) }})
+			w.at(a.Granted, func() { w.grant(a) })
+			w.at(a.End(), func() { w.hold(a, -1) })
 		}
 	}
-	return moments
+	slices.SortStableFunc(w.moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	now := w.start
+	for _, m := range w.moments {
+		if m.at != now {
+			w.pass(now, m.at)
+		}
+		m.change()
+		now = m.at
+	}
+	return w.longest
 }
 
-// momentsOfWorld are those of nodes, and of clients that are paused.
-func momentsOfWorld(events []history.Event) (moments []moment) {
-	for _, e := range events {
-		switch e.Kind {
-		case history.Began:
-			moments = append(moments, moment{max(e.At, e.Until), func(w *watcher) { w.nodes = len(e.Nodes) }})
-		case history.Fault:
-			moments = append(moments, moment{e.At, func(w *watcher) { w.disturb(e.Nodes, 1) }})
-		case history.Healed:
-			moments = append(moments, moment{max(e.At, e.Until), func(w *watcher) { w.disturb(e.Nodes, -1) }})
-		case history.Paused, history.Resumed:
-			moments = append(moments, moment{e.At, func(w *watcher) { w.paused[e.Who] = e.Kind == history.Paused }})
-		}
-	}
-	return moments
-}
+func (w *watcher) at(at int64, change func()) { w.moments = append(w.moments, moment{at, change}) }
 
 // grant ends the outages of those who ask for a permit, too, if they could have had this one: others
 // may be free.
@@ -132,22 +123,15 @@ func (w *watcher) disturb(nodes []int, by int) {
 	}
 }
 
-// goTo takes the time until a moment into account, in which all stays as it is.
-func (w *watcher) goTo(at int64) {
-	d := time.Duration(at - w.at)
-	if d == 0 {
-		return
-	}
-	if !w.majorityVotes() {
-		clear(w.open)
-	}
+// pass takes the time between two moments into account, in which all stays as it is.
+func (w *watcher) pass(from, to int64) {
 	busy := w.busy()
-	maps.DeleteFunc(w.open, func(of wait, _ Outage) bool { return w.isHeld(of, busy) })
+	vacant := func(of wait) bool { return w.majorityVotes() && !w.isHeld(of, busy) }
+	maps.DeleteFunc(w.open, func(of wait, _ Outage) bool { return !vacant(of) })
 	waiting := map[wait]bool{}
 	for a := range w.asking {
 		for _, name := range a.Names {
-			of := wait{a.Lock, name, a.Most}
-			if !w.paused[a.Who] && !w.isHeld(of, busy) && w.majorityVotes() {
+			if of := (wait{a.Lock, name, a.Most}); !w.paused[a.Who] && vacant(of) {
 				waiting[of] = true
 			}
 		}
@@ -156,15 +140,14 @@ func (w *watcher) goTo(at int64) {
 	for _, of := range slices.SortedFunc(maps.Keys(waiting), byName) { // or a tie would be settled by chance
 		o, ok := w.open[of]
 		if !ok {
-			o = Outage{Name: of.name, From: time.Duration(w.at - w.start)}
+			o = Outage{Name: of.name, From: time.Duration(from - w.start)}
 		}
-		o.For += d
+		o.For += time.Duration(to - from)
 		w.open[of] = o
 		if o.For > w.longest[of.lock].For {
 			w.longest[of.lock] = o
 		}
 	}
-	w.at = at
 }
 
 // majorityVotes reports whether a majority of nodes can vote.
