@@ -134,6 +134,10 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		}
 		direct, relayed = withStandbys(direct), withStandbys(relayed)
 	}
+	work := [2]time.Duration{0, t.ttl * 3 / 10} // how long locks are held
+	if t.Busy {
+		work = [2]time.Duration{t.ttl / 2, t.ttl * 9 / 10}
+	}
 	reg, err := register.Serve(t.history)
 	if err != nil {
 		return err
@@ -143,7 +147,7 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	t.running = newProcesses(t.history, [2][]string{direct, relayed}, client.Config{
 		Program: t.client, Register: reg.Addr(), Locks: t.locks, Names: names, Permits: permits,
 		Seed: t.seed, TTL: t.ttl, Guard: t.guard,
-		Work: [2]time.Duration{t.ttls(t.Work[0]), t.ttls(t.Work[1])}, Patience: patience,
+		Work: work, Patience: patience,
 	}, end)
 	defer func() { err = errors.Join(err, t.running.stop()) }()
 	for i := range t.clients {
@@ -244,8 +248,6 @@ func (t *trial) quarantine() time.Duration {
 	}
 	return t.ttl + reconnect
 }
-
-func (t *trial) ttls(n float64) time.Duration { return time.Duration(n * float64(t.ttl)) }
 
 // readVerdict judges the history in a file.
 func readVerdict(file string, wanted [][]string) (*judge.Verdict, error) {

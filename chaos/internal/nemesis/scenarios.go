@@ -12,15 +12,15 @@ type Scenario struct {
 	About string
 	Lanes []Lane
 
-	// Persistence of the nodes; it is repeated if there are more of them.
+	// Persistence of the nodes; it is repeated if there are more of them. Default: none.
 	Persistence []fleet.Persistence
 	// Relayed clients reach the servers through relays.
 	Relayed bool
 	// Standbys has each node be two servers. Every second client loses sight of one that has given
 	// way.
 	Standbys bool
-	// Work bounds how long locks are held, in TTLs.
-	Work [2]float64
+	// Busy clients hold their locks for most of a TTL.
+	Busy bool
 }
 
 // A Lane is a series of faults, one at a time.
@@ -30,9 +30,6 @@ type Lane struct {
 }
 
 var (
-	none   = []fleet.Persistence{fleet.None}
-	short  = [2]float64{0, 0.3}
-	most   = [2]float64{0.5, 0.9}
 	often  = [2]float64{0.1, 0.5}
 	seldom = [2]float64{0.3, 1.5}
 )
@@ -40,38 +37,34 @@ var (
 // Scenarios are all that there are.
 var Scenarios = []Scenario{
 	{Name: "pause-servers", About: "servers hang, also most of them",
-		Persistence: none, Work: short,
 		Lanes: []Lane{{often, []Kind{PauseServer}}}},
 	{Name: "pause-clients", About: "clients hang past the end of their locks, and then go on",
-		Persistence: none, Work: short,
 		Lanes: []Lane{{often, []Kind{PauseClient}}}},
 	{Name: "kill-clients", About: "clients die with their locks",
-		Persistence: none, Work: short,
 		Lanes: []Lane{{often, []Kind{KillClient}}}},
 	{Name: "kill-none", About: "servers that write nothing to disk are killed and restarted",
-		Persistence: none, Work: short,
 		Lanes: []Lane{{seldom, []Kind{KillServer}}}},
 	{Name: "kill-everysec", About: "the same with appendfsync everysec",
-		Persistence: []fleet.Persistence{fleet.EverySecond}, Work: short,
-		Lanes: []Lane{{seldom, []Kind{KillServer}}}},
+		Persistence: []fleet.Persistence{fleet.EverySecond},
+		Lanes:       []Lane{{seldom, []Kind{KillServer}}}},
 	{Name: "kill-always", About: "the same with appendfsync always",
-		Persistence: []fleet.Persistence{fleet.Always}, Work: short,
-		Lanes: []Lane{{seldom, []Kind{KillServer}}}},
+		Persistence: []fleet.Persistence{fleet.Always},
+		Lanes:       []Lane{{seldom, []Kind{KillServer}}}},
 	{Name: "restart-majority", About: "three of five servers without persistence are restarted at once, under load",
-		Persistence: none, Work: most,
+		Busy:  true,
 		Lanes: []Lane{{[2]float64{1.3, 2.5}, []Kind{RestartMajority}}}},
 	{Name: "flush", About: "single servers are flushed, and sometimes most of them",
-		Persistence: none, Work: most,
+		Busy:  true,
 		Lanes: []Lane{{[2]float64{0.5, 2}, []Kind{Flush}}}},
 	{Name: "proxy", About: "requests or replies are lost, late or held; connections are reset",
-		Persistence: none, Work: short, Relayed: true,
-		Lanes: []Lane{{often, network}}},
+		Relayed: true,
+		Lanes:   []Lane{{often, network}}},
 	{Name: "fail-over", About: "standbys are promoted, also most of them, while some clients still reach the primaries before them",
-		Persistence: none, Work: short, Standbys: true,
-		Lanes: []Lane{{[2]float64{1.2, 1.6}, []Kind{FailOver}}}},
+		Standbys: true,
+		Lanes:    []Lane{{[2]float64{1.2, 1.6}, []Kind{FailOver}}}},
 	{Name: "mixed", About: "all of it at once, on servers of every persistence",
 		Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always, fleet.None, fleet.Always},
-		Work:        short, Relayed: true,
+		Relayed:     true,
 		Lanes: []Lane{
 			{seldom, []Kind{PauseServer, KillServer, RestartMajority, PowerFailure, Flush}},
 			{seldom, []Kind{PauseClient, KillClient}},
@@ -106,7 +99,11 @@ func ByName(name string) (Scenario, bool) {
 // Writes is the persistence of n nodes.
 func (s Scenario) Writes(n int) (all []fleet.Persistence) {
 	for i := range n {
-		all = append(all, s.Persistence[i%len(s.Persistence)])
+		p := fleet.None
+		if len(s.Persistence) > 0 {
+			p = s.Persistence[i%len(s.Persistence)]
+		}
+		all = append(all, p)
 	}
 	return all
 }
