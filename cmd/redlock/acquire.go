@@ -32,6 +32,7 @@ type acquisition struct {
 	owner     string
 	and       []string
 	permits   int
+	weight    int
 	shared    bool
 	heldCode  int
 	quiet     bool
@@ -58,6 +59,7 @@ func acquisitionFlags(c *cobra.Command) *acquisition {
 	f.StringArrayVar(&a.and, "and", nil, "hold `NAME` as well, all names or none; may be given several times, in any order")
 	f.BoolVar(&a.shared, "shared", false, "be a reader: hold it beside others that are, and beside no holder without --shared")
 	f.IntVar(&a.permits, "permits", 1, "let so many hold it at the same time, each with a permit; the same number for all holders of a NAME")
+	f.IntVar(&a.weight, "weight", 1, "take so many of the permits, all or none")
 	f.IntVarP(&a.heldCode, "conflict-exit-code", "E", exitHeld, "exit `CODE` if the lock is held by another")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "do not say that the lock is held by another, nor that it is waited for: the exit code tells")
 	f.Lookup("verbose").Usage = "tell on stderr what happens, a line for each state; -vv: each vote, too"
@@ -90,6 +92,10 @@ func (a *acquisition) check() error {
 		return usageErrorf("--retries %d: must not be negative", a.retries)
 	case a.permits < 1 || a.permits > mostPermits:
 		return usageErrorf("--permits %d: must be between 1 and %d", a.permits, mostPermits)
+	case a.weight < 1 || a.weight > a.permits:
+		return usageErrorf("--weight %d: must be between 1 and the number of --permits, %d", a.weight, a.permits)
+	case a.weight > 1 && a.fenced:
+		return usageErrorf("--weight above 1 excludes --fenced: a fencing token is of one permit")
 	case a.fair && a.permits > 1:
 		return usageErrorf("--fair orders those who wait for one lock and excludes --permits; leave one out")
 	case a.quiet && a.verbose > 0:
@@ -120,7 +126,7 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 		return nil, nil, err
 	}
 	told := newReporter(a.stderr, names, a.verbose > 0, a.quiet)
-	told.permits = a.permits
+	told.permits, told.weight = a.permits, a.weight
 	locker, err := a.open(sets, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
 	if err != nil {
 		told.waited()
@@ -142,7 +148,7 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 
 // acquire takes the lock as the flags say.
 func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []string) (*redlock.Lock, error) {
-	opts := []redlock.Option{redlock.Permits(a.permits)}
+	opts := []redlock.Option{redlock.Permits(a.permits), redlock.Weight(a.weight)}
 	if a.shared {
 		opts = append(opts, redlock.Shared())
 	}

@@ -37,8 +37,8 @@ The program ends the work and then closes our standard input: that releases the
 lock. It also does so by dying, however that happens. A child of the program that
 inherits the pipe keeps the lock; most languages see to it that none does.
 
-"fence" is there with --fenced, "permit" with --permits, and with --and "names" has
-all names.
+"fence" is there with --fenced, "permit" with --permits, or "permits" with --weight,
+and with --and "names" has all names.
 
 Exit codes:
   0      standard input ended while the lock was held, and it is released
@@ -68,6 +68,7 @@ type holdLine struct {
 	Owner     string   `json:"owner,omitempty"`
 	Fence     *int64   `json:"fence,omitempty"`
 	Permit    *int     `json:"permit,omitempty"`
+	Permits   []int    `json:"permits,omitempty"`
 	Remaining int64    `json:"remaining_ms"`
 	Reason    string   `json:"reason,omitempty"`
 }
@@ -210,7 +211,10 @@ func (h *holdCommand) first(lock *redlock.Lock) holdLine {
 		fence := lock.Fence()
 		line.Fence = &fence
 	}
-	if h.permits > 1 {
+	switch {
+	case h.weight > 1:
+		line.Permits = lock.Permits()
+	case h.permits > 1:
 		permit := lock.Permit()
 		line.Permit = &permit
 	}

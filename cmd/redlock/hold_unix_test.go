@@ -72,6 +72,8 @@ func TestALockIsHeldUntilStandardInputEnds(t *testing.T) {
 	line := h.reads(t, "held")
 	tr.NotNil(t, line.Permit)
 	assert.Nil(t, line.Fence)
+	h = startHold(t, f, "--permits", "2", "--weight", "2", "z")
+	assert.Equal(t, []int{0, 1}, h.reads(t, "held").Permits)
 	h = startHold(t, f, "--and", "b", "a")
 	assert.Equal(t, []string{"a", "b"}, h.reads(t, "held").Names)
 }

@@ -46,6 +46,7 @@ The command finds in its environment
                        (with --and all of them, sorted, each on a line)
   REDLOCK_FENCE        the fencing token, with --fenced
   REDLOCK_PERMIT       which permit it has, from 0 on, with --permits
+                       (with --weight all of them, each on a line)
   REDLOCK_UNTIL        until when the lock is held unless it is renewed, as it is
                        every third of the TTL: RFC 3339, as of the start
 
@@ -71,7 +72,8 @@ func newRun() *cobra.Command {
   # holds both names, whoever wants them in whatever order
   redlock run --and account:7 account:3 -- transfer 3 7
   # at most three of these at a time, on all machines together
-  redlock run --permits 3 convert -- /usr/local/bin/convert`,
+  redlock run --permits 3 convert -- /usr/local/bin/convert
+  redlock run --permits 8 --weight 2 cores -- make -j 2`,
 		Args: func(c *cobra.Command, args []string) error {
 			_, _, err := nameAndCommand(args, c.ArgsLenAtDash())
 			return err
@@ -221,7 +223,11 @@ func environment(lock *redlock.Lock, fenced, permits bool) []string {
 		env = append(env, "REDLOCK_FENCE="+strconv.FormatInt(lock.Fence(), 10))
 	}
 	if permits {
-		env = append(env, "REDLOCK_PERMIT="+strconv.Itoa(lock.Permit()))
+		var all []string
+		for _, permit := range lock.Permits() {
+			all = append(all, strconv.Itoa(permit))
+		}
+		env = append(env, "REDLOCK_PERMIT="+strings.Join(all, "\n"))
 	}
 	return env
 }

@@ -93,6 +93,9 @@ func TestExitCodes(t *testing.T) {
 		{"kill-after above the TTL", []string{"run", "--ttl", "1s", "--kill-after", "2s", "a", "--", "true"}, "", 64, "--kill-after"},
 		{"a wait of nothing", []string{"run", "--wait", "0", "a", "--", "true"}, "", 64, "--no-wait"},
 		{"no permits", []string{"run", "--permits", "0", "a", "--", "true"}, "", 64, "between 1 and 1000"},
+		{"no weight", []string{"run", "--permits", "3", "--weight", "0", "a", "--", "true"}, "", 64, "between 1 and the number of --permits, 3"},
+		{"a weight without permits", []string{"run", "--weight", "2", "a", "--", "true"}, "", 64, "between 1 and the number of --permits, 1"},
+		{"a fenced weight", []string{"run", "--permits", "3", "--weight", "2", "--fenced", "a", "--", "true"}, "", 64, "--weight above 1 excludes --fenced"},
 		{"too many permits", []string{"run", "--permits", "1001", "a", "--", "true"}, "", 64, "between 1 and 1000"},
 		{"permits in order", []string{"run", "--permits", "2", "--fair", "a", "--", "true"}, "", 64, "leave one out"},
 		{"no quorum, so many tries", []string{"run", "--no-wait", "--retries", "2", "--retry-interval", "10ms", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum has answered for "},
@@ -245,7 +248,19 @@ func TestSoManyCommandsRunAtATimeAsThereArePermits(t *testing.T) {
 	code, _, stderr := command(t, f.URLs(), "run", "-v", "--permits", "3", "--no-wait", "x", "--", "true").outcome(t)
 	assert.Equal(t, 75, code)
 	assert.Contains(t, stderr, "all 3 permits are held")
-	p := command(t, f.URLs(), "run", "y", "--", "sh", "-c", `echo "${REDLOCK_PERMIT-none}"`)
+	p := command(t, f.URLs(), "run", "--permits", "3", "--weight", "2", "z", "--", "sh", "-c", `echo "$REDLOCK_PERMIT"; read x`)
+	_, err := p.StdinPipe()
+	tr.NoError(t, err)
+	p.begin(t)
+	for range 2 {
+		permit, err := p.lines.ReadString('\n')
+		tr.NoError(t, err)
+		assert.Contains(t, []string{"0\n", "1\n", "2\n"}, permit)
+	}
+	code, _, stderr = command(t, f.URLs(), "run", "-v", "--permits", "3", "--weight", "2", "--no-wait", "z", "--", "true").outcome(t)
+	assert.Equal(t, 75, code)
+	assert.Contains(t, stderr, "fewer than 2 of 3 permits are free")
+	p = command(t, f.URLs(), "run", "y", "--", "sh", "-c", `echo "${REDLOCK_PERMIT-none}"`)
 	p.Env = append(p.Env, "REDLOCK_PERMIT=2")
 	_, stdout, _ := p.outcome(t)
 	assert.Equal(t, "none\n", stdout)

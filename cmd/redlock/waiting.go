@@ -26,7 +26,8 @@ type reporter struct {
 	out     io.Writer
 	names   []string
 	title   string // the names, for people
-	permits int    // of the name, if there are several; set before the first event
+	permits int    // of the name, if there are several; set before the first event, as weight
+	weight  int    // so many permits are wanted
 	verbose bool
 
 	inPlace bool
@@ -69,12 +70,13 @@ func terminalWidth(out any) int {
 
 // An obstacle is why a try has failed.
 type obstacle struct {
-	kind  error          // ErrHeld, ErrQuarantine or ErrNoQuorum
-	held  redlock.Holder // who holds it, if that is known
-	names string         // of several, those that are in the way
-	all   int            // permits that are held
-	until time.Time      // when it may be over; zero if that is not known
-	never bool           // a key has no TTL
+	kind   error          // ErrHeld, ErrQuarantine or ErrNoQuorum
+	held   redlock.Holder // who holds it, if that is known
+	names  string         // of several, those that are in the way
+	all    int            // permits of which none is free, or fewer than weight
+	weight int
+	until  time.Time // when it may be over; zero if that is not known
+	never  bool      // a key has no TTL
 }
 
 // obstacleOf reads the error of a try that failed at a moment. ok is false if that was the end of
@@ -86,7 +88,7 @@ func (r *reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 	}
 	o.held = vote.Holder
 	if r.permits > 1 { // each try is for one of them, and each has another holder
-		o.held, o.all = redlock.Holder{}, r.permits
+		o.held, o.all, o.weight = redlock.Holder{}, r.permits, r.weight
 	}
 	if o.never = vote.Remaining == redlock.NoTTL; vote.Remaining > 0 {
 		o.until = at.Add(vote.Remaining)
@@ -142,6 +144,8 @@ func (o obstacle) text(now time.Time, since bool) string {
 	}
 	text := "held by another"
 	switch {
+	case o.weight > 1:
+		text = fmt.Sprintf("fewer than %d of %d permits are free", o.weight, o.all)
 	case o.all > 0:
 		text = fmt.Sprintf("all %d permits are held", o.all)
 	case o.held.Owner != "" && since:
