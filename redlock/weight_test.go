@@ -211,6 +211,25 @@ func TestTheGateIsNotLostUnnoticed(t *testing.T) {
 	})
 }
 
+// TestTwoWithAPartEachDoNotWaitForEachOther: both begin at the same moment, and could have two of four.
+func TestTwoWithAPartEachDoNotWaitForEachOther(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 2 {
+			l, _ := open(t, w)
+			all.Go(func() {
+				lock, err := l.Acquire(ctx, "x", redlock.Permits(4), redlock.Weight(3))
+				if assert.NoError(t, err) {
+					assert.NoError(t, lock.Release(t.Context()))
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
 // TestTheHeavyGetTheirTurn beside callers that want one permit, and beside each other: no more than five
 // permits are held, and the heavy wait for each as long as the others do for one.
 func TestTheHeavyGetTheirTurn(t *testing.T) {
