@@ -134,8 +134,11 @@ func (o obstacle) text(now time.Time, since bool) string {
 	left := max(0, o.until.Sub(now))
 	switch o.kind {
 	case redlock.ErrQuarantine:
-		text := "new or restarted servers have no vote yet (new ones: redlock reset)"
-		if left > 0 && !since {
+		text := "new or restarted servers have no vote yet"
+		switch {
+		case since:
+			text += " (new ones have it after redlock reset)"
+		case left > 0:
 			text += ", " + left.Round(time.Second).String() + " left"
 		}
 		return text

@@ -65,7 +65,7 @@ func TestAReporterTellsEachStateOnce(t *testing.T) {
 			"redlock: nightly: held by web-3" + at,
 			"redlock: a:1: answers again",
 			"redlock: nightly: held by web-4" + at,
-			"redlock: nightly: new or restarted servers have no vote yet (new ones: redlock reset)",
+			"redlock: nightly: new or restarted servers have no vote yet (new ones have it after redlock reset)",
 			"redlock: nightly: acquired with 4 votes after 52.3s, valid for 9s unless renewed",
 			"redlock: nightly: released after 10ms, confirmed by 5 servers",
 		}, strings.Split(strings.TrimSpace(out.String()), "\n"))
@@ -101,8 +101,8 @@ func TestALineInPlaceIsKeptUpToDate(t *testing.T) {
 		r.Observe(heldBy("web-5", since))
 		synctest.Wait()
 		assert.Equal(t, []string{
-			"", "waiting for nightly: new or restarted servers have no vote yet (new ones: redlock reset), 2s left",
-			"waiting for nightly: new or restarted servers have no vote yet (new ones: redlock reset), 1s left",
+			"", "waiting for nightly: new or restarted servers have no vote yet, 2s left",
+			"waiting for nightly: new or restarted servers have no vote yet, 1s left",
 			"waiting for nightly: held by web-3 for 0s", "waiting for nightly: held by web-3 for 1s",
 			"waiting for nightly: held by web-4 for 0s", "",
 		}, strings.Split(out.String(), eraseLine))
