@@ -39,6 +39,7 @@ type conn struct {
 	tracking     tracking
 	plain        plainAnswer            // so far; the reader's
 	takePlain    func(any, redis.Error) // adds to it; the writer's; nil: not needed so far
+	auth         *encoded               // to be sent; nil: nothing; guarded by the node's mu
 
 	mu      lockorder.Mutex[lockorder.Conn] // guards the fields below
 	sent    fifo[call]                      // and not answered
@@ -65,6 +66,9 @@ func (c *conn) serve() error {
 		defer close(read)
 		c.read()
 	}()
+	if ask := asksForAuth(c.redis); ask != nil {
+		go c.reauthenticate(ask) // not waited for, because the caller's function may take its time
+	}
 	c.write()
 	<-read
 	c.stopStallTimer()
@@ -114,7 +118,7 @@ func (c *conn) awaitWork() bool {
 	n := c.node
 	for {
 		n.mu.Lock()
-		ready := len(n.queue) > 0 || c.wantedListener() != c.tracking.listener
+		ready := len(n.queue) > 0 || c.wantedListener() != c.tracking.listener || c.auth != nil
 		n.idle = !ready
 		n.mu.Unlock()
 		if ready {
@@ -137,6 +141,8 @@ func (c *conn) nextBatch() []call {
 	batch := n.queue
 	n.queue, c.spare = c.spare, nil
 	listener := c.wantedListener()
+	auth := c.auth
+	c.auth = nil
 	n.mu.Unlock()
 
 	var late []call
@@ -160,6 +166,9 @@ func (c *conn) nextBatch() []call {
 		withSources(batch)
 	}
 	batch = c.withPlain(batch)
+	if auth != nil {
+		batch = slices.Insert(batch, 0, call{encoded: auth, answered: c.authenticated})
+	}
 	c.mu.Lock()
 	for _, k := range batch {
 		c.sent.push(k)

@@ -62,7 +62,11 @@ func (t *target) dialer(s *settings) dialer {
 			c.Close()
 			return nil, err
 		}
-		return &ownConn{Conn: c, raw: raw}, nil
+		own := &ownConn{Conn: c, raw: raw}
+		if s.reauthenticate > 0 && !t.auth {
+			own.auth = func(ctx context.Context) ([]string, error) { return t.authWords(ctx, s) }
+		}
+		return own, nil
 	}
 }
 
@@ -119,21 +123,18 @@ func explainTLS(err error) error {
 }
 
 // login authenticates and selects the database.
-func (t *target) login(ctx context.Context, c redis.Conn, s *settings) (err error) {
+func (t *target) login(ctx context.Context, c redis.Conn, s *settings) error {
 	var questions []question
-	user, password, auth := t.user, t.password, t.auth
-	if s.credentials != nil && !auth {
-		if user, password, err = s.credentials(ctx, t.address); err != nil {
-			return fmt.Errorf("credentials: %w", err)
-		}
-		auth = password != ""
+	words, err := t.authWords(ctx, s)
+	if err != nil {
+		return err
 	}
-	if auth {
-		args := []any{password}
-		if user != "" {
-			args = []any{user, password}
+	if len(words) > 0 {
+		auth := question{name: "AUTH", required: true, secret: true}
+		for _, w := range words {
+			auth.args = append(auth.args, w)
 		}
-		questions = append(questions, question{name: "AUTH", args: args, required: true, secret: true})
+		questions = append(questions, auth)
 	}
 	if t.database != 0 {
 		questions = append(questions, question{name: "SELECT", args: []any{t.database}, required: true})
@@ -141,10 +142,31 @@ func (t *target) login(ctx context.Context, c redis.Conn, s *settings) (err erro
 	return ask(ctx, c, questions)
 }
 
+// authWords returns what follows AUTH, with the credentials of this moment. It is empty for a
+// connection that is not authenticated.
+func (t *target) authWords(ctx context.Context, s *settings) ([]string, error) {
+	user, password, auth := t.user, t.password, t.auth
+	if s.credentials != nil && !auth {
+		var err error
+		if user, password, err = s.credentials(ctx, t.address); err != nil {
+			return nil, fmt.Errorf("credentials: %w", err)
+		}
+		auth = password != ""
+	}
+	switch {
+	case !auth:
+		return nil, nil
+	case user == "":
+		return []string{password}, nil
+	}
+	return []string{user, password}, nil
+}
+
 // An ownConn is a connection that we have made, so that we know what is beneath redigo.
 type ownConn struct {
 	redis.Conn
-	raw net.Conn
+	raw  net.Conn
+	auth func(context.Context) ([]string, error) // authWords; nil: it is authenticated once
 }
 
 // A noDeadlineConn drops the deadlines that redigo resets before each read, though none is ever

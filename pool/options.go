@@ -21,6 +21,8 @@ type settings struct {
 	stall       time.Duration
 	log         *slog.Logger
 
+	reauthenticate time.Duration // how often; zero: never
+
 	linger time.Duration // how long a listener outlives the last watcher
 	ping   time.Duration // how often a listener looks whether its server is still there
 }
@@ -34,6 +36,9 @@ func settle(opts []Option) (*settings, error) {
 		if err := o(s); err != nil {
 			return nil, fmt.Errorf("pool: option %w", err)
 		}
+	}
+	if s.reauthenticate > 0 && s.credentials == nil {
+		return nil, errors.New("pool: option Reauthenticate: it asks the function of Credentials, and there is none")
 	}
 	return s, nil
 }
@@ -82,16 +87,36 @@ func TLS(c *tls.Config) Option {
 //
 // f is called for each new connection, also when a server has ended one because its credentials were
 // over, and within DialTimeout, which ctx has. A connection that a server leaves open goes on with the
-// credentials that it began with. It is called for one connection of a server at a time by the nodes of
-// Open, and by the function that Dialer returns whenever that is called; it should return what it has
-// until it must be renewed. Its error is one of the server, which has no vote meanwhile, and may be shown
-// and logged: keep secrets out of it.
+// credentials that it began with, unless there is Reauthenticate. f may be called for several
+// connections at the same time; it should return what it has until it must be renewed. Its error is one
+// of the server, which has no vote meanwhile, and may be shown and logged: keep secrets out of it.
 func Credentials(f func(ctx context.Context, server string) (user, password string, err error)) Option {
 	return func(s *settings) error {
 		if f == nil {
 			return errors.New("Credentials(nil): leave the option out for those of the URLs")
 		}
 		s.credentials = f
+		return nil
+	}
+}
+
+// Reauthenticate asks the function of Credentials again that often, and sends AUTH with its answer on
+// the connections that are open, so that no server ends one whose credentials are over with requests on
+// it. Take less than the time for which credentials are still good when the function returns them: a
+// minute for tokens that it renews five minutes before their end. At least 1 s; without this option a
+// connection is authenticated once.
+//
+// AUTH travels among the requests, and needs no right. The second connection, on which hints come, is
+// replaced instead, because a server takes no AUTH from a client that subscribes; waiters then look
+// once more. An error of the function changes nothing, and is logged (see Log). A server that refuses
+// AUTH has its connection replaced, and that is an error of the server (ErrAuth). What Dialer returns is
+// left alone.
+func Reauthenticate(every time.Duration) Option {
+	return func(s *settings) error {
+		if every < time.Second {
+			return fmt.Errorf("Reauthenticate(%v): must be at least 1s, or servers do little else", every)
+		}
+		s.reauthenticate = every
 		return nil
 	}
 }

@@ -262,6 +262,9 @@ func (n *node) openListener() (*listener, redirect, error) {
 func (l *listener) serve(to redirect) {
 	n := l.node
 	defer context.AfterFunc(n.ctx, l.fail)()
+	if asksForAuth(l.redis) != nil { // its successor asks for credentials
+		defer time.AfterFunc(n.settings.reauthenticate, l.fail).Stop()
+	}
 	if !n.hints.setListener(l) || l.isElsewhere() {
 		l.fail()
 	}
