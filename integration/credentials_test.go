@@ -46,8 +46,78 @@ func TestNothingIsLostWhenPasswordsEnd(t *testing.T) {
 		require.NoError(t, err)
 		return newLocker(t, nodes, redlock.TTL(4*time.Second), redlock.NodeTimeout(time.Second))
 	}
-	l, other := locker(), locker()
+	finish := useLocks(t, locker(), locker())
+	for range 5 {
+		time.Sleep(time.Second)
+		change()
+	}
+	finish()
+	assert.Greater(t, asked.Load(), int64(2*3*5), "each new connection has asked")
+}
 
+// TestConnectionsOutliveTheirCredentials: each second all servers get another user and lose an old one,
+// with all connections that are still its. With Reauthenticate none is, but for those of hints.
+func TestConnectionsOutliveTheirCredentials(t *testing.T) {
+	t.Parallel()
+	const life = 3 // a user's, in seconds
+	r := startServers(t, 3)
+	var admins []redis.Conn
+	for _, url := range r.URLs() {
+		c, err := redis.DialURL(url)
+		require.NoError(t, err)
+		defer c.Close()
+		admins = append(admins, c)
+	}
+	var newest atomic.Int64
+	user := func(i int64) string { return fmt.Sprint("app", i) }
+	change := func() (ended int) {
+		next := newest.Load() + 1
+		for _, c := range admins {
+			_, err := c.Do("ACL", "SETUSER", user(next), "on", ">"+user(next), "~*", "&*", "+@all")
+			require.NoError(t, err)
+			n, err := redis.Int(c.Do("ACL", "DELUSER", user(next-life)))
+			require.NoError(t, err)
+			ended += n
+		}
+		newest.Store(next)
+		return ended
+	}
+	change()
+	faults := watch(func(e redlock.Event) bool {
+		return e.Kind == redlock.EventVote && (e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown)
+	})
+	locker := func() *redlock.Locker {
+		nodes, err := pool.OpenWith(r.URLs(), pool.Reauthenticate(time.Second),
+			pool.Credentials(func(context.Context, string) (string, string, error) {
+				u := user(newest.Load())
+				return u, u, nil
+			}))
+		require.NoError(t, err)
+		return newLocker(t, nodes, redlock.TTL(4*time.Second), redlock.NodeTimeout(time.Second), redlock.Observe(faults))
+	}
+	finish := useLocks(t, locker(), locker())
+	connections := func() (ids [][]string) {
+		for _, c := range admins {
+			ids = append(ids, lockConnections(t, c))
+			require.Len(t, ids[len(ids)-1], 2, "one of each client")
+		}
+		return ids
+	}
+	first, ended := connections(), 0
+	for range 5 {
+		time.Sleep(time.Second)
+		ended += change()
+	}
+	assert.Equal(t, first, connections(), "none was replaced")
+	assert.Equal(t, 3*len(admins), ended, "the user of the first connections, and two after it")
+	finish()
+	assert.Zero(t, faults.count())
+}
+
+// useLocks has a lock held by l and waited for by other, and another handed to and fro, until finish,
+// which sees that nothing was lost.
+func useLocks(t *testing.T, l, other *redlock.Locker) (finish func()) {
+	t.Helper()
 	held, err := l.Acquire(t.Context(), "held", redlock.Fenced())
 	require.NoError(t, err)
 	handed := make(chan int)
@@ -72,16 +142,14 @@ func TestNothingIsLostWhenPasswordsEnd(t *testing.T) {
 		assert.NoError(t, err)
 		waiter <- k
 	}()
-	for range 5 {
-		time.Sleep(time.Second)
-		change()
+	return func() {
+		t.Helper()
+		stop()
+		assert.Greater(t, <-handed, 20)
+		assert.True(t, held.Valid())
+		require.NoError(t, held.Release(t.Context()))
+		next := <-waiter
+		require.NotNil(t, next)
+		require.NoError(t, next.Release(t.Context()))
 	}
-	stop()
-	assert.Greater(t, <-handed, 20)
-	assert.True(t, held.Valid())
-	require.NoError(t, held.Release(t.Context()))
-	next := <-waiter
-	require.NotNil(t, next)
-	require.NoError(t, next.Release(t.Context()))
-	assert.Greater(t, asked.Load(), int64(2*3*5), "each new connection has asked")
 }
