@@ -15,7 +15,8 @@
 // with those that it began with for as long as the server leaves it open, and the next one has the
 // new ones. The locks that are held meanwhile stay held, because they live on the servers and are
 // renewed on the next connection. go-redis logs in again on connections that are open, when a
-// streaming provider tells new credentials; a node does not, and subscribes only while it asks.
+// streaming provider tells new credentials; a node subscribes only while it asks, and logs in again
+// with the option pool.Reauthenticate, which asks each kind of provider.
 //
 // # What is not
 //

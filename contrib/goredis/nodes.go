@@ -22,9 +22,9 @@ const failoverAddr = "FailoverClient"
 // Locker closes them. It does not use the clients' connections, and does not close the clients.
 //
 // It waits for connections as pool.OpenWith does, and takes the same options for all nodes:
-// pool.DialTimeout, pool.StallTimeout and pool.Log. pool.NetDial and pool.Credentials take the place of
-// what the clients have, and pool.TLS has no effect. Errors are about the clients and the options,
-// and not about servers that are down; they hold no password.
+// pool.DialTimeout, pool.StallTimeout, pool.Reauthenticate and pool.Log. pool.NetDial and
+// pool.Credentials take the place of what the clients have, and pool.TLS has no effect. Errors are
+// about the clients and the options, and not about servers that are down; they hold no password.
 func Nodes(clients []*redis.Client, opts ...pool.Option) ([]pool.Node, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("goredis: no clients; give one for each Redis server")
@@ -107,8 +107,8 @@ func current(p auth.StreamingCredentialsProvider) (user, password string, err er
 	return user, password, nil
 }
 
-// A listener ignores new credentials, for which the next connection asks. It is not empty, so that
-// each has an address of its own, by which providers tell listeners apart.
+// A listener ignores new credentials, which the node asks for. It is not empty, so that each has an
+// address of its own, by which providers tell listeners apart.
 type listener struct{ _ byte }
 
 func (*listener) OnNext(auth.Credentials) {}
