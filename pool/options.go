@@ -108,9 +108,8 @@ func Credentials(f func(ctx context.Context, server string) (user, password stri
 //
 // AUTH travels among the requests, and needs no right. The second connection, on which hints come, is
 // replaced instead, because a server takes no AUTH from a client that subscribes; waiters then look
-// once more. An error of the function changes nothing, and is logged (see Log). A server that refuses
-// AUTH has its connection replaced, and that is an error of the server (ErrAuth). What Dialer returns is
-// left alone.
+// once more. An error of the function, and a server that refuses its answer, change nothing and are
+// logged (see Log). What Dialer returns is left alone.
 func Reauthenticate(every time.Duration) Option {
 	return func(s *settings) error {
 		if every < time.Second {

@@ -64,9 +64,10 @@ func (c *conn) queueAuth(ask func(context.Context) ([]string, error)) {
 	n.wakeWriter()
 }
 
-// authenticated takes the answer to AUTH. The next connection asks for credentials once more.
+// authenticated takes the answer to AUTH. After a refusal the connection is what it was for the server,
+// too, and better than none: credentials may be new to this process before they are to the server.
 func (c *conn) authenticated(_ any, failure redis.Error) {
 	if failure != "" {
-		c.fail(fmt.Errorf("%w (%.100s)", ErrAuth, code(string(failure)))) // the rest may repeat the password
+		c.node.doubts.enter(fmt.Sprintf("it cannot be authenticated again: %.100s", code(string(failure)))) // the rest may repeat the password
 	}
 }

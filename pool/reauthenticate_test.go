@@ -72,24 +72,23 @@ func TestAnIdleConnectionIsAuthenticatedAgain(t *testing.T) {
 	assert.Equal(t, 1, r.connections())
 }
 
-// TestARefusedAuthEndsTheConnection, and the refusal is the error of the node until a next one is made.
-func TestARefusedAuthEndsTheConnection(t *testing.T) {
+// TestARefusedAuthChangesNothing: the connection goes on, and is tried again.
+func TestARefusedAuthChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newLenient(t)
+	var logged logBuffer
 	var asked atomic.Int64
-	n := r.open(passwords(&asked), reauthenticating(time.Millisecond))
+	n := r.open(logged.log(), passwords(&asked), reauthenticating(time.Millisecond))
 	answers(t, n)
 	r.fail("AUTH", "WRONGPASS invalid username-password pair: secret")
-	var err error
-	eventually(t, func() bool {
-		err = n.Submit(&protocol.Request{Op: protocol.OpInspect, Key: "k", Timeout: testTimeout}, 0, make(replies, 1))
-		return errors.Is(err, ErrAuth)
-	}, "it is an error of the node")
-	assert.NotContains(t, err.Error(), "secret")
-	assert.Contains(t, err.Error(), "WRONGPASS")
-	r.fail("AUTH", "")
-	eventually(t, func() bool { return n.(*node).connected() }, "the next connection has its own answer")
+	eventually(t, func() bool { return logged.count(n, "it cannot be authenticated again: WRONGPASS") > 0 }, "it is told")
 	answers(t, n)
+	r.fail("AUTH", "")
+	from := len(r.commands("AUTH"))
+	eventually(t, func() bool { return len(r.commands("AUTH")) > from }, "it is tried again")
+	answers(t, n)
+	assert.Equal(t, 1, r.connections())
+	assert.Zero(t, logged.count(n, "secret"))
 }
 
 // TestWithoutCredentialsTheConnectionGoesOn, until the function has some again.
