@@ -150,6 +150,7 @@ func TestOperating(t *testing.T) {
 	}
 	for _, heading := range headings {
 		t.Run(heading, func(t *testing.T) {
+			t.Parallel()
 			r := take(t, fleet.Docker)
 			r.sweeps(t)
 			operate(t, r, heading, procedures[heading])
