@@ -14,7 +14,7 @@ import (
 )
 
 func open(clients []*redis.Client, opts ...redlock.LockerOption) (*redlock.Locker, error) {
-	nodes, err := goredis.Nodes(clients) // one for each server: three or five
+	nodes, err := goredis.Nodes(clients) // one for each server: one, three or five
 	if err != nil {
 		return nil, err
 	}
