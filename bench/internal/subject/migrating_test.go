@@ -189,6 +189,11 @@ func TestCounterpartsOfLibrariesInOtherLanguages(t *testing.T) {
 		assert.GreaterOrEqual(t, lock.Fence(), int64(0))
 		assert.NoError(t, lock.Release(ctx))
 	}
+	n := 2
+	lock, err = locker.Acquire(ctx, name, redlock.Permits(k), redlock.Weight(n))
+	require.NoError(t, err)
+	assert.Len(t, lock.Permits(), n)
+	assert.NoError(t, lock.Release(ctx))
 }
 
 // TestRedissonAndWeDoNotExcludeEachOther: its lock is a hash on one server.
