@@ -147,7 +147,7 @@ func TestWithoutAWeightThereIsNoGate(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		other, _ := open(t, w)
-		gate := keys.Gate("x")
+		gate := keys.Gate.Of("x")
 		one := take(t, l, "x", weighs(1)...)
 		assert.Equal(t, []int{one.Permit()}, one.Permits())
 		assert.Zero(t, holding(w, gate))
@@ -199,7 +199,7 @@ func TestTheGateIsNotLostUnnoticed(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(t, 5, heldSlots(w))
 		for _, s := range w.Servers() {
-			s.Set(keys.Gate("x"), "another", time.Minute)
+			s.Set(keys.Gate.Of("x"), "another", time.Minute)
 		}
 		time.Sleep(10 * time.Second)
 		assert.Equal(t, 1, heldSlots(w), "what it had got is given back")

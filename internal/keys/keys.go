@@ -35,9 +35,9 @@ const (
 	Counter Kind = "redlock:fence:"   // the highest fencing token that was accepted
 	Queue   Kind = "redlock:queue:"   // of waiters; see Seen and Call
 	Mark    Kind = "redlock:once:"    // that outlives the lock
+	Gate    Kind = permit + "gate:"   // the lock that a caller has while it takes more than one slot
 
 	permit Kind = "redlock:permit:" // and the slot's number and a colon
-	gate   Kind = permit + "gate:"  // see Gate
 )
 
 var kinds = []Kind{Readers, Intent, Counter, Queue, Mark, permit}
@@ -68,9 +68,6 @@ func Slot(key string, slot int) string {
 	}
 	return Kind(string(permit) + strconv.Itoa(slot) + ":").Of(key)
 }
-
-// Gate returns the key of the lock that a caller has while it takes more than one slot.
-func Gate(key string) string { return gate.Of(key) }
 
 // Slots returns what stands before and behind the number of a slot, but for slot 0, in its key.
 func Slots(key string) (stem, tail string) { return string(permit), Kind(":").Of(key) }

@@ -17,11 +17,10 @@ import (
 // waiter is what a waiter of a queue is known by.
 const waiter = "0123456789abcdef0123456789abcdef01234567"
 
-// companions returns all keys that there may be beside a lock's, with those of its slots.
+// companions returns all keys that there may be beside a lock's, with those of its slots and its gate.
 func companions(key string) (all []string) {
-	for slot := range 3 {
-		lock := keys.Slot(key, 5*slot)
-		if slot > 0 {
+	for _, lock := range []string{key, keys.Slot(key, 5), keys.Slot(key, 10), keys.Gate.Of(key)} {
+		if lock != key {
 			all = append(all, lock)
 		}
 		for _, k := range []keys.Kind{keys.Readers, keys.Intent, keys.Counter, keys.Queue, keys.Mark} {

@@ -172,7 +172,7 @@ func TestTheKeysPageNamesEveryCompanion(t *testing.T) {
 	page := read(t, "docs/KEYS.md")
 	permit := strings.Replace(keys.Slot("KEY", 1), "1", "i", 1)
 	for _, key := range []string{
-		permit, keys.Counter.Of(permit), keys.Gate("KEY"), keys.Readers.Of("KEY"), keys.Intent.Of("KEY"), keys.Counter.Of("KEY"),
+		permit, keys.Counter.Of(permit), keys.Gate.Of("KEY"), keys.Readers.Of("KEY"), keys.Intent.Of("KEY"), keys.Counter.Of("KEY"),
 		keys.Queue.Of("KEY"), keys.Call(keys.Queue.Of("KEY"), "TICKET"), keys.Mark.Of("KEY"), "PREFIX" + record.Key, "PREFIX" + keys.Map + "V",
 		keys.Mark.Of("PREFIX" + keys.Map + "version"), record.PrimaryKey, keys.Readers.Of("a{b}c"),
 	} {

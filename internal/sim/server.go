@@ -153,7 +153,7 @@ func (s *Server) Locks() map[string]string {
 	all := s.Keys()
 	maps.DeleteFunc(all, func(key, _ string) bool {
 		_, slot := keys.OfSlot(key)
-		return keys.Reserved(key) && slot == 0
+		return keys.Reserved(key) && slot == 0 && !keys.Gate.Has(key)
 	})
 	return all
 }
