@@ -70,6 +70,7 @@ type acquisition struct {
 	key      string
 	several  *several        // of a Lock of several names or groups, which it stands for; nil for one
 	isPart   bool            // of such a Lock
+	isGate   bool            // of a lock with a weight, see weigh
 	own      bool            // of a name of redlock's own (see presence.go)
 	slot     int             // that is tried next, with several permits
 	ctx      context.Context // the caller's, which bounds the waiting
@@ -203,7 +204,7 @@ func (a *acquisition) settle() (*Lock, error) {
 	for try := 0; ; try++ {
 		k, err := a.tryOnce(wholeVote)
 		var failed *QuorumError
-		if err == nil || !errors.As(err, &failed) || failed.Err != ErrHeld || try >= failed.isWorth() {
+		if err == nil || !errors.As(err, &failed) || failed.Err != ErrHeld || try >= a.worth(failed) {
 			return k, err
 		}
 		wait := a.settings.delay(try, failed)
@@ -220,12 +221,13 @@ func (a *acquisition) settle() (*Lock, error) {
 	}
 }
 
-// isWorth returns how many more tries a vote that was lost is worth.
-func (e *QuorumError) isWorth() int {
+// worth returns how many more tries a vote that was lost is worth. A gate is, because a caller is through in
+// some round trips, and does not tell whether there are permits for others.
+func (a *acquisition) worth(lost *QuorumError) int {
 	switch {
-	case e.Votes > 0:
+	case lost.Votes > 0 || a.isGate:
 		return maxSettling
-	case e.wonFirst:
+	case lost.wonFirst:
 		return maxOfSeveral
 	}
 	return 0

@@ -250,8 +250,8 @@ func Permits(k int) Option {
 // Acquire waits for one permit after the other, as callers that want one do, and keeps those that it has
 // meanwhile. So it gets its turn beside callers that want less, and permits can be held that nobody
 // uses yet. Callers with a weight above 1 take turns at that, in all processes: they never wait for
-// each other in a circle. A caller that holds permits of the name already while it waits for more of
-// them is not kept from doing so.
+// each other in a circle. TryAcquire waits some round trips for its turn, and for no permit. A caller that
+// holds permits of the name already while it waits for more of them is not kept from doing so.
 //
 // It costs w + 1 round trips if all permits are free. With Retries or RetryInterval it asks for all
 // at once each time, and may starve. Fenced together with a weight above 1 is an error, because a

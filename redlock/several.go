@@ -446,7 +446,7 @@ func (a *acquisition) next(ctx context.Context, t target, twin *hold, wait bool)
 	part := a.part(ctx, t, s)
 	switch {
 	case t.isGate:
-		part.key = keys.Gate.Of(part.key)
+		part.key, part.isGate = keys.Gate.Of(part.key), true
 	case twin != nil:
 		part.key = keys.Slot(part.key, twin.session.slot())
 	}

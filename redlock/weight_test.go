@@ -142,6 +142,25 @@ func TestAWeightIsAllOrNone(t *testing.T) {
 	})
 }
 
+// TestTriesAtTheSameMomentAllGetTheirWeight where there is enough for all: one that finds another at the gate
+// comes again, because that is through in some round trips.
+func TestTriesAtTheSameMomentAllGetTheirWeight(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		var all sync.WaitGroup
+		for range 4 {
+			l, _ := open(t, w)
+			all.Go(func() {
+				lock, err := l.TryAcquire(t.Context(), "x", redlock.Permits(8), redlock.Weight(2))
+				if assert.NoError(t, err) {
+					assert.Len(t, lock.Permits(), 2)
+				}
+			})
+			time.Sleep(rtt)
+		}
+		all.Wait()
+	})
+}
+
 // TestWithoutAWeightThereIsNoGate, and with one it is held only until all permits are there.
 func TestWithoutAWeightThereIsNoGate(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
