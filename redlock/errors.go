@@ -137,7 +137,7 @@ func (e *QuorumError) Error() string {
 		fmt.Fprintf(&b, "; held by %v", e.Holder)
 	}
 	switch {
-	case e.weight > 0 && e.Err == ErrHeld:
+	case e.weight > 0:
 		fmt.Fprintf(&b, "; fewer than %d of %d permits are free", e.weight, e.Permits)
 	case e.Permits > 0:
 		fmt.Fprintf(&b, "; all %d permits are held", e.Permits)

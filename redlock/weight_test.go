@@ -161,6 +161,20 @@ func TestTriesAtTheSameMomentAllGetTheirWeight(t *testing.T) {
 	})
 }
 
+// TestTheEndOfTheWaitingForAWeightTellsWhatWasInTheWay, and not that the permits are held which the caller had itself.
+func TestTheEndOfTheWaitingForAWeightTellsWhatWasInTheWay(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		other, _ := open(t, w)
+		take(t, other, "x", weighs(3)...)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := l.Acquire(ctx, "x", weighs(3)...)
+		isOnly(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, "fewer than 3 of 5 permits are free")
+	})
+}
+
 // TestWithoutAWeightThereIsNoGate, and with one it is held only until all permits are there.
 func TestWithoutAWeightThereIsNoGate(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
