@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ var programs = map[string]string{"lock.py": "python3", "lock.sh": "redis-cli"}
 type client struct {
 	file    string
 	servers fleet.Fleet
+	between string // the URLs
 }
 
 // start starts the example, which ends by itself.
@@ -44,13 +46,25 @@ func (c client) start(t *testing.T, seconds, ttl string) (p *exec.Cmd, says *buf
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	p = exec.CommandContext(ctx, "./"+c.file, name, seconds, ttl)
-	p.Env = append(os.Environ(), "REDLOCK_NODES="+strings.Join(c.servers.URLs(), ","))
+	p.Env = append(os.Environ(), "REDLOCK_NODES="+strings.Join(c.servers.URLs(), c.between))
 	p.Stderr = os.Stderr
 	p.WaitDelay = time.Second
 	stdout, err := p.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.Start())
 	return p, bufio.NewReader(stdout)
+}
+
+// TestOtherServersAreNotTaken for those of the URLs: a lock in another database excludes no client.
+func TestOtherServersAreNotTaken(t *testing.T) {
+	t.Parallel()
+	for file, program := range programs {
+		need.Program(t, program)
+		p := exec.Command("./"+file, name, "0", long)
+		p.Env = append(os.Environ(), "REDLOCK_NODES=redis://127.0.0.1:1?db=3")
+		_ = p.Run() // the code tells
+		assert.Equal(t, 64, p.ProcessState.ExitCode(), file)
+	}
 }
 
 // line returns the next line of the example.
@@ -92,7 +106,7 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 			servers, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
 			require.NoError(t, err)
 			t.Cleanup(func() { servers.Close() })
-			theirs := client{file, servers}
+			theirs := client{file, servers, ","}
 			nodes, err := pool.Open(servers.URLs()...)
 			require.NoError(t, err)
 			ours, err := redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(10*time.Second), redlock.TTL(limit))
@@ -118,6 +132,7 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 			for i := range 2 {
 				theirs.do(t, i, "SET", name, "another's", "PX", limit.Milliseconds())
 			}
+			theirs.between = " " // which is as good for redlock
 			p, says = theirs.start(t, "0", long)
 			assert.Equal(t, 75, end(t, p, says), "one of three servers is no majority")
 			assert.Nil(t, theirs.do(t, 2, "GET", name), "and its vote is given back")
@@ -140,6 +155,13 @@ func TestAPlainLockAndOursExcludeEachOther(t *testing.T) {
 			if file == "lock.py" { // which extends
 				p, says = theirs.start(t, "4", "3000")
 				assert.Equal(t, 0, end(t, p, says), "the work may outlast the TTL")
+
+				p, says = theirs.start(t, "2", "3000")
+				require.Equal(t, "working", line(t, says))
+				require.NoError(t, p.Process.Signal(syscall.SIGSTOP))
+				require.Eventually(t, func() bool { return theirs.do(t, 0, "GET", name) == nil }, limit, 10*time.Millisecond)
+				require.NoError(t, p.Process.Signal(syscall.SIGCONT))
+				assert.Equal(t, 79, end(t, p, says), "the lock was lost in the last step of the work")
 			}
 
 			require.NoError(t, servers.Kill(t.Context(), 0))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Works under a plain lock, as docs/KEYS.md has it: lock.py NAME SECONDS TTL, with the TTL in
-milliseconds and the servers in $REDLOCK_NODES. It exits with 75 if the lock is held, 79 if it is lost."""
+milliseconds and the servers in $REDLOCK_NODES. It exits with 75 if the lock is held, 79 if it is lost, and
+64 if the URLs have more than it knows of."""
 import os, socket, sys, time, urllib.parse
 
 TIMEOUT = 0.5  # seconds, for each server
@@ -16,6 +17,8 @@ def clock():
 class Server:
     def __init__(self, url):
         at = urllib.parse.urlparse(url)
+        if at.scheme != "redis" or not at.hostname or at.password or at.path.strip("/") or at.query:
+            sys.exit(64)  # in another database, for instance, the lock would exclude no client
         self.address, self.connection = (at.hostname, at.port or 6379), None
 
     def ask(self, *words):
@@ -59,19 +62,20 @@ class Lock:
             s.ask(b"EVAL", RELEASE, b"1", self.name, self.value)
 
 
-lock = Lock([Server(url) for url in os.environ["REDLOCK_NODES"].split(",")], sys.argv[1], int(sys.argv[3]))
+urls = os.environ["REDLOCK_NODES"].replace(",", " ").split()
+lock = Lock([Server(url) for url in urls], sys.argv[1], int(sys.argv[3]))
 if not lock.acquire():
     sys.exit(75)
 print("working", flush=True)
 end = clock() + float(sys.argv[2])
 due = clock() + lock.ttl / 3000
 while clock() < end:
+    time.sleep(0.02)  # a step of the work
     if clock() >= due:
         due = clock() + lock.ttl / 3000
         lock.extend()
     if clock() >= lock.until:
         print("stopped")
         sys.exit(79)
-    time.sleep(0.02)  # a step of the work
 lock.release()
 print("done")
