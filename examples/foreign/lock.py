@@ -39,7 +39,6 @@ class Server:
 class Lock:
     def __init__(self, servers, name, ttl):
         self.servers, self.name, self.ttl, self.until = servers, name.encode(), ttl, 0
-        self.value = os.urandom(20).hex().encode()
 
     def vote(self, granted, *words):
         """Returns whether a majority grants, and some of the TTL is left then."""
@@ -49,6 +48,7 @@ class Lock:
         return clock() < self.until
 
     def acquire(self):
+        self.value = os.urandom(20).hex().encode()  # a new one, or a late release could delete the next lock
         if self.vote(b"+OK", b"SET", self.name, self.value, b"NX", b"PX", b"%d" % self.ttl):
             return True
         self.release()  # also where no answer came: the key may be there
