@@ -65,7 +65,7 @@ func addressOf(c *redis.Client) (string, error) {
 	}
 	address, _, err := pool.Dialer(urlOf(o, 0)) // without a database the name is the address
 	if err != nil {
-		return "", fmt.Errorf("is of %.100q: %w", o.Addr, err)
+		return "", fmt.Errorf("has an Addr that is no host:port: %w", err) // a URL there may hold a password
 	}
 	return address, nil
 }
