@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/ballot"
 	"github.com/redquorum/redquorum/redlock/internal/membership"
@@ -99,6 +100,7 @@ type QuorumError struct {
 
 	weight   int   // of a lock of more than one permit
 	before   error // see Kind
+	isTaken  bool  // a majority has the claim of a holder no more, before its deadline
 	wonFirst bool  // the caller has won votes for the first of several names, and whoever has not gives way
 }
 
@@ -128,6 +130,9 @@ func (e *QuorumError) Permanent() bool {
 }
 
 func (e *QuorumError) Error() string {
+	if e.isTaken {
+		return e.taken()
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "redlock: %s %q: %v (%s; %d needed", e.Op, e.Name, e.Err, e.counts(), e.Quorum)
 	if e.Outage > 0 {
@@ -149,13 +154,39 @@ func (e *QuorumError) Error() string {
 		fmt.Fprintf(&b, "; free in %v unless renewed", rounded(e.Remaining))
 	}
 	b.WriteString(")")
-	if e.Causes != nil {
-		for i, cause := range e.Causes.Errors {
-			b.WriteString([]string{": ", "; "}[min(i, 1)])
-			b.WriteString(cause.Error())
-		}
+	if said := e.said(); said != "" {
+		b.WriteString(": " + said)
 	}
 	return b.String()
+}
+
+// taken is the text of a lock that was taken from its holder, by what the nodes that have it no more
+// say. The others may have been asked, but not waited for.
+func (e *QuorumError) taken() string {
+	gone, by := 0, "released by another"
+	for _, cause := range e.Causes.Errors {
+		var no refusal
+		if errors.As(cause, &no) {
+			if gone++; no.reply.TTL != 0 {
+				by = "another has it"
+			}
+		}
+	}
+	return fmt.Sprintf("redlock: %q: %v: %d of %d servers no longer have it (%s)", e.Name, e.Err, gone, e.Nodes, by)
+}
+
+// said tells what the nodes said.
+func (e *QuorumError) said() string {
+	if e.Causes == nil {
+		return ""
+	}
+	var nodes, says []string
+	for _, cause := range e.Causes.Errors {
+		node := &NodeError{Err: cause}
+		errors.As(cause, &node)
+		nodes, says = append(nodes, node.Node), append(says, node.said())
+	}
+	return alike.Together(nodes, says)
 }
 
 // counts says how many nodes did what. A vote is over when it is decided, so some may not have been
@@ -251,8 +282,15 @@ type NodeError struct {
 	After time.Duration // from the start of the request to the answer
 }
 
-func (e *NodeError) Error() string {
-	return fmt.Sprintf("%s: %v after %v", e.Node, e.Err, e.After.Round(10*time.Microsecond))
+func (e *NodeError) Error() string { return e.Node + ": " + e.said() }
+
+// said is Error without the node. It has the time of a node that has not answered, because of any
+// other the time explains nothing.
+func (e *NodeError) said() string {
+	if e.Err == errNoAnswer {
+		return fmt.Sprintf("after %v: %v", rounded(e.After), e.Err)
+	}
+	return e.Err.Error()
 }
 
 // Unwrap returns Err, but hides a context's error: a node's own deadline must
@@ -313,7 +351,7 @@ func (r refusal) Error() string {
 	case r.reply.TTL == NoTTL:
 		return "holds another's value without TTL"
 	case r.reply.TTL > 0:
-		return fmt.Sprintf("holds another's value for %v", r.reply.TTL)
+		return fmt.Sprintf("holds another's value for %v", rounded(r.reply.TTL))
 	default:
 		return "refused"
 	}

@@ -34,8 +34,7 @@ func TestANodesOwnDeadlineIsNotTheCallers(t *testing.T) {
 	}
 }
 
-// TestAQuorumErrorTells who was asked, what each answered, after how long, and
-// what it comes to, to people and to errors.As.
+// TestAQuorumErrorTells who was asked, what each answered, and what it comes to, to people and to errors.As.
 func TestAQuorumErrorTells(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,9 +83,9 @@ func TestAQuorumErrorTells(t *testing.T) {
 		assert.Len(t, nodes, 3)
 
 		assert.EqualError(t, err, `redlock: acquire "x": held by another (1 of 5 granted, 2 refused, 1 failed, 1 not heard of; 3 needed; free in 7s unless renewed): `+
-			`puppet2: connection refused after 0s; `+
-			`puppet4: holds another's value for 7s after 5ms; `+
-			`puppet5: holds another's value without TTL after 5ms`)
+			`puppet2: connection refused; `+
+			`puppet4: holds another's value for 7s; `+
+			`puppet5: holds another's value without TTL`)
 	})
 }
 
@@ -98,7 +97,7 @@ func TestAQuorumErrorNamesTheSilent(t *testing.T) {
 		_, l := puppets(t, 3, func(int, protocol.Op, int) answer { return answer{silent: true} }, redlock.NodeTimeout(70*time.Millisecond))
 		_, err := l.TryAcquire(t.Context(), "x")
 		assert.EqualError(t, err, `redlock: acquire "x": no quorum (0 of 3 granted, 3 failed; 2 needed): `+
-			`puppet1: no answer after 70ms; puppet2: no answer after 70ms; puppet3: no answer after 70ms`)
+			`puppet1, puppet2, puppet3: after 70ms: no answer`)
 	})
 }
 
@@ -122,6 +121,20 @@ func TestAQuorumErrorTellsTheExcluded(t *testing.T) {
 	}
 	err := &redlock.QuorumError{Op: "acquire", Name: "x", Votes: 1, Nodes: 5, Quorum: 3, Err: redlock.ErrNoQuorum, Causes: causes}
 	assert.ErrorContains(t, err, "(1 of 5 granted, 3 without a vote, 1 failed; 3 needed)")
+}
+
+// TestAQuorumErrorNamesNodesTogether that say the same: three lines that differ in a time are one.
+func TestAQuorumErrorNamesNodesTogether(t *testing.T) {
+	t.Parallel()
+	var causes *multierror.Error
+	for node, cause := range []error{
+		&protocol.QuarantineError{Reason: "it is new", Left: 8960 * time.Millisecond}, errors.New("EOF"),
+		&protocol.QuarantineError{Reason: "it is new", Left: 8967 * time.Millisecond}, errors.New("EOF"), errors.New("says no"),
+	} {
+		causes = multierror.Append(causes, &redlock.NodeError{Node: fmt.Sprint("n", node), Err: cause, After: time.Duration(node) * time.Millisecond})
+	}
+	err := &redlock.QuorumError{Op: "acquire", Name: "x", Nodes: 5, Quorum: 3, Err: redlock.ErrNoQuorum, Causes: causes}
+	assert.ErrorContains(t, err, "needed): n0, n2: in quarantine for another 8.967s: it is new; n1, n3: EOF; n4: says no")
 }
 
 // kinds are all that a failure can be. No error may be two of them.

@@ -55,7 +55,7 @@ func TestInspectWaitsForAllNodes(t *testing.T) {
 		assert.Equal(t, nodeTimeout, took(func() {
 			seen, err := l.Inspect(t.Context(), "x")
 			assert.NoError(t, err, "a quorum answered")
-			assert.ErrorContains(t, seen.Nodes[0].Err, "node1: no answer after 500ms")
+			assert.ErrorContains(t, seen.Nodes[0].Err, "node1: after 500ms: no answer")
 			assert.ErrorContains(t, seen.Nodes[1].Err, "node2: sim: node2: dial: connection refused")
 			value, _, ok := seen.Holder()
 			assert.True(t, ok)

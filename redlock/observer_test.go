@@ -181,7 +181,7 @@ func TestAnObservedErrorDoesNotChange(t *testing.T) {
 		isOnly(t, events[len(events)-1].Err, redlock.ErrHeld)
 		var quorum *redlock.QuorumError
 		require.ErrorAs(t, err, &quorum)
-		assert.ErrorContains(t, err, "node1: holds another's value", "the caller still learns who was in the way")
+		assert.ErrorContains(t, err, "node1, node2, node3: holds another's value", "the caller still learns who was in the way")
 	})
 }
 

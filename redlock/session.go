@@ -180,7 +180,9 @@ func (s *session) lossOf(todo lease.Todo, now clock.Instant) error {
 	switch todo.End {
 	case lease.Gone:
 		state := failed.State()
-		return failed.fail(&state, ErrLost)
+		e := failed.fail(&state, ErrLost)
+		e.isTaken = true
+		return e
 	case lease.Missing:
 		return s.goneFrom(now)
 	case lease.Absent:

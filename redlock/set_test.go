@@ -107,7 +107,7 @@ func TestASetIsAllOrNone(t *testing.T) {
 				assert.Equal(t, []string{name}, failure.InTheWay)
 				assert.Equal(t, "a, b, c", failure.Name)
 				assert.InDelta(t, ttl, failure.Remaining, float64(10*leg)) // it asks twice where it has won the first
-				assert.ErrorContains(t, err, fmt.Sprintf(`node1: %q: holds another's value for`, name))
+				assert.ErrorContains(t, err, fmt.Sprintf(`node1, node2, node3, node4, node5: %q: holds another's value for`, name))
 				for j, free := range abc {
 					if j != i {
 						assert.Zero(t, holding(w, free), free)
@@ -157,7 +157,7 @@ func TestASetTellsContentionFromAnOutage(t *testing.T) {
 		_, err = l.AcquireAll(t.Context(), abc)
 		isOnly(t, err, redlock.ErrNoQuorum)
 		assert.ErrorIs(t, err, redlock.ErrWrongType)
-		assert.ErrorContains(t, err, `node1: "b": the key holds another type`)
+		assert.ErrorContains(t, err, `node1, node2, node3: "b": the key holds another type`)
 	})
 }
 
@@ -397,7 +397,7 @@ func TestASetIsLostWithOneOfItsNames(t *testing.T) {
 					assert.Equal(t, late, took(func() { <-lock.Context().Done() }))
 					cause := context.Cause(lock.Context())
 					isOnly(t, cause, redlock.ErrLost)
-					assert.ErrorContains(t, cause, fmt.Sprintf("%q: lock lost", name))
+					assert.ErrorContains(t, cause, fmt.Sprintf("%q: lock lost: 3 of 5 servers no longer have it (another has it)", name))
 					time.Sleep(rtt)
 					for _, own := range abc {
 						if own != name {
@@ -752,7 +752,7 @@ func TestEventsOfASet(t *testing.T) {
 			<-k.Context().Done()
 			time.Sleep(leg + 1)
 			isOnly(t, k.Release(t.Context()), redlock.ErrLost)
-		}, `lost a, b, c redlock: inspect "b": lock lost`},
+		}, `lost a, b, c redlock: "b": lock lost: 3 of 5 servers no longer have it (released by another)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {

@@ -186,7 +186,7 @@ func (s *session) goneFrom(now clock.Instant) *QuorumError {
 	missing, asked := s.lease.Told(now)
 	e := &QuorumError{
 		Op: protocol.OpLook.String(), Name: s.name, Err: ErrLost,
-		Votes: n - len(missing), Nodes: n, Quorum: quorum.Tally{Nodes: n}.Quorum(),
+		Votes: n - len(missing), Nodes: n, Quorum: quorum.Tally{Nodes: n}.Quorum(), isTaken: true,
 	}
 	for i, node := range s.group.nodes {
 		if reply, ok := missing[i]; ok {
