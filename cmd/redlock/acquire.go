@@ -38,6 +38,7 @@ type acquisition struct {
 	quiet     bool
 	grace     time.Duration // from when the loss is told to the last moment that the work may see
 	graceName string        // of the flag
+	told      *reporter     // from take on
 }
 
 // patience is for how long an outage is waited out where --wait does not say: the library's default.
@@ -127,6 +128,7 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 	}
 	told := newReporter(a.stderr, names, a.verbose > 0, a.quiet)
 	told.permits, told.weight = a.permits, a.weight
+	a.told = told
 	locker, err := a.open(sets, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
 	if err != nil {
 		told.waited()

@@ -159,7 +159,7 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 				continue
 			}
 			err := fmt.Errorf("%q: %w: it could not be renewed in time", lock.Name(), redlock.ErrLost)
-			return h.outlast(lock, &exitError{code: exitLost, err: err})
+			return h.outlast(lock, &exitError{code: exitLost, err: h.told.because(err)})
 		case err := <-h.output.broken: // the program cannot be told of a loss
 			return h.outlast(lock, &exitError{code: exitFailed, err: fmt.Errorf("output: %w", err)})
 		case <-ctx.Done():

@@ -164,6 +164,7 @@ func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, name string) error {
 	began := time.Now()
 	end, failed := j.Run(lock, environment(lock, r.fenced, r.permits > 1))
+	end.Lost = r.told.because(end.Lost) // before the servers answer the release
 	if !end.Swept {
 		r.warn("processes that the command has left behind cannot be ended; the lock is released")
 	}

@@ -708,6 +708,24 @@ func TestALockThatIsTakenAwayEndsTheCommand(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(p.stderr.String(), "\n"), p.stderr.String())
 }
 
+// TestALossIsToldInTheServersWords, of run and hold, where renewals are refused.
+func TestALossIsToldInTheServersWords(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	p := command(t, f.URLs(), "run", "--ttl", "1s", "x", "--", self(t)).role("listen", "").begin(t)
+	p.says(t, "ready")
+	h := startHold(t, f, "--ttl", "1s", "y")
+	h.reads(t, "held")
+	for _, url := range f.URLs() {
+		ask(t, url, "CONFIG", "SET", "min-replicas-to-write", "1")
+	}
+	const words = `: says "NOREPLICAS Not enough good replicas to write`
+	assert.Equal(t, exitLost, p.code(t))
+	assert.Contains(t, p.stderr.String(), "it could not be renewed in time: ")
+	assert.Equal(t, 1, strings.Count(p.stderr.String(), words), "five servers are told once: %s", p.stderr.String())
+	assert.Contains(t, h.reads(t, "stop").Reason, words)
+}
+
 // takeAway gives a lock to another on all servers. A key that is deleted on one server after the other
 // may be repaired on each.
 func takeAway(t *testing.T, f fleet.Fleet, name string) {

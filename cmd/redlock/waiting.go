@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -37,8 +39,8 @@ type reporter struct {
 	erased  chan struct{} // nothing is in place any more
 
 	mu     sync.Mutex
-	state  obstacle        // what is waited for; the zero value before the first try has failed
-	faulty map[string]bool // nodes whose last fault was told
+	state  obstacle          // what is waited for; the zero value before the first try has failed
+	faulty map[string]string // nodes whose last vote was a fault, and what they said
 }
 
 // newReporter returns a reporter for the lock of the names. The caller calls waited when the
@@ -48,7 +50,7 @@ func newReporter(out io.Writer, names []string, verbose, quiet bool) *reporter {
 		out: out, names: names, title: quoted(names), verbose: verbose, inPlace: onTerminal(out) && !verbose && !quiet,
 		width:   func() int { return terminalWidth(out) },
 		changed: make(chan struct{}, 1), done: make(chan struct{}), erased: make(chan struct{}),
-		faulty: map[string]bool{},
+		faulty: map[string]string{},
 	}
 	if r.inPlace {
 		go r.draw()
@@ -216,19 +218,36 @@ func (r *reporter) learn(e redlock.Event) string {
 
 // vote tells when a node begins to fail, and when it answers again.
 func (r *reporter) vote(e redlock.Event) string {
-	fault := e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown
-	if fault == r.faulty[e.Node] {
+	_, failed := r.faulty[e.Node]
+	if e.Outcome != redlock.Failed && e.Outcome != redlock.Unknown {
+		if delete(r.faulty, e.Node); failed {
+			return word(e.Node) + ": answers again"
+		}
 		return ""
-	}
-	r.faulty[e.Node] = fault
-	if !fault {
-		return word(e.Node) + ": answers again"
 	}
 	why := "no answer"
 	if e.Err != nil {
 		why = oneLine(e.Err.Error())
 	}
+	if r.faulty[e.Node] = why; failed {
+		return ""
+	}
 	return word(e.Node) + ": fails: " + why
+}
+
+// because adds to a loss for want of a renewal what the servers said instead.
+func (r *reporter) because(lost error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var vote *redlock.QuorumError
+	if lost == nil || len(r.faulty) == 0 || errors.As(lost, &vote) { // which has it
+		return lost
+	}
+	nodes, says := slices.Sorted(maps.Keys(r.faulty)), []string(nil)
+	for _, n := range nodes {
+		says = append(says, r.faulty[n])
+	}
+	return fmt.Errorf("%w: %s", lost, alike.Together(nodes, says))
 }
 
 const (
