@@ -2,8 +2,24 @@ package pool
 
 import (
 	"bytes"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// The first bytes of what a server with TLS answers to one that speaks without.
+const (
+	tlsAlert     = 0x15
+	tlsHandshake = 0x16
+)
+
+var (
+	errSpeaksTLS = errors.New("answers with TLS; " + schemes)
+	errHangsUp   = errors.New("hangs up without a word; " + schemes) // as Redis does on a port with TLS
 )
 
 // The bounds of one reply. redigo allocates what the header of a string or an array
@@ -29,6 +45,26 @@ type boundedConn struct {
 	net.Conn
 	replies boundedReplies
 	refused error
+	heard   bool // something was read; settled by the handshake, before two goroutines use it
+}
+
+// Write fails with the server's words if it has hung up on a new connection and said why, as one does
+// that has too many clients or is in protected mode. redigo would read nothing more.
+func (c *boundedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if err == nil || c.heard {
+		return n, err
+	}
+	said := make([]byte, maxLine)
+	length, why := c.Read(said)
+	if length > 0 && said[0] == '-' {
+		line, _, _ := strings.Cut(string(said[1:length]), "\r")
+		why = redis.Error(line)
+	}
+	if why == nil {
+		why = err
+	}
+	return n, why
 }
 
 // Read returns what comes before a reply that is refused, and the refusal with it and ever after.
@@ -37,6 +73,16 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 		return 0, c.refused
 	}
 	n, err := c.Conn.Read(p)
+	if _, secure := c.Conn.(*tls.Conn); !c.heard && n == 0 && !secure && isHangUp(err) {
+		return 0, errHangsUp
+	}
+	if !c.heard && n > 0 {
+		c.heard = true
+		if p[0] == tlsAlert || p[0] == tlsHandshake {
+			c.refused = errSpeaksTLS
+			return 0, c.refused
+		}
+	}
 	passed, refused := c.replies.pass(p[:n])
 	if refused != nil {
 		c.refused = refused

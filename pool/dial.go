@@ -109,17 +109,27 @@ func (t *target) handshakeTLS(ctx context.Context, raw net.Conn, config *tls.Con
 	return secure, nil
 }
 
+const schemes = "rediss:// is for a port with TLS, and redis:// for one without"
+
 // explainTLS says what a handshake that failed may mean. A server without TLS hangs up, or answers
 // in its own protocol.
 func explainTLS(err error) error {
 	var record tls.RecordHeaderError
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &record) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded): // Redis waits for the end of a line
+		return fmt.Errorf("%w to TLS; %s", errHandshake, schemes)
+	case isHangUp(err) || errors.As(err, &record):
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Err != nil {
 			err = op.Err // without the addresses
 		}
-		return fmt.Errorf("TLS: %w; rediss:// is for a port with TLS, and redis:// for one without", err)
+		return fmt.Errorf("TLS: %w; "+schemes, err)
 	}
 	return fmt.Errorf("TLS: %w", err)
+}
+
+// isHangUp reports whether the server has ended the connection.
+func isHangUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // login authenticates and selects the database.

@@ -85,6 +85,48 @@ func TestAPortWithoutTLSIsExplained(t *testing.T) {
 	says(l.Addr().String())
 }
 
+// TestAServerThatHangsUpIsQuoted, also where that is noticed when the first questions are sent, and a
+// port that speaks TLS is named as one.
+func TestAServerThatHangsUpIsQuoted(t *testing.T) {
+	t.Parallel()
+	for says, want := range map[string]string{
+		"-DENIED Redis is running in protected mode\r\n": `says "DENIED Redis is running in protected mode"`,
+		"-ERR max number of clients reached\r\n":         `says "ERR max number of clients reached"`,
+		"-NOAUTH Authentication required.\r\n":           ErrAuth.Error(),
+		"-BUSY Redis is busy running a script.\r\n":      `says "BUSY Redis is busy running a script."`,
+		"":                          "hangs up without a word; rediss:// is for a port with TLS",
+		"\x15\x03\x01\x00\x02\x02F": "answers with TLS; rediss:// is for a port with TLS",
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer l.Close()
+			go func() {
+				for i := 0; ; i++ {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					c.Write([]byte(says))
+					if i%2 > 0 { // the other half of the time what is unread makes this a reset
+						io.ReadAtLeast(c, make([]byte, 10), 10)
+					}
+					c.Close()
+				}
+			}()
+			url := "redis://" + l.Addr().String()
+			_, dial, err := Dialer(url)
+			require.NoError(t, err)
+			for range 20 {
+				_, err := dial(t.Context())
+				assert.ErrorContains(t, err, want)
+			}
+			assert.ErrorContains(t, trouble(t, openNode(t, url), acquire("k", "v")), want)
+		})
+	}
+}
+
 func TestConnectionsOfADialFunction(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -152,6 +152,11 @@ func Dialer(url string, opts ...Option) (name string, dial func(context.Context)
 		if err != nil {
 			return nil, explainDial(err)
 		}
+		// A server that hangs up says why first. TIME is one that a server answers while it loads.
+		if err := ask(ctx, c, []question{{name: "TIME"}, {name: "TIME"}}); err != nil {
+			c.Close()
+			return nil, explainDial(err)
+		}
 		return c, nil
 	}, nil
 }

@@ -203,7 +203,7 @@ func TestDoctorIsNotHeldUpByAServerThatHangs(t *testing.T) {
 			tr.NoError(t, f.Pause(t.Context(), 0))
 			code, out, errs := redlockCommand(t, on(f, "doctor", "--memory-guard=false", "--dial-timeout", "300ms", "--node-timeout", "5s")...)
 			assert.Contains(t, []int{exitDoctorWarning, exitNoQuorum}, code, errs) // a busy machine hangs, too
-			assert.Contains(t, out, "does not answer within 300ms")
+			assert.Contains(t, out, "accepts connections but does not answer")
 			tr.NoError(t, f.Resume(t.Context(), 0))
 		})
 	}

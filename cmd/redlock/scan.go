@@ -168,8 +168,6 @@ func (f *finder) step(ctx context.Context, c redis.Conn, cursor string) ([]any, 
 	list, err := redis.Values(c.Do("SCAN", cursor, "MATCH", "*"+escapeGlob(f.prefix)+"*", "COUNT", scanCount, "TYPE", "string"))
 	var reply redis.Error
 	switch {
-	case errors.As(err, &reply) && strings.HasPrefix(string(reply), "NOAUTH"):
-		return nil, fmt.Errorf("%w (%s)", pool.ErrAuth, reply)
 	case errors.As(err, &reply):
 		return nil, fmt.Errorf("SCAN: %w; where it cannot be had, give the names of the locks", reply)
 	case err != nil && ctx.Err() != nil:

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -131,6 +132,14 @@ func (s *servers) settle() error {
 		return &exitError{code: exitUsage, err: errNoNodes}
 	case (s.tlsCert == "") != (s.tlsKey == ""):
 		return usageErrorf("--tls-cert and --tls-key belong together; give both")
+	}
+	isSecure := func(u string) bool { return strings.HasPrefix(u, "rediss://") || strings.HasPrefix(u, "valkeys://") }
+	urls := slices.Clone(s.nodes)
+	for _, set := range s.sets {
+		urls = append(urls, set.urls...)
+	}
+	if (s.tlsCA != "" || s.tlsCert != "") && !slices.ContainsFunc(urls, isSecure) {
+		fmt.Fprintln(s.stderr, "redlock: --tls-ca and --tls-cert have no effect: no server has a URL with rediss://")
 	}
 	return nil
 }

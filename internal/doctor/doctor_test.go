@@ -99,7 +99,6 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"unknown deletion": {healthy().but("ACL DRYRUN locks DEL", redis.Error("ERR Command 'DEL' not found")).but("ACL DRYRUN locks DEL ", "OK"), usual, checkRights, OK, "may do what locks need"},
 		"no hints":         {healthy().but("ACL DRYRUN locks SUBSCRIBE", "no"), usual, checkHints, Note, "&__redis__:invalidate"},
 		"slow":             {healthy(), Settings{Timeout: time.Minute, NodeTimeout: 1, MaxTTL: time.Second, Guard: true}, checkLatency, Warning, "too late"},
-		"no login":         {healthy().but("TIME", redis.Error("NOAUTH Authentication required.")), usual, checkReach, Warning, "password"},
 		"broken":           {healthy().but("ROLE", errors.New("reset by peer")), usual, checkReach, Warning, "reset"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,10 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/redquorum/redquorum/pool"
 )
 
 // samples is the number of round trips: enough for a median that one slow answer does not move, few
@@ -24,10 +21,6 @@ func (v *visit) latency() error {
 			return err
 		}
 		trip := time.Since(before)
-		if strings.HasPrefix(string(q.err), "NOAUTH") { // as it will answer every command
-			v.answered = false
-			return fmt.Errorf("%w (%s)", pool.ErrAuth, q.err)
-		}
 		clock, ok := q.time()
 		if ok && (!v.facts.timed || trip/2 < v.facts.uncertainty) {
 			v.facts.timed = true

@@ -61,12 +61,12 @@ func (v *visit) run(ctx context.Context) {
 		v.members(ctx)
 		return
 	}
-	if ctx.Err() != nil {
+	if v.conn != nil && ctx.Err() != nil {
 		err = fmt.Errorf("does not answer within %v", v.settings.Timeout)
 	}
 	// Its findings until then stay, but a server that stops answering has no vote.
 	v.answered = false
-	v.add(Finding{Warning, checkReach, err.Error(), "it has no vote, and one more failure weighs more", "see that it runs, and that the URL and the network are right"})
+	v.add(Finding{Warning, checkReach, err.Error(), "it has no vote, and one more failure weighs more", "mend what it says; else see that it runs, and that the URL and the network are right"})
 }
 
 // examine asks everything. Its error is the connection's.
