@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/doctor"
 )
 
@@ -42,8 +43,9 @@ exits with 1 until the change is complete.
 
 Exit codes:
   0    all is well, but for notes
-  1    there are warnings (or it failed itself, as stderr then says)
-  2    there are fatal findings
+  1    locks can be taken, but there are warnings, or servers without a vote (or it
+       failed itself, as stderr then says)
+  2    no lock can be taken, in some group
   69   no quorum of servers answers, in some group
   64   the command line is wrong
   78   the configuration is wrong`,
@@ -148,9 +150,9 @@ func (e *examination) verdict() error {
 	switch {
 	case slices.ContainsFunc(e.Groups, noQuorum):
 		return &exitError{code: exitNoQuorum}
-	case e.Verdict == doctor.Fatal:
+	case slices.ContainsFunc(e.Groups, func(g groupReport) bool { return !g.Locks() }), e.Map != nil && e.Map.Worst() == doctor.Fatal:
 		return &exitError{code: exitDoctorFatal}
-	case e.Verdict == doctor.Warning:
+	case e.Verdict >= doctor.Warning:
 		return &exitError{code: exitDoctorWarning}
 	}
 	return nil
@@ -170,22 +172,35 @@ func (e *examination) text(all bool) string {
 	return b.String()
 }
 
-// diagnosis returns the report for people. A finding that all servers have is printed once.
+// diagnosis returns the report for people. A finding that all servers have is printed once, with the
+// longest of its times.
 func diagnosis(r *doctor.Report, all bool) string {
 	var b strings.Builder
-	times := map[doctor.Finding]int{}
+	key := func(f doctor.Finding) doctor.Finding {
+		f.Found, f.Means = alike.Key(f.Found), alike.Key(f.Means)
+		return f
+	}
+	times, longest := map[doctor.Finding]int{}, map[doctor.Finding]doctor.Finding{}
 	for _, n := range r.Nodes {
 		for _, f := range n.Findings {
-			times[f]++
+			k := key(f)
+			if times[k]++; times[k] > 1 {
+				f.Found, f.Means = alike.Longest(f.Found, longest[k].Found), alike.Longest(f.Means, longest[k].Means)
+			}
+			longest[k] = f
 		}
 	}
-	common := func(f doctor.Finding) bool { return len(r.Nodes) > 1 && times[f] == len(r.Nodes) }
+	common := func(f doctor.Finding) bool { return len(r.Nodes) > 1 && times[key(f)] == len(r.Nodes) }
 	for _, n := range r.Nodes {
 		fmt.Fprintf(&b, "%s: %v\n", word(n.Node), n.Worst())
 		writeFindings(&b, slices.DeleteFunc(slices.Clone(n.Findings), common), all)
 	}
 	var every, together strings.Builder
-	writeFindings(&every, slices.DeleteFunc(slices.Clone(r.Nodes[0].Findings), func(f doctor.Finding) bool { return !common(f) }), all)
+	for _, f := range r.Nodes[0].Findings {
+		if common(f) {
+			writeFindings(&every, []doctor.Finding{longest[key(f)]}, all)
+		}
+	}
 	writeFindings(&together, r.Together, all)
 	if every.Len() > 0 {
 		b.WriteString("every server\n" + every.String())
@@ -194,8 +209,11 @@ func diagnosis(r *doctor.Report, all bool) string {
 		b.WriteString("all together\n" + together.String())
 	}
 	meaning := map[doctor.Severity]string{
-		doctor.OK: "fine", doctor.Note: "fine, with notes", doctor.Warning: "there are warnings", doctor.Fatal: "not fit for locks as it is",
+		doctor.OK: "fine", doctor.Note: "fine, with notes", doctor.Warning: "there are warnings", doctor.Fatal: "locks can be taken, but not by each server's vote",
 	}[r.Verdict]
+	if !r.Locks() {
+		meaning = "not fit for locks as it is"
+	}
 	fmt.Fprintf(&b, "\n%d of %d servers answered, %d are needed: %s\n", r.Answered, len(r.Nodes), r.Quorum, meaning)
 	return b.String()
 }

@@ -84,6 +84,30 @@ func TestDoctorOnServersThatAreFine(t *testing.T) {
 	}
 }
 
+// TestDoctorTellsAFindingOnce that all servers have, with the longest of its times.
+func TestDoctorTellsAFindingOnce(t *testing.T) {
+	r := &doctor.Report{Quorum: 2, Answered: 3, Verdict: doctor.Warning}
+	for _, left := range []string{"8.96s", "8.97s", "8.967s"} {
+		r.Nodes = append(r.Nodes, doctor.NodeReport{Node: left, Findings: []doctor.Finding{
+			{Severity: doctor.Warning, Check: "quarantine", Found: "it is in quarantine for another " + left},
+		}})
+	}
+	text := diagnosis(r, false)
+	assert.Equal(t, 1, strings.Count(text, "in quarantine"), text)
+	assert.Contains(t, text, "every server\n  warning  it is in quarantine for another 8.97s")
+}
+
+// TestDoctorTellsOfServersThatRefuseWrites: one of three costs no lock, all of them do.
+func TestDoctorTellsOfServersThatRefuseWrites(t *testing.T) {
+	f := startFleet(t, fleet.Process, 3)
+	for i, url := range f.URLs() {
+		ask(t, url, "CONFIG", "SET", "min-replicas-to-write", "1")
+		code, r := examineURLs(t, f.URLs())
+		assert.Equal(t, doctor.Fatal, found(r, i, "role").Severity)
+		assert.Equal(t, []int{exitDoctorWarning, exitDoctorFatal, exitDoctorFatal}[i], code)
+	}
+}
+
 func TestDoctorChangesNothing(t *testing.T) {
 	f := startFleet(t, fleet.Process, 1)
 	put(t, f.URLs()[:1], "job", "v")
@@ -125,7 +149,7 @@ func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
 	assert.Contains(t, found(r, 0, "epoch").Found, "lock by 3 nodes, and here are 1")
 
 	code, r = examineURLs(t, append(urls[:2:2], strings.Replace(urls[0], "127.0.0.1", "localhost", 1)))
-	assert.Equal(t, exitDoctorFatal, code)
+	assert.Equal(t, exitDoctorWarning, code, "the other two have a vote")
 	assert.Equal(t, doctor.Fatal, found(r, 2, "same_server").Severity)
 
 	r1 := readRecord(t, urls[1])
@@ -153,7 +177,7 @@ func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
 	host, port, _ := net.SplitHostPort(strings.TrimPrefix(urls[0], "redis://"))
 	ask(t, urls[2], "REPLICAOF", host, port)
 	code, r = examineURLs(t, urls)
-	assert.Equal(t, exitDoctorFatal, code)
+	assert.Equal(t, exitDoctorFatal, code, "the second is in quarantine")
 	assert.Contains(t, found(r, 2, "role").Found, "replica of "+host+":"+port)
 }
 

@@ -76,6 +76,9 @@ type Report struct {
 	Together []Finding    `json:"together"` // about all of them
 }
 
+// Locks reports whether locks can be taken now: a quorum of the servers has a vote.
+func (r *Report) Locks() bool { return worst(r.Together) < Fatal }
+
 // A NodeReport is what was found of one server.
 type NodeReport struct {
 	Node     string    `json:"node"`

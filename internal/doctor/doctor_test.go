@@ -31,6 +31,28 @@ func TestHealthyServersAreFine(t *testing.T) {
 	assert.Equal(t, *r, again)
 }
 
+// withReplicas is a server that wants one replica and has so many.
+func withReplicas(good string) *fake {
+	return healthy().but("INFO replication", "role:master\r\nmaster_replid:dddd\r\nmin_slaves_good_slaves:"+good+"\r\n").
+		but("CONFIG GET min-replicas-to-write", pair("min-replicas-to-write", "1"))
+}
+
+// TestNewServersVoteForAClientWithAShortTTL, and doctor, which assumes longer ones, must not say that no
+// lock can be taken.
+func TestNewServersVoteForAClientWithAShortTTL(t *testing.T) {
+	t.Parallel()
+	for age, locks := range map[time.Duration]bool{2 * time.Second: true, 500 * time.Millisecond: false} {
+		r := Examine(t.Context(), []Server{healthy().but("GET redlock:epoch", []byte(recordOf("aaaa/dddd", func(r *record.Record) {
+			now := r.Born + time.Hour
+			r.Nodes, r.Born, r.Basis = 1, now-age, record.Asked
+			r.Steps = []record.Step{{TTL: time.Second, Entered: r.Born, Used: now}}
+		}))).server("a")}, usual)
+		assert.Equal(t, locks, r.Locks(), "%+v", r)
+		means := find(r.Nodes[0].Findings, checkQuarantine).Means
+		assert.Equal(t, locks, strings.Contains(means, "clients that know of no TTL above 1s have it already"), means)
+	}
+}
+
 func TestWhatIsFoundOfAServer(t *testing.T) {
 	t.Parallel()
 	noperm := redis.Error("NOPERM this user has no permissions to run it")
@@ -47,6 +69,11 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"sentinel role":    {healthy().but("ROLE", []any{[]byte("sentinel")}), usual, checkMode, Fatal, "Sentinel"},
 		"role hidden":      {healthy().but("ROLE", noperm), usual, checkRole, Warning, "permit ROLE"},
 		"has a replica":    {healthy().but("ROLE", []any{[]byte("master"), int64(0), []any{[]any{[]byte("a"), []byte("1"), []byte("0")}}}), usual, checkRole, Note, "1 replica"},
+		"writes refused":   {withReplicas("0"), usual, checkRole, Fatal, "min-replicas-to-write is 1, and it has 0 good"},
+		"writes at stake":  {withReplicas("1"), usual, checkRole, Warning, "min-replicas-to-write is 1, and it has 1 good"},
+		"no EVAL":          {healthy().but("ACL DRYRUN locks EVAL ", "no"), usual, checkRights, Note, "lacks +eval"},
+		"no SCRIPT":        {healthy().but("ACL DRYRUN locks SCRIPT ", "no"), usual, checkRights, Note, "lacks +script|load"},
+		"no scripts":       {healthy().but("ACL DRYRUN locks EVAL ", "no").but("ACL DRYRUN locks SCRIPT ", "no"), usual, checkRights, Fatal, "lacks +eval +script|load"},
 		"cluster":          {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},
 		"cluster, valkey":  {healthy().but("INFO server", "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},
 		"cluster, redict":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_version:7.3.1\r\nredict_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", shards(3)), usual, checkMode, Fatal, "Cluster"},

@@ -91,6 +91,9 @@ func inSource(t *testing.T) (all []string) {
 		}
 		list := strings.Join(grants, " ")
 		all = append(all, fmt.Sprintf("%s | %v | the … lacks %s", p.check, p.severity, list))
+		if list == "+eval +script|load" {
+			all = append(all, p.check+" | fatal | the … lacks "+list)
+		}
 		if !newer { // or a server need not know them
 			all = append(all, fmt.Sprintf("%s | %v | it does not know what is granted by …", p.check, p.severity))
 		}

@@ -12,10 +12,10 @@ func number(v any) (int64, error) { return redis.Int64(v, nil) }
 
 // memory checks what the server may forget when it restarts, and when its memory is full.
 func (v *visit) memory() error {
-	persistence, memory := newQuestion("INFO", "persistence"), newQuestion("INFO", "memory")
+	persistence, memory, replication := newQuestion("INFO", "persistence"), newQuestion("INFO", "memory"), newQuestion("INFO", "replication")
 	config := map[string]*question{}
-	all := []*question{persistence, memory}
-	for _, name := range []string{"appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"} {
+	all := []*question{persistence, memory, replication}
+	for _, name := range []string{"appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory", "min-replicas-to-write"} {
 		config[name] = newQuestion("CONFIG", "GET", name)
 		all = append(all, config[name])
 	}
@@ -24,10 +24,28 @@ func (v *visit) memory() error {
 	}
 	setting := func(name string) string { return config[name].fields()[name] }
 	v.persistence(persistence.fields(), setting("appendonly"), setting("appendfsync"), setting("save"))
+	v.replicas(replication.fields()["min_slaves_good_slaves"], setting("min-replicas-to-write"))
 	info := memory.fields()
 	// An ACL may hide one of the two sources.
 	v.eviction(cmp.Or(setting("maxmemory-policy"), info["maxmemory_policy"]), cmp.Or(setting("maxmemory"), info["maxmemory"]), info["used_memory"])
 	return nil
+}
+
+// replicas checks whether the server refuses writes for want of replicas. It tells how many are good
+// only if it wants some, and an ACL may hide how many.
+func (v *visit) replicas(good, wanted string) {
+	have, err := strconv.Atoi(good)
+	want, _ := strconv.Atoi(wanted)
+	if err != nil {
+		return
+	}
+	found := fmt.Sprintf("its min-replicas-to-write is %d, and it has %d good replica(s)", max(want, 1), have)
+	const do = "CONFIG SET min-replicas-to-write 0"
+	if have < max(want, 1) {
+		v.add(Finding{Fatal, checkRole, found, "it refuses all writes, and with them its vote", do})
+		return
+	}
+	v.add(Finding{Warning, checkRole, found, "when it has fewer it refuses all writes, and with them its vote", do})
 }
 
 func (v *visit) persistence(info map[string]string, appendonly, appendfsync, save string) {

@@ -145,6 +145,17 @@ func (v *visit) longTTLs(r *record.Record, clock time.Duration) {
 	}
 }
 
+// shortest returns the shortest TTL of locks that clients take: to such a client the server votes first.
+func (v *visit) shortest(r *record.Record, clock time.Duration) time.Duration {
+	ttl := v.settings.MaxTTL
+	for _, s := range r.Steps {
+		if s.Until() >= clock {
+			ttl = min(ttl, s.TTL)
+		}
+	}
+	return ttl
+}
+
 // quarantine reports whether the server has a vote, or when it will.
 func (v *visit) quarantine(r *record.Record, clock time.Duration) {
 	const why = "it is new, or was restarted or flushed, and may have forgotten locks: it has no vote until then"
@@ -152,13 +163,16 @@ func (v *visit) quarantine(r *record.Record, clock time.Duration) {
 	switch {
 	case left > 0:
 		basis := "these can have a TTL of " + max(r.Forgot, v.settings.MaxTTL).String() + ", as the other servers do not tell"
+		if shorter := v.shortest(r, clock); r.Quarantine(clock, shorter) == 0 {
+			basis += fmt.Sprintf("; clients that know of no TTL above %v have it already", shorter)
+		}
 		if r.Basis == record.Proof {
 			basis = "these can have a TTL of " + r.Forgot.String() + ", as the other servers tell"
 		}
 		v.add(Finding{Warning, checkQuarantine, fmt.Sprintf("it is in quarantine for another %v", short(left)), why + "; " + basis,
 			"wait; or, if no lock that it may have forgotten can be held any more, " + anew})
 
-		v.facts.quarantine = true
+		v.facts.quarantine = r.Quarantine(clock, v.shortest(r, clock)) > 0
 	case r.Basis == record.Open:
 		v.add(Finding{Note, checkQuarantine, "its quarantine is over, but not all other servers have been asked what it may have forgotten",
 			fmt.Sprintf("each client that comes waits for %v, once, until it counts its vote, unless the others answer", v.settings.MaxTTL), ""})

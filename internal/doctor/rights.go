@@ -37,10 +37,12 @@ func purposes(prefix string) []purpose {
 			{words: []any{"PEXPIRE", lock, 1}, grant: "+pexpire"},
 			{words: []any{"PTTL", lock}, grant: "+pttl"},
 			{words: []any{"TIME"}, grant: "+time"},
-			{words: []any{"EVAL", "return 1", 0}, grant: "+eval"},
 			{words: []any{"EVALSHA", strings.Repeat("0", 40), 0}, grant: "+evalsha"},
-			{words: []any{"SCRIPT", "LOAD", "("}, grant: "+script|load"},
 		}, "it has no vote, or locks cannot be released or extended"},
+		{Note, checkRights, []right{
+			{words: []any{"EVAL", "return 1", 0}, grant: "+eval"},
+			{words: []any{"SCRIPT", "LOAD", "("}, grant: "+script|load"},
+		}, "one stands in for the other, at the cost of longer requests or of a failed one after SCRIPT FLUSH; without both it has no vote"},
 		{Warning, checkRights, []right{
 			{words: []any{"ROLE"}, grant: "+role"},
 			{words: []any{"INFO", "server"}, grant: "+info"},
@@ -151,6 +153,9 @@ func (v *visit) missing(p purpose, asked []*question, dry bool, user string) {
 		found := "the " + user + " lacks " + list
 		if unknown {
 			found = "it does not know what is granted by " + list
+		}
+		if len(missing) == 2 && missing[0] == "+eval" { // neither stands in for the other
+			p.severity = Fatal
 		}
 		v.add(Finding{p.severity, p.check, found, p.means, do})
 	}
