@@ -171,7 +171,7 @@ func (s *settings) checkNodes(nodes []protocol.Node) error {
 		}
 		names[n.String()] = i
 		if f, ok := n.(protocol.Forgetful); ok && f.Forgets() && !s.guard {
-			return fmt.Errorf("redlock: node %d, %s, fails over, and needs the memory guard: leave MemoryGuard(false) or --memory-guard=false out", i, n)
+			return fmt.Errorf("redlock: node %d, %s, fails over, and needs the memory guard, which is turned off", i, n)
 		}
 	}
 	return nil

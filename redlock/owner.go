@@ -38,7 +38,7 @@ func Owner(label string) Option {
 		case len(label) > maxOwner:
 			return fmt.Errorf("Owner: the label has %d bytes, at most %d are allowed; shorten it", len(label), maxOwner)
 		case !isPrintable(label):
-			return fmt.Errorf("Owner(%q): must be printable text in UTF-8, on one line; quote it (strconv.Quote)", label)
+			return fmt.Errorf("Owner(%q): must be printable text in UTF-8, on one line", label)
 		}
 		s.owner = label
 		return nil

@@ -77,8 +77,10 @@ func (a *acquisition) graceFlag(name, usage string) {
 func (a *acquisition) check() error {
 	set := a.flags.Changed
 	switch {
-	case a.ttl < 500*time.Millisecond:
-		return usageErrorf("--ttl %v: at least 500ms, since ending a command in time takes time", a.ttl)
+	case a.maxTTL != 0 && a.maxTTL < a.ttl:
+		return wrong(a.flags, "max-ttl", "must be at least the TTL of this lock, %v", a.ttl)
+	case a.nodeTimeout >= a.ttl:
+		return wrong(a.flags, "node-timeout", "must be below the TTL, %v", a.ttl)
 	case a.noWait && set("wait"):
 		return usageErrorf("--no-wait excludes --wait: it waits for no holder; how often to try where too few servers answer is --retries")
 	case set("wait") && a.wait <= 0:
@@ -89,11 +91,7 @@ func (a *acquisition) check() error {
 		return usageErrorf("--permits excludes --and: permits are of one name")
 	case a.fenced && len(a.and) > 0:
 		return usageErrorf("--fenced excludes --and: a fencing token is of one name")
-	case set("retries") && a.retries < 0:
-		return usageErrorf("--retries %d: must not be negative", a.retries)
-	case a.permits < 1 || a.permits > mostPermits:
-		return usageErrorf("--permits %d: must be between 1 and %d", a.permits, mostPermits)
-	case a.weight < 1 || a.weight > a.permits:
+	case a.weight > a.permits:
 		return usageErrorf("--weight %d: must be between 1 and the number of --permits, %d", a.weight, a.permits)
 	case a.weight > 1 && a.fenced:
 		return usageErrorf("--weight above 1 excludes --fenced: a fencing token is of one permit")
@@ -101,8 +99,6 @@ func (a *acquisition) check() error {
 		return usageErrorf("--fair orders those who wait for one lock and excludes --permits; leave one out")
 	case a.quiet && a.verbose > 0:
 		return usageErrorf("--quiet excludes --verbose; leave one out")
-	case a.heldCode < 0 || a.heldCode > 255:
-		return usageErrorf("--conflict-exit-code %d: must be between 0 and 255", a.heldCode)
 	}
 	if a.owner == "" && !set("owner") {
 		a.owner = thisProcess()

@@ -8,10 +8,13 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -40,9 +43,13 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 		if f == nil || f.Changed || in == nowhere || slices.Contains(overruled, name) {
 			continue
 		}
+		f.Annotations = map[string][]string{origin: {from}}
 		if err := assign(f, value); err != nil {
 			return credentials{}, configErrorf("%s: %v", from, err)
 		}
+	}
+	if err := withinLimits(flags); err != nil {
+		return credentials{}, err
 	}
 	known := slices.Sorted(maps.Values(settings)) // of all commands, because the file is for all of them
 	known = append(known, secretSettings...)
@@ -116,8 +123,7 @@ func (c *configuration) setting(key string) (value []string, from string, in sou
 	return nil, "", nowhere
 }
 
-// assign sets a flag. Lists are taken apart later, wherever they are from. For other types the
-// error is pflag's.
+// assign sets a flag. Lists are taken apart later, wherever they are from.
 func assign(f *pflag.Flag, value []string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return list.Replace(value)
@@ -125,7 +131,83 @@ func assign(f *pflag.Flag, value []string) error {
 	if len(value) != 1 {
 		return errors.New("one value is wanted, not a list")
 	}
-	return f.Value.Set(value[0])
+	if f.Value.Set(value[0]) != nil {
+		return errors.New(notOfType(f, value[0]))
+	}
+	return nil
+}
+
+// wanted are the words for values that a flag of a type does not take.
+var wanted = map[string]string{
+	"bool": "true or false", "duration": "a time with its unit, such as 500ms, 10s or 1h30m", "int": "a whole number",
+}
+
+// notOfType says what a flag takes instead of a value. It takes the place of the words of the
+// packages that read values, which are for programmers.
+func notOfType(f *pflag.Flag, value string) string {
+	return fmt.Sprintf("%q must be %s", value, wanted[f.Value.Type()])
+}
+
+// origin is the annotation of a flag whose value is not from the command line. It says where it is
+// from.
+const origin = "origin"
+
+// wrong returns the error of a flag's value. It begins with what the user has set, which is not
+// the flag if the value is from the environment or the file, and has the exit code of that.
+func wrong(flags *pflag.FlagSet, name, format string, args ...any) error {
+	f := flags.Lookup(name)
+	of, code := "--"+name, exitUsage
+	if from := f.Annotations[origin]; from != nil && !f.Changed {
+		of, code = from[0], exitConfig
+	}
+	if kind := f.Value.Type(); kind == "int" || kind == "duration" {
+		of += " " + f.Value.String()
+	}
+	return &exitError{code: code, err: fmt.Errorf("%s: %w", of, fmt.Errorf(format, args...))}
+}
+
+// A limit is what the value of a flag must be between, if it is set. Times are in nanoseconds.
+type limit struct {
+	least, most int64
+	words       string
+}
+
+const year = int64(365 * 24 * time.Hour)
+
+var limits = map[string]limit{
+	"ttl":                {int64(500 * time.Millisecond), year, "must be between 500ms, since ending a command in time takes time, and a year"},
+	"max-ttl":            {int64(10 * time.Millisecond), year, "must be between 10ms and a year"},
+	"node-timeout":       {1, year, "must be above zero, and at most a year"},
+	"dial-timeout":       {1, year, "must be above zero, and at most a year"},
+	"retry-interval":     {0, year, "must be between 0 and a year"},
+	"min-hold":           {0, year, "must be between 0 and a year"},
+	"once-per":           {int64(time.Second), year, "must be between 1s and a year"},
+	"map-version":        {1, 1 << 19, "must be between 1 and 524288"},
+	"retries":            {0, math.MaxInt, "must not be negative"},
+	"permits":            {1, mostPermits, "must be between 1 and 1000"},
+	"weight":             {1, 128, "must be between 1 and 128"},
+	"conflict-exit-code": {0, 255, "must be between 0 and 255"},
+	"limit":              {1, math.MaxInt, "must be at least 1"},
+}
+
+// withinLimits returns an error if the value of a flag is outside of its limits.
+func withinLimits(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		l, ok := limits[f.Name]
+		if isSet := f.Changed || f.Annotations[origin] != nil; !ok || !isSet {
+			return
+		}
+		text := f.Value.String()
+		n, notInt := strconv.ParseInt(text, 10, 64)
+		if notInt != nil {
+			d, _ := time.ParseDuration(text)
+			n = int64(d)
+		}
+		if n < l.least || n > l.most {
+			err = cmp.Or(err, wrong(flags, f.Name, "%s", l.words))
+		}
+	})
+	return err
 }
 
 // configFile returns the file to read: the one asked for, or the first of files that exists, or
@@ -166,9 +248,13 @@ func readConfig(path string) (*configuration, error) {
 		return nil, configErrorf("configuration file %s: %v", path, err)
 	}
 	var raw map[string]yaml.Node
-	if err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	if err := documents.Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
 		// Not the decoder's own words: they quote what they do not understand, which may be a password.
-		return nil, configErrorf("configuration file %s: not a YAML list of settings, such as \"ttl: 10s\"", path)
+		return nil, configErrorf("configuration file %s: not a YAML list of settings, each once, such as \"ttl: 10s\"", path)
+	}
+	if !errors.Is(documents.Decode(new(yaml.Node)), io.EOF) {
+		return nil, configErrorf("configuration file %s: more than one YAML document; leave out the line --- between them", path)
 	}
 	for key, node := range raw {
 		if c.file[key], err = scalars(&node); err != nil {

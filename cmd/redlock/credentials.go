@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // credentials are for the URLs that have none of their own.
@@ -26,32 +28,34 @@ var secretSettings = []string{"username", "password", "password_file"}
 
 // credentials finds the settings, and sees that a password can be had.
 func (c *configuration) credentials() (credentials, error) {
-	found := map[string]string{}
+	found, sources := map[string]string{}, map[string]string{}
 	for _, key := range secretSettings {
 		switch value, from, in := c.setting(key); {
 		case in != nowhere && len(value) != 1:
 			return credentials{}, configErrorf("%s: one value is wanted, not a list", from)
+		case in != nowhere && strings.ContainsAny(value[0], "\r\n"):
+			return credentials{}, configErrorf("%s: there is a line break in it; take it off, as a file's reading by $(cat FILE) does", from)
 		case in != nowhere:
-			found[key] = value[0]
+			found[key], sources[key] = value[0], from
 		}
 	}
 	login := credentials{username: found["username"], password: found["password"], file: found["password_file"]}
 	if login.password != "" && login.file != "" {
-		return credentials{}, configErrorf("there are both a password and a password_file; leave one out")
+		return credentials{}, configErrorf("there are both a password and its file (%s, %s); leave one out", sources["password"], sources["password_file"])
 	}
 	if login.file != "" {
 		if _, err := readPassword(login.file); err != nil {
-			return credentials{}, configErrorf("%v", err)
+			return credentials{}, configErrorf("%s: %v", sources["password_file"], err)
 		}
 	}
 	return login, nil
 }
 
 // by has the command print the password, if there is one.
-func (c credentials) by(command string) (credentials, error) {
+func (c credentials) by(flags *pflag.FlagSet, command string) (credentials, error) {
 	if command != "" {
 		if c.password != "" || c.file != "" {
-			return c, configErrorf("there are both a password and a command that prints it; leave --password-command out, or $REDLOCK_PASSWORD and password_file")
+			return c, wrong(flags, "password-command", "there is a password, or its file, beside this command that prints it; leave one out")
 		}
 		c.command = &passwordCommand{line: command}
 	}

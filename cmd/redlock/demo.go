@@ -9,7 +9,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/demo"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/pool"
 )
 
 // demoLimit bounds the whole demo. It takes some 10 seconds.
@@ -61,10 +60,8 @@ func (s *servers) demoFleet(ctx context.Context) (fleet.Fleet, error) {
 			return nil, usageErrorf("unknown kind of servers %q; there are %s and %s, and redis:// URLs", kind, fleet.Embedded, fleet.Process)
 		}
 	case len(s.nodes) > 0:
-		for i, u := range s.nodes {
-			if _, _, err := pool.Dialer(u); err != nil {
-				return nil, usageErrorf("server %d: %v", i+1, err)
-			}
+		if err := s.checkURLs(); err != nil {
+			return nil, err
 		}
 		urls, err := s.login.in(ctx, s.nodes)
 		if err != nil {

@@ -47,15 +47,6 @@ func TestTheDemoHasServersOfItsOwn(t *testing.T) {
 	assert.NotContains(t, out, "skipped:")
 }
 
-func TestTheDemoRefusesServersThatAreNone(t *testing.T) {
-	for _, node := range []string{"docker", "redis://:hunter2@127.0.0.1:x", "127.0.0.1:7001,127.0.0.1:7002"} {
-		code, _, errs := redlockCommand(t, "demo", "--node", node)
-		assert.Equal(t, exitUsage, code, node)
-		assert.NotContains(t, errs, "hunter2")
-		assert.Equal(t, 1, strings.Count(errs, "\n"))
-	}
-}
-
 func TestDemoReportsOutputThatCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -110,10 +110,10 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 	examined := make([]doctor.Set, len(sets))
 	for i, set := range sets {
 		examined[i].Prefix = set.prefix
-		for j, u := range set.urls {
+		for _, u := range set.urls {
 			server, err := doctor.Open(u, opts...)
 			if err != nil {
-				return nil, set.blame(&exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", j+1, err)})
+				return nil, err
 			}
 			server.Password = server.Password || s.login.areSet()
 			examined[i].Servers = append(examined[i].Servers, server)

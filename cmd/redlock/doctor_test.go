@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -251,15 +250,6 @@ func TestDoctorOnATrial(t *testing.T) {
 	assert.Zero(t, code, errs)
 	assert.Contains(t, out, "every server\n", "what is the same for all is told once")
 	assert.Equal(t, 1, strings.Count(out, "nobody has locked"))
-}
-
-func TestDoctorUsage(t *testing.T) {
-	code, _, errs := redlockCommand(t, "doctor", "--node", "redis://:hunter2@host:"+strconv.Itoa(1<<16))
-	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, "server 1")
-	assert.NotContains(t, errs, "hunter2")
-	code, _, _ = redlockCommand(t, "doctor", "now", "--embedded")
-	assert.Equal(t, exitUsage, code)
 }
 
 func TestTextIsWrapped(t *testing.T) {

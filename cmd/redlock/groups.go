@@ -82,22 +82,24 @@ func parseGroups(text string) (sets []serverSet, err error) {
 // readGroups makes the sets of the flags.
 func (s *servers) readGroups() (err error) {
 	if s.sets, err = parseGroups(strings.Join(s.groups, " ")); err != nil {
-		return err
+		return wrong(s.flags, "group", "%w", err)
 	}
 	if len(s.sets) == 0 {
 		if i := slices.IndexFunc(mapFlags, s.flags.Changed); i >= 0 {
-			return fmt.Errorf("--%s belongs to --group, and there are no groups; give --group NAME=URL,URL for each", mapFlags[i])
+			return usageErrorf("--%s belongs to --group, and there are no groups; give --group NAME=URL,URL for each", mapFlags[i])
 		}
 		return nil
 	}
 	if err := s.readPrefixes(); err != nil {
 		return err
 	}
-	s.joining, s.leaving = splitNames(s.joining), splitNames(s.leaving)
-	for _, name := range append(slices.Clone(s.joining), s.leaving...) {
-		if !slices.Contains(groupsOf(s.sets), name) {
-			return fmt.Errorf("there is no group %s to join or leave; there is: %s. While the map is being changed, give the groups of both versions",
-				word(name), quoted(groupsOf(s.sets)))
+	for flag, names := range map[string]*[]string{"joining": &s.joining, "leaving": &s.leaving} {
+		*names = splitNames(*names)
+		for _, name := range *names {
+			if !slices.Contains(groupsOf(s.sets), name) {
+				return wrong(s.flags, flag, "there is no group %s; there is: %s. While the map is being changed, give the groups of both versions",
+					word(name), quoted(groupsOf(s.sets)))
+			}
 		}
 	}
 	stays, before := false, false
@@ -105,19 +107,17 @@ func (s *servers) readGroups() (err error) {
 		set := &s.sets[i]
 		set.joining, set.leaving = slices.Contains(s.joining, set.group), slices.Contains(s.leaving, set.group)
 		if set.joining && set.leaving {
-			return fmt.Errorf("group %s cannot be joining and leaving; leave one out", word(set.group))
+			return wrong(s.flags, "leaving", "group %s cannot be joining and leaving; leave one out", word(set.group))
 		}
 		stays, before = stays || !set.leaving, before || !set.joining
 	}
 	switch changing := len(s.joining)+len(s.leaving) > 0; {
-	case s.mapVersion < 1:
-		return fmt.Errorf("version %d of the map: must be at least 1", s.mapVersion)
 	case !stays:
-		return errors.New("all groups are leaving; give the groups that stay or join, too")
+		return wrong(s.flags, "leaving", "all groups are leaving; give the groups that stay or join, too")
 	case !before:
-		return errors.New("all groups are joining; where there was no map before, leave --joining out")
+		return wrong(s.flags, "joining", "all groups are joining; where there was no map before, leave --joining out")
 	case changing && s.mapVersion == 1:
-		return errors.New("groups are joining or leaving, and the map's version is 1; give --map-version, one above that of the map before")
+		return wrong(s.flags, "map-version", "groups are joining or leaving, and the map's version is 1; give one that is one above that of the map before")
 	}
 	return nil
 }
@@ -129,15 +129,15 @@ func (s *servers) readPrefixes() error {
 	for _, field := range splitNames(s.groupPrefixes) {
 		name, text, ok := strings.Cut(field, "=")
 		if !ok {
-			return fmt.Errorf("--group-prefix %s: write NAME=TEXT, as in b=b:, with a TEXT without commas and spaces", word(field))
+			return wrong(s.flags, "group-prefix", "%s: write NAME=TEXT, as in b=b:, with a TEXT without commas and spaces", word(field))
 		}
 		i := slices.Index(groupsOf(s.sets), name)
 		switch {
 		case i < 0:
-			return fmt.Errorf("there is no group %s to have a prefix; there is: %s. Give its servers with --group, or leave its --group-prefix out",
+			return wrong(s.flags, "group-prefix", "there is no group %s to have a prefix; there is: %s. Give its servers with --group, or leave its --group-prefix out",
 				word(name), quoted(groupsOf(s.sets)))
 		case given[name]:
-			return fmt.Errorf("there are two prefixes of group %s; give one", word(name))
+			return wrong(s.flags, "group-prefix", "there are two prefixes of group %s; give one", word(name))
 		}
 		given[name], s.sets[i].prefix = true, text
 	}
@@ -146,7 +146,7 @@ func (s *servers) readPrefixes() error {
 			of := b.names()
 			for _, server := range a.names() {
 				if a.prefix == b.prefix && slices.Contains(of, server) {
-					return fmt.Errorf("groups %s and %s have the same server, %s; give one of them keys of its own, by --group-prefix %s=%s: for example",
+					return wrong(s.flags, "group", "groups %s and %s have the same server, %s; give one of them keys of its own by --group-prefix, as in %s=%s:",
 						word(b.group), word(a.group), word(server), word(a.group), word(a.group))
 				}
 			}

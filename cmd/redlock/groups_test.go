@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -92,61 +91,17 @@ func sets(all []serverSet) string {
 	return "[" + strings.Join(texts, " ") + "]"
 }
 
-func TestWhatIsWrongWithGroupsIsSaid(t *testing.T) {
-	const secret = "redis://:hunter2@a"
-	two := []string{"--group", "a=" + secret, "--group", "b=redis://b"}
-	with := func(more ...string) []string { return append(slices.Clone(two), more...) }
-	for _, test := range []struct {
-		file string
-		env  map[string]string
-		args []string
-		code int
-		want string
-	}{
-		{"", nil, []string{"--group", secret}, exitUsage, "a group has no name; write NAME=URL,URL"},
-		{"", nil, []string{"--group", "a:b=" + secret}, exitUsage, "a group has no name"},
-		{"groups: " + secret, nil, nil, exitConfig, "a group has no name"},
-		{"", map[string]string{"REDLOCK_GROUPS": secret}, nil, exitConfig, "a group has no name"},
-		{"", nil, []string{"--group", "a=,b=" + secret}, exitUsage, "group a has no servers; write a=URL"},
-		{"", nil, with("--group", "a=redis://c"), exitUsage, "two groups a; give all URLs"},
-		{"", nil, with("--node", "redis://a"), exitUsage, "--node and --group exclude each other"},
-		{"", nil, with("--embedded"), exitUsage, "--embedded and --group exclude each other"},
-		{"nodes: " + secret + "\ngroups: a=" + secret, nil, nil, exitConfig, "both nodes and groups; leave one out"},
-		{"", map[string]string{"REDLOCK_NODES": secret, "REDLOCK_GROUPS": "a=" + secret}, nil, exitConfig, "$REDLOCK_NODES and $REDLOCK_GROUPS are both set"},
-		{"", nil, []string{"--node", secret, "--joining", "a"}, exitUsage, "--joining belongs to --group"},
-		{"", nil, with("--map-version", "2", "--joining", "c"), exitUsage, "no group c to join or leave; there is: a, b."},
-		{"", nil, with("--map-version", "2", "--joining", "a", "--leaving", "a"), exitUsage, "group a cannot be joining and leaving"},
-		{"", nil, with("--joining", "b"), exitUsage, "give --map-version, one above"},
-		{"", nil, with("--map-version", "2", "--joining", "a,b"), exitUsage, "all groups are joining"},
-		{"", nil, with("--map-version", "2", "--leaving", "a b"), exitUsage, "all groups are leaving"},
-		{"", nil, with("--map-version", "0"), exitUsage, "version 0 of the map: must be at least 1"},
-		{"", nil, []string{"--node", secret, "--group-prefix", "a=a:"}, exitUsage, "--group-prefix belongs to --group"},
-		{"", nil, with("--group-prefix", "c=c:"), exitUsage, "no group c to have a prefix; there is: a, b. Give its servers with --group"},
-		{"", nil, with("--group-prefix", "a:"), exitUsage, "--group-prefix a:: write NAME=TEXT"},
-		{"", nil, with("--group-prefix", "a=x", "--group-prefix", "a=y"), exitUsage, "two prefixes of group a; give one"},
-		{"", nil, []string{"--group", "a=" + secret + " b=redis://b,redis://a:6379"}, exitUsage, "groups a and b have the same server, a:6379; give one of them keys of its own, by --group-prefix b=b: for example"},
-		{"", nil, []string{"--group", "a=" + secret + " b=" + secret, "--group-prefix", "a=x,b=x"}, exitUsage, "groups a and b have the same server"},
-		{"groups: [a=" + secret + ", b=" + secret + "]", nil, nil, exitConfig, "groups a and b have the same server"},
-		{"groups: a=" + secret + "\ngroup_prefixes: [c=c:]", nil, nil, exitConfig, "no group c to have a prefix"},
-		{"groups: a=" + secret + "\nmap_version: -1", nil, nil, exitConfig, "version -1 of the map"},
-	} {
-		_, err := settled(t, test.file, test.env, test.args...)
-		tr.ErrorContains(t, err, test.want)
-		assert.Equal(t, test.code, exitCode(t.Context(), err), test.want)
-		assert.NotContains(t, explain(t.Context(), err), "hunter2")
-	}
+// TestWhatIsWrongWithAGroupsServerIsSaidByEachCommand: see wrongInputs for the rest.
+func TestWhatIsWrongWithAGroupsServerIsSaidByEachCommand(t *testing.T) {
 	for _, command := range []string{"status", "doctor", "release x --value 12345678", "run x -- true"} {
 		args := append([]string{strings.Fields(command)[0], "--group", "a=redis://b", "--group", "b=redis://:hunter2@host:99999"}, strings.Fields(command)[1:]...)
 		code, _, errs := redlockCommand(t, args...)
 		assert.Equal(t, exitUsage, code, command)
-		assert.Contains(t, errs, "redlock: group b: ")
-		assert.Contains(t, errs, " 1: ", "which of its servers")
+		assert.Contains(t, errs, "redlock: --group: group b: server 1: ")
 		assert.NotContains(t, errs, "hunter2")
 	}
-	code, _, errs := redlockCommand(t, append([]string{"reset", "--yes"}, two...)...)
+	code, _, errs := redlockCommand(t, "reset", "--yes", "--prefix", "x:", "--group-prefix", "b=y", "--group", "a=redis://a,b=redis://b")
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, "here are groups (a, b): name the servers of one group with --node")
-	_, _, errs = redlockCommand(t, append([]string{"reset", "--yes", "--prefix", "x:", "--group-prefix", "b=y"}, two...)...)
 	assert.Contains(t, errs, "redlock reset --node URL,URL,URL, for group b with --prefix x:y; nothing was changed")
 }
 

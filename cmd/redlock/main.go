@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/redlock"
@@ -130,8 +131,13 @@ groups if they are many; see "redlock help config".`,
 	root.SetGlobalNormalizationFunc(bothSpellings)
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		var value *pflag.InvalidValueError
+		var unknown *pflag.NotExistError
 		hint := ""
 		switch {
+		case errors.As(err, &value):
+			return usageErrorf("--%s: %s", value.GetFlag().Name, notOfType(value.GetFlag(), value.GetValue()))
+		case !errors.As(err, &unknown):
 		case c.Name() == "run":
 			hint = "; a NAME that begins with - is written: redlock run -- -NAME -- COMMAND"
 		case strings.Contains(c.Use, "NAME"):

@@ -107,13 +107,6 @@ func TestNodesNameThePortThatIsTaken(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(errs, "\n"))
 }
 
-func TestNodesUsage(t *testing.T) {
-	for _, args := range [][]string{{"-n", "0"}, {"-n", "100"}, {"--port", "0"}, {"--port", "65533"}, {"--kind", "paper"}, {"--kind", "addrs"}, {"--kind", "docker"}, {"more"}} {
-		code, _, _ := redlockCommand(t, append([]string{"nodes"}, args...)...)
-		assert.Equal(t, exitUsage, code, args)
-	}
-}
-
 func TestFilesForTLSWithoutATLSServerHaveNoEffect(t *testing.T) {
 	f := startFleet(t, fleet.Embedded, 1)
 	code, _, errs := redlockCommand(t, on(f, "status", "--tls-ca", "ca.pem")...)

@@ -274,26 +274,6 @@ func TestReleaseLeavesReadersAlone(t *testing.T) {
 	}
 }
 
-func TestReleaseUsage(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"release"}, "one argument"},
-		{[]string{"release", "a", "--embedded"}, "give one of them"},
-		{[]string{"release", "a", "--embedded", "--force", "--value", "v"}, "give one of them"},
-		{[]string{"release", "a", "--embedded", "--value", ""}, "empty"},
-		{[]string{"release", "a", "--embedded", "--value", "abc…"}, "not the whole value"},
-		{[]string{"release", "a", "--embedded", "--value", "v", "--yes"}, "--yes belongs to --force"},
-		{[]string{"release", "", "--embedded", "--force"}, "empty"},
-		{[]string{"release", "redlock:fence:{a}", "--embedded", "--force"}, "redlock's own"},
-	} {
-		code, _, errs := redlockCommand(t, test.args...)
-		assert.Equal(t, exitUsage, code, test.args)
-		assert.Contains(t, errs, test.says)
-	}
-}
-
 func TestReleaseShowsNoPassword(t *testing.T) {
 	f := startFleet(t, fleet.Process, 1)
 	ask(t, f.URLs()[0], "CONFIG", "SET", "requirepass", "hunter2")

@@ -300,18 +300,3 @@ func TestResetOfOneServerThatIsNamedTwice(t *testing.T) {
 	assert.Contains(t, errs, "the same server")
 	assert.Empty(t, has(t, f.URLs()[0], record.Key))
 }
-
-func TestResetUsage(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"reset", "--yes"}, "no servers"},
-		{[]string{"reset", "now", "--embedded"}, "no arguments"},
-		{[]string{"reset", "--json", "--embedded"}, "--json belongs to --yes"},
-	} {
-		code, _, errs := redlockCommand(t, test.args...)
-		assert.Equal(t, exitUsage, code, test.args)
-		assert.Contains(t, errs, test.says)
-	}
-}

@@ -107,20 +107,9 @@ func nameAndCommand(args []string, dash int) (name string, command []string, err
 	case dash < 0 || dash == len(args):
 		return "", nil, usageErrorf("no command is given; write: redlock run NAME -- COMMAND")
 	case dash != 1:
-		return "", nil, usageErrorf("one name must be given before the --, not %d", dash)
+		return "", nil, usageErrorf("one name must be given before the --, not %d: %q", dash, args[:dash])
 	}
 	return args[0], args[1:], nil
-}
-
-// check completes the flags and refuses what contradicts itself.
-func (r *runCommand) check() error {
-	switch {
-	case r.minHold < 0:
-		return usageErrorf("--min-hold %v: must not be negative", r.minHold)
-	case r.flags.Changed("once-per") && (r.oncePer < time.Second || r.oncePer > 365*24*time.Hour):
-		return usageErrorf("--once-per %v: must be between 1s and a year", r.oncePer)
-	}
-	return r.acquisition.check()
 }
 
 // run takes the lock, runs the command and releases the lock.

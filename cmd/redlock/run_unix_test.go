@@ -40,8 +40,6 @@ func TestExitCodes(t *testing.T) {
 	}
 	noExec := filepath.Join(t.TempDir(), "text")
 	tr.NoError(t, os.WriteFile(noExec, []byte("hello"), 0o700))
-	broken := filepath.Join(t.TempDir(), "redlock.yaml")
-	tr.NoError(t, os.WriteFile(broken, []byte("nodes: [a\n  secret: hunter2"), 0o600))
 	var dead []string
 	for range 3 {
 		dead = append(dead, "redis://"+deadAddress(t))
@@ -62,13 +60,10 @@ func TestExitCodes(t *testing.T) {
 		{"held, waited for in silence", []string{"run", "-q", "--wait", "300ms", "taken", "--", "true"}, "", 75, ""},
 		{"held for ever", []string{"run", "--no-wait", "stuck", "--", "true"}, "", 75, "by a key without TTL; see redlock status stuck"},
 		{"held for ever, in silence", []string{"run", "-q", "--no-wait", "stuck", "--", "true"}, "", 75, ""},
-		{"both silent and not", []string{"run", "-qv", "a", "--", "true"}, "", 64, "--quiet excludes --verbose"},
 		{"no quorum, in silence", []string{"run", "-q", "--no-wait", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
 		{"held, at the end of the waiting", []string{"run", "--wait", "300ms", "taken", "--", "true"}, "", 75, "redlock: taken: waited 300ms: held by another\n"},
 		{"held, one of several", []string{"run", "--wait", "300ms", "a", "--and", "taken", "--", "true"}, "", 75, "a, taken: waited 300ms: held by another: taken"},
 		{"held, one of several, at the end of the waiting", []string{"run", "--wait", "300ms", "taken", "--and", "a", "--and", "b", "--", "true"}, "", 75, "waited 300ms: held by another"},
-		{"several with a token", []string{"run", "--fenced", "a", "--and", "b", "--", "true"}, "", 64, "a fencing token is of one name"},
-		{"several, one of them empty", []string{"run", "a", "--and", "", "--", "true"}, "", 64, "must not be empty"},
 		{"held, retried", []string{"run", "--retries", "2", "--retry-interval", "10ms", "taken", "--", "true"}, "", 75, "held by another"},
 		{"held, with a code of one's own", []string{"run", "-E", "3", "--no-wait", "taken", "--", "true"}, "", 3, ""},
 		{"no quorum", []string{"run", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
@@ -78,36 +73,9 @@ func TestExitCodes(t *testing.T) {
 		{"not a program", []string{"run", "a", "--", noExec}, "", 126, "exec format error"},
 		{"not there", []string{"run", "a", "--", "no-such-command"}, "", 127, "no-such-command"},
 		{"not there", []string{"run", "a", "--", "/no/such/command"}, "", 127, "no such file"},
-		{"no command", []string{"run", "a"}, "", 64, "no command"},
-		{"no command", []string{"run", "a", "--"}, "", 64, "no command"},
-		{"no name", []string{"run", "--", "true"}, "", 64, "one name"},
 		{"a name that begins with -", []string{"run", "--", "-e", "--", "sh", "-c", "exit 8"}, "", 8, ""},
-		{"a name that looks like a flag", []string{"run", "-e", "--", "true"}, "", 64, "redlock run -- -NAME -- COMMAND"},
-		{"an empty name", []string{"run", "", "--", "true"}, "", 64, "must not be empty"},
-		{"a reserved name", []string{"run", "redlock:epoch", "--", "true"}, "", 64, "redlock's own"},
-		{"a long name", []string{"run", strings.Repeat("x", 2000), "--", "true"}, "", 64, "too long"},
-		{"an unknown flag", []string{"run", "--bold", "a", "--", "true"}, "", 64, "--bold"},
-		{"a TTL too small", []string{"run", "--ttl", "10ms", "a", "--", "true"}, "", 64, "at least 500ms"},
-		{"a TTL that is none", []string{"run", "--ttl", "soon", "a", "--", "true"}, "", 64, "--ttl"},
-		{"a TTL that is none", []string{"run", "a", "--", "true"}, "REDLOCK_TTL=soon", 78, "$REDLOCK_TTL"},
-		{"kill-after above the TTL", []string{"run", "--ttl", "1s", "--kill-after", "2s", "a", "--", "true"}, "", 64, "--kill-after"},
-		{"a wait of nothing", []string{"run", "--wait", "0", "a", "--", "true"}, "", 64, "--no-wait"},
-		{"no permits", []string{"run", "--permits", "0", "a", "--", "true"}, "", 64, "between 1 and 1000"},
-		{"no weight", []string{"run", "--permits", "3", "--weight", "0", "a", "--", "true"}, "", 64, "between 1 and the number of --permits, 3"},
-		{"a weight without permits", []string{"run", "--weight", "2", "a", "--", "true"}, "", 64, "between 1 and the number of --permits, 1"},
-		{"a fenced weight", []string{"run", "--permits", "3", "--weight", "2", "--fenced", "a", "--", "true"}, "", 64, "--weight above 1 excludes --fenced"},
-		{"too many permits", []string{"run", "--permits", "1001", "a", "--", "true"}, "", 64, "between 1 and 1000"},
-		{"permits in order", []string{"run", "--permits", "2", "--fair", "a", "--", "true"}, "", 64, "leave one out"},
 		{"no quorum, so many tries", []string{"run", "--no-wait", "--retries", "2", "--retry-interval", "10ms", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum has answered for "},
 		{"held, no retries", []string{"run", "--no-wait", "--retries", "1000", "taken", "--", "true"}, "", 75, "held by another"},
-		{"two ways to wait", []string{"run", "--no-wait", "--wait", "1s", "a", "--", "true"}, "", 64, "excludes"},
-		{"a tick that is none", []string{"run", "--once-per", "1ms", "a", "--", "true"}, "", 64, "between 1s and a year"},
-		{"a code that is none", []string{"run", "-E", "256", "a", "--", "true"}, "", 64, "between 0 and 255"},
-		{"no servers", []string{"run", "a", "--", "true"}, "REDLOCK_NODES=", 64, "--node"},
-		{"a server twice", []string{"run", "--node", dead[0], "--node", dead[0], "a", "--", "true"}, "", 64, "same server"},
-		{"a URL that is none", []string{"run", "a", "--", "true"}, "REDLOCK_NODES=redis://:hunter2@[", 78, "not a URL"},
-		{"no configuration file", []string{"run", "--config", "/no/file", "a", "--", "true"}, "", 78, "/no/file"},
-		{"a configuration file that is none", []string{"run", "--config", broken, "a", "--", "true"}, "", 78, "YAML"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := command(t, f.URLs(), test.args...)
@@ -117,7 +85,6 @@ func TestExitCodes(t *testing.T) {
 			code, stdout, stderr := p.outcome(t)
 			assert.Equal(t, test.code, code, stderr)
 			assert.Empty(t, stdout)
-			assert.NotContains(t, stderr, "hunter2")
 			if test.stderr == "" {
 				assert.Empty(t, stderr)
 				return
@@ -402,9 +369,6 @@ func TestTheLockSaysWhoHoldsIt(t *testing.T) {
 		in.Close()
 		assert.Zero(t, p.code(t))
 	}
-	code, _, stderr := command(t, f.URLs(), "run", "--owner", "a\nb", "x", "--", "true").outcome(t)
-	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, stderr, "must be printable text")
 }
 
 func TestAShortJobHoldsItsLockForAWhile(t *testing.T) {

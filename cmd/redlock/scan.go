@@ -42,10 +42,10 @@ func (s *servers) newFinder(set serverSet, limit int) (*finder, error) {
 		return nil, err
 	}
 	f := &finder{prefix: s.prefixOf(set), limit: limit, timeout: s.answerTimeout()}
-	for i, u := range set.urls {
+	for _, u := range set.urls {
 		name, dial, err := pool.Dialer(u, opts...)
 		if err != nil {
-			return nil, &exitError{code: s.urlExit(), err: fmt.Errorf("server %d: %w", i+1, err)}
+			return nil, err
 		}
 		f.servers = append(f.servers, dialer{name, dial, s.foreign(set, name)})
 	}

@@ -121,7 +121,10 @@ func (s *servers) settle() error {
 		return err
 	}
 	if err := s.readGroups(); err != nil {
-		return &exitError{code: s.exitFor(append(mapFlags, "group")...), err: err}
+		return err
+	}
+	if err := s.checkURLs(); err != nil {
+		return err
 	}
 	switch {
 	case s.embedded && s.flags.Changed("node"):
@@ -130,8 +133,31 @@ func (s *servers) settle() error {
 		return usageErrorf("--embedded and --group exclude each other")
 	case !s.embedded && len(s.nodes) == 0 && len(s.sets) == 0:
 		return &exitError{code: exitUsage, err: errNoNodes}
-	case (s.tlsCert == "") != (s.tlsKey == ""):
-		return usageErrorf("--tls-cert and --tls-key belong together; give both")
+	case s.tlsCert != "" && s.tlsKey == "":
+		return wrong(s.flags, "tls-cert", "a certificate and its key belong together; give both")
+	case s.tlsKey != "" && s.tlsCert == "":
+		return wrong(s.flags, "tls-key", "a certificate and its key belong together; give both")
+	}
+	return nil
+}
+
+// namedBy is the flag that names the servers.
+func (s *servers) namedBy() string {
+	if s.sets != nil {
+		return "group"
+	}
+	return "node"
+}
+
+// checkURLs refuses what is no URL of a server. It says which, and does not repeat it, because it may
+// have a password.
+func (s *servers) checkURLs() error {
+	for _, set := range append(s.sets, serverSet{urls: s.nodes}) {
+		for i, u := range set.urls {
+			if _, _, err := pool.Dialer(u); err != nil {
+				return wrong(s.flags, s.namedBy(), "%w", set.blame(fmt.Errorf("server %d: %s", i+1, strings.TrimPrefix(err.Error(), "pool: URL: "))))
+			}
+		}
 	}
 	isSecure := func(u string) bool { return strings.HasPrefix(u, "rediss://") || strings.HasPrefix(u, "valkeys://") }
 	urls := slices.Clone(s.nodes)
@@ -150,7 +176,7 @@ func (s *servers) settleNodes() error {
 	if err != nil {
 		return err
 	}
-	if s.login, err = login.by(s.passwordBy); err != nil {
+	if s.login, err = login.by(s.flags, s.passwordBy); err != nil {
 		return err
 	}
 	s.nodes = splitURLs(strings.Join(s.nodes, " "))
@@ -191,17 +217,17 @@ func (s *servers) poolOptions() ([]pool.Option, error) {
 	if s.tlsCA != "" {
 		text, err := os.ReadFile(s.tlsCA)
 		if err != nil {
-			return nil, configErrorf("--tls-ca: %v", err)
+			return nil, wrong(s.flags, "tls-ca", "%w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, configErrorf("--tls-ca: %s holds no certificate in PEM format", s.tlsCA)
+			return nil, wrong(s.flags, "tls-ca", "%s holds no certificate in PEM format", s.tlsCA)
 		}
 	}
 	if s.tlsCert != "" {
 		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
 		if err != nil {
-			return nil, configErrorf("--tls-cert and --tls-key: %v", err)
+			return nil, wrong(s.flags, "tls-cert", "the certificate and its key: %w", err)
 		}
 		config.Certificates = []tls.Certificate{cert}
 	}
@@ -237,9 +263,22 @@ func (s *servers) open(sets []serverSet, more ...redlock.LockerOption) (*redlock
 		locker, err = redlock.New(nodes[0], opts...)
 	}
 	if err != nil {
-		return nil, &exitError{code: exitUsage, err: err}
+		return nil, s.refused(err)
 	}
 	return locker, nil
+}
+
+// ofOption finds the option of the library that its error is about.
+var ofOption = regexp.MustCompile(`^redlock: option (\w+)(\(.*?\))?: `)
+
+// refused returns an error of the library about settings as one about a flag, or its source. Options
+// that only the library checks have the names of flags.
+func (s *servers) refused(err error) error {
+	text := oneLine(err.Error())
+	if option := ofOption.FindStringSubmatch(err.Error()); option != nil {
+		return wrong(s.flags, strings.ToLower(option[1]), "%s", err.Error()[len(option[0]):])
+	}
+	return wrong(s.flags, s.namedBy(), "%s", text)
 }
 
 // openNodes returns the servers at urls as nodes, which the caller closes.
@@ -250,21 +289,9 @@ func (s *servers) openNodes(urls []string) ([]protocol.Node, error) {
 	}
 	nodes, err := pool.OpenWith(urls, opts...)
 	if err != nil {
-		return nil, &exitError{code: s.urlExit(), err: err}
+		return nil, wrong(s.flags, s.namedBy(), "%s", oneLine(err.Error()))
 	}
 	return nodes, nil
-}
-
-// urlExit returns the exit code for a URL that is wrong.
-func (s *servers) urlExit() int { return s.exitFor("node", "group") }
-
-// exitFor returns the exit code for values of flags that are wrong. It depends on whether one of them
-// is on the command line, or all are from the configuration.
-func (s *servers) exitFor(flags ...string) int {
-	if slices.ContainsFunc(flags, s.flags.Changed) {
-		return exitUsage
-	}
-	return exitConfig
 }
 
 // atATime is how many questions are asked at the same time.

@@ -107,12 +107,8 @@ func (w *statusCommand) check() error {
 		return usageErrorf("-q prints nothing; --json and --watch make no sense with it")
 	case w.interval < shortestWatch:
 		return usageErrorf("--watch=%v: at least %v", w.interval, shortestWatch)
-	case w.permits < 1 || w.permits > mostPermits:
-		return usageErrorf("--permits %d: must be between 1 and %d", w.permits, mostPermits)
 	case w.permits > 1 && len(w.names) == 0:
 		return usageErrorf("--permits shows the permits of a NAME; give one")
-	case w.limit < 1:
-		return usageErrorf("--limit %d: at least 1", w.limit)
 	}
 	for _, name := range w.names {
 		if err := w.servers.checkName(name); err != nil {

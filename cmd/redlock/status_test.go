@@ -234,29 +234,6 @@ func TestStatusShowsReaders(t *testing.T) {
 	assert.NotContains(t, out, "redlock release", "which refuses it")
 }
 
-func TestStatusUsage(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"status"}, "--node"},
-		{[]string{"status", "-q", "--embedded"}, "give one"},
-		{[]string{"status", "-q", "--json", "a", "--embedded"}, "no sense"},
-		{[]string{"status", "--watch=0s", "--embedded"}, "at least"},
-		{[]string{"status", "--limit", "0", "--embedded"}, "at least 1"},
-		{[]string{"status", "", "--embedded"}, "empty"},
-		{[]string{"status", "redlock:epoch", "--embedded"}, "redlock's own"},
-		{[]string{"status", strings.Repeat("long", 400), "--embedded"}, "too long"},
-		{[]string{"status", "--node", "redis://:hunter2@a:b"}, "URL"},
-	} {
-		code, out, errs := redlockCommand(t, test.args...)
-		assert.Equal(t, exitUsage, code, test.args)
-		assert.Empty(t, out)
-		assert.Contains(t, errs, test.says)
-		assert.NotContains(t, errs, "hunter2")
-	}
-}
-
 func TestEscapedPatternsMatchThemselves(t *testing.T) {
 	assert.Equal(t, `a\*b\?\[c\]\\`, escapeGlob(`a*b?[c]\`))
 }

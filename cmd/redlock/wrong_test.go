@@ -1,0 +1,292 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+)
+
+// wrongInputs are command lines, behind what is in the environment (NAME=VALUE) and in the
+// configuration file (file=TEXT). Quotes are as in a shell, and \n is a new line. $REDLOCK_NODES is
+// redis://nodes unless it is said.
+var wrongInputs = []struct {
+	input string
+	code  int
+	words string
+}{
+	// no command
+	{"dance", 64, `unknown command "dance"; see`},
+	{"relese x", 64, `unknown command "relese" (did you mean "release"?)`},
+	{"help nosuch", 64, `unknown command "nosuch"`},
+	{"help relese", 64, `did you mean "release"`},
+	{"help run x", 64, `redlock run has no command "x"`},
+	{"man", 64, "man takes one argument, the directory to write to, not 0"},
+
+	// flags
+	{"run --colour x -- true", 64, "unknown flag: --colour; see \"redlock run --help\"; a NAME that begins with -"},
+	{"run -x -- true", 64, "unknown shorthand flag: 'x' in -x; see \"redlock run --help\"; a NAME that begins with -"},
+	{"status -x", 64, "a NAME that begins with - goes behind --, as in: redlock status -- -NAME"},
+	{"demo --loud", 64, "unknown flag: --loud; see \"redlock demo --help\""},
+	{"status --node", 64, "flag needs an argument: --node; see \"redlock status --help\""},
+	{"run --ttl 5 x -- true", 64, `redlock: --ttl: "5" must be a time with its unit, such as 500ms, 10s or 1h30m` + "\n"},
+	{"run --ttl= x -- true", 64, `redlock: --ttl: "" must be a time`},
+	{"run --ttl 1ms x -- true", 64, "redlock: --ttl 1ms: must be between 500ms, since ending a command in time takes time, and a year"},
+	{"run --ttl 10000h x -- true", 64, "redlock: --ttl 10000h0m0s: must be between 500ms"},
+	{"hold --ttl -5s x", 64, "redlock: --ttl -5s: must be"},
+	{"run --wait 5 x -- true", 64, `redlock: --wait: "5" must be a time`},
+	{"run --wait -5s x -- true", 64, "--wait -5s: must be above zero; --no-wait waits for no holder"},
+	{"run --wait 0 x -- true", 64, "--wait 0s: must be above zero"},
+	{"run --no-wait --wait 1s x -- true", 64, "--no-wait excludes --wait"},
+	{"run --retries x x -- true", 64, `redlock: --retries: "x" must be a whole number` + "\n"},
+	{"run --retries 99999999999999999999 x -- true", 64, "must be a whole number\n"},
+	{"run --retries -1 x -- true", 64, "--retries -1: must not be negative"},
+	{"run --retry-interval -1s x -- true", 64, "redlock: --retry-interval -1s: must be between 0 and a year"},
+	{"run --fenced=yes x -- true", 64, `redlock: --fenced: "yes" must be true or false`},
+	{"run --verbose=maybe x -- true", 64, `redlock: --verbose: "maybe" must be true or false`},
+	{"run --memory-guard=off x -- true", 64, `redlock: --memory-guard: "off" must be true or false`},
+	{"run --memory-guard off x -- true", 64, `one name must be given before the --, not 2: ["off" "x"]`},
+	{"run --permits x x -- true", 64, `redlock: --permits: "x" must be a whole number`},
+	{"run --permits 0 x -- true", 64, "redlock: --permits 0: must be between 1 and 1000"},
+	{"run --permits 1001 x -- true", 64, "redlock: --permits 1001: must be between 1 and 1000"},
+	{"run --permits 1000 --weight 500 x -- true", 64, "redlock: --weight 500: must be between 1 and 128"},
+	{"run --weight 0 x -- true", 64, "redlock: --weight 0: must be between 1 and 128"},
+	{"run --weight 2 x -- true", 64, "--weight 2: must be between 1 and the number of --permits, 1"},
+	{"run --permits 3 --weight 2 --fenced x -- true", 64, "--weight above 1 excludes --fenced"},
+	{"run --permits 3 --fair x -- true", 64, "excludes --permits"},
+	{"run --permits 3 --and y x -- true", 64, "--permits excludes --and"},
+	{"run --fenced --and y x -- true", 64, "--fenced excludes --and"},
+	{"run --shared --fenced x -- true", 64, "--shared excludes --fenced"},
+	{"run --shared --and y x -- true", 64, "--shared excludes --fenced"},
+	{"run -q -v x -- true", 64, "--quiet excludes --verbose; leave one out"},
+	{"run -E 256 x -- true", 64, "redlock: --conflict-exit-code 256: must be between 0 and 255"},
+	{"run -E x x -- true", 64, `redlock: --conflict-exit-code: "x" must be a whole number`},
+	{"run --kill-after 9s x -- true", 64, "--kill-after 9s: must be between 0 and 4s with a TTL of 10s"},
+	{"run --kill-after soon x -- true", 64, `redlock: --kill-after: "soon" must be a time`},
+	{"hold --stop-within 9s x", 64, "--stop-within 9s: must be between 0 and 4s"},
+	{"run --min-hold -1s x -- true", 64, "redlock: --min-hold -1s: must be between 0 and a year"},
+	{"run --once-per 1ms x -- true", 64, "redlock: --once-per 1ms: must be between 1s and a year"},
+	{"run --once-per 0s x -- true", 64, "redlock: --once-per 0s: must be between 1s and a year"},
+	{`run --owner 'a\nb' x -- true`, 64, "redlock: --owner: must be printable text in UTF-8, on one line\n"},
+	{"run --owner " + strings.Repeat("long", 40) + " x -- true", 64, "redlock: --owner: the label has 160 bytes, at most 128 are allowed"},
+	{"run --prefix " + strings.Repeat("long", 400) + " x -- true", 64, "redlock: --prefix: 1600 bytes leave no room for names"},
+	{"run --prefix redlock:fence:x x -- true", 64, "redlock: --prefix: looks like a key of redlock's own"},
+	{"run --max-ttl 5s x -- true", 64, "redlock: --max-ttl 5s: must be at least the TTL of this lock, 10s"},
+	{"doctor --max-ttl 1ms", 64, "redlock: --max-ttl 1ms: must be between 10ms and a year"},
+	{"run --node-timeout 20s x -- true", 64, "redlock: --node-timeout 20s: must be below the TTL, 10s"},
+	{"status --node-timeout -1s", 64, "redlock: --node-timeout -1s: must be above zero"},
+	{"doctor --dial-timeout 0s", 64, "redlock: --dial-timeout 0s: must be above zero"},
+	{"run --memory-guard=false --node redis://a?standby=b:1 x -- true", 64, "fails over, and needs the memory guard, which is turned off\n"},
+
+	// names and commands
+	{"run", 64, "no command is given; write: redlock run NAME -- COMMAND"},
+	{"run x true", 64, "no command is given; write"},
+	{"run x --", 64, "no command is given; write"},
+	{"run x y -- true", 64, `one name must be given before the --, not 2: ["x" "y"]`},
+	{"run -- true", 64, "one name must be given before the --, not 0"},
+	{"run '' -- true", 64, "the name of a lock must not be empty"},
+	{"run redlock:epoch -- true", 64, "a key of redlock's own; choose another name"},
+	{"run --and '' x -- true", 64, "the name of a lock must not be empty"},
+	{"run " + strings.Repeat("x", 2000) + " -- true", 64, "the name of a lock is too long"},
+	{"run x -- no-such-command", 127, "redlock: no-such-command: "},
+	{"run x -- /no/command", 127, "/no/command: no such file or directory"},
+	{"run x -- /", 126, "redlock: /: "},
+	{"hold", 64, "hold takes one argument, the name of the lock, not 0"},
+
+	// servers
+	{"REDLOCK_NODES= status", 64, "no servers are named; give --node"},
+	{"REDLOCK_NODES=, status", 64, "no servers are named; give --node"},
+	{"reset --yes --node ''", 64, "no servers are named"},
+	{"run --node 127.0.0.1:22001 x -- true", 64, "redlock: --node: server 1: no scheme; write redis://host:port"},
+	{"status --node redis://a --node redis://:hunter2@a:b", 64, "redlock: --node: server 2: not a URL of the form"},
+	{"status --node redis://a,redis://:hunter2@b:99999", 64, "redlock: --node: server 2: the port must be between 1 and 65535"},
+	{"doctor --node redis://:hunter2@a:65536", 64, "redlock: --node: server 1: the port must"},
+	{"reset --node http://a", 64, "redlock: --node: server 1: unknown scheme"},
+	{"release x --force --node redis://user@a", 64, "redlock: --node: server 1: a user name without a password"},
+	{"demo --node redis://:hunter2@127.0.0.1:x", 64, "redlock: --node: server 1: "},
+	{"demo --node 127.0.0.1:7001,127.0.0.1:7002", 64, "there are embedded and process, and redis:// URLs"},
+	{"demo --node paper", 64, `unknown kind of servers "paper"`},
+	{"demo --nodes docker", 64, `unknown kind of servers "docker"`},
+	{"demo now", 64, "takes no arguments"},
+	{"run --node redis://a:1,redis://a:1 x -- true", 64, "redlock: --node: URLs 1 and 2 name the same server, a:1"},
+	{"status --embedded --node redis://a", 64, "--embedded and --node exclude each other"},
+	{"status --tls-cert x", 64, "redlock: --tls-cert: a certificate and its key belong together; give both"},
+	{"status --tls-key x", 64, "redlock: --tls-key: a certificate and its key belong together"},
+	{"status --tls-ca /no/file", 64, "redlock: --tls-ca: open /no/file: no such file"},
+	{"status --tls-ca /dev/null", 64, "redlock: --tls-ca: /dev/null holds no certificate in PEM format"},
+	{"status --tls-cert /no/file --tls-key /no/key", 64, "redlock: --tls-cert: the certificate and its key: open /no/file"},
+
+	// groups
+	{"status --group redis://:hunter2@a", 64, "redlock: --group: a group has no name; write NAME=URL,URL"},
+	{"status --group a:b=redis://:hunter2@a", 64, "redlock: --group: a group has no name"},
+	{"status --group a=,b=redis://:hunter2@a", 64, "redlock: --group: group a has no servers; write a=URL"},
+	{"status --group a=redis://a --group b=redis://b --group a=redis://c", 64, "redlock: --group: there are two groups a; give all URLs"},
+	{"status --group a=redis://a --node redis://b", 64, "--node and --group exclude each other"},
+	{"status --group a=redis://a --embedded", 64, "--embedded and --group exclude each other"},
+	{"status --group a=redis://b --group b=redis://:hunter2@h:99999", 64, "redlock: --group: group b: server 1: the port must"},
+	{"status --joining a", 64, "--joining belongs to --group"},
+	{"status --group-prefix a=a:", 64, "--group-prefix belongs to --group"},
+	{"status --group a=redis://a --map-version 2 --joining c", 64, "redlock: --joining: there is no group c; there is: a."},
+	{"status --group a=redis://a --map-version 2 --leaving c", 64, "redlock: --leaving: there is no group c; there is: a."},
+	{"status --group a=redis://a --map-version 2 --joining a --leaving a", 64, "group a cannot be joining and leaving"},
+	{"status --group a=redis://a,b=redis://b --joining b", 64, "redlock: --map-version 1: groups are joining or leaving"},
+	{"status --group a=redis://a --map-version 2 --joining a", 64, "redlock: --joining: all groups are joining"},
+	{"status --group a=redis://a --map-version 2 --leaving a", 64, "redlock: --leaving: all groups are leaving"},
+	{"status --group a=redis://a --map-version 0", 64, "redlock: --map-version 0: must be between 1 and"},
+	{"status --group a=redis://a --map-version two", 64, `redlock: --map-version: "two" must be a whole number`},
+	{"status --group a=redis://a --group-prefix c=c:", 64, "redlock: --group-prefix: there is no group c to have a prefix; there is: a. Give its servers with --group"},
+	{"status --group a=redis://a --group-prefix a:", 64, "redlock: --group-prefix: a:: write NAME=TEXT"},
+	{"status --group a=redis://a --group-prefix a=x,a=y", 64, "redlock: --group-prefix: there are two prefixes of group a; give one"},
+	{"status --group 'a=redis://:hunter2@a b=redis://b,redis://a:6379'", 64, "groups a and b have the same server, a:6379; give one of them keys of its own by --group-prefix, as in b=b:"},
+	{"status --group 'a=redis://:hunter2@a b=redis://a' --group-prefix a=x,b=x", 64, "groups a and b have the same server"},
+	{"reset --yes --group a=redis://a,b=redis://b", 64, "here are groups (a, b): name the servers of one group with --node"},
+
+	// the environment
+	{"REDLOCK_TTL=1ms run x -- true", 78, "redlock: $REDLOCK_TTL 1ms: must be between 500ms"},
+	{"REDLOCK_TTL=1ms run --ttl 2ms x -- true", 64, "redlock: --ttl 2ms: must be between 500ms"},
+	{"REDLOCK_TTL=5 hold x", 78, `redlock: $REDLOCK_TTL: "5" must be a time with its unit`},
+	{`REDLOCK_OWNER='a\nb' run x -- true`, 78, "redlock: $REDLOCK_OWNER: must be printable text"},
+	{"REDLOCK_MEMORY_GUARD=off status", 78, `redlock: $REDLOCK_MEMORY_GUARD: "off" must be true or false` + "\n"},
+	{"REDLOCK_MAX_TTL=soon status", 78, `redlock: $REDLOCK_MAX_TTL: "soon" must be a time`},
+	{"REDLOCK_MAX_TTL=1ms doctor", 78, "redlock: $REDLOCK_MAX_TTL 1ms: must be"},
+	{"REDLOCK_MAX_TTL=5s run x -- true", 78, "redlock: $REDLOCK_MAX_TTL 5s: must be at least the TTL of this lock, 10s"},
+	{"REDLOCK_NODE_TIMEOUT=-1s status", 78, "redlock: $REDLOCK_NODE_TIMEOUT -1s: must be above zero"},
+	{"REDLOCK_NODE_TIMEOUT=20s run x -- true", 78, "redlock: $REDLOCK_NODE_TIMEOUT 20s: must be below the TTL"},
+	{"REDLOCK_DIAL_TIMEOUT=0s doctor", 78, "redlock: $REDLOCK_DIAL_TIMEOUT 0s: must be above zero"},
+	{"REDLOCK_PREFIX=redlock:fence:x run x -- true", 78, "redlock: $REDLOCK_PREFIX: looks like a key of redlock's own"},
+	{"REDLOCK_TLS_CA=/no/file status", 78, "redlock: $REDLOCK_TLS_CA: open /no/file"},
+	{"REDLOCK_TLS_CERT=/no/file status", 78, "redlock: $REDLOCK_TLS_CERT: a certificate and its key belong together"},
+	{"REDLOCK_TLS_KEY=/no/file status", 78, "redlock: $REDLOCK_TLS_KEY: a certificate and its key belong together"},
+	{"REDLOCK_NODES=redis://a,redis://h:99999 release x --force", 78, "redlock: $REDLOCK_NODES: server 2: the port must"},
+	{"REDLOCK_NODES=127.0.0.1:22001 run x -- true", 78, "redlock: $REDLOCK_NODES: server 1: no scheme"},
+	{"REDLOCK_NODES=redis://a#x run x -- true", 78, "redlock: $REDLOCK_NODES: server 1: not a URL"},
+	{"REDLOCK_NODES=redis://a?timeout=3s run x -- true", 78, "redlock: $REDLOCK_NODES: server 1: the only parameters behind a ?"},
+	{"REDLOCK_NODES=redis://a//2/3 reset", 78, "redlock: $REDLOCK_NODES: server 1: the database must be a number"},
+	{"REDLOCK_GROUPS=a=redis://a status", 78, "$REDLOCK_NODES and $REDLOCK_GROUPS are both set"},
+	{"REDLOCK_NODES= REDLOCK_GROUPS=redis://:hunter2@a status", 78, "redlock: $REDLOCK_GROUPS: a group has no name"},
+	{"REDLOCK_NODES= REDLOCK_GROUPS=a=redis://a:x doctor", 78, "redlock: $REDLOCK_GROUPS: group a: server 1: not a URL"},
+	{"REDLOCK_NODES= REDLOCK_GROUPS=a=redis://a REDLOCK_MAP_VERSION=0 status", 78, "redlock: $REDLOCK_MAP_VERSION 0: must be"},
+	{"REDLOCK_NODES= REDLOCK_GROUPS=a=redis://a REDLOCK_MAP_VERSION=two status", 78, `redlock: $REDLOCK_MAP_VERSION: "two" must be a whole number`},
+	{"REDLOCK_NODES= REDLOCK_GROUPS=a=redis://a REDLOCK_JOINING=c status", 78, "redlock: $REDLOCK_JOINING: there is no group c"},
+	{"REDLOCK_NODES= REDLOCK_GROUPS=a=redis://a REDLOCK_LEAVING=c status", 78, "redlock: $REDLOCK_LEAVING: there is no group c"},
+	{"REDLOCK_NODES= REDLOCK_GROUPS=a=redis://a REDLOCK_GROUP_PREFIXES=c status", 78, "redlock: $REDLOCK_GROUP_PREFIXES: c: write NAME=TEXT"},
+	{"REDLOCK_USERNAME=u status", 78, "there is a username without a password"},
+	{`REDLOCK_PASSWORD='hunter2\n' status`, 78, "redlock: $REDLOCK_PASSWORD: there is a line break in it"},
+	{`REDLOCK_PASSWORD=hunter2 REDLOCK_USERNAME='u\n' status`, 78, "redlock: $REDLOCK_USERNAME: there is a line break in it"},
+	{"REDLOCK_PASSWORD=hunter2 REDLOCK_PASSWORD_FILE=x status", 78, "($REDLOCK_PASSWORD, $REDLOCK_PASSWORD_FILE); leave one out"},
+	{"REDLOCK_PASSWORD_FILE=/no/file status", 78, "redlock: $REDLOCK_PASSWORD_FILE: password file: open /no/file"},
+	{"REDLOCK_PASSWORD_FILE=/dev/null status", 78, "redlock: $REDLOCK_PASSWORD_FILE: password file /dev/null: it is empty"},
+	{"REDLOCK_PASSWORD=hunter2 REDLOCK_PASSWORD_COMMAND=x status", 78, "redlock: $REDLOCK_PASSWORD_COMMAND: there is a password"},
+	{"REDLOCK_PASSWORD=hunter2 status --password-command x", 64, "redlock: --password-command: there is a password"},
+	{"REDLOCK_CONFIG=/no/file status", 78, "configuration file /no/file: no such file"},
+	{"REDLOCK_CONFIG=/ status", 78, "configuration file /: is a directory"},
+	{"status --config /no/file", 78, "configuration file /no/file: no such file"},
+
+	// the configuration file
+	{"file='colour: red' status", 78, `redlock.yaml: unknown setting "colour"; there is: dial_timeout`},
+	{"file='max_ttl: soon' status", 78, `redlock.yaml: max_ttl: "soon" must be a time`},
+	{"file='ttl: 1ms' run x -- true", 78, "redlock.yaml: ttl 1ms: must be between 500ms"},
+	{`file='owner: "a\u0007b"' run x -- true`, 78, "redlock.yaml: owner: must be printable"},
+	{"file='prefix: [a, b]' status", 78, "redlock.yaml: prefix: one value is wanted, not a list"},
+	{"file='prefix: {a: b}' status", 78, "redlock.yaml: prefix: a value or a list of values is wanted"},
+	{"file='password: [a, b]' status", 78, "redlock.yaml: password: one value is wanted, not a list"},
+	{"REDLOCK_NODES= file='nodes: [[a]]' status", 78, "redlock.yaml: nodes: a list of plain values is wanted"},
+	{"REDLOCK_NODES= file='nodes: [redis://a, redis://:hunter2@a:x]' status", 78, "redlock.yaml: nodes: server 2: not a URL"},
+	{"REDLOCK_NODES= file='nodes: redis://a\ngroups: a=redis://a' status", 78, "redlock.yaml: there are both nodes and groups; leave one out"},
+	{"REDLOCK_NODES= file='groups: redis://:hunter2@a' status", 78, "redlock.yaml: groups: a group has no name"},
+	{"REDLOCK_NODES= file='groups: [a=redis://a, b=redis://a]' status", 78, "groups a and b have the same server"},
+	{"REDLOCK_NODES= file='groups: a=redis://a\nmap_version: -1' status", 78, "redlock.yaml: map_version -1: must be between 1"},
+	{"REDLOCK_NODES= file='groups: a=redis://a\ngroup_prefixes: [c=c:]' status", 78, "redlock.yaml: group_prefixes: there is no group c"},
+	{"file='nodes: [redis://:hunter2@a' status", 78, "not a YAML list of settings, each once"},
+	{"file='- ttl' status", 78, "not a YAML list of settings"},
+	{`file='ttl: 5s\nttl: 6s' status`, 78, "not a YAML list of settings, each once"},
+	{`file='ttl: 5s\n---\nttl: 6s' status`, 78, "more than one YAML document; leave out the line ---"},
+	{`file='password: hunter2\npassword_file: x' status`, 78, "leave one out"},
+
+	// what single commands refuse
+	{"status -q", 64, "-q tells whether every NAME is held; give one"},
+	{"status -q --json a", 64, "make no sense with it"},
+	{"status --watch=0s", 64, "--watch=0s: at least 10ms"},
+	{"status --watch=soon", 64, `redlock: --watch: "soon" must be a time`},
+	{"status --limit 0", 64, "redlock: --limit 0: must be at least 1"},
+	{"status --permits 0 a", 64, "redlock: --permits 0: must be between 1 and 1000"},
+	{"status --permits 2", 64, "--permits shows the permits of a NAME; give one"},
+	{"status ''", 64, "the name of a lock must not be empty"},
+	{"status redlock:epoch", 64, "a key of redlock's own"},
+	{"status " + strings.Repeat("long", 400), 64, "too long"},
+	{"release", 64, "release takes one argument"},
+	{"release a", 64, "give one of them"},
+	{"release a --force --value v", 64, "give one of them"},
+	{"release a --value ''", 64, "--value is empty"},
+	{"release a --value abc…", 64, "not the whole value"},
+	{"release a --value v --yes", 64, "--yes belongs to --force"},
+	{"release '' --force", 64, "the name of a lock must not be empty"},
+	{"release redlock:fence:{a} --force", 64, "redlock's own"},
+	{"doctor now", 64, `doctor takes no arguments, only flags: ["now"]`},
+	{"reset now", 64, "reset takes no arguments"},
+	{"reset --json", 64, "--json belongs to --yes"},
+	{"nodes more", 64, "nodes takes no arguments"},
+	{"nodes -n 0", 64, "-n 0: 1 to 99 servers"},
+	{"nodes -n many", 64, `redlock: --number: "many" must be a whole number`},
+	{"nodes -n 100", 64, "-n 100: 1 to 99 servers"},
+	{"nodes --port 0", 64, "--port 0: 5 ports from 1 to 65535 are wanted"},
+	{"nodes --port 65533", 64, "--port 65533: 5 ports"},
+	{"nodes --kind paper", 64, `--kind "paper": there are embedded and process`},
+	{"nodes --kind docker", 64, `--kind "docker": there are`},
+}
+
+// ofPrograms is what only a programmer knows: Go's packages and names, and the options of the library.
+var ofPrograms = regexp.MustCompile(`strconv|time: (missing|invalid|unknown)|parsing|syntax|OpenWith|invalid argument|pool: |yaml: (line|unmarshal)|redlock: .*redlock: |\b[A-Z][a-z]\w+\(|TTL\(|%!`)
+
+// TestWrongInputsAreToldInTheWordsOfTheirSource: one line, which begins with what the user has set,
+// and the exit code for that: 64 for the command line, 78 for what is configured.
+func TestWrongInputsAreToldInTheWordsOfTheirSource(t *testing.T) {
+	word := regexp.MustCompile(`[^\s']*'[^']*'|\S+`)
+	setting := regexp.MustCompile(`^(REDLOCK_\w+|file)=((?s).*)$`)
+	for _, test := range wrongInputs {
+		t.Run(test.input, func(t *testing.T) {
+			env := map[string]string{"REDLOCK_NODES": "redis://nodes"}
+			file := ""
+			var args []string
+			for _, w := range word.FindAllString(test.input, -1) {
+				w = strings.ReplaceAll(strings.ReplaceAll(w, "'", ""), `\n`, "\n")
+				switch s := setting.FindStringSubmatch(w); {
+				case s == nil || len(args) > 0:
+					args = append(args, w)
+				case s[1] == "file":
+					file = s[2]
+				default:
+					env[s[1]] = s[2]
+				}
+			}
+			isolate(t, file, env)
+			code, out, errs := redlockCommand(t, args...)
+			assert.Equal(t, test.code, code, errs)
+			assert.Contains(t, errs, test.words)
+			assert.Empty(t, out)
+			assert.Regexp(t, `^redlock: [^\n]+\n$`, errs, "one line")
+			assert.NotContains(t, errs, "hunter2")
+			assert.NotRegexp(t, ofPrograms, errs)
+		})
+	}
+}
+
+// isolate sets the environment and a configuration file, and nothing of what this machine says.
+func isolate(t *testing.T, file string, env map[string]string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "redlock.yaml")
+	tr.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "REDLOCK_") {
+			t.Setenv(name, "")
+		}
+	}
+	t.Setenv("REDLOCK_CONFIG", path)
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+}
