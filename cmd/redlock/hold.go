@@ -126,7 +126,7 @@ func (h *holdCommand) run(c *cobra.Command, names []string) error {
 		return err
 	case errors.Is(released, redlock.ErrLost):
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the work had not ended by then", released)}
-	case released != nil:
+	case released != nil && !errors.Is(released, redlock.ErrSameServer): // which was told
 		h.warn(fmt.Sprintf("%v; the lock expires within %v", released, h.ttl))
 	}
 	return nil

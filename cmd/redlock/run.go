@@ -172,7 +172,7 @@ func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, n
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command was ended", end.Lost)}
 	case errors.Is(released, redlock.ErrLost) && !lingered:
 		return &exitError{code: exitLost, err: fmt.Errorf("%w; the command had not ended by then", released)}
-	case released != nil && !errors.Is(released, redlock.ErrLost):
+	case released != nil && !errors.Is(released, redlock.ErrLost) && !errors.Is(released, redlock.ErrSameServer): // which was told
 		r.warn(fmt.Sprintf("%v; the lock expires within %v", released, r.ttl))
 	}
 	if end.Code != 0 {

@@ -38,6 +38,8 @@ type reporter struct {
 	done    chan struct{} // the waiting is over
 	erased  chan struct{} // nothing is in place any more
 
+	sameServer sync.Once // that is named twice: a mistake in the settings, which is told without --verbose, too
+
 	mu     sync.Mutex
 	state  obstacle          // what is waited for; the zero value before the first try has failed
 	faulty map[string]string // nodes whose last vote was a fault, and what they said
@@ -177,6 +179,10 @@ func rough(d time.Duration) string {
 
 // Observe implements redlock.Observer.
 func (r *reporter) Observe(e redlock.Event) {
+	if e.Kind == redlock.EventVote && errors.Is(e.Err, redlock.ErrSameServer) {
+		r.sameServer.Do(func() { fmt.Fprintln(r.out, "redlock: "+word(e.Node)+": "+oneLine(e.Err.Error())) })
+		return
+	}
 	news := r.learn(e)
 	if news == "" {
 		return

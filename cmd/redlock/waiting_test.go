@@ -38,6 +38,20 @@ func vote(node string, outcome protocol.Outcome, err error) redlock.Event {
 	return redlock.Event{Kind: redlock.EventVote, Node: node, Outcome: outcome, Err: err}
 }
 
+// TestAServerUnderTwoNamesIsToldOnce, without --verbose, too: it is a mistake in the settings.
+func TestAServerUnderTwoNamesIsToldOnce(t *testing.T) {
+	for _, verbose := range []bool{false, true} {
+		var out lines
+		r := newReporter(&out, []string{"nightly"}, verbose, false)
+		for range 3 {
+			r.Observe(vote("a:1", protocol.Unknown, fmt.Errorf("%w: this is b:1 by another address", redlock.ErrSameServer)))
+			r.Observe(vote("b:1", protocol.Granted, nil))
+		}
+		r.waited()
+		assert.Equal(t, "redlock: a:1: the same server must not vote twice: this is b:1 by another address\n", out.String())
+	}
+}
+
 // TestAReporterTellsEachStateOnce, however many events there are.
 func TestAReporterTellsEachStateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
