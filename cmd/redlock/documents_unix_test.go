@@ -98,7 +98,7 @@ func TestDocumentsNameTheServersOfNodes(t *testing.T) {
 // tools are the programs that documents run under a lock. The test has others in their place, which
 // say under which lock they are.
 var tools = []string{
-	"terraform", "tofu", "flyway", "ssh", "manage.py", "deploy.sh", "convert", "report", "billing",
+	"terraform", "tofu", "flyway", "ssh", "manage.py", "deploy.sh", "convert", "train", "report", "billing",
 }
 
 // TestCommandsOfDocumentsRun: each whole command line of ours, in a shell's block, a crontab, a
