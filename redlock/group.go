@@ -156,6 +156,7 @@ func (g *group) publish(e Event) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
+	e.Group = g.rank()
 	for _, q := range g.events {
 		q.enter(e)
 	}

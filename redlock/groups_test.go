@@ -141,6 +141,27 @@ func TestGroupsShareTheNames(t *testing.T) {
 	})
 }
 
+// TestEventsNameTheGroup, because groups can share servers.
+func TestEventsNameTheGroup(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		seen := &recorder{}
+		l := openGroups(t, w, 1, []string{"a", "s"}, redlock.Observe(seen))
+		for _, group := range []string{"a", "s"} {
+			name := nameIn(l, group)
+			require.NoError(t, take(t, l, name).Release(t.Context()))
+			time.Sleep(rtt)
+			votes := 0
+			for _, e := range seen.take() {
+				if e.Name == name {
+					assert.Equal(t, group, e.Group, e.Kind)
+					votes++
+				}
+			}
+			assert.Greater(t, votes, 6)
+		}
+	})
+}
+
 // TestAGroupIsOnItsOwn: the outage of one is one for its names only.
 func TestAGroupIsOnItsOwn(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {

@@ -110,6 +110,7 @@ type Event struct {
 	Context context.Context
 
 	Name      string // the lock's name
+	Group     string // of NewGroups, in which the lock is; of a lock of several names, that of one of them
 	Op        Op
 	Node      string
 	Outcome   Outcome

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,9 +42,12 @@ type reporter struct {
 	sameServer sync.Once // that is named twice: a mistake in the settings, which is told without --verbose, too
 
 	mu     sync.Mutex
-	state  obstacle          // what is waited for; the zero value before the first try has failed
-	faulty map[string]string // nodes whose last vote was a fault, and what they said
+	state  obstacle        // what is waited for; the zero value before the first try has failed
+	faulty map[node]string // those whose last vote was a fault, and what they said
 }
+
+// A node is a server in a group, which has a state for each group that it is in.
+type node struct{ group, address string }
 
 // newReporter returns a reporter for the lock of the names. The caller calls waited when the
 // waiting is over.
@@ -52,7 +56,7 @@ func newReporter(out io.Writer, names []string, verbose, quiet bool) *reporter {
 		out: out, names: names, title: quoted(names), verbose: verbose, inPlace: onTerminal(out) && !verbose && !quiet,
 		width:   func() int { return terminalWidth(out) },
 		changed: make(chan struct{}, 1), done: make(chan struct{}), erased: make(chan struct{}),
-		faulty: map[string]string{},
+		faulty: map[node]string{},
 	}
 	if r.inPlace {
 		go r.draw()
@@ -222,23 +226,31 @@ func (r *reporter) learn(e redlock.Event) string {
 	return ""
 }
 
-// vote tells when a node begins to fail, and when it answers again.
+// vote tells when a node begins to fail, and when it votes again: what else it answers, as it does in
+// quarantine, does not end a fault.
 func (r *reporter) vote(e redlock.Event) string {
-	_, failed := r.faulty[e.Node]
-	if e.Outcome != redlock.Failed && e.Outcome != redlock.Unknown {
-		if delete(r.faulty, e.Node); failed {
-			return word(e.Node) + ": answers again"
-		}
+	fault := e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown
+	of := node{e.Group, e.Node}
+	_, failed := r.faulty[of]
+	called := word(e.Node)
+	if e.Group != "" {
+		called = "group " + word(e.Group) + ": " + called
+	}
+	switch {
+	case !fault && (!failed || !e.Op.Acquires() && !e.Op.Extends()):
 		return ""
+	case !fault:
+		delete(r.faulty, of)
+		return called + ": answers again"
 	}
 	why := "no answer"
 	if e.Err != nil {
 		why = oneLine(e.Err.Error())
 	}
-	if r.faulty[e.Node] = why; failed {
+	if r.faulty[of] = why; failed {
 		return ""
 	}
-	return word(e.Node) + ": fails: " + why
+	return called + ": fails: " + why
 }
 
 // because adds to a loss for want of a renewal what the servers said instead.
@@ -249,9 +261,11 @@ func (r *reporter) because(lost error) error {
 	if lost == nil || len(r.faulty) == 0 || errors.As(lost, &vote) { // which has it
 		return lost
 	}
-	nodes, says := slices.Sorted(maps.Keys(r.faulty)), []string(nil)
-	for _, n := range nodes {
-		says = append(says, r.faulty[n])
+	var nodes, says []string
+	for _, n := range slices.SortedFunc(maps.Keys(r.faulty), func(a, b node) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.address, b.address))
+	}) {
+		nodes, says = append(nodes, n.address), append(says, r.faulty[n])
 	}
 	return fmt.Errorf("%w: %s", lost, alike.Together(nodes, says))
 }

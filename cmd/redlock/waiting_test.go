@@ -35,7 +35,7 @@ func forgetful(left time.Duration) redlock.Event {
 }
 
 func vote(node string, outcome protocol.Outcome, err error) redlock.Event {
-	return redlock.Event{Kind: redlock.EventVote, Node: node, Outcome: outcome, Err: err}
+	return redlock.Event{Kind: redlock.EventVote, Op: protocol.OpAcquire, Node: node, Outcome: outcome, Err: err}
 }
 
 // TestAServerUnderTwoNamesIsToldOnce, without --verbose, too: it is a mistake in the settings.
@@ -62,6 +62,12 @@ func TestAReporterTellsEachStateOnce(t *testing.T) {
 			time.Sleep(time.Second)
 			r.Observe(vote("a:1", protocol.Failed, errors.New("refused")))
 			r.Observe(vote("b:2", protocol.Refused, nil))
+			released := vote("a:1", protocol.Granted, nil)
+			released.Op = protocol.OpRelease // which a server in quarantine grants, too
+			r.Observe(released)
+			elsewhere := vote("a:1", protocol.Granted, nil)
+			elsewhere.Group = "other"
+			r.Observe(elsewhere)
 			r.Observe(heldBy("web-3", since))
 			r.Observe(redlock.Event{Kind: redlock.EventAttempt, Err: context.DeadlineExceeded})
 		}
