@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ func settled(t *testing.T, file string, env map[string]string, args ...string) (
 	isolate(t, file, env)
 	c := &cobra.Command{Use: "test"}
 	s := serverFlags(c)
+	s.stderr = io.Discard
 	tr.NoError(t, c.ParseFlags(args))
 	return s, s.settle()
 }
