@@ -446,7 +446,7 @@ func TestANodeThatForgetsNeedsTheGuard(t *testing.T) {
 	given[1] = &forgetful{given[1]}
 	_, err := redlock.New(given, redlock.MemoryGuard(false))
 	assert.ErrorContains(t, err, "node 1, b, fails over")
-	assert.ErrorContains(t, err, "leave MemoryGuard(false)")
+	assert.ErrorContains(t, err, "needs the memory guard")
 	for _, n := range all {
 		assert.Equal(t, 1, n.closed, n.name)
 	}
