@@ -20,22 +20,24 @@ import (
 //	Debug   all else: each vote, try, acquisition, extension and release, and contention
 //
 // Outages and a node's faults come as often as a node is asked. Of those that tell
-// of no quorum, and of each node's faults, one a second is a Warn and the others
-// are Debug, so that no load makes a flood above Debug.
+// of no quorum, and of each node's faults, one a minute is a Warn and the others
+// are Debug, so that no load makes a flood above Debug. A Warn and an Info tell of
+// servers and not of a lock: they have no lock's name, votes or times, so that
+// those of all processes are alike. The records at Debug have all.
 //
 // Records are written in a goroutine of their own. Where that is too slow, as it is on
 // a pipe that no process reads, records are dropped and not waited for, and the next
 // that is written comes behind a Warn that says how many: see Observer.
 //
-// Records have what is known of: name, permit, op, node, outcome, votes, elapsed,
-// remaining and err, and the context of the event, for handlers that look for
+// Others have what is known of: name, permit, op, group, node, outcome, votes,
+// elapsed, remaining and err, and the context of the event, for handlers that look for
 // traces there. The value of a lock is never among them.
 func Log(l *slog.Logger) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if l == nil {
 			return errors.New("Log(nil): leave the option out for silence")
 		}
-		s.observers = append(s.observers, &journal{log: l, nodes: map[string]*nodeHealth{}})
+		s.observers = append(s.observers, &journal{log: l, nodes: map[place]*nodeHealth{}})
 		return nil
 	})
 }
@@ -47,8 +49,11 @@ type journal struct {
 	faulty  atomic.Int32 // nodes that were reported, and have not answered since
 
 	mu    lockorder.Mutex[lockorder.Log]
-	nodes map[string]*nodeHealth // those that ever had a fault
+	nodes map[place]*nodeHealth // those that ever had a fault
 }
+
+// A place is a server in a group, which can be in several.
+type place struct{ group, node string }
 
 // A nodeHealth is what has been logged of a node.
 type nodeHealth struct {
@@ -64,7 +69,7 @@ func (j *journal) Observe(e Event) {
 	}
 	level, message := j.judge(e)
 	if j.log.Enabled(e.Context, level) {
-		j.write(e, level, message, attrs(e)...)
+		j.write(e, level, message, attrs(e, level)...)
 	}
 }
 
@@ -114,10 +119,11 @@ func (j *journal) outage(kind error) slog.Level {
 }
 
 // vote judges a node's reply. That a node answers again is told only of those
-// whose fault was, so it is told as rarely.
+// whose fault was, so it is told as rarely, and when they answer to what they vote
+// on: a node in quarantine grants releases.
 func (j *journal) vote(e Event) (slog.Level, string) {
 	if e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown {
-		h := j.health(e.Node)
+		h := j.health(e)
 		if !h.faults.allow() {
 			return slog.LevelDebug, "redlock: a node's fault"
 		}
@@ -126,31 +132,33 @@ func (j *journal) vote(e Event) (slog.Level, string) {
 		}
 		return slog.LevelWarn, "redlock: a node's fault"
 	}
-	if j.faulty.Load() > 0 && j.health(e.Node).faulty.CompareAndSwap(true, false) {
+	votes := e.Op.Acquires() || e.Op.Extends()
+	if votes && j.faulty.Load() > 0 && j.health(e).faulty.CompareAndSwap(true, false) {
 		j.faulty.Add(-1)
 		return slog.LevelInfo, "redlock: a node answers again"
 	}
 	return slog.LevelDebug, "redlock: a node's vote"
 }
 
-func (j *journal) health(node string) *nodeHealth {
+func (j *journal) health(e Event) *nodeHealth {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h := j.nodes[node]
+	of := place{e.Group, e.Node}
+	h := j.nodes[of]
 	if h == nil {
 		h = &nodeHealth{}
-		j.nodes[node] = h
+		j.nodes[of] = h
 	}
 	return h
 }
 
-// A rateLimit lets one event through a second, and the first at once.
+// A rateLimit lets one event through a minute, and the first at once.
 type rateLimit struct{ last atomic.Int64 }
 
 func (l *rateLimit) allow() bool {
 	now := time.Now().UnixNano()
 	last := l.last.Load()
-	return now-last >= int64(time.Second) && l.last.CompareAndSwap(last, now)
+	return now-last >= int64(time.Minute) && l.last.CompareAndSwap(last, now)
 }
 
 // kindOf is what the error of a vote is about. errors.Is would look through all
@@ -162,9 +170,21 @@ func kindOf(err error) error {
 	return err
 }
 
-// attrs has what is known of an event.
-func attrs(e Event) []slog.Attr {
-	as := []slog.Attr{slog.String("name", e.Name)}
+// attrs has what is known of an event, or, at Warn and Info, of the servers only.
+func attrs(e Event, level slog.Level) (as []slog.Attr) {
+	if e.Group != "" {
+		as = append(as, slog.String("group", e.Group))
+	}
+	if level == slog.LevelWarn || level == slog.LevelInfo {
+		if e.Kind == EventVote {
+			as = append(as, slog.String("node", e.Node))
+		}
+		if e.Err != nil {
+			as = append(as, slog.String("err", kindOf(e.Err).Error()))
+		}
+		return as
+	}
+	as = append(as, slog.String("name", e.Name))
 	if e.Permits > 1 {
 		as = append(as, slog.Int("permit", e.Permit))
 	}
