@@ -48,9 +48,11 @@ func settle(opts []Option) (*settings, error) {
 // TLS (of a rediss:// URL), AUTH and SELECT follow on the connection that it returns. Default:
 // net.Dialer's DialContext.
 //
-// The nodes of Open call dial for one connection at a time. It should honour its context; one that
-// does not keeps only its own connection waiting. The function that Dialer returns calls dial
-// whenever it is called, and relies on it to honour the context.
+// The nodes of Open call dial for several servers at the same time, and for two connections of a
+// server: that of its requests and that of its hints. It should honour its context; one that does
+// not keeps only its own connection waiting, and is not called again for that one until it returns.
+// The function that Dialer returns calls dial whenever it is called, and relies on it to honour the
+// context.
 //
 // Close of a connection must end its Read, or a server that is silent cannot be given up. That of a
 // socket does not after dial has called TCPConn.File().Fd(), which makes the socket blocking. It is
