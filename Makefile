@@ -12,9 +12,10 @@ SERVERS   ?= redis valkey
 SCHEDULES ?= 20000
 PART      ?= 1/1
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test servers-test race modules check full fmt vet cross mutants lint schedules seed soak bench benchmarks chaos image up down
+.PHONY: help demo quick test servers-test race modules check full fmt vet cross mutants lint vuln schedules seed soak bench benchmarks chaos image up down
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +78,9 @@ mutants: ## break each guard on purpose, and see its test fail, in a quarter of 
 
 lint: ## staticcheck
 	$(GO) run $(STATICCHECK) ./...
+
+vuln: ## look for known vulnerabilities that are called, all modules (asks vuln.go.dev)
+	@for m in . $(MODULES); do $(GO) -C $$m run $(GOVULNCHECK) ./... || exit 1; done
 
 schedules: ## schedules of the simulation: make schedules SCHEDULES=20000
 	$(GO) test -count=1 -timeout 0 -run '^TestQuorumSchedules$$' -v . -schedules $(SCHEDULES)
