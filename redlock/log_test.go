@@ -144,6 +144,27 @@ func TestOrdinaryLifeIsNotLogged(t *testing.T) {
 	})
 }
 
+// TestAnEntryOfATTLIsNoFault: the votes that servers give before the TTL is on their record do not
+// count, as the next ones do.
+func TestAnEntryOfATTLIsNoFault(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		settled(t, w, 1)
+		time.Sleep(15 * time.Minute) // the entries are over
+		book, log := newLogbook(slog.LevelDebug)
+		l, _ := guarded(t, w, redlock.Log(log))
+		take(t, l, "x")
+		early := 0
+		for _, r := range book.take(t) {
+			assert.Equal(t, "DEBUG", r["level"], r)
+			if r["err"] != nil {
+				early++
+				assert.Equal(t, "granted", r["outcome"])
+			}
+		}
+		assert.NotZero(t, early, "there were such votes, and the log says why they did not count")
+	})
+}
+
 // TestAnOutageIsLoggedOnceAMinute, with each node's fault, whatever the load; and so is its end. Its
 // records are alike for all locks, so that collectors can fold them.
 func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {

@@ -46,7 +46,8 @@ type EventKind uint8
 // The kinds of events.
 const (
 	// EventVote: a node replied. Op, Node, Outcome, Elapsed since the request
-	// was made, and Err for a fault.
+	// was made, and Err for a fault. Granted with an Err is a vote that counts
+	// when the node is asked again: it has just learnt of locks with this TTL.
 	EventVote EventKind = iota + 1
 	// EventAttempt: one try to acquire ended. Votes, Elapsed, and Remaining, or
 	// Err if it failed. There is none where a lock is handed over within the

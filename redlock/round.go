@@ -87,8 +87,12 @@ func (r *round) Count(i int, reply *protocol.Reply) {
 		s.heard(r, i, reply)
 	}
 	if g.observed() {
+		outcome := reply.Outcome
+		if reply.Err == trust.ErrEarly { // the node did what was asked, so observers are told of no fault
+			outcome = protocol.Granted
+		}
 		g.publish(Event{Kind: EventVote, Context: r.eventCtx, Name: r.name, Op: r.req.Op, Node: g.nodes[i].String(),
-			Outcome: reply.Outcome, Elapsed: c.After, Err: reply.Err})
+			Outcome: outcome, Elapsed: c.After, Err: reply.Err})
 	}
 	if c.IsLast && r.req.Op.Releases() {
 		g.inflight.done() // at the very end: Close does not return before
