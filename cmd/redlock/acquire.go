@@ -123,7 +123,7 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 		return nil, nil, err
 	}
 	told := newReporter(a.stderr, names, a.verbose > 0, a.quiet)
-	told.permits, told.weight = a.permits, a.weight
+	told.permits, told.weight, told.logged = a.permits, a.weight, a.verbose > 1
 	a.told = told
 	locker, err := a.open(sets, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
 	if err != nil {

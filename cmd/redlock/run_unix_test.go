@@ -718,6 +718,21 @@ func TestACommandThatLeftItsGroupEndsWithItsLock(t *testing.T) {
 	assert.Equal(t, exitLost, p.code(t))
 }
 
+// TestAFaultIsToldOnce: by -v in words, and by -vv in the log.
+func TestAFaultIsToldOnce(t *testing.T) {
+	t.Parallel()
+	var dead []string
+	for range 3 {
+		dead = append(dead, "redis://"+deadAddress(t))
+	}
+	for verbose, told := range map[string]struct{ words, log bool }{"-v": {words: true}, "-vv": {log: true}} {
+		code, _, stderr := command(t, dead, "run", verbose, "--retries", "0", "--no-wait", "x", "--", "true").outcome(t)
+		assert.Equal(t, 69, code)
+		assert.Equal(t, told.words, strings.Contains(stderr, ": fails: "), stderr)
+		assert.Equal(t, told.log, strings.Contains(stderr, "redlock: a node's fault"), stderr)
+	}
+}
+
 func TestAReaderOfStandardErrorThatLeavesEndsNothing(t *testing.T) {
 	t.Parallel()
 	f := five(t)

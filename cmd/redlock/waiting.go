@@ -32,6 +32,7 @@ type reporter struct {
 	permits int    // of the name, if there are several; set before the first event, as weight
 	weight  int    // so many permits are wanted
 	verbose bool
+	logged  bool // the log tells of the votes; set before the first event
 
 	inPlace bool
 	width   func() int // of the terminal, in columns
@@ -206,7 +207,9 @@ func (r *reporter) learn(e redlock.Event) string {
 	defer r.mu.Unlock()
 	switch e.Kind {
 	case redlock.EventVote:
-		return r.vote(e)
+		if news := r.vote(e); !r.logged {
+			return news
+		}
 	case redlock.EventAttempt:
 		o, ok := r.obstacleOf(e.Err, e.Time)
 		if !ok || errors.Is(e.Err, context.DeadlineExceeded) {
