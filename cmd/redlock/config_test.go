@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +20,6 @@ func settled(t *testing.T, file string, env map[string]string, args ...string) (
 	isolate(t, file, env)
 	c := &cobra.Command{Use: "test"}
 	s := serverFlags(c)
-	s.stderr = io.Discard
 	tr.NoError(t, c.ParseFlags(args))
 	return s, s.settle()
 }

@@ -72,7 +72,11 @@ func serverFlags(c *cobra.Command) *servers {
 		if s.verbose > 0 {
 			s.log = slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
-		return s.settle()
+		if err := s.settle(); err != nil {
+			return err
+		}
+		s.warnOfTLS()
+		return nil
 	}
 	f := c.Flags()
 	s.nodeFlags(f)
@@ -159,15 +163,20 @@ func (s *servers) checkURLs() error {
 			}
 		}
 	}
-	isSecure := func(u string) bool { return strings.HasPrefix(u, "rediss://") || strings.HasPrefix(u, "valkeys://") }
-	urls := slices.Clone(s.nodes)
-	for _, set := range s.sets {
-		urls = append(urls, set.urls...)
-	}
-	if (s.tlsCA != "" || s.tlsCert != "") && !slices.ContainsFunc(urls, isSecure) {
-		fmt.Fprintln(s.stderr, "redlock: --tls-ca and --tls-cert have no effect: no server has a URL with rediss://")
-	}
 	return nil
+}
+
+// warnOfTLS tells of files for TLS where no server has it.
+func (s *servers) warnOfTLS() {
+	isSecure := func(u string) bool { return strings.HasPrefix(u, "rediss://") || strings.HasPrefix(u, "valkeys://") }
+	if slices.ContainsFunc(s.nodes, isSecure) || slices.ContainsFunc(s.sets, func(set serverSet) bool { return slices.ContainsFunc(set.urls, isSecure) }) {
+		return
+	}
+	for name, file := range map[string]string{"tls-ca": s.tlsCA, "tls-cert": s.tlsCert} {
+		if file != "" {
+			fmt.Fprintln(s.stderr, "redlock:", wrong(s.flags, name, "it has no effect: no server has a URL with rediss://"))
+		}
+	}
 }
 
 // settleNodes is settle for a command that needs no servers of its own.
