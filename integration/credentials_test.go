@@ -95,7 +95,10 @@ func TestConnectionsOutliveTheirCredentials(t *testing.T) {
 		require.NoError(t, err)
 		return newLocker(t, nodes, redlock.TTL(4*time.Second), redlock.NodeTimeout(time.Second), redlock.Observe(faults))
 	}
-	finish := useLocks(t, locker(), locker())
+	holder, waiter := locker(), locker()
+	connected(t, holder)
+	connected(t, waiter)
+	finish := useLocks(t, holder, waiter)
 	connections := func() (ids [][]string) {
 		for _, c := range admins {
 			ids = append(ids, lockConnections(t, c))
