@@ -97,5 +97,10 @@ func TestOneServerByThreeNamesIsNoQuorum(t *testing.T) {
 	_, err := locker.TryAcquire(context.Background(), "triplet")
 	wantOnly(t, redlock.ErrNoQuorum, err)
 	require.ErrorIs(t, err, redlock.ErrSameServer)
-	assert.Equal(t, 2, strings.Count(err.Error(), redlock.ErrSameServer.Error()), "%v", err)
+	var failure *redlock.QuorumError
+	require.ErrorAs(t, err, &failure)
+	require.Len(t, failure.Causes.Errors, 2, "%v", err)
+	for _, cause := range failure.Causes.Errors {
+		require.ErrorIs(t, cause, redlock.ErrSameServer)
+	}
 }
