@@ -73,8 +73,10 @@ func (c *boundedConn) Read(p []byte) (int, error) {
 		return 0, c.refused
 	}
 	n, err := c.Conn.Read(p)
-	if _, secure := c.Conn.(*tls.Conn); !c.heard && n == 0 && !secure && isHangUp(err) {
-		return 0, errHangsUp
+	if !c.heard && n == 0 && isHangUp(err) {
+		if _, secure := c.Conn.(*tls.Conn); !secure {
+			return 0, errHangsUp
+		}
 	}
 	if !c.heard && n > 0 {
 		c.heard = true
