@@ -244,14 +244,14 @@ func Permits(k int) Option {
 }
 
 // Weight makes the lock w of the k permits of its name, all or none, for a job that needs as much as w
-// others: see Lock.Permits. w is from 1, the default, to k, and 128 at most. It is one Lock, which is extended and
-// released as a whole, and ends as a whole when one of the permits is lost.
+// others: see Lock.Permits. w is from 1, the default, to k, and 128 at most. It is one Lock, which is
+// extended and released as a whole, and ends as a whole when one of the permits is lost.
 //
 // Acquire waits for one permit after the other, as callers that want one do, and keeps those that it has
 // meanwhile. So it gets its turn beside callers that want less, and permits can be held that nobody
 // uses yet. Callers with a weight above 1 take turns at that, in all processes: they never wait for
-// each other in a circle. TryAcquire waits some round trips for its turn, and for no permit. A caller that
-// holds permits of the name already while it waits for more of them is not kept from doing so.
+// each other in a circle. TryAcquire waits some round trips for its turn, and for no permit. A caller
+// that holds permits of the name already while it waits for more of them is not kept from doing so.
 //
 // It costs w + 1 round trips if all permits are free. With Retries or RetryInterval it asks for all
 // at once each time, and may starve. Fenced together with a weight above 1 is an error, because a
@@ -265,6 +265,9 @@ func Weight(w int) Option {
 		return nil
 	}}
 }
+
+// maxNames bounds how many locks one call takes.
+const maxNames = 128
 
 // maxPermits is how many permits a name can have: a node looks at all slots in one step, and
 // others wait for that.

@@ -31,9 +31,6 @@ import (
 // was refused waits for one name after the other, and keeps what it has. All clients take names in the
 // same order, by their groups' names and then their own, so no two wait for each other.
 
-// maxNames bounds how many locks one call takes.
-const maxNames = 128
-
 // errPartLost: a name was lost before all were there.
 var errPartLost = fmt.Errorf("%w: a name was lost while others were waited for", ErrNoQuorum)
 
