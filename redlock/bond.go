@@ -44,10 +44,15 @@ func (b *bond) add(k *hold) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.holds = append(b.holds, k)
+	b.endsWith(k)
+	return !b.isEnded
+}
+
+// endsWith ends a bond that is not complete if k has ended. Both must be locked.
+func (b *bond) endsWith(k *hold) {
 	if k.phase != lease.Held && !b.isEnded {
 		b.isEnded, b.cause = true, errPartLost
 	}
-	return !b.isEnded
 }
 
 // complete says that the holds are a Lock from now on, and returns it. It is nil if one has ended.

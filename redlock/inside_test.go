@@ -402,6 +402,28 @@ func TestABondIsNoLockWhenItsTimeIsOver(t *testing.T) {
 	assert.NotNil(t, b.complete(k, deadline(b.holds)-1))
 }
 
+// TestAGateIsBoundUntilItIsDropped: one that has ended by then, and has not yet ended what it is bound to,
+// leaves no Lock that it could end later.
+func TestAGateIsBoundUntilItIsDropped(t *testing.T) {
+	t.Parallel()
+	for _, isLost := range []bool{false, true} {
+		gate, _ := heldIn(t)
+		k, _ := heldIn(t)
+		b := newBond(context.Background(), k.session.group, []string{"x"})
+		require.True(t, b.add(&gate.hold))
+		require.True(t, b.add(&k.hold))
+		if isLost {
+			gate.end(lease.Gone, &ending{ErrLost, gate.session.now()})
+		}
+		b.dropGates(1)
+		lock := b.complete(k, k.session.now())
+		assert.Equal(t, isLost, lock == nil)
+		gate.endContext()
+		assert.Equal(t, !isLost, k.Valid() && lock != nil)
+		assert.NoError(t, b.ctx.Err())
+	}
+}
+
 // TestTheContextOfABondHasEndedForWhoeverEndsIt: a hold that ends while another is ending the bond must
 // not be another caller's before.
 func TestTheContextOfABondHasEndedForWhoeverEndsIt(t *testing.T) {

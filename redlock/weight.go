@@ -34,7 +34,8 @@ func (t target) twin(taken []*hold) *hold {
 	return nil
 }
 
-// dropGates releases the first n holds, which are gates: with all permits there they serve no more.
+// dropGates releases the first n holds, which are gates: with all permits there they serve no more. One
+// that has ended before ends the bond. Else it would end the Lock, when it comes to end what it is bound to.
 func (b *bond) dropGates(n int) {
 	b.mu.Lock()
 	gates := b.holds[:n]
@@ -43,6 +44,9 @@ func (b *bond) dropGates(n int) {
 	for _, k := range gates {
 		k.session.mu.Lock()
 		k.life.bond = nil
+		b.mu.Lock()
+		b.endsWith(k)
+		b.mu.Unlock()
 		k.session.mu.Unlock()
 		k.leave()
 	}
