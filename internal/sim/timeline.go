@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"slices"
-	"sort"
+	"cmp"
+	"container/heap"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +20,8 @@ type timeline struct {
 	passed atomic.Int64 // since origin, if it is played
 
 	mu      sync.Mutex
-	events  []*event // the next last: the one that is taken out next, and near which most are entered
+	events  events
+	entered int
 	running bool
 	timer   *time.Timer
 }
@@ -39,9 +40,10 @@ func (l *timeline) after(d time.Duration, f func()) *event {
 func (l *timeline) enter(e *event) *event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := sort.Search(len(l.events), func(i int) bool { return l.events[i].at <= e.at })
-	l.events = slices.Insert(l.events, i, e)
-	if l.first() == e && !l.running {
+	l.entered++
+	e.order = l.entered
+	heap.Push(&l.events, e)
+	if l.events[0] == e && !l.running {
 		l.arm()
 	}
 	return e
@@ -54,15 +56,10 @@ func (l *timeline) drop(e *event) {
 	e.f = nil
 }
 
-// first returns the next event.
-func (l *timeline) first() *event { return l.events[len(l.events)-1] }
-
 // next takes out the next event, or returns nil if there is none by until.
 func (l *timeline) next(until time.Duration) (*event, func()) {
-	for len(l.events) > 0 && l.first().at <= until {
-		e := l.first()
-		l.events = l.events[:len(l.events)-1]
-		if e.f != nil {
+	for len(l.events) > 0 && l.events[0].at <= until {
+		if e := heap.Pop(&l.events).(*event); e.f != nil {
 			return e, e.f
 		}
 	}
@@ -73,7 +70,7 @@ func (l *timeline) arm() {
 	if l.played.Load() {
 		return
 	}
-	if d := l.first().at - l.now(); l.timer == nil {
+	if d := l.events[0].at - l.now(); l.timer == nil {
 		l.timer = time.AfterFunc(d, l.run)
 	} else {
 		l.timer.Reset(d)
@@ -140,6 +137,31 @@ func (l *timeline) space() {
 // An event is a function and when it is to run.
 type event struct {
 	at    time.Duration // since the timeline's origin
+	order int           // among those of one time
 	f     func()        // nil if it was dropped
 	inner bool          // has no effect outside of the World, so that no goroutine has to come to rest
+}
+
+// events are a heap, the next first. In a sorted slice ten thousand of them take a minute under the race
+// detector.
+type events []*event
+
+func (es events) Len() int { return len(es) }
+
+func (es events) Less(i, j int) bool {
+	a, b := es[i], es[j]
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order)) < 0
+}
+
+func (es events) Swap(i, j int) { es[i], es[j] = es[j], es[i] }
+
+// Push implements heap.Interface.
+func (es *events) Push(e any) { *es = append(*es, e.(*event)) }
+
+// Pop implements heap.Interface.
+func (es *events) Pop() any {
+	last := len(*es) - 1
+	e := (*es)[last]
+	*es = (*es)[:last]
+	return e
 }
