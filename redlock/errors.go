@@ -117,11 +117,8 @@ func (e *QuorumError) Kind() error {
 // that there is no quorum without them. A key of another type, missing rights, and clients with other
 // settings are so.
 func (e *QuorumError) Permanent() bool {
-	if e.Causes == nil {
-		return false
-	}
 	n := 0
-	for _, cause := range e.Causes.Errors {
+	for _, cause := range e.Causes.WrappedErrors() {
 		if permanent := protocol.PermanentError(""); errors.As(cause, &permanent) {
 			n++
 		}
@@ -164,7 +161,7 @@ func (e *QuorumError) Error() string {
 // say. The others may have been asked, but not waited for.
 func (e *QuorumError) taken() string {
 	gone, by := 0, "released by another"
-	for _, cause := range e.Causes.Errors {
+	for _, cause := range e.Causes.WrappedErrors() {
 		var no refusal
 		if errors.As(cause, &no) {
 			if gone++; no.reply.TTL != 0 {
@@ -177,11 +174,8 @@ func (e *QuorumError) taken() string {
 
 // said tells what the nodes said.
 func (e *QuorumError) said() string {
-	if e.Causes == nil {
-		return ""
-	}
 	var nodes, says []string
-	for _, cause := range e.Causes.Errors {
+	for _, cause := range e.Causes.WrappedErrors() {
 		node := &NodeError{Err: cause}
 		errors.As(cause, &node)
 		nodes, says = append(nodes, node.Node), append(says, node.said())
@@ -193,17 +187,15 @@ func (e *QuorumError) said() string {
 // heard of, and what they would have said is not known.
 func (e *QuorumError) counts() string {
 	refused, excluded, failed := 0, 0, 0
-	if e.Causes != nil {
-		for _, cause := range e.Causes.Errors {
-			var no refusal
-			switch {
-			case errors.As(cause, &no), errors.Is(cause, errHighMark), errors.Is(cause, errLowToken):
-				refused++
-			case errors.Is(cause, ErrQuarantine), errors.Is(cause, ErrSettings), errors.Is(cause, ErrSameServer):
-				excluded++
-			default:
-				failed++
-			}
+	for _, cause := range e.Causes.WrappedErrors() {
+		var no refusal
+		switch {
+		case errors.As(cause, &no), errors.Is(cause, errHighMark), errors.Is(cause, errLowToken):
+			refused++
+		case errors.Is(cause, ErrQuarantine), errors.Is(cause, ErrSettings), errors.Is(cause, ErrSameServer):
+			excluded++
+		default:
+			failed++
 		}
 	}
 	text := fmt.Sprintf("%d of %d granted", e.Votes, e.Nodes)

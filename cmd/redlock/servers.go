@@ -283,11 +283,10 @@ var ofOption = regexp.MustCompile(`^redlock: option (\w+)(\(.*?\))?: `)
 // refused returns an error of the library about settings as one about a flag, or its source. Options
 // that only the library checks have the names of flags.
 func (s *servers) refused(err error) error {
-	text := oneLine(err.Error())
 	if option := ofOption.FindStringSubmatch(err.Error()); option != nil {
 		return wrong(s.flags, strings.ToLower(option[1]), "%s", err.Error()[len(option[0]):])
 	}
-	return wrong(s.flags, s.namedBy(), "%s", text)
+	return wrong(s.flags, s.namedBy(), "%s", oneLine(err.Error()))
 }
 
 // openNodes returns the servers at urls as nodes, which the caller closes.
