@@ -41,7 +41,7 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			return serve(c.Context(), fleet.Kind(kind), ports, func(urls []string) error {
+			return keepServers(c.Context(), fleet.Kind(kind), ports, func(urls []string) error {
 				servers := struct {
 					Kind string   `json:"kind"`
 					URLs []string `json:"urls"`
@@ -78,8 +78,8 @@ func choosePorts(n, first int) ([]int, error) {
 // because they need a Docker client; docker-compose.yml starts five, whose URLs can be given.
 func startable(kind fleet.Kind) bool { return kind == fleet.Embedded || kind == fleet.Process }
 
-// serve runs servers until ctx ends. It calls started when they can be used.
-func serve(ctx context.Context, kind fleet.Kind, ports []int, started func(urls []string) error) (err error) {
+// keepServers runs servers until ctx ends. It calls started when they can be used.
+func keepServers(ctx context.Context, kind fleet.Kind, ports []int, started func(urls []string) error) (err error) {
 	if !startable(kind) {
 		return usageErrorf("--kind %q: there are %s and %s", kind, fleet.Embedded, fleet.Process)
 	}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/serve"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+const serveHelp = `Serves locks over HTTP to programs in any language that live on: web workers, services.
+One process for a machine, or one beside a program.
+
+A client makes a session, takes locks in it, and asks for its state as often as it
+likes: each answer says for how long its locks are good, counted from when it sent the
+request. redlock renews them. When no request of a session has come for its TTL its
+locks are released.
+
+Without --listen the socket is /run/redlock.sock, or what systemd passes on (socket
+activation). A TCP address other than the loopback interface's needs TLS, and
+--token-file or --client-ca. SIGTERM ends it: it grants no more, tells its clients, and
+waits until they have released their locks, but for --stop-within at most.
+
+Exit codes:
+  0      it was ended by a signal, and all locks are released
+  64     the command line is wrong
+  78     the configuration is wrong
+  1      anything else, such as a socket that is in use`
+
+// A serveCommand is one run of "redlock serve".
+type serveCommand struct {
+	*servers
+	listen         string
+	socketMode     string
+	tokenFile      string
+	cert, key      string
+	clientCA       string
+	ttl            time.Duration
+	grace          time.Duration
+	maxSessions    int
+	maxLeases      int
+	maxConnections int64
+}
+
+func newServe() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve [flags]",
+		Short: "Serve locks over HTTP, to programs in any language",
+		Long:  serveHelp,
+		Example: `  redlock serve --listen unix:/run/redlock.sock
+  curl --unix-socket /run/redlock.sock --json '{"name":"nightly"}' http://redlock/v1/locks`,
+		Args: noArguments,
+	}
+	s := &serveCommand{servers: serverFlags(c)}
+	f := c.Flags()
+	f.StringVar(&s.listen, "listen", "unix:/run/redlock.sock", "`ADDRESS` to listen at: unix:PATH or HOST:PORT")
+	f.StringVar(&s.socketMode, "socket-mode", "0600", "who may use the socket, as for chmod(1)")
+	f.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token that every request must bear")
+	f.StringVar(&s.cert, "cert", "", "`FILE` of the certificate for TLS with the clients")
+	f.StringVar(&s.key, "key", "", "`FILE` of its key")
+	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` of the authorities that clients must have their certificates of")
+	f.DurationVar(&s.ttl, "ttl", 10*time.Second, "TTL of locks and sessions whose clients do not say; at least 1s")
+	f.DurationVar(&s.grace, "stop-within", 10*time.Second, "how long clients have to release their locks when redlock ends")
+	f.IntVar(&s.maxSessions, "max-sessions", 10_000, "how many sessions there may be")
+	f.IntVar(&s.maxLeases, "max-leases", 1_000, "how many locks one session may hold")
+	f.Int64Var(&s.maxConnections, "max-connections", 10_000, "how many connections there may be")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := s.check(); err != nil {
+			return err
+		}
+		return s.run(c.Context())
+	}
+	return c
+}
+
+// check refuses what contradicts itself.
+func (s *serveCommand) check() error {
+	switch {
+	case s.ttl < time.Second || s.ttl > time.Hour:
+		return wrong(s.flags, "ttl", "must be between 1s and 1h")
+	case s.grace < 0:
+		return wrong(s.flags, "stop-within", "must not be negative")
+	case s.maxSessions < 1 || s.maxLeases < 1 || s.maxConnections < 1:
+		return usageErrorf("--max-sessions, --max-leases and --max-connections must be at least 1")
+	case (s.cert == "") != (s.key == ""):
+		return usageErrorf("--cert and --key belong together; give both")
+	case s.clientCA != "" && s.cert == "":
+		return usageErrorf("--client-ca needs --cert and --key: certificates of clients are looked at within TLS")
+	}
+	return nil
+}
+
+// run serves until ctx ends.
+func (s *serveCommand) run(ctx context.Context) error {
+	token, err := s.token()
+	if err != nil {
+		return err
+	}
+	secure, err := s.tlsConfig()
+	if err != nil {
+		return err
+	}
+	listener, err := s.listener()
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	isLocal, isLoopback := isLocal(listener.Addr())
+	if !isLocal && (secure == nil || token == "" && s.clientCA == "") {
+		return wrong(s.flags, "listen", "%v can be reached from other machines: give --cert and --key, and --token-file or --client-ca", listener.Addr())
+	}
+	sets, stopServers, err := s.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer stopServers()
+	locker, err := s.open(sets, redlock.TTL(s.ttl))
+	if err != nil {
+		return err
+	}
+	defer locker.Close()
+	server := serve.New(locker, serve.Config{
+		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: token, IsLoopback: isLoopback,
+	})
+	if secure != nil {
+		listener = tls.NewListener(listener, secure)
+	}
+	return s.serve(ctx, listener, server)
+}
+
+// serve serves until ctx ends, and then lets the clients end.
+func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server) error {
+	over := s.httpServer(server)
+	failed := make(chan error, 1)
+	go func() { failed <- over.Serve(listener) }()
+	fmt.Fprintf(s.stderr, "redlock: serving at %v\n", listener.Addr())
+	daemon.SdNotify(false, daemon.SdNotifyReady)
+	select {
+	case err := <-failed:
+		server.Close(ended())
+		return err
+	case <-ctx.Done():
+	}
+	daemon.SdNotify(false, daemon.SdNotifyStopping)
+	grace, cancel := context.WithTimeout(context.Background(), s.grace)
+	defer cancel()
+	if n := server.Close(grace); n > 0 {
+		fmt.Fprintf(s.stderr, "redlock: released %d locks that clients had not released within %v\n", n, s.grace)
+	}
+	if over.Shutdown(grace) != nil {
+		over.Close()
+	}
+	return nil
+}
+
+// ended returns a context that has ended.
+func ended() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// httpServer bounds what a client that is slow, or means harm, can cost.
+func (s *serveCommand) httpServer(h http.Handler) *http.Server {
+	var open atomic.Int64
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what is wrong with clients is theirs to see
+		ConnState: func(c net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				if open.Add(1) > s.maxConnections {
+					c.Close()
+				}
+			case http.StateClosed, http.StateHijacked:
+				open.Add(-1)
+			}
+		},
+	}
+}
+
+// token reads the token of --token-file.
+func (s *serveCommand) token() (string, error) {
+	if s.tokenFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(s.tokenFile)
+	if err != nil {
+		return "", wrong(s.flags, "token-file", "%w", err)
+	}
+	const least = 16 // bytes: what cannot be guessed
+	if text = bytes.TrimSpace(text); len(text) < least {
+		return "", wrong(s.flags, "token-file", "the token must have at least %d characters; head -c 32 /dev/urandom | base64 makes one", least)
+	}
+	return string(text), nil
+}
+
+// tlsConfig returns that for the clients, or nil.
+func (s *serveCommand) tlsConfig() (*tls.Config, error) {
+	if s.cert == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	if err != nil {
+		return nil, wrong(s.flags, "cert", "the certificate and its key: %w", err)
+	}
+	c := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+	if s.clientCA == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(s.clientCA)
+	if err != nil {
+		return nil, wrong(s.flags, "client-ca", "%w", err)
+	}
+	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	if !c.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, wrong(s.flags, "client-ca", "%s holds no certificate in PEM format", s.clientCA)
+	}
+	return c, nil
+}
+
+// listener returns that of systemd, if it passes one on, or of --listen.
+func (s *serveCommand) listener() (net.Listener, error) {
+	passed, err := activation.Listeners()
+	switch {
+	case err != nil:
+		return nil, configErrorf("the sockets of systemd: %w", err)
+	case len(passed) > 1:
+		return nil, configErrorf("systemd passes on %d sockets, one is wanted", len(passed))
+	case len(passed) == 1 && passed[0] != nil:
+		return passed[0], nil
+	}
+	path, isUnix := strings.CutPrefix(s.listen, "unix:")
+	if !isUnix {
+		if _, _, err := net.SplitHostPort(s.listen); err != nil {
+			return nil, wrong(s.flags, "listen", "%q: must be unix:PATH or HOST:PORT", s.listen)
+		}
+		l, err := net.Listen("tcp", s.listen)
+		if err != nil {
+			return nil, fmt.Errorf("--listen: %w", err)
+		}
+		return l, nil
+	}
+	mode, err := strconv.ParseUint(s.socketMode, 8, 9)
+	if err != nil {
+		return nil, wrong(s.flags, "socket-mode", "%q: must be octal, as 0660", s.socketMode)
+	}
+	l, err := listenUnix(path)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	if err := os.Chmod(path, fs.FileMode(mode)); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("--socket-mode: %w", err)
+	}
+	return l, nil
+}
+
+// listenUnix listens at a path, also where a process that was killed has left its socket.
+func listenUnix(path string) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	if other, err := net.Dial("unix", path); err == nil {
+		other.Close()
+		return nil, fmt.Errorf("%s: another process listens there", path)
+	} else if !errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("%s is in the way: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return net.Listen("unix", path)
+}
+
+// isLocal reports whether an address can be reached from this machine only, and whether from its web
+// pages, too.
+func isLocal(a net.Addr) (local, loopback bool) {
+	if a.Network() == "unix" {
+		return true, false
+	}
+	at, err := netip.ParseAddrPort(a.String())
+	loopback = err == nil && at.Addr().IsLoopback()
+	return loopback, loopback
+}

@@ -1,0 +1,16 @@
+// Package serve gives programs in any language the locks of a Locker over HTTP, for "redlock
+// serve".
+//
+//	client ──request──▶ handlers.go ──▶ session ──▶ lease ──▶ redlock.Lock
+//	       ◀─answer, counted from the request's start──┘   ◀──lost──┘
+//
+// A lease is a lock that a client has. It belongs to a session, which ends, and gives its leases back,
+// when no request of the client has come for its TTL; so a client that dies keeps nobody out for long.
+//
+// # What a client is told
+//
+// Each answer says for how long a lease is good, counted from the moment at which the client sent the
+// request that is answered (validFor). However late the answer is read, by a process that was stopped
+// or through a slow pipe, the client knows an end that is not behind that of the lock. A client that
+// wants a later end asks again. What is told in between, that a lock is lost, only comes sooner.
+package serve

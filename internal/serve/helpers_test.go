@@ -1,0 +1,111 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlocktest"
+)
+
+// A client asks a Server, without a network between.
+type client struct {
+	t       *testing.T
+	server  http.Handler
+	session string
+	headers map[string]string
+}
+
+// An answer is what a client got, with when it had asked.
+type answer struct {
+	status  int
+	headers http.Header
+	problem problem
+	lease   leaseAnswer
+	session sessionAnswer
+	body    string
+	asked   time.Time
+}
+
+// end is when a client must have ended its work.
+func (a answer) end() time.Time { return a.asked.Add(millis(a.lease.ValidFor)) }
+
+// start returns servers and a Server over them, which is closed with the test.
+func start(t *testing.T, c Config) (*redlocktest.Servers, *Server) {
+	servers := redlocktest.Start(t)
+	if c.TTL == 0 {
+		c.TTL = 10 * time.Second
+	}
+	s := New(servers.Locker(redlock.TTL(c.TTL)), c)
+	t.Cleanup(func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		s.Close(over)
+	})
+	return servers, s
+}
+
+// open returns a client with a session of its own.
+func open(t *testing.T, s http.Handler, body string) *client {
+	c := &client{t: t, server: s}
+	a := c.ask("POST", "/v1/sessions", body)
+	require.Equal(t, http.StatusCreated, a.status, a.body)
+	c.session = a.session.Session
+	return c
+}
+
+func (c *client) ask(method, path, body string) answer {
+	c.t.Helper()
+	return c.askUnder(c.t.Context(), method, path, body)
+}
+
+func (c *client) askUnder(ctx context.Context, method, path, body string) answer {
+	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	r.Host = "localhost"
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.session != "" {
+		r.Header.Set(sessionHeader, c.session)
+	}
+	for name, text := range c.headers {
+		r.Header.Set(name, text)
+	}
+	a := answer{asked: time.Now()}
+	w := httptest.NewRecorder()
+	c.server.ServeHTTP(w, r)
+	a.status, a.headers, a.body = w.Code, w.Header(), w.Body.String()
+	json.Unmarshal(w.Body.Bytes(), &a.problem)
+	json.Unmarshal(w.Body.Bytes(), &a.lease)
+	json.Unmarshal(w.Body.Bytes(), &a.session)
+	return a
+}
+
+// take takes a lock.
+func (c *client) take(body string) answer {
+	c.t.Helper()
+	a := c.ask("POST", "/v1/locks", body)
+	require.Equal(c.t, http.StatusCreated, a.status, a.body)
+	return a
+}
+
+// free reports whether nobody holds a lock.
+func free(t *testing.T, servers *redlocktest.Servers, name string) bool {
+	lock, err := servers.Locker().TryAcquire(t.Context(), name)
+	if err != nil {
+		require.ErrorIs(t, err, redlock.ErrHeld)
+		return false
+	}
+	require.NoError(t, lock.Release(t.Context()))
+	return true
+}
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }

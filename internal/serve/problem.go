@@ -1,0 +1,131 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A problem is an answer that is not what was wanted, in the form of RFC 9457. Kind is for programs.
+type problem struct {
+	Type       string   `json:"type"` // "about:blank": kind says it
+	Title      string   `json:"title"`
+	Status     int      `json:"status"`
+	Detail     string   `json:"detail"`
+	Kind       string   `json:"kind"`
+	Holder     *holder  `json:"holder,omitempty"`         // of kind held, if it says who it is
+	InTheWay   []string `json:"in_the_way,omitempty"`     // of several names
+	RetryAfter int64    `json:"retry_after_ms,omitempty"` // a hint
+}
+
+// The kinds of problems.
+const (
+	kindBad       = "bad_request"
+	kindForbidden = "forbidden"
+	kindSession   = "no_session"
+	kindLease     = "no_lease"
+	kindConflict  = "other_request"
+	kindHeld      = "held"
+	kindDone      = "done" // the tick has been run
+	kindLost      = "lost"
+	kindNoQuorum  = "no_quorum"
+	kindPermanent = "permanent" // the servers will not grant it as they are
+	kindLimit     = "limit"
+	kindEnding    = "ending"
+)
+
+var (
+	errEnding = errors.New("the server ends: ask again when it is back")
+	errDone   = errors.New("the tick has been run, or is being run")
+)
+
+// newProblem returns a problem without what only some kinds have.
+func newProblem(status int, kind, detail string) *problem {
+	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Kind: kind}
+}
+
+// problemOf returns the answer for an error.
+func problemOf(err error) *problem {
+	var vote *redlock.QuorumError
+	var limit limitError
+	var wrong badRequest
+	var large *http.MaxBytesError
+	text := ofOption.ReplaceAllString(err.Error(), "")
+	switch {
+	case errors.As(err, &vote):
+		return problemOfVote(vote)
+	case errors.As(err, &wrong):
+		return newProblem(http.StatusBadRequest, kindBad, text)
+	case errors.As(err, &large):
+		return newProblem(http.StatusRequestEntityTooLarge, kindBad, "the body is too large")
+	case errors.Is(err, errNoSession):
+		return newProblem(http.StatusNotFound, kindSession, text)
+	case errors.Is(err, errNoLease):
+		return newProblem(http.StatusNotFound, kindLease, text)
+	case errors.Is(err, errOtherWish):
+		return newProblem(http.StatusUnprocessableEntity, kindConflict, text)
+	case errors.Is(err, errDone):
+		return newProblem(http.StatusConflict, kindDone, text)
+	case errors.Is(err, redlock.ErrLost):
+		return newProblem(http.StatusGone, kindLost, text)
+	case errors.As(err, &limit):
+		return newProblem(http.StatusTooManyRequests, kindLimit, text)
+	case errors.Is(err, redlock.ErrReleased): // by another request, at the same time
+		return newProblem(http.StatusNotFound, kindLease, errNoLease.Error())
+	case errors.Is(err, errEnding), errors.Is(err, redlock.ErrClosed):
+		return newProblem(http.StatusServiceUnavailable, kindEnding, errEnding.Error())
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return newProblem(http.StatusServiceUnavailable, kindNoQuorum, "the request ended before there was an answer")
+	}
+	return newProblem(http.StatusInternalServerError, kindPermanent, text)
+}
+
+// problemOfVote returns the answer for a vote that did not succeed. At the end of a wait what was in the
+// way counts, not the end.
+func problemOfVote(vote *redlock.QuorumError) *problem {
+	kind := vote.Kind()
+	of := *vote
+	of.Err = kind
+	text := ofOption.ReplaceAllString(of.Error(), "")
+	switch {
+	case errors.Is(kind, redlock.ErrHeld):
+		p := newProblem(http.StatusLocked, kindHeld, text)
+		p.RetryAfter, p.InTheWay = max(0, vote.Remaining.Milliseconds()), vote.InTheWay
+		if vote.Holder != (redlock.Holder{}) {
+			p.Holder = &holder{Owner: vote.Holder.Owner, Since: vote.Holder.Since.Format(time.RFC3339), Left: p.RetryAfter}
+		}
+		return p
+	case errors.Is(kind, redlock.ErrLost):
+		return newProblem(http.StatusGone, kindLost, text)
+	case vote.Permanent():
+		return newProblem(http.StatusBadGateway, kindPermanent, text)
+	}
+	p := newProblem(http.StatusServiceUnavailable, kindNoQuorum, text)
+	p.RetryAfter = max(time.Second.Milliseconds(), vote.Remaining.Milliseconds())
+	return p
+}
+
+// write answers with the problem.
+func (p *problem) write(w http.ResponseWriter) {
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt((p.RetryAfter+999)/1000, 10))
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	write(w, p.Status, p)
+}
+
+// write answers with a body. An error is the client's, who has left.
+func write(w http.ResponseWriter, status int, body any) {
+	h := w.Header()
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "application/json")
+	}
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(body)
+}

@@ -1,0 +1,265 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestValidFor(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		of    term
+		since time.Duration
+		want  time.Duration
+	}{
+		"at once":              {term{left: 9900 * ms, ttl: 10 * time.Second, session: 10 * time.Second}, 0, 8900 * ms},
+		"a short TTL":          {term{left: 500 * ms, ttl: 500 * ms, session: time.Minute}, 0, 400 * ms},
+		"the session is first": {term{left: 9900 * ms, ttl: 10 * time.Second, session: 2 * time.Second}, 0, time.Second},
+		"after a wait":         {term{left: 9900 * ms, ttl: 10 * time.Second, session: time.Minute}, time.Minute, time.Minute + 8900*ms - 60*ms},
+		"lost":                 {term{left: 0, ttl: 10 * time.Second, session: time.Minute}, time.Minute, 0},
+		"nearly over":          {term{left: time.Second, ttl: 10 * time.Second, session: time.Minute}, time.Minute, 0},
+	} {
+		assert.Equal(t, c.want, validFor(c.of, c.since), name)
+	}
+}
+
+// TestAClientThatDiesGivesItsLocksBack when its session's TTL is over, and no sooner than it was told.
+func TestAClientThatDiesGivesItsLocksBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := open(t, s, `{"ttl_ms":4000}`)
+		c.take(`{"name":"a"}`)
+		for range 20 { // for as long as it asks, its lock is kept
+			time.Sleep(3 * time.Second)
+			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status)
+			require.False(t, free(t, servers, "a"))
+		}
+		last := c.ask("GET", "/v1/session", "")
+		end := last.asked.Add(millis(last.session.Leases[0].ValidFor))
+		require.True(t, end.After(time.Now()))
+		time.Sleep(time.Until(end))
+		assert.False(t, free(t, servers, "a"), "the client was told that it has it")
+		time.Sleep(time.Until(last.asked.Add(4 * time.Second)))
+		synctest.Wait()
+		assert.True(t, free(t, servers, "a"))
+		assert.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
+		assert.Empty(t, s.table.leases)
+		assert.Empty(t, s.table.sessions)
+	})
+}
+
+// TestALeaseWithoutASessionHasOneOfItsOwn, which any request for the lease keeps alive.
+func TestALeaseWithoutASessionHasOneOfItsOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := &client{t: t, server: s}
+		a := c.take(`{"name":"a","ttl_ms":3000,"fenced":true}`)
+		require.NotEmpty(t, a.lease.Session)
+		require.Positive(t, a.lease.Fence)
+		for range 10 {
+			time.Sleep(2 * time.Second)
+			next := c.ask("GET", "/v1/locks/"+a.lease.Lease, "")
+			require.True(t, next.lease.Held)
+			require.True(t, next.end().After(time.Now()))
+		}
+		assert.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").status)
+		assert.True(t, free(t, servers, "a"))
+		assert.Equal(t, kindLease, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").problem.Kind)
+
+		a = c.take(`{"name":"a","ttl_ms":3000}`)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.True(t, free(t, servers, "a"))
+		assert.Equal(t, kindHeld, func() string {
+			defer servers.Hold("a")()
+			return c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Kind
+		}())
+		time.Sleep(time.Minute)
+		assert.Empty(t, s.table.sessions, "a session without a lease is of no use")
+	})
+}
+
+// TestALossIsTold to a client that waits for news, and stays to be seen until it is acknowledged.
+func TestALossIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := open(t, s, "")
+		a := c.take(`{"name":"a"}`)
+		seen := c.ask("GET", "/v1/session", "").session
+		require.Len(t, seen.Leases, 1)
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { servers.Lose("a") })
+		told := c.ask("GET", "/v1/session?wait_ms=3000&seen="+text(seen.Version), "").session
+		assert.Less(t, time.Since(began), 2*time.Second)
+		require.Len(t, told.Leases, 1)
+		assert.False(t, told.Leases[0].Held)
+		assert.Zero(t, told.Leases[0].ValidFor)
+		assert.Contains(t, told.Leases[0].Lost, "lock lost")
+		assert.Equal(t, kindLost, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").problem.Kind)
+		assert.Empty(t, c.ask("GET", "/v1/session", "").session.Leases)
+	})
+}
+
+// TestNewsOfTheTimeLeft: a client that polls is answered before what it was told is over.
+func TestNewsOfTheTimeLeft(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{})
+		c := open(t, s, `{"ttl_ms":60000}`)
+		end := c.take(`{"name":"a","ttl_ms":3000}`).end()
+		for range 100 {
+			seen := c.ask("GET", "/v1/session", "").session.Version
+			a := c.ask("GET", "/v1/session?wait_ms=60000&seen="+text(seen), "")
+			require.True(t, time.Now().Before(end))
+			require.True(t, a.session.Leases[0].Held)
+			end = a.asked.Add(millis(a.session.Leases[0].ValidFor))
+		}
+	})
+}
+
+// TestAnswersThatDidNotArrive: a client that asks again with its key gets the lease that it has.
+func TestAnswersThatDidNotArrive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := open(t, s, "")
+		c.headers = map[string]string{"Idempotency-Key": "1"}
+		release := servers.Hold("a")
+		answers := make(chan answer, 3)
+		for range cap(answers) {
+			go func() { answers <- c.ask("POST", "/v1/locks", `{"name":"a","wait_ms":5000}`) }()
+		}
+		time.Sleep(time.Second)
+		release()
+		first := (<-answers).lease.Lease
+		require.NotEmpty(t, first)
+		assert.Equal(t, first, (<-answers).lease.Lease)
+		assert.Equal(t, first, (<-answers).lease.Lease)
+		assert.Equal(t, first, c.take(`{"name":"a","wait_ms":5000}`).lease.Lease)
+		assert.Equal(t, kindConflict, c.ask("POST", "/v1/locks", `{"name":"b"}`).problem.Kind)
+
+		gone, leave := context.WithCancel(t.Context())
+		c.headers["Idempotency-Key"] = "2"
+		leave()
+		c.askUnder(gone, "POST", "/v1/locks", `{"name":"b"}`)
+		again := c.take(`{"name":"b"}`)
+		assert.Len(t, c.ask("GET", "/v1/session", "").session.Leases, 2)
+		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+again.lease.Lease, "").status)
+		assert.NotEqual(t, again.lease.Lease, c.take(`{"name":"b"}`).lease.Lease, "the key of a lease that was released is free")
+		c.session = ""
+		assert.Equal(t, kindBad, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
+	})
+}
+
+// TestTheEnd: nothing is granted any more, clients are told, and have their time.
+func TestTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c, other := open(t, s, ""), open(t, s, "")
+		a := c.take(`{"name":"a"}`)
+		other.take(`{"name":"b"}`)
+		waiting := make(chan answer, 1)
+		go func() { waiting <- other.ask("POST", "/v1/locks", `{"name":"a","wait_ms":60000}`) }()
+		synctest.Wait()
+		seen := c.ask("GET", "/v1/session", "").session.Version
+		news := make(chan answer, 1)
+		go func() { news <- c.ask("GET", "/v1/session?wait_ms=3000&seen="+text(seen), "") }()
+		synctest.Wait()
+
+		grace, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		left := make(chan int)
+		go func() { left <- s.Close(grace) }()
+		assert.True(t, (<-news).session.Ending)
+		assert.Equal(t, kindEnding, (<-waiting).problem.Kind)
+		assert.Equal(t, kindEnding, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
+		assert.Equal(t, kindEnding, c.ask("POST", "/v1/sessions", "").problem.Kind)
+		require.False(t, free(t, servers, "a"))
+		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").status)
+		began := time.Now()
+		assert.Equal(t, 1, <-left)
+		assert.Greater(t, time.Since(began), 4*time.Second)
+		assert.True(t, free(t, servers, "b"))
+	})
+}
+
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{})
+		c := open(t, s, `{"owner":"web-3"}`)
+		c.take(`{"name":"r","kind":"shared"}`)
+		c.take(`{"name":"r","kind":"shared"}`)
+		held := c.ask("POST", "/v1/locks", `{"name":"r"}`)
+		assert.Equal(t, http.StatusLocked, held.status)
+
+		assert.Len(t, c.take(`{"name":"p","permits":3,"weight":2}`).lease.Permits, 2)
+		c.take(`{"name":"p","permits":3}`)
+		assert.Equal(t, kindHeld, c.ask("POST", "/v1/locks", `{"name":"p","permits":3}`).problem.Kind)
+
+		several := c.take(`{"names":["x","y"],"fenced":true}`)
+		assert.Equal(t, []string{"x", "y"}, several.lease.Names)
+		assert.Len(t, several.lease.Fences, 2)
+		held = c.ask("POST", "/v1/locks", `{"names":["y","z"]}`)
+		assert.Equal(t, []string{"y"}, held.problem.InTheWay)
+
+		c.take(`{"name":"o"}`)
+		held = c.ask("POST", "/v1/locks", `{"name":"o"}`)
+		require.NotNil(t, held.problem.Holder)
+		assert.Equal(t, "web-3", held.problem.Holder.Owner)
+		assert.Positive(t, held.problem.RetryAfter)
+		assert.NotEmpty(t, held.headers.Get("Retry-After"))
+
+		limited := c.take(`{"name":"m","max_hold_ms":2000}`)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		assert.False(t, c.ask("GET", "/v1/locks/"+limited.lease.Lease, "").lease.Held)
+
+		first := c.take(`{"name":"tick","every_ms":60000}`)
+		assert.NotEmpty(t, first.lease.Tick)
+		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+first.lease.Lease, "").status)
+		assert.Equal(t, kindDone, c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000}`).problem.Kind)
+		time.Sleep(time.Minute)
+		c = open(t, s, "")
+		c.take(`{"name":"tick","every_ms":60000}`)
+	})
+}
+
+func TestAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := open(t, s, `{"ttl_ms":60000}`)
+		lease := c.take(`{"name":"a"}`).lease.Lease
+		end := servers.Outage(2)
+		refused := c.ask("POST", "/v1/locks", `{"name":"b"}`)
+		assert.Equal(t, http.StatusServiceUnavailable, refused.status)
+		assert.Equal(t, kindNoQuorum, refused.problem.Kind)
+		assert.Equal(t, kindNoQuorum, c.ask("POST", "/v1/locks/"+lease+"/extend", "").problem.Kind)
+		time.AfterFunc(4*time.Second, end)
+		c.take(`{"name":"b","wait_ms":20000}`)
+		assert.Equal(t, http.StatusOK, c.ask("POST", "/v1/locks/"+lease+"/extend", "").status)
+	})
+}
+
+func TestInspection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{})
+		c := open(t, s, `{"owner":"web-3"}`)
+		assert.JSONEq(t, `{"name":"a","held":false,"holders":[],"votes":3,"servers":3}`, c.ask("GET", "/v1/locks?name=a", "").body)
+		c.take(`{"name":"a","permits":2}`)
+		assert.Contains(t, c.ask("GET", "/v1/locks?name=a&permits=2", "").body, `,"owner":"web-3"`)
+	})
+}

@@ -1,0 +1,89 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// Limits bound what clients can have. Zero stands for the default.
+type Limits struct {
+	Sessions int // 10,000
+	Leases   int // of one session, those that are lost included: 1,000
+}
+
+// A Config says how a Server serves.
+type Config struct {
+	TTL        time.Duration // of locks and sessions whose clients do not say
+	Limits     Limits
+	Token      string // that every request must bear; empty for none
+	IsLoopback bool   // it listens to this machine only, and refuses what web pages send to it
+}
+
+// A Server is an http.Handler that gives the locks of a Locker to clients. It is safe for concurrent use.
+type Server struct {
+	locker *redlock.Locker
+	config Config
+	table  *table
+	mux    http.Handler
+
+	waiting context.Context // of those who wait for a lock; ends when the server does
+	end     context.CancelFunc
+	once    sync.Once
+}
+
+// New returns a Server for the locks of locker, which stays the caller's.
+func New(locker *redlock.Locker, c Config) *Server {
+	if c.Limits.Sessions == 0 {
+		c.Limits.Sessions = 10_000
+	}
+	if c.Limits.Leases == 0 {
+		c.Limits.Leases = 1_000
+	}
+	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
+	s.waiting, s.end = context.WithCancel(context.Background())
+	s.mux = s.routes()
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p := s.config.refuses(r); p != nil {
+		p.write(w)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// Close grants no more locks, tells all clients that the server ends, waits until they have released
+// their leases or ctx has ended, and releases the rest. It returns how many that were. It waits for the
+// releases for as long as they take, which the Locker's node timeout bounds.
+func (s *Server) Close(ctx context.Context) (released int) {
+	s.once.Do(func() {
+		s.end()
+		for _, each := range s.table.all() {
+			each.change()
+		}
+	})
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for released = s.table.held(); released > 0; released = s.table.held() {
+		select {
+		case <-look.C:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	for _, each := range s.table.all() {
+		each.end()
+	}
+	s.table.ends.Wait()
+	return released
+}
+
+// isEnding reports whether Close was called.
+func (s *Server) isEnding() bool { return s.waiting.Err() != nil }

@@ -1,0 +1,317 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A session is one client: what it holds, and for how long it is waited for. It lasts while a request of
+// its client is under way, and for its TTL after the last.
+type session struct {
+	id    string
+	ttl   time.Duration
+	owner string // of its leases that have none of their own
+	table *table
+
+	mu       sync.Mutex
+	requests int         // under way
+	idle     *time.Timer // runs while there are none
+	ended    bool
+	leases   map[string]*lease
+	attempts map[string]*attempt // by the client's key
+	version  int64               // of what state tells, but for the times
+	changed  chan struct{}       // closed when the version rises
+}
+
+// A lease is one lock that a client has.
+type lease struct {
+	id      string
+	session *session
+	lock    *redlock.Lock
+	granted grant
+	key     string // the client's, of the attempt that got it; guarded by the session, as what follows
+	lost    string // why it is held no more
+}
+
+// An attempt is a wish that a client gave a key, so that asking again takes no second lock.
+type attempt struct {
+	wish  *wish
+	done  chan struct{} // closed when it is known what has become of it
+	lease *lease        // nil: nothing
+}
+
+var (
+	errNoSession = errors.New("there is no such session: it was never there, was ended, or no request came for its TTL")
+	errNoLease   = errors.New("there is no such lease: it was never there, was released, or its session has ended")
+	errOtherWish = errors.New("the Idempotency-Key stands for another request: use a new key for each lock that is wanted")
+)
+
+// A limitError says that there is more of something than the server has room for.
+type limitError string
+
+func (e limitError) Error() string { return string(e) }
+
+// A table has the sessions and leases of a server. It is safe for concurrent use. Its mutex may be
+// locked by those who have locked a session, and not the other way round.
+type table struct {
+	limits Limits
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	leases   map[string]*lease
+	ends     sync.WaitGroup // releases of sessions that have ended
+}
+
+func newTable(limits Limits) *table {
+	return &table{limits: limits, sessions: map[string]*session{}, leases: map[string]*lease{}}
+}
+
+// open makes a session, for a request that is under way: the caller calls leave.
+func (t *table) open(ttl time.Duration, owner string) (*session, error) {
+	s := &session{
+		id: rand.Text(), ttl: ttl, owner: owner, table: t, requests: 1,
+		leases: map[string]*lease{}, attempts: map[string]*attempt{}, changed: make(chan struct{}),
+	}
+	s.idle = time.AfterFunc(ttl, s.expire)
+	s.idle.Stop()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.sessions) >= t.limits.Sessions {
+		return nil, limitError("there are as many sessions as the server has room for (--max-sessions)")
+	}
+	t.sessions[s.id] = s
+	return s, nil
+}
+
+// session returns the session for a request that is under way: the caller calls leave.
+func (t *table) session(id string) (*session, error) {
+	t.mu.Lock()
+	s := t.sessions[id]
+	t.mu.Unlock()
+	if s == nil || !s.enter() {
+		return nil, errNoSession
+	}
+	return s, nil
+}
+
+// lease returns a lease for a request that is under way: the caller calls leave of its session.
+func (t *table) lease(id string) (*lease, error) {
+	t.mu.Lock()
+	l := t.leases[id]
+	t.mu.Unlock()
+	if l == nil || !l.session.enter() {
+		return nil, errNoLease
+	}
+	return l, nil
+}
+
+// enter takes in a lease, whose session is locked.
+func (t *table) enter(l *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leases[l.id] = l
+}
+
+// remove takes out a lease, whose session is locked.
+func (t *table) remove(l *lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.leases, l.id)
+}
+
+// forget takes out a session that has ended, which is locked.
+func (t *table) forget(s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.sessions, s.id)
+	for id := range s.leases {
+		delete(t.leases, id)
+	}
+}
+
+// all returns the sessions.
+func (t *table) all() []*session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*session, 0, len(t.sessions))
+	for _, s := range t.sessions {
+		all = append(all, s)
+	}
+	return all
+}
+
+// held returns how many leases there are that are not lost.
+func (t *table) held() (n int) {
+	for _, s := range t.all() {
+		s.mu.Lock()
+		for _, l := range s.leases {
+			if l.lost == "" {
+				n++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// enter notes that a request has come. It reports false if the session has ended.
+func (s *session) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	s.requests++
+	s.idle.Stop()
+	return true
+}
+
+// leave notes that a request is over.
+func (s *session) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.requests--; s.requests == 0 && !s.ended {
+		s.idle.Reset(s.ttl)
+	}
+}
+
+// expire ends the session if no request has come in the meantime.
+func (s *session) expire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.requests == 0 {
+		s.endLocked()
+	}
+}
+
+// end ends the session, which releases its leases.
+func (s *session) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endLocked()
+}
+
+// endLocked is end for callers that have locked the session. Locks are released in the background.
+func (s *session) endLocked() {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	s.idle.Stop()
+	s.changes()
+	for _, l := range s.leases {
+		s.table.ends.Go(func() { l.lock.Release(context.Background()) }) // it expires if no quorum confirms
+	}
+	s.table.forget(s)
+	s.leases, s.attempts = nil, nil
+}
+
+// changes tells those who wait for a new version. The session must be locked.
+func (s *session) changes() {
+	s.version++
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// change is changes for a session that is not locked.
+func (s *session) change() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes()
+}
+
+// try returns the attempt that has a client's key: one of an earlier request, or a new one, whose
+// outcome the caller then tells by settle. It waits for one that is under way.
+func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isNew bool, err error) {
+	for {
+		s.mu.Lock()
+		if s.ended {
+			s.mu.Unlock()
+			return nil, false, errNoSession
+		}
+		a = s.attempts[key]
+		if a == nil {
+			a = &attempt{wish: w, done: make(chan struct{})}
+			s.attempts[key] = a
+			s.mu.Unlock()
+			return a, true, nil
+		}
+		s.mu.Unlock()
+		if !reflect.DeepEqual(a.wish, w) {
+			return nil, false, errOtherWish
+		}
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+		if a.lease != nil {
+			return a, false, nil
+		} // it came to nothing, and is settled
+	}
+}
+
+// settle tells what has become of an attempt. One that came to nothing is forgotten.
+func (s *session) settle(key string, a *attempt, l *lease) {
+	s.mu.Lock()
+	if a.lease = l; l == nil {
+		delete(s.attempts, key)
+	} else {
+		l.key = key
+	}
+	s.mu.Unlock()
+	close(a.done)
+}
+
+// add gives the session a lock that was taken for it. If that is too late, or too many, the caller still
+// has the lock.
+func (s *session) add(lock *redlock.Lock, g grant) (*lease, error) {
+	l := &lease{id: rand.Text(), session: s, lock: lock, granted: g}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+		return nil, errNoSession
+	case len(s.leases) >= s.table.limits.Leases:
+		return nil, limitError("the session has as many leases as are allowed (--max-leases)")
+	}
+	s.leases[l.id] = l
+	s.table.enter(l)
+	s.changes()
+	context.AfterFunc(lock.Context(), func() { l.end(context.Cause(lock.Context())) })
+	return l, nil
+}
+
+// end notes that the lock of a lease has ended. One that was not released is kept, for the client to see,
+// until it is released or the session ends.
+func (l *lease) end(why error) {
+	s := l.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leases[l.id] == l && l.lost == "" {
+		l.lost = why.Error()
+		s.changes()
+	}
+}
+
+// remove takes a lease out of its session, which its caller then releases. It reports false if another
+// request was first.
+func (l *lease) remove() bool {
+	s := l.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leases[l.id] != l {
+		return false
+	}
+	delete(s.leases, l.id)
+	delete(s.attempts, l.key)
+	s.table.remove(l)
+	s.changes()
+	return true
+}

@@ -1,0 +1,275 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/once"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// What goes over the wire. Times are milliseconds.
+
+// A wish is the body of a request for a lock.
+type wish struct {
+	Name    string   `json:"name"`
+	Names   []string `json:"names"`
+	Kind    string   `json:"kind"` // exclusive, shared or permits
+	Permits int      `json:"permits"`
+	Weight  int      `json:"weight"`
+	Fenced  bool     `json:"fenced"`
+	Fair    bool     `json:"fair"`
+	Owner   string   `json:"owner"`
+	TTL     int64    `json:"ttl_ms"`
+	Wait    int64    `json:"wait_ms"`
+	MaxHold int64    `json:"max_hold_ms"`
+	Every   int64    `json:"every_ms"`
+}
+
+// A sessionWish is the body of a request for a session.
+type sessionWish struct {
+	TTL   int64  `json:"ttl_ms"`
+	Owner string `json:"owner"`
+}
+
+// A grant is what a lease is, which does not change. It is a part of the answer.
+type grant struct {
+	Lease   string           `json:"lease"`
+	Names   []string         `json:"names"`
+	Kind    string           `json:"kind"`
+	Owner   string           `json:"owner,omitempty"`
+	Fence   int64            `json:"fence,omitempty"`
+	Fences  map[string]int64 `json:"fences,omitempty"`
+	Permits []int            `json:"permits,omitempty"`
+	Tick    string           `json:"tick,omitempty"`
+	TTL     int64            `json:"ttl_ms"`
+}
+
+// A leaseAnswer says how a lease is.
+type leaseAnswer struct {
+	grant
+	Held     bool   `json:"held"`
+	ValidFor int64  `json:"valid_for_ms"` // from when the request was sent
+	Lost     string `json:"lost,omitempty"`
+	Session  string `json:"session,omitempty"` // of a lease that was asked for without one
+}
+
+// A sessionAnswer says how a session is.
+type sessionAnswer struct {
+	Session string        `json:"session,omitempty"` // for who has made it
+	TTL     int64         `json:"ttl_ms"`
+	Version int64         `json:"version"`
+	Ending  bool          `json:"ending"` // the server ends: end the work, and release
+	Leases  []leaseAnswer `json:"leases"`
+}
+
+// An inspection says who holds a lock.
+type inspection struct {
+	Name    string   `json:"name"`
+	Held    bool     `json:"held"`
+	Holders []holder `json:"holders"`
+	Votes   int      `json:"votes"` // servers that answered
+	Servers int      `json:"servers"`
+}
+
+// A holder is one that has a lock, or a permit of it.
+type holder struct {
+	Permit *int   `json:"permit,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Since  string `json:"since,omitempty"`
+	Left   int64  `json:"left_ms"` // unless it is renewed; -1: it never expires
+}
+
+const (
+	maxBody    = 256 << 10
+	bodyWithin = 10 * time.Second
+	maxWait    = time.Hour
+)
+
+// A badRequest says what is wrong with a request, in its own words.
+type badRequest string
+
+func (e badRequest) Error() string { return string(e) }
+
+func bad(format string, args ...any) error { return badRequest(fmt.Sprintf(format, args...)) }
+
+// decode reads a body, which may be empty.
+func decode(w http.ResponseWriter, r *http.Request, into any) error {
+	if kind := r.Header.Get("Content-Type"); kind != "" && !strings.HasPrefix(kind, "application/json") {
+		return bad("the Content-Type is %q, must be application/json", kind)
+	} else if kind == "" && r.ContentLength != 0 {
+		return bad("the Content-Type is missing, must be application/json")
+	}
+	// Not by http.Server.ReadTimeout, which ends the context of requests that wait, too.
+	slow := http.NewResponseController(w)
+	slow.SetReadDeadline(time.Now().Add(bodyWithin)) // where that cannot be, no connection can be slow
+	defer slow.SetReadDeadline(time.Time{})
+	from := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	from.DisallowUnknownFields()
+	err := from.Decode(into)
+	if err == nil {
+		if _, err = from.Token(); err == nil {
+			return bad("there is more behind the JSON object; send one")
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return inWords(err)
+}
+
+// inWords says what is wrong with a body, without Go's words.
+func inWords(err error) error {
+	var ofType *json.UnmarshalTypeError
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return err
+	case errors.As(err, &ofType) && ofType.Field == "":
+		return bad("a JSON object is wanted, not %s", ofType.Value)
+	case errors.As(err, &ofType):
+		wanted := map[string]string{"string": "text", "bool": "true or false", "int64": "a whole number", "int": "a whole number", "[]string": "a list of text"}
+		return bad("%q: %s is wanted, not %s", ofType.Field, wanted[ofType.Type.String()], ofType.Value)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return bad("the JSON object is not complete")
+	}
+	return bad("the body: %s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// duration returns a field that is a time, between least and most.
+func duration(field string, n int64, least, most time.Duration) (time.Duration, error) {
+	if n < least.Milliseconds() || n > most.Milliseconds() {
+		return 0, bad("%q: %d must be between %d and %d", field, n, least.Milliseconds(), most.Milliseconds())
+	}
+	return millis(n), nil
+}
+
+// check completes a wish and refuses what contradicts itself.
+func (w *wish) check(ttl time.Duration) error {
+	if w.Kind == "" {
+		w.Kind = "exclusive"
+		if w.Permits > 1 {
+			w.Kind = "permits"
+		}
+	}
+	switch {
+	case w.Name == "" && len(w.Names) == 0:
+		return bad(`"name" is missing: which lock is wanted, or "names" for several`)
+	case w.Name != "" && len(w.Names) > 0:
+		return bad(`"name" and "names" exclude each other`)
+	case w.Kind != "exclusive" && w.Kind != "shared" && w.Kind != "permits":
+		return bad(`"kind": %q must be exclusive, shared or permits`, w.Kind)
+	case w.Permits < 0 || w.Weight < 0:
+		return bad(`"permits" and "weight" must be above zero, or left out`)
+	case w.Kind == "permits" && w.Permits < 2:
+		return bad(`"permits": how many may hold it at the same time, at least 2, not %d`, w.Permits)
+	case w.Kind != "permits" && w.Permits > 1:
+		return bad(`"kind" %q and "permits" %d exclude each other`, w.Kind, w.Permits)
+	case w.Kind != "permits" && w.Weight > 1:
+		return bad(`"weight" is for "permits"`)
+	case w.Kind != "exclusive" && len(w.Names) > 1:
+		return bad(`"names" are for "kind" exclusive, not %q`, w.Kind)
+	case w.Kind == "shared" && w.Fenced, w.Weight > 1 && w.Fenced:
+		return bad(`"fenced" is for one holder at a time: it excludes "kind" shared and "weight"`)
+	case w.Every != 0 && (len(w.Names) > 0 || w.Kind != "exclusive"):
+		return bad(`"every_ms" is for one name and "kind" exclusive`)
+	}
+	if w.Every != 0 {
+		if _, err := duration("every_ms", w.Every, time.Second, 365*24*time.Hour); err != nil {
+			return err
+		}
+	}
+	if w.MaxHold < 0 || millis(w.MaxHold) < 0 {
+		return bad(`"max_hold_ms": %d must be above zero, or left out`, w.MaxHold)
+	}
+	if w.TTL == 0 {
+		w.TTL = ttl.Milliseconds()
+	}
+	_, err := duration("wait_ms", w.Wait, 0, maxWait)
+	return err
+}
+
+// options returns the wish as options for the lock.
+func (w *wish) options() []redlock.Option {
+	opts := []redlock.Option{redlock.TTL(millis(w.TTL)), redlock.Owner(w.Owner)}
+	switch w.Kind {
+	case "exclusive":
+		opts = append(opts, redlock.Exclusive())
+	case "shared":
+		opts = append(opts, redlock.Shared())
+	default:
+		opts = append(opts, redlock.Permits(w.Permits), redlock.Weight(max(w.Weight, 1)))
+	}
+	if w.Fenced {
+		opts = append(opts, redlock.Fenced())
+	}
+	if w.Fair {
+		opts = append(opts, redlock.Fair())
+	}
+	if w.MaxHold > 0 {
+		opts = append(opts, redlock.MaxHold(millis(w.MaxHold)))
+	}
+	if w.Wait == 0 {
+		return append(opts, redlock.Retries(0))
+	}
+	return append(opts, redlock.Patience(millis(w.Wait)))
+}
+
+// ofOption is how an error of the library begins, with the option that it is about.
+var ofOption = regexp.MustCompile(`^redlock: (?:option (\w+)(?:\(.*?\))?: )?`)
+
+// fields are those for the options.
+var fields = map[string]string{
+	"TTL": "ttl_ms", "Owner": "owner", "Permits": "permits", "Weight": "weight", "Fenced": "fenced", "Fair": "fair",
+	"MaxHold": "max_hold_ms", "Patience": "wait_ms", "Exclusive": "kind", "Shared": "kind",
+}
+
+// blame returns an error of the library that is about what was wished, in the words of the wish.
+func blame(err error) error {
+	head := ofOption.FindStringSubmatch(err.Error())
+	if head == nil {
+		return bad("%v", err)
+	}
+	text := err.Error()[len(head[0]):]
+	if field, ok := fields[head[1]]; ok {
+		return bad("%q: %s", field, text)
+	}
+	return bad("%s", text)
+}
+
+// grant returns what does not change of a lock that was taken.
+func (w *wish) grant(lock *redlock.Lock, tick time.Time) grant {
+	g := grant{Names: lock.Names(), Kind: w.Kind, Owner: w.Owner, TTL: w.TTL}
+	switch {
+	case w.Fenced && len(g.Names) > 1:
+		g.Fences = map[string]int64{}
+		for _, name := range g.Names {
+			g.Fences[name] = lock.FenceOf(name)
+		}
+	case w.Fenced:
+		g.Fence = lock.Fence()
+	}
+	if w.Kind == "permits" {
+		g.Permits = lock.Permits()
+	}
+	if w.Every != 0 {
+		g.Tick = tick.UTC().Format(time.RFC3339Nano)
+	}
+	return g
+}
+
+// tick returns the tick that a wish is for.
+func (w *wish) tick() time.Time {
+	if w.Every == 0 {
+		return time.Time{}
+	}
+	return once.Tick(time.Now(), millis(w.Every))
+}
