@@ -19,7 +19,11 @@ func (c *Config) refuses(r *http.Request) *problem {
 		if host := hostOf(r.Host); !isLocal(host) {
 			return newProblem(http.StatusForbidden, kindForbidden, "this server answers only to localhost, not to "+host)
 		}
-		if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
+		own := "http://" + r.Host
+		if r.TLS != nil {
+			own = "https://" + r.Host
+		}
+		if origin := r.Header.Get("Origin"); origin != "" && origin != own {
 			return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server")
 		}
 	}

@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,24 +21,50 @@ import (
 // sessionHeader names the session of a request.
 const sessionHeader = "Redlock-Session"
 
-func (s *Server) routes() http.Handler {
+// A handler answers a request, or returns why it does not.
+type handler func(http.ResponseWriter, *http.Request) error
+
+// routes returns what answers requests, by method and path. openapi.json describes each.
+func (s *Server) routes() map[string]handler {
+	return map[string]handler{
+		"POST /v1/sessions":             s.newSession,
+		"GET /v1/session":               s.inSession(s.showSession),
+		"DELETE /v1/session":            s.inSession(s.endSession),
+		"POST /v1/locks":                s.acquire,
+		"GET /v1/locks":                 s.inspect,
+		"GET /v1/locks/{lease}":         s.withLease(s.showLease),
+		"POST /v1/locks/{lease}/extend": s.withLease(s.extend),
+		"DELETE /v1/locks/{lease}":      s.withLease(s.release),
+		"GET /healthz":                  fixed("text/plain; charset=utf-8", []byte("ok\n")),
+		"GET /openapi.json":             fixed("application/json", openAPI),
+	}
+}
+
+// openAPI is the description of all this for programs, in OpenAPI 3.1.
+//
+//go:embed openapi.json
+var openAPI []byte
+
+// fixed returns a handler whose answer is always the same.
+func fixed(kind string, body []byte) handler {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Content-Type", kind)
+		within(w, answerWithin)
+		w.Write(body) // an error is the client's, who has left
+		return nil
+	}
+}
+
+// newMux returns a handler for the routes.
+func newMux(routes map[string]handler) http.Handler {
 	mux := http.NewServeMux()
-	handle := func(pattern string, f func(http.ResponseWriter, *http.Request) error) {
+	for pattern, f := range routes {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := f(w, r); err != nil {
 				problemOf(err).write(w)
 			}
 		})
 	}
-	handle("POST /v1/sessions", s.newSession)
-	handle("GET /v1/session", s.inSession(s.showSession))
-	handle("DELETE /v1/session", s.inSession(s.endSession))
-	handle("POST /v1/locks", s.acquire)
-	handle("GET /v1/locks", s.inspect)
-	handle("GET /v1/locks/{lease}", s.withLease(s.showLease))
-	handle("POST /v1/locks/{lease}/extend", s.withLease(s.extend))
-	handle("DELETE /v1/locks/{lease}", s.withLease(s.release))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		newProblem(http.StatusNotFound, kindBad, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path)).write(w)
 	})
@@ -52,13 +80,13 @@ type request struct {
 // validFor returns for how long after it sent the request the client may work under a lease.
 func (r *request) validFor(l *lease) int64 {
 	since := time.Since(r.since) // first: this process may be stopped between the two
-	t := term{left: l.lock.Remaining(), ttl: millis(l.granted.TTL), session: l.session.ttl}
+	t := term{left: l.lock.Remaining(), ttl: millis(l.granted.TTL), session: l.session.table.left(l.session.ttl)}
 	return validFor(t, since).Milliseconds()
 }
 
 // inSession has a handler called with the session of the request, which does not end meanwhile unless
 // it is ended.
-func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		now := time.Now()
 		id := r.Header.Get(sessionHeader)
@@ -75,7 +103,7 @@ func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error
 }
 
 // withLease is inSession for the lease of the path, which names the session, too.
-func (s *Server) withLease(f func(http.ResponseWriter, *request, *lease) error) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) withLease(f func(http.ResponseWriter, *request, *lease) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		now := time.Now()
 		l, err := s.table.lease(r.PathValue("lease"))
@@ -97,7 +125,7 @@ const (
 func (s *Server) newSession(w http.ResponseWriter, r *http.Request) error {
 	now := time.Now()
 	wanted := sessionWish{TTL: s.config.TTL.Milliseconds()}
-	if err := decode(w, r, &wanted); err != nil {
+	if err := decode(r, &wanted); err != nil {
 		return err
 	}
 	of, err := s.openSession(&wanted)
@@ -113,9 +141,6 @@ func (s *Server) newSession(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) openSession(wanted *sessionWish) (*session, error) {
-	if s.isEnding() {
-		return nil, errEnding
-	}
 	ttl, err := duration("ttl_ms", wanted.TTL, leastTTL, mostTTL)
 	if err != nil {
 		return nil, err
@@ -240,7 +265,11 @@ const streamFor = 5 * time.Minute
 // stream answers with the session's state as server-sent events: now, at each change, and as often as
 // pace says.
 func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
-	bound, _ := strconv.ParseBool(r.URL.Query().Get("bound"))
+	text := r.URL.Query().Get("bound")
+	bound, err := strconv.ParseBool(cmp.Or(text, "false"))
+	if err != nil {
+		return bad("bound=%s: must be true or false", text)
+	}
 	if bound && !isThisMachine(r) {
 		return bad("bound=true: a connection over a network can break while the client works on; use a short ttl_ms for the session")
 	}
@@ -257,7 +286,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 		if err != nil {
 			return err
 		}
-		out.SetWriteDeadline(time.Now().Add(of.ttl)) // a client that reads nothing is not there
+		within(w, of.ttl) // a client that reads nothing is not there
 		_, err = fmt.Fprintf(w, "event: state\ndata: %s\n\n", text)
 		if err = errors.Join(err, out.Flush()); err != nil || r.Context().Err() != nil {
 			break
@@ -292,7 +321,7 @@ func (s *Server) endSession(w http.ResponseWriter, _ *request, of *session) erro
 func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
 	r := &request{hr, time.Now()}
 	var wanted wish
-	if err := decode(w, hr, &wanted); err != nil {
+	if err := decode(hr, &wanted); err != nil {
 		return err
 	}
 	if err := wanted.check(s.config.TTL); err != nil {
@@ -319,7 +348,7 @@ func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
 	return nil
 }
 
-// sessionOf returns the session of a request for a lock, or makes one, which lasts as long as the lock.
+// sessionOf returns the session of a request for a lock, or makes one, which ends with the lock.
 // The caller calls leave.
 func (s *Server) sessionOf(r *request, wanted *wish) (*session, error) {
 	if id := r.Header.Get(sessionHeader); id != "" {
@@ -330,7 +359,11 @@ func (s *Server) sessionOf(r *request, wanted *wish) (*session, error) {
 		return of, err
 	}
 	ttl := min(max(wanted.TTL, leastTTL.Milliseconds()), mostTTL.Milliseconds())
-	return s.openSession(&sessionWish{TTL: ttl, Owner: wanted.Owner})
+	of, err := s.openSession(&sessionWish{TTL: ttl, Owner: wanted.Owner})
+	if err == nil {
+		of.isLone = true // before others know of it
+	}
+	return of, err
 }
 
 // lease returns the lease that is wanted: a new one, or that which an earlier request with the same key
@@ -339,6 +372,9 @@ func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
 		return s.take(r, of, wanted)
+	}
+	if len(key) > maxKey {
+		return nil, bad("the header Idempotency-Key has %d bytes, at most %d are allowed", len(key), maxKey)
 	}
 	if r.Header.Get(sessionHeader) == "" {
 		return nil, bad("the header Idempotency-Key goes with %s: a client that asks again must be known", sessionHeader)
@@ -388,7 +424,7 @@ func (s *Server) take(r *request, of *session, wanted *wish) (*lease, error) {
 			return nil, err
 		}
 	}
-	l, err := of.add(lock, wanted.grant(lock, tick))
+	l, err := of.add(lock, wanted.grant(lock, tick), r.Header.Get("Idempotency-Key"))
 	if err != nil {
 		lock.Release(context.WithoutCancel(ctx))
 	}

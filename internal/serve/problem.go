@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -63,6 +64,8 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusBadRequest, kindBad, text)
 	case errors.As(err, &large):
 		return newProblem(http.StatusRequestEntityTooLarge, kindBad, "the body is too large")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return newProblem(http.StatusRequestTimeout, kindBad, "the body did not come within "+bodyWithin.String())
 	case errors.Is(err, errNoSession):
 		return newProblem(http.StatusNotFound, kindSession, text)
 	case errors.Is(err, errNoLease):
@@ -126,6 +129,13 @@ func write(w http.ResponseWriter, status int, body any) {
 		h.Set("Content-Type", "application/json")
 	}
 	h.Set("Cache-Control", "no-store")
+	within(w, answerWithin)
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(body)
+}
+
+// within bounds how long a client may take to read: what it does not read keeps its session from ending.
+// A connection without deadlines, as those of tests, is not slow.
+func within(w http.ResponseWriter, d time.Duration) {
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }

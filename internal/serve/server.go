@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -45,24 +47,43 @@ func New(locker *redlock.Locker, c Config) *Server {
 	}
 	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
 	s.waiting, s.end = context.WithCancel(context.Background())
-	s.mux = s.routes()
+	s.mux = newMux(s.routes())
 	return s
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer within(w, answerWithin) // net/http sends the end of the answer behind this
+	slow := http.NewResponseController(w)
+	if r.ContentLength != 0 {
+		// Not by http.Server.ReadTimeout, which ends the context of requests that wait, too. It stays for what
+		// is not read here: net/http reads that behind the answer.
+		slow.SetReadDeadline(time.Now().Add(bodyWithin))
+	}
 	if p := s.config.refuses(r); p != nil {
 		p.write(w)
 		return
 	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		problemOf(inWords(err)).write(w)
+		return
+	}
+	if r.ContentLength != 0 {
+		slow.SetReadDeadline(time.Time{})
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.mux.ServeHTTP(w, r)
 }
 
 // Close grants no more locks, tells all clients that the server ends, waits until they have released
-// their leases or ctx has ended, and releases the rest. It returns how many that were. It waits for the
-// releases for as long as they take, which the Locker's node timeout bounds.
+// their leases or ctx has ended, and releases the rest. It returns how many that were. What clients are
+// told meanwhile is over by the deadline of ctx. Close waits for the releases for as long as they take,
+// which the Locker's node timeout bounds.
 func (s *Server) Close(ctx context.Context) (released int) {
 	s.once.Do(func() {
+		end, _ := ctx.Deadline()
+		s.table.close(end)
 		s.end()
 		for _, each := range s.table.all() {
 			each.change()

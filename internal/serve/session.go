@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,6 +23,8 @@ type session struct {
 	mu       sync.Mutex
 	requests int         // under way
 	idle     *time.Timer // runs while there are none
+	until    time.Time   // when it has run out
+	isLone   bool        // it was made for one lease, and ends with it; does not change
 	ended    bool
 	leases   map[string]*lease
 	attempts map[string]*attempt // by the client's key
@@ -35,8 +38,8 @@ type lease struct {
 	session *session
 	lock    *redlock.Lock
 	granted grant
-	key     string // the client's, of the attempt that got it; guarded by the session, as what follows
-	lost    string // why it is held no more
+	key     string // the client's, of the attempt that got it
+	lost    string // why it is held no more; guarded by the session
 }
 
 // An attempt is a wish that a client gave a key, so that asking again takes no second lock.
@@ -65,6 +68,8 @@ type table struct {
 	mu       sync.Mutex
 	sessions map[string]*session
 	leases   map[string]*lease
+	isClosed bool           // nothing is taken in any more
+	end      time.Time      // of all sessions, if it is closed and that is known
 	ends     sync.WaitGroup // releases of sessions that have ended
 }
 
@@ -82,7 +87,10 @@ func (t *table) open(ttl time.Duration, owner string) (*session, error) {
 	s.idle.Stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.sessions) >= t.limits.Sessions {
+	switch {
+	case t.isClosed:
+		return nil, errEnding
+	case len(t.sessions) >= t.limits.Sessions:
 		return nil, limitError("there are as many sessions as the server has room for (--max-sessions)")
 	}
 	t.sessions[s.id] = s
@@ -111,11 +119,33 @@ func (t *table) lease(id string) (*lease, error) {
 	return l, nil
 }
 
-// enter takes in a lease, whose session is locked.
-func (t *table) enter(l *lease) {
+// close lets nothing in from now on. The sessions that are there last until end, or for as long as they
+// like if it is zero.
+func (t *table) close(end time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.isClosed, t.end = true, end
+}
+
+// left returns for how long a session with a TTL lasts at least, if no other request comes.
+func (t *table) left(ttl time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.end.IsZero() {
+		return ttl
+	}
+	return min(ttl, time.Until(t.end))
+}
+
+// enter takes in a lease, whose session is locked.
+func (t *table) enter(l *lease) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.isClosed {
+		return errEnding
+	}
 	t.leases[l.id] = l
+	return nil
 }
 
 // remove takes out a lease, whose session is locked.
@@ -177,15 +207,16 @@ func (s *session) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.requests--; s.requests == 0 && !s.ended {
+		s.until = time.Now().Add(s.ttl)
 		s.idle.Reset(s.ttl)
 	}
 }
 
-// expire ends the session if no request has come in the meantime.
+// expire ends the session if no request has come in the meantime, or has come and gone.
 func (s *session) expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.requests == 0 {
+	if s.requests == 0 && !time.Now().Before(s.until) {
 		s.endLocked()
 	}
 }
@@ -206,6 +237,7 @@ func (s *session) endLocked() {
 	s.idle.Stop()
 	s.changes()
 	for _, l := range s.leases {
+		l.lost = cmp.Or(l.lost, "its session has ended")
 		s.table.ends.Go(func() { l.lock.Release(context.Background()) }) // it expires if no quorum confirms
 	}
 	s.table.forget(s)
@@ -251,28 +283,29 @@ func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isN
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
 		}
-		if a.lease != nil {
+		s.mu.Lock()
+		isThere := s.attempts[key] == a
+		s.mu.Unlock()
+		if isThere {
 			return a, false, nil
-		} // it came to nothing, and is settled
+		} // it came to nothing, or its lease was released
 	}
 }
 
 // settle tells what has become of an attempt. One that came to nothing is forgotten.
 func (s *session) settle(key string, a *attempt, l *lease) {
 	s.mu.Lock()
-	if a.lease = l; l == nil {
+	if a.lease = l; l == nil && s.attempts[key] == a {
 		delete(s.attempts, key)
-	} else {
-		l.key = key
 	}
 	s.mu.Unlock()
 	close(a.done)
 }
 
-// add gives the session a lock that was taken for it. If that is too late, or too many, the caller still
-// has the lock.
-func (s *session) add(lock *redlock.Lock, g grant) (*lease, error) {
-	l := &lease{id: rand.Text(), session: s, lock: lock, granted: g}
+// add gives the session a lock that was taken for it, by an attempt with a key if there is one. If that
+// is too late, or too many, the caller still has the lock.
+func (s *session) add(lock *redlock.Lock, g grant, key string) (*lease, error) {
+	l := &lease{id: rand.Text(), session: s, lock: lock, granted: g, key: key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -281,8 +314,10 @@ func (s *session) add(lock *redlock.Lock, g grant) (*lease, error) {
 	case len(s.leases) >= s.table.limits.Leases:
 		return nil, limitError("the session has as many leases as are allowed (--max-leases)")
 	}
+	if err := s.table.enter(l); err != nil {
+		return nil, err
+	}
 	s.leases[l.id] = l
-	s.table.enter(l)
 	s.changes()
 	context.AfterFunc(lock.Context(), func() { l.end(context.Cause(lock.Context())) })
 	return l, nil
@@ -309,9 +344,13 @@ func (l *lease) remove() bool {
 	if s.leases[l.id] != l {
 		return false
 	}
+	l.lost = cmp.Or(l.lost, "it was released")
 	delete(s.leases, l.id)
 	delete(s.attempts, l.key)
 	s.table.remove(l)
 	s.changes()
+	if s.isLone && len(s.leases) == 0 {
+		s.endLocked()
+	}
 	return true
 }

@@ -1,11 +1,13 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -87,9 +89,12 @@ type holder struct {
 }
 
 const (
-	maxBody    = 256 << 10
-	bodyWithin = 10 * time.Second
-	maxWait    = time.Hour
+	maxBody      = 256 << 10
+	bodyWithin   = 10 * time.Second
+	answerWithin = 10 * time.Second // in which a client reads some of it
+	maxWait      = time.Hour
+	maxKey       = 255 // bytes of an Idempotency-Key
+	year         = 365 * 24 * time.Hour
 )
 
 // A badRequest says what is wrong with a request, in its own words.
@@ -100,17 +105,13 @@ func (e badRequest) Error() string { return string(e) }
 func bad(format string, args ...any) error { return badRequest(fmt.Sprintf(format, args...)) }
 
 // decode reads a body, which may be empty.
-func decode(w http.ResponseWriter, r *http.Request, into any) error {
+func decode(r *http.Request, into any) error {
 	if kind := r.Header.Get("Content-Type"); kind != "" && !strings.HasPrefix(kind, "application/json") {
 		return bad("the Content-Type is %q, must be application/json", kind)
 	} else if kind == "" && r.ContentLength != 0 {
 		return bad("the Content-Type is missing, must be application/json")
 	}
-	// Not by http.Server.ReadTimeout, which ends the context of requests that wait, too.
-	slow := http.NewResponseController(w)
-	slow.SetReadDeadline(time.Now().Add(bodyWithin)) // where that cannot be, no connection can be slow
-	defer slow.SetReadDeadline(time.Time{})
-	from := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	from := json.NewDecoder(r.Body)
 	from.DisallowUnknownFields()
 	err := from.Decode(into)
 	if err == nil {
@@ -129,7 +130,7 @@ func inWords(err error) error {
 	var ofType *json.UnmarshalTypeError
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
+	case errors.As(err, &tooLarge), errors.Is(err, os.ErrDeadlineExceeded):
 		return err
 	case errors.As(err, &ofType) && ofType.Field == "":
 		return bad("a JSON object is wanted, not %s", ofType.Value)
@@ -183,18 +184,17 @@ func (w *wish) check(ttl time.Duration) error {
 		return bad(`"every_ms" is for one name and "kind" exclusive`)
 	}
 	if w.Every != 0 {
-		if _, err := duration("every_ms", w.Every, time.Second, 365*24*time.Hour); err != nil {
+		if _, err := duration("every_ms", w.Every, time.Second, year); err != nil {
 			return err
 		}
-	}
-	if w.MaxHold < 0 || millis(w.MaxHold) < 0 {
-		return bad(`"max_hold_ms": %d must be above zero, or left out`, w.MaxHold)
 	}
 	if w.TTL == 0 {
 		w.TTL = ttl.Milliseconds()
 	}
-	_, err := duration("wait_ms", w.Wait, 0, maxWait)
-	return err
+	_, notTTL := duration("ttl_ms", w.TTL, time.Millisecond, year)
+	_, notWait := duration("wait_ms", w.Wait, 0, maxWait)
+	_, notHold := duration("max_hold_ms", w.MaxHold, 0, year)
+	return cmp.Or(notTTL, notWait, notHold)
 }
 
 // options returns the wish as options for the lock.

@@ -1,0 +1,169 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestARequestAtTheLastMoment keeps its session: the timer that ran out while it was answered is of the
+// time before.
+func TestARequestAtTheLastMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{})
+		c := open(t, s, "")
+		of, err := s.table.session(c.session)
+		require.NoError(t, err)
+		of.leave()
+		of.expire() // the goroutine of the timer, which was late
+		assert.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
+	})
+}
+
+// TestNothingIsToldBeyondTheEnd of the server, of the lock, or of the session.
+func TestNothingIsToldBeyondTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := open(t, s, `{"ttl_ms":60000}`)
+		limited := c.take(`{"name":"limited","max_hold_ms":2000}`)
+		assert.LessOrEqual(t, limited.lease.ValidFor, int64(2000))
+		c.take(`{"name":"a","ttl_ms":60000}`)
+		grace, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		over := make(chan int)
+		end := time.Now().Add(5 * time.Second)
+		go func() { over <- s.Close(grace) }()
+		synctest.Wait()
+		for range 4 {
+			time.Sleep(time.Second)
+			a := c.ask("GET", "/v1/session", "")
+			require.True(t, a.session.Ending)
+			for _, l := range a.session.Leases {
+				assert.False(t, a.asked.Add(millis(l.ValidFor)).After(end), "%v is told %v before the end", millis(l.ValidFor), time.Until(end))
+			}
+			assert.False(t, free(t, servers, "a"))
+		}
+		assert.Equal(t, 1, <-over)
+		assert.True(t, free(t, servers, "a"))
+	})
+}
+
+// TestALockThatComesWithTheEnd is not granted: the server counts what its clients have once, and what
+// came later would be told, and released at once.
+func TestALockThatComesWithTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := open(t, s, "")
+		of, err := s.table.session(c.session)
+		require.NoError(t, err)
+		lock, err := servers.Locker().TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+		over, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		waiter := open(t, s, "")
+		waiter.take(`{"name":"b"}`) // the end waits for it
+		done := make(chan int)
+		go func() { done <- s.Close(over) }()
+		synctest.Wait()
+		_, err = of.add(lock, grant{}, "")
+		assert.ErrorIs(t, err, errEnding)
+		_, err = s.openSession(&sessionWish{TTL: 10_000})
+		assert.ErrorIs(t, err, errEnding)
+		of.leave()
+		assert.Equal(t, 1, <-done)
+		assert.NoError(t, lock.Release(t.Context()), "it is the caller's")
+	})
+}
+
+// TestLoneSessionsEndWithTheirLeases: a client that asks for one lock after the other does not use up
+// the sessions that there may be.
+func TestLoneSessionsEndWithTheirLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{Limits: Limits{Sessions: 2}})
+		for range 5 {
+			c := &client{t: t, server: s}
+			a := c.take(`{"name":"a","ttl_ms":3600000}`)
+			c.session = a.lease.Session
+			second := c.take(`{"name":"b"}`)
+			require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").status)
+			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status, "it has another")
+			require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+second.lease.Lease, "").status)
+			require.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
+		}
+		assert.Empty(t, s.table.sessions)
+	})
+}
+
+// TestALeaseThatIsReleasedBeforeItIsTold, by a client that has seen it in its state, is not the answer
+// to the request for it when that comes again.
+func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := open(t, s, "")
+		of, err := s.table.session(c.session)
+		require.NoError(t, err)
+		defer of.leave()
+		w := wish{Name: "a"}
+		require.NoError(t, w.check(10*time.Second))
+		first, isNew, err := of.try(t.Context(), "1", &w)
+		require.NoError(t, err)
+		require.True(t, isNew)
+		lock, err := servers.Locker().TryAcquire(t.Context(), "a")
+		require.NoError(t, err)
+		l, err := of.add(lock, w.grant(lock, time.Time{}), "1")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+l.id, "").status)
+		of.settle("1", first, l)
+		assert.False(t, l.locked(&request{since: time.Now()}).Held)
+		c.headers = map[string]string{"Idempotency-Key": "1"}
+		again := c.take(`{"name":"a"}`)
+		assert.NotEqual(t, l.id, again.lease.Lease)
+		assert.True(t, again.lease.Held)
+	})
+}
+
+func TestWhatIsTooLargeIsNotCutShort(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{IsLoopback: true})
+		c := open(t, s, "")
+		for _, body := range []string{ // 2^64 ns and ten seconds
+			`{"name":"a","ttl_ms":18446744083710}`, `{"name":"a","max_hold_ms":18446744083710}`,
+		} {
+			a := c.ask("POST", "/v1/locks", body)
+			assert.Equal(t, http.StatusBadRequest, a.status, a.body)
+			assert.Contains(t, a.problem.Detail, "18446744083710 must be between")
+		}
+		c.headers = map[string]string{"Accept": "text/event-stream"}
+		assert.Contains(t, c.ask("GET", "/v1/session?bound=yes", "").problem.Detail, "bound=yes: must be true or false")
+		c.headers = map[string]string{"Idempotency-Key": strings.Repeat("x", maxKey+1)}
+		assert.Contains(t, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Detail, "Idempotency-Key has 256 bytes")
+	})
+}
+
+func TestAPageOverTLSMayUseItsOwnServer(t *testing.T) {
+	t.Parallel()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "https://localhost:8080/", nil)
+	require.NoError(t, err)
+	r.TLS = &tls.ConnectionState{}
+	r.Header.Set("Origin", "https://localhost:8080")
+	c := Config{IsLoopback: true}
+	assert.Nil(t, c.refuses(r))
+	r.Header.Set("Origin", "http://localhost:8080")
+	assert.NotNil(t, c.refuses(r), "another server may be behind that port")
+}
