@@ -83,6 +83,11 @@ func (c *client) askUnder(ctx context.Context, method, path, body string) answer
 	w := httptest.NewRecorder()
 	c.server.ServeHTTP(w, r)
 	a.status, a.headers, a.body = w.Code, w.Header(), w.Body.String()
+	a.isAsDescribed(c.t, r.Pattern)
+	if w.Code < 300 && body != "" && body != "null" {
+		_, path, _ := strings.Cut(r.Pattern, " ")
+		fits(c.t, body, "paths", path, strings.ToLower(method), "requestBody", "content", "application/json", "schema")
+	}
 	json.Unmarshal(w.Body.Bytes(), &a.problem)
 	json.Unmarshal(w.Body.Bytes(), &a.lease)
 	json.Unmarshal(w.Body.Bytes(), &a.session)

@@ -1,0 +1,295 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"mime"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A description is what of openapi.json is compared with the code.
+type description struct {
+	Paths      map[string]map[string]operation
+	Components struct {
+		Responses  map[string]response
+		Parameters map[string]parameter
+		Schemas    map[string]map[string]any
+	}
+}
+
+type operation struct {
+	Parameters  []parameter
+	RequestBody *response
+	Responses   map[string]response
+}
+
+type parameter struct {
+	Ref, Name, In string
+}
+
+type response struct {
+	Ref     string `json:"$ref"`
+	Content map[string]struct {
+		Schema any
+		Events map[string]any `json:"x-events"`
+	}
+}
+
+func described(t *testing.T) (d description) {
+	require.NoError(t, json.Unmarshal(openAPI, &d))
+	return d
+}
+
+func TestEachRouteIsDescribed(t *testing.T) {
+	t.Parallel()
+	var there []string
+	for path, methods := range described(t).Paths {
+		for method := range methods {
+			there = append(there, strings.ToUpper(method)+" "+path)
+		}
+	}
+	assert.ElementsMatch(t, slices.Collect(maps.Keys((&Server{}).routes())), there)
+}
+
+// TestEachFieldIsDescribed: what goes over the wire has the fields of its description, of the same types.
+func TestEachFieldIsDescribed(t *testing.T) {
+	t.Parallel()
+	bodies := map[string]reflect.Type{
+		"Wish": reflect.TypeFor[wish](), "SessionWish": reflect.TypeFor[sessionWish](), "Lease": reflect.TypeFor[leaseAnswer](),
+		"Session": reflect.TypeFor[sessionAnswer](), "Inspection": reflect.TypeFor[inspection](), "Holder": reflect.TypeFor[holder](),
+		"Problem": reflect.TypeFor[problem](),
+	}
+	schemas := described(t).Components.Schemas
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(bodies)), slices.Collect(maps.Keys(schemas)))
+	names := map[reflect.Type]string{}
+	for name, of := range bodies {
+		names[of] = name
+	}
+	for name, of := range bodies {
+		isAnswer := !strings.HasSuffix(name, "Wish")
+		fields, required := map[string]any{}, []any{}
+		for _, f := range reflect.VisibleFields(of) {
+			field, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Anonymous {
+				continue
+			}
+			fields[field] = schemaOf(f.Type, names)
+			if isAnswer && option == "" {
+				required = append(required, field)
+			}
+		}
+		got := map[string]any{}
+		for field, schema := range schemas[name]["properties"].(map[string]any) {
+			got[field] = withoutWords(schema.(map[string]any))
+			assert.NotEmpty(t, schema.(map[string]any)["description"], "%s.%s", name, field)
+		}
+		assert.Equal(t, fields, got, name)
+		assert.Equal(t, false, schemas[name]["additionalProperties"], name)
+		if isAnswer {
+			assert.ElementsMatch(t, required, schemas[name]["required"], name)
+		} else {
+			assert.Nil(t, schemas[name]["required"], name)
+		}
+	}
+}
+
+// schemaOf returns the schema of a type, with the bodies that have names.
+func schemaOf(of reflect.Type, names map[reflect.Type]string) map[string]any {
+	if name, ok := names[of]; ok {
+		return map[string]any{"$ref": "#/components/schemas/" + name}
+	}
+	switch of.Kind() {
+	case reflect.Pointer:
+		return schemaOf(of.Elem(), names)
+	case reflect.Slice:
+		return map[string]any{"type": "array", "items": schemaOf(of.Elem(), names)}
+	case reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": schemaOf(of.Elem(), names)}
+	case reflect.Int, reflect.Int64:
+		return map[string]any{"type": "integer"}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	}
+	return map[string]any{"type": of.Kind().String()}
+}
+
+// withoutWords returns what a schema says of a value's type.
+func withoutWords(schema map[string]any) map[string]any {
+	kept := map[string]any{}
+	for _, key := range []string{"$ref", "type", "items", "additionalProperties"} {
+		if of, ok := schema[key]; ok {
+			kept[key] = of
+		}
+	}
+	return kept
+}
+
+func TestEachKindIsDescribed(t *testing.T) {
+	t.Parallel()
+	var kinds, named []string
+	file, err := parser.ParseFile(token.NewFileSet(), "problem.go", nil, 0)
+	require.NoError(t, err)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(v.Names[0].Name, "kind") {
+			kind, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			kinds = append(kinds, kind)
+		}
+		return true
+	})
+	require.NotEmpty(t, kinds)
+	d := described(t)
+	field := d.Components.Schemas["Problem"]["properties"].(map[string]any)["kind"].(map[string]any)
+	for _, kind := range field["enum"].([]any) {
+		named = append(named, kind.(string))
+		assert.Contains(t, field["description"], kind.(string)+": ")
+	}
+	assert.ElementsMatch(t, kinds, named)
+	text := string(openAPI)
+	for _, kind := range kinds {
+		assert.GreaterOrEqual(t, strings.Count(text, `"`+kind+`"`), 2, "no answer is of kind %s", kind)
+	}
+}
+
+// TestEachParameterIsDescribed: the headers and parameters that the code asks for, and no others.
+func TestEachParameterIsDescribed(t *testing.T) {
+	t.Parallel()
+	asked := map[string]bool{}
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(r\.Header|q|Query\(\))\.Get\("?([\w-]+)"?\)`).FindAllStringSubmatch(string(text), -1) {
+			in := map[string]string{"r.Header": "header ", "q": "query ", "Query()": "query "}[m[1]]
+			asked[in+strings.Replace(m[2], "sessionHeader", sessionHeader, 1)] = true
+		}
+	}
+	for _, standard := range []string{"Accept", "Authorization", "Content-Type", "Origin"} { // which OpenAPI has no parameters for
+		require.True(t, asked["header "+standard], standard)
+		delete(asked, "header "+standard)
+	}
+	d := described(t)
+	there := map[string]bool{}
+	for path, methods := range d.Paths {
+		for _, o := range methods {
+			for _, p := range o.Parameters {
+				if p.Name == "" {
+					p = d.Components.Parameters["Session"]
+				}
+				if p.In == "path" {
+					assert.Contains(t, path, "{"+p.Name+"}")
+					continue
+				}
+				there[p.In+" "+p.Name] = true
+			}
+		}
+	}
+	assert.Equal(t, asked, there)
+}
+
+func TestTheDescriptionIsServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{})
+		c := &client{t: t, server: s}
+		a := c.ask("GET", "/openapi.json", "")
+		assert.Equal(t, http.StatusOK, a.status)
+		assert.JSONEq(t, string(openAPI), a.body)
+		assert.Equal(t, "ok\n", c.ask("GET", "/healthz", "").body)
+	})
+}
+
+const at = "openapi.json"
+
+// schemas compiles what openapi.json says of bodies.
+var schemas = sync.OnceValues(func() (*jsonschema.Compiler, error) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPI))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	return c, c.AddResource(at, doc)
+})
+
+var compiling sync.Mutex // a compiler is for one goroutine
+
+// fits fails the test unless a value is what openapi.json says at a place.
+func fits(t *testing.T, value string, place ...string) {
+	t.Helper()
+	compiling.Lock()
+	defer compiling.Unlock()
+	c, err := schemas()
+	require.NoError(t, err)
+	for i := range place {
+		place[i] = strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(place[i])
+	}
+	schema, err := c.Compile(at + "#/" + strings.Join(place, "/"))
+	require.NoError(t, err)
+	got, err := jsonschema.UnmarshalJSON(strings.NewReader(value))
+	require.NoError(t, err, value)
+	assert.NoError(t, schema.Validate(got), value)
+}
+
+// isAsDescribed fails the test unless an answer is one of those that openapi.json has for the route.
+func (a answer) isAsDescribed(t *testing.T, pattern string) {
+	t.Helper()
+	d := described(t)
+	kind, _, _ := mime.ParseMediaType(a.headers.Get("Content-Type"))
+	method, path, ok := strings.Cut(pattern, " ")
+	if !ok { // no route, or refused before it was looked for
+		fits(t, a.body, "components", "schemas", "Problem")
+		return
+	}
+	place := []string{"paths", path, strings.ToLower(method), "responses", strconv.Itoa(a.status)}
+	r, ok := d.Paths[path][strings.ToLower(method)].Responses[strconv.Itoa(a.status)]
+	if !assert.True(t, ok, "%s: no answer has the status %d: %s", pattern, a.status, a.body) {
+		return
+	}
+	if name := strings.TrimPrefix(r.Ref, "#/components/responses/"); name != "" {
+		r, place = d.Components.Responses[name], []string{"components", "responses", name}
+	}
+	if len(r.Content) == 0 {
+		assert.Empty(t, a.body, pattern)
+		return
+	}
+	if !assert.Contains(t, r.Content, kind, "%s: %d", pattern, a.status) {
+		return
+	}
+	place = append(place, "content", kind)
+	switch kind {
+	case "text/plain":
+		quoted, _ := json.Marshal(a.body)
+		fits(t, string(quoted), append(place, "schema")...)
+	case "text/event-stream":
+		events := regexp.MustCompile(`event: (\w+)\ndata: (.*)\n\n`).FindAllStringSubmatch(a.body, -1)
+		for _, e := range events {
+			fits(t, e[2], append(slices.Clone(place), "x-events", e[1])...)
+		}
+		assert.NotEmpty(t, events)
+	default:
+		fits(t, a.body, append(place, "schema")...)
+	}
+}
