@@ -50,6 +50,7 @@ configuration file:
   --tls-ca        $REDLOCK_TLS_CA          tls_ca
   --tls-cert      $REDLOCK_TLS_CERT        tls_cert
   --tls-key       $REDLOCK_TLS_KEY         tls_key
+  --listen        $REDLOCK_LISTEN          listen
                   $REDLOCK_USERNAME        username
                   $REDLOCK_PASSWORD        password
                   $REDLOCK_PASSWORD_FILE   password_file
@@ -57,7 +58,8 @@ configuration file:
   --config        $REDLOCK_CONFIG
 
 $REDLOCK_NODES has commas or spaces between the URLs, nodes is a list. A command
-ignores what it has no flag for, as ttl and owner are for "redlock run" only.
+ignores what it has no flag for, as owner is for "redlock run" and listen for
+"redlock serve" only.
 
 The file is YAML. It is the one that --config or $REDLOCK_CONFIG names, else the
 first that exists of redlock.yaml in your configuration directory (~/.config, or

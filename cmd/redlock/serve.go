@@ -35,10 +35,11 @@ likes: each answer says for how long its locks are good, counted from when it se
 request. redlock renews them. When no request of a session has come for its TTL its
 locks are released.
 
-Without --listen the socket is /run/redlock.sock, or what systemd passes on (socket
-activation). A TCP address other than the loopback interface's needs TLS, and
---token-file or --client-ca. SIGTERM ends it: it grants no more, tells its clients, and
-waits until they have released their locks, but for --stop-within at most.
+Without --listen or $REDLOCK_LISTEN the socket is /run/redlock.sock; one that systemd
+passes on (socket activation) goes before both. A TCP address other than the loopback
+interface's needs TLS, and --token-file or --client-ca. SIGTERM ends it: it grants no
+more, tells its clients, and waits until they have released their locks, but for
+--stop-within at most.
 
 Exit codes:
   0      it was ended by a signal, and all locks are released
@@ -58,7 +59,7 @@ type serveCommand struct {
 	grace          time.Duration
 	maxSessions    int
 	maxLeases      int
-	maxConnections int64
+	maxConnections int
 }
 
 func newServe() *cobra.Command {
@@ -82,7 +83,7 @@ func newServe() *cobra.Command {
 	f.DurationVar(&s.grace, "stop-within", 10*time.Second, "how long clients have to release their locks when redlock ends")
 	f.IntVar(&s.maxSessions, "max-sessions", 10_000, "how many sessions there may be")
 	f.IntVar(&s.maxLeases, "max-leases", 1_000, "how many locks one session may hold")
-	f.Int64Var(&s.maxConnections, "max-connections", 10_000, "how many connections there may be")
+	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(); err != nil {
 			return err
@@ -141,10 +142,23 @@ func (s *serveCommand) run(ctx context.Context) error {
 	server := serve.New(locker, serve.Config{
 		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: token, IsLoopback: isLoopback,
 	})
+	address := addressOf(listener.Addr(), secure != nil)
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}
+	fmt.Fprintf(s.stderr, "redlock: serving at %s\n", address) // who reads it can connect: the socket listens
 	return s.serve(ctx, listener, server)
+}
+
+// addressOf returns an address as clients give it.
+func addressOf(a net.Addr, isSecure bool) string {
+	switch {
+	case a.Network() == "unix":
+		return "unix:" + a.String()
+	case isSecure:
+		return "https://" + a.String()
+	}
+	return "http://" + a.String()
 }
 
 // serve serves until ctx ends, and then lets the clients end.
@@ -152,7 +166,6 @@ func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server 
 	over := s.httpServer(server)
 	failed := make(chan error, 1)
 	go func() { failed <- over.Serve(listener) }()
-	fmt.Fprintf(s.stderr, "redlock: serving at %v\n", listener.Addr())
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	select {
 	case err := <-failed:
@@ -188,7 +201,7 @@ func (s *serveCommand) httpServer(h http.Handler) *http.Server {
 		ConnState: func(c net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:
-				if open.Add(1) > s.maxConnections {
+				if open.Add(1) > int64(s.maxConnections) {
 					c.Close()
 				}
 			case http.StateClosed, http.StateHijacked:
@@ -246,27 +259,33 @@ func (s *serveCommand) listener() (net.Listener, error) {
 		return nil, configErrorf("the sockets of systemd: %w", err)
 	case len(passed) > 1:
 		return nil, configErrorf("systemd passes on %d sockets, one is wanted", len(passed))
-	case len(passed) == 1 && passed[0] != nil:
+	case len(passed) == 1 && (passed[0] == nil || !isStream(passed[0].Addr())):
+		return nil, configErrorf("the socket of systemd is none that can be listened at; write ListenStream=")
+	case len(passed) == 1:
 		return passed[0], nil
 	}
 	path, isUnix := strings.CutPrefix(s.listen, "unix:")
 	if !isUnix {
-		if _, _, err := net.SplitHostPort(s.listen); err != nil {
-			return nil, wrong(s.flags, "listen", "%q: must be unix:PATH or HOST:PORT", s.listen)
+		_, port, err := net.SplitHostPort(s.listen)
+		if _, notPort := strconv.ParseUint(port, 10, 16); err != nil || notPort != nil {
+			return nil, wrong(s.flags, "listen", "%q must be unix:PATH or HOST:PORT", s.listen)
 		}
 		l, err := net.Listen("tcp", s.listen)
 		if err != nil {
-			return nil, fmt.Errorf("--listen: %w", err)
+			return nil, s.cannotListen(err)
 		}
 		return l, nil
 	}
+	if path == "" || len(path) > longestPath {
+		return nil, wrong(s.flags, "listen", "%q must be unix:PATH, with a path of at most %d bytes", s.listen, longestPath)
+	}
 	mode, err := strconv.ParseUint(s.socketMode, 8, 9)
 	if err != nil {
-		return nil, wrong(s.flags, "socket-mode", "%q: must be octal, as 0660", s.socketMode)
+		return nil, wrong(s.flags, "socket-mode", "%q must be octal, as 0660", s.socketMode)
 	}
 	l, err := listenUnix(path)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
+		return nil, s.cannotListen(err)
 	}
 	if err := os.Chmod(path, fs.FileMode(mode)); err != nil {
 		l.Close()
@@ -274,6 +293,16 @@ func (s *serveCommand) listener() (net.Listener, error) {
 	}
 	return l, nil
 }
+
+// longestPath is that of a socket: 103 bytes on macOS and the BSDs, and a few more on Linux.
+const longestPath = 103
+
+// cannotListen returns the error of an address that is right, and cannot be had.
+func (s *serveCommand) cannotListen(err error) error {
+	return &exitError{code: exitFailed, err: wrong(s.flags, "listen", "%w", err)}
+}
+
+func isStream(a net.Addr) bool { return a.Network() == "unix" || a.Network() == "tcp" }
 
 // listenUnix listens at a path, also where a process that was killed has left its socket.
 func listenUnix(path string) (net.Listener, error) {
@@ -286,6 +315,9 @@ func listenUnix(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s: another process listens there", path)
 	} else if !errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("%s is in the way: %w", path, err)
+	}
+	if file, err := os.Lstat(path); err != nil || file.Mode().Type() != fs.ModeSocket { // which is refused, too
+		return nil, fmt.Errorf("%s is in the way, and no socket", path)
 	}
 	if err := os.Remove(path); err != nil {
 		return nil, err

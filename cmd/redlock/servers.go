@@ -33,6 +33,7 @@ var settings = map[string]string{
 	"group-prefix": "group_prefixes", "prefix": "prefix", "ttl": "ttl", "owner": "owner", "max-ttl": "max_ttl",
 	"memory-guard": "memory_guard", "node-timeout": "node_timeout", "dial-timeout": "dial_timeout", "tls-ca": "tls_ca",
 	"tls-cert": "tls_cert", "tls-key": "tls_key", "password-command": "password_command",
+	"listen": "listen",
 }
 
 // servers has the flags that say on which servers the locks are, and how to connect to them.

@@ -1,0 +1,395 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+)
+
+// A served is a run of "redlock serve", and a client of it.
+type served struct {
+	*process
+	t       *testing.T
+	address string // as it says
+	client  *http.Client
+	headers map[string]string
+}
+
+var servingAt = regexp.MustCompile(`redlock: serving at (\S+)\n`)
+
+// startServe starts a run, and waits until it serves.
+func startServe(t *testing.T, f fleet.Fleet, args ...string) *served {
+	t.Helper()
+	return (&served{process: command(t, f.URLs(), append([]string{"serve"}, args...)...), t: t}).start()
+}
+
+func (s *served) start() *served {
+	s.t.Helper()
+	s.stderr.more = make(chan struct{}, 1)
+	s.begin(s.t)
+	ctx, cancel := context.WithTimeout(s.t.Context(), endless)
+	defer cancel()
+	s.stderr.await(ctx, s.t, servingAt.MatchString)
+	s.address = servingAt.FindStringSubmatch(s.stderr.String())[1]
+	transport := &http.Transport{}
+	if path, isUnix := strings.CutPrefix(s.address, "unix:"); isUnix {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+	}
+	s.client = &http.Client{Transport: transport, Timeout: endless}
+	s.t.Cleanup(transport.CloseIdleConnections)
+	return s
+}
+
+// reply is what the tests read of any answer.
+type reply struct {
+	status   int
+	Kind     string
+	Lease    string
+	Session  string
+	Version  int64
+	Ending   bool
+	ValidFor int64 `json:"valid_for_ms"`
+}
+
+// ask sends a request that is answered.
+func (s *served) ask(method, path, body string) (a reply) {
+	s.t.Helper()
+	base, isUnix := s.address, strings.HasPrefix(s.address, "unix:")
+	if isUnix {
+		base = "http://redlock"
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, base+path, strings.NewReader(body))
+	tr.NoError(s.t, err)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for name, text := range s.headers {
+		r.Header.Set(name, text)
+	}
+	answer, err := s.client.Do(r)
+	tr.NoError(s.t, err, s.stderr.String())
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	tr.NoError(s.t, err)
+	json.Unmarshal(text, &a)
+	a.status = answer.StatusCode
+	return a
+}
+
+// take takes a lock in a session of its own.
+func (s *served) take(name string) reply {
+	s.t.Helper()
+	a := s.ask("POST", "/v1/locks", fmt.Sprintf(`{"name":%q,"wait_ms":60000}`, name))
+	tr.Equal(s.t, http.StatusCreated, a.status)
+	tr.Positive(s.t, a.ValidFor)
+	return a
+}
+
+// stop ends the run by a signal, and returns the exit code.
+func (s *served) stop() int {
+	s.client.CloseIdleConnections()
+	s.signal(s.t, syscall.SIGTERM)
+	return s.code(s.t)
+}
+
+// refusedToServe returns the exit code of a run that does not begin, and what it says.
+func refusedToServe(t *testing.T, f fleet.Fleet, args ...string) (code int, said string) {
+	t.Helper()
+	code, _, said = command(t, f.URLs(), append([]string{"serve"}, args...)...).outcome(t)
+	return code, said
+}
+
+func TestServeAtASocket(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	assert.Equal(t, "unix:/run/redlock.sock", newServe().Flags().Lookup("listen").DefValue)
+	path := filepath.Join(t.TempDir(), "s")
+	isSocket := func(mode os.FileMode) {
+		t.Helper()
+		file, err := os.Stat(path)
+		tr.NoError(t, err)
+		assert.Equal(t, os.ModeSocket|mode, file.Mode())
+	}
+	s := startServe(t, f, "--listen", "unix:"+path)
+	assert.Equal(t, "unix:"+path, s.address)
+	isSocket(0o600)
+	s.take("a")
+	code, said := refusedToServe(t, f, "--listen", "unix:"+path)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, said, "redlock: --listen: "+path+": another process listens there\n")
+	s.take("b")
+
+	tr.NoError(t, s.Process.Kill())
+	s.Wait()
+	isSocket(0o600) // of the dead
+	again := command(t, f.URLs(), "serve", "--socket-mode", "0660")
+	again.Env = append(again.Env, "REDLOCK_LISTEN=unix:"+path)
+	s = (&served{process: again, t: t}).start()
+	isSocket(0o660)
+	s.ask("DELETE", "/v1/locks/"+s.take("c").Lease, "")
+	assert.Zero(t, s.stop())
+	assert.NoFileExists(t, path)
+	assert.NotContains(t, s.stderr.String(), "released")
+
+	tr.NoError(t, os.WriteFile(path, []byte("mine"), 0o600))
+	code, said = refusedToServe(t, f, "--listen", "unix:"+path)
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, said, "redlock: --listen: "+path+" is in the way, and no socket\n")
+	assert.FileExists(t, path)
+}
+
+func TestServeOverTCP(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	s := startServe(t, f, "--listen", "127.0.0.1:0")
+	assert.Regexp(t, `^http://127\.0\.0\.1:\d+$`, s.address)
+	s.take("a")
+	assert.Equal(t, http.StatusRequestEntityTooLarge, s.ask("POST", "/v1/locks", `{"name":"`+strings.Repeat("x", 1<<20)+`"}`).status)
+	code, said := refusedToServe(t, f, "--listen", strings.TrimPrefix(s.address, "http://"))
+	assert.Equal(t, exitFailed, code)
+	assert.Contains(t, said, "address already in use")
+	s.headers = map[string]string{"Origin": "https://example.com"}
+	assert.Equal(t, http.StatusForbidden, s.ask("GET", "/v1/locks?name=a", "").status)
+}
+
+// certificate returns one for 127.0.0.1, for servers and clients, that is its own authority.
+func certificate(t *testing.T) tls.Certificate {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	tr.NoError(t, err)
+	now := time.Now()
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	tr.NoError(t, err)
+	leaf, err := x509.ParseCertificate(der)
+	tr.NoError(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
+// TestServeToOtherMachines needs TLS, and to know its clients.
+func TestServeToOtherMachines(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	dir := t.TempDir()
+	file := func(name string, content []byte) string {
+		path := filepath.Join(dir, name)
+		tr.NoError(t, os.WriteFile(path, content, 0o600))
+		return path
+	}
+	pair := certificate(t)
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	tr.NoError(t, err)
+	certFile := file("cert", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}))
+	secure := []string{"--cert", certFile, "--key", file("key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))}
+	tokenFile := file("token", []byte("0123456789abcdef\n"))
+
+	for _, args := range [][]string{nil, secure, {"--token-file", tokenFile}} {
+		code, said := refusedToServe(t, f, append(args, "--listen", "0.0.0.0:0")...)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, said, "can be reached from other machines: give --cert and --key, and --token-file or --client-ca")
+	}
+
+	anywhere := func(args ...string) *served {
+		s := startServe(t, f, append(append(args, secure...), "--listen", "0.0.0.0:0")...)
+		assert.Regexp(t, `^https://\[::\]:\d+$`, s.address)
+		s.address = strings.Replace(s.address, "[::]", "127.0.0.1", 1)
+		roots := x509.NewCertPool()
+		roots.AddCert(pair.Leaf)
+		s.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots}
+		return s
+	}
+	s := anywhere("--token-file", tokenFile)
+	assert.Equal(t, http.StatusUnauthorized, s.ask("GET", "/healthz", "").status)
+	s.headers = map[string]string{"Authorization": "Bearer 0123456789abcdee"}
+	assert.Equal(t, http.StatusUnauthorized, s.ask("POST", "/v1/locks", `{"name":"a"}`).status)
+	s.headers = map[string]string{"Authorization": "Bearer 0123456789abcdef"}
+	s.take("a")
+	assert.NotContains(t, s.stderr.String(), "0123456789")
+
+	s = anywhere("--client-ca", certFile)
+	unknown, err := http.NewRequestWithContext(t.Context(), "GET", s.address+"/healthz", nil)
+	tr.NoError(t, err)
+	_, err = s.client.Do(unknown)
+	assert.ErrorContains(t, err, "certificate")
+	s.client.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{pair}
+	s.take("b")
+}
+
+// TestServeUnderSystemd takes the socket that systemd passes on, and tells it how it is.
+func TestServeUnderSystemd(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	dir := t.TempDir()
+	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	tr.NoError(t, err)
+	defer told.Close()
+	tells := func(want string) {
+		t.Helper()
+		told.SetReadDeadline(time.Now().Add(endless))
+		text := make([]byte, 100)
+		n, err := told.Read(text)
+		tr.NoError(t, err)
+		tr.Equal(t, want, string(text[:n]))
+	}
+	// passed makes a run to which a socket is passed. A shell knows its process id, which stays.
+	passed := func(socket *os.File) *process {
+		p := command(t, f.URLs())
+		p.Path, p.Args = "/bin/sh", []string{"sh", "-c", `LISTEN_PID=$$ exec "$0" serve --listen unix:/nowhere/s`, self(t)}
+		p.Env = append(p.Env, "LISTEN_FDS=1", "NOTIFY_SOCKET="+told.LocalAddr().String())
+		p.ExtraFiles = []*os.File{socket}
+		return p
+	}
+	path := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	tr.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	socket, err := l.File()
+	tr.NoError(t, err)
+	tr.NoError(t, l.Close())
+	s := (&served{process: passed(socket), t: t}).start()
+	tr.NoError(t, socket.Close())
+	assert.Equal(t, "unix:"+path, s.address)
+	tells("READY=1")
+	a := s.take("a")
+	s.signal(t, syscall.SIGTERM)
+	tells("STOPPING=1")
+	s.ask("DELETE", "/v1/locks/"+a.Lease, "")
+	s.client.CloseIdleConnections()
+	assert.Zero(t, s.code(t))
+	assert.FileExists(t, path, "it is systemd's")
+
+	packets, err := told.File()
+	tr.NoError(t, err)
+	defer packets.Close()
+	code, _, said := passed(packets).outcome(t)
+	assert.Equal(t, exitConfig, code)
+	assert.Contains(t, said, "redlock: the socket of systemd is none that can be listened at")
+}
+
+// TestServeEnds when it is told to: its clients end their work first, for as long as they have.
+func TestServeEnds(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	others := client(t, f)
+	s := startServe(t, f, "--listen", "127.0.0.1:0", "--stop-within", "1m")
+	session := s.ask("POST", "/v1/sessions", "").Session
+	s.headers = map[string]string{"Redlock-Session": session}
+	a := s.take("a")
+	seen := s.ask("GET", "/v1/session", "").Version
+	news := make(chan reply, 1)
+	go func() { news <- s.ask("GET", fmt.Sprintf("/v1/session?seen=%d&wait_ms=60000", seen), "") }()
+	s.signal(t, syscall.SIGTERM)
+	now := <-news
+	for !now.Ending { // that of the time that is left came first
+		now = s.ask("GET", "/v1/session", "")
+	}
+	_, err := others.TryAcquire(t.Context(), "a")
+	assert.Error(t, err, "the client works under it")
+	assert.Equal(t, http.StatusNoContent, s.ask("DELETE", "/v1/locks/"+a.Lease, "").status)
+	s.client.CloseIdleConnections()
+	assert.Zero(t, s.code(t))
+	assert.NotContains(t, s.stderr.String(), "released")
+
+	s = startServe(t, f, "--listen", "127.0.0.1:0", "--stop-within", "1s")
+	s.take("b")
+	assert.Zero(t, s.stop())
+	assert.Contains(t, s.stderr.String(), "redlock: released 1 locks that clients had not released within 1s\n")
+	free(t, others, "b")
+}
+
+// A pipes is a listener in memory, whose deadlines cost no time in a bubble of synctest.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
+
+func (p pipes) dial() net.Conn {
+	ours, theirs := net.Pipe()
+	p <- theirs
+	return ours
+}
+
+// TestServeBoundsConnections: there may be so many, whatever they are doing, and one that sends half a
+// head, or nothing, makes room for others.
+func TestServeBoundsConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		over := (&serveCommand{maxConnections: 3}).httpServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		p := make(pipes)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			over.Serve(p)
+		}()
+		defer func() { <-done }()
+		defer close(p)
+		asks := func(c net.Conn) error {
+			go fmt.Fprint(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			a, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err == nil {
+				a.Body.Close()
+			}
+			return err
+		}
+		for range 3 { // what is given back is so each time
+			silent, half, idle := p.dial(), p.dial(), p.dial()
+			go fmt.Fprint(half, "GET / HTTP/1.1\r\nHost: ")
+			assert.NoError(t, asks(idle))
+			assert.NoError(t, asks(idle))
+			assert.Error(t, asks(p.dial()), "there are three")
+			assert.Error(t, asks(p.dial()))
+			began := time.Now()
+			for _, c := range []net.Conn{silent, half} {
+				io.Copy(io.Discard, c)
+				assert.LessOrEqual(t, time.Since(began), 5*time.Second)
+			}
+			others := []net.Conn{p.dial(), p.dial()}
+			for _, c := range others {
+				assert.NoError(t, asks(c))
+			}
+			assert.Error(t, asks(p.dial()))
+			for _, c := range append(others, idle) {
+				assert.NoError(t, c.Close())
+			}
+			synctest.Wait()
+		}
+	})
+}
