@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/readme"
 )
 
@@ -67,6 +69,7 @@ func TestFlagsOfDocumentsAreRefusedIfThereAreNone(t *testing.T) {
 // otherwise has the command lines that TestCommandsOfDocumentsRun does not run, and where they are.
 var otherwise = map[string]string{
 	"redlock nodes &":                              "takes ports that this machine may need; TestSignalsEndTheTools runs it on others",
+	"redlock serve &":                              "does not end; TestServeAtASocket runs it, and TestCurlOfDocumentsAsksAServer what asks it",
 	"redlock status nightly --watch":               "does not end; TestSignalsEndTheTools interrupts it",
 	"redlock reset":                                "asks at a terminal; reset_test.go answers",
 	"redlock doctor":                               "finds fault with the servers of this test, which are no Redis; doctor_test.go runs it",
@@ -130,6 +133,50 @@ func TestCommandsOfDocumentsRun(t *testing.T) {
 	}
 	assert.Greater(t, ran, 12)
 	assert.Empty(t, left, "no document has these any more")
+}
+
+// TestCurlOfDocumentsAsksAServer: each curl of a document gets, in the order of the document, an answer
+// that is no problem, from a "redlock serve" of its own. $SESSION and $LEASE are those of the last
+// session that was made and of the last lock.
+func TestCurlOfDocumentsAsksAServer(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "curl")
+	f := startFleet(t, fleet.Embedded, 3)
+	socket := filepath.Join(t.TempDir(), "s")
+	startServe(t, f, "--listen", "unix:"+socket)
+	var last struct{ Session, Lease string }
+	asked := 0
+	for _, c := range readme.Commands(t) {
+		if _, is := c.Calls("curl"); !is || !c.Whole || readme.RunElsewhere[c.Document] != "" {
+			continue
+		}
+		asked++
+		line, exit := strings.ReplaceAll(c.Text, "/run/redlock.sock", socket), c.Exit
+		isStream := strings.Contains(line, "event-stream")
+		if isStream { // which lasts for minutes
+			line, exit = line+" --max-time 2", 28
+		}
+		code, said := inShell(t, filepath.Dir(socket), line+" --silent --write-out '\n%{http_code}'", "SESSION="+last.Session, "LEASE="+last.Lease)
+		assert.Equal(t, exit, code, "%s\n%s", c.Place(), said)
+		end := strings.LastIndex(said, "\n") + 1
+		body, status := said[:end], said[end:]
+		if exit == 0 {
+			assert.Regexp(t, `^20[0-4]$`, status, "%s\n%s", c.Place(), said)
+		}
+		if isStream {
+			assert.Contains(t, said, "event: state\ndata: {", c.Place())
+		}
+		if exit == 22 {
+			assert.Equal(t, "423", status, c.Place())
+		}
+		now := last
+		json.Unmarshal([]byte(body), &now)
+		last.Lease = now.Lease // which keeps what is not in the answer
+		if strings.Contains(line, "/v1/sessions ") {
+			last.Session = now.Session
+		}
+	}
+	assert.Greater(t, asked, 15)
 }
 
 // toolbox returns a folder with the tools, which also is where they are as ./tool, and with redlock,

@@ -2,7 +2,7 @@
 // be: in CI, a skipped test would look like a passed one.
 //
 // The environment variable REDLOCK_REQUIRE lists what must be there, separated by commas:
-// docker, redis, redis-cli, faketime, python3, node, php, ruby, sh, spin. Most tests in containers run
+// docker, redis, redis-cli, faketime, python3, node, php, ruby, sh, spin, curl. Most tests in containers run
 // only if it names docker or if what takes long is to run (see Containers).
 package need
 
@@ -29,8 +29,8 @@ const (
 	faketime = "faketime" // the library that lets a server's clock be set
 )
 
-// programs are what operators type, the interpreters that examples need, and the model checker.
-var programs = []string{"redis-cli", "python3", "node", "php", "ruby", "sh", "spin"}
+// programs are what operators type, the interpreters that examples need, the model checker, and what documents ask a server with.
+var programs = []string{"redis-cli", "python3", "node", "php", "ruby", "sh", "spin", "curl"}
 
 // Docker and Redis are looked for once a process, because pulling an image may take a minute.
 var (

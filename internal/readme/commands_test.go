@@ -20,6 +20,7 @@ import (
 var checkedBy = map[string]string{
 	"redlock":              "cmd/redlock/documents_unix_test.go",
 	"go run ./cmd/redlock": "cmd/redlock/documents_unix_test.go",
+	"curl":                 "cmd/redlock/documents_unix_test.go",
 	"go -C bench run .":    "bench/documents_test.go",
 	"go -C chaos run .":    "chaos/documents_test.go",
 }

@@ -169,6 +169,40 @@ func TestEachKindIsDescribed(t *testing.T) {
 	}
 }
 
+// TestThePageTellsOfEachKind with all statuses that its answers have.
+func TestThePageTellsOfEachKind(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/SERVE.md")
+	require.NoError(t, err)
+	told := map[string][]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([\\d, ]+) \\|").FindAllStringSubmatch(string(page), -1) {
+		told[row[1]] = strings.Split(row[2], ", ")
+	}
+	there := map[string][]string{"bad_request": {"404"}} // of what is no route
+	d := described(t)
+	for _, methods := range d.Paths {
+		for _, o := range methods {
+			for status, r := range o.Responses {
+				text, err := json.Marshal(d.Components.Responses[strings.TrimPrefix(r.Ref, "#/components/responses/")])
+				require.NoError(t, err)
+				kinds := regexp.MustCompile(`"enum":\[([^]]*)\]`).FindStringSubmatch(string(text))
+				if kinds == nil {
+					continue
+				}
+				for _, kind := range strings.Split(kinds[1], ",") {
+					if kind = strings.Trim(kind, `"`); !slices.Contains(there[kind], status) {
+						there[kind] = append(there[kind], status)
+					}
+				}
+			}
+		}
+	}
+	for kind := range there {
+		slices.Sort(there[kind])
+	}
+	assert.Equal(t, there, told)
+}
+
 // TestEachParameterIsDescribed: the headers and parameters that the code asks for, and no others.
 func TestEachParameterIsDescribed(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,9 @@ func margin(ttl time.Duration) time.Duration { return max(ttl/10, 100*time.Milli
 func drift(over time.Duration) time.Duration { return over / 1000 }
 
 // validFor returns for how long after it sent its request a client may work under a lease: until the
-// lock ends, or the session, which lasts for its TTL from now on at least. The request is from a client
-// that waited for the answer since it sent it: since is for how long the server has had it.
+// lock ends, or the session, which lasts for its TTL from now on at least, or until the server ends. The
+// request is from a client that waited for the answer since it sent it: since is for how long the server
+// has had it.
 func validFor(lease term, since time.Duration) time.Duration {
 	left := min(lease.left, lease.session) - margin(lease.ttl)
 	if left <= 0 {
@@ -24,5 +25,5 @@ func validFor(lease term, since time.Duration) time.Duration {
 type term struct {
 	left    time.Duration // of the lock's validity
 	ttl     time.Duration // of the lock
-	session time.Duration // its TTL
+	session time.Duration // its TTL, or until the server ends
 }
