@@ -42,7 +42,7 @@ more, tells its clients, and waits until they have released their locks, but for
 --stop-within at most.
 
 Exit codes:
-  0      it was ended by a signal, and all locks are released
+  0      it was ended by a signal, and all locks are released, or expire
   64     the command line is wrong
   78     the configuration is wrong
   1      anything else, such as a socket that is in use`
@@ -138,7 +138,6 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close()
 	server := serve.New(locker, serve.Config{
 		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: token, IsLoopback: isLoopback,
 	})
@@ -147,7 +146,11 @@ func (s *serveCommand) run(ctx context.Context) error {
 		listener = tls.NewListener(listener, secure)
 	}
 	fmt.Fprintf(s.stderr, "redlock: serving at %s\n", address) // who reads it can connect: the socket listens
-	return s.serve(ctx, listener, server)
+	left, err := s.serve(ctx, listener, server)
+	if left == 0 {
+		locker.Close()
+	} // which would release them: they expire when this process has ended
+	return err
 }
 
 // addressOf returns an address as clients give it.
@@ -161,28 +164,33 @@ func addressOf(a net.Addr, isSecure bool) string {
 	return "http://" + a.String()
 }
 
-// serve serves until ctx ends, and then lets the clients end.
-func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server) error {
+// serve serves until ctx ends, and then lets the clients end. It returns how many locks are left to
+// expire.
+func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server) (left int, err error) {
 	over := s.httpServer(server)
 	failed := make(chan error, 1)
 	go func() { failed <- over.Serve(listener) }()
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	select {
 	case err := <-failed:
-		server.Close(ended())
-		return err
+		_, left = server.Close(ended())
+		return left, err
 	case <-ctx.Done():
 	}
 	daemon.SdNotify(false, daemon.SdNotifyStopping)
 	grace, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
-	if n := server.Close(grace); n > 0 {
-		fmt.Fprintf(s.stderr, "redlock: released %d locks that clients had not released within %v\n", n, s.grace)
+	released, left := server.Close(grace)
+	if released > 0 {
+		fmt.Fprintf(s.stderr, "redlock: released %d locks that clients had not released within %v\n", released, s.grace)
+	}
+	if left > 0 {
+		fmt.Fprintf(s.stderr, "redlock: left %d locks to expire: clients were told that they may work for longer than --stop-within %v\n", left, s.grace)
 	}
 	if over.Shutdown(grace) != nil {
 		over.Close()
 	}
-	return nil
+	return left, nil
 }
 
 // ended returns a context that has ended.

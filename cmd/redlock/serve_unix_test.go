@@ -29,6 +29,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 // A served is a run of "redlock serve", and a client of it.
@@ -321,11 +322,16 @@ func TestServeEnds(t *testing.T) {
 	assert.Zero(t, s.code(t))
 	assert.NotContains(t, s.stderr.String(), "released")
 
-	s = startServe(t, f, "--listen", "127.0.0.1:0", "--stop-within", "1s")
-	s.take("b")
+	s = startServe(t, f, "--listen", "127.0.0.1:0", "--stop-within", "2s", "--node-timeout", "1s")
+	s.headers = map[string]string{"Redlock-Session": s.ask("POST", "/v1/sessions", `{"ttl_ms":60000}`).Session}
+	tr.Equal(t, http.StatusCreated, s.ask("POST", "/v1/locks", `{"name":"b","ttl_ms":1500}`).status)
+	tr.Equal(t, http.StatusCreated, s.ask("POST", "/v1/locks", `{"name":"c","ttl_ms":60000}`).status)
 	assert.Zero(t, s.stop())
-	assert.Contains(t, s.stderr.String(), "redlock: released 1 locks that clients had not released within 1s\n")
+	assert.Contains(t, s.stderr.String(), "redlock: released 1 locks that clients had not released within 2s\n")
+	assert.Contains(t, s.stderr.String(), "redlock: left 1 locks to expire: clients were told that they may work for longer than --stop-within 2s\n")
 	free(t, others, "b")
+	_, err = others.TryAcquire(t.Context(), "c")
+	assert.ErrorIs(t, err, redlock.ErrHeld, "its client may work for a minute")
 }
 
 // A pipes is a listener in memory, whose deadlines cost no time in a bubble of synctest.

@@ -163,12 +163,15 @@ func (s *session) state(r *request, isEnding bool) sessionAnswer {
 	return a
 }
 
-// answer returns how a lease is. Its session must be locked.
+// answer returns how a lease is, for the client to be told. Its session must be locked.
 func (l *lease) answer(r *request) leaseAnswer {
 	a := leaseAnswer{grant: l.granted, Held: l.lost == "", Lost: l.lost}
 	a.Lease = l.id
 	if a.Held {
 		a.ValidFor = r.validFor(l)
+		if end := r.since.Add(millis(a.ValidFor)); end.After(l.told) {
+			l.told = end
+		}
 	}
 	return a
 }

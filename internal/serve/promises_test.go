@@ -40,11 +40,15 @@ func TestNothingIsToldBeyondTheEnd(t *testing.T) {
 		limited := c.take(`{"name":"limited","max_hold_ms":2000}`)
 		assert.LessOrEqual(t, limited.lease.ValidFor, int64(2000))
 		c.take(`{"name":"a","ttl_ms":60000}`)
+		c.take(`{"name":"b","ttl_ms":5000}`)
 		grace, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		over := make(chan int)
+		over := make(chan [2]int)
 		end := time.Now().Add(5 * time.Second)
-		go func() { over <- s.Close(grace) }()
+		go func() {
+			released, left := s.Close(grace)
+			over <- [2]int{released, left}
+		}()
 		synctest.Wait()
 		for range 4 {
 			time.Sleep(time.Second)
@@ -55,8 +59,9 @@ func TestNothingIsToldBeyondTheEnd(t *testing.T) {
 			}
 			assert.False(t, free(t, servers, "a"))
 		}
-		assert.Equal(t, 1, <-over)
-		assert.True(t, free(t, servers, "a"))
+		assert.Equal(t, [2]int{1, 1}, <-over)
+		assert.False(t, free(t, servers, "a"), "the client was told that it has it, before the end was known")
+		assert.True(t, free(t, servers, "b"))
 	})
 }
 
@@ -76,7 +81,10 @@ func TestALockThatComesWithTheEnd(t *testing.T) {
 		waiter := open(t, s, "")
 		waiter.take(`{"name":"b"}`) // the end waits for it
 		done := make(chan int)
-		go func() { done <- s.Close(over) }()
+		go func() {
+			_, left := s.Close(over)
+			done <- left
+		}()
 		synctest.Wait()
 		_, err = of.add(lock, grant{}, "")
 		assert.ErrorIs(t, err, errEnding)

@@ -168,7 +168,7 @@ func TestTheEnd(t *testing.T) {
 		servers, s := start(t, Config{})
 		c, other := open(t, s, ""), open(t, s, "")
 		a := c.take(`{"name":"a"}`)
-		other.take(`{"name":"b"}`)
+		other.take(`{"name":"b","ttl_ms":2000}`)
 		waiting := make(chan answer, 1)
 		go func() { waiting <- other.ask("POST", "/v1/locks", `{"name":"a","wait_ms":60000}`) }()
 		synctest.Wait()
@@ -180,7 +180,10 @@ func TestTheEnd(t *testing.T) {
 		grace, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		left := make(chan int)
-		go func() { left <- s.Close(grace) }()
+		go func() {
+			released, _ := s.Close(grace)
+			left <- released
+		}()
 		assert.True(t, (<-news).session.Ending)
 		assert.Equal(t, kindEnding, (<-waiting).problem.Kind)
 		assert.Equal(t, kindEnding, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)

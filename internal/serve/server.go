@@ -77,10 +77,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Close grants no more locks, tells all clients that the server ends, waits until they have released
-// their leases or ctx has ended, and releases the rest. It returns how many that were. What clients are
+// their leases or ctx has ended, and releases the rest, but those of which a client was told that it may
+// work under them for longer. It returns how many it released, and how many it left. What clients are
 // told meanwhile is over by the deadline of ctx. Close waits for the releases for as long as they take,
 // which the Locker's node timeout bounds.
-func (s *Server) Close(ctx context.Context) (released int) {
+//
+// Locks that are left expire when their process has ended. Closing the Locker would release them.
+func (s *Server) Close(ctx context.Context) (released, left int) {
 	s.once.Do(func() {
 		end, _ := ctx.Deadline()
 		s.table.close(end)
@@ -100,10 +103,10 @@ func (s *Server) Close(ctx context.Context) (released int) {
 		break
 	}
 	for _, each := range s.table.all() {
-		each.end()
+		left += each.close()
 	}
 	s.table.ends.Wait()
-	return released
+	return released - left, left
 }
 
 // isEnding reports whether Close was called.

@@ -38,8 +38,9 @@ type lease struct {
 	session *session
 	lock    *redlock.Lock
 	granted grant
-	key     string // the client's, of the attempt that got it
-	lost    string // why it is held no more; guarded by the session
+	key     string    // the client's, of the attempt that got it
+	lost    string    // why it is held no more; guarded by the session, as what follows
+	told    time.Time // until when the client may work by what it was told
 }
 
 // An attempt is a wish that a client gave a key, so that asking again takes no second lock.
@@ -226,6 +227,23 @@ func (s *session) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLocked()
+}
+
+// close ends the session with the server. Locks of which the client was told more than it had time to
+// release them in are left to expire. It returns how many.
+func (s *session) close() (left int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, l := range s.leases {
+		if l.lost == "" && time.Now().Before(l.told) {
+			left++
+			l.lost = "the server has ended"
+			delete(s.leases, id)
+			s.table.remove(l)
+		}
+	}
+	s.endLocked()
+	return left
 }
 
 // endLocked is end for callers that have locked the session. Locks are released in the background.
