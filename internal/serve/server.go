@@ -15,6 +15,7 @@ import (
 type Limits struct {
 	Sessions int // 10,000
 	Leases   int // of one session, those that are lost included: 1,000
+	Total    int // leases of all sessions, of 5 kB each: 100,000
 }
 
 // A Config says how a Server serves.
@@ -44,6 +45,9 @@ func New(locker *redlock.Locker, c Config) *Server {
 	}
 	if c.Limits.Leases == 0 {
 		c.Limits.Leases = 1_000
+	}
+	if c.Limits.Total == 0 {
+		c.Limits.Total = 100_000
 	}
 	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
 	s.waiting, s.end = context.WithCancel(context.Background())

@@ -142,8 +142,11 @@ func (t *table) left(ttl time.Duration) time.Duration {
 func (t *table) enter(l *lease) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.isClosed {
+	switch {
+	case t.isClosed:
 		return errEnding
+	case len(t.leases) >= t.limits.Total:
+		return limitError("there are as many leases as the server has room for; run another, or release some")
 	}
 	t.leases[l.id] = l
 	return nil

@@ -110,6 +110,20 @@ func TestLimitOfSessions(t *testing.T) {
 	})
 }
 
+func TestLimitOfAllLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{Limits: Limits{Total: 2}})
+		c := open(t, s, "")
+		c.take(`{"name":"a"}`)
+		a := open(t, s, "").take(`{"name":"b"}`)
+		assert.Equal(t, kindLimit, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
+		assert.True(t, free(t, servers, "c"))
+		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").status)
+		c.take(`{"name":"c"}`)
+	})
+}
+
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
