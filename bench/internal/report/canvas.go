@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// width of all pictures, in pixels at full size; the height follows from the contents. It is little
-// more than a phone shows, because pictures shrink to the screen with all their text: a wide one
-// cannot be read on a phone.
-const width = 520
+// width of all pictures, in pixels; the height follows from the contents. Pictures have no size of
+// their own: they fill the page's column, or a phone's screen, with all their text.
+const width = 720
 
 // margin is what is left free at each side, and lineHeight that of the pictures' text.
 const (
@@ -28,6 +27,7 @@ var css string
 // break the markup.
 type drawing struct {
 	name, title, caption string
+	source               string // below it: the load and the machine, in small print
 	body                 bytes.Buffer
 	height               float64
 }
@@ -93,23 +93,28 @@ func (d *drawing) trace(t *trace, class string) {
 	}
 }
 
-// svg closes the drawing, below its title and its caption.
+// svg closes the drawing, between its title and caption and its source.
 func (d *drawing) svg() []byte {
-	var head drawing
-	head.text(xy{margin, 26}, "bold title", d.title)
-	rows := wrap(d.caption, width-2*margin)
-	for i, row := range rows {
-		head.text(xy{margin, 50 + lineHeight*float64(i)}, "muted", row)
-	}
-	before := 44 + lineHeight*float64(len(rows))
-	height := d.height + before
+	var around drawing
+	around.text(xy{margin, 26}, "bold title", d.title)
+	top := around.paragraph(50, "muted", d.caption) - 6
+	height := around.paragraph(top+d.height+14, "muted small", d.source) - 8
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 %d %.0f" width="%d" height="%.0f" role="img" aria-label="%s">`+"\n",
-		width, height, width, height, escape(d.title+": "+d.caption))
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="picture" viewBox="0 0 %d %.0f" role="img" aria-label="%s">`+"\n",
+		width, height, escape(d.title+". "+d.caption))
 	fmt.Fprintf(&b, "<title>%s</title>\n<desc>%s</desc>\n<style>%s</style>\n", escape(d.title), escape(d.caption), css)
-	fmt.Fprintf(&b, "<rect width=\"%d\" height=\"%.0f\" class=\"paper\"/>\n%s", width, height, head.body.Bytes())
-	fmt.Fprintf(&b, "<g transform=\"translate(0 %.0f)\">\n%s</g>\n</svg>\n", before, d.body.Bytes())
+	fmt.Fprintf(&b, "<rect width=\"%d\" height=\"%.0f\" class=\"paper\"/>\n%s", width, height, around.body.Bytes())
+	fmt.Fprintf(&b, "<g transform=\"translate(0 %.0f)\">\n%s</g>\n</svg>\n", top, d.body.Bytes())
 	return b.Bytes()
+}
+
+// paragraph writes lines of text from y on, and returns where the next one would be.
+func (d *drawing) paragraph(y float64, class, s string) float64 {
+	for _, row := range wrap(s, width-2*margin) {
+		d.text(xy{margin, y}, class, row)
+		y += lineHeight
+	}
+	return y
 }
 
 // textWidth estimates how wide a line of the pictures' 15-pixel text is. The reader's font is not

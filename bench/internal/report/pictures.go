@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
@@ -17,59 +18,72 @@ type Picture struct {
 // SVGs draws the pictures of a run, but for those of which it has no figures.
 func SVGs(run record.Run) []Picture {
 	v := look(run)
+	drawings := []*drawing{v.throughFaults(), v.throughput(), v.latency()}
+	if v.sweep() {
+		drawings = []*drawing{v.scaling()}
+	}
 	var pictures []Picture
-	add := func(d *drawing) {
+	for _, d := range drawings {
 		if d != nil {
+			d.caption = strings.TrimSpace(run.About + " " + d.caption)
+			d.source = fmt.Sprintf("%s; %s; %s", v.load(), v.machine(), run.Date.UTC().Format("2 January 2006"))
 			pictures = append(pictures, Picture{run.Scenario + "-" + d.name + ".svg", d.svg()})
 		}
 	}
-	if v.sweep() {
-		add(v.scaling())
-		return pictures
-	}
-	add(v.throughFaults())
-	add(v.throughput())
-	add(v.latency())
 	return pictures
 }
 
-const rowHeight = 50.0
-
-// rows is the layout with one row a subject: a line with its title and figures, and a plot below it
-// that is as wide as the picture.
-type rows struct {
+// lanes is the layout of all pictures: a lane for each subject, or for each point of a sweep, and an
+// axis below them that they share.
+type lanes struct {
 	*drawing
-	sums        []record.Summary
-	top         float64
-	left, right float64 // of the plot
+	top   float64 // of the first
+	count int
+	head  float64 // of each: the line with its title and figures
+	plot  float64 // of each, below the head
 }
 
-// newRows makes rows below top, whose figures take the last pixels of their lines.
-func newRows(d *drawing, sums []record.Summary, top, figures float64) rows {
-	r := rows{drawing: d, sums: sums, top: top, left: margin + 22, right: width - margin - 22}
+// in is where the plot of a lane is.
+func (l lanes) in(i int) extent {
+	top := l.top + (l.head+l.plot)*float64(i) + l.head
+	return extent{top, top + l.plot}
+}
+
+func (l lanes) middle(i int) float64 { return l.in(i).from + l.plot/2 }
+
+// base is the base line of a lane's title.
+func (l lanes) base(i int) float64 { return l.in(i).from - 8 }
+
+func (l lanes) bottom() float64 { return l.in(l.count-1).to + 6 }
+
+// Where the two figures at the end of a lane's title end, and the room that both take.
+const (
+	firstFigure  = width - margin - 92
+	secondFigure = width - margin
+	figuresRoom  = 190.0
+)
+
+// titles writes the subject's above each lane.
+func (l lanes) titles(sums []record.Summary) {
 	for i, s := range sums {
-		r.label(xy{margin, r.base(i)}, width-2*margin-figures, s.Subject.Title)
+		l.label(xy{margin, l.base(i)}, width-2*margin-figuresRoom, s.Subject.Title)
 	}
-	return r
 }
 
-// base is the base line of a row's text, middle that of its plot.
-func (r rows) base(i int) float64   { return r.top + rowHeight*float64(i) + 18 }
-func (r rows) middle(i int) float64 { return r.base(i) + 17 }
-
-// axis draws the scale below the rows and its grid behind their plots; it is drawn before the data.
-func (r rows) axis(s scale, name string) {
-	for i := range r.sums {
-		r.grid(s, extent{r.middle(i) - 10, r.middle(i) + 12})
-	}
-	bottom := r.top + rowHeight*float64(len(r.sums)) + 4
-	r.line(xy{r.left, bottom}, xy{r.right, bottom}, "axis")
+// axis draws the scale below the lanes and its grid behind them; it is drawn before the rest.
+func (l lanes) axis(s scale, name string) {
+	bottom := l.bottom()
 	for _, t := range s.ticks {
-		r.text(xy{s.at(t.value), bottom + 18}, "middle muted small", t.label)
+		l.line(xy{s.at(t.value), l.in(0).from}, xy{s.at(t.value), bottom}, t.class())
+		l.text(xy{s.at(t.value), bottom + 18}, "middle muted small", t.label)
 	}
-	r.text(xy{(r.left + r.right) / 2, bottom + 40}, "middle muted", name)
-	r.height = bottom + 50
+	l.line(xy{s.from, bottom}, xy{s.to, bottom}, "axis")
+	l.text(xy{(s.from + s.to) / 2, bottom + 40}, "middle muted", name)
+	l.height = bottom + 50
 }
+
+// across is the pixels of an axis that is as wide as the picture, with room for the halves of labels.
+var across = extent{margin + 22, width - margin - 22}
 
 // throughput compares the cycles a second with those of the first subject.
 func (v view) throughput() *drawing {
@@ -78,9 +92,8 @@ func (v view) throughput() *drawing {
 		return nil
 	}
 	first, name := sums[0].PerSecond().Median, sums[0].Subject.Title
-	d := &drawing{name: "throughput", title: "Cycles a second"}
-	d.caption = fmt.Sprintf("Locks acquired and released a second as a multiple of %s (%s/s): %s. Longer is better.",
-		name, count(first), rounds(sums))
+	d := &drawing{name: "throughput", title: "Locks acquired and released a second: more is better"}
+	d.caption = rounds(sums)
 	if rate := sums[0].Trials[0].Load.Rate; rate > 0 {
 		d.caption += fmt.Sprintf(" %s/s were begun by schedule, which no subject can exceed.", whole(int64(rate)))
 	}
@@ -88,27 +101,24 @@ func (v view) throughput() *drawing {
 	for _, s := range sums {
 		most = max(most, s.PerSecond().Max/first)
 	}
-	r := newRows(d, sums, 0, 150)
-	x := linear(most, extent{r.left, r.right}, short)
-	r.axis(x, "cycles/s, "+name+" = 1")
+	l := lanes{drawing: d, count: len(sums), head: 30, plot: 20}
+	x := linear(most, across, short)
+	l.axis(x, "locks a second, "+name+" = 1")
+	l.titles(sums)
 	for i, s := range sums {
-		y, rate := r.middle(i), s.PerSecond()
-		r.rect(box{r.left, y - 9, x.at(rate.Median/first) - r.left, 18}, "bar "+v.fill(s.Subject.Name))
-		r.whisker(x.at(rate.Min/first), x.at(rate.Max/first), y)
-		r.line(xy{x.at(1), y - 12}, xy{x.at(1), y + 12}, "one")
-		r.text(xy{width - margin - 88, r.base(i)}, "end bold", ratio(s.Ratio))
-		r.text(xy{width - margin, r.base(i)}, "end", count(rate.Median)+"/s")
+		rate, in := s.PerSecond(), l.in(i)
+		l.rect(box{x.from, in.from + 2, x.at(rate.Median/first) - x.from, l.plot - 4}, "bar "+v.fill(s.Subject.Name))
+		l.spread(x, record.Spread{Min: rate.Min / first, Max: rate.Max / first}, l.middle(i))
+		l.line(xy{x.at(1), in.from - 1}, xy{x.at(1), in.to + 1}, "one")
+		l.text(xy{firstFigure, l.base(i)}, "end bold", ratio(s.Ratio))
+		l.text(xy{secondFigure, l.base(i)}, "end", count(rate.Median)+"/s")
 	}
 	return d
 }
 
-// whisker draws the range of the rounds.
-func (d *drawing) whisker(from, to, y float64) {
-	if to-from >= 1 {
-		d.line(xy{from, y}, xy{to, y}, "whisker")
-		d.line(xy{from, y - 4}, xy{from, y + 4}, "whisker")
-		d.line(xy{to, y - 4}, xy{to, y + 4}, "whisker")
-	}
+// spread draws the range of the rounds, of which a mark may lie on top.
+func (d *drawing) spread(x scale, s record.Spread, y float64) {
+	d.rect(box{x.at(s.Min), y - 4, x.at(s.Max) - x.at(s.Min), 8}, "spread")
 }
 
 // latency shows the quantiles of acquiring, from the median to the maximum.
@@ -122,53 +132,47 @@ func (v view) latency() *drawing {
 	if values.to == 0 {
 		return nil
 	}
-	d := &drawing{name: "latency", title: "Time to acquire"}
-	if sums[0].Trials[0].Load.Names == "single" {
-		d.title = "Time waited for the lock"
+	d := &drawing{name: "latency", title: "Time to get a lock: less is better"}
+	d.caption = rounds(sums)
+	l := lanes{drawing: d, top: 26, count: len(sums), head: 30, plot: 20}
+	x := logarithmic(values, across, lying, spanShort)
+	l.axis(x, "time to get a lock (logarithmic)")
+	l.titles(sums)
+	left := margin
+	for _, m := range marks {
+		m.draw(d, xy{left + 7, 16}, "f6")
+		left = l.key(left, m.name)
 	}
-	d.caption = fmt.Sprintf("From asking for a lock to having it, on a logarithmic axis: %s; the maximum is that of all rounds. Further left is better.", rounds(sums))
-	const p50, p99 = width - margin - 88, width - margin // where their columns end
-	r := newRows(d, sums, 46, 176)
-	x := logarithmic(values, extent{r.left, r.right}, lying, spanShort)
-	r.axis(x, "time to acquire (logarithmic)")
-	r.key()
-	r.text(xy{p50, 46}, "end muted small", "p50")
-	r.text(xy{p99, 46}, "end muted small", "p99")
+	l.text(xy{firstFigure, 21}, "end muted small", "p50")
+	l.text(xy{secondFigure, 21}, "end muted small", "p99")
 	for i, s := range sums {
-		y := r.middle(i)
+		y, fill, stroke := l.middle(i), v.fill(s.Subject.Name), v.stroke(s.Subject.Name)
 		if s.Acquire(1).Max == 0 {
-			r.text(xy{r.left, y + 5}, "muted", "acquired nothing")
+			l.text(xy{x.from, y + 5}, "muted", "acquired nothing")
 			continue
 		}
-		v.quantiles(d, s, x, y)
-		r.text(xy{p50, r.base(i)}, "end bold", span(s.Acquire(0.5).Median))
-		r.text(xy{p99, r.base(i)}, "end", span(s.Acquire(0.99).Median))
+		at := func(m mark) xy { return xy{x.at(m.of(s)), y} }
+		l.line(at(marks[0]), at(marks[2]), "range "+stroke)
+		l.line(at(marks[0]), at(marks[1]), "thick "+stroke)
+		l.spread(x, s.Acquire(0.5), y)
+		l.spread(x, s.Acquire(0.99), y)
+		for _, m := range slices.Backward(marks[:]) { // p50 lies on top
+			m.draw(d, at(m), fill)
+		}
+		l.text(xy{firstFigure, l.base(i)}, "end bold", span(s.Acquire(0.5).Median))
+		l.text(xy{secondFigure, l.base(i)}, "end", span(s.Acquire(0.99).Median))
 	}
 	return d
 }
 
-// quantiles draws one subject's: each has a mark of its own, smaller ones further out.
-func (v view) quantiles(d *drawing, s record.Summary, x scale, y float64) {
-	fill, stroke := v.fill(s.Subject.Name), v.stroke(s.Subject.Name)
-	for _, q := range []float64{0.5, 0.99} {
-		over := s.Acquire(q)
-		d.rect(box{x.at(over.Min), y - 9, x.at(over.Max) - x.at(over.Min), 18}, "band "+fill)
-	}
-	d.line(xy{x.at(marks[0].of(s)), y}, xy{x.at(marks[3].of(s)), y}, "range "+stroke)
-	d.line(xy{x.at(marks[0].of(s)), y}, xy{x.at(marks[1].of(s)), y}, "thick "+stroke)
-	for _, m := range slices.Backward(marks[:]) { // p50 lies on top
-		m.draw(d, xy{x.at(m.of(s)), y}, fill)
-	}
-}
-
-// A mark is the sign of a quantile, in the pictures and in their key.
+// A mark is the sign of a quantile, in the lanes and in their key.
 type mark struct {
 	name string
 	of   func(record.Summary) float64
 	draw func(d *drawing, at xy, fill string)
 }
 
-// marks are in the order in which they stand in a row.
+// marks are in the order in which they stand in a lane.
 var marks = [...]mark{
 	{"p50", func(s record.Summary) float64 { return s.Acquire(0.5).Median }, func(d *drawing, at xy, fill string) {
 		d.circle(at, 6.5, "mark "+fill)
@@ -176,30 +180,157 @@ var marks = [...]mark{
 	{"p99", func(s record.Summary) float64 { return s.Acquire(0.99).Median }, func(d *drawing, at xy, fill string) {
 		d.rect(box{at.x - 2.5, at.y - 8, 5, 16}, "mark "+fill)
 	}},
-	{"p99.9", func(s record.Summary) float64 { return s.Acquire(0.999).Median }, func(d *drawing, at xy, fill string) {
-		var t trace
-		for _, p := range []xy{{0, -5}, {5, 0}, {0, 5}, {-5, 0}, {0, -5}} {
-			t.to(xy{at.x + p.x, at.y + p.y})
-		}
-		d.trace(&t, "mark "+fill)
-	}},
-	// That of all rounds: the median of maxima would hide a stall.
-	{"maximum", func(s record.Summary) float64 { return s.Acquire(1).Max }, func(d *drawing, at xy, fill string) {
+	// The median of maxima would hide a stall.
+	{"maximum of all rounds", func(s record.Summary) float64 { return s.Acquire(1).Max }, func(d *drawing, at xy, fill string) {
 		d.circle(at, 4, "hollow "+strings.Replace(fill, "f", "l", 1))
 	}},
 }
 
-// key explains the marks above the rows, in the colour of no subject.
-func (r rows) key() {
-	const fill = "f6"
-	x, y := margin, 16.0
-	for _, m := range marks {
-		m.draw(r.drawing, xy{x + 7, y}, fill)
-		r.text(xy{x + 18, y + 5}, "muted small", m.name)
-		x += 30 + textWidth(m.name)
+// key names a mark above the lanes, and returns where the next one begins.
+func (d *drawing) key(left float64, name string) float64 {
+	d.text(xy{left + 18, 21}, "muted small", name)
+	return left + 34 + textWidth(name)
+}
+
+// throughFaults shows the time to acquire of each subject in the first round. It is what a service
+// sees of the faults: a line that stays where it was, that rises, or that has a gap because no lock
+// could be had.
+func (v view) throughFaults() *drawing {
+	sums := v.cycling()
+	var faults []record.Fault
+	var values extent
+	for _, s := range sums {
+		t := s.Trials[0]
+		if len(t.Faults) > len(faults) {
+			faults = t.Faults
+		}
+		for _, h := range t.Slices {
+			values.include(float64(h.At(0.99)))
+		}
 	}
-	if len(r.sums[0].Trials) > 1 {
-		r.rect(box{x, y - 7, 14, 14}, "band "+fill)
-		r.text(xy{x + 18, y + 5}, "muted small", "range of rounds")
+	if len(faults) == 0 || values.to == 0 {
+		return nil
+	}
+	d := &drawing{name: "faults", title: "Time to get a lock while servers fail: less is better"}
+	d.caption = fmt.Sprintf("p99 of each %s, on a logarithmic axis. A gap: no lock was acquired. Shaded: servers are broken.", spanShort(float64(record.SliceLength)))
+	l := lanes{drawing: d, top: 18, count: len(sums), head: 36, plot: 54}
+	x := linear(float64(sums[0].Trials[0].Load.Duration), extent{margin + 62, across.to}, func(ns float64) string { return short(ns/1e9) + " s" })
+	l.shade(x, faults)
+	l.axis(x, "time since the load began")
+	l.titles(sums)
+	for i, s := range sums {
+		y := logarithmic(values, extent{l.in(i).to, l.in(i).from}, standing, spanShort)
+		for _, t := range y.ticks {
+			if t.label != "" {
+				d.line(xy{x.from, y.at(t.value)}, xy{x.to, y.at(t.value)}, t.class())
+				d.text(xy{x.from - 6, y.at(t.value) + 5}, "end muted small", t.label)
+			}
+		}
+		var line trace
+		for i, h := range s.Trials[0].Slices {
+			if h.Count() == 0 {
+				line.lift()
+				continue
+			}
+			from, at := float64(i)*float64(record.SliceLength), y.at(float64(h.At(0.99)))
+			line.to(xy{x.at(from), at})
+			line.to(xy{x.at(from + float64(record.SliceLength)), at})
+		}
+		d.trace(&line, "line "+v.stroke(s.Subject.Name))
+		var worst time.Duration
+		for _, s := range s.Trials[0].Services {
+			worst = max(worst, s.Without)
+		}
+		if worst > 0 {
+			d.text(xy{secondFigure, l.base(i)}, "end", "no lock for "+span(float64(worst)))
+		}
+	}
+	return d
+}
+
+// shade marks when the faults were, each with its name above it where the one before leaves room.
+func (l lanes) shade(x scale, faults []record.Fault) {
+	free := 0.0
+	for _, f := range faults {
+		from, to := x.at(float64(f.From)), x.at(float64(f.To))
+		l.rect(box{from, l.top, max(to-from, 1), l.bottom() - l.top}, "fault")
+		if middle, half := (from+to)/2, textWidth(f.What)/2; middle-half >= free {
+			l.text(xy{middle, l.top - 6}, "middle tag small", f.What)
+			free = middle + half
+		}
+	}
+}
+
+// dimensions are what sweeps vary, for people, where the flag is not.
+var dimensions = strings.NewReplacer("length=", "bytes of a name: ", "processes=", "client processes: ", "=", ": ")
+
+// scaling shows the figures over the points of all sweeps. They have one scale, so that a step in one
+// sweep can be compared with a step in another.
+func (v view) scaling() *drawing {
+	d := &drawing{name: "scale", title: "Locks a second, and time to get one, under other loads"}
+	d.caption = rounds(v.sums) + " Axes are logarithmic; a gap: nothing was acquired."
+	var points []string // "" is between two sweeps
+	for _, p := range v.run.Points() {
+		if n := len(points); n > 0 && key(points[n-1]) != key(p) {
+			points = append(points, "")
+		}
+		points = append(points, p)
+	}
+	l := lanes{drawing: d, top: 34, count: len(points), plot: 24}
+	left := margin
+	for _, s := range v.run.Subjects {
+		d.circle(xy{left + 7, 16}, 5, "mark "+v.fill(s.Name))
+		left = l.key(left, s.Title)
+	}
+	for i, p := range points {
+		l.text(xy{180, l.middle(i) + 5}, "end", dimensions.Replace(p))
+	}
+	for _, m := range []metric{
+		{"locks a second: more is better", record.Summary.PerSecond, countShort, extent{208, 424}},
+		{"p99 of getting one: less is better", func(s record.Summary) record.Spread { return s.Acquire(0.99) }, spanShort, extent{468, 684}},
+	} {
+		v.dots(l, points, m)
+	}
+	return d
+}
+
+func key(point string) string { return strings.Split(point, "=")[0] }
+
+// A metric is a figure that is shown over the points of a sweep.
+type metric struct {
+	name  string
+	of    func(record.Summary) record.Spread
+	label func(float64) string
+	on    extent // of the picture
+}
+
+// dots draws a metric: its axis, and a line through the points of each sweep for each subject.
+func (v view) dots(l lanes, points []string, m metric) {
+	var values extent
+	for _, s := range v.sums {
+		values.include(m.of(s).Min)
+		values.include(m.of(s).Max)
+	}
+	if values.to == 0 {
+		return
+	}
+	x := logarithmic(values, m.on, lying, m.label)
+	l.axis(x, m.name)
+	for _, subject := range slices.Backward(v.run.Subjects) { // the first lies on top
+		var line trace
+		var marks drawing
+		for i, p := range points {
+			at := slices.IndexFunc(v.sums, func(s record.Summary) bool { return s.Subject.Name == subject.Name && s.Point == p })
+			if at < 0 || m.of(v.sums[at]).Median == 0 {
+				line.lift()
+				continue
+			}
+			figure := m.of(v.sums[at])
+			line.to(xy{x.at(figure.Median), l.middle(i)})
+			marks.spread(x, figure, l.middle(i))
+			marks.circle(xy{x.at(figure.Median), l.middle(i)}, 5, "mark "+v.fill(subject.Name))
+		}
+		l.trace(&line, "line "+v.stroke(subject.Name))
+		l.body.Write(marks.body.Bytes())
 	}
 }

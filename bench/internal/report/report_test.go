@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -139,7 +141,8 @@ func TestTheTextSaysWhatTheFiguresAreWorth(t *testing.T) {
 	assert.Contains(t, b.String(), "!! ours & <co>: not one cycle succeeded")
 }
 
-// TestPicturesAreDrawnWithinTheirBounds: each is well-formed, and no text leaves it.
+// TestPicturesAreDrawnWithinTheirBounds: each is well-formed, no text leaves it, and it says what it
+// shows.
 func TestPicturesAreDrawnWithinTheirBounds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -159,7 +162,10 @@ func TestPicturesAreDrawnWithinTheirBounds(t *testing.T) {
 		var names []string
 		for _, p := range SVGs(c.run) {
 			names = append(names, p.Name)
-			within(t, p)
+			text := within(t, p)
+			for _, want := range []string{c.run.About, "redis 7.0.15, linux/amd64, 2 CPUs", "is better", "ours & <co>"} {
+				assert.Contains(t, text, want, "%s is seen without its page", p.Name)
+			}
 		}
 		assert.Equal(t, c.want, strings.Join(names, " "))
 	}
@@ -171,8 +177,10 @@ func titled(run record.Run) record.Run {
 	return run
 }
 
-func within(t *testing.T, p Picture) {
+// within returns all that is written in a picture.
+func within(t *testing.T, p Picture) string {
 	t.Helper()
+	var written []string
 	height, drawn, titles := 0.0, 0, map[string]float64{} // where these end, by line
 	for d := xml.NewDecoder(bytes.NewReader(p.SVG)); ; {
 		token, err := d.Token()
@@ -193,10 +201,11 @@ func within(t *testing.T, p Picture) {
 		number := func(name string) float64 { n, _ := strconv.ParseFloat(at[name], 64); return n }
 		switch e.Name.Local {
 		case "svg":
-			height = number("height")
+			fmt.Sscanf(at["viewBox"], "0 0 720 %f", &height)
 		case "text":
 			var s string
 			require.NoError(t, d.DecodeElement(&s, &e))
+			written = append(written, s)
 			left, w := number("x"), textWidth(s)
 			if strings.Contains(at["class"], "middle") {
 				left -= w / 2
@@ -216,6 +225,35 @@ func within(t *testing.T, p Picture) {
 	}
 	assert.Greater(t, drawn, 10, p.Name)
 	assert.Contains(t, string(p.SVG), "prefers-color-scheme:dark")
+	return strings.Join(written, " ")
+}
+
+// TestASubjectHasALaneOfItsOwn: the lines of two are not drawn over one another.
+func TestASubjectHasALaneOfItsOwn(t *testing.T) {
+	t.Parallel()
+	svg := string(SVGs(made("pause", 1, faulty))[0].SVG)
+	var lanes []extent
+	for _, path := range regexp.MustCompile(`<path d="([^"]*)" class="line l`).FindAllStringSubmatch(svg, -1) {
+		lane := extent{math.Inf(1), math.Inf(-1)}
+		for _, point := range regexp.MustCompile(`[ML][\d.]+ ([\d.]+)`).FindAllStringSubmatch(path[1], -1) {
+			y, err := strconv.ParseFloat(point[1], 64)
+			require.NoError(t, err)
+			lane = extent{min(lane.from, y), max(lane.to, y)}
+		}
+		lanes = append(lanes, lane)
+	}
+	require.Len(t, lanes, 2)
+	assert.Less(t, lanes[0].to, lanes[1].from)
+}
+
+func TestATitleIsShownInWhole(t *testing.T) {
+	t.Parallel()
+	const title = "PostgreSQL advisory locks, pgx 5.12.0 (one server)"
+	run := made("pause", 1, faulty)
+	run.Subjects[1].Title = title
+	for _, p := range SVGs(run) {
+		assert.Contains(t, string(p.SVG), ">"+title+"<", p.Name)
+	}
 }
 
 func TestASubjectHasOneColour(t *testing.T) {

@@ -97,21 +97,6 @@ func (s *scale) mark(room float64, label func(float64) string) {
 	}
 }
 
-// grid draws the ticks of a horizontal scale as vertical lines.
-func (d *drawing) grid(s scale, y extent) {
-	for _, t := range s.ticks {
-		d.line(xy{s.at(t.value), y.from}, xy{s.at(t.value), y.to}, t.class())
-	}
-}
-
-// ladder draws a vertical scale: its grid, and its labels at the left.
-func (d *drawing) ladder(s scale, x extent) {
-	for _, t := range s.ticks {
-		d.line(xy{x.from, s.at(t.value)}, xy{x.to, s.at(t.value)}, t.class())
-		d.text(xy{x.from - 6, s.at(t.value) + 5}, "end muted small", t.label)
-	}
-}
-
 // above is the smallest of some multiples of a power of ten that is not below x.
 func above(x float64, multiples ...float64) float64 {
 	ten := powerBelow(x)

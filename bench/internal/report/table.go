@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
@@ -174,14 +173,6 @@ func (v view) faults(sums []record.Summary) table {
 		}
 	}
 	return t
-}
-
-// longestWithout is the longest time for which a fault kept the subject from acquiring anything.
-func longestWithout(t record.Trial) (worst time.Duration) {
-	for _, s := range t.Services {
-		worst = max(worst, s.Without)
-	}
-	return worst
 }
 
 // outcomes counts how the cycles ended, if any of them did otherwise than well.

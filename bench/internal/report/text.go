@@ -51,7 +51,7 @@ func (v view) machine() string {
 		plural(m.CPUs, "CPU"), m.GOMAXPROCS, m.Go)
 }
 
-// load describes the work of the callers, in a line. The points of a sweep say in what they differ.
+// load describes the work of the callers, in a line. What a sweep varies is not in it.
 func (v view) load() string {
 	if len(v.run.Trials) == 0 {
 		return "nothing was measured"
@@ -59,7 +59,7 @@ func (v view) load() string {
 	l := v.run.Trials[0].Load
 	parts := []string{plural(l.Nodes, "node"), plural(l.Callers, "caller"), fmt.Sprintf("client processes: %d", l.Processes)}
 	if v.sweep() {
-		parts = []string{strings.Join(v.run.Points(), ", ")}
+		parts = nil
 	}
 	if l.Held > 0 {
 		parts = append(parts, plural(l.Held, "lock")+" held under renewal")

@@ -41,12 +41,12 @@ func (v view) cycling() []record.Summary {
 	return slices.DeleteFunc(slices.Clone(v.sums), func(s record.Summary) bool { return s.Trials[0].Held != nil })
 }
 
-// rounds says of how many rounds figures are medians.
+// rounds says what the figures are.
 func rounds(sums []record.Summary) string {
 	if n := len(sums[0].Trials); n > 1 {
-		return "medians of " + plural(n, "round") + ", with the range of the rounds"
+		return "Medians of " + plural(n, "round") + "; grey: their range."
 	}
-	return "one round only"
+	return "One round."
 }
 
 func violations(t record.Trial) int64 { return t.Violations }
