@@ -314,6 +314,10 @@ var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
 var errForgetful = fmt.Errorf("%w yet: servers that are new or were restarted have no vote until all locks that they may have forgotten are over "+
 	"(new servers have it at once after redlock reset, and tests with package redlocktest)", ErrNoQuorum)
 
+// errBehind: of too many nodes the clocks have gone ahead of this client's.
+var errBehind = fmt.Errorf("%w: this machine's clock runs slower than those of most servers, or stood still, and cannot measure for how long a lock is held "+
+	"(redlock doctor compares the clocks)", ErrNoQuorum)
+
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
 

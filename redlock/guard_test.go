@@ -322,6 +322,40 @@ func TestAClockSetAheadCountsAsForgetting(t *testing.T) {
 	}
 }
 
+// TestASlowClockOfOurOwnIsTold: a client cannot see which clock is wrong, but not most servers are set
+// ahead at the same time.
+func TestASlowClockOfOurOwnIsTold(t *testing.T) {
+	for fast, isOurs := range map[int]bool{1: false, 2: false, 3: true, 5: true} {
+		t.Run(fmt.Sprint(fast), func(t *testing.T) {
+			simulate(t, 5, func(t *testing.T, w *sim.World) {
+				l := settled(t, w, 1)[0]
+				for _, s := range w.Servers()[:fast] {
+					s.SetRate(1.02)
+				}
+				lock := take(t, l, "x")
+				var err error
+				for begin := time.Now(); time.Since(begin) < 4*ttl && err == nil; time.Sleep(ttl / 3) {
+					var other *redlock.Lock
+					if other, err = l.TryAcquire(t.Context(), "y"); err == nil {
+						require.NoError(t, other.Release(t.Context()))
+					}
+				}
+				if !isOurs {
+					require.NoError(t, err)
+					require.NoError(t, lock.Release(t.Context()))
+					return
+				}
+				require.ErrorIs(t, err, redlock.ErrNoQuorum)
+				assert.ErrorContains(t, err, "no quorum: this machine's clock runs slower than those of most servers, or stood still")
+				assert.ErrorContains(t, err, "ahead of this machine's clock, which runs slow or stood still")
+				assert.NotContains(t, err.Error(), "restarted")
+				<-lock.Context().Done()
+				assert.ErrorContains(t, context.Cause(lock.Context()), "ahead of this machine's clock, which runs slow or stood still")
+			})
+		})
+	}
+}
+
 // TestAClockSetBackCostsOneReading, and no vote.
 func TestAClockSetBackCostsOneReading(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {

@@ -113,7 +113,7 @@ func (s *settings) again(try int, failure *QuorumError) bool {
 		return try < s.retries
 	}
 	switch failure.Err {
-	case ErrHeld, errStale, errNoToken, errForgetful, errPartLost, errMapHeld:
+	case ErrHeld, errStale, errNoToken, errForgetful, errBehind, errPartLost, errMapHeld:
 		return true
 	}
 	return false
@@ -161,7 +161,7 @@ const maxQuarantineWait = time.Second
 // that moment a crashed holder's lock is free.
 func (s *settings) delay(try int, failure *QuorumError) time.Duration {
 	remaining := failure.Remaining
-	if failure.Err == errForgetful && remaining > wait.Longest {
+	if (failure.Err == errForgetful || failure.Err == errBehind) && remaining > wait.Longest {
 		d := min(remaining, maxQuarantineWait)
 		return d + s.jitter(d/8)
 	}

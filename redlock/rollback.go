@@ -91,6 +91,9 @@ func failureOf(ctx context.Context, s *ballot.State, t quorum.Tally) error {
 	case t.Verdict() == quorum.Won:
 		return errStale
 	case t.Outage() && t.Faults-forgetful(s) < t.Blocking():
+		if isBehind(s) {
+			return errBehind
+		}
 		return errForgetful
 	case t.Outage():
 		return ErrNoQuorum
@@ -119,6 +122,17 @@ func forgetful(s *ballot.State) int {
 		}
 	}
 	return n
+}
+
+// isBehind reports whether it is this client's clock for which nodes have no vote.
+func isBehind(s *ballot.State) bool {
+	for i := range s.Len() {
+		var q *protocol.QuarantineError
+		if errors.As(s.Reply(i).Err, &q) && q.Behind {
+			return true
+		}
+	}
+	return false
 }
 
 // freeIn returns how long it takes until a quorum of nodes is free and has a

@@ -353,7 +353,7 @@ func (a *acquisition) explain(lost []defeat) (worst *QuorumError, couldWin bool)
 // held.
 func severity(kind error) int {
 	switch kind {
-	case errStale, errNoToken, errForgetful:
+	case errStale, errNoToken, errForgetful, errBehind:
 		return 0
 	case ErrHeld:
 		return 1

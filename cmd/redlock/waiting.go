@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/redquorum/redquorum/internal/alike"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -86,6 +87,7 @@ type obstacle struct {
 	weight int
 	until  time.Time // when it may be over; zero if that is not known
 	never  bool      // a key has no TTL
+	behind bool      // this machine's clock is the reason of the quarantine
 }
 
 // obstacleOf reads the error of a try that failed at a moment. ok is false if that was the end of
@@ -113,8 +115,8 @@ func (r *reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 		}
 	case errors.Is(vote.Err, redlock.ErrNoQuorum):
 		o.kind = redlock.ErrNoQuorum
-		if errors.Is(err, redlock.ErrQuarantine) {
-			o.kind = redlock.ErrQuarantine
+		if q := (*protocol.QuarantineError)(nil); errors.As(err, &q) {
+			o.kind, o.behind = redlock.ErrQuarantine, q.Behind
 		}
 	default:
 		return obstacle{}, false
@@ -143,6 +145,9 @@ func (o obstacle) text(now time.Time, since bool) string {
 	left := max(0, o.until.Sub(now))
 	switch o.kind {
 	case redlock.ErrQuarantine:
+		if o.behind {
+			return "this machine's clock runs slower than those of most servers, or stood still"
+		}
 		text := "new or restarted servers have no vote yet"
 		switch {
 		case since:

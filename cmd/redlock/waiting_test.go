@@ -28,9 +28,13 @@ func heldBy(owner string, since time.Time) redlock.Event {
 
 // forgetful is a try that new servers have failed.
 func forgetful(left time.Duration) redlock.Event {
-	quarantine := &redlock.NodeError{Node: "a:1", Err: &protocol.QuarantineError{Reason: "it is new"}}
+	return quarantined(left, &protocol.QuarantineError{Reason: "it is new"})
+}
+
+func quarantined(left time.Duration, q *protocol.QuarantineError) redlock.Event {
 	return failed(redlock.QuorumError{
-		Name: "nightly", Err: fmt.Errorf("%w yet", redlock.ErrNoQuorum), Remaining: left, Causes: multierror.Append(nil, quarantine),
+		Name: "nightly", Err: fmt.Errorf("%w yet", redlock.ErrNoQuorum), Remaining: left,
+		Causes: multierror.Append(nil, &redlock.NodeError{Node: "a:1", Err: q}),
 	})
 }
 
@@ -75,6 +79,7 @@ func TestAReporterTellsEachStateOnce(t *testing.T) {
 		r.Observe(heldBy("web-4", since))
 		r.Observe(forgetful(3 * time.Second))
 		r.Observe(forgetful(2 * time.Second))
+		r.Observe(quarantined(2*time.Second, &protocol.QuarantineError{Reason: "it is ahead", Behind: true}))
 		r.Observe(redlock.Event{Kind: redlock.EventAcquired, Votes: 4, Elapsed: 52_345 * time.Millisecond, Remaining: 9 * time.Second})
 		r.Observe(redlock.Event{Kind: redlock.EventExtended, Votes: 5})
 		r.Observe(redlock.Event{Kind: redlock.EventReleased, Votes: 5, Elapsed: 12_345 * time.Microsecond})
@@ -86,6 +91,7 @@ func TestAReporterTellsEachStateOnce(t *testing.T) {
 			"redlock: a:1: answers again",
 			"redlock: nightly: held by web-4" + at,
 			"redlock: nightly: new or restarted servers have no vote yet (new ones have it after redlock reset)",
+			"redlock: nightly: this machine's clock runs slower than those of most servers, or stood still",
 			"redlock: nightly: acquired with 4 votes after 52.3s, valid for 9s unless renewed",
 			"redlock: nightly: released after 10ms, confirmed by 5 servers",
 		}, strings.Split(strings.TrimSpace(out.String()), "\n"))

@@ -355,6 +355,7 @@ var ErrQuarantine = errors.New("in quarantine")
 type QuarantineError struct {
 	Left   time.Duration // until the node votes again; zero if it could at once
 	Reason string
+	Behind bool // the clocks of most nodes have gone ahead of the client's, so it is that one which is wrong
 }
 
 func (e *QuarantineError) Error() string {

@@ -2,6 +2,7 @@ package trust
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -30,7 +31,8 @@ type nodeEpoch struct {
 	knownTTLs      []knownTTL  // of this generation and of those before
 	offset         quorum.Offset[clock.Instant]
 	noVotesUntil   clock.Instant // since the server's clock was set ahead, votes do not count before this
-	why            string        // by how much it was
+	aheadUntil     atomic.Int64  // the same, for Guard.isBehind, which does not lock
+	ahead          time.Duration // by how much it was, at most
 	skewTotal      time.Duration // by how much it was, together, while votes do not count for it
 	keepStepsUntil clock.Instant // until then this client drops no step from the record (see drops)
 	lastGood       lastSeen      // what was last looked at and found in order
@@ -195,7 +197,11 @@ func (m *nodeEpoch) standing(start, now clock.Instant) error {
 	case m.record == nil:
 		return &protocol.QuarantineError{Reason: "it has no record of its memory yet"}
 	case start < m.noVotesUntil:
-		return &protocol.QuarantineError{Left: max(0, m.noVotesUntil.Sub(now)), Reason: m.why}
+		err := &protocol.QuarantineError{Left: max(0, m.noVotesUntil.Sub(now)), Behind: g.isBehind(now)}
+		if err.Reason = fmt.Sprintf("its clock was set ahead by up to %v", m.ahead.Round(time.Millisecond)); err.Behind {
+			err.Reason = fmt.Sprintf("it and most servers have gone up to %v ahead of this machine's clock, which runs slow or stood still", m.ahead.Round(time.Millisecond))
+		}
+		return err
 	case start < from:
 		return &protocol.QuarantineError{Left: max(0, from.Sub(now)), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
 	}

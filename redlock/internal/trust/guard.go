@@ -70,6 +70,19 @@ func (g *Guard) IsNear(token int64, now clock.Instant) bool {
 	return seen.known && t-seen.earliest <= TokenSlack/2 && seen.latest-t <= TokenSlack/2
 }
 
+// isBehind reports whether the clocks of most nodes have gone ahead of this client's lately. Either
+// all of them were set, or, which is likelier, this one runs slow or stood still. It changes what is
+// told and not what counts: the keys may have expired too early all the same.
+func (g *Guard) isBehind(now clock.Instant) bool {
+	n := 0
+	for i := range g.nodes {
+		if now < clock.Instant(g.nodes[i].aheadUntil.Load()) {
+			n++
+		}
+	}
+	return n > 1 && n > len(g.nodes)/2
+}
+
 func (g *Guard) readClocks(now clock.Instant) *clocks {
 	seen, n := &clocks{at: now, earliest: math.MaxInt64}, 0
 	for i := range g.nodes {

@@ -278,7 +278,8 @@ func (m *nodeEpoch) quarantineAhead(r *record.Record, jump, reading time.Duratio
 		}
 	}
 	if until := heard.Add(hold + quorum.Drift(hold)); until > m.noVotesUntil {
-		m.noVotesUntil, m.why = until, fmt.Sprintf("its clock was set ahead by up to %v", jump.Round(time.Millisecond))
+		m.noVotesUntil, m.ahead = until, jump
+		m.aheadUntil.Store(int64(until))
 	}
 	m.keepSteps(r, heard)
 }
