@@ -16,6 +16,7 @@ func compare(visits []*visit) (together []Finding) {
 	}
 	sameServers(visits)
 	newcomers(visits)
+	together = append(together, rates(visits)...)
 	if n := voters(visits); n < q && answered(visits) >= q {
 		together = append(together, Finding{Fatal, checkQuarantine, fmt.Sprintf("%d of %d servers have a vote, and %d are needed", n, len(visits), q), "no lock can be taken", "see above what ails the others, and whether it ends by itself"})
 	}

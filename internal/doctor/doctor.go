@@ -117,7 +117,7 @@ func ExamineSets(ctx context.Context, sets []Set, s Settings) []*Report {
 		own := s
 		own.Prefix += set.Prefix
 		for _, server := range set.Servers {
-			v := &visit{server: server, settings: own, nodes: len(set.Servers)}
+			v := &visit{server: server, settings: own, nodes: len(set.Servers), facts: facts{rate: unknown}}
 			visits[i] = append(visits[i], v)
 			wg.Go(func() { v.run(ctx) })
 		}

@@ -22,7 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // redis.Error, and else the connection's.
 type fake struct {
 	answers map[string]any
-	clock   time.Duration // ahead of ours
+	clock   time.Duration // ahead of ours, when it began
+	rate    float64       // at which it gains on ours
+	began   time.Time
+	step    time.Duration // in which its clock goes, if not zero
 
 	mu      sync.Mutex
 	sent    []string // all commands
@@ -33,7 +36,7 @@ type fake struct {
 
 // healthy is Redis 7 as it should be, and has been for a while.
 func healthy() *fake {
-	return &fake{closed: make(chan struct{}), answers: map[string]any{
+	return &fake{closed: make(chan struct{}), began: time.Now(), answers: map[string]any{
 		"INFO server":                 "# Server\r\nredis_version:7.2.4\r\nredis_mode:standalone\r\nrun_id:aaaa\r\n",
 		"INFO persistence":            "loading:0\r\naof_enabled:1\r\naof_last_write_status:ok\r\nrdb_last_bgsave_status:ok\r\n",
 		"INFO memory":                 "used_memory:1000000\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n",
@@ -100,7 +103,8 @@ func (f *fake) Receive() (any, error) {
 		}
 	}
 	if command == "TIME" && best == "" {
-		now := time.Now().Add(f.clock)
+		now := time.Now()
+		now = now.Add(f.clock + time.Duration(f.rate*float64(now.Sub(f.began)))).Truncate(f.step)
 		return []any{[]byte(fmt.Sprint(now.Unix())), []byte(fmt.Sprint(now.Nanosecond() / 1000))}, nil
 	}
 	if best != "" && answer == nil {
@@ -129,7 +133,12 @@ var usual = Settings{Timeout: 10 * time.Second, NodeTimeout: 10 * time.Second, M
 // three examines the fake together with two healthy servers.
 func three(t *testing.T, f *fake, s Settings) *Report {
 	t.Helper()
-	second, third := healthy(), healthy()
+	return with(t, f, healthy(), healthy(), s)
+}
+
+// with is three with other servers than healthy ones.
+func with(t *testing.T, f, second, third *fake, s Settings) *Report {
+	t.Helper()
 	for i, other := range []*fake{second, third} {
 		run := []string{"bbbb", "cccc"}[i]
 		other.but("INFO server", strings.Replace(other.answers["INFO server"].(string), "aaaa", run, 1))

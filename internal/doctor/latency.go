@@ -10,24 +10,36 @@ import (
 // enough for a server far away.
 const samples = 7
 
-// latency measures round trips, and the server's clock by the shortest of them, because the server
-// answered at some time between two readings of our clock.
-func (v *visit) latency() error {
-	var trips []time.Duration
+// readClock reads the server's clock, by the shortest of several round trips, because the server
+// answered at some moment between two readings of our clock. The reading is the zero value if the
+// server does not tell the time.
+func (v *visit) readClock() (best reading, trips []time.Duration, err error) {
 	for range samples {
 		q := newQuestion("TIME")
-		before := time.Now()
+		r := reading{sent: time.Now()}
 		if err := v.ask(q); err != nil {
-			return err
+			return reading{}, nil, err
 		}
-		trip := time.Since(before)
-		clock, ok := q.time()
-		if ok && (!v.facts.timed || trip/2 < v.facts.uncertainty) {
-			v.facts.timed = true
-			v.facts.offset = clock.Sub(before.Add(trip / 2).Round(0))
-			v.facts.uncertainty = trip / 2
+		r.heard = time.Now()
+		trips = append(trips, r.trip())
+		ok := false
+		if r.clock, ok = q.time(); ok && (best.sent.IsZero() || r.trip() < best.trip()) {
+			best = r
 		}
-		trips = append(trips, trip)
+	}
+	return best, trips, nil
+}
+
+// latency measures round trips, and the server's clock.
+func (v *visit) latency() error {
+	first, trips, err := v.readClock()
+	if err != nil {
+		return err
+	}
+	if !first.sent.IsZero() {
+		v.facts.timed, v.facts.clock = true, first
+		v.facts.uncertainty = first.trip() / 2
+		v.facts.offset = first.clock.Sub(first.sent.Add(first.trip() / 2).Round(0))
 	}
 	slices.Sort(trips)
 	median, longest := trips[len(trips)/2], trips[len(trips)-1]

@@ -33,6 +33,8 @@ type facts struct {
 	offset      time.Duration  // the server's clock is ahead of ours by this,
 	uncertainty time.Duration  // give or take that
 	timed       bool           // it is known
+	clock       reading        // from which it is
+	rate        rate           // at which it gains on ours
 	dataSet     string         // as in the record
 	record      *record.Record // nil: none, or it could not be read
 	recordRead  bool
@@ -59,6 +61,9 @@ func (v *visit) run(ctx context.Context) {
 	}
 	if err == nil {
 		v.members(ctx)
+		err = v.watch(ctx)
+	}
+	if err == nil {
 		return
 	}
 	if v.conn != nil && ctx.Err() != nil {
