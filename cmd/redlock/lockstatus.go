@@ -313,12 +313,15 @@ func (st *status) notes(named bool) (notes []string) {
 	if slices.ContainsFunc(st.Locks, lockStatus.cut) {
 		note("A value that ends in … is longer; --json has it whole.")
 	}
-	for _, n := range st.Nodes {
-		if n.Error != "" {
-			note("%s did not answer: %s", word(n.Node), n.Error)
-		}
+	if silent := st.silent(); silent != "" {
+		note("No answer from %s", silent)
 	}
 	return notes
+}
+
+// silent tells which servers did not answer, and why.
+func (st *status) silent() string {
+	return together(len(st.Nodes), func(i int) (node, why string) { return st.Nodes[i].Node, st.Nodes[i].Error })
 }
 
 // hasReaders reports whether a node has readers of the lock.

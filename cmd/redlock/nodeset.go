@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
@@ -99,19 +100,34 @@ func (c nodeReplies) Receive(node int, reply protocol.Reply) { c <- nodeReply{no
 func (s *nodeSet) failure(replies []protocol.Reply, done string) error {
 	text := done
 	silent := 0
-	for i, r := range replies {
+	if failed := together(len(replies), func(i int) (node, why string) {
+		r := replies[i]
 		if r.Err == nil {
-			continue
+			return "", ""
 		}
-		text += fmt.Sprintf("; %s: %s", word(s.nodes[i].String()), harmless(r.Err.Error()))
 		if !errors.Is(r.Err, protocol.ErrWrongType) {
 			silent++
 		}
+		return s.nodes[i].String(), harmless(r.Err.Error())
+	}); failed != "" {
+		text += "; " + failed
 	}
 	if len(s.nodes)-silent >= s.quorum() {
 		return errors.New(text)
 	}
 	return &exitError{code: exitNoQuorum, err: fmt.Errorf("no quorum: %s", text)}
+}
+
+// together tells which of n servers failed and why, those together that failed alike: of gives the
+// name of each, and why, or nothing if it did not fail.
+func together(n int, of func(i int) (node, why string)) string {
+	var nodes, says []string
+	for i := range n {
+		if node, why := of(i); why != "" {
+			nodes, says = append(nodes, word(node)), append(says, why)
+		}
+	}
+	return alike.Together(nodes, says)
 }
 
 // table shows what each node holds.

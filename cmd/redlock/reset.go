@@ -76,6 +76,8 @@ type resetReport struct {
 	Locks    []string    `json:"locks"`             // that any server holds
 	CutOff   bool        `json:"cut_off,omitempty"` // there may be more
 	Unseen   []string    `json:"unseen,omitempty"`  // servers whose locks are not known
+
+	silent string // the same, those together that say the same
 }
 
 // A resetNode is one server.
@@ -206,7 +208,7 @@ func (r *resetCommand) locks(ctx context.Context, report *resetReport, sets []se
 			report.Locks = append(report.Locks, l.title())
 		}
 	}
-	report.CutOff = st.CutOff
+	report.CutOff, report.silent = st.CutOff, st.silent()
 	for _, n := range st.Nodes {
 		if n.Error != "" {
 			report.Unseen = append(report.Unseen, word(n.Node)+": "+n.Error)
@@ -232,13 +234,11 @@ func (report *resetReport) feasible() error {
 }
 
 func (report *resetReport) failures() string {
-	text := ""
-	for _, n := range report.Nodes {
-		if n.Error != "" {
-			text += "; " + word(n.Node) + ": " + n.Error
-		}
+	failed := together(len(report.Nodes), func(i int) (node, why string) { return report.Nodes[i].Node, report.Nodes[i].Error })
+	if failed != "" {
+		failed = "; " + failed
 	}
-	return text
+	return failed
 }
 
 const resetQuestion = "All servers then vote at once, although they may have forgotten locks: two can hold one\n" +
@@ -358,8 +358,8 @@ func (r *resetCommand) text(report *resetReport) string {
 	} else {
 		fmt.Fprintln(&b, "No lock is held, as far as the servers tell.")
 	}
-	for _, s := range report.Unseen {
-		fmt.Fprintln(&b, wrap("Which locks are held is not known of "+s, 0))
+	if report.silent != "" {
+		fmt.Fprintln(&b, wrap("Which locks are held is not known of "+report.silent, 0))
 	}
 	return b.String()
 }

@@ -339,10 +339,8 @@ func (st *status) noQuorum(reasons bool) error {
 	if text == "" {
 		return nil
 	}
-	for _, n := range st.Nodes {
-		if n.Error != "" && reasons {
-			text += "; " + n.Node + ": " + n.Error
-		}
+	if silent := st.silent(); silent != "" && reasons {
+		text += "; " + silent
 	}
 	return &exitError{code: exitNoQuorum, err: errors.New(text)}
 }
