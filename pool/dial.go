@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -123,6 +124,10 @@ func explainTLS(err error) error {
 			err = op.Err // without the addresses
 		}
 		return fmt.Errorf("TLS: %w; "+schemes, err)
+	}
+	var unknown x509.UnknownAuthorityError
+	if errors.As(err, &unknown) {
+		return fmt.Errorf("TLS: its certificate is signed by an authority that is not trusted here (%w)", unknown)
 	}
 	return fmt.Errorf("TLS: %w", err)
 }

@@ -82,6 +82,9 @@ func (t *target) setHost(u *url.URL) error {
 	if strings.Contains(u.Host, ",") {
 		return errors.New("several hosts in one URL; each server has a URL of its own")
 	}
+	if strings.Contains(t.host, ":") && !strings.HasPrefix(u.Host, "[") {
+		return errors.New("several ports, or an IPv6 address without brackets; write host:port or [address]:port")
+	}
 	port := u.Port()
 	if port == "" {
 		port = "6379"

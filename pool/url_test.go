@@ -85,6 +85,8 @@ func TestBadURLsAreRefusedWithAdvice(t *testing.T) {
 		"redis://h?protocol=3&db=1":     "leave others out",
 		"redis://a,b,c":                 "several hosts",
 		"redis://a:1,b:2":               "several hosts",
+		"redis://h:1:2":                 "several ports",
+		"redis://::1":                   "without brackets",
 		"redis://h?standby":             "host:port",
 		"redis://h?standby=a&x=1":       "only parameter",
 		"redis://h?standby=a/1":         "host:port",
