@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -69,5 +71,9 @@ func (s *servers) demoFleet(ctx context.Context) (fleet.Fleet, error) {
 		}
 		kind, options = fleet.Addrs, fleet.Options{URLs: urls}
 	}
-	return fleet.Start(ctx, kind, options)
+	f, err := fleet.Start(ctx, kind, options)
+	if err != nil && kind == fleet.Addrs && ctx.Err() == nil {
+		return nil, &exitError{code: exitNoQuorum, err: fmt.Errorf("all servers of --node must answer: %w", errors.Unwrap(err))}
+	}
+	return f, err
 }

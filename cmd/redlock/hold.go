@@ -98,6 +98,11 @@ var errInputEnded = errors.New("standard input ended before there was a lock; ke
 
 // run takes the lock and holds it until standard input ends.
 func (h *holdCommand) run(c *cobra.Command, names []string) error {
+	for _, name := range names { // before standard input is looked at, which can have ended
+		if err := h.servers.checkName(name); err != nil {
+			return err
+		}
+	}
 	// A program that has gone away must not end this process, which has a lock to release.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(c.Context())

@@ -65,6 +65,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = knownTopic
+	root.InitDefaultCompletionCmd(args...)
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		completion.Args, completion.RunE = knownShell, func(c *cobra.Command, _ []string) error { return c.Help() }
+		for _, shell := range completion.Commands() {
+			shell.Args = noArguments
+		}
+	}
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		forCompletion(root)
 	}
@@ -159,6 +166,15 @@ func noCommand(c *cobra.Command, args []string) error {
 		meant = fmt.Sprintf(" (did you mean %q?)", s[0])
 	}
 	return usageErrorf("unknown command %q%s; see %q", args[0], meant, "redlock --help")
+}
+
+// knownShell refuses a shell that there is no completion for. cobra prints the help then, and exits
+// with 0.
+func knownShell(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageErrorf("%s has no command %q", c.CommandPath(), args[0])
+	}
+	return nil
 }
 
 // noArguments is for commands that take flags only.

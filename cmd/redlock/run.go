@@ -195,7 +195,7 @@ func cannotRun(name string, err error) error {
 	if errors.As(err, &path) {
 		err = path.Err
 	}
-	return &exitError{code: code, err: fmt.Errorf("%s: %w", name, err)}
+	return &exitError{code: code, err: fmt.Errorf("%s: %w", word(name), err)}
 }
 
 // environment returns the command's environment: ours, with its own lock's name, end and token.

@@ -237,7 +237,7 @@ func (s *servers) poolOptions() ([]pool.Option, error) {
 	if s.tlsCert != "" {
 		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
 		if err != nil {
-			return nil, wrong(s.flags, "tls-cert", "the certificate and its key: %w", err)
+			return nil, wrong(s.flags, "tls-cert", "the certificate and its key: %s", strings.TrimPrefix(err.Error(), "tls: "))
 		}
 		config.Certificates = []tls.Certificate{cert}
 	}
