@@ -95,7 +95,7 @@ func (q *queue) leaveForSlot(a *acquisition, got *session) (unwanted *session) {
 // tell is that of the queue for callers that wait for one of several permits.
 func (l *slotLines) tell(key string, slot int) {
 	for _, ln := range l.lines[key] {
-		if slot < ln.waiters.first.settings.holders() {
+		if slot < ln.waiters.first.settings.permits {
 			l.left.remember(ln.key, slot)
 			ln.tell()
 		}
@@ -108,7 +108,7 @@ func (k *Lock) Permit() int { return k.session.slot() }
 
 // slotsRequest asks a node for free slots.
 func (a *acquisition) slotsRequest() protocol.Request {
-	s, k := a.settings, a.settings.holders()
+	s, k := a.settings, a.settings.permits
 	stem, tail := keys.Slots(a.key)
 	return protocol.Request{Op: protocol.OpSlots, Key: a.key, Timeout: s.timeout(), Slots: &protocol.Slots{
 		Stem: stem, Tail: tail, N: k, From: s.draw(k),
@@ -121,7 +121,7 @@ func (s *settings) draw(n int) int { return int(s.jitter(time.Duration(n))) }
 // guessSlot chooses a slot where nothing is known of the nodes: one that a caller of this process
 // has just left, or one that no caller of it holds, by lot.
 func (a *acquisition) guessSlot() int {
-	key, q, k := a.lineKey(), &a.group.queue, a.settings.holders()
+	key, q, k := a.lineKey(), &a.group.queue, a.settings.permits
 	own := q.slotsOf(key)
 	if slot, ok := q.slots.left.take(key); ok && slot < k && !slices.Contains(own, slot) {
 		return slot
@@ -199,7 +199,7 @@ func (a *acquisition) askForSlots() (free []int, left time.Duration, err error) 
 	}
 	const never = time.Duration(math.MaxInt64)
 	var lefts []time.Duration
-	k := s.holders()
+	k := s.permits
 	nodes, most := make([]int, k), 1
 	for i := range state.Len() {
 		switch reply := state.Reply(i); {

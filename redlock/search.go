@@ -169,7 +169,7 @@ func (s *search) watch() {
 	if !ok || s.stops != nil {
 		return
 	}
-	s.stops = make([]func(), s.settings.holders())
+	s.stops = make([]func(), s.settings.permits)
 	for slot := range s.stops {
 		s.stops[slot] = w.Watch(keys.Slot(s.key, slot), func(key string) { s.hint(slot, key) })
 	}
@@ -242,7 +242,7 @@ func (k *slotLook) Receive(_ int, reply protocol.Reply) {
 	if reply.Outcome == protocol.Granted || reply.Outcome == protocol.Refused {
 		s.group.voters.Answered(k.node)
 		s.seen.mu.Lock()
-		switch free := ownSlots(reply.Free, s.settings.holders()); {
+		switch free := ownSlots(reply.Free, s.settings.permits); {
 		case k.round != s.seen.round:
 		case k.second:
 			s.seen.elsewhere = free
