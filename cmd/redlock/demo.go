@@ -27,7 +27,7 @@ it shows did happen.
 
 The servers are inside this process, or with "--node process" processes of
 redis-server. Where URLs are given by --node it uses these servers, and leaves
-out what would break them.`,
+out what would break them; it exits with 69 if one does not answer.`,
 		Example: `  redlock demo
   redlock demo --node process       # redis-server processes
   redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003`,

@@ -17,7 +17,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"--help"}, 0, "Usage:"},
 		{[]string{"--version"}, 0, "redlock version "},
 		{[]string{"demo", "--help"}, 0, "--node"},
-		{[]string{"demo", "--nodes", "redis://:hunter2@127.0.0.1:1"}, exitFailed, "127.0.0.1:1"},
+		{[]string{"demo", "--nodes", "redis://:hunter2@127.0.0.1:1"}, exitNoQuorum, "127.0.0.1:1"},
 	} {
 		code, out, errs := redlockCommand(t, test.args...)
 		assert.Equal(t, test.code, code, test.args)
