@@ -423,7 +423,11 @@ func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
 
 			ask(t, f.URLs()[0], "SET", "redlock:permit:1:{x:b:job}", "value")
 			_, out, _ = redlocks("status job --permits 2")
-			assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: redlock:permit:1:{x:b:job}")
+			assert.Contains(t, out, "\n  redlock release job --value value\n")
+			code, out, errs = redlocks("release job --value value")
+			assert.Zero(t, code, errs)
+			assert.Equal(t, "job, permit 1, group b, joining: deleted on 1 of 3 servers\n", out)
+			assert.Empty(t, has(t, f.URLs()[0], "redlock:permit:1:{x:b:job}"))
 		})
 	}
 }

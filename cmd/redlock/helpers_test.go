@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
@@ -125,8 +126,23 @@ func hold(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *red
 // holdShared takes a lock as a reader.
 func holdShared(t *testing.T, f fleet.Fleet, name string) {
 	t.Helper()
-	holdQuorum(t, f, name, redlock.Shared())
-	awaitOnAll(t, f, name, protocol.ReadersValue)
+	holdReader(t, f, name)
+}
+
+// holdReader takes a lock as a reader of all servers, beside others.
+func holdReader(t *testing.T, f fleet.Fleet, name string, opts ...redlock.Option) *redlock.Lock {
+	t.Helper()
+	lock := holdQuorum(t, f, name, append(opts, redlock.Shared())...)
+	for _, u := range f.URLs() {
+		tr.Eventually(t, func() bool { return isReader(t, u, name, lock) }, longEnough, time.Millisecond)
+	}
+	return lock
+}
+
+// isReader reports whether a server has the lock's holder as a reader.
+func isReader(t *testing.T, url, name string, lock *redlock.Lock) bool {
+	t.Helper()
+	return has(t, url, name) == protocol.ReadersValue && ask(t, url, "ZSCORE", keys.Readers.Of(name), lock.Value()) != nil
 }
 
 // patient are options with which a busy machine does not look like a broken server.

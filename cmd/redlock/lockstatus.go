@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
-	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -44,18 +44,29 @@ type nodeStatus struct {
 // A lockStatus is the state of one name. Names and values that are no text are also there as they
 // are, in base64.
 type lockStatus struct {
-	Name      string    `json:"name"`
-	NameBytes []byte    `json:"name_base64,omitempty"`
-	Group     string    `json:"group,omitempty"`  // where this is so
-	Permit    *int      `json:"permit,omitempty"` // which of several it is, from 0 on
-	State     string    `json:"state"`
-	Votes     int       `json:"votes"` // nodes that hold the value
-	content             // that most nodes hold
-	owner               // of its Value
-	TTL       *int64    `json:"ttl_ms,omitempty"` // -1: for ever
-	Nodes     []nodeKey `json:"nodes"`
+	Name      string `json:"name"`
+	NameBytes []byte `json:"name_base64,omitempty"`
+	Group     string `json:"group,omitempty"`  // where this is so
+	Permit    *int   `json:"permit,omitempty"` // which of several it is, from 0 on
+	claim
+	ReadBy []claim   `json:"read_by,omitempty"` // each reader's
+	Nodes  []nodeKey `json:"nodes"`
+}
 
-	prefix string // of its keys
+// A claim is what one client has of a lock.
+type claim struct {
+	State   string `json:"state"`
+	Votes   int    `json:"votes"` // nodes that hold the value
+	content        // that most nodes hold
+	owner          // of its Value
+	TTL     *int64 `json:"ttl_ms,omitempty"` // -1: for ever
+}
+
+func (c claim) votes(nodes int) string {
+	if c.Votes == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", c.Votes, nodes)
 }
 
 // A content is what a lock's key holds: the value of its holder, or what stands for readers.
@@ -76,6 +87,14 @@ func contentOf(value string) content {
 type owner struct {
 	Owner string     `json:"owner,omitempty"`
 	Since *time.Time `json:"since,omitempty"` // by the holder's clock
+}
+
+// shown returns it as a cell of a table.
+func (o owner) ownerText() string {
+	if o.Owner == "" {
+		return "-"
+	}
+	return o.Owner + " since " + o.Since.Local().Format(time.DateTime)
 }
 
 func ownerOf(value string) (o owner) {
@@ -156,6 +175,26 @@ func judge(in *redlock.Inspection) lockStatus {
 	return l
 }
 
+// readBy sets the readers of a lock, by what each node tells of them.
+func (l *lockStatus) readBy(in *redlock.Inspection, readers []map[string]time.Duration) {
+	readers = slices.Clone(readers)
+	for i, n := range in.Nodes {
+		if n.Value != protocol.ReadersValue { // what is left of readers there is void
+			readers[i] = nil
+		}
+	}
+	for _, value := range valuesOf(readers) {
+		of := &redlock.Inspection{Name: in.Name}
+		for i, n := range in.Nodes {
+			if n.Err == nil {
+				n.Value, n.TTL, n.Stuck = value, readers[i][value], false
+			}
+			of.Nodes = append(of.Nodes, n)
+		}
+		l.ReadBy = append(l.ReadBy, judge(of).claim)
+	}
+}
+
 // millis returns a TTL in milliseconds, rounded up, because a key with less than one is still there.
 func millis(ttl time.Duration) *int64 {
 	ms := int64(-1)
@@ -173,9 +212,10 @@ func bytesOf(s string) []byte {
 	return []byte(s)
 }
 
-// allHeld returns the answer to -q. If one lock is not held that is certain, even if another's
-// state is not known. A lock that a change of the map moves is held in one of its groups at least.
-func (st *status) allHeld() error {
+// allHeld returns the answer to -q: whether each name is held, or each of its permits where so many
+// are asked for. If one is not held that is certain, even if another's state is not known. A lock that
+// a change of the map moves is held in one of its groups at least.
+func (st *status) allHeld(permits int) error {
 	const free, unknown, held = 0, 1, 2
 	states := map[string]int{}
 	for _, l := range st.Locks {
@@ -186,7 +226,14 @@ func (st *status) allHeld() error {
 		case l.State == stateUnknown:
 			state = unknown
 		}
-		states[l.title()] = max(states[l.title()], state)
+		of := word(l.Name)
+		switch {
+		case permits > 1 && *l.Permit >= permits:
+			continue
+		case permits > 1:
+			of = l.title()
+		}
+		states[of] = max(states[of], state)
 	}
 	all := slices.Collect(maps.Values(states))
 	switch {
@@ -213,30 +260,45 @@ func (st *status) text(named bool) string {
 		row("GROUP", "LOCK", "STATE", "VOTES", "TTL", "VALUE", "OWNER")
 	}
 	for _, l := range st.Locks {
-		votes, value, owner := "-", "-", "-"
-		if l.Votes > 0 {
-			votes, value = fmt.Sprintf("%d of %d", l.Votes, len(l.Nodes)), l.shown()
-		}
-		if l.Owner != "" {
-			owner = l.Owner + " since " + l.Since.Local().Format(time.DateTime)
-		}
-		row(word(l.Group), l.title(), l.State, votes, ttlText(l.TTL), value, owner)
+		row(word(l.Group), l.title(), l.State, l.votes(len(l.Nodes)), ttlText(l.TTL), l.holder(), l.ownerText())
 		if !named {
 			continue
+		}
+		for _, r := range l.ReadBy {
+			row("", "  reader", r.State, r.votes(len(l.Nodes)), ttlText(r.TTL), r.shown(), r.ownerText())
 		}
 		for _, n := range l.Nodes {
 			value := "-"
 			if n.Held {
 				value = n.shown()
 			}
-			row("", "  "+word(n.Node), n.state(), "", ttlText(n.TTL), value)
+			row("", "  "+word(n.Node), n.state(), "", ttlText(n.TTL), value, "")
 		}
 	}
 	table.Flush()
+	text := trailing.ReplaceAllString(b.String(), "")
+	b.Reset()
+	b.WriteString(text)
 	for _, note := range st.notes(named) {
 		b.WriteString(note + "\n")
 	}
 	return b.String()
+}
+
+// trailing are the spaces that columns leave at the end of lines.
+var trailing = regexp.MustCompile(`(?m) +$`)
+
+// holder returns who holds the lock as a word of a table: a value, or how many readers.
+func (l lockStatus) holder() string {
+	switch {
+	case l.Votes == 0:
+		return "-"
+	case l.Readers && len(l.ReadBy) == 1:
+		return "(1 reader)"
+	case l.Readers && len(l.ReadBy) > 1:
+		return fmt.Sprintf("(%d readers)", len(l.ReadBy))
+	}
+	return l.shown()
 }
 
 // title returns the lock's name, with the permit if there are several.
@@ -244,7 +306,11 @@ func (l lockStatus) title() string {
 	if l.Permit == nil {
 		return word(l.Name)
 	}
-	return fmt.Sprintf("%s, permit %d", word(l.Name), *l.Permit)
+	return permitTitle(l.Name, *l.Permit)
+}
+
+func permitTitle(name string, permit int) string {
+	return fmt.Sprintf("%s, permit %d", word(name), permit)
 }
 
 // state returns one node's state, in a word.
@@ -276,25 +342,24 @@ func (st *status) notes(named bool) (notes []string) {
 	odd := false
 	for _, l := range st.Locks {
 		odd = odd || l.State == statePartial || l.State == stateSplit || l.State == stateUnknown
-		if l.Permit != nil && *l.Permit > 0 {
-			if l.State == stateStuck {
-				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, delete the key on each server: %s",
-					l.title(), word(keys.Slot(l.prefix+l.Name, *l.Permit)))
-			}
-			continue
-		}
-		if l.State == stateStuck && !l.hasReaders() {
-			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", word(l.Name))
+		if l.State == stateStuck && l.Permit == nil {
+			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
 			command("release", l.Name, "--force")
 		}
+		told := map[string]bool{}
 		for _, n := range l.Nodes {
 			switch {
 			case n.noLock():
 				note("%s: %s: %s", word(l.Name), word(n.Node), n.Error)
-			case n.stuck() && n.Readers:
-				note("%s: %s has readers without a TTL. If no process reads, delete the key there", word(l.Name), word(n.Node))
-			case n.stuck() && (l.hasReaders() || l.State != stateStuck && n.Value != l.Value):
-				note("%s: %s holds another value without a TTL, for ever. Free it there:", word(l.Name), word(n.Node))
+			case !n.stuck() || l.State == stateStuck && l.Permit == nil || told[n.Value]:
+			case n.Readers:
+				note("%s: %s has readers without a TTL. If no process reads, delete the key there", l.title(), word(n.Node))
+			case l.State == stateStuck: // a permit, which is freed without the others
+				told[n.Value] = true
+				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
+				command("release", l.Name, "--value", n.Value)
+			case n.Value != l.Value:
+				note("%s: %s holds another value without a TTL, for ever. Free it there:", l.title(), word(n.Node))
 				command("release", l.Name, "--value", n.Value)
 			}
 		}
@@ -322,11 +387,6 @@ func (st *status) notes(named bool) (notes []string) {
 // silent tells which servers did not answer, and why.
 func (st *status) silent() string {
 	return together(len(st.Nodes), func(i int) (node, why string) { return st.Nodes[i].Node, st.Nodes[i].Error })
-}
-
-// hasReaders reports whether a node has readers of the lock.
-func (l lockStatus) hasReaders() bool {
-	return slices.ContainsFunc(l.Nodes, func(k nodeKey) bool { return k.Readers })
 }
 
 // cut reports whether text shows a beginning only of a value that release needs whole.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,12 +38,13 @@ With groups of servers it is done in the group that has the lock. While a change
 of the map moves it that can be two: --force frees both, and of values each has
 its own.
 
-A lock that readers hold (redlock run --shared) is refused both ways: a writer
-could get in beside them. Readers leave by themselves, or when their TTL ends.
+Of a lock with permits (redlock run --permits) or readers (--shared), --value
+frees the permit or reader that has it and leaves the others, and --force frees
+all that it shows. A reader that comes later stays.
 
 Exit codes:
   0    a quorum of servers is free of it now
-  1    nothing to delete; or readers; or not confirmed; or somebody else has taken the lock
+  1    nothing to delete; or not confirmed; or somebody else has taken the lock
        in between
   69   no quorum of servers answered (what could be deleted is)
   64   the command line is wrong
@@ -77,10 +79,6 @@ type releaseCommand struct {
 	unwanted bool // it was not confirmed
 }
 
-// aboutReaders says why the key of readers is not deleted, and what to do.
-const aboutReaders = "this key stands for all readers of the lock, and without it a writer could get in beside them: " +
-	"nothing was deleted. Readers leave by themselves, or when their TTL ends; to be rid of one, end the process that holds it"
-
 func (r *releaseCommand) check() error {
 	switch {
 	case r.byValue == r.force:
@@ -90,7 +88,7 @@ func (r *releaseCommand) check() error {
 	case r.byValue && r.value == "":
 		return usageErrorf("--value is empty: no lock has such a value")
 	case r.byValue && r.value == protocol.ReadersValue:
-		return usageErrorf("--value %s: %s", r.value, aboutReaders)
+		return usageErrorf("--value %s: stands for all readers of the lock; give the value of one: %q shows them", r.value, advice("status", r.name))
 	case r.yes && !r.force:
 		return usageErrorf("--yes belongs to --force")
 	}
@@ -114,9 +112,12 @@ func (r *releaseCommand) run(c *cobra.Command) error {
 	}
 	var errs []error
 	for i, of := range sets {
-		set := &nodeSet{of: of, nodes: nodes[i], key: r.servers.prefixOf(of) + r.name, timeout: r.servers.answerTimeout()}
+		set, err := r.servers.nodeSet(of, nodes[i], r.name)
 		defer set.close()
-		if !r.unwanted {
+		switch {
+		case err != nil:
+			errs = append(errs, of.blame(err))
+		case !r.unwanted:
 			errs = append(errs, of.blame(r.runOn(c, set)))
 		}
 	}
@@ -155,52 +156,74 @@ func (r *releaseCommand) runOn(c *cobra.Command, set *nodeSet) error {
 			return err
 		}
 	}
-	return r.delete(c, set, found)
+	return r.deleteAll(c, set, found)
 }
 
-// look asks the servers what they hold, shows it for --force, and returns an error unless some of it is
-// meant.
-func (r *releaseCommand) look(c *cobra.Command, set *nodeSet) ([]protocol.Reply, error) {
-	found, err := set.inspect(c.Context())
+// look asks the servers what they hold, shows it for --force, and returns the parts of the lock that
+// are meant, or an error if there are none.
+func (r *releaseCommand) look(c *cobra.Command, set *nodeSet) ([]part, error) {
+	parts, err := set.inspect(c.Context())
 	if err != nil {
 		return nil, err
 	}
-	if r.force {
-		heading := ""
-		if set.of.group != "" {
-			heading = set.of.String() + "\n"
+	var meant []part
+	values := map[string]bool{}
+	for _, p := range parts {
+		if !slices.ContainsFunc(p.found, r.means) {
+			continue
 		}
-		if err := output(c.OutOrStdout(), heading+set.table(found)); err != nil {
+		meant = append(meant, p)
+		for _, reply := range p.found {
+			if r.means(reply) {
+				values[reply.Value] = true
+			}
+		}
+	}
+	if r.force {
+		if err := output(c.OutOrStdout(), r.tables(set, meant, parts[0])); err != nil {
 			return nil, err
 		}
 	}
 	answers := 0
-	values := map[string]bool{}
-	for i, reply := range found {
+	for _, reply := range parts[0].found {
 		if reply.Outcome == protocol.Granted {
 			answers++
-		}
-		if !r.means(reply) {
-			continue
-		}
-		if values[reply.Value] = true; reply.Value == protocol.ReadersValue {
-			return nil, fmt.Errorf("%s has readers on %s: %s", word(r.name), word(set.nodes[i].String()), aboutReaders)
 		}
 	}
 	with := "with that value: nothing was deleted"
 	switch {
 	case len(values) > 1 && r.byValue:
 		return nil, fmt.Errorf("%d values that servers hold for %s begin so: nothing was deleted; give more of the one that is meant", len(values), word(r.name))
-	case len(values) > 0:
-		return found, nil
+	case len(meant) > 0:
+		return meant, nil
 	case answers < set.quorum():
-		return nil, set.failure(found, "nothing was deleted")
+		return nil, set.failure(parts[0].found, "nothing was deleted")
 	case r.force:
 		return nil, absence(fmt.Sprintf("no server that answered holds %s: nothing to release", word(r.name)))
 	case isBeginning.MatchString(r.value):
 		with = "with a value that begins so: nothing was deleted"
+	case isTooShort.MatchString(r.value):
+		with += fmt.Sprintf("; of a value that redlock made at least %d digits are wanted", leastDigits)
 	}
 	return nil, absence(fmt.Sprintf("no server that answered holds %s %s", word(r.name), with))
+}
+
+// tables shows the parts of the lock that somebody holds, or that there is none.
+func (r *releaseCommand) tables(set *nodeSet, held []part, lock part) string {
+	var b strings.Builder
+	if set.of.group != "" {
+		b.WriteString(set.of.String() + "\n")
+	}
+	if len(held) == 0 {
+		held = []part{lock}
+	}
+	for _, p := range held {
+		if p.title != word(r.name) {
+			b.WriteString(p.title + "\n")
+		}
+		b.WriteString(set.table(p))
+	}
+	return b.String()
 }
 
 // means reports whether a server holds what is to be deleted.
@@ -209,34 +232,48 @@ func (r *releaseCommand) means(reply protocol.Reply) bool {
 		(r.force || reply.Value == r.value || isBeginning.MatchString(r.value) && begins(reply.Value, r.value))
 }
 
+// deleteAll deletes all parts that were found, and prints what became of them. Its error is that of
+// the first which could not be deleted.
+func (r *releaseCommand) deleteAll(c *cobra.Command, set *nodeSet, found []part) error {
+	texts := make([]string, len(found))
+	err := atOnce(len(found), func(i int) (err error) {
+		texts[i], err = r.delete(c, set, found[i])
+		if err != nil && found[i].title != word(r.name) {
+			err = fmt.Errorf("%s: %w", found[i].title, err)
+		}
+		return err
+	})
+	return cmp.Or(output(c.OutOrStdout(), strings.Join(texts, "")), err)
+}
+
 // delete deletes what was found. With --force that is on each server the value that was shown: the
 // answer may take minutes, and a value that a server gets meanwhile is the lock of another client.
 // A value that was given is deleted on all servers, because one may answer now that did not before.
-func (r *releaseCommand) delete(c *cobra.Command, set *nodeSet, found []protocol.Reply) error {
-	values := make([]*string, len(found))
-	for i := range found {
-		if r.means(found[i]) {
-			values[i] = &found[i].Value
+func (r *releaseCommand) delete(c *cobra.Command, set *nodeSet, p part) (text string, err error) {
+	values := make([]*string, len(p.found))
+	for i := range p.found {
+		if r.means(p.found[i]) {
+			values[i] = &p.found[i].Value
 		}
 	}
 	if r.byValue {
-		values = slices.Repeat([]*string{cmp.Or(values...)}, len(found))
+		values = slices.Repeat([]*string{cmp.Or(values...)}, len(p.found))
 	}
-	replies := set.release(c.Context(), func(i int) *string { return values[i] })
-	for i := range found {
-		if values[i] == nil && found[i].Err != nil { // what it holds is not known, and was left alone
-			replies[i] = found[i]
+	replies := set.release(c.Context(), p, func(i int) *string { return values[i] })
+	for i := range p.found {
+		if values[i] == nil && p.found[i].Err != nil { // what it holds is not known, and was left alone
+			replies[i] = p.found[i]
 		}
 	}
-	return r.conclude(c, set, replies)
+	return r.conclude(c.Context(), set, p, replies)
 }
 
 func (r *releaseCommand) question() string {
 	return fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(r.name))
 }
 
-// conclude prints the result, or returns it as an error.
-func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []protocol.Reply) error {
+// conclude returns the result, as a text or an error.
+func (r *releaseCommand) conclude(ctx context.Context, set *nodeSet, p part, replies []protocol.Reply) (string, error) {
 	deleted, free := 0, 0
 	var others []string
 	for i, reply := range replies {
@@ -252,17 +289,17 @@ func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []prot
 	}
 	done := fmt.Sprintf("deleted on %d of %d servers", deleted, len(replies))
 	switch {
-	case c.Context().Err() != nil:
-		return c.Context().Err()
+	case ctx.Err() != nil:
+		return "", ctx.Err()
 	case len(others) > 0:
-		return fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), advice("status", r.name))
+		return "", fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), advice("status", r.name))
 	case free < set.quorum():
-		return set.failure(replies, done)
+		return "", set.failure(replies, done)
 	case deleted == 0 && r.byValue: // it has gone since it was looked for
-		return absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", word(r.name)))
+		return "", absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", word(r.name)))
 	}
 	var b strings.Builder
-	title := word(r.name)
+	title := p.title
 	if set.of.group != "" {
 		title += ", " + set.of.String()
 	}
@@ -272,5 +309,5 @@ func (r *releaseCommand) conclude(c *cobra.Command, set *nodeSet, replies []prot
 			fmt.Fprintf(&b, "  %s may hold it until its TTL ends: %s\n", word(set.nodes[i].String()), harmless(reply.Err.Error()))
 		}
 	}
-	return output(c.OutOrStdout(), b.String())
+	return b.String(), nil
 }

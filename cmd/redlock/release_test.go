@@ -12,6 +12,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -87,7 +88,7 @@ func TestABeginningMeansOneLock(t *testing.T) {
 		{"foreign", "0123456789", "no server that answered holds foreign with a value that begins so"},
 		{"more", "abababababab", "begins so"},
 		{"two", "abababab", "2 values"},
-		{"two", "ababab", "with that value"},
+		{"two", "ababab", "with that value: nothing was deleted; of a value that redlock made at least 8 digits are wanted"},
 	} {
 		code, _, errs := redlockCommand(t, on(f, "release", test.name, "--value", test.value)...)
 		assert.Equal(t, exitFailed, code)
@@ -181,12 +182,13 @@ func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 				s := &servers{nodes: f.URLs(), dialTimeout: longEnough}
 				nodes, err := s.openNodes(s.nodes)
 				tr.NoError(t, err)
-				set := &nodeSet{nodes: nodes, key: name, timeout: longEnough}
+				set, err := s.nodeSet(serverSet{urls: s.nodes}, nodes, name)
+				tr.NoError(t, err)
 				defer set.close()
 				found, err := r.look(c, set)
 				tr.NoError(t, err)
 				meanwhile[name]()
-				if err = r.delete(c, set, found); want == "" {
+				if err = r.deleteAll(c, set, found); want == "" {
 					assert.NoError(t, err)
 				} else {
 					assert.ErrorContains(t, err, want)
@@ -243,32 +245,90 @@ func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
 	assert.Contains(t, errs, "deleted on 1 of 3")
 }
 
-// TestReleaseLeavesReadersAlone, because without their key a writer gets in beside them.
-func TestReleaseLeavesReadersAlone(t *testing.T) {
+// TestReleaseFreesAPermit, by the value that status shows, and leaves the others.
+func TestReleaseFreesAPermit(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
-			holdShared(t, f, "job")
-			put(t, f.URLs()[:2], "mixed", "v")
-			put(t, f.URLs()[2:], "mixed", protocol.ReadersValue)
-			for _, test := range []struct {
-				args []string
-				code int
-			}{
-				{[]string{"job", "--value", protocol.ReadersValue}, exitUsage},
-				{[]string{"job", "--force", "--yes"}, exitFailed},
-				{[]string{"job", "--force"}, exitFailed},
-				{[]string{"mixed", "--force", "--yes"}, exitFailed},
-			} {
-				code, out, errs := redlockCommand(t, on(f, append([]string{"release"}, test.args...)...)...)
-				assert.Equal(t, test.code, code, test.args)
-				assert.Contains(t, errs, "stands for all readers")
-				assert.Contains(t, errs, "when their TTL ends")
-				assert.NotContains(t, out, protocol.ReadersValue)
+			slot := []string{keys.Slot("conv", 0), keys.Slot("conv", 1), keys.Slot("conv", 998)}
+			for i, key := range slot {
+				put(t, f.URLs(), key, strings.Repeat(string("abc"[i]), 40))
 			}
-			for i, u := range f.URLs() {
-				assert.Equal(t, protocol.ReadersValue, has(t, u, "job"))
-				assert.Equal(t, []string{"v", "v", protocol.ReadersValue}[i], has(t, u, "mixed"))
+			_, out, _ := redlockCommand(t, on(f, "status", "conv")...)
+			assert.Contains(t, out, "bbbbbbbbbbbb")
+			code, out, errs := redlockCommand(t, on(f, "release", "conv", "--value", "bbbbbbbbbbbb")...)
+			assert.Zero(t, code, errs)
+			assert.Equal(t, "conv, permit 1: deleted on 3 of 3 servers\n", out)
+			for i, want := range []bool{true, false, true} {
+				assert.Equal(t, want, has(t, f.URLs()[0], slot[i]) != "", slot[i])
+			}
+			code, out, errs = redlockCommand(t, on(f, "release", "conv", "--force", "--yes")...)
+			assert.Zero(t, code, errs)
+			assert.Contains(t, out, "conv, permit 0: deleted on 3 of 3 servers\nconv, permit 998: deleted on 3 of 3 servers\n")
+			for _, u := range f.URLs() {
+				assert.Empty(t, has(t, u, slot[0])+has(t, u, slot[2]))
+			}
+		})
+	}
+}
+
+// TestReleaseFreesAReader, by its value, and not what stands for all of them: without that a writer
+// could get in beside the others.
+func TestReleaseFreesAReader(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			dead, alive := holdReader(t, f, "job", redlock.Renew(false)), holdReader(t, f, "job")
+			code, _, errs := redlockCommand(t, on(f, "release", "job", "--value", protocol.ReadersValue)...)
+			assert.Equal(t, exitUsage, code)
+			assert.Contains(t, errs, "stands for all readers")
+			code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", dead.Value()[:12])...)
+			assert.Zero(t, code, errs)
+			assert.Equal(t, "job, reader "+dead.Value()[:12]+": deleted on 3 of 3 servers\n", out)
+			for _, u := range f.URLs() {
+				assert.False(t, isReader(t, u, "job", dead))
+				assert.True(t, isReader(t, u, "job", alive))
+			}
+			code, _, errs = redlockCommand(t, on(f, "release", "job", "--value", dead.Value())...)
+			assert.Equal(t, exitFailed, code)
+			assert.Contains(t, errs, "no server that answered holds job")
+		})
+	}
+}
+
+// TestReleaseByForceSparesLaterReaders: it frees those that it has shown.
+func TestReleaseByForceSparesLaterReaders(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) {
+			f := startFleet(t, kind, 3)
+			first := holdReader(t, f, "job", redlock.Renew(false))
+			put(t, f.URLs()[:2], "mixed", "v")
+			put(t, f.URLs()[2:], "mixed", protocol.ReadersValue) // of readers that have gone
+			release := func(name string, meanwhile func()) {
+				r := &releaseCommand{name: name, force: true}
+				c := newRelease()
+				var out bytes.Buffer
+				c.SetContext(t.Context())
+				c.SetOut(&out)
+				s := &servers{nodes: f.URLs(), dialTimeout: longEnough}
+				nodes, err := s.openNodes(s.nodes)
+				tr.NoError(t, err)
+				set, err := s.nodeSet(serverSet{urls: s.nodes}, nodes, name)
+				tr.NoError(t, err)
+				defer set.close()
+				found, err := r.look(c, set)
+				tr.NoError(t, err)
+				meanwhile()
+				assert.NoError(t, r.deleteAll(c, set, found))
+				assert.NotContains(t, out.String(), protocol.ReadersValue)
+			}
+			var later *redlock.Lock
+			release("job", func() { later = holdReader(t, f, "job") })
+			release("mixed", func() {})
+			for _, u := range f.URLs() {
+				assert.False(t, isReader(t, u, "job", first))
+				assert.True(t, isReader(t, u, "job", later))
+				assert.Empty(t, has(t, u, "mixed"))
 			}
 		})
 	}

@@ -177,7 +177,7 @@ func (r *resetCommand) look(ctx context.Context) (*resetReport, error) {
 
 // admit asks the nodes for their records, with the change that change returns for each.
 func (r *resetCommand) admit(ctx context.Context, change func(node int) *protocol.Admission) []protocol.Reply {
-	return r.set.ask(ctx, func(i int) *protocol.Request {
+	return r.set.ask(ctx, r.set.key, func(i int) *protocol.Request {
 		if a := change(i); a != nil {
 			return &protocol.Request{Op: protocol.OpAdmit, Admit: a}
 		}

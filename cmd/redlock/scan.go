@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,6 @@ type finder struct {
 	limit   int           // of names
 	timeout time.Duration // of one command
 	servers []dialer
-	permits map[string]int // of names that have been found, how many there are at least
 }
 
 // A dialer connects to one server.
@@ -52,9 +52,9 @@ func (s *servers) newFinder(set serverSet, limit int) (*finder, error) {
 	return f, nil
 }
 
-// find returns the names that any server has, in order, and how each server answered; cut says
-// that there may be more names.
-func (f *finder) find(ctx context.Context) (names []string, nodes []nodeStatus, cut bool) {
+// find returns the names that any server has, in order, how many permits each has at least, and how
+// each server answered; cut says that there may be more names.
+func (f *finder) find(ctx context.Context) (names []string, permits map[string]int, nodes []nodeStatus, cut bool) {
 	nodes = make([]nodeStatus, len(f.servers))
 	found := make([]map[string]int, len(f.servers))
 	cuts := make([]bool, len(f.servers))
@@ -65,21 +65,119 @@ func (f *finder) find(ctx context.Context) (names []string, nodes []nodeStatus, 
 		}
 		return nil
 	})
-	f.permits = map[string]int{}
+	permits = map[string]int{}
 	for i := range found {
 		cut = cut || cuts[i]
-		for name, permits := range found[i] {
-			f.permits[name] = max(f.permits[name], permits)
+		for name, n := range found[i] {
+			permits[name] = max(permits[name], n)
 		}
 	}
-	for name := range f.permits {
+	for name := range permits {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	if len(names) > f.limit {
 		names, cut = names[:f.limit], true
 	}
-	return names, nodes, cut
+	return names, permits, nodes, cut
+}
+
+// visit connects to each server, and has ask ask it. A server that does not answer in time is left
+// alone, and its part of what is found is missing.
+func (f *finder) visit(ctx context.Context, ask func(server int, c redis.Conn) error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	atOnce(len(f.servers), func(i int) error {
+		c, err := f.servers[i].dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		defer context.AfterFunc(ctx, func() { c.Close() })()
+		return ask(i, c)
+	})
+}
+
+// count returns how many permits each of the names has at least: one more than the highest that a
+// server holds, and at least one. It asks for the TTL of all that there can be, which every client may
+// ask for, and takes a server a millisecond.
+func (f *finder) count(ctx context.Context, names []string) map[string]int {
+	counts := make([]map[string]int, len(f.servers))
+	f.visit(ctx, func(server int, c redis.Conn) error {
+		for _, name := range names {
+			for slot := 1; slot < mostPermits; slot++ {
+				c.Send("PTTL", keys.Slot(f.prefix+name, slot))
+			}
+		}
+		if err := c.Flush(); err != nil {
+			return err
+		}
+		found := map[string]int{}
+		for _, name := range names {
+			for slot := 1; slot < mostPermits; slot++ {
+				left, err := redis.Int64(c.Receive())
+				if err != nil {
+					return err
+				}
+				if left != -2 { // there is such a key
+					found[name] = slot + 1
+				}
+			}
+		}
+		counts[server] = found
+		return nil
+	})
+	most := map[string]int{}
+	for _, name := range names {
+		most[name] = 1
+		for _, found := range counts {
+			most[name] = max(most[name], found[name])
+		}
+	}
+	return most
+}
+
+// mostReaders is how many readers of a lock a server is asked for: those that stay the longest.
+const mostReaders = 1000
+
+// readers returns who reads each of the names on each server: their values, and what each has left.
+func (f *finder) readers(ctx context.Context, names []string) map[string][]map[string]time.Duration {
+	all := map[string][]map[string]time.Duration{}
+	for _, name := range names {
+		all[name] = make([]map[string]time.Duration, len(f.servers))
+	}
+	f.visit(ctx, func(server int, c redis.Conn) error {
+		clock, err := redis.Int64s(c.Do("TIME"))
+		if err != nil || len(clock) != 2 {
+			return err
+		}
+		for _, name := range names {
+			until, err := redis.Int64Map(c.Do("ZRANGE", keys.Readers.Of(f.prefix+name), -mostReaders, -1, "WITHSCORES"))
+			if err != nil {
+				return err
+			}
+			found := map[string]time.Duration{}
+			for value, end := range until {
+				if left := time.Duration(end-clock[0]*1000-clock[1]/1000) * time.Millisecond; left > 0 {
+					found[value] = left
+				}
+			}
+			all[name][server] = found
+		}
+		return nil
+	})
+	return all
+}
+
+// valuesOf returns the values of readers, in order.
+func valuesOf(readers []map[string]time.Duration) []string {
+	all := map[string]bool{}
+	for _, of := range readers {
+		for value := range of {
+			all[value] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 const (

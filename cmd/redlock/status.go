@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,10 +38,12 @@ States:
 
 VOTES is how many servers hold the value, TTL how long a quorum of them will,
 unless the holder renews it. VALUE is what "redlock release --value" wants: of a
-value that redlock made, the first 12 digits. Where readers hold a lock (redlock
-run --shared) it is (readers). With groups of servers GROUP is the one that has
-the lock; while a change of the map moves it, it is shown for both, and clients
-hold it in one of them or in both.
+value that redlock made, the first 12 digits. Of a lock with several permits
+(redlock run --permits) those that are held are shown. Where readers hold a lock
+(--shared) VALUE is how many, and each has a line with its own if the NAME is
+given. With groups of servers GROUP is the one that has the lock; while a change
+of the map moves it, it is shown for both, and clients hold it in one of them or
+in both.
 
 Exit codes:
   0    a quorum of servers answered; with -q: every NAME is held
@@ -91,8 +94,8 @@ type view struct {
 	set     serverSet
 	prefix  string // of its keys
 	names   []string
-	finder  *finder // without names
-	permits int     // of each name
+	finder  *finder
+	permits int // of each name, at least
 	locker  *redlock.Locker
 }
 
@@ -152,10 +155,8 @@ func (w *statusCommand) open(sets []serverSet) error {
 }
 
 func (w *statusCommand) openView(v *view) (err error) {
-	if len(v.names) == 0 {
-		if v.finder, err = w.servers.newFinder(v.set, w.limit); err != nil {
-			return err
-		}
+	if v.finder, err = w.servers.newFinder(v.set, w.limit); err != nil {
+		return err
 	}
 	// Each set has a Locker of its own, because in a change of the map a name can be held in two.
 	v.locker, err = w.servers.open([]serverSet{{urls: v.set.urls, prefix: v.set.prefix}}, w.servers.lookingOnly()...)
@@ -190,7 +191,7 @@ func (w *statusCommand) show(ctx context.Context, out io.Writer) error {
 		case err != nil:
 			return err
 		case w.quiet:
-			return cmp.Or(st.noQuorum(true), st.allHeld())
+			return cmp.Or(st.noQuorum(true), st.allHeld(w.permits))
 		}
 		text := st.text(len(w.names) > 0)
 		if w.watch {
@@ -244,13 +245,16 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 func (v *view) look(ctx context.Context) (*status, error) {
 	st := &status{Time: time.Now(), Locks: []lockStatus{}}
 	names := v.names
-	if v.finder != nil {
-		names, st.Nodes, st.CutOff = v.finder.find(ctx)
+	var permits map[string]int
+	if len(names) > 0 {
+		permits = v.finder.count(ctx, names)
+	} else {
+		names, permits, st.Nodes, st.CutOff = v.finder.find(ctx)
 	}
 	found := make([][]*redlock.Inspection, len(names)) // of each, its permits
 	err := atOnce(len(names), func(i int) (err error) {
-		found[i], err = v.locker.InspectPermits(ctx, names[i], v.permitsOf(names[i]))
-		if found[i] == nil && v.finder == nil {
+		found[i], err = v.locker.InspectPermits(ctx, names[i], max(permits[names[i]], v.permits))
+		if found[i] == nil && len(v.names) > 0 {
 			return &exitError{code: exitUsage, err: err}
 		}
 		return nil // what a server did not say is with what was found
@@ -259,18 +263,16 @@ func (v *view) look(ctx context.Context) (*status, error) {
 		return nil, err
 	}
 	for _, permits := range found { // none where a name is too long for a lock's
+		locks := make([]lockStatus, len(permits))
 		for permit, in := range permits {
 			st.heardOf(in)
-			l := judge(in)
-			l.prefix = v.prefix
-			if len(permits) > 1 {
-				if l.Permit = &permit; v.finder != nil && l.State == stateFree {
-					continue
-				}
+			if locks[permit] = judge(in); len(permits) > 1 {
+				locks[permit].Permit = &permit
 			}
-			st.Locks = append(st.Locks, l)
 		}
+		st.Locks = append(st.Locks, v.shown(locks)...)
 	}
+	v.addReaders(ctx, st, found)
 	st.Quorum = len(st.Nodes)/2 + 1
 	for _, n := range st.Nodes {
 		if n.Error == "" {
@@ -280,12 +282,43 @@ func (v *view) look(ctx context.Context) (*status, error) {
 	return st, nil
 }
 
-// permitsOf returns how many permits of a name are looked at.
-func (v *view) permitsOf(name string) int {
-	if v.finder != nil {
-		return v.finder.permits[name]
+// shown returns those of the permits of one name that are shown: all that are asked for. Of those that
+// were found the free ones are not known to exist.
+func (v *view) shown(permits []lockStatus) []lockStatus {
+	isFree := func(l lockStatus) bool { return l.State == stateFree }
+	switch {
+	case v.permits > 1:
+		return append(permits[:v.permits:v.permits], slices.DeleteFunc(slices.Clone(permits[v.permits:]), isFree)...)
+	case len(permits) < 2:
+		return permits
 	}
-	return v.permits
+	held := slices.DeleteFunc(slices.Clone(permits), isFree)
+	if len(held) == 0 { // they have expired in between
+		permits[0].Permit = nil
+		return permits[:1]
+	}
+	return held
+}
+
+// addReaders sets who reads the locks that are read.
+func (v *view) addReaders(ctx context.Context, st *status, found [][]*redlock.Inspection) {
+	read := map[string]*redlock.Inspection{}
+	for _, permits := range found {
+		for _, in := range permits[:min(1, len(permits))] {
+			if slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Value == protocol.ReadersValue }) {
+				read[in.Name] = in
+			}
+		}
+	}
+	if len(read) == 0 {
+		return
+	}
+	readers := v.finder.readers(ctx, slices.Sorted(maps.Keys(read)))
+	for i, l := range st.Locks {
+		if in := read[l.Name]; in != nil && (l.Permit == nil || *l.Permit == 0) {
+			st.Locks[i].readBy(in, readers[l.Name])
+		}
+	}
 }
 
 // heardOf notes which nodes have answered.

@@ -16,6 +16,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 // lockOf decodes the output of status --json for one name.
@@ -212,13 +213,22 @@ func TestStatusShowsReaders(t *testing.T) {
 	holdShared(t, f, "job")
 	code, out, errs := redlockCommand(t, on(f, "status", "job")...)
 	assert.Zero(t, code, errs)
-	assert.Equal(t, 4, strings.Count(out, "(readers)"), out)
+	assert.Equal(t, 3, strings.Count(out, "(readers)"), out)
+	assert.Contains(t, out, "(1 reader)")
+	lock := holdReader(t, f, "job", redlock.Owner("web-3"))
+	_, out, _ = redlockCommand(t, on(f, "status", "job")...)
+	assert.Contains(t, out, "(2 readers)")
+	assert.Regexp(t, `reader +held +3 of 3 +\S+ +`+lock.Value()[:12]+` +web-3 since`, out)
+	_, all, _ := redlockCommand(t, on(f, "status")...)
+	assert.Contains(t, all, "(2 readers)")
 	assert.NotContains(t, out, protocol.ReadersValue)
 	_, out, _ = redlockCommand(t, on(f, "status", "job", "--json")...)
 	_, l := lockOf(t, out)
 	assert.Equal(t, stateHeld, l.State)
 	assert.True(t, l.Readers)
 	assert.Empty(t, l.Value)
+	tr.Len(t, l.ReadBy, 2)
+	assert.True(t, l.ReadBy[0].Owner == "web-3" || l.ReadBy[1].Owner == "web-3")
 	for _, n := range l.Nodes {
 		assert.True(t, n.Readers)
 		assert.Empty(t, n.Value)
@@ -230,8 +240,10 @@ func TestStatusShowsReaders(t *testing.T) {
 		ask(t, u, "SET", "stuck", protocol.ReadersValue)
 	}
 	_, out, _ = redlockCommand(t, on(f, "status", "stuck")...)
-	assert.Equal(t, 3, strings.Count(out, "the key there"), out)
-	assert.NotContains(t, out, "redlock release", "which refuses it")
+	assert.Contains(t, out, "redlock release stuck --force")
+	code, _, errs = redlockCommand(t, on(f, "release", "stuck", "--force", "--yes")...)
+	assert.Zero(t, code, errs)
+	assert.Empty(t, has(t, f.URLs()[0], "stuck"))
 }
 
 func TestEscapedPatternsMatchThemselves(t *testing.T) {
@@ -269,11 +281,15 @@ func TestStatusShowsPermits(t *testing.T) {
 	}
 	assert.Equal(t, []string{"pool, permit 0 held zero", "pool, permit 1 free ", "pool, permit 2 held two", "pool, permit 3 free "},
 		states("status", "pool", "--permits", "4"))
-	assert.Equal(t, []string{"pool held zero"}, states("status", "pool"))
+	assert.Equal(t, []string{"pool, permit 0 held zero", "pool, permit 2 held two"}, states("status", "pool"))
+	assert.Equal(t, []string{"pool, permit 0 held zero", "pool, permit 1 free ", "pool, permit 2 held two"}, states("status", "pool", "--permits", "2"))
+	assert.Equal(t, []string{"other, permit 1 held one", "free free "}, states("status", "other", "free"))
 	assert.Equal(t, []string{"other, permit 1 held one", "pool, permit 0 held zero", "pool, permit 2 held two"}, states("status"))
 
 	code, _, _ := redlockCommand(t, on(f, "status", "-q", "pool", "--permits", "3")...)
 	assert.Equal(t, 1, code, "permit 1 is free")
+	code, _, _ = redlockCommand(t, on(f, "status", "-q", "other")...)
+	assert.Zero(t, code, "a permit of it is held")
 	for _, wrong := range [][]string{{"status", "--permits", "2"}, {"status", "pool", "--permits", "0"}, {"status", "pool", "--permits", "1001"}} {
 		code, _, errs := redlockCommand(t, on(f, wrong...)...)
 		assert.Equal(t, 64, code, wrong)
@@ -281,7 +297,11 @@ func TestStatusShowsPermits(t *testing.T) {
 	}
 	ask(t, f.URLs()[1], "SET", "redlock:permit:3:{pool}", "v")
 	_, out, _ := redlockCommand(t, on(f, "status", "pool", "--permits", "4")...)
-	assert.Contains(t, strings.Join(strings.Fields(out), " "), "delete the key on each server: redlock:permit:3:{pool}")
+	assert.Contains(t, out, "\n  redlock release pool --value v\n")
+	code, _, errs := redlockCommand(t, on(f, "release", "pool", "--value", "v")...)
+	assert.Zero(t, code, errs)
+	assert.Equal(t, "two", has(t, f.URLs()[1], "redlock:permit:2:{pool}"))
+	assert.Empty(t, has(t, f.URLs()[1], "redlock:permit:3:{pool}"))
 }
 
 // TestStatusFindsNoLocksOnServersWithoutAVote, and does not say that there are none: a replica holds

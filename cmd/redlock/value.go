@@ -11,10 +11,12 @@ import (
 // lock to the next: a host's name and a number, for instance. They are shown, and asked for, whole.
 var (
 	ofRedlock   = regexp.MustCompile(`^[0-9a-f]{40}( |$)`)
+	isTooShort  = regexp.MustCompile(`^[0-9a-f]{1,7}$`)
 	isBeginning = regexp.MustCompile(`^[0-9a-f]{8,40}$`) // with 8, two locks of one name begin alike once in 4 billion
 )
 
 const (
+	leastDigits = 8
 	shownDigits = 12
 	// shownRunes is how much of other values the tables show.
 	shownRunes = 64
