@@ -22,6 +22,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/measure"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -122,6 +123,45 @@ var procedures = map[string]func(*testing.T, *operator){
 			"# Start all clients.": func() { o.start(t) },
 		})
 	},
+	"Free what a dead machine holds": freeTheDead,
+}
+
+// freeTheDead frees what holders that do not renew have, beside others that stay.
+func freeTheDead(t *testing.T, o *operator) {
+	value := func(begins string) string { return begins + strings.Repeat("0", 40-len(begins)) }
+	locks := map[string]string{
+		"nightly": value("4be2f09a1c77"), keys.Slot("convert", 1): value("81c3d0e57f2a"), keys.Slot("convert", 2): value("another"),
+		"account:3": value("5d19e7a04b6c"), "account:7": value("c2f80a931e4d"), "catalogue": protocol.ReadersValue,
+	}
+	readers := keys.Readers.Of("catalogue")
+	for i := range 3 {
+		for key, value := range locks {
+			o.r.must(t, i, "SET", key, value, "PX", longTTL.Milliseconds())
+		}
+		for _, reader := range []string{"0f6b2c94d8e3", "another"} {
+			o.r.must(t, i, "ZADD", readers, time.Now().Add(longTTL).UnixMilli(), value(reader))
+		}
+	}
+	o.start(t)
+	o.follow(t, nil)
+	for i := range 3 {
+		for key := range locks {
+			stays := int64(0)
+			if key == keys.Slot("convert", 2) || key == "catalogue" {
+				stays = 1
+			}
+			assert.Equal(t, stays, o.r.must(t, i, "EXISTS", key), key)
+		}
+		left, err := redis.Strings(o.r.do(i, "ZRANGE", readers, 0, -1))
+		assert.NoError(t, err)
+		assert.Equal(t, []string{value("another")}, left)
+	}
+}
+
+// TestADeadMachinesLocksAreFreed is that procedure where there are no containers.
+func TestADeadMachinesLocksAreFreed(t *testing.T) {
+	t.Parallel()
+	operate(t, spoil(t, 3), "Free what a dead machine holds", freeTheDead)
 }
 
 // TestEveryProcedureIsCarriedOut: each section of the page that has steps is one of procedures.
