@@ -59,7 +59,7 @@ func interruptible() (context.Context, func()) {
 // run runs the command in this process, and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(append([]string{}, args...)) // nil would mean those of the process
+	root.SetArgs(append([]string{}, withInterval(args)...)) // nil would mean those of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.InitDefaultHelpCmd()

@@ -53,7 +53,7 @@ Exit codes:
   64   the command line is wrong
   78   the configuration is wrong`,
 		Example: `  redlock status
-  redlock status nightly --watch=500ms
+  redlock status nightly --watch 500ms
   redlock status convert --permits 3
   redlock status --json | jq -r '.locks[] | select(.state == "stuck").name'
   redlock status -q nightly && echo "it runs"`,
@@ -67,12 +67,25 @@ Exit codes:
 	f := c.Flags()
 	f.BoolVar(&w.json, "json", false, "print one JSON document; with --watch one a line")
 	f.BoolVarP(&w.quiet, "quiet", "q", false, "print nothing; the exit code tells whether every NAME is held")
-	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL`, as in --watch=500ms, until interrupted")
+	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL`, as in --watch 500ms, until interrupted")
 	f.Lookup("watch").NoOptDefVal = "1s"
 	f.Lookup("watch").DefValue = "0s" // for the help: without it there is none
 	f.IntVar(&w.permits, "permits", 1, "show each of so many permits of every NAME, as in redlock run --permits")
 	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most so many `LOCKS`")
 	return c
+}
+
+// withInterval joins "status --watch 1s" to --watch=1s. A flag whose value may be left out takes none
+// from the next word, which would be the name of a lock.
+func withInterval(args []string) []string {
+	i := slices.Index(args, "--watch")
+	if i < 1 || i+1 == len(args) || args[0] != "status" || slices.Contains(args[:i], "--") {
+		return args
+	}
+	if _, err := time.ParseDuration(args[i+1]); err != nil {
+		return args
+	}
+	return slices.Concat(args[:i], []string{"--watch=" + args[i+1]}, args[i+2:])
 }
 
 // A statusCommand is one run of "redlock status".
@@ -195,7 +208,7 @@ func (w *statusCommand) show(ctx context.Context, out io.Writer) error {
 		}
 		text := st.text(len(w.names) > 0)
 		if w.watch {
-			text = frame(text, onTerminal(out))
+			text = frame(text, screenOf(out))
 		}
 		if err := outputEither(out, w.json, st, text); err != nil {
 			return err

@@ -203,8 +203,43 @@ func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
 }
 
 func TestAScreenIsDrawnAnewOnATerminalOnly(t *testing.T) {
-	assert.Equal(t, "a\n\n", frame("a\n", false))
-	assert.Equal(t, clearScreen+"b\n", frame("b\n", true))
+	assert.Equal(t, "a\n\n", frame("a\n", screen{}))
+	assert.Equal(t, clearScreen+"b", frame("b\n", screen{80, 24}))
+}
+
+// TestTheHeadStaysOnTheScreen, however small the window is.
+func TestTheHeadStaysOnTheScreen(t *testing.T) {
+	assert.Equal(t, clearScreen+"LOCK S…\na     …\n... 2 …", frame("LOCK STATE\na     héld\nb     held\nc     held\n", screen{7, 3}))
+	assert.Equal(t, clearScreen+"1\n2\n3", frame("1\n2\n3\n", screen{7, 3}))
+}
+
+// TestTheIntervalOfAWatchMayBeTheNextWord, unless that is a name.
+func TestTheIntervalOfAWatchMayBeTheNextWord(t *testing.T) {
+	for line, want := range map[string]string{
+		"status --watch 1s x":    "status --watch=1s x",
+		"status x --watch 1.5s":  "status x --watch=1.5s",
+		"status --watch x":       "status --watch x",
+		"status 1s --watch":      "status 1s --watch",
+		"status --watch -- 1s":   "status --watch -- 1s",
+		"status -- --watch 1s":   "status -- --watch 1s",
+		"run x -- watch 1s":      "run x -- watch 1s",
+		"run status --watch 1s":  "run status --watch 1s",
+		"status --watch=2s 1s x": "status --watch=2s 1s x",
+	} {
+		assert.Equal(t, strings.Fields(want), withInterval(strings.Fields(line)), line)
+	}
+}
+
+func TestTheColumnsOfSeveralNamesAreAligned(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	hold(t, f, "a", redlock.Owner("web-3"))
+	put(t, f.URLs(), "longer", "of another client, with a value that is long")
+	_, out, _ := redlockCommand(t, on(f, "status", "a", "longer")...)
+	rows := strings.Split(out, "\n")
+	owner := strings.Index(rows[0], "OWNER")
+	assert.Equal(t, owner, strings.Index(rows[1], "web-3"), out)
+	assert.Equal(t, "-", rows[5][owner:], out)
+	assert.NotContains(t, out, " \n")
 }
 
 // TestStatusShowsReaders, and not the key that stands for them, as if that were a holder's value.

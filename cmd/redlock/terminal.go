@@ -79,13 +79,37 @@ func (p prompt) confirm(ctx context.Context, question string, wanted ...string) 
 
 const clearScreen = "\x1b[H\x1b[2J"
 
-// frame returns a text that is shown after others, over them on a terminal and below them elsewhere. It
-// is one piece, so that a terminal does not flicker.
-func frame(text string, onTerminal bool) string {
-	if onTerminal {
-		return clearScreen + text
+// A screen is the size of a terminal; the zero value stands for what is none.
+type screen struct{ width, height int }
+
+func screenOf(out any) screen {
+	if !onTerminal(out) {
+		return screen{}
 	}
-	return text + "\n"
+	width, height, err := term.GetSize(int(out.(*os.File).Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		return screen{columns, 24}
+	}
+	return screen{width, height}
+}
+
+// frame returns a text that is shown after others, over them on a terminal and below them elsewhere. It
+// is one piece, so that a terminal does not flicker. On a terminal lines that are too long are cut and
+// lines that are too many left out, because otherwise its head would scroll off.
+func frame(text string, on screen) string {
+	if on == (screen{}) {
+		return text + "\n"
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if more := len(lines) - on.height + 1; more > 1 {
+		lines = append(lines[:on.height-1], fmt.Sprintf("... %d more lines", more))
+	}
+	for i, line := range lines {
+		if runes := []rune(line); len(runes) > on.width {
+			lines[i] = string(runes[:on.width-1]) + "…"
+		}
+	}
+	return clearScreen + strings.Join(lines, "\n")
 }
 
 // word returns s as one word of a line, in quotes and with escapes where it is not one as it

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -56,7 +53,7 @@ type node struct{ group, address string }
 func newReporter(out io.Writer, names []string, verbose, quiet bool) *reporter {
 	r := &reporter{
 		out: out, names: names, title: quoted(names), verbose: verbose, inPlace: onTerminal(out) && !verbose && !quiet,
-		width:   func() int { return terminalWidth(out) },
+		width:   func() int { return screenOf(out).width },
 		changed: make(chan struct{}, 1), done: make(chan struct{}), erased: make(chan struct{}),
 		faulty: map[node]string{},
 	}
@@ -66,16 +63,6 @@ func newReporter(out io.Writer, names []string, verbose, quiet bool) *reporter {
 		close(r.erased)
 	}
 	return r
-}
-
-// terminalWidth returns how many columns a terminal has.
-func terminalWidth(out any) int {
-	if f, ok := out.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
-		}
-	}
-	return columns
 }
 
 // An obstacle is why a try has failed.

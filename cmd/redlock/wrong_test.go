@@ -289,6 +289,7 @@ var wrongInputs = []struct {
 	{"status -q", 64, "-q tells whether every NAME is held; give one"},
 	{"status -q --json a", 64, "make no sense with it"},
 	{"status --watch=0s", 64, "--watch=0s: at least 10ms"},
+	{"status --watch 1ms x", 64, "--watch=1ms: at least 10ms"},
 	{"status --watch=soon", 64, `redlock: --watch: "soon" must be a time`},
 	{"status --limit 0", 64, "redlock: --limit 0: must be at least 1"},
 	{"status --permits 0 a", 64, "redlock: --permits 0: must be between 1 and 1000"},
