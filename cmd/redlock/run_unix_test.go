@@ -38,8 +38,9 @@ func TestExitCodes(t *testing.T) {
 	for _, url := range f.URLs() {
 		ask(t, url, "SET", "stuck", "v")
 	}
-	noExec := filepath.Join(t.TempDir(), "text")
-	tr.NoError(t, os.WriteFile(noExec, []byte("hello"), 0o700))
+	noExec, script := filepath.Join(t.TempDir(), "binary"), filepath.Join(t.TempDir(), "script")
+	tr.NoError(t, os.WriteFile(noExec, []byte("of another machine\x00"), 0o700))
+	tr.NoError(t, os.WriteFile(script, []byte(`test "$0 $1 $REDLOCK_NAME" = "`+script+` one two s" && exit 7`), 0o700))
 	var dead []string
 	for range 3 {
 		dead = append(dead, "redis://"+deadAddress(t))
@@ -71,6 +72,7 @@ func TestExitCodes(t *testing.T) {
 		{"no quorum, at the end of the waiting", []string{"run", "--wait", "300ms", "--retries", "1000", "a", "--", "true"}, nodesEnv(dead), 69, "no quorum"},
 		{"not executable", []string{"run", "a", "--", "/etc/passwd"}, "", 126, "permission denied"},
 		{"not a program", []string{"run", "a", "--", noExec}, "", 126, "exec format error"},
+		{"a script without #!", []string{"run", "s", "--", script, "one two"}, "", 7, ""},
 		{"not there", []string{"run", "a", "--", "no-such-command"}, "", 127, "no-such-command"},
 		{"not there", []string{"run", "a", "--", "/no/such/command"}, "", 127, "no such file"},
 		{"a name that begins with -", []string{"run", "--", "-e", "--", "sh", "-c", "exit 8"}, "", 8, ""},

@@ -3,6 +3,7 @@
 package job
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -131,14 +132,13 @@ func (j *Job) Linger(lock *redlock.Lock, d time.Duration) bool {
 
 // start starts the command in the warden's group and follows what becomes of it.
 func (j *Job) start(env []string) error {
-	cmd := exec.Cmd{
-		Path: j.command.Path, Args: j.command.Argv, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pgid: j.group},
+	cmd := j.process(j.command.Path, j.command.Argv, env)
+	err := cmd.Start()
+	if errors.Is(err, unix.ENOEXEC) && isText(j.command.Path) { // a script without #!, as for execvp(3)
+		cmd = j.process(interpreter, append([]string{interpreter, j.command.Path}, j.command.Argv[1:]...), env)
+		err = cmd.Start()
 	}
-	if j.front && j.tty.ours() {
-		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, j.tty.fd
-	}
-	if err := cmd.Start(); err != nil {
+	if err != nil {
 		return err
 	}
 	j.child = cmd.Process.Pid
@@ -147,6 +147,33 @@ func (j *Job) start(env []string) error {
 	go j.wait(j.child)
 	cmd.Process.Release() // os.Process does not report stops
 	return nil
+}
+
+// interpreter runs what has no line that says by what it is run.
+const interpreter = "/bin/sh"
+
+// process returns what starts a process in the warden's group.
+func (j *Job) process(path string, argv, env []string) *exec.Cmd {
+	cmd := &exec.Cmd{
+		Path: path, Args: argv, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pgid: j.group},
+	}
+	if j.front && j.tty.ours() {
+		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, j.tty.fd
+	}
+	return cmd
+}
+
+// isText reports whether a file looks like a script. A program for another kind of machine does not.
+func isText(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, _ := f.Read(head)
+	return bytes.IndexByte(head[:n], 0) < 0
 }
 
 // wait sends the changes of one child to j.changes until it has ended. It waits for all other
