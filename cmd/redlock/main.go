@@ -146,7 +146,7 @@ groups if they are many; see "redlock help config".`,
 			return usageErrorf("--%s: %s", value.GetFlag().Name, notOfType(value.GetFlag(), value.GetValue()))
 		case !errors.As(err, &unknown):
 		case c.Name() == "run":
-			hint = "; a NAME that begins with - is written: redlock run -- -NAME -- COMMAND"
+			hint = "; flags of the COMMAND stand behind --: redlock run NAME -- COMMAND; a NAME that begins with - is written: redlock run -- -NAME -- COMMAND"
 		case strings.Contains(c.Use, "NAME"):
 			hint = "; a NAME that begins with - goes behind --, as in: " + c.CommandPath() + " -- -NAME"
 		}

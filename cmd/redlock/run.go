@@ -104,6 +104,8 @@ func nameAndCommand(args []string, dash int) (name string, command []string, err
 		return args[0], args[2:], nil
 	}
 	switch {
+	case dash < 0 && len(args) > 1:
+		return "", nil, usageErrorf("-- must stand before the command, or its flags would be taken for those of redlock; write: redlock run %s -- %s", shellWord(args[0]), line(args[1:]))
 	case dash < 0 || dash == len(args):
 		return "", nil, usageErrorf("no command is given; write: redlock run NAME -- COMMAND")
 	case dash != 1:
@@ -112,10 +114,26 @@ func nameAndCommand(args []string, dash int) (name string, command []string, err
 	return args[0], args[1:], nil
 }
 
+// line returns a command as a line for a shell: as it is given, or by sh if it is a line of a shell in
+// one word.
+func line(command []string) string {
+	if len(command) == 1 && strings.ContainsAny(command[0], " \t\n") {
+		command = []string{"sh", "-c", command[0]}
+	}
+	words := make([]string, len(command))
+	for i, w := range command {
+		words[i] = shellWord(w)
+	}
+	return strings.Join(words, " ")
+}
+
 // run takes the lock, runs the command and releases the lock.
 func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	path, err := exec.LookPath(argv[0]) // as a shell would, before anything is locked
-	if err != nil {
+	switch {
+	case err != nil && len(argv) == 1 && strings.ContainsAny(argv[0], " \t\n"):
+		return cannotRun(argv[0], fmt.Errorf("%w; no shell reads it, so write: redlock run %s -- %s", exec.ErrNotFound, shellWord(names[0]), line(argv)))
+	case err != nil:
 		return cannotRun(argv[0], err)
 	}
 	renewed := make(renewals, 1)

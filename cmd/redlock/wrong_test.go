@@ -34,8 +34,8 @@ var wrongInputs = []struct {
 	{"--version=maybe", 64, `redlock: --version: "maybe" must be true or false`},
 
 	// flags
-	{"run --colour x -- true", 64, "unknown flag: --colour; see \"redlock run --help\"; a NAME that begins with -"},
-	{"run -x -- true", 64, "unknown shorthand flag: 'x' in -x; see \"redlock run --help\"; a NAME that begins with -"},
+	{"run --colour x -- true", 64, "unknown flag: --colour; see \"redlock run --help\"; flags of the COMMAND stand behind --: redlock run NAME -- COMMAND; a NAME that begins with -"},
+	{"run -x -- true", 64, "unknown shorthand flag: 'x' in -x; see \"redlock run --help\"; flags of the COMMAND"},
 	{"status -x", 64, "a NAME that begins with - goes behind --, as in: redlock status -- -NAME"},
 	{"demo --loud", 64, "unknown flag: --loud; see \"redlock demo --help\""},
 	{"status --node", 64, "flag needs an argument: --node; see \"redlock status --help\""},
@@ -104,7 +104,12 @@ var wrongInputs = []struct {
 
 	// names and commands
 	{"run", 64, "no command is given; write: redlock run NAME -- COMMAND"},
-	{"run x true", 64, "no command is given; write"},
+	{"run x", 64, "no command is given; write"},
+	{"run x true", 64, "write: redlock run x -- true\n"},
+	{"run x echo 'a b'", 64, "-- must stand before the command, or its flags would be taken for those of redlock; write: redlock run x -- echo 'a b'\n"},
+	{"run x 'echo a'", 64, "write: redlock run x -- sh -c 'echo a'\n"},
+	{"run x -- 'echo a'", 127, "redlock: echo a: executable file not found in $PATH; no shell reads it, so write: redlock run x -- sh -c 'echo a'\n"},
+	{"run 'a b' -- 'exit 3'", 127, "redlock run 'a b' -- sh -c 'exit 3'\n"},
 	{"run x --", 64, "no command is given; write"},
 	{"run x y -- true", 64, `one name must be given before the --, not 2: ["x" "y"]`},
 	{"run -- true", 64, "one name must be given before the --, not 0"},
