@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -156,23 +158,46 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
 		Short:   "Write the manual pages to a directory",
-		Example: `  redlock man /usr/local/share/man/man1 && man redlock-run`,
+		Example: `  redlock man /usr/local/share/man/man1 && man redlock-run redlock-config`,
 		Args:    oneArgument("the directory to write to"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err
 			}
+			header := doc.GenManHeader{Section: "1", Source: "redquorum", Manual: "Quorum locks"}
 			forMan(c.Root())
-			return doc.GenManTree(c.Root(), &doc.GenManHeader{Section: "1", Source: "redquorum", Manual: "Quorum locks"}, args[0])
+			if err := doc.GenManTree(c.Root(), &header, args[0]); err != nil {
+				return err
+			}
+			return topicPages(c.Root(), header, args[0])
 		},
 	}
+}
+
+// topicPages writes the pages of the topics, which the tree leaves out.
+func topicPages(root *cobra.Command, header doc.GenManHeader, dir string) error {
+	for _, c := range root.Commands() {
+		if !c.IsAdditionalHelpTopicCommand() {
+			continue
+		}
+		var page bytes.Buffer
+		of := header
+		c.DisableFlagsInUseLine = true
+		if err := doc.GenMan(c, &of, &page); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, root.Name()+"-"+c.Name()+".1"), page.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // forMan turns the texts of all commands into Markdown, because that is what the generator of
 // the pages reads. They cannot be printed as help afterwards.
 func forMan(root *cobra.Command) {
 	root.Use, root.DisableFlagsInUseLine = "redlock COMMAND", true
-	root.Long += "\n\n# CONFIGURATION\n\n" + configHelp // topics get no page
+	root.Long += "\n\n# CONFIGURATION\n\n**redlock-config(1)** has the configuration file, the variables, and which of them counts."
 	for _, c := range append(root.Commands(), root) {
 		c.Long = keepColumns(c.Long)
 		c.Flags().VisitAll(nameValue)

@@ -91,11 +91,13 @@ func TestManualPagesKeepTables(t *testing.T) {
 			page(strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1")
 		}
 	}
-	root := strings.Split(page("redlock.1"), "\n")
-	i := slices.Index(root, "  ttl: 10s")
+	assert.Contains(t, page("redlock.1"), "redlock-config(1)")
+	config := strings.Split(page("redlock-config.1"), "\n")
+	assert.Contains(t, strings.Join(config, "\n"), "$REDLOCK_NODE_TIMEOUT")
+	i := slices.Index(config, "  ttl: 10s")
 	tr.Positive(t, i, "the file of redlock help config")
-	assert.Contains(t, root[:i], ".EX")
-	assert.Contains(t, root[i:], ".EE")
+	assert.Contains(t, config[:i], ".EX")
+	assert.Contains(t, config[i:], ".EE")
 	run := page("redlock-run.1")
 	assert.Contains(t, run, ".EX\n  REDLOCK_NAME         the name\n")
 	assert.NotContains(t, run, "=0s")
