@@ -152,7 +152,7 @@ groups if they are many; see "redlock help config".`,
 		}
 		return usageErrorf("%v; see %q%s", err, c.CommandPath()+" --help", hint)
 	})
-	root.AddCommand(newRun(), newHold(), newServe(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan())
+	root.AddCommand(newRun(), newHold(), newServe(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan(), newVersion())
 	return root
 }
 
@@ -195,10 +195,38 @@ func oneArgument(what string) cobra.PositionalArgs {
 	}
 }
 
+// newVersion is --version for those who look among the commands.
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version, and the commit that it was built from",
+		Args:  noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return output(c.OutOrStdout(), c.Root().Name()+" version "+c.Root().Version+"\n")
+		},
+	}
+}
+
 // version returns what the build recorded: a release, or the commit.
 func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+	info, _ := debug.ReadBuildInfo()
+	return versionOf(info)
+}
+
+func versionOf(info *debug.BuildInfo) string {
+	if info == nil || info.Main.Version == "" {
+		return "unknown"
 	}
-	return "unknown"
+	recorded := map[string]string{}
+	for _, s := range info.Settings {
+		recorded[s.Key] = s.Value
+	}
+	commit := recorded["vcs.revision"]
+	switch {
+	case commit == "":
+		return info.Main.Version
+	case recorded["vcs.modified"] == "true":
+		commit += ", modified"
+	}
+	return info.Main.Version + " (commit " + commit + ")"
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -27,4 +28,23 @@ func TestUsage(t *testing.T) {
 		assert.Contains(t, out, test.out, test.args)
 		assert.NotContains(t, out+errs, "hunter2")
 	}
+}
+
+func TestTheVersionNamesTheCommit(t *testing.T) {
+	built := func(settings ...debug.BuildSetting) *debug.BuildInfo {
+		return &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}, Settings: settings}
+	}
+	commit := debug.BuildSetting{Key: "vcs.revision", Value: "573eafa9"}
+	for want, info := range map[string]*debug.BuildInfo{
+		"unknown":                             nil,
+		"(devel)":                             built(),
+		"(devel) (commit 573eafa9)":           built(commit, debug.BuildSetting{Key: "vcs.modified", Value: "false"}),
+		"(devel) (commit 573eafa9, modified)": built(commit, debug.BuildSetting{Key: "vcs.modified", Value: "true"}),
+	} {
+		assert.Equal(t, want, versionOf(info))
+	}
+	_, flag, _ := redlockCommand(t, "--version")
+	code, command, errs := redlockCommand(t, "version")
+	assert.Zero(t, code, errs)
+	assert.Equal(t, flag, command)
 }

@@ -25,6 +25,7 @@ var wrongInputs = []struct {
 	{"help nosuch", 64, `unknown command "nosuch"`},
 	{"help relese", 64, `did you mean "release"`},
 	{"help run x", 64, `redlock run has no command "x"`},
+	{"version now", 64, "version takes no arguments"},
 	{"man", 64, "man takes one argument, the directory to write to, not 0"},
 	{"man a b", 64, "man takes one argument, the directory to write to, not 2"},
 	{"completion fishy", 64, `redlock completion has no command "fishy"`},
