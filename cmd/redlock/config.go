@@ -282,4 +282,4 @@ func scalars(n *yaml.Node) ([]string, error) {
 	return nil, errors.New("a value or a list of values is wanted")
 }
 
-var errNoNodes = fmt.Errorf("no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file (%q); --embedded is for a trial", "redlock help config")
+const noNodes = `no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file ("redlock help config")`

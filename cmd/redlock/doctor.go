@@ -97,12 +97,7 @@ func (e *examination) document() any {
 
 // examine has the servers examined as clients with these settings see them.
 func (s *servers) examine(c *cobra.Command) (*examination, error) {
-	guard := s.guard // as the clients have it; start turns it off for --embedded
-	sets, stop, err := s.start(c.Context())
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
+	sets := s.all()
 	opts, err := s.poolOptions()
 	if err != nil {
 		return nil, err
@@ -121,7 +116,7 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 	}
 	settings := doctor.Settings{ // where none are given those of the library
 		Timeout: s.dialTimeout, NodeTimeout: cmp.Or(s.nodeTimeout, 500*time.Millisecond),
-		MaxTTL: cmp.Or(s.maxTTL, usualTTL), Prefix: s.prefix, Guard: guard,
+		MaxTTL: cmp.Or(s.maxTTL, usualTTL), Prefix: s.prefix, Guard: s.guard,
 	}
 	found := &examination{}
 	for i, report := range doctor.ExamineSets(c.Context(), examined, settings) {

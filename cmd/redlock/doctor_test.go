@@ -224,7 +224,7 @@ func TestDoctorIsNotHeldUpByAServerThatHangs(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
 			tr.NoError(t, f.Pause(t.Context(), 0))
-			code, out, errs := redlockCommand(t, on(f, "doctor", "--memory-guard=false", "--dial-timeout", "300ms", "--node-timeout", "5s")...)
+			code, out, errs := redlockCommand(t, on(f, "doctor", "--dial-timeout", "300ms", "--node-timeout", "5s")...)
 			assert.Contains(t, []int{exitDoctorWarning, exitNoQuorum}, code, errs) // a busy machine hangs, too
 			assert.Contains(t, out, "accepts connections but does not answer")
 			tr.NoError(t, f.Resume(t.Context(), 0))
@@ -246,7 +246,7 @@ func TestDoctorWithoutAQuorum(t *testing.T) {
 }
 
 func TestDoctorOnATrial(t *testing.T) {
-	code, out, errs := redlockCommand(t, "doctor", "--embedded", "--dial-timeout", "20s", "--node-timeout", "10s")
+	code, out, errs := redlockCommand(t, on(startFleet(t, fleet.Embedded, 5), "doctor", "--dial-timeout", "20s", "--node-timeout", "10s")...)
 	assert.Zero(t, code, errs)
 	assert.Contains(t, out, "every server\n", "what is the same for all is told once")
 	assert.Equal(t, 1, strings.Count(out, "nobody has locked"))

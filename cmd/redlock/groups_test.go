@@ -38,9 +38,7 @@ func TestGroupsAreNamedInAllWays(t *testing.T) {
 
 	s, err = settled(t, "groups: [a=redis://1, b=redis://2, c=redis://3, d=redis://4]\nmap_version: 7\njoining: [c, d]\nleaving: a\n", map[string]string{"REDLOCK_PASSWORD": "secret"})
 	tr.NoError(t, err)
-	sets, stop, err := s.start(t.Context())
-	tr.NoError(t, err)
-	stop()
+	sets := s.all()
 	assert.Equal(t, []serverSet{
 		{group: "a", urls: []string{"redis://1"}, leaving: true}, {group: "b", urls: []string{"redis://2"}},
 		{group: "c", urls: []string{"redis://3"}, joining: true}, {group: "d", urls: []string{"redis://4"}, joining: true},
@@ -70,7 +68,6 @@ func TestNodesOrGroupsComeFromTheBetterSource(t *testing.T) {
 		{groups, nil, []string{"--node", "redis://flag"}, "1 [redis://flag] []"},
 		{groups, map[string]string{"REDLOCK_NODES": "redis://env"}, nil, "1 [redis://env] []"},
 		{"", ofGroups, []string{"--node", "redis://flag"}, "1 [redis://flag] []"},
-		{groups, ofGroups, []string{"--embedded"}, "1 [] [{a [redis://env] false false}]"},
 	} {
 		s, err := settled(t, test.file, test.env, test.args...)
 		tr.NoError(t, err)
@@ -131,8 +128,7 @@ func (gs groupFleet) locker(t *testing.T, flags string, names ...string) *redloc
 	t.Helper()
 	s, err := settled(t, "", nil, gs.on("x "+flags, names...)[1:]...)
 	tr.NoError(t, err)
-	sets, _, err := s.start(t.Context())
-	tr.NoError(t, err)
+	sets := s.all()
 	var nodes [][]protocol.Node
 	for _, set := range sets {
 		nodes = append(nodes, patientNodes(t, gs[set.group]))
@@ -376,8 +372,7 @@ func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
 			flags := replacing(f)
 			s, err := settled(t, "", nil, strings.Fields(flags)...)
 			tr.NoError(t, err)
-			sets, _, err := s.start(t.Context())
-			tr.NoError(t, err)
+			sets := s.all()
 			var nodes [][]protocol.Node
 			for _, set := range sets {
 				of, err := pool.OpenWith(set.urls, patient...)

@@ -99,13 +99,7 @@ func (r *releaseCommand) run(c *cobra.Command) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	ctx := c.Context()
-	sets, stop, err := r.servers.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	sets = r.servers.setsOf(sets, r.name)
+	sets := r.servers.setsOf(r.servers.all(), r.name)
 	nodes, err := r.servers.openSets(sets)
 	if err != nil {
 		return err

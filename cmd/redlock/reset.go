@@ -97,11 +97,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 		return usageErrorf("--json belongs to --yes: the question would stand in the way")
 	}
 	ctx := c.Context()
-	sets, stop, err := r.servers.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer stop()
+	sets := r.servers.all()
 	if grouped(sets) {
 		return r.servers.severalSets(sets)
 	}

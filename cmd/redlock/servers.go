@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -20,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -45,7 +43,7 @@ type servers struct {
 	joining       []string
 	leaving       []string
 	groupPrefixes []string
-	embedded      bool
+	embedded      bool // the flag is one of an acquisition
 	prefix        string
 	guard         bool
 	maxTTL        time.Duration
@@ -82,7 +80,6 @@ func serverFlags(c *cobra.Command) *servers {
 	f := c.Flags()
 	s.nodeFlags(f)
 	s.groupFlags(f)
-	f.BoolVar(&s.embedded, "embedded", false, "use five servers inside this process, for a trial: nobody else sees them")
 	f.StringVar(&s.prefix, "prefix", "", "`TEXT` before each name to make the key")
 	f.BoolVar(&s.guard, "memory-guard", true, "give no vote to servers that may have forgotten locks")
 	f.DurationVar(&s.maxTTL, "max-ttl", 0, "longest TTL that any client of the servers uses (default: what the servers know of)")
@@ -137,13 +134,21 @@ func (s *servers) settle() error {
 	case s.embedded && s.flags.Changed("group"):
 		return usageErrorf("--embedded and --group exclude each other")
 	case !s.embedded && len(s.nodes) == 0 && len(s.sets) == 0:
-		return &exitError{code: exitUsage, err: errNoNodes}
+		return usageErrorf("%s%s", noNodes, s.trial())
 	case s.tlsCert != "" && s.tlsKey == "":
 		return wrong(s.flags, "tls-cert", "a certificate and its key belong together; give both")
 	case s.tlsKey != "" && s.tlsCert == "":
 		return wrong(s.flags, "tls-key", "a certificate and its key belong together; give both")
 	}
 	return nil
+}
+
+// trial says how the command needs no servers, if it has such a way.
+func (s *servers) trial() string {
+	if s.flags.Lookup("embedded") == nil {
+		return ""
+	}
+	return "; --embedded is for a trial"
 }
 
 // namedBy is the flag that names the servers.
@@ -193,22 +198,12 @@ func (s *servers) settleNodes() error {
 	return nil
 }
 
-// start returns the sets of servers, of which there are several only if they are groups. For
-// --embedded it starts the servers first. The caller calls stop in the end.
-func (s *servers) start(ctx context.Context) (sets []serverSet, stop func(), err error) {
-	if !s.embedded {
-		if s.sets == nil {
-			return []serverSet{{urls: s.nodes}}, func() {}, nil
-		}
-		return s.sets, func() {}, nil
+// all returns the sets of servers, of which there are several only if they are groups.
+func (s *servers) all() []serverSet {
+	if s.sets == nil {
+		return []serverSet{{urls: s.nodes}}
 	}
-	f, err := fleet.Start(ctx, fleet.Embedded, fleet.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	s.login = credentials{}
-	s.guard = false // they are as old as this process, and no other process uses them
-	return []serverSet{{urls: f.URLs()}}, func() { f.Close() }, nil
+	return s.sets
 }
 
 // poolOptions returns the options for package pool.

@@ -139,11 +139,7 @@ func (w *statusCommand) run(c *cobra.Command) error {
 		return err
 	}
 	ctx := c.Context()
-	sets, stop, err := w.servers.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer stop()
+	sets := w.servers.all()
 	defer w.close()
 	if err := w.open(sets); err != nil {
 		return err
