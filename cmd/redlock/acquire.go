@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -50,7 +49,7 @@ func acquisitionFlags(c *cobra.Command) *acquisition {
 	a := &acquisition{servers: serverFlags(c)}
 	a.states = true
 	f := c.Flags()
-	f.BoolVar(&a.embedded, "embedded", false, "use five servers inside this process, for a trial: nobody else sees them")
+	a.embeddedFlag()
 	f.DurationVar(&a.ttl, "ttl", 10*time.Second, "how long the lock outlives a redlock that vanished; it is renewed every third of it; at least 500ms")
 	f.DurationVar(&a.wait, "wait", 0, "how long to wait for the lock, be it that it is held or that too few servers answer (default: for a holder for ever, for servers "+patience.String()+")")
 	f.BoolVar(&a.noWait, "no-wait", false, "do not wait for a holder; too few servers that answer are waited for for "+patience.String()+", or as --retries says")
@@ -116,20 +115,6 @@ func (a *acquisition) check() error {
 
 // warn tells what does not change the exit code.
 func (a *acquisition) warn(text string) { fmt.Fprintln(a.stderr, "redlock: "+oneLine(text)) }
-
-// start returns the sets of servers, and starts those of --embedded. The caller calls stop in the end.
-func (a *acquisition) start(ctx context.Context) (sets []serverSet, stop func(), err error) {
-	if !a.embedded {
-		return a.all(), func() {}, nil
-	}
-	f, err := fleet.Start(ctx, fleet.Embedded, fleet.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	a.login = credentials{}
-	a.guard = false // they are as old as this process, and no other process uses them
-	return []serverSet{{urls: f.URLs()}}, func() { f.Close() }, nil
-}
 
 // take takes the lock. Its error has an exit code. The caller releases the lock, and then calls
 // stop.

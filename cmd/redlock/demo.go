@@ -49,6 +49,7 @@ out what would break them; it exits with 69 if one does not answer.`,
 		},
 	}
 	s.nodeFlags(c.Flags())
+	c.RegisterFlagCompletionFunc("node", kindsToStart)
 	c.Flags().Lookup("node").Usage = "`URL` of a server, for each, or embedded, or process (redis-server); default: embedded"
 	return c
 }

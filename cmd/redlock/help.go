@@ -145,21 +145,14 @@ func knownTopic(help *cobra.Command, args []string) error {
 	return nil
 }
 
-// forCompletion removes the backticks from the flags' descriptions, which name the flags' values
-// for help and are not for a shell.
-func forCompletion(root *cobra.Command) {
-	for _, c := range append(root.Commands(), root) {
-		c.Flags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
-	}
-}
-
 // newMan returns the command that writes the manual pages from the same texts that --help prints.
 func newMan() *cobra.Command {
 	return &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write the manual pages to a directory",
-		Example: `  redlock man /usr/local/share/man/man1 && man redlock-run redlock-config`,
-		Args:    oneArgument("the directory to write to"),
+		Use:               "man DIR",
+		Short:             "Write the manual pages to a directory",
+		Example:           `  redlock man /usr/local/share/man/man1 && man redlock-run redlock-config`,
+		Args:              oneArgument("the directory to write to"),
+		ValidArgsFunction: directories,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err

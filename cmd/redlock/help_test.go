@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
 )
 
 func TestHelpFitsAWindow(t *testing.T) {
@@ -73,6 +75,42 @@ func TestCompletionsAreWithoutMarks(t *testing.T) {
 			assert.Contains(t, out, "--node\tURL of a server")
 		}
 	}
+}
+
+// TestShellsOfferWhatCanStandThere, and files only where files can.
+func TestShellsOfferWhatCanStandThere(t *testing.T) {
+	f := startFleet(t, fleet.Embedded, 3)
+	put(t, f.URLs()[:1], "nightly", "v")
+	put(t, f.URLs()[1:], "hourly", "v")
+	put(t, f.URLs()[1:], "odd name", "v")
+	isolate(t, "", map[string]string{"REDLOCK_NODES": strings.Join(f.URLs(), ",")})
+	const files, nothing, directories = ":0\n", ":4\n", ":16\n"
+	for _, test := range []struct {
+		line, want string
+	}{
+		{"nodes --kind", "embedded\nprocess\n" + nothing},
+		{"demo --node", "embedded\nprocess\n" + nothing},
+		{"nodes --port", nothing},
+		{"doctor", nothing},
+		{"status", "hourly\nnightly\n" + nothing},
+		{"status nightly", "hourly\nnightly\n" + nothing},
+		{"release", "hourly\nnightly\n" + nothing},
+		{"release nightly", nothing},
+		{"release nightly --value", nothing},
+		{"run", nothing},
+		{"run --ttl", nothing},
+		{"run nightly --", files},
+		{"hold", nothing},
+		{"status --config", files},
+		{"run --tls-ca", files},
+		{"man", directories},
+	} {
+		code, out, _ := redlockCommand(t, append(append([]string{"__complete"}, strings.Fields(test.line)...), "")...)
+		assert.Zero(t, code)
+		assert.Equal(t, test.want, out, test.line)
+	}
+	_, out, _ := redlockCommand(t, "__complete", "status", "ni")
+	assert.Equal(t, "nightly\n"+nothing, out)
 }
 
 // TestManualPagesKeepTables, have the topic, and name values instead of defaults

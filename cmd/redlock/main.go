@@ -153,6 +153,7 @@ groups if they are many; see "redlock help config".`,
 		return usageErrorf("%v; see %q%s", err, c.CommandPath()+" --help", hint)
 	})
 	root.AddCommand(newRun(), newHold(), newServe(), newStatus(), newRelease(), newDoctor(), newReset(), newNodes(), newDemo(), newConfigHelp(), newMan(), newVersion())
+	offer(root)
 	return root
 }
 

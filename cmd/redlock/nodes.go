@@ -52,6 +52,7 @@ Exit codes:
 	}
 	f := c.Flags()
 	f.StringVar(&kind, "kind", string(fleet.Embedded), "`KIND` of servers: embedded or process")
+	c.RegisterFlagCompletionFunc("kind", kindsToStart)
 	f.IntVarP(&n, "number", "n", 5, "how many")
 	f.IntVar(&port, "port", 7001, "the first `PORT`; the others follow it")
 	f.BoolVar(&asJSON, "json", false, "print one JSON document instead of the text")

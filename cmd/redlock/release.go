@@ -60,6 +60,7 @@ Exit codes:
 	}
 	r.servers = serverFlags(c)
 	r.servers.explainTimeout()
+	c.ValidArgsFunction = r.servers.lockNames(1)
 	f := c.Flags()
 	f.StringVar(&r.value, "value", "", "delete it where it holds this `VALUE`, or one of redlock's that begins so")
 	f.BoolVar(&r.force, "force", false, "delete it whoever holds it")

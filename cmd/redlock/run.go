@@ -74,6 +74,7 @@ func newRun() *cobra.Command {
   # at most three of these at a time, on all machines together
   redlock run --permits 3 convert -- /usr/local/bin/convert
   redlock run --permits 8 --weight 2 cores -- make -j 2`,
+		ValidArgsFunction: commandOf,
 		Args: func(c *cobra.Command, args []string) error {
 			_, _, err := nameAndCommand(args, c.ArgsLenAtDash())
 			return err

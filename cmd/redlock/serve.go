@@ -73,6 +73,7 @@ func newServe() *cobra.Command {
 	}
 	s := &serveCommand{servers: serverFlags(c)}
 	f := c.Flags()
+	s.embeddedFlag()
 	f.StringVar(&s.listen, "listen", "unix:/run/redlock.sock", "`ADDRESS` to listen at: unix:PATH or HOST:PORT")
 	f.StringVar(&s.socketMode, "socket-mode", "0600", "who may use the socket, as for chmod(1)")
 	f.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token that every request must bear")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -43,7 +45,7 @@ type servers struct {
 	joining       []string
 	leaving       []string
 	groupPrefixes []string
-	embedded      bool // the flag is one of an acquisition
+	embedded      bool // a flag of those that take locks
 	prefix        string
 	guard         bool
 	maxTTL        time.Duration
@@ -204,6 +206,25 @@ func (s *servers) all() []serverSet {
 		return []serverSet{{urls: s.nodes}}
 	}
 	return s.sets
+}
+
+// embeddedFlag adds the flag for a trial without servers.
+func (s *servers) embeddedFlag() {
+	s.flags.BoolVar(&s.embedded, "embedded", false, "use five servers inside this process, for a trial: nobody else sees them")
+}
+
+// start returns the sets of servers, and starts those of --embedded. The caller calls stop in the end.
+func (s *servers) start(ctx context.Context) (sets []serverSet, stop func(), err error) {
+	if !s.embedded {
+		return s.all(), func() {}, nil
+	}
+	f, err := fleet.Start(ctx, fleet.Embedded, fleet.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.login = credentials{}
+	s.guard = false // they are as old as this process, and no other process uses them
+	return []serverSet{{urls: f.URLs()}}, func() { f.Close() }, nil
 }
 
 // poolOptions returns the options for package pool.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,7 @@ Exit codes:
 	}
 	w.servers = serverFlags(c)
 	w.servers.explainTimeout()
+	c.ValidArgsFunction = w.servers.lockNames(math.MaxInt)
 	f := c.Flags()
 	f.BoolVar(&w.json, "json", false, "print one JSON document; with --watch one a line")
 	f.BoolVarP(&w.quiet, "quiet", "q", false, "print nothing; the exit code tells whether every NAME is held")
