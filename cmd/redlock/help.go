@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,10 +28,24 @@ Topics:{{range .Commands}}{{if .IsAdditionalHelpTopicCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{.LocalFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+{{flagsOf . false}}{{with flagsOf . true}}
+
+Flags for groups of servers (see "redlock help config"):
+{{.}}{{end}}{{end}}{{if .HasAvailableSubCommands}}
 
 See "{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} COMMAND{{if .HasHelpSubCommands}}" or "{{.Root.Name}} help TOPIC{{end}}" for more.{{end}}
 `
+
+// flagsOf describes the flags of a command that are about groups of servers, or its others.
+func flagsOf(c *cobra.Command, aboutGroups bool) string {
+	some := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if aboutGroups == (f.Name == "group" || slices.Contains(mapFlags, f.Name)) {
+			some.AddFlag(f)
+		}
+	})
+	return strings.TrimRight(some.FlagUsagesWrapped(100), "\n")
+}
 
 const configHelp = `Servers and settings come from flags, else from the environment, else from a
 configuration file:

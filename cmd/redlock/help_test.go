@@ -27,6 +27,21 @@ func TestHelpFitsAWindow(t *testing.T) {
 	}
 }
 
+// TestFlagsOfGroupsHaveASection, the last, where there are any.
+func TestFlagsOfGroupsHaveASection(t *testing.T) {
+	for _, c := range ours() {
+		if !c.Runnable() { // the topic, whose text names them
+			continue
+		}
+		_, out, _ := redlockCommand(t, append(strings.Fields(c.CommandPath())[1:], "--help")...)
+		flags, groups, found := strings.Cut(out, "\n\nFlags for groups of servers")
+		assert.Equal(t, c.Flags().Lookup("group") != nil, found, c.Name())
+		assert.Equal(t, found, strings.Contains(groups, "--map-version"))
+		assert.NotContains(t, flags, "--map-version")
+		assert.NotContains(t, groups, "--node ")
+	}
+}
+
 func TestHelpConfigListsEverySetting(t *testing.T) {
 	listed := func(setting string) {
 		assert.Contains(t, configHelp, "$REDLOCK_"+strings.ToUpper(setting)+" ", setting)

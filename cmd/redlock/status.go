@@ -72,7 +72,7 @@ Exit codes:
 	f.DurationVar(&w.interval, "watch", time.Second, "show it anew every `INTERVAL`, as in --watch 500ms, until interrupted")
 	f.Lookup("watch").NoOptDefVal = "1s"
 	f.Lookup("watch").DefValue = "0s" // for the help: without it there is none
-	f.IntVar(&w.permits, "permits", 1, "show each of so many permits of every NAME, as in redlock run --permits")
+	f.IntVar(&w.permits, "permits", 1, "show so many permits of every NAME, also free ones, as in redlock run --permits")
 	f.IntVar(&w.limit, "limit", 1000, "without a NAME: show at most so many `LOCKS`")
 	return c
 }
