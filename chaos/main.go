@@ -1,7 +1,7 @@
 // Command chaos takes locks on real redis-server processes while these, the clients and the network
 // are broken, and judges the history of it.
 //
-//	go -C chaos run . --duration 11m                        # all scenarios, a minute each
+//	go -C chaos run . --duration 11m                        # all scenarios, about a minute each
 //	go -C chaos run . --scenario pause-clients,mixed
 //	go -C chaos run . --scenario mixed --seed 42            # the same faults again
 //	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
@@ -79,7 +79,7 @@ func runAll(ctx context.Context, args []string, out io.Writer) (code int, err er
 		return o.judgeAgain(out)
 	}
 	if !o.table {
-		fmt.Fprintf(out, "seed %d, %v of faults in each scenario\n", o.seed, o.share().Round(time.Millisecond))
+		fmt.Fprintf(out, "seed %d, %v of faults in all\n", o.seed, o.duration)
 	}
 	for _, s := range o.scenarios {
 		t := trial{Scenario: s, options: o}

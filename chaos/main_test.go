@@ -224,12 +224,29 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	}
 }
 
+// TestAMinuteIsEnoughForAllScenarios: each has a share in which a fault and its end fit.
+func TestAMinuteIsEnoughForAllScenarios(t *testing.T) {
+	t.Parallel()
+	o, err := parse([]string{"--duration", "1m"}, io.Discard)
+	require.NoError(t, err)
+	assert.Len(t, o.scenarios, len(nemesis.Scenarios))
+	total := time.Duration(0)
+	for _, s := range o.scenarios {
+		assert.GreaterOrEqual(t, o.share(s), time.Duration(s.Shortest())*o.ttl, s.Name)
+		total += o.share(s)
+	}
+	assert.InDelta(t, float64(time.Minute), float64(total), float64(time.Second))
+	_, err = parse([]string{"--duration", "56s"}, io.Discard)
+	assert.ErrorContains(t, err, "take 47 TTLs, which is 56.4s: give that or more, or fewer scenarios")
+}
+
 func TestAReplayHasTheOptionsOfItsRun(t *testing.T) {
 	t.Parallel()
 	args := []string{"--scenario", "flush,proxy", "--duration", "20s", "--seed", "7", "--nodes", "3", "--client", "echo 'a b'", "--keep", "x"}
 	o, err := parse(args, io.Discard)
 	require.NoError(t, err)
 	tr := trial{Scenario: o.scenarios[1], options: o}
+	assert.Equal(t, 10*time.Second, tr.setting().Duration)
 	assert.Equal(t, `go -C chaos run . --scenario=proxy --duration=10s --seed=7 --client='echo '\''a b'\''' --nodes='3'`, tr.replay())
 }
 

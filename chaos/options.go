@@ -37,7 +37,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	scenario := flags.String("scenario", "all",
 		"all, or names with commas between them: "+strings.Join(scenarios(), ", "))
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute,
-		"of the faults; the scenarios share it evenly, and each adds some seconds to begin and end")
+		"of the faults; the scenarios share it, and each adds some seconds to begin and end")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
 	flags.DurationVar(&o.ttl, "ttl", 1200*time.Millisecond, "of the locks")
 	flags.IntVar(&o.clients, "clients", 4, "number of client processes")
@@ -100,19 +100,25 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		}
 		o.scenarios = append(o.scenarios, s)
 	}
-	ttls := 0
-	for _, s := range o.scenarios {
-		ttls = max(ttls, s.Shortest())
-	}
-	if least := time.Duration(ttls) * o.ttl; o.share() < least {
-		return o, fmt.Errorf("--duration %v leaves %v for each of %d scenarios, but a fault and its end need %d TTLs, which is %v: give %v or more",
-			o.duration, o.share(), len(o.scenarios), ttls, least, least*time.Duration(len(o.scenarios)))
+	if least := time.Duration(o.ttls()) * o.ttl; o.duration < least {
+		return o, fmt.Errorf("--duration %v is too short: a fault and its end in each of %d scenarios take %d TTLs, which is %v: give that or more, or fewer scenarios",
+			o.duration, len(o.scenarios), o.ttls(), least)
 	}
 	return o, nil
 }
 
-// share is the duration of the faults of each scenario.
-func (o options) share() time.Duration { return o.duration / time.Duration(len(o.scenarios)) }
+// ttls is how many TTLs the shortest plans of all scenarios take together.
+func (o options) ttls() (all int) {
+	for _, s := range o.scenarios {
+		all += s.Shortest()
+	}
+	return all
+}
+
+// share is the duration of the faults of a scenario, in proportion to the shortest that it can have.
+func (o options) share(s nemesis.Scenario) time.Duration {
+	return o.duration * time.Duration(s.Shortest()) / time.Duration(o.ttls())
+}
 
 func scenarios() (all []string) {
 	for _, s := range nemesis.Scenarios {

@@ -54,13 +54,13 @@ type trial struct {
 }
 
 func (t *trial) setting() nemesis.Setting {
-	return nemesis.Setting{Seed: t.seed, Duration: t.share(), Nodes: t.nodes, Clients: t.clients,
+	return nemesis.Setting{Seed: t.seed, Duration: t.share(t.Scenario), Nodes: t.nodes, Clients: t.clients,
 		TTL: t.ttl}
 }
 
 // replay is the command that makes the same faults again.
 func (t *trial) replay() string {
-	return fmt.Sprintf("go -C chaos run . --scenario=%s --duration=%v --seed=%d%s", t.Name, t.share(), t.seed, t.given)
+	return fmt.Sprintf("go -C chaos run . --scenario=%s --duration=%v --seed=%d%s", t.Name, t.share(t.Scenario), t.seed, t.given)
 }
 
 // run plays the scenario and judges it. The history is kept in the file only if something is wrong.
