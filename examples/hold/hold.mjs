@@ -30,7 +30,11 @@ async function underLock(name, work) {
   process.exitCode = (await ended)[0];
 }
 
-const [name, seconds] = process.argv.slice(2);
+const [name, seconds, ...rest] = process.argv.slice(2);
+if (seconds === undefined || rest.length > 0) {
+  console.error("usage: hold.mjs NAME SECONDS");
+  process.exit(64);
+}
 await underLock(name, async (fence, signal) => {
   console.log(`working with token ${fence}`); // give it to what is written to
   try {

@@ -39,6 +39,7 @@ class Lock
     }
 }
 
+$argc == 3 or fwrite(STDERR, "usage: hold.php NAME SECONDS\n") and exit(64);
 $lock = new Lock($argv[1]);
 echo "working with token {$lock->fence}\n"; // give it to what is written to
 for ($end = hrtime(true) + $argv[2] * 1e9; hrtime(true) < $end && ($held = $lock->held());) {

@@ -34,6 +34,9 @@ class Lock:
             sys.exit(code)
 
 
+if len(sys.argv) != 3:
+    print("usage: hold.py NAME SECONDS", file=sys.stderr)
+    sys.exit(64)
 with Lock(sys.argv[1]) as lock:
     print(f"working with token {lock.fence}", flush=True)  # give it to what is written to
     end = time.monotonic() + float(sys.argv[2])

@@ -31,6 +31,10 @@ class Lock
   end
 end
 
+unless ARGV.size == 2
+  warn "usage: hold.rb NAME SECONDS"
+  exit 64
+end
 lock = Lock.new(ARGV[0])
 $stdout.sync = true
 puts "working with token #{lock.fence}" # give it to what is written to

@@ -3,6 +3,7 @@
 # one command under the lock, "redlock run" does all of this, and more: it ends the command also when
 # redlock itself hangs.
 set -u
+[ $# -eq 2 ] || { echo "usage: hold.sh NAME SECONDS" >&2; exit 64; }
 pipes=$(mktemp -d) && mkfifo "$pipes/in" "$pipes/out" || exit
 redlock hold --fenced "$1" <"$pipes/in" >"$pipes/out" &
 hold=$!

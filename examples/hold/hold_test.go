@@ -92,6 +92,27 @@ func TestEachLanguageHoldsALock(t *testing.T) {
 	}
 }
 
+// TestEachLanguageSaysWhatItTakes, before a lock is taken.
+func TestEachLanguageSaysWhatItTakes(t *testing.T) {
+	t.Parallel()
+	for interpreter, file := range programs {
+		t.Run(interpreter, func(t *testing.T) {
+			t.Parallel()
+			need.Program(t, interpreter)
+			for _, args := range [][]string{nil, {"nightly"}, {"nightly", "1", "more"}} {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				p := exec.CommandContext(ctx, interpreter, append([]string{file}, args...)...)
+				said, err := p.CombinedOutput()
+				var exit *exec.ExitError
+				require.ErrorAs(t, err, &exit)
+				assert.Equal(t, 64, exit.ExitCode())
+				assert.Equal(t, "usage: "+file+" NAME SECONDS\n", string(said))
+			}
+		})
+	}
+}
+
 // TestEachExampleIsShort enough to be copied.
 func TestEachExampleIsShort(t *testing.T) {
 	t.Parallel()
