@@ -32,7 +32,7 @@ func TestOptionsThatContradict(t *testing.T) {
 		{fleet.Process, fleet.Options{Nodes: 2, Persistence: []fleet.Persistence{fleet.None}}, "one a node, and there are 2"},
 		{fleet.Process, fleet.Options{URLs: []string{"redis://:secret@h"}}, "option URLs is for kind addrs"},
 		{fleet.Addrs, fleet.Options{}, "at least one"},
-		{fleet.Addrs, fleet.Options{URLs: []string{"http://h"}}, `scheme "http"`},
+		{fleet.Addrs, fleet.Options{URLs: []string{"http://h"}}, `URL 1: scheme "http"`},
 		{fleet.Addrs, fleet.Options{URLs: []string{"redis://:secret@h:port"}}, "cannot be parsed"},
 	} {
 		f, err := fleet.Start(t.Context(), c.kind, c.opts)

@@ -104,7 +104,7 @@ func (o Options) check(kind Kind) error {
 	}
 	for i, u := range o.URLs {
 		if _, err := parseURL(u); err != nil {
-			return fmt.Errorf("fleet: option URLs: URL %d: %w", i, err)
+			return fmt.Errorf("fleet: option URLs: URL %d: %w", i+1, err)
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func ParseAll(urls []string) ([]Endpoint, error) {
 		}
 		options, err := redis.ParseURL(raw)
 		if err != nil {
-			return nil, fmt.Errorf("URL %d: not of the form redis://[user:password@]host[:port][/database], rediss:// or unix:///path", i)
+			return nil, fmt.Errorf("URL %d: not of the form redis://[user:password@]host[:port][/database], rediss:// or unix:///path", i+1)
 		}
 		all = append(all, Endpoint{options})
 	}

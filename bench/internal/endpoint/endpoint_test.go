@@ -39,7 +39,7 @@ func TestErrorsDoNotShowPasswords(t *testing.T) {
 		"http://me:secret@h", "secret@h", "redis://me:secret@h:port", "redis://me:sec%ret@h", "redis://me:secret@h/first",
 	} {
 		_, err := ParseAll([]string{"redis://good", raw})
-		require.ErrorContains(t, err, "URL 1", raw)
+		require.ErrorContains(t, err, "URL 2", raw)
 		assert.NotContains(t, err.Error(), "sec", raw)
 	}
 	_, err := ParseAll(nil)
