@@ -76,7 +76,11 @@ func newRun() *cobra.Command {
   redlock run --permits 8 --weight 2 cores -- make -j 2`,
 		ValidArgsFunction: commandOf,
 		Args: func(c *cobra.Command, args []string) error {
-			_, _, err := nameAndCommand(args, c.ArgsLenAtDash())
+			dash := c.ArgsLenAtDash()
+			if dash < 0 && len(args) > 1 {
+				return withoutDashes(args, c.Flags().NFlag() > 0)
+			}
+			_, _, err := nameAndCommand(args, dash)
 			return err
 		},
 	}
@@ -105,14 +109,22 @@ func nameAndCommand(args []string, dash int) (name string, command []string, err
 		return args[0], args[2:], nil
 	}
 	switch {
-	case dash < 0 && len(args) > 1:
-		return "", nil, usageErrorf("-- must stand before the command, or its flags would be taken for those of redlock; write: redlock run %s -- %s", shellWord(args[0]), line(args[1:]))
 	case dash < 0 || dash == len(args):
 		return "", nil, usageErrorf("no command is given; write: redlock run NAME -- COMMAND")
 	case dash != 1:
 		return "", nil, usageErrorf("one name must be given before the --, not %d: %q", dash, args[:dash])
 	}
 	return args[0], args[1:], nil
+}
+
+// withoutDashes returns the error of a command without the -- before it. Whose the flags are that were
+// given is not known.
+func withoutDashes(args []string, flagged bool) error {
+	ours, theirs := "", ""
+	if flagged {
+		ours, theirs = "[flags] ", " [flags]"
+	}
+	return usageErrorf("-- must stand before the command, or its flags are taken for those of redlock; write: redlock run %s%s -- %s%s", ours, shellWord(args[0]), line(args[1:]), theirs)
 }
 
 // line returns a command as a line for a shell: as it is given, or by sh if it is a line of a shell in

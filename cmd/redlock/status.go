@@ -47,8 +47,9 @@ of the map moves it, it is shown for both, and clients hold it in one of them or
 in both.
 
 Exit codes:
-  0    a quorum of servers answered; with -q: every NAME is held
-  1    with -q: a NAME is not held
+  0    a quorum of servers answered; with -q: every NAME is held, or a permit of
+       it, or each of so many as --permits says
+  1    with -q: that is not so
   69   no quorum of servers answered (what the others said is printed), in some
        group that was asked; with -q, also: it cannot be told
   64   the command line is wrong

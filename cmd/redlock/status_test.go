@@ -9,11 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
@@ -270,6 +272,18 @@ func TestStatusShowsReaders(t *testing.T) {
 	}
 	code, _, _ = redlockCommand(t, on(f, "status", "-q", "job")...)
 	assert.Zero(t, code)
+
+	// What is left of readers beside a writer is void.
+	put(t, f.URLs()[:1], "writer", "v")
+	put(t, f.URLs()[1:], "writer", protocol.ReadersValue)
+	for _, u := range f.URLs() {
+		ask(t, u, "ZADD", keys.Readers.Of("writer"), time.Now().Add(time.Hour).UnixMilli(), "reader")
+		ask(t, u, "ZADD", keys.Readers.Of("writer"), time.Now().Add(-time.Hour).UnixMilli(), "gone")
+	}
+	_, out, _ = redlockCommand(t, on(f, "status", "writer", "--json")...)
+	_, l = lockOf(t, out)
+	tr.Len(t, l.ReadBy, 1, out)
+	assert.Equal(t, 2, l.ReadBy[0].Votes)
 
 	for _, u := range f.URLs() {
 		ask(t, u, "SET", "stuck", protocol.ReadersValue)
