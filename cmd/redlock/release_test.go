@@ -296,6 +296,24 @@ func TestReleaseFreesAReader(t *testing.T) {
 	}
 }
 
+// TestReleaseDoesNotGuessReaders, where servers do not tell which they have.
+func TestReleaseDoesNotGuessReaders(t *testing.T) {
+	f := startFleet(t, fleet.Process, 3)
+	lock := holdReader(t, f, "job")
+	for _, u := range f.URLs() {
+		ask(t, u, "ACL", "SETUSER", "default", "-zrange")
+	}
+	for _, how := range [][]string{{"--value", lock.Value()}, {"--force", "--yes"}} {
+		code, out, errs := redlockCommand(t, on(f, append([]string{"release", "job"}, how...)...)...)
+		assert.Equal(t, exitNoQuorum, code, out)
+		assert.Contains(t, errs, "it has readers, and did not tell which")
+		assert.NotContains(t, errs, lock.Value())
+	}
+	for _, u := range f.URLs() {
+		assert.True(t, isReader(t, u, "job", lock))
+	}
+}
+
 // TestReleaseByForceSparesLaterReaders: it frees those that it has shown.
 func TestReleaseByForceSparesLaterReaders(t *testing.T) {
 	for _, kind := range kinds {
