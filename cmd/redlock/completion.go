@@ -16,7 +16,7 @@ import (
 func offer(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	for _, c := range root.Commands() {
-		for _, name := range []string{"config", "tls-ca", "tls-cert", "tls-key"} {
+		for _, name := range []string{"config", "tls-ca", "tls-cert", "tls-key", "token-file", "cert", "key", "client-ca"} {
 			if c.Flags().Lookup(name) != nil {
 				c.RegisterFlagCompletionFunc(name, files)
 			}

@@ -110,7 +110,7 @@ var wrongInputs = []struct {
 	{"run x echo 'a b'", 64, "-- must stand before the command, or its flags are taken for those of redlock; write: redlock run x -- echo 'a b'\n"},
 	{"run x grep -q a", 64, "write: redlock run [flags] x -- grep a [flags]\n"},
 	{"run x 'echo a'", 64, "write: redlock run x -- sh -c 'echo a'\n"},
-	{"run x -- 'echo a'", 127, "redlock: echo a: executable file not found in $PATH; no shell reads it, so write: redlock run x -- sh -c 'echo a'\n"},
+	{"run x -- 'echo a'", 127, "redlock: \"echo a\": executable file not found in $PATH; no shell reads it, so write: redlock run x -- sh -c 'echo a'\n"},
 	{"run 'a b' -- 'exit 3'", 127, "redlock run 'a b' -- sh -c 'exit 3'\n"},
 	{"run x --", 64, "no command is given; write"},
 	{"run x y -- true", 64, `one name must be given before the --, not 2: ["x" "y"]`},
