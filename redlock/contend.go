@@ -13,8 +13,9 @@ import (
 // began to wait. Default: a waiter takes its place in that order only when it has been refused, so one
 // who comes at the right moment can get before it once.
 //
-// Callers of one process who wait when its turn comes are served one after the other, for up to
-// five milliseconds, even if a caller of another process began to wait between them.
+// Callers of one process who wait when its turn comes are served one after the other, for up to five
+// milliseconds, or five times what the acquisition took if that is more, even if a caller of another
+// process began to wait between them.
 //
 // A quorum has no common order of arrival, so one node at a time keeps the queue of a name: the
 // same one for all clients as long as it answers, and then another, to which the waiters tell how
