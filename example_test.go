@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -210,6 +211,37 @@ func TestTheLockGuardsThePayment(t *testing.T) {
 	defer end()
 	_, err = locker.TryAcquire(t.Context(), "invoice:42")
 	require.ErrorIs(t, err, redlock.ErrNoQuorum)
+}
+
+// TestAProgramWaitsThroughAnOutage of a minute before it has the lock, and of a minute while it holds
+// it.
+func TestAProgramWaitsThroughAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		locker := servers.Locker()
+		outage := func() {
+			end := servers.Outage(2) // of three
+			time.AfterFunc(time.Minute, end)
+		}
+		pay := func(ctx context.Context) error {
+			outage()
+			time.Sleep(70 * time.Second)
+			return ctx.Err()
+		}
+		outage()
+		start := time.Now()
+		require.NoError(t, waitForServers(t.Context(), locker, pay))
+		assert.GreaterOrEqual(t, time.Since(start), 130*time.Second)
+
+		outage()
+		assert.ErrorIs(t, locker.Do(t.Context(), "invoice:42", pay), redlock.ErrNoQuorum)
+	})
+}
+
+func waitForServers(ctx context.Context, locker *redlock.Locker, pay func(context.Context) error) error {
+	return locker.Do(ctx, "invoice:42", pay,
+		redlock.Patience(5*time.Minute), // waits so long for servers that do not answer
+		redlock.TTL(2*time.Minute))      // and keeps a lock for 80 s without a majority of them
 }
 
 // observed is an Observer that does nothing.

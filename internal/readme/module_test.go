@@ -1,0 +1,65 @@
+package readme_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/readme"
+)
+
+// takes are the documents whose readers take a module into their own, by the commands there, and the
+// package that these bring.
+var takes = map[string]string{
+	"README.md":        "redlock",
+	"docs/ADAPTERS.md": "contrib/goredis",
+}
+
+// isForReadersModule reports whether a command is one of those.
+func isForReadersModule(c readme.Command) bool {
+	words := strings.Join(c.Words(), " ")
+	return takes[c.Document] != "" && (strings.HasPrefix(words, "go mod edit") || strings.HasPrefix(words, "go get") || strings.HasPrefix(words, "go -C /path/to/clone install"))
+}
+
+// TestReadersGetTheModule, and the command, into an empty module by the commands of the documents.
+// It asks no network: what the module needs is here, because its tests need it.
+func TestReadersGetTheModule(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	root := readme.Root(t)
+	run := func(line string) {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(line, "/path/to/clone", root))
+		c.Dir = dir
+		c.Env = append(os.Environ(), "GOBIN="+dir, "GOPROXY=off", "GOSUMDB=off", "GOWORK=off")
+		out, err := c.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", line, out)
+	}
+	run("go mod init example.com/reader")
+	for _, document := range []string{"README.md", "docs/ADAPTERS.md"} {
+		if document != "README.md" && !hasModules(t, root, takes[document]) {
+			continue
+		}
+		for _, c := range readme.Commands(t) {
+			if c.Document == document && isForReadersModule(c) {
+				run(c.Text)
+			}
+		}
+		run("go build github.com/redquorum/redquorum/" + takes[document])
+	}
+	assert.FileExists(t, filepath.Join(dir, "redlock"))
+}
+
+// hasModules reports whether this machine has what a module beside the root's needs.
+func hasModules(t *testing.T, root, module string) bool {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
+	c.Dir = filepath.Join(root, module)
+	c.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
+	return c.Run() == nil
+}
