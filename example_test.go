@@ -241,7 +241,7 @@ func TestAProgramWaitsThroughAnOutage(t *testing.T) {
 func waitForServers(ctx context.Context, locker *redlock.Locker, pay func(context.Context) error) error {
 	return locker.Do(ctx, "invoice:42", pay,
 		redlock.Patience(5*time.Minute), // waits so long for servers that do not answer
-		redlock.TTL(2*time.Minute))      // and keeps a lock for 80 s without a majority of them
+		redlock.TTL(2*time.Minute))      // and keeps a lock through a minute without a majority of them
 }
 
 // observed is an Observer that does nothing.

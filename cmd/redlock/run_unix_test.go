@@ -852,7 +852,7 @@ func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 		"no flag":               {time.Second, nil, 0},
 		"--no-wait":             {time.Second, []string{"--no-wait"}, 0},
 		"--no-wait --retries":   {4 * time.Second, []string{"--no-wait", "--retries", "100"}, 0},
-		"as in COMMAND.md":      {4 * time.Second, []string{"--no-wait", "--retries", "120", "--retry-interval", "1s", "--ttl", "2m"}, 0},
+		"as in COMMAND.md":      {4 * time.Second, []string{"--no-wait", "--retries", "120", "--retry-interval", "1s"}, 0},
 		"no flag, for longer":   {time.Minute, nil, 69},
 		"--no-wait, for longer": {time.Minute, []string{"--no-wait"}, 69},
 	} {
