@@ -273,8 +273,12 @@ func TestTheCallsOfTheLibrary(t *testing.T) {
 	value, _, held := seen.Holder()
 	assert.True(t, held)
 	assert.Equal(t, lock.Value(), value)
-	assert.NoError(t, locker.ExtendValue(ctx, name, value))
-	assert.NoError(t, locker.ReleaseValue(ctx, name, value))
+	next := servers.locker(redlock.Prefix(p), redlock.MemoryGuard(false), redlock.TTL(d))
+	defer next.Close()
+	adopted, err := next.Adopt(ctx, name, value)
+	require.NoError(t, err)
+	assert.NoError(t, next.ReleaseValue(ctx, name, value))
+	assert.ErrorIs(t, adopted.Release(ctx), redlock.ErrLost)
 	assert.ErrorIs(t, lock.Release(ctx), redlock.ErrLost)
 
 	fn := func(ctx context.Context) error { return ctx.Err() }

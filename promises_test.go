@@ -530,32 +530,32 @@ func TestQuorumP5NoTryFailsForWantOfARecord(t *testing.T) {
 	t.Parallel()
 	forms := []struct {
 		name string
-		try  func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error)
+		try  func(ctx context.Context, w *sim.World, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error)
 	}{
-		{"plain", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+		{"plain", func(ctx context.Context, _ *sim.World, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
 			return l.TryAcquire(ctx, "x", redlock.TTL(ttl))
 		}},
-		{"fenced", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+		{"fenced", func(ctx context.Context, _ *sim.World, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
 			return l.TryAcquire(ctx, "x", redlock.TTL(ttl), redlock.Fenced())
 		}},
-		{"shared", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+		{"shared", func(ctx context.Context, _ *sim.World, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
 			return l.TryAcquire(ctx, "x", redlock.TTL(ttl), redlock.Shared())
 		}},
-		{"permits", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+		{"permits", func(ctx context.Context, _ *sim.World, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
 			return l.TryAcquire(ctx, "x", redlock.TTL(ttl), redlock.Permits(3))
 		}},
-		{"names", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+		{"names", func(ctx context.Context, _ *sim.World, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
 			return l.TryAcquireAll(ctx, []string{"x", "y", "z"}, redlock.TTL(ttl))
 		}},
-		{"one try of Acquire", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+		{"one try of Acquire", func(ctx context.Context, _ *sim.World, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
 			return l.Acquire(ctx, "x", redlock.TTL(ttl), redlock.Retries(0))
 		}},
-		{"adopted", func(ctx context.Context, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
-			k, err := l.Acquire(ctx, "x", redlock.Renew(false))
-			if err != nil {
-				return nil, err
+		{"adopted", func(ctx context.Context, w *sim.World, l *redlock.Locker, ttl time.Duration) (*redlock.Lock, error) {
+			const value = "of a holder that has died"
+			for _, s := range w.Servers() {
+				s.Set("x", value, time.Minute)
 			}
-			return k, l.ExtendValue(ctx, "x", k.Value(), redlock.TTL(ttl))
+			return l.Adopt(ctx, "x", value, redlock.TTL(ttl))
 		}},
 	}
 	for _, form := range forms {
@@ -574,7 +574,7 @@ func TestQuorumP5NoTryFailsForWantOfARecord(t *testing.T) {
 						failures[i%len(failures)].of(s)
 					}
 					try := func(ttl time.Duration) {
-						k, err := form.try(t.Context(), l, ttl)
+						k, err := form.try(t.Context(), w, l, ttl)
 						require.NoError(t, err, "TTL %v", ttl)
 						require.NoError(t, k.Release(t.Context()))
 					}

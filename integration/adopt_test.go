@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -14,12 +15,32 @@ func TestALockIsAdoptedByItsValue(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		holder := r.locker(t, redlock.Owner("web-3 pid 812"), redlock.Renew(false))
 		other := r.locker(t)
+		for name, opts := range map[string][]redlock.Option{
+			"adopted": nil, "read": {redlock.Shared()}, "limited": {redlock.Permits(3)}, "fenced": {redlock.Fenced()},
+		} {
+			was, err := holder.Acquire(t.Context(), name, opts...)
+			require.NoError(t, err)
+			lock, err := other.Adopt(t.Context(), name, was.Value(), opts...)
+			require.NoError(t, err, name)
+			assert.Equal(t, was.Value(), lock.Value())
+			assert.Equal(t, was.Permit(), lock.Permit())
+			votes(t, lock, nodes)
+			require.NoError(t, lock.Extend(t.Context()), name)
+			require.NoError(t, lock.Release(t.Context()), name)
+			_, err = other.Adopt(t.Context(), name, was.Value(), opts...)
+			require.ErrorIs(t, err, redlock.ErrLost, name)
+			require.ErrorIs(t, was.Release(t.Context()), redlock.ErrLost, name)
+		}
+		for i := range nodes { // it outlives the lock
+			r.must(t, i, "DEL", "redlock:fence:{fenced}")
+		}
 		lock, err := holder.Acquire(t.Context(), "adopted")
 		require.NoError(t, err)
 		_, err = other.TryAcquire(t.Context(), "adopted")
 		require.ErrorIs(t, err, redlock.ErrHeld)
 		assert.ErrorContains(t, err, "held by web-3 pid 812 since 20")
-		require.NoError(t, other.ExtendValue(t.Context(), "adopted", lock.Value(), redlock.TTL(time.Hour)))
+		_, err = other.Adopt(t.Context(), "adopted", lock.Value(), redlock.TTL(time.Hour))
+		require.NoError(t, err)
 		seen, err := other.Inspect(t.Context(), "adopted")
 		require.NoError(t, err)
 		value, left, _ := seen.Holder()
@@ -31,31 +52,42 @@ func TestALockIsAdoptedByItsValue(t *testing.T) {
 	})
 }
 
-// TestAHolderHearsOfWhatItsOwnLockerDoesByValue, which servers do not tell a client of its own changes.
+// TestAHolderHearsOfWhatItsOwnLockerReleasesByValue, which servers do not tell a client of its own changes.
 // The renewal that would notice it is seconds away.
-func TestAHolderHearsOfWhatItsOwnLockerDoesByValue(t *testing.T) {
+func TestAHolderHearsOfWhatItsOwnLockerReleasesByValue(t *testing.T) {
 	const soon, renewal = time.Second, longTTL / 4
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		locker := r.locker(t, redlock.TTL(longTTL), redlock.MaxTTL(2*longTTL))
-		for name, change := range map[string]func(value string){
-			"released": func(value string) { require.NoError(t, locker.ReleaseValue(t.Context(), "adopted", value)) },
-			"extended, and deleted": func(value string) {
-				require.NoError(t, locker.ExtendValue(t.Context(), "adopted", value, redlock.TTL(2*longTTL)))
-				for i := range nodes {
-					r.must(t, i, "DEL", "adopted")
-				}
-			},
-		} {
-			r.trackNothing(t)
-			lock := acquire(t, locker, "adopted")
-			votes(t, lock, nodes)
-			r.watched(t)
-			began := time.Now()
-			change(lock.Value())
-			at, cause := ended(t, lock)
-			wantOnly(t, redlock.ErrLost, cause)
-			t.Logf("%s: told after %v", name, at.Sub(began))
-			assert.Less(t, at.Sub(began), min(soon, renewal), name)
+		locker := r.locker(t, redlock.TTL(longTTL))
+		r.trackNothing(t)
+		lock := acquire(t, locker, "adopted")
+		votes(t, lock, nodes)
+		r.watched(t)
+		began := time.Now()
+		require.NoError(t, locker.ReleaseValue(t.Context(), "adopted", lock.Value()))
+		at, cause := ended(t, lock)
+		wantOnly(t, redlock.ErrLost, cause)
+		t.Logf("told after %v", at.Sub(began))
+		assert.Less(t, at.Sub(began), min(soon, renewal))
+	})
+}
+
+// TestTheNextLifeOfAProcessAdoptsItsLock, which that had when it was killed, and keeps it for longer than its TTL.
+func TestTheNextLifeOfAProcessAdoptsItsLock(t *testing.T) {
+	onEveryKind(t, func(t *testing.T, r *rig) {
+		const ttl = time.Second
+		short := []redlock.LockerOption{redlock.TTL(ttl), redlock.NodeTimeout(ttl / 2)}
+		for i := range nodes {
+			r.must(t, i, "SET", "adopted", "of the first life", "PX", ttl.Milliseconds())
 		}
+		next, other := r.locker(t, short...), r.locker(t, short...)
+		lock, err := next.Adopt(t.Context(), "adopted", "of the first life")
+		require.NoError(t, err)
+		waiting, cancel := context.WithTimeout(t.Context(), 2*ttl)
+		defer cancel()
+		_, err = other.Acquire(waiting, "adopted")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, lock.Valid())
+		require.NoError(t, next.Close())
+		require.NoError(t, acquire(t, other, "adopted").Release(t.Context()))
 	})
 }

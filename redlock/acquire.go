@@ -73,6 +73,7 @@ type acquisition struct {
 	isGate   bool            // of a lock with a weight, see weigh
 	own      bool            // of a name of redlock's own (see presence.go)
 	slot     int             // that is tried next, with several permits
+	adopts   string          // the value of the lock that is to be adopted; empty for a new lock
 	ctx      context.Context // the caller's, which bounds the waiting
 	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
 	began    clock.Instant   // read only where there are observers
@@ -292,7 +293,11 @@ func (a *acquisition) openVote() (v vote, err error) {
 	now := a.settings.clock.Now()
 	a.askedAt = now
 	c := a.kind().claim(a, now)
-	r := g.newRoundAt(a.eventCtx, now, a.name, c.request(a.settings, c.ops.acquire))
+	op := c.ops.acquire
+	if a.adopts != "" {
+		op = c.ops.extend
+	}
+	r := g.newRoundAt(a.eventCtx, now, a.name, c.request(a.settings, op))
 	return vote{acquisition: a, claim: c, round: r, limit: 2 * a.settings.timeout()}, nil
 }
 
@@ -315,7 +320,7 @@ func (a *acquisition) attemptOnce(first ballot.Plan, last bool) (_ *Lock, _ erro
 	v.limit += r.Late()
 	k, unraised := v.take()
 	if k == nil {
-		err := v.undo(unraised).explain()
+		err := v.lose(unraised)
 		if isDone(g.closed) {
 			return nil, closedError(protocol.OpAcquire, a.name), false
 		}
@@ -373,9 +378,13 @@ func (a *acquisition) newLock(s *session, now clock.Instant) *Lock {
 // lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
 func (a *acquisition) lineKey() string { return a.kind().line(a.key) }
 
-// newClaim draws the value of a new attempt at a key of one holder, and proposes its fencing token.
+// newClaim draws the value of a new attempt at a key of one holder, if it is to have a new one, and proposes
+// its fencing token.
 func (a *acquisition) newClaim(key string, now clock.Instant) claim {
-	c := claim{ops: plainOps, name: a.name, key: key, value: a.settings.labelled(newValue())}
+	c := claim{ops: plainOps, name: a.name, key: key, value: a.adopts}
+	if c.value == "" {
+		c.value = a.settings.labelled(newValue())
+	}
 	if s := a.settings; s.fenced {
 		c.ops = fencedOps
 		c.block = &block{counter: keys.Counter.Of(c.key), first: a.group.tokens.propose(s.wall()), size: a.group.queue.blockFor(a)}

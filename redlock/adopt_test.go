@@ -2,6 +2,10 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -60,27 +65,145 @@ func TestAReleaseByValueOutlivesItsCaller(t *testing.T) {
 	})
 }
 
-func TestALockIsExtendedByItsValueFromAnotherProcess(t *testing.T) {
+// adopt adopts a lock. Its context is asked for at once, as for simtest.Take.
+func adopt(t *testing.T, l *redlock.Locker, name, value string, opts ...redlock.Option) *redlock.Lock {
+	t.Helper()
+	k, err := l.Adopt(t.Context(), name, value, opts...)
+	require.NoError(t, err)
+	k.Context()
+	return k
+}
+
+func cannotAdopt(t *testing.T, l *redlock.Locker, name, value string, opts ...redlock.Option) error {
+	t.Helper()
+	k, err := l.Adopt(t.Context(), name, value, opts...)
+	assert.Nil(t, k)
+	return err
+}
+
+func TestAnAdoptedLockIsLikeAnyOther(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		value := abandoned(t, w, "p:x")
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.Prefix("p:"), redlock.Observe(seen))
+		time.Sleep(3 * time.Second)
+		var k *redlock.Lock
+		assert.Equal(t, rtt, took(func() { k = adopt(t, l, "x", value) }))
+		assert.Equal(t, ttl-redlock.Drift(ttl)-rtt, k.Remaining())
+		assert.Equal(t, value, k.Value())
+		assert.Equal(t, "x", k.Name())
+		time.Sleep(leg)
+		assert.Equal(t, 5, k.Votes())
+		other, _ := open(t, w, redlock.Prefix("p:"))
+		for range 100 {
+			time.Sleep(ttl / 10)
+			require.True(t, k.Valid())
+			_, err := other.TryAcquire(t.Context(), "x")
+			isOnly(t, err, redlock.ErrHeld)
+		}
+		require.NoError(t, k.Extend(t.Context()))
+		require.NoError(t, k.Release(t.Context()))
+		require.ErrorIs(t, context.Cause(k.Context()), redlock.ErrReleased)
+		assert.Zero(t, holding(w, "p:x"))
+		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost)
+		assert.Zero(t, holding(w, "p:x"), "an adoption makes no key")
+		kinds := map[redlock.EventKind]int{}
+		for _, e := range seen.take() {
+			kinds[e.Kind]++
+		}
+		assert.Equal(t, 1, kinds[redlock.EventAcquired])
+		assert.Equal(t, 1, kinds[redlock.EventReleased])
+		assert.Equal(t, 1, kinds[redlock.EventNotAcquired])
+		assert.Greater(t, kinds[redlock.EventExtended], 20)
+	})
+}
+
+func TestALossOfAnAdoptedLockIsTold(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
 		l, _ := open(t, w)
-		left := func() time.Duration {
-			seen, err := l.Inspect(t.Context(), "x")
-			require.NoError(t, err)
-			_, left, _ := seen.Holder()
-			return left
+		k := adopt(t, l, "x", value)
+		time.Sleep(watchedAt)
+		onAll(w, func(s *sim.Server) { s.Del("x") })
+		assert.LessOrEqual(t, took(func() { <-k.Context().Done() }), leg+rtt)
+		isOnly(t, context.Cause(k.Context()), redlock.ErrLost)
+
+		value = abandoned(t, w, "y")
+		k = adopt(t, l, "y", value)
+		until := time.Now().Add(k.Remaining())
+		cutOff(w, 1)
+		<-k.Context().Done()
+		assert.Equal(t, until, time.Now(), "without a quorum it ends at its deadline")
+
+		value = abandoned(t, w, "z")
+		other, _ := open(t, w)
+		k = adopt(t, other, "z", value, redlock.MaxHold(ttl/2))
+		assert.Equal(t, ttl/2, took(func() { <-k.Context().Done() }))
+		time.Sleep(rtt)
+		assert.Zero(t, holding(w, "z"))
+	})
+}
+
+// TestAnAdoptedLockIsRepaired where nodes lack it: at once where one says so after the vote was won, and else
+// by the next renewal.
+func TestAnAdoptedLockIsRepaired(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const slow, fast = 0, 4
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+			return map[int]time.Duration{slow: 4 * leg, 1: leg, 2: leg, 3: leg, fast: leg / 2}[l.Node], false
+		}})
+		value := abandoned(t, w, "x")
+		time.Sleep(4 * leg)
+		w.Servers()[slow].Del("x")
+		w.Servers()[fast].Del("x")
+		const unwatched = 900 * time.Millisecond
+		l, _ := open(t, w, redlock.TTL(unwatched))
+		k := adopt(t, l, "x", value)
+		assert.Equal(t, 3, k.Votes())
+		time.Sleep(4 * 4 * leg)
+		assert.Equal(t, 4, k.Votes())
+		assert.Equal(t, 4, holding(w, "x"))
+		time.Sleep(unwatched / 3)
+		assert.Equal(t, 5, holding(w, "x"))
+	})
+}
+
+// TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor: a node that could not be reached has it of its holder.
+func TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		value := abandoned(t, w, "x")
+		unreached := w.Servers()[0]
+		unreached.Crash()
+		l, _ := open(t, w)
+		require.NoError(t, adopt(t, l, "x", value).Release(t.Context()))
+		unreached.Restart()
+		assert.Equal(t, value, unreached.Keys()["x"])
+		time.Sleep(time.Second)
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestAnAdoptionThatFailsTakesNothingBack: the lock may be its holder's.
+func TestAnAdoptionThatFailsTakesNothingBack(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		holder, _ := open(t, w)
+		k := take(t, holder, "x")
+		l, c := open(t, w)
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
 		}
-		time.Sleep(3 * time.Second)
-		assert.Equal(t, rtt, took(func() { require.NoError(t, l.ExtendValue(t.Context(), "x", value)) }))
-		assert.Equal(t, ttl-rtt, left())
-		require.NoError(t, l.ExtendValue(t.Context(), "x", value, redlock.TTL(time.Hour)))
-		assert.Equal(t, time.Hour-rtt, left())
-		require.NoError(t, l.ExtendValue(t.Context(), "x", value, redlock.TTL(time.Second)))
-		assert.Equal(t, time.Hour-3*rtt, left(), "an extension takes nothing away")
-		time.Sleep(time.Hour)
-		assert.Zero(t, holding(w, "x"), "nothing renews it")
-		isOnly(t, l.ExtendValue(t.Context(), "x", value), redlock.ErrLost)
-		assert.Zero(t, holding(w, "x"), "an extension makes no key")
+		isOnly(t, cannotAdopt(t, l, "x", k.Value()), redlock.ErrNoQuorum)
+		for _, s := range w.Servers()[:3] {
+			s.Resume()
+		}
+		_, err := l.Adopt(canceled(t), "x", k.Value())
+		isOnly(t, err, context.Canceled)
+		time.AfterFunc(leg/2, c.Pause)
+		time.AfterFunc(ttl-leg, c.Resume)
+		isOnly(t, cannotAdopt(t, l, "x", k.Value(), redlock.TTL(time.Second)), redlock.ErrNoQuorum) // it was paused for longer
+		time.Sleep(ttl)
+		assert.Equal(t, 5, holding(w, "x"))
+		require.True(t, k.Valid())
 	})
 }
 
@@ -94,13 +217,15 @@ func TestAnAdopterTakesNothingFromAHolder(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(leg) // all votes are there
 
-		adopter, _ := open(t, w, redlock.TTL(time.Second))
-		require.NoError(t, adopter.ExtendValue(t.Context(), "x", k.Value()))
-		require.NoError(t, adopter.ExtendValue(t.Context(), "y", set.Value()))
+		adopter, adopts := open(t, w, redlock.TTL(time.Second))
+		adopt(t, adopter, "x", k.Value())
+		adopt(t, adopter, "y", set.Value())
+		adopts.Crash()
 		time.Sleep(k.Remaining() - time.Millisecond)
 		c.Pause() // before it releases what it takes for over
+		other, _ := open(t, w)
 		for _, name := range []string{"x", "y", "z"} {
-			_, err := adopter.TryAcquire(t.Context(), name)
+			_, err := other.TryAcquire(t.Context(), name)
 			isOnly(t, err, redlock.ErrHeld)
 		}
 	})
@@ -111,19 +236,20 @@ func TestAnAdopterTakesNothingFromAHolder(t *testing.T) {
 func TestAHolderTakesNothingFromAnAdopter(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const long = time.Hour
-		adopter, _ := open(t, w)
-		adopt := func(name, value string) (end time.Time) {
+		adopter, adopts := open(t, w)
+		promised := func(name, value string) (end time.Time) {
 			end = time.Now().Add(long - redlock.Drift(long))
-			require.NoError(t, adopter.ExtendValue(t.Context(), name, value, redlock.TTL(long)))
+			adopt(t, adopter, name, value, redlock.TTL(long))
 			return end
 		}
 		l, c := open(t, w)
 		k, becomes := take(t, l, "x"), take(t, l, "w")
 		set, err := l.AcquireAll(t.Context(), []string{"y", "z"})
 		require.NoError(t, err)
-		ends := adopt("w", becomes.Value())
-		adopt("x", k.Value())
-		adopt("y", set.Value())
+		ends := promised("w", becomes.Value())
+		promised("x", k.Value())
+		promised("y", set.Value())
+		adopts.Crash()
 		w.Servers()[0].Del("z")
 		require.NoError(t, becomes.Downgrade(t.Context()))
 		time.Sleep(10 * ttl)
@@ -131,63 +257,294 @@ func TestAHolderTakesNothingFromAnAdopter(t *testing.T) {
 		require.True(t, k.Valid() && becomes.Valid() && set.Valid())
 		c.Crash()
 
+		other, _ := open(t, w)
 		time.Sleep(time.Until(ends) - 3*rtt)
 		for _, name := range []string{"x", "y", "w"} {
 			assert.Equal(t, 5, holding(w, name), name)
-			_, err := adopter.TryAcquire(t.Context(), name)
+			_, err := other.TryAcquire(t.Context(), name)
 			isOnly(t, err, redlock.ErrHeld)
 		}
 		assert.Zero(t, holding(w, "z"))
 		time.Sleep(redlock.Drift(long))
-		require.NoError(t, take(t, adopter, "x").Release(t.Context()))
+		require.NoError(t, take(t, other, "x").Release(t.Context()))
 	})
 }
 
-func TestAnExtensionByValueNeedsAQuorum(t *testing.T) {
+func TestAnAdoptionNeedsAQuorum(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
-		l, c := open(t, w)
+		first, c := open(t, w)
 		w.Servers()[0].Hang()
 		w.Servers()[1].Del("x")
-		require.NoError(t, l.ExtendValue(t.Context(), "x", value))
-		isOnly(t, l.ExtendValue(canceled(t), "x", value), context.Canceled)
+		assert.Equal(t, rtt, took(func() { adopt(t, first, "x", value) }))
+		c.Crash()
+		l, _ := open(t, w)
 		w.Servers()[2].Hang()
-		isOnly(t, l.ExtendValue(t.Context(), "x", value), redlock.ErrNoQuorum)
+		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrNoQuorum)
 		w.Servers()[0].Resume()
 		w.Servers()[2].Resume()
 		w.Servers()[3].Set("x", "another", time.Hour)
 		w.Servers()[4].Del("x")
-		isOnly(t, l.ExtendValue(t.Context(), "x", value), redlock.ErrLost)
+		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost)
 
-		value = abandoned(t, w, "y")
-		time.AfterFunc(leg/2, c.Pause)
-		time.AfterFunc(2*ttl, c.Resume)
-		isOnly(t, l.ExtendValue(t.Context(), "y", value), redlock.ErrNoQuorum) // it was paused for longer
+		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(4, 4*leg)})
+		w.Servers()[0].Crash()
+		w.Servers()[2].Del("x")
+		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost) // the slow one makes a majority of it
 	})
 }
 
-// TestAnExtensionByValueIsOnRecord: a node that forgets a lock has no vote for as long as that may
-// live by its extension.
-func TestAnExtensionByValueIsOnRecord(t *testing.T) {
+// TestAnAdoptionIsOnRecord: a node that forgets a lock has no vote for as long as that may live by its
+// adoption.
+func TestAnAdoptionIsOnRecord(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		ls := settled(t, w, 2)
+		ls := settled(t, w, 1)
 		k := take(t, ls[0], "x", redlock.Renew(false))
+		adopter, c := guarded(t, w)
+		take(t, adopter, "first")
 		const long = 10 * time.Minute
-		assert.Equal(t, 3*rtt, took(func() {
-			require.NoError(t, ls[1].ExtendValue(t.Context(), "x", k.Value(), redlock.TTL(long)))
-		}), "the TTL is entered before the votes that count")
-		assert.Equal(t, rtt, took(func() {
-			require.NoError(t, ls[1].ExtendValue(t.Context(), "x", k.Value(), redlock.TTL(long)))
-		}), "the answers tell of the records")
-		extended := time.Now()
+		assert.Equal(t, 3*rtt, took(func() { adopt(t, adopter, "x", k.Value(), redlock.TTL(long)) }),
+			"the TTL is entered before the votes that count")
+		adopted := time.Now()
+		c.Crash()
 		time.Sleep(time.Second)
 		forget(w.Servers()[:3]...)
 		third, _ := guarded(t, w)
 		other, err := third.Acquire(t.Context(), "x")
 		require.NoError(t, err)
-		assert.Greater(t, time.Since(extended), long)
+		assert.Greater(t, time.Since(adopted), long)
 		require.NoError(t, other.Release(t.Context()))
 	})
+}
+
+// TestAnAdoptedLockHasNoToken, and is handed to no caller that wants one. Later tokens are above that of
+// its holder.
+func TestAnAdoptedLockHasNoToken(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		holder, c := open(t, w, redlock.Fenced())
+		k := take(t, holder, "x")
+		before := k.Fence()
+		require.Positive(t, before)
+		c.Crash()
+		l, _ := open(t, w, redlock.Fenced(), longest)
+		adopted := adopt(t, l, "x", k.Value(), redlock.Fenced())
+		assert.Zero(t, adopted.Fence())
+		got := waits(t.Context(), t, l)
+		time.Sleep(time.Millisecond)
+		require.NoError(t, adopted.Release(t.Context()))
+		next := <-got
+		assert.Greater(t, next.Fence(), before)
+		assert.NotEqual(t, k.Value(), next.Value())
+		require.NoError(t, next.Release(t.Context()))
+	})
+}
+
+// TestAnAdoptedLockIsHandedOverToItsOwnerOnly: the label in its value is that of its holder.
+func TestAnAdoptedLockIsHandedOverToItsOwnerOnly(t *testing.T) {
+	for owner, handed := range map[string]bool{"web-3": true, "web-4": false} {
+		t.Run(owner, func(t *testing.T) {
+			simulate(t, 3, func(t *testing.T, w *sim.World) {
+				value := abandoned(t, w, "x", redlock.Owner("web-3"))
+				l, _ := open(t, w, redlock.Owner(owner), longest)
+				adopted := adopt(t, l, "x", value)
+				got := waits(t.Context(), t, l)
+				require.NoError(t, adopted.Release(t.Context()))
+				next := <-got
+				assert.Equal(t, handed, next.Value() == value)
+				assert.Equal(t, owner, redlock.HolderOf(next.Value()).Owner)
+				require.NoError(t, next.Release(t.Context()))
+			})
+		})
+	}
+}
+
+// TestReadersAreAdopted: those of one value share a session again, whether they come at the same moment or
+// not.
+func TestReadersAreAdopted(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		holder, c := open(t, w)
+		value := take(t, holder, "x", redlock.Shared()).Value()
+		assert.Equal(t, value, take(t, holder, "x", redlock.Shared()).Value())
+		c.Crash()
+		l, _ := open(t, w, longest)
+		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost) // as a writer's
+		isOnly(t, cannotAdopt(t, l, "x", value+"x", redlock.Shared()), redlock.ErrLost)
+		asked := submitted(w)
+		readers := make(chan *redlock.Lock, 3)
+		for range 2 {
+			go func() {
+				k, err := l.Adopt(t.Context(), "x", value, redlock.Shared())
+				assert.NoError(t, err)
+				readers <- k
+			}()
+		}
+		all := []*redlock.Lock{<-readers, <-readers}
+		time.Sleep(time.Second)
+		all = append(all, adopt(t, l, "x", value, redlock.Shared()))
+		assert.Equal(t, 5, asked(protocol.OpExtendShared), "one adoption is enough")
+		assert.ErrorContains(t, cannotAdopt(t, l, "x", value, redlock.Shared(), redlock.Renew(false)), "holds the lock with that value already")
+
+		writer, _ := open(t, w)
+		for _, k := range all {
+			time.Sleep(2 * ttl)
+			require.True(t, k.Valid())
+			_, err := writer.TryAcquire(t.Context(), "x")
+			isOnly(t, err, redlock.ErrHeld)
+			require.NoError(t, k.Release(t.Context()))
+		}
+		require.NoError(t, take(t, writer, "x").Release(t.Context()))
+		isOnly(t, cannotAdopt(t, l, "x", value, redlock.Shared()), redlock.ErrLost)
+	})
+}
+
+// TestAWritersLockIsAdoptedAsAReaders.
+func TestAWritersLockIsAdoptedAsAReaders(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		value := abandoned(t, w, "x")
+		l, _ := open(t, w)
+		k := adopt(t, l, "x", value, redlock.Shared())
+		other, _ := open(t, w)
+		reader := take(t, other, "x", redlock.Shared())
+		time.Sleep(2 * ttl)
+		require.True(t, k.Valid() && reader.Valid())
+		_, err := other.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrHeld)
+	})
+}
+
+func TestPermitsAreAdopted(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		holder, c := open(t, w)
+		var held []*redlock.Lock
+		for range 3 {
+			held = append(held, take(t, holder, "x", redlock.Permits(3)))
+		}
+		time.Sleep(leg)
+		c.Crash()
+		w.Servers()[0].Hang() // costs no time
+		l, _ := open(t, w, redlock.Permits(3))
+		for _, was := range held {
+			assert.Equal(t, 2*rtt, took(func() {
+				k := adopt(t, l, "x", was.Value())
+				assert.Equal(t, was.Permit(), k.Permit())
+			}))
+			assert.ErrorContains(t, cannotAdopt(t, l, "x", was.Value()), "holds the lock with that value already")
+		}
+		isOnly(t, cannotAdopt(t, l, "x", held[0].Value()+"x"), redlock.ErrLost)
+		time.Sleep(2 * ttl)
+		other, _ := open(t, w, redlock.Permits(3))
+		_, err := other.TryAcquire(t.Context(), "x")
+		isOnly(t, err, redlock.ErrHeld)
+		for _, s := range w.Servers()[1:3] {
+			s.Hang()
+		}
+		isOnly(t, cannotAdopt(t, other, "x", held[0].Value()), redlock.ErrNoQuorum)
+		for _, s := range w.Servers()[:3] {
+			s.Resume()
+		}
+		require.NoError(t, l.Close())
+		require.NoError(t, take(t, other, "x").Release(t.Context()))
+	})
+}
+
+// TestALockIsAdoptedOnce in a process: two with one value would release it for each other.
+func TestALockIsAdoptedOnce(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		value := abandoned(t, w, "x")
+		l, _ := open(t, w)
+		const callers = 5
+		errs := make(chan error, callers)
+		for range callers {
+			go func() {
+				_, err := l.Adopt(t.Context(), "x", value)
+				errs <- err
+			}()
+		}
+		adopted := 0
+		for range callers {
+			if err := <-errs; err == nil {
+				adopted++
+			} else {
+				assert.ErrorContains(t, err, "use the Lock that it has returned")
+			}
+		}
+		assert.Equal(t, 1, adopted)
+		assert.Error(t, cannotAdopt(t, l, "y", take(t, l, "y").Value()), "nor what it has acquired")
+	})
+}
+
+// TestOneAtATimeHasWhatIsAdopted, be it adopted in time, too late, or at the moment at which the lock
+// expires on some nodes and others take it, while nodes forget.
+func TestOneAtATimeHasWhatIsAdopted(t *testing.T) {
+	t.Parallel()
+	const seeds, short = 300, time.Second
+	outcomes := map[string]int{}
+	for seed := range uint64(seeds) {
+		simtest.SimulateInUse(t, seed, 10*time.Minute, func(t *testing.T, w *sim.World) {
+			dice := w.Rand("adoption")
+			upTo := func(d time.Duration) time.Duration { return time.Duration(1 + dice.Int64N(int64(d))) }
+			longestLeg := upTo(short / 4)
+			w.SetNet(sim.Net{Patience: short, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
+				return time.Duration(1 + r.Int64N(int64(longestLeg))), r.IntN(30) == 0
+			}})
+			of := func() (*redlock.Locker, *sim.Client) {
+				c := w.NewClient(1)
+				return simtest.Locker(t, c, redlock.TTL(short), redlock.MaxTTL(ttl), redlock.NodeTimeout(short/2), redlock.MemoryGuard(true)), c
+			}
+			holder, c := of()
+			held, err := holder.Acquire(t.Context(), "x", redlock.Renew(dice.IntN(2) == 0))
+			require.NoError(t, err)
+			time.Sleep(upTo(short / 2))
+			if dice.IntN(2) == 0 {
+				w.Servers()[dice.IntN(5)].Flush()
+			}
+			c.Crash()
+
+			var inside, others atomic.Int32
+			works := func(k *redlock.Lock, d time.Duration) {
+				if n := inside.Add(1); n != 1 && k.Valid() {
+					t.Errorf("seed %d: %d have the lock", seed, n)
+				}
+				select {
+				case <-k.Context().Done():
+				case <-time.After(d):
+				}
+				inside.Add(-1)
+				k.Release(context.WithoutCancel(t.Context()))
+			}
+			var all sync.WaitGroup
+			for range 2 {
+				other, _ := of()
+				delay, work := upTo(short), upTo(short)
+				all.Go(func() {
+					time.Sleep(delay)
+					for range 3 {
+						if k, err := other.Acquire(t.Context(), "x", redlock.Retries(20)); err == nil {
+							others.Add(1)
+							works(k, work)
+						}
+					}
+				})
+			}
+			adopter, _ := of()
+			time.Sleep(upTo(3 * short / 2))
+			adopted, err := adopter.Adopt(t.Context(), "x", held.Value(), redlock.Renew(dice.IntN(2) == 0))
+			switch {
+			case err == nil:
+				outcomes["adopted"]++
+				assert.Zero(t, others.Load(), "seed %d: others have had it since", seed)
+				works(adopted, upTo(3*short))
+			case errors.Is(err, redlock.ErrLost):
+				outcomes["lost"]++
+			default:
+				isOnly(t, err, redlock.ErrNoQuorum)
+				outcomes["no quorum"]++
+			}
+			all.Wait()
+		})
+	}
+	t.Log(outcomes)
+	assert.Len(t, outcomes, 3)
 }
 
 // TestTheHolderLearnsOfAReleaseByValue, as of a DEL.
@@ -208,7 +565,7 @@ func TestWhatCannotBeAdoptedIsRefused(t *testing.T) {
 		l, _ := open(t, w, redlock.MaxTTL(time.Minute))
 		for _, call := range []func(ctx context.Context, name, value string) error{
 			l.ReleaseValue,
-			func(ctx context.Context, name, value string) error { return l.ExtendValue(ctx, name, value) },
+			func(ctx context.Context, name, value string) error { _, err := l.Adopt(ctx, name, value); return err },
 		} {
 			var none context.Context
 			assert.ErrorContains(t, call(none, "x", "v"), "the context is nil")
@@ -217,41 +574,30 @@ func TestWhatCannotBeAdoptedIsRefused(t *testing.T) {
 			assert.ErrorContains(t, call(t.Context(), "x", ""), "the value is empty; give that of Lock.Value")
 			assert.ErrorContains(t, call(t.Context(), "x", protocol.ReadersValue), "stands for all readers")
 		}
-		assert.ErrorContains(t, l.ExtendValue(t.Context(), "x", "v", redlock.TTL(time.Hour)), "is above the MaxTTL")
+		assert.ErrorContains(t, cannotAdopt(t, l, "x", "v", redlock.TTL(time.Hour)), "is above the MaxTTL")
+		assert.ErrorContains(t, cannotAdopt(t, l, "x", "v", redlock.Permits(3), redlock.Weight(2)), "cannot be adopted as a whole; give Weight(1)")
 		require.NoError(t, l.Close())
 		isOnly(t, l.ReleaseValue(t.Context(), "x", "v"), redlock.ErrClosed)
-		isOnly(t, l.ExtendValue(t.Context(), "x", "v"), redlock.ErrClosed)
+		isOnly(t, cannotAdopt(t, l, "x", "v"), redlock.ErrClosed)
 	})
 }
 
-// TestAHolderHearsOfWhatItsOwnLockerDoesByValue, of which the servers give that Locker no hint: of a
-// release at once, and after an extension still of what others do to the key.
-func TestAHolderHearsOfWhatItsOwnLockerDoesByValue(t *testing.T) {
-	for name, change := range map[string]func(t *testing.T, w *sim.World, l *redlock.Locker, value string){
-		"released": func(t *testing.T, w *sim.World, l *redlock.Locker, value string) {
-			require.NoError(t, l.ReleaseValue(t.Context(), "x", value))
-		},
-		"extended, and deleted": func(t *testing.T, w *sim.World, l *redlock.Locker, value string) {
-			require.NoError(t, l.ExtendValue(t.Context(), "x", value, redlock.TTL(2*ttl)))
-			time.Sleep(100 * time.Millisecond)
-			onAll(w, func(s *sim.Server) { s.Del("x") })
-		},
-	} {
-		for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a permit": {redlock.Permits(2)}} {
-			t.Run(kind+", "+name, func(t *testing.T) {
-				simulate(t, 3, func(t *testing.T, w *sim.World) {
-					l, _ := open(t, w, redlock.MaxTTL(2*ttl))
-					k := take(t, l, "x", opts...)
-					if k.Permit() == 1 { // slot 0 has the key of the name
-						k = take(t, l, "x", opts...)
-					}
-					time.Sleep(watchedAt)
-					change(t, w, l, k.Value())
-					assert.LessOrEqual(t, took(func() { <-k.Context().Done() }), leg+rtt)
-					isOnly(t, context.Cause(k.Context()), redlock.ErrLost)
-				})
+// TestAHolderHearsOfWhatItsOwnLockerReleasesByValue, of which the servers give that Locker no hint.
+func TestAHolderHearsOfWhatItsOwnLockerReleasesByValue(t *testing.T) {
+	for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a permit": {redlock.Permits(2)}} {
+		t.Run(kind, func(t *testing.T) {
+			simulate(t, 3, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w)
+				k := take(t, l, "x", opts...)
+				if k.Permit() == 1 { // slot 0 has the key of the name
+					k = take(t, l, "x", opts...)
+				}
+				time.Sleep(watchedAt)
+				require.NoError(t, l.ReleaseValue(t.Context(), "x", k.Value()))
+				assert.LessOrEqual(t, took(func() { <-k.Context().Done() }), leg+rtt)
+				isOnly(t, context.Cause(k.Context()), redlock.ErrLost)
 			})
-		}
+		})
 	}
 }
 

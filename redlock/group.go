@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ type group struct {
 	events   []*eventQueue // one for each observer; those of the Locker
 	voters   *ballot.Voters
 	watches  watches
+	adopting sync.Map           // of channels, by the value that a call of Adopt is about; closed when it is done
 	noOrder  atomic.Int64       // until when no node keeps an order: see package wait
 	member   *membership.Member // its part in the map of groups; nil for New
 	closed   <-chan struct{}    // the Locker is closed

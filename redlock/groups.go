@@ -64,9 +64,8 @@ type Map struct {
 //
 // For each group the Locker holds a lock of its own, of a reader and with the Locker's TTL: its
 // presence, which keeps the map from being changed without it. No lock of the Locker outlives that
-// one, so a lock with a longer TTL ends earlier where a group cannot be reached. A lock that was extended
-// by its value is protected from a change of the map while the Locker that did so is open. To begin with,
-// all servers must answer once; later each group is on its own.
+// one, so a lock with a longer TTL ends earlier where a group cannot be reached. To begin with, all
+// servers must answer once; later each group is on its own.
 //
 // The first use of a group takes some round trips more. Errors are those of New and of its calls, and
 // ErrMap if other clients of a group use a map that does not go together with this one.

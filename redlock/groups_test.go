@@ -321,7 +321,7 @@ func TestAChangeOfTheMap(t *testing.T) {
 		assert.Equal(t, 3, holders(w, "c", name))
 		_, err = old.TryAcquire(t.Context(), name)
 		isOnly(t, err, redlock.ErrHeld)
-		assert.ErrorContains(t, changing.ExtendValue(t.Context(), name, lock.Value()), "being changed")
+		assert.ErrorContains(t, cannotAdopt(t, changing, name, lock.Value()), "being changed")
 		require.NoError(t, lock.Release(t.Context()))
 
 		// The new map alone comes too early.

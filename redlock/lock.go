@@ -51,8 +51,8 @@ func (k *Lock) Names() []string {
 // callers of one process that hand a lock over to each other share it. Of a lock of several
 // names it is the value of the first; the keys of the others may hold other values.
 //
-// Name and value are the lock's handle for other processes: see Locker.ReleaseValue and
-// Locker.ExtendValue.
+// Name and value are the lock's handle for other processes: see Locker.Adopt and
+// Locker.ReleaseValue.
 func (k *Lock) Value() string { return k.session.value }
 
 // Context ends when the lock does: with cause ErrLost at its deadline at the

@@ -20,6 +20,14 @@ type defeat struct {
 	isWon    bool       // a quorum has granted, though to no avail
 }
 
+// lose ends a vote that was not won, and returns why.
+func (v vote) lose(unraised *round) *QuorumError {
+	if v.adopts == "" {
+		return v.undo(unraised).explain()
+	}
+	return v.notAdopted()
+}
+
 // undo gives back what a vote that was not won may have taken. It waits for nothing.
 func (v vote) undo(unraised *round) defeat {
 	r := v.round

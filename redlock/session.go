@@ -43,7 +43,7 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	s := &session{
 		claim: c, group: of.group, settings: of.settings, turn: now, cost: now.Sub(r.Start()),
 	}
-	grant := lease.Grant{Round: r, IsReader: c.ops == sharedOps}
+	grant := lease.Grant{Round: r, IsReader: c.ops == sharedOps, Extends: r.req.Op.Extends()}
 	if p := of.heldUnder(); p != nil {
 		grant.Within = p.Until()
 	}
@@ -54,6 +54,9 @@ func newSession(r *round, c claim, of *acquisition, now clock.Instant) *Lock {
 	defer s.mu.Unlock()
 	state := r.Listen() // what is said from now on comes to heard, which waits for this
 	s.lease.Granted(state.With(protocol.Granted), state.With(protocol.Granted, protocol.Unknown, 0))
+	if grant.Extends { // a node that has failed holds what it held before
+		s.lease.MayHold(state.With(protocol.Failed))
+	}
 	return k
 }
 

@@ -25,8 +25,15 @@ type Mutex struct {
 
 	mu    sync.Mutex
 	value string
-	until time.Time     // of a value that is from elsewhere
-	lock  *redlock.Lock // the last one; nil before Lock
+	lock  *redlock.Lock // the last one; nil before Lock, or Extend of a WithValue
+}
+
+// held has the locks that mutexes of this process hold: a value can be that of any of them.
+var held sync.Map // of *redlock.Lock, by ownValue
+
+type ownValue struct {
+	locker *redlock.Locker
+	value  string
 }
 
 // Name returns the mutex's name, which with the Locker's Prefix is its key.
@@ -41,16 +48,15 @@ func (m *Mutex) Value() string {
 // Until returns when the lock ends unless it is extended, by this machine's wall clock: the zero time
 // if it is not locked, or not any more.
 func (m *Mutex) Until() time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.lock != nil {
-		return m.lock.Until()
+	lock, _ := m.holding()
+	if lock == nil {
+		return time.Time{}
 	}
-	return m.until
+	return lock.Until()
 }
 
-// Held returns the lock that the last Lock got, and nil before: its Context ends when it does. It is
-// not renewed.
+// Held returns the lock that the last Lock got, or Extend of a WithValue, and nil before: its Context ends
+// when it does. It is not renewed.
 func (m *Mutex) Held() *redlock.Lock {
 	lock, _ := m.holding()
 	return lock
@@ -59,7 +65,22 @@ func (m *Mutex) Held() *redlock.Lock {
 func (m *Mutex) holding() (*redlock.Lock, string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.lock == nil {
+		if other, ok := held.Load(ownValue{m.locker, m.value}); ok {
+			return other.(*redlock.Lock), m.value
+		}
+	}
 	return m.lock, m.value
+}
+
+// keep makes the lock the mutex's.
+func (m *Mutex) keep(lock *redlock.Lock) {
+	key := ownValue{m.locker, lock.Value()}
+	held.Store(key, lock)
+	context.AfterFunc(lock.Context(), func() { held.CompareAndDelete(key, lock) })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lock, m.value = lock, lock.Value()
 }
 
 // TryLock is TryLockContext with a context that never ends.
@@ -97,9 +118,7 @@ func (m *Mutex) lockContext(ctx context.Context, tries int) error {
 		var vote *redlock.QuorumError
 		switch {
 		case lock != nil:
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			m.lock, m.value = lock, lock.Value()
+			m.keep(lock)
 			return nil
 		case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 			return m.failure(err, ErrFailed)
@@ -189,21 +208,18 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 	case lock != nil:
 		err = lock.Extend(ctx)
 	case value != "":
-		err = m.extendValue(ctx, value)
+		err = m.adopt(ctx, value)
 	default:
 		err = m.unlocked()
 	}
 	return m.outcome(err, ErrExtendFailed)
 }
 
-// extendValue extends a lock that was taken elsewhere.
-func (m *Mutex) extendValue(ctx context.Context, value string) error {
-	until := time.Now().Add(m.expiry - redlock.Drift(m.expiry))
-	err := m.locker.ExtendValue(ctx, m.name, value, m.options()[:2]...)
+// adopt extends a lock that was taken elsewhere, which is this mutex's from then on.
+func (m *Mutex) adopt(ctx context.Context, value string) error {
+	lock, err := m.locker.Adopt(ctx, m.name, value, m.options()...)
 	if err == nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.until = until
+		m.keep(lock)
 	}
 	return err
 }

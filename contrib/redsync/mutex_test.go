@@ -292,6 +292,29 @@ func TestWhatAnotherProcessExtendsIsCountedFromTheCall(t *testing.T) {
 	})
 }
 
+// TestAMutexOfTheSameProcessGoesOnByTheValue: what it extends does not end when the first one's time is over.
+func TestAMutexOfTheSameProcessGoesOnByTheValue(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		rs, l := open(t, w)
+		m := rs.NewMutex(name, redsync.WithExpiry(time.Minute))
+		require.NoError(t, m.Lock())
+		by := redsync.New(l).NewMutex(name, redsync.WithExpiry(time.Minute), redsync.WithValue(m.Value()))
+		assert.Equal(t, m.Until(), by.Until())
+		for range 3 {
+			time.Sleep(40 * time.Second)
+			ok, err := by.Extend()
+			require.NoError(t, err)
+			assert.True(t, ok)
+			assert.Equal(t, 5, simtest.Holding(w, name))
+		}
+		ok, err := by.Unlock()
+		require.NoError(t, err)
+		assert.True(t, ok)
+		_, err = m.Unlock()
+		require.ErrorIs(t, err, redsync.ErrLockAlreadyExpired)
+	})
+}
+
 // TestWhatCannotBeFollowedIsRefused, and not ignored.
 func TestWhatCannotBeFollowedIsRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {

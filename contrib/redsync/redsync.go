@@ -108,7 +108,9 @@ func WithGenValueFunc(genValueFunc func() (string, error)) Option {
 }
 
 // WithValue sets the value of a mutex that is locked elsewhere, so that it can be unlocked and
-// extended here. Its holder there is told of an Unlock within milliseconds, where servers give hints,
+// extended here: by another Mutex of this process, or in another one. That which extended it last has it
+// from then on. A process whose own time for it is over while it lives deletes the keys, so extend it in
+// one process only. A holder elsewhere is told of an Unlock within milliseconds, where servers give hints,
 // and otherwise by its next call.
 func WithValue(v string) Option {
 	return OptionFunc(func(m *Mutex) { m.value = v })

@@ -22,6 +22,7 @@ type Terms struct {
 type Grant struct {
 	Round    Round         // that a quorum has granted
 	IsReader bool          // it is a reader's: nodes keep many of those, and hint at none
+	Extends  bool          // the Round has extended a claim that was there before
 	Within   *atomic.Int64 // the instant at which the Lease ends at the latest; it may change. Nil: none
 }
 
@@ -118,7 +119,7 @@ type divergence struct {
 // Granted by which nodes.
 func New(t *Terms, g Grant) Lease {
 	start := g.Round.Start()
-	*g.Round.Mark() = Mark{reader: g.IsReader}
+	*g.Round.Mark() = Mark{extends: g.Extends, reader: g.IsReader}
 	return Lease{
 		terms: t, within: g.Within, reader: g.IsReader,
 		until: quorum.Deadline(start, t.TTL), renewAt: t.renewAfter(start),
