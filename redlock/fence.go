@@ -123,10 +123,11 @@ func accepted(s *ballot.State) (n int) {
 	return n
 }
 
-// raise settles the token of a round that a quorum granted. If too few took
-// its proposal, it asks those that are ours once more, for a number above
-// theirs. The claim's block gets the token that was asked for last; the round returned
-// is not nil if that was not accepted either, and says why.
+// raise settles the token of a round that a quorum granted. If too few took its proposal, it asks
+// those that are ours once more, for a number above theirs. Where the clocks of the first to answer
+// are far off, only the others show which number a majority accepts: they are waited for, as long as
+// an answer of theirs takes. The claim's block gets the token that was asked for last; the round
+// returned is not nil if that was not accepted either, and says why.
 func (v *vote) raise() (failed *round) {
 	a, r, c := v.acquisition, v.round, v.claim
 	state := r.State()
@@ -134,8 +135,13 @@ func (v *vote) raise() (failed *round) {
 	if !ballot.IsWon(&state) || accepted(&state) >= q {
 		return nil
 	}
+	r.Wait(a.ctx, r.Late()+a.group.voters.AnswerLimitOf(state.With(0), a.settings.timeout()), r.agrees)
+	if state = r.State(); accepted(&state) >= q {
+		return nil
+	}
 	since := a.settings.clock.Now().Sub(r.Start())
-	c.block.first, c.block.size = r.nextToken(&state), min(c.block.size, raisedBlock(since))
+	c.block.first, _ = r.nextToken(&state)
+	c.block.size = min(c.block.size, raisedBlock(since))
 
 	again := a.group.newRound(a.eventCtx, a.name, c.request(a.settings, protocol.OpRaise))
 	again.ask()
@@ -152,9 +158,15 @@ func tokenDecided(s *ballot.State) bool {
 	return accepted >= q || accepted+s.Tally.Pending() < q
 }
 
-// nextToken is the number that most of the nodes that granted would accept. One
-// whose clock or numbers are far from the others' is left out.
-func (r *round) nextToken(s *ballot.State) int64 {
+// agrees is the goal of a wait: a quorum would accept one number, or no other node will tell.
+func (r *round) agrees(s *ballot.State) bool {
+	_, agree := r.nextToken(s)
+	return agree >= s.Tally.Quorum() || s.Tally.Pending() == 0
+}
+
+// nextToken is the number that most of the nodes that granted would accept, and how many those are.
+// One whose clock or numbers are far from the others' is left out.
+func (r *round) nextToken(s *ballot.State) (token int64, agree int) {
 	var floors []int64
 	for i := range s.Len() {
 		switch reply := s.Reply(i); {
@@ -165,8 +177,6 @@ func (r *round) nextToken(s *ballot.State) int64 {
 		}
 	}
 	reach := 2 * r.req.Slack.Microseconds()
-	var best int64
-	most := 0
 	for _, floor := range floors {
 		n := 0
 		for _, f := range floors {
@@ -174,11 +184,11 @@ func (r *round) nextToken(s *ballot.State) int64 {
 				n++
 			}
 		}
-		if n > most || n == most && floor > best {
-			best, most = floor, n
+		if n > agree || n == agree && floor >= token {
+			token, agree = floor+1, n
 		}
 	}
-	return best + 1
+	return token, agree
 }
 
 // explain is fail for a round about a fencing token.
@@ -271,5 +281,6 @@ func (k *hold) raiseTo(ctx context.Context, token int64) (int64, error) {
 		}
 		return 0, r.fail(&state, kind)
 	}
-	return r.nextToken(&state), nil
+	next, _ := r.nextToken(&state)
+	return next, nil
 }

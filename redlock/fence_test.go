@@ -3,6 +3,7 @@ package redlock_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -109,13 +110,18 @@ func TestATokenNeedsOneNumberFromAMajority(t *testing.T) {
 }
 
 // TestANodeWithAMadClockIsLeftBehind: the others settle on a number that it
-// does not accept.
+// does not accept, also where it answers before them.
 func TestANodeWithAMadClockIsLeftBehind(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
 				w.Servers()[0].Step(step)
-				w.Servers()[3].Step(step)
+				w.Servers()[1].Step(step)
+				net := sim.Fixed(leg)
+				net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+					return leg * time.Duration(1+l.Node), false
+				}
+				w.SetNet(net)
 				last := int64(0)
 				for _, ahead := range []time.Duration{0, step, ttl, 0} {
 					k := take(t, fencing(t, w, ahead), "x")
