@@ -556,7 +556,7 @@ func TestServersOfAGroupAreReplaced(t *testing.T) {
 func TestNoNodeIsRaisedToAFoundingStage(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
 		setStage(w.Servers()[8], founding(2))
-		lock := take(t, openGroups(t, w, 1, []string{"a"}), "job")
+		lock := take(t, openGroups(t, w, 1, []string{"a"}), "job", redlock.TTL(time.Minute))
 		_, err := openGroups(t, w, 2, []string{"a-", "r+"}).TryAcquire(t.Context(), "job")
 		isOnly(t, err, redlock.ErrHeld)
 		time.Sleep(2 * time.Hour)
@@ -579,7 +579,7 @@ func TestAnInterruptedFoundingIsCompleted(t *testing.T) {
 			setStage(s, founding(1))
 		}
 		l := openGroups(t, w, 1, []string{"a", "b"})
-		take(t, l, nameIn(l, "b"))
+		take(t, l, nameIn(l, "b"), redlock.TTL(time.Minute))
 		time.Sleep(2 * time.Hour)
 		for _, s := range serversOf(w, "b") {
 			assert.Equal(t, completed(1), stageOf(t, s))

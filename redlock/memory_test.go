@@ -286,7 +286,7 @@ func TestAStandstillOfOneClientLocksItOutForALockInUse(t *testing.T) {
 func TestClocksThatRunTooFastAreNoticed(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		ls := settled(t, w, 2)
-		w.SetNet(sim.Fixed(100 * time.Microsecond))
+		w.SetNet(sim.Fixed(time.Millisecond))
 		busy := func(d time.Duration) (votes int) {
 			for end := time.Now().Add(d); time.Now().Before(end); {
 				if k, err := ls[1].TryAcquire(t.Context(), "y"); err == nil {
