@@ -548,6 +548,9 @@ func TestAPausedNodeIsInNoContendersWay(t *testing.T) {
 		pause = 150 * time.Millisecond
 		limit = 50 * time.Millisecond // a NodeTimeout is 100 ms, and the timer 200 ms
 	)
+	if testing.Short() {
+		t.Skip("a median needs many pauses")
+	}
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(near / 2))
 		var mu sync.Mutex

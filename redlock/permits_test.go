@@ -463,7 +463,11 @@ func TestExactlyKHoldThePermits(t *testing.T) {
 					}})
 					trouble(w)
 					c := &crowd{k: 4}
-					end := time.Now().Add(5 * time.Second)
+					long := 5 * time.Second
+					if testing.Short() {
+						long = 2 * time.Second
+					}
+					end := time.Now().Add(long)
 					var all sync.WaitGroup
 					for i := range 12 {
 						l, _ := open(t, w, timetest.Jitter(func(d time.Duration) time.Duration {

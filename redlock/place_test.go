@@ -486,6 +486,9 @@ func (c comers) come(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (
 // TestNobodyIsPassedOverForLong though the one who has just released is always the fastest, and no
 // caller asked for fairness.
 func TestNobodyIsPassedOverForLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a percentile needs many turns")
+	}
 	for _, n := range []int{2, 4, 16} {
 		for _, hold := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
 			t.Run(fmt.Sprintf("%d processes, %v", n, hold), func(t *testing.T) {

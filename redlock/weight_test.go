@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/explore"
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/race"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
@@ -86,6 +87,9 @@ func (s weighing) explore(gates bool) explore.Result {
 // TestWeightsWithAGateNeverWaitInACircle, whichever four callers there are; without it they do.
 func TestWeightsWithAGateNeverWaitInACircle(t *testing.T) {
 	t.Parallel()
+	if race.Enabled() {
+		t.Skip("an exploration is one goroutine")
+	}
 	stuck := 0
 	for n := range permitsInModel * permitsInModel * permitsInModel * permitsInModel {
 		var s weighing
@@ -274,7 +278,11 @@ func TestTheHeavyGetTheirTurn(t *testing.T) {
 		held, most := 0, 0
 		longest := map[int]time.Duration{}
 		served := map[int]int{}
-		end := time.Now().Add(10 * time.Second)
+		least, long := 6, 10*time.Second
+		if testing.Short() {
+			least, long = 1, 2*time.Second
+		}
+		end := time.Now().Add(long)
 		var all sync.WaitGroup
 		for i, weights := range [][]int{{1, 1, 1}, {1, 1, 1, 5}, {2, 3}, {3, 4}, {5, 1}} {
 			l, _ := open(t, w, timetest.Jitter(func(d time.Duration) time.Duration {
@@ -307,7 +315,7 @@ func TestTheHeavyGetTheirTurn(t *testing.T) {
 		all.Wait()
 		assert.Equal(t, 5, most)
 		for weight := 1; weight <= 5; weight++ {
-			assert.Greater(t, served[weight], 5, "weight %d", weight)
+			assert.GreaterOrEqual(t, served[weight], least, "weight %d", weight)
 			assert.Less(t, longest[weight], 4*time.Second, "weight %d", weight)
 		}
 	})
