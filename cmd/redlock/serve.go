@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,7 +41,9 @@ Without --listen or $REDLOCK_LISTEN the socket is /run/redlock.sock; one that sy
 passes on (socket activation) goes before both. A TCP address other than the loopback
 interface's needs TLS, and --token-file or --client-ca. SIGTERM ends it: it grants no
 more, tells its clients, and waits until they have released their locks, but for
---stop-within at most.
+--stop-within at most. With --state it ends at once, and the next redlock serve with
+that file goes on with the sessions and locks. The file is a secret, and is there only
+between the two.
 
 Exit codes:
   0      it was ended by a signal, and all locks are released, or expire
@@ -57,6 +61,7 @@ type serveCommand struct {
 	clientCA       string
 	ttl            time.Duration
 	grace          time.Duration
+	state          string
 	maxSessions    int
 	maxLeases      int
 	maxConnections int
@@ -82,6 +87,7 @@ func newServe() *cobra.Command {
 	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` of the authorities that clients must have their certificates of")
 	f.DurationVar(&s.ttl, "ttl", 10*time.Second, "TTL of locks and sessions whose clients do not say; at least 1s")
 	f.DurationVar(&s.grace, "stop-within", 10*time.Second, "how long clients have to release their locks when redlock ends")
+	f.StringVar(&s.state, "state", "", "`FILE` in which sessions and locks outlive a restart that takes less than their TTL")
 	f.IntVar(&s.maxSessions, "max-sessions", 10_000, "how many sessions there may be")
 	f.IntVar(&s.maxLeases, "max-leases", 1_000, "how many locks one session may hold")
 	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be")
@@ -142,15 +148,18 @@ func (s *serveCommand) run(ctx context.Context) error {
 	server := serve.New(locker, serve.Config{
 		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: token, IsLoopback: isLoopback,
 	})
+	if err := s.resume(ctx, server); err != nil {
+		return errors.Join(err, locker.Close())
+	}
 	address := addressOf(listener.Addr(), secure != nil)
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}
 	fmt.Fprintf(s.stderr, "redlock: serving at %s\n", address) // who reads it can connect: the socket listens
-	left, err := s.serve(ctx, listener, server)
-	if left == 0 {
+	kept, err := s.serve(ctx, listener, server)
+	if !kept {
 		locker.Close()
-	} // which would release them: they expire when this process has ended
+	} // which would release locks: they are kept when this process has ended
 	return err
 }
 
@@ -165,20 +174,23 @@ func addressOf(a net.Addr, isSecure bool) string {
 	return "http://" + a.String()
 }
 
-// serve serves until ctx ends, and then lets the clients end. It returns how many locks are left to
-// expire.
-func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server) (left int, err error) {
+// serve serves until ctx ends, and then lets the clients end. It reports whether locks are kept, to
+// expire or for the next redlock serve.
+func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server *serve.Server) (kept bool, err error) {
 	over := s.httpServer(server)
 	failed := make(chan error, 1)
 	go func() { failed <- over.Serve(listener) }()
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	select {
 	case err := <-failed:
-		_, left = server.Close(ended())
-		return left, err
+		_, left := server.Close(ended())
+		return left > 0, err
 	case <-ctx.Done():
 	}
 	daemon.SdNotify(false, daemon.SdNotifyStopping)
+	if s.state != "" {
+		return true, s.leave(over, server)
+	}
 	grace, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
 	released, left := server.Close(grace)
@@ -191,7 +203,65 @@ func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server 
 	if over.Shutdown(grace) != nil {
 		over.Close()
 	}
-	return left, nil
+	return left > 0, nil
+}
+
+// leave writes what the next redlock serve goes on with.
+func (s *serveCommand) leave(over *http.Server, server *serve.Server) error {
+	left := server.Leave()
+	over.Close()
+	text, err := json.Marshal(left)
+	if err == nil {
+		err = writeSecret(s.state, text)
+	}
+	if err != nil {
+		return fmt.Errorf("--state: %w; the locks of clients expire", err)
+	}
+	return nil
+}
+
+// writeSecret writes a file that only we can read, whole or not at all.
+func writeSecret(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // which is 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// resume goes on with what the last redlock serve has left. The file is removed first, so that no other
+// one goes on with it, too.
+func (s *serveCommand) resume(ctx context.Context, server *serve.Server) error {
+	if s.state == "" {
+		return nil
+	}
+	text, err := os.ReadFile(s.state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var left serve.State
+	if err == nil {
+		err = json.Unmarshal(text, &left)
+	}
+	if err == nil {
+		err = left.Check()
+	}
+	if err == nil {
+		err = os.Remove(s.state)
+	}
+	if err != nil {
+		return wrong(s.flags, "state", "%w; remove it if it is not what redlock serve has left", err)
+	}
+	kept, lost := server.Resume(ctx, left)
+	fmt.Fprintf(s.stderr, "redlock: goes on with %d locks of the last redlock serve; %d were lost\n", kept, lost)
+	return nil
 }
 
 // ended returns a context that has ended.

@@ -374,7 +374,7 @@ func (s *Server) sessionOf(r *request, wanted *wish) (*session, error) {
 func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" {
-		return s.take(r, of, wanted)
+		return s.take(r, of, &attempt{wish: wanted})
 	}
 	if len(key) > maxKey {
 		return nil, bad("the header Idempotency-Key has %d bytes, at most %d are allowed", len(key), maxKey)
@@ -386,8 +386,8 @@ func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
 	if err != nil || !isNew {
 		return a.leaseOf(), err
 	}
-	l, err := s.take(r, of, wanted)
-	of.settle(key, a, l)
+	l, err := s.take(r, of, a)
+	of.settle(a, l)
 	return l, err
 }
 
@@ -399,7 +399,8 @@ func (a *attempt) leaseOf() *lease {
 }
 
 // take acquires a lock for the session.
-func (s *Server) take(r *request, of *session, wanted *wish) (*lease, error) {
+func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
+	wanted := a.wish
 	if s.isEnding() {
 		return nil, errEnding
 	}
@@ -427,7 +428,7 @@ func (s *Server) take(r *request, of *session, wanted *wish) (*lease, error) {
 			return nil, err
 		}
 	}
-	l, err := of.add(lock, wanted.grant(lock, tick), r.Header.Get("Idempotency-Key"))
+	l, err := of.add(lock, wanted.grant(lock, tick), a)
 	if err != nil {
 		lock.Release(context.WithoutCancel(ctx))
 	}
@@ -455,8 +456,10 @@ func (s *Server) showLease(w http.ResponseWriter, r *request, l *lease) error {
 
 // extend answers POST /v1/locks/{lease}/extend.
 func (s *Server) extend(w http.ResponseWriter, r *request, l *lease) error {
-	if err := l.lock.Extend(r.Context()); err != nil {
-		return err
+	if l.lock != nil {
+		if err := l.lock.Extend(r.Context()); err != nil {
+			return err
+		}
 	}
 	return s.showLease(w, r, l)
 }
@@ -464,10 +467,10 @@ func (s *Server) extend(w http.ResponseWriter, r *request, l *lease) error {
 // release answers DELETE /v1/locks/{lease}. A client that has left is not waited for, and its lock
 // released all the same.
 func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
-	if !l.remove() {
-		return errNoLease
+	if err := l.remove(); err != nil {
+		return err
 	}
-	switch err := l.lock.Release(r.Context()); {
+	switch err := l.release(r.Context()); {
 	case errors.Is(err, redlock.ErrLost):
 		return err
 	case err != nil: // it goes on, and the lock expires if it comes to nothing

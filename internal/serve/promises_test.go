@@ -86,7 +86,7 @@ func TestALockThatComesWithTheEnd(t *testing.T) {
 			done <- left
 		}()
 		synctest.Wait()
-		_, err = of.add(lock, grant{}, "")
+		_, err = of.add(lock, grant{}, &attempt{wish: &wish{}})
 		assert.ErrorIs(t, err, errEnding)
 		_, err = s.openSession(&sessionWish{TTL: 10_000})
 		assert.ErrorIs(t, err, errEnding)
@@ -133,10 +133,10 @@ func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
 		require.True(t, isNew)
 		lock, err := servers.Locker().TryAcquire(t.Context(), "a")
 		require.NoError(t, err)
-		l, err := of.add(lock, w.grant(lock, time.Time{}), "1")
+		l, err := of.add(lock, w.grant(lock, time.Time{}), first)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+l.id, "").status)
-		of.settle("1", first, l)
+		of.settle(first, l)
 		assert.False(t, l.locked(&request{since: time.Now()}).Held)
 		c.headers = map[string]string{"Idempotency-Key": "1"}
 		again := c.take(`{"name":"a"}`)

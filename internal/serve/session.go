@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ type session struct {
 	until    time.Time   // when it has run out
 	isLone   bool        // it was made for one lease, and ends with it; does not change
 	ended    bool
+	isLeft   bool // to another server, and nothing of it changes any more
 	leases   map[string]*lease
 	attempts map[string]*attempt // by the client's key
 	version  int64               // of what state tells, but for the times
@@ -36,8 +38,10 @@ type session struct {
 type lease struct {
 	id      string
 	session *session
-	lock    *redlock.Lock
+	lock    *redlock.Lock // nil for one that did not outlive the server before
+	wish    *wish
 	granted grant
+	taken   time.Time
 	key     string    // the client's, of the attempt that got it
 	lost    string    // why it is held no more; guarded by the session, as what follows
 	told    time.Time // until when the client may work by what it was told
@@ -46,6 +50,7 @@ type lease struct {
 // An attempt is a wish that a client gave a key, so that asking again takes no second lock.
 type attempt struct {
 	wish  *wish
+	key   string        // empty: the client gave none
 	done  chan struct{} // closed when it is known what has become of it
 	lease *lease        // nil: nothing
 }
@@ -80,8 +85,13 @@ func newTable(limits Limits) *table {
 
 // open makes a session, for a request that is under way: the caller calls leave.
 func (t *table) open(ttl time.Duration, owner string) (*session, error) {
+	return t.openAs(rand.Text(), ttl, owner)
+}
+
+// openAs is open for a session that has an ID.
+func (t *table) openAs(id string, ttl time.Duration, owner string) (*session, error) {
 	s := &session{
-		id: rand.Text(), ttl: ttl, owner: owner, table: t, requests: 1,
+		id: id, ttl: ttl, owner: owner, table: t, requests: 1,
 		leases: map[string]*lease{}, attempts: map[string]*attempt{}, changed: make(chan struct{}),
 	}
 	s.idle = time.AfterFunc(ttl, s.expire)
@@ -103,8 +113,11 @@ func (t *table) session(id string) (*session, error) {
 	t.mu.Lock()
 	s := t.sessions[id]
 	t.mu.Unlock()
-	if s == nil || !s.enter() {
+	if s == nil {
 		return nil, errNoSession
+	}
+	if err := s.enter(); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -114,8 +127,11 @@ func (t *table) lease(id string) (*lease, error) {
 	t.mu.Lock()
 	l := t.leases[id]
 	t.mu.Unlock()
-	if l == nil || !l.session.enter() {
+	if l == nil {
 		return nil, errNoLease
+	}
+	if err := l.session.enter(); err != nil {
+		return nil, err
 	}
 	return l, nil
 }
@@ -194,16 +210,19 @@ func (t *table) held() (n int) {
 	return n
 }
 
-// enter notes that a request has come. It reports false if the session has ended.
-func (s *session) enter() bool {
+// enter notes that a request has come, or returns why it cannot be served.
+func (s *session) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended {
-		return false
+	switch {
+	case s.isLeft:
+		return errEnding
+	case s.ended:
+		return errNoSession
 	}
 	s.requests++
 	s.idle.Stop()
-	return true
+	return nil
 }
 
 // leave notes that a request is over.
@@ -251,7 +270,7 @@ func (s *session) close() (left int) {
 
 // endLocked is end for callers that have locked the session. Locks are released in the background.
 func (s *session) endLocked() {
-	if s.ended {
+	if s.ended || s.isLeft {
 		return
 	}
 	s.ended = true
@@ -259,7 +278,7 @@ func (s *session) endLocked() {
 	s.changes()
 	for _, l := range s.leases {
 		l.lost = cmp.Or(l.lost, "its session has ended")
-		s.table.ends.Go(func() { l.lock.Release(context.Background()) }) // it expires if no quorum confirms
+		s.table.ends.Go(func() { l.release(context.Background()) }) // it expires if no quorum confirms
 	}
 	s.table.forget(s)
 	s.leases, s.attempts = nil, nil
@@ -290,7 +309,7 @@ func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isN
 		}
 		a = s.attempts[key]
 		if a == nil {
-			a = &attempt{wish: w, done: make(chan struct{})}
+			a = &attempt{wish: w, key: key, done: make(chan struct{})}
 			s.attempts[key] = a
 			s.mu.Unlock()
 			return a, true, nil
@@ -314,10 +333,10 @@ func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isN
 }
 
 // settle tells what has become of an attempt. One that came to nothing is forgotten.
-func (s *session) settle(key string, a *attempt, l *lease) {
+func (s *session) settle(a *attempt, l *lease) {
 	s.mu.Lock()
-	if a.lease = l; l == nil && s.attempts[key] == a {
-		delete(s.attempts, key)
+	if a.lease = l; l == nil && s.attempts[a.key] == a {
+		delete(s.attempts, a.key)
 	}
 	s.mu.Unlock()
 	close(a.done)
@@ -325,8 +344,8 @@ func (s *session) settle(key string, a *attempt, l *lease) {
 
 // add gives the session a lock that was taken for it, by an attempt with a key if there is one. If that
 // is too late, or too many, the caller still has the lock.
-func (s *session) add(lock *redlock.Lock, g grant, key string) (*lease, error) {
-	l := &lease{id: rand.Text(), session: s, lock: lock, granted: g, key: key}
+func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) {
+	l := &lease{id: rand.Text(), session: s, lock: lock, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -335,13 +354,31 @@ func (s *session) add(lock *redlock.Lock, g grant, key string) (*lease, error) {
 	case len(s.leases) >= s.table.limits.Leases:
 		return nil, limitError("the session has as many leases as are allowed (--max-leases)")
 	}
-	if err := s.table.enter(l); err != nil {
+	if err := s.put(l); err != nil {
 		return nil, err
+	}
+	return l, nil
+}
+
+// put takes in a lease. The session must be locked.
+func (s *session) put(l *lease) error {
+	if err := s.table.enter(l); err != nil {
+		return err
 	}
 	s.leases[l.id] = l
 	s.changes()
-	context.AfterFunc(lock.Context(), func() { l.end(context.Cause(lock.Context())) })
-	return l, nil
+	if l.lock != nil {
+		context.AfterFunc(l.lock.Context(), func() { l.end(context.Cause(l.lock.Context())) })
+	}
+	return nil
+}
+
+// release releases the lock of a lease.
+func (l *lease) release(ctx context.Context) error {
+	if l.lock == nil {
+		return fmt.Errorf("%s: %w", l.lost, redlock.ErrLost)
+	}
+	return l.lock.Release(ctx)
 }
 
 // end notes that the lock of a lease has ended. One that was not released is kept, for the client to see,
@@ -356,14 +393,17 @@ func (l *lease) end(why error) {
 	}
 }
 
-// remove takes a lease out of its session, which its caller then releases. It reports false if another
+// remove takes a lease out of its session, which its caller then releases, or returns why it cannot: another
 // request was first.
-func (l *lease) remove() bool {
+func (l *lease) remove() error {
 	s := l.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leases[l.id] != l {
-		return false
+	switch {
+	case s.isLeft:
+		return errEnding
+	case s.leases[l.id] != l:
+		return errNoLease
 	}
 	l.lost = cmp.Or(l.lost, "it was released")
 	delete(s.leases, l.id)
@@ -373,5 +413,5 @@ func (l *lease) remove() bool {
 	if s.isLone && len(s.leases) == 0 {
 		s.endLocked()
 	}
-	return true
+	return nil
 }

@@ -1,0 +1,136 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A State is what a Server leaves to the one that comes after it: sessions, and the values of their
+// locks, by which that one adopts them. It is a secret, because who has it can release the locks and act
+// for the sessions.
+type State struct {
+	Sessions []savedSession `json:"sessions"`
+}
+
+type savedSession struct {
+	ID     string       `json:"id"`
+	TTL    int64        `json:"ttl_ms"`
+	Owner  string       `json:"owner"`
+	Leases []savedLease `json:"leases"`
+}
+
+type savedLease struct {
+	ID    string `json:"id"`
+	Key   string `json:"idempotency_key,omitempty"`
+	Wish  *wish  `json:"wish"`
+	Grant grant  `json:"grant"`
+	Value string `json:"value,omitempty"` // empty: it cannot be adopted
+	Hold  int64  `json:"hold_ms,omitempty"`
+	Lost  string `json:"lost,omitempty"`
+}
+
+// Check returns why a State that was read is not one that a Server has left, or nil.
+func (s State) Check() error {
+	for _, of := range s.Sessions {
+		for _, l := range of.Leases {
+			if l.Wish == nil || len(l.Grant.Names) == 0 || l.ID == "" || of.ID == "" {
+				return errors.New("a lease in it is not complete")
+			}
+		}
+	}
+	return nil
+}
+
+// notCarried is why a lease is lost that the next server cannot adopt, because it has several values.
+const notCarried = "the server was restarted, which a lock of several names or permits does not outlive"
+
+// Leave is the end of a Server whose place another one takes at once, in a new process. It grants no more,
+// and returns what it has. It releases nothing, and the Locker must not be closed.
+func (s *Server) Leave() State {
+	s.table.close(time.Time{})
+	s.end()
+	all := State{Sessions: []savedSession{}}
+	for _, of := range s.table.all() {
+		of.mu.Lock()
+		if !of.ended {
+			of.isLeft = true
+			all.Sessions = append(all.Sessions, of.saved())
+		}
+		of.mu.Unlock()
+	}
+	return all
+}
+
+// saved returns a session, which is locked.
+func (s *session) saved() savedSession {
+	to := savedSession{ID: s.id, TTL: s.ttl.Milliseconds(), Owner: s.owner, Leases: []savedLease{}}
+	for _, l := range s.leases {
+		at := savedLease{ID: l.id, Key: l.key, Wish: l.wish, Grant: l.granted, Lost: l.lost}
+		switch {
+		case l.lost != "":
+		case len(l.granted.Names) > 1 || len(l.granted.Permits) > 1:
+			at.Lost = notCarried
+		default:
+			at.Value = l.lock.Value()
+		}
+		if l.wish.MaxHold > 0 {
+			at.Hold = max(1, l.wish.MaxHold-time.Since(l.taken).Milliseconds())
+		}
+		to.Leases = append(to.Leases, at)
+	}
+	return to
+}
+
+// Resume takes over what another Server has left, before the first request. It returns how many leases
+// it has, and how many were lost meanwhile, which their clients are told. The sessions of clients that do
+// not come back end after their TTL.
+func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
+	var adoptions sync.WaitGroup
+	slots := make(chan struct{}, 64) // adoptions at a time
+	for _, from := range left.Sessions {
+		of, err := s.table.openAs(from.ID, millis(from.TTL), from.Owner)
+		if err != nil { // there are fewer than before; the locks expire
+			continue
+		}
+		defer of.leave()
+		for _, each := range from.Leases {
+			slots <- struct{}{}
+			adoptions.Go(func() {
+				s.resumeLease(ctx, of, each)
+				<-slots
+			})
+		}
+	}
+	adoptions.Wait()
+	kept = s.table.held()
+	for _, from := range left.Sessions {
+		lost += len(from.Leases)
+	}
+	return kept, lost - kept
+}
+
+// resumeLease takes over a lease, as one that is lost if it is.
+func (s *Server) resumeLease(ctx context.Context, of *session, from savedLease) {
+	l := &lease{id: from.ID, session: of, key: from.Key, wish: from.Wish, granted: from.Grant, lost: from.Lost, taken: time.Now()}
+	if l.lost == "" {
+		w := *from.Wish
+		w.MaxHold = from.Hold
+		var err error
+		if l.lock, err = s.locker.Adopt(ctx, l.granted.Names[0], from.Value, w.options()...); err != nil {
+			l.lost = "the server was restarted: " + err.Error()
+		}
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.put(l) != nil { // there is room for fewer than before; the lock expires
+		return
+	}
+	if l.key != "" {
+		of.attempts[l.key] = &attempt{wish: l.wish, key: l.key, done: closed, lease: l}
+	}
+}
+
+// closed is a channel that is.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
