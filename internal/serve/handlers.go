@@ -313,11 +313,10 @@ func isThisMachine(r *request) bool {
 	return false
 }
 
-// endSession answers DELETE /v1/session.
+// endSession answers DELETE /v1/session, when its leases are released, as DELETE for each would.
 func (s *Server) endSession(w http.ResponseWriter, _ *request, of *session) error {
 	of.end()
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return writeReleased(w, of.released())
 }
 
 // acquire answers POST /v1/locks.
@@ -470,7 +469,12 @@ func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
 	if err := l.remove(); err != nil {
 		return err
 	}
-	switch err := l.release(r.Context()); {
+	return writeReleased(w, l.release(r.Context()))
+}
+
+// writeReleased answers for what a release has returned.
+func writeReleased(w http.ResponseWriter, err error) error {
+	switch {
 	case errors.Is(err, redlock.ErrLost):
 		return err
 	case err != nil: // it goes on, and the lock expires if it comes to nothing

@@ -110,6 +110,35 @@ func TestALossIsTold(t *testing.T) {
 	})
 }
 
+// TestTheEndOfASessionReleasesItsLeases before it is answered, and tells of those that were lost.
+func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		for range 20 {
+			c := open(t, s, "")
+			c.take(`{"name":"a"}`)
+			c.take(`{"name":"b"}`)
+			require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/session", "").status)
+			require.True(t, free(t, servers, "a"))
+			require.True(t, free(t, servers, "b"))
+		}
+		c := open(t, s, "")
+		c.take(`{"name":"a"}`)
+		c.take(`{"name":"b"}`)
+		servers.Lose("a")
+		assert.Equal(t, kindLost, c.ask("DELETE", "/v1/session", "").problem.Kind)
+		assert.True(t, free(t, servers, "b"))
+		assert.Equal(t, kindSession, c.ask("DELETE", "/v1/session", "").problem.Kind)
+
+		c = open(t, s, `{"ttl_ms":60000}`)
+		c.take(`{"name":"a","ttl_ms":60000}`)
+		end := servers.Outage(2)
+		assert.Equal(t, http.StatusAccepted, c.ask("DELETE", "/v1/session", "").status)
+		end()
+	})
+}
+
 // TestNewsOfTheTimeLeft: a client that polls is answered before what it was told is over.
 func TestNewsOfTheTimeLeft(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,9 @@ type session struct {
 	attempts map[string]*attempt // by the client's key
 	version  int64               // of what state tells, but for the times
 	changed  chan struct{}       // closed when the version rises
+	failed   error               // of the releases when it ended; complete when those have ended
+
+	releases sync.WaitGroup
 }
 
 // A lease is one lock that a client has.
@@ -278,10 +281,28 @@ func (s *session) endLocked() {
 	s.changes()
 	for _, l := range s.leases {
 		l.lost = cmp.Or(l.lost, "its session has ended")
-		s.table.ends.Go(func() { l.release(context.Background()) }) // it expires if no quorum confirms
+		s.releases.Add(1)
+		s.table.ends.Go(func() { s.release(l) })
 	}
 	s.table.forget(s)
 	s.leases, s.attempts = nil, nil
+}
+
+// release releases a lease of a session that has ended. It expires if no quorum confirms.
+func (s *session) release(l *lease) {
+	defer s.releases.Done()
+	err := l.release(context.Background())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = errors.Join(s.failed, err)
+}
+
+// released waits until the leases of a session that has ended are released, as far as they can be.
+func (s *session) released() error {
+	s.releases.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
 }
 
 // changes tells those who wait for a new version. The session must be locked.
