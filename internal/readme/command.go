@@ -29,7 +29,7 @@ func (c Command) Place() string { return c.Document + ":" + strconv.Itoa(c.Line)
 var (
 	// begins are the words that a command line in an indented block or within prose begins with.
 	// Every line of a block that says it is for a shell is one.
-	begins = regexp.MustCompile(`^(?:[A-Z][A-Z_]*=\S.*? )*(?:(?:go (?:-C|run|test|build|install|mod|doc|vet)|make|redlock|docker|docker-compose|redis-cli|kubectl|apt-get|examples/hold/\S+) [\w./"<-]|\.ci/run)`)
+	begins = regexp.MustCompile(`^(?:[A-Z][A-Z_]*=\S.*? )*(?:(?:go (?:-C|run|test|build|install|mod|doc|vet)|make|redlock|docker|docker-compose|redis-cli|kubectl|apt-get|examples/(?:hold|serve)/\S+) [\w./"<-]|\.ci/run)`)
 	drawn  = regexp.MustCompile(`[^\x00-\x7f]`) // a line of a picture, and none of a shell
 
 	comment    = regexp.MustCompile(`(?:^|\s+)#\s.*$`)

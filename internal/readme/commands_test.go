@@ -28,12 +28,13 @@ var checkedBy = map[string]string{
 // notRun are the commands that no test runs or takes apart, and why.
 var notRun = map[string]string{
 	"export REDLOCK_NODES=redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003,redis://127.0.0.1:7004,redis://127.0.0.1:7005": "cmd/redlock compares it with what redlock nodes prints",
-	".ci/run":                          "runs the tests, and is what CI runs",
-	"docker-compose up -d":             ".ci/run has it",
-	"docker-compose down -v":           ".ci/run has it",
-	"docker compose":                   "is docker-compose of another version",
-	"examples/hold/hold.py nightly 10": "examples/hold runs the program with other arguments",
-	"go install ./cmd/redlock":         "would change this machine; TestReadersGetTheModule does it elsewhere",
+	".ci/run":                           "runs the tests, and is what CI runs",
+	"docker-compose up -d":              ".ci/run has it",
+	"docker-compose down -v":            ".ci/run has it",
+	"docker compose":                    "is docker-compose of another version",
+	"examples/hold/hold.py nightly 10":  "examples/hold runs the program with other arguments",
+	"go install ./cmd/redlock":          "would change this machine; TestReadersGetTheModule does it elsewhere",
+	"examples/serve/lock.py nightly 10": "examples/serve runs the program with other arguments",
 }
 
 // TestCommandsOfDocumentsAreThere: what a document tells readers to type is checked as far as it can

@@ -1,0 +1,371 @@
+//go:build unix
+
+package serve
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+const (
+	// limit is for what takes seconds on a machine that does nothing else.
+	limit = time.Minute
+
+	// soon is for what a client is told. Without, it would ask again after a third of the TTL, slow.
+	soon = 3 * time.Second
+	slow = 15 * time.Second
+	fast = 4 * time.Second
+)
+
+// bin has redlock, and Lock.java's classes: to compile it for each run would take longer than the rest.
+var bin string
+
+// clients are the examples, by their interpreters.
+var clients = map[string][]string{
+	"python3": {"lock.py"}, "python3 asyncio": {"lock_async.py"}, "node": {"lock.mjs"}, "php": {"lock.php"},
+	"ruby": {"lock.rb"}, "sh": {"lock.sh"}, "java": {"-XX:TieredStopAtLevel=1", "-cp", "", "Lock"},
+}
+
+// program returns what runs a client.
+func program(client string) string { return strings.Fields(client)[0] }
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if bin, err = os.MkdirTemp("", "redlock"); err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(bin)
+	builds := [][]string{{"go", "build", "-o", filepath.Join(bin, "redlock"), "../../cmd/redlock"}}
+	if _, err := exec.LookPath("java"); err == nil {
+		clients["java"][2] = bin
+		builds = append(builds, []string{"java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", bin, "Lock.java"})
+	}
+	for _, argv := range builds {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			panic(fmt.Sprint(argv, ": ", err, ": ", string(out)))
+		}
+	}
+	return m.Run()
+}
+
+// TestRuntimes tells which clients the other tests leave out.
+func TestRuntimes(t *testing.T) {
+	t.Parallel()
+	for client := range clients {
+		t.Run(client, func(t *testing.T) { need.Program(t, program(client)) })
+	}
+	t.Run("curl", func(t *testing.T) { need.Program(t, "curl") })
+}
+
+// A daemon is a "redlock serve" over servers of its own, with a Locker for them.
+type daemon struct {
+	t      *testing.T
+	socket string
+	cmd    *exec.Cmd
+	locker *redlock.Locker
+}
+
+func serve(t *testing.T, ttl time.Duration) *daemon {
+	need.Redis(t)
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	nodes, err := pool.Open(f.URLs()...)
+	require.NoError(t, err)
+	d := &daemon{t: t, socket: filepath.Join(t.TempDir(), "s")}
+	d.locker, err = redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(fast/2), redlock.TTL(time.Minute))
+	require.NoError(t, err)
+	t.Cleanup(func() { d.locker.Close() })
+	d.cmd = exec.Command(filepath.Join(bin, "redlock"), "serve", "--listen", "unix:"+d.socket, "--ttl", ttl.String(),
+		"--nodes", strings.Join(f.URLs(), ","), "--memory-guard=false", "--node-timeout", (fast / 2).String())
+	d.cmd.Env = append(os.Environ(), "REDLOCK_CONFIG=/dev/null")
+	stderr, err := d.cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, d.cmd.Start())
+	t.Cleanup(func() { d.cmd.Process.Kill(); d.cmd.Wait() })
+	line, err := bufio.NewReader(stderr).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "serving")
+	return d
+}
+
+// A worker is a client that runs.
+type worker struct {
+	t     *testing.T
+	name  string // of its lock, too
+	cmd   *exec.Cmd
+	lines chan line
+}
+
+type line struct {
+	text string
+	at   time.Time
+}
+
+// start has a client take the lock of its name.
+func (d *daemon) start(client, seconds string) *worker {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	w := &worker{t: d.t, name: client, lines: make(chan line, 10)}
+	w.cmd = exec.CommandContext(ctx, program(client), append(append([]string{}, clients[client]...), client, seconds)...)
+	w.cmd.Env = append(os.Environ(), "REDLOCK_SOCKET="+d.socket)
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the work of a shell is a process, too
+	w.cmd.Cancel = func() error { return w.signal(syscall.SIGKILL) }
+	w.cmd.Stderr = d.t.Output()
+	stdout, err := w.cmd.StdoutPipe()
+	require.NoError(d.t, err)
+	require.NoError(d.t, w.cmd.Start())
+	go func() {
+		defer close(w.lines)
+		for from := bufio.NewScanner(stdout); from.Scan(); {
+			w.lines <- line{from.Text(), time.Now()}
+		}
+	}()
+	d.t.Cleanup(func() { cancel(); w.cmd.Wait() })
+	return w
+}
+
+func (w *worker) signal(s syscall.Signal) error { return syscall.Kill(-w.cmd.Process.Pid, s) }
+
+// says waits for the next line, and returns when it came.
+func (w *worker) says(want string) time.Time {
+	w.t.Helper()
+	next := <-w.lines
+	require.Regexp(w.t, want, next.text, w.name)
+	return next.at
+}
+
+// ends waits for the end, without another line.
+func (w *worker) ends(code int) {
+	w.t.Helper()
+	assert.Empty(w.t, <-w.lines, w.name)
+	w.cmd.Wait() // the code tells
+	assert.Equal(w.t, code, w.cmd.ProcessState.ExitCode(), w.name)
+}
+
+// startAll starts all clients that can run here, and waits until each has its lock.
+func (d *daemon) startAll(seconds string) (all []*worker) {
+	for client := range clients {
+		if _, err := exec.LookPath(program(client)); err == nil {
+			all = append(all, d.start(client, seconds))
+		}
+	}
+	for _, w := range all {
+		w.says("^working with token [1-9][0-9]+$")
+	}
+	return all
+}
+
+// await returns when the lock is free, which it then takes.
+func (d *daemon) await(name string) time.Time {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_, err := d.locker.Acquire(ctx, name)
+	assert.NoError(d.t, err, name)
+	return time.Now()
+}
+
+// TestWorkUnderALock: the lock is free when the work is done.
+func TestWorkUnderALock(t *testing.T) {
+	t.Parallel()
+	d := serve(t, slow)
+	for _, w := range d.startAll("1") {
+		w.says("^done$")
+		w.ends(0)
+		_, err := d.locker.TryAcquire(t.Context(), w.name)
+		assert.NoError(t, err, w.name)
+	}
+}
+
+// TestOneAtATime: another is refused meanwhile, and a lock that is lost ends the work.
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	d := serve(t, slow)
+	all := d.startAll("600")
+	var others []*worker
+	for _, w := range all {
+		others = append(others, d.start(w.name, "600"))
+	}
+	for _, w := range others {
+		w.ends(75)
+	}
+	for _, w := range all {
+		in, err := d.locker.Inspect(t.Context(), w.name)
+		require.NoError(t, err)
+		value, _, _ := in.Holder()
+		assert.Contains(t, redlock.HolderOf(value).Owner, fmt.Sprint("pid ", w.cmd.Process.Pid))
+		lost := time.Now()
+		require.NoError(t, d.locker.ReleaseValue(t.Context(), w.name, value))
+		assert.Less(t, w.says("^stopped$").Sub(lost), soon, w.name)
+		w.ends(79)
+	}
+}
+
+// TestAKilledClient gives its lock back when its session's TTL is over.
+func TestAKilledClient(t *testing.T) {
+	t.Parallel()
+	d := serve(t, fast)
+	all := d.startAll("600")
+	for _, w := range all {
+		require.NoError(t, w.signal(syscall.SIGKILL))
+	}
+	killed := time.Now()
+	for _, w := range all {
+		assert.Less(t, d.await(w.name).Sub(killed), 2*fast, w.name)
+	}
+}
+
+// TestAStoppedClient does not believe that it has the lock that another has got meanwhile, and that its
+// work, which would be over by now, is done.
+func TestAStoppedClient(t *testing.T) {
+	t.Parallel()
+	d := serve(t, fast)
+	var all []*worker
+	for client := range clients {
+		if _, err := exec.LookPath(program(client)); err != nil {
+			continue
+		}
+		w := d.start(client, "3")
+		w.says("working")
+		require.NoError(t, w.signal(syscall.SIGSTOP))
+		all = append(all, w)
+	}
+	for _, w := range all {
+		d.await(w.name)
+		require.NoError(t, w.signal(syscall.SIGCONT))
+		w.says("^stopped$")
+		w.ends(79)
+	}
+}
+
+// TestAKilledDaemon leaves clients that end their work before their locks end.
+func TestAKilledDaemon(t *testing.T) {
+	t.Parallel()
+	d := serve(t, slow)
+	all := d.startAll("600")
+	require.NoError(t, d.cmd.Process.Kill())
+	free := make([]time.Time, len(all))
+	var waiting sync.WaitGroup
+	for i, w := range all {
+		waiting.Go(func() { free[i] = d.await(w.name) })
+	}
+	waiting.Wait()
+	for i, w := range all {
+		assert.Less(t, w.says("^stopped$"), free[i], w.name)
+		w.ends(79)
+	}
+}
+
+// TestADaemonThatEnds waits for its clients, which end their work at once.
+func TestADaemonThatEnds(t *testing.T) {
+	t.Parallel()
+	d := serve(t, slow)
+	all := d.startAll("600")
+	ends := time.Now()
+	require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
+	for _, w := range all {
+		assert.Less(t, w.says("^stopped$").Sub(ends), soon, w.name)
+		w.ends(79)
+	}
+	require.NoError(t, d.cmd.Wait())
+	assert.Less(t, time.Since(ends), soon+time.Second)
+}
+
+// TestAnAnswerThatDidNotCome: the lock has been taken all the same, and asking again is told of it.
+func TestAnAnswerThatDidNotCome(t *testing.T) {
+	t.Parallel()
+	d := serve(t, slow)
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "redlock"})
+	to.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", d.socket)
+	}}
+	var asked sync.Map // for a lock, by session
+	to.ModifyResponse = func(r *http.Response) error {
+		if r.Request.URL.Path != "/v1/locks" {
+			return nil
+		}
+		if _, isAgain := asked.LoadOrStore(r.Request.Header.Get("Redlock-Session"), true); isAgain {
+			return nil
+		}
+		return errors.New("cut off")
+	}
+	to.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
+	far := &daemon{t: t, socket: filepath.Join(t.TempDir(), "far"), locker: d.locker}
+	l, err := net.Listen("unix", far.socket)
+	require.NoError(t, err)
+	relay := &http.Server{Handler: to, ErrorLog: log.New(io.Discard, "", 0)}
+	go relay.Serve(l)
+	t.Cleanup(func() { relay.Close() })
+	for _, w := range far.startAll("0.5") {
+		w.says("^done$")
+		w.ends(0)
+	}
+}
+
+// TestArguments: who gives none is told what is wanted.
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	for client, argv := range clients {
+		if client == "java" {
+			argv = []string{"Lock.java"}
+		}
+		out, err := exec.Command(program(client), argv...).CombinedOutput()
+		var ended *exec.ExitError
+		if errors.Is(err, exec.ErrNotFound) {
+			continue
+		}
+		require.ErrorAs(t, err, &ended)
+		assert.Equal(t, 64, ended.ExitCode(), client)
+		assert.Equal(t, "usage: "+usage(client)+" NAME SECONDS\n", string(out))
+	}
+}
+
+// usage returns how a client is called.
+func usage(client string) string {
+	if client == "java" {
+		return "java Lock.java"
+	}
+	return clients[client][0]
+}
+
+// TestEachExampleIsShort enough to be read and copied. Those for Java and C# have annotations, too.
+func TestEachExampleIsShort(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("[lL]ock*")
+	require.NoError(t, err)
+	assert.Len(t, files, len(clients)+1) // C# has no test
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		most := 110
+		if strings.HasPrefix(file, "L") {
+			most = 160
+		}
+		assert.LessOrEqual(t, strings.Count(string(text), "\n"), most, file)
+	}
+}
