@@ -104,8 +104,8 @@ class Lock : IAsyncDisposable
                 var (asked, state) = await Ask("GET", $"/v1/session?seen={seen}&wait_ms=60000", left);
                 var lease = state.GetProperty("leases")[0];
                 seen = state.GetProperty("version").GetInt64();
-                var goes = lease.GetProperty("held").GetBoolean() && !state.GetProperty("ending").GetBoolean();
-                Keep(goes && Held ? asked + lease.GetProperty("valid_for_ms").GetInt64() : 0);
+                var goes = Held && !state.GetProperty("ending").GetBoolean(); // and 0 ms: it is lost
+                Keep(goes ? asked + lease.GetProperty("valid_for_ms").GetInt64() : 0);
             }
             catch (Exception e) when (e is Problem or IndexOutOfRangeException) { Keep(0); } // the session has ended
             catch (Exception) { await Task.Delay(100); } // the lock is good until its end, whether redlock answers or not

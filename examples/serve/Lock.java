@@ -73,8 +73,7 @@ class Lock implements AutoCloseable {
         for (long left; (left = until - now()) > 0; ) {
             try {
                 Answer state = ask("GET", "/v1/session?seen=" + seen + "&wait_ms=60000", "", left, "");
-                boolean goes = state.get("held").equals("true") && state.get("ending").equals("false");
-                until = goes ? state.until() : now();
+                until = state.get("ending").equals("false") ? state.until() : now(); // 0 ms: it is lost
                 seen = state.get("version");
             } catch (Problem e) { // the session has ended
                 until = now();

@@ -68,7 +68,7 @@ class Lock {
         const state = await this.#ask("GET", `/v1/session?seen=${seen}&wait_ms=60000`, { timeout });
         const lease = state.leases[0];
         seen = state.version;
-        this.#keep(lease?.held && !state.ending && this.held() ? state.asked + lease.valid_for_ms : 0);
+        this.#keep(lease && !state.ending && this.held() ? state.asked + lease.valid_for_ms : 0); // 0 ms: it is lost
       } catch (e) {
         if (e instanceof Problem) this.#keep(0); // the session has ended
         else await sleep(100); // the lock is good until its end, whether redlock answers or not

@@ -71,8 +71,8 @@ class Lock
             if (feof($this->poll)) {
                 [$answer, $this->answer, $this->poll] = [$this->answer, '', null];
                 ['version' => $this->seen, 'leases' => [$lease], 'ending' => $ending] = $this->read($answer);
-                $goes = $lease['held'] && !$ending && hrtime(true) < $this->until; // what has ended stays so
-                $this->until = $goes ? $this->asked + $lease['valid_for_ms'] * 1_000_000 : 0;
+                $goes = !$ending && hrtime(true) < $this->until; // what has ended stays so
+                $this->until = $goes ? $this->asked + $lease['valid_for_ms'] * 1_000_000 : 0; // 0 ms: it is lost
             }
         } catch (Problem $e) {
             // Without an answer the lock is good until its end. Any other says that the session has ended.

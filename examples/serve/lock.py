@@ -60,8 +60,7 @@ class Lock:
             try:
                 asked, state = self.ask("GET", f"/v1/session?seen={seen}&wait_ms=60000", timeout=left)
                 lease, seen = state["leases"][0], state["version"]
-                goes = lease["held"] and not state["ending"]
-                self.until = asked + lease["valid_for_ms"] / 1000 if goes else 0
+                self.until = 0 if state["ending"] else asked + lease["valid_for_ms"] / 1000  # 0 ms: it is lost
             except OSError:
                 time.sleep(0.1)  # the lock is good until its end, whether redlock answers or not
             except (Problem, IndexError):  # the session has ended

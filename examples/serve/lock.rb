@@ -83,8 +83,8 @@ class Lock
       begin
         asked, state = ask("GET", "/v1/session?seen=#{seen}&wait_ms=60000", within: left)
         lease, seen = state["leases"][0], state["version"]
-        goes = lease && lease["held"] && !state["ending"]
-        @until = goes ? asked + lease["valid_for_ms"] / 1000.0 : 0
+        goes = lease && !state["ending"]
+        @until = goes ? asked + lease["valid_for_ms"] / 1000.0 : 0 # 0 ms: it is lost
       rescue Problem # the session has ended
         @until = 0
       rescue *NO_ANSWER

@@ -56,8 +56,8 @@ seen=0 code=0
 while kill -0 $work 2>/dev/null && [ "$(now)" -lt $end ]; do
     ask "/v1/session?seen=$seen&wait_ms=200" -m 0.5 || { sleep 0.1; continue; } # good until its end, all the same
     case $answer in
-    *'"ending":false'*'"held":true'*) seen=$(field version) end=$((asked + $(field valid_for_ms) / 10)) ;;
-    *) end=0 ;; # lost, or redlock ends, or the session has ended
+    *'"ending":false'*'"valid_for_ms":'*) seen=$(field version) end=$((asked + $(field valid_for_ms) / 10)) ;; # 0 ms: it is lost
+    *) end=0 ;; # redlock ends, or the session has ended
     esac
 done
 if [ "$(now)" -lt $end ]; then

@@ -63,8 +63,7 @@ class Lock:
             try:
                 asked, state = await self.ask("GET", f"/v1/session?seen={seen}&wait_ms=60000", timeout=left)
                 lease, seen = state["leases"][0], state["version"]
-                goes = lease["held"] and not state["ending"]
-                until = asked + lease["valid_for_ms"] / 1000 if goes else 0
+                until = 0 if state["ending"] else asked + lease["valid_for_ms"] / 1000  # 0 ms: it is lost
             except OSError:
                 await asyncio.sleep(0.1)  # the lock is good until its end, whether redlock answers or not
                 continue
