@@ -168,12 +168,20 @@ func (w *worker) ends(code int) {
 	assert.Equal(w.t, code, w.cmd.ProcessState.ExitCode(), w.name)
 }
 
-// startAll starts all clients that can run here, and waits until each has its lock.
-func (d *daemon) startAll(seconds string) (all []*worker) {
+// runnable returns the clients that can run here.
+func runnable() (names []string) {
 	for client := range clients {
 		if _, err := exec.LookPath(program(client)); err == nil {
-			all = append(all, d.start(client, seconds))
+			names = append(names, client)
 		}
+	}
+	return names
+}
+
+// startAll starts all clients, and waits until each has its lock.
+func (d *daemon) startAll(seconds string) (all []*worker) {
+	for _, client := range runnable() {
+		all = append(all, d.start(client, seconds))
 	}
 	for _, w := range all {
 		w.says("^working with token [1-9][0-9]+$")
@@ -246,10 +254,7 @@ func TestAStoppedClient(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fast)
 	var all []*worker
-	for client := range clients {
-		if _, err := exec.LookPath(program(client)); err != nil {
-			continue
-		}
+	for _, client := range runnable() {
 		w := d.start(client, "3")
 		w.says("working")
 		require.NoError(t, w.signal(syscall.SIGSTOP))
@@ -263,21 +268,26 @@ func TestAStoppedClient(t *testing.T) {
 	}
 }
 
-// TestAKilledDaemon leaves clients that end their work before their locks end.
-func TestAKilledDaemon(t *testing.T) {
+// TestADaemonThatIsAway, dead or hanging, leaves clients that end their work before their locks end.
+func TestADaemonThatIsAway(t *testing.T) {
 	t.Parallel()
-	d := serve(t, slow)
-	all := d.startAll("600")
-	require.NoError(t, d.cmd.Process.Kill())
-	free := make([]time.Time, len(all))
-	var waiting sync.WaitGroup
-	for i, w := range all {
-		waiting.Go(func() { free[i] = d.await(w.name) })
-	}
-	waiting.Wait()
-	for i, w := range all {
-		assert.Less(t, w.says("^stopped$"), free[i], w.name)
-		w.ends(79)
+	for name, signal := range map[string]os.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := serve(t, slow)
+			all := d.startAll("600")
+			require.NoError(t, d.cmd.Process.Signal(signal))
+			free := make([]time.Time, len(all))
+			var waiting sync.WaitGroup
+			for i, w := range all {
+				waiting.Go(func() { free[i] = d.await(w.name) })
+			}
+			waiting.Wait()
+			for i, w := range all {
+				assert.Less(t, w.says("^stopped$"), free[i], w.name)
+				w.ends(79)
+			}
+		})
 	}
 }
 
@@ -296,49 +306,71 @@ func TestADaemonThatEnds(t *testing.T) {
 	assert.Less(t, time.Since(ends), soon+time.Second)
 }
 
-// TestAnAnswerThatDidNotCome: the lock has been taken all the same, and asking again is told of it.
-func TestAnAnswerThatDidNotCome(t *testing.T) {
-	t.Parallel()
-	d := serve(t, slow)
+// relay returns the daemon behind a relay, which has answers to requests for locks pass through, or cuts
+// the connection if that returns an error.
+func (d *daemon) relay(pass func(*http.Response) error) *daemon {
 	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "redlock"})
 	to.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", d.socket)
 	}}
-	var asked sync.Map // for a lock, by session
 	to.ModifyResponse = func(r *http.Response) error {
 		if r.Request.URL.Path != "/v1/locks" {
 			return nil
 		}
-		if _, isAgain := asked.LoadOrStore(r.Request.Header.Get("Redlock-Session"), true); isAgain {
-			return nil
-		}
-		return errors.New("cut off")
+		return pass(r)
 	}
 	to.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
-	far := &daemon{t: t, socket: filepath.Join(t.TempDir(), "far"), locker: d.locker}
+	far := &daemon{t: d.t, socket: filepath.Join(d.t.TempDir(), "far"), locker: d.locker}
 	l, err := net.Listen("unix", far.socket)
-	require.NoError(t, err)
-	relay := &http.Server{Handler: to, ErrorLog: log.New(io.Discard, "", 0)}
-	go relay.Serve(l)
-	t.Cleanup(func() { relay.Close() })
+	require.NoError(d.t, err)
+	server := &http.Server{Handler: to, ErrorLog: log.New(io.Discard, "", 0)}
+	go server.Serve(l)
+	d.t.Cleanup(func() { server.Close() })
+	return far
+}
+
+// TestAnAnswerThatDidNotCome: the lock has been taken all the same, and asking again is told of it.
+func TestAnAnswerThatDidNotCome(t *testing.T) {
+	t.Parallel()
+	var asked sync.Map // by session
+	far := serve(t, slow).relay(func(r *http.Response) error {
+		if _, isAgain := asked.LoadOrStore(r.Request.Header.Get("Redlock-Session"), true); !isAgain {
+			return errors.New("cut off")
+		}
+		return nil
+	})
 	for _, w := range far.startAll("0.5") {
 		w.says("^done$")
 		w.ends(0)
 	}
 }
 
+// TestAnAnswerThatComesLate, when another has the lock, is known to be late: it counts from the request.
+func TestAnAnswerThatComesLate(t *testing.T) {
+	t.Parallel()
+	d := serve(t, fast)
+	var all []*worker
+	for _, client := range runnable() {
+		far := d.relay(func(*http.Response) error { d.await(client); return nil })
+		all = append(all, far.start(client, "0.5"))
+	}
+	for _, w := range all {
+		w.says("working")
+		w.says("^stopped$")
+		w.ends(79)
+	}
+}
+
 // TestArguments: who gives none is told what is wanted.
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	for client, argv := range clients {
+	for _, client := range runnable() {
+		argv := clients[client]
 		if client == "java" {
 			argv = []string{"Lock.java"}
 		}
 		out, err := exec.Command(program(client), argv...).CombinedOutput()
 		var ended *exec.ExitError
-		if errors.Is(err, exec.ErrNotFound) {
-			continue
-		}
 		require.ErrorAs(t, err, &ended)
 		assert.Equal(t, 64, ended.ExitCode(), client)
 		assert.Equal(t, "usage: "+usage(client)+" NAME SECONDS\n", string(out))
