@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -114,6 +115,8 @@ func serve(t *testing.T, ttl time.Duration) *daemon {
 	require.Contains(t, line, "serving")
 	return d
 }
+
+var errCut = errors.New("the connection is cut")
 
 // A worker is a client that runs.
 type worker struct {
@@ -306,19 +309,14 @@ func TestADaemonThatEnds(t *testing.T) {
 	assert.Less(t, time.Since(ends), soon+time.Second)
 }
 
-// relay returns the daemon behind a relay, which has answers to requests for locks pass through, or cuts
-// the connection if that returns an error.
+// relay returns the daemon behind a relay, which has answers pass through, or cuts the connection if that
+// returns an error.
 func (d *daemon) relay(pass func(*http.Response) error) *daemon {
 	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "redlock"})
 	to.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", d.socket)
 	}}
-	to.ModifyResponse = func(r *http.Response) error {
-		if r.Request.URL.Path != "/v1/locks" {
-			return nil
-		}
-		return pass(r)
-	}
+	to.ModifyResponse = pass
 	to.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
 	far := &daemon{t: d.t, socket: filepath.Join(d.t.TempDir(), "far"), locker: d.locker}
 	l, err := net.Listen("unix", far.socket)
@@ -329,13 +327,19 @@ func (d *daemon) relay(pass func(*http.Response) error) *daemon {
 	return far
 }
 
+// isForLock reports whether a client has asked for a lock.
+func isForLock(r *http.Response) bool { return r.Request.URL.Path == "/v1/locks" }
+
 // TestAnAnswerThatDidNotCome: the lock has been taken all the same, and asking again is told of it.
 func TestAnAnswerThatDidNotCome(t *testing.T) {
 	t.Parallel()
 	var asked sync.Map // by session
 	far := serve(t, slow).relay(func(r *http.Response) error {
+		if !isForLock(r) {
+			return nil
+		}
 		if _, isAgain := asked.LoadOrStore(r.Request.Header.Get("Redlock-Session"), true); !isAgain {
-			return errors.New("cut off")
+			return errCut
 		}
 		return nil
 	})
@@ -346,12 +350,23 @@ func TestAnAnswerThatDidNotCome(t *testing.T) {
 }
 
 // TestAnAnswerThatComesLate, when another has the lock, is known to be late: it counts from the request.
+// No other answer comes behind it.
 func TestAnAnswerThatComesLate(t *testing.T) {
 	t.Parallel()
 	d := serve(t, fast)
 	var all []*worker
 	for _, client := range runnable() {
-		far := d.relay(func(*http.Response) error { d.await(client); return nil })
+		var isLast atomic.Bool
+		far := d.relay(func(r *http.Response) error {
+			if isLast.Load() {
+				return errCut
+			}
+			if isForLock(r) {
+				d.await(client)
+				isLast.Store(true)
+			}
+			return nil
+		})
 		all = append(all, far.start(client, "0.5"))
 	}
 	for _, w := range all {
