@@ -5,6 +5,7 @@
 # the shell is killed. It needs curl, and /proc/uptime for a clock that nobody sets.
 set -u
 [ $# = 2 ] || { echo "usage: lock.sh NAME SECONDS" >&2; exit 64; }
+case $1 in *[\"\\]*) echo "lock.sh: NAME stands in JSON, and may have neither quotes nor backslashes" >&2; exit 64 ;; esac
 session=
 
 # ask PATH [ARGUMENT OF CURL...] leaves $answer, and in $asked when it was asked for: the times in the
