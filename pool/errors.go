@@ -104,10 +104,14 @@ var wordings = []struct{ says, code string }{
 	{"Unknown Redis command called from", unknownCommand}, // in a script
 }
 
+// inScript is what Redis 7 puts behind an error in a script. It tells users nothing, and two scripts of
+// ours that fail alike apart.
+var inScript = regexp.MustCompile(` script: [0-9a-f]+, on @user_script:[0-9]+\.$`)
+
 // explain gives a server's error reply a meaning. The server's words are cut off where an error of
 // Redis has long ended, because the error may be kept for as long as its caller likes.
 func explain(err redis.Error) (meaning error, fatal bool) {
-	said := withoutArguments(string(err))
+	said := inScript.ReplaceAllString(withoutArguments(string(err)), "")
 	known := serverErrors[code(said)]
 	if known.err == nil {
 		return fmt.Errorf("says %q", said), known.fatal
