@@ -71,6 +71,7 @@ func (s *served) start() *served {
 // reply is what the tests read of any answer.
 type reply struct {
 	status   int
+	body     string
 	Kind     string
 	Lease    string
 	Session  string
@@ -100,7 +101,7 @@ func (s *served) ask(method, path, body string) (a reply) {
 	text, err := io.ReadAll(answer.Body)
 	tr.NoError(s.t, err)
 	json.Unmarshal(text, &a)
-	a.status = answer.StatusCode
+	a.status, a.body = answer.StatusCode, string(text)
 	return a
 }
 

@@ -174,7 +174,7 @@ func TestAnswersThatDidNotArrive(t *testing.T) {
 		require.NotEmpty(t, first)
 		assert.Equal(t, first, (<-answers).lease.Lease)
 		assert.Equal(t, first, (<-answers).lease.Lease)
-		assert.Equal(t, first, c.take(`{"name":"a","wait_ms":5000}`).lease.Lease)
+		assert.Equal(t, first, c.take(`{"name":"a","wait_ms":4000}`).lease.Lease)
 		assert.Equal(t, kindConflict, c.ask("POST", "/v1/locks", `{"name":"b"}`).problem.Kind)
 
 		gone, leave := context.WithCancel(t.Context())

@@ -336,7 +336,9 @@ func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isN
 			return a, true, nil
 		}
 		s.mu.Unlock()
-		if !reflect.DeepEqual(a.wish, w) {
+		same := *w
+		same.Wait = a.wish.Wait // who asks again waits for what is left
+		if !reflect.DeepEqual(a.wish, &same) {
 			return nil, false, errOtherWish
 		}
 		select {
