@@ -147,8 +147,10 @@ func (e *QuorumError) Error() string {
 	switch {
 	case e.Remaining == NoTTL:
 		b.WriteString("; a key without TTL is in the way")
-	case e.Remaining > 0:
+	case e.Remaining > 0 && errors.Is(e.Kind(), ErrHeld):
 		fmt.Fprintf(&b, "; free in %v unless renewed", rounded(e.Remaining))
+	case e.Remaining > 0:
+		fmt.Fprintf(&b, "; a quorum has a vote in %v", rounded(e.Remaining))
 	}
 	b.WriteString(")")
 	if said := e.said(); said != "" {
@@ -312,7 +314,7 @@ var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
 
 // errForgetful: too many nodes may have forgotten locks, or have to be asked again.
 var errForgetful = fmt.Errorf("%w yet: servers that are new or were restarted have no vote until all locks that they may have forgotten are over "+
-	"(new servers have it at once after redlock reset, and tests with package redlocktest)", ErrNoQuorum)
+	"(redlock reset gives it to new servers at once, while no client runs; tests use package redlocktest)", ErrNoQuorum)
 
 // errBehind: of too many nodes the clocks have gone ahead of this client's.
 var errBehind = fmt.Errorf("%w: this machine's clock runs slower than those of most servers, or stood still, and cannot measure for how long a lock is held "+
