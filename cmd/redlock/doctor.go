@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ Exit codes:
   redlock doctor --json | jq '.nodes[].findings[] | select(.severity == "fatal")'`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			found, err := s.examine(c)
+			found, err := s.examine(c.Context())
 			if err != nil {
 				return err
 			}
@@ -96,7 +97,7 @@ func (e *examination) document() any {
 }
 
 // examine has the servers examined as clients with these settings see them.
-func (s *servers) examine(c *cobra.Command) (*examination, error) {
+func (s *servers) examine(ctx context.Context) (*examination, error) {
 	sets := s.all()
 	opts, err := s.poolOptions()
 	if err != nil {
@@ -119,7 +120,7 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 		MaxTTL: cmp.Or(s.maxTTL, usualTTL), Prefix: s.prefix, Guard: s.guard,
 	}
 	found := &examination{}
-	for i, report := range doctor.ExamineSets(c.Context(), examined, settings) {
+	for i, report := range doctor.ExamineSets(ctx, examined, settings) {
 		found.Groups = append(found.Groups, groupReport{sets[i].group, report, sets[i]})
 		found.Verdict = max(found.Verdict, report.Verdict)
 	}
@@ -129,14 +130,14 @@ func (s *servers) examine(c *cobra.Command) (*examination, error) {
 			return nil, err
 		}
 		defer locker.Close()
-		state, err := locker.Groups(c.Context())
+		state, err := locker.Groups(ctx)
 		if err != nil {
 			return nil, err
 		}
 		found.Map = doctor.ExamineMap(state, s.groupMap(sets, nil))
 		found.Verdict = max(found.Verdict, found.Map.Worst())
 	}
-	return found, c.Context().Err()
+	return found, ctx.Err()
 }
 
 // verdict returns what was found as an exit code, without a message, because it was printed.
