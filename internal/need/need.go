@@ -2,8 +2,8 @@
 // be: in CI, a skipped test would look like a passed one.
 //
 // The environment variable REDLOCK_REQUIRE lists what must be there, separated by commas:
-// docker, redis, redis-cli, faketime, python3, node, php, ruby, java, sh, curl, spin. Most tests in
-// containers run only if it names docker or if what takes long is to run (see Containers).
+// docker, redis, redis-cli, faketime, python3, node, php, ruby, java, sh, curl, spin, chromium.
+// Most tests in containers run only if it names docker or if what takes long is to run (see Containers).
 package need
 
 import (
@@ -30,8 +30,8 @@ const (
 )
 
 // programs are what operators type, the interpreters that examples need, what documents ask a server
-// with, and the model checker.
-var programs = []string{"redis-cli", "python3", "node", "php", "ruby", "java", "sh", "curl", "spin"}
+// with, the model checker, and a browser.
+var programs = []string{"redis-cli", "python3", "node", "php", "ruby", "java", "sh", "curl", "spin", "chromium"}
 
 // Docker and Redis are looked for once a process, because pulling an image may take a minute.
 var (
