@@ -65,6 +65,7 @@ type serveCommand struct {
 	maxSessions    int
 	maxLeases      int
 	maxConnections int
+	page           string
 }
 
 func newServe() *cobra.Command {
@@ -91,6 +92,8 @@ func newServe() *cobra.Command {
 	f.IntVar(&s.maxSessions, "max-sessions", 10_000, "how many sessions there may be")
 	f.IntVar(&s.maxLeases, "max-leases", 1_000, "how many locks one session may hold")
 	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be")
+	f.StringVar(&s.page, "ui", "", "serve a page to look at, at /ui: `MODE` look, or release if it may release locks by force")
+	f.Lookup("ui").NoOptDefVal = "look"
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(); err != nil {
 			return err
@@ -109,6 +112,8 @@ func (s *serveCommand) check() error {
 		return wrong(s.flags, "stop-within", "must not be negative")
 	case s.maxSessions < 1 || s.maxLeases < 1 || s.maxConnections < 1:
 		return usageErrorf("--max-sessions, --max-leases and --max-connections must be at least 1")
+	case s.page != "" && s.page != "look" && s.page != "release":
+		return wrong(s.flags, "ui", "%q: must be look or release", s.page)
 	case (s.cert == "") != (s.key == ""):
 		return usageErrorf("--cert and --key belong together; give both")
 	case s.clientCA != "" && s.cert == "":
@@ -141,13 +146,26 @@ func (s *serveCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer stopServers()
-	locker, err := s.open(sets, redlock.TTL(s.ttl))
+	config := serve.Config{
+		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: token, IsLoopback: isLoopback,
+	}
+	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}
+	if s.page != "" {
+		surveyor, err := newSurveyor(s.servers, sets)
+		if err != nil {
+			return err
+		}
+		config.Page = &serve.Page{Look: surveyor.look}
+		if s.page == "release" {
+			config.Page.Release = surveyor.release
+		}
+		opts = append(opts, redlock.Observe(config.Page))
+	}
+	locker, err := s.open(sets, opts...)
 	if err != nil {
 		return err
 	}
-	server := serve.New(locker, serve.Config{
-		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: token, IsLoopback: isLoopback,
-	})
+	server := serve.New(locker, config)
 	if err := s.resume(ctx, server); err != nil {
 		return errors.Join(err, locker.Close())
 	}
@@ -275,7 +293,7 @@ func ended() context.Context {
 func (s *serveCommand) httpServer(h http.Handler) *http.Server {
 	var open atomic.Int64
 	return &http.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: h, ConnContext: serve.ConnContext, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what is wrong with clients is theirs to see
 		ConnState: func(c net.Conn, state http.ConnState) {
 			switch state {

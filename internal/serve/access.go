@@ -15,19 +15,21 @@ import (
 // from which page one comes, and by which name the server was reached, which an attacker's own name can
 // stand for; both are looked at. Programs send neither an Origin nor another machine's name.
 func (c *Config) refuses(r *http.Request) *problem {
-	if c.IsLoopback {
-		if host := hostOf(r.Host); !isLocal(host) {
-			return newProblem(http.StatusForbidden, kindForbidden, "this server answers only to localhost, not to "+host)
-		}
-		own := "http://" + r.Host
-		if r.TLS != nil {
-			own = "https://" + r.Host
-		}
-		if origin := r.Header.Get("Origin"); origin != "" && origin != own {
-			return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server")
-		}
+	host, own := hostOf(r.Host), "http://"+r.Host
+	if r.TLS != nil {
+		own = "https://" + r.Host
 	}
-	if c.Token == "" {
+	// A socket with a page may have been forwarded to a browser, where an attacker's name can stand for it.
+	// Such names have a dot.
+	isForeign := c.IsLoopback || c.Page != nil && r.TLS == nil && strings.Contains(host, ".")
+	if isForeign && !isLocal(host) {
+		return newProblem(http.StatusForbidden, kindForbidden, "this server answers only to localhost, not to "+host)
+	}
+	if origin := r.Header.Get("Origin"); (c.IsLoopback || c.Page != nil) && origin != "" && origin != own {
+		return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server")
+	}
+	isFile := c.Page != nil && r.Method == http.MethodGet && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/"))
+	if c.Token == "" || isFile { // a browser cannot send it with the address of a page, which asks for it
 		return nil
 	}
 	given, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

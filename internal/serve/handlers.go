@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -26,7 +27,7 @@ type handler func(http.ResponseWriter, *http.Request) error
 
 // routes returns what answers requests, by method and path. openapi.json describes each.
 func (s *Server) routes() map[string]handler {
-	return map[string]handler{
+	all := map[string]handler{
 		"POST /v1/sessions":             s.newSession,
 		"GET /v1/session":               s.inSession(s.showSession),
 		"DELETE /v1/session":            s.inSession(s.endSession),
@@ -38,6 +39,8 @@ func (s *Server) routes() map[string]handler {
 		"GET /healthz":                  fixed("text/plain; charset=utf-8", []byte("ok\n")),
 		"GET /openapi.json":             fixed("application/json", openAPI),
 	}
+	maps.Copy(all, s.pageRoutes())
+	return all
 }
 
 // openAPI is the description of all this for programs, in OpenAPI 3.1.

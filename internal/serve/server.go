@@ -24,6 +24,7 @@ type Config struct {
 	Limits     Limits
 	Token      string // that every request must bear; empty for none
 	IsLoopback bool   // it listens to this machine only, and refuses what web pages send to it
+	Page       *Page  // at /ui, and what it shows at /v1/survey; nil for none
 }
 
 // A Server is an http.Handler that gives the locks of a Locker to clients. It is safe for concurrent use.
@@ -51,6 +52,9 @@ func New(locker *redlock.Locker, c Config) *Server {
 	}
 	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
 	s.waiting, s.end = context.WithCancel(context.Background())
+	if c.Page != nil {
+		c.Page.start(s.waiting)
+	}
 	s.mux = newMux(s.routes())
 	return s
 }
@@ -110,6 +114,9 @@ func (s *Server) Close(ctx context.Context) (released, left int) {
 		left += each.close()
 	}
 	s.table.ends.Wait()
+	if s.config.Page != nil {
+		s.config.Page.made.Wait()
+	}
 	return released - left, left
 }
 

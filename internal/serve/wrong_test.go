@@ -131,20 +131,24 @@ func TestAccess(t *testing.T) {
 		host, origin, token string
 		refused             bool
 	}{
-		"a program":               {config: Config{IsLoopback: true}, host: "127.0.0.1:8080"},
-		"by name":                 {config: Config{IsLoopback: true}, host: "LocalHost:8080"},
-		"by IPv6":                 {config: Config{IsLoopback: true}, host: "[::1]:8080"},
-		"by IPv6 without a port":  {config: Config{IsLoopback: true}, host: "[::1]"},
-		"an attacker's name":      {config: Config{IsLoopback: true}, host: "evil.example:8080", refused: true},
-		"without a name":          {config: Config{IsLoopback: true}, host: "", refused: true},
-		"a page of its own":       {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:8080"},
-		"a page of another":       {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:3000", refused: true},
-		"a page from nowhere":     {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "null", refused: true},
-		"any name over a socket":  {host: "redlock"},
-		"with the token":          {config: Config{Token: "0123456789abcdef"}, token: "Bearer 0123456789abcdef"},
-		"with another":            {config: Config{Token: "0123456789abcdef"}, token: "Bearer 0123456789abcdeF", refused: true},
-		"with no token":           {config: Config{Token: "0123456789abcdef"}, refused: true},
-		"with the token, no type": {config: Config{Token: "0123456789abcdef"}, token: "0123456789abcdef", refused: true},
+		"a program":                        {config: Config{IsLoopback: true}, host: "127.0.0.1:8080"},
+		"by name":                          {config: Config{IsLoopback: true}, host: "LocalHost:8080"},
+		"by IPv6":                          {config: Config{IsLoopback: true}, host: "[::1]:8080"},
+		"by IPv6 without a port":           {config: Config{IsLoopback: true}, host: "[::1]"},
+		"an attacker's name":               {config: Config{IsLoopback: true}, host: "evil.example:8080", refused: true},
+		"without a name":                   {config: Config{IsLoopback: true}, host: "", refused: true},
+		"a page of its own":                {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:8080"},
+		"a page of another":                {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "http://localhost:3000", refused: true},
+		"a page from nowhere":              {config: Config{IsLoopback: true}, host: "localhost:8080", origin: "null", refused: true},
+		"any name over a socket":           {host: "redlock"},
+		"a name over a socket with a page": {config: Config{Page: &Page{}}, host: "evil.example", refused: true},
+		"no dot, with a page":              {config: Config{Page: &Page{}}, host: "redlock"},
+		"forwarded, with a page":           {config: Config{Page: &Page{}}, host: "127.0.0.1:8080", origin: "http://127.0.0.1:8080"},
+		"another page over it":             {config: Config{Page: &Page{}}, host: "localhost:8080", origin: "http://localhost:3000", refused: true},
+		"with the token":                   {config: Config{Token: "0123456789abcdef"}, token: "Bearer 0123456789abcdef"},
+		"with another":                     {config: Config{Token: "0123456789abcdef"}, token: "Bearer 0123456789abcdeF", refused: true},
+		"with no token":                    {config: Config{Token: "0123456789abcdef"}, refused: true},
+		"with the token, no type":          {config: Config{Token: "0123456789abcdef"}, token: "0123456789abcdef", refused: true},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://x/", nil)
 		require.NoError(t, err)

@@ -1,0 +1,230 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/serve"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A viewer asks a run of redlock serve for what its page shows.
+type viewer struct {
+	*process
+	t    *testing.T
+	over *http.Client
+}
+
+func serveView(t *testing.T, urls []string, args ...string) *viewer {
+	dir, err := os.MkdirTemp("", "") // a socket's path must be short
+	tr.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	v := &viewer{t: t, over: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", path)
+	}}}}
+	t.Cleanup(v.over.CloseIdleConnections)
+	v.process = command(t, urls, append([]string{"serve", "--listen", "unix:" + path}, args...)...).begin(t)
+	eventually(t, "it serves", func() bool { return strings.Contains(v.stderr.String(), "serving at") })
+	return v
+}
+
+func (v *viewer) ask(method, path, body string, into any) (status int) {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), method, "http://redlock"+path, strings.NewReader(body))
+	tr.NoError(v.t, err)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := v.over.Do(r)
+	tr.NoError(v.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	tr.NoError(v.t, err)
+	if into != nil {
+		tr.NoError(v.t, json.Unmarshal(text, into), "%s", text)
+	}
+	return answer.StatusCode
+}
+
+// look returns the locks, by name and permit, and the servers.
+func (v *viewer) look() (map[string]serve.LockState, []serve.ServerState) {
+	v.t.Helper()
+	var seen serve.Survey
+	tr.Equal(v.t, http.StatusOK, v.ask("GET", "/v1/survey?count=1000", "", &seen))
+	locks := map[string]serve.LockState{}
+	for _, l := range seen.Locks {
+		if l.Permit != nil {
+			l.Name += fmt.Sprintf("/%d", *l.Permit)
+		}
+		locks[l.Name] = l
+	}
+	return locks, seen.Servers
+}
+
+func TestThePageShowsWhatServersHold(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	fenced := holdQuorum(t, f, "fenced", redlock.Fenced(), redlock.Owner("web-3"))
+	holdShared(t, f, "shared")
+	holdQuorum(t, f, "permits", redlock.Permits(3), redlock.Weight(2))
+	put(t, f.URLs()[:2], "partial", "v")
+	for _, u := range f.URLs()[:3] {
+		ask(t, u, "SET", "stuck", "v")
+		ask(t, u, "LPUSH", "list", "v")
+	}
+	v := serveView(t, f.URLs(), "--ui")
+
+	locks, servers := v.look()
+	tr.Len(t, servers, 5)
+	for _, s := range servers {
+		assert.Empty(t, s.Error)
+		for _, check := range []string{"latency", "clock"} {
+			assert.True(t, slices.ContainsFunc(s.Findings, func(f serve.Finding) bool { return f.Check == check }), "%s: %s", s.Server, check)
+		}
+	}
+	assert.Equal(t, "web-3", locks["fenced"].Owner)
+	assert.Equal(t, fenced.Value()[:12], locks["fenced"].Holder)
+	assert.Equal(t, fenced.Fence(), locks["fenced"].Fence)
+	assert.Positive(t, *locks["fenced"].Left)
+	assert.Equal(t, "shared", locks["shared"].Kind)
+	assert.Equal(t, 1, locks["shared"].Readers.Count)
+	assert.Equal(t, "partial", locks["partial"].State)
+	assert.Equal(t, "stuck", locks["stuck"].State)
+	assert.NotContains(t, locks, "list")
+	permits := 0
+	for _, l := range locks {
+		if l.Kind == "permits" {
+			permits++
+		}
+	}
+	assert.Equal(t, 2, permits)
+
+	// Those who wait are shown in the order in which they came.
+	tickets := []string{}
+	for i := range 3 {
+		go client(t, f).Acquire(t.Context(), "fenced", redlock.Fair(), redlock.Fenced())
+		var now serve.Members
+		eventually(t, "another waits", func() bool {
+			locks, _ := v.look()
+			now = locks["fenced"].Waiters
+			return now.Count == i+1
+		})
+		ids := []string{}
+		for _, m := range now.First {
+			assert.Positive(t, m.Left)
+			ids = append(ids, m.ID)
+		}
+		tr.Equal(t, tickets, ids[:i])
+		tickets = ids
+	}
+	assert.Equal(t, http.StatusForbidden, v.ask("POST", "/v1/survey/release", `{"name":"stuck","confirm":"stuck"}`, nil))
+}
+
+// TestThePageOfSilentServers has what the others tell.
+func TestThePageOfSilentServers(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	hold(t, f, "job")
+	v := serveView(t, f.URLs(), "--ui")
+	tr.NoError(t, f.Kill(t.Context(), 0))
+	tr.NoError(t, f.Kill(t.Context(), 1))
+	locks, servers := v.look()
+	assert.Equal(t, "held", locks["job"].State)
+	assert.Equal(t, 3, locks["job"].Votes)
+	assert.Equal(t, 5, locks["job"].Servers)
+	silent := 0
+	for _, s := range servers {
+		if s.Error != "" {
+			silent++
+		}
+	}
+	assert.Equal(t, 2, silent)
+}
+
+func TestAReleaseFromThePage(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	lock := hold(t, f, "job", redlock.Renew(false))
+	holdShared(t, f, "read")
+	v := serveView(t, f.URLs(), "--ui=release")
+	const path = "/v1/survey/release"
+	var told struct{ Detail, Done string }
+	assert.Equal(t, http.StatusConflict, v.ask("POST", path, `{"name":"job","confirm":"job","seen":["0123456789ab"]}`, &told))
+	assert.Contains(t, told.Detail, "another holds it by now")
+	assert.Equal(t, http.StatusConflict, v.ask("POST", path, `{"name":"read","confirm":"read","seen":["0123456789ab"]}`, &told))
+	assert.Contains(t, told.Detail, "another holds it by now")
+	assert.Equal(t, http.StatusConflict, v.ask("POST", path, `{"name":"none","confirm":"none"}`, &told))
+	for _, u := range f.URLs() {
+		tr.Equal(t, lock.Value(), has(t, u, "job"))
+		tr.Equal(t, protocol.ReadersValue, has(t, u, "read"))
+	}
+	locks, _ := v.look()
+	body, err := json.Marshal(map[string]any{"name": "job", "confirm": "job", "seen": []string{locks["job"].Holder}})
+	tr.NoError(t, err)
+	assert.Equal(t, http.StatusOK, v.ask("POST", path, string(body), &told))
+	assert.Equal(t, "job: deleted on 5 of 5 servers", told.Done)
+	for _, u := range f.URLs() {
+		assert.Empty(t, has(t, u, "job"))
+	}
+	body, err = json.Marshal(map[string]any{"name": "read", "confirm": "read", "seen": []string{"(readers)", locks["read"].Readers.First[0].ID}})
+	tr.NoError(t, err)
+	assert.Equal(t, http.StatusOK, v.ask("POST", path, string(body), &told))
+	for _, u := range f.URLs() {
+		assert.Empty(t, has(t, u, "read"))
+	}
+	log := v.stderr.String()
+	if runtime.GOOS == "linux" {
+		assert.Contains(t, log, fmt.Sprintf("release by force of job, asked for by \"process %d of user %d\": job: deleted on 5 of 5", os.Getpid(), os.Getuid()))
+	}
+	assert.Contains(t, log, "release by force of read, asked for by")
+	assert.NotContains(t, log, lock.Value()[:12])
+	v.signal(t, syscall.SIGTERM)
+	assert.Zero(t, v.code(t))
+}
+
+func TestModesOfThePage(t *testing.T) {
+	t.Parallel()
+	code, _, errs := redlockCommand(t, "serve", "--node", "redis://127.0.0.1:1", "--ui=write")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, `--ui: "write": must be look or release`)
+}
+
+// TestMembersAreInTheOrderOfTheServerThatKnowsMost: one that knows fewer moves nobody forward.
+func TestMembersAreInTheOrderOfTheServerThatKnowsMost(t *testing.T) {
+	t.Parallel()
+	of := func(ids ...string) (a tally) {
+		for _, id := range ids {
+			a.first = append(a.first, serve.Member{ID: id, Waited: int64(time.Second)})
+		}
+		a.count = len(ids)
+		return a
+	}
+	order := func(m serve.Members) (ids []string) {
+		for _, one := range m.First {
+			ids = append(ids, one.ID)
+		}
+		return ids
+	}
+	assert.Equal(t, []string{"a", "b", "c"}, order(merge([]tally{of("c"), of("a", "b", "c"), of("b")})))
+	assert.Empty(t, merge([]tally{of(), of()}).First)
+	assert.Equal(t, 2, merge([]tally{of("a"), of("a")}).First[0].Votes)
+}

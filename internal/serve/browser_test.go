@@ -1,0 +1,231 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/need"
+)
+
+// A browser is Chromium without a window, with one tab, asked by the DevTools protocol.
+type browser struct {
+	t       *testing.T
+	to      *os.File
+	from    *bufio.Reader
+	last    int
+	session string // the tab
+}
+
+// browse returns a browser, which ends with the test.
+func browse(t *testing.T) *browser {
+	need.Program(t, "chromium")
+	theirs, to, err := os.Pipe()
+	require.NoError(t, err)
+	from, theirs2, err := os.Pipe()
+	require.NoError(t, err)
+	c := exec.Command("chromium", "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--no-first-run", "--disable-extensions", "--user-data-dir="+t.TempDir())
+	c.ExtraFiles = []*os.File{theirs, theirs2}
+	require.NoError(t, c.Start())
+	theirs.Close()
+	theirs2.Close()
+	b := &browser{t: t, to: to, from: bufio.NewReaderSize(from, 1<<20)}
+	t.Cleanup(func() {
+		b.session = ""
+		b.send("Browser.close", nil)
+		c.Wait()
+		to.Close()
+		from.Close()
+	})
+	var target struct{ TargetID string }
+	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	var attached struct{ SessionID string }
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.session = attached.SessionID
+	b.call("Page.enable", nil, nil)
+	return b
+}
+
+func (b *browser) send(method string, params any) {
+	b.last++
+	message := map[string]any{"id": b.last, "method": method}
+	if params != nil {
+		message["params"] = params
+	}
+	if b.session != "" {
+		message["sessionId"] = b.session
+	}
+	text, err := json.Marshal(message)
+	require.NoError(b.t, err)
+	_, err = b.to.Write(append(text, 0))
+	require.NoError(b.t, err)
+}
+
+// call sends a command and waits for its answer.
+func (b *browser) call(method string, params, into any) {
+	b.t.Helper()
+	b.send(method, params)
+	for {
+		text, err := b.from.ReadBytes(0)
+		require.NoError(b.t, err)
+		var answer struct {
+			ID     int
+			Error  *struct{ Message string }
+			Result json.RawMessage
+		}
+		require.NoError(b.t, json.Unmarshal(text[:len(text)-1], &answer))
+		if answer.ID != b.last {
+			continue // an event
+		}
+		require.Nil(b.t, answer.Error, method)
+		if into != nil {
+			require.NoError(b.t, json.Unmarshal(answer.Result, into))
+		}
+		return
+	}
+}
+
+// run runs JavaScript in the page, and returns what it, or its promise, amounts to.
+func (b *browser) run(script string) any {
+	b.t.Helper()
+	var done struct {
+		Result           struct{ Value any }
+		ExceptionDetails json.RawMessage
+	}
+	b.call("Runtime.evaluate", map[string]any{"expression": script, "awaitPromise": true, "returnByValue": true}, &done)
+	require.Empty(b.t, string(done.ExceptionDetails), script)
+	return done.Result.Value
+}
+
+// await waits until JavaScript is true in the page.
+func (b *browser) await(condition string) {
+	b.t.Helper()
+	ok := b.run(fmt.Sprintf(`new Promise((done) => {
+		const end = performance.now() + 20_000;
+		const look = () => { (%s) ? done(true) : performance.now() > end ? done(false) : setTimeout(look, 20); };
+		look();
+	})`, condition))
+	require.Equal(b.t, true, ok, "%s\n%v", condition, b.run("document.body.innerText"))
+}
+
+func (b *browser) open(url string) {
+	b.call("Page.navigate", map[string]any{"url": url}, nil)
+	b.await(`document.readyState === 'complete'`)
+}
+
+// serveTo starts a server on the loopback interface, as for a browser, and opens its page.
+func serveTo(t *testing.T, b *browser, c Config) *httptest.Server {
+	c.IsLoopback = true
+	_, s := start(t, c)
+	server := httptest.NewServer(s)
+	t.Cleanup(func() {
+		b.open("about:blank")
+		server.CloseClientConnections()
+		server.Close()
+	})
+	b.open(server.URL + "/ui")
+	return server
+}
+
+// TestThePage is one test for all that needs a browser, because that takes seconds to start.
+func TestThePage(t *testing.T) {
+	b := browse(t)
+
+	t.Run("what others have written does not run", func(t *testing.T) {
+		const hostile = `<img src=x onerror="document.title='run'">`
+		l := held(hostile, hostile)
+		l.Owner, l.Group = `<script>document.title='run'</script>`, `"><svg onload="document.title='run'">`
+		l.Readers = Members{1, []Member{{ID: hostile, Owner: hostile}}}
+		l.Keys[0].Error = hostile
+		page := &Page{Look: showing(l, held("turned\u202eround", "1"))}
+		page.events.add(time.Now(), Event{Lock: hostile, What: hostile, Text: hostile, By: hostile})
+		serveTo(t, b, Config{Page: page})
+		b.await(`document.querySelectorAll('#locks-rows tr').length === 2`)
+		b.run(`document.querySelector('#locks-rows button').click()`)
+		b.await(`document.querySelectorAll('#history-rows tr').length === 1`)
+		assert.Equal(t, hostile, b.run(`document.querySelector('#locks-rows button').textContent`))
+		assert.Equal(t, hostile, b.run(`document.querySelector('#lock-title').textContent`))
+		assert.Equal(t, `turned\u{202e}round`, b.run(`document.querySelectorAll('#locks-rows button')[1].textContent`))
+		assert.Zero(t, b.run(`document.querySelectorAll('img, svg, main script, dialog script').length`))
+		assert.Equal(t, "redlock", b.run(`document.title`))
+		// The policy of the page would not let it run either.
+		b.run(`document.body.insertAdjacentHTML('beforeend', '<img id=x src="data:," onerror="document.title=1">')`)
+		b.await(`document.getElementById('x').complete`)
+		assert.Equal(t, "redlock", b.run(`document.title`))
+	})
+
+	t.Run("ten thousand locks", func(t *testing.T) {
+		var locks []LockState
+		for i := range 10_000 {
+			locks = append(locks, held(fmt.Sprintf("lock-%05d", i), "1"))
+		}
+		began := time.Now()
+		serveTo(t, b, Config{Page: &Page{Look: showing(locks...)}})
+		b.await(`document.querySelectorAll('#locks-rows tr').length === 100`)
+		assert.Less(t, time.Since(began), 3*time.Second)
+		assert.Equal(t, "1 to 100 of 10000", b.run(`document.getElementById('where').textContent`))
+		// The focus stays where it is while others are shown.
+		b.run(`document.getElementById('after').focus(); document.getElementById('after').click()`)
+		b.await(`document.querySelector('#locks-rows button').textContent === 'lock-00100'`)
+		assert.Equal(t, "after", b.run(`document.activeElement.id`))
+		b.run(`document.getElementById('filter').value = '9999'; document.getElementById('filter').dispatchEvent(new Event('input'))`)
+		b.await(`document.querySelectorAll('#locks-rows tr').length === 1`)
+		assert.Equal(t, "lock-09999", b.run(`document.querySelector('#locks-rows button').textContent`))
+	})
+
+	t.Run("what is the same stays", func(t *testing.T) {
+		var n atomic.Int32
+		serveTo(t, b, Config{Page: &Page{Look: func(ctx context.Context) (*Survey, error) {
+			locks := []LockState{held("b", "1"), held("d", "1")}
+			if n.Add(1) > 1 {
+				locks = append(locks, held("a", "2"), held("c", "2"))
+			}
+			return showing(locks...)(ctx)
+		}}})
+		b.await(`document.querySelectorAll('#locks-rows tr').length === 2`)
+		b.run(`window.row = document.querySelectorAll('#locks-rows tr')[1]; row.querySelector('button').focus()`)
+		b.await(`document.querySelectorAll('#locks-rows tr').length === 4`)
+		assert.Equal(t, true, b.run(`document.querySelectorAll('#locks-rows tr')[3] === row`))
+		assert.Equal(t, "d", b.run(`document.activeElement.textContent`))
+		left := b.run(`row.cells[5].textContent`)
+		b.await(fmt.Sprintf(`row.cells[5].textContent !== '%v'`, left))
+		b.await(`document.getElementById('news').textContent === '4 locks, 2 before'`)
+	})
+
+	t.Run("a release is asked for twice", func(t *testing.T) {
+		var asked atomic.Pointer[ForcedRelease]
+		const token = "0123456789abcdef"
+		serveTo(t, b, Config{Token: token, Page: &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
+			asked.Store(&f)
+			return "deleted", nil
+		}}})
+		b.await(`document.getElementById('login').open`)
+		b.run(`document.getElementById('token').value = 'wrong'; document.querySelector('#login button').click()`)
+		b.await(`document.getElementById('login').open && document.getElementById('login-why').textContent`)
+		b.run(`document.getElementById('token').value = '` + token + `'; document.querySelector('#login button').click()`)
+		b.await(`document.querySelectorAll('#locks-rows tr').length === 1`)
+		b.run(`document.querySelector('#locks-rows button').click()`)
+		b.await(`document.querySelectorAll('#keys-rows tr').length === 1 && !document.getElementById('release').hidden`)
+		b.run(`document.getElementById('release').click()`)
+		assert.Equal(t, "confirm", b.run(`document.activeElement.id`))
+		b.run(`document.getElementById('confirm').value = 'b'; document.querySelector('#release-form button').click()`)
+		b.await(`document.getElementById('released').textContent.includes('not the name')`)
+		require.Nil(t, asked.Load())
+		b.run(`document.getElementById('confirm').value = 'a'; document.querySelector('#release-form button').click()`)
+		b.await(`document.getElementById('released').textContent === 'deleted'`)
+		assert.Equal(t, []string{"1"}, asked.Load().Seen)
+		b.run(`document.getElementById('close').click()`)
+		b.await(`document.activeElement.textContent === 'a'`)
+	})
+}

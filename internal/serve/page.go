@@ -1,0 +1,187 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// A Page shows people, and programs, what there is: the locks on the servers, the servers, the sessions,
+// and what happens. It has the servers looked at while a viewer waits for news, and once for all viewers.
+// It is safe for concurrent use. It is also a redlock.Observer, for the Server's Locker.
+type Page struct {
+	// Look returns what the servers hold. It is called at most once a second, not twice at a time, and so
+	// that it takes at most half of the time.
+	Look func(context.Context) (*Survey, error)
+
+	// Release deletes a lock whoever holds it, and returns what was done, in words. Nil: nobody may.
+	Release func(context.Context, ForcedRelease) (string, error)
+
+	ctx context.Context // ends with the server
+
+	mu      sync.Mutex
+	now     *snapshot     // the last; nil before the first
+	changed chan struct{} // closed when there is another
+	looking bool          // one is being made
+	next    time.Time     // not before this
+	made    sync.WaitGroup
+
+	events history
+}
+
+// A ForcedRelease says which lock is to be deleted, and who wants that.
+type ForcedRelease struct {
+	Name string
+	// Seen are the holders that were shown to who asks, as in HeldKey. Where others hold it by now nothing
+	// is deleted. None: whoever holds it.
+	Seen []string
+	By   string // who asks, for the log
+}
+
+// A snapshot is a survey that was made. It is not changed.
+type snapshot struct {
+	Survey
+	version int64
+	at      time.Time
+	took    time.Duration
+	failed  string // why there is no survey
+}
+
+const (
+	leastPause = time.Second // between two surveys, from start to start
+	lookWithin = time.Minute // for a survey: a server that has very many keys takes a while
+)
+
+// start makes the page ready, until ctx ends.
+func (p *Page) start(ctx context.Context) {
+	p.ctx, p.changed = ctx, make(chan struct{})
+}
+
+// latest returns a snapshot that the viewer has not seen and that is not old, which it waits for.
+func (p *Page) latest(ctx context.Context, seen int64) (*snapshot, error) {
+	for {
+		p.mu.Lock()
+		now, changed := p.now, p.changed
+		if now != nil && now.version != seen && time.Now().Before(p.next) {
+			p.mu.Unlock()
+			return now, nil
+		}
+		if !p.looking && p.ctx.Err() == nil {
+			p.looking = true
+			p.made.Go(p.look)
+		}
+		p.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return now, ctx.Err()
+		case <-p.ctx.Done():
+			return nil, errEnding
+		}
+	}
+}
+
+// look makes one snapshot, when it is time.
+func (p *Page) look() {
+	wait := time.NewTimer(time.Until(p.next)) // which only look changes
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-p.ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, lookWithin)
+	defer cancel()
+	began := time.Now()
+	found, err := p.Look(ctx)
+	made := &snapshot{at: began, took: time.Since(began), version: 1}
+	if err != nil {
+		made.failed = err.Error()
+	} else {
+		made.Survey = *found
+		made.sort()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if before := p.now; before != nil {
+		made.version = before.version + 1
+		if before.failed == "" && made.failed == "" {
+			p.events.add(made.at, made.changes(&before.Survey)...)
+		}
+	}
+	p.now, p.looking = made, false
+	p.next = began.Add(max(leastPause, 2*made.took))
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Observe implements redlock.Observer: it notes what becomes of locks, and not each vote and renewal.
+func (p *Page) Observe(e redlock.Event) {
+	text := ""
+	switch e.Kind {
+	case redlock.EventAcquired:
+		text = fmt.Sprintf("%d votes after %v", e.Votes, e.Elapsed.Round(10*time.Microsecond))
+	case redlock.EventLost, redlock.EventReleased:
+		text = "held for " + e.Elapsed.Round(time.Millisecond).String()
+	case redlock.EventNotAcquired:
+		text = "after " + e.Elapsed.Round(time.Millisecond).String()
+	default:
+		return
+	}
+	if e.Err != nil {
+		text += ": " + ofOption.ReplaceAllString(e.Err.Error(), "")
+	}
+	p.events.add(e.Time, Event{Lock: e.Name, What: e.Kind.String(), Text: text, By: "this process"})
+}
+
+// An Event is something that happened to a lock, or to a server if it names no lock.
+type Event struct {
+	Number int64  `json:"number"`
+	Time   string `json:"time"` // when it happened, or was seen
+	Lock   string `json:"lock,omitempty"`
+	What   string `json:"what"`
+	Text   string `json:"text"`
+	By     string `json:"by"` // "this process", or "servers" if a survey shows it
+}
+
+const (
+	keptEvents = 10_000
+	mostEvents = 200 // in one answer
+)
+
+// A history has the last events. It is safe for concurrent use. The zero value is empty.
+type history struct {
+	mu   sync.Mutex
+	ring []Event
+	last int64 // the number of the latest
+}
+
+func (h *history) add(at time.Time, events ...Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range events {
+		h.last++
+		e.Number, e.Time = h.last, at.UTC().Format("2006-01-02T15:04:05.000Z")
+		if len(h.ring) < keptEvents {
+			h.ring = append(h.ring, e)
+		} else {
+			h.ring[(h.last-1)%keptEvents] = e
+		}
+	}
+}
+
+// since returns the latest events behind a number that are wanted, the latest first.
+func (h *history) since(number int64, wanted func(*Event) bool) []Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	some := []Event{}
+	for n := h.last; n > max(number, h.last-int64(len(h.ring))) && len(some) < mostEvents; n-- {
+		if e := &h.ring[(n-1)%keptEvents]; wanted(e) {
+			some = append(some, *e)
+		}
+	}
+	return some
+}

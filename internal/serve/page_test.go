@@ -1,0 +1,297 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlocktest"
+)
+
+// held returns a lock as it is shown.
+func held(name, holder string) LockState {
+	left := int64(9000)
+	return LockState{
+		Name: name, State: "held", Kind: "exclusive", Votes: 3, Servers: 3, Holder: holder, Owner: "web-3", Left: &left,
+		Keys: []HeldKey{{Server: "a", State: "holds", Holder: holder, Left: &left}},
+	}
+}
+
+// showing returns a Look that shows these locks.
+func showing(locks ...LockState) func(context.Context) (*Survey, error) {
+	return func(context.Context) (*Survey, error) {
+		return &Survey{Locks: append([]LockState{}, locks...), Servers: []ServerState{{Server: "a", Health: "ok", Findings: []Finding{}}}}, nil
+	}
+}
+
+func (c *client) survey(query string) (v view) {
+	c.t.Helper()
+	a := c.ask("GET", "/v1/survey"+query, "")
+	require.Equal(c.t, http.StatusOK, a.status, a.body)
+	require.NoError(c.t, json.Unmarshal([]byte(a.body), &v))
+	return v
+}
+
+func names(v view) (all []string) {
+	for _, l := range v.Locks {
+		all = append(all, l.Name)
+	}
+	return all
+}
+
+func TestThereIsNoPageUnlessAskedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{})
+		c := &client{t: t, server: s}
+		for _, path := range []string{"/ui", "/ui/", "/v1/survey"} {
+			assert.Equal(t, http.StatusNotFound, c.ask("GET", path, "").status, path)
+		}
+		assert.Equal(t, http.StatusNotFound, c.ask("POST", "/v1/survey/release", `{}`).status)
+	})
+}
+
+// TestOneSurveyIsForAll viewers, however many and however often they ask, and none is made where nobody
+// asks.
+func TestOneSurveyIsForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var surveys atomic.Int32
+		_, s := start(t, Config{Page: &Page{Look: func(context.Context) (*Survey, error) {
+			surveys.Add(1)
+			time.Sleep(100 * time.Millisecond)
+			return &Survey{Locks: []LockState{held("a", "1")}}, nil
+		}}})
+		ctx, leave := context.WithTimeout(t.Context(), 10*time.Second)
+		defer leave()
+		for range 50 {
+			go func() {
+				for seen := int64(0); ctx.Err() == nil; {
+					a := (&client{t: t, server: s}).askUnder(ctx, "GET", "/v1/survey?wait_ms=5000&seen="+text(seen), "")
+					var v view
+					json.Unmarshal([]byte(a.body), &v)
+					if ctx.Err() == nil {
+						assert.Greater(t, v.Version, seen)
+					}
+					seen = v.Version
+				}
+			}()
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		assert.InDelta(t, 10, surveys.Load(), 1)
+		before := surveys.Load()
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, surveys.Load(), before+1)
+
+		c := &client{t: t, server: s}
+		assert.Less(t, c.survey("").Age, int64(1000), "what is old is not shown")
+	})
+}
+
+// TestSurveysTakeHalfOfTheTime at most.
+func TestSurveysTakeHalfOfTheTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		surveys := 0
+		_, s := start(t, Config{Page: &Page{Look: func(context.Context) (*Survey, error) {
+			surveys++
+			time.Sleep(5 * time.Second)
+			return nil, errors.New("no luck")
+		}}})
+		c := &client{t: t, server: s}
+		began := time.Now()
+		for seen := int64(0); time.Since(began) < 100*time.Second; {
+			v := c.survey("?wait_ms=60000&seen=" + text(seen))
+			assert.Equal(t, "no luck", v.Error)
+			seen = v.Version
+		}
+		assert.LessOrEqual(t, surveys, 11)
+	})
+}
+
+func TestTheAnswerHasWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var locks []LockState
+		for i := range 300 {
+			locks = append(locks, held(fmt.Sprintf("lock-%03d", i), "1"))
+		}
+		locks[250].State = "stuck"
+		locks[7].Owner = "Encoder"
+		_, s := start(t, Config{Page: &Page{Look: showing(locks...)}})
+		c := &client{t: t, server: s}
+		all := c.survey("?count=1000")
+		assert.Len(t, all.Locks, 300)
+		assert.Equal(t, "lock-250", all.Locks[0].Name, "what needs a look is first")
+		assert.Nil(t, all.Locks[0].Keys)
+		assert.False(t, all.Releases)
+		assert.Equal(t, []string{"lock-009", "lock-010"}, names(c.survey("?from=10&count=2")))
+		assert.Equal(t, []string{"lock-298", "lock-299"}, names(c.survey("?from=9999&count=2")), "the last page")
+		assert.Equal(t, []string{"lock-007"}, names(c.survey("?filter=eNcOder")))
+		assert.Empty(t, names(c.survey("?filter=nothing&from=5")))
+		v := c.survey("?filter=stuck&name=lock-007")
+		assert.Equal(t, 1, v.Matching)
+		assert.Equal(t, 300, v.Total)
+		require.Len(t, v.Lock.States, 1)
+		assert.Len(t, v.Lock.States[0].Keys, 1)
+		for query, says := range map[string]string{"?from=x": "from=x", "?count=-1": "count=-1", "?count=1000000": "at most", "?wait_ms=5": "seen", "?events_after=": ""} {
+			if a := c.ask("GET", "/v1/survey"+query, ""); says != "" {
+				assert.Equal(t, http.StatusBadRequest, a.status, query)
+				assert.Contains(t, a.problem.Detail, says)
+			}
+		}
+	})
+}
+
+// TestEvents are those of the Locker, and what differs from one survey to the next.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		surveys := []*Survey{
+			{Locks: []LockState{held("a", "1"), held("b", "2")}, Servers: []ServerState{{Server: "s"}, {Server: "r"}, {Server: "q"}}},
+			{Locks: []LockState{held("a", "3"), held("c", "4")}, Servers: []ServerState{{Server: "s", Error: "down"}, {Server: "r"}, {Server: "q"}}},
+			{Servers: []ServerState{{Server: "s", Error: "down"}, {Server: "r", Error: "down"}, {Server: "q"}}},
+		}
+		page := &Page{Look: func(context.Context) (*Survey, error) {
+			next := surveys[0]
+			surveys = surveys[1:]
+			return next, nil
+		}}
+		servers := redlocktest.Start(t)
+		s := New(servers.Locker(redlock.Observe(page)), Config{TTL: 10 * time.Second, Page: page})
+		c := open(t, s, `{"owner":"web-3"}`)
+		lease := c.take(`{"name":"mine"}`).lease.Lease
+		c.ask("DELETE", "/v1/locks/"+lease, "")
+		synctest.Wait()
+		v := c.survey("?name=mine")
+		require.Len(t, v.Lock.Events, 2)
+		assert.Equal(t, "released", v.Lock.Events[0].What)
+		assert.Equal(t, "acquired", v.Lock.Events[1].What)
+		assert.Equal(t, 1, v.Sessions.Total)
+		assert.Equal(t, "web-3", v.Sessions.First[0].Owner)
+
+		seen := v.Events[0].Number
+		v = c.survey("?wait_ms=5000&seen=" + text(v.Version) + "&events_after=" + text(seen))
+		told := map[string]string{}
+		for _, e := range v.Events {
+			told[e.Lock] = e.What + ": " + e.Text
+		}
+		assert.Equal(t, map[string]string{
+			"a": "held: passed from web-3 (1) to web-3 (3)", "b": "free: was held by web-3 (2)", "c": "held: by web-3 (4)", "": "silent: s: down",
+		}, told)
+		v = c.survey("?wait_ms=5000&seen=" + text(v.Version) + "&events_after=" + text(v.Events[0].Number))
+		require.Len(t, v.Events, 1, "most servers are silent, and may still hold what is not seen")
+		assert.Equal(t, "silent", v.Events[0].What)
+		c.ask("DELETE", "/v1/session", "")
+		closeNow(s)
+	})
+}
+
+func closeNow(s *Server) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.Close(over)
+}
+
+// TestTheHistoryIsBounded, and has the latest.
+func TestTheHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	var h history
+	for i := range 3*keptEvents + 7 {
+		h.add(time.Now(), Event{Lock: text(int64(i % 2))})
+	}
+	assert.Len(t, h.ring, keptEvents)
+	latest := h.since(0, func(*Event) bool { return true })
+	require.Len(t, latest, mostEvents)
+	for i, e := range latest {
+		require.Equal(t, int64(3*keptEvents+7-i), e.Number)
+	}
+	assert.Len(t, h.since(3*keptEvents, func(*Event) bool { return true }), 7)
+	assert.Len(t, h.since(3*keptEvents, func(e *Event) bool { return e.Lock == "1" }), 3)
+}
+
+// TestNothingIsTold of what would let another use a session.
+func TestNothingIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		page := &Page{Look: showing()}
+		_, s := start(t, Config{Page: page})
+		c := open(t, s, `{"owner":"web-3"}`)
+		a := c.take(`{"name":"a","fenced":true}`)
+		body := (&client{t: t, server: s}).ask("GET", "/v1/survey?name=a", "").body
+		assert.Contains(t, body, `"names":["a"]`)
+		assert.NotContains(t, body, c.session)
+		assert.NotContains(t, body, a.lease.Lease)
+	})
+}
+
+func TestReleaseByForce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asked []ForcedRelease
+		page := &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
+			if asked = append(asked, f); f.Name == "b" {
+				return "", errors.New("another holds it")
+			}
+			return "deleted", nil
+		}}
+		const token = "0123456789abcdef"
+		_, s := start(t, Config{Page: page, Token: token})
+		c := &client{t: t, server: s, headers: map[string]string{"Authorization": "Bearer " + token}}
+		const path = "/v1/survey/release"
+		assert.True(t, c.survey("").Releases)
+		for body, says := range map[string]string{`{}`: "name", `{"name":"a"}`: "confirm", `{"name":"a","confirm":"b"}`: "confirm"} {
+			a := c.ask("POST", path, body)
+			assert.Equal(t, http.StatusBadRequest, a.status, body)
+			assert.Contains(t, a.problem.Detail, says)
+		}
+		assert.Empty(t, asked)
+		assert.JSONEq(t, `{"done":"deleted"}`, c.ask("POST", path, `{"name":"a","confirm":"a","seen":["1"]}`).body)
+		assert.Equal(t, []ForcedRelease{{Name: "a", Seen: []string{"1"}, By: "192.0.2.1:1234, with the token"}}, asked)
+		assert.Equal(t, http.StatusConflict, c.ask("POST", path, `{"name":"b","confirm":"b"}`).status)
+
+		c.headers["Origin"] = "http://localhost:3000"
+		assert.Equal(t, http.StatusForbidden, c.ask("POST", path, `{"name":"a","confirm":"a"}`).status, "from a page of another")
+		delete(c.headers, "Origin")
+		delete(c.headers, "Authorization")
+		assert.Equal(t, http.StatusUnauthorized, c.ask("POST", path, `{"name":"a","confirm":"a"}`).status)
+		assert.Equal(t, http.StatusUnauthorized, c.ask("GET", "/v1/survey", "").status)
+		file := c.ask("GET", "/ui/", "")
+		assert.Equal(t, http.StatusOK, file.status, "the page asks for the token")
+		assert.Contains(t, file.headers.Get("Content-Security-Policy"), "default-src 'self'")
+		page.Release = nil
+		c.headers["Authorization"] = "Bearer " + token
+		assert.Equal(t, http.StatusForbidden, c.ask("POST", path, `{"name":"a","confirm":"a"}`).status)
+		assert.Len(t, asked, 2)
+	})
+}
+
+// TestTheEndOfAPage: viewers that wait do not hold up the end, nor does a survey that is being made.
+func TestTheEndOfAPage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		page := &Page{Look: func(ctx context.Context) (*Survey, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		_, s := start(t, Config{Page: page})
+		done := make(chan answer)
+		go func() { done <- (&client{t: t, server: s}).ask("GET", "/v1/survey?seen=0&wait_ms=60000", "") }()
+		synctest.Wait()
+		began := time.Now()
+		closeNow(s)
+		assert.Equal(t, kindEnding, (<-done).problem.Kind)
+		assert.Less(t, time.Since(began), time.Second)
+	})
+}

@@ -1,0 +1,182 @@
+package serve
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Survey is what the servers hold, and how they are, at one moment. It is what the page shows, and
+// GET /v1/survey answers. Names, owners and errors in it come from others. Times are milliseconds.
+type Survey struct {
+	Locks   []LockState   `json:"locks"`
+	Servers []ServerState `json:"servers"`
+	CutOff  bool          `json:"cut_off,omitempty"` // there may be more locks
+}
+
+// A LockState is one lock, or one permit of it.
+type LockState struct {
+	Name    string    `json:"name"`
+	Group   string    `json:"group,omitempty"`
+	Permit  *int      `json:"permit,omitempty"` // which of several it is, from 0 on
+	State   string    `json:"state"`            // as "redlock status" has it
+	Kind    string    `json:"kind"`             // exclusive, shared or permits
+	Votes   int       `json:"votes"`            // servers that hold the value
+	Servers int       `json:"servers"`
+	Holder  string    `json:"holder,omitempty"` // the beginning of the value, as "redlock status" shows it
+	Owner   string    `json:"owner,omitempty"`
+	Since   string    `json:"since,omitempty"`   // by the holder's clock
+	Left    *int64    `json:"left_ms,omitempty"` // unless it is renewed; -1: for ever
+	Fence   int64     `json:"fence,omitempty"`   // the highest token that a server has accepted
+	Readers Members   `json:"readers,omitzero"`
+	Waiters Members   `json:"waiters,omitzero"` // in their order
+	Keys    []HeldKey `json:"keys,omitempty"`   // of one lock that was asked for: what each server holds
+}
+
+// id tells one row from another. No two differ in nothing but a NUL, which no name of a group has.
+func (l *LockState) id() string {
+	permit := -1
+	if l.Permit != nil {
+		permit = *l.Permit
+	}
+	return fmt.Sprintf("%s\x00%d\x00%s", l.Group, permit, l.Name)
+}
+
+// Members are readers, or those who wait.
+type Members struct {
+	Count int      `json:"count"`
+	First []Member `json:"first"` // of them
+}
+
+// A Member is one of them.
+type Member struct {
+	ID     string `json:"id"` // the beginning of its value or ticket
+	Owner  string `json:"owner,omitempty"`
+	Votes  int    `json:"votes"`               // servers that know it
+	Waited int64  `json:"waited_ms,omitempty"` // of one that waits
+	Left   int64  `json:"left_ms"`             // how long it still counts if it does not ask again
+}
+
+// A HeldKey is what one server holds for a lock.
+type HeldKey struct {
+	Server string `json:"server"`
+	State  string `json:"state"`
+	Holder string `json:"holder,omitempty"`
+	Left   *int64 `json:"left_ms,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// A ServerState is how one server is. The findings are those of "redlock doctor", which are some
+// seconds old.
+type ServerState struct {
+	Server   string    `json:"server"`
+	Group    string    `json:"group,omitempty"`
+	Error    string    `json:"error,omitempty"` // why it did not answer this time
+	Health   string    `json:"health"`          // the worst severity of the findings
+	Findings []Finding `json:"findings"`
+}
+
+// A Finding is one thing that was looked at. Its checks are those of "redlock doctor": latency is the
+// round trip, quarantine whether it has a vote, clock how its clock differs.
+type Finding struct {
+	Severity string `json:"severity"`
+	Check    string `json:"check"`
+	Found    string `json:"found"`
+	Means    string `json:"means,omitempty"`
+	Do       string `json:"do,omitempty"`
+}
+
+// sort puts what needs a look before what is as it should be.
+func (s *Survey) sort() {
+	odd := func(l *LockState) int {
+		if l.State == "held" || l.State == "free" {
+			return 1
+		}
+		return 0
+	}
+	slices.SortFunc(s.Locks, func(a, b LockState) int {
+		return cmp.Or(cmp.Compare(odd(&a), odd(&b)), strings.Compare(a.Name, b.Name), strings.Compare(a.id(), b.id()))
+	})
+}
+
+// matches reports whether a text that people filter by is in what a lock shows.
+func (l *LockState) matches(filter string) bool {
+	for _, text := range []string{l.Name, l.Owner, l.Group, l.State, l.Kind, l.Holder} {
+		if strings.Contains(strings.ToLower(text), filter) {
+			return true
+		}
+	}
+	return false
+}
+
+// changes returns what has become different since an earlier survey.
+func (s *Survey) changes(before *Survey) (events []Event) {
+	note := func(name, what, text string) {
+		events = append(events, Event{Lock: name, What: what, Text: text, By: "servers"})
+	}
+	was := map[string]*LockState{}
+	for i := range before.Locks {
+		was[before.Locks[i].id()] = &before.Locks[i]
+	}
+	for i := range s.Locks {
+		l := &s.Locks[i]
+		old := was[l.id()]
+		delete(was, l.id())
+		switch {
+		case old == nil || old.Holder == "" && l.Holder != "":
+			note(l.Name, l.State, "by "+l.by())
+		case old.Holder != l.Holder && l.Holder != "":
+			note(l.Name, l.State, "passed from "+old.by()+" to "+l.by())
+		case old.State != l.State:
+			note(l.Name, l.State, "was "+old.State)
+		}
+	}
+	if !s.CutOff {
+		for _, l := range before.Locks { // in their order
+			if was[l.id()] != nil && !s.unsure() {
+				note(l.Name, "free", "was held by "+l.by())
+			}
+		}
+	}
+	for i, server := range s.Servers {
+		if i >= len(before.Servers) {
+			break
+		}
+		switch old := before.Servers[i]; {
+		case old.Error == "" && server.Error != "":
+			note("", "silent", server.Server+": "+server.Error)
+		case old.Error != "" && server.Error == "":
+			note("", "answers", server.Server)
+		case old.Health != "" && old.Health != server.Health:
+			note("", server.Health, server.Server+" was "+old.Health)
+		}
+	}
+	return events
+}
+
+// unsure reports whether so few servers answered that a lock which is not seen may be held.
+func (s *Survey) unsure() bool {
+	silent := 0
+	for _, server := range s.Servers {
+		if server.Error != "" {
+			silent++
+		}
+	}
+	return silent > 0 && 2*silent >= len(s.Servers)
+}
+
+// by says who holds a lock, for people.
+func (l *LockState) by() string {
+	who := l.Holder
+	switch {
+	case l.Kind == "shared":
+		who = "readers"
+	case l.Owner != "":
+		who = l.Owner + " (" + l.Holder + ")"
+	}
+	if l.Permit != nil {
+		who += fmt.Sprintf(", permit %d", *l.Permit)
+	}
+	return who
+}

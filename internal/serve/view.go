@@ -1,0 +1,275 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed ui
+var files embed.FS
+
+// A view is the answer to GET /v1/survey.
+type view struct {
+	Version  int64  `json:"version"`
+	Age      int64  `json:"age_ms"`  // of what the servers hold
+	Took     int64  `json:"took_ms"` // to ask them
+	Error    string `json:"error,omitempty"`
+	Releases bool   `json:"releases"` // locks may be released by force
+
+	Total    int         `json:"total"`    // locks
+	Matching int         `json:"matching"` // of them
+	From     int         `json:"from"`     // of these, the first of Locks
+	Locks    []LockState `json:"locks"`
+	CutOff   bool        `json:"cut_off,omitempty"`
+
+	Servers  []ServerState `json:"servers"`
+	Sessions sessionsView  `json:"sessions"`
+	Events   []Event       `json:"events"` // the latest first
+	Lock     *lockView     `json:"lock,omitempty"`
+}
+
+// A lockView is all about one lock.
+type lockView struct {
+	Name   string      `json:"name"`
+	States []LockState `json:"states"` // of its permits, and groups
+	Events []Event     `json:"events"`
+}
+
+// A sessionsView is what clients have, without what would let another use it.
+type sessionsView struct {
+	Total int           `json:"total"`
+	First []sessionView `json:"first"`
+}
+
+type sessionView struct {
+	Owner    string      `json:"owner,omitempty"`
+	TTL      int64       `json:"ttl_ms"`
+	Requests int         `json:"requests"` // under way
+	Total    int         `json:"total"`    // leases
+	Leases   []leaseView `json:"leases"`   // the first
+}
+
+type leaseView struct {
+	Names []string `json:"names"`
+	Kind  string   `json:"kind"`
+	Owner string   `json:"owner,omitempty"`
+	Fence int64    `json:"fence,omitempty"`
+	Lost  string   `json:"lost,omitempty"`
+}
+
+const (
+	usualLocks   = 100 // in one answer
+	mostLocks    = 100_000
+	mostSessions = 100
+	mostLeases   = 20
+)
+
+// pageRoutes are those of the page, if there is one.
+func (s *Server) pageRoutes() map[string]handler {
+	if s.config.Page == nil {
+		return nil
+	}
+	return map[string]handler{
+		"GET /ui": func(w http.ResponseWriter, r *http.Request) error {
+			http.Redirect(w, r, "/ui/", http.StatusFound)
+			return nil
+		},
+		"GET /ui/{file...}":       s.file,
+		"GET /v1/survey":          s.survey,
+		"POST /v1/survey/release": s.releaseByForce,
+	}
+}
+
+// policy lets the page load nothing from elsewhere, run no script that stands in it, and be in no frame.
+const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// file answers with a file of the page, which holds no secret.
+func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("file")
+	if name == "" {
+		name = "index.html"
+	}
+	text, err := fs.ReadFile(files, path.Join("ui", name))
+	if err != nil {
+		newProblem(http.StatusNotFound, kindBad, "there is no "+r.URL.Path).write(w)
+		return nil
+	}
+	h := w.Header()
+	h.Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-cache")
+	within(w, answerWithin)
+	w.Write(text) // an error is the client's, who has left
+	return nil
+}
+
+// survey answers GET /v1/survey: with the last survey, or, as for a session, when there is another than
+// the one that the client has seen.
+func (s *Server) survey(w http.ResponseWriter, hr *http.Request) error {
+	r := &request{hr, time.Now()}
+	seen, wait, err := longPoll(r)
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	var from, after int64
+	count := int64(usualLocks)
+	for field, into := range map[string]*int64{"from": &from, "count": &count, "events_after": &after} {
+		if text := q.Get(field); text != "" {
+			if *into, err = strconv.ParseInt(text, 10, 64); err != nil || *into < 0 {
+				return bad("%s=%s: a whole number is wanted", field, text)
+			}
+		}
+	}
+	if count > mostLocks {
+		return bad("count=%d must be at most %d", count, mostLocks)
+	}
+	ctx := r.Context()
+	if wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	} else {
+		seen = 0
+	}
+	found, err := s.config.Page.latest(ctx, seen)
+	if found == nil || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	a := s.view(found, strings.ToLower(q.Get("filter")))
+	a.page(int(min(from, mostLocks)), int(count))
+	a.Events = s.config.Page.events.since(after, func(*Event) bool { return true })
+	if name := q.Get("name"); name != "" {
+		a.Lock = s.lockView(found, name)
+	}
+	write(w, http.StatusOK, a)
+	return nil
+}
+
+// view returns what there is, with all locks that match.
+func (s *Server) view(of *snapshot, filter string) *view {
+	a := &view{
+		Version: of.version, Age: time.Since(of.at).Milliseconds(), Took: of.took.Milliseconds(), Error: of.failed,
+		Releases: s.config.Page.Release != nil, Total: len(of.Locks), CutOff: of.CutOff, Servers: of.Servers,
+		Sessions: s.table.view(), Locks: of.Locks,
+	}
+	if filter != "" {
+		a.Locks = nil
+		for i := range of.Locks {
+			if of.Locks[i].matches(filter) {
+				a.Locks = append(a.Locks, of.Locks[i])
+			}
+		}
+	}
+	a.Matching = len(a.Locks)
+	return a
+}
+
+// page leaves those of the locks that are wanted: the last ones where there are not so many.
+func (a *view) page(from, count int) {
+	if from >= a.Matching {
+		from = max(0, a.Matching-1)
+		from -= from % max(1, count)
+	}
+	a.From = from
+	some := a.Locks[from:min(from+count, a.Matching)]
+	a.Locks = make([]LockState, len(some))
+	for i, l := range some {
+		l.Keys = nil
+		a.Locks[i] = l
+	}
+}
+
+// lockView returns all about one lock.
+func (s *Server) lockView(of *snapshot, name string) *lockView {
+	a := &lockView{Name: name, States: []LockState{}}
+	for _, l := range of.Locks {
+		if l.Name == name {
+			a.States = append(a.States, l)
+		}
+	}
+	a.Events = s.config.Page.events.since(0, func(e *Event) bool { return e.Lock == name })
+	return a
+}
+
+// view returns what clients have.
+func (t *table) view() sessionsView {
+	all := t.all()
+	slices.SortFunc(all, func(a, b *session) int { return cmp.Or(strings.Compare(a.owner, b.owner), strings.Compare(a.id, b.id)) })
+	a := sessionsView{Total: len(all), First: []sessionView{}}
+	for _, s := range all[:min(len(all), mostSessions)] {
+		a.First = append(a.First, s.view())
+	}
+	return a
+}
+
+func (s *session) view() sessionView {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := sessionView{Owner: s.owner, TTL: s.ttl.Milliseconds(), Requests: s.requests, Total: len(s.leases), Leases: []leaseView{}}
+	for _, l := range s.leases {
+		g := &l.granted
+		a.Leases = append(a.Leases, leaseView{Names: g.Names, Kind: g.Kind, Owner: g.Owner, Fence: g.Fence, Lost: l.lost})
+	}
+	slices.SortFunc(a.Leases, func(a, b leaseView) int { return slices.Compare(a.Names, b.Names) })
+	a.Leases = a.Leases[:min(len(a.Leases), mostLeases)]
+	return a
+}
+
+// A releaseWish is the body of POST /v1/survey/release.
+type releaseWish struct {
+	Name    string   `json:"name"`
+	Confirm string   `json:"confirm"` // the name once more
+	Seen    []string `json:"seen"`    // the holders that were shown; others are not released
+}
+
+// releaseByForce answers POST /v1/survey/release.
+func (s *Server) releaseByForce(w http.ResponseWriter, r *http.Request) error {
+	var wanted releaseWish
+	switch err := decode(r, &wanted); {
+	case s.config.Page.Release == nil:
+		newProblem(http.StatusForbidden, kindForbidden, "this server releases nothing by force (--ui=release)").write(w)
+		return nil
+	case err != nil:
+		return err
+	case wanted.Name == "":
+		return bad(`"name" is missing: which lock is to be released`)
+	case wanted.Confirm != wanted.Name:
+		return bad(`"confirm": the name of the lock is wanted once more`)
+	}
+	done, err := s.config.Page.Release(r.Context(), ForcedRelease{Name: wanted.Name, Seen: wanted.Seen, By: s.config.asker(r)})
+	if err != nil {
+		newProblem(http.StatusConflict, kindConflict, err.Error()).write(w)
+		return nil
+	}
+	write(w, http.StatusOK, map[string]string{"done": done})
+	return nil
+}
+
+// asker says from where a request came, and by which right, for the log.
+func (c *Config) asker(r *http.Request) string {
+	from := r.RemoteAddr
+	if peer, ok := r.Context().Value(peerKey{}).(string); ok {
+		from = peer
+	}
+	if c.Token != "" {
+		from += ", with the token"
+	}
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		from += fmt.Sprintf(", with the certificate of %q", r.TLS.PeerCertificates[0].Subject)
+	}
+	return from
+}
