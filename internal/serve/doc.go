@@ -13,4 +13,10 @@
 // request that is answered (validFor). However late the answer is read, by a process that was stopped
 // or through a slow pipe, the client knows an end that is not behind that of the lock. A client that
 // wants a later end asks again. What is told in between, that a lock is lost, only comes sooner.
+//
+// # The office
+//
+// With Config.Office the server is a candidate, too, for the program beside it (office.go). What that is
+// told of its term is as good as what is told of a lease. Those who only look for the leader, at the port
+// of Probes, are told a status, which is good for no time.
 package serve

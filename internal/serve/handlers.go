@@ -36,6 +36,9 @@ func (s *Server) routes() map[string]handler {
 		"GET /v1/locks/{lease}":         s.withLease(s.showLease),
 		"POST /v1/locks/{lease}/extend": s.withLease(s.extend),
 		"DELETE /v1/locks/{lease}":      s.withLease(s.release),
+		"GET /leader":                   s.showLeader,
+		"DELETE /leader":                s.resign,
+		"GET /readyz":                   s.showReady,
 		"GET /healthz":                  fixed("text/plain; charset=utf-8", []byte("ok\n")),
 		"GET /openapi.json":             fixed("application/json", openAPI),
 	}

@@ -70,6 +70,10 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusNotFound, kindSession, text)
 	case errors.Is(err, errNoLease):
 		return newProblem(http.StatusNotFound, kindLease, text)
+	case errors.Is(err, errNoOffice):
+		return newProblem(http.StatusNotFound, kindBad, text)
+	case errors.Is(err, errTermOver):
+		return newProblem(http.StatusGone, kindLost, text)
 	case errors.Is(err, errOtherWish):
 		return newProblem(http.StatusUnprocessableEntity, kindConflict, text)
 	case errors.Is(err, errDone):

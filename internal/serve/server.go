@@ -25,6 +25,10 @@ type Config struct {
 	Token      string // that every request must bear; empty for none
 	IsLoopback bool   // it listens to this machine only, and refuses what web pages send to it
 	Page       *Page  // at /ui, and what it shows at /v1/survey; nil for none
+
+	Office    string      // for which the server campaigns; empty for none
+	Candidate string      // who it is there, for people
+	Warn      func(error) // told why the servers will not grant the office, once for a reason; nil for nobody
 }
 
 // A Server is an http.Handler that gives the locks of a Locker to clients. It is safe for concurrent use.
@@ -33,6 +37,8 @@ type Server struct {
 	config Config
 	table  *table
 	mux    http.Handler
+	office *office // nil without Config.Office
+	ready  readiness
 
 	waiting context.Context // of those who wait for a lock; ends when the server does
 	end     context.CancelFunc
@@ -55,6 +61,7 @@ func New(locker *redlock.Locker, c Config) *Server {
 	if c.Page != nil {
 		c.Page.start(s.waiting)
 	}
+	s.office = newOffice(locker, &s.config)
 	s.mux = newMux(s.routes())
 	return s
 }
@@ -86,9 +93,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Close grants no more locks, tells all clients that the server ends, waits until they have released
 // their leases or ctx has ended, and releases the rest, but those of which a client was told that it may
-// work under them for longer. It returns how many it released, and how many it left. What clients are
-// told meanwhile is over by the deadline of ctx. Close waits for the releases for as long as they take,
-// which the Locker's node timeout bounds.
+// work under them for longer. It returns how many it released, and how many it left; the office is one of
+// them, and is given back as soon as no program can believe that it leads. What clients are told meanwhile
+// is over by the deadline of ctx. Close waits for the releases for as long as they take, which the Locker's
+// node timeout bounds.
 //
 // Locks that are left expire when their process has ended. Closing the Locker would release them.
 func (s *Server) Close(ctx context.Context) (released, left int) {
@@ -96,6 +104,7 @@ func (s *Server) Close(ctx context.Context) (released, left int) {
 		end, _ := ctx.Deadline()
 		s.table.close(end)
 		s.end()
+		s.office.end()
 		for _, each := range s.table.all() {
 			each.change()
 		}
@@ -117,7 +126,7 @@ func (s *Server) Close(ctx context.Context) (released, left int) {
 	if s.config.Page != nil {
 		s.config.Page.made.Wait()
 	}
-	return released - left, left
+	return released - left, left + s.office.wait(ctx)
 }
 
 // isEnding reports whether Close was called.

@@ -47,10 +47,12 @@ func (s State) Check() error {
 const notCarried = "the server was restarted, which a lock of several names or permits does not outlive"
 
 // Leave is the end of a Server whose place another one takes at once, in a new process. It grants no more,
-// and returns what it has. It releases nothing, and the Locker must not be closed.
+// and returns what it has. It releases nothing but the office, and that only if no program can believe that
+// it leads. The Locker must not be closed.
 func (s *Server) Leave() State {
 	s.table.close(time.Time{})
 	s.end()
+	s.office.end()
 	all := State{Sessions: []savedSession{}}
 	for _, of := range s.table.all() {
 		of.mu.Lock()
@@ -60,6 +62,9 @@ func (s *Server) Leave() State {
 		}
 		of.mu.Unlock()
 	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.office.wait(now)
 	return all
 }
 

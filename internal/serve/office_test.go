@@ -1,0 +1,353 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlocktest"
+)
+
+// A candidate is a server that campaigns for an office, and the program beside it.
+type candidate struct {
+	*client
+	server *Server
+}
+
+// campaign has a server campaign for the office "billing". It ends with the test.
+func campaign(t *testing.T, servers *redlocktest.Servers, id string) *candidate {
+	s := New(servers.Locker(redlock.TTL(10*time.Second)), Config{TTL: 10 * time.Second, Office: "billing", Candidate: id})
+	c := &candidate{&client{t: t, server: s}, s}
+	t.Cleanup(func() {
+		c.askUnder(context.Background(), "DELETE", "/leader?token="+text(c.token()), "") // to be followed at once
+		closeWithin(s, time.Second)
+	})
+	return c
+}
+
+func closeWithin(s *Server, grace time.Duration) (released, left int) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	return s.Close(ctx)
+}
+
+// A told is what a program was told of the office.
+type told struct {
+	leaderAnswer
+	status int
+	end    time.Time // of what it may do
+}
+
+func (c *candidate) leader(query string) (a told) {
+	c.t.Helper()
+	got := c.ask("GET", "/leader"+query, "")
+	require.NoError(c.t, json.Unmarshal([]byte(got.body), &a.leaderAnswer), got.body)
+	a.status, a.end = got.status, got.asked.Add(millis(a.ValidFor))
+	assert.Equal(c.t, a.Leader, a.status == http.StatusOK)
+	assert.Equal(c.t, a.Leader, a.ValidFor > 0)
+	return a
+}
+
+// await returns what the program is told when the token is not what it was.
+func (c *candidate) await(seen int64) (a told) {
+	c.t.Helper()
+	for a = c.leader("?wait_ms=60000&seen=" + text(seen)); a.Token == seen; a = c.leader("?wait_ms=60000&seen=" + text(seen)) {
+	}
+	return a
+}
+
+// token returns that of the term, also of one that is being given back.
+func (c *candidate) token() int64 {
+	o := c.server.office
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.leading == nil {
+		return 0
+	}
+	return o.leading.Token()
+}
+
+// probed returns the status that the kubelet and load balancers get.
+func (c *candidate) probed(path string) int {
+	c.t.Helper()
+	at := &client{t: c.t, server: c.server.Probes()}
+	a := at.ask("GET", path, "")
+	assert.Equal(c.t, http.StatusText(a.status)+"\n", strings.TrimPrefix(a.body, "404 page not found\n"), "nothing else is told")
+	return a.status
+}
+
+// TestOneOfTwoLeads, and the other when that has ended.
+func TestOneOfTwoLeads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		a := campaign(t, servers, "a")
+		first := a.await(0)
+		assert.True(t, first.Leader)
+		assert.Equal(t, "a", first.ID)
+		assert.Positive(t, first.Token)
+		b := campaign(t, servers, "b")
+		for range 100 {
+			time.Sleep(time.Second)
+			require.Equal(t, leaderAnswer{ID: "b"}, b.leader("").leaderAnswer)
+			require.Equal(t, http.StatusServiceUnavailable, b.probed("/leader"))
+			require.Equal(t, http.StatusOK, a.probed("/leader"))
+			require.Equal(t, first.Token, a.leader("").Token)
+		}
+	})
+}
+
+// TestATermThatIsLostIsTold to a program that waits, and the next term has a greater token.
+func TestATermThatIsLostIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		a := campaign(t, servers, "a")
+		first := a.await(0)
+		time.AfterFunc(time.Second, func() { servers.Lose("billing") })
+		began := time.Now()
+		lost := a.leader("?wait_ms=3000&seen=" + text(first.Token))
+		assert.Less(t, time.Since(began), 2*time.Second)
+		assert.Equal(t, leaderAnswer{ID: "a"}, lost.leaderAnswer)
+		assert.Greater(t, a.await(0).Token, first.Token)
+	})
+}
+
+// TestAProgramThatWaitsIsToldOfALaterEnd before the end that it knows.
+func TestAProgramThatWaitsIsToldOfALaterEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := campaign(t, redlocktest.Start(t), "a")
+		last := a.await(0)
+		for range 100 {
+			next := a.leader("?wait_ms=60000&seen=" + text(last.Token))
+			require.True(t, time.Now().Before(last.end))
+			require.True(t, next.Leader)
+			last = next
+		}
+	})
+}
+
+// terms has what all programs were told.
+type terms struct {
+	mu    sync.Mutex
+	begun map[int64]time.Time // by token: when a program was first told that it leads
+	ends  map[int64]time.Time // the latest that it may do so
+}
+
+func (all *terms) note(a told) {
+	if !a.Leader {
+		return
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if _, ok := all.begun[a.Token]; !ok {
+		all.begun[a.Token] = time.Now()
+	}
+	if a.end.After(all.ends[a.Token]) {
+		all.ends[a.Token] = a.end
+	}
+}
+
+// TestNoProgramBelievesThatItLeadsBesideAnother: what it was told is over when another is told that it
+// leads, whenever the servers fail and come back and the daemons end, and however long its request was
+// under way.
+func TestNoProgramBelievesThatItLeadsBesideAnother(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			servers := redlocktest.Start(t)
+			all := &terms{begun: map[int64]time.Time{}, ends: map[int64]time.Time{}}
+			over := time.Now().Add(4 * time.Minute)
+			var programs sync.WaitGroup
+			for id := range uint64(3) {
+				programs.Go(func() {
+					lot := rand.New(rand.NewPCG(seed, id))
+					upTo := func(most time.Duration) time.Duration { return time.Duration(lot.Int64N(int64(most))) }
+					for time.Now().Before(over) {
+						c := campaign(t, servers, text(int64(id)))
+						for ends := time.Now().Add(upTo(time.Minute)); time.Now().Before(ends); time.Sleep(upTo(6 * time.Second)) {
+							seen := c.leader("")
+							all.note(seen)
+							all.note(c.leader("?wait_ms=" + text(upTo(5*time.Second).Milliseconds()) + "&seen=" + text(seen.Token)))
+						}
+						closeWithin(c.server, upTo(10*time.Second))
+					}
+				})
+			}
+			lot := rand.New(rand.NewPCG(seed, 99))
+			for time.Now().Before(over) {
+				time.Sleep(time.Duration(lot.Int64N(int64(30 * time.Second))))
+				end := servers.Outage(2)
+				time.Sleep(time.Duration(lot.Int64N(int64(15 * time.Second))))
+				end()
+			}
+			programs.Wait()
+			assert.Greater(t, len(all.begun), 5)
+			for token, end := range all.ends {
+				for later, begun := range all.begun {
+					if later > token {
+						assert.False(t, end.After(begun), "term %d was told until %v behind the beginning of %d", token, end.Sub(begun), later)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestTheEndOfTheServerIsTheEndOfTheTerm: no program is told any more that it leads, and the successor
+// follows when what was told is over, or at once if a program says that it works no more.
+func TestTheEndOfTheServerIsTheEndOfTheTerm(t *testing.T) {
+	t.Parallel()
+	const soon = 500 * time.Millisecond
+	for name, c := range map[string]struct {
+		told, resigns bool
+		grace         time.Duration
+		least, most   time.Duration
+		left          int
+	}{
+		"no program was told":          {grace: 10 * time.Second, most: soon},
+		"one has ended its work":       {told: true, resigns: true, grace: 10 * time.Second, most: soon},
+		"one may still work":           {told: true, grace: 10 * time.Second, least: 5 * time.Second, most: 9*time.Second + soon},
+		"for longer than is left":      {told: true, grace: time.Second, least: 5 * time.Second, most: 11 * time.Second, left: 1},
+		"no program was told, no time": {grace: 0, most: soon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				servers := redlocktest.Start(t)
+				a := campaign(t, servers, "a")
+				time.Sleep(time.Second)
+				require.Equal(t, http.StatusOK, a.probed("/leader"))
+				b := campaign(t, servers, "b")
+				time.Sleep(3 * time.Second)
+				var last told
+				if c.told {
+					last = a.leader("")
+				}
+				waits := make(chan told, 1)
+				go func() { waits <- b.await(0) }()
+				began := time.Now()
+				ended := make(chan int, 1)
+				go func() {
+					_, left := closeWithin(a.server, c.grace)
+					ended <- left
+				}()
+				synctest.Wait()
+				assert.Equal(t, http.StatusServiceUnavailable, a.probed("/leader"))
+				assert.Equal(t, http.StatusServiceUnavailable, a.probed("/readyz"))
+				assert.Equal(t, http.StatusOK, a.probed("/healthz"))
+				if c.resigns {
+					assert.Equal(t, http.StatusNoContent, a.ask("DELETE", "/leader?token="+text(last.Token), "").status)
+				}
+				assert.Equal(t, leaderAnswer{ID: "a"}, a.leader("").leaderAnswer)
+				next := <-waits
+				assert.True(t, next.Leader)
+				assert.False(t, last.end.After(time.Now()) && !c.resigns)
+				assert.LessOrEqual(t, time.Since(began), c.most)
+				assert.GreaterOrEqual(t, time.Since(began), c.least)
+				assert.Equal(t, c.left, <-ended)
+			})
+		})
+	}
+}
+
+// TestAProgramResigns, in its own term only.
+func TestAProgramResigns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		a := campaign(t, servers, "a")
+		first := a.await(0)
+		b := campaign(t, servers, "b")
+		time.Sleep(time.Second)
+		assert.Equal(t, kindLost, b.ask("DELETE", "/leader?token="+text(first.Token), "").problem.Kind)
+		assert.Equal(t, kindLost, a.ask("DELETE", "/leader?token="+text(first.Token-1), "").problem.Kind)
+		assert.Equal(t, kindBad, a.ask("DELETE", "/leader", "").problem.Kind)
+		assert.True(t, a.leader("").Leader)
+
+		began := time.Now()
+		assert.Equal(t, http.StatusNoContent, a.ask("DELETE", "/leader?token="+text(first.Token), "").status)
+		assert.False(t, a.leader("").Leader)
+		assert.Equal(t, kindLost, a.ask("DELETE", "/leader?token="+text(first.Token), "").problem.Kind)
+		assert.Greater(t, b.await(0).Token, first.Token)
+		assert.LessOrEqual(t, time.Since(began), 500*time.Millisecond)
+	})
+}
+
+// TestARestartGivesTheOfficeBack, unless a program may still believe that it leads.
+func TestARestartGivesTheOfficeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		for _, told := range []bool{false, true} {
+			a := campaign(t, servers, "a")
+			time.Sleep(time.Second)
+			require.Equal(t, http.StatusOK, a.probed("/leader"))
+			if told {
+				require.True(t, a.leader("").Leader)
+			}
+			a.server.Leave()
+			assert.Equal(t, !told, free(t, servers, "billing"))
+		}
+		time.Sleep(time.Minute) // for the office to expire
+		a := campaign(t, servers, "a")
+		time.Sleep(time.Second)
+		require.Equal(t, http.StatusOK, a.probed("/leader"))
+		servers.Outage(2)
+		began := time.Now()
+		a.server.Leave()
+		assert.Positive(t, time.Since(began), "it waits for the release to be confirmed")
+		assert.Less(t, time.Since(began), 2*time.Second)
+	})
+}
+
+// TestReadiness is asked of the servers once in a second.
+func TestReadiness(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := &candidate{&client{t: t, server: s}, s}
+		servers.Outage(1)
+		require.Equal(t, http.StatusOK, c.probed("/readyz"))
+		end := servers.Outage(2)
+		assert.Equal(t, http.StatusOK, c.probed("/readyz"))
+		time.Sleep(time.Second)
+		assert.Equal(t, http.StatusServiceUnavailable, c.probed("/readyz"))
+		began := time.Now()
+		assert.Equal(t, http.StatusServiceUnavailable, c.ask("GET", "/readyz", "").status)
+		assert.Zero(t, time.Since(began), "no server was asked")
+		assert.Equal(t, http.StatusOK, c.probed("/healthz"))
+		end()
+		time.Sleep(time.Second)
+		assert.JSONEq(t, `{"ready":true}`, c.ask("GET", "/readyz", "").body)
+		assert.Equal(t, http.StatusNotFound, (&client{t: t, server: s.Probes()}).ask("GET", "/leader", "").status)
+		assert.Equal(t, http.StatusNotFound, c.ask("GET", "/leader", "").status)
+		assert.Equal(t, http.StatusNotFound, c.ask("DELETE", "/leader?token=1", "").status)
+	})
+}
+
+// TestAnOfficeThatCannotBeHadIsTold once, and tried again.
+func TestAnOfficeThatCannotBeHadIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers := redlocktest.Start(t)
+		told := make(chan error, 100)
+		s := New(servers.Locker(), Config{TTL: 10 * time.Second, Office: "billing", Candidate: strings.Repeat("a", 200), Warn: func(err error) { told <- err }})
+		time.Sleep(time.Minute)
+		require.Len(t, told, 1)
+		require.ErrorContains(t, <-told, "Owner")
+		_, left := closeWithin(s, time.Second)
+		assert.Zero(t, left)
+	})
+}
