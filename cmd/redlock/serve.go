@@ -45,6 +45,10 @@ more, tells its clients, and waits until they have released their locks, but for
 that file goes on with the sessions and locks. The file is a secret, and is there only
 between the two.
 
+With --office redlock campaigns for the office NAME: GET /leader says whether the program
+beside it leads, and for how long. At the end the office is given back, once what the
+program was told is over.
+
 Exit codes:
   0      it was ended by a signal, and all locks are released, or expire
   64     the command line is wrong
@@ -66,6 +70,9 @@ type serveCommand struct {
 	maxLeases      int
 	maxConnections int
 	page           string
+	office         string
+	candidate      string
+	probesAt       string
 }
 
 func newServe() *cobra.Command {
@@ -94,6 +101,7 @@ func newServe() *cobra.Command {
 	f.IntVar(&s.maxConnections, "max-connections", 10_000, "how many connections there may be")
 	f.StringVar(&s.page, "ui", "", "serve a page to look at, at /ui: `MODE` look, or release if it may release locks by force")
 	f.Lookup("ui").NoOptDefVal = "look"
+	s.officeFlags()
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := s.check(); err != nil {
 			return err
@@ -119,7 +127,7 @@ func (s *serveCommand) check() error {
 	case s.clientCA != "" && s.cert == "":
 		return usageErrorf("--client-ca needs --cert and --key: certificates of clients are looked at within TLS")
 	}
-	return nil
+	return s.checkOffice()
 }
 
 // run serves until ctx ends.
@@ -165,7 +173,15 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if config, err = s.candidacy(config, locker); err != nil {
+		return errors.Join(err, locker.Close())
+	}
 	server := serve.New(locker, config)
+	stopProbes, err := s.serveProbes(server)
+	if err != nil {
+		return errors.Join(err, locker.Close())
+	}
+	defer stopProbes()
 	if err := s.resume(ctx, server); err != nil {
 		return errors.Join(err, locker.Close())
 	}
