@@ -21,7 +21,10 @@ type Command struct {
 
 // RunElsewhere has the documents whose commands need servers of their own, and the test that carries
 // them out.
-var RunElsewhere = map[string]string{"docs/OPERATING.md": "integration/operating_test.go"}
+var RunElsewhere = map[string]string{
+	"docs/OPERATING.md":  "integration/operating_test.go",
+	"docs/KUBERNETES.md": "cmd/redlock/office_unix_test.go",
+}
 
 // Place is where the command stands, for messages.
 func (c Command) Place() string { return c.Document + ":" + strconv.Itoa(c.Line) + ": " + c.Text }

@@ -1,0 +1,152 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/readme"
+)
+
+// A candidate is a run of "redlock serve --office", and the program beside it.
+type candidate struct {
+	*process
+	t      *testing.T
+	path   string // of the socket
+	socket *http.Client
+	probes string
+}
+
+var answersProbes = regexp.MustCompile(`redlock: answers probes at (\S+)\n`)
+
+// campaign starts a candidate for the office "billing", and waits until it serves.
+func campaign(t *testing.T, f fleet.Fleet, id string) *candidate {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	c := &candidate{t: t, path: path, process: command(t, f.URLs(), "serve", "--listen", "unix:"+path, "--office", "billing", "--candidate", id, "--probes", "127.0.0.1:0", "--ttl", "10s")}
+	c.begin(t)
+	eventually(t, "it serves", func() bool {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil && answersProbes.MatchString(c.stderr.String())
+	})
+	c.probes = answersProbes.FindStringSubmatch(c.stderr.String())[1]
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	c.socket = &http.Client{Transport: transport, Timeout: endless}
+	return c
+}
+
+func (c *candidate) probe(path string) int {
+	c.t.Helper()
+	a, err := http.Get("http://" + c.probes + path)
+	tr.NoError(c.t, err, c.stderr.String())
+	a.Body.Close()
+	return a.StatusCode
+}
+
+// TestServeCampaigns: one of two leads, and when it is ended the other does, long before its lock would
+// expire.
+func TestServeCampaigns(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	a := campaign(t, f, "a")
+	eventually(t, "it leads", func() bool { return a.probe("/leader") == http.StatusOK })
+	b := campaign(t, f, "b")
+	assert.Equal(t, http.StatusServiceUnavailable, b.probe("/leader"))
+	for _, path := range []string{"/healthz", "/readyz"} {
+		assert.Equal(t, http.StatusOK, a.probe(path))
+		assert.Equal(t, http.StatusOK, b.probe(path))
+	}
+	began := time.Now()
+	a.signal(t, syscall.SIGTERM)
+	assert.Zero(t, a.code(t), a.stderr.String())
+	answer, err := b.socket.Get("http://redlock/leader?wait_ms=60000&seen=0")
+	tr.NoError(t, err)
+	defer answer.Body.Close()
+	assert.Less(t, time.Since(began), 5*time.Second)
+	var said struct {
+		Leader   bool
+		ID       string
+		Token    int64
+		ValidFor int64 `json:"valid_for_ms"`
+	}
+	tr.NoError(t, json.NewDecoder(answer.Body).Decode(&said))
+	assert.True(t, said.Leader)
+	assert.Equal(t, "b", said.ID)
+	assert.Positive(t, said.Token)
+	assert.Positive(t, said.ValidFor)
+	b.signal(t, syscall.SIGTERM)
+	assert.Zero(t, b.code(t), b.stderr.String())
+}
+
+// TestThePageOfKubernetes: what docs/KUBERNETES.md has the program ask is answered as it says, and what it
+// makes in the cluster is that of the manifest.
+func TestThePageOfKubernetes(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "curl")
+	a := campaign(t, startFleet(t, fleet.Embedded, 3), "10.1.2.3")
+	eventually(t, "it leads", func() bool { return a.probe("/leader") == http.StatusOK })
+	text, err := os.ReadFile(manifest)
+	tr.NoError(t, err)
+	asked := 0
+	for _, c := range readme.Commands(t) {
+		if c.Document != "docs/KUBERNETES.md" || !strings.HasPrefix(c.Text, "kubectl ") {
+			continue
+		}
+		_, line, isExec := strings.Cut(c.Text, "kubectl exec deploy/billing -c billing -- curl ")
+		secret, isSecret := strings.CutPrefix(c.Text, "kubectl create secret generic ")
+		switch {
+		case isExec:
+			asked++
+			code, said := inShell(t, t.TempDir(), "curl --fail "+strings.ReplaceAll(line, "/run/redlock/redlock.sock", a.path))
+			assert.Zero(t, code, c.Place())
+			assert.Regexp(t, `^\{"leader":true,"id":"10\.1\.2\.3","token":\d+,"valid_for_ms":\d+\}\n$`, said, c.Place())
+		case isSecret:
+			assert.Equal(t, `redlock --from-literal=nodes="$REDLOCK_NODES"`, secret)
+			assert.Contains(t, string(text), "secretKeyRef: {name: redlock, key: nodes}")
+		default:
+			assert.Equal(t, "kubectl apply -f "+strings.TrimPrefix(manifest, "../../"), c.Text)
+		}
+	}
+	assert.Equal(t, 2, asked)
+}
+
+func TestWrongFlagsOfAnOffice(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	for _, w := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--candidate", "a"}, 64, "--office"},
+		{[]string{"--probes", "8081"}, 64, `--probes: "8081": must be HOST:PORT`},
+		{[]string{"--probes", "127.0.0.1:99999"}, 1, "--probes: "},
+		{[]string{"--office", "billing", "--candidate", "a\nb"}, 64, "--candidate: "},
+	} {
+		listen := "unix:" + filepath.Join(t.TempDir(), "s")
+		code, _, said := command(t, f.URLs(), append([]string{"serve", "--listen", listen}, w.args...)...).outcome(t)
+		assert.Equal(t, w.code, code, w.args)
+		assert.Contains(t, said, w.says)
+	}
+}
