@@ -16,21 +16,21 @@ import (
 var clockOffsets = []time.Duration{0, -200 * time.Millisecond, 300 * time.Millisecond, -time.Hour,
 	24 * time.Hour}
 
-// processes are the clients of a trial.
+// processes are the clients of a trial, or its daemons.
 type processes struct {
 	log    *history.Log
 	config client.Config
-	urls   [2][]string  // of every second client each
-	broken func()       // is called when a client has failed
-	stop   func() error // ends all clients in good order; may be called twice
+	each   func(i int, c *client.Config) // completes that of one
+	broken func()                        // is called when a client has failed
+	stop   func() error                  // ends all clients in good order; may be called twice
 
 	mu      sync.Mutex
 	started int
 	all     []*client.Process
 }
 
-func newProcesses(log *history.Log, urls [2][]string, config client.Config, broken func()) *processes {
-	c := &processes{log: log, urls: urls, config: config, broken: broken}
+func newProcesses(log *history.Log, config client.Config, each func(int, *client.Config), broken func()) *processes {
+	c := &processes{log: log, config: config, each: each, broken: broken}
 	c.stop = sync.OnceValue(c.stopAll)
 	return c
 }
@@ -41,7 +41,8 @@ func (c *processes) start(i int) error {
 	defer c.mu.Unlock()
 	c.started++
 	config := c.config
-	config.Who, config.ClockOffset, config.URLs = c.started, clockOffsets[i%len(clockOffsets)], c.urls[i%2]
+	config.Who = c.started
+	c.each(i, &config)
 	p, err := client.Start(config, c.log, c.broken)
 	if err != nil {
 		return err
@@ -78,6 +79,14 @@ func (c *processes) Resume(_ context.Context, i int) error {
 func (c *processes) Replace(_ context.Context, i int) error {
 	p := c.at(i)
 	if err := errors.Join(c.note(history.Killed, p), p.Kill()); err != nil {
+		return err
+	}
+	return c.start(i)
+}
+
+// End lets a process end, and starts another in its place.
+func (c *processes) End(_ context.Context, i int) error {
+	if err := c.at(i).Stop(c.config.Patience + slack); err != nil {
 		return err
 	}
 	return c.start(i)

@@ -1,7 +1,7 @@
 // Command chaos takes locks on real redis-server processes while these, the clients and the network
 // are broken, and judges the history of it.
 //
-//	go -C chaos run . --duration 11m                        # all scenarios, about a minute each
+//	go -C chaos run . --duration 12m                        # all scenarios, about a minute each
 //	go -C chaos run . --scenario pause-clients,mixed
 //	go -C chaos run . --scenario mixed --seed 42            # the same faults again
 //	go -C chaos run . --scenario mixed --seed 42 --plan     # only say which
@@ -14,7 +14,8 @@
 //
 // Five servers are started (package internal/fleet), several client processes, each of them this
 // program run again (internal/client), and a register that they write to under their fenced locks
-// (internal/register). Clients ask for locks of every kind: plain and fenced ones, those of readers,
+// (internal/register). In the scenario serve there are processes of "redlock serve", too, each behind a
+// relay, of which every second client has its locks. Clients ask for locks of every kind: plain and fenced ones, those of readers,
 // of several names at once, and permits. All kinds meet on the same names, but for permits, which
 // have a name that others ask for now and then. The nemesis carries out a plan that the seed decides (internal/nemesis). The
 // history of all of them, which is kept in a file if anything is wrong, is judged at the end, or

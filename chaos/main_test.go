@@ -98,6 +98,18 @@ func TestThePromisesHoldWhileMostPrimariesFailOver(t *testing.T) {
 	assert.Empty(t, v.Violations)
 }
 
+func TestThePromisesHoldWhileDaemonsHangAndDie(t *testing.T) {
+	t.Parallel()
+	for range most {
+		v, _ := try(t, "serve", 12*time.Second)
+		require.Empty(t, v.Violations)
+		if v.Seen["over HTTP"] > 0 {
+			return
+		}
+	}
+	t.Error("no daemon ever gave a lock")
+}
+
 func TestFencingKeepsOutPausedClients(t *testing.T) {
 	t.Parallel()
 	refused := 0

@@ -92,11 +92,11 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		if !ok {
 			return o, fmt.Errorf("there is no scenario %q, but all, %s", name, strings.Join(scenarios(), ", "))
 		}
-		if s.Standbys && (o.client != "" || !o.guard) {
+		if (s.Standbys || s.Served) && (o.client != "" || !o.guard) {
 			if all {
 				continue
 			}
-			return o, fmt.Errorf("--scenario %s is about standbys, which a --client does not know, and which need the guard", name)
+			return o, fmt.Errorf("--scenario %s is about what a --client does not know, and which needs the guard", name)
 		}
 		o.scenarios = append(o.scenarios, s)
 	}

@@ -48,6 +48,8 @@ type trial struct {
 	relays  []*relay.Relay // one a server, or none
 	history *history.Log
 	running *processes
+	daemons *processes
+	answers []*relay.Relay // one a daemon
 
 	mu       sync.Mutex
 	promoted map[int]bool // nodes whose second server is the primary
@@ -55,7 +57,7 @@ type trial struct {
 
 func (t *trial) setting() nemesis.Setting {
 	return nemesis.Setting{Seed: t.seed, Duration: t.share(t.Scenario), Nodes: t.nodes, Clients: t.clients,
-		TTL: t.ttl}
+		Daemons: daemons, TTL: t.ttl}
 }
 
 // replay is the command that makes the same faults again.
@@ -144,10 +146,23 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 	}
 	defer reg.Close()
 
-	t.running = newProcesses(t.history, [2][]string{direct, relayed}, client.Config{
+	if t.Served {
+		var stop func() error
+		stop, err = t.serve(ctx, direct, end)
+		defer func() { err = errors.Join(err, stop()) }()
+		if err != nil {
+			return err
+		}
+	}
+	t.running = newProcesses(t.history, client.Config{
 		Program: t.client, Register: reg.Addr(), Locks: t.locks, Names: names, Permits: permits,
 		Seed: t.seed, TTL: t.ttl, Guard: t.guard,
 		Work: work, Patience: patience,
+	}, func(i int, c *client.Config) {
+		c.ClockOffset, c.URLs = clockOffsets[i%len(clockOffsets)], [2][]string{direct, relayed}[i%2]
+		if t.Served && i%2 == 1 {
+			c.Over = t.answers[i/2%len(t.answers)].Addr()
+		}
 	}, end)
 	defer func() { err = errors.Join(err, t.running.stop()) }()
 	for i := range t.clients {
@@ -169,6 +184,7 @@ func (t *trial) disturb(ctx context.Context) error {
 	}
 	err := nemesis.Run(ctx, t.Plan(t.setting()), nemesis.World{
 		Fleet: t.fleet, Writes: t.Writes(t.nodes), Relays: t.relays, Clients: t.running, Servers: t, Log: t.history,
+		Daemons: t.daemons, Answers: t.answers,
 		Quarantine: t.quarantine(),
 	})
 	if err != nil {

@@ -72,7 +72,10 @@ func New(server string) (*Relay, error) {
 }
 
 // URL is where clients find the server.
-func (r *Relay) URL() string { return "redis://" + r.listener.Addr().String() }
+func (r *Relay) URL() string { return "redis://" + r.Addr() }
+
+// Addr is URL without the scheme.
+func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
 // Break puts a fault in the place of the one that a direction has, on all
 // connections, present and to come.

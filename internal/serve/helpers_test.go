@@ -39,7 +39,7 @@ type answer struct {
 func (a answer) end() time.Time { return a.asked.Add(millis(a.lease.ValidFor)) }
 
 // start returns servers and a Server over them, which is closed with the test.
-func start(t *testing.T, c Config) (*redlocktest.Servers, *Server) {
+func start(t testing.TB, c Config) (*redlocktest.Servers, *Server) {
 	servers := redlocktest.Start(t)
 	if c.TTL == 0 {
 		c.TTL = 10 * time.Second

@@ -20,6 +20,8 @@ func TestMajorityGone(t *testing.T) {
 		"redquorum-fenced":         record.NoQuorum,
 		"redquorum-fair":           record.NoQuorum,
 		"redquorum-permits":        record.NoQuorum,
+		"redquorum-serve":          record.NoQuorum,
+		"redquorum-hold":           record.NoQuorum,
 		"redsync":                  record.Gave,
 		"redsync-failfast":         record.Gave,
 		"redsync-goredis-failfast": record.Gave,

@@ -76,7 +76,7 @@ type Driven interface {
 
 // All returns the subjects in the order of reports.
 func All() []Spec {
-	return slices.Concat(redquorums(), redsyncs(), []Spec{ofRueidislock(), ofBSM(), limit()})
+	return slices.Concat(redquorums(), commands(), redsyncs(), []Spec{ofRueidislock(), ofBSM(), limit()})
 }
 
 // Find returns the subjects of these names, in the order of names.

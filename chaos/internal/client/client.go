@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,11 @@ type Config struct {
 	// is run by sh, in the client's process group: faults hit both.
 	Program  string
 	Patience time.Duration // how long it may take for an answer
+
+	// Over is the address of a daemon that gives the locks over HTTP; empty: none.
+	Over string
+	// Daemon is the path of redlock. A process that has it is the daemon, and takes no locks.
+	Daemon string
 
 	// ClockOffset is how far this client's wall clock is ahead. Fencing tokens are taken from it,
 	// and must not depend on it.
@@ -97,6 +103,9 @@ type client struct {
 
 // Run runs a client until in ends. It releases its locks before it returns.
 func Run(c Config, in io.Reader, out io.Writer) error {
+	if c.Daemon != "" {
+		return runDaemon(c, in)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() { // ends with the process
@@ -126,6 +135,10 @@ func (c *client) open(end func()) error {
 		}
 		c.locks, c.callers, c.Locks = p, 1, p.kinds()
 		return nil
+	}
+	if c.Over != "" {
+		c.locks, c.callers = served{c.Over, c.TTL, &http.Client{}}, callers
+		return c.log.Add(history.Event{At: history.Now(), Kind: history.Ready, Who: c.Who, Text: history.OverHTTP})
 	}
 	nodes, err := pool.Open(c.URLs...)
 	if err != nil {

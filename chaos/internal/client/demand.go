@@ -58,7 +58,7 @@ func (c Config) draw(chance *rand.Rand) demand {
 		d.opts = append(d.opts, redlock.Shared())
 	}
 	if d.lock == history.Plain || d.lock == history.Fenced {
-		d.downgrade = chance.IntN(4) == 0
+		d.downgrade = chance.IntN(4) == 0 && c.Over == "" // which has none
 	}
 	// Half of the leases are fixed: they end in the middle of the work if that takes long.
 	d.opts = append(d.opts, redlock.Renew(chance.IntN(2) == 0))

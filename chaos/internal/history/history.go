@@ -40,6 +40,9 @@ const (
 // says it is, in Text.
 const Ready Kind = "ready"
 
+// OverHTTP is the Text of Ready where that is "redlock serve".
+const OverHTTP = "redlock serve"
+
 // The events of the register, the nemesis and the servers.
 const (
 	Began    Kind = "began"    // the faults begin; Nodes that are new may have no vote before Until

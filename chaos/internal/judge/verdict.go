@@ -53,10 +53,12 @@ func (v *Verdict) Broken(rule string) (n int) {
 func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 	v.Failed, v.Faults, v.Seen = map[string]int{}, map[string]int{}, map[string]int{}
 	v.Of, v.Clients = map[history.Lock]int{}, map[string]bool{}
+	over := map[int]bool{} // clients of a daemon
 	for _, e := range events {
 		switch e.Kind {
 		case history.Ready:
 			v.Clients[e.Text] = true
+			over[e.Who] = e.Text == history.OverHTTP
 		case history.Accepted:
 			v.Accepted++
 		case history.Refused:
@@ -78,6 +80,7 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 			v.see("in order", a.Fair)
 			v.see("downgraded", a.Reading != history.Never)
 			v.see("told of their loss", a.Lost != history.Never)
+			v.see("over HTTP", over[a.Who])
 		}
 	}
 	v.countTogether(all)

@@ -26,6 +26,8 @@ type World struct {
 	Writes  []fleet.Persistence
 	Relays  []*relay.Relay // one a node, or none
 	Clients Clients
+	Daemons Daemons
+	Answers []*relay.Relay // one a daemon
 	Servers Servers
 	Log     *history.Log
 	// Quarantine is how long a node that forgot has no vote, counted from the end of the fault.
@@ -37,6 +39,12 @@ type Clients interface {
 	Pause(ctx context.Context, i int) error
 	Resume(ctx context.Context, i int) error
 	Replace(ctx context.Context, i int) error // kill it, and start another in its place
+}
+
+// Daemons are processes of "redlock serve".
+type Daemons interface {
+	Clients
+	End(ctx context.Context, i int) error // in good order, and start another in its place
 }
 
 // Servers are what a plan asks of running servers.
@@ -120,14 +128,21 @@ func (w World) actions(s Step) (inject, heal action) {
 		return w.Clients.Pause, w.Clients.Resume
 	case KillClient:
 		return w.Clients.Replace, done
+	case PauseDaemon:
+		return w.Daemons.Pause, w.Daemons.Resume
+	case KillDaemon:
+		return w.Daemons.Replace, done
+	case EndDaemon:
+		return w.Daemons.End, done
 	case Reset:
 		return func(_ context.Context, i int) error { w.Relays[i].Reset(); return nil }, done
 	}
 	mode, way, _ := strings.Cut(string(s.Kind), "-")
-	d := map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies}[way]
+	d := map[string]relay.Direction{"requests": relay.Requests, "replies": relay.Replies, "answers": relay.Replies}[way]
 	f := relay.Fault{Mode: map[string]relay.Mode{"drop": relay.Drop, "delay": relay.Delay, "hold": relay.Hold}[mode], By: s.By}
-	return func(_ context.Context, i int) error { w.Relays[i].Break(d, f); return nil },
-		func(_ context.Context, i int) error { w.Relays[i].Heal(); return nil }
+	relays := w.relays(s.Kind)
+	return func(_ context.Context, i int) error { relays[i].Break(d, f); return nil },
+		func(_ context.Context, i int) error { relays[i].Heal(); return nil }
 }
 
 func (w World) restart(ctx context.Context, i int) error {
@@ -140,12 +155,23 @@ func (w World) restart(ctx context.Context, i int) error {
 
 // struck is how many pieces of traffic the relays of a step's victims have struck so far.
 func (w World) struck(s Step) (n int64) {
-	if slices.Contains(network, s.Kind) {
-		for _, i := range s.Victims {
-			n += w.Relays[i].Struck()
+	for _, i := range s.Victims {
+		if relays := w.relays(s.Kind); relays != nil {
+			n += relays[i].Struck()
 		}
 	}
 	return n
+}
+
+// relays are those that a kind of fault happens to, if it does.
+func (w World) relays(k Kind) []*relay.Relay {
+	switch {
+	case slices.Contains(network, k):
+		return w.Relays
+	case k == DelayAnswers, k == HoldAnswers:
+		return w.Answers
+	}
+	return nil
 }
 
 // sleep reports whether it slept to the end.

@@ -59,9 +59,16 @@ func (c clients) Pause(_ context.Context, i int) error   { return c.do("pause cl
 func (c clients) Resume(_ context.Context, i int) error  { return c.do("resume client", i) }
 func (c clients) Replace(_ context.Context, i int) error { return c.do("replace client", i) }
 
+type daemons struct{ *stage }
+
+func (d daemons) Pause(_ context.Context, i int) error   { return d.do("pause daemon", i) }
+func (d daemons) Resume(_ context.Context, i int) error  { return d.do("resume daemon", i) }
+func (d daemons) Replace(_ context.Context, i int) error { return d.do("replace daemon", i) }
+func (d daemons) End(_ context.Context, i int) error     { return d.do("end daemon", i) }
+
 func world(s *stage, record *bytes.Buffer) nemesis.World {
 	return nemesis.World{
-		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s}, Servers: s,
+		Fleet: s, Writes: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always}, Clients: clients{s}, Daemons: daemons{s}, Servers: s,
 		Log: history.NewLog(record), Quarantine: time.Hour,
 	}
 }
@@ -85,6 +92,9 @@ func TestEachFaultIsMadeAndUndone(t *testing.T) {
 		{nemesis.FailOver, []int{1}, "promote 1, demote 1", []int{1}, true},
 		{nemesis.PauseClient, []int{3}, "pause client 3, resume client 3", nil, false},
 		{nemesis.KillClient, []int{3}, "replace client 3", nil, false},
+		{nemesis.PauseDaemon, []int{1}, "pause daemon 1, resume daemon 1", nil, false},
+		{nemesis.KillDaemon, []int{1}, "replace daemon 1", nil, false},
+		{nemesis.EndDaemon, []int{1}, "end daemon 1", nil, false},
 	} {
 		var s stage
 		var record bytes.Buffer
@@ -154,7 +164,7 @@ func TestOneWayFaultsGoOneWay(t *testing.T) {
 	for kind, want := range map[nemesis.Kind]struct{ arrives, answered bool }{
 		nemesis.DropRequests: {false, false}, nemesis.HoldRequests: {false, false}, nemesis.DelayRequests: {false, false},
 		nemesis.DropReplies: {true, false}, nemesis.HoldReplies: {true, false}, nemesis.DelayReplies: {true, false},
-		nemesis.Reset: {true, false},
+		nemesis.DelayAnswers: {true, false}, nemesis.HoldAnswers: {true, false}, nemesis.Reset: {true, false},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
@@ -175,7 +185,7 @@ func TestOneWayFaultsGoOneWay(t *testing.T) {
 			var s stage
 			var record bytes.Buffer
 			w := world(&s, &record)
-			w.Relays = []*relay.Relay{r}
+			w.Relays, w.Answers = []*relay.Relay{r}, []*relay.Relay{r}
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {

@@ -30,15 +30,27 @@ const (
 	DelayReplies    Kind = "delay-replies"
 	HoldRequests    Kind = "hold-requests" // they arrive when the fault is over
 	HoldReplies     Kind = "hold-replies"
+	PauseDaemon     Kind = "pause-daemon" // SIGSTOP, SIGCONT
+	KillDaemon      Kind = "kill-daemon"  // kill -9, and another in its place
+	EndDaemon       Kind = "end-daemon"   // SIGTERM, and another in its place
+	DelayAnswers    Kind = "delay-answers"
+	HoldAnswers     Kind = "hold-answers"
+)
+
+// What a fault happens to.
+const (
+	nodes   = "nodes"
+	clients = "clients"
+	daemons = "daemons" // processes of "redlock serve"
 )
 
 // A profile is what is drawn for a kind of fault.
 type profile struct {
 	// numbers are how many victims there may be; one that is listed twice comes twice as often. It
 	// is a minority mostly, and sometimes not. Without numbers, it is a bare majority.
-	numbers   []int
-	ofClients bool       // else nodes
-	lasts     [2]float64 // in TTLs; zero: it is undone at once
+	numbers []int
+	of      string     // nodes if it is empty
+	lasts   [2]float64 // in TTLs; zero: it is undone at once
 	// forgets says that the nodes have no vote for a while when the fault is over: a server that was
 	// restarted, or promoted, does not know whether it remembers all.
 	forgets bool
@@ -54,8 +66,8 @@ var profiles = map[Kind]profile{
 	PowerFailure:    {numbers: []int{everyone}, forgets: true},
 	Flush:           {numbers: []int{1, 1, 3}, forgets: true},
 	FailOver:        {numbers: []int{1, 3, 3, 5}, lasts: [2]float64{1.5, 5}, forgets: true},
-	PauseClient:     {numbers: []int{1, 1, 2}, ofClients: true, lasts: [2]float64{1.1, 2.5}},
-	KillClient:      {numbers: []int{1}, ofClients: true},
+	PauseClient:     {numbers: []int{1, 1, 2}, of: clients, lasts: [2]float64{1.1, 2.5}},
+	KillClient:      {numbers: []int{1}, of: clients},
 	Reset:           {numbers: ofNetwork},
 	DropRequests:    {numbers: ofNetwork, lasts: oneWay},
 	DropReplies:     {numbers: ofNetwork, lasts: oneWay},
@@ -63,7 +75,14 @@ var profiles = map[Kind]profile{
 	DelayReplies:    {numbers: ofNetwork, lasts: oneWay},
 	HoldRequests:    {numbers: ofNetwork, lasts: oneWay},
 	HoldReplies:     {numbers: ofNetwork, lasts: oneWay},
+	PauseDaemon:     {numbers: []int{1, 1, 2}, of: daemons, lasts: [2]float64{0.3, 2.5}},
+	KillDaemon:      {numbers: []int{1, 1, 2}, of: daemons},
+	EndDaemon:       {numbers: []int{1}, of: daemons},
+	DelayAnswers:    {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{1, 2.5}},
+	HoldAnswers:     {numbers: []int{1, 2}, of: daemons, lasts: [2]float64{0.3, 2}},
 }
+
+func (k Kind) of() string { return cmp.Or(profiles[k].of, nodes) }
 
 var (
 	ofNetwork = []int{1, 1, 2, 2, 3, 5}
@@ -80,11 +99,7 @@ type Step struct {
 }
 
 func (s Step) String() string {
-	who := "nodes"
-	if profiles[s.Kind].ofClients {
-		who = "clients"
-	}
-	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, who, s.Victims)
+	text := fmt.Sprintf("%7.3fs %s %s %v", s.At.Seconds(), s.Kind, s.Kind.of(), s.Victims)
 	if s.By > 0 {
 		text += fmt.Sprintf(" by %v", s.By)
 	}
@@ -96,7 +111,7 @@ func (s Step) String() string {
 
 // nodes are the victims, if these are nodes.
 func (s Step) nodes() []int {
-	if profiles[s.Kind].ofClients {
+	if s.Kind.of() != nodes {
 		return nil
 	}
 	return s.Victims
@@ -121,6 +136,7 @@ type Setting struct {
 	Duration time.Duration
 	Nodes    int
 	Clients  int
+	Daemons  int
 	TTL      time.Duration
 }
 
@@ -180,12 +196,9 @@ func (d *draw) kind(kinds []Kind) Kind {
 // step draws the victims of a fault, in order, and how long it lasts.
 func (d *draw) step(k Kind) Step {
 	p, s := profiles[k], Step{Kind: k}
-	n, all := d.Nodes/2+1, d.Nodes
+	n, all := d.Nodes/2+1, map[string]int{nodes: d.Nodes, clients: d.Clients, daemons: d.Daemons}[k.of()]
 	if len(p.numbers) > 0 {
 		n = p.numbers[d.rand.IntN(len(p.numbers))]
-	}
-	if p.ofClients {
-		all = d.Clients
 	}
 	s.Victims = slices.Sorted(slices.Values(d.rand.Perm(all)[:min(n, all)]))
 	if p.lasts[1] > 0 {
@@ -194,6 +207,9 @@ func (d *draw) step(k Kind) Step {
 	if k == DelayRequests || k == DelayReplies {
 		// From what a vote still waits for to what it does not.
 		s.By = max(time.Millisecond, d.ttls([2]float64{0.005, 0.3}))
+	}
+	if k == DelayAnswers {
+		s.By = d.ttls([2]float64{0.1, 1.5}) // also to when what they say is over
 	}
 	return s
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 )
 
-var setting = nemesis.Setting{Seed: 7, Duration: time.Minute, Nodes: 5, Clients: 4, TTL: 1500 * time.Millisecond}
+var setting = nemesis.Setting{Seed: 7, Duration: time.Minute, Nodes: 5, Clients: 4, Daemons: 2, TTL: 1500 * time.Millisecond}
 
 func TestASeedDecidesThePlan(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,8 @@ type Scenario struct {
 	// Standbys has each node be two servers. Every second client loses sight of one that has given
 	// way.
 	Standbys bool
+	// Served has every second client take its locks over HTTP, of a daemon.
+	Served bool
 	// Busy clients hold their locks for most of a TTL.
 	Busy bool
 }
@@ -62,6 +64,13 @@ var Scenarios = []Scenario{
 	{Name: "fail-over", About: "standbys are promoted, also most of them, while some clients still reach the primaries before them",
 		Standbys: true,
 		Lanes:    []Lane{{[2]float64{1.2, 1.6}, []Kind{FailOver}}}},
+	{Name: "serve", About: "every second client has its locks of redlock serve, whose processes hang, die and end, and whose answers are late",
+		Served: true,
+		Lanes: []Lane{
+			{often, []Kind{PauseDaemon, KillDaemon, EndDaemon}},
+			{seldom, []Kind{DelayAnswers, HoldAnswers}},
+			{seldom, []Kind{PauseClient, KillClient}},
+		}},
 	{Name: "mixed", About: "all of it at once, on servers of every persistence",
 		Persistence: []fleet.Persistence{fleet.None, fleet.EverySecond, fleet.Always, fleet.None, fleet.Always},
 		Relayed:     true,

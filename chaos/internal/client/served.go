@@ -1,0 +1,260 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/redquorum/redquorum/chaos/internal/history"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// sessionTTL is the least. It is below that of the locks, so that some sessions end before the locks
+// would.
+const sessionTTL = time.Second
+
+// pause is between two tries to reach a daemon.
+const pause = 20 * time.Millisecond
+
+// runDaemon runs a daemon until in ends, which then leaves its clients little time.
+func runDaemon(c Config, in io.Reader) error {
+	for { // one that was killed may not be gone yet
+		l, err := net.Listen("tcp", c.Over)
+		if err == nil {
+			l.Close()
+			break
+		}
+		time.Sleep(pause)
+	}
+	cmd := exec.Command(c.Daemon, "serve", "--listen", c.Over, "--stop-within", "500ms", "--node", strings.Join(c.URLs, ","))
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { // ends with the process
+		io.Copy(io.Discard, in)
+		for { // before it listens the signal would be the end of it
+			if conn, err := net.Dial("tcp", c.Over); err == nil {
+				conn.Close()
+				break
+			}
+			time.Sleep(pause)
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+	}()
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, said.Bytes())
+	}
+	return nil
+}
+
+// A served takes locks over HTTP, as programs in other languages do: it has no look at the lock, but
+// what the daemon's answers say. Each lock has a session of its own. One of which it is not known what
+// has become is left alone, and so ends.
+type served struct {
+	addr string
+	ttl  time.Duration
+	http *http.Client
+}
+
+// An answered is what this client needs of the answers.
+type answered struct {
+	Lease    string
+	Session  string
+	Version  int64
+	Held     bool
+	ValidFor int64 `json:"valid_for_ms"`
+	Lost     string
+	Fence    int64
+	Permits  []int
+	Leases   []answered
+	Kind     string // of a lock, or of a problem
+	Detail   string
+}
+
+func (from served) Close() error { from.http.CloseIdleConnections(); return nil }
+
+// errSilent says that the outcome of a request is not known.
+var errSilent = errors.New("no answer")
+
+// A request is one to the daemon.
+type request struct {
+	how, path, session string
+	key, body, accept  string
+}
+
+func (from served) send(ctx context.Context, r request) (*http.Response, error) {
+	out, err := http.NewRequestWithContext(ctx, r.how, "http://"+from.addr+r.path, strings.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	out.Header.Set("Redlock-Session", r.session)
+	out.Header.Set("Idempotency-Key", r.key)
+	out.Header.Set("Accept", r.accept)
+	if r.body != "" {
+		out.Header.Set("Content-Type", "application/json")
+	}
+	in, err := from.http.Do(out)
+	if err != nil {
+		return nil, errors.Join(errSilent, err)
+	}
+	return in, nil
+}
+
+func (from served) ask(ctx context.Context, r request) (a answered, err error) {
+	in, err := from.send(ctx, r)
+	if err != nil {
+		return a, err
+	}
+	defer in.Body.Close()
+	text, err := io.ReadAll(in.Body)
+	if err != nil {
+		return a, errors.Join(errSilent, err)
+	}
+	if len(text) > 0 {
+		err = json.Unmarshal(text, &a)
+	}
+	switch {
+	case in.StatusCode == http.StatusAccepted:
+		err = redlock.ErrNoQuorum
+	case in.StatusCode >= 300:
+		err = refusal(a.Kind + ": " + a.Detail)
+	}
+	return a, err
+}
+
+func (from served) acquire(ctx context.Context, d demand) (lock, error) {
+	opened, err := from.ask(ctx, request{how: "POST", path: "/v1/sessions", body: fmt.Sprintf(`{"ttl_ms":%d}`, sessionTTL.Milliseconds())})
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{from: from, session: opened.Session}
+	end, _ := ctx.Deadline()
+	wish := map[string]any{"names": d.names, "fenced": d.lock.HasToken(), "fair": d.fair, "ttl_ms": from.ttl.Milliseconds(), "wait_ms": max(0, time.Until(end).Milliseconds())}
+	if d.lock != history.Set {
+		delete(wish, "names")
+		wish["name"] = d.names[0]
+	}
+	if d.lock == history.Shared {
+		wish["kind"] = "shared"
+	}
+	if d.most > 0 {
+		wish["permits"] = d.most
+	}
+	body, err := json.Marshal(wish)
+	if err != nil {
+		return nil, err
+	}
+	var a answered
+	var sent int64
+	for {
+		sent = history.Now()
+		a, err = from.ask(ctx, request{how: "POST", path: "/v1/locks", session: l.session, key: "this", body: string(body)})
+		if !errors.Is(err, errSilent) || ctx.Err() != nil {
+			break
+		}
+		sleep(ctx, pause) // and ask again: it may have the lock by now
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.id, l.fence = a.Lease, a.Fence
+	if len(a.Permits) > 0 {
+		l.permit = a.Permits[0]
+	}
+	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.hear(a, sent)
+	go l.follow(l.session[0]%2 == 0)
+	return l, nil
+}
+
+// A lease is a lock of a daemon.
+type lease struct {
+	from        served
+	session, id string
+	fence       int64
+	permit      int
+	until       atomic.Int64 // by history.Now
+	ctx         context.Context
+	end         context.CancelCauseFunc
+}
+
+func (l *lease) Context() context.Context        { return l.ctx }
+func (l *lease) Fence() int64                    { return l.fence }
+func (l *lease) Permit() int                     { return l.permit }
+func (l *lease) Downgrade(context.Context) error { return errors.ErrUnsupported }
+
+func (l *lease) Remaining() time.Duration {
+	if l.ctx.Err() != nil {
+		return 0
+	}
+	return time.Duration(l.until.Load() - history.Now())
+}
+
+// hear takes in what an answer says of the lease, to a request that was sent at a time.
+func (l *lease) hear(a answered, sent int64) {
+	if !a.Held {
+		l.end(fmt.Errorf("%w: %s", redlock.ErrLost, a.Lost))
+		return
+	}
+	l.until.Store(max(l.until.Load(), sent+a.ValidFor*int64(time.Millisecond)))
+}
+
+// follow hears what the daemon says of the session, until the lease has ended: as a stream, or by one
+// request after the other, each of which waits for a change.
+func (l *lease) follow(stream bool) {
+	r := request{how: "GET", path: "/v1/session", session: l.session}
+	for l.ctx.Err() == nil {
+		if stream {
+			r.accept = "text/event-stream"
+		}
+		sent := history.Now()
+		in, err := l.from.send(l.ctx, r)
+		if err != nil {
+			sleep(l.ctx, pause)
+			continue
+		}
+		if in.StatusCode != http.StatusOK {
+			l.hear(answered{Lost: in.Status}, sent)
+		}
+		for lines := bufio.NewScanner(in.Body); lines.Scan(); {
+			text, isState := strings.CutPrefix(lines.Text(), "data: ")
+			if isState != stream {
+				continue
+			}
+			var state answered
+			if json.Unmarshal([]byte(text), &state) != nil {
+				continue // it was cut off
+			}
+			r.path = fmt.Sprintf("/v1/session?seen=%d&wait_ms=60000", state.Version)
+			mine := answered{Lost: "the daemon knows nothing of it: " + text}
+			for _, a := range state.Leases {
+				if a.Lease == l.id {
+					mine = a
+				}
+			}
+			l.hear(mine, sent)
+		}
+		in.Body.Close()
+	}
+}
+
+func (l *lease) Release(ctx context.Context) error {
+	defer l.end(redlock.ErrReleased)
+	ctx, cancel := context.WithTimeout(ctx, 5*l.from.ttl)
+	defer cancel()
+	_, err := l.from.ask(ctx, request{how: "DELETE", path: "/v1/locks/" + l.id})
+	return err
+}
