@@ -422,6 +422,9 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 		return nil, err
 	case err != nil:
 		return nil, blame(err)
+	case r.Context().Err() != nil: // it has left as the lock was granted, and would not know that it has it
+		lock.Release(context.WithoutCancel(ctx))
+		return nil, r.Context().Err()
 	}
 	if wanted.Every != 0 {
 		first, err := once.Claim(ctx, lock, tick, millis(wanted.Every))

@@ -295,3 +295,26 @@ func TestInspection(t *testing.T) {
 		assert.Contains(t, c.ask("GET", "/v1/locks?name=a&permits=2", "").body, `,"owner":"web-3"`)
 	})
 }
+
+// A leaving is the context of a client that leaves in the moment of the grant.
+type leaving struct {
+	context.Context
+	left func() bool
+}
+
+func (l leaving) Err() error {
+	if l.left() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestALockOfAClientThatHasLeftIsGivenBack(t *testing.T) {
+	t.Parallel()
+	servers, s := start(t, Config{})
+	c, left := open(t, s, ""), false
+	c.askUnder(leaving{context.Background(), func() bool { left = left || !free(t, servers, "a"); return left }}, "POST", "/v1/locks", `{"name":"a"}`)
+	assert.True(t, left, "it was granted")
+	assert.True(t, free(t, servers, "a"))
+	assert.Empty(t, c.ask("GET", "/v1/session", "").session.Leases)
+}
