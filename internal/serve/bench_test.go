@@ -31,7 +31,7 @@ func heap() int64 {
 }
 
 // listen serves on a Unix socket, and returns what connects to it and asks on the connection.
-func listen(b *testing.B, s *Server) func() func(what, session, body string) answer {
+func dialler(b *testing.B, s *Server) func() func(what, session, body string) answer {
 	socket := filepath.Join(b.TempDir(), "socket")
 	listener, err := net.Listen("unix", socket)
 	require.NoError(b, err)
@@ -59,7 +59,7 @@ func listen(b *testing.B, s *Server) func() func(what, session, body string) ans
 // that of a stream on it. The clients are in this process and have next to none.
 func BenchmarkIdleSession(b *testing.B) {
 	_, s := start(b, Config{})
-	connect := listen(b, s)
+	connect := dialler(b, s)
 	const n, connected = 10_000, 4_000 // a connection takes two files of this process
 	for b.Loop() {
 		before := heap()
@@ -101,7 +101,7 @@ func BenchmarkLossTold(b *testing.B) {
 	require.NoError(b, err)
 	defer locker.Close()
 	s := New(locker, Config{TTL: 2 * time.Second})
-	ask := listen(b, s)()
+	ask := dialler(b, s)()
 	session := ask("POST /v1/sessions", "", `{"ttl_ms":60000}`).session.Session
 	servers := make([]redis.Conn, 3)
 	for i := range servers {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -80,10 +81,15 @@ func (c *candidate) token() int64 {
 // probed returns the status that the kubelet and load balancers get.
 func (c *candidate) probed(path string) int {
 	c.t.Helper()
-	at := &client{t: c.t, server: c.server.Probes()}
-	a := at.ask("GET", path, "")
-	assert.Equal(c.t, http.StatusText(a.status)+"\n", strings.TrimPrefix(a.body, "404 page not found\n"), "nothing else is told")
-	return a.status
+	status, body := probe(c.server, path)
+	assert.Equal(c.t, http.StatusText(status)+"\n", body, "nothing else is told")
+	return status
+}
+
+func probe(s *Server, path string) (status int, body string) {
+	w := httptest.NewRecorder()
+	s.Probes().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w.Code, w.Body.String()
 }
 
 // TestOneOfTwoLeads, and the other when that has ended.
@@ -331,7 +337,8 @@ func TestReadiness(t *testing.T) {
 		end()
 		time.Sleep(time.Second)
 		assert.JSONEq(t, `{"ready":true}`, c.ask("GET", "/readyz", "").body)
-		assert.Equal(t, http.StatusNotFound, (&client{t: t, server: s.Probes()}).ask("GET", "/leader", "").status)
+		status, _ := probe(s, "/leader")
+		assert.Equal(t, http.StatusNotFound, status)
 		assert.Equal(t, http.StatusNotFound, c.ask("GET", "/leader", "").status)
 		assert.Equal(t, http.StatusNotFound, c.ask("DELETE", "/leader?token=1", "").status)
 	})

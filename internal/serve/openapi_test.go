@@ -74,7 +74,7 @@ func TestEachFieldIsDescribed(t *testing.T) {
 	t.Parallel()
 	bodies := map[string]reflect.Type{
 		"Wish": reflect.TypeFor[wish](), "SessionWish": reflect.TypeFor[sessionWish](), "Lease": reflect.TypeFor[leaseAnswer](),
-		"Session": reflect.TypeFor[sessionAnswer](), "Inspection": reflect.TypeFor[inspection](), "Holder": reflect.TypeFor[holder](),
+		"Session": reflect.TypeFor[sessionAnswer](), "Leader": reflect.TypeFor[leaderAnswer](), "Inspection": reflect.TypeFor[inspection](), "Holder": reflect.TypeFor[holder](),
 		"Problem": reflect.TypeFor[problem](),
 	}
 	schemas := described(t).Components.Schemas
