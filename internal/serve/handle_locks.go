@@ -1,0 +1,236 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/once"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// What answers requests for locks.
+
+// acquire answers POST /v1/locks.
+func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
+	r := &request{hr, time.Now()}
+	var wanted wish
+	if err := decode(hr, &wanted); err != nil {
+		return err
+	}
+	if err := wanted.check(s.config.TTL); err != nil {
+		return err
+	}
+	of, err := s.sessionOf(r, &wanted)
+	if err != nil {
+		return err
+	}
+	defer of.leave()
+	l, err := s.lease(r, of, &wanted)
+	if err != nil {
+		if isNew := r.Header.Get(sessionHeader) == ""; isNew {
+			of.end()
+		}
+		return err
+	}
+	a := l.locked(r)
+	if r.Header.Get(sessionHeader) == "" {
+		a.Session = of.id
+	}
+	w.Header().Set("Location", "/v1/locks/"+l.id)
+	write(w, http.StatusCreated, a)
+	return nil
+}
+
+// sessionOf returns the session of a request for a lock, or makes one, which ends with the lock.
+// The caller calls leave.
+func (s *Server) sessionOf(r *request, wanted *wish) (*session, error) {
+	if id := r.Header.Get(sessionHeader); id != "" {
+		of, err := s.table.session(id)
+		if err == nil && wanted.Owner == "" {
+			wanted.Owner = of.owner
+		}
+		return of, err
+	}
+	ttl := min(max(wanted.TTL, leastTTL.Milliseconds()), mostTTL.Milliseconds())
+	of, err := s.openSession(&sessionWish{TTL: ttl, Owner: wanted.Owner})
+	if err == nil {
+		of.isLone = true // before others know of it
+	}
+	return of, err
+}
+
+// lease returns the lease that is wanted: a new one, or that which an earlier request with the same key
+// has got.
+func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" {
+		return s.take(r, of, &attempt{wish: wanted})
+	}
+	if len(key) > maxKey {
+		return nil, bad("the header Idempotency-Key has %d bytes, at most %d are allowed", len(key), maxKey)
+	}
+	if r.Header.Get(sessionHeader) == "" {
+		return nil, bad("the header Idempotency-Key goes with %s: a client that asks again must be known", sessionHeader)
+	}
+	a, isNew, err := of.try(r.Context(), key, wanted)
+	if err != nil || !isNew {
+		return a.leaseOf(), err
+	}
+	l, err := s.take(r, of, a)
+	of.settle(a, l)
+	return l, err
+}
+
+func (a *attempt) leaseOf() *lease {
+	if a == nil {
+		return nil
+	}
+	return a.lease
+}
+
+// take acquires a lock for the session.
+func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
+	wanted := a.wish
+	if s.isEnding() {
+		return nil, errEnding
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.waiting, cancel)()
+	tick := wanted.tick()
+	lock, err := s.ask(ctx, wanted)
+	var vote *redlock.QuorumError
+	switch {
+	case err != nil && s.isEnding():
+		return nil, errEnding
+	case errors.As(err, &vote), errors.Is(err, redlock.ErrClosed), errors.Is(err, redlock.ErrMap), ctx.Err() != nil && err != nil:
+		return nil, err
+	case err != nil:
+		return nil, blame(err)
+	case r.Context().Err() != nil: // it has left as the lock was granted, and would not know that it has it
+		lock.Release(context.WithoutCancel(ctx))
+		return nil, r.Context().Err()
+	}
+	if wanted.Every != 0 {
+		first, err := once.Claim(ctx, lock, tick, millis(wanted.Every))
+		if err == nil && !first {
+			err = errDone
+		}
+		if err != nil {
+			lock.Release(context.WithoutCancel(ctx))
+			return nil, err
+		}
+	}
+	l, err := of.add(lock, wanted.grant(lock, tick), a)
+	if err != nil {
+		lock.Release(context.WithoutCancel(ctx))
+	}
+	return l, err
+}
+
+// ask asks for the lock, once or for as long as the client waits.
+func (s *Server) ask(ctx context.Context, wanted *wish) (*redlock.Lock, error) {
+	if wanted.Wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, millis(wanted.Wait))
+		defer cancel()
+	}
+	if len(wanted.Names) > 0 {
+		return s.locker.AcquireAll(ctx, wanted.Names, wanted.options()...)
+	}
+	return s.locker.Acquire(ctx, wanted.Name, wanted.options()...)
+}
+
+// showLease answers GET /v1/locks/{lease}.
+func (s *Server) showLease(w http.ResponseWriter, r *request, l *lease) error {
+	write(w, http.StatusOK, l.locked(r))
+	return nil
+}
+
+// extend answers POST /v1/locks/{lease}/extend.
+func (s *Server) extend(w http.ResponseWriter, r *request, l *lease) error {
+	if l.lock != nil {
+		if err := l.lock.Extend(r.Context()); err != nil {
+			return err
+		}
+	}
+	return s.showLease(w, r, l)
+}
+
+// release answers DELETE /v1/locks/{lease}. A client that has left is not waited for, and its lock
+// released all the same.
+func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
+	if err := l.remove(); err != nil {
+		return err
+	}
+	return writeReleased(w, l.release(r.Context()))
+}
+
+// writeReleased answers for what a release has returned.
+func writeReleased(w http.ResponseWriter, err error) error {
+	switch {
+	case errors.Is(err, redlock.ErrLost):
+		return err
+	case err != nil: // it goes on, and the lock expires if it comes to nothing
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return nil
+}
+
+// inspect answers GET /v1/locks?name=NAME.
+func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	name := q.Get("name")
+	if name == "" {
+		return bad("name=NAME is missing: the lock that is asked about")
+	}
+	permits := 1
+	if text := q.Get("permits"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return bad("permits=%s: how many may hold it at the same time is wanted", text)
+		}
+		permits = n
+	}
+	found, err := s.locker.InspectPermits(r.Context(), name, permits)
+	var vote *redlock.QuorumError
+	if err != nil && !errors.As(err, &vote) && !errors.Is(err, redlock.ErrClosed) {
+		return blame(err)
+	} else if err != nil {
+		return err
+	}
+	write(w, http.StatusOK, inspected(name, found))
+	return nil
+}
+
+// inspected returns who holds a lock, of which each permit was looked at.
+func inspected(name string, permits []*redlock.Inspection) inspection {
+	a := inspection{Name: name, Holders: []holder{}, Servers: len(permits[0].Nodes)}
+	for _, n := range permits[0].Nodes {
+		if n.Err == nil {
+			a.Votes++
+		}
+	}
+	for i, p := range permits {
+		value, left, ok := p.Holder()
+		if !ok {
+			continue
+		}
+		by := redlock.HolderOf(value)
+		h := holder{Owner: by.Owner, Left: max(-1, left.Milliseconds())}
+		if !by.Since.IsZero() {
+			h.Since = by.Since.Format(time.RFC3339)
+		}
+		if len(permits) > 1 {
+			h.Permit = &i
+		}
+		a.Holders = append(a.Holders, h)
+	}
+	a.Held = len(a.Holders) > 0
+	return a
+}

@@ -1,0 +1,222 @@
+package serve
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// What answers requests for sessions.
+
+// The times that a session's TTL may have.
+const (
+	leastTTL = time.Second
+	mostTTL  = time.Hour
+)
+
+// newSession answers POST /v1/sessions.
+func (s *Server) newSession(w http.ResponseWriter, r *http.Request) error {
+	now := time.Now()
+	wanted := sessionWish{TTL: s.config.TTL.Milliseconds()}
+	if err := decode(r, &wanted); err != nil {
+		return err
+	}
+	of, err := s.openSession(&wanted)
+	if err != nil {
+		return err
+	}
+	defer of.leave()
+	a := of.state(&request{r, now}, false)
+	a.Session = of.id
+	w.Header().Set("Location", "/v1/session")
+	write(w, http.StatusCreated, a)
+	return nil
+}
+
+func (s *Server) openSession(wanted *sessionWish) (*session, error) {
+	ttl, err := duration("ttl_ms", wanted.TTL, leastTTL, mostTTL)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.locker.Check(redlock.Owner(wanted.Owner)); err != nil {
+		return nil, blame(err)
+	}
+	return s.table.open(ttl, wanted.Owner)
+}
+
+// state returns how the session is.
+func (s *session) state(r *request, isEnding bool) sessionAnswer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := sessionAnswer{TTL: s.ttl.Milliseconds(), Version: s.version, Ending: isEnding, Leases: []leaseAnswer{}}
+	for _, l := range s.leases {
+		a.Leases = append(a.Leases, l.answer(r))
+	}
+	slices.SortFunc(a.Leases, func(a, b leaseAnswer) int { return strings.Compare(a.Lease, b.Lease) })
+	return a
+}
+
+// answer returns how a lease is, for the client to be told. Its session must be locked.
+func (l *lease) answer(r *request) leaseAnswer {
+	a := leaseAnswer{grant: l.granted, Held: l.lost == "", Lost: l.lost}
+	a.Lease = l.id
+	if a.Held {
+		a.ValidFor = r.validFor(l)
+		if end := r.since.Add(millis(a.ValidFor)); end.After(l.told) {
+			l.told = end
+		}
+	}
+	return a
+}
+
+// locked is answer for a session that is not locked.
+func (l *lease) locked(r *request) leaseAnswer {
+	l.session.mu.Lock()
+	defer l.session.mu.Unlock()
+	return l.answer(r)
+}
+
+// showSession answers GET /v1/session: at once, or when the state is not the one that the client has
+// seen, or as a stream.
+func (s *Server) showSession(w http.ResponseWriter, r *request, of *session) error {
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		return s.stream(w, r, of)
+	}
+	seen, wait, err := longPoll(r)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		s.await(r, of, seen, min(wait, of.pace()))
+	}
+	if of.isEnded() {
+		return errNoSession
+	}
+	write(w, http.StatusOK, of.state(r, s.isEnding()))
+	return nil
+}
+
+// longPoll returns what a request says of how long it waits.
+func longPoll(r *request) (seen int64, wait time.Duration, err error) {
+	q := r.URL.Query()
+	if text := q.Get("seen"); text != "" {
+		if seen, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return 0, 0, bad("seen=%s: the version is wanted that the last answer had", text)
+		}
+	} else if q.Has("wait_ms") {
+		return 0, 0, bad("wait_ms goes with seen=VERSION, which the last answer had")
+	}
+	if text := q.Get("wait_ms"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, 0, bad("wait_ms=%s: a whole number of milliseconds is wanted", text)
+		}
+		if wait, err = duration("wait_ms", n, 0, maxWait); err != nil {
+			return 0, 0, err
+		}
+	}
+	return seen, wait, nil
+}
+
+// await returns when the state is not the one that the client has seen, or after a time.
+func (s *Server) await(r *request, of *session, seen int64, limit time.Duration) {
+	of.mu.Lock()
+	version, changed := of.version, of.changed
+	of.mu.Unlock()
+	if version != seen {
+		return
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+}
+
+// pace is for how long what a client was told of its leases is left as it is: their ends have moved by
+// then. It is a third of the shortest TTL, as for the renewals.
+func (s *session) pace() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	least := s.ttl
+	for _, l := range s.leases {
+		if l.lost == "" {
+			least = min(least, millis(l.granted.TTL))
+		}
+	}
+	return least / 3
+}
+
+func (s *session) isEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+// streamFor is for how long a stream lasts. What it tells counts from its beginning, by two clocks.
+const streamFor = 5 * time.Minute
+
+// stream answers with the session's state as server-sent events: now, at each change, and as often as
+// pace says.
+func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
+	text := r.URL.Query().Get("bound")
+	bound, err := strconv.ParseBool(cmp.Or(text, "false"))
+	if err != nil {
+		return bad("bound=%s: must be true or false", text)
+	}
+	if bound && !isThisMachine(r) {
+		return bad("bound=true: a connection over a network can break while the client works on; use a short ttl_ms for the session")
+	}
+	out := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	for time.Since(r.since) < streamFor {
+		state := of.state(r, s.isEnding())
+		if of.isEnded() {
+			fmt.Fprint(w, "event: end\ndata: {}\n\n")
+			return nil
+		}
+		text, err := json.Marshal(state)
+		if err != nil {
+			return err
+		}
+		within(w, of.ttl) // a client that reads nothing is not there
+		_, err = fmt.Fprintf(w, "event: state\ndata: %s\n\n", text)
+		if err = errors.Join(err, out.Flush()); err != nil || r.Context().Err() != nil {
+			break
+		}
+		s.await(r, of, state.Version, of.pace())
+	}
+	if bound && r.Context().Err() != nil {
+		of.end()
+	}
+	return nil
+}
+
+// isThisMachine reports whether the request came from this machine.
+func isThisMachine(r *request) bool {
+	switch at := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case *net.UnixAddr:
+		return true
+	case *net.TCPAddr:
+		return at.IP.IsLoopback()
+	}
+	return false
+}
+
+// endSession answers DELETE /v1/session, when its leases are released, as DELETE for each would.
+func (s *Server) endSession(w http.ResponseWriter, _ *request, of *session) error {
+	of.end()
+	return writeReleased(w, of.released())
+}
