@@ -3,9 +3,9 @@
 // taking the lock and releasing it.
 //
 // There are three processes. This one passes signals on, and moves the end of the command's
-// lease with each renewal of the lock (lease.go). The command has a process group of its own.
-// The warden, a second process of this program, leads that group and kills it when the lease is
-// over, even if this process is stopped or dead (warden_unix.go).
+// lease with each renewal of the lock (lease.go). The command has a process group of its own, and on
+// Windows a job object. The warden, a second process of this program, kills all that is in it when the
+// lease is over, even if this process is stopped or dead (warden.go).
 //
 //	held ──lock lost, or too little left──▶ SIGTERM ──KillAfter──▶ SIGKILL ──Margin──▶ end of the lock
 //
@@ -14,8 +14,15 @@
 package job
 
 import (
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
 	"syscall"
 	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 // A Command is what a job runs, and how it is ended when its lock is lost.
@@ -47,3 +54,171 @@ func SignalCode(s syscall.Signal) int { return 128 + int(s) }
 type SignalError struct{ Signal syscall.Signal }
 
 func (e SignalError) Error() string { return "ended by a signal: " + e.Signal.String() }
+
+// A Job is a command under a lock, with its warden, and the signals that it shares with this process.
+// It decides; what it does to the command is in job_unix.go and job_windows.go. It is used by one
+// goroutine.
+type Job struct {
+	command Command
+	warden  *warden
+	system  // the command's processes
+
+	signals chan os.Signal
+	changes chan change // of the command
+	ending  bool        // this process got one of EndingSignals
+	lease   *lease
+}
+
+// A change of a command is its end, or that a signal has stopped it.
+type change struct {
+	ended   bool
+	code    int // as a shell reports it
+	stopped syscall.Signal
+}
+
+// New makes ready for a command, before there is a lock. Signals that come from here on end the
+// waiting for the lock, or go to the command.
+func New(c Command) (*Job, error) {
+	w, err := startWarden()
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{command: c, warden: w, signals: make(chan os.Signal, 16)}
+	for _, s := range EndingSignals {
+		j.notify(s)
+	}
+	// The reader of our standard error may go away. To write there must not end this process,
+	// which has a command to watch and a lock to release.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	return j, nil
+}
+
+// Close ends the warden.
+func (j *Job) Close() {
+	signal.Stop(j.signals)
+	j.warden.dismiss()
+}
+
+// notify has a signal sent to j.signals instead of its default action, unless this process was
+// started with the signal ignored.
+func (j *Job) notify(s os.Signal) {
+	if !signal.Ignored(s) {
+		signal.Notify(j.signals, s)
+	}
+}
+
+// Run runs the command while the lock is held. Its error says that the command was not started: a
+// *fs.PathError, that it cannot be executed.
+// The caller releases the lock.
+func (j *Job) Run(lock *redlock.Lock, env []string) (Result, error) {
+	select {
+	case s := <-j.signals: // before there is a command to pass it on to
+		return Result{Swept: true}, SignalError{s.(syscall.Signal)}
+	default:
+	}
+	for _, s := range groupSignals {
+		j.notify(s)
+	}
+	j.lease = newLease(lock, j.command, j.warden.allow)
+	defer j.lease.stop()
+	if !j.lease.renewed() {
+		return Result{Swept: true}, fmt.Errorf("the command was not started: %w: too little was left of it", redlock.ErrLost)
+	}
+	defer j.finish()
+	if err := j.start(env); err != nil {
+		return Result{Swept: true}, err
+	}
+	result := Result{Code: j.watch()}
+	result.Swept = j.sweep()
+	if j.lease.lost == nil && j.warden.killed && result.Code == SignalCode(syscall.SIGKILL) {
+		j.lease.lose("no renewal was seen in time")
+	}
+	result.Lost = j.lease.lost
+	return result, nil
+}
+
+// Linger keeps the lock for a while after the command has ended, or until this process gets one
+// of EndingSignals. It reports whether the lock was held until then.
+func (j *Job) Linger(lock *redlock.Lock, d time.Duration) bool {
+	over := time.After(d)
+	for !j.ending {
+		select {
+		case <-over:
+			return true
+		case <-lock.Context().Done():
+			return false
+		case s := <-j.signals:
+			j.ending = slices.Contains(EndingSignals, s.(syscall.Signal))
+		}
+	}
+	return true
+}
+
+// watch returns the command's exit code when it has ended, by itself or because the lock was lost.
+func (j *Job) watch() int {
+	lost := j.lease.lock.Context().Done()
+	for {
+		select {
+		case s := <-j.signals:
+			j.forward(s.(syscall.Signal))
+		case <-lost:
+			lost = nil
+			j.end()
+		case <-j.command.Renewed:
+			if j.lease.lost == nil {
+				j.lease.renewed()
+			}
+		case <-j.lease.due:
+			switch {
+			case j.lease.lost == nil && !j.lease.renewed():
+				j.end()
+			case j.lease.over():
+				j.kill()
+			}
+		case c := <-j.changes:
+			j.changed(c)
+			if c.ended {
+				return c.code
+			}
+		}
+	}
+}
+
+// end asks the command to end, because the lock is lost. It is killed when its time is over, or at once
+// if it cannot be asked.
+func (j *Job) end() {
+	if j.lease.lost != nil {
+		return
+	}
+	j.lease.shorten()
+	if !j.ask() {
+		j.kill()
+	}
+}
+
+// sweep ends what the command has left running, and reports whether nothing is left.
+func (j *Job) sweep() bool {
+	ask, kill := true, clock.System.Now().Add(j.command.KillAfter)
+	for limit := kill.Add(time.Second); ; time.Sleep(2 * time.Millisecond) {
+		now := clock.System.Now()
+		switch {
+		case j.gone():
+			return true
+		case now > limit:
+			return false
+		case now > kill || j.lease.over():
+			j.kill()
+		case ask:
+			if ask = false; !j.ask() {
+				kill = now
+			}
+		}
+		select {
+		case s := <-j.signals:
+			if slices.Contains(EndingSignals, s.(syscall.Signal)) { // the sender does not want to wait
+				j.ending, kill = true, now
+			}
+		default:
+		}
+	}
+}

@@ -3,115 +3,33 @@
 package job
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
-	"math"
 	"os"
-	"os/exec"
 	"os/signal"
-	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/redquorum/redquorum/clock"
 )
 
-// A warden is a second process of this program that ends the command's process group when its
-// time is over, even if the first is stopped or dead. It is also the leader of that group, so
-// the group's number is known before the command is started, and is no other group's as long as
-// the warden lives.
-//
-// It reads orders from a pipe. The pipe ends when the first process dies. The warden then kills
-// the command, because its lock is not renewed any more. Before a warden kills it says so on its
-// second pipe, so that the first process does not take it for an end of the command's own.
-type warden struct {
-	cmd    *exec.Cmd
-	orders io.WriteCloser
-	acks   io.ReadCloser
-	killed bool // it has said that it kills the command
-	reaped bool
-}
+// wardenProcess makes the warden the leader of a process group.
+var wardenProcess = &syscall.SysProcAttr{Setpgid: true}
 
-// wardenArg, as the only argument, makes the program a warden.
-const wardenArg = "__warden"
-
-// An order is one of the words below and a number.
-type order struct {
-	Do uint8
-	N  int64
-}
-
-// The orders. The last two are not sent: they stand for what a warden finds in the pipe instead.
-const (
-	setEnd     = iota // until when the command may live, by a clock that both processes have
-	setCommand        // the command, which may leave the group; zero once it has ended
-	leaveGroup        // so that the group is seen to be empty when the command's processes have ended
-	standDown         // end, and nothing else
-	silence           // there is no order at the moment
-	widowed           // there will be none any more, because the first process is dead
-)
-
-// What a warden says.
-const (
-	isReady = iota // signals to its group do not end it
-	hasLeft        // it is not in the group any more
-	kills          // it is about to kill the command, whose time is over
-)
-
-// init makes this process a warden if it was started as one. It is not left to main, because the
-// program of a test must be a warden, too.
-func init() {
-	if len(os.Args) == 2 && os.Args[1] == wardenArg {
-		os.Exit(wardenMain(syscall.Stdin, os.Stdout))
-	}
-}
-
-// startWarden starts one and waits until signals to its group do not end it.
-func startWarden() (*warden, error) {
-	self := "/proc/self/exe" // is there even if the file was replaced meanwhile
+// ownProgram returns the path of this program. That in /proc is there even if the file was replaced
+// meanwhile.
+func ownProgram() (string, error) {
+	const self = "/proc/self/exe"
 	if _, err := os.Stat(self); err != nil {
-		if self, err = os.Executable(); err != nil {
-			return nil, fmt.Errorf("cannot find my own program: %w", err)
-		}
+		return os.Executable()
 	}
-	cmd := exec.Command(self, wardenArg)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	orders, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	acks, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start the process that watches over the command: %w", err)
-	}
-	w := &warden{cmd: cmd, orders: orders, acks: acks}
-	if !w.says(isReady) {
-		w.dismiss()
-		return nil, errors.New("the process that watches over the command does not start")
-	}
-	return w, nil
+	return self, nil
 }
 
 // group is the number of the command's process group.
 func (w *warden) group() int { return w.cmd.Process.Pid }
 
-// allow lets the group live until then, and no longer. The clocks of the two processes have different
-// origins. Theirs is read first, so a pause between the readings makes the time shorter, not longer.
-func (w *warden) allow(until clock.Instant) {
-	now := machineTime()
-	w.order(setEnd, int64(now+until.Sub(clock.System.Now())))
-}
-
-// setCommand sets which process the command is; zero, that it has ended.
-func (w *warden) setCommand(pid int) { w.order(setCommand, int64(pid)) }
+// wake continues a warden that was stopped with its group.
+func (w *warden) wake() { w.cmd.Process.Signal(unix.SIGCONT) }
 
 // leave has the warden leave the group, and reports whether it did. If it did not, it has ended, or
 // ends because it has killed the command.
@@ -120,111 +38,28 @@ func (w *warden) leave() bool {
 	return w.says(hasLeft)
 }
 
-// dismiss ends the warden, and nothing else. It may be called twice.
-func (w *warden) dismiss() {
-	if w.reaped {
-		return
-	}
-	w.reaped = true
-	w.order(standDown, 0)
-	w.orders.Close()
-	w.cmd.Wait() // it may have been killed with its group
-}
+// startedAsWarden reports whether this process leads a group, as no command does that a person has
+// started from a program.
+func startedAsWarden() bool { return unix.Getpgrp() == os.Getpid() }
 
-// order sends an order. It cannot fail but for a warden that was killed with its group. A warden
-// that was stopped with its group is continued first.
-func (w *warden) order(do uint8, n int64) {
-	w.cmd.Process.Signal(unix.SIGCONT)
-	binary.Write(w.orders, binary.BigEndian, order{do, n})
-}
-
-// says waits for the warden's next word, and reports whether it is this one.
-func (w *warden) says(want byte) bool {
-	var word [1]byte
-	n, _ := w.acks.Read(word[:])
-	w.killed = w.killed || n == 1 && word[0] == kills
-	return n == 1 && word[0] == want
-}
-
-// wardenMain runs the warden, and returns its exit code.
-func wardenMain(orders int, acks io.Writer) int {
-	if unix.Getpgrp() != os.Getpid() {
-		fmt.Fprintln(os.Stderr, "redlock: "+wardenArg+" is for redlock's own use")
-		return 64 // EX_USAGE
-	}
+// settleAsWarden has signals to its group not end this process, and the system prefer this thread.
+// All that must be in time happens in it. The collector's threads are not preferred, so it must not
+// run: the loop of a warden allocates nothing.
+func settleAsWarden() {
 	signal.Ignore(append(groupSignals, syscall.SIGPIPE, syscall.SIGTTIN, syscall.SIGTTOU)...)
-	// All that must be in time happens in this thread, which the system is asked to prefer. The
-	// collector's threads are not preferred, so it must not run: the loop below allocates nothing.
-	runtime.LockOSThread()
 	hurry()
 	debug.SetGCPercent(-1)
-	acks.Write([]byte{isReady})
-
-	w := watch{until: math.MaxInt64}
-	for {
-		now := machineTime()
-		switch w.obey(nextOrder(orders, w.patience(now)), now) {
-		case toKill:
-			acks.Write([]byte{kills})
-			signalJob(os.Getpid(), w.command, unix.SIGKILL)
-			return 0 // has been killed itself, unless it has left the group
-		case toLeave:
-			// The group 0 is one outside of our PID namespace, which cannot be joined:
-			// setpgid(2) means our own by it.
-			parent, err := unix.Getpgid(os.Getppid())
-			if err != nil || parent == 0 || unix.Setpgid(0, parent) != nil {
-				return 0 // the command is not watched for that moment, but the group can become empty
-			}
-			acks.Write([]byte{hasLeft})
-		case toEnd:
-			return 0
-		}
-	}
 }
 
-// A watch is what a warden knows. It decides, and does nothing.
-type watch struct {
-	until   time.Duration // when the command must be dead, on machineTime
-	command int
-}
+// killCommand kills this process, too, unless it has left the group.
+func killCommand(command int) { signalJob(os.Getpid(), command, unix.SIGKILL) }
 
-// What a warden does.
-type action int
-
-const (
-	toWait action = iota
-	toKill
-	toLeave
-	toEnd
-)
-
-// patience returns how long the warden waits for the next order. The system's timeouts stand still
-// while the machine sleeps, so it looks at the clock now and then.
-func (w *watch) patience(now time.Duration) time.Duration {
-	return min(max(0, w.until-now), 250*time.Millisecond)
-}
-
-// obey returns what is to be done upon an order. now is from before the warden looked for it, so
-// that silence after the end means that no order was waiting then: the warden may have been late,
-// and an order that moves the end comes first.
-func (w *watch) obey(o order, now time.Duration) action {
-	switch o.Do {
-	case setEnd:
-		w.until = time.Duration(o.N)
-	case setCommand:
-		w.command = int(o.N)
-	case leaveGroup:
-		return toLeave
-	case standDown:
-		return toEnd
-	case widowed:
-		return toKill
-	case silence:
-		if now >= w.until {
-			return toKill
-		}
-	}
-	return toWait
+// leaveCommand leaves the command's group for that of the first process, and reports whether it did.
+// The group 0 is one outside of our PID namespace, which cannot be joined: setpgid(2) means our own by
+// it.
+func leaveCommand() bool {
+	parent, err := unix.Getpgid(os.Getppid())
+	return err == nil && parent != 0 && unix.Setpgid(0, parent) == nil
 }
 
 // nextOrder returns the next order in the pipe, for which it waits no longer than that. It looks
@@ -235,11 +70,11 @@ func nextOrder(pipe int, patience time.Duration) order {
 	if n == 0 || err != nil {
 		return order{Do: silence}
 	}
-	var text [1 + 8]byte
+	var text [orderSize]byte
 	if n, _ := unix.Read(pipe, text[:]); n < len(text) {
 		return order{Do: widowed}
 	}
-	return order{Do: text[0], N: int64(binary.BigEndian.Uint64(text[1:]))}
+	return orderOf(text)
 }
 
 // signalJob sends a signal to the command's group, and to the command if it is in another one:
