@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 // A signal ends what runs for long at once, with the promised exit code.
@@ -43,4 +44,21 @@ func TestSignalsEndTheTools(t *testing.T) {
 		assert.Equal(t, test.code, cmd.ProcessState.ExitCode(), test.args)
 		assert.Empty(t, stderr.String(), "it is how they are meant to end")
 	}
+}
+
+// TestASignalLeavesTheProgramTimeToStop: Ctrl-C comes to both, and the program may take a while.
+func TestASignalLeavesTheProgramTimeToStop(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	h := startHold(t, f, "--ttl", "60s", "x")
+	h.reads(t, "held")
+	h.signal(t, syscall.SIGTERM)
+	line := h.reads(t, "stop")
+	assert.Greater(t, line.Remaining, int64(30_000))
+	_, err := l.TryAcquire(t.Context(), "x")
+	assert.ErrorIs(t, err, redlock.ErrHeld, "the program works on")
+	tr.NoError(t, h.input.Close())
+	assert.Equal(t, 128+int(syscall.SIGTERM), h.code(t))
+	free(t, l, "x")
 }

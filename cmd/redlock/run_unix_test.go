@@ -692,13 +692,6 @@ func TestALossIsToldInTheServersWords(t *testing.T) {
 	assert.Contains(t, h.reads(t, "stop").Reason, words)
 }
 
-// takeAway gives a lock to another on all servers. A key that is deleted on one server after the other
-// may be repaired on each.
-func takeAway(t *testing.T, f fleet.Fleet, name string) {
-	t.Helper()
-	put(t, f.URLs(), name, "another's")
-}
-
 func TestASignalReachesACommandThatLeftItsGroup(t *testing.T) {
 	t.Parallel()
 	f := five(t)

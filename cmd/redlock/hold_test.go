@@ -1,5 +1,3 @@
-//go:build unix
-
 package main
 
 import (
@@ -7,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"syscall"
 	"testing"
 	"time"
 
@@ -105,23 +102,6 @@ func TestAProgramIsToldBeforeItsLockEnds(t *testing.T) {
 	assert.LessOrEqual(t, line.Remaining, int64(1500))
 	assert.Contains(t, line.Reason, "could not be renewed in time")
 	assert.Equal(t, exitLost, h.code(t))
-}
-
-// TestASignalLeavesTheProgramTimeToStop: Ctrl-C comes to both, and the program may take a while.
-func TestASignalLeavesTheProgramTimeToStop(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	l := client(t, f)
-	h := startHold(t, f, "--ttl", "60s", "x")
-	h.reads(t, "held")
-	h.signal(t, syscall.SIGTERM)
-	line := h.reads(t, "stop")
-	assert.Greater(t, line.Remaining, int64(30_000))
-	_, err := l.TryAcquire(t.Context(), "x")
-	assert.ErrorIs(t, err, redlock.ErrHeld, "the program works on")
-	tr.NoError(t, h.input.Close())
-	assert.Equal(t, 128+int(syscall.SIGTERM), h.code(t))
-	free(t, l, "x")
 }
 
 // TestALockIsReleasedForAProgramThatIsGone, also where its end of the output is closed first.
