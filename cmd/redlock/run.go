@@ -32,6 +32,9 @@ the command starts in other process groups (setsid), or as another user (sudo); 
 what must never be written by two, use --fenced and have the resource refuse a
 lower $REDLOCK_FENCE than it has seen.
 
+On Windows Ctrl-Break stands for SIGTERM, and no process that the command starts is
+out of reach, because all are in a job object.
+
 With --once-per 5m the command runs at most once in five minutes, on all machines
 together, though their clocks differ and it takes less than they differ by: the
 tick is marked on the servers before the command runs. Where it is marked already
