@@ -51,8 +51,11 @@ type resource struct {
 }
 
 type pod struct {
-	AutomountServiceAccountToken  *bool `yaml:"automountServiceAccountToken"`
-	TerminationGracePeriodSeconds int   `yaml:"terminationGracePeriodSeconds"`
+	AutomountServiceAccountToken  *bool  `yaml:"automountServiceAccountToken"`
+	EnableServiceLinks            *bool  `yaml:"enableServiceLinks"`
+	RestartPolicy                 string `yaml:"restartPolicy"`
+	Affinity                      affinity
+	TerminationGracePeriodSeconds int `yaml:"terminationGracePeriodSeconds"`
 	SecurityContext               struct {
 		RunAsNonRoot   bool              `yaml:"runAsNonRoot"`
 		RunAsUser      int               `yaml:"runAsUser"`
@@ -60,8 +63,15 @@ type pod struct {
 		SeccompProfile map[string]string `yaml:"seccompProfile"`
 	} `yaml:"securityContext"`
 	Volumes []struct {
-		Name     string
-		EmptyDir map[string]string `yaml:"emptyDir"`
+		Name      string
+		EmptyDir  map[string]string `yaml:"emptyDir"`
+		Projected struct {
+			DefaultMode int `yaml:"defaultMode"`
+			Sources     []struct {
+				ConfigMap struct{ Name string } `yaml:"configMap"`
+				Secret    struct{ Name string }
+			}
+		}
 	}
 	InitContainers []container `yaml:"initContainers"`
 	Containers     []container
@@ -70,7 +80,7 @@ type pod struct {
 type container struct {
 	Name, Image    string
 	RestartPolicy  string `yaml:"restartPolicy"`
-	Args           []string
+	Command, Args  []string
 	Env            []envVariable
 	Ports          []port
 	StartupProbe   *probe `yaml:"startupProbe"`
@@ -87,6 +97,7 @@ type container struct {
 	VolumeMounts []struct {
 		Name      string
 		MountPath string `yaml:"mountPath"`
+		ReadOnly  bool   `yaml:"readOnly"`
 	} `yaml:"volumeMounts"`
 }
 
@@ -107,9 +118,12 @@ type envVariable struct {
 
 type probe struct {
 	HTTPGet          struct{ Path, Port string } `yaml:"httpGet"`
-	PeriodSeconds    int                         `yaml:"periodSeconds"`
-	TimeoutSeconds   int                         `yaml:"timeoutSeconds"`
-	FailureThreshold int                         `yaml:"failureThreshold"`
+	TCPSocket        struct{ Port string }       `yaml:"tcpSocket"`
+	Exec             struct{ Command []string }
+	PeriodSeconds    int `yaml:"periodSeconds"`
+	TimeoutSeconds   int `yaml:"timeoutSeconds"`
+	SuccessThreshold int `yaml:"successThreshold"`
+	FailureThreshold int `yaml:"failureThreshold"`
 }
 
 // An inspector collects what is wrong with a manifest.
@@ -168,12 +182,9 @@ func (in *inspector) deployment(d *resource) {
 	if len(in.wrong) > 0 {
 		return
 	}
-	in.check(p.AutomountServiceAccountToken != nil && !*p.AutomountServiceAccountToken, "the pod gets a token of the API")
-	s := p.SecurityContext
-	in.check(s.RunAsNonRoot && s.RunAsUser > 0 && s.SeccompProfile["type"] == "RuntimeDefault", "the pod has rights that it does not need")
+	in.confined(p)
 	in.sidecar(p)
 	for _, c := range slices.Concat(p.InitContainers, p.Containers) {
-		in.confined(&c)
 		in.check(strings.HasPrefix(c.Image, "registry.example/") && strings.Contains(c.Image, ":"), "%s: the image %s is no placeholder", c.Name, c.Image)
 		for _, probe := range []*probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 			in.probe(&c, probe)
@@ -184,11 +195,17 @@ func (in *inspector) deployment(d *resource) {
 	}
 }
 
-func (in *inspector) confined(c *container) {
-	s := c.SecurityContext
-	in.check(s.ReadOnlyRootFilesystem && s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation && slices.Equal(s.Capabilities.Drop, []string{"ALL"}),
-		"%s has rights that it does not need", c.Name)
-	in.check(c.Resources.Requests["cpu"] != "" && c.Resources.Requests["memory"] != "" && c.Resources.Limits["memory"] != "", "%s: the resources are not complete", c.Name)
+// confined checks that a pod has no rights that it does not need, and what it is to have of the machine.
+func (in *inspector) confined(p *pod) {
+	in.check(p.AutomountServiceAccountToken != nil && !*p.AutomountServiceAccountToken, "the pod gets a token of the API")
+	s := p.SecurityContext
+	in.check(s.RunAsNonRoot && s.RunAsUser > 0 && s.SeccompProfile["type"] == "RuntimeDefault", "the pod has rights that it does not need")
+	for _, c := range slices.Concat(p.InitContainers, p.Containers) {
+		s := c.SecurityContext
+		in.check(s.ReadOnlyRootFilesystem && s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation && slices.Equal(s.Capabilities.Drop, []string{"ALL"}),
+			"%s has rights that it does not need", c.Name)
+		in.check(c.Resources.Requests["cpu"] != "" && c.Resources.Requests["memory"] != "" && c.Resources.Limits["memory"] != "", "%s: the resources are not complete", c.Name)
+	}
 }
 
 func (in *inspector) probe(c *container, p *probe) {
