@@ -35,7 +35,8 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 // order of arrival, as sync.Mutex does it; Fair is stricter. A holder's Release hands the lock over
 // to the next caller of the same Locker, but once these have had it for some milliseconds the nodes
 // are asked anew, so that other processes have their chance. Other processes are told by the nodes
-// when a lock may be free, where these can (protocol.Watchable), and else look every 200 ms at most.
+// when a lock may be free, where these give hints (see package pool), and else look every 200 ms at
+// most.
 //
 // It waits for as long as ctx allows, unless Retries sets a limit, and its
 // error is the last try's, as for TryAcquire. If ctx ends, QuorumError.Kind tells what was in the way.

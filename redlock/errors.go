@@ -44,7 +44,7 @@ var (
 // QuorumError.
 var (
 	// ErrQuarantine: the node may have forgotten locks that have not expired
-	// yet, or has only to be asked again; a *protocol.QuarantineError says when.
+	// yet, or has only to be asked again; the error's text says when.
 	ErrQuarantine = protocol.ErrQuarantine
 	// ErrSettings: the clients of this node were set up for another number of nodes.
 	ErrSettings = trust.ErrSettings

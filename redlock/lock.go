@@ -57,7 +57,7 @@ func (k *Lock) Value() string { return k.session.value }
 
 // Context ends when the lock does: with cause ErrLost at its deadline at the
 // latest, or as soon as a majority of nodes says that the lock is gone: at the next renewal,
-// or within milliseconds where the nodes give hints (protocol.Watchable) and the lock has
+// or within milliseconds where the nodes give hints (see package pool) and the lock has
 // been held for 50 ms with a TTL of a second or more, unless its Locker holds 100,000 such
 // locks already; with ErrReleased when it is released;
 // with ErrClosed when the Locker is closed. On a machine that slept past the deadline it
