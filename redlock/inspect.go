@@ -23,7 +23,7 @@ type NodeState struct {
 	Value  string        // of the lock's key; empty if the node holds none
 	TTL    time.Duration // what is left of it; NoTTL if it never expires
 	Stuck  bool          // there is a key and it has no TTL: only a DEL frees it
-	Holder               // what Value tells of who holds it
+	Holder Holder        // what Value tells of who holds it
 	Err    error         // a *NodeError: why the node did not say; nil if it did
 }
 
