@@ -19,7 +19,7 @@
 //
 // Below it each reply of a node is a span redlock.vote, from the request to the reply. It may end
 // long after its parent: a node whose vote is not needed is not waited for. Releases of what a try
-// had taken in vain are among them. There are at most MaxVoteSpans for one acquisition, which may
+// had taken in vain are among them. There are at most 128 for one acquisition, which may
 // try for hours; the attribute redlock.votes_omitted then counts the others that were there when it
 // ended.
 //

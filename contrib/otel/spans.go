@@ -16,9 +16,9 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// MaxVoteSpans is how many replies of nodes are shown below one acquisition. One that waits in
+// maxVoteSpans is how many replies of nodes are shown below one acquisition. One that waits in
 // contention for an hour gets a hundred thousand.
-const MaxVoteSpans = 128
+const maxVoteSpans = 128
 
 // errorType is the attribute by which tools group errors, of OpenTelemetry's semantic conventions.
 const errorType = attribute.Key("error.type")
@@ -62,7 +62,7 @@ func (s *spans) observe(e redlock.Event) {
 	}
 	switch e.Kind {
 	case redlock.EventVote:
-		if a.votes.Add(1) <= MaxVoteSpans {
+		if a.votes.Add(1) <= maxVoteSpans {
 			s.vote(e)
 		}
 	case redlock.EventAttempt:
@@ -88,7 +88,7 @@ func (a *acquisition) end(at time.Time, err error) {
 		attribute.Int64("redlock.votes", a.granted.Load()),
 		attribute.Int64("redlock.attempts", a.attempts.Load()),
 	)
-	if omitted := a.votes.Load() - MaxVoteSpans; omitted > 0 {
+	if omitted := a.votes.Load() - maxVoteSpans; omitted > 0 {
 		a.span.SetAttributes(attribute.Int64("redlock.votes_omitted", omitted))
 	}
 	// That another holds the lock is an answer and no error, above all to a TryAcquire.
