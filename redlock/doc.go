@@ -57,4 +57,11 @@
 // All clients of a name use the same nodes, and as many; with [NewGroups] nodes
 // change while clients run. No node is a replica of another, and none evicts keys
 // (maxmemory-policy noeviction). Work stops when Lock.Context ends.
+//
+// # What may grow
+//
+// Structs get fields, and [EventKind], [Op] and [Outcome] get values: so name the
+// fields in literals, and have a default in a switch. [Observer] and [Tracer] get no
+// methods. A [Node] gets methods, because only package pool makes nodes.
+// docs/COMPATIBILITY.md has the rest.
 package redlock

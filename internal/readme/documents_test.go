@@ -185,7 +185,7 @@ func TestDocumentsNameTheGoVersion(t *testing.T) {
 	t.Parallel()
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
 	require.NotNil(t, version)
-	for _, document := range []string{"README.md", "CONTRIBUTING.md"} {
+	for _, document := range []string{"README.md", "CONTRIBUTING.md", "docs/COMPATIBILITY.md"} {
 		text := "Go " + version[1] + " or newer"
 		assert.True(t, strings.Contains(read(t, document), text), "%s does not say %s", document, text)
 	}
