@@ -3,12 +3,15 @@ package readme_test
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/redquorum/redquorum/internal/readme"
 )
@@ -69,4 +72,31 @@ func hasModules(t *testing.T, root, module string) bool {
 	c.Dir = filepath.Join(root, module)
 	c.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
 	return c.Run() == nil
+}
+
+// TestDependabotLooksAtEachModule: the Makefile's and the root's, each of which has a go.mod.
+func TestDependabotLooksAtEachModule(t *testing.T) {
+	t.Parallel()
+	modules := regexp.MustCompile(`(?m)^MODULES *:= (.*)$`).FindStringSubmatch(read(t, "Makefile"))
+	require.NotNil(t, modules)
+	var there, looked []string
+	for _, file := range readme.Files(t, "go.mod") {
+		there = append(there, path.Dir(file))
+	}
+	var config struct {
+		Updates []struct {
+			Ecosystem   string `yaml:"package-ecosystem"`
+			Directories []string
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(read(t, ".github/dependabot.yml")), &config))
+	for _, u := range config.Updates {
+		for _, folder := range u.Directories {
+			if u.Ecosystem == "gomod" {
+				looked = append(looked, path.Clean("."+folder))
+			}
+		}
+	}
+	assert.ElementsMatch(t, there, append(strings.Fields(modules[1]), "."), "MODULES in the Makefile")
+	assert.ElementsMatch(t, there, looked, ".github/dependabot.yml")
 }
