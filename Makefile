@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test servers-test race modules check full fmt vet cross mutants lint vuln schedules seed soak bench benchmarks chaos image up down
+.PHONY: help demo quick test servers-test race modules check full fmt vet cross mutants lint vuln schedules seed soak bench benchmarks chaos image release up down
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ chaos: ## break real servers, clients and the network: make chaos DURATION=10m (
 
 image: ## make the test image from this machine's redis-server (needs Docker)
 	./integration/image.sh
+
+release: ## make a release, or all but its tags: make release VERSION=1.0.0 DRY_RUN=1 (docs/RELEASING.md)
+	./release/release.sh "$(VERSION)" $(if $(DRY_RUN),dry-run)
 
 up: ## start five Redis by docker-compose on ports 7001 to 7005 (needs Docker)
 	docker-compose up -d
