@@ -55,6 +55,7 @@ func TestUnitsOfSystemd(t *testing.T) {
 	assert.NoError(t, parses(start[1:]))
 	tr.Equal(t, "serve", start[1])
 	assert.Equal(t, "notify", one(service, "Service.Type"), "TestServeUnderSystemd: it notifies")
+	assert.NotEqual(t, one(socket, "Socket.SocketGroup"), one(service, "Service.User"), "systemd makes no user if a group has its name")
 	assert.Equal(t, "unix:"+one(socket, "Socket.ListenStream"), newServe().Flags().Lookup("listen").DefValue)
 
 	c := newServe()
