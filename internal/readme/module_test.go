@@ -100,3 +100,27 @@ func TestDependabotLooksAtEachModule(t *testing.T) {
 	assert.ElementsMatch(t, there, append(strings.Fields(modules[1]), "."), "MODULES in the Makefile")
 	assert.ElementsMatch(t, there, looked, ".github/dependabot.yml")
 }
+
+// TestModulesAreWhereTheyAreLookedFor: the Makefile tests all that there are. A release tags those
+// right below contrib, and writes its version where they require the root's module, and no other's.
+func TestModulesAreWhereTheyAreLookedFor(t *testing.T) {
+	t.Parallel()
+	listed := regexp.MustCompile(`(?m)^MODULES +:= (.*)$`).FindStringSubmatch(read(t, "Makefile"))
+	require.NotNil(t, listed)
+	var found []string
+	for _, file := range readme.Files(t, "/go.mod") {
+		module := strings.TrimSuffix(file, "/go.mod")
+		found = append(found, module)
+		within, published := strings.CutPrefix(module, "contrib/")
+		if !published {
+			continue
+		}
+		assert.NotContains(t, within, "/")
+		text := read(t, file)
+		assert.Contains(t, text, "module github.com/redquorum/redquorum/"+module+"\n")
+		ours := regexp.MustCompile(`(?m)^(?:require)?\s+(github\.com/redquorum/\S+) v`).FindAllStringSubmatch(text, -1)
+		require.Len(t, ours, 1, file)
+		assert.Equal(t, "github.com/redquorum/redquorum", ours[0][1], file)
+	}
+	assert.ElementsMatch(t, found, strings.Fields(listed[1]))
+}
