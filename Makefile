@@ -11,6 +11,8 @@ SCENARIO  ?= steady
 SERVERS   ?= redis valkey
 SCHEDULES ?= 20000
 PART      ?= 1/1
+VERSION   ?=
+DRY_RUN   ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 

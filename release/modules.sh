@@ -33,17 +33,17 @@ take() {
     } >main.go
     go build -o reader .
     ./reader
-    go test -run '^Example' "${@:2}"
+    go test -run '^Example' "${@:2}" 2>"$work/log" || { cat "$work/log" >&2 && exit 1; }
 }
 
-take "$root" "$root/redlock" "$root/pool" "$root/election" "$root/once"
+take "$root" "$root/redlock" "$root/pool"
 for module in "$clone"/contrib/*/; do
     module=$root/contrib/$(basename "$module")
     take "$module" "$module"
 done
 
 cd "$work"
-go install "$root/cmd/redlock@v$version"
+go install "$root/cmd/redlock@v$version" 2>"$work/log" || { cat "$work/log" >&2 && exit 1; }
 [ "$(bin/redlock version)" = "redlock version v$version" ] ||
     { echo "go install made a redlock that says: $(bin/redlock version)" >&2 && exit 1; }
 bin/redlock demo >"$work/log" || { cat "$work/log" >&2 && exit 1; }
