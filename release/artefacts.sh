@@ -156,7 +156,8 @@ for os in linux darwin windows freebsd; do
         fi
         rm -r "$work/archive"
         go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin \
-            -json -std -noserial -notimestamp -version "v$version" -output "$dist/$name.cdx.json" "$work/${os}_$arch" 2>/dev/null
+            -json -std -noserial -notimestamp -version "v$version" -output "$dist/$name.cdx.json" "$work/${os}_$arch" 2>"$work/log" ||
+            { cat "$work/log" >&2 && exit 1; }
     done
 done
 deb amd64
