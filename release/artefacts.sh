@@ -35,7 +35,7 @@ says=$("$work/redlock" version)
 "$work/redlock" man "$work/man"
 mkdir "$work/completions"
 for shell in bash zsh fish powershell; do
-    "$work/redlock" completion "$shell" >"$work/completions/redlock.$shell"
+    "$work/redlock" completion "$shell" >"$work/completions/redlock.${shell/powershell/ps1}"
 done
 
 # system ARCH: the files of a Linux system, below $work/system.
@@ -56,10 +56,12 @@ system() {
 
 # The group of the socket. The service is not started: it needs /etc/redlock.env first.
 group='getent group redlock >/dev/null || groupadd --system redlock'
+reload='[ ! -d /run/systemd/system ] || systemctl daemon-reload'
 
 deb() {
     local arch=$1 root=$work/system
     system "$arch"
+    mv "$root/usr/share/zsh/site-functions" "$root/usr/share/zsh/vendor-completions" # where Debian's zsh looks
     mkdir "$root/DEBIAN"
     cat >"$root/DEBIAN/control" <<EOF
 Package: redlock
@@ -74,13 +76,14 @@ Description: locks held by the votes of independent Redis servers
  It runs commands under a lock, gives locks to programs over HTTP, shows who
  holds them, and checks the servers.
 EOF
-    printf '#!/bin/sh\nset -e\n%s\n[ ! -d /run/systemd/system ] || systemctl daemon-reload\n' "$group" >"$root/DEBIAN/postinst"
+    printf '#!/bin/sh\nset -e\n%s\n%s\n' "$group" "$reload" >"$root/DEBIAN/postinst"
+    printf '#!/bin/sh\nset -e\n%s\n' "$reload" >"$root/DEBIAN/postrm"
     cat >"$root/DEBIAN/prerm" <<'EOF'
 #!/bin/sh
 set -e
 [ "$1" != remove ] || [ ! -d /run/systemd/system ] || systemctl disable --now redlock.socket redlock.service
 EOF
-    chmod 755 "$root/DEBIAN/postinst" "$root/DEBIAN/prerm"
+    chmod 755 "$root"/DEBIAN/p*
     dpkg-deb --build --root-owner-group "$root" "$dist/redlock_${version}_$arch.deb" >/dev/null
 }
 
@@ -101,7 +104,9 @@ holds them, and checks the servers.
 %pre
 $group
 %post
-[ ! -d /run/systemd/system ] || systemctl daemon-reload
+$reload
+%postun
+$reload
 %preun
 [ "\$1" != 0 ] || [ ! -d /run/systemd/system ] || systemctl disable --now redlock.socket redlock.service
 %files
@@ -111,7 +116,7 @@ EOF
     # Nothing is stripped or compressed again, and no build is told from another.
     rpmbuild -bb --quiet --target "$arch" --buildroot "$work/system" -D "_rpmdir $work" -D '_rpmfilename redlock.rpm' \
         -D "_topdir $work/rpm" -D '__os_install_post %{nil}' -D '_build_id_links none' -D '_buildhost redquorum' \
-        -D 'use_source_date_epoch_as_buildtime 1' -D 'clamp_mtime_to_source_date_epoch 1' "$work/redlock.spec"
+        -D 'use_source_date_epoch_as_buildtime 1' -D 'clamp_mtime_to_source_date_epoch 1' "$work/redlock.spec" >/dev/null
     mv "$work/redlock.rpm" "$dist/redlock-$version-1.$arch.rpm"
 }
 
