@@ -2,12 +2,15 @@
 # Builds what is published of a version into a folder that is not there yet: the same bytes from the
 # same commit by the same tools, in any folder.
 #
-#   release/artefacts.sh CLONE VERSION FOLDER        CLONE has the version's tag checked out
+#   release/artefacts.sh CLONE VERSION FOLDER [-a]
+#
+# CLONE has the version's tag checked out. With -a nothing is taken from the build cache.
 set -euo pipefail
 
 clone=$1
 version=$2
 dist=$3
+anew=${4:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -24,7 +27,7 @@ archive() {
 
 # build OS ARCH FILE. -buildvcs has the tag and the commit recorded, for "redlock version".
 build() {
-    GOOS=$1 GOARCH=$2 go -C "$clone" build -trimpath -buildvcs=true -ldflags "-s -w" -o "$3" ./cmd/redlock
+    GOOS=$1 GOARCH=$2 go -C "$clone" build $anew -trimpath -buildvcs=true -ldflags "-s -w" -o "$3" ./cmd/redlock
 }
 
 # What a program of this machine writes: pages, completions, and its version.
