@@ -170,11 +170,18 @@ func (all *terms) note(a told) {
 // under way.
 func TestNoProgramBelievesThatItLeadsBesideAnother(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	seeds := uint64(3)
+	if testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			servers := redlocktest.Start(t)
 			all := &terms{begun: map[int64]time.Time{}, ends: map[int64]time.Time{}}
 			over := time.Now().Add(4 * time.Minute)
+			if testing.Short() {
+				over = time.Now().Add(2 * time.Minute)
+			}
 			var programs sync.WaitGroup
 			for id := range uint64(3) {
 				programs.Go(func() {

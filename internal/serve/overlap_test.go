@@ -27,7 +27,10 @@ type work struct {
 func TestNoTwoClientsMayWorkAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	seeds, total := uint64(12), 0
-	if long.Enabled() {
+	switch {
+	case testing.Short():
+		seeds = 3
+	case long.Enabled():
 		seeds = 100
 	}
 	for seed := range seeds {
