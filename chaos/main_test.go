@@ -249,7 +249,7 @@ func TestAMinuteIsEnoughForAllScenarios(t *testing.T) {
 	}
 	assert.InDelta(t, float64(time.Minute), float64(total), float64(time.Second))
 	_, err = parse([]string{"--duration", "56s"}, io.Discard)
-	assert.ErrorContains(t, err, "take 47 TTLs, which is 56.4s: give that or more, or fewer scenarios")
+	assert.ErrorContains(t, err, "take 51 TTLs, which is 58.65s: give that or more, or fewer scenarios")
 }
 
 func TestAReplayHasTheOptionsOfItsRun(t *testing.T) {

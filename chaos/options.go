@@ -39,7 +39,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.DurationVar(&o.duration, "duration", 2*time.Minute,
 		"of the faults; the scenarios share it, and each adds some seconds to begin and end")
 	flags.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 draws one")
-	flags.DurationVar(&o.ttl, "ttl", 1200*time.Millisecond, "of the locks")
+	flags.DurationVar(&o.ttl, "ttl", 1150*time.Millisecond, "of the locks")
 	flags.IntVar(&o.clients, "clients", 4, "number of client processes")
 	flags.IntVar(&o.nodes, "nodes", 5, "number of servers")
 	flags.StringVar(&o.client, "client", "",
