@@ -30,7 +30,7 @@ const nodes = 5
 
 // stables have the rigs that no test has taken; nil is one that is not started yet. So many tests
 // run at the same time, most of which wait most of the time.
-var stables = map[fleet.Kind]chan *rig{fleet.Process: stable(4), fleet.Docker: stable(1)}
+var stables = map[fleet.Kind]chan *rig{fleet.Process: stable(4), fleet.Docker: stable(2)}
 
 func stable(size int) chan *rig {
 	rigs := make(chan *rig, size)
