@@ -28,15 +28,16 @@ func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
 		return err
 	}
 	defer of.leave()
+	isNew := r.Header.Get(sessionHeader) == ""
 	l, err := s.lease(r, of, &wanted)
 	if err != nil {
-		if isNew := r.Header.Get(sessionHeader) == ""; isNew {
+		if isNew {
 			of.end()
 		}
 		return err
 	}
 	a := l.locked(r)
-	if r.Header.Get(sessionHeader) == "" {
+	if isNew {
 		a.Session = of.id
 	}
 	w.Header().Set("Location", "/v1/locks/"+l.id)

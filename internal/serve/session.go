@@ -368,7 +368,7 @@ func (s *session) settle(a *attempt, l *lease) {
 // add gives the session a lock that was taken for it, by an attempt with a key if there is one. If that
 // is too late, or too many, the caller still has the lock.
 func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) {
-	l := &lease{id: rand.Text(), session: s, lock: lock, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
+	l := &lease{id: rand.Text(), session: s, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -380,6 +380,7 @@ func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) 
 	if err := s.put(l); err != nil {
 		return nil, err
 	}
+	l.hold(lock)
 	return l, nil
 }
 
@@ -390,10 +391,13 @@ func (s *session) put(l *lease) error {
 	}
 	s.leases[l.id] = l
 	s.changes()
-	if l.lock != nil {
-		context.AfterFunc(l.lock.Context(), func() { l.end(context.Cause(l.lock.Context())) })
-	}
 	return nil
+}
+
+// hold has a lease have its lock. The session must be locked.
+func (l *lease) hold(lock *redlock.Lock) {
+	l.lock = lock
+	context.AfterFunc(lock.Context(), func() { l.end(context.Cause(lock.Context())) })
 }
 
 // release releases the lock of a lease.

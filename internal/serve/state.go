@@ -18,6 +18,7 @@ type savedSession struct {
 	ID     string       `json:"id"`
 	TTL    int64        `json:"ttl_ms"`
 	Owner  string       `json:"owner"`
+	IsLone bool         `json:"lone,omitempty"`
 	Leases []savedLease `json:"leases"`
 }
 
@@ -28,6 +29,7 @@ type savedLease struct {
 	Grant grant  `json:"grant"`
 	Value string `json:"value,omitempty"` // empty: it cannot be adopted
 	Hold  int64  `json:"hold_ms,omitempty"`
+	Told  int64  `json:"told_ms,omitempty"` // for how much longer the client may work by what it was told
 	Lost  string `json:"lost,omitempty"`
 }
 
@@ -70,9 +72,9 @@ func (s *Server) Leave() State {
 
 // saved returns a session, which is locked.
 func (s *session) saved() savedSession {
-	to := savedSession{ID: s.id, TTL: s.ttl.Milliseconds(), Owner: s.owner, Leases: []savedLease{}}
+	to := savedSession{ID: s.id, TTL: s.ttl.Milliseconds(), Owner: s.owner, IsLone: s.isLone, Leases: []savedLease{}}
 	for _, l := range s.leases {
-		at := savedLease{ID: l.id, Key: l.key, Wish: l.wish, Grant: l.granted, Lost: l.lost}
+		at := savedLease{ID: l.id, Key: l.key, Wish: l.wish, Grant: l.granted, Lost: l.lost, Told: max(0, time.Until(l.told).Milliseconds()+1)}
 		switch {
 		case l.lost != "":
 		case len(l.granted.Names) > 1 || len(l.granted.Permits) > 1:
@@ -99,6 +101,7 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 		if err != nil { // there are fewer than before; the locks expire
 			continue
 		}
+		of.isLone = from.IsLone // before others know of it
 		defer of.leave()
 		for _, each := range from.Leases {
 			slots <- struct{}{}
@@ -116,25 +119,33 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 	return kept, lost - kept
 }
 
-// resumeLease takes over a lease, as one that is lost if it is.
+// resumeLease takes over a lease, as one that is lost if it is. One that there is no room for is not
+// adopted, so that it expires.
 func (s *Server) resumeLease(ctx context.Context, of *session, from savedLease) {
-	l := &lease{id: from.ID, session: of, key: from.Key, wish: from.Wish, granted: from.Grant, lost: from.Lost, taken: time.Now()}
-	if l.lost == "" {
-		w := *from.Wish
-		w.MaxHold = from.Hold
-		var err error
-		if l.lock, err = s.locker.Adopt(ctx, l.granted.Names[0], from.Value, w.options()...); err != nil {
-			l.lost = "the server was restarted: " + err.Error()
-		}
+	now := time.Now()
+	l := &lease{
+		id: from.ID, session: of, key: from.Key, wish: from.Wish, granted: from.Grant, lost: from.Lost,
+		taken: now, told: now.Add(millis(from.Told)),
 	}
 	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.put(l) != nil { // there is room for fewer than before; the lock expires
-		return
-	}
-	if l.key != "" {
+	hasRoom := of.put(l) == nil
+	if hasRoom && l.key != "" {
 		of.attempts[l.key] = &attempt{wish: l.wish, key: l.key, done: closed, lease: l}
 	}
+	of.mu.Unlock()
+	if !hasRoom || l.lost != "" {
+		return
+	}
+	w := *from.Wish
+	w.MaxHold = from.Hold
+	lock, err := s.locker.Adopt(ctx, l.granted.Names[0], from.Value, w.options()...)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if err != nil {
+		l.lost = "the server was restarted: " + err.Error()
+		return
+	}
+	l.hold(lock)
 }
 
 // closed is a channel that is.
