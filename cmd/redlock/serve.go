@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -353,14 +352,10 @@ func (s *serveCommand) tlsConfig() (*tls.Config, error) {
 	if s.clientCA == "" {
 		return c, nil
 	}
-	text, err := os.ReadFile(s.clientCA)
-	if err != nil {
-		return nil, wrong(s.flags, "client-ca", "%w", err)
+	if c.ClientCAs, err = s.authorities("client-ca", s.clientCA); err != nil {
+		return nil, err
 	}
-	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, wrong(s.flags, "client-ca", "%s holds no certificate in PEM format", s.clientCA)
-	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
 	return c, nil
 }
 

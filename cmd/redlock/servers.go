@@ -241,14 +241,11 @@ func (s *servers) poolOptions() ([]pool.Option, error) {
 	}
 	config := &tls.Config{}
 	if s.tlsCA != "" {
-		text, err := os.ReadFile(s.tlsCA)
+		authorities, err := s.authorities("tls-ca", s.tlsCA)
 		if err != nil {
-			return nil, wrong(s.flags, "tls-ca", "%w", err)
+			return nil, err
 		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, wrong(s.flags, "tls-ca", "%s holds no certificate in PEM format", s.tlsCA)
-		}
+		config.RootCAs = authorities
 	}
 	if s.tlsCert != "" {
 		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
@@ -258,6 +255,19 @@ func (s *servers) poolOptions() ([]pool.Option, error) {
 		config.Certificates = []tls.Certificate{cert}
 	}
 	return append(opts, pool.TLS(config)), nil
+}
+
+// authorities reads the file of a flag.
+func (s *servers) authorities(flag, file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, wrong(s.flags, flag, "%w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, wrong(s.flags, flag, "%s holds no certificate in PEM format", file)
+	}
+	return pool, nil
 }
 
 // open returns a Locker over the sets. Its errors are about settings, not about servers that do not
