@@ -190,9 +190,7 @@ const (
 
 // scan asks one server. Its keys come in no order, some of them several times.
 func (f *finder) scan(ctx context.Context, s dialer) (found map[string]int, cut bool, err error) {
-	dialling, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	c, err := s.dial(dialling)
+	c, err := f.dial(ctx, s)
 	if err != nil {
 		return nil, false, err
 	}
@@ -229,6 +227,21 @@ func (f *finder) scan(ctx context.Context, s dialer) (found map[string]int, cut 
 	return found, true, nil
 }
 
+// dial connects to one server.
+func (f *finder) dial(ctx context.Context, s dialer) (redis.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	return s.dial(ctx)
+}
+
+// late returns the error of a connection, which may be that the answer took too long.
+func (f *finder) late(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("no answer within %v", f.timeout)
+	}
+	return err
+}
+
 // votes returns an error if the server is one that has no vote: what it holds is another's, or a
 // part. A server that does not permit the questions is believed, as it is by the locks.
 func (f *finder) votes(ctx context.Context, c redis.Conn) error {
@@ -246,7 +259,7 @@ func (f *finder) votes(ctx context.Context, c redis.Conn) error {
 	}
 	info, err := redis.String(c.Do("CLUSTER", "INFO")) // which a server that is in no cluster refuses
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("no answer within %v", f.timeout)
+		return f.late(ctx, err)
 	}
 	if why := keys.Missing(info); why != "" {
 		return fmt.Errorf("%w (%s)", pool.ErrCluster, why)

@@ -216,9 +216,7 @@ func (f *finder) contents(ctx context.Context, s dialer, slots []slot) (all []co
 	if len(slots) == 0 {
 		return nil, nil
 	}
-	dialling, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	c, err := s.dial(dialling)
+	c, err := f.dial(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -289,14 +287,6 @@ func (f *finder) someContents(ctx context.Context, c redis.Conn, slots []slot) (
 		one.readers.drop()
 	}
 	return all, nil
-}
-
-// late returns the error of a connection, which may be that the answer took too long.
-func (f *finder) late(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("no answer within %v", f.timeout)
-	}
-	return err
 }
 
 // drop drops members that do not count any more: those whose life is over.
