@@ -84,3 +84,24 @@ func TestServeThatIsKilledLeavesNothing(t *testing.T) {
 	tr.NoError(t, err)
 	tr.NoError(t, lock.Release(t.Context()))
 }
+
+// TestServeRefusesAStateThatItCannotRead, and leaves the file where it is.
+func TestServeRefusesAStateThatItCannotRead(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	for text, why := range map[string]string{
+		`{"version":2,"sessions":[]}`: "it is of version 2, and this redlock reads version 1; remove it if",
+		`{"sessions":[]}`:             "it is of version 0, and",
+		`sessions: none`:              "invalid character 's'",
+		`{"version":1,"sessions":[{"id":"s","leases":[{"id":"l"}]}]}`: "a lease in it is not complete; remove it if",
+	} {
+		file := filepath.Join(t.TempDir(), "state")
+		tr.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		code, _, stderr := command(t, f.URLs(), "serve", "--listen", "127.0.0.1:0", "--state", file).outcome(t)
+		assert.Equal(t, 64, code, text)
+		assert.Contains(t, stderr, "redlock: --state: "+why)
+		left, err := os.ReadFile(file)
+		tr.NoError(t, err)
+		assert.Equal(t, text, string(left))
+	}
+}

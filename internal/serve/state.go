@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -11,8 +12,12 @@ import (
 // locks, by which that one adopts them. It is a secret, because who has it can release the locks and act
 // for the sessions.
 type State struct {
+	Version  int            `json:"version"`
 	Sessions []savedSession `json:"sessions"`
 }
+
+// stateVersion goes up when a Server can no longer read what the one before has left.
+const stateVersion = 1
 
 type savedSession struct {
 	ID     string       `json:"id"`
@@ -35,6 +40,9 @@ type savedLease struct {
 
 // Check returns why a State that was read is not one that a Server has left, or nil.
 func (s State) Check() error {
+	if s.Version != stateVersion {
+		return fmt.Errorf("it is of version %d, and this redlock reads version %d", s.Version, stateVersion)
+	}
 	for _, of := range s.Sessions {
 		for _, l := range of.Leases {
 			if l.Wish == nil || len(l.Grant.Names) == 0 || l.ID == "" || of.ID == "" {
@@ -55,7 +63,7 @@ func (s *Server) Leave() State {
 	s.table.close(time.Time{})
 	s.end()
 	s.office.end()
-	all := State{Sessions: []savedSession{}}
+	all := State{Version: stateVersion, Sessions: []savedSession{}}
 	for _, of := range s.table.all() {
 		of.mu.Lock()
 		if !of.ended {
