@@ -115,6 +115,9 @@ func (s *schedule) newClient(ttl time.Duration, more ...redlock.LockerOption) *c
 	}
 	c.tickets = &ticketNumbers{client: c.id, numbers: map[string]string{}}
 	nodes := c.tickets.numbered(c.process.Nodes())
+	if s.versions {
+		nodes = c.versions(nodes)
+	}
 	if s.beyond {
 		nodes, opts = c.misconfigure(nodes, opts)
 	}

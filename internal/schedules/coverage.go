@@ -76,6 +76,8 @@ var (
 	quarantines  = newPoint("votes in quarantine")
 	jumps        = newPoint("jumps noticed")
 	voidVotes    = newPoint("votes void otherwise")
+	laterRecords = newPoint("records written by a later version")
+	keptRecords  = newPoint("records whose later field was kept")
 	raises       = newPoint("tokens raised")
 	repairs      = newPoint("locks given back")
 

@@ -59,6 +59,7 @@ type profile struct {
 	back     bool          // clocks are set back
 	ends     bool          // processes die or close their Locker, and others come
 	mayFail  int           // servers at a time
+	versions bool          // half of the clients have a later version of the library
 	coarse   time.Duration // by so much wall clocks advance at once, so that proposals of tokens collide
 }
 
@@ -99,6 +100,7 @@ func (s *schedule) newProfile() profile {
 	if dice := s.world.Rand("permits"); p.fair == 0 && dice.IntN(3) == 0 {
 		p.permits = 2 + dice.IntN(4)
 	}
+	p.versions = s.world.Rand("versions").IntN(3) == 0
 	p.longTTLs = !p.beyond && !p.forgets && !p.ends && p.ahead == 0 && s.plan.IntN(2) == 0
 	return p
 }
