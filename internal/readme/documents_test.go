@@ -191,6 +191,17 @@ func TestDocumentsNameTheGoVersion(t *testing.T) {
 	}
 }
 
+// TestTheREADMEsRatios are those that were measured.
+func TestTheREADMEsRatios(t *testing.T) {
+	t.Parallel()
+	steady := regexp.MustCompile(`(?m)^\| (redquorum|redsync|rueidislock)(?: [\d.]+ \((?:redigo|one server)\))? \| (\d\.\d\d)× `)
+	measured := steady.FindAllStringSubmatch(read(t, "docs/BENCHMARKS.md"), 3)
+	require.Len(t, measured, 3, "the first table of docs/BENCHMARKS.md")
+	for _, row := range measured {
+		assert.Regexp(t, `(?m)^\| \**`+row[1]+`\** \|.* \| `+regexp.QuoteMeta(row[2])+` \|$`, read(t, "README.md"))
+	}
+}
+
 // TestTheLibrarysPageNamesEveryOption of package redlock.
 func TestTheLibrarysPageNamesEveryOption(t *testing.T) {
 	t.Parallel()
