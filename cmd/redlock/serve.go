@@ -131,30 +131,18 @@ func (s *serveCommand) check() error {
 
 // run serves until ctx ends.
 func (s *serveCommand) run(ctx context.Context) error {
-	token, err := s.token()
+	d, err := s.door()
 	if err != nil {
 		return err
 	}
-	secure, err := s.tlsConfig()
-	if err != nil {
-		return err
-	}
-	listener, err := s.listener()
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
-	isLocal, isLoopback := isLocal(listener.Addr())
-	if !isLocal && (secure == nil || token == "" && s.clientCA == "") {
-		return wrong(s.flags, "listen", "%v can be reached from other machines: give --cert and --key, and --token-file or --client-ca", listener.Addr())
-	}
+	defer d.listener.Close()
 	sets, stopServers, err := s.start(ctx)
 	if err != nil {
 		return err
 	}
 	defer stopServers()
 	config := serve.Config{
-		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: token, IsLoopback: isLoopback,
+		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: d.token, IsLoopback: d.isLoopback,
 	}
 	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}
 	if s.page != "" {
@@ -172,28 +160,62 @@ func (s *serveCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if config, err = s.candidacy(config, locker); err != nil {
-		return errors.Join(err, locker.Close())
-	}
-	server := serve.New(locker, config)
-	stopProbes, err := s.serveProbes(server)
-	if err != nil {
-		return errors.Join(err, locker.Close())
-	}
-	defer stopProbes()
-	if err := s.resume(ctx, server); err != nil {
-		return errors.Join(err, locker.Close())
-	}
-	address := addressOf(listener.Addr(), secure != nil)
-	if secure != nil {
-		listener = tls.NewListener(listener, secure)
-	}
-	fmt.Fprintf(s.stderr, "redlock: serving at %s\n", address) // who reads it can connect: the socket listens
-	kept, err := s.serve(ctx, listener, server)
+	kept, err := s.serveLocks(ctx, locker, config, d)
 	if !kept {
 		locker.Close()
 	} // which would release locks: they are kept when this process has ended
 	return err
+}
+
+// serveLocks serves until ctx ends. It reports whether locks are kept when this process has ended.
+func (s *serveCommand) serveLocks(ctx context.Context, locker *redlock.Locker, config serve.Config, d door) (kept bool, err error) {
+	if config, err = s.candidacy(config, locker); err != nil {
+		return false, err
+	}
+	server := serve.New(locker, config)
+	stopProbes, err := s.serveProbes(server)
+	if err != nil {
+		return false, err
+	}
+	defer stopProbes()
+	if err := s.resume(ctx, server); err != nil {
+		return false, err
+	}
+	fmt.Fprintf(s.stderr, "redlock: serving at %s\n", d.address) // who reads it can connect: the socket listens
+	return s.serve(ctx, d.listener, server)
+}
+
+// A door is where clients come in, and who may.
+type door struct {
+	listener   net.Listener
+	address    string // as clients give it
+	token      string
+	isLoopback bool
+}
+
+// door opens it, unless those come in who may not.
+func (s *serveCommand) door() (d door, err error) {
+	if d.token, err = s.token(); err != nil {
+		return d, err
+	}
+	secure, err := s.tlsConfig()
+	if err != nil {
+		return d, err
+	}
+	if d.listener, err = s.listener(); err != nil {
+		return d, err
+	}
+	at := d.listener.Addr()
+	isLocal, isLoopback := isLocal(at)
+	if !isLocal && (secure == nil || d.token == "" && s.clientCA == "") {
+		d.listener.Close()
+		return d, wrong(s.flags, "listen", "%v can be reached from other machines: give --cert and --key, and --token-file or --client-ca", at)
+	}
+	d.isLoopback, d.address = isLoopback, addressOf(at, secure != nil)
+	if secure != nil {
+		d.listener = tls.NewListener(d.listener, secure)
+	}
+	return d, nil
 }
 
 // addressOf returns an address as clients give it.
@@ -241,12 +263,11 @@ func (s *serveCommand) serve(ctx context.Context, listener net.Listener, server 
 
 // leave writes what the next redlock serve goes on with.
 func (s *serveCommand) leave(over *http.Server, server *serve.Server) error {
-	left := server.Leave()
-	over.Close()
-	text, err := json.Marshal(left)
+	text, err := json.Marshal(server.Leave())
 	if err == nil {
 		err = writeSecret(s.state, text)
 	}
+	over.Close() // who can listen now, finds the file
 	if err != nil {
 		return fmt.Errorf("--state: %w; the locks of clients expire", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -42,6 +43,10 @@ func TestServeManyConnections(t *testing.T) {
 	for i := range conns {
 		var err error
 		conns[i], err = net.Dial("unix", path)
+		for errors.Is(err, syscall.EAGAIN) { // as many as the kernel keeps wait to be accepted
+			time.Sleep(time.Millisecond)
+			conns[i], err = net.Dial("unix", path)
+		}
 		tr.NoError(t, err)
 		defer conns[i].Close()
 		fmt.Fprint(conns[i], "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"[:20+i%2*14])

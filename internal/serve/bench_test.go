@@ -63,8 +63,8 @@ func BenchmarkIdleSession(b *testing.B) {
 	const n, connected = 10_000, 4_000 // a connection takes two files of this process
 	for b.Loop() {
 		before := heap()
-		for range n {
-			of, err := s.table.open(time.Hour, "")
+		for i := range n {
+			of, err := s.table.open(fmt.Sprint(i), sessionWish{TTL: time.Hour.Milliseconds()}, false)
 			require.NoError(b, err)
 			of.leave()
 		}

@@ -56,11 +56,7 @@ func (s *Server) sessionOf(r *request, wanted *wish) (*session, error) {
 		return of, err
 	}
 	ttl := min(max(wanted.TTL, leastTTL.Milliseconds()), mostTTL.Milliseconds())
-	of, err := s.openSession(&sessionWish{TTL: ttl, Owner: wanted.Owner})
-	if err == nil {
-		of.isLone = true // before others know of it
-	}
-	return of, err
+	return s.openSession(sessionWish{TTL: ttl, Owner: wanted.Owner}, true)
 }
 
 // lease returns the lease that is wanted: a new one, or that which an earlier request with the same key
@@ -98,6 +94,11 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	if s.isEnding() {
 		return nil, errEnding
 	}
+	if wanted.Every != 0 { // the tick would be marked, and never be run
+		if err := of.hasRoom(); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.waiting, cancel)()
@@ -116,9 +117,13 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 		return nil, r.Context().Err()
 	}
 	if wanted.Every != 0 {
-		first, err := once.Claim(ctx, lock, tick, millis(wanted.Every))
-		if err == nil && !first {
+		// Not under the client's context: a tick that is marked without its lease is never run.
+		first, err := once.Claim(context.WithoutCancel(ctx), lock, tick, millis(wanted.Every))
+		switch {
+		case err == nil && !first:
 			err = errDone
+		case err == nil && a.key == "": // with a key the client can still ask again
+			err = r.Context().Err()
 		}
 		if err != nil {
 			lock.Release(context.WithoutCancel(ctx))

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (s *Server) newSession(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(r, &wanted); err != nil {
 		return err
 	}
-	of, err := s.openSession(&wanted)
+	of, err := s.openSession(wanted, false)
 	if err != nil {
 		return err
 	}
@@ -42,15 +43,14 @@ func (s *Server) newSession(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (s *Server) openSession(wanted *sessionWish) (*session, error) {
-	ttl, err := duration("ttl_ms", wanted.TTL, leastTTL, mostTTL)
-	if err != nil {
+func (s *Server) openSession(wanted sessionWish, isLone bool) (*session, error) {
+	if _, err := duration("ttl_ms", wanted.TTL, leastTTL, mostTTL); err != nil {
 		return nil, err
 	}
 	if err := s.locker.Check(redlock.Owner(wanted.Owner)); err != nil {
 		return nil, blame(err)
 	}
-	return s.table.open(ttl, wanted.Owner)
+	return s.table.open(rand.Text(), wanted, isLone)
 }
 
 // state returns how the session is.
@@ -164,8 +164,9 @@ func (s *session) isEnded() bool {
 	return s.ended
 }
 
-// streamFor is for how long a stream lasts. What it tells counts from its beginning, by two clocks.
-const streamFor = 5 * time.Minute
+// streamFor is for how long a stream lasts. What it tells counts from its beginning, by two clocks, and it
+// keeps the session of a client that is stopped.
+const streamFor = time.Minute
 
 // stream answers with the session's state as server-sent events: now, at each change, and as often as
 // pace says.
@@ -217,6 +218,8 @@ func isThisMachine(r *request) bool {
 
 // endSession answers DELETE /v1/session, when its leases are released, as DELETE for each would.
 func (s *Server) endSession(w http.ResponseWriter, _ *request, of *session) error {
-	of.end()
+	if err := of.end(); err != nil {
+		return err
+	}
 	return writeReleased(w, of.released())
 }

@@ -60,6 +60,13 @@ func (p *Page) start(ctx context.Context) {
 	p.ctx, p.changed = ctx, make(chan struct{})
 }
 
+// wait returns when nothing is looked at any more. Its context has ended.
+func (p *Page) wait() {
+	p.mu.Lock() // behind who has seen that it had not
+	p.mu.Unlock()
+	p.made.Wait()
+}
+
 // latest returns a snapshot that the viewer has not seen and that is not old, which it waits for.
 func (p *Page) latest(ctx context.Context, seen int64) (*snapshot, error) {
 	for {

@@ -88,7 +88,7 @@ func TestALockThatComesWithTheEnd(t *testing.T) {
 		synctest.Wait()
 		_, err = of.add(lock, grant{}, &attempt{wish: &wish{}})
 		assert.ErrorIs(t, err, errEnding)
-		_, err = s.openSession(&sessionWish{TTL: 10_000})
+		_, err = s.openSession(sessionWish{TTL: 10_000}, false)
 		assert.ErrorIs(t, err, errEnding)
 		of.leave()
 		assert.Equal(t, 1, <-done)

@@ -268,6 +268,20 @@ func TestKinds(t *testing.T) {
 	})
 }
 
+// TestATickIsNotSpentInVain by a client that has no room for the lock.
+func TestATickIsNotSpentInVain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{Limits: Limits{Leases: 1}})
+		c := open(t, s, `{"ttl_ms":600000}`)
+		held := c.take(`{"name":"a"}`).lease.Lease
+		assert.Equal(t, kindLimit, c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000}`).problem.Kind)
+		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+held, "").status)
+		tick := c.take(`{"name":"tick","every_ms":60000}`).lease.Lease
+		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+tick, "").status)
+	})
+}
+
 func TestAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -124,7 +124,7 @@ func (s *Server) Close(ctx context.Context) (released, left int) {
 	}
 	s.table.ends.Wait()
 	if s.config.Page != nil {
-		s.config.Page.made.Wait()
+		s.config.Page.wait()
 	}
 	return released - left, left + s.office.wait(ctx)
 }

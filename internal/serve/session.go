@@ -21,11 +21,12 @@ type session struct {
 	owner string // of its leases that have none of their own
 	table *table
 
+	isLone bool // it was made for one lease, and ends with it
+
 	mu       sync.Mutex
 	requests int         // under way
 	idle     *time.Timer // runs while there are none
 	until    time.Time   // when it has run out
-	isLone   bool        // it was made for one lease, and ends with it; does not change
 	ended    bool
 	isLeft   bool // to another server, and nothing of it changes any more
 	leases   map[string]*lease
@@ -45,6 +46,7 @@ type lease struct {
 	wish    *wish
 	granted grant
 	taken   time.Time
+	value   string    // of a lock that the server has not adopted, and the next one may
 	key     string    // the client's, of the attempt that got it
 	lost    string    // why it is held no more; guarded by the session, as what follows
 	told    time.Time // until when the client may work by what it was told
@@ -86,18 +88,14 @@ func newTable(limits Limits) *table {
 	return &table{limits: limits, sessions: map[string]*session{}, leases: map[string]*lease{}}
 }
 
-// open makes a session, for a request that is under way: the caller calls leave.
-func (t *table) open(ttl time.Duration, owner string) (*session, error) {
-	return t.openAs(rand.Text(), ttl, owner)
-}
-
-// openAs is open for a session that has an ID.
-func (t *table) openAs(id string, ttl time.Duration, owner string) (*session, error) {
+// open makes a session with an ID, which may be for one lease. It is for a request that is under way: the
+// caller calls leave.
+func (t *table) open(id string, wanted sessionWish, isLone bool) (*session, error) {
 	s := &session{
-		id: id, ttl: ttl, owner: owner, table: t, requests: 1,
+		id: id, ttl: millis(wanted.TTL), owner: wanted.Owner, isLone: isLone, table: t, requests: 1,
 		leases: map[string]*lease{}, attempts: map[string]*attempt{}, changed: make(chan struct{}),
 	}
-	s.idle = time.AfterFunc(ttl, s.expire)
+	s.idle = time.AfterFunc(s.ttl, s.expire)
 	s.idle.Stop()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -247,11 +245,15 @@ func (s *session) expire() {
 	}
 }
 
-// end ends the session, which releases its leases.
-func (s *session) end() {
+// end ends the session, which releases its leases, unless it was left to another server.
+func (s *session) end() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLocked()
+	if s.isLeft {
+		return errEnding
+	}
+	return nil
 }
 
 // close ends the session with the server. Locks of which the client was told more than it had time to
@@ -371,17 +373,31 @@ func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) 
 	l := &lease{id: rand.Text(), session: s, wish: of.wish, granted: g, key: of.key, taken: time.Now()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.ended:
-		return nil, errNoSession
-	case len(s.leases) >= s.table.limits.Leases:
-		return nil, limitError("the session has as many leases as are allowed (--max-leases)")
+	if err := s.roomLocked(); err != nil {
+		return nil, err
 	}
 	if err := s.put(l); err != nil {
 		return nil, err
 	}
 	l.hold(lock)
 	return l, nil
+}
+
+// hasRoom returns why the session cannot have one more lease, or nil. Other requests may fill it.
+func (s *session) hasRoom() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.roomLocked()
+}
+
+func (s *session) roomLocked() error {
+	switch {
+	case s.ended:
+		return errNoSession
+	case len(s.leases) >= s.table.limits.Leases:
+		return limitError("the session has as many leases as are allowed (--max-leases)")
+	}
+	return nil
 }
 
 // put takes in a lease. The session must be locked.

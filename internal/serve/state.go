@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/redlock"
 )
 
 // A State is what a Server leaves to the one that comes after it: sessions, and the values of their
@@ -84,6 +86,8 @@ func (s *session) saved() savedSession {
 	for _, l := range s.leases {
 		at := savedLease{ID: l.id, Key: l.key, Wish: l.wish, Grant: l.granted, Lost: l.lost, Told: max(0, time.Until(l.told).Milliseconds()+1)}
 		switch {
+		case l.value != "":
+			at.Value, at.Lost = l.value, ""
 		case l.lost != "":
 		case len(l.granted.Names) > 1 || len(l.granted.Permits) > 1:
 			at.Lost = notCarried
@@ -100,21 +104,22 @@ func (s *session) saved() savedSession {
 
 // Resume takes over what another Server has left, before the first request. It returns how many leases
 // it has, and how many were lost meanwhile, which their clients are told. The sessions of clients that do
-// not come back end after their TTL.
+// not come back end after their TTL. In an outage it tries for the TTL of each lock; when ctx ends, the rest
+// is for the next Server.
 func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
+	began := time.Now()
 	var adoptions sync.WaitGroup
 	slots := make(chan struct{}, 64) // adoptions at a time
 	for _, from := range left.Sessions {
-		of, err := s.table.openAs(from.ID, millis(from.TTL), from.Owner)
+		of, err := s.table.open(from.ID, sessionWish{TTL: from.TTL, Owner: from.Owner}, from.IsLone)
 		if err != nil { // there are fewer than before; the locks expire
 			continue
 		}
-		of.isLone = from.IsLone // before others know of it
 		defer of.leave()
 		for _, each := range from.Leases {
 			slots <- struct{}{}
 			adoptions.Go(func() {
-				s.resumeLease(ctx, of, each)
+				s.resumeLease(ctx, began, of, each)
 				<-slots
 			})
 		}
@@ -129,11 +134,14 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 
 // resumeLease takes over a lease, as one that is lost if it is. One that there is no room for is not
 // adopted, so that it expires.
-func (s *Server) resumeLease(ctx context.Context, of *session, from savedLease) {
+func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, from savedLease) {
 	now := time.Now()
 	l := &lease{
 		id: from.ID, session: of, key: from.Key, wish: from.Wish, granted: from.Grant, lost: from.Lost,
 		taken: now, told: now.Add(millis(from.Told)),
+	}
+	if from.Hold > 0 {
+		l.taken = now.Add(-millis(from.Wish.MaxHold - from.Hold))
 	}
 	of.mu.Lock()
 	hasRoom := of.put(l) == nil
@@ -146,14 +154,33 @@ func (s *Server) resumeLease(ctx context.Context, of *session, from savedLease) 
 	}
 	w := *from.Wish
 	w.MaxHold = from.Hold
-	lock, err := s.locker.Adopt(ctx, l.granted.Names[0], from.Value, w.options()...)
+	adopt := func() (*redlock.Lock, error) {
+		return s.locker.Adopt(context.WithoutCancel(ctx), l.granted.Names[0], from.Value, w.options()...)
+	}
+	lock, err := adopt()
+	for errors.Is(err, redlock.ErrNoQuorum) && time.Since(began) < millis(l.granted.TTL) && pause(ctx) {
+		lock, err = adopt()
+	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	if err != nil {
+	switch {
+	case err == nil:
+		l.hold(lock)
+	case errors.Is(err, redlock.ErrNoQuorum) && ctx.Err() != nil:
+		l.value = from.Value
+		fallthrough
+	default:
 		l.lost = "the server was restarted: " + err.Error()
-		return
 	}
-	l.hold(lock)
+}
+
+// pause waits a moment, and reports whether ctx goes on.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(200 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // closed is a channel that is.
