@@ -163,6 +163,9 @@ func TestAProgramThatSaysItHasWhatItHasNotIsFound(t *testing.T) {
 	assert.Positive(t, v.Notice)
 	assert.Positive(t, v.Broken("register"), "the resource sees it, whatever clients say")
 	assert.Contains(t, text, "client    liar")
+
+	v, _ = try(t, "kill-clients", 2*time.Second, "--ttl", "300ms", "--nodes", "1", "--clients", "2", "--client", liar, "--beside")
+	assert.Positive(t, v.Broken("overlap"), "with a client of the library")
 }
 
 // A holder that comes back from a pause deletes the key of the next.
@@ -230,7 +233,7 @@ func TestKeysOfLocksAreToldFromThoseThatStay(t *testing.T) {
 func TestBadArgumentsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--scenario", "earthquake"}, {"now"}, {"--duration", "0s"}, {"--clients", "1"}, {"--ttl", "1ms"}, {"--duration", "9s"}, {"--locks", "padlock"}, {"--locks", ""}, {"--locks", "plain,plain"},
-		{"--scenario", "fail-over", "--client", "true"}, {"--scenario", "fail-over", "--no-guard"}, {"--nodes", "0"}, {"--client", "true", "--locks", "plain"}, {"--client", "true", "--no-guard"}} {
+		{"--scenario", "fail-over", "--client", "true"}, {"--scenario", "fail-over", "--no-guard"}, {"--nodes", "0"}, {"--client", "true", "--locks", "plain"}, {"--client", "true", "--no-guard"}, {"--beside"}} {
 		_, err := parse(args, &bytes.Buffer{})
 		assert.Error(t, err, args)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -22,6 +23,7 @@ type options struct {
 	clients   int
 	nodes     int
 	client    string
+	beside    bool
 	table     bool
 	locks     []history.Lock
 	guard     bool
@@ -44,6 +46,8 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	flags.IntVar(&o.nodes, "nodes", 5, "number of servers")
 	flags.StringVar(&o.client, "client", "",
 		"take the locks of this `command`, which speaks chaos/PROTOCOL.md; empty for this module's library")
+	flags.BoolVar(&o.beside, "beside", false,
+		"give every second client alone the --client, and the others this module's library")
 	flags.BoolVar(&o.table, "table", false, "print a row of a table for each scenario, and no report")
 	locks := flags.String("locks", strings.Join(texts(history.Locks), ","),
 		"kinds of locks that the clients ask for, with commas between them")
@@ -63,7 +67,7 @@ func parse(args []string, out io.Writer) (o options, err error) {
 		case "scenario", "duration", "seed", "keep": // a replay has its own
 			return
 		case "locks", "no-guard":
-			if o.client != "" {
+			if !o.hasLibrary() {
 				err = fmt.Errorf("--%s is about this module's library, and not about a --client", f.Name)
 			}
 		}
@@ -71,6 +75,9 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	})
 	if err != nil {
 		return o, err
+	}
+	if o.beside && o.client == "" {
+		return o, errors.New("--beside needs a --client")
 	}
 	o.guard = !*noGuard
 	if o.seed == 0 {
@@ -106,6 +113,9 @@ func parse(args []string, out io.Writer) (o options, err error) {
 	}
 	return o, nil
 }
+
+// hasLibrary reports whether there are clients of this module's library.
+func (o options) hasLibrary() bool { return o.client == "" || o.beside }
 
 // ttls is how many TTLs the shortest plans of all scenarios take together.
 func (o options) ttls() (all int) {

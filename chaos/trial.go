@@ -159,6 +159,9 @@ func (t *trial) play(ctx context.Context, file string) (err error) {
 		Seed: t.seed, TTL: t.ttl, Guard: t.guard,
 		Work: work, Patience: patience,
 	}, func(i int, c *client.Config) {
+		if t.beside && i%2 == 0 {
+			c.Program = ""
+		}
 		c.ClockOffset, c.URLs = clockOffsets[i%len(clockOffsets)], [2][]string{direct, relayed}[i%2]
 		if t.Served && i%2 == 1 {
 			c.Over = t.answers[i/2%len(t.answers)].Addr()
@@ -223,7 +226,7 @@ func (t *trial) awaitGrants(ctx context.Context, since int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*t.ttl+slack)
 	defer cancel()
 	awaited := t.running.config.Asked()
-	if t.client == "" {
+	if t.hasLibrary() {
 		awaited = append(awaited, texts(t.locks)...)
 	}
 	var missing string
@@ -259,7 +262,7 @@ func poll(ctx context.Context, done func() (bool, error)) error {
 // quarantine is how long a server that forgot is expected to give no vote. To a program that is an
 // outage as any other.
 func (t *trial) quarantine() time.Duration {
-	if t.client != "" {
+	if !t.hasLibrary() {
 		return 0
 	}
 	return t.ttl + reconnect
