@@ -41,6 +41,23 @@ for shell in bash zsh fish powershell; do
     "$work/redlock" completion "$shell" >"$work/completions/redlock.${shell/powershell/ps1}"
 done
 
+# The licences of all that is in a binary of any system.
+licences() {
+    local os module folder
+    printf 'redlock contains what follows, under these licences.\n'
+    for os in linux darwin windows freebsd; do
+        GOOS=$os go -C "$clone" list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}' ./cmd/redlock
+    done | sort -u | while IFS=$'\t' read -r module folder; do
+        find "$folder" -maxdepth 1 -type f \( -iname 'licen[cs]e*' -o -iname 'notice*' -o -iname 'copying*' \) | sort >"$work/found"
+        [ -s "$work/found" ] || { echo "$module has no licence in $folder" >&2 && exit 1; }
+        printf '\n== %s\n\n' "$module"
+        xargs -d '\n' cat <"$work/found"
+    done
+    printf '\n== the Go standard library\n\n'
+    cat "$(go env GOROOT)/LICENSE"
+}
+licences >"$work/THIRD_PARTY_LICENSES"
+
 # system ARCH: the files of a Linux system, below $work/system.
 system() {
     local root=$work/system
@@ -54,6 +71,7 @@ system() {
     install -D -m 644 -t "$root/usr/lib/systemd/system" "$clone"/deploy/systemd/*
     sed -i 's:/usr/local/bin/:/usr/bin/:' "$root/usr/lib/systemd/system/redlock.service"
     install -D -m 644 "$clone/LICENSE" "$root/usr/share/doc/redlock/copyright"
+    cat "$work/THIRD_PARTY_LICENSES" >>"$root/usr/share/doc/redlock/copyright"
     install -D -m 644 -t "$root/usr/share/doc/redlock" "$clone/README.md" "$clone/docs/COMMAND.md" "$clone/docs/SERVE.md"
 }
 
@@ -98,7 +116,7 @@ Name: redlock
 Version: ${version/-/\~}
 Release: 1
 Summary: Locks held by the votes of independent Redis servers
-License: Apache-2.0
+License: Apache-2.0 AND MIT AND BSD-3-Clause AND MPL-2.0
 URL: https://github.com/redquorum/redquorum
 Requires(pre): /usr/sbin/groupadd
 %description
@@ -114,6 +132,7 @@ $reload
 [ "\$1" != 0 ] || [ ! -d /run/systemd/system ] || systemctl disable --now redlock.socket redlock.service
 %files
 %defattr(-,root,root)
+%dir /usr/share/doc/redlock
 $(cd "$work/system" && find . -type f | sort | cut -c2-)
 EOF
     # Nothing is stripped or compressed again, and no build is told from another.
@@ -130,6 +149,7 @@ image() {
     mkdir -p "$root/files/tmp"
     chmod 1777 "$root/files/tmp"
     cp "$work/linux_$1" "$root/files/redlock"
+    cp "$clone/LICENSE" "$work/THIRD_PARTY_LICENSES" "$root/files"
     archive "$root/files" >"$root/layer.tar"
     rm -r "$root/files"
     layer=$(sha256sum <"$root/layer.tar" | cut -d' ' -f1)
@@ -146,6 +166,10 @@ EOF
     archive "$root" | gzip -9n >"$dist/redlock_${version}_linux_$1.image.tar.gz"
 }
 
+# The bill of materials is the same wherever the tool was built, but for the tool's own hashes.
+GOBIN=$work go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+without_tool() { sed '/^        "hashes": \[$/,/^        \],$/d'; }
+
 for os in linux darwin windows freebsd; do
     for arch in amd64 arm64; do
         name=redlock_${version}_${os}_$arch
@@ -154,7 +178,7 @@ for os in linux darwin windows freebsd; do
         [ $os != windows ] || binary=redlock.exe
         build $os $arch "$work/${os}_$arch"
         install -D -m 755 "$work/${os}_$arch" "$folder/$binary"
-        cp -r "$work/man" "$work/completions" "$clone/LICENSE" "$clone/README.md" "$clone/CHANGELOG.md" "$folder"
+        cp -r "$work/man" "$work/completions" "$work/THIRD_PARTY_LICENSES" "$clone/LICENSE" "$clone/README.md" "$clone/CHANGELOG.md" "$folder"
         [ $os != linux ] || cp -r "$clone/deploy/systemd" "$folder"
         if [ $os = windows ]; then
             find "$folder" -exec touch -d "@$SOURCE_DATE_EPOCH" {} +
@@ -163,9 +187,8 @@ for os in linux darwin windows freebsd; do
             archive "$work/archive" | gzip -9n >"$dist/$name.tar.gz"
         fi
         rm -r "$work/archive"
-        go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin \
-            -json -std -noserial -notimestamp -version "v$version" -output "$dist/$name.cdx.json" "$work/${os}_$arch" 2>"$work/log" ||
-            { cat "$work/log" >&2 && exit 1; }
+        "$work/cyclonedx-gomod" bin -json -std -noserial -notimestamp -version "v$version" "$work/${os}_$arch" 2>"$work/log" |
+            without_tool >"$dist/$name.cdx.json" || { cat "$work/log" >&2 && exit 1; }
     done
 done
 deb amd64

@@ -43,26 +43,43 @@ if tagged=$(git rev-parse -q --verify "refs/tags/v$version^{commit}"); then
     git -C "$clone" checkout -q "$tagged"
 else
     step "a commit and its tags"
-    grep -q '^## \[Unreleased\]$' CHANGELOG.md || fail "CHANGELOG.md has no heading [Unreleased] to make the release's"
-    sed -i.old "s/^## \[Unreleased\]$/&\n\n## [$version] - $(date +%F)/" "$clone/CHANGELOG.md"
-    rm "$clone/CHANGELOG.md.old"
+    sed -n '/^## \[Unreleased\]$/,/^## \[[0-9]/p' CHANGELOG.md | grep '^- ' >/dev/null ||
+        fail "CHANGELOG.md has nothing under the heading [Unreleased]"
+    if [[ $version != *-* ]]; then # what is new since a candidate is new since the release before
+        sed -i.old "s/^## \[Unreleased\]$/&\n\n## [$version] - $(date +%F)/" "$clone/CHANGELOG.md"
+        rm "$clone/CHANGELOG.md.old"
+    fi
+    # Before the first release documents say how to get redlock without one.
+    if [[ $version != *-* ]] && [ -f release/published.patch ]; then
+        git -C "$clone" apply --index release/published.patch
+        git -C "$clone" rm -qf release/published.patch
+        go -C "$clone" test ./internal/readme
+    fi
     for module in "$clone"/contrib/*/; do
         go -C "$module" mod edit -require="$root@v$version"
     done
     git -C "$clone" commit -qam "release: $version"
-    for module in . contrib/*/; do
-        name=v$version
-        [ "$module" = . ] || name=${module%/}/$name
+    git -C "$clone" tag -a -m "v$version" "v$version"
+    for module in "$clone"/contrib/*/; do
+        name=contrib/$(basename "$module")/v$version
         git -C "$clone" tag -a -m "$name" "$name"
     done
 fi
 
-release/modules.sh "$clone" "$version"
+# The scripts of a version that is tagged are its own.
+"$clone/release/modules.sh" "$clone" "$version"
+
+if [ -z "$tagged" ] && before=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then
+    step "clients of $before and of this version on the same servers, under faults"
+    git clone -q --branch "$before" . "$work/before"
+    go -C "$work/before/chaos/clients" build -o "$work/client" ./redquorum
+    go -C "$clone/chaos" run . --duration 2m --client "exec $work/client -best" --beside
+fi
 
 step "what is published, twice, in two folders, and the second time without the build cache"
-release/artefacts.sh "$clone" "$version" "$work/dist"
+"$clone/release/artefacts.sh" "$clone" "$version" "$work/dist"
 git clone -q "$clone" "$work/another"
-release/artefacts.sh "$work/another" "$version" "$work/again" -a
+"$clone/release/artefacts.sh" "$work/another" "$version" "$work/again" -a
 diff "$work/dist/SHA256SUMS" "$work/again/SHA256SUMS" || fail "the two differ in the files above"
 
 rm -rf dist
