@@ -127,6 +127,38 @@ func ExampleLocker_Acquire() {
 	// valid: true token: true context ended: false
 }
 
+// Permits makes a semaphore of a name, and Weight takes several permits of it at once.
+func ExamplePermits() {
+	locker, closeAll := five()
+	defer closeAll()
+	ctx := context.Background()
+	job, err := locker.Acquire(ctx, "gpu", redlock.Permits(10), redlock.Weight(4)) // 4 of its 10 GB
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer job.Release(ctx)
+	_, err = locker.TryAcquire(ctx, "gpu", redlock.Permits(10), redlock.Weight(7))
+	fmt.Println("permits:", len(job.Permits()), "seven more:", !errors.Is(err, redlock.ErrHeld))
+	// Output:
+	// permits: 4 seven more: false
+}
+
+// Shared takes the lock of a reader, which others can have at the same time, but no writer.
+func ExampleShared() {
+	locker, closeAll := five()
+	defer closeAll()
+	ctx := context.Background()
+	reader, err := locker.Acquire(ctx, "prices", redlock.Shared())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer reader.Release(ctx)
+	_, err = locker.TryAcquire(ctx, "prices")
+	fmt.Println("a writer beside it:", !errors.Is(err, redlock.ErrHeld))
+	// Output:
+	// a writer beside it: false
+}
+
 // Bind makes a context that ends with the caller's and with the lock, for work that must stop when the
 // lock is lost.
 func ExampleLock_Bind() {

@@ -3,6 +3,10 @@
 import json, subprocess, sys, threading, time
 
 
+# It counts the time for which the machine sleeps, too.
+clock = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+
+
 class Lock:
     def __init__(self, name):
         self.until = 0
@@ -18,7 +22,7 @@ class Lock:
     def read(self):
         line = json.loads(self.hold.stdout.readline() or "{}")
         ends = line.get("event") not in ("held", "renewed")
-        self.until = 0 if ends else time.monotonic() + line["remaining_ms"] / 1000
+        self.until = 0 if ends else clock() + line["remaining_ms"] / 1000
         return line
 
     def follow(self):
@@ -26,7 +30,7 @@ class Lock:
             pass
 
     def held(self):
-        return time.monotonic() < self.until
+        return clock() < self.until
 
     def __exit__(self, *_):
         self.hold.stdin.close()  # releases the lock, as the death of this program does
@@ -39,8 +43,8 @@ if len(sys.argv) != 3:
     sys.exit(64)
 with Lock(sys.argv[1]) as lock:
     print(f"working with token {lock.fence}", flush=True)  # give it to what is written to
-    end = time.monotonic() + float(sys.argv[2])
-    while time.monotonic() < end:
+    end = clock() + float(sys.argv[2])
+    while clock() < end:
         if not lock.held():
             print("stopped")
             sys.exit(79)
