@@ -52,14 +52,15 @@ servers-test: ## test on the newest Redis and Valkey: make servers-test SERVERS=
 race: ## run the tests under the race detector
 	$(GO) test -race -count=1 ./...
 
+# Two at a time: much of it is waiting.
 modules: ## run the tests of the modules beside this one
-	@for m in $(MODULES); do $(GO) -C $$m test ./... || exit 1; done
+	@printf '%s\n' $(MODULES) | xargs -P 2 -I MODULE $(GO) -C MODULE test ./...
 
 check: SCHEDULES = 2000
 check: PART = 1/30
 check: fmt vet lint test schedules mutants ## before a change: format, vet, staticcheck, the tests, 2,000 schedules, a few mutants; under ten minutes
 
-full: export REDLOCK_LONG = 1
+full: export REDLOCK_LONG = 2
 full: fmt vet cross lint test race modules schedules mutants ## everything but the servers that CI starts: all platforms, -race, tests that take long, all mutants; over half an hour
 
 fmt: ## fail if a file is not gofmt'ed

@@ -17,7 +17,7 @@ import (
 func TestADumbExplorerAgrees(t *testing.T) {
 	t.Parallel()
 	networks := []Network{Anyhow, InOrder}
-	if !long.Exploration() {
+	if !long.Models() {
 		networks = networks[:1] // the other has ten times the states
 	}
 	for _, f := range append(slices.Concat(mistakes, harmless), "") {

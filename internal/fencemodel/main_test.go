@@ -10,7 +10,7 @@ import (
 )
 
 // tokensFlag: 3 takes half a minute of a processor, 4 several and 2 GB.
-var tokensFlag = flag.Int("tokens", 0, "how many tokens three attempts may propose (default 2; 3 with REDLOCK_LONG=1)")
+var tokensFlag = flag.Int("tokens", 0, "how many tokens three attempts may propose (default 2; 3 with REDLOCK_LONG=2)")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -22,7 +22,7 @@ func tokens() int {
 	switch {
 	case *tokensFlag != 0:
 		return *tokensFlag
-	case long.Exploration():
+	case long.Models():
 		return 3
 	default:
 		return 2

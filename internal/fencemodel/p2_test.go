@@ -76,7 +76,7 @@ func TestP2DoesNotNeedEveryRule(t *testing.T) {
 		t.Run(string(f), func(t *testing.T) {
 			t.Parallel()
 			holds(t, Model{Attempts: 2, Tokens: 3, Fault: f})
-			if long.Exploration() {
+			if long.Models() {
 				holds(t, Model{Attempts: 3, Tokens: 2, Fault: f})
 			}
 		})

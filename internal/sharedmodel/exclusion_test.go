@@ -126,7 +126,7 @@ func TestMistakesBreakExclusion(t *testing.T) {
 
 func holds(t *testing.T, m Model) {
 	t.Helper()
-	if !long.Exploration() && len(m.Clients) > 2 {
+	if !long.Models() && len(m.Clients) > 2 {
 		return
 	}
 	res := m.Explore()
@@ -138,7 +138,7 @@ func holds(t *testing.T, m Model) {
 
 func breaks(t *testing.T, m Model) {
 	t.Helper()
-	if !long.Exploration() && len(m.Clients) > 2 {
+	if !long.Models() && len(m.Clients) > 2 {
 		return
 	}
 	res := m.Explore()

@@ -74,7 +74,7 @@ func waits(t *testing.T, m Model, patience int) {
 	m.Patience = patience
 	holds(t, m)
 	m.Patience--
-	if long.Exploration() && m.Explore().Violation == nil {
+	if long.Models() && m.Explore().Violation == nil {
 		t.Errorf("%s: less patience suffices", m)
 	}
 }

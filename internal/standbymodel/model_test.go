@@ -53,7 +53,7 @@ func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 
 func TestMistakesAreFound(t *testing.T) {
 	t.Parallel()
-	if !long.Exploration() {
+	if !long.Models() {
 		t.Skip("these explorations are long")
 	}
 	models := map[Mistake]Model{
