@@ -16,7 +16,6 @@ class Connection(http.client.HTTPConnection):
         self.sock.settimeout(self.timeout)
         self.sock.connect(os.environ.get("REDLOCK_SOCKET", "/run/redlock.sock"))
 
-
 # It counts the time for which the machine sleeps, too.
 clock = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 

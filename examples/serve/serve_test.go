@@ -409,7 +409,7 @@ func TestEachExampleIsShort(t *testing.T) {
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
-		most := 112
+		most := 110
 		if strings.HasPrefix(file, "L") {
 			most = 160
 		}

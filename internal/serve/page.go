@@ -62,7 +62,8 @@ func (p *Page) start(ctx context.Context) {
 
 // wait returns when nothing is looked at any more. Its context has ended.
 func (p *Page) wait() {
-	p.mu.Lock() // behind who has seen that it had not
+	p.mu.Lock()
+	p.looking = true // so that nothing begins
 	p.mu.Unlock()
 	p.made.Wait()
 }
