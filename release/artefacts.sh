@@ -46,7 +46,7 @@ licences() {
     local os module folder
     printf 'redlock contains what follows, under these licences.\n'
     for os in linux darwin windows freebsd; do
-        GOOS=$os go -C "$clone" list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}' ./cmd/redlock
+        GOOS=$os go -C "$clone" list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{"\t"}}{{.Dir}}{{end}}{{end}}' ./cmd/redlock
     done | sort -u | while IFS=$'\t' read -r module folder; do
         find "$folder" -maxdepth 1 -type f \( -iname 'licen[cs]e*' -o -iname 'notice*' -o -iname 'copying*' \) | sort >"$work/found"
         [ -s "$work/found" ] || { echo "$module has no licence in $folder" >&2 && exit 1; }
