@@ -67,12 +67,12 @@ func TestAPauseOfTheOnlyServerIsNoOutage(t *testing.T) {
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
 	connected(t, l)
 	for _, pause := range []int{80, 150, 300} { // milliseconds
-		r.must(t, 0, "CLIENT", "PAUSE", pause, "ALL")
+		r.must(t, 0, "CLIENT", "PAUSE", pause)
 		lock, err := l.Acquire(t.Context(), fmt.Sprint("waits", pause))
 		require.NoError(t, err, "%d ms", pause)
 		require.NoError(t, lock.Release(t.Context()))
 	}
-	r.must(t, 0, "CLIENT", "PAUSE", 80, "ALL")
+	r.must(t, 0, "CLIENT", "PAUSE", 80)
 	lock, err := l.TryAcquire(t.Context(), "tries once")
 	require.NoError(t, err)
 	require.NoError(t, lock.Release(t.Context()))

@@ -855,7 +855,7 @@ func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 			warm := client(t, f)
 			free(t, warm, "x") // the records are there
 			for _, url := range f.URLs()[:3] {
-				ask(t, url, "CLIENT", "PAUSE", test.pause.Milliseconds(), "ALL")
+				ask(t, url, "CLIENT", "PAUSE", test.pause.Milliseconds())
 			}
 			p := command(t, f.URLs(), append(append([]string{"run"}, test.flags...), "x", "--", "true")...)
 			p.Env = append(p.Env, "REDLOCK_NODE_TIMEOUT=500ms") // the default
