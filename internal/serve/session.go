@@ -46,10 +46,10 @@ type lease struct {
 	wish    *wish
 	granted grant
 	taken   time.Time
-	value   string    // of a lock that the server has not adopted, and the next one may
 	key     string    // the client's, of the attempt that got it
 	lost    string    // why it is held no more; guarded by the session, as what follows
 	told    time.Time // until when the client may work by what it was told
+	value   string    // of a lock that the server has not adopted, and the next one may
 }
 
 // An attempt is a wish that a client gave a key, so that asking again takes no second lock.

@@ -163,14 +163,13 @@ func (s *Server) resumeLease(ctx context.Context, began time.Time, of *session, 
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	switch {
-	case err == nil:
+	if err == nil {
 		l.hold(lock)
-	case errors.Is(err, redlock.ErrNoQuorum) && ctx.Err() != nil:
+		return
+	}
+	l.lost = "the server was restarted: " + err.Error()
+	if errors.Is(err, redlock.ErrNoQuorum) && ctx.Err() != nil {
 		l.value = from.Value
-		fallthrough
-	default:
-		l.lost = "the server was restarted: " + err.Error()
 	}
 }
 
