@@ -75,7 +75,7 @@ cross: ## vet, and so compile, for every platform
 		echo "$$p"; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} CGO_ENABLED=0 $(GO) vet $(CROSSED) || exit 1; \
 	done
-	GOOS=windows CGO_ENABLED=0 $(GO) -C bench vet ./internal/load
+	GOOS=windows CGO_ENABLED=0 $(GO) -C bench vet $(if $(filter ./...,$(CROSSED)),./...,./internal/load)
 
 mutants: ## break each guard on purpose, and see its test fail, in a quarter of an hour; a sixth of them: PART=1/6
 	$(GO) run ./internal/mutants -part $(PART)
