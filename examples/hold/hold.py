@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Works under a lock: hold.py NAME SECONDS. It exits with 79 if the lock is lost."""
 import json, subprocess, sys, threading, time
-
 # It counts the time for which the machine sleeps, too.
 clock = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 

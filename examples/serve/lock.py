@@ -2,6 +2,8 @@
 """Works under a lock of "redlock serve": lock.py NAME SECONDS. It exits with 75 if another has the lock,
 69 if none is to be had, and 79 if the work was stopped: the lock was lost, or could not be kept."""
 import functools, http.client, json, os, socket, sys, threading, time, uuid
+# It counts the time for which the machine sleeps, too.
+clock = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class Problem(Exception):
@@ -15,9 +17,6 @@ class Connection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(os.environ.get("REDLOCK_SOCKET", "/run/redlock.sock"))
-
-# It counts the time for which the machine sleeps, too.
-clock = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class Lock:
