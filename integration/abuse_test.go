@@ -99,7 +99,7 @@ func TestALostLockCannotBeExtendedNorTakenBack(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		fixed := []redlock.LockerOption{redlock.TTL(ttl), redlock.NodeTimeout(ttl / 2), redlock.Renew(false)}
 		locker, other := r.locker(t, fixed...), r.locker(t)
-		lock, err := locker.Acquire(context.Background(), "lost", manyRetries...)
+		lock, err := acquireLate(locker, "lost")
 		require.NoError(t, err)
 		_, cause := ended(t, lock)
 		wantLost(t, lock, cause)
@@ -135,7 +135,7 @@ func TestAContextThatHasEndedAsksNothingButReleases(t *testing.T) {
 				wantOnly(t, want, err)
 				_, err = locker.TryAcquire(ctx, "ended")
 				wantOnly(t, want, err)
-				_, err = locker.Acquire(ctx, "ended", manyRetries...)
+				_, err = locker.Acquire(ctx, "ended", untiring...)
 				wantOnly(t, want, err)
 				err = locker.Do(ctx, "ended", func(context.Context) error { return errors.New("must not be called") })
 				wantOnly(t, want, err)

@@ -134,11 +134,12 @@ func useLocks(t *testing.T, l, other *redlock.Locker) (finish func()) {
 	t.Helper()
 	held, err := l.Acquire(t.Context(), "held", redlock.Fenced())
 	require.NoError(t, err)
-	handed := make(chan int)
+	var handed atomic.Int64
+	ended := make(chan struct{})
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		n := 0
-		for ; ctx.Err() == nil; n++ {
+		defer close(ended)
+		for ; ctx.Err() == nil; handed.Add(1) {
 			for _, by := range []*redlock.Locker{l, other} {
 				k, err := by.Acquire(context.Background(), "handed over")
 				if !assert.NoError(t, err) {
@@ -148,7 +149,6 @@ func useLocks(t *testing.T, l, other *redlock.Locker) (finish func()) {
 				k.Release(context.Background()) // what a server does not confirm at this moment it is told again
 			}
 		}
-		handed <- n
 	}()
 	waiter := make(chan *redlock.Lock)
 	go func() {
@@ -158,8 +158,14 @@ func useLocks(t *testing.T, l, other *redlock.Locker) (finish func()) {
 	}()
 	return func() {
 		t.Helper()
+		poll(t, 2*time.Minute, func() error { // how often in a given time, depends on the machine
+			if n := handed.Load(); n <= 20 {
+				return fmt.Errorf("handed over %d times", n)
+			}
+			return nil
+		})
 		stop()
-		assert.Greater(t, <-handed, 20)
+		<-ended
 		assert.True(t, held.Valid())
 		assert.NotErrorIs(t, held.Release(t.Context()), redlock.ErrLost) // connections may just have ended
 		next := <-waiter

@@ -55,42 +55,42 @@ func TestALockIsNotGivenTwiceThoughAMajorityForgets(t *testing.T) {
 		r.sweeps(t)
 		for _, how := range []amnesia{restarted, flushed, evicted} {
 			t.Run(how.name, func(t *testing.T) {
-				var holder *isolated
-				var contender *redlock.Locker
-				var lock *redlock.Lock
-				for { // until the machine is fast enough for a majority to forget within the TTL
-					holder = openIsolated(t, r.URLs(), guarding(ttl, redlock.Renew(false))...)
-					contender = r.locker(t, guarding(ttl)...)
-					trusted(t, holder.Locker)
-					trusted(t, contender)
-					lock = acquire(t, holder.Locker, "held")
-					votes(t, lock, nodes)
-					holder.cutOff()
-					r.forget(t, how, "held", 0, 2, 4)
-					if lock.Valid() {
-						break
-					}
-					ttl *= 2
-					require.Less(t, ttl, longTTL)
-				}
-
-				var wg sync.WaitGroup
-				newcomer := r.locker(t, guarding(ttl)...)
-				for _, other := range []*redlock.Locker{contender, newcomer} {
-					wg.Go(func() {
-						next, err := other.Acquire(context.Background(), "held", manyRetries...)
-						if !assert.NoError(t, err) {
-							return
-						}
-						assert.False(t, lock.Valid(), "two hold it")
-						assert.NoError(t, next.Release(context.Background()))
-					})
-				}
-				wg.Wait()
-				require.NoError(t, newcomer.Close())
+				untilFast(t, ttl, func(ttl time.Duration) bool { return majorityForgets(t, r, how, ttl) })
 			})
 		}
 	})
+}
+
+// majorityForgets is a try of the test above. It reports whether the machine was fast enough.
+func majorityForgets(t *testing.T, r *rig, how amnesia, ttl time.Duration) bool {
+	holder := openIsolated(t, r.URLs(), guarding(ttl, redlock.Renew(false))...)
+	contender := r.locker(t, guarding(ttl)...)
+	trusted(t, holder.Locker)
+	trusted(t, contender)
+	lock := acquire(t, holder.Locker, "held")
+	votes(t, lock, nodes)
+	holder.cutOff()
+	err := r.some([]int{0, 2, 4}, func(i int) error { return how.begin(r, i, "held") })
+	if !lock.Valid() { // nor may its keys have been there to be evicted
+		return false
+	}
+	require.NoError(t, err)
+
+	var wg sync.WaitGroup
+	newcomer := r.locker(t, guarding(ttl)...)
+	for _, other := range []*redlock.Locker{contender, newcomer} {
+		wg.Go(func() {
+			next, err := acquireLate(other, "held")
+			if !assert.NoError(t, err) {
+				return
+			}
+			assert.False(t, lock.Valid(), "two hold it")
+			assert.NoError(t, next.Release(context.Background()))
+		})
+	}
+	wg.Wait()
+	require.NoError(t, newcomer.Close())
+	return true
 }
 
 // Without the guard, the test above would see this.
@@ -105,7 +105,7 @@ func TestWithoutTheGuardALockIsGivenTwiceIfAMajorityForgets(t *testing.T) {
 				votes(t, lock, nodes)
 				holder.cutOff()
 				r.forget(t, how, "held", 0, 2, 4)
-				next, err := contender.Acquire(context.Background(), "held", manyRetries...)
+				next, err := acquireLate(contender, "held")
 				require.NoError(t, err)
 				assert.True(t, lock.Valid())
 				holder.heal()
@@ -146,12 +146,12 @@ func TestAQuarantineIsAsLongAsTheLongestTTLOfAnyLock(t *testing.T) {
 			began := time.Now()
 			_, err := contender.TryAcquire(context.Background(), c.first)
 			require.Error(t, err)
-			next, err := contender.Acquire(context.Background(), "long", manyRetries...)
+			next, err := acquireLate(contender, "long")
 			took := time.Since(began)
 			require.NoError(t, err)
 			assert.False(t, lock.Valid(), "two hold it, the second after %v", took)
 			assert.GreaterOrEqual(t, took, long)
-			require.NoError(t, next.Release(context.Background()))
+			letGo(next)
 		})
 	}
 }
@@ -161,16 +161,19 @@ func TestAQuarantineIsAsLongAsTheLongestTTLOfAnyLock(t *testing.T) {
 func longLock(t *testing.T, holder *redlock.Locker, ttl time.Duration) *redlock.Lock {
 	t.Helper()
 	for {
-		lock, err := holder.Acquire(context.Background(), "long", redlock.TTL(ttl))
+		lock, err := acquireLate(holder, "long", redlock.TTL(ttl))
 		require.NoError(t, err)
-		_, err = holder.Inspect(context.Background(), "long") // is answered behind the last vote
-		require.NoError(t, err)
-		if lock.Votes() == nodes {
+		connected(t, holder) // is answered behind the last vote
+		if lock.Valid() && lock.Votes() == nodes {
 			return lock
 		}
-		require.NoError(t, lock.Release(context.Background()))
+		letGo(lock)
 	}
 }
+
+// letGo releases a lock whose TTL is so short that a slow machine may have lost it, or may not release
+// it in time. The rig's nodes must be empty in the end all the same.
+func letGo(lock *redlock.Lock) { _ = lock.Release(context.Background()) }
 
 // past waits until the quarantine of a node is over for clients with such a TTL, according to
 // its own record.
@@ -213,13 +216,13 @@ func TestAQuarantineGrowsWhenALongerTTLBecomesKnown(t *testing.T) {
 	}
 	r.heal(t)
 
-	other, err := contender.Acquire(context.Background(), "other", manyRetries...)
+	other, err := acquireLate(contender, "other")
 	require.NoError(t, err)
-	require.NoError(t, other.Release(context.Background()))
-	next, err := contender.Acquire(context.Background(), "long", manyRetries...)
+	letGo(other)
+	next, err := acquireLate(contender, "long")
 	require.NoError(t, err)
 	assert.False(t, lock.Valid(), "two hold it")
-	require.NoError(t, next.Release(context.Background()))
+	letGo(next)
 }
 
 // A client that is new to a node which was flushed begins with a lock longer than all before.
@@ -236,22 +239,22 @@ func hidesNothing(t *testing.T, r *rig, long time.Duration) bool {
 	holder := openIsolated(t, r.URLs()[:3], guarding(short, redlock.Renew(false))...)
 	trusted(t, holder.Locker)
 	r.fail(t, paused, 1)
-	lock, err := holder.Acquire(context.Background(), "long", append(manyRetries, redlock.TTL(long))...) // on nodes 0 and 2
+	lock, err := acquireLate(holder.Locker, "long", redlock.TTL(long)) // on nodes 0 and 2
 	require.NoError(t, err)
 	holder.cutOff()
 	r.heal(t)
 	r.forget(t, flushed, "", 2)
 	newcomer := open(t, r.URLs()[:3], guarding(short)...)
 	if other, err := newcomer.TryAcquire(context.Background(), "other", redlock.TTL(2*long)); err == nil {
-		require.NoError(t, other.Release(context.Background()))
+		letGo(other)
 	}
 	if !lock.Valid() {
 		return false
 	}
-	next, err := newcomer.Acquire(context.Background(), "long", manyRetries...)
+	next, err := acquireLate(newcomer, "long")
 	require.NoError(t, err)
 	assert.False(t, lock.Valid(), "two hold it")
-	require.NoError(t, next.Release(context.Background()))
+	letGo(next)
 	return true
 }
 
@@ -270,7 +273,7 @@ func TestARefusedLongTTLAndADamagedRecordStopNoClient(t *testing.T) {
 	quarantined(t, err, 3)
 	began := time.Now()
 	locker := r.locker(t, guarding(ttl)...)
-	lock, err := locker.Acquire(context.Background(), "needed", manyRetries...)
+	lock, err := acquireLate(locker, "needed")
 	require.NoError(t, err)
 	assert.Less(t, time.Since(began), 10*ttl+5*slack, "one of new servers is believed up to ten times the asking client's TTL")
 	require.NoError(t, lock.Release(context.Background()))
@@ -289,10 +292,10 @@ func TestMaxTTLCoversALockThatNoNodeRemembers(t *testing.T) {
 	holder.cutOff()
 	r.forget(t, flushed, "", 0, 1, 2, 3, 4)
 	newcomer := r.locker(t, guarding(short, most)...)
-	next, err := newcomer.Acquire(context.Background(), "long", manyRetries...)
+	next, err := acquireLate(newcomer, "long")
 	require.NoError(t, err)
 	assert.False(t, lock.Valid(), "two hold it")
-	require.NoError(t, next.Release(context.Background()))
+	letGo(next)
 
 	_, err = newcomer.TryAcquire(context.Background(), "longer", redlock.TTL(long+time.Millisecond))
 	wantOnly(t, nil, err)
@@ -341,7 +344,7 @@ func failOverAndBack(t *testing.T, ttl time.Duration, kill bool) bool {
 	if !lock.Valid() {
 		return false
 	}
-	next, err := b.Acquire(context.Background(), "failed over", manyRetries...)
+	next, err := acquireLate(b, "failed over")
 	require.NoError(t, err)
 	assert.False(t, lock.Valid(), "two hold it")
 	require.NoError(t, next.Release(context.Background()))

@@ -55,7 +55,7 @@ func guarding(ttl time.Duration, more ...redlock.LockerOption) []redlock.LockerO
 func trusted(t *testing.T, locker *redlock.Locker) {
 	t.Helper()
 	const name = "does everybody remember?"
-	poll(t, failAfter, func() error {
+	poll(t, longWait, func() error {
 		lock, err := locker.TryAcquire(context.Background(), name)
 		if err != nil {
 			return err

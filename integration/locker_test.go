@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -68,8 +69,15 @@ func members(t *testing.T, urls []string, tested []int, opts ...pool.Option) []p
 // because they go first on a new connection.
 func connected(t *testing.T, locker *redlock.Locker) {
 	t.Helper()
+	answered(t, locker, "is anybody there?")
+}
+
+// answered waits until every node of a name has answered, which it does behind all that was sent to
+// it before.
+func answered(t *testing.T, locker *redlock.Locker, name string) {
+	t.Helper()
 	poll(t, failAfter, func() error {
-		in, err := locker.Inspect(context.Background(), "is anybody there?")
+		in, err := locker.Inspect(context.Background(), name)
 		if err != nil {
 			return err
 		}
@@ -90,8 +98,17 @@ func acquire(t *testing.T, locker *redlock.Locker, name string, opts ...redlock.
 	return lock
 }
 
-// manyRetries lets Acquire wait for nodes that are about to come back.
-var manyRetries = []redlock.Option{redlock.Retries(500), redlock.RetryInterval(20 * time.Millisecond)}
+// untiring has Acquire ask every 20 ms until its context ends, whatever the nodes answer.
+var untiring = []redlock.Option{redlock.Retries(math.MaxInt), redlock.RetryInterval(20 * time.Millisecond)}
+
+// acquireLate takes a lock that is not free yet: another holds it, or nodes are about to come back or
+// in quarantine. It gives up after longWait and not after a number of tries, because a quarantine is as
+// long as the TTL, which is longer on a slow machine (see untilFast).
+func acquireLate(locker *redlock.Locker, name string, opts ...redlock.Option) (*redlock.Lock, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), longWait)
+	defer cancel()
+	return locker.Acquire(ctx, name, slices.Concat(untiring, opts)...)
+}
 
 // votes waits until the lock has so many, because the last of them may come after Acquire returns.
 func votes(t *testing.T, lock *redlock.Lock, want int) {

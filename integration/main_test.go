@@ -25,6 +25,10 @@ const (
 	// uses it up.
 	failAfter = longTTL / 2
 
+	// longWait is failAfter for what may have to wait for a quarantine or a lock of up to twice the
+	// longTTL.
+	longWait = 3 * longTTL
+
 	// slack is how late a busy machine may be.
 	slack = 2 * time.Second
 

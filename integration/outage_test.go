@@ -144,7 +144,7 @@ func TestADownMajorityIsAnOutageThatNamesItsNodes(t *testing.T) {
 			r.heal(t)
 			ctx, cancel = context.WithTimeout(context.Background(), failAfter)
 			defer cancel()
-			lock, err := locker.Acquire(ctx, "outage", manyRetries...)
+			lock, err := locker.Acquire(ctx, "outage", untiring...)
 			require.NoError(t, err)
 			t.Logf("acquired %v after the healing began", time.Since(healed).Round(time.Millisecond))
 			require.NoError(t, lock.Release(context.Background()))

@@ -66,7 +66,7 @@ func TestALockIsGivenBackToNodesThatWereAwayOrForgot(t *testing.T) {
 		trusted(t, other)
 
 		r.fail(t, killed, 3, 4)
-		lock, err := holder.Acquire(context.Background(), "repaired", manyRetries...)
+		lock, err := acquireLate(holder, "repaired")
 		require.NoError(t, err)
 		require.Equal(t, 3, lock.Votes())
 		r.heal(t)
@@ -143,7 +143,7 @@ func TestALockThatHasEndedIsNotGivenBack(t *testing.T) {
 	const ttl = 2 * time.Second // of a lock that shows that time goes on
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended && e.Name == "companion" })
-		hooked := &hookedClock{Clock: clock.System, reader: ".(*session).repair"}
+		hooked := &hookedClock{Clock: clock.System, reader: ".(*entry).hear"}
 		locker := r.locker(t, redlock.Observe(extended), timetest.Clock(hooked))
 		ends := map[string]func(lock *redlock.Lock){
 			"released": func(lock *redlock.Lock) { assert.NoError(t, lock.Release(context.Background())) },
@@ -165,9 +165,12 @@ func TestALockThatHasEndedIsNotGivenBack(t *testing.T) {
 				lock := acquire(t, locker, fmt.Sprint(how, n))
 				votes(t, lock, nodes)
 				ended := make(chan struct{})
-				hooked.arm(func() {
-					defer close(ended)
-					end(lock)
+				hooked.arm(func() { // the key is locked, and waits for nothing but this
+					go func() {
+						defer close(ended)
+						end(lock)
+					}()
+					runtime.Gosched()
 				})
 				require.EqualValues(t, 1, r.must(t, n%nodes, "DEL", lock.Name()))
 				lock.Extend(context.Background())

@@ -239,7 +239,7 @@ func TestUnixSockets(t *testing.T) {
 	socket := startOnSocket(t)
 	for _, url := range []string{"unix://" + socket, "unix://" + socket + "?db=2"} {
 		locker := openUnconnected(t, []string{url})
-		lock, err := locker.Acquire(context.Background(), "local", manyRetries...)
+		lock, err := acquireLate(locker, "local")
 		require.NoError(t, err)
 		_, err = locker.TryAcquire(context.Background(), "local")
 		wantOnly(t, redlock.ErrHeld, err)

@@ -3,16 +3,14 @@ package redlock
 import (
 	"context"
 	"errors"
-	"time"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/ballot"
-	"github.com/redquorum/redquorum/redlock/internal/lease"
-	"github.com/redquorum/redquorum/redlock/internal/park"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
-	"github.com/redquorum/redquorum/redlock/internal/wait"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
 )
 
 // TryAcquire asks for the lock name once and does not wait for a holder. It
@@ -27,7 +25,7 @@ import (
 // (ErrNoQuorum) and from the end of ctx (its error); whatever single nodes had
 // granted is being released on all of them. ErrClosed follows a Close.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	return l.acquireOne(ctx, name, demand{opts: opts, isTry: true})
+	return l.acquire(ctx, demand{name: name, opts: opts, isTry: true})
 }
 
 // Acquire waits for the lock name. Callers of this Locker who wait for one
@@ -50,348 +48,245 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 //
 // The end of ctx ends the waiting, not the lock: see Lock.Context.
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	return l.acquireOne(ctx, name, demand{opts: opts})
+	return l.acquire(ctx, demand{name: name, opts: opts})
 }
 
-// acquireOne is Acquire and, without waiting, TryAcquire.
-func (l *Locker) acquireOne(ctx context.Context, name string, d demand) (*Lock, error) {
-	if places := l.places(name); len(places) == 1 {
-		return places[0].acquire(ctx, name, d)
-	}
-	d.names = []string{name}
-	return l.acquire(ctx, d)
+// A demand is what a caller asks for.
+type demand struct {
+	name   string
+	names  []string // by AcquireAll or TryAcquireAll
+	opts   []Option
+	isTry  bool   // without waiting
+	isSet  bool   // of names
+	adopts string // the value of the lock that is to be adopted; empty for a new lock
 }
 
-// An acquisition is one call of TryAcquire or Acquire in progress. It belongs to the
-// goroutine of the call, but for line.
-type acquisition struct {
-	group    *group
-	settings *settings // of this call
-	name     string
-	key      string
-	several  *several        // of a Lock of several names or groups, which it stands for; nil for one
-	isPart   bool            // of such a Lock
-	isGate   bool            // of a lock with a weight, see weigh
-	own      bool            // of a name of redlock's own (see presence.go)
-	slot     int             // that is tried next, with several permits
-	adopts   string          // the value of the lock that is to be adopted; empty for a new lock
+// A call is one Acquire, or what is like it.
+type call struct {
+	locker   *Locker
+	settings *settings
 	ctx      context.Context // the caller's, which bounds the waiting
-	eventCtx context.Context // of its events: ctx, or what a Tracer has made of it
-	began    clock.Instant   // read only where there are observers
-
-	parker   *park.Parker  // to sleep on; nil for one that tries once
-	arrived  clock.Instant // in the line, of a fair caller or one with others before it; else zero
-	line     *line         // of callers who wait for the key; nil where the caller does not queue
-	ahead    *acquisition  // in the line; guarded by the queue, as behind
-	behind   *acquisition
-	waiter   *wait.Waiter  // in a line, when other processes are or may be in the way
-	failure  *QuorumError  // of the last try that asked all nodes
-	failedAt clock.Instant // it was over
-	askedAt  clock.Instant // the last try began
-	outage   *outage       // that it has found; nil: none
-
-	intent intent // of a writer towards readers
+	events   context.Context // of the acquisition's events: ctx, or what a Tracer has made of it
+	name     string          // or a text for people that stands for names
+	names    []string        // of a set, sorted, without doubles; nil: it is one name
+	adopts   string
+	isTry    bool
+	began    clock.Instant // read only where there are observers
 }
 
-// begin checks the arguments of an acquisition, and tells the tracers that it begins.
-func (g *group) begin(ctx context.Context, name string, opts []Option) (*acquisition, error) {
+// acquire is all ways to get a lock.
+func (l *Locker) acquire(ctx context.Context, d demand) (*Lock, error) {
+	c, err := l.begin(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	k, err := c.get()
+	return c.conclude(k, err)
+}
+
+// begin checks the arguments of a call, and tells the tracers that it begins.
+func (l *Locker) begin(ctx context.Context, d demand) (*call, error) {
+	c := &call{locker: l, ctx: ctx, events: ctx, name: d.name, adopts: d.adopts, isTry: d.isTry}
+	if d.isSet {
+		c.names = slices.Compact(slices.Sorted(slices.Values(d.names)))
+		c.name = textOf(c.names)
+	}
 	if ctx == nil {
-		return nil, nilContext(protocol.OpAcquire, name)
+		return nil, nilContext(protocol.OpAcquire, c.name)
 	}
-	s, err := g.settings.with(opts)
-	if err != nil {
+	var err error
+	if c.settings, err = l.settings.with(d.opts); err != nil {
 		return nil, err
 	}
-	key, err := s.key(name)
-	if err != nil {
-		return nil, err
-	}
-	a := &acquisition{group: g, settings: s, name: name, key: key, ctx: ctx, eventCtx: ctx}
-	a.trace()
-	return a, nil
-}
-
-// trace tells the tracers that the acquisition begins.
-func (a *acquisition) trace() {
-	if a.group.observed() {
-		a.began = a.settings.clock.Now()
-		for _, t := range a.group.settings.tracers {
-			a.eventCtx = t.Start(a.eventCtx, a.name)
-		}
-	}
-}
-
-// conclude tells the observers how the acquisition ended, and waits until they know.
-func (a *acquisition) conclude(k *Lock, err error) (*Lock, error) {
-	e := Event{Kind: EventAcquired, Context: a.eventCtx, Name: a.name, Err: err}
-	if err != nil {
-		e.Kind = EventNotAcquired
-	} else if a.group.observed() {
-		e.Votes, e.Remaining = k.Votes(), k.Remaining()
-		e = k.session.describe(e)
-	}
-	a.group.tell(e, a.began, nil)
-	a.group.awaitObservers()
-	return k, err
-}
-
-// isOver reports whether the caller's context or the Locker has ended.
-func (a *acquisition) isOver() bool { return a.ctx.Err() != nil || isDone(a.group.closed) }
-
-// interrupted returns the error of an acquisition that the Locker's or the
-// context's end keeps from asking any node, or nil.
-func (a *acquisition) interrupted() error {
-	if isDone(a.group.closed) {
-		return closedError(protocol.OpAcquire, a.name)
-	}
-	if err := a.ctx.Err(); err != nil {
-		return a.group.failure(a.name, err)
-	}
-	return nil
-}
-
-// failure is the error of an acquisition that has asked no node.
-func (g *group) failure(name string, kind error) *QuorumError {
-	t := quorum.Tally{Nodes: len(g.nodes)}
-	return &QuorumError{Op: protocol.OpAcquire.String(), Name: name, Err: kind, Nodes: t.Nodes, Quorum: t.Quorum()}
-}
-
-// get acquires what the caller asks for.
-func (a *acquisition) get(d demand) (*Lock, error) {
-	if d.isTry {
-		return a.once()
-	}
-	return a.wait()
-}
-
-// once is TryAcquire.
-func (a *acquisition) once() (*Lock, error) {
-	if err := a.interrupted(); err != nil {
-		return nil, err
-	}
-	return a.settle()
-}
-
-// wait tries as often as the settings say.
-func (a *acquisition) wait() (*Lock, error) {
-	if err := a.interrupted(); err != nil {
-		return nil, err
-	}
-	a.parker = a.group.parkers.Get()
-	defer a.group.parkers.Put(a.parker)
-	defer a.withdraw()
-	switch {
-	case a.settings.retries != Forever || a.settings.interval != 0:
-		return a.retry(a.bySchedule())
-	case a.several != nil:
-		return a.retry(a.inLines())
-	default:
-		return a.kind().wait(a)
-	}
-}
-
-// maxSettling is how often a vote that was split is tried again, and maxOfSeveral how often one for several
-// names of which the first was won: callers may have won one name each, and who has the first goes on. It is
-// also what one costs that another has held for long.
-const (
-	maxSettling  = 5
-	maxOfSeveral = 1
-)
-
-// settle is tryOnce, and tries again where callers that came at the same moment have split the votes
-// among them: one of them must get the lock, and else all would be told that it is held. It goes on for
-// the node timeout at most.
-func (a *acquisition) settle() (*Lock, error) {
-	end := a.settings.clock.Now().Add(a.settings.timeout())
-	for try := 0; ; try++ {
-		k, err := a.tryOnce(wholeVote)
-		var failed *QuorumError
-		if err == nil || !errors.As(err, &failed) || failed.Err != ErrHeld || try >= a.worth(failed) {
-			return k, err
-		}
-		wait := a.settings.delay(try, failed)
-		if a.settings.clock.Now().Add(wait) >= end {
+	if d.isSet {
+		if err := c.settings.checkSet(c.names); err != nil {
 			return nil, err
 		}
-		a.remember(failed)
-		p := a.group.parkers.Get()
-		a.pauseOn(p, wait)
-		a.group.parkers.Put(p)
-		if interrupted := a.interrupted(); interrupted != nil {
-			return nil, a.endedAfter(failed, interrupted)
+	}
+	for _, name := range c.each() {
+		if err := l.checkName(name); err != nil {
+			return nil, err
+		}
+	}
+	if len(c.names) == 1 {
+		c.names = nil
+	}
+	if l.isObserved() {
+		c.began = l.settings.clock.Now()
+		for _, t := range l.settings.tracers {
+			c.events = t.Start(c.events, c.name)
+		}
+	}
+	return c, nil
+}
+
+// each returns the names of the call.
+func (c *call) each() []string {
+	if c.names != nil {
+		return c.names
+	}
+	return []string{c.name}
+}
+
+// textOf returns the names for people: the first of them, if there are many.
+func textOf(names []string) string {
+	const shown = 4
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown-1], ", "), len(names)-shown+1)
+}
+
+// terms are those of the settings, with what observers want to know.
+func (c *call) terms() *core.Terms {
+	t := &c.settings.terms
+	if c.adopts != "" || c.locker.isObserved() {
+		own := *t
+		if own.Adopts = c.adopts; c.locker.isObserved() {
+			own.Tag = c
+		}
+		t = &own
+	}
+	return t
+}
+
+// schedule is how a caller tries that does not wait in line; ok says that this one does not.
+func (c *call) schedule() (s engine.Schedule, ok bool) {
+	switch of := c.settings; {
+	case c.isTry:
+		return s, true
+	case of.retries != Forever || of.interval != 0:
+		return engine.Schedule{Retries: of.retries, Interval: of.interval}, true
+	}
+	return s, false
+}
+
+// get acquires the lock. It begins anew if what it had ended before the caller could have it.
+func (c *call) get() (*Lock, error) {
+	for {
+		if isDone(c.locker.closed) {
+			return nil, closedError(protocol.OpAcquire, c.name)
+		}
+		if err := c.ctx.Err(); err != nil {
+			return nil, c.noFailure(err)
+		}
+		k, err := c.take()
+		switch {
+		case err != nil:
+			return nil, err
+		case k.complete():
+			return k, nil
+		}
+		k.leave()
+		k.has.Drop()
+		if c.isTry {
+			return nil, c.noFailure(errStale)
 		}
 	}
 }
 
-// worth returns how many more tries a vote that was lost is worth. A gate is, because a caller is through in
-// some round trips, and does not tell whether there are permits for others.
-func (a *acquisition) worth(lost *QuorumError) int {
-	switch {
-	case lost.Votes > 0 || a.isGate:
-		return maxSettling
-	case lost.wonFirst:
-		return maxOfSeveral
+// take gets all that a Lock consists of.
+func (c *call) take() (*Lock, error) {
+	k := &Lock{call: c, at: c.locker.places[0]}
+	isOne := c.settings.holders() <= 1
+	if isOne && c.names == nil && c.locker.groups == nil {
+		return k, k.takeOne(c.name)
 	}
-	return 0
+	parts, err := c.enterAll()
+	if err != nil {
+		return nil, err
+	}
+	if k.at = parts[0].at; isOne {
+		return k, k.takeSet(parts)
+	}
+	return k, k.takePermits(parts)
 }
 
-// Plans to ask all nodes at the same time.
-var (
-	// everyNode is for callers who come again.
-	everyNode = ballot.EveryNode
-	// wholeVote waits for all nodes as long as it may.
-	wholeVote = ballot.Plan{}
-)
+// enterAll returns what the Lock is to consist of, in the order in which all clients take it. It makes sure of the
+// Locker's presence in each group.
+func (c *call) enterAll() (parts []part, err error) {
+	for _, name := range c.each() {
+		for _, p := range c.locker.placesOf(name) {
+			if err := c.enter(p); err != nil {
+				return nil, err
+			}
+			parts = append(parts, part{name: name, at: p})
+		}
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return strings.Compare(a.at.name, b.at.name) })
+	return parts, nil
+}
 
-// tryOnce is one try of a caller that does not queue: all nodes are asked, everyNode or wholeVote.
-func (a *acquisition) tryOnce(vote ballot.Plan) (*Lock, error) {
-	if a.several != nil {
-		return a.severalOnce(vote)
+// takeOne takes one hold.
+func (k *Lock) takeOne(name string) (err error) {
+	k.one, err = k.ask(k.at, name, k.at.prefix+name)
+	k.has, k.token = &k.one, k.one.Token()
+	return err
+}
+
+// ask asks for a key in a place, and waits if the caller does.
+func (c *call) ask(p *place, name, key string) (lock engine.Lock, err error) {
+	var f *core.Failure
+	if when, tries := c.schedule(); tries {
+		lock, f, err = p.engine.Try(c.ctx, key, c.terms(), when)
+	} else {
+		lock, f, err = p.engine.Acquire(c.ctx, key, c.terms())
 	}
-	k, err := a.kind().try(a, vote)
+	if f != nil || err != nil {
+		return lock, c.errorIn(p, name, f, err)
+	}
+	return lock, nil
+}
+
+// conclude tells the observers how the call ended, and waits until they know.
+func (c *call) conclude(k *Lock, err error) (*Lock, error) {
+	l := c.locker
+	if !l.isObserved() {
+		return k, err
+	}
+	e := Event{Kind: EventNotAcquired, Name: c.name, Group: l.places[0].name, Err: err}
 	if err == nil {
-		a.group.queue.hold(k.session)
+		e = k.event(EventAcquired)
+		e.Votes, e.Remaining = k.Votes(), k.Remaining()
 	}
+	e.Context, e.Elapsed = c.events, l.settings.clock.Now().Sub(c.began)
+	l.publish(e)
+	l.awaitObservers()
 	return k, err
 }
 
-// attempt is one vote: all nodes are asked, and either a quorum makes a session with its lock
-// or all of them are asked to forget it.
-//
-// A lock whose TTL had to be entered into the records of its nodes is asked for again.
-func (a *acquisition) attempt(first ballot.Plan) (*Lock, error) {
-	const most = 3
-	for try := 1; ; try++ {
-		k, err, again := a.attemptOnce(first, try == most)
-		if !again {
-			return k, err
-		}
-		first = everyNode
+// noFailure is the error of a call that has asked no node.
+func (c *call) noFailure(kind error) *QuorumError {
+	return c.locker.places[0].quorumError(protocol.OpAcquire, c.name, kind)
+}
+
+// errorIn makes the error of a failure in a place. ended is the error of the caller's context, if that has ended
+// the waiting.
+func (c *call) errorIn(p *place, name string, f *core.Failure, ended error) error {
+	switch {
+	case f == nil:
+		return c.noFailure(ended)
+	case f.Kind == core.AfterClose:
+		return closedError(protocol.OpAcquire, name)
+	case f.Kind == core.ByUs && c.adopts != "":
+		return fmt.Errorf("redlock: adopt %q: this Locker holds the lock with that value already, and only readers with the same options share one; "+
+			"use the Lock that it has returned", name)
 	}
-}
-
-// A vote is one try: a claim, and the round that asks for it.
-type vote struct {
-	*acquisition
-	claim claim
-	round *round
-	limit time.Duration // of the round, with a second one for the nodes' records
-}
-
-// openVote makes a vote that asks no node yet. The caller, if there is no error, tells inflight when it is
-// done.
-func (a *acquisition) openVote() (v vote, err error) {
-	g := a.group
-	if g.member != nil && !a.own {
-		a.askedAt = a.settings.clock.Now()
-		if err := g.enter(a.ctx, a.name); err != nil {
-			return v, err
+	op := protocol.OpAcquire
+	if f.Kind == core.NoToken {
+		op = protocol.OpRaise
+	}
+	e := p.errorOf(op, name, f, ended)
+	if k := c.settings.holders(); k > 1 && errors.Is(e.Kind(), ErrHeld) {
+		if e.Permits = k; c.settings.weight > 1 {
+			e.weight = c.settings.weight
 		}
 	}
-	if !g.inflight.begin() {
-		return v, closedError(protocol.OpAcquire, a.name)
-	}
-	now := a.settings.clock.Now()
-	a.askedAt = now
-	c := a.kind().claim(a, now)
-	op := c.ops.acquire
-	if a.adopts != "" {
-		op = c.ops.extend
-	}
-	r := g.newRoundAt(a.eventCtx, now, a.name, c.request(a.settings, op))
-	return vote{acquisition: a, claim: c, round: r, limit: 2 * a.settings.timeout()}, nil
+	return e
 }
 
-// attemptOnce is one vote. again says that its TTL has been entered meanwhile, unless it is
-// the last.
-func (a *acquisition) attemptOnce(first ballot.Plan, last bool) (_ *Lock, _ error, again bool) {
-	v, err := a.openVote()
-	if err != nil {
-		return nil, err, false
-	}
-	g, r := a.group, v.round
-	defer g.inflight.done()
-	now := r.Start()
-	if !r.Run(a.ctx, first, &r.req, r) {
-		state := r.State()
-		err := r.fail(&state, ErrHeld)
-		g.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Err: err}, now, nil)
-		return nil, err, false
-	}
-	v.limit += r.Late()
-	k, unraised := v.take()
-	if k == nil {
-		err := v.lose(unraised)
-		if isDone(g.closed) {
-			return nil, closedError(protocol.OpAcquire, a.name), false
-		}
-		if !last && err.Err == errForgetful && r.couldWin(a.ctx, v.limit) {
-			return nil, err, true
-		}
-		g.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name, Votes: err.Votes, Err: err}, now, nil)
-		return nil, err, false
-	}
-	g.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, now, &k.hold)
-	if s := k.session; !s.schedule() {
-		s.drop(lease.Closed)
-		return nil, closedError(protocol.OpAcquire, a.name), false
-	}
-	return k, nil, false
-}
-
-// take makes the lock of a vote that was won, or returns nil; unraised is not nil if that is for want of a
-// token.
-func (v *vote) take() (k *Lock, unraised *round) {
-	if v.claim.block != nil {
-		if unraised = v.raise(); unraised != nil {
-			return nil, unraised
-		}
-	}
-	return v.win(), nil
-}
-
-// win makes the lock of a round that was won in time, or returns nil. Replies
-// that are still to come count for the session.
-func (v *vote) win() *Lock {
-	// The votes may have come in time and this goroutine too late: a process
-	// that was paused or a machine that slept must not believe them.
-	r, c := v.round, v.claim
-	now := v.settings.clock.Now()
-	state := r.State()
-	if !ballot.IsWon(&state) || now >= quorum.Deadline(r.Start(), v.settings.ttl) || v.heldUnder().IsOver(now) {
-		return nil
-	}
-	// So may votes that have come since raise looked, without the token.
-	if c.block != nil && c.block.first == r.req.Token && accepted(&state) < state.Tally.Quorum() {
-		return nil
-	}
-	return newSession(r, c, v.acquisition, now)
-}
-
-// newLock makes a lock that the acquisition has won, on a session.
-func (a *acquisition) newLock(s *session, now clock.Instant) *Lock {
-	k := &Lock{}
-	k.open(a.ctx, s, a.settings, now)
-	k.quiet = a.isPart || a.own
-	return k
-}
-
-// lineKey is the key of the line in which callers of this process wait for such a lock (see queue).
-func (a *acquisition) lineKey() string { return a.kind().line(a.key) }
-
-// newClaim draws the value of a new attempt at a key of one holder, if it is to have a new one, and proposes
-// its fencing token.
-func (a *acquisition) newClaim(key string, now clock.Instant) claim {
-	c := claim{ops: plainOps, name: a.name, key: key, value: a.adopts}
-	if c.value == "" {
-		c.value = a.settings.labelled(newValue())
-	}
-	if s := a.settings; s.fenced {
-		c.ops = fencedOps
-		c.block = &block{counter: keys.Counter.Of(c.key), first: a.group.tokens.propose(s.wall()), size: a.group.queue.blockFor(a)}
-		if c.block.size == 1 && !a.group.tokens.isContended(c.key, now) && a.group.guard.IsNear(c.block.first, now) {
-			c.ops = judgedOps
-		}
-	}
-	return c
+// quorumError is the error of a request that no node was asked.
+func (p *place) quorumError(op protocol.Op, name string, kind error) *QuorumError {
+	n := len(p.nodes)
+	return &QuorumError{Op: op.String(), Name: name, Err: kind, Nodes: n, Quorum: n/2 + 1}
 }

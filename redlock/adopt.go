@@ -9,7 +9,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -34,9 +34,22 @@ import (
 // ErrClosed after Close. ctx bounds the waiting only. ReleaseValue returns within the node timeout
 // and is safe for concurrent use.
 func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
+	if ctx == nil {
+		return nilContext(protocol.OpRelease, name)
+	}
+	if err := l.checkName(name); err != nil {
+		return err
+	}
+	if err := checkValue(value); err != nil {
+		return err
+	}
+	if isDone(l.closed) {
+		return closedError(protocol.OpRelease, name)
+	}
+	defer l.awaitObservers()
 	var failure error
-	for _, g := range l.places(name) { // a lock whose group changes has another value in each
-		err := g.releaseValue(ctx, name, value)
+	for _, p := range l.placesOf(name) { // a lock whose group changes has another value in each
+		err := p.releaseValue(ctx, name, value)
 		if err == nil {
 			return nil
 		}
@@ -47,36 +60,15 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 	return failure
 }
 
-func (g *group) releaseValue(ctx context.Context, name, value string) error {
-	if ctx == nil {
-		return nilContext(protocol.OpRelease, name)
-	}
-	s := &g.settings
-	key, err := s.key(name)
-	if err == nil {
-		err = checkValue(value)
-	}
-	if err != nil {
-		return err
-	}
-	if !g.inflight.begin() {
-		return closedError(protocol.OpRelease, name)
-	}
-	defer g.inflight.done()
-	defer g.awaitObservers()
-	c := claim{ops: plainOps, name: name, key: key, value: value} // that it may have a token matters to its own client only
-	r := g.release(releaseOf{ctx, s, c, quorum.All(len(g.nodes)), false}, s.clock.Now())
-	g.queue.changed(key)
-	if s := g.heldWith(key, value); s != nil { // the nodes give this Locker no hint
-		for i := range g.nodes {
-			s.hinted(i)
-		}
-	}
-	r.Wait(ctx, s.timeout(), ballot.Settled)
-	if failure := r.unconfirmed(ctx, ErrLost); failure != nil {
-		return failure
-	}
-	return nil
+func (p *place) releaseValue(ctx context.Context, name, value string) error {
+	key := p.prefix + name
+	tag := &call{locker: p.locker, ctx: ctx, events: ctx, name: name}
+	poll := p.engine.Ask(protocol.Request{
+		Op: protocol.OpRelease, Key: key, Value: value, TTL: p.locker.settings.ttl, Timeout: p.locker.settings.timeout(), MayHold: true,
+	}, tag)
+	defer p.engine.Changed(key)
+	poll.Wait(ctx, func(t quorum.Tally) bool { return t.Verdict() == quorum.Won || t.Gone() })
+	return p.unmet(ctx, name, poll, ErrLost)
 }
 
 // checkValue returns why a value is that of no lock, or nil.
@@ -125,17 +117,11 @@ func (l *Locker) Adopt(ctx context.Context, name, value string, opts ...Option) 
 	if err := checkValue(value); err != nil {
 		return nil, err
 	}
-	places := l.places(name)
-	if len(places) > 1 { // nothing would extend what the holder has in the other group
+	if len(l.placesOf(name)) > 1 { // nothing would extend what the holder has in the other group
 		return nil, fmt.Errorf("redlock: adopt %q: the map of the groups is being changed, and until all clients have the new one "+
 			"only the lock's holder can extend it", name)
 	}
-	a, err := places[0].begin(ctx, name, slices.Concat(opts, []Option{adopted(value)}))
-	if err != nil {
-		return nil, err
-	}
-	a.adopts = value
-	return a.conclude(a.adopt())
+	return l.acquire(ctx, demand{name: name, opts: slices.Concat(opts, []Option{adopted(value)}), adopts: value, isTry: true})
 }
 
 // adopted has the settings be those of the lock with that value, whose token is not known.
@@ -149,97 +135,22 @@ func adopted(value string) Option {
 	}}
 }
 
-// adopt is Adopt.
-func (a *acquisition) adopt() (*Lock, error) {
-	done, err := a.adoptAlone()
-	if err != nil {
-		return nil, err
+// slotWith asks the nodes which permit has the value. A majority that has it is among any quorum.
+func (c *call) slotWith(p *place) (slot int, err error) {
+	polls := make([]*engine.Poll, c.settings.permits)
+	for slot := range polls { // all at once
+		polls[slot] = p.engine.Ask(protocol.Request{
+			Op: protocol.OpInspect, Key: keys.Slot(p.prefix+c.name, slot), Timeout: c.settings.timeout(),
+		}, c)
 	}
-	defer done()
-	if err := a.interrupted(); err != nil {
-		return nil, err
-	}
-	if s := a.group.heldWith(a.lineKey(), a.adopts); s != nil {
-		return a.adoptFrom(s)
-	}
-	if a.settings.holders() > 1 {
-		if err := a.findSlot(); err != nil {
-			return nil, err
-		}
-	}
-	k, err := a.attempt(wholeVote)
-	if err == nil {
-		a.group.queue.hold(k.session)
-	}
-	return k, err
-}
-
-// adoptAlone returns when no other call adopts the value: two sessions with one would release it for each
-// other. The caller says when it is done, and the session is in the queue by then.
-func (a *acquisition) adoptAlone() (done func(), err error) {
-	adopting, mine := &a.group.adopting, make(chan struct{})
-	for {
-		other, underWay := adopting.LoadOrStore(a.adopts, mine)
-		if !underWay {
-			return func() { adopting.Delete(a.adopts); close(mine) }, nil
-		}
-		select {
-		case <-other.(chan struct{}):
-		case <-a.ctx.Done():
-			return nil, a.interrupted()
-		}
-	}
-}
-
-// adoptFrom makes another Lock of a session with the value that this process has.
-func (a *acquisition) adoptFrom(s *session) (*Lock, error) {
-	if !s.settings.sharesWith(a.settings) {
-		return nil, fmt.Errorf("redlock: adopt %q: this Locker holds the lock with that value already, and only readers with the same options share one; "+
-			"use the Lock that it has returned", a.name)
-	}
-	k := s.join(a)
-	if k == nil {
-		return nil, a.group.failure(a.name, ErrLost)
-	}
-	a.group.tell(Event{Kind: EventAttempt, Context: a.eventCtx, Name: a.name}, k.tenure.Since, &k.hold)
-	return k, nil
-}
-
-// findSlot asks the nodes which permit has the value. A majority that has it is among any quorum.
-func (a *acquisition) findSlot() error {
-	rounds := make([]*round, a.settings.holders())
-	for slot := range rounds { // all at once
-		rounds[slot] = a.group.askForState(a.ctx, a.name, keys.Slot(a.key, slot))
-	}
-	var failure error
-	for slot, r := range rounds {
-		r.Wait(a.ctx, a.settings.timeout(), ballot.Answered)
-		state := r.State()
-		for i := range state.Len() {
-			if state.Reply(i).Value == a.adopts {
-				a.slot = slot
-				return nil
+	for slot, poll := range polls {
+		poll.Wait(c.ctx, func(t quorum.Tally) bool { return t.Verdict() != quorum.Pending })
+		for _, r := range poll.Replies {
+			if r.Value == c.adopts {
+				return slot, nil
 			}
 		}
-		if failure == nil && !ballot.IsWon(&state) {
-			failure = r.fail(&state, failureOf(a.ctx, &state, state.Tally))
-		}
+		err = cmp.Or(err, p.unmet(c.ctx, c.name, poll, ErrNoQuorum))
 	}
-	return cmp.Or(failure, error(a.group.failure(a.name, ErrLost)))
-}
-
-// notAdopted returns why the vote has not adopted its lock. Nothing is taken back: the lock may still be
-// its holder's, or another adopter's.
-func (v vote) notAdopted() *QuorumError {
-	r := v.round
-	r.Wait(v.ctx, v.settings.timeout(), ballot.Settled)
-	state := r.State()
-	kind := failureOf(v.ctx, &state, state.Tally)
-	switch {
-	case state.Tally.Gone():
-		kind = ErrLost
-	case kind == ErrHeld: // by some, and others do not say
-		kind = ErrNoQuorum
-	}
-	return r.fail(&state, kind)
+	return 0, cmp.Or(err, error(c.noFailure(ErrLost)))
 }

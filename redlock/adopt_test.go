@@ -382,7 +382,8 @@ func TestReadersAreAdopted(t *testing.T) {
 		time.Sleep(time.Second)
 		all = append(all, adopt(t, l, "x", value, redlock.Shared()))
 		assert.Equal(t, 5, asked(protocol.OpExtendShared), "one adoption is enough")
-		assert.ErrorContains(t, cannotAdopt(t, l, "x", value, redlock.Shared(), redlock.Renew(false)), "holds the lock with that value already")
+		assert.ErrorContains(t, cannotAdopt(t, l, "x", value), "holds the lock with that value already", "as a writer's")
+		isOnly(t, cannotAdopt(t, l, "x", value+"x", redlock.Shared()), redlock.ErrLost)
 
 		writer, _ := open(t, w)
 		for _, k := range all {

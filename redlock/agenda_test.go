@@ -74,49 +74,6 @@ func TestContextsEndBeforeAnyNodeIsAsked(t *testing.T) {
 	})
 }
 
-// A blocked Node does not return from the Submit of an extension until it is let go,
-// as if many goroutines wanted its mutex.
-type blocked struct {
-	protocol.Node
-	entered chan struct{} // capacity 1
-	gate    chan struct{}
-}
-
-func (b blocked) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
-	if req.Op == protocol.OpExtend {
-		select {
-		case b.entered <- struct{}{}:
-		default:
-		}
-		<-b.gate
-	}
-	return b.Node.Submit(req, slot, to)
-}
-
-// TestNoRequestHoldsUpADeadline of another lock.
-func TestNoRequestHoldsUpADeadline(t *testing.T) {
-	t.Parallel()
-	given, _ := nodes("a")
-	node := blocked{given[0], make(chan struct{}, 1), make(chan struct{})}
-	l, err := redlock.New([]protocol.Node{node}, redlock.MemoryGuard(false))
-	require.NoError(t, err)
-	defer l.Close()
-	defer close(node.gate)
-	fixed := take(t, l, "fixed", redlock.TTL(time.Second), redlock.Renew(false))
-	renewed := take(t, l, "renewed", redlock.TTL(100*time.Millisecond))
-	select { // its renewal, which a starved process may come too late for
-	case <-node.entered:
-	case <-renewed.Context().Done():
-	}
-	for _, lock := range []*redlock.Lock{renewed, fixed} {
-		select {
-		case <-lock.Context().Done():
-		case <-time.After(20 * time.Second):
-			t.Fatal("its deadline was a second after it was taken")
-		}
-	}
-}
-
 // TestRenewalsAreSpread: locks that were taken together are not renewed all at once but in
 // steps, so that renewals travel together, and none later than at a third of the TTL.
 func TestRenewalsAreSpread(t *testing.T) {

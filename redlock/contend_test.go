@@ -241,10 +241,10 @@ func TestAHintInVainCostsOneTry(t *testing.T) {
 	}
 }
 
-// TestOneOfManyGoesOnToAllNodes at each release. The others, who have heard of it
-// as well, ask the same one node first, in whatever order they know the nodes, and
-// take nothing: they would split the votes.
-func TestOneOfManyGoesOnToAllNodes(t *testing.T) {
+// TestOneOfManyAsksTheNodes at each release. The others, who have heard of it as well, are
+// behind it in the order, in whatever order they know the nodes, and take nothing: they would
+// split the votes.
+func TestOneOfManyAsksTheNodes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
 			return leg/2 + time.Duration(r.Int64N(int64(leg))), false
@@ -275,10 +275,10 @@ func TestOneOfManyGoesOnToAllNodes(t *testing.T) {
 				r.listens(t, -1)
 				require.NoError(t, lock.Release(t.Context()))
 				lock = <-got
-				took := map[string]int{}
+				took := map[int]bool{} // the first may have tried just before, without a hint
 				for _, s := range r.of(sim.Run, protocol.OpAcquire) {
 					if s.Outcome == protocol.Granted {
-						took[s.Value]++
+						took[s.Client] = true
 					}
 				}
 				assert.Len(t, took, 1, "round %d", round)
@@ -335,7 +335,7 @@ func TestANodeInTroubleIsInNobodysWay(t *testing.T) {
 					limit = leg + hinted
 				}
 				if !test.ordered {
-					limit += rtt // to learn that there is no queue
+					limit += 4 * rtt // to learn from one after the other that there is no queue
 				}
 				assert.LessOrEqual(t, time.Since(start), limit)
 			})
@@ -401,9 +401,8 @@ func TestANodeThatLacksTheKeyIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestHintsAreFollowedAtOnceAMillisecond: a key that changes all the time keeps
-// no node busy.
-func TestHintsAreFollowedAtOnceAMillisecond(t *testing.T) {
+// TestHintsInVainAreFollowedEverLater: a key that changes all the time keeps no node busy.
+func TestHintsInVainAreFollowedEverLater(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		const near = 20 * time.Microsecond
 		w.SetNet(sim.Fixed(near))
@@ -419,8 +418,8 @@ func TestHintsAreFollowedAtOnceAMillisecond(t *testing.T) {
 			time.Sleep(near)
 		}
 		tries := len(r.tries(0))
-		assert.Greater(t, tries, 50)
-		assert.LessOrEqual(t, tries, 200)
+		assert.Greater(t, tries, 10)
+		assert.LessOrEqual(t, tries, 40)
 		cancel()
 		synctest.Wait()
 	})
@@ -619,13 +618,12 @@ func TestThePauseOfTheFirstNodeCostsAFewRoundTrips(t *testing.T) {
 		holder, _ := open(t, w, redlock.TTL(time.Hour))
 		c := w.NewClient(1)
 		nodes := c.Nodes()
-		for i, n := range nodes { // the first of a queue would ask all nodes
+		for i, n := range nodes {
 			nodes[i] = queueless{n}
 		}
 		waiter, err := redlock.New(nodes, longest, redlock.MemoryGuard(false), timetest.Clock(c.Clock()))
 		require.NoError(t, err)
 		defer waiter.Close()
-		var slowest time.Duration
 		for i, s := range w.Servers() {
 			lock := take(t, holder, "x")
 			got := waits(t.Context(), t, waiter)
@@ -637,13 +635,11 @@ func TestThePauseOfTheFirstNodeCostsAFewRoundTrips(t *testing.T) {
 			time.AfterFunc(150*time.Millisecond, s.Resume)
 			next := <-got
 			assert.LessOrEqual(t, time.Since(start), 15*near, "server %d", i)
-			slowest = max(slowest, time.Since(start))
 			time.Sleep(time.Second)
 			assert.Equal(t, 5, holding(w, "x"), "a vote that comes late counts")
 			require.NoError(t, next.Release(t.Context()))
 			time.Sleep(time.Second)
 		}
-		assert.GreaterOrEqual(t, slowest, 4*near, "one of them was asked first")
 	})
 }
 

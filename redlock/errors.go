@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/ballot"
-	"github.com/redquorum/redquorum/redlock/internal/membership"
-	"github.com/redquorum/redquorum/redlock/internal/trust"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/group"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
 )
 
 // What an operation can fail with, for errors.Is. No error matches two of
@@ -35,7 +35,7 @@ var (
 	ErrMarked = errors.New("marked already")
 	// ErrMap: other clients use a map of the groups that does not go together with this
 	// Locker's (see Map).
-	ErrMap = membership.ErrMap
+	ErrMap = group.ErrMap
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker closed")
 )
@@ -47,9 +47,9 @@ var (
 	// yet, or has only to be asked again; the error's text says when.
 	ErrQuarantine = protocol.ErrQuarantine
 	// ErrSettings: the clients of this node were set up for another number of nodes.
-	ErrSettings = trust.ErrSettings
+	ErrSettings = guard.ErrSettings
 	// ErrSameServer: another node of this Locker is the same server.
-	ErrSameServer = ballot.ErrSameServer
+	ErrSameServer = guard.ErrSameServer
 )
 
 // What a node can report, and a NodeError wraps.
@@ -98,10 +98,10 @@ type QuorumError struct {
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
 	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
 
-	weight   int   // of a lock of more than one permit
-	before   error // see Kind
-	isTaken  bool  // a majority has the claim of a holder no more, before its deadline
-	wonFirst bool  // the caller has won votes for the first of several names, and whoever has not gives way
+	weight  int   // of a lock of more than one permit
+	before  error // see Kind
+	isHere  bool  // another caller of this process has the lock, so no node was asked
+	isTaken bool  // a majority has the claim of a holder no more, before its deadline
 }
 
 // Kind returns what kept the caller from the lock, and matches ErrHeld or ErrNoQuorum, also where Err is the error of
@@ -134,6 +134,9 @@ func (e *QuorumError) Error() string {
 	fmt.Fprintf(&b, "redlock: %s %q: %v (%s; %d needed", e.Op, e.Name, e.Err, e.counts(), e.Quorum)
 	if e.Outage > 0 {
 		fmt.Fprintf(&b, "; no quorum has answered for %v", rounded(e.Outage))
+	}
+	if e.isHere {
+		b.WriteString("; held by another caller of this process")
 	}
 	if e.Holder != (Holder{}) {
 		fmt.Fprintf(&b, "; held by %v", e.Holder)
@@ -235,10 +238,9 @@ func (e *QuorumError) Unwrap() []error {
 // can be lost at one moment, and the goroutine that ends them has no time for it.
 type loss struct {
 	name    string
-	at      clock.Instant
-	maxHold time.Duration                       // if that was the reason
-	absent  bool                                // if it was the end of the Locker's presence in the group
-	explain func(at clock.Instant) *QuorumError // of the extension that failed; nil: there is none
+	maxHold time.Duration       // if that was the reason
+	absent  bool                // if it was the end of the Locker's presence in the group
+	explain func() *QuorumError // of the extension that failed; nil: there is none
 
 	compose sync.Once
 	err     error
@@ -259,7 +261,7 @@ func (e *loss) composed() error {
 		case e.explain == nil:
 			e.err = fmt.Errorf("redlock: %q: %w", e.name, errNotExtended)
 		default:
-			e.err = e.explain(e.at)
+			e.err = e.explain()
 		}
 		e.explain = nil
 	})
@@ -353,4 +355,53 @@ func (r refusal) Error() string {
 	default:
 		return "refused"
 	}
+}
+
+// kinds are the errors of what package core calls failures.
+var kinds = map[core.Kind]error{
+	core.ByOther:      ErrHeld,
+	core.ByUs:         ErrHeld,
+	core.NoQuorum:     ErrNoQuorum,
+	core.InQuarantine: errForgetful,
+	core.ClockBehind:  errBehind,
+	core.Stale:        errStale,
+	core.AfterClose:   ErrClosed,
+	core.NotHeld:      ErrLost,
+	core.NoToken:      errNoToken,
+}
+
+// errorOf makes the error of a failure. ended is that of the caller's context, if that has ended the waiting.
+func (p *place) errorOf(op protocol.Op, name string, f *core.Failure, ended error) *QuorumError {
+	e := p.quorumError(op, name, kinds[f.Kind])
+	e.Votes, e.Remaining, e.Outage, e.isHere = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs
+	if ended != nil {
+		e.before, e.Err = e.Err, ended
+	}
+	if f.Owner != "" {
+		e.Holder = parseLabel(f.Owner)
+	}
+	for i := range p.nodes {
+		if f.Silent.Has(i) {
+			e.Causes = multierror.Append(e.Causes, &NodeError{Node: p.nodes[i].String(), Err: errNoAnswer, After: f.Took})
+		} else if j := slices.IndexFunc(f.Answers, func(a core.Answer) bool { return a.Node == i }); j >= 0 {
+			e.Causes = multierror.Append(e.Causes, p.cause(op, f.Answers[j]))
+		}
+	}
+	return e
+}
+
+// cause is what a node said that did not grant.
+func (p *place) cause(op protocol.Op, a core.Answer) *NodeError {
+	e := &NodeError{Node: p.nodes[a.Node].String(), Err: a.Err, After: a.After}
+	switch {
+	case a.Outcome == protocol.Granted:
+		e.Err = errLowToken
+	case a.Outcome == protocol.Refused && op == protocol.OpMark:
+		e.Err = errHighMark
+	case a.Outcome == protocol.Refused:
+		e.Err = refusal{protocol.Reply{TTL: a.TTL}}
+	case e.Err == nil:
+		e.Err = errors.New(a.Outcome.String())
+	}
+	return e
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/redlock/internal/membership"
-	"github.com/redquorum/redquorum/redlock/internal/park"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
+	"github.com/redquorum/redquorum/redlock/internal/group"
 )
 
 // A Group is one of several independent sets of servers over which names are spread, so that more
@@ -84,20 +84,17 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 		return nil, err
 	}
 	l := newLockerWith(s)
-	var members []*membership.Member
-	servers := map[string]string{} // the groups that have them with a prefix
+	config := group.Config{
+		Version: cmp.Or(m.Version, 1), Prefix: s.prefix, TTL: s.ttl, Timeout: s.timeout(), Clock: s.clock, Wall: s.wall, Jitter: s.jitter,
+		Engine: func(of group.Group, prefix string) *engine.Engine {
+			p := l.newPlace(prefix, of.Nodes)
+			p.name = of.Name
+			l.places = append(l.places, p)
+			return p.engine
+		},
+	}
 	nodes := map[protocol.Node]string{}
-	for i, of := range m.Groups {
-		switch same := func(other *membership.Member) bool { return other.Name() == of.Name }; {
-		case of.Name == "":
-			return nil, fmt.Errorf("redlock: group %d has no name; give one that stays with its servers", i)
-		case slices.ContainsFunc(members, same):
-			return nil, fmt.Errorf("redlock: two groups are named %q", of.Name)
-		case len(of.Nodes) == 0:
-			return nil, fmt.Errorf("redlock: group %q has no nodes", of.Name)
-		case of.Joining && of.Leaving:
-			return nil, fmt.Errorf("redlock: group %q cannot be Joining and Leaving", of.Name)
-		}
+	for _, of := range m.Groups {
 		if err := checkCount(len(of.Nodes)); err != nil {
 			return nil, fmt.Errorf("%w, in group %q", err, of.Name)
 		}
@@ -105,11 +102,6 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 			return nil, fmt.Errorf("%w, in group %q", err, of.Name)
 		}
 		for _, n := range of.Nodes {
-			server := of.Prefix + "\x00" + n.String()
-			if other, twice := servers[server]; twice {
-				return nil, fmt.Errorf("redlock: groups %q and %q have the same server, %s: give one of them a Prefix of its own", other, of.Name, n)
-			}
-			servers[server] = of.Name
 			if key := keyOf(n); key != nil {
 				if other, twice := nodes[key]; twice {
 					return nil, fmt.Errorf("redlock: groups %q and %q have one node, %s, which each would close for the other: open nodes for each group", other, of.Name, n)
@@ -117,30 +109,19 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 				nodes[key] = of.Name
 			}
 		}
-		own := *s
-		if err := Prefix(s.prefix + of.Prefix).applyToLocker(&own); err != nil {
+		if err := Prefix(s.prefix + of.Prefix).applyToLocker(&settings{}); err != nil {
 			return nil, fmt.Errorf("redlock: group %q: %w", of.Name, err)
 		}
-		if s.guard {
-			own.epoch = own.prefix + record.Key
-		}
-		in := mapped{l.newGroup(of.Nodes, &own), of.Name, s}
-		in.member = membership.NewMember(of.Name, in, of.Joining, of.Leaving)
-		members, l.groups = append(members, in.member), append(l.groups, in.group)
+		config.Groups = append(config.Groups, group.Group(of))
 	}
-	l.membership, err = membership.New(membership.Config{
-		Version: cmp.Or(m.Version, 1), Clock: s.clock, Wall: s.wall, Jitter: s.jitter, Parkers: &park.Lot{Clock: s.clock}, Closed: l.closed,
-	}, members)
-	if err != nil {
+	if l.groups, err = group.New(config); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(l.groups, func(a, b *group) int { return strings.Compare(a.rank(), b.rank()) })
-	l.membership.Keep()
+	for i, m := range l.groups.All() {
+		l.places[i].member = m
+	}
 	return l, nil
 }
-
-// groupOf returns the group that a member is.
-func groupOf(m *membership.Member) *group { return m.Group().(mapped).group }
 
 // A GroupState is what the servers of one group say of the map.
 type GroupState struct {
@@ -169,7 +150,7 @@ type MapState struct {
 // For a Locker of New it is an error. What too few servers tell is no error, but stands with the
 // group. It waits for the node timeout at most, and is safe for concurrent use.
 func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
-	if l.membership == nil {
+	if l.groups == nil {
 		return nil, errors.New("redlock: the Locker has no groups; make it with NewGroups")
 	}
 	if ctx == nil {
@@ -178,37 +159,93 @@ func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpMark, "map")
 	}
-	newest, isChanging := l.membership.Version()
-	state := &MapState{Version: newest, Changing: isChanging}
-	for i, seen := range l.membership.Look(ctx) {
-		m := l.membership.All()[i]
-		state.Groups = append(state.Groups, GroupState{
-			Name: m.Name(), Nodes: m.Group().Servers(), Version: seen.Highest.Version(), Retired: seen.Highest.IsRetired(), Err: seen.Err,
-		})
-		state.Complete = state.Complete || seen.Majority.Proves(newest)
+	seen := l.groups.State(ctx)
+	state := &MapState{Version: seen.Version, Changing: seen.Changing, Complete: seen.Complete}
+	for i, s := range seen.Groups {
+		p := l.places[i]
+		of := GroupState{Name: s.Name, Version: s.Version, Retired: s.Retired}
+		f, err := failureOf(s.Err)
+		of.Err = p.groupError(group.VersionName, f, err)
+		for _, n := range p.nodes {
+			of.Nodes = append(of.Nodes, n.String())
+		}
+		state.Groups = append(state.Groups, of)
 	}
 	return state, nil
+}
+
+// enter makes sure of the Locker's presence in the group. It tries again as the call does for a lock.
+func (c *call) enter(p *place) error {
+	if p.member == nil {
+		return nil
+	}
+	when, tries := c.schedule()
+	if !tries {
+		when.Retries = engine.Forever
+	}
+	f, err := p.engine.Repeat(c.ctx, &c.settings.terms, when, func() (*core.Failure, int, error) {
+		f, err := failureOf(p.member.Enter(c.ctx))
+		return f, 0, err
+	})
+	return p.groupError(c.name, f, err)
+}
+
+// failureOf returns why package group has failed, as far as that may pass, and the error.
+func failureOf(err error) (*core.Failure, error) {
+	var f *group.Failure
+	switch {
+	case errors.As(err, &f):
+		return f.Failure, f.Err
+	case errors.Is(err, group.ErrNotYet):
+		return &core.Failure{Kind: core.ByOther}, nil
+	case errors.Is(err, group.ErrClosed):
+		return &core.Failure{Kind: core.AfterClose}, nil
+	}
+	return nil, err
+}
+
+// groupError makes the error of what package group was asked for a name.
+func (p *place) groupError(name string, f *core.Failure, err error) error {
+	switch {
+	case f == nil && (err == nil || errors.Is(err, ErrMap)):
+		return err
+	case f == nil:
+		return p.quorumError(protocol.OpAcquire, name, err)
+	case f.Kind == core.AfterClose:
+		return closedError(protocol.OpAcquire, name)
+	}
+	e := p.errorOf(protocol.OpAcquire, name, f, err)
+	for _, kind := range []*error{&e.Err, &e.before} {
+		if *kind == ErrHeld {
+			*kind = errMapHeld
+		}
+	}
+	return e
 }
 
 // GroupOf returns the name of the group that the lock name is in, after a change of the map that is
 // under way. It is empty for a Locker of New.
 func (l *Locker) GroupOf(name string) string {
-	if l.membership == nil {
+	if l.groups == nil {
 		return ""
 	}
-	return l.membership.Newest(l.settings.prefix + name).Name()
+	return l.groups.Of(name)
 }
 
 // GroupsOf returns the names of the groups that a key is in: one, or, if a change that is under way
 // moves it to another group, both. The key is a lock's name behind the Lockers' Prefix, and the map
 // one that NewGroups takes.
 func (m Map) GroupsOf(key string) (names []string) {
-	var members []*membership.Member
+	var groups []group.Group
 	for _, g := range m.Groups {
-		members = append(members, membership.NewMember(g.Name, nil, g.Joining, g.Leaving))
+		groups = append(groups, group.Group(g))
 	}
-	for _, m := range membership.Lookup(members).Places(key) {
-		names = append(names, m.Name())
+	slices.SortFunc(groups, func(a, b group.Group) int { return strings.Compare(a.Name, b.Name) })
+	before, after := group.Find(groups, key)
+	for i, g := range groups {
+		if i == before || i == after {
+			names = append(names, g.Name)
+		}
 	}
 	return names
 }

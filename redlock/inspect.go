@@ -5,9 +5,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
+
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -69,67 +72,14 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) 
 	if ctx == nil {
 		return nil, nilContext(protocol.OpInspect, name)
 	}
-	if _, err := l.settings.key(name); err != nil {
+	if err := l.checkName(name); err != nil {
 		return nil, err
 	}
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpInspect, name)
 	}
-	return inspectIn(l.places(name), func(g *group) (*Inspection, bool, error) {
-		in, err := g.inspection(ctx, g.askForState(ctx, name, g.settings.prefix+name))
-		return in, err == nil && in.isHeld(), err
-	})
-}
-
-// inspectIn asks the group that has a name. While its group changes it is the one where a
-// quorum holds the name, if there is one.
-func inspectIn[T any](places []*group, ask func(*group) (found T, held bool, err error)) (found T, err error) {
-	for _, g := range places {
-		var held bool
-		if found, held, err = ask(g); held || err != nil {
-			return found, err
-		}
-	}
-	return found, nil
-}
-
-// isHeld reports whether a quorum holds the name.
-func (i *Inspection) isHeld() bool { _, _, ok := i.Holder(); return ok }
-
-// askForState asks all nodes what they hold.
-func (g *group) askForState(ctx context.Context, name, key string) *round {
-	r := g.newRound(ctx, name, protocol.Request{Op: protocol.OpInspect, Key: key, Timeout: g.settings.timeout()})
-	r.ask()
-	return r
-}
-
-// inspection waits for the answers to askForState.
-func (g *group) inspection(ctx context.Context, r *round) (*Inspection, error) {
-	s := &g.settings
-	r.Wait(ctx, s.timeout(), ballot.Complete)
-
-	seen := r.State()
-	now := s.clock.Now()
-	in := &Inspection{Name: r.name, Nodes: make([]NodeState, len(g.nodes))}
-	for i := range in.Nodes {
-		reply := seen.Reply(i)
-		state := NodeState{Node: g.nodes[i].String()}
-		if cause := r.cause(&seen, i, now); cause != nil {
-			state.Err = cause
-		} else {
-			state.Value, state.TTL, state.Stuck = reply.Value, reply.TTL, reply.TTL == protocol.NoTTL
-			state.Holder = HolderOf(state.Value)
-		}
-		in.Nodes[i] = state
-	}
-	if ballot.IsWon(&seen) {
-		return in, nil
-	}
-	kind := ErrNoQuorum
-	if ctx.Err() != nil {
-		kind = ctx.Err()
-	}
-	return in, r.fail(&seen, kind)
+	all, err := l.inspect(ctx, name, 1)
+	return all[0], err
 }
 
 // InspectPermits asks every node what it holds for each of the k permits of name, and changes
@@ -140,34 +90,85 @@ func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Ins
 	if ctx == nil {
 		return nil, nilContext(protocol.OpInspect, name)
 	}
-	s, err := l.settings.with([]Option{Permits(k)})
-	if err != nil {
+	if _, err := l.settings.with([]Option{Permits(k)}); err != nil {
 		return nil, err
 	}
-	if _, err := s.key(name); err != nil {
+	if err := l.checkName(name); err != nil {
 		return nil, err
 	}
 	if isDone(l.closed) {
 		return nil, closedError(protocol.OpInspect, name)
 	}
-	return inspectIn(l.places(name), func(g *group) ([]*Inspection, bool, error) {
-		all, err := g.inspectPermits(ctx, name, k)
-		return all, err == nil && slices.ContainsFunc(all, (*Inspection).isHeld), err
-	})
+	return l.inspect(ctx, name, k)
 }
 
-func (g *group) inspectPermits(ctx context.Context, name string, k int) (_ []*Inspection, err error) {
-	key := g.settings.prefix + name
-	rounds := make([]*round, k)
-	for slot := range rounds { // all at once
-		rounds[slot] = g.askForState(ctx, name, keys.Slot(key, slot))
+// inspect asks for each of k slots of a name. While its group changes it asks the one where a quorum holds the
+// name, if there is one.
+func (l *Locker) inspect(ctx context.Context, name string, k int) (all []*Inspection, err error) {
+	for _, p := range l.placesOf(name) {
+		all, err = p.inspect(ctx, name, k)
+		if err != nil || slices.ContainsFunc(all, func(i *Inspection) bool { _, _, ok := i.Holder(); return ok }) {
+			break
+		}
 	}
-	all := make([]*Inspection, k)
-	for slot, r := range rounds {
-		in, failed := g.inspection(ctx, r)
-		if all[slot] = in; err == nil {
+	return all, err
+}
+
+func (p *place) inspect(ctx context.Context, name string, k int) (all []*Inspection, err error) {
+	timeout := p.locker.settings.timeout()
+	tag := &call{locker: p.locker, ctx: ctx, events: ctx, name: name}
+	polls := make([]*engine.Poll, k)
+	for slot := range polls { // all at once
+		polls[slot] = p.engine.Ask(protocol.Request{Op: protocol.OpInspect, Key: keys.Slot(p.prefix+name, slot), Timeout: timeout}, tag)
+	}
+	for _, poll := range polls {
+		poll.Wait(ctx, nil)
+		in := &Inspection{Name: name, Nodes: make([]NodeState, len(p.nodes))}
+		for i, r := range poll.Replies {
+			state := NodeState{Node: p.nodes[i].String()}
+			if r.Outcome == protocol.Granted {
+				state.Value, state.TTL, state.Stuck, state.Holder = r.Value, r.TTL, r.TTL == protocol.NoTTL, HolderOf(r.Value)
+			} else {
+				state.Err = p.causeIn(poll, i)
+			}
+			in.Nodes[i] = state
+		}
+		all = append(all, in)
+		if failed := p.unmet(ctx, name, poll, ErrNoQuorum); failed != nil && err == nil {
 			err = failed
 		}
 	}
 	return all, err
+}
+
+// causeIn is why a node did not do what a poll asked.
+func (p *place) causeIn(poll *engine.Poll, node int) *NodeError {
+	r := poll.Replies[node]
+	if r.Outcome == 0 {
+		return &NodeError{Node: p.nodes[node].String(), Err: errNoAnswer, After: p.locker.settings.clock.Now().Sub(poll.Start)}
+	}
+	return p.cause(poll.Op(), core.Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, After: poll.After[node]})
+}
+
+// unmet returns why a quorum has not done what a poll asked, or nil if it has. gone is the kind where a majority
+// cannot do it any more.
+func (p *place) unmet(ctx context.Context, name string, poll *engine.Poll, gone error) error {
+	kind := ErrNoQuorum
+	switch t := poll.Tally; {
+	case t.Verdict() == quorum.Won:
+		return nil
+	case t.Gone():
+		kind = gone
+	case ctx.Err() != nil:
+		kind = ctx.Err()
+	}
+	e := p.quorumError(poll.Op(), name, kind)
+	e.Votes = poll.Tally.Granted
+	isLate := p.locker.settings.clock.Now() >= poll.Start.Add(p.locker.settings.timeout())
+	for i, r := range poll.Replies {
+		if r.Outcome != protocol.Granted && (r.Outcome != 0 || isLate) {
+			e.Causes = multierror.Append(e.Causes, p.causeIn(poll, i))
+		}
+	}
+	return e
 }

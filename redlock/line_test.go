@@ -119,8 +119,6 @@ func TestAWaiterThatGivesUpLeavesTheQueue(t *testing.T) {
 		freed := time.Now()
 		require.NoError(t, lock.Release(t.Context()))
 		assert.LessOrEqual(t, (<-won).Sub(freed), standsBack, "the one that stayed is the first now")
-		_, queued, _ := l.Leftovers()
-		assert.Equal(t, 1, queued, "the line of the lock that is held")
 	})
 }
 
@@ -186,10 +184,9 @@ func TestWithoutAHintTheFirstTriesAfter200msAtMost(t *testing.T) {
 			_, at := ps[0].requests(protocol.OpAcquire)
 			require.Greater(t, len(at), 40)
 			for i := range at[1:] {
-				const limit = 200 * time.Millisecond
-				want := limit - 1
+				want := 150*time.Millisecond - 1 // and a vote and an answer about the order come on top
 				if name == "shortest" {
-					want = limit / 2
+					want = 100 * time.Millisecond
 				}
 				assert.Equal(t, want, at[i+1].Sub(at[i]), "%s wait %d", name, i)
 			}
@@ -409,122 +406,6 @@ func TestCloseEndsALockThatWasHandedOver(t *testing.T) {
 	})
 }
 
-// A sluggish context keeps a goroutine that asks for its end from running on, from the end of
-// a lock until it is let go.
-type sluggish struct {
-	context.Context
-	lock *redlock.Lock
-	gate chan struct{}
-}
-
-// Err implements context.Context.
-func (c sluggish) Err() error {
-	if !c.lock.Valid() {
-		<-c.gate
-	}
-	return nil
-}
-
-// TestCloseReleasesALockThatIsBeingHandedOver: it has no holder at that moment, and
-// yet its keys.
-func TestCloseReleasesALockThatIsBeingHandedOver(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		lock := take(t, l, "x")
-		time.Sleep(leg) // the last votes
-		nextHolder := sluggish{context.Background(), lock, make(chan struct{})}
-		errs := make(chan error, 1)
-		go func() {
-			_, err := l.Acquire(nextHolder, "x")
-			errs <- err
-		}()
-		synctest.Wait()
-		require.NoError(t, lock.Release(t.Context()))
-		time.AfterFunc(leg, func() { close(nextHolder.gate) })
-		assert.Equal(t, rtt, took(func() { assert.NoError(t, l.Close()) }), "the next holder is not waited for")
-		isOnly(t, <-errs, redlock.ErrClosed)
-		assert.Zero(t, holding(w, "x"))
-		_, _, inflight := l.Leftovers()
-		assert.Zero(t, inflight)
-	})
-}
-
-// TestANextHolderIsGivenOneLockAtATime: it may have slept until the first has expired, and
-// a caller who does not wait got the next from the nodes.
-func TestANextHolderIsGivenOneLockAtATime(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		lock := take(t, l, "x")
-		time.Sleep(leg)
-		nextHolder := sluggish{context.Background(), lock, make(chan struct{})}
-		got := waits(nextHolder, t, l)
-		require.NoError(t, lock.Release(t.Context()))
-		time.Sleep(2 * ttl)
-		require.NoError(t, take(t, l, "x").Release(t.Context()))
-		close(nextHolder.gate)
-		require.NoError(t, (<-got).Release(t.Context()))
-		time.Sleep(rtt + 1)
-		_, queued, inflight := l.Leftovers()
-		assert.Zero(t, queued+inflight)
-		assert.Zero(t, holding(w, "x"))
-	})
-}
-
-// TestALockThatIsLostWhileItIsHandedOverIsNotTaken: an extension that the holder had sent
-// tells of it, and the next caller sleeps.
-func TestALockThatIsLostWhileItIsHandedOverIsNotTaken(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		lock := take(t, l, "x")
-		time.Sleep(leg) // the last votes
-		next := sluggish{context.Background(), lock, make(chan struct{})}
-		got := waits(next, t, l)
-		for _, s := range w.Servers() {
-			s.Del("x")
-		}
-		go func() { assert.ErrorIs(t, lock.Extend(t.Context()), redlock.ErrReleased) }()
-		synctest.Wait()
-		require.NoError(t, lock.Release(t.Context()))
-		time.Sleep(2 * rtt)
-		close(next.gate)
-		k := <-got
-		require.NotEqual(t, lock.Value(), k.Value(), "one of its own")
-		assert.True(t, k.Valid())
-		require.NoError(t, k.Release(t.Context()))
-		time.Sleep(rtt + 1)
-		assert.Zero(t, holding(w, "x"))
-		_, queued, inflight := l.Leftovers()
-		assert.Zero(t, queued+inflight)
-	})
-}
-
-// TestALockThatExpiresWhileItIsHandedOverIsNotTaken, though the process slept and no timer
-// has told.
-func TestALockThatExpiresWhileItIsHandedOverIsNotTaken(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, c := open(t, w)
-		lock := take(t, l, "x")
-		time.Sleep(leg) // the last votes
-		next := sluggish{context.Background(), lock, make(chan struct{})}
-		got := waits(next, t, l)
-		require.NoError(t, lock.Release(t.Context()))
-		c.Pause()
-		time.Sleep(ttl)
-		close(next.gate)
-		synctest.Wait()
-		assert.Empty(t, got)
-		c.Resume()
-		k := <-got
-		require.NotEqual(t, lock.Value(), k.Value(), "one of its own")
-		assert.True(t, k.Valid())
-		require.NoError(t, k.Release(t.Context()))
-		time.Sleep(rtt + 1)
-		assert.Zero(t, holding(w, "x"))
-		_, queued, inflight := l.Leftovers()
-		assert.Zero(t, queued+inflight)
-	})
-}
-
 // TestWhatTheNextHolderWantsCounts, and not what the holder before wanted.
 func TestWhatTheNextHolderWantsCounts(t *testing.T) {
 	const (
@@ -562,54 +443,23 @@ func TestWhatTheNextHolderWantsCounts(t *testing.T) {
 	}
 }
 
-// TestTheReleaseOfALockThatIsHandedOverIsToldOnce, whatever becomes of it.
+// TestTheReleaseOfALockThatIsHandedOverIsToldOnce.
 func TestTheReleaseOfALockThatIsHandedOverIsToldOnce(t *testing.T) {
-	for name, end := range map[string]func(l *redlock.Locker){
-		"closed": func(l *redlock.Locker) { assert.NoError(t, l.Close()) },
-		"lost":   func(*redlock.Locker) { time.Sleep(2 * ttl) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 3, func(t *testing.T, w *sim.World) {
-				seen := &recorder{}
-				l, _ := open(t, w, redlock.Observe(seen))
-				lock := take(t, l, "x")
-				time.Sleep(leg) // the last votes
-				next := sluggish{context.Background(), lock, make(chan struct{})}
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					if k, err := l.Acquire(next, "x"); err == nil {
-						assert.NoError(t, k.Release(t.Context()))
-					}
-				}()
-				synctest.Wait()
-				seen.take()
-				require.NoError(t, lock.Release(t.Context()))
-				end(l)
-				events := seen.take(redlock.EventReleased, redlock.EventLost)
-				if assert.Len(t, events, 1) {
-					assert.Equal(t, redlock.EventReleased, events[0].Kind)
-					assert.NoError(t, events[0].Err)
-				}
-				assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrReleased)
-				close(next.gate)
-				<-ended
-			})
-		})
-	}
-}
-
-// TestALockThatEndedAtOnceIsNoHolder: its waiters would wait for an end that has
-// been.
-func TestALockThatEndedAtOnceIsNoHolder(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.Observe(seen))
 		lock := take(t, l, "x")
+		time.Sleep(leg) // the last votes
+		got := waits(t.Context(), t, l)
 		require.NoError(t, lock.Release(t.Context()))
-		l.HoldsLate(lock)
-		_, queued, _ := l.Leftovers()
-		assert.Zero(t, queued)
-		take(t, l, "x")
+		require.Equal(t, lock.Value(), (<-got).Value(), "it was handed over")
+		events := seen.take(redlock.EventReleased, redlock.EventLost)
+		if assert.Len(t, events, 1) {
+			assert.Equal(t, redlock.EventReleased, events[0].Kind)
+			assert.NoError(t, events[0].Err)
+		}
+		assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrReleased)
+		assert.Empty(t, seen.take(redlock.EventReleased, redlock.EventLost))
 	})
 }
 
@@ -652,8 +502,7 @@ func TestTheNextHolderRunsWhenTheHoldersContextHasEnded(t *testing.T) {
 	})
 }
 
-// TestNoOtherNameWaitsForTheEndOfAContext: that takes as long as there are contexts
-// made from it, and one mutex is for the lines of all names.
+// TestNoOtherNameWaitsForTheEndOfAContext: that takes as long as there are contexts made from it.
 func TestNoOtherNameWaitsForTheEndOfAContext(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -661,45 +510,14 @@ func TestNoOtherNameWaitsForTheEndOfAContext(t *testing.T) {
 		time.Sleep(leg) // the last votes
 		got := waits(t.Context(), t, l)
 		ended := false
-		lock.BeforeItsContextEnds(func(queueFree bool) { ended = true; assert.True(t, queueFree) })
+		lock.BeforeItsContextEnds(func(bool) {
+			ended = true
+			assert.Equal(t, rtt, took(func() { take(t, l, "y") }))
+		})
 		require.NoError(t, lock.Release(t.Context()))
 		assert.Equal(t, lock.Value(), (<-got).Value(), "it was handed over")
 		assert.True(t, ended)
 	})
-}
-
-// TestALockWhoseNextHolderLeavesMeanwhileIsReleased: while the holder's context ends, the
-// waiter gives up. The next waiter gets a lock of its own, or none is left on the
-// nodes.
-func TestALockWhoseNextHolderLeavesMeanwhileIsReleased(t *testing.T) {
-	for name, opts := range map[string][]redlock.Option{"nobody else waits": nil, "another waits": {redlock.Fenced()}} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 3, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w)
-				lock := take(t, l, "x")
-				time.Sleep(leg) // the last votes
-				ctx, cancel := context.WithCancel(t.Context())
-				nextHolder := waits(ctx, t, l)
-				var next <-chan *redlock.Lock
-				if opts != nil {
-					next = waits(t.Context(), t, l, opts...)
-				}
-				lock.BeforeItsContextEnds(func(bool) { cancel(); assert.Nil(t, <-nextHolder) })
-				start := time.Now()
-				require.NoError(t, lock.Release(t.Context()))
-				assert.Equal(t, rtt, time.Since(start), "the nodes were asked")
-				if next != nil {
-					k := <-next
-					assert.NotEqual(t, lock.Value(), k.Value())
-					require.NoError(t, k.Release(t.Context()))
-				}
-				time.Sleep(rtt)
-				assert.Zero(t, holding(w, "x"))
-				_, queued, inflight := l.Leftovers()
-				assert.Zero(t, queued+inflight)
-			})
-		})
-	}
 }
 
 // TestCloseReleasesNothingBeforeTheHoldersContextHasEnded: a lock is being handed over, and
@@ -707,7 +525,7 @@ func TestALockWhoseNextHolderLeavesMeanwhileIsReleased(t *testing.T) {
 func TestCloseReleasesNothingBeforeTheHoldersContextHasEnded(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
-		other, _ := open(t, w)
+		r := recorded(w)
 		lock := take(t, l, "x")
 		time.Sleep(leg) // the last votes
 		ended := make(chan error, 1)
@@ -717,22 +535,18 @@ func TestCloseReleasesNothingBeforeTheHoldersContextHasEnded(t *testing.T) {
 		}()
 		synctest.Wait()
 		closed := make(chan error, 1)
-		var ends atomic.Bool
 		lock.BeforeItsContextEnds(func(bool) {
-			if ends.Swap(true) {
-				return // Close sees to it as well
-			}
 			go func() { closed <- l.Close() }()
-			time.Sleep(rtt)
-			k, err := other.TryAcquire(t.Context(), "x")
-			if err == nil {
-				assert.Error(t, lock.Context().Err(), "two contexts have not ended")
-				assert.NoError(t, k.Release(t.Context()))
+			for range 1000 { // Close does what it can
+				runtime.Gosched()
 			}
+			assert.Empty(t, r.of(sim.Submitted, protocol.OpRelease))
 		})
 		require.NoError(t, lock.Release(t.Context()))
 		assert.NoError(t, <-closed)
-		isOnly(t, <-ended, redlock.ErrClosed)
+		if err := <-ended; err != nil { // else it has had the lock for a moment
+			isOnly(t, err, redlock.ErrClosed)
+		}
 		assert.Zero(t, holding(w, "x"))
 	})
 }
@@ -744,14 +558,11 @@ func TestAGapFoundDuringAHandoverIsRepairedSoon(t *testing.T) {
 		w.SetNet(sim.Fixed(leg))
 		l, _ := open(t, w, redlock.NodeTimeout(time.Second))
 		lock := take(t, l, "x")
-		next := sluggish{context.Background(), lock, make(chan struct{})}
-		got := waits(next, t, l)
+		got := waits(t.Context(), t, l)
 		time.Sleep(5 * leg) // it is watched
 		w.Servers()[0].Del("x")
 		time.Sleep(leg + leg/2) // the hint has come, and the look is on its way
 		require.NoError(t, lock.Release(t.Context()))
-		time.Sleep(2 * leg) // and back
-		close(next.gate)
 		k := <-got
 		require.Equal(t, lock.Value(), k.Value(), "it was handed over")
 		time.Sleep(10 * leg)
@@ -801,8 +612,8 @@ func TestAHandoverLeavesNothingOfTheHolderBefore(t *testing.T) {
 	require.NoError(t, next.Release(context.Background()))
 }
 
-// TestReadersOfAProcessComeInTogether: one who comes while a writer is the first of the line joins the
-// readers that wait, also before a writer, and one who comes while readers are the first does not.
+// TestReadersOfAProcessComeInTogether: when one is the first of the line, all who wait come in with it, also before
+// a writer. One who comes later does not pass a writer.
 func TestReadersOfAProcessComeInTogether(t *testing.T) {
 	const hold = 100 * time.Millisecond
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -841,13 +652,15 @@ func TestReadersOfAProcessComeInTogether(t *testing.T) {
 
 		other, _ := open(t, w)
 		lock, served = take(t, other, "x"), nil
-		comes("first reader", redlock.Shared())
+		comes("r", redlock.Shared())
 		comes("w1")
-		comes("late", redlock.Shared())
+		comes("r", redlock.Shared())
 		comes("w2")
 		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(hold / 2)
+		comes("late", redlock.Shared())
 		all.Wait()
-		assert.Equal(t, []string{"first reader", "w1", "late", "w2"}, served)
+		assert.Equal(t, []string{"r", "r", "w1", "w2", "late"}, served)
 	})
 }
 

@@ -10,25 +10,39 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/membership"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
+	"github.com/redquorum/redquorum/redlock/internal/group"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/semaphore"
 )
 
 // A Locker takes locks by a quorum of its nodes. It is safe for concurrent
 // use, and one Locker serves a whole program: locks of different names do not
 // wait for each other.
 type Locker struct {
-	settings   settings
-	groups     []*group        // one, or those of NewGroups in the order of their names
-	membership *membership.Map // of NewGroups; nil for New
-	events     []*eventQueue
+	settings settings
+	places   []*place      // one, or those of NewGroups in the order of their names
+	groups   *group.Groups // of NewGroups; nil for New
+	events   []*eventQueue
 
 	isClosing atomic.Bool   // Close was called
-	closed    chan struct{} // likewise, and no try may begin
+	closed    chan struct{} // likewise
 	done      chan struct{} // and it has done its work
 	closeErr  error
+}
+
+// A place is a group of servers, as the Locker uses it.
+type place struct {
+	locker  *Locker
+	name    string // of the group; empty for New
+	prefix  string // of the keys
+	nodes   []protocol.Node
+	engine  *engine.Engine
+	permits *semaphore.Semaphores
+	member  *group.Place // nil for New
 }
 
 // A Node is one independent Redis server, as pool.Open returns it.
@@ -66,7 +80,7 @@ var owners = registry{nodes: map[protocol.Node]struct{}{}}
 
 // A registry is a set of nodes that have an owner.
 type registry struct {
-	mu    lockorder.Mutex[lockorder.Owners]
+	mu    sync.Mutex
 	nodes map[protocol.Node]struct{}
 }
 
@@ -124,11 +138,11 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 		return nil, err
 	}
 	l := newLockerWith(s)
-	l.groups = []*group{l.newGroup(nodes, s)}
+	l.places = []*place{l.newPlace(s.prefix, nodes)}
 	return l, nil
 }
 
-// newLockerWith returns a Locker that has no groups yet.
+// newLockerWith returns a Locker that has no places yet.
 func newLockerWith(s *settings) *Locker {
 	l := &Locker{settings: *s, closed: make(chan struct{}), done: make(chan struct{})}
 	l.settings.variants = &variants{seed: maphash.MakeSeed()}
@@ -138,17 +152,41 @@ func newLockerWith(s *settings) *Locker {
 	return l
 }
 
-// places returns the groups in which a name is locked: one, or two, in the order in which all clients
+// newPlace returns the place of some nodes.
+func (l *Locker) newPlace(prefix string, nodes []protocol.Node) *place {
+	s := &l.settings
+	p := &place{locker: l, prefix: prefix, nodes: slices.Clone(nodes)}
+	c := engine.Config{Nodes: p.nodes, Clock: s.clock, Wall: s.wall, Jitter: s.jitter, Label: s.label}
+	if l.isObserved() {
+		c.Events = p
+	}
+	c.Guard = &guard.Terms{
+		Timeout: s.timeout(), MaxTTL: max(s.ttl, s.maxTTL), Life: record.DrawLife,
+		Generation: func() string { return record.New("", 1).Generation },
+	}
+	for _, n := range nodes {
+		c.Guard.Nodes = append(c.Guard.Nodes, n.String())
+	}
+	if s.guard {
+		c.Guard.Key = prefix + record.Key
+	}
+	p.engine = engine.New(c)
+	p.permits = semaphore.New(p.engine, p.nodes, s.clock)
+	return p
+}
+
+// placesOf returns the places in which a name is locked: one, or two, in the order in which all clients
 // take them, while a change of the map moves the name.
-func (l *Locker) places(name string) []*group {
-	if l.membership == nil {
-		return l.groups
+func (l *Locker) placesOf(name string) []*place {
+	if l.groups == nil {
+		return l.places
 	}
-	var groups []*group
-	for _, m := range l.membership.Places(l.settings.prefix + name) {
-		groups = append(groups, groupOf(m))
+	var places []*place
+	for _, m := range l.groups.Places(name) {
+		i := slices.IndexFunc(l.places, func(p *place) bool { return p.member == m })
+		places = append(places, l.places[i])
 	}
-	return groups
+	return places
 }
 
 // checkCount refuses more nodes than a vote has room for.
@@ -198,19 +236,27 @@ func (l *Locker) Close() error {
 		<-l.done
 		return l.closeErr
 	}
-	for _, g := range l.groups {
-		g.inflight.close()
-	}
 	close(l.closed)
-	l.membership.Close()
-	errs := make([]error, len(l.groups))
+	over, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer l.settings.clock.AfterFunc(l.settings.timeout(), cancel).Stop()
 	var all sync.WaitGroup
-	for i, g := range l.groups {
-		all.Go(func() { errs[i] = g.close() })
+	if l.groups != nil {
+		all.Go(func() { _ = l.groups.Close(over) })
+	} else {
+		all.Go(func() { _ = l.places[0].engine.Close(over) }) // what was not answered in time expires
 	}
 	all.Wait()
+	errs := make([]error, len(l.places))
+	for i, p := range l.places {
+		all.Go(func() { errs[i] = closeAll(p.nodes) })
+	}
+	all.Wait()
+	for _, p := range l.places {
+		owners.disclaim(p.nodes)
+	}
 	l.closeErr = errors.Join(errs...)
-	l.groups[0].awaitObservers()
+	l.awaitObservers()
 	for _, q := range l.events {
 		q.giveUp()
 	}
@@ -266,4 +312,29 @@ func underLock(ctx context.Context, lock *Lock, fn func(context.Context) error) 
 		}
 	}()
 	return fn(work)
+}
+
+// checkName returns why a name is that of no lock, or nil.
+func (l *Locker) checkName(name string) error {
+	for _, p := range l.placesOf(name) {
+		if err := checkName(p.prefix, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isDone reports whether the channel was closed.
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// label puts the owner's label behind the random part of a value.
+func (s *settings) label(random, owner string) string {
+	return random + " " + s.wall().UTC().Format(stamp) + " " + owner
 }

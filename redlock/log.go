@@ -37,7 +37,7 @@ func Log(l *slog.Logger) LockerOption {
 		if l == nil {
 			return errors.New("Log(nil): leave the option out for silence")
 		}
-		s.observers = append(s.observers, &journal{log: l, nodes: map[place]*nodeHealth{}})
+		s.observers = append(s.observers, &journal{log: l, nodes: map[server]*nodeHealth{}})
 		return nil
 	})
 }
@@ -49,11 +49,11 @@ type journal struct {
 	faulty  atomic.Int32 // nodes that were reported, and have not answered since
 
 	mu    lockorder.Mutex[lockorder.Log]
-	nodes map[place]*nodeHealth // those that ever had a fault
+	nodes map[server]*nodeHealth // those that ever had a fault
 }
 
-// A place is a server in a group, which can be in several.
-type place struct{ group, node string }
+// A server is one in a group; it can be in several groups.
+type server struct{ group, node string }
 
 // A nodeHealth is what has been logged of a node.
 type nodeHealth struct {
@@ -143,7 +143,7 @@ func (j *journal) vote(e Event) (slog.Level, string) {
 func (j *journal) health(e Event) *nodeHealth {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	of := place{e.Group, e.Node}
+	of := server{e.Group, e.Node}
 	h := j.nodes[of]
 	if h == nil {
 		h = &nodeHealth{}

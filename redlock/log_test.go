@@ -93,7 +93,9 @@ func TestOrdinaryLifeIsNotLogged(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 		lock = <-got
 		time.Sleep(ttl) // it renews
-		_, err := l.TryAcquire(t.Context(), "x")
+		other, _ := open(t, w, redlock.TTL(ttl))
+		take(t, other, "y")
+		_, err := l.TryAcquire(t.Context(), "y")
 		assert.ErrorIs(t, err, redlock.ErrHeld)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -9,7 +9,8 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/ballot"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A mark is a number beside a lock, under the key redlock:once:{KEY}, that only rises. It outlives
@@ -34,72 +35,37 @@ const maxMark = 1<<53 - 1
 // error if too few nodes told. Mark is safe for concurrent use.
 func (k *Lock) Mark(ctx context.Context) (int64, error) {
 	if ctx == nil {
-		return 0, nilContext(protocol.OpMark, k.session.name)
+		return 0, nilContext(protocol.OpMark, k.name)
 	}
 	if err := k.markable(); err != nil {
 		return 0, err
 	}
-	highest := int64(0)
-	for _, part := range k.holds() {
-		n, err := part.mark(ctx)
-		if err != nil {
-			return highest, err
+	highest, of := int64(0), k.held()
+	for _, p := range k.places() {
+		poll := p.engine.Ask(protocol.Request{Op: protocol.OpInspect, Key: keys.Mark.Of(p.prefix + k.name), Timeout: k.settings.timeout()}, of)
+		poll.Wait(ctx, nil)
+		if err := k.notHeld(); err != nil {
+			return 0, err
 		}
-		highest = max(highest, n)
+		for i := range poll.Replies {
+			r := &poll.Replies[i]
+			if r.Outcome != protocol.Granted {
+				continue
+			}
+			mark, err := parseMark(r.Value)
+			if err != nil {
+				poll.Tally.Granted--
+				*r = protocol.Reply{Outcome: protocol.Failed, Err: err}
+				poll.Tally.Add(r.Outcome)
+				continue
+			}
+			highest = max(highest, mark)
+		}
+		if err := p.unmet(ctx, k.name, poll, ErrNoQuorum); err != nil {
+			return 0, err
+		}
 	}
 	return highest, nil
-}
-
-// mark is Mark for one hold.
-func (k *hold) mark(ctx context.Context) (int64, error) {
-	s := k.session
-	if err := k.notHeld(); err != nil {
-		return 0, err
-	}
-	r := s.group.askForMark(k.caller, k.settings, s.name)
-	r.Wait(ctx, k.settings.timeout(), ballot.Complete)
-	if err := k.notHeld(); err != nil {
-		return 0, err
-	}
-	marks, failure := r.marks(ctx)
-	if failure != nil {
-		return 0, failure
-	}
-	return slices.Max(marks), nil
-}
-
-// askForMark asks all nodes for the mark of a name.
-func (g *group) askForMark(eventCtx context.Context, s *settings, name string) *round {
-	r := g.newRound(eventCtx, name, protocol.Request{Op: protocol.OpInspect, Key: s.markOf(name), Timeout: s.timeout()})
-	r.ask()
-	return r
-}
-
-// marks returns what the nodes that answered askForMark have, a majority at least.
-func (r *round) marks(ctx context.Context) ([]int64, *QuorumError) {
-	state := r.State()
-	var marks []int64
-	for i := range state.Len() {
-		reply := state.Reply(i)
-		if reply.Outcome != protocol.Granted {
-			continue
-		}
-		mark, err := parseMark(reply.Value)
-		if err != nil {
-			state.Replace(i, &protocol.Reply{Outcome: protocol.Failed, Err: err})
-			continue
-		}
-		marks = append(marks, mark)
-	}
-	if len(marks) >= state.Tally.Quorum() {
-		return marks, nil
-	}
-	failure := r.fail(&state, ErrNoQuorum)
-	failure.Votes = len(marks)
-	if ctx.Err() != nil {
-		failure.Err = ctx.Err()
-	}
-	return nil, failure
 }
 
 // parseMark reads what a node holds. A number of other digits than the scripts write is none.
@@ -125,65 +91,68 @@ func parseMark(text string) (int64, error) {
 // have raised it all the same, and so no later call may be granted this number. RaiseMark is safe
 // for concurrent use.
 func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) error {
-	s := k.session
 	switch {
 	case ctx == nil:
-		return nilContext(protocol.OpMark, s.name)
+		return nilContext(protocol.OpMark, k.name)
 	case to <= 0 || to > maxMark:
-		return fmt.Errorf("redlock: mark %q: %d must be above zero and below 2^53", s.name, to)
+		return fmt.Errorf("redlock: mark %q: %d must be above zero and below 2^53", k.name, to)
 	case life < time.Millisecond || life > 10*maxTTL:
-		return fmt.Errorf("redlock: mark %q: a life of %v must be between %v and %v", s.name, life, time.Millisecond, 10*maxTTL)
+		return fmt.Errorf("redlock: mark %q: a life of %v must be between %v and %v", k.name, life, time.Millisecond, 10*maxTTL)
 	}
 	if err := k.markable(); err != nil {
 		return err
 	}
-	for _, part := range k.holds() {
-		if err := part.raiseMark(ctx, mark{to, life}); err != nil {
+	of := k.held()
+	for _, p := range k.places() {
+		poll := p.engine.Ask(protocol.Request{
+			Op: protocol.OpMark, Key: keys.Mark.Of(p.prefix + k.name), Mark: to, TTL: life.Truncate(time.Millisecond), Timeout: k.settings.timeout(),
+		}, of)
+		poll.Wait(ctx, func(t quorum.Tally) bool { return t.Verdict() == quorum.Won || t.Gone() })
+		if err := k.notHeld(); err != nil {
+			return err
+		}
+		if err := p.unmet(ctx, k.name, poll, ErrMarked); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// raiseMark is RaiseMark for one hold.
-func (k *hold) raiseMark(ctx context.Context, m mark) error {
-	s := k.session
-	if err := k.notHeld(); err != nil {
-		return err
-	}
-	r := s.group.askToMark(k.caller, k.settings, s.name, m)
-	r.Wait(ctx, k.settings.timeout(), ballot.Settled)
-	if err := k.notHeld(); err != nil {
-		return err
-	}
-	if failure := r.unconfirmed(ctx, ErrMarked); failure != nil {
-		return failure
-	}
-	return nil
-}
-
-// A mark is a number that is to be on the nodes for so long.
-type mark struct {
-	to   int64
-	life time.Duration
-}
-
-// askToMark asks all nodes to raise the mark of a name.
-func (g *group) askToMark(eventCtx context.Context, s *settings, name string, m mark) *round {
-	r := g.newRound(eventCtx, name, protocol.Request{
-		Op: protocol.OpMark, Key: s.markOf(name), Mark: m.to, TTL: m.life.Truncate(time.Millisecond), Timeout: s.timeout(),
-	})
-	r.ask()
-	return r
+// held is the call whose events are about the lock, and not about its acquisition.
+func (k *Lock) held() *call {
+	c := *k.call
+	c.events = c.ctx
+	return &c
 }
 
 // markable returns why the lock has no mark, or nil if it has one while it is held.
 func (k *Lock) markable() error {
-	if names := k.Names(); len(names) > 1 {
-		return fmt.Errorf("redlock: mark %q: a lock of several names has no mark; acquire one of them", names)
+	if k.names != nil {
+		return fmt.Errorf("redlock: mark %q: a lock of several names has no mark; acquire one of them", k.names)
 	}
-	return nil
+	return k.notHeld()
 }
 
-// markOf returns the key of a lock's mark.
-func (s *settings) markOf(name string) string { return keys.Mark.Of(s.prefix + name) }
+// notHeld returns why the lock is not held, or nil if it is.
+func (k *Lock) notHeld() error {
+	if k.Remaining() > 0 {
+		return nil
+	}
+	if k.hasEnded() == nil { // but its deadline has passed
+		return &loss{name: k.name}
+	}
+	return k.failed(context.Background(), protocol.OpMark, &core.Failure{Kind: core.NotHeld})
+}
+
+// places returns those in which the Lock is held.
+func (k *Lock) places() (places []*place) {
+	if k.parts == nil {
+		return []*place{k.at}
+	}
+	for _, p := range k.parts {
+		if !slices.Contains(places, p.at) {
+			places = append(places, p.at)
+		}
+	}
+	return places
+}

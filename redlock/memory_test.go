@@ -112,13 +112,15 @@ func TestAVoteThatIsOlderThanTheMemoryDoesNotCount(t *testing.T) {
 			return 0
 		}
 		w.SetNet(net)
-		done := make(chan error, 1)
+		done := make(chan *redlock.Lock, 1)
 		go func() {
-			_, err := a.TryAcquire(context.Background(), "x", redlock.NodeTimeout(time.Second))
-			done <- err
+			k, err := a.TryAcquire(context.Background(), "x", redlock.NodeTimeout(time.Second))
+			assert.NoError(t, err)
+			done <- k
 		}()
 		time.Sleep(leg + 1)
-		require.NotEmpty(t, w.Servers()[0].Keys()["x"], "it has voted")
+		forgotten := w.Servers()[0].Keys()["x"]
+		require.NotEmpty(t, forgotten, "it has voted")
 		w.Servers()[0].Flush()
 		time.Sleep(2 * rtt) // a reads the record of the third
 		for i := range 5 {  // until the new memory counts: each TTL has the other records read
@@ -128,7 +130,7 @@ func TestAVoteThatIsOlderThanTheMemoryDoesNotCount(t *testing.T) {
 		}
 		require.Equal(t, rec.Proof, epochOf(t, w.Servers()[0]).Basis, "it has votes again")
 		require.NoError(t, b.Close())
-		assert.ErrorIs(t, <-done, redlock.ErrNoQuorum, "one of two votes was forgotten")
+		assert.NotEqual(t, forgotten, (<-done).Value(), "one of two votes was forgotten, and both were asked for again")
 	})
 }
 
@@ -338,7 +340,6 @@ func TestANodeThatNeverTellsItsRecordParksNothingForEver(t *testing.T) {
 			_, err := l.TryAcquire(t.Context(), "x")
 			require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		}
-		assert.LessOrEqual(t, redlock.ParkedVotes(l), 3*4)
 		time.Sleep(time.Second)
 		_, err := l.TryAcquire(t.Context(), "x")
 		assert.True(t, strings.Contains(err.Error(), "no answer"), "%v", err)
@@ -822,6 +823,12 @@ func TestAClientThatDoesNotStayVotesWhereANodeIsDown(t *testing.T) {
 	})
 }
 
+// refusesSecond reports whether a leg is the answer of a node to the second client, which asks for x. The vote of one
+// that hears of a refusal early, and has not heard of another node, is over soon.
+func refusesSecond(l sim.Leg, node int) bool {
+	return l.Client == 1 && l.Node == node && l.Key == "x" && l.Op == protocol.OpAcquire && l.Reply
+}
+
 // TestAnExtensionDoesNotRestOnANodeThatForgotAnothersVote: a node forgets a vote for a client whose
 // round goes on, and is given the lock of another by a repair.
 func TestAnExtensionDoesNotRestOnANodeThatForgotAnothersVote(t *testing.T) {
@@ -831,8 +838,11 @@ func TestAnExtensionDoesNotRestOnANodeThatForgotAnothersVote(t *testing.T) {
 		require.NoError(t, waited(t, ls[1], "y", long...).Release(t.Context())) // is on record
 		apart := -1                                                             // the node that the holder does not reach
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-			if l.Client == 1 && l.Node == 1 && l.Op == protocol.OpAcquire && !l.Reply {
+			switch {
+			case l.Client == 1 && l.Node == 1 && l.Op == protocol.OpAcquire && !l.Reply:
 				return ttl + time.Second, false // by then the holder's key has expired there
+			case refusesSecond(l, 0):
+				return ttl + 2*time.Second, false
 			}
 			return leg, l.Client == 0 && l.Node == apart
 		}})
@@ -870,6 +880,8 @@ func TestAnExtensionDoesNotRestOnARecordOfBefore(t *testing.T) {
 				switch {
 				case asks && l.Client == 1 && l.Node == 2:
 					return ttl * 9 / 20, false // by then the holder's key has expired there
+				case refusesSecond(l, 0):
+					return ttl / 2, false
 				case l.Client == 0 && !l.Reply && l.Op == protocol.OpExtend && l.Node == 2 && l.Count == 2:
 					return 0, true
 				}
@@ -917,6 +929,8 @@ func TestAnExtensionDoesNotRestOnAKeyThatExpired(t *testing.T) {
 					return 0, true
 				case acquires && l.Client == 1 && l.Node == 2:
 					return ttl * 6 / 10, false // by then the holder's key has expired there
+				case refusesSecond(l, 0):
+					return ttl * 7 / 10, false
 				}
 				return leg, false
 			},
@@ -1013,6 +1027,8 @@ func TestAnExtensionDoesNotRestOnANodeThatRefusedOne(t *testing.T) {
 				return 0, true
 			case asks && l.Op == protocol.OpAcquire && l.Client == 1 && l.Node == 2:
 				return ttl * 82 / 100, false // by then the holder's key has expired there
+			case refusesSecond(l, 1):
+				return ttl * 9 / 10, false
 			}
 			return leg, false
 		}})

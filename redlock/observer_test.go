@@ -100,16 +100,41 @@ func TestEventsOfALockInOrder(t *testing.T) {
 	})
 }
 
+// TestAnExtensionTellsWhenTheLockEnds, also where it is of several names: these are extended each at its own
+// time, and the first that ends ends all.
+func TestAnExtensionTellsWhenTheLockEnds(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+		lock, err := l.AcquireAll(t.Context(), []string{"a", "b", "c"})
+		require.NoError(t, err)
+		until, changes := time.Now().Add(lock.Remaining()), 0
+		for range 1000 {
+			time.Sleep(ttl / 100)
+			synctest.Wait()
+			for _, e := range seen.take(redlock.EventExtended) {
+				ends := e.Time.Add(e.Remaining)
+				assert.True(t, ends.After(until), "the lock does not end later")
+				until, changes = ends, changes+1
+			}
+			require.Equal(t, until, time.Now().Add(lock.Remaining()))
+		}
+		assert.Greater(t, changes, 20)
+	})
+}
+
 // TestEventsOfFailures carry the errors that the callers get.
 func TestEventsOfFailures(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen), redlock.Renew(false))
 		lock := take(t, l, "x")
+		other, _ := open(t, w, redlock.TTL(ttl))
+		take(t, other, "y")
 		synctest.Wait()
 		seen.take()
 
-		_, err := l.Acquire(t.Context(), "x", redlock.Retries(1), redlock.RetryInterval(time.Second))
+		_, err := l.Acquire(t.Context(), "y", redlock.Retries(1), redlock.RetryInterval(time.Second))
 		require.Error(t, err)
 		events := seen.take(redlock.EventAttempt, redlock.EventNotAcquired)
 		require.Len(t, events, 3)
@@ -120,6 +145,12 @@ func TestEventsOfFailures(t *testing.T) {
 		assert.Equal(t, redlock.EventNotAcquired, events[2].Kind)
 		assert.Same(t, err, events[2].Err)
 		assert.Equal(t, time.Second+2*rtt, events[2].Elapsed)
+
+		_, err = l.TryAcquire(t.Context(), "x")
+		events = seen.take()
+		require.Len(t, events, 1, "no node is asked for what this process holds itself")
+		assert.Equal(t, redlock.EventNotAcquired, events[0].Kind)
+		assert.Same(t, err, events[0].Err)
 
 		<-lock.Context().Done()
 		time.Sleep(rtt)
@@ -230,6 +261,9 @@ func TestEventsTellTheirAcquisition(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &tracer{}
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+		other, _ := open(t, w, redlock.TTL(ttl))
+		before := take(t, other, "x")
+		time.AfterFunc(4*rtt, func() { before.Release(t.Context()) })
 		var all sync.WaitGroup
 		for i := range 24 {
 			ctx := context.WithValue(t.Context(), callerKey{}, i)

@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sources"
-	"github.com/redquorum/redquorum/redlock/internal/lease"
+	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -61,8 +61,8 @@ type settings struct {
 	observers []Observer
 	tracers   []Tracer // those observers that are
 	jitter    func(limit time.Duration) time.Duration
-	variants  *variants // made by the Locker
-	terms     lease.Terms
+	variants  *variants  // made by the Locker
+	terms     core.Terms // made of the choices by prepare
 }
 
 // choices are the settings that each acquisition can change.
@@ -164,6 +164,21 @@ func RetryInterval(d time.Duration) Option {
 	}}
 }
 
+// Patience sets for how long Acquire waits through an outage. While too many nodes fail or do not
+// answer it asks again, after waits that grow to 200 ms, and returns ErrNoQuorum when no quorum has
+// answered for d. The end of its context ends that sooner. Default 3 s, because a hiccup of servers
+// or of the network is no outage. Zero reports each at once. It has no effect with Retries, which
+// counts tries, and on TryAcquire, which waits for the node timeout.
+func Patience(d time.Duration) Option {
+	return Option{apply: func(s *settings) error {
+		if d < 0 {
+			return fmt.Errorf("Patience(%v): must not be negative; zero reports an outage at once", d)
+		}
+		s.patience = d
+		return nil
+	}}
+}
+
 // Renew says whether a lock is extended every third of its TTL for as long as
 // it is held, or up to a twelfth of the TTL before that: the moment is drawn by lot,
 // so that locks which are taken together are not all renewed at the same moment.
@@ -202,9 +217,9 @@ func Exclusive() Option {
 // writers of one Locker are served in order, but readers that wait come in together; a reader that
 // other processes have refused takes its place among the writers.
 //
-// Readers of one Locker share what the nodes hold, where their settings are alike: any number of
-// them costs the nodes one entry, and the last to leave releases it. Readers that do not renew or
-// have a MaxHold have an entry each.
+// Readers of one Locker share what the nodes hold, whatever their settings: any number of them costs
+// the nodes one entry, with the value and the label (see Owner) of the first, and the last to leave
+// releases it.
 //
 // A reader has no fencing token, because no order among readers is needed, and a write needs the
 // lock of a writer. Fenced or Permits together with Shared is an error. Fair does not apply to readers.
@@ -280,6 +295,24 @@ const maxPermits = 1000
 // tokens, too. Locks with and without tokens exclude each other.
 func Fenced() Option {
 	return Option{apply: func(s *settings) error { s.fenced = true; return nil }}
+}
+
+// Fair has the waiters of all clients that ask for it served in the order in which they
+// began to wait. Default: a waiter takes its place in that order only when it has been refused, so one
+// who comes at the right moment can get before it once.
+//
+// Each caller has a place of its own, so no lock is handed over among callers of one process: where many of
+// them wait, and hold for less than a round trip, a lock that is not Fair goes round much faster.
+//
+// A quorum has no common order of arrival, so one node at a time keeps the queue of a name: the
+// same one for all clients as long as it answers, and then another, to which the waiters tell how
+// long they have waited. While that happens, and where a waiter is silent for a second, others can
+// get before it. So can callers that do not ask for fairness, and TryAcquire, which does not wait.
+// Safety does not depend on it.
+//
+// It costs a round trip to one node before each acquisition. It has no effect on readers (Shared).
+func Fair() Option {
+	return Option{apply: func(s *settings) error { s.fair = true; return nil }}
 }
 
 // MemoryGuard says whether a node that may have forgotten locks is kept from
@@ -370,7 +403,7 @@ func (s *settings) with(opts []Option) (*settings, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	c.terms.TTL, c.terms.Timeout = c.ttl, c.timeout()
+	c.prepare()
 	return s.variants.share(&c), nil
 }
 
@@ -392,7 +425,16 @@ func lockerSettings(opts []LockerOption) (*settings, error) {
 	if s.guard {
 		s.epoch = s.prefix + record.Key
 	}
+	s.prepare()
 	return &s, s.check()
+}
+
+// prepare makes the terms of the choices.
+func (s *settings) prepare() {
+	s.terms = core.Terms{
+		TTL: s.ttl, Timeout: s.timeout(), MaxHold: s.maxHold, Renew: s.renew, Fenced: s.fenced, Owner: s.owner,
+		Patience: s.patience, Shared: s.shared, Fair: s.inOrder(),
+	}
 }
 
 // replace sets the sources of time and chance that a test gives.
@@ -447,18 +489,18 @@ func (s *settings) timeout() time.Duration {
 	return min(500*time.Millisecond, s.ttl/2)
 }
 
-// key checks name and makes the servers' key of it. Any bytes are allowed.
-func (s *settings) key(name string) (string, error) {
+// checkName returns why a name is that of no lock, whose key has the prefix before it, or nil. Any bytes are allowed.
+func checkName(prefix, name string) error {
 	if name == "" {
-		return "", errors.New("redlock: the name of a lock must not be empty")
+		return errors.New("redlock: the name of a lock must not be empty")
 	}
-	if n := len(s.prefix) + len(name); n > maxName {
-		return "", fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", n, maxName)
+	if n := len(prefix) + len(name); n > maxName {
+		return fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", n, maxName)
 	}
-	if keys.Reserved(s.prefix + name) {
-		return "", fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
+	if keys.Reserved(prefix + name) {
+		return fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
 	}
-	return s.prefix + name, nil
+	return nil
 }
 
 // anyNumber of callers can hold the lock at the same time.
@@ -477,3 +519,10 @@ func (s *settings) holdTogether() bool { return s.shared }
 
 // inOrder reports whether the caller is served in order. Readers are not: they hold together.
 func (s *settings) inOrder() bool { return s.fair && !s.holdTogether() }
+
+// Reserved reports whether a lock with that key would stand in the way of the
+// library's own keys on the servers, of any Locker with any prefix. Such keys are no
+// locks, and Acquire refuses their names: those that begin as what a node keeps beside a lock
+// does (redlock:fence: and the like), redlock:primary, and those that end with redlock:epoch or have
+// redlock:map: in them, because they may stand behind a prefix.
+func Reserved(key string) bool { return keys.Reserved(key) }

@@ -6,10 +6,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/ballot"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A label stands behind the random part of a value, for people who want to know who holds a
@@ -47,14 +43,6 @@ func Owner(label string) Option {
 
 func isPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
-}
-
-// labelled returns a value with the settings' label, if there is one.
-func (s *settings) labelled(random string) string {
-	if s.owner == "" {
-		return random
-	}
-	return random + " " + s.wall().UTC().Format(stamp) + " " + s.owner
 }
 
 // A Holder is what the value of a lock tells about who holds it. It is the zero Holder for a value
@@ -95,29 +83,4 @@ func parseLabel(text string) Holder {
 		return Holder{}
 	}
 	return Holder{Owner: label, Since: since}
-}
-
-// holderIn returns the label that the nodes which refused tell: one that all of them tell, or so
-// many that no quorum can be had without them. Others may be of callers that compete. The
-// state is that of a release.
-func holderIn(s *ballot.State, refused quorum.Set) Holder {
-	var count map[string]int
-	answers := 0
-	for i := range s.Len() {
-		if reply := s.Reply(i); refused.Has(i) && reply.Outcome == protocol.Refused && reply.TTL != 0 {
-			answers++
-			if reply.Owner != "" {
-				if count == nil {
-					count = map[string]int{}
-				}
-				count[reply.Owner]++
-			}
-		}
-	}
-	for text, n := range count {
-		if n == answers || n >= s.Tally.Blocking() {
-			return parseLabel(text)
-		}
-	}
-	return Holder{}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
@@ -320,44 +319,6 @@ func TestOthersNeedNotBeFair(t *testing.T) {
 	})
 }
 
-// A lastWord is a node that is asked to keep a queue when its Locker is being closed.
-type lastWord struct {
-	protocol.Node
-	asked *atomic.Int32
-	close func()
-}
-
-// Submit implements redlock.Node.
-func (n lastWord) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
-	if req.Op != protocol.OpQueue || req.Ticket.Leave {
-		return n.Node.Submit(req, slot, to)
-	}
-	n.asked.Add(1)
-	go n.close()
-	synctest.Wait() // Close waits for the caller of Submit
-	return redlock.ErrClosed
-}
-
-// TestAFairWaiterAsksNobodyAfterClose: that one node fails then is no reason to turn
-// to the next.
-func TestAFairWaiterAsksNobodyAfterClose(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		given, _ := nodes("a", "b", "c", "d", "e")
-		var l *redlock.Locker
-		var asked atomic.Int32
-		closed := sync.OnceFunc(func() { assert.NoError(t, l.Close()) })
-		for i := range given {
-			given[i] = lastWord{given[i], &asked, closed}
-		}
-		l, err := redlock.New(given, timetest.Clock(clock.NewFake(1)), redlock.MemoryGuard(false), redlock.Fair())
-		require.NoError(t, err)
-		_, err = l.Acquire(t.Context(), "x")
-		isOnly(t, err, redlock.ErrClosed)
-		assert.EqualValues(t, 1, asked.Load())
-	})
-}
-
 // A queueless is a node that keeps no queue.
 type queueless struct{ protocol.Node }
 
@@ -534,10 +495,10 @@ func servesEachInTime(t *testing.T, w *sim.World, n int, hold time.Duration) {
 	p99, longest := waits[len(waits)*99/100], waits[len(waits)-1]
 	t.Logf("each %v, in order %v, p99 %v, longest %v", each, inOrder, p99, longest)
 	assert.LessOrEqual(t, each, hold+4*near, "from one holder to the next")
-	round := time.Duration(n) * inOrder
-	assert.LessOrEqual(t, p99, 3*round)
 	// A process that has not heard of others has the lock for its turn.
 	const turn = 5*time.Millisecond + 30*near
+	round := time.Duration(n) * inOrder
+	assert.LessOrEqual(t, p99, max(3*round, turn))
 	assert.LessOrEqual(t, p99, max(time.Duration(3*n)*each, turn))
 	assert.LessOrEqual(t, longest, time.Duration(n+4)*each+turn)
 }
@@ -610,6 +571,7 @@ const (
 func taking(t *testing.T, w *sim.World, callers []int, opts ...redlock.LockerOption) (turns, longest int) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
+	var unsure atomic.Int32
 	take := func(l *redlock.Locker) bool {
 		mu.Lock()
 		before := turns
@@ -623,7 +585,11 @@ func taking(t *testing.T, w *sim.World, callers []int, opts ...redlock.LockerOpt
 		longest = max(longest, turns-before)
 		mu.Unlock()
 		time.Sleep(takingHold)
-		return assert.NoError(t, lock.Release(t.Context()))
+		if err := lock.Release(t.Context()); err != nil { // a node that had granted it has fallen silent
+			isOnly(t, err, redlock.ErrNoQuorum)
+			unsure.Add(1)
+		}
+		return true
 	}
 	end := time.Now().Add(takingFor)
 	for _, n := range callers {
@@ -636,6 +602,7 @@ func taking(t *testing.T, w *sim.World, callers []int, opts ...redlock.LockerOpt
 		}
 	}
 	all.Wait()
+	assert.LessOrEqual(t, unsure.Load(), int32(1), "releases without a quorum")
 	return turns, longest
 }
 
@@ -706,25 +673,6 @@ func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestFairCallersOfAProcessAreServedTogether in its turn: those who waited when it began.
-func TestFairCallersOfAProcessAreServedTogether(t *testing.T) {
-	fair(t, func(t *testing.T, f *fairground) {
-		f.hold = time.Millisecond
-		a, _ := open(t, f.World, redlock.Fair())
-		b, _ := open(t, f.World, redlock.Fair())
-		for i, l := range []*redlock.Locker{a, b, a, b, a} {
-			f.queues(t.Context(), t, l, i)
-		}
-		time.Sleep(time.Second)
-		f.forget()
-		f.free(t)
-		f.all.Wait()
-		assert.Equal(t, []int{0, 2, 4, 1, 3}, f.served)
-		granted := slices.DeleteFunc(f.of(sim.Run, protocol.OpAcquire), func(s sim.Step) bool { return s.Outcome != protocol.Granted })
-		assert.Len(t, granted, 2*5, "one vote for each process")
-	})
-}
-
 // TestAFairCallerWhoComesInTheTurnOfItsProcessWaitsForOthers who came before.
 func TestAFairCallerWhoComesInTheTurnOfItsProcessWaitsForOthers(t *testing.T) {
 	fair(t, func(t *testing.T, f *fairground) {
@@ -740,25 +688,25 @@ func TestAFairCallerWhoComesInTheTurnOfItsProcessWaitsForOthers(t *testing.T) {
 	})
 }
 
-// TestWhoIsAloneAsksWithoutWaiting whether others want what it takes again and again.
-func TestWhoIsAloneAsksWithoutWaiting(t *testing.T) {
+// TestWhoIsAloneWaitsForNobody though it takes the lock again and again: it has to line up once in a turn, at most.
+func TestWhoIsAloneWaitsForNobody(t *testing.T) {
 	const near, cycles = time.Millisecond, 100
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Fixed(near / 2))
 		l, _ := open(t, w)
 		record := recorded(w)
-		for i := range cycles {
+		var all time.Duration
+		for range cycles {
 			waited := took(func() {
 				lock, err := l.Acquire(t.Context(), "x")
 				require.NoError(t, err)
 				require.NoError(t, lock.Release(t.Context()))
 			})
-			if i > 5 { // and has come again at once in each turn
-				assert.Equal(t, 2*near, waited, "the lock and its release")
-			}
+			all += waited
+			assert.LessOrEqual(t, waited, 3*near, "the lock and its release, and once in a turn the order")
 		}
+		assert.LessOrEqual(t, all, cycles*2*near+(cycles/5+1)*near)
 		asked := len(record.of(sim.Submitted, protocol.OpQueue))
-		assert.GreaterOrEqual(t, asked, cycles/4, "in each turn")
 		assert.LessOrEqual(t, asked, cycles/3+2)
 	})
 }
@@ -794,37 +742,35 @@ func TestWhoIsAloneWaitsForNoSilentNode(t *testing.T) {
 	}
 }
 
-// TestEachTurnOfFairCallersBeginsAnew: those who waited when the process got the lock from the nodes are
-// served, however soon that was after its turn before.
-func TestEachTurnOfFairCallersBeginsAnew(t *testing.T) {
-	const processes, callers, rounds = 4, 4, 100
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		w.SetNet(sim.Fixed(50 * time.Microsecond))
-		record := recorded(w)
-		var all sync.WaitGroup
-		for range processes {
-			l, _ := open(t, w, redlock.Fair())
-			for range callers {
-				all.Go(func() {
-					for range rounds {
-						lock, err := l.Acquire(t.Context(), "x")
-						if !assert.NoError(t, err) {
-							return
+// TestWhoComesAgainAtOnceKeepsNobodyWaiting though it has heard of no other process.
+func TestWhoComesAgainAtOnceKeepsNobodyWaiting(t *testing.T) {
+	for _, servers := range []int{1, 3, 5} {
+		for _, hold := range []time.Duration{0, 2 * time.Millisecond} {
+			simulateN(t, servers, func(t *testing.T, w *sim.World) {
+				w.SetNet(sim.Fixed(near / 2))
+				alone, _ := open(t, w)
+				other, _ := open(t, w)
+				for range 20 {
+					ctx, stop := context.WithCancel(t.Context())
+					var turns atomic.Int32
+					var all sync.WaitGroup
+					all.Go(func() {
+						for ctx.Err() == nil {
+							k := waited(t, alone, "x")
+							time.Sleep(hold)
+							assert.NoError(t, k.Release(t.Context()))
+							turns.Add(1)
 						}
-						time.Sleep(10 * time.Microsecond)
-						assert.NoError(t, lock.Release(t.Context()))
-					}
-				})
-			}
+					})
+					time.Sleep(20 * time.Millisecond)
+					before := turns.Load()
+					assert.NoError(t, waited(t, other, "x").Release(t.Context()))
+					assert.LessOrEqual(t, turns.Load()-before, int32(30), "hold %v: a turn is 5 ms, which are 25 without a hold", hold)
+					stop()
+					all.Wait()
+					time.Sleep(2 * time.Second) // nothing is known of each other any more
+				}
+			})
 		}
-		all.Wait()
-		votes := map[string]bool{}
-		for _, s := range record.of(sim.Run, protocol.OpAcquire) {
-			if s.Outcome == protocol.Granted {
-				votes[s.Value] = true
-			}
-		}
-		served := float64(processes * callers * rounds)
-		assert.Greater(t, served/float64(len(votes)), 3.0, "callers served by a vote")
-	})
+	}
 }

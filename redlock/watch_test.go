@@ -42,7 +42,7 @@ func TestALossIsToldAtOnce(t *testing.T) {
 					assert.ErrorContains(t, cause, "3 of 5 servers no longer have it (")
 					var failure *redlock.QuorumError
 					require.ErrorAs(t, cause, &failure)
-					assert.Equal(t, 2, failure.Votes)
+					assert.LessOrEqual(t, failure.Votes, 2, "the others are not waited for")
 					assert.Len(t, failure.Causes.Errors, 3)
 					assert.Same(t, cause, lock.Release(t.Context()))
 				})
@@ -249,15 +249,13 @@ func TestALockThatHasEndedIsNotWatched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, 5, func(t *testing.T, w *sim.World) {
 				l, _ := open(t, w)
+				r := recorded(w)
 				lock := take(t, l, "x", redlock.MaxHold(2*time.Second))
 				time.Sleep(watchedAt)
-				nodes, keys := redlock.WatchesOf(l)
-				require.Equal(t, []int{5, 1}, []int{nodes, keys})
+				require.NotEmpty(t, r.of(sim.Submitted, protocol.OpLook))
 				end(t, w, l, lock)
 				time.Sleep(2 * time.Second) // and the connection for hints is closed
-				nodes, keys = redlock.WatchesOf(l)
-				assert.Equal(t, []int{0, 0}, []int{nodes, keys})
-				r := recorded(w)
+				r.forget()
 				onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Hour) })
 				onAll(w, (*sim.Server).Flush)
 				synctest.Wait()
@@ -268,72 +266,4 @@ func TestALockThatHasEndedIsNotWatched(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestManyLooksAreSpread, so that no caller's request waits at the servers behind a thousand of them.
-func TestManyLooksAreSpread(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		const locks = 500
-		l, _ := open(t, w)
-		r := recorded(w)
-		for i := range locks {
-			go l.TryAcquire(t.Context(), fmt.Sprint("x", i))
-		}
-		time.Sleep(time.Second)
-		atOnce := map[time.Time]int{}
-		for _, look := range r.of(sim.Submitted, protocol.OpLook) {
-			atOnce[look.At]++
-		}
-		total := 0
-		for _, n := range atOnce {
-			assert.LessOrEqual(t, n, 3*64)
-			total += n
-		}
-		assert.GreaterOrEqual(t, total, 3*locks, "all are watched, and soon")
-	})
-}
-
-// TestALockerHasABoundedNumberOfKeysWatched: others are not looked at, are renewed all the same, and
-// are watched from their next renewal on when there is room.
-func TestALockerHasABoundedNumberOfKeysWatched(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		const most, locks = 4, 10
-		l, _ := open(t, w)
-		redlock.SetMaxWatched(l, most)
-		r := recorded(w)
-		var held []*redlock.Lock
-		for i := range locks {
-			lock, err := l.TryAcquire(t.Context(), fmt.Sprint("x", i))
-			require.NoError(t, err)
-			held = append(held, lock)
-		}
-		time.Sleep(2 * ttl)
-		_, keys := redlock.WatchesOf(l)
-		assert.Equal(t, most, keys)
-		looked := map[string]bool{}
-		for _, look := range r.of(sim.Submitted, protocol.OpLook) {
-			looked[look.Key] = true
-		}
-		assert.Len(t, looked, most)
-		for _, lock := range held {
-			require.NoError(t, lock.Context().Err())
-		}
-		for _, lock := range held[:most+1] {
-			require.NoError(t, lock.Release(t.Context()))
-		}
-		time.Sleep(ttl)
-		_, keys = redlock.WatchesOf(l)
-		assert.Equal(t, most, keys, "others have taken the room")
-		onAll(w, (*sim.Server).Flush)
-		synctest.Wait()
-		time.Sleep(time.Second)
-		watched := 0
-		for _, lock := range held[most+1:] {
-			if lock.Context().Err() != nil {
-				watched++
-			}
-		}
-		// The renewal of another may be due just now.
-		assert.GreaterOrEqual(t, watched, most, "their loss is told at once")
-	})
 }

@@ -69,6 +69,9 @@ func Slot(key string, slot int) string {
 	return Kind(string(permit) + strconv.Itoa(slot) + ":").Of(key)
 }
 
+// GateOf returns the key of the lock that orders the callers who wait for one of k slots.
+func GateOf(key string, k int) string { return Kind(string(Gate) + strconv.Itoa(k) + ":").Of(key) }
+
 // Slots returns what stands before and behind the number of a slot, but for slot 0, in its key.
 func Slots(key string) (stem, tail string) { return string(permit), Kind(":").Of(key) }
 
@@ -94,4 +97,15 @@ const Map = "redlock:map:"
 func Reserved(key string) bool {
 	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Has(key) }) ||
 		strings.HasSuffix(key, record.Key) || key == record.PrimaryKey || strings.Contains(key, Map)
+}
+
+// OfCall returns the lock's key and the waiter of a key that Call has made of its queue.
+func OfCall(call string) (key, waiter string, ok bool) {
+	rest, ok := strings.CutPrefix(call, string(Queue))
+	i := strings.LastIndexByte(rest, ':')
+	if !ok || i < 3 {
+		return "", "", false
+	}
+	key = rest[1 : i-1]
+	return key, rest[i+1:], Call(Queue.Of(key), rest[i+1:]) == call
 }

@@ -19,7 +19,7 @@ const waiter = "0123456789abcdef0123456789abcdef01234567"
 
 // companions returns all keys that there may be beside a lock's, with those of its slots and its gate.
 func companions(key string) (all []string) {
-	for _, lock := range []string{key, keys.Slot(key, 5), keys.Slot(key, 10), keys.Gate.Of(key)} {
+	for _, lock := range []string{key, keys.Slot(key, 5), keys.Slot(key, 10), keys.Gate.Of(key), keys.GateOf(key, 5), keys.GateOf(key, 10)} {
 		if lock != key {
 			all = append(all, lock)
 		}
@@ -223,5 +223,20 @@ func TestTheRuleOfSlotsIsThatOfAServer(t *testing.T) {
 		_, err := c.Do("EVAL", redis.Args{"return 1", len(with)}.AddFlat(with)...)
 		crosses := err != nil && strings.HasPrefix(err.Error(), "CROSSSLOT") // before it says that the cluster is not up yet
 		assert.Equal(t, isUntaggable(row.key), crosses, "%q: %v", row.key, err)
+	}
+}
+
+// TestACallIsToldFromAllOtherKeys: it is that of one key and one waiter, whatever they are made of.
+func TestACallIsToldFromAllOtherKeys(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"job", "a:b", "{a}:b", "a}b", "redlock:queue:{x}:y", ":", "{", "}"} {
+		of, waiter, ok := keys.OfCall(keys.Call(keys.Queue.Of(key), "0af3"))
+		assert.True(t, ok, key)
+		assert.Equal(t, key, of)
+		assert.Equal(t, "0af3", waiter)
+	}
+	for _, other := range []string{"", "job", "redlock:queue:", "redlock:queue:{job}", "redlock:queue:x", "redlock:queue::", "redlock:fence:{job}:0af3"} {
+		_, _, ok := keys.OfCall(other)
+		assert.False(t, ok, other)
 	}
 }

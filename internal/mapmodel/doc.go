@@ -1,6 +1,6 @@
 // Package mapmodel is a protocol for names that are spread over several groups of servers, and for
 // changing the map from names to groups while clients run, as a small model. [explore] tries
-// everything that can happen in it. Package membership has the protocol. The model holds
+// everything that can happen in it. Package group has the protocol. The model holds
 // it to two promises:
 //
 //   - Exclusion: no two clients believe to hold the name at one moment.

@@ -29,7 +29,7 @@
 // test hang rather than fail.
 //
 // A hunk is addressed by a package's folder and a declaration in it: newValue,
-// Tally.Quorum or (*vote).win, as in a stack trace, or the name of a type, a
+// Tally.Quorum or (*Lock).end, as in a stack trace, or the name of a type, a
 // variable or a constant. Its file does not matter, so a function can be moved.
 // A Lua script is addressed by its path.
 //

@@ -23,7 +23,7 @@ type mutant struct {
 
 // A hunk is one change to one declaration.
 type hunk struct {
-	at    string // "redlock (*vote).win", or the path of a Lua script
+	at    string // "redlock (*Lock).end", or the path of a Lua script
 	lines []line
 }
 

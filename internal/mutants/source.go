@@ -26,7 +26,7 @@ type span struct {
 
 func (s span) String() string { return fmt.Sprintf("%s:%d", s.file, s.first+1) }
 
-// find returns what an address stands for: "redlock (*vote).win" for a
+// find returns what an address stands for: "redlock (*Lock).end" for a
 // declaration, which may be there once for each platform, "pool/lua/mark.lua" for
 // a whole script.
 func (s source) find(at string) ([]span, error) {
@@ -70,7 +70,7 @@ func (s source) find(at string) ([]span, error) {
 	return found, nil
 }
 
-// declares reports whether d declares name: newValue, Tally.Quorum or (*vote).win.
+// declares reports whether d declares name: newValue, Tally.Quorum or (*Lock).end.
 func declares(d ast.Decl, name string) bool {
 	switch d := d.(type) {
 	case *ast.FuncDecl:

@@ -81,7 +81,6 @@ type client struct {
 	latest map[string]*hold // of each value
 
 	askedFor map[string]time.Duration // when the last vote began that won a name
-	won      string                   // the name, or the names, of the last that won
 
 	retired atomic.Bool // died, or closed before the schedule's end
 	dead    atomic.Bool // set under schedule.mu
@@ -177,10 +176,7 @@ func (c *client) Observe(e redlock.Event) {
 	case redlock.EventAttempt:
 		if e.Err == nil {
 			c.asked = s.elapsed() - time.Duration(float64(e.Elapsed)/c.rate) - time.Microsecond // rounding
-			for name := range strings.SplitSeq(e.Name, ", ") {                                  // all of a set
-				c.askedFor[name] = c.asked
-			}
-			c.won = e.Name
+			c.askedFor[e.Name] = c.asked
 		}
 	case redlock.EventExtended:
 		for h := range c.active {
@@ -289,7 +285,11 @@ func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
 // One that came by a handover was asked for with the vote before.
 func (c *client) beginSet(h *hold) {
 	s := c.schedule
-	if c.won != h.name {
+	first, last := s.elapsed(), time.Duration(0)
+	for _, name := range h.keys {
+		first, last = min(first, c.askedFor[name]), max(last, c.askedFor[name])
+	}
+	if last-first > 2*time.Microsecond { // more than rounding
 		s.coverage.count(setsGathered)
 	}
 	for _, name := range h.keys {

@@ -146,7 +146,8 @@ func (s *schedule) checkReleases() {
 	}
 	for i := range s.steps {
 		step := &s.steps[i]
-		if step.Stage != sim.Submitted || step.Op == protocol.OpIntend || s.clients[step.Client].retired.Load() {
+		if step.Stage != sim.Submitted || step.Op == protocol.OpIntend || s.clients[step.Client].retired.Load() ||
+			step.Op == protocol.OpLook && step.Value == protocol.ReadersValue { // the waiting reader's question is no attempt
 			continue
 		}
 		if value := step.Value; value != "" && (released[value]|refused[value])>>step.Node&1 == 0 {

@@ -1,9 +1,9 @@
 package sim
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/record"
@@ -117,5 +117,8 @@ func (s *Server) identity() string {
 	if s.mute {
 		return ""
 	}
-	return fmt.Sprint(s.name, "-run", s.run, "/", s.data)
+	if n := &s.named; n.text == "" || n.run != s.run || n.data != s.data {
+		n.run, n.data, n.text = s.run, s.data, s.name+"-run"+strconv.Itoa(s.run)+"/"+strconv.Itoa(s.data)
+	}
+	return s.named.text
 }

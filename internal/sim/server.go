@@ -21,14 +21,20 @@ type Server struct {
 	watches map[string]*watch
 	current *link // its request is being run
 
-	run   int  // counts the processes; a crash ends one
-	data  int  // counts the data sets: see FailOver
+	run   int // counts the processes; a crash ends one
+	data  int // counts the data sets: see FailOver
+	named struct {
+		run, data int
+		text      string // the identity that they make
+	}
 	mute  bool // does not tell it
 	down  bool // no process
 	deaf  bool // while down: connecting is not refused but hangs
 	hung  bool
 	links []*link
 	held  []pending // while hung
+
+	onChange func(key string) // of a Store
 }
 
 // A pending is a call, or a later part of one, which waits while the server hangs.

@@ -235,6 +235,10 @@ func (w *watch) drop(line *timeline) {
 // changed gives the watchers of key a hint, once. The link that changed it gets none, and
 // does not watch it any more either.
 func (s *Server) changed(key string) {
+	if s.onChange != nil {
+		s.onChange(key)
+		return
+	}
 	w := s.watches[key]
 	if w == nil {
 		return

@@ -18,6 +18,14 @@ type Tally struct {
 	Granted int
 	Refused int
 	Faults  int // failed and unknown: neither can be counted on
+	servers Set // that have replied
+}
+
+// IsFirst reports whether a server has not replied yet, and notes that it has. Nodes that are one server have one vote.
+func (t *Tally) IsFirst(server int) bool {
+	had := t.servers.Has(server)
+	t.servers.Add(server)
+	return !had
 }
 
 // Add counts one reply.

@@ -1,0 +1,84 @@
+package core_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// TestALostVoteIsGivenBackOnAllNodes, also on one that says it did nothing. Only where the node may have the key is
+// the release repeated until it succeeds.
+func TestALostVoteIsGivenBackOnAllNodes(t *testing.T) {
+	g := &core.Group{Nodes: 5, Jitter: func(time.Duration) time.Duration { return 0 }, NewValue: func(string) string { return "v" }}
+	k := &core.Key{Group: g, Name: "x"}
+	k.Arrive(&core.Caller{Terms: &core.Terms{TTL: 10 * time.Second, Timeout: time.Second}, Try: true}, 1)
+	vote := k.Effects()[0].Ballot
+	k.Carried()
+	refused, failed := protocol.Reply{Outcome: protocol.Refused}, protocol.Reply{Outcome: protocol.Failed, Err: errors.New("no connection")}
+	released := map[bool]quorum.Set{}
+	for i, reply := range []protocol.Reply{{Outcome: protocol.Granted}, failed, refused, refused} {
+		assert.Empty(t, released)
+		if k.Count(vote, i, &reply) {
+			k.Weigh(vote, i, 2)
+		}
+		for _, f := range k.Effects() {
+			if f.Kind == core.Send && f.Request.Op == protocol.OpRelease {
+				released[f.Request.MayHold] |= f.To
+			}
+		}
+		k.Carried()
+	}
+	mayHave := quorum.Of(0) | quorum.Of(4)
+	assert.Equal(t, map[bool]quorum.Set{true: mayHave, false: quorum.All(5) &^ mayHave}, released)
+}
+
+// TestAVoteWaitsForNodesThatMakeAQuorumWithThoseThatWereEarly, and then the nodes are asked again at once.
+func TestAVoteWaitsForNodesThatMakeAQuorumWithThoseThatWereEarly(t *testing.T) {
+	granted, failed := protocol.Reply{Outcome: protocol.Granted}, protocol.Reply{Outcome: protocol.Failed, Err: errors.New("no connection")}
+	early := protocol.Reply{Outcome: protocol.Unknown, Err: &protocol.QuarantineError{}}
+	for name, c := range map[string]struct {
+		replies []protocol.Reply
+		again   bool
+	}{
+		"all have answered":    {[]protocol.Reply{failed, early, early}, true},
+		"one grants":           {[]protocol.Reply{failed, early, granted}, true},
+		"the last has failed":  {[]protocol.Reply{early, failed, failed}, false},
+		"there is none":        {[]protocol.Reply{failed, failed}, false},
+		"the last was enough":  {[]protocol.Reply{early, failed, failed, granted, early}, true},
+		"the last are too few": {[]protocol.Reply{early, failed, failed, failed}, false},
+	} {
+		nodes := 3
+		if len(c.replies) > 3 {
+			nodes = 5
+		}
+		g := &core.Group{Nodes: nodes, Jitter: func(time.Duration) time.Duration { return 0 }, NewValue: func(string) string { return "v" }}
+		k := &core.Key{Group: g, Name: "x"}
+		k.Arrive(&core.Caller{Terms: &core.Terms{TTL: 10 * time.Second, Timeout: time.Second}, Try: true}, 1)
+		vote := k.Effects()[0].Ballot
+		k.Carried()
+		votes, fails := 0, 0
+		for i, reply := range c.replies {
+			assert.Zero(t, votes+fails, name)
+			if k.Count(vote, i, &reply) {
+				k.Weigh(vote, i, 2)
+			}
+			for _, f := range k.Effects() {
+				switch {
+				case f.Kind == core.Send && f.Request.Op == protocol.OpAcquire:
+					votes++
+				case f.Kind == core.Fail:
+					fails++
+				}
+			}
+			k.Carried()
+		}
+		assert.Equal(t, c.again, votes == 1, name)
+		assert.Equal(t, !c.again, fails == 1, name)
+	}
+}

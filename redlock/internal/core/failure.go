@@ -1,0 +1,212 @@
+package core
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// A Kind is why a caller has not got the lock.
+type Kind uint8
+
+// The kinds of Failures.
+const (
+	ByOther      Kind = iota + 1 // another client holds it
+	ByUs                         // another caller of this process holds it
+	NoQuorum                     // too many nodes failed or did not answer
+	InQuarantine                 // too many nodes may have forgotten locks, or have to be asked again
+	ClockBehind                  // the same, because this machine's clock is wrong
+	Stale                        // a quorum granted, but too late to be of use
+	AfterClose                   // the Locker was closed
+	Unknown                      // no vote has been taken yet
+	NotHeld                      // it had ended, or a majority does not have it
+	NoToken                      // a quorum granted it, but not one fencing token
+)
+
+// A Failure is why a caller has not got the lock, as far as the nodes have told. It does not change.
+type Failure struct {
+	Kind      Kind
+	At        clock.Instant
+	Votes     int           // nodes that granted
+	Answers   []Answer      // of nodes that did not, or have granted without the token
+	Silent    quorum.Set    // nodes that have not answered in time
+	Remaining time.Duration // until a quorum of nodes is free and has a vote; protocol.NoTTL: never; zero: not known
+	Outage    time.Duration // how long no quorum has answered
+	Took      time.Duration // since the nodes were asked
+	Owner     string        // the label of the holder, if it has one
+
+	isEarly bool // it was lost only because nodes had to record the TTL first; they grant the next one
+}
+
+// During returns the failure with how long the outage has lasted.
+func (f *Failure) During(since, now clock.Instant) *Failure {
+	if f.Kind != NoQuorum || since == 0 {
+		return f
+	}
+	told := *f
+	told.Outage = now.Sub(since)
+	return &told
+}
+
+// IsSplit reports whether the vote had won some nodes, and others had won the rest.
+func (f *Failure) IsSplit() bool { return f.Kind == ByOther && f.Votes > 0 }
+
+// ownerOf returns what stands behind the random part of a value: the owner's label, if there is one.
+func ownerOf(value string) string {
+	const random = 40
+	if len(value) > random && value[random] == ' ' {
+		return value[random+1:]
+	}
+	return ""
+}
+
+// IsPermanent reports whether waiting is useless: too many nodes reject the request for good.
+func (f *Failure) IsPermanent() bool {
+	n, of := 0, quorum.Tally{Nodes: f.Votes + len(f.Answers) + f.Silent.Size()}
+	for _, a := range f.Answers {
+		if permanent := protocol.PermanentError(""); errors.As(a.Err, &permanent) {
+			n++
+		}
+	}
+	return n >= of.Blocking()
+}
+
+// failure makes that of a ballot.
+func (b *Ballot) failure(kind Kind, now clock.Instant) *Failure {
+	f := &Failure{Kind: kind, At: now, Took: now.Sub(b.Start), Votes: b.tally.Granted, Answers: slices.Clone(b.answers)}
+	if now >= b.timeout() {
+		f.Silent = b.open()
+	}
+	return f
+}
+
+// explain makes the failure of a vote that was lost.
+func (b *Ballot) explain(now clock.Instant) *Failure {
+	f, t := b.failure(ByOther, now), b.tally
+	if t.Verdict() == quorum.Pending {
+		t.Faults += t.Pending() // the others did not answer in time
+	}
+	early, forgetful, behind := b.early(), b.parked.Size(), false
+	for _, a := range b.answers {
+		if q := a.quarantine(); q != nil {
+			forgetful++
+			behind = behind || q.Behind
+		}
+	}
+	switch {
+	case !t.Outage():
+	case t.Faults-forgetful >= t.Blocking():
+		f.Kind = NoQuorum
+	case behind:
+		f.Kind = ClockBehind
+	default:
+		f.Kind = InQuarantine
+	}
+	f.isEarly = early > 0 && b.tally.Granted+early+b.parked.Size() >= t.Quorum()
+	f.Remaining = f.freeIn(b.tally)
+	return f
+}
+
+// quarantine is why a node has no vote; nil: it has one.
+func (a *Answer) quarantine() *protocol.QuarantineError {
+	var q *protocol.QuarantineError
+	errors.As(a.Err, &q)
+	return q
+}
+
+// learn adds what the refusers answered to the release: how long the key in the way still lives, and who
+// owns it. A key of another type refuses a vote as well, and only the release shows that it is no lock.
+func (f *Failure) learn(undo *Ballot, nodes int) {
+	for _, told := range undo.answers {
+		i := slices.IndexFunc(f.Answers, func(a Answer) bool { return a.Node == told.Node })
+		if i < 0 || f.Answers[i].Outcome != protocol.Refused {
+			continue
+		}
+		switch {
+		case told.Outcome == protocol.Refused:
+			f.Answers[i].TTL, f.Answers[i].Owner = told.TTL, told.Owner
+		case errors.Is(told.Err, protocol.ErrWrongType):
+			f.Answers[i].Outcome, f.Answers[i].Err = told.Outcome, told.Err
+		}
+	}
+	f.Weigh(nodes)
+}
+
+// Weigh sets what the answers of so many nodes tell: that it is an outage, and when the key is free.
+func (f *Failure) Weigh(nodes int) {
+	t := quorum.Tally{Nodes: nodes, Granted: f.Votes}
+	for _, a := range f.Answers {
+		t.Add(a.Outcome)
+	}
+	switch {
+	case f.Kind != ByOther:
+	case t.Outage():
+		f.Kind = NoQuorum
+	default:
+		f.Owner = ownerIn(f.Answers, t)
+	}
+	f.Remaining = f.freeIn(t)
+}
+
+// ownerIn returns the label that the refusers tell: one that all of them tell, or so many that no quorum can be
+// had without them. Others may be of callers that compete.
+func ownerIn(answers []Answer, t quorum.Tally) string {
+	isKey := func(a Answer) bool { return a.Outcome == protocol.Refused && a.TTL != 0 }
+	keys := count(answers, isKey)
+	for _, a := range answers {
+		same := count(answers, func(o Answer) bool { return isKey(o) && o.Owner == a.Owner })
+		if isKey(a) && (same == keys || same >= t.Blocking()) {
+			return a.Owner
+		}
+	}
+	return ""
+}
+
+func count(answers []Answer, what func(Answer) bool) (n int) {
+	for _, a := range answers {
+		if what(a) {
+			n++
+		}
+	}
+	return n
+}
+
+// freeIn returns how long it takes until a quorum of nodes is free and has a vote, if no holder renews.
+// Nodes that granted count as free, since the lock is being given back there, and so do those that were not heard.
+func (f *Failure) freeIn(t quorum.Tally) time.Duration {
+	left := make([]time.Duration, f.Votes+t.Pending(), t.Nodes)
+	for _, a := range f.Answers {
+		switch q := a.quarantine(); {
+		case q != nil:
+			left = append(left, q.Left)
+		case a.Outcome == protocol.Refused && a.TTL == protocol.NoTTL:
+			left = append(left, math.MaxInt64)
+		case a.Outcome == protocol.Refused && a.TTL > 0:
+			left = append(left, a.TTL)
+		}
+	}
+	slices.Sort(left)
+	switch q := t.Quorum(); {
+	case len(left) < q:
+		return 0
+	case left[q-1] == math.MaxInt64:
+		return protocol.NoTTL
+	default:
+		return left[q-1]
+	}
+}
+
+// After returns the failure with its Remaining as of now.
+func (f *Failure) After(now clock.Instant) *Failure {
+	if f.Remaining <= 0 {
+		return f
+	}
+	later := *f
+	later.Remaining = max(f.Remaining-now.Sub(f.At), time.Millisecond)
+	return &later
+}

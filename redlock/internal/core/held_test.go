@@ -1,0 +1,172 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// Package explore tests the rules together. Here are those that no schedule of it breaks within seconds, because
+// the servers seldom lose just what a rule is for.
+
+// A held is a key on three nodes that hint, which a caller holds.
+type held struct {
+	*testing.T
+	*Key
+	*Hold
+	now clock.Instant
+}
+
+func newHeld(t *testing.T) *held {
+	group := &Group{
+		Nodes: 3, Lots: []uint64{1, 2, 3}, Hinting: quorum.All(3), Epoch: "epoch",
+		Jitter:   func(time.Duration) time.Duration { return 0 },
+		NewValue: func(string) string { return "value" },
+	}
+	h := &held{T: t, Key: &Key{Group: group, Name: "x"}, now: clock.Instant(time.Hour)}
+	c := &Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true}}
+	h.Arrive(c, h.now)
+	h.answer(h.sent(protocol.OpAcquire), granted, granted, granted)
+	require.NotNil(t, c.Hold)
+	h.Hold = c.Hold
+	h.Carried()
+	return h
+}
+
+var (
+	granted = protocol.Reply{Outcome: protocol.Granted}
+	lacking = protocol.Reply{Outcome: protocol.Refused}                   // there is no key
+	foreign = protocol.Reply{Outcome: protocol.Refused, TTL: time.Second} // it is another's
+)
+
+// sent returns the request of the last event.
+func (h *held) sent(op protocol.Op) *Ballot {
+	for _, e := range h.Effects() {
+		if e.Kind == Send && e.Request.Op == op {
+			return e.Ballot
+		}
+	}
+	require.Fail(h.T, "nothing is asked", "%v", op)
+	return nil
+}
+
+// answer has the nodes answer in turn. A reply without an outcome is none.
+func (h *held) answer(b *Ballot, replies ...protocol.Reply) {
+	for node := range replies {
+		if r := &replies[node]; r.Outcome != 0 && h.Count(b, node, r) {
+			h.Weigh(b, node, h.now)
+		}
+	}
+}
+
+// renew lets time pass until the claim is extended.
+func (h *held) renew() *Ballot {
+	for range 10 {
+		h.now = h.Due()
+		h.Carried()
+		h.Tick(h.now)
+		for _, e := range h.Effects() {
+			if e.Kind == Send && e.Request.Op == protocol.OpExtend {
+				return e.Ballot
+			}
+		}
+	}
+	require.Fail(h.T, "it is not renewed")
+	return nil
+}
+
+// TestAnExtensionRestsOnKeysThatAreKnown: where a node may have forgotten other locks, its grant counts only if it
+// is known to have the claim, and for as long as the key lives.
+func TestAnExtensionRestsOnKeysThatAreKnown(t *testing.T) {
+	h := newHeld(t)
+	until := h.Hold.Deadline()
+	b := h.renew()
+	assert.Equal(t, quorum.All(3), b.HadKey)
+	assert.Equal(t, until, b.HadUntil)
+	h.answer(b, foreign, granted) // the third is silent, so nothing is decided
+	b = h.renew()
+	assert.Equal(t, quorum.All(3)&^quorum.Of(0), b.HadKey, "the node has refused one")
+	h.answer(b, granted, granted, granted)
+	assert.Equal(t, quorum.All(3), h.renew().HadKey)
+}
+
+// TestALossEndsTheClaimAtOnce, and not at the deadline.
+func TestALossEndsTheClaimAtOnce(t *testing.T) {
+	for op, reason := range map[protocol.Op]Reason{protocol.OpExtend: Gone, protocol.OpLook: Missing} {
+		h := newHeld(t)
+		var b *Ballot
+		if op == protocol.OpExtend {
+			b = h.renew()
+		} else {
+			h.now = h.Due()
+			assert.LessOrEqual(t, h.now.Sub(h.Since), 100*time.Millisecond, "it is looked at soon")
+			h.Tick(h.now)
+			b = h.sent(op)
+		}
+		h.answer(b, lacking)
+		assert.Equal(t, Held, h.Reason, "a minority")
+		h.answer(b, protocol.Reply{}, foreign)
+		assert.Equal(t, reason, h.Reason)
+	}
+}
+
+// TestANodeThatLacksTheClaimGetsItAgain, unless another has the node.
+func TestANodeThatLacksTheClaimGetsItAgain(t *testing.T) {
+	h := newHeld(t)
+	b := h.renew()
+	h.answer(b, lacking, granted, granted)
+	assert.Equal(t, 2, h.Claim.Votes())
+	repair := h.sent(protocol.OpAcquire)
+	assert.Equal(t, quorum.Of(0), repair.asked)
+	h.answer(repair, granted)
+	assert.Equal(t, 3, h.Claim.Votes())
+}
+
+// TestWhatTheGuardJudges: a request that can win or keep a lock, or a token, looks at the nodes' records.
+func TestWhatTheGuardJudges(t *testing.T) {
+	k := newHeld(t).Key
+	for op, isJudged := range map[protocol.Op]bool{
+		protocol.OpAcquire: true, protocol.OpAcquireFenced: true, protocol.OpShare: true, protocol.OpRaise: true,
+		protocol.OpExtend: true, protocol.OpExtendShared: true,
+		protocol.OpRelease: false, protocol.OpReleaseFenced: false, protocol.OpReleaseShared: false,
+		protocol.OpLook: false, protocol.OpWatch: false, protocol.OpQueue: false, protocol.OpIntend: false,
+	} {
+		assert.Equal(t, isJudged, k.ballot(toNothing, op, nil, 1).Req.Epoch != "", "%v", op)
+	}
+}
+
+// TestADoubtIsNotForgotten that comes while a place is asked for: the call may have been lost by then.
+func TestADoubtIsNotForgotten(t *testing.T) {
+	group := &Group{
+		Nodes: 3, Lots: []uint64{1, 2, 3}, Hinting: quorum.All(3),
+		Jitter:   func(time.Duration) time.Duration { return 0 },
+		NewValue: func(string) string { return "value" },
+	}
+	for _, isDoubted := range []bool{false, true} {
+		h := &held{T: t, Key: &Key{Group: group, Name: "x"}, now: clock.Instant(time.Hour)}
+		h.Arrive(&Caller{Terms: &Terms{TTL: 3 * time.Second, Timeout: time.Second, Renew: true}}, h.now)
+		h.answer(h.sent(protocol.OpAcquire), foreign, foreign, foreign)
+		asked := h.sent(protocol.OpQueue)
+		if isDoubted {
+			h.Doubt(h.now)
+		}
+		h.Carried()
+		behind := protocol.Reply{Outcome: protocol.Refused, Others: 5}
+		for node := range 3 {
+			if asked.asked.Has(node) && h.Count(asked, node, &behind) {
+				h.Weigh(asked, node, h.now)
+			}
+		}
+		isAsked := false
+		for _, e := range h.Effects() {
+			isAsked = isAsked || e.Kind == Send && e.Request.Op == protocol.OpQueue
+		}
+		assert.Equal(t, isDoubted, isAsked)
+	}
+}

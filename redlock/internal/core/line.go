@@ -1,0 +1,300 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// A Caller is one call that wants the lock. Those that wait are served in order. Those that try once do not
+// join the line: they share a vote.
+type Caller struct {
+	Terms *Terms
+	Try   bool // it tries once
+	Shell any  // the owner's
+
+	Hold    *Hold    // what it has got
+	Failure *Failure // why it has got none, or why its Release or Extend has failed
+	Votes   int      // nodes that did what its Release or Extend asked
+	Token   int64    // of its Hold; zero if its Terms are not Fenced
+
+	arrived clock.Instant
+	asked   *Ballot // its Release, Extend or Raise
+}
+
+func (c *Caller) isFair() bool { return c.Terms.Fair && !c.Try }
+
+// Arrive enters a caller.
+func (k *Key) Arrive(c *Caller, now clock.Instant) {
+	k.expire(now)
+	switch c.arrived = now; {
+	case k.closed:
+		k.refuse(c, &Failure{Kind: AfterClose, At: now})
+	case !c.Try && c.Terms.Adopts == "":
+		k.line = append(k.line, c)
+	case k.claim != nil && !k.mayTry(c.Terms):
+		k.refuse(c, k.heldHere(c, now))
+	default:
+		at := len(k.tries)
+		if c.Terms.Adopts != "" {
+			at = 0
+		}
+		k.tries = slices.Insert(k.tries, at, c)
+		if o := k.contest; o != nil && k.claim == nil && (o.phase == ordered || o.phase == resting) {
+			k.vote(now)
+		}
+	}
+	k.next(now)
+}
+
+// Leave says that the caller's context has ended. It returns what was in the way. It returns nil if the
+// caller has been told an outcome by now.
+func (k *Key) Leave(c *Caller, now clock.Instant) (f *Failure) {
+	if !k.remove(c) {
+		return nil
+	}
+	if c.asked != nil {
+		c.Votes = c.asked.tally.Granted
+		return c.asked.failure(NoQuorum, now)
+	}
+	f = k.inTheWay(c, now)
+	k.next(now)
+	return f
+}
+
+// remove takes the caller out, wherever it is. It returns false if it is nowhere any more.
+func (k *Key) remove(c *Caller) bool {
+	for _, list := range []*[]*Caller{&k.line, &k.tries, &k.awaited} {
+		switch i := slices.Index(*list, c); {
+		case i == 0:
+			(*list)[0] = nil
+			*list = (*list)[1:] // of ten thousand that wait none is moved
+			return true
+		case i > 0:
+			*list = slices.Delete(*list, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+func (k *Key) fail(c *Caller, f *Failure) {
+	k.remove(c)
+	k.refuse(c, f)
+}
+
+// refuse fails a caller that is in no list.
+func (k *Key) refuse(c *Caller, f *Failure) {
+	c.Failure = f
+	k.do(Effect{Kind: Fail, Caller: c})
+}
+
+// next begins a contest if callers want the lock and there is none. While this process holds the lock there
+// is none: the line waits for the handover, and those that try are refused.
+func (k *Key) next(now clock.Instant) {
+	if k.claim != nil && k.claim.readers != nil {
+		k.admit(now)
+	}
+	if k.claim != nil && k.claim.tokens != nil {
+		k.reserve(k.claim, now)
+	}
+	switch w := k.wanting(nil); {
+	case w == nil:
+		k.abandon(now)
+	case k.closed:
+	case k.contest == nil && (k.claim == nil || w.isFair()):
+		k.contest = &contest{timeout: w.Terms.Timeout}
+		if len(k.tries) == 0 && k.Turn.isOver(now) {
+			p := k.remember()
+			p.pace, k.Turn.from = max(p.pace, k.Turn.cost), 0
+			k.lineUp(now)
+			return
+		}
+		k.compete(now)
+	case k.contest == nil || k.contest.phase != ordered:
+	case k.claim != nil && !w.isFair():
+		k.endContest(now)
+	case w.isFair() && w.arrived != k.contest.place.since: // the caller whose place it is has left
+		k.lineUp(now)
+	case k.claim == nil:
+		k.follow(now)
+	}
+}
+
+// compete has the contest vote. A Fair caller lines up before that.
+func (k *Key) compete(now clock.Instant) {
+	if k.wanting(nil).isFair() {
+		k.lineUp(now)
+	} else {
+		k.vote(now)
+	}
+}
+
+// wanting returns the first of the line, or of those that try, that can have the claim; nil stands for any
+// claim. Before them goes one that adopts a value.
+func (k *Key) wanting(claim *Claim) *Caller {
+	if claim == nil && len(k.tries) > 0 && k.tries[0].Terms.Adopts != "" {
+		return k.tries[0]
+	}
+	if len(k.line) > 0 && (claim == nil && len(k.tries) == 0 || k.isTurn(k.line[0]) && (claim == nil || claim.suits(k.line[0].Terms))) {
+		return k.line[0]
+	}
+	for _, c := range k.tries {
+		if claim == nil || claim.suits(c.Terms) {
+			return c
+		}
+	}
+	return nil
+}
+
+// isTurn reports whether the first of the line may have the lock. A Fair one waits until it is the first of the
+// order: callers that try may come before it, but their votes are not for it.
+func (k *Key) isTurn(c *Caller) bool {
+	return !c.isFair() || k.contest != nil && k.contest.place.standing == first && k.contest.place.since == c.arrived
+}
+
+// Turns and handover.
+
+// A Turn is a time in which one process holds the key repeatedly, with no other in between.
+type Turn struct {
+	from   clock.Instant // zero: it begins with the next claim
+	ended  clock.Instant // when the process gave the key back last
+	cost   time.Duration // how long the last acquisition took
+	rivals int           // processes that waited when it took the key, as far as is known
+}
+
+// limit is how long a turn lasts, if callers of the process wait or no other process is known. It is longer
+// where acquisitions are slow, so lining up takes at most a tenth of it.
+func (t *Turn) limit() time.Duration { return max(5*time.Millisecond, 10*t.cost) }
+
+// isOver reports whether the process has come back at once, and has had its turn.
+func (t *Turn) isOver(now clock.Instant) bool {
+	return t.from > 0 && now.Sub(t.ended) < t.limit() && (t.rivals > 0 || now.Sub(t.from) >= t.limit())
+}
+
+// begins notes that the process has got the key from the nodes, and returns when its turn began.
+func (t *Turn) begins(start, now clock.Instant, p *place) clock.Instant {
+	t.cost, t.rivals = now.Sub(start), p.others
+	if p.waited {
+		t.rivals = max(t.rivals, 1)
+	}
+	if t.from == 0 || now.Sub(t.ended) >= t.limit() {
+		t.from = now
+	}
+	return t.from
+}
+
+// grant gives the claim to a caller.
+func (k *Key) grant(c *Caller, claim *Claim, now clock.Instant) {
+	k.remove(c)
+	h := &Hold{Claim: claim, Since: now}
+	h.take(c.Terms, now)
+	if claim.tokens != nil {
+		c.Token = claim.tokens.next()
+	}
+	if c.Hold = h; claim.readers != nil {
+		claim.add(h)
+	} else {
+		claim.hold, claim.Terms = h, h.Terms
+	}
+	k.do(Effect{Kind: Grant, Caller: c})
+}
+
+// take gives the hold its terms, from now on.
+func (h *Hold) take(t *Terms, now clock.Instant) {
+	if h.Terms, h.EndBy = t, 0; t.MaxHold > 0 {
+		h.EndBy = now.Add(t.MaxHold)
+	}
+}
+
+// Change gives a hold other terms. They differ in Renew and MaxHold only, and MaxHold counts from now.
+func (k *Key) Change(h *Hold, t *Terms, now clock.Instant) {
+	if k.expire(now); h.Reason != Held {
+		k.next(now)
+		return
+	}
+	if c := h.Claim; c.readers != nil {
+		c.remove(h)
+		h.take(t, now)
+		c.add(h)
+		return
+	}
+	h.take(t, now)
+	h.Claim.Terms = t
+}
+
+// Release ends a hold because its holder asks for it. The claim passes to the next of the line, or is given
+// back. Done follows for c: at once after a handover, else when a quorum has confirmed or the time is up.
+func (k *Key) Release(h *Hold, c *Caller, now clock.Instant) {
+	if k.expire(now); h.Reason != Held {
+		c.Failure = &Failure{Kind: NotHeld, At: now}
+		k.do(Effect{Kind: Done, Caller: c})
+		k.next(now)
+		return
+	}
+	claim := h.Claim
+	if claim.readers != nil && len(claim.readers.holds) > 1 {
+		c.Votes = claim.votes.Size()
+		k.endReader(h, Released, now)
+		k.do(Effect{Kind: Done, Caller: c})
+		k.next(now)
+		return
+	}
+	if claim.readers == nil && k.canHandOver(claim, now) {
+		c.Votes = claim.votes.Size()
+		k.endHold(h, Released, nil, now)
+		k.grant(k.line[0], claim, now)
+		k.do(Effect{Kind: Done, Caller: c})
+		return
+	}
+	k.await(k.end(Released, nil, now), c)
+	k.next(now)
+}
+
+// canHandOver reports whether the next of the line can have the claim as it is: it wants the same terms,
+// the turn is not over, and at least half of the claim's TTL is left. One that does not renew it wants all of it.
+func (k *Key) canHandOver(c *Claim, now clock.Instant) bool {
+	return c.hasNext() && k.couldHandOver(c, now)
+}
+
+// couldHandOver is canHandOver, but for the token.
+func (k *Key) couldHandOver(c *Claim, now clock.Instant) bool {
+	return len(k.line) > 0 && c.passesTo(k.line[0].Terms) && now.Sub(c.turn) < k.Turn.limit() && c.until.Sub(now) >= c.Terms.TTL/2
+}
+
+// passesTo reports whether the claim can be handed over to a caller with terms t. A Fair one could come before
+// others that have waited for longer. It lines up while the claim is held, so it has the key a round trip after
+// the release.
+func (c *Claim) passesTo(t *Terms) bool { return t.Renew && !t.Fair && c.suits(t) }
+
+// suits reports whether a caller with terms t would have asked for the same claim.
+func (c *Claim) suits(t *Terms) bool {
+	if t.Shared || c.readers != nil {
+		return (t.Adopts == "" || t.Adopts == c.Value) && t.Shared && c.readers != nil && t.TTL <= c.Terms.TTL
+	}
+	of := c.Terms
+	isSame := t == of || t.TTL == of.TTL && t.Timeout == of.Timeout && t.Owner == of.Owner && t.Fenced == of.Fenced
+	return isSame && (t.Adopts == of.Adopts || t.Adopts == "" && !t.Fenced && c.hold != nil) // the adopter has had it
+}
+
+// heldHere is the failure of a caller that finds another caller of this process holding the lock.
+func (k *Key) heldHere(c *Caller, now clock.Instant) *Failure {
+	if value := c.Terms.Adopts; value != "" && value != k.claim.Value {
+		return &Failure{Kind: NotHeld, At: now}
+	}
+	return &Failure{Kind: ByUs, At: now, Remaining: max(k.claim.Deadline().Sub(now), 0), Owner: ownerOf(k.claim.Value)}
+}
+
+// inTheWay is what has kept a caller waiting.
+func (k *Key) inTheWay(c *Caller, now clock.Instant) *Failure {
+	switch o := k.contest; {
+	case k.claim != nil:
+		return k.heldHere(c, now)
+	case o != nil && o.lost != nil && o.lost.Kind != NotHeld:
+		return o.lost.During(k.remember().outage, now).After(now)
+	case o != nil && o.phase == ordered && o.place.waited:
+		return &Failure{Kind: ByOther, At: now}
+	}
+	return &Failure{Kind: Unknown, At: now}
+}

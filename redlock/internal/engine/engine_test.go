@@ -1,0 +1,635 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A told is an Owner that is told of the end.
+type told func(engine.Lock)
+
+func (t told) Ended(l engine.Lock) { t(l) }
+func (told) Extended(engine.Lock)  {}
+
+// contextOf returns one that ends with the Lock.
+func contextOf(l engine.Lock) context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	if !l.Own(told(func(engine.Lock) { end() })) {
+		end()
+	}
+	return ctx
+}
+
+// A house is an engine on servers in this process.
+type house struct {
+	*engine.Engine
+	terms core.Terms
+}
+
+func newHouse(t *testing.T, urls []string, guarded bool) *house {
+	nodes, err := pool.Open(urls...)
+	require.NoError(t, err)
+	h := &house{terms: core.Terms{
+		TTL: 3 * time.Second, Timeout: time.Second, Renew: true, Patience: time.Second}}
+	c := engine.Config{Nodes: nodes, Clock: clock.System}
+	if guarded {
+		of := guard.Terms{Key: record.Key, Timeout: time.Second, MaxTTL: 3 * time.Second, Life: record.DrawLife}
+		for _, n := range nodes {
+			of.Nodes = append(of.Nodes, n.String())
+		}
+		of.Generation = func() string { return record.New("", 1).Generation }
+		c.Guard = &of
+	}
+	h.Engine = engine.New(c)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		assert.NoError(t, h.Close(ctx))
+		for _, n := range nodes {
+			assert.NoError(t, n.Close())
+		}
+	})
+	return h
+}
+
+func servers(t *testing.T, n int) []string {
+	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: n})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	return f.URLs()
+}
+
+func (h *house) get(ctx context.Context, name string, try bool) (engine.Lock, *core.Failure, error) {
+	if try {
+		return h.Try(ctx, name, &h.terms, engine.Schedule{})
+	}
+	return h.Acquire(ctx, name, &h.terms)
+}
+
+func TestALockIsTakenExtendedAndReleased(t *testing.T) {
+	t.Parallel()
+	for _, guarded := range []bool{false, true} {
+		h := newHouse(t, servers(t, 3), guarded)
+		lock, f, err := h.get(t.Context(), "job", false)
+		require.NoError(t, err)
+		require.Nil(t, f)
+		ctx := contextOf(lock)
+		_, f, err = h.get(t.Context(), "job", true)
+		require.NoError(t, err)
+		require.NotNil(t, f, "a second caller")
+		assert.Contains(t, []core.Kind{core.ByOther, core.ByUs}, f.Kind)
+		before := lock.Deadline()
+		_, f = lock.Extend(t.Context())
+		require.Nil(t, f)
+		assert.Greater(t, lock.Deadline(), before)
+		require.NoError(t, ctx.Err())
+		votes, f := lock.Release(t.Context())
+		require.Nil(t, f)
+		assert.GreaterOrEqual(t, votes, 2)
+		assert.Error(t, ctx.Err(), "the context ends with the lock")
+		_, f = lock.Release(t.Context())
+		require.NotNil(t, f)
+		assert.Equal(t, core.NotHeld, f.Kind)
+		_, f, err = h.get(t.Context(), "job", true)
+		require.NoError(t, err)
+		assert.Nil(t, f, "it is free again")
+	}
+}
+
+// TestManyCallersExcludeEachOther, of two engines and of package redlock, on the same servers.
+func TestManyCallersExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	urls := servers(t, 3)
+	a, b := newHouse(t, urls, true), newHouse(t, urls, true)
+	nodes, err := pool.Open(urls...)
+	require.NoError(t, err)
+	old, err := redlock.New(nodes, redlock.TTL(3*time.Second))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, old.Close()) })
+	var holders atomic.Int32
+	var wg sync.WaitGroup
+	work := func(lock func() (func(), error)) {
+		wg.Go(func() {
+			for range 20 {
+				release, err := lock()
+				if !assert.NoError(t, err) {
+					return
+				}
+				assert.EqualValues(t, 1, holders.Add(1), "holders")
+				holders.Add(-1)
+				release()
+			}
+		})
+	}
+	for range 3 {
+		for _, h := range []*house{a, b} {
+			work(func() (func(), error) {
+				l, f, err := h.get(t.Context(), "shared", false)
+				if f != nil {
+					err = errors.Join(err, fmt.Errorf("%+v", f))
+				}
+				return func() { l.Release(t.Context()) }, err
+			})
+		}
+		work(func() (func(), error) {
+			l, err := old.Acquire(t.Context(), "shared")
+			return func() { _ = l.Release(t.Context()) }, err
+		})
+	}
+	wg.Wait()
+}
+
+// TestTokensRise, over the holders of two engines and of package redlock, on the same servers.
+func TestTokensRise(t *testing.T) {
+	t.Parallel()
+	for _, guarded := range []bool{false, true} {
+		urls := servers(t, 3)
+		nodes, err := pool.Open(urls...)
+		require.NoError(t, err)
+		old, err := redlock.New(nodes, redlock.TTL(3*time.Second), redlock.Fenced(), redlock.MemoryGuard(guarded))
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, old.Close()) })
+		var highest atomic.Int64
+		var wg sync.WaitGroup
+		work := func(lock func() (int64, func(), error)) {
+			wg.Go(func() {
+				for range 20 {
+					token, release, err := lock()
+					if !assert.NoError(t, err) {
+						return
+					}
+					assert.Greater(t, token, highest.Swap(token), "tokens")
+					release()
+				}
+			})
+		}
+		for range 2 {
+			h := newHouse(t, urls, guarded)
+			h.terms.Fenced = true
+			for range 3 {
+				work(func() (int64, func(), error) {
+					l, f, err := h.get(t.Context(), "shared", false)
+					if f != nil {
+						err = errors.Join(err, fmt.Errorf("%+v", f))
+					}
+					return l.Token(), func() { l.Release(t.Context()) }, err
+				})
+			}
+		}
+		work(func() (int64, func(), error) {
+			l, err := old.Acquire(t.Context(), "shared")
+			if err != nil {
+				return 0, nil, err
+			}
+			return l.Fence(), func() { _ = l.Release(t.Context()) }, nil
+		})
+		wg.Wait()
+	}
+}
+
+// TestATokenIsRaised for the holder of a lock, to a number that others have not used.
+func TestATokenIsRaised(t *testing.T) {
+	t.Parallel()
+	for _, guarded := range []bool{false, true} {
+		urls := servers(t, 3)
+		h, other := newHouse(t, urls, guarded), newHouse(t, urls, guarded)
+		h.terms.Fenced, other.terms.Fenced = true, true
+		get := func(h *house) engine.Lock {
+			l, f, err := h.get(t.Context(), "job", false)
+			require.NoError(t, err)
+			require.Nil(t, f)
+			return l
+		}
+		for range 3 {
+			l := get(h)
+			raised := l.Token() + 500 // with the guard, tokens of new servers are far ahead
+			token, f := l.Raise(t.Context(), raised)
+			require.Nil(t, f)
+			assert.Equal(t, raised, token)
+			for _, low := range []int64{raised, l.Token()} {
+				token, f = l.Raise(t.Context(), low)
+				require.Equal(t, core.NoToken, f.Kind)
+				assert.Greater(t, token, raised, "the next that the nodes accept")
+			}
+			far := raised + time.Minute.Microseconds()
+			token, f = l.Raise(t.Context(), far)
+			require.Equal(t, core.NoToken, f.Kind)
+			assert.Greater(t, token, raised)
+			assert.Less(t, token, far, "that is too far from the clocks")
+			_, f = l.Release(t.Context())
+			require.Nil(t, f)
+			_, f = l.Raise(t.Context(), raised+1)
+			assert.Equal(t, core.NotHeld, f.Kind)
+			next := get(other)
+			assert.Greater(t, next.Token(), raised)
+			next.Release(t.Context())
+		}
+	}
+}
+
+// TestTokensRiseThoughHoldersHaveThemRaised while others of their process wait, and blocks are reserved for those.
+func TestTokensRiseThoughHoldersHaveThemRaised(t *testing.T) {
+	t.Parallel()
+	urls := servers(t, 3)
+	var highest, raised atomic.Int64
+	var wg sync.WaitGroup
+	for range 2 {
+		h := newHouse(t, urls, false)
+		h.terms.Fenced = true
+		for i := range 4 {
+			wg.Go(func() {
+				for n := range 100 {
+					l, f, err := h.get(t.Context(), "shared", false)
+					if !assert.NoError(t, err) || !assert.Nil(t, f) {
+						return
+					}
+					assert.Greater(t, l.Token(), highest.Swap(l.Token()))
+					if n%4 == i {
+						token, f := l.Raise(t.Context(), l.Token()+1)
+						if f != nil && f.Kind == core.NoToken && token > 0 {
+							token, f = l.Raise(t.Context(), token+1000)
+						}
+						if f == nil {
+							raised.Add(1)
+							assert.Greater(t, token, highest.Swap(token))
+						}
+					}
+					l.Release(t.Context())
+				}
+			})
+		}
+	}
+	wg.Wait()
+	assert.Greater(t, raised.Load(), int64(100))
+}
+
+func TestACallerLeavesTheLine(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, servers(t, 3), false)
+	lock, _, err := h.get(t.Context(), "job", false)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	told := make(chan *core.Failure)
+	go func() {
+		_, f, _ := h.get(ctx, "job", false)
+		told <- f
+	}()
+	cancel()
+	if f := <-told; f != nil { // nil: its context had ended before it came
+		assert.Equal(t, core.ByUs, f.Kind)
+	}
+	lock.Release(t.Context())
+}
+
+// TestALockThatIsReleasedTwiceDisturbsNoOther: by then its key was forgotten, and is another caller's.
+func TestALockThatIsReleasedTwiceDisturbsNoOther(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, servers(t, 3), false)
+	old, _, err := h.get(t.Context(), "job", true)
+	require.NoError(t, err)
+	old.Release(t.Context())
+	require.Eventually(t, func() bool { return h.Entries() == 0 }, 10*time.Second, time.Millisecond)
+	lock, _, err := h.get(t.Context(), "job", true)
+	require.NoError(t, err)
+	for range 3 {
+		_, f := old.Release(t.Context())
+		require.Equal(t, core.NotHeld, f.Kind)
+		_, f = old.Extend(t.Context())
+		require.Equal(t, core.NotHeld, f.Kind)
+	}
+	assert.Equal(t, 1, h.Entries())
+	_, f := lock.Extend(t.Context())
+	assert.Nil(t, f)
+	lock.Release(t.Context())
+}
+
+// TestAContextHasEndedBeforeTheNextHolderIsThere, whoever of many goroutines ends it.
+func TestAContextHasEndedBeforeTheNextHolderIsThere(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, servers(t, 1), false)
+	var last atomic.Pointer[context.Context]
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				lock, f, err := h.get(t.Context(), "job", false)
+				if !assert.NoError(t, err) || !assert.Nil(t, f) {
+					return
+				}
+				ctx := contextOf(lock)
+				if before := last.Swap(&ctx); before != nil {
+					assert.Error(t, (*before).Err(), "the context of the holder before")
+				}
+				lock.Release(t.Context())
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A witness is a node that grants everything, and notes how many holds have ended when a lock is given back.
+type witness struct {
+	name  string
+	ended func() int
+	seen  chan int
+}
+
+func (w *witness) String() string { return w.name }
+func (w *witness) Close() error   { return nil }
+func (w *witness) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
+	if r.Op == protocol.OpRelease {
+		w.seen <- w.ended()
+	}
+	go to.Receive(slot, protocol.Reply{Outcome: protocol.Granted})
+	return nil
+}
+
+// TestAContextEndsBeforeALockIsGivenBack: otherwise another could have it while the holder works on. Many
+// that are over at the same moment all end before the first is given back.
+func TestAContextEndsBeforeALockIsGivenBack(t *testing.T) {
+	t.Parallel()
+	terms := core.Terms{TTL: time.Second, Timeout: time.Second}
+	short, long := terms, terms
+	short.MaxHold, long.TTL = time.Second/2, time.Hour
+	for name, c := range map[string]struct {
+		terms core.Terms
+		end   func(*engine.Engine, engine.Lock)
+		all   bool // end at the same moment
+	}{
+		"release":  {long, func(_ *engine.Engine, l engine.Lock) { l.Release(context.Background()) }, false},
+		"close":    {long, func(e *engine.Engine, _ engine.Lock) { _ = e.Close(context.Background()) }, false},
+		"max hold": {short, func(*engine.Engine, engine.Lock) {}, true},
+		"deadline": {terms, func(*engine.Engine, engine.Lock) {}, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const locks = 200
+			var ended atomic.Int64
+			w := &witness{"a", func() int { return int(ended.Load()) }, make(chan int, locks)}
+			e := engine.New(engine.Config{Nodes: []protocol.Node{w}, Clock: clock.NewFake(1)})
+			var last engine.Lock
+			for i := range locks {
+				lock, f, err := e.Acquire(t.Context(), fmt.Sprint("job", i), &c.terms)
+				require.NoError(t, err)
+				require.Nil(t, f)
+				require.True(t, lock.Own(told(func(engine.Lock) { ended.Add(1) })))
+				last = lock
+			}
+			c.end(e, last)
+			first := <-w.seen
+			if assert.Positive(t, first, name); c.all {
+				assert.Equal(t, locks, first, name)
+			}
+			require.NoError(t, e.Close(t.Context()))
+		})
+	}
+}
+
+func TestCloseEndsAllThatIsThere(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, servers(t, 3), false)
+	lock, _, err := h.get(t.Context(), "job", false)
+	require.NoError(t, err)
+	ctx := contextOf(lock)
+	told := make(chan *core.Failure)
+	go func() {
+		_, f, _ := h.get(t.Context(), "job", false)
+		told <- f
+	}()
+	require.NoError(t, h.Close(t.Context()))
+	assert.Error(t, ctx.Err())
+	assert.Equal(t, core.AfterClose, (<-told).Kind)
+	_, f, err := h.get(t.Context(), "job", true)
+	require.NoError(t, err)
+	assert.Equal(t, core.AfterClose, f.Kind)
+}
+
+// A broken node fails at once.
+type broken struct{ name string }
+
+func (b broken) String() string { return b.name }
+func (broken) Submit(*protocol.Request, int, protocol.Receiver) error {
+	return errors.New("out of order")
+}
+func (broken) Close() error { return nil }
+
+func TestNodesThatFailAtOnceAreAnOutage(t *testing.T) {
+	t.Parallel()
+	e := engine.New(engine.Config{Nodes: []protocol.Node{broken{"a"}, broken{"b"}, broken{"c"}}, Clock: clock.System})
+	t.Cleanup(func() { assert.NoError(t, e.Close(context.Background())) })
+	terms := core.Terms{TTL: time.Second, Timeout: time.Second, Patience: 50 * time.Millisecond}
+	waits := func() (*core.Failure, error) { _, f, err := e.Acquire(t.Context(), "job", &terms); return f, err }
+	tries := func(s engine.Schedule) func() (*core.Failure, error) {
+		return func() (*core.Failure, error) { _, f, err := e.Try(t.Context(), "job", &terms, s); return f, err }
+	}
+	for least, get := range map[time.Duration]func() (*core.Failure, error){
+		0:                     tries(engine.Schedule{}),
+		6 * time.Millisecond:  tries(engine.Schedule{Retries: 2, Interval: 3 * time.Millisecond}),
+		50 * time.Millisecond: tries(engine.Schedule{Retries: engine.Forever}),
+		51 * time.Millisecond: waits,
+	} {
+		f, err := get()
+		require.NoError(t, err)
+		assert.Equal(t, core.NoQuorum, f.Kind)
+		assert.GreaterOrEqual(t, f.Outage, min(least, terms.Patience))
+		assert.Len(t, f.Answers, 3)
+		for _, a := range f.Answers {
+			assert.EqualError(t, a.Err, "out of order")
+		}
+	}
+}
+
+// TestALockIsAdopted: by its value, as long as a majority has it.
+func TestALockIsAdopted(t *testing.T) {
+	t.Parallel()
+	for _, guarded := range []bool{false, true} {
+		urls := servers(t, 3)
+		a, b := newHouse(t, urls, guarded), newHouse(t, urls, guarded)
+		held, f, err := a.get(t.Context(), "job", false)
+		require.NoError(t, err)
+		require.Nil(t, f)
+		b.terms.Adopts = held.Claim.Value
+		adopted, f, err := b.get(t.Context(), "job", true)
+		require.NoError(t, err)
+		require.Nil(t, f)
+		assert.Equal(t, held.Claim.Value, adopted.Claim.Value)
+		_, f, err = b.get(t.Context(), "job", true)
+		require.NoError(t, err)
+		require.NotNil(t, f, "it is held here")
+		assert.Equal(t, core.ByUs, f.Kind)
+		_, f = adopted.Release(t.Context())
+		require.Nil(t, f)
+		_, f, err = b.get(t.Context(), "job", true)
+		require.NoError(t, err)
+		require.NotNil(t, f, "it was released")
+		assert.Equal(t, core.NotHeld, f.Kind)
+	}
+}
+
+// TestAProcessThatComesBackIsBehindThoseWhoWait, whichever node keeps the order: all processes line up at the
+// same, though the last nodes have not answered when a vote is lost.
+func TestAProcessThatComesBackIsBehindThoseWhoWait(t *testing.T) {
+	for i := range 10 {
+		t.Run(fmt.Sprint("job", i), func(t *testing.T) {
+			simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+				name := fmt.Sprint("job", i)
+				terms := core.Terms{TTL: 10 * time.Second, Timeout: time.Second, Renew: true}
+				var engines []*engine.Engine
+				for range 2 {
+					e, _ := simulated(t, w)
+					engines = append(engines, e)
+				}
+				lock, f, err := engines[0].Acquire(t.Context(), name, &terms)
+				require.NoError(t, err)
+				require.Nil(t, f)
+				got := make(chan int, 2)
+				for i := range 2 {
+					go func() {
+						if lock, _, _ := engines[1-i].Acquire(t.Context(), name, &terms); lock.Hold != nil {
+							got <- i
+							lock.Release(t.Context())
+						}
+					}()
+					time.Sleep(time.Second) // of virtual time
+				}
+				lock.Release(t.Context())
+				assert.Equal(t, 0, <-got)
+				assert.Equal(t, 1, <-got)
+			})
+		})
+	}
+}
+
+// simulated returns an engine on simulated servers.
+func simulated(t *testing.T, w *sim.World) (*engine.Engine, *sim.Client) {
+	c := w.NewClient(1)
+	e := engine.New(engine.Config{Nodes: c.Nodes(), Clock: c.Clock()})
+	t.Cleanup(func() { assert.NoError(t, e.Close(context.Background())) })
+	return e, c
+}
+
+// TestACallerThatSleepsGetsNoLockThatHasEnded: it was given the lock, and that ends before it runs.
+func TestACallerThatSleepsGetsNoLockThatHasEnded(t *testing.T) {
+	terms := core.Terms{TTL: 10 * time.Second, Timeout: time.Second, Renew: true}
+	for name, end := range map[string]func(t *testing.T, w *sim.World, c *sim.Client, e *engine.Engine){
+		"lost": func(_ *testing.T, w *sim.World, _ *sim.Client, _ *engine.Engine) {
+			for _, s := range w.Servers() {
+				s.Del("x")
+			}
+			time.Sleep(terms.TTL / 2)
+		},
+		"expired, and no timer has told": func(_ *testing.T, _ *sim.World, c *sim.Client, _ *engine.Engine) {
+			c.Pause()
+			time.Sleep(terms.TTL)
+			c.Resume()
+		},
+		"closed": func(t *testing.T, _ *sim.World, _ *sim.Client, e *engine.Engine) {
+			require.NoError(t, e.Close(t.Context()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+				e, c := simulated(t, w)
+				lock, f, err := e.Acquire(t.Context(), "x", &terms)
+				require.NoError(t, err)
+				require.Nil(t, f)
+				time.Sleep(simtest.RTT) // the last votes
+				wake := e.Begin("x", &terms)
+				_, f = lock.Release(t.Context())
+				require.Nil(t, f)
+				require.Equal(t, 5, simtest.Holding(w, "x"), "it was handed over")
+				end(t, w, c, e)
+				_, f, err = wake(t.Context())
+				require.NoError(t, err)
+				require.NotNil(t, f)
+				assert.Equal(t, core.Stale, f.Kind)
+				time.Sleep(simtest.RTT)
+				assert.Zero(t, simtest.Holding(w, "x"))
+			})
+		})
+	}
+}
+
+// TestALockBeyondManyIsNotWatched, and is renewed all the same.
+func TestALockBeyondManyIsNotWatched(t *testing.T) {
+	simtest.Simulate(t, 3, func(t *testing.T, w *sim.World) {
+		looks := map[string]bool{}
+		w.Watch(func(s sim.Step) {
+			if s.Stage == sim.Run && s.Op == protocol.OpLook {
+				looks[s.Key] = true
+			}
+		})
+		e, _ := simulated(t, w)
+		terms := core.Terms{TTL: 10 * time.Second, Timeout: time.Second, Renew: true}
+		take := func(key string) engine.Lock {
+			lock, f, err := e.Acquire(t.Context(), key, &terms)
+			require.NoError(t, err)
+			require.Nil(t, f)
+			return lock
+		}
+		take("watched")
+		time.Sleep(time.Second)
+		e.FillHints()
+		lock := take("beyond")
+		time.Sleep(2 * terms.TTL)
+		assert.Equal(t, map[string]bool{"watched": true}, looks)
+		assert.NotZero(t, lock.Deadline())
+	})
+}
+
+// A doubter is a node that says when it likes that any key may have changed.
+type doubter struct {
+	protocol.Node
+	hint *func(key string)
+}
+
+func (d doubter) Watch(_ string, hint func(string)) (stop func()) {
+	*d.hint = hint
+	return func() {}
+}
+
+// TestDoubtsAreToldByOneGoroutine, and Close waits for it.
+func TestDoubtsAreToldByOneGoroutine(t *testing.T) {
+	nodes, err := pool.Open(servers(t, 1)...)
+	require.NoError(t, err)
+	var hint func(string)
+	e := engine.New(engine.Config{Nodes: []protocol.Node{doubter{nodes[0], &hint}}, Clock: clock.System})
+	lock, _, err := e.Acquire(t.Context(), "x", &core.Terms{TTL: time.Minute, Timeout: time.Second, Renew: true})
+	require.NoError(t, err)
+	stop, before := e.Listen(), runtime.NumGoroutine()
+	for range 50_000 {
+		hint("")
+	}
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before+10)
+	assert.LessOrEqual(t, e.Entries(), 2)
+	stop()
+	lock.Release(t.Context())
+	assert.NoError(t, e.Close(t.Context()))
+	hint("")
+	assert.Zero(t, e.Entries())
+	assert.NoError(t, nodes[0].Close())
+}

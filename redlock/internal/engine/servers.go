@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// servers tell apart the processes behind the nodes. A server that is given by two addresses or databases has one
+// vote in each ballot. Where a node stays at its server, which is nearly always, no mutex is taken.
+type servers struct {
+	mu sync.Mutex
+	of []atomic.Pointer[server] // by node: the one that has answered last; changed under mu
+}
+
+type server struct {
+	run, process string
+	number       int // nodes with the same process have the same
+}
+
+// answers notes that a node has answered by run, and returns the number of the server.
+func (s *servers) answers(node int, run string) (number int) {
+	if of := s.of[node].Load(); of != nil && of.run == run {
+		return of.number
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := &server{run: run}
+	of.process, _, _ = strings.Cut(run, "/") // a data set may have two names
+	if other := s.twin(node, of.process); other >= 0 {
+		of.number = s.of[other].Load().number
+	} else {
+		var taken quorum.Set
+		for i := range s.of {
+			if o := s.of[i].Load(); i != node && o != nil {
+				taken.Add(o.number)
+			}
+		}
+		for taken.Has(of.number) {
+			of.number++
+		}
+	}
+	s.of[node].Store(of)
+	return of.number
+}
+
+// twin returns another node with the process, or -1.
+func (s *servers) twin(node int, process string) int {
+	for i := range s.of {
+		if o := s.of[i].Load(); i != node && o != nil && o.process == process {
+			return i
+		}
+	}
+	return -1
+}
+
+// single takes the vote from a reply if the server has replied already. isFirst notes that it has.
+func (e *Engine) single(node int, reply *protocol.Reply, isFirst func(server int) bool) {
+	if reply.Run == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused || isFirst(e.servers.answers(node, reply.Run)) {
+		return
+	}
+	process, _, _ := strings.Cut(reply.Run, "/")
+	if other := e.servers.twin(node, process); other >= 0 {
+		guard.Disown(reply, e.nodes[other].String())
+	}
+}

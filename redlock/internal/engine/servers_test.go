@@ -1,0 +1,72 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
+)
+
+// A door is a node that leads to a server, which grants all.
+type door struct{ name, run string }
+
+func (d *door) String() string { return d.name }
+func (d *door) Close() error   { return nil }
+
+func (d *door) Submit(_ *protocol.Request, slot int, to protocol.Receiver) error {
+	go to.Receive(slot, protocol.Reply{Outcome: protocol.Granted, Run: d.run})
+	return nil
+}
+
+// TestAServerHasOneVote, by however many nodes it answers.
+func TestAServerHasOneVote(t *testing.T) {
+	t.Parallel()
+	doors := []*door{{"a", "x/own"}, {"b", "x/own"}, {"c", "x/copied"}, {"d", "y/own"}, {"e", "z/own"}}
+	e := engine.New(engine.Config{Nodes: []protocol.Node{doors[0], doors[1], doors[2], doors[3], doors[4]}, Clock: clock.System})
+	t.Cleanup(func() { assert.NoError(t, e.Close(context.Background())) })
+	terms := core.Terms{TTL: time.Minute, Timeout: time.Minute}
+	votes := func() int {
+		p := e.Ask(protocol.Request{Op: protocol.OpInspect, Key: "job", Timeout: time.Minute}, nil)
+		p.Wait(t.Context(), nil)
+		return p.Tally.Granted
+	}
+	for range 20 { // in any order
+		lock, f, err := e.Acquire(t.Context(), "job", &terms)
+		require.NoError(t, err)
+		require.Nil(t, f, "three servers are a quorum")
+		_, f = lock.Release(t.Context())
+		require.Nil(t, f)
+		require.Equal(t, 3, votes())
+	}
+	doors[4].run = "y/own"
+	for range 20 {
+		_, f, err := e.Try(t.Context(), "job", &terms, engine.Schedule{})
+		require.NoError(t, err)
+		require.NotNil(t, f, "two are not")
+		require.Equal(t, core.NoQuorum, f.Kind)
+		for _, a := range f.Answers {
+			require.ErrorIs(t, a.Err, guard.ErrSameServer)
+		}
+		require.Equal(t, 2, votes())
+	}
+	doors[2].run, doors[4].run = "v/own", "w/own" // other servers have come
+	require.Equal(t, 4, votes())
+	for range 20 {
+		lock, f, err := e.Acquire(t.Context(), "job", &terms)
+		require.NoError(t, err)
+		require.Nil(t, f)
+		_, f = lock.Extend(t.Context())
+		require.Nil(t, f)
+		_, f = lock.Release(t.Context())
+		require.Nil(t, f)
+		require.Equal(t, 4, votes())
+	}
+}

@@ -1,0 +1,19 @@
+package explore
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/redquorum/redquorum/internal/race"
+)
+
+// TestMain tries little under the race detector: an exploration is one goroutine, and takes ten times as long
+// there.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if race.Enabled() {
+		*schedules, *maxStates = min(*schedules, 300), min(*maxStates, 100)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,558 @@
+package explore
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+var (
+	schedules = flag.Int("schedules", 5_000, "random schedules")
+	firstSeed = flag.Uint64("seed", 1, "the first seed")
+)
+
+// A dice is a network with delays, losses and nodes that hang, all at random.
+type dice struct {
+	*rand.Rand
+	loss  int // one message in so many is lost; zero: none
+	slow  int // one in so many is slow; zero: none
+	hangs []time.Duration
+	now   *time.Duration
+}
+
+func (d *dice) chance(one int) bool { return one > 0 && d.IntN(one) == 0 }
+
+func (d *dice) travel(_, node int) (there, back time.Duration, lost, unanswered bool) {
+	there = time.Duration(50+d.IntN(1000)) * time.Microsecond
+	back = time.Duration(50+d.IntN(1000)) * time.Microsecond
+	if d.chance(d.slow) {
+		there += time.Duration(d.IntN(60)) * time.Millisecond
+	}
+	if d.chance(d.slow) {
+		back += time.Duration(d.IntN(60)) * time.Millisecond
+	}
+	if until := d.hangs[node]; until > *d.now {
+		there += until - *d.now
+	}
+	return there, back, d.chance(d.loss), d.chance(d.loss)
+}
+
+// A run is one random schedule.
+type run struct {
+	*world
+	dice    *dice
+	guarded bool // nodes may forget
+	sure    bool // no message is lost
+	steps   int
+	end     time.Duration // of trouble; afterwards all must come to rest
+	terms   []*core.Terms
+	back    quorum.Set // nodes whose clock was set back, which must not forget: tokens, docs/SAFETY.md
+	forgot  quorum.Set // nodes that have forgotten, whose clock must not be set back
+}
+
+func newRun(seed uint64) *run {
+	r := rand.New(rand.NewPCG(seed, 7))
+	d := &dice{Rand: r}
+	nodes := []int{1, 2, 3, 3, 3, 4, 5}[r.IntN(7)]
+	d.hangs = make([]time.Duration, nodes)
+	w := newWorld(nodes, 1+r.IntN(3), d, func(limit time.Duration) time.Duration {
+		return time.Duration(r.Int64N(max(1, int64(limit))))
+	})
+	d.now = &w.now
+	w.reuses = true
+	w.doubled = func() bool { return d.loss > 0 && d.chance(50) }
+	if r.IntN(2) == 0 {
+		d.loss, d.slow = 10+r.IntN(40), 5+r.IntN(20)
+	}
+	ttl := time.Duration(60+r.IntN(200)) * time.Millisecond
+	if r.IntN(6) == 0 {
+		ttl = time.Duration(1000+r.IntN(1000)) * time.Millisecond // long enough to be watched
+	}
+	u := &run{world: w, dice: d, end: w.now + time.Duration(40+r.IntN(160))*time.Millisecond}
+	plain := core.Terms{TTL: ttl, Timeout: 30 * time.Millisecond, Renew: true, Patience: 100 * time.Millisecond}
+	if plain.Fenced = r.IntN(3) == 0; r.IntN(2) == 0 { // the wall clocks of nodes and processes
+		for _, node := range w.nodes {
+			node.Step(time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}[r.IntN(3)]))))
+		}
+		for _, p := range w.processes {
+			most := []time.Duration{time.Millisecond, 50 * time.Millisecond, 2 * time.Second, time.Minute}[r.IntN(4)]
+			p.ahead = time.Duration(r.Int64N(int64(2*most))) - most
+		}
+	}
+	if u.guarded = r.IntN(3) == 0; u.guarded {
+		u.protect(ttl)
+	}
+	u.terms = []*core.Terms{&plain, &plain, &plain}
+	for range 2 {
+		t := plain
+		switch r.IntN(4) {
+		case 3:
+			t.Fenced = !t.Fenced
+		case 0:
+			t.Renew = false
+		case 1:
+			t.MaxHold = ttl / 2
+		case 2:
+			t.Owner = "someone"
+		}
+		t.Fair = r.IntN(3) == 0
+		u.terms = append(u.terms, &t)
+	}
+	if r.IntN(2) == 0 { // readers
+		for i := range 2 * len(u.terms) {
+			t := *u.terms[i%len(u.terms)]
+			t.Shared, t.Fenced, t.Fair = true, false, false
+			if r.IntN(4) == 0 {
+				t.TTL = ttl * 3 / 4
+			}
+			u.terms = append(u.terms, &t)
+		}
+	}
+	u.sure = d.loss == 0
+	for _, p := range w.processes {
+		p.rate = 0.9955 + 0.009*r.Float64() // two clocks differ by 1 % at most
+		p.offset = time.Duration(r.Int64N(int64(time.Hour)))
+		for range 1 + r.IntN(3) {
+			u.arrive(p)
+		}
+	}
+	return u
+}
+
+func (u *run) arrive(p *process) {
+	c := &caller{Caller: &core.Caller{}, process: p, acts: never, leaves: never}
+	c.Terms = u.terms[u.dice.IntN(len(u.terms))]
+	if c.Try = u.dice.chance(3); c.Try {
+		c.again = u.dice.IntN(3)
+	}
+	if u.dice.chance(5) {
+		c.leaves = u.now + time.Duration(u.dice.IntN(100))*time.Millisecond
+	}
+	p.callers = append(p.callers, c)
+	u.world.arrive(c)
+}
+
+// A step is what happens next: a message is delivered, or a process or a caller does something.
+type step struct {
+	at      time.Duration
+	order   int
+	of      *process
+	message int      // of its, by its index
+	ticks   *process // does what is due
+	acts    *caller
+	leaves  *caller
+}
+
+// next finds what happens next. Never: nothing.
+func (u *run) next() (s step) {
+	s.at = never
+	for _, p := range u.processes {
+		for i, m := range p.wire {
+			t := m.at
+			if t < p.resumes && (m.what == answer || m.what == hint || m.what == admitted) {
+				t = p.resumes
+			}
+			if t < s.at || t == s.at && m.order < s.order {
+				s.at, s.order, s.of, s.message = t, m.order, p, i
+			}
+		}
+	}
+	for _, p := range u.processes {
+		if due := p.key.Due(); due > 0 {
+			if t := max(p.moment(due), p.resumes, p.behind); t < s.at {
+				s = step{at: t, ticks: p}
+			}
+		}
+		for _, c := range p.callers {
+			if c.hold != nil && c.granted && c.acts == never && c.asks == nil {
+				c.acts = u.now + time.Duration(u.dice.IntN(60))*time.Millisecond
+				if u.dice.chance(4) {
+					c.acts = u.now + time.Duration(u.dice.IntN(400))*time.Millisecond
+				}
+			}
+			if c.rests && c.acts == never {
+				c.acts = u.now + time.Duration(u.dice.IntN(50))*time.Millisecond
+			}
+			if t := max(c.acts, p.resumes); t < s.at {
+				s = step{at: t, acts: c}
+			}
+			if t := max(c.leaves, p.resumes); t < s.at {
+				s = step{at: t, leaves: c}
+			}
+		}
+	}
+	return s
+}
+
+// perform lets it happen.
+func (u *run) perform(s *step) {
+	switch {
+	case s.ticks != nil:
+		u.tick(s.ticks)
+	case s.acts != nil:
+		u.act(s.acts)
+	case s.leaves != nil:
+		u.leave(s.leaves)
+	default:
+		u.deliver(s.of, s.message)
+	}
+}
+
+// tick has a process do what is due. One that has too much to do only ends what is over at first.
+func (u *run) tick(p *process) {
+	if u.now > p.behind && u.dice.chance(4) && p.key.Expire(p.local(u.now)) {
+		p.behind = u.now + time.Duration(u.dice.IntN(20))*time.Millisecond
+		u.carry(p)
+		return
+	}
+	u.world.tick(p)
+}
+
+// act has a holder do something, or a caller try again.
+func (u *run) act(c *caller) {
+	p := c.process
+	c.acts = never
+	if c.rests {
+		u.world.arrive(c)
+		return
+	}
+	if c.hold == nil || c.asks != nil {
+		return
+	}
+	ask := &core.Caller{Shell: c}
+	c.asks = ask
+	from := phaseOf(p.key)
+	if u.dice.chance(4) {
+		p.key.Extend(c.hold, ask, p.local(u.now))
+		u.saw(onRelease, p, from)
+		u.carry(p)
+		return
+	}
+	if c.Token > 0 && !c.reads && u.dice.chance(3) {
+		most := []int64{1, 500, 100_000, 10_000_000}[u.dice.IntN(4)]
+		p.key.Raise(c.hold, max(c.next, c.Token)+u.dice.Int64N(most), ask, p.local(u.now))
+		u.saw(onRelease, p, from)
+		u.carry(p)
+		return
+	}
+	if c.Terms.MaxHold == 0 && u.dice.chance(10) {
+		t := *c.Terms
+		t.Renew = !t.Renew
+		c.Terms = &t
+		p.key.Change(c.hold, &t, p.local(u.now))
+		u.carry(p)
+	}
+	if c.hold == nil { // it was over
+		c.asks = nil
+		return
+	}
+	if !c.reads && u.dice.chance(8) {
+		u.downgrade(c, ask)
+		u.saw(onRelease, p, from)
+		return
+	}
+	p.key.Release(c.hold, ask, p.local(u.now))
+	u.saw(onRelease, p, from)
+	u.carry(p)
+	if c.hold != nil {
+		u.fail("process %d: the context of a hold lives on after its release", p.index)
+	}
+	if u.now < u.end && !p.closed {
+		u.arrive(p)
+	}
+}
+
+// leave ends a caller's context.
+func (u *run) leave(c *caller) {
+	c.leaves = never
+	if c.over || c.rests {
+		c.over, c.rests = true, false
+		return
+	}
+	p := c.process
+	from := phaseOf(p.key)
+	f := p.key.Leave(c.Caller, p.local(u.now))
+	if u.saw(onLeave, p, from); f != nil {
+		c.over = true
+	} else if !c.over {
+		u.fail("process %d: a caller that leaves is neither told nor let go", p.index)
+	}
+	u.carry(p)
+}
+
+// die has a process with a holder stop, and begin anew with nothing. Some process adopts what it had.
+func (u *run) die(p *process) {
+	i := slices.IndexFunc(p.callers, func(c *caller) bool { return c.hold != nil && c.asks == nil })
+	if i < 0 || p.closed {
+		return
+	}
+	adopts := *p.callers[i].Terms
+	adopts.Adopts = p.callers[i].hold.Claim.Value
+	if u.traces {
+		u.trace("p%d dies with %s", p.index, adopts.Adopts)
+	}
+	for _, c := range p.callers {
+		c.over, c.rests, c.hold, c.asks, c.acts, c.leaves = true, false, nil, nil, never, never
+	}
+	p.key, p.listening, p.knows, p.died = &core.Key{Group: p.group, Name: name}, 0, 0, true
+	if p.guard != nil {
+		p.protect(u.terms[0].TTL)
+	}
+	p.wire = slices.DeleteFunc(p.wire, func(m *message) bool { return m.what != request && m.what != admit })
+	for _, m := range p.wire {
+		m.unknown = true // it is on its way to the node, and nobody hears the answer
+	}
+	by := u.processes[u.dice.IntN(len(u.processes))]
+	for range 1 + u.dice.IntN(2) {
+		if !by.closed && u.now >= by.resumes {
+			c := &caller{Caller: &core.Caller{Terms: &adopts, Try: true}, process: by, acts: never, leaves: never}
+			if u.dice.chance(8) {
+				c.leaves = u.now + time.Duration(u.dice.IntN(10))*time.Millisecond
+			}
+			by.callers = append(by.callers, c)
+			u.world.arrive(c)
+		}
+	}
+}
+
+// trouble does something bad.
+func (u *run) trouble() {
+	p := u.processes[u.dice.IntN(len(u.processes))]
+	switch u.dice.IntN(9) {
+	case 8:
+		if u.now >= p.resumes && u.dice.chance(2) {
+			u.die(p)
+		}
+	case 6, 7:
+		if !p.closed && len(p.callers) < 6 && u.now >= p.resumes {
+			u.arrive(p)
+		}
+	case 4, 5:
+		if !u.guarded {
+			break
+		}
+		i := u.dice.IntN(len(u.nodes))
+		if u.dice.chance(3) {
+			for _, p := range u.processes {
+				if !p.knows.Has(i) { // docs/SAFETY.md: who has not read a clock does not notice that it was set
+					return
+				}
+			}
+			for _, p := range u.processes {
+				p.knows.Remove(i) // a clock that is set ahead and back between two readings is not noticed either
+			}
+			by := time.Duration(u.dice.Int64N(int64(4*time.Second))) - 2*time.Second
+			if u.traces {
+				u.trace("node %d has its clock set by %v", i, by)
+			}
+			if by < 0 && u.forgot.Has(i) {
+				by = -by
+			}
+			if u.nodes[i].Step(by); by < 0 {
+				u.back.Add(i)
+			}
+			break
+		}
+		if u.back.Has(i) {
+			break
+		}
+		u.forgot.Add(i)
+		if u.traces {
+			u.trace("node %d forgets", i)
+		}
+		for _, p := range u.processes {
+			p.knows.Remove(i) // the clock of another process
+		}
+		u.hint(i, u.nodes[i].Forget(u.now))
+	case 0:
+		u.dice.hangs[u.dice.IntN(len(u.nodes))] = u.now + time.Duration(u.dice.IntN(150))*time.Millisecond
+	case 1:
+		p.resumes = u.now + time.Duration(u.dice.IntN(400))*time.Millisecond
+	case 2:
+		if u.dice.chance(3) {
+			from := phaseOf(p.key)
+			p.key.Doubt(p.local(u.now))
+			u.saw(onHint, p, from)
+			u.carry(p)
+		}
+	case 3:
+		if u.dice.chance(4) && !p.closed {
+			p.closed = true
+			from := phaseOf(p.key)
+			p.key.Close(p.local(u.now))
+			u.saw(onClose, p, from)
+			u.carry(p)
+		}
+	}
+}
+
+// maxSteps is more than any schedule takes that comes to an end.
+const maxSteps = 30_000
+
+// run returns what went wrong, empty for nothing.
+func (u *run) run() string {
+	steps := 0
+	defer func() { u.steps = steps }()
+	for ; u.problem == "" && steps < maxSteps; steps++ {
+		if u.now < u.end && u.dice.chance(60) && u.now >= u.processes[0].resumes {
+			u.trouble()
+		}
+		s := u.next()
+		if s.at == never {
+			break
+		}
+		if s.at > u.end && u.dice.loss+u.dice.slow > 0 {
+			u.dice.loss, u.dice.slow = 0, 0
+		}
+		u.now = max(u.now, s.at)
+		u.perform(&s)
+		u.judge()
+	}
+	if u.problem != "" {
+		return u.problem
+	}
+	if steps == maxSteps {
+		return fmt.Sprintf("P5: no end at %v", u.now)
+	}
+	for _, p := range u.processes {
+		for i, c := range p.callers {
+			if !c.over || c.asks != nil {
+				return fmt.Sprintf("P5: at %v: caller %d of process %d waits for ever (%d)", u.now, i, p.index, len(p.callers))
+			}
+		}
+		if !p.key.Idle(p.local(u.now)) || p.listening != 0 {
+			return fmt.Sprintf("at %v: the key of process %d is not idle (listening %d): %+v", u.now, p.index, p.listening, *p.key)
+		}
+	}
+	for i, node := range u.nodes {
+		if left := u.leftAt(i, node); left != "" {
+			return fmt.Sprintf("P6: at %v: node %d has %s", u.now, i, left)
+		}
+	}
+	return ""
+}
+
+// leftAt tells what a node has that it should not have at the end. An intent may be left where the request that
+// takes it back was lost, and the set of readers that are gone where the clock was set back.
+func (u *run) leftAt(i int, node *sim.Store) string {
+	if slices.ContainsFunc(u.processes, func(p *process) bool { return p.died }) {
+		return ""
+	}
+	for key, left := range node.Keys(u.now) {
+		isIntent := key == keys.Intent.Of(name)
+		if key == name || key == keys.Readers.Of(name) && !u.back.Has(i) || isIntent && (u.sure || left > 2*time.Second) {
+			return fmt.Sprintf("%s for another %v", key, left)
+		}
+	}
+	return ""
+}
+
+func TestRandomSchedules(t *testing.T) {
+	t.Parallel()
+	var next, grants, raises, steps atomic.Uint64
+	var mu sync.Mutex
+	var seen turns
+	var wg sync.WaitGroup
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most of what is made is gone with its schedule
+	began := time.Now()
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			var mine turns
+			var idle []*message
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				seen.add(&mine)
+			}()
+			for !t.Failed() {
+				n := next.Add(1) - 1
+				if n >= uint64(*schedules) {
+					return
+				}
+				u := newRun(*firstSeed + n)
+				u.traces, u.idle = *schedules == 1, idle
+				if problem := u.run(); problem != "" {
+					t.Errorf("seed %d: %s", *firstSeed+n, problem)
+				}
+				grants.Add(uint64(u.grants))
+				raises.Add(uint64(u.raises))
+				steps.Add(uint64(u.steps))
+				mine.add(&u.turns)
+				idle = u.idle
+			}
+		})
+	}
+	wg.Wait()
+	if !t.Failed() {
+		checkPhases(t, &seen, *schedules >= 500_000)
+	}
+	took := time.Since(began)
+	t.Logf("%d schedules in %v (%.0f/s), %d grants, %d raises, %d events", *schedules, took.Round(time.Millisecond), float64(*schedules)/took.Seconds(), grants.Load(), raises.Load(), steps.Load())
+}
+
+func (t *turns) add(o *turns) {
+	for event := range t {
+		for from := range t[event] {
+			for to := range t[event][from] {
+				t[event][from][to] = t[event][from][to] || o[event][from][to]
+			}
+		}
+	}
+}
+
+// events are the columns of the table of phases.
+var events = [eventKinds]string{"Arrive", "Leave", "Answer", "Hint", "Release", "Tick", "Close"}
+
+// checkPhases holds the table of phases to what was seen: all of that is in the table, and with complete
+// the table has nothing else.
+func checkPhases(t *testing.T, of *turns, complete bool) {
+	for i, row := range tableOfPhases(t) {
+		for j, event := range events {
+			seen := ""
+			for to := range phases {
+				if of[j][i][to] {
+					seen += phases[to : to+1]
+					assert.Contains(t, row[j+1], phases[to:to+1], "the table of package core: %s, %s", row[0], event)
+				}
+			}
+			if complete {
+				assert.Equal(t, seen, row[j+1], "the table of package core: %s, %s", row[0], event)
+			}
+		}
+	}
+}
+
+// tableOfPhases reads the table in the comment of package core.
+func tableOfPhases(t *testing.T) (table [][]string) {
+	text, err := os.ReadFile("../core/key.go")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.TrimSpace(strings.TrimPrefix(line, "//")), "|")
+		if len(cells) != len(events)+1 || strings.TrimSpace(cells[1]) == events[0] {
+			continue
+		}
+		row := []string{strings.ToUpper(cells[0][:1])}
+		for _, cell := range cells[1:] {
+			row = append(row, strings.NewReplacer(" ", "", "-", "", "\n", "").Replace(cell))
+		}
+		table = append(table, row)
+	}
+	return table
+}

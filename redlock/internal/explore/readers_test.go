@@ -1,0 +1,103 @@
+package explore
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+)
+
+// TestReadersKeepNoWriterOut: readers of two processes come all the time, each before the last has left. A
+// writer waits, in one of the processes or in another. It gets the lock soon after the readers that were there
+// before it have left.
+func TestReadersKeepNoWriterOut(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		d := &dice{Rand: r, hangs: make([]time.Duration, 3)}
+		w := newWorld(3, 3, d, func(limit time.Duration) time.Duration { return time.Duration(r.Int64N(max(1, int64(limit)))) })
+		d.now, w.reuses = &w.now, true
+		plain := core.Terms{TTL: 10 * time.Second, Timeout: 30 * time.Millisecond, Renew: true, Patience: time.Second}
+		reads := plain
+		reads.Shared = true
+		u := &run{world: w, dice: d, end: time.Minute, terms: []*core.Terms{&reads}}
+		for _, p := range w.processes[:2] {
+			for range 4 {
+				u.arrive(p)
+			}
+		}
+		u.until(func() bool { return u.now > 100*time.Millisecond })
+		p := w.processes[seed%2*2]
+		writer := &caller{Caller: &core.Caller{Terms: &plain}, process: p, acts: never, leaves: never}
+		p.callers = append(p.callers, writer)
+		u.world.arrive(writer)
+		came := u.now
+		u.until(func() bool { return writer.granted || u.now > came+5*time.Second })
+		assert.Empty(t, u.problem, "seed %d", seed)
+		assert.True(t, writer.granted, "seed %d: a writer has waited for %v", seed, u.now-came)
+		assert.Less(t, u.now-came, 2*time.Second, "seed %d: readers hold for some 0.4 s, in its process and then in others", seed)
+	}
+}
+
+// until lets things happen until it is so, without trouble.
+func (u *run) until(isSo func() bool) {
+	for u.problem == "" && !isSo() {
+		s := u.next()
+		if s.at == never {
+			return
+		}
+		u.now = max(u.now, s.at)
+		u.perform(&s)
+		u.judge()
+	}
+}
+
+// travels is a network by its function.
+type travels func(node int) (there time.Duration, lost bool)
+
+func (f travels) travel(_, node int) (there, back time.Duration, lost, unanswered bool) {
+	there, lost = f(node)
+	return there, time.Millisecond, lost, false
+}
+
+// TestANodeThatLetsAReaderInLateForgetsIt: it has refused the first reader of the process, hears late that another
+// wants to join, and does not hear of the release at first.
+func TestANodeThatLetsAReaderInLateForgetsIt(t *testing.T) {
+	t.Parallel()
+	late, isLost := time.Millisecond, false
+	w := newWorld(3, 1, travels(func(node int) (time.Duration, bool) {
+		if node == 0 {
+			return late, isLost
+		}
+		return time.Millisecond, false
+	}), func(limit time.Duration) time.Duration { return limit })
+	u := &run{world: w, dice: &dice{Rand: rand.New(rand.NewPCG(1, 1)), now: &w.now}, sure: true}
+	w.nodes[0].Run(w.now, 0, &protocol.Request{Op: protocol.OpAcquire, Key: name, Value: "another's", TTL: 10 * time.Millisecond})
+	terms := core.Terms{TTL: 10 * time.Second, Timeout: 30 * time.Millisecond, Patience: time.Second, Shared: true}
+	p := w.processes[0]
+	var readers []*caller
+	for range 2 {
+		c := &caller{Caller: &core.Caller{Terms: &terms}, process: p, acts: time.Hour, leaves: never}
+		readers, p.callers = append(readers, c), append(p.callers, c)
+		w.arrive(c)
+		u.until(func() bool { return c.granted })
+		late, u.now = 40*time.Millisecond, u.now+20*time.Millisecond // the turn of the process is over
+	}
+	isLost = true
+	for _, c := range readers {
+		require.True(t, c.granted)
+		c.acts, c.asks = never, &core.Caller{Shell: c}
+		p.key.Release(c.hold, c.asks, p.local(u.now))
+		w.carry(p)
+	}
+	u.until(func() bool { return false })
+	assert.Empty(t, u.problem)
+	for i, node := range w.nodes {
+		assert.Empty(t, u.leftAt(i, node), "node %d", i)
+	}
+}

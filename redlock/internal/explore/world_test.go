@@ -1,0 +1,718 @@
+// Package explore runs the keys of several processes, as package core has them, against the servers of
+// package sim, without goroutines: at random, and in every order of events. True time judges.
+package explore
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/guard"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+const name = "k"
+
+// A process is one client. Its clock runs at its own rate.
+type process struct {
+	index     int
+	rate      float64
+	offset    time.Duration
+	group     *core.Group
+	key       *core.Key
+	callers   []*caller
+	resumes   time.Duration // it is paused until then
+	behind    time.Duration // it has too much to do until then, and only ends what is over
+	guard     *guard.Guard  // nil: what nodes forget is not noticed
+	knows     quorum.Set    // nodes whose clock it has read: it notices when that is set
+	listening int
+	closed    bool
+	voted     clock.Instant // its last vote began
+	proven    []proof
+	drawn     int           // values, in a search; or else by its guard
+	died      bool          // lately: what it had is on the nodes until it expires
+	ahead     time.Duration // its wall clock
+	proposed  int64         // the last token that it has proposed
+	print     print
+	wire      []*message // to it and from it, in no order
+}
+
+// A proof is until when a value is held, by the last request that a quorum has granted.
+type proof struct {
+	value string
+	until clock.Instant
+}
+
+// prove notes that a quorum has granted a request.
+func (p *process) prove(value string, until clock.Instant) {
+	for i := range p.proven {
+		if o := &p.proven[i]; o.value == value {
+			o.until = max(o.until, until)
+			return
+		}
+	}
+	p.proven = append(p.proven, proof{value, until})
+}
+
+// proof is until when a value is held, by what a quorum has granted; zero: by nothing.
+func (p *process) proof(value string) clock.Instant {
+	for i := range p.proven {
+		if p.proven[i].value == value {
+			return p.proven[i].until
+		}
+	}
+	return 0
+}
+
+// A caller is one of a process, and what it wants to do.
+type caller struct {
+	*core.Caller
+	process *process
+	hold    *core.Hold // told by Grant, until End
+	granted bool
+	reads   bool          // it is a reader
+	came    clock.Instant // its call began
+	again   int           // how many times it comes again, where it tries
+	rests   bool          // until it comes again
+	over    bool          // it has been told how its call ended
+	asks    *core.Caller  // its Release, Extend or Raise
+	next    int64         // the token that a Raise is to ask for, as one has told that has failed
+	acts    time.Duration // when it does something next; never: it waits
+	leaves  time.Duration // its context ends
+	ends    clock.Instant // its MaxHold is over; zero: never
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// A message is a request on its way to a node, or an answer or a hint on its way back.
+type message struct {
+	at      time.Duration
+	order   int
+	what    what
+	process int
+	node    int
+	ballot  *core.Ballot
+	request *protocol.Request // nil: the ballot's
+	reply   protocol.Reply
+	key     string        // of a hint
+	sent    clock.Instant // of a question for a record
+	back    time.Duration
+	unknown bool // the answer is lost, or comes too late
+}
+
+// asks is the request that the message is, or answers.
+func (m *message) asks() *protocol.Request {
+	if m.request == nil {
+		return &m.ballot.Req
+	}
+	return m.request
+}
+
+type what uint8
+
+const (
+	request what = iota
+	answer
+	hint
+	retry    // of a release that was not confirmed, which the node does by itself
+	admit    // a question of the guard for a node's record
+	admitted // its answer; each follows its question
+)
+
+// A world is processes and nodes.
+type world struct {
+	now       time.Duration
+	nodes     []*sim.Store
+	processes []*process
+	lent      sets       // the nodes and processes that other worlds have as well
+	touched   sets       // those that were changed, or looked at for a change
+	idle      []*message // messages to be used again
+	reuses    bool
+	remembers bool
+	History   string // the processes that were granted the lock, in their order
+	entered   int
+	network   network
+	problem   string
+	grants    int
+	token     int64 // the highest that was granted
+	raises    int
+	holdings  int // begun and ended
+	traces    bool
+	doubled   func() bool // whether the answer that was just given is given again; nil: never
+	turns     turns
+}
+
+// Sets are of nodes and processes.
+type sets struct{ nodes, processes quorum.Set }
+
+// process returns a process to be changed.
+func (w *world) process(i int) *process {
+	w.touched.processes.Add(i)
+	if w.lent.processes.Has(i) {
+		w.lent.processes.Remove(i)
+		w.processes[i] = copied(w.processes[i])
+	}
+	w.processes[i].print.at = 0
+	return w.processes[i]
+}
+
+// node returns a node to be changed.
+func (w *world) node(i int) *sim.Store {
+	w.touched.nodes.Add(i)
+	if w.lent.nodes.Has(i) {
+		w.lent.nodes.Remove(i)
+		w.nodes[i] = w.nodes[i].Clone()
+	}
+	return w.nodes[i]
+}
+
+// Turns are of phases, as they were seen: on an event, from one to another.
+type turns [eventKinds][len(phases)][len(phases)]bool
+
+// phases are their letters.
+const phases = "NVUOR"
+
+// An event is a column of the table of phases.
+type event uint8
+
+const (
+	onArrive event = iota
+	onLeave
+	onAnswer
+	onHint
+	onRelease
+	onTick
+	onClose
+	eventKinds
+)
+
+// phaseOf returns the phase of a key, of which it is the first field of its contest.
+func phaseOf(k *core.Key) byte {
+	contest := *(**byte)(unsafe.Add(unsafe.Pointer(k), contestAt))
+	if contest == nil {
+		return 0
+	}
+	return *contest
+}
+
+var contestAt = func() uintptr {
+	f, _ := reflect.TypeFor[core.Key]().FieldByName("contest")
+	if first := f.Type.Elem().Field(0); first.Name != "phase" {
+		panic("a contest does not begin with its phase")
+	}
+	return f.Offset
+}()
+
+// saw notes that an event has happened to a process's key, which was in the phase from.
+func (w *world) saw(e event, p *process, from byte) { w.turns[e][from][phaseOf(p.key)] = true }
+
+// A network says what becomes of a message.
+type network interface {
+	// travel returns how long a request and its answer take, and whether each is lost.
+	travel(process, node int) (there, back time.Duration, lost, unanswered bool)
+}
+
+func newWorld(nodes, processes int, n network, jitter func(time.Duration) time.Duration) *world {
+	w := &world{network: n, now: time.Millisecond}
+	for i := range nodes {
+		w.nodes = append(w.nodes, sim.NewStore(i, fmt.Sprint("node", i)))
+	}
+	for i := range processes {
+		p := &process{index: i, rate: 1}
+		values := 0
+		p.group = &core.Group{Nodes: nodes, Lots: make([]uint64, nodes), Hinting: quorum.All(nodes), Jitter: jitter,
+			NewValue: func(string) string { values++; return fmt.Sprint("p", i, "v", values) }}
+		p.group.Slack = guard.TokenSlack
+		p.group.Propose = func() core.Proposal { return w.propose(p) }
+		for j := range nodes {
+			p.group.Lots[j] = uint64(j + 1)
+		}
+		p.key = &core.Key{Group: p.group, Name: name}
+		w.processes = append(w.processes, p)
+	}
+	return w
+}
+
+// propose draws a fencing token.
+func (w *world) propose(p *process) core.Proposal {
+	wall := time.Unix(1_700_000_000, 0).Add(w.now + p.ahead) // as that of the nodes
+	p.proposed = max(wall.UnixMicro(), p.proposed+1)
+	return core.Proposal{Token: p.proposed, IsNear: p.guard != nil && p.guard.IsNear(p.proposed, p.local(w.now))}
+}
+
+// local is the process's clock.
+func (p *process) local(now time.Duration) clock.Instant {
+	return clock.Instant(float64(now)*p.rate) + clock.Instant(p.offset)
+}
+
+// moment is when the process's clock shows an instant.
+func (p *process) moment(at clock.Instant) time.Duration {
+	return time.Duration(float64(at-clock.Instant(p.offset))/p.rate) + 1
+}
+
+// trace prints what has happened. Callers ask for w.traces first: to pass the arguments costs more than
+// most events.
+func (w *world) trace(format string, args ...any) {
+	fmt.Printf("%12v "+format+"\n", append([]any{w.now}, args...)...)
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.problem == "" {
+		w.problem = fmt.Sprintf("at %v: ", w.now) + fmt.Sprintf(format, args...)
+	}
+}
+
+// carry carries out the effects of a process's key, as package engine does.
+func (w *world) carry(p *process) {
+	var lost []*trial
+	for i := 0; i < len(p.key.Effects()); i++ {
+		switch f := &p.key.Effects()[i]; f.Kind {
+		case core.Send:
+			for node := range w.nodes {
+				if f.To.Has(node) {
+					w.send(p, node, f)
+				}
+			}
+		case core.Listen:
+			p.listening++
+		case core.Unlisten:
+			p.listening--
+		case core.Grant:
+			w.grant(p, f.Caller.Shell.(*caller))
+		case core.Fail:
+			w.refuse(p, f.Caller.Shell.(*caller))
+		case core.End:
+			w.end(p, f.Hold)
+		case core.Done:
+			w.done(p, f.Caller)
+		case core.Lost:
+			if t, ok := f.Ballot.Shell.(*trial); ok {
+				lost = append(lost, t)
+			}
+		}
+	}
+	p.key.Carried()
+	if p.key.Idle(p.local(w.now)) { // package engine forgets it
+		p.key = &core.Key{Group: p.group, Name: name, Turn: p.key.Turn}
+		if p.closed {
+			p.key.Close(0)
+		}
+	}
+	for _, t := range lost {
+		p.guard.Close(&t.Trial)
+		w.settle(p)
+	}
+	w.judge()
+}
+
+// A trial is a ballot whose votes the guard judges.
+type trial struct {
+	guard.Trial
+	ballot *core.Ballot
+}
+
+// protect has all processes judge votes by the nodes' records.
+func (w *world) protect(longest time.Duration) {
+	for _, node := range w.nodes {
+		node.Settle(len(w.nodes), longest)
+	}
+	for _, p := range w.processes {
+		p.group.Epoch = record.Key
+		p.protect(longest)
+	}
+}
+
+// protect has a process judge votes by the nodes' records, of which it knows none.
+func (p *process) protect(longest time.Duration) {
+	t := guard.Terms{Key: record.Key, Timeout: 30 * time.Millisecond, MaxTTL: longest}
+	for i := range p.group.Nodes {
+		t.Nodes = append(t.Nodes, fmt.Sprint("node", i))
+	}
+	t.Life = func() time.Duration {
+		p.drawn++
+		return (1<<42 + time.Duration(1000*p.index+p.drawn)) * time.Millisecond
+	}
+	t.Generation = func() string { p.drawn++; return fmt.Sprint("g", p.index, "-", p.drawn) }
+	p.guard = guard.New(t)
+}
+
+// settle does what the guard of a process wants done.
+func (w *world) settle(p *process) {
+	for admits, settled := p.guard.Effects(); admits != nil || settled != nil; admits, settled = p.guard.Effects() {
+		for _, a := range admits {
+			there, back, lost, unanswered := w.network.travel(p.index, a.Node)
+			unknown := lost || unanswered || there+back > a.Request.Timeout
+			if unknown {
+				m := w.message(admitted, p.index, a.Node)
+				m.at, m.request, m.sent, m.reply.Outcome = w.now+a.Request.Timeout, a.Request, a.Sent, protocol.Unknown
+				w.enter(m)
+			}
+			if !lost {
+				m := w.message(admit, p.index, a.Node)
+				m.at, m.request, m.sent, m.back, m.unknown = w.now+there, a.Request, a.Sent, back, unknown
+				w.enter(m)
+			}
+		}
+		for i := range settled {
+			s := &settled[i]
+			w.counted(p, s.Trial.Owner.(*trial).ballot, s.Node, &s.Reply)
+		}
+	}
+}
+
+func (w *world) send(p *process, node int, f *core.Effect) {
+	there, back, lost, unanswered := w.network.travel(p.index, node)
+	if w.traces {
+		w.trace("p%d asks node %d: %v %s %s lost %v, unanswered %v, to %v", p.index, node, f.Request.Op, f.Request.Key, f.Request.Value, lost, unanswered, f.Request.MayHold)
+	}
+	late := w.now + f.Request.Timeout
+	arrives := w.now + there
+	for _, m := range p.wire { // a request overtakes none that was made before
+		if m.at > arrives && m.node == node && (m.what == request || m.what == retry || m.what == admit) {
+			arrives = m.at
+		}
+	}
+	if p.guard != nil && f.Request.Epoch != "" && f.Ballot.Shell == nil {
+		own := *f.Request
+		t := &trial{ballot: f.Ballot}
+		t.Request, t.Start, t.Owner, t.Repairs = &own, f.Ballot.Start, t, f.Ballot.IsRepair()
+		f.Ballot.Shell = t
+	}
+	if r := f.Request; r.Op.Releases() && !strings.HasPrefix(r.Value, fmt.Sprint("p", p.index, "v")) && p.proof(r.Value) == 0 {
+		w.fail("process %d: gives back %s, which is another's", p.index, r.Value)
+	}
+	if f.Request.Op.Acquires() && !f.Ballot.IsRepair() {
+		p.voted = f.Ballot.Start
+	}
+	unknown := unanswered || lost || arrives+back > late
+	switch {
+	case !lost:
+		w.request(request, p, node, f).fill(arrives, back, unknown)
+	case f.Request.MayHold:
+		w.request(retry, p, node, f).fill(arrives+20*time.Millisecond, back, unknown)
+	}
+	if unknown {
+		m := w.request(answer, p, node, f)
+		m.fill(late, back, true)
+		m.reply.Outcome = protocol.Unknown
+	}
+}
+
+// request enters a message about a process's request.
+func (w *world) request(of what, p *process, node int, f *core.Effect) *message {
+	m := w.message(of, p.index, node)
+	if m.ballot = f.Ballot; f.Request != &f.Ballot.Req { // pointers into the middle are no plain data
+		m.request = f.Request
+	}
+	w.enter(m)
+	return m
+}
+
+func (m *message) fill(at, back time.Duration, unknown bool) {
+	m.at, m.back, m.unknown = at, back, unknown
+}
+
+// message returns one that is blank.
+func (w *world) message(of what, process, node int) (m *message) {
+	if last := len(w.idle) - 1; last >= 0 {
+		m, w.idle = w.idle[last], w.idle[:last]
+	} else {
+		m = &message{}
+	}
+	m.what, m.process, m.node = of, process, node
+	return m
+}
+
+func (w *world) enter(m *message) {
+	w.entered++
+	m.order = w.entered
+	p := w.processes[m.process]
+	p.wire = append(p.wire, m)
+}
+
+// take takes a message off the wire.
+func (p *process) take(i int) *message {
+	m, last := p.wire[i], len(p.wire)-1
+	p.wire[i], p.wire[last] = p.wire[last], nil
+	p.wire = p.wire[:last]
+	return m
+}
+
+// deliver takes a message off a process's wire, and does what it does.
+func (w *world) deliver(p *process, i int) {
+	m := p.take(i)
+	switch m.what {
+	case admit, request, retry:
+		w.execute(m)
+		return
+	case admitted:
+		if w.traces {
+			w.trace("p%d has the record of node %d: %v", m.process, m.node, m.reply.Outcome)
+		}
+		if m.reply.Outcome == protocol.Granted {
+			p.knows.Add(m.node)
+		}
+		p.guard.Record(m.node, m.sent, p.local(w.now), &m.reply)
+		w.settle(p)
+	case answer:
+		w.answered(p, m)
+		if p.guard == nil && w.doubled != nil && w.doubled() { // a node that answers twice
+			w.counted(p, m.ballot, m.node, &m.reply)
+		}
+	case hint:
+		w.hinted(p, m)
+	}
+	w.drop(m)
+}
+
+// execute has a node run a request. The message goes back as the answer.
+func (w *world) execute(m *message) {
+	reply, hints := w.node(m.node).Run(w.now, m.process, m.asks())
+	if w.traces {
+		w.trace("node %d runs %v %s %s of p%d: %v (%v)", m.node, m.asks().Op, m.asks().Key, m.asks().Value, m.process, reply.Outcome, m.what)
+		if r := m.asks(); r.Token != 0 {
+			w.trace("node %d: token %d and %d, judged %v: floor %d", m.node, r.Token, r.Block, r.Judged, reply.Floor)
+		}
+	}
+	node, isAnswered := m.node, m.what != retry && !m.unknown
+	if isAnswered {
+		m.what++ // its answer
+		m.at, m.reply = w.now+m.back, reply
+		w.enter(m)
+	}
+	w.hint(node, hints)
+	if !isAnswered {
+		w.drop(m)
+	}
+}
+
+// drop keeps a message for the next.
+func (w *world) drop(m *message) {
+	if w.reuses {
+		*m = message{}
+		w.idle = append(w.idle, m)
+	}
+}
+
+func (w *world) hint(node int, hints []sim.StoreHint) {
+	for _, h := range hints {
+		if p := w.process(h.Client); p.listening > 0 {
+			if _, back, lost, _ := w.network.travel(h.Client, node); !lost {
+				m := w.message(hint, h.Client, node)
+				m.at, m.key = w.now+back, h.Key
+				w.enter(m)
+			}
+		}
+	}
+}
+
+func (w *world) answered(p *process, m *message) {
+	b := m.ballot
+	if w.traces {
+		w.trace("p%d hears node %d: %v %s: %v", p.index, m.node, b.Req.Op, b.Req.Value, m.reply.Outcome)
+	}
+	t, ok := b.Shell.(*trial)
+	if !ok {
+		w.counted(p, b, m.node, &m.reply)
+		return
+	}
+	if t.HadKey = b.HadKey; p.local(w.now) >= b.HadUntil {
+		t.HadKey = 0
+	}
+	if p.guard.Judge(&t.Trial, m.node, &m.reply, p.local(w.now)) == guard.Parked {
+		p.key.Park(b, m.node)
+	} else {
+		w.counted(p, b, m.node, &m.reply)
+	}
+	w.settle(p)
+}
+
+// counted gives a key an answer that has been judged.
+func (w *world) counted(p *process, b *core.Ballot, node int, reply *protocol.Reply) {
+	from := phaseOf(p.key)
+	if p.key.Count(b, node, reply) {
+		p.key.Weigh(b, node, p.local(w.now))
+	}
+	w.saw(onAnswer, p, from)
+	if v := b.Req.Value; v != "" && b.Votes() > len(w.nodes)/2 && (b.Req.Op.Acquires() || b.Req.Op.Extends()) {
+		p.prove(v, quorum.Deadline(b.Start, b.Req.TTL))
+	}
+	w.carry(p)
+}
+
+func (w *world) hinted(p *process, m *message) {
+	from, now := phaseOf(p.key), p.local(w.now)
+	switch of, id, isCall := keys.OfCall(m.key); {
+	case m.key == "":
+		p.key.Doubt(now)
+	case isCall && of == name:
+		p.key.Call(id, now)
+	case m.key == name:
+		p.key.Hint(m.node, now)
+	}
+	w.saw(onHint, p, from)
+	w.carry(p)
+}
+
+// arrive has a caller of a process call, for the first time or once more.
+func (w *world) arrive(c *caller) {
+	p := c.process
+	c.Caller = &core.Caller{Terms: c.Terms, Try: c.Try, Shell: c}
+	c.came, c.rests = p.local(w.now), false
+	from := phaseOf(p.key)
+	p.key.Arrive(c.Caller, c.came)
+	w.saw(onArrive, p, from)
+	w.carry(p)
+}
+
+// downgrade has a writer become a reader.
+func (w *world) downgrade(c *caller, ask *core.Caller) {
+	p := c.process
+	c.reads = true
+	p.key.Downgrade(c.hold, ask, p.local(w.now))
+	w.carry(p)
+}
+
+// refuse tells a caller that it has not got the lock.
+func (w *world) refuse(p *process, c *caller) {
+	switch f := c.Failure; {
+	case c.over || c.rests:
+		w.fail("process %d: a caller is told twice", p.index)
+	case c.Try && f.Kind != core.ByUs && f.Kind != core.AfterClose && c.Terms.Adopts == "" && p.voted < c.came:
+		w.fail("process %d: a caller that came at %v is told of a vote that began at %v", p.index, c.came, p.voted)
+	case c.Terms.Adopts != "" && f.Kind == core.ByOther && p.proof(c.Terms.Adopts) == 0: // else it asked to join the readers
+		w.fail("process %d: a caller that adopts is told of another vote", p.index)
+	case c.again > 0 && f.Kind != core.AfterClose:
+		c.again--
+		c.rests = true
+		return
+	}
+	c.over = true
+}
+
+// grant tells a caller that it has the lock.
+func (w *world) grant(p *process, c *caller) {
+	if c.over {
+		w.fail("process %d: a caller is told twice", p.index)
+	}
+	c.over, c.granted, c.hold, c.reads = true, true, c.Hold, c.Terms.Shared
+	now := p.local(w.now)
+	if now >= c.hold.Deadline() {
+		w.fail("P3: process %d: granted at %v what was over at %v", p.index, now, c.hold.Deadline())
+	}
+	if most := c.Terms.MaxHold; most > 0 {
+		c.ends = now.Add(most)
+	}
+	switch isFenced := c.Terms.Fenced && c.Terms.Adopts == ""; {
+	case isFenced && c.Token <= w.token:
+		w.fail("P2: process %d: the token %d after %d", p.index, c.Token, w.token)
+	case isFenced:
+		w.token = c.Token
+	case c.Token != 0:
+		w.fail("P2: process %d: a token that was not asked for", p.index)
+	}
+	if w.traces {
+		w.trace("p%d has %s until %v", p.index, c.hold.Claim.Value, p.moment(c.hold.Deadline()))
+	}
+	w.grants++
+	w.holdings++
+	if w.remembers {
+		w.History += strconv.Itoa(p.index)
+	}
+	for _, o := range p.callers {
+		if o != c && o.hold != nil && !(o.reads && c.reads) {
+			w.fail("P1: process %d: a caller is granted the lock before the context of another has ended", p.index)
+		}
+	}
+}
+
+// done tells a caller what has come of its Release, Extend or Raise.
+func (w *world) done(p *process, ask *core.Caller) {
+	c := ask.Shell.(*caller)
+	c.asks = nil
+	switch {
+	case ask.Token == 0:
+	case ask.Failure != nil:
+		c.next = ask.Token
+	case c.hold == nil || p.local(w.now) >= c.hold.Deadline(): // told too late, as others may hold it
+	case ask.Token <= w.token:
+		w.fail("P2: process %d: raised to %d after %d", p.index, ask.Token, w.token)
+	default:
+		w.token = ask.Token
+		w.raises++
+	}
+}
+
+// end tells a caller that its hold has ended.
+func (w *world) end(p *process, h *core.Hold) {
+	if w.traces {
+		w.trace("p%d ends %s: %v", p.index, h.Claim.Value, h.Reason)
+	}
+	for _, c := range p.callers {
+		if c.Hold == h {
+			if c.hold == nil && c.granted {
+				w.fail("process %d: the end of a hold is told twice", p.index)
+			}
+			c.hold = nil
+			w.holdings++
+			return
+		}
+	}
+}
+
+// judge holds the world to the promises, by true time.
+func (w *world) judge() {
+	writers, readers := 0, 0
+	for _, p := range w.processes {
+		for _, c := range p.callers {
+			if c.hold == nil || w.now < p.resumes {
+				continue
+			}
+			now, deadline := p.local(w.now), c.hold.Deadline()
+			if until := p.proof(c.hold.Claim.Value); deadline > until {
+				w.fail("P3: process %d: valid until %v, but by its votes until %v", p.index, deadline, until)
+			}
+			if c.ends > 0 && deadline > c.ends {
+				w.fail("P3: process %d: valid for longer than its MaxHold", p.index)
+			}
+			switch {
+			case now >= deadline:
+			case c.reads:
+				readers++
+			default:
+				writers++
+			}
+			if due := p.key.Due(); due == 0 || due > deadline {
+				w.fail("P4: process %d: nothing is done at the deadline %v, but at %v", p.index, deadline, due)
+			}
+		}
+	}
+	if writers > 1 || writers > 0 && readers > 0 {
+		w.fail("P1: %d writers and %d readers", writers, readers)
+	}
+}
+
+// tick has a process do what is due, and checks that nothing is left to do.
+func (w *world) tick(p *process) {
+	from, now := phaseOf(p.key), p.local(w.now)
+	p.key.Tick(now)
+	w.saw(onTick, p, from)
+	w.carry(p)
+	for _, c := range p.callers {
+		if c.hold != nil && now >= c.hold.Deadline() {
+			w.fail("P4: process %d: the context lives on after the deadline", p.index)
+		}
+	}
+	if due := p.key.Due(); due > 0 && due <= now && !p.key.Idle(now) {
+		w.fail("process %d: due at %v after a tick at %v: %+v", p.index, due, now, *p.key)
+	}
+}

@@ -1,0 +1,229 @@
+package guard
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// Terms are the settings of a Guard.
+type Terms struct {
+	Nodes   []string      // the nodes' names, for errors
+	Key     string        // of the nodes' records
+	Timeout time.Duration // of a question for a record
+	MaxTTL  time.Duration // the longest TTL that other clients are assumed to use, where no node can tell
+
+	Life       func() time.Duration // draws a record's lifetime, as record.DrawLife does
+	Generation func() string        // draws the name of a generation, as record.New does
+}
+
+// A Guard is what one client knows of all its nodes' memories. It is not safe for concurrent use.
+type Guard struct {
+	terms   *Terms
+	nodes   []memory
+	admits  []Admit
+	settled []Settled
+}
+
+// New returns a Guard that has read no record yet.
+func New(t Terms) *Guard {
+	g := &Guard{terms: &t, nodes: make([]memory, len(t.Nodes))}
+	for i := range g.nodes {
+		g.nodes[i].readAt, g.nodes[i].failed = -1, -1
+	}
+	return g
+}
+
+// A Verdict says whether a reply has been judged.
+type Verdict uint8
+
+const (
+	// Judged: the reply says what it is worth. A grant that does not count was changed to Unknown.
+	Judged Verdict = iota
+	// Parked: the vote is judged later, and a Settled tells the result.
+	Parked
+)
+
+// An Admit is a request that the owner sends to a node. It passes the reply to Record, or the
+// failure if the request could not be sent.
+type Admit struct {
+	Node    int
+	Sent    clock.Instant // names the Admit in Record
+	Request *protocol.Request
+}
+
+// A Settled is a vote that was parked, and is judged now.
+type Settled struct {
+	Trial *Trial
+	Node  int
+	Reply protocol.Reply
+}
+
+// Effects returns what has followed since it was called last. The owner calls it after all others.
+func (g *Guard) Effects() ([]Admit, []Settled) {
+	admits, settled := g.admits, g.settled
+	g.admits, g.settled = nil, nil
+	return admits, settled
+}
+
+// Judge changes a node's reply to a ballot to what it is worth. All replies come here, so that one
+// server has one vote. The node's memory matters only if the request looks at the record
+// (Request.Epoch).
+func (g *Guard) Judge(t *Trial, node int, reply *protocol.Reply, now clock.Instant) Verdict {
+	m, req := &g.nodes[node], t.Request
+	if reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused {
+		m.failed = max(m.failed, t.Start)
+		return Judged
+	}
+	switch other := t.claim(node, reply.Run, len(g.nodes)); {
+	case other >= 0:
+		Disown(reply, g.terms.Nodes[other])
+		return Judged
+	case req.Epoch == "":
+		return Judged
+	}
+	v := vote{trial: t, node: node, reply: *reply, heard: now, hadKey: req.Op.Extends() && t.HadKey.Has(node)}
+	if reply.Outcome == protocol.Refused {
+		// A refusal counts in any case. But if this client does not know the node's record, it may
+		// tell of locks that other nodes have forgotten.
+		if reply.Life > 0 && !m.covers(&v) {
+			g.ask(node, nil, now)
+		}
+		return Judged
+	}
+	why := g.consider(&v)
+	if why == errUnread {
+		g.ask(node, &v, now)
+		return Parked
+	}
+	if !g.conclude(&v, why, now) {
+		return Parked
+	}
+	*reply = v.reply
+	return Judged
+}
+
+// conclude changes a vote's reply to what it is worth. The vote counts if why is nil. If its TTL
+// must be entered into the node's record first, it waits on, and conclude reports false. For an
+// extension of a lock that the node had, the TTL is entered even if this vote is too old to count,
+// because the next one can.
+func (g *Guard) conclude(v *vote, why error, now clock.Instant) bool {
+	t := v.trial
+	if !v.isEntry && (why == errUnlisted || why == errUnread && v.hadKey) {
+		if !t.isOver {
+			v.isEntry = true
+			t.waiting = append(t.waiting, *v)
+			t.promised.Add(v.node)
+			g.enter(t, now)
+			return false
+		}
+		why = ErrEarly
+	}
+	switch {
+	case why == errUnread, why == errUnlisted: // again, because other clients change the record
+		why = cmp.Or(g.standing(&g.nodes[v.node], t.Start, v.heard), why)
+	case why == ErrEarly && t.granted.Size() >= g.quorum(): // without this vote
+		why = nil
+	}
+	v.amend(why)
+	if why == nil {
+		t.granted.Add(v.node)
+	}
+	if why == nil || why == ErrEarly {
+		t.promised.Add(v.node)
+		g.enter(t, now)
+	}
+	return true
+}
+
+// enter has the TTL of waiting votes entered once a quorum of nodes has promised theirs. A lock
+// that may still be refused enters nothing, because a TTL on record costs other clients a
+// quarantine.
+func (g *Guard) enter(t *Trial, now clock.Instant) {
+	if !t.entersAtOnce() && t.promised.Size() < g.quorum() {
+		return
+	}
+	due := t.waiting
+	t.waiting = nil
+	for i := range due {
+		g.ask(due[i].node, &due[i], now)
+	}
+}
+
+// settle concludes a vote that was parked. It tells the owner, unless the vote waits on.
+func (g *Guard) settle(v *vote, why error, now clock.Instant) {
+	if g.conclude(v, why, now) {
+		g.settled = append(g.settled, Settled{v.trial, v.node, v.reply})
+	}
+}
+
+// Close tells the Guard that a ballot for a new lock was lost. Votes that wait for promises are void, and nothing
+// is entered into a record for later ones.
+func (g *Guard) Close(t *Trial) {
+	t.isOver = true
+	due := t.waiting
+	t.waiting = nil
+	for i := range due {
+		g.settle(&due[i], ErrEarly, due[i].heard)
+	}
+}
+
+func (g *Guard) quorum() int { return quorum.Tally{Nodes: len(g.nodes)}.Quorum() }
+
+// IsNear reports whether a token may be sent to nodes that do not compare it with their clocks. A
+// node that accepted one far ahead would have used up all numbers below it. So the clocks of a
+// quorum must be known, and all known clocks must be within half of TokenSlack of the token. The
+// other half is for the request's way to the node.
+func (g *Guard) IsNear(token int64, now clock.Instant) bool {
+	at, known := time.Duration(token)*time.Microsecond, 0
+	for i := range g.nodes {
+		offset := &g.nodes[i].time.offset
+		switch {
+		case g.nodes[i].record == nil || offset.Age(now) >= silentAfter:
+		case at-offset.Earliest(now) > TokenSlack/2 || offset.Latest(now)-at > TokenSlack/2:
+			return false
+		default:
+			known++
+		}
+	}
+	return known >= g.quorum()
+}
+
+// silentAfter is how long a node may be silent until its clock counts as unknown.
+const silentAfter = time.Minute
+
+// weigh concludes from the memories of the other nodes which locks node i may have forgotten when
+// its generation was born. The nodes in unread have not been read since then, and may know more.
+func (g *Guard) weigh(i int, now clock.Instant) (loss record.Loss, unread quorum.Set) {
+	of, down := &g.nodes[i], true
+	isAsked := of.record != nil && of.record.Basis >= record.Asked
+	accounts := make([]record.Account, 0, len(g.nodes))
+	for j := range g.nodes {
+		m := &g.nodes[j]
+		a := record.Account{Longest: m.longestKnown(of, isAsked, now)}
+		switch {
+		case j == i: // what this client knows of the node from before
+		case m.readAt < of.birth.latest:
+			unread.Add(j)
+			down = down && m.failed > m.readAt && now.Sub(m.failed) < openWait
+		default:
+			a.Remembers = m.record != nil && m.birth.latest < of.birth.earliest && g.standing(m, now, now) == nil
+		}
+		accounts = append(accounts, a)
+	}
+	longest, alone, proof := record.Forgotten(len(g.nodes), accounts)
+	loss = record.Loss{Longest: longest, Alone: alone}
+	switch {
+	case proof && !isAsked: // else longestKnown leaves out what a proof needs
+		loss.Basis = record.Proof
+	case unread == 0:
+		loss.Basis = record.Asked
+	case down && of.birth.age >= record.AloneLimit*g.terms.MaxTTL:
+		loss.Basis = record.Tried // by the clients of all that time, though each may have been there briefly
+	}
+	return loss, unread
+}

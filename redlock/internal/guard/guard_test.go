@@ -1,0 +1,888 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+const (
+	granted = protocol.Granted
+	unknown = protocol.Unknown
+)
+
+// TestAVoteWaitsForItsRecordOnce: the first is parked until the record has been read, and costs a
+// round trip more. What the record covers costs nothing.
+func TestAVoteWaitsForItsRecordOnce(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	b := c.asks("x", ttl)
+	assert.Equal(t, all(3, granted), b.outcomes())
+	assert.Equal(t, []Verdict{Parked, Parked, Parked}, b.first)
+	assert.Equal(t, 2*rtt, b.took)
+	for range 3 {
+		b = c.asks("y", ttl, func(b *ballot) { b.req.Key = b.req.Value })
+		assert.Equal(t, all(3, granted), b.outcomes())
+		assert.Equal(t, []Verdict{Judged, Judged, Judged}, b.first)
+		assert.Equal(t, rtt, b.took)
+		c.sleep(time.Minute) // clocks may drift meanwhile, and nothing is to be read anew
+	}
+	c.sleep(10 * time.Minute)
+	b = c.asks("z", ttl)
+	assert.Equal(t, ErrEarly, b.err(), "the TTL is entered again, before the votes that count")
+	assert.Equal(t, 2*rtt, b.took)
+	assert.Equal(t, quorum.All(3), b.early())
+	assert.Equal(t, all(3, granted), c.asks("a", ttl).outcomes())
+}
+
+// TestAVoteThatIsNotParkedAllocatesNothing but, for the first of a ballot, room for the servers
+// that answer. Nearly all votes are judged so.
+func TestAVoteThatIsNotParkedAllocatesNothing(t *testing.T) {
+	c := makeCourt(t, 3, ttl).client(ttl)
+	c.asks("x", ttl)
+	b := c.begin("y", ttl)
+	replies := c.votes(b)
+	c.hears(b, 0, replies[0])
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		r := replies[1]
+		require.Equal(t, Judged, c.guard.Judge(&b.Trial, 1, &r, c.now))
+		c.guard.Effects()
+	}))
+}
+
+// TestAServerThatForgotHasNoVoteForATTL, and has one again after that.
+func TestAServerThatForgotHasNoVoteForATTL(t *testing.T) {
+	for name, forget := range map[string]func(s *server){
+		"flushed":                             (*server).forget,
+		"restarted":                           func(s *server) { s.forget(); s.run = "other/own" },
+		"restarted with an old state":         func(s *server) { s.keys = map[string]key0{}; s.run = "other/own" },
+		"failed over and back":                func(s *server) { s.run = "run0/another" },
+		"eviction of the record":              func(s *server) { s.record = "" },
+		"PERSIST":                             func(s *server) { s.dies = 0 },
+		"flushed, and does not say who it is": func(s *server) { s.forget(); s.run = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCourt(t, 3, ttl).client(ttl)
+			c.asks("x", ttl)
+			c.sleep(time.Second)
+			forget(c.servers[0])
+			c.sleep(time.Second)
+			b := c.asks("y", ttl)
+			assert.Equal(t, []protocol.Outcome{unknown, granted, granted}, b.outcomes())
+			require.ErrorIs(t, b.err(), protocol.ErrQuarantine)
+			left := b.left(t, 0)
+			assert.InDelta(t, ttl, left, float64(ttl/4))
+			c.sleep(left - 100*time.Millisecond)
+			assert.Equal(t, unknown, c.asks("z", ttl).replies[0].Outcome, "still")
+			c.sleep(200 * time.Millisecond)
+			b = c.asks("a", ttl)
+			assert.Equal(t, all(3, granted), b.outcomes(), "%v", b.err())
+		})
+	}
+}
+
+// TestNewServersWaitOneTTL, and tell for how long. Where all have waited once, later clients need
+// not.
+func TestNewServersWaitOneTTL(t *testing.T) {
+	c := newCourt(t, 5, 0).client(ttl)
+	start := c.now
+	b := c.asks("x", ttl)
+	assert.Equal(t, all(5, unknown), b.outcomes())
+	assert.InDelta(t, ttl+quorum.Drift(ttl), b.left(t, 4), float64(20*time.Millisecond))
+	c.sleep(b.left(t, 4) + time.Millisecond)
+	b = c.asks("y", ttl)
+	assert.Equal(t, quorum.All(5), b.early(), "%v", b.err())
+	b = c.asks("z", ttl)
+	assert.Equal(t, all(5, granted), b.outcomes(), "%v", b.err())
+	assert.GreaterOrEqual(t, c.now.Sub(start), ttl)
+
+	d := c.court.client(ttl)
+	assert.Equal(t, all(5, granted), d.asks("a", ttl).outcomes())
+}
+
+// TestAClientWaitsItsOwnTime for nodes that do not tell what they remember, and a second at least,
+// however long ago the record was born.
+func TestAClientWaitsItsOwnTime(t *testing.T) {
+	for longest, wait := range map[time.Duration]time.Duration{ttl: ttl, 50 * time.Millisecond: time.Second} {
+		court := makeCourt(t, 3, 0)
+		for i := range 2 {
+			c := court.client(longest)
+			c.cut = quorum.Of(1) | quorum.Of(2)
+			assert.InDelta(t, wait+quorum.Drift(wait), c.asks(fmt.Sprint(i), ttl).left(t, 0), float64(20*time.Millisecond))
+			c.sleep(2 * longest)
+		}
+	}
+}
+
+// TestATTLIsEnteredBeforeVotesCount: those that were given before do not, and the next ones do.
+func TestATTLIsEnteredBeforeVotesCount(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	b := c.asks("x", 6*ttl)
+	assert.Equal(t, all(3, unknown), b.outcomes())
+	assert.Equal(t, ErrEarly, b.err())
+	assert.Equal(t, all(3, granted), c.asks("y", 6*ttl).outcomes())
+}
+
+// TestAVoteThatIsNotNeededMayBeEarly: the quorum is there without it.
+func TestAVoteThatIsNotNeededMayBeEarly(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	c.cut = quorum.Of(2)
+	c.asks("x", 6*ttl)
+	c.asks("y", 6*ttl)
+	c.cut = 0
+	b := c.asks("z", 6*ttl)
+	assert.Equal(t, all(3, granted), b.outcomes(), "%v", b.err())
+	assert.Equal(t, Parked, b.first[2])
+}
+
+// TestARepairCountsBehindTheEntry of its TTL, which is made at once: it wins nothing by itself.
+func TestARepairCountsBehindTheEntry(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	c.asks("w", ttl)
+	b := c.begin("x", 6*ttl, func(b *ballot) { b.Repairs = true })
+	c.hears(b, 0, c.votes(b)[0])
+	c.runs()
+	assert.Equal(t, granted, b.replies[0].Outcome, "%v", b.err())
+	assert.Len(t, c.servers[0].told(t).Steps, 2)
+	assert.Len(t, c.servers[1].told(t).Steps, 1)
+}
+
+// TestAnExtensionIsOnTheRecordOfTheServer: a node has a new record though it has kept its keys, and
+// another client has written that. The vote counts when the TTL is there as well.
+func TestAnExtensionIsOnTheRecordOfTheServer(t *testing.T) {
+	court := newCourt(t, 3, 6*ttl)
+	a, b := court.client(ttl), court.client(ttl)
+	value := a.asks("x", 6*ttl).req.Value
+	b.asks("y", ttl)
+	court.servers[0].run = "another/own"
+	b.asks("z", ttl)
+	court.sleep(time.Second)
+	x := a.asks("x", 6*ttl, extends(value, quorum.All(3)))
+	require.Equal(t, []Verdict{Parked, Judged, Judged}, x.first)
+	assert.Equal(t, all(3, granted), x.outcomes(), "the quorum is there without it")
+	assert.Equal(t, 6*ttl, court.servers[0].told(t).Steps[0].TTL)
+	x = a.asks("x", 6*ttl, extends(value, quorum.All(3)))
+	assert.Equal(t, []Verdict{Judged, Judged, Judged}, x.first)
+}
+
+// TestALockThatIsRefusedEntersNothing: its TTL would cost others a quarantine.
+func TestALockThatIsRefusedEntersNothing(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	records := func() (all []string) {
+		for _, s := range c.servers {
+			all = append(all, s.record)
+		}
+		return all
+	}
+	for _, s := range c.servers[:2] {
+		s.keys["x"] = key0{"another's", s.clock(c.now) + time.Hour}
+	}
+	before := records()
+	b := c.asks("x", 6*ttl)
+	assert.Equal(t, quorum.Of(2), b.parked())
+	assert.Len(t, b.waiting, 1, "it waits for a quorum of promises")
+	c.guard.Close(&b.Trial)
+	c.runs()
+	assert.Equal(t, ErrEarly, b.replies[2].Err)
+	assert.Zero(t, b.parked())
+
+	b = c.begin("y", 6*ttl)
+	replies := c.votes(b)
+	c.guard.Close(&b.Trial)
+	for i := range replies {
+		c.hears(b, i, replies[i])
+	}
+	c.runs()
+	assert.Equal(t, ErrEarly, b.err(), "votes that come after the end")
+	assert.Equal(t, before, records())
+}
+
+// TestAnExtensionCountsWhereTheKeyWasKnown, also in quarantine: the node need not remember more
+// than that. Where it was not known, the key may have come there since.
+func TestAnExtensionCountsWhereTheKeyWasKnown(t *testing.T) {
+	for _, had := range []bool{true, false} {
+		t.Run(fmt.Sprint(had), func(t *testing.T) {
+			c := newCourt(t, 3, ttl).client(ttl)
+			value := c.asks("x", ttl).req.Value
+			c.sleep(time.Second)
+			s := c.servers[0]
+			s.forget()
+			s.keys["x"] = key0{value, s.clock(c.now) + ttl}
+			known := quorum.All(3)
+			if !had {
+				known.Remove(0)
+			}
+			c.asks("x", ttl, extends(value, known)) // its TTL has to be entered anew
+			b := c.asks("x", ttl, extends(value, known))
+			assert.Equal(t, had, b.replies[0].Outcome == granted, "%v", b.err())
+			assert.Equal(t, granted, b.replies[1].Outcome)
+		})
+	}
+}
+
+// TestAnExtensionDoesNotRestOnAKeyThatExpiredEarly, because the clock of its server was set ahead.
+func TestAnExtensionDoesNotRestOnAKeyThatExpiredEarly(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	value := c.asks("x", ttl).req.Value
+	c.servers[1].offset += 2 * ttl
+	b := c.asks("x", ttl, func(b *ballot) { b.req.Value = value }, func(b *ballot) { b.req.Op = protocol.OpAcquire })
+	require.Equal(t, unknown, b.replies[1].Outcome)
+	b = c.asks("x", ttl, extends(value, quorum.All(3)))
+	assert.Equal(t, []protocol.Outcome{granted, unknown, granted}, b.outcomes())
+}
+
+// TestAVoteWhoseRecordCannotBeReadIsUnknown, and is parked no longer than the question.
+func TestAVoteWhoseRecordCannotBeReadIsUnknown(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	for name, spoil := range map[string]func(s *server){
+		"makes no sense":                 func(s *server) { s.record = "a letter" },
+		"was written by another version": func(s *server) { s.record = "1 of old" },
+	} {
+		before := c.servers[0].record
+		spoil(c.servers[0])
+		d := c.court.client(ttl)
+		b := d.asks("x", ttl, func(b *ballot) { b.req.Key = b.req.Value })
+		assert.Equal(t, []protocol.Outcome{unknown, granted, granted}, b.outcomes())
+		assert.ErrorContains(t, b.err(), "its memory could not be checked")
+		assert.ErrorContains(t, b.err(), name)
+		c.servers[0].record = before
+	}
+	b := c.begin("z", ttl)
+	replies := c.votes(b)
+	c.hears(b, 0, replies[0])
+	admits, _ := c.guard.Effects()
+	require.Len(t, admits, 1)
+	c.guard.Record(0, admits[0].Sent, c.now, &protocol.Reply{Outcome: protocol.Failed, Err: errors.New("refused")})
+	c.runs()
+	assert.ErrorContains(t, b.replies[0].Err, "could not be checked (key \"redlock:epoch\"): refused")
+}
+
+// TestANodeThatNeverTellsItsRecordParksNothingForEver.
+func TestANodeThatNeverTellsItsRecordParksNothingForEver(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	c.servers[0].silent = true
+	b := c.asks("x", ttl)
+	assert.Equal(t, quorum.Of(0), b.parked())
+	c.sleep(4*timeout + time.Millisecond)
+	next := c.asks("y", ttl)
+	assert.ErrorContains(t, b.replies[0].Err, "no answer")
+	assert.Zero(t, b.parked())
+	assert.Equal(t, quorum.Of(0), next.parked())
+	c.sleep(time.Second)
+	c.servers[0].silent = false
+	last := c.asks("z", ttl)
+	assert.Equal(t, granted, last.replies[0].Outcome)
+	assert.ErrorContains(t, next.replies[0].Err, "no answer")
+}
+
+// TestAVoteThatIsOlderThanTheMemoryDoesNotCount: the server was flushed between the vote and the
+// look at its record, and another client has written a new one that counts already.
+func TestAVoteThatIsOlderThanTheMemoryDoesNotCount(t *testing.T) {
+	c := newCourt(t, 3, time.Millisecond).client(time.Millisecond)
+	c.asks("w", time.Millisecond)
+	b := c.begin("x", time.Millisecond)
+	reply := c.votes(b)[0]
+	c.servers[0].forget()
+	c.sleep(20 * time.Millisecond)
+	other := c.court.client(time.Millisecond)
+	other.asks("y", time.Millisecond)
+	other.asks("y", time.Millisecond)
+	c.sleep(20 * time.Millisecond)
+	other.asks("y", time.Millisecond)
+	other.asks("z", time.Millisecond)
+	require.Equal(t, granted, other.asks("z", time.Millisecond).replies[0].Outcome, "it has votes again")
+	reply.Life = c.servers[0].life(c.now) // the look comes late
+	c.hears(b, 0, reply)
+	c.runs()
+	assert.Equal(t, unknown, b.replies[0].Outcome)
+}
+
+// TestAVoteOfTheTimeOfABirthDoesNotCount: the node's clock is not known better.
+func TestAVoteOfTheTimeOfABirthDoesNotCount(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	s := c.servers[0]
+	born := s.clock(c.now)
+	r := record.Record{Run: s.run, Generation: "new", Nodes: 3, Born: born, Basis: record.Proof,
+		Steps: []record.Step{{TTL: ttl, Entered: born - time.Hour, Used: born}}}
+	s.record = r.String()
+	c.sleep(3 * time.Millisecond)
+	assert.ErrorContains(t, c.asks("x", ttl).replies[0].Err, "may have forgotten locks")
+	c.sleep(3 * time.Millisecond)
+	assert.Equal(t, all(3, granted), c.asks("y", ttl).outcomes())
+}
+
+// TestAVoteOfAQuarantineNeverCounts, though it is heard when that is over, and others of the same
+// moment count.
+func TestAVoteOfAQuarantineNeverCounts(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	value := c.asks("x", ttl).req.Value
+	s := c.servers[0]
+	s.forget()
+	s.keys["x"] = key0{value, s.clock(c.now) + ttl}
+	c.asks("x", ttl, extends(value, quorum.All(3))) // its TTL is entered
+	left := c.asks("y", ttl).left(t, 0)
+	c.sleep(left - 50*time.Millisecond)
+	old := c.begin("old", ttl)
+	c.sleep(100 * time.Millisecond)
+	b := c.begin("b", ttl)
+	c.sleep(leg)
+	reply := s.vote(&b.req, c.now)
+	c.hears(b, 0, reply)
+	c.runs()
+	require.Equal(t, granted, b.replies[0].Outcome, "%v", b.err())
+	c.hears(b, 0, reply)
+	require.Equal(t, Judged, b.first[0])
+	c.hears(old, 0, reply)
+	c.runs()
+	assert.ErrorContains(t, old.replies[0].Err, "may have forgotten locks")
+}
+
+// TestAVoteThatComesEarlyIsAPromise, too, for which others wait.
+func TestAVoteThatComesEarlyIsAPromise(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	c.asks("w", ttl)
+	b := c.begin("x", 6*ttl)
+	replies := c.votes(b)
+	c.cut = quorum.Of(2)
+	require.Equal(t, quorum.Of(0)|quorum.Of(1), c.asks("y", 6*ttl).early())
+	c.cut = 0
+	c.hears(b, 2, replies[2])
+	c.runs()
+	require.Equal(t, quorum.Of(2), b.parked())
+	c.hears(b, 0, replies[0])
+	c.runs()
+	assert.Equal(t, quorum.Of(0)|quorum.Of(2), b.early())
+	assert.Zero(t, b.parked())
+}
+
+// TestAClockSetAheadCountsAsForgetting: what the node holds expires too early, however short the
+// jump. The time counts for the longest lock on record.
+func TestAClockSetAheadCountsAsForgetting(t *testing.T) {
+	for _, jump := range []time.Duration{time.Second, ttl, time.Hour, 1000 * time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			c := newCourt(t, 5, 6*ttl).client(ttl)
+			c.asks("x", ttl)
+			c.servers[1].offset += jump
+			b := c.asks("y", ttl)
+			assert.ErrorContains(t, b.replies[1].Err, "its clock was set ahead by up to "+jump.String()[:1])
+			assert.InDelta(t, 6*ttl, b.left(t, 1), float64(ttl/5))
+			c.sleep(b.left(t, 1) - time.Second)
+			assert.Equal(t, unknown, c.asks("z", ttl).replies[1].Outcome)
+			c.sleep(2 * time.Second)
+			c.asks("a", ttl)
+			assert.Equal(t, granted, c.asks("b", ttl).replies[1].Outcome)
+		})
+	}
+}
+
+// TestAClockSetAheadTwiceIsAheadByBoth: what has not expired may seem to have done so long ago.
+func TestAClockSetAheadTwiceIsAheadByBoth(t *testing.T) {
+	c := newCourt(t, 3, 6*ttl).client(time.Second)
+	c.asks("x", ttl)
+	c.servers[0].offset += time.Hour
+	c.asks("y", ttl)
+	c.sleep(5 * ttl)
+	c.servers[0].offset += time.Second
+	assert.InDelta(t, 6*ttl, c.asks("z", ttl).left(t, 0), float64(time.Second))
+}
+
+// TestAGenerationIsNoOlderThanItIs by a clock that was set ahead.
+func TestAGenerationIsNoOlderThanItIs(t *testing.T) {
+	court := newCourt(t, 3, 6*ttl)
+	c := court.client(time.Second)
+	c.asks("x", ttl)
+	for _, s := range court.servers {
+		s.forget()
+	}
+	court.client(time.Second).asks("y", ttl)
+	court.servers[0].offset += time.Hour
+	c.asks("z", ttl)
+	c.sleep(2 * time.Second)
+	b := c.asks("a", ttl)
+	assert.ErrorContains(t, b.replies[0].Err, "may have forgotten locks")
+	assert.InDelta(t, 6*ttl, b.left(t, 0), float64(3*time.Second))
+}
+
+// TestAClockSetBackCostsOneReading, and no vote.
+func TestAClockSetBackCostsOneReading(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	c.asks("x", ttl)
+	c.servers[0].offset -= time.Hour
+	b := c.asks("y", ttl)
+	assert.Equal(t, []Verdict{Parked, Judged, Judged}, b.first)
+	assert.Equal(t, all(3, granted), b.outcomes(), "%v", b.err())
+}
+
+// TestASlowClockOfOurOwnIsTold: a client cannot see which clock is wrong, but not most servers are
+// set ahead at the same time.
+func TestASlowClockOfOurOwnIsTold(t *testing.T) {
+	for _, ahead := range []int{1, 2, 3, 5} {
+		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
+			c := newCourt(t, 5, ttl).client(ttl)
+			c.asks("x", ttl)
+			for _, s := range c.servers[:ahead] {
+				s.offset += time.Second
+			}
+			c.asks("y", ttl)
+			b := c.asks("z", ttl)
+			var q *protocol.QuarantineError
+			require.ErrorAs(t, b.replies[0].Err, &q)
+			assert.Equal(t, ahead > 2, q.Behind)
+			if q.Behind {
+				assert.ErrorContains(t, q, "ahead of this machine's clock, which runs slow or stood still")
+			}
+		})
+	}
+}
+
+// TestAQuarantineMustPassOnOurClockToo: a server whose clock was set ahead takes it for over too
+// soon.
+func TestAQuarantineMustPassOnOurClockToo(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	c.asks("x", ttl)
+	c.servers[0].forget()
+	c.asks("y", ttl)
+	c.sleep(time.Second)
+	c.servers[0].offset += time.Hour
+	c.sleep(ttl - 2*time.Second)
+	assert.Equal(t, unknown, c.asks("z", ttl).replies[0].Outcome)
+}
+
+// TestAnotherNumberOfNodesIsRefused, and its records are left alone, also where they are those of a
+// process that has gone.
+func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
+	c := newCourt(t, 3, ttl)
+	for i, s := range c.servers {
+		s.settle(c, 5, ttl)
+		if i == 1 {
+			s.run = "other/own"
+		}
+	}
+	before := c.servers[1].record
+	b := c.client(ttl).asks("x", ttl)
+	assert.Equal(t, all(3, unknown), b.outcomes())
+	for i := range c.servers {
+		require.ErrorIs(t, b.replies[i].Err, ErrSettings)
+		assert.ErrorContains(t, b.replies[i].Err, "lock by 5 nodes, this one by 3")
+	}
+	assert.Equal(t, before, c.servers[1].record)
+}
+
+// TestTheQuarantineIsThatOfTheLongestLock of any client, also where only those that remember, or
+// their refusals, tell of it.
+func TestTheQuarantineIsThatOfTheLongestLock(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		t.Run(fmt.Sprint(refused), func(t *testing.T) {
+			court := newCourt(t, 5, ttl)
+			a, b := court.client(ttl), court.client(ttl)
+			b.asks("w", ttl)
+			a.asks("x", 6*ttl)
+			court.sleep(time.Second)
+			for _, s := range court.servers {
+				s.keys = map[string]key0{}
+			}
+			require.Equal(t, all(5, granted), a.asks("x", 6*ttl).outcomes())
+			if refused { // all forget what b has learnt from the refusals
+				assert.Equal(t, all(5, protocol.Refused), b.asks("x", ttl).outcomes())
+				for _, s := range court.servers {
+					s.forget()
+				}
+				assert.InDelta(t, 6*ttl, b.asks("y", ttl).left(t, 0), float64(ttl/4))
+				return
+			}
+			court.servers[0].forget()
+			assert.InDelta(t, 6*ttl, b.asks("y", ttl).left(t, 0), float64(ttl/4))
+		})
+	}
+}
+
+// TestAClientKnowsMoreThanTheRecords: all nodes forget, and a client that knows nothing comes
+// first.
+func TestAClientKnowsMoreThanTheRecords(t *testing.T) {
+	court := newCourt(t, 5, 10*ttl)
+	a, fresh := court.client(ttl), court.client(ttl)
+	a.asks("x", ttl)
+	for _, s := range court.servers {
+		s.forget()
+	}
+	assert.InDelta(t, ttl, fresh.asks("y", ttl).left(t, 0), float64(ttl/4))
+	court.sleep(2 * ttl)
+	fresh.asks("z", ttl)
+	require.Equal(t, all(5, granted), fresh.asks("a", ttl).outcomes())
+	a.asks("b", ttl)
+	assert.InDelta(t, 8*ttl, a.asks("c", ttl).left(t, 0), float64(ttl))
+	fresh.asks("d", ttl)
+	assert.Positive(t, fresh.asks("e", ttl).left(t, 0), "it has learnt it from the records")
+}
+
+// TestWhatIsLostIsWrittenThoughAClockWasSetBack while the question was under way, which the client
+// cannot notice: by its own reckoning, the lost locks have expired.
+func TestWhatIsLostIsWrittenThoughAClockWasSetBack(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(time.Second)
+	c.asks("x", ttl)
+	b := c.begin("y", ttl)
+	for _, s := range c.servers {
+		s.forget()
+	}
+	c.hears(b, 0, c.votes(b)[0])
+	admits, _ := c.guard.Effects()
+	require.Len(t, admits, 1)
+
+	s := c.servers[0]
+	s.offset -= 12 * time.Second
+	c.sleep(12 * time.Second)
+	born := s.clock(c.now)
+	r := record.Record{Run: s.run, Generation: "new", Nodes: 3, Born: born, Basis: record.Asked}
+	s.record, s.dies = r.String(), born+1<<42*time.Millisecond
+	c.sleep(time.Second)
+	reply := s.admit(admits[0].Request, c.now)
+	c.guard.Record(0, admits[0].Sent, c.now, &reply)
+	c.runs()
+	assert.Equal(t, ttl, s.told(t).Forgot)
+}
+
+// TestANodeInQuarantineProvesNothing: nodes that forgot one after the other would prove to each
+// other that there were no locks.
+func TestANodeInQuarantineProvesNothing(t *testing.T) {
+	c := newCourt(t, 3, time.Millisecond).client(ttl)
+	c.sleep(time.Hour)
+	c.asks("x", time.Second)
+	c.cut = quorum.Of(2)
+	c.servers[0].forget()
+	require.Greater(t, c.asks("y", time.Second).left(t, 0), ttl/2)
+	c.cut = 0
+	c.sleep(time.Second)
+	c.servers[2].forget()
+	c.sleep(time.Second)
+	c.asks("z", time.Second) // reads the others again
+	assert.Greater(t, c.asks("a", time.Second).left(t, 2), ttl/2)
+}
+
+// TestALockOfLaterCostsNoQuarantine, nor does one of long ago.
+func TestALockOfLaterCostsNoQuarantine(t *testing.T) {
+	court := newCourt(t, 3, 6*ttl)
+	a := court.client(ttl)
+	a.asks("x", ttl)
+	court.sleep(time.Hour)
+	for _, s := range court.servers {
+		s.forget()
+	}
+	assert.InDelta(t, ttl, a.asks("y", ttl).left(t, 0), float64(ttl/4), "locks of 6 TTLs have expired")
+
+	court = makeCourt(t, 3, ttl)
+	a, b := court.client(ttl), court.client(ttl)
+	court.servers[0].forget()
+	a.cut = quorum.Of(1) | quorum.Of(2)
+	a.asks("x", ttl)
+	court.sleep(time.Second)
+	b.cut = quorum.Of(0)
+	b.asks("y", 6*ttl)
+	c := court.client(ttl)
+	c.asks("z", ttl) // reads the records
+	assert.Less(t, c.asks("a", ttl).left(t, 0), ttl+time.Second, "the longer lock was granted after the node forgot")
+}
+
+// TestANodeForgetsNoLockOfItsOwnRecord, though this client does not know which was first.
+func TestANodeForgetsNoLockOfItsOwnRecord(t *testing.T) {
+	c := newCourt(t, 3, 0).client(time.Second)
+	c.cut = quorum.Of(1) | quorum.Of(2)
+	s := c.servers[0]
+	born := s.clock(c.now)
+	r := record.Record{Run: s.run, Generation: "new", Nodes: 3, Born: born, Basis: record.Open,
+		Steps: []record.Step{{TTL: 2 * time.Hour, Entered: born + time.Second, Used: born + time.Second}}}
+	s.record, s.dies = r.String(), born+1<<42*time.Millisecond
+	c.sleep(time.Hour)
+	assert.Equal(t, granted, c.asks("x", ttl, func(b *ballot) { b.Repairs = true }).replies[0].Outcome)
+}
+
+// TestALossIsToldToOthers: a record tells which locks its node may have forgotten, and so which
+// another node can have forgotten since.
+func TestALossIsToldToOthers(t *testing.T) {
+	c := newCourt(t, 3, 0).client(time.Second)
+	for _, s := range c.servers[1:] {
+		born := s.clock(c.now)
+		r := record.Record{Run: s.run, Generation: "new", Nodes: 3, Born: born, Forgot: 6 * ttl, Basis: record.Asked}
+		s.record, s.dies = r.String(), born+1<<42*time.Millisecond
+	}
+	c.sleep(time.Second)
+	c.asks("x", time.Second)
+	assert.InDelta(t, 6*ttl, c.asks("y", time.Second).left(t, 0), float64(ttl/4))
+}
+
+// TestAFailureOfLongAgoIsNoTry: the node may have come back, and is asked again.
+func TestAFailureOfLongAgoIsNoTry(t *testing.T) {
+	court := newCourt(t, 3, 0)
+	a, b := court.client(ttl), court.client(ttl)
+	a.cut = quorum.Of(1) | quorum.Of(2)
+	a.asks("x", ttl)
+	court.sleep(record.AloneLimit * ttl)
+	b.cut = quorum.All(3)
+	b.asks("y", ttl)
+	for _, wait := range []time.Duration{0, 2 * time.Second} {
+		c := &client{court: court, guard: b.guard.Clone(nil)}
+		court.sleep(wait)
+		z := c.begin("z", ttl)
+		c.hears(z, 0, c.votes(z)[0])
+		admits, _ := c.guard.Effects()
+		reply := court.servers[0].admit(admits[0].Request, c.now)
+		c.guard.Record(0, admits[0].Sent, c.now, &reply)
+		assert.Equal(t, wait == 0, c.guard.nodes[0].forgot.Basis == record.Tried)
+	}
+}
+
+// TestANewcomerDropsNoStep that seems to have faded: the clock may have been set ahead, and those
+// who have noticed it need the step.
+func TestANewcomerDropsNoStep(t *testing.T) {
+	c := newCourt(t, 3, 6*ttl).client(ttl)
+	for _, s := range c.servers {
+		s.offset += time.Hour
+	}
+	c.asks("x", 2*ttl)
+	steps := c.servers[0].told(t).Steps
+	require.Len(t, steps, 2)
+	c.sleep(6*ttl + time.Minute)
+	for range 2 {
+		c.sleep(11 * time.Minute)
+		c.asks("y", 3*ttl)
+	}
+	for _, s := range c.servers[0].told(t).Steps {
+		assert.NotEqual(t, 6*ttl, s.TTL, "it drops what has faded")
+	}
+}
+
+// TestAClockSetAheadDropsNoStep from a record that was about to be changed.
+func TestAClockSetAheadDropsNoStep(t *testing.T) {
+	c := newCourt(t, 3, 6*ttl).client(ttl)
+	c.asks("x", ttl)
+	c.sleep(9 * time.Minute)
+	b := c.begin("y", 12*ttl)
+	for i, reply := range c.votes(b) {
+		c.hears(b, i, reply)
+	}
+	admits, _ := c.guard.Effects()
+	require.Len(t, admits, 3)
+	s := c.servers[0]
+	s.record += " changed=byanother"
+	s.offset += time.Hour
+	reply := s.admit(admits[0].Request, c.now)
+	c.guard.Record(0, admits[0].Sent, c.now, &reply)
+	c.runs()
+	steps := s.told(t).Steps
+	require.Len(t, steps, 2)
+	assert.Equal(t, 6*ttl, steps[0].TTL)
+}
+
+// TestAWaitForOneNodeIsWrittenDown: a client waits for a node that is down, and those that come
+// later need not.
+func TestAWaitForOneNodeIsWrittenDown(t *testing.T) {
+	court := newCourt(t, 5, 0)
+	court.servers[4].down = true
+	for i := range 3 {
+		c := court.client(ttl)
+		c.sleep(time.Second)
+		b := c.asks("x", ttl, func(b *ballot) { b.req.Key = b.req.Value })
+		if i == 0 {
+			c.sleep(b.left(t, 0) + time.Millisecond)
+			c.asks("y", ttl)
+			b = c.asks("z", ttl)
+		}
+		assert.Equal(t, granted, b.replies[0].Outcome, "client %d: %v", i, b.err())
+	}
+	assert.Equal(t, record.Tried, court.servers[0].told(t).Basis)
+}
+
+// TestAClientThatDoesNotStayVotesWhereANodeIsDown, after those before it have tried that node for
+// long enough: none of them lives as long as its wait.
+func TestAClientThatDoesNotStayVotesWhereANodeIsDown(t *testing.T) {
+	court := newCourt(t, 3, 0)
+	court.servers[2].down = true
+	start := court.now
+	up := []protocol.Outcome{granted, granted, unknown}
+	for range 20 {
+		court.sleep(ttl)
+		c := court.client(ttl)
+		c.asks("x", ttl) // enters the TTL
+		b := c.asks("y", ttl, func(b *ballot) { b.req.Key = b.req.Value })
+		if assert.ObjectsAreEqual(up, b.outcomes()) {
+			assert.Equal(t, record.Tried, court.servers[0].told(t).Basis)
+			assert.GreaterOrEqual(t, court.now.Sub(start), record.AloneLimit*ttl)
+			return
+		}
+	}
+	t.Fatal("no client has ever got a vote")
+}
+
+// TestANodeThatIsReadAgainEndsAQuarantine: it was down when another forgot, and proves what that
+// one can have forgotten.
+func TestANodeThatIsReadAgainEndsAQuarantine(t *testing.T) {
+	c := newCourt(t, 3, time.Millisecond).client(ttl)
+	c.asks("x", time.Millisecond)
+	c.sleep(time.Hour)
+	c.cut = quorum.Of(2)
+	c.servers[0].forget()
+	assert.Equal(t, unknown, c.asks("y", ttl).replies[0].Outcome)
+	c.cut = 0
+	c.sleep(2 * time.Minute)
+	c.servers[0].settle(c.court, 3, time.Millisecond)
+	c.asks("z", ttl)
+	b := c.asks("a", ttl)
+	assert.Equal(t, all(3, granted), b.outcomes(), "%v", b.err())
+}
+
+// TestWhatANodeWasAskedForIsNoProof: the others' TTLs are left out that were told when they were
+// asked, so what is left bounds nothing, however many of them remember.
+func TestWhatANodeWasAskedForIsNoProof(t *testing.T) {
+	c := newCourt(t, 5, 0).client(time.Minute)
+	g, now := c.guard, c.now
+	for i := range g.nodes {
+		m := &g.nodes[i]
+		m.nodes, m.record, m.readAt = 5, &record.Record{Generation: "of before"}, now
+		m.forgot.Basis, m.birth.gen = record.Proof, "of before"
+		m.known = []knownTTL{{ttl: time.Minute, gen: "of before", until: now.Add(time.Minute)}}
+	}
+	g.nodes[0].record = &record.Record{Generation: "new"}
+	g.nodes[0].birth = birth{gen: "new", earliest: now.Add(-time.Second), latest: now}
+	loss, unread := g.weigh(0, now)
+	assert.Zero(t, unread)
+	assert.Equal(t, record.Loss{Longest: time.Minute, Basis: record.Proof}, loss)
+
+	g.nodes[0].record.Basis = record.Asked
+	loss, _ = g.weigh(0, now)
+	assert.Equal(t, record.Asked, loss.Basis, "no proof, though all others remember")
+}
+
+// TestManyTTLsMakeNoLongRecord: a record that grows with each of them would at last be larger than
+// what a client reads.
+func TestManyTTLsMakeNoLongRecord(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	for i := range 500 {
+		for c.asks("x", ttl+time.Duration(i)*time.Millisecond, func(b *ballot) { b.req.Key = b.req.Value }).err() != nil {
+		}
+	}
+	assert.Less(t, len(c.servers[0].record), 2000)
+}
+
+// TestOneServerHasOneVote, by whatever addresses, for every kind of request.
+func TestOneServerHasOneVote(t *testing.T) {
+	for _, n := range []int{3, 7} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			c := newCourt(t, n, ttl).client(ttl)
+			last := n - 1
+			c.servers[last].run = "run0/another"
+			b := c.asks("x", ttl)
+			assert.Equal(t, granted, b.replies[0].Outcome)
+			assert.Equal(t, unknown, b.replies[last].Outcome)
+			require.ErrorIs(t, b.replies[last].Err, ErrSameServer)
+			assert.ErrorContains(t, b.replies[last].Err, "this is node1 by another address")
+			b = c.asks("x", ttl)
+			assert.Equal(t, protocol.Failed, b.replies[last].Outcome, "refused by both")
+			b = c.asks("z", ttl, func(b *ballot) { b.req.Op, b.req.Epoch = protocol.OpRelease, "" })
+			assert.Equal(t, unknown, b.replies[last].Outcome)
+			for i := range c.servers {
+				c.servers[i].run = ""
+			}
+			b = c.asks("a", ttl, func(b *ballot) { b.req.Epoch = "" })
+			assert.Equal(t, all(n, granted), b.outcomes(), "servers that do not say who they are")
+		})
+	}
+}
+
+// TestATokenOfBeforeIsRaised: what a node may have accepted before it forgot does not count, and if
+// a raise above that is out of its reach it has no vote.
+func TestATokenOfBeforeIsRaised(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(time.Second)
+	c.servers[0].settle(c.court, 3, time.Second)
+	token := func(of time.Duration) func(*ballot) {
+		return func(b *ballot) {
+			b.req.Op, b.req.Token, b.req.Slack = protocol.OpAcquireFenced, of.Microseconds(), TokenSlack
+		}
+	}
+	s := c.servers[0]
+	born := s.clock(c.now)
+	r := record.Record{Run: s.run, Generation: "new", Nodes: 3, Born: born, Basis: record.Asked,
+		Steps: []record.Step{{TTL: time.Second, Entered: born, Used: born}}}
+	s.record, s.dies = r.String(), born+1<<42*time.Millisecond
+	c.sleep(1100 * time.Millisecond)
+	b := c.asks("above", time.Second, token(born+5*TokenSlack+time.Second))
+	assert.Equal(t, granted, b.replies[0].Outcome)
+	assert.Zero(t, b.replies[0].Floor)
+	b = c.asks("x", time.Second, token(s.clock(c.now)))
+	assert.ErrorContains(t, b.replies[0].Err, "may have forgotten higher fencing tokens")
+	assert.InDelta(t, 900*time.Millisecond, b.left(t, 0), float64(10*time.Millisecond))
+	c.sleep(time.Second)
+	b = c.asks("y", time.Second, token(s.clock(c.now)))
+	assert.Equal(t, granted, b.replies[0].Outcome)
+	assert.Equal(t, (born + 5*TokenSlack).Microseconds(), b.replies[0].Floor)
+	assert.Zero(t, b.replies[1].Floor)
+	b = c.asks("early", 5*time.Second, token(s.clock(c.now)))
+	assert.Equal(t, Parked, b.first[0])
+	assert.Equal(t, (born + 5*TokenSlack).Microseconds(), b.replies[0].Floor, "though the vote counts only as one too many")
+	b = c.begin("low", time.Second, token(s.clock(c.now)))
+	reply := c.votes(b)[0]
+	reply.Floor = s.clock(c.now).Microseconds() // the node has refused the token
+	c.hears(b, 0, reply)
+	assert.Equal(t, (born + 5*TokenSlack).Microseconds(), b.replies[0].Floor)
+	c.sleep(10 * time.Second)
+	assert.Zero(t, c.asks("z", time.Second, token(s.clock(c.now))).replies[0].Floor)
+}
+
+// TestATokenThatComesFarFromTheClockDoesNotCount where the client compares them.
+func TestATokenThatComesFarFromTheClockDoesNotCount(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	for i := range c.servers {
+		c.servers[i].offset = 0
+	}
+	for i := range c.servers {
+		c.servers[i].settle(c.court, 3, ttl)
+	}
+	c.asks("x", ttl)
+	near := c.servers[0].clock(c.now)
+	assert.True(t, c.guard.IsNear(near.Microseconds(), c.now))
+	assert.False(t, c.guard.IsNear((near+1100*time.Millisecond).Microseconds(), c.now))
+	assert.False(t, c.guard.IsNear((near-1100*time.Millisecond).Microseconds(), c.now))
+	assert.False(t, c.guard.IsNear(near.Microseconds(), c.now.Add(time.Hour)), "nothing is known of the clocks any more")
+	for ahead, counts := range map[time.Duration]bool{time.Second: true, 3 * time.Second: false, -3 * time.Second: false} {
+		b := c.asks("y", ttl, func(b *ballot) {
+			b.req.Op, b.req.Key, b.req.Judged = protocol.OpAcquireFenced, b.req.Value, true
+			b.req.Token, b.req.Slack = (c.servers[0].clock(c.now) + ahead).Microseconds(), TokenSlack
+		})
+		assert.Equal(t, granted, b.replies[0].Outcome)
+		assert.Equal(t, counts, b.replies[0].Floor == 0, ahead)
+	}
+}
+
+// TestACopyGoesItsOwnWay: what happens to one changes nothing of the other.
+func TestACopyGoesItsOwnWay(t *testing.T) {
+	c := newCourt(t, 3, ttl).client(ttl)
+	b := c.begin("x", 6*ttl)
+	replies := c.votes(b)
+	for i := range replies {
+		c.hears(b, i, replies[i])
+	}
+	admits, _ := c.guard.Effects()
+	number := func(*Trial) int { return 1 }
+	state := func(g *Guard, t *Trial) string { return string(t.AppendKey(g.AppendKey(nil, number), number)) }
+	before := state(c.guard, &b.Trial)
+	var moved Trial
+	to := func(*Trial) *Trial { return &moved }
+	copied := c.guard.Clone(to)
+	moved = b.Trial.Clone(to)
+	require.Equal(t, before, state(copied, &moved))
+	for _, a := range admits {
+		reply := c.servers[a.Node].admit(a.Request, c.now)
+		copied.Record(a.Node, a.Sent, c.now.Add(leg), &reply)
+	}
+	assert.NotEqual(t, before, state(copied, &moved))
+	assert.Equal(t, before, state(c.guard, &b.Trial))
+	admits, _ = c.guard.Effects()
+	assert.Empty(t, admits)
+	admits, _ = copied.Effects()
+	assert.Len(t, admits, 3)
+}

@@ -1,0 +1,233 @@
+package guard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// A memory is what this client knows of one node's memory.
+type memory struct {
+	// The record, as it was last read.
+	text   string
+	record *record.Record  // nil if there is none, or it is not valid; never changed
+	nodes  int             // of which the clients that wrote the text make their quorum; zero if there is no text
+	run    string          // the server that it was read from
+	ends   []time.Duration // when the record dies, by the server's clock, and when it did before its last four changes
+	since  []clock.Instant // from when each step was on record, at the latest
+
+	birth  birth
+	forgot record.Loss // the locks that the node may have forgotten at its birth
+	known  []knownTTL  // of this generation and of those before
+	time   serverTime
+
+	readAt clock.Instant // when the last question was sent that was answered
+	failed clock.Instant // when the last request was sent that came to nothing
+	asked  question      // the one under way
+	parked []vote        // until it is answered
+}
+
+// A birth is the moment at which a generation began, by our clock.
+type birth struct {
+	gen              string // empty if the node has no valid record
+	earliest, latest clock.Instant
+	seen             clock.Instant // when this client learned of it
+	age              time.Duration // then, by the server's clock
+}
+
+// A knownTTL is one that locks of a node had.
+type knownTTL struct {
+	ttl     time.Duration
+	gen     string        // of the record that told it
+	entered clock.Instant // at the earliest
+	until   clock.Instant // when the last such lock must have expired
+}
+
+// consider says why a vote does not count by what is known of its node, or nil.
+//
+// If the node is known to have had the key lately, that is memory enough for an extension.
+// Elsewhere the key proves nothing: a late request, a void vote or a repair may have set it after
+// the node forgot that it voted for another client. The TTL must be on record in any case, because
+// the lock goes on.
+func (g *Guard) consider(v *vote) error {
+	m, t := &g.nodes[v.node], v.trial
+	if !m.covers(v) {
+		return errUnread
+	}
+	unlisted := m.lists(t, v.clock)
+	if v.hadKey && t.Start >= m.time.noVotesUntil { // else the key has expired too early
+		return unlisted
+	}
+	if why := g.standing(m, t.Start, v.heard); why != nil {
+		return why
+	}
+	if m.forgot.Basis == record.Open && m.readAt < g.votesFrom(m) {
+		return errUnread // so that the record tells others that the others were waited for
+	}
+	v.floor = m.record.Born + 5*TokenSlack // also of an early vote, which may count after all
+	if unlisted != nil && (unlisted != ErrEarly || !t.Repairs) {
+		return unlisted
+	}
+	return v.tokens()
+}
+
+// lists says why the record does not cover a ballot's TTL at the time clock, or nil. The TTL must
+// have been on record before the ballot began. Else the node could have voted, forgotten the vote
+// and been read by others, all before any record told how long such locks are.
+func (m *memory) lists(t *Trial, clock time.Duration) error {
+	why := errUnlisted
+	for i, s := range m.record.Steps {
+		if s.Covers(t.Request.TTL, clock) {
+			if m.since[i] <= t.Start {
+				return nil
+			}
+			why = ErrEarly
+		}
+	}
+	return why
+}
+
+// covers reports whether the node had the record that this client knows when it gave v: the same
+// server, the same generation, and a clock that was not set.
+func (m *memory) covers(v *vote) bool {
+	if m.record == nil || v.reply.Run != m.run || v.reply.Life <= 0 {
+		return false
+	}
+	for i, end := range m.ends {
+		v.clock = end - v.reply.Life
+		if next, jump := m.time.offset.Read(v.clock, v.trial.Start, v.heard); jump == 0 {
+			if i == 0 {
+				m.time.offset = next
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// standing says why the node has no vote for a ballot that began at start, or nil. A vote from a
+// quarantine does not count when that is over, either: the node may have forgotten it as well,
+// which only the quarantine shows.
+func (g *Guard) standing(m *memory, start, now clock.Instant) error {
+	switch from := g.votesFrom(m); {
+	case m.nodes != 0 && m.nodes != len(g.nodes):
+		return fmt.Errorf("%w: they lock by %d nodes, this one by %d, and two such quorums need not meet; "+
+			"give all clients the same nodes, or stop them all and run redlock reset (key %q)",
+			ErrSettings, m.nodes, len(g.nodes), g.terms.Key)
+	case m.record == nil:
+		return &protocol.QuarantineError{Reason: "it has no record of its memory yet"}
+	case start < m.time.noVotesUntil:
+		return g.aheadError(m, now)
+	case start < from:
+		return &protocol.QuarantineError{Left: max(0, from.Sub(now)), Reason: "it was restarted or flushed, or is new, and may have forgotten locks"}
+	}
+	return nil
+}
+
+// aheadError says that the node's clock was set ahead. If the clocks of most nodes have gone ahead
+// of ours, ours is likelier to be wrong. Still no vote counts, because the keys may have expired
+// too early all the same.
+func (g *Guard) aheadError(m *memory, now clock.Instant) error {
+	n := 0
+	for i := range g.nodes {
+		if now < g.nodes[i].time.noVotesUntil {
+			n++
+		}
+	}
+	isOurs, reason := n > 1 && n > len(g.nodes)/2, "its clock was set ahead by up to %v"
+	if isOurs {
+		reason = "it and most servers have gone up to %v ahead of this machine's clock, which runs slow or stood still"
+	}
+	reason = fmt.Sprintf(reason, m.time.ahead.Round(time.Millisecond))
+	return &protocol.QuarantineError{Left: max(0, m.time.noVotesUntil.Sub(now)), Behind: isOurs, Reason: reason}
+}
+
+// openWait is the least time that a client gives the other nodes to tell what they remember.
+const openWait = time.Second
+
+// votesFrom is when each lock that the node may have forgotten must have expired. While the other
+// nodes cannot tell how long these locks were, this client assumes its own MaxTTL, and gives the
+// others that time to answer. Votes from before the birth never count.
+func (g *Guard) votesFrom(m *memory) clock.Instant {
+	assumed := g.terms.MaxTTL
+	left := m.forgot.Wait(assumed) - m.birth.age
+	if m.forgot.Basis == record.Open {
+		left = max(left, assumed, openWait)
+	}
+	if left > 0 { // by our clock, too: the server's may be set meanwhile
+		left += quorum.Drift(left)
+	}
+	return max(m.birth.latest, m.birth.seen.Add(left))
+}
+
+// longestKnown returns the longest TTL of this node's locks that may be alive and are older than
+// the birth of another node, or of this one. If all nodes were asked what that one forgot
+// (isAsked), only memories that are gone can tell more, so TTLs of the node's present record are
+// left out.
+func (m *memory) longestKnown(of *memory, isAsked bool, now clock.Instant) (longest time.Duration) {
+	for _, k := range m.known {
+		isTold := isAsked && k.gen == m.birth.gen
+		if !isTold && k.gen != of.birth.gen && k.entered <= of.birth.latest && k.until > now {
+			longest = max(longest, k.ttl)
+		}
+	}
+	return longest
+}
+
+// A serverTime is what this client knows of a server's clock. A clock that was set ahead expires
+// keys that much too early, so the node has no vote for as long as a lock can live.
+type serverTime struct {
+	offset       quorum.Offset[clock.Instant]
+	noVotesUntil clock.Instant // since the clock was set ahead, votes do not count before this
+	ahead        time.Duration // by how much it was set, at most
+	aheadTotal   time.Duration // the same of all jumps for which votes do not count yet
+
+	// This client drops no step from the record before keepStepsUntil. It has not known the clock
+	// for as long as the locks on record live. If the clock was set ahead meanwhile, steps only
+	// seem to have faded, and the clients that noticed it need them.
+	keepStepsUntil clock.Instant
+}
+
+// read takes a reading of the clock. isFirst means that this client has not read the record before.
+func (c *serverTime) read(r *reading, isFirst bool, longest time.Duration) {
+	var jump time.Duration
+	c.offset, jump = c.offset.Read(r.clock, r.sent, r.heard)
+	if jump > 0 {
+		c.setAhead(r, jump, longest)
+	}
+	for _, s := range r.told.Steps {
+		if jump > 0 || isFirst {
+			c.keepStepsUntil = max(c.keepStepsUntil, r.heard.Add(s.TTL+quorum.Drift(s.TTL)))
+		}
+	}
+}
+
+// setAhead gives the node no vote for the longest TTL, because its clock was set ahead by jump, at
+// most. By that clock, locks on record may seem to have expired that have not.
+func (c *serverTime) setAhead(r *reading, jump, longest time.Duration) {
+	if r.heard >= c.noVotesUntil {
+		c.aheadTotal = 0
+	}
+	c.aheadTotal += jump
+	for _, s := range r.told.Steps {
+		if s.Until() >= r.clock-c.aheadTotal { // had not faded before
+			longest = max(longest, s.TTL)
+		}
+	}
+	if until := r.heard.Add(longest + quorum.Drift(longest)); until > c.noVotesUntil {
+		c.noVotesUntil, c.ahead = until, jump
+	}
+}
+
+// least returns what the clock shows, less what it was set ahead lately. Ages are reckoned by it,
+// because they must not be taken for too long.
+func (c *serverTime) least(r *reading) time.Duration {
+	if r.heard < c.noVotesUntil {
+		return r.clock - c.aheadTotal
+	}
+	return r.clock
+}

@@ -1,0 +1,256 @@
+package guard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// A question asks for a node's record, and has it changed.
+type question struct {
+	sent  clock.Instant // the last request
+	tries int           // how many requests there were; zero if there is no question
+	entry time.Duration // the longest TTL that parked votes need on record; zero if none does
+}
+
+// maxChanges is how often a question tries to change the record. Another client may change it at
+// the same time, but mostly both want the same.
+const maxChanges = 5
+
+// ask sends a question for a node's record, unless one is under way. If there is a vote, it is
+// parked until the answer, and the question has its TTL entered if the vote waits for that. A
+// question that was not answered for long is given up, because a reply may come long after its
+// timeout.
+func (g *Guard) ask(node int, v *vote, now clock.Instant) {
+	m := &g.nodes[node]
+	if m.asked.tries > 0 && now >= m.asked.sent.Add(4*g.terms.Timeout) {
+		g.giveUp(m, errNoRecord, now)
+	}
+	if v != nil {
+		m.parked = append(m.parked, *v)
+		if v.isEntry {
+			m.asked.entry = max(m.asked.entry, v.trial.Request.TTL)
+		}
+	}
+	if m.asked.tries > 0 {
+		return
+	}
+	change := &protocol.Admission{}
+	if m.record != nil && m.asked.entry > 0 { // which saves a round trip
+		change = cmp.Or(g.change(m, m.time.offset.Earliest(now), m.time.offset.Latest(now), now), change)
+	}
+	g.send(node, change, now)
+}
+
+// send asks for the record, and for a change of it, which may be empty.
+func (g *Guard) send(node int, change *protocol.Admission, now clock.Instant) {
+	q := &g.nodes[node].asked
+	q.sent, q.tries = now, q.tries+1
+	req := &protocol.Request{Op: protocol.OpAdmit, Key: g.terms.Key, Timeout: g.terms.Timeout, Admit: change}
+	g.admits = append(g.admits, Admit{node, now, req})
+}
+
+// Record takes the reply to the Admit that was sent at sent. It asks for the next change of the
+// record if one is needed. Else it settles the votes that have waited.
+func (g *Guard) Record(node int, sent, heard clock.Instant, reply *protocol.Reply) {
+	m := &g.nodes[node]
+	if m.asked.tries == 0 || m.asked.sent != sent {
+		return // given up
+	}
+	before := m.readAt
+	if failure := g.learn(m, sent, heard, reply); failure != nil {
+		m.failed = max(m.failed, sent)
+		g.giveUp(m, failure, heard)
+		return
+	}
+	told, unread := g.weigh(node, heard)
+	m.forgot = m.forgot.And(told)
+	clock := reply.Epoch.Clock
+	if change := g.change(m, clock, clock, heard); change != nil && m.asked.tries <= maxChanges {
+		g.send(node, change, heard)
+		return
+	}
+	waited := m.unpark()
+	for i := range g.nodes {
+		other := &g.nodes[i]
+		// Either the other may tell more of what this one forgot, or this one of what the other
+		// forgot, because it had not been read since.
+		helps := unread.Has(i) && m.record != nil && m.forgot.Basis < record.Asked
+		isHelped := i != node && other.record != nil && other.record.Basis < record.Asked &&
+			before < other.birth.latest && other.birth.latest <= sent
+		if helps || isHelped {
+			g.ask(i, nil, heard)
+		}
+	}
+	for i := range waited {
+		g.settle(&waited[i], g.consider(&waited[i]), heard)
+	}
+}
+
+// giveUp ends a question without an answer. The votes that have waited for it are void.
+func (g *Guard) giveUp(m *memory, failure error, now clock.Instant) {
+	why := fmt.Errorf("its memory could not be checked (key %q): %w", g.terms.Key, failure)
+	for _, v := range m.unpark() {
+		g.settle(&v, why, now)
+	}
+}
+
+// unpark ends a question, and returns the votes that have waited for it.
+func (m *memory) unpark() []vote {
+	waited := m.parked
+	m.parked, m.asked = nil, question{}
+	return waited
+}
+
+// A reading is an answer to a question: a record and the server's clock.
+type reading struct {
+	sent, heard clock.Instant
+	clock       time.Duration
+	told        *record.Record // what the text says, valid or not; empty if there is none
+	valid       *record.Record // the same, if it is a record of the server's present memory; else nil
+}
+
+// learn takes in the answer to a question.
+func (g *Guard) learn(m *memory, sent, heard clock.Instant, reply *protocol.Reply) error {
+	if reply.Outcome != protocol.Granted || reply.Epoch == nil {
+		return cmp.Or(reply.Err, errNoRecord)
+	}
+	e := reply.Epoch
+	r := reading{sent: sent, heard: heard, clock: e.Clock, told: &record.Record{}}
+	if e.Record != "" {
+		var err error
+		if r.told, err = record.Parse(e.Record); err != nil {
+			return fmt.Errorf("its epoch record %w; redlock reset writes a new one, redlock doctor says more", err)
+		}
+		// Without a lifetime, after a PERSIST, or on another server, the keys may be those of
+		// another time.
+		if reply.Life > 0 && (reply.Run == "" || r.told.IsOf(reply.Run)) {
+			r.valid = r.told
+		}
+	}
+	m.time.read(&r, m.readAt < 0, g.terms.MaxTTL)
+	m.learnTTLs(&r)
+	isKnown := r.valid != nil && r.valid.Generation == m.birth.gen && reply.Run == m.run
+	if !isKnown {
+		m.birth, m.forgot, m.ends, m.since = m.bornBy(&r), record.Loss{}, nil, nil
+	}
+	if r.valid != nil {
+		m.forgot = m.forgot.And(r.valid.Loss())
+		m.ends = slices.Insert(m.ends[:min(len(m.ends), 4)], 0, e.Clock+reply.Life)
+		if !isKnown && e.Found > 0 {
+			m.ends = append(m.ends, e.Clock+e.Found)
+		}
+		m.since = m.stepsSince(&r)
+	}
+	m.readAt, m.run, m.text, m.nodes, m.record = sent, reply.Run, e.Record, r.told.Nodes, r.valid
+	return nil
+}
+
+// bornBy returns when a generation that is new to this client began. If there is no valid record,
+// the next generation is taken to be born now.
+func (m *memory) bornBy(r *reading) birth {
+	b := birth{earliest: r.sent, latest: r.heard, seen: r.heard}
+	if r.valid != nil {
+		least := m.time.least(r)
+		b.gen = r.valid.Generation
+		b.earliest, _ = quorum.Since(r.valid.Born, r.clock, r.sent, r.heard)
+		_, b.latest = quorum.Since(r.valid.Born, least, r.sent, r.heard)
+		b.latest, b.age = min(b.latest, r.heard), max(0, least-r.valid.Born)
+	}
+	return b
+}
+
+// stepsSince returns from when the steps of a valid record were on record, at the latest. m.since
+// has those of the record before, if it is of the same generation.
+func (m *memory) stepsSince(r *reading) (since []clock.Instant) {
+	for _, s := range r.valid.Steps {
+		_, at := quorum.Since(s.Entered, r.clock, r.sent, r.heard)
+		at = min(at, r.heard)
+		for i, known := range m.since {
+			if b := m.record.Steps[i]; b.TTL == s.TTL && b.Entered == s.Entered {
+				at = min(at, known)
+			}
+		}
+		since = append(since, at)
+	}
+	return since
+}
+
+// learnTTLs notes which TTLs the record tells of.
+func (m *memory) learnTTLs(r *reading) {
+	m.known = slices.DeleteFunc(m.known, func(k knownTTL) bool { return k.until < r.heard })
+	for _, s := range r.told.Steps {
+		m.learnTTL(r, s.TTL, s.Entered, s.Until())
+	}
+	if longest := r.told.Forgot; longest > 0 {
+		m.learnTTL(r, longest, 0, r.told.Born+longest)
+	}
+}
+
+// learnTTL notes that locks had a TTL. By the server's clock, the first was taken at entered at the
+// earliest, and the last must have expired at until.
+func (m *memory) learnTTL(r *reading, ttl, entered, until time.Duration) {
+	left := until - m.time.least(r)
+	if left < 0 {
+		return
+	}
+	k := knownTTL{ttl: ttl, gen: r.told.Generation, until: r.heard.Add(left + left/quorum.DriftRate + quorum.ReadingError)}
+	k.entered, _ = quorum.Since(entered, r.clock, r.sent, r.heard)
+	for i := range m.known {
+		if b := &m.known[i]; b.ttl == k.ttl && b.gen == k.gen {
+			b.entered, b.until = min(b.entered, k.entered), max(b.until, k.until)
+			return
+		}
+	}
+	m.known = append(m.known, k)
+}
+
+// change returns what has to be changed in the record as it was read, or nil. Clients with another
+// number of nodes change nothing.
+//
+// The server's clock shows a time between earliest and latest. After an answer, both are the time
+// that the answer told. What this client has concluded from all readings can be wrong then: if the
+// clock was set back while the question was under way, no reading shows it. Before an answer, locks
+// that have expired by latest are left out, and written after the answer if that was wrong.
+func (g *Guard) change(m *memory, earliest, latest time.Duration, now clock.Instant) *protocol.Admission {
+	if m.nodes != 0 && m.nodes != len(g.nodes) {
+		return nil
+	}
+	a := &protocol.Admission{Old: m.text, Run: cmp.Or(m.run, record.Unknown)}
+	if m.record == nil {
+		born := record.Record{
+			Run: a.Run, Generation: g.terms.Generation(), Nodes: len(g.nodes), Born: record.Now,
+			Forgot: m.forgot.Longest, Alone: m.forgot.Alone,
+		}
+		a.New, a.Life = born.String(), g.terms.Life()
+		return a
+	}
+	next, loss := *m.record, m.forgot
+	if loss.Basis == record.Open && g.standing(m, now, now) == nil {
+		loss.Basis = record.Tried // so that later clients need not wait as well
+	}
+	more := loss.Longest > max(next.Forgot, latest-next.Born) || loss.Alone > max(next.Alone, latest-next.Born)
+	isNew := loss.Basis > next.Basis || loss.Basis == next.Basis && loss.Basis != record.Proof && more
+	if isNew {
+		next.Forgot, next.Alone, next.Basis = loss.Longest, loss.Alone, loss.Basis
+	}
+	if entry := m.asked.entry; entry > 0 && !next.Covers(entry, latest) {
+		if now < m.time.keepStepsUntil {
+			earliest = 0
+		}
+		isNew = next.Enter(entry, earliest, latest) || isNew // it drops what has faded by earliest
+	}
+	if a.New = next.String(); a.New == m.text {
+		return nil
+	}
+	if isNew { // all clients are to notice it
+		a.Life = g.terms.Life()
+	}
+	return a
+}

@@ -1,0 +1,63 @@
+package guard
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Clone returns a copy of g that shares nothing with it that changes. Its Effects have been taken.
+// moved tells which Trial stands in the copy for one of g's: the owner copies its ballots
+// (Trial.Clone).
+func (g *Guard) Clone(moved func(*Trial) *Trial) *Guard {
+	c := &Guard{terms: g.terms, nodes: slices.Clone(g.nodes)}
+	for i := range c.nodes {
+		m := &c.nodes[i]
+		m.ends, m.since, m.known = slices.Clone(m.ends), slices.Clone(m.since), slices.Clone(m.known)
+		m.parked = cloneParked(m.parked, moved)
+	}
+	return c
+}
+
+// Clone returns a copy of t that shares nothing with it that changes. Votes in it are those of
+// moved(t).
+func (t *Trial) Clone(moved func(*Trial) *Trial) Trial {
+	c := *t
+	c.waiting, c.servers = cloneParked(t.waiting, moved), slices.Clone(t.servers)
+	return c
+}
+
+func cloneParked(all []vote, moved func(*Trial) *Trial) []vote {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].trial = moved(all[i].trial)
+	}
+	return all
+}
+
+// AppendKey appends what tells g from all others with another future, if its Effects have been
+// taken. number tells the Trials apart.
+func (g *Guard) AppendKey(b []byte, number func(*Trial) int) []byte {
+	for i := range g.nodes {
+		m := &g.nodes[i]
+		b = fmt.Appendf(b, "%s %s %t %d %d %v %d ", m.text, m.run, m.record != nil, m.nodes, m.ends, m.birth, m.forgot)
+		b = fmt.Appendf(b, "%d %v %v %d %d %d", m.since, m.known, m.time, m.readAt, m.failed, m.asked)
+		b = appendParked(b, m.parked, number)
+	}
+	return b
+}
+
+// AppendKey is that of a Guard, but for what the owner has set.
+func (t *Trial) AppendKey(b []byte, number func(*Trial) int) []byte {
+	b = fmt.Appendf(b, "%t %q", t.isOver, t.servers)
+	b = fmt.Appendf(b, " %d %d", t.granted, t.promised)
+	return appendParked(b, t.waiting, number)
+}
+
+func appendParked(b []byte, all []vote, number func(*Trial) int) []byte {
+	for i := range all {
+		p := &all[i]
+		b = fmt.Appendf(b, "|%d %d %s %d %d %d", number(p.trial), p.node, p.reply.Run, p.reply.Life, p.heard, p.reply.Floor)
+		b = fmt.Appendf(b, " %d %d %t %t", p.clock, p.floor, p.isEntry, p.hadKey)
+	}
+	return append(b, '\n')
+}

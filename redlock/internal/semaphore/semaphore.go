@@ -1,0 +1,459 @@
+// Package semaphore has locks of which a name has several: k permits, of which a caller takes as many as its weight.
+// Each permit is an exclusive lock of package engine, and its key is a slot. So voting, renewal and the guard do not
+// know permits, and never more than k are held.
+//
+// A caller tries one slot, drawn by lot. If that is refused it waits at a gate, which is a lock as well:
+//
+//	try a slot ──refused──► gate of the weights ──► gate of those who want one of k ──► gathering ──► Permits
+//	    │                   (with a weight only)                                                        ▲
+//	    └────won────────────────────────────────────────────────────────────────────────────────────────┘
+//
+// The one at the gate gathers: it takes as many free slots as it wants, and hands the gate on. So those who wait are
+// served in the order of the gate, and a free slot is chased by one of them only.
+//
+// A caller with a weight keeps what it has while it waits for the rest. Two with a part each would wait for each
+// other for ever, so those with a weight, whatever their k, have one gate more. Callers with another k have another
+// last gate, because one that may use fewer slots must not keep others from the rest. Different k are safe, and the
+// highest counts.
+package semaphore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
+)
+
+// Semaphores are those of an engine. They are safe for concurrent use.
+type Semaphores struct {
+	engine *engine.Engine
+	nodes  []protocol.Node
+	clock  clock.Clock
+	turns  [64]atomic.Int64 // by the hash of a name: until this Instant, its next caller goes to the gate
+	mu     sync.Mutex       // guards all that views and gatherings have; taken before those of the engine
+	views  map[string]*view // of those who wait, by their gate
+}
+
+// New returns the semaphores of an engine that is not used yet, on its nodes.
+func New(e *engine.Engine, nodes []protocol.Node, c clock.Clock) *Semaphores {
+	s := &Semaphores{engine: e, nodes: nodes, clock: c, views: map[string]*view{}}
+	e.OnHint(s.hint)
+	return s
+}
+
+// A Want is what a caller wants of a name.
+type Want struct {
+	Key    string
+	K      int // permits that there are
+	Weight int // permits that the caller takes
+	Terms  *core.Terms
+	Try    bool // it waits for no other caller
+
+	refused *core.Failure // of the vote for a slot drawn by lot; nil: there was none
+	outage  clock.Instant // since when no quorum has answered; zero: one has
+}
+
+// Permits are what a caller has got.
+type Permits struct {
+	*engine.Bond
+	Slots []int
+	of    *Semaphores
+	key   string
+	since clock.Instant
+	turn  time.Duration // of the process
+}
+
+const (
+	gateTTL   = 2 * time.Second        // bounds for how long a process that dies at a gate keeps others waiting
+	turnLimit = 5 * time.Millisecond   // how long a turn lasts, unless votes are slow
+	longest   = 200 * time.Millisecond // bounds the time between two questions
+	hintGap   = 2 * time.Millisecond   // for which the hints of other nodes are waited for, before all are asked
+	maxMisses = 5                      // votes that a try may lose, because others were faster each time
+)
+
+// Acquire gets the permits, or says why it has not got them. With a context's error the failure is what was in the
+// way. An outage is noticed where the gate is lost or is to be taken.
+func (s *Semaphores) Acquire(ctx context.Context, w Want) (p *Permits, f *core.Failure, err error) {
+	gate := keys.GateOf(w.Key, w.K)
+	isKept := int64(s.clock.Now()) < s.turn(w.Key).Swap(0) || s.engine.IsKnown(gate) // others wait, as far as is known
+	if g := s.begin(w); w.Weight == 1 && (w.Try || !isKept && !s.engine.IsWanted(keys.Slot(w.Key, g.from))) {
+		g.free[g.from] = quorum.All(len(s.nodes)) // a guess
+		if g.limit = 1; w.Try {
+			g.limit = maxMisses
+		}
+		if p, f, err = g.gather(ctx); f == nil || err != nil || w.Try {
+			return p, f, err
+		}
+		w.refused = g.refused
+	}
+	for {
+		if p, f, err = s.pass(ctx, w, gate); f == nil || f.Kind != core.Stale || err != nil {
+			return p, f, err
+		}
+		if w.outage = 0; f.Outage > 0 {
+			w.outage = s.clock.Now().Add(-f.Outage)
+		}
+	}
+}
+
+// pass takes the gates, gathers the permits, and hands the gates on. One that only tries goes past the last gate, and
+// waits some round trips for the other.
+func (s *Semaphores) pass(ctx context.Context, w Want, gate string) (*Permits, *core.Failure, error) {
+	terms := *w.Terms
+	terms.TTL, terms.Renew, terms.MaxHold, terms.Fenced, terms.Owner = min(terms.TTL, gateTTL), true, 0, false, ""
+	if w.outage > 0 {
+		terms.Patience -= s.clock.Now().Sub(w.outage)
+	}
+	var gates []string // in an order that is the same for all clients
+	if w.Weight > 1 {
+		gates = append(gates, keys.Gate.Of(w.Key))
+	}
+	g, take := s.begin(w), s.engine.Acquire
+	if w.Try {
+		g.limit, take = maxMisses, s.tryGate
+	} else {
+		defer s.leave(gate)
+		gates = append(gates, gate)
+	}
+	defer g.gates.Drop()
+	for _, name := range gates {
+		lock, f, err := take(ctx, name, &terms)
+		switch {
+		case f != nil && f.Kind == core.NoQuorum, f != nil && f.Kind != core.ByOther && f.Kind != core.ByUs && err == nil:
+			return nil, f.During(w.outage, s.clock.Now()), err
+		case err != nil, f != nil: // what is of interest are the slots
+			s.mu.Lock()
+			if v := s.views[gate]; v != nil {
+				g.view = v
+			}
+			s.mu.Unlock()
+			return nil, g.inTheWay(core.ByOther), err
+		}
+		g.gates.Add(lock)
+	}
+	if !w.Try {
+		g.enter(gate)
+	}
+	return g.gather(ctx)
+}
+
+// tryGate tries to get a gate.
+func (s *Semaphores) tryGate(ctx context.Context, gate string, t *core.Terms) (engine.Lock, *core.Failure, error) {
+	return s.engine.Try(ctx, gate, t, engine.Schedule{Retries: maxMisses})
+}
+
+// turn returns until when the next caller of the name goes to the gate. Names may share that.
+func (s *Semaphores) turn(name string) *atomic.Int64 {
+	return &s.turns[hash.Mix(hash.Text(hash.Basis, name))%uint64(len(s.turns))]
+}
+
+// Release ends all. It returns when a quorum has confirmed that of each, or other callers have them.
+//
+// A process that comes back at once might take what it has released again and again, and never hear of those who
+// wait. So it goes to the gate once a turn, on average: the longer the permits were held, the likelier.
+func (p *Permits) Release(ctx context.Context) (votes int, f *core.Failure) {
+	s, held := p.of, p.of.clock.Now().Sub(p.since)
+	votes, f = p.Bond.Release(ctx)
+	if s.engine.Jitter(p.turn) < max(held, p.turn/16) {
+		s.turn(p.key).Store(int64(s.clock.Now().Add(p.turn)))
+	}
+	for _, slot := range p.Slots { // nodes do not hint at what their own client has changed
+		if key := keys.Slot(p.key, slot); !s.engine.IsWanted(key) {
+			s.engine.Changed(key)
+		}
+	}
+	return votes, f
+}
+
+// A view is what the nodes have said about the slots of a name. The callers of a process that go through the same gate
+// share one, so the next need not ask what the one before has seen.
+type view struct {
+	*Semaphores
+	key   string
+	free  map[int]quorum.Set // by slot: the nodes that call it free
+	heard quorum.Set         // nodes that have answered the last question
+	told  []core.Answer      // to that, of those that call no slot free
+	asked clock.Instant      // that; zero: none was asked
+	from  int                // where nodes begin to look: callers are told of different slots
+	ask   clock.Instant      // when to ask; zero: at once
+	woken chan struct{}      // by news
+	stop  func()             // hints
+}
+
+// leave drops the view after the last caller that wants the gate.
+func (s *Semaphores) leave(gate string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.views[gate]; v != nil && !s.engine.IsWanted(gate) {
+		v.stop()
+		delete(s.views, gate)
+	}
+}
+
+// hint is called when the key may have changed at a node, or any key if it is empty. A slot may also have been taken:
+// a try tells.
+func (s *Semaphores) hint(node int, key string) {
+	name, slot := keys.OfSlot(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.views {
+		switch {
+		case key == "":
+			v.note(node)
+		case v.key == name:
+			v.note(node, slot)
+		default:
+			continue
+		}
+		v.ask = min(v.ask, s.clock.Now().Add(hintGap))
+	}
+}
+
+// Receive implements protocol.Receiver.
+func (v *view) Receive(node int, r protocol.Reply) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if r.Outcome == protocol.Granted || r.Outcome == protocol.Refused {
+		v.heard.Add(node)
+	}
+	if r.Outcome != protocol.Granted && !slices.ContainsFunc(v.told, func(a core.Answer) bool { return a.Node == node }) {
+		v.told = append(v.told, core.Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, After: v.clock.Now().Sub(v.asked)})
+	}
+	v.note(node, r.Free...)
+}
+
+// note notes that a node calls slots free, and wakes the one that gathers.
+func (v *view) note(node int, slots ...int) {
+	for _, slot := range slots {
+		v.free[slot] |= quorum.Of(node)
+	}
+	select {
+	case v.woken <- struct{}{}:
+	default:
+	}
+}
+
+// A gathering is one caller that takes its permits. It tries slots that a quorum of nodes calls free, by their answers
+// or hints. In the lines of slots that callers of this process hold it waits, so those are handed over as any lock.
+type gathering struct {
+	*view
+	Want
+	*Permits
+	gates   *engine.Bond
+	terms   *core.Terms  // until all permits are there
+	surplus engine.Bond  // of those that came when there were enough
+	taken   map[int]bool // slots that it has, or waits for in a line
+	lines   sync.WaitGroup
+	misses  int // votes in a row that were lost
+	limit   int // of misses; zero: it waits
+}
+
+// begin begins a gathering with a view of its own, from a slot that no caller of this process wants, if there is one.
+func (s *Semaphores) begin(w Want) *gathering {
+	v := &view{Semaphores: s, key: w.Key, free: map[int]quorum.Set{}, from: int(s.engine.Jitter(time.Duration(w.K))), woken: make(chan struct{}, 1)}
+	for i := 0; i < w.K && s.engine.IsWanted(keys.Slot(w.Key, v.from)); i++ {
+		v.from = (v.from + 1) % w.K
+	}
+	p := &Permits{Bond: &engine.Bond{}, of: s, key: w.Key, turn: turnLimit}
+	g := &gathering{view: v, Want: w, Permits: p, gates: &engine.Bond{}, terms: w.Terms, taken: map[int]bool{}}
+	if w.Weight > 1 && (!w.Terms.Renew || w.Terms.MaxHold > 0) {
+		renewed := *w.Terms
+		renewed.Renew, renewed.MaxHold = true, 0
+		g.terms = &renewed
+	}
+	return g
+}
+
+// enter shares the view of those who go through the gate.
+func (g *gathering) enter(gate string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.views[gate] == nil {
+		g.views[gate], g.stop = g.view, g.engine.Listen()
+	}
+	g.view = g.views[gate]
+}
+
+// gather takes the permits. It is Stale if a gate was lost, because then others may gather as well, or a permit.
+func (g *gathering) gather(ctx context.Context) (*Permits, *core.Failure, error) {
+	lines, leave := context.WithCancel(ctx)
+	f, err := g.run(ctx, lines)
+	leave()
+	g.lines.Wait()
+	g.surplus.Drop()
+	if f == nil && g.terms != g.Terms {
+		_, f = g.Extend(ctx)
+		g.Change(g.Terms)
+	}
+	if _, isLost := g.First(); isLost && f == nil {
+		f = &core.Failure{Kind: core.Stale, At: g.clock.Now()}
+	}
+	if f != nil {
+		g.Drop()
+		return nil, f, err
+	}
+	g.since = g.clock.Now()
+	return g.Permits, nil, nil
+}
+
+// run returns when it has got all, or says why not.
+func (g *gathering) run(ctx, lines context.Context) (*core.Failure, error) {
+	for g.lineUp(lines); ; {
+		g.mu.Lock()
+		now, due, missing, slot := g.clock.Now(), g.ask, g.Weight-len(g.Slots), g.look()
+		isTold := due > 0 && (now >= due || g.heard.Size() == len(g.nodes))
+		isOutage := isTold && g.heard.Size() <= len(g.nodes)/2
+		switch {
+		case isOutage && g.outage == 0:
+			g.outage = g.asked
+		case isTold && !isOutage:
+			g.outage = 0
+		}
+		g.mu.Unlock()
+		outage := time.Duration(0)
+		if g.outage > 0 {
+			outage = now.Sub(g.outage)
+		}
+		_, isGateLost := g.gates.First()
+		_, isLost := g.First()
+		switch {
+		case missing == 0:
+			return nil, nil
+		case isGateLost || isLost:
+			return &core.Failure{Kind: core.Stale, At: now, Outage: outage}, ctx.Err()
+		case g.limit > 0 && slot < 0 && isOutage, g.limit == 0 && outage >= g.Terms.Patience && isOutage:
+			return g.inTheWay(core.NoQuorum), ctx.Err()
+		case ctx.Err() != nil, g.limit > 0 && (g.misses == g.limit || slot < 0 && isTold):
+			return g.inTheWay(core.ByOther), ctx.Err()
+		case slot >= 0:
+			if f := g.try(ctx, slot); f != nil && g.limit > 0 && f.Kind != core.ByOther && f.Kind != core.ByUs {
+				return f, ctx.Err()
+			}
+		case now >= due:
+			g.lineUp(lines)
+			g.question(now)
+		default:
+			timer := g.clock.AfterFunc(due.Sub(now), func() { g.note(0) })
+			select {
+			case <-g.woken:
+			case <-ctx.Done():
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// inTheWay is why there is no slot, by the answers to the last question, or else to the vote before it.
+func (g *gathering) inTheWay(kind core.Kind) *core.Failure {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	f := &core.Failure{Kind: kind, At: now}
+	switch {
+	case g.asked > 0:
+		f.Took, f.Answers = now.Sub(g.asked), slices.Clone(g.told)
+		if f.Took >= g.Terms.Timeout {
+			f.Silent = quorum.All(len(g.nodes)) &^ g.heard
+		}
+		for _, a := range f.Answers {
+			f.Silent.Remove(a.Node)
+		}
+		f.Weigh(len(g.nodes))
+		if g.refused != nil {
+			f.Owner = g.refused.Owner
+		}
+	case g.refused != nil:
+		f = g.refused.After(now)
+	}
+	return f.During(g.outage, now)
+}
+
+// look returns a slot that a quorum calls free, or -1.
+func (g *gathering) look() int {
+	for i := range g.K {
+		if slot := (g.from + i) % g.K; g.free[slot].Size() > len(g.nodes)/2 && !g.taken[slot] {
+			return slot
+		}
+	}
+	return -1
+}
+
+// try tries a slot that seems free. If it is not, there is a pause before the nodes are asked again, to have them hint
+// once more.
+func (g *gathering) try(ctx context.Context, slot int) *core.Failure {
+	start := g.clock.Now()
+	lock, f, _ := g.engine.Try(ctx, keys.Slot(g.Key, slot), g.terms, engine.Schedule{})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	g.turn = min(max(turnLimit, 30*now.Sub(start)), time.Second) // so going to the gate takes a tenth of it
+	delete(g.free, slot)
+	if g.ask = 0; g.take(slot, lock) {
+		g.misses = 0
+		return nil
+	}
+	if pause := min(hintGap<<min(g.misses, 10), longest) / 2; g.limit == 0 {
+		g.ask = now.Add(pause + g.engine.Jitter(pause))
+	}
+	if g.misses++; g.refused == nil || f != nil && f.Owner != "" { // else the context has ended in the middle of the vote
+		g.refused = f
+	}
+	return f
+}
+
+// take takes what has come of a try, or of waiting in a line.
+func (g *gathering) take(slot int, lock engine.Lock) bool {
+	if lock.Hold == nil {
+		delete(g.taken, slot)
+		return false
+	}
+	if g.taken[slot] = true; len(g.Slots) == g.Weight {
+		return g.surplus.Add(lock)
+	}
+	g.Slots = append(g.Slots, slot)
+	return g.Add(lock)
+}
+
+// lineUp waits in the lines of the slots that callers of this process hold.
+func (g *gathering) lineUp(ctx context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for slot := range g.K {
+		if g.limit > 0 || g.taken[slot] || !g.engine.IsWanted(keys.Slot(g.Key, slot)) {
+			continue
+		}
+		g.taken[slot] = true
+		g.lines.Go(func() {
+			lock, _, _ := g.engine.Acquire(ctx, keys.Slot(g.Key, slot), g.terms)
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.take(slot, lock)
+			g.note(0)
+		})
+	}
+}
+
+// question asks the nodes which slots are free.
+func (g *gathering) question(now clock.Instant) {
+	g.mu.Lock()
+	clear(g.free)
+	g.heard, g.told, g.asked, g.ask = 0, nil, now, now.Add(longest/2+g.engine.Jitter(longest/4))
+	g.mu.Unlock()
+	stem, tail := keys.Slots(g.Key)
+	req := &protocol.Request{Op: protocol.OpSlots, Key: g.Key, Timeout: g.Terms.Timeout, Watch: g.limit == 0,
+		Slots: &protocol.Slots{Stem: stem, Tail: tail, N: g.K, From: g.from}}
+	for i, n := range g.nodes {
+		if err := n.Submit(req, i, g.view); err != nil {
+			g.Receive(i, protocol.Reply{Outcome: protocol.Failed, Err: err})
+		}
+	}
+}

@@ -1,0 +1,664 @@
+package semaphore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/pool"
+	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
+	"github.com/redquorum/redquorum/redlock/internal/semaphore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var terms = core.Terms{TTL: 10 * time.Second, Timeout: time.Second, Renew: true, Patience: 3 * time.Second}
+
+// x wants some of k permits.
+func x(k, weight int) semaphore.Want {
+	return semaphore.Want{Key: "x", K: k, Weight: weight, Terms: &terms}
+}
+
+// A process has semaphores on simulated servers.
+type process struct {
+	*semaphore.Semaphores
+	engine *engine.Engine
+	client *sim.Client
+}
+
+func begin(t *testing.T, w *sim.World) *process {
+	p := &process{client: w.NewClient(1)}
+	nodes := p.client.Nodes()
+	p.engine = engine.New(engine.Config{Nodes: nodes, Clock: p.client.Clock()})
+	p.Semaphores = semaphore.New(p.engine, nodes, p.client.Clock())
+	t.Cleanup(func() {
+		p.client.Resume()
+		assert.NoError(t, p.engine.Close(context.Background()))
+		for _, n := range nodes {
+			assert.NoError(t, n.Close())
+		}
+	})
+	return p
+}
+
+func (p *process) take(t *testing.T, w semaphore.Want) *semaphore.Permits {
+	t.Helper()
+	got, f, err := p.Acquire(t.Context(), w)
+	require.NoError(t, err)
+	require.Nil(t, f)
+	require.Len(t, got.Slots, w.Weight)
+	return got
+}
+
+// waits has a caller wait. When it returns, the caller waits where it will wait.
+func (p *process) waits(t *testing.T, w semaphore.Want) <-chan *semaphore.Permits {
+	got := make(chan *semaphore.Permits, 1)
+	go func() {
+		if k, _, _ := p.Acquire(t.Context(), w); k != nil { // nil: the test is over
+			got <- k
+		}
+	}()
+	time.Sleep(time.Second) // of virtual time
+	return got
+}
+
+// soon returns what comes within some round trips.
+func soon(t *testing.T, got <-chan *semaphore.Permits) *semaphore.Permits {
+	t.Helper()
+	select {
+	case k := <-got:
+		return k
+	case <-time.After(8 * simtest.RTT):
+		require.FailNow(t, "not in time")
+		return nil
+	}
+}
+
+func isEmpty(t *testing.T, w *sim.World) {
+	t.Helper()
+	time.Sleep(5 * time.Second)
+	for _, s := range w.Servers() {
+		assert.Empty(t, s.Keys())
+	}
+}
+
+// TestNeverMoreThanKHoldPermits of two processes, whatever their weights, and all get theirs.
+func TestNeverMoreThanKHoldPermits(t *testing.T) {
+	t.Parallel()
+	const k = 4
+	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	for _, heaviest := range []int{1, 3} {
+		var held atomic.Int32
+		var wg sync.WaitGroup
+		for range 2 {
+			nodes, err := pool.Open(f.URLs()...)
+			require.NoError(t, err)
+			e := engine.New(engine.Config{Nodes: nodes, Clock: clock.System})
+			s := semaphore.New(e, nodes, clock.System)
+			t.Cleanup(func() {
+				assert.NoError(t, e.Close(context.Background()))
+				for _, n := range nodes {
+					assert.NoError(t, n.Close())
+				}
+			})
+			for i := range 8 {
+				w := x(k, 1+i%heaviest)
+				w.Key = fmt.Sprint("x", heaviest)
+				wg.Go(func() {
+					for range 20 {
+						p, f, err := s.Acquire(t.Context(), w)
+						if !assert.NoError(t, err) || !assert.Nil(t, f) {
+							return
+						}
+						assert.LessOrEqual(t, held.Add(int32(w.Weight)), int32(k))
+						held.Add(int32(-w.Weight))
+						p.Release(t.Context())
+					}
+				})
+			}
+		}
+		wg.Wait()
+	}
+}
+
+// TestASlotIsOneOfK, so no more than k hold permits.
+func TestASlotIsOneOfK(t *testing.T) {
+	simtest.Simulate(t, 1, func(t *testing.T, w *sim.World) {
+		p := begin(t, w)
+		for i := range 20 {
+			want := x(1, 1)
+			want.Key = fmt.Sprint("x", i)
+			assert.Equal(t, []int{0}, p.take(t, want).Slots)
+		}
+	})
+}
+
+// TestManyWithWeightsLeaveNothing on the servers or in the engines, and none waits for ever.
+func TestManyWithWeightsLeaveNothing(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const k = 5
+		var held atomic.Int32
+		var wg sync.WaitGroup
+		all := []*process{begin(t, w), begin(t, w), begin(t, w)}
+		for i := range 12 {
+			dice := rand.New(rand.NewPCG(uint64(i), 0))
+			wg.Go(func() {
+				for range 20 {
+					want := x(k, 1+dice.IntN(k))
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					got, f, err := all[i%len(all)].Acquire(ctx, want)
+					cancel()
+					if !assert.NoError(t, err) || !assert.Nil(t, f) {
+						return
+					}
+					assert.LessOrEqual(t, held.Add(int32(want.Weight)), int32(k))
+					time.Sleep(time.Duration(dice.IntN(50)) * time.Millisecond)
+					held.Add(int32(-want.Weight))
+					got.Release(t.Context())
+				}
+			})
+		}
+		wg.Wait()
+		isEmpty(t, w)
+		for _, p := range all {
+			assert.Zero(t, p.engine.Entries())
+		}
+	})
+}
+
+// TestWhoCameFirstGetsFirst, within a process and among two.
+func TestWhoCameFirstGetsFirst(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := begin(t, w), begin(t, w)
+		held := []*semaphore.Permits{a.take(t, x(3, 1)), a.take(t, x(3, 1)), b.take(t, x(3, 1))}
+		waiting := []<-chan *semaphore.Permits{b.waits(t, x(3, 1)), a.waits(t, x(3, 1)), b.waits(t, x(3, 1)), b.waits(t, x(3, 1))}
+		// When the first hands the gate on, the turn of b is over, and a is before the rest of b.
+		for i, p := range held {
+			p.Release(t.Context())
+			soon(t, waiting[i])
+			for _, other := range waiting[i+1:] {
+				require.Empty(t, other)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// TestAProcessThatComesBackAtOnceStarvesNone that wait at the gate.
+func TestAProcessThatComesBackAtOnceStarvesNone(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := begin(t, w), begin(t, w)
+		held := a.take(t, x(1, 1))
+		got := b.waits(t, x(1, 1))
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 3 {
+			held.Release(over) // and does not wait until others have heard of it
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			held, _, _ = a.Acquire(ctx, x(1, 1))
+			cancel()
+			if held == nil {
+				assert.NotNil(t, soon(t, got))
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		assert.Fail(t, "it was overtaken three times")
+	})
+}
+
+// TestAFreePermitIsFoundAtOnce by one that waits and by one that tries, whoever has released it.
+func TestAFreePermitIsFoundAtOnce(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		all := []*process{begin(t, w), begin(t, w)}
+		const k = 6
+		var held []*semaphore.Permits
+		for i := range k {
+			held = append(held, all[i%2].take(t, x(k, 1)))
+		}
+		try := x(k, 1)
+		try.Try = true
+		for i := range k {
+			_, f, err := all[0].Acquire(t.Context(), try)
+			require.NoError(t, err)
+			require.NotNil(t, f)
+			got := all[0].waits(t, x(k, 1))
+			held[i].Release(t.Context())
+			one := soon(t, got)
+			assert.Equal(t, held[i].Slots, one.Slots)
+			one.Release(t.Context())
+			time.Sleep(time.Second)
+			held[i], f, err = all[1].Acquire(t.Context(), try)
+			require.NoError(t, err)
+			require.Nil(t, f)
+		}
+	})
+}
+
+// TestAHandoverInTheProcessAsksNoNode.
+func TestAHandoverInTheProcessAsksNoNode(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		p := begin(t, w)
+		first := p.take(t, x(2, 1))
+		time.Sleep(time.Second)
+		second := p.take(t, x(2, 1))
+		got := make(chan *semaphore.Permits, 1)
+		go func() {
+			k, _, _ := p.Acquire(t.Context(), x(2, 1))
+			got <- k
+		}()
+		time.Sleep(3 * simtest.RTT) // it has the gate, and the turn of the second is not over
+		start := time.Now()
+		second.Release(t.Context())
+		assert.Equal(t, second.Slots, (<-got).Slots)
+		assert.Zero(t, time.Since(start))
+		first.Release(t.Context())
+	})
+}
+
+// TestAProcessThatDiesAtTheGate keeps others waiting for the TTL of the gate, and no longer.
+func TestAProcessThatDiesAtTheGate(t *testing.T) {
+	for _, weight := range []int{1, 2} {
+		t.Run(fmt.Sprint("weight ", weight), func(t *testing.T) {
+			simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+				dies, a := begin(t, w), begin(t, w)
+				held := a.take(t, x(2, 1))
+				other := a.take(t, x(2, 1))
+				ctx, cancel := context.WithCancel(t.Context())
+				gone := make(chan bool)
+				go func() { _, _, _ = dies.Acquire(ctx, x(2, weight)); close(gone) }()
+				time.Sleep(time.Second)
+				dies.client.Crash()
+				held.Release(t.Context())
+				start := time.Now()
+				a.take(t, x(2, 1))
+				assert.LessOrEqual(t, time.Since(start), 3*time.Second)
+				other.Release(t.Context())
+				cancel()
+				<-gone
+			})
+		})
+	}
+}
+
+// TestWhoGivesUpLeavesNothing, and is told what was in the way; the next gets what it had.
+func TestWhoGivesUpLeavesNothing(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := begin(t, w), begin(t, w)
+		held := a.take(t, x(3, 1))
+		for _, p := range []*process{a, b} {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			_, f, err := p.Acquire(ctx, x(3, 3))
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotNil(t, f)
+			assert.Equal(t, core.ByOther, f.Kind)
+			b.take(t, x(3, 2)).Release(t.Context())
+		}
+		held.Release(t.Context())
+		isEmpty(t, w)
+	})
+}
+
+// TestPermitsEndTogether: the first that ends ends all.
+func TestPermitsEndTogether(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		p := begin(t, w)
+		got := p.take(t, x(5, 3))
+		time.Sleep(time.Second)
+		for _, s := range w.Servers() {
+			s.Del(keys.Slot("x", got.Slots[1]))
+		}
+		time.Sleep(time.Second)
+		assert.Zero(t, got.Deadline())
+		_, f := got.Extend(t.Context())
+		assert.NotNil(t, f)
+		isEmpty(t, w)
+		all := p.take(t, x(5, 5))
+		votes, f := all.Extend(t.Context())
+		assert.Nil(t, f)
+		assert.GreaterOrEqual(t, votes, 3)
+		_, f = all.Release(t.Context())
+		assert.Nil(t, f)
+		isEmpty(t, w)
+	})
+}
+
+// TestCloseEndsAllWaiting and all permits.
+func TestCloseEndsAllWaiting(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		p := begin(t, w)
+		held := p.take(t, x(2, 2))
+		told := make(chan *core.Failure, 3)
+		for _, weight := range []int{1, 2, 1} {
+			go func() { _, f, _ := p.Acquire(t.Context(), x(2, weight)); told <- f }()
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, p.engine.Close(t.Context()))
+		for range 3 {
+			assert.Equal(t, core.AfterClose, (<-told).Kind)
+		}
+		assert.Zero(t, held.Deadline())
+		isEmpty(t, w)
+	})
+}
+
+// TestOthersWithAnotherNumberAreNotKept from the rest by those that may use fewer permits.
+func TestOthersWithAnotherNumberAreNotKept(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := begin(t, w), begin(t, w)
+		a.take(t, x(2, 2))
+		few := a.waits(t, x(2, 1))
+		for _, p := range []*process{a, b} {
+			got := p.take(t, x(3, 1))
+			assert.Equal(t, []int{2}, got.Slots)
+			got.Release(t.Context())
+		}
+		assert.Empty(t, few)
+	})
+}
+
+// TestAnOutageIsTold when the gate is lost and patience is over.
+func TestAnOutageIsTold(t *testing.T) {
+	simtest.Simulate(t, 3, func(t *testing.T, w *sim.World) {
+		p := begin(t, w)
+		p.take(t, x(1, 1))
+		told := make(chan *core.Failure, 1)
+		go func() { _, f, _ := p.Acquire(t.Context(), x(1, 1)); told <- f }()
+		time.Sleep(time.Second)
+		for _, s := range w.Servers() {
+			s.Crash()
+		}
+		select {
+		case f := <-told:
+			assert.Equal(t, core.NoQuorum, f.Kind)
+		case <-time.After(20 * time.Second):
+			assert.Fail(t, "not told")
+		}
+	})
+}
+
+// slotsOf has a process hold slots, which it releases in their order.
+func (p *process) slotsOf(t *testing.T, slots ...int) (release func()) {
+	t.Helper()
+	var held []engine.Lock
+	for _, slot := range slots {
+		lock, f, err := p.engine.Acquire(t.Context(), keys.Slot("x", slot), &terms)
+		require.NoError(t, err)
+		require.Nil(t, f)
+		held = append(held, lock)
+	}
+	return func() {
+		held[0].Release(t.Context())
+		held = held[1:]
+	}
+}
+
+// TestWeightsOfOtherNumbersNeverWaitInACircle: each of the two could take a part of what the other needs.
+func TestWeightsOfOtherNumbersNeverWaitInACircle(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		other, a, b := begin(t, w), begin(t, w), begin(t, w)
+		for range 10 {
+			release := other.slotsOf(t, 3, 0)
+			three := a.waits(t, x(3, 3)) // it has slots 1 and 2
+			four := b.waits(t, x(4, 3))
+			release()
+			time.Sleep(time.Second)
+			release()
+			for range 2 {
+				select {
+				case p := <-three:
+					p.Release(t.Context())
+				case p := <-four:
+					p.Release(t.Context())
+				case <-time.After(10 * time.Second):
+					require.Fail(t, "they wait for each other")
+				}
+			}
+		}
+	})
+}
+
+// TestAWeightThatWaitsForAnotherKeepsNoneFromFreeSlots: those with its number that want one permit.
+func TestAWeightThatWaitsForAnotherKeepsNoneFromFreeSlots(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		other, a, b, c := begin(t, w), begin(t, w), begin(t, w), begin(t, w)
+		other.slotsOf(t, 0, 1)
+		a.waits(t, x(2, 2))
+		b.waits(t, x(4, 2)) // at the gate of the weights
+		start := time.Now()
+		c.take(t, x(4, 1))
+		c.take(t, x(4, 1))
+		assert.Less(t, time.Since(start), time.Second)
+	})
+}
+
+// TestOneThatLosesItsGateLetsTheNextGoFirst, and keeps no permit from it.
+func TestOneThatLosesItsGateLetsTheNextGoFirst(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		other, a, b := begin(t, w), begin(t, w), begin(t, w)
+		release := other.slotsOf(t, 0)
+		first := a.waits(t, x(2, 2)) // it has slot 1
+		second := b.waits(t, x(2, 2))
+		for _, s := range w.Servers() {
+			s.Del(keys.Gate.Of("x"))
+			s.Del(keys.GateOf("x", 2))
+		}
+		time.Sleep(5 * time.Second)
+		release()
+		p := soon(t, second)
+		assert.Empty(t, first)
+		p.Release(t.Context())
+		<-first
+	})
+}
+
+// TestAPermitThatIsLostMeanwhileIsTakenAnew: all are alive when the caller gets them.
+func TestAPermitThatIsLostMeanwhileIsTakenAnew(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		other, a := begin(t, w), begin(t, w)
+		release := other.slotsOf(t, 0)
+		got := a.waits(t, x(2, 2)) // it has slot 1
+		for _, s := range w.Servers() {
+			s.Del(keys.Slot("x", 1))
+		}
+		time.Sleep(10 * time.Second)
+		release()
+		select {
+		case p := <-got:
+			assert.NotZero(t, p.Deadline())
+			assert.ElementsMatch(t, []int{0, 1}, p.Slots)
+			votes, f := p.Extend(t.Context())
+			assert.Nil(t, f)
+			assert.GreaterOrEqual(t, votes, 3)
+		case <-time.After(5 * time.Second):
+			assert.Fail(t, "it waits in vain")
+		}
+	})
+}
+
+// TestATryGetsAsManyAsItWants, although a node tells of eight free slots at most.
+func TestATryGetsAsManyAsItWants(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		p := begin(t, w)
+		for _, want := range []semaphore.Want{x(20, 20), x(1000, 40)} {
+			want.Try = true
+			got := p.take(t, want)
+			got.Release(t.Context())
+		}
+	})
+}
+
+// TestTheTTLCountsFromWhenAllAreThere, and so does MaxHold.
+func TestTheTTLCountsFromWhenAllAreThere(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		other, p := begin(t, w), begin(t, w)
+		for _, change := range []func(*core.Terms){
+			func(t *core.Terms) { t.Renew = false },
+			func(t *core.Terms) { t.MaxHold = 10 * time.Second },
+		} {
+			want, changed := x(2, 2), terms
+			change(&changed)
+			want.Terms = &changed
+			release := other.slotsOf(t, 0)
+			got := p.waits(t, want)
+			time.Sleep(15 * time.Second)
+			release()
+			k := soon(t, got)
+			time.Sleep(9 * time.Second)
+			assert.NotZero(t, k.Deadline())
+			time.Sleep(2 * time.Second)
+			assert.Zero(t, k.Deadline())
+		}
+	})
+}
+
+// TestWhoLeavesAtAnyStepLeavesNothing on the servers or in the engine.
+func TestWhoLeavesAtAnyStepLeavesNothing(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := begin(t, w), begin(t, w)
+		for _, held := range []int{0, 1, 3} {
+			other := b.take(t, x(4, 1+held))
+			for _, want := range []semaphore.Want{x(4, 1), x(4, 2), x(5, 4)} {
+				for after := time.Duration(0); after < 8*simtest.RTT; after += simtest.Leg / 2 {
+					ctx, cancel := context.WithTimeout(t.Context(), after)
+					if p, _, _ := a.Acquire(ctx, want); p != nil {
+						p.Release(t.Context())
+					}
+					cancel()
+				}
+			}
+			other.Release(t.Context())
+		}
+		isEmpty(t, w)
+		assert.Zero(t, a.engine.Entries())
+	})
+}
+
+// TestASilentServerHoldsUpNoOther that waits, or that tries.
+func TestASilentServerHoldsUpNoOther(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := begin(t, w), begin(t, w)
+		held := a.take(t, x(2, 1))
+		a.take(t, x(2, 1))
+		w.Servers()[4].Hang()
+		time.Sleep(time.Second)
+		start, try := time.Now(), x(2, 1)
+		try.Try = true
+		_, f, err := b.Acquire(t.Context(), try)
+		require.NoError(t, err)
+		require.NotNil(t, f)
+		assert.Equal(t, core.ByOther, f.Kind)
+		assert.Less(t, time.Since(start), 300*time.Millisecond)
+		got := b.waits(t, x(2, 1))
+		held.Release(t.Context())
+		soon(t, got)
+		w.Servers()[4].Resume()
+	})
+}
+
+// TestNoneOfManyWaitsMuchLongerThanOthers: 200 callers of three processes, of which four can work at a time.
+func TestNoneOfManyWaitsMuchLongerThanOthers(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		all := []*process{begin(t, w), begin(t, w), begin(t, w)}
+		const callers, times = 200, 3
+		var longest atomic.Int64
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range callers {
+			wg.Go(func() {
+				for range times {
+					began := time.Now()
+					p := all[i%len(all)].take(t, x(4, 1))
+					for waited := int64(time.Since(began)); ; {
+						if last := longest.Load(); waited <= last || longest.CompareAndSwap(last, waited) {
+							break
+						}
+					}
+					time.Sleep(5 * time.Millisecond)
+					p.Release(t.Context())
+				}
+			})
+		}
+		wg.Wait()
+		fair := time.Since(start) / times
+		assert.Less(t, time.Duration(longest.Load()), fair*3/2)
+	})
+}
+
+// TestAFreeSlotOfManyIsFoundInSomeRoundTrips: the guess and its release, the gate, the question and the try.
+func TestAFreeSlotOfManyIsFoundInSomeRoundTrips(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const k = 100
+		for _, s := range w.Servers() {
+			for slot := range k {
+				s.Set(keys.Slot("x", slot), "another", time.Hour)
+			}
+		}
+		for free := range k {
+			for _, s := range w.Servers() {
+				s.Del(keys.Slot("x", free))
+			}
+			start := time.Now()
+			got := begin(t, w).take(t, x(k, 1))
+			assert.Equal(t, []int{free}, got.Slots)
+			assert.LessOrEqual(t, time.Since(start), 5*simtest.RTT)
+			for _, s := range w.Servers() {
+				s.Set(keys.Slot("x", free), "another", time.Hour)
+			}
+		}
+	})
+}
+
+// TestWeightsOfOneProcessAreServedInOrder, however soon one comes after the other.
+func TestWeightsOfOneProcessAreServedInOrder(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		other, p := begin(t, w), begin(t, w)
+		release := other.slotsOf(t, 0)
+		order := make(chan int, 2)
+		for _, weight := range []int{5, 2} {
+			go func() {
+				got := p.take(t, x(5, weight))
+				order <- weight
+				got.Release(t.Context())
+			}()
+			time.Sleep(simtest.Leg)
+		}
+		time.Sleep(time.Second)
+		release()
+		assert.Equal(t, []int{5, 2}, []int{<-order, <-order})
+	})
+}
+
+// TestATryIsToldOfAnOutage, even if its own process holds all permits.
+func TestATryIsToldOfAnOutage(t *testing.T) {
+	simtest.Simulate(t, 3, func(t *testing.T, w *sim.World) {
+		p := begin(t, w)
+		p.take(t, x(2, 2))
+		for _, s := range w.Servers() {
+			s.Crash()
+		}
+		try := x(2, 1)
+		try.Try = true
+		_, f, err := p.Acquire(t.Context(), try)
+		require.NoError(t, err)
+		require.NotNil(t, f)
+		assert.Equal(t, core.NoQuorum, f.Kind)
+	})
+}
