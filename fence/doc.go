@@ -65,7 +65,8 @@
 // or tables, give it a row of its own, with that statement first in the
 // transaction of each write.
 //
-// Tokens are whole numbers from 1 to [MaxToken]. 0 is what a lock without
+// Tokens are whole numbers from 1 to [MaxToken], today about 1.8e15: in SQL a
+// BIGINT, because an INTEGER has 32 bits in PostgreSQL and MySQL. 0 is what a lock without
 // fencing has, and is rejected: a forgotten option must not look like a
 // passed check.
 package fence

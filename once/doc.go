@@ -19,12 +19,28 @@
 //
 // # Ticks
 //
-// A tick is a multiple of Every since the zero time, and Run's is the one that is nearest by the
+// A tick is of the moment at which Run is called, however long it then waits for the lock. So a run
+// that waited behind another of its tick is Done, and does not take the next tick.
+//
+// With Every a tick is a multiple of Every since the zero time, and the nearest one counts, by the
 // machine's clock: at 12:04:31 and at 12:06:59 it is 12:05 of every five minutes. So machines agree
 // if cron starts them at a multiple of Every, and their clocks differ by less than half of it.
-// RunTick takes the tick from the caller, for schedules of other kinds. Every need not be the
-// schedule's period, and is better shorter where that begins in between: a job that cron starts at
-// noon each day may have an Every of an hour.
+//
+// Every is for jobs that start again each hour or more often. Schedules beyond that go by the time
+// of day, and ticks of a length do not: 07:30 on the day on which summer time begins comes 23 hours
+// after 07:30 on the day before, and both may fall on one tick of 24 hours. So a job that runs
+// daily, weekly, monthly or less often has Day:
+//
+//	zone, err := time.LoadLocation("Europe/Berlin")
+//	report := once.Job{Locker: locker, Name: "report", Day: zone}
+//
+// Then a tick is a date, which is the same on all machines, also where clocks change and where a
+// machine's zone database is older. The zone is that of the schedule. A day begins half a minute
+// before midnight, for machines that are a little early, so a job that is scheduled for shortly
+// before midnight needs to start in time. For a schedule of every few hours, Every is an hour, or half
+// an hour if the job starts at half past an hour of UTC.
+//
+// RunTick takes the tick from the caller, for schedules of other kinds.
 //
 // # What is promised
 //
@@ -47,7 +63,9 @@
 // not flush a majority within a tick. A job for which that is not enough records the tick together
 // with what it writes.
 //
-// A mark lives for four ticks, and a minute at least. A machine whose clock is behind by more than
-// that may run a tick that is long over. One whose clock is ahead marks a tick to come, and the
-// ticks until then are Done, for as long as the mark lives at most.
+// A mark lives for four ticks, and a minute at least. A machine that waited for the lock for longer
+// than half of that, behind an outage or a long job, does not run its tick: ErrLate. A machine
+// whose clock is behind by more than a mark's life may run a tick that is long over. One whose clock
+// is ahead marks a tick to come, and the ticks until then are Done, for as long as the mark lives at
+// most.
 package once

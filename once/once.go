@@ -11,11 +11,15 @@ import (
 )
 
 // A Job is to run once per tick, on any one of the machines that try. All machines give it the same
-// Name and Every. It is safe for concurrent use; its fields must not change then.
+// Name, and the same Every or Day. It is safe for concurrent use; its fields must not change then.
 type Job struct {
 	Locker *redlock.Locker
 	Name   string        // of the lock that is held while the job runs
 	Every  time.Duration // the length of a tick: a second at least, a year at most
+
+	// Day makes each day of this time zone's calendar a tick, in place of Every. It is for jobs that
+	// start at a time of day, because two such days are 23 or 25 hours apart where clocks change.
+	Day *time.Location
 
 	// TakeOver lets a job that failed, or whose machine died or lost its lock, be run again within
 	// its tick: a tick is marked when the job has succeeded. Run then waits for a machine that is at
@@ -49,27 +53,63 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
+// ErrLate says that the lock came so long after the start that the mark of the tick may have expired
+// in the meantime. It is not known then whether the tick was run, so it is not run. A new start has
+// a new tick.
+var ErrLate = errors.New("once: the lock came too late: the mark of its tick may have expired, so whether it was run is not known")
+
 // Tick returns the tick at a time: the multiple of every that is nearest.
 func Tick(at time.Time, every time.Duration) time.Time { return at.Round(every) }
 
-// Run runs work for the tick that it is, by this machine's clock: see RunTick.
-func (j Job) Run(ctx context.Context, work func(ctx context.Context, tick time.Time) error) (Outcome, error) {
-	if err := j.check(); err != nil {
-		return NotRun, err
+// dayLead is how long before midnight a day begins, for a machine that is a little early. It is half of
+// a crontab's minute, so the jobs of 23:59 and of midnight are as far from it as can be.
+const dayLead = 30 * time.Second
+
+// Tick returns the tick of a start. With Day it is midnight in UTC of the date, whatever the zone: so
+// its date is the date in the zone, and all machines have the same tick for it, even if they disagree
+// on when clocks change.
+func (j Job) Tick(started time.Time) time.Time {
+	if j.Day == nil {
+		return Tick(started, j.Every)
 	}
-	return j.RunTick(ctx, Tick(time.Now(), j.Every), work)
+	year, month, day := started.Add(dayLead).In(j.Day).Date()
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// length returns how long a tick is.
+func (j Job) length() time.Duration {
+	if j.Day != nil {
+		return 24 * time.Hour
+	}
+	return j.Every
+}
+
+// over returns when a tick is over.
+func (j Job) over(tick time.Time) time.Time {
+	if j.Day == nil {
+		return tick.Add(j.Every / 2)
+	}
+	year, month, day := tick.Date()
+	return time.Date(year, month, day+1, 0, 0, 0, 0, j.Day).Add(-dayLead)
+}
+
+// Run runs work for the tick of its call, by this machine's clock, however long it waits for the lock:
+// see RunTick.
+func (j Job) Run(ctx context.Context, work func(ctx context.Context, tick time.Time) error) (Outcome, error) {
+	return j.RunTick(ctx, j.Tick(time.Now()), work)
 }
 
 // RunTick runs work for a tick, unless the tick or a later one is marked or another machine is at
-// it. Ticks are told apart by the millisecond.
+// it. Ticks are told apart by the millisecond. With Day, tick is one that Job.Tick returned.
 //
 // The context of work ends with ctx, and when the lock is lost; work must stop then. The lock is
 // released when work returns or panics.
 //
 // With Ran the error is that of work, joined with one that matches redlock.ErrLost or
 // redlock.ErrClosed if the lock was lost meanwhile, and with TakeOver with that of the mark if it
-// could not be raised. With NotRun it says why: redlock.ErrNoQuorum above all. Whether another
-// machine is at it is not known then, and a missing run is taken for less harm than a second.
+// could not be raised. With NotRun it says why: redlock.ErrNoQuorum above all, or ErrLate if it
+// waited for longer than Claim allows. Whether another machine is at it is not known then, and a
+// missing run is taken for less harm than a second.
 func (j Job) RunTick(ctx context.Context, tick time.Time, work func(ctx context.Context, tick time.Time) error) (Outcome, error) {
 	switch err := j.check(); {
 	case err != nil:
@@ -78,12 +118,15 @@ func (j Job) RunTick(ctx context.Context, tick time.Time, work func(ctx context.
 		return NotRun, fmt.Errorf("once: %q: the context is nil; context.Background() is the one that never ends", j.Name)
 	case work == nil:
 		return NotRun, fmt.Errorf("once: %q: the function is nil", j.Name)
+	case j.Day != nil && !tick.Equal(tick.Truncate(24*time.Hour)):
+		return NotRun, fmt.Errorf("once: %q: %v is no tick of a Job with Day; Job.Tick returns the one of a time", j.Name, tick)
 	}
-	lock, outcome, err := j.acquire(ctx, tick)
+	s := start{at: time.Now(), tick: tick.UTC(), life: life(j.length())}
+	lock, outcome, err := j.acquire(ctx, s.tick)
 	if err != nil || lock == nil {
 		return outcome, err
 	}
-	if outcome, err = j.claim(ctx, lock, tick); outcome != Ran {
+	if outcome, err = j.claim(ctx, lock, s); outcome != Ran {
 		lock.Release(ctx)
 		return outcome, err
 	}
@@ -92,11 +135,19 @@ func (j Job) RunTick(ctx context.Context, tick time.Time, work func(ctx context.
 
 // check refuses what is no job.
 func (j Job) check() error {
+	if j.Locker == nil {
+		return fmt.Errorf("once: %q: there is no Locker", j.Name)
+	}
+	return j.checkTicks()
+}
+
+// checkTicks refuses what has no ticks.
+func (j Job) checkTicks() error {
 	const year = 365 * 24 * time.Hour
 	switch {
-	case j.Locker == nil:
-		return fmt.Errorf("once: %q: there is no Locker", j.Name)
-	case j.Every < time.Second || j.Every > year:
+	case j.Day != nil && j.Every != 0:
+		return fmt.Errorf("once: %q: Every and Day are both set; leave one out", j.Name)
+	case j.Day == nil && (j.Every < time.Second || j.Every > year):
 		return fmt.Errorf("once: %q: Every is %v, must be between %v and %v", j.Name, j.Every, time.Second, year)
 	}
 	return nil
@@ -111,14 +162,15 @@ const tries = 5
 func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcome, error) {
 	opts := append(slices.Clone(j.Options), redlock.Exclusive())
 	waiting := ctx
-	if left := time.Until(tick.Add(j.Every / 2)); j.TakeOver && left > 0 {
+	if left := time.Until(j.over(tick)); j.TakeOver && left > 0 {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(ctx, left)
 		defer cancel()
 	} else {
 		opts = slices.Insert(opts, 0, redlock.Retries(tries))
 	}
-	lock, err := j.Locker.Acquire(waiting, j.Name, opts...)
+	ask := func() (*redlock.Lock, error) { return j.Locker.Acquire(waiting, j.Name, opts...) }
+	lock, err := Acquire(waiting, j.Locker, []string{j.Name}, ask)
 	switch {
 	case err == nil:
 		return lock, Ran, nil
@@ -129,17 +181,12 @@ func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcom
 }
 
 // claim reports by Ran that the holder of the lock is to run the tick.
-func (j Job) claim(ctx context.Context, lock *redlock.Lock, tick time.Time) (Outcome, error) {
-	first := true
-	var err error
+func (j Job) claim(ctx context.Context, lock *redlock.Lock, s start) (Outcome, error) {
+	claim := s.claim
 	if j.TakeOver {
-		var mark int64
-		mark, err = read(ctx, lock)
-		first = mark < tick.UnixMilli()
-	} else {
-		first, err = Claim(ctx, lock, tick, j.Every)
+		claim = s.isFirst
 	}
-	switch {
+	switch first, err := claim(ctx, lock); {
 	case err != nil:
 		return NotRun, err
 	case !first:
@@ -148,18 +195,60 @@ func (j Job) claim(ctx context.Context, lock *redlock.Lock, tick time.Time) (Out
 	return Ran, nil
 }
 
-// Claim marks a tick of every for the holder of the lock, and reports whether the holder is the
-// first to do so: then it may run the tick's job, and nobody else may. The errors are those of
-// redlock.Lock.Mark and RaiseMark; after one the tick may be marked all the same, and so be nobody's.
+// Claim marks the tick of a start for the holder of the lock, and reports whether the holder is the
+// first to do so: then it may run the job, and no other may in that tick. started is when the machine
+// was told to run the job, before it waited for the lock. The Job needs Every or Day only.
+//
+// Errors: ErrLate if more than half of a mark's life has passed since started, and no mark says that
+// the tick was run; and those of redlock.Lock.Mark and RaiseMark, after which the tick may be marked
+// all the same, and so be run by none.
 //
 // It is for programs that hold the lock in a way of their own, as redlock run does. The reading
 // asks all servers, so that a minority that has forgotten the mark does no harm.
-func Claim(ctx context.Context, lock *redlock.Lock, tick time.Time, every time.Duration) (first bool, err error) {
-	mark, err := read(ctx, lock)
-	if err != nil || mark >= tick.UnixMilli() {
+func (j Job) Claim(ctx context.Context, lock *redlock.Lock, started time.Time) (first bool, err error) {
+	if err := j.checkTicks(); err != nil {
 		return false, err
 	}
-	err = lock.RaiseMark(ctx, tick.UnixMilli(), life(every))
+	return start{at: started, tick: j.Tick(started), life: life(j.length())}.claim(ctx, lock)
+}
+
+// Claim is Job.Claim for a tick of every that the caller names. It does not know when the caller began
+// to wait, so it is never ErrLate: a caller that may have waited for two ticks uses Job.Claim.
+func Claim(ctx context.Context, lock *redlock.Lock, tick time.Time, every time.Duration) (first bool, err error) {
+	return start{at: time.Now(), tick: tick, life: life(every)}.claim(ctx, lock)
+}
+
+// A start is one machine's attempt at a tick.
+type start struct {
+	at   time.Time // when the machine was told to run the job
+	tick time.Time
+	life time.Duration // of a mark
+}
+
+// isFirst reports whether no holder of the lock has marked the tick or a later one.
+func (s start) isFirst(ctx context.Context, lock *redlock.Lock) (bool, error) {
+	mark, err := read(ctx, lock)
+	switch {
+	case err != nil || mark >= s.tick.UnixMilli():
+		return false, err
+	case s.isLate(): // by now, which is after the mark was read
+		return false, ErrLate
+	}
+	return true, nil
+}
+
+// isLate reports whether a mark of the tick may have expired. Another machine has raised it a tick
+// and what the clocks differ by before s.at at the earliest, and half of its life covers both. It goes
+// by the clock that has counted more, because one stands still while the machine sleeps, and the other
+// can be set back.
+func (s start) isLate() bool { return max(time.Since(s.at), time.Since(s.at.Round(0))) > s.life/2 }
+
+// claim is isFirst, and marks the tick.
+func (s start) claim(ctx context.Context, lock *redlock.Lock) (bool, error) {
+	if first, err := s.isFirst(ctx, lock); !first {
+		return false, err
+	}
+	err := lock.RaiseMark(ctx, s.tick.UnixMilli(), s.life)
 	if errors.Is(err, redlock.ErrMarked) {
 		return false, nil
 	}
@@ -195,7 +284,7 @@ func (j Job) run(ctx context.Context, lock *redlock.Lock, tick time.Time, work f
 		return err
 	}
 	// What was done is marked even if ctx has ended meanwhile.
-	err = lock.RaiseMark(context.WithoutCancel(ctx), tick.UnixMilli(), life(j.Every))
+	err = lock.RaiseMark(context.WithoutCancel(ctx), tick.UnixMilli(), life(j.length()))
 	if errors.Is(err, redlock.ErrMarked) {
 		err = nil
 	}

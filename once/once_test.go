@@ -95,6 +95,49 @@ func TestAJobAtWorkIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// TestASplitVoteSkipsNoTick: machines that came at the same moment may have the servers among them, so
+// that all are refused and none has the lock.
+func TestASplitVoteSkipsNoTick(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		for _, votes := range [][]string{{"a", "a", "b", "b", "c"}, {"a", "b", "c", "", ""}} {
+			j, _ := machine(t, w)
+			j.Name = fmt.Sprint(votes)
+			for i, value := range votes {
+				if value != "" {
+					w.Servers()[i].Set(j.Name, value, 2*time.Second)
+				}
+			}
+			outcome, err := j.Run(t.Context(), nothing)
+			require.NoError(t, err)
+			assert.Equal(t, once.Ran, outcome)
+		}
+	})
+}
+
+// TestASplitVoteIsNotWaitedForWithoutEnd: what is left of dead machines may be in the way for long.
+func TestASplitVoteIsNotWaitedForWithoutEnd(t *testing.T) {
+	t.Parallel()
+	simulate(t, 1, func(t *testing.T, w *sim.World) {
+		j, _ := machine(t, w)
+		for i, value := range []string{"a", "b", "c"} {
+			w.Servers()[i].Set(j.Name, value, time.Minute)
+		}
+		began := time.Now()
+		outcome, err := j.Run(t.Context(), nothing)
+		require.ErrorIs(t, err, redlock.ErrNoQuorum, "no machine has run it")
+		assert.NotErrorIs(t, err, redlock.ErrHeld)
+		assert.Equal(t, once.NotRun, outcome)
+		assert.InDelta(t, 3, time.Since(began).Seconds(), 1)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		outcome, err = j.Run(ctx, nothing)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, once.NotRun, outcome)
+	})
+}
+
 // TestAJobThatFailsIsNotRunAgain in its tick, nor one that is lost; with TakeOver it is.
 func TestAJobThatFailsIsNotRunAgain(t *testing.T) {
 	t.Parallel()
@@ -236,9 +279,14 @@ func TestWhatIsNoJobIsRefused(t *testing.T) {
 		for want, call := range map[string]func(j once.Job) (once.Outcome, error){
 			"there is no Locker":           func(j once.Job) (once.Outcome, error) { j.Locker = nil; return j.Run(t.Context(), nothing) },
 			"Every is 0s, must be between": func(j once.Job) (once.Outcome, error) { j.Every = 0; return j.Run(t.Context(), nothing) },
-			"the context is nil":           func(j once.Job) (once.Outcome, error) { return j.Run(none, nothing) },
-			"the function is nil":          func(j once.Job) (once.Outcome, error) { return j.Run(t.Context(), nil) },
-			"must not be empty":            func(j once.Job) (once.Outcome, error) { j.Name = ""; return j.Run(t.Context(), nothing) },
+			"Every and Day are both set":   func(j once.Job) (once.Outcome, error) { j.Day = time.UTC; return j.Run(t.Context(), nothing) },
+			"no tick of a Job with Day": func(j once.Job) (once.Outcome, error) {
+				j.Every, j.Day = 0, time.UTC
+				return j.RunTick(t.Context(), time.Date(2030, time.January, 7, 13, 30, 0, 0, time.UTC), nothing)
+			},
+			"the context is nil":  func(j once.Job) (once.Outcome, error) { return j.Run(none, nothing) },
+			"the function is nil": func(j once.Job) (once.Outcome, error) { return j.Run(t.Context(), nil) },
+			"must not be empty":   func(j once.Job) (once.Outcome, error) { j.Name = ""; return j.Run(t.Context(), nothing) },
 		} {
 			outcome, err := call(good)
 			assert.ErrorContains(t, err, want)

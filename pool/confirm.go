@@ -82,6 +82,9 @@ func (c *conn) identify(answer any, failure redis.Error) {
 	c.confirmation.seen = server{}
 	seen.runID = c.server.runID
 	seen.readReplication(answer)
+	if c.server.standsIn() {
+		seen.runID = seen.dataSet
+	}
 	switch {
 	case failure != "": // permitted at the handshake, and not any more
 		err, _ := explain(failure)

@@ -1,8 +1,11 @@
 package pool
 
 import (
+	"bytes"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,6 +138,76 @@ func TestTheRecordAndTheRepliesNameTheServerAlike(t *testing.T) {
 	again, again2 := who()
 	assert.Equal(t, "run1/data2", again)
 	assert.Equal(t, again2, again)
+}
+
+// TestAServerWithoutARunIDIsNamedByItsDataSet, by replies and record alike. A process that is started
+// anew has another.
+func TestAServerWithoutARunIDIsNamedByItsDataSet(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.is("")
+	var log logBuffer
+	n := r.open(log.log())
+	assert.Equal(t, "data1/data1", do(t, n, withRecord("k")).Run)
+	assert.Equal(t, "data1/data1", do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run)
+	assert.Equal(t, 1, log.count(n, "its master_replid stands in"))
+	assert.Zero(t, log.count(n, "permit INFO"))
+	assert.Equal(t, 1, r.connections())
+	r.mu.Lock()
+	r.data = "data2"
+	r.mu.Unlock()
+	time.Sleep(identityAge)
+	assert.ErrorIs(t, do(t, n, withRecord("l")).Err, errSucceeded)
+	settled(t, n, "m", func(r protocol.Reply) bool { return r.Run == "data2/data2" })
+
+	nameless := newRig(t)
+	nameless.is("")
+	nameless.data = ""
+	n = nameless.open(log.log())
+	assert.Empty(t, do(t, n, withRecord("k")).Run)
+	assert.Equal(t, 1, log.count(n, "nothing that could stand in"))
+}
+
+// TestARunIDThatAProxyHidesIsAskedOfAScript, which names the server in the record.
+func TestARunIDThatAProxyHidesIsAskedOfAScript(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	var dialled atomic.Int32
+	hide := func(b []byte) { // the length is as before
+		if at := bytes.Index(b, []byte("\r\nrun_id:")); at >= 0 {
+			copy(b[at+len("\r\nrun_id:"):], "\r\nwas_id:")
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			dialled.Add(1)
+			to, err := net.Dial("tcp", strings.TrimPrefix(s.url(), "redis://"))
+			if err != nil {
+				c.Close()
+				continue
+			}
+			go pipe(to, c, func([]byte) {})
+			go pipe(c, to, hide)
+		}
+	}()
+	var log logBuffer
+	n := openNode(t, "redis://"+l.Addr().String(), log.log())
+	byReply := do(t, n, withRecord("k"))
+	require.Equal(t, protocol.Granted, byReply.Outcome, byReply.Err)
+	byScript := do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "e", Admit: &protocol.Admission{}}).Run
+	assert.Equal(t, byScript, byReply.Run)
+	run := infoField(s.do("INFO", "server"), "run_id")
+	require.NotEmpty(t, run)
+	assert.True(t, strings.HasPrefix(byScript, run+"/"), byScript)
+	assert.EqualValues(t, 1, dialled.Load(), "no connection is ended for that")
+	assert.Zero(t, log.count(n, "run_id"))
 }
 
 // TestAServerThatWasDemotedIsLeft with the next batch.

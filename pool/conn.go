@@ -26,6 +26,7 @@ type conn struct {
 	writer batchWriter // on redis
 	server server
 	began  time.Time
+	worked bool // the server has answered, and not only with errors; the reader's
 
 	failOnce sync.Once
 	broken   chan struct{} // closed by the first fail
@@ -90,10 +91,6 @@ func (c *conn) fail(err error) {
 
 // lose ends a connection that failed.
 func (c *conn) lose(err error) { c.fail(fmt.Errorf("connection lost: %w", explainDial(err))) }
-
-// lasted reports whether the connection was of use. A server that hangs up on every new connection
-// must not be called again at once.
-func (c *conn) lasted() bool { return time.Since(c.began) > maxBackoff }
 
 // write sends what is queued, all in one go, until the connection breaks.
 func (c *conn) write() {
@@ -204,6 +201,7 @@ func (c *conn) read() {
 		k, asked := c.sent.pop()
 		c.replies++
 		c.mu.Unlock()
+		c.worked = c.worked || !isReply
 		switch {
 		case !asked:
 			c.fail(fmt.Errorf("%w: nothing was asked", errUnexpected))

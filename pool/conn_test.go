@@ -84,7 +84,17 @@ func TestARequestWhoseTimeIsOverIsNotSent(t *testing.T) {
 // when the client has long given up and released on a new connection.
 func TestARequestLeftInAHungConnectionDoesNotRunAfterItsRelease(t *testing.T) {
 	t.Parallel()
+	for name, runID := range map[string]string{"known": "run1", "without a run_id": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			leavesARequest(t, runID)
+		})
+	}
+}
+
+func leavesARequest(t *testing.T, runID string) {
 	r := newRig(t)
+	r.is(runID)
 	dialled, breaks := cut()
 	n := r.open(dialled)
 	require.Equal(t, protocol.Granted, do(t, n, acquire("warm", "v")).Outcome)

@@ -37,12 +37,19 @@ func (t *target) members(s *settings) (members []member) {
 // dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH outlive the context, and
 // knows no unix sockets in URLs.
 func (t *target) dialer(s *settings) dialer {
-	netDial := s.netDial
-	if netDial == nil {
-		netDial = new(net.Dialer).DialContext
-	}
 	return func(ctx context.Context) (redis.Conn, error) {
-		raw, err := netDial(ctx, t.network, t.address)
+		addresses, err := t.resolve(ctx, s)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(addresses) > 1:
+			return asConn(t.dialAll(ctx, s, addresses))
+		}
+		netDial := s.netDial
+		if netDial == nil {
+			netDial = new(net.Dialer).DialContext
+		}
+		raw, err := netDial(ctx, t.network, addresses[0])
 		switch {
 		case err != nil:
 			return nil, err
@@ -52,23 +59,41 @@ func (t *target) dialer(s *settings) dialer {
 		if s.netDial != nil {
 			unblock(raw)
 		}
-		if t.tls {
-			if raw, err = t.handshakeTLS(ctx, raw, s.tls); err != nil {
-				return nil, err
-			}
+		return asConn(t.greet(ctx, s, raw))
+	}
+}
+
+// asConn returns an interface that is nil if there is no connection.
+func asConn(c *ownConn, err error) (redis.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// greet makes a connection that is ready for the handshake of what was dialled.
+func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (*ownConn, error) {
+	if t.tls {
+		config, err := t.tlsConfig(ctx, s)
+		if err == nil {
+			raw, err = handshakeTLS(ctx, raw, config)
 		}
-		// It is bounded while it logs in, too: see bounds.go.
-		c := redis.NewConn(&noDeadlineConn{&boundedConn{Conn: raw}}, 0, 0)
-		if err := t.login(ctx, c, s); err != nil {
-			c.Close()
+		if err != nil {
+			raw.Close()
 			return nil, err
 		}
-		own := &ownConn{Conn: c, raw: raw}
-		if s.reauthenticate > 0 && !t.auth {
-			own.auth = func(ctx context.Context) ([]string, error) { return t.authWords(ctx, s) }
-		}
-		return own, nil
 	}
+	// It is bounded while it logs in, too: see bounds.go.
+	c := redis.NewConn(&noDeadlineConn{&boundedConn{Conn: raw}}, 0, 0)
+	if err := t.login(ctx, c, s); err != nil {
+		c.Close()
+		return nil, err
+	}
+	own := &ownConn{Conn: c, raw: raw}
+	if s.reauthenticate > 0 && !t.auth {
+		own.auth = func(ctx context.Context) ([]string, error) { return t.authWords(ctx, s) }
+	}
+	return own, nil
 }
 
 // unblock has the socket of c not block, as package net made it. A dial function that asks for the
@@ -94,18 +119,30 @@ func unblock(c net.Conn) {
 	}
 }
 
-func (t *target) handshakeTLS(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
+// tlsConfig returns the configuration of this moment.
+func (t *target) tlsConfig(ctx context.Context, s *settings) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if config != nil {
-		c = config.Clone()
+	if s.tls != nil {
+		given, err := s.tls(ctx, t.address)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("TLS configuration: %w", err)
+		case given == nil:
+			return nil, errNoConfig
+		}
+		c = given.Clone()
 	}
 	if c.ServerName == "" {
 		c.ServerName = t.host
 	}
-	secure := tls.Client(raw, c)
+	return c, nil
+}
+
+// handshakeTLS returns raw within TLS. With an error it returns raw itself, which stays open.
+func handshakeTLS(ctx context.Context, raw net.Conn, config *tls.Config) (net.Conn, error) {
+	secure := tls.Client(raw, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		raw.Close()
-		return nil, explainTLS(err)
+		return raw, explainTLS(err)
 	}
 	return secure, nil
 }
@@ -182,6 +219,8 @@ type ownConn struct {
 	redis.Conn
 	raw  net.Conn
 	auth func(context.Context) ([]string, error) // authWords; nil: it is authenticated once
+
+	doubt string // about where it leads; empty: none
 }
 
 // A noDeadlineConn drops the deadlines that redigo resets before each read, though none is ever
@@ -199,6 +238,7 @@ var (
 	// errDialling is for an attempt while a function of the caller's is busy with an earlier one.
 	errDialling = errors.New("the function for dialling or credentials, or one of the TLS configuration, has not returned since an earlier attempt")
 	errNoConn   = errors.New("the dial function returned neither a connection nor an error")
+	errNoConfig = errors.New("the function of TLSFunc returned neither a configuration nor an error")
 )
 
 // oneAtATime makes the caller's functions honour the context even if they do not by themselves. A

@@ -41,6 +41,42 @@ func TestTLS(t *testing.T) {
 	assert.Equal(t, protocol.Refused, do(t, byAddress, acquire("k", "v")).Outcome, "127.0.0.1 is in the certificate")
 }
 
+// TestEachConnectionAsksForItsTLSConfiguration, so that authorities can be replaced.
+func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
+	t.Parallel()
+	https := httptest.NewTLSServer(nil) // for its certificate
+	defer https.Close()
+	r := newRig(t)
+	r.Close()
+	require.NoError(t, r.StartTLS(&tls.Config{Certificates: https.TLS.Certificates}))
+	roots := x509.NewCertPool()
+	roots.AddCert(https.Certificate())
+	var now atomic.Pointer[func() (*tls.Config, error)]
+	is := func(f func() (*tls.Config, error)) { now.Store(&f) }
+	is(func() (*tls.Config, error) { return &tls.Config{RootCAs: x509.NewCertPool()}, nil })
+	n := openNode(t, "rediss://"+r.Addr(), TLSFunc(func(_ context.Context, server string) (*tls.Config, error) {
+		assert.Equal(t, r.Addr(), server)
+		return (*now.Load())()
+	}))
+	says := func(want string) {
+		t.Helper()
+		assert.Eventually(t, func() bool { return strings.Contains(trouble(t, n, acquire("k", "v")).Error(), want) }, testTimeout, time.Millisecond)
+	}
+	says("signed by an authority that is not trusted here")
+	is(func() (*tls.Config, error) { return nil, errors.New("not now") })
+	says("TLS configuration: not now")
+	is(func() (*tls.Config, error) { return nil, nil })
+	says("neither a configuration nor an error")
+	good := &tls.Config{RootCAs: roots}
+	is(func() (*tls.Config, error) { return good, nil })
+	require.Eventually(t, func() bool {
+		r, to := acquire("k", "v"), make(replies, 1)
+		r.TTL, r.Timeout = time.Minute, testTimeout
+		return n.Submit(&r, 0, to) == nil && to.next(t).Outcome == protocol.Granted
+	}, testTimeout, time.Millisecond)
+	assert.Empty(t, good.ServerName, "it is not changed")
+}
+
 // TestAFunctionOfTheTLSConfigurationThatHangsHoldsUpNothing.
 func TestAFunctionOfTheTLSConfigurationThatHangsHoldsUpNothing(t *testing.T) {
 	t.Parallel()

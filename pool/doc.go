@@ -3,7 +3,7 @@
 //
 // # Which function to use
 //
-//   - [Open] takes URLs, and [OpenWith] takes options besides: [TLS], [DialTimeout],
+//   - [Open] takes URLs, and [OpenWith] takes options besides: [TLS], [TLSFunc], [DialTimeout],
 //     [StallTimeout] and [Log]; [Credentials] and [Reauthenticate] for passwords that end.
 //   - [NetDial] is the option for servers that are reached through a tunnel or a proxy: a function
 //     that returns a [net.Conn].

@@ -54,6 +54,10 @@ var (
 	ErrClosed = errors.New("node closed")
 )
 
+// errProxy is for a server that knows none of the commands by which servers tell who they are.
+var errProxy error = protocol.PermanentError("is a proxy, such as Envoy, that passes no INFO, ROLE, CLIENT and SCRIPT, " +
+	"so which servers are behind it cannot be told; give the address of a server itself")
+
 // errScriptsLost is for a request after a SCRIPT FLUSH. The node will vote when it is asked again.
 var errScriptsLost = &protocol.QuarantineError{Reason: "has lost its scripts; they are being loaded again"}
 
@@ -101,6 +105,7 @@ var wordings = []struct{ says, code string }{
 	{"Script attempted to access keys that do not hash to the same slot", "CROSSSLOT"},
 
 	{"unknown command", unknownCommand},
+	{"unsupported command", unknownCommand},               // Envoy
 	{"Unknown Redis command called from", unknownCommand}, // in a script
 }
 

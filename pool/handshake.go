@@ -31,12 +31,23 @@ type server struct {
 // without, and handshake returns the consequence among the doubts.
 func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, err error) {
 	var primary, policy string
+	var told bool                // what INFO has
+	unknown := map[string]bool{} // the commands that it does not know
+	knows := func(command string) func(redis.Error) {
+		return func(said redis.Error) {
+			if meaning, _ := explain(said); errors.Is(meaning, ErrUnsupported) {
+				unknown[command] = true
+			}
+		}
+	}
 	questions := []question{
 		{name: "CLIENT", args: []any{"SETNAME", "redlock"}},
-		{name: "CLIENT", args: []any{"ID"}, answered: func(v any) { s.clientID, _ = v.(int64) }},
+		{name: "CLIENT", args: []any{"ID"}, refused: knows("CLIENT"), answered: func(v any) { s.clientID, _ = v.(int64) }},
 		askPrimary(&s), askProcess(&s), askDataSet(&s), askTaken(&s),
-		{name: "INFO", args: []any{"memory"}, answered: func(v any) { policy = infoField(v, "maxmemory_policy") }},
-		{name: "ROLE", answered: func(v any) { s.role, primary = parseRole(v) }},
+		{name: "INFO", args: []any{"memory"}, refused: knows("INFO"), answered: func(v any) {
+			policy, told = infoField(v, "maxmemory_policy"), true
+		}},
+		{name: "ROLE", refused: knows("ROLE"), answered: func(v any) { s.role, primary = parseRole(v) }},
 	}
 	questions = append(questions, askPlain(&s), question{ // which a server that is in no cluster refuses
 		name: "CLUSTER", args: []any{"INFO"}, answered: func(v any) {
@@ -47,10 +58,15 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 	questions = append(questions, askDeletion(&s)...)
 	for _, script := range scripts() {
 		load := []any{"LOAD", script.source}
-		questions = append(questions, question{name: "SCRIPT", args: load, answered: func(any) { s.scripts = true }})
+		questions = append(questions, question{
+			name: "SCRIPT", args: load, refused: knows("SCRIPT"), answered: func(any) { s.scripts = true },
+		})
 	}
 	if err := ask(ctx, c, questions); err != nil {
 		return s, nil, err
+	}
+	if len(unknown) == 4 {
+		return s, nil, errProxy
 	}
 	if s.role == "sentinel" {
 		return s, nil, ErrSentinel
@@ -61,15 +77,25 @@ func handshake(ctx context.Context, c redis.Conn) (s server, doubts []string, er
 	if s.missing != "" {
 		return s, nil, fmt.Errorf("%w (%s)", ErrCluster, s.missing)
 	}
+	if err := s.askScript(ctx, c); err != nil {
+		return s, nil, err
+	}
 	doubt := func(is bool, text string) {
 		if is {
 			doubts = append(doubts, text)
 		}
 	}
+	if own, ok := c.(*ownConn); ok {
+		doubt(own.doubt != "", own.doubt)
+	}
 	doubt(policy != "" && policy != "noeviction",
 		"its maxmemory-policy is "+policy+", so it may evict locks that are held: set it to noeviction")
-	doubt(s.runID == "",
+	doubt(s.runID == "" && !told,
 		"it does not tell its run_id, so a restart with an old state is not noticed: permit INFO")
+	doubt(s.runID == "" && told,
+		"its INFO has no run_id, and nothing that could stand in, so a restart with an old state is not noticed")
+	doubt(s.standsIn(),
+		"its INFO has no run_id: its master_replid stands in, so a restart is noticed, and a first replica or a backup counts as one")
 	doubt(s.role == "",
 		"it does not tell its role, so a replica would not be noticed: permit ROLE")
 	doubt(s.clientID == 0,

@@ -3,9 +3,12 @@ package pool
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -104,6 +107,30 @@ func TestAServerThatAnswersNoQuestionsIsStillOfUse(t *testing.T) {
 	assert.Equal(t, protocol.Granted, do(t, r.open(), acquire("k", "v")).Outcome)
 }
 
+// TestAProxyThatHidesItsServersIsRefused, though it passes SET and EVAL: behind it may be one server or
+// many, and a restart is not noticed. An ACL, or a server that renames some of the commands, is no proxy.
+func TestAProxyThatHidesItsServersIsRefused(t *testing.T) {
+	t.Parallel()
+	hidden := []string{"CLIENT", "INFO", "ROLE", "SCRIPT"}
+	for _, says := range []string{"unsupported command '%s'", "ERR unknown command '%s', with args beginning with: "} {
+		r := newRig(t)
+		for _, cmd := range hidden {
+			r.fail(cmd, fmt.Sprintf(says, cmd))
+		}
+		err := trouble(t, r.open(), acquire("k", "v"))
+		assert.ErrorIs(t, err, errProxy)
+		assert.ErrorContains(t, err, "is a proxy, such as Envoy")
+		assert.True(t, isPermanent(err))
+		assert.False(t, r.Exists("k"))
+
+		r = newRig(t)
+		for _, cmd := range hidden[1:] {
+			r.fail(cmd, fmt.Sprintf(says, cmd))
+		}
+		assert.Equal(t, protocol.Granted, do(t, r.open(), acquire("k", "v")).Outcome)
+	}
+}
+
 func TestAServerThatIsDownFailsAtOnceAndIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -164,6 +191,56 @@ func TestAServerThatFailsAgainAndAgainIsNotCalledWithoutPause(t *testing.T) {
 	do(t, n, release("k", "v")) // is pending from now on, and refused on each connection
 	eventually(t, func() bool { return r.connections() > 6 }, "it is tried again")
 	assert.Greater(t, time.Since(start), 100*time.Millisecond)
+}
+
+// TestAServerThatCutsConnectionsThatWorkIsSoonBack: with waits that double, as for a server that
+// hangs up on each new connection, this would take half a minute.
+func TestAServerThatCutsConnectionsThatWorkIsSoonBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	n := r.open()
+	limit := time.After(testTimeout)
+	for i := range 60 {
+		for granted := false; !granted; {
+			select {
+			case <-limit:
+				require.Fail(t, "it takes too long", "after %d cuts", i)
+			default:
+			}
+			req := acquire(fmt.Sprint("k", i), "v")
+			req.TTL, req.Timeout = time.Minute, testTimeout
+			to := make(replies, 1)
+			if n.Submit(&req, 0, to) == nil {
+				granted = to.next(t).Outcome != protocol.Unknown
+			} else {
+				runtime.Gosched()
+			}
+		}
+		r.hangUp()
+	}
+}
+
+func TestTheWaitBeforeTheNextConnection(t *testing.T) {
+	t.Parallel()
+	lost := func(err error) error { return fmt.Errorf("connection lost: %w", err) }
+	for name, c := range map[string]struct {
+		had    connection
+		before time.Duration
+		want   time.Duration
+	}{
+		"first failure":                 {connection{}, 0, firstBackoff},
+		"further failures":              {connection{}, 40 * time.Millisecond, 80 * time.Millisecond},
+		"many failures":                 {connection{}, maxBackoff, maxBackoff},
+		"lasted":                        {connection{lasted: 2 * maxBackoff}, maxBackoff, 0},
+		"hung up on at once":            {connection{err: lost(io.EOF)}, maxBackoff, maxBackoff},
+		"worked and was cut":            {connection{worked: true, err: lost(io.EOF)}, maxBackoff, firstBackoff},
+		"worked and was reset":          {connection{worked: true, err: lost(syscall.ECONNRESET)}, maxBackoff, firstBackoff},
+		"worked and ended by an answer": {connection{worked: true, err: errScriptsLost}, 40 * time.Millisecond, 80 * time.Millisecond},
+		"worked and stalled":            {connection{worked: true, err: ErrStalled}, 40 * time.Millisecond, 80 * time.Millisecond},
+		"worked and said too much":      {connection{worked: true, err: lost(ErrReplyTooLarge)}, 40 * time.Millisecond, 80 * time.Millisecond},
+	} {
+		assert.Equal(t, c.want, backoffAfter(c.had, c.before), name)
+	}
 }
 
 func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {

@@ -18,8 +18,7 @@ const (
 	// maxOutstanding bounds the requests that wait for one node, sent or not.
 	maxOutstanding = 1 << 16
 
-	// The waits between attempts to connect. The first attempt after a connection that lasted is
-	// made at once.
+	// The waits between attempts to connect: see backoffAfter.
 	firstBackoff = 10 * time.Millisecond
 	maxBackoff   = time.Second
 )
@@ -39,6 +38,8 @@ type node struct {
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when run has returned
 	cautious bool          // the last connection ended by a reply that is too large: the next merges nothing; run's
+	met      []string      // the servers so far: see addresses.go; run's
+	several  error         // it leads to more than one; run's
 	wake     chan struct{} // capacity 1: there is something in queue
 
 	tried     chan struct{} // closed when the first attempt to connect has ended
@@ -166,15 +167,14 @@ func (n *node) run() {
 	backoff := time.Duration(0)
 	for n.sleep(backoff) {
 		c, err := n.connect(last)
-		backoff = min(max(firstBackoff, 2*backoff), maxBackoff)
+		var had connection
 		if err == nil {
 			last = c.server
 			err = c.serve()
 			n.cautious = errors.Is(err, ErrReplyTooLarge)
-			if c.lasted() {
-				backoff = 0
-			}
+			had = connection{lasted: time.Since(c.began), worked: c.worked, err: err}
 		}
+		backoff = backoffAfter(had, backoff)
 		n.goOffline(err)
 	}
 	n.goOffline(ErrClosed)
@@ -183,6 +183,26 @@ func (n *node) run() {
 	if n.retryTimer != nil {
 		n.retryTimer.Stop()
 	}
+}
+
+// A connection is what is known of one that has ended. The zero value is one that was not made.
+type connection struct {
+	lasted time.Duration
+	worked bool  // the server answered on it, after the handshake
+	err    error // why it ended
+}
+
+// backoffAfter returns how long to wait before the next attempt to connect. It is a little for a
+// connection that worked until it was cut, because the server is there, and twice the wait before
+// for any other that did not last: one that never worked, or that the server's answers ended.
+func backoffAfter(c connection, before time.Duration) time.Duration {
+	switch {
+	case c.lasted > maxBackoff:
+		return 0
+	case c.worked && isHangUp(c.err):
+		return firstBackoff
+	}
+	return min(max(firstBackoff, 2*before), maxBackoff)
 }
 
 // sleep waits for about d. Half of d is random, so that the clients of a server that comes back do
@@ -204,7 +224,18 @@ func (n *node) sleep(d time.Duration) bool {
 func (n *node) connect(last server) (*conn, error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.settings.dialTimeout)
 	defer cancel()
+	if n.several != nil {
+		return nil, n.several
+	}
 	rc, now, doubts, err := n.reach(ctx)
+	if err == nil {
+		if err = n.meet(now); err != nil {
+			rc.Close()
+		}
+	}
+	if errors.Is(err, errSeveral) {
+		n.doubts.enter("it " + err.Error())
+	}
 	if err != nil {
 		return nil, explainDial(err)
 	}

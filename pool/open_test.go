@@ -65,7 +65,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	assert.ErrorContains(t, err, "name is empty")
 	_, err = FromDial("n", nil)
 	assert.ErrorContains(t, err, "nil")
-	for _, o := range []Option{NetDial(nil), TLS(nil), DialTimeout(0), StallTimeout(time.Millisecond), Log(nil)} {
+	for _, o := range []Option{NetDial(nil), TLS(nil), TLSFunc(nil), DialTimeout(0), StallTimeout(time.Millisecond), Log(nil)} {
 		_, err = OpenWith([]string{"redis://h"}, o)
 		assert.ErrorContains(t, err, "pool: option ")
 	}

@@ -15,8 +15,9 @@ type Option func(*settings) error
 
 type settings struct {
 	netDial     func(ctx context.Context, network, address string) (net.Conn, error)        // nil: net.Dialer's
-	tls         *tls.Config                                                                 // nil: the defaults
+	tls         func(ctx context.Context, server string) (*tls.Config, error)               // nil: the defaults
 	credentials func(ctx context.Context, server string) (user, password string, err error) // nil: those of the URL
+	lookup      func(ctx context.Context, host string) ([]string, error)
 	dialTimeout time.Duration
 	stall       time.Duration
 	log         *slog.Logger
@@ -29,6 +30,7 @@ type settings struct {
 
 func settle(opts []Option) (*settings, error) {
 	s := &settings{
+		lookup:      net.DefaultResolver.LookupHost,
 		dialTimeout: time.Second, stall: time.Second, log: slog.New(slog.DiscardHandler),
 		linger: time.Second, ping: 3 * time.Second,
 	}
@@ -71,13 +73,33 @@ func NetDial(dial func(ctx context.Context, network, address string) (net.Conn, 
 }
 
 // TLS sets the configuration for rediss:// URLs. Default: the system's roots and the URL's host
-// name. A ServerName left empty becomes the URL's host.
+// name. A ServerName left empty becomes the URL's host. TLSFunc is for certificates and authorities
+// that are replaced while the nodes are in use.
 func TLS(c *tls.Config) Option {
 	return func(s *settings) error {
 		if c == nil {
 			return errors.New("TLS(nil): leave the option out for the defaults")
 		}
-		s.tls = c.Clone()
+		c := c.Clone()
+		s.tls = func(context.Context, string) (*tls.Config, error) { return c, nil }
+		return nil
+	}
+}
+
+// TLSFunc is TLS with a configuration for each new connection: for files of certificates and
+// authorities that are replaced. server is the host:port of the URL. What f returns is not changed, so
+// f may return the same configuration until the files have changed. Connections that are open stay as
+// they are.
+//
+// f is called within DialTimeout, which ctx has, and may be called for several connections at the same
+// time. Its error is one of the server, which has no vote meanwhile, and may be shown and logged: keep
+// secrets out of it.
+func TLSFunc(f func(ctx context.Context, server string) (*tls.Config, error)) Option {
+	return func(s *settings) error {
+		if f == nil {
+			return errors.New("TLSFunc(nil): leave the option out for the defaults")
+		}
+		s.tls = f
 		return nil
 	}
 }

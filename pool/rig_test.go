@@ -175,6 +175,15 @@ func (r *rig) goOn() {
 	clear(r.hang)
 }
 
+// hangUp cuts all connections.
+func (r *rig) hangUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.ids {
+		p.Close()
+	}
+}
+
 // hangs reports whether a command has had to wait.
 func (r *rig) hangs() bool {
 	r.mu.Lock()

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,6 +89,26 @@ func (s server) identity() string {
 	}
 	return s.runID + "/" + record.DataSet(s.dataSet, s.second, s.taken, s.primary)
 }
+
+// process names the server's process: where it has no run_id, by its data set. It is empty if neither is
+// known.
+func (s server) process() string { return cmp.Or(s.runID, s.dataSet) }
+
+// askScript completes what INFO tells of a server that has no run_id. In scripts it may have one (an INFO
+// that a proxy has rewritten), and the record is written by a script, which must name the server alike.
+// Else its master_replid stands in: a process draws one when it begins. It changes with the first
+// replica and with a promotion as well, which then cost a quarantine.
+func (s *server) askScript(ctx context.Context, c redis.Conn) error {
+	if s.runID != "" || s.dataSet == "" {
+		return nil
+	}
+	return ask(ctx, c, []question{{name: "EVAL", args: []any{processScript, 0}, answered: func(v any) { s.runID = short(v) }}})
+}
+
+var processScript = luaSource("process")
+
+// standsIn reports whether the data set stands in for the run_id that the server does not tell.
+func (s server) standsIn() bool { return s.runID != "" && s.runID == s.dataSet }
 
 // generation names the server as the primary that it has been since its last promotion. It may change
 // without one.
@@ -242,6 +263,9 @@ func dialPrimary(ctx context.Context, members []member) (redis.Conn, error) {
 		})
 		if err == nil && s.role == "slave" {
 			err = ErrReplica
+		}
+		if err == nil {
+			err = s.askScript(ctx, c)
 		}
 		return s, nil, err
 	})

@@ -215,16 +215,15 @@ func (n *node) listen() {
 	backoff := time.Duration(0)
 	for n.sleep(backoff) && n.hints.goOn() {
 		l, to, err := n.openListener()
-		backoff = min(max(firstBackoff, 2*backoff), maxBackoff)
+		var had connection
 		switch {
 		case errors.Is(err, errNoHints):
 			n.refuseHints()
 		case err == nil:
-			l.serve(to)
-			if time.Since(l.began) > maxBackoff {
-				backoff = 0
-			}
+			err = l.serve(to)
+			had = connection{lasted: time.Since(l.began), worked: l.heard.Load() > 0, err: err}
 		}
+		backoff = backoffAfter(had, backoff)
 	}
 }
 
@@ -258,8 +257,8 @@ func (n *node) openListener() (*listener, redirect, error) {
 	return &listener{node: n, member: at, redis: c, began: time.Now(), broken: make(chan struct{})}, to, nil
 }
 
-// serve reads hints until the listener fails.
-func (l *listener) serve(to redirect) {
+// serve reads hints until the listener fails, and returns why.
+func (l *listener) serve(to redirect) error {
 	n := l.node
 	defer context.AfterFunc(n.ctx, l.fail)()
 	if asksForAuth(l.redis) != nil { // its successor asks for credentials
@@ -274,10 +273,11 @@ func (l *listener) serve(to redirect) {
 		l.ping()
 	}()
 	n.setRedirect(to)
-	l.read()
+	err := l.read()
 	<-pinging
 	n.setRedirect(redirect{})
 	n.hints.setListener(nil)
+	return err
 }
 
 // isElsewhere reports whether the node has connected to another of its servers since.
@@ -291,13 +291,14 @@ func (l *listener) fail() {
 	})
 }
 
-func (l *listener) read() {
+// read returns why there is no more to hear.
+func (l *listener) read() error {
 	defer l.fail()
 	for {
 		v, err := receive(l.redis)
 		// An error reply is an answer, too: to a PING that is not permitted.
 		if _, isReply := err.(redis.Error); err != nil && !isReply {
-			return
+			return err
 		}
 		l.heard.Add(1)
 		l.giveHints(v)

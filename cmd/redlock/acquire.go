@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -25,6 +26,7 @@ type acquisition struct {
 	ttl       time.Duration
 	wait      time.Duration
 	noWait    bool
+	forTick   bool // the command runs once per tick, on one machine: see once.Acquire
 	retries   int
 	interval  time.Duration
 	fenced    bool
@@ -119,6 +121,11 @@ func (a *acquisition) warn(text string) { fmt.Fprintln(a.stderr, "redlock: "+one
 // take takes the lock. Its error has an exit code. The caller releases the lock, and then calls
 // stop.
 func (a *acquisition) take(ctx context.Context, names []string, observers ...redlock.LockerOption) (lock *redlock.Lock, stop func(), err error) {
+	for _, name := range names {
+		if err := checkText(name); err != nil {
+			return nil, nil, err
+		}
+	}
 	sets, stopServers, err := a.start(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -158,7 +165,11 @@ func (a *acquisition) acquire(ctx context.Context, l *redlock.Locker, names []st
 		opts = append(opts, redlock.Fair())
 	}
 	if a.noWait {
-		return a.tryAcquire(ctx, l, names, opts)
+		ask := func() (*redlock.Lock, error) { return a.tryAcquire(ctx, l, names, opts) }
+		if a.forTick {
+			return once.Acquire(ctx, l, names, ask)
+		}
+		return ask()
 	}
 	if a.flags.Changed("retries") {
 		opts = append(opts, redlock.Retries(a.retries))

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
@@ -140,6 +141,7 @@ func assign(f *pflag.Flag, value []string) error {
 // wanted are the words for values that a flag of a type does not take.
 var wanted = map[string]string{
 	"bool": "true or false", "duration": "a time with its unit, such as 500ms, 10s or 1h30m", "int": "a whole number",
+	"tick": "day, or a time with its unit, such as 5m or 1h",
 }
 
 // notOfType says what a flag takes instead of a value. It takes the place of the words of the
@@ -160,7 +162,7 @@ func wrong(flags *pflag.FlagSet, name, format string, args ...any) error {
 	if from := f.Annotations[origin]; from != nil && !f.Changed {
 		of, code = from[0], exitConfig
 	}
-	if kind := f.Value.Type(); kind == "int" || kind == "duration" {
+	if kind := f.Value.Type(); kind == "int" || kind == "duration" || kind == "tick" {
 		of += " " + f.Value.String()
 	}
 	return &exitError{code: code, err: fmt.Errorf("%s: %w", of, fmt.Errorf(format, args...))}
@@ -181,7 +183,7 @@ var limits = map[string]limit{
 	"dial-timeout":       {1, year, "must be above zero, and at most a year"},
 	"retry-interval":     {0, year, "must be between 0 and a year"},
 	"min-hold":           {0, year, "must be between 0 and a year"},
-	"once-per":           {int64(time.Second), year, "must be between 1s and a year"},
+	"once-per":           {int64(time.Second), year, "must be between 1s and a year, or day"},
 	"map-version":        {1, 1 << 19, "must be between 1 and 524288"},
 	"retries":            {0, math.MaxInt, "must not be negative"},
 	"permits":            {1, mostPermits, "must be between 1 and 1000"},
@@ -190,9 +192,15 @@ var limits = map[string]limit{
 	"limit":              {1, math.MaxInt, "must be at least 1"},
 }
 
-// withinLimits returns an error if the value of a flag is outside of its limits.
+// texts are flags of which names of locks are made.
+var texts = []string{"and", "group-prefix", "office", "prefix"}
+
+// withinLimits returns an error if the value of a flag is outside of its limits, or is no text.
 func withinLimits(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(texts, f.Name) && !utf8.ValidString(f.Value.String()) {
+			err = cmp.Or(err, wrong(flags, f.Name, "%q must be text in UTF-8", f.Value.String()))
+		}
 		l, ok := limits[f.Name]
 		if isSet := f.Changed || f.Annotations[origin] != nil; !ok || !isSet {
 			return
@@ -200,7 +208,10 @@ func withinLimits(flags *pflag.FlagSet) (err error) {
 		text := f.Value.String()
 		n, notInt := strconv.ParseInt(text, 10, 64)
 		if notInt != nil {
-			d, _ := time.ParseDuration(text)
+			d, notTime := time.ParseDuration(text)
+			if notTime != nil {
+				return // a word, such as day
+			}
 			n = int64(d)
 		}
 		if n < l.least || n > l.most {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,47 @@ func TestCredentialsAreForTheURLsWithoutAny(t *testing.T) {
 	assert.Equal(t, "alone", password)
 }
 
+// TestAPasswordFromAPipeIsReadOnce, as that of --password-file <(COMMAND): it has no second reading.
+func TestAPasswordFromAPipeIsReadOnce(t *testing.T) {
+	r, w, err := os.Pipe()
+	tr.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	path := fmt.Sprintf("/dev/fd/%d", r.Fd())
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("pipes have no names here")
+	}
+	_, err = w.WriteString("word\n")
+	tr.NoError(t, err)
+	tr.NoError(t, w.Close())
+	s, err := settled(t, "nodes: redis://a\npassword_file: "+path, nil)
+	tr.NoError(t, err)
+	for range 2 {
+		_, password, err := s.login.current(t.Context(), "a:6379")
+		tr.NoError(t, err)
+		assert.Equal(t, "word", password)
+	}
+}
+
+// TestAPasswordFileThatIsBrokenKeepsThePasswordOfBefore, as one that is being written does.
+func TestAPasswordFileThatIsBrokenKeepsThePasswordOfBefore(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	is := func(text string) { tr.NoError(t, os.WriteFile(secret, []byte(text), 0o600)) }
+	is("first\n")
+	s, err := settled(t, "nodes: redis://a\npassword_file: "+secret, nil)
+	tr.NoError(t, err)
+	var said strings.Builder
+	s.login.reread.stderr = &said
+	for _, step := range [][2]string{{"first\n", "first"}, {"second", "second"}, {"\n", "second"}, {"third\n", "third"}} {
+		is(step[0])
+		for range 2 {
+			_, password, err := s.login.current(t.Context(), "a:6379")
+			tr.NoError(t, err)
+			assert.Equal(t, step[1], password)
+		}
+	}
+	assert.Equal(t, "redlock: password file "+secret+": it is empty; what was read before is used until that is mended\n", said.String())
+}
+
 func TestCertificatesThatAreNoneAreRefused(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "text")
 	tr.NoError(t, os.WriteFile(text, []byte("hello"), 0o600))
@@ -107,6 +149,8 @@ func TestOneFileServesAllCommands(t *testing.T) {
 		tr.NoError(t, c.Flags().Set("config", path))
 		login, err := configure(c.Flags(), nil)
 		assert.NoError(t, err, c.Name())
+		assert.Equal(t, "hunter2", login.reread.current())
+		login.reread = nil
 		assert.Equal(t, credentials{username: "locks", file: password}, login)
 
 		tr.NoError(t, os.WriteFile(path, []byte(file+"  tll: 10s\n"), 0o600))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,7 +20,8 @@ import (
 // credentials are for the URLs that have none of their own.
 type credentials struct {
 	username, password string
-	file               string           // that has the password; read again for each connection
+	file               string           // that has the password
+	reread             *reread[string]  // of the file, for each connection
 	command            *passwordCommand // that prints it
 }
 
@@ -44,9 +46,11 @@ func (c *configuration) credentials() (credentials, error) {
 		return credentials{}, configErrorf("there are both a password and its file (%s, %s); leave one out", sources["password"], sources["password_file"])
 	}
 	if login.file != "" {
-		if _, err := readPassword(login.file); err != nil {
+		reread, err := readPassword(login.file, io.Discard)
+		if err != nil {
 			return credentials{}, configErrorf("%s: %v", sources["password_file"], err)
 		}
+		login.reread = reread
 	}
 	return login, nil
 }
@@ -71,8 +75,8 @@ func (c credentials) areSet() bool { return c.password != "" || c.file != "" || 
 // current returns the user and the password of this moment.
 func (c credentials) current(ctx context.Context, _ string) (user, password string, err error) {
 	switch {
-	case c.file != "":
-		password, err = readPassword(c.file)
+	case c.reread != nil:
+		password = c.reread.current()
 	case c.command != nil:
 		password, err = c.command.output(ctx)
 	default:
@@ -99,17 +103,26 @@ func (c credentials) in(ctx context.Context, urls []string) ([]string, error) {
 	return with, nil
 }
 
-// readPassword reads the password that a file has.
-func readPassword(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("password file: %w", err)
-	}
-	password := strings.TrimRight(string(text), "\r\n")
-	if password == "" {
-		return "", fmt.Errorf("password file %s: it is empty", file)
-	}
-	return password, nil
+var errEmpty = errors.New("it is empty")
+
+// readPassword reads the password that a file has. What is wrong with it later is told on stderr.
+func readPassword(file string, stderr io.Writer) (*reread[string], error) {
+	return (&reread[string]{
+		files: []string{file}, stderr: stderr,
+		explain: func(err error) error {
+			if errors.Is(err, errEmpty) {
+				return fmt.Errorf("password file %s: %w", file, err)
+			}
+			return fmt.Errorf("password file: %w", err)
+		},
+		parse: func(texts ...[]byte) (string, error) {
+			password := strings.TrimRight(string(texts[0]), "\r\n")
+			if password == "" {
+				return "", errEmpty
+			}
+			return password, nil
+		},
+	}).begin()
 }
 
 // A passwordCommand prints a password. What it has printed is good for a while, because connections to

@@ -33,6 +33,7 @@ out what would break them; it exits with 69 if one does not answer.`,
   redlock demo --node redis://127.0.0.1:7001,redis://127.0.0.1:7002,redis://127.0.0.1:7003`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
+			s.stderr = c.ErrOrStderr()
 			if s.flags.Changed("node") { // else it leaves the environment's servers alone
 				if err := s.settleNodes(); err != nil {
 					return err

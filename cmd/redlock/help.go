@@ -97,7 +97,9 @@ the URLs that have none of their own. They are never printed.
 
 A password that ends, as tokens of IAM do, is in a file, which is read again for
 each connection, or is printed by --password-command. That is run by the shell,
-again for connections that are made more than a second later.
+again for connections that are made more than a second later. The files of --tls-ca,
+--tls-cert and --tls-key are read again for each connection, too; while they are
+broken, or do not fit together yet, those of before are used.
 
 All who compete for a lock must use the same servers, prefix and max_ttl.
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,7 +100,7 @@ var errInputEnded = errors.New("standard input ended before there was a lock; ke
 // run takes the lock and holds it until standard input ends.
 func (h *holdCommand) run(c *cobra.Command, names []string) error {
 	for _, name := range names { // before standard input is looked at, which can have ended
-		if err := h.servers.checkName(name); err != nil {
+		if err := cmp.Or(checkText(name), h.servers.checkName(name)); err != nil {
 			return err
 		}
 	}

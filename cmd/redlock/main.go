@@ -13,8 +13,11 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // for machines and images without a database of time zones
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -107,6 +110,7 @@ func explain(ctx context.Context, err error) string {
 // name, too, so it is cut off.
 func oneLine(text string) string {
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "redlock: "), "pool: ")
+	text = strings.ReplaceAll(text, "; tests use package redlocktest", "") // which is for programs in Go
 	return harmless(strings.Join(strings.Fields(text), " "))
 }
 
@@ -182,16 +186,30 @@ func knownShell(c *cobra.Command, args []string) error {
 // noArguments is for commands that take flags only.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageErrorf("%s takes no arguments, only flags: %q", c.Name(), args)
+		return usageErrorf("%s takes no arguments, only flags: %q%s", c.Name(), args, withEquals(c, args))
 	}
 	return nil
+}
+
+// withEquals is the advice for an argument that was meant as the value of a flag that needs none.
+func withEquals(c *cobra.Command, args []string) (advice string) {
+	for _, value := range args {
+		_, notBool := strconv.ParseBool(value)
+		c.Flags().Visit(func(f *pflag.Flag) {
+			isValue := f.Value.Type() == "bool" && notBool == nil || f.Name == "ui" && slices.Contains(pageModes, value)
+			if isValue && advice == "" {
+				advice = fmt.Sprintf("; write --%s=%s", f.Name, value)
+			}
+		})
+	}
+	return advice
 }
 
 // oneArgument is for commands that take one argument, which is described by what.
 func oneArgument(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return usageErrorf("%s takes one argument, %s, not %d", c.Name(), what, len(args))
+			return usageErrorf("%s takes one argument, %s, not %d%s", c.Name(), what, len(args), withEquals(c, args))
 		}
 		return nil
 	}

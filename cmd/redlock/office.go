@@ -27,6 +27,9 @@ func (s *serveCommand) checkOffice() error {
 			return wrong(s.flags, "probes", "%q: must be HOST:PORT, or :PORT for all addresses", s.probesAt)
 		}
 	}
+	if s.office != "" {
+		return s.checkName(s.office)
+	}
 	return nil
 }
 
@@ -35,10 +38,10 @@ func (s *serveCommand) candidacy(c serve.Config, locker *redlock.Locker) (serve.
 	host, _ := os.Hostname()
 	c.Office, c.Candidate = s.office, cmp.Or(s.candidate, host, "unknown")
 	c.Warn = func(err error) {
-		fmt.Fprintf(s.stderr, "redlock: --office %s cannot be had, and is tried again: %v\n", s.office, err)
+		fmt.Fprintf(s.stderr, "redlock: --office %s cannot be had, and is tried again: %s\n", s.office, oneLine(err.Error()))
 	}
 	if err := locker.Check(redlock.Owner(c.Candidate)); err != nil {
-		return c, wrong(s.flags, "candidate", "%w", err)
+		return c, wrong(s.flags, "candidate", "%s", ofOption.ReplaceAllString(err.Error(), ""))
 	}
 	return c, nil
 }

@@ -38,7 +38,17 @@ out of reach, because all are in a job object.
 With --once-per 5m the command runs at most once in five minutes, on all machines
 together, though their clocks differ and it takes less than they differ by: the
 tick is marked on the servers before the command runs. Where it is marked already
-the exit code is that for a lock that is held by another.
+the exit code is that for a lock that is held by another. The tick is that of the
+moment at which redlock was started, however long it then waits. If it waits for
+longer than two ticks (half a minute at least) and no mark is left, it does not run
+the command, says so and exits with 1.
+
+A job that starts at a time of day, once a day or less often, needs --once-per day
+and the time zone of its crontab, such as --time-zone Europe/Berlin: two such starts
+are 23 hours apart where summer time begins, so with --once-per 24h the second may
+be left out. Give all machines the same zone. A day begins half a minute before
+midnight, for machines that are a little early. For a job of every few hours write
+--once-per 1h, or 30m if it starts at half past an hour of UTC.
 
 What the command leaves running in its process group when it ends is ended, too.
 A lock that nobody releases, as that of a redlock which was killed, is free one TTL
@@ -59,8 +69,37 @@ The command finds in its environment
 type runCommand struct {
 	*acquisition
 	minHold time.Duration
-	oncePer time.Duration
+	oncePer tickLength
+	zone    string    // of a day
+	ticks   *once.Job // as --once-per has it; nil without
+	started time.Time
 }
+
+// A tickLength is the value of --once-per: a time, or a day of the calendar.
+type tickLength struct {
+	every time.Duration
+	isDay bool
+}
+
+const dayWord = "day"
+
+func (l *tickLength) Set(text string) (err error) {
+	if l.isDay = text == dayWord; l.isDay {
+		return nil
+	}
+	l.every, err = time.ParseDuration(text)
+	return err
+}
+
+func (l *tickLength) String() string {
+	if l.isDay {
+		return dayWord
+	}
+	return l.every.String()
+}
+
+// Type names the type for wanted, which has the words for it.
+func (l *tickLength) Type() string { return "tick" }
 
 func newRun() *cobra.Command {
 	c := &cobra.Command{
@@ -70,7 +109,9 @@ func newRun() *cobra.Command {
 		Example: `  # waits for the lock
   redlock run nightly -- /usr/local/bin/report
   # in the crontabs of several machines: one of them does it, the others exit with 75
-  redlock run --no-wait --once-per 1h nightly -- /usr/local/bin/report
+  redlock run --no-wait --once-per 5m report -- /usr/local/bin/report
+  # the same for a job of each day
+  redlock run --no-wait --once-per day --time-zone Europe/Berlin nightly -- /usr/local/bin/report
   redlock run --wait 30s --fenced migrate -- sh -c 'migrate --fence "$REDLOCK_FENCE"'
   # holds both names, whoever wants them in whatever order
   redlock run --and account:7 account:3 -- transfer 3 7
@@ -91,8 +132,10 @@ func newRun() *cobra.Command {
 	r.graceFlag("kill-after", "how long after SIGTERM a command is killed whose lock is lost (default: TTL/4)")
 	f := c.Flags()
 	f.DurationVar(&r.minHold, "min-hold", 0, "hold the lock for at least so long, for short jobs that several machines start when their clocks say so")
-	f.DurationVar(&r.oncePer, "once-per", 0, "run the command at most once in each tick of this `LENGTH`, on all machines together; a tick is a multiple of it, and the nearest counts; at least 1s")
+	f.Var(&r.oncePer, "once-per", "run the command at most once in each tick of this `LENGTH`, on all machines together: day, or a time, of which a tick is a multiple, and the nearest to the start counts; at least 1s")
+	f.StringVar(&r.zone, "time-zone", "", "the time `ZONE` whose days --once-per day counts, as in the crontab, such as Europe/Berlin")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		r.started = time.Now()
 		if err := r.check(); err != nil {
 			return err
 		}
@@ -100,9 +143,32 @@ func newRun() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		r.forTick = r.ticks != nil
 		return r.run(c.Context(), append([]string{name}, r.and...), argv)
 	}
 	return c
+}
+
+// check completes the flags and refuses what contradicts itself.
+func (r *runCommand) check() error {
+	if err := r.acquisition.check(); err != nil {
+		return err
+	}
+	switch hasZone := r.flags.Changed("time-zone"); {
+	case hasZone && !r.oncePer.isDay:
+		return usageErrorf("--time-zone is for --once-per day: other ticks are the same in all zones")
+	case r.oncePer.isDay && !hasZone:
+		return usageErrorf("--once-per day needs --time-zone, because days begin at other times elsewhere: give the zone of the crontab, such as Europe/Berlin, the same on all machines")
+	case r.oncePer.isDay:
+		zone, err := time.LoadLocation(r.zone)
+		if err != nil || r.zone == "" || zone == time.Local || r.zone == "localtime" {
+			return usageErrorf("--time-zone: %q must be a name of the time zone database, such as Europe/Berlin, America/New_York or UTC", r.zone)
+		}
+		r.ticks = &once.Job{Day: zone}
+	case r.flags.Changed("once-per"):
+		r.ticks = &once.Job{Every: r.oncePer.every}
+	}
+	return nil
 }
 
 // nameAndCommand splits the arguments, of which so many stood before the first --. A name that
@@ -170,17 +236,30 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	return r.hold(ctx, lock, j, argv[0])
 }
 
-// claim marks the tick of --once-per, if there is one. Its error says why the command must not run.
+// claim marks the tick of --once-per, if there is one: that of the start, because what ran while this
+// command waited was the run of its tick. The error says why the command must not run.
 func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
-	if r.oncePer == 0 {
+	if r.ticks == nil {
 		return nil
 	}
-	tick := once.Tick(time.Now(), r.oncePer)
-	first, err := once.Claim(ctx, lock, tick, r.oncePer)
-	if err == nil && !first {
-		return r.conflict(fmt.Errorf("%s is done for its tick, %s", word(lock.Name()), tick.Local().Format(time.DateTime)), r.verbose > 0)
+	first, err := r.ticks.Claim(ctx, lock, r.started)
+	switch {
+	case errors.Is(err, once.ErrLate):
+		return &exitError{code: exitFailed, err: fmt.Errorf("%s: the lock came %v after the start, which is too late for its tick, %s: whether that was run is not known any more; the command was not run",
+			word(lock.Name()), time.Since(r.started).Round(time.Second), r.tick())}
+	case err == nil && !first:
+		return r.conflict(fmt.Errorf("%s is done for its tick, %s", word(lock.Name()), r.tick()), r.verbose > 0)
 	}
 	return err
+}
+
+// tick returns the tick of the start for people.
+func (r *runCommand) tick() string {
+	tick := r.ticks.Tick(r.started)
+	if r.oncePer.isDay {
+		return tick.Format(time.DateOnly)
+	}
+	return tick.Local().Format(time.DateTime)
 }
 
 // hold runs the job of that name while the lock is held, and releases the lock.

@@ -26,6 +26,7 @@ import (
 	"github.com/redquorum/redquorum/internal/job"
 	"github.com/redquorum/redquorum/internal/long"
 	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -424,6 +425,116 @@ func TestACommandRunsOncePerTick(t *testing.T) {
 	assert.Equal(t, exitNoQuorum, code, "it is not known whether the command has run")
 	assert.Empty(t, stdout)
 	assert.Contains(t, stderr, "its mark is no number")
+}
+
+// TestATickIsOfTheStart, however long the command waited for the lock: behind a holder and behind an
+// outage, and whatever the flags for the waiting are.
+func TestATickIsOfTheStart(t *testing.T) {
+	t.Parallel()
+	retries := []string{"--retries", "1000", "--retry-interval", "50ms"}
+	for name, test := range map[string]struct {
+		flags  []string
+		outage bool
+	}{
+		"behind a holder":             {nil, false},
+		"behind a holder, --retries":  {retries, false},
+		"behind an outage, --wait":    {[]string{"--wait", "5m"}, true},
+		"behind an outage, --retries": {retries, true},
+		"behind an outage, --no-wait": {append([]string{"--no-wait"}, retries...), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := five(t)
+			l := client(t, f)
+			free(t, l, "x")
+			lock, err := l.Acquire(t.Context(), "x")
+			tr.NoError(t, err)
+			state := "held by another"
+			if test.outage {
+				tr.NoError(t, lock.Release(t.Context()))
+				state = "no quorum"
+				for i := range 3 {
+					tr.NoError(t, f.Pause(t.Context(), i))
+				}
+			}
+			args := append([]string{"run", "-v", "--once-per", "1s"}, test.flags...)
+			p := command(t, f.URLs(), append(args, "x", "--", "echo", "ran")...)
+			p.Env = append(p.Env, "REDLOCK_NODE_TIMEOUT=500ms")
+			first := once.Tick(time.Now(), time.Second)
+			p.begin(t)
+			eventually(t, "it waits", func() bool { return strings.Contains(p.stderr.String(), state) })
+			last := once.Tick(time.Now(), time.Second)
+			time.Sleep(time.Until(last.Add(2 * time.Second))) // the next ticks
+			if test.outage {
+				for i := range 3 {
+					tr.NoError(t, f.Resume(t.Context(), i))
+				}
+			} else {
+				tr.NoError(t, lock.Release(t.Context()))
+			}
+			p.says(t, "ran")
+			assert.Zero(t, p.code(t), p.stderr.String())
+			var mark int64
+			for _, url := range f.URLs() {
+				n, _ := strconv.ParseInt(has(t, url, "redlock:once:{x}"), 10, 64)
+				mark = max(mark, n)
+			}
+			assert.GreaterOrEqual(t, mark, first.UnixMilli())
+			assert.LessOrEqual(t, mark, last.UnixMilli(), "the tick is one that came while it waited")
+		})
+	}
+}
+
+// TestACommandRunsOncePerDay of the zone, though servers and machines are in others.
+func TestACommandRunsOncePerDay(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	for name, offset := range map[string]time.Duration{"Etc/GMT-14": 14 * time.Hour, "Etc/GMT+12": -12 * time.Hour} {
+		run := func() (int, string, string) {
+			return command(t, f.URLs(), "run", "-v", "--once-per", "day", "--time-zone", name, name, "--", "echo", "ran").outcome(t)
+		}
+		day := func() string { return time.Now().UTC().Add(offset + 30*time.Second).Format(time.DateOnly) }
+		began := day()
+		code, stdout, stderr := run()
+		assert.Zero(t, code, stderr)
+		assert.Equal(t, "ran\n", stdout)
+		code, stdout, stderr = run()
+		if day() != began {
+			t.Skip("the day has ended")
+		}
+		assert.Equal(t, exitHeld, code, stderr)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, name+" is done for its tick, "+began+"\n")
+	}
+}
+
+// TestACommandThatIsLateIsNotRun, and says so, because nobody may have run it.
+func TestACommandThatIsLateIsNotRun(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	lock, err := client(t, f).Acquire(t.Context(), "x")
+	tr.NoError(t, err)
+	r := &runCommand{acquisition: &acquisition{}, ticks: &once.Job{Every: 5 * time.Minute}, started: time.Now().Add(-11 * time.Minute)}
+	err = r.claim(t.Context(), lock)
+	assert.Equal(t, exitFailed, exitCode(t.Context(), err))
+	assert.ErrorContains(t, err, "x: the lock came 11m0s after the start, which is too late for its tick, 20")
+	r.started = time.Now()
+	assert.NoError(t, r.claim(t.Context(), lock), "the next tick is another's")
+}
+
+// TestASplitVoteSkipsNoTick: the keys are those of machines that started at the same moment. None of them
+// has the lock, and so one must go on.
+func TestASplitVoteSkipsNoTick(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	l := client(t, f)
+	free(t, l, "x")
+	for i, value := range []string{"a", "b", "c"} {
+		ask(t, f.URLs()[i], "SET", "x", value, "PX", "1500")
+	}
+	code, stdout, stderr := command(t, f.URLs(), "run", "--no-wait", "--once-per", "8760h", "x", "--", "echo", "ran").outcome(t)
+	assert.Zero(t, code, stderr)
+	assert.Equal(t, "ran\n", stdout)
 }
 
 func TestAReleaseThatIsNotConfirmedIsTold(t *testing.T) {
@@ -862,7 +973,7 @@ func TestRunWaitsThroughAPauseOfTheServers(t *testing.T) {
 			code, _, stderr := p.outcome(t)
 			assert.Equal(t, test.code, code, stderr)
 			if test.code == 69 {
-				assert.Contains(t, stderr, "no quorum has answered for 3.")
+				assert.Contains(t, stderr, "no quorum has answered for 3")
 			}
 		})
 	}

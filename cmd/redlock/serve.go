@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -54,6 +54,9 @@ Exit codes:
   78     the configuration is wrong
   1      anything else, such as a socket that is in use`
 
+// pageModes are the values of --ui.
+var pageModes = []string{"look", "release"}
+
 // A serveCommand is one run of "redlock serve".
 type serveCommand struct {
 	*servers
@@ -84,11 +87,12 @@ func newServe() *cobra.Command {
 		Args: noArguments,
 	}
 	s := &serveCommand{servers: serverFlags(c)}
+	s.livesOn = true
 	f := c.Flags()
 	s.embeddedFlag()
 	f.StringVar(&s.listen, "listen", "unix:/run/redlock.sock", "`ADDRESS` to listen at: unix:PATH or HOST:PORT")
 	f.StringVar(&s.socketMode, "socket-mode", "0600", "who may use the socket, as for chmod(1)")
-	f.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token that every request must bear")
+	f.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token that every request must bear, or several, one a line")
 	f.StringVar(&s.cert, "cert", "", "`FILE` of the certificate for TLS with the clients")
 	f.StringVar(&s.key, "key", "", "`FILE` of its key")
 	f.StringVar(&s.clientCA, "client-ca", "", "`FILE` of the authorities that clients must have their certificates of")
@@ -115,11 +119,15 @@ func (s *serveCommand) check() error {
 	switch {
 	case s.ttl < time.Second || s.ttl > time.Hour:
 		return wrong(s.flags, "ttl", "must be between 1s and 1h")
+	case s.maxTTL != 0 && s.maxTTL < s.ttl:
+		return wrong(s.flags, "max-ttl", "must be at least --ttl, %v", s.ttl)
+	case s.nodeTimeout >= s.ttl:
+		return wrong(s.flags, "node-timeout", "must be below --ttl, %v", s.ttl)
 	case s.grace < 0:
 		return wrong(s.flags, "stop-within", "must not be negative")
 	case s.maxSessions < 1 || s.maxLeases < 1 || s.maxConnections < 1:
 		return usageErrorf("--max-sessions, --max-leases and --max-connections must be at least 1")
-	case s.page != "" && s.page != "look" && s.page != "release":
+	case s.page != "" && !slices.Contains(pageModes, s.page):
 		return wrong(s.flags, "ui", "%q: must be look or release", s.page)
 	case (s.cert == "") != (s.key == ""):
 		return usageErrorf("--cert and --key belong together; give both")
@@ -142,7 +150,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	}
 	defer stopServers()
 	config := serve.Config{
-		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Token: d.token, IsLoopback: d.isLoopback,
+		TTL: s.ttl, Limits: serve.Limits{Sessions: s.maxSessions, Leases: s.maxLeases}, Tokens: d.tokens, IsLoopback: d.isLoopback,
 	}
 	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}
 	if s.page != "" {
@@ -188,15 +196,19 @@ func (s *serveCommand) serveLocks(ctx context.Context, locker *redlock.Locker, c
 // A door is where clients come in, and who may.
 type door struct {
 	listener   net.Listener
-	address    string // as clients give it
-	token      string
+	address    string          // as clients give it
+	tokens     func() []string // nil: none is wanted
 	isLoopback bool
 }
 
 // door opens it, unless those come in who may not.
 func (s *serveCommand) door() (d door, err error) {
-	if d.token, err = s.token(); err != nil {
-		return d, err
+	if s.tokenFile != "" {
+		tokens, err := s.tokens()
+		if err != nil {
+			return d, err
+		}
+		d.tokens = tokens.current
 	}
 	secure, err := s.tlsConfig()
 	if err != nil {
@@ -207,7 +219,7 @@ func (s *serveCommand) door() (d door, err error) {
 	}
 	at := d.listener.Addr()
 	isLocal, isLoopback := isLocal(at)
-	if !isLocal && (secure == nil || d.token == "" && s.clientCA == "") {
+	if !isLocal && (secure == nil || d.tokens == nil && s.clientCA == "") {
 		d.listener.Close()
 		return d, wrong(s.flags, "listen", "%v can be reached from other machines: give --cert and --key, and --token-file or --client-ca", at)
 	}
@@ -344,20 +356,23 @@ func (s *serveCommand) httpServer(h http.Handler) *http.Server {
 	}
 }
 
-// token reads the token of --token-file.
-func (s *serveCommand) token() (string, error) {
-	if s.tokenFile == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(s.tokenFile)
-	if err != nil {
-		return "", wrong(s.flags, "token-file", "%w", err)
-	}
-	const least = 16 // bytes: what cannot be guessed
-	if text = bytes.TrimSpace(text); len(text) < least {
-		return "", wrong(s.flags, "token-file", "the token must have at least %d characters; head -c 32 /dev/urandom | base64 makes one", least)
-	}
-	return string(text), nil
+// tokens reads those of --token-file, one a line. Two are for the time in which clients change from one
+// to the other: a client whose token is refused cannot keep its locks.
+func (s *serveCommand) tokens() (*reread[[]string], error) {
+	return (&reread[[]string]{
+		files: []string{s.tokenFile}, stderr: s.stderr,
+		explain: func(err error) error { return wrong(s.flags, "token-file", "%w", err) },
+		parse: func(texts ...[]byte) (tokens []string, err error) {
+			const least = 16 // bytes: what cannot be guessed
+			for line := range strings.SplitSeq(strings.TrimSpace(string(texts[0])), "\n") {
+				if line = strings.TrimSpace(line); len(line) < least {
+					return nil, fmt.Errorf("the token must have at least %d characters; head -c 32 /dev/urandom | base64 makes one, and several have a line each", least)
+				}
+				tokens = append(tokens, line)
+			}
+			return tokens, nil
+		},
+	}).begin()
 }
 
 // tlsConfig returns that for the clients, or nil.
@@ -365,18 +380,28 @@ func (s *serveCommand) tlsConfig() (*tls.Config, error) {
 	if s.cert == "" {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	pair, err := s.keyPair("cert", s.cert, s.key)
 	if err != nil {
-		return nil, wrong(s.flags, "cert", "the certificate and its key: %w", err)
+		return nil, err
 	}
-	c := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}
+	c := &tls.Config{NextProtos: []string{"http/1.1"}, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		current := pair.current()
+		return &current, nil
+	}}
 	if s.clientCA == "" {
 		return c, nil
 	}
-	if c.ClientCAs, err = s.authorities("client-ca", s.clientCA); err != nil {
+	authorities, err := s.authorities("client-ca", s.clientCA)
+	if err != nil {
 		return nil, err
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
+	c.SessionTicketsDisabled = true // by which clients come in again whose authority has been taken out
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		current := c.Clone()
+		current.ClientCAs = authorities.current()
+		return current, nil
+	}
 	return c, nil
 }
 

@@ -200,6 +200,21 @@ func certificate(t *testing.T) tls.Certificate {
 }
 
 // TestServeToOtherMachines needs TLS, and to know its clients.
+// TestServeTellsWhatServersSay, because a candidate that cannot lead has no client to tell it to.
+func TestServeTellsWhatServersSay(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	for _, url := range f.URLs() {
+		ask(t, url, "CONFIG", "SET", "maxmemory", "1")
+	}
+	s := startServe(t, f, "--listen", "127.0.0.1:0", "--office", "office")
+	ctx, cancel := context.WithTimeout(t.Context(), endless)
+	defer cancel()
+	s.stderr.await(ctx, t, func(said string) bool { return strings.Contains(said, "OOM command not allowed") })
+	assert.Equal(t, http.StatusServiceUnavailable, s.ask("GET", "/leader", "").status)
+	s.stop()
+}
+
 func TestServeToOtherMachines(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,22 +56,29 @@ type servers struct {
 	tlsKey        string
 	passwordBy    string
 	verbose       verbosity
+	livesOn       bool // so that what is wrong with servers is logged, which others return as their error
 	states        bool // a reporter tells of the lock, and the log of each vote is for -vv
 
 	flags  *pflag.FlagSet
 	stderr io.Writer
-	log    *slog.Logger // with --verbose
+	log    *slog.Logger // with --verbose, or if it lives on
 	login  credentials
-	sets   []serverSet // of groups
+	sets   []serverSet             // of groups
+	tls    func() (tlsFunc, error) // of the files of TLS, which all sets share
 }
 
 // serverFlags adds the flags to a command, and has them settled before it runs.
 func serverFlags(c *cobra.Command) *servers {
 	s := &servers{}
+	s.tls = sync.OnceValues(s.tlsFunc)
 	c.PreRunE = func(*cobra.Command, []string) error {
 		s.stderr = c.ErrOrStderr()
+		level := slog.LevelInfo
 		if s.verbose > 0 {
-			s.log = slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			level = slog.LevelDebug
+		}
+		if s.livesOn || s.verbose > 0 {
+			s.log = slog.New(slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: level}))
 		}
 		if err := s.settle(); err != nil {
 			return err
@@ -196,6 +203,9 @@ func (s *servers) settleNodes() error {
 	if s.login, err = login.by(s.flags, s.passwordBy); err != nil {
 		return err
 	}
+	if s.login.reread != nil { // it was read once already, and a pipe cannot be read twice
+		s.login.reread.stderr = s.stderr
+	}
 	s.nodes = splitURLs(strings.Join(s.nodes, " "))
 	return nil
 }
@@ -239,35 +249,41 @@ func (s *servers) poolOptions() ([]pool.Option, error) {
 	if s.tlsCA == "" && s.tlsCert == "" {
 		return opts, nil
 	}
-	config := &tls.Config{}
-	if s.tlsCA != "" {
-		authorities, err := s.authorities("tls-ca", s.tlsCA)
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = authorities
+	config, err := s.tls()
+	if err != nil {
+		return nil, err
 	}
-	if s.tlsCert != "" {
-		cert, err := tls.LoadX509KeyPair(s.tlsCert, s.tlsKey)
-		if err != nil {
-			return nil, wrong(s.flags, "tls-cert", "the certificate and its key: %s", strings.TrimPrefix(err.Error(), "tls: "))
-		}
-		config.Certificates = []tls.Certificate{cert}
-	}
-	return append(opts, pool.TLS(config)), nil
+	return append(opts, pool.TLSFunc(config)), nil
 }
 
-// authorities reads the file of a flag.
-func (s *servers) authorities(flag, file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, wrong(s.flags, flag, "%w", err)
+// A tlsFunc returns the configuration for a new connection to a server.
+type tlsFunc func(ctx context.Context, server string) (*tls.Config, error)
+
+// tlsFunc reads the files of the flags for the first time.
+func (s *servers) tlsFunc() (tlsFunc, error) {
+	var authorities *reread[*x509.CertPool]
+	var pair *reread[tls.Certificate]
+	var err error
+	if s.tlsCA != "" {
+		if authorities, err = s.authorities("tls-ca", s.tlsCA); err != nil {
+			return nil, err
+		}
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, wrong(s.flags, flag, "%s holds no certificate in PEM format", file)
+	if s.tlsCert != "" {
+		if pair, err = s.keyPair("tls-cert", s.tlsCert, s.tlsKey); err != nil {
+			return nil, err
+		}
 	}
-	return pool, nil
+	return func(context.Context, string) (*tls.Config, error) {
+		c := &tls.Config{}
+		if authorities != nil {
+			c.RootCAs = authorities.current()
+		}
+		if pair != nil {
+			c.Certificates = []tls.Certificate{pair.current()}
+		}
+		return c, nil
+	}, nil
 }
 
 // open returns a Locker over the sets. Its errors are about settings, not about servers that do not
@@ -307,11 +323,17 @@ func (s *servers) open(sets []serverSet, more ...redlock.LockerOption) (*redlock
 // ofOption finds the option of the library that its error is about.
 var ofOption = regexp.MustCompile(`^redlock: option (\w+)(\(.*?\))?: `)
 
+// capital finds where the words of an option's name meet, as in NodeTimeout and MaxTTL.
+var capital = regexp.MustCompile(`([a-z])([A-Z])`)
+
 // refused returns an error of the library about settings as one about a flag, or its source. Options
 // that only the library checks have the names of flags.
 func (s *servers) refused(err error) error {
 	if option := ofOption.FindStringSubmatch(err.Error()); option != nil {
-		return wrong(s.flags, strings.ToLower(option[1]), "%s", err.Error()[len(option[0]):])
+		flag := strings.ToLower(capital.ReplaceAllString(option[1], "$1-$2"))
+		if s.flags.Lookup(flag) != nil {
+			return wrong(s.flags, flag, "%s", err.Error()[len(option[0]):])
+		}
 	}
 	return wrong(s.flags, s.namedBy(), "%s", oneLine(err.Error()))
 }
@@ -356,6 +378,15 @@ func (s *servers) checkName(name string) error {
 		return usageErrorf("the name of a lock must not be empty")
 	case isReserved(serverSet{}) || slices.ContainsFunc(s.sets, isReserved):
 		return usageErrorf("%q is a key of redlock's own, not a lock", name)
+	}
+	return nil
+}
+
+// checkText refuses a name that is not to be locked, because programs over HTTP could not ask for it. "status"
+// and "release" take any, to see and release what other clients hold.
+func checkText(name string) error {
+	if !utf8.ValidString(name) {
+		return usageErrorf("the name %q must be text in UTF-8", name)
 	}
 	return nil
 }

@@ -178,7 +178,12 @@ func (e *examination) addTo(servers []serve.ServerState) {
 			if g.Group != s.Group || at < 0 {
 				continue
 			}
-			s.Health = g.Nodes[at].Worst().String()
+			if t := g.Nodes[at].Timing; t != nil {
+				s.Timing = &serve.Timing{
+					Trip: t.Trip.Microseconds(), Longest: t.Longest.Microseconds(),
+					Ahead: t.Offset.Microseconds(), Within: t.Uncertainty.Microseconds(),
+				}
+			}
 			for _, f := range g.Nodes[at].Findings {
 				s.Findings = append(s.Findings, serve.Finding{Severity: f.Severity.String(), Check: f.Check, Found: f.Found, Means: f.Means, Do: f.Do})
 			}

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -97,6 +98,10 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 	tr.Len(t, servers, 5)
 	for _, s := range servers {
 		assert.Empty(t, s.Error)
+		assert.NotEmpty(t, s.Health)
+		tr.NotNil(t, s.Timing)
+		assert.Positive(t, s.Timing.Trip)
+		assert.Positive(t, s.Timing.Within)
 		for _, check := range []string{"latency", "clock"} {
 			assert.True(t, slices.ContainsFunc(s.Findings, func(f serve.Finding) bool { return f.Check == check }), "%s: %s", s.Server, check)
 		}
@@ -122,21 +127,60 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 	tickets := []string{}
 	for i := range 3 {
 		go client(t, f).Acquire(t.Context(), "fenced", redlock.Fair(), redlock.Fenced())
-		var now serve.Members
-		eventually(t, "another waits", func() bool {
+		// A waiter that was not run for a second has lost its place, and gets it back when it asks again.
+		var ids []string
+		eventually(t, "another waits, behind those before", func() bool {
 			locks, _ := v.look()
-			now = locks["fenced"].Waiters
-			return now.Count == i+1
+			now := locks["fenced"].Waiters
+			ids = ids[:0]
+			for _, m := range now.First {
+				assert.Positive(t, m.Left)
+				ids = append(ids, m.ID)
+			}
+			return now.Count == i+1 && len(ids) == i+1 && slices.Equal(tickets, ids[:i])
 		})
-		ids := []string{}
-		for _, m := range now.First {
-			assert.Positive(t, m.Left)
-			ids = append(ids, m.ID)
-		}
-		tr.Equal(t, tickets, ids[:i])
-		tickets = ids
+		tickets = slices.Clone(ids)
 	}
 	assert.Equal(t, http.StatusForbidden, v.ask("POST", "/v1/survey/release", `{"name":"stuck","confirm":"stuck"}`, nil))
+}
+
+// TestThePageCountsWhoWaits: clients of its own process, whoever holds the lock, and those of others, each
+// once.
+func TestThePageCountsWhoWaits(t *testing.T) {
+	t.Parallel()
+	f := five(t)
+	v := serveView(t, f.URLs(), "--ui")
+	hold(t, f, "theirs")
+	tr.Equal(t, http.StatusCreated, v.ask("POST", "/v1/locks", `{"name":"ours","ttl_ms":600000}`, nil))
+	ctx, leave := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer leave()
+	for _, name := range []string{"ours", "theirs"} {
+		for range 2 {
+			waiting.Go(func() {
+				body := strings.NewReader(`{"name":"` + name + `","wait_ms":600000}`)
+				r, err := http.NewRequestWithContext(ctx, "POST", "http://redlock/v1/locks", body)
+				assert.NoError(t, err)
+				r.Header.Set("Content-Type", "application/json")
+				if answer, err := v.over.Do(r); err == nil {
+					answer.Body.Close()
+				}
+			})
+		}
+	}
+	counts := func(ours, theirs int) func() bool {
+		return func() bool {
+			locks, _ := v.look()
+			return locks["ours"].Waiting == ours && locks["theirs"].Waiting == theirs && locks["theirs"].Waiters.Count == theirs-1
+		}
+	}
+	eventually(t, "two clients wait for each lock, of whom one has a ticket", counts(2, 2))
+	other := client(t, f)
+	for _, name := range []string{"ours", "theirs"} {
+		waiting.Go(func() { other.Acquire(ctx, name) })
+	}
+	eventually(t, "one of another process waits, too", counts(3, 3))
 }
 
 // TestThePageOfSilentServers has what the others tell.

@@ -84,32 +84,46 @@ func (s *watched) shows(t *testing.T, want string) { s.insist(t, "", want) }
 // a shell changes the terminal's mode may be lost.
 func (s *watched) insist(t *testing.T, keys, want string) {
 	t.Helper()
-	var again time.Time
-	for deadline := time.Now().Add(endless); ; time.Sleep(time.Millisecond) {
-		s.text.mu.Lock()
-		shown := s.text.text.String()
-		_, rest, ok := strings.Cut(shown, want)
-		if ok {
-			s.text.text.Reset()
-			s.text.text.WriteString(rest)
-		}
-		s.text.mu.Unlock()
-		switch now := time.Now(); {
-		case ok:
-			return
-		case now.After(deadline):
-			t.Fatalf("%q is not shown, but %q", want, shown)
-		case keys != "" && now.After(again):
+	deadline := time.Now().Add(endless)
+	for {
+		if keys != "" {
 			s.types(t, keys)
-			again = now.Add(time.Second)
+		}
+		if s.showsBy(want, time.Now().Add(time.Second)) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%q is not shown, but %q", want, s.text.String())
 		}
 	}
 }
 
-// answers types a line until cat(1) repeats it.
+// showsBy reports whether the text is on the screen by then, and takes it and all before it off.
+func (s *watched) showsBy(want string, deadline time.Time) (ok bool) {
+	for ; !ok && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		s.text.mu.Lock()
+		var rest string
+		if _, rest, ok = strings.Cut(s.text.text.String(), want); ok {
+			s.text.text.Reset()
+			s.text.text.WriteString(rest)
+		}
+		s.text.mu.Unlock()
+	}
+	return ok
+}
+
+// answers types a line until cat(1) repeats it. It is another line each time: the terminal's echoes of
+// one that is typed twice look like an answer.
 func (s *watched) answers(t *testing.T, line string) {
 	t.Helper()
-	s.insist(t, line+"\n", line+"\r\n"+line+"\r\n") // the terminal's echo, and cat's
+	deadline := time.Now().Add(endless)
+	for text := line; time.Now().Before(deadline); text += line {
+		s.types(t, text+"\n")
+		if s.showsBy(text+"\r\n"+text+"\r\n", time.Now().Add(time.Second)) { // the terminal's echo, and cat's
+			return
+		}
+	}
+	t.Fatalf("cat does not answer %q, but %q is shown", line, s.text.String())
 }
 
 const (

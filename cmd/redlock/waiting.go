@@ -202,7 +202,7 @@ func (r *reporter) learn(e redlock.Event) string {
 		if news := r.vote(e); !r.logged {
 			return news
 		}
-	case redlock.EventAttempt:
+	case redlock.EventAttempt, redlock.EventNotAcquired:
 		o, ok := r.obstacleOf(e.Err, e.Time)
 		if !ok || errors.Is(e.Err, context.DeadlineExceeded) {
 			return ""

@@ -34,6 +34,11 @@
 // failed job is not run again in its tick. For jobs of other intervals give each a Locker of its own
 // by gocron.WithDistributedJobLocker.
 //
+// For a job that goes by the time of day, give an hour if it starts on the hour of UTC, and half an
+// hour if it starts at half past. A start must be a multiple of the tick, or machines may take two
+// ticks for one. A tick of 24 hours leaves the job out on the day on which summer time begins, which
+// has 23 hours.
+//
 // # Names
 //
 // The name of a job is the name of its lock, so each job needs gocron.WithName, and another name

@@ -20,7 +20,7 @@ import (
 // gocron asks no Locker if it has an Elector.
 type Locker struct {
 	locker *redlock.Locker
-	every  time.Duration
+	ticks  once.Job // only what a tick is
 	opts   []redlock.Option
 
 	mu   sync.Mutex
@@ -30,8 +30,8 @@ type Locker struct {
 var _ gocron.Locker = (*Locker)(nil)
 
 // NewLocker returns a Locker with ticks of the length every: a second at least, a year at most, and
-// no longer than the interval of any of its jobs. All machines give the same. The options are for
-// the locks; Exclusive is set in any case.
+// no longer than the interval of any of its jobs. For jobs that go by the time of day, give an hour
+// or half an hour: see the package's comment. All machines give the same. The options are for the locks; Exclusive is set in any case.
 //
 // Errors: what is wrong with the arguments. No server is asked. The redlock.Locker stays the
 // caller's, to be closed after the scheduler's Shutdown.
@@ -43,7 +43,7 @@ func NewLocker(locker *redlock.Locker, every time.Duration, opts ...redlock.Opti
 	case every < time.Second || every > year:
 		return nil, fmt.Errorf("redlockgocron: ticks of %v, must be between %v and %v", every, time.Second, year)
 	}
-	l := &Locker{locker: locker, every: every, runs: map[string]*run{}}
+	l := &Locker{locker: locker, ticks: once.Job{Every: every}, runs: map[string]*run{}}
 	l.opts = append([]redlock.Option{redlock.Retries(tries)}, opts...)
 	l.opts = append(l.opts, redlock.Exclusive())
 	if err := locker.Check(l.opts...); err != nil {
@@ -63,14 +63,15 @@ var taskName = runtime.FuncForPC(reflect.ValueOf((&task{}).run).Pointer()).Name(
 // name for the tick that it is by this machine's clock. The caller must Unlock.
 //
 // Errors: redlock.ErrHeld if another machine is at it, or a former run of this process has not
-// ended; redlock.ErrMarked if the tick has been run, or has begun to; redlock.ErrNoQuorum,
+// ended; redlock.ErrMarked if the tick has been run, or has begun to; once.ErrLate, redlock.ErrNoQuorum,
 // redlock.ErrClosed or that of ctx if it is not known who may run it, and then it may be that no
 // machine does.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	if name == taskName {
 		return nil, fmt.Errorf("redlockgocron: the job has the name of its function, %s, as others have; give it one by gocron.WithName", name)
 	}
-	r := &run{owner: l, name: name, ctx: ctx, tick: once.Tick(time.Now(), l.every)}
+	began := time.Now()
+	r := &run{owner: l, name: name, ctx: ctx, began: began, tick: l.ticks.Tick(began)}
 	if !l.enter(r) {
 		return nil, fmt.Errorf("redlockgocron: job %q: a former run of this process has not ended: %w", name, redlock.ErrHeld)
 	}
@@ -83,11 +84,12 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 
 // claim makes r the only run of its tick.
 func (l *Locker) claim(ctx context.Context, r *run) error {
-	lock, err := l.locker.Acquire(ctx, r.name, l.opts...)
+	ask := func() (*redlock.Lock, error) { return l.locker.Acquire(ctx, r.name, l.opts...) }
+	lock, err := once.Acquire(ctx, l.locker, []string{r.name}, ask)
 	if err != nil {
 		return err
 	}
-	first, err := once.Claim(ctx, lock, r.tick, l.every)
+	first, err := l.ticks.Claim(ctx, lock, r.began)
 	if err == nil && !first {
 		err = fmt.Errorf("the tick of %s is done: %w", r.tick.Format(time.RFC3339), redlock.ErrMarked)
 	}
@@ -168,8 +170,9 @@ type run struct {
 	owner *Locker
 	name  string
 	ctx   context.Context // of the job
-	tick  time.Time
-	lock  *redlock.Lock // guarded by owner.mu until Lock returns, and unchanged from then on
+	began time.Time       // when gocron called Lock
+	tick  time.Time       // of began
+	lock  *redlock.Lock   // guarded by owner.mu until Lock returns, and unchanged from then on
 }
 
 // Unlock implements gocron.Lock. ctx is that of the job, which has ended if the scheduler is shutting

@@ -14,6 +14,7 @@ import (
 	redlockgocron "github.com/redquorum/redquorum/contrib/gocron"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -171,6 +172,46 @@ func TestWithoutAQuorumTheJobIsSkipped(t *testing.T) {
 		assert.Equal(t, 1, runs.atMostOnce(t))
 		m.locker.Close()
 		require.ErrorIs(t, next(t, m.skipped), redlock.ErrClosed)
+	})
+}
+
+// TestASplitVoteSkipsNoTick: the keys are those of machines that came at the same moment, and none of them
+// has the lock.
+func TestASplitVoteSkipsNoTick(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		_, l := withLocker(t, w)
+		for i, value := range []string{"a", "b", "c"} {
+			w.Servers()[i].Set(name, value, 2*time.Second)
+		}
+		lock, err := l.Lock(t.Context(), name)
+		require.NoError(t, err)
+		require.NoError(t, lock.Unlock(t.Context()))
+	})
+}
+
+// TestATickIsOfTheCall of Lock, however long that waits, as the options may say. After two ticks it is too
+// late.
+func TestATickIsOfTheCall(t *testing.T) {
+	simulate(t, func(t *testing.T, w *sim.World) {
+		m := newMachine(t, w)
+		l, err := redlockgocron.NewLocker(m.locker, every, redlock.Retries(redlock.Forever))
+		require.NoError(t, err)
+		other := newMachine(t, w).locker
+		behind := func(d time.Duration) error {
+			held, err := other.TryAcquire(t.Context(), name)
+			require.NoError(t, err)
+			time.AfterFunc(d, func() { held.Release(t.Context()) })
+			lock, err := l.Lock(t.Context(), name)
+			if err == nil {
+				err = lock.Unlock(t.Context())
+			}
+			return err
+		}
+		time.Sleep(time.Until(time.Now().Round(every).Add(every)))
+		require.NoError(t, behind(every))
+		require.NoError(t, behind(0), "the next tick was not spent")
+		time.Sleep(every)
+		require.ErrorIs(t, behind(2*every+time.Minute), once.ErrLate)
 	})
 }
 

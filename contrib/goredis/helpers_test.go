@@ -111,3 +111,10 @@ func lock(t *testing.T, l *redlock.Locker) *redlock.Lock {
 	t.Cleanup(func() { k.Release(t.Context()) })
 	return k
 }
+
+// awaitValue waits until a server has the lock. It is granted when a majority has it, and the last
+// servers may not have been told yet.
+func awaitValue(t *testing.T, c *redis.Client, k *redlock.Lock) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.Get(t.Context(), name).Val() == k.Value() }, failAfter, tick)
+}

@@ -23,13 +23,18 @@
 // try for hours; the attribute redlock.votes_omitted then counts the others that were there when it
 // ended.
 //
-//	redlock.op        acquire, raise (a fencing token), release
+//	db.system.name    redis
+//	db.operation.name acquire, raise (a fencing token), release: not the commands, which differ by server
+//	redlock.op        the same
 //	redlock.node      the node's name
 //	redlock.outcome   granted, refused, failed, unknown (the last two have the status Error)
 //	redlock.fault     the kind of fault, as in the metrics
 //	error.type        the same
 //	server.address    where the node's name is host:port, or the whole name
 //	server.port
+//
+// Attributes that do not begin with redlock are those of OpenTelemetry's semantic conventions 1.43.0,
+// whose schema URL is that of the traces and metrics.
 //
 // Work under a lock is not below redlock.acquire but beside it: the lock's context has the caller's
 // span. If the lock is lost, that span gets an event redlock.lost.

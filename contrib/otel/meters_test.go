@@ -32,6 +32,7 @@ func (r *rig) collect(t *testing.T) map[string]float64 {
 	}
 	for _, scope := range all.ScopeMetrics {
 		assert.Equal(t, "github.com/redquorum/redquorum/contrib/otel", scope.Scope.Name)
+		assert.Equal(t, conventions, scope.Scope.SchemaURL)
 		for _, m := range scope.Metrics {
 			assert.NotEmpty(t, m.Description)
 			switch data := m.Data.(type) {

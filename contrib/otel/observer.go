@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redquorum/redquorum/redlock"
@@ -33,11 +34,12 @@ func New(opts ...Option) (*Observer, error) {
 			return nil, fmt.Errorf("redlockotel: option %w", err)
 		}
 	}
-	m, err := newMeters(s.meters.Meter(scope))
+	m, err := newMeters(s.meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)))
 	if err != nil {
 		return nil, fmt.Errorf("redlockotel: %w", err)
 	}
-	return &Observer{spans: spans{tracer: s.tracers.Tracer(scope), names: s.names}, meters: m}, nil
+	tracer := s.tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
+	return &Observer{spans: spans{tracer: tracer, names: s.names}, meters: m}, nil
 }
 
 // Start implements redlock.Tracer.

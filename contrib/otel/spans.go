@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/redquorum/redquorum/internal/measure"
@@ -19,9 +20,6 @@ import (
 // maxVoteSpans is how many replies of nodes are shown below one acquisition. One that waits in
 // contention for an hour gets a hundred thousand.
 const maxVoteSpans = 128
-
-// errorType is the attribute by which tools group errors, of OpenTelemetry's semantic conventions.
-const errorType = attribute.Key("error.type")
 
 // spans makes spans of events.
 type spans struct {
@@ -93,7 +91,7 @@ func (a *acquisition) end(at time.Time, err error) {
 	}
 	// That another holds the lock is an answer and no error, above all to a TryAcquire.
 	if err != nil && outcome != measure.Held {
-		a.span.SetAttributes(errorType.String(outcome))
+		a.span.SetAttributes(semconv.ErrorTypeKey.String(outcome))
 		a.span.SetStatus(codes.Error, outcome)
 	}
 	a.span.End(trace.WithTimestamp(at))
@@ -102,6 +100,8 @@ func (a *acquisition) end(at time.Time, err error) {
 // vote makes the span of a reply.
 func (s *spans) vote(e redlock.Event) {
 	attrs := append(address(e.Node),
+		semconv.DBSystemNameRedis,
+		semconv.DBOperationName(e.Op.String()),
 		attribute.String("redlock.op", e.Op.String()),
 		attribute.String("redlock.outcome", e.Outcome.String()),
 	)
@@ -109,7 +109,7 @@ func (s *spans) vote(e redlock.Event) {
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(e.Time.Add(-e.Elapsed)), trace.WithAttributes(attrs...))
 	if e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown {
 		fault := measure.Fault(e.Err)
-		span.SetAttributes(attribute.String("redlock.fault", fault), errorType.String(fault))
+		span.SetAttributes(attribute.String("redlock.fault", fault), semconv.ErrorTypeKey.String(fault))
 		why := ""
 		if e.Err != nil {
 			why = text(e.Err.Error())
@@ -126,10 +126,10 @@ func address(node string) []attribute.KeyValue {
 	name, _, _ := strings.Cut(node, "/") // the database is none of the address
 	if host, port, err := net.SplitHostPort(name); err == nil {
 		if n, err := strconv.ParseUint(port, 10, 16); err == nil {
-			return append(attrs, attribute.String("server.address", host), attribute.Int64("server.port", int64(n)))
+			return append(attrs, semconv.ServerAddress(host), semconv.ServerPort(int(n)))
 		}
 	}
-	return append(attrs, attribute.String("server.address", node))
+	return append(attrs, semconv.ServerAddress(node))
 }
 
 // text makes valid UTF-8 of any bytes: exporters refuse others.

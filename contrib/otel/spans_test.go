@@ -20,6 +20,9 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
+// conventions are those that doc.go names.
+const conventions = "https://opentelemetry.io/schemas/1.43.0"
+
 // attributes returns those of a span.
 func attributes(s sdktrace.ReadOnlySpan) map[string]any {
 	attrs := map[string]any{}
@@ -63,6 +66,7 @@ func TestAnAcquisitionIsASpan(t *testing.T) {
 		assert.Equal(t, caller.SpanContext().SpanID(), acquire.Parent().SpanID())
 		assert.Equal(t, caller.SpanContext().TraceID(), acquire.SpanContext().TraceID())
 		assert.Equal(t, trace.SpanKindInternal, acquire.SpanKind())
+		assert.Equal(t, conventions, acquire.InstrumentationScope().SchemaURL)
 		assert.Equal(t, codes.Unset, acquire.Status().Code)
 		assert.Equal(t, map[string]any{
 			"redlock.name": "invoice:42", "redlock.outcome": "acquired", "redlock.votes": int64(2), "redlock.attempts": int64(1),
@@ -83,6 +87,7 @@ func TestAnAcquisitionIsASpan(t *testing.T) {
 			nodes[attrs["redlock.node"]] = true
 			assert.Equal(t, map[string]any{
 				"redlock.op": "acquire", "redlock.outcome": "granted", "redlock.node": attrs["redlock.node"], "server.address": attrs["redlock.node"],
+				"db.system.name": "redis", "db.operation.name": "acquire",
 			}, attrs)
 		}
 		assert.Len(t, nodes, 3)

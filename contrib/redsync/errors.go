@@ -88,6 +88,11 @@ func (m *Mutex) failure(err, as error) error {
 	}
 	taken, nodes := m.nodes.errors(vote)
 	if as == nil && errors.Is(vote.Err, redlock.ErrHeld) {
+		if vote.Causes == nil { // by another caller of this process: no node was asked, and all have the lock
+			for i := range m.nodes {
+				taken = append(taken, i)
+			}
+		}
 		return &ErrTaken{Nodes: taken, err: err}
 	}
 	return &failure{err: err, as: as, nodes: nodes}

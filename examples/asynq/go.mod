@@ -1,6 +1,6 @@
 module github.com/redquorum/redquorum/examples/asynq
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/hibiken/asynq v0.26.0

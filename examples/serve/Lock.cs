@@ -49,13 +49,17 @@ class Lock : IAsyncDisposable
         await socket.ConnectAsync(new UnixDomainSocketEndPoint(at), cancel);
         return new NetworkStream(socket, ownsSocket: true);
     } }) { BaseAddress = new Uri("http://redlock"), Timeout = Timeout.InfiniteTimeSpan };
+    // Milliseconds of a clock that counts the time for which the machine sleeps, too. .NET has none but on Linux
+    // and Windows: on a Mac that sleeps, TickCount64 stands still, and the work goes on too long.
+    static long Now => OperatingSystem.IsLinux()
+        ? long.Parse(File.ReadAllText("/proc/uptime").Split(' ')[0].Replace(".", "")) * 10 : Environment.TickCount64;
     public static readonly AsyncLocal<Lock?> Current = new(); // that of the method that runs
     string session = "";
-    long until; // of Environment.TickCount64
+    long until; // of Now
     readonly CancellationTokenSource lost = new();
     public CancellationToken Lost => lost.Token;
     public long Fence { get; private set; }
-    public bool Held => Environment.TickCount64 < Volatile.Read(ref until);
+    public bool Held => Now < Volatile.Read(ref until);
 
     public static async Task<Lock> Acquire(string name, int waitMs = 0)
     {
@@ -70,15 +74,17 @@ class Lock : IAsyncDisposable
         l.Fence = lease.Json.GetProperty("fence").GetInt64();
         l.Keep(lease.Asked + lease.Json.GetProperty("valid_for_ms").GetInt64());
         _ = l.Follow();
+        _ = l.Watch();
         return l;
     }
 
     // The times in an answer count from when it was asked for.
     async Task<(long Asked, JsonElement Json)> Ask(string method, string path, long timeout, object? body = null, string key = "")
     {
-        var asked = Environment.TickCount64;
+        var asked = Now - 16; // the largest step of its clocks
         using var late = new CancellationTokenSource(TimeSpan.FromMilliseconds(timeout));
         using var request = new HttpRequestMessage(new HttpMethod(method), path);
+        request.Headers.ConnectionClose = true; // a daemon that ends closes a kept one just when it is used again
         request.Headers.TryAddWithoutValidation("Redlock-Session", session);
         request.Headers.TryAddWithoutValidation("Idempotency-Key", key);
         if (body != null) request.Content = JsonContent.Create(body);
@@ -89,15 +95,13 @@ class Lock : IAsyncDisposable
         return (asked, json);
     }
 
-    void Keep(long end)
-    {
-        Volatile.Write(ref until, end);
-        lost.CancelAfter((int)Math.Max(0, end - Environment.TickCount64));
-    }
+    void Keep(long end) => Volatile.Write(ref until, end);
+
+    async Task Watch() { while (Held) await Task.Delay(100); lost.Cancel(); } // timers stand still in sleep, too
 
     async Task Follow()
     {
-        for (long seen = 0, left; (left = until - Environment.TickCount64) > 0 && !lost.IsCancellationRequested;)
+        for (long seen = 0, left; (left = until - Now) > 0 && !lost.IsCancellationRequested;)
         {
             try
             {

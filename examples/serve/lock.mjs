@@ -2,10 +2,15 @@
 // Works under a lock of "redlock serve": lock.mjs NAME SECONDS. It exits with 75 if another has the lock,
 // 69 if none is to be had, and 79 if the work was stopped: the lock was lost, or could not be kept.
 import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import { hostname } from "node:os";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
+
+// It counts the time for which the machine sleeps, too: performance.now() stands still meanwhile on Linux.
+const uptime = () => parseFloat(readFileSync("/proc/uptime", "latin1")) * 1000;
+const now = process.platform === "linux" ? uptime : () => performance.now();
 
 class Problem extends Error {
   constructor({ kind, detail }) {
@@ -38,11 +43,12 @@ class Lock {
 
   // The times in an answer count from when it was asked for.
   async #ask(method, path, { body, key = "", timeout = 5000 } = {}) {
-    const asked = performance.now();
+    const asked = now() - 10; // the clock's step
     const headers = { "Content-Type": "application/json", "Redlock-Session": this.#session, "Idempotency-Key": key };
     const socketPath = process.env.REDLOCK_SOCKET ?? "/run/redlock.sock";
     const response = await new Promise((resolve, reject) =>
-      request({ socketPath, method, path, headers, signal: AbortSignal.timeout(timeout) }, resolve)
+      // No agent: it would keep the connection, which a daemon that ends closes just when it is used again.
+      request({ socketPath, method, path, headers, agent: false, signal: AbortSignal.timeout(timeout) }, resolve)
         .on("error", reject)
         .end(body && JSON.stringify(body)));
     const answer = JSON.parse((await text(response)) || "{}");
@@ -54,17 +60,17 @@ class Lock {
     this.#until = until;
     clearTimeout(this.#timer);
     if (!this.held()) return this.#lost.abort();
-    this.#timer = setTimeout(() => this.held() || this.#lost.abort(), until - performance.now() + 1);
+    this.#timer = setTimeout(() => this.#keep(this.#until), Math.min(until - now(), 250)); // its clock may stand still
   }
 
   held() {
-    return performance.now() < this.#until;
+    return now() < this.#until;
   }
 
   async #follow() {
     for (let seen = 0; this.held(); ) {
       try {
-        const timeout = Math.ceil(this.#until - performance.now());
+        const timeout = Math.ceil(this.#until - now());
         const state = await this.#ask("GET", `/v1/session?seen=${seen}&wait_ms=60000`, { timeout });
         const lease = state.leases[0];
         seen = state.version;
@@ -91,10 +97,7 @@ async function underLock(name, wish, work) {
 }
 
 const [name, seconds] = process.argv.slice(2);
-if (!seconds) {
-  console.error("usage: lock.mjs NAME SECONDS");
-  process.exit(64);
-}
+if (!seconds) process.exit(console.error("usage: lock.mjs NAME SECONDS") ?? 64);
 try {
   await underLock(name, { wait_ms: 3000 }, async (lock) => {
     console.log(`working with token ${lock.fence}`); // give it to what is written to

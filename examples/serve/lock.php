@@ -2,6 +2,7 @@
 <?php
 // Works under a lock of "redlock serve": lock.php NAME SECONDS. It exits with 75 if another has the lock,
 // 69 if none is to be had, and 79 if the work was stopped: the lock was lost, or could not be kept.
+// On a Mac that sleeps, PHP has no clock that counts that time, and work goes on too long.
 class Problem extends Exception
 {
     // kind is held, lost, no_quorum, ..., or no_answer.
@@ -14,9 +15,7 @@ class Problem extends Exception
 class Lock
 {
     public int $fence;
-    private string $session = '', $answer = '';
-    private int $asked = 0, $until = 0, $seen = 0; // times are nanoseconds of hrtime
-    private $poll = null;
+    private $session = '', $answer = '', $poll = null, $asked = 0, $until = 0, $seen = 0; // times are milliseconds
 
     // $wish has the fields of POST /v1/locks.
     function __construct(string $name, array $wish = [])
@@ -32,12 +31,14 @@ class Lock
             $lease = $this->ask(...$wanted); // with the same key, asking again takes no second lock
         }
         $this->fence = $lease['fence'];
-        $this->until = $this->asked + $lease['valid_for_ms'] * 1_000_000;
+        $this->until = $this->asked + $lease['valid_for_ms'];
     }
+
+    static function now(): float { return PHP_OS_FAMILY == 'Linux' ? (float) file_get_contents('/proc/uptime') * 1e3 : hrtime(true) / 1e6; }
 
     private function send(string $method, string $path, array $body = [], string $key = '')
     {
-        $this->asked = hrtime(true); // the times in the answer count from here
+        $this->asked = self::now() - 10; // its step; the times in the answer count from here
         $at = 'unix://' . (getenv('REDLOCK_SOCKET') ?: '/run/redlock.sock');
         $socket = @stream_socket_client($at, $_, $error, 5) ?: throw new Problem('no_answer', "$at: $error");
         $text = json_encode((object) $body);
@@ -71,19 +72,19 @@ class Lock
             if (feof($this->poll)) {
                 [$answer, $this->answer, $this->poll] = [$this->answer, '', null];
                 ['version' => $this->seen, 'leases' => [$lease], 'ending' => $ending] = $this->read($answer);
-                $goes = !$ending && hrtime(true) < $this->until; // what has ended stays so
-                $this->until = $goes ? $this->asked + $lease['valid_for_ms'] * 1_000_000 : 0; // 0 ms: it is lost
+                $goes = !$ending && self::now() < $this->until; // what has ended stays so
+                $this->until = $goes ? $this->asked + $lease['valid_for_ms'] : 0; // 0 ms: it is lost
             }
         } catch (Problem $e) {
             // Without an answer the lock is good until its end. Any other says that the session has ended.
             $this->until = $e->kind == 'no_answer' ? $this->until : 0;
         }
-        return hrtime(true) < $this->until;
+        return self::now() < $this->until;
     }
 
     function release(): void
     {
-        $held = hrtime(true) < $this->until;
+        $held = self::now() < $this->until;
         try {
             $this->ask('DELETE', '/v1/session');
         } catch (Problem $e) { // this is how a loss is told that came last, or the session ends by itself
@@ -97,7 +98,7 @@ $argc == 3 || exit(fwrite(STDERR, "usage: lock.php NAME SECONDS\n") ? 64 : 1);
 try {
     $lock = new Lock($argv[1], ['wait_ms' => 3000]);
     echo "working with token $lock->fence\n"; // give it to what is written to
-    for ($end = hrtime(true) + $argv[2] * 1e9; ($held = $lock->held()) && hrtime(true) < $end;) {
+    for ($end = Lock::now() + $argv[2] * 1e3; ($held = $lock->held()) && Lock::now() < $end;) {
         usleep(50_000); // a step of the work
     }
     echo $held ? "done\n" : "stopped\n";

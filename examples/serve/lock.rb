@@ -15,6 +15,8 @@ class Lock
       @kind = kind
     end
   end
+  # It counts the time for which the machine sleeps, too.
+  CLOCK = defined?(Process::CLOCK_BOOTTIME) ? Process::CLOCK_BOOTTIME : Process::CLOCK_MONOTONIC
   NO_ANSWER = [SystemCallError, IOError, JSON::ParserError, Timeout::Error]
 
   attr_reader :fence
@@ -58,7 +60,7 @@ class Lock
 
   private
 
-  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  def now = Process.clock_gettime(CLOCK)
 
   # ask returns an answer behind when it was asked for, from when the times in it count.
   def ask(method, path, body = {}, within: 5, key: "")

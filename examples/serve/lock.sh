@@ -13,7 +13,7 @@ session=
 ask() {
     path=$1
     shift
-    asked=$(now)
+    asked=$(($(now) - 1)) # the step of the clock
     answer=$(curl -s --unix-socket "${REDLOCK_SOCKET:-/run/redlock.sock}" -H "Redlock-Session: $session" \
         -H "Content-Type: application/json" "$@" "http://redlock$path")
 }

@@ -2,8 +2,9 @@
 """Works under a lock of "redlock serve", with asyncio: lock_async.py NAME SECONDS. It exits with 75 if
 another has the lock, 69 if none is to be had, and 79 if the work was stopped: the lock was lost, or
 could not be kept. It needs Python 3.11."""
-import asyncio, json, os, socket, sys, uuid
-
+import asyncio, contextlib, json, os, socket, sys, time, uuid
+# It counts the time for which the machine sleeps, too. asyncio's own stands still meanwhile on Linux.
+clock = (lambda: time.clock_gettime(time.CLOCK_BOOTTIME)) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 class Problem(Exception):
     def __init__(self, kind, detail):
@@ -13,7 +14,6 @@ class Problem(Exception):
 
 class Lock:
     """async with Lock("nightly", wait_ms=3000) as lock: the arguments are the fields of POST /v1/locks.
-
     The body is cancelled when the lock is lost or its end has come, and Problem raised."""
 
     def __init__(self, name, **wish):
@@ -21,7 +21,7 @@ class Lock:
         self.session = ""
 
     async def ask(self, method, path, body=None, timeout=5.0, key=""):
-        asked, text = asyncio.get_running_loop().time(), json.dumps(body or {}).encode()
+        asked, text = clock(), json.dumps(body or {}).encode()
         head = (f"{method} {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n"
                 f"Redlock-Session: {self.session}\r\nIdempotency-Key: {key}\r\n\r\n")
         async with asyncio.timeout(timeout):  # TimeoutError is an OSError
@@ -49,43 +49,45 @@ class Lock:
         except OSError:  # no answer came: with the same key, asking again takes no second lock
             asked, lease = await self.ask(*wanted)
         self.fence = lease["fence"]
-        self.end = asyncio.timeout_at(asked + lease["valid_for_ms"] / 1000)
-        await self.end.__aenter__()
-        self.follower = asyncio.create_task(self.follow())
+        self.until = asked + lease["valid_for_ms"] / 1000
+        self.end = await asyncio.timeout(None).__aenter__()
+        self.tasks = [asyncio.create_task(self.follow()), asyncio.create_task(self.watch())]
         return self
 
     def held(self):
-        return asyncio.get_running_loop().time() < self.end.when()
+        return clock() < self.until
+
+    async def watch(self):
+        while self.held():
+            await asyncio.sleep(min(self.until - clock(), 0.25))  # timers stand still in sleep, too
+        self.end.reschedule(0)  # cancels the body
 
     async def follow(self):
         seen = 0
-        while (left := self.end.when() - asyncio.get_running_loop().time()) > 0:
+        while (left := self.until - clock()) > 0:
             try:
                 asked, state = await self.ask("GET", f"/v1/session?seen={seen}&wait_ms=60000", timeout=left)
                 lease, seen = state["leases"][0], state["version"]
-                until = 0 if state["ending"] else asked + lease["valid_for_ms"] / 1000  # 0 ms: it is lost
+                self.until = 0 if state["ending"] else asked + lease["valid_for_ms"] / 1000  # 0 ms: it is lost
             except OSError:
                 await asyncio.sleep(0.1)  # the lock is good until its end, whether redlock answers or not
-                continue
             except (Problem, IndexError):  # the session has ended
-                until = 0
-            if not self.end.expired():
-                self.end.reschedule(until)
+                self.until = 0
 
     async def __aexit__(self, *error):
-        self.follower.cancel()
-        lost = Problem("lost", "the lock was lost, or could not be kept")
+        [task.cancel() for task in self.tasks]
+        held = self.held()
         try:
             await self.end.__aexit__(*error)
         except TimeoutError:
-            raise lost from None
-        finally:
-            try:
+            held = False
+        try:
+            with contextlib.suppress(OSError):  # the session ends by itself
                 await self.ask("DELETE", "/v1/session")
-            except OSError:
-                pass  # the session ends by itself
-            except Problem:  # this is how a loss is told that came last
-                raise lost from None
+        except Problem:  # this is how a loss is told that came last
+            held = False
+        if not held:
+            raise Problem("lost", "the lock was lost, or could not be kept") from None
 
 
 async def main(name, seconds):
@@ -94,7 +96,7 @@ async def main(name, seconds):
             print(f"working with token {lock.fence}", flush=True)  # give it to what is written to
             try:
                 await asyncio.sleep(float(seconds))  # the work
-                print("done")
+                print("done" if lock.held() else "stopped")
             except asyncio.CancelledError:
                 print("stopped")
                 raise

@@ -5,6 +5,7 @@ package serve
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -88,11 +90,13 @@ func TestRuntimes(t *testing.T) {
 type daemon struct {
 	t      *testing.T
 	socket string
+	flags  []string
 	cmd    *exec.Cmd
 	locker *redlock.Locker
+	env    []string // of clients
 }
 
-func serve(t *testing.T, ttl time.Duration) *daemon {
+func serve(t *testing.T, ttl time.Duration, flags ...string) *daemon {
 	need.Redis(t)
 	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 3, Volatile: true})
 	require.NoError(t, err)
@@ -103,17 +107,27 @@ func serve(t *testing.T, ttl time.Duration) *daemon {
 	d.locker, err = redlock.New(nodes, redlock.MemoryGuard(false), redlock.NodeTimeout(fast/2), redlock.TTL(time.Minute))
 	require.NoError(t, err)
 	t.Cleanup(func() { d.locker.Close() })
-	d.cmd = exec.Command(filepath.Join(bin, "redlock"), "serve", "--listen", "unix:"+d.socket, "--ttl", ttl.String(),
-		"--nodes", strings.Join(f.URLs(), ","), "--memory-guard=false", "--node-timeout", (fast / 2).String())
-	d.cmd.Env = append(os.Environ(), "REDLOCK_CONFIG=/dev/null")
-	stderr, err := d.cmd.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, d.cmd.Start())
-	t.Cleanup(func() { d.cmd.Process.Kill(); d.cmd.Wait() })
-	line, err := bufio.NewReader(stderr).ReadString('\n')
-	require.NoError(t, err)
-	require.Contains(t, line, "serving")
+	d.flags = append([]string{"serve", "--listen", "unix:" + d.socket, "--ttl", ttl.String(),
+		"--nodes", strings.Join(f.URLs(), ","), "--memory-guard=false", "--node-timeout", (fast / 2).String()}, flags...)
+	d.run()
 	return d
+}
+
+// run starts the process, and waits until it serves.
+func (d *daemon) run() {
+	cmd := exec.Command(filepath.Join(bin, "redlock"), d.flags...)
+	cmd.Env = append(os.Environ(), "REDLOCK_CONFIG=/dev/null")
+	stderr, err := cmd.StderrPipe()
+	require.NoError(d.t, err)
+	require.NoError(d.t, cmd.Start())
+	d.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	d.cmd = cmd
+	for from := bufio.NewScanner(stderr); from.Scan(); {
+		if strings.Contains(from.Text(), "serving") {
+			return
+		}
+	}
+	require.Fail(d.t, "the daemon does not serve")
 }
 
 var errCut = errors.New("the connection is cut")
@@ -136,7 +150,7 @@ func (d *daemon) start(client, seconds string) *worker {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	w := &worker{t: d.t, name: client, lines: make(chan line, 10)}
 	w.cmd = exec.CommandContext(ctx, program(client), append(append([]string{}, clients[client]...), client, seconds)...)
-	w.cmd.Env = append(os.Environ(), "REDLOCK_SOCKET="+d.socket)
+	w.cmd.Env = append(append(os.Environ(), "REDLOCK_SOCKET="+d.socket), d.env...)
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the work of a shell is a process, too
 	w.cmd.Cancel = func() error { return w.signal(syscall.SIGKILL) }
 	w.cmd.Stderr = d.t.Output()
@@ -271,6 +285,85 @@ func TestAStoppedClient(t *testing.T) {
 	}
 }
 
+// asleep makes a library that has the clocks of a process stand still for as long as a file says, in
+// nanoseconds, as those of Linux do that do not count the time for which the machine sleeps.
+const asleep = `
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *t) {
+	static int (*real)(clockid_t, struct timespec *);
+	static volatile long long *slept;
+	if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+	if (!slept) {
+		int file = open(getenv("ASLEEP"), O_RDONLY);
+		slept = mmap(0, sizeof *slept, PROT_READ, MAP_SHARED, file, 0);
+		close(file);
+	}
+	int err = real(clock, t);
+	if (!err && (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_RAW || clock == CLOCK_MONOTONIC_COARSE)) {
+		long long now = t->tv_sec * 1000000000LL + t->tv_nsec - *slept;
+		t->tv_sec = now / 1000000000;
+		t->tv_nsec = now % 1000000000;
+	}
+	return err;
+}
+`
+
+// TestAMachineThatSleeps: a client does not work on when its machine wakes, behind the end of its lock,
+// though the clock of its runtime stood still meanwhile and no "redlock serve" tells it so.
+func TestAMachineThatSleeps(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("the library is for Linux")
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skip(err)
+	}
+	d, dir := serve(t, fast), t.TempDir()
+	source, library, slept := filepath.Join(dir, "asleep.c"), filepath.Join(dir, "asleep.so"), filepath.Join(dir, "slept")
+	require.NoError(t, os.WriteFile(source, []byte(asleep), 0o600))
+	require.NoError(t, os.WriteFile(slept, make([]byte, 8), 0o600))
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput()
+	require.NoError(t, err, string(out))
+	var all []*worker
+	for _, client := range runnable() {
+		if d.env = []string{"LD_PRELOAD=" + library, "ASLEEP=" + slept}; client == "sh" {
+			d.env = nil // it has no clock of its own, and those of its programs decide nothing
+		}
+		w := d.start(client, "3")
+		w.says("working")
+		require.NoError(t, w.signal(syscall.SIGSTOP))
+		all = append(all, w)
+	}
+	began := time.Now()
+	require.NoError(t, d.cmd.Process.Signal(syscall.SIGSTOP))
+	for _, w := range all {
+		d.await(w.name)
+	}
+	length := binary.NativeEndian.AppendUint64(nil, uint64(time.Since(began)))
+	file, err := os.OpenFile(slept, os.O_WRONLY, 0) // in its place: the clients have mapped it
+	require.NoError(t, err)
+	_, err = file.Write(length)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	for _, w := range all {
+		require.NoError(t, w.signal(syscall.SIGCONT))
+	}
+	for _, w := range all {
+		w.says("^stopped$")
+	}
+	require.NoError(t, d.cmd.Process.Signal(syscall.SIGCONT))
+	for _, w := range all {
+		w.ends(79)
+	}
+}
+
 // TestADaemonThatIsAway, dead or hanging, leaves clients that end their work before their locks end.
 func TestADaemonThatIsAway(t *testing.T) {
 	t.Parallel()
@@ -309,6 +402,49 @@ func TestADaemonThatEnds(t *testing.T) {
 	assert.Less(t, time.Since(ends), soon+time.Second)
 }
 
+// TestADaemonThatIsRestarted, and goes on with what it had, is not noticed by its clients, nor by those
+// who want their locks.
+func TestADaemonThatIsRestarted(t *testing.T) {
+	t.Parallel()
+	d := serve(t, limit, "--state", filepath.Join(t.TempDir(), "state"))
+	all := d.startAll("600")
+	for range 5 {
+		require.NoError(t, d.cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(t, d.cmd.Wait())
+		for _, w := range all {
+			_, err := d.locker.TryAcquire(t.Context(), w.name)
+			assert.ErrorIs(t, err, redlock.ErrHeld, w.name)
+		}
+		d.run()
+	}
+	for _, w := range all {
+		assert.Empty(t, w.lines, "%s works on", w.name)
+	}
+}
+
+// TestNoConnectionIsKept for a later request, because the daemon may close it just when that is sent.
+func TestNoConnectionIsKept(t *testing.T) {
+	t.Parallel()
+	d := serve(t, slow)
+	for _, client := range runnable() {
+		var isKept atomic.Bool
+		far := d.relay(func(r *http.Response) error {
+			if r.Request.Context().Value(requests{}).(*atomic.Int64).Add(1) > 1 {
+				isKept.Store(true)
+			}
+			return nil
+		})
+		w := far.start(client, "0.1")
+		w.says("working")
+		w.says("^done$")
+		w.ends(0)
+		assert.False(t, isKept.Load(), client)
+	}
+}
+
+// requests is the key for how many requests came on the connection of a relay.
+type requests struct{}
+
 // relay returns the daemon behind a relay, which has answers pass through, or cuts the connection if that
 // returns an error.
 func (d *daemon) relay(pass func(*http.Response) error) *daemon {
@@ -318,10 +454,13 @@ func (d *daemon) relay(pass func(*http.Response) error) *daemon {
 	}}
 	to.ModifyResponse = pass
 	to.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
-	far := &daemon{t: d.t, socket: filepath.Join(d.t.TempDir(), "far"), locker: d.locker}
+	far := &daemon{t: d.t, socket: filepath.Join(d.t.TempDir(), "f"), locker: d.locker}
 	l, err := net.Listen("unix", far.socket)
 	require.NoError(d.t, err)
 	server := &http.Server{Handler: to, ErrorLog: log.New(io.Discard, "", 0)}
+	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, requests{}, new(atomic.Int64))
+	}
 	go server.Serve(l)
 	d.t.Cleanup(func() { server.Close() })
 	return far

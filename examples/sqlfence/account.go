@@ -9,11 +9,12 @@ import (
 	"github.com/redquorum/redquorum/fence"
 )
 
-// Schema: fence is the highest token seen, 0 for none.
+// Schema: fence is the highest token seen, 0 for none. A token has 64 bits, which an INTEGER has in
+// SQLite alone: in PostgreSQL and MySQL each write of one would fail.
 const Schema = `CREATE TABLE IF NOT EXISTS account (
-	id      TEXT    NOT NULL PRIMARY KEY,
-	balance INTEGER NOT NULL,
-	fence   INTEGER NOT NULL
+	id      TEXT   NOT NULL PRIMARY KEY,
+	balance BIGINT NOT NULL,
+	fence   BIGINT NOT NULL
 )`
 
 // ErrNoAccount says that there is no such row. It needs another remedy than fence.ErrStale, but has

@@ -27,7 +27,7 @@ func database(t *testing.T) *sql.DB {
 	t.Cleanup(func() { assert.NoError(t, db.Close()) })
 	for _, statement := range []string{
 		sqlfence.Schema,
-		`CREATE TABLE history (n INTEGER PRIMARY KEY AUTOINCREMENT, balance INTEGER, fence INTEGER)`,
+		`CREATE TABLE history (n INTEGER PRIMARY KEY AUTOINCREMENT, balance BIGINT, fence BIGINT)`,
 		`CREATE TRIGGER note AFTER UPDATE ON account BEGIN INSERT INTO history (balance, fence) VALUES (new.balance, new.fence); END`,
 	} {
 		_, err := db.ExecContext(t.Context(), statement)
@@ -58,6 +58,22 @@ func stored(t *testing.T, db *sql.DB, id string) (balance, token int64) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT balance, fence FROM account WHERE id = ?`, id).Scan(&balance, &token))
 	return balance, token
+}
+
+// TestColumnsHave64Bits also where an INTEGER has 32: a token is about 1.8e15.
+func TestColumnsHave64Bits(t *testing.T) {
+	t.Parallel()
+	rows, err := database(t).QueryContext(t.Context(), `SELECT name, type FROM pragma_table_info('account') WHERE name <> 'id'`)
+	require.NoError(t, err)
+	defer rows.Close()
+	types := map[string]string{}
+	for rows.Next() {
+		var name, is string
+		require.NoError(t, rows.Scan(&name, &is))
+		types[name] = is
+	}
+	require.NoError(t, rows.Err())
+	assert.Equal(t, map[string]string{"balance": "BIGINT", "fence": "BIGINT"}, types)
 }
 
 func TestAStaleWriterChangesNothing(t *testing.T) {

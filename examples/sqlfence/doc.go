@@ -17,7 +17,7 @@
 //
 //   - PostgreSQL: the same, with $1, $2 for the parameters. Under READ COMMITTED a
 //     statement that has waited for another's row lock looks at fence anew.
-//   - MySQL: INSERT IGNORE for the first use, UPDATE and SELECT in one transaction in
+//   - MySQL: VARCHAR(255) for the id, INSERT IGNORE for the first use, UPDATE and SELECT in one transaction in
 //     place of RETURNING, and clientFoundRows=true in the driver's settings, or a
 //     row that already has the values counts as not affected.
 //

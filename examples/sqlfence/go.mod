@@ -1,6 +1,6 @@
 module github.com/redquorum/redquorum/examples/sqlfence
 
-go 1.25.0
+go 1.26.0
 
 require (
 	github.com/golang-migrate/migrate/v4 v4.19.1

@@ -84,6 +84,16 @@ type NodeReport struct {
 	Node     string    `json:"node"`
 	Answered bool      `json:"answered"`
 	Findings []Finding `json:"findings"`
+
+	Timing *Timing `json:"-"` // nil: it did not answer, or does not tell the time
+}
+
+// A Timing is what was measured of a server, for those who show it in their own words. The findings judge
+// it.
+type Timing struct {
+	Trip, Longest time.Duration // round trips: the median, and the longest
+	Offset        time.Duration // the server's clock is ahead of ours by this,
+	Uncertainty   time.Duration // give or take that
 }
 
 // Worst returns the severity of the worst finding.
@@ -136,6 +146,9 @@ func reportOf(visits []*visit) *Report {
 	r := &Report{Quorum: len(visits)/2 + 1, Together: compare(visits)}
 	for _, v := range visits {
 		n := NodeReport{Node: v.server.Name, Answered: v.answered, Findings: v.findings}
+		if f := &v.facts; f.timed {
+			n.Timing = &Timing{Trip: f.trip, Longest: f.longest, Offset: f.offset, Uncertainty: f.uncertainty}
+		}
 		r.Nodes = append(r.Nodes, n)
 		r.Verdict = max(r.Verdict, n.Worst())
 		if v.answered {

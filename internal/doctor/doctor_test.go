@@ -23,6 +23,14 @@ func TestHealthyServersAreFine(t *testing.T) {
 	assert.Equal(t, OK, r.Verdict, "%+v", r)
 	assert.Equal(t, 3, r.Answered)
 	assert.Equal(t, 2, r.Quorum)
+	for i := range r.Nodes {
+		timing := &r.Nodes[i].Timing
+		require.NotNil(t, *timing)
+		assert.Positive(t, (*timing).Trip)
+		assert.GreaterOrEqual(t, (*timing).Longest, (*timing).Trip)
+		assert.Positive(t, (*timing).Uncertainty)
+		*timing = nil // it is not in the document
+	}
 	b, err := json.Marshal(r)
 	require.NoError(t, err)
 	assert.Contains(t, string(b), `"verdict":"ok"`)
@@ -80,6 +88,9 @@ func TestWhatIsFoundOfAServer(t *testing.T) {
 		"cluster, unsaid":  {healthy().but("INFO server", "redis_version:7.2.4\r\nredis_mode:cluster\r\nrun_id:aaaa\r\n").but("CLUSTER INFO", noperm), usual, checkMode, Warning, "permit CLUSTER INFO"},
 		"sentinel, valkey": {healthy().but("INFO server", "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nserver_mode:sentinel\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Sentinel"},
 		"sentinel, redict": {healthy().but("INFO server", "redis_version:7.2.4\r\nredict_mode:sentinel\r\nrun_id:aaaa\r\n"), usual, checkMode, Fatal, "Sentinel"},
+		"proxy":            {proxy(), usual, checkMode, Fatal, "proxy, such as Envoy"},
+		"no run_id":        {nameless("role:master\r\nmaster_replid:dddd\r\n"), usual, checkRunID, Note, "no run_id"},
+		"no run_id at all": {nameless("role:master\r\n"), usual, checkRunID, Warning, "nothing that could stand in"},
 		"sentinel, hidden": {healthy().but("INFO", noperm).but("INFO server", noperm).but("ROLE", []any{[]byte("sentinel"), []any{}}), usual, checkMode, Fatal, "Sentinel"},
 		"cluster, hidden":  {healthy().but("INFO", noperm).but("INFO server", noperm).but("GET redlock:epoch", redis.Error("MOVED 3300 10.0.0.2:6379")), usual, checkMode, Fatal, "MOVED 3300"},
 		"very old":         {healthy().but("INFO server", "redis_version:2.6.11\r\nrun_id:aaaa\r\n"), usual, checkVersion, Fatal, "NX and PX"},
@@ -288,7 +299,7 @@ func (n *slackNode) Submit(r *protocol.Request, slot int, to protocol.Receiver) 
 	if r.Op == protocol.OpAcquireFenced {
 		n.slack = r.Slack
 	}
-	to.Receive(slot, protocol.Reply{Outcome: protocol.Granted})
+	go to.Receive(slot, protocol.Reply{Outcome: protocol.Granted})
 	return nil
 }
 
@@ -320,6 +331,35 @@ func TestNoChannelIsAdvisedWhereACLsKnowNone(t *testing.T) {
 		found := find(r.Nodes[0].Findings, checkHints)
 		assert.Contains(t, found.Do, "+subscribe")
 		assert.Equal(t, channel, strings.Contains(found.Do, "&"), found.Do)
+	}
+}
+
+// proxy knows no command by which servers tell who they are.
+func proxy() *fake {
+	f := healthy()
+	for _, section := range []string{"INFO server", "INFO replication", "INFO memory", "INFO persistence", "ROLE"} {
+		f.but(section, redis.Error("unsupported command '"+strings.ToLower(strings.Fields(section)[0])+"'"))
+	}
+	return f
+}
+
+// nameless is a server whose INFO has no run_id, and in section replication what is given. The record of
+// its clients names it by the data set.
+func nameless(replication string) *fake {
+	return healthy().but("INFO server", "redis_version:7.2.4\r\nrun_id:\r\n").but("INFO replication", replication).
+		but("EVAL ", []byte("")).but("GET redlock:epoch", []byte(recordOf("dddd/dddd", nil)))
+}
+
+// TestAServerWithoutARunIDIsNotTakenForOneThatWasRestarted: its record names it by its data set, or as
+// scripts do, from which a proxy hides nothing.
+func TestAServerWithoutARunIDIsNotTakenForOneThatWasRestarted(t *testing.T) {
+	t.Parallel()
+	const replication = "role:master\r\nmaster_replid:dddd\r\n"
+	for name, f := range map[string]*fake{
+		"nowhere": nameless(replication),
+		"hidden":  nameless(replication).but("EVAL ", []byte("eeee")).but("GET redlock:epoch", []byte(recordOf("eeee/dddd", nil))),
+	} {
+		assert.Equal(t, OK, find(three(t, f, usual).Nodes[0].Findings, checkEpoch).Severity, name)
 	}
 }
 

@@ -12,8 +12,11 @@ import (
 
 // identity finds out what kind of server it is.
 func (v *visit) identity() error {
-	info, role := newQuestion("INFO", "server"), newQuestion("ROLE")
-	if err := v.ask(info, role); err != nil {
+	info, role, replication := newQuestion("INFO", "server"), newQuestion("ROLE"), newQuestion("INFO", "replication")
+	if err := v.ask(info, role, replication); err != nil {
+		return err
+	}
+	if isProxy, err := v.isProxy(info, role); isProxy || err != nil {
 		return err
 	}
 	fields := info.fields()
@@ -30,10 +33,40 @@ func (v *visit) identity() error {
 		return nil
 	}
 	v.role(role)
-	if v.facts.runID = fields["run_id"]; v.facts.runID == "" {
+	v.facts.runID = fields["run_id"]
+	if v.facts.runID == "" && info.err == "" { // as package pool: in scripts it may have one
+		script := newQuestion("EVAL", "return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''", 0)
+		if err := v.ask(script); err != nil {
+			return err
+		}
+		v.facts.runID = script.text()
+	}
+	switch data := replication.fields()["master_replid"]; {
+	case v.facts.runID != "":
+	case data != "" && info.err == "":
+		v.facts.runID = data
+		v.add(Finding{Note, checkRunID, "its INFO has no run_id", "its master_replid stands in: a first replica or a backup counts as a restart, and costs the longest TTL", ""})
+	case info.err == "":
+		v.add(Finding{Warning, checkRunID, "its INFO has no run_id, and nothing that could stand in", "a restart with an old state is not noticed, nor a server that is named twice", "have the resource compare fencing tokens"})
+	default:
 		v.add(Finding{Warning, checkRunID, "it does not tell its run_id", "a restart with an old state is not noticed, nor a server that is named twice", "permit INFO"})
 	}
 	return nil
+}
+
+// isProxy reports whether the server knows none of the commands by which servers tell who they are.
+func (v *visit) isProxy(info, role *question) (bool, error) {
+	if !info.unknown() || !role.unknown() {
+		return false, nil
+	}
+	client, script := newQuestion("CLIENT", "ID"), newQuestion("SCRIPT", "EXISTS", "0")
+	if err := v.ask(client, script); err != nil || !client.unknown() || !script.unknown() {
+		return false, err
+	}
+	v.unfit = true
+	v.add(Finding{Fatal, checkMode, "it is a proxy, such as Envoy, that passes no INFO, ROLE, CLIENT and SCRIPT",
+		"which servers are behind it cannot be told, and it has no vote", "give the address of a server itself"})
+	return true, nil
 }
 
 // cluster finds out whether a server in cluster mode has all keys.

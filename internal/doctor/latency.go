@@ -43,6 +43,7 @@ func (v *visit) latency() error {
 	}
 	slices.Sort(trips)
 	median, longest := trips[len(trips)/2], trips[len(trips)-1]
+	v.facts.trip, v.facts.longest = median, longest
 	found := fmt.Sprintf("round trips take %v, at most %v", short(median), short(longest))
 	switch limit := v.settings.NodeTimeout; {
 	case longest >= limit:

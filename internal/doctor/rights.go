@@ -181,7 +181,7 @@ func (q *question) forbidden(dry bool) bool {
 // unknown reports whether the server does not know the command.
 func (q *question) unknown() bool {
 	text := strings.ToLower(string(q.err))
-	return strings.Contains(text, "unknown") || strings.Contains(text, "not found")
+	return strings.Contains(text, "unknown") || strings.Contains(text, "not found") || strings.Contains(text, "unsupported command")
 }
 
 // transport reports what others on the network can read.

@@ -33,6 +33,8 @@ type facts struct {
 	offset      time.Duration  // the server's clock is ahead of ours by this,
 	uncertainty time.Duration  // give or take that
 	timed       bool           // it is known
+	trip        time.Duration  // the median of some round trips,
+	longest     time.Duration  // and the longest
 	clock       reading        // from which it is
 	rate        rate           // at which it gains on ours
 	dataSet     string         // as in the record

@@ -29,16 +29,25 @@ func (c *Config) refuses(r *http.Request) *problem {
 		return newProblem(http.StatusForbidden, kindForbidden, "pages of other sites may not use this server")
 	}
 	isFile := c.Page != nil && r.Method == http.MethodGet && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/"))
-	if c.Token == "" || isFile { // a browser cannot send it with the address of a page, which asks for it
+	if c.Tokens == nil || isFile { // a browser cannot send it with the address of a page, which asks for it
 		return nil
 	}
 	given, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	// Of the sums, because the comparison takes longer for a longer text.
-	have, want := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(c.Token))
-	if !isBearer || subtle.ConstantTimeCompare(have[:], want[:]) == 0 {
+	if !isBearer || !isOneOf(c.Tokens(), given) {
 		return newProblem(http.StatusUnauthorized, kindForbidden, `the header "Authorization: Bearer" with the token of the server is missing or wrong`)
 	}
 	return nil
+}
+
+// isOneOf takes as long whatever is given. The sums are compared, because the comparison takes longer for
+// a longer text.
+func isOneOf(tokens []string, given string) bool {
+	have, same := sha256.Sum256([]byte(given)), 0
+	for _, token := range tokens {
+		want := sha256.Sum256([]byte(token))
+		same |= subtle.ConstantTimeCompare(have[:], want[:])
+	}
+	return same == 1
 }
 
 // hostOf returns a Host without its port.

@@ -184,6 +184,40 @@ func TestThePage(t *testing.T) {
 		assert.Equal(t, "lock-09999", b.run(`document.querySelector('#locks-rows button').textContent`))
 	})
 
+	t.Run("in words, and by a clock of 24 hours", func(t *testing.T) {
+		read, job := held("read", "1"), held("job", "1")
+		read.Kind, read.Readers = "shared", Members{1, []Member{{ID: "0", Owner: "web-2"}}}
+		job.Waiters = Members{2, []Member{{ID: "0123"}, {ID: "4567"}}}
+		note := Finding{Severity: "note", Check: "persistence", Found: "it writes no append-only file"}
+		page := &Page{Look: func(context.Context) (*Survey, error) {
+			return &Survey{Locks: []LockState{read, job}, Servers: []ServerState{
+				{Server: "a", Findings: []Finding{note}, Timing: &Timing{Trip: 410, Longest: 2360, Ahead: -12, Within: 30}},
+				{Server: "b", Findings: []Finding{{Severity: "note", Check: "latency"}}, Timing: &Timing{Trip: 210_000, Longest: 12_000_000, Ahead: -2_000_000, Within: 40}},
+				{Server: "c", Error: "refused", Findings: []Finding{{Severity: "warning", Check: "reachable", Found: "refused"}}},
+			}}, nil
+		}}
+		page.events.add(time.Now(), Event{Lock: "job", What: "held"})
+		page.events.add(time.Now().Add(-49*time.Hour), Event{Lock: "job", What: "free"})
+		b.call("Emulation.setLocaleOverride", map[string]any{"locale": "en-US"}, nil)
+		defer b.call("Emulation.setLocaleOverride", nil, nil)
+		serveTo(t, b, Config{Page: page})
+		b.await(`document.querySelectorAll('#events-rows tr').length === 2`)
+		row := func(body string, n int) any {
+			return b.run(fmt.Sprintf(`[...document.querySelectorAll('#%s tr')[%d].cells].map((cell) => cell.innerText.trim()).join(' | ')`, body, n))
+		}
+		assert.Contains(t, row("locks-rows", 0), "job | held | web-3 | exclusive | 3 of 3 | ")
+		assert.Equal(t, "2", b.run(`document.querySelector('#locks-rows tr').cells[6].textContent`))
+		assert.Contains(t, row("locks-rows", 1), "read | held | 1 reader: web-2 | shared")
+		assert.Equal(t, "a | well it writes no append-only file | 410 µs, at most 2.4 ms | ±30 µs", row("servers-rows", 0))
+		assert.Equal(t, "b | slow | 210 ms, at most 12.0 s | 2000 ms behind, ±40 µs", row("servers-rows", 1))
+		assert.Equal(t, "c | down |  | ", row("servers-rows", 2))
+		assert.Equal(t, "c does not answer: refused", b.run(`document.getElementById('findings').innerText`))
+		assert.Regexp(t, `^\d\d:\d\d:\d\d$`, b.run(`document.querySelectorAll('#events-rows tr')[1].cells[0].textContent`))
+		assert.Regexp(t, `^\d+/\d+/\d+, \d\d:\d\d:\d\d$`, b.run(`document.querySelector('#events-rows tr').cells[0].textContent`))
+		assert.Regexp(t, `^2 locks, 0 sessions, at \d\d:\d\d:\d\d$`, b.run(`document.getElementById('state').textContent`))
+		assert.Equal(t, true, b.run(`document.querySelector('#servers-rows tr').cells[3].offsetHeight === document.querySelector('#servers-rows tr').cells[2].offsetHeight`))
+	})
+
 	t.Run("what is the same stays", func(t *testing.T) {
 		var n atomic.Int32
 		serveTo(t, b, Config{Page: &Page{Look: func(ctx context.Context) (*Survey, error) {
@@ -206,7 +240,7 @@ func TestThePage(t *testing.T) {
 	t.Run("a release is asked for twice", func(t *testing.T) {
 		var asked atomic.Pointer[ForcedRelease]
 		const token = "0123456789abcdef"
-		serveTo(t, b, Config{Token: token, Page: &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
+		serveTo(t, b, Config{Tokens: tokens(token), Page: &Page{Look: showing(held("a", "1")), Release: func(_ context.Context, f ForcedRelease) (string, error) {
 			asked.Store(&f)
 			return "deleted", nil
 		}}})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/once"
@@ -27,8 +28,14 @@ func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer of.leave()
-	isNew := r.Header.Get(sessionHeader) == ""
+	leave := sync.OnceFunc(of.leave)
+	defer leave()
+	by, isNew := callerOf(hr), r.Header.Get(sessionHeader) == ""
+	stop := func() bool { return true }
+	if !isNew { // a client that may have left keeps no other lock
+		stop = context.AfterFunc(by.sending, leave)
+		defer stop()
+	}
 	l, err := s.lease(r, of, &wanted)
 	if err != nil {
 		if isNew {
@@ -36,12 +43,25 @@ func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
 		}
 		return err
 	}
-	a := l.locked(r)
+	if !stop() { // its session ran down while it waited, and lasts for its TTL from the answer on
+		leave() // first: the one under way may not have left yet
+		if err := of.enter(); err != nil {
+			return err
+		}
+		defer of.leave()
+	}
+	a, err := l.locked(r)
+	if err != nil {
+		return err
+	}
 	if isNew {
 		a.Session = of.id
 	}
 	w.Header().Set("Location", "/v1/locks/"+l.id)
 	write(w, http.StatusCreated, a)
+	if r.Header.Get("Idempotency-Key") == "" && by.hasMissed() && l.remove() == nil { // with a key it can ask again
+		l.release(context.WithoutCancel(r.Context()))
+	}
 	return nil
 }
 
@@ -94,7 +114,8 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	if s.isEnding() {
 		return nil, errEnding
 	}
-	if wanted.Every != 0 { // the tick would be marked, and never be run
+	ticks := wanted.ticks()
+	if ticks != nil { // the tick would be marked, and never be run
 		if err := of.hasRoom(); err != nil {
 			return nil, err
 		}
@@ -102,23 +123,30 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(s.waiting, cancel)()
-	tick := wanted.tick()
-	lock, err := s.ask(ctx, wanted)
+	lock, err := s.ask(ctx, of, wanted)
 	var vote *redlock.QuorumError
 	switch {
 	case err != nil && s.isEnding():
 		return nil, errEnding
-	case errors.As(err, &vote), errors.Is(err, redlock.ErrClosed), errors.Is(err, redlock.ErrMap), ctx.Err() != nil && err != nil:
+	case err != nil && r.Context().Err() != nil:
+		return nil, errLeft
+	case errors.As(err, &vote), errors.Is(err, redlock.ErrClosed), errors.Is(err, redlock.ErrMap), errors.Is(err, context.DeadlineExceeded):
 		return nil, err
 	case err != nil:
 		return nil, blame(err)
-	case r.Context().Err() != nil: // it has left as the lock was granted, and would not know that it has it
+	case r.Context().Err() != nil, ticks != nil && !callerOf(r.Request).isThere():
+		// It has left as the lock was granted, would not know that it has it, and would not run the tick.
 		lock.Release(context.WithoutCancel(ctx))
-		return nil, r.Context().Err()
+		return nil, errLeft
 	}
-	if wanted.Every != 0 {
-		// Not under the client's context: a tick that is marked without its lease is never run.
-		first, err := once.Claim(context.WithoutCancel(ctx), lock, tick, millis(wanted.Every))
+	if ticks != nil {
+		if err := of.hasRoom(); err != nil { // the session may have ended meanwhile
+			lock.Release(context.WithoutCancel(ctx))
+			return nil, err
+		}
+		// The tick is that of the request's arrival: what ran while it waited was the run of that tick. Not
+		// under the client's context: a tick that is marked without its lease is never run.
+		first, err := ticks.Claim(context.WithoutCancel(ctx), lock, r.since)
 		switch {
 		case err == nil && !first:
 			err = errDone
@@ -130,7 +158,7 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 			return nil, err
 		}
 	}
-	l, err := of.add(lock, wanted.grant(lock, tick), a)
+	l, err := of.add(lock, wanted.grant(lock, r.since), a)
 	if err != nil {
 		lock.Release(context.WithoutCancel(ctx))
 	}
@@ -138,8 +166,9 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 }
 
 // ask asks for the lock, once or for as long as the client waits.
-func (s *Server) ask(ctx context.Context, wanted *wish) (*redlock.Lock, error) {
+func (s *Server) ask(ctx context.Context, of *session, wanted *wish) (*redlock.Lock, error) {
 	if wanted.Wait > 0 {
+		defer of.wait(wanted)()
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, millis(wanted.Wait))
 		defer cancel()
@@ -147,12 +176,20 @@ func (s *Server) ask(ctx context.Context, wanted *wish) (*redlock.Lock, error) {
 	if len(wanted.Names) > 0 {
 		return s.locker.AcquireAll(ctx, wanted.Names, wanted.options()...)
 	}
-	return s.locker.Acquire(ctx, wanted.Name, wanted.options()...)
+	ask := func() (*redlock.Lock, error) { return s.locker.Acquire(ctx, wanted.Name, wanted.options()...) }
+	if wanted.ticks() != nil && wanted.Wait == 0 {
+		return once.Acquire(ctx, s.locker, []string{wanted.Name}, ask)
+	}
+	return ask()
 }
 
 // showLease answers GET /v1/locks/{lease}.
 func (s *Server) showLease(w http.ResponseWriter, r *request, l *lease) error {
-	write(w, http.StatusOK, l.locked(r))
+	a, err := l.locked(r)
+	if err != nil {
+		return err
+	}
+	write(w, http.StatusOK, a)
 	return nil
 }
 

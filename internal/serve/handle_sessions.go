@@ -27,16 +27,20 @@ const (
 // newSession answers POST /v1/sessions.
 func (s *Server) newSession(w http.ResponseWriter, r *http.Request) error {
 	now := time.Now()
-	wanted := sessionWish{TTL: s.config.TTL.Milliseconds()}
+	var wanted sessionWish
 	if err := decode(r, &wanted); err != nil {
 		return err
 	}
+	wanted.TTL = cmp.Or(wanted.TTL, s.config.TTL.Milliseconds())
 	of, err := s.openSession(wanted, false)
 	if err != nil {
 		return err
 	}
 	defer of.leave()
-	a := of.state(&request{r, now}, false)
+	a, err := of.state(&request{r, now}, false)
+	if err != nil {
+		return err
+	}
 	a.Session = of.id
 	w.Header().Set("Location", "/v1/session")
 	write(w, http.StatusCreated, a)
@@ -53,16 +57,20 @@ func (s *Server) openSession(wanted sessionWish, isLone bool) (*session, error) 
 	return s.table.open(rand.Text(), wanted, isLone)
 }
 
-// state returns how the session is.
-func (s *session) state(r *request, isEnding bool) sessionAnswer {
+// state returns how the session is, unless it was left to another server, which does not know what is
+// told from then on.
+func (s *session) state(r *request, isEnding bool) (sessionAnswer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.isLeft {
+		return sessionAnswer{}, errEnding
+	}
 	a := sessionAnswer{TTL: s.ttl.Milliseconds(), Version: s.version, Ending: isEnding, Leases: []leaseAnswer{}}
 	for _, l := range s.leases {
 		a.Leases = append(a.Leases, l.answer(r))
 	}
 	slices.SortFunc(a.Leases, func(a, b leaseAnswer) int { return strings.Compare(a.Lease, b.Lease) })
-	return a
+	return a, nil
 }
 
 // answer returns how a lease is, for the client to be told. Its session must be locked.
@@ -78,11 +86,14 @@ func (l *lease) answer(r *request) leaseAnswer {
 	return a
 }
 
-// locked is answer for a session that is not locked.
-func (l *lease) locked(r *request) leaseAnswer {
+// locked is answer for a session that is not locked, and may have been left to another server.
+func (l *lease) locked(r *request) (leaseAnswer, error) {
 	l.session.mu.Lock()
 	defer l.session.mu.Unlock()
-	return l.answer(r)
+	if l.session.isLeft {
+		return leaseAnswer{}, errEnding
+	}
+	return l.answer(r), nil
 }
 
 // showSession answers GET /v1/session: at once, or when the state is not the one that the client has
@@ -101,7 +112,11 @@ func (s *Server) showSession(w http.ResponseWriter, r *request, of *session) err
 	if of.isEnded() {
 		return errNoSession
 	}
-	write(w, http.StatusOK, of.state(r, s.isEnding()))
+	state, err := of.state(r, s.isEnding())
+	if err != nil {
+		return err
+	}
+	write(w, http.StatusOK, state)
 	return nil
 }
 
@@ -140,7 +155,7 @@ func (s *Server) await(r *request, of *session, seen int64, limit time.Duration)
 	select {
 	case <-changed:
 	case <-timer.C:
-	case <-r.Context().Done():
+	case <-callerOf(r.Request).sending.Done():
 	}
 }
 
@@ -179,11 +194,15 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 	if bound && !isThisMachine(r) {
 		return bad("bound=true: a connection over a network can break while the client works on; use a short ttl_ms for the session")
 	}
-	out := http.NewResponseController(w)
+	out, sending := http.NewResponseController(w), callerOf(r.Request).sending
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it until it has some kilobytes
 	for time.Since(r.since) < streamFor {
-		state := of.state(r, s.isEnding())
+		state, err := of.state(r, s.isEnding())
+		if err != nil {
+			return err
+		}
 		if of.isEnded() {
 			fmt.Fprint(w, "event: end\ndata: {}\n\n")
 			return nil
@@ -194,12 +213,12 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 		}
 		within(w, of.ttl) // a client that reads nothing is not there
 		_, err = fmt.Fprintf(w, "event: state\ndata: %s\n\n", text)
-		if err = errors.Join(err, out.Flush()); err != nil || r.Context().Err() != nil {
+		if err = errors.Join(err, out.Flush()); err != nil || sending.Err() != nil {
 			break
 		}
 		s.await(r, of, state.Version, of.pace())
 	}
-	if bound && r.Context().Err() != nil {
+	if bound && sending.Err() != nil {
 		of.end()
 	}
 	return nil

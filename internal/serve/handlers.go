@@ -2,9 +2,11 @@ package serve
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -50,20 +52,41 @@ func fixed(kind string, body []byte) handler {
 	}
 }
 
-// newMux returns a handler for the routes.
-func newMux(routes map[string]handler) http.Handler {
+// newMux returns a handler for the routes. What another server goes on with has no answer from this one:
+// the connection is cut, and the client asks again.
+func (s *Server) newMux(routes map[string]handler) http.Handler {
 	mux := http.NewServeMux()
 	for pattern, f := range routes {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := f(w, r); err != nil {
+			err := f(w, r)
+			if errors.Is(err, errEnding) && s.leaves.Load() {
+				panic(http.ErrAbortHandler)
+			}
+			if err != nil {
 				problemOf(err).write(w)
 			}
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if methods := methodsOf(mux, r); len(methods) > 0 {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s is for %s, not for %s", r.URL.Path, strings.Join(methods, ", "), r.Method)).write(w)
+			return
+		}
 		newProblem(http.StatusNotFound, kindBad, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path)).write(w)
 	})
 	return mux
+}
+
+// methodsOf returns those that there is an answer for, at the path of a request. A ServeMux would say so itself
+// if it had no handler for all other paths.
+func methodsOf(mux *http.ServeMux, r *http.Request) (methods []string) {
+	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if _, pattern := mux.Handler(&http.Request{Method: m, URL: r.URL, Host: r.Host}); pattern != "/" {
+			methods = append(methods, m)
+		}
+	}
+	return methods
 }
 
 // A request is one that is being answered, with when it came.

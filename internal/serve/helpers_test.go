@@ -38,6 +38,9 @@ type answer struct {
 // end is when a client must have ended its work.
 func (a answer) end() time.Time { return a.asked.Add(millis(a.lease.ValidFor)) }
 
+// tokens are those of a Config.
+func tokens(all ...string) func() []string { return func() []string { return all } }
+
 // start returns servers and a Server over them, which is closed with the test.
 func start(t testing.TB, c Config) (*redlocktest.Servers, *Server) {
 	servers := redlocktest.Start(t)

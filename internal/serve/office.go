@@ -295,7 +295,7 @@ func (s *Server) showLeader(w http.ResponseWriter, hr *http.Request) error {
 		return err
 	}
 	if wait > 0 {
-		s.office.await(r.Context(), seen, wait)
+		s.office.await(callerOf(hr).sending, seen, wait)
 	}
 	a := s.office.tell(r.since)
 	write(w, statusOf(a.Leader), a)

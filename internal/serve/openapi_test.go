@@ -43,6 +43,7 @@ type operation struct {
 
 type parameter struct {
 	Ref, Name, In string
+	Schema        map[string]any
 }
 
 type response struct {
@@ -124,7 +125,9 @@ func schemaOf(of reflect.Type, names map[reflect.Type]string) map[string]any {
 		return map[string]any{"type": "array", "items": schemaOf(of.Elem(), names)}
 	case reflect.Map:
 		return map[string]any{"type": "object", "additionalProperties": schemaOf(of.Elem(), names)}
-	case reflect.Int, reflect.Int64:
+	case reflect.Int64: // generators take an integer without a format for one of 32 bits
+		return map[string]any{"type": "integer", "format": "int64"}
+	case reflect.Int:
 		return map[string]any{"type": "integer"}
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}
@@ -139,6 +142,9 @@ func withoutWords(schema map[string]any) map[string]any {
 		if of, ok := schema[key]; ok {
 			kept[key] = of
 		}
+	}
+	if schema["type"] == "integer" && schema["format"] != nil {
+		kept["format"] = schema["format"]
 	}
 	return kept
 }
@@ -179,7 +185,7 @@ func TestThePageTellsOfEachKind(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| ([\\d, ]+) \\|").FindAllStringSubmatch(string(page), -1) {
 		told[row[1]] = strings.Split(row[2], ", ")
 	}
-	there := map[string][]string{"bad_request": {"404"}} // of what is no route
+	there := map[string][]string{"bad_request": {"404", "405"}} // of what is no route
 	d := described(t)
 	for _, methods := range d.Paths {
 		for _, o := range methods {
@@ -242,6 +248,23 @@ func TestEachParameterIsDescribed(t *testing.T) {
 		}
 	}
 	assert.Equal(t, asked, there)
+}
+
+// TestParametersHaveRoomForTokens: versions and tokens are larger than 32 bits hold.
+func TestParametersHaveRoomForTokens(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for path, methods := range described(t).Paths {
+		for method, o := range methods {
+			for _, p := range o.Parameters {
+				if p.Schema["type"] == "integer" && p.Schema["maximum"] == nil {
+					assert.Equal(t, "int64", p.Schema["format"], "%s %s: %s", method, path, p.Name)
+					seen++
+				}
+			}
+		}
+	}
+	assert.Equal(t, 3, seen)
 }
 
 func TestTheDescriptionIsServed(t *testing.T) {

@@ -20,7 +20,8 @@ type Page struct {
 	// Release deletes a lock whoever holds it, and returns what was done, in words. Nil: nobody may.
 	Release func(context.Context, ForcedRelease) (string, error)
 
-	ctx context.Context // ends with the server
+	ctx   context.Context // ends with the server
+	table *table          // of its clients
 
 	mu      sync.Mutex
 	now     *snapshot     // the last; nil before the first
@@ -55,9 +56,9 @@ const (
 	lookWithin = time.Minute // for a survey: a server that has very many keys takes a while
 )
 
-// start makes the page ready, until ctx ends.
-func (p *Page) start(ctx context.Context) {
-	p.ctx, p.changed = ctx, make(chan struct{})
+// start makes the page of a server ready, until ctx ends.
+func (p *Page) start(ctx context.Context, of *table) {
+	p.ctx, p.table, p.changed = ctx, of, make(chan struct{})
 }
 
 // wait returns when nothing is looked at any more. Its context has ended.
@@ -111,6 +112,10 @@ func (p *Page) look() {
 	} else {
 		made.Survey = *found
 		made.sort()
+		made.addClients(p.table.clients(began))
+		for i := range made.Servers {
+			made.Servers[i].Health = made.Servers[i].health()
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,18 +136,39 @@ func (p *Page) Observe(e redlock.Event) {
 	text := ""
 	switch e.Kind {
 	case redlock.EventAcquired:
-		text = fmt.Sprintf("%d votes after %v", e.Votes, e.Elapsed.Round(10*time.Microsecond))
+		text = fmt.Sprintf("%s after %v", counted(e.Votes, "vote"), short(e.Elapsed))
 	case redlock.EventLost, redlock.EventReleased:
-		text = "held for " + e.Elapsed.Round(time.Millisecond).String()
+		text = "held for " + short(e.Elapsed)
 	case redlock.EventNotAcquired:
-		text = "after " + e.Elapsed.Round(time.Millisecond).String()
+		text = "after " + short(e.Elapsed)
 	default:
 		return
 	}
 	if e.Err != nil {
-		text += ": " + ofOption.ReplaceAllString(e.Err.Error(), "")
+		text += ": " + inOurWords(e.Err)
 	}
 	p.events.add(e.Time, Event{Lock: e.Name, What: e.Kind.String(), Text: text, By: "this process"})
+}
+
+// short returns a time as people read it.
+func short(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		d = d.Round(time.Second)
+	case d >= 10*time.Millisecond:
+		d = d.Round(time.Millisecond)
+	default:
+		d = d.Round(10 * time.Microsecond)
+	}
+	return d.String()
+}
+
+// counted returns a number with its noun.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // An Event is something that happened to a lock, or to a server if it names no lock.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,7 @@ func held(name, holder string) LockState {
 // showing returns a Look that shows these locks.
 func showing(locks ...LockState) func(context.Context) (*Survey, error) {
 	return func(context.Context) (*Survey, error) {
-		return &Survey{Locks: append([]LockState{}, locks...), Servers: []ServerState{{Server: "a", Health: "ok", Findings: []Finding{}}}}, nil
+		return &Survey{Locks: append([]LockState{}, locks...), Servers: []ServerState{{Server: "a", Findings: []Finding{}}}}, nil
 	}
 }
 
@@ -188,14 +189,126 @@ func TestEvents(t *testing.T) {
 			told[e.Lock] = e.What + ": " + e.Text
 		}
 		assert.Equal(t, map[string]string{
-			"a": "held: passed from web-3 (1) to web-3 (3)", "b": "free: was held by web-3 (2)", "c": "held: by web-3 (4)", "": "silent: s: down",
+			"a": "held: passed from web-3 (1) to web-3 (3)", "b": "free: was held by web-3 (2)", "c": "held: by web-3 (4)", "": "down: s: down",
 		}, told)
 		v = c.survey("?wait_ms=5000&seen=" + text(v.Version) + "&events_after=" + text(v.Events[0].Number))
 		require.Len(t, v.Events, 1, "most servers are silent, and may still hold what is not seen")
-		assert.Equal(t, "silent", v.Events[0].What)
+		assert.Equal(t, "down", v.Events[0].What)
 		c.ask("DELETE", "/v1/session", "")
 		closeNow(s)
 	})
+}
+
+// TestClientsThatWaitAreShown, with those of other processes, and each once: of one that holds the lock
+// itself no client stands in the queue of the servers, of another one does.
+func TestClientsThatWaitAreShown(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		permits  int  // of the lock
+		isOurs   bool // or, of the permits, one
+		inQueue  int
+		expected int
+	}{
+		{"its own lock", 1, true, 0, 2},
+		{"its own lock, for which others wait", 1, true, 3, 5},
+		{"the lock of another", 1, false, 1, 2},
+		{"the lock of another, for which others wait", 1, false, 4, 5},
+		{"servers without a queue", 1, false, 0, 2},
+		{"a permit of its own, and one of another", 2, true, 1, 2},
+		{"permits of others", 2, false, 2, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				lock := held("job", "1")
+				lock.Waiters.Count = c.inQueue
+				servers, s := start(t, Config{Page: &Page{Look: showing(lock, held("other", "1"))}})
+				holder := open(t, s, `{"ttl_ms":60000}`)
+				holder.take(`{"name":"other"}`)
+				wish := fmt.Sprintf(`{"name":"job","permits":%d`, c.permits)
+				theirs := c.permits
+				if c.isOurs {
+					holder.take(wish + "}")
+					theirs--
+				}
+				for range theirs {
+					_, err := servers.Locker().Acquire(t.Context(), "job", redlock.Permits(c.permits))
+					require.NoError(t, err)
+				}
+				ctx, leave := context.WithCancel(t.Context())
+				var waiters sync.WaitGroup
+				for _, owner := range []string{"second", "first"} {
+					w := open(t, s, `{"owner":"`+owner+`","ttl_ms":60000}`)
+					waiters.Go(func() { w.askUnder(ctx, "POST", "/v1/locks", wish+`,"wait_ms":60000}`) })
+				}
+				synctest.Wait()
+				v := holder.survey("?name=job")
+				assert.Equal(t, c.inQueue, v.Lock.States[0].Waiting, "who has only just come may be about to get it")
+
+				time.Sleep(5 * time.Second)
+				v = holder.survey("?name=job")
+				now := v.Lock.States[0]
+				assert.Equal(t, c.expected, now.Waiting)
+				assert.Equal(t, c.inQueue, now.Waiters.Count)
+				assert.Equal(t, Members{2, []Member{{Owner: "first", Waited: 5000, Left: 55_000}, {Owner: "second", Waited: 5000, Left: 55_000}}}, now.Clients)
+				for _, l := range v.Locks {
+					if l.Name == "other" {
+						assert.Zero(t, l.Waiting)
+					}
+				}
+				waits := map[string][]string{}
+				for _, session := range v.Sessions.First {
+					waits[session.Owner] = session.Waits
+				}
+				assert.Equal(t, map[string][]string{"": {}, "first": {"job"}, "second": {"job"}}, waits)
+
+				leave()
+				waiters.Wait()
+				time.Sleep(2 * time.Second)
+				v = holder.survey("?name=job")
+				assert.Equal(t, c.inQueue, v.Lock.States[0].Waiting)
+			})
+		})
+	}
+}
+
+// TestClientsAreShownOnce, at the first permit that is held, however many are.
+func TestClientsAreShownOnce(t *testing.T) {
+	t.Parallel()
+	permit := func(n int) LockState {
+		l := held("job", "1")
+		l.Permit = &n
+		return l
+	}
+	s := &Survey{Locks: []LockState{permit(2), permit(1), permit(3)}}
+	s.addClients(clients{"job": {waiting: []Member{{}}, permits: 4}, "none": {waiting: []Member{{}}, permits: 1}})
+	assert.Equal(t, []int{0, 1, 0}, []int{s.Locks[0].Waiting, s.Locks[1].Waiting, s.Locks[2].Waiting})
+}
+
+// TestHealthIsAWord, whatever else is found.
+func TestHealthIsAWord(t *testing.T) {
+	t.Parallel()
+	latency := Finding{Check: "latency", Severity: "ok"}
+	of := func(check, severity string) []Finding { return []Finding{latency, {Check: check, Severity: severity}} }
+	for _, c := range []struct {
+		server   ServerState
+		expected string
+	}{
+		{ServerState{}, ""},
+		{ServerState{Error: "refused", Findings: of("quarantine", "warning")}, "down"},
+		{ServerState{Error: "refused"}, "down"},
+		{ServerState{Findings: of("reachable", "warning")}, "slow"},
+		{ServerState{Findings: of("quarantine", "warning")}, "in quarantine"},
+		{ServerState{Findings: of("quarantine", "note")}, "well"},
+		{ServerState{Findings: of("latency", "note")}, "slow"},
+		{ServerState{Findings: of("latency", "warning")}, "slow"},
+		{ServerState{Findings: of("role", "fatal")}, "unfit"},
+		{ServerState{Findings: of("persistence", "note")}, "well"},
+		{ServerState{Findings: of("memory", "warning")}, "well"},
+	} {
+		assert.Equal(t, c.expected, c.server.health(), "%+v", c.server)
+	}
 }
 
 func closeNow(s *Server) {
@@ -247,7 +360,7 @@ func TestReleaseByForce(t *testing.T) {
 			return "deleted", nil
 		}}
 		const token = "0123456789abcdef"
-		_, s := start(t, Config{Page: page, Token: token})
+		_, s := start(t, Config{Page: page, Tokens: tokens(token)})
 		c := &client{t: t, server: s, headers: map[string]string{"Authorization": "Bearer " + token}}
 		const path = "/v1/survey/release"
 		assert.True(t, c.survey("").Releases)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -33,6 +34,7 @@ const (
 	kindConflict  = "other_request"
 	kindHeld      = "held"
 	kindDone      = "done" // the tick has been run
+	kindLate      = "late" // whether the tick has been run is not known any more
 	kindLost      = "lost"
 	kindNoQuorum  = "no_quorum"
 	kindPermanent = "permanent" // the servers will not grant it as they are
@@ -42,6 +44,7 @@ const (
 
 var (
 	errEnding = errors.New("the server ends: ask again when it is back")
+	errLate   = errors.New("the lock came so late that whether the tick of this request was run is not known any more: a new request is of a new tick")
 	errDone   = errors.New("the tick has been run, or is being run")
 )
 
@@ -56,8 +59,10 @@ func problemOf(err error) *problem {
 	var limit limitError
 	var wrong badRequest
 	var large *http.MaxBytesError
-	text := ofOption.ReplaceAllString(err.Error(), "")
+	text := inOurWords(err)
 	switch {
+	case errors.Is(err, errLeft), errors.Is(err, context.Canceled) && (!errors.As(err, &vote) || errors.Is(vote.Err, context.Canceled)):
+		return newProblem(http.StatusBadRequest, kindBad, errLeft.Error())
 	case errors.As(err, &vote):
 		return problemOfVote(vote)
 	case errors.As(err, &wrong):
@@ -78,6 +83,8 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusUnprocessableEntity, kindConflict, text)
 	case errors.Is(err, errDone):
 		return newProblem(http.StatusConflict, kindDone, text)
+	case errors.Is(err, once.ErrLate):
+		return newProblem(http.StatusConflict, kindLate, errLate.Error())
 	case errors.Is(err, redlock.ErrLost):
 		return newProblem(http.StatusGone, kindLost, text)
 	case errors.As(err, &limit):
@@ -86,8 +93,8 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusNotFound, kindLease, errNoLease.Error())
 	case errors.Is(err, errEnding), errors.Is(err, redlock.ErrClosed):
 		return newProblem(http.StatusServiceUnavailable, kindEnding, errEnding.Error())
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return newProblem(http.StatusServiceUnavailable, kindNoQuorum, "the request ended before there was an answer")
+	case errors.Is(err, context.DeadlineExceeded):
+		return newProblem(http.StatusServiceUnavailable, kindNoQuorum, "the time was over before there was an answer of the Redis servers")
 	}
 	return newProblem(http.StatusInternalServerError, kindPermanent, text)
 }
@@ -98,7 +105,7 @@ func problemOfVote(vote *redlock.QuorumError) *problem {
 	kind := vote.Kind()
 	of := *vote
 	of.Err = kind
-	text := ofOption.ReplaceAllString(of.Error(), "")
+	text := inOurWords(&of)
 	switch {
 	case errors.Is(kind, redlock.ErrHeld):
 		p := newProblem(http.StatusLocked, kindHeld, text)

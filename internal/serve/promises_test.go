@@ -65,6 +65,33 @@ func TestNothingIsToldBeyondTheEnd(t *testing.T) {
 	})
 }
 
+// TestTheEndOfTheServerIsTheEndOfConnections: a client that asks again does so on a new one, and not on one
+// that is closed meanwhile.
+func TestTheEndOfTheServerIsTheEndOfConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{})
+		c := open(t, s, "")
+		c.take(`{"name":"a"}`)
+		now := c.ask("GET", "/v1/session", "")
+		require.Empty(t, now.headers.Get("Connection"))
+		waits := make(chan answer)
+		go func() { waits <- c.ask("GET", "/v1/session?wait_ms=60000&seen="+text(now.session.Version), "") }()
+		synctest.Wait()
+		grace, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		over := make(chan struct{})
+		go func() {
+			s.Close(grace)
+			close(over)
+		}()
+		assert.Equal(t, "close", (<-waits).headers.Get("Connection"))
+		assert.Equal(t, "close", c.ask("POST", "/v1/locks", `{"name":"b"}`).headers.Get("Connection"))
+		assert.Equal(t, "close", c.ask("DELETE", "/v1/session", "").headers.Get("Connection"))
+		<-over
+	})
+}
+
 // TestALockThatComesWithTheEnd is not granted: the server counts what its clients have once, and what
 // came later would be told, and released at once.
 func TestALockThatComesWithTheEnd(t *testing.T) {
@@ -137,7 +164,9 @@ func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+l.id, "").status)
 		of.settle(first, l)
-		assert.False(t, l.locked(&request{since: time.Now()}).Held)
+		told, err := l.locked(&request{since: time.Now()})
+		require.NoError(t, err)
+		assert.False(t, told.Held)
 		c.headers = map[string]string{"Idempotency-Key": "1"}
 		again := c.take(`{"name":"a"}`)
 		assert.NotEqual(t, l.id, again.lease.Lease)

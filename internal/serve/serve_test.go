@@ -9,6 +9,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 func TestValidFor(t *testing.T) {
@@ -265,6 +269,91 @@ func TestKinds(t *testing.T) {
 		time.Sleep(time.Minute)
 		c = open(t, s, "")
 		c.take(`{"name":"tick","every_ms":60000}`)
+	})
+}
+
+// TestASplitVoteSkipsNoTick: the keys are those of machines that came at the same moment, and none of them
+// has the lock.
+func TestASplitVoteSkipsNoTick(t *testing.T) {
+	t.Parallel()
+	simtest.SimulateInUse(t, 1, time.Hour, func(t *testing.T, w *sim.World) {
+		s := New(simtest.Locker(t, w.NewClient(1)), Config{TTL: simtest.TTL})
+		defer s.Close(t.Context())
+		for i, value := range []string{"a", "b", "c"} {
+			w.Servers()[i].Set("tick", value, 2*time.Second)
+		}
+		c := open(t, s, "")
+		tick := c.take(`{"name":"tick","every_ms":60000}`).lease.Lease
+		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+tick, "").status)
+	})
+}
+
+// TestATickIsOfTheRequestsArrival, and not of when the lock was had: behind a holder, behind an outage,
+// and behind another request of the same key.
+func TestATickIsOfTheRequestsArrival(t *testing.T) {
+	t.Parallel()
+	waits := map[string]func(s *redlocktest.Servers) (end func()){
+		"behind a holder":  func(s *redlocktest.Servers) func() { return s.Hold("tick") },
+		"behind an outage": func(s *redlocktest.Servers) func() { return s.Outage(2) },
+	}
+	for name, begin := range waits {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				servers, s := start(t, Config{})
+				c := open(t, s, `{"ttl_ms":600000}`)
+				came := time.Now().Round(time.Minute)
+				time.AfterFunc(50*time.Second, begin(servers))
+				first := c.take(`{"name":"tick","every_ms":60000,"wait_ms":300000}`)
+				assert.Equal(t, came.UTC().Format(time.RFC3339), first.lease.Tick)
+				require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+first.lease.Lease, "").status)
+				next := c.take(`{"name":"tick","every_ms":60000}`)
+				assert.Equal(t, came.Add(time.Minute).UTC().Format(time.RFC3339), next.lease.Tick, "it was not spent")
+				require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+next.lease.Lease, "").status)
+
+				time.Sleep(2 * time.Minute) // another tick
+				time.AfterFunc(3*time.Minute, begin(servers))
+				late := c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000,"wait_ms":300000}`)
+				assert.Equal(t, http.StatusConflict, late.status)
+				assert.Equal(t, kindLate, late.problem.Kind)
+				assert.True(t, free(t, servers, "tick"))
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, Config{})
+		c := open(t, s, `{"ttl_ms":600000}`)
+		c.headers = map[string]string{"Idempotency-Key": "k"}
+		const body = `{"name":"tick","every_ms":60000,"wait_ms":300000}`
+		came := time.Now().Round(time.Minute)
+		release := servers.Hold("tick")
+		left, leave := context.WithCancel(t.Context())
+		go c.askUnder(left, "POST", "/v1/locks", body)
+		synctest.Wait()
+		time.AfterFunc(40*time.Second, leave)
+		time.AfterFunc(50*time.Second, release)
+		assert.Equal(t, came.UTC().Format(time.RFC3339), c.take(body).lease.Tick)
+	})
+}
+
+// TestATickOfEachDay, of the zone and not of the server's.
+func TestATickOfEachDay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := start(t, Config{})
+		for _, at := range []struct{ zone, day string }{
+			{"America/New_York", "1999-12-31"}, {"Europe/Berlin", "2000-01-01"}, {"UTC", "2000-01-01"}, // the bubble's clock begins with the year, in UTC
+		} {
+			body := `{"name":"` + at.zone + `","every_day_in":"` + at.zone + `"}`
+			c := open(t, s, "")
+			first := c.take(body)
+			assert.Equal(t, at.day, first.lease.Tick)
+			require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+first.lease.Lease, "").status)
+			assert.Equal(t, kindDone, c.ask("POST", "/v1/locks", body).problem.Kind)
+		}
+		time.Sleep(5 * time.Hour)
+		c := open(t, s, "")
+		assert.Equal(t, "2000-01-01", c.take(`{"name":"America/New_York","every_day_in":"America/New_York"}`).lease.Tick)
+		assert.Equal(t, kindDone, c.ask("POST", "/v1/locks", `{"name":"UTC","every_day_in":"UTC"}`).problem.Kind)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/redlock"
@@ -22,9 +23,9 @@ type Limits struct {
 type Config struct {
 	TTL        time.Duration // of locks and sessions whose clients do not say
 	Limits     Limits
-	Token      string // that every request must bear; empty for none
-	IsLoopback bool   // it listens to this machine only, and refuses what web pages send to it
-	Page       *Page  // at /ui, and what it shows at /v1/survey; nil for none
+	Tokens     func() []string // of which every request must bear one; nil for none
+	IsLoopback bool            // it listens to this machine only, and refuses what web pages send to it
+	Page       *Page           // at /ui, and what it shows at /v1/survey; nil for none
 
 	Office    string      // for which the server campaigns; empty for none
 	Candidate string      // who it is there, for people
@@ -43,6 +44,7 @@ type Server struct {
 	waiting context.Context // of those who wait for a lock; ends when the server does
 	end     context.CancelFunc
 	once    sync.Once
+	leaves  atomic.Bool // another one goes on with its sessions
 }
 
 // New returns a Server for the locks of locker, which stays the caller's.
@@ -59,10 +61,10 @@ func New(locker *redlock.Locker, c Config) *Server {
 	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
 	s.waiting, s.end = context.WithCancel(context.Background())
 	if c.Page != nil {
-		c.Page.start(s.waiting)
+		c.Page.start(s.waiting, s.table)
 	}
 	s.office = newOffice(locker, &s.config)
-	s.mux = newMux(s.routes())
+	s.mux = s.newMux(s.routes())
 	return s
 }
 
@@ -81,15 +83,39 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		problemOf(inWords(err)).write(w)
+		problemOf(err).write(w)
+		return
+	}
+	if err := checkText(r); err != nil {
+		problemOf(err).write(w)
 		return
 	}
 	if r.ContentLength != 0 {
 		slow.SetReadDeadline(time.Time{})
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	s.mux.ServeHTTP(w, r)
+	r, stop := withCaller(w, r)
+	defer stop()
+	s.mux.ServeHTTP(writer{w, s}, r)
 }
+
+// A writer says with each answer of a server that ends that the connection ends, too. The client's next
+// request would else be on its way on it when it is closed, and have no answer.
+type writer struct {
+	http.ResponseWriter
+	server *Server
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w writer) WriteHeader(status int) {
+	if w.server.isEnding() {
+		w.Header().Set("Connection", "close")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Close grants no more locks, tells all clients that the server ends, waits until they have released
 // their leases or ctx has ended, and releases the rest, but those of which a client was told that it may
@@ -129,5 +155,5 @@ func (s *Server) Close(ctx context.Context) (released, left int) {
 	return released - left, left + s.office.wait(ctx)
 }
 
-// isEnding reports whether Close was called.
+// isEnding reports whether Close or Leave was called.
 func (s *Server) isEnding() bool { return s.waiting.Err() != nil }

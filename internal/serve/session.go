@@ -31,6 +31,7 @@ type session struct {
 	isLeft   bool // to another server, and nothing of it changes any more
 	leases   map[string]*lease
 	attempts map[string]*attempt // by the client's key
+	waits    map[*wish]time.Time // of the requests that wait for a lock: since when
 	version  int64               // of what state tells, but for the times
 	changed  chan struct{}       // closed when the version rises
 	failed   error               // of the releases when it ended; complete when those have ended
@@ -93,7 +94,7 @@ func newTable(limits Limits) *table {
 func (t *table) open(id string, wanted sessionWish, isLone bool) (*session, error) {
 	s := &session{
 		id: id, ttl: millis(wanted.TTL), owner: wanted.Owner, isLone: isLone, table: t, requests: 1,
-		leases: map[string]*lease{}, attempts: map[string]*attempt{}, changed: make(chan struct{}),
+		leases: map[string]*lease{}, attempts: map[string]*attempt{}, waits: map[*wish]time.Time{}, changed: make(chan struct{}),
 	}
 	s.idle = time.AfterFunc(s.ttl, s.expire)
 	s.idle.Stop()
@@ -383,6 +384,18 @@ func (s *session) add(lock *redlock.Lock, g grant, of *attempt) (*lease, error) 
 	return l, nil
 }
 
+// wait notes that a request waits for a lock, until it calls done.
+func (s *session) wait(w *wish) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits[w] = time.Now()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waits, w)
+	}
+}
+
 // hasRoom returns why the session cannot have one more lease, or nil. Other requests may fill it.
 func (s *session) hasRoom() error {
 	s.mu.Lock()
@@ -431,7 +444,7 @@ func (l *lease) end(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leases[l.id] == l && l.lost == "" {
-		l.lost = why.Error()
+		l.lost = inOurWords(why)
 		s.changes()
 	}
 }

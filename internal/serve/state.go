@@ -22,11 +22,12 @@ type State struct {
 const stateVersion = 1
 
 type savedSession struct {
-	ID     string       `json:"id"`
-	TTL    int64        `json:"ttl_ms"`
-	Owner  string       `json:"owner"`
-	IsLone bool         `json:"lone,omitempty"`
-	Leases []savedLease `json:"leases"`
+	ID      string       `json:"id"`
+	TTL     int64        `json:"ttl_ms"`
+	Owner   string       `json:"owner"`
+	IsLone  bool         `json:"lone,omitempty"`
+	Version int64        `json:"version,omitempty"` // the next server's rises from there: clients have seen those before
+	Leases  []savedLease `json:"leases"`
 }
 
 type savedLease struct {
@@ -62,9 +63,8 @@ const notCarried = "the server was restarted, which a lock of several names or p
 // and returns what it has. It releases nothing but the office, and that only if no program can believe that
 // it leads. The Locker must not be closed.
 func (s *Server) Leave() State {
+	s.leaves.Store(true)
 	s.table.close(time.Time{})
-	s.end()
-	s.office.end()
 	all := State{Version: stateVersion, Sessions: []savedSession{}}
 	for _, of := range s.table.all() {
 		of.mu.Lock()
@@ -74,6 +74,8 @@ func (s *Server) Leave() State {
 		}
 		of.mu.Unlock()
 	}
+	s.end() // behind the sessions, whose clients must not be told that they end
+	s.office.end()
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	s.office.wait(now)
@@ -82,7 +84,7 @@ func (s *Server) Leave() State {
 
 // saved returns a session, which is locked.
 func (s *session) saved() savedSession {
-	to := savedSession{ID: s.id, TTL: s.ttl.Milliseconds(), Owner: s.owner, IsLone: s.isLone, Leases: []savedLease{}}
+	to := savedSession{ID: s.id, TTL: s.ttl.Milliseconds(), Owner: s.owner, IsLone: s.isLone, Version: s.version, Leases: []savedLease{}}
 	for _, l := range s.leases {
 		at := savedLease{ID: l.id, Key: l.key, Wish: l.wish, Grant: l.granted, Lost: l.lost, Told: max(0, time.Until(l.told).Milliseconds()+1)}
 		switch {
@@ -116,6 +118,7 @@ func (s *Server) Resume(ctx context.Context, left State) (kept, lost int) {
 			continue
 		}
 		defer of.leave()
+		of.version = from.Version + 1 // who has seen the last one is answered at once
 		for _, each := range from.Leases {
 			slots <- struct{}{}
 			adoptions.Go(func() {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,75 @@ func TestARestartInAnOutage(t *testing.T) {
 		assert.Equal(t, []int{0, 1}, []int{kept, lost})
 		assert.InDelta(t, 10*time.Second, time.Since(began), float64(5*time.Second), "the TTL, and what a try takes")
 	})
+}
+
+// TestAServerThatLeavesAnswersNoMore for what the next one goes on with: that one does not know what
+// clients are told from then on, and they must not be told that it ends. A client whose connection is cut
+// asks again.
+func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, first := start(t, Config{})
+		c := open(t, first, "")
+		path := "/v1/locks/" + c.take(`{"name":"a"}`).lease.Lease
+		seen := text(c.ask("GET", "/v1/session", "").session.Version)
+		defer servers.Hold("held")()
+		other := open(t, first, "")
+		last := c.ask("GET", "/v1/session", "")
+		under := make(chan bool, 3)
+		ask := func(c *client, method, path, body string) { under <- c.isCut(method, path, body) }
+		stream := *c
+		stream.headers = map[string]string{"Accept": "text/event-stream"}
+		go ask(c, "GET", "/v1/session?wait_ms=60000&seen="+seen, "")
+		go ask(&stream, "GET", "/v1/session", "")
+		go ask(other, "POST", "/v1/locks", `{"name":"held","wait_ms":60000}`)
+		synctest.Wait()
+
+		left := first.Leave()
+		for range cap(under) {
+			assert.True(t, <-under, "a request that was under way")
+		}
+		assert.True(t, c.isCut("GET", "/v1/session", ""))
+		assert.True(t, c.isCut("DELETE", "/v1/session", ""))
+		assert.True(t, c.isCut("GET", path, ""))
+		assert.True(t, c.isCut("POST", path+"/extend", ""))
+		assert.True(t, c.isCut("DELETE", path, ""))
+		assert.True(t, c.isCut("POST", "/v1/locks", `{"name":"b"}`))
+		assert.True(t, c.isCut("POST", "/v1/sessions", ""))
+		assert.Equal(t, http.StatusOK, c.ask("GET", "/healthz", "").status)
+		for _, l := range first.table.sessions[c.session].leases { // as at the end of a request for it
+			_, err := l.locked(&request{since: time.Now()})
+			assert.ErrorIs(t, err, errEnding)
+		}
+
+		next := New(servers.Locker(), Config{})
+		kept, lost := next.Resume(t.Context(), left)
+		assert.Equal(t, []int{1, 0}, []int{kept, lost})
+		of := next.table.sessions[c.session]
+		require.Len(t, of.leases, 1)
+		for _, l := range of.leases {
+			assert.False(t, l.told.Before(last.asked.Add(millis(last.session.Leases[0].ValidFor))), "what was told is known")
+		}
+		c.server = next
+		began := time.Now()
+		assert.False(t, c.ask("GET", "/v1/session?wait_ms=60000&seen="+seen, "").session.Ending)
+		assert.Zero(t, time.Since(began), "a client that was cut off is told at once")
+		assert.Equal(t, http.StatusNoContent, c.ask("DELETE", path, "").status)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		next.Close(over)
+	})
+}
+
+// isCut asks, and reports whether the connection was cut instead of an answer.
+func (c *client) isCut(method, path, body string) (cut bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			cut = p == http.ErrAbortHandler
+		}
+	}()
+	c.ask(method, path, body)
+	return false
 }
 
 // TestALimitedLockOutlivesTwoRestarts, and is held for no longer than it was allowed to be.

@@ -32,6 +32,7 @@ func follow(t *testing.T, server *httptest.Server, session, query string) *reade
 	require.NoError(t, err)
 	t.Cleanup(func() { answer.Body.Close() })
 	require.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
+	require.Equal(t, "no", answer.Header.Get("X-Accel-Buffering"), "a proxy must pass each event on")
 	return &reader{bufio.NewScanner(answer.Body), cancel}
 }
 

@@ -30,7 +30,9 @@ type LockState struct {
 	Left    *int64    `json:"left_ms,omitempty"` // unless it is renewed; -1: for ever
 	Fence   int64     `json:"fence,omitempty"`   // the highest token that a server has accepted
 	Readers Members   `json:"readers,omitzero"`
-	Waiters Members   `json:"waiters,omitzero"` // in their order
+	Waiters Members   `json:"waiters,omitzero"` // in their order: one or more for each process that waits
+	Clients Members   `json:"clients,omitzero"` // who wait in this process, which the Server knows
+	Waiting int       `json:"waiting"`          // both: see clientsOf.addTo
 	Keys    []HeldKey `json:"keys,omitempty"`   // of one lock that was asked for: what each server holds
 }
 
@@ -51,7 +53,7 @@ type Members struct {
 
 // A Member is one of them.
 type Member struct {
-	ID     string `json:"id"` // the beginning of its value or ticket
+	ID     string `json:"id,omitempty"` // the beginning of its value or ticket; a client has none
 	Owner  string `json:"owner,omitempty"`
 	Votes  int    `json:"votes"`               // servers that know it
 	Waited int64  `json:"waited_ms,omitempty"` // of one that waits
@@ -73,8 +75,40 @@ type ServerState struct {
 	Server   string    `json:"server"`
 	Group    string    `json:"group,omitempty"`
 	Error    string    `json:"error,omitempty"` // why it did not answer this time
-	Health   string    `json:"health"`          // the worst severity of the findings
+	Health   string    `json:"health"`          // in a word, which the Server makes of the rest: see health
+	Timing   *Timing   `json:"timing,omitempty"`
 	Findings []Finding `json:"findings"`
+}
+
+// A Timing is what "redlock doctor" has measured, in microseconds.
+type Timing struct {
+	Trip    int64 `json:"trip_us"` // the median of some round trips,
+	Longest int64 `json:"longest_us"`
+	Ahead   int64 `json:"ahead_us"`  // of our clock; below zero: behind it,
+	Within  int64 `json:"within_us"` // give or take this
+}
+
+// health says in a word or two how a server is, for people: its findings say more. It is empty where that
+// is not known yet.
+func (s *ServerState) health() string {
+	isThere := func(check string, severities ...string) bool {
+		return slices.ContainsFunc(s.Findings, func(f Finding) bool {
+			return (check == "" || f.Check == check) && slices.Contains(severities, f.Severity)
+		})
+	}
+	switch {
+	case s.Error != "":
+		return "down"
+	case isThere("", "fatal"):
+		return "unfit"
+	case isThere("quarantine", "warning"):
+		return "in quarantine"
+	case isThere("latency", "note", "warning"), isThere("reachable", "warning"): // it answers, and did not in time
+		return "slow"
+	case len(s.Findings) == 0:
+		return ""
+	}
+	return "well"
 }
 
 // A Finding is one thing that was looked at. Its checks are those of "redlock doctor": latency is the
@@ -145,7 +179,7 @@ func (s *Survey) changes(before *Survey) (events []Event) {
 		}
 		switch old := before.Servers[i]; {
 		case old.Error == "" && server.Error != "":
-			note("", "silent", server.Server+": "+server.Error)
+			note("", "down", server.Server+": "+server.Error)
 		case old.Error != "" && server.Error == "":
 			note("", "answers", server.Server)
 		case old.Health != "" && old.Health != server.Health:

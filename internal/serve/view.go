@@ -58,6 +58,7 @@ type sessionView struct {
 	Requests int         `json:"requests"` // under way
 	Total    int         `json:"total"`    // leases
 	Leases   []leaseView `json:"leases"`   // the first
+	Waits    []string    `json:"waits"`    // for locks of these names, the first
 }
 
 type leaseView struct {
@@ -164,7 +165,7 @@ func (s *Server) view(of *snapshot, filter string) *view {
 	a := &view{
 		Version: of.version, Age: time.Since(of.at).Milliseconds(), Took: of.took.Milliseconds(), Error: of.failed,
 		Releases: s.config.Page.Release != nil, Total: len(of.Locks), CutOff: of.CutOff, Servers: of.Servers,
-		Sessions: s.table.view(), Locks: of.Locks,
+		Sessions: s.table.view(of.at), Locks: of.Locks,
 	}
 	if filter != "" {
 		a.Locks = nil
@@ -205,27 +206,35 @@ func (s *Server) lockView(of *snapshot, name string) *lockView {
 	return a
 }
 
-// view returns what clients have.
-func (t *table) view() sessionsView {
+// view returns what clients have, and for what they have waited since a moment.
+func (t *table) view(since time.Time) sessionsView {
 	all := t.all()
 	slices.SortFunc(all, func(a, b *session) int { return cmp.Or(strings.Compare(a.owner, b.owner), strings.Compare(a.id, b.id)) })
 	a := sessionsView{Total: len(all), First: []sessionView{}}
 	for _, s := range all[:min(len(all), mostSessions)] {
-		a.First = append(a.First, s.view())
+		a.First = append(a.First, s.view(since))
 	}
 	return a
 }
 
-func (s *session) view() sessionView {
+func (s *session) view(since time.Time) sessionView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a := sessionView{Owner: s.owner, TTL: s.ttl.Milliseconds(), Requests: s.requests, Total: len(s.leases), Leases: []leaseView{}}
+	a := sessionView{Owner: s.owner, TTL: s.ttl.Milliseconds(), Requests: s.requests, Total: len(s.leases), Leases: []leaseView{}, Waits: []string{}}
 	for _, l := range s.leases {
 		g := &l.granted
 		a.Leases = append(a.Leases, leaseView{Names: g.Names, Kind: g.Kind, Owner: g.Owner, Fence: g.Fence, Lost: l.lost})
 	}
 	slices.SortFunc(a.Leases, func(a, b leaseView) int { return slices.Compare(a.Names, b.Names) })
 	a.Leases = a.Leases[:min(len(a.Leases), mostLeases)]
+	for w, began := range s.waits {
+		if began.Before(since) {
+			a.Waits = append(a.Waits, w.names()...)
+		}
+	}
+	slices.Sort(a.Waits)
+	a.Waits = slices.Compact(a.Waits)
+	a.Waits = a.Waits[:min(len(a.Waits), mostLeases)]
 	return a
 }
 
@@ -262,10 +271,10 @@ func (s *Server) releaseByForce(w http.ResponseWriter, r *http.Request) error {
 // asker says from where a request came, and by which right, for the log.
 func (c *Config) asker(r *http.Request) string {
 	from := r.RemoteAddr
-	if peer, ok := r.Context().Value(peerKey{}).(string); ok {
-		from = peer
+	if wire, ok := r.Context().Value(wireKey{}).(*wire); ok && wire.peer != "" {
+		from = wire.peer
 	}
-	if c.Token != "" {
+	if c.Tokens != nil {
 		from += ", with the token"
 	}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {

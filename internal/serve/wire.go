@@ -1,16 +1,21 @@
 package serve
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
@@ -32,6 +37,7 @@ type wish struct {
 	Wait    int64    `json:"wait_ms"`
 	MaxHold int64    `json:"max_hold_ms"`
 	Every   int64    `json:"every_ms"`
+	DayIn   string   `json:"every_day_in"` // a time zone
 }
 
 // A sessionWish is the body of a request for a session.
@@ -104,43 +110,80 @@ func (e badRequest) Error() string { return string(e) }
 
 func bad(format string, args ...any) error { return badRequest(fmt.Sprintf(format, args...)) }
 
-// decode reads a body, which may be empty.
+// checkText refuses what is said twice around the body, of which only one would count, and what is no text.
+func checkText(r *http.Request) error {
+	for _, header := range []string{sessionHeader, "Idempotency-Key"} {
+		if n := len(r.Header.Values(header)); n > 1 {
+			return bad("the header %s is there %d times: give it once", header, n)
+		}
+	}
+	if !utf8.ValidString(r.URL.Path) {
+		return bad("the path %q must be text in UTF-8", r.URL.Path)
+	}
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return bad("the query %q: %v", r.URL.RawQuery, err)
+	}
+	for field, values := range q {
+		switch {
+		case len(values) > 1:
+			return bad("%q is in the query %d times: give it once", field, len(values))
+		case !utf8.ValidString(field), !utf8.ValidString(values[0]):
+			return bad("%s=%q must be text in UTF-8", field, values[0])
+		}
+	}
+	return nil
+}
+
+// decode reads a body, which may be empty. A name that is there twice, or is not UTF-8, is refused: it would
+// stand for another lock than the one that was meant.
 func decode(r *http.Request, into any) error {
 	if kind := r.Header.Get("Content-Type"); kind != "" && !strings.HasPrefix(kind, "application/json") {
 		return bad("the Content-Type is %q, must be application/json", kind)
 	} else if kind == "" && r.ContentLength != 0 {
 		return bad("the Content-Type is missing, must be application/json")
 	}
-	from := json.NewDecoder(r.Body)
-	from.DisallowUnknownFields()
-	err := from.Decode(into)
-	if err == nil {
-		if _, err = from.Token(); err == nil {
-			return bad("there is more behind the JSON object; send one")
-		}
+	text, err := io.ReadAll(r.Body)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return err
 	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return inWords(err)
+	return inWords(json.Unmarshal(text, into, json.RejectUnknownMembers(true)))
 }
 
 // inWords says what is wrong with a body, without Go's words.
 func inWords(err error) error {
-	var ofType *json.UnmarshalTypeError
-	var tooLarge *http.MaxBytesError
+	var text *jsontext.SyntacticError
+	var value *json.SemanticError
 	switch {
-	case errors.As(err, &tooLarge), errors.Is(err, os.ErrDeadlineExceeded):
-		return err
-	case errors.As(err, &ofType) && ofType.Field == "":
-		return bad("a JSON object is wanted, not %s", ofType.Value)
-	case errors.As(err, &ofType):
-		wanted := map[string]string{"string": "text", "bool": "true or false", "int64": "a whole number", "int": "a whole number", "[]string": "a list of text"}
-		return bad("%q: %s is wanted, not %s", ofType.Field, wanted[ofType.Type.String()], ofType.Value)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return bad("the JSON object is not complete")
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		errors.As(err, &text)
+		return bad("%q is there twice, the second time at byte %d: give it once", text.JSONPointer.LastToken(), text.ByteOffset)
+	case errors.As(err, &text) && text.JSONPointer != "":
+		return bad("%q: %v at byte %d", strings.TrimPrefix(string(text.JSONPointer), "/"), text.Err, text.ByteOffset)
+	case errors.As(err, &text):
+		return bad("the body: %v at byte %d; one JSON object is wanted", text.Err, text.ByteOffset)
+	case errors.As(err, &value):
+		return inWordsOf(value)
 	}
-	return bad("the body: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return err
+}
+
+// inWordsOf says what is wrong with a value.
+func inWordsOf(value *json.SemanticError) error {
+	field, _, _ := strings.Cut(strings.TrimPrefix(string(value.JSONPointer), "/"), "/") // and the place in its list
+	got := map[string]string{"[": "a list", "{": "an object", "true": "true or false", "false": "true or false"}
+	kind := value.JSONKind.String()
+	kind = cmp.Or(got[kind], kind)
+	switch {
+	case errors.Is(value, json.ErrUnknownName):
+		return bad("unknown field %q at byte %d", value.JSONPointer.LastToken(), value.ByteOffset)
+	case field == "":
+		return bad("a JSON object is wanted, not %s", kind)
+	}
+	wanted := map[string]string{"string": "text", "bool": "true or false", "int64": "a whole number", "int": "a whole number", "[]string": "a list of text"}
+	return bad("%q: %s is wanted, not %s", field, wanted[value.GoType.String()], cmp.Or(string(value.JSONValue), kind))
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -176,12 +219,23 @@ func (w *wish) check(ttl time.Duration) error {
 		return bad(`"kind" %q and "permits" %d exclude each other`, w.Kind, w.Permits)
 	case w.Kind != "permits" && w.Weight > 1:
 		return bad(`"weight" is for "permits"`)
+	case w.Weight > max(w.Permits, 1):
+		return bad(`"weight": %d must be at most "permits", which is %d`, w.Weight, w.Permits)
+	case w.Fair && w.Kind == "permits":
+		return bad(`"fair" excludes "permits"`)
 	case w.Kind != "exclusive" && len(w.Names) > 1:
 		return bad(`"names" are for "kind" exclusive, not %q`, w.Kind)
 	case w.Kind == "shared" && w.Fenced, w.Weight > 1 && w.Fenced:
 		return bad(`"fenced" is for one holder at a time: it excludes "kind" shared and "weight"`)
+	case w.Every != 0 && w.DayIn != "":
+		return bad(`"every_ms" and "every_day_in" exclude each other`)
 	case w.Every != 0 && (len(w.Names) > 0 || w.Kind != "exclusive"):
 		return bad(`"every_ms" is for one name and "kind" exclusive`)
+	case w.DayIn != "" && (len(w.Names) > 0 || w.Kind != "exclusive"):
+		return bad(`"every_day_in" is for one name and "kind" exclusive`)
+	}
+	if w.DayIn != "" && w.ticks() == nil {
+		return bad(`"every_day_in": %q must be a name of the time zone database, such as Europe/Berlin, America/New_York or UTC`, w.DayIn)
 	}
 	if w.Every != 0 {
 		if _, err := duration("every_ms", w.Every, time.Second, year); err != nil {
@@ -195,6 +249,14 @@ func (w *wish) check(ttl time.Duration) error {
 	_, notWait := duration("wait_ms", w.Wait, 0, maxWait)
 	_, notHold := duration("max_hold_ms", w.MaxHold, 0, year)
 	return cmp.Or(notTTL, notWait, notHold)
+}
+
+// names returns those of the locks that are wanted, each once.
+func (w *wish) names() []string {
+	if len(w.Names) == 0 {
+		return []string{w.Name}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(w.Names)))
 }
 
 // options returns the wish as options for the lock.
@@ -232,13 +294,27 @@ var fields = map[string]string{
 	"MaxHold": "max_hold_ms", "Patience": "wait_ms", "Exclusive": "kind", "Shared": "kind",
 }
 
+// words has what is said to programs in Go, and how it is said here.
+var words = strings.NewReplacer(
+	"its MaxHold of ", "max_hold_ms, ",
+	"the MaxTTL", "--max-ttl of the server",
+	"the Locker's", "the server's",
+	"; tests use package redlocktest", "",
+)
+
+// inOurWords returns the text of an error of the library.
+func inOurWords(err error) string { return words.Replace(ofOption.ReplaceAllString(err.Error(), "")) }
+
 // blame returns an error of the library that is about what was wished, in the words of the wish.
 func blame(err error) error {
 	head := ofOption.FindStringSubmatch(err.Error())
 	if head == nil {
 		return bad("%v", err)
 	}
-	text := err.Error()[len(head[0]):]
+	text := words.Replace(err.Error()[len(head[0]):])
+	if head[1] == "NodeTimeout" {
+		return bad(`"ttl_ms": must be above the node timeout of the server (--node-timeout)`)
+	}
 	if field, ok := fields[head[1]]; ok {
 		return bad("%q: %s", field, text)
 	}
@@ -246,7 +322,7 @@ func blame(err error) error {
 }
 
 // grant returns what does not change of a lock that was taken.
-func (w *wish) grant(lock *redlock.Lock, tick time.Time) grant {
+func (w *wish) grant(lock *redlock.Lock, asked time.Time) grant {
 	g := grant{Names: lock.Names(), Kind: w.Kind, Owner: w.Owner, TTL: w.TTL}
 	switch {
 	case w.Fenced && len(g.Names) > 1:
@@ -260,16 +336,24 @@ func (w *wish) grant(lock *redlock.Lock, tick time.Time) grant {
 	if w.Kind == "permits" {
 		g.Permits = lock.Permits()
 	}
-	if w.Every != 0 {
-		g.Tick = tick.UTC().Format(time.RFC3339Nano)
+	switch ticks := w.ticks(); {
+	case ticks == nil:
+	case w.DayIn != "":
+		g.Tick = ticks.Tick(asked).Format(time.DateOnly)
+	default:
+		g.Tick = ticks.Tick(asked).UTC().Format(time.RFC3339Nano)
 	}
 	return g
 }
 
-// tick returns the tick that a wish is for.
-func (w *wish) tick() time.Time {
-	if w.Every == 0 {
-		return time.Time{}
+// ticks returns what a tick is for the wish, or nil if it has none.
+func (w *wish) ticks() *once.Job {
+	switch zone, err := time.LoadLocation(w.DayIn); {
+	case w.Every != 0:
+		return &once.Job{Every: millis(w.Every)}
+	case w.DayIn == "", err != nil, zone == time.Local, w.DayIn == "localtime": // which differ from one machine to the next
+		return nil
+	default:
+		return &once.Job{Day: zone}
 	}
-	return once.Tick(time.Now(), millis(w.Every))
 }

@@ -5,11 +5,7 @@
 -- this library's: see inspectScript.
 --
 -- The server is named by its process and its data set, as package record names it (DataSet).
-local function info(section, field)
-	local text = redis.pcall('INFO', section)
-	return type(text) == 'string' and string.match(text, field .. ':(%-?%w+)')
-end
-local run, data = info('server', 'run_id'), info('replication', 'master_replid')
+-- include info
 if info('replication', 'second_repl_offset') == '-1' and info('stats', 'total_net_repl_input_bytes') == '0' then
 	local primary = redis.pcall('GET', 'redlock:primary')
 	if type(primary) ~= 'string' or primary == '' then data = 'own' end

@@ -169,6 +169,13 @@ function tick(cell) {
   set(cell, span(Math.max(0, clocks.get(cell) - performance.now())), 'short');
 }
 
+// micro is a short time, of which there are microseconds.
+function micro(us) {
+  if (us < 1000) return us + ' µs';
+  if (us < 10_000) return (us / 1000).toFixed(1) + ' ms';
+  return us < 10_000_000 ? Math.round(us / 1000) + ' ms' : span(us / 1000);
+}
+
 function span(ms) {
   if (ms < 60_000) return (ms / 1000).toFixed(1) + ' s';
   if (ms < 3_600_000) return Math.floor(ms / 60_000) + ' min ' + Math.floor((ms % 60_000) / 1000) + ' s';
@@ -178,48 +185,69 @@ function span(ms) {
 // looks are the classes of words.
 const looks = {
   held: 'good', holds: 'good', partial: 'odd', split: 'odd', unknown: 'odd', stuck: 'bad', lost: 'bad',
-  ok: 'good', note: 'good', warning: 'odd', fatal: 'bad', silent: 'bad',
+  well: 'good', slow: 'odd', 'in quarantine': 'odd', unfit: 'bad', down: 'bad',
 };
 const look = (word) => looks[word] ?? '';
+const hours = { hourCycle: 'h23' }; // from 0 to 23, and the rest as the reader's locale has it
 const time = (event) => {
   const at = new Date(event.time);
-  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString() : at.toLocaleString();
+  return at.toDateString() === new Date().toDateString() ? at.toLocaleTimeString([], hours) : at.toLocaleString([], hours);
 };
 const what = (event) => event.what + (event.text ? ': ' + event.text : '');
+const count = (n, word) => n + ' ' + word + (n === 1 ? '' : 's');
 const first = (members, of) => members.first.map(of).join(', ') + (members.count > members.first.length ? ', …' : '');
 const holder = (row) => {
   if (row.kind !== 'shared') return row.owner ?? row.holder;
-  return row.readers ? row.readers.count + ' readers: ' + first(row.readers, (r) => r.owner || r.id) : 'readers';
+  return row.readers ? count(row.readers.count, 'reader') + ': ' + first(row.readers, (r) => r.owner || r.id) : 'readers';
 };
 const inGroup = (row) => row.group ? ', in group ' + row.group : '';
-const found = (row, check) => row.findings.find((f) => f.check === check)?.found ?? '';
 const server = (row) => row.server + (row.group ? ' (' + row.group + ')' : '');
+
+// health is a column: how a server is in a word, with what is worth knowing behind it. Warnings are below.
+const health = (cell, row) => {
+  const all = cell.firstElementChild ?? cell.appendChild(document.createElement('span'));
+  if (!all.firstChild) all.append(document.createElement('span'), ' ', document.createElement('small'));
+  set(all.firstChild, row.health, look(row.health) + ' short');
+  const notes = row.error ? [] : row.findings.filter((f) => f.severity === 'note' && f.check !== 'latency'); // which has a column
+  set(all.lastChild, notes.map((f) => f.found).join('; '));
+  cell.className = row.health ? '' : 'none';
+};
+
+// clock says how a server's clock differs from that of this process.
+function clock(timing) {
+  const within = '±' + micro(timing.within_us);
+  const apart = Math.abs(timing.ahead_us);
+  return apart <= timing.within_us ? within : micro(apart) + (timing.ahead_us > 0 ? ' ahead, ' : ' behind, ') + within;
+}
 
 const lease = (l) => l.names.join(' + ') + (l.kind === 'exclusive' ? '' : ' (' + l.kind + ')') + (l.lost ? ' (lost)' : '');
 
 const showLocks = table($('locks-rows'), [
   name('name'), text((row) => row.state, (row) => look(row.state) + ' short'), text((row) => (holder(row) ?? '') + inGroup(row)),
   text((row) => row.kind, () => 'short'), text((row) => row.votes + ' of ' + row.servers, () => 'short'), left,
-  text((row) => row.waiters?.count), text((row) => row.fence, () => 'short'),
+  text((row) => row.waiting || ''), text((row) => row.fence, () => 'short'),
 ]);
 const showServers = table($('servers-rows'), [
-  text(server), text((row) => row.error ? 'silent' : row.health, (row) => look(row.error ? 'silent' : row.health) + ' short'),
-  text((row) => found(row, 'latency').replace('round trips take ', '')),
-  text((row) => found(row, 'quarantine').replace('it is in no quarantine', 'none')),
-  text((row) => found(row, 'clock').replace('its clock ', '')),
+  text(server), health,
+  text((row) => row.timing && micro(row.timing.trip_us) + ', at most ' + micro(row.timing.longest_us), () => 'short'),
+  text((row) => row.timing && clock(row.timing), () => 'short'),
 ]);
 const showSessions = table($('sessions-rows'), [
   text((row) => row.owner || 'without a name'), text((row) => span(row.ttl_ms), () => 'short'),
   text((row) => row.leases.map(lease).join(', ') + (row.total > row.leases.length ? ', and ' + (row.total - row.leases.length) + ' more' : '')),
+  text((row) => row.waits.join(', ')),
 ]);
 const showEvents = table($('events-rows'), [text(time, () => 'short'), name('lock'), text(what, (e) => look(e.what)), text((e) => e.by)]);
 const showKeys = table($('keys-rows'), [
-  text((row) => row.server + row.of), text((row) => row.error || row.state, (row) => look(row.error ? 'silent' : row.state)),
+  text((row) => row.server + row.of), text((row) => row.error || row.state, (row) => look(row.error ? 'down' : row.state)),
   text((row) => row.holder, () => 'code'), left,
 ]);
 const showReaders = table($('readers-rows'), [text((row) => row.owner), text((row) => row.id, () => 'code'), text((row) => row.votes + ' of ' + row.servers), left]);
+const showClients = table($('clients-rows'), [
+  text((row) => row.owner || 'without a name'), text((row) => span(row.waited_ms ?? 0)), text((row) => span(row.left_ms)),
+]);
 const showWaiters = table($('waiters-rows'), [
-  text((row) => row.place), text((row) => row.id, () => 'code'), text((row) => span(row.waited_ms)),
+  text((row) => row.place), text((row) => row.id, () => 'code'), text((row) => span(row.waited_ms ?? 0)),
 ]);
 const showHistory = table($('history-rows'), [text(time, () => 'short'), text(what, (e) => look(e.what)), text((e) => e.by)]);
 
@@ -229,8 +257,7 @@ const byNumber = (events) => keyed(events, (e) => e.number);
 function show(answer) {
   shown = answer;
   wanted.from = answer.from;
-  const at = new Date(Date.now() - answer.age_ms).toLocaleTimeString();
-  const count = (n, word) => n + ' ' + word + (n === 1 ? '' : 's');
+  const at = new Date(Date.now() - answer.age_ms).toLocaleTimeString([], hours);
   set($('state'), count(answer.total, 'lock') + (answer.cut_off ? ' and more' : '') + ', ' + count(answer.sessions.total, 'session') + ', at ' + at);
   showLocks(keyed(answer.locks, (l) => [l.name, l.permit, l.group].join('\0')));
   $('no-locks').hidden = answer.locks.length > 0;
@@ -257,7 +284,7 @@ function showFindings(servers) {
   for (const s of servers) {
     if (s.error) list.set(server(s) + ' does not answer: ' + s.error, '');
     for (const f of s.findings ?? []) {
-      if (f.severity !== 'warning' && f.severity !== 'fatal') continue;
+      if (f.severity !== 'warning' && f.severity !== 'fatal' || s.error && f.check === 'reachable') continue;
       const line = f.severity + ': ' + f.found + (f.means ? ': ' + f.means : '');
       list.set(line, [...(list.get(line) || []), server(s)]);
     }
@@ -283,7 +310,7 @@ function tell(answer) {
     const was = told.servers.find((o) => server(o) === server(s));
     if (was && !was.error !== !s.error) changes.push(server(s) + (s.error ? ' does not answer' : ' answers again'));
   }
-  if (told.total !== answer.total) changes.push(answer.total + ' locks, ' + told.total + ' before');
+  if (told.total !== answer.total) changes.push(count(answer.total, 'lock') + ', ' + told.total + ' before');
   if (!changes.length) return;
   toldAt = performance.now();
   told = answer;
@@ -309,9 +336,11 @@ function open(lock, button) {
 function showLock(lock) {
   const title = (s) => (s.permit === undefined ? '' : ', permit ' + s.permit) + (s.group ? ', group ' + s.group : '');
   showKeys(lock.states.flatMap((s) => keyed(s.keys ?? [], (k) => k.server + title(s)).map((k) => ({ ...k, of: title(s) }))));
-  const members = (of) => lock.states.flatMap((s) => keyed(s[of]?.first ?? [], (m) => m.id).map((m, i) => ({ ...m, place: i + 1, servers: s.servers })));
+  const members = (of) => lock.states.flatMap((s) => keyed(s[of]?.first ?? [], (m, i) => m.id ?? i).map((m, i) => ({ ...m, place: i + 1, servers: s.servers })));
   showReaders(members('readers'));
   $('readers').hidden = members('readers').length === 0;
+  showClients(members('clients'));
+  $('clients').hidden = members('clients').length === 0;
   showWaiters(members('waiters'));
   $('waiters').hidden = members('waiters').length === 0;
   showHistory(byNumber(lock.events));

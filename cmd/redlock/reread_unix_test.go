@@ -1,0 +1,398 @@
+//go:build unix
+
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	tr "github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/pool"
+)
+
+// A pairFiles is the files of a certificate and its key, which are replaced.
+type pairFiles struct {
+	t         *testing.T
+	cert, key string
+}
+
+func newPairFiles(t *testing.T) pairFiles {
+	dir := t.TempDir()
+	return pairFiles{t, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")}
+}
+
+func (f pairFiles) writeCert(pair tls.Certificate) {
+	f.t.Helper()
+	tr.NoError(f.t, os.WriteFile(f.cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
+}
+
+func (f pairFiles) writeKey(pair tls.Certificate) {
+	f.t.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	tr.NoError(f.t, err)
+	tr.NoError(f.t, os.WriteFile(f.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+}
+
+func (f pairFiles) write(pair tls.Certificate) {
+	f.t.Helper()
+	f.writeCert(pair)
+	f.writeKey(pair)
+}
+
+// rereadingServers returns settings with flags for the files, and what they print.
+func rereadingServers() (*servers, *strings.Builder) {
+	var said strings.Builder
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	flags.String("tls-cert", "", "")
+	flags.String("tls-ca", "", "")
+	return &servers{flags: flags, stderr: &said}, &said
+}
+
+// TestACertificateAndItsKeyAreReplacedOneAfterTheOther: the old ones are used until both are there.
+func TestACertificateAndItsKeyAreReplacedOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	before, after := certificate(t), certificate(t)
+	files := newPairFiles(t)
+	files.write(before)
+	s, said := rereadingServers()
+	pair, err := s.keyPair("tls-cert", files.cert, files.key)
+	tr.NoError(t, err)
+	is := func(want tls.Certificate, times int) {
+		t.Helper()
+		for range 3 {
+			assert.Equal(t, want.Certificate, pair.current().Certificate)
+		}
+		assert.Equal(t, times, strings.Count(said.String(), "\n"), "each change that is not used is told once: %s", said)
+	}
+	is(before, 0)
+
+	files.writeCert(after)
+	is(before, 1)
+	assert.Equal(t, "redlock: --tls-cert: the certificate and its key: private key does not match public key; what was read before is used until that is mended\n", said.String())
+	files.writeKey(after)
+	is(after, 1)
+
+	tr.NoError(t, os.Remove(files.key))
+	is(after, 2)
+	assert.Contains(t, said.String(), "no such file")
+	tr.NoError(t, os.WriteFile(files.key, nil, 0o600))
+	is(after, 3)
+	tr.NoError(t, os.WriteFile(files.key, []byte("secret"), 0o600))
+	is(after, 4)
+	assert.NotContains(t, said.String(), "secret")
+	files.writeKey(before)
+	is(after, 5)
+	files.writeCert(before)
+	is(before, 5)
+}
+
+// TestAFileIsReadAgainThoughItsTimeAndSizeAreThoseOfBefore.
+func TestAFileIsReadAgainThoughItsTimeAndSizeAreThoseOfBefore(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	tr.NoError(t, os.WriteFile(file, []byte("the-token-of-before\n"), 0o600))
+	was, err := os.Stat(file)
+	tr.NoError(t, err)
+	s := &serveCommand{servers: &servers{}, tokenFile: file}
+	tokens, err := s.tokens()
+	tr.NoError(t, err)
+	assert.Equal(t, []string{"the-token-of-before"}, tokens.current())
+
+	tr.NoError(t, os.WriteFile(file, []byte("the-token-behind-it"), 0o600))
+	tr.NoError(t, os.Chtimes(file, was.ModTime(), was.ModTime()))
+	assert.Equal(t, []string{"the-token-behind-it"}, tokens.current())
+	tr.NoError(t, os.WriteFile(file, []byte("the-token-behind-it\r\nand-another-token\n"), 0o600))
+	assert.Equal(t, []string{"the-token-behind-it", "and-another-token"}, tokens.current())
+}
+
+// TestAPipeIsReadOnce: to open it again would wait for a writer that does not come.
+func TestAPipeIsReadOnce(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pipe")
+	tr.NoError(t, syscall.Mkfifo(file, 0o600))
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(file, []byte("the-token-of-a-pipe"), 0) }()
+	s := &serveCommand{servers: &servers{}, tokenFile: file}
+	tokens, err := s.tokens()
+	tr.NoError(t, err)
+	tr.NoError(t, <-written)
+	assert.Equal(t, []string{"the-token-of-a-pipe"}, tokens.current())
+	assert.Equal(t, []string{"the-token-of-a-pipe"}, tokens.current())
+}
+
+// TestAnEmptyFileOfAuthoritiesIsNone: without any, those of the system would be trusted.
+func TestAnEmptyFileOfAuthoritiesIsNone(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	tr.NoError(t, os.WriteFile(file, nil, 0o600))
+	s, said := rereadingServers()
+	_, err := s.authorities("tls-ca", file)
+	tr.ErrorContains(t, err, "holds no certificate in PEM format")
+
+	files := newPairFiles(t)
+	files.writeCert(certificate(t))
+	authorities, err := s.authorities("tls-ca", files.cert)
+	tr.NoError(t, err)
+	before := authorities.current()
+	tr.NotNil(t, before)
+	tr.NoError(t, os.WriteFile(files.cert, nil, 0o600))
+	assert.Same(t, before, authorities.current())
+	assert.Contains(t, said.String(), "redlock: --tls-ca: ")
+}
+
+// TestFilesThatAreASecretOfKubernetes are links into a directory that is itself a link, which is replaced.
+func TestFilesThatAreASecretOfKubernetes(t *testing.T) {
+	t.Parallel()
+	before, after := certificate(t), certificate(t)
+	old, next, dir := newPairFiles(t), newPairFiles(t), t.TempDir()
+	old.write(before)
+	next.write(after)
+	data := filepath.Join(dir, "..data")
+	link := func(to pairFiles) {
+		tr.NoError(t, os.Symlink(filepath.Dir(to.cert), data+"_tmp"))
+		tr.NoError(t, os.Rename(data+"_tmp", data))
+	}
+	link(old)
+	for _, name := range []string{"tls.crt", "tls.key"} {
+		tr.NoError(t, os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)))
+	}
+	s, said := rereadingServers()
+	pair, err := s.keyPair("tls-cert", filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	tr.NoError(t, err)
+	assert.Equal(t, before.Certificate, pair.current().Certificate)
+	link(next)
+	assert.Equal(t, after.Certificate, pair.current().Certificate)
+	assert.Empty(t, said.String())
+}
+
+// A tlsServer is a redis-server that wants a certificate of its clients.
+type tlsServer struct {
+	t    *testing.T
+	port int
+	end  func() // of the process
+}
+
+// startTLSServer starts one whose certificate and authority are in files.
+func startTLSServer(t *testing.T, files pairFiles) *tlsServer {
+	t.Helper()
+	s := &tlsServer{t: t, end: func() {}}
+	tr.NoError(t, fleet.Options{}.OnPort(0, func(free int) error {
+		l, err := net.Listen("tcp", fleet.Loopback(free))
+		if err != nil {
+			return fleet.ErrPortTaken
+		}
+		s.port = free
+		return l.Close()
+	}))
+	t.Cleanup(func() {
+		s.end()
+		fleet.ReleasePort(s.port)
+	})
+	s.restart(files)
+	return s
+}
+
+// restart starts it anew, with other files. It has forgotten all.
+func (s *tlsServer) restart(files pairFiles) {
+	s.t.Helper()
+	s.end()
+	server, err := fleet.Server()
+	tr.NoError(s.t, err)
+	// The shell ends the server when its standard input ends, which it does even if this process is killed.
+	const script = `"$0" "$@" >/dev/null & read -r _; kill -9 $!; wait`
+	c := exec.Command("sh", "-c", script, server, "--bind", "127.0.0.1", "--port", "0", "--save", "", "--dir", s.t.TempDir(),
+		"--tls-port", strconv.Itoa(s.port), "--tls-cert-file", files.cert, "--tls-key-file", files.key, "--tls-ca-cert-file", files.cert)
+	c.Stderr = os.Stderr
+	input, err := c.StdinPipe()
+	tr.NoError(s.t, err)
+	tr.NoError(s.t, c.Start())
+	s.end = func() {
+		input.Close()
+		c.Wait()
+	}
+}
+
+func (s *tlsServer) url() string { return "rediss://" + fleet.Loopback(s.port) }
+
+// has reports whether the server answers to a client with this certificate, and has the keys.
+func (s *tlsServer) has(pair tls.Certificate, keys ...any) bool {
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	_, dial, err := pool.Dialer(s.url(), pool.DialTimeout(longEnough), pool.TLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}))
+	tr.NoError(s.t, err)
+	c, err := dial(s.t.Context())
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	n, err := redis.Int(c.Do("EXISTS", append(keys, "what it does not have")...))
+	return err == nil && n == len(keys)
+}
+
+// TestLocksOutliveTheAuthorityOfTheirServers: certificates and authorities of the clients are replaced, and
+// then the servers are restarted one by one with those of the new authority. They trust nothing else.
+func TestLocksOutliveTheAuthorityOfTheirServers(t *testing.T) {
+	t.Parallel()
+	need.Redis(t)
+	before, after := certificate(t), certificate(t)
+	ours, old, next := newPairFiles(t), newPairFiles(t), newPairFiles(t)
+	ours.write(before)
+	old.write(before)
+	next.write(after)
+	server, err := fleet.Server()
+	tr.NoError(t, err)
+	if out, _ := exec.CommandContext(t.Context(), server, "--port", "0", "--tls-port", "1").CombinedOutput(); !strings.Contains(string(out), "Failed to configure TLS") {
+		t.Skip("this server was built without TLS")
+	}
+	var servers []*tlsServer
+	var urls []string
+	for range 3 {
+		s := startTLSServer(t, old)
+		servers, urls = append(servers, s), append(urls, s.url())
+	}
+	for _, s := range servers {
+		eventually(t, "a server is there", func() bool { return s.has(before) })
+	}
+	secure := func(args ...string) *process {
+		p := command(t, urls, args...)
+		p.Env = append(p.Env, "REDLOCK_TLS_CA="+ours.cert, "REDLOCK_TLS_CERT="+ours.cert, "REDLOCK_TLS_KEY="+ours.key)
+		return p
+	}
+	const ttl = "6s" // a renewal every 2 s
+	h := &holding{process: secure("hold", "--ttl", ttl, "held")}
+	h.input, err = h.StdinPipe()
+	tr.NoError(t, err)
+	h.begin(t)
+	h.reads(t, "held")
+	socket := filepath.Join(t.TempDir(), "s")
+	daemon := (&served{process: secure("serve", "--ttl", ttl, "--listen", "unix:"+socket), t: t}).start()
+	lease := daemon.take("served").Lease
+	working := filepath.Join(t.TempDir(), "working")
+	tr.NoError(t, os.WriteFile(working, nil, 0o600))
+	job := secure("run", "--wait", "1m", "--ttl", ttl, "ran", "--", "sh", "-c", "while [ -e "+working+" ]; do sleep 0.05; done").begin(t)
+	allHeld := func(s *tlsServer, pair tls.Certificate) {
+		t.Helper()
+		eventually(t, "a server has all locks", func() bool {
+			a := daemon.ask("GET", "/v1/locks/"+lease, "") // which keeps the session
+			tr.Positive(t, a.ValidFor, "%s %s", a.body, daemon.stderr.String())
+			return s.has(pair, "held", "served", "ran")
+		})
+	}
+	for _, s := range servers {
+		allHeld(s, before)
+	}
+
+	ours.write(after)
+	for _, s := range servers {
+		s.restart(next)
+		allHeld(s, after)
+	}
+	tr.NoError(t, h.input.Close())
+	assert.Zero(t, h.code(t), "%s", &h.stderr)
+	tr.NoError(t, os.Remove(working))
+	assert.Zero(t, job.code(t), "%s", &job.stderr)
+	assert.NotEqual(t, lease, daemon.take("another").Lease)
+	assert.Zero(t, daemon.stop())
+}
+
+// TestServeReadsItsFilesAgain: certificates, authorities of clients and tokens are replaced while a client
+// holds a lock.
+func TestServeReadsItsFilesAgain(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleet.Embedded, 3)
+	before, after := certificate(t), certificate(t)
+	files := newPairFiles(t)
+	files.write(before)
+	tokenFile, authorities := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "ca.crt")
+	write := func(file, text string) {
+		t.Helper()
+		tr.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	trust := func(pairs ...tls.Certificate) {
+		t.Helper()
+		var text []byte
+		for _, pair := range pairs {
+			text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})...)
+		}
+		write(authorities, string(text))
+	}
+	trust(before)
+	write(tokenFile, "the-token-of-before\n")
+	s := startServe(t, f, "--listen", "127.0.0.1:0", "--ttl", "1m", "--cert", files.cert, "--key", files.key, "--client-ca", authorities, "--token-file", tokenFile)
+	// clientOf returns a client that makes a connection for each request, and resumes sessions of TLS if it can.
+	clientOf := func(server, own tls.Certificate) *http.Client {
+		roots := x509.NewCertPool()
+		roots.AddCert(server.Leaf)
+		return &http.Client{Timeout: endless, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+			RootCAs: roots, Certificates: []tls.Certificate{own}, ClientSessionCache: tls.NewLRUClientSessionCache(0),
+		}}}
+	}
+	bearing := func(token string) *served {
+		s.headers = map[string]string{"Authorization": "Bearer " + token}
+		return s
+	}
+	refused := func(client *http.Client) {
+		t.Helper()
+		_, err := client.Get(s.address + "/healthz")
+		assert.ErrorContains(t, err, "tls: ")
+	}
+	first := clientOf(before, before)
+	s.client = first
+	lease := "/v1/locks/" + bearing("the-token-of-before").take("a").Lease
+	holds := func(token string) {
+		t.Helper()
+		a := bearing(token).ask("GET", lease, "")
+		assert.Equal(t, http.StatusOK, a.status, a.body)
+		assert.Positive(t, a.ValidFor)
+	}
+
+	write(tokenFile, "the-token-behind-it\nthe-token-of-before\n")
+	holds("the-token-of-before")
+	holds("the-token-behind-it")
+	write(tokenFile, "the-token-behind-it\n")
+	holds("the-token-behind-it")
+	assert.Equal(t, http.StatusUnauthorized, bearing("the-token-of-before").ask("GET", lease, "").status)
+
+	trust(before, after)
+	s.client = clientOf(before, after)
+	holds("the-token-behind-it")
+	s.client = first
+	holds("the-token-behind-it")
+	trust(after)
+	refused(first)
+	refused(clientOf(before, before))
+	s.client = clientOf(before, after)
+	holds("the-token-behind-it")
+
+	files.write(after)
+	refused(s.client)
+	s.client = clientOf(after, after)
+	holds("the-token-behind-it")
+
+	assert.NotContains(t, s.stderr.String(), "what was read before")
+	write(tokenFile, "short")
+	write(authorities, "")
+	write(files.key, "")
+	for range 3 {
+		holds("the-token-behind-it")
+	}
+	assert.Equal(t, 3, strings.Count(s.stderr.String(), "what was read before"), s.stderr.String())
+	assert.NotContains(t, s.stderr.String(), "the-token")
+	assert.NotContains(t, s.stderr.String(), "short")
+}

@@ -1,0 +1,219 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+)
+
+// A name is one that leads to several addresses, with the same port.
+type name struct {
+	hosts atomic.Value // []string
+	port  string
+}
+
+// option has a node look up the name.
+func (n *name) option() Option {
+	return func(s *settings) error {
+		s.lookup = func(context.Context, string) ([]string, error) {
+			hosts := n.hosts.Load().([]string)
+			return append([]string{}, hosts...), nil
+		}
+		return nil
+	}
+}
+
+// is has the rig be another process.
+func (r *rig) is(runID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runID = runID
+}
+
+func (n *name) url() string { return "redis://redis.test:" + n.port }
+
+// newName returns a name that leads to one server, and what listens at its second address.
+func newName(t *testing.T) (*name, *rig, net.Listener) {
+	t.Helper()
+	r := newRig(t)
+	_, port, err := net.SplitHostPort(r.Addr())
+	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.2:"+port)
+	if err != nil {
+		t.Skip("there is no second address here: ", err)
+	}
+	t.Cleanup(func() { l.Close() })
+	n := &name{port: port}
+	n.hosts.Store([]string{"127.0.0.2", "127.0.0.1"})
+	return n, r, l
+}
+
+// forward has a listener lead to a server.
+func forward(t *testing.T, l net.Listener, r *rig) {
+	t.Helper()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s, err := net.Dial("tcp", r.Addr())
+			if err != nil {
+				c.Close()
+				continue
+			}
+			go pipe(c, s, func([]byte) {})
+			go pipe(s, c, func([]byte) {})
+		}
+	}()
+}
+
+// pipe passes on what it reads, as change leaves it.
+func pipe(to, from net.Conn, change func([]byte)) {
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buf)
+		change(buf[:n])
+		if _, failed := to.Write(buf[:n]); failed != nil || err != nil {
+			return
+		}
+	}
+}
+
+// TestANameOfSeveralServersHasNoVote: two clients could lock the same name on one of them each. When the
+// name leads to one, the node votes again.
+func TestANameOfSeveralServersHasNoVote(t *testing.T) {
+	t.Parallel()
+	name, first, at := newName(t)
+	second := newRig(t)
+	second.is("run2")
+	forward(t, at, second)
+	var log logBuffer
+	n := openNode(t, name.url(), name.option(), log.log())
+	err := trouble(t, n, acquire("k", "v"))
+	assert.ErrorIs(t, err, errSeveral)
+	assert.ErrorContains(t, err, "127.0.0.1:"+name.port+" and 127.0.0.2:"+name.port)
+	assert.Equal(t, 1, log.count(n, "leads to several servers"))
+	assert.False(t, first.Exists("k") || second.Exists("k"))
+
+	_, dial, err := Dialer(name.url(), name.option())
+	require.NoError(t, err)
+	_, err = dial(t.Context())
+	assert.ErrorIs(t, err, errSeveral, "tools say the same")
+
+	name.hosts.Store([]string{"127.0.0.1"})
+	eventually(t, n.(*node).connected, "one server votes")
+	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	assert.True(t, first.Exists("k"))
+}
+
+// TestOneServerMayHaveSeveralAddresses, of which it need not listen at each.
+func TestOneServerMayHaveSeveralAddresses(t *testing.T) {
+	t.Parallel()
+	name, r, at := newName(t)
+	forward(t, at, r)
+	assert.Equal(t, protocol.Granted, do(t, openNode(t, name.url(), name.option()), acquire("a", "v")).Outcome)
+	require.NoError(t, at.Close())
+	assert.Equal(t, protocol.Granted, do(t, openNode(t, name.url(), name.option()), acquire("b", "v")).Outcome)
+	r.Close()
+	assert.ErrorContains(t, trouble(t, openNode(t, name.url(), name.option()), acquire("c", "v")), "refused")
+}
+
+// TestAnAddressThatCannotBeReachedMayBeAnotherServer, and one where nothing listens is none.
+func TestAnAddressThatCannotBeReachedMayBeAnotherServer(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		err  error
+		none bool
+	}{
+		{syscall.ECONNREFUSED, true},
+		{syscall.ENETUNREACH, true},
+		{syscall.EADDRNOTAVAIL, true},
+		{syscall.EHOSTUNREACH, false},
+		{syscall.ETIMEDOUT, false},
+		{syscall.EMFILE, false},
+		{syscall.EACCES, false},
+		{context.DeadlineExceeded, false},
+	} {
+		assert.Equal(t, row.none, isNobodyThere(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", row.err)}), "%v", row.err)
+	}
+}
+
+// TestAnAddressThatDoesNotAnswerMayBeAnotherServer, on which another client has the lock.
+func TestAnAddressThatDoesNotAnswerMayBeAnotherServer(t *testing.T) {
+	t.Parallel()
+	name, r, _ := newName(t) // which nobody accepts
+	n := openNode(t, name.url(), name.option(), DialTimeout(200*time.Millisecond))
+	err := trouble(t, n, acquire("k", "v"))
+	assert.ErrorContains(t, err, "must lead to one server, and 127.0.0.2:"+name.port+": ")
+	assert.ErrorIs(t, err, ErrStalled)
+	assert.False(t, r.Exists("k"))
+}
+
+// TestServersWithoutANameAreADoubt where several are looked for.
+func TestServersWithoutANameAreADoubt(t *testing.T) {
+	t.Parallel()
+	name, r, at := newName(t)
+	r.fail("INFO", "NOPERM this user has no permissions")
+	forward(t, at, r)
+	var log logBuffer
+	n := openNode(t, name.url(), name.option(), log.log())
+	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	assert.Equal(t, 1, log.count(n, "its name has several addresses"))
+}
+
+// TestANodeThatComesBackToAServerHasNoVote, behind a balancer that shows one address: a lock of the
+// server where it was in between may still be held. One server after another is no reason.
+func TestANodeThatComesBackToAServerHasNoVote(t *testing.T) {
+	t.Parallel()
+	var servers []*rig
+	for _, id := range []string{"run1", "run2", "run3"} {
+		r := newRig(t)
+		r.is(id)
+		servers = append(servers, r)
+	}
+	var at atomic.Int32
+	var last atomic.Pointer[net.Conn]
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", servers[at.Load()].Addr())
+		if err == nil {
+			last.Store(&c)
+		}
+		return c, err
+	}
+	var log logBuffer
+	n := openNode(t, "redis://balancer.test", NetDial(dial), log.log())
+	move := func(to int32) error {
+		at.Store(to)
+		(*last.Load()).Close()
+		var err error
+		eventually(t, func() bool {
+			err = nil
+			to, r := make(replies, 1), acquire("k"+servers[at.Load()].runID, "v")
+			r.TTL, r.Timeout = time.Minute, testTimeout
+			if err = n.Submit(&r, 0, to); err == nil {
+				err = to.next(t).Err
+			}
+			return err == nil && servers[at.Load()].Exists(r.Key) || errors.Is(err, errSeveral)
+		}, "it votes or says why not")
+		return err
+	}
+	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	for _, to := range []int32{0, 1, 1, 2} {
+		assert.NoError(t, move(to))
+	}
+	assert.ErrorIs(t, move(1), errSeveral)
+	assert.Equal(t, 1, log.count(n, "leads to several servers"))
+}
