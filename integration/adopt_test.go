@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -66,45 +65,5 @@ func (r *rig) deleteCounter(t *testing.T, name string) {
 			_, err = c.Do("DEL", "redlock:fence:{"+name+"}")
 			return err
 		})
-	})
-}
-
-// TestAHolderHearsOfWhatItsOwnLockerReleasesByValue, which servers do not tell a client of its own changes.
-// The renewal that would notice it is seconds away.
-func TestAHolderHearsOfWhatItsOwnLockerReleasesByValue(t *testing.T) {
-	const soon, renewal = time.Second, longTTL / 4
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		locker := r.locker(t, redlock.TTL(longTTL))
-		r.trackNothing(t)
-		lock := acquire(t, locker, "adopted")
-		votes(t, lock, nodes)
-		r.watched(t)
-		began := time.Now()
-		require.NoError(t, locker.ReleaseValue(t.Context(), "adopted", lock.Value()))
-		at, cause := ended(t, lock)
-		wantOnly(t, redlock.ErrLost, cause)
-		t.Logf("told after %v", at.Sub(began))
-		assert.Less(t, at.Sub(began), min(soon, renewal))
-	})
-}
-
-// TestTheNextLifeOfAProcessAdoptsItsLock, which that had when it was killed, and keeps it for longer than its TTL.
-func TestTheNextLifeOfAProcessAdoptsItsLock(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		const ttl = time.Second
-		short := []redlock.LockerOption{redlock.TTL(ttl), redlock.NodeTimeout(ttl / 2)}
-		for i := range nodes {
-			r.must(t, i, "SET", "adopted", "of the first life", "PX", ttl.Milliseconds())
-		}
-		next, other := r.locker(t, short...), r.locker(t, short...)
-		lock, err := next.Adopt(t.Context(), "adopted", "of the first life")
-		require.NoError(t, err)
-		waiting, cancel := context.WithTimeout(t.Context(), 2*ttl)
-		defer cancel()
-		_, err = other.Acquire(waiting, "adopted")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.True(t, lock.Valid())
-		require.NoError(t, next.Close())
-		require.NoError(t, acquire(t, other, "adopted").Release(t.Context()))
 	})
 }

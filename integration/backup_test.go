@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -25,7 +26,7 @@ import (
 // fails meanwhile, neither of a client that is at work nor of one that was idle or has just come.
 func TestABackupCostsNoVote(t *testing.T) {
 	t.Parallel()
-	r := startServers(t, 3)
+	r := newRig(t, fleet.Options{Nodes: 3, Volatile: true})
 	if info := fmt.Sprintf("%s", r.must(t, 0, "INFO", "server")); strings.Contains(info, "\nredis_version:6.") {
 		t.Skip("since Redis 7.0: INFO tells what was read as a replica")
 	}

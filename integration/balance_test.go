@@ -3,7 +3,6 @@ package integration_test
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -88,20 +87,4 @@ func lockConnections(t *testing.T, c redis.Conn) (ids []string) {
 		}
 	}
 	return ids
-}
-
-// connections is how many a server has accepted in its life.
-func connections(t *testing.T, c redis.Conn) int {
-	t.Helper()
-	info, err := redis.String(c.Do("INFO", "stats"))
-	require.NoError(t, err)
-	for line := range strings.Lines(info) {
-		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "total_connections_received:"); ok {
-			n, err := strconv.Atoi(text)
-			require.NoError(t, err)
-			return n
-		}
-	}
-	t.Fatal("INFO does not tell how many connections there were")
-	return 0
 }

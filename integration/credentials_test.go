@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -20,7 +21,7 @@ import (
 // connections that began with the one before. Locks are held, handed over and waited for meanwhile.
 func TestNothingIsLostWhenPasswordsEnd(t *testing.T) {
 	t.Parallel()
-	r := startServers(t, 3)
+	r := newRig(t, fleet.Options{Nodes: 3, Volatile: true})
 	var version atomic.Int64
 	password := func() string { return fmt.Sprint("secret", version.Load()) }
 	change := func() {
@@ -72,7 +73,7 @@ func permitAll(t *testing.T, c redis.Conn, name, password string) {
 func TestConnectionsOutliveTheirCredentials(t *testing.T) {
 	t.Parallel()
 	const life = 3 // a user's, in seconds
-	r := startServers(t, 3)
+	r := newRig(t, fleet.Options{Nodes: 3, Volatile: true})
 	var admins []redis.Conn
 	for _, url := range r.URLs() {
 		c, err := redis.DialURL(url)

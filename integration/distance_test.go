@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -25,13 +25,7 @@ func away(t *testing.T, r *rig, trips ...time.Duration) *redlock.Locker {
 	t.Helper()
 	var nodes []protocol.Node
 	for i, trip := range trips {
-		wire, err := relay.New(r.addr(i))
-		require.NoError(t, err)
-		t.Cleanup(wire.Close)
-		for _, way := range []relay.Direction{relay.Requests, relay.Replies} {
-			wire.Break(way, relay.Fault{Mode: relay.Delay, By: trip / 2})
-		}
-		node, err := pool.Open(wire.URL())
+		node, err := pool.Open(slow(t, r.addr(i), trip/2))
 		require.NoError(t, err)
 		nodes = append(nodes, node...)
 	}
@@ -47,7 +41,7 @@ func away(t *testing.T, r *rig, trips ...time.Duration) *redlock.Locker {
 func TestTheTimesOfThePage(t *testing.T) {
 	t.Parallel()
 	const factor, slack = 3, 250 * time.Millisecond
-	r := spoil(t, 3)
+	r := newRig(t, fleet.Options{Nodes: 3})
 	_, err := away(t, r, 0, 0, 0).Acquire(t.Context(), "the servers' first lock")
 	require.NoError(t, err)
 	rows := regexp.MustCompile(`(?m)^\| ((?:\d+, )*)(\d+) ms \| (\d+) ms \| (\d+) ms \| (\d+) ms \|$`).FindAllStringSubmatch(sections(t)["A slow network"], -1)
@@ -68,6 +62,7 @@ func TestTheTimesOfThePage(t *testing.T) {
 		trip := trips[1] // the second of three is the majority's
 		what := row[1] + row[2] + " ms"
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			a, b := away(t, r, trips...), away(t, r, trips...)
 			holdOnce := func(name string) (acquired time.Duration) {
 				start := time.Now()
@@ -125,7 +120,7 @@ func TestTheTimesOfThePage(t *testing.T) {
 // enough if it is the multiple of the round trip that the page names.
 func TestWhatSlowNetworksNeed(t *testing.T) {
 	t.Parallel()
-	r := spoil(t, 3)
+	r := newRig(t, fleet.Options{Nodes: 3})
 	_, err := away(t, r, 0, 0, 0).Acquire(t.Context(), "the servers' first lock")
 	require.NoError(t, err)
 

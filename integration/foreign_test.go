@@ -2,8 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -158,67 +156,4 @@ func TestOurReleaseLeavesAPlainClientsKeyAlone(t *testing.T) {
 			r.must(t, i, "DEL", "shared")
 		}
 	})
-}
-
-// TestLongValuesInLocksKeysHarmNoOtherName: a client that may write to the keys of locks can end those
-// locks, and no connection. Each node gets two such keys of locks that keep their majority, and three
-// get that of one which is lost.
-func TestLongValuesInLocksKeysHarmNoOtherName(t *testing.T) {
-	const held, tries = 40, 100
-	r := take(t, "process")
-	r.trackNothing(t)
-	locker := r.locker(t)
-	var locks []*redlock.Lock
-	for i := range held {
-		locks = append(locks, acquire(t, locker, fmt.Sprint("held", i)))
-	}
-	lost := acquire(t, locker, "lost")
-	votes(t, lost, nodes)
-	for i := range nodes {
-		poll(t, failAfter, func() error {
-			if n := r.statistic(t, i, "stats", "tracking_total_keys"); n != held+1 {
-				return fmt.Errorf("node %d tracks %d keys", i, n)
-			}
-			return nil
-		})
-	}
-	made := make([]func() int, nodes) // connections to each node so far
-	for i := range made {
-		c, err := r.connect(i)
-		require.NoError(t, err)
-		defer c.Close()
-		made[i] = func() int {
-			info, err := redis.String(c.Do("INFO", "stats"))
-			require.NoError(t, err)
-			_, after, _ := strings.Cut(info, "total_connections_received:")
-			var n int
-			_, err = fmt.Sscan(after, &n)
-			require.NoError(t, err)
-			return n
-		}
-	}
-	long := strings.Repeat("x", 2<<20)
-	before := make([]int, nodes)
-	for i := range nodes {
-		keys := []any{fmt.Sprint("held", 2*i), long, fmt.Sprint("held", 2*i+1), long}
-		if i < 3 {
-			keys = append(keys, "lost", long)
-		}
-		r.must(t, i, "MSET", keys...)
-		before[i] = made[i]()
-	}
-	_, cause := ended(t, lost) // which only looks at the nodes can tell so soon
-	wantLost(t, lost, cause)
-	for i := range tries {
-		free := acquire(t, locker, fmt.Sprint("free", i))
-		require.NoError(t, free.Release(context.Background()))
-	}
-	for i := range nodes {
-		assert.Equal(t, before[i], made[i](), "connections to node %d", i)
-	}
-	for i, lock := range locks {
-		assert.True(t, lock.Valid(), i)
-		assert.NoError(t, lock.Release(context.Background()), i)
-	}
-	r.trackNothing(t) // deletes the long values
 }

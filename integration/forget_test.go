@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -117,191 +116,6 @@ func TestWithoutTheGuardALockIsGivenTwiceIfAMajorityForgets(t *testing.T) {
 	})
 }
 
-// A lock may have a longer TTL than its Locker, or than another client's. Then
-// other clients' quarantines must be as long, whatever TTL these have.
-func TestAQuarantineIsAsLongAsTheLongestTTLOfAnyLock(t *testing.T) {
-	t.Parallel()
-	const short, long = 300 * time.Millisecond, 1500 * time.Millisecond
-	for _, c := range []struct {
-		name         string
-		acquaintance bool   // the contender knows the nodes from before the lock
-		first        string // the lock that it asks for first
-	}{
-		{"a newcomer asks for the lock", false, "long"},
-		{"a newcomer asks for another lock first", false, "other"},
-		{"an acquaintance asks for the lock", true, "long"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := take(t, fleet.Process)
-			r.sweeps(t)
-			holder, contender := openIsolated(t, r.URLs(), guarding(short, redlock.Renew(false))...), r.locker(t, guarding(short)...)
-			trusted(t, holder.Locker)
-			if c.acquaintance {
-				trusted(t, contender)
-			}
-			lock := longLock(t, holder.Locker, long)
-			holder.cutOff()
-			r.forget(t, flushed, "", 0, 2, 4)
-
-			began := time.Now()
-			_, err := contender.TryAcquire(context.Background(), c.first)
-			require.Error(t, err)
-			next, err := acquireLate(contender, "long")
-			took := time.Since(began)
-			require.NoError(t, err)
-			assert.False(t, lock.Valid(), "two hold it, the second after %v", took)
-			assert.GreaterOrEqual(t, took, long)
-			letGo(next)
-		})
-	}
-}
-
-// longLock takes a lock with a longer TTL than the nodes know, on all of them. It
-// has to wait if they have not remembered for so long.
-func longLock(t *testing.T, holder *redlock.Locker, ttl time.Duration) *redlock.Lock {
-	t.Helper()
-	for {
-		lock, err := acquireLate(holder, "long", redlock.TTL(ttl))
-		require.NoError(t, err)
-		connected(t, holder) // is answered behind the last vote
-		if lock.Valid() && lock.Votes() == nodes {
-			return lock
-		}
-		letGo(lock)
-	}
-}
-
-// letGo releases a lock whose TTL is so short that a slow machine may have lost it, or may not release
-// it in time. The rig's nodes must be empty in the end all the same.
-func letGo(lock *redlock.Lock) { _ = lock.Release(context.Background()) }
-
-// past waits until the quarantine of a node is over for clients with such a TTL, according to
-// its own record.
-func (r *rig) past(t *testing.T, i int, ttl time.Duration) {
-	t.Helper()
-	poll(t, failAfter, func() error {
-		text, err := redis.String(r.do(i, "GET", record.Key))
-		if err != nil {
-			return err
-		}
-		own, err := record.Parse(text)
-		if err != nil {
-			return err
-		}
-		now := time.Duration(time.Now().UnixMilli()) * time.Millisecond
-		if left := own.Quarantine(now, ttl); left > 0 {
-			return fmt.Errorf("node %d is in quarantine for %v", i, left)
-		}
-		return nil
-	})
-}
-
-// The nodes that remember are away while the others are put in quarantine, so that
-// no client can know then how long it must last.
-func TestAQuarantineGrowsWhenALongerTTLBecomesKnown(t *testing.T) {
-	t.Parallel()
-	const short, long = 300 * time.Millisecond, 2500 * time.Millisecond
-	r := take(t, fleet.Process)
-	r.sweeps(t)
-	holder := openIsolated(t, r.URLs(), guarding(short, redlock.Renew(false))...)
-	contender := r.locker(t, guarding(short)...)
-	lock := longLock(t, holder.Locker, long)
-	holder.cutOff()
-	r.forget(t, flushed, "", 0, 2, 4)
-	r.fail(t, paused, 1, 3)
-	_, err := contender.TryAcquire(context.Background(), "other")
-	quarantined(t, err, 3)
-	for _, i := range []int{0, 2, 4} {
-		r.past(t, i, short)
-	}
-	r.heal(t)
-
-	other, err := acquireLate(contender, "other")
-	require.NoError(t, err)
-	letGo(other)
-	next, err := acquireLate(contender, "long")
-	require.NoError(t, err)
-	assert.False(t, lock.Valid(), "two hold it")
-	letGo(next)
-}
-
-// A client that is new to a node which was flushed begins with a lock longer than all before.
-func TestALongerTTLDoesNotHideWhatANodeForgot(t *testing.T) {
-	t.Parallel()
-	r := take(t, fleet.Process)
-	r.sweeps(t)
-	untilFast(t, 3*time.Second, func(long time.Duration) bool { return hidesNothing(t, r, long) })
-}
-
-// hidesNothing is a try of the test above. It reports whether the machine was fast enough.
-func hidesNothing(t *testing.T, r *rig, long time.Duration) bool {
-	const short = 300 * time.Millisecond
-	holder := openIsolated(t, r.URLs()[:3], guarding(short, redlock.Renew(false))...)
-	trusted(t, holder.Locker)
-	r.fail(t, paused, 1)
-	lock, err := acquireLate(holder.Locker, "long", redlock.TTL(long)) // on nodes 0 and 2
-	require.NoError(t, err)
-	holder.cutOff()
-	r.heal(t)
-	r.forget(t, flushed, "", 2)
-	newcomer := open(t, r.URLs()[:3], guarding(short)...)
-	if other, err := newcomer.TryAcquire(context.Background(), "other", redlock.TTL(2*long)); err == nil {
-		letGo(other)
-	}
-	if !lock.Valid() {
-		return false
-	}
-	next, err := acquireLate(newcomer, "long")
-	require.NoError(t, err)
-	assert.False(t, lock.Valid(), "two hold it")
-	letGo(next)
-	return true
-}
-
-// One client asks for a lock of an hour from new servers, and one of them has a record that
-// names a TTL of a year.
-func TestARefusedLongTTLAndADamagedRecordStopNoClient(t *testing.T) {
-	t.Parallel()
-	const ttl = time.Second
-	r := take(t, fleet.Process)
-	r.sweeps(t)
-	now := time.Now().UnixMilli()
-	r.must(t, 3, "SET", "redlock:epoch", fmt.Sprintf("2 run=- gen=damaged nodes=5 born=%d forgot=0 basis=2 steps=31536000000:%d:%d",
-		now-1000, now-1000, now), "PX", "99999999999")
-	asker := r.locker(t, redlock.TTL(time.Hour), redlock.MemoryGuard(true))
-	_, err := asker.TryAcquire(context.Background(), "an hour")
-	quarantined(t, err, 3)
-	began := time.Now()
-	locker := r.locker(t, guarding(ttl)...)
-	lock, err := acquireLate(locker, "needed")
-	require.NoError(t, err)
-	assert.Less(t, time.Since(began), 10*ttl+5*slack, "one of new servers is believed up to ten times the asking client's TTL")
-	require.NoError(t, lock.Release(context.Background()))
-}
-
-// If all nodes forget at once, no node is left that remembers how long locks can be.
-func TestMaxTTLCoversALockThatNoNodeRemembers(t *testing.T) {
-	t.Parallel()
-	const short, long = 300 * time.Millisecond, 1500 * time.Millisecond
-	r := take(t, fleet.Process)
-	r.sweeps(t)
-	most := redlock.MaxTTL(long)
-	holder := openIsolated(t, r.URLs(), guarding(short, redlock.Renew(false), most)...)
-	trusted(t, holder.Locker)
-	lock := longLock(t, holder.Locker, long)
-	holder.cutOff()
-	r.forget(t, flushed, "", 0, 1, 2, 3, 4)
-	newcomer := r.locker(t, guarding(short, most)...)
-	next, err := acquireLate(newcomer, "long")
-	require.NoError(t, err)
-	assert.False(t, lock.Valid(), "two hold it")
-	letGo(next)
-
-	_, err = newcomer.TryAcquire(context.Background(), "longer", redlock.TTL(long+time.Millisecond))
-	wantOnly(t, nil, err)
-	assert.ErrorContains(t, err, "MaxTTL")
-}
-
 // TestALockIsNotGivenTwiceThoughServersFailOverAndBack: two of three servers fail over to their
 // replicas and back, and lose the keys that the replicas lacked. The processes, the connections
 // and the record stay the same. Sentinel also kills the connections, at both switches.
@@ -309,6 +123,7 @@ func TestALockIsNotGivenTwiceThoughServersFailOverAndBack(t *testing.T) {
 	t.Parallel()
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprint("connections killed: ", kill), func(t *testing.T) {
+			t.Parallel()
 			untilFast(t, 4*time.Second, func(ttl time.Duration) bool { return failOverAndBack(t, ttl, kill) })
 		})
 	}
@@ -316,7 +131,7 @@ func TestALockIsNotGivenTwiceThoughServersFailOverAndBack(t *testing.T) {
 
 // failOverAndBack is a try of the test above. It reports whether the machine was fast enough.
 func failOverAndBack(t *testing.T, ttl time.Duration, kill bool) bool {
-	r := spoil(t, 5) // the last two are replicas of nodes 1 and 2
+	r := newRig(t, fleet.Options{Nodes: 5}) // the last two are replicas of nodes 1 and 2
 	switched := func(i int) {
 		if kill {
 			r.must(t, i, "CLIENT", "KILL", "TYPE", "normal")
@@ -372,9 +187,7 @@ func openIsolated(t *testing.T, urls []string, opts ...redlock.LockerOption) *is
 	u := &isolated{}
 	var ours []string
 	for _, url := range urls {
-		r, err := relay.New(strings.TrimPrefix(url, "redis://"))
-		require.NoError(t, err)
-		t.Cleanup(r.Close)
+		r := relayed(t, strings.TrimPrefix(url, "redis://"))
 		u.relays = append(u.relays, r)
 		ours = append(ours, r.URL())
 	}

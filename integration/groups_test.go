@@ -15,22 +15,11 @@ import (
 	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/long"
-	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/redlock"
 )
 
 // perGroup is how many servers a group has.
 const perGroup = 3
-
-// startServers starts so many servers for a test alone.
-func startServers(t *testing.T, n int) *rig {
-	t.Helper()
-	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n, Volatile: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
-	return &rig{Fleet: f, broken: map[int]fault{}}
-}
 
 // A groupSpec is a group as its clients have it.
 type groupSpec struct {
@@ -59,7 +48,7 @@ func TestWorkFallsInProportionToTheGroups(t *testing.T) {
 	t.Parallel()
 	const names = 900
 	work := func(groups int) float64 {
-		r := startServers(t, groups*perGroup)
+		r := newRig(t, fleet.Options{Nodes: groups * perGroup, Volatile: true})
 		var specs []groupSpec
 		for i := range groups {
 			specs = append(specs, groupSpec{redlock.Group{Name: string(rune('a' + i))}, []int{3 * i, 3*i + 1, 3*i + 2}})
@@ -224,7 +213,7 @@ func (c *mapChange) judge(t *testing.T) {
 }
 
 func newMapChange(t *testing.T, servers int) *mapChange {
-	return &mapChange{rig: startServers(t, servers), holds: map[string][]check.Hold{}, gap: map[string]time.Duration{}, last: map[string]time.Time{}}
+	return &mapChange{rig: newRig(t, fleet.Options{Nodes: servers, Volatile: true}), holds: map[string][]check.Hold{}, gap: map[string]time.Duration{}, last: map[string]time.Time{}}
 }
 
 // TestTheMapChangesUnderLoad: a group leaves, and another joins. No two clients have a name at one

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/relay"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -26,7 +29,7 @@ func TestAFailedAttemptLeavesNoKeyOnNodesThatGrantLate(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		urls := r.URLs()
 		for _, i := range []int{3, 4} {
-			urls[i] = newNetwork(t, r.addr(i), 5*time.Millisecond).url()
+			urls[i] = slow(t, r.addr(i), 5*time.Millisecond)
 		}
 		late := watch(func(e redlock.Event) bool {
 			return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome == protocol.Granted
@@ -97,13 +100,13 @@ type staller struct {
 	given  *watcher // votes of the node that the client gave up waiting for
 }
 
-func newStaller(t *testing.T, r *rig, node int, urls []string) *staller {
+func newStaller(t *testing.T, r *rig, node int, more ...pool.Option) *staller {
 	t.Helper()
 	s := &staller{rig: r, node: node, given: watch(func(e redlock.Event) bool {
 		return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome == protocol.Unknown
 	})}
-	quick := []pool.Option{pool.StallTimeout(50 * time.Millisecond), pool.DialTimeout(100 * time.Millisecond)}
-	s.locker = newLocker(t, members(t, urls, []int{node}, quick...), redlock.Observe(s.given))
+	quick := append(more, pool.StallTimeout(50*time.Millisecond), pool.DialTimeout(100*time.Millisecond))
+	s.locker = newLocker(t, members(t, r.URLs(), []int{node}, quick...), redlock.Observe(s.given))
 	connected(t, s.locker)
 	return s
 }
@@ -141,7 +144,7 @@ func (s *staller) settle(t *testing.T) {
 func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		for n := range 20 {
-			s := newStaller(t, r, n%nodes, r.URLs())
+			s := newStaller(t, r, n%nodes)
 			r.fail(t, paused, s.node)
 			s.lose(t, n, func() {})
 			r.heal(t)
@@ -160,7 +163,7 @@ func TestASetThatALostConnectionDeliversLateIsReleased(t *testing.T) {
 		rounds = 6
 	}
 	for n := range rounds {
-		s := newStaller(t, r, n%nodes, r.URLs())
+		s := newStaller(t, r, n%nodes)
 		r.fail(t, disconnected, s.node)
 		s.lose(t, n, func() {})
 		r.heal(t)
@@ -174,15 +177,19 @@ func TestASetThatArrivesAfterItsReleaseIsNotRun(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		for n := range 20 {
 			i := n % nodes
-			urls := r.URLs()
-			network := newNetwork(t, r.addr(i), 0)
-			urls[i] = network.url()
-			s := newStaller(t, r, i, urls)
-			held := network.hold()
-			require.Len(t, held, 1)
+			var dials atomic.Int32
+			former := relayed(t, r.addr(i)) // the way of the first connection
+			s := newStaller(t, r, i, pool.NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
+				if dials.Add(1) == 1 {
+					address = former.Addr()
+				}
+				return new(net.Dialer).DialContext(ctx, network, address)
+			}))
+			former.Break(relay.Requests, relay.Fault{Mode: relay.Hold})
 			s.lose(t, n, func() { connected(t, s.locker) })
 			connected(t, s.locker)
-			held[0].deliver()
+			require.Positive(t, former.Struck(), "requests are on their way still")
+			former.Heal()
 			s.settle(t)
 		}
 	})

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,53 +28,6 @@ func wantLost(t *testing.T, lock *redlock.Lock, cause error) {
 	assert.Zero(t, lock.Remaining())
 	wantOnly(t, redlock.ErrLost, lock.Extend(context.Background()))
 	wantOnly(t, redlock.ErrLost, lock.Release(context.Background()))
-}
-
-// No node answers, not even with a broken connection, so that only the holder's
-// own clock shows the loss.
-func TestLossIsToldByTheDeadlineThoughNodesHang(t *testing.T) {
-	const ttl = 4 * time.Second
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		locker := r.locker(t, redlock.TTL(ttl), redlock.NodeTimeout(ttl/2))
-		fixed := acquire(t, locker, "fixed", redlock.Renew(false))
-		renewing := acquire(t, locker, "renewing")
-		votes(t, fixed, nodes)
-		votes(t, renewing, nodes)
-		r.fail(t, paused, 0, 1, 2)
-		now := time.Now()
-		left := fixed.Remaining()
-		require.Positive(t, left, "the machine was too slow to pause three nodes within the TTL")
-
-		at, cause := ended(t, fixed)
-		wantLost(t, fixed, cause)
-		assert.WithinRange(t, at, now.Add(left-10*time.Millisecond), now.Add(left+slack))
-
-		// The last renewal that can have been answered began before the pause.
-		at, cause = ended(t, renewing)
-		wantLost(t, renewing, cause)
-		assert.WithinRange(t, at, now, now.Add(ttl+slack))
-		r.heal(t)
-	})
-}
-
-// The servers give no hints here. With hints it is TestALossIsToldWithinMilliseconds.
-func TestAnOperatorsDelIsToldAtTheNextRenewal(t *testing.T) {
-	const ttl = 9 * time.Second // renewed after 3 at the latest, and its deadline is three times that
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		locker := open(t, r.withoutHints(t), redlock.TTL(ttl))
-		require.NoError(t, r.each(func(i int) error { _, err := r.do(i, "CONFIG", "RESETSTAT"); return err }))
-		began := time.Now()
-		lock := acquire(t, locker, "deleted")
-		votes(t, lock, nodes)
-		r.lookedAt(t)
-		for i := range 3 {
-			require.EqualValues(t, 1, r.must(t, i, "DEL", "deleted"))
-		}
-		at, cause := ended(t, lock)
-		wantLost(t, lock, cause)
-		assert.WithinRange(t, at, began.Add(ttl/4-10*time.Millisecond), began.Add(ttl*2/3))
-		assert.ElementsMatch(t, r.addrs([]int{0, 1, 2}), blamed(t, cause), "%v", cause)
-	})
 }
 
 // heldFlag is small enough for every run. 100,000 take minutes on an idle machine.
@@ -160,16 +110,6 @@ func holdMany(t *testing.T, locker *redlock.Locker, count int) []*redlock.Lock {
 	return locks
 }
 
-// statistic returns one of INFO's numbers of node i, zero if there is none of the name.
-func (r *rig) statistic(t *testing.T, i int, section, name string) int {
-	t.Helper()
-	info, err := redis.String(r.must(t, i, "INFO", section), nil)
-	require.NoError(t, err)
-	_, after, _ := strings.Cut(info, "\r\n"+name)
-	n, _ := strconv.Atoi(regexp.MustCompile(`\d+`).FindString(after))
-	return n
-}
-
 // trackNothing has all nodes forget the keys that clients of earlier tests watch.
 func (r *rig) trackNothing(t *testing.T) {
 	t.Helper()
@@ -187,30 +127,6 @@ func (r *rig) watched(t *testing.T) {
 			return nil
 		})
 	}
-}
-
-// lookedAt waits until each node was asked for the one lock that there is, by a script.
-func (r *rig) lookedAt(t *testing.T) {
-	t.Helper()
-	for i := range nodes {
-		poll(t, failAfter, func() error {
-			if r.statistic(t, i, "commandstats", "cmdstat_evalsha") == 0 {
-				return fmt.Errorf("node %d was not asked", i)
-			}
-			return nil
-		})
-	}
-}
-
-// withoutHints returns URLs for a user whom the servers give no hints.
-func (r *rig) withoutHints(t *testing.T) (urls []string) {
-	t.Helper()
-	for i := range nodes {
-		r.must(t, i, "ACL", "SETUSER", "unhinted", "on", ">password", "~*", "+@all", "-client")
-		t.Cleanup(func() { r.must(t, i, "ACL", "DELUSER", "unhinted") })
-		urls = append(urls, "redis://unhinted:password@"+r.addr(i))
-	}
-	return urls
 }
 
 // lossAfter makes a change on the nodes at once, until the lock is lost by it, and returns how
@@ -278,33 +194,5 @@ func TestALossIsToldWithinMilliseconds(t *testing.T) {
 			}
 			assert.Less(t, best, ttl/4, name)
 		}
-	})
-}
-
-func TestALockIsGivenBackAtOnceToAMinorityThatLostIt(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		r.trackNothing(t)
-		locker := r.locker(t, redlock.TTL(longTTL))
-		lock := acquire(t, locker, "watched")
-		votes(t, lock, nodes)
-		r.watched(t)
-		for range 3 {
-			for i := range 2 {
-				require.EqualValues(t, 1, r.must(t, i, "DEL", "watched"))
-			}
-			took := poll(t, longTTL/8, func() error { // renewals come after a quarter of the TTL
-				for i := range 2 {
-					if v, err := redis.String(r.do(i, "GET", "watched")); err != nil || v != lock.Value() {
-						return fmt.Errorf("node %d has %q: %v", i, v, err)
-					}
-				}
-				return nil
-			})
-			t.Logf("given back after %v", took.Round(time.Millisecond))
-			r.watched(t)
-			assert.True(t, lock.Valid())
-			votes(t, lock, nodes)
-		}
-		require.NoError(t, lock.Release(context.Background()))
 	})
 }

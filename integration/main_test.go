@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,4 +90,17 @@ func chance(t *testing.T) func(who int) *rand.Rand {
 	}
 	t.Logf("replay the choices with -seed %d", s)
 	return func(who int) *rand.Rand { return rand.New(rand.NewPCG(s, uint64(who))) }
+}
+
+// share has several callers do something n times in all.
+func share(callers, n int, do func(i int)) {
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < n; i += callers {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -2,14 +2,10 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -65,70 +61,4 @@ func TestNamesMayBeAnyBytes(t *testing.T) {
 		wantOnly(t, nil, err)
 		assert.ErrorContains(t, err, "empty")
 	})
-}
-
-func TestThousandsOfLocksAreHeldRenewedAndReleased(t *testing.T) {
-	const locks, callers, ttl = 2000, 64, 15 * time.Second
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		lost := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventLost })
-		extended := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended })
-		locker := r.locker(t, redlock.TTL(ttl), redlock.NodeTimeout(ttl/2), redlock.Observe(both{lost, extended}))
-		name := func(n int) string { return fmt.Sprint("one of many ", n) }
-		held := make([]*redlock.Lock, locks)
-		share(callers, locks, func(n int) {
-			var err error
-			held[n], err = locker.Acquire(context.Background(), name(n))
-			assert.NoError(t, err)
-		})
-		require.False(t, t.Failed())
-		sizes := func(want int) {
-			t.Helper()
-			for i := range nodes {
-				poll(t, failAfter, func() error {
-					if n, err := redis.Int(r.do(i, "DBSIZE")); err != nil || n != want {
-						return errors.Join(err, fmt.Errorf("node %d has %d keys, want %d", i, n, want))
-					}
-					return nil
-				})
-			}
-		}
-		sizes(locks)
-
-		// Each of them has its renewal, besides what the first may have had twice.
-		poll(t, ttl+failAfter, func() error {
-			renewed := map[string]bool{}
-			for _, e := range extended.all() {
-				renewed[e.Name] = true
-			}
-			if len(renewed) < locks {
-				return fmt.Errorf("%d of %d locks renewed", len(renewed), locks)
-			}
-			return nil
-		})
-		sizes(locks)
-		require.Zero(t, lost.count())
-
-		other := r.locker(t)
-		share(callers, locks, func(n int) {
-			if n%10 == 0 {
-				_, err := other.TryAcquire(context.Background(), name(n))
-				assert.ErrorIs(t, err, redlock.ErrHeld)
-			}
-			assert.NoError(t, held[n].Release(context.Background()))
-		})
-		sizes(0)
-	})
-}
-
-// share has several callers do something n times in all.
-func share(callers, n int, do func(i int)) {
-	var wg sync.WaitGroup
-	for c := range callers {
-		wg.Go(func() {
-			for i := c; i < n; i += callers {
-				do(i)
-			}
-		})
-	}
-	wg.Wait()
 }

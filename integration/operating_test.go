@@ -162,7 +162,7 @@ func freeTheDead(t *testing.T, o *operator) {
 // TestADeadMachinesLocksAreFreed is that procedure where there are no containers.
 func TestADeadMachinesLocksAreFreed(t *testing.T) {
 	t.Parallel()
-	operate(t, spoil(t, 3), "Free what a dead machine holds", freeTheDead)
+	operate(t, newRig(t, fleet.Options{Nodes: 3}), "Free what a dead machine holds", freeTheDead)
 }
 
 // TestEveryProcedureIsCarriedOut: each section of the page that has steps is one of procedures.
@@ -215,7 +215,7 @@ func TestAnUpgradeToAnotherServer(t *testing.T) {
 		t.Skip("Redis 6 cannot read the data of Redis 7")
 	}
 	t.Setenv(fleet.ServerEnv, older)
-	r := spoil(t, 3)
+	r := newRig(t, fleet.Options{Nodes: 3})
 	t.Setenv(fleet.ServerEnv, newer)
 	operate(t, r, "Upgrade Redis", func(t *testing.T, o *operator) {
 		dir, err := redis.Strings(r.do(2, "CONFIG", "GET", "dir"))

@@ -57,27 +57,6 @@ func TestADownMinorityCostsNoTime(t *testing.T) {
 	})
 }
 
-// TestAPauseOfTheOnlyServerIsNoOutage for callers with the default settings: a vote waits for longer than
-// a server hiccups.
-func TestAPauseOfTheOnlyServerIsNoOutage(t *testing.T) {
-	t.Parallel()
-	r := spoil(t, 1)
-	l, err := redlock.New(members(t, r.URLs(), nil), redlock.MemoryGuard(false))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, l.Close()) })
-	connected(t, l)
-	for _, pause := range []int{80, 150, 300} { // milliseconds
-		r.must(t, 0, "CLIENT", "PAUSE", pause)
-		lock, err := l.Acquire(t.Context(), fmt.Sprint("waits", pause))
-		require.NoError(t, err, "%d ms", pause)
-		require.NoError(t, lock.Release(t.Context()))
-	}
-	r.must(t, 0, "CLIENT", "PAUSE", 80)
-	lock, err := l.TryAcquire(t.Context(), "tries once")
-	require.NoError(t, err)
-	require.NoError(t, lock.Release(t.Context()))
-}
-
 // cycles has four callers take and release locks, 200 in all, and returns how
 // long each took.
 func cycles(t *testing.T, locker *redlock.Locker, name string) []time.Duration {

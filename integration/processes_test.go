@@ -232,7 +232,6 @@ type role struct {
 var roles = map[string]func(role) error{
 	"count": countUp,
 	"hold":  holdOn,
-	"lead":  lead,
 	"leave": leave,
 }
 

@@ -3,12 +3,10 @@ package integration_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -53,48 +51,31 @@ func TestALockOutlivesRestartsThatKeepTheMemory(t *testing.T) {
 	})
 }
 
-func TestARenewalThatMeetsAnOutageIsTriedAgain(t *testing.T) {
-	// A third of it passes before the first renewal, and two are left to restart
-	// three containers.
-	const ttl = 15 * time.Second
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		failed := watch(func(e redlock.Event) bool {
-			return e.Kind == redlock.EventVote && e.Op == protocol.OpExtend && e.Outcome != protocol.Granted
-		})
-		renewed := watch(func(e redlock.Event) bool { return e.Kind == redlock.EventExtended })
-		locker := r.locker(t, redlock.TTL(ttl), redlock.Observe(both{failed, renewed}))
-		lock := acquire(t, locker, "renewed")
-		r.fail(t, killed, 0, 1, 2)
-		failed.await(t, 3)
-		require.Zero(t, renewed.count())
-		r.heal(t)
-		renewed.await(t, 1)
-		connected(t, locker) // or Close would leave the key of a node that is still away to expiry
-		require.NoError(t, lock.Context().Err())
-		require.NoError(t, lock.Release(context.Background()))
-	})
-}
-
 func TestAnOperatorsScriptFlushCostsNoLock(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
+		r.sweeps(t)
 		locker := r.locker(t)
-		lock := acquire(t, locker, "scripts")
+		var tokens ledger
 		flush := func() {
 			for i := range nodes {
 				r.must(t, i, "SCRIPT", "FLUSH")
 			}
 		}
-		flush()
-		require.NoError(t, lock.Extend(context.Background()))
-		flush()
-		_, err := locker.TryAcquire(context.Background(), "scripts")
-		wantOnly(t, redlock.ErrHeld, err)
-		flush()
-		require.NoError(t, lock.Release(context.Background()))
+		for _, opts := range [][]redlock.Option{nil, {redlock.Fenced()}, {redlock.Fenced()}} {
+			flush()
+			lock, err := acquireLate(locker, "scripts", opts...)
+			require.NoError(t, err)
+			if opts != nil {
+				require.NoError(t, tokens.enter(lock.Fence()))
+			}
+			flush()
+			require.NoError(t, lock.Extend(context.Background()))
+			flush()
+			_, err = locker.TryAcquire(context.Background(), "scripts", opts...)
+			wantOnly(t, redlock.ErrHeld, err)
+			flush()
+			require.NoError(t, lock.Release(context.Background()))
+			connected(t, locker)
+		}
 	})
 }
-
-// both passes events on to two observers.
-type both [2]redlock.Observer
-
-func (b both) Observe(e redlock.Event) { b[0].Observe(e); b[1].Observe(e) }

@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/relay"
 )
 
 // A rig is a fleet of five servers that tests of its kind share, one after the other, since to
@@ -91,6 +95,16 @@ func take(t *testing.T, kind fleet.Kind) *rig {
 		r.settle(t, 0)
 	})
 	return r
+}
+
+// newRig starts servers of its own for a test that breaks them for good, or that wants other settings.
+func newRig(t *testing.T, opts fleet.Options) *rig {
+	t.Helper()
+	need.Redis(t)
+	f, err := fleet.Start(t.Context(), fleet.Process, opts)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	return &rig{Fleet: f, broken: map[int]fault{}}
 }
 
 func startRig(kind fleet.Kind) (*rig, error) {
@@ -191,6 +205,35 @@ func (r *rig) must(t *testing.T, i int, cmd string, args ...any) any {
 	v, err := r.do(i, cmd, args...)
 	require.NoError(t, err)
 	return v
+}
+
+// statistic returns one of INFO's numbers of node i, zero if there is none of the name.
+func (r *rig) statistic(t *testing.T, i int, section, name string) int {
+	t.Helper()
+	info, err := redis.String(r.must(t, i, "INFO", section), nil)
+	require.NoError(t, err)
+	_, after, _ := strings.Cut(info, "\r\n"+name)
+	n, _ := strconv.Atoi(regexp.MustCompile(`\d+`).FindString(after))
+	return n
+}
+
+// slow returns the URL of a way to a server on which each message takes so long, either way.
+func slow(t *testing.T, server string, by time.Duration) string {
+	t.Helper()
+	way := relayed(t, server)
+	for _, d := range []relay.Direction{relay.Requests, relay.Replies} {
+		way.Break(d, relay.Fault{Mode: relay.Delay, By: by})
+	}
+	return way.URL()
+}
+
+// relayed puts a network that can fail before a server.
+func relayed(t *testing.T, server string) *relay.Relay {
+	t.Helper()
+	way, err := relay.New(server)
+	require.NoError(t, err)
+	t.Cleanup(way.Close)
+	return way
 }
 
 // gone waits until node i has no such key.

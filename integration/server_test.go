@@ -21,16 +21,6 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// spoil starts servers of its own for a test that breaks them for good.
-func spoil(t *testing.T, n int) *rig {
-	t.Helper()
-	need.Redis(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
-	return &rig{Fleet: f, broken: map[int]fault{}}
-}
-
 // as is the server's URL with a user and password.
 func (r *rig) as(user, password string) string {
 	return fmt.Sprintf("redis://%s:%s@%s", user, password, r.addr(0))
@@ -47,7 +37,7 @@ func refused(t *testing.T, url string) error {
 
 func TestAReplicaIsRefusedAndItsPrimaryNamed(t *testing.T) {
 	t.Parallel()
-	r := spoil(t, 3) // the first is to be the primary of the last
+	r := newRig(t, fleet.Options{Nodes: 3}) // the first is to be the primary of the last
 	replica := r.URLs()[2]
 	before := openUnconnected(t, []string{replica})
 	require.NoError(t, acquire(t, before, "before").Release(context.Background()))
@@ -96,7 +86,7 @@ func replicate(t *testing.T, r *rig, replica, primary int) {
 
 func TestAWrongPasswordIsSaidButNotShown(t *testing.T) {
 	t.Parallel()
-	server := spoil(t, 1)
+	server := newRig(t, fleet.Options{Nodes: 1})
 	const right, wrong = "open-sesame", "hunter2-hunter2"
 	server.must(t, 0, "ACL", "SETUSER", "locks", "on", ">"+right, "~*", "+@all")
 	server.must(t, 0, "CONFIG", "SET", "requirepass", right)
@@ -123,7 +113,7 @@ var documented = []string{"+set", "+eval", "+evalsha", "+script|load", "+get", "
 
 func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 	t.Parallel()
-	server := spoil(t, 1)
+	server := newRig(t, fleet.Options{Nodes: 1})
 	setUser(t, server, "locks", documented...)
 	locker := open(t, []string{server.as("locks", "pw")})
 	lock := acquire(t, locker, "permitted")
@@ -137,59 +127,6 @@ func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 	assert.True(t, ok)
 	assert.Equal(t, lock.Value(), value)
 	require.NoError(t, lock.Release(context.Background()))
-}
-
-func TestAMissingPermissionIsSaid(t *testing.T) {
-	t.Parallel()
-	acquiring := func(_ *testing.T, l *redlock.Locker, _ *rig) error {
-		_, err := l.TryAcquire(context.Background(), "forbidden")
-		return err
-	}
-	extending := func(t *testing.T, l *redlock.Locker, server *rig) error {
-		lock, err := l.TryAcquire(context.Background(), "forbidden")
-		if err != nil {
-			return err
-		}
-		// Within the millisecond of its SET the key has its whole TTL yet, and needs no PEXPIRE.
-		server.must(t, 0, "PEXPIRE", "forbidden", 5000)
-		return lock.Extend(context.Background())
-	}
-	releasing := func(_ *testing.T, l *redlock.Locker, _ *rig) error {
-		lock, err := l.TryAcquire(context.Background(), "forbidden")
-		if err != nil {
-			return err
-		}
-		return lock.Release(context.Background())
-	}
-	for _, c := range []struct {
-		without string
-		do      func(*testing.T, *redlock.Locker, *rig) error
-	}{
-		{"+set", acquiring},
-		{"+evalsha", releasing},
-		{"+get", releasing}, // within a script
-		{"+del", releasing},
-		{"+pexpire", extending},
-		{"~*", acquiring}, // the key
-	} {
-		t.Run(c.without, func(t *testing.T) {
-			server := spoil(t, 1)
-			var rules []string
-			for _, rule := range documented {
-				if rule != c.without {
-					rules = append(rules, rule)
-				}
-			}
-			if c.without == "~*" {
-				rules = append(rules, "resetkeys", "~other:*")
-			}
-			setUser(t, server, "locks", rules...)
-			err := c.do(t, openUnconnected(t, []string{server.as("locks", "pw")}), server)
-			wantOnly(t, redlock.ErrNoQuorum, err)
-			assert.ErrorIs(t, err, pool.ErrPermission)
-			assert.Equal(t, []string{server.addr(0)}, blamed(t, err))
-		})
-	}
 }
 
 func setUser(t *testing.T, server *rig, name string, rules ...string) {
@@ -224,27 +161,6 @@ func TestDatabasesAreApart(t *testing.T) {
 		require.NoError(t, lock.Release(context.Background()))
 		require.NoError(t, same.Release(context.Background()))
 	})
-}
-
-func TestADatabaseThatIsNotThereIsSaid(t *testing.T) {
-	t.Parallel()
-	server := spoil(t, 1)
-	err := refused(t, server.URLs()[0]+"/99")
-	assert.ErrorContains(t, err, server.addr(0)+"/99")
-	assert.ErrorContains(t, err, "DB index is out of range")
-}
-
-func TestUnixSockets(t *testing.T) {
-	t.Parallel()
-	socket := startOnSocket(t)
-	for _, url := range []string{"unix://" + socket, "unix://" + socket + "?db=2"} {
-		locker := openUnconnected(t, []string{url})
-		lock, err := acquireLate(locker, "local")
-		require.NoError(t, err)
-		_, err = locker.TryAcquire(context.Background(), "local")
-		wantOnly(t, redlock.ErrHeld, err)
-		require.NoError(t, lock.Release(context.Background()))
-	}
 }
 
 // startOnSocket starts a server without a port, which no fleet does, and returns

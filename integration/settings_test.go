@@ -151,7 +151,7 @@ func examined(t *testing.T, url string, opts []pool.Option, noted string) {
 // Versions of servers differ, by less than a half.
 func TestTheSizesOfThePage(t *testing.T) {
 	t.Parallel()
-	r := spoil(t, 1)
+	r := newRig(t, fleet.Options{Nodes: 1})
 	locker := open(t, r.URLs())
 	figure := func(row, unit string) float64 {
 		found := regexp.MustCompile(`(?m)^\| ` + row + ` \|.*?(\d+) ` + unit).FindStringSubmatch(sections(t)["Sizing"])

@@ -21,7 +21,7 @@ import (
 // startPairs starts three nodes of two servers, of which the last three are replicas of the first.
 func startPairs(t *testing.T) (r *rig, urls []string) {
 	t.Helper()
-	r = startServers(t, 6)
+	r = newRig(t, fleet.Options{Nodes: 6, Volatile: true})
 	urls = r.URLs()[:3]
 	for i := range urls {
 		replicate(t, r, 3+i, i)
