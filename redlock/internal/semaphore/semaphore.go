@@ -181,6 +181,7 @@ type view struct {
 	key   string
 	free  map[int]quorum.Set // by slot: the nodes that call it free
 	heard quorum.Set         // nodes that have answered the last question
+	ended quorum.Set         // and those whose answer is known not to come
 	told  []core.Answer      // to that, of those that call no slot free
 	asked clock.Instant      // that; zero: none was asked
 	from  int                // where nodes begin to look: callers are told of different slots
@@ -222,7 +223,7 @@ func (s *Semaphores) hint(node int, key string) {
 func (v *view) Receive(node int, r protocol.Reply) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if r.Outcome == protocol.Granted || r.Outcome == protocol.Refused {
+	if v.ended.Add(node); r.Outcome == protocol.Granted || r.Outcome == protocol.Refused {
 		v.heard.Add(node)
 	}
 	if r.Outcome != protocol.Granted && !slices.ContainsFunc(v.told, func(a core.Answer) bool { return a.Node == node }) {
@@ -310,8 +311,12 @@ func (g *gathering) run(ctx, lines context.Context) (*core.Failure, error) {
 	for g.lineUp(lines); ; {
 		g.mu.Lock()
 		now, due, missing, slot := g.clock.Now(), g.ask, g.Weight-len(g.Slots), g.look()
-		isTold := due > 0 && (now >= due || g.heard.Size() == len(g.nodes))
-		isOutage := isTold && g.heard.Size() <= len(g.nodes)/2
+		tooFew := g.heard.Size() <= len(g.nodes)/2
+		if tooFew && due > 0 && g.limit > 0 { // no outage before the nodes have had their time
+			due = g.asked.Add(g.Terms.Timeout)
+		}
+		isTold := due > 0 && (now >= due || g.ended.Size() == len(g.nodes))
+		isOutage := isTold && tooFew
 		switch {
 		case isOutage && g.outage == 0:
 			g.outage = g.asked
@@ -446,7 +451,7 @@ func (g *gathering) lineUp(ctx context.Context) {
 func (g *gathering) question(now clock.Instant) {
 	g.mu.Lock()
 	clear(g.free)
-	g.heard, g.told, g.asked, g.ask = 0, nil, now, now.Add(longest/2+g.engine.Jitter(longest/4))
+	g.heard, g.ended, g.told, g.asked, g.ask = 0, 0, nil, now, now.Add(longest/2+g.engine.Jitter(longest/4))
 	g.mu.Unlock()
 	stem, tail := keys.Slots(g.Key)
 	req := &protocol.Request{Op: protocol.OpSlots, Key: g.Key, Timeout: g.Terms.Timeout, Watch: g.limit == 0,

@@ -646,6 +646,25 @@ func TestWeightsOfOneProcessAreServedInOrder(t *testing.T) {
 	})
 }
 
+// TestATryGivesServersTheirTime, which is the timeout of its terms, though a majority is slow and the rest is down.
+func TestATryGivesServersTheirTime(t *testing.T) {
+	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := begin(t, w), begin(t, w)
+		a.take(t, x(2, 1))
+		a.take(t, x(2, 1))
+		for _, s := range w.Servers()[:2] {
+			s.Crash()
+		}
+		w.SetNet(sim.Fixed(terms.Timeout / 5))
+		try := x(2, 1)
+		try.Try = true
+		_, f, err := b.Acquire(t.Context(), try)
+		require.NoError(t, err)
+		require.NotNil(t, f)
+		assert.Equal(t, core.ByOther, f.Kind)
+	})
+}
+
 // TestATryIsToldOfAnOutage, even if its own process holds all permits.
 func TestATryIsToldOfAnOutage(t *testing.T) {
 	simtest.Simulate(t, 3, func(t *testing.T, w *sim.World) {
