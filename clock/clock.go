@@ -2,8 +2,8 @@ package clock
 
 import "time"
 
-// An Instant is a reading of one Clock: nanoseconds since an origin of that
-// clock's own. Instants of different clocks must not be compared.
+// An Instant is a reading of one Clock, in nanoseconds since that clock's origin. Do not compare
+// Instants of different clocks.
 type Instant int64
 
 // Add returns the instant d later.
@@ -12,20 +12,20 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// A Clock tells the time and wakes up by it. It is safe for concurrent use.
+// A Clock tells the time and wakes callers. It is safe for concurrent use.
 type Clock interface {
 	// Now returns the current reading. It never decreases.
 	Now() Instant
-	// AfterFunc calls f in its own goroutine once d has passed on this clock.
+	// AfterFunc calls f in its own goroutine after d has passed on this clock.
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
-// A Timer is the pending call of one AfterFunc. Its methods are safe for
-// concurrent use and mean what those of time.Timer mean.
+// A Timer is the pending call of one AfterFunc. Its methods work as those of time.Timer, and are
+// safe for concurrent use.
 type Timer interface {
-	// Stop prevents the call; it reports whether it came in time.
+	// Stop prevents the call, and reports whether it came in time.
 	Stop() bool
-	// Reset moves the call to d from now, whether or not it was pending; it
-	// reports whether it was.
+	// Reset moves the call to d from now, whether or not it was pending, and reports whether it
+	// was.
 	Reset(d time.Duration) bool
 }

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Fake is a clock for tests that runs fast or slow and jumps. It is driven by
-// the time package, so inside a testing/synctest bubble it is virtual and
-// exact, and several fakes in one bubble drift against each other the way
-// machines do. All methods are safe for concurrent use.
+// Fake is a clock for tests that runs fast or slow and jumps. It runs on package time, so in a
+// testing/synctest bubble it is virtual and exact, and several Fakes drift against each other as
+// machines do. It is safe for concurrent use.
 type Fake struct {
 	mu     sync.Mutex
 	since  time.Time // when the present rate began
@@ -18,10 +17,8 @@ type Fake struct {
 	timers map[*fakeTimer]struct{} // armed
 }
 
-// NewFake returns a clock that reads zero and advances by rate seconds in
-// every second of the time package (1 is exact, 1.01 gains one per cent).
-// It panics unless rate is above zero: a clock that stands still would turn
-// every wait into a hang.
+// NewFake returns a clock that reads zero and advances by rate seconds a second (1 is exact, 1.01
+// gains one per cent). It panics unless rate is above zero and finite.
 func NewFake(rate float64) *Fake {
 	checkRate(rate)
 	return &Fake{since: time.Now(), rate: rate, timers: map[*fakeTimer]struct{}{}}
@@ -54,8 +51,8 @@ func (c *Fake) SetRate(rate float64) {
 	c.rearm()
 }
 
-// Step jumps d ahead, as a resumed machine's clock does; timers that became
-// due fire at once. It panics for d below zero: a Clock never goes back.
+// Step jumps d ahead, as a resumed machine's clock does; timers that became due fire at once. It
+// panics for d below zero, because a Clock never goes back.
 func (c *Fake) Step(d time.Duration) {
 	if d < 0 {
 		panic("clock: a Fake cannot step back, a Clock never decreases")

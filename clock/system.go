@@ -6,14 +6,12 @@ import (
 	"time"
 )
 
-// tick bounds how long a timer relies on Go's runtime alone. Runtime timers
-// stand still while the machine sleeps, so a timer that is due in an hour may
-// be overdue right after a resume; it finds out at its next tick.
+// tick bounds how long a timer relies on Go's runtime alone. Runtime timers stand still while the
+// machine sleeps, so after a resume a timer may be overdue; it notices at its next tick.
 const tick = 250 * time.Millisecond
 
-// System is this machine's clock. It counts time that the machine spent
-// suspended where the platform can tell (Linux, macOS, Windows), and never
-// runs behind Go's monotonic clock anywhere.
+// System is this machine's clock. It counts the time that the machine was suspended where the
+// platform can tell (Linux, macOS, Windows), and is never behind Go's monotonic clock.
 var System Clock = newSystem(sinceBoot)
 
 type system struct {

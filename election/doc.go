@@ -1,13 +1,12 @@
-// Package election keeps one of several processes at work, the leader, and others ready to take
-// over.
+// Package election keeps one of several processes at work, the leader, and others ready to take over.
 //
 //	office := election.New(locker, "billing")
 //	err := office.Run(ctx, "web-3 pid 812", func(ctx context.Context, term election.Term) error {
 //		return bill(ctx, term.Token()) // stops when ctx ends; the resource rejects lower tokens
 //	})
 //
-// All candidates wait for one lock, with a fencing token and the candidate's ID as its label. Who
-// holds it leads:
+// All candidates wait for one lock, with a fencing token and the candidate's ID as its label. The
+// holder leads:
 //
 //	          ErrNoQuorum: after a pause
 //	                 ┌──┐
@@ -22,15 +21,15 @@
 //
 // # What can be trusted, and for how long
 //
-// A term lasts from the callback's begin until its context ends or it returns. The trusted window
-// is Term.Remaining: so long no other candidate leads, whatever happens to this process, its
-// network or the servers within the promises of package redlock. Renewals move its end on, every
-// third of the TTL. It closes, and the context ends, before another candidate can have the lock.
-// A callback that does not notice at once, because its process is paused or because it does not
-// look at its context, works on beside the next leader. Only the resource can refuse it then, by
-// Term.Token: a later term has a greater token.
+// A term begins with the callback. It ends when the callback's context ends or the callback returns.
+// For Term.Remaining no other candidate leads, whatever happens to this process, its network or the
+// servers, within the promises of package redlock. Renewals extend that every third of the TTL. The
+// context ends before another candidate can lead.
 //
-// A leader that resigns or is told to stop is followed at once. One that vanished is followed when
-// its lock has expired: after the TTL of the Locker at most, and a round trip. So a short TTL means
-// a short gap, and that fewer pauses and outages are survived in office.
+// A callback that is paused, or does not look at its context, works on beside the next leader. Only
+// the resource can refuse it then, by Term.Token: a later term has a greater token.
+//
+// If a leader resigns or is told to stop, the next one follows at once. If it vanishes, the next one
+// follows when the lock has expired, after the Locker's TTL at most and a round trip. So a short TTL
+// means a short gap, but a leader then survives only short pauses and outages.
 package election

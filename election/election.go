@@ -19,8 +19,8 @@ type Election struct {
 }
 
 // New returns the election for the office name, which is the name of a lock of locker. The options
-// are for that lock, TTL above all: it bounds for how long there is no leader after one vanished.
-// Fenced, Owner and Exclusive are set in any case, and Renew(false) makes each term end after the TTL.
+// are for that lock. The TTL bounds how long there is no leader after one vanished. Fenced, Owner
+// and Exclusive are always set. Renew(false) makes each term end after the TTL.
 func New(locker *redlock.Locker, name string, opts ...redlock.Option) *Election {
 	return &Election{locker: locker, name: name, opts: slices.Clone(opts)}
 }
@@ -28,31 +28,29 @@ func New(locker *redlock.Locker, name string, opts ...redlock.Option) *Election 
 // A Term is one time of leading.
 type Term struct{ lock *redlock.Lock }
 
-// Token returns the number of the term, a fencing token: a later term of the office, of whichever
-// candidate, has a greater one. Give it to the resource with every write (package fence).
+// Token returns the number of the term, a fencing token. A later term of the office has a greater
+// one, whoever leads. Send it to the resource with every write (package fence).
 func (t Term) Token() int64 { return t.lock.Fence() }
 
-// Remaining returns for how long the leader is certainly the only one, if nothing renews its lock;
-// zero once the term is over.
+// Remaining returns how long the leader is certainly the only one without a renewal, and zero once
+// the term is over.
 func (t Term) Remaining() time.Duration { return t.lock.Remaining() }
 
-// Run campaigns for the office, and calls lead each time that it has it, until ctx ends. id tells
-// observers and the other candidates who leads: at most 128 bytes of printable text, as for
-// redlock.Owner; no decision rests on it. Each candidate is one Run.
+// Run campaigns for the office until ctx ends, and calls lead each time that it wins. id tells
+// observers and other candidates who leads, and decides nothing: at most 128 bytes of printable
+// text, as for redlock.Owner. Each candidate is one Run.
 //
-// The context of lead ends when the lock is lost, with a cause that matches redlock.ErrLost, and
-// with ctx. lead must return then: only when it has returned is the lock released, and does this
-// candidate campaign again. If lead panics the lock is released, too.
+// The context of lead ends with ctx, and when the lock is lost, with a cause that matches
+// redlock.ErrLost. lead must then return: only then is the lock released, and does this candidate
+// campaign again. If lead panics the lock is released, too.
 //
-// lead resigns by returning nil before that; the others have their chance then for half a second at
-// least. An error that it returns while it still leads says that it cannot: Run releases the lock
-// and returns the error. What it returns after its context has ended is not looked at, because the
-// term is over in any case.
+// lead resigns by returning nil. Then the others have at least half a second to win. If it returns
+// an error while it still leads, Run releases the lock and returns the error. After its context has
+// ended its result is ignored.
 //
-// Run returns nil if ctx has ended; lead's error; or an error that no patience helps against:
-// redlock.ErrClosed, what is wrong with the name, the ID or an option, or servers that will never grant
-// the lock as they are (redlock.QuorumError.Permanent). An outage is waited out, with pauses that grow to
-// two seconds.
+// Run returns nil if ctx has ended, lead's error, or an error that waiting cannot help:
+// redlock.ErrClosed, a wrong name, ID or option, or redlock.QuorumError.Permanent. It waits through
+// outages, with pauses that grow to two seconds.
 func (e *Election) Run(ctx context.Context, id string, lead func(ctx context.Context, term Term) error) error {
 	switch {
 	case ctx == nil:
@@ -98,9 +96,8 @@ func term(ctx context.Context, lock *redlock.Lock, lead func(context.Context, Te
 	return err
 }
 
-// standBack is for how long a candidate leaves the field to the others after a term. Its own
-// request would always be the first behind its release, and waiters who get no hints look every
-// 200 ms.
+// standBack is how long a candidate leaves the field to the others after a term. Its own request
+// would always be the first after its release, and waiters without hints look every 200 ms.
 const standBack = 500 * time.Millisecond
 
 // Pauses between tries during an outage double from firstPause to lastPause. A part is drawn by

@@ -20,9 +20,9 @@ type Leader struct {
 // Exists reports whether there is a leader.
 func (l Leader) Exists() bool { return l.value != "" }
 
-// Leader returns who leads: who has the lock on a quorum of servers at this moment. It may be over
-// when the caller looks at it, so it is for people, routing and caches; what must have one writer
-// checks Term.Token.
+// Leader returns who holds the lock on a quorum of servers. The answer may be out of date when the
+// caller looks at it, so it is for people, routing and caches. For what must have one writer check
+// Term.Token.
 //
 // The error is that of redlock.Locker.Inspect: it matches redlock.ErrNoQuorum if too few servers
 // answered. Leader changes nothing, and returns within the node timeout.
@@ -44,9 +44,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 //
 //	for leader, err := range office.Leaders(ctx, time.Second) { ... }
 //
-// The servers are asked at the interval every, at least 10 ms. A term that is shorter may be
-// missed. The zero Leader without an error means that none leads; an error, that it is not known
-// who does, and comes once until it is known again. Each loop over the result asks for itself.
+// It asks the servers every interval, at least 10 ms, so it may miss a shorter term. The zero
+// Leader without an error means that nobody leads. An error means that it is not known who leads,
+// and comes once until it is known again. Each loop over the result asks for itself.
 func (e *Election) Leaders(ctx context.Context, every time.Duration) iter.Seq2[Leader, error] {
 	const least = 10 * time.Millisecond
 	return func(yield func(Leader, error) bool) {

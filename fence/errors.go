@@ -5,15 +5,14 @@ import (
 	"fmt"
 )
 
-// MaxToken is the highest token there is, 2^53 - 1: beyond, floating point
-// numbers, which are all that Lua in Redis and JavaScript have, would take
-// different tokens for equal.
+// MaxToken is the highest token, 2^53 - 1. Beyond it floating point numbers, which are all that Lua
+// in Redis and JavaScript have, would take different tokens for equal.
 const MaxToken = 1<<53 - 1
 
 var (
-	// ErrStale is matched by the error of a write that came too late: a holder with
-	// a higher token has been there. The lock was lost, and what was read under
-	// it may have changed. Trying again with the same token is of no use.
+	// ErrStale is matched by the error of a write that came too late: a holder with a higher token
+	// has been there. The lock was lost, and what was read under it may have changed. Do not try
+	// again with the same token.
 	ErrStale = errors.New("fence: stale token")
 
 	// ErrToken is matched by the error for a number that is no token.
@@ -34,8 +33,8 @@ func (e *StaleError) Error() string {
 // Unwrap returns ErrStale.
 func (e *StaleError) Unwrap() error { return ErrStale }
 
-// Check returns nil if token is one, from 1 to MaxToken, else an error that
-// matches ErrToken. Resources of one's own begin with it.
+// Check returns nil if token is from 1 to MaxToken, else an error that matches ErrToken. Use it in
+// resources of your own.
 func Check(token int64) error {
 	if token < 1 || token > MaxToken {
 		return fmt.Errorf("%w: %d is not from 1 to %d (a lock without fencing has 0)", ErrToken, token, int64(MaxToken))

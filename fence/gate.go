@@ -2,14 +2,11 @@ package fence
 
 import "sync"
 
-// A Gate lets writers through that come with the highest token so far, or a
-// higher one. It remembers one number for each key, in memory and for good:
-// forgetting one would let a late writer through. A process that restarts has
-// forgotten all, so the tokens belong beside the data, if that outlives the
-// process; see Do.
+// A Gate lets writers through that come with the highest token so far, or a higher one. It
+// remembers one number for each key in memory, for as long as it lives. Data that outlives the
+// process must store its token beside itself; see Do.
 //
-// The zero value is ready. A Gate must not be copied. Its methods are safe for
-// concurrent use.
+// The zero value is ready. A Gate must not be copied. Its methods are safe for concurrent use.
 type Gate struct {
 	mu   sync.Mutex
 	keys map[string]*seen
@@ -21,17 +18,15 @@ type seen struct {
 	highest int64
 }
 
-// Do runs write, unless a higher token than token has been seen for key: then it
-// returns a *StaleError, which matches ErrStale. Writes to one key run one at a
-// time, each with its check, in no particular order; write must not call Do for the
-// same key.
+// Do runs write and returns what it returns. If a higher token than token has been seen for key, it
+// does not, and returns a *StaleError, which matches ErrStale. Writes to one key run one at a time,
+// in no particular order; write must not call Do for the same key.
 //
-// Otherwise Do returns what write returns. The token counts as seen even if
-// write fails or panics, because it may have written something by then, and
-// because a lower token is late in any case.
+// The token counts as seen even if write fails or panics, because it may have written something by
+// then.
 //
-// A nil write does nothing but show the token: before reading what one is going to
-// write, or to tell a new Gate the token that is stored with the data.
+// A nil write only shows the token: before a read whose result will be written, or to tell a new
+// Gate the token that is stored with the data.
 func (g *Gate) Do(key string, token int64, write func() error) error {
 	if err := Check(token); err != nil {
 		return err

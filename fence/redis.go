@@ -2,20 +2,18 @@ package fence
 
 import "fmt"
 
-// RedisSet is a Lua script that writes to a hash, unless a higher token has been
-// seen there. The token is kept in the field fence of the same hash, so
-// that both live, expire and move together.
+// RedisSet is a Lua script that writes to a hash, unless a higher token has been seen there. The
+// token is in the field fence of the same hash, so both live, expire and move together.
 //
 //	KEYS[1]        the hash
 //	ARGV[1]        the token
 //	ARGV[2], ...   fields and values, in turn, as for HSET; none: the token is shown
 //
-// It answers 0 if it has written, and otherwise the highest token seen;
-// [RedisReply] makes an error of that. A token that is none, or a field fence
-// that holds something else, is an error reply, and nothing is written.
+// It answers 0 if it has written, and otherwise the highest token seen; [RedisReply] makes an error
+// of that. For a bad token, or a field fence that is no number, it returns an error reply and
+// writes nothing.
 //
-// Any client will do that can run a script (Redis 4 or later, or Valkey), for
-// example redigo:
+// Any client can use it that can run a script (Redis 4 or later, or Valkey), for example redigo:
 //
 //	set := redis.NewScript(1, fence.RedisSet)
 //	reply, err := redis.Int64(set.Do(conn, "account:42", token, "balance", 90))
@@ -27,9 +25,8 @@ import "fmt"
 //
 //	redis-cli --eval set.lua account:42 , 34 balance 90
 //
-// The server that has the hash need not be one of those that hold the lock. If
-// it loses or rolls back the hash (eviction, EXPIRE, failover to a replica that
-// lags), the token is gone with it, and one late writer may pass.
+// The hash need not be on a server that holds the lock. If its server loses or rolls back the hash
+// (eviction, EXPIRE, failover to a replica that lags), one late writer may pass.
 const RedisSet = `local token = tonumber(ARGV[1])
 if not string.match(ARGV[1], '^[1-9]%d*$') or token >= 9007199254740992 then
 	return redis.error_reply('ERR fence: not a token: ' .. ARGV[1])
@@ -50,8 +47,8 @@ redis.call('HSET', KEYS[1], unpack(fields))
 return 0
 `
 
-// RedisReply returns nil if reply, RedisSet's answer to token, says that the
-// fields of key were written, else a *StaleError, which matches ErrStale.
+// RedisReply returns nil if reply, RedisSet's answer to token, says that the fields of key were
+// written, else a *StaleError, which matches ErrStale.
 func RedisReply(key string, token, reply int64) error {
 	switch {
 	case reply == 0:

@@ -11,13 +11,13 @@ import (
 )
 
 // Acquire takes the lock of a tick by ask, which waits for no holder, and returns what ask returned
-// last. Machines that ask at the same moment can split the votes among them. Each of them is refused
-// then (redlock.ErrHeld) though none holds the lock, and the tick would be run nowhere. So Acquire
-// looks who holds the names of the lock, and asks again while none of them has a holder. After three
-// seconds it gives up, and its error is redlock.ErrNoQuorum, because no machine may have run the tick.
+// last. It is for programs that hold the lock in their own way, as Claim is. The caller must call
+// Claim with the lock, because another machine may have held it meanwhile.
 //
-// The caller must call Claim with the lock, because another machine can have held it between the
-// refusal and the look. As Claim, it is for programs that hold the lock in a way of their own.
+// Machines that ask at the same moment can split the votes, so each is refused (redlock.ErrHeld)
+// though none holds the lock, and the tick would run nowhere. So after a refusal Acquire looks who
+// holds the names, and asks again while nobody does. After three seconds its error is
+// redlock.ErrNoQuorum, because no machine may have run the tick.
 func Acquire(ctx context.Context, locker *redlock.Locker, names []string, ask func() (*redlock.Lock, error)) (*redlock.Lock, error) {
 	const (
 		patience   = 3 * time.Second
@@ -43,7 +43,7 @@ func Acquire(ctx context.Context, locker *redlock.Locker, names []string, ask fu
 	}
 }
 
-// split returns the error of a refusal behind which no holder was found.
+// split returns the error of a refusal without a holder.
 func split(refused error) error {
 	var vote *redlock.QuorumError
 	if !errors.As(refused, &vote) {

@@ -10,29 +10,28 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A Job is to run once per tick, on any one of the machines that try. All machines give it the same
-// Name, and the same Every or Day. It is safe for concurrent use; its fields must not change then.
+// A Job runs once per tick, on any one of the machines that try. All machines give it the same
+// Name, and the same Every or Day. It is safe for concurrent use if its fields do not change.
 type Job struct {
 	Locker *redlock.Locker
 	Name   string        // of the lock that is held while the job runs
 	Every  time.Duration // the length of a tick: a second at least, a year at most
 
-	// Day makes each day of this time zone's calendar a tick, in place of Every. It is for jobs that
-	// start at a time of day, because two such days are 23 or 25 hours apart where clocks change.
+	// Day makes each day of this time zone a tick, in place of Every. It is for jobs that start at
+	// a time of day.
 	Day *time.Location
 
-	// TakeOver lets a job that failed, or whose machine died or lost its lock, be run again within
-	// its tick: a tick is marked when the job has succeeded. Run then waits for a machine that is at
-	// it until the tick is over, and runs the job if that came to nothing. Default: a tick is marked
-	// before the job runs, and Run does not wait.
+	// TakeOver lets another machine run a job again within its tick if it failed, or if its machine
+	// died or lost the lock. The tick is marked when the job has succeeded, and Run waits for the
+	// machine that runs it, until the tick is over. Default: the tick is marked before the job
+	// runs, and Run does not wait.
 	TakeOver bool
 
-	// Options are for the lock, behind those of this package, but for Exclusive, which is set in any
-	// case.
+	// Options are for the lock. They override those of this package, except Exclusive.
 	Options []redlock.Option
 }
 
-// An Outcome is what has become of a tick on one machine.
+// An Outcome is what became of a tick on one machine.
 type Outcome uint8
 
 // The outcomes.
@@ -53,21 +52,19 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// ErrLate says that the lock came so long after the start that the mark of the tick may have expired
-// in the meantime. It is not known then whether the tick was run, so it is not run. A new start has
-// a new tick.
+// ErrLate says that the lock came so late that the mark of the tick may have expired. So it is not
+// known whether the tick was run, and it is not run. A new start has a new tick.
 var ErrLate = errors.New("once: the lock came too late: the mark of its tick may have expired, so whether it was run is not known")
 
 // Tick returns the tick at a time: the multiple of every that is nearest.
 func Tick(at time.Time, every time.Duration) time.Time { return at.Round(every) }
 
-// dayLead is how long before midnight a day begins, for a machine that is a little early. It is half of
-// a crontab's minute, so the jobs of 23:59 and of midnight are as far from it as can be.
+// dayLead is how long before midnight a day begins. It is half of a crontab's minute, so the jobs
+// of 23:59 and of midnight are as far from it as can be.
 const dayLead = 30 * time.Second
 
-// Tick returns the tick of a start. With Day it is midnight in UTC of the date, whatever the zone: so
-// its date is the date in the zone, and all machines have the same tick for it, even if they disagree
-// on when clocks change.
+// Tick returns the tick of a start. With Day it is midnight in UTC of the date in the zone, so all
+// machines have the same tick, even if they disagree on when clocks change.
 func (j Job) Tick(started time.Time) time.Time {
 	if j.Day == nil {
 		return Tick(started, j.Every)
@@ -93,23 +90,21 @@ func (j Job) over(tick time.Time) time.Time {
 	return time.Date(year, month, day+1, 0, 0, 0, 0, j.Day).Add(-dayLead)
 }
 
-// Run runs work for the tick of its call, by this machine's clock, however long it waits for the lock:
-// see RunTick.
+// Run runs work for the tick of its call, by this machine's clock: see RunTick.
 func (j Job) Run(ctx context.Context, work func(ctx context.Context, tick time.Time) error) (Outcome, error) {
 	return j.RunTick(ctx, j.Tick(time.Now()), work)
 }
 
-// RunTick runs work for a tick, unless the tick or a later one is marked or another machine is at
-// it. Ticks are told apart by the millisecond. With Day, tick is one that Job.Tick returned.
+// RunTick runs work for a tick, unless the tick or a later one is marked, or another machine runs
+// it. Ticks differ by at least a millisecond. With Day, pass a tick that Job.Tick returned.
 //
-// The context of work ends with ctx, and when the lock is lost; work must stop then. The lock is
+// The context of work ends with ctx, and when the lock is lost; work must then stop. The lock is
 // released when work returns or panics.
 //
-// With Ran the error is that of work, joined with one that matches redlock.ErrLost or
-// redlock.ErrClosed if the lock was lost meanwhile, and with TakeOver with that of the mark if it
-// could not be raised. With NotRun it says why: redlock.ErrNoQuorum above all, or ErrLate if it
-// waited for longer than Claim allows. Whether another machine is at it is not known then, and a
-// missing run is taken for less harm than a second.
+// With Ran the error is work's, joined with one that matches redlock.ErrLost or redlock.ErrClosed
+// if the lock was lost meanwhile, and with TakeOver with the error of raising the mark. With NotRun
+// the error says why, for example redlock.ErrNoQuorum or ErrLate; another machine may still run the
+// tick. A missing run is taken for less harm than a second one.
 func (j Job) RunTick(ctx context.Context, tick time.Time, work func(ctx context.Context, tick time.Time) error) (Outcome, error) {
 	switch err := j.check(); {
 	case err != nil:
@@ -153,12 +148,11 @@ func (j Job) checkTicks() error {
 	return nil
 }
 
-// tries is how often a machine asks again for a lock that it does not wait for, after random waits, a
-// quarter of a second in all: all machines ask at the same moment, and a hiccup of the servers would
-// cost the tick.
+// tries is how often a machine asks again for a lock that it does not wait for, within a quarter of
+// a second: all machines ask at the same moment, and a hiccup of the servers would cost the tick.
 const tries = 5
 
-// acquire returns the lock, or what has become of the tick without it.
+// acquire returns the lock, or what became of the tick without it.
 func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcome, error) {
 	opts := append(slices.Clone(j.Options), redlock.Exclusive())
 	waiting := ctx
@@ -180,7 +174,7 @@ func (j Job) acquire(ctx context.Context, tick time.Time) (*redlock.Lock, Outcom
 	return nil, NotRun, err
 }
 
-// claim reports by Ran that the holder of the lock is to run the tick.
+// claim returns Ran if the holder of the lock is to run the tick.
 func (j Job) claim(ctx context.Context, lock *redlock.Lock, s start) (Outcome, error) {
 	claim := s.claim
 	if j.TakeOver {
@@ -196,15 +190,13 @@ func (j Job) claim(ctx context.Context, lock *redlock.Lock, s start) (Outcome, e
 }
 
 // Claim marks the tick of a start for the holder of the lock, and reports whether the holder is the
-// first to do so: then it may run the job, and no other may in that tick. started is when the machine
-// was told to run the job, before it waited for the lock. The Job needs Every or Day only.
+// first. If so it may run the job, and no other may in that tick. started is when the machine was
+// told to run the job, before it waited for the lock. The Job needs only Every or Day. Claim is for
+// programs that hold the lock in their own way, as redlock run does.
 //
-// Errors: ErrLate if more than half of a mark's life has passed since started, and no mark says that
-// the tick was run; and those of redlock.Lock.Mark and RaiseMark, after which the tick may be marked
-// all the same, and so be run by none.
-//
-// It is for programs that hold the lock in a way of their own, as redlock run does. The reading
-// asks all servers, so that a minority that has forgotten the mark does no harm.
+// Errors: ErrLate if more than half of a mark's life has passed since started and no mark was
+// found; those of redlock.Lock.Mark and RaiseMark, after which the tick may be marked, and so run
+// by none.
 func (j Job) Claim(ctx context.Context, lock *redlock.Lock, started time.Time) (first bool, err error) {
 	if err := j.checkTicks(); err != nil {
 		return false, err
@@ -212,8 +204,8 @@ func (j Job) Claim(ctx context.Context, lock *redlock.Lock, started time.Time) (
 	return start{at: started, tick: j.Tick(started), life: life(j.length())}.claim(ctx, lock)
 }
 
-// Claim is Job.Claim for a tick of every that the caller names. It does not know when the caller began
-// to wait, so it is never ErrLate: a caller that may have waited for two ticks uses Job.Claim.
+// Claim is Job.Claim for a tick of every that the caller names. It does not know when the caller
+// began to wait, so it never returns ErrLate: a caller that may wait for two ticks uses Job.Claim.
 func Claim(ctx context.Context, lock *redlock.Lock, tick time.Time, every time.Duration) (first bool, err error) {
 	return start{at: time.Now(), tick: tick, life: life(every)}.claim(ctx, lock)
 }
@@ -237,10 +229,10 @@ func (s start) isFirst(ctx context.Context, lock *redlock.Lock) (bool, error) {
 	return true, nil
 }
 
-// isLate reports whether a mark of the tick may have expired. Another machine has raised it a tick
-// and what the clocks differ by before s.at at the earliest, and half of its life covers both. It goes
-// by the clock that has counted more, because one stands still while the machine sleeps, and the other
-// can be set back.
+// isLate reports whether a mark of the tick may have expired. Another machine raised it at most a
+// tick and the difference of the clocks before s.at, and half of its life covers both. It uses the
+// clock that has counted more, because one stands still while the machine sleeps, and the other can
+// be set back.
 func (s start) isLate() bool { return max(time.Since(s.at), time.Since(s.at.Round(0))) > s.life/2 }
 
 // claim is isFirst, and marks the tick.
@@ -255,8 +247,8 @@ func (s start) claim(ctx context.Context, lock *redlock.Lock) (bool, error) {
 	return err == nil, err
 }
 
-// read reads the mark, and again if too few servers answered: no other machine is at it meanwhile. A
-// raise is not repeated, because the servers that have made it refuse the same again.
+// read reads the mark, and again if too few servers answered. A raise is not repeated, because
+// servers that have made it refuse the same again.
 func read(ctx context.Context, lock *redlock.Lock) (mark int64, err error) {
 	const most = 3
 	for try := 1; ; try++ {
@@ -267,7 +259,7 @@ func read(ctx context.Context, lock *redlock.Lock) (mark int64, err error) {
 	}
 }
 
-// life is how long a mark lives: for as long as a machine may be late.
+// life is how long a mark lives.
 func life(every time.Duration) time.Duration { return max(4*every, time.Minute) }
 
 // run runs work under the lock, and releases it.

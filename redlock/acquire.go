@@ -13,40 +13,33 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 )
 
-// TryAcquire asks for the lock name once and does not wait for a holder. It
-// returns within the node timeout, and takes another for each further round trip
-// that is needed: one to learn whether a node can have forgotten locks (see
-// MemoryGuard), and one for a fencing token (see Fenced). So a fenced lock whose
-// nodes are asked for the first time can take three times as long. Where callers at the same moment
-// have split the votes among them it asks again a few times, within the node timeout: one of them
-// gets the lock.
+// TryAcquire asks for the lock name once, and does not wait for a holder. If callers at the same
+// moment have split the votes, it asks again a few times, so one of them gets the lock.
 //
-// Where it fails, a *QuorumError tells contention (ErrHeld) from an outage
-// (ErrNoQuorum) and from the end of ctx (its error); whatever single nodes had
-// granted is being released on all of them. ErrClosed follows a Close.
+// It returns within the node timeout, or within three of them at worst: a vote may need another
+// round trip to learn whether a node has forgotten locks (MemoryGuard), and one for a fencing token
+// (Fenced).
+//
+// A *QuorumError tells contention (ErrHeld) from an outage (ErrNoQuorum) and from the end of ctx.
+// Grants of single nodes are then released. After Close the error is ErrClosed.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
 	return l.acquire(ctx, demand{name: name, opts: opts, isTry: true})
 }
 
-// Acquire waits for the lock name. Callers of this Locker who wait for one
-// name are served in order. Among several processes a caller that was refused is served in
-// order of arrival, as sync.Mutex does it; Fair is stricter. A holder's Release hands the lock over
-// to the next caller of the same Locker, but once these have had it for some milliseconds the nodes
-// are asked anew, so that other processes have their chance. Other processes are told by the nodes
-// when a lock may be free, where these give hints (see package pool), and else look every 200 ms at
-// most.
+// Acquire waits for the lock name until ctx ends. It waits through contention, quarantines (see
+// MemoryGuard) and votes that came too late. It returns ErrNoQuorum after an outage of three
+// seconds (see Patience). Retries limits the tries.
 //
-// It waits for as long as ctx allows, unless Retries sets a limit, and its
-// error is the last try's, as for TryAcquire. If ctx ends, QuorumError.Kind tells what was in the way.
-// Contention is waited out, and so are quarantines (see MemoryGuard) and votes that came too late. An
-// outage is waited out for three seconds (see Patience), and is ErrNoQuorum then.
-// Callers with Retries or RetryInterval do not queue: they try on a schedule of
-// their own.
+// Callers of this Locker are served in order, and Release hands the lock to the next of them. After
+// some milliseconds other processes get their turn, in order of arrival; Fair is stricter. Nodes
+// wake waiters if they give hints (see package pool); without hints waiters ask within 200 ms.
+// Callers with Retries or RetryInterval try on their own schedule, and do not wait in line.
 //
-// A name is any bytes, from one to 1,024 with the Locker's Prefix, but no key of redlock's
-// own (see Reserved).
+// If ctx ends, the error matches ctx's, and QuorumError.Kind tells what was in the way. Other
+// errors are those of TryAcquire. The end of ctx ends the waiting, not the lock: see Lock.Context.
 //
-// The end of ctx ends the waiting, not the lock: see Lock.Context.
+// A name is one to 1,024 bytes with the Locker's Prefix, of any value, but no key of redlock's own
+// (see Reserved).
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
 	return l.acquire(ctx, demand{name: name, opts: opts})
 }

@@ -21,18 +21,17 @@ import (
 // key, takes nothing back if it is lost, and counts from the start of its own round: what the holder
 // knew of its deadline is of no use to it.
 
-// ReleaseValue releases the lock name wherever it holds value, which is the Lock.Value of its
-// holder or what Inspect returned: as Lock.Release does, from any process. If the holder lives, its
-// Lock.Context ends as for a DEL: within milliseconds, or at its next renewal where servers give
-// no hints. Until then two may work, so have the holder stop first.
+// ReleaseValue releases the lock name wherever it holds value: its holder's Lock.Value, or what
+// Inspect returned. It works from any process. If the holder lives, stop it first: it learns of the
+// loss within milliseconds, or at its next renewal if servers give no hints, and works on until
+// then.
 //
-// The locks of readers (Shared) are kept in another way: the answer is ErrLost. Adopt them to release
-// them.
+// It cannot release readers (Shared), and returns ErrLost for them; adopt them instead.
 //
-// Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too
-// few nodes confirmed: the release goes on in the background, for no longer than the Locker's TTL.
-// ErrClosed after Close. ctx bounds the waiting only. ReleaseValue returns within the node timeout
-// and is safe for concurrent use.
+// Errors: ErrLost if a majority of nodes no longer holds the value; ErrNoQuorum or ctx's error if
+// too few nodes confirmed. Then the release goes on in the background, for the Locker's TTL at
+// most. ErrClosed after Close. ctx bounds the waiting only. ReleaseValue returns within the node
+// timeout, and is safe for concurrent use.
 func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 	if ctx == nil {
 		return nilContext(protocol.OpRelease, name)

@@ -18,33 +18,29 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/guard"
 )
 
-// What an operation can fail with, for errors.Is. No error matches two of
-// them; where the caller's context ended an operation, the error matches
-// context.Canceled or context.DeadlineExceeded and none of these.
+// Why an operation failed, for errors.Is. An error matches only one of these, or none if the caller's
+// context ended the operation: then it matches context.Canceled or context.DeadlineExceeded.
 var (
-	// ErrHeld: enough nodes answered, and another client holds the name.
+	// ErrHeld: another client holds the lock.
 	ErrHeld = errors.New("held by another")
 	// ErrNoQuorum: too many nodes failed or did not answer in time.
 	ErrNoQuorum = errors.New("no quorum")
-	// ErrLost: the lock is no longer held. Work that relied on it may have run
-	// unprotected.
+	// ErrLost: the lock is no longer held. Work that relied on it may have run unprotected.
 	ErrLost = errors.New("lock lost")
 	// ErrReleased: the lock was released before.
 	ErrReleased = errors.New("lock already released")
 	// ErrMarked: the lock's mark is as high already.
 	ErrMarked = errors.New("marked already")
-	// ErrMap: other clients use a map of the groups that does not go together with this
-	// Locker's (see Map).
+	// ErrMap: other clients use a map of the groups that contradicts this Locker's (see Map).
 	ErrMap = group.ErrMap
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker closed")
 )
 
-// Why a node that answered has no vote, for errors.Is on the causes of a
-// QuorumError.
+// Why a node that answered has no vote, for errors.Is on the causes of a QuorumError.
 var (
-	// ErrQuarantine: the node may have forgotten locks that have not expired
-	// yet, or has only to be asked again; the error's text says when.
+	// ErrQuarantine: the node may have forgotten locks that have not expired yet, or must only be
+	// asked again. The error's text says when.
 	ErrQuarantine = protocol.ErrQuarantine
 	// ErrSettings: the clients of this node were set up for another number of nodes.
 	ErrSettings = guard.ErrSettings
@@ -52,22 +48,21 @@ var (
 	ErrSameServer = guard.ErrSameServer
 )
 
-// What a node can report, and a NodeError wraps.
+// Faults of a node, which a NodeError wraps.
 var (
-	// ErrWrongType: the key holds something else than a lock.
+	// ErrWrongType: the key holds something other than a lock.
 	ErrWrongType = protocol.ErrWrongType
-	// ErrCounter: the highest fencing token of the name, which the node keeps, makes no
-	// sense, because its key was written to. The node grants no lock of that name
-	// with a token. docs/SAFETY.md says why the key can be deleted after a minute.
+	// ErrCounter: the name's highest fencing token on the node is no number, because its key was
+	// written to. The node grants no lock of the name with a token. docs/SAFETY.md says when to delete
+	// the key.
 	ErrCounter = protocol.ErrCounter
 )
 
 // NoTTL is the remaining time of a key that never expires.
 const NoTTL = protocol.NoTTL
 
-// A QuorumError says how a vote ended. It matches one of the sentinel errors
-// or the context's error by errors.Is; errors.As finds the *multierror.Error
-// of the single nodes' answers, and in it each *NodeError.
+// A QuorumError says how a vote ended. errors.Is matches one of the errors above, or the context's.
+// errors.As finds each node's *NodeError.
 type QuorumError struct {
 	Op     string // "acquire", "raise" (of a fencing token), "extend", "release", "inspect" or "mark"
 	Name   string // the lock's name
@@ -75,37 +70,33 @@ type QuorumError struct {
 	Nodes  int    // nodes asked
 	Quorum int    // votes needed
 
-	// Remaining is about how long it takes until a quorum of nodes is free and
-	// out of quarantine, unless the holder renews or releases: a hint when to try
-	// again. NoTTL means never (a key without TTL is in the way); zero that it is
-	// not known.
+	// Remaining estimates when a quorum of nodes will be free and out of quarantine, unless the holder
+	// renews or releases. NoTTL means never, because a key without TTL is in the way; zero, not known.
 	Remaining time.Duration
 
-	// Outage is for how long no quorum has answered, of an Acquire that has waited through an outage
-	// (see Patience), until it gave up or its context ended. Zero for a single try.
+	// Outage is how long no quorum had answered when an Acquire that waited through an outage gave up
+	// (see Patience). Zero for a single try.
 	Outage time.Duration
 
-	// Holder is who holds the lock, if the holder has a label (option Owner) and the nodes that
-	// refused have told it: Err is then ErrHeld, or a context's error after a try that was refused.
+	// Holder is who holds the lock, if it has a label (option Owner) and the nodes that refused told it.
+	// Err is then ErrHeld, or a context's error after a try that was refused.
 	Holder Holder
-	// InTheWay are the names of an AcquireAll that others hold, sorted, as far as nodes have told. Nil
-	// for one name.
+	// InTheWay are the names of an AcquireAll that others are known to hold, sorted. Nil for one name.
 	InTheWay []string
-	// Permits is k if the lock is one with Permits(k), above one, and all were found held, or more than
-	// leave the Weight that was wanted.
+	// Permits is k of a lock with Permits(k) above one, if too few permits were free.
 	Permits int
 
 	Err    error             // matches ErrHeld, ErrNoQuorum, ErrLost or ErrMarked, or is the context's error
-	Causes *multierror.Error // of *NodeError, one for each node that refused, failed or did not answer in time; nil if none
+	Causes *multierror.Error // a *NodeError for each node that refused, failed or was too late; nil if none
 
 	weight  int   // of a lock of more than one permit
 	before  error // see Kind
 	isHere  bool  // another caller of this process has the lock, so no node was asked
-	isTaken bool  // a majority has the claim of a holder no more, before its deadline
+	isTaken bool  // a majority lost the claim of a holder before its deadline
 }
 
-// Kind returns what kept the caller from the lock, and matches ErrHeld or ErrNoQuorum, also where Err is the error of
-// a context that ended while it waited. Otherwise it is Err.
+// Kind returns what kept the caller from the lock: ErrHeld or ErrNoQuorum, even if Err is the error
+// of a context that ended while it waited. Otherwise it is Err.
 func (e *QuorumError) Kind() error {
 	if e.before != nil {
 		return e.before
@@ -113,9 +104,9 @@ func (e *QuorumError) Kind() error {
 	return e.Err
 }
 
-// Permanent reports whether no patience helps: so many nodes fail the request, and would fail it again,
-// that there is no quorum without them. A key of another type, missing rights, and clients with other
-// settings are so.
+// Permanent reports whether waiting cannot help: so many nodes will go on failing the request that
+// the others are no quorum. Examples are a key of another type, missing rights, and clients with
+// other settings.
 func (e *QuorumError) Permanent() bool {
 	n := 0
 	for _, cause := range e.Causes.WrappedErrors() {
@@ -162,8 +153,8 @@ func (e *QuorumError) Error() string {
 	return b.String()
 }
 
-// taken is the text of a lock that was taken from its holder, by what the nodes that have it no more
-// say. The others may have been asked, but not waited for.
+// taken is the text of a lock that was taken from its holder. It counts the nodes that have said
+// so; the others may not have been waited for.
 func (e *QuorumError) taken() string {
 	gone, by := 0, "released by another"
 	for _, cause := range e.Causes.WrappedErrors() {
@@ -188,8 +179,8 @@ func (e *QuorumError) said() string {
 	return alike.Together(nodes, says)
 }
 
-// counts says how many nodes did what. A vote is over when it is decided, so some may not have been
-// heard of, and what they would have said is not known.
+// counts says how many nodes did what. A vote ends when it is decided, so some nodes may not have
+// been heard of.
 func (e *QuorumError) counts() string {
 	refused, excluded, failed := 0, 0, 0
 	for _, cause := range e.Causes.WrappedErrors() {
@@ -215,7 +206,7 @@ func (e *QuorumError) counts() string {
 	return text
 }
 
-// rounded returns a time that is a hint as people want to read it.
+// rounded returns a hint as people want to read it.
 func rounded(d time.Duration) time.Duration {
 	if d < 10*time.Second {
 		return d.Round(time.Millisecond)
@@ -223,8 +214,7 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
-// Unwrap gives errors.Is and errors.As both the kind of the failure and the
-// nodes' answers.
+// Unwrap gives errors.Is and errors.As both the kind of the failure and the nodes' answers.
 func (e *QuorumError) Unwrap() []error {
 	if e.Causes == nil {
 		return []error{e.Err}
@@ -232,10 +222,9 @@ func (e *QuorumError) Unwrap() []error {
 	return []error{e.Err, e.Causes}
 }
 
-// A loss is the cause of a lock whose time was over. It matches ErrLost, and if
-// an extension had failed errors.As finds the *QuorumError of the last that did,
-// which names the nodes. It is composed when it is first read, because many locks
-// can be lost at one moment, and the goroutine that ends them has no time for it.
+// A loss is the cause of a lock whose time was over. It matches ErrLost, and errors.As finds the
+// *QuorumError of the last extension that failed, if any. It is composed when it is first read,
+// because many locks can be lost at once, and the goroutine that ends them has no time for it.
 type loss struct {
 	name    string
 	maxHold time.Duration       // if that was the reason
@@ -268,10 +257,10 @@ func (e *loss) composed() error {
 	return e.err
 }
 
-// errNotExtended: the lock's deadline came before an extension did.
+// errNotExtended: no extension came before the lock's deadline.
 var errNotExtended = fmt.Errorf("%w: not extended before its deadline", ErrLost)
 
-// A NodeError is what one node answered, or that it did not.
+// A NodeError is what one node answered, or that it did not answer.
 type NodeError struct {
 	Node  string        // as Node.String has it
 	Err   error         // what was wrong
@@ -280,8 +269,8 @@ type NodeError struct {
 
 func (e *NodeError) Error() string { return e.Node + ": " + e.said() }
 
-// said is Error without the node. It has the time of a node that has not answered, because of any
-// other the time explains nothing.
+// said is Error without the node. Only if the node has not answered it has the time, which explains
+// nothing else.
 func (e *NodeError) said() string {
 	if e.Err == errNoAnswer {
 		return fmt.Sprintf("after %v: %v", rounded(e.After), e.Err)
@@ -289,8 +278,8 @@ func (e *NodeError) said() string {
 	return e.Err.Error()
 }
 
-// Unwrap returns Err, but hides a context's error: a node's own deadline must
-// never look as if the caller's context had ended.
+// Unwrap returns Err, but hides a context's error: a node's own deadline must never look as if the
+// caller's context had ended.
 func (e *NodeError) Unwrap() error {
 	if errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, context.Canceled) {
 		return nil
@@ -298,35 +287,35 @@ func (e *NodeError) Unwrap() error {
 	return e.Err
 }
 
-// Refused reports whether the node answered no, because it holds another's value or none: neither a
-// fault of the node nor a node that has no vote.
+// Refused reports whether the node answered no, because it holds another's value or none. That is
+// no fault of the node.
 func (e *NodeError) Refused() bool {
 	var no refusal
 	return errors.As(e.Err, &no)
 }
 
-// nilContext is the error of a call that was given no context.
+// nilContext is the error of a call with a nil context.
 func nilContext(op protocol.Op, name string) error {
 	return fmt.Errorf("redlock: %s %q: the context is nil; context.Background() is the one that never ends", op, name)
 }
 
-// errStale: a quorum granted, but too late to be of use. No other client is in the way, so
-// that trying again makes sense at once.
+// errStale: a quorum granted, but too late to be of use. No client is in the way, so trying again
+// makes sense at once.
 var errStale = fmt.Errorf("%w in time: the votes came too late", ErrNoQuorum)
 
-// errForgetful: too many nodes may have forgotten locks, or have to be asked again.
+// errForgetful: too many nodes may have forgotten locks, or must be asked again.
 var errForgetful = fmt.Errorf("%w yet: servers that are new or were restarted have no vote until all locks that they may have forgotten are over "+
 	"(redlock reset gives it to new servers at once, while no client runs; tests use package redlocktest)", ErrNoQuorum)
 
-// errBehind: of too many nodes the clocks have gone ahead of this client's.
+// errBehind: the clocks of too many nodes have gone ahead of this client's.
 var errBehind = fmt.Errorf("%w: this machine's clock runs slower than those of most servers, or stood still, and cannot measure for how long a lock is held "+
 	"(redlock doctor compares the clocks)", ErrNoQuorum)
 
 // errNoToken: a quorum granted the lock, but not one fencing token.
 var errNoToken = fmt.Errorf("%w for a fencing token", ErrNoQuorum)
 
-// errMapHeld: another client is changing the version of the groups' map at the moment, or not all servers
-// of a group that is new have told theirs.
+// errMapHeld: another client is changing the version of the groups' map, or not all servers of a
+// new group have answered.
 var errMapHeld = fmt.Errorf("%w yet: clients agree on the map of the groups, for which all servers of new groups must answer", ErrNoQuorum)
 
 // errAbsent: the presence in the lock's group came to its deadline before the lock did.
@@ -335,15 +324,14 @@ var errAbsent = fmt.Errorf("%w: the Locker's presence in the group was not exten
 // errHighMark is the cause for a node that refused to raise a mark.
 var errHighMark = errors.New("has a mark as high, or one that is no number")
 
-// errLowToken is the cause for a node that holds the lock, but for a token that
-// it does not accept.
+// errLowToken is the cause for a node that holds the lock, but does not accept its token.
 var errLowToken = errors.New("has accepted a higher fencing token")
 
 // errNoAnswer is the cause for a node that has not replied yet.
 var errNoAnswer = errors.New("no answer")
 
-// A refusal is the cause for a node that answered no. It deliberately does not
-// match ErrHeld: one node's refusal within an outage is not contention.
+// A refusal is the cause for a node that answered no. It does not match ErrHeld: one node's refusal
+// in an outage is not contention.
 type refusal struct{ reply protocol.Reply }
 
 func (r refusal) Error() string {
@@ -357,7 +345,7 @@ func (r refusal) Error() string {
 	}
 }
 
-// kinds are the errors of what package core calls failures.
+// kinds are the errors of package core's failures.
 var kinds = map[core.Kind]error{
 	core.ByOther:      ErrHeld,
 	core.ByUs:         ErrHeld,
@@ -370,7 +358,8 @@ var kinds = map[core.Kind]error{
 	core.NoToken:      errNoToken,
 }
 
-// errorOf makes the error of a failure. ended is that of the caller's context, if that has ended the waiting.
+// errorOf makes the error of a failure. ended is the error of the caller's context, if that ended
+// the waiting.
 func (p *place) errorOf(op protocol.Op, name string, f *core.Failure, ended error) *QuorumError {
 	e := p.quorumError(op, name, kinds[f.Kind])
 	e.Votes, e.Remaining, e.Outage, e.isHere = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs

@@ -14,11 +14,11 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 )
 
-// A Lock is held from the moment Acquire returns it until it is released or
-// lost, whichever is first. It is safe for concurrent use.
+// A Lock is held from the moment Acquire returns it until it is released or lost. It is safe for
+// concurrent use.
 //
-// What it holds on the nodes is one hold of package engine, or a bond of several: of several names, of a
-// name in two groups, or of permits.
+// On the nodes it is one hold of package engine, or a bond of several: of several names, of a name
+// in two groups, or of permits.
 type Lock struct {
 	*call
 	at    *place       // the first
@@ -212,35 +212,32 @@ func (k *Lock) event(kind EventKind) Event {
 	return e
 }
 
-// Name returns the name that the lock was acquired by; of a lock of several names (AcquireAll)
-// a text for people, with the first of them.
+// Name returns the name that the lock was acquired by. For a lock of several names (AcquireAll) it
+// is a text for people that begins with the first.
 func (k *Lock) Name() string { return k.name }
 
-// Names returns the names that the lock was acquired by, sorted and without doubles: one, or
-// those of AcquireAll. The slice is the caller's.
+// Names returns the names that the lock was acquired by, sorted and without duplicates. The slice
+// is the caller's.
 func (k *Lock) Names() []string { return slices.Clone(k.each()) }
 
-// Value returns what the lock's key holds on the nodes: 40 hexadecimal digits that are drawn by
-// lot, and with the option Owner a time and a label behind them (see HolderOf). It is no secret,
-// but a client that knows it can release the lock. No two processes ever have the same;
-// callers of one process that hand a lock over to each other share it. Of a lock of several
-// names it is the value of the first; the keys of the others may hold other values.
+// Value returns what the lock's key holds on the nodes: 40 random hexadecimal digits, and with the
+// option Owner a time and a label (see HolderOf). No two processes have the same; callers of one
+// process that hand a lock over share it. A lock of several names has the value of the first here;
+// the others' may differ.
 //
-// Name and value are the lock's handle for other processes: see Locker.Adopt and
-// Locker.ReleaseValue.
+// Name and value let another process take over or release the lock: see Locker.Adopt and
+// Locker.ReleaseValue. So a client that knows the value can release the lock.
 func (k *Lock) Value() string { return k.first().Claim.Value }
 
-// Context ends when the lock does: with cause ErrLost at its deadline at the
-// latest, or as soon as a majority of nodes says that the lock is gone: at the next renewal,
-// or within milliseconds where the nodes give hints (see package pool) and the lock has
-// been held for 50 ms with a TTL of a second or more, unless its Locker holds 100,000 such
-// locks already; with ErrReleased when it is released;
-// with ErrClosed when the Locker is closed. On a machine that slept past the deadline it
-// ends within a quarter of a second after the machine woke; Valid knows at once.
-// context.Cause tells which, with details. It carries the values of the context given to
-// Acquire, but does not end with it.
+// Context ends when the lock does. Work that needs the lock must run under this context and stop
+// when it ends. context.Cause tells why, with details: ErrLost, ErrReleased or ErrClosed. The
+// context has the values of the one given to Acquire, but does not end with it; see Bind.
 //
-// Work that needs the lock must run under this context and stop when it ends.
+// A lost lock ends at its deadline at the latest. If a majority of nodes says earlier that the lock
+// is gone, it ends at the next renewal, or within milliseconds if nodes give hints (see package
+// pool). Hints come for locks with a TTL of a second or more that have been held for 50 ms, and for
+// at most 100,000 keys of a Locker. After a sleep of the machine past the deadline, the context
+// ends within a quarter of a second of waking; Valid knows at once.
 func (k *Lock) Context() context.Context {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -261,8 +258,8 @@ func (k *Lock) first() engine.Lock {
 	return k.parts[0].lock
 }
 
-// Remaining returns for how long the lock is certainly held, if nothing
-// renews it; zero once it is lost or released.
+// Remaining returns how long the lock is certainly held without a renewal, and zero once it is lost
+// or released.
 func (k *Lock) Remaining() time.Duration {
 	at := k.has.Deadline()
 	if at == 0 || k.hasEnded() != nil {
@@ -286,10 +283,9 @@ func (k *Lock) hasEnded() error {
 // Valid reports whether the lock is held at this moment.
 func (k *Lock) Valid() bool { return k.Remaining() > 0 }
 
-// Until returns when the lock ends, if nothing renews it, by this machine's
-// wall clock: for people and logs. Decide by Valid, Remaining or Context, which
-// cannot be set back. The zero time is returned once the lock is lost or
-// released.
+// Until returns when the lock ends without a renewal, by this machine's wall clock, or the zero
+// time once it is lost or released. It is for people and logs. Decide by Valid, Remaining or
+// Context, because the wall clock can be set.
 func (k *Lock) Until() time.Time {
 	left := k.Remaining()
 	if left == 0 {
@@ -298,11 +294,10 @@ func (k *Lock) Until() time.Time {
 	return time.Now().Add(left)
 }
 
-// Votes returns how many nodes hold the lock: those that granted it or its last
-// extension, and those that were given it again since. Votes that arrive after
-// the quorum was reached are counted as they come. What is above the quorum is
-// the lock's margin: so many nodes can forget it without anybody else getting
-// it. Zero once the lock is lost or released.
+// Votes returns how many nodes are known to hold the lock, and zero once it is lost or released. It
+// counts nodes that granted the lock or its last extension, and those that were given it again
+// since. The votes above the quorum are the lock's margin: so many nodes can forget it before
+// another client can get it.
 func (k *Lock) Votes() int {
 	if k.Remaining() == 0 {
 		return 0
@@ -310,14 +305,12 @@ func (k *Lock) Votes() int {
 	return k.has.Votes()
 }
 
-// Fence returns the lock's fencing token: of all the locks of this name that
-// were granted with one (option Fenced), a later one has a greater token, also where callers
-// of one Locker hand the lock over to each other. It is above zero and below 2^53. Zero without
-// Fenced.
+// Fence returns the lock's fencing token (option Fenced), above zero and below 2^53. A later lock
+// of this name has a greater one, also after a handover within a process. It is zero without
+// Fenced, and for a lock of several names: see FenceOf.
 //
-// Give it to the resource with every write, and let the resource reject a
-// token lower than one it has seen: see package fence. A lock of several names has one for each, see
-// FenceOf, and Fence returns zero.
+// Send it to the resource with every write, and let the resource reject a lower token than it has
+// seen: see package fence.
 func (k *Lock) Fence() int64 {
 	if k.names != nil {
 		return 0
@@ -325,8 +318,8 @@ func (k *Lock) Fence() int64 {
 	return k.token
 }
 
-// FenceOf returns the fencing token of one of the lock's names, as Fence does for a lock of one name.
-// It is zero for a name that the lock does not have.
+// FenceOf returns the fencing token of one of the lock's names, and zero for a name that the lock
+// does not have.
 func (k *Lock) FenceOf(name string) int64 {
 	if k.names == nil && name == k.name {
 		return k.token
@@ -339,16 +332,13 @@ func (k *Lock) FenceOf(name string) int64 {
 	return 0
 }
 
-// Extend asks all nodes to let the lock live for its full TTL from now on, and
-// never shortens what it has left there. A node counts only if it still held the lock, and a quorum
-// only before the lock's present deadline; the new deadline counts from the start of the call.
-// Extend returns within the node timeout, or twice that where the nodes' records have changed and
-// must be read, and does not disturb the renewals.
+// Extend renews the lock now, for its full TTL from the start of the call. It never shortens what
+// is left, and does not disturb the renewals. It returns within the node timeout, or twice that if
+// the nodes' records have changed and must be read.
 //
-// Errors: ErrLost if the deadline has passed or a majority no longer holds the
-// lock, which then has ended; ErrReleased or ErrClosed after Release or Close;
-// ErrNoQuorum or ctx's error if too few nodes answered: the lock is still held
-// until its old deadline, and asking again makes sense.
+// Errors: ErrLost if the deadline has passed or a majority no longer holds the lock, which has then
+// ended; ErrReleased or ErrClosed after Release or Close; ErrNoQuorum or ctx's error if too few
+// nodes answered. Then the lock is held until its old deadline, and it makes sense to ask again.
 func (k *Lock) Extend(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext(protocol.OpExtend, k.name)
@@ -374,9 +364,9 @@ func (k *Lock) failed(ctx context.Context, op protocol.Op, f *core.Failure) erro
 	return k.at.errorOf(op, k.name, f, ctx.Err())
 }
 
-// Bind returns a context that ends with ctx, and when the lock ends: then its cause is that of
-// Context. It is for work under a lock that has a context of its own. cancel ends it as well, and
-// gives back what it costs; call it when the work is done. Safe for concurrent use.
+// Bind returns a context that ends with ctx, and when the lock ends, with the cause of Context.
+// Call cancel when the work is done: it ends the context and frees its resources. Bind is safe for
+// concurrent use.
 func (k *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
 	bound, end := context.WithCancelCause(ctx)
 	ended := k.Context()
@@ -387,21 +377,18 @@ func (k *Lock) Bind(ctx context.Context) (bound context.Context, cancel context.
 	}
 }
 
-// Release gives the lock up. Its context ends at once, with cause ErrReleased;
-// all nodes are asked to delete the key if it still holds the lock's value.
-// Release returns when a quorum has confirmed that, and the rest goes on. If
-// another caller of the Locker waits for such a lock, it gets this one instead,
-// and Release returns at once.
+// Release ends the lock. Its context ends at once, with cause ErrReleased. If another caller of the
+// Locker waits for such a lock, that caller gets this one, and Release returns at once. Otherwise
+// all nodes are asked to delete the key if it holds the lock's value, and Release returns when a
+// quorum has confirmed, or after the node timeout.
 //
-// The requests do not depend on ctx, which bounds the waiting only, so it is
-// right to pass a context that has ended. Release returns within the node
-// timeout.
+// ctx bounds the waiting only. The requests are sent even if ctx has ended, so defer
+// lock.Release(ctx) is right.
 //
-// Errors: ErrLost if the lock was no longer held (work may have run
-// unprotected); ErrReleased if it was released before, ErrClosed if the Locker's
-// Close did it; ErrNoQuorum or ctx's error if too few nodes confirmed: the
-// release goes on in the background, and the key expires within the TTL. Safe
-// for concurrent use.
+// Errors: ErrLost if the lock was no longer held, so work may have run unprotected; ErrReleased or
+// ErrClosed if it was released before; ErrNoQuorum or ctx's error if too few nodes confirmed. Then
+// the release goes on in the background, and the key expires within the TTL. Release is safe for
+// concurrent use.
 func (k *Lock) Release(ctx context.Context) error {
 	if ctx == nil { // the lock must not stay for that
 		ended, cancel := context.WithCancel(context.Background())
@@ -428,13 +415,13 @@ func (k *Lock) release(ctx context.Context) error {
 	return err
 }
 
-// Downgrade makes a writer's lock that of a reader, without a moment between in which another
-// writer could have it: readers come in, and the lock goes on under the same Context. It
-// extends the lock as Extend does, and has the same errors. After an error other than ErrLost,
-// ErrReleased and ErrClosed the lock is still held, as a reader's by some nodes and as a writer's
-// by others, and the next renewal or Downgrade goes on with it. For a reader it is Extend. The
-// fencing token stays what it was, and orders no write that comes after. Locks of several names and
-// those with Permits stay what they are: Downgrade is an error for them, and changes nothing.
+// Downgrade makes a writer's lock that of a reader. No other writer can get it in between, and it
+// goes on under the same Context. Downgrade extends the lock as Extend does, with the same errors.
+// After ErrNoQuorum or ctx's error the lock is still held, by some nodes as a writer's, and the
+// next renewal or Downgrade completes the change. For a reader it is Extend.
+//
+// The fencing token stays, but orders no later write. For locks of several names, and with Permits,
+// Downgrade is an error and changes nothing.
 func (k *Lock) Downgrade(ctx context.Context) error {
 	if ctx == nil {
 		return nilContext(protocol.OpExtend, k.name)
@@ -462,8 +449,8 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 	return nil
 }
 
-// Permit returns which permit the lock is, from zero to k-1 with the option Permits(k). No two
-// holders have the same at one time. Zero without Permits. With Weight it is one of them.
+// Permit returns which permit the lock has, from zero to k-1 with the option Permits(k). No two
+// holders have the same at one time. With Weight it is one of them; without Permits it is zero.
 func (k *Lock) Permit() int {
 	if len(k.slots) == 0 {
 		return 0
@@ -471,8 +458,7 @@ func (k *Lock) Permit() int {
 	return k.slots[0]
 }
 
-// Permits returns which permits the lock is, in rising order: as many as its Weight, one without it. See
-// Permit.
+// Permits returns which permits the lock has, in rising order: as many as its Weight. See Permit.
 func (k *Lock) Permits() (permits []int) {
 	if len(k.slots) == 0 {
 		return []int{0}

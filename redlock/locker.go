@@ -19,9 +19,8 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/semaphore"
 )
 
-// A Locker takes locks by a quorum of its nodes. It is safe for concurrent
-// use, and one Locker serves a whole program: locks of different names do not
-// wait for each other.
+// A Locker takes locks by a quorum of its nodes. One Locker serves a whole program: locks of
+// different names do not wait for each other. It is safe for concurrent use.
 type Locker struct {
 	settings settings
 	places   []*place      // one, or those of NewGroups in the order of their names
@@ -48,19 +47,18 @@ type place struct {
 // A Node is one independent Redis server, as pool.Open returns it.
 type Node = protocol.Node
 
-// New returns a Locker over nodes, which must be independent servers: no
-// replicas of each other. An odd number is best; N nodes survive the loss of
-// (N-1)/2. All clients that compete for a name must use the same nodes.
+// New returns a Locker over nodes, which must be independent servers: no replicas of each other. N
+// nodes survive the loss of (N-1)/2, so an odd number is best. All clients that compete for a name
+// must use the same nodes.
 //
-// The nodes belong to the Locker from here on, which closes them in Close, and
-// also if New returns an error. A node that belongs to another Locker is refused,
-// because each would close it for the other, and is not closed.
+// The Locker owns the nodes from here on and closes them in Close, or if New fails. A node that
+// belongs to another Locker is refused, and is not closed.
 func New(nodes []Node, opts ...LockerOption) (*Locker, error) {
 	return owning(nodes, func() (*Locker, error) { return newLocker(nodes, opts) })
 }
 
-// owning returns the Locker that open makes of nodes which are its own from here on. If there is an
-// error they are closed.
+// owning returns the Locker that open makes of nodes which are its own from here on. After an error
+// it closes them.
 func owning(nodes []protocol.Node, open func() (*Locker, error)) (*Locker, error) {
 	own, err := owners.claim(nodes)
 	var l *Locker
@@ -84,8 +82,8 @@ type registry struct {
 	nodes map[protocol.Node]struct{}
 }
 
-// claim enters the nodes, and returns those that had no owner. If others have
-// one, the error names the first of them.
+// claim enters the nodes, and returns those that had no owner. The error names the first that had
+// one.
 func (r *registry) claim(nodes []protocol.Node) (own []protocol.Node, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +112,7 @@ func (r *registry) disclaim(nodes []protocol.Node) {
 	}
 }
 
-// keyOf returns n if it is a pointer, and nil otherwise: of values that are equal
-// it is not known whether they are one node.
+// keyOf returns n if it is a pointer, and nil otherwise: two equal values may be two nodes.
 func keyOf(n protocol.Node) protocol.Node {
 	if t := reflect.TypeOf(n); t == nil || t.Kind() != reflect.Pointer || t.Elem().Size() == 0 {
 		return nil
@@ -175,8 +172,8 @@ func (l *Locker) newPlace(prefix string, nodes []protocol.Node) *place {
 	return p
 }
 
-// placesOf returns the places in which a name is locked: one, or two, in the order in which all clients
-// take them, while a change of the map moves the name.
+// placesOf returns the places in which a name is locked: one, or two while a change of the map
+// moves the name, in the order in which all clients take them.
 func (l *Locker) placesOf(name string) []*place {
 	if l.groups == nil {
 		return l.places
@@ -197,7 +194,8 @@ func checkCount(n int) error {
 	return nil
 }
 
-// checkNodes refuses nodes that are missing, or twice there, or need the memory guard without it.
+// checkNodes refuses nodes that are nil or twice there, and those that need the memory guard
+// without it.
 func (s *settings) checkNodes(nodes []protocol.Node) error {
 	names := map[string]int{}
 	for i, n := range nodes {
@@ -215,8 +213,8 @@ func (s *settings) checkNodes(nodes []protocol.Node) error {
 	return nil
 }
 
-// Check returns why Acquire would refuse the options, or nil. It is for code that is given options long
-// before it acquires a lock. It asks no node. ErrClosed follows a Close.
+// Check returns why Acquire would refuse the options, or nil, and ErrClosed after Close. It asks no
+// node. It is for code that gets options long before it acquires a lock.
 func (l *Locker) Check(opts ...Option) error {
 	if isDone(l.closed) {
 		return fmt.Errorf("redlock: %w", ErrClosed)
@@ -225,12 +223,10 @@ func (l *Locker) Check(opts ...Option) error {
 	return err
 }
 
-// Close releases the locks that are still held (their contexts end with cause
-// ErrClosed), makes callers that wait return ErrClosed, waits for tries and
-// releases under way, for no longer than the Locker's node timeout, and closes
-// the nodes. A node that cannot be reached by then keeps its keys until they
-// expire. Then it waits as long at most for each Observer to be told. Close may be
-// called twice.
+// Close releases the locks that are still held, and their contexts end with cause ErrClosed.
+// Callers that wait get ErrClosed. Close waits for the nodes for the node timeout at most, and
+// closes them. Then it waits as long for each Observer. A key on a node that was not reached
+// expires. Close may be called twice.
 func (l *Locker) Close() error {
 	if !l.isClosing.CompareAndSwap(false, true) {
 		<-l.done
@@ -264,8 +260,7 @@ func (l *Locker) Close() error {
 	return l.closeErr
 }
 
-// closeAll closes the nodes at the same time: one that hangs must not keep the
-// others.
+// closeAll closes the nodes at the same time, so one that hangs does not keep the others.
 func closeAll(nodes []protocol.Node) error {
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
@@ -282,14 +277,13 @@ func closedError(op protocol.Op, name string) error {
 	return fmt.Errorf("redlock: %s %q: %w", op, name, ErrClosed)
 }
 
-// Do runs fn while holding the lock name. It waits for the lock as Acquire
-// does. The context that fn gets ends with ctx, and when the lock is lost; fn
-// must then stop. The lock is released when fn returns or panics.
+// Do waits for the lock name as Acquire does, and runs fn while it holds it. The context of fn ends
+// with ctx, and when the lock is lost; fn must then stop. The lock is released when fn returns or
+// panics.
 //
-// Do returns fn's error, joined with one that matches ErrLost or ErrClosed if the
-// lock was lost, or the Locker closed, before fn returned. A release that too few
-// nodes confirmed is no error here: the work was protected, and what remains
-// expires by itself.
+// Do returns fn's error, joined with one that matches ErrLost or ErrClosed if the lock was lost, or
+// the Locker closed, before fn returned. A release that too few nodes confirmed is no error here:
+// the work was protected, and the rest expires.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context) error, opts ...Option) error {
 	if fn == nil {
 		return fmt.Errorf("redlock: Do(%q): the function is nil", name)

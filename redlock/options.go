@@ -24,17 +24,16 @@ const (
 
 	defaultPatience = 3 * time.Second
 
-	// Forever is the number of Retries of an Acquire that waits as long as its
-	// context lets it.
+	// Forever is the number of Retries of an Acquire without a limit.
 	Forever = -1
 )
 
-// An Option changes a default. Given to New it holds for every lock of the
-// Locker; given to Acquire, TryAcquire or Do for that lock only.
+// An Option changes a default. Given to New it holds for every lock of the Locker; given to
+// Acquire, TryAcquire or Do, for that lock only.
 type Option struct{ apply func(*settings) error }
 
-// A LockerOption changes a default of a whole Locker: an Option, or the result of one of
-// MemoryGuard, MaxTTL, Prefix, Observe and Log, which make no sense for a single lock.
+// A LockerOption changes a default of a whole Locker: an Option, or the result of MemoryGuard,
+// MaxTTL, Prefix, Observe or Log.
 type LockerOption interface{ applyToLocker(*settings) error }
 
 func (o Option) applyToLocker(s *settings) error {
@@ -49,7 +48,7 @@ type lockerOnly func(*settings) error
 
 func (f lockerOnly) applyToLocker(s *settings) error { return f(s) }
 
-// settings are what a lock is acquired with. They are never changed then, because locks share them.
+// settings are what a lock is acquired with. Locks share them, so they never change after that.
 type settings struct {
 	choices
 	prefix    string
@@ -92,9 +91,9 @@ func defaults() settings {
 	}
 }
 
-// variants are the settings that acquisitions have made of a Locker's. Locks that are acquired with the
-// same options share one, because it would be a fifth of what a held lock costs. Choices with the same
-// hash share a place.
+// variants are the settings that acquisitions have made of a Locker's. Locks with the same options
+// share one, because it would be a fifth of the memory of a held lock. Choices with the same hash
+// share a place.
 type variants struct {
 	seed   maphash.Seed
 	places [16]atomic.Pointer[settings]
@@ -110,9 +109,8 @@ func (v *variants) share(s *settings) *settings {
 	return s
 }
 
-// TTL sets how long a lock lives on the servers after its holder vanished.
-// Default 10 s, at least 10 ms, at most a year; parts of a millisecond are cut
-// off, as Redis counts none.
+// TTL sets how long a lock lives on the servers after its holder vanished. Default 10 s; from 10 ms
+// to a year, in whole milliseconds.
 func TTL(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
 		if d < minTTL || d > maxTTL {
@@ -123,9 +121,9 @@ func TTL(d time.Duration) Option {
 	}}
 }
 
-// NodeTimeout sets how long one vote waits for a majority of the nodes. Default 500 ms, or
-// half the TTL if that is less. It must be above zero and below the TTL: time spent waiting
-// is validity lost. A minority that does not answer is not waited for.
+// NodeTimeout sets how long one vote waits for a majority of the nodes. Default 500 ms, or half the
+// TTL if that is less. It must be above zero and below the TTL. A minority that does not answer is
+// not waited for.
 func NodeTimeout(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
 		if d <= 0 {
@@ -136,10 +134,9 @@ func NodeTimeout(d time.Duration) Option {
 	}}
 }
 
-// Retries lets Acquire try n more times after a first try that failed, be it
-// for contention or for an outage, and then give up. Zero makes it try once.
-// Default Forever: as often as needed until its context ends, through an outage for its
-// Patience.
+// Retries makes Acquire give up after n more tries that failed, for contention or an outage. With
+// zero it tries once, as TryAcquire. Default Forever: until its context ends, or for its Patience
+// through an outage. A caller with Retries does not wait in line.
 func Retries(n int) Option {
 	return Option{apply: func(s *settings) error {
 		if n < Forever {
@@ -150,10 +147,9 @@ func Retries(n int) Option {
 	}}
 }
 
-// RetryInterval makes Acquire begin a try every d exactly, or as soon as the
-// one before has ended if that takes longer. Default zero: short jittered waits
-// that grow to 200 ms, cut short when the lock must have expired and, for a
-// caller without Retries, when it may be free.
+// RetryInterval makes Acquire try every d, from start to start, or as soon as the try before has
+// ended. A caller with an interval does not wait in line. Default zero: short random pauses that
+// grow to 200 ms, and end early when the lock may be free.
 func RetryInterval(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
 		if d < 0 {
@@ -164,11 +160,9 @@ func RetryInterval(d time.Duration) Option {
 	}}
 }
 
-// Patience sets for how long Acquire waits through an outage. While too many nodes fail or do not
-// answer it asks again, after waits that grow to 200 ms, and returns ErrNoQuorum when no quorum has
-// answered for d. The end of its context ends that sooner. Default 3 s, because a hiccup of servers
-// or of the network is no outage. Zero reports each at once. It has no effect with Retries, which
-// counts tries, and on TryAcquire, which waits for the node timeout.
+// Patience sets how long Acquire waits through an outage. It returns ErrNoQuorum when no quorum has
+// answered for d. Default 3 s, because a hiccup of servers or of the network is no outage. Zero
+// reports each at once. It has no effect with Retries, or on TryAcquire.
 func Patience(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
 		if d < 0 {
@@ -179,18 +173,15 @@ func Patience(d time.Duration) Option {
 	}}
 }
 
-// Renew says whether a lock is extended every third of its TTL for as long as
-// it is held, or up to a twelfth of the TTL before that: the moment is drawn by lot,
-// so that locks which are taken together are not all renewed at the same moment.
-// Default true. Without it a lock ends TTL after it was acquired, unless Extend is
-// called, and is not handed over from another caller of the Locker, because then it
-// would have less than a TTL.
+// Renew sets whether a lock renews itself for as long as it is held, about every third of its TTL.
+// Default true. Without renewal a lock ends one TTL after it was acquired, unless Extend is called,
+// and is never handed over by another caller of the Locker, because less than a TTL would be left.
 func Renew(on bool) Option {
 	return Option{apply: func(s *settings) error { s.renew = on; return nil }}
 }
 
-// MaxHold ends a lock d after it was acquired, however well it renews: a cap on
-// what a stuck holder costs. Default zero: no limit. At most a year.
+// MaxHold ends a lock d after it was acquired, even if it is renewed: it limits what a stuck holder
+// costs. Default zero: no limit. At most a year.
 func MaxHold(d time.Duration) Option {
 	return Option{apply: func(s *settings) error {
 		if d < 0 || d > maxTTL {
@@ -201,53 +192,44 @@ func MaxHold(d time.Duration) Option {
 	}}
 }
 
-// Exclusive makes the lock that of one holder alone. It takes back a Shared, Permits or Weight that was
-// given before, or is the Locker's default. Default.
+// Exclusive gives the lock one holder. That is the default; Exclusive takes back a Shared, Permits
+// or Weight that was given before, or is the Locker's default.
 func Exclusive() Option {
 	return Option{apply: func(s *settings) error { s.shared, s.permits, s.weight = false, 1, 1; return nil }}
 }
 
-// Shared makes the lock that of a reader: any number of readers hold a name together, and no
-// writer beside them. A writer is whoever locks the name without Shared, also by a plain
-// SET NX PX of another library. Default: a writer.
+// Shared makes the lock that of a reader. Any number of readers hold a name together, and no writer
+// beside them. A writer is a caller without Shared, or another library's plain SET NX PX. Default:
+// a writer.
 //
-// Writers that wait in Acquire come before readers that come later, who wait for them. A writer
-// that dies while it waits holds readers up for a second and two node timeouts. A writer waits for
-// each reader that was there before, and no longer than that one's TTL if it has died. Readers and
-// writers of one Locker are served in order, but readers that wait come in together; a reader that
-// other processes have refused takes its place among the writers.
+// A writer that waits in Acquire goes before readers that come later. It waits for the readers that
+// came earlier; one that died holds it up for its TTL at most. A writer that dies while it waits
+// holds readers up for a second and two node timeouts.
 //
-// Readers of one Locker share what the nodes hold, whatever their settings: any number of them costs
-// the nodes one entry, with the value and the label (see Owner) of the first, and the last to leave
-// releases it.
+// Readers of one Locker share one entry on the nodes, with the value and label (Owner) of the
+// first. The last to leave releases it. A reader learns of a loss at its next renewal, not within
+// milliseconds as a writer does.
 //
-// A reader has no fencing token, because no order among readers is needed, and a write needs the
-// lock of a writer. Fenced or Permits together with Shared is an error. Fair does not apply to readers.
-// Where Shared is a Locker's default, Exclusive takes it back for a writer. A reader learns of a loss at
-// its next renewal, not within milliseconds as a writer does.
-//
-// A writer becomes a reader by Lock.Downgrade. A reader never becomes a writer: two that wait for
-// it would wait for each other for ever. Release the lock and acquire it anew, and read again.
+// Shared with Fenced or Permits is an error, and Fair has no effect on readers. A writer becomes a
+// reader by Lock.Downgrade. A reader must release the lock, acquire it as a writer, and read again:
+// two readers that wait to become writers would wait for each other.
 func Shared() Option {
 	return Option{apply: func(s *settings) error { s.shared = true; return nil }}
 }
 
-// Permits lets k callers hold the lock at the same time, each with a permit of its own (see
-// Lock.Permit): a semaphore. Never more than k hold it, and exactly k can while a majority of
-// nodes is up. k is from 1 to 1,000; 1 is Exclusive, the default.
+// Permits makes the name a semaphore: up to k callers hold it, each with its own permit
+// (Lock.Permit). k is from 1, which is Exclusive and the default, to 1,000. All clients of a name
+// should give the same k; where they differ the highest counts.
 //
 // Each permit is an exclusive lock on a slot, a key of its own. Slot 0 has the key of the plain
-// name. So a client without Permits, or of another library, takes that slot when it locks the name,
-// and counts as one holder. All clients of a name should have the same k. Where they differ the
-// highest counts: a client with k = 3 uses slots 0 to 2, and one with k = 5 uses slots 0 to 4.
+// name, so a client without Permits, or of another library, counts as one holder.
 //
-// All other options, but for Fair, mean for a permit what they mean for a lock. With Fenced the
-// tokens rise within a slot, and those of different slots are not comparable: give the
-// resource both, Lock.Permit and Lock.Fence. ErrHeld says that all k permits are held.
+// ErrHeld says that all k permits are held. Fenced tokens rise within a slot and are not comparable
+// between slots, so give the resource Lock.Permit and Lock.Fence. Fair or Shared with Permits above
+// one is an error.
 //
-// A permit costs one vote as long as few are held. If the slot that is tried first is held, a node is
-// asked which are free. Waiters have one node hint at all slots, so waiting with many permits
-// costs that node memory: a tracked key for each slot.
+// A permit costs one vote while few are held. Otherwise callers wait at a gate, which is a lock,
+// and the first of them asks the nodes which slots are free. Nodes then track a key for each slot.
 func Permits(k int) Option {
 	return Option{apply: func(s *settings) error {
 		if k < 1 || k > maxPermits {
@@ -258,19 +240,18 @@ func Permits(k int) Option {
 	}}
 }
 
-// Weight makes the lock w of the k permits of its name, all or none, for a job that needs as much as w
-// others: see Lock.Permits. w is from 1, the default, to k, and 128 at most. It is one Lock, which is
-// extended and released as a whole, and ends as a whole when one of the permits is lost.
+// Weight makes the lock w of the k permits of its name, all or none (Lock.Permits). w is from 1,
+// the default, to k, and at most 128. The permits are one Lock: they are extended and released
+// together, and the loss of one ends all.
 //
-// Acquire waits for one permit after the other, as callers that want one do, and keeps those that it has
-// meanwhile. So it gets its turn beside callers that want less, and permits can be held that nobody
-// uses yet. Callers with a weight above 1 take turns at that, in all processes: they never wait for
-// each other in a circle. TryAcquire waits some round trips for its turn, and for no permit. A caller
-// that holds permits of the name already while it waits for more of them is not kept from doing so.
+// Acquire keeps the permits that it has got while it waits for the rest. So a large weight gets its
+// turn beside small ones, and some permits are held before they are used. Callers with a weight
+// above 1 take turns, in all processes, so they cannot deadlock, unless one of them already holds
+// permits of the name. TryAcquire waits some round trips for its turn, and for no permit.
 //
-// It costs w + 1 round trips if all permits are free. With Retries or RetryInterval it asks for all
-// at once each time, and may starve. Fenced together with a weight above 1 is an error, because a
-// token is of one permit.
+// It costs about w + 3 round trips if all permits are free. With Retries or RetryInterval it keeps
+// nothing between tries, and may starve. Fenced with a weight above 1 is an error, because a token
+// is of one permit.
 func Weight(w int) Option {
 	return Option{apply: func(s *settings) error {
 		if w < 1 || w > maxNames {
@@ -284,60 +265,49 @@ func Weight(w int) Option {
 // maxNames bounds how many locks one call takes.
 const maxNames = 128
 
-// maxPermits is how many permits a name can have: a node looks at all slots in one step, and
+// maxPermits bounds the permits of a name, because a node looks at all slots in one step, and
 // others wait for that.
 const maxPermits = 1000
 
-// Fenced gives the lock a fencing token, to be had from Lock.Fence. Default:
-// none. It costs the nodes a script instead of a plain SET, and a second round
-// trip where this machine's wall clock differs from a node's by more than two seconds, or
-// is behind that of the holder before. Callers of one Locker hand the lock over to each other with
-// tokens, too. Locks with and without tokens exclude each other.
+// Fenced gives the lock a fencing token, Lock.Fence. Default: none. It takes a second round trip if
+// this machine's wall clock is more than two seconds from a node's, or behind that of the last
+// holder. Locks with and without tokens exclude each other.
 func Fenced() Option {
 	return Option{apply: func(s *settings) error { s.fenced = true; return nil }}
 }
 
-// Fair has the waiters of all clients that ask for it served in the order in which they
-// began to wait. Default: a waiter takes its place in that order only when it has been refused, so one
-// who comes at the right moment can get before it once.
+// Fair serves the waiters of all clients that ask for it in the order in which they began to wait.
+// Default: a waiter takes its place only after it was refused, so a newcomer can overtake it once.
 //
-// Each caller has a place of its own, so no lock is handed over among callers of one process: where many of
-// them wait, and hold for less than a round trip, a lock that is not Fair goes round much faster.
+// One node at a time keeps the queue of a name, the same one for all clients. While another takes
+// over, and if a waiter is silent for a second, others can come first. So can callers without Fair,
+// and TryAcquire. Exclusion does not depend on the queue.
 //
-// A quorum has no common order of arrival, so one node at a time keeps the queue of a name: the
-// same one for all clients as long as it answers, and then another, to which the waiters tell how
-// long they have waited. While that happens, and where a waiter is silent for a second, others can
-// get before it. So can callers that do not ask for fairness, and TryAcquire, which does not wait.
-// Safety does not depend on it.
-//
-// It costs a round trip to one node before each acquisition. It has no effect on readers (Shared).
+// It costs a round trip to one node before each acquisition, and locks are not handed over within a
+// process. So short locks with many waiters are much slower. It has no effect on readers (Shared),
+// and is an error with Permits.
 func Fair() Option {
 	return Option{apply: func(s *settings) error { s.fair = true; return nil }}
 }
 
-// MemoryGuard says whether a node that may have forgotten locks is kept from
-// voting until the longest of them must have expired. A node may have forgotten
-// when its server was restarted, flushed or failed over, and when it is new: a fresh set
-// of servers is of no use for one TTL, once. Acquire waits that out; TryAcquire
-// reports ErrNoQuorum, with an ErrQuarantine from each such node.
+// MemoryGuard sets whether a node that may have forgotten locks has no vote until they have
+// expired. A node may have forgotten if its server is new, or was restarted, flushed or failed
+// over. So a fresh set of servers grants nothing for one TTL, once: Acquire waits, and TryAcquire
+// returns ErrNoQuorum with an ErrQuarantine from each such node.
 //
-// Every node keeps on record the number of nodes and the TTLs in use. To start anew, for
-// instance after a lock with a TTL of a day that shall not be waited for again, run the
-// command redlock reset. If a majority of nodes forgets at once, the clients that come
-// may not learn how long locks can be: see MaxTTL.
+// The nodes keep on record how many they are and which TTLs are in use. To start anew, for instance
+// after a lock with a TTL of a day, run redlock reset. If a majority forgets at once, see MaxTTL.
 //
-// Default true. Turn it off only where no server can forget (appendfsync
-// always, no eviction), or where nothing depends on it. New refuses that for nodes that fail over.
-// All clients of a set of servers should have it alike.
+// Default true. Turn it off only if no server can forget (appendfsync always, no eviction), or if
+// nothing depends on the lock. New refuses that for nodes that fail over. All clients of a set of
+// servers should have the same.
 func MemoryGuard(on bool) LockerOption {
 	return lockerOnly(func(s *settings) error { s.guard = on; return nil })
 }
 
-// MaxTTL sets the longest TTL that any client of the nodes uses, for the memory
-// guard: where the other nodes cannot prove how long the locks were that a node has
-// forgotten, it is in quarantine for at least so long. Default: this Locker's own TTL.
-// Longer ones that nodes tell of are waited for in any case. Give the same to all clients
-// if their TTLs differ. A longer TTL is then refused.
+// MaxTTL sets the longest TTL of any client of the nodes; give the same to all clients if their
+// TTLs differ. The memory guard waits at least so long where the other nodes cannot prove how long
+// the forgotten locks were. A longer TTL is then an error. Default: this Locker's TTL.
 func MaxTTL(d time.Duration) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if d < minTTL || d > maxTTL {
@@ -348,14 +318,12 @@ func MaxTTL(d time.Duration) LockerOption {
 	})
 }
 
-// Prefix puts p before every name to make the key on the servers. Default
-// empty.
+// Prefix puts p before every name to make the key on the servers. Default empty; with the name at
+// most 1,024 bytes.
 //
-// Clients that make one key of other prefixes and names exclude each other, and share readers,
-// tokens, permits and the queue, because what nodes keep beside a lock is named by the whole key. But
-// the memory guard has a record for each prefix, which knows nothing of the locks of others, whatever
-// MaxTTL is: so give all clients of a key the same prefix, unless no node can forget. So has a map of
-// groups (NewGroups) a version for each prefix.
+// Give all clients of a key the same prefix. Locks with the same key exclude each other whatever
+// their prefix, but the memory guard and the map of NewGroups have a record for each prefix, and do
+// not know the clients of another.
 func Prefix(p string) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if len(p) >= maxName {
@@ -369,9 +337,8 @@ func Prefix(p string) LockerOption {
 	})
 }
 
-// Observe has o told of what the Locker does; if o is a Tracer, with the
-// context that it makes for each acquisition. Default: none. Given several
-// times, each observer is told, independently of the others.
+// Observe tells o what the Locker does. If o is a Tracer, it also makes a context for each
+// acquisition. Default: none. It may be given several times.
 func Observe(o Observer) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if o == nil {
@@ -385,8 +352,8 @@ func Observe(o Observer) LockerOption {
 	})
 }
 
-// Drift returns how much of a TTL is never used: one per cent and 2 ms, because the clocks of
-// client and servers run at different rates. A lock ends so much earlier than its keys.
+// Drift returns how much earlier than its keys a lock ends: one per cent of the TTL and 2 ms,
+// because the clocks of client and servers run at different rates.
 func Drift(ttl time.Duration) time.Duration { return quorum.Drift(ttl) }
 
 // with returns s changed by the options of one lock, or s itself if there are none.
@@ -478,10 +445,9 @@ func (s *settings) check() error {
 	return nil
 }
 
-// timeout is how long one vote waits for a majority. The Redis documentation has 5 to 50 ms for a
-// TTL of 10 s, because it asks one node after the other. Here all are asked at once, so that only a
-// majority which does not answer costs time, and a pause of some hundred milliseconds of servers or
-// of this process should cost no more than that.
+// timeout is how long one vote waits for a majority. The Redis documentation has 5 to 50 ms,
+// because it asks one node after the other. Here all are asked at once, so only a majority that is
+// silent costs time, and a pause of some hundred milliseconds should not fail a vote.
 func (s *settings) timeout() time.Duration {
 	if s.nodeTimeout > 0 {
 		return s.nodeTimeout
@@ -489,7 +455,7 @@ func (s *settings) timeout() time.Duration {
 	return min(500*time.Millisecond, s.ttl/2)
 }
 
-// checkName returns why a name is that of no lock, whose key has the prefix before it, or nil. Any bytes are allowed.
+// checkName returns why a name behind the prefix cannot be a lock, or nil. Any bytes are allowed.
 func checkName(prefix, name string) error {
 	if name == "" {
 		return errors.New("redlock: the name of a lock must not be empty")
@@ -520,9 +486,7 @@ func (s *settings) holdTogether() bool { return s.shared }
 // inOrder reports whether the caller is served in order. Readers are not: they hold together.
 func (s *settings) inOrder() bool { return s.fair && !s.holdTogether() }
 
-// Reserved reports whether a lock with that key would stand in the way of the
-// library's own keys on the servers, of any Locker with any prefix. Such keys are no
-// locks, and Acquire refuses their names: those that begin as what a node keeps beside a lock
-// does (redlock:fence: and the like), redlock:primary, and those that end with redlock:epoch or have
-// redlock:map: in them, because they may stand behind a prefix.
+// Reserved reports whether key is one of the library's own, of any Locker with any prefix. Acquire
+// refuses such names: those that begin with redlock:fence: and the like, redlock:primary, those
+// that end with redlock:epoch, and those that contain redlock:map:.
 func Reserved(key string) bool { return keys.Reserved(key) }

@@ -15,31 +15,27 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/sets"
 )
 
-// TryAcquireAll is TryAcquire for all the names at once: it asks once, and gets all or none.
-// See AcquireAll for what names can be, and TryAcquire for errors and times.
+// TryAcquireAll asks for all the names once, as TryAcquire, and gets all or none. See AcquireAll
+// for the names.
 func (l *Locker) TryAcquireAll(ctx context.Context, names []string, opts ...Option) (*Lock, error) {
 	return l.acquire(ctx, demand{names: names, opts: opts, isSet: true, isTry: true})
 }
 
-// AcquireAll waits for all the names, and returns one Lock for them: at no time do others hold one
-// of the names while the lock is held, be it alone or with other names. The lock is
-// extended and released as a whole, and ends as a whole, when a majority of nodes no longer holds
-// one of the names.
+// AcquireAll waits for all the names, and returns one Lock for them. No other client holds any of
+// the names meanwhile. The lock is extended and released as a whole, and ends as a whole when one
+// of the names is lost.
 //
-// Names may come in any order and twice: they are sorted, and doubles are removed. There must be
-// one at least and 128 at most. Callers whose sets overlap never wait for each other in a circle,
-// whatever order they give; a caller that holds a lock already while it acquires another can.
+// There are 1 to 128 names, in any order; duplicates are removed. Callers whose sets overlap cannot
+// deadlock, unless one of them already holds another lock.
 //
-// If all names are free that takes one round trip, as for a single name. Otherwise AcquireAll waits
-// for them one by one, in the order of their bytes, as Acquire does, and holds those that it has
-// meanwhile. So a large set gets its turn, and those who want single names of it may wait for as
-// long as the set does. With Retries or RetryInterval it asks for all at once each time, and may
-// starve.
+// If all names are free it takes one round trip. Otherwise AcquireAll waits for them one by one, in
+// the order of their bytes, and keeps those that it has got. So a large set gets its turn, and
+// callers that want single names of it may wait as long. With Retries or RetryInterval it asks for
+// all at once each time, and may starve.
 //
-// A single name makes it the same as Acquire. With Fenced each name has a token (Lock.FenceOf). Shared
-// and Permits are errors. All other options, and the end of ctx, are as for Acquire; so are errors, and
-// a *QuorumError has the names that were InTheWay. Observers hear of the votes for each name, and of
-// the lock as a whole.
+// With Fenced each name has its own token (Lock.FenceOf). Shared and Permits are errors. Other
+// options and errors are those of Acquire, and QuorumError.InTheWay has the names that others hold.
+// Observers hear of the votes for each name, and of the lock as a whole.
 func (l *Locker) AcquireAll(ctx context.Context, names []string, opts ...Option) (*Lock, error) {
 	return l.acquire(ctx, demand{names: names, opts: opts, isSet: true})
 }

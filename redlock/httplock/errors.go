@@ -2,12 +2,12 @@ package httplock
 
 import "errors"
 
-// ErrSkip, returned by a key function or wrapped in what it returns, lets the
-// request pass without a lock: for instance one that only reads.
+// ErrSkip lets a request pass without a lock, for example one that only reads. A key function
+// returns or wraps it.
 var ErrSkip = errors.New("httplock: the request needs no lock")
 
-// A KeyError says that a request names no lock: the key function failed, or
-// redlock refuses the name that it made.
+// A KeyError says that a request names no lock: the key function failed, or redlock refuses the
+// name that it made.
 type KeyError struct {
 	Err error // the key function's, or redlock's
 }

@@ -8,27 +8,29 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// FailOpen lets a request pass without its lock while too few nodes answer, in place of 503: for work
-// that is better done twice than not at all. Default: no request passes without its lock.
+// FailOpen lets a request run without its lock while too few nodes answer, instead of 503. It is
+// for work that is better done twice than not at all. Default: no request runs without its lock.
 //
-// Nothing excludes requests from each other then, also those that have a lock from before the outage. The
-// handler learns of it by [Unlocked], so that it can leave out what must not be done twice. A request
-// whose lock is held, or which no patience helps (redlock.QuorumError.Permanent), is refused as
-// without FailOpen. An outage costs each request the wait that it has without: the node timeout, or Wait.
+// Then nothing keeps requests apart, not even from those that got a lock before the outage.
+// [Unlocked] tells the handler, so it can leave out what must not be done twice. A request whose
+// lock is held is refused as ever, and so is one that waiting cannot help
+// (redlock.QuorumError.Permanent). In an outage each request still takes as long as without
+// FailOpen: the node timeout, or Wait.
 func FailOpen() Option {
 	return Option{func(m *middleware) error { m.failOpen = true; return nil }}
 }
 
 type unlockedKey struct{}
 
-// Unlocked returns why a handler runs without its lock, from its request's context or one made of it: the
-// error of the acquisition, for logs. It is nil for a handler that has its lock, or needs none.
+// Unlocked returns why a handler runs without its lock: the error of the acquisition, for logs. It
+// is nil for a handler that has its lock, or needs none. ctx is the request's context, or made of
+// it.
 func Unlocked(ctx context.Context) error {
 	err, _ := ctx.Value(unlockedKey{}).(error)
 	return err
 }
 
-// isOutage reports whether nothing but an outage keeps the request from its lock.
+// isOutage reports whether only an outage keeps the request from its lock.
 func isOutage(r *http.Request, err error) bool {
 	var vote *redlock.QuorumError
 	return r.Context().Err() == nil && errors.As(err, &vote) && errors.Is(vote.Kind(), redlock.ErrNoQuorum) && !vote.Permanent()

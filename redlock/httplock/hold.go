@@ -10,14 +10,12 @@ import (
 
 type contextKey struct{}
 
-// FromContext returns the lock under which a handler runs, from its request's
-// context or one made of it. False means that there is none: the middleware is
-// not in the way of this handler, or the request was let pass by [ErrSkip].
-// Where one middleware is inside another, it is the inner one's.
+// FromContext returns the lock under which a handler runs, from its request's context or one made
+// of it. With two middlewares it is the inner one's. False means that there is no lock: the
+// middleware does not wrap this handler, or [ErrSkip] let the request pass.
 //
-// The lock is the middleware's to release. A handler that has done its protected
-// work early may release it all the same. The request's context ends by that, so
-// Release should get one that does not: context.WithoutCancel(r.Context()).
+// The middleware releases the lock. A handler may release it early, but that ends the request's
+// context, so pass context.WithoutCancel(r.Context()) to Release.
 func FromContext(ctx context.Context) (*redlock.Lock, bool) {
 	lock, ok := ctx.Value(contextKey{}).(*redlock.Lock)
 	return lock, ok

@@ -26,19 +26,17 @@ type middleware struct {
 	failOpen    bool
 }
 
-// New returns a middleware: a function that wraps a handler, and panics if that
-// is nil, as http.Handle does. The wrapped handler runs under the lock that key
-// names for the request. One middleware may wrap many handlers, which compete
-// for the same names. All of it is safe for concurrent use, and needs key and
-// the hooks to be.
+// New returns a middleware: a function that wraps a handler, and panics if that is nil, as
+// http.Handle does. The wrapped handler runs under the lock that key names for the request. One
+// middleware may wrap many handlers, which then compete for the same names. All is safe for
+// concurrent use, as key and the hooks must be.
 //
-// A key that returns [ErrSkip] lets the request pass without a lock; any other
-// error, and a name that redlock refuses (empty, over 1024 bytes with the
-// Locker's Prefix, or reserved), refuse the request with a [KeyError].
+// If key returns [ErrSkip], the request passes without a lock. Any other error, or a name that
+// redlock refuses (empty, over 1024 bytes with the Locker's Prefix, or reserved), refuses the
+// request with a [KeyError].
 //
-// Errors: what is wrong with locker, key or opts, so that no request has to
-// find out. New asks no node. The Locker stays the caller's, to be closed after
-// the server's Shutdown.
+// New returns an error for a bad locker, key or option, and asks no node. The Locker stays the
+// caller's: close it after the server's Shutdown.
 func New(locker *redlock.Locker, key func(*http.Request) (string, error), opts ...Option) (func(http.Handler) http.Handler, error) {
 	if locker == nil {
 		return nil, errors.New("httplock: the Locker is nil; make one with redlock.New")

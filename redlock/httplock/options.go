@@ -9,18 +9,17 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// An Option changes a default of New. Of two of a kind the later one counts;
-// those of Lock add up.
+// An Option changes a default of New. A later one overrides an earlier one of its kind; those of
+// Lock add up.
 type Option struct{ apply func(*middleware) error }
 
-// Wait lets a request wait up to d for a lock that is held, in line with others
-// of the same Locker. It ends earlier if the request's context does, if too few
-// nodes have answered for longer than the redlock.Patience of the lock, or if a redlock.Retries
-// given by Lock is used up. When d is over the answer tells contention from an outage.
-// Default 0: one try.
+// Wait lets a request wait up to d for a lock that is held, in line with others of the Locker.
+// Default 0: one try. The wait ends early with the request's context, with the redlock.Patience of
+// the lock in an outage, or with a redlock.Retries given by Lock. Then the answer tells contention
+// from an outage.
 //
-// A request that waits takes a connection and a goroutine of the server: keep d
-// below the timeouts of clients, proxies and the server (http.Server.WriteTimeout).
+// A waiting request takes a connection and a goroutine, so keep d below the timeouts of clients,
+// proxies and the server (http.Server.WriteTimeout).
 func Wait(d time.Duration) Option {
 	return Option{func(m *middleware) error {
 		if d < 0 {
@@ -31,10 +30,9 @@ func Wait(d time.Duration) Option {
 	}}
 }
 
-// Lock gives options to the locks, such as redlock.TTL, redlock.Fenced or
-// redlock.MaxHold. Without Wait, redlock.Retries(n) and redlock.RetryInterval
-// set how often to try, and redlock.Retries(redlock.Forever) waits for as long
-// as the request's context lets it.
+// Lock gives options to the locks, such as redlock.TTL, redlock.Fenced or redlock.MaxHold. Without
+// Wait, redlock.Retries(n) and redlock.RetryInterval set how often to try, and
+// redlock.Retries(redlock.Forever) waits until the request's context ends.
 func Lock(opts ...redlock.Option) Option {
 	return Option{func(m *middleware) error {
 		m.lock = append(m.lock, opts...)
@@ -42,21 +40,19 @@ func Lock(opts ...redlock.Option) Option {
 	}}
 }
 
-// SharedReads makes requests with the methods GET and HEAD readers (see redlock.Shared): any
-// number of them run together, and a request with another method alone. Default: each request
-// runs alone. It cannot go with redlock.Fenced.
+// SharedReads makes requests with the methods GET and HEAD readers (see redlock.Shared): any number
+// of them run together, and other requests run alone. Default: each request runs alone. It is an
+// error with redlock.Fenced.
 func SharedReads() Option {
 	return Option{func(m *middleware) error { m.sharedReads = true; return nil }}
 }
 
-// Answer has f answer the requests that do not get their lock. It must write an
-// answer, or net/http makes it 200 OK, which says that the work was done.
-// Default: ProblemOf(err).ServeHTTP(w, r).
+// Answer lets f answer the requests that do not get their lock. f must write an answer, or net/http
+// sends 200 OK. Default: ProblemOf(err).ServeHTTP(w, r).
 //
-// The error matches redlock.ErrHeld, redlock.ErrNoQuorum or redlock.ErrClosed,
-// is a *KeyError, or matches the error of the request's context: the client has
-// mostly left then, and sees no answer. Its text has lock names and node
-// addresses, which are for logs and not for clients.
+// The error matches redlock.ErrHeld, redlock.ErrNoQuorum or redlock.ErrClosed, is a *KeyError, or
+// matches the error of the request's context. Its text has lock names and node addresses: log it,
+// and do not send it to clients.
 func Answer(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	return Option{func(m *middleware) error {
 		if f == nil {
@@ -67,10 +63,9 @@ func Answer(f func(w http.ResponseWriter, r *http.Request, err error)) Option {
 	}}
 }
 
-// OnLost has f told that a handler ran, for a time at its end, without its lock:
-// after it has returned or panicked, on its goroutine, with the request that it
-// had. The error matches redlock.ErrLost, or redlock.ErrClosed if the Locker was
-// closed meanwhile. Default: only the handler's context tells.
+// OnLost calls f when a handler ran without its lock at its end: after it has returned or panicked,
+// on its goroutine, with its request. The error matches redlock.ErrLost, or redlock.ErrClosed if
+// the Locker was closed. Default: only the handler's context tells.
 func OnLost(f func(r *http.Request, err error)) Option {
 	return Option{func(m *middleware) error {
 		if f == nil {

@@ -26,12 +26,10 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// ProblemOf returns the default answer to a request that did not get its lock,
-// for hooks that change a part of it. See the package comment for the status.
-// RetryAfter is what is left of the lock or of the quarantine; where that is not
-// known, or the lock has no TTL, zero for 423 and 5 s for 503, and always zero for 500.
-//
-// Nothing of the error's text is in it.
+// ProblemOf returns the default answer to a request that did not get its lock, for hooks that
+// change a part of it. The package comment has the statuses. RetryAfter is what is left of the lock
+// or of the quarantine. If that is not known it is zero for 423 and 5 s for 503; for 500 it is
+// zero. The error's text is not in it.
 func ProblemOf(err error) *Problem {
 	var key *KeyError
 	var vote *redlock.QuorumError
@@ -58,8 +56,7 @@ func newProblem(status int, detail string, retry time.Duration) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, RetryAfter: retry}
 }
 
-// ServeHTTP answers with the problem, and without a body if the request's
-// method is HEAD.
+// ServeHTTP answers with the problem, without a body if the request's method is HEAD.
 func (p *Problem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
