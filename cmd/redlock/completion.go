@@ -56,11 +56,14 @@ func (s *servers) lockNames(most int) cobra.CompletionFunc {
 		defer cancel()
 		var names []string
 		for _, set := range s.all() {
-			if f, err := s.newFinder(set, 1000); err == nil {
-				found, _, _, _ := f.find(ctx)
-				names = append(names, found...)
+			if h, err := s.read(ctx, set, question{limit: 1000, members: 1}); err == nil {
+				for _, l := range h.locks {
+					names = append(names, l.name)
+				}
 			}
 		}
+		slices.Sort(names)
+		names = slices.Compact(names)
 		isOther := func(name string) bool { return !strings.HasPrefix(name, begun) || word(name) != name }
 		return slices.DeleteFunc(names, isOther), cobra.ShellCompDirectiveNoFileComp
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 // The exit codes of doctor are those of plugins of Nagios, for monitoring, and 69.
@@ -54,7 +55,7 @@ Exit codes:
   redlock doctor --json | jq '.nodes[].findings[] | select(.severity == "fatal")'`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			found, err := s.examine(c.Context())
+			found, err := s.examine(c.Context(), s.all())
 			if err != nil {
 				return err
 			}
@@ -97,8 +98,7 @@ func (e *examination) document() any {
 }
 
 // examine has the servers examined as clients with these settings see them.
-func (s *servers) examine(ctx context.Context) (*examination, error) {
-	sets := s.all()
+func (s *servers) examine(ctx context.Context, sets []serverSet) (*examination, error) {
 	opts, err := s.poolOptions()
 	if err != nil {
 		return nil, err
@@ -125,7 +125,9 @@ func (s *servers) examine(ctx context.Context) (*examination, error) {
 		found.Verdict = max(found.Verdict, report.Verdict)
 	}
 	if grouped(sets) {
-		locker, err := s.open(sets, s.lookingOnly()...)
+		// The TTL of a Locker that locks nothing only has to be one that allows such a timeout.
+		ttl := 3*s.answerTimeout() + usualTTL
+		locker, err := s.open(sets, redlock.NodeTimeout(s.answerTimeout()), redlock.TTL(ttl), redlock.MaxTTL(max(ttl, s.maxTTL)))
 		if err != nil {
 			return nil, err
 		}

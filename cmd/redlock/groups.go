@@ -22,6 +22,8 @@ type serverSet struct {
 	joining, leaving bool
 }
 
+func (set serverSet) quorum() int { return len(set.urls)/2 + 1 }
+
 // prefixOf returns what stands before the names of locks on the servers of the set.
 func (s *servers) prefixOf(set serverSet) string { return s.prefix + set.prefix }
 

@@ -15,15 +15,15 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A holding is "redlock hold" as the child of a program, which the test is.
-type holding struct {
+// A holdProcess is "redlock hold" as the child of a program, which the test is.
+type holdProcess struct {
 	*process
 	input io.WriteCloser
 }
 
-func startHold(t *testing.T, f fleet.Fleet, args ...string) *holding {
+func startHold(t *testing.T, f fleet.Fleet, args ...string) *holdProcess {
 	t.Helper()
-	h := &holding{process: command(t, f.URLs(), append([]string{"hold"}, args...)...)}
+	h := &holdProcess{process: command(t, f.URLs(), append([]string{"hold"}, args...)...)}
 	var err error
 	h.input, err = h.StdinPipe()
 	tr.NoError(t, err)
@@ -32,7 +32,7 @@ func startHold(t *testing.T, f fleet.Fleet, args ...string) *holding {
 }
 
 // reads waits for a line of this event, and leaves renewals out unless they are wanted.
-func (h *holding) reads(t *testing.T, event string) (line holdLine) {
+func (h *holdProcess) reads(t *testing.T, event string) (line holdLine) {
 	t.Helper()
 	late := time.AfterFunc(endless, func() { h.Process.Kill() })
 	defer late.Stop()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -55,18 +54,12 @@ type lockStatus struct {
 
 // A claim is what one client has of a lock.
 type claim struct {
-	State   string `json:"state"`
-	Votes   int    `json:"votes"` // nodes that hold the value
-	content        // that most nodes hold
-	owner          // of its Value
-	TTL     *int64 `json:"ttl_ms,omitempty"` // -1: for ever
-}
-
-func (c claim) votes(nodes int) string {
-	if c.Votes == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%d of %d", c.Votes, nodes)
+	State   string     `json:"state"`
+	Votes   int        `json:"votes"` // nodes that hold the value
+	content            // that most nodes hold
+	Owner   string     `json:"owner,omitempty"`  // as the value tells, if it does
+	Since   *time.Time `json:"since,omitempty"`  // by the holder's clock
+	TTL     *int64     `json:"ttl_ms,omitempty"` // -1: for ever
 }
 
 // A content is what a lock's key holds: the value of its holder, or what stands for readers.
@@ -74,34 +67,6 @@ type content struct {
 	Value   string `json:"value,omitempty"`
 	Bytes   []byte `json:"value_base64,omitempty"`
 	Readers bool   `json:"readers,omitempty"`
-}
-
-func contentOf(value string) content {
-	if value == protocol.ReadersValue {
-		return content{Readers: true}
-	}
-	return content{Value: value, Bytes: bytesOf(value)}
-}
-
-// An owner is what a value tells of who holds the lock, if it tells anything.
-type owner struct {
-	Owner string     `json:"owner,omitempty"`
-	Since *time.Time `json:"since,omitempty"` // by the holder's clock
-}
-
-// shown returns it as a cell of a table.
-func (o owner) ownerText() string {
-	if o.Owner == "" {
-		return "-"
-	}
-	return o.Owner + " since " + o.Since.Local().Format(time.DateTime)
-}
-
-func ownerOf(value string) (o owner) {
-	if h := redlock.HolderOf(value); h.Owner != "" {
-		o.Owner, o.Since = h.Owner, &h.Since
-	}
-	return o
 }
 
 // A nodeKey is what one node holds for a name.
@@ -123,76 +88,99 @@ const (
 	stateUnknown = "unknown"
 )
 
-// nodeError returns a node's error as text, without the node's name.
-func nodeError(err error) string {
-	var e *redlock.NodeError
-	if errors.As(err, &e) {
-		return harmless(e.Err.Error())
+func contentOf(value string) content {
+	if value == protocol.ReadersValue {
+		return content{Readers: true}
 	}
-	return harmless(err.Error())
+	return content{Value: value, Bytes: bytesOf(value)}
 }
 
-// judge returns the state that the nodes' answers amount to.
-func judge(in *redlock.Inspection) lockStatus {
-	l := lockStatus{Name: in.Name, NameBytes: bytesOf(in.Name)}
-	holders, silent, stuck := map[string]int{}, 0, false
-	most := "" // the value that most nodes hold
-	for _, n := range in.Nodes {
-		k := nodeKey{Node: n.Node}
+// status returns the state of a lock, and of each of its readers.
+func (h *holdings) status(l *holding) lockStatus {
+	s := lockStatus{Name: l.name, NameBytes: bytesOf(l.name), claim: judge(l.on)}
+	if l.several {
+		s.Permit = &l.permit
+	}
+	for _, value := range readersOf(l.on) {
+		s.ReadBy = append(s.ReadBy, judge(asReader(l.on, value)))
+	}
+	for i, c := range l.on {
+		k := nodeKey{Node: h.servers[i].Node}
 		switch {
-		case n.Err != nil:
-			k.Error = nodeError(n.Err)
-			silent++
-		case n.TTL != 0:
-			k.Held, k.TTL, k.content = true, millis(n.TTL), contentOf(n.Value)
-			holders[n.Value]++
-			if c := holders[n.Value]; c > holders[most] || len(holders) == 1 {
-				most = n.Value
-			}
-			stuck = stuck || n.Stuck
+		case c.err != nil:
+			k.Error = harmless(c.err.Error())
+		case c.ttl != 0:
+			k.Held, k.TTL, k.content = true, millis(c.ttl), contentOf(c.value)
 		}
-		l.Nodes = append(l.Nodes, k)
+		s.Nodes = append(s.Nodes, k)
 	}
-	q := len(in.Nodes)/2 + 1
-	_, left, held := in.Holder()
-	if len(holders) > 0 {
-		l.Votes, l.content, l.owner = holders[most], contentOf(most), ownerOf(most)
-	}
-	switch {
-	case held && left != protocol.NoTTL:
-		l.State, l.TTL = stateHeld, millis(left)
-	case stuck:
-		l.State, l.TTL = stateStuck, millis(protocol.NoTTL)
-	case l.Votes+silent >= q:
-		l.State = stateUnknown
-	case len(holders) == 0:
-		l.State = stateFree
-	case len(holders) == 1:
-		l.State = statePartial
-	default:
-		l.State = stateSplit
-	}
-	return l
+	return s
 }
 
-// readBy sets the readers of a lock, by what each node tells of them.
-func (l *lockStatus) readBy(in *redlock.Inspection, readers []map[string]time.Duration) {
-	readers = slices.Clone(readers)
-	for i, n := range in.Nodes {
-		if n.Value != protocol.ReadersValue { // what is left of readers there is void
-			readers[i] = nil
+// readersOf returns the values of the readers, in order.
+func readersOf(on []contents) []string {
+	all := map[string]bool{}
+	for _, c := range on {
+		for _, m := range c.readers.first {
+			all[m.id] = true
 		}
 	}
-	for _, value := range valuesOf(readers) {
-		of := &redlock.Inspection{Name: in.Name}
-		for i, n := range in.Nodes {
-			if n.Err == nil {
-				n.Value, n.TTL, n.Stuck = value, readers[i][value], false
+	return slices.Sorted(maps.Keys(all))
+}
+
+// asReader returns what the servers have of one reader.
+func asReader(on []contents, value string) []contents {
+	on = slices.Clone(on)
+	for i := range on {
+		on[i].value, on[i].ttl = value, 0
+		for _, m := range on[i].readers.first {
+			if m.id == value {
+				on[i].ttl = m.left
 			}
-			of.Nodes = append(of.Nodes, n)
 		}
-		l.ReadBy = append(l.ReadBy, judge(of).claim)
 	}
+	return on
+}
+
+// judge returns the state that the servers' answers amount to.
+func judge(on []contents) (c claim) {
+	in := redlock.Inspection{}
+	holders, silent, stuck := map[string]int{}, 0, false
+	most := "" // the value that most servers hold
+	for _, has := range on {
+		in.Nodes = append(in.Nodes, redlock.NodeState{Value: has.value, TTL: has.ttl, Stuck: has.ttl == protocol.NoTTL, Err: has.err})
+		switch {
+		case has.err != nil:
+			silent++
+		case has.ttl != 0:
+			holders[has.value]++
+			if n := holders[has.value]; n > holders[most] || len(holders) == 1 {
+				most = has.value
+			}
+			stuck = stuck || has.ttl == protocol.NoTTL
+		}
+	}
+	if len(holders) > 0 {
+		c.Votes, c.content = holders[most], contentOf(most)
+		if by := redlock.HolderOf(most); by.Owner != "" {
+			c.Owner, c.Since = by.Owner, &by.Since
+		}
+	}
+	switch _, left, held := in.Holder(); {
+	case held && left != protocol.NoTTL:
+		c.State, c.TTL = stateHeld, millis(left)
+	case stuck:
+		c.State, c.TTL = stateStuck, millis(protocol.NoTTL)
+	case c.Votes+silent >= len(on)/2+1:
+		c.State = stateUnknown
+	case len(holders) == 0:
+		c.State = stateFree
+	case len(holders) == 1:
+		c.State = statePartial
+	default:
+		c.State = stateSplit
+	}
+	return c
 }
 
 // millis returns a TTL in milliseconds, rounded up, because a key with less than one is still there.
@@ -246,7 +234,7 @@ func (st *status) allHeld(permits int) error {
 }
 
 // text returns the status for people: a line for each lock, and, if names were asked for, one for
-// each node.
+// each reader and each node.
 func (st *status) text(named bool) string {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -256,16 +244,26 @@ func (st *status) text(named bool) string {
 		}
 		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
+	claimed := func(group, title string, c claim, by string, nodes int) {
+		votes, owner := "-", "-"
+		if c.Votes > 0 {
+			votes = fmt.Sprintf("%d of %d", c.Votes, nodes)
+		}
+		if c.Owner != "" {
+			owner = c.Owner + " since " + c.Since.Local().Format(time.DateTime)
+		}
+		row(group, title, c.State, votes, ttlText(c.TTL), by, owner)
+	}
 	if len(st.Locks) > 0 {
 		row("GROUP", "LOCK", "STATE", "VOTES", "TTL", "VALUE", "OWNER")
 	}
 	for _, l := range st.Locks {
-		row(word(l.Group), l.title(), l.State, l.votes(len(l.Nodes)), ttlText(l.TTL), l.holder(), l.ownerText())
+		claimed(word(l.Group), l.title(), l.claim, l.holder(), len(l.Nodes))
 		if !named {
 			continue
 		}
 		for _, r := range l.ReadBy {
-			row("", "  reader", r.State, r.votes(len(l.Nodes)), ttlText(r.TTL), r.shown(), r.ownerText())
+			claimed("", "  reader", r, r.shown(), len(l.Nodes))
 		}
 		for _, n := range l.Nodes {
 			value := "-"
@@ -276,13 +274,7 @@ func (st *status) text(named bool) string {
 		}
 	}
 	table.Flush()
-	text := trailing.ReplaceAllString(b.String(), "")
-	b.Reset()
-	b.WriteString(text)
-	for _, note := range st.notes(named) {
-		b.WriteString(note + "\n")
-	}
-	return b.String()
+	return trailing.ReplaceAllString(b.String(), "") + strings.Join(st.notes(named), "")
 }
 
 // trailing are the spaces that columns leave at the end of lines.
@@ -334,8 +326,10 @@ func (k nodeKey) noLock() bool { return strings.Contains(k.Error, protocol.ErrWr
 
 // notes returns what the table does not say.
 func (st *status) notes(named bool) (notes []string) {
-	note := func(format string, args ...any) { notes = append(notes, wrap(fmt.Sprintf(format, args...), 0)) }
-	command := func(name, lock string, flags ...string) { notes = append(notes, "  "+advice(name, lock, flags...)) }
+	note := func(format string, args ...any) { notes = append(notes, wrap(fmt.Sprintf(format, args...), 0)+"\n") }
+	release := func(l *lockStatus, flags ...string) {
+		notes = append(notes, "  "+advice("release", l.Name, flags...)+"\n")
+	}
 	if len(st.Locks) == 0 && st.Answered > 0 {
 		note("no locks")
 	}
@@ -344,7 +338,7 @@ func (st *status) notes(named bool) (notes []string) {
 		odd = odd || l.State == statePartial || l.State == stateSplit || l.State == stateUnknown
 		if l.State == stateStuck && l.Permit == nil {
 			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
-			command("release", l.Name, "--force")
+			release(&l, "--force")
 		}
 		told := map[string]bool{}
 		for _, n := range l.Nodes {
@@ -357,10 +351,10 @@ func (st *status) notes(named bool) (notes []string) {
 			case l.State == stateStuck: // a permit, which is freed without the others
 				told[n.Value] = true
 				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
-				command("release", l.Name, "--value", n.Value)
+				release(&l, "--value", n.Value)
 			case n.Value != l.Value:
 				note("%s: %s holds another value without a TTL, for ever. Free it there:", l.title(), word(n.Node))
-				command("release", l.Name, "--value", n.Value)
+				release(&l, "--value", n.Value)
 			}
 		}
 	}

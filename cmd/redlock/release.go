@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
@@ -55,7 +58,17 @@ Exit codes:
 		Args: oneArgument("the name of the lock"),
 		RunE: func(c *cobra.Command, args []string) error {
 			r.name, r.byValue = args[0], c.Flags().Changed("value")
-			return r.run(c)
+			r.out, r.shown = c.OutOrStdout(), c.OutOrStdout()
+			r.approve = func([]part) error {
+				if r.yes || !r.force {
+					return nil
+				}
+				return newPrompt(c).confirm(c.Context(), r.question(), r.name, word(r.name))
+			}
+			if err := r.check(); err != nil {
+				return err
+			}
+			return r.run(c.Context(), r.servers.setsOf(r.servers.all(), r.name))
 		},
 	}
 	r.servers = serverFlags(c)
@@ -68,7 +81,7 @@ Exit codes:
 	return c
 }
 
-// A releaseCommand is one run of "redlock release".
+// A releaseCommand is one run of "redlock release", or a release from the page of "redlock serve".
 type releaseCommand struct {
 	servers *servers
 	name    string
@@ -77,7 +90,9 @@ type releaseCommand struct {
 	force   bool
 	yes     bool
 
-	unwanted bool // it was not confirmed
+	out     io.Writer                // what was done
+	shown   io.Writer                // with force: what the servers hold
+	approve func(found []part) error // an error: nothing is deleted
 }
 
 func (r *releaseCommand) check() error {
@@ -96,40 +111,26 @@ func (r *releaseCommand) check() error {
 	return r.servers.checkName(r.name)
 }
 
-func (r *releaseCommand) run(c *cobra.Command) error {
-	if err := r.check(); err != nil {
-		return err
-	}
-	sets := r.servers.setsOf(r.servers.all(), r.name)
-	nodes, err := r.servers.openSets(sets)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i, of := range sets {
-		set, err := r.servers.nodeSet(of, nodes[i], r.name)
-		defer set.close()
-		switch {
-		case err != nil:
-			errs = append(errs, of.blame(err))
-		case !r.unwanted:
-			errs = append(errs, of.blame(r.runOn(c, set)))
-		}
-	}
-	return r.outcome(errs)
-}
-
 // An absence is the error of a release of what no server holds.
 type absence string
 
 func (a absence) Error() string { return string(a) }
 
-// outcome returns the outcome for the groups that a lock is in. A change of the map moves a lock
-// that is in two: it may be held in one of them, and if in both, with a value of its own in each.
-func (r *releaseCommand) outcome(errs []error) error {
-	var absent absence
-	isAbsent := func(err error) bool { return errors.As(err, &absent) }
-	rest := slices.DeleteFunc(slices.Clone(errs), isAbsent)
+// run releases the lock on its sets. A change of the map moves a lock that is in two: it may be held in
+// one of them, and if in both, with a value of its own in each.
+func (r *releaseCommand) run(ctx context.Context, sets []serverSet) error {
+	var errs []error
+	for _, set := range sets {
+		found, err := r.look(ctx, set)
+		if err == nil {
+			if err := r.approve(found); err != nil {
+				return set.blame(err)
+			}
+			err = r.deleteAll(ctx, set, found)
+		}
+		errs = append(errs, set.blame(err))
+	}
+	rest := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.As(err, new(absence)) })
 	switch {
 	case len(rest) == 0:
 		return errs[0]
@@ -139,49 +140,78 @@ func (r *releaseCommand) outcome(errs []error) error {
 	return cmp.Or(rest...)
 }
 
-// runOn releases the lock on one set of servers.
-func (r *releaseCommand) runOn(c *cobra.Command, set *nodeSet) error {
-	found, err := r.look(c, set)
-	if err != nil {
-		return err
-	}
-	if r.force && !r.yes {
-		if err := newPrompt(c).confirm(c.Context(), r.question(), r.name, word(r.name)); err != nil {
-			r.unwanted = true
-			return err
+// A part of a lock is what one client can hold of it: all of it, one of its permits, or a place among
+// its readers.
+type part struct {
+	title  string
+	key    string
+	reader bool
+	on     []contents // what each server holds of it
+}
+
+var errReaders = errors.New("it has readers, and did not tell which")
+
+// parts returns the parts of the lock, of which the first is the lock or its permit 0. What is left of
+// readers that have gone is a reader without a value.
+func (h *holdings) parts(prefix string) (parts []part) {
+	for _, l := range h.locks {
+		p := part{title: word(l.name), key: keys.Slot(prefix+l.name, l.permit), on: l.on}
+		if l.several {
+			p.title = permitTitle(l.name, l.permit)
 		}
+		parts = append(parts, p)
 	}
-	return r.deleteAll(c, set, found)
+	name, lock := h.locks[0].name, &parts[0]
+	for i := range lock.on {
+		switch c := &lock.on[i]; {
+		case c.value != protocol.ReadersValue:
+			continue
+		case c.readers.err != nil:
+			c.err = errReaders
+		case len(c.readers.first) == 0:
+			c.readers.first = []member{{left: c.ttl}}
+		}
+		lock.on[i].value, lock.on[i].ttl = "", 0
+	}
+	for _, value := range readersOf(lock.on) {
+		p := part{title: word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: asReader(lock.on, value)}
+		if value == "" {
+			p.title = word(name) + ", readers that have gone"
+		}
+		parts = append(parts, p)
+	}
+	return parts
 }
 
 // look asks the servers what they hold, shows it for --force, and returns the parts of the lock that
 // are meant, or an error if there are none.
-func (r *releaseCommand) look(c *cobra.Command, set *nodeSet) ([]part, error) {
-	parts, err := set.inspect(c.Context())
+func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part, err error) {
+	h, err := r.servers.read(ctx, set, question{names: []string{r.name}, members: mostReaders})
 	if err != nil {
 		return nil, err
 	}
-	var meant []part
+	parts := h.parts(r.servers.prefixOf(set))
 	values := map[string]bool{}
 	for _, p := range parts {
-		if !slices.ContainsFunc(p.found, r.means) {
-			continue
+		if slices.ContainsFunc(p.on, r.means) {
+			meant = append(meant, p)
 		}
-		meant = append(meant, p)
-		for _, reply := range p.found {
-			if r.means(reply) {
-				values[reply.Value] = true
+		for _, c := range p.on {
+			if r.means(c) {
+				values[c.value] = true
 			}
 		}
 	}
 	if r.force {
-		if err := output(c.OutOrStdout(), r.tables(set, meant, parts[0])); err != nil {
+		if err := output(r.shown, r.tables(h, set, meant, parts[0])); err != nil {
 			return nil, err
 		}
 	}
+	var names []string
+	var errs []error
 	answers := 0
-	for _, reply := range parts[0].found {
-		if reply.Outcome == protocol.Granted {
+	for i, c := range parts[0].on {
+		if names, errs = append(names, h.servers[i].Node), append(errs, c.err); c.err == nil {
 			answers++
 		}
 	}
@@ -192,7 +222,7 @@ func (r *releaseCommand) look(c *cobra.Command, set *nodeSet) ([]part, error) {
 	case len(meant) > 0:
 		return meant, nil
 	case answers < set.quorum():
-		return nil, set.failure(parts[0].found, "nothing was deleted")
+		return nil, failure(names, errs, "nothing was deleted")
 	case r.force:
 		return nil, absence(fmt.Sprintf("no server that answered holds %s: nothing to release", word(r.name)))
 	case isBeginning.MatchString(r.value):
@@ -204,10 +234,10 @@ func (r *releaseCommand) look(c *cobra.Command, set *nodeSet) ([]part, error) {
 }
 
 // tables shows the parts of the lock that somebody holds, or that there is none.
-func (r *releaseCommand) tables(set *nodeSet, held []part, lock part) string {
+func (r *releaseCommand) tables(h *holdings, set serverSet, held []part, lock part) string {
 	var b strings.Builder
-	if set.of.group != "" {
-		b.WriteString(set.of.String() + "\n")
+	if set.group != "" {
+		b.WriteString(set.String() + "\n")
 	}
 	if len(held) == 0 {
 		held = []part{lock}
@@ -216,70 +246,98 @@ func (r *releaseCommand) tables(set *nodeSet, held []part, lock part) string {
 		if p.title != word(r.name) {
 			b.WriteString(p.title + "\n")
 		}
-		b.WriteString(set.table(p))
+		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "SERVER\tTTL\tVALUE")
+		for i, c := range p.on {
+			ttl, value := ttlText(millis(c.ttl)), word(c.value)
+			switch {
+			case c.err != nil:
+				ttl, value = "", harmless(c.err.Error())
+			case c.ttl == 0:
+				ttl, value = "-", "-"
+			case c.value == "" && p.reader:
+				value = readersText
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\n", word(h.servers[i].Node), ttl, value)
+		}
+		table.Flush()
 	}
 	return b.String()
 }
 
 // means reports whether a server holds what is to be deleted.
-func (r *releaseCommand) means(reply protocol.Reply) bool {
-	return reply.Outcome == protocol.Granted && reply.TTL != 0 &&
-		(r.force || reply.Value == r.value || isBeginning.MatchString(r.value) && begins(reply.Value, r.value))
+func (r *releaseCommand) means(c contents) bool {
+	return c.err == nil && c.ttl != 0 && (r.force || c.value == r.value || isBeginning.MatchString(r.value) && begins(c.value, r.value))
 }
 
 // deleteAll deletes all parts that were found, and prints what became of them. Its error is that of
 // the first which could not be deleted.
-func (r *releaseCommand) deleteAll(c *cobra.Command, set *nodeSet, found []part) error {
+func (r *releaseCommand) deleteAll(ctx context.Context, set serverSet, found []part) error {
+	nodes, err := r.servers.nodeSet(set.urls)
+	if err != nil {
+		return err
+	}
+	defer nodes.close()
+	// A release that is submitted before there is a connection can be sent twice, and finds nothing then.
+	nodes.ask(ctx, found[0].key, func(int) *protocol.Request { return &protocol.Request{Op: protocol.OpInspect} })
 	texts := make([]string, len(found))
-	err := atOnce(len(found), func(i int) (err error) {
-		texts[i], err = r.delete(c, set, found[i])
+	err = atOnce(len(found), func(i int) (err error) {
+		texts[i], err = r.delete(ctx, set, nodes, found[i])
 		if err != nil && found[i].title != word(r.name) {
 			err = fmt.Errorf("%s: %w", found[i].title, err)
 		}
 		return err
 	})
-	return cmp.Or(output(c.OutOrStdout(), strings.Join(texts, "")), err)
+	return cmp.Or(output(r.out, strings.Join(texts, "")), err)
 }
 
-// delete deletes what was found. With --force that is on each server the value that was shown: the
-// answer may take minutes, and a value that a server gets meanwhile is the lock of another client.
-// A value that was given is deleted on all servers, because one may answer now that did not before.
-func (r *releaseCommand) delete(c *cobra.Command, set *nodeSet, p part) (text string, err error) {
-	values := make([]*string, len(p.found))
-	for i := range p.found {
-		if r.means(p.found[i]) {
-			values[i] = &p.found[i].Value
+// delete deletes a part of the lock, and returns the result, as a text or an error. With --force it
+// deletes on each server the value that was shown: the answer may take minutes, and a value that a server
+// gets meanwhile is the lock of another client. A value that was given is deleted on all servers, because
+// one may answer now that did not before.
+//
+// It is the plain release, also for fenced locks, because the other one is against acquisitions that are
+// under way: only their own client knows of those, and it would need their token. The counters stay as
+// they are. Other readers stay, and the last to leave, known or not, takes the key along.
+func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeSet, p part) (string, error) {
+	values := make([]*string, len(p.on))
+	for i := range p.on {
+		if r.means(p.on[i]) {
+			values[i] = &p.on[i].value
 		}
 	}
 	if r.byValue {
-		values = slices.Repeat([]*string{cmp.Or(values...)}, len(p.found))
+		values = slices.Repeat([]*string{cmp.Or(values...)}, len(p.on))
 	}
-	replies := set.release(c.Context(), p, func(i int) *string { return values[i] })
-	for i := range p.found {
-		if values[i] == nil && p.found[i].Err != nil { // what it holds is not known, and was left alone
-			replies[i] = p.found[i]
-		}
-	}
-	return r.conclude(c.Context(), set, p, replies)
-}
-
-func (r *releaseCommand) question() string {
-	return fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(r.name))
-}
-
-// conclude returns the result, as a text or an error.
-func (r *releaseCommand) conclude(ctx context.Context, set *nodeSet, p part, replies []protocol.Reply) (string, error) {
-	deleted, free := 0, 0
-	var others []string
-	for i, reply := range replies {
+	replies := nodes.ask(ctx, p.key, func(i int) *protocol.Request {
 		switch {
+		case values[i] == nil:
+			return nil
+		case p.reader:
+			return &protocol.Request{Op: protocol.OpReleaseShared, Value: *values[i],
+				Shared: &protocol.Shared{Readers: keys.Readers.Of(p.key), Intent: keys.Intent.Of(p.key)}}
+		}
+		return &protocol.Request{Op: protocol.OpRelease, Value: *values[i]}
+	})
+	deleted, free := 0, 0
+	var others, unclear []string
+	errs := make([]error, len(replies))
+	for i, reply := range replies {
+		server := word(nodes.names[i])
+		errs[i] = reply.Err
+		switch {
+		case values[i] == nil && p.on[i].err != nil: // what it holds is not known, and was left alone
+			errs[i] = p.on[i].err
 		case reply.Outcome == protocol.Granted:
 			deleted++
 			free++
 		case reply.Outcome == protocol.Refused && (reply.TTL == 0 || r.byValue):
 			free++
 		case reply.Outcome == protocol.Refused:
-			others = append(others, word(set.nodes[i].String()))
+			others = append(others, server)
+		}
+		if errs[i] != nil {
+			unclear = append(unclear, fmt.Sprintf("  %s may hold it until its TTL ends: %s\n", server, harmless(errs[i].Error())))
 		}
 	}
 	done := fmt.Sprintf("deleted on %d of %d servers", deleted, len(replies))
@@ -289,20 +347,17 @@ func (r *releaseCommand) conclude(ctx context.Context, set *nodeSet, p part, rep
 	case len(others) > 0:
 		return "", fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), advice("status", r.name))
 	case free < set.quorum():
-		return "", set.failure(replies, done)
+		return "", failure(nodes.names, errs, done)
 	case deleted == 0 && r.byValue: // it has gone since it was looked for
 		return "", absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", word(r.name)))
 	}
-	var b strings.Builder
 	title := p.title
-	if set.of.group != "" {
-		title += ", " + set.of.String()
+	if set.group != "" {
+		title += ", " + set.String()
 	}
-	fmt.Fprintf(&b, "%s: %s\n", title, done)
-	for i, reply := range replies {
-		if reply.Err != nil {
-			fmt.Fprintf(&b, "  %s may hold it until its TTL ends: %s\n", word(set.nodes[i].String()), harmless(reply.Err.Error()))
-		}
-	}
-	return b.String(), nil
+	return title + ": " + done + "\n" + strings.Join(unclear, ""), nil
+}
+
+func (r *releaseCommand) question() string {
+	return fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(r.name))
 }

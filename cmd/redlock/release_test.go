@@ -160,40 +160,30 @@ func TestReleaseByForceWantsToBeConfirmed(t *testing.T) {
 	assert.ErrorIs(t, prompt{in: silent, out: io.Discard, terminal: true}.confirm(ctx, job.question(), "job"), context.Canceled, "a signal ends the question")
 }
 
+// releaseBesides releases a lock by force, between whose being shown and deleted something happens.
+func releaseBesides(t *testing.T, f fleet.Fleet, name string, meanwhile func()) (said string, err error) {
+	t.Helper()
+	var out strings.Builder
+	r := &releaseCommand{servers: &servers{nodes: f.URLs(), dialTimeout: longEnough}, name: name, force: true, out: &out, shown: io.Discard}
+	r.approve = func([]part) error { meanwhile(); return nil }
+	err = r.run(t.Context(), r.servers.all())
+	return out.String(), err
+}
+
 // A value that a server gets between the question and the answer is the lock of another client.
 func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
 			put(t, f.URLs()[:2], "job", "old")
+			_, err := releaseBesides(t, f, "job", func() { put(t, f.URLs(), "job", "new") })
+			assert.ErrorContains(t, err, "somebody else")
 			ask(t, f.URLs()[0], "SET", "lone", "old")
-			meanwhile := map[string]func(){
-				"job": func() { put(t, f.URLs()[:3], "job", "new") },
-				"lone": func() {
-					ask(t, f.URLs()[0], "DEL", "lone")
-					put(t, f.URLs()[1:3], "lone", "new")
-				},
-			}
-			for name, want := range map[string]string{"job": "somebody else", "lone": ""} {
-				r := &releaseCommand{name: name, force: true}
-				c := newRelease()
-				c.SetContext(t.Context())
-				c.SetOut(io.Discard)
-				s := &servers{nodes: f.URLs(), dialTimeout: longEnough}
-				nodes, err := s.openNodes(s.nodes)
-				tr.NoError(t, err)
-				set, err := s.nodeSet(serverSet{urls: s.nodes}, nodes, name)
-				tr.NoError(t, err)
-				defer set.close()
-				found, err := r.look(c, set)
-				tr.NoError(t, err)
-				meanwhile[name]()
-				if err = r.deleteAll(c, set, found); want == "" {
-					assert.NoError(t, err)
-				} else {
-					assert.ErrorContains(t, err, want)
-				}
-			}
+			_, err = releaseBesides(t, f, "lone", func() {
+				ask(t, f.URLs()[0], "DEL", "lone")
+				put(t, f.URLs()[1:], "lone", "new")
+			})
+			assert.NoError(t, err)
 			for i, u := range f.URLs() {
 				assert.Equal(t, "new", has(t, u, "job"))
 				assert.Equal(t, []string{"", "new", "new"}[i], has(t, u, "lone"))
@@ -322,27 +312,12 @@ func TestReleaseByForceSparesLaterReaders(t *testing.T) {
 			first := holdReader(t, f, "job", redlock.Renew(false))
 			put(t, f.URLs()[:2], "mixed", "v")
 			put(t, f.URLs()[2:], "mixed", protocol.ReadersValue) // of readers that have gone
-			release := func(name string, meanwhile func()) {
-				r := &releaseCommand{name: name, force: true}
-				c := newRelease()
-				var out bytes.Buffer
-				c.SetContext(t.Context())
-				c.SetOut(&out)
-				s := &servers{nodes: f.URLs(), dialTimeout: longEnough}
-				nodes, err := s.openNodes(s.nodes)
-				tr.NoError(t, err)
-				set, err := s.nodeSet(serverSet{urls: s.nodes}, nodes, name)
-				tr.NoError(t, err)
-				defer set.close()
-				found, err := r.look(c, set)
-				tr.NoError(t, err)
-				meanwhile()
-				assert.NoError(t, r.deleteAll(c, set, found))
-				assert.NotContains(t, out.String(), protocol.ReadersValue)
-			}
 			var later *redlock.Lock
-			release("job", func() { later = holdReader(t, f, "job") })
-			release("mixed", func() {})
+			for name, meanwhile := range map[string]func(){"job": func() { later = holdReader(t, f, "job") }, "mixed": func() {}} {
+				said, err := releaseBesides(t, f, name, meanwhile)
+				assert.NoError(t, err)
+				assert.NotContains(t, said, protocol.ReadersValue)
+			}
 			for _, u := range f.URLs() {
 				assert.False(t, isReader(t, u, "job", first))
 				assert.True(t, isReader(t, u, "job", later))

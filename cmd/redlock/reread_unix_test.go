@@ -275,7 +275,7 @@ func TestLocksOutliveTheAuthorityOfTheirServers(t *testing.T) {
 		return p
 	}
 	const ttl = "6s" // a renewal every 2 s
-	h := &holding{process: secure("hold", "--ttl", ttl, "held")}
+	h := &holdProcess{process: secure("hold", "--ttl", ttl, "held")}
 	h.input, err = h.StdinPipe()
 	tr.NoError(t, err)
 	h.begin(t)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
-	"github.com/redquorum/redquorum/pool"
 )
 
 func newReset() *cobra.Command {
@@ -65,7 +64,9 @@ type resetCommand struct {
 	yes     bool
 	json    bool
 
-	set *nodeSet
+	of    serverSet
+	key   string // of the record
+	nodes *nodeSet
 }
 
 // A resetReport is what was found and done. With --json it is printed as it stands here.
@@ -101,16 +102,14 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	if grouped(sets) {
 		return r.servers.severalSets(sets)
 	}
-	nodes, err := r.servers.openNodes(sets[0].urls)
+	err := r.open(sets[0])
 	if err != nil {
 		return err
 	}
-	r.set = &nodeSet{of: sets[0], nodes: nodes, key: r.servers.prefix + record.Key, timeout: r.servers.answerTimeout()}
-	defer r.set.close()
-
+	defer r.nodes.close()
 	report, err := r.look(ctx)
 	if err == nil {
-		err = r.locks(ctx, report, sets)
+		err = r.locks(ctx, report)
 	}
 	if err != nil {
 		return err
@@ -151,12 +150,18 @@ func (s *servers) severalSets(sets []serverSet) error {
 		quoted(groupsOf(sets)), keys)
 }
 
+func (r *resetCommand) open(of serverSet) (err error) {
+	r.of, r.key = of, r.servers.prefix+record.Key
+	r.nodes, err = r.servers.nodeSet(of.urls)
+	return err
+}
+
 // look reads the records.
 func (r *resetCommand) look(ctx context.Context) (*resetReport, error) {
-	report := &resetReport{Quorum: r.set.quorum(), Nodes: make([]resetNode, len(r.set.nodes)), Locks: []string{}}
+	report := &resetReport{Quorum: r.of.quorum(), Nodes: make([]resetNode, len(r.of.urls)), Locks: []string{}}
 	for i, reply := range r.admit(ctx, func(int) *protocol.Admission { return &protocol.Admission{} }) {
 		n := &report.Nodes[i]
-		n.Node = r.set.nodes[i].String()
+		n.Node = r.nodes.names[i]
 		switch {
 		case errors.Is(reply.Err, protocol.ErrWrongType):
 			n.NoString = true
@@ -173,7 +178,7 @@ func (r *resetCommand) look(ctx context.Context) (*resetReport, error) {
 
 // admit asks the nodes for their records, with the change that change returns for each.
 func (r *resetCommand) admit(ctx context.Context, change func(node int) *protocol.Admission) []protocol.Reply {
-	return r.set.ask(ctx, r.set.key, func(i int) *protocol.Request {
+	return r.nodes.ask(ctx, r.key, func(i int) *protocol.Request {
 		if a := change(i); a != nil {
 			return &protocol.Request{Op: protocol.OpAdmit, Admit: a}
 		}
@@ -189,13 +194,8 @@ func (n *resetNode) learn(reply protocol.Reply) {
 func (n *resetNode) failed(err error) { n.Error = harmless(err.Error()) }
 
 // locks finds the locks that the servers hold, as status does.
-func (r *resetCommand) locks(ctx context.Context, report *resetReport, sets []serverSet) error {
-	w := &statusCommand{servers: r.servers, limit: 1000}
-	defer w.close()
-	if err := w.open(sets); err != nil {
-		return err
-	}
-	st, err := w.look(ctx)
+func (r *resetCommand) locks(ctx context.Context, report *resetReport) error {
+	st, err := (&statusCommand{servers: r.servers, limit: 1000}).look(ctx)
 	if err != nil {
 		return err
 	}
@@ -307,26 +307,19 @@ end
 return 1`
 
 func (r *resetCommand) clearOne(ctx context.Context, i int) error {
-	opts, err := r.servers.poolOptions()
+	of, err := r.servers.newReader(r.of, question{})
 	if err != nil {
 		return err
 	}
-	_, dial, err := pool.Dialer(r.set.of.urls[i], opts...)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, r.set.timeout)
-	defer cancel()
-	c, err := dial(ctx)
+	c, err := of.connect(ctx, i)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	if _, err = c.Do("EVAL", clearScript, 1, r.set.key); err != nil && ctx.Err() != nil {
-		return fmt.Errorf("no answer within %v", r.set.timeout)
-	}
-	return err
+	return of.within(ctx, c, func() error {
+		_, err := c.Do("EVAL", clearScript, 1, r.key)
+		return err
+	})
 }
 
 // resetShown is how many locks' names are shown.

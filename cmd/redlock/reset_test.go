@@ -252,10 +252,8 @@ func TestResetReplacesOnlyTheRecordsThatWereShown(t *testing.T) {
 	ask(t, urls[2], "HSET", record.Key, "f", "v")
 	ask(t, urls[3], "HSET", record.Key, "f", "v")
 	r := &resetCommand{servers: &servers{dialTimeout: longEnough}}
-	nodes, err := r.servers.openNodes(urls)
-	tr.NoError(t, err)
-	r.set = &nodeSet{of: serverSet{urls: urls}, nodes: nodes, key: record.Key, timeout: longEnough}
-	defer r.set.close()
+	tr.NoError(t, r.open(serverSet{urls: urls}))
+	defer r.nodes.close()
 	report, err := r.look(t.Context())
 	tr.NoError(t, err)
 	const another = "2 run=- gen=another nodes=5 born=0 forgot=0 basis=0 steps="

@@ -135,7 +135,7 @@ func TestCtrlBreakAsksTheCommandOrEndsTheWaiting(t *testing.T) {
 func TestCtrlBreakLeavesTheProgramTimeToStop(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	h := &holding{process: ownGroup(command(t, f.URLs(), "hold", "--ttl", "60s", "x"))}
+	h := &holdProcess{process: ownGroup(command(t, f.URLs(), "hold", "--ttl", "60s", "x"))}
 	var err error
 	h.input, err = h.StdinPipe()
 	tr.NoError(t, err)

@@ -154,10 +154,7 @@ func (s *serveCommand) run(ctx context.Context) error {
 	}
 	opts := []redlock.LockerOption{redlock.TTL(s.ttl)}
 	if s.page != "" {
-		surveyor, err := newSurveyor(s.servers, sets)
-		if err != nil {
-			return err
-		}
+		surveyor := &surveyor{servers: s.servers, sets: sets}
 		config.Page = &serve.Page{Look: surveyor.look}
 		if s.page == "release" {
 			config.Page.Release = surveyor.release

@@ -6,16 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock"
 )
 
 func newStatus() *cobra.Command {
@@ -61,7 +57,10 @@ Exit codes:
   redlock status -q nightly && echo "it runs"`,
 		RunE: func(c *cobra.Command, args []string) error {
 			w.names, w.watch = args, c.Flags().Changed("watch")
-			return w.run(c)
+			if err := w.check(); err != nil {
+				return err
+			}
+			return w.show(c.Context(), c.OutOrStdout())
 		},
 	}
 	w.servers = serverFlags(c)
@@ -101,18 +100,6 @@ type statusCommand struct {
 	interval time.Duration
 	limit    int
 	permits  int
-
-	views []*view
-}
-
-// A view is one set of servers, as status looks at it.
-type view struct {
-	set     serverSet
-	prefix  string // of its keys
-	names   []string
-	finder  *finder
-	permits int // of each name, at least
-	locker  *redlock.Locker
 }
 
 // shortestWatch keeps a mistyped interval from keeping the servers busy.
@@ -133,62 +120,11 @@ func (w *statusCommand) check() error {
 		if err := w.servers.checkName(name); err != nil {
 			return err
 		}
+		if len(w.servers.prefix)+len(name) > longestName {
+			return usageErrorf("the name of a lock is too long: %d bytes with its prefix, at most %d", len(w.servers.prefix)+len(name), longestName)
+		}
 	}
 	return nil
-}
-
-func (w *statusCommand) run(c *cobra.Command) error {
-	if err := w.check(); err != nil {
-		return err
-	}
-	ctx := c.Context()
-	sets := w.servers.all()
-	defer w.close()
-	if err := w.open(sets); err != nil {
-		return err
-	}
-	return w.show(ctx, c.OutOrStdout())
-}
-
-// open makes the command ready to look, at all sets or at those of the names. The caller closes it.
-func (w *statusCommand) open(sets []serverSet) error {
-	for _, set := range sets {
-		v := &view{set: set, prefix: w.servers.prefixOf(set), permits: max(1, w.permits)}
-		for _, name := range w.names {
-			if slices.ContainsFunc(w.servers.setsOf(sets, name), func(of serverSet) bool { return of.group == set.group }) {
-				v.names = append(v.names, name)
-			}
-		}
-		if len(w.names) == 0 || len(v.names) > 0 {
-			w.views = append(w.views, v)
-		}
-	}
-	return atOnce(len(w.views), func(i int) error { return w.views[i].set.blame(w.openView(w.views[i])) })
-}
-
-func (w *statusCommand) openView(v *view) (err error) {
-	if v.finder, err = w.servers.newFinder(v.set, w.limit); err != nil {
-		return err
-	}
-	// Each set has a Locker of its own, because in a change of the map a name can be held in two.
-	v.locker, err = w.servers.open([]serverSet{{urls: v.set.urls, prefix: v.set.prefix}}, w.servers.lookingOnly()...)
-	return err
-}
-
-// lookingOnly returns the options of a Locker that locks nothing. Its TTL only has to be one that
-// allows such a timeout.
-func (s *servers) lookingOnly() []redlock.LockerOption {
-	timeout := s.answerTimeout()
-	ttl := 3*timeout + usualTTL
-	return []redlock.LockerOption{redlock.NodeTimeout(timeout), redlock.TTL(ttl), redlock.MaxTTL(max(ttl, s.maxTTL))}
-}
-
-func (w *statusCommand) close() {
-	for _, v := range w.views {
-		if v.locker != nil {
-			v.locker.Close()
-		}
-	}
 }
 
 // show shows the locks, with --watch until ctx ends, which is how that is meant to end.
@@ -226,139 +162,87 @@ func (w *statusCommand) show(ctx context.Context, out io.Writer) error {
 // interrupted returns the exit code of an end that was wanted, of which there is nothing to say.
 func interrupted(ctx context.Context) error { return &exitError{code: exitCode(ctx, ctx.Err())} }
 
-// look asks all sets for their names. Servers' errors are in the status; the error is of another
+// look asks all sets, or those of the names. Servers' errors are in the status; the error is of another
 // kind.
 func (w *statusCommand) look(ctx context.Context) (*status, error) {
-	parts := make([]*status, len(w.views))
-	err := atOnce(len(w.views), func(i int) (err error) {
-		parts[i], err = w.views[i].look(ctx)
-		return err
-	})
-	switch {
-	case err != nil:
+	all := w.servers.all()
+	var sets []serverSet
+	var asked []question
+	for _, set := range all {
+		q := question{limit: w.limit, permits: w.permits, members: mostReaders}
+		for _, name := range w.names {
+			if slices.Contains(groupsOf(w.servers.setsOf(all, name)), set.group) {
+				q.names = append(q.names, name)
+			}
+		}
+		if len(w.names) == 0 || len(q.names) > 0 {
+			sets, asked = append(sets, set), append(asked, q)
+		}
+	}
+	found := make([]*holdings, len(sets))
+	if err := atOnce(len(sets), func(i int) (err error) {
+		found[i], err = w.servers.read(ctx, sets[i], asked[i])
+		return sets[i].blame(err)
+	}); err != nil {
 		return nil, err
-	case w.views[0].set.group == "":
-		return parts[0], nil
 	}
 	st := &status{Time: time.Now(), Locks: []lockStatus{}}
-	for i, part := range parts {
-		st.add(w.views[i].set.group, part)
+	for i, h := range found {
+		st.add(sets[i].group, h, w)
+	}
+	if st.Groups == nil {
+		st.Quorum = len(st.Nodes)/2 + 1
 	}
 	slices.SortStableFunc(st.Locks, func(a, b lockStatus) int {
 		return cmp.Or(cmp.Compare(slices.Index(w.names, a.Name), slices.Index(w.names, b.Name)), strings.Compare(a.Name, b.Name))
 	})
-	if len(w.names) == 0 && len(st.Locks) > w.limit {
+	if len(w.names) == 0 && len(st.Locks) > w.limit && st.Groups != nil {
 		st.Locks, st.CutOff = st.Locks[:w.limit], true
 	}
 	return st, nil
 }
 
-// look asks one set.
-func (v *view) look(ctx context.Context) (*status, error) {
-	st := &status{Time: time.Now(), Locks: []lockStatus{}}
-	names := v.names
-	var permits map[string]int
-	if len(names) > 0 {
-		permits = v.finder.count(ctx, names)
-	} else {
-		names, permits, st.Nodes, st.CutOff = v.finder.find(ctx)
-	}
-	found := make([][]*redlock.Inspection, len(names)) // of each, its permits
-	err := atOnce(len(names), func(i int) (err error) {
-		found[i], err = v.locker.InspectPermits(ctx, names[i], max(permits[names[i]], v.permits))
-		if found[i] == nil && len(v.names) > 0 {
-			return &exitError{code: exitUsage, err: err}
-		}
-		return nil // what a server did not say is with what was found
-	})
-	if err := cmp.Or(ctx.Err(), err); err != nil {
-		return nil, err
-	}
-	for _, permits := range found { // none where a name is too long for a lock's
-		locks := make([]lockStatus, len(permits))
-		for permit, in := range permits {
-			st.heardOf(in)
-			if locks[permit] = judge(in); len(permits) > 1 {
-				locks[permit].Permit = &permit
-			}
-		}
-		st.Locks = append(st.Locks, v.shown(locks)...)
-	}
-	v.addReaders(ctx, st, found)
-	st.Quorum = len(st.Nodes)/2 + 1
-	for _, n := range st.Nodes {
+// add adds what a set has.
+func (st *status) add(group string, h *holdings, w *statusCommand) {
+	answered := 0
+	for _, n := range h.servers {
+		n.Group = group
+		st.Nodes = append(st.Nodes, n)
 		if n.Error == "" {
-			st.Answered++
+			answered++
 		}
 	}
-	return st, nil
+	st.Answered += answered
+	if group != "" {
+		st.Groups = append(st.Groups, groupStatus{group, len(h.servers)/2 + 1, answered, len(h.servers)})
+	}
+	for rest := h.locks; len(rest) > 0; {
+		permits := 1
+		for permits < len(rest) && rest[permits].permit > 0 {
+			permits++
+		}
+		for _, l := range w.shown(h, rest[:permits]) {
+			l.Group = group
+			st.Locks = append(st.Locks, l)
+		}
+		rest = rest[permits:]
+	}
+	st.CutOff = st.CutOff || h.cutOff
 }
 
 // shown returns those of the permits of one name that are shown: all that are asked for. Of those that
 // were found the free ones are not known to exist.
-func (v *view) shown(permits []lockStatus) []lockStatus {
-	isFree := func(l lockStatus) bool { return l.State == stateFree }
-	switch {
-	case v.permits > 1:
-		return append(permits[:v.permits:v.permits], slices.DeleteFunc(slices.Clone(permits[v.permits:]), isFree)...)
-	case len(permits) < 2:
-		return permits
-	}
-	held := slices.DeleteFunc(slices.Clone(permits), isFree)
-	if len(held) == 0 { // they have expired in between
-		permits[0].Permit = nil
-		return permits[:1]
-	}
-	return held
-}
-
-// addReaders sets who reads the locks that are read.
-func (v *view) addReaders(ctx context.Context, st *status, found [][]*redlock.Inspection) {
-	read := map[string]*redlock.Inspection{}
-	for _, permits := range found {
-		for _, in := range permits[:min(1, len(permits))] {
-			if slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Value == protocol.ReadersValue }) {
-				read[in.Name] = in
-			}
+func (w *statusCommand) shown(h *holdings, permits []holding) (shown []lockStatus) {
+	for i := range permits {
+		if l := h.status(&permits[i]); l.State != stateFree || w.permits > 1 && i < w.permits {
+			shown = append(shown, l)
 		}
 	}
-	if len(read) == 0 {
-		return
+	if shown == nil { // it is no lock with permits, or they have expired in between
+		shown = []lockStatus{h.status(&permits[0])}
+		shown[0].Permit = nil
 	}
-	readers := v.finder.readers(ctx, slices.Sorted(maps.Keys(read)))
-	for i, l := range st.Locks {
-		if in := read[l.Name]; in != nil && (l.Permit == nil || *l.Permit == 0) {
-			st.Locks[i].readBy(in, readers[l.Name])
-		}
-	}
-}
-
-// heardOf notes which nodes have answered.
-func (st *status) heardOf(in *redlock.Inspection) {
-	if st.Nodes == nil {
-		st.Nodes = make([]nodeStatus, len(in.Nodes))
-	}
-	for j, n := range in.Nodes {
-		st.Nodes[j].Node = n.Node
-		if n.Err != nil && !errors.Is(n.Err, protocol.ErrWrongType) {
-			st.Nodes[j].Error = nodeError(n.Err)
-		}
-	}
-}
-
-// add adds what a group has.
-func (st *status) add(group string, part *status) {
-	for i := range part.Nodes {
-		part.Nodes[i].Group = group
-	}
-	for i := range part.Locks {
-		part.Locks[i].Group = group
-	}
-	st.Groups = append(st.Groups, groupStatus{group, part.Quorum, part.Answered, len(part.Nodes)})
-	st.Answered += part.Answered
-	st.Nodes = append(st.Nodes, part.Nodes...)
-	st.Locks = append(st.Locks, part.Locks...)
-	st.CutOff = st.CutOff || part.CutOff
+	return shown
 }
 
 // noQuorum returns the one line about servers that did not answer, if there was no quorum of a set.

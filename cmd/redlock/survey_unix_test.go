@@ -255,9 +255,9 @@ func TestModesOfThePage(t *testing.T) {
 // TestMembersAreInTheOrderOfTheServerThatKnowsMost: one that knows fewer moves nobody forward.
 func TestMembersAreInTheOrderOfTheServerThatKnowsMost(t *testing.T) {
 	t.Parallel()
-	of := func(ids ...string) (a tally) {
+	of := func(ids ...string) (a members) {
 		for _, id := range ids {
-			a.first = append(a.first, serve.Member{ID: id, Waited: int64(time.Second)})
+			a.first = append(a.first, member{id: id, waited: time.Second})
 		}
 		a.count = len(ids)
 		return a
@@ -268,7 +268,7 @@ func TestMembersAreInTheOrderOfTheServerThatKnowsMost(t *testing.T) {
 		}
 		return ids
 	}
-	assert.Equal(t, []string{"a", "b", "c"}, order(merge([]tally{of("c"), of("a", "b", "c"), of("b")})))
-	assert.Empty(t, merge([]tally{of(), of()}).First)
-	assert.Equal(t, 2, merge([]tally{of("a"), of("a")}).First[0].Votes)
+	assert.Equal(t, []string{"a", "b", "c"}, order(merge([]members{of("c"), of("a", "b", "c"), of("b")})))
+	assert.Empty(t, merge([]members{of(), of()}).First)
+	assert.Equal(t, 2, merge([]members{of("a"), of("a")}).First[0].Votes)
 }
