@@ -128,7 +128,7 @@ func tryOnce(ctx context.Context, locker *redlock.Locker) error {
 	var vote *redlock.QuorumError
 	switch lock, err := locker.TryAcquire(ctx, "invoice:42"); {
 	case errors.As(err, &vote) && errors.Is(err, redlock.ErrHeld):
-		fmt.Println("held by", vote.Holder.Owner) // who says so with the option Owner
+		fmt.Println("held by", vote.Holder.Owner) // the holder's label, by option Owner
 	case errors.As(err, &vote) && errors.Is(err, redlock.ErrNoQuorum):
 		fmt.Printf("an outage: %d of %d servers granted\n", vote.Votes, vote.Nodes)
 	case err != nil:
@@ -240,8 +240,8 @@ func TestAProgramWaitsThroughAnOutage(t *testing.T) {
 
 func waitForServers(ctx context.Context, locker *redlock.Locker, pay func(context.Context) error) error {
 	return locker.Do(ctx, "invoice:42", pay,
-		redlock.Patience(5*time.Minute), // waits so long for servers that do not answer
-		redlock.TTL(2*time.Minute))      // and keeps a lock through a minute without a majority of them
+		redlock.Patience(5*time.Minute), // how long to wait for servers that do not answer
+		redlock.TTL(2*time.Minute))      // a held lock survives a minute without a majority
 }
 
 // observed is an Observer that does nothing.
