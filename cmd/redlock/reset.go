@@ -243,7 +243,7 @@ const resetQuestion = "All servers then vote at once, although they may have for
 // renew replaces the records that were found.
 func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
 	r.clear(ctx, report)
-	generations := make([]string, len(report.Nodes))
+	generations, began := make([]string, len(report.Nodes)), time.Now()
 	replies := r.admit(ctx, func(i int) *protocol.Admission {
 		n := &report.Nodes[i]
 		if n.Error != "" {
@@ -254,6 +254,12 @@ func (r *resetCommand) renew(ctx context.Context, report *resetReport) {
 		generations[i] = fresh.Generation
 		return &protocol.Admission{Old: n.Found, New: fresh.String(), Run: n.run, Life: record.DrawLife()}
 	})
+	// A client knows a server's clock to 5 ms, and to the time that an answer takes. The first votes of one
+	// that starts at once must not seem to be from before the new records.
+	select {
+	case <-time.After(10*time.Millisecond + time.Since(began)):
+	case <-ctx.Done():
+	}
 	for i, reply := range replies {
 		n := &report.Nodes[i]
 		switch {
