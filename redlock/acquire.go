@@ -65,6 +65,7 @@ type call struct {
 	adopts   string
 	isTry    bool
 	began    clock.Instant // read only where there are observers
+	room     *Lock         // for the first try, allocated with the call; nil: it is used
 }
 
 // acquire is all ways to get a lock.
@@ -79,7 +80,12 @@ func (l *Locker) acquire(ctx context.Context, d demand) (*Lock, error) {
 
 // begin checks the arguments of a call, and tells the tracers that it begins.
 func (l *Locker) begin(ctx context.Context, d demand) (*call, error) {
-	c := &call{locker: l, ctx: ctx, events: ctx, name: d.name, adopts: d.adopts, isTry: d.isTry}
+	both := &struct {
+		call call
+		lock Lock
+	}{}
+	c := &both.call
+	*c = call{locker: l, ctx: ctx, events: ctx, name: d.name, adopts: d.adopts, isTry: d.isTry, room: &both.lock}
 	if d.isSet {
 		c.names = slices.Compact(slices.Sorted(slices.Values(d.names)))
 		c.name = textOf(c.names)
@@ -180,7 +186,11 @@ func (c *call) get() (*Lock, error) {
 
 // take gets all that a Lock consists of.
 func (c *call) take() (*Lock, error) {
-	k := &Lock{call: c, at: c.locker.places[0]}
+	k := c.room
+	if c.room = nil; k == nil {
+		k = &Lock{}
+	}
+	k.call, k.at = c, c.locker.places[0]
 	isOne := c.settings.holders() <= 1
 	if isOne && c.names == nil && c.locker.groups == nil {
 		return k, k.takeOne(c.name)

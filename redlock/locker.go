@@ -157,15 +157,11 @@ func (l *Locker) newPlace(prefix string, nodes []protocol.Node) *place {
 	if l.isObserved() {
 		c.Events = p
 	}
-	c.Guard = &guard.Terms{
-		Timeout: s.timeout(), MaxTTL: max(s.ttl, s.maxTTL), Life: record.DrawLife,
-		Generation: func() string { return record.New("", 1).Generation },
-	}
-	for _, n := range nodes {
-		c.Guard.Nodes = append(c.Guard.Nodes, n.String())
-	}
 	if s.guard {
-		c.Guard.Key = prefix + record.Key
+		c.Guard = &guard.Terms{
+			Key: prefix + record.Key, Timeout: s.timeout(), MaxTTL: max(s.ttl, s.maxTTL), Life: record.DrawLife,
+			Generation: func() string { return record.New("", 1).Generation },
+		}
 	}
 	p.engine = engine.New(c)
 	p.permits = semaphore.New(p.engine, p.nodes, s.clock)

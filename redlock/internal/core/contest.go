@@ -39,6 +39,15 @@ type contest struct {
 	look      lookout
 }
 
+func (k *Key) beginContest(t *Terms) {
+	n := &struct {
+		contest contest
+		first   Ballot
+	}{}
+	n.contest.timeout = t.Timeout
+	k.contest, k.room = &n.contest, &n.first
+}
+
 // due is when the contest goes on by itself.
 func (c *contest) due() clock.Instant {
 	if c.phase == ordered && c.look.second > 0 {

@@ -164,6 +164,7 @@ type Key struct {
 	line    []*Caller // that wait, in the order in which they are served
 	tries   []*Caller // that share the current vote or the next
 	contest *contest
+	room    *Ballot // for the first of a contest, allocated with it; nil: it is used
 	claim   *Claim
 	Turn    Turn      // its owner can keep it when it drops the Key, for the next Key of that name
 	past    *past     // nil: nothing to remember
@@ -286,25 +287,16 @@ const (
 	Lost                           // Ballot is a vote that was given up: later grants are of no use
 )
 
-// Effects returns the effects of the last call, in order. They are valid until the next call.
+// Lend gives the Key room for the effects of the next call. Without it the Key makes its own.
+func (k *Key) Lend(room []Effect) { k.effects = room[:0] }
+
+// Effects returns the effects of the last call, in order.
 func (k *Key) Effects() []Effect { return k.effects }
 
-// Carried says that the effects were carried out. A key that is only held gives back the room for them.
-func (k *Key) Carried() {
-	if k.contest == nil && len(k.line) == 0 {
-		k.effects = nil
-		return
-	}
-	clear(k.effects)
-	k.effects = k.effects[:0]
-}
+// Carried says that the effects were carried out. The owner has the room for them again.
+func (k *Key) Carried() { k.effects = nil }
 
-func (k *Key) do(e Effect) {
-	if k.effects == nil {
-		k.effects = make([]Effect, 0, 4)
-	}
-	k.effects = append(k.effects, e)
-}
+func (k *Key) do(e Effect) { k.effects = append(k.effects, e) }
 
 // tellVoted tells what came of a vote.
 func (k *Key) tellVoted(b *Ballot, f *Failure) {
@@ -315,9 +307,13 @@ func (k *Key) tellVoted(b *Ballot, f *Failure) {
 
 // ballot makes one that asks for op about a claim; without one (nil) it is about the key.
 func (k *Key) ballot(p purpose, op protocol.Op, c *Claim, now clock.Instant) *Ballot {
+	b := k.room
+	if k.room = nil; b == nil {
+		b = &Ballot{}
+	}
 	k.seq++
-	b := &Ballot{Start: now, purpose: p, seq: k.seq, tally: quorum.Tally{Nodes: k.Group.Nodes}}
-	b.Req = protocol.Request{Op: op, Key: k.Name}
+	b.Start, b.purpose, b.seq, b.tally.Nodes = now, p, k.seq, k.Group.Nodes
+	b.Req.Op, b.Req.Key = op, k.Name
 	if c != nil {
 		b.Req.Value, b.Req.TTL, b.Req.Timeout, b.Tag = c.Value, c.Terms.TTL, c.Terms.Timeout, c.Terms.Tag
 		if c.readers != nil {

@@ -104,7 +104,7 @@ func (k *Key) next(now clock.Instant) {
 		k.abandon(now)
 	case k.closed:
 	case k.contest == nil && (k.claim == nil || w.isFair()):
-		k.contest = &contest{timeout: w.Terms.Timeout}
+		k.beginContest(w.Terms)
 		if len(k.tries) == 0 && k.Turn.isOver(now) {
 			p := k.remember()
 			p.pace, k.Turn.from = max(p.pace, k.Turn.cost), 0

@@ -39,7 +39,7 @@ type Config struct {
 	Jitter func(limit time.Duration) time.Duration // nil: drawn by lot
 	Label  func(value, owner string) string        // makes the value of a lock with an owner; nil: without
 	Events Events                                  // nil: nobody wants to know
-	Guard  *guard.Terms                            // nil: votes are not judged; without a Key: only for one server that votes twice
+	Guard  *guard.Terms                            // nil: votes are not judged; its Nodes are set here
 }
 
 // Events are told what nodes answer and what comes of votes, in this order, for logs and traces. Like an Owner,
@@ -75,6 +75,7 @@ type Engine struct {
 	judge    *judge       // nil without the memory guard
 	proposed atomic.Int64 // the last fencing token
 	waiters  sync.Pool    // of *waiter; each engine's own, so that channels stay in the bubble of a test
+	rooms    sync.Pool    // of *room
 
 	closed  context.Context // has ended: Close was called
 	close   context.CancelFunc
@@ -108,7 +109,9 @@ func New(c Config) *Engine {
 		return c.Label(newValue(), owner)
 	}
 	if c.Guard != nil {
-		e.group.Epoch, e.judge = c.Guard.Key, &judge{engine: e, guard: guard.New(*c.Guard)}
+		of := *c.Guard
+		of.Nodes = len(c.Nodes)
+		e.group.Epoch, e.judge = of.Key, &judge{engine: e, guard: guard.New(of)}
 	}
 	e.servers.of = make([]atomic.Pointer[server], len(c.Nodes))
 	for i, n := range c.Nodes {
@@ -120,6 +123,7 @@ func New(c Config) *Engine {
 	for i := range e.shards {
 		e.shards[i].entries = map[string]*entry{}
 	}
+	e.rooms.New = func() any { return new(room) }
 	e.waiters.New = func() any { return &waiter{woken: make(chan struct{}, 1)} }
 	e.timers.engine, e.hints.engine = e, e
 	e.closed, e.close = context.WithCancel(context.Background())

@@ -59,9 +59,6 @@ func newHouse(t *testing.T, urls []string, guarded bool) *house {
 	c := engine.Config{Nodes: nodes, Clock: clock.System}
 	if guarded {
 		of := guard.Terms{Key: record.Key, Timeout: time.Second, MaxTTL: 3 * time.Second, Life: record.DrawLife}
-		for _, n := range nodes {
-			of.Nodes = append(of.Nodes, n.String())
-		}
 		of.Generation = func() string { return record.New("", 1).Generation }
 		c.Guard = &of
 	}

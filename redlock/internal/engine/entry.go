@@ -20,11 +20,27 @@ type entry struct {
 	index  int32         // in the heap of the timers, plus one; guarded by these
 }
 
+// A room is lent to a Key for the effects of one call.
+type room [8]core.Effect
+
 // happen has something happen to the key of an entry, which is locked, and unlocks it.
 func (n *entry) happen(do func(*core.Key, clock.Instant)) {
-	now := n.engine.clock.Now()
+	now, r := n.engine.clock.Now(), n.lend()
 	do(&n.key, now)
-	n.finish(now)
+	n.finish(now, r)
+}
+
+func (n *entry) lend() *room {
+	r := n.engine.rooms.Get().(*room)
+	n.key.Lend(r[:])
+	return r
+}
+
+// carried gives back the room for effects, which are carried out.
+func (n *entry) carried(r *room) {
+	n.key.Carried()
+	clear(r[:])
+	n.engine.rooms.Put(r)
 }
 
 // carry carries out the effects of the last call, but those that come after the entry is unlocked.
@@ -52,7 +68,7 @@ func (n *entry) carry() {
 }
 
 // finish carries out the effects of the last call, and unlocks the entry.
-func (n *entry) finish(now clock.Instant) {
+func (n *entry) finish(now clock.Instant, r *room) {
 	n.carry()
 	var room [4]core.Effect // on the stack
 	later := room[:0]
@@ -61,7 +77,7 @@ func (n *entry) finish(now clock.Instant) {
 			later = append(later, f)
 		}
 	}
-	n.key.Carried()
+	n.carried(r)
 	switch due := n.key.Due(); {
 	case n.gone: // a holder that came back late has asked it
 	case n.key.Idle(now):
@@ -112,15 +128,15 @@ func (n *entry) send(f core.Effect) {
 // hear takes a node's answer.
 func (n *entry) hear(b *core.Ballot, node int, reply *protocol.Reply) {
 	n.mu.Lock()
-	n.engine.single(node, reply, b.IsFirst)
+	n.engine.isFirst(node, reply, b.IsFirst)
 	n.engine.tell(b, node, reply)
 	if !n.key.Count(b, node, reply) {
 		n.mu.Unlock()
 		return
 	}
-	now := n.engine.clock.Now()
+	now, r := n.engine.clock.Now(), n.lend()
 	n.key.Weigh(b, node, now)
-	n.finish(now)
+	n.finish(now, r)
 }
 
 // tell tells Events of an answer.

@@ -7,6 +7,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A judge asks the memory guard what the votes of nodes are worth. Nothing is locked under its mutex: the guard
@@ -20,8 +21,9 @@ type judge struct {
 // A trial is a ballot whose votes are judged.
 type trial struct {
 	guard.Trial
-	ballot *core.Ballot
-	entry  *entry
+	ballot  *core.Ballot
+	entry   *entry
+	servers quorum.Set // that have answered, by their numbers; guarded by the judge
 }
 
 // begin makes the trial of a ballot.
@@ -43,8 +45,11 @@ func (j *judge) isNear(token int64) bool {
 
 // hear judges the reply to a vote, and passes on what it is worth.
 func (j *judge) hear(t *trial, node int, reply *protocol.Reply) {
-	var verdict guard.Verdict
+	verdict := guard.Judged
 	j.happen(func(now clock.Instant) {
+		if !j.engine.isFirst(node, reply, t.servers.AddNew) {
+			return
+		}
 		if t.HadKey = t.ballot.HadKey; now >= t.ballot.HadUntil {
 			t.HadKey = 0
 		}

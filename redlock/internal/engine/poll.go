@@ -79,7 +79,7 @@ func (p *Poll) Wait(ctx context.Context, isEnough func(quorum.Tally) bool) {
 }
 
 func (p *Poll) add(a pollAnswer) {
-	p.engine.single(a.node, &a.reply, p.Tally.IsFirst)
+	p.engine.isFirst(a.node, &a.reply, p.Tally.IsFirst)
 	p.Tally.Add(a.reply.Outcome)
 	p.Replies[a.node], p.After[a.node] = a.reply, a.at.Sub(p.Start)
 }

@@ -58,13 +58,16 @@ func (s *servers) twin(node int, process string) int {
 	return -1
 }
 
-// single takes the vote from a reply if the server has replied already. isFirst notes that it has.
-func (e *Engine) single(node int, reply *protocol.Reply, isFirst func(server int) bool) {
-	if reply.Run == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused || isFirst(e.servers.answers(node, reply.Run)) {
-		return
+// isFirst reports whether the server has not replied yet, which note tells and notes. If it has, its reply is
+// changed: a server has one vote, by however many nodes.
+func (e *Engine) isFirst(node int, reply *protocol.Reply, note func(server int) bool) bool {
+	if reply.Run == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused || note(e.servers.answers(node, reply.Run)) {
+		return true
 	}
 	process, _, _ := strings.Cut(reply.Run, "/")
-	if other := e.servers.twin(node, process); other >= 0 {
+	other := e.servers.twin(node, process)
+	if other >= 0 {
 		guard.Disown(reply, e.nodes[other].String())
 	}
+	return other < 0
 }

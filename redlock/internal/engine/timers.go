@@ -152,14 +152,15 @@ func (t *timers) run() {
 func (n *entry) expire(now clock.Instant, waits bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	r := n.lend()
 	switch n.at = 0; {
 	case n.key.Expire(now):
 		n.carry() // the end of a hold, and nothing else
-		n.key.Carried()
 	case waits && n.key.Deadline() > 0:
 		n.at = n.key.Deadline()
 		n.engine.timers.put(n)
 	}
+	n.carried(r)
 }
 
 // tick does what is due. It reports whether that was the renewal of a lock with which all is well.

@@ -333,10 +333,7 @@ func (w *world) protect(longest time.Duration) {
 
 // protect has a process judge votes by the nodes' records, of which it knows none.
 func (p *process) protect(longest time.Duration) {
-	t := guard.Terms{Key: record.Key, Timeout: 30 * time.Millisecond, MaxTTL: longest}
-	for i := range p.group.Nodes {
-		t.Nodes = append(t.Nodes, fmt.Sprint("node", i))
-	}
+	t := guard.Terms{Nodes: p.group.Nodes, Key: record.Key, Timeout: 30 * time.Millisecond, MaxTTL: longest}
 	t.Life = func() time.Duration {
 		p.drawn++
 		return (1<<42 + time.Duration(1000*p.index+p.drawn)) * time.Millisecond

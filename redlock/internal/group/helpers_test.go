@@ -202,9 +202,6 @@ func config(p *sim.Client, s setup, guarded bool) group.Config {
 			c := engine.Config{Nodes: g.Nodes, Clock: p.Clock(), Wall: func() time.Time { return time.Now().Add(s.ahead) }}
 			if guarded {
 				of := guard.Terms{Key: prefix + record.Key, Timeout: timeout, MaxTTL: ttl, Life: record.DrawLife}
-				for _, n := range g.Nodes {
-					of.Nodes = append(of.Nodes, n.String())
-				}
 				of.Generation = func() string { return record.New("", 1).Generation }
 				c.Guard = &of
 			}

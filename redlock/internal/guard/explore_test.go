@@ -128,7 +128,7 @@ func (x *explorer) begin() *world {
 	}
 	for c := range w.procs {
 		w.procs[c].guard = New(Terms{
-			Nodes: []string{"1", "2", "3"}, Key: record.Key, Timeout: time.Hour, MaxTTL: x.ttl[c],
+			Nodes: 3, Key: record.Key, Timeout: time.Hour, MaxTTL: x.ttl[c],
 			Life: func() time.Duration { return 1 }, Generation: func() string { return "drawn" }, // by place.write
 		})
 	}

@@ -12,7 +12,7 @@ import (
 
 // Terms are the settings of a Guard.
 type Terms struct {
-	Nodes   []string      // the nodes' names, for errors
+	Nodes   int           // how many there are
 	Key     string        // of the nodes' records
 	Timeout time.Duration // of a question for a record
 	MaxTTL  time.Duration // the longest TTL that other clients are assumed to use, where no node can tell
@@ -31,7 +31,7 @@ type Guard struct {
 
 // New returns a Guard that has read no record yet.
 func New(t Terms) *Guard {
-	g := &Guard{terms: &t, nodes: make([]memory, len(t.Nodes))}
+	g := &Guard{terms: &t, nodes: make([]memory, t.Nodes)}
 	for i := range g.nodes {
 		g.nodes[i].readAt, g.nodes[i].failed = -1, -1
 	}
@@ -70,20 +70,12 @@ func (g *Guard) Effects() ([]Admit, []Settled) {
 	return admits, settled
 }
 
-// Judge changes a node's reply to a ballot to what it is worth. All replies come here, so that one
-// server has one vote. The node's memory matters only if the request looks at the record
-// (Request.Epoch).
+// Judge changes a node's reply to a ballot to what it is worth. The owner has seen to it that no
+// server replies twice.
 func (g *Guard) Judge(t *Trial, node int, reply *protocol.Reply, now clock.Instant) Verdict {
 	m, req := &g.nodes[node], t.Request
 	if reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused {
 		m.failed = max(m.failed, t.Start)
-		return Judged
-	}
-	switch other := t.claim(node, reply.Run, len(g.nodes)); {
-	case other >= 0:
-		Disown(reply, g.terms.Nodes[other])
-		return Judged
-	case req.Epoch == "":
 		return Judged
 	}
 	v := vote{trial: t, node: node, reply: *reply, heard: now, hadKey: req.Op.Extends() && t.HadKey.Has(node)}

@@ -42,8 +42,7 @@ func TestAVoteWaitsForItsRecordOnce(t *testing.T) {
 	assert.Equal(t, all(3, granted), c.asks("a", ttl).outcomes())
 }
 
-// TestAVoteThatIsNotParkedAllocatesNothing but, for the first of a ballot, room for the servers
-// that answer. Nearly all votes are judged so.
+// TestAVoteThatIsNotParkedAllocatesNothing. Nearly all votes are judged so.
 func TestAVoteThatIsNotParkedAllocatesNothing(t *testing.T) {
 	c := makeCourt(t, 3, ttl).client(ttl)
 	c.asks("x", ttl)
@@ -767,31 +766,6 @@ func TestManyTTLsMakeNoLongRecord(t *testing.T) {
 		}
 	}
 	assert.Less(t, len(c.servers[0].record), 2000)
-}
-
-// TestOneServerHasOneVote, by whatever addresses, for every kind of request.
-func TestOneServerHasOneVote(t *testing.T) {
-	for _, n := range []int{3, 7} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			c := newCourt(t, n, ttl).client(ttl)
-			last := n - 1
-			c.servers[last].run = "run0/another"
-			b := c.asks("x", ttl)
-			assert.Equal(t, granted, b.replies[0].Outcome)
-			assert.Equal(t, unknown, b.replies[last].Outcome)
-			require.ErrorIs(t, b.replies[last].Err, ErrSameServer)
-			assert.ErrorContains(t, b.replies[last].Err, "this is node1 by another address")
-			b = c.asks("x", ttl)
-			assert.Equal(t, protocol.Failed, b.replies[last].Outcome, "refused by both")
-			b = c.asks("z", ttl, func(b *ballot) { b.req.Op, b.req.Epoch = protocol.OpRelease, "" })
-			assert.Equal(t, unknown, b.replies[last].Outcome)
-			for i := range c.servers {
-				c.servers[i].run = ""
-			}
-			b = c.asks("a", ttl, func(b *ballot) { b.req.Epoch = "" })
-			assert.Equal(t, all(n, granted), b.outcomes(), "servers that do not say who they are")
-		})
-	}
 }
 
 // TestATokenOfBeforeIsRaised: what a node may have accepted before it forgot does not count, and if

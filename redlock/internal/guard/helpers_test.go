@@ -138,12 +138,8 @@ type client struct {
 }
 
 func (c *court) client(longest time.Duration) *client {
-	var names []string
-	for i := range c.servers {
-		names = append(names, fmt.Sprint("node", i+1))
-	}
 	drawn := 0
-	terms := Terms{Nodes: names, Key: record.Key, Timeout: timeout, MaxTTL: longest, Life: record.DrawLife, Generation: func() string {
+	terms := Terms{Nodes: len(c.servers), Key: record.Key, Timeout: timeout, MaxTTL: longest, Life: record.DrawLife, Generation: func() string {
 		drawn++
 		return fmt.Sprintf("drawn%d-%d", drawn, rand.Int64())
 	}}

@@ -22,7 +22,7 @@ func (g *Guard) Clone(moved func(*Trial) *Trial) *Guard {
 // moved(t).
 func (t *Trial) Clone(moved func(*Trial) *Trial) Trial {
 	c := *t
-	c.waiting, c.servers = cloneParked(t.waiting, moved), slices.Clone(t.servers)
+	c.waiting = cloneParked(t.waiting, moved)
 	return c
 }
 
@@ -48,7 +48,7 @@ func (g *Guard) AppendKey(b []byte, number func(*Trial) int) []byte {
 
 // AppendKey is that of a Guard, but for what the owner has set.
 func (t *Trial) AppendKey(b []byte, number func(*Trial) int) []byte {
-	b = fmt.Appendf(b, "%t %q", t.isOver, t.servers)
+	b = fmt.Appendf(b, "%t", t.isOver)
 	b = fmt.Appendf(b, " %d %d", t.granted, t.promised)
 	return appendParked(b, t.waiting, number)
 }

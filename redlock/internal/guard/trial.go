@@ -3,7 +3,6 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -25,30 +24,10 @@ type Trial struct {
 	promised quorum.Set // nodes whose votes count, or do so when they are asked again
 	waiting  []vote     // for a quorum of promises
 	isOver   bool       // the ballot was lost (Guard.Close)
-	servers  []string   // the process that has answered by each node; empty if none has, or it does not say who it is
 }
 
 // entersAtOnce reports whether the TTL is entered without promises, because the lock is held.
 func (t *Trial) entersAtOnce() bool { return t.Repairs || !t.Request.Op.Acquires() }
-
-// claim notes that the server run has answered by one of n nodes. It returns the other node by
-// which it has answered before, or -1. Only processes are compared: a data set may have two names.
-func (t *Trial) claim(node int, run string, n int) (other int) {
-	if run == "" {
-		return -1
-	}
-	if t.servers == nil {
-		t.servers = make([]string, n)
-	}
-	server, _, _ := strings.Cut(run, "/")
-	for i, s := range t.servers {
-		if s == server && server != "" && i != node {
-			return i
-		}
-	}
-	t.servers[node] = server
-	return -1
-}
 
 // Disown changes the reply of a server that has answered by another node already. A grant becomes
 // Unknown, so that it is undone: by another database, the server can have granted the lock twice.

@@ -22,11 +22,7 @@ type Tally struct {
 }
 
 // IsFirst reports whether a server has not replied yet, and notes that it has. Nodes that are one server have one vote.
-func (t *Tally) IsFirst(server int) bool {
-	had := t.servers.Has(server)
-	t.servers.Add(server)
-	return !had
-}
+func (t *Tally) IsFirst(server int) bool { return t.servers.AddNew(server) }
 
 // Add counts one reply.
 func (t *Tally) Add(o protocol.Outcome) {
@@ -89,6 +85,13 @@ func All(n int) Set { return 1<<n - 1 }
 
 // Of is the set of node i alone.
 func Of(i int) Set { return 1 << i }
+
+// AddNew adds i, and reports whether it was not in the set.
+func (s *Set) AddNew(i int) bool {
+	had := s.Has(i)
+	s.Add(i)
+	return !had
+}
 
 func (s *Set) Add(i int)     { *s |= 1 << i }
 func (s *Set) Remove(i int)  { *s &^= 1 << i }
