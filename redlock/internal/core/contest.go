@@ -118,14 +118,15 @@ func (k *Key) won(now clock.Instant) {
 	}
 	b.decided = true
 	k.tellVoted(b, nil)
-	if c.place.waited || c.place.others > 0 {
+	rivals := c.rivals()
+	if rivals > 0 {
 		k.remember().met = now
 	}
 	if k.past != nil {
 		k.past.outage = 0
 	}
 	k.endContest(now)
-	k.claim, claim.turn = claim, k.Turn.begins(b.Start, now, &c.place)
+	k.claim, claim.turn = claim, k.Turn.begins(b.Start, now, rivals)
 	claim.begin(b, k.renewAfter(b.Start, claim.Terms.TTL))
 	if claim.readers != nil && len(k.line) > 0 && k.line[0] == who {
 		k.letIn(now)
@@ -142,6 +143,14 @@ func (k *Key) won(now clock.Instant) {
 			k.refuse(try, k.heldHere(try, now))
 		}
 	}
+}
+
+// rivals is how many other processes want the key, as far as is known.
+func (c *contest) rivals() int {
+	if c.place.waited || c.lost != nil && c.lost.Kind == ByOther {
+		return max(c.place.others, 1)
+	}
+	return c.place.others
 }
 
 // lost gives back what the vote may have taken. If callers only wait, and another client holds the key, the

@@ -162,7 +162,11 @@ type Turn struct {
 	ended  clock.Instant // when the process gave the key back last
 	cost   time.Duration // how long the last acquisition took
 	rivals int           // processes that waited when it took the key, as far as is known
+	missed int           // times in a row that none of them was there: they may just have been voting
 }
+
+// maxMissed is how many times in a row a process may find none of its rivals before it takes a whole turn again.
+const maxMissed = 2
 
 // limit is how long a turn lasts, if callers of the process wait or no other process is known. It is longer
 // where acquisitions are slow, so lining up takes at most a tenth of it.
@@ -174,10 +178,15 @@ func (t *Turn) isOver(now clock.Instant) bool {
 }
 
 // begins notes that the process has got the key from the nodes, and returns when its turn began.
-func (t *Turn) begins(start, now clock.Instant, p *place) clock.Instant {
-	t.cost, t.rivals = now.Sub(start), p.others
-	if p.waited {
-		t.rivals = max(t.rivals, 1)
+func (t *Turn) begins(start, now clock.Instant, rivals int) clock.Instant {
+	t.cost = now.Sub(start)
+	switch {
+	case rivals > 0:
+		t.rivals, t.missed = rivals, 0
+	case t.rivals > 0 && t.missed < maxMissed:
+		t.missed++
+	default:
+		t.rivals = 0
 	}
 	if t.from == 0 || now.Sub(t.ended) >= t.limit() {
 		t.from = now
