@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,13 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
 )
 
 func TestARunIsMeasuredAndShown(t *testing.T) {
@@ -98,23 +97,6 @@ func TestALibraryThatCannotBeMeasuredEndsTheRun(t *testing.T) {
 	assert.Empty(t, got.out)
 }
 
-func TestServersWriteToDiskOnlyIfAsked(t *testing.T) {
-	t.Parallel()
-	need.Redis(t)
-	for durable, want := range map[string]string{"false": "no", "true": "yes"} {
-		b := opened(t, short("--nodes", "process", "--n", "1", "--subjects", "bsm", "--durable="+durable)...)
-		before := b.nodes
-		require.NoError(t, b.ready(t.Context(), 1))
-		assert.Same(t, before, b.nodes, "the same servers serve all subjects")
-		c, err := redis.DialURL(b.nodes.URLs()[0])
-		require.NoError(t, err)
-		defer c.Close()
-		got, err := redis.Strings(c.Do("CONFIG", "GET", "appendonly"))
-		require.NoError(t, err)
-		assert.Equal(t, want, got[1])
-	}
-}
-
 func TestNodesThatCannotBeBrokenEndTheRun(t *testing.T) {
 	t.Parallel()
 	b := opened(t, short("--subjects", "bsm", "--duration", "1h", "--fault", "kill 1 at 1ms for 1ms")...)
@@ -189,15 +171,6 @@ func TestTheEndOfTheContextEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestARunCanBeEndedBeforeItBegins(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	got := call(ctx, short("--subjects", "bsm")...)
-	assert.Equal(t, exitFailed, got.code)
-	assert.Contains(t, got.errors, "canceled")
-}
-
 func TestTwoHoldersOfOurLockFailTheRun(t *testing.T) {
 	t.Parallel()
 	run := record.Run{}
@@ -211,26 +184,13 @@ func TestTwoHoldersOfOurLockFailTheRun(t *testing.T) {
 
 func TestAFileThatCannotBeWrittenCostsNothingElse(t *testing.T) {
 	t.Parallel()
+	trial := record.Trial{Subject: "bsm", Cycles: 1, Load: record.Load{Duration: time.Second}, Outcomes: map[string]int64{record.OK: 1}}
+	trial.Acquire.Add(time.Millisecond)
+	run := record.Run{Scenario: "quick", Subjects: []record.Subject{{Name: "bsm", Title: "bsm"}}, Trials: []record.Trial{trial}}
 	dir := t.TempDir()
-	got := call(t.Context(), short("--subjects", "bsm,redsync", "--json", filepath.Join(dir, "no", "run.json"), "--svg", filepath.Join(dir, "pictures"))...)
-	assert.Equal(t, exitFailed, got.code)
-	assert.Contains(t, got.errors, "run.json")
-	assert.Contains(t, got.out, "bsm")
+	var out bytes.Buffer
+	o := options{json: filepath.Join(dir, "no", "run.json"), svg: filepath.Join(dir, "pictures")}
+	require.ErrorContains(t, o.show(&out, run), "run.json")
+	assert.Contains(t, out.String(), "bsm")
 	assert.FileExists(t, filepath.Join(dir, "pictures", "quick-latency.svg"))
-}
-
-func TestProfilesAreOfTheFirstRound(t *testing.T) {
-	t.Parallel()
-	b := &bench{options: parsed(t, "--profile", filepath.Join(t.TempDir(), "new"))}
-	file, err := b.profiles("bsm", "callers=4", 0)
-	require.NoError(t, err)
-	assert.Equal(t, filepath.Join(b.profile, "bsm-callers=4.pprof"), file)
-	assert.DirExists(t, b.profile)
-	file, err = b.profiles("bsm", "", 1)
-	require.NoError(t, err)
-	assert.Empty(t, file)
-
-	b.profile = written(t, "a file")
-	_, err = b.profiles("bsm", "", 0)
-	assert.ErrorContains(t, err, "--profile: ")
 }

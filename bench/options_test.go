@@ -184,12 +184,8 @@ func TestHelpNamesTheFlagsAndIsNoFailure(t *testing.T) {
 	for _, want := range []string{"-scenario", "-fault", `(default "embedded")`} {
 		assert.Contains(t, got.out, want)
 	}
-}
-
-func TestAnErrorStandsAlone(t *testing.T) {
-	t.Parallel()
-	got := call(t.Context(), "--bogus")
+	got = call(t.Context(), "--bogus")
 	assert.Equal(t, exitUsage, got.code)
-	assert.Equal(t, 1, strings.Count(got.errors, "\n"), got.errors)
+	assert.Equal(t, 1, strings.Count(got.errors, "\n"), "an error stands alone: %s", got.errors)
 	assert.Empty(t, got.out)
 }

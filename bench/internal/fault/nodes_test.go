@@ -90,19 +90,6 @@ func TestFaultsAreFeltAndInterruptedOnesLeaveTheNodesWhole(t *testing.T) {
 	}
 }
 
-func TestFaultsThatEndLeaveTheNodesWhole(t *testing.T) {
-	t.Parallel()
-	n := open(t, fleet.Embedded, fleet.Options{Nodes: 4}, true)
-	for _, line := range []string{"kill 1 at 1ms for 20ms", "pause 2 at 2ms for 20ms", "slow 3 by 1m at 3ms for 20ms"} {
-		done, err := parsed(t, line).Play(t.Context(), time.Now(), record.Load{Nodes: 4, Duration: time.Minute}, n)
-		require.NoError(t, err)
-		require.Len(t, done, 1)
-		for _, u := range n.URLs() {
-			assert.True(t, answers(u, long))
-		}
-	}
-}
-
 func TestNodesComeBackAsTheyAreConfigured(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

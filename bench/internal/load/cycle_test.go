@@ -156,17 +156,6 @@ func TestTheHoldIsNoPartOfTheCycle(t *testing.T) {
 	})
 }
 
-func TestALossEndsTheHold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := takes(100 * time.Millisecond)
-		f.lost = make(chan struct{})
-		close(f.lost)
-		got := trial(t, f, record.Load{Callers: 1, Duration: time.Second}, func(cs *callers) { cs.holdFor = time.Hour })
-		assert.Equal(t, map[string]int64{record.OK: 0, record.Lost: 4, record.UnderWay: 1}, got.Outcomes)
-	})
-}
-
 func TestHoldsEndWithTheValidity(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,18 +202,4 @@ func TestATimeoutAllocatesWhatIsTakenOff(t *testing.T) {
 	defer cancel()
 	c.asking, c.waitFor = ctx, time.Hour
 	assert.EqualValues(t, timeoutAllocs, testing.AllocsPerRun(1000, func() { c.cycle(time.Now()) }))
-}
-
-// BenchmarkCycle measures what the benchmark adds to each cycle of a library.
-func BenchmarkCycle(b *testing.B) {
-	for _, names := range []string{"own", "single"} {
-		b.Run(names, func(b *testing.B) {
-			c := alone(b, names)
-			b.ReportAllocs()
-			for b.Loop() {
-				c.cycle(time.Now())
-				c.rec.holds = c.rec.holds[:0]
-			}
-		})
-	}
 }

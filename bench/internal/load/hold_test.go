@@ -55,11 +55,3 @@ func TestHoldsAreBounded(t *testing.T) {
 	c.rec.held(hold{caller: 2})
 	assert.Equal(t, []hold{{caller: 1}}, c.rec.holds[mostHolds-1:])
 }
-
-func TestMomentsSurviveTheClock(t *testing.T) {
-	t.Parallel()
-	c := newClock()
-	assert.Equal(t, c.base, c.moment(c.nanos(c.base)))
-	assert.EqualValues(t, 5, c.nanos(c.base.Add(5))-c.nanos(c.base))
-	assert.InDelta(t, c.base.UnixNano(), c.nanos(c.base), 1e7)
-}

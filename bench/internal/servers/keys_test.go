@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
@@ -79,14 +78,4 @@ func TestADeadNodesKeysAreNotKnown(t *testing.T) {
 	require.NoError(t, f.Restart(t.Context(), 1, fleet.Kept))
 	_, err = w.KeysLeft(t.Context())
 	require.NoError(t, err)
-}
-
-func TestTheContextEndsTheWaitForReleases(t *testing.T) {
-	t.Parallel()
-	f, w := start(t, fleet.Embedded, 1)
-	do(t, client(t, f, 0), "SET", "bench:key", "value")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := w.KeysLeft(ctx)
-	require.ErrorIs(t, err, context.Canceled)
 }

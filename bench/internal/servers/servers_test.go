@@ -91,21 +91,6 @@ func TestCountersThatWereResetSayNothing(t *testing.T) {
 	assert.Equal(t, []record.NodeCosts{{}}, Costs(before, w.Snapshot(t.Context())))
 }
 
-func TestEmbeddedNodesDoNotCount(t *testing.T) {
-	t.Parallel()
-	f, w := start(t, fleet.Embedded, 2)
-	before := w.Snapshot(t.Context())
-	do(t, client(t, f, 0), "SET", "bench:key", "value")
-	assert.Equal(t, make([]record.NodeCosts, 2), Costs(before, w.Snapshot(t.Context())))
-	assert.Empty(t, w.Snapshot(t.Context()).Version())
-}
-
-func TestTheVersionOfRealServers(t *testing.T) {
-	t.Parallel()
-	_, w := start(t, fleet.Process, 2)
-	assert.Regexp(t, `^(redis|valkey) \d+\.\d+\.\d+$`, w.Snapshot(t.Context()).Version())
-}
-
 func TestGrowthIsOfTheNodesThatAnswered(t *testing.T) {
 	t.Parallel()
 	f, w := start(t, fleet.Process, 2)

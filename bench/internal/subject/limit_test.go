@@ -155,29 +155,6 @@ func TestLimitEndsWithAnErrorOfAServer(t *testing.T) {
 	}
 }
 
-func TestLimitEndsWithItsContextWhenServersHang(t *testing.T) {
-	f := start(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var once sync.Once
-	hung := make(chan error, 1)
-	done := &tally{cycles: make([]int, 2)}
-	done.onCycle = func() {
-		once.Do(func() {
-			go func() {
-				var err error
-				for i := range 3 {
-					err = f.Pause(t.Context(), i)
-				}
-				cancel()
-				hung <- err
-			}()
-		})
-	}
-	require.NoError(t, drive(ctx, f.URLs(), Config{TTL: ttl, Callers: 2}, done))
-	require.NoError(t, <-hung)
-}
-
 func TestLimitAnswers(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
