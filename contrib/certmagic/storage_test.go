@@ -37,33 +37,6 @@ func TestOneInstanceAtATimeHasTheLock(t *testing.T) {
 	})
 }
 
-// TestOperationsOfOneProcessWaitForEachOther, as certmagic's own locks do.
-func TestOperationsOfOneProcessWaitForEachOther(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		s, _ := open(t, w)
-		require.NoError(t, s.Lock(t.Context(), name))
-		time.AfterFunc(time.Minute, func() { assert.NoError(t, s.Unlock(t.Context(), name)) })
-		took := simtest.Took(func() { require.NoError(t, s.Lock(t.Context(), name)) })
-		assert.InDelta(t, time.Minute.Seconds(), took.Seconds(), 0.25)
-		require.NoError(t, s.Unlock(t.Context(), name))
-	})
-}
-
-// TestAnInstanceThatDiesHoldsTheLockForATTL, though certmagic asked for a lease of 30 days.
-func TestAnInstanceThatDiesHoldsTheLockForATTL(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		first, c := open(t, w)
-		second, _ := open(t, w)
-		require.NoError(t, first.Lock(t.Context(), name))
-		require.NoError(t, first.RenewLockLease(t.Context(), name, 30*24*time.Hour))
-		time.Sleep(time.Minute)
-		c.Crash()
-		took := simtest.Took(func() { require.NoError(t, second.Lock(t.Context(), name)) })
-		assert.LessOrEqual(t, took, ttl+250*time.Millisecond)
-		require.NoError(t, second.Unlock(t.Context(), name))
-	})
-}
-
 // TestALeaseDoesNotShortenTheLock: it is renewed until Unlock.
 func TestALeaseDoesNotShortenTheLock(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {

@@ -3,7 +3,6 @@ package redlockgocron_test
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,32 +71,6 @@ func TestALostTermEndsTheJob(t *testing.T) {
 		require.ErrorIs(t, err, redlock.ErrLost)
 		require.ErrorIs(t, err, assert.AnError)
 		require.ErrorIs(t, e.IsLeader(t.Context()), redlockgocron.ErrNotLeader)
-		require.NoError(t, stop())
-	})
-}
-
-// TestTheNextLeaderWaitsForTheJobs of one that is told to stop.
-func TestTheNextLeaderWaitsForTheJobs(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		first, e, stop := campaign(t, w, "first")
-		begun, ended := make(chan struct{}), atomic.Bool{}
-		first.add(t, 0, e.Task(func(ctx context.Context, _ election.Term) error {
-			close(begun)
-			<-ctx.Done()
-			time.Sleep(time.Minute) // it takes its time
-			ended.Store(true)
-			return nil
-		}))
-		<-begun
-		_, next, _ := campaign(t, w, "second")
-		go stop()
-		for next.IsLeader(t.Context()) != nil {
-			time.Sleep(time.Second)
-		}
-		assert.True(t, ended.Load())
-		for !ended.Load() { // or gocron waits for the job, and virtual time with it
-			time.Sleep(time.Second)
-		}
 		require.NoError(t, stop())
 	})
 }

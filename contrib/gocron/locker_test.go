@@ -75,30 +75,6 @@ func TestALossAtTheEndIsTold(t *testing.T) {
 	})
 }
 
-// TestTheNextTickRunsElsewhere when a machine has died, and its own tick does not.
-func TestTheNextTickRunsElsewhere(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		var runs tally
-		first, l := withLocker(t, w)
-		begun, end := make(chan time.Time, 100), make(chan struct{})
-		first.add(t, 0, l.Task(func(_ context.Context, tick time.Time) error {
-			begun <- tick
-			first.Crash()
-			<-end // or gocron waits for it, and virtual time with it
-			return nil
-		}))
-		defer first.Resume()
-		defer close(end)
-		second, l := withLocker(t, w)
-		second.add(t, time.Minute, l.Task(func(_ context.Context, tick time.Time) error { runs.count(tick); return nil }))
-		lost := <-begun
-		require.ErrorIs(t, next(t, second.skipped), redlock.ErrMarked)
-		time.Sleep(3 * every)
-		assert.Equal(t, 3, runs.atMostOnce(t))
-		assert.NotContains(t, runs.runs, lost)
-	})
-}
-
 // TestUnlockReleasesThoughTheJobsContextHasEnded: gocron gives that context to Unlock.
 func TestUnlockReleasesThoughTheJobsContextHasEnded(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
@@ -155,40 +131,6 @@ func TestALockIsReleasedWhateverBecomesOfTheJob(t *testing.T) {
 
 func refuse(uuid.UUID, string) error { return assert.AnError }
 
-func TestWithoutAQuorumTheJobIsSkipped(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		m, l := withLocker(t, w)
-		var runs tally
-		m.add(t, 0, l.Task(func(_ context.Context, tick time.Time) error { runs.count(tick); return nil }))
-		for _, s := range w.Servers()[:3] {
-			s.Hang()
-		}
-		require.ErrorIs(t, next(t, m.skipped), redlock.ErrNoQuorum)
-		assert.Zero(t, runs.atMostOnce(t))
-		for _, s := range w.Servers() {
-			s.Resume()
-		}
-		time.Sleep(every)
-		assert.Equal(t, 1, runs.atMostOnce(t))
-		m.locker.Close()
-		require.ErrorIs(t, next(t, m.skipped), redlock.ErrClosed)
-	})
-}
-
-// TestASplitVoteSkipsNoTick: the keys are those of machines that came at the same moment, and none of them
-// has the lock.
-func TestASplitVoteSkipsNoTick(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		_, l := withLocker(t, w)
-		for i, value := range []string{"a", "b", "c"} {
-			w.Servers()[i].Set(name, value, 2*time.Second)
-		}
-		lock, err := l.Lock(t.Context(), name)
-		require.NoError(t, err)
-		require.NoError(t, lock.Unlock(t.Context()))
-	})
-}
-
 // TestATickIsOfTheCall of Lock, however long that waits, as the options may say. After two ticks it is too
 // late.
 func TestATickIsOfTheCall(t *testing.T) {
@@ -212,29 +154,6 @@ func TestATickIsOfTheCall(t *testing.T) {
 		require.NoError(t, behind(0), "the next tick was not spent")
 		time.Sleep(every)
 		require.ErrorIs(t, behind(2*every+time.Minute), once.ErrLate)
-	})
-}
-
-// TestTheEndOfTheContextEndsTheAsking: a scheduler that shuts down does not wait for servers.
-func TestTheEndOfTheContextEndsTheAsking(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		_, l := withLocker(t, w)
-		hang(w)
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(simtest.RTT, cancel)
-		took := simtest.Took(func() {
-			_, err := l.Lock(ctx, name)
-			require.ErrorIs(t, err, context.Canceled)
-		})
-		assert.Equal(t, simtest.RTT, took)
-		for _, s := range w.Servers() {
-			s.Resume()
-		}
-		time.Sleep(time.Second)
-		assert.Zero(t, simtest.Holding(w, name))
-		lock, err := l.Lock(t.Context(), name)
-		require.NoError(t, err)
-		require.NoError(t, lock.Unlock(t.Context()))
 	})
 }
 

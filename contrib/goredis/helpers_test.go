@@ -42,10 +42,10 @@ func needServer(t *testing.T) {
 }
 
 // startServers returns the URLs of n servers.
-func startServers(t *testing.T, n int, mode fleet.Mode) (urls []string) {
+func startServers(t *testing.T, n int) (urls []string) {
 	t.Helper()
 	needServer(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n, Volatile: true, Mode: mode})
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n, Volatile: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, f.Close()) })
 	return f.URLs()

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/contrib/goredis"
-	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -25,7 +24,7 @@ import (
 // TestLocksExcludeThoseOfURLs on the same three servers, in both directions.
 func TestLocksExcludeThoseOfURLs(t *testing.T) {
 	t.Parallel()
-	urls := startServers(t, 3, fleet.Standalone)
+	urls := startServers(t, 3)
 	var clients []*redis.Client
 	for _, url := range urls {
 		clients = append(clients, newClient(t, optionsOf(t, url)))
@@ -52,7 +51,7 @@ func TestLocksExcludeThoseOfURLs(t *testing.T) {
 
 func TestTheDatabaseIsTheClients(t *testing.T) {
 	t.Parallel()
-	o := optionsOf(t, startServers(t, 1, fleet.Standalone)[0])
+	o := optionsOf(t, startServers(t, 1)[0])
 	o.DB = 3
 	k := lock(t, on(t, o))
 	assert.Equal(t, k.Value(), newClient(t, o).Get(t.Context(), name).Val())
@@ -88,7 +87,7 @@ func TestTLSIsTheClients(t *testing.T) {
 // TestEachServerHasTheDialerOfItsClient, which gets the network and the address as the client has them.
 func TestEachServerHasTheDialerOfItsClient(t *testing.T) {
 	t.Parallel()
-	urls := startServers(t, 3, fleet.Standalone)
+	urls := startServers(t, 3)
 	var clients []*redis.Client
 	for i, address := range []string{"Redis-1.internal:7000", "proxy", ":1"} {
 		o := optionsOf(t, urls[i])
@@ -166,7 +165,7 @@ var sources = []source{
 // user locks. admin may change them.
 func startLocked(t *testing.T) (admin *redis.Client, o redis.Options) {
 	t.Helper()
-	o = *optionsOf(t, startServers(t, 1, fleet.Standalone)[0])
+	o = *optionsOf(t, startServers(t, 1)[0])
 	open := newClient(t, &o)
 	for _, rule := range [][]any{
 		{"admin", "on", ">admin", "~*", "+@all"}, {"locks", "on", ">first", "~*", "+@all"}, {"default", "resetpass", ">alone"},
@@ -250,14 +249,6 @@ func TestWrongCredentialsAreToldWithoutThePassword(t *testing.T) {
 	_, err := on(t, &o).TryAcquire(t.Context(), name)
 	require.ErrorIs(t, err, pool.ErrAuth)
 	assert.NotContains(t, err.Error(), "wrong")
-}
-
-func TestAShardOfSeveralHasNoVote(t *testing.T) {
-	t.Parallel()
-	o := optionsOf(t, startServers(t, 1, fleet.ClusterNode)[0])
-	require.NoError(t, newClient(t, o).ClusterAddSlotsRange(t.Context(), 0, 8191).Err())
-	_, err := on(t, o).TryAcquire(t.Context(), name)
-	require.ErrorIs(t, err, pool.ErrCluster)
 }
 
 func TestWhatIsNoNodeIsRefused(t *testing.T) {

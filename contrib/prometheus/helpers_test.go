@@ -28,8 +28,6 @@ type rig struct {
 	registry *prometheus.Registry
 	metrics  *redlockprom.Observer
 	events   chan redlock.Event // each has been counted
-
-	unwatched bool // further Lockers learn of losses at releases and extensions only
 }
 
 // Start implements redlock.Tracer around the one that is tested.
@@ -61,19 +59,11 @@ func (r *rig) locker(t *testing.T, opts ...redlock.LockerOption) *redlock.Locker
 	t.Helper()
 	nodes, err := pool.Open(r.servers.URLs()...)
 	require.NoError(t, err)
-	if r.unwatched {
-		for i := range nodes {
-			nodes[i] = unwatched{nodes[i]}
-		}
-	}
 	l, err := redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(4 * time.Second)}, opts...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
-
-// An unwatched node gives no hints.
-type unwatched struct{ protocol.Node }
 
 // await returns when n more events of the sort have been counted.
 func (r *rig) await(t *testing.T, n int, sort func(redlock.Event) bool) {

@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	redlockprom "github.com/redquorum/redquorum/contrib/prometheus"
-	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/measure"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
@@ -195,42 +194,6 @@ func TestAnOutageIsCounted(t *testing.T) {
 		faulty[node] = true
 	}
 	assert.ElementsMatch(t, dead, slices.Collect(maps.Keys(faulty)))
-}
-
-// TestALossThatTheReleaseShowsIsCounted as one.
-func TestALossThatTheReleaseShowsIsCounted(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.unwatched = true
-	l := r.locker(t, redlock.Observe(r), redlock.Renew(false), redlock.TTL(time.Minute))
-	lock, err := l.Acquire(t.Context(), "x")
-	require.NoError(t, err)
-	r.await(t, 3, votes(protocol.OpAcquire))
-	for i := range 3 {
-		require.NoError(t, r.servers.Restart(t.Context(), i, fleet.Lost))
-	}
-	require.Eventually(t, func() bool { // the connections are made anew in the background
-		in, err := l.Inspect(t.Context(), "x")
-		return err == nil && !slices.ContainsFunc(in.Nodes, func(n redlock.NodeState) bool { return n.Err != nil })
-	}, testLimit, time.Millisecond)
-	require.ErrorIs(t, lock.Release(t.Context()), redlock.ErrLost)
-	got := read(t, r.registry)
-	assert.EqualValues(t, 1, got["redlock_releases_total{outcome=lost}"])
-	assert.EqualValues(t, 1, got["redlock_locks_lost_total"])
-	assert.EqualValues(t, 0, got["redlock_locks_held"])
-}
-
-// TestNodesWithoutAVoteAreCounted by the reason.
-func TestNodesWithoutAVoteAreCounted(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, redlock.MemoryGuard(true))
-	_, err := r.TryAcquire(t.Context(), "x")
-	require.ErrorIs(t, err, redlock.ErrNoQuorum, "the servers are new")
-	r.await(t, 3, votes(protocol.OpAcquire))
-	got := read(t, r.registry)
-	for i := range 3 {
-		assert.EqualValues(t, 1, got[fmt.Sprintf("redlock_node_errors_total{kind=quarantine,node=%s}", r.node(i))])
-	}
 }
 
 // TestNothingOfALockIsALabel: neither its name nor its value.

@@ -2,17 +2,13 @@ package redsync_test
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	upstream "github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis"
-	redigolib "github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -128,32 +124,6 @@ func TestTheMethodsAreThoseOfRedsync(t *testing.T) {
 	assert.Equal(t, upstream.RedisError{Node: 1, Err: assert.AnError}.Error(), redsync.RedisError{Node: 1, Err: assert.AnError}.Error())
 }
 
-func TestOneAtATimeHoldsIt(t *testing.T) {
-	each(t, func(t *testing.T, l *library) {
-		var inside, rounds atomic.Int32
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				m := l.mutex(t.Name(), settings{tries: 1000, delay: 60 * time.Millisecond})
-				for range 3 {
-					if !assert.NoError(t, m.Lock()) {
-						return
-					}
-					assert.EqualValues(t, 1, inside.Add(1))
-					assert.GreaterOrEqual(t, l.holding(t, m), 3)
-					inside.Add(-1)
-					rounds.Add(1)
-					ok, err := m.Unlock()
-					assert.NoError(t, err)
-					assert.True(t, ok)
-				}
-			})
-		}
-		all.Wait()
-		assert.EqualValues(t, 12, rounds.Load())
-	})
-}
-
 func TestALockedOneIsTaken(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
 		first, second := l.mutex(t.Name(), settings{}), l.mutex(t.Name(), settings{})
@@ -171,30 +141,6 @@ func TestALockedOneIsTaken(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, ok)
 		require.NoError(t, second.TryLock())
-	})
-}
-
-func TestExtendingSetsTheExpiryAnew(t *testing.T) {
-	each(t, func(t *testing.T, l *library) {
-		m := l.mutex(t.Name(), settings{expiry: time.Minute})
-		require.NoError(t, m.Lock())
-		until := m.Until()
-		for i := range l.servers {
-			l.do(t, i, "PEXPIRE", m.Name(), 30_000)
-		}
-		ok, err := m.Extend()
-		require.NoError(t, err)
-		assert.True(t, ok)
-		assert.True(t, m.Until().After(until))
-		require.Eventually(t, func() bool { // redsync and this package return when a quorum has
-			extended := 0
-			for i := range l.servers {
-				if left, err := redigolib.Int(l.do(t, i, "PTTL", m.Name()), nil); err == nil && left > 30_000 {
-					extended++
-				}
-			}
-			return extended == 5
-		}, time.Minute, 10*time.Millisecond)
 	})
 }
 
@@ -262,47 +208,6 @@ func TestWhatAnotherHasTakenIsNotExtended(t *testing.T) {
 	})
 }
 
-func TestAMajorityIsNeeded(t *testing.T) {
-	each(t, func(t *testing.T, l *library) {
-		for mask := range 1 << len(l.servers) {
-			name, free := fmt.Sprint(t.Name(), mask), 0
-			for i := range l.servers {
-				if mask&(1<<i) != 0 {
-					l.do(t, i, "SET", name, "foobar")
-				} else {
-					free++
-				}
-			}
-			m := l.mutex(name, settings{tries: 1, delay: time.Millisecond})
-			err := m.Lock()
-			if free >= 3 {
-				require.NoError(t, err, "%05b", mask)
-				require.Eventually(t, func() bool { return l.holding(t, m) == free }, time.Minute, time.Millisecond)
-				continue
-			}
-			taken := l.taken(err)
-			assert.GreaterOrEqual(t, len(taken), 3, "%05b: %v", mask, err)
-			for _, i := range taken {
-				assert.NotZero(t, mask&(1<<i), "%05b: %v", mask, err)
-			}
-			require.Eventually(t, func() bool {
-				return len(l.values(t, name)) == 5 && l.count(t, name, "foobar") == 5-free && l.count(t, name, "") == free
-			},
-				time.Minute, time.Millisecond, "nothing is left behind")
-		}
-	})
-}
-
-// count returns how many servers have the value.
-func (all servers) count(t *testing.T, key, value string) (n int) {
-	for _, v := range all.values(t, key) {
-		if v == value {
-			n++
-		}
-	}
-	return n
-}
-
 func TestAnotherProcessCanUnlockItByItsValue(t *testing.T) {
 	each(t, func(t *testing.T, l *library) {
 		first := l.mutex(t.Name(), settings{expiry: time.Hour})
@@ -321,21 +226,6 @@ func TestAnotherProcessCanUnlockItByItsValue(t *testing.T) {
 		require.NoError(t, l.mutex(t.Name(), settings{}).TryLock())
 		ok, err = second.Unlock()
 		require.Error(t, err, "it is another's now")
-		assert.False(t, ok)
-	})
-}
-
-func TestWhatWasNeverLocked(t *testing.T) {
-	each(t, func(t *testing.T, l *library) {
-		m := l.mutex(t.Name(), settings{})
-		ok, err := m.Unlock()
-		require.ErrorIs(t, err, l.expired)
-		assert.False(t, ok)
-		ok, err = m.Extend()
-		require.Error(t, err)
-		assert.False(t, ok)
-		ok, err = m.Valid()
-		require.Error(t, err)
 		assert.False(t, ok)
 	})
 }

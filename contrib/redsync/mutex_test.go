@@ -66,19 +66,6 @@ func TestLockWaitsNoLongerThanItsTriesAndDelays(t *testing.T) {
 	})
 }
 
-// TestAWaiterIsWoken when the lock is free, and does not sleep its delay out.
-func TestAWaiterIsWoken(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		_, l := open(t, w)
-		held := simtest.Take(t, l, name)
-		time.AfterFunc(10*time.Second, func() { held.Release(t.Context()) })
-		rs, _ := open(t, w)
-		m := rs.NewMutex(name, redsync.WithRetryDelay(time.Minute))
-		took := simtest.Took(func() { require.NoError(t, m.Lock()) })
-		assert.LessOrEqual(t, took, 10*time.Second+250*time.Millisecond)
-	})
-}
-
 // TestOutagesAreTriedAgain, as often as contention, and told apart from it.
 func TestOutagesAreTriedAgain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *sim.World) {
@@ -242,30 +229,6 @@ func TestItIsExclusiveWhateverTheLockerIsFor(t *testing.T) {
 		require.NoError(t, rs.NewMutex(name).Lock())
 		var taken *redsync.ErrTaken
 		require.ErrorAs(t, rs.NewMutex(name).TryLock(), &taken)
-	})
-}
-
-// TestAHungMinorityCostsNoTime, without WithFailFast.
-func TestAHungMinorityCostsNoTime(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		rs, _ := open(t, w)
-		m := rs.NewMutex(name)
-		hang(w.Servers()[:2])
-		assert.Equal(t, rtt, simtest.Took(func() { require.NoError(t, m.Lock()) }))
-		assert.Equal(t, rtt, simtest.Took(func() { m.Extend() }))
-		assert.Equal(t, rtt, simtest.Took(func() { m.Unlock() }))
-	})
-}
-
-func TestAMachineThatDiesHoldsItForItsExpiry(t *testing.T) {
-	simulate(t, func(t *testing.T, w *sim.World) {
-		c := w.NewClient(1)
-		m := redsync.New(simtest.Locker(t, c)).NewMutex(name)
-		require.NoError(t, m.Lock())
-		c.Crash()
-		rs, _ := open(t, w)
-		took := simtest.Took(func() { require.NoError(t, rs.NewMutex(name, redsync.WithTries(1000)).Lock()) })
-		assert.InDelta(t, 8, took.Seconds(), 0.25)
 	})
 }
 
