@@ -23,12 +23,6 @@ func newFiring() *firing { return &firing{time.Now(), make(chan time.Duration, 1
 
 func (f *firing) call() { f.at <- time.Since(f.start) }
 
-// none reports that the timer has not called by now.
-func (f *firing) none() bool {
-	synctest.Wait()
-	return len(f.at) == 0
-}
-
 func TestAFakeRunsAtItsRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,14 +118,4 @@ func TestAFakeRefusesWhatNoClockDoes(t *testing.T) {
 	c := clock.NewFake(1)
 	assert.Panics(t, func() { c.SetRate(0) })
 	assert.Panics(t, func() { c.Step(-1) })
-}
-
-func TestAStoppedTimerDoesNotFireAfterAStep(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c, f := clock.NewFake(1), newFiring()
-		c.AfterFunc(time.Second, f.call).Stop()
-		c.Step(time.Hour)
-		assert.True(t, f.none())
-	})
 }

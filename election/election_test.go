@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -359,34 +357,6 @@ func trouble(t *testing.T, w *sim.World, seed uint64) int {
 	stop()
 	campaigns.Wait()
 	return len(terms)
-}
-
-// TestAnOfficeHasOneLeader whatever the Locker is for otherwise.
-func TestAnOfficeHasOneLeader(t *testing.T) {
-	t.Parallel()
-	simulate(t, 1, func(t *testing.T, w *sim.World) {
-		var leaders, most atomic.Int32
-		ctx, stop := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		for i := range 3 {
-			c := w.NewClient(1)
-			l, err := redlock.New(c.Nodes(), redlock.TTL(ttl), redlock.Permits(3), timetest.Clock(c.Clock()), timetest.Wall(w.Now))
-			require.NoError(t, err)
-			all.Go(func() {
-				assert.NoError(t, election.New(l, "office").Run(ctx, fmt.Sprint(i), func(ctx context.Context, _ election.Term) error {
-					most.Store(max(most.Load(), leaders.Add(1)))
-					<-ctx.Done()
-					leaders.Add(-1)
-					return nil
-				}))
-				assert.NoError(t, l.Close())
-			})
-		}
-		time.Sleep(time.Minute)
-		stop()
-		all.Wait()
-		assert.EqualValues(t, 1, most.Load())
-	})
 }
 
 // TestWhatNoPatienceHelpsAgainstEndsTheCampaign, where an outage does not.

@@ -3,7 +3,6 @@ package integration_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
@@ -85,23 +84,6 @@ func TestAPlainClientsKeyRefusesOurs(t *testing.T) {
 	})
 }
 
-func TestOursRefusesAPlainClientsKey(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		theirs := foreign{r}
-		lock := acquire(t, r.locker(t), "shared")
-		votes(t, lock, nodes)
-		for i := range nodes {
-			assert.False(t, theirs.set(t, i, "shared"), "node %d", i)
-		}
-		require.NoError(t, lock.Release(context.Background()))
-		r.settle(t, 1)
-		for i := range nodes {
-			assert.True(t, theirs.set(t, i, "shared"), "node %d", i)
-			assert.True(t, theirs.free(t, i, "shared", "foreign"), "node %d", i)
-		}
-	})
-}
-
 func TestAPlainClientCanFreeOursByItsValueAndWeAreTold(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		theirs := foreign{r}
@@ -136,24 +118,5 @@ func TestAPlainClientCanFreeOursByItsValueAndWeAreTold(t *testing.T) {
 		wantLost(t, lock, cause)
 		require.NoError(t, next.Extend(context.Background()), "the loser must leave the next holder alone")
 		require.NoError(t, next.Release(context.Background()))
-	})
-}
-
-func TestOurReleaseLeavesAPlainClientsKeyAlone(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		lock := acquire(t, r.locker(t), "shared")
-		votes(t, lock, nodes)
-		for i := range nodes {
-			// As if ours had expired; a key that is only missing might be given back.
-			r.must(t, i, "SET", "shared", "foreign", "PX", longTTL.Milliseconds())
-		}
-		wantOnly(t, redlock.ErrLost, lock.Release(context.Background()))
-		for i := range nodes {
-			assert.Equal(t, []byte("foreign"), r.must(t, i, "GET", "shared"), "node %d", i)
-			ttl, err := redis.Int64(r.do(i, "PTTL", "shared"))
-			require.NoError(t, err)
-			assert.Greater(t, time.Duration(ttl)*time.Millisecond, longTTL/2, "node %d", i)
-			r.must(t, i, "DEL", "shared")
-		}
 	})
 }

@@ -2,16 +2,13 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -21,58 +18,6 @@ import (
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
-
-// Three refusals decide a vote before the two late nodes have granted. Their keys
-// must go all the same.
-func TestAFailedAttemptLeavesNoKeyOnNodesThatGrantLate(t *testing.T) {
-	const attempts, callers = 200, 4
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		urls := r.URLs()
-		for _, i := range []int{3, 4} {
-			urls[i] = slow(t, r.addr(i), 5*time.Millisecond)
-		}
-		late := watch(func(e redlock.Event) bool {
-			return e.Kind == redlock.EventVote && e.Op == protocol.OpAcquire && e.Outcome == protocol.Granted
-		})
-		locker := open(t, urls, redlock.Observe(late))
-
-		name := func(n int) string { return fmt.Sprint("held ", n) }
-		for i := range 3 {
-			r.setMany(t, i, attempts, name)
-		}
-		var wg sync.WaitGroup
-		for c := range callers {
-			wg.Go(func() {
-				for n := c; n < attempts; n += callers {
-					_, err := locker.TryAcquire(context.Background(), name(n))
-					if !assert.True(t, errors.Is(err, redlock.ErrHeld), "%v", err) {
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		// An empty node says nothing before the last of these has run there.
-		late.await(t, 2*attempts)
-		took := poll(t, failAfter, func() error {
-			return r.some([]int{3, 4}, func(i int) error {
-				c, err := r.connect(i)
-				if err != nil {
-					return err
-				}
-				defer c.Close()
-				return checkEmpty(c, i)
-			})
-		})
-		t.Logf("empty after %v", took.Round(time.Millisecond))
-		for i := range 3 {
-			n, err := redis.Int(r.do(i, "DBSIZE"))
-			require.NoError(t, err)
-			require.Equal(t, attempts, n, "node %d: the holder's keys are not ours to delete", i)
-			r.must(t, i, "FLUSHALL")
-		}
-	})
-}
 
 // setMany has a plain client hold many names on one node.
 func (r *rig) setMany(t *testing.T, i, n int, name func(int) string) {

@@ -108,33 +108,6 @@ func TestAWrongPasswordIsSaidButNotShown(t *testing.T) {
 	}
 }
 
-// documented are the commands that package pool says a user needs for plain locks.
-var documented = []string{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl"}
-
-func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
-	t.Parallel()
-	server := newRig(t, fleet.Options{Nodes: 1})
-	setUser(t, server, "locks", documented...)
-	locker := open(t, []string{server.as("locks", "pw")})
-	lock := acquire(t, locker, "permitted")
-	require.NoError(t, lock.Extend(context.Background()))
-	_, err := locker.TryAcquire(context.Background(), "permitted")
-	wantOnly(t, redlock.ErrHeld, err)
-	assert.Positive(t, remaining(t, err))
-	in, err := locker.Inspect(context.Background(), "permitted")
-	require.NoError(t, err)
-	value, _, ok := in.Holder()
-	assert.True(t, ok)
-	assert.Equal(t, lock.Value(), value)
-	require.NoError(t, lock.Release(context.Background()))
-}
-
-func setUser(t *testing.T, server *rig, name string, rules ...string) {
-	t.Helper()
-	args := redis.Args{"SETUSER", name, "on", ">pw", "~*"}.AddFlat(rules)
-	server.must(t, 0, "ACL", args...)
-}
-
 func TestDatabasesAreApart(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		urls := r.URLs()

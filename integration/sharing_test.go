@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/redlock"
@@ -112,27 +111,4 @@ func (r *room) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.writes
-}
-
-// TestReadersAndPlainClientsExcludeEachOther: those that know SET NX PX and a compared DEL only.
-func TestReadersAndPlainClientsExcludeEachOther(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		l := r.locker(t)
-		lock, err := l.TryAcquire(context.Background(), "room", redlock.Shared())
-		require.NoError(t, err)
-		votes(t, lock, nodes)
-		for i := range nodes {
-			assert.Nil(t, r.must(t, i, "SET", "room", "plain", "NX", "PX", 20_000), "node %d", i)
-		}
-		require.NoError(t, lock.Release(context.Background()))
-		for i := range nodes {
-			r.gone(t, i, "room")
-			assert.Equal(t, "OK", r.must(t, i, "SET", "room", "plain", "NX", "PX", 20_000), "node %d", i)
-		}
-		_, err = l.TryAcquire(context.Background(), "room", redlock.Shared())
-		wantOnly(t, redlock.ErrHeld, err)
-		for i := range nodes {
-			r.must(t, i, "DEL", "room")
-		}
-	})
 }

@@ -190,19 +190,3 @@ func TestARunThatComesLateIsRefused(t *testing.T) {
 		})
 	}
 }
-
-// TestTakeOverWaitsUntilTheDayIsOver, which has 23 hours.
-func TestTakeOverWaitsUntilTheDayIsOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers := redlocktest.Start(t)
-		j := once.Job{Locker: servers.Locker(), Name: "report", Day: zone(t, "Europe/Berlin"), TakeOver: true}
-		time.Sleep(time.Until(time.Date(2000, time.March, 26, 23, 55, 0, 0, j.Day)))
-		defer servers.Hold("report")()
-		began := time.Now()
-		outcome, err := j.Run(t.Context(), nothing)
-		require.NoError(t, err)
-		assert.Equal(t, once.Busy, outcome)
-		assert.Equal(t, 5*time.Minute-30*time.Second, time.Since(began))
-	})
-}

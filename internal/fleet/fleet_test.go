@@ -49,20 +49,6 @@ func TestDefaultIsFiveNodes(t *testing.T) {
 	assert.Equal(t, fleet.Embedded, f.Kind())
 }
 
-func TestVolatileServersKeepNothing(t *testing.T) {
-	t.Parallel()
-	need.Redis(t)
-	f := start(t, fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
-	c, err := redis.DialURL(f.URLs()[0])
-	require.NoError(t, err)
-	defer c.Close()
-	setting, err := redis.Strings(c.Do("CONFIG", "GET", "appendonly"))
-	require.NoError(t, err)
-	assert.Equal(t, []string{"appendonly", "no"}, setting)
-	assert.ErrorIs(t, f.Restart(t.Context(), 0, fleet.Kept), fleet.ErrUnsupported)
-	assert.NoError(t, f.Restart(t.Context(), 0, fleet.Lost))
-}
-
 func TestEachNodeWritesWhatItWasTold(t *testing.T) {
 	t.Parallel()
 	need.Redis(t)

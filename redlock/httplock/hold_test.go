@@ -200,21 +200,6 @@ func TestWhatAHandlerLeavesBehindIsToldFirst(t *testing.T) {
 	})
 }
 
-// TestTheTokenIsToBeHad, and rises.
-func TestTheTokenIsToBeHad(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		var tokens []int64
-		h := wrap(t, open(t, w), func(_ http.ResponseWriter, r *http.Request) {
-			tokens = append(tokens, lockOf(t, r).Fence())
-		}, httplock.Lock(redlock.Fenced()))
-		serve(h, request(t, "x"))
-		serve(h, request(t, "x"))
-		require.Len(t, tokens, 2)
-		assert.Positive(t, tokens[0])
-		assert.Greater(t, tokens[1], tokens[0])
-	})
-}
-
 // TestARequestThatNeedsNoLockPasses, though no server answers.
 func TestARequestThatNeedsNoLockPasses(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {

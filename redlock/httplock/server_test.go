@@ -7,8 +7,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/redlock"
-	"github.com/redquorum/redquorum/redlock/httplock"
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
@@ -95,31 +92,6 @@ func TestOneRequestRunsAtATime(t *testing.T) {
 	assert.Equal(t, 200, status(t, second, "x"))
 }
 
-// TestNoTwoRequestsOverlap, if many of them wait for each other, in two processes.
-func TestNoTwoRequestsOverlap(t *testing.T) {
-	t.Parallel()
-	nodes := redlocktest.Start(t)
-	var inside, ran atomic.Int32
-	var servers []*httptest.Server
-	for range 2 {
-		servers = append(servers, listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) {
-			assert.EqualValues(t, 1, inside.Add(1))
-			ran.Add(1)
-			inside.Add(-1)
-		}, httplock.Wait(long))))
-	}
-	var clients sync.WaitGroup
-	for i := range 8 {
-		clients.Go(func() {
-			for range 5 {
-				assert.Equal(t, 200, status(t, servers[i%2], "x"))
-			}
-		})
-	}
-	clients.Wait()
-	assert.EqualValues(t, 40, ran.Load())
-}
-
 // TestTheAnswerComesAfterTheRelease: who sends the next request when they have the
 // answer to the last is not refused on account of their own.
 func TestTheAnswerComesAfterTheRelease(t *testing.T) {
@@ -136,41 +108,6 @@ func TestTheAnswerComesAfterTheRelease(t *testing.T) {
 	for i := range 20 {
 		require.Equal(t, 200, status(t, servers[i%2], "x"), i)
 	}
-}
-
-// TestAPanicReachesTheServer, which drops the connection, and the lock is free.
-func TestAPanicReachesTheServer(t *testing.T) {
-	t.Parallel()
-	nodes := redlocktest.Start(t)
-	broken := listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
-	_, err := do(t.Context(), broken, http.MethodPost, "x")
-	assert.ErrorIs(t, err, io.EOF)
-	other := listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) {}))
-	assert.Equal(t, 200, status(t, other, "x"))
-}
-
-// TestAClientThatLeavesWhileItWaits runs nothing, and is in no other's way.
-func TestAClientThatLeavesWhileItWaits(t *testing.T) {
-	t.Parallel()
-	nodes := redlocktest.Start(t)
-	k := take(t, process(nodes), "x")
-	arrived, over := make(chan struct{}), make(chan struct{})
-	waiting := wrap(t, process(nodes), mustNotRun(t), httplock.Wait(long))
-	s := listen(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		close(arrived)
-		waiting.ServeHTTP(w, r)
-		close(over)
-	}))
-	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		<-arrived
-		leave()
-	}()
-	_, err := do(ctx, s, http.MethodPost, "x")
-	assert.ErrorIs(t, err, context.Canceled)
-	await(t, over, "the middleware")
-	assert.NoError(t, k.Release(t.Context()))
-	take(t, process(nodes), "x")
 }
 
 // TestAHandlerCanStream: the ResponseWriter is the server's own, and the lock is held to
@@ -212,47 +149,4 @@ func TestAHandlerCanHijack(t *testing.T) {
 		}
 	}))
 	assert.Equal(t, http.StatusTeapot, status(t, s, "x"))
-}
-
-// TestAnAnswerToHEADIsWellFormed: nothing of a body is on the connection, which
-// serves the next request.
-func TestAnAnswerToHEADIsWellFormed(t *testing.T) {
-	t.Parallel()
-	nodes := redlocktest.Start(t)
-	take(t, process(nodes), "x")
-	s := listen(t, wrap(t, process(nodes), func(http.ResponseWriter, *http.Request) {}))
-	retryAfter := ""
-	for try := 0; retryAfter == "" && try < 100; try++ { // it is not known where the nodes are slow to tell
-		answer, err := do(t.Context(), s, http.MethodHead, "x")
-		require.NoError(t, err)
-		answer.Body.Close()
-		assert.Equal(t, 423, answer.StatusCode)
-		retryAfter = answer.Header.Get("Retry-After")
-	}
-	assert.NotEmpty(t, retryAfter)
-	assert.Equal(t, 200, status(t, s, "y"))
-}
-
-// TestAMajorityThatDiesEndsTheHandlersContext, refuses other requests, and tells
-// OnLost.
-func TestAMajorityThatDiesEndsTheHandlersContext(t *testing.T) {
-	t.Parallel()
-	nodes := redlocktest.Start(t)
-	entered := make(chan struct{})
-	causes, lost := make(chan error, 1), make(chan error, 1)
-	s := listen(t, wrap(t, process(nodes), func(_ http.ResponseWriter, r *http.Request) {
-		close(entered)
-		<-r.Context().Done()
-		causes <- context.Cause(r.Context())
-	}, httplock.Lock(redlock.TTL(4*time.Second), redlock.NodeTimeout(3*time.Second)),
-		httplock.OnLost(func(_ *http.Request, err error) { lost <- err })))
-
-	answered := make(chan int)
-	go func() { answered <- status(t, s, "x") }()
-	await(t, entered, "the handler")
-	nodes.Outage(2)
-	assert.Equal(t, 503, status(t, s, "y"))
-	assert.ErrorIs(t, await(t, causes, "the loss"), redlock.ErrLost)
-	assert.ErrorIs(t, await(t, lost, "OnLost"), redlock.ErrLost)
-	assert.Equal(t, 200, await(t, answered, "the answer"), "the handler's own")
 }

@@ -74,35 +74,6 @@ func TestAWaitThatIsOverInAnOutageIs503(t *testing.T) {
 	})
 }
 
-// TestAnOutageIsWaitedOutForThePatienceOfTheLock: it is not known how long it takes.
-func TestAnOutageIsWaitedOutForThePatienceOfTheLock(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		const patience = 2 * time.Second
-		h := wrap(t, open(t, w), mustNotRun(t), httplock.Wait(time.Hour), httplock.Lock(redlock.Patience(patience)))
-		for _, s := range w.Servers()[:3] {
-			s.Hang()
-		}
-		waited := took(func() { isProblem(t, serve(h, request(t, "x")), 503, unavailable, "5") })
-		assert.GreaterOrEqual(t, waited, patience)
-		assert.LessOrEqual(t, waited, patience+nodeTimeout)
-		for _, s := range w.Servers()[:3] {
-			s.Resume()
-		}
-	})
-}
-
-// TestAQuarantineIsWaitedOut if there is time for it, and else is told.
-func TestAQuarantineIsWaitedOut(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l := open(t, w, redlock.MemoryGuard(true))
-		isProblem(t, serve(wrap(t, l, mustNotRun(t), httplock.Wait(2*time.Second)), request(t, "x")), 503, unavailable, "9")
-		ran := 0
-		h := wrap(t, l, func(http.ResponseWriter, *http.Request) { ran++ }, httplock.Wait(time.Minute))
-		assert.Equal(t, 200, serve(h, request(t, "x")).Code)
-		assert.Equal(t, 1, ran)
-	})
-}
-
 // TestRetriesOfLockCount, with and without Wait.
 func TestRetriesOfLockCount(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -159,20 +130,4 @@ func TestARequestThatEndsWhileItWaits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestARequestThatHasEndedAsksNoNode.
-func TestARequestThatHasEndedAsksNoNode(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		asked := 0
-		w.Watch(func(sim.Step) { asked++ })
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		l := open(t, w)
-		for _, wait := range []time.Duration{0, time.Hour} {
-			h := wrap(t, l, mustNotRun(t), httplock.Wait(wait))
-			isProblem(t, serve(h, request(t, "x").WithContext(ctx)), 503, unavailable, "5")
-		}
-		assert.Zero(t, asked)
-	})
 }
