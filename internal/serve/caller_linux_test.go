@@ -153,9 +153,7 @@ func TestAClientThatOnlyReads(t *testing.T) {
 
 // TestALockLastsForAsLongAsAClientThatOnlyReadsIsTold, though its session ran down while it waited.
 func TestALockLastsForAsLongAsAClientThatOnlyReadsIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{TTL: 10 * time.Second})
+	served(t, Config{TTL: 10 * time.Second}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		mine := open(t, s, `{"ttl_ms":10000}`)
 		time.AfterFunc(9*time.Second, servers.Hold("a"))
 		sending, shutDown := context.WithCancel(t.Context())

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -48,12 +49,25 @@ func start(t testing.TB, c Config) (*redlocktest.Servers, *Server) {
 		c.TTL = 10 * time.Second
 	}
 	s := New(servers.Locker(redlock.TTL(c.TTL)), c)
-	t.Cleanup(func() {
-		over, cancel := context.WithCancel(context.Background())
-		cancel()
-		s.Close(over)
-	})
+	t.Cleanup(func() { endNow(s) })
 	return servers, s
+}
+
+// served runs a test of a Server in virtual time.
+func served(t *testing.T, c Config, test func(t *testing.T, servers *redlocktest.Servers, s *Server)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		servers, s := start(t, c)
+		test(t, servers, s)
+	})
+}
+
+// endNow ends a Server without time for its clients.
+func endNow(s *Server) (released, left int) {
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	return s.Close(over)
 }
 
 // open returns a client with a session of its own.
@@ -103,6 +117,12 @@ func (c *client) take(body string) answer {
 	fits(c.t, body, "components", "schemas", "Wish")
 	require.Equal(c.t, http.StatusCreated, a.status, a.body)
 	return a
+}
+
+// release releases a lease.
+func (c *client) release(lease string) {
+	c.t.Helper()
+	require.Equal(c.t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+lease, "").status)
 }
 
 // free reports whether nobody holds a lock.

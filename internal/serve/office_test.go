@@ -327,9 +327,7 @@ func TestARestartGivesTheOfficeBack(t *testing.T) {
 
 // TestReadiness is asked of the servers once in a second.
 func TestReadiness(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := &candidate{&client{t: t, server: s}, s}
 		servers.Outage(1)
 		require.Equal(t, http.StatusOK, c.probed("/readyz"))

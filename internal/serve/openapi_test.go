@@ -18,11 +18,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // A description is what of openapi.json is compared with the code.
@@ -268,9 +269,7 @@ func TestParametersHaveRoomForTokens(t *testing.T) {
 }
 
 func TestTheDescriptionIsServed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := &client{t: t, server: s}
 		a := c.ask("GET", "/openapi.json", "")
 		assert.Equal(t, http.StatusOK, a.status)

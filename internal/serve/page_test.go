@@ -51,9 +51,7 @@ func names(v view) (all []string) {
 }
 
 func TestThereIsNoPageUnlessAskedFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := &client{t: t, server: s}
 		for _, path := range []string{"/ui", "/ui/", "/v1/survey"} {
 			assert.Equal(t, http.StatusNotFound, c.ask("GET", path, "").status, path)
@@ -195,7 +193,7 @@ func TestEvents(t *testing.T) {
 		require.Len(t, v.Events, 1, "most servers are silent, and may still hold what is not seen")
 		assert.Equal(t, "down", v.Events[0].What)
 		c.ask("DELETE", "/v1/session", "")
-		closeNow(s)
+		endNow(s)
 	})
 }
 
@@ -311,12 +309,6 @@ func TestHealthIsAWord(t *testing.T) {
 	}
 }
 
-func closeNow(s *Server) {
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	s.Close(over)
-}
-
 // TestTheHistoryIsBounded, and has the latest.
 func TestTheHistoryIsBounded(t *testing.T) {
 	t.Parallel()
@@ -403,7 +395,7 @@ func TestTheEndOfAPage(t *testing.T) {
 		go func() { done <- (&client{t: t, server: s}).ask("GET", "/v1/survey?seen=0&wait_ms=60000", "") }()
 		synctest.Wait()
 		began := time.Now()
-		closeNow(s)
+		endNow(s)
 		assert.Equal(t, kindEnding, (<-done).problem.Kind)
 		assert.Less(t, time.Since(began), time.Second)
 	})

@@ -4,21 +4,20 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // TestARequestAtTheLastMoment keeps its session: the timer that ran out while it was answered is of the
 // time before.
 func TestARequestAtTheLastMoment(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		of, err := s.table.session(c.session)
 		require.NoError(t, err)
@@ -33,9 +32,7 @@ func TestARequestAtTheLastMoment(t *testing.T) {
 
 // TestNothingIsToldBeyondTheEnd of the server, of the lock, or of the session.
 func TestNothingIsToldBeyondTheEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":60000}`)
 		limited := c.take(`{"name":"limited","max_hold_ms":2000}`)
 		assert.LessOrEqual(t, limited.lease.ValidFor, int64(2000))
@@ -68,9 +65,7 @@ func TestNothingIsToldBeyondTheEnd(t *testing.T) {
 // TestTheEndOfTheServerIsTheEndOfConnections: a client that asks again does so on a new one, and not on one
 // that is closed meanwhile.
 func TestTheEndOfTheServerIsTheEndOfConnections(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.take(`{"name":"a"}`)
 		now := c.ask("GET", "/v1/session", "")
@@ -95,9 +90,7 @@ func TestTheEndOfTheServerIsTheEndOfConnections(t *testing.T) {
 // TestALockThatComesWithTheEnd is not granted: the server counts what its clients have once, and what
 // came later would be told, and released at once.
 func TestALockThatComesWithTheEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		of, err := s.table.session(c.session)
 		require.NoError(t, err)
@@ -126,17 +119,15 @@ func TestALockThatComesWithTheEnd(t *testing.T) {
 // TestLoneSessionsEndWithTheirLeases: a client that asks for one lock after the other does not use up
 // the sessions that there may be.
 func TestLoneSessionsEndWithTheirLeases(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{Limits: Limits{Sessions: 2}})
+	served(t, Config{Limits: Limits{Sessions: 2}}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		for range 5 {
 			c := &client{t: t, server: s}
 			a := c.take(`{"name":"a","ttl_ms":3600000}`)
 			c.session = a.lease.Session
 			second := c.take(`{"name":"b"}`)
-			require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").status)
+			c.release(a.lease.Lease)
 			require.Equal(t, http.StatusOK, c.ask("GET", "/v1/session", "").status, "it has another")
-			require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+second.lease.Lease, "").status)
+			c.release(second.lease.Lease)
 			require.Equal(t, kindSession, c.ask("GET", "/v1/session", "").problem.Kind)
 		}
 		assert.Empty(t, s.table.sessions)
@@ -146,9 +137,7 @@ func TestLoneSessionsEndWithTheirLeases(t *testing.T) {
 // TestALeaseThatIsReleasedBeforeItIsTold, by a client that has seen it in its state, is not the answer
 // to the request for it when that comes again.
 func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		of, err := s.table.session(c.session)
 		require.NoError(t, err)
@@ -162,7 +151,7 @@ func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
 		require.NoError(t, err)
 		l, err := of.add(lock, w.grant(lock, time.Time{}), first)
 		require.NoError(t, err)
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+l.id, "").status)
+		c.release(l.id)
 		of.settle(first, l)
 		told, err := l.locked(&request{since: time.Now()})
 		require.NoError(t, err)
@@ -171,25 +160,6 @@ func TestALeaseThatIsReleasedBeforeItIsTold(t *testing.T) {
 		again := c.take(`{"name":"a"}`)
 		assert.NotEqual(t, l.id, again.lease.Lease)
 		assert.True(t, again.lease.Held)
-	})
-}
-
-func TestWhatIsTooLargeIsNotCutShort(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{IsLoopback: true})
-		c := open(t, s, "")
-		for _, body := range []string{ // 2^64 ns and ten seconds
-			`{"name":"a","ttl_ms":18446744083710}`, `{"name":"a","max_hold_ms":18446744083710}`,
-		} {
-			a := c.ask("POST", "/v1/locks", body)
-			assert.Equal(t, http.StatusBadRequest, a.status, a.body)
-			assert.Contains(t, a.problem.Detail, "18446744083710 must be between")
-		}
-		c.headers = map[string]string{"Accept": "text/event-stream"}
-		assert.Contains(t, c.ask("GET", "/v1/session?bound=yes", "").problem.Detail, "bound=yes: must be true or false")
-		c.headers = map[string]string{"Idempotency-Key": strings.Repeat("x", maxKey+1)}
-		assert.Contains(t, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Detail, "Idempotency-Key has 256 bytes")
 	})
 }
 

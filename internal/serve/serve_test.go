@@ -10,8 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
@@ -36,9 +34,7 @@ func TestValidFor(t *testing.T) {
 
 // TestAClientThatDiesGivesItsLocksBack when its session's TTL is over, and no sooner than it was told.
 func TestAClientThatDiesGivesItsLocksBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":4000}`)
 		c.take(`{"name":"a"}`)
 		for range 20 { // for as long as it asks, its lock is kept
@@ -62,9 +58,7 @@ func TestAClientThatDiesGivesItsLocksBack(t *testing.T) {
 
 // TestALeaseWithoutASessionHasOneOfItsOwn, which any request for the lease keeps alive.
 func TestALeaseWithoutASessionHasOneOfItsOwn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := &client{t: t, server: s}
 		a := c.take(`{"name":"a","ttl_ms":3000,"fenced":true}`)
 		require.NotEmpty(t, a.lease.Session)
@@ -94,9 +88,7 @@ func TestALeaseWithoutASessionHasOneOfItsOwn(t *testing.T) {
 
 // TestALossIsTold to a client that waits for news, and stays to be seen until it is acknowledged.
 func TestALossIsTold(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		a := c.take(`{"name":"a"}`)
 		seen := c.ask("GET", "/v1/session", "").session
@@ -116,9 +108,7 @@ func TestALossIsTold(t *testing.T) {
 
 // TestTheEndOfASessionReleasesItsLeases before it is answered, and tells of those that were lost.
 func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		for range 20 {
 			c := open(t, s, "")
 			c.take(`{"name":"a"}`)
@@ -145,9 +135,7 @@ func TestTheEndOfASessionReleasesItsLeases(t *testing.T) {
 
 // TestNewsOfTheTimeLeft: a client that polls is answered before what it was told is over.
 func TestNewsOfTheTimeLeft(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":60000}`)
 		end := c.take(`{"name":"a","ttl_ms":3000}`).end()
 		for range 100 {
@@ -162,9 +150,7 @@ func TestNewsOfTheTimeLeft(t *testing.T) {
 
 // TestAnswersThatDidNotArrive: a client that asks again with its key gets the lease that it has.
 func TestAnswersThatDidNotArrive(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.headers = map[string]string{"Idempotency-Key": "1"}
 		release := servers.Hold("a")
@@ -187,7 +173,7 @@ func TestAnswersThatDidNotArrive(t *testing.T) {
 		c.askUnder(gone, "POST", "/v1/locks", `{"name":"b"}`)
 		again := c.take(`{"name":"b"}`)
 		assert.Len(t, c.ask("GET", "/v1/session", "").session.Leases, 2)
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+again.lease.Lease, "").status)
+		c.release(again.lease.Lease)
 		assert.NotEqual(t, again.lease.Lease, c.take(`{"name":"b"}`).lease.Lease, "the key of a lease that was released is free")
 		c.session = ""
 		assert.Equal(t, kindBad, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
@@ -196,9 +182,7 @@ func TestAnswersThatDidNotArrive(t *testing.T) {
 
 // TestTheEnd: nothing is granted any more, clients are told, and have their time.
 func TestTheEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c, other := open(t, s, ""), open(t, s, "")
 		a := c.take(`{"name":"a"}`)
 		other.take(`{"name":"b","ttl_ms":2000}`)
@@ -222,7 +206,7 @@ func TestTheEnd(t *testing.T) {
 		assert.Equal(t, kindEnding, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
 		assert.Equal(t, kindEnding, c.ask("POST", "/v1/sessions", "").problem.Kind)
 		require.False(t, free(t, servers, "a"))
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").status)
+		c.release(a.lease.Lease)
 		began := time.Now()
 		assert.Equal(t, 1, <-left)
 		assert.Greater(t, time.Since(began), 4*time.Second)
@@ -231,9 +215,7 @@ func TestTheEnd(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"owner":"web-3"}`)
 		c.take(`{"name":"r","kind":"shared"}`)
 		c.take(`{"name":"r","kind":"shared"}`)
@@ -264,27 +246,11 @@ func TestKinds(t *testing.T) {
 
 		first := c.take(`{"name":"tick","every_ms":60000}`)
 		assert.NotEmpty(t, first.lease.Tick)
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+first.lease.Lease, "").status)
+		c.release(first.lease.Lease)
 		assert.Equal(t, kindDone, c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000}`).problem.Kind)
 		time.Sleep(time.Minute)
 		c = open(t, s, "")
 		c.take(`{"name":"tick","every_ms":60000}`)
-	})
-}
-
-// TestASplitVoteSkipsNoTick: the keys are those of machines that came at the same moment, and none of them
-// has the lock.
-func TestASplitVoteSkipsNoTick(t *testing.T) {
-	t.Parallel()
-	simtest.SimulateInUse(t, 1, time.Hour, func(t *testing.T, w *sim.World) {
-		s := New(simtest.Locker(t, w.NewClient(1)), Config{TTL: simtest.TTL})
-		defer s.Close(t.Context())
-		for i, value := range []string{"a", "b", "c"} {
-			w.Servers()[i].Set("tick", value, 2*time.Second)
-		}
-		c := open(t, s, "")
-		tick := c.take(`{"name":"tick","every_ms":60000}`).lease.Lease
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+tick, "").status)
 	})
 }
 
@@ -305,10 +271,10 @@ func TestATickIsOfTheRequestsArrival(t *testing.T) {
 				time.AfterFunc(50*time.Second, begin(servers))
 				first := c.take(`{"name":"tick","every_ms":60000,"wait_ms":300000}`)
 				assert.Equal(t, came.UTC().Format(time.RFC3339), first.lease.Tick)
-				require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+first.lease.Lease, "").status)
+				c.release(first.lease.Lease)
 				next := c.take(`{"name":"tick","every_ms":60000}`)
 				assert.Equal(t, came.Add(time.Minute).UTC().Format(time.RFC3339), next.lease.Tick, "it was not spent")
-				require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+next.lease.Lease, "").status)
+				c.release(next.lease.Lease)
 
 				time.Sleep(2 * time.Minute) // another tick
 				time.AfterFunc(3*time.Minute, begin(servers))
@@ -337,9 +303,7 @@ func TestATickIsOfTheRequestsArrival(t *testing.T) {
 
 // TestATickOfEachDay, of the zone and not of the server's.
 func TestATickOfEachDay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		for _, at := range []struct{ zone, day string }{
 			{"America/New_York", "1999-12-31"}, {"Europe/Berlin", "2000-01-01"}, {"UTC", "2000-01-01"}, // the bubble's clock begins with the year, in UTC
 		} {
@@ -347,7 +311,7 @@ func TestATickOfEachDay(t *testing.T) {
 			c := open(t, s, "")
 			first := c.take(body)
 			assert.Equal(t, at.day, first.lease.Tick)
-			require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+first.lease.Lease, "").status)
+			c.release(first.lease.Lease)
 			assert.Equal(t, kindDone, c.ask("POST", "/v1/locks", body).problem.Kind)
 		}
 		time.Sleep(5 * time.Hour)
@@ -359,22 +323,18 @@ func TestATickOfEachDay(t *testing.T) {
 
 // TestATickIsNotSpentInVain by a client that has no room for the lock.
 func TestATickIsNotSpentInVain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{Limits: Limits{Leases: 1}})
+	served(t, Config{Limits: Limits{Leases: 1}}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":600000}`)
 		held := c.take(`{"name":"a"}`).lease.Lease
 		assert.Equal(t, kindLimit, c.ask("POST", "/v1/locks", `{"name":"tick","every_ms":60000}`).problem.Kind)
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+held, "").status)
+		c.release(held)
 		tick := c.take(`{"name":"tick","every_ms":60000}`).lease.Lease
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+tick, "").status)
+		c.release(tick)
 	})
 }
 
 func TestAnOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":60000}`)
 		lease := c.take(`{"name":"a"}`).lease.Lease
 		end := servers.Outage(2)
@@ -389,9 +349,7 @@ func TestAnOutage(t *testing.T) {
 }
 
 func TestInspection(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"owner":"web-3"}`)
 		assert.JSONEq(t, `{"name":"a","held":false,"holders":[],"votes":3,"servers":3}`, c.ask("GET", "/v1/locks?name=a", "").body)
 		c.take(`{"name":"a","permits":2}`)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // A pipes is a listener whose connections are in memory: what is written waits until it is read. In a
@@ -85,9 +87,7 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 
 // TestAClientThatDoesNotReadLosesItsSession: what it does not take keeps no lock.
 func TestAClientThatDoesNotReadLosesItsSession(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		for i := range 40 { // more than one buffer has room for
 			c.take(fmt.Sprintf(`{"name":"%d","owner":"%s"}`, i, strings.Repeat("x", 100)))

@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // TestWhatAServerLeaves: the next one keeps what clients were told, also if it ends at once, and adopts
 // no more than it has room for.
 func TestWhatAServerLeaves(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, first := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := &client{t: t, server: first}
 		lone := c.take(`{"name":"a"}`)
 		c.take(`{"name":"b"}`)
@@ -26,9 +26,7 @@ func TestWhatAServerLeaves(t *testing.T) {
 		small := New(servers.Locker(), Config{Limits: Limits{Total: 1}})
 		kept, lost := small.Resume(t.Context(), left)
 		assert.Equal(t, []int{1, 1}, []int{kept, lost})
-		over, cancel := context.WithCancel(t.Context())
-		cancel()
-		released, expiring := small.Close(over)
+		released, expiring := endNow(small)
 		assert.Equal(t, []int{0, 1}, []int{released, expiring}, "its client was told that it has it")
 
 		next := New(servers.Locker(), Config{})
@@ -37,16 +35,14 @@ func TestWhatAServerLeaves(t *testing.T) {
 		of := next.table.sessions[lone.lease.Session]
 		require.NotNil(t, of)
 		assert.True(t, of.isLone, "it ends with its lock")
-		next.Close(over)
+		endNow(next)
 	})
 }
 
 // TestARestartInAnOutage: the next server asks for each lock until its TTL is over. One that is ended
 // meanwhile leaves to the one after it what it has not adopted.
 func TestARestartInAnOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, first := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := open(t, first, `{"ttl_ms":60000}`)
 		id := c.take(`{"name":"a"}`).lease.Lease
 		of := first.table.sessions[c.session] // as of a request that is under way
@@ -82,9 +78,7 @@ func TestARestartInAnOutage(t *testing.T) {
 // clients are told from then on, and they must not be told that it ends. A client whose connection is cut
 // asks again.
 func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, first := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, first *Server) {
 		c := open(t, first, "")
 		path := "/v1/locks/" + c.take(`{"name":"a"}`).lease.Lease
 		seen := text(c.ask("GET", "/v1/session", "").session.Version)
@@ -130,9 +124,7 @@ func TestAServerThatLeavesAnswersNoMore(t *testing.T) {
 		assert.False(t, c.ask("GET", "/v1/session?wait_ms=60000&seen="+seen, "").session.Ending)
 		assert.Zero(t, time.Since(began), "a client that was cut off is told at once")
 		assert.Equal(t, http.StatusNoContent, c.ask("DELETE", path, "").status)
-		over, cancel := context.WithCancel(t.Context())
-		cancel()
-		next.Close(over)
+		endNow(next)
 	})
 }
 
@@ -149,9 +141,7 @@ func (c *client) isCut(method, path, body string) (cut bool) {
 
 // TestALimitedLockOutlivesTwoRestarts, and is held for no longer than it was allowed to be.
 func TestALimitedLockOutlivesTwoRestarts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, `{"ttl_ms":3600000}`)
 		c.take(`{"name":"a","max_hold_ms":60000}`)
 		time.Sleep(50 * time.Second)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/redlocktest"
 )
 
 // A reader reads a stream of states over a socket.
@@ -103,9 +105,7 @@ func TestAStreamThatIsBound(t *testing.T) {
 
 // TestAStreamKeepsASessionAlive, and one that broke for its TTL.
 func TestAStreamKeepsASessionAlive(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.take(`{"name":"a"}`)
 		c.headers = map[string]string{"Accept": "text/event-stream"}

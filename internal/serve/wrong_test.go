@@ -51,9 +51,7 @@ func TestOtherMethods(t *testing.T) {
 
 // TestErrorsAreInTheWordsOfHTTP: what the library says to programs in Go is said otherwise.
 func TestErrorsAreInTheWordsOfHTTP(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{})
+	served(t, Config{}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.take(`{"name":"a","max_hold_ms":2000}`)
 		time.Sleep(3 * time.Second)
@@ -121,6 +119,8 @@ func TestWrongInput(t *testing.T) {
 			{locks, `{"name":"c","wait_ms":-1}`, bad, `"wait_ms": -1 must be between 0 and 3600000`},
 			{locks, `{"name":"c","max_hold_ms":-1}`, bad, `"max_hold_ms": `},
 			{locks, `{"name":"c","max_hold_ms":9223372036854775807}`, bad, `"max_hold_ms": `},
+			{locks, `{"name":"c","ttl_ms":18446744083710}`, bad, `18446744083710 must be between`}, // 2^64 ns and ten seconds
+			{locks, `{"name":"c","max_hold_ms":18446744083710}`, bad, `18446744083710 must be between`},
 			{locks, `{"name":"c","every_ms":10}`, bad, `"every_ms": 10 must be between 1000 and`},
 			{locks, `{"name":"c","every_ms":-10}`, bad, `"every_ms": `},
 			{locks, `{"name":"c","every_ms":1000,"kind":"shared"}`, bad, `"every_ms" is for one name`},
@@ -182,13 +182,15 @@ func TestWrongInput(t *testing.T) {
 		assert.Equal(t, kindBad, other.ask("GET", "/v1/session", "").problem.Kind)
 		other.headers = map[string]string{"Content-Type": "text/plain"}
 		assert.Contains(t, other.ask("POST", "/v1/locks", `{"name":"c"}`).body, "Content-Type")
+		c.headers = map[string]string{"Accept": "text/event-stream"}
+		assert.Contains(t, c.ask("GET", "/v1/session?bound=yes", "").problem.Detail, "bound=yes: must be true or false")
+		c.headers = map[string]string{"Idempotency-Key": strings.Repeat("x", maxKey+1)}
+		assert.Contains(t, c.ask("POST", "/v1/locks", `{"name":"a"}`).problem.Detail, "Idempotency-Key has 256 bytes")
 	})
 }
 
 func TestLimitOfSessions(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := start(t, Config{Limits: Limits{Sessions: 2}})
+	served(t, Config{Limits: Limits{Sessions: 2}}, func(t *testing.T, _ *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		open(t, s, "")
 		assert.Equal(t, kindLimit, c.ask("POST", "/v1/sessions", "").problem.Kind)
@@ -198,15 +200,13 @@ func TestLimitOfSessions(t *testing.T) {
 }
 
 func TestLimitOfAllLeases(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		servers, s := start(t, Config{Limits: Limits{Total: 2}})
+	served(t, Config{Limits: Limits{Total: 2}}, func(t *testing.T, servers *redlocktest.Servers, s *Server) {
 		c := open(t, s, "")
 		c.take(`{"name":"a"}`)
 		a := open(t, s, "").take(`{"name":"b"}`)
 		assert.Equal(t, kindLimit, c.ask("POST", "/v1/locks", `{"name":"c"}`).problem.Kind)
 		assert.True(t, free(t, servers, "c"))
-		require.Equal(t, http.StatusNoContent, c.ask("DELETE", "/v1/locks/"+a.lease.Lease, "").status)
+		c.release(a.lease.Lease)
 		c.take(`{"name":"c"}`)
 	})
 }
