@@ -81,37 +81,31 @@ func checkValue(value string) error {
 	return nil
 }
 
-// Adopt takes over the lock name that another process has taken, or an earlier life of this one, and
-// that the nodes still hold with value: its Lock.Value. It asks all nodes once to extend it. If a quorum
-// has done so it is a Lock like those of Acquire: it is renewed, its Context tells of a loss, and Release
-// and Close release it. It is certainly held for the TTL less Drift(TTL), counted from before the call. A
-// lock that is gone is not made anew.
+// Adopt takes over the lock name from another process, or from an earlier life of this one. value
+// is its Lock.Value, which the nodes must still hold: a lock that is gone is not made anew. The
+// result is a Lock like those of Acquire, held for the TTL less Drift(TTL) from before the call.
 //
-// The holder must have gone for good, and without having released the lock: its process has died, or has
-// exited without Close. A holder that lives goes on believing in the lock, so two work. It releases the
-// lock when it is done or its own time is over, and so does one that was only paused; then the adopter's
-// Context ends as for a DEL. What was released must not be adopted, because the release may still be on its
+// The holder must be gone for good without having released the lock: its process died, or exited
+// without Close. A holder that lives or was only paused works on, and its release ends the
+// adopter's lock. Do not adopt a lock that was released, because the release may still be on its
 // way.
 //
-// The kind of the lock is told by the options, as for Acquire:
+// The options tell the kind of the lock, as for Acquire:
 //
-//   - An exclusive lock, also one that was taken with Fenced. Its token is not known here, so Lock.Fence is
-//     zero, and the caller goes on with the old one. Later locks with Fenced get greater ones.
-//   - Shared: a reader's. Callers that shared one have one value for all their Locks. It can be adopted for
-//     each of them, and these Locks share it again, if they would by Acquire. A writer's lock that is adopted
-//     so is a reader's from then on (see Lock.Downgrade).
-//   - Permits(k): a permit, which one being found by the value.
+//   - An exclusive lock, also one with Fenced. Lock.Fence is zero; the caller goes on with the old
+//     token, and later locks get greater ones.
+//   - Shared: a reader's. Readers that shared a value can each be adopted by it. A writer's lock
+//     becomes a reader's (see Lock.Downgrade).
+//   - Permits(k): a permit, found by the value.
 //
-// A lock of several names, or with a Weight above 1, has a value for each, of which Lock.Value tells one
-// only: it cannot be adopted as a whole. Nor can one that this Locker itself holds, but by readers. Of the
-// other options Fenced and Owner have no effect: the value tells the owner. The holder's TTL, if it was
-// longer, stays on the nodes until the lock is released.
+// A lock of several names, or with a Weight above 1, cannot be adopted as a whole, because it has a
+// value for each. A lock that this Locker holds cannot be adopted either, except a reader's. Fenced
+// and Owner have no effect. A longer TTL of the holder stays on the nodes until the release.
 //
-// Errors: ErrLost if a majority of nodes holds the value no more; ErrNoQuorum or ctx's error if too few
-// nodes answered: some may have extended it all the same, and asking again makes sense. ErrClosed after
-// Close. Adopt takes one round trip, one more where a node's record has changed since this Locker read it
-// and for a permit, and two more where the TTL must be entered into the records first. Each waits for the
-// node timeout at most. Observers hear of it as of an acquisition. It is safe for concurrent use.
+// Errors: ErrLost if a majority of nodes no longer holds the value; ErrNoQuorum or ctx's error if
+// too few nodes answered, and asking again makes sense; ErrClosed after Close. Adopt takes one to
+// four round trips: more for a permit, or if a node's record must be read or changed. Each waits
+// for the node timeout at most. Observers see an acquisition. Adopt is safe for concurrent use.
 func (l *Locker) Adopt(ctx context.Context, name, value string, opts ...Option) (*Lock, error) {
 	if err := checkValue(value); err != nil {
 		return nil, err

@@ -14,40 +14,38 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/group"
 )
 
-// A Group is one of several independent sets of servers over which names are spread, so that more
-// servers do more work: see NewGroups.
+// A Group is one of several independent sets of servers that share the names among them: see
+// NewGroups.
 type Group struct {
-	// Name decides with each lock's name which group that is in. It stays with the group for as
-	// long as that is used, whatever its servers are.
+	// Name and the lock's name decide which group has the lock. Keep it while the group is used,
+	// whatever its servers are.
 	Name string
 
 	// Nodes are the group's servers, as for New.
 	Nodes []Node
 
-	// Prefix stands before the keys of the group, behind that of the Locker. Groups that have servers
-	// in common need different ones: so one can take the place of the other, with the map's next
-	// version, while single servers or their number change. Default empty.
+	// Prefix stands before the keys of the group, after the Locker's. Groups with servers in common
+	// need different ones. So a group can replace another, in the map's next version, to change
+	// single servers or their number. Default empty.
 	Prefix string
 
-	// Joining says, while the map is being changed, that the version before has no such group.
+	// Joining says, during a change of the map, that the version before has no such group.
 	Joining bool
-	// Leaving says, while the map is being changed, that the version before is the last that has
-	// the group.
+	// Leaving says, during a change of the map, that the version before is the last that has the
+	// group.
 	Leaving bool
 }
 
-// A Map says which groups there are. It is the same for all clients, but while it is being changed:
+// A Map says which groups there are. All clients have the same. To change it:
 //
-//  1. Clients get the next Version, one after the other, with the groups of both versions, of which
+//  1. Give clients the next Version, one after the other, with the groups of both versions, of which
 //     some are Joining or Leaving. They lock names whose group changes in both groups.
 //  2. When all clients have it, Locker.Groups says within a minute that the change is Complete.
-//  3. Clients get the same Version without the groups that were Leaving, and without Joining.
+//  3. Give clients the same Version without the groups that were Leaving, and without Joining.
 //
-// Meanwhile a permit of a name that moves is the same slot in both groups, so one may be refused though
-// others are free.
-//
-// A client that skips a step gets ErrMap wherever a client of another step has been, and so does one
-// that is left behind.
+// Meanwhile a permit of a name that moves needs the same slot in both groups, so it may be refused
+// although others are free. A client that skips a step, or is left behind, gets ErrMap wherever a
+// client of another step has been.
 type Map struct {
 	// Version is one above that of the map before. Default 1.
 	Version int
@@ -55,20 +53,20 @@ type Map struct {
 	Groups []Group
 }
 
-// NewGroups returns a Locker over several groups of servers, each of which is like the nodes of New.
-// A name is in one group (but see Map), by rendezvous hashing: so each group has its part of the
-// names, and a group that is added takes its part from all others. All that a Locker promises of a
-// name rests on the servers of its group, and an outage of a group is one for its names only.
+// NewGroups returns a Locker over several groups of servers, each like the nodes of New. Rendezvous
+// hashing puts a name in one group (in two while the map changes), so a new group takes its share
+// of the names from all others. A name depends only on the servers of its group, and so does an
+// outage.
 //
 // AcquireAll waits for names of several groups in the order of the groups' names.
 //
-// For each group the Locker holds a lock of its own, of a reader and with the Locker's TTL: its
-// presence, which keeps the map from being changed without it. No lock of the Locker outlives that
-// one, so a lock with a longer TTL ends earlier where a group cannot be reached. To begin with, all
-// servers must answer once; later each group is on its own.
+// In each group the Locker holds a reader's lock of its own, with the Locker's TTL: its presence,
+// which keeps the map from changing without it. No lock outlives the presence, so a lock with a
+// longer TTL ends earlier if its group cannot be reached. To begin with, all servers must answer
+// once; later each group is on its own.
 //
-// The first use of a group takes some round trips more. Errors are those of New and of its calls, and
-// ErrMap if other clients of a group use a map that does not go together with this one.
+// The first use of a group takes some more round trips. Errors are those of New and of its calls,
+// and ErrMap if other clients use a map that contradicts this one.
 func NewGroups(m Map, opts ...LockerOption) (*Locker, error) {
 	var nodes []protocol.Node
 	for _, m := range m.Groups {
@@ -147,8 +145,8 @@ type MapState struct {
 }
 
 // Groups asks the servers of all groups which versions of the map are in use, and changes nothing.
-// For a Locker of New it is an error. What too few servers tell is no error, but stands with the
-// group. It waits for the node timeout at most, and is safe for concurrent use.
+// It is an error for a Locker of New. If too few servers of a group answer, its GroupState says so.
+// Groups waits for the node timeout at most, and is safe for concurrent use.
 func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
 	if l.groups == nil {
 		return nil, errors.New("redlock: the Locker has no groups; make it with NewGroups")
@@ -223,8 +221,8 @@ func (p *place) groupError(name string, f *core.Failure, err error) error {
 	return e
 }
 
-// GroupOf returns the name of the group that the lock name is in, after a change of the map that is
-// under way. It is empty for a Locker of New.
+// GroupOf returns the name of the group that the lock name is in, or will be in after a change of
+// the map. It is empty for a Locker of New.
 func (l *Locker) GroupOf(name string) string {
 	if l.groups == nil {
 		return ""
@@ -232,9 +230,8 @@ func (l *Locker) GroupOf(name string) string {
 	return l.groups.Of(name)
 }
 
-// GroupsOf returns the names of the groups that a key is in: one, or, if a change that is under way
-// moves it to another group, both. The key is a lock's name behind the Lockers' Prefix, and the map
-// one that NewGroups takes.
+// GroupsOf returns the names of the groups that a key is in: one, or two while a change of the map
+// moves it. The key is the Lockers' Prefix and the lock's name.
 func (m Map) GroupsOf(key string) (names []string) {
 	var groups []group.Group
 	for _, g := range m.Groups {

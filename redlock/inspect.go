@@ -25,15 +25,14 @@ type NodeState struct {
 	Node   string
 	Value  string        // of the lock's key; empty if the node holds none
 	TTL    time.Duration // what is left of it; NoTTL if it never expires
-	Stuck  bool          // there is a key and it has no TTL: only a DEL frees it
-	Holder Holder        // what Value tells of who holds it
+	Stuck  bool          // the key has no TTL: only a DEL frees it
+	Holder Holder        // by the label in Value
 	Err    error         // a *NodeError: why the node did not say; nil if it did
 }
 
-// Holder returns the value that a quorum of nodes holds, and how long a quorum
-// will go on doing so if the holder does not extend it (NoTTL: for ever). ok
-// is false if there is none; single nodes may still hold something, as while a
-// vote is under way. HolderOf tells whose value it is, if that has a label.
+// Holder returns the value that a quorum of nodes holds, and how long a quorum will hold it unless
+// it is extended (NoTTL: for ever). HolderOf reads its label. If ok is false there is no such
+// value; single nodes may still hold something, for example during a vote.
 func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 	const never = time.Duration(1<<63 - 1)
 	ttls := map[string][]time.Duration{}
@@ -62,12 +61,11 @@ func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 	return "", 0, false
 }
 
-// Inspect asks every node what it holds for name, and changes nothing. It
-// waits for all of them, at most for the node timeout.
+// Inspect asks every node what it holds for name, and changes nothing. It waits for all of them,
+// for the node timeout at most.
 //
-// If fewer than a quorum answered, the error is a *QuorumError that matches
-// ErrNoQuorum, or ctx's error if that ended; what the others said is returned
-// with it.
+// If fewer than a quorum answered, the error is a *QuorumError that matches ErrNoQuorum, or ctx's
+// error if that ended. The answers that came are returned with it.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) {
 	if ctx == nil {
 		return nil, nilContext(protocol.OpInspect, name)
@@ -82,10 +80,8 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) 
 	return all[0], err
 }
 
-// InspectPermits asks every node what it holds for each of the k permits of name, and changes
-// nothing: as Inspect, with an Inspection for each, in order. k is from 1 to 1,000; locks that
-// clients with a higher k hold beyond that are not seen. It returns within the node timeout. If
-// fewer than a quorum answered about some permit, the error is that of Inspect.
+// InspectPermits asks every node what it holds for each of the k permits of name, as Inspect, and
+// returns an Inspection for each, in order. k is from 1 to 1,000; permits beyond k are not seen.
 func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Inspection, error) {
 	if ctx == nil {
 		return nil, nilContext(protocol.OpInspect, name)

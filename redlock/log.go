@@ -11,27 +11,21 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// Log has the Locker write what it does to l. Default: nowhere. It goes together
-// with Observe.
+// Log writes what the Locker does to l. Default: nowhere. It can be combined with Observe.
 //
 //	Error   a lock was lost
 //	Warn    no quorum; a release that no quorum confirmed; a node's fault
 //	Info    a node answers again
 //	Debug   all else: each vote, try, acquisition, extension and release, and contention
 //
-// Outages and a node's faults come as often as a node is asked. Of those that tell
-// of no quorum, and of each node's faults, one a minute is a Warn and the others
-// are Debug, so that no load makes a flood above Debug. A Warn and an Info tell of
-// servers and not of a lock: they have no lock's name, votes or times, so that
-// those of all processes are alike. The records at Debug have all.
+// Warnings about outages, and about each node's faults, come at most once a minute; the others are
+// Debug. A Warn or an Info is about servers, and names no lock, votes or times, so it is alike in
+// all processes. Other records have what is known: name, permit, op, group, node, outcome, votes,
+// elapsed, remaining and err, and the event's context for handlers that look for traces. The value
+// of a lock is never logged.
 //
-// Records are written in a goroutine of their own. Where that is too slow, as it is on
-// a pipe that no process reads, records are dropped and not waited for, and the next
-// that is written comes behind a Warn that says how many: see Observer.
-//
-// Others have what is known of: name, permit, op, group, node, outcome, votes,
-// elapsed, remaining and err, and the context of the event, for handlers that look for
-// traces there. The value of a lock is never among them.
+// A goroutine of its own writes the records. If that is too slow, records are dropped, and a Warn
+// says how many: see Observer.
 func Log(l *slog.Logger) LockerOption {
 	return lockerOnly(func(s *settings) error {
 		if l == nil {

@@ -28,11 +28,12 @@ import (
 
 const maxMark = 1<<53 - 1
 
-// Mark returns the highest number that the mark of the lock's name was raised to, zero for none,
-// as the nodes tell it that answer within the node timeout. A lock of several names has none.
+// Mark returns the highest number that the mark of the lock's name was raised to, and zero for
+// none. It asks all nodes, and waits for the node timeout at most. A lock of several names has no
+// mark. Mark is safe for concurrent use.
 //
-// Errors: ErrLost, ErrReleased or ErrClosed if the lock is not held any more; ErrNoQuorum or ctx's
-// error if too few nodes told. Mark is safe for concurrent use.
+// Errors: ErrLost, ErrReleased or ErrClosed if the lock is no longer held; ErrNoQuorum or ctx's
+// error if too few nodes answered.
 func (k *Lock) Mark(ctx context.Context) (int64, error) {
 	if ctx == nil {
 		return 0, nilContext(protocol.OpMark, k.name)
@@ -80,16 +81,14 @@ func parseMark(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// RaiseMark raises the lock's mark to a number above all that it was raised to before, for so long
-// at least: whole milliseconds. After nil the lock is still held, and no other call with this
-// number or a lower one was or will be granted while the marks live, by whichever process: under
-// the assumption of exclusion that fewer than h+q-N nodes forget, where h nodes have the mark. A
-// node's memory guard does not look after marks.
+// RaiseMark raises the lock's mark to a higher number, for at least life, in whole milliseconds.
+// After nil the lock is still held, and no other process was or will be granted this number or a
+// lower one while the marks live. This assumes that fewer than h+q-N nodes forget, where h nodes
+// have the mark; the memory guard does not watch marks. RaiseMark is safe for concurrent use.
 //
 // Errors: ErrMarked if too many nodes have a mark as high; ErrLost, ErrReleased or ErrClosed if the
-// lock is not held any more; ErrNoQuorum or ctx's error if too few nodes answered. Some nodes may
-// have raised it all the same, and so no later call may be granted this number. RaiseMark is safe
-// for concurrent use.
+// lock is no longer held; ErrNoQuorum or ctx's error if too few nodes answered. Some nodes may then
+// have the mark, so no later call may be granted this number.
 func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) error {
 	switch {
 	case ctx == nil:

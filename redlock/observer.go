@@ -8,33 +8,28 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// An Observer is told what a Locker does: for logs, metrics and traces.
+// An Observer is told what a Locker does, for logs, metrics and traces. It must not call the
+// Locker.
 //
-// Each Observer has a queue and a goroutine of its own, so Observe is called for
-// one event after the other, in the order in which they happened. An Observer
-// that is slow, or that never returns, delays neither the end of a lock's context
-// nor other Observers. Events that come when its queue is full are dropped, and
-// Event.Dropped says how many. It must not call the Locker.
+// Each Observer has its own queue and goroutine, and gets one event after the other, in the order
+// in which they happened. A slow Observer delays neither the end of a lock's context nor other
+// Observers. If its queue is full events are dropped, and Event.Dropped counts them.
 //
-// TryAcquire, Acquire, Do, Extend and Release return when each Observer has been
-// told of what they did, but wait for one no longer than for a node (NodeTimeout),
-// and not at all for one that is behind already. Close gives up what an Observer
-// has not been told of by then.
+// TryAcquire, Acquire, Do, Extend and Release return when each Observer knows what they did. They
+// wait at most for the node timeout, and not for an Observer that is already behind. Close gives up
+// what is left.
 type Observer interface {
 	Observe(Event)
 }
 
-// A Tracer is an Observer that wants to know which acquisition an event belongs
-// to. Start is called when a TryAcquire, Acquire or Do begins, with the context
-// that it was given. What Start returns, which must be ctx or made from it, is
-// the Context of all events of that acquisition; the lock knows nothing of it.
-// Start runs in the caller's goroutine, which waits for it.
+// A Tracer is an Observer that wants to know which acquisition an event belongs to. Start is called
+// when a TryAcquire, Acquire or Do begins, with its context, in the caller's goroutine. It must
+// return that context or one made from it, which is then the Context of all events of the
+// acquisition, but not of the lock. Each of several Tracers gets what the one before has made.
 //
-// Each Start is followed by exactly one EventAcquired or EventNotAcquired with its
-// context, unless that was dropped; before the call returns, unless the Tracer
-// is slow (see Observer). Votes with it may come later: from nodes
-// that no call waited for. Of several Tracers, each is given what the one
-// before has made. A call with an impossible name or option is not started.
+// One EventAcquired or EventNotAcquired with that context follows each Start before the call
+// returns, unless the Tracer is slow (see Observer). Votes of nodes that the call did not wait for
+// may come later. A call with a wrong name or option is not started.
 type Tracer interface {
 	Observer
 	Start(ctx context.Context, name string) context.Context
@@ -45,30 +40,26 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// EventVote: a node replied. Op, Node, Outcome, Elapsed since the request
-	// was made, and Err for a fault. Granted with an Err is a vote that counts
-	// when the node is asked again: it has just learnt of locks with this TTL.
+	// EventVote: a node replied. It has Op, Node, Outcome, Elapsed since the request was made, and
+	// Err for a fault. Granted with an Err counts when the node is asked again, because it has just
+	// learnt of locks with this TTL.
 	EventVote EventKind = iota + 1
-	// EventAttempt: one try to acquire ended. Votes, Elapsed, and Remaining, or
-	// Err if it failed. There is none where a lock is handed over within the
-	// process.
+	// EventAttempt: one try to acquire ended. It has Votes, Elapsed, and Remaining, or Err if it failed.
+	// A handover within the process has none.
 	EventAttempt
-	// EventAcquired: TryAcquire, Acquire or Do has the lock. Votes, Elapsed
-	// with all waiting, Remaining. Exactly one EventLost or EventReleased will
-	// tell of the lock's end, which can be before this.
+	// EventAcquired: TryAcquire, Acquire or Do has the lock. It has Votes, Elapsed with all waiting, and
+	// Remaining. One EventLost or EventReleased tells of the lock's end, and can come before this.
 	EventAcquired
-	// EventNotAcquired: TryAcquire, Acquire or Do ended without the lock. Elapsed
-	// with all waiting, and Err.
+	// EventNotAcquired: TryAcquire, Acquire or Do ended without the lock. It has Elapsed with all
+	// waiting, and Err.
 	EventNotAcquired
-	// EventExtended: an extension or a renewal succeeded. Votes, Elapsed,
-	// Remaining.
+	// EventExtended: an extension or a renewal succeeded. It has Votes, Elapsed and Remaining.
 	EventExtended
-	// EventLost: a held lock was lost. Elapsed is how long it was held: since the
-	// try that got it began, or it was handed over. Err.
+	// EventLost: a held lock was lost. It has Err, and in Elapsed how long the lock was held, since the
+	// try that got it began or it was handed over.
 	EventLost
-	// EventReleased: a release ended. Votes are the nodes that confirmed it;
-	// Elapsed is how long the lock was held, as for EventLost; Err if a quorum
-	// did not confirm, and ErrClosed if Close did it.
+	// EventReleased: a release ended. It has Votes, the nodes that confirmed it, Elapsed as EventLost,
+	// and Err if no quorum confirmed; ErrClosed if Close did it.
 	EventReleased
 )
 
@@ -98,20 +89,19 @@ const (
 	Unknown = protocol.Unknown // no answer came: it may have done it, or may still do it
 )
 
-// An Event is one thing that happened. Fields that its kind does not mention
-// are zero, but for Time, Context, Name and Dropped.
+// An Event is one thing that happened. Fields that its kind does not mention are zero, except Time,
+// Context, Name and Dropped.
 type Event struct {
 	Kind EventKind
 	Time time.Time // when it happened, which may be long before the Observer is told
 
-	// Context is for its values only, and may have ended. All that belongs to an
-	// acquisition, with the releases of what a try had taken in vain, has the context
-	// that was given to the call, or what a Tracer made of that. The extensions, repairs,
-	// release and loss of a lock have the one that was given.
+	// Context is for its values only, and may have ended. Events of an acquisition have the context
+	// that was given to the call, or what a Tracer made of it. Events of the lock (extensions,
+	// repairs, release, loss) have the one that was given.
 	Context context.Context
 
 	Name      string // the lock's name
-	Group     string // of NewGroups, in which the lock is; of a lock of several names, that of one of them
+	Group     string // of NewGroups, that has the lock, or one of its names
 	Op        Op
 	Node      string
 	Outcome   Outcome
@@ -121,11 +111,10 @@ type Event struct {
 	Err       error
 
 	// Permits is how many callers may hold the lock, and Permit is which of them this one is (see
-	// Lock.Permit). Only of events about a lock with the option Permits above 1 that a caller has or
-	// had; zero otherwise.
+	// Lock.Permit). They are zero unless the event is about a held lock with Permits above 1.
 	Permits, Permit int
 
-	// Dropped is how many events this Observer was too slow for since it was last
-	// told of one. They happened before or soon after this one.
+	// Dropped is how many events this Observer was too slow for since the last one. They happened
+	// before or soon after this one.
 	Dropped int
 }

@@ -21,13 +21,13 @@ const (
 	maxOwner     = 128 // bytes
 )
 
-// Owner labels a lock with who holds it, such as "web-3 pid 812": Inspect, the command redlock
-// status and the QuorumError of a caller that is refused show the label to people, together with
-// the holder's wall clock when it asked for the lock. The label is readable by all who can read
-// the servers' keys, is written to errors and logs, and decides nothing: two holders may have the
-// same. Default empty: none. At most 128 bytes of printable text, in UTF-8.
+// Owner labels a lock with its holder, such as "web-3 pid 812", for people. Inspect, redlock status
+// and the QuorumError of a refused caller show the label and when the holder asked for the lock, by
+// its own clock. At most 128 bytes of printable UTF-8. Default empty: none.
 //
-// A lock is handed over within a process only to a caller with the same label.
+// The label decides nothing, and two holders may have the same. All who can read the servers' keys
+// can read it, and it is in errors and logs. A lock is handed over within a process only to a
+// caller with the same label.
 func Owner(label string) Option {
 	return Option{apply: func(s *settings) error {
 		switch {
@@ -45,8 +45,8 @@ func isPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// A Holder is what the value of a lock tells about who holds it. It is the zero Holder for a value
-// without a label, as that of another library.
+// A Holder is who holds a lock, as its value tells. It is zero for a value without a label, for
+// example of another library.
 type Holder struct {
 	Owner string    // the label, of the option Owner
 	Since time.Time // when the holder asked for the lock, by its own clock, to the second
