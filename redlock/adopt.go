@@ -104,7 +104,7 @@ func checkValue(value string) error {
 //
 // Errors: ErrLost if a majority of nodes no longer holds the value; ErrNoQuorum or ctx's error if
 // too few nodes answered, and asking again makes sense; ErrClosed after Close. Adopt takes one to
-// four round trips: more for a permit, or if a node's record must be read or changed. Each waits
+// five round trips: more for a permit, or if a node's record must be read or changed. Each waits
 // for the node timeout at most. Observers see an acquisition. Adopt is safe for concurrent use.
 func (l *Locker) Adopt(ctx context.Context, name, value string, opts ...Option) (*Lock, error) {
 	if err := checkValue(value); err != nil {
