@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -19,7 +18,74 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/redquorum/redquorum/internal/holdings"
 )
+
+// A setting is a flag with more to it than its type.
+type setting struct {
+	flag   string // without one it is a secret, because others can see a command line
+	key    string // its name in the configuration file and, behind REDLOCK_, in the environment
+	isText bool   // names of locks are made of it
+	isFile bool   // shells offer files
+
+	least, most int64  // if it is set; times are in nanoseconds
+	limits      string // the same in words
+}
+
+const (
+	ms   = int64(time.Millisecond)
+	year = int64(365 * 24 * time.Hour)
+)
+
+// settings are in the order in which help lists those that have a key.
+var settings = []setting{
+	{flag: "node", key: "nodes"},
+	{flag: "group", key: "groups"},
+	{flag: "map-version", key: "map_version", least: 1, most: 1 << 19, limits: "must be between 1 and 524288"},
+	{flag: "joining", key: "joining"},
+	{flag: "leaving", key: "leaving"},
+	{flag: "group-prefix", key: "group_prefixes", isText: true},
+	{flag: "prefix", key: "prefix", isText: true},
+	{flag: "ttl", key: "ttl", least: 500 * ms, most: year, limits: "must be between 500ms, since ending a command in time takes time, and a year"},
+	{flag: "owner", key: "owner"},
+	{flag: "max-ttl", key: "max_ttl", least: 10 * ms, most: year, limits: "must be between 10ms and a year"},
+	{flag: "memory-guard", key: "memory_guard"},
+	{flag: "node-timeout", key: "node_timeout", least: 1, most: year, limits: "must be above zero, and at most a year"},
+	{flag: "dial-timeout", key: "dial_timeout", least: 1, most: year, limits: "must be above zero, and at most a year"},
+	{flag: "tls-ca", key: "tls_ca", isFile: true},
+	{flag: "tls-cert", key: "tls_cert", isFile: true},
+	{flag: "tls-key", key: "tls_key", isFile: true},
+	{flag: "listen", key: "listen"},
+	{key: "username"},
+	{key: "password"},
+	{key: "password_file"},
+	{flag: "password-command", key: "password_command"},
+
+	{flag: "and", isText: true},
+	{flag: "office", isText: true},
+	{flag: "config", isFile: true},
+	{flag: "token-file", isFile: true},
+	{flag: "cert", isFile: true},
+	{flag: "key", isFile: true},
+	{flag: "client-ca", isFile: true},
+	{flag: "retry-interval", most: year, limits: "must be between 0 and a year"},
+	{flag: "min-hold", most: year, limits: "must be between 0 and a year"},
+	{flag: "once-per", least: int64(time.Second), most: year, limits: "must be between 1s and a year, or day"},
+	{flag: "retries", most: math.MaxInt, limits: "must not be negative"},
+	{flag: "permits", least: 1, most: holdings.MostPermits, limits: "must be between 1 and 1000"},
+	{flag: "weight", least: 1, most: 128, limits: "must be between 1 and 128"},
+	{flag: "conflict-exit-code", most: 255, limits: "must be between 0 and 255"},
+	{flag: "limit", least: 1, most: math.MaxInt, limits: "must be at least 1"},
+}
+
+// keyOf returns the key of a flag.
+func keyOf(flag string) string {
+	return settings[slices.IndexFunc(settings, func(s setting) bool { return s.flag == flag })].key
+}
+
+// variable is the name of a key in the environment.
+func variable(key string) string { return "REDLOCK_" + strings.ToUpper(key) }
 
 // A configuration is what the environment and the configuration file say.
 type configuration struct {
@@ -38,10 +104,15 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 	if err != nil {
 		return credentials{}, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		f := flags.Lookup(name)
-		value, from, in := c.setting(settings[name])
-		if f == nil || f.Changed || in == nowhere || slices.Contains(overruled, name) {
+	var known []string // of all commands, because the file is for all of them
+	for _, s := range settings {
+		if s.key == "" {
+			continue
+		}
+		known = append(known, s.key)
+		f := flags.Lookup(s.flag)
+		value, from, in := c.find(s.key)
+		if f == nil || f.Changed || in == nowhere || slices.Contains(overruled, s.flag) {
 			continue
 		}
 		f.Annotations = map[string][]string{origin: {from}}
@@ -52,8 +123,7 @@ func configure(flags *pflag.FlagSet, files []string) (credentials, error) {
 	if err := withinLimits(flags); err != nil {
 		return credentials{}, err
 	}
-	known := slices.Sorted(maps.Values(settings)) // of all commands, because the file is for all of them
-	known = append(known, secretSettings...)
+	slices.Sort(known)
 	for key := range c.file {
 		if !slices.Contains(known, key) {
 			return credentials{}, configErrorf("%s: unknown setting %q; there is: %s", c.path, key, strings.Join(known, ", "))
@@ -80,7 +150,7 @@ func (c *configuration) sourceOf(flags *pflag.FlagSet, name string) source {
 	case f.Changed:
 		return onCommandLine
 	}
-	_, _, in := c.setting(settings[name])
+	_, _, in := c.find(keyOf(name))
 	return in
 }
 
@@ -110,11 +180,8 @@ func (c *configuration) overruled(flags *pflag.FlagSet) (names []string, err err
 	return names, nil
 }
 
-// variable is the setting's name in the environment.
-func variable(key string) string { return "REDLOCK_" + strings.ToUpper(key) }
-
-// setting finds a setting in the environment or the file, and returns where it was, as errors say it.
-func (c *configuration) setting(key string) (value []string, from string, in source) {
+// find finds a key in the environment or the file, and returns where it was, as errors say it.
+func (c *configuration) find(key string) (value []string, from string, in source) {
 	if v := os.Getenv(variable(key)); v != "" {
 		return []string{v}, "$" + variable(key), inEnvironment
 	}
@@ -168,57 +235,28 @@ func wrong(flags *pflag.FlagSet, name, format string, args ...any) error {
 	return &exitError{code: code, err: fmt.Errorf("%s: %w", of, fmt.Errorf(format, args...))}
 }
 
-// A limit is what the value of a flag must be between, if it is set. Times are in nanoseconds.
-type limit struct {
-	least, most int64
-	words       string
-}
-
-const year = int64(365 * 24 * time.Hour)
-
-var limits = map[string]limit{
-	"ttl":                {int64(500 * time.Millisecond), year, "must be between 500ms, since ending a command in time takes time, and a year"},
-	"max-ttl":            {int64(10 * time.Millisecond), year, "must be between 10ms and a year"},
-	"node-timeout":       {1, year, "must be above zero, and at most a year"},
-	"dial-timeout":       {1, year, "must be above zero, and at most a year"},
-	"retry-interval":     {0, year, "must be between 0 and a year"},
-	"min-hold":           {0, year, "must be between 0 and a year"},
-	"once-per":           {int64(time.Second), year, "must be between 1s and a year, or day"},
-	"map-version":        {1, 1 << 19, "must be between 1 and 524288"},
-	"retries":            {0, math.MaxInt, "must not be negative"},
-	"permits":            {1, mostPermits, "must be between 1 and 1000"},
-	"weight":             {1, 128, "must be between 1 and 128"},
-	"conflict-exit-code": {0, 255, "must be between 0 and 255"},
-	"limit":              {1, math.MaxInt, "must be at least 1"},
-}
-
-// texts are flags of which names of locks are made.
-var texts = []string{"and", "group-prefix", "office", "prefix"}
-
 // withinLimits returns an error if the value of a flag is outside of its limits, or is no text.
-func withinLimits(flags *pflag.FlagSet) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(texts, f.Name) && !utf8.ValidString(f.Value.String()) {
-			err = cmp.Or(err, wrong(flags, f.Name, "%q must be text in UTF-8", f.Value.String()))
-		}
-		l, ok := limits[f.Name]
-		if isSet := f.Changed || f.Annotations[origin] != nil; !ok || !isSet {
-			return
+func withinLimits(flags *pflag.FlagSet) error {
+	for _, s := range settings {
+		f := flags.Lookup(s.flag)
+		if f == nil || !f.Changed && f.Annotations[origin] == nil {
+			continue
 		}
 		text := f.Value.String()
-		n, notInt := strconv.ParseInt(text, 10, 64)
-		if notInt != nil {
-			d, notTime := time.ParseDuration(text)
-			if notTime != nil {
-				return // a word, such as day
-			}
+		if s.isText && !utf8.ValidString(text) {
+			return wrong(flags, s.flag, "%q must be text in UTF-8", text)
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			var d time.Duration
+			d, err = time.ParseDuration(text)
 			n = int64(d)
 		}
-		if n < l.least || n > l.most {
-			err = cmp.Or(err, wrong(flags, f.Name, "%s", l.words))
+		if s.limits != "" && err == nil && (n < s.least || n > s.most) { // else it is a word, such as day
+			return wrong(flags, s.flag, "%s", s.limits)
 		}
-	})
-	return err
+	}
+	return nil
 }
 
 // configFile returns the file to read: the one asked for, or the first of files that exists, or
@@ -236,8 +274,7 @@ func configFile(flags *pflag.FlagSet, files []string) string {
 }
 
 // usualFiles returns where configuration is looked for.
-func usualFiles() []string {
-	var files []string
+func usualFiles() (files []string) {
 	if home, err := os.UserConfigDir(); err == nil {
 		files = append(files, filepath.Join(home, "redlock.yaml"))
 	}
@@ -267,30 +304,22 @@ func readConfig(path string) (*configuration, error) {
 	if !errors.Is(documents.Decode(new(yaml.Node)), io.EOF) {
 		return nil, configErrorf("configuration file %s: more than one YAML document; leave out the line --- between them", path)
 	}
-	for key, node := range raw {
-		if c.file[key], err = scalars(&node); err != nil {
-			return nil, configErrorf("%s: %s: %v", path, key, err)
+	for key, n := range raw {
+		values := []*yaml.Node{&n}
+		switch n.Kind {
+		case yaml.SequenceNode:
+			values = n.Content
+		case yaml.ScalarNode:
+		default:
+			return nil, configErrorf("%s: %s: a value or a list of values is wanted", path, key)
+		}
+		c.file[key] = nil
+		for _, v := range values {
+			if v.Kind != yaml.ScalarNode {
+				return nil, configErrorf("%s: %s: a list of plain values is wanted", path, key)
+			}
+			c.file[key] = append(c.file[key], v.Value)
 		}
 	}
 	return c, nil
 }
-
-// scalars returns the value or the values of a setting as they are written.
-func scalars(n *yaml.Node) ([]string, error) {
-	switch n.Kind {
-	case yaml.ScalarNode:
-		return []string{n.Value}, nil
-	case yaml.SequenceNode:
-		var all []string
-		for _, item := range n.Content {
-			if item.Kind != yaml.ScalarNode {
-				return nil, errors.New("a list of plain values is wanted")
-			}
-			all = append(all, item.Value)
-		}
-		return all, nil
-	}
-	return nil, errors.New("a value or a list of values is wanted")
-}
-
-const noNodes = `no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file ("redlock help config")`

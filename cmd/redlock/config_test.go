@@ -134,7 +134,7 @@ func ours() []*cobra.Command {
 // TestOneFileServesAllCommands: also those that have no flag for one of its
 // settings, as status has none for the TTL.
 func TestOneFileServesAllCommands(t *testing.T) {
-	_, file, found := strings.Cut(configHelp, "  nodes:\n")
+	_, file, found := strings.Cut(newConfigHelp().Long, "  nodes:\n")
 	tr.True(t, found)
 	file, _, _ = strings.Cut(file, "\n\n")
 	password := filepath.Join(t.TempDir(), "password")

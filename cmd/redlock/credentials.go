@@ -25,14 +25,11 @@ type credentials struct {
 	command            *passwordCommand // that prints it
 }
 
-// secretSettings have no flag, because others can see a command line.
-var secretSettings = []string{"username", "password", "password_file"}
-
 // credentials finds the settings, and sees that a password can be had.
 func (c *configuration) credentials() (credentials, error) {
 	found, sources := map[string]string{}, map[string]string{}
-	for _, key := range secretSettings {
-		switch value, from, in := c.setting(key); {
+	for _, key := range []string{"username", "password", "password_file"} {
+		switch value, from, in := c.find(key); {
 		case in != nowhere && len(value) != 1:
 			return credentials{}, configErrorf("%s: one value is wanted, not a list", from)
 		case in != nowhere && strings.ContainsAny(value[0], "\r\n"):

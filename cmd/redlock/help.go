@@ -2,15 +2,21 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/holdings"
 )
 
 // usageTemplate is cobra's, with flags that fit a window of 100 columns. It leaves out the usage
@@ -47,40 +53,16 @@ func flagsOf(c *cobra.Command, aboutGroups bool) string {
 	return strings.TrimRight(some.FlagUsagesWrapped(100), "\n")
 }
 
-const configHelp = `Servers and settings come from flags, else from the environment, else from a
-configuration file:
+const configHelp = `A flag goes before the environment, and that before the configuration file:
 
-  flag            environment              file
-  --node          $REDLOCK_NODES           nodes
-  --group         $REDLOCK_GROUPS          groups
-  --map-version   $REDLOCK_MAP_VERSION     map_version
-  --joining       $REDLOCK_JOINING         joining
-  --leaving       $REDLOCK_LEAVING         leaving
-  --group-prefix  $REDLOCK_GROUP_PREFIXES  group_prefixes
-  --prefix        $REDLOCK_PREFIX          prefix
-  --ttl           $REDLOCK_TTL             ttl
-  --owner         $REDLOCK_OWNER           owner
-  --max-ttl       $REDLOCK_MAX_TTL         max_ttl
-  --memory-guard  $REDLOCK_MEMORY_GUARD    memory_guard
-  --node-timeout  $REDLOCK_NODE_TIMEOUT    node_timeout
-  --dial-timeout  $REDLOCK_DIAL_TIMEOUT    dial_timeout
-  --tls-ca        $REDLOCK_TLS_CA          tls_ca
-  --tls-cert      $REDLOCK_TLS_CERT        tls_cert
-  --tls-key       $REDLOCK_TLS_KEY         tls_key
-  --listen        $REDLOCK_LISTEN          listen
-                  $REDLOCK_USERNAME        username
-                  $REDLOCK_PASSWORD        password
-                  $REDLOCK_PASSWORD_FILE   password_file
-  --password-command  $REDLOCK_PASSWORD_COMMAND  password_command
-  --config        $REDLOCK_CONFIG
+  flag                environment                file
+%s
+In the environment the servers stand in one line, with commas or spaces between
+their URLs. A command ignores what it has no flag for: the file is for all.
 
-$REDLOCK_NODES has commas or spaces between the URLs, nodes is a list. A command
-ignores what it has no flag for, as owner is for "redlock run" and listen for
-"redlock serve" only.
-
-The file is YAML. It is the one that --config or $REDLOCK_CONFIG names, else the
-first that exists of redlock.yaml in your configuration directory (~/.config, or
-$XDG_CONFIG_HOME; on macOS ~/Library/Application Support) and /etc/redlock.yaml:
+The file is YAML. Without --config or $REDLOCK_CONFIG it is redlock.yaml in your
+configuration directory (~/.config, or $XDG_CONFIG_HOME; on macOS
+~/Library/Application Support), or else /etc/redlock.yaml:
 
   nodes:
     - redis://10.0.0.1:6379
@@ -90,61 +72,70 @@ $XDG_CONFIG_HOME; on macOS ~/Library/Application Support) and /etc/redlock.yaml:
   username: locks
   password_file: /run/secrets/redis
 
-Passwords never need to be on a command line, where others see them: they can be
-in the URLs of the environment or the file, in $REDLOCK_PASSWORD, or in a file
-that password_file or $REDLOCK_PASSWORD_FILE names. username and password are for
-the URLs that have none of their own. They are never printed.
-
-A password that ends, as tokens of IAM do, is in a file, which is read again for
-each connection, or is printed by --password-command. That is run by the shell,
-again for connections that are made more than a second later. The files of --tls-ca,
---tls-cert and --tls-key are read again for each connection, too; while they are
-broken, or do not fit together yet, those of before are used.
-
 All who compete for a lock must use the same servers, prefix and max_ttl.
 
-Instead of nodes there can be groups of servers, each with its part of the locks,
-so that more servers do more work. A group has a name, which stays as it is when
-the addresses of its servers change:
+PASSWORDS
+
+Keep passwords off the command line, where others see them: put them into the URLs
+of the environment or the file, into $REDLOCK_PASSWORD, or into a file that
+password_file or $REDLOCK_PASSWORD_FILE names. username and password are for the URLs
+that have none of their own. redlock never prints a password.
+
+If a password expires, as IAM tokens do, write it to a file, or have
+--password-command print it. The file is read again for each new connection. The
+command runs in a shell, again for connections that are made more than a second
+later. The files of --tls-ca, --tls-cert and --tls-key are read again as well; while
+they are broken, or do not fit together yet, the earlier ones stay in use.
+
+GROUPS OF SERVERS
+
+If one set of servers is too slow for all locks, several groups can share the work.
+Each group has a name, which stays when the addresses of its servers change:
 
   groups:
     - a=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379
     - b=redis://10.0.1.1:6379,redis://10.0.1.2:6379,redis://10.0.1.3:6379
 
-On a command line that is a --group for each, or all in one; there and in
-$REDLOCK_GROUPS all URLs have commas or spaces between them, those of one group
-and the next group's name, too:
+Give each as a --group, or all of them in one, separated by commas or spaces:
 
   export REDLOCK_GROUPS="a=redis://10.0.0.1:6379 b=redis://10.0.1.1:6379"
 
-Of nodes and groups that of the better source counts, and both in one source are
-an error. --map-version, --joining, --leaving and --group-prefix count from the
-source of the groups, and from better ones.
+Set nodes or groups, not both in one place; if two places differ, the first of flags,
+environment and file counts. --map-version, --joining, --leaving and --group-prefix
+count from where the groups are set, or from a place before it.
 
-The groups are changed while clients work, in three steps, at each of which all
-clients have one of two maps:
+To change the groups while clients work, go in three steps:
 
-  1. Clients get the next version, with the groups of both: those that are new as
-     joining, those that are not to stay as leaving.
+  1. Give clients the next version, with the groups of both: mark the new ones as
+     joining, and those that will go as leaving.
          --map-version 2 --group a=... --group b=... --group c=... --joining c
-  2. "redlock doctor" with these flags says when the change is complete. That
-     takes all clients, and one that has locked and stays for a minute.
-  3. Clients get the version without --joining, and without the groups that left.
+  2. Wait until "redlock doctor" with these flags says that the change is complete.
+     That takes all clients, and one that has locked and stays for a minute.
+  3. Give clients the version without --joining, and without the groups that left.
          --map-version 2 --group a=... --group b=... --group c=...
 
-So is a single server replaced, or their number changed: by a group with another
-name that joins, while the old one leaves. On servers that both have, a prefix of
-the new group, which it keeps, tells their keys apart:
+To replace one server, or to change their number, let a group with another name join
+while the old one leaves. Where both have a server in common, give the new group a
+prefix for its keys, which it keeps:
 
   --map-version 2 --group a=URL1,URL2,URL3 --leaving a \
       --group b=URL1,URL2,URL4 --joining b --group-prefix b=b:
 
-A client whose map does not go together with that of others gets no lock, and
-exits with 78.`
+A client whose map does not fit those of others gets no lock, and exits with 78.`
 
 // newConfigHelp returns the help topic "config", which is no command.
 func newConfigHelp() *cobra.Command {
-	c := &cobra.Command{Use: "config", Short: "Where servers and settings come from", Long: configHelp}
+	var table strings.Builder
+	for _, s := range settings {
+		flag := "--" + s.flag
+		if s.flag == "" {
+			flag = ""
+		}
+		if s.key != "" {
+			fmt.Fprintf(&table, "  %-18s  $%-25s  %s\n", flag, variable(s.key), s.key)
+		}
+	}
+	c := &cobra.Command{Use: "config", Short: "Where servers and settings come from", Long: fmt.Sprintf(configHelp, table.String())}
 	c.SetHelpTemplate("{{.Long}}\n")
 	return c
 }
@@ -233,4 +224,69 @@ func nameValue(f *pflag.Flag) {
 		f.DefValue = strings.ToUpper(name)
 	}
 	f.Usage = usage
+}
+
+// offer has shells offer what can stand in each place. By themselves they offer files.
+func offer(root *cobra.Command) {
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	for _, c := range root.Commands() {
+		for _, s := range settings {
+			if s.isFile && c.Flags().Lookup(s.flag) != nil {
+				c.RegisterFlagCompletionFunc(s.flag, files)
+			}
+		}
+	}
+}
+
+func files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// commandOf offers files and programs behind a NAME.
+func commandOf(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// kindsToStart are the kinds of servers that the command can start.
+var kindsToStart = cobra.FixedCompletions([]string{string(fleet.Embedded), string(fleet.Process)}, cobra.ShellCompDirectiveNoFileComp)
+
+// shellPatience is for how long a shell waits for the names of locks.
+const shellPatience = 2 * time.Second
+
+// lockNames offers the names of the locks that there are, so many of them at most.
+func (s *servers) lockNames(most int) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= most || s.settle() != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), shellPatience)
+		defer cancel()
+		var names []string
+		for _, set := range s.all() {
+			if h, err := s.read(ctx, set, holdings.Question{Limit: 1000, Members: 1}); err == nil {
+				for _, l := range h.Locks {
+					names = append(names, l.Name)
+				}
+			}
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		isOther := func(name string) bool { return !strings.HasPrefix(name, begun) || word(name) != name }
+		return slices.DeleteFunc(names, isOther), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// forCompletion removes the backticks from the flags' descriptions, which name the flags' values
+// for help and are not for a shell.
+func forCompletion(root *cobra.Command) {
+	for _, c := range append(root.Commands(), root) {
+		c.Flags().VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -78,16 +79,6 @@ type nodeKey struct {
 	Error string `json:"error,omitempty"`
 }
 
-// The states of a lock.
-const (
-	stateHeld    = "held"
-	stateFree    = "free"
-	statePartial = "partial"
-	stateSplit   = "split"
-	stateStuck   = "stuck"
-	stateUnknown = "unknown"
-)
-
 func contentOf(value string) content {
 	if value == protocol.ReadersValue {
 		return content{Readers: true}
@@ -95,101 +86,50 @@ func contentOf(value string) content {
 	return content{Value: value, Bytes: bytesOf(value)}
 }
 
-// status returns the state of a lock, and of each of its readers.
-func (h *holdings) status(l *holding) lockStatus {
-	s := lockStatus{Name: l.name, NameBytes: bytesOf(l.name), claim: judge(l.on)}
-	if l.several {
-		s.Permit = &l.permit
+// statusOf returns the state of a lock, and of each of its readers.
+func statusOf(h *holdings.Holdings, l *holdings.Lock) lockStatus {
+	s := lockStatus{Name: l.Name, NameBytes: bytesOf(l.Name), claim: claimOf(l.On)}
+	if l.Several {
+		s.Permit = &l.Permit
 	}
-	for _, value := range readersOf(l.on) {
-		s.ReadBy = append(s.ReadBy, judge(asReader(l.on, value)))
+	for _, value := range holdings.ReadersOf(l.On) {
+		s.ReadBy = append(s.ReadBy, claimOf(holdings.AsReader(l.On, value)))
 	}
-	for i, c := range l.on {
-		k := nodeKey{Node: h.servers[i].Node}
+	for i, c := range l.On {
+		k := nodeKey{Node: h.Servers[i].Name}
 		switch {
-		case c.err != nil:
-			k.Error = harmless(c.err.Error())
-		case c.ttl != 0:
-			k.Held, k.TTL, k.content = true, millis(c.ttl), contentOf(c.value)
+		case c.Err != nil:
+			k.Error = harmless(c.Err.Error())
+		case c.TTL != 0:
+			k.Held, k.TTL, k.content = true, millis(c.TTL), contentOf(c.Value)
 		}
 		s.Nodes = append(s.Nodes, k)
 	}
 	return s
 }
 
-// readersOf returns the values of the readers, in order.
-func readersOf(on []contents) []string {
-	all := map[string]bool{}
-	for _, c := range on {
-		for _, m := range c.readers.first {
-			all[m.id] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// asReader returns what the servers have of one reader.
-func asReader(on []contents, value string) []contents {
-	on = slices.Clone(on)
-	for i := range on {
-		on[i].value, on[i].ttl = value, 0
-		for _, m := range on[i].readers.first {
-			if m.id == value {
-				on[i].ttl = m.left
-			}
-		}
-	}
-	return on
-}
-
-// judge returns the state that the servers' answers amount to.
-func judge(on []contents) (c claim) {
-	in := redlock.Inspection{}
-	holders, silent, stuck := map[string]int{}, 0, false
-	most := "" // the value that most servers hold
-	for _, has := range on {
-		in.Nodes = append(in.Nodes, redlock.NodeState{Value: has.value, TTL: has.ttl, Stuck: has.ttl == protocol.NoTTL, Err: has.err})
-		switch {
-		case has.err != nil:
-			silent++
-		case has.ttl != 0:
-			holders[has.value]++
-			if n := holders[has.value]; n > holders[most] || len(holders) == 1 {
-				most = has.value
-			}
-			stuck = stuck || has.ttl == protocol.NoTTL
-		}
-	}
-	if len(holders) > 0 {
-		c.Votes, c.content = holders[most], contentOf(most)
-		if by := redlock.HolderOf(most); by.Owner != "" {
+func claimOf(on []holdings.Contents) claim {
+	j := holdings.Judge(on)
+	c := claim{State: j.State, Votes: j.Votes, TTL: millis(j.Left)}
+	if j.Votes > 0 {
+		c.content = contentOf(j.Value)
+		if by := redlock.HolderOf(j.Value); by.Owner != "" {
 			c.Owner, c.Since = by.Owner, &by.Since
 		}
-	}
-	switch _, left, held := in.Holder(); {
-	case held && left != protocol.NoTTL:
-		c.State, c.TTL = stateHeld, millis(left)
-	case stuck:
-		c.State, c.TTL = stateStuck, millis(protocol.NoTTL)
-	case c.Votes+silent >= len(on)/2+1:
-		c.State = stateUnknown
-	case len(holders) == 0:
-		c.State = stateFree
-	case len(holders) == 1:
-		c.State = statePartial
-	default:
-		c.State = stateSplit
 	}
 	return c
 }
 
-// millis returns a TTL in milliseconds, rounded up, because a key with less than one is still there.
+// millis returns a TTL in milliseconds, if there is one, rounded up, because a key with less than one is
+// still there.
 func millis(ttl time.Duration) *int64 {
-	ms := int64(-1)
-	if ttl != protocol.NoTTL {
-		ms = int64((ttl + time.Millisecond - 1) / time.Millisecond)
+	switch ttl {
+	case 0:
+		return nil
+	case protocol.NoTTL:
+		return new(int64(-1))
 	}
-	return &ms
+	return new(int64((ttl + time.Millisecond - 1) / time.Millisecond))
 }
 
 // bytesOf returns s where JSON cannot hold it as text, else nothing.
@@ -211,7 +151,7 @@ func (st *status) allHeld(permits int) error {
 		switch {
 		case l.Votes >= len(l.Nodes)/2+1:
 			state = held
-		case l.State == stateUnknown:
+		case l.State == holdings.Unknown:
 			state = unknown
 		}
 		of := word(l.Name)
@@ -313,9 +253,9 @@ func (k nodeKey) state() string {
 	case k.Error != "":
 		return "silent"
 	case !k.Held:
-		return stateFree
+		return holdings.Free
 	case k.stuck():
-		return stateStuck
+		return holdings.Stuck
 	}
 	return "holds"
 }
@@ -335,8 +275,8 @@ func (st *status) notes(named bool) (notes []string) {
 	}
 	odd := false
 	for _, l := range st.Locks {
-		odd = odd || l.State == statePartial || l.State == stateSplit || l.State == stateUnknown
-		if l.State == stateStuck && l.Permit == nil {
+		odd = odd || l.State == holdings.Partial || l.State == holdings.Split || l.State == holdings.Unknown
+		if l.State == holdings.Stuck && l.Permit == nil {
 			note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
 			release(&l, "--force")
 		}
@@ -345,10 +285,10 @@ func (st *status) notes(named bool) (notes []string) {
 			switch {
 			case n.noLock():
 				note("%s: %s: %s", word(l.Name), word(n.Node), n.Error)
-			case !n.stuck() || l.State == stateStuck && l.Permit == nil || told[n.Value]:
+			case !n.stuck() || l.State == holdings.Stuck && l.Permit == nil || told[n.Value]:
 			case n.Readers:
 				note("%s: %s has readers without a TTL. If no process reads, delete the key there", l.title(), word(n.Node))
-			case l.State == stateStuck: // a permit, which is freed without the others
+			case l.State == holdings.Stuck: // a permit, which is freed without the others
 				told[n.Value] = true
 				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
 				release(&l, "--value", n.Value)
@@ -412,4 +352,39 @@ func ttlText(ms *int64) string {
 		ttl = ttl.Round(100 * time.Millisecond)
 	}
 	return ttl.String()
+}
+
+// The values that package redlock gives its locks begin with 40 random hexadecimal digits, behind
+// which a space and a label may stand. No two locks share the first of those digits, so they are
+// enough to tell people which lock is meant. Values of other clients may begin alike, from one
+// lock to the next: a host's name and a number, for instance. They are shown, and asked for, whole.
+var (
+	ofRedlock   = regexp.MustCompile(`^[0-9a-f]{40}( |$)`)
+	isTooShort  = regexp.MustCompile(`^[0-9a-f]{1,7}$`)
+	isBeginning = regexp.MustCompile(`^[0-9a-f]{8,40}$`) // with 8, two locks of one name begin alike once in 4 billion
+)
+
+const (
+	leastDigits = 8
+	shownDigits = 12
+	// shownRunes is how much of other values the tables show.
+	shownRunes = 64
+)
+
+// valueShown returns as much of a value as "release --value" wants, as a word of a table. Of a very
+// long one it is the beginning, which ends in "…".
+func valueShown(value string) string {
+	if ofRedlock.MatchString(value) {
+		return value[:shownDigits]
+	}
+	shown := []rune(word(value))
+	if len(shown) > shownRunes {
+		return string(shown[:shownRunes-1]) + "…"
+	}
+	return string(shown)
+}
+
+// begins reports whether a value of package redlock begins with the digits.
+func begins(value, digits string) bool {
+	return ofRedlock.MatchString(value) && strings.HasPrefix(value, digits)
 }

@@ -30,8 +30,10 @@ func TestTheCommandIsWhatWasAgreedOn(t *testing.T) {
 		}
 		lines = append(lines, flagLines(c)...)
 	}
-	for _, key := range settings {
-		lines = append(lines, fmt.Sprintf("setting %s $%s", key, variable(key)))
+	for _, s := range settings {
+		if s.flag != "" && s.key != "" {
+			lines = append(lines, fmt.Sprintf("setting %s $%s", s.key, variable(s.key)))
+		}
 	}
 	for command, output := range map[string]any{
 		"status --json": status{}, "doctor --json": examination{}, "reset --json": resetReport{}, "hold": holdLine{},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
@@ -146,35 +147,35 @@ type part struct {
 	title  string
 	key    string
 	reader bool
-	on     []contents // what each server holds of it
+	on     []holdings.Contents // what each server holds of it
 }
 
 var errReaders = errors.New("it has readers, and did not tell which")
 
-// parts returns the parts of the lock, of which the first is the lock or its permit 0. What is left of
+// partsOf returns the parts of the lock, of which the first is the lock or its permit 0. What is left of
 // readers that have gone is a reader without a value.
-func (h *holdings) parts(prefix string) (parts []part) {
-	for _, l := range h.locks {
-		p := part{title: word(l.name), key: keys.Slot(prefix+l.name, l.permit), on: l.on}
-		if l.several {
-			p.title = permitTitle(l.name, l.permit)
+func partsOf(h *holdings.Holdings, prefix string) (parts []part) {
+	for _, l := range h.Locks {
+		p := part{title: word(l.Name), key: keys.Slot(prefix+l.Name, l.Permit), on: l.On}
+		if l.Several {
+			p.title = permitTitle(l.Name, l.Permit)
 		}
 		parts = append(parts, p)
 	}
-	name, lock := h.locks[0].name, &parts[0]
+	name, lock := h.Locks[0].Name, &parts[0]
 	for i := range lock.on {
 		switch c := &lock.on[i]; {
-		case c.value != protocol.ReadersValue:
+		case c.Value != protocol.ReadersValue:
 			continue
-		case c.readers.err != nil:
-			c.err = errReaders
-		case len(c.readers.first) == 0:
-			c.readers.first = []member{{left: c.ttl}}
+		case c.Readers.Err != nil:
+			c.Err = errReaders
+		case len(c.Readers.First) == 0:
+			c.Readers.First = []holdings.Member{{Left: c.TTL}}
 		}
-		lock.on[i].value, lock.on[i].ttl = "", 0
+		lock.on[i].Value, lock.on[i].TTL = "", 0
 	}
-	for _, value := range readersOf(lock.on) {
-		p := part{title: word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: asReader(lock.on, value)}
+	for _, value := range holdings.ReadersOf(lock.on) {
+		p := part{title: word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: holdings.AsReader(lock.on, value)}
 		if value == "" {
 			p.title = word(name) + ", readers that have gone"
 		}
@@ -186,11 +187,11 @@ func (h *holdings) parts(prefix string) (parts []part) {
 // look asks the servers what they hold, shows it for --force, and returns the parts of the lock that
 // are meant, or an error if there are none.
 func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part, err error) {
-	h, err := r.servers.read(ctx, set, question{names: []string{r.name}, members: mostReaders})
+	h, err := r.servers.read(ctx, set, holdings.Question{Names: []string{r.name}, Members: holdings.MostReaders})
 	if err != nil {
 		return nil, err
 	}
-	parts := h.parts(r.servers.prefixOf(set))
+	parts := partsOf(h, r.servers.prefixOf(set))
 	values := map[string]bool{}
 	for _, p := range parts {
 		if slices.ContainsFunc(p.on, r.means) {
@@ -198,7 +199,7 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 		}
 		for _, c := range p.on {
 			if r.means(c) {
-				values[c.value] = true
+				values[c.Value] = true
 			}
 		}
 	}
@@ -211,7 +212,7 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 	var errs []error
 	answers := 0
 	for i, c := range parts[0].on {
-		if names, errs = append(names, h.servers[i].Node), append(errs, c.err); c.err == nil {
+		if names, errs = append(names, h.Servers[i].Name), append(errs, c.Err); c.Err == nil {
 			answers++
 		}
 	}
@@ -234,7 +235,7 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 }
 
 // tables shows the parts of the lock that somebody holds, or that there is none.
-func (r *releaseCommand) tables(h *holdings, set serverSet, held []part, lock part) string {
+func (r *releaseCommand) tables(h *holdings.Holdings, set serverSet, held []part, lock part) string {
 	var b strings.Builder
 	if set.group != "" {
 		b.WriteString(set.String() + "\n")
@@ -249,16 +250,16 @@ func (r *releaseCommand) tables(h *holdings, set serverSet, held []part, lock pa
 		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "SERVER\tTTL\tVALUE")
 		for i, c := range p.on {
-			ttl, value := ttlText(millis(c.ttl)), word(c.value)
+			ttl, value := ttlText(millis(c.TTL)), word(c.Value)
 			switch {
-			case c.err != nil:
-				ttl, value = "", harmless(c.err.Error())
-			case c.ttl == 0:
+			case c.Err != nil:
+				ttl, value = "", harmless(c.Err.Error())
+			case c.TTL == 0:
 				ttl, value = "-", "-"
-			case c.value == "" && p.reader:
+			case c.Value == "" && p.reader:
 				value = readersText
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\n", word(h.servers[i].Node), ttl, value)
+			fmt.Fprintf(table, "%s\t%s\t%s\n", word(h.Servers[i].Name), ttl, value)
 		}
 		table.Flush()
 	}
@@ -266,8 +267,8 @@ func (r *releaseCommand) tables(h *holdings, set serverSet, held []part, lock pa
 }
 
 // means reports whether a server holds what is to be deleted.
-func (r *releaseCommand) means(c contents) bool {
-	return c.err == nil && c.ttl != 0 && (r.force || c.value == r.value || isBeginning.MatchString(r.value) && begins(c.value, r.value))
+func (r *releaseCommand) means(c holdings.Contents) bool {
+	return c.Err == nil && c.TTL != 0 && (r.force || c.Value == r.value || isBeginning.MatchString(r.value) && begins(c.Value, r.value))
 }
 
 // deleteAll deletes all parts that were found, and prints what became of them. Its error is that of
@@ -303,7 +304,7 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 	values := make([]*string, len(p.on))
 	for i := range p.on {
 		if r.means(p.on[i]) {
-			values[i] = &p.on[i].value
+			values[i] = &p.on[i].Value
 		}
 	}
 	if r.byValue {
@@ -326,8 +327,8 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 		server := word(nodes.names[i])
 		errs[i] = reply.Err
 		switch {
-		case values[i] == nil && p.on[i].err != nil: // what it holds is not known, and was left alone
-			errs[i] = p.on[i].err
+		case values[i] == nil && p.on[i].Err != nil: // what it holds is not known, and was left alone
+			errs[i] = p.on[i].Err
 		case reply.Outcome == protocol.Granted:
 			deleted++
 			free++

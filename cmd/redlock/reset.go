@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 )
@@ -200,7 +201,7 @@ func (r *resetCommand) locks(ctx context.Context, report *resetReport) error {
 		return err
 	}
 	for _, l := range st.Locks {
-		if l.State != stateFree {
+		if l.State != holdings.Free {
 			report.Locks = append(report.Locks, l.title())
 		}
 	}
@@ -313,16 +314,16 @@ end
 return 1`
 
 func (r *resetCommand) clearOne(ctx context.Context, i int) error {
-	of, err := r.servers.newReader(r.of, question{})
+	of, err := r.servers.reader(r.of)
 	if err != nil {
 		return err
 	}
-	c, err := of.connect(ctx, i)
+	c, err := of.Connect(ctx, i)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return of.within(ctx, c, func() error {
+	return of.Within(ctx, c, func() error {
 		_, err := c.Do("EVAL", clearScript, 1, r.key)
 		return err
 	})

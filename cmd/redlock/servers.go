@@ -21,20 +21,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
-
-// settings are the flags that the environment and the configuration file can set, too, with their
-// names there.
-var settings = map[string]string{
-	"node": "nodes", "group": "groups", "map-version": "map_version", "joining": "joining", "leaving": "leaving",
-	"group-prefix": "group_prefixes", "prefix": "prefix", "ttl": "ttl", "owner": "owner", "max-ttl": "max_ttl",
-	"memory-guard": "memory_guard", "node-timeout": "node_timeout", "dial-timeout": "dial_timeout", "tls-ca": "tls_ca",
-	"tls-cert": "tls_cert", "tls-key": "tls_key", "password-command": "password_command",
-	"listen": "listen",
-}
 
 // servers has the flags that say on which servers the locks are, and how to connect to them.
 type servers struct {
@@ -143,21 +134,17 @@ func (s *servers) settle() error {
 	case s.embedded && s.flags.Changed("group"):
 		return usageErrorf("--embedded and --group exclude each other")
 	case !s.embedded && len(s.nodes) == 0 && len(s.sets) == 0:
-		return usageErrorf("%s%s", noNodes, s.trial())
+		words := `no servers are named; give --node redis://HOST:PORT for each, set $REDLOCK_NODES (or --group and $REDLOCK_GROUPS), or write a configuration file ("redlock help config")`
+		if s.flags.Lookup("embedded") != nil {
+			words += "; --embedded is for a trial"
+		}
+		return usageErrorf("%s", words)
 	case s.tlsCert != "" && s.tlsKey == "":
 		return wrong(s.flags, "tls-cert", "a certificate and its key belong together; give both")
 	case s.tlsKey != "" && s.tlsCert == "":
 		return wrong(s.flags, "tls-key", "a certificate and its key belong together; give both")
 	}
 	return nil
-}
-
-// trial says how the command needs no servers, if it has such a way.
-func (s *servers) trial() string {
-	if s.flags.Lookup("embedded") == nil {
-		return ""
-	}
-	return "; --embedded is for a trial"
 }
 
 // namedBy is the flag that names the servers.
@@ -349,6 +336,35 @@ func (s *servers) openNodes(urls []string) ([]protocol.Node, error) {
 		return nil, wrong(s.flags, s.namedBy(), "%s", oneLine(err.Error()))
 	}
 	return nodes, nil
+}
+
+// reader returns what reads the servers of a set.
+func (s *servers) reader(set serverSet) (*holdings.Reader, error) {
+	opts, err := s.poolOptions()
+	if err != nil {
+		return nil, err
+	}
+	r := &holdings.Reader{Prefix: s.prefixOf(set), Timeout: s.answerTimeout()}
+	for _, u := range set.urls {
+		name, dial, err := pool.Dialer(u, opts...)
+		if err != nil {
+			return nil, err
+		}
+		if twin := slices.IndexFunc(r.Servers, func(other holdings.Dialer) bool { return other.Name == name }); twin >= 0 {
+			return nil, wrong(s.flags, s.namedBy(), "URLs %d and %d name the same server, %s", twin+1, len(r.Servers)+1, name)
+		}
+		r.Servers = append(r.Servers, holdings.Dialer{Name: name, Dial: dial, Foreign: s.foreign(set, name)})
+	}
+	return r, nil
+}
+
+// read reads what the servers of a set hold. What is wrong with servers is told there.
+func (s *servers) read(ctx context.Context, set serverSet, q holdings.Question) (*holdings.Holdings, error) {
+	r, err := s.reader(set)
+	if err != nil {
+		return nil, err
+	}
+	return r.Read(ctx, q)
 }
 
 // atATime is how many questions are asked at the same time.

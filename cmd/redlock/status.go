@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/holdings"
 )
 
 func newStatus() *cobra.Command {
@@ -120,8 +122,8 @@ func (w *statusCommand) check() error {
 		if err := w.servers.checkName(name); err != nil {
 			return err
 		}
-		if len(w.servers.prefix)+len(name) > longestName {
-			return usageErrorf("the name of a lock is too long: %d bytes with its prefix, at most %d", len(w.servers.prefix)+len(name), longestName)
+		if len(w.servers.prefix)+len(name) > holdings.LongestName {
+			return usageErrorf("the name of a lock is too long: %d bytes with its prefix, at most %d", len(w.servers.prefix)+len(name), holdings.LongestName)
 		}
 	}
 	return nil
@@ -167,19 +169,19 @@ func interrupted(ctx context.Context) error { return &exitError{code: exitCode(c
 func (w *statusCommand) look(ctx context.Context) (*status, error) {
 	all := w.servers.all()
 	var sets []serverSet
-	var asked []question
+	var asked []holdings.Question
 	for _, set := range all {
-		q := question{limit: w.limit, permits: w.permits, members: mostReaders}
+		q := holdings.Question{Limit: w.limit, Permits: w.permits, Members: holdings.MostReaders}
 		for _, name := range w.names {
 			if slices.Contains(groupsOf(w.servers.setsOf(all, name)), set.group) {
-				q.names = append(q.names, name)
+				q.Names = append(q.Names, name)
 			}
 		}
-		if len(w.names) == 0 || len(q.names) > 0 {
+		if len(w.names) == 0 || len(q.Names) > 0 {
 			sets, asked = append(sets, set), append(asked, q)
 		}
 	}
-	found := make([]*holdings, len(sets))
+	found := make([]*holdings.Holdings, len(sets))
 	if err := atOnce(len(sets), func(i int) (err error) {
 		found[i], err = w.servers.read(ctx, sets[i], asked[i])
 		return sets[i].blame(err)
@@ -203,22 +205,24 @@ func (w *statusCommand) look(ctx context.Context) (*status, error) {
 }
 
 // add adds what a set has.
-func (st *status) add(group string, h *holdings, w *statusCommand) {
+func (st *status) add(group string, h *holdings.Holdings, w *statusCommand) {
 	answered := 0
-	for _, n := range h.servers {
-		n.Group = group
-		st.Nodes = append(st.Nodes, n)
-		if n.Error == "" {
+	for _, s := range h.Servers {
+		n := nodeStatus{Node: s.Name, Group: group}
+		if s.Err == nil {
 			answered++
+		} else {
+			n.Error = harmless(s.Err.Error())
 		}
+		st.Nodes = append(st.Nodes, n)
 	}
 	st.Answered += answered
 	if group != "" {
-		st.Groups = append(st.Groups, groupStatus{group, len(h.servers)/2 + 1, answered, len(h.servers)})
+		st.Groups = append(st.Groups, groupStatus{group, len(h.Servers)/2 + 1, answered, len(h.Servers)})
 	}
-	for rest := h.locks; len(rest) > 0; {
+	for rest := h.Locks; len(rest) > 0; {
 		permits := 1
-		for permits < len(rest) && rest[permits].permit > 0 {
+		for permits < len(rest) && rest[permits].Permit > 0 {
 			permits++
 		}
 		for _, l := range w.shown(h, rest[:permits]) {
@@ -227,19 +231,19 @@ func (st *status) add(group string, h *holdings, w *statusCommand) {
 		}
 		rest = rest[permits:]
 	}
-	st.CutOff = st.CutOff || h.cutOff
+	st.CutOff = st.CutOff || h.CutOff
 }
 
 // shown returns those of the permits of one name that are shown: all that are asked for. Of those that
 // were found the free ones are not known to exist.
-func (w *statusCommand) shown(h *holdings, permits []holding) (shown []lockStatus) {
+func (w *statusCommand) shown(h *holdings.Holdings, permits []holdings.Lock) (shown []lockStatus) {
 	for i := range permits {
-		if l := h.status(&permits[i]); l.State != stateFree || w.permits > 1 && i < w.permits {
+		if l := statusOf(h, &permits[i]); l.State != holdings.Free || w.permits > 1 && i < w.permits {
 			shown = append(shown, l)
 		}
 	}
 	if shown == nil { // it is no lock with permits, or they have expired in between
-		shown = []lockStatus{h.status(&permits[0])}
+		shown = []lockStatus{statusOf(h, &permits[0])}
 		shown[0].Permit = nil
 	}
 	return shown

@@ -15,6 +15,7 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -50,14 +51,14 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 				votes       int
 				value, says string
 			}{
-				{"held", stateHeld, 5, held.Value(), "  " + held.Value()[:12] + "\n"},
-				{"four", stateHeld, 4, "v", "4 of 5"},
-				{"free", stateFree, 0, "", "free"},
-				{"partial", statePartial, 2, "v", "2 of 5"},
-				{"split", stateSplit, 2, "v", "split"},
-				{"stuck", stateStuck, 1, "v", "redlock release stuck --force"},
-				{"strange", statePartial, 1, "v", "another type"},
-				{"stray", stateHeld, 3, "v", "\n  redlock release stray --value w\n"},
+				{"held", holdings.Held, 5, held.Value(), "  " + held.Value()[:12] + "\n"},
+				{"four", holdings.Held, 4, "v", "4 of 5"},
+				{"free", holdings.Free, 0, "", "free"},
+				{"partial", holdings.Partial, 2, "v", "2 of 5"},
+				{"split", holdings.Split, 2, "v", "split"},
+				{"stuck", holdings.Stuck, 1, "v", "redlock release stuck --force"},
+				{"strange", holdings.Partial, 1, "v", "another type"},
+				{"stray", holdings.Held, 3, "v", "\n  redlock release stray --value w\n"},
 			} {
 				code, out, errs := redlockCommand(t, on(f, "status", test.name, "--json")...)
 				tr.Zero(t, code, errs)
@@ -68,10 +69,10 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 				assert.Equal(t, 5, st.Answered, test.name)
 				assert.Equal(t, 3, st.Quorum)
 				switch test.state {
-				case stateHeld:
+				case holdings.Held:
 					tr.NotNil(t, l.TTL)
 					assert.Positive(t, *l.TTL)
-				case stateStuck:
+				case holdings.Stuck:
 					assert.EqualValues(t, -1, *l.TTL)
 				default:
 					assert.Nil(t, l.TTL)
@@ -81,7 +82,7 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 				assert.Contains(t, out, test.says)
 
 				want := 1
-				if test.state == stateHeld {
+				if test.state == holdings.Held {
 					want = 0
 				}
 				code, out, errs = redlockCommand(t, on(f, "status", "-q", test.name)...)
@@ -107,7 +108,7 @@ func TestStatusOfServersThatAreDown(t *testing.T) {
 	code, out, _ = redlockCommand(t, on(f, "status", "two", "--json")...)
 	assert.Zero(t, code)
 	_, l := lockOf(t, out)
-	assert.Equal(t, stateUnknown, l.State, "the two that are down may have it as well")
+	assert.Equal(t, holdings.Unknown, l.State, "the two that are down may have it as well")
 	code, _, _ = redlockCommand(t, on(f, "status", "-q", "two")...)
 	assert.Equal(t, exitNoQuorum, code, "it cannot be told")
 	code, _, _ = redlockCommand(t, on(f, "status", "-q", "two", "free")...)
@@ -182,7 +183,7 @@ func TestStatusPrintsNoControlCharacters(t *testing.T) {
 	_, l := lockOf(t, out)
 	assert.Equal(t, name, string(l.NameBytes))
 	assert.Equal(t, "\x1b]0;pwned\a\xfe", string(l.Bytes))
-	assert.Equal(t, stateHeld, l.State)
+	assert.Equal(t, holdings.Held, l.State)
 }
 
 func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
@@ -261,7 +262,7 @@ func TestStatusShowsReaders(t *testing.T) {
 	assert.NotContains(t, out, protocol.ReadersValue)
 	_, out, _ = redlockCommand(t, on(f, "status", "job", "--json")...)
 	_, l := lockOf(t, out)
-	assert.Equal(t, stateHeld, l.State)
+	assert.Equal(t, holdings.Held, l.State)
 	assert.True(t, l.Readers)
 	assert.Empty(t, l.Value)
 	tr.Len(t, l.ReadBy, 2)
@@ -293,10 +294,6 @@ func TestStatusShowsReaders(t *testing.T) {
 	code, _, errs = redlockCommand(t, on(f, "release", "stuck", "--force", "--yes")...)
 	assert.Zero(t, code, errs)
 	assert.Empty(t, has(t, f.URLs()[0], "stuck"))
-}
-
-func TestEscapedPatternsMatchThemselves(t *testing.T) {
-	assert.Equal(t, `a\*b\?\[c\]\\`, escapeGlob(`a*b?[c]\`))
 }
 
 func TestNotesFitATerminal(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -45,9 +46,9 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 			y.nextExam = time.Now().Add(examinedEvery)
 		})
 	}
-	read := make([]*holdings, len(y.sets))
+	read := make([]*holdings.Holdings, len(y.sets))
 	err := atOnce(len(y.sets), func(i int) (err error) {
-		read[i], err = y.servers.read(ctx, y.sets[i], question{limit: surveyedLocks, members: namedMembers, beside: true})
+		read[i], err = y.servers.read(ctx, y.sets[i], holdings.Question{Limit: surveyedLocks, Members: namedMembers, Beside: true})
 		return y.sets[i].blame(err)
 	})
 	exam.Wait()
@@ -56,15 +57,18 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 	}
 	found := &serve.Survey{Locks: []serve.LockState{}}
 	for i, h := range read {
-		found.CutOff = found.CutOff || h.cutOff
-		for n := range h.locks {
-			if l := h.survey(&h.locks[n]); l.State != stateFree {
+		found.CutOff = found.CutOff || h.CutOff
+		for n := range h.Locks {
+			if l := surveyOf(h, &h.Locks[n]); l.State != holdings.Free {
 				l.Group = y.sets[i].group
 				found.Locks = append(found.Locks, l)
 			}
 		}
-		for _, n := range h.servers {
-			s := serve.ServerState{Server: n.Node, Group: y.sets[i].group, Error: n.Error, Findings: []serve.Finding{}}
+		for _, n := range h.Servers {
+			s := serve.ServerState{Server: n.Name, Group: y.sets[i].group, Findings: []serve.Finding{}}
+			if n.Err != nil {
+				s.Error = harmless(n.Err.Error())
+			}
 			y.examined.addTo(&s)
 			found.Servers = append(found.Servers, s)
 		}
@@ -72,9 +76,9 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 	return found, nil
 }
 
-// survey returns what the page shows of a lock.
-func (h *holdings) survey(of *holding) serve.LockState {
-	l := h.status(of)
+// surveyOf returns what the page shows of a lock.
+func surveyOf(h *holdings.Holdings, of *holdings.Lock) serve.LockState {
+	l := statusOf(h, of)
 	a := serve.LockState{
 		Name: l.Name, Permit: l.Permit, State: l.State, Kind: "exclusive", Votes: l.Votes, Servers: len(l.Nodes), Owner: l.Owner, Left: l.TTL,
 	}
@@ -93,15 +97,15 @@ func (h *holdings) survey(of *holding) serve.LockState {
 	case l.Permit != nil:
 		a.Kind = "permits"
 	}
-	var readers, waiters []members
+	var readers, waiters []holdings.Members
 	for i, n := range l.Nodes {
 		k := serve.HeldKey{Server: n.Node, State: n.state(), Left: n.TTL, Error: n.Error}
 		if n.Held {
 			k.Holder = n.shown()
 		}
 		a.Keys = append(a.Keys, k)
-		a.Fence = max(a.Fence, of.on[i].fence)
-		readers, waiters = append(readers, of.on[i].readers), append(waiters, of.on[i].waiters)
+		a.Fence = max(a.Fence, of.On[i].Fence)
+		readers, waiters = append(readers, of.On[i].Readers), append(waiters, of.On[i].Waiters)
 	}
 	a.Readers, a.Waiters = merge(readers), merge(waiters)
 	return a
@@ -109,21 +113,21 @@ func (h *holdings) survey(of *holding) serve.LockState {
 
 // merge returns the members that the servers have, in the order of the server that knows the most. A queue
 // is on one server as long as that answers.
-func merge(of []members) (m serve.Members) {
-	slices.SortStableFunc(of, func(a, b members) int { return cmp.Compare(len(b.first), len(a.first)) })
+func merge(of []holdings.Members) (m serve.Members) {
+	slices.SortStableFunc(of, func(a, b holdings.Members) int { return cmp.Compare(len(b.First), len(a.First)) })
 	at := map[string]int{}
 	for _, all := range of {
-		m.Count = max(m.Count, all.count)
-		for _, one := range all.first {
-			i, ok := at[one.id]
+		m.Count = max(m.Count, all.Count)
+		for _, one := range all.First {
+			i, ok := at[one.ID]
 			if !ok {
 				i = len(m.First)
-				at[one.id] = i
-				m.First = append(m.First, serve.Member{ID: valueShown(one.id), Owner: redlock.HolderOf(one.id).Owner})
+				at[one.ID] = i
+				m.First = append(m.First, serve.Member{ID: valueShown(one.ID), Owner: redlock.HolderOf(one.ID).Owner})
 			}
 			known := &m.First[i]
 			known.Votes++
-			known.Waited, known.Left = max(known.Waited, one.waited.Milliseconds()), max(known.Left, one.left.Milliseconds())
+			known.Waited, known.Left = max(known.Waited, one.Waited.Milliseconds()), max(known.Left, one.Left.Milliseconds())
 		}
 	}
 	m.Count = max(m.Count, len(m.First))
@@ -176,8 +180,8 @@ func (y *surveyor) release(ctx context.Context, wanted serve.ForcedRelease) (don
 
 // isOther reports whether what is to be deleted is not what was seen.
 func (r *releaseCommand) isOther(p part, seen []string) bool {
-	return slices.ContainsFunc(p.on, func(c contents) bool {
-		isRest := p.reader && c.value == "" // of readers that have gone
-		return r.means(c) && !isRest && !slices.Contains(seen, valueShown(c.value))
+	return slices.ContainsFunc(p.on, func(c holdings.Contents) bool {
+		isRest := p.reader && c.Value == "" // of readers that have gone
+		return r.means(c) && !isRest && !slices.Contains(seen, valueShown(c.Value))
 	})
 }

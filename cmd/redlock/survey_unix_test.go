@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
@@ -255,11 +256,11 @@ func TestModesOfThePage(t *testing.T) {
 // TestMembersAreInTheOrderOfTheServerThatKnowsMost: one that knows fewer moves nobody forward.
 func TestMembersAreInTheOrderOfTheServerThatKnowsMost(t *testing.T) {
 	t.Parallel()
-	of := func(ids ...string) (a members) {
+	of := func(ids ...string) (a holdings.Members) {
 		for _, id := range ids {
-			a.first = append(a.first, member{id: id, waited: time.Second})
+			a.First = append(a.First, holdings.Member{ID: id, Waited: time.Second})
 		}
-		a.count = len(ids)
+		a.Count = len(ids)
 		return a
 	}
 	order := func(m serve.Members) (ids []string) {
@@ -268,7 +269,7 @@ func TestMembersAreInTheOrderOfTheServerThatKnowsMost(t *testing.T) {
 		}
 		return ids
 	}
-	assert.Equal(t, []string{"a", "b", "c"}, order(merge([]members{of("c"), of("a", "b", "c"), of("b")})))
-	assert.Empty(t, merge([]members{of(), of()}).First)
-	assert.Equal(t, 2, merge([]members{of("a"), of("a")}).First[0].Votes)
+	assert.Equal(t, []string{"a", "b", "c"}, order(merge([]holdings.Members{of("c"), of("a", "b", "c"), of("b")})))
+	assert.Empty(t, merge([]holdings.Members{of(), of()}).First)
+	assert.Equal(t, 2, merge([]holdings.Members{of("a"), of("a")}).First[0].Votes)
 }
