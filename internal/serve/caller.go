@@ -9,10 +9,6 @@ import (
 	"time"
 )
 
-// errLeft is the answer to a client that has left. It is read only where a client that shuts down its
-// writing side cannot be told from one that has left.
-var errLeft = errors.New("the connection was closed before there was an answer: keep it open in both directions until the answer has come")
-
 // A caller is the client behind a request, as its connection shows it. A client may shut down its writing
 // side behind the request, and still read the answer:
 //

@@ -4,6 +4,9 @@
 //	client ──request──▶ handlers.go ──▶ session ──▶ lease ──▶ redlock.Lock
 //	       ◀─answer, counted from the request's start──┘   ◀──lost──┘
 //
+// Files use each other one way only: problem.go and wire.go know none of the others; session.go, office.go
+// and page.go know them; server.go has all of it; handle_*.go answer for a Server; handlers.go makes one.
+//
 // A lease is a lock that a client has. It belongs to a session, which ends, and gives its leases back,
 // when no request of the client has come for its TTL; so a client that dies keeps nobody out for long.
 //

@@ -212,19 +212,6 @@ func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
 	return writeReleased(w, l.release(r.Context()))
 }
 
-// writeReleased answers for what a release has returned.
-func writeReleased(w http.ResponseWriter, err error) error {
-	switch {
-	case errors.Is(err, redlock.ErrLost):
-		return err
-	case err != nil: // it goes on, and the lock expires if it comes to nothing
-		w.WriteHeader(http.StatusAccepted)
-	default:
-		w.WriteHeader(http.StatusNoContent)
-	}
-	return nil
-}
-
 // inspect answers GET /v1/locks?name=NAME.
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()

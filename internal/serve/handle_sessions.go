@@ -120,28 +120,6 @@ func (s *Server) showSession(w http.ResponseWriter, r *request, of *session) err
 	return nil
 }
 
-// longPoll returns what a request says of how long it waits.
-func longPoll(r *request) (seen int64, wait time.Duration, err error) {
-	q := r.URL.Query()
-	if text := q.Get("seen"); text != "" {
-		if seen, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return 0, 0, bad("seen=%s: the version is wanted that the last answer had", text)
-		}
-	} else if q.Has("wait_ms") {
-		return 0, 0, bad("wait_ms goes with seen=VERSION, which the last answer had")
-	}
-	if text := q.Get("wait_ms"); text != "" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return 0, 0, bad("wait_ms=%s: a whole number of milliseconds is wanted", text)
-		}
-		if wait, err = duration("wait_ms", n, 0, maxWait); err != nil {
-			return 0, 0, err
-		}
-	}
-	return seen, wait, nil
-}
-
 // await returns when the state is not the one that the client has seen, or after a time.
 func (s *Server) await(r *request, of *session, seen int64, limit time.Duration) {
 	of.mu.Lock()
@@ -241,4 +219,17 @@ func (s *Server) endSession(w http.ResponseWriter, _ *request, of *session) erro
 		return err
 	}
 	return writeReleased(w, of.released())
+}
+
+// writeReleased answers for what a release has returned.
+func writeReleased(w http.ResponseWriter, err error) error {
+	switch {
+	case errors.Is(err, redlock.ErrLost):
+		return err
+	case err != nil: // it goes on, and the lock expires if it comes to nothing
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return nil
 }

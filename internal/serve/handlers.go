@@ -1,20 +1,37 @@
 package serve
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
-	"time"
+
+	"github.com/redquorum/redquorum/redlock"
 )
 
-// sessionHeader names the session of a request.
-const sessionHeader = "Redlock-Session"
-
-// A handler answers a request, or returns why it does not.
-type handler func(http.ResponseWriter, *http.Request) error
+// New returns a Server for the locks of locker, which stays the caller's.
+func New(locker *redlock.Locker, c Config) *Server {
+	if c.Limits.Sessions == 0 {
+		c.Limits.Sessions = 10_000
+	}
+	if c.Limits.Leases == 0 {
+		c.Limits.Leases = 1_000
+	}
+	if c.Limits.Total == 0 {
+		c.Limits.Total = 100_000
+	}
+	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
+	s.waiting, s.end = context.WithCancel(context.Background())
+	if c.Page != nil {
+		c.Page.start(s.waiting, s.table)
+	}
+	s.office = newOffice(locker, &s.config)
+	s.mux = s.newMux(s.routes())
+	return s
+}
 
 // routes returns what answers requests, by method and path. openapi.json describes each.
 func (s *Server) routes() map[string]handler {
@@ -87,48 +104,4 @@ func methodsOf(mux *http.ServeMux, r *http.Request) (methods []string) {
 		}
 	}
 	return methods
-}
-
-// A request is one that is being answered, with when it came.
-type request struct {
-	*http.Request
-	since time.Time
-}
-
-// validFor returns for how long after it sent the request the client may work under a lease.
-func (r *request) validFor(l *lease) int64 {
-	since := time.Since(r.since) // first: this process may be stopped between the two
-	t := term{left: l.lock.Remaining(), ttl: millis(l.granted.TTL), session: l.session.table.left(l.session.ttl)}
-	return validFor(t, since).Milliseconds()
-}
-
-// inSession has a handler called with the session of the request, which does not end meanwhile unless
-// it is ended.
-func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		now := time.Now()
-		id := r.Header.Get(sessionHeader)
-		if id == "" {
-			return bad("the header %s is missing: the session of the client, which POST /v1/sessions returns", sessionHeader)
-		}
-		of, err := s.table.session(id)
-		if err != nil {
-			return err
-		}
-		defer of.leave()
-		return f(w, &request{r, now}, of)
-	}
-}
-
-// withLease is inSession for the lease of the path, which names the session, too.
-func (s *Server) withLease(f func(http.ResponseWriter, *request, *lease) error) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		now := time.Now()
-		l, err := s.table.lease(r.PathValue("lease"))
-		if err != nil {
-			return err
-		}
-		defer l.session.leave()
-		return f(w, &request{r, now}, l)
-	}
 }

@@ -3,8 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -51,11 +49,6 @@ type leaderAnswer struct {
 	Token    int64  `json:"token"`        // of its term; 0 for none
 	ValidFor int64  `json:"valid_for_ms"` // from when the request was sent
 }
-
-var (
-	errNoOffice = errors.New("this server is no candidate: redlock serve has --office")
-	errTermOver = errors.New("this candidate is not in the term with that token")
-)
 
 // newOffice begins to campaign. It returns nil if the Config has no Office.
 func newOffice(locker *redlock.Locker, c *Config) *office {
@@ -282,47 +275,4 @@ func (o *office) wait(ctx context.Context) (left int) {
 	defer time.AfterFunc(o.ttl, o.stop).Stop() // the term may be lost while it is given back: Run would want another
 	<-o.done
 	return 0
-}
-
-// showLeader answers GET /leader: at once, or when the token is not the one that the program has seen.
-func (s *Server) showLeader(w http.ResponseWriter, hr *http.Request) error {
-	r := &request{hr, time.Now()}
-	if s.office == nil {
-		return errNoOffice
-	}
-	seen, wait, err := longPoll(r)
-	if err != nil {
-		return err
-	}
-	if wait > 0 {
-		s.office.await(callerOf(hr).sending, seen, wait)
-	}
-	a := s.office.tell(r.since)
-	write(w, statusOf(a.Leader), a)
-	return nil
-}
-
-// statusOf is what a load balancer and the kubelet look at.
-func statusOf(good bool) int {
-	if good {
-		return http.StatusOK
-	}
-	return http.StatusServiceUnavailable
-}
-
-// resign answers DELETE /leader?token=N.
-func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
-	if s.office == nil {
-		return errNoOffice
-	}
-	text := r.URL.Query().Get("token")
-	token, err := strconv.ParseInt(text, 10, 64)
-	switch {
-	case err != nil:
-		return bad("token=%s: the token is wanted of the term that is resigned", text)
-	case !s.office.resign(token):
-		return errTermOver
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
 }

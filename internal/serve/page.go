@@ -171,16 +171,6 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// An Event is something that happened to a lock, or to a server if it names no lock.
-type Event struct {
-	Number int64  `json:"number"`
-	Time   string `json:"time"` // when it happened, or was seen
-	Lock   string `json:"lock,omitempty"`
-	What   string `json:"what"`
-	Text   string `json:"text"`
-	By     string `json:"by"` // "this process", or "servers" if a survey shows it
-}
-
 const (
 	keptEvents = 10_000
 	mostEvents = 200 // in one answer

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -27,13 +26,6 @@ func (s *Server) Probes() http.Handler {
 		handle("GET /leader", s.office.leads)
 	}
 	return mux
-}
-
-// readiness is whether a quorum of servers answers, as was last seen.
-type readiness struct {
-	mu   sync.Mutex
-	at   time.Time // when it was seen; guarded by mu, as good is
-	good bool
 }
 
 // readyFor is how long an answer is given again, however many ask.

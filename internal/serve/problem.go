@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/once"
@@ -46,6 +49,19 @@ var (
 	errEnding = errors.New("the server ends: ask again when it is back")
 	errLate   = errors.New("the lock came so late that whether the tick of this request was run is not known any more: a new request is of a new tick")
 	errDone   = errors.New("the tick has been run, or is being run")
+	// errLeft is the answer to a client that has left. It is read only where a client that shuts down its
+	// writing side cannot be told from one that has left.
+	errLeft      = errors.New("the connection was closed before there was an answer: keep it open in both directions until the answer has come")
+	errNoSession = errors.New("there is no such session: it was never there, was ended, or no request came for its TTL")
+	errNoLease   = errors.New("there is no such lease: it was never there, was released, or its session has ended")
+	errOtherWish = errors.New("the Idempotency-Key stands for another request: use a new key for each lock that is wanted")
+	errNoOffice  = errors.New("this server is no candidate: redlock serve has --office")
+	errTermOver  = errors.New("this candidate is not in the term with that token")
+)
+
+const (
+	bodyWithin   = 10 * time.Second
+	answerWithin = 10 * time.Second // in which a client reads some of it
 )
 
 // newProblem returns a problem without what only some kinds have.
@@ -149,4 +165,68 @@ func write(w http.ResponseWriter, status int, body any) {
 // A connection without deadlines, as those of tests, is not slow.
 func within(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
+}
+
+// A badRequest says what is wrong with a request, in its own words.
+type badRequest string
+
+func (e badRequest) Error() string { return string(e) }
+
+func bad(format string, args ...any) error { return badRequest(fmt.Sprintf(format, args...)) }
+
+// A holder is one that has a lock, or a permit of it.
+type holder struct {
+	Permit *int   `json:"permit,omitempty"`
+	Owner  string `json:"owner,omitempty"`
+	Since  string `json:"since,omitempty"`
+	Left   int64  `json:"left_ms"` // unless it is renewed; -1: it never expires
+}
+
+// ofOption is how an error of the library begins, with the option that it is about.
+var ofOption = regexp.MustCompile(`^redlock: (?:option (\w+)(?:\(.*?\))?: )?`)
+
+// fields are those for the options.
+var fields = map[string]string{
+	"TTL": "ttl_ms", "Owner": "owner", "Permits": "permits", "Weight": "weight", "Fenced": "fenced", "Fair": "fair",
+	"MaxHold": "max_hold_ms", "Patience": "wait_ms", "Exclusive": "kind", "Shared": "kind",
+}
+
+// words has what is said to programs in Go, and how it is said here.
+var words = strings.NewReplacer(
+	"its MaxHold of ", "max_hold_ms, ",
+	"the MaxTTL", "--max-ttl of the server",
+	"the Locker's", "the server's",
+	"; tests use package redlocktest", "",
+)
+
+// inOurWords returns the text of an error of the library.
+func inOurWords(err error) string { return words.Replace(ofOption.ReplaceAllString(err.Error(), "")) }
+
+// blame returns an error of the library that is about what was wished, in the words of the wish.
+func blame(err error) error {
+	head := ofOption.FindStringSubmatch(err.Error())
+	if head == nil {
+		return bad("%v", err)
+	}
+	text := words.Replace(err.Error()[len(head[0]):])
+	if head[1] == "NodeTimeout" {
+		return bad(`"ttl_ms": must be above the node timeout of the server (--node-timeout)`)
+	}
+	if field, ok := fields[head[1]]; ok {
+		return bad("%q: %s", field, text)
+	}
+	return bad("%s", text)
+}
+
+// A limitError says that there is more of something than the server has room for.
+type limitError string
+
+func (e limitError) Error() string { return string(e) }
+
+// statusOf is what a load balancer and the kubelet look at.
+func statusOf(good bool) int {
+	if good {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
 }

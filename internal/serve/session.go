@@ -61,17 +61,6 @@ type attempt struct {
 	lease *lease        // nil: nothing
 }
 
-var (
-	errNoSession = errors.New("there is no such session: it was never there, was ended, or no request came for its TTL")
-	errNoLease   = errors.New("there is no such lease: it was never there, was released, or its session has ended")
-	errOtherWish = errors.New("the Idempotency-Key stands for another request: use a new key for each lock that is wanted")
-)
-
-// A limitError says that there is more of something than the server has room for.
-type limitError string
-
-func (e limitError) Error() string { return string(e) }
-
 // A table has the sessions and leases of a server. It is safe for concurrent use. Its mutex may be
 // locked by those who have locked a session, and not the other way round.
 type table struct {
@@ -470,4 +459,11 @@ func (l *lease) remove() error {
 		s.endLocked()
 	}
 	return nil
+}
+
+// Limits bound what clients can have. Zero stands for the default.
+type Limits struct {
+	Sessions int // 10,000
+	Leases   int // of one session, those that are lost included: 1,000
+	Total    int // leases of all sessions, of 5 kB each: 100,000
 }

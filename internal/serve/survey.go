@@ -214,3 +214,13 @@ func (l *LockState) by() string {
 	}
 	return who
 }
+
+// An Event is something that happened to a lock, or to a server if it names no lock.
+type Event struct {
+	Number int64  `json:"number"`
+	Time   string `json:"time"` // when it happened, or was seen
+	Lock   string `json:"lock,omitempty"`
+	What   string `json:"what"`
+	Text   string `json:"text"`
+	By     string `json:"by"` // "this process", or "servers" if a survey shows it
+}

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +20,9 @@ import (
 )
 
 // What goes over the wire. Times are milliseconds.
+
+// sessionHeader names the session of a request.
+const sessionHeader = "Redlock-Session"
 
 // A wish is the body of a request for a lock.
 type wish struct {
@@ -86,29 +87,12 @@ type inspection struct {
 	Servers int      `json:"servers"`
 }
 
-// A holder is one that has a lock, or a permit of it.
-type holder struct {
-	Permit *int   `json:"permit,omitempty"`
-	Owner  string `json:"owner,omitempty"`
-	Since  string `json:"since,omitempty"`
-	Left   int64  `json:"left_ms"` // unless it is renewed; -1: it never expires
-}
-
 const (
-	maxBody      = 256 << 10
-	bodyWithin   = 10 * time.Second
-	answerWithin = 10 * time.Second // in which a client reads some of it
-	maxWait      = time.Hour
-	maxKey       = 255 // bytes of an Idempotency-Key
-	year         = 365 * 24 * time.Hour
+	maxBody = 256 << 10
+	maxWait = time.Hour
+	maxKey  = 255 // bytes of an Idempotency-Key
+	year    = 365 * 24 * time.Hour
 )
-
-// A badRequest says what is wrong with a request, in its own words.
-type badRequest string
-
-func (e badRequest) Error() string { return string(e) }
-
-func bad(format string, args ...any) error { return badRequest(fmt.Sprintf(format, args...)) }
 
 // checkText refuses what is said twice around the body, of which only one would count, and what is no text.
 func checkText(r *http.Request) error {
@@ -283,42 +267,6 @@ func (w *wish) options() []redlock.Option {
 		return append(opts, redlock.Retries(0))
 	}
 	return append(opts, redlock.Patience(millis(w.Wait)))
-}
-
-// ofOption is how an error of the library begins, with the option that it is about.
-var ofOption = regexp.MustCompile(`^redlock: (?:option (\w+)(?:\(.*?\))?: )?`)
-
-// fields are those for the options.
-var fields = map[string]string{
-	"TTL": "ttl_ms", "Owner": "owner", "Permits": "permits", "Weight": "weight", "Fenced": "fenced", "Fair": "fair",
-	"MaxHold": "max_hold_ms", "Patience": "wait_ms", "Exclusive": "kind", "Shared": "kind",
-}
-
-// words has what is said to programs in Go, and how it is said here.
-var words = strings.NewReplacer(
-	"its MaxHold of ", "max_hold_ms, ",
-	"the MaxTTL", "--max-ttl of the server",
-	"the Locker's", "the server's",
-	"; tests use package redlocktest", "",
-)
-
-// inOurWords returns the text of an error of the library.
-func inOurWords(err error) string { return words.Replace(ofOption.ReplaceAllString(err.Error(), "")) }
-
-// blame returns an error of the library that is about what was wished, in the words of the wish.
-func blame(err error) error {
-	head := ofOption.FindStringSubmatch(err.Error())
-	if head == nil {
-		return bad("%v", err)
-	}
-	text := words.Replace(err.Error()[len(head[0]):])
-	if head[1] == "NodeTimeout" {
-		return bad(`"ttl_ms": must be above the node timeout of the server (--node-timeout)`)
-	}
-	if field, ok := fields[head[1]]; ok {
-		return bad("%q: %s", field, text)
-	}
-	return bad("%s", text)
 }
 
 // grant returns what does not change of a lock that was taken.
