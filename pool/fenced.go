@@ -24,10 +24,10 @@ import (
 //	PEXPIRE counter life NX
 //
 // They cost the server two thirds of what the script costs. They need not be one step: a token is unique
-// because no server accepts a number twice or a lower one later, whoever has the lock meanwhile
-// (internal/fencemodel, Model.Plain). The life of a counter is only made longer: GT before the token,
-// because a counter that expired right behind it would forget it, and NX for a new counter. GT takes
-// one that has no life for one that lives for ever.
+// because no server accepts a number twice or a lower one later, whoever has the lock meanwhile. The
+// life of a counter is only made longer: GT before the token, because a counter that expired right
+// behind it would forget it, and NX for a new counter. GT takes one that has no life for one that
+// lives for ever.
 //
 // If ZADD does not accept the token of a lock that SET has taken, or the life is not sure, the script of
 // a raise to the same token follows, and its answer, which tells the counter, is the reply. The script

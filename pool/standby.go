@@ -21,7 +21,7 @@ import (
 // So a primary has it only when all others have been seen as replicas since its promotion. A client
 // that has seen this confirms it: it writes to the primary who that is, under primaryKey. Whoever
 // comes later believes what stands there, as long as it names the present process and data set,
-// which change with each promotion. Package internal/standbymodel tries what can happen.
+// which change with each promotion. internal/record/standby_test.go tries what can happen.
 //
 // The keys of a primary that was promoted may lack the last locks, as those of a server that was
 // restarted, and the record of its memory is another server's: see package redlock, guard.go.

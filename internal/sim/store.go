@@ -144,11 +144,15 @@ func (s *Store) Forget(at time.Duration) []StoreHint {
 	return s.take()
 }
 
-// Settle gives the server the epoch record of one that has long been in use (Server.Settle).
-func (s *Store) Settle(nodes int, longest time.Duration) { s.server.Settle(nodes, longest) }
+// Del has a key deleted behind the clients' backs.
+func (s *Store) Del(at time.Duration, key string) []StoreHint {
+	s.at(at)
+	s.server.remove(key)
+	return s.take()
+}
 
-// Step sets the server's clock ahead, or back if d is below zero.
-func (s *Store) Step(d time.Duration) { s.server.wall.at += d }
+// Server returns the server itself, to change its clock or its keys behind the clients' backs.
+func (s *Store) Server() *Server { return s.server }
 
 // Value returns what the key holds, empty for nothing.
 func (s *Store) Value(at time.Duration, key string) string {

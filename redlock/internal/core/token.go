@@ -30,7 +30,7 @@ import (
 //
 // Two simpler ways are wrong: to compare the last of a block with the counter, so that blocks overlap; and to
 // count up at each node and take the highest answer. In both, two holders can get the same number
-// (internal/fencemodel has the counter-examples).
+// (redlock/internal/explore has the counter-examples).
 
 // Tokens are the numbers of a claim: a block that a quorum has accepted, or is asked to.
 type tokens struct {

@@ -444,7 +444,7 @@ func (s *search) makeMessage(to move) {
 		s.budget.Losses--
 		p.take(at)
 		if to.kind == losesAnswer {
-			_, hints := s.node(m.node).Run(s.now, m.process, m.asks())
+			_, hints := s.serve(m)
 			s.hint(m.node, hints)
 		} else if m.asks().MayHold {
 			again := *m

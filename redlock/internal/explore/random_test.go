@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -63,11 +64,30 @@ type run struct {
 	steps   int
 	end     time.Duration // of trouble; afterwards all must come to rest
 	terms   []*core.Terms
-	back    quorum.Set // nodes whose clock was set back, which must not forget: tokens, docs/SAFETY.md
-	forgot  quorum.Set // nodes that have forgotten, whose clock must not be set back
+	back    quorum.Set    // nodes whose clock was set back, which must not forget: tokens, docs/SAFETY.md
+	forgot  quorum.Set    // nodes that have forgotten, whose clock must not be set back
+	lasts   time.Duration // a stray, or a lock
+	late    bool          // what is left may be there until then
 }
 
-func newRun(seed uint64) *run {
+// Clocks differ by no more than the drift allowance covers. It prefers the ends, where the margin is thinnest.
+func rate(r *rand.Rand, isBeyond bool) float64 {
+	const slowest, fastest = 0.9955, 1.0045
+	switch r.IntN(3) {
+	case 0:
+		if isBeyond {
+			return 0.5 + r.Float64()
+		}
+		return slowest
+	case 1:
+		return fastest
+	}
+	return slowest + (fastest-slowest)*r.Float64()
+}
+
+// newRun draws a schedule. Of sixteen one is beyond the promise, where any clock may be wrong, requests are run
+// twice, and servers lose locks.
+func newRun(seed uint64, v variant) *run {
 	r := rand.New(rand.NewPCG(seed, 7))
 	d := &dice{Rand: r}
 	nodes := []int{1, 2, 3, 3, 3, 4, 5}[r.IntN(7)]
@@ -77,6 +97,9 @@ func newRun(seed uint64) *run {
 	})
 	d.now = &w.now
 	w.reuses = true
+	w.variant, w.given = v, map[int64]bool{}
+	w.coarse = []time.Duration{1, 1, 15 * time.Millisecond, 200 * time.Millisecond}[r.IntN(4)]
+	w.beyond = !v.isSet() && r.IntN(16) == 0
 	w.doubled = func() bool { return d.loss > 0 && d.chance(50) }
 	if r.IntN(2) == 0 {
 		d.loss, d.slow = 10+r.IntN(40), 5+r.IntN(20)
@@ -85,18 +108,26 @@ func newRun(seed uint64) *run {
 	if r.IntN(6) == 0 {
 		ttl = time.Duration(1000+r.IntN(1000)) * time.Millisecond // long enough to be watched
 	}
-	u := &run{world: w, dice: d, end: w.now + time.Duration(40+r.IntN(160))*time.Millisecond}
+	u := &run{world: w, dice: d, lasts: ttl, end: w.now + time.Duration(40+r.IntN(160))*time.Millisecond}
+	if u.late = r.IntN(2) == 0; u.late {
+		w.strays = func(lost bool) (time.Duration, bool) {
+			return time.Duration(r.Int64N(int64(ttl))), (lost || w.beyond && d.chance(10)) && d.chance(2)
+		}
+	}
 	plain := core.Terms{TTL: ttl, Timeout: 30 * time.Millisecond, Renew: true, Patience: 100 * time.Millisecond}
 	if plain.Fenced = r.IntN(3) == 0; r.IntN(2) == 0 { // the wall clocks of nodes and processes
 		for _, node := range w.nodes {
-			node.Step(time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}[r.IntN(3)]))))
+			node.Server().Step(time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}[r.IntN(3)]))))
 		}
 		for _, p := range w.processes {
 			most := []time.Duration{time.Millisecond, 50 * time.Millisecond, 2 * time.Second, time.Minute}[r.IntN(4)]
 			p.ahead = time.Duration(r.Int64N(int64(2*most))) - most
 		}
 	}
-	if u.guarded = r.IntN(3) == 0; u.guarded {
+	for _, node := range w.nodes {
+		node.Server().SetRate(rate(r, w.beyond))
+	}
+	if u.guarded = r.IntN(3) == 0 && !w.beyond; u.guarded && !v.unguarded {
 		u.protect(ttl)
 	}
 	u.terms = []*core.Terms{&plain, &plain, &plain}
@@ -127,7 +158,7 @@ func newRun(seed uint64) *run {
 	}
 	u.sure = d.loss == 0
 	for _, p := range w.processes {
-		p.rate = 0.9955 + 0.009*r.Float64() // two clocks differ by 1 % at most
+		p.rate = rate(r, w.beyond)
 		p.offset = time.Duration(r.Int64N(int64(time.Hour)))
 		for range 1 + r.IntN(3) {
 			u.arrive(p)
@@ -345,10 +376,13 @@ func (u *run) trouble() {
 			u.arrive(p)
 		}
 	case 4, 5:
+		i := u.dice.IntN(len(u.nodes))
 		if !u.guarded {
+			if u.beyond || u.isOnAll() {
+				u.loseLock(i)
+			}
 			break
 		}
-		i := u.dice.IntN(len(u.nodes))
 		if u.dice.chance(3) {
 			for _, p := range u.processes {
 				if !p.knows.Has(i) { // docs/SAFETY.md: who has not read a clock does not notice that it was set
@@ -365,8 +399,9 @@ func (u *run) trouble() {
 			if by < 0 && u.forgot.Has(i) {
 				by = -by
 			}
-			if u.nodes[i].Step(by); by < 0 {
+			if u.nodes[i].Server().Step(by); by < 0 {
 				u.back.Add(i)
+				u.lasts -= by
 			}
 			break
 		}
@@ -403,6 +438,43 @@ func (u *run) trouble() {
 	}
 }
 
+// loseLock has a node lose the key of the lock, and only that, as by DEL or an eviction.
+func (u *run) loseLock(i int) {
+	if u.late = true; u.traces {
+		u.trace("node %d loses the lock", i)
+	}
+	u.hint(i, u.nodes[i].Del(u.now, name))
+}
+
+// isOnAll reports whether all that is held rests on all nodes, and nothing is under way: then one of them may lose
+// it unnoticed.
+func (u *run) isOnAll() bool {
+	for _, p := range u.processes {
+		if len(p.wire) > 0 || p.died {
+			return false
+		}
+		for _, c := range p.callers {
+			for _, node := range u.nodes {
+				if c.hold != nil && (len(u.nodes) == 1 || !u.rests(c, node)) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// rests reports whether a node has what a caller holds for as long as it may believe so.
+func (u *run) rests(c *caller, node *sim.Store) bool {
+	req := protocol.Request{Op: protocol.OpExtend, Key: name, Value: c.hold.Claim.Value, TTL: time.Millisecond}
+	if c.Terms.Shared || c.reads {
+		req.Op, req.Shared = protocol.OpExtendShared, &protocol.Shared{Readers: keys.Readers.Of(name), Intent: keys.Intent.Of(name)}
+	}
+	reply, _ := node.Clone().Run(u.now, 0, &req)
+	until := u.now + node.Keys(u.now)[name]
+	return reply.Outcome == protocol.Granted && until >= c.process.moment(c.hold.Deadline())
+}
+
 // maxSteps is more than any schedule takes that comes to an end.
 const maxSteps = 30_000
 
@@ -425,7 +497,7 @@ func (u *run) run() string {
 		u.perform(&s)
 		u.judge()
 	}
-	if u.problem != "" {
+	if u.problem != "" || u.beyond {
 		return u.problem
 	}
 	if steps == maxSteps {
@@ -440,6 +512,9 @@ func (u *run) run() string {
 		if !p.key.Idle(p.local(u.now)) || p.listening != 0 {
 			return fmt.Sprintf("at %v: the key of process %d is not idle (listening %d): %+v", u.now, p.index, p.listening, *p.key)
 		}
+	}
+	if u.late {
+		u.now += 2 * u.lasts
 	}
 	for i, node := range u.nodes {
 		if left := u.leftAt(i, node); left != "" {
@@ -486,7 +561,7 @@ func TestRandomSchedules(t *testing.T) {
 				if n >= uint64(*schedules) {
 					return
 				}
-				u := newRun(*firstSeed + n)
+				u := newRun(*firstSeed+n, variant{})
 				u.traces, u.idle = *schedules == 1, idle
 				if problem := u.run(); problem != "" {
 					t.Errorf("seed %d: %s", *firstSeed+n, problem)

@@ -54,7 +54,7 @@ type hashing func(h *hasher, at unsafe.Pointer)
 // unheard are fields that change nothing of what comes.
 var unheard = map[reflect.Type][]string{
 	reflect.TypeFor[message]():           {"at", "order", "back"},
-	reflect.TypeFor[process]():           {"proven", "group", "print", "drawn", "resumes", "wire", "voted"}, // see printOf
+	reflect.TypeFor[process]():           {"proven", "group", "print", "drawn", "resumes", "wire", "voted", "floor"}, // see printOf
 	reflect.TypeFor[caller]():            {"process", "came"},
 	reflect.TypeFor[core.Key]():          {"Group", "seq", "effects"},
 	reflect.TypeFor[core.Caller]():       {"Shell", "Failure", "Votes"}, // told when a call ends

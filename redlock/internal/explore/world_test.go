@@ -37,6 +37,7 @@ type process struct {
 	listening int
 	closed    bool
 	voted     clock.Instant // its last vote began
+	floor     int64         // the highest token that was granted then
 	proven    []proof
 	drawn     int           // values, in a search; or else by its guard
 	died      bool          // lately: what it had is on the nodes until it expires
@@ -126,6 +127,7 @@ const (
 	retry    // of a release that was not confirmed, which the node does by itself
 	admit    // a question of the guard for a node's record
 	admitted // its answer; each follows its question
+	stray    // a request that is run late, or once more; it holds up no other, and is not answered
 )
 
 // A world is processes and nodes.
@@ -147,7 +149,12 @@ type world struct {
 	raises    int
 	holdings  int // begun and ended
 	traces    bool
-	doubled   func() bool // whether the answer that was just given is given again; nil: never
+	doubled   func() bool                                         // whether the answer that was just given is given again; nil: never
+	strays    func(lost bool) (after time.Duration, isStray bool) // whether a request strays; nil: none does
+	variant   variant
+	beyond    bool           // only tokens, deadlines and ends are promised
+	given     map[int64]bool // tokens
+	coarse    time.Duration  // by so much the wall clocks of processes advance at once; zero: a nanosecond
 	turns     turns
 }
 
@@ -244,7 +251,7 @@ func newWorld(nodes, processes int, n network, jitter func(time.Duration) time.D
 
 // propose draws a fencing token.
 func (w *world) propose(p *process) core.Proposal {
-	wall := time.Unix(1_700_000_000, 0).Add(w.now + p.ahead) // as that of the nodes
+	wall := time.Unix(1_700_000_000, 0).Add(w.now + p.ahead).Truncate(w.coarse) // as that of the nodes
 	p.proposed = max(wall.UnixMicro(), p.proposed+1)
 	return core.Proposal{Token: p.proposed, IsNear: p.guard != nil && p.guard.IsNear(p.proposed, p.local(w.now))}
 }
@@ -323,7 +330,7 @@ type trial struct {
 // protect has all processes judge votes by the nodes' records.
 func (w *world) protect(longest time.Duration) {
 	for _, node := range w.nodes {
-		node.Settle(len(w.nodes), longest)
+		node.Server().Settle(len(w.nodes), longest)
 	}
 	for _, p := range w.processes {
 		p.group.Epoch = record.Key
@@ -374,8 +381,13 @@ func (w *world) send(p *process, node int, f *core.Effect) {
 	late := w.now + f.Request.Timeout
 	arrives := w.now + there
 	for _, m := range p.wire { // a request overtakes none that was made before
-		if m.at > arrives && m.node == node && (m.what == request || m.what == retry || m.what == admit) {
+		if m.at > arrives && m.node == node && (m.what == request || m.what == retry || m.what == admit) && !w.variant.overtakes {
 			arrives = m.at
+		}
+	}
+	if w.strays != nil {
+		if after, isStray := w.strays(lost); isStray {
+			w.request(stray, p, node, f).fill(arrives+after, back, true)
 		}
 	}
 	if p.guard != nil && f.Request.Epoch != "" && f.Ballot.Shell == nil {
@@ -387,8 +399,8 @@ func (w *world) send(p *process, node int, f *core.Effect) {
 	if r := f.Request; r.Op.Releases() && !strings.HasPrefix(r.Value, fmt.Sprint("p", p.index, "v")) && p.proof(r.Value) == 0 {
 		w.fail("process %d: gives back %s, which is another's", p.index, r.Value)
 	}
-	if f.Request.Op.Acquires() && !f.Ballot.IsRepair() {
-		p.voted = f.Ballot.Start
+	if f.Request.Op.Acquires() && !f.Ballot.IsRepair() && p.voted != f.Ballot.Start {
+		p.voted, p.floor = f.Ballot.Start, w.token
 	}
 	unknown := unanswered || lost || arrives+back > late
 	switch {
@@ -448,7 +460,7 @@ func (p *process) take(i int) *message {
 func (w *world) deliver(p *process, i int) {
 	m := p.take(i)
 	switch m.what {
-	case admit, request, retry:
+	case admit, request, retry, stray:
 		w.execute(m)
 		return
 	case admitted:
@@ -473,14 +485,14 @@ func (w *world) deliver(p *process, i int) {
 
 // execute has a node run a request. The message goes back as the answer.
 func (w *world) execute(m *message) {
-	reply, hints := w.node(m.node).Run(w.now, m.process, m.asks())
+	reply, hints := w.serve(m)
 	if w.traces {
 		w.trace("node %d runs %v %s %s of p%d: %v (%v)", m.node, m.asks().Op, m.asks().Key, m.asks().Value, m.process, reply.Outcome, m.what)
 		if r := m.asks(); r.Token != 0 {
 			w.trace("node %d: token %d and %d, judged %v: floor %d", m.node, r.Token, r.Block, r.Judged, reply.Floor)
 		}
 	}
-	node, isAnswered := m.node, m.what != retry && !m.unknown
+	node, isAnswered := m.node, m.what != retry && !m.unknown // a stray is unknown
 	if isAnswered {
 		m.what++ // its answer
 		m.at, m.reply = w.now+m.back, reply
@@ -490,6 +502,16 @@ func (w *world) execute(m *message) {
 	if !isAnswered {
 		w.drop(m)
 	}
+}
+
+// serve has a node run a request, which may be one of a variant.
+func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
+	if w.variant.serves == nil {
+		return w.node(m.node).Run(w.now, m.process, m.asks())
+	}
+	s := &served{Store: w.node(m.node), at: w.now, client: m.process}
+	reply := w.variant.serves(s, m.asks())
+	return reply, s.hints
 }
 
 // drop keeps a message for the next.
@@ -574,7 +596,7 @@ func (w *world) arrive(c *caller) {
 // downgrade has a writer become a reader.
 func (w *world) downgrade(c *caller, ask *core.Caller) {
 	p := c.process
-	c.reads = true
+	c.reads = !w.variant.writesOn
 	p.key.Downgrade(c.hold, ask, p.local(w.now))
 	w.carry(p)
 }
@@ -610,10 +632,8 @@ func (w *world) grant(p *process, c *caller) {
 		c.ends = now.Add(most)
 	}
 	switch isFenced := c.Terms.Fenced && c.Terms.Adopts == ""; {
-	case isFenced && c.Token <= w.token:
-		w.fail("P2: process %d: the token %d after %d", p.index, c.Token, w.token)
 	case isFenced:
-		w.token = c.Token
+		w.give(p, c.Token, p.floor)
 	case c.Token != 0:
 		w.fail("P2: process %d: a token that was not asked for", p.index)
 	}
@@ -641,11 +661,23 @@ func (w *world) done(p *process, ask *core.Caller) {
 	case ask.Failure != nil:
 		c.next = ask.Token
 	case c.hold == nil || p.local(w.now) >= c.hold.Deadline(): // told too late, as others may hold it
-	case ask.Token <= w.token:
-		w.fail("P2: process %d: raised to %d after %d", p.index, ask.Token, w.token)
 	default:
-		w.token = ask.Token
+		w.give(p, ask.Token, 0)
 		w.raises++
+	}
+}
+
+// give notes the token of a holder. Those of holders that follow each other rise. Beyond the promise two may hold
+// at once: then no token is given twice, and each is above those that were granted before its vote began.
+func (w *world) give(p *process, token, floor int64) {
+	if !w.beyond {
+		floor = w.token
+	}
+	if token <= floor || w.given[token] {
+		w.fail("P2: process %d: the token %d after %d", p.index, token, floor)
+	}
+	if w.token = max(w.token, token); w.beyond {
+		w.given[token] = true
 	}
 }
 
@@ -693,7 +725,7 @@ func (w *world) judge() {
 			}
 		}
 	}
-	if writers > 1 || writers > 0 && readers > 0 {
+	if (writers > 1 || writers > 0 && readers > 0) && !w.beyond {
 		w.fail("P1: %d writers and %d readers", writers, readers)
 	}
 }

@@ -33,7 +33,7 @@
 //	                     presence: b+1                 then the mark retired(b)      may have b+1 alone
 //
 // Of the clients that have b alone and b+1 alone, the ones end, with their presence, before b is retired, and the
-// others begin when b+1 is complete. internal/mapmodel tries all orders of events.
+// others begin when b+1 is complete. The test explore_test.go tries all orders of events.
 //
 // # Mutexes
 //

@@ -1,10 +1,42 @@
-package standbymodel
+package record_test
 
 import (
+	"flag"
 	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/explore"
+	"github.com/redquorum/redquorum/internal/long"
+	"github.com/redquorum/redquorum/internal/race"
+	"github.com/redquorum/redquorum/internal/record"
 )
+
+// Every order of what can happen to a node of two servers and two clients is tried here, to hold it to one promise:
+// no two clients believe to have the node's vote at one moment. What names a server's data, the code decides
+// (record.DataSet). How a primary is confirmed is a model, because package pool asks servers and waits for that:
+//
+//	open     A client takes a primary that has a mark of its present generation.
+//	look     Where it has none, the client notes the generation first, and sees the other server as a replica then.
+//	confirm  A while later it writes the mark of that generation.
+//	vote     A vote counts if the server was of the generation that the client opened, when the client last looked.
+//	born     The first client of a generation writes its record, and votes count a TTL later. An extension counts at
+//	         once while the client knows that the key must be there.
+//
+// It holds because votes of two generations, both confirmed, say that one of them was first: its server was seen as a
+// replica when the other had begun, and a server that was a replica is never of an earlier generation again. Where
+// clients know one server only, the record counts in all generations of a process that tells neither of data that it
+// took nor of a promotion.
+//
+// Promotions and demotions come as they like, both servers are primaries for any time, requests are late, also behind
+// the end of their connection. Left out are a third server, of which each pair is two, servers that forget otherwise,
+// and one that loads its primary's data and is promoted while a client goes by an older look.
+
+// everything explores larger models, which takes some minutes and gigabytes.
+var everything = flag.Bool("everything", false, "explore larger models of a node with a standby")
 
 const ttl = 2 // in ticks
 
@@ -59,18 +91,36 @@ type server struct {
 	keeps    uint8 // for how long it does not free that
 }
 
-// own is the identity of a primary that stands alone and whose data is its own, in any generation
-// (record.DataSet).
+// own is the identity of a primary whose data is its own, in any generation.
 const own = 255
+
+// dataSets are identities by what a server tells: whether it took data and was promoted, and clients know no other.
+var dataSets = func() (own [2][2][2]bool) {
+	for taken := range 2 {
+		for promoted := range 2 {
+			for confirmed := range 2 {
+				primary := [2]string{"", "run/id"}[confirmed]
+				own[taken][promoted][confirmed] = record.DataSet("id", strconv.Itoa(promoted*100-1+promoted), strconv.Itoa(100*taken), primary) == record.OwnData
+			}
+		}
+	}
+	return own
+}()
 
 // identity names the process and data of a primary.
 func (m Model) identity(at *server) uint8 {
-	isTaken := at.taken && m.Mistake != TakesAsOwn
-	isPromoted := at.promoted && m.Mistake != Promotes
-	if at.generation == 0 || isTaken || isPromoted || !m.Alone {
-		return at.generation
+	taken, promoted := at.taken && m.Mistake != TakesAsOwn, at.promoted && m.Mistake != Promotes
+	if at.generation != 0 && dataSets[bit(taken)][bit(promoted)][bit(!m.Alone)] {
+		return own
 	}
-	return own
+	return at.generation
+}
+
+func bit(is bool) uint8 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // remembers reports whether the record of server i is one of the identity.
@@ -375,37 +425,63 @@ func (s *state) tick() {
 
 func less(n uint8) uint8 { return max(n, 1) - 1 }
 
-// describe puts a step into words, for a trace.
+// describe tells a step by its number, with what it leads to.
 func describe(did step, _, after *state) string {
-	server, client := string(rune('X'+did.who)), string(rune('A'+did.who))
-	text := [...]string{
-		promote: server + " is promoted", demote: server + " is demoted",
-		replicate: server + " takes over what its primary has",
-		rename:    server + " gets its first replica, or frees its backlog", reset: server + " resets its statistics",
-		connectFirst: client + " connects to X", connectSecond: client + " connects to Y",
-		look: client + " asks the other server for its role", confirm: client + " confirms its server",
-		hangUp: client + " hangs up", bear: client + " writes a record", ask: client + " asks for a vote",
-		run: "what " + client + " asked for is run", arrive: "what " + client + " asked for before is run", tick: "time passes",
-	}[did.action]
-	for i, at := range after.servers {
-		text += fmt.Sprintf("; %c %v", 'X'+i, at)
-	}
-	for i, c := range after.clients {
-		text += fmt.Sprintf("; %c %v", 'A'+i, c)
-	}
-	return text
+	return fmt.Sprintf("step %d by %d: servers %+v, clients %+v", did.action, did.who, after.servers, after.clients)
 }
 
-func (s server) String() string {
-	text := "replica"
-	if s.generation != 0 {
-		text = fmt.Sprint("primary ", s.generation)
+func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
+	t.Parallel()
+	if race.Enabled() {
+		t.Skip("an exploration is one goroutine")
 	}
-	return fmt.Sprintf("%s (mark %d, record %d of %d for %d, key %d for %d, taken %v, promoted %v)",
-		text, s.mark, s.record, s.process, s.quarantine, s.holder, s.left, s.taken, s.promoted)
+	models := []Model{
+		{Promotions: 1}, {Promotions: 1, Renames: 1, Alone: true, Backlog: 1},
+	}
+	if long.Models() {
+		models = append(models, Model{Promotions: 2}, Model{Promotions: 1, Late: true}, Model{Promotions: 1, Renames: 1},
+			Model{Promotions: 1, Renames: 1, Alone: true, Backlog: ttl, Resets: true})
+	}
+	if *everything {
+		models = []Model{{Promotions: 3, Backlog: 1}, {Promotions: 2, Late: true}}
+	}
+	for _, m := range models {
+		t.Run(fmt.Sprintf("%+v", m), func(t *testing.T) {
+			t.Parallel()
+			votes := map[uint8]bool{} // by identity
+			res := m.Explore(func(s *state) {
+				for _, c := range s.clients {
+					if c.valid > 0 && c.stage == open {
+						votes[c.identity] = true
+					}
+				}
+			})
+			require.Nil(t, res.Violation)
+			t.Log(res.States, "states,", res.Steps, "steps")
+			assert.Len(t, votes, 1+int(m.Promotions+m.Renames), "each identity votes in its turn: %v", votes)
+		})
+	}
 }
 
-func (c client) String() string {
-	return fmt.Sprintf("%s of %c, %d (valid for %d)",
-		[...]string{"away", "noted", "seen", "waited", "open"}[c.stage], 'X'+rune(c.server), c.generation, c.valid)
+func TestMistakesWithStandbysAreFound(t *testing.T) {
+	t.Parallel()
+	if !long.Models() {
+		t.Skip("these explorations are long")
+	}
+	models := map[Mistake]Model{
+		TakesAsOwn: {Promotions: 1, Renames: 1, Alone: true, Backlog: 1},
+		Promotes:   {Promotions: 1, Renames: 1, Alone: true, Backlog: ttl, Resets: true},
+	}
+	for _, mistake := range []Mistake{Follows, MarksAlone, LooksFirst, Hurries, Unborn, Carries} {
+		models[mistake] = Model{Promotions: 2}
+	}
+	for mistake, m := range models {
+		t.Run(string(mistake), func(t *testing.T) {
+			t.Parallel()
+			m.Mistake = mistake
+			res := m.Explore(func(*state) {})
+			require.NotNil(t, res.Violation, "it does no harm")
+			t.Log(res.Violation)
+		})
+	}
 }
