@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 // A node has one vote, so it must be one server. Its name may have several addresses, as localhost
@@ -46,15 +47,15 @@ func (t *target) resolve(ctx context.Context, s *settings) ([]string, error) {
 // An arrival is a connection to one of several addresses, or why there is none.
 type arrival struct {
 	address string
-	conn    *ownConn
-	process string // the server's, as askProcess and askDataSet have it; empty if it does not tell
+	conn    *link.Conn
+	process string // the server's; empty if it does not tell
 	err     error
 	absent  bool // no server is there
 }
 
 // dialAll connects to the server to which all of the addresses lead. At those that refuse a connection
 // there is none.
-func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (*ownConn, error) {
+func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (*link.Conn, error) {
 	arrivals := make([]arrival, len(addresses))
 	var all sync.WaitGroup
 	for i, address := range addresses {
@@ -84,11 +85,11 @@ func (t *target) arrive(ctx context.Context, s *settings, address string) arriva
 	if a.conn, a.err = t.greet(ctx, s, raw); a.err != nil {
 		return a
 	}
-	var is server
-	if a.err = ask(ctx, a.conn, []question{askProcess(&is), askDataSet(&is)}); a.err != nil {
+	var is link.Server
+	if a.err = link.Ask(ctx, a.conn, is.AskWho()...); a.err != nil {
 		return a
 	}
-	a.process = is.process()
+	a.process = is.Process()
 	return a
 }
 
@@ -110,13 +111,13 @@ func choose(arrivals []arrival) (chosen int, err error) {
 			continue
 		case a.err != nil:
 			return 0, fmt.Errorf("its name has %d addresses, which must lead to one server, and %s: %w",
-				len(arrivals), a.address, explainDial(a.err))
+				len(arrivals), a.address, link.Explain(a.err))
 		case chosen < 0:
 			chosen = i
 		case a.process != arrivals[chosen].process:
 			return 0, fmt.Errorf("%w (%s and %s)", errSeveral, arrivals[chosen].address, a.address)
 		case a.process == "":
-			arrivals[chosen].conn.doubt = "its name has several addresses, and it does not tell its run_id, " +
+			arrivals[chosen].conn.Doubt = "its name has several addresses, and it does not tell its run_id, " +
 				"so several servers there are not noticed: permit INFO, or give an address"
 		}
 	}
@@ -124,25 +125,4 @@ func choose(arrivals []arrival) (chosen int, err error) {
 		return 0, arrivals[0].err
 	}
 	return chosen, nil
-}
-
-// maxMet bounds how many servers a node remembers. Each restart makes another.
-const maxMet = 100
-
-// meet takes down which server the node is connected to, and returns an error if it had left that one
-// for another before.
-func (n *node) meet(s server) error {
-	if s.runID == "" || n.several != nil {
-		return n.several
-	}
-	is := s.generation()
-	switch last := len(n.met) - 1; {
-	case last >= 0 && n.met[last] == is:
-	case slices.Contains(n.met, is):
-		n.several = fmt.Errorf("%w (this client has been at another one since it was here; start it anew when that is mended)", errSeveral)
-	default:
-		n.met = append(n.met, strings.Clone(is))
-		n.met = n.met[max(0, len(n.met)-maxMet):]
-	}
-	return n.several
 }

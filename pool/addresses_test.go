@@ -114,7 +114,7 @@ func TestANameOfSeveralServersHasNoVote(t *testing.T) {
 	assert.ErrorIs(t, err, errSeveral, "tools say the same")
 
 	name.hosts.Store([]string{"127.0.0.1"})
-	eventually(t, n.(*node).connected, "one server votes")
+	eventually(t, n.(*node).Connected, "one server votes")
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	assert.True(t, first.Exists("k"))
 }

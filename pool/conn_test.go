@@ -2,7 +2,6 @@ package pool
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,7 +51,6 @@ func TestALateReplyIsDeliveredOnTheSameConnection(t *testing.T) {
 		req := acquire("k", "v")
 		req.Timeout = timeout
 		late = submit(t, n, req)
-		eventually(t, func() bool { return len(n.(*node).queueNow()) == 0 }, "sent, or too late for that")
 		<-time.After(timeout) // which is what must be over
 		return len(late) == 0
 	})
@@ -101,7 +99,7 @@ func leavesARequest(t *testing.T, runID string) {
 	r.hangAt("SET")
 	unknown := submit(t, n, acquire("k", "mine"))
 	undone := submit(t, n, release("k", "mine"))
-	eventually(t, func() bool { return r.hangs() && len(n.(*node).queueNow()) == 0 }, "sent")
+	eventually(t, func() bool { return r.hangs() }, "sent")
 	breaks()
 	assert.Equal(t, protocol.Unknown, unknown.next(t).Outcome)
 	assert.Equal(t, protocol.Unknown, undone.next(t).Outcome)
@@ -114,78 +112,27 @@ func leavesARequest(t *testing.T, runID string) {
 	assert.Never(t, func() bool { return r.Exists("k") }, 50*time.Millisecond, 5*time.Millisecond)
 }
 
-func TestTheQueueIsBounded(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.hangAt("INFO")
-	n := r.open(DialTimeout(testTimeout))
-	var got sync.WaitGroup
-	count := receiverFunc(func(int, protocol.Reply) { got.Done() })
-	req := release("k", "v")
-	req.MayHold = false
-	req.Timeout = testTimeout
-	for range maxOutstanding {
-		got.Add(1)
-		require.NoError(t, n.Submit(&req, 0, count))
-	}
-	assert.ErrorIs(t, n.Submit(&req, 0, count), ErrFull)
-	require.NoError(t, n.Close())
-	got.Wait() // Close settles every one of them
-}
-
-func TestAForgottenScriptIsSentAgain(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	n := r.open()
-	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	r.fail("EVALSHA", "NOSCRIPT No matching script. Please use EVAL.")
-	assert.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
-	assert.Len(t, r.commands("EVAL "), 1)
-	assert.False(t, r.Exists("k"))
-}
-
 // SCRIPT FLUSH with several requests on their way: each is sent in full, in the
 // order in which they were submitted.
 func TestForgottenScriptsAreSentAgainInTheirOrder(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "CLIENT PAUSE of writes alone")
-	n := openNode(t, s.url())
+	n := openGated(t, s.url())
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	s.do("SCRIPT", "FLUSH")
 	s.do("CLIENT", "PAUSE", testTimeout.Milliseconds(), "WRITE") // until all are there
 	extend := protocol.Request{Op: protocol.OpExtend, Key: "k", Value: "v", TTL: time.Minute}
 	inspect := protocol.Request{Op: protocol.OpInspect, Key: "k"}
-	extended, shown := submit(t, n, extend), submit(t, n, inspect)
-	released, gone := submit(t, n, release("k", "v")), submit(t, n, inspect)
+	got := submitTogether(t, n, extend, inspect, release("k", "v"), inspect)
 	eventually(t, func() bool {
-		return strings.Contains(s.client("redlock")["flags"], "b") && len(n.(*node).queueNow()) == 0
+		return strings.Contains(s.client("redlock")["flags"], "b")
 	}, "sent")
 	s.do("CLIENT", "UNPAUSE")
-	require.Equal(t, protocol.Granted, extended.next(t).Outcome)
-	assert.Equal(t, "v", shown.next(t).Value)
-	assert.Equal(t, protocol.Granted, released.next(t).Outcome)
-	assert.Empty(t, gone.next(t).Value)
-}
-
-func TestARequestIsSentAgainBehindThoseBeforeIt(t *testing.T) {
-	t.Parallel()
-	n := &node{}
-	c := &conn{node: n}
-	for _, key := range []string{"first", "second", "third"} {
-		r := release(key, "v")
-		c.resend(call{request: &r, encoded: encode(&r, form{})})
-		if key == "second" { // meanwhile
-			later, pending := acquire("later", "v"), release("pending", "v")
-			n.queue = slices.Insert(n.queue, 0, call{request: &pending, encoded: encode(&pending, form{})})
-			n.queue = append(n.queue, call{request: &later, encoded: encode(&later, form{})})
-		}
-	}
-	var keys []string
-	for _, k := range n.queue {
-		keys = append(keys, k.request.Key)
-	}
-	assert.Equal(t, []string{"pending", "first", "second", "third", "later"}, keys)
+	require.Equal(t, protocol.Granted, got[0].next(t).Outcome)
+	assert.Equal(t, "v", got[1].next(t).Value)
+	assert.Equal(t, protocol.Granted, got[2].next(t).Outcome)
+	assert.Empty(t, got[3].next(t).Value)
 }
 
 func TestCloseSettlesEveryRequest(t *testing.T) {
@@ -195,7 +142,7 @@ func TestCloseSettlesEveryRequest(t *testing.T) {
 	require.Equal(t, protocol.Granted, do(t, n, acquire("warm", "v")).Outcome)
 	r.hangAt("SET")
 	sent := submit(t, n, acquire("k", "v"))
-	eventually(t, func() bool { return len(n.(*node).queueNow()) == 0 }, "sent")
+	eventually(t, r.hangs, "sent")
 	require.NoError(t, n.Close())
 	reply := sent.next(t)
 	assert.Equal(t, protocol.Unknown, reply.Outcome)
@@ -203,24 +150,6 @@ func TestCloseSettlesEveryRequest(t *testing.T) {
 	req := acquire("k", "v")
 	assert.ErrorIs(t, n.Submit(&req, 0, make(replies, 1)), ErrClosed)
 	require.NoError(t, n.Close(), "twice is fine")
-}
-
-func (n *node) queueNow() []call {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.queue
-}
-
-func TestOnlyAScriptCanBeForgotten(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	n := r.open()
-	r.fail("SET", "NOSCRIPT nonsense")
-	assert.Equal(t, protocol.Failed, do(t, n, acquire("k", "v")).Outcome)
-	require.Equal(t, protocol.Refused, do(t, n, release("k", "v")).Outcome)
-	r.fail("EVALSHA", "NOSCRIPT nothing")
-	r.fail("EVAL", "NOSCRIPT nothing")
-	assert.Equal(t, protocol.Failed, do(t, n, release("k", "v")).Outcome, "and only once")
 }
 
 // A peer that reads nothing fills the socket's buffer, and the writer hangs.
@@ -259,9 +188,9 @@ func TestAnAcquisitionIsNotSentAgain(t *testing.T) {
 	released := submit(t, n, fenced(protocol.OpReleaseFenced))
 	reply := acquired.next(t)
 	assert.Equal(t, protocol.Failed, reply.Outcome)
-	assert.ErrorIs(t, reply.Err, errScriptsLost)
+	assert.ErrorContains(t, reply.Err, "has lost its scripts")
 	released.next(t)
-	again := func() bool { return r.connections() > 1 && n.(*node).connected() }
+	again := func() bool { return r.connections() > 1 && n.(*node).Connected() }
 	eventually(t, again, "the next connection loads the scripts")
 	r.fail("EVALSHA", "")
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("probe", "v")).Outcome)

@@ -6,37 +6,33 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync/atomic"
-	"syscall"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
-)
 
-// A dialer makes a connection that is ready for the handshake. The context bounds all of it.
-type dialer func(context.Context) (redis.Conn, error)
+	"github.com/redquorum/redquorum/pool/internal/link"
+)
 
 // newNode returns a node for t and its standbys.
 func (t *target) newNode(s *settings) *node { return newNode(t.name(), t.members(s), s) }
 
 // members returns how to reach t and its standbys.
-func (t *target) members(s *settings) (members []member) {
+func (t *target) members(s *settings) (all members) {
 	for _, one := range t.all() {
 		m := member{one.address, one.dialer(s), one.dialer(s)}
 		if s.netDial != nil || s.tls != nil || s.credentials != nil { // which may have functions of the caller's, too
 			m.dial, m.hint = oneAtATime(m.dial), oneAtATime(m.hint)
 		}
-		members = append(members, m)
+		all = append(all, m)
 	}
-	return members
+	return all
 }
 
 // dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH outlive the context, and
 // knows no unix sockets in URLs.
-func (t *target) dialer(s *settings) dialer {
+func (t *target) dialer(s *settings) link.Dial {
 	return func(ctx context.Context) (redis.Conn, error) {
 		addresses, err := t.resolve(ctx, s)
 		switch {
@@ -64,7 +60,7 @@ func (t *target) dialer(s *settings) dialer {
 }
 
 // asConn returns an interface that is nil if there is no connection.
-func asConn(c *ownConn, err error) (redis.Conn, error) {
+func asConn(c *link.Conn, err error) (redis.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +68,7 @@ func asConn(c *ownConn, err error) (redis.Conn, error) {
 }
 
 // greet makes a connection that is ready for the handshake of what was dialled.
-func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (*ownConn, error) {
+func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (*link.Conn, error) {
 	if t.tls {
 		config, err := t.tlsConfig(ctx, s)
 		if err == nil {
@@ -83,17 +79,15 @@ func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (*ownConn
 			return nil, err
 		}
 	}
-	// It is bounded while it logs in, too: see bounds.go.
-	c := redis.NewConn(&noDeadlineConn{&boundedConn{Conn: raw}}, 0, 0)
+	c := link.NewConn(raw) // its replies are bounded while it logs in, too
 	if err := t.login(ctx, c, s); err != nil {
 		c.Close()
 		return nil, err
 	}
-	own := &ownConn{Conn: c, raw: raw}
-	if s.reauthenticate > 0 && !t.auth {
-		own.auth = func(ctx context.Context) ([]string, error) { return t.authWords(ctx, s) }
+	if s.Reauthenticate > 0 && !t.auth {
+		c.Auth = func(ctx context.Context) ([]string, error) { return t.authWords(ctx, s) }
 	}
-	return own, nil
+	return c, nil
 }
 
 // unblock has the socket of c not block, as package net made it. A dial function that asks for the
@@ -147,20 +141,18 @@ func handshakeTLS(ctx context.Context, raw net.Conn, config *tls.Config) (net.Co
 	return secure, nil
 }
 
-const schemes = "rediss:// is for a port with TLS, and redis:// for one without"
-
 // explainTLS says what a handshake that failed may mean. A server without TLS hangs up, or answers
 // in its own protocol.
 func explainTLS(err error) error {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded): // Redis waits for the end of a line
-		return fmt.Errorf("%w to TLS; %s", errHandshake, schemes)
-	case isHangUp(err) || errors.As(err, &record):
+		return fmt.Errorf("%w to TLS; %s", link.ErrHandshake, link.Schemes)
+	case link.IsHangUp(err) || errors.As(err, &record):
 		if op := (*net.OpError)(nil); errors.As(err, &op) && op.Err != nil {
 			err = op.Err // without the addresses
 		}
-		return fmt.Errorf("TLS: %w; "+schemes, err)
+		return fmt.Errorf("TLS: %w; "+link.Schemes, err)
 	}
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
@@ -169,29 +161,24 @@ func explainTLS(err error) error {
 	return fmt.Errorf("TLS: %w", err)
 }
 
-// isHangUp reports whether the server has ended the connection.
-func isHangUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
 // login authenticates and selects the database.
 func (t *target) login(ctx context.Context, c redis.Conn, s *settings) error {
-	var questions []question
+	var questions []link.Question
 	words, err := t.authWords(ctx, s)
 	if err != nil {
 		return err
 	}
 	if len(words) > 0 {
-		auth := question{name: "AUTH", required: true, secret: true}
+		auth := link.Question{Name: "AUTH", Required: true, Secret: true}
 		for _, w := range words {
-			auth.args = append(auth.args, w)
+			auth.Args = append(auth.Args, w)
 		}
 		questions = append(questions, auth)
 	}
 	if t.database != 0 {
-		questions = append(questions, question{name: "SELECT", args: []any{t.database}, required: true})
+		questions = append(questions, link.Question{Name: "SELECT", Args: []any{t.database}, Required: true})
 	}
-	return ask(ctx, c, questions)
+	return link.Ask(ctx, c, questions...)
 }
 
 // authWords returns what follows AUTH, with the credentials of this moment. It is empty for a
@@ -214,26 +201,6 @@ func (t *target) authWords(ctx context.Context, s *settings) ([]string, error) {
 	return []string{user, password}, nil
 }
 
-// An ownConn is a connection that we have made, so that we know what is beneath redigo.
-type ownConn struct {
-	redis.Conn
-	raw  net.Conn
-	auth func(context.Context) ([]string, error) // authWords; nil: it is authenticated once
-
-	doubt string // about where it leads; empty: none
-}
-
-// A noDeadlineConn drops the deadlines that redigo resets before each read, though none is ever
-// set. Each would cost a call of the system.
-type noDeadlineConn struct{ net.Conn }
-
-func (c *noDeadlineConn) SetReadDeadline(t time.Time) error {
-	if t.IsZero() {
-		return nil
-	}
-	return c.Conn.SetReadDeadline(t)
-}
-
 var (
 	// errDialling is for an attempt while a function of the caller's is busy with an earlier one.
 	errDialling = errors.New("the function for dialling or credentials, or one of the TLS configuration, has not returned since an earlier attempt")
@@ -244,7 +211,7 @@ var (
 // oneAtATime makes the caller's functions honour the context even if they do not by themselves. A
 // dial that takes too long goes on alone, and its connection is closed when it comes. There is no
 // other dial until then, so that the dials to a server that hangs do not collect.
-func oneAtATime(dial dialer) dialer {
+func oneAtATime(dial link.Dial) link.Dial {
 	type result struct {
 		c   redis.Conn
 		err error

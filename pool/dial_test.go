@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 func TestTLS(t *testing.T) {
@@ -194,7 +195,7 @@ func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 	}, DialTimeout(20*time.Millisecond))
 	require.NoError(t, err)
 	err = trouble(t, n, acquire("k", "v"))
-	assert.ErrorIs(t, err, errHandshake)
+	assert.ErrorIs(t, err, link.ErrHandshake)
 	assert.ErrorIs(t, err, ErrStalled, "which is how programs know it")
 	require.NoError(t, n.Close())
 	close(hang)
@@ -233,7 +234,7 @@ func TestANetDialThatHangsHoldsUpNothing(t *testing.T) {
 		return here, nil
 	}
 	n := openNode(t, "redis://h", DialTimeout(20*time.Millisecond), NetDial(dial))
-	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), errHandshake)
+	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), link.ErrHandshake)
 	require.NoError(t, n.Close())
 	close(hang)
 	<-closed

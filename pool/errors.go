@@ -1,16 +1,9 @@
 package pool
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net"
-	"regexp"
-	"strings"
-
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/link"
+	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
 // The errors of a node, for errors.Is on the causes of a redlock.QuorumError. The server's own words
@@ -18,198 +11,34 @@ import (
 var (
 	// ErrReplica: the server is a replica. Its primary may grant what it has
 	// granted, or overwrite it.
-	ErrReplica = errors.New("is a replica and must not vote; give its primary instead")
+	ErrReplica = wire.ErrReplica
 	// ErrLoading: the server is still reading its data from disk.
-	ErrLoading = errors.New("is loading its data and cannot answer yet")
+	ErrLoading = wire.ErrLoading
 	// ErrAuth: the user or password was not accepted, or is missing.
-	ErrAuth = errors.New("does not accept the user or password; check the URL and the server's ACL")
+	ErrAuth = wire.ErrAuth
 	// ErrPermission: the ACL forbids a command or key that locks need.
-	ErrPermission error = protocol.PermanentError("does not permit a command that locks need; " +
-		"see the package's documentation for the ACL")
+	ErrPermission error = wire.ErrPermission
 	// ErrCluster: the server is a node of a Redis Cluster with several shards. It sends keys of other
 	// slots elsewhere. The primary of a cluster of one shard is a server as any other.
-	ErrCluster error = protocol.PermanentError("is a node of a Redis Cluster that does not have all keys; " +
-		"give independent servers instead, or a cluster of one shard")
+	ErrCluster error = wire.ErrCluster
 	// ErrSentinel: the server is a Redis Sentinel.
-	ErrSentinel = errors.New("is a Sentinel, which keeps no keys; " +
-		"give the servers that it watches instead: redis://primary?standby=replica")
+	ErrSentinel = link.ErrSentinel
 	// ErrUnsupported: the server does not know a command that locks need.
-	ErrUnsupported error = protocol.PermanentError("does not know a command that locks need; " +
-		"it is too old, renames the command, or is a Sentinel or proxy")
+	ErrUnsupported error = wire.ErrUnsupported
 	// ErrWrongType: the lock's key holds something else than a string.
 	ErrWrongType = protocol.ErrWrongType
 	// ErrCounter: the key of a name's highest fencing token makes no sense.
 	ErrCounter = protocol.ErrCounter
 	// ErrStalled: the server left requests unanswered for StallTimeout, or a new
 	// connection's first questions for DialTimeout.
-	ErrStalled = errors.New("does not answer")
+	ErrStalled = link.ErrStalled
 	// ErrReplyTooLarge: the server sent, or announced, more than any reply that locks ask for. The
 	// connection is closed before the reply is read.
-	ErrReplyTooLarge = errors.New("sends a reply that is larger than a lock ever needs")
+	ErrReplyTooLarge = wire.ErrReplyTooLarge
 	// ErrFull: too many requests wait for this node.
-	ErrFull = errors.New("too many requests are waiting for this node")
+	ErrFull = link.ErrFull
 	// ErrExpired: the request waited to be sent for longer than its timeout.
-	ErrExpired = errors.New("not sent in time")
+	ErrExpired = link.ErrExpired
 	// ErrClosed: the node was closed.
-	ErrClosed = errors.New("node closed")
+	ErrClosed = link.ErrClosed
 )
-
-// errProxy is for a server that knows none of the commands by which servers tell who they are.
-var errProxy error = protocol.PermanentError("is a proxy, such as Envoy, that passes no INFO, ROLE, CLIENT and SCRIPT, " +
-	"so which servers are behind it cannot be told; give the address of a server itself")
-
-// errScriptsLost is for a request after a SCRIPT FLUSH. The node will vote when it is asked again.
-var errScriptsLost = &protocol.QuarantineError{Reason: "has lost its scripts; they are being loaded again"}
-
-// errHandshake is for a connection without an answer to the first questions in time.
-var errHandshake = fmt.Errorf("accepts connections but %w", ErrStalled)
-
-// serverErrors are the codes of Redis errors that have a meaning for locks. A fatal one would fail
-// all requests: the connection is given up, and the handshakes of the next ones tell when the
-// server can serve again.
-var serverErrors = map[string]struct {
-	err   error
-	fatal bool
-}{
-	"READONLY":   {ErrReplica, true},
-	"MASTERDOWN": {ErrReplica, true},
-	"LOADING":    {ErrLoading, true},
-	"NOAUTH":     {ErrAuth, true},
-	"WRONGPASS":  {ErrAuth, true},
-	"BUSY":       {nil, true}, // a script runs for too long
-	"NOPERM":     {ErrPermission, false},
-	"WRONGTYPE":  {ErrWrongType, false},
-
-	counterError: {ErrCounter, false}, // from our own scripts
-
-	"MOVED":       {ErrCluster, false},
-	"ASK":         {ErrCluster, false},
-	"TRYAGAIN":    {nil, false}, // for the moment, as CLUSTERDOWN
-	"CROSSSLOT":   {ErrCluster, false},
-	"CLUSTERDOWN": {nil, false},
-
-	unknownCommand: {ErrUnsupported, false},
-}
-
-// unknownCommand stands for a code, which servers do not have for this error.
-const unknownCommand = "unknown command"
-
-// wordings are errors of servers that have no code, and the code that each stands for.
-var wordings = []struct{ says, code string }{
-	// An ACL forbids a command within a script, or a key of one.
-	{"The user executing the script", "NOPERM"}, // Redis 6.0 to 7.0
-	{"ACL failure in script", "NOPERM"},         // Redis 7.2, Valkey, Redict
-
-	{"in cluster mode", "MOVED"},                            // SELECT
-	{"Script attempted to access a non local key", "MOVED"}, // that it did not name in KEYS
-	{"Script attempted to access keys that do not hash to the same slot", "CROSSSLOT"},
-
-	{"unknown command", unknownCommand},
-	{"unsupported command", unknownCommand},               // Envoy
-	{"Unknown Redis command called from", unknownCommand}, // in a script
-}
-
-// inScript is what Redis 7 puts behind an error in a script. It tells users nothing, and two scripts of
-// ours that fail alike apart.
-var inScript = regexp.MustCompile(` script: [0-9a-f]+, on @user_script:[0-9]+\.$`)
-
-// explain gives a server's error reply a meaning. The server's words are cut off where an error of
-// Redis has long ended, because the error may be kept for as long as its caller likes.
-func explain(err redis.Error) (meaning error, fatal bool) {
-	said := inScript.ReplaceAllString(withoutArguments(string(err)), "")
-	known := serverErrors[code(said)]
-	if known.err == nil {
-		return fmt.Errorf("says %q", said), known.fatal
-	}
-	return fmt.Errorf("%w (%s)", known.err, said), known.fatal
-}
-
-// isPermanent reports whether a request that failed with this meaning would fail again.
-func isPermanent(meaning error) bool {
-	var permanent protocol.PermanentError
-	return errors.As(meaning, &permanent)
-}
-
-// code returns the code of a server's error. Servers before Redis 7 wrap the error of a script:
-// "ERR Error running script (...): WRONGTYPE ...".
-func code(message string) string {
-	first, rest, _ := strings.Cut(message, " ")
-	if _, known := serverErrors[first]; known {
-		return first
-	}
-	for _, w := range wordings {
-		if strings.Contains(message, w.says) {
-			return w.code
-		}
-	}
-	if first != "ERR" {
-		return first
-	}
-	for word := range strings.FieldsSeq(rest) {
-		word = strings.TrimLeft(word, "-")
-		if _, known := serverErrors[word]; known {
-			return word
-		}
-	}
-	return first
-}
-
-// maxSaid bounds how much of a server's error is repeated. Redis's own errors are shorter.
-const maxSaid = 400
-
-// arguments matches where a server that does not know a command begins to repeat its arguments: a
-// password, or the value of a lock.
-var arguments = regexp.MustCompile(`(?i)[ ,]*with args beginning with`)
-
-// withoutArguments returns a server's message without a command's arguments.
-func withoutArguments(message string) string {
-	if at := arguments.FindStringIndex(message); at != nil {
-		message = message[:at[0]]
-	}
-	if len(message) > maxSaid {
-		message = message[:maxSaid] + "..."
-	}
-	return message
-}
-
-// pieceLength is the least piece of a secret that is looked for. Values of locks are five times as
-// long.
-const pieceLength = 8
-
-// withoutSecret returns a server's message without any piece of the secret. No server is known to
-// repeat one but in the way that withoutArguments handles; this is for proxies and for servers to
-// come.
-func withoutSecret(message, secret string) string {
-	for i := 0; i+pieceLength <= len(secret); i++ {
-		for {
-			at := strings.Index(message, secret[i:i+pieceLength])
-			if at < 0 {
-				break
-			}
-			end := at + pieceLength
-			for j := i + pieceLength; j < len(secret) && end < len(message) && message[end] == secret[j]; j++ {
-				end++
-			}
-			message = message[:at] + "..." + message[end:]
-		}
-	}
-	return message
-}
-
-// explainDial gives the error of a connection attempt a meaning. The address is left out, because
-// the node's name stands before it already.
-func explainDial(err error) error {
-	var reply redis.Error // from the login of the caller's dial function
-	if errors.As(err, &reply) {
-		meaning, _ := explain(reply)
-		return meaning
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return errHandshake
-	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
-		return fmt.Errorf("%s: %w", op.Op, op.Err)
-	}
-	return err
-}

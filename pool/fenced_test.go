@@ -59,7 +59,7 @@ func plainCommandsOf(key string) []string {
 func newPlainRig(t *testing.T, opts ...Option) (*rig, protocol.Node) {
 	r := newRig(t)
 	r.record(10 * time.Hour)
-	n := r.open(opts...)
+	n := openGated(t, r.url(), opts...)
 	require.Equal(t, protocol.Granted, do(t, n, protocol.Request{Op: protocol.OpInspect, Key: "connected"}).Outcome)
 	return r, n
 }
@@ -71,7 +71,7 @@ func TestAJudgedTokenIsAcceptedByPlainCommands(t *testing.T) {
 	reply := do(t, n, judged("k", token))
 	assert.Equal(t, protocol.Reply{Outcome: protocol.Granted, Run: "run1/data1", Life: 10 * time.Hour}, reply)
 	assert.Equal(t, plainCommandsOf("k"), r.plainly()[before:])
-	score, err := r.ZScore("c:k", highest)
+	score, err := r.ZScore("c:k", "highest")
 	require.NoError(t, err)
 	assert.Equal(t, float64(token), score)
 	assert.Equal(t, 10*time.Second, r.TTL("k"))
@@ -87,7 +87,7 @@ func TestPlainCommandsGiveACounterItsLife(t *testing.T) {
 	s.since("7.0", "conditions of PEXPIRE")
 	n := openNode(t, s.url())
 	do(t, n, acquire("first", "v")) // before it is connected a request is a script, which gives each counter its own life
-	life := counterLife(2 * time.Second)
+	const life = 24*time.Hour + 12*time.Second
 	for name, c := range map[string]struct{ before, after time.Duration }{
 		"new":                {0, life},
 		"made without":       {protocol.NoTTL, life},
@@ -95,7 +95,7 @@ func TestPlainCommandsGiveACounterItsLife(t *testing.T) {
 		"ahead of the clock": {72 * time.Hour, 72 * time.Hour},
 	} {
 		if c.before != 0 {
-			s.do("ZADD", "c:"+name, 5, highest)
+			s.do("ZADD", "c:"+name, 5, "highest")
 		}
 		if c.before > 0 {
 			s.do("PEXPIRE", "c:"+name, c.before.Milliseconds())
@@ -106,19 +106,6 @@ func TestPlainCommandsGiveACounterItsLife(t *testing.T) {
 		left, _ := s.do("PTTL", "c:"+name).(int64)
 		assert.InDelta(t, c.after.Milliseconds(), left, 60_000, name)
 	}
-}
-
-// TestACounterWhoseLifeIsNotSureHasNotAcceptedTheToken, because it might forget it.
-func TestACounterWhoseLifeIsNotSureHasNotAcceptedTheToken(t *testing.T) {
-	t.Parallel()
-	r, n := newPlainRig(t)
-	r.fail("PEXPIRE", "ERR Unsupported option GT")
-	reply := do(t, n, judged("k", time.Now().UnixMicro()))
-	assert.Equal(t, protocol.Granted, reply.Outcome, reply.Err)
-	assert.NotZero(t, reply.Floor)
-	r.fail("PEXPIRE", "")
-	require.True(t, r.Del("k"))
-	assert.False(t, r.isPlain(n, "k"), "the server does not know the condition")
 }
 
 // TestATokenThatIsNotAcceptedIsAnsweredByTheScript, which tells the counter.
@@ -142,7 +129,7 @@ func TestATokenThatIsNotAcceptedIsAnsweredByTheScript(t *testing.T) {
 func TestACounterKeepsItsLife(t *testing.T) {
 	t.Parallel()
 	r, n := newPlainRig(t)
-	_, err := r.ZAdd("c:k", float64(time.Now().Add(48*time.Hour).UnixMicro()), highest)
+	_, err := r.ZAdd("c:k", float64(time.Now().Add(48*time.Hour).UnixMicro()), "highest")
 	require.NoError(t, err)
 	r.SetTTL("c:k", 72*time.Hour)
 	assert.NotZero(t, do(t, n, judged("k", time.Now().UnixMicro())).Floor)
@@ -160,11 +147,7 @@ func TestAServerWithoutThePlainCommandsGetsTheScript(t *testing.T) {
 	for range 4 {
 		assert.False(t, r.isPlain(n, "k"))
 	}
-	for _, says := range []string{
-		"ERR value is not a valid float", "ERR syntax error",
-		"ERR unknown command 'ZADD', with args beginning with: ",
-		"NOPERM this user has no permissions to run the 'zadd' command",
-	} {
+	for _, says := range []string{"ERR syntax error", "NOPERM this user has no permissions to run the 'zadd' command"} {
 		r, n := newPlainRig(t)
 		r.fail("ZADD", says)
 		reply := do(t, n, judged("k", time.Now().UnixMicro()))
@@ -175,19 +158,6 @@ func TestAServerWithoutThePlainCommandsGetsTheScript(t *testing.T) {
 		assert.False(t, r.isPlain(n, "k"), says)
 		assert.Equal(t, 1, r.connections())
 	}
-}
-
-// TestWhatSETSaysDecides, whatever came of the token.
-func TestWhatSETSaysDecides(t *testing.T) {
-	t.Parallel()
-	r, n := newPlainRig(t)
-	r.fail("SET", "OOM command not allowed when used memory > 'maxmemory'.")
-	reply := do(t, n, judged("k", time.Now().UnixMicro()))
-	assert.Equal(t, protocol.Unknown, reply.Outcome)
-	assert.ErrorContains(t, reply.Err, "OOM")
-	r.fail("SET", "")
-	assert.False(t, r.Exists("k"))
-	assert.Equal(t, protocol.Granted, do(t, n, acquire("next", "v")).Outcome, "answers stay with their requests")
 }
 
 // TestEachOfABatchHasItsOwnAnswer, though some requests have four.
@@ -215,7 +185,7 @@ func TestEachOfABatchHasItsOwnAnswer(t *testing.T) {
 	ask(judged("low", token), fmt.Sprint("granted ", ahead))
 	ask(release("held", "other"), "refused 0")
 	var got []string
-	for _, to := range submitTogether(n, requests...) {
+	for _, to := range submitTogether(t, n, requests...) {
 		reply := to.next(t)
 		got = append(got, fmt.Sprint(reply.Outcome, " ", reply.Floor))
 	}
@@ -234,20 +204,10 @@ func TestABrokenConnectionLeavesTheLockUnknown(t *testing.T) {
 		breaks()
 		assert.Equal(t, protocol.Unknown, to.next(t).Outcome, at)
 		r.goOn()
-		eventually(t, func() bool { return r.connections() > 1 && n.(*node).connected() }, "it connects again")
+		eventually(t, func() bool { return r.connections() > 1 && n.(*node).Connected() }, "it connects again")
 		require.Equal(t, protocol.Granted, do(t, n, acquire("next", "v")).Outcome)
 		assert.Empty(t, to, "a second reply")
 	}
-
-	// What follows has not been sent when the connection ends.
-	n := &node{}
-	to := make(replies, 2)
-	ask := judged("k", 5)
-	n.queue = []call{{request: &ask, encoded: newEncoded(&ask, form{raises: true}), to: to}, {request: &ask, encoded: newEncoded(&ask, form{plain: true}), to: to}}
-	n.tried = make(chan struct{})
-	n.goOffline(ErrClosed)
-	assert.Equal(t, protocol.Unknown, to.next(t).Outcome, "SET has taken it")
-	assert.Equal(t, protocol.Failed, to.next(t).Outcome)
 }
 
 // TestWithoutTheRightToZADDThereIsNoToken, and the error says why.
@@ -260,20 +220,4 @@ func TestWithoutTheRightToZADDThereIsNoToken(t *testing.T) {
 		assert.Equal(t, protocol.Unknown, reply.Outcome, lacks)
 		assert.ErrorIs(t, reply.Err, ErrPermission, lacks)
 	}
-}
-
-// TestWhatFollowsIsSentThoughTheTimeIsOver, because the lock is taken.
-func TestWhatFollowsIsSentThoughTheTimeIsOver(t *testing.T) {
-	t.Parallel()
-	n := &node{wake: make(chan struct{}, 1)}
-	c := &conn{node: n}
-	c.plain.take("OK", "")
-	for range plainCommands - 2 {
-		c.plain.take(int64(0), "")
-	}
-	ask := judged("k", 5)
-	c.answerPlain(call{request: &ask, encoded: lastOfPlain, expires: 1}, answer{said: int64(0)})
-	require.Len(t, n.queue, 1)
-	assert.Zero(t, n.queue[0].expires)
-	assert.Equal(t, protocol.OpRaise, n.queue[0].op())
 }

@@ -3,16 +3,13 @@ package pool
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -118,9 +115,8 @@ func TestAProxyThatHidesItsServersIsRefused(t *testing.T) {
 			r.fail(cmd, fmt.Sprintf(says, cmd))
 		}
 		err := trouble(t, r.open(), acquire("k", "v"))
-		assert.ErrorIs(t, err, errProxy)
 		assert.ErrorContains(t, err, "is a proxy, such as Envoy")
-		assert.True(t, isPermanent(err))
+		assert.ErrorAs(t, err, new(protocol.PermanentError))
 		assert.False(t, r.Exists("k"))
 
 		r = newRig(t)
@@ -220,73 +216,6 @@ func TestAServerThatCutsConnectionsThatWorkIsSoonBack(t *testing.T) {
 	}
 }
 
-func TestTheWaitBeforeTheNextConnection(t *testing.T) {
-	t.Parallel()
-	lost := func(err error) error { return fmt.Errorf("connection lost: %w", err) }
-	for name, c := range map[string]struct {
-		had    connection
-		before time.Duration
-		want   time.Duration
-	}{
-		"first failure":                 {connection{}, 0, firstBackoff},
-		"further failures":              {connection{}, 40 * time.Millisecond, 80 * time.Millisecond},
-		"many failures":                 {connection{}, maxBackoff, maxBackoff},
-		"lasted":                        {connection{lasted: 2 * maxBackoff}, maxBackoff, 0},
-		"hung up on at once":            {connection{err: lost(io.EOF)}, maxBackoff, maxBackoff},
-		"worked and was cut":            {connection{worked: true, err: lost(io.EOF)}, maxBackoff, firstBackoff},
-		"worked and was reset":          {connection{worked: true, err: lost(syscall.ECONNRESET)}, maxBackoff, firstBackoff},
-		"worked and ended by an answer": {connection{worked: true, err: errScriptsLost}, 40 * time.Millisecond, 80 * time.Millisecond},
-		"worked and stalled":            {connection{worked: true, err: ErrStalled}, 40 * time.Millisecond, 80 * time.Millisecond},
-		"worked and said too much":      {connection{worked: true, err: lost(ErrReplyTooLarge)}, 40 * time.Millisecond, 80 * time.Millisecond},
-	} {
-		assert.Equal(t, c.want, backoffAfter(c.had, c.before), name)
-	}
-}
-
-func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
-	t.Parallel()
-	n := openNode(t, hangsUp(t, "-ERR max number of clients reached\r\n"))
-	assert.ErrorContains(t, trouble(t, n, acquire("k", "v")), "max number of clients")
-
-	const expected = "-ERR wrong number of arguments for 'delex' command\r\n"
-	n = openNode(t, hangsUp(t, strings.Repeat("+OK\r\n", 2)+"$-1\r\n"+strings.Repeat("+OK\r\n", 5)+expected))
-	assert.NotContains(t, trouble(t, n, acquire("k", "v")).Error(), "wrong number", "that is no reason")
-}
-
-// hangsUp returns the URL of a server that says something and hangs up.
-func hangsUp(t *testing.T, says string) (url string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	var last string // that is loaded
-	for _, cmd := range commands {
-		if cmd.script != nil {
-			last = cmd.script.source
-		}
-	}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			// All of the handshake is read, so that no reset overtakes the answer.
-			var got []byte
-			for buf := make([]byte, 1<<12); !bytes.Contains(got, []byte(last)); {
-				n, err := c.Read(buf)
-				if err != nil {
-					break
-				}
-				got = append(got, buf[:n]...)
-			}
-			fmt.Fprint(c, says)
-			c.Close()
-		}
-	}()
-	return "redis://" + l.Addr().String()
-}
-
 // TestDoubtsAreLogged once, and say what to do.
 func TestDoubtsAreLogged(t *testing.T) {
 	t.Parallel()
@@ -326,31 +255,6 @@ func TestDoubtsAreLogged(t *testing.T) {
 	assert.Empty(t, log.String())
 }
 
-func TestTheBarrierSparesAServerThatWasRestarted(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		now, old server
-		kills    bool
-	}{
-		"same process":       {server{runID: "a", clientID: 9}, server{runID: "a", clientID: 3}, true},
-		"other process":      {server{runID: "b", clientID: 9}, server{runID: "a", clientID: 3}, false},
-		"run_id unknown":     {server{runID: "", clientID: 9}, server{runID: "", clientID: 3}, false},
-		"first connection":   {server{runID: "a", clientID: 9}, server{}, false},
-		"old number unknown": {server{runID: "a", clientID: 9}, server{runID: "a", clientID: 0}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			c, err := (&target{network: "tcp", address: r.Addr()}).dialer(&settings{})(t.Context())
-			require.NoError(t, err)
-			defer c.Close()
-			doubts, err := barrier(t.Context(), c, test.now, test.old)
-			require.NoError(t, err)
-			assert.Empty(t, doubts)
-			assert.Equal(t, test.kills, len(r.commands("CLIENT KILL")) == 1)
-		})
-	}
-}
-
 // TestABarrierThatIsForbiddenIsLogged, because nothing else shows that the old connection's requests
 // may run after their releases.
 func TestABarrierThatIsForbiddenIsLogged(t *testing.T) {
@@ -368,29 +272,9 @@ func TestABarrierThatIsForbiddenIsLogged(t *testing.T) {
 			r.fail("SET", "BUSY Redis is busy running a script.")
 			trouble(t, n, acquire("k", "v"))
 			r.fail("SET", "")
-			eventually(t, func() bool { return n.(*node).connected() }, "connected again")
+			eventually(t, func() bool { return n.(*node).Connected() }, "connected again")
 		}
 		require.NoError(t, n.Close())
 		assert.Equal(t, 1, strings.Count(log.String(), "permit CLIENT KILL"), log.String())
 	}
-}
-
-func TestAnOldConnectionThatIsGoneIsNoDoubt(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	c, err := redis.DialURL(s.url())
-	require.NoError(t, err)
-	defer c.Close()
-	now, old := server{runID: "a", clientID: 2}, server{runID: "a", clientID: 999_999}
-	doubts, err := barrier(t.Context(), c, now, old)
-	require.NoError(t, err)
-	assert.Empty(t, doubts, "no such client")
-
-	s.since("6.2", "ACL rules that forbid a subcommand")
-	forbidden, err := redis.DialURL(s.as("lame", "~*", "+@all", "-client|kill"))
-	require.NoError(t, err)
-	defer forbidden.Close()
-	doubts, err = barrier(t.Context(), forbidden, now, old)
-	require.NoError(t, err)
-	assert.Len(t, doubts, 1)
 }

@@ -20,11 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/wire"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A hostile is a server that answers as a good one does, until it gets the command at. Its answer to
-// that is the stream, and then nothing.
+// A hostile is a server that answers as a good one does, until it gets the command at, or one that
+// has what begins with a space. Its answer to that is the stream, and then nothing.
 type hostile struct {
 	net.Listener
 	at      string
@@ -86,7 +87,7 @@ func (h *hostile) serve(c net.Conn) {
 		}
 		command := strings.Join(words, " ")
 		switch {
-		case strings.HasPrefix(command, h.at):
+		case strings.HasPrefix(command, h.at) || h.at[0] == ' ' && strings.Contains(command, h.at):
 			if h.once {
 				h.Close()
 			}
@@ -155,20 +156,31 @@ func endless(begin, rest string) func(io.Writer) error {
 	}
 }
 
+// outrageous are replies that are over the bounds.
+var outrageous = map[string]string{
+	"a string that makes make panic": "$9223372036854775807\r\n",
+	"a string of 8 GB":               "$8002732032\r\n",
+	"a string of a byte too much":    fmt.Sprintf("$%d\r\n", maxString+1),
+	"an array of 16 GB":              "*1000000000\r\n",
+	"an array that panics":           "*9223372036854775807\r\n",
+	"a line without an end":          "-" + strings.Repeat("x", 1<<14),
+}
+
+// maxString is how long a string of a server may be.
+const maxString = 1 << 20
+
 // hostileStreams are streams that no client may read to the end. Without the bounds most of them end
 // the process that runs the tests.
 func hostileStreams() map[string]func(io.Writer) error {
 	streams := map[string]func(io.Writer) error{
 		"an endless status":   endless("+", "x"),
 		"an endless error":    endless("-ERR ", "x "),
-		"an endless number":   endless(":", "1"),
 		"an endless length":   endless("$", "0"),
 		"endless nesting":     endless("", "*1\r\n"),
-		"endless wide nests":  endless("", "*1000\r\n"),
-		"an array of strings": endless("*65536\r\n", string(bulk(1_000_000))),
+		"an array of strings": endless("*65536\r\n", "$1000000\r\n"+strings.Repeat("x", 1_000_000)+"\r\n"),
 	}
 	for name, stream := range outrageous {
-		streams[name] = text(strings.TrimPrefix(stream, "+OK\r\n"))
+		streams[name] = text(stream)
 	}
 	return streams
 }
@@ -236,20 +248,19 @@ func TestWhatATooLargeReplyWasAskedByIsNotAskedAgain(t *testing.T) {
 		r.Held, r.TTL, r.Timeout = true, time.Minute, testTimeout
 		return r
 	}
-	for _, s := range []*script{lookEachScript, extendEachScript, releaseEachScript} {
-		h := newHostile(t, "EVALSHA "+s.digest, text(outrageous["a string of 8 GB"][len("+OK\r\n"):]))
-		n := openNode(t, h.url(), onlyBounds()...)
-		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-		requests := map[*script][]protocol.Request{
-			lookEachScript:    {lookAt("k0", "v0"), lookAt("k1", "v1")},
-			extendEachScript:  {extend("k0", "v0"), extend("k1", "v1")},
-			releaseEachScript: {releaseHeld("k0", "v0"), releaseHeld("k1", "v1")},
-		}[s]
-		for _, to := range submitTogether(n, requests...) {
+	for name, requests := range map[string][]protocol.Request{
+		"looks":      {lookAt("k0", "v0"), lookAt("k1", "v1")},
+		"extensions": {extend("k0", "v0"), extend("k1", "v1")},
+		"releases":   {releaseHeld("k0", "v0"), releaseHeld("k1", "v1")},
+	} {
+		h := newHostile(t, " 2 k0 k1 ", text("$8002732032\r\n"))
+		n := openGated(t, h.url(), onlyBounds()...)
+		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome, name)
+		for _, to := range submitTogether(t, n, requests...) {
 			assert.ErrorIs(t, to.next(t).Err, ErrReplyTooLarge)
 		}
 		h.gone(t)
-		eventually(t, func() bool { return h.ids.Load() == 2 && n.(*node).connected() }, "it connects again")
+		eventually(t, func() bool { return h.ids.Load() == 2 && n.(*node).Connected() }, "it connects again")
 		grantedTogether(t, n, requests)
 		require.NoError(t, n.Close())
 		assert.Empty(t, h.left)
@@ -313,13 +324,13 @@ func TestAPanicOnADialFunctionsConnectionEndsOnlyThat(t *testing.T) {
 		}
 		t.Run("handshake", func(t *testing.T) {
 			t.Parallel()
-			assert.ErrorIs(t, trouble(t, open(t, newHostile(t, "ROLE", text(reply))), acquire("k", "v")), errUnexpected)
+			assert.ErrorIs(t, trouble(t, open(t, newHostile(t, "ROLE", text(reply))), acquire("k", "v")), wire.ErrUnexpected)
 		})
 		t.Run("request", func(t *testing.T) {
 			t.Parallel()
 			got := do(t, open(t, newHostile(t, "SET", text(reply))), acquire("k", "v"))
 			assert.Equal(t, protocol.Unknown, got.Outcome)
-			assert.ErrorIs(t, got.Err, errUnexpected)
+			assert.ErrorIs(t, got.Err, wire.ErrUnexpected)
 		})
 		t.Run("hints", func(t *testing.T) {
 			t.Parallel()
@@ -333,25 +344,6 @@ func TestAPanicOnADialFunctionsConnectionEndsOnlyThat(t *testing.T) {
 	}
 }
 
-func TestAServersWordsAreCutOff(t *testing.T) {
-	t.Parallel()
-	words := strings.Repeat("x", maxLine/2)
-	for _, code := range []string{"ERR ", "NOAUTH ", ""} {
-		err, _ := explain(redis.Error(code + words))
-		assert.ErrorContains(t, err, words[:300])
-		assert.Less(t, len(err.Error()), 700)
-	}
-	h := startHostile(t, &hostile{at: "AUTH", stream: text("-" + words + "\r\n"), hangsUp: true})
-	err := trouble(t, openNode(t, h.url()), acquire("k", "v"))
-	assert.ErrorIs(t, err, ErrAuth)
-	assert.Less(t, len(err.Error()), 1200)
-	r := newRig(t)
-	r.role = []any{"slave", strings.Repeat("x", 1_000_000), 1}
-	err = trouble(t, r.open(), acquire("k", "v"))
-	assert.ErrorIs(t, err, ErrReplica)
-	assert.Less(t, len(err.Error()), 1200)
-}
-
 // FuzzNode has a server answer one command with anything, and hang up.
 func FuzzNode(f *testing.F) {
 	stages := []string{
@@ -359,14 +351,13 @@ func FuzzNode(f *testing.F) {
 	}
 	for stage := range stages {
 		for _, stream := range outrageous {
-			if len(stream) < 1<<15 {
-				f.Add(uint8(stage), []byte(strings.TrimPrefix(stream, "+OK\r\n")))
-			}
+			f.Add(uint8(stage), []byte(stream))
 		}
-		for _, test := range fine {
-			if len(test.stream) < 1<<15 {
-				f.Add(uint8(stage), []byte(test.stream))
-			}
+		for _, stream := range []string{
+			"", "+OK\r\n-ERR no\r\n:-42\r\n", "$-1\r\n*-1\r\n", "*2\r\n:1\r\n$1\r\nx\r\n", "+OK\r\n$10\r\nabc", "+OK\r\n%1\r\n",
+			"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n",
+		} {
+			f.Add(uint8(stage), []byte(stream))
 		}
 	}
 	f.Fuzz(func(t *testing.T, stage uint8, stream []byte) {
@@ -395,4 +386,51 @@ func FuzzNode(f *testing.F) {
 		runtime.ReadMemStats(&after)
 		assert.Less(t, (after.TotalAlloc-before.TotalAlloc)>>20, uint64(32), "MiB")
 	})
+}
+
+// TestALongValueCostsNoConnection: an Inspect, and a look at the record, meet values that other clients
+// wrote, of any length.
+func TestALongValueCostsNoConnection(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openNode(t, s.url())
+	s.do("SET", "fits", strings.Repeat("x", 1<<16))
+	s.do("SET", "long", strings.Repeat("x", 2*maxString))
+	inspect := func(key string) protocol.Reply {
+		return do(t, n, protocol.Request{Op: protocol.OpInspect, Key: key})
+	}
+	assert.Len(t, inspect("fits").Value, 1<<16)
+	connection := s.client("redlock")["id"]
+	reply := inspect("long")
+	assert.Equal(t, protocol.Failed, reply.Outcome)
+	assert.ErrorContains(t, reply.Err, "2097152 bytes")
+	reply = do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "long", Admit: &protocol.Admission{}})
+	assert.Equal(t, protocol.Failed, reply.Outcome)
+	assert.ErrorContains(t, reply.Err, "2097152 bytes")
+	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
+	assert.Equal(t, connection, s.client("redlock")["id"])
+}
+
+// TestALongNameOfAPrimaryIsNamed: it has no prefix, so that all who may write to the server can make it.
+func TestALongNameOfAPrimaryIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	s.do("SET", primaryKey, strings.Repeat("x", 2*maxString))
+	err := trouble(t, openNode(t, s.url()), acquire("k", "v"))
+	assert.ErrorIs(t, err, ErrReplyTooLarge)
+	assert.ErrorContains(t, err, "(to GET "+primaryKey+")")
+}
+
+// TestAServersWordsAreCutOff, where they are about a password or its primary, too.
+func TestAServersWordsAreCutOff(t *testing.T) {
+	t.Parallel()
+	h := startHostile(t, &hostile{at: "AUTH", stream: text("-" + strings.Repeat("x", 1<<13) + "\r\n"), hangsUp: true})
+	err := trouble(t, openNode(t, h.url()), acquire("k", "v"))
+	assert.ErrorIs(t, err, ErrAuth)
+	assert.Less(t, len(err.Error()), 300)
+	r := newRig(t)
+	r.role = []any{"slave", strings.Repeat("x", 1_000_000), 1}
+	err = trouble(t, r.open(), acquire("k", "v"))
+	assert.ErrorIs(t, err, ErrReplica)
+	assert.Less(t, len(err.Error()), 300)
 }

@@ -129,10 +129,10 @@ func (w *waiter) ask() protocol.Reply {
 func TestASentinelIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newLiveAs(t, fleet.Sentinel)
-	err := trouble(t, openNode(t, s.url()), acquire("k", secret))
+	err := trouble(t, openNode(t, s.url()), acquire("k", "v"))
 	assert.ErrorIs(t, err, ErrSentinel)
 	assert.ErrorContains(t, err, "give the servers")
-	err = trouble(t, openNode(t, s.url()+"/3"), acquire("k", secret))
+	err = trouble(t, openNode(t, s.url()+"/3"), acquire("k", "v"))
 	assert.ErrorIs(t, err, ErrUnsupported, "SELECT comes before the question for the role")
 	assert.ErrorContains(t, err, "a Sentinel")
 }
@@ -164,7 +164,6 @@ func TestANodeOfAClusterSaysThatItIsOne(t *testing.T) {
 
 	s.do(append([]any{"CLUSTER", "DELSLOTS"}, slots...)...)
 	assert.ErrorContains(t, trouble(t, n, release("k", "v")), "CLUSTERDOWN")
-	assert.Equal(t, 1, n.(*node).pendingReleases(), "it may be up again soon")
 }
 
 func TestWhatAnACLForbidsIsSaid(t *testing.T) {
@@ -182,7 +181,6 @@ func TestWhatAnACLForbidsIsSaid(t *testing.T) {
 	} {
 		n := openNode(t, s.as(strings.ReplaceAll(name, " ", "-"), test.rules...))
 		assert.ErrorIs(t, trouble(t, n, test.ask), ErrPermission, name)
-		assert.Zero(t, n.(*node).pendingReleases(), name)
 	}
 }
 

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,16 +103,12 @@ func TestARefusedDeletionKeepsALateAcquisitionOut(t *testing.T) {
 	assert.False(t, r.Exists("k"))
 }
 
-// TestADeletionThatFailsIsLeftToTheScript, whatever the server says. One that will fail again is
-// not tried again.
-func TestADeletionThatFailsIsLeftToTheScript(t *testing.T) {
+// TestADeletionThatFailsForGoodIsNotTriedAgain on the connection.
+func TestADeletionThatFailsForGoodIsNotTriedAgain(t *testing.T) {
 	t.Parallel()
-	for says, test := range map[string]struct{ again, logged bool }{
-		"NOPERM User locks has no permissions to run the 'delex' command": {again: false, logged: true},
-		"ERR unknown command 'DELEX', with args beginning with: 'k' ":     {again: false},
-		"ERR Key should be of string type if conditions are specified":    {again: true},
-		"NOREPLICAS Not enough good replicas to write.":                   {again: true},
-		"ERR anything": {again: true},
+	for says, then := range map[string]string{
+		"NOPERM User locks has no permissions to run the 'delex' command": "EVALSHA",
+		"NOREPLICAS Not enough good replicas to write.":                   "DELEX",
 	} {
 		r := newNativeRig(t, "DELEX")
 		var log logBuffer
@@ -120,16 +117,11 @@ func TestADeletionThatFailsIsLeftToTheScript(t *testing.T) {
 		r.fail("DELEX", says)
 		assert.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome, says)
 		assert.False(t, r.Exists("k"), says)
-		assert.Equal(t, []string{"DELEX", "EVALSHA"}, r.releases("k"), says)
 		r.fail("DELEX", "")
 		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 		assert.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome, says)
-		want := "EVALSHA"
-		if test.again {
-			want = "DELEX"
-		}
-		assert.Equal(t, []string{"DELEX", "EVALSHA", want}, r.releases("k"), says)
-		assert.Equal(t, test.logged, log.count(n, "permit DELEX") == 1, says)
+		assert.Equal(t, []string{"DELEX", "EVALSHA", then}, r.releases("k"), says)
+		assert.Equal(t, then == "EVALSHA", log.count(n, "permit DELEX") == 1, says)
 		assert.Equal(t, 1, r.connections(), says)
 	}
 }
@@ -158,57 +150,6 @@ func TestADeletionIsAskedForOnEachConnection(t *testing.T) {
 	assert.Equal(t, "DELIFEQ", r.releases("k")[2])
 }
 
-// TestARequestIsEncodedForEachKindOfServer: the nodes of a Locker share its memory.
-func TestARequestIsEncodedForEachKindOfServer(t *testing.T) {
-	t.Parallel()
-	req := held("k", "v")
-	req.TTL = time.Second
-	first := map[*deletion]*encoded{}
-	for range 2 {
-		for _, d := range []*deletion{nil, deletions[0], deletions[1]} {
-			e := encode(&req, form{deletion: d})
-			if first[d] == nil {
-				first[d] = e
-			}
-			assert.Same(t, first[d], e, "encoded once")
-			words, _ := packet(nil).appendCall(&call{request: &req, encoded: e}).words()
-			if d == nil {
-				assert.Equal(t, "EVALSHA", words[0])
-			} else {
-				assert.Equal(t, d.name, words[0])
-			}
-		}
-	}
-
-	var nodes []protocol.Node
-	var rigs []*rig
-	for _, native := range []string{"DELEX", "", "DELIFEQ", "DELEX"} {
-		r := newNativeRig(t, native)
-		rigs, nodes = append(rigs, r), append(nodes, r.open())
-	}
-	for round := range 3 {
-		key := fmt.Sprint("k", round)
-		taken, released := acquire(key, "v"), held(key, "v")
-		for _, each := range []*protocol.Request{&taken, &released} {
-			each.TTL, each.Timeout = time.Minute, testTimeout
-			to := make(replies, len(nodes))
-			for i, n := range nodes {
-				require.NoError(t, n.Submit(each, i, to))
-			}
-			for range nodes {
-				assert.Equal(t, protocol.Granted, to.next(t).Outcome)
-			}
-		}
-		for _, r := range rigs {
-			want := r.native
-			if want == "" {
-				want = "EVALSHA"
-			}
-			assert.Equal(t, []string{want}, r.releases(key))
-		}
-	}
-}
-
 // TestAnExtensionThatIsOvertakenMakesNoKey: after SCRIPT FLUSH an extension is sent again, behind the
 // deletion that was submitted after it.
 func TestAnExtensionThatIsOvertakenMakesNoKey(t *testing.T) {
@@ -218,7 +159,7 @@ func TestAnExtensionThatIsOvertakenMakesNoKey(t *testing.T) {
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	r.hangAt("EVALSHA")
 	extended, released := submit(t, n, extend("k", "v")), submit(t, n, held("k", "v"))
-	eventually(t, func() bool { return len(n.(*node).queueNow()) == 0 }, "sent")
+	eventually(t, r.hangs, "sent")
 	r.fail("EVALSHA", "NOSCRIPT No matching script. Please use EVAL.")
 	r.goOn()
 	assert.Equal(t, protocol.Granted, released.next(t).Outcome)
@@ -280,31 +221,25 @@ func BenchmarkServerCPU(b *testing.B) {
 	f, err := fleet.Start(b.Context(), fleet.Process, fleet.Options{Nodes: 1, Volatile: true})
 	require.NoError(b, err)
 	b.Cleanup(func() { f.Close() })
-	nodes, err := Open(f.URLs()...)
-	require.NoError(b, err)
-	n := nodes[0].(*node)
-	b.Cleanup(func() { n.Close() })
 	c, err := redis.DialURL(f.URLs()[0])
 	require.NoError(b, err)
 	b.Cleanup(func() { c.Close() })
 	used := func() (seconds float64) {
 		info, err := redis.String(c.Do("INFO", "cpu"))
 		require.NoError(b, err)
-		for _, field := range []string{"used_cpu_sys", "used_cpu_user"} {
-			part, err := strconv.ParseFloat(infoField(info, field), 64)
+		for _, field := range regexp.MustCompile(`used_cpu_(sys|user):([0-9.]+)`).FindAllStringSubmatch(info, -1) {
+			part, err := strconv.ParseFloat(field[2], 64)
 			require.NoError(b, err)
 			seconds += part
 		}
 		return seconds
 	}
-	own := n.deletion.Load()
 	for _, refused := range []bool{false, true} {
-		for name, d := range map[string]*deletion{"script": nil, "own": own} {
-			if name == "own" && own == nil {
-				continue
-			}
+		for name, opts := range map[string][]Option{"script": {NetDial((&gate{}).dial)}, "own": nil} {
 			b.Run(fmt.Sprintf("%s/refused=%t", name, refused), func(b *testing.B) {
-				n.deletion.Store(d)
+				nodes, err := OpenWith(f.URLs(), opts...)
+				require.NoError(b, err)
+				defer nodes[0].Close()
 				value := strings.Repeat("0123456789", 4)
 				taken, released := acquire("k", value), held("k", value)
 				taken.TTL, released.TTL = time.Minute, time.Minute
@@ -313,16 +248,16 @@ func BenchmarkServerCPU(b *testing.B) {
 				to := make(replies, 2*pipelined)
 				before := used()
 				for b.Loop() {
-					replies := 0
+					asked := 0
 					for range pipelined {
 						if !refused {
-							require.NoError(b, n.Submit(&taken, 0, to))
-							replies++
+							require.NoError(b, nodes[0].Submit(&taken, 0, to))
+							asked++
 						}
-						require.NoError(b, n.Submit(&released, 0, to))
-						replies++
+						require.NoError(b, nodes[0].Submit(&released, 0, to))
+						asked++
 					}
-					for range replies {
+					for range asked {
 						<-to
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 // A Node is one independent Redis server, for redlock.New or a redlock.Group. Only this package makes
@@ -63,7 +64,7 @@ func OpenWith(urls []string, opts ...Option) ([]Node, error) {
 	for i, t := range targets {
 		nodes[i] = t.newNode(s)
 	}
-	awaitMost(nodes, s.dialTimeout)
+	awaitMost(nodes, s.Dial)
 	opened := make([]Node, len(nodes))
 	for i, n := range nodes {
 		opened[i] = n
@@ -76,8 +77,8 @@ func awaitMost(nodes []*node, limit time.Duration) {
 	tried := make(chan bool, len(nodes))
 	for _, n := range nodes {
 		go func() {
-			<-n.tried // every attempt ends within the DialTimeout
-			tried <- n.connected()
+			<-n.Tried() // every attempt ends within the DialTimeout
+			tried <- n.Connected()
 		}()
 	}
 	late := time.After(limit)
@@ -121,7 +122,7 @@ func FromDial(name string, dial func(context.Context) (redis.Conn, error), opts 
 	case dial == nil:
 		return nil, errors.New("pool: FromDial: the dial function is nil")
 	}
-	return newNode(name, []member{{name, oneAtATime(dial), oneAtATime(dial)}}, s), nil
+	return newNode(name, members{{name, oneAtATime(dial), oneAtATime(dial)}}, s), nil
 }
 
 // Dialer returns the name that Open gives the server at the URL, which holds no password, and how
@@ -143,19 +144,19 @@ func Dialer(url string, opts ...Option) (name string, dial func(context.Context)
 	}
 	connect := t.dialer(s)
 	if len(t.standbys) > 0 {
-		connect = func(ctx context.Context) (redis.Conn, error) { return dialPrimary(ctx, t.members(s)) }
+		connect = t.members(s).dialPrimary
 	}
 	return t.name(), func(ctx context.Context) (redis.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.dialTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.Dial)
 		defer cancel()
 		c, err := connect(ctx)
 		if err != nil {
-			return nil, explainDial(err)
+			return nil, link.Explain(err)
 		}
 		// A server that hangs up says why first. TIME is one that a server answers while it loads.
-		if err := ask(ctx, c, []question{{name: "TIME"}, {name: "TIME"}}); err != nil {
+		if err := link.Ask(ctx, c, link.Question{Name: "TIME"}, link.Question{Name: "TIME"}); err != nil {
 			c.Close()
-			return nil, explainDial(err)
+			return nil, link.Explain(err)
 		}
 		return c, nil
 	}, nil

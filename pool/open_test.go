@@ -11,6 +11,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 func TestADialerConnectsAsOpenDoes(t *testing.T) {
@@ -55,7 +57,7 @@ func TestADialerDoesNotWaitForAServerThatHangs(t *testing.T) {
 	_, dial, err := Dialer("redis://:word@"+l.Addr().String(), DialTimeout(50*time.Millisecond))
 	require.NoError(t, err)
 	_, err = dial(t.Context())
-	assert.ErrorIs(t, err, errHandshake)
+	assert.ErrorIs(t, err, link.ErrHandshake)
 }
 
 func TestArgumentsAreChecked(t *testing.T) {
@@ -95,7 +97,7 @@ func TestOpenWaitsForAMajority(t *testing.T) {
 		defer n.Close()
 		if i < 3 {
 			select {
-			case <-n.(*node).tried:
+			case <-n.(*node).Tried():
 			default:
 				t.Errorf("node %d is not connected", i)
 			}

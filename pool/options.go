@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 // An Option changes a default of the nodes.
@@ -18,28 +20,22 @@ type settings struct {
 	tls         func(ctx context.Context, server string) (*tls.Config, error)               // nil: the defaults
 	credentials func(ctx context.Context, server string) (user, password string, err error) // nil: those of the URL
 	lookup      func(ctx context.Context, host string) ([]string, error)
-	dialTimeout time.Duration
-	stall       time.Duration
 	log         *slog.Logger
-
-	reauthenticate time.Duration // how often; zero: never
-
-	linger time.Duration // how long a listener outlives the last watcher
-	ping   time.Duration // how often a listener looks whether its server is still there
+	link.Times
 }
 
 func settle(opts []Option) (*settings, error) {
 	s := &settings{
-		lookup:      net.DefaultResolver.LookupHost,
-		dialTimeout: time.Second, stall: time.Second, log: slog.New(slog.DiscardHandler),
-		linger: time.Second, ping: 3 * time.Second,
+		lookup: net.DefaultResolver.LookupHost,
+		log:    slog.New(slog.DiscardHandler),
+		Times:  link.Times{Dial: time.Second, Stall: time.Second, Linger: time.Second, Ping: 3 * time.Second},
 	}
 	for _, o := range opts {
 		if err := o(s); err != nil {
 			return nil, fmt.Errorf("pool: option %w", err)
 		}
 	}
-	if s.reauthenticate > 0 && s.credentials == nil {
+	if s.Reauthenticate > 0 && s.credentials == nil {
 		return nil, errors.New("pool: option Reauthenticate: it asks the function of Credentials, and there is none")
 	}
 	return s, nil
@@ -139,7 +135,7 @@ func Reauthenticate(every time.Duration) Option {
 		if every < time.Second {
 			return fmt.Errorf("Reauthenticate(%v): must be at least 1s, or servers do little else", every)
 		}
-		s.reauthenticate = every
+		s.Reauthenticate = every
 		return nil
 	}
 }
@@ -151,7 +147,7 @@ func DialTimeout(d time.Duration) Option {
 		if d <= 0 {
 			return fmt.Errorf("DialTimeout(%v): must be above zero", d)
 		}
-		s.dialTimeout = d
+		s.Dial = d
 		return nil
 	}
 }
@@ -164,7 +160,7 @@ func StallTimeout(d time.Duration) Option {
 		if d < 10*time.Millisecond {
 			return fmt.Errorf("StallTimeout(%v): must be at least 10ms, or every hiccup costs a connection", d)
 		}
-		s.stall = d
+		s.Stall = d
 		return nil
 	}
 }

@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 // reauthenticating is Reauthenticate without its lower bound.
 func reauthenticating(every time.Duration) Option {
 	return func(s *settings) error {
-		s.reauthenticate = every
+		s.Reauthenticate = every
 		return nil
 	}
 }
@@ -151,7 +152,7 @@ func TestReauthenticateAsksTheFunctionOfCredentials(t *testing.T) {
 		require.NoError(t, err)
 		conn, err := target.dialer(s)(t.Context())
 		require.NoError(t, err)
-		assert.Nil(t, asksForAuth(conn), name)
+		assert.Nil(t, conn.(*link.Conn).Auth, name)
 		conn.Close()
 	}
 }

@@ -246,6 +246,70 @@ func openNode(t *testing.T, url string, opts ...Option) protocol.Node {
 	return n
 }
 
+// A gate stands between a node and its server. While it is shut, nothing is written.
+type gate struct {
+	through func(ctx context.Context, network, address string) (net.Conn, error) // nil: net.Dialer's
+	shut    sync.Mutex
+	plug    chan struct{} // the plug waits at the gate
+}
+
+func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	through := g.through
+	if through == nil {
+		through = new(net.Dialer).DialContext
+	}
+	c, err := through(ctx, network, address)
+	return gatedConn{c, g}, err
+}
+
+// gates are those of the nodes that have one.
+var gates sync.Map
+
+// plugKey is the key of the request that keeps the writer busy while others are queued.
+const plugKey = "kplug"
+
+type gatedConn struct {
+	net.Conn
+	*gate
+}
+
+func (c gatedConn) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(plugKey)) {
+		c.plug <- struct{}{}
+	}
+	c.shut.Lock()
+	defer c.shut.Unlock()
+	sent := bytes.Replace(p, []byte("\r\nDELEX\r\n"), []byte("\r\nDELEY\r\n"), 1)
+	return c.Conn.Write(bytes.Replace(sent, []byte("\r\nDELIFEQ\r\n"), []byte("\r\nDELIFEZ\r\n"), 1))
+}
+
+// openGated is openNode for submitTogether. The node takes the server for one that knows no deletion.
+func openGated(t *testing.T, url string, opts ...Option) protocol.Node {
+	t.Helper()
+	s, err := settle(opts)
+	require.NoError(t, err)
+	g := &gate{through: s.netDial, plug: make(chan struct{}, 1)}
+	n := openNode(t, url, append(opts, NetDial(g.dial))...)
+	gates.Store(n, g)
+	return n
+}
+
+// submitTogether queues the requests so that the writer finds them all at once.
+func submitTogether(t *testing.T, n protocol.Node, requests ...protocol.Request) (to []replies) {
+	t.Helper()
+	found, gated := gates.Load(n)
+	require.True(t, gated)
+	g := found.(*gate)
+	g.shut.Lock()
+	defer g.shut.Unlock()
+	submit(t, n, protocol.Request{Op: protocol.OpWatch, Key: plugKey})
+	<-g.plug
+	for _, r := range requests {
+		to = append(to, submit(t, n, r))
+	}
+	return to
+}
+
 // patient are options with which a busy machine does not look like a broken server.
 func patient() []Option { return []Option{DialTimeout(testTimeout), StallTimeout(testTimeout)} }
 

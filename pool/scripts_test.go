@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/internal/record"
 )
 
 func inQueue(id string, life time.Duration) protocol.Request {
@@ -62,9 +61,6 @@ func TestTicketsOfTheSameMillisecondAreInTheOrderOfTheirComing(t *testing.T) {
 		assert.Equal(t, i == 0, reply.Outcome == protocol.Granted)
 		assert.Equal(t, i, reply.Others, "all who came before")
 	}
-	late := inQueue("k", time.Hour)
-	late.Ticket.Waited = 1500 * time.Microsecond
-	assert.Contains(t, string(encodeQueue(nil, &late)), "\r\n1.5\r\n", "milliseconds")
 }
 
 // Half of the queue may be of the right type.
@@ -80,49 +76,4 @@ func TestAQueueOfAnotherTypeLeavesNothingThatStays(t *testing.T) {
 		r.FastForward(time.Minute)
 		assert.Equal(t, []string{key}, r.Keys())
 	}
-}
-
-// TestWhoWaitsInOrderLearnsThatThereIsNone: the node logs it once, in whatever words a server says it.
-func TestWhoWaitsInOrderLearnsThatThereIsNone(t *testing.T) {
-	t.Parallel()
-	for _, says := range []string{
-		"ERR Error running script (call to f_1): @user_script:30: @user_script: 30: The user executing the script can't run this command or subcommand",
-		"ERR ACL failure in script: User locks has no permissions to run the 'zadd' command script: 948f, on @user_script:30.",
-		"ERR unknown command 'EVALSHA', with args beginning with: 'f00' '2' 'q' ",
-	} {
-		r := newRig(t)
-		var log logBuffer
-		n := r.open(log.log())
-		r.fail("EVALSHA", says)
-		for range 3 {
-			assert.Error(t, trouble(t, n, inQueue("a", time.Second)))
-		}
-		assert.Equal(t, 1, log.count(n, "not served in order"), says)
-		r.fail("EVALSHA", "LOADING Redis is loading the dataset in memory")
-		assert.Error(t, trouble(t, n, inQueue("a", time.Second)))
-		assert.Equal(t, 1, log.count(n, "not served in order"), "that will pass")
-	}
-}
-
-// TestScriptsHaveTheWordsOfThisPackage: a Lua file cannot name a constant.
-func TestScriptsHaveTheWordsOfThisPackage(t *testing.T) {
-	t.Parallel()
-	for name, word := range map[string]string{
-		"readers": protocol.ReadersValue, "refuse_release": protocol.ReadersValue, "intend": protocol.ReadersValue,
-		"read_counter": highest, "accept_token": highest, "record": primaryKey,
-	} {
-		assert.Contains(t, luaSource(name), "'"+word+"'", name)
-	}
-	assert.Contains(t, luaSource("record"), "data = '"+record.OwnData+"'")
-	assert.Contains(t, luaSource("read_counter"), "error_reply('"+counterError+" ")
-}
-
-// TestServersGetScriptsWithoutTheirComments, and whole.
-func TestServersGetScriptsWithoutTheirComments(t *testing.T) {
-	t.Parallel()
-	for _, s := range scripts() {
-		assert.NotContains(t, "\n"+s.source, "\n--")
-	}
-	assert.Equal(t, 2, strings.Count(luaSource("release_fenced"), "redis.call('GET', KEYS[1])")+strings.Count(luaSource("release_fenced"), "pcall('ZSCORE'"))
-	assert.Contains(t, luaSource("release_fenced"), luaSource("accept_token")+"end\nrefuse()\n"+luaSource("refuse_release"))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 func TestAStalledServerIsGivenUpAndFailsFast(t *testing.T) {
@@ -27,7 +28,7 @@ func TestAStalledServerIsGivenUpAndFailsFast(t *testing.T) {
 	eventually(t, func() bool {
 		req := acquire("k2", "v")
 		err := n.Submit(&req, 0, make(replies, 1))
-		return errors.Is(err, ErrStalled) || errors.Is(err, errHandshake)
+		return errors.Is(err, ErrStalled) || errors.Is(err, link.ErrHandshake)
 	}, "requests fail at once while the server is known to hang")
 
 	r.goOn()

@@ -21,6 +21,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/relay"
+	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
 // A pair is two real servers, the second of which is a replica of the first.
@@ -79,7 +80,7 @@ func (p *pair) demote(i int) {
 func (p *pair) holder(key string) int {
 	p.t.Helper()
 	for i := range p.conns {
-		if role, _ := parseRole(p.do(i, "ROLE")); role == "master" && p.do(i, "EXISTS", key).(int64) == 1 {
+		if role, _ := redis.Values(p.do(i, "ROLE"), nil); string(role[0].([]byte)) == "master" && p.do(i, "EXISTS", key).(int64) == 1 {
 			return i
 		}
 	}
@@ -196,7 +197,7 @@ func TestAConnectionEndsWithItsGeneration(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(*testing.T, protocol.Node) protocol.Reply{
 		"a vote": func(t *testing.T, n protocol.Node) protocol.Reply {
-			return settled(t, n, "b", func(r protocol.Reply) bool { return r.Outcome != protocol.Granted }) // see identityAge
+			return settled(t, n, "b", func(r protocol.Reply) bool { return r.Outcome != protocol.Granted }) // see link.IdentityAge
 		},
 		"the record": func(t *testing.T, n protocol.Node) protocol.Reply {
 			return do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}})
@@ -212,7 +213,7 @@ func TestAConnectionEndsWithItsGeneration(t *testing.T) {
 			p.promote(0)
 			before := ask(t, n)
 			assert.Equal(t, protocol.Unknown, before.Outcome)
-			assert.ErrorIs(t, before.Err, errSucceeded)
+			assert.ErrorIs(t, before.Err, link.ErrSucceeded)
 			settled(t, n, "c", func(r protocol.Reply) bool {
 				require.NotEqual(t, protocol.Granted, r.Outcome)
 				return strings.Contains(r.Err.Error(), "2 of them are primaries")
@@ -273,19 +274,26 @@ func TestHintsFollowThePrimary(t *testing.T) {
 	p.demote(0)
 	granted(t, n, "b")
 	do(t, n, recorded("a")) // if it was lost
-	eventually(t, func() bool { return !n.(*node).listensElsewhere() }, "it listens to the new one")
-	require.Equal(t, protocol.Refused, w.ask().Outcome)
-	for len(w.hints) > 0 { // that it begins to give hints
-		<-w.hints
+	listener := func() string {
+		list, err := redis.String(p.do(1, "CLIENT", "LIST"), nil)
+		require.NoError(t, err)
+		_, rest, _ := strings.Cut(list, "name=redlock-hints")
+		return rest
 	}
-	p.do(1, "DEL", "a")
-	w.next()
-}
-
-func (n *node) listensElsewhere() bool {
-	n.hints.mu.Lock()
-	defer n.hints.mu.Unlock()
-	return n.hints.listener == nil || n.hints.listener.isElsewhere() || n.redirectNow().run == ""
+	eventually(t, func() bool { return listener() != "" }, "it listens to the new one")
+	eventually(t, func() bool {
+		require.Equal(t, protocol.Refused, w.ask().Outcome)
+		for len(w.hints) > 0 { // that it begins to give hints
+			<-w.hints
+		}
+		p.do(1, "PEXPIRE", "a", 10_000)
+		select {
+		case <-w.hints:
+			return true
+		case <-time.After(50 * time.Millisecond):
+			return false
+		}
+	}, "the new one gives hints")
 }
 
 func TestAServerOfAPairIsNotTakenAlone(t *testing.T) {
@@ -316,8 +324,10 @@ func TestAServerOfAPairIsNotTakenAloneByAnOldConnection(t *testing.T) {
 	eventually(t, func() bool { return p.do(0, "EXISTS", primaryKey).(int64) == 1 }, "the replica knows the second")
 	p.promote(0)
 	read := protocol.Request{Op: protocol.OpAdmit, Key: "redlock:epoch", Admit: &protocol.Admission{}}
-	assert.ErrorIs(t, do(t, alone, read).Err, errSucceeded)
-	refused := settled(t, alone, "d", func(r protocol.Reply) bool { return r.Outcome == protocol.Failed && !errors.Is(r.Err, errSucceeded) })
+	assert.ErrorIs(t, do(t, alone, read).Err, link.ErrSucceeded)
+	refused := settled(t, alone, "d", func(r protocol.Reply) bool {
+		return r.Outcome == protocol.Failed && !errors.Is(r.Err, link.ErrSucceeded)
+	})
 	assert.ErrorContains(t, refused.Err, "standbys")
 }
 

@@ -3,6 +3,8 @@ package pool
 import (
 	"context"
 	"fmt"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,7 +28,7 @@ func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 	s := newLive(t)
 	for name, change := range map[string]func(key string){
 		"deleted":       func(key string) { s.do("DEL", key) },
-		"released":      func(key string) { s.do("EVAL", releaseScript.source, 1, key, "v") },
+		"released":      func(key string) { s.do("EVAL", "return redis.call('DEL', KEYS[1])", 1, key, "v") },
 		"overwritten":   func(key string) { s.do("SET", key, "other") },
 		"expired":       func(key string) { s.do("PEXPIRE", key, 20) },
 		"the database":  func(string) { s.do("FLUSHDB") },
@@ -149,7 +151,7 @@ func TestThereIsAListenerOnlyWhileAKeyIsWatched(t *testing.T) {
 
 func lingering(d time.Duration) Option {
 	return func(s *settings) error {
-		s.linger = d
+		s.Linger = d
 		return nil
 	}
 }
@@ -200,25 +202,19 @@ func TestHintsGoOn(t *testing.T) {
 // A listener may end when its number has just been given to the server.
 func TestAListenerThatIsGoneIsNoRefusal(t *testing.T) {
 	t.Parallel()
-	s := newLive(t)
-	n := openNode(t, s.url())
+	r := newRig(t)
+	r.tracks = true
+	r.fail("CLIENT TRACKING", "ERR The client ID you want redirect to does not exist")
+	var log logBuffer
+	n := r.open(log.log())
 	w := wait(t, n, "k")
-	w.next()
-	now := n.(*node).redirectNow()
-	n.(*node).setRedirect(redirect{client: now.client + 1000, run: now.run})
-	// The answer to CLIENT TRACKING comes before this one.
+	eventually(t, func() bool { return len(r.commands("CLIENT TRACKING ON")) > 0 }, "it is named")
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	n.(*node).setRedirect(now)
+	assert.Empty(t, w.hints)
+	r.fail("CLIENT TRACKING", "")
+	r.hangUp()
 	w.next()
-	w.ask()
-	s.do("DEL", "k")
-	w.next()
-}
-
-func (n *node) redirectNow() redirect {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.redirect
+	assert.Zero(t, log.polls(n))
 }
 
 func TestCloseEndsTheListener(t *testing.T) {
@@ -229,7 +225,6 @@ func TestCloseEndsTheListener(t *testing.T) {
 	w.next()
 	wait(t, n, "k2").stop()
 	require.NoError(t, n.Close())
-	assert.Nil(t, n.(*node).hints.listener, "its goroutine has been waited for")
 	eventually(t, s.unused, "no connection is left")
 	wait(t, n, "k").stop()
 	w.stop()
@@ -248,7 +243,6 @@ func TestCloseWaitsForAListenerThatIsJustBeingMade(t *testing.T) {
 		w.stop()
 		wait(t, n, "k")
 		require.NoError(t, n.Close())
-		assert.Nil(t, n.(*node).hints.listener)
 	}
 	eventually(t, s.unused, "no connection is left")
 }
@@ -386,14 +380,6 @@ func TestToWatchCostsOneCommand(t *testing.T) {
 	assert.Zero(t, s.calls("client|caching"))
 }
 
-// idle reports whether there is no listener, and will be none before the next connection.
-func idle(n protocol.Node) bool {
-	h := &n.(*node).hints
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.refused && !h.listening
-}
-
 func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
@@ -410,20 +396,25 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 			t.Parallel()
 			s := live{s.Fleet, t}
 			var log logBuffer
-			n := openNode(t, "redis://"+user+":hunter2@"+strings.TrimPrefix(s.url(), "redis://"), log.log())
+			var dials atomic.Int64
+			n := openNode(t, "redis://"+user+":hunter2@"+strings.TrimPrefix(s.url(), "redis://"), log.log(), counting(&dials))
+			listens := func() bool {
+				return slices.ContainsFunc(s.clients("redlock-hints"), func(c client) bool { return c["user"] == user })
+			}
 			w := wait(t, n, user)
 			if rule == "-client|caching" {
 				w.next() // it looks as if it could
 			}
 			require.Equal(t, protocol.Granted, do(t, n, acquire(user, "v")).Outcome)
 			assert.Equal(t, protocol.Refused, w.ask().Outcome)
-			eventually(t, func() bool { return idle(n) }, "the listener is given up")
+			eventually(t, func() bool { return log.polls(n) == 1 && !listens() }, "the listener is given up")
 			assert.Equal(t, protocol.Refused, w.ask().Outcome)
 			require.Equal(t, protocol.Granted, do(t, n, release(user, "v")).Outcome)
+			before := dials.Load()
 			wait(t, n, user).stop()
-			assert.True(t, idle(n), "and not tried again")
+			s.do("PING")
+			assert.Equal(t, before, dials.Load(), "and not tried again")
 			assert.Empty(t, w.hints)
-			assert.Equal(t, 1, log.polls(n))
 
 			// The next connection may be permitted to. The doubt is not logged again.
 			s.killOf(user)
@@ -432,7 +423,7 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 				w.next()
 			}
 			assert.Equal(t, protocol.Granted, w.ask().Outcome)
-			eventually(t, func() bool { return idle(n) }, "given up again")
+			eventually(t, func() bool { return !listens() }, "given up again")
 			s.do("ACL", "SETUSER", user, "&*", "+@all")
 			s.killOf(user)
 			w.next()
@@ -442,6 +433,14 @@ func TestAServerThatGivesNoHintsIsPolled(t *testing.T) {
 			assert.Equal(t, 1, log.polls(n), "said once")
 		})
 	}
+}
+
+// counting counts the connections that are made.
+func counting(dials *atomic.Int64) Option {
+	return NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return new(net.Dialer).DialContext(ctx, network, address)
+	})
 }
 
 // killOf ends the data connection of the user, and returns when there is another.
@@ -478,7 +477,7 @@ func TestAServerWithoutTrackingIsPolled(t *testing.T) {
 	r := newRig(t)
 	n := r.open(log.log())
 	w := wait(t, n, "k")
-	eventually(t, func() bool { return idle(n) }, "the listener is given up")
+	eventually(t, func() bool { return log.polls(n) == 1 }, "the listener is given up")
 	assert.Equal(t, protocol.Granted, w.ask().Outcome)
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	assert.Equal(t, protocol.Refused, w.ask().Outcome)
@@ -554,13 +553,13 @@ func TestHintsAreNotSentToAnotherProcessesClient(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.tracks = true
-	n := r.open()
+	n := r.open(pinging(time.Millisecond))
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	r.mu.Lock()
 	r.runID = "run2" // in the listener's answer to INFO
 	r.mu.Unlock()
 	w := wait(t, n, "k")
-	eventually(t, func() bool { return n.(*node).redirectNow().client != 0 }, "there is a listener")
+	eventually(t, func() bool { return len(r.commands("PING")) > 0 }, "there is a listener")
 	w.ask()
 	assert.Empty(t, r.commands("CLIENT TRACKING", "CLIENT CACHING"))
 	assert.Empty(t, w.hints)
@@ -568,7 +567,7 @@ func TestHintsAreNotSentToAnotherProcessesClient(t *testing.T) {
 
 func pinging(every time.Duration) Option {
 	return func(s *settings) error {
-		s.ping = every
+		s.Ping = every
 		return nil
 	}
 }
@@ -579,18 +578,12 @@ func TestAListenerThatComesTooLateGoesAtOnce(t *testing.T) {
 	r.tracks = true
 	r.hangAt("SUBSCRIBE")
 	n := r.open(lingering(time.Millisecond), DialTimeout(testTimeout))
-	h := &n.(*node).hints
-	is := func(what *bool) bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return *what
-	}
 	w := wait(t, n, "k")
 	eventually(t, func() bool { return r.connections() == 2 }, "it is being made")
 	w.stop()
-	eventually(t, func() bool { return !is(&h.wanted) }, "it is not wanted any more")
+	<-time.After(20 * time.Millisecond) // it is not wanted any more
 	r.goOn()
-	eventually(t, func() bool { return !is(&h.listening) }, "it has gone")
+	eventually(t, func() bool { return r.CurrentConnectionCount() == 1 }, "it has gone")
 	assert.Empty(t, w.hints)
 }
 

@@ -10,18 +10,18 @@ import (
 
 // TestTheOrderIsChecked: a mutex is taken under those before it, and under no other.
 func TestTheOrderIsChecked(t *testing.T) {
-	var p Mutex[Node]
-	var k, other Mutex[Conn]
+	var p Mutex[Queue]
+	var k, other Mutex[Sent]
 	var n, second Mutex[Doubts]
 	p.Lock()
 	k.Lock()
-	assert.PanicsWithValue(t, "lockorder: lockorder.Conn is taken under lockorder.Conn", other.Lock)
+	assert.PanicsWithValue(t, "lockorder: lockorder.Sent is taken under lockorder.Sent", other.Lock)
 	n.Lock()
 	assert.PanicsWithValue(t, "lockorder: lockorder.Doubts is taken under lockorder.Doubts", second.Lock)
-	assert.PanicsWithValue(t, "lockorder: lockorder.Hints is taken under lockorder.Node", new(Mutex[Hints]).Lock)
+	assert.PanicsWithValue(t, "lockorder: lockorder.Hints is taken under lockorder.Queue", new(Mutex[Hints]).Lock)
 	n.Unlock()
 	p.Unlock() // in any order
-	assert.PanicsWithValue(t, "lockorder: lockorder.Node is taken under lockorder.Conn", p.Lock)
+	assert.PanicsWithValue(t, "lockorder: lockorder.Queue is taken under lockorder.Sent", p.Lock)
 	k.Unlock()
 	p.Lock()
 	p.Unlock()

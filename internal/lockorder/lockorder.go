@@ -12,7 +12,7 @@
 package lockorder
 
 // Order is the order of all these mutexes.
-var Order = []Rank{Hints{}, Node{}, Conn{}, Doubts{}, Log{}}
+var Order = []Rank{Hints{}, Queue{}, Sent{}, Doubts{}, Log{}}
 
 // A Rank is a kind of mutex. No goroutine holds two of one kind.
 type Rank interface{ rank() }
@@ -24,8 +24,8 @@ func (one) rank() {}
 // The ranks, each with what it guards.
 type (
 	Hints  struct{ one } // pool: who is told of a key
-	Node   struct{ one } // pool: the queue of a server
-	Conn   struct{ one } // pool: what was sent and not answered
+	Queue  struct{ one } // pool: the requests to a server
+	Sent   struct{ one } // pool: what was sent and not answered
 	Doubts struct{ one } // pool: what is to be logged
 	Log    struct{ one } // redlock: what was logged
 )

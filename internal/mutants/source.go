@@ -27,7 +27,7 @@ type span struct {
 func (s span) String() string { return fmt.Sprintf("%s:%d", s.file, s.first+1) }
 
 // find returns what an address stands for: "redlock (*Lock).end" for a
-// declaration, which may be there once for each platform, "pool/lua/mark.lua" for
+// declaration, which may be there once for each platform, "pool/internal/wire/lua/mark.lua" for
 // a whole script.
 func (s source) find(at string) ([]span, error) {
 	pkg, name, isGo := strings.Cut(at, " ")

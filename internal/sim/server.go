@@ -279,7 +279,7 @@ func (s *Server) later(c *call, purpose uint64, do func()) {
 }
 
 // look answers a vote, behind which the record is asked for. Who the server is was asked so shortly
-// before that no failover there and back can lie in between (package pool, confirm.go).
+// before that no failover there and back can lie in between (package link, confirm.go).
 func (s *Server) look(c *call, reply protocol.Reply) {
 	reply.Run = s.identity()
 	if e, ok := s.lookup(c.req.Epoch); ok {

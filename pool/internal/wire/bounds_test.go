@@ -1,4 +1,4 @@
-package pool
+package wire
 
 import (
 	"bytes"
@@ -18,8 +18,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // fine are streams within the bounds: so many replies, and what cannot be read behind them.
@@ -36,7 +34,7 @@ var fine = map[string]struct {
 	"a return":         {2, "+a\rb\r\n:1\r\n"},
 	"nested":           {2, strings.Repeat("*1\r\n", maxNesting) + ":1\r\n:2\r\n"},
 	"a hint":           {1, "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$1\r\nk\r\n"},
-	"a long line":      {2, "+" + strings.Repeat("x", maxLine-3) + "\r\n:1\r\n"},
+	"a long line":      {2, "+" + strings.Repeat("x", MaxLine-3) + "\r\n:1\r\n"},
 	"a long string":    {2, fmt.Sprintf("$%d\r\n%s\r\n:1\r\n", maxString, strings.Repeat("x", maxString))},
 	"a long array":     {2, fmt.Sprintf("*%d\r\n%s:1\r\n", maxElements, strings.Repeat("+\r\n", maxElements))},
 	"the most bytes":   {2, "*4\r\n" + strings.Repeat(string(bulk(maxReply/4-12)), 3) + string(bulk(maxReply/4-12-4)) + ":1\r\n"},
@@ -69,9 +67,9 @@ var outrageous = map[string]string{
 	"an element too much":            fmt.Sprintf("+OK\r\n*%d\r\n", maxElements+1),
 	"an element too much in two":     fmt.Sprintf("+OK\r\n*2\r\n*%d\r\n", maxElements-1),
 	"an array too deep":              "+OK\r\n" + strings.Repeat("*1\r\n", maxNesting+1),
-	"a line too long":                "+OK\r\n+" + strings.Repeat("x", maxLine-2) + "\r\n",
-	"a line without an end":          "+OK\r\n-" + strings.Repeat("x", maxLine),
-	"a length without an end":        "+OK\r\n$" + strings.Repeat("0", maxLine),
+	"a line too long":                "+OK\r\n+" + strings.Repeat("x", MaxLine-2) + "\r\n",
+	"a line without an end":          "+OK\r\n-" + strings.Repeat("x", MaxLine),
+	"a length without an end":        "+OK\r\n$" + strings.Repeat("0", MaxLine),
 	"a byte too much":                "+OK\r\n*4\r\n" + strings.Repeat(string(bulk(maxReply/4-12)), 3) + string(bulk(maxReply/4-12-3)),
 }
 
@@ -114,22 +112,11 @@ func sizes(stream string) []int {
 	return []int{1, 2, 3, 5, 4096, len(stream) + 1}
 }
 
-// A boundedConn that has refused a reply refuses all that follow, and reads no more.
-func TestARefusalIsForGood(t *testing.T) {
-	t.Parallel()
-	c := &boundedConn{Conn: &pieces{left: []byte("+OK\r\n*1000000000\r\n+OK\r\n"), size: steps(5)}}
-	text, err := io.ReadAll(c)
-	assert.ErrorIs(t, err, ErrReplyTooLarge)
-	assert.Equal(t, "+OK\r\n*10000", string(text))
-	_, err = c.Read(make([]byte, 5))
-	assert.ErrorIs(t, err, ErrReplyTooLarge)
-}
-
 func TestBoundsCostNoAllocation(t *testing.T) {
-	var b boundedReplies
+	var b Bounds
 	stream := []byte(fine["each type"].stream + fine["nil"].stream + fine["a hint"].stream)
 	pass := func() {
-		n, err := b.pass(stream)
+		n, err := b.Pass(stream)
 		if err != nil || n != len(stream) {
 			t.Fatal(n, err)
 		}
@@ -142,12 +129,12 @@ func TestBoundsCostNoAllocation(t *testing.T) {
 }
 
 func BenchmarkBounds(b *testing.B) {
-	var replies boundedReplies
+	var replies Bounds
 	stream := []byte("+OK\r\n:86399999\r\n:1\r\n")
 	b.SetBytes(int64(len(stream)))
 	b.ReportAllocs()
 	for b.Loop() {
-		replies.pass(stream)
+		replies.Pass(stream)
 	}
 }
 
@@ -174,7 +161,7 @@ func FuzzBounds(f *testing.F) {
 // Where judge says that the stream is over the bounds, redigo gets only what comes before.
 func compare(t *testing.T, stream []byte, size func() int) (replies []any, refused bool) {
 	t.Helper()
-	replies, err := readAll(&boundedConn{Conn: &pieces{left: stream, size: size}})
+	replies, err := readAll(&bounded{Conn: &pieces{left: stream, size: size}})
 	refused = errors.Is(err, ErrReplyTooLarge)
 	good, says := judge(stream)
 	require.Equal(t, says == tooLarge, refused, "%s: %v", says, err)
@@ -243,10 +230,10 @@ func judgeReply(stream []byte, at, depth int, elements *int) (end int, says stri
 			limit = maxElements - *elements
 		}
 		var err error
-		if number, err = strconv.Atoi("0" + digits); err != nil || number > limit || len(digits) >= maxLine {
+		if number, err = strconv.Atoi("0" + digits); err != nil || number > limit || len(digits) >= MaxLine {
 			return 0, tooLarge
 		}
-	} else if len(line) > maxLine || whole && len(line) == maxLine {
+	} else if len(line) > MaxLine || whole && len(line) == MaxLine {
 		return 0, tooLarge
 	}
 	switch {
@@ -277,6 +264,20 @@ func judgeReply(stream []byte, at, depth int, elements *int) (end int, says stri
 	return end, ""
 }
 
+// A bounded connection passes what the bounds let pass.
+type bounded struct {
+	net.Conn
+	Bounds
+}
+
+func (c *bounded) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if passed, refused := c.Pass(p[:n]); refused != nil {
+		return passed, refused
+	}
+	return n, err
+}
+
 // pieces is a connection on which a stream comes in pieces, and then ends.
 type pieces struct {
 	net.Conn
@@ -297,36 +298,3 @@ func (c *pieces) Read(p []byte) (int, error) {
 
 func (*pieces) SetReadDeadline(time.Time) error { return nil }
 func (*pieces) Close() error                    { return nil }
-
-// TestALongValueCostsNoConnection: an Inspect, and a look at the record, meet values that other clients
-// wrote, of any length.
-func TestALongValueCostsNoConnection(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openNode(t, s.url())
-	s.do("SET", "fits", strings.Repeat("x", 1<<16))
-	s.do("SET", "long", strings.Repeat("x", 2*maxString))
-	inspect := func(key string) protocol.Reply {
-		return do(t, n, protocol.Request{Op: protocol.OpInspect, Key: key})
-	}
-	assert.Len(t, inspect("fits").Value, 1<<16)
-	connection := s.client("redlock")["id"]
-	reply := inspect("long")
-	assert.Equal(t, protocol.Failed, reply.Outcome)
-	assert.ErrorContains(t, reply.Err, "2097152 bytes")
-	reply = do(t, n, protocol.Request{Op: protocol.OpAdmit, Key: "long", Admit: &protocol.Admission{}})
-	assert.Equal(t, protocol.Failed, reply.Outcome)
-	assert.ErrorContains(t, reply.Err, "2097152 bytes")
-	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	assert.Equal(t, connection, s.client("redlock")["id"])
-}
-
-// TestALongNameOfAPrimaryIsNamed: it has no prefix, so that all who may write to the server can make it.
-func TestALongNameOfAPrimaryIsNamed(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	s.do("SET", primaryKey, strings.Repeat("x", 2*maxString))
-	err := trouble(t, openNode(t, s.url()), acquire("k", "v"))
-	assert.ErrorIs(t, err, ErrReplyTooLarge)
-	assert.ErrorContains(t, err, "(to GET "+primaryKey+")")
-}

@@ -1,25 +1,8 @@
-package pool
+package wire
 
 import (
 	"bytes"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"net"
-	"strings"
-
-	"github.com/gomodule/redigo/redis"
-)
-
-// The first bytes of what a server with TLS answers to one that speaks without.
-const (
-	tlsAlert     = 0x15
-	tlsHandshake = 0x16
-)
-
-var (
-	errSpeaksTLS = errors.New("answers with TLS; " + schemes)
-	errHangsUp   = errors.New("hangs up without a word; " + schemes) // as Redis does on a port with TLS
 )
 
 // The bounds of one reply. redigo allocates what the header of a string or an array
@@ -31,73 +14,18 @@ var (
 // redlock status (some 500 keys of at most 1 KiB), and to an Inspect that meets another client's
 // value. They are at most two arrays deep.
 const (
-	maxLine     = 1 << 14 // bytes of a status, an error, a number or a header, with its end
+	MaxLine     = 1 << 14 // bytes of a status, an error, a number or a header, with its end
 	maxString   = 1 << 20 // bytes of a bulk string
 	maxElements = 1 << 16 // of all arrays of a reply together; redigo allocates 16 bytes for each
 	maxNesting  = 16      // arrays within arrays
 	maxReply    = 1 << 22 // bytes, as received or announced
 )
 
-// A boundedConn refuses the replies of a server that are over the bounds, before redigo has read
-// the header by which it would allocate them. Everything else passes unchanged. All reads are made
-// by one goroutine.
-type boundedConn struct {
-	net.Conn
-	replies boundedReplies
-	refused error
-	heard   bool // something was read; settled by the handshake, before two goroutines use it
-}
-
-// Write fails with the server's words if it has hung up on a new connection and said why, as one does
-// that has too many clients or is in protected mode. redigo would read nothing more.
-func (c *boundedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	if err == nil || c.heard {
-		return n, err
-	}
-	said := make([]byte, maxLine)
-	length, why := c.Read(said)
-	if length > 0 && said[0] == '-' {
-		line, _, _ := strings.Cut(string(said[1:length]), "\r")
-		why = redis.Error(line)
-	}
-	if why == nil {
-		why = err
-	}
-	return n, why
-}
-
-// Read returns what comes before a reply that is refused, and the refusal with it and ever after.
-func (c *boundedConn) Read(p []byte) (int, error) {
-	if c.refused != nil {
-		return 0, c.refused
-	}
-	n, err := c.Conn.Read(p)
-	if !c.heard && n == 0 && isHangUp(err) {
-		if _, secure := c.Conn.(*tls.Conn); !secure {
-			return 0, errHangsUp
-		}
-	}
-	if !c.heard && n > 0 {
-		c.heard = true
-		if p[0] == tlsAlert || p[0] == tlsHandshake {
-			c.refused = errSpeaksTLS
-			return 0, c.refused
-		}
-	}
-	passed, refused := c.replies.pass(p[:n])
-	if refused != nil {
-		c.refused = refused
-		return passed, refused
-	}
-	return n, err
-}
-
-// boundedReplies follows a stream of RESP2 replies
+// Bounds follows a stream of RESP2 replies
 // (https://redis.io/docs/latest/develop/reference/protocol-spec/) wherever it is cut into pieces.
 // Lengths are accepted only in the forms that redigo accepts, so that the two cannot take the same
 // bytes for different replies. The zero value is at the beginning of a reply.
-type boundedReplies struct {
+type Bounds struct {
 	expects expectation
 	kind    byte // of the line that is being read: its first byte
 	line    int  // bytes of that line so far
@@ -126,8 +54,8 @@ const (
 	stringEnded // \n
 )
 
-// pass returns how many bytes of p may be read, and why not all of them.
-func (b *boundedReplies) pass(p []byte) (int, error) {
+// Pass returns how many bytes of p may be read, and why not all of them.
+func (b *Bounds) Pass(p []byte) (int, error) {
 	for i := 0; i < len(p); {
 		if b.expects == inString {
 			n := min(b.skip, len(p)-i)
@@ -158,7 +86,7 @@ func (b *boundedReplies) pass(p []byte) (int, error) {
 }
 
 // begin takes the first byte of a reply, or of an element of one.
-func (b *boundedReplies) begin(kind byte) error {
+func (b *Bounds) begin(kind byte) error {
 	if b.nesting == 0 {
 		b.bytes, b.elements = 0, 0
 	}
@@ -169,21 +97,21 @@ func (b *boundedReplies) begin(kind byte) error {
 	case '$', '*':
 		b.expects = lengthBegins
 	default:
-		return fmt.Errorf("%w: it begins with %q", errUnexpected, kind)
+		return fmt.Errorf("%w: it begins with %q", ErrUnexpected, kind)
 	}
 	return nil
 }
 
 // passLine passes what p has of a line. Whether its text makes sense is left to redigo, which fails
 // without reading on if it does not.
-func (b *boundedReplies) passLine(p []byte) (int, error) {
+func (b *Bounds) passLine(p []byte) (int, error) {
 	n := bytes.IndexByte(p, '\n') + 1
 	ends := n > 0
 	if !ends {
 		n = len(p)
 	}
-	if b.line += n; b.line > maxLine {
-		return 0, fmt.Errorf("%w: a line of more than %d bytes", ErrReplyTooLarge, maxLine)
+	if b.line += n; b.line > MaxLine {
+		return 0, fmt.Errorf("%w: a line of more than %d bytes", ErrReplyTooLarge, MaxLine)
 	}
 	if ends {
 		b.end()
@@ -192,7 +120,7 @@ func (b *boundedReplies) passLine(p []byte) (int, error) {
 }
 
 // passByte takes a byte of a header or of a string's end.
-func (b *boundedReplies) passByte(c byte) error {
+func (b *Bounds) passByte(c byte) error {
 	digit := c >= '0' && c <= '9'
 	switch e := b.expects; {
 	case e == lengthBegins && c == '-':
@@ -211,16 +139,16 @@ func (b *boundedReplies) passByte(c byte) error {
 	case e == stringEnded && c == '\n':
 		b.end()
 	default:
-		return fmt.Errorf("%w: %q where a length or a string ends", errUnexpected, c)
+		return fmt.Errorf("%w: %q where a length or a string ends", ErrUnexpected, c)
 	}
 	return nil
 }
 
 // announced refuses a length as soon as its digits are too many, so that it cannot overflow.
-func (b *boundedReplies) announced() error {
+func (b *Bounds) announced() error {
 	switch b.line++; {
-	case b.line > maxLine: // zeros
-		return fmt.Errorf("%w: a length of more than %d digits", ErrReplyTooLarge, maxLine)
+	case b.line > MaxLine: // zeros
+		return fmt.Errorf("%w: a length of more than %d digits", ErrReplyTooLarge, MaxLine)
 	case b.kind == '$' && b.number > maxString:
 		return fmt.Errorf("%w: a string of more than %d bytes", ErrReplyTooLarge, maxString)
 	case b.kind == '*' && b.elements+b.number > maxElements:
@@ -231,7 +159,7 @@ func (b *boundedReplies) announced() error {
 
 // enter takes the last byte of a header. What the header announces counts as if it had come,
 // because redigo allocates it now.
-func (b *boundedReplies) enter() error {
+func (b *Bounds) enter() error {
 	switch {
 	case b.number < 0 || b.kind == '*' && b.number == 0:
 		b.end()
@@ -253,7 +181,7 @@ func (b *boundedReplies) enter() error {
 }
 
 // end ends a reply or an element, and the arrays of which that is the last.
-func (b *boundedReplies) end() {
+func (b *Bounds) end() {
 	b.expects = aReply
 	for b.nesting > 0 {
 		last := &b.open[b.nesting-1]

@@ -1,7 +1,6 @@
-package pool
+package wire
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -12,16 +11,15 @@ import (
 	"github.com/redquorum/redquorum/internal/record"
 )
 
-// A command is how one operation is said to Redis, and how its answer is understood. A new
-// operation is a new row in the table below.
+// A command is how one operation is said to Redis, and how its answer is understood.
 type command struct {
 	script *script // nil: a plain command
-	head   packet  // of a plain command: the words that never change
+	head   Packet  // of a plain command: the words that never change
 
-	// forMany does it for many keys at once (see merge.go); nil: there is none.
+	// forMany does it for many keys at once (see Merger); nil: there is none.
 	forMany *script
 
-	encode func(p packet, r *protocol.Request) packet // appends the other words
+	encode func(p Packet, r *protocol.Request) Packet // appends the other words
 	decode func(answer any) (protocol.Reply, error)
 
 	// makesKey: the request is not sent again when the server has lost the script, because its
@@ -29,12 +27,12 @@ type command struct {
 	makesKey bool
 
 	// deletesKey: where the key holds the value, the script does nothing but delete it. A deletion
-	// can then stand for it (see native.go).
+	// can then stand for it.
 	deletesKey bool
 }
 
 var commands = [...]command{
-	protocol.OpAcquire: {head: begin(6, "SET"), encode: encodeSet, decode: decodeSet},
+	protocol.OpAcquire: {head: Begin(6, "SET"), encode: encodeSet, decode: decodeSet},
 	protocol.OpExtend:  {script: extendScript, forMany: extendEachScript, encode: encodeExtend, decode: decodeOwned},
 	protocol.OpRelease: {
 		script: releaseScript, forMany: releaseEachScript, encode: encodeRelease, decode: decodeReleased, deletesKey: true,
@@ -50,7 +48,7 @@ var commands = [...]command{
 		script: releaseFencedScript, encode: encodeFenced, decode: decodeReleased, deletesKey: true,
 	},
 
-	protocol.OpWatch: {head: begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
+	protocol.OpWatch: {head: Begin(2, "PTTL"), encode: encodeKey, decode: decodeWatch},
 	protocol.OpQueue: {script: queueScript, encode: encodeQueue, decode: decodeQueue},
 
 	protocol.OpAdmit: {script: recordScript, encode: encodeRecord, decode: decodeRecord},
@@ -63,13 +61,50 @@ var commands = [...]command{
 	protocol.OpSlots:         {script: slotsScript, encode: encodeSlots, decode: decodeSlots},
 }
 
-// errUnexpected is a reply that no command of ours has.
-var errUnexpected = errors.New("the server's reply makes no sense")
+// The scripts of locks answer 1 for done, and otherwise a list with the remaining TTL of the key
+// that is there, in the terms of PTTL. The two shapes cannot be mistaken for each other, and the
+// common one costs no allocation. What the scripts of readers have in common is lua/readers.lua.
+var (
+	extendScript  = newScript(1, 2, "extend")
+	lookScript    = newScript(1, 1, "look")
+	releaseScript = newScript(1, 1, "release")
+	inspectScript = newScript(1, 0, "inspect")
+
+	queueScript  = newScript(2, 4, "queue")
+	markScript   = newScript(1, 2, "mark")
+	recordScript = newScript(1, 4, "record")
+	slotsScript  = newKeysScript("slots")
+
+	shareScript         = newScript(3, 3, "share")
+	extendSharedScript  = newScript(2, 2, "extend_shared")
+	releaseSharedScript = newScript(2, 2, "release_shared")
+	intendScript        = newScript(2, 3, "intend")
+)
+
+// ProcessScript answers who the server's process is, as the script of the record has it.
+var ProcessScript = luaSource("process")
+
+// Scripts returns the sources of all scripts that are called by their digests.
+func Scripts() (sources []string) {
+	for _, cmd := range commands {
+		for _, s := range []*script{cmd.script, cmd.forMany} {
+			if s != nil {
+				sources = append(sources, s.source)
+			}
+		}
+	}
+	return sources
+}
+
+// unexpected is for an answer that no command of ours has.
+func unexpected(answer any) (protocol.Reply, error) {
+	return protocol.Reply{}, fmt.Errorf("%w: %T", ErrUnexpected, answer)
+}
 
 // encodeSet makes the plain command, so that a client of any language that locks this way excludes
 // this one and is excluded by it.
-func encodeSet(p packet, r *protocol.Request) packet {
-	return p.text(r.Key).text(r.Value).text("NX").text("PX").number(r.TTL.Milliseconds())
+func encodeSet(p Packet, r *protocol.Request) Packet {
+	return p.Text(r.Key).Text(r.Value).Text("NX").Text("PX").Number(r.TTL.Milliseconds())
 }
 
 func decodeSet(answer any) (protocol.Reply, error) {
@@ -79,14 +114,14 @@ func decodeSet(answer any) (protocol.Reply, error) {
 	case nil:
 		return protocol.Reply{Outcome: protocol.Refused}, nil
 	}
-	return protocol.Reply{}, fmt.Errorf("%w: %T to SET", errUnexpected, answer)
+	return unexpected(answer)
 }
 
-func encodeExtend(p packet, r *protocol.Request) packet {
-	return p.text(r.Key).text(r.Value).number(r.TTL.Milliseconds())
+func encodeExtend(p Packet, r *protocol.Request) Packet {
+	return p.Text(r.Key).Text(r.Value).Number(r.TTL.Milliseconds())
 }
 
-func encodeRelease(p packet, r *protocol.Request) packet { return p.text(r.Key).text(r.Value) }
+func encodeRelease(p Packet, r *protocol.Request) Packet { return p.Text(r.Key).Text(r.Value) }
 
 // decodeOwned understands the answer of the scripts that do something only if the key holds the value.
 func decodeOwned(answer any) (protocol.Reply, error) {
@@ -98,11 +133,11 @@ func decodeOwned(answer any) (protocol.Reply, error) {
 	case []any:
 		if len(answer) == 1 {
 			if ms, ok := answer[0].(int64); ok {
-				return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
+				return protocol.Reply{Outcome: protocol.Refused, TTL: PTTL(ms)}, nil
 			}
 		}
 	}
-	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+	return unexpected(answer)
 }
 
 // decodeReleased is decodeOwned for a refusal that may tell as well whose the key is: 1 for
@@ -117,44 +152,44 @@ func decodeReleased(answer any) (protocol.Reply, error) {
 	switch whose := list[1].(type) {
 	case []byte:
 		if len(whose) >= longest {
-			return protocol.Reply{}, fmt.Errorf("%w: an owner of %d bytes", errUnexpected, len(whose))
+			return unexpected(answer)
 		}
 		reply.Owner = string(whose)
 	case int64:
 		reply.Readers = whose == 1
 	default:
-		return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+		return unexpected(answer)
 	}
 	return reply, err
 }
 
-func encodeKey(p packet, r *protocol.Request) packet { return p.text(r.Key) }
+func encodeKey(p Packet, r *protocol.Request) Packet { return p.Text(r.Key) }
 
 func decodeInspect(answer any) (protocol.Reply, error) {
 	if list, ok := answer.([]any); ok && len(list) == 2 {
 		value, ok := list[0].([]byte)
 		ms, ok2 := list[1].(int64)
 		if ok && ok2 {
-			return protocol.Reply{Outcome: protocol.Granted, Value: string(value), TTL: pttl(ms)}, nil
+			return protocol.Reply{Outcome: protocol.Granted, Value: string(value), TTL: PTTL(ms)}, nil
 		}
 	}
-	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+	return unexpected(answer)
 }
 
 func decodeWatch(answer any) (protocol.Reply, error) {
 	switch ms, ok := answer.(int64); {
 	case !ok:
-		return protocol.Reply{}, fmt.Errorf("%w: %T to PTTL", errUnexpected, answer)
+		return unexpected(answer)
 	case ms == -2:
 		return protocol.Reply{Outcome: protocol.Granted}, nil
 	default:
-		return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(ms)}, nil
+		return protocol.Reply{Outcome: protocol.Refused, TTL: PTTL(ms)}, nil
 	}
 }
 
-// pttl translates the answer of PTTL: -2 for no key, -1 for no TTL. A key in its last millisecond
+// PTTL translates the answer of PTTL: -2 for no key, -1 for no TTL. A key in its last millisecond
 // answers 0 and is still there.
-func pttl(ms int64) time.Duration {
+func PTTL(ms int64) time.Duration {
 	switch {
 	case ms == -2:
 		return 0
@@ -165,7 +200,7 @@ func pttl(ms int64) time.Duration {
 	}
 }
 
-func encodeQueue(p packet, r *protocol.Request) packet {
+func encodeQueue(p Packet, r *protocol.Request) Packet {
 	leave := int64(0)
 	switch {
 	case r.Ticket.Overtakes:
@@ -174,8 +209,8 @@ func encodeQueue(p packet, r *protocol.Request) packet {
 		leave = 1
 	}
 	waited := strconv.FormatFloat(float64(r.Ticket.Waited.Microseconds())/1000, 'f', -1, 64)
-	return p.text(r.Key).text(keys.Seen(r.Key)).text(r.Ticket.ID).text(waited).
-		number(r.Ticket.Life.Milliseconds()).number(leave)
+	return p.Text(r.Key).Text(keys.Seen(r.Key)).Text(r.Ticket.ID).Text(waited).
+		Number(r.Ticket.Life.Milliseconds()).Number(leave)
 }
 
 func decodeQueue(answer any) (protocol.Reply, error) {
@@ -191,31 +226,31 @@ func decodeQueue(answer any) (protocol.Reply, error) {
 			}
 		}
 	}
-	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+	return unexpected(answer)
 }
 
-func encodeMark(p packet, r *protocol.Request) packet {
-	return p.text(r.Key).number(r.Mark).number(r.TTL.Milliseconds())
+func encodeMark(p Packet, r *protocol.Request) Packet {
+	return p.Text(r.Key).Number(r.Mark).Number(r.TTL.Milliseconds())
 }
 
-func encodeSlots(p packet, r *protocol.Request) packet {
+func encodeSlots(p Packet, r *protocol.Request) Packet {
 	s := r.Slots
 	if !r.Watch {
-		p = slotsScript.begin(p, 1, 5).text(r.Key)
+		p = slotsScript.begin(p, 1, 5).Text(r.Key)
 	} else {
 		p = slotsScript.begin(p, s.N, 5)
 		for slot := range s.N {
-			p = p.text(r.SlotKey(slot))
+			p = p.Text(r.SlotKey(slot))
 		}
 	}
-	return p.text(s.Stem).text(s.Tail).number(int64(s.N)).number(int64(s.From)).number(protocol.MostFree)
+	return p.Text(s.Stem).Text(s.Tail).Number(int64(s.N)).Number(int64(s.From)).Number(protocol.MostFree)
 }
 
 func decodeSlots(answer any) (protocol.Reply, error) {
 	switch answer := answer.(type) {
 	case int64:
 		if answer >= -1 {
-			return protocol.Reply{Outcome: protocol.Refused, TTL: pttl(answer)}, nil
+			return protocol.Reply{Outcome: protocol.Refused, TTL: PTTL(answer)}, nil
 		}
 	case []any:
 		free := make([]int, 0, protocol.MostFree)
@@ -228,18 +263,18 @@ func decodeSlots(answer any) (protocol.Reply, error) {
 			return protocol.Reply{Outcome: protocol.Granted, Free: free}, nil
 		}
 	}
-	return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+	return unexpected(answer)
 }
 
-func encodeRecord(p packet, r *protocol.Request) packet {
+func encodeRecord(p Packet, r *protocol.Request) Packet {
 	a := r.Admit
-	return p.text(r.Key).text(a.New).text(a.Old).text(a.Run).number(a.Life.Milliseconds())
+	return p.Text(r.Key).Text(a.New).Text(a.Old).Text(a.Run).Number(a.Life.Milliseconds())
 }
 
 func decodeRecord(answer any) (protocol.Reply, error) {
 	list, _ := answer.([]any)
 	if len(list) != 5 {
-		return protocol.Reply{}, fmt.Errorf("%w: %T to EVALSHA", errUnexpected, answer)
+		return unexpected(answer)
 	}
 	text, ok := list[0].([]byte)
 	run, ok2 := list[1].([]byte)
@@ -249,7 +284,7 @@ func decodeRecord(answer any) (protocol.Reply, error) {
 		ms[i], ok2 = n, ok2 && isNumber
 	}
 	if !ok || !ok2 {
-		return protocol.Reply{}, fmt.Errorf("%w: it is not what the script for the record answers", errUnexpected)
+		return unexpected(answer)
 	}
 	milli := func(n int64) time.Duration { return time.Duration(max(n, 0)) * time.Millisecond }
 	reply := protocol.Reply{Outcome: protocol.Granted, Life: milli(ms[0]), Epoch: &protocol.Epoch{
@@ -259,4 +294,24 @@ func decodeRecord(answer any) (protocol.Reply, error) {
 		reply.Run = s
 	}
 	return reply, nil
+}
+
+func encodeShare(p Packet, r *protocol.Request) Packet {
+	return p.Text(r.Key).Text(r.Shared.Readers).Text(r.Shared.Intent).
+		Text(r.Value).Number(r.TTL.Milliseconds()).Number(regardless(r))
+}
+
+func regardless(r *protocol.Request) int64 {
+	if r.Shared.Regardless {
+		return 1
+	}
+	return 0
+}
+
+func encodeReader(p Packet, r *protocol.Request) Packet {
+	return p.Text(r.Key).Text(r.Shared.Readers).Text(r.Value).Number(r.TTL.Milliseconds())
+}
+
+func encodeIntent(p Packet, r *protocol.Request) Packet {
+	return p.Text(r.Key).Text(r.Shared.Intent).Text(r.Value).Number(r.TTL.Milliseconds()).Number(regardless(r))
 }

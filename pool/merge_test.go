@@ -13,25 +13,10 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// submitTogether queues the requests so that the writer finds them all at once.
-func submitTogether(n protocol.Node, requests ...protocol.Request) (to []replies) {
-	own := n.(*node)
-	own.mu.Lock()
-	defer own.mu.Unlock()
-	for _, r := range requests {
-		c := make(replies, 1)
-		own.queue = append(own.queue, call{request: &r, encoded: encode(&r, own.formOf(&r)), to: c})
-		own.outstanding.Add(1)
-		to = append(to, c)
-	}
-	own.wakeWriter()
-	return to
-}
-
 // grantedTogether submits the requests together, and has all of them granted.
 func grantedTogether(t *testing.T, n protocol.Node, requests []protocol.Request) {
 	t.Helper()
-	for _, to := range submitTogether(n, requests...) {
+	for _, to := range submitTogether(t, n, requests...) {
 		require.Equal(t, protocol.Granted, to.next(t).Outcome)
 	}
 }
@@ -74,14 +59,14 @@ func (s live) ttl(key string) time.Duration {
 	s.t.Helper()
 	ms, err := redis.Int64(s.do("PTTL", key), nil)
 	require.NoError(s.t, err)
-	return pttl(ms)
+	return time.Duration(ms) * time.Millisecond
 }
 
 // TestMergedExtensionsAnswerAsSingleOnes, whatever is at their keys.
 func TestMergedExtensionsAnswerAsSingleOnes(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	n := openNode(t, s.url())
+	n := openGated(t, s.url())
 	requests := hold(t, n, 6)
 	s.do("DEL", "k1")
 	s.do("SET", "k2", "another", "PX", 90_000)
@@ -92,7 +77,7 @@ func TestMergedExtensionsAnswerAsSingleOnes(t *testing.T) {
 
 	s.do("CONFIG", "RESETSTAT")
 	var merged []protocol.Reply
-	for _, to := range submitTogether(n, requests...) {
+	for _, to := range submitTogether(t, n, requests...) {
 		merged = append(merged, to.next(t))
 	}
 	assert.Equal(t, 2, s.calls("evalsha"), "one for all, and one for the list")
@@ -117,14 +102,14 @@ func TestMergedExtensionsAnswerAsSingleOnes(t *testing.T) {
 func TestMergedExtensionsAreConfirmed(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	n := openNode(t, s.url())
+	n := openGated(t, s.url())
 	writeRecord(t, n)
 	requests := hold(t, n, 3)
 	for i := range requests {
 		requests[i].Epoch = "e"
 	}
 	s.do("CONFIG", "RESETSTAT")
-	for _, to := range submitTogether(n, requests...) {
+	for _, to := range submitTogether(t, n, requests...) {
 		reply := to.next(t)
 		assert.Equal(t, protocol.Granted, reply.Outcome)
 		assert.Positive(t, reply.Life)
@@ -133,78 +118,12 @@ func TestMergedExtensionsAreConfirmed(t *testing.T) {
 	assert.Equal(t, 1, s.calls("evalsha"))
 }
 
-// TestAThousandExtensionsAreTenScripts, because a script keeps all others waiting.
-func TestAThousandExtensionsAreTenScripts(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openNode(t, s.url())
-	requests := hold(t, n, 1000)
-	s.do("CONFIG", "RESETSTAT")
-	grantedTogether(t, n, requests)
-	assert.Equal(t, 1000/maxMerged, s.calls("evalsha"))
-}
-
-// TestAnExtensionPassesNoOtherRequest for its key.
-func TestAnExtensionPassesNoOtherRequest(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	n := r.open()
-	const yes, no = protocol.Granted, protocol.Refused
-	both := []protocol.Request{extend("a", "v"), extend("b", "v")}
-	requests := append([]protocol.Request{acquire("a", "v"), acquire("b", "v")}, both...)
-	requests = append(append(requests, release("a", "v")), both...)
-	for i := range requests {
-		requests[i].TTL = time.Minute
-	}
-	var got []protocol.Outcome
-	for _, to := range submitTogether(n, requests...) {
-		got = append(got, to.next(t).Outcome)
-	}
-	assert.Equal(t, []protocol.Outcome{yes, yes, yes, yes, yes, no, yes}, got)
-	merged := r.commands("EVALSHA " + extendEachScript.digest)
-	require.Len(t, merged, 2)
-	assert.Contains(t, merged[0], " 2 a b ")
-	assert.Contains(t, merged[1], " 2 a b ")
-}
-
-// Requests that differ in what they ask for are not merged.
-func TestOnlyExtensionsAlikeAreMerged(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	n := r.open()
-	requests := hold(t, n, 3)
-	requests[1].TTL = time.Hour
-	requests[2].TTL, requests[2].Watch = time.Hour, true
-	grantedTogether(t, n, requests)
-	assert.Empty(t, r.commands("EVALSHA "+extendEachScript.digest))
-	assert.Equal(t, time.Minute, r.TTL("k0"))
-	assert.Equal(t, time.Hour, r.TTL("k1"))
-}
-
-// TestMoreKindsThanAreCollectedAtATime are merged all the same, in parts.
-func TestMoreKindsThanAreCollectedAtATime(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openNode(t, s.url())
-	requests := hold(t, n, 3*(maxGroups+1))
-	for i := range requests {
-		requests[i].TTL += time.Duration(i/3) * time.Minute
-	}
-	s.do("CONFIG", "RESETSTAT")
-	grantedTogether(t, n, requests)
-	assert.Equal(t, maxGroups+1, s.calls("evalsha"), "one for each TTL")
-	for i := range requests {
-		key, _ := keyAndValue(i)
-		assert.InDelta(t, requests[i].TTL, s.ttl(key), float64(30*time.Second), key)
-	}
-}
-
 // TestMergedExtensionsOutliveALostScript: each is sent by itself, and all that follow, until the
 // next connection has the script again.
 func TestMergedExtensionsOutliveALostScript(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	n := openNode(t, s.url())
+	n := openGated(t, s.url())
 	requests := hold(t, n, 3)
 	s.do("SCRIPT", "FLUSH")
 	for range 2 {
@@ -232,10 +151,10 @@ func outcome(n protocol.Node, r protocol.Request) protocol.Outcome {
 func TestAForbiddenKeyIsNoOthersTrouble(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
-	n := openNode(t, s.as("some", "~k*", "+@all"))
+	n := openGated(t, s.as("some", "~k*", "+@all"))
 	requests := hold(t, n, 2)
 	requests = append(requests, extend("forbidden", "v"))
-	got := submitTogether(n, requests...)
+	got := submitTogether(t, n, requests...)
 	assert.Equal(t, protocol.Granted, got[0].next(t).Outcome)
 	assert.Equal(t, protocol.Granted, got[1].next(t).Outcome)
 	reply := got[2].next(t)
@@ -244,7 +163,7 @@ func TestAForbiddenKeyIsNoOthersTrouble(t *testing.T) {
 
 	s.since("6.2", "INFO commandstats tells rejected calls")
 	s.do("CONFIG", "RESETSTAT")
-	for _, to := range submitTogether(n, requests...) {
+	for _, to := range submitTogether(t, n, requests...) {
 		to.next(t)
 	}
 	stats := string(s.do("INFO", "commandstats").([]byte))
@@ -256,34 +175,16 @@ func TestMergedExtensionsOfABrokenConnectionAreUnknown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	dialled, breaks := cut()
-	n := r.open(dialled)
+	n := openGated(t, r.url(), dialled)
 	requests := hold(t, n, 3)
 	r.hangAt("EVALSHA")
-	got := submitTogether(n, requests...)
+	got := submitTogether(t, n, requests...)
 	eventually(t, r.hangs, "sent")
 	breaks()
 	for _, to := range got {
 		assert.Equal(t, protocol.Unknown, to.next(t).Outcome)
 	}
 	r.goOn()
-	assert.Zero(t, n.(*node).outstanding.Load())
-}
-
-// TestMergedAnswersThatMakeNoSenseGrantNothing.
-func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
-	t.Parallel()
-	for _, answer := range []any{
-		nil, int64(0), int64(-3), "OK", []any{}, []any{int64(-3)}, []any{int64(-3), int64(-3), int64(-3)},
-		[]any{nil, nil}, []any{int64(-5), int64(-5)}, []any{"1", "1"}, []any{[]any{}, []any{}},
-	} {
-		for i := range 2 {
-			_, understood := mergedReply(answer, i, 2)
-			assert.False(t, understood, answer)
-		}
-	}
-	reply, understood := mergedReply([]any{int64(1), int64(-3)}, 0, 2)
-	require.True(t, understood)
-	assert.Equal(t, protocol.Refused, reply.Outcome, "the last millisecond of another's key")
 }
 
 // TestHoldersAreHintedAfterMergedExtensions, at the change of each key.
@@ -291,7 +192,7 @@ func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "NOLOOP covers what scripts change")
-	n := openNode(t, s.url())
+	n := openGated(t, s.url())
 	const keys = 20
 	requests := hold(t, n, keys)
 	watchingAll(requests)
@@ -315,13 +216,13 @@ func TestAKeyThatGoesBeforeItIsRememberedGivesAHint(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.tracks = true
-	n := r.open()
+	n := openGated(t, r.url())
 	requests := hold(t, n, 2)
 	w := wait(t, n, "k1")
 	w.next()
 	watchingAll(requests)
 	r.hangAt("EXISTS")
-	got := submitTogether(n, requests...)
+	got := submitTogether(t, n, requests...)
 	eventually(t, r.hangs, "extended")
 	r.Del("k1")
 	r.goOn()
@@ -336,7 +237,7 @@ func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
 	t.Parallel()
 	s := newLive(t)
 	s.since("6.2", "NOLOOP covers what scripts change")
-	n := openNode(t, s.as("some", "~*", "&*", "+@all", "-exists"))
+	n := openGated(t, s.as("some", "~*", "&*", "+@all", "-exists"))
 	requests := hold(t, n, 2)
 	w := wait(t, n, "k1")
 	w.next()
@@ -357,12 +258,191 @@ func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
 func TestAMergedCallSaysNoSecret(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	n := r.open()
+	n := openGated(t, r.url())
 	requests := hold(t, n, 2)
 	r.fail("EVALSHA", "ERR unknown command 'EVALSHA', with args beginning with: 'f00' '2' 'k0' 'k1' '60000' 'v0' 'v1'")
-	for _, to := range submitTogether(n, requests...) {
+	for _, to := range submitTogether(t, n, requests...) {
 		reply := to.next(t)
 		assert.Equal(t, protocol.Failed, reply.Outcome)
 		assert.False(t, strings.Contains(reply.Err.Error(), "v0"), reply.Err)
+	}
+}
+
+// lookAt is a look at a lock that is held.
+func lookAt(key, value string) protocol.Request {
+	return watching(protocol.Request{Op: protocol.OpLook, Key: key, Value: value, Timeout: testTimeout})
+}
+
+// TestMergedLooksAnswerAsSingleOnes, whatever is at their keys.
+func TestMergedLooksAnswerAsSingleOnes(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openGated(t, s.url())
+	hold(t, n, 6)
+	s.do("DEL", "k1")
+	s.do("SET", "k2", "another", "PX", 90_000)
+	s.do("SET", "k3", "another")
+	s.do("DEL", "k4")
+	s.do("LPUSH", "k4", "no lock")
+	s.do("SET", "k5", "")
+	var looks []protocol.Request
+	for i := range 6 {
+		looks = append(looks, lookAt(keyAndValue(i)))
+	}
+	s.do("CONFIG", "RESETSTAT")
+	var merged []protocol.Reply
+	for _, to := range submitTogether(t, n, looks...) {
+		merged = append(merged, to.next(t))
+	}
+	assert.Equal(t, 2, s.calls("evalsha"), "one for all, and one for the key of another type")
+	for i, r := range looks {
+		single := do(t, n, r)
+		assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
+		single.TTL = merged[i].TTL
+		assert.Equal(t, single, merged[i], i)
+	}
+	assert.Equal(t, protocol.Granted, merged[0].Outcome)
+	assert.Equal(t, protocol.Refused, merged[1].Outcome)
+	assert.Equal(t, protocol.NoTTL, merged[3].TTL)
+	assert.ErrorIs(t, merged[4].Err, ErrWrongType)
+}
+
+// TestLooksAtLongValuesCostNoConnection: whoever may write to locks' keys could end them all, if looks
+// answered with the values.
+func TestLooksAtLongValuesCostNoConnection(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openGated(t, s.url())
+	hold(t, n, 6)
+	connection := s.client("redlock")["id"]
+	var looks []protocol.Request
+	for i := range 6 {
+		key, value := keyAndValue(i)
+		if i > 0 {
+			s.do("SET", key, strings.Repeat("x", 2*(1<<20)), "PX", 90_000)
+		}
+		looks = append(looks, lookAt(key, value))
+	}
+	for i, to := range submitTogether(t, n, looks...) {
+		reply := to.next(t)
+		if i == 0 {
+			assert.Equal(t, protocol.Granted, reply.Outcome)
+			continue
+		}
+		assert.Equal(t, protocol.Refused, reply.Outcome)
+		assert.Positive(t, reply.TTL)
+		assert.Equal(t, protocol.Refused, do(t, n, looks[i]).Outcome, "alone")
+	}
+	assert.Equal(t, connection, s.client("redlock")["id"])
+}
+
+// TestHoldersAreHintedAfterMergedLooks, at the change of each key.
+func TestHoldersAreHintedAfterMergedLooks(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openGated(t, s.url())
+	const keys = 20
+	hold(t, n, keys)
+	var looks []protocol.Request
+	for i := range keys {
+		looks = append(looks, lookAt(keyAndValue(i)))
+	}
+	watchers := waitForEach(t, n, looks)
+	s.do("CONFIG", "RESETSTAT")
+	grantedTogether(t, n, looks)
+	assert.Equal(t, 1, s.calls("evalsha"))
+	s.do("DEL", "k7", "k19")
+	watchers[7].next()
+	watchers[19].next()
+	assert.Empty(t, watchers[8].hints)
+}
+
+// releases returns the releases of locks that hold has taken.
+func releases(keys int) (all []protocol.Request) {
+	for i := range keys {
+		r := held(keyAndValue(i))
+		r.TTL, r.Timeout = time.Minute, testTimeout
+		all = append(all, r)
+	}
+	return all
+}
+
+// TestMergedReleasesAnswerAsSingleOnes, whatever is at their keys.
+func TestMergedReleasesAnswerAsSingleOnes(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openGated(t, s.url())
+	hold(t, n, 7)
+	labelled := strings.Repeat("0", 40) + " 1700000000000 someone"
+	prepare := func() {
+		s.do("FLUSHDB")
+		s.do("SET", "k0", "v0", "PX", 60_000)
+		s.do("SET", "k2", "another", "PX", 90_000)
+		s.do("SET", "k3", labelled)
+		s.do("LPUSH", "k4", "no lock")
+		s.do("SET", "k5", protocol.ReadersValue, "PX", 90_000)
+		s.do("SET", "k6", "v6", "PX", 60_000)
+	}
+	prepare()
+	s.do("CONFIG", "RESETSTAT")
+	var merged []protocol.Reply
+	for _, to := range submitTogether(t, n, releases(7)...) {
+		merged = append(merged, to.next(t))
+	}
+	assert.Equal(t, 1+5, s.calls("evalsha"), "one for all, and one for each that has not got its value")
+	assert.Nil(t, s.do("GET", "k0"))
+	assert.Nil(t, s.do("GET", "k6"))
+	assert.Equal(t, []byte("another"), s.do("GET", "k2"))
+
+	prepare()
+	for i, r := range releases(7) {
+		single := do(t, n, r)
+		assert.Equal(t, single.Outcome, merged[i].Outcome, i)
+		assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
+		assert.Equal(t, single.Err, merged[i].Err, i)
+		assert.Equal(t, single.Owner, merged[i].Owner, i)
+		assert.Equal(t, single.Readers, merged[i].Readers, i)
+		assert.Equal(t, single.Run, merged[i].Run, i)
+	}
+	const yes, no = protocol.Granted, protocol.Refused
+	for i, want := range []protocol.Outcome{yes, no, no, no, protocol.Failed, no, yes} {
+		assert.Equal(t, want, merged[i].Outcome, i)
+	}
+}
+
+// TestMergedReleasesOfABrokenConnectionAreSentAgain, each of them.
+func TestMergedReleasesOfABrokenConnectionAreSentAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	dialled, breaks := cut()
+	n := openGated(t, r.url(), dialled)
+	hold(t, n, 3)
+	r.hangAt("EVALSHA")
+	got := submitTogether(t, n, releases(3)...)
+	eventually(t, r.hangs, "sent")
+	breaks()
+	for _, to := range got {
+		assert.Equal(t, protocol.Unknown, to.next(t).Outcome)
+	}
+	r.goOn()
+	eventually(t, func() bool { return len(r.commands("EVALSHA")) > 1 }, "once on each connection")
+	assert.Contains(t, r.commands("EVALSHA")[1], " 3 k0 k1 k2 ")
+	eventually(t, func() bool { return !r.Exists("k0") && !r.Exists("k1") && !r.Exists("k2") }, "they are released")
+}
+
+// TestNothingIsMergedWhereReadingManyKeysIsForbidden: it is tried once on a connection.
+func TestNothingIsMergedWhereReadingManyKeysIsForbidden(t *testing.T) {
+	t.Parallel()
+	s := newLive(t)
+	n := openGated(t, s.as("some", "~*", "+@all", "-mget"))
+	for first := 1; first >= 0; first-- {
+		extensions := hold(t, n, 3)
+		s.do("CONFIG", "RESETSTAT")
+		grantedTogether(t, n, extensions)
+		assert.Equal(t, first+3, s.calls("evalsha"))
+		s.do("CONFIG", "RESETSTAT")
+		grantedTogether(t, n, releases(3))
+		assert.Equal(t, 3, s.calls("evalsha"))
+		assert.Equal(t, int64(0), s.do("DBSIZE"))
 	}
 }

@@ -1,4 +1,4 @@
-package pool
+package wire
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ func TestAReplyThatMakesNoSenseGrantsNothing(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []int64{0, -1, math.MinInt64, 1<<53 - 1, 1 << 53, math.MaxInt64} {
 		_, err := decodeFenced(reply)
-		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(reply))
+		assert.ErrorIs(t, err, ErrUnexpected, fmt.Sprint(reply))
 	}
 	for _, reply := range []int64{0, 2, -1, math.MinInt64} {
 		_, err := decodeOwned(reply)
-		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(reply))
+		assert.ErrorIs(t, err, ErrUnexpected, fmt.Sprint(reply))
 	}
 	got, err := decodeFenced(int64(1<<53 - 2))
 	assert.NoError(t, err)
@@ -40,7 +40,7 @@ func TestStrangeSlotsAreNotFree(t *testing.T) {
 	}
 	for _, answer := range []any{[]any{int64(-1)}, []any{int64(math.MaxInt64)}, []any{int64(1), "2"}, many, int64(-2)} {
 		_, err := decodeSlots(answer)
-		assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(answer))
+		assert.ErrorIs(t, err, ErrUnexpected, fmt.Sprint(answer))
 	}
 	got, err := decodeSlots(many[:protocol.MostFree])
 	assert.NoError(t, err)
@@ -60,10 +60,10 @@ func TestAnOwnerIsToldWithARefusal(t *testing.T) {
 		{int64(5), bytes.Repeat([]byte("a"), 256)}, {int64(5), "web-3"}, {[]byte("a"), []byte("a")}, {int64(5), []byte("a"), []byte("a")},
 	} {
 		_, err := decodeReleased(v)
-		assert.ErrorIs(t, err, errUnexpected)
+		assert.ErrorIs(t, err, ErrUnexpected)
 	}
 	_, err = decodeOwned([]any{int64(5), []byte("web-3")})
-	assert.ErrorIs(t, err, errUnexpected, "no other script tells it")
+	assert.ErrorIs(t, err, ErrUnexpected, "no other script tells it")
 }
 
 func TestStrangeRepliesAreUnknown(t *testing.T) {
@@ -74,7 +74,7 @@ func TestStrangeRepliesAreUnknown(t *testing.T) {
 	} {
 		for _, v := range []any{"PONG", []any{}, []any{"a", "b"}, []byte("x"), 1.5} {
 			_, err := decode(v)
-			assert.ErrorIs(t, err, errUnexpected, fmt.Sprint(i, v))
+			assert.ErrorIs(t, err, ErrUnexpected, fmt.Sprint(i, v))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package pool
+package wire
 
 import (
 	"crypto/sha1"
@@ -11,7 +11,7 @@ import (
 type script struct {
 	source string
 	digest string
-	head   packet // nil: the number of keys differs from call to call
+	head   Packet // nil: the number of keys differs from call to call
 }
 
 // newScript returns a script of folder lua that takes so many keys, and so many other arguments.
@@ -26,6 +26,11 @@ func newKeysScript(name string) *script {
 	source := luaSource(name)
 	sum := sha1.Sum([]byte(source))
 	return &script{source: source, digest: hex.EncodeToString(sum[:])}
+}
+
+// begin appends the beginning of a call with so many keys, and so many other arguments.
+func (s *script) begin(p Packet, keys, others int) Packet {
+	return p.Array(3 + keys + others).Text("EVALSHA").Text(s.digest).Number(int64(keys))
 }
 
 //go:embed lua/*.lua
@@ -50,36 +55,3 @@ func luaSource(name string) string {
 	}
 	return source.String()
 }
-
-// begin appends the beginning of a call with so many keys, and so many other arguments.
-func (s *script) begin(p packet, keys, others int) packet {
-	return p.array(3 + keys + others).text("EVALSHA").text(s.digest).number(int64(keys))
-}
-
-// scripts returns all scripts.
-func scripts() []*script {
-	var all []*script
-	for _, cmd := range commands {
-		for _, s := range []*script{cmd.script, cmd.forMany} {
-			if s != nil {
-				all = append(all, s)
-			}
-		}
-	}
-	return all
-}
-
-// The scripts of locks answer 1 for done, and otherwise a list with the remaining TTL of the key
-// that is there, in the terms of PTTL. The two shapes cannot be mistaken for each other, and the
-// common one costs no allocation.
-var (
-	extendScript  = newScript(1, 2, "extend")
-	lookScript    = newScript(1, 1, "look")
-	releaseScript = newScript(1, 1, "release")
-	inspectScript = newScript(1, 0, "inspect")
-
-	queueScript  = newScript(2, 4, "queue")
-	markScript   = newScript(1, 2, "mark")
-	recordScript = newScript(1, 4, "record")
-	slotsScript  = newKeysScript("slots")
-)

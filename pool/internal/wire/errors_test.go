@@ -1,17 +1,14 @@
-package pool
+package wire
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
 )
 
 // The messages are those of real servers: Redis 7.0 where no version is given.
@@ -25,10 +22,10 @@ func TestServersErrorsHaveAMeaning(t *testing.T) {
 		"LOADING Redis is loading the dataset in memory":                                                  {ErrLoading, true},
 		"NOAUTH Authentication required.":                                                                 {ErrAuth, true},
 		"WRONGPASS invalid username-password pair or user is disabled.":                                   {ErrAuth, true},
-		"WRONGTYPE Operation against a key holding the wrong kind of value script: 1, on @user_script:2.": {ErrWrongType, false},
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: 1, on @user_script:2.": {protocol.ErrWrongType, false},
 
 		// Redis 6.2 wraps what went wrong in a script.
-		"ERR Error running script (call to f_1): @user_script:2: WRONGTYPE Operation against a key":             {ErrWrongType, false},
+		"ERR Error running script (call to f_1): @user_script:2: WRONGTYPE Operation against a key":             {protocol.ErrWrongType, false},
 		"ERR Error running script (call to f_1): @user_script:3: -READONLY You can't write against a read only": {ErrReplica, true},
 
 		// An ACL, asked for a command.
@@ -76,12 +73,12 @@ func TestServersErrorsHaveAMeaning(t *testing.T) {
 		"ERR":                                  {nil, false},
 		"":                                     {nil, false},
 	} {
-		err, fatal := explain(redis.Error(message))
+		err, fatal := Explain(redis.Error(message))
 		assert.Equal(t, want.fatal, fatal, message)
 		words := inScript.ReplaceAllString(message, "")
 		assert.ErrorContains(t, err, words, "the server's own words")
 		assert.NotContains(t, err.Error(), ", on @user_script:", "which script it was tells users nothing")
-		for _, meaning := range []error{ErrReplica, ErrLoading, ErrAuth, ErrPermission, ErrWrongType, ErrCluster, ErrUnsupported} {
+		for _, meaning := range []error{ErrReplica, ErrLoading, ErrAuth, ErrPermission, protocol.ErrWrongType, ErrCluster, ErrUnsupported} {
 			assert.Equal(t, meaning == want.err, errors.Is(err, meaning), message)
 		}
 	}
@@ -90,6 +87,7 @@ func TestServersErrorsHaveAMeaning(t *testing.T) {
 // secret is the value of a lock. A client that knows it can release the lock.
 const secret = "5be2a7c07e1d4f0c9c0f8a1b2c3d4e5f60718293"
 
+// TestAServersErrorRepeatsNothingOfARequest, and not more than a line of anything else.
 func TestAServersErrorRepeatsNothingOfARequest(t *testing.T) {
 	t.Parallel()
 	for _, message := range []string{
@@ -101,28 +99,17 @@ func TestAServersErrorRepeatsNothingOfARequest(t *testing.T) {
 		"ERR syntax error near '" + secret[11:25] + "...'",
 		"ERR " + secret + " and " + secret,
 	} {
-		r := newRig(t)
-		r.fail("SET", message)
-		err := trouble(t, r.open(), acquire("k", secret))
-		require.Error(t, err)
+		r := &protocol.Request{Op: protocol.OpAcquire, Key: "k", Value: secret}
+		err := (&Call{Request: r, Encoded: Encode(r, Form{})}).Answer(nil, redis.Error(message)).Reply.Err
 		for i := range len(secret) - 8 {
 			assert.NotContains(t, err.Error(), secret[i:i+8], message)
 		}
 		assert.Regexp(t, "SET|syntax|and", err.Error(), "what is harmless is shown")
 	}
-	err := explainDial(redis.Error("ERR unknown command 'AUTH', with args beginning with: 'hunter2' "))
-	assert.EqualError(t, err, ErrUnsupported.Error()+" (ERR unknown command 'AUTH')", "of a caller's own dial function")
-	long, _ := explain(redis.Error("ERR " + strings.Repeat("x", 1<<20)))
-	assert.Less(t, len(long.Error()), 1000)
-}
-
-func TestDialErrorsDoNotRepeatTheAddress(t *testing.T) {
-	t.Parallel()
-	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6379}, Err: syscall.ECONNREFUSED}
-	err := explainDial(fmt.Errorf("wrapped: %w", refused))
-	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
-	assert.NotContains(t, err.Error(), "10.0.0.1")
-	assert.Equal(t, errHandshake, explainDial(context.DeadlineExceeded))
-	plain := errors.New("something else")
-	assert.Equal(t, plain, explainDial(plain))
+	for _, code := range []string{"ERR ", "NOAUTH ", ""} {
+		words := strings.Repeat("x", MaxLine/2)
+		err, _ := Explain(redis.Error(code + words))
+		assert.ErrorContains(t, err, words[:300])
+		assert.Less(t, len(err.Error()), 700)
+	}
 }

@@ -1,6 +1,6 @@
 -- An extension never shortens: the key may have been extended for longer by another client that
 -- knows its value. The PTTL behind the change makes the server remember the key again: see
--- tracking.go.
+-- package link, tracking.go.
 if redis.call('GET', KEYS[1]) == ARGV[1] then
 	if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
 		redis.call('PEXPIRE', KEYS[1], ARGV[2])

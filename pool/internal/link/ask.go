@@ -1,0 +1,147 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/pool/internal/wire"
+)
+
+// The errors of a connection. Package pool says what they mean.
+var (
+	ErrStalled = errors.New("does not answer")
+	ErrExpired = errors.New("not sent in time")
+	ErrClosed  = errors.New("node closed")
+	ErrFull    = errors.New("too many requests are waiting for this node")
+
+	// ErrHandshake is for a connection without an answer to the first questions in time.
+	ErrHandshake = fmt.Errorf("accepts connections but %w", ErrStalled)
+)
+
+// Explain gives the error of a connection attempt a meaning. The address is left out, because
+// the node's name stands before it already.
+func Explain(err error) error {
+	var reply redis.Error // from the login of the caller's dial function
+	if errors.As(err, &reply) {
+		meaning, _ := wire.Explain(reply)
+		return meaning
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return ErrHandshake
+	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return fmt.Errorf("%s: %w", op.Op, op.Err)
+	}
+	return err
+}
+
+// IsHangUp reports whether the server has ended the connection.
+func IsHangUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+}
+
+// A Question is a command that is sent before a connection is used.
+type Question struct {
+	Name     string
+	Args     []any
+	Required bool // an error reply ends the connection
+	Secret   bool // an error reply may repeat the arguments, and is not shown
+
+	Answered func(v any)            // takes the answer; may be nil
+	Refused  func(said redis.Error) // takes an error reply that does not end the connection; may be nil
+}
+
+// subject returns the command with the key, section or subcommand that it is about.
+func (q *Question) subject() string {
+	if q.Secret || len(q.Args) == 0 {
+		return q.Name
+	}
+	return fmt.Sprint(q.Name, " ", q.Args[0])
+}
+
+// Ask pipelines the questions. The connection is closed, and with it every wait for it ended, when
+// ctx ends first.
+func Ask(ctx context.Context, c redis.Conn, questions ...Question) error {
+	if len(questions) == 0 {
+		return nil
+	}
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	defer stop()
+	for _, q := range questions {
+		if err := c.Send(q.Name, q.Args...); err != nil {
+			return preferContext(ctx, err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		return preferContext(ctx, err)
+	}
+	var said error // a server that hangs up may have said why
+	for _, q := range questions {
+		v, err := receiveAnswer(c)
+		reply, isReply := err.(redis.Error)
+		switch {
+		case err == nil && q.Answered != nil:
+			q.Answered(v)
+		case isReply && q.Secret:
+			// "unknown command 'AUTH', with args beginning with: ..."
+			return fmt.Errorf("%w (%.100s)", wire.ErrAuth, wire.Code(string(reply)))
+		case isReply:
+			meaning, fatal := wire.Explain(reply)
+			if q.Required || fatal {
+				return meaning
+			}
+			if q.Refused != nil {
+				q.Refused(reply)
+			} else if said == nil {
+				said = meaning
+			}
+		case errors.Is(err, wire.ErrReplyTooLarge):
+			return fmt.Errorf("%w (to %s)", err, q.subject())
+		case err != nil && said != nil && ctx.Err() == nil:
+			return said
+		case err != nil:
+			return preferContext(ctx, err)
+		}
+	}
+	return nil
+}
+
+// preferContext returns the context's error if it has ended, and otherwise err. The context's end
+// closes the connection, and the error of that explains nothing.
+func preferContext(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// receive waits for a reply for as long as it takes, even where the caller's dial function set a
+// read timeout: an idle connection is not a broken one.
+func receive(c redis.Conn) (reply any, err error) {
+	defer panicToError(&err)
+	if ct, ok := c.(redis.ConnWithTimeout); ok {
+		return ct.ReceiveWithTimeout(0)
+	}
+	return c.Receive()
+}
+
+// receiveAnswer waits for a reply for as long as the connection's own read timeout lets it.
+func receiveAnswer(c redis.Conn) (reply any, err error) {
+	defer panicToError(&err)
+	return c.Receive()
+}
+
+// panicToError makes an error of a panic while a reply is read. redigo panics on a reply whose
+// length is absurd. A Conn refuses such a reply; connections of the caller's dial function do not.
+func panicToError(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: reading it panics: %v", wire.ErrUnexpected, p)
+	}
+}

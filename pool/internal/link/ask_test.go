@@ -1,0 +1,111 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/pool/internal/wire"
+)
+
+// A scripted connection has its answers before it is asked.
+type scripted struct {
+	net.Conn
+	io.Reader
+	asked strings.Builder
+}
+
+func answering(answers string) (*Conn, *scripted) {
+	s := &scripted{Reader: strings.NewReader(answers)}
+	return NewConn(s), s
+}
+
+func (s *scripted) Read(p []byte) (int, error)  { return s.Reader.Read(p) }
+func (s *scripted) Write(p []byte) (int, error) { return s.asked.Write(p) }
+func (s *scripted) Close() error                { return nil }
+
+// TestAServerThatHangsUpIsQuotedIfItSaidWhy, and a refusal that was expected is no reason.
+func TestAServerThatHangsUpIsQuotedIfItSaidWhy(t *testing.T) {
+	t.Parallel()
+	expected := Question{Name: "DELEX", Refused: func(redis.Error) {}}
+	c, _ := answering("+OK\r\n-ERR max number of clients reached\r\n")
+	assert.ErrorContains(t, Ask(t.Context(), c, Question{Name: "A"}, Question{Name: "B"}, Question{Name: "C"}), "max number of clients")
+	c, _ = answering("+OK\r\n-ERR wrong number of arguments for 'delex' command\r\n")
+	assert.ErrorIs(t, Ask(t.Context(), c, Question{Name: "A"}, expected, Question{Name: "C"}), io.EOF)
+	assert.NoError(t, Ask(t.Context(), nil), "nothing is asked")
+}
+
+// TestAPasswordIsNotShown, whatever a server answers to it.
+func TestAPasswordIsNotShown(t *testing.T) {
+	t.Parallel()
+	c, _ := answering("-ERR unknown command 'AUTH', with args beginning with: 'bob' 'hunter2'\r\n")
+	err := Ask(t.Context(), c, Question{Name: "AUTH", Args: []any{"bob", "hunter2"}, Secret: true})
+	assert.ErrorIs(t, err, wire.ErrAuth)
+	assert.NotRegexp(t, "bob|hunter2", err.Error())
+	err = Explain(redis.Error("ERR unknown command 'AUTH', with args beginning with: 'hunter2' "))
+	assert.EqualError(t, err, wire.ErrUnsupported.Error()+" (ERR unknown command 'AUTH')", "of a caller's own dial function")
+}
+
+func TestDialErrorsDoNotRepeatTheAddress(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6379}, Err: syscall.ECONNREFUSED}
+	err := Explain(fmt.Errorf("wrapped: %w", refused))
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	assert.NotContains(t, err.Error(), "10.0.0.1")
+	assert.Equal(t, ErrHandshake, Explain(context.DeadlineExceeded))
+	plain := errors.New("something else")
+	assert.Equal(t, plain, Explain(plain))
+}
+
+// TestARefusalIsForGood: a connection that has refused a reply refuses all that follow, and reads no more.
+func TestARefusalIsForGood(t *testing.T) {
+	t.Parallel()
+	c := &boundedConn{Conn: &scripted{Reader: strings.NewReader("+OK\r\n*1000000000\r\n+OK\r\n")}}
+	text, err := io.ReadAll(c)
+	assert.ErrorIs(t, err, wire.ErrReplyTooLarge)
+	assert.Equal(t, "+OK\r\n*10000", string(text))
+	_, err = c.Read(make([]byte, 5))
+	assert.ErrorIs(t, err, wire.ErrReplyTooLarge)
+}
+
+// TestTheBarrierSparesAServerThatWasRestarted, and an old connection that is gone is no doubt.
+func TestTheBarrierSparesAServerThatWasRestarted(t *testing.T) {
+	t.Parallel()
+	const killed, gone, forbidden = ":1\r\n", ":0\r\n", "-NOPERM this user has no permissions\r\n"
+	for name, test := range map[string]struct {
+		now, old Server
+		answer   string
+		doubts   int
+	}{
+		"same process":       {Server{RunID: "a", clientID: 9}, Server{RunID: "a", clientID: 3}, killed, 0},
+		"gone":               {Server{RunID: "a", clientID: 9}, Server{RunID: "a", clientID: 3}, gone, 0},
+		"forbidden":          {Server{RunID: "a", clientID: 9}, Server{RunID: "a", clientID: 3}, forbidden, 1},
+		"other process":      {Server{RunID: "b", clientID: 9}, Server{RunID: "a", clientID: 3}, "", 0},
+		"run_id unknown":     {Server{RunID: "", clientID: 9}, Server{RunID: "", clientID: 3}, "", 0},
+		"first connection":   {Server{RunID: "a", clientID: 9}, Server{}, "", 0},
+		"old number unknown": {Server{RunID: "a", clientID: 9}, Server{RunID: "a", clientID: 0}, "", 0},
+	} {
+		c, s := answering(test.answer)
+		doubts, err := barrier(t.Context(), c, test.now, test.old)
+		require.NoError(t, err, name)
+		assert.Len(t, doubts, test.doubts, name)
+		assert.Equal(t, test.answer != "", strings.Contains(s.asked.String(), "KILL"), name)
+	}
+}
+
+// TestWhatIsKeptOfAServersWordsIsBounded.
+func TestWhatIsKeptOfAServersWordsIsBounded(t *testing.T) {
+	t.Parallel()
+	assert.Len(t, infoField([]byte("a:b\r\nmaxmemory_policy:"+strings.Repeat("x", 1<<20)), "maxmemory_policy"), maxInfo)
+	assert.Equal(t, "b", infoField([]byte("a:b\r\n"), "a"))
+	assert.Empty(t, infoField([]byte("xa:b\r\n"), "a"))
+}

@@ -1,0 +1,268 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/wire"
+)
+
+// A conn is one connection of a node, from its handshake to its end. Requests are answered in the
+// order in which they were sent, so a queue is all that ties replies to requests. Two goroutines
+// share it: the writer and the reader. A field that only one of them uses says whose it is.
+type conn struct {
+	queue  *queue
+	config *Config
+	redis  redis.Conn
+	writer batchWriter // on redis
+	server Server
+	began  time.Time
+	worked bool // the server has answered, and not only with errors; the reader's
+
+	failOnce sync.Once
+	broken   chan struct{} // closed by the first fail
+	err      error         // the reason; read after broken is closed
+
+	sent         sent
+	merger       wire.Merger // the writer's
+	confirmation confirmation
+	tracking     tracking
+	plain        wire.Plain                   // the reader's
+	takePlain    func(any, redis.Error)       // adds to it
+	auth         atomic.Pointer[wire.Encoded] // to be sent; nil: nothing
+}
+
+func newConn(q *queue, h *hints, g Greeting) *conn {
+	c := &conn{
+		queue: q, config: h.config, redis: g.Conn, writer: newBatchWriter(g.Conn), server: g.Server,
+		began: time.Now(), broken: make(chan struct{}),
+	}
+	c.takePlain = c.plain.Take
+	c.sent.period = c.config.Stall / stallTicks
+	c.sent.stalled = func() { c.fail(fmt.Errorf("%w: nothing for %v", ErrStalled, c.config.Stall)) }
+	c.confirmation = confirmation{server: g.Server, run: g.Server.identity(), broken: c.broken, fail: c.fail, reply: q.reply}
+	c.tracking = tracking{hints: h, merger: &c.merger, run: g.Server.RunID}
+	if !g.Server.scripts {
+		c.merger.Stop()
+	}
+	return c
+}
+
+// serve writes and reads until the connection breaks or ctx ends, and returns why. By then every
+// request that was sent has had its reply.
+func (c *conn) serve(ctx context.Context) error {
+	// This works also where the writer hangs in a system call.
+	defer context.AfterFunc(ctx, func() { c.fail(ErrClosed) })()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		c.read()
+	}()
+	if own, ok := c.redis.(*Conn); ok && own.Auth != nil {
+		go c.reauthenticate(ctx, own.Auth) // not waited for, because the caller's function may take its time
+	}
+	c.write()
+	<-read
+	c.sent.close()
+	c.confirmation.settle(0, c.err)
+	c.failSent()
+	return c.err
+}
+
+// fail ends the connection, for the first reason that it is called with.
+func (c *conn) fail(err error) {
+	c.failOnce.Do(func() {
+		c.err = err
+		close(c.broken)
+		// The one way to end a Receive or a Flush that hangs on a connection from the caller's
+		// dial function. redigo guards it with a mutex.
+		c.redis.Close()
+	})
+}
+
+// lose ends a connection that failed.
+func (c *conn) lose(err error) { c.fail(fmt.Errorf("connection lost: %w", Explain(err))) }
+
+// write sends what is queued, all in one go, until the connection breaks.
+func (c *conn) write() {
+	var spare []wire.Call // the memory of the batch before
+	for {
+		batch, ok := c.queue.take(spare, c.broken)
+		if !ok {
+			return
+		}
+		if batch = c.prepare(batch); len(batch) > 0 {
+			if err := c.writer.send(batch); err != nil {
+				c.lose(err)
+				return
+			}
+			c.merger.Sent()
+			clear(batch)
+		}
+		spare = batch[:0]
+	}
+}
+
+// prepare returns what is to be written of a batch of requests, with the connection's own commands
+// between them. All of it is in sent before it is written, because a reply can come before the last of a
+// batch is written.
+func (c *conn) prepare(batch []wire.Call) []wire.Call {
+	key := recordKey(batch)
+	batch = c.merger.Merge(batch)
+	if key != "" {
+		batch = c.confirmation.follow(batch, key)
+	}
+	batch = c.tracking.insert(batch)
+	if !c.server.scripts {
+		wire.WithSources(batch)
+	}
+	batch = wire.Expand(batch, c.takePlain)
+	if auth := c.auth.Swap(nil); auth != nil {
+		batch = slices.Insert(batch, 0, wire.Call{Encoded: auth, Answered: c.authenticated})
+	}
+	c.sent.push(batch)
+	return batch
+}
+
+// read hands the replies out until the connection breaks.
+func (c *conn) read() {
+	for {
+		v, err := receive(c.redis)
+		failure, isReply := err.(redis.Error) // errors.As would cost an allocation for each reply
+		if err != nil && !isReply {
+			c.lose(err)
+			return
+		}
+		k, asked := c.sent.pop()
+		c.worked = c.worked || !isReply
+		switch {
+		case !asked:
+			c.fail(fmt.Errorf("%w: nothing was asked", wire.ErrUnexpected))
+			return
+		case len(k.Encoded.Each) > 0:
+			c.answerMerged(k.Encoded.Each, v, failure)
+		case k.Request == nil:
+			k.Answered(v, failure)
+		case k.EndsPlain():
+			a := c.plain.Answer(&k, v, failure)
+			c.settle(k, a)
+		default:
+			c.settle(k, k.Answer(v, failure))
+		}
+	}
+}
+
+// answerMerged hands out the answer to a call that stands for each, and gives their memory back.
+func (c *conn) answerMerged(each []wire.Call, v any, failure redis.Error) {
+	if wire.StopsMerging(failure) {
+		c.merger.Stop()
+	}
+	for i, k := range each {
+		c.settle(k, wire.AnswerOf(each, i, v, failure))
+	}
+	wire.Recycle(each)
+}
+
+// settle does what the answer to a request means.
+func (c *conn) settle(k wire.Call, a wire.Answer) {
+	if a.Lacks != (wire.Abilities{}) {
+		c.queue.lacks(a.Lacks)
+	}
+	if a.Doubt != "" {
+		c.config.Doubt(a.Doubt)
+	}
+	if a.Again != nil {
+		k.Encoded = a.Again
+		c.queue.again(k)
+		return
+	}
+	if a.Retry {
+		c.queue.retryLater(k)
+	}
+	if a.Fatal != nil {
+		c.fail(a.Fatal)
+	}
+	switch r := &a.Reply; {
+	case k.Request.Op != protocol.OpAdmit || r.Err != nil:
+		r.Run = c.confirmation.run
+	case c.server.RunID != "" && c.server.DataSet != "" && r.Run != c.confirmation.run: // the record's own answer has it
+		c.fail(ErrSucceeded) // before a record of what follows is written
+		a.Reply = protocol.Reply{Outcome: protocol.Unknown, Err: ErrSucceeded}
+	}
+	c.confirmation.deliver(k, a.Reply)
+}
+
+// failSent replies to what was sent and not answered. The server may have run it, or may run it
+// yet.
+func (c *conn) failSent() {
+	unanswered := func(k wire.Call) {
+		c.queue.retryLater(k)
+		c.queue.reply(k, protocol.Reply{Outcome: protocol.Unknown, Err: c.err})
+	}
+	for {
+		k, ok := c.sent.pop()
+		if !ok {
+			return
+		}
+		for _, each := range k.Encoded.Each {
+			unanswered(each)
+		}
+		if k.Request != nil {
+			unanswered(k)
+		}
+	}
+}
+
+// reauthenticate has AUTH sent each time that the period has passed, until the connection breaks.
+// Credentials end, and some servers then end the connections that began with them, with the requests
+// that are on their way.
+func (c *conn) reauthenticate(ctx context.Context, ask func(context.Context) ([]string, error)) {
+	t := time.NewTicker(c.config.Reauthenticate)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			c.queueAuth(ctx, ask)
+		case <-c.broken:
+			return
+		}
+	}
+}
+
+// queueAuth asks for the credentials of this moment and has them sent, before the requests of a batch.
+// Without an answer the connection goes on with those that it has, which should be good until the next
+// time.
+func (c *conn) queueAuth(ctx context.Context, ask func(context.Context) ([]string, error)) {
+	limited, cancel := context.WithTimeout(ctx, c.config.Dial)
+	defer cancel()
+	words, err := ask(limited)
+	if err != nil && ctx.Err() == nil {
+		c.config.Doubt(cannotAuthenticate + err.Error())
+	}
+	if len(words) == 0 {
+		return
+	}
+	p := wire.Begin(1+len(words), "AUTH")
+	for _, w := range words {
+		p = p.Text(w)
+	}
+	c.auth.Store(wire.Command(p))
+	c.queue.kick()
+}
+
+const cannotAuthenticate = "it cannot be authenticated again: "
+
+// authenticated takes the answer to AUTH. After a refusal the connection is what it was for the server,
+// too, and better than none: credentials may be new to this process before they are to the server.
+func (c *conn) authenticated(_ any, failure redis.Error) {
+	if failure != "" {
+		c.config.Doubt(fmt.Sprintf("%s%.100s", cannotAuthenticate, wire.Code(string(failure)))) // the rest may repeat the password
+	}
+}

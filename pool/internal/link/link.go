@@ -1,0 +1,122 @@
+// Package link is a node's connection to its server, for as long as the node is open: it is made, used
+// until it breaks, and made again. Package pool says where the server is, and package wire what is said
+// to it.
+//
+//	Link.Submit --> queue --take--> conn: writer --> server --> conn: reader --> Receiver
+//
+// A [Link] has a queue and the hints, which outlive its connections; each conn has what was sent, the
+// votes that wait for their confirmation, and what it told the server to remember. None of these knows
+// the others' fields, and each mutex is held for a few lines that take no other.
+//
+// The goroutine run connects, writes for as long as the connection lasts, and connects again; each
+// connection has a second goroutine that reads. While a caller waits for a lock, or holds one, there is a
+// second connection, on which hints come.
+package link
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/wire"
+)
+
+// A Link serves the requests to a node, and those who watch its keys.
+type Link struct {
+	config Config
+	queue  *queue
+	hints  *hints
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	done   chan struct{} // closed when run has returned
+
+	tried     chan struct{} // closed when the first attempt to connect has ended
+	triedOnce sync.Once     // closes tried
+}
+
+// New returns a Link that is about to connect.
+func New(config Config) *Link {
+	l := &Link{config: config, queue: newQueue(), done: make(chan struct{}), tried: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.hints = newHints(l.ctx, &l.config, l.queue.kick)
+	go l.run()
+	return l
+}
+
+// Submit is that of protocol.Node. While there is no connection it fails at once, with the reason.
+// Before the first attempt to connect has ended, requests wait for it, for as long as their timeout
+// lets them.
+func (l *Link) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
+	return l.queue.submit(r, slot, to)
+}
+
+// Watch is that of protocol.Watchable.
+func (l *Link) Watch(key string, hint func(key string)) (stop func()) {
+	return l.hints.watch(key, hint)
+}
+
+// Tried is closed when the first attempt to connect has ended.
+func (l *Link) Tried() <-chan struct{} { return l.tried }
+
+// Connected reports whether requests are let in.
+func (l *Link) Connected() bool { return l.queue.isOpen() }
+
+// Close is that of protocol.Node. Requests that were sent get the reply Unknown, the others Failed.
+// It may be called twice.
+func (l *Link) Close() error {
+	l.cancel()
+	<-l.done
+	l.hints.close()
+	return nil
+}
+
+// run keeps the node connected until it is closed.
+func (l *Link) run() {
+	defer close(l.done)
+	var last Server
+	merges := true
+	backoff := time.Duration(0)
+	for sleep(l.ctx, backoff) {
+		c, err := l.connect(last)
+		var had connection
+		if err == nil {
+			if !merges {
+				c.merger.Stop()
+			}
+			last = c.server
+			err = c.serve(l.ctx)
+			merges = !errors.Is(err, wire.ErrReplyTooLarge) // so that what is wrong with one key ends no second one
+			had = connection{lasted: time.Since(c.began), worked: c.worked, err: err}
+		}
+		backoff = backoffAfter(had, backoff)
+		l.goOffline(err)
+	}
+	l.goOffline(ErrClosed)
+}
+
+// connect makes a connection and lets requests in. Its time is bounded.
+func (l *Link) connect(last Server) (*conn, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.config.Dial)
+	defer cancel()
+	g := l.config.Reach(ctx)
+	if g.Err != nil {
+		return nil, Explain(g.Err)
+	}
+	doubts, err := barrier(ctx, g.Conn, g.Server, last)
+	if err != nil {
+		g.Conn.Close()
+		return nil, Explain(err)
+	}
+	l.config.Doubt(append(g.Doubts, doubts...)...)
+	l.hints.retry()
+	l.queue.open(g.Server.Abilities)
+	l.triedOnce.Do(func() { close(l.tried) })
+	return newConn(l.queue, l.hints, g), nil
+}
+
+func (l *Link) goOffline(reason error) {
+	l.queue.close(reason)
+	l.triedOnce.Do(func() { close(l.tried) })
+}

@@ -1,0 +1,216 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/pool/internal/wire"
+)
+
+// replies counts the outcomes of its requests, by slot.
+type replies map[int]protocol.Outcome
+
+func (r replies) Receive(slot int, reply protocol.Reply) { r[slot] = reply.Outcome }
+
+func release(key string) *protocol.Request {
+	return &protocol.Request{Op: protocol.OpRelease, Key: key, Value: "v", MayHold: true, TTL: time.Hour, Timeout: time.Hour}
+}
+
+func acquire(key string) *protocol.Request {
+	return &protocol.Request{Op: protocol.OpAcquire, Key: key, Value: "v", TTL: time.Hour, Timeout: time.Hour}
+}
+
+func openQueue() *queue {
+	q := newQueue()
+	q.open(wire.Abilities{})
+	return q
+}
+
+// taken returns the keys of the next batch.
+func (q *queue) taken() (keys []string) {
+	q.kick()
+	batch, _ := q.take(nil, nil)
+	for _, k := range batch {
+		keys = append(keys, k.Request.Key)
+	}
+	return keys
+}
+
+// TestTheQueueIsBounded, but for releases that matter: each follows an acquisition that was let in.
+func TestTheQueueIsBounded(t *testing.T) {
+	t.Parallel()
+	q, got := openQueue(), replies{}
+	r := acquire("k")
+	for i := range maxOutstanding {
+		require.NoError(t, q.submit(r, i, got))
+	}
+	assert.ErrorIs(t, q.submit(r, 0, got), ErrFull)
+	assert.NoError(t, q.submit(release("k"), maxOutstanding, got))
+	q.close(ErrClosed)
+	assert.Len(t, got, maxOutstanding+1, "every one of them is settled")
+	assert.Zero(t, q.outstanding.Load())
+	assert.ErrorIs(t, q.submit(r, 0, got), ErrClosed)
+}
+
+func TestARequestWhoseTimeIsOverIsDropped(t *testing.T) {
+	t.Parallel()
+	q, got := openQueue(), replies{}
+	late, undone, fine := acquire("late"), release("undone"), acquire("fine")
+	late.Timeout, undone.Timeout = -1, -1
+	for i, r := range []*protocol.Request{late, undone, fine} {
+		require.NoError(t, q.submit(r, i, got))
+	}
+	assert.Equal(t, []string{"undone", "fine"}, q.taken(), "a release is never too late")
+	assert.Equal(t, replies{0: protocol.Failed}, got)
+}
+
+// TestARequestIsSentAgainBehindThoseBeforeIt, and before all that has not been sent.
+func TestARequestIsSentAgainBehindThoseBeforeIt(t *testing.T) {
+	t.Parallel()
+	q, got := openQueue(), replies{}
+	for _, key := range []string{"first", "second", "third"} {
+		r := release(key)
+		k := wire.Call{Request: r, Encoded: wire.Encode(r, wire.Form{}), To: got}
+		k.Encoded = k.Answer(nil, "NOSCRIPT none").Again
+		q.again(k)
+		if key == "second" { // meanwhile
+			require.NoError(t, q.submit(acquire("later"), 0, got))
+		}
+	}
+	assert.Equal(t, []string{"first", "second", "third", "later"}, q.taken())
+}
+
+// TestPendingReleasesComeFirst on the next connection, whatever became of their keys.
+func TestPendingReleasesComeFirst(t *testing.T) {
+	t.Parallel()
+	q, got := openQueue(), replies{}
+	expired := release("expired")
+	expired.TTL = -1
+	for i, r := range []*protocol.Request{acquire("lost"), release("kept"), expired} {
+		require.NoError(t, q.submit(r, i, got))
+	}
+	reason := errors.New("it is away")
+	q.close(reason)
+	assert.Equal(t, replies{0: protocol.Failed, 1: protocol.Failed, 2: protocol.Failed}, got)
+	needless := release("needless")
+	needless.MayHold = false
+	for _, r := range []*protocol.Request{release("offline"), needless, acquire("no")} {
+		assert.ErrorIs(t, q.submit(r, 9, got), reason)
+	}
+	q.open(wire.Abilities{})
+	require.NoError(t, q.submit(acquire("new"), 3, got))
+	assert.Equal(t, []string{"kept", "expired", "offline", "new"}, q.taken())
+	assert.EqualValues(t, 4, q.outstanding.Load())
+}
+
+// TestAPendingReleaseIsSentAgainInTime on a connection that lasts, unless its key has expired.
+func TestAPendingReleaseIsSentAgainInTime(t *testing.T) {
+	t.Parallel()
+	q, got := openQueue(), replies{}
+	expired := release("expired")
+	expired.TTL = -1
+	q.retryLater(wire.Call{Request: expired, Encoded: wire.Encode(expired, wire.Form{}), To: got})
+	kept := release("kept")
+	q.retryLater(wire.Call{Request: kept, Encoded: wire.Encode(kept, wire.Form{}), To: got})
+	assert.Nil(t, q.taken())
+	batch, _ := q.take(nil, nil)
+	require.Len(t, batch, 1)
+	assert.Equal(t, "kept", batch[0].Request.Key)
+	q.reply(batch[0], protocol.Reply{Outcome: protocol.Granted})
+	assert.Empty(t, got, "its caller has had a reply")
+}
+
+func TestPendingReleasesAreBounded(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	old, live := release("old"), release("live")
+	old.TTL = -time.Second
+	for range maxPending {
+		q.keep(wire.Call{Request: old})
+	}
+	q.keep(wire.Call{Request: live})
+	assert.Len(t, q.pending, 1, "those whose keys have expired make room")
+	for range maxPending + 10 {
+		q.keep(wire.Call{Request: live})
+	}
+	assert.Len(t, q.pending, maxPending)
+}
+
+// TestWhatFollowsALockThatWasTakenIsUnknown when it was not sent.
+func TestWhatFollowsALockThatWasTakenIsUnknown(t *testing.T) {
+	t.Parallel()
+	q, got := openQueue(), replies{}
+	r := &protocol.Request{Op: protocol.OpAcquireFenced, Key: "k", Counter: "c", Judged: true, Token: 5}
+	k := wire.Call{Request: r, Encoded: wire.Encode(r, wire.Form{Plain: true}), To: got}
+	var p wire.Plain
+	p.Take("OK", "")
+	p.Take(int64(0), "")
+	p.Take(int64(0), "")
+	k.Encoded = p.Answer(&k, int64(0), "").Again
+	q.again(k)
+	q.close(ErrClosed)
+	assert.Equal(t, replies{0: protocol.Unknown}, got)
+}
+
+// TestWhatAServerLacksIsNotUsed any more, until the next one.
+func TestWhatAServerLacksIsNotUsed(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	q.open(wire.Abilities{Plain: true})
+	q.lacks(wire.Abilities{Plain: true})
+	assert.Equal(t, wire.Abilities{}, *q.abilities.Load())
+	q.open(wire.Abilities{Plain: true})
+	assert.True(t, q.abilities.Load().Plain)
+}
+
+func TestTheWaitBeforeTheNextConnection(t *testing.T) {
+	t.Parallel()
+	lost := func(err error) error { return fmt.Errorf("connection lost: %w", err) }
+	for name, c := range map[string]struct {
+		had    connection
+		before time.Duration
+		want   time.Duration
+	}{
+		"first failure":                 {connection{}, 0, firstBackoff},
+		"further failures":              {connection{}, 40 * time.Millisecond, 80 * time.Millisecond},
+		"many failures":                 {connection{}, maxBackoff, maxBackoff},
+		"lasted":                        {connection{lasted: 2 * maxBackoff}, maxBackoff, 0},
+		"hung up on at once":            {connection{err: lost(io.EOF)}, maxBackoff, maxBackoff},
+		"worked and was cut":            {connection{worked: true, err: lost(io.EOF)}, maxBackoff, firstBackoff},
+		"worked and was reset":          {connection{worked: true, err: lost(syscall.ECONNRESET)}, maxBackoff, firstBackoff},
+		"worked and ended by an answer": {connection{worked: true, err: ErrSucceeded}, 40 * time.Millisecond, 80 * time.Millisecond},
+		"worked and stalled":            {connection{worked: true, err: ErrStalled}, 40 * time.Millisecond, 80 * time.Millisecond},
+		"worked and said too much":      {connection{worked: true, err: lost(wire.ErrReplyTooLarge)}, 40 * time.Millisecond, 80 * time.Millisecond},
+	} {
+		assert.Equal(t, c.want, backoffAfter(c.had, c.before), name)
+	}
+}
+
+// TestAFifoKeepsTheOrder, however it grows.
+func TestAFifoKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	var f fifo[int]
+	next := 0
+	for i := range 1000 {
+		f.push(i)
+		if i%3 == 0 {
+			v, ok := f.pop()
+			assert.True(t, ok && v == next)
+			next++
+		}
+	}
+	for ; next < 1000; next++ {
+		v, ok := f.pop()
+		require.True(t, ok && v == next)
+	}
+	_, ok := f.pop()
+	assert.False(t, ok)
+}

@@ -1,0 +1,206 @@
+package wire
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+)
+
+func request(op protocol.Op, key, value string) *protocol.Request {
+	return &protocol.Request{
+		Op: op, Key: key, Value: value, TTL: time.Minute, MayHold: op.Releases(), Counter: "c", Token: 5,
+		Shared: &protocol.Shared{}, Ticket: &protocol.Ticket{}, Slots: &protocol.Slots{N: 3, Stem: "s", Tail: "k"}, Admit: &protocol.Admission{},
+	}
+}
+
+func held(key, value string) *protocol.Request {
+	r := request(protocol.OpRelease, key, value)
+	r.Held = true
+	return r
+}
+
+func callOf(r *protocol.Request, f Form) *Call { return &Call{Request: r, Encoded: Encode(r, f)} }
+
+// text is a packet as a server reads it.
+func text(k *Call) string {
+	var lines []string
+	for p := Packet(nil).Append(k); len(p) > 0; {
+		var words []string
+		words, p = p.Words()
+		lines = append(lines, strings.Join(words, " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestEveryRequestIsAppended: what stands before it in the writer's memory stays.
+func TestEveryRequestIsAppended(t *testing.T) {
+	t.Parallel()
+	for op := protocol.OpAcquire; op <= protocol.OpSlots; op++ {
+		for _, watch := range []bool{false, true} {
+			r := request(op, "k", "v")
+			r.Watch = watch
+			alone := Packet(nil).appendRequest(r, Form{})
+			assert.Equal(t, "before"+string(alone), string(Packet("before").appendRequest(r, Form{})), "%v", op)
+			words, others := alone.Words()
+			assert.Empty(t, others, "%v", op)
+			assert.Contains(t, words, "k", "%v", op)
+		}
+	}
+	late := request(protocol.OpQueue, "q", "")
+	late.Ticket.Waited = 1500 * time.Microsecond
+	assert.Contains(t, text(callOf(late, Form{})), " 1.5 ", "milliseconds")
+}
+
+// TestARequestIsEncodedOnceForEachKindOfServer: the nodes of a Locker share its memory.
+func TestARequestIsEncodedOnceForEachKindOfServer(t *testing.T) {
+	t.Parallel()
+	r, first := held("k", "v"), map[*Deletion]*Encoded{}
+	for range 2 {
+		for _, d := range []*Deletion{nil, deletions[0], deletions[1]} {
+			e := Encode(r, Abilities{Deletion: d}.Form(r))
+			if first[d] == nil {
+				first[d] = e
+			}
+			assert.Same(t, first[d], e)
+			want := "EVALSHA"
+			if d != nil {
+				want = d.name
+			}
+			assert.True(t, strings.HasPrefix(text(&Call{Request: r, Encoded: e}), want+" "))
+		}
+	}
+	r = request(protocol.OpRelease, "k", "v")
+	assert.Equal(t, Form{}, Abilities{Deletion: deletions[0]}.Form(r), "it may well be refused")
+}
+
+// TestAReleaseIsRetried unless it would be in vain: an ACL or a kind of server that forbids it now forbids
+// it later as well.
+func TestAReleaseIsRetried(t *testing.T) {
+	t.Parallel()
+	for message, retried := range map[string]bool{
+		"ERR Error running script (call to f_1): @user_script:2: @user_script: 2: The user executing the script can't run this command or subcommand": false,
+		"ERR The user executing the script can't run this command or subcommand script: 948f, on @user_script:1.":                                     false,
+		"ERR ACL failure in script: User locks has no permissions to run the 'del' command script: 948f, on @user_script:1.":                          false,
+		"NOPERM User locks has no permissions to run the 'evalsha' command":                                                                           false,
+		"MOVED 16287 127.0.0.1:7002":                                        false,
+		"ERR unknown command 'EVALSHA'":                                     false,
+		"WRONGTYPE Operation against a key holding the wrong kind of value": false,
+		"REDLOCKFENCE the highest fencing token makes no sense":             false,
+		"CLUSTERDOWN Hash slot not served":                                  true,
+		"NOREPLICAS Not enough good replicas to write.":                     true,
+		"READONLY You can't write against a read only replica.":             true,
+		"BUSY Redis is busy running a script.":                              true,
+		"OOM command not allowed when used memory > 'maxmemory'.":           true,
+		"ERR anything": true,
+	} {
+		a := callOf(request(protocol.OpRelease, "k", "v"), Form{}).Answer(nil, redis.Error(message))
+		assert.Equal(t, protocol.Failed, a.Reply.Outcome, message)
+		assert.Equal(t, retried, a.Retry, message)
+		assert.Nil(t, a.Again, message)
+	}
+	a := callOf(request(protocol.OpRelease, "k", "v"), Form{}).Answer("what", "")
+	assert.Equal(t, protocol.Unknown, a.Reply.Outcome)
+	assert.True(t, a.Retry, "an answer without sense tells nothing")
+}
+
+// TestAScriptThatIsLostIsSentInFull, once, and what makes a key is not sent again: its release may be on
+// its way.
+func TestAScriptThatIsLostIsSentInFull(t *testing.T) {
+	t.Parallel()
+	const lost = redis.Error("NOSCRIPT No matching script. Please use EVAL.")
+	for op := protocol.OpAcquire; op <= protocol.OpSlots; op++ {
+		k := callOf(request(op, "k", "v"), Form{})
+		a := k.Answer(nil, lost)
+		switch cmd := commands[op]; {
+		case cmd.makesKey:
+			assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Failed, Err: errScriptsLost}, Fatal: errScriptsLost}, a, "%v", op)
+		case cmd.script == nil:
+			assert.Nil(t, a.Again, "%v", op)
+			assert.Equal(t, protocol.Failed, a.Reply.Outcome)
+		default:
+			require.NotNil(t, a.Again, "%v", op)
+			assert.True(t, a.Again.Again)
+			rest := strings.TrimPrefix(text(k), "EVALSHA "+cmd.script.digest)
+			k.Encoded = a.Again
+			assert.Equal(t, "EVAL "+cmd.script.source+rest, text(k))
+			again := k.Answer(nil, lost)
+			assert.Nil(t, again.Again, "only once")
+			assert.Equal(t, protocol.Failed, again.Reply.Outcome)
+		}
+	}
+	batch := []Call{*callOf(request(protocol.OpAcquireFenced, "k", "v"), Form{}), *callOf(request(protocol.OpInspect, "k", "v"), Form{})}
+	WithSources(batch)
+	assert.True(t, strings.HasPrefix(text(&batch[0]), "EVAL "))
+	assert.True(t, strings.HasPrefix(text(&batch[1]), "EVALSHA "), "it can be sent again")
+}
+
+// TestADeletionThatSettlesNothingIsLeftToTheScript, whatever the server says. One that will fail again is
+// not tried again.
+func TestADeletionThatSettlesNothingIsLeftToTheScript(t *testing.T) {
+	t.Parallel()
+	d := deletions[0]
+	for _, row := range []struct {
+		answer  any
+		failure redis.Error
+		lacks   *Deletion
+		doubt   bool
+	}{
+		{answer: int64(0)},
+		{answer: nil},
+		{failure: "NOPERM User locks has no permissions to run the 'delex' command", lacks: d, doubt: true},
+		{failure: "ERR unknown command 'DELEX', with args beginning with: 'k' ", lacks: d},
+		{failure: "ERR Key should be of string type if conditions are specified"},
+		{failure: "NOREPLICAS Not enough good replicas to write."},
+	} {
+		k := callOf(held("k", "v"), Form{Deletion: d})
+		a := k.Answer(row.answer, row.failure)
+		require.NotNil(t, a.Again, row)
+		k.Encoded = a.Again
+		assert.True(t, strings.HasPrefix(text(k), "EVALSHA "+releaseScript.digest+" 1 k v"))
+		assert.Equal(t, row.lacks, a.Lacks.Deletion, row)
+		assert.Equal(t, row.doubt, strings.Contains(a.Doubt, "permit DELEX"), row)
+	}
+	a := callOf(held("k", "v"), Form{Deletion: d}).Answer(int64(1), "")
+	assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Granted}}, a)
+}
+
+// TestWhatAServerHasIsTold by how it refuses the probes.
+func TestWhatAServerHasIsTold(t *testing.T) {
+	t.Parallel()
+	for native, want := range map[string]Abilities{
+		"": {}, "EXPIRETIME": {Plain: true}, "DELEX": {Deletion: deletions[0]}, "DELIFEQ": {Deletion: deletions[1]},
+	} {
+		var a Abilities
+		for _, probe := range Probes {
+			says := "ERR unknown command '" + probe + "', with args beginning with: "
+			if probe == native {
+				says = fmt.Sprintf("ERR wrong number of arguments for '%s' command", strings.ToLower(probe))
+			}
+			a.Refused(probe, redis.Error(says))
+		}
+		assert.Equal(t, want, a)
+		assert.Equal(t, Abilities{}, a.Without(a))
+		assert.Equal(t, a, a.Without(Abilities{}))
+	}
+}
+
+// TestWhoWaitsInOrderLearnsThatThereIsNone, in whatever words a server says it.
+func TestWhoWaitsInOrderLearnsThatThereIsNone(t *testing.T) {
+	t.Parallel()
+	for says, none := range map[string]bool{
+		"ERR Error running script (call to f_1): @user_script:30: @user_script: 30: The user executing the script can't run this command or subcommand": true,
+		"ERR ACL failure in script: User locks has no permissions to run the 'zadd' command script: 948f, on @user_script:30.":                          true,
+		"ERR unknown command 'EVALSHA', with args beginning with: 'f00' '2' 'q' ":                                                                       true,
+		"LOADING Redis is loading the dataset in memory":                                                                                                false,
+	} {
+		a := callOf(request(protocol.OpQueue, "q", ""), Form{}).Answer(nil, redis.Error(says))
+		assert.Equal(t, none, strings.Contains(a.Doubt, "not served in order"), says)
+	}
+}

@@ -1,0 +1,21 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/redquorum/redquorum/internal/pure"
+)
+
+// TestNoConnection: bytes go in and out. Of redigo there are only the types of answers.
+func TestNoConnection(t *testing.T) {
+	t.Parallel()
+	pure.Check(t, pure.Rules{
+		Imports: []string{
+			"bytes", "crypto/sha1", "embed", "encoding/hex", "errors", "fmt", "math", "regexp", "slices", "strconv", "strings",
+			"sync", "sync/atomic", "time", "github.com/gomodule/redigo/redis",
+			"./internal/keys", "./internal/protocol", "./internal/record",
+		},
+		Of:    map[string][]string{"redis": {"Error"}, "time": {"Duration", "Hour", "Millisecond", "Microsecond"}, "sync": {"Pool"}},
+		Calls: []string{"Answered", "encode", "decode", "encode"},
+	})
+}
