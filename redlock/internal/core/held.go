@@ -145,7 +145,9 @@ func (k *Key) end(why Reason, failed *Ballot, now clock.Instant) *Ballot {
 	}
 	k.tellAwaited(func(b *Ballot) bool { return b.purpose != toRelease }, now)
 	b := k.giveBack(c, c.maybe, k.Group.everyNode(), now)
-	b.Req.Held = !c.hold.Reason.IsLoss()
+	if b.Req.Held = !c.hold.Reason.IsLoss(); why == Released {
+		k.probe(c, now)
+	}
 	return b
 }
 

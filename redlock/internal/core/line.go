@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A Caller is one call that wants the lock. Those that wait are served in order. Those that try once do not
@@ -163,6 +166,7 @@ type Turn struct {
 	cost   time.Duration // how long the last acquisition took
 	rivals int           // processes that waited when it took the key, as far as is known
 	missed int           // times in a row that none of them was there: they may just have been voting
+	probe  probe
 }
 
 // maxMissed is how many times in a row a process may find none of its rivals before it takes a whole turn again.
@@ -174,7 +178,45 @@ func (t *Turn) limit() time.Duration { return max(5*time.Millisecond, 10*t.cost)
 
 // isOver reports whether the process has come back at once, and has had its turn.
 func (t *Turn) isOver(now clock.Instant) bool {
-	return t.from > 0 && now.Sub(t.ended) < t.limit() && (t.rivals > 0 || now.Sub(t.from) >= t.limit())
+	return t.from > 0 && now.Sub(t.ended) < t.limit() && (t.rivals > 0 || now.Sub(t.from) >= t.limit() && t.probe != asked)
+}
+
+// A probe is the question whether other processes wait, when a turn is over. A process that has come back before, and
+// knows of none, goes on once while the answer is under way.
+type probe uint8
+
+const (
+	isNew    probe = iota // the process has had the key once in this turn
+	notAsked              // several times
+	asked
+	unanswered // and the process has got the key again
+)
+
+// probe asks the node that keeps the order. The answer comes together with that to the release.
+func (k *Key) probe(c *Claim, now clock.Instant) {
+	t, avoid := &k.Turn, quorum.Set(0)
+	isShort := now.Sub(c.hold.Since) < t.limit() // else others have waited for long enough
+	if !isShort || t.rivals > 0 || t.probe != notAsked || now.Sub(t.from) < t.limit() || k.past != nil && now < k.past.noOrder {
+		return
+	}
+	if k.past != nil {
+		avoid = k.past.silent
+	}
+	if home := k.draw(avoid); home >= 0 {
+		b := k.ballot(toProbe, protocol.OpQueue, nil, now)
+		b.Req.Key, b.Req.Timeout, b.Req.Ticket = keys.Queue.Of(k.Name), c.Terms.Timeout, &protocol.Ticket{Life: ticketLife, Leave: true}
+		k.send(b, quorum.Of(home), &b.Req)
+		t.probe = asked
+	}
+}
+
+// probed takes the answer. If no process waits another turn begins.
+func (k *Key) probed(a *Answer, now clock.Instant) {
+	if t := &k.Turn; a.Outcome == protocol.Granted {
+		if t.rivals, t.probe, t.from = a.Others, isNew, 0; a.Others > 0 {
+			k.remember().met, t.from = now, now
+		}
+	}
 }
 
 // begins notes that the process has got the key from the nodes, and returns when its turn began.
@@ -188,8 +230,13 @@ func (t *Turn) begins(start, now clock.Instant, rivals int) clock.Instant {
 	default:
 		t.rivals = 0
 	}
-	if t.from == 0 || now.Sub(t.ended) >= t.limit() {
-		t.from = now
+	switch {
+	case t.from == 0 || now.Sub(t.ended) >= t.limit():
+		t.from, t.probe = now, isNew
+	case t.probe == isNew:
+		t.probe = notAsked
+	case t.probe == asked:
+		t.probe = unanswered
 	}
 	return t.from
 }
