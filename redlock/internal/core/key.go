@@ -352,11 +352,17 @@ func (k *Key) Count(b *Ballot, node int, r *protocol.Reply) (matters bool) {
 	case b.purpose == toNothing:
 		return false
 	case b.purpose == toAcquire: // most grants in the middle of a vote change nothing
-		return r.Outcome != protocol.Granted || b.decided || b.isWon() || b.isSplit()
+		if r.Outcome != protocol.Granted || b.Req.Op.Extends() || !b.decided && (b.isWon() || b.isSplit()) {
+			return true
+		}
+		if b.decided {
+			k.votedLate(b, node, nil)
+		}
+		return false
 	case b.purpose == toUndo:
 		return k.contest != nil && k.contest.undo == b
 	case b.purpose == toRelease:
-		return b.isSettled()
+		return b.isSettled() && len(k.awaited) > 0
 	}
 	return true
 }
