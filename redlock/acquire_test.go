@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,21 +61,6 @@ func TestAcquireCountsValidityFromTheStart(t *testing.T) {
 	})
 }
 
-// TestAcquireCountsAVoteOnce, whatever a broken Node does.
-func TestAcquireCountsAVoteOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, l := puppets(t, 5, func(i int, op protocol.Op, _ int) answer {
-			if i < 2 {
-				return answer{outcome: protocol.Granted, twice: true}
-			}
-			return answer{outcome: protocol.Failed, err: errors.New("broken"), after: leg} // after both have stuttered
-		})
-		_, err := l.TryAcquire(t.Context(), "x")
-		assert.ErrorIs(t, err, redlock.ErrNoQuorum)
-	})
-}
-
 // TestAcquireRechecksValidityOnReturn: votes that came in time are worth
 // nothing to a process that was paused, or a machine that slept, before it
 // could look at them.
@@ -84,23 +71,21 @@ func TestAcquireRechecksValidityOnReturn(t *testing.T) {
 		ttl - redlock.Drift(ttl) - rtt:     false,
 		time.Hour:                          false,
 	} {
-		t.Run(pause.String(), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, c := open(t, w, redlock.TTL(ttl))
-				time.AfterFunc(leg, c.Pause)
-				time.AfterFunc(rtt+pause, c.Resume)
-				lock, err := l.TryAcquire(t.Context(), "x")
-				if valid {
-					require.NoError(t, err)
-					assert.Equal(t, time.Duration(1), lock.Remaining())
-					return
-				}
-				assert.Nil(t, lock)
-				assert.ErrorIs(t, err, redlock.ErrNoQuorum)
-				assert.ErrorContains(t, err, "the votes came too late")
-				time.Sleep(rtt)
-				assert.Zero(t, holding(w, "x"), "what is worth nothing is given back")
-			})
+		simulateCase(t, pause.String(), 5, func(t *testing.T, w *sim.World) {
+			l, c := open(t, w, redlock.TTL(ttl))
+			time.AfterFunc(leg, c.Pause)
+			time.AfterFunc(rtt+pause, c.Resume)
+			lock, err := l.TryAcquire(t.Context(), "x")
+			if valid {
+				require.NoError(t, err)
+				assert.Equal(t, time.Duration(1), lock.Remaining())
+				return
+			}
+			assert.Nil(t, lock)
+			assert.ErrorIs(t, err, redlock.ErrNoQuorum)
+			assert.ErrorContains(t, err, "the votes came too late")
+			time.Sleep(rtt)
+			assert.Zero(t, holding(w, "x"), "what is worth nothing is given back")
 		})
 	}
 	t.Run("a machine that slept", func(t *testing.T) {
@@ -113,8 +98,7 @@ func TestAcquireRechecksValidityOnReturn(t *testing.T) {
 				}
 				return grants
 			}, redlock.TTL(ttl), timetest.Clock(c))
-			_, err := l.TryAcquire(t.Context(), "x")
-			assert.ErrorIs(t, err, redlock.ErrNoQuorum)
+			assert.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "x")), redlock.ErrNoQuorum)
 		})
 	})
 }
@@ -123,19 +107,17 @@ func TestAcquireRechecksValidityOnReturn(t *testing.T) {
 // waiting and never the cleaning up.
 func TestAcquireGivesBackDespiteAnEndedContext(t *testing.T) {
 	for _, at := range []time.Duration{1, leg, leg + 1, rtt - 1} {
-		t.Run("cancelled after "+at.String(), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w)
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(at, cancel)
-				var err error
-				assert.Equal(t, at, took(func() { _, err = l.TryAcquire(ctx, "x") }), "nobody waits for the cleaning up")
-				assert.ErrorIs(t, err, context.Canceled)
-				time.Sleep(leg + 1)
-				assert.Zero(t, holding(w, "x"))
-				time.Sleep(rtt)
-				assert.Zero(t, holding(w, "x"), "no SET came behind the release")
-			})
+		simulateCase(t, "cancelled after "+at.String(), 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(at, cancel)
+			var err error
+			assert.Equal(t, at, took(func() { _, err = l.TryAcquire(ctx, "x") }), "nobody waits for the cleaning up")
+			assert.ErrorIs(t, err, context.Canceled)
+			time.Sleep(leg + 1)
+			assert.Zero(t, holding(w, "x"))
+			time.Sleep(rtt)
+			assert.Zero(t, holding(w, "x"), "no SET came behind the release")
 		})
 	}
 }
@@ -144,10 +126,8 @@ func TestAcquireWithAnEndedContextAsksNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ps, l := puppets(t, 3, func(int, protocol.Op, int) answer { return grants })
-		_, err := l.TryAcquire(canceled(t), "x")
-		assert.ErrorIs(t, err, context.Canceled)
-		_, err = l.Acquire(canceled(t), "x")
-		assert.ErrorIs(t, err, context.Canceled)
+		assert.ErrorIs(t, errOf(l.TryAcquire(canceled(t), "x")), context.Canceled)
+		assert.ErrorIs(t, errOf(l.Acquire(canceled(t), "x")), context.Canceled)
 		assert.Empty(t, ps[0].got)
 	})
 }
@@ -169,164 +149,45 @@ func TestAcquiredLockOutlivesItsContext(t *testing.T) {
 	})
 }
 
-// TestLocalContendersDoNotSplitTheNodes: of many goroutines of one process that
-// ask for one name at the same moment exactly one gets it. Without an order
-// each could get some of the nodes, and none a quorum.
+// TestLocalContendersDoNotSplitTheNodes: of many goroutines of one process that ask for one name at the same moment
+// exactly one gets it. Without an order each could get some of the nodes, and none a quorum.
 func TestLocalContendersDoNotSplitTheNodes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		c := w.NewClient(1)
-		nodes := c.Nodes()
-		for i := range nodes {
-			nodes[i] = yielding{nodes[i]}
-		}
-		l, err := redlock.New(nodes, timetest.Clock(c.Clock()), redlock.MemoryGuard(false))
-		require.NoError(t, err)
-		defer l.Close()
-		for round := range 30 {
-			locks := make(chan *redlock.Lock, 30)
-			for range cap(locks) {
-				go func() {
-					lock, err := l.TryAcquire(t.Context(), "x")
-					if err != nil {
-						assert.ErrorIs(t, err, redlock.ErrHeld)
-					}
-					locks <- lock
-				}()
+		l, _ := on(t, w, func(nodes []protocol.Node) {
+			for i := range nodes {
+				nodes[i] = yielding{nodes[i]}
 			}
-			var winner *redlock.Lock
-			for range cap(locks) {
-				if lock := <-locks; lock != nil {
-					assert.Nil(t, winner, "two winners in round %d", round)
-					winner = lock
-				}
-			}
-			require.NotNil(t, winner, "no winner in round %d", round)
+		})
+		for range 30 {
+			winner := oneOf(t, slices.Repeat([]*redlock.Locker{l}, 30), func(l *redlock.Locker) (*redlock.Lock, error) {
+				return l.TryAcquire(t.Context(), "x")
+			})
 			assert.Equal(t, 5, winner.Votes())
 			require.NoError(t, winner.Release(t.Context()))
 		}
 	})
 }
 
-// TestAcquireDecidesAtTheDecisiveReply: for every number of grants, refusals
-// and faults, in several orders, the vote ends at the very reply that decides
-// it, with the right error; a lost one is taken back on all nodes, and a won
-// one counts the votes that come later.
-func TestAcquireDecidesAtTheDecisiveReply(t *testing.T) {
-	t.Parallel()
-	dice := rand.New(rand.NewPCG(1, 0))
-	for _, n := range []int{1, 2, 3, 4, 5, 7} {
-		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
-			for granted := 0; granted <= n; granted++ {
-				for refused := 0; granted+refused <= n; refused++ {
-					vote := make([]answer, n)
-					for i := range vote {
-						switch {
-						case i < granted:
-							vote[i] = grants
-						case i < granted+refused:
-							vote[i] = refuses
-						default:
-							vote[i] = faults[(i+granted)%len(faults)]
-						}
-					}
-					for range 5 {
-						synctest.Test(t, func(t *testing.T) {
-							t.Logf("%+v", vote) // shown if it fails
-							holdVote(t, vote)
-						})
-						dice.Shuffle(n, func(i, j int) { vote[i], vote[j] = vote[j], vote[i] })
-					}
-				}
+// oneOf has all try at the same moment, and returns the lock of the one that gets it.
+func oneOf(t *testing.T, all []*redlock.Locker, try func(*redlock.Locker) (*redlock.Lock, error)) (winner *redlock.Lock) {
+	got := make(chan *redlock.Lock, len(all))
+	for _, l := range all {
+		go func() {
+			lock, err := try(l)
+			if err != nil {
+				assert.ErrorIs(t, err, redlock.ErrHeld)
 			}
-		})
+			got <- lock
+		}()
 	}
-}
-
-// holdVote has node i answer i+1 milliseconds after the start.
-func holdVote(t *testing.T, vote []answer) {
-	const timeout, undo = nodeTimeout, 100 * time.Microsecond
-	n := len(vote)
-	quorum := n/2 + 1
-	ps, l := puppets(t, n, func(i int, op protocol.Op, _ int) answer {
-		a := vote[i]
-		if op == protocol.OpRelease {
-			return answer{outcome: protocol.Refused, after: undo}
-		}
-		a.after = time.Duration(i+1) * time.Millisecond
-		return a
-	}, redlock.TTL(ttl))
-
-	// What must come of it, told reply by reply. Nodes that are not connected
-	// say so at the start.
-	var granted, refused, faulty, late int
-	var mayHold [64]bool
-	ends, won, isSplit := time.Duration(-1), false, false
-	for instant := 0; instant <= n; instant++ {
-		for i, a := range vote {
-			switch {
-			case a.unsent && instant == 0:
-				faulty++
-			case a.unsent || a.silent || instant != i+1:
-			case ends >= 0 && a.outcome == protocol.Granted:
-				late++
-			case ends >= 0:
-			case a.outcome == protocol.Granted:
-				granted++
-			case a.outcome == protocol.Refused:
-				refused++
-			default:
-				faulty++
-			}
-		}
-		if ends < 0 && (granted >= quorum || refused+faulty > n-quorum) {
-			ends, won = time.Duration(instant)*time.Millisecond, granted >= quorum
-			for i, a := range vote {
-				came := a.unsent || !a.silent && i+1 <= instant
-				mayHold[i] = !came || a.outcome == protocol.Granted || a.outcome == protocol.Unknown
-			}
+	for range all {
+		if lock := <-got; lock != nil {
+			assert.Nil(t, winner)
+			winner = lock
 		}
 	}
-	if ends < 0 { // some never answer
-		ends, isSplit = timeout, refused > 0 && granted+refused >= quorum
-		faulty = n - granted - refused
-		for i, a := range vote {
-			mayHold[i] = a.silent || a.outcome == protocol.Granted || a.outcome == protocol.Unknown
-		}
-	} else if !won && refused > 0 {
-		ends += undo // to learn from the nodes that refused who is in the way
-	}
-
-	var lock *redlock.Lock
-	var err error
-	elapsed := took(func() { lock, err = l.VoteOnce(t.Context(), "x") })
-	if isSplit { // whatever the silent ones say it is contention, and they need not be waited for
-		assert.GreaterOrEqual(t, elapsed, time.Duration(n)*time.Millisecond, "when the vote ended")
-		assert.LessOrEqual(t, elapsed, ends, "when the vote ended")
-	} else {
-		assert.Equal(t, ends, elapsed, "when the vote ended")
-	}
-	if won {
-		require.NoError(t, err)
-		assert.Equal(t, granted, lock.Votes(), "votes at the quorum")
-		time.Sleep(timeout)
-		assert.Equal(t, granted+late, lock.Votes(), "votes at last")
-		return
-	}
-	kind := redlock.ErrHeld
-	if faulty > n-quorum {
-		kind = redlock.ErrNoQuorum
-	}
-	assert.ErrorIs(t, err, kind)
-	for i, p := range ps {
-		acquires, _ := p.requests(protocol.OpAcquire)
-		releases, at := p.requests(protocol.OpRelease)
-		if assert.Len(t, releases, 1, "node %d must be asked to forget", i) {
-			assert.Equal(t, acquires[0].Value, releases[0].Value)
-			assert.Equal(t, acquires[0].Key, releases[0].Key)
-			assert.Equal(t, mayHold[i], releases[0].MayHold, "node %d may hold the value", i)
-			assert.False(t, at[0].After(time.Now()))
-		}
-	}
+	require.NotNil(t, winner, "all are told that it is held")
+	return winner
 }
 
 // TestContentionStaysContention though the nodes that refused break right
@@ -351,8 +212,7 @@ func TestContentionStaysContention(t *testing.T) {
 					}
 					return test.release
 				})
-				_, err := l.TryAcquire(t.Context(), "x")
-				isOnly(t, err, test.want)
+				isOnly(t, errOf(l.TryAcquire(t.Context(), "x")), test.want)
 			})
 		})
 	}
@@ -376,54 +236,33 @@ func TestACallerWithAnIntervalKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// TestOfThoseWhoTryAtTheSameMomentOneGetsIt, although none waits for a holder and each has got some of
-// the votes. They are of processes of their own.
+// TestOfThoseWhoTryAtTheSameMomentOneGetsIt, although none waits for a holder and each has got some of the votes. They
+// are of processes of their own.
 func TestOfThoseWhoTryAtTheSameMomentOneGetsIt(t *testing.T) {
-	for name, try := range map[string]func(l *redlock.Locker, ctx context.Context) (*redlock.Lock, error){
-		"TryAcquire": func(l *redlock.Locker, ctx context.Context) (*redlock.Lock, error) { return l.TryAcquire(ctx, "x") },
-		"Retries(0)": func(l *redlock.Locker, ctx context.Context) (*redlock.Lock, error) {
-			return l.Acquire(ctx, "x", redlock.Retries(0))
+	for name, try := range map[string]func(l *redlock.Locker) (*redlock.Lock, error){
+		"TryAcquire": func(l *redlock.Locker) (*redlock.Lock, error) { return l.TryAcquire(context.Background(), "x") },
+		"Retries(0)": func(l *redlock.Locker) (*redlock.Lock, error) {
+			return l.Acquire(context.Background(), "x", redlock.Retries(0))
 		},
-		"TryAcquireAll": func(l *redlock.Locker, ctx context.Context) (*redlock.Lock, error) {
-			return l.TryAcquireAll(ctx, []string{"x", "y"})
-		},
+		"TryAcquireAll": func(l *redlock.Locker) (*redlock.Lock, error) { return l.TryAcquireAll(context.Background(), abc) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				net := sim.Fixed(near)
-				net.Travel = func(l sim.Leg, dice *rand.Rand) (time.Duration, bool) {
-					return near/2 + time.Duration(dice.Int64N(int64(2*near))), false
-				}
-				w.SetNet(net)
-				var all []*redlock.Locker
-				for range 4 {
-					l, _ := open(t, w)
-					all = append(all, l)
-				}
-				for round := range 30 {
-					start := time.Now()
-					got := make(chan *redlock.Lock, len(all))
-					for _, l := range all {
-						go func() {
-							lock, err := try(l, t.Context())
-							if err != nil {
-								assert.ErrorIs(t, err, redlock.ErrHeld)
-							}
-							got <- lock
-						}()
-					}
-					var winner *redlock.Lock
-					for range all {
-						if lock := <-got; lock != nil {
-							assert.Nil(t, winner)
-							winner = lock
-						}
-					}
-					require.NotNil(t, winner, "round %d: all are told that it is held", round)
-					assert.Less(t, time.Since(start), 500*time.Millisecond, "the node timeout")
-					require.NoError(t, winner.Release(t.Context()))
-				}
-			})
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			net := sim.Fixed(near)
+			net.Travel = func(l sim.Leg, dice *rand.Rand) (time.Duration, bool) {
+				return near/2 + time.Duration(dice.Int64N(int64(2*near))), false
+			}
+			w.SetNet(net)
+			var all []*redlock.Locker
+			for range 4 {
+				l, _ := open(t, w)
+				all = append(all, l)
+			}
+			for range 30 {
+				start := time.Now()
+				winner := oneOf(t, all, try)
+				assert.Less(t, time.Since(start), 500*time.Millisecond, "the node timeout")
+				require.NoError(t, winner.Release(t.Context()))
+			}
 		})
 	}
 }
@@ -444,4 +283,335 @@ func TestCheckFindsWhatAcquireWouldRefuse(t *testing.T) {
 		require.NoError(t, l.Close())
 		assert.ErrorIs(t, l.Check(), redlock.ErrClosed)
 	})
+}
+
+// TestRetriesAreCountedAndKeepTheInterval exactly, for contention and for an
+// outage.
+func TestRetriesAreCountedAndKeepTheInterval(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []answer{refuses, faults[0], faults[2]} {
+		for _, retries := range []int{0, 1, 3} {
+			synctest.Test(t, func(t *testing.T) {
+				ps, l := puppets(t, 3, func(int, protocol.Op, int) answer { return refusal })
+				start := time.Now()
+				_, err := l.Acquire(t.Context(), "x", redlock.Retries(retries), redlock.RetryInterval(time.Second))
+				kind := redlock.ErrNoQuorum
+				if refusal.outcome == protocol.Refused {
+					kind = redlock.ErrHeld
+				}
+				isOnly(t, err, kind)
+				reqs, at := ps[0].requests(protocol.OpAcquire)
+				require.Len(t, at, 1+retries)
+				values := map[string]bool{}
+				for i := range at {
+					assert.Equal(t, time.Duration(i)*time.Second, at[i].Sub(start))
+					values[reqs[i].Value] = true
+				}
+				assert.Len(t, values, 1+retries, "a try must not meet the value of the one before")
+				assert.Equal(t, time.Duration(retries)*time.Second, time.Since(start), "nothing is waited for after the last")
+			})
+		}
+	}
+}
+
+// TestARetryIntervalIsKeptTo although the lock is released in the process
+// meanwhile.
+func TestARetryIntervalIsKeptTo(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		time.AfterFunc(time.Second, func() { lock.Release(t.Context()) })
+		assert.Equal(t, time.Minute+rtt, took(func() {
+			_, err := l.Acquire(t.Context(), "x", redlock.RetryInterval(time.Minute))
+			assert.NoError(t, err)
+		}))
+	})
+}
+
+// TestAStaleVoteIsTriedAgainAtOnce: no other client is in the way.
+func TestAStaleVoteIsTriedAgainAtOnce(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, c := open(t, w, redlock.TTL(ttl))
+		time.AfterFunc(leg, c.Pause)
+		time.AfterFunc(ttl, c.Resume)
+		assert.Equal(t, ttl+rtt, took(func() {
+			_, err := l.Acquire(t.Context(), "x")
+			assert.NoError(t, err)
+		}))
+	})
+}
+
+// ways are the ways to wait for a lock.
+var ways = map[string]func(context.Context, *redlock.Locker, ...redlock.Option) (*redlock.Lock, error){
+	"AcquireAll": func(ctx context.Context, l *redlock.Locker, opts ...redlock.Option) (*redlock.Lock, error) {
+		return l.AcquireAll(ctx, []string{"x", "y"}, opts...)
+	},
+	"Acquire":       acquireX(),
+	"Fair":          acquireX(redlock.Fair()),
+	"Fenced":        acquireX(redlock.Fenced()),
+	"Shared":        acquireX(redlock.Shared()),
+	"Permits":       acquireX(redlock.Permits(3)),
+	"RetryInterval": acquireX(redlock.RetryInterval(100 * time.Millisecond)),
+}
+
+func acquireX(with ...redlock.Option) func(context.Context, *redlock.Locker, ...redlock.Option) (*redlock.Lock, error) {
+	return func(ctx context.Context, l *redlock.Locker, opts ...redlock.Option) (*redlock.Lock, error) {
+		return l.Acquire(ctx, "x", append(opts, with...)...)
+	}
+}
+
+// ails are ways in which a server does not answer for a while.
+var ails = map[string]struct{ of, heal func(*sim.Server) }{
+	"hang":               {(*sim.Server).Hang, (*sim.Server).Resume},
+	"refuse connections": {(*sim.Server).Crash, (*sim.Server).Restart},
+}
+
+// TestABlipIsNoOutage: a majority does not answer for a moment, and whoever waits gets the lock.
+func TestABlipIsNoOutage(t *testing.T) {
+	t.Parallel()
+	for way, acquire := range ways {
+		for how, ail := range ails {
+			for _, n := range []int{1, 3, 5} {
+				simulateCase(t, fmt.Sprintf("%s, of %d servers a majority: %s", way, n, how), n, func(t *testing.T, w *sim.World) {
+					l, _ := open(t, w)
+					for _, blip := range []time.Duration{80, 120, 300, 500, 2500} {
+						blip *= time.Millisecond
+						ill := w.Servers()[:n/2+1]
+						for _, s := range ill {
+							ail.of(s)
+						}
+						time.AfterFunc(blip, func() {
+							for _, s := range ill {
+								ail.heal(s)
+							}
+						})
+						ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+						var k *redlock.Lock
+						assert.LessOrEqual(t, took(func() {
+							var err error
+							k, err = acquire(ctx, l)
+							require.NoError(t, err, "%v", blip)
+						}), blip+time.Second)
+						cancel()
+						require.NoError(t, k.Release(t.Context()))
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestOneTryBearsAPauseOf300Milliseconds, by the defaults.
+func TestOneTryBearsAPauseOf300Milliseconds(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3, 5} {
+		simulateCase(t, fmt.Sprint(n, " servers"), n, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			for _, s := range w.Servers()[:n/2+1] {
+				s.Hang()
+				time.AfterFunc(300*time.Millisecond, s.Resume)
+			}
+			require.NoError(t, take(t, l, "x").Release(t.Context()))
+		})
+	}
+}
+
+// TestAnOutageIsToldWhenPatienceIsOver, with how long it has lasted.
+func TestAnOutageIsToldWhenPatienceIsOver(t *testing.T) {
+	t.Parallel()
+	for way, acquire := range ways {
+		for how, ail := range ails {
+			simulateCase(t, way+", a majority: "+how, 3, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w)
+				for _, s := range w.Servers()[:2] {
+					ail.of(s)
+				}
+				for _, patience := range []time.Duration{0, defaultPatience, 20 * time.Second} {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					waited := took(func() {
+						_, err := acquire(ctx, l, redlock.Patience(patience))
+						isOnly(t, err, redlock.ErrNoQuorum)
+						var failure *redlock.QuorumError
+						if assert.ErrorAs(t, err, &failure) {
+							assert.GreaterOrEqual(t, failure.Outage, patience)
+						}
+						if patience > 0 {
+							assert.ErrorContains(t, err, "no quorum has answered for ")
+						}
+					})
+					cancel()
+					assert.GreaterOrEqual(t, waited, patience)
+					assert.LessOrEqual(t, waited, patience+3*nodeTimeout) // a place in the order, and a vote, and one that began before
+				}
+			})
+		}
+	}
+}
+
+// TestTheContextEndsTheWaitingThroughAnOutage.
+func TestTheContextEndsTheWaitingThroughAnOutage(t *testing.T) {
+	for way, acquire := range ways {
+		simulateCase(t, way, 3, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			w.Servers()[0].Crash()
+			w.Servers()[1].Crash()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			assert.Equal(t, time.Second, took(func() {
+				_, err := acquire(ctx, l)
+				isOnly(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "no quorum has answered for ")
+			}))
+		})
+	}
+}
+
+// TestContentionIsWaitedOutBesideAnOutage: what is over counts no more, and a holder is no outage.
+func TestContentionIsWaitedOutBesideAnOutage(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		holder, _ := open(t, w)
+		held := take(t, holder, "x")
+		l, _ := open(t, w)
+		got := waits(t.Context(), t, l)
+		for range 3 { // of two seconds each
+			time.Sleep(2 * time.Second)
+			ill := w.Servers()[:2]
+			onEach(ill, (*sim.Server).Hang)
+			time.Sleep(2 * time.Second)
+			onEach(ill, (*sim.Server).Resume)
+		}
+		time.Sleep(time.Minute)
+		require.NoError(t, held.Release(t.Context()))
+		require.NoError(t, (<-got).Release(t.Context()))
+	})
+}
+
+// TestAnOutageIsToldToManyWhoWaitAtOnce: callers of one process who wait for one name are not told one after the other,
+// each after a try of its own. It says nothing of the next, who comes when the servers answer again.
+func TestAnOutageIsToldToManyWhoWaitAtOnce(t *testing.T) {
+	for way, opts := range map[string][]redlock.Option{"plain": nil, "permits": {redlock.Permits(2)}} {
+		simulateCase(t, way, 3, func(t *testing.T, w *sim.World) {
+			time.Sleep(time.Hour) // the World's clocks begin with it
+			l, _ := open(t, w)
+			onEach(w.Servers()[:2], (*sim.Server).Hang)
+			var all sync.WaitGroup
+			assert.LessOrEqual(t, took(func() {
+				for range 2000 {
+					all.Go(func() {
+						_, err := l.Acquire(t.Context(), "x", opts...)
+						if !errors.Is(err, redlock.ErrNoQuorum) {
+							assert.ErrorIs(t, err, redlock.ErrNoQuorum)
+						}
+					})
+				}
+				all.Wait()
+			}), defaultPatience+2*nodeTimeout)
+			onEach(w.Servers()[:2], (*sim.Server).Resume)
+			require.NoError(t, waited(t, l, "x", append(opts, redlock.Patience(0))...).Release(t.Context()))
+		})
+	}
+}
+
+// TestABlipIsNoOutageForAReaderThatJoins the session of others of its process, which are there: the nodes
+// are asked only whether a writer waits.
+func TestABlipIsNoOutageForAReaderThatJoins(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		first := read(t, l, "x")
+		time.Sleep(time.Minute)
+		for _, s := range w.Servers()[:3] {
+			s.Hang()
+			time.AfterFunc(800*time.Millisecond, s.Resume)
+		}
+		second := waited(t, l, "x", redlock.Shared())
+		assert.Equal(t, first.Value(), second.Value())
+	})
+}
+
+// TestOneServerHasOneVote though two nodes lead to it, by two addresses or two databases: in an acquisition, in an
+// extension, and in a token.
+func TestOneServerHasOneVote(t *testing.T) {
+	t.Parallel()
+	for _, op := range []protocol.Op{protocol.OpAcquire, protocol.OpExtend, protocol.OpRaise} {
+		synctest.Test(t, func(t *testing.T) {
+			_, l := puppets(t, 5, func(i int, asked protocol.Op, _ int) answer {
+				a := answer{outcome: protocol.Granted, run: []string{"a", "b", "b", "d", "e"}[i]}
+				switch {
+				case asked == op && i >= 3: // three nodes grant, of two servers
+					return faults[0]
+				case asked == protocol.OpAcquireFenced:
+					a.floor = 1
+				}
+				return a
+			}, redlock.Renew(false))
+			var opts []redlock.Option
+			if op == protocol.OpRaise {
+				opts = append(opts, redlock.Fenced())
+			}
+			k, err := l.TryAcquire(t.Context(), "x", opts...)
+			if op == protocol.OpExtend {
+				require.NoError(t, err)
+				err = k.Extend(t.Context())
+			}
+			isOnly(t, err, redlock.ErrNoQuorum)
+			require.ErrorIs(t, err, redlock.ErrSameServer)
+			assert.Regexp(t, "puppet[23]: the same server must not vote twice: this is puppet[23]", err.Error())
+		})
+	}
+}
+
+// TestAVoteEndsWithTheReplyThatDecidesIt, and no later. One that is lost is taken back on all nodes; one that is won
+// counts the votes that come later. Node i answers i+1 milliseconds after the start.
+func TestAVoteEndsWithTheReplyThatDecidesIt(t *testing.T) {
+	t.Parallel()
+	const (
+		ms   = time.Millisecond
+		undo = 100 * time.Microsecond // to learn from the nodes that refused who is in the way
+	)
+	down := faults[2] // it says so at the start
+	for name, c := range map[string]struct {
+		votes []answer
+		ends  time.Duration
+		err   error
+		at    int // votes at the end, if it is won
+	}{
+		"the third of five wins":          {[]answer{grants, refuses, grants, grants, grants}, 4 * ms, nil, 4},
+		"with two that are down":          {[]answer{down, down, grants, grants, grants}, 5 * ms, nil, 3},
+		"all of two":                      {[]answer{grants, grants}, 2 * ms, nil, 2},
+		"one that is silent":              {[]answer{grants, faults[3], grants}, 3 * ms, nil, 2},
+		"the third that refuses loses":    {[]answer{refuses, refuses, refuses, grants, grants}, 3*ms + undo, redlock.ErrHeld, 0},
+		"one of two refuses":              {[]answer{refuses, grants}, ms + undo, redlock.ErrHeld, 0},
+		"refusals and faults":             {[]answer{faults[0], refuses, faults[1], grants, grants}, 3*ms + undo, redlock.ErrHeld, 0},
+		"the third that fails":            {[]answer{faults[0], grants, faults[1], down, grants}, 3 * ms, redlock.ErrNoQuorum, 0},
+		"all are silent":                  {[]answer{faults[3], faults[3], faults[3]}, nodeTimeout, redlock.ErrNoQuorum, 0},
+		"too many are silent, none holds": {[]answer{grants, faults[3], faults[3]}, nodeTimeout, redlock.ErrNoQuorum, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ps, l := puppets(t, len(c.votes), func(i int, op protocol.Op, _ int) answer {
+				if op == protocol.OpRelease {
+					return answer{outcome: protocol.Refused, after: undo}
+				}
+				a := c.votes[i]
+				a.after = time.Duration(i+1) * ms
+				return a
+			}, redlock.TTL(ttl))
+			var lock *redlock.Lock
+			var err error
+			assert.Equal(t, c.ends, took(func() { lock, err = l.TryAcquire(t.Context(), "x") }), name)
+			if c.err == nil {
+				require.NoError(t, err, name)
+				time.Sleep(nodeTimeout)
+				assert.Equal(t, c.at, lock.Votes(), name)
+				return
+			}
+			isOnly(t, err, c.err)
+			for i, p := range ps {
+				asked, _ := p.requests(protocol.OpAcquire)
+				released, _ := p.requests(protocol.OpRelease)
+				if assert.Len(t, released, 1, "%s: node %d must be asked to forget", name, i) {
+					assert.Equal(t, asked[0].Value, released[0].Value)
+				}
+			}
+		})
+	}
 }

@@ -2,10 +2,6 @@ package redlock_test
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +10,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -31,8 +26,7 @@ func TestALockIsReleasedByItsValueFromAnotherProcess(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "p:x", redlock.Owner("a worker that died"))
 		l, _ := open(t, w, redlock.Prefix("p:"))
-		_, err := l.TryAcquire(t.Context(), "x")
-		isOnly(t, err, redlock.ErrHeld)
+		isHeld(t, l, "x")
 		isOnly(t, l.ReleaseValue(t.Context(), "x", value[:40]), redlock.ErrLost)
 		isOnly(t, l.ReleaseValue(t.Context(), "x", value+"x"), redlock.ErrLost)
 		assert.Equal(t, 5, holding(w, "p:x"), "only the whole value counts")
@@ -53,13 +47,9 @@ func TestAReleaseByValueOutlivesItsCaller(t *testing.T) {
 		assert.Zero(t, holding(w, "x"), "ctx bounds the waiting, not the release")
 
 		value = abandoned(t, w, "y")
-		for _, s := range w.Servers()[:3] {
-			s.Hang()
-		}
+		onEach(w.Servers()[:3], (*sim.Server).Hang)
 		isOnly(t, l.ReleaseValue(t.Context(), "y", value), redlock.ErrNoQuorum)
-		for _, s := range w.Servers()[:3] {
-			s.Resume()
-		}
+		onEach(w.Servers()[:3], (*sim.Server).Resume)
 		time.Sleep(rtt)
 		assert.Zero(t, holding(w, "y"))
 	})
@@ -98,8 +88,7 @@ func TestAnAdoptedLockIsLikeAnyOther(t *testing.T) {
 		for range 100 {
 			time.Sleep(ttl / 10)
 			require.True(t, k.Valid())
-			_, err := other.TryAcquire(t.Context(), "x")
-			isOnly(t, err, redlock.ErrHeld)
+			isHeld(t, other, "x")
 		}
 		require.NoError(t, k.Extend(t.Context()))
 		require.NoError(t, k.Release(t.Context()))
@@ -144,30 +133,6 @@ func TestALossOfAnAdoptedLockIsTold(t *testing.T) {
 	})
 }
 
-// TestAnAdoptedLockIsRepaired where nodes lack it: at once where one says so after the vote was won, and else
-// by the next renewal.
-func TestAnAdoptedLockIsRepaired(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		const slow, fast = 0, 4
-		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-			return map[int]time.Duration{slow: 4 * leg, 1: leg, 2: leg, 3: leg, fast: leg / 2}[l.Node], false
-		}})
-		value := abandoned(t, w, "x")
-		time.Sleep(4 * leg)
-		w.Servers()[slow].Del("x")
-		w.Servers()[fast].Del("x")
-		const unwatched = 900 * time.Millisecond
-		l, _ := open(t, w, redlock.TTL(unwatched))
-		k := adopt(t, l, "x", value)
-		assert.Equal(t, 3, k.Votes())
-		time.Sleep(4 * 4 * leg)
-		assert.Equal(t, 4, k.Votes())
-		assert.Equal(t, 4, holding(w, "x"))
-		time.Sleep(unwatched / 3)
-		assert.Equal(t, 5, holding(w, "x"))
-	})
-}
-
 // TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor: a node that could not be reached has it of its holder.
 func TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -189,13 +154,9 @@ func TestAnAdoptionThatFailsTakesNothingBack(t *testing.T) {
 		holder, _ := open(t, w)
 		k := take(t, holder, "x")
 		l, c := open(t, w)
-		for _, s := range w.Servers()[:3] {
-			s.Hang()
-		}
+		onEach(w.Servers()[:3], (*sim.Server).Hang)
 		isOnly(t, cannotAdopt(t, l, "x", k.Value()), redlock.ErrNoQuorum)
-		for _, s := range w.Servers()[:3] {
-			s.Resume()
-		}
+		onEach(w.Servers()[:3], (*sim.Server).Resume)
 		_, err := l.Adopt(canceled(t), "x", k.Value())
 		isOnly(t, err, context.Canceled)
 		time.AfterFunc(leg/2, c.Pause)
@@ -225,8 +186,7 @@ func TestAnAdopterTakesNothingFromAHolder(t *testing.T) {
 		c.Pause() // before it releases what it takes for over
 		other, _ := open(t, w)
 		for _, name := range []string{"x", "y", "z"} {
-			_, err := other.TryAcquire(t.Context(), name)
-			isOnly(t, err, redlock.ErrHeld)
+			isHeld(t, other, name)
 		}
 	})
 }
@@ -261,8 +221,7 @@ func TestAHolderTakesNothingFromAnAdopter(t *testing.T) {
 		time.Sleep(time.Until(ends) - 3*rtt)
 		for _, name := range []string{"x", "y", "w"} {
 			assert.Equal(t, 5, holding(w, name), name)
-			_, err := other.TryAcquire(t.Context(), name)
-			isOnly(t, err, redlock.ErrHeld)
+			isHeld(t, other, name)
 		}
 		assert.Zero(t, holding(w, "z"))
 		time.Sleep(redlock.Drift(long))
@@ -310,8 +269,7 @@ func TestAnAdoptionIsOnRecord(t *testing.T) {
 		time.Sleep(time.Second)
 		forget(w.Servers()[:3]...)
 		third, _ := guarded(t, w)
-		other, err := third.Acquire(t.Context(), "x")
-		require.NoError(t, err)
+		other := waited(t, third, "x")
 		assert.Greater(t, time.Since(adopted), long)
 		require.NoError(t, other.Release(t.Context()))
 	})
@@ -342,18 +300,16 @@ func TestAnAdoptedLockHasNoToken(t *testing.T) {
 // TestAnAdoptedLockIsHandedOverToItsOwnerOnly: the label in its value is that of its holder.
 func TestAnAdoptedLockIsHandedOverToItsOwnerOnly(t *testing.T) {
 	for owner, handed := range map[string]bool{"web-3": true, "web-4": false} {
-		t.Run(owner, func(t *testing.T) {
-			simulate(t, 3, func(t *testing.T, w *sim.World) {
-				value := abandoned(t, w, "x", redlock.Owner("web-3"))
-				l, _ := open(t, w, redlock.Owner(owner), longest)
-				adopted := adopt(t, l, "x", value)
-				got := waits(t.Context(), t, l)
-				require.NoError(t, adopted.Release(t.Context()))
-				next := <-got
-				assert.Equal(t, handed, next.Value() == value)
-				assert.Equal(t, owner, redlock.HolderOf(next.Value()).Owner)
-				require.NoError(t, next.Release(t.Context()))
-			})
+		simulateCase(t, owner, 3, func(t *testing.T, w *sim.World) {
+			value := abandoned(t, w, "x", redlock.Owner("web-3"))
+			l, _ := open(t, w, redlock.Owner(owner), longest)
+			adopted := adopt(t, l, "x", value)
+			got := waits(t.Context(), t, l)
+			require.NoError(t, adopted.Release(t.Context()))
+			next := <-got
+			assert.Equal(t, handed, next.Value() == value)
+			assert.Equal(t, owner, redlock.HolderOf(next.Value()).Owner)
+			require.NoError(t, next.Release(t.Context()))
 		})
 	}
 }
@@ -369,7 +325,7 @@ func TestReadersAreAdopted(t *testing.T) {
 		l, _ := open(t, w, longest)
 		isOnly(t, cannotAdopt(t, l, "x", value), redlock.ErrLost) // as a writer's
 		isOnly(t, cannotAdopt(t, l, "x", value+"x", redlock.Shared()), redlock.ErrLost)
-		asked := submitted(w)
+		r := recorded(w)
 		readers := make(chan *redlock.Lock, 3)
 		for range 2 {
 			go func() {
@@ -381,7 +337,7 @@ func TestReadersAreAdopted(t *testing.T) {
 		all := []*redlock.Lock{<-readers, <-readers}
 		time.Sleep(time.Second)
 		all = append(all, adopt(t, l, "x", value, redlock.Shared()))
-		assert.Equal(t, 5, asked(protocol.OpExtendShared), "one adoption is enough")
+		assert.Len(t, r.of(sim.Submitted, protocol.OpExtendShared), 5, "one adoption is enough")
 		assert.ErrorContains(t, cannotAdopt(t, l, "x", value), "holds the lock with that value already", "as a writer's")
 		isOnly(t, cannotAdopt(t, l, "x", value+"x", redlock.Shared()), redlock.ErrLost)
 
@@ -389,27 +345,11 @@ func TestReadersAreAdopted(t *testing.T) {
 		for _, k := range all {
 			time.Sleep(2 * ttl)
 			require.True(t, k.Valid())
-			_, err := writer.TryAcquire(t.Context(), "x")
-			isOnly(t, err, redlock.ErrHeld)
+			isHeld(t, writer, "x")
 			require.NoError(t, k.Release(t.Context()))
 		}
 		require.NoError(t, take(t, writer, "x").Release(t.Context()))
 		isOnly(t, cannotAdopt(t, l, "x", value, redlock.Shared()), redlock.ErrLost)
-	})
-}
-
-// TestAWritersLockIsAdoptedAsAReaders.
-func TestAWritersLockIsAdoptedAsAReaders(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		value := abandoned(t, w, "x")
-		l, _ := open(t, w)
-		k := adopt(t, l, "x", value, redlock.Shared())
-		other, _ := open(t, w)
-		reader := take(t, other, "x", redlock.Shared())
-		time.Sleep(2 * ttl)
-		require.True(t, k.Valid() && reader.Valid())
-		_, err := other.TryAcquire(t.Context(), "x")
-		isOnly(t, err, redlock.ErrHeld)
 	})
 }
 
@@ -434,15 +374,10 @@ func TestPermitsAreAdopted(t *testing.T) {
 		isOnly(t, cannotAdopt(t, l, "x", held[0].Value()+"x"), redlock.ErrLost)
 		time.Sleep(2 * ttl)
 		other, _ := open(t, w, redlock.Permits(3))
-		_, err := other.TryAcquire(t.Context(), "x")
-		isOnly(t, err, redlock.ErrHeld)
-		for _, s := range w.Servers()[1:3] {
-			s.Hang()
-		}
+		isHeld(t, other, "x")
+		onEach(w.Servers()[1:3], (*sim.Server).Hang)
 		isOnly(t, cannotAdopt(t, other, "x", held[0].Value()), redlock.ErrNoQuorum)
-		for _, s := range w.Servers()[:3] {
-			s.Resume()
-		}
+		onEach(w.Servers()[:3], (*sim.Server).Resume)
 		require.NoError(t, l.Close())
 		require.NoError(t, take(t, other, "x").Release(t.Context()))
 	})
@@ -474,93 +409,6 @@ func TestALockIsAdoptedOnce(t *testing.T) {
 	})
 }
 
-// TestOneAtATimeHasWhatIsAdopted, be it adopted in time, too late, or at the moment at which the lock
-// expires on some nodes and others take it, while nodes forget.
-func TestOneAtATimeHasWhatIsAdopted(t *testing.T) {
-	t.Parallel()
-	const seeds, short = 300, time.Second
-	outcomes := map[string]int{}
-	for seed := range uint64(seeds) {
-		simtest.SimulateInUse(t, seed, 10*time.Minute, func(t *testing.T, w *sim.World) {
-			dice := w.Rand("adoption")
-			upTo := func(d time.Duration) time.Duration { return time.Duration(1 + dice.Int64N(int64(d))) }
-			longestLeg := upTo(short / 4)
-			w.SetNet(sim.Net{Patience: short, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
-				return time.Duration(1 + r.Int64N(int64(longestLeg))), r.IntN(30) == 0
-			}})
-			of := func() (*redlock.Locker, *sim.Client) {
-				c := w.NewClient(1)
-				return simtest.Locker(t, c, redlock.TTL(short), redlock.MaxTTL(ttl), redlock.NodeTimeout(short/2), redlock.MemoryGuard(true)), c
-			}
-			holder, c := of()
-			held, err := holder.Acquire(t.Context(), "x", redlock.Renew(dice.IntN(2) == 0))
-			require.NoError(t, err)
-			time.Sleep(upTo(short / 2))
-			if dice.IntN(2) == 0 {
-				w.Servers()[dice.IntN(5)].Flush()
-			}
-			c.Crash()
-
-			var inside, others atomic.Int32
-			works := func(k *redlock.Lock, d time.Duration) {
-				if n := inside.Add(1); n != 1 && k.Valid() {
-					t.Errorf("seed %d: %d have the lock", seed, n)
-				}
-				select {
-				case <-k.Context().Done():
-				case <-time.After(d):
-				}
-				inside.Add(-1)
-				k.Release(context.WithoutCancel(t.Context()))
-			}
-			var all sync.WaitGroup
-			for range 2 {
-				other, _ := of()
-				delay, work := upTo(short), upTo(short)
-				all.Go(func() {
-					time.Sleep(delay)
-					for range 3 {
-						if k, err := other.Acquire(t.Context(), "x", redlock.Retries(20)); err == nil {
-							others.Add(1)
-							works(k, work)
-						}
-					}
-				})
-			}
-			adopter, _ := of()
-			time.Sleep(upTo(3 * short / 2))
-			adopted, err := adopter.Adopt(t.Context(), "x", held.Value(), redlock.Renew(dice.IntN(2) == 0))
-			switch {
-			case err == nil:
-				outcomes["adopted"]++
-				assert.Zero(t, others.Load(), "seed %d: others have had it since", seed)
-				works(adopted, upTo(3*short))
-			case errors.Is(err, redlock.ErrLost):
-				outcomes["lost"]++
-			default:
-				isOnly(t, err, redlock.ErrNoQuorum)
-				outcomes["no quorum"]++
-			}
-			all.Wait()
-		})
-	}
-	t.Log(outcomes)
-	assert.Len(t, outcomes, 3)
-}
-
-// TestTheHolderLearnsOfAReleaseByValue, as of a DEL.
-func TestTheHolderLearnsOfAReleaseByValue(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		k := take(t, l, "x")
-		time.Sleep(time.Second)
-		other, _ := open(t, w)
-		require.NoError(t, other.ReleaseValue(t.Context(), "x", k.Value()))
-		time.Sleep(2 * rtt)
-		require.ErrorIs(t, context.Cause(k.Context()), redlock.ErrLost)
-	})
-}
-
 func TestWhatCannotBeAdoptedIsRefused(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.MaxTTL(time.Minute))
@@ -586,18 +434,16 @@ func TestWhatCannotBeAdoptedIsRefused(t *testing.T) {
 // TestAHolderHearsOfWhatItsOwnLockerReleasesByValue, of which the servers give that Locker no hint.
 func TestAHolderHearsOfWhatItsOwnLockerReleasesByValue(t *testing.T) {
 	for kind, opts := range map[string][]redlock.Option{"a lock": nil, "a permit": {redlock.Permits(2)}} {
-		t.Run(kind, func(t *testing.T) {
-			simulate(t, 3, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w)
-				k := take(t, l, "x", opts...)
-				if k.Permit() == 1 { // slot 0 has the key of the name
-					k = take(t, l, "x", opts...)
-				}
-				time.Sleep(watchedAt)
-				require.NoError(t, l.ReleaseValue(t.Context(), "x", k.Value()))
-				assert.LessOrEqual(t, took(func() { <-k.Context().Done() }), leg+rtt)
-				isOnly(t, context.Cause(k.Context()), redlock.ErrLost)
-			})
+		simulateCase(t, kind, 3, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			k := take(t, l, "x", opts...)
+			if k.Permit() == 1 { // slot 0 has the key of the name
+				k = take(t, l, "x", opts...)
+			}
+			time.Sleep(watchedAt)
+			require.NoError(t, l.ReleaseValue(t.Context(), "x", k.Value()))
+			assert.LessOrEqual(t, took(func() { <-k.Context().Done() }), leg+rtt)
+			isOnly(t, context.Cause(k.Context()), redlock.ErrLost)
 		})
 	}
 }

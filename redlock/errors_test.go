@@ -153,75 +153,92 @@ func isOnly(t *testing.T, err, kind error) {
 	assert.Regexp(t, "^redlock: ", err.Error())
 }
 
+// A situation is a process and its servers, in which something fails.
+type situation struct {
+	*testing.T
+	w *sim.World
+	l *redlock.Locker
+	c *sim.Client
+}
+
+func (s *situation) occupy(n int) {
+	onEach(s.w.Servers()[:n], func(s *sim.Server) { s.Set("x", "another", protocol.NoTTL) })
+}
+
+func (s *situation) hang(n int) { onEach(s.w.Servers()[:n], (*sim.Server).Hang) }
+
+func (s *situation) spoil(n int) {
+	onEach(s.w.Servers()[:n], func(s *sim.Server) { s.SetWrongType("x") })
+}
+
+func (s *situation) lose() { onEach(s.w.Servers()[:3], func(s *sim.Server) { s.Del("x") }) }
+
+func (s *situation) has() *redlock.Lock { return take(s.T, s.l, "x") }
+
+func (s *situation) release(k *redlock.Lock) bool { return assert.NoError(s, k.Release(s.Context())) }
+
+// late returns a lock whose time is over.
+func (s *situation) late() *redlock.Lock {
+	k := take(s.T, s.l, "x", redlock.Renew(false))
+	time.Sleep(ttl)
+	return k
+}
+
+func (s *situation) try(ctx context.Context) error { _, err := s.l.TryAcquire(ctx, "x"); return err }
+
+func (s *situation) wait(ctx context.Context, opts ...redlock.Option) error {
+	_, err := s.l.Acquire(ctx, "x", opts...)
+	return err
+}
+
+// queues has a caller wait before those that come.
+func (s *situation) queues() { go s.wait(s.ends(2 * time.Second)); synctest.Wait() }
+
+func (s *situation) inspect(ctx context.Context) error { _, err := s.l.Inspect(ctx, "x"); return err }
+
+// within returns a context that ends by its deadline, and ends one that is cancelled.
+func (s *situation) within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(s.Context(), d)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+func (s *situation) ends(d time.Duration) context.Context {
+	ctx, cancel := context.WithCancel(s.Context())
+	time.AfterFunc(d, cancel)
+	return ctx
+}
+
+// closes closes the Locker so much later.
+func (s *situation) closes(d time.Duration) {
+	closed := make(chan struct{})
+	time.AfterFunc(d, func() { defer close(closed); s.l.Close() })
+	s.Cleanup(func() { <-closed })
+}
+
 // TestAnErrorIsOfOneKind, in every situation.
 func TestAnErrorIsOfOneKind(t *testing.T) {
-	const soon = 20 * time.Millisecond // less than the node timeout of 100 ms
-	hangAll := func(w *sim.World) {
-		for _, s := range w.Servers() {
-			s.Hang()
-		}
-	}
-	occupy := func(w *sim.World, n int) {
-		for _, s := range w.Servers()[:n] {
-			s.Set("x", "another", protocol.NoTTL)
-		}
-	}
-	type situation struct {
-		w   *sim.World
-		l   *redlock.Locker
-		c   *sim.Client
-		ctx func(time.Duration) context.Context // ends by its deadline
-		end func(time.Duration) context.Context // ends by being cancelled
-
-		close func(time.Duration) // closes l so much later
-	}
+	const soon = 20 * time.Millisecond // less than the node timeout
 	for name, row := range map[string]struct {
 		kind error
-		fail func(t *testing.T, s situation) error
+		fail func(s *situation) error
 	}{
-		"acquire: held": {redlock.ErrHeld, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			_, err := s.l.TryAcquire(t.Context(), "x")
-			return err
-		}},
-		"acquire: held, and a minority is down": {redlock.ErrHeld, func(t *testing.T, s situation) error {
-			occupy(s.w, 3)
+		"acquire: held": {redlock.ErrHeld, func(s *situation) error { s.occupy(5); return s.try(s.Context()) }},
+		"acquire: held, and a minority is down": {redlock.ErrHeld, func(s *situation) error {
+			s.occupy(3)
 			s.w.Servers()[3].Crash()
 			s.w.Servers()[4].Hang()
-			_, err := s.l.TryAcquire(t.Context(), "x")
-			return err
+			return s.try(s.Context())
 		}},
-		"acquire: held, tried thrice": {redlock.ErrHeld, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			_, err := s.l.Acquire(t.Context(), "x", redlock.Retries(2))
-			return err
+		"acquire: held, tried thrice": {redlock.ErrHeld, func(s *situation) error { s.occupy(5); return s.wait(s.Context(), redlock.Retries(2)) }},
+		"acquire: outage": {redlock.ErrNoQuorum, func(s *situation) error {
+			onEach(s.w.Servers()[:3], (*sim.Server).Crash)
+			return s.wait(s.Context())
 		}},
-		"acquire: outage": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
-			for _, server := range s.w.Servers()[:3] {
-				server.Crash()
-			}
-			_, err := s.l.Acquire(t.Context(), "x")
-			return err
-		}},
-		"acquire: an outage, and held where there is none": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			for _, server := range s.w.Servers()[:3] {
-				server.Hang()
-			}
-			_, err := s.l.Acquire(t.Context(), "x")
-			return err
-		}},
-		"acquire: another type of key": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
-			for _, server := range s.w.Servers() {
-				server.SetWrongType("x")
-			}
-			_, err := s.l.Acquire(t.Context(), "x")
-			return err
-		}},
-		"acquire: another type of key, of which most tell late": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
-			for _, server := range s.w.Servers()[:3] {
-				server.SetWrongType("x")
-			}
+		"acquire: an outage, and held where there is none": {redlock.ErrNoQuorum, func(s *situation) error { s.occupy(5); s.hang(3); return s.wait(s.Context()) }},
+		"acquire: another type of key":                     {redlock.ErrNoQuorum, func(s *situation) error { s.spoil(5); return s.wait(s.Context()) }},
+		"acquire: another type of key, of which most tell late": {redlock.ErrNoQuorum, func(s *situation) error {
+			s.spoil(3)
 			net := sim.Fixed(leg)
 			net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
 				if l.Op == protocol.OpRelease && l.Reply && l.Node > 0 {
@@ -230,187 +247,49 @@ func TestAnErrorIsOfOneKind(t *testing.T) {
 				return 100 * time.Microsecond, false
 			}
 			s.w.SetNet(net)
-			_, err := s.l.TryAcquire(t.Context(), "x")
-			return err
+			return s.try(s.Context())
 		}},
-		"acquire: votes too late": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
+		"acquire: votes too late": {redlock.ErrNoQuorum, func(s *situation) error {
 			time.AfterFunc(leg, s.c.Pause)
 			time.AfterFunc(ttl, s.c.Resume)
-			_, err := s.l.TryAcquire(t.Context(), "x")
-			return err
+			return s.try(s.Context())
 		}},
-		"acquire: cancelled before": {context.Canceled, func(t *testing.T, s situation) error {
-			_, err := s.l.Acquire(canceled(t), "x")
-			return err
+		"acquire: cancelled before":              {context.Canceled, func(s *situation) error { return s.wait(canceled(s.T)) }},
+		"acquire: cancelled while it votes":      {context.Canceled, func(s *situation) error { s.hang(5); return s.wait(s.ends(soon)) }},
+		"acquire: deadline while it votes":       {context.DeadlineExceeded, func(s *situation) error { s.hang(5); return s.wait(s.within(soon)) }},
+		"acquire: cancelled while it waits":      {context.Canceled, func(s *situation) error { s.occupy(5); return s.wait(s.ends(time.Second)) }},
+		"acquire: deadline while it waits":       {context.DeadlineExceeded, func(s *situation) error { s.occupy(5); return s.wait(s.within(time.Second)) }},
+		"acquire: deadline in the line":          {context.DeadlineExceeded, func(s *situation) error { s.occupy(5); s.queues(); return s.wait(s.within(time.Second)) }},
+		"acquire: closed before":                 {redlock.ErrClosed, func(s *situation) error { s.l.Close(); return s.wait(s.Context()) }},
+		"acquire: closed, and cancelled":         {redlock.ErrClosed, func(s *situation) error { s.l.Close(); return s.try(canceled(s.T)) }},
+		"acquire: closed while it waits":         {redlock.ErrClosed, func(s *situation) error { s.occupy(5); s.closes(time.Second); return s.wait(s.Context()) }},
+		"acquire: closed in the line":            {redlock.ErrClosed, func(s *situation) error { s.occupy(5); s.queues(); s.closes(time.Second); return s.wait(s.Context()) }},
+		"acquire: closed while it votes":         {redlock.ErrClosed, func(s *situation) error { s.closes(leg); return s.wait(s.Context()) }},
+		"acquire: closed while it votes in vain": {redlock.ErrClosed, func(s *situation) error { s.occupy(5); s.closes(leg); return s.try(s.Context()) }},
+		"extend: released":                       {redlock.ErrReleased, func(s *situation) error { k := s.has(); s.release(k); return k.Extend(s.Context()) }},
+		"extend: released meanwhile": {redlock.ErrReleased, func(s *situation) error {
+			k := s.has()
+			time.AfterFunc(leg, func() { k.Release(s.Context()) })
+			return k.Extend(s.Context())
 		}},
-		"acquire: cancelled while it votes": {context.Canceled, func(t *testing.T, s situation) error {
-			hangAll(s.w)
-			_, err := s.l.Acquire(s.end(soon), "x")
-			return err
-		}},
-		"acquire: deadline while it votes": {context.DeadlineExceeded, func(t *testing.T, s situation) error {
-			hangAll(s.w)
-			_, err := s.l.Acquire(s.ctx(soon), "x")
-			return err
-		}},
-		"acquire: cancelled while it waits": {context.Canceled, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			_, err := s.l.Acquire(s.end(time.Second), "x")
-			return err
-		}},
-		"acquire: deadline while it waits": {context.DeadlineExceeded, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			_, err := s.l.Acquire(s.ctx(time.Second), "x")
-			return err
-		}},
-		"acquire: deadline in the queue": {context.DeadlineExceeded, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			go s.l.Acquire(s.end(2*time.Second), "x")
-			synctest.Wait()
-			_, err := s.l.Acquire(s.ctx(time.Second), "x")
-			return err
-		}},
-		"acquire: closed before": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			s.l.Close()
-			_, err := s.l.Acquire(t.Context(), "x")
-			return err
-		}},
-		"acquire: closed, and cancelled": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			s.l.Close()
-			_, err := s.l.TryAcquire(canceled(t), "x")
-			return err
-		}},
-		"acquire: closed while it waits": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			s.close(time.Second)
-			_, err := s.l.Acquire(t.Context(), "x")
-			return err
-		}},
-		"acquire: closed while it queues": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			go s.l.Acquire(t.Context(), "x")
-			synctest.Wait()
-			s.close(time.Second)
-			_, err := s.l.Acquire(t.Context(), "x")
-			return err
-		}},
-		"acquire: closed while it votes": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			s.close(leg)
-			_, err := s.l.Acquire(t.Context(), "x")
-			return err
-		}},
-		"extend: released": {redlock.ErrReleased, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			require.NoError(t, k.Release(t.Context()))
-			return k.Extend(t.Context())
-		}},
-		"extend: released meanwhile": {redlock.ErrReleased, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			time.AfterFunc(leg, func() { k.Release(t.Context()) })
-			return k.Extend(t.Context())
-		}},
-		"extend: too late": {redlock.ErrLost, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x", redlock.Renew(false))
-			time.Sleep(ttl)
-			return k.Extend(t.Context())
-		}},
-		"extend: gone": {redlock.ErrLost, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			for _, server := range s.w.Servers()[:3] {
-				server.Del("x")
-			}
-			return k.Extend(t.Context())
-		}},
-		"extend: outage": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			hangAll(s.w)
-			return k.Extend(t.Context())
-		}},
-		"extend: cancelled": {context.Canceled, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			hangAll(s.w)
-			return k.Extend(s.end(soon))
-		}},
-		"release: twice": {redlock.ErrReleased, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			require.NoError(t, k.Release(t.Context()))
-			return k.Release(t.Context())
-		}},
-		"release: too late": {redlock.ErrLost, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x", redlock.Renew(false))
-			time.Sleep(ttl)
-			return k.Release(t.Context())
-		}},
-		"release: gone": {redlock.ErrLost, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			for _, server := range s.w.Servers()[:3] {
-				server.Del("x")
-			}
-			return k.Release(t.Context())
-		}},
-		"release: outage": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			hangAll(s.w)
-			return k.Release(t.Context())
-		}},
-		"release: deadline": {context.DeadlineExceeded, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			hangAll(s.w)
-			return k.Release(s.ctx(soon))
-		}},
-		"extend: closed": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			s.l.Close()
-			return k.Extend(t.Context())
-		}},
-		"acquire: closed while it votes in vain": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			occupy(s.w, 5)
-			s.close(leg)
-			_, err := s.l.TryAcquire(t.Context(), "x")
-			return err
-		}},
-		"release: closed": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			k := take(t, s.l, "x")
-			s.l.Close()
-			return k.Release(t.Context())
-		}},
-		"inspect: outage": {redlock.ErrNoQuorum, func(t *testing.T, s situation) error {
-			hangAll(s.w)
-			_, err := s.l.Inspect(t.Context(), "x")
-			return err
-		}},
-		"inspect: deadline": {context.DeadlineExceeded, func(t *testing.T, s situation) error {
-			hangAll(s.w)
-			_, err := s.l.Inspect(s.ctx(soon), "x")
-			return err
-		}},
-		"inspect: closed": {redlock.ErrClosed, func(t *testing.T, s situation) error {
-			s.l.Close()
-			_, err := s.l.Inspect(t.Context(), "x")
-			return err
-		}},
+		"extend: too late":  {redlock.ErrLost, func(s *situation) error { return s.late().Extend(s.Context()) }},
+		"extend: gone":      {redlock.ErrLost, func(s *situation) error { k := s.has(); s.lose(); return k.Extend(s.Context()) }},
+		"extend: outage":    {redlock.ErrNoQuorum, func(s *situation) error { k := s.has(); s.hang(5); return k.Extend(s.Context()) }},
+		"extend: cancelled": {context.Canceled, func(s *situation) error { k := s.has(); s.hang(5); return k.Extend(s.ends(soon)) }},
+		"extend: closed":    {redlock.ErrClosed, func(s *situation) error { k := s.has(); s.l.Close(); return k.Extend(s.Context()) }},
+		"release: twice":    {redlock.ErrReleased, func(s *situation) error { k := s.has(); s.release(k); return k.Release(s.Context()) }},
+		"release: too late": {redlock.ErrLost, func(s *situation) error { return s.late().Release(s.Context()) }},
+		"release: gone":     {redlock.ErrLost, func(s *situation) error { k := s.has(); s.lose(); return k.Release(s.Context()) }},
+		"release: outage":   {redlock.ErrNoQuorum, func(s *situation) error { k := s.has(); s.hang(5); return k.Release(s.Context()) }},
+		"release: deadline": {context.DeadlineExceeded, func(s *situation) error { k := s.has(); s.hang(5); return k.Release(s.within(soon)) }},
+		"release: closed":   {redlock.ErrClosed, func(s *situation) error { k := s.has(); s.l.Close(); return k.Release(s.Context()) }},
+		"inspect: outage":   {redlock.ErrNoQuorum, func(s *situation) error { s.hang(5); return s.inspect(s.Context()) }},
+		"inspect: deadline": {context.DeadlineExceeded, func(s *situation) error { s.hang(5); return s.inspect(s.within(soon)) }},
+		"inspect: closed":   {redlock.ErrClosed, func(s *situation) error { s.l.Close(); return s.inspect(s.Context()) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				s := situation{w: w}
-				s.l, s.c = open(t, w, redlock.TTL(ttl))
-				s.ctx = func(d time.Duration) context.Context {
-					ctx, cancel := context.WithTimeout(t.Context(), d)
-					t.Cleanup(cancel)
-					return ctx
-				}
-				s.end = func(d time.Duration) context.Context {
-					ctx, cancel := context.WithCancel(t.Context())
-					time.AfterFunc(d, cancel)
-					return ctx
-				}
-				s.close = func(d time.Duration) {
-					closed := make(chan struct{})
-					time.AfterFunc(d, func() { defer close(closed); s.l.Close() })
-					t.Cleanup(func() { <-closed })
-				}
-				isOnly(t, row.fail(t, s), row.kind)
-			})
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, c := open(t, w, redlock.TTL(ttl))
+			isOnly(t, row.fail(&situation{t, w, l, c}), row.kind)
 		})
 	}
 }
@@ -428,24 +307,20 @@ func TestAnErrorKeepsItsKindWhenTheContextEnds(t *testing.T) {
 		}, redlock.ErrHeld},
 		"held in the process": {func(t *testing.T, _ *sim.World, l *redlock.Locker) { take(t, l, "x") }, redlock.ErrHeld},
 		"an outage": {func(_ *testing.T, w *sim.World, _ *redlock.Locker) {
-			for _, s := range w.Servers()[:3] {
-				s.Hang()
-			}
+			onEach(w.Servers()[:3], (*sim.Server).Hang)
 		}, redlock.ErrNoQuorum},
 	} {
 		for way, opts := range map[string][]redlock.Option{"": nil, ", by interval": {redlock.RetryInterval(20 * time.Millisecond)}, ", fair": {redlock.Fair()}} {
-			t.Run(name+way, func(t *testing.T) {
-				simulate(t, 5, func(t *testing.T, w *sim.World) {
-					l, _ := open(t, w, longest)
-					test.before(t, w, l)
-					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-					defer cancel()
-					_, err := l.Acquire(ctx, "x", opts...)
-					isOnly(t, err, context.DeadlineExceeded)
-					var failure *redlock.QuorumError
-					require.ErrorAs(t, err, &failure)
-					assert.Equal(t, test.kind, failure.Kind())
-				})
+			simulateCase(t, name+way, 5, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w, longest)
+				test.before(t, w, l)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				_, err := l.Acquire(ctx, "x", opts...)
+				isOnly(t, err, context.DeadlineExceeded)
+				var failure *redlock.QuorumError
+				require.ErrorAs(t, err, &failure)
+				assert.Equal(t, test.kind, failure.Kind())
 			})
 		}
 	}
@@ -455,27 +330,23 @@ func TestAnErrorKeepsItsKindWhenTheContextEnds(t *testing.T) {
 // TestNoKindIsToldThatNobodyHasSeen: the context of a caller ends before any node has answered.
 func TestNoKindIsToldThatNobodyHasSeen(t *testing.T) {
 	for name, opts := range map[string][]redlock.Option{"": nil, "fair": {redlock.Fair()}} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w, longest)
-				for _, s := range w.Servers() {
-					s.Hang()
-				}
-				errs := make(chan error, 3)
-				for range cap(errs) { // the others wait behind the first
-					go func() {
-						ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-						defer cancel()
-						_, err := l.Acquire(ctx, "x", opts...)
-						errs <- err
-					}()
-				}
-				for range cap(errs) {
-					var failure *redlock.QuorumError
-					require.ErrorAs(t, <-errs, &failure)
-					assert.Equal(t, context.DeadlineExceeded, failure.Kind())
-				}
-			})
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, longest)
+			onAll(w, (*sim.Server).Hang)
+			errs := make(chan error, 3)
+			for range cap(errs) { // the others wait behind the first
+				go func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+					defer cancel()
+					_, err := l.Acquire(ctx, "x", opts...)
+					errs <- err
+				}()
+			}
+			for range cap(errs) {
+				var failure *redlock.QuorumError
+				require.ErrorAs(t, <-errs, &failure)
+				assert.Equal(t, context.DeadlineExceeded, failure.Kind())
+			}
 		})
 	}
 }
@@ -483,33 +354,31 @@ func TestNoKindIsToldThatNobodyHasSeen(t *testing.T) {
 // TestNoPatienceForWhatStaysWrong: a key of another type is told at once.
 func TestNoPatienceForWhatStaysWrong(t *testing.T) {
 	for wrong := range 6 {
-		t.Run(fmt.Sprint(wrong), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w, longest)
-				for i, s := range w.Servers() {
-					if i < wrong {
-						s.SetWrongType("x")
-					} else if wrong > 0 && wrong < 3 {
-						s.Hang()
-					}
+		simulateCase(t, fmt.Sprint(wrong), 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, longest)
+			for i, s := range w.Servers() {
+				if i < wrong {
+					s.SetWrongType("x")
+				} else if wrong > 0 && wrong < 3 {
+					s.Hang()
 				}
-				start := time.Now()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				lock, err := l.Acquire(ctx, "x")
-				var failure *redlock.QuorumError
-				switch errors.As(err, &failure); wrong {
-				case 0:
-					require.NoError(t, lock.Release(t.Context()))
-				case 1, 2:
-					assert.False(t, failure.Permanent(), "others are only silent")
-					assert.Equal(t, time.Second, time.Since(start))
-				default:
-					assert.True(t, failure.Permanent())
-					assert.ErrorIs(t, err, redlock.ErrNoQuorum)
-					assert.Less(t, time.Since(start), 100*time.Millisecond)
-				}
-			})
+			}
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			lock, err := l.Acquire(ctx, "x")
+			var failure *redlock.QuorumError
+			switch errors.As(err, &failure); wrong {
+			case 0:
+				require.NoError(t, lock.Release(t.Context()))
+			case 1, 2:
+				assert.False(t, failure.Permanent(), "others are only silent")
+				assert.Equal(t, time.Second, time.Since(start))
+			default:
+				assert.True(t, failure.Permanent())
+				assert.ErrorIs(t, err, redlock.ErrNoQuorum)
+				assert.Less(t, time.Since(start), 100*time.Millisecond)
+			}
 		})
 	}
 }

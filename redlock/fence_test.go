@@ -2,7 +2,7 @@ package redlock_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -90,120 +91,50 @@ func TestALockWithoutATokenIsNone(t *testing.T) {
 	})
 }
 
-// TestATokenNeedsOneNumberFromAMajority: two numbers of two nodes each, or a
-// number and floors, are none.
-func TestATokenNeedsOneNumberFromAMajority(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, l := puppets(t, 5, func(i int, op protocol.Op, _ int) answer {
-			switch {
-			case op == protocol.OpAcquireFenced && i >= 2, op == protocol.OpRaise && i == 4:
-				return answer{outcome: protocol.Granted, floor: 1}
-			case op == protocol.OpRaise && i < 2:
-				return faults[0]
-			}
-			return grants
-		}, redlock.Fenced())
-		_, err := l.TryAcquire(t.Context(), "x")
-		isOnly(t, err, redlock.ErrNoQuorum)
-	})
-}
-
 // TestANodeWithAMadClockIsLeftBehind: the others settle on a number that it
 // does not accept, also where it answers before them.
 func TestANodeWithAMadClockIsLeftBehind(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
-		t.Run(step.String(), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				w.Servers()[0].Step(step)
-				w.Servers()[1].Step(step)
-				net := sim.Fixed(leg)
-				net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-					return leg * time.Duration(1+l.Node), false
-				}
-				w.SetNet(net)
-				last := int64(0)
-				for _, ahead := range []time.Duration{0, step, ttl, 0} {
-					k := take(t, fencing(t, w, ahead), "x")
-					assert.Greater(t, k.Fence(), last)
-					last = k.Fence()
-					require.NoError(t, k.Release(t.Context()))
-				}
-				assert.WithinDuration(t, time.Now(), time.UnixMicro(last), ttl)
-			})
+		simulateCase(t, step.String(), 5, func(t *testing.T, w *sim.World) {
+			w.Servers()[0].Step(step)
+			w.Servers()[1].Step(step)
+			net := sim.Fixed(leg)
+			net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
+				return leg * time.Duration(1+l.Node), false
+			}
+			w.SetNet(net)
+			last := int64(0)
+			for _, ahead := range []time.Duration{0, step, ttl, 0} {
+				k := take(t, fencing(t, w, ahead), "x")
+				assert.Greater(t, k.Fence(), last)
+				last = k.Fence()
+				require.NoError(t, k.Release(t.Context()))
+			}
+			assert.WithinDuration(t, time.Now(), time.UnixMicro(last), ttl)
 		})
 	}
-}
-
-// TestTokensRiseThoughNodesForget their counters: after the quarantine
-// everything near their clocks is above what they had accepted.
-func TestTokensRiseThoughNodesForget(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		const most = ttl * 15 / 100 // just within what nodes accept
-		ahead := fencing(t, w, most, redlock.MemoryGuard(true))
-		behind := fencing(t, w, -most, redlock.MemoryGuard(true))
-		k, err := ahead.Acquire(t.Context(), "x")
-		require.NoError(t, err)
-		for range 5 {
-			last := k.Fence()
-			require.NoError(t, k.Release(t.Context()))
-			forget(w.Servers()...)
-			k, err = behind.Acquire(t.Context(), "x")
-			require.NoError(t, err)
-			assert.Greater(t, k.Fence(), last)
-			last = k.Fence()
-			require.NoError(t, k.Release(t.Context()))
-			k, err = ahead.Acquire(t.Context(), "x")
-			require.NoError(t, err)
-			assert.Greater(t, k.Fence(), last)
-		}
-	})
-}
-
-// TestAnOldTokenIsNotSettledByNodesThatForgot: it is near enough to their clocks, and they do not
-// know of higher ones before.
-func TestAnOldTokenIsNotSettledByNodesThatForgot(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		const short, slack = time.Second, 2 * time.Second
-		wall := time.Unix(0, 0)
-		ls := settled(t, w, 2, redlock.Fenced(), redlock.TTL(short), timetest.Wall(func() time.Time { return wall }))
-		wall = time.Now().Add(slack * 3 / 4)
-		first := take(t, ls[0], "x")
-		require.NoError(t, first.Release(t.Context()))
-		time.Sleep(leg)
-		forget(w.Servers()...)
-		wall = time.Now().Add(-slack * 9 / 10)
-		_, err := ls[1].TryAcquire(t.Context(), "x")
-		require.ErrorIs(t, err, redlock.ErrQuarantine)
-		time.Sleep(slack + redlock.Drift(short) + 2*rtt)
-		wall = time.Now().Add(-slack * 9 / 10)
-		second := take(t, ls[1], "x")
-		assert.Greater(t, second.Fence(), first.Fence())
-	})
 }
 
 // TestASplitTokenIsSettled: the proposal is at the edge of what nodes accept,
 // whose clocks differ, and there is no node to spare. No client is starved by it.
 func TestASplitTokenIsSettled(t *testing.T) {
 	for _, edge := range []time.Duration{-leg, 0, leg, 20 * leg} {
-		t.Run(edge.String(), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				for i, step := range []time.Duration{50, -50, 50, -50} {
-					w.Servers()[i].Step(step * time.Millisecond)
+		simulateCase(t, edge.String(), 5, func(t *testing.T, w *sim.World) {
+			for i, step := range []time.Duration{50, -50, 50, -50} {
+				w.Servers()[i].Step(step * time.Millisecond)
+			}
+			w.Servers()[4].Crash()
+			ahead, exact := fencing(t, w, ttl/6+edge), fencing(t, w, 0)
+			last := int64(0)
+			for range 10 {
+				for _, l := range []*redlock.Locker{ahead, exact} {
+					k := take(t, l, "x")
+					assert.Greater(t, k.Fence(), last)
+					last = k.Fence()
+					require.NoError(t, k.Release(t.Context()))
+					time.Sleep(rtt)
 				}
-				w.Servers()[4].Crash()
-				ahead, exact := fencing(t, w, ttl/6+edge), fencing(t, w, 0)
-				last := int64(0)
-				for range 10 {
-					for _, l := range []*redlock.Locker{ahead, exact} {
-						k := take(t, l, "x")
-						assert.Greater(t, k.Fence(), last)
-						last = k.Fence()
-						require.NoError(t, k.Release(t.Context()))
-						time.Sleep(rtt)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -235,48 +166,10 @@ func TestWithoutATokenTheNextTryWaits(t *testing.T) {
 		}, redlock.Fenced())
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := l.Acquire(ctx, "x")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, errOf(l.Acquire(ctx, "x")), context.DeadlineExceeded)
 		tries, _ := ps[0].requests(protocol.OpAcquireFenced)
 		assert.Less(t, len(tries), 150)
 		assert.Greater(t, len(tries), 20)
-	})
-}
-
-// TestANodeInQuarantineDoesNotSettleAToken either: it has lost its counter.
-func TestANodeInQuarantineDoesNotSettleAToken(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		ls := settled(t, w, 2, redlock.Fenced(), timetest.Wall(func() time.Time { return time.Now().Add(ttl / 4) }))
-		behind := fencing(t, w, -ttl/4, redlock.MemoryGuard(true))
-		first := take(t, ls[0], "x")
-		require.NoError(t, first.Release(t.Context()))
-		time.Sleep(rtt)
-		forget(w.Servers()[3:]...)
-		w.Servers()[0].Hang()
-		second, err := behind.TryAcquire(t.Context(), "x")
-		require.Error(t, err, "two nodes remember, and three are needed: %v", second)
-	})
-}
-
-// TestTokensOfOneProcessDiffer, however many are asked for at one moment.
-func TestTokensOfOneProcessDiffer(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l := fencing(t, w, 0)
-		var mu sync.Mutex
-		seen := map[int64]bool{}
-		var all sync.WaitGroup
-		for i := range 100 {
-			all.Go(func() {
-				k, err := l.TryAcquire(t.Context(), fmt.Sprint("x", i))
-				if assert.NoError(t, err) {
-					mu.Lock()
-					defer mu.Unlock()
-					seen[k.Fence()] = true
-				}
-			})
-		}
-		all.Wait()
-		assert.Len(t, seen, 100)
 	})
 }
 
@@ -335,119 +228,18 @@ func TestTokensRiseThroughHandovers(t *testing.T) {
 	})
 }
 
-// TestASessionHandsOutNoMoreTokensThanItReserved on the nodes.
-func TestASessionHandsOutNoMoreTokensThanItReserved(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		holder := take(t, fencing(t, w, 0), "x")
-		got := grabbed(t, fencing(t, w, 0), 400)
-		require.NoError(t, holder.Release(t.Context()))
-		holders, last := map[string]int{}, holder.Fence()
-		most := 0
-		for k := range got {
-			holders[k.Value()]++
-			most = max(most, holders[k.Value()])
-			assert.Greater(t, k.Fence(), last)
-			last = k.Fence()
-		}
-		assert.Equal(t, 256, most)
-	})
-}
-
-// TestTokensRiseWhenAHolderOfManyCrashes: what it has handed out is below what follows, also
-// where the clock of the next client is behind.
-func TestTokensRiseWhenAHolderOfManyCrashes(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		wall := func(ahead time.Duration) redlock.LockerOption {
-			return timetest.Wall(func() time.Time { return time.Now().Add(ahead) })
-		}
-		l, process := open(t, w, redlock.TTL(ttl), redlock.Fenced(), wall(0))
-		holder := take(t, l, "x")
-		var last *redlock.Lock
-		for range 100 {
-			var held sync.WaitGroup
-			held.Add(1)
-			go func(before *redlock.Lock) {
-				defer held.Done()
-				k, err := l.Acquire(t.Context(), "x")
-				if assert.NoError(t, err) {
-					assert.Greater(t, k.Fence(), before.Fence())
-					last = k
-				}
-			}(holder)
-			synctest.Wait()
-			require.NoError(t, holder.Release(t.Context()))
-			held.Wait()
-			holder = last
-		}
-		process.Crash()
-		next, err := fencing(t, w, -time.Second).Acquire(t.Context(), "x")
-		require.NoError(t, err)
-		assert.Greater(t, next.Fence(), last.Fence())
-	})
-}
-
-// TestALockIsHandedOverAmongCallersWithTokens, or among those without.
-func TestALockIsHandedOverAmongCallersWithTokens(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		for _, c := range []struct{ first, second []redlock.Option }{
-			{nil, []redlock.Option{redlock.Fenced()}},
-			{[]redlock.Option{redlock.Fenced()}, nil},
-		} {
-			holder := take(t, l, "x", c.first...)
-			got := grabbed(t, l, 2, c.second...)
-			require.NoError(t, holder.Release(t.Context()))
-			for k := range got {
-				assert.NotEqual(t, holder.Value(), k.Value())
-				assert.Equal(t, c.second != nil, k.Fence() > 0)
-			}
-			time.Sleep(rtt)
-		}
-	})
-}
-
 // TestWhoIsAloneReservesOneToken: what is reserved in vain can cost the next holder a round trip.
 func TestWhoIsAloneReservesOneToken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ps, l := puppets(t, 3, func(int, protocol.Op, int) answer { return grants }, redlock.Fenced())
 		for range 2 {
-			k, err := l.Acquire(t.Context(), "x")
-			require.NoError(t, err)
+			k := waited(t, l, "x")
 			require.NoError(t, k.Release(t.Context()))
 		}
 		reqs, _ := ps[0].requests(protocol.OpAcquireFenced)
 		require.Len(t, reqs, 2)
 		for _, req := range reqs {
-			assert.Equal(t, int64(1), req.Block)
-		}
-	})
-}
-
-// TestARaiseIsForNoMoreTokensThanTimeHasPassed, because they would run ahead of the clocks. Here no
-// time passes.
-func TestARaiseIsForNoMoreTokensThanTimeHasPassed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ps, l := puppets(t, 3, func(_ int, op protocol.Op, nth int) answer {
-			if op == protocol.OpAcquireFenced && nth > 0 {
-				return answer{outcome: protocol.Granted, floor: time.Now().Add(time.Second).UnixMicro()}
-			}
-			return grants
-		}, redlock.Fenced())
-		holder := take(t, l, "x")
-		got := grabbed(t, l, 3)
-		require.NoError(t, holder.Release(t.Context()))
-		values := map[string]bool{}
-		for k := range got {
-			values[k.Value()] = true
-		}
-		assert.Len(t, values, 3, "there is no other token to hand over with")
-		acquired, _ := ps[0].requests(protocol.OpAcquireFenced)
-		assert.Greater(t, acquired[1].Block, int64(1))
-		raised, _ := ps[0].requests(protocol.OpRaise)
-		require.NotEmpty(t, raised)
-		for _, req := range raised {
 			assert.Equal(t, int64(1), req.Block)
 		}
 	})
@@ -461,24 +253,6 @@ func TestFenceIsZeroWithoutTheOption(t *testing.T) {
 		assert.Positive(t, take(t, l, "y", redlock.Fenced()).Fence())
 		isOnly(t, func() error { _, err := l.TryAcquire(t.Context(), "x", redlock.Fenced()); return err }(), redlock.ErrHeld)
 		isOnly(t, func() error { _, err := l.TryAcquire(t.Context(), "y"); return err }(), redlock.ErrHeld)
-	})
-}
-
-// TestTokensRiseThoughQuarantinesAreShort: what nodes had accepted before they forgot may be
-// further ahead of their clocks than the quarantine lasts.
-func TestTokensRiseThoughQuarantinesAreShort(t *testing.T) {
-	const short = time.Second
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		ahead := fencing(t, w, 1900*time.Millisecond, redlock.MemoryGuard(true), redlock.TTL(short))
-		behind := fencing(t, w, -10*time.Second, redlock.MemoryGuard(true), redlock.TTL(short))
-		first := waited(t, ahead, "x")
-		require.NoError(t, first.Release(t.Context()))
-		time.Sleep(rtt)
-		forget(w.Servers()...)
-		begin := time.Now()
-		second := waited(t, behind, "x")
-		assert.Greater(t, second.Fence(), first.Fence())
-		assert.Less(t, time.Since(begin), 5*time.Second, "a raise reaches what may have been accepted")
 	})
 }
 
@@ -501,9 +275,240 @@ func TestATokenOutOfReachIsAQuarantine(t *testing.T) {
 				assert.InDelta(t, 2*time.Second-time.Since(begin), left, float64(short))
 			}
 		}
-		k, err := l.Acquire(t.Context(), "y")
-		require.NoError(t, err)
+		k := waited(t, l, "y")
 		assert.Positive(t, k.Fence())
 		assert.Less(t, time.Since(begin), 2*time.Second+short)
+	})
+}
+
+// inUse runs test with five servers that have long been in use.
+func inUse(t *testing.T, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	t.Parallel()
+	simtest.SimulateInUse(t, 1, time.Hour, test)
+}
+
+// A tally of requests, by what they ask.
+type asked struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func watch(w *sim.World) *asked {
+	a := &asked{n: map[string]int{}}
+	w.Watch(func(s sim.Step) {
+		if s.Stage != sim.Submitted {
+			return
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		switch {
+		case s.Judged:
+			a.n["judged"]++
+		case s.Op == protocol.OpAcquireFenced:
+			a.n["not judged"]++
+		case s.Op == protocol.OpRaise, s.Op == protocol.OpReleaseFenced:
+			a.n[s.Op.String()]++
+		}
+	})
+	return a
+}
+
+// take returns what was asked since the last take.
+func (a *asked) take() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.n
+	a.n = map[string]int{}
+	return n
+}
+
+// turn takes and releases a lock, and returns its token.
+func turn(t *testing.T, l *redlock.Locker, opts ...redlock.Option) int64 {
+	t.Helper()
+	k := waited(t, l, "x", opts...)
+	require.NoError(t, k.Release(t.Context()))
+	time.Sleep(rtt)
+	return k.Fence()
+}
+
+// TestAClientJudgesTokensWhoseDistanceItKnows: it has the clocks of all nodes, by the guard, and its
+// token is near.
+func TestAClientJudgesTokensWhoseDistanceItKnows(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead time.Duration
+		opts  []redlock.LockerOption
+		want  map[string]int // of the second turn
+	}{
+		"right":         {0, nil, map[string]int{"judged": 5}},
+		"ahead":         {900 * time.Millisecond, nil, map[string]int{"judged": 5}},
+		"behind":        {-900 * time.Millisecond, nil, map[string]int{"judged": 5}},
+		"too far ahead": {1100 * time.Millisecond, nil, map[string]int{"not judged": 5, "release": 5}},
+		"too far back":  {-1100 * time.Millisecond, nil, map[string]int{"not judged": 5, "release": 5}},
+		"without guard": {0, []redlock.LockerOption{redlock.MemoryGuard(false)}, map[string]int{"not judged": 5, "release": 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inUse(t, func(t *testing.T, w *sim.World) {
+				seen := watch(w)
+				l := fencing(t, w, c.ahead, append([]redlock.LockerOption{redlock.TTL(simtest.TTL), redlock.MemoryGuard(true)}, c.opts...)...)
+				first := turn(t, l)
+				assert.Equal(t, map[string]int{"not judged": 5, "release": 5}, seen.take(), "no clock is known yet")
+				assert.Greater(t, turn(t, l), first)
+				assert.Equal(t, c.want, seen.take())
+			})
+		})
+	}
+}
+
+// TestABlockIsNotJudged, because the commands by which a node accepts such a token know no blocks.
+func TestABlockIsNotJudged(t *testing.T) {
+	inUse(t, func(t *testing.T, w *sim.World) {
+		l := fencing(t, w, 0, redlock.TTL(simtest.TTL), redlock.MemoryGuard(true))
+		turn(t, l)
+		seen := watch(w)
+		holder := waited(t, l, "x")
+		assert.Equal(t, map[string]int{"judged": 5}, seen.take())
+		got := grabbed(t, l, 3)
+		require.NoError(t, holder.Release(t.Context()))
+		last := holder.Fence()
+		for k := range got {
+			assert.Greater(t, k.Fence(), last)
+			last = k.Fence()
+		}
+		assert.Equal(t, 5, seen.take()["not judged"])
+	})
+}
+
+// TestTokensRiseWhoeverJudgesThem: clients whose clocks differ, some of whom leave it to the nodes.
+func TestTokensRiseWhoeverJudgesThem(t *testing.T) {
+	inUse(t, func(t *testing.T, w *sim.World) {
+		var ls []*redlock.Locker
+		for _, ahead := range []time.Duration{0, 900 * time.Millisecond, -900 * time.Millisecond, 1500 * time.Millisecond, time.Hour, -time.Hour} {
+			ls = append(ls, fencing(t, w, ahead, redlock.TTL(simtest.TTL), redlock.MemoryGuard(true)))
+		}
+		seen := watch(w)
+		last := int64(0)
+		for i := range 60 {
+			token := turn(t, ls[i*7%len(ls)])
+			assert.Greater(t, token, last)
+			last = token
+		}
+		n := seen.take()
+		assert.Positive(t, n["judged"])
+		assert.Positive(t, n["not judged"])
+		assert.Less(t, time.UnixMicro(last), time.Now().Add(4*time.Second))
+	})
+}
+
+// TestATokenThatComesFarFromTheClockDoesNotCount, though the node accepts it: it is raised to where a
+// node that looks at its clock would take it. What a node has accepted is near its clock then, also
+// where the node forgets it.
+func TestATokenThatComesFarFromTheClockDoesNotCount(t *testing.T) {
+	const slack = 2 * time.Second
+	for name, c := range map[string]struct {
+		far  func(w *sim.World)
+		want map[string]int
+	}{
+		"it was long on its way": {func(w *sim.World) {
+			for _, s := range w.Servers() {
+				s.Hang()
+				time.AfterFunc(slack+time.Second/2, s.Resume)
+			}
+		}, map[string]int{"judged": 5, "raise": 5}},
+		"it was not long on its way": {func(w *sim.World) {
+			for _, s := range w.Servers() {
+				s.Hang()
+				time.AfterFunc(slack-time.Second/2, s.Resume)
+			}
+		}, map[string]int{"judged": 5}},
+		"the clocks were set back": {func(w *sim.World) {
+			onAll(w, func(s *sim.Server) { s.Step(-slack - time.Second/2) })
+		}, map[string]int{"judged": 5, "raise": 5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inUse(t, func(t *testing.T, w *sim.World) {
+				l := fencing(t, w, 0, redlock.TTL(simtest.TTL), redlock.MemoryGuard(true), redlock.NodeTimeout(4*time.Second))
+				first := turn(t, l)
+				require.NoError(t, waited(t, l, "y").Release(t.Context()))
+				time.Sleep(rtt)
+				seen := watch(w)
+				c.far(w)
+				k, err := l.TryAcquire(t.Context(), "x")
+				require.NoError(t, err)
+				assert.Greater(t, k.Fence(), first)
+				assert.Equal(t, c.want, seen.take())
+			})
+		})
+	}
+}
+
+// TestAContendedNameIsNotJudged: a node may accept the token of a lock that it refuses, which raises the
+// counter for those whose clocks are behind.
+func TestAContendedNameIsNotJudged(t *testing.T) {
+	inUse(t, func(t *testing.T, w *sim.World) {
+		opts := []redlock.LockerOption{redlock.TTL(simtest.TTL), redlock.MemoryGuard(true)}
+		holder, other := fencing(t, w, 0, opts...), fencing(t, w, 0, opts...)
+		turn(t, holder)
+		turn(t, other)
+		k := waited(t, holder, "x")
+		isHeld(t, other, "x")
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(rtt)
+		seen := watch(w)
+		turn(t, other)
+		assert.Equal(t, 5, seen.take()["not judged"])
+		k = waited(t, other, "y")
+		require.NoError(t, k.Release(t.Context()))
+		assert.Equal(t, map[string]int{"judged": 5}, seen.take(), "another name")
+		time.Sleep(11 * time.Second)
+		turn(t, other)
+		assert.Equal(t, map[string]int{"judged": 5}, seen.take())
+	})
+}
+
+// TestContendersGetTokensThoughTheirClocksDiffer: with all servers well, a try is granted or finds the
+// lock held.
+func TestContendersGetTokensThoughTheirClocksDiffer(t *testing.T) {
+	inUse(t, func(t *testing.T, w *sim.World) {
+		var all sync.WaitGroup
+		var granted, held, neither [2]int
+		for i, ahead := range []time.Duration{-100 * time.Millisecond, 100 * time.Millisecond} {
+			l := fencing(t, w, ahead, redlock.TTL(simtest.TTL), redlock.MemoryGuard(true))
+			turn(t, l)
+			all.Go(func() {
+				for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Duration(i+1) * 3 * time.Millisecond) {
+					k, err := l.TryAcquire(t.Context(), "x")
+					switch {
+					case err == nil:
+						granted[i]++
+						time.Sleep(10 * time.Millisecond)
+						assert.NoError(t, k.Release(t.Context()))
+					case errors.Is(err, redlock.ErrHeld):
+						held[i]++
+					default:
+						neither[i]++
+					}
+				}
+			})
+		}
+		all.Wait()
+		t.Log(granted, held, neither)
+		for i := range 2 {
+			assert.Greater(t, granted[i], 50)
+			assert.LessOrEqual(t, neither[i], granted[i]/20)
+		}
+	})
+}
+
+// TestATryThatFailsIsReleasedWithItsToken, which keeps it out where it comes late and the node accepts
+// it by the script.
+func TestATryThatFailsIsReleasedWithItsToken(t *testing.T) {
+	inUse(t, func(t *testing.T, w *sim.World) {
+		l := fencing(t, w, 0, redlock.TTL(simtest.TTL), redlock.MemoryGuard(true))
+		turn(t, l)
+		seen := watch(w)
+		onEach(w.Servers()[:3], (*sim.Server).Hang)
+		isOnly(t, errOf(l.TryAcquire(t.Context(), "x")), redlock.ErrNoQuorum)
+		assert.Equal(t, map[string]int{"judged": 5, "release": 5}, seen.take())
 	})
 }

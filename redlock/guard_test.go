@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/protocol"
+	rec "github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
@@ -29,8 +30,7 @@ func settled(t *testing.T, w *sim.World, n int, opts ...redlock.LockerOption) (l
 	t.Helper()
 	for range n {
 		l, _ := guarded(t, w, opts...)
-		k, err := l.Acquire(t.Context(), "first")
-		require.NoError(t, err)
+		k := waited(t, l, "first")
 		require.NoError(t, k.Release(t.Context()))
 		ls = append(ls, l)
 	}
@@ -52,9 +52,7 @@ func quarantined(err error) (left []time.Duration) {
 }
 
 func forget(servers ...*sim.Server) {
-	for _, s := range servers {
-		s.Flush()
-	}
+	onEach(servers, (*sim.Server).Flush)
 }
 
 // cutOff lets a client hear and say nothing any more: a holder that is told of its loss
@@ -82,8 +80,7 @@ func TestNewServersWaitOneTTL(t *testing.T) {
 		time.Sleep(leg + 1)
 		assert.Zero(t, holding(w, "x"), "a grant that does not count is given back")
 
-		k, err := l.Acquire(t.Context(), "x")
-		require.NoError(t, err)
+		k := waited(t, l, "x")
 		assert.GreaterOrEqual(t, time.Since(start), ttl)
 		assert.Less(t, time.Since(start), ttl+redlock.Drift(ttl)+250*time.Millisecond)
 		time.Sleep(ttl / 2)
@@ -138,40 +135,18 @@ func TestServersThatForgotDoNotGrantALockTwice(t *testing.T) {
 		},
 	} {
 		for _, guard := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", guard ", guard), func(t *testing.T) {
-				simulate(t, 5, func(t *testing.T, w *sim.World) {
-					ls := settled(t, w, 2, redlock.MemoryGuard(guard))
-					k := take(t, ls[0], "x", redlock.Renew(false))
-					time.Sleep(ttl / 2)
-					cutOff(w, 0)
-					lapse(w.Servers()[:3]...)
-					other, err := ls[1].Acquire(t.Context(), "x")
-					require.NoError(t, err)
-					assert.Equal(t, !guard, k.Valid(), "both hold")
-					assert.NoError(t, other.Release(t.Context()))
-				})
+			simulateCase(t, fmt.Sprint(name, ", guard ", guard), 5, func(t *testing.T, w *sim.World) {
+				ls := settled(t, w, 2, redlock.MemoryGuard(guard))
+				k := take(t, ls[0], "x", redlock.Renew(false))
+				time.Sleep(ttl / 2)
+				cutOff(w, 0)
+				lapse(w.Servers()[:3]...)
+				other := waited(t, ls[1], "x")
+				assert.Equal(t, !guard, k.Valid(), "both hold")
+				assert.NoError(t, other.Release(t.Context()))
 			})
 		}
 	}
-}
-
-// TestTheFirstToNoticeQuarantinesForAll: a client that comes to a new record
-// learns of the quarantine from it, and not from the loss.
-func TestTheFirstToNoticeQuarantinesForAll(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		ls := settled(t, w, 3)
-		forget(w.Servers()...)
-		_, err := ls[0].TryAcquire(t.Context(), "x")
-		require.GreaterOrEqual(t, len(quarantined(err)), 3)
-		time.Sleep(ttl / 2)
-		fresh, _ := guarded(t, w)
-		for _, l := range append(ls[1:], fresh) {
-			_, err := l.TryAcquire(t.Context(), "x")
-			left := quarantined(err)
-			require.GreaterOrEqual(t, len(left), 3)
-			assert.InDelta(t, ttl/2, left[0], float64(200*time.Millisecond))
-		}
-	})
 }
 
 // TestAMinorityThatForgotCostsNothing.
@@ -200,29 +175,10 @@ func TestTheFirstContactHasTimeForTwoRoundTrips(t *testing.T) {
 		w.SetNet(sim.Fixed(30 * time.Millisecond))
 		l, _ := guarded(t, w, redlock.NodeTimeout(100*time.Millisecond))
 		assert.Equal(t, 120*time.Millisecond, took(func() { take(t, l, "x") }))
-		for _, s := range w.Servers() {
-			s.Hang()
-		}
+		onAll(w, (*sim.Server).Hang)
 		assert.Equal(t, 100*time.Millisecond, took(func() {
-			_, err := l.TryAcquire(t.Context(), "y")
-			require.ErrorIs(t, err, redlock.ErrNoQuorum)
+			require.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "y")), redlock.ErrNoQuorum)
 		}), "who does not answer at all is not waited for longer")
-	})
-}
-
-// TestAMuteServerThatForgotIsNoticed: an ACL may hide the run id, and then a
-// lost record leaves nothing to compare.
-func TestAMuteServerThatForgotIsNoticed(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		for _, s := range w.Servers() {
-			s.Mute()
-		}
-		ls := settled(t, w, 2)
-		k := take(t, ls[0], "x", redlock.Renew(false))
-		forget(w.Servers()...)
-		_, err := ls[1].TryAcquire(t.Context(), "x")
-		require.ErrorIs(t, err, redlock.ErrQuarantine)
-		assert.True(t, k.Valid())
 	})
 }
 
@@ -237,8 +193,7 @@ func TestAQuarantineIsWaitedForQuietly(t *testing.T) {
 			}
 		})
 		l, _ := guarded(t, w, redlock.TTL(10*time.Minute))
-		k, err := l.Acquire(t.Context(), "x")
-		require.NoError(t, err)
+		k := waited(t, l, "x")
 		require.NoError(t, k.Release(t.Context()))
 		assert.Less(t, asked, 600*2*3+100, "a try in a second, at most")
 	})
@@ -251,8 +206,7 @@ func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
 		five, err := redlock.New(c.Nodes()[:5], timetest.Clock(c.Clock()), redlock.TTL(ttl))
 		require.NoError(t, err)
 		defer five.Close()
-		k, err := five.Acquire(t.Context(), "x")
-		require.NoError(t, err)
+		k := waited(t, five, "x")
 		require.NoError(t, k.Release(t.Context()))
 
 		seven, _ := guarded(t, w)
@@ -266,185 +220,48 @@ func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
 	})
 }
 
-// TestVotesThatWaitForTheRecordEnd when the node does.
-func TestVotesThatWaitForTheRecordEnd(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, c := guarded(t, w)
-		c.Clock().AfterFunc(rtt+leg/2, func() { // the record is being asked for
-			for _, s := range w.Servers() {
-				s.Crash()
-			}
-		})
-		_, err := l.TryAcquire(t.Context(), "x")
-		isOnly(t, err, redlock.ErrNoQuorum)
-		assert.ErrorContains(t, err, "its memory could not be checked")
-	})
-}
-
 // TestKeysOfTheLibrarysOwnAreNoNames.
 func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		for _, name := range []string{"redlock:epoch", "redlock:fence:{x}", "redlock:queue:{x}", "redlock:queue:{x}:ticket", "of another prefix:redlock:epoch"} {
-			_, err := l.TryAcquire(context.Background(), name)
-			assert.ErrorContains(t, err, "key of redlock's own")
+			assert.ErrorContains(t, errOf(l.TryAcquire(context.Background(), name)), "key of redlock's own")
 		}
 		tricky, _ := open(t, w, redlock.Prefix("redlock:"))
-		_, err := tricky.TryAcquire(context.Background(), "epoch")
-		assert.ErrorContains(t, err, "key of redlock's own")
-		_, err = redlock.New(w.NewClient(1).Nodes(), redlock.Prefix("redlock:fence:"))
+		assert.ErrorContains(t, errOf(tricky.TryAcquire(context.Background(), "epoch")), "key of redlock's own")
+		_, err := redlock.New(w.NewClient(1).Nodes(), redlock.Prefix("redlock:fence:"))
 		assert.ErrorContains(t, err, `option Prefix("redlock:fence:")`)
 		_, err = l.TryAcquire(context.Background(), "redlock:mine")
 		assert.NoError(t, err)
 	})
 }
 
-// TestAClockSetAheadCountsAsForgetting: what the node holds expires too early,
-// however short the jump and however early it was noticed.
-func TestAClockSetAheadCountsAsForgetting(t *testing.T) {
-	for _, jump := range []time.Duration{time.Second, ttl, time.Hour} {
-		t.Run(jump.String(), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				ls := settled(t, w, 2)
-				for _, l := range ls {
-					require.NoError(t, take(t, l, "y").Release(t.Context()))
-				}
-				k := take(t, ls[0], "x", redlock.Renew(false))
-				for _, s := range w.Servers()[:3] {
-					s.Step(jump)
-				}
-				other, err := ls[1].Acquire(t.Context(), "x")
-				require.NoError(t, err)
-				assert.False(t, k.Valid())
-				assert.NoError(t, other.Release(t.Context()))
-			})
-		})
-	}
-}
-
 // TestASlowClockOfOurOwnIsTold: a client cannot see which clock is wrong, but not most servers are set
 // ahead at the same time.
 func TestASlowClockOfOurOwnIsTold(t *testing.T) {
 	for fast, isOurs := range map[int]bool{1: false, 2: false, 3: true, 5: true} {
-		t.Run(fmt.Sprint(fast), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l := settled(t, w, 1)[0]
-				for _, s := range w.Servers()[:fast] {
-					s.SetRate(1.02)
+		simulateCase(t, fmt.Sprint(fast), 5, func(t *testing.T, w *sim.World) {
+			l := settled(t, w, 1)[0]
+			onEach(w.Servers()[:fast], func(s *sim.Server) { s.SetRate(1.02) })
+			lock := take(t, l, "x")
+			var err error
+			for begin := time.Now(); time.Since(begin) < 4*ttl && err == nil; time.Sleep(ttl / 3) {
+				var other *redlock.Lock
+				if other, err = l.TryAcquire(t.Context(), "y"); err == nil {
+					require.NoError(t, other.Release(t.Context()))
 				}
-				lock := take(t, l, "x")
-				var err error
-				for begin := time.Now(); time.Since(begin) < 4*ttl && err == nil; time.Sleep(ttl / 3) {
-					var other *redlock.Lock
-					if other, err = l.TryAcquire(t.Context(), "y"); err == nil {
-						require.NoError(t, other.Release(t.Context()))
-					}
-				}
-				if !isOurs {
-					require.NoError(t, err)
-					require.NoError(t, lock.Release(t.Context()))
-					return
-				}
-				require.ErrorIs(t, err, redlock.ErrNoQuorum)
-				assert.ErrorContains(t, err, "no quorum: this machine's clock runs slower than those of most servers, or stood still")
-				assert.ErrorContains(t, err, "ahead of this machine's clock, which runs slow or stood still")
-				assert.NotContains(t, err.Error(), "restarted")
-				<-lock.Context().Done()
-				assert.ErrorContains(t, context.Cause(lock.Context()), "ahead of this machine's clock, which runs slow or stood still")
-			})
-		})
-	}
-}
-
-// TestAClockSetBackCostsOneReading, and no vote.
-func TestAClockSetBackCostsOneReading(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l := settled(t, w, 1)[0]
-		for _, s := range w.Servers() {
-			s.Step(-time.Hour)
-		}
-		var k *redlock.Lock
-		assert.Equal(t, 2*rtt, took(func() { k = take(t, l, "x") }))
-		require.NoError(t, k.Release(t.Context()))
-		assert.Equal(t, rtt, took(func() { k = take(t, l, "x") }))
-	})
-}
-
-// TestAQuarantineMustPassOnOurClockToo: a server whose clock runs fast, or was
-// set ahead, takes it for over too soon.
-func TestAQuarantineMustPassOnOurClockToo(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l := settled(t, w, 1)[0]
-		forget(w.Servers()...)
-		start := time.Now()
-		for i, s := range w.Servers() {
-			if s.SetRate(1.0099); i < 2 {
-				s.Step(time.Hour)
 			}
-		}
-		_, err := l.Acquire(t.Context(), "x")
-		require.NoError(t, err)
-		assert.GreaterOrEqual(t, time.Since(start), ttl)
-	})
-}
-
-// TestAClockSetAheadCountsForTheLongestLock that the node may hold, of any client.
-func TestAClockSetAheadCountsForTheLongestLock(t *testing.T) {
-	const long = 6 * ttl
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		ls := settled(t, w, 2)
-		k := take(t, ls[0], "x", redlock.TTL(long), redlock.Renew(false))
-		require.NoError(t, take(t, ls[1], "y").Release(t.Context()))
-		w.SetNet(sim.Net{Patience: time.Hour, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-			return leg, l.Client == 0 // the holder does not learn of it
-		}})
-		for _, s := range w.Servers()[:3] {
-			s.Step(long)
-		}
-		other := waited(t, ls[1], "x")
-		assert.False(t, k.Valid(), "both hold")
-		require.NoError(t, other.Release(t.Context()))
-	})
-}
-
-// TestAClockSetAheadCountsForLocksThatSeemToHaveFaded: by a clock that was set ahead far
-// enough, no lock on the node's record can be alive any more; and other clients have entered
-// theirs since.
-func TestAClockSetAheadCountsForLocksThatSeemToHaveFaded(t *testing.T) {
-	const long = 6 * ttl
-	nothing := func(*testing.T, *sim.World, *redlock.Locker) {}
-	for _, c := range []struct {
-		name          string
-		before, after func(t *testing.T, w *sim.World, third *redlock.Locker)
-	}{
-		{"nobody else", nothing, nothing},
-		{"a newcomer that cannot notice", nothing, func(t *testing.T, w *sim.World, _ *redlock.Locker) {
-			l, _ := guarded(t, w)
-			require.NoError(t, take(t, l, "z", redlock.TTL(3*ttl)).Release(t.Context()))
-		}},
-		{"the servers had forgotten it before", func(t *testing.T, w *sim.World, third *redlock.Locker) {
-			require.NoError(t, take(t, third, "z").Release(t.Context())) // it knows of the long one
-			for _, s := range w.Servers() {
-				s.Flush()
+			if !isOurs {
+				require.NoError(t, err)
+				require.NoError(t, lock.Release(t.Context()))
+				return
 			}
-			_, err := third.TryAcquire(t.Context(), "z")
 			require.ErrorIs(t, err, redlock.ErrNoQuorum)
-		}, nothing},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				ls := settled(t, w, 3)
-				k := take(t, ls[0], "x", redlock.TTL(long), redlock.Renew(false))
-				w.SetNet(lose(func(l sim.Leg) bool { return l.Client == 0 })) // the holder does not learn of it
-				c.before(t, w, ls[2])
-				for _, s := range w.Servers() {
-					s.Step(time.Hour)
-				}
-				c.after(t, w, ls[2])
-				other := waited(t, ls[1], "x")
-				assert.False(t, k.Valid(), "both hold")
-				require.NoError(t, other.Release(t.Context()))
-			})
+			assert.ErrorContains(t, err, "no quorum: this machine's clock runs slower than those of most servers, or stood still")
+			assert.ErrorContains(t, err, "ahead of this machine's clock, which runs slow or stood still")
+			assert.NotContains(t, err.Error(), "restarted")
+			<-lock.Context().Done()
+			assert.ErrorContains(t, context.Cause(lock.Context()), "ahead of this machine's clock, which runs slow or stood still")
 		})
 	}
 }
@@ -454,9 +271,7 @@ func TestAClockSetAheadCountsForLocksThatSeemToHaveFaded(t *testing.T) {
 // all the same, and it is no outage.
 func TestWaitersOutlastRecordsThatAreContested(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		for _, s := range w.Servers() {
-			s.Settle(5, ttl)
-		}
+		onAll(w, func(s *sim.Server) { s.Settle(5, ttl) })
 		net := sim.Fixed(time.Millisecond)
 		net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
 			if l.Op == protocol.OpAdmit {
@@ -478,5 +293,117 @@ func TestWaitersOutlastRecordsThatAreContested(t *testing.T) {
 			})
 		}
 		all.Wait()
+	})
+}
+
+// waited acquires a lock, however long it takes.
+func waited(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
+	t.Helper()
+	k, err := l.Acquire(t.Context(), name, opts...)
+	require.NoError(t, err)
+	return k
+}
+
+// TestOneDamagedRecordStopsNobody: neither servers in use nor new ones.
+func TestOneDamagedRecordStopsNobody(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, fresh := range []bool{false, true} {
+		simulateCase(t, fmt.Sprint("fresh servers: ", fresh), 5, func(t *testing.T, w *sim.World) {
+			time.Sleep(time.Hour)
+			if !fresh {
+				require.NoError(t, settled(t, w, 1)[0].Close())
+			}
+			now := time.Duration(time.Now().UnixNano())
+			bad := rec.Record{
+				Run: "node3-run0/0", Generation: "damaged", Nodes: 5, Born: now - 2*year, Forgot: year, Basis: rec.Asked,
+				Steps: []rec.Step{{TTL: year, Entered: now - 2*year, Used: now}},
+			}
+			w.Servers()[2].Set(rec.Key, bad.String(), year)
+			begin := time.Now()
+			l, _ := guarded(t, w)
+			require.NoError(t, waited(t, l, "x").Release(t.Context()))
+			if !fresh {
+				assert.Less(t, time.Since(begin), time.Second)
+			}
+			assert.Less(t, time.Since(begin), 10*ttl+5*time.Second)
+			w.Servers()[0].Flush()
+			begin = time.Now()
+			require.NoError(t, waited(t, l, "x").Release(t.Context()), "the others are enough")
+			assert.Less(t, time.Since(begin), 2*ttl)
+		})
+	}
+}
+
+// TestClocksThatRunTooFastAreNoticed by a client that looks all the time: what is forgiven
+// grows with time, and not with each reading.
+func TestClocksThatRunTooFastAreNoticed(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2)
+		w.SetNet(sim.Fixed(time.Millisecond))
+		busy := func(d time.Duration) (votes int) {
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				if k, err := ls[1].TryAcquire(t.Context(), "y"); err == nil {
+					votes = k.Votes()
+					require.NoError(t, k.Release(t.Context()))
+				}
+			}
+			return votes
+		}
+		busy(time.Second)
+		onEach(w.Servers()[:3], func(s *sim.Server) { s.SetRate(1.08) })
+		k := take(t, ls[0], "x", redlock.Renew(false))
+		busy(ttl * 100 / 108)
+		for k.Valid() {
+			_, err := ls[1].TryAcquire(t.Context(), "x")
+			require.Error(t, err, "both hold")
+		}
+	})
+}
+
+// TestARecordThatMakesNoSenseIsTold, with what to do.
+func TestARecordThatMakesNoSenseIsTold(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		for _, text := range []string{"nonsense", "1 run gen 3 10000 0", "3 of later"} {
+			onAll(w, func(s *sim.Server) { s.Set(rec.Key, text, time.Hour) })
+			l, _ := guarded(t, w)
+			_, err := l.TryAcquire(t.Context(), "x")
+			isOnly(t, err, redlock.ErrNoQuorum)
+			assert.ErrorContains(t, err, "redlock:epoch")
+			assert.ErrorContains(t, err, "redlock reset")
+			assert.Equal(t, text, w.Servers()[0].Keys()[rec.Key], "it may be that of a newer version")
+		}
+	})
+}
+
+// TestAQuarantineIsNeverCutShort by a client that knows of shorter locks only
+// and finds the record gone, but not the quarantine.
+func TestAQuarantineIsNeverCutShort(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		ls := settled(t, w, 2, redlock.TTL(10*ttl))
+		k := take(t, ls[0], "x", redlock.Renew(false))
+		cutOff(w, 0)
+		forget(w.Servers()...)
+		ls[1].TryAcquire(t.Context(), "y")
+		onAll(w, func(s *sim.Server) { s.Del("redlock:epoch") })
+		short, _ := guarded(t, w)
+		other := waited(t, short, "x")
+		assert.False(t, k.Valid())
+		assert.NoError(t, other.Release(t.Context()))
+	})
+}
+
+// TestMaxTTLIsWhatAQuarantineLasts for clients that use shorter locks; a
+// longer one is refused.
+func TestMaxTTLIsWhatAQuarantineLasts(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		long := settled(t, w, 1, redlock.TTL(10*ttl))[0]
+		k := take(t, long, "x", redlock.Renew(false))
+		cutOff(w, 0)
+		forget(w.Servers()...) // all of them: none is left to tell
+		short, _ := guarded(t, w, redlock.MaxTTL(10*ttl))
+		other := waited(t, short, "x")
+		assert.False(t, k.Valid())
+		assert.NoError(t, other.Release(t.Context()))
+		assert.ErrorContains(t, errOf(short.TryAcquire(t.Context(), "x", redlock.TTL(11*ttl))), "option TTL(1m50s): is above the MaxTTL, 1m40s")
 	})
 }

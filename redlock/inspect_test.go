@@ -42,9 +42,7 @@ func TestInspectWaitsForAllNodes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(3, 30*time.Millisecond)})
 		l, _ := open(t, w, redlock.TTL(ttl))
-		for _, s := range w.Servers() {
-			s.Set("x", "another", time.Hour)
-		}
+		onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Hour) })
 		assert.Equal(t, 60*time.Millisecond, took(func() {
 			seen, err := l.Inspect(t.Context(), "x")
 			assert.NoError(t, err)

@@ -2,7 +2,6 @@ package redlock_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,20 +55,6 @@ func TestReleaseReturnsAtTheQuorum(t *testing.T) {
 	})
 }
 
-// TestReleaseDeletesOnlyItsOwnValue.
-func TestReleaseDeletesOnlyItsOwnValue(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		lock := take(t, l, "x")
-		for _, s := range w.Servers()[:3] {
-			s.Set("x", "another", time.Minute)
-		}
-		isOnly(t, lock.Release(t.Context()), redlock.ErrLost) // work may have run unprotected
-		time.Sleep(rtt)
-		assert.Equal(t, 3, holding(w, "x"))
-	})
-}
-
 // TestReleaseReachesNodesThatMayHold the value, although they did not vote:
 // the SET was run and its reply was lost, and so was the first release.
 func TestReleaseReachesNodesThatMayHold(t *testing.T) {
@@ -85,32 +70,44 @@ func TestReleaseReachesNodesThatMayHold(t *testing.T) {
 	})
 }
 
-// TestReleaseInsistsOnlyWhereTheValueMayBe: a node that refused or failed is
-// asked once, and not pestered for a TTL.
+// TestReleaseInsistsOnlyWhereTheValueMayBe: a node that refused or failed is asked once, and not pestered for a TTL. An
+// extension that failed does not mean that the value is gone; one that was refused does.
 func TestReleaseInsistsOnlyWhereTheValueMayBe(t *testing.T) {
 	t.Parallel()
 	late := func(a answer) answer { a.after = time.Millisecond; return a }
-	votes := []answer{ // the first seven are a quorum of twelve
-		grants, grants, grants, grants, grants, grants, grants,
-		late(grants), late(refuses), late(faults[0]), late(faults[1]), faults[3],
-	}
-	insists := []bool{true, true, true, true, true, true, true, true, false, false, true, true}
-	synctest.Test(t, func(t *testing.T) {
-		ps, l := puppets(t, len(votes), func(i int, op protocol.Op, _ int) answer {
-			if op == protocol.OpAcquire {
-				return votes[i]
+	for _, c := range []struct {
+		votes, extensions []answer
+		insists           []bool
+	}{
+		{ // the first seven are a quorum of twelve
+			[]answer{grants, grants, grants, grants, grants, grants, grants, late(grants), late(refuses), late(faults[0]), late(faults[1]), faults[3]}, nil,
+			[]bool{true, true, true, true, true, true, true, true, false, false, true, true},
+		},
+		{[]answer{grants, grants, grants}, []answer{faults[0], {outcome: protocol.Refused, ttl: time.Second}, grants}, []bool{true, false, true}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ps, l := puppets(t, len(c.votes), func(i int, op protocol.Op, _ int) answer {
+				switch op {
+				case protocol.OpAcquire:
+					return c.votes[i]
+				case protocol.OpExtend:
+					return c.extensions[i]
+				}
+				return grants
+			})
+			lock := take(t, l, "x", redlock.Renew(false))
+			time.Sleep(2 * time.Millisecond)
+			if c.extensions != nil {
+				isOnly(t, lock.Extend(t.Context()), redlock.ErrNoQuorum)
 			}
-			return grants
+			require.NoError(t, lock.Release(t.Context()))
+			for i, p := range ps {
+				reqs, _ := p.requests(protocol.OpRelease)
+				require.Len(t, reqs, 1)
+				assert.Equal(t, c.insists[i], reqs[0].MayHold, "node %d: %+v", i, c.votes[i])
+			}
 		})
-		lock := take(t, l, "x", redlock.Renew(false))
-		time.Sleep(2 * time.Millisecond)
-		require.NoError(t, lock.Release(t.Context()))
-		for i, p := range ps {
-			reqs, _ := p.requests(protocol.OpRelease)
-			require.Len(t, reqs, 1)
-			assert.Equal(t, insists[i], reqs[0].MayHold, "node %d: %+v", i, votes[i])
-		}
-	})
+	}
 }
 
 // TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal: a node may take a way that costs more if the value
@@ -149,31 +146,6 @@ func TestOnlyTheReleaseOfAHeldLockExpectsNoRefusal(t *testing.T) {
 		take := func() error { _, err := l.TryAcquire(t.Context(), "refused"); return err }
 		require.ErrorIs(t, take(), redlock.ErrHeld)
 		expects(false, false, false)
-	})
-}
-
-// TestAFailedExtensionDoesNotMeanThatTheValueIsGone: the release still insists.
-func TestAFailedExtensionDoesNotMeanThatTheValueIsGone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ps, l := puppets(t, 3, func(i int, op protocol.Op, _ int) answer {
-			switch {
-			case op == protocol.OpExtend && i == 0:
-				return faults[0]
-			case op == protocol.OpExtend && i == 1:
-				return answer{outcome: protocol.Refused, ttl: time.Second} // another has it
-			}
-			return grants
-		}, redlock.Renew(false))
-		lock := take(t, l, "x")
-		synctest.Wait()
-		isOnly(t, lock.Extend(t.Context()), redlock.ErrNoQuorum)
-		require.NoError(t, lock.Release(t.Context()))
-		for i, insists := range []bool{true, false, true} {
-			reqs, _ := ps[i].requests(protocol.OpRelease)
-			require.Len(t, reqs, 1)
-			assert.Equal(t, insists, reqs[0].MayHold, "node %d", i)
-		}
 	})
 }
 
@@ -230,26 +202,6 @@ func TestReleaseAfterTheDeadlineIsALoss(t *testing.T) {
 	})
 }
 
-// TestReleaseMeetsALoss at the same moment: there is one outcome, and all agree.
-func TestReleaseMeetsALoss(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
-		for range 20 {
-			lock := take(t, l, "x")
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					time.Sleep(lock.Remaining())
-					err := lock.Release(t.Context())
-					isOnly(t, err, redlock.ErrLost)
-				})
-			}
-			all.Wait()
-			assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
-		}
-	})
-}
-
 // TestAContextThatIsAskedForLate has ended as the lock has, however that was.
 func TestAContextThatIsAskedForLate(t *testing.T) {
 	type key struct{}
@@ -273,17 +225,15 @@ func TestAContextThatIsAskedForLate(t *testing.T) {
 			require.NoError(t, k.Release(t.Context()))
 		}, redlock.ErrReleased},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 3, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w)
-				lock, err := l.Acquire(context.WithValue(t.Context(), key{}, "value"), "x", c.opts...)
-				require.NoError(t, err)
-				time.Sleep(leg) // the last votes
-				c.end(t, l, lock)
-				assert.ErrorIs(t, context.Cause(lock.Context()), c.cause)
-				assert.Equal(t, "value", lock.Context().Value(key{}))
-				assert.True(t, lock.Context() == lock.Context(), "there is one")
-			})
+		simulateCase(t, name, 3, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			lock, err := l.Acquire(context.WithValue(t.Context(), key{}, "value"), "x", c.opts...)
+			require.NoError(t, err)
+			time.Sleep(leg) // the last votes
+			c.end(t, l, lock)
+			assert.ErrorIs(t, context.Cause(lock.Context()), c.cause)
+			assert.Equal(t, "value", lock.Context().Value(key{}))
+			assert.True(t, lock.Context() == lock.Context(), "there is one")
 		})
 	}
 }
@@ -309,15 +259,13 @@ func TestABoundContextEndsWithEither(t *testing.T) {
 			end.by(k, cancel, done)
 			<-bound.Done()
 			assert.ErrorIs(t, context.Cause(bound), end.cause, name)
+			k.Release(t.Context())
+			late, lateDone := k.Bind(t.Context())
+			<-late.Done()
+			assert.ErrorIs(t, context.Cause(late), redlock.ErrReleased, "it had ended before")
 			done()
 			cancel()
-			k.Release(t.Context())
+			lateDone()
 		}
-		k := take(t, l, "x")
-		require.NoError(t, k.Release(t.Context()))
-		bound, done := k.Bind(t.Context())
-		defer done()
-		<-bound.Done()
-		assert.ErrorIs(t, context.Cause(bound), redlock.ErrReleased, "it had ended before")
 	})
 }

@@ -3,7 +3,10 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,10 +104,8 @@ func TestOptionsOfALockOverrideThoseOfNew(t *testing.T) {
 			"NodeTimeout(300ms): must be below the TTL, 200ms": redlock.TTL(200 * time.Millisecond),
 			"zero": {},
 		} {
-			_, err := l.TryAcquire(t.Context(), "x", opt)
-			assert.ErrorContains(t, err, want)
-			_, err = l.Acquire(t.Context(), "x", opt)
-			assert.ErrorContains(t, err, want)
+			assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", opt)), want)
+			assert.ErrorContains(t, errOf(l.Acquire(t.Context(), "x", opt)), want)
 			assert.ErrorContains(t, l.Do(t.Context(), "x", func(context.Context) error { return nil }, opt), want)
 		}
 		reqs, _ = ps[0].requests(protocol.OpAcquire)
@@ -118,8 +119,7 @@ func TestDefaultsCanBeSetAgain(t *testing.T) {
 		l, _ := open(t, w, redlock.TTL(ttl), longest, redlock.MaxHold(time.Second), redlock.Retries(0), redlock.RetryInterval(time.Minute))
 		take(t, l, "x")
 		start := time.Now()
-		lock, err := l.Acquire(t.Context(), "x", redlock.Retries(redlock.Forever), redlock.RetryInterval(0), redlock.MaxHold(0))
-		require.NoError(t, err)
+		lock := waited(t, l, "x", redlock.Retries(redlock.Forever), redlock.RetryInterval(0), redlock.MaxHold(0))
 		assert.LessOrEqual(t, time.Since(start), time.Second+standsBack)
 		assert.Equal(t, validity, lock.Remaining())
 	})
@@ -140,11 +140,9 @@ func TestNames(t *testing.T) {
 			"":                        "must not be empty",
 			strings.Repeat("n", 1020): "1025 bytes with its prefix, at most 1024",
 		} {
-			_, err := l.Acquire(t.Context(), name)
-			assert.ErrorContains(t, err, want)
-			_, err = l.TryAcquire(t.Context(), name)
-			assert.ErrorContains(t, err, want)
-			_, err = l.Inspect(t.Context(), name)
+			assert.ErrorContains(t, errOf(l.Acquire(t.Context(), name)), want)
+			assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), name)), want)
+			_, err := l.Inspect(t.Context(), name)
 			assert.ErrorContains(t, err, want)
 		}
 	})
@@ -159,17 +157,14 @@ func TestCloseReleasesWhatIsHeld(t *testing.T) {
 		assert.Equal(t, redlock.ErrClosed, context.Cause(x.Context()))
 		assert.Equal(t, redlock.ErrClosed, context.Cause(y.Context()))
 		assert.False(t, x.Valid())
-		for _, s := range w.Servers() {
-			assert.Empty(t, s.Keys())
-		}
+		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys()) })
 		assert.Zero(t, took(func() { assert.NoError(t, l.Close()) }), "twice does no harm")
-		_, err := l.TryAcquire(t.Context(), "x")
-		isOnly(t, err, redlock.ErrClosed)
+		isOnly(t, errOf(l.TryAcquire(t.Context(), "x")), redlock.ErrClosed)
 	})
 }
 
-// TestCloseWaitsForReleasesUnderWay, so that a program that ends right after
-// Release leaves no key; but for no longer than a node timeout.
+// TestCloseWaitsForReleasesUnderWay, so that a program that ends right after Release leaves no key; but for no longer
+// than a node timeout. Of two calls, both return when all is over.
 func TestCloseWaitsForReleasesUnderWay(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(4, 30*time.Millisecond)})
@@ -177,17 +172,19 @@ func TestCloseWaitsForReleasesUnderWay(t *testing.T) {
 		lock := take(t, l, "x")
 		time.Sleep(time.Second)
 		require.NoError(t, lock.Release(t.Context())) // by four nodes
-		assert.Equal(t, 60*time.Millisecond-rtt, took(func() { l.Close() }))
+		second := make(chan time.Duration)
+		const over = 60*time.Millisecond - rtt
+		time.AfterFunc(leg, func() { second <- took(func() { l.Close() }) })
+		assert.Equal(t, over, took(func() { l.Close() }))
+		assert.Equal(t, over-leg, <-second)
 		assert.Zero(t, holding(w, "x"))
 	})
-	t.Run("for no longer than a node timeout", func(t *testing.T) {
-		simulate(t, 5, func(t *testing.T, w *sim.World) {
-			l, _ := open(t, w, redlock.NodeTimeout(150*time.Millisecond))
-			lock := take(t, l, "x")
-			w.Servers()[4].Hang()
-			require.NoError(t, lock.Release(t.Context()))
-			assert.Equal(t, 150*time.Millisecond, took(func() { l.Close() }))
-		})
+	simulateCase(t, "for no longer than a node timeout", 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.NodeTimeout(150*time.Millisecond))
+		lock := take(t, l, "x")
+		w.Servers()[4].Hang()
+		require.NoError(t, lock.Release(t.Context()))
+		assert.Equal(t, 150*time.Millisecond, took(func() { l.Close() }))
 	})
 }
 
@@ -195,25 +192,22 @@ func TestCloseWaitsForReleasesUnderWay(t *testing.T) {
 // votes took is given back before Close returns.
 func TestCloseEndsAcquisitionsUnderWay(t *testing.T) {
 	for name, at := range map[string]time.Duration{"SETs under way": leg / 2, "replies under way": leg + leg/2} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w)
-				errs := make(chan error, 3)
-				for range cap(errs) {
-					go func() {
-						_, err := l.Acquire(t.Context(), "x")
-						errs <- err
-					}()
-				}
-				time.Sleep(at)
-				l.Close()
-				assert.Zero(t, holding(w, "x"))
-				for range cap(errs) {
-					isOnly(t, <-errs, redlock.ErrClosed)
-				}
-				scheduled, queued, inflight := l.Leftovers()
-				assert.Zero(t, scheduled+queued+inflight)
-			})
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			errs := make(chan error, 3)
+			for range cap(errs) {
+				go func() {
+					_, err := l.Acquire(t.Context(), "x")
+					errs <- err
+				}()
+			}
+			time.Sleep(at)
+			l.Close()
+			assert.Zero(t, holding(w, "x"))
+			for range cap(errs) {
+				isOnly(t, <-errs, redlock.ErrClosed)
+			}
+			assert.Zero(t, l.Leftovers())
 		})
 	}
 }
@@ -235,22 +229,6 @@ type stubborn struct {
 }
 
 func (s stubborn) Close() error { return s.err }
-
-// TestCloseTwiceAtOnce: both calls return when all is over.
-func TestCloseTwiceAtOnce(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		take(t, l, "x")
-		start := time.Now()
-		second := make(chan time.Duration)
-		time.AfterFunc(leg, func() {
-			l.Close()
-			second <- time.Since(start)
-		})
-		l.Close()
-		assert.Equal(t, rtt, <-second)
-	})
-}
 
 // TestANodeBelongsToOneLocker: a second one over the same nodes is refused, and
 // leaves them to the first. What it was given besides is closed.
@@ -307,105 +285,73 @@ func TestNilArgumentsAreNamed(t *testing.T) {
 	})
 }
 
-// TestDoHoldsTheLockMeanwhile, passes fn's error on, and gives the lock back.
+// TestDoHoldsTheLockMeanwhile, passes fn's error on, and gives the lock back, also when fn panics or is told that the
+// caller's context has ended.
 func TestDoHoldsTheLockMeanwhile(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, "value")
-		broken := errors.New("broken")
-		for _, want := range []error{nil, broken} {
-			err := l.Do(ctx, "x", func(ctx context.Context) error {
+		isFree := func() { t.Helper(); time.Sleep(leg); assert.Zero(t, holding(w, "x")) }
+		for _, want := range []error{nil, errors.New("broken")} {
+			assert.Equal(t, want, l.Do(ctx, "x", func(ctx context.Context) error {
 				assert.Equal(t, 5, holding(w, "x"))
 				assert.Equal(t, "value", ctx.Value(key{}))
 				time.Sleep(time.Hour)
 				assert.NoError(t, ctx.Err())
 				return want
-			})
-			assert.Equal(t, want, err)
-			time.Sleep(leg)
-			assert.Zero(t, holding(w, "x"))
+			}))
+			isFree()
 		}
-	})
-}
-
-// TestDoReleasesWhenFnPanics.
-func TestDoReleasesWhenFnPanics(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
 		assert.PanicsWithValue(t, "broken", func() {
 			l.Do(t.Context(), "x", func(context.Context) error { panic("broken") })
 		})
-		time.Sleep(leg)
-		assert.Zero(t, holding(w, "x"))
-	})
-}
-
-// TestDoTellsOfALoss: fn's context ends, and the error says that the work may
-// have run unprotected, beside fn's own.
-func TestDoTellsOfALoss(t *testing.T) {
-	for name, fnErr := range map[string]error{"fn succeeds": nil, "fn fails": errors.New("broken")} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
-				err := l.Do(t.Context(), "x", func(ctx context.Context) error {
-					assert.Equal(t, validity, took(func() { <-ctx.Done() }))
-					assert.ErrorIs(t, context.Cause(ctx), redlock.ErrLost)
-					return fnErr
-				})
-				assert.ErrorIs(t, err, redlock.ErrLost)
-				if fnErr != nil {
-					assert.ErrorIs(t, err, fnErr)
-				}
-			})
-		})
-	}
-}
-
-// TestDoTellsOfALossThatItNoticesAtTheEnd: a majority has another's value when
-// the lock is released.
-func TestDoTellsOfALossThatItNoticesAtTheEnd(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		err := l.Do(t.Context(), "x", func(ctx context.Context) error {
-			for _, s := range w.Servers() {
-				s.Set("x", "another", time.Hour)
-			}
-			return nil
-		})
-		isOnly(t, err, redlock.ErrLost)
-		assert.Equal(t, 5, holding(w, "x"))
-	})
-}
-
-// TestDoEndsWithItsContext: fn is told, and the lock is given back all the
-// same.
-func TestDoEndsWithItsContext(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
+		isFree()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := l.Do(ctx, "x", func(ctx context.Context) error {
+		assert.Equal(t, context.DeadlineExceeded, l.Do(ctx, "x", func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
-		})
-		assert.Equal(t, context.DeadlineExceeded, err)
-		time.Sleep(leg)
-		assert.Zero(t, holding(w, "x"))
+		}))
+		isFree()
 	})
 }
 
-// TestDoTellsOfAClose of the Locker: the work was no longer protected.
-func TestDoTellsOfAClose(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		isOnly(t, l.Do(t.Context(), "x", func(ctx context.Context) error {
-			l.Close()
-			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(ctx), redlock.ErrClosed)
+// TestDoTellsOfALoss: fn's context ends, and the error says that the work may have run unprotected, beside fn's own. So
+// it does of a Close, and of a loss that shows only when the lock is released.
+func TestDoTellsOfALoss(t *testing.T) {
+	broken := errors.New("broken")
+	waits := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	for name, c := range map[string]struct {
+		fn    func(ctx context.Context, w *sim.World, l *redlock.Locker) error
+		kind  error
+		after time.Duration // until the context ends
+	}{
+		"fn succeeds": {func(ctx context.Context, _ *sim.World, _ *redlock.Locker) error { return waits(ctx) }, redlock.ErrLost, validity},
+		"fn fails":    {func(ctx context.Context, _ *sim.World, _ *redlock.Locker) error { waits(ctx); return broken }, redlock.ErrLost, validity},
+		"closed":      {func(ctx context.Context, _ *sim.World, l *redlock.Locker) error { l.Close(); return waits(ctx) }, redlock.ErrClosed, rtt},
+		"another has it": {func(_ context.Context, w *sim.World, _ *redlock.Locker) error {
+			onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Hour) })
 			return nil
-		}), redlock.ErrClosed)
-	})
+		}, redlock.ErrLost, 0},
+	} {
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
+			err := l.Do(t.Context(), "x", func(ctx context.Context) (err error) {
+				assert.Equal(t, c.after, took(func() { err = c.fn(ctx, w, l) }))
+				if c.after > 0 {
+					assert.ErrorIs(t, context.Cause(ctx), c.kind)
+				}
+				return err
+			})
+			assert.ErrorIs(t, err, c.kind)
+			assert.Equal(t, name == "fn fails", errors.Is(err, broken))
+			if name == "another has it" {
+				time.Sleep(leg)
+				assert.Equal(t, 5, holding(w, "x"))
+			}
+		})
+	}
 }
 
 // TestDoThatGetsNoLockDoesNotRun fn.
@@ -427,9 +373,7 @@ func TestDoSurvivesAReleaseThatTooFewConfirm(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		assert.NoError(t, l.Do(t.Context(), "x", func(context.Context) error {
-			for _, s := range w.Servers() {
-				s.Hang()
-			}
+			onAll(w, (*sim.Server).Hang)
 			return nil
 		}))
 	})
@@ -464,4 +408,59 @@ func TestTheKeyOfAPrimaryIsNoLock(t *testing.T) {
 	t.Parallel()
 	assert.True(t, redlock.Reserved("redlock:primary"))
 	assert.False(t, redlock.Reserved("app:redlock:primary"), "it has no prefix")
+}
+
+// TestThousandsOfLocksLeaveNothing: no key, no entry in a map, no timer's goroutine (goleak), whichever way the locks
+// end.
+func TestThousandsOfLocksLeaveNothing(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl))
+		const workers, each = 100, 20
+		var all sync.WaitGroup
+		for i := range workers {
+			dice := rand.New(rand.NewPCG(uint64(i), 0))
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				for j := range each {
+					name := fmt.Sprint("x", i, "-", j)
+					if j%10 == 0 {
+						name = fmt.Sprint("shared", i%20)
+					}
+					lock := waited(t, l, name, redlock.Renew(dice.IntN(2) == 0))
+					time.Sleep(time.Duration(dice.Int64N(int64(50 * time.Millisecond))))
+					if dice.IntN(10) == 0 {
+						assert.NoError(t, lock.Extend(t.Context()))
+					}
+					assert.NoError(t, lock.Release(t.Context()))
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(rtt)
+		assert.Zero(t, l.Leftovers())
+		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys()) })
+		assert.Zero(t, took(func() { require.NoError(t, l.Close()) }))
+	})
+}
+
+// TestFailuresLeaveNothing either.
+func TestFailuresLeaveNothing(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, c := open(t, w, redlock.TTL(ttl))
+		for i := range 5 {
+			onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Second) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*leg)
+			assert.ErrorIs(t, errOf(l.Acquire(ctx, "x")), context.DeadlineExceeded)
+			cancel()
+			assert.ErrorIs(t, errOf(l.Acquire(t.Context(), "x", redlock.Retries(i))), redlock.ErrHeld)
+		}
+		lost := take(t, l, "y")
+		c.Pause()
+		time.Sleep(time.Minute)
+		c.Resume()
+		<-lost.Context().Done()
+		time.Sleep(rtt + 1)
+		assert.Zero(t, l.Leftovers())
+		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys()) })
+	})
 }

@@ -74,9 +74,7 @@ func TestALostLockIsLoggedAsAnError(t *testing.T) {
 		assert.EqualValues(t, validity+rtt, records[0]["elapsed"])
 
 		lock := take(t, l, "y")
-		for _, s := range w.Servers() {
-			s.Del("y")
-		}
+		onAll(w, func(s *sim.Server) { s.Del("y") })
 		assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrLost)
 		assert.Equal(t, []string{"ERROR lock was lost before its release"}, titles(book.take(t)))
 	})
@@ -95,16 +93,13 @@ func TestOrdinaryLifeIsNotLogged(t *testing.T) {
 		time.Sleep(ttl) // it renews
 		other, _ := open(t, w, redlock.TTL(ttl))
 		take(t, other, "y")
-		_, err := l.TryAcquire(t.Context(), "y")
-		assert.ErrorIs(t, err, redlock.ErrHeld)
+		assert.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "y")), redlock.ErrHeld)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = l.Acquire(ctx, "x")
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, errOf(l.Acquire(ctx, "x")), context.DeadlineExceeded)
 		assert.ErrorIs(t, lock.Release(canceled(t)), context.Canceled)
 		l.Close()
-		_, err = l.TryAcquire(t.Context(), "x")
-		assert.ErrorIs(t, err, redlock.ErrClosed)
+		assert.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "x")), redlock.ErrClosed)
 		return []string{lock.Value()}
 	}
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
@@ -113,36 +108,34 @@ func TestOrdinaryLifeIsNotLogged(t *testing.T) {
 		life(t, w, l)
 		assert.Empty(t, book.take(t))
 	})
-	t.Run("debug", func(t *testing.T) {
-		simulate(t, 3, func(t *testing.T, w *sim.World) {
-			book, log := newLogbook(slog.LevelDebug)
-			l, _ := open(t, w, redlock.TTL(ttl), redlock.Log(log))
-			values := life(t, w, l)
-			time.Sleep(rtt)
-			records := book.take(t)
-			for _, v := range values {
-				assert.NotContains(t, fmt.Sprint(records), v, "the value of a lock is nobody's business")
+	simulateCase(t, "debug", 3, func(t *testing.T, w *sim.World) {
+		book, log := newLogbook(slog.LevelDebug)
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Log(log))
+		values := life(t, w, l)
+		time.Sleep(rtt)
+		records := book.take(t)
+		for _, v := range values {
+			assert.NotContains(t, fmt.Sprint(records), v, "the value of a lock is nobody's business")
+		}
+		all := titles(records)
+		for _, title := range []string{
+			"a node's vote", "a try has won", "a try has failed", "lock acquired", "lock not acquired", "lock extended", "lock released",
+			"release not confirmed",
+		} {
+			assert.Contains(t, all, "DEBUG "+title)
+		}
+		assert.Equal(t, 1, strings.Count(strings.Join(all, "\n"), "release not confirmed"), "what a Close releases need not be")
+		assert.Equal(t, map[string]any{
+			"level": "DEBUG", "msg": "redlock: a node's vote", "name": "z", "op": "acquire", "node": records[0]["node"], "outcome": "granted",
+			"elapsed": float64(rtt), "time": records[0]["time"],
+		}, records[0])
+		for _, r := range records {
+			if r["msg"] == "redlock: lock acquired" {
+				assert.GreaterOrEqual(t, r["votes"], 2.0)
+				assert.EqualValues(t, validity, r["remaining"])
+				break
 			}
-			all := titles(records)
-			for _, title := range []string{
-				"a node's vote", "a try has won", "a try has failed", "lock acquired", "lock not acquired", "lock extended", "lock released",
-				"release not confirmed",
-			} {
-				assert.Contains(t, all, "DEBUG "+title)
-			}
-			assert.Equal(t, 1, strings.Count(strings.Join(all, "\n"), "release not confirmed"), "what a Close releases need not be")
-			assert.Equal(t, map[string]any{
-				"level": "DEBUG", "msg": "redlock: a node's vote", "name": "z", "op": "acquire", "node": records[0]["node"], "outcome": "granted",
-				"elapsed": float64(rtt), "time": records[0]["time"],
-			}, records[0])
-			for _, r := range records {
-				if r["msg"] == "redlock: lock acquired" {
-					assert.GreaterOrEqual(t, r["votes"], 2.0)
-					assert.EqualValues(t, validity, r["remaining"])
-					break
-				}
-			}
-		})
+		}
 	})
 }
 
@@ -241,9 +234,12 @@ func (c *contexts) Enabled(ctx context.Context, _ slog.Level) bool {
 	}
 	return true
 }
+
 func (c *contexts) Handle(context.Context, slog.Record) error { return nil }
-func (c *contexts) WithAttrs([]slog.Attr) slog.Handler        { return c }
-func (c *contexts) WithGroup(string) slog.Handler             { return c }
+
+func (c *contexts) WithAttrs([]slog.Attr) slog.Handler { return c }
+
+func (c *contexts) WithGroup(string) slog.Handler { return c }
 
 // TestAnEventThatIsNotLoggedAllocatesNothing: at the default level that is nearly
 // every one.

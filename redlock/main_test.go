@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/internal/timetest"
@@ -47,6 +49,20 @@ func open(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (*redlock.Lo
 	return simtest.Locker(t, c, opts...), c
 }
 
+// on returns that of one whose nodes with changes.
+func on(t *testing.T, w *sim.World, with func([]protocol.Node), opts ...redlock.LockerOption) (*redlock.Locker, *sim.Client) {
+	t.Helper()
+	c := w.NewClient(1)
+	nodes := c.Nodes()
+	if with != nil {
+		with(nodes)
+	}
+	l, err := redlock.New(nodes, append([]redlock.LockerOption{timetest.Clock(c.Clock()), redlock.MemoryGuard(false)}, opts...)...)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Resume(); l.Close() })
+	return l, c
+}
+
 // endOf returns a channel that gets the time when the lock's context ends.
 func endOf(lock *redlock.Lock) <-chan time.Time {
 	ended := make(chan time.Time, 1)
@@ -76,4 +92,37 @@ func canceled(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
+}
+
+// simulateCase is simulate in a test of its own.
+func simulateCase(t *testing.T, name string, n int, test func(t *testing.T, w *sim.World)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { simulate(t, n, test) })
+}
+
+func onEach(servers []*sim.Server, do func(*sim.Server)) {
+	for _, s := range servers {
+		do(s)
+	}
+}
+
+func onAll(w *sim.World, do func(*sim.Server)) { onEach(w.Servers(), do) }
+
+// isHeld tries, and checks that another has the lock.
+func isHeld(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) error {
+	t.Helper()
+	_, err := l.TryAcquire(t.Context(), name, opts...)
+	isOnly(t, err, redlock.ErrHeld)
+	return err
+}
+
+// errOf returns the error of what returns a lock as well.
+func errOf(_ *redlock.Lock, err error) error { return err }
+
+// two returns the Lockers of two new processes.
+func two(t *testing.T, w *sim.World, opts ...redlock.LockerOption) (a, b *redlock.Locker) {
+	t.Helper()
+	a, _ = open(t, w, opts...)
+	b, _ = open(t, w, opts...)
+	return a, b
 }

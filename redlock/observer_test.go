@@ -2,6 +2,8 @@ package redlock_test
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +16,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -60,8 +61,7 @@ func TestEventsOfALockInOrder(t *testing.T) {
 			e.Elapsed, e.Context, e.Time = 0, nil, time.Time{}
 			assert.Equal(t, redlock.Event{Kind: redlock.EventVote, Name: "x", Op: op, Node: node, Outcome: protocol.Granted}, e)
 		}
-		lock, err := l.Acquire(t.Context(), "x")
-		require.NoError(t, err)
+		lock := waited(t, l, "x")
 		time.Sleep(time.Second)
 		events := seen.take()
 		require.Len(t, events, 5)
@@ -180,29 +180,13 @@ func TestEventsOfFailures(t *testing.T) {
 	})
 }
 
-// TestCloseIsObserved as the release that it is.
-func TestCloseIsObserved(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		seen := &recorder{}
-		l, _ := open(t, w, redlock.Observe(seen))
-		take(t, l, "x")
-		l.Close()
-		events := seen.take(redlock.EventReleased, redlock.EventLost)
-		require.Len(t, events, 1)
-		assert.Equal(t, "x", events[0].Name)
-		assert.Equal(t, redlock.ErrClosed, events[0].Err)
-	})
-}
-
 // TestAnObservedErrorDoesNotChange once the observer has it: it may be read in
 // another goroutine, and later.
 func TestAnObservedErrorDoesNotChange(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &recorder{}
 		l, _ := open(t, w, redlock.Observe(seen), longest)
-		for _, s := range w.Servers() {
-			s.Set("x", "another", protocol.NoTTL)
-		}
+		onAll(w, func(s *sim.Server) { s.Set("x", "another", protocol.NoTTL) })
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(2*rtt+4*time.Millisecond, cancel) // between two tries
 		_, err := l.Acquire(ctx, "x")
@@ -339,28 +323,6 @@ func TestALateVoteTellsItsAcquisition(t *testing.T) {
 	})
 }
 
-// TestRaisingATokenIsPartOfItsAcquisition.
-func TestRaisingATokenIsPartOfItsAcquisition(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		seen := &tracer{}
-		ahead, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced())
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced(), redlock.Observe(seen),
-			timetest.Wall(func() time.Time { return time.Now().Add(-time.Second) }))
-		require.NoError(t, take(t, ahead, "x").Release(t.Context()))
-		time.Sleep(rtt)
-		take(t, l, "x")
-		time.Sleep(rtt)
-		raised := 0
-		for _, e := range seen.take(redlock.EventVote) {
-			assert.EqualValues(t, 1, seen.of(e))
-			if e.Op == protocol.OpRaise {
-				raised++
-			}
-		}
-		assert.Equal(t, 3, raised)
-	})
-}
-
 // TestEachStartHasOneEnd, however the acquisition ends.
 func TestEachStartHasOneEnd(t *testing.T) {
 	try := func(ctx context.Context, l *redlock.Locker) error {
@@ -396,29 +358,27 @@ func TestEachStartHasOneEnd(t *testing.T) {
 		"no more context":         {fine, try, true, context.Canceled},
 		"no context to wait with": {fine, wait, true, context.Canceled},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 3, func(t *testing.T, w *sim.World) {
-				seen := &tracer{}
-				l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
-				c.world(w, l)
-				seen.take()
-				ctx := t.Context()
-				if c.ended {
-					ctx = canceled(t)
-				}
-				err := c.call(ctx, l)
-				events := seen.take(endings...)
-				require.Len(t, events, 1)
-				assert.EqualValues(t, 1, seen.of(events[0]))
-				if c.matches == nil {
-					assert.Equal(t, redlock.EventAcquired, events[0].Kind)
-					assert.NoError(t, events[0].Err)
-					return
-				}
-				assert.Equal(t, redlock.EventNotAcquired, events[0].Kind)
-				assert.Same(t, err, events[0].Err)
-				isOnly(t, err, c.matches)
-			})
+		simulateCase(t, name, 3, func(t *testing.T, w *sim.World) {
+			seen := &tracer{}
+			l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+			c.world(w, l)
+			seen.take()
+			ctx := t.Context()
+			if c.ended {
+				ctx = canceled(t)
+			}
+			err := c.call(ctx, l)
+			events := seen.take(endings...)
+			require.Len(t, events, 1)
+			assert.EqualValues(t, 1, seen.of(events[0]))
+			if c.matches == nil {
+				assert.Equal(t, redlock.EventAcquired, events[0].Kind)
+				assert.NoError(t, events[0].Err)
+				return
+			}
+			assert.Equal(t, redlock.EventNotAcquired, events[0].Kind)
+			assert.Same(t, err, events[0].Err)
+			isOnly(t, err, c.matches)
 		})
 	}
 }
@@ -428,10 +388,8 @@ func TestWhatCannotBeALockIsNotStarted(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		seen := &tracer{}
 		l, _ := open(t, w, redlock.Observe(seen))
-		_, err := l.TryAcquire(t.Context(), "")
-		assert.Error(t, err)
-		_, err = l.Acquire(t.Context(), "x", redlock.NodeTimeout(-1))
-		assert.Error(t, err)
+		assert.Error(t, errOf(l.TryAcquire(t.Context(), "")))
+		assert.Error(t, errOf(l.Acquire(t.Context(), "x", redlock.NodeTimeout(-1))))
 		assert.Zero(t, seen.started.Load())
 		assert.Empty(t, seen.take())
 	})
@@ -484,4 +442,141 @@ func TestAllObserversAreTold(t *testing.T) {
 		assert.EqualValues(t, 1, first.of(events[0]))
 		assert.EqualValues(t, 11, second.of(events[0]))
 	})
+}
+
+// A stuck observer does not return until it is let go.
+type stuck struct {
+	recorder
+	gate chan struct{}
+	in   atomic.Int64 // calls under way
+	most atomic.Int64
+}
+
+func newStuck() *stuck { return &stuck{gate: make(chan struct{})} }
+
+func (s *stuck) Observe(e redlock.Event) {
+	s.most.Store(max(s.most.Load(), s.in.Add(1)))
+	<-s.gate
+	s.recorder.Observe(e)
+	s.in.Add(-1)
+}
+
+// TestAnObserverThatHangsKeepsNoLockAlive: contexts end at their deadlines, renewals
+// go on, other observers are told, and callers wait for one node timeout, once.
+func TestAnObserverThatHangsKeepsNoLockAlive(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		hangs, other := newStuck(), &recorder{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(hangs), redlock.Observe(other))
+		const timeout = nodeTimeout
+		start := time.Now()
+		lock := take(t, l, "x", redlock.Renew(false))
+		assert.Equal(t, rtt+timeout, time.Since(start), "the caller has waited for the observer")
+		deadline := start.Add(ttl - redlock.Drift(ttl))
+		assert.Equal(t, rtt, took(func() { take(t, l, "renewed") }), "nobody waits for it again")
+		assert.Equal(t, rtt, took(func() { assert.NoError(t, take(t, l, "y").Extend(t.Context())) })-rtt)
+		assert.Equal(t, deadline, <-endOf(lock))
+		time.Sleep(rtt)
+		assert.Len(t, other.take(redlock.EventLost), 1)
+		time.Sleep(time.Hour)
+		renewed, err := l.Inspect(t.Context(), "renewed")
+		require.NoError(t, err)
+		_, _, held := renewed.Holder()
+		assert.True(t, held)
+		assert.EqualValues(t, 1, hangs.most.Load())
+
+		close(hangs.gate)
+		synctest.Wait()
+		told := hangs.take()
+		require.Greater(t, len(told), 5)
+		assert.Equal(t, redlock.EventVote, told[0].Kind)
+		assert.Equal(t, start.Add(rtt), told[0].Time, "when it happened, not when it was told")
+		for i := 1; i < len(told); i++ {
+			assert.False(t, told[i].Time.Before(told[i-1].Time), "in order")
+		}
+		assert.Equal(t, rtt, took(func() { take(t, l, "z") }))
+		assert.NotEmpty(t, hangs.take(redlock.EventAcquired), "it is waited for again, now that it has caught up")
+	})
+}
+
+// TestCloseDoesNotHangOnAnObserver, and what it was not told of is given up.
+func TestCloseDoesNotHangOnAnObserver(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		hangs := newStuck()
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(hangs))
+		take(t, l, "x")
+		assert.LessOrEqual(t, took(func() { assert.NoError(t, l.Close()) }), 2*nodeTimeout)
+		close(hangs.gate)
+		synctest.Wait()
+		assert.Len(t, hangs.take(), 1, "the one that it hung on")
+	})
+}
+
+// TestCloseTellsObserversOfTheEndsOfLocks, however slow they are within the node
+// timeout.
+func TestCloseTellsObserversOfTheEndsOfLocks(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(slowly{seen, ttl / 10000}))
+		for i := range 3 {
+			take(t, l, fmt.Sprint("x", i))
+		}
+		require.NoError(t, l.Close())
+		assert.Len(t, seen.take(redlock.EventReleased), 3)
+	})
+}
+
+// A slowly observer takes a while for each event.
+type slowly struct {
+	redlock.Observer
+	pause time.Duration
+}
+
+func (s slowly) Observe(e redlock.Event) {
+	time.Sleep(s.pause)
+	s.Observer.Observe(e)
+}
+
+// TestDroppedEventsAreCounted, votes before the ends of locks, and a log says so.
+func TestDroppedEventsAreCounted(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		const locks = 3000
+		hangs := newStuck()
+		book, log := newLogbook(slog.LevelWarn)
+		gate := make(chan struct{})
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(hangs), redlock.Log(slog.New(gated{log.Handler(), gate})))
+		for i := range locks {
+			require.NoError(t, take(t, l, fmt.Sprint("x", i)).Release(context.Background()))
+		}
+		time.Sleep(rtt)
+		close(hangs.gate)
+		synctest.Wait()
+		told := hangs.take()
+		count, dropped := map[redlock.EventKind]int{}, 0
+		for _, e := range told {
+			count[e.Kind]++
+			dropped += e.Dropped
+		}
+		assert.Equal(t, locks, count[redlock.EventAcquired])
+		assert.Equal(t, locks, count[redlock.EventReleased])
+		assert.Equal(t, locks*(3+1+1+3+1), len(told)+dropped, "votes, a try, the lock, votes, its release")
+		assert.NotZero(t, dropped)
+
+		close(gate)
+		synctest.Wait()
+		records := book.take(t)
+		require.Equal(t, []string{"WARN the log is too slow, and events were dropped"}, titles(records))
+		assert.EqualValues(t, dropped, records[0]["dropped"])
+	})
+}
+
+// A gated handler hangs at every record, or at the question for its level, until it
+// is let go.
+type gated struct {
+	slog.Handler
+	gate chan struct{}
+}
+
+func (g gated) Enabled(ctx context.Context, level slog.Level) bool {
+	<-g.gate
+	return g.Handler.Enabled(ctx, level)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,9 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -43,34 +44,32 @@ func permitsOf(t *testing.T, locks ...*redlock.Lock) map[int]bool {
 
 func TestKPermitsAndNoMore(t *testing.T) {
 	for _, k := range []int{2, 3, 5, 17} {
-		t.Run(fmt.Sprint(k), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				var locks []*redlock.Lock
-				for range k { // of a process each
-					l, _ := open(t, w)
-					locks = append(locks, take(t, l, "x", redlock.Permits(k)))
-				}
-				permits := permitsOf(t, locks...)
-				time.Sleep(rtt)
-				for slot := range k {
-					assert.True(t, permits[slot], "permit %d of %d", slot, k)
-					assert.Equal(t, 5, holding(w, slotKey(slot)), "slot %d", slot)
-				}
+		simulateCase(t, fmt.Sprint(k), 5, func(t *testing.T, w *sim.World) {
+			var locks []*redlock.Lock
+			for range k { // of a process each
 				l, _ := open(t, w)
-				_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(k))
-				require.ErrorIs(t, err, redlock.ErrHeld)
-				assert.ErrorContains(t, err, fmt.Sprintf("all %d permits are held", k))
-				var failed *redlock.QuorumError
-				require.ErrorAs(t, err, &failed)
-				assert.Equal(t, k, failed.Permits)
-				for _, lock := range locks {
-					require.NoError(t, lock.Release(t.Context()))
-				}
-				time.Sleep(rtt)
-				for slot := range k {
-					assert.Zero(t, holding(w, slotKey(slot)), "slot %d", slot)
-				}
-			})
+				locks = append(locks, take(t, l, "x", redlock.Permits(k)))
+			}
+			permits := permitsOf(t, locks...)
+			time.Sleep(rtt)
+			for slot := range k {
+				assert.True(t, permits[slot], "permit %d of %d", slot, k)
+				assert.Equal(t, 5, holding(w, slotKey(slot)), "slot %d", slot)
+			}
+			l, _ := open(t, w)
+			_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(k))
+			require.ErrorIs(t, err, redlock.ErrHeld)
+			assert.ErrorContains(t, err, fmt.Sprintf("all %d permits are held", k))
+			var failed *redlock.QuorumError
+			require.ErrorAs(t, err, &failed)
+			assert.Equal(t, k, failed.Permits)
+			for _, lock := range locks {
+				require.NoError(t, lock.Release(t.Context()))
+			}
+			time.Sleep(rtt)
+			for slot := range k {
+				assert.Zero(t, holding(w, slotKey(slot)), "slot %d", slot)
+			}
 		})
 	}
 }
@@ -94,30 +93,25 @@ func TestPermitsMustBeFrom1To1000(t *testing.T) {
 	t.Parallel()
 	_, l := puppets(t, 1, func(int, protocol.Op, int) answer { return answer{outcome: protocol.Granted} })
 	for _, k := range []int{-1, 0, 1001} {
-		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(k))
-		assert.ErrorContains(t, err, fmt.Sprintf("Permits(%d): must be between 1 (the exclusive lock) and 1000", k))
+		assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Permits(k))), fmt.Sprintf("Permits(%d): must be between 1 (the exclusive lock) and 1000", k))
 	}
-	_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(2), redlock.Fair())
-	assert.ErrorContains(t, err, "leave Fair out")
+	assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Permits(2), redlock.Fair())), "leave Fair out")
 	for _, k := range []int{1, 1000} {
 		_, err := l.TryAcquire(t.Context(), fmt.Sprint("y", k), redlock.Permits(k))
 		assert.NoError(t, err)
 	}
 	assert.True(t, redlock.Reserved("redlock:permit:1:{x}"))
-	_, err = l.TryAcquire(t.Context(), "redlock:permit:1:{x}")
-	assert.ErrorContains(t, err, "choose another name")
+	assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "redlock:permit:1:{x}")), "choose another name")
 }
 
 // TestOnePermitIsTheExclusiveLock, for all who take that.
 func TestOnePermitIsTheExclusiveLock(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		other, _ := open(t, w)
+		l, other := two(t, w)
 		r := recorded(w)
 		lock := take(t, l, "x", redlock.Permits(1))
 		assert.Zero(t, lock.Permit())
-		_, err := other.TryAcquire(t.Context(), "x")
-		assert.ErrorIs(t, err, redlock.ErrHeld)
+		assert.ErrorIs(t, errOf(other.TryAcquire(t.Context(), "x")), redlock.ErrHeld)
 		assert.Empty(t, r.of(sim.Submitted, protocol.OpSlots))
 		time.Sleep(rtt)
 		got := waits(t.Context(), t, l)
@@ -134,59 +128,32 @@ func TestAPlainLockIsOneOfThePermits(t *testing.T) {
 		plain := take(t, l, "x")
 		a, b := take(t, l, "x", redlock.Permits(3)), take(t, l, "x", redlock.Permits(3))
 		permitsOf(t, plain, a, b)
-		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(3))
-		assert.ErrorIs(t, err, redlock.ErrHeld)
+		assert.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Permits(3))), redlock.ErrHeld)
 		require.NoError(t, plain.Release(t.Context()))
 		assert.Zero(t, take(t, l, "x", redlock.Permits(3)).Permit())
-		_, err = l.TryAcquire(t.Context(), "x")
-		assert.ErrorIs(t, err, redlock.ErrHeld)
+		assert.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "x")), redlock.ErrHeld)
 	})
 }
 
 // TestOfDifferentNumbersTheHighestCounts.
 func TestOfDifferentNumbersTheHighestCounts(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		other, _ := open(t, w)
+		l, other := two(t, w)
 		var locks []*redlock.Lock
 		for range 3 {
 			locks = append(locks, take(t, l, "x", redlock.Permits(3)))
+			assert.Less(t, locks[len(locks)-1].Permit(), 3)
 		}
-		for _, k := range locks {
-			assert.Less(t, k.Permit(), 3)
-		}
-		for range 2 {
-			locks = append(locks, take(t, other, "x", redlock.Permits(5)))
-		}
+		locks = append(locks, take(t, other, "x", redlock.Permits(5)), take(t, other, "x", redlock.Permits(5)))
 		permitsOf(t, locks...)
 		for _, from := range []*redlock.Locker{l, other} {
 			for _, k := range []int{1, 3, 5} {
-				_, err := from.TryAcquire(t.Context(), "x", redlock.Permits(k))
-				assert.ErrorIs(t, err, redlock.ErrHeld, "%d permits", k)
+				isHeld(t, from, "x", redlock.Permits(k))
 			}
 		}
 		require.NoError(t, locks[3].Release(t.Context())) // slot 3 or 4
-		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(3))
-		assert.ErrorIs(t, err, redlock.ErrHeld, "not its slot")
+		isHeld(t, l, "x", redlock.Permits(3))
 		assert.Equal(t, locks[3].Permit(), take(t, l, "x", redlock.Permits(5)).Permit())
-	})
-}
-
-// TestCallersWithOtherNumbersDoNotWaitForEachOther in one process: who may use fewer slots has
-// no business with the rest.
-func TestCallersWithOtherNumbersDoNotWaitForEachOther(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		take(t, l, "x", redlock.Permits(2))
-		take(t, l, "x", redlock.Permits(2))
-		few := waits(t.Context(), t, l, redlock.Permits(2))
-		time.Sleep(time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		more, err := l.Acquire(ctx, "x", redlock.Permits(3))
-		require.NoError(t, err)
-		assert.Equal(t, 2, more.Permit())
-		assert.Empty(t, few)
 	})
 }
 
@@ -209,53 +176,32 @@ func TestTheFirstPermitsCostOneVote(t *testing.T) {
 	})
 }
 
-// TestThePermitThatIsLeftIsFoundAgain and again: a vote for one drawn by lot, its release, the gate, a question, and a
-// vote.
-func TestThePermitThatIsLeftIsFoundAgain(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		others, _ := open(t, w)
-		for range 19 {
-			take(t, others, "x", redlock.Permits(20))
-		}
-		l, _ := open(t, w)
-		lock := take(t, l, "x", redlock.Permits(20))
-		for range 10 {
-			permit := lock.Permit()
-			require.NoError(t, lock.Release(t.Context()))
-			assert.LessOrEqual(t, took(func() { lock = take(t, l, "x", redlock.Permits(20)) }), 5*rtt)
-			assert.Equal(t, permit, lock.Permit())
-		}
-	})
-}
-
 // TestAFreePermitIsFound wherever it is, by one who tries once as by one who waits.
 func TestAFreePermitIsFound(t *testing.T) {
 	for name, acquire := range map[string]func(*redlock.Locker, context.Context, string, ...redlock.Option) (*redlock.Lock, error){
 		"TryAcquire": (*redlock.Locker).TryAcquire, "Acquire": (*redlock.Locker).Acquire,
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				const k = 100
-				onAll(w, func(s *sim.Server) {
-					for slot := range k {
-						s.Set(slotKey(slot), "another", time.Hour)
-					}
-				})
-				for free := range k {
-					if free == k/2 { // the rest with a majority
-						w.Servers()[1].Crash()
-						w.Servers()[3].Crash()
-					}
-					onAll(w, func(s *sim.Server) { s.Del(slotKey(free)) })
-					l, _ := open(t, w)
-					start := time.Now()
-					lock, err := acquire(l, t.Context(), "x", redlock.Permits(k))
-					require.NoError(t, err)
-					assert.Equal(t, free, lock.Permit())
-					assert.LessOrEqual(t, time.Since(start), 5*rtt, "slot %d: a vote, its release, the gate, a question and a vote", free)
-					onAll(w, func(s *sim.Server) { s.Set(slotKey(free), "another", time.Hour) })
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			const k = 100
+			onAll(w, func(s *sim.Server) {
+				for slot := range k {
+					s.Set(slotKey(slot), "another", time.Hour)
 				}
 			})
+			for free := range k {
+				if free == k/2 { // the rest with a majority
+					w.Servers()[1].Crash()
+					w.Servers()[3].Crash()
+				}
+				onAll(w, func(s *sim.Server) { s.Del(slotKey(free)) })
+				l, _ := open(t, w)
+				start := time.Now()
+				lock, err := acquire(l, t.Context(), "x", redlock.Permits(k))
+				require.NoError(t, err)
+				assert.Equal(t, free, lock.Permit())
+				assert.LessOrEqual(t, time.Since(start), 5*rtt, "slot %d: a vote, its release, the gate, a question and a vote", free)
+				onAll(w, func(s *sim.Server) { s.Set(slotKey(free), "another", time.Hour) })
+			}
 		})
 	}
 }
@@ -290,7 +236,7 @@ func TestAWaiterIsWokenWhenAnyPermitIsReleased(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		const k = 12
 		holder, _ := open(t, w, redlock.TTL(time.Hour))
-		waiter, _ := open(t, w, timetest.Jitter(func(d time.Duration) time.Duration { return d - 1 })) // rests as long as may be
+		waiter, _ := open(t, w, longest)
 		locks := map[int]*redlock.Lock{}
 		for range k {
 			lock := take(t, holder, "x", redlock.Permits(k))
@@ -300,7 +246,7 @@ func TestAWaiterIsWokenWhenAnyPermitIsReleased(t *testing.T) {
 			got := waits(t.Context(), t, waiter, redlock.Permits(k))
 			time.Sleep(time.Second)
 			r := recorded(w)
-			for looks := 0; looks == 0; looks = len(r.of(sim.Replied, protocol.OpSlots)) { // the next is far
+			for len(r.of(sim.Replied, protocol.OpSlots)) == 0 { // the next is far
 				time.Sleep(rtt)
 				synctest.Wait()
 			}
@@ -310,28 +256,6 @@ func TestAWaiterIsWokenWhenAnyPermitIsReleased(t *testing.T) {
 			assert.Equal(t, permit, lock.Permit())
 			assert.LessOrEqual(t, time.Since(start), leg+hinted)
 			locks[permit] = lock
-		}
-	})
-}
-
-// TestWithoutHintsPermitsAreFoundByATimer.
-func TestWithoutHintsPermitsAreFoundByATimer(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		w.SetNet(lose(func(l sim.Leg) bool { return l.Hint }))
-		holder, _ := open(t, w)
-		waiter, _ := open(t, w)
-		for i := range 10 {
-			locks := []*redlock.Lock{take(t, holder, "x", redlock.Permits(3)), take(t, holder, "x", redlock.Permits(3)), take(t, holder, "x", redlock.Permits(3))}
-			got := waits(t.Context(), t, waiter, redlock.Permits(3))
-			time.Sleep(time.Second + time.Duration(i)*11*time.Millisecond)
-			start := time.Now()
-			require.NoError(t, locks[i%3].Release(t.Context()))
-			lock := <-got
-			assert.LessOrEqual(t, time.Since(start), unaided+5*rtt)
-			for _, k := range append(locks, lock) {
-				k.Release(t.Context())
-			}
-			time.Sleep(rtt)
 		}
 	})
 }
@@ -367,58 +291,13 @@ func TestAPermitIsHandedOverWithinAProcess(t *testing.T) {
 	})
 }
 
-// TestAPermitIsNotHandedOverToAnExclusiveCaller of the process, nor the other way round: its
-// slot is another lock.
-func TestAPermitIsNotHandedOverToAnExclusiveCaller(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		exclusive := take(t, l, "x")
-		permit := take(t, l, "x", redlock.Permits(2))
-		require.Equal(t, 1, permit.Permit())
-		time.Sleep(rtt)
-		got := waits(t.Context(), t, l)
-		require.NoError(t, permit.Release(t.Context()))
-		time.Sleep(time.Second)
-		assert.Empty(t, got)
-		require.NoError(t, exclusive.Release(t.Context()))
-		assert.NotNil(t, <-got)
-	})
-}
-
-// TestWaitersForPermitsAreServedInOrder in a process.
-func TestWaitersForPermitsAreServedInOrder(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		var order []int
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		for i := range 20 {
-			all.Go(func() {
-				lock, err := l.Acquire(t.Context(), "x", redlock.Permits(3))
-				require.NoError(t, err)
-				mu.Lock()
-				order = append(order, i)
-				mu.Unlock()
-				time.Sleep(time.Duration(30+i) * time.Millisecond)
-				lock.Release(t.Context())
-			})
-			synctest.Wait()
-		}
-		all.Wait()
-		assert.ElementsMatch(t, []int{0, 1, 2}, order[:3], "they get theirs at one moment")
-		assert.IsIncreasing(t, order[3:])
-	})
-}
-
-// A crowd is processes that take permits of x again and again. It counts the holders.
+// A crowd counts the holders of k permits, and how long fewer than k hold them while a caller waits.
 type crowd struct {
-	k       int
-	mu      sync.Mutex
-	holders int
-	most    int
-	waiting int
-	changed time.Time     // holders or waiting
-	idle    time.Duration // the longest that fewer than k held it while a caller waited
+	k                      int
+	mu                     sync.Mutex
+	holders, waiting, most int
+	changed                time.Time
+	idle                   time.Duration // the longest
 }
 
 func (c *crowd) change(holders, waiting int) {
@@ -427,107 +306,63 @@ func (c *crowd) change(holders, waiting int) {
 	if c.holders < c.k && c.waiting > 0 {
 		c.idle = max(c.idle, time.Since(c.changed))
 	}
-	c.holders += holders
-	c.waiting += waiting
-	c.most = max(c.most, c.holders)
-	c.changed = time.Now()
+	c.holders, c.waiting = c.holders+holders, c.waiting+waiting
+	c.most, c.changed = max(c.most, c.holders), time.Now()
 }
 
-// work takes and gives back permits until end.
-func (c *crowd) work(t *testing.T, l *redlock.Locker, dice *rand.Rand, end time.Time) {
-	for time.Now().Before(end) {
-		c.change(0, 1)
-		lock, err := l.Acquire(t.Context(), "x", redlock.Permits(c.k))
-		if !assert.NoError(t, err) {
-			return
-		}
-		c.change(1, -1)
-		time.Sleep(50*time.Millisecond + time.Duration(dice.Int64N(int64(100*time.Millisecond))))
-		assert.True(t, lock.Valid())
-		c.change(-1, 0)
-		assert.NoError(t, lock.Release(t.Context()))
-	}
-}
-
-// TestExactlyKHoldThePermits where many compete, as long as a majority is up, whatever the minority
-// does: none is idle for long while a caller waits.
+// TestExactlyKHoldThePermits where many compete, as long as a majority is up, whatever the minority does: none is idle
+// for long while a caller waits.
 func TestExactlyKHoldThePermits(t *testing.T) {
 	for name, trouble := range map[string]func(w *sim.World){
 		"all well":         func(*sim.World) {},
 		"two servers down": func(w *sim.World) { w.Servers()[1].Vanish(); w.Servers()[3].Crash() },
-		"two servers hung": func(w *sim.World) { w.Servers()[0].Hang(); w.Servers()[2].Hang() },
+		"two servers hung": func(w *sim.World) { onEach(w.Servers()[:2], (*sim.Server).Hang) },
 		"leftovers on two servers": func(w *sim.World) {
-			for slot := range 4 {
-				w.Servers()[0].Set(slotKey(slot), "left", time.Hour)
-				w.Servers()[1].Set(slotKey(slot), "left", time.Hour)
-			}
+			onEach(w.Servers()[:2], func(s *sim.Server) {
+				for slot := range 4 {
+					s.Set(slotKey(slot), "left", time.Hour)
+				}
+			})
 		},
 	} {
-		for _, workers := range []int{1, 3} {
-			t.Run(fmt.Sprint(name, ", ", workers, " a process"), func(t *testing.T) {
-				simulate(t, 5, func(t *testing.T, w *sim.World) {
-					w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
-						return time.Millisecond/2 + time.Duration(r.Int64N(int64(time.Millisecond))), false
-					}})
-					trouble(w)
-					c := &crowd{k: 4}
-					long := 5 * time.Second
-					if testing.Short() {
-						long = 2 * time.Second
-					}
-					end := time.Now().Add(long)
-					var all sync.WaitGroup
-					for i := range 12 {
-						l, _ := open(t, w, timetest.Jitter(func(d time.Duration) time.Duration {
-							return time.Duration(rand.New(rand.NewPCG(uint64(i), uint64(time.Now().UnixNano()))).Int64N(int64(d)))
-						}))
-						for j := range workers {
-							dice := rand.New(rand.NewPCG(uint64(i), uint64(j)))
-							all.Go(func() { c.work(t, l, dice, end) })
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
+				return time.Millisecond/2 + time.Duration(r.Int64N(int64(time.Millisecond))), false
+			}})
+			trouble(w)
+			c := &crowd{k: 4}
+			end := time.Now().Add(2 * time.Second)
+			var all sync.WaitGroup
+			for i := range 12 {
+				l, _ := open(t, w)
+				for j := range 1 + 2*(i%2) { // of one process
+					dice := rand.New(rand.NewPCG(uint64(i), uint64(j)))
+					all.Go(func() {
+						for time.Now().Before(end) {
+							c.change(0, 1)
+							lock := waited(t, l, "x", redlock.Permits(c.k))
+							c.change(1, -1)
+							time.Sleep(50*time.Millisecond + time.Duration(dice.Int64N(int64(100*time.Millisecond))))
+							assert.True(t, lock.Valid())
+							c.change(-1, 0)
+							assert.NoError(t, lock.Release(t.Context()))
 						}
-					}
-					time.Sleep(time.Second)
-					c.mu.Lock()
-					c.idle, c.changed = 0, time.Now()
-					c.mu.Unlock()
-					time.Sleep(time.Until(end))
-					c.mu.Lock()
-					idle := c.idle
-					c.mu.Unlock()
-					all.Wait()
-					assert.Equal(t, 4, c.most)
-					assert.Less(t, idle, 150*time.Millisecond)
-				})
-			})
-		}
+					})
+				}
+			}
+			time.Sleep(time.Second / 2)
+			c.mu.Lock()
+			c.idle, c.changed = 0, time.Now()
+			c.mu.Unlock()
+			time.Sleep(time.Until(end))
+			c.mu.Lock()
+			idle := c.idle
+			c.mu.Unlock()
+			all.Wait()
+			assert.Equal(t, 4, c.most)
+			assert.Less(t, idle, 150*time.Millisecond)
+		})
 	}
-}
-
-// TestPermitsTellOutagesFromContention.
-func TestPermitsTellOutagesFromContention(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		take(t, l, "x", redlock.Permits(2))
-		take(t, l, "x", redlock.Permits(2))
-		got := make(chan error, 1)
-		go func() {
-			_, err := l.Acquire(t.Context(), "x", redlock.Permits(3))
-			got <- err
-		}()
-		require.NoError(t, <-got)
-		waiter, _ := open(t, w)
-		go func() {
-			_, err := waiter.Acquire(t.Context(), "x", redlock.Permits(3))
-			got <- err
-		}()
-		time.Sleep(time.Second)
-		for i := range 3 {
-			w.Servers()[i].Crash()
-		}
-		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(3))
-		assert.ErrorIs(t, err, redlock.ErrNoQuorum)
-		assert.ErrorIs(t, <-got, redlock.ErrNoQuorum, "one who waits is told as well")
-	})
 }
 
 // TestEventsTellThePermit from the try that won it to its end, and nothing of other locks.
@@ -537,36 +372,28 @@ func TestEventsTellThePermit(t *testing.T) {
 		book, log := newLogbook(slog.LevelDebug)
 		l, _ := open(t, w, redlock.Observe(rec), redlock.Log(log))
 		about := []redlock.EventKind{redlock.EventAttempt, redlock.EventAcquired, redlock.EventExtended, redlock.EventReleased, redlock.EventLost}
-		for range 2 {
-			k := take(t, l, "x", redlock.Permits(2))
-			defer k.Release(t.Context())
-		}
-		rec.take()
 		k := take(t, l, "y", redlock.Permits(1000))
 		require.NoError(t, k.Extend(t.Context()))
 		require.NoError(t, k.Release(t.Context()))
+		lost := take(t, l, "y", redlock.Permits(1000))
+		time.Sleep(watchedAt)
 		events := rec.take(about...)
-		require.Len(t, events, 4)
-		for _, e := range events {
+		require.Len(t, events, 6)
+		onAll(w, (*sim.Server).Flush)
+		<-lost.Context().Done()
+		time.Sleep(rtt)
+		for i, e := range append(events, rec.take(about...)...) {
 			assert.Equal(t, 1000, e.Permits, e.Kind)
-			assert.Equal(t, k.Permit(), e.Permit, e.Kind)
+			assert.Equal(t, []int{k.Permit(), lost.Permit()}[i/4], e.Permit, e.Kind)
 		}
-		take(t, l, "y", redlock.Permits(1000))
-		onAll(w, (*sim.Server).Hang)
-		time.Sleep(2 * ttl)
-		onAll(w, (*sim.Server).Resume)
-		events = rec.take(redlock.EventLost)
-		require.NotEmpty(t, events)
-		for _, e := range events {
-			assert.NotZero(t, e.Permits)
-		}
-		book.take(t)
-		k = take(t, l, "z", redlock.Permits(1000))
-		require.NoError(t, k.Release(t.Context()))
 		records := book.take(t)
-		assert.EqualValues(t, k.Permit(), records[len(records)-1]["permit"])
+		assert.Contains(t, titles(records), "ERROR lock lost")
+		for _, r := range records {
+			if r["msg"] == "redlock: lock lost" {
+				assert.EqualValues(t, lost.Permit(), r["permit"])
+			}
+		}
 
-		rec.take()
 		require.NoError(t, take(t, l, "plain").Release(t.Context()))
 		for _, e := range rec.take(about...) {
 			assert.Zero(t, e.Permits)
@@ -595,40 +422,6 @@ func TestOneWhoWaitedForPermitsIsToldWhoWasInTheWay(t *testing.T) {
 			require.ErrorAs(t, err, &failed)
 			require.Equal(t, "the holder", failed.Holder.Owner, "after %v: %v", wait, err)
 		}
-	})
-}
-
-// TestOneWhoWaitsForPermitsIsToldThatAllNodesHang, although none of them answers its question.
-func TestOneWhoWaitsForPermitsIsToldThatAllNodesHang(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		holder, _ := open(t, w)
-		take(t, holder, "x", redlock.Permits(2))
-		take(t, holder, "x", redlock.Permits(2))
-		l, _ := open(t, w)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		start := time.Now()
-		hung := make(chan time.Time, 1)
-		first := -1 // the node that is asked, and not the second one
-		var once sync.Once
-		w.Watch(func(s sim.Step) {
-			if s.Stage != sim.Submitted || s.Op != protocol.OpSlots {
-				return
-			}
-			if first < 0 && s.Client == 1 {
-				first = s.Node
-			}
-			if s.Node == first && s.At.Sub(start) > time.Second {
-				once.Do(func() { go func() { onAll(w, (*sim.Server).Hang); hung <- time.Now() }() })
-			}
-		})
-		got := make(chan error)
-		go func() {
-			_, err := l.Acquire(ctx, "x", redlock.Permits(2))
-			got <- err
-		}()
-		assert.ErrorIs(t, <-got, redlock.ErrNoQuorum)
-		assert.Less(t, time.Since(<-hung), defaultPatience+2*nodeTimeout)
 	})
 }
 
@@ -674,23 +467,20 @@ func TestANodeLeadsToNoMorePermitsThanThereAre(t *testing.T) {
 			require.Contains(t, []string{slotKey(0), slotKey(1), slotKey(2), gateKey(3)}, r.Key)
 		}
 		require.ErrorIs(t, waited, context.DeadlineExceeded)
-		_, err := l.TryAcquire(t.Context(), "x", redlock.Permits(3))
-		require.ErrorIs(t, err, redlock.ErrHeld)
+		require.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Permits(3))), redlock.ErrHeld)
 	})
 }
 
 // TestTokensRiseWithinAPermit.
 func TestTokensRiseWithinAPermit(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		other, _ := open(t, w)
+		l, other := two(t, w)
 		highest := map[int]int64{}
 		for i := range 12 {
 			from := []*redlock.Locker{l, other}[i%2]
-			a := take(t, from, "x", redlock.Permits(2), redlock.Fenced())
-			b := take(t, l, "x", redlock.Permits(2), redlock.Fenced())
-			permitsOf(t, a, b)
-			for _, k := range []*redlock.Lock{a, b} {
+			both := []*redlock.Lock{take(t, from, "x", redlock.Permits(2), redlock.Fenced()), take(t, l, "x", redlock.Permits(2), redlock.Fenced())}
+			permitsOf(t, both...)
+			for _, k := range both {
 				assert.Greater(t, k.Fence(), highest[k.Permit()])
 				highest[k.Permit()] = k.Fence()
 				require.NoError(t, k.Release(t.Context()))
@@ -699,50 +489,6 @@ func TestTokensRiseWithinAPermit(t *testing.T) {
 		keys := w.Servers()[0].Keys()
 		assert.Contains(t, keys, "redlock:fence:{x}")
 		assert.Contains(t, keys, "redlock:fence:[redlock:permit:1:{x}]")
-	})
-}
-
-// TestAPermitIsRenewedAndItsLossNoticed, as those of an exclusive lock.
-func TestAPermitIsRenewedAndItsLossNoticed(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		a, b := take(t, l, "x", redlock.Permits(2)), take(t, l, "x", redlock.Permits(2))
-		time.Sleep(10 * ttl)
-		assert.True(t, a.Valid())
-		assert.True(t, b.Valid())
-		end := endOf(b)
-		start := time.Now()
-		onAll(w, func(s *sim.Server) { s.Del(slotKey(b.Permit())) })
-		assert.Less(t, (<-end).Sub(start), 4*rtt)
-		assert.ErrorIs(t, b.Release(t.Context()), redlock.ErrLost)
-		assert.True(t, a.Valid(), "the other's slot is there")
-	})
-}
-
-// TestWaitersForPermitsLeaveNothing behind: no line, no watch and no key.
-func TestWaitersForPermitsLeaveNothing(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		holder, _ := open(t, w)
-		a, b := take(t, holder, "x", redlock.Permits(2)), take(t, holder, "x", redlock.Permits(2))
-		l, _ := open(t, w)
-		ctx, cancel := context.WithCancel(t.Context())
-		first, second := waits(ctx, t, l, redlock.Permits(2)), waits(ctx, t, l, redlock.Permits(2))
-		time.Sleep(time.Second)
-		cancel()
-		assert.Nil(t, <-first)
-		assert.Nil(t, <-second)
-		time.Sleep(2 * time.Second)
-		r := recorded(w)
-		require.NoError(t, a.Release(t.Context()))
-		require.NoError(t, b.Release(t.Context()))
-		time.Sleep(time.Second)
-		assert.Empty(t, r.of(sim.Hinted, protocol.OpWatch))
-		_, queued, inflight := l.Leftovers()
-		assert.Zero(t, queued)
-		assert.Zero(t, inflight)
-		for _, s := range w.Servers() {
-			assert.Empty(t, s.Locks())
-		}
 	})
 }
 
@@ -757,11 +503,10 @@ func TestInspectPermitsTellsTheHolderOfEach(t *testing.T) {
 		}
 		time.Sleep(rtt)
 		var in []*redlock.Inspection
-		assert.Equal(t, rtt, took(func() {
-			var err error
-			in, err = l.InspectPermits(t.Context(), "x", 5)
-			require.NoError(t, err)
-		}))
+		var err error
+		inspect := func() { in, err = l.InspectPermits(t.Context(), "x", 5) }
+		assert.Equal(t, rtt, took(inspect))
+		require.NoError(t, err)
 		require.Len(t, in, 5)
 		for slot, of := range in {
 			value, _, held := of.Holder()
@@ -769,14 +514,10 @@ func TestInspectPermitsTellsTheHolderOfEach(t *testing.T) {
 			assert.Equal(t, values[slot] != "", held)
 			assert.Equal(t, "x", of.Name)
 		}
-		for i := range 3 {
-			w.Servers()[i].Hang()
-		}
-		start := time.Now()
-		in, err := l.InspectPermits(t.Context(), "x", 5)
+		onEach(w.Servers()[:3], (*sim.Server).Hang)
+		assert.Equal(t, nodeTimeout, took(inspect), "once")
 		require.ErrorIs(t, err, redlock.ErrNoQuorum)
 		require.Len(t, in, 5)
-		assert.Equal(t, nodeTimeout, time.Since(start), "the node timeout, once")
 		for _, k := range []int{0, 1001} {
 			_, err = l.InspectPermits(t.Context(), "x", k)
 			assert.ErrorContains(t, err, "must be between 1")
@@ -796,8 +537,7 @@ func TestWhoTakesAPermitAgainAloneStandsBackRarely(t *testing.T) {
 		more := 0
 		for range 50 {
 			cost := took(func() {
-				lock, err := l.Acquire(t.Context(), "x", redlock.Permits(2))
-				require.NoError(t, err)
+				lock := waited(t, l, "x", redlock.Permits(2))
 				defer lock.Release(t.Context())
 			})
 			assert.LessOrEqual(t, cost, 5*rtt)
@@ -806,5 +546,139 @@ func TestWhoTakesAPermitAgainAloneStandsBackRarely(t *testing.T) {
 			}
 		}
 		assert.Less(t, more, 15)
+	})
+}
+
+// weighs are the options of a caller that wants w of five permits.
+func weighs(w int) []redlock.Option { return []redlock.Option{redlock.Permits(5), redlock.Weight(w)} }
+
+// heldSlots returns how many of the five permits are held by a majority.
+func heldSlots(w *sim.World) (n int) {
+	for slot := range 5 {
+		if holding(w, slotKey(slot)) >= 3 {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAWeightIsAllOrNone(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, other := two(t, w)
+		three := take(t, l, "x", weighs(3)...)
+		assert.Len(t, slices.Compact(three.Permits()), 3)
+		assert.Contains(t, three.Permits(), three.Permit())
+		assert.Equal(t, "x", three.Name())
+		for _, l := range []*redlock.Locker{l, other} {
+			err := isHeld(t, l, "x", weighs(3)...)
+			assert.ErrorContains(t, err, "fewer than 3 of 5 permits are free")
+			time.Sleep(rtt)
+			assert.Equal(t, 3, heldSlots(w), "what it had got is given back")
+		}
+		two := take(t, other, "x", weighs(2)...)
+		assert.Len(t, slices.Compact(slices.Sorted(slices.Values(append(three.Permits(), two.Permits()...)))), 5)
+		isHeld(t, l, "x", redlock.Permits(5))
+		require.NoError(t, three.Extend(t.Context()))
+		require.NoError(t, three.Release(t.Context()))
+		require.NoError(t, two.Release(t.Context()))
+		time.Sleep(rtt)
+		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Locks()) })
+	})
+}
+
+// TestTriesAtTheSameMomentAllGetTheirWeight where there is enough for all: one that finds another at the gate
+// comes again, because that is through in some round trips.
+func TestTriesAtTheSameMomentAllGetTheirWeight(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		var all sync.WaitGroup
+		for range 4 {
+			l, _ := open(t, w)
+			all.Go(func() {
+				lock, err := l.TryAcquire(t.Context(), "x", redlock.Permits(8), redlock.Weight(2))
+				if assert.NoError(t, err) {
+					assert.Len(t, lock.Permits(), 2)
+				}
+			})
+			time.Sleep(rtt)
+		}
+		all.Wait()
+	})
+}
+
+// TestWithoutAWeightThereIsNoGate, and with one it is held only until all permits are there.
+func TestWithoutAWeightThereIsNoGate(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, other := two(t, w)
+		gate := keys.Gate.Of("x")
+		one := take(t, l, "x", weighs(1)...)
+		assert.Equal(t, []int{one.Permit()}, one.Permits())
+		assert.Zero(t, holding(w, gate))
+		all := make(chan *redlock.Lock, 1)
+		go func() {
+			lock, err := other.Acquire(t.Context(), "x", weighs(5)...)
+			assert.NoError(t, err)
+			all <- lock
+		}()
+		time.Sleep(time.Second)
+		assert.Equal(t, 5, holding(w, gate))
+		assert.Equal(t, 5, heldSlots(w), "it keeps the four that were free")
+		require.NoError(t, one.Release(t.Context()))
+		lock := <-all
+		time.Sleep(rtt)
+		assert.Zero(t, holding(w, gate))
+		assert.Equal(t, []int{0, 1, 2, 3, 4}, lock.Permits())
+	})
+}
+
+func TestAWeightIsLostWithOneOfItsPermits(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x", weighs(3)...)
+		time.Sleep(watchedAt)
+		onEach(w.Servers()[:3], func(s *sim.Server) { s.Set(slotKey(lock.Permits()[1]), "another", time.Hour) })
+		<-lock.Context().Done()
+		isOnly(t, context.Cause(lock.Context()), redlock.ErrLost)
+		time.Sleep(rtt)
+		assert.Equal(t, 1, heldSlots(w), "the rest is given back")
+	})
+}
+
+// TestAWeightInAChangeOfTheMap has the same slots in both groups.
+func TestAWeightInAChangeOfTheMap(t *testing.T) {
+	simulate(t, 9, func(t *testing.T, w *sim.World) {
+		old := openGroups(t, w, 1, []string{"a"})
+		changing := openGroups(t, w, 2, []string{"a-", "b+"})
+		for _, l := range []*redlock.Locker{old, changing} {
+			three := take(t, l, "pool", weighs(3)...)
+			assert.Len(t, three.Permits(), 3)
+			assert.Len(t, slices.Compact(three.Permits()), 3)
+			two := take(t, changing, "pool", weighs(2)...)
+			isHeld(t, old, "pool", redlock.Permits(5))
+			require.NoError(t, three.Release(t.Context()))
+			isHeld(t, old, "pool", weighs(4)...)
+			require.NoError(t, two.Release(t.Context()))
+		}
+	})
+}
+
+func TestBadWeightsAreRefused(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.Permits(5), redlock.Weight(2))
+		for text, opts := range map[string][]redlock.Option{
+			"Weight(0): must be between 1 and 128":         {redlock.Weight(0)},
+			"Weight(129): must be between 1 and 128":       {redlock.Weight(129)},
+			"Weight(6): there are 5 permits":               {redlock.Weight(6)},
+			"Weight(2): there are 1 permits":               {redlock.Permits(1)},
+			"Weight(2): fencing tokens are of one permit":  {redlock.Fenced()},
+			"Permits(5): does not go together with Fair":   {redlock.Fair()},
+			"Shared(): any number of readers hold a lock ": {redlock.Shared()},
+		} {
+			assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", opts...)), text)
+		}
+		lock := take(t, l, "x", redlock.Exclusive())
+		assert.Equal(t, []int{0}, lock.Permits())
+		lock = take(t, l, "x")
+		assert.Len(t, lock.Permits(), 2)
+		assert.ErrorContains(t, lock.Downgrade(t.Context()), "a permit is no writer's lock")
 	})
 }

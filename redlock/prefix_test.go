@@ -49,34 +49,17 @@ func TestReadersOfOneKeyAreOneSet(t *testing.T) {
 			readers = append(readers, read(t, l, names[i]))
 		}
 		for i, r := range readers {
-			_, err := ls[i].TryAcquire(t.Context(), names[i])
-			isOnly(t, err, redlock.ErrHeld)
+			isHeld(t, ls[i], names[i])
 			require.NoError(t, r.Release(t.Context()))
 			assert.False(t, r.Valid())
 		}
 		k := take(t, ls[0], names[0])
 		for i, l := range ls {
-			_, err := l.TryAcquire(t.Context(), names[i], redlock.Shared())
-			isOnly(t, err, redlock.ErrHeld)
+			isHeld(t, l, names[i], redlock.Shared())
 		}
 		require.NoError(t, k.Release(t.Context()))
 		time.Sleep(rtt)
-		for _, s := range w.Servers() {
-			assert.Empty(t, s.Keys())
-		}
-	})
-}
-
-// TestReadersOfAnotherPrefixMakeWayForAWriter of the same key.
-func TestReadersOfAnotherPrefixMakeWayForAWriter(t *testing.T) {
-	splitKey(t, func(t *testing.T, _ *sim.World, ls []*redlock.Locker, names []string) {
-		first := read(t, ls[0], names[0])
-		got := writerWaits(t, ls[1], names[1])
-		time.Sleep(time.Second)
-		_, err := ls[2].TryAcquire(t.Context(), names[2], redlock.Shared())
-		isOnly(t, err, redlock.ErrHeld)
-		require.NoError(t, first.Release(t.Context()))
-		require.NoError(t, (<-got).Release(t.Context()))
+		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys()) })
 	})
 }
 
@@ -84,26 +67,24 @@ func TestReadersOfAnotherPrefixMakeWayForAWriter(t *testing.T) {
 // prefix.
 func TestTokensOfOneKeyRise(t *testing.T) {
 	for _, permits := range []int{1, 3} {
-		t.Run(fmt.Sprint(permits), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				last := map[int]int64{}
-				for i, s := range splits() {
-					ahead := time.Second - time.Duration(i)*100*time.Millisecond
-					l, _ := open(t, w, redlock.Prefix(s.prefix), redlock.Fenced(), redlock.Permits(permits),
-						timetest.Wall(func() time.Time { return time.Now().Add(ahead) }))
-					var locks []*redlock.Lock
-					for range permits {
-						k := take(t, l, s.name)
-						assert.Greater(t, k.Fence(), last[k.Permit()], "%q: permit %d", s.prefix, k.Permit())
-						last[k.Permit()] = k.Fence()
-						locks = append(locks, k)
-					}
-					for _, k := range locks {
-						require.NoError(t, k.Release(t.Context()))
-					}
+		simulateCase(t, fmt.Sprint(permits), 5, func(t *testing.T, w *sim.World) {
+			last := map[int]int64{}
+			for i, s := range splits() {
+				ahead := time.Second - time.Duration(i)*100*time.Millisecond
+				l, _ := open(t, w, redlock.Prefix(s.prefix), redlock.Fenced(), redlock.Permits(permits),
+					timetest.Wall(func() time.Time { return time.Now().Add(ahead) }))
+				var locks []*redlock.Lock
+				for range permits {
+					k := take(t, l, s.name)
+					assert.Greater(t, k.Fence(), last[k.Permit()], "%q: permit %d", s.prefix, k.Permit())
+					last[k.Permit()] = k.Fence()
+					locks = append(locks, k)
 				}
-				assert.Len(t, last, permits)
-			})
+				for _, k := range locks {
+					require.NoError(t, k.Release(t.Context()))
+				}
+			}
+			assert.Len(t, last, permits)
 		})
 	}
 }
@@ -117,8 +98,7 @@ func TestPermitsOfOneKeyCountTogether(t *testing.T) {
 		}
 		assert.Len(t, permitsOf(t, locks...), 3)
 		for i, l := range ls {
-			_, err := l.TryAcquire(t.Context(), names[i])
-			isOnly(t, err, redlock.ErrHeld)
+			isHeld(t, l, names[i])
 			all, err := l.InspectPermits(t.Context(), names[i], 3)
 			require.NoError(t, err)
 			for slot, in := range all {

@@ -180,9 +180,7 @@ func TestAFleetRestartsItsServers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r.world = sim.New(1, 3*r.groups)
 				r.world.SetNet(sim.Fixed(leg))
-				for _, s := range r.world.Servers() {
-					s.Settle(3, ttl)
-				}
+				onEach(r.world.Servers(), func(s *sim.Server) { s.Settle(3, ttl) })
 				r.holds, r.last = map[string][]check.Hold{}, map[string]time.Time{}
 				require.NoError(t, r.world.Play(10*time.Minute, r.play))
 			})

@@ -22,7 +22,6 @@ import (
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
 	"github.com/redquorum/redquorum/pool"
-	"github.com/redquorum/redquorum/redlock"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
@@ -34,7 +33,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type told func(engine.Lock)
 
 func (t told) Ended(l engine.Lock) { t(l) }
-func (told) Extended(engine.Lock)  {}
+
+func (told) Extended(engine.Lock) {}
 
 // contextOf returns one that ends with the Lock.
 func contextOf(l engine.Lock) context.Context {
@@ -118,97 +118,6 @@ func TestALockIsTakenExtendedAndReleased(t *testing.T) {
 	}
 }
 
-// TestManyCallersExcludeEachOther, of two engines and of package redlock, on the same servers.
-func TestManyCallersExcludeEachOther(t *testing.T) {
-	t.Parallel()
-	urls := servers(t, 3)
-	a, b := newHouse(t, urls, true), newHouse(t, urls, true)
-	nodes, err := pool.Open(urls...)
-	require.NoError(t, err)
-	old, err := redlock.New(nodes, redlock.TTL(3*time.Second))
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, old.Close()) })
-	var holders atomic.Int32
-	var wg sync.WaitGroup
-	work := func(lock func() (func(), error)) {
-		wg.Go(func() {
-			for range 20 {
-				release, err := lock()
-				if !assert.NoError(t, err) {
-					return
-				}
-				assert.EqualValues(t, 1, holders.Add(1), "holders")
-				holders.Add(-1)
-				release()
-			}
-		})
-	}
-	for range 3 {
-		for _, h := range []*house{a, b} {
-			work(func() (func(), error) {
-				l, f, err := h.get(t.Context(), "shared", false)
-				if f != nil {
-					err = errors.Join(err, fmt.Errorf("%+v", f))
-				}
-				return func() { l.Release(t.Context()) }, err
-			})
-		}
-		work(func() (func(), error) {
-			l, err := old.Acquire(t.Context(), "shared")
-			return func() { _ = l.Release(t.Context()) }, err
-		})
-	}
-	wg.Wait()
-}
-
-// TestTokensRise, over the holders of two engines and of package redlock, on the same servers.
-func TestTokensRise(t *testing.T) {
-	t.Parallel()
-	for _, guarded := range []bool{false, true} {
-		urls := servers(t, 3)
-		nodes, err := pool.Open(urls...)
-		require.NoError(t, err)
-		old, err := redlock.New(nodes, redlock.TTL(3*time.Second), redlock.Fenced(), redlock.MemoryGuard(guarded))
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, old.Close()) })
-		var highest atomic.Int64
-		var wg sync.WaitGroup
-		work := func(lock func() (int64, func(), error)) {
-			wg.Go(func() {
-				for range 20 {
-					token, release, err := lock()
-					if !assert.NoError(t, err) {
-						return
-					}
-					assert.Greater(t, token, highest.Swap(token), "tokens")
-					release()
-				}
-			})
-		}
-		for range 2 {
-			h := newHouse(t, urls, guarded)
-			h.terms.Fenced = true
-			for range 3 {
-				work(func() (int64, func(), error) {
-					l, f, err := h.get(t.Context(), "shared", false)
-					if f != nil {
-						err = errors.Join(err, fmt.Errorf("%+v", f))
-					}
-					return l.Token(), func() { l.Release(t.Context()) }, err
-				})
-			}
-		}
-		work(func() (int64, func(), error) {
-			l, err := old.Acquire(t.Context(), "shared")
-			if err != nil {
-				return 0, nil, err
-			}
-			return l.Fence(), func() { _ = l.Release(t.Context()) }, nil
-		})
-		wg.Wait()
-	}
-}
-
 // TestATokenIsRaised for the holder of a lock, to a number that others have not used.
 func TestATokenIsRaised(t *testing.T) {
 	t.Parallel()
@@ -247,60 +156,6 @@ func TestATokenIsRaised(t *testing.T) {
 			next.Release(t.Context())
 		}
 	}
-}
-
-// TestTokensRiseThoughHoldersHaveThemRaised while others of their process wait, and blocks are reserved for those.
-func TestTokensRiseThoughHoldersHaveThemRaised(t *testing.T) {
-	t.Parallel()
-	urls := servers(t, 3)
-	var highest, raised atomic.Int64
-	var wg sync.WaitGroup
-	for range 2 {
-		h := newHouse(t, urls, false)
-		h.terms.Fenced = true
-		for i := range 4 {
-			wg.Go(func() {
-				for n := range 100 {
-					l, f, err := h.get(t.Context(), "shared", false)
-					if !assert.NoError(t, err) || !assert.Nil(t, f) {
-						return
-					}
-					assert.Greater(t, l.Token(), highest.Swap(l.Token()))
-					if n%4 == i {
-						token, f := l.Raise(t.Context(), l.Token()+1)
-						if f != nil && f.Kind == core.NoToken && token > 0 {
-							token, f = l.Raise(t.Context(), token+1000)
-						}
-						if f == nil {
-							raised.Add(1)
-							assert.Greater(t, token, highest.Swap(token))
-						}
-					}
-					l.Release(t.Context())
-				}
-			})
-		}
-	}
-	wg.Wait()
-	assert.Greater(t, raised.Load(), int64(100))
-}
-
-func TestACallerLeavesTheLine(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t, servers(t, 3), false)
-	lock, _, err := h.get(t.Context(), "job", false)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	told := make(chan *core.Failure)
-	go func() {
-		_, f, _ := h.get(ctx, "job", false)
-		told <- f
-	}()
-	cancel()
-	if f := <-told; f != nil { // nil: its context had ended before it came
-		assert.Equal(t, core.ByUs, f.Kind)
-	}
-	lock.Release(t.Context())
 }
 
 // TestALockThatIsReleasedTwiceDisturbsNoOther: by then its key was forgotten, and is another caller's.
@@ -357,7 +212,9 @@ type witness struct {
 }
 
 func (w *witness) String() string { return w.name }
-func (w *witness) Close() error   { return nil }
+
+func (w *witness) Close() error { return nil }
+
 func (w *witness) Submit(r *protocol.Request, slot int, to protocol.Receiver) error {
 	if r.Op == protocol.OpRelease {
 		w.seen <- w.ended()
@@ -406,32 +263,15 @@ func TestAContextEndsBeforeALockIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestCloseEndsAllThatIsThere(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t, servers(t, 3), false)
-	lock, _, err := h.get(t.Context(), "job", false)
-	require.NoError(t, err)
-	ctx := contextOf(lock)
-	told := make(chan *core.Failure)
-	go func() {
-		_, f, _ := h.get(t.Context(), "job", false)
-		told <- f
-	}()
-	require.NoError(t, h.Close(t.Context()))
-	assert.Error(t, ctx.Err())
-	assert.Equal(t, core.AfterClose, (<-told).Kind)
-	_, f, err := h.get(t.Context(), "job", true)
-	require.NoError(t, err)
-	assert.Equal(t, core.AfterClose, f.Kind)
-}
-
 // A broken node fails at once.
 type broken struct{ name string }
 
 func (b broken) String() string { return b.name }
+
 func (broken) Submit(*protocol.Request, int, protocol.Receiver) error {
 	return errors.New("out of order")
 }
+
 func (broken) Close() error { return nil }
 
 func TestNodesThatFailAtOnceAreAnOutage(t *testing.T) {
@@ -457,33 +297,6 @@ func TestNodesThatFailAtOnceAreAnOutage(t *testing.T) {
 		for _, a := range f.Answers {
 			assert.EqualError(t, a.Err, "out of order")
 		}
-	}
-}
-
-// TestALockIsAdopted: by its value, as long as a majority has it.
-func TestALockIsAdopted(t *testing.T) {
-	t.Parallel()
-	for _, guarded := range []bool{false, true} {
-		urls := servers(t, 3)
-		a, b := newHouse(t, urls, guarded), newHouse(t, urls, guarded)
-		held, f, err := a.get(t.Context(), "job", false)
-		require.NoError(t, err)
-		require.Nil(t, f)
-		b.terms.Adopts = held.Claim.Value
-		adopted, f, err := b.get(t.Context(), "job", true)
-		require.NoError(t, err)
-		require.Nil(t, f)
-		assert.Equal(t, held.Claim.Value, adopted.Claim.Value)
-		_, f, err = b.get(t.Context(), "job", true)
-		require.NoError(t, err)
-		require.NotNil(t, f, "it is held here")
-		assert.Equal(t, core.ByUs, f.Kind)
-		_, f = adopted.Release(t.Context())
-		require.Nil(t, f)
-		_, f, err = b.get(t.Context(), "job", true)
-		require.NoError(t, err)
-		require.NotNil(t, f, "it was released")
-		assert.Equal(t, core.NotHeld, f.Kind)
 	}
 }
 

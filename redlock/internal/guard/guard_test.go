@@ -831,32 +831,3 @@ func TestATokenThatComesFarFromTheClockDoesNotCount(t *testing.T) {
 		assert.Equal(t, counts, b.replies[0].Floor == 0, ahead)
 	}
 }
-
-// TestACopyGoesItsOwnWay: what happens to one changes nothing of the other.
-func TestACopyGoesItsOwnWay(t *testing.T) {
-	c := newCourt(t, 3, ttl).client(ttl)
-	b := c.begin("x", 6*ttl)
-	replies := c.votes(b)
-	for i := range replies {
-		c.hears(b, i, replies[i])
-	}
-	admits, _ := c.guard.Effects()
-	number := func(*Trial) int { return 1 }
-	state := func(g *Guard, t *Trial) string { return string(t.AppendKey(g.AppendKey(nil, number), number)) }
-	before := state(c.guard, &b.Trial)
-	var moved Trial
-	to := func(*Trial) *Trial { return &moved }
-	copied := c.guard.Clone(to)
-	moved = b.Trial.Clone(to)
-	require.Equal(t, before, state(copied, &moved))
-	for _, a := range admits {
-		reply := c.servers[a.Node].admit(a.Request, c.now)
-		copied.Record(a.Node, a.Sent, c.now.Add(leg), &reply)
-	}
-	assert.NotEqual(t, before, state(copied, &moved))
-	assert.Equal(t, before, state(c.guard, &b.Trial))
-	admits, _ = c.guard.Effects()
-	assert.Empty(t, admits)
-	admits, _ = copied.Effects()
-	assert.Len(t, admits, 3)
-}

@@ -13,12 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/simtest"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/semaphore"
@@ -93,47 +90,6 @@ func isEmpty(t *testing.T, w *sim.World) {
 	time.Sleep(5 * time.Second)
 	for _, s := range w.Servers() {
 		assert.Empty(t, s.Keys())
-	}
-}
-
-// TestNeverMoreThanKHoldPermits of two processes, whatever their weights, and all get theirs.
-func TestNeverMoreThanKHoldPermits(t *testing.T) {
-	t.Parallel()
-	const k = 4
-	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, f.Close()) })
-	for _, heaviest := range []int{1, 3} {
-		var held atomic.Int32
-		var wg sync.WaitGroup
-		for range 2 {
-			nodes, err := pool.Open(f.URLs()...)
-			require.NoError(t, err)
-			e := engine.New(engine.Config{Nodes: nodes, Clock: clock.System})
-			s := semaphore.New(e, nodes, clock.System)
-			t.Cleanup(func() {
-				assert.NoError(t, e.Close(context.Background()))
-				for _, n := range nodes {
-					assert.NoError(t, n.Close())
-				}
-			})
-			for i := range 8 {
-				w := x(k, 1+i%heaviest)
-				w.Key = fmt.Sprint("x", heaviest)
-				wg.Go(func() {
-					for range 20 {
-						p, f, err := s.Acquire(t.Context(), w)
-						if !assert.NoError(t, err) || !assert.Nil(t, f) {
-							return
-						}
-						assert.LessOrEqual(t, held.Add(int32(w.Weight)), int32(k))
-						held.Add(int32(-w.Weight))
-						p.Release(t.Context())
-					}
-				})
-			}
-		}
-		wg.Wait()
 	}
 }
 
@@ -223,55 +179,6 @@ func TestAProcessThatComesBackAtOnceStarvesNone(t *testing.T) {
 	})
 }
 
-// TestAFreePermitIsFoundAtOnce by one that waits and by one that tries, whoever has released it.
-func TestAFreePermitIsFoundAtOnce(t *testing.T) {
-	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
-		all := []*process{begin(t, w), begin(t, w)}
-		const k = 6
-		var held []*semaphore.Permits
-		for i := range k {
-			held = append(held, all[i%2].take(t, x(k, 1)))
-		}
-		try := x(k, 1)
-		try.Try = true
-		for i := range k {
-			_, f, err := all[0].Acquire(t.Context(), try)
-			require.NoError(t, err)
-			require.NotNil(t, f)
-			got := all[0].waits(t, x(k, 1))
-			held[i].Release(t.Context())
-			one := soon(t, got)
-			assert.Equal(t, held[i].Slots, one.Slots)
-			one.Release(t.Context())
-			time.Sleep(time.Second)
-			held[i], f, err = all[1].Acquire(t.Context(), try)
-			require.NoError(t, err)
-			require.Nil(t, f)
-		}
-	})
-}
-
-// TestAHandoverInTheProcessAsksNoNode.
-func TestAHandoverInTheProcessAsksNoNode(t *testing.T) {
-	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
-		p := begin(t, w)
-		first := p.take(t, x(2, 1))
-		time.Sleep(time.Second)
-		second := p.take(t, x(2, 1))
-		got := make(chan *semaphore.Permits, 1)
-		go func() {
-			k, _, _ := p.Acquire(t.Context(), x(2, 1))
-			got <- k
-		}()
-		time.Sleep(3 * simtest.RTT) // it has the gate, and the turn of the second is not over
-		start := time.Now()
-		second.Release(t.Context())
-		assert.Equal(t, second.Slots, (<-got).Slots)
-		assert.Zero(t, time.Since(start))
-		first.Release(t.Context())
-	})
-}
-
 // TestAProcessThatDiesAtTheGate keeps others waiting for the TTL of the gate, and no longer.
 func TestAProcessThatDiesAtTheGate(t *testing.T) {
 	for _, weight := range []int{1, 2} {
@@ -316,30 +223,6 @@ func TestWhoGivesUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestPermitsEndTogether: the first that ends ends all.
-func TestPermitsEndTogether(t *testing.T) {
-	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
-		p := begin(t, w)
-		got := p.take(t, x(5, 3))
-		time.Sleep(time.Second)
-		for _, s := range w.Servers() {
-			s.Del(keys.Slot("x", got.Slots[1]))
-		}
-		time.Sleep(time.Second)
-		assert.Zero(t, got.Deadline())
-		_, f := got.Extend(t.Context())
-		assert.NotNil(t, f)
-		isEmpty(t, w)
-		all := p.take(t, x(5, 5))
-		votes, f := all.Extend(t.Context())
-		assert.Nil(t, f)
-		assert.GreaterOrEqual(t, votes, 3)
-		_, f = all.Release(t.Context())
-		assert.Nil(t, f)
-		isEmpty(t, w)
-	})
-}
-
 // TestCloseEndsAllWaiting and all permits.
 func TestCloseEndsAllWaiting(t *testing.T) {
 	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -371,26 +254,6 @@ func TestOthersWithAnotherNumberAreNotKept(t *testing.T) {
 			got.Release(t.Context())
 		}
 		assert.Empty(t, few)
-	})
-}
-
-// TestAnOutageIsTold when the gate is lost and patience is over.
-func TestAnOutageIsTold(t *testing.T) {
-	simtest.Simulate(t, 3, func(t *testing.T, w *sim.World) {
-		p := begin(t, w)
-		p.take(t, x(1, 1))
-		told := make(chan *core.Failure, 1)
-		go func() { _, f, _ := p.Acquire(t.Context(), x(1, 1)); told <- f }()
-		time.Sleep(time.Second)
-		for _, s := range w.Servers() {
-			s.Crash()
-		}
-		select {
-		case f := <-told:
-			assert.Equal(t, core.NoQuorum, f.Kind)
-		case <-time.After(20 * time.Second):
-			assert.Fail(t, "not told")
-		}
 	})
 }
 
@@ -599,30 +462,6 @@ func TestNoneOfManyWaitsMuchLongerThanOthers(t *testing.T) {
 		wg.Wait()
 		fair := time.Since(start) / times
 		assert.Less(t, time.Duration(longest.Load()), fair*3/2)
-	})
-}
-
-// TestAFreeSlotOfManyIsFoundInSomeRoundTrips: the guess and its release, the gate, the question and the try.
-func TestAFreeSlotOfManyIsFoundInSomeRoundTrips(t *testing.T) {
-	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
-		const k = 100
-		for _, s := range w.Servers() {
-			for slot := range k {
-				s.Set(keys.Slot("x", slot), "another", time.Hour)
-			}
-		}
-		for free := range k {
-			for _, s := range w.Servers() {
-				s.Del(keys.Slot("x", free))
-			}
-			start := time.Now()
-			got := begin(t, w).take(t, x(k, 1))
-			assert.Equal(t, []int{free}, got.Slots)
-			assert.LessOrEqual(t, time.Since(start), 5*simtest.RTT)
-			for _, s := range w.Servers() {
-				s.Set(keys.Slot("x", free), "another", time.Hour)
-			}
-		}
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/check"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/redlock"
@@ -44,24 +42,9 @@ func waitsAll(ctx context.Context, t *testing.T, l *redlock.Locker, names []stri
 	return got
 }
 
-// submitted counts the requests that are submitted from now on, by operation.
-func submitted(w *sim.World) func(protocol.Op) int {
-	var mu sync.Mutex
-	counts := map[protocol.Op]int{}
-	w.Watch(func(s sim.Step) {
-		if s.Stage == sim.Submitted {
-			mu.Lock()
-			defer mu.Unlock()
-			counts[s.Op]++
-		}
-	})
-	return func(op protocol.Op) int { mu.Lock(); defer mu.Unlock(); return counts[op] }
-}
-
 func TestASetIsOneVote(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Prefix("app:"))
-		other, _ := open(t, w, redlock.TTL(ttl), redlock.Prefix("app:"))
+		l, other := two(t, w, redlock.TTL(ttl), redlock.Prefix("app:"))
 		for _, acquire := range []func(context.Context, []string, ...redlock.Option) (*redlock.Lock, error){l.TryAcquireAll, l.AcquireAll} {
 			var lock *redlock.Lock
 			assert.Equal(t, rtt, took(func() {
@@ -77,8 +60,7 @@ func TestASetIsOneVote(t *testing.T) {
 			assert.Equal(t, 5, lock.Votes())
 			for _, name := range abc {
 				assert.Equal(t, 5, holding(w, "app:"+name))
-				_, err := other.TryAcquire(t.Context(), name)
-				isOnly(t, err, redlock.ErrHeld)
+				isHeld(t, other, name)
 			}
 			require.NoError(t, lock.Extend(t.Context()))
 			require.NoError(t, lock.Release(t.Context()))
@@ -95,28 +77,25 @@ func TestASetIsOneVote(t *testing.T) {
 // TestASetIsAllOrNone, and its error tells which name was in the way.
 func TestASetIsAllOrNone(t *testing.T) {
 	for i, name := range abc {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w, redlock.TTL(ttl))
-				other, _ := open(t, w, redlock.TTL(ttl))
-				held := take(t, other, name)
-				_, err := l.TryAcquireAll(t.Context(), abc)
-				isOnly(t, err, redlock.ErrHeld)
-				var failure *redlock.QuorumError
-				require.ErrorAs(t, err, &failure)
-				assert.Equal(t, []string{name}, failure.InTheWay)
-				assert.Equal(t, "a, b, c", failure.Name)
-				assert.InDelta(t, ttl, failure.Remaining, float64(10*leg)) // it asks twice where it has won the first
-				assert.ErrorContains(t, err, fmt.Sprintf(`node1, node2, node3, node4, node5: %q: holds another's value for`, name))
-				time.Sleep(rtt) // their releases are on the way
-				for j, free := range abc {
-					if j != i {
-						assert.Zero(t, holding(w, free), free)
-					}
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, other := two(t, w, redlock.TTL(ttl))
+			held := take(t, other, name)
+			_, err := l.TryAcquireAll(t.Context(), abc)
+			isOnly(t, err, redlock.ErrHeld)
+			var failure *redlock.QuorumError
+			require.ErrorAs(t, err, &failure)
+			assert.Equal(t, []string{name}, failure.InTheWay)
+			assert.Equal(t, "a, b, c", failure.Name)
+			assert.InDelta(t, ttl, failure.Remaining, float64(10*leg)) // it asks twice where it has won the first
+			assert.ErrorContains(t, err, fmt.Sprintf(`node1, node2, node3, node4, node5: %q: holds another's value for`, name))
+			time.Sleep(rtt) // their releases are on the way
+			for j, free := range abc {
+				if j != i {
+					assert.Zero(t, holding(w, free), free)
 				}
-				require.NoError(t, held.Release(t.Context()))
-				assert.NoError(t, takeAll(t, l, abc).Release(t.Context()))
-			})
+			}
+			require.NoError(t, held.Release(t.Context()))
+			assert.NoError(t, takeAll(t, l, abc).Release(t.Context()))
 		})
 	}
 }
@@ -140,12 +119,9 @@ func TestEachNameOfASetHasAQuorumOfItsOwn(t *testing.T) {
 func TestASetTellsContentionFromAnOutage(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w, redlock.TTL(ttl))
-		for _, s := range w.Servers()[:3] {
-			s.Crash()
-		}
-		_, err := l.TryAcquireAll(t.Context(), abc)
-		isOnly(t, err, redlock.ErrNoQuorum)
-		_, err = l.AcquireAll(t.Context(), abc)
+		onEach(w.Servers()[:3], (*sim.Server).Crash)
+		isOnly(t, errOf(l.TryAcquireAll(t.Context(), abc)), redlock.ErrNoQuorum)
+		_, err := l.AcquireAll(t.Context(), abc)
 		isOnly(t, err, redlock.ErrNoQuorum)
 		var failure *redlock.QuorumError
 		require.ErrorAs(t, err, &failure)
@@ -191,8 +167,7 @@ func TestBadSetsAreRefused(t *testing.T) {
 			_, err := l.AcquireAll(bad.ctx, bad.names, bad.opts...)
 			assert.ErrorContains(t, err, bad.says, name)
 			assert.ErrorContains(t, err, "redlock: ", name)
-			_, err = l.TryAcquireAll(bad.ctx, bad.names, bad.opts...)
-			assert.ErrorContains(t, err, bad.says, name)
+			assert.ErrorContains(t, errOf(l.TryAcquireAll(bad.ctx, bad.names, bad.opts...)), bad.says, name)
 			assert.ErrorContains(t, l.DoAll(bad.ctx, bad.names, func(context.Context) error { return nil }, bad.opts...), bad.says, name)
 		}
 		assert.ErrorContains(t, l.DoAll(t.Context(), abc, nil), "the function is nil")
@@ -201,8 +176,7 @@ func TestBadSetsAreRefused(t *testing.T) {
 		assert.Equal(t, "n0, n1, n10 and 125 more", lock.Name())
 		require.NoError(t, lock.Release(t.Context()))
 		require.NoError(t, l.Close())
-		_, err := l.AcquireAll(t.Context(), abc)
-		isOnly(t, err, redlock.ErrClosed)
+		isOnly(t, errOf(l.AcquireAll(t.Context(), abc)), redlock.ErrClosed)
 	})
 }
 
@@ -231,101 +205,74 @@ func TestDoAllHoldsAllNames(t *testing.T) {
 		}))
 		assert.Zero(t, holding(w, "a"))
 		assert.ErrorIs(t, l.DoAll(t.Context(), abc, func(ctx context.Context) error {
-			for _, s := range w.Servers()[:3] {
-				s.Del("c")
-			}
+			onEach(w.Servers()[:3], func(s *sim.Server) { s.Del("c") })
 			<-ctx.Done()
 			return nil
 		}), redlock.ErrLost)
 	})
 }
 
-// TestASetThatIsInTheWayIsWaitedFor name by name: what is free is held meanwhile, and nothing of it
-// is released.
+// TestASetThatIsInTheWayIsWaitedFor name by name: what comes before it is held meanwhile, and not released, and what
+// comes behind is free. When it is free the rest takes a vote.
 func TestASetThatIsInTheWayIsWaitedFor(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl), unspread)
-		other, _ := open(t, w, redlock.TTL(ttl))
-		held := take(t, other, "c")
-		got := waitsAll(t.Context(), t, l, []string{"c", "b", "a"})
+		l, other := two(t, w, redlock.TTL(ttl), unspread)
+		held := take(t, other, "b")
+		got := waitsAll(t.Context(), t, l, []string{"d", "c", "b", "a"})
 		time.Sleep(10 * ttl)
-		assert.Equal(t, 5, holding(w, "a"))
-		assert.Equal(t, 5, holding(w, "b"))
-		for _, name := range abc {
-			_, err := other.TryAcquire(t.Context(), name)
-			isOnly(t, err, redlock.ErrHeld)
-		}
-		var whole atomic.Bool // the set is to be released
-		w.Watch(func(s sim.Step) {
-			if s.Op == protocol.OpRelease && !whole.Load() { // by the holder before, or of a try for c that it refused
-				assert.Equal(t, "c", s.Key)
+		hold := func() (n []int) {
+			for _, name := range []string{"a", "b", "c", "d"} {
+				n = append(n, holding(w, name))
 			}
-		})
+			return n
+		}
+		assert.Equal(t, []int{5, 5, 0, 0}, hold())
+		require.NoError(t, takeAll(t, other, []string{"c", "d"}).Release(t.Context()))
+		isHeld(t, other, "a")
+		r := recorded(w)
 		require.NoError(t, held.Release(t.Context()))
 		released := time.Now()
 		lock := <-got
-		assert.LessOrEqual(t, time.Since(released), 5*rtt, "a hint and a vote")
+		assert.LessOrEqual(t, time.Since(released), 6*rtt, "a hint and two votes")
 		assert.GreaterOrEqual(t, lock.Remaining(), validity-ttl/3-rtt, "its names were renewed")
-		assert.Equal(t, abc, lock.Names())
-		time.Sleep(1 * time.Nanosecond)
-		assert.Equal(t, 5, lock.Votes())
+		for _, s := range r.of(sim.Submitted, protocol.OpRelease) {
+			assert.NotEqual(t, "a", s.Key)
+		}
+		assert.Equal(t, []string{"a", "b", "c", "d"}, lock.Names())
 		time.Sleep(10 * ttl)
 		assert.True(t, lock.Valid())
-		for _, name := range abc {
-			assert.Equal(t, 5, holding(w, name))
-		}
-		whole.Store(true)
+		assert.Equal(t, 5, lock.Votes())
+		assert.Equal(t, []int{5, 5, 5, 5}, hold())
 		require.NoError(t, lock.Release(t.Context()))
 		time.Sleep(leg + 1)
-		for _, name := range abc {
-			assert.Zero(t, holding(w, name), name)
-		}
-		scheduled, queued, inflight := l.Leftovers()
-		assert.Equal(t, []int{0, 0, 0}, []int{scheduled, queued, inflight})
-	})
-}
-
-// TestASetIsGatheredOverSlowNodes: the records are read behind the extension from which on it is not
-// renewed, and both together take longer than a node timeout.
-func TestASetIsGatheredOverSlowNodes(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		const timeout = 100 * time.Millisecond
-		ls := settled(t, w, 2, redlock.NodeTimeout(timeout))
-		w.SetNet(sim.Fixed(timeout * 35 / 100))
-		held := take(t, ls[1], "b")
-		time.AfterFunc(time.Second, func() { assert.NoError(t, held.Release(t.Context())) })
-		lock, err := ls[0].AcquireAll(t.Context(), []string{"a", "b"}, redlock.Renew(false))
-		require.NoError(t, err)
-		require.NoError(t, lock.Release(t.Context()))
+		assert.Equal(t, []int{0, 0, 0, 0}, hold())
+		assert.Zero(t, l.Leftovers())
 	})
 }
 
 // TestWhatASetHasIsGivenBackWhenItsWaitingEnds, and the error says for which name it waited.
 func TestWhatASetHasIsGivenBackWhenItsWaitingEnds(t *testing.T) {
 	for name, local := range map[string]bool{"another process": false, "the same": true} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w, redlock.TTL(ttl))
-				other := l
-				if !local {
-					other, _ = open(t, w, redlock.TTL(ttl))
-				}
-				held := take(t, other, "b")
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				_, err := l.AcquireAll(ctx, abc)
-				isOnly(t, err, context.DeadlineExceeded)
-				var failure *redlock.QuorumError
-				require.ErrorAs(t, err, &failure)
-				assert.Equal(t, []string{"b"}, failure.InTheWay)
-				assert.Equal(t, "a, b, c", failure.Name)
-				time.Sleep(leg + 1)
-				assert.Zero(t, holding(w, "a"))
-				assert.Equal(t, 5, holding(w, "b"))
-				require.NoError(t, held.Release(t.Context()))
-				scheduled, queued, _ := l.Leftovers()
-				assert.Equal(t, []int{0, 0}, []int{scheduled, queued})
-			})
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, redlock.TTL(ttl))
+			other := l
+			if !local {
+				other, _ = open(t, w, redlock.TTL(ttl))
+			}
+			held := take(t, other, "b")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := l.AcquireAll(ctx, abc)
+			isOnly(t, err, context.DeadlineExceeded)
+			var failure *redlock.QuorumError
+			require.ErrorAs(t, err, &failure)
+			assert.Equal(t, []string{"b"}, failure.InTheWay)
+			assert.Equal(t, "a, b, c", failure.Name)
+			time.Sleep(leg + 1)
+			assert.Zero(t, holding(w, "a"))
+			assert.Equal(t, 5, holding(w, "b"))
+			require.NoError(t, held.Release(t.Context()))
+			assert.Zero(t, l.Leftovers())
 		})
 	}
 }
@@ -333,8 +280,7 @@ func TestWhatASetHasIsGivenBackWhenItsWaitingEnds(t *testing.T) {
 // TestCloseEndsTheWaitingForASet.
 func TestCloseEndsTheWaitingForASet(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		other, _ := open(t, w, redlock.TTL(ttl))
+		l, other := two(t, w, redlock.TTL(ttl))
 		take(t, other, "b")
 		failed := make(chan error)
 		go func() { _, err := l.AcquireAll(t.Context(), abc); failed <- err }()
@@ -349,14 +295,11 @@ func TestCloseEndsTheWaitingForASet(t *testing.T) {
 // TestASetBeginsAnewWhenAPartIsLost: what it has is not enough.
 func TestASetBeginsAnewWhenAPartIsLost(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		other, _ := open(t, w, redlock.TTL(ttl))
+		l, other := two(t, w, redlock.TTL(ttl))
 		held := take(t, other, "c")
 		got := waitsAll(t.Context(), t, l, abc)
 		time.Sleep(time.Second)
-		for _, s := range w.Servers()[:3] {
-			s.Set("a", "by hand", 5*time.Second)
-		}
+		onEach(w.Servers()[:3], func(s *sim.Server) { s.Set("a", "by hand", 5*time.Second) })
 		time.Sleep(time.Second)
 		for range 500 { // a try that is under way has the other two for a moment
 			if holding(w, "a") == 3 {
@@ -375,98 +318,60 @@ func TestASetBeginsAnewWhenAPartIsLost(t *testing.T) {
 	})
 }
 
-// TestASetIsLostWithOneOfItsNames, which watches tell within milliseconds, and renewals where there
-// are none.
+// TestASetIsLostWithOneOfItsNames, which watches tell within milliseconds, and renewals where there are none.
 func TestASetIsLostWithOneOfItsNames(t *testing.T) {
 	for _, name := range abc {
 		for _, hints := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", hints: ", hints), func(t *testing.T) {
-				simulate(t, 5, func(t *testing.T, w *sim.World) {
-					if !hints {
-						w.SetNet(lose(func(l sim.Leg) bool { return l.Hint }))
+			simulateCase(t, fmt.Sprint(name, ", hints: ", hints), 5, func(t *testing.T, w *sim.World) {
+				late := leg + rtt // a hint, and a look
+				if !hints {
+					w.SetNet(lose(func(l sim.Leg) bool { return l.Hint }))
+					late = ttl/3 - watchedAt
+				}
+				l, _ := open(t, w, redlock.TTL(ttl), unspread)
+				lock := takeAll(t, l, abc)
+				time.Sleep(watchedAt)
+				onEach(w.Servers()[:3], func(s *sim.Server) { s.Set(name, "another", time.Hour) })
+				assert.Equal(t, late, took(func() { <-lock.Context().Done() }))
+				cause := context.Cause(lock.Context())
+				isOnly(t, cause, redlock.ErrLost)
+				assert.ErrorContains(t, cause, fmt.Sprintf("%q: lock lost: 3 of 5 servers no longer have it (another has it)", name))
+				isOnly(t, lock.Extend(t.Context()), redlock.ErrLost)
+				time.Sleep(rtt)
+				for _, each := range abc {
+					want := 0 // the rest is given back
+					if each == name {
+						want = 3 // another's is left alone
 					}
-					l, _ := open(t, w, redlock.TTL(ttl), unspread)
-					lock := takeAll(t, l, abc)
-					time.Sleep(watchedAt)
-					for _, s := range w.Servers()[:3] {
-						s.Set(name, "another", time.Hour)
-					}
-					late := leg + rtt // a hint, and a look
-					if !hints {
-						late = ttl/3 - watchedAt
-					}
-					assert.Equal(t, late, took(func() { <-lock.Context().Done() }))
-					cause := context.Cause(lock.Context())
-					isOnly(t, cause, redlock.ErrLost)
-					assert.ErrorContains(t, cause, fmt.Sprintf("%q: lock lost: 3 of 5 servers no longer have it (another has it)", name))
-					time.Sleep(rtt)
-					for _, own := range abc {
-						if own != name {
-							assert.Zero(t, holding(w, own), "the rest is given back")
-						}
-					}
-					assert.Equal(t, 3, holding(w, name), "another's is left alone")
-				})
+					assert.Equal(t, want, holding(w, each), each)
+				}
 			})
 		}
 	}
 }
 
-// TestASetDoesNotGoOnWithoutAName: with the first that is lost all are.
-func TestASetDoesNotGoOnWithoutAName(t *testing.T) {
-	for _, name := range abc {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
-				lock := takeAll(t, l, abc)
-				for _, s := range w.Servers()[:3] {
-					s.Del(name)
-				}
-				err := lock.Extend(t.Context())
-				isOnly(t, err, redlock.ErrLost)
-				var failure *redlock.QuorumError
-				require.ErrorAs(t, err, &failure)
-				assert.Equal(t, name, failure.Name)
-				isOnly(t, context.Cause(lock.Context()), redlock.ErrLost)
-				time.Sleep(leg + 1)
-				for _, each := range abc {
-					assert.Zero(t, holding(w, each), "the rest is given back")
-				}
-			})
-		})
-	}
-}
-
-// TestASetIsGivenBackToNodesThatLackANameOfIt.
+// TestASetIsGivenBackToNodesThatLackANameOfIt, also if it was gathered.
 func TestASetIsGivenBackToNodesThatLackANameOfIt(t *testing.T) {
 	for _, gathered := range []bool{false, true} {
-		t.Run(fmt.Sprint("gathered: ", gathered), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				l, _ := open(t, w, redlock.TTL(ttl))
-				var lock *redlock.Lock
-				if gathered {
-					held := take(t, l, "b")
-					got := waitsAll(t.Context(), t, l, abc)
-					time.Sleep(time.Second)
-					held.Release(t.Context())
-					lock = <-got
-				} else {
-					lock = takeAll(t, l, abc)
-				}
-				time.Sleep(watchedAt)
-				w.Servers()[0].Del("b")
-				w.Servers()[1].Flush()
-				time.Sleep(100 * time.Millisecond)
+		simulateCase(t, fmt.Sprint("gathered: ", gathered), 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, redlock.TTL(ttl))
+			if gathered {
+				held := take(t, l, "b")
+				time.AfterFunc(time.Second, func() { held.Release(t.Context()) })
+			}
+			lock := <-waitsAll(t.Context(), t, l, abc)
+			time.Sleep(watchedAt)
+			w.Servers()[0].Del("b")
+			w.Servers()[1].Flush()
+			time.Sleep(100 * time.Millisecond)
+			assert.Equal(t, 5, lock.Votes())
+			for _, want := range []int{5, 0} {
 				for _, name := range abc {
-					assert.Equal(t, 5, holding(w, name), name)
+					assert.Equal(t, want, holding(w, name), name)
 				}
-				assert.Equal(t, 5, lock.Votes())
-				require.NoError(t, lock.Release(t.Context()))
+				lock.Release(t.Context())
 				time.Sleep(leg + 1)
-				for _, name := range abc {
-					assert.Zero(t, holding(w, name), name)
-				}
-			})
+			}
 		})
 	}
 }
@@ -474,30 +379,23 @@ func TestASetIsGivenBackToNodesThatLackANameOfIt(t *testing.T) {
 // TestASetDoesNotPassThoseWhoWaitInItsProcess: they came first.
 func TestASetDoesNotPassThoseWhoWaitInItsProcess(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		other, _ := open(t, w, redlock.TTL(ttl))
+		l, other := two(t, w, redlock.TTL(ttl))
 		held := take(t, other, "b")
-		first := make(chan *redlock.Lock, 1)
-		go func() { k, _ := l.Acquire(t.Context(), "b"); first <- k }()
+		first := waitsAll(t.Context(), t, l, []string{"b"})
 		time.Sleep(time.Second)
-		var behind atomic.Bool
-		w.Watch(func(s sim.Step) {
-			if s.Key == "c" {
-				behind.Store(true)
-			}
-		})
+		r := recorded(w)
 		second := waitsAll(t.Context(), t, l, abc)
 		time.Sleep(time.Second)
-		assert.False(t, behind.Load(), "it asks for no name behind one that others wait for")
+		for _, s := range r.of(sim.Submitted, protocol.OpAcquire) {
+			assert.NotEqual(t, "c", s.Key, "it asks for no name behind one that others wait for")
+		}
 		require.NoError(t, held.Release(t.Context()))
 		lock := <-first
 		time.Sleep(10 * time.Second)
 		assert.Empty(t, second)
 		require.NoError(t, lock.Release(t.Context()))
 		set := <-second
-
-		third := make(chan *redlock.Lock, 1)
-		go func() { k, _ := l.Acquire(t.Context(), "b"); third <- k }()
+		third := waitsAll(t.Context(), t, l, []string{"b"})
 		time.Sleep(time.Second)
 		assert.Empty(t, third)
 		require.NoError(t, set.Release(t.Context()))
@@ -513,8 +411,7 @@ func TestANameOfASetIsHandedOver(t *testing.T) {
 		set := takeAll(t, l, abc)
 		single := make(chan *redlock.Lock, 1)
 		go func() {
-			k, err := l.Acquire(t.Context(), "a")
-			assert.NoError(t, err)
+			k := waited(t, l, "a")
 			assert.Error(t, set.Context().Err(), "two callers must not work at once")
 			single <- k
 		}()
@@ -527,62 +424,58 @@ func TestANameOfASetIsHandedOver(t *testing.T) {
 		assert.True(t, lock.Valid())
 		assert.Equal(t, 5, holding(w, "a"))
 		assert.Zero(t, holding(w, "b"))
-		require.NoError(t, lock.Release(t.Context()))
-		time.Sleep(leg + 1)
-		assert.Zero(t, holding(w, "a"))
 	})
 }
 
 // TestSetsDoNotWaitInACircle, whatever order their callers give, and in which processes they are.
 func TestSetsDoNotWaitInACircle(t *testing.T) {
 	for _, processes := range []int{1, 3} {
-		t.Run(fmt.Sprint(processes, " processes"), func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				lockers := make([]*redlock.Locker, processes)
-				for i := range lockers {
-					lockers[i], _ = open(t, w, redlock.TTL(ttl))
-				}
-				names := []string{"a", "b", "c", "d", "e", "f"}
-				var held sync.Map
-				var all sync.WaitGroup
-				for i := range 12 {
-					dice := rand.New(rand.NewPCG(uint64(i), 0))
-					all.Go(func() {
-						for range 20 {
-							mine := slices.Clone(names)
-							dice.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
-							mine = mine[:1+dice.IntN(4)]
-							ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-							lock, err := lockers[i%processes].AcquireAll(ctx, mine)
-							cancel()
-							if !assert.NoError(t, err, "%v", mine) {
-								return
-							}
-							for _, name := range mine {
-								_, taken := held.LoadOrStore(name, i)
-								assert.False(t, taken, name)
-							}
-							time.Sleep(time.Duration(dice.IntN(50)) * time.Millisecond)
-							for _, name := range mine {
-								held.Delete(name)
-							}
-							assert.NoError(t, lock.Release(t.Context()))
+		simulateCase(t, fmt.Sprint(processes, " processes"), 5, func(t *testing.T, w *sim.World) {
+			lockers := make([]*redlock.Locker, processes)
+			for i := range lockers {
+				lockers[i], _ = open(t, w, redlock.TTL(ttl))
+			}
+			var held sync.Map
+			var all sync.WaitGroup
+			for i := range 12 {
+				dice := rand.New(rand.NewPCG(uint64(i), 0))
+				all.Go(func() {
+					for range 20 {
+						mine := []string{"a", "b", "c", "d", "e", "f"}
+						dice.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+						mine = mine[:1+dice.IntN(4)]
+						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+						lock, err := lockers[i%processes].AcquireAll(ctx, mine)
+						cancel()
+						if !assert.NoError(t, err, "%v", mine) {
+							return
 						}
-					})
-				}
-				all.Wait()
-			})
+						for _, name := range mine {
+							_, taken := held.LoadOrStore(name, i)
+							assert.False(t, taken, name)
+						}
+						time.Sleep(time.Duration(dice.IntN(50)) * time.Millisecond)
+						for _, name := range mine {
+							held.Delete(name)
+						}
+						assert.NoError(t, lock.Release(t.Context()))
+					}
+				})
+			}
+			all.Wait()
+			for _, l := range lockers {
+				time.Sleep(rtt)
+				assert.Zero(t, l.Leftovers())
+			}
 		})
 	}
 }
 
-// TestALargeSetGetsItsTurn beside callers who take a single name of it again as soon as they have
-// released it, so that all names are hardly ever free at one moment. The set waits for one or two
-// holders for each name, by chance for some more: for three seconds in all, and a minute if its
-// parts ask one node first.
+// TestALargeSetGetsItsTurn beside callers who take a single name of it again as soon as they have released it, so that
+// all names are hardly ever free at one moment. The set waits for one or two holders for each name, by chance for some
+// more: for three seconds in all, and a minute if its parts ask one node first.
 func TestALargeSetGetsItsTurn(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		const turn = 12 * time.Second
 		var names []string
 		for i := range 16 {
 			names = append(names, fmt.Sprintf("n%02d", i))
@@ -590,13 +483,8 @@ func TestALargeSetGetsItsTurn(t *testing.T) {
 		set, _ := open(t, w, redlock.TTL(ttl))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		history := map[string][]check.Hold{}
-		var mu sync.Mutex
-		note := func(name string, from time.Time) {
-			mu.Lock()
-			defer mu.Unlock()
-			history[name] = append(history[name], check.Hold{From: from.UnixNano(), Until: time.Now().UnixNano()})
-		}
+		var holders [16]atomic.Int32
+		var turns [16]int // of the single callers
 		for i, name := range names {
 			single, _ := open(t, w, redlock.TTL(ttl))
 			all.Go(func() {
@@ -606,9 +494,10 @@ func TestALargeSetGetsItsTurn(t *testing.T) {
 					if err != nil {
 						return
 					}
-					from := time.Now()
+					assert.EqualValues(t, 1, holders[i].Add(1))
+					turns[i]++
 					time.Sleep(100 * time.Millisecond)
-					note(name, from)
+					holders[i].Add(-1)
 					lock.Release(t.Context())
 				}
 			})
@@ -618,19 +507,20 @@ func TestALargeSetGetsItsTurn(t *testing.T) {
 			began := time.Now()
 			lock, err := set.AcquireAll(t.Context(), names)
 			require.NoError(t, err)
-			assert.Less(t, time.Since(began), turn)
-			from := time.Now()
+			assert.Less(t, time.Since(began), 12*time.Second)
+			for i := range names {
+				assert.EqualValues(t, 1, holders[i].Add(1))
+			}
 			time.Sleep(time.Second)
-			for _, name := range names {
-				note(name, from)
+			for i := range names {
+				holders[i].Add(-1)
 			}
 			require.NoError(t, lock.Release(t.Context()))
 		}
 		cancel()
 		all.Wait()
-		for name, holds := range history {
-			assert.Greater(t, len(holds), 5, name)
-			assert.Empty(t, check.Overlaps(holds, func(h check.Hold) check.Hold { return h }), name)
+		for i, n := range turns {
+			assert.Greater(t, n, 5, names[i])
 		}
 	})
 }
@@ -638,20 +528,19 @@ func TestALargeSetGetsItsTurn(t *testing.T) {
 // TestAFairSetWaitsInOrder at each name.
 func TestAFairSetWaitsInOrder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		a, _ := open(t, w, redlock.Fair())
-		b, _ := open(t, w, redlock.Fair())
-		c, _ := open(t, w, redlock.Fair())
-		held := take(t, a, "b")
-		first := waitsAll(t.Context(), t, b, abc)
-		time.Sleep(time.Second)
-		second := waitsAll(t.Context(), t, c, abc)
-		time.Sleep(time.Second)
+		var got []<-chan *redlock.Lock
+		held := func() *redlock.Lock { l, _ := open(t, w); return take(t, l, "b") }()
+		for range 2 {
+			l, _ := open(t, w, redlock.Fair())
+			got = append(got, waitsAll(t.Context(), t, l, abc))
+			time.Sleep(time.Second)
+		}
 		require.NoError(t, held.Release(t.Context()))
-		lock := <-first
+		lock := <-got[0]
 		time.Sleep(time.Second)
-		assert.Empty(t, second)
+		assert.Empty(t, got[1])
 		require.NoError(t, lock.Release(t.Context()))
-		<-second
+		<-got[1]
 	})
 }
 
@@ -679,61 +568,19 @@ func TestTheOptionsOfASetHoldFromItsBeginning(t *testing.T) {
 // TestASetWithRetriesTriesSoOften, and all names at once.
 func TestASetWithRetriesTriesSoOften(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		other, _ := open(t, w, redlock.TTL(ttl))
+		l, other := two(t, w, redlock.TTL(ttl))
 		held := take(t, other, "b")
-		count := submitted(w)
-		_, err := l.AcquireAll(t.Context(), abc, redlock.Retries(3))
-		isOnly(t, err, redlock.ErrHeld)
-		assert.Equal(t, 4*5*3, count(protocol.OpAcquire))
+		r := recorded(w)
+		isOnly(t, errOf(l.AcquireAll(t.Context(), abc, redlock.Retries(3))), redlock.ErrHeld)
+		assert.Len(t, r.of(sim.Submitted, protocol.OpAcquire), 4*5*3)
 		time.AfterFunc(time.Second, func() { held.Release(t.Context()) })
-		_, err = l.AcquireAll(t.Context(), abc, redlock.RetryInterval(200*time.Millisecond))
+		_, err := l.AcquireAll(t.Context(), abc, redlock.RetryInterval(200*time.Millisecond))
 		require.NoError(t, err)
 	})
 }
 
-// TestASetWaitsOutAQuarantine.
-func TestASetWaitsOutAQuarantine(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.MemoryGuard(true))
-		_, err := l.TryAcquireAll(t.Context(), abc)
-		isOnly(t, err, redlock.ErrNoQuorum)
-		assert.ErrorIs(t, err, redlock.ErrQuarantine)
-		waited := took(func() {
-			lock, err := l.AcquireAll(t.Context(), abc)
-			require.NoError(t, err)
-			require.NoError(t, lock.Release(t.Context()))
-		})
-		assert.Greater(t, waited, ttl/2)
-		assert.Less(t, waited, 2*ttl)
-	})
-}
-
-// An endsObserver keeps what is told of the beginnings and ends of locks.
-type endsObserver struct {
-	mu   sync.Mutex
-	told []string
-}
-
-func (o *endsObserver) Observe(e redlock.Event) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch e.Kind {
-	case redlock.EventVote, redlock.EventAttempt:
-	default:
-		o.told = append(o.told, fmt.Sprint(e.Kind, " ", e.Name, " ", e.Err))
-	}
-}
-
-func (o *endsObserver) ends() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Clone(o.told)
-}
-
 // TestEventsOfASet: one acquisition and one end, also if it was gathered.
 func TestEventsOfASet(t *testing.T) {
-	const acquired = "acquired a, b, c <nil>"
 	for name, test := range map[string]struct {
 		end  func(*testing.T, *sim.World, *redlock.Locker, *redlock.Lock)
 		want string
@@ -748,35 +595,36 @@ func TestEventsOfASet(t *testing.T) {
 		}, "released a, b, c locker closed"},
 		"lost": {func(t *testing.T, w *sim.World, _ *redlock.Locker, k *redlock.Lock) {
 			time.Sleep(watchedAt)
-			for _, s := range w.Servers()[:3] {
-				s.Del("b")
-			}
+			onEach(w.Servers()[:3], func(s *sim.Server) { s.Del("b") })
 			<-k.Context().Done()
 			time.Sleep(leg + 1)
 			isOnly(t, k.Release(t.Context()), redlock.ErrLost)
 		}, `lost a, b, c redlock: "b": lock lost: 3 of 5 servers no longer have it (released by another)`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, 5, func(t *testing.T, w *sim.World) {
-				o := &endsObserver{}
-				l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(o))
-				other, _ := open(t, w, redlock.TTL(ttl))
-				held := take(t, other, "b")
-				got := waitsAll(t.Context(), t, l, abc)
-				time.Sleep(2 * ttl)
-				require.NoError(t, held.Release(t.Context()))
-				lock := <-got
-				time.Sleep(ttl)
-				test.end(t, w, l, lock)
-				told := o.ends()
-				require.Greater(t, len(told), 2)
-				assert.Equal(t, acquired, told[0], "nothing is told of it before")
-				for _, renewed := range told[1 : len(told)-1] {
-					assert.Equal(t, "extended a, b, c <nil>", renewed)
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			seen := &recorder{}
+			l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
+			other, _ := open(t, w, redlock.TTL(ttl))
+			held := take(t, other, "b")
+			got := waitsAll(t.Context(), t, l, abc)
+			time.Sleep(2 * ttl)
+			require.NoError(t, held.Release(t.Context()))
+			lock := <-got
+			time.Sleep(ttl)
+			test.end(t, w, l, lock)
+			var told []string
+			for _, e := range seen.take() {
+				if e.Kind != redlock.EventVote && e.Kind != redlock.EventAttempt {
+					told = append(told, fmt.Sprint(e.Kind, " ", e.Name, " ", e.Err))
 				}
-				last := told[len(told)-1]
-				assert.True(t, strings.HasPrefix(last, test.want), last)
-			})
+			}
+			require.Greater(t, len(told), 2)
+			last := len(told) - 1
+			assert.Equal(t, "acquired a, b, c <nil>", told[0], "nothing is told of it before")
+			for _, renewed := range told[1:last] {
+				assert.Equal(t, "extended a, b, c <nil>", renewed)
+			}
+			assert.True(t, strings.HasPrefix(told[last], test.want), told[last])
 		})
 	}
 }
@@ -784,8 +632,7 @@ func TestEventsOfASet(t *testing.T) {
 // TestEachNameOfASetHasItsToken, above those that the name had before.
 func TestEachNameOfASetHasItsToken(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced())
-		other, _ := open(t, w, redlock.TTL(ttl), redlock.Fenced())
+		l, other := two(t, w, redlock.TTL(ttl), redlock.Fenced())
 		last := map[string]int64{}
 		for i := range 6 {
 			for _, name := range abc[:i%3] {
@@ -808,72 +655,13 @@ func TestEachNameOfASetHasItsToken(t *testing.T) {
 	})
 }
 
-// TestASetIsReleasedOnce, by whichever of its callers is first, and told once.
-func TestASetIsReleasedOnce(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		o := &endsObserver{}
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(o))
-		var many []string
-		for i := range 100 {
-			many = append(many, fmt.Sprint("n", i))
-		}
-		for range 20 {
-			lock := takeAll(t, l, many)
-			var released atomic.Int32
-			var all sync.WaitGroup
-			for range 4 {
-				all.Go(func() {
-					switch err := lock.Release(t.Context()); {
-					case err == nil:
-						released.Add(1)
-					default:
-						isOnly(t, err, redlock.ErrReleased)
-					}
-				})
-			}
-			all.Wait()
-			assert.EqualValues(t, 1, released.Load())
-			time.Sleep(rtt)
-		}
-		assert.Len(t, o.ends(), 40, "each begins and ends once")
-	})
-}
-
-// TestAReleaseTellsOfALossThatIsDue: one of the names is over.
-func TestAReleaseTellsOfALossThatIsDue(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		o := &endsObserver{}
-		l, c := open(t, w, redlock.TTL(ttl), redlock.Renew(false), redlock.Observe(o))
-		lock := takeAll(t, l, abc)
-		c.Pause() // no timer fires
-		time.Sleep(ttl)
-		released := make(chan error, 1)
-		go func() { released <- lock.Release(t.Context()) }()
-		synctest.Wait()
-		c.Resume()
-		isOnly(t, <-released, redlock.ErrLost)
-		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrLost)
-		told := o.ends()
-		require.Len(t, told, 2)
-		assert.Contains(t, told[1], "lost a, b, c")
-	})
-}
-
 // TestAVotedSetTellsItsTry, as a lock of one name does.
 func TestAVotedSetTellsItsTry(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		var mu sync.Mutex
-		var tries []redlock.Event
-		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(observerFunc(func(e redlock.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			if e.Kind == redlock.EventAttempt {
-				tries = append(tries, e)
-			}
-		})))
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Observe(seen))
 		takeAll(t, l, abc)
-		mu.Lock()
-		defer mu.Unlock()
+		tries := seen.take(redlock.EventAttempt)
 		require.Len(t, tries, 3)
 		for i, e := range tries {
 			assert.Equal(t, abc[i], e.Name)
@@ -913,5 +701,52 @@ func TestOfTwoThatHaveWonANameEachOneGetsBoth(t *testing.T) {
 		all.Wait()
 		assert.NotNil(t, got[0])
 		assert.Nil(t, got[1])
+	})
+}
+
+// TestWhereverItsContextEndsNothingIsLeft of a set.
+func TestWhereverItsContextEndsNothingIsLeft(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.Renew(false))
+		other, _ := open(t, w)
+		for end := leg / 2; end < 20*leg; end += leg / 2 {
+			held := take(t, other, "b")
+			time.AfterFunc(4*leg, func() { assert.NoError(t, held.Release(t.Context())) })
+			ctx, cancel := context.WithTimeout(t.Context(), end)
+			if lock, err := l.AcquireAll(ctx, abc); err == nil {
+				require.NoError(t, lock.Release(t.Context()))
+			} else {
+				isOnly(t, err, context.DeadlineExceeded)
+			}
+			cancel()
+			time.Sleep(time.Second)
+			assert.Zero(t, holding(w, "a")+holding(w, "b")+holding(w, "c"), end)
+			assert.Zero(t, l.Leftovers(), end)
+		}
+	})
+}
+
+// TestProcessesTakeTurnsAtASet that all of them want again and again, without splitting each other's votes: each
+// waits for its turn at the first name, and has the rest by a vote.
+func TestProcessesTakeTurnsAtASet(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const processes, rounds = 4, 20
+		w.SetNet(sim.Fixed(time.Millisecond / 2))
+		var all sync.WaitGroup
+		cost := took(func() {
+			for range processes {
+				l, _ := open(t, w)
+				all.Go(func() {
+					for range rounds {
+						lock, err := l.AcquireAll(t.Context(), abc)
+						if assert.NoError(t, err) {
+							assert.NoError(t, lock.Release(t.Context()))
+						}
+					}
+				})
+			}
+			all.Wait()
+		})
+		assert.Less(t, cost/(processes*rounds), 4*time.Millisecond, "a release, a hint, and two votes")
 	})
 }

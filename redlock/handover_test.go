@@ -1,0 +1,469 @@
+package redlock_test
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/internal/timetest"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// longest is jitter that always draws the longest wait.
+var longest = timetest.Jitter(func(limit time.Duration) time.Duration { return limit - 1 })
+
+// standsBack is how long it takes at most from a release until the next waiter of a process whose turn is over has the
+// lock: it stands back for one and a half acquisitions, and then asks one node before the others.
+const standsBack = rtt + rtt/2 + 2*rtt
+
+// TestWaitersOfAProcessAreServedInOrder, however long the holders take.
+func TestWaitersOfAProcessAreServedInOrder(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		type turn struct {
+			waiter int
+			at     time.Time
+		}
+		turns := make(chan turn, 10)
+		for i := range cap(turns) {
+			go func() {
+				lock, err := l.Acquire(t.Context(), "x")
+				assert.NoError(t, err)
+				turns <- turn{i, time.Now()}
+				time.Sleep(time.Second)
+				assert.NoError(t, lock.Release(t.Context()))
+			}()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		freed := time.Now()
+		require.NoError(t, lock.Release(t.Context()))
+		for i := range cap(turns) {
+			next := <-turns
+			assert.Equal(t, i, next.waiter)
+			assert.LessOrEqual(t, next.at.Sub(freed), 2*rtt+standsBack)
+			freed = next.at.Add(time.Second)
+		}
+		time.Sleep(2 * time.Second)
+	})
+}
+
+// TestALocalReleaseWakesTheNextAtOnce: what cannot be handed over is asked for
+// right behind the release, on the same connections.
+func TestALocalReleaseWakesTheNextAtOnce(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, longest)
+		lock := take(t, l, "x")
+		time.AfterFunc(3*rtt, func() { lock.Release(t.Context()) })
+		freed := endOf(lock)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		next, err := l.Acquire(ctx, "x", redlock.TTL(ttl/2))
+		require.NoError(t, err)
+		assert.Equal(t, rtt, time.Since(<-freed))
+		assert.NotEqual(t, lock.Value(), next.Value())
+	})
+}
+
+func TestWaitersForDifferentNamesDoNotWaitForEachOther(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		take(t, l, "x")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go l.Acquire(ctx, "x")
+		time.Sleep(time.Second)
+		assert.Equal(t, rtt, took(func() {
+			_, err := l.Acquire(t.Context(), "y")
+			assert.NoError(t, err)
+		}))
+	})
+}
+
+// TestAWaiterThatGivesUpLeavesTheLine, be it the first or not: the one that stayed is the first then.
+func TestAWaiterThatGivesUpLeavesTheLine(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, longest)
+		lock := take(t, l, "x")
+		var gone sync.WaitGroup
+		for _, patience := range []time.Duration{2 * time.Second, time.Second, 3 * time.Second} {
+			gone.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				assert.Equal(t, patience, took(func() {
+					isOnly(t, errOf(l.Acquire(ctx, "x")), context.DeadlineExceeded)
+				}))
+			})
+			synctest.Wait()
+		}
+		got := waits(t.Context(), t, l)
+		gone.Wait()
+		time.Sleep(time.Second)
+		freed := time.Now()
+		require.NoError(t, lock.Release(t.Context()))
+		<-got
+		assert.LessOrEqual(t, time.Since(freed), standsBack)
+	})
+}
+
+// TestAWaitEndsWithTheHoldersTTL: however long the waits have grown, the last
+// one is over when the key of a holder that died must have expired.
+func TestAWaitEndsWithTheHoldersTTL(t *testing.T) {
+	for _, life := range []time.Duration{30 * time.Millisecond, 300 * time.Millisecond, 1050 * time.Millisecond, 10 * time.Second} {
+		simulateCase(t, life.String(), 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, longest)
+			onAll(w, func(s *sim.Server) { s.Set("x", "another", life) })
+			waited := took(func() {
+				_, err := l.Acquire(t.Context(), "x")
+				assert.NoError(t, err)
+			})
+			// It was told a leg late, comes up to 5 ms later, and votes.
+			assert.GreaterOrEqual(t, waited, life)
+			assert.LessOrEqual(t, waited, life+leg+5*time.Millisecond+rtt)
+		})
+	}
+}
+
+// TestTheWaitIsOverWhenAKeyWithoutTTLGoes: one that no Redlock client made.
+func TestTheWaitIsOverWhenAKeyWithoutTTLGoes(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		onAll(w, func(s *sim.Server) { s.Set("x", "stuck", protocol.NoTTL) })
+		_, err := l.TryAcquire(t.Context(), "x")
+		var quorum *redlock.QuorumError
+		require.ErrorAs(t, err, &quorum)
+		assert.Equal(t, protocol.NoTTL, quorum.Remaining)
+		assert.ErrorContains(t, err, "a key without TTL is in the way")
+		time.AfterFunc(time.Minute, func() {
+			onAll(w, func(s *sim.Server) { s.Del("x") })
+		})
+		assert.InDelta(t, time.Minute, took(func() {
+			_, err := l.Acquire(t.Context(), "x")
+			assert.NoError(t, err)
+		}), float64(time.Second))
+	})
+}
+
+// waits starts an Acquire and returns where its lock will be, once it has joined
+// the line.
+func waits(ctx context.Context, t *testing.T, l *redlock.Locker, opts ...redlock.Option) <-chan *redlock.Lock {
+	t.Helper()
+	got := make(chan *redlock.Lock, 1)
+	go func() {
+		k, err := l.Acquire(ctx, "x", opts...)
+		if ctx.Err() == nil {
+			assert.NoError(t, err)
+		}
+		if k != nil {
+			k.Context() // see simtest.Take
+		}
+		got <- k
+	}()
+	synctest.Wait()
+	return got
+}
+
+// TestALockIsHandedOverWithinAProcess without a word to the nodes: its key stays,
+// its validity too, and the caller that gave it up has it no more.
+func TestALockIsHandedOverWithinAProcess(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		time.Sleep(rtt) // the last votes
+		got := waits(t.Context(), t, l)
+		until := lock.Remaining()
+		start := time.Now()
+		require.NoError(t, lock.Release(t.Context()))
+		next := <-got
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, until, next.Remaining())
+		assert.Equal(t, 5, next.Votes())
+		assert.Equal(t, lock.Value(), next.Value())
+		assert.False(t, lock.Valid())
+		assert.ErrorIs(t, context.Cause(lock.Context()), redlock.ErrReleased)
+		assert.ErrorIs(t, lock.Release(t.Context()), redlock.ErrReleased, "not the next holder's")
+		assert.ErrorIs(t, lock.Extend(t.Context()), redlock.ErrReleased)
+		assert.True(t, next.Valid())
+
+		time.Sleep(3 * ttl)
+		assert.True(t, next.Valid(), "renewed as before")
+		require.NoError(t, next.Release(t.Context()))
+		time.Sleep(rtt + 1)
+		assert.Zero(t, holding(w, "x"))
+		assert.Zero(t, l.Leftovers())
+	})
+}
+
+// TestOnlyALockThatWasWantedIsHandedOver: another TTL, label or fencing token takes a new acquisition.
+func TestOnlyALockThatWasWantedIsHandedOver(t *testing.T) {
+	for name, opts := range map[string][2][]redlock.Option{
+		"another TTL":                {{}, {redlock.TTL(ttl / 2)}},
+		"another node timeout":       {{}, {redlock.NodeTimeout(time.Second)}},
+		"another owner":              {{redlock.Owner("a")}, {redlock.Owner("b")}},
+		"a next holder with a token": {{}, {redlock.Fenced()}},
+		"a holder with one":          {{redlock.Fenced()}, {}},
+		"two tokens":                 {{redlock.Fenced()}, {redlock.Fenced()}},
+	} {
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			lock := take(t, l, "x", opts[0]...)
+			got := waits(t.Context(), t, l, opts[1]...)
+			require.NoError(t, lock.Release(t.Context()))
+			next := <-got
+			assert.NotEqual(t, lock.Value(), next.Value())
+			if lock.Fence() > 0 && next.Fence() > 0 {
+				assert.Greater(t, next.Fence(), lock.Fence())
+			}
+		})
+	}
+}
+
+// TestALockThatWillNotLastIsNotHandedOver: the next holder would have to renew it before it could begin. One that
+// does not renew gets a full TTL.
+func TestALockThatWillNotLastIsNotHandedOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		ttl, leg, hold time.Duration // a turn is ten legs
+		opts           []redlock.Option
+		handed         bool
+	}{
+		"it will":           {40 * leg, leg, 8 * leg, nil, true},
+		"it will not":       {18 * leg, leg, 8 * leg, nil, false},
+		"it is not renewed": {ttl, ttl / 30, ttl / 6, []redlock.Option{redlock.Renew(false)}, false},
+	} {
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			w.SetNet(sim.Fixed(c.leg))
+			l, _ := open(t, w, redlock.TTL(c.ttl), redlock.NodeTimeout(c.ttl/4))
+			lock := take(t, l, "x", redlock.Renew(false))
+			got := waits(t.Context(), t, l, c.opts...)
+			time.Sleep(c.hold)
+			require.NoError(t, lock.Release(t.Context()))
+			next := <-got
+			assert.Equal(t, c.handed, lock.Value() == next.Value())
+			if !c.handed {
+				assert.Equal(t, c.ttl-redlock.Drift(c.ttl)-2*c.leg, next.Remaining(), "less the round trip")
+			}
+		})
+	}
+}
+
+// TestWhatTheNextHolderWantsCounts, and not what the holder before wanted.
+func TestWhatTheNextHolderWantsCounts(t *testing.T) {
+	const (
+		short   = ttl / 20 // too short to be looked at
+		forEver = 5 * ttl
+	)
+	for name, c := range map[string]struct {
+		ttl          time.Duration
+		before, next redlock.Option
+		held         time.Duration // by the next
+	}{
+		"it is renewed":       {short, redlock.Renew(false), redlock.MaxHold(0), forEver},
+		"it has no MaxHold":   {ttl, redlock.MaxHold(ttl), redlock.MaxHold(0), forEver},
+		"it has a MaxHold":    {ttl, redlock.MaxHold(0), redlock.MaxHold(rtt), rtt},
+		"it has a longer one": {ttl, redlock.MaxHold(ttl), redlock.MaxHold(3 * ttl), 3 * ttl},
+	} {
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, redlock.TTL(c.ttl))
+			lock := take(t, l, "x", c.before)
+			time.Sleep(leg) // the last votes
+			got := waits(t.Context(), t, l, c.next)
+			start := time.Now()
+			require.NoError(t, lock.Release(t.Context()))
+			next := <-got
+			require.Equal(t, lock.Value(), next.Value(), "it was handed over")
+			select {
+			case end := <-endOf(next):
+				assert.Equal(t, c.held, end.Sub(start))
+			case <-time.After(forEver):
+				assert.Equal(t, forEver, c.held)
+			}
+		})
+	}
+}
+
+// TestTheNextHolderRunsWhenTheHoldersContextHasEnded, however long that takes: two callers of one process must not
+// both work. No other name waits for it.
+func TestTheNextHolderRunsWhenTheHoldersContextHasEnded(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		time.Sleep(leg) // the last votes
+		got := waits(t.Context(), t, l)
+		ended := false
+		lock.BeforeItsContextEnds(func() {
+			ended = true
+			assert.Equal(t, rtt, took(func() { take(t, l, "y") }))
+			assert.NoError(t, lock.Context().Err())
+			assert.Empty(t, got)
+		})
+		require.NoError(t, lock.Release(t.Context()))
+		assert.Equal(t, lock.Value(), (<-got).Value(), "it was handed over")
+		assert.True(t, ended)
+	})
+}
+
+// TestAHandoverLeavesNothingOfTheHolderBefore in memory: the values of its context may be large, and the next may
+// hold the lock for hours.
+func TestAHandoverLeavesNothingOfTheHolderBefore(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		type key struct{}
+		var gone atomic.Bool // the value
+		l, _ := open(t, w)
+		next := func() *redlock.Lock {
+			value := new([1 << 20]byte)
+			runtime.AddCleanup(value, func(b *atomic.Bool) { b.Store(true) }, &gone)
+			lock, err := l.Acquire(context.WithValue(t.Context(), key{}, value), "x")
+			require.NoError(t, err)
+			time.Sleep(leg) // the last votes
+			got := waits(t.Context(), t, l)
+			require.NoError(t, lock.Release(t.Context()))
+			next := <-got
+			require.Equal(t, lock.Value(), next.Value(), "it was handed over")
+			return next
+		}()
+		for range 100 {
+			runtime.GC()
+			if time.Sleep(time.Millisecond); gone.Load() {
+				break
+			}
+		}
+		assert.True(t, gone.Load())
+		assert.True(t, next.Valid())
+	})
+}
+
+// TestReadersOfAProcessComeInTogether: when one is the first of the line, all who wait come in with it, also before
+// a writer. One who comes later does not pass a writer.
+func TestReadersOfAProcessComeInTogether(t *testing.T) {
+	const hold = 100 * time.Millisecond
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		var mu sync.Mutex
+		var served []string
+		var all sync.WaitGroup
+		comes := func(name string, opts ...redlock.Option) {
+			all.Go(func() {
+				lock, err := l.Acquire(t.Context(), "x", opts...)
+				if !assert.NoError(t, err) {
+					return
+				}
+				mu.Lock()
+				served = append(served, name)
+				mu.Unlock()
+				time.Sleep(hold)
+				assert.NoError(t, lock.Release(t.Context()))
+			})
+			synctest.Wait()
+		}
+		lock := take(t, l, "x")
+		comes("w1")
+		comes("r", redlock.Shared())
+		comes("w2")
+		comes("r", redlock.Shared())
+		comes("w3")
+		comes("r", redlock.Shared())
+		begun := time.Now()
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(hold + hold/2) // the readers have it
+		comes("late", redlock.Shared())
+		all.Wait()
+		assert.Equal(t, []string{"w1", "r", "r", "r", "w2", "w3", "late"}, served)
+		assert.Less(t, time.Since(begun), 6*hold, "the readers had it together")
+
+		other, _ := open(t, w)
+		lock, served = take(t, other, "x"), nil
+		comes("r", redlock.Shared())
+		comes("w1")
+		comes("r", redlock.Shared())
+		comes("w2")
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(hold / 2)
+		comes("late", redlock.Shared())
+		all.Wait()
+		assert.Equal(t, []string{"r", "r", "w1", "w2", "late"}, served)
+	})
+}
+
+// TestAReleaseIsHeardByAllWhoWaitInTheProcess, right behind the request, though the servers tell a
+// Locker nothing of what it changes itself: readers, writers, and callers with permits of any number.
+func TestAReleaseIsHeardByAllWhoWaitInTheProcess(t *testing.T) {
+	kinds := map[string][]redlock.Option{
+		"a writer": nil, "a reader": {redlock.Shared()},
+		"a permit of two": {redlock.Permits(2)}, "a permit of three": {redlock.Permits(3)},
+	}
+	for had, of := range kinds {
+		for wants, opts := range kinds {
+			if had == "a reader" && wants == "a reader" {
+				continue // they share it
+			}
+			simulateCase(t, had+", then "+wants, 5, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w)
+				other, _ := open(t, w, redlock.TTL(time.Hour))
+				taken := all(t, other, redlock.Permits(3))
+				slot := 0 // which each of them can have
+				if len(of) > 0 && len(opts) > 0 && had != "a reader" && wants != "a reader" {
+					slot = 1
+				}
+				require.NoError(t, taken[slot].Release(t.Context()))
+				time.Sleep(rtt)
+				lock := take(t, l, "x", of...)
+				got := waits(t.Context(), t, l, opts...)
+				time.Sleep(time.Second)
+				assert.LessOrEqual(t, took(func() {
+					go lock.Release(t.Context())
+					require.NoError(t, (<-got).Release(t.Context()))
+				}), standsBack+2*rtt)
+			})
+		}
+	}
+}
+
+// all takes all permits of x, and returns them in order.
+func all(t *testing.T, l *redlock.Locker, opts ...redlock.Option) []*redlock.Lock {
+	permits := make([]*redlock.Lock, 3)
+	for range permits {
+		k := take(t, l, "x", opts...)
+		permits[k.Permit()] = k
+	}
+	return permits
+}
+
+// TestNobodyStarvesBesidePermitsOfItsProcess that are taken again at once: their turns end.
+func TestNobodyStarvesBesidePermitsOfItsProcess(t *testing.T) {
+	for name, opts := range map[string][]redlock.Option{"a writer": nil, "a reader": {redlock.Shared()}, "permits of two": {redlock.Permits(2)}} {
+		simulateCase(t, name, 3, func(t *testing.T, w *sim.World) {
+			w.SetNet(sim.Fixed(near / 2))
+			l, _ := open(t, w)
+			ctx, stop := context.WithCancel(t.Context())
+			var others sync.WaitGroup
+			for range 8 {
+				others.Go(func() {
+					for ctx.Err() == nil {
+						if lock, err := l.Acquire(ctx, "x", redlock.Permits(3)); err == nil {
+							time.Sleep(time.Millisecond)
+							assert.NoError(t, lock.Release(t.Context()))
+						}
+					}
+				})
+			}
+			for range 10 {
+				time.Sleep(20 * time.Millisecond)
+				assert.LessOrEqual(t, took(func() {
+					assert.NoError(t, waited(t, l, "x", opts...).Release(t.Context()))
+				}), 20*(5*time.Millisecond+4*near))
+			}
+			stop()
+			others.Wait()
+		})
+	}
+}

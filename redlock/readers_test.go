@@ -1,0 +1,486 @@
+package redlock_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+func read(t *testing.T, l *redlock.Locker, name string, opts ...redlock.Option) *redlock.Lock {
+	t.Helper()
+	return take(t, l, name, append(opts, redlock.Shared())...)
+}
+
+// writerWaits returns a channel that gets the lock of a writer that waits for name from now on,
+// for a minute at most.
+func writerWaits(t *testing.T, l *redlock.Locker, name string) <-chan *redlock.Lock {
+	got := make(chan *redlock.Lock, 1)
+	go func() {
+		defer close(got)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if k, err := l.Acquire(ctx, name); assert.NoError(t, err) {
+			got <- k
+		}
+	}()
+	synctest.Wait()
+	return got
+}
+
+func TestReadersAreThereTogetherAndNoWriterBeside(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := two(t, w)
+		r1, r2 := read(t, a, "x"), read(t, b, "x")
+		assert.Equal(t, 5, r1.Votes())
+		isHeld(t, b, "x")
+		require.NoError(t, r1.Release(t.Context()))
+		isHeld(t, a, "x")
+		time.Sleep(10 * ttl) // they are renewed
+		assert.True(t, r2.Valid())
+		require.NoError(t, r2.Release(t.Context()))
+		k := take(t, a, "x")
+		isHeld(t, b, "x", redlock.Shared())
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(time.Second)
+		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys()) })
+	})
+}
+
+// A visited node has a reader that comes right before each request of a writer, and leaves right
+// behind it.
+type visited struct{ protocol.Node }
+
+func (v visited) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
+	if req.Op != protocol.OpAcquire {
+		return v.Node.Submit(req, slot, to)
+	}
+	visit := protocol.Request{Op: protocol.OpShare, Key: req.Key, Value: "a reader", TTL: ttl, Timeout: ttl,
+		Shared: &protocol.Shared{Readers: "redlock:readers:{" + req.Key + "}", Intent: "redlock:intent:{" + req.Key + "}"}}
+	leave := visit
+	leave.Op = protocol.OpReleaseShared
+	_ = v.Node.Submit(&visit, 0, unheard{})
+	defer v.Node.Submit(&leave, 0, unheard{})
+	return v.Node.Submit(req, slot, to)
+}
+
+type unheard struct{}
+
+func (unheard) Receive(int, protocol.Reply) {}
+
+// TestAWriterDoesNotStarveBehindReadersThatItNeverSees, because they leave between its request and its undo, on every
+// node, every time.
+func TestAWriterDoesNotStarveBehindReadersThatItNeverSees(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := on(t, w, func(nodes []protocol.Node) {
+			for i, n := range nodes {
+				nodes[i] = visited{n}
+			}
+		})
+		began := time.Now()
+		k := <-writerWaits(t, l, "x")
+		require.NotNil(t, k, "it starves")
+		assert.Less(t, time.Since(began), 2*time.Second)
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(rtt)
+		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys(), "its intent is taken back") })
+	})
+}
+
+// TestAReaderThatAWriterKeepsOutWaits, and does not try to join the readers of its process all the time.
+func TestAReaderThatAWriterKeepsOutWaits(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, other := two(t, w)
+		reader := read(t, l, "x")
+		writer := writerWaits(t, other, "x")
+		time.Sleep(time.Second)
+		r := recorded(w)
+		late := waits(t.Context(), t, l, redlock.Shared())
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, len(r.of(sim.Submitted, protocol.OpShare)), 5*20)
+		require.NoError(t, reader.Release(t.Context()))
+		require.NoError(t, (<-writer).Release(t.Context()))
+		require.NoError(t, (<-late).Release(t.Context()))
+	})
+}
+
+// TestWritersAloneDoNotTakeEachOtherForReaders, which would cost the nodes requests for nothing; but for one of many
+// thousands that has met only writers which had left, several times in a row. Which of them come in the same moment is
+// the scheduler's choice.
+func TestWritersAloneDoNotTakeEachOtherForReaders(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		r := recorded(w)
+		var all sync.WaitGroup
+		for i := range 6 {
+			l, _ := open(t, w)
+			hold, opts := 50*time.Millisecond, []redlock.Option(nil)
+			if i%2 == 1 { // in no queue, and often gone before a refusal is looked into
+				hold, opts = 2*rtt, []redlock.Option{redlock.RetryInterval(time.Duration(20+3*i) * time.Millisecond)}
+			}
+			all.Go(func() {
+				for range 20 {
+					k := waited(t, l, "x", opts...)
+					time.Sleep(hold)
+					assert.NoError(t, k.Release(t.Context()))
+				}
+			})
+		}
+		all.Wait()
+		intents := map[string]bool{}
+		for _, s := range r.of(sim.Run, protocol.OpIntend) {
+			intents[s.Value] = true
+		}
+		assert.LessOrEqual(t, len(intents), 2)
+	})
+}
+
+// TestAWriterThatNoLongerWaitsLetsReadersIn: at once if it gives up or its Locker closes, which returns only when the
+// intent is gone, because the process may end then; and soon if it dies.
+func TestAWriterThatNoLongerWaitsLetsReadersIn(t *testing.T) {
+	for name, end := range map[string]func(cancel func(), l *redlock.Locker, c *sim.Client){
+		"gives up": func(cancel func(), _ *redlock.Locker, _ *sim.Client) { cancel(); time.Sleep(rtt) },
+		"closes":   func(_ func(), l *redlock.Locker, _ *sim.Client) { l.Close() },
+		"dies":     func(_ func(), _ *redlock.Locker, c *sim.Client) { c.Crash() },
+	} {
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			a, b := two(t, w)
+			writer, c := open(t, w)
+			r := read(t, a, "x")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := writer.Acquire(ctx, "x")
+				ended <- err
+			}()
+			time.Sleep(time.Second)
+			onAll(w, func(s *sim.Server) { assert.Contains(t, s.Keys(), "redlock:intent:{x}") })
+			isHeld(t, b, "x", redlock.Shared())
+			end(cancel, writer, c)
+			most := time.Second + 2*nodeTimeout + 250*time.Millisecond
+			if name != "dies" {
+				onAll(w, func(s *sim.Server) { assert.NotContains(t, s.Keys(), "redlock:intent:{x}") })
+				assert.ErrorIs(t, <-ended, map[string]error{"gives up": context.Canceled, "closes": redlock.ErrClosed}[name])
+				most = rtt
+			}
+			assert.LessOrEqual(t, took(func() { waited(t, b, "x", redlock.Shared()) }), most)
+			assert.True(t, r.Valid())
+		})
+	}
+}
+
+// TestReadersOfAProcessShareASession: a thousand cost the servers one entry, and one request each at a time.
+func TestReadersOfAProcessShareASession(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		r := recorded(w)
+		locks := make([]*redlock.Lock, 1000)
+		var wg sync.WaitGroup
+		for i := range locks {
+			wg.Go(func() { locks[i] = waited(t, l, "x", redlock.Shared()) })
+		}
+		wg.Wait()
+		assert.Len(t, r.of(sim.Submitted, protocol.OpShare), 5)
+		time.Sleep(ttl / 2)
+		assert.Len(t, r.of(sim.Submitted, protocol.OpExtendShared), 5)
+		for _, k := range locks[1:] {
+			assert.True(t, k.Valid())
+			assert.Equal(t, locks[0].Value(), k.Value())
+			ctx := k.Context()
+			require.NoError(t, k.Release(t.Context()))
+			assert.ErrorIs(t, context.Cause(ctx), redlock.ErrReleased)
+			assert.ErrorIs(t, k.Release(t.Context()), redlock.ErrReleased)
+			assert.False(t, k.Valid())
+		}
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpReleaseShared))
+		assert.True(t, locks[0].Valid())
+		require.NoError(t, locks[0].Release(t.Context()))
+		assert.Len(t, r.of(sim.Submitted, protocol.OpReleaseShared), 5)
+		time.Sleep(time.Second)
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestALossEndsAllWhoShare, and so do a deadline and a Close.
+func TestALossEndsAllWhoShare(t *testing.T) {
+	for how, c := range map[string]struct {
+		end  func(t *testing.T, w *sim.World, l *redlock.Locker)
+		want error
+	}{
+		"loss": {func(t *testing.T, w *sim.World, _ *redlock.Locker) {
+			onEach(w.Servers()[:3], func(s *sim.Server) { s.Flush(); s.Set("x", "another", time.Hour) })
+		}, redlock.ErrLost},
+		"deadline": {func(t *testing.T, w *sim.World, _ *redlock.Locker) {
+			w.SetNet(lose(func(sim.Leg) bool { return true }))
+		}, redlock.ErrLost},
+		"Close": {func(t *testing.T, _ *sim.World, l *redlock.Locker) { l.Close() }, redlock.ErrClosed},
+	} {
+		simulateCase(t, how, 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			locks := []*redlock.Lock{read(t, l, "x"), read(t, l, "x"), read(t, l, "x")}
+			time.Sleep(time.Second)
+			c.end(t, w, l)
+			time.Sleep(ttl)
+			for _, k := range locks {
+				assert.ErrorIs(t, context.Cause(k.Context()), c.want)
+				assert.False(t, k.Valid())
+				require.ErrorIs(t, k.Release(t.Context()), c.want)
+			}
+		})
+	}
+}
+
+func TestAWriterBecomesAReader(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := two(t, w)
+		k := take(t, a, "x", redlock.Fenced())
+		token := k.Fence()
+		time.Sleep(time.Second) // it is watched by now
+		w.Servers()[4].Hang()
+		require.NoError(t, k.Downgrade(t.Context()))
+		w.Servers()[4].Resume()
+		other := read(t, b, "x")
+		isHeld(t, b, "x")
+		time.Sleep(3 * ttl)
+		assert.True(t, k.Valid())
+		assert.True(t, other.Valid())
+		assert.Equal(t, 5, k.Votes())
+		assert.Equal(t, token, k.Fence())
+		require.NoError(t, k.Downgrade(t.Context()), "again it is an extension")
+		require.NoError(t, other.Release(t.Context()))
+		require.NoError(t, k.Release(t.Context()))
+		require.ErrorIs(t, k.Downgrade(t.Context()), redlock.ErrReleased)
+		var noContext context.Context
+		require.ErrorContains(t, k.Downgrade(noContext), "context is nil")
+		require.NoError(t, take(t, b, "x").Release(t.Context()))
+	})
+}
+
+// TestADowngradeThatTooFewNodesHearOf leaves the lock held, and the next renewal goes on with it.
+func TestADowngradeThatTooFewNodesHearOf(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		a, b := two(t, w)
+		k := take(t, a, "x")
+		onEach(w.Servers()[:3], (*sim.Server).Hang)
+		isOnly(t, k.Downgrade(t.Context()), redlock.ErrNoQuorum)
+		assert.True(t, k.Valid())
+		onEach(w.Servers()[:3], (*sim.Server).Resume)
+		time.Sleep(2 * ttl)
+		assert.True(t, k.Valid())
+		require.NoError(t, read(t, b, "x").Release(t.Context()))
+		isHeld(t, b, "x")
+		require.NoError(t, k.Release(t.Context()))
+		require.NoError(t, take(t, b, "x").Release(t.Context()))
+	})
+}
+
+// TestReadersWhoseSettingsDiffer share one entry on the nodes, and each is held as its own settings say.
+func TestReadersWhoseSettingsDiffer(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		var all []*redlock.Lock
+		for _, opts := range [][]redlock.Option{
+			{}, {redlock.TTL(2 * ttl)}, {redlock.NodeTimeout(time.Second)}, {redlock.Renew(false)}, {redlock.MaxHold(ttl / 2)}, {redlock.MaxHold(ttl / 2)},
+		} {
+			all = append(all, read(t, l, "x", opts...))
+			assert.Equal(t, all[0].Value(), all[len(all)-1].Value())
+		}
+		time.Sleep(ttl) // MaxHold ends its own only
+		for i, k := range all {
+			assert.Equal(t, i < 4, k.Valid(), i)
+		}
+		for _, k := range append(all[:3], read(t, l, "x")) {
+			require.NoError(t, k.Release(t.Context()))
+		}
+	})
+}
+
+// TestExclusiveTakesSharedBack, and permits, and leaves the rest of the Locker's defaults.
+func TestExclusiveTakesSharedBack(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		readers, _ := open(t, w, redlock.Shared(), redlock.Fair())
+		r := take(t, readers, "x")
+		for _, exclusive := range []redlock.Option{redlock.Exclusive(), redlock.Permits(1)} {
+			isHeld(t, readers, "x", exclusive)
+		}
+		require.NoError(t, r.Release(t.Context()))
+		k := take(t, readers, "x", redlock.Exclusive(), redlock.Fenced())
+		assert.Positive(t, k.Fence())
+		isHeld(t, readers, "x")
+
+		others, _ := open(t, w, redlock.Shared(), redlock.Fair())
+		got := waits(t.Context(), t, others, redlock.Exclusive())
+		time.Sleep(time.Second)
+		queues := 0
+		for _, s := range w.Servers() {
+			if _, there := s.Keys()["redlock:queue:{x}"]; there {
+				queues++
+			}
+		}
+		assert.Equal(t, 1, queues, "it waits in order")
+		require.NoError(t, k.Release(t.Context()))
+		require.NoError(t, (<-got).Release(t.Context()))
+		require.NoError(t, take(t, readers, "x", redlock.Exclusive(), redlock.Shared()).Release(t.Context()))
+		require.NoError(t, takeAll(t, readers, abc, redlock.Exclusive()).Release(t.Context()))
+		require.ErrorContains(t, errOf(readers.TryAcquireAll(t.Context(), abc)), "take it back with Exclusive")
+
+		seats, _ := open(t, w, redlock.Permits(3))
+		only := take(t, seats, "x", redlock.Exclusive())
+		isHeld(t, seats, "x", redlock.Exclusive())
+		require.NoError(t, take(t, seats, "x").Release(t.Context()))
+		require.NoError(t, only.Release(t.Context()))
+	})
+}
+
+func TestSharedWithWhatCannotBe(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		require.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Fenced())), "leave out Fenced")
+		require.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Shared(), redlock.Permits(3))), "leave out Permits(3)")
+		seats, _ := open(t, w, redlock.Permits(3))
+		require.ErrorContains(t, errOf(seats.TryAcquire(t.Context(), "x", redlock.Shared())), "leave out Permits(3), or take it back with Exclusive before Shared")
+		require.NoError(t, seats.Check(redlock.Shared(), redlock.Exclusive()), "the last counts")
+		r := take(t, seats, "x", redlock.Exclusive(), redlock.Shared())
+		require.NoError(t, read(t, l, "x").Release(t.Context()))
+		require.NoError(t, r.Release(t.Context()))
+		for _, name := range []string{"redlock:readers:{x}", "redlock:intent:{x}"} {
+			require.ErrorContains(t, errOf(l.TryAcquire(t.Context(), name)), "key of redlock's own")
+		}
+		require.NoError(t, read(t, l, "x", redlock.Fair()).Release(t.Context()))
+	})
+}
+
+// TestOnlyALockOfOneNameIsDowngraded: the other names of a set would be extended no more, and the readers of all slots
+// of a name would be in one set, and void each other.
+func TestOnlyALockOfOneNameIsDowngraded(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		set, permit := takeAll(t, l, abc), take(t, l, "x", redlock.Permits(3))
+		assert.ErrorContains(t, set.Downgrade(t.Context()), "of several names")
+		assert.ErrorContains(t, permit.Downgrade(t.Context()), "a permit is no writer's lock")
+		time.Sleep(2 * ttl)
+		other, _ := open(t, w)
+		for _, name := range abc {
+			isHeld(t, other, name)
+		}
+		require.True(t, set.Valid() && permit.Valid())
+	})
+}
+
+// TestACloseBesideAReaderThatAsks whether it may share a session is its error.
+func TestACloseBesideAReaderThatAsks(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		read(t, l, "x")
+		time.Sleep(time.Second)
+		onEach(w.Servers()[:3], (*sim.Server).Hang)
+		time.AfterFunc(leg, func() { l.Close() })
+		isOnly(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Shared())), redlock.ErrClosed)
+	})
+}
+
+// TestReadersOfDifferentOwnersShareOneLabel, that of the first.
+func TestReadersOfDifferentOwnersShareOneLabel(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		a, b := read(t, l, "x", redlock.Owner("a")), read(t, l, "x", redlock.Owner("b"))
+		again := read(t, l, "x", redlock.Owner("a"))
+		assert.Equal(t, "a", redlock.HolderOf(a.Value()).Owner)
+		assert.Equal(t, a.Value(), b.Value())
+		assert.Equal(t, a.Value(), again.Value())
+		for _, k := range []*redlock.Lock{a, again, b} {
+			require.NoError(t, k.Release(t.Context()))
+		}
+		b = read(t, l, "x", redlock.Owner("b"))
+		assert.Equal(t, "b", redlock.HolderOf(b.Value()).Owner)
+	})
+}
+
+// A throng is a process of which so many callers want the lock again as soon as they have released it.
+type throng struct{ writers, readers int }
+
+// throngs has the callers of several processes come again and again for a while. It returns the longest time that one
+// of them waited, also for what came too late.
+func throngs(t *testing.T, w *sim.World, hold time.Duration, all []throng, opts ...redlock.Option) (longest time.Duration) {
+	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer stop()
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	for _, of := range all {
+		l, _ := open(t, w)
+		for i := range of.writers + of.readers {
+			opts := slices.Clone(opts)
+			if i >= of.writers {
+				opts = append(opts, redlock.Shared())
+			}
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					began := time.Now()
+					lock, err := l.Acquire(ctx, "x", opts...)
+					mu.Lock()
+					longest = max(longest, time.Since(began))
+					mu.Unlock()
+					if err == nil {
+						time.Sleep(hold)
+						assert.NoError(t, lock.Release(t.Context()))
+					}
+				}
+			})
+		}
+	}
+	callers.Wait()
+	return longest
+}
+
+// TestNobodyStarvesAmongReadersAndWriters that come again at once: each waits for twenty turns at most, whether the
+// others are of its own process, or of others, or of both.
+func TestNobodyStarvesAmongReadersAndWriters(t *testing.T) {
+	const hold = near / 2
+	for name, all := range map[string][]throng{
+		"a reader beside writers of its process":             {{8, 1}},
+		"a reader beside writers of another":                 {{16, 0}, {0, 1}},
+		"a reader beside two writers of another":             {{2, 0}, {0, 1}},
+		"a reader beside writers of its process and another": {{8, 1}, {8, 0}},
+		"a reader beside many processes":                     append(slices.Repeat([]throng{{1, 0}}, 16), throng{0, 1}),
+		"a writer beside readers of its process":             {{1, 8}},
+		"a writer beside readers of another":                 {{1, 0}, {0, 8}},
+		"a writer beside readers of many":                    append(slices.Repeat([]throng{{0, 1}}, 16), throng{1, 0}),
+		"both in many processes":                             slices.Repeat([]throng{{1, 1}}, 4),
+		"both, each of processes of its own":                 slices.Repeat([]throng{{1, 0}, {0, 1}}, 8),
+	} {
+		for kind, opts := range map[string][]redlock.Option{"": nil, ", fair": {redlock.Fair()}} {
+			simulateCase(t, name+kind, 3, func(t *testing.T, w *sim.World) {
+				w.SetNet(sim.Fixed(near / 2))
+				turn := hold + 4*near
+				if len(all) > 1 {
+					turn = 5 * time.Millisecond // of a process
+				}
+				assert.LessOrEqual(t, throngs(t, w, hold, all, opts...), 20*turn)
+			})
+		}
+	}
+}
+
+// TestADowngradeLetsReadersOfItsProcessIn at once.
+func TestADowngradeLetsReadersOfItsProcessIn(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		k := take(t, l, "x")
+		got := waits(t.Context(), t, l, redlock.Shared())
+		time.Sleep(time.Second)
+		assert.LessOrEqual(t, took(func() {
+			require.NoError(t, k.Downgrade(t.Context()))
+			require.NoError(t, (<-got).Release(t.Context()))
+		}), 3*rtt)
+		assert.True(t, k.Valid())
+	})
+}

@@ -1,0 +1,636 @@
+package redlock_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
+)
+
+// TestExtendCountsFromItsStart: what the extension's votes took is used up too.
+func TestExtendCountsFromItsStart(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
+		lock := take(t, l, "x")
+		assert.Equal(t, validity, lock.Remaining())
+		time.Sleep(5 * time.Second)
+		require.NoError(t, lock.Extend(t.Context()))
+		assert.Equal(t, validity, lock.Remaining())
+		start := time.Now()
+		<-lock.Context().Done()
+		assert.Equal(t, validity, time.Since(start), "and it ends when it said")
+	})
+}
+
+// TestExtendCountsOnlyNodesThatStillHeld the lock.
+func TestExtendCountsOnlyNodesThatStillHeld(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
+		lock := take(t, l, "x")
+		time.Sleep(time.Second)
+		w.Servers()[0].Del("x")
+		w.Servers()[1].Set("x", "another", time.Minute)
+		require.NoError(t, lock.Extend(t.Context()))
+		assert.Equal(t, 3, lock.Votes())
+		assert.Equal(t, 4, holding(w, "x"), "an extension does not make the missing key")
+
+		time.Sleep(rtt + 1) // it is made by a request of its own
+		w.Servers()[0].Del("x")
+		w.Servers()[2].Del("x")
+		before := lock.Remaining()
+		err := lock.Extend(t.Context())
+		isOnly(t, err, redlock.ErrLost)
+		assert.Positive(t, before, "long before its deadline")
+		assert.Same(t, err, context.Cause(lock.Context()))
+		assert.Zero(t, lock.Remaining())
+		var lost *redlock.QuorumError
+		require.ErrorAs(t, err, &lost)
+		assert.Equal(t, "extend", lost.Op)
+		time.Sleep(leg + 1)
+		assert.Equal(t, map[string]string{"x": "another"}, w.Servers()[1].Keys())
+		assert.Equal(t, 1, holding(w, "x"), "the minority that was left is given back")
+	})
+}
+
+// TestExtendThatFailsLeavesTheLock as it was, and may be tried again.
+func TestExtendThatFailsLeavesTheLock(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
+		lock := take(t, l, "x")
+		onEach(w.Servers()[:3], (*sim.Server).Crash)
+		isOnly(t, lock.Extend(t.Context()), redlock.ErrNoQuorum)
+		assert.NoError(t, lock.Context().Err())
+		assert.Equal(t, validity-rtt, lock.Remaining(), "the two nodes that did extend cannot prolong it")
+		assert.Equal(t, 5, lock.Votes())
+		onAll(w, (*sim.Server).Restart)
+		time.Sleep(time.Second)
+		assert.NoError(t, lock.Extend(t.Context()))
+		assert.Equal(t, validity, lock.Remaining())
+	})
+}
+
+// TestALateQuorumOfAnExtensionCounts if it is in time for the deadline, although
+// the caller was told ErrNoQuorum.
+func TestALateQuorumOfAnExtensionCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, l := puppets(t, 3, func(_ int, op protocol.Op, _ int) answer {
+			if op == protocol.OpExtend {
+				return answer{outcome: protocol.Granted, after: time.Second}
+			}
+			return grants
+		}, redlock.TTL(ttl), redlock.Renew(false))
+		lock := take(t, l, "x")
+		time.Sleep(5 * time.Second)
+		start := time.Now()
+		isOnly(t, lock.Extend(t.Context()), redlock.ErrNoQuorum)
+		time.Sleep(time.Second)
+		assert.Equal(t, start.Add(ttl-redlock.Drift(ttl)), lock.Until())
+	})
+}
+
+// extensions returns a function that tells when, counted from now, the first
+// server was asked for extensions.
+func extensions(w *sim.World) func() []time.Duration {
+	start := time.Now()
+	var mu sync.Mutex
+	var at []time.Duration
+	w.Watch(func(s sim.Step) {
+		if s.Stage == sim.Submitted && s.Op == protocol.OpExtend && s.Node == 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, s.At.Sub(start))
+		}
+	})
+	return func() []time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		seen := at
+		at = nil
+		return seen
+	}
+}
+
+// TestRenewalsComeEveryThirdOfTheTTL, counted from the start of the last, and
+// keep the lock for as long as one likes.
+func TestRenewalsComeEveryThirdOfTheTTL(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		asked := extensions(w)
+		l, _ := open(t, w, redlock.TTL(ttl), unspread)
+		lock := take(t, l, "x")
+		time.Sleep(time.Hour)
+		require.True(t, lock.Valid())
+		at := asked()
+		require.Len(t, at, int(time.Hour/(ttl/3)))
+		for i := range at {
+			assert.Equal(t, time.Duration(i+1)*(ttl/3), at[i])
+		}
+		require.NoError(t, lock.Release(t.Context()))
+		time.Sleep(time.Minute)
+		assert.Empty(t, asked(), "a released lock is not renewed")
+		assert.Zero(t, holding(w, "x"))
+	})
+}
+
+// TestManyLocksAreRenewedEachInItsTime by the one agenda.
+func TestManyLocksAreRenewedEachInItsTime(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		var locks []*redlock.Lock
+		for i := range 50 {
+			time.Sleep(37 * time.Millisecond)
+			locks = append(locks, take(t, l, fmt.Sprint("x", i), redlock.TTL(time.Duration(1+i%7)*time.Second), redlock.Renew(i%5 > 0)))
+		}
+		lost := 0
+		for i, lock := range locks {
+			if i%5 > 0 {
+				continue
+			}
+			<-lock.Context().Done()
+			lost++
+		}
+		time.Sleep(time.Minute)
+		for i, lock := range locks {
+			assert.Equal(t, i%5 > 0, lock.Valid(), "lock %d", i)
+		}
+		assert.Equal(t, 10, lost)
+	})
+}
+
+// TestMaxHoldEndsALockThatRenewsWell. It counts from the grant.
+func TestMaxHoldEndsALockThatRenewsWell(t *testing.T) {
+	for _, most := range []time.Duration{time.Second, ttl, 25 * time.Second, time.Hour} {
+		simulateCase(t, most.String(), 5, func(t *testing.T, w *sim.World) {
+			asked := extensions(w)
+			l, _ := open(t, w, redlock.TTL(ttl), redlock.MaxHold(most))
+			lock := take(t, l, "x")
+			assert.Equal(t, min(most, validity), lock.Remaining())
+			start := time.Now()
+			time.AfterFunc(most-rtt-1, func() { assert.NoError(t, lock.Extend(t.Context())) }) // does not help
+			<-lock.Context().Done()
+			assert.Equal(t, most, time.Since(start))
+			isOnly(t, lock.Release(t.Context()), redlock.ErrLost)
+			for _, at := range asked() {
+				assert.Less(t, at, most+rtt, "no renewal that could not prolong it")
+			}
+		})
+	}
+}
+
+// TestARenewalThatCameToNothingIsRepeated until it works, or the old deadline.
+func TestARenewalThatCameToNothingIsRepeated(t *testing.T) {
+	const retry = ttl / 16
+	for name, ail := range map[string]struct {
+		of     func(*sim.Server)
+		answer time.Duration // from the request until the renewal has come to nothing
+	}{
+		"refused connections": {(*sim.Server).Crash, leg + leg},  // when the others have replied
+		"no answer":           {(*sim.Server).Hang, nodeTimeout}, // after the node timeout
+	} {
+		simulateCase(t, name+", healed in time", 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w, redlock.TTL(ttl))
+			lock := take(t, l, "x")
+			for _, s := range w.Servers()[:3] {
+				ail.of(s)
+			}
+			time.Sleep(9 * time.Second)
+			assert.True(t, lock.Valid())
+			for _, s := range w.Servers()[:3] {
+				s.Resume()
+				s.Restart()
+			}
+			time.Sleep(time.Hour)
+			assert.True(t, lock.Valid(), "the next try renewed it")
+		})
+		simulateCase(t, name+", too long", 5, func(t *testing.T, w *sim.World) {
+			asked := extensions(w)
+			l, _ := open(t, w, redlock.TTL(ttl), unspread)
+			lock := take(t, l, "x")
+			for _, s := range w.Servers()[1:4] {
+				ail.of(s)
+			}
+			assert.Equal(t, validity, took(func() { <-lock.Context().Done() }))
+			isOnly(t, context.Cause(lock.Context()), redlock.ErrLost)
+			at := asked()
+			require.Greater(t, len(at), 5)
+			for i := range at {
+				assert.Equal(t, ttl/3+time.Duration(i)*(ail.answer+retry), at[i], "try %d", i)
+			}
+		})
+	}
+}
+
+// TestLossIsNoticedAtTheRenewal, long before the deadline, if a majority says
+// that the lock is gone. Such a short one is not watched.
+func TestLossIsNoticedAtTheRenewal(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		const ttl = 999 * time.Millisecond
+		l, _ := open(t, w, redlock.TTL(ttl), unspread)
+		lock := take(t, l, "x")
+		onEach(w.Servers()[:3], func(s *sim.Server) { s.Del("x") })
+		assert.Equal(t, ttl/3, took(func() { <-lock.Context().Done() }), "a third of a TTL from the start, and a round trip; less the one that acquired")
+		cause := context.Cause(lock.Context())
+		isOnly(t, cause, redlock.ErrLost)
+		assert.ErrorContains(t, cause, "lock lost: 3 of 5 servers no longer have it (released by another)")
+		assert.Same(t, cause, lock.Release(t.Context()))
+		isOnly(t, lock.Extend(t.Context()), redlock.ErrLost)
+	})
+}
+
+// TestALossNamesTheNodesThatFailed: the cause of the lock's context, the errors of its methods, the event and the log
+// have the last renewal that failed.
+func TestALossNamesTheNodesThatFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   func(*sim.Server)
+		opts []redlock.LockerOption
+	}{
+		"refused connections":      {(*sim.Server).Crash, nil},
+		"no answer, one renewal":   {(*sim.Server).Hang, []redlock.LockerOption{redlock.NodeTimeout(ttl * 9 / 10)}},
+		"an Extend of the caller":  {(*sim.Server).Crash, []redlock.LockerOption{redlock.Renew(false)}},
+		"one that nobody answered": {(*sim.Server).Hang, []redlock.LockerOption{redlock.Renew(false)}},
+	} {
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			seen := &recorder{}
+			book, log := newLogbook(slog.LevelError)
+			l, _ := open(t, w, append(c.opts, redlock.TTL(ttl), redlock.Observe(seen), redlock.Log(log))...)
+			lock := take(t, l, "x")
+			time.Sleep(rtt)
+			onEach(w.Servers()[1:4], c.of)
+			if len(c.opts) > 0 {
+				time.Sleep(ttl / 2)
+				lock.Extend(canceled(t))
+			}
+			<-lock.Context().Done()
+			time.Sleep(ttl / 2)
+			cause := context.Cause(lock.Context())
+			isOnly(t, cause, redlock.ErrLost)
+			assert.Same(t, cause, lock.Release(t.Context()))
+			assert.Same(t, cause, lock.Extend(t.Context()))
+			lost := seen.take(redlock.EventLost)
+			require.Len(t, lost, 1)
+			assert.Same(t, cause, lost[0].Err)
+			var failure *redlock.QuorumError
+			require.ErrorAs(t, cause, &failure)
+			assert.Equal(t, "extend", failure.Op)
+			assert.Equal(t, 2, failure.Votes)
+			require.Len(t, failure.Causes.Errors, 3, "%v", cause)
+			text := fmt.Sprint(book.take(t)[0]["err"])
+			assert.Contains(t, text, "not extended before its deadline (2 of 5 granted, 3 failed; 3 needed)")
+			for i, e := range failure.Causes.Errors {
+				var node *redlock.NodeError
+				require.ErrorAs(t, e, &node)
+				assert.Equal(t, fmt.Sprint("node", i+2), node.Node)
+				assert.LessOrEqual(t, node.After, ttl, "by the time of the loss")
+				assert.Contains(t, text, node.Node)
+			}
+		})
+	}
+}
+
+// TestALockIsGivenBackToNodesThatLackIt, because they were down when it was
+// taken, or have forgotten it: so the margin grows again.
+func TestALockIsGivenBackToNodesThatLackIt(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		w.Servers()[0].Crash()
+		l, _ := open(t, w, redlock.TTL(ttl))
+		k := take(t, l, "x")
+		time.Sleep(rtt)
+		assert.Equal(t, 4, k.Votes())
+		w.Servers()[0].Restart()
+		forget(w.Servers()[1])
+		time.Sleep(ttl/3 + rtt)
+		assert.Equal(t, 5, k.Votes())
+		assert.Equal(t, 5, holding(w, "x"))
+		forget(w.Servers()[3:]...)
+		time.Sleep(ttl)
+		assert.True(t, k.Valid(), "with the old two alone it would have been lost")
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(leg + 1)
+		assert.Zero(t, holding(w, "x"), "what was given back is released, too")
+	})
+}
+
+// TestAnExtensionHasTimeForTheRecords, which another client has changed: they are read behind the votes.
+func TestAnExtensionHasTimeForTheRecords(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		const timeout = 100 * time.Millisecond
+		ls := settled(t, w, 2, redlock.NodeTimeout(timeout))
+		k := take(t, ls[0], "x", redlock.Renew(false))
+		require.NoError(t, take(t, ls[1], "y", redlock.TTL(5*ttl)).Release(t.Context()))
+		w.SetNet(sim.Fixed(timeout * 35 / 100))
+		require.NoError(t, k.Extend(t.Context()))
+	})
+}
+
+// TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys, for however long it is down, and whatever is asked meanwhile.
+func TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys(t *testing.T) {
+	const long = 30 * time.Second
+	for name, c := range map[string]struct {
+		down  time.Duration // 8 s: a renewal or two come to nothing
+		opts  []redlock.Option
+		asked func(t *testing.T, l *redlock.Locker, k *redlock.Lock)
+	}{
+		"for a moment": {0, nil, nil},
+		"for 4 s":      {4 * time.Second, nil, nil},
+		"for 8 s":      {8 * time.Second, nil, nil},
+		"two extensions at once": {0, []redlock.Option{redlock.Renew(false)}, func(t *testing.T, _ *redlock.Locker, k *redlock.Lock) {
+			go k.Extend(t.Context())
+			_ = k.Extend(t.Context()) // the first finds that the TTL is not on the new records
+			time.Sleep(time.Second)
+			require.NoError(t, k.Extend(t.Context()))
+		}},
+		"another reader": {0, []redlock.Option{redlock.Shared()}, func(t *testing.T, l *redlock.Locker, _ *redlock.Lock) {
+			isOnly(t, errOf(l.TryAcquire(t.Context(), "x", redlock.TTL(long), redlock.Shared())), redlock.ErrNoQuorum) // its vote would be a new one
+			time.Sleep(2 * long)
+		}},
+	} {
+		simulateCase(t, name, 3, func(t *testing.T, w *sim.World) {
+			l := settled(t, w, 1)[0]
+			k := take(t, l, "x", append(c.opts, redlock.TTL(long))...)
+			if c.asked == nil {
+				time.Sleep(2*long + long/5)
+			}
+			onEach(w.Servers()[:2], (*sim.Server).Crash)
+			time.Sleep(c.down)
+			onEach(w.Servers()[:2], (*sim.Server).Restart)
+			if c.asked == nil {
+				time.Sleep(2 * long)
+			} else {
+				time.Sleep(time.Second)
+				c.asked(t, l, k)
+			}
+			require.NoError(t, k.Release(t.Context()))
+		})
+	}
+}
+
+// TestEachLockHasOneEnd: those that were acquired are released or lost once, an
+// next holder's too, whose hold counts from when it was handed over.
+func TestEachLockHasOneEnd(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.Observe(seen), redlock.TTL(ttl))
+		lock := take(t, l, "x")
+		time.Sleep(rtt)
+		got := waits(t.Context(), t, l)
+		require.NoError(t, lock.Release(t.Context()))
+		nextHolder := <-got
+		require.Equal(t, lock.Value(), nextHolder.Value(), "it was handed over")
+		time.Sleep(time.Second)
+		require.NoError(t, nextHolder.Release(t.Context()))
+		count := map[redlock.EventKind]int{}
+		var holds []time.Duration
+		for _, e := range seen.take() {
+			count[e.Kind]++
+			if e.Kind == redlock.EventReleased {
+				holds = append(holds, e.Elapsed)
+			}
+		}
+		assert.Equal(t, 2, count[redlock.EventAcquired])
+		assert.Zero(t, count[redlock.EventLost])
+		assert.Equal(t, []time.Duration{2 * rtt, time.Second + rtt}, holds, "the release of the next holder takes a round trip")
+	})
+}
+
+// TestALockAfterReleasedOnesStillEnds: the timer that was stopped with the last
+// of them is set again.
+func TestALockAfterReleasedOnesStillEnds(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		for range 3 {
+			lock := take(t, l, "x", redlock.TTL(time.Hour), redlock.Renew(false))
+			assert.NoError(t, lock.Release(t.Context()))
+		}
+		kept := take(t, l, "y", redlock.TTL(time.Hour), redlock.Renew(false))
+		left := kept.Remaining()
+		assert.Equal(t, left, took(func() { <-kept.Context().Done() }))
+	})
+}
+
+// TestRenewalsAreSpread: locks that were taken together are not renewed all at once but in
+// steps, so that renewals travel together, and none later than at a third of the TTL.
+func TestRenewalsAreSpread(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		asked := extensions(w)
+		l, _ := open(t, w, redlock.TTL(ttl))
+		for i := range 100 {
+			go l.TryAcquire(t.Context(), fmt.Sprint("x", i))
+		}
+		time.Sleep(ttl / 3)
+		moments := map[time.Duration]bool{}
+		var quarters [4]int
+		for _, at := range asked() {
+			require.Greater(t, at, ttl/4)
+			require.LessOrEqual(t, at, ttl/3)
+			moments[at] = true
+			quarters[(at-ttl/4-1)*4/(ttl/12)]++
+		}
+		assert.Greater(t, len(moments), 25)
+		assert.LessOrEqual(t, len(moments), int(ttl/12/(20*time.Millisecond))+2)
+		for _, n := range quarters {
+			assert.Greater(t, n, 5, "%v", quarters)
+		}
+	})
+}
+
+// watchedAt is when a lock that was taken just now is certainly watched, and long
+// before it is renewed.
+const watchedAt = time.Second
+
+// TestALossIsToldAtOnce, whatever became of the key on a majority, also to a holder who
+// does not renew.
+func TestALossIsToldAtOnce(t *testing.T) {
+	for name, change := range map[string]func(s *sim.Server){
+		"DEL":             func(s *sim.Server) { s.Del("x") },
+		"FLUSHALL":        (*sim.Server).Flush,
+		"SET by somebody": func(s *sim.Server) { s.Set("x", "another", time.Hour) },
+	} {
+		for _, renews := range []bool{true, false} {
+			simulateCase(t, fmt.Sprint(name, ", renews: ", renews), 5, func(t *testing.T, w *sim.World) {
+				l, _ := open(t, w)
+				lock := take(t, l, "x", redlock.Renew(renews))
+				time.Sleep(watchedAt)
+				for _, s := range w.Servers()[:3] {
+					change(s)
+				}
+				assert.Equal(t, leg+rtt, took(func() { <-lock.Context().Done() }), "a hint, and a look")
+				cause := context.Cause(lock.Context())
+				isOnly(t, cause, redlock.ErrLost)
+				assert.ErrorContains(t, cause, "3 of 5 servers no longer have it (")
+				var failure *redlock.QuorumError
+				require.ErrorAs(t, cause, &failure)
+				assert.LessOrEqual(t, failure.Votes, 2, "the others are not waited for")
+				assert.Len(t, failure.Causes.Errors, 3)
+				assert.Same(t, cause, lock.Release(t.Context()))
+			})
+		}
+	}
+}
+
+// TestAMinorityThatLosesTheKeyIsGivenTheLockAgainSoon, and it is watched there as before.
+func TestAMinorityThatLosesTheKeyIsGivenTheLockAgainSoon(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		time.Sleep(watchedAt)
+		for range 3 {
+			w.Servers()[0].Del("x")
+			w.Servers()[1].Flush()
+			time.Sleep(100 * time.Millisecond)
+			assert.Equal(t, 5, holding(w, "x"))
+			assert.True(t, lock.Valid())
+			assert.Equal(t, 5, lock.Votes())
+		}
+		time.Sleep(ttl)
+		onEach(w.Servers()[:3], func(s *sim.Server) { s.Del("x") })
+		assert.LessOrEqual(t, took(func() { <-lock.Context().Done() }), 100*time.Millisecond)
+	})
+}
+
+// TestLocksThatAreSoonReleasedAreNotWatched: it would cost as much as they do.
+func TestLocksThatAreSoonReleasedAreNotWatched(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		r := recorded(w)
+		for range 1000 {
+			require.NoError(t, take(t, l, "x").Release(t.Context()))
+		}
+		for range 100 { // too short to be worth it
+			lock := take(t, l, "x", redlock.TTL(900*time.Millisecond))
+			time.Sleep(200 * time.Millisecond)
+			require.NoError(t, lock.Release(t.Context()))
+		}
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpWatch))
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpLook))
+	})
+}
+
+// TestToWatchALockCostsNoRequestsOfItsOwn, but for those that begin it.
+func TestToWatchALockCostsNoRequestsOfItsOwn(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, unspread)
+		r := recorded(w)
+		lock := take(t, l, "x")
+		time.Sleep(watchedAt)
+		assert.Len(t, r.of(sim.Submitted, protocol.OpWatch), 5, "the connection for hints")
+		assert.Len(t, r.of(sim.Submitted, protocol.OpLook), 2*5, "a look before it is there, and one after")
+		r.forget()
+		time.Sleep(10 * ttl / 3)
+		assert.Len(t, r.of(sim.Submitted, protocol.OpExtend), 10*5)
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpWatch))
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpLook))
+		for _, s := range w.Servers()[:3] { // and it is watched still
+			s.Del("x")
+		}
+		assert.Equal(t, leg+rtt, took(func() { <-lock.Context().Done() }))
+	})
+}
+
+// TestHintsInVainCostFewLooks: a key that changes all the time, or a server whose
+// table of tracked keys is full, keeps no client busy.
+func TestHintsInVainCostFewLooks(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w)
+		lock := take(t, l, "x")
+		time.Sleep(watchedAt)
+		r := recorded(w)
+		for range 30_000 {
+			onAll(w, func(s *sim.Server) { s.Set("x", lock.Value(), ttl) })
+			time.Sleep(time.Millisecond)
+		}
+		assert.True(t, lock.Valid())
+		assert.LessOrEqual(t, len(r.of(sim.Submitted, protocol.OpLook)), 5*50)
+		assert.LessOrEqual(t, len(r.of(sim.Submitted, protocol.OpExtend)), 5*13, "renewals are what they were")
+	})
+}
+
+// TestALockThatAnotherHasOnAMinorityIsRenewedAsUsual: there is nothing to give back.
+func TestALockThatAnotherHasOnAMinorityIsRenewedAsUsual(t *testing.T) {
+	simulate(t, 5, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, unspread)
+		lock := take(t, l, "x")
+		time.Sleep(watchedAt)
+		r := recorded(w)
+		w.Servers()[0].Set("x", "another", time.Hour)
+		time.Sleep(ttl/3 - watchedAt - 2*rtt)
+		assert.Empty(t, r.of(sim.Submitted, protocol.OpExtend))
+		w.Servers()[0].Del("x")
+		time.Sleep(100 * time.Millisecond)
+		assert.Equal(t, 5, holding(w, "x"), "but when that has gone, it is")
+		assert.True(t, lock.Valid())
+	})
+}
+
+// TestALockThatWasHandedOverIsWatched, also if its key went at that moment.
+func TestALockThatWasHandedOverIsWatched(t *testing.T) {
+	const leg = 50 * time.Millisecond // so that a turn lasts for longer than a lock is not watched
+	for name, before := range map[string]time.Duration{"before": 0, "meanwhile": leg, "after": 5 * leg} {
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			w.SetNet(sim.Fixed(leg))
+			l, _ := open(t, w, redlock.NodeTimeout(time.Second))
+			lock := take(t, l, "x")
+			next := waits(t.Context(), t, l)
+			time.Sleep(4 * leg)
+			r := recorded(w)
+			remove := func() {
+				onEach(w.Servers()[:3], func(s *sim.Server) { s.Del("x") })
+			}
+			if before == 0 {
+				remove()
+			}
+			require.NoError(t, lock.Release(t.Context()))
+			heir := <-next
+			if before > 0 {
+				time.Sleep(before - leg)
+				remove()
+			}
+			require.Equal(t, lock.Value(), heir.Value(), "it was handed over")
+			assert.LessOrEqual(t, took(func() { <-heir.Context().Done() }), 3*leg)
+			isOnly(t, context.Cause(heir.Context()), redlock.ErrLost)
+			assert.Empty(t, r.of(sim.Submitted, protocol.OpExtend))
+		})
+	}
+}
+
+// TestALockThatHasEndedIsNotWatched, whichever way it ended: nothing is left of its watch.
+func TestALockThatHasEndedIsNotWatched(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, w *sim.World, l *redlock.Locker, k *redlock.Lock){
+		"released": func(t *testing.T, _ *sim.World, _ *redlock.Locker, k *redlock.Lock) {
+			require.NoError(t, k.Release(t.Context()))
+		},
+		"closed": func(t *testing.T, _ *sim.World, l *redlock.Locker, _ *redlock.Lock) { require.NoError(t, l.Close()) },
+		"lost": func(_ *testing.T, w *sim.World, _ *redlock.Locker, k *redlock.Lock) {
+			onAll(w, func(s *sim.Server) { s.Del("x") })
+			<-k.Context().Done()
+		},
+		"MaxHold": func(_ *testing.T, _ *sim.World, _ *redlock.Locker, k *redlock.Lock) { <-k.Context().Done() },
+	} {
+		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
+			l, _ := open(t, w)
+			r := recorded(w)
+			lock := take(t, l, "x", redlock.MaxHold(2*time.Second))
+			time.Sleep(watchedAt)
+			require.NotEmpty(t, r.of(sim.Submitted, protocol.OpLook))
+			end(t, w, l, lock)
+			time.Sleep(2 * time.Second) // and the connection for hints is closed
+			r.forget()
+			onAll(w, func(s *sim.Server) { s.Set("x", "another", time.Hour) })
+			onAll(w, (*sim.Server).Flush)
+			synctest.Wait()
+			time.Sleep(ttl)
+			assert.Empty(t, r.of(sim.Hinted, protocol.OpWatch))
+			assert.Empty(t, r.of(sim.Submitted, protocol.OpLook))
+			assert.Zero(t, holding(w, "x"))
+		})
+	}
+}
