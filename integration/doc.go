@@ -36,10 +36,4 @@
 // Where time is what a promise is about, the limit stands far from both what is
 // right and what would be wrong: a vote that waits for a hung node takes five
 // seconds here, and one that does not takes milliseconds.
-//
-// Random choices come from a seed that is printed, and given by -seed:
-//
-//	go test ./integration -run Cancelled -seed 42
-//
-// The servers' and clients' timing is not replayed by that.
 package integration

@@ -42,43 +42,6 @@ func (r *rig) mapOf(t *testing.T, version int, groups []groupSpec) redlock.Map {
 	return m
 }
 
-// TestWorkFallsInProportionToTheGroups: with three groups each server gets a third of the commands that
-// a server gets where there is one group.
-func TestWorkFallsInProportionToTheGroups(t *testing.T) {
-	t.Parallel()
-	const names = 900
-	work := func(groups int) float64 {
-		r := newRig(t, fleet.Options{Nodes: groups * perGroup, Volatile: true})
-		var specs []groupSpec
-		for i := range groups {
-			specs = append(specs, groupSpec{redlock.Group{Name: string(rune('a' + i))}, []int{3 * i, 3*i + 1, 3*i + 2}})
-		}
-		l, err := redlock.NewGroups(r.mapOf(t, 1, specs), redlock.MemoryGuard(false))
-		require.NoError(t, err)
-		defer l.Close()
-		answer := func() {
-			for i := range 30 { // names, among which each group has some
-				answered(t, l, fmt.Sprint("tenant/", i))
-			}
-		}
-		answer() // a server with which there is no connection yet gets no work
-		for i := range names {
-			require.NoError(t, l.Do(t.Context(), fmt.Sprint("tenant/", i), func(context.Context) error { return nil }))
-		}
-		answer() // a server that is slower than the others of its group has work to do still
-		total := 0
-		for i := range groups * perGroup {
-			n := r.statistic(t, i, "commandstats", "cmdstat_set")
-			assert.InEpsilon(t, names/groups, n, 0.15, "server %d of %d groups", i, groups)
-			total += n
-		}
-		return float64(total) / float64(groups*perGroup)
-	}
-	one, three := work(1), work(3)
-	t.Logf("SETs a server: %.0f with one group, %.0f with three", one, three)
-	assert.InEpsilon(t, one/3, three, 0.05)
-}
-
 // A mapChange is clients of groups that come and go while the map changes.
 type mapChange struct {
 	*rig

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,4 +151,19 @@ func TestARestartMeansAQuarantineEvenIfTheMemoryIsKept(t *testing.T) {
 		assert.GreaterOrEqual(t, time.Since(began), ttl)
 		require.NoError(t, lock.Release(context.Background()))
 	})
+}
+
+// lockConnections returns the ids of the connections by which locks are taken. Beside them is one
+// for hints, if the machine was so busy that a lock was held for longer than some milliseconds.
+func lockConnections(t *testing.T, c redis.Conn) (ids []string) {
+	t.Helper()
+	list, err := redis.String(c.Do("CLIENT", "LIST"))
+	require.NoError(t, err)
+	for line := range strings.Lines(list) {
+		if strings.Contains(line, " name=redlock ") {
+			id, _, _ := strings.Cut(line, " ")
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

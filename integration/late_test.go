@@ -122,14 +122,15 @@ func TestASetThatArrivesAfterItsReleaseIsNotRun(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
 		for n := range 20 {
 			i := n % nodes
-			var dials atomic.Int32
-			former := relayed(t, r.addr(i)) // the way of the first connection
+			var isHeld atomic.Bool
+			former := relayed(t, r.addr(i)) // the way of all connections until it is held: a busy machine loses some
 			s := newStaller(t, r, i, pool.NetDial(func(ctx context.Context, network, address string) (net.Conn, error) {
-				if dials.Add(1) == 1 {
+				if !isHeld.Load() {
 					address = former.Addr()
 				}
 				return new(net.Dialer).DialContext(ctx, network, address)
 			}))
+			isHeld.Store(true)
 			former.Break(relay.Requests, relay.Fault{Mode: relay.Hold})
 			s.lose(t, n, func() { connected(t, s.locker) })
 			connected(t, s.locker)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"testing"
@@ -36,14 +35,16 @@ const (
 	tick = 2 * time.Millisecond
 )
 
-var seed = flag.Uint64("seed", 0, "seed of random choices; 0 draws one")
-
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleEnv); role != "" {
-		os.Exit(play(role))
+	if text := os.Getenv(leaverEnv); text != "" {
+		if err := leave(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	// Most tests wait most of the time, so more run at once than there are processors.
-	if err := flag.Set("test.parallel", "5"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	code := m.Run()
@@ -78,18 +79,6 @@ func poll(t *testing.T, limit time.Duration, wrong func() error) time.Duration {
 		}
 		<-ticker.C
 	}
-}
-
-// chance returns the test's sources of random choices, one for each number, because goroutines
-// cannot share one.
-func chance(t *testing.T) func(who int) *rand.Rand {
-	t.Helper()
-	s := *seed
-	if s == 0 {
-		s = rand.Uint64()
-	}
-	t.Logf("replay the choices with -seed %d", s)
-	return func(who int) *rand.Rand { return rand.New(rand.NewPCG(s, uint64(who))) }
 }
 
 // share has several callers do something n times in all.

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
@@ -17,65 +15,6 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
-
-// TestFivePermitsOnRealServers: many callers of several processes, of which never more than
-// five hold a permit at a time, and five at some time; with all servers and while two are paused.
-func TestFivePermitsOnRealServers(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		const k, callers, turns = 5, 4, 4
-		lockers := make([]*redlock.Locker, 4)
-		for i := range lockers {
-			lockers[i] = r.locker(t)
-		}
-		compete := func() {
-			var mu sync.Mutex
-			holders := map[*redlock.Lock]bool{}
-			full := make(chan struct{}) // all permits are held at one time; the first holders wait for that
-			isFull := sync.OnceFunc(func() { close(full) })
-			var all sync.WaitGroup
-			for _, l := range lockers {
-				for range callers {
-					all.Go(func() {
-						for range turns {
-							lock, err := l.Acquire(context.Background(), "pool", redlock.Permits(k))
-							if !assert.NoError(t, err) {
-								return
-							}
-							mu.Lock()
-							for other := range holders {
-								assert.NotEqual(t, other.Permit(), lock.Permit())
-							}
-							holders[lock] = true
-							assert.LessOrEqual(t, len(holders), k)
-							if len(holders) == k {
-								isFull()
-							}
-							mu.Unlock()
-							select {
-							case <-full:
-							case <-time.After(failAfter):
-							}
-							<-time.After(10 * time.Millisecond) // of work
-							mu.Lock()
-							delete(holders, lock)
-							mu.Unlock()
-							assert.NoError(t, lock.Release(context.Background()))
-						}
-					})
-				}
-			}
-			all.Wait()
-			select {
-			case <-full:
-			default:
-				assert.Fail(t, "a permit stayed idle while callers waited")
-			}
-		}
-		compete()
-		r.fail(t, paused, 1, 3)
-		compete()
-	})
-}
 
 // A missing node is one that a client does not reach.
 type missing struct {

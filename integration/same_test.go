@@ -68,18 +68,3 @@ func TestOneServerGivenTwiceHasOneVote(t *testing.T) {
 		})
 	}
 }
-
-func TestOneServerByThreeNamesIsNoQuorum(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fleet.Options{Nodes: 1})
-	locker := openUnconnected(t, []string{r.URLs()[0], r.URLs()[0] + "/1", r.URLs()[0] + "/2"})
-	_, err := locker.TryAcquire(context.Background(), "triplet")
-	wantOnly(t, redlock.ErrNoQuorum, err)
-	require.ErrorIs(t, err, redlock.ErrSameServer)
-	var failure *redlock.QuorumError
-	require.ErrorAs(t, err, &failure)
-	require.Len(t, failure.Causes.Errors, 2, "%v", err)
-	for _, cause := range failure.Causes.Errors {
-		require.ErrorIs(t, cause, redlock.ErrSameServer)
-	}
-}
