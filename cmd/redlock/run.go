@@ -51,8 +51,7 @@ midnight, for machines that are a little early. For a job of every few hours wri
 --once-per 1h, or 30m if it starts at half past an hour of UTC.
 
 What the command leaves running in its process group when it ends is ended, too.
-A lock that nobody releases, as that of a redlock which was killed, is free one TTL
-later.
+If redlock itself is killed, the lock expires after one TTL.
 
 The command finds in its environment
   REDLOCK_NAME         the name
