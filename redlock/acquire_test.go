@@ -61,9 +61,8 @@ func TestAcquireCountsValidityFromTheStart(t *testing.T) {
 	})
 }
 
-// TestAcquireRechecksValidityOnReturn: votes that came in time are worth
-// nothing to a process that was paused, or a machine that slept, before it
-// could look at them.
+// TestAcquireRechecksValidityOnReturn: votes that came in time are worth nothing to a process that
+// was paused, or a machine that slept, before it could look at them.
 func TestAcquireRechecksValidityOnReturn(t *testing.T) {
 	t.Parallel()
 	for pause, valid := range map[time.Duration]bool{
@@ -285,8 +284,7 @@ func TestCheckFindsWhatAcquireWouldRefuse(t *testing.T) {
 	})
 }
 
-// TestRetriesAreCountedAndKeepTheInterval exactly, for contention and for an
-// outage.
+// TestRetriesAreCountedAndKeepTheInterval exactly, for contention and for an outage.
 func TestRetriesAreCountedAndKeepTheInterval(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []answer{refuses, faults[0], faults[2]} {
@@ -314,8 +312,7 @@ func TestRetriesAreCountedAndKeepTheInterval(t *testing.T) {
 	}
 }
 
-// TestARetryIntervalIsKeptTo although the lock is released in the process
-// meanwhile.
+// TestARetryIntervalIsKeptTo although the lock is released in the process meanwhile.
 func TestARetryIntervalIsKeptTo(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
@@ -323,19 +320,6 @@ func TestARetryIntervalIsKeptTo(t *testing.T) {
 		time.AfterFunc(time.Second, func() { lock.Release(t.Context()) })
 		assert.Equal(t, time.Minute+rtt, took(func() {
 			_, err := l.Acquire(t.Context(), "x", redlock.RetryInterval(time.Minute))
-			assert.NoError(t, err)
-		}))
-	})
-}
-
-// TestAStaleVoteIsTriedAgainAtOnce: no other client is in the way.
-func TestAStaleVoteIsTriedAgainAtOnce(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, c := open(t, w, redlock.TTL(ttl))
-		time.AfterFunc(leg, c.Pause)
-		time.AfterFunc(ttl, c.Resume)
-		assert.Equal(t, ttl+rtt, took(func() {
-			_, err := l.Acquire(t.Context(), "x")
 			assert.NoError(t, err)
 		}))
 	})
@@ -526,92 +510,4 @@ func TestABlipIsNoOutageForAReaderThatJoins(t *testing.T) {
 		second := waited(t, l, "x", redlock.Shared())
 		assert.Equal(t, first.Value(), second.Value())
 	})
-}
-
-// TestOneServerHasOneVote though two nodes lead to it, by two addresses or two databases: in an acquisition, in an
-// extension, and in a token.
-func TestOneServerHasOneVote(t *testing.T) {
-	t.Parallel()
-	for _, op := range []protocol.Op{protocol.OpAcquire, protocol.OpExtend, protocol.OpRaise} {
-		synctest.Test(t, func(t *testing.T) {
-			_, l := puppets(t, 5, func(i int, asked protocol.Op, _ int) answer {
-				a := answer{outcome: protocol.Granted, run: []string{"a", "b", "b", "d", "e"}[i]}
-				switch {
-				case asked == op && i >= 3: // three nodes grant, of two servers
-					return faults[0]
-				case asked == protocol.OpAcquireFenced:
-					a.floor = 1
-				}
-				return a
-			}, redlock.Renew(false))
-			var opts []redlock.Option
-			if op == protocol.OpRaise {
-				opts = append(opts, redlock.Fenced())
-			}
-			k, err := l.TryAcquire(t.Context(), "x", opts...)
-			if op == protocol.OpExtend {
-				require.NoError(t, err)
-				err = k.Extend(t.Context())
-			}
-			isOnly(t, err, redlock.ErrNoQuorum)
-			require.ErrorIs(t, err, redlock.ErrSameServer)
-			assert.Regexp(t, "puppet[23]: the same server must not vote twice: this is puppet[23]", err.Error())
-		})
-	}
-}
-
-// TestAVoteEndsWithTheReplyThatDecidesIt, and no later. One that is lost is taken back on all nodes; one that is won
-// counts the votes that come later. Node i answers i+1 milliseconds after the start.
-func TestAVoteEndsWithTheReplyThatDecidesIt(t *testing.T) {
-	t.Parallel()
-	const (
-		ms   = time.Millisecond
-		undo = 100 * time.Microsecond // to learn from the nodes that refused who is in the way
-	)
-	down := faults[2] // it says so at the start
-	for name, c := range map[string]struct {
-		votes []answer
-		ends  time.Duration
-		err   error
-		at    int // votes at the end, if it is won
-	}{
-		"the third of five wins":          {[]answer{grants, refuses, grants, grants, grants}, 4 * ms, nil, 4},
-		"with two that are down":          {[]answer{down, down, grants, grants, grants}, 5 * ms, nil, 3},
-		"all of two":                      {[]answer{grants, grants}, 2 * ms, nil, 2},
-		"one that is silent":              {[]answer{grants, faults[3], grants}, 3 * ms, nil, 2},
-		"the third that refuses loses":    {[]answer{refuses, refuses, refuses, grants, grants}, 3*ms + undo, redlock.ErrHeld, 0},
-		"one of two refuses":              {[]answer{refuses, grants}, ms + undo, redlock.ErrHeld, 0},
-		"refusals and faults":             {[]answer{faults[0], refuses, faults[1], grants, grants}, 3*ms + undo, redlock.ErrHeld, 0},
-		"the third that fails":            {[]answer{faults[0], grants, faults[1], down, grants}, 3 * ms, redlock.ErrNoQuorum, 0},
-		"all are silent":                  {[]answer{faults[3], faults[3], faults[3]}, nodeTimeout, redlock.ErrNoQuorum, 0},
-		"too many are silent, none holds": {[]answer{grants, faults[3], faults[3]}, nodeTimeout, redlock.ErrNoQuorum, 0},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ps, l := puppets(t, len(c.votes), func(i int, op protocol.Op, _ int) answer {
-				if op == protocol.OpRelease {
-					return answer{outcome: protocol.Refused, after: undo}
-				}
-				a := c.votes[i]
-				a.after = time.Duration(i+1) * ms
-				return a
-			}, redlock.TTL(ttl))
-			var lock *redlock.Lock
-			var err error
-			assert.Equal(t, c.ends, took(func() { lock, err = l.TryAcquire(t.Context(), "x") }), name)
-			if c.err == nil {
-				require.NoError(t, err, name)
-				time.Sleep(nodeTimeout)
-				assert.Equal(t, c.at, lock.Votes(), name)
-				return
-			}
-			isOnly(t, err, c.err)
-			for i, p := range ps {
-				asked, _ := p.requests(protocol.OpAcquire)
-				released, _ := p.requests(protocol.OpRelease)
-				if assert.Len(t, released, 1, "%s: node %d must be asked to forget", name, i) {
-					assert.Equal(t, asked[0].Value, released[0].Value)
-				}
-			}
-		})
-	}
 }

@@ -2,6 +2,8 @@ package redlock_test
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,29 +109,26 @@ func TestAnAdoptedLockIsLikeAnyOther(t *testing.T) {
 	})
 }
 
+// TestALossOfAnAdoptedLockIsTold, and it ends at its deadline or its MaxHold.
 func TestALossOfAnAdoptedLockIsTold(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		value := abandoned(t, w, "x")
 		l, _ := open(t, w)
-		k := adopt(t, l, "x", value)
+		k := adopt(t, l, "x", abandoned(t, w, "x"))
 		time.Sleep(watchedAt)
 		onAll(w, func(s *sim.Server) { s.Del("x") })
 		assert.LessOrEqual(t, took(func() { <-k.Context().Done() }), leg+rtt)
 		isOnly(t, context.Cause(k.Context()), redlock.ErrLost)
 
-		value = abandoned(t, w, "y")
-		k = adopt(t, l, "y", value)
-		until := time.Now().Add(k.Remaining())
-		cutOff(w, 1)
-		<-k.Context().Done()
-		assert.Equal(t, until, time.Now(), "without a quorum it ends at its deadline")
-
-		value = abandoned(t, w, "z")
-		other, _ := open(t, w)
-		k = adopt(t, other, "z", value, redlock.MaxHold(ttl/2))
+		k = adopt(t, l, "z", abandoned(t, w, "z"), redlock.MaxHold(ttl/2))
 		assert.Equal(t, ttl/2, took(func() { <-k.Context().Done() }))
 		time.Sleep(rtt)
 		assert.Zero(t, holding(w, "z"))
+
+		k = adopt(t, l, "y", abandoned(t, w, "y"))
+		until := time.Now().Add(k.Remaining())
+		onAll(w, (*sim.Server).Vanish)
+		<-k.Context().Done()
+		assert.Equal(t, until, time.Now(), "without a quorum it ends at its deadline")
 	})
 }
 
@@ -388,23 +387,19 @@ func TestALockIsAdoptedOnce(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		value := abandoned(t, w, "x")
 		l, _ := open(t, w)
-		const callers = 5
-		errs := make(chan error, callers)
-		for range callers {
-			go func() {
-				_, err := l.Adopt(t.Context(), "x", value)
-				errs <- err
-			}()
+		var adopted atomic.Int32
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if _, err := l.Adopt(t.Context(), "x", value); err == nil {
+					adopted.Add(1)
+				} else {
+					assert.ErrorContains(t, err, "use the Lock that it has returned")
+				}
+			})
 		}
-		adopted := 0
-		for range callers {
-			if err := <-errs; err == nil {
-				adopted++
-			} else {
-				assert.ErrorContains(t, err, "use the Lock that it has returned")
-			}
-		}
-		assert.Equal(t, 1, adopted)
+		all.Wait()
+		assert.EqualValues(t, 1, adopted.Load())
 		assert.Error(t, cannotAdopt(t, l, "y", take(t, l, "y").Value()), "nor what it has acquired")
 	})
 }

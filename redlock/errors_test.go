@@ -89,8 +89,7 @@ func TestAQuorumErrorTells(t *testing.T) {
 	})
 }
 
-// TestAQuorumErrorNamesTheSilent nodes once their time is up, and says after
-// how long.
+// TestAQuorumErrorNamesTheSilent nodes once their time is up, and says after how long.
 func TestAQuorumErrorNamesTheSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

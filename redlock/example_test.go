@@ -110,8 +110,7 @@ func ExampleLocker_TryAcquire() {
 	// released: true valid: false
 }
 
-// Acquire waits for as long as its context lets it; the end of that context does not end
-// the lock.
+// Acquire waits for as long as its context lets it; the end of that context does not end the lock.
 func ExampleLocker_Acquire() {
 	locker, closeAll := five(redlock.TTL(5 * time.Second))
 	defer closeAll()

@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 	rec "github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -63,8 +62,7 @@ func cutOff(w *sim.World, client int) {
 	}})
 }
 
-// TestNewServersWaitOneTTL: TryAcquire says for how long, and Acquire waits it
-// out.
+// TestNewServersWaitOneTTL: TryAcquire says for how long, and Acquire waits it out.
 func TestNewServersWaitOneTTL(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		start := time.Now()
@@ -86,25 +84,6 @@ func TestNewServersWaitOneTTL(t *testing.T) {
 		time.Sleep(ttl / 2)
 		assert.Equal(t, 5, k.Votes(), "the last of them began to vote a moment later, and counts since the renewal")
 		assert.NoError(t, k.Release(t.Context()))
-	})
-}
-
-// TestSettledServersCostNoExtraTime: the record is read behind the lock, and by
-// a new process in one more round trip, once.
-func TestSettledServersCostNoExtraTime(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		settled(t, w, 1)
-		l, _ := guarded(t, w)
-		var k *redlock.Lock
-		assert.Equal(t, 2*rtt, took(func() { k = take(t, l, "x") }), "the first time")
-		require.NoError(t, k.Release(t.Context()))
-		for range 3 {
-			assert.Equal(t, rtt, took(func() { k = take(t, l, "x") }))
-			require.NoError(t, k.Release(t.Context()))
-			time.Sleep(3 * time.Minute) // clocks may drift meanwhile, and nothing is to be read anew
-		}
-		time.Sleep(10 * time.Minute)
-		assert.Equal(t, 3*rtt, took(func() { k = take(t, l, "x") }), "the TTL is entered again, before the votes that count")
 	})
 }
 
@@ -166,8 +145,7 @@ func TestAMinorityThatForgotCostsNothing(t *testing.T) {
 	})
 }
 
-// TestTheFirstContactHasTimeForTwoRoundTrips, where one takes more than half
-// of the node timeout.
+// TestTheFirstContactHasTimeForTwoRoundTrips, where one takes more than half of the node timeout.
 func TestTheFirstContactHasTimeForTwoRoundTrips(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		settled(t, w, 1)
@@ -199,27 +177,6 @@ func TestAQuarantineIsWaitedForQuietly(t *testing.T) {
 	})
 }
 
-// TestAnotherNumberOfNodesIsRefused.
-func TestAnotherNumberOfNodesIsRefused(t *testing.T) {
-	simulate(t, 7, func(t *testing.T, w *sim.World) {
-		c := w.NewClient(1)
-		five, err := redlock.New(c.Nodes()[:5], timetest.Clock(c.Clock()), redlock.TTL(ttl))
-		require.NoError(t, err)
-		defer five.Close()
-		k := waited(t, five, "x")
-		require.NoError(t, k.Release(t.Context()))
-
-		seven, _ := guarded(t, w)
-		_, err = seven.Acquire(t.Context(), "x")
-		isOnly(t, err, redlock.ErrNoQuorum)
-		require.ErrorIs(t, err, redlock.ErrSettings)
-		assert.ErrorContains(t, err, "lock by 5 nodes, this one by 7")
-		time.Sleep(leg + 1)
-		assert.Zero(t, holding(w, "x"))
-		require.NoError(t, take(t, five, "x").Release(t.Context()), "the others are not disturbed")
-	})
-}
-
 // TestKeysOfTheLibrarysOwnAreNoNames.
 func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
@@ -236,10 +193,10 @@ func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
 	})
 }
 
-// TestASlowClockOfOurOwnIsTold: a client cannot see which clock is wrong, but not most servers are set
-// ahead at the same time.
+// TestASlowClockOfOurOwnIsTold: a client cannot see which clock is wrong, but not most servers are set ahead at the
+// same time.
 func TestASlowClockOfOurOwnIsTold(t *testing.T) {
-	for fast, isOurs := range map[int]bool{1: false, 2: false, 3: true, 5: true} {
+	for fast, isOurs := range map[int]bool{2: false, 3: true} {
 		simulateCase(t, fmt.Sprint(fast), 5, func(t *testing.T, w *sim.World) {
 			l := settled(t, w, 1)[0]
 			onEach(w.Servers()[:fast], func(s *sim.Server) { s.SetRate(1.02) })
@@ -257,11 +214,12 @@ func TestASlowClockOfOurOwnIsTold(t *testing.T) {
 				return
 			}
 			require.ErrorIs(t, err, redlock.ErrNoQuorum)
+			const behind = "ahead of this machine's clock, which runs slow or stood still"
 			assert.ErrorContains(t, err, "no quorum: this machine's clock runs slower than those of most servers, or stood still")
-			assert.ErrorContains(t, err, "ahead of this machine's clock, which runs slow or stood still")
+			assert.ErrorContains(t, err, behind)
 			assert.NotContains(t, err.Error(), "restarted")
 			<-lock.Context().Done()
-			assert.ErrorContains(t, context.Cause(lock.Context()), "ahead of this machine's clock, which runs slow or stood still")
+			assert.ErrorContains(t, context.Cause(lock.Context()), behind)
 		})
 	}
 }
@@ -392,8 +350,7 @@ func TestAQuarantineIsNeverCutShort(t *testing.T) {
 	})
 }
 
-// TestMaxTTLIsWhatAQuarantineLasts for clients that use shorter locks; a
-// longer one is refused.
+// TestMaxTTLIsWhatAQuarantineLasts for clients that use shorter locks; a longer one is refused.
 func TestMaxTTLIsWhatAQuarantineLasts(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		long := settled(t, w, 1, redlock.TTL(10*ttl))[0]

@@ -30,31 +30,21 @@ func TestWaitersOfAProcessAreServedInOrder(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		lock := take(t, l, "x")
-		type turn struct {
-			waiter int
-			at     time.Time
-		}
-		turns := make(chan turn, 10)
-		for i := range cap(turns) {
-			go func() {
-				lock, err := l.Acquire(t.Context(), "x")
-				assert.NoError(t, err)
-				turns <- turn{i, time.Now()}
-				time.Sleep(time.Second)
-				assert.NoError(t, lock.Release(t.Context()))
-			}()
-			time.Sleep(time.Millisecond)
+		var line []<-chan *redlock.Lock
+		for range 10 {
+			line = append(line, waits(t.Context(), t, l))
 		}
 		time.Sleep(time.Minute)
-		freed := time.Now()
-		require.NoError(t, lock.Release(t.Context()))
-		for i := range cap(turns) {
-			next := <-turns
-			assert.Equal(t, i, next.waiter)
-			assert.LessOrEqual(t, next.at.Sub(freed), 2*rtt+standsBack)
-			freed = next.at.Add(time.Second)
+		for i, got := range line {
+			freed := time.Now()
+			require.NoError(t, lock.Release(t.Context()))
+			lock = <-got
+			assert.LessOrEqual(t, time.Since(freed), 2*rtt+standsBack)
+			for _, other := range line[i+1:] {
+				assert.Empty(t, other)
+			}
+			time.Sleep(time.Second)
 		}
-		time.Sleep(2 * time.Second)
 	})
 }
 
@@ -72,47 +62,6 @@ func TestALocalReleaseWakesTheNextAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, rtt, time.Since(<-freed))
 		assert.NotEqual(t, lock.Value(), next.Value())
-	})
-}
-
-func TestWaitersForDifferentNamesDoNotWaitForEachOther(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		take(t, l, "x")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		go l.Acquire(ctx, "x")
-		time.Sleep(time.Second)
-		assert.Equal(t, rtt, took(func() {
-			_, err := l.Acquire(t.Context(), "y")
-			assert.NoError(t, err)
-		}))
-	})
-}
-
-// TestAWaiterThatGivesUpLeavesTheLine, be it the first or not: the one that stayed is the first then.
-func TestAWaiterThatGivesUpLeavesTheLine(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, longest)
-		lock := take(t, l, "x")
-		var gone sync.WaitGroup
-		for _, patience := range []time.Duration{2 * time.Second, time.Second, 3 * time.Second} {
-			gone.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				assert.Equal(t, patience, took(func() {
-					isOnly(t, errOf(l.Acquire(ctx, "x")), context.DeadlineExceeded)
-				}))
-			})
-			synctest.Wait()
-		}
-		got := waits(t.Context(), t, l)
-		gone.Wait()
-		time.Sleep(time.Second)
-		freed := time.Now()
-		require.NoError(t, lock.Release(t.Context()))
-		<-got
-		assert.LessOrEqual(t, time.Since(freed), standsBack)
 	})
 }
 
@@ -154,8 +103,7 @@ func TestTheWaitIsOverWhenAKeyWithoutTTLGoes(t *testing.T) {
 	})
 }
 
-// waits starts an Acquire and returns where its lock will be, once it has joined
-// the line.
+// waits starts an Acquire and returns where its lock will be, once it has joined the line.
 func waits(ctx context.Context, t *testing.T, l *redlock.Locker, opts ...redlock.Option) <-chan *redlock.Lock {
 	t.Helper()
 	got := make(chan *redlock.Lock, 1)
@@ -251,41 +199,6 @@ func TestALockThatWillNotLastIsNotHandedOver(t *testing.T) {
 			assert.Equal(t, c.handed, lock.Value() == next.Value())
 			if !c.handed {
 				assert.Equal(t, c.ttl-redlock.Drift(c.ttl)-2*c.leg, next.Remaining(), "less the round trip")
-			}
-		})
-	}
-}
-
-// TestWhatTheNextHolderWantsCounts, and not what the holder before wanted.
-func TestWhatTheNextHolderWantsCounts(t *testing.T) {
-	const (
-		short   = ttl / 20 // too short to be looked at
-		forEver = 5 * ttl
-	)
-	for name, c := range map[string]struct {
-		ttl          time.Duration
-		before, next redlock.Option
-		held         time.Duration // by the next
-	}{
-		"it is renewed":       {short, redlock.Renew(false), redlock.MaxHold(0), forEver},
-		"it has no MaxHold":   {ttl, redlock.MaxHold(ttl), redlock.MaxHold(0), forEver},
-		"it has a MaxHold":    {ttl, redlock.MaxHold(0), redlock.MaxHold(rtt), rtt},
-		"it has a longer one": {ttl, redlock.MaxHold(ttl), redlock.MaxHold(3 * ttl), 3 * ttl},
-	} {
-		simulateCase(t, name, 5, func(t *testing.T, w *sim.World) {
-			l, _ := open(t, w, redlock.TTL(c.ttl))
-			lock := take(t, l, "x", c.before)
-			time.Sleep(leg) // the last votes
-			got := waits(t.Context(), t, l, c.next)
-			start := time.Now()
-			require.NoError(t, lock.Release(t.Context()))
-			next := <-got
-			require.Equal(t, lock.Value(), next.Value(), "it was handed over")
-			select {
-			case end := <-endOf(next):
-				assert.Equal(t, c.held, end.Sub(start))
-			case <-time.After(forEver):
-				assert.Equal(t, forEver, c.held)
 			}
 		})
 	}
@@ -436,34 +349,4 @@ func all(t *testing.T, l *redlock.Locker, opts ...redlock.Option) []*redlock.Loc
 		permits[k.Permit()] = k
 	}
 	return permits
-}
-
-// TestNobodyStarvesBesidePermitsOfItsProcess that are taken again at once: their turns end.
-func TestNobodyStarvesBesidePermitsOfItsProcess(t *testing.T) {
-	for name, opts := range map[string][]redlock.Option{"a writer": nil, "a reader": {redlock.Shared()}, "permits of two": {redlock.Permits(2)}} {
-		simulateCase(t, name, 3, func(t *testing.T, w *sim.World) {
-			w.SetNet(sim.Fixed(near / 2))
-			l, _ := open(t, w)
-			ctx, stop := context.WithCancel(t.Context())
-			var others sync.WaitGroup
-			for range 8 {
-				others.Go(func() {
-					for ctx.Err() == nil {
-						if lock, err := l.Acquire(ctx, "x", redlock.Permits(3)); err == nil {
-							time.Sleep(time.Millisecond)
-							assert.NoError(t, lock.Release(t.Context()))
-						}
-					}
-				})
-			}
-			for range 10 {
-				time.Sleep(20 * time.Millisecond)
-				assert.LessOrEqual(t, took(func() {
-					assert.NoError(t, waited(t, l, "x", opts...).Release(t.Context()))
-				}), 20*(5*time.Millisecond+4*near))
-			}
-			stop()
-			others.Wait()
-		})
-	}
 }

@@ -36,8 +36,7 @@ func TestInspectTellsTheHolder(t *testing.T) {
 	})
 }
 
-// TestInspectWaitsForAllNodes, and tells what it learnt although some do not
-// answer.
+// TestInspectWaitsForAllNodes, and tells what it learnt although some do not answer.
 func TestInspectWaitsForAllNodes(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		w.SetNet(sim.Net{Patience: time.Hour, Travel: slowNode(3, 30*time.Millisecond)})

@@ -241,8 +241,7 @@ func (c *contexts) WithAttrs([]slog.Attr) slog.Handler { return c }
 
 func (c *contexts) WithGroup(string) slog.Handler { return c }
 
-// TestAnEventThatIsNotLoggedAllocatesNothing: at the default level that is nearly
-// every one.
+// TestAnEventThatIsNotLoggedAllocatesNothing: at the default level that is nearly every one.
 func TestAnEventThatIsNotLoggedAllocatesNothing(t *testing.T) {
 	_, log := newLogbook(slog.LevelInfo)
 	journal := redlock.ObserverOf(redlock.Log(log))

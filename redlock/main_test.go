@@ -30,8 +30,7 @@ const (
 // validity is what a lock has when it was granted.
 var validity = ttl - redlock.Drift(ttl) - rtt
 
-// unspread has locks renewed as late as they may be: a third of the TTL after the
-// last renewal.
+// unspread has locks renewed as late as they may be: a third of the TTL after the last renewal.
 var unspread = timetest.Jitter(func(time.Duration) time.Duration { return 0 })
 
 // What tests on simulated servers share (see package simtest), by short names.

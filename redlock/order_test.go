@@ -190,8 +190,7 @@ func TestAFairWaiterThatGivesUpIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// TestTheOrderOutlivesTheNodeThatKeepsIt: the waiters tell the next one how long they
-// have waited.
+// TestTheOrderOutlivesTheNodeThatKeepsIt: the waiters tell the next one how long they have waited.
 func TestTheOrderOutlivesTheNodeThatKeepsIt(t *testing.T) {
 	for name, trouble := range map[string]func(*sim.Server){
 		"crashed": (*sim.Server).Crash, "vanished": (*sim.Server).Vanish, "hung": (*sim.Server).Hang, "flushed": (*sim.Server).Flush,
@@ -214,25 +213,6 @@ func TestTheOrderOutlivesTheNodeThatKeepsIt(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestFairWaitersOfOneProcessBypassNobody who came before, once the turn of their process is over.
-func TestFairWaitersOfOneProcessBypassNobody(t *testing.T) {
-	fair(t, func(t *testing.T, f *fairground) {
-		f.hold = 10 * rtt
-		var ls []*redlock.Locker
-		for range 3 {
-			l, _ := open(t, f.World, redlock.Fair())
-			ls = append(ls, l)
-		}
-		for i, l := range []int{0, 0, 1, 0, 2, 1, 1, 0} {
-			f.queues(t.Context(), t, ls[l], i)
-		}
-		time.Sleep(time.Second)
-		f.free(t)
-		f.all.Wait()
-		assert.Equal(t, upTo(8), f.served)
-	})
 }
 
 // TestFairnessCostsARoundTrip to one node, where no other client is in the way, however long it takes.

@@ -144,27 +144,3 @@ func TestALabelIsShownIfItKeepsTheLock(t *testing.T) {
 		assert.Empty(t, seen())
 	})
 }
-
-// TestALockIsHandedOverAmongSameOwners: its label would be wrong otherwise.
-func TestALockIsHandedOverAmongSameOwners(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.Owner("a"))
-		pass := func(next string) (same bool) {
-			k := take(t, l, "x")
-			got := make(chan *redlock.Lock)
-			go func() {
-				k, err := l.Acquire(t.Context(), "x", redlock.Owner(next))
-				assert.NoError(t, err)
-				got <- k
-			}()
-			time.Sleep(leg) // the caller is in line
-			require.NoError(t, k.Release(t.Context()))
-			n := <-got
-			assert.Equal(t, next, redlock.HolderOf(n.Value()).Owner)
-			require.NoError(t, n.Release(t.Context()))
-			return n.Value() == k.Value()
-		}
-		assert.True(t, pass("a"))
-		assert.False(t, pass("b"))
-	})
-}

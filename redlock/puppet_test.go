@@ -26,7 +26,6 @@ type answer struct {
 	free    []int
 	unsent  bool // Submit fails with err
 	silent  bool // no reply before Close
-	twice   bool // a second reply, that a Node must not send
 }
 
 // A puppet is a Node that answers as a test tells it to.
@@ -53,20 +52,15 @@ func (p *puppet) Submit(req *protocol.Request, slot int, to protocol.Receiver) e
 			nth++
 		}
 	}
-	a := p.answer(req.Op, nth)
-	if a.unsent {
+	switch a := p.answer(req.Op, nth); {
+	case a.unsent:
 		return a.err
-	}
-	reply := func() {
-		to.Receive(slot, protocol.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err, Floor: a.floor, Run: a.run, Free: a.free})
-	}
-	switch {
 	case a.silent:
 		p.open = append(p.open, func() { to.Receive(slot, protocol.Reply{Outcome: protocol.Unknown}) })
-	case a.twice:
-		time.AfterFunc(a.after, func() { reply(); reply() })
 	default:
-		time.AfterFunc(a.after, reply)
+		time.AfterFunc(a.after, func() {
+			to.Receive(slot, protocol.Reply{Outcome: a.outcome, TTL: a.ttl, Err: a.err, Floor: a.floor, Run: a.run, Free: a.free})
+		})
 	}
 	return nil
 }
@@ -94,8 +88,7 @@ func (p *puppet) requests(op protocol.Op) (reqs []protocol.Request, at []time.Ti
 	return reqs, at
 }
 
-// puppets returns n puppets that answer everything alike, and a Locker over
-// them.
+// puppets returns n puppets that answer everything alike, and a Locker over them.
 func puppets(t *testing.T, n int, reply func(node int, op protocol.Op, nth int) answer, opts ...redlock.LockerOption) ([]*puppet, *redlock.Locker) {
 	t.Helper()
 	ps, nodes := make([]*puppet, n), make([]protocol.Node, n)

@@ -265,24 +265,6 @@ func TestAWriterBecomesAReader(t *testing.T) {
 	})
 }
 
-// TestADowngradeThatTooFewNodesHearOf leaves the lock held, and the next renewal goes on with it.
-func TestADowngradeThatTooFewNodesHearOf(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		a, b := two(t, w)
-		k := take(t, a, "x")
-		onEach(w.Servers()[:3], (*sim.Server).Hang)
-		isOnly(t, k.Downgrade(t.Context()), redlock.ErrNoQuorum)
-		assert.True(t, k.Valid())
-		onEach(w.Servers()[:3], (*sim.Server).Resume)
-		time.Sleep(2 * ttl)
-		assert.True(t, k.Valid())
-		require.NoError(t, read(t, b, "x").Release(t.Context()))
-		isHeld(t, b, "x")
-		require.NoError(t, k.Release(t.Context()))
-		require.NoError(t, take(t, b, "x").Release(t.Context()))
-	})
-}
-
 // TestReadersWhoseSettingsDiffer share one entry on the nodes, and each is held as its own settings say.
 func TestReadersWhoseSettingsDiffer(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -373,18 +355,6 @@ func TestOnlyALockOfOneNameIsDowngraded(t *testing.T) {
 			isHeld(t, other, name)
 		}
 		require.True(t, set.Valid() && permit.Valid())
-	})
-}
-
-// TestACloseBesideAReaderThatAsks whether it may share a session is its error.
-func TestACloseBesideAReaderThatAsks(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		read(t, l, "x")
-		time.Sleep(time.Second)
-		onEach(w.Servers()[:3], (*sim.Server).Hang)
-		time.AfterFunc(leg, func() { l.Close() })
-		isOnly(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Shared())), redlock.ErrClosed)
 	})
 }
 

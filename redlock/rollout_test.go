@@ -18,9 +18,8 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A rollout is many processes that lock names of many groups of three servers, while the servers are
-// restarted without their data, one of each group at a time, and then a region with one of each group is
-// lost.
+// A rollout is many processes that lock names of many groups of three servers, while the servers are restarted without
+// their data, one of each group at a time, and then a region with one of each group is lost.
 type rollout struct {
 	world   *sim.World
 	groups  int
@@ -51,44 +50,36 @@ func (r *rollout) client() (*sim.Client, *redlock.Locker) {
 	return c, l
 }
 
-// namesIn returns names that l has in the group.
-func namesIn(l *redlock.Locker, group string, n int) (names []string) {
-	for i := 0; len(names) < n; i++ {
-		if name := fmt.Sprint("job-", i); l.GroupOf(name) == group {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// region does something to one server of each group.
-func (r *rollout) region(number int, do func(*sim.Server)) {
-	for i := range r.groups {
-		do(r.world.Servers()[3*i+number])
-	}
-}
-
 // play is the script.
 func (r *rollout) play() {
+	region := func(number int, do func(*sim.Server)) { // one server of each group
+		for i := range r.groups {
+			do(r.world.Servers()[3*i+number])
+		}
+	}
 	var all sync.WaitGroup
 	for i := range r.clients {
 		c, l := r.client()
 		if i == 0 {
-			for each := range r.groups {
-				r.names = append(r.names, namesIn(l, fmt.Sprint("group-", each), 5)...)
+			in := map[string]int{}
+			for n := 0; len(r.names) < 5*r.groups; n++ {
+				if name := fmt.Sprint("job-", n); in[l.GroupOf(name)] < 5 {
+					in[l.GroupOf(name)]++
+					r.names = append(r.names, name)
+				}
 			}
 		}
 		all.Go(func() { defer r.world.PrintSeed(); r.work(i, c, l) })
 	}
 	r.world.Sleep(5 * time.Second)
 	for number := range 3 {
-		r.region(number, func(s *sim.Server) { s.Crash(); s.Flush() })
+		region(number, func(s *sim.Server) { s.Crash(); s.Flush() })
 		r.world.Sleep(time.Second)
-		r.region(number, (*sim.Server).Restart)
+		region(number, (*sim.Server).Restart)
 		r.world.Sleep(r.pause)
 	}
 	if r.pause > ttl { // else the servers of all groups have forgotten the map, and clients wait for each of them
-		r.region(2, (*sim.Server).Vanish)
+		region(2, (*sim.Server).Vanish)
 	}
 	r.world.Sleep(2 * ttl)
 	r.mu.Lock()
@@ -100,18 +91,15 @@ func (r *rollout) play() {
 	all.Wait()
 }
 
-// work takes one name after the other, and holds one of the process's own all the time, which others
-// want, too.
+// work takes one name after the other, and holds one of the process's own all the time, which others want, too.
 func (r *rollout) work(i int, c *sim.Client, l *redlock.Locker) {
 	defer l.Close()
 	dice, ctx := r.world.Rand(fmt.Sprint("client ", i)), context.Background()
 	own, err := l.Acquire(ctx, fmt.Sprint("own-", i))
-	if err != nil {
-		r.finished(err)
+	if r.finished(err) {
 		return
 	}
-	from := r.world.Now()
-	until := make(chan time.Time, 1)
+	since, until := r.world.Now(), make(chan time.Time, 1)
 	context.AfterFunc(own.Context(), func() { until <- r.world.Now() })
 	for !r.finished(err) {
 		var lock *redlock.Lock
@@ -127,7 +115,14 @@ func (r *rollout) work(i int, c *sim.Client, l *redlock.Locker) {
 		if lock.Valid() {
 			until = r.world.Now()
 		}
-		r.add(l.GroupOf(lock.Name()), lock.Name(), check.Hold{From: from.UnixNano(), Until: until.UnixNano()})
+		r.add(lock.Name(), from, until)
+		group := l.GroupOf(lock.Name())
+		r.mu.Lock()
+		if last, ok := r.last[group]; ok {
+			r.longest = max(r.longest, from.Sub(last))
+		}
+		r.last[group] = from
+		r.mu.Unlock()
 		_ = lock.Release(ctx) // a lock that was lost is seen by until
 		c.Sleep(time.Duration(dice.Int64N(int64(2 * time.Second))))
 	}
@@ -137,10 +132,7 @@ func (r *rollout) work(i int, c *sim.Client, l *redlock.Locker) {
 		r.mu.Unlock()
 	}
 	_ = own.Release(ctx)
-	owned := check.Hold{From: from.UnixNano(), Until: (<-until).UnixNano()}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.holds[own.Name()] = append(r.holds[own.Name()], owned)
+	r.add(own.Name(), since, <-until)
 }
 
 func (r *rollout) finished(err error) bool {
@@ -152,15 +144,10 @@ func (r *rollout) finished(err error) bool {
 	return r.over || err != nil
 }
 
-func (r *rollout) add(group, name string, h check.Hold) {
+func (r *rollout) add(name string, from, until time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	from := time.Unix(0, h.From)
-	if last, ok := r.last[group]; ok {
-		r.longest = max(r.longest, from.Sub(last))
-	}
-	r.last[group] = from
-	r.holds[name] = append(r.holds[name], h)
+	r.holds[name] = append(r.holds[name], check.Hold{From: from.UnixNano(), Until: until.UnixNano()})
 }
 
 // TestAFleetRestartsItsServers: no two hold one name, no lock that is held is lost, and no group is without

@@ -277,21 +277,6 @@ func TestWhatASetHasIsGivenBackWhenItsWaitingEnds(t *testing.T) {
 	}
 }
 
-// TestCloseEndsTheWaitingForASet.
-func TestCloseEndsTheWaitingForASet(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, other := two(t, w, redlock.TTL(ttl))
-		take(t, other, "b")
-		failed := make(chan error)
-		go func() { _, err := l.AcquireAll(t.Context(), abc); failed <- err }()
-		time.Sleep(time.Second)
-		assert.Equal(t, 5, holding(w, "a"))
-		require.NoError(t, l.Close())
-		isOnly(t, <-failed, redlock.ErrClosed)
-		assert.Zero(t, holding(w, "a"))
-	})
-}
-
 // TestASetBeginsAnewWhenAPartIsLost: what it has is not enough.
 func TestASetBeginsAnewWhenAPartIsLost(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -347,32 +332,6 @@ func TestASetIsLostWithOneOfItsNames(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestASetIsGivenBackToNodesThatLackANameOfIt, also if it was gathered.
-func TestASetIsGivenBackToNodesThatLackANameOfIt(t *testing.T) {
-	for _, gathered := range []bool{false, true} {
-		simulateCase(t, fmt.Sprint("gathered: ", gathered), 5, func(t *testing.T, w *sim.World) {
-			l, _ := open(t, w, redlock.TTL(ttl))
-			if gathered {
-				held := take(t, l, "b")
-				time.AfterFunc(time.Second, func() { held.Release(t.Context()) })
-			}
-			lock := <-waitsAll(t.Context(), t, l, abc)
-			time.Sleep(watchedAt)
-			w.Servers()[0].Del("b")
-			w.Servers()[1].Flush()
-			time.Sleep(100 * time.Millisecond)
-			assert.Equal(t, 5, lock.Votes())
-			for _, want := range []int{5, 0} {
-				for _, name := range abc {
-					assert.Equal(t, want, holding(w, name), name)
-				}
-				lock.Release(t.Context())
-				time.Sleep(leg + 1)
-			}
-		})
 	}
 }
 
@@ -544,27 +503,6 @@ func TestAFairSetWaitsInOrder(t *testing.T) {
 	})
 }
 
-// TestTheOptionsOfASetHoldFromItsBeginning, and not for the waiting.
-func TestTheOptionsOfASetHoldFromItsBeginning(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		held := take(t, l, "c")
-		once := waitsAll(t.Context(), t, l, []string{"a", "c"}, redlock.Renew(false))
-		capped := waitsAll(t.Context(), t, l, []string{"b", "c"}, redlock.MaxHold(2*ttl))
-		time.Sleep(10 * ttl)
-		require.NoError(t, held.Release(t.Context()))
-		for range 2 {
-			select {
-			case lock := <-once:
-				assert.Equal(t, validity, took(func() { <-lock.Context().Done() }))
-			case lock := <-capped:
-				assert.Equal(t, 2*ttl, took(func() { <-lock.Context().Done() }))
-				assert.ErrorContains(t, context.Cause(lock.Context()), "MaxHold")
-			}
-		}
-	})
-}
-
 // TestASetWithRetriesTriesSoOften, and all names at once.
 func TestASetWithRetriesTriesSoOften(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -668,39 +606,6 @@ func TestAVotedSetTellsItsTry(t *testing.T) {
 			assert.Equal(t, rtt, e.Elapsed)
 			assert.Positive(t, e.Remaining)
 		}
-	})
-}
-
-// TestOfTwoThatHaveWonANameEachOneGetsBoth: the one that has won the first name asks again, and the other
-// gives way.
-func TestOfTwoThatHaveWonANameEachOneGetsBoth(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		net := sim.Fixed(leg)
-		net.Travel = func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-			switch {
-			case l.Op != protocol.OpAcquire || l.Reply:
-			case l.Key == "x" && l.Client == 1: // behind the other's, and before its y
-				return leg + leg/2, false
-			case l.Key == "y" && l.Client == 0:
-				return 2 * leg, false
-			}
-			return leg, false
-		}
-		w.SetNet(net)
-		got := make([]*redlock.Lock, 2)
-		var all sync.WaitGroup
-		for i := range got {
-			l, _ := open(t, w)
-			all.Go(func() {
-				var err error
-				if got[i], err = l.TryAcquireAll(t.Context(), []string{"x", "y"}); err != nil {
-					assert.ErrorIs(t, err, redlock.ErrHeld)
-				}
-			})
-		}
-		all.Wait()
-		assert.NotNil(t, got[0])
-		assert.Nil(t, got[1])
 	})
 }
 

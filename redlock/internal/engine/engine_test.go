@@ -118,46 +118,6 @@ func TestALockIsTakenExtendedAndReleased(t *testing.T) {
 	}
 }
 
-// TestATokenIsRaised for the holder of a lock, to a number that others have not used.
-func TestATokenIsRaised(t *testing.T) {
-	t.Parallel()
-	for _, guarded := range []bool{false, true} {
-		urls := servers(t, 3)
-		h, other := newHouse(t, urls, guarded), newHouse(t, urls, guarded)
-		h.terms.Fenced, other.terms.Fenced = true, true
-		get := func(h *house) engine.Lock {
-			l, f, err := h.get(t.Context(), "job", false)
-			require.NoError(t, err)
-			require.Nil(t, f)
-			return l
-		}
-		for range 3 {
-			l := get(h)
-			raised := l.Token() + 500 // with the guard, tokens of new servers are far ahead
-			token, f := l.Raise(t.Context(), raised)
-			require.Nil(t, f)
-			assert.Equal(t, raised, token)
-			for _, low := range []int64{raised, l.Token()} {
-				token, f = l.Raise(t.Context(), low)
-				require.Equal(t, core.NoToken, f.Kind)
-				assert.Greater(t, token, raised, "the next that the nodes accept")
-			}
-			far := raised + time.Minute.Microseconds()
-			token, f = l.Raise(t.Context(), far)
-			require.Equal(t, core.NoToken, f.Kind)
-			assert.Greater(t, token, raised)
-			assert.Less(t, token, far, "that is too far from the clocks")
-			_, f = l.Release(t.Context())
-			require.Nil(t, f)
-			_, f = l.Raise(t.Context(), raised+1)
-			assert.Equal(t, core.NotHeld, f.Kind)
-			next := get(other)
-			assert.Greater(t, next.Token(), raised)
-			next.Release(t.Context())
-		}
-	}
-}
-
 // TestALockThatIsReleasedTwiceDisturbsNoOther: by then its key was forgotten, and is another caller's.
 func TestALockThatIsReleasedTwiceDisturbsNoOther(t *testing.T) {
 	t.Parallel()

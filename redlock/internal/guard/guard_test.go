@@ -281,28 +281,6 @@ func TestANodeThatNeverTellsItsRecordParksNothingForEver(t *testing.T) {
 	assert.ErrorContains(t, next.replies[0].Err, "no answer")
 }
 
-// TestAVoteThatIsOlderThanTheMemoryDoesNotCount: the server was flushed between the vote and the
-// look at its record, and another client has written a new one that counts already.
-func TestAVoteThatIsOlderThanTheMemoryDoesNotCount(t *testing.T) {
-	c := newCourt(t, 3, time.Millisecond).client(time.Millisecond)
-	c.asks("w", time.Millisecond)
-	b := c.begin("x", time.Millisecond)
-	reply := c.votes(b)[0]
-	c.servers[0].forget()
-	c.sleep(20 * time.Millisecond)
-	other := c.court.client(time.Millisecond)
-	other.asks("y", time.Millisecond)
-	other.asks("y", time.Millisecond)
-	c.sleep(20 * time.Millisecond)
-	other.asks("y", time.Millisecond)
-	other.asks("z", time.Millisecond)
-	require.Equal(t, granted, other.asks("z", time.Millisecond).replies[0].Outcome, "it has votes again")
-	reply.Life = c.servers[0].life(c.now) // the look comes late
-	c.hears(b, 0, reply)
-	c.runs()
-	assert.Equal(t, unknown, b.replies[0].Outcome)
-}
-
 // TestAVoteOfTheTimeOfABirthDoesNotCount: the node's clock is not known better.
 func TestAVoteOfTheTimeOfABirthDoesNotCount(t *testing.T) {
 	c := newCourt(t, 3, ttl).client(ttl)
@@ -417,28 +395,6 @@ func TestAClockSetBackCostsOneReading(t *testing.T) {
 	b := c.asks("y", ttl)
 	assert.Equal(t, []Verdict{Parked, Judged, Judged}, b.first)
 	assert.Equal(t, all(3, granted), b.outcomes(), "%v", b.err())
-}
-
-// TestASlowClockOfOurOwnIsTold: a client cannot see which clock is wrong, but not most servers are
-// set ahead at the same time.
-func TestASlowClockOfOurOwnIsTold(t *testing.T) {
-	for _, ahead := range []int{1, 2, 3, 5} {
-		t.Run(fmt.Sprint(ahead), func(t *testing.T) {
-			c := newCourt(t, 5, ttl).client(ttl)
-			c.asks("x", ttl)
-			for _, s := range c.servers[:ahead] {
-				s.offset += time.Second
-			}
-			c.asks("y", ttl)
-			b := c.asks("z", ttl)
-			var q *protocol.QuarantineError
-			require.ErrorAs(t, b.replies[0].Err, &q)
-			assert.Equal(t, ahead > 2, q.Behind)
-			if q.Behind {
-				assert.ErrorContains(t, q, "ahead of this machine's clock, which runs slow or stood still")
-			}
-		})
-	}
 }
 
 // TestAQuarantineMustPassOnOurClockToo: a server whose clock was set ahead takes it for over too
@@ -805,29 +761,4 @@ func TestATokenOfBeforeIsRaised(t *testing.T) {
 	assert.Equal(t, (born + 5*TokenSlack).Microseconds(), b.replies[0].Floor)
 	c.sleep(10 * time.Second)
 	assert.Zero(t, c.asks("z", time.Second, token(s.clock(c.now))).replies[0].Floor)
-}
-
-// TestATokenThatComesFarFromTheClockDoesNotCount where the client compares them.
-func TestATokenThatComesFarFromTheClockDoesNotCount(t *testing.T) {
-	c := newCourt(t, 3, ttl).client(ttl)
-	for i := range c.servers {
-		c.servers[i].offset = 0
-	}
-	for i := range c.servers {
-		c.servers[i].settle(c.court, 3, ttl)
-	}
-	c.asks("x", ttl)
-	near := c.servers[0].clock(c.now)
-	assert.True(t, c.guard.IsNear(near.Microseconds(), c.now))
-	assert.False(t, c.guard.IsNear((near+1100*time.Millisecond).Microseconds(), c.now))
-	assert.False(t, c.guard.IsNear((near-1100*time.Millisecond).Microseconds(), c.now))
-	assert.False(t, c.guard.IsNear(near.Microseconds(), c.now.Add(time.Hour)), "nothing is known of the clocks any more")
-	for ahead, counts := range map[time.Duration]bool{time.Second: true, 3 * time.Second: false, -3 * time.Second: false} {
-		b := c.asks("y", ttl, func(b *ballot) {
-			b.req.Op, b.req.Key, b.req.Judged = protocol.OpAcquireFenced, b.req.Value, true
-			b.req.Token, b.req.Slack = (c.servers[0].clock(c.now) + ahead).Microseconds(), TokenSlack
-		})
-		assert.Equal(t, granted, b.replies[0].Outcome)
-		assert.Equal(t, counts, b.replies[0].Floor == 0, ahead)
-	}
 }

@@ -204,25 +204,6 @@ func TestAProcessThatDiesAtTheGate(t *testing.T) {
 	}
 }
 
-// TestWhoGivesUpLeavesNothing, and is told what was in the way; the next gets what it had.
-func TestWhoGivesUpLeavesNothing(t *testing.T) {
-	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
-		a, b := begin(t, w), begin(t, w)
-		held := a.take(t, x(3, 1))
-		for _, p := range []*process{a, b} {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			_, f, err := p.Acquire(ctx, x(3, 3))
-			cancel()
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-			require.NotNil(t, f)
-			assert.Equal(t, core.ByOther, f.Kind)
-			b.take(t, x(3, 2)).Release(t.Context())
-		}
-		held.Release(t.Context())
-		isEmpty(t, w)
-	})
-}
-
 // TestCloseEndsAllWaiting and all permits.
 func TestCloseEndsAllWaiting(t *testing.T) {
 	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
@@ -411,28 +392,6 @@ func TestWhoLeavesAtAnyStepLeavesNothing(t *testing.T) {
 		}
 		isEmpty(t, w)
 		assert.Zero(t, a.engine.Entries())
-	})
-}
-
-// TestASilentServerHoldsUpNoOther that waits, or that tries.
-func TestASilentServerHoldsUpNoOther(t *testing.T) {
-	simtest.Simulate(t, 5, func(t *testing.T, w *sim.World) {
-		a, b := begin(t, w), begin(t, w)
-		held := a.take(t, x(2, 1))
-		a.take(t, x(2, 1))
-		w.Servers()[4].Hang()
-		time.Sleep(time.Second)
-		start, try := time.Now(), x(2, 1)
-		try.Try = true
-		_, f, err := b.Acquire(t.Context(), try)
-		require.NoError(t, err)
-		require.NotNil(t, f)
-		assert.Equal(t, core.ByOther, f.Kind)
-		assert.Less(t, time.Since(start), 300*time.Millisecond)
-		got := b.waits(t, x(2, 1))
-		held.Release(t.Context())
-		soon(t, got)
-		w.Servers()[4].Resume()
 	})
 }
 
