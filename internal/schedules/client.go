@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/check"
-	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
@@ -20,325 +19,323 @@ import (
 type hold struct {
 	client int
 	lock   *redlock.Lock
-	name   string
 	keys   []string // of each of which there is one holder at a time: the names, or a permit of a name
+	tokens []int64  // of each; zero: none
 	reads  bool     // beside other readers
-	token  int64
-	asked  time.Duration // the vote that won began; after a handover, the holder before had it
-	from   time.Duration // Acquire returned
-	until  time.Duration // the latest deadline that the library has named
+	from   time.Duration
 	over   time.Duration // it was released or noticed the loss, whichever came first; zero: neither yet
-	lostAt time.Duration // its context ended by a loss; zero if it was released in time
-	paused bool          // the process was, at some time during the hold
-
-	handedOver bool // by the holder before, in the same process
+	until  time.Duration // the deadline, if its process was paused when that passed; zero: it was not
 }
 
-// end is when a holder that keeps the rules stopped: at its deadline at the latest, even if
-// it was paused when its context ended.
-func (h *hold) end() time.Duration {
-	if h.over == 0 || h.until < h.over {
-		return h.until
-	}
-	return h.over
-}
-
-// relied is the hold as P1 looks at it.
+// relied is the hold as P1 looks at it: a holder that keeps the rules stops at its deadline at the latest, even if it
+// was paused when its context ended.
 func (h *hold) relied() check.Hold {
-	return check.Hold{From: int64(h.from), Until: int64(h.end()), Shared: h.reads}
-}
-
-// granted is the hold as P2 looks at it.
-func (h *hold) granted() check.Grant {
-	return check.Grant{Token: h.token, Asked: int64(h.asked), Granted: int64(h.from)}
+	until := h.over
+	if h.until > 0 {
+		until = min(until, h.until)
+	}
+	return check.Hold{From: int64(h.from), Until: int64(until), Shared: h.reads}
 }
 
 func (h *hold) String() string {
-	text := fmt.Sprintf("client %d held %s from %v to %v (deadline %v)", h.client, strings.Join(h.keys, " and "),
-		h.from, h.end(), h.until)
-	if h.token != 0 {
-		text += fmt.Sprintf(" with token %d, asked for at %v", h.token, h.asked)
-	}
-	return text
+	return fmt.Sprintf("client %d held %s from %v to %v with tokens %d", h.client, strings.Join(h.keys, " and "), h.from, time.Duration(h.relied().Until), h.tokens)
 }
 
 // A client is a process with a Locker.
 type client struct {
-	schedule *schedule
-	process  *sim.Client
-	id       int
-	rate     float64
-	ttl      time.Duration
-	wall     atomic.Int64 // how far its wall clock is off
-	name     string       // of the lock that it competes for
-	locker   *redlock.Locker
-	workers  []*worker
-	tickets  *ticketNumbers
-
-	// Guarded by schedule.mu.
-	active map[*hold]bool
-	asked  time.Duration    // the last vote that won began
-	latest map[string]*hold // of each value
-
-	askedFor map[string]time.Duration // when the last vote began that won a name
-
-	retired atomic.Bool // died, or closed before the schedule's end
-	dead    atomic.Bool // set under schedule.mu
+	*schedule
+	process *sim.Client
+	id      int
+	rate    float64
+	name    string // of the lock that it competes for
+	locker  *redlock.Locker
+	workers []*worker
+	active  map[*hold]bool // guarded by schedule.mu
+	retired atomic.Bool    // died, or closed before the schedule's end
+	dead    atomic.Bool    // set under schedule.mu
 }
 
-func (s *schedule) newClient(ttl time.Duration, more ...redlock.LockerOption) *client {
-	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), ttl: ttl, active: map[*hold]bool{}, latest: map[string]*hold{}, askedFor: map[string]time.Duration{}}
+func (s *schedule) newClient() *client {
+	c := &client{schedule: s, id: len(s.clients), rate: s.rate(), active: map[*hold]bool{}}
 	c.process = s.world.NewClient(c.rate)
 	for i := range 1 + s.plan.IntN(s.crowd) {
 		c.workers = append(c.workers, &worker{c, s.world.Rand(fmt.Sprint("worker ", c.id, " ", i))})
 	}
 	c.name = []string{"a", "b"}[s.plan.IntN(8)/7] // most compete for one
-	c.wall.Store(int64(s.wallOffset()))
-	opts := append(more,
-		redlock.TTL(ttl), timetest.Clock(c.process.Clock()), redlock.Observe(c),
-		timetest.Wall(func() time.Time { return s.world.Now().Add(time.Duration(c.wall.Load())).Truncate(s.coarse) }),
-		redlock.Renew(s.plan.IntN(3) > 0),
-		timetest.Jitter(c.jitter),
-	)
+	ahead := time.Duration(s.plan.IntN(3)) * (upTo(s.plan, 3*time.Second) - 3*time.Second/2)
+	ttl := longest / time.Duration(1+s.plan.IntN(2))
+	opts := []redlock.LockerOption{
+		redlock.TTL(ttl), redlock.Renew(s.plan.IntN(3) > 0), timetest.Clock(c.process.Clock()),
+		timetest.Wall(func() time.Time { return s.world.Now().Add(ahead) }),
+		// Not from a stream: workers that become ready at the same moment would share it in any order.
+		timetest.Jitter(func(limit time.Duration) time.Duration {
+			dice := rand.New(rand.NewPCG(s.seed<<8+uint64(c.id), uint64(s.world.Now().UnixNano())))
+			return time.Duration(dice.Int64N(int64(limit)))
+		}),
+	}
 	if s.plan.IntN(2) == 0 { // long enough for slow votes to count
 		opts = append(opts, redlock.NodeTimeout(ttl/2))
 	}
 	if s.plan.IntN(3) == 0 {
-		opts = append(opts, redlock.MaxHold(ttl/2+s.upTo(2*ttl)))
+		opts = append(opts, redlock.MaxHold(ttl/2+upTo(s.plan, 2*ttl)))
 	}
-	switch {
-	case s.mixed && s.maxTTL:
-		opts = append(opts, redlock.MaxTTL(mixedTTL))
-	case !s.mixed && s.fresh: // new servers grant the first client nothing, and tell the others of no TTL
-		opts = append(opts, redlock.MaxTTL(scheduleTTL))
+	if !s.long { // servers that are new, or have all forgotten, cannot tell
+		opts = append(opts, redlock.MaxTTL(longest))
 	}
-	c.tickets = &ticketNumbers{client: c.id, numbers: map[string]string{}}
-	nodes := c.tickets.numbered(c.process.Nodes())
-	if s.versions {
-		nodes = c.versions(nodes)
-	}
-	if s.beyond {
-		nodes, opts = c.misconfigure(nodes, opts)
-	}
-	locker, err := redlock.New(nodes, opts...)
-	if err != nil {
+	var err error
+	if c.locker, err = redlock.New(c.process.Nodes(), opts...); err != nil {
 		panic(err)
 	}
-	c.locker = locker
 	s.clients = append(s.clients, c)
 	return c
 }
 
-// jitter draws by the time and the client, and not from a stream: workers that become ready at
-// the same moment would share it in any order.
-func (c *client) jitter(limit time.Duration) time.Duration {
-	dice := rand.New(rand.NewPCG(c.schedule.seed<<8+uint64(c.id), uint64(c.schedule.world.Now().UnixNano())))
-	return time.Duration(dice.Int64N(int64(limit)))
-}
-
-// misconfigure gives a client settings that the others do not have. A server
-// that remembers the others' settings refuses such a client; one that is new or
-// has forgotten may record the wrong ones first.
-func (c *client) misconfigure(nodes []protocol.Node, opts []redlock.LockerOption) ([]protocol.Node, []redlock.LockerOption) {
-	s := c.schedule
-	if s.forgets || s.fresh || s.plan.IntN(2) == 0 {
-		return nodes, opts
-	}
-	switch s.plan.IntN(3) {
-	case 0:
-		s.coverage.count(otherNodes)
-		nodes = nodes[:1+s.plan.IntN(len(nodes)-1)]
-	case 1:
-		s.coverage.count(noGuard)
-		opts = append(opts, redlock.MemoryGuard(false))
-	case 2:
-		s.coverage.count(sameTwice)
-		nodes[len(nodes)-1] = alias{nodes[0]}
-	}
-	return nodes, opts
-}
-
-// An alias is a server by another of its addresses. (It is not another of its databases:
-// a client with one of those in the place of a server is a client with other servers, whose
-// quorum need not meet that of the others.)
-type alias struct{ protocol.Node }
-
-func (a alias) String() string { return a.Node.String() + " again" }
-
-// Observe implements redlock.Observer: an extension names a new deadline.
-func (c *client) Observe(e redlock.Event) {
-	s := c.schedule
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch e.Kind {
-	case redlock.EventVote:
-		c.vote(e)
-	case redlock.EventAttempt:
-		if e.Err == nil {
-			c.asked = s.elapsed() - time.Duration(float64(e.Elapsed)/c.rate) - time.Microsecond // rounding
-			c.askedFor[e.Name] = c.asked
-		}
-	case redlock.EventExtended:
-		for h := range c.active {
-			if h.name != e.Name || e.Remaining == 0 || h.lock.Remaining() != e.Remaining {
-				continue // another worker's, which has yet to notice a loss; or over again
-			}
-			if h.handedOver {
-				s.coverage.count(handoversExtended)
-			}
-			if now := s.elapsed(); now >= h.until {
-				s.problem("P3: %v\n    was extended %v after its deadline", h, now-h.until)
-			}
-			h.until = c.deadline(e.Remaining)
-		}
-	}
-}
-
-// vote counts what the memory guard did.
-func (c *client) vote(e redlock.Event) {
-	s := c.schedule
-	var quarantine *protocol.QuarantineError
-	switch {
-	case e.Op == protocol.OpRaise && e.Outcome == protocol.Granted:
-		s.coverage.count(raises)
-	case errors.As(e.Err, &quarantine) && strings.Contains(quarantine.Reason, "ahead"):
-		s.coverage.count(jumps)
-	case quarantine != nil && quarantine.Left > 0:
-		s.coverage.count(quarantines)
-	case e.Err != nil && (quarantine != nil || strings.Contains(e.Err.Error(), "its memory")):
-		s.coverage.count(voidVotes)
-	}
-}
-
-// deadline converts what is left by the process's clock into true time.
-func (c *client) deadline(left time.Duration) time.Duration {
-	return c.schedule.elapsed() + time.Duration(float64(left)/c.rate)
-}
-
-// begin notes a new lock, which is a reader's or a writer's. It returns nil if the process has died, which then gets none.
+// begin notes a new lock. It returns nil if the process has died, which then gets none.
 func (c *client) begin(lock *redlock.Lock, reads bool) *hold {
-	s := c.schedule
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.dead.Load() {
-		return nil
-	}
-	asked, before := c.asked, c.latest[lock.Value()]
-	if at, ok := c.askedFor[lock.Name()]; ok { // also where it was handed over by a lock of several names
-		asked = at
-	}
-	if before != nil { // this one came by a handover, or shares the session
-		asked = before.asked
-		if !s.beyond { // nobody else can have had it meanwhile
-			asked = before.from
-		}
-	}
-	h := &hold{client: c.id, lock: lock, name: lock.Name(), keys: lock.Names(), reads: reads, token: lock.Fence(), asked: asked,
-		handedOver: before != nil, from: s.elapsed(), until: c.deadline(lock.Remaining())}
-	c.latest[lock.Value()] = h
-	s.holds = append(s.holds, h)
-	s.granted = append(s.granted, h)
-	if len(h.keys) > 1 {
-		c.beginSet(h)
-	}
-	if h.handedOver {
-		s.coverage.count(handedOver)
+	h := &hold{client: c.id, lock: lock, keys: lock.Names(), reads: reads, from: c.elapsed()}
+	for _, name := range h.keys {
+		h.tokens = append(h.tokens, lock.FenceOf(name))
 	}
 	if slot := lock.Permit(); slot > 0 {
 		h.keys = []string{fmt.Sprint(lock.Name(), " permit ", slot)}
-		s.coverage.count(otherPermits)
+		c.count("permit above the first")
 	}
 	switch {
-	case h.reads:
-		s.coverage.count(readLocks)
-	case h.token > 0:
-		s.coverage.count(fencedLocks)
+	case reads:
+		c.count("lock of a reader")
 	case len(h.keys) > 1:
-		s.coverage.count(setLocks)
+		c.count("lock of several names")
+	case lock.Fence() > 0:
+		c.count("lock with a token")
 	default:
-		s.coverage.count(plainLocks)
+		c.count("plain lock")
 	}
-	if cause := context.Cause(lock.Context()); cause == nil && h.from >= h.until {
-		s.problem("P3: %v\n    was over when it was acquired", h)
+	if lock.Remaining() <= 0 && lock.Context().Err() == nil {
+		c.problem("P3: %v\n    was over when it was acquired", h)
 	}
-	c.active[h] = true
-	s.coverage.hold(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead.Load() {
+		return nil
+	}
+	if c.waiting[lock.Name()] > 1 {
+		c.coverage["lock taken from one that waited"]++
+	}
+	c.holds, c.active[h] = append(c.holds, h), true
+	c.holding++
 	context.AfterFunc(lock.Context(), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.stopped(h)
 		if errors.Is(context.Cause(lock.Context()), redlock.ErrLost) && !c.dead.Load() {
-			s.coverage.count(locksLost)
-			if h.handedOver {
-				s.coverage.count(handoversLost)
-			}
-			h.lostAt = s.elapsed()
+			c.coverage["lock lost"]++
 		}
 	})
-	if s.waiting[h.name] > 1 {
-		s.coverage.count(contended)
-	}
 	return h
-}
-
-// beginSet notes the tokens of a lock of several names. They were asked for together, or each on its own.
-// One that came by a handover was asked for with the vote before.
-func (c *client) beginSet(h *hold) {
-	s := c.schedule
-	first, last := s.elapsed(), time.Duration(0)
-	for _, name := range h.keys {
-		first, last = min(first, c.askedFor[name]), max(last, c.askedFor[name])
-	}
-	if last-first > 2*time.Microsecond { // more than rounding
-		s.coverage.count(setsGathered)
-	}
-	for _, name := range h.keys {
-		of := *h
-		of.keys, of.token, of.asked = []string{name}, h.lock.FenceOf(name), c.askedFor[name]
-		if s.granted = append(s.granted, &of); of.token > 0 {
-			s.coverage.count(fencedSets)
-		}
-	}
 }
 
 // stopped notes that work under the lock has ended.
 func (c *client) stopped(h *hold) {
 	if h.over == 0 {
-		h.over = c.schedule.elapsed()
-		c.schedule.coverage.hold(-1)
+		h.over = c.elapsed()
+		c.holding--
 	}
 	delete(c.active, h)
 }
 
 // pauseFor pauses the process for d, or until another pause of it ends.
 func (c *client) pauseFor(d time.Duration) {
-	c.markPaused()
 	c.process.Pause()
-	c.schedule.work.Go(func() {
-		defer c.schedule.world.PrintSeed()
-		c.schedule.world.Sleep(d)
-		c.markPaused()
+	c.mu.Lock()
+	for h := range c.active {
+		if h.until == 0 { // nothing can change the deadline until it goes on
+			h.until = c.elapsed() + time.Duration(float64(h.lock.Remaining())/c.rate)
+		}
+	}
+	c.mu.Unlock()
+	c.goes(func() {
+		c.world.Sleep(d)
+		c.mu.Lock()
+		for h := range c.active {
+			if c.elapsed() < h.until {
+				h.until = 0
+			}
+		}
+		c.mu.Unlock()
 		if !c.dead.Load() {
 			c.process.Resume()
 		}
 	})
 }
 
-func (c *client) markPaused() {
-	c.schedule.mu.Lock()
-	defer c.schedule.mu.Unlock()
-	for h := range c.active {
-		h.paused = true
-	}
-}
-
 // die ends the process, and all work that it did under locks.
 func (c *client) die() {
 	c.process.Crash()
-	c.schedule.mu.Lock()
-	defer c.schedule.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.dead.Store(true)
 	for h := range c.active {
 		c.stopped(h)
 	}
+}
+
+// A worker is one of the callers of a process.
+type worker struct {
+	*client
+	dice *rand.Rand
+}
+
+// one draws whether something comes that comes in one of so many cases.
+func (w *worker) one(of int) bool { return w.dice.IntN(of) == 0 }
+
+// cycle acquires, holds and releases a lock.
+func (w *worker) cycle() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	timeout := upTo(w.dice, 3*longest)
+	if w.one(8) {
+		timeout = upTo(w.dice, 5*time.Millisecond) // in the midst of a vote
+	}
+	stop := w.process.Clock().AfterFunc(timeout, cancel)
+	if w.one(12) {
+		w.pauseSoon()
+	}
+	reads := w.dice.IntN(8) < w.readers
+	lock, err := w.acquire(ctx, reads)
+	if stop.Stop(); err != nil {
+		if ctx.Err() != nil {
+			w.count("context ended")
+		}
+		w.process.Sleep(upTo(w.dice, 50*time.Millisecond))
+		return
+	}
+	if h := w.begin(lock, reads && len(lock.Names()) == 1); h != nil {
+		w.work(lock)
+		w.finish(h)
+	}
+}
+
+// acquire asks for a lock of any kind.
+func (w *worker) acquire(ctx context.Context, reads bool) (*redlock.Lock, error) {
+	names, isSet := []string{w.name}, w.dice.IntN(8) < w.sets
+	if isSet {
+		names = []string{"a", "b", "c", "d"}
+		w.dice.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		names = names[:2+w.dice.IntN(3)]
+	}
+	var opts []redlock.Option
+	if w.dice.IntN(8) < w.fenced && (isSet || !reads) {
+		opts = append(opts, redlock.Fenced())
+	}
+	if w.mixed || w.one(6) {
+		ttl := longest/50 + upTo(w.dice, longest*49/50)
+		opts = append(opts, redlock.TTL(ttl), redlock.NodeTimeout(ttl/2))
+	}
+	if w.dice.IntN(8) < w.fair {
+		opts = append(opts, redlock.Fair())
+	}
+	if w.permits > 0 && !isSet && !reads {
+		opts = append(opts, redlock.Permits(1+w.dice.IntN(w.permits)))
+	}
+	tries := w.one(6)
+	switch {
+	case isSet && tries:
+		return w.locker.TryAcquireAll(ctx, names, opts...)
+	case reads && !isSet:
+		opts = append(opts, redlock.Shared())
+	case w.long && w.one(8) && !isSet:
+		lock, err := w.locker.TryAcquire(ctx, w.name, append(opts, redlock.TTL(longTTL), redlock.NodeTimeout(longest/2))...)
+		if err == nil {
+			w.count("lock of hours")
+		}
+		return lock, err
+	}
+	if tries {
+		return w.locker.TryAcquire(ctx, w.name, opts...)
+	}
+	w.addWaiting(1)
+	defer w.addWaiting(-1)
+	if isSet {
+		return w.locker.AcquireAll(ctx, names, opts...)
+	}
+	return w.locker.Acquire(ctx, w.name, opts...)
+}
+
+func (w *worker) addWaiting(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting[w.name] += n
+}
+
+// pauseSoon pauses the process while its next requests are under way, and mostly until they have timed out.
+func (w *worker) pauseSoon() {
+	after, d := upTo(w.dice, 5*time.Millisecond), upTo(w.dice, longest*3/2)
+	w.goes(func() {
+		w.world.Sleep(after)
+		if !w.dead.Load() {
+			w.faults("process paused")
+			w.pauseFor(d)
+		}
+	})
+}
+
+// work spends time under the lock, now and then with an extension, and at times with a release in the midst of one.
+func (w *worker) work(lock *redlock.Lock) {
+	spent := upTo(w.dice, longest*[]time.Duration{1, 10, 100, 300}[w.dice.IntN(4)]/100)
+	if w.one(3) {
+		at, pauses := upTo(w.dice, spent), w.one(6)
+		defer w.later(at, func() {
+			if pauses {
+				w.pauseSoon()
+			}
+			lock.Extend(context.Background()) // its result comes to Observe
+		})()
+		if w.one(3) {
+			defer w.later(at+upTo(w.dice, 5*time.Millisecond), func() {
+				if lock.Valid() {
+					w.count("released during an extension")
+				}
+				lock.Release(context.Background())
+			})()
+		}
+	}
+	over := make(chan struct{})
+	w.process.Clock().AfterFunc(spent, func() { close(over) })
+	select {
+	case <-over:
+	case <-lock.Context().Done():
+	}
+	w.process.Sleep(time.Microsecond) // after a loss, the library's release goes first in every replay
+}
+
+// later runs f after d, unless it is stopped before.
+func (w *worker) later(d time.Duration, f func()) (stop func()) {
+	w.schedule.work.Add(1)
+	timer := w.process.Clock().AfterFunc(d, func() { defer w.schedule.work.Done(); f() })
+	return func() {
+		if timer.Stop() {
+			w.schedule.work.Done()
+		}
+	}
+}
+
+func (w *worker) finish(h *hold) {
+	w.mu.Lock()
+	w.stopped(h)
+	w.mu.Unlock()
+	lock := h.lock
+	err := lock.Release(context.Background())
+	if cause := context.Cause(lock.Context()); errors.Is(cause, redlock.ErrLost) && !errors.Is(err, redlock.ErrLost) || cause == nil {
+		w.problem("P4: %v\n    was released with %v, and its context ended with %v", h, err, cause)
+	}
+	if w.one(8) {
+		w.count("released twice")
+		if err := lock.Release(context.Background()); err == nil {
+			w.problem("P4: %v\n    could be released twice", h)
+		}
+	}
+	if lock.Valid() {
+		w.problem("P3: %v\n    is valid after its release", h)
+	}
+	w.process.Sleep(time.Microsecond) // after a handover the next holder goes first in every replay
 }

@@ -1,222 +1,261 @@
+// Package schedules plays random histories of clients that compete for locks through package redlock, and holds each
+// to the promises P1 to P6. The test is TestQuorumSchedules in the module's root.
+//
+// A schedule is drawn from a seed: servers and a network of package sim, processes with one Locker each, and faults.
+// All of it runs in virtual time, and the same seed brings the same history back. It is about what only the shell can
+// get wrong: goroutines, timers, contexts, sets, permits, Close. What the core and the memory guard decide is tried a
+// hundred times as fast in redlock/internal/explore, also beyond the promise.
+//
+//   - campaign.go plays seeds on all processors, and reports.
+//   - schedule.go is one history: faults for six seconds, and then the recovery.
+//   - client.go is processes and their callers; faults.go is what goes wrong; promises.go checks the history.
 package schedules
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/sim"
+	"github.com/redquorum/redquorum/redlock"
 )
 
 const (
-	scheduleTTL = time.Second
-	mixedTTL    = 4 * scheduleTTL // the longest where TTLs differ
-	longTTL     = 24 * time.Hour
-	scheduleRun = 6 * time.Second // of faults; then all is well again
+	longest = time.Second // TTL of a lock, but for longTTL
+	longTTL = 24 * time.Hour
+	faulty  = 6 * time.Second // of faults; then all is well again
+
+	// Clocks differ by no more than the drift allowance covers.
+	slowest, fastest = 0.995, 1.005
 )
 
-// A schedule is one random history: the plan is drawn from the seed, and all
-// that happens follows.
+// A profile is what may happen in a schedule. All of it is inside the promise: delay and loss, pauses, hangs, crashes,
+// any loss of memory that the guard notices on any number of servers, clock rates within the drift allowance, and
+// processes that end. Most schedules have some kinds of faults only, because with all of them no lock would be held.
+type profile struct {
+	fresh   bool // the servers are new
+	fenced  int  // of eight locks
+	fair    int  // likewise
+	sets    int  // likewise, of several names
+	readers int  // likewise: that are shared
+	permits int  // of each name; zero: exclusive locks only
+	crowd   int  // callers of one process at most
+	forgets bool // servers lose memory
+	mixed   bool // each call has another TTL
+	long    bool // some callers ask for locks of hours, which must not make any other caller wait
+	ends    bool // processes die or close their Locker, and others come
+	mayFail int  // servers at a time
+}
+
+func newProfile(dice *rand.Rand) profile {
+	p := profile{
+		fresh:   dice.IntN(8) == 0,
+		fenced:  []int{0, 0, 4, 8}[dice.IntN(4)],
+		fair:    []int{0, 0, 2, 8}[dice.IntN(4)],
+		crowd:   []int{1, 2, 4}[dice.IntN(3)],
+		forgets: dice.IntN(2) == 0,
+		mixed:   dice.IntN(3) == 0,
+		ends:    dice.IntN(3) == 0,
+		mayFail: []int{0, 1, 2, 2, 5}[dice.IntN(5)],
+	}
+	if dice.IntN(3) == 0 {
+		p.sets = 1 + dice.IntN(6)
+	}
+	if dice.IntN(3) == 0 {
+		p.readers = 1 + dice.IntN(7)
+	}
+	if p.fair == 0 && dice.IntN(3) == 0 {
+		p.permits = 2 + dice.IntN(4)
+	}
+	p.long = !p.fresh && !p.mixed && !p.forgets && !p.ends && dice.IntN(2) == 0
+	return p
+}
+
+// A schedule is one random history: the plan is drawn from the seed, and all that happens follows.
 type schedule struct {
 	profile
-	seed    uint64
-	world   *sim.World
-	plan    *rand.Rand
-	start   time.Time
-	network *network
-	work    sync.WaitGroup
+	seed  uint64
+	world *sim.World
+	plan  *rand.Rand
+	start time.Time
+	work  sync.WaitGroup
 
 	// Of the one goroutine that brings the faults.
 	clients []*client
 	failing map[*sim.Server]bool
-	jumped  map[int]bool
-	forgot  []time.Time   // when servers did, by their index
-	later   time.Duration // by so much keys expire later, because clocks were set back
 
-	coverage coverage
-
-	mu      sync.Mutex
-	holds   []*hold
-	granted []*hold // likewise, but one for each name of several
-	steps   []sim.Step
-	waiting map[string]int // callers, by lock name
-
-	tell     sync.Mutex // a leaf, which guards:
+	mu       sync.Mutex // guards all that follows; nothing is called under it
+	holds    []*hold
+	holding  int
+	waiting  map[string]int // callers, by lock name
 	problems []string
+	coverage coverage
+	steps    []sim.Step
 }
 
-func newSchedule(seed uint64, steps []sim.Step) *schedule {
-	s := &schedule{seed: seed, steps: steps[:0], coverage: newCoverage(), waiting: map[string]int{}, failing: map[*sim.Server]bool{}, jumped: map[int]bool{}}
+func newSchedule(seed uint64) *schedule {
+	s := &schedule{seed: seed, waiting: map[string]int{}, failing: map[*sim.Server]bool{}, coverage: coverage{}}
 	s.world = sim.New(seed, []int{5, 5, 7, 4, 3}[seed%5])
-	s.forgot = make([]time.Time, len(s.world.Servers()))
 	s.start = s.world.Now()
 	s.plan = s.world.Rand("plan")
-	s.profile = s.newProfile()
-	s.network = s.newNetwork()
+	s.profile = newProfile(s.plan)
 	s.world.Watch(func(step sim.Step) { s.steps = append(s.steps, step) })
 	for _, server := range s.world.Servers() {
 		server.SetRate(s.rate())
 		if !s.fresh {
-			server.Settle(len(s.world.Servers()), s.longest()/100)
+			server.Settle(len(s.world.Servers()), longest/100)
 		}
 	}
 	return s
 }
 
-func (s *schedule) play() {
-	if err := s.world.Play(time.Hour, s.run); err != nil {
-		s.problem("P5: %v", err)
-	}
+// rate draws a clock's rate. It prefers the ends of what is allowed, where the margin is thinnest.
+func (s *schedule) rate() float64 {
+	return []float64{slowest, fastest, slowest + (fastest-slowest)*s.plan.Float64()}[s.plan.IntN(3)]
 }
 
 // run is the schedule: faults, then the recovery, in which each worker gets a last lock.
 func (s *schedule) run() {
 	s.world.SetNet(sim.Fixed(100 * time.Microsecond))
-	for i := range 3 {
-		ttl := scheduleTTL
-		if i > 0 || s.mixed { // the later ones learn of the first one's
-			ttl = s.ttl()
+	for range 3 {
+		c := s.newClient()
+		if lock, err := c.locker.TryAcquire(context.Background(), "hello"); err == nil { // it knows the servers
+			lock.Release(context.Background())
 		}
-		s.greet(s.newClient(ttl))
 	}
-	s.world.SetNet(s.network.net())
+	s.world.SetNet(s.newNetwork())
 	for _, c := range s.clients {
 		s.begin(c)
 	}
-	for s.elapsed() < scheduleRun {
+	for s.elapsed() < faulty {
 		s.fault()
 	}
-	for i, server := range s.world.Servers() {
-		s.heal(server, i)
+	for i := range s.world.Servers() {
+		s.heal(i)
 	}
 	for _, c := range s.clients {
 		c.process.Resume()
 	}
-	s.world.SetNet(recoveredNet())
+	s.world.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
+		return upTo(r, time.Millisecond), false
+	}})
 	s.work.Wait()
-	s.world.Sleep(max(s.longest(), longestStray)) // what is still under way
-	if !s.beyond {
-		s.runRecovery()
-	}
+	s.world.Sleep(longest) // what is still under way
+	s.recover()
 	for _, c := range s.clients {
 		c.locker.Close()
 	}
-	if !s.beyond {
-		s.world.Sleep(s.longest()*101/100 + s.later)
-	}
+	s.world.Sleep(longest * 101 / 100)
 }
 
-// ttl draws a client's TTL.
-func (s *schedule) ttl() time.Duration {
-	if s.mixed {
-		return anyTTL(s.plan)
-	}
-	return scheduleTTL / time.Duration(1+s.plan.IntN(2))
-}
-
-// longest is the longest TTL that is used, but for longTTL.
-func (s *schedule) longest() time.Duration {
-	if s.mixed {
-		return mixedTTL
-	}
-	return scheduleTTL
-}
-
-// anyTTL draws from 10 ms to mixedTTL, all orders of magnitude alike.
-func anyTTL(dice *rand.Rand) time.Duration {
-	const least = 10 * time.Millisecond
-	return min(mixedTTL, time.Duration(float64(least)*math.Pow(float64(mixedTTL/least), dice.Float64())).Truncate(time.Millisecond))
-}
-
-// greet makes the client known to the servers, and them to the client: their
-// clocks, and the longest TTL.
-func (s *schedule) greet(c *client) {
-	if lock, err := c.locker.TryAcquire(context.Background(), "hello"); err == nil {
-		lock.Release(context.Background())
-	}
-}
-
-// begin lets a client's workers take locks until it retires or the faults are
-// over.
+// begin lets a client's workers take locks until it retires or the faults are over.
 func (s *schedule) begin(c *client) {
 	for _, w := range c.workers {
-		s.work.Go(func() {
-			defer s.world.PrintSeed()
-			w.process.Sleep(w.upTo(20 * time.Millisecond))
-			for s.elapsed() < scheduleRun && !w.retired.Load() {
+		s.goes(func() {
+			w.process.Sleep(upTo(w.dice, 20*time.Millisecond))
+			for s.elapsed() < faulty && !c.retired.Load() {
 				w.cycle()
 			}
 		})
 	}
 }
 
-// anyClient draws one that has not retired.
-func (s *schedule) anyClient() *client {
-	for {
-		if c := s.clients[s.plan.IntN(len(s.clients))]; !c.retired.Load() {
-			return c
+// recover is P5: all is well, and all compete for one lock until each has had it.
+func (s *schedule) recover() {
+	// Quarantines end within a TTL, and the keys that were left behind expire within another. Tokens may be so far ahead
+	// that servers accept the next only two seconds later.
+	timeout := 3*longest + 3*time.Second
+	var opts []redlock.Option
+	if s.fenced > 0 {
+		opts = append(opts, redlock.Fenced())
+	}
+	if s.fair == 8 {
+		opts = append(opts, redlock.Fair())
+	}
+	for _, c := range s.clients {
+		for i, w := range c.workers {
+			if c.retired.Load() {
+				continue
+			}
+			s.goes(func() {
+				s.world.Sleep(time.Duration(10*c.id+i) * 100 * time.Microsecond)
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				defer c.process.Clock().AfterFunc(timeout, cancel).Stop()
+				lock, err := c.locker.Acquire(ctx, "a", opts...)
+				if err != nil {
+					s.problem("P5: client %d, with all servers up: %v", c.id, err)
+					return
+				}
+				h := c.begin(lock, false)
+				c.process.Sleep(upTo(w.dice, 8*time.Millisecond))
+				w.finish(h)
+			})
 		}
 	}
+	s.work.Wait()
+}
+
+// goes runs f in a goroutine of the schedule.
+func (s *schedule) goes(f func()) {
+	s.work.Go(func() {
+		defer s.world.PrintSeed()
+		f()
+	})
 }
 
 // upTo draws a duration above zero.
-func (s *schedule) upTo(d time.Duration) time.Duration {
-	return time.Duration(1 + s.plan.Int64N(int64(d)))
+func upTo(dice *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(1 + dice.Int64N(int64(d)))
 }
 
 func (s *schedule) elapsed() time.Duration { return s.world.Now().Sub(s.start) }
 
-// addWaiting counts n more callers that wait for the lock of a name.
-func (s *schedule) addWaiting(name string, n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting[name] += n
-}
-
 // problem notes a broken promise.
 func (s *schedule) problem(format string, args ...any) {
-	s.tell.Lock()
-	defer s.tell.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.problems = append(s.problems, fmt.Sprintf(format, args...))
 }
 
+// count notes that something has happened.
+func (s *schedule) count(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coverage[what]++
+}
+
+// faults counts a fault if a lock is held.
+func (s *schedule) faults(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.holding > 0 {
+		s.coverage[what]++
+	}
+}
+
 // transcript is the history without the values, which are drawn anew in each run.
-func (s *schedule) transcript() []string {
-	type owner struct{ client, nth int }
-	owners, drawn := map[string]owner{}, map[int]int{}
-	lines := make([]string, len(s.steps))
-	// A Locker closes its nodes all at once, and they answer what is open in
-	// any order.
+func (s *schedule) transcript() (lines []string) {
+	values, drawn := map[string]int{}, map[int]int{}
+	// A Locker closes its nodes all at once, and they answer what is open in any order.
 	steps := slices.Clone(s.steps)
 	slices.SortStableFunc(steps, func(a, b sim.Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Client, b.Client), cmp.Compare(a.Node, b.Node))
 	})
-	for i, step := range steps {
-		if _, ok := owners[step.Value]; !ok {
+	for _, step := range steps {
+		if values[step.Value] == 0 {
 			drawn[step.Client]++
-			owners[step.Value] = owner{step.Client, drawn[step.Client]}
+			values[step.Value] = 1000*step.Client + drawn[step.Client]
 		}
-		outcome := ""
-		if step.Outcome != 0 {
-			outcome = step.Outcome.String()
-		}
-		lines[i] = fmt.Sprintf("%14.9f client %d node %d %s %s %s value %d %s", step.At.Sub(s.start).Seconds(),
-			step.Client, step.Node, step.Stage, step.Op, step.Key, owners[step.Value].nth, outcome)
+		lines = append(lines, fmt.Sprintf("%14.9f client %d node %d %s %s %s value %d %v", step.At.Sub(s.start).Seconds(),
+			step.Client, step.Node, step.Stage, step.Op, s.world.Numbered(step.Key), values[step.Value], step.Outcome))
 	}
-	return lines
-}
-
-func (s *schedule) print(t *testing.T) {
-	lines := s.transcript()
 	for _, h := range s.holds {
 		lines = append(lines, h.String())
 	}
-	t.Log("the history:\n" + strings.Join(lines, "\n"))
+	return lines
 }

@@ -34,12 +34,12 @@ func TestASeedReplays(t *testing.T) {
 	var seeds atomic.Uint64
 	onAllProcessors(t, func(t *testing.T) {
 		for seed := seeds.Add(1); seed <= all; seed = seeds.Add(1) {
-			histories := [][]string{play(t, seed, nil).transcript()}
+			histories := [][]string{play(t, seed).transcript()}
 			if len(histories[0]) < 100 {
 				t.Fatalf("seed %d: only %d steps", seed, len(histories[0]))
 			}
 			for {
-				history := play(t, seed, nil).transcript()
+				history := play(t, seed).transcript()
 				if slices.ContainsFunc(histories, func(h []string) bool { return slices.Equal(h, history) }) {
 					break
 				}

@@ -8,8 +8,7 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// A Client is a process that uses the servers: a clock, and a connection to
-// each of them.
+// A Client is a process that uses the servers: a clock, and a connection to each of them.
 type Client struct {
 	world *World
 	id    int
@@ -23,8 +22,7 @@ type Client struct {
 	held   []func() // events of the process while it was paused
 }
 
-// NewClient returns a client whose clock gains rate seconds in a second. It
-// panics unless rate is above zero.
+// NewClient returns a client whose clock gains rate seconds in a second. It panics unless rate is above zero.
 func (w *World) NewClient(rate float64) *Client {
 	if !(rate > 0) {
 		panic("sim: a clock must go on")
@@ -64,9 +62,8 @@ func (c *Client) MoreNodes() []protocol.Node {
 	return c.connect()
 }
 
-// Pause stops the process as a long garbage collection, SIGSTOP or the suspend
-// of a virtual machine does: time goes on, and its clock with it, but no timer
-// fires and no reply is read until Resume.
+// Pause stops the process as a long garbage collection, SIGSTOP or the suspend of a virtual machine does:
+// time goes on, and its clock with it, but no timer fires and no reply is read until Resume.
 func (c *Client) Pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,9 +87,8 @@ func (c *Client) Resume() {
 	c.paused = false
 }
 
-// Crash ends the process: it sends nothing any more. What it has sent is run by
-// the servers. Its goroutines are paused until Resume, after which they find that
-// nothing can be submitted, and end.
+// Crash ends the process: it sends nothing any more. What it has sent is run by the servers. Its goroutines
+// are paused until Resume, after which they find that nothing can be submitted, and end.
 func (c *Client) Crash() {
 	c.Pause()
 	c.world.mu.Lock()
@@ -103,8 +99,7 @@ func (c *Client) Crash() {
 	}
 }
 
-// Sleep is time.Sleep in the process: by its clock, and not over before it is
-// resumed.
+// Sleep is time.Sleep in the process: by its clock, and not over before it is resumed.
 func (c *Client) Sleep(d time.Duration) {
 	over := make(chan struct{})
 	c.Clock().AfterFunc(d, func() { close(over) })
@@ -153,8 +148,7 @@ func (c processClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	return t
 }
 
-// A timer does not fire while its process is paused. If it became due then, it
-// can still be stopped.
+// A timer does not fire while its process is paused. If it became due then, it can still be stopped.
 type timer struct {
 	client *Client
 	f      func()

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -44,58 +43,29 @@ func (s *Server) remove(key string) {
 // Flush makes the server forget all keys, as FLUSHALL does. With a Crash before
 // it, it is a restart without persistence.
 func (s *Server) Flush() {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	clear(s.keys)
-	s.flushed()
-}
-
-// Evict makes the server forget some keys.
-func (s *Server) Evict(which func(key string) bool) {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	for _, key := range slices.Sorted(maps.Keys(s.keys)) { // an order for the hints
-		if which(key) {
-			s.remove(key)
-		}
-	}
+	s.locked(func() {
+		clear(s.keys)
+		s.flushed()
+	})
 }
 
 // Save writes the keys to disk.
-func (s *Server) Save() {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.saved = maps.Clone(s.keys)
-}
-
-// Load makes the server remember the keys that it had at the last Save, and nothing
-// later. With a Crash before it, it is a restart with appendfsync everysec, or
-// from an old RDB file.
-func (s *Server) Load() {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.load()
-}
+func (s *Server) Save() { s.locked(func() { s.saved = maps.Clone(s.keys) }) }
 
 // FailOver makes the server forget all writes since the last Save, as one does that
 // is demoted, takes over the data set of its promoted replica, and is promoted back: its
-// process, its run id and its connections stay.
+// process, its run id and its connections stay. With a Crash before it, it is a restart from an old RDB file.
 func (s *Server) FailOver() {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.data++
-	s.load()
+	s.locked(func() {
+		s.data++
+		clear(s.keys)
+		maps.Copy(s.keys, s.saved)
+		s.flushed()
+	})
 }
 
-func (s *Server) load() {
-	clear(s.keys)
-	maps.Copy(s.keys, s.saved)
-	s.flushed()
-}
-
-// Settle gives the server the epoch record of one that has long been in use, by
-// clients with so many nodes and this longest TTL. A new server is in quarantine
-// first.
+// Settle gives the server the epoch record of one that has long been in use, by clients with so many nodes
+// and this longest TTL. A new server is in quarantine first.
 func (s *Server) Settle(nodes int, longest time.Duration) {
 	const life = 1 << 42 * time.Millisecond
 	s.world.mu.Lock()

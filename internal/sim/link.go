@@ -57,9 +57,8 @@ type call struct {
 
 func (l *link) String() string { return l.server.name }
 
-// Submit implements protocol.Node. A real node encodes a request once and sends
-// that each time, so it panics if the request was changed since it was first
-// submitted.
+// Submit implements protocol.Node. A real node encodes a request once and sends that each time, so it panics
+// if the request was changed since it was first submitted.
 func (l *link) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
 	l.world().mu.Lock()
 	defer l.world().mu.Unlock()
@@ -86,7 +85,10 @@ func (l *link) submit(c *call) error {
 	if l.client.dead {
 		return fmt.Errorf("sim: %s: %w", l, errDead)
 	}
-	k := counter{c.req.Op, c.req.Key}
+	if c.req.Op == protocol.OpQueue {
+		w.number(l.client.id, c.req.Ticket.ID)
+	}
+	k := counter{c.req.Op, w.numbered(c.req.Key)}
 	c.count = l.counts[k] + 1
 	l.counts[k] = c.count
 	w.tell(c, Submitted, 0)
@@ -153,8 +155,7 @@ func (l *link) expire(c *call) {
 	}
 }
 
-// Close implements protocol.Node. What was sent can still be run by the server,
-// as with a real connection.
+// Close implements protocol.Node. What was sent can still be run by the server, as with a real connection.
 func (l *link) Close() error {
 	l.world().mu.Lock()
 	l.closed = true
@@ -213,8 +214,7 @@ func (c *call) reply(reply protocol.Reply) {
 	}
 }
 
-// retry repeats a release that must not be given up, on the next connection.
-// The World must be locked.
+// retry repeats a release that must not be given up, on the next connection. The World must be locked.
 func (c *call) retry() {
 	if !c.req.Op.Releases() || !c.req.MayHold || c.link.closed || c.link.client.dead {
 		return
@@ -225,11 +225,7 @@ func (c *call) retry() {
 	}
 	w := c.link.world()
 	w.timeline.enter(&event{at: w.timeline.now() + c.req.Timeout, inner: true, f: func() {
-		c.link.client.do(func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			c.repeat()
-		})
+		c.link.client.do(func() { c.link.server.locked(c.repeat) })
 	}})
 }
 

@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
@@ -16,23 +19,15 @@ type Net struct {
 	// draws must come from r, which is the leg's own and not to be kept.
 	Travel func(leg Leg, r *rand.Rand) (d time.Duration, lost bool)
 
-	// Stray, if not nil, says of a request whether the server runs it d from
-	// now, behind its client's back: out of order, and without a reply. After a
-	// lost leg that is a request left in a connection that the client has given
-	// up, which may run after whatever came by the next one, but once at most;
-	// where the leg was not lost, the request is run twice, as a proxy that
-	// repeats can make it. A crash of the server ends it, as it ends all that
-	// is under way. A hint comes late after a lost leg, and otherwise twice.
+	// Stray, if not nil, says of a request whether the server runs it d from now, behind its client's back:
+	// out of order, and without a reply. After a lost leg that is a request left in a connection that the
+	// client has given up, which may run after whatever came by the next one, but once at most; where the leg
+	// was not lost, the request is run twice, as a proxy that repeats can make it. A crash of the server ends
+	// it, as it ends all that is under way. A hint comes late after a lost leg, and otherwise twice.
 	Stray func(leg Leg, lost bool, r *rand.Rand) (d time.Duration, strays bool)
 
-	// Look returns how long after a vote the server is asked for its epoch record, and how long after
-	// the lock a token that the asker judges is accepted: such commands are sent together, and other
-	// clients' can be run between them. Nil: at the same moment. All that it draws must come from r.
-	Look func(leg Leg, r *rand.Rand) time.Duration
-
-	// Patience is how long a client waits for a reply before it takes the
-	// connection for broken: the reply is then Unknown. It is far above a
-	// request's timeout, after which a reply is merely late.
+	// Patience is how long a client waits for a reply before it takes the connection for broken: the reply is
+	// then Unknown. It is far above a request's timeout, after which a reply is merely late.
 	Patience time.Duration
 }
 
@@ -69,35 +64,31 @@ func (w *World) travel(leg Leg) (time.Duration, bool) {
 
 // cast makes the dice those of a leg, for one of its purposes.
 func (w *World) cast(leg Leg, purpose uint64) {
-	key := w.hash(leg.Key, uint64(leg.Client), uint64(leg.Node), uint64(leg.Op), uint64(leg.Count), purpose)
+	key := w.hash(w.numbered(leg.Key), uint64(leg.Client), uint64(leg.Node), uint64(leg.Op), uint64(leg.Count), purpose)
 	w.fate.Seed(key, hash.Mix(key))
 }
 
-// Purposes of a look.
-const (
-	atRecord uint64 = iota + 4 // beside those of travel
-	atToken
-	atRaise
-	atScript
-)
-
-// look draws when the next of the commands that were sent together is run.
-func (w *World) look(leg Leg, purpose uint64) time.Duration {
-	if w.net.Look == nil {
-		return 0
-	}
-	w.cast(leg, purpose)
-	return w.net.Look(leg, w.dice)
+// Numbered returns a key with the number of the ticket that it calls. Tickets are drawn anew in each run, and the fate
+// of messages depends on their keys. A client's are numbered in the order in which it takes them.
+func (w *World) Numbered(key string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.numbered(key)
 }
 
-// asksScript draws whether a token that the asker judges is accepted by the script all the same, as from
-// a node that does not know the counter yet.
-func (w *World) asksScript(leg Leg) bool {
-	if w.net.Look == nil {
-		return false
+func (w *World) numbered(key string) string {
+	if _, ticket, isCall := keys.OfCall(key); isCall {
+		return strings.TrimSuffix(key, ticket) + w.tickets[ticket]
 	}
-	w.cast(leg, atScript)
-	return w.dice.IntN(4) == 0
+	return key
+}
+
+// number numbers a ticket. The World must be locked.
+func (w *World) number(client int, ticket string) {
+	if w.tickets[ticket] == "" {
+		w.drawn[client]++
+		w.tickets[ticket] = fmt.Sprintf("%d-%06d", client, w.drawn[client])
+	}
 }
 
 // stray draws on, right after travel.

@@ -48,8 +48,7 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 // counterLife is how long a token is remembered that is not ahead of the clock.
 const counterLife = 24 * time.Hour
 
-// counter returns the highest token accepted, or an error if the key holds no number
-// that a token can follow.
+// counter returns the highest token accepted, or an error if the key holds no number that a token can follow.
 func (s *Server) counter(req *protocol.Request) (int64, error) {
 	const highest = 1<<53 - 2
 	e, exists := s.lookup(req.Counter)
@@ -225,7 +224,7 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 		}
 		tickets[i].dropped = now + mine.Life.Truncate(time.Millisecond)
 		slices.SortFunc(tickets, func(a, b ticket) int {
-			return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(a.id, b.id))
+			return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(s.world.tickets[a.id], s.world.tickets[b.id]), cmp.Compare(a.id, b.id))
 		})
 		for tickets[0].dropped <= now { // ours is not
 			tickets = tickets[1:]

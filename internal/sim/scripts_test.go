@@ -42,7 +42,7 @@ func TestAQueueIsMemory(t *testing.T) {
 		a.server.Restart()
 		assert.False(t, a.stand(t, waiter("b", 0)), "kept")
 		a.stand(t, leaver("a"))
-		a.server.Load()
+		a.server.FailOver()
 		assert.False(t, a.stand(t, waiter("b", 0)), "as it was saved")
 		a.server.Flush()
 		assert.True(t, a.stand(t, waiter("b", 0)), "forgotten")

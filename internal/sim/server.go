@@ -32,15 +32,11 @@ type Server struct {
 	deaf  bool // while down: connecting is not refused but hangs
 	hung  bool
 	links []*link
-	held  []pending // while hung
+	held  []*call // while hung
 
-	onChange func(key string) // of a Store
-}
-
-// A pending is a call, or a later part of one, which waits while the server hangs.
-type pending struct {
-	call *call
-	do   func()
+	// Of a Store.
+	onChange func(key string)
+	between  func() // called between the steps of a request
 }
 
 // An entry is a key's value and when it expires by the server's clock.
@@ -81,21 +77,23 @@ func newServer(w *World, index int, name string) *Server {
 
 func (s *Server) String() string { return s.name }
 
-// SetRate makes the server's clock advance by rate seconds a second from now
-// on.
-func (s *Server) SetRate(rate float64) {
+// locked does something to the server while the World is locked.
+func (s *Server) locked(do func()) {
 	s.world.mu.Lock()
 	defer s.world.mu.Unlock()
-	s.wall.at, s.wall.since, s.wall.rate = s.wall.now(), s.wall.line.now(), rate
-	s.awaitAll()
+	do()
+}
+
+// SetRate makes the server's clock advance by rate seconds a second from now on.
+func (s *Server) SetRate(rate float64) {
+	s.locked(func() {
+		s.wall.at, s.wall.since, s.wall.rate = s.wall.now(), s.wall.line.now(), rate
+		s.awaitAll()
+	})
 }
 
 // Hang stops the server as SIGSTOP does: it receives, and does nothing.
-func (s *Server) Hang() {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.hung = true
-}
+func (s *Server) Hang() { s.locked(func() { s.hung = true }) }
 
 // Resume lets a hung server go on: it runs the requests that it has received meanwhile.
 func (s *Server) Resume() {
@@ -104,8 +102,8 @@ func (s *Server) Resume() {
 	s.hung = false
 	held := s.held
 	s.held = nil
-	for _, p := range held {
-		p.do()
+	for _, c := range held {
+		s.serve(c)
 	}
 	s.awaitAll()
 }
@@ -123,8 +121,8 @@ func (s *Server) crash(deaf bool) {
 	defer s.world.mu.Unlock()
 	s.down, s.deaf, s.hung = true, deaf, false
 	s.run++
-	for _, p := range s.held {
-		p.call.broken()
+	for _, c := range s.held {
+		c.broken()
 	}
 	s.held = nil
 	s.unwatched()
@@ -164,8 +162,7 @@ func (s *Server) Locks() map[string]string {
 	return all
 }
 
-// Set sets a key behind the clients' backs, for ttl or, if that is
-// protocol.NoTTL, for ever.
+// Set sets a key behind the clients' backs, for ttl or, if that is protocol.NoTTL, for ever.
 func (s *Server) Set(key, value string, ttl time.Duration) { s.put(key, entry{value: value}, ttl) }
 
 // SetWrongType makes key hold a value that is not a string, for ever.
@@ -187,105 +184,58 @@ func (s *Server) put(key string, e entry, ttl time.Duration) {
 }
 
 // Del deletes a key behind the clients' backs.
-func (s *Server) Del(key string) {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.remove(key)
-}
+func (s *Server) Del(key string) { s.locked(func() { s.remove(key) }) }
 
 // Mute makes the server keep its run id to itself, as one whose ACL forbids INFO.
-func (s *Server) Mute() {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.mute = true
-}
+func (s *Server) Mute() { s.locked(func() { s.mute = true }) }
 
 // Step sets the server's clock ahead by d, or back if d is below zero.
-func (s *Server) Step(d time.Duration) {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.wall.at += d
-	s.awaitAll()
-}
+func (s *Server) Step(d time.Duration) { s.locked(func() { s.wall.at += d; s.awaitAll() }) }
 
 // arrive takes a request off the network.
-func (s *Server) arrive(c *call) {
-	s.world.mu.Lock()
-	defer s.world.mu.Unlock()
-	s.ifAlive(pending{c, func() { s.serve(c) }})
-}
+func (s *Server) arrive(c *call) { s.locked(func() { s.ifAlive(c) }) }
 
-// ifAlive does p now, or holds it while the server hangs. The call's connection is broken if its
-// process has ended.
-func (s *Server) ifAlive(p pending) {
+// ifAlive serves a call, or holds it while the server hangs. Its connection is broken if the process has ended.
+func (s *Server) ifAlive(c *call) {
 	switch {
-	case s.down || p.call.run != s.run:
-		p.call.broken()
+	case s.down || c.run != s.run:
+		c.broken()
 	case s.hung:
-		s.held = append(s.held, p)
+		s.held = append(s.held, c)
 	default:
-		p.do()
+		s.serve(c)
 	}
 }
 
-// serve runs a request, and answers it if its record is not looked at later.
+// serve runs a request, and answers it.
 func (s *Server) serve(c *call) {
 	if !c.stray {
 		s.current = c.link
 	}
-	if c.req.Judged && s.world.asksScript(c.leg(false)) {
-		c.req.Judged = false
-	}
-	reply := s.apply(&c.req)
+	reply := s.both(&c.req)
 	s.current = nil
 	if c.watches && c.link.tracked() {
 		s.rememberAll(c)
 	}
 	s.world.tell(c, Run, reply.Outcome)
-	if c.req.Judged {
-		s.later(c, atToken, func() {
-			if s.zadd(&c.req) || reply.Outcome != protocol.Granted {
-				s.confirm(c, reply)
-				return
-			}
-			s.later(c, atRaise, func() { s.confirm(c, s.raiseAgain(c.req)) })
-		})
-		return
-	}
-	s.confirm(c, reply)
-}
-
-// confirm answers a request, if it is a vote once its record has been looked at.
-func (s *Server) confirm(c *call, reply protocol.Reply) {
-	if c.req.Epoch == "" || c.stray {
-		c.answer(reply)
-		return
-	}
-	s.later(c, atRecord, func() { s.look(c, reply) })
-}
-
-// later does the next part of a call, after what the network says passes before it.
-func (s *Server) later(c *call, purpose uint64, do func()) {
-	d := s.world.look(c.leg(false), purpose)
-	if d <= 0 {
-		do()
-		return
-	}
-	s.world.timeline.enter(&event{at: s.world.timeline.now() + d, inner: true, f: func() {
-		s.world.mu.Lock()
-		defer s.world.mu.Unlock()
-		s.ifAlive(pending{c, do})
-	}})
-}
-
-// look answers a vote, behind which the record is asked for. Who the server is was asked so shortly
-// before that no failover there and back can lie in between (package link, confirm.go).
-func (s *Server) look(c *call, reply protocol.Reply) {
-	reply.Run = s.identity()
-	if e, ok := s.lookup(c.req.Epoch); ok {
-		reply.Life = max(0, s.left(e))
+	if c.req.Epoch != "" { // who the server is was asked so shortly before that no failover there and back lies in between
+		if e, ok := s.lookup(c.req.Epoch); ok {
+			reply.Life = max(0, s.left(e))
+		}
 	}
 	c.answer(reply)
+}
+
+// both runs a request, and the second step of one whose token the asker judges.
+func (s *Server) both(req *protocol.Request) protocol.Reply {
+	reply := s.apply(req)
+	if s.between != nil && req.Judged {
+		s.between()
+	}
+	if req.Judged && !s.zadd(req) && reply.Outcome == protocol.Granted {
+		return s.raiseAgain(*req)
+	}
+	return reply
 }
 
 // apply runs one request, as Redis runs the commands that stand for it.
@@ -335,8 +285,7 @@ func (s *Server) obey(req *protocol.Request) protocol.Reply {
 	return protocol.Reply{Outcome: protocol.Granted}
 }
 
-// left is a key's remaining TTL: whole milliseconds, as PTTL tells it, but at
-// least one while the key lives.
+// left is a key's remaining TTL: whole milliseconds, as PTTL tells it, but at least one while the key lives.
 func (s *Server) left(e entry) time.Duration {
 	switch e.expires {
 	case 0:

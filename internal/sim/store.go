@@ -57,7 +57,7 @@ func (s *Store) Clone() *Store {
 func (s *Store) Run(at time.Duration, client int, req *protocol.Request) (protocol.Reply, []StoreHint) {
 	s.at(at)
 	s.client = client
-	reply := s.serve(req)
+	reply := s.server.both(req)
 	s.client = -1
 	if req.Epoch != "" {
 		if e, ok := s.server.lookup(req.Epoch); ok {
@@ -68,15 +68,6 @@ func (s *Store) Run(at time.Duration, client int, req *protocol.Request) (protoc
 		s.track(req.Key, client)
 	}
 	return reply, s.take()
-}
-
-// serve runs a request, and both steps of one whose token the asker judges.
-func (s *Store) serve(req *protocol.Request) protocol.Reply {
-	reply := s.server.apply(req)
-	if req.Judged && !s.server.zadd(req) && reply.Outcome == protocol.Granted {
-		return s.server.raiseAgain(*req)
-	}
-	return reply
 }
 
 func (s *Store) track(key string, client int) {
@@ -142,6 +133,19 @@ func (s *Store) Forget(at time.Duration) []StoreHint {
 	}
 	s.tracked = s.tracked[:0]
 	return s.take()
+}
+
+// Between has f called between both steps of a request whose token the asker judges, in which other requests can be
+// run. Nil: nothing comes between them.
+func (s *Store) Between(f func()) {
+	if s.server.between = nil; f != nil {
+		s.server.between = func() {
+			client, hints := s.client, s.hints
+			s.hints = nil
+			f()
+			s.client, s.hints = client, hints
+		}
+	}
 }
 
 // Del has a key deleted behind the clients' backs.

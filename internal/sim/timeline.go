@@ -8,12 +8,10 @@ import (
 	"time"
 )
 
-// A timeline runs functions when their time comes: one at a time, by time, and
-// those of one time in the order in which they were entered. A time.AfterFunc
-// for each would run those of one time in any order.
+// A timeline runs functions when their time comes: one at a time, by time, and those of one time in the order
+// in which they were entered. A time.AfterFunc for each would run those of one time in any order.
 //
-// Its time is that of the bubble, where a timer wakes it, or its own while the
-// World is played.
+// Its time is that of the bubble, where a timer wakes it, or its own while the World is played.
 type timeline struct {
 	origin time.Time
 	played atomic.Bool

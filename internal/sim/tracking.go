@@ -14,8 +14,7 @@ const (
 	hintsLinger  = time.Second
 	hintsBackoff = 250 * time.Millisecond // from a failure to the next request for them
 
-	// hintsChannel is the key of the request for hints: where Redis publishes
-	// them.
+	// hintsChannel is the key of the request for hints: where Redis publishes them.
 	hintsChannel = "__redis__:invalidate"
 )
 
@@ -69,17 +68,19 @@ func (l *link) stop(one *watcher) {
 	}
 	h.watchers = slices.Delete(h.watchers, i, i+1)
 	if len(h.watchers) == 0 {
-		h.idle = w.timeline.enter(&event{at: l.client.moment(hintsLinger), inner: true, f: func() { l.client.do(l.rest) }})
+		h.idle = l.later(hintsLinger, func() {
+			if len(h.watchers) == 0 {
+				l.endHints()
+			}
+		})
 	}
 }
 
-// rest closes the connection for hints, unless there are watchers again.
-func (l *link) rest() {
-	l.world().mu.Lock()
-	defer l.world().mu.Unlock()
-	if len(l.hints.watchers) == 0 {
-		l.endHints()
-	}
+// later has the client do something after d by its clock, with the World locked.
+func (l *link) later(d time.Duration, do func()) *event {
+	return l.world().timeline.enter(&event{at: l.client.moment(d), inner: true, f: func() {
+		l.client.do(func() { l.server.locked(do) })
+	}})
 }
 
 // endHints has the server forget all watches of the link. The World must be locked.
@@ -91,8 +92,7 @@ func (l *link) endHints() {
 // tracked reports whether the server gives hints on the link.
 func (l *link) tracked() bool { return l.hints.giver == l.server.run+1 }
 
-// askForHints asks the server for hints. One that cannot be reached is asked later. The World
-// must be locked.
+// askForHints asks the server for hints. One that cannot be reached is asked later. The World must be locked.
 func (l *link) askForHints() {
 	if l.tracked() || l.hints.asking || !l.hints.wanted {
 		return
@@ -116,22 +116,16 @@ func (o opener) Receive(_ int, reply protocol.Reply) {
 		l.pass(everything) // keys that were looked at before are not watched
 	}
 	if !l.tracked() {
-		w.timeline.enter(&event{at: l.client.moment(hintsBackoff), inner: true, f: func() {
-			l.client.do(func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				l.askForHints()
-			})
-		}})
+		l.later(hintsBackoff, l.askForHints)
 	}
 }
 
 // hinted takes a hint off the network.
 func (l *link) hinted(key string) {
-	l.world().mu.Lock()
-	defer l.world().mu.Unlock()
-	l.world().tellHint(l, key)
-	l.pass(key)
+	l.server.locked(func() {
+		l.world().tellHint(l, key)
+		l.pass(key)
+	})
 }
 
 // pass gives a hint to the watchers of its key, one after the other, so that they do not race.
@@ -163,8 +157,7 @@ type watch struct {
 	cycle *event // the server finds that the key has expired; nil if it does not expire
 }
 
-// hintCycle is how long a server may need to find that a key has expired, if
-// no client asks for it.
+// hintCycle is how long a server may need to find that a key has expired, if no client asks for it.
 const hintCycle = 100 * time.Millisecond
 
 // everything is the key of a hint after FLUSHALL, and of those who watch all keys.
@@ -205,7 +198,7 @@ func (s *Server) await(key string, w *watch) {
 	}
 	const far = 1 << 62
 	left := min(far, max(0, float64(e.expires-s.wall.now())/s.wall.rate))
-	late := time.Duration(s.world.hash("expiry "+key, uint64(s.index), uint64(e.expires)) % uint64(hintCycle))
+	late := time.Duration(s.world.hash("expiry "+s.world.numbered(key), uint64(s.index), uint64(e.expires)) % uint64(hintCycle))
 	w.cycle = line.enter(&event{at: line.now() + time.Duration(left) + 1 + late, inner: true, f: func() {
 		s.world.mu.Lock()
 		defer s.world.mu.Unlock()

@@ -154,12 +154,8 @@ func TestAHintTellsOfTheNextChange(t *testing.T) {
 		"overwritten": func(_ *testing.T, l *lookout) { l.server.Set("x", "b", protocol.NoTTL); time.Sleep(leg) },
 		"other type":  func(_ *testing.T, l *lookout) { l.server.SetWrongType("x"); time.Sleep(leg) },
 		"deleted":     func(_ *testing.T, l *lookout) { l.server.Del("x"); time.Sleep(leg) },
-		"evicted": func(_ *testing.T, l *lookout) {
-			l.server.Evict(func(key string) bool { return key == "x" })
-			time.Sleep(leg)
-		},
-		"flushed": func(_ *testing.T, l *lookout) { l.server.Flush(); time.Sleep(leg) },
-		"loaded":  func(_ *testing.T, l *lookout) { l.server.Load(); time.Sleep(leg) },
+		"flushed":     func(_ *testing.T, l *lookout) { l.server.Flush(); time.Sleep(leg) },
+		"loaded":      func(_ *testing.T, l *lookout) { l.server.FailOver(); time.Sleep(leg) },
 		"expired, seen": func(t *testing.T, l *lookout) {
 			time.Sleep(l.expiry() - leg)
 			l.by(t, l.other, protocol.OpAcquire, "b")

@@ -25,6 +25,8 @@ type World struct {
 	net     Net
 	clients []*Client
 	watch   func(Step)
+	tickets map[string]string // their numbers: see numbered
+	drawn   map[int]int       // by client
 
 	fate rand.PCG   // seeded anew for each leg, by way of
 	dice *rand.Rand // which is made once
@@ -33,7 +35,7 @@ type World struct {
 // New returns a World of n servers whose clocks are exact, with a network that
 // takes no time and loses nothing.
 func New(seed uint64, n int) *World {
-	w := &World{seed: seed, net: Fixed(0), timeline: timeline{origin: time.Now()}}
+	w := &World{seed: seed, net: Fixed(0), timeline: timeline{origin: time.Now()}, tickets: map[string]string{}, drawn: map[int]int{}}
 	w.dice = rand.New(&w.fate)
 	for i := range n {
 		w.servers = append(w.servers, newServer(w, i, fmt.Sprintf("node%d", i+1)))
@@ -57,8 +59,7 @@ func (w *World) SetNet(n Net) {
 	w.net = n
 }
 
-// Watch has f called with every step from now on. The World is locked then, so f must not
-// call back.
+// Watch has f called with every step from now on. The World is locked then, so f must not call back.
 func (w *World) Watch(f func(Step)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,16 +108,14 @@ var (
 	errEndless = errors.New("sim: no end in sight")
 )
 
-// Play runs script in a time of the World's own, while that of the bubble stands
-// still: it jumps from one event to the next, but not before all that the last
-// one set off has come to rest. So nothing races, and a seed replays to the last
-// step. It is also several times as quick as the bubble's time, for which the
+// Play runs script in a time of the World's own, while that of the bubble stands still: it jumps from one
+// event to the next, but not before all that the last one set off has come to rest. So nothing races, and a
+// seed replays to the last step. It is also several times as quick as the bubble's time, for which the
 // runtime would have to be woken at each event.
 //
-// All code that takes part must go by the World's time or a Client's. Play is called
-// once, before anything happens, and returns when script does. Its error says
-// that the script waits for an event that never comes, or is not over by limit; its
-// goroutines are then still there.
+// All code that takes part must go by the World's time or a Client's. Play is called once, before anything
+// happens, and returns when script does. Its error says that the script waits for an event that never comes,
+// or is not over by limit; its goroutines are then still there.
 func (w *World) Play(limit time.Duration, script func()) error {
 	defer w.PrintSeed()
 	w.timeline.play()

@@ -36,11 +36,14 @@ type dice struct {
 	slow  int // one in so many is slow; zero: none
 	hangs []time.Duration
 	now   *time.Duration
+
+	cut      [3]int // the process and the node that cannot reach each other: 0 there, 1 back, 2 both
+	cutUntil time.Duration
 }
 
 func (d *dice) chance(one int) bool { return one > 0 && d.IntN(one) == 0 }
 
-func (d *dice) travel(_, node int) (there, back time.Duration, lost, unanswered bool) {
+func (d *dice) travel(process, node int) (there, back time.Duration, lost, unanswered bool) {
 	there = time.Duration(50+d.IntN(1000)) * time.Microsecond
 	back = time.Duration(50+d.IntN(1000)) * time.Microsecond
 	if d.chance(d.slow) {
@@ -52,7 +55,8 @@ func (d *dice) travel(_, node int) (there, back time.Duration, lost, unanswered 
 	if until := d.hangs[node]; until > *d.now {
 		there += until - *d.now
 	}
-	return there, back, d.chance(d.loss), d.chance(d.loss)
+	isCut := d.cut[0] == process && d.cut[1] == node && d.cutUntil > *d.now
+	return there, back, d.chance(d.loss) || isCut && d.cut[2] != 1, d.chance(d.loss) || isCut && d.cut[2] != 0
 }
 
 // A run is one random schedule.
@@ -100,6 +104,17 @@ func newRun(seed uint64, v variant) *run {
 	w.variant, w.given = v, map[int64]bool{}
 	w.coarse = []time.Duration{1, 1, 15 * time.Millisecond, 200 * time.Millisecond}[r.IntN(4)]
 	w.beyond = !v.isSet() && r.IntN(16) == 0
+	w.versions = r.IntN(2) == 0
+	w.between = func(m *message) {
+		for _, p := range w.processes {
+			for i, o := range p.wire {
+				if o.what == request && o.node == m.node && p.index != m.process && d.chance(2) && !slices.ContainsFunc(p.wire[:i], func(b *message) bool { return b.node == o.node }) {
+					w.execute(p.take(i))
+					return
+				}
+			}
+		}
+	}
 	w.doubled = func() bool { return d.loss > 0 && d.chance(50) }
 	if r.IntN(2) == 0 {
 		d.loss, d.slow = 10+r.IntN(40), 5+r.IntN(20)
@@ -120,7 +135,7 @@ func newRun(seed uint64, v variant) *run {
 			node.Server().Step(time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}[r.IntN(3)]))))
 		}
 		for _, p := range w.processes {
-			most := []time.Duration{time.Millisecond, 50 * time.Millisecond, 2 * time.Second, time.Minute}[r.IntN(4)]
+			most := []time.Duration{time.Millisecond, 50 * time.Millisecond, 2 * time.Second, time.Minute, 24 * time.Hour}[r.IntN(5)]
 			p.ahead = time.Duration(r.Int64N(int64(2*most))) - most
 		}
 	}
@@ -143,7 +158,9 @@ func newRun(seed uint64, v variant) *run {
 		case 2:
 			t.Owner = "someone"
 		}
-		t.Fair = r.IntN(3) == 0
+		if t.Fair = r.IntN(3) == 0; r.IntN(3) == 0 {
+			t.TTL = max(40*time.Millisecond, ttl/8+time.Duration(r.Int64N(int64(ttl*7/8))))
+		}
 		u.terms = append(u.terms, &t)
 	}
 	if r.IntN(2) == 0 { // readers
@@ -366,7 +383,7 @@ func (u *run) die(p *process) {
 // trouble does something bad.
 func (u *run) trouble() {
 	p := u.processes[u.dice.IntN(len(u.processes))]
-	switch u.dice.IntN(9) {
+	switch u.dice.IntN(10) {
 	case 8:
 		if u.now >= p.resumes && u.dice.chance(2) {
 			u.die(p)
@@ -416,6 +433,11 @@ func (u *run) trouble() {
 			p.knows.Remove(i) // the clock of another process
 		}
 		u.hint(i, u.nodes[i].Forget(u.now))
+	case 9:
+		if !u.sure {
+			u.dice.cut = [3]int{p.index, u.dice.IntN(len(u.nodes)), u.dice.IntN(3)}
+			u.dice.cutUntil = u.now + time.Duration(u.dice.IntN(200))*time.Millisecond
+		}
 	case 0:
 		u.dice.hangs[u.dice.IntN(len(u.nodes))] = u.now + time.Duration(u.dice.IntN(150))*time.Millisecond
 	case 1:
@@ -490,8 +512,8 @@ func (u *run) run() string {
 		if s.at == never {
 			break
 		}
-		if s.at > u.end && u.dice.loss+u.dice.slow > 0 {
-			u.dice.loss, u.dice.slow = 0, 0
+		if s.at > u.end {
+			u.dice.loss, u.dice.slow, u.dice.cutUntil = 0, 0, 0
 		}
 		u.now = max(u.now, s.at)
 		u.perform(&s)

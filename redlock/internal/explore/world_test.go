@@ -151,6 +151,8 @@ type world struct {
 	traces    bool
 	doubled   func() bool                                         // whether the answer that was just given is given again; nil: never
 	strays    func(lost bool) (after time.Duration, isStray bool) // whether a request strays; nil: none does
+	between   func(m *message)                                    // called between both steps of a request that a node runs; nil: nothing happens then
+	versions  bool                                                // processes with an odd number have a later version, which adds a field to records
 	variant   variant
 	beyond    bool           // only tokens, deadlines and ends are promised
 	given     map[int64]bool // tokens
@@ -353,6 +355,7 @@ func (p *process) protect(longest time.Duration) {
 func (w *world) settle(p *process) {
 	for admits, settled := p.guard.Effects(); admits != nil || settled != nil; admits, settled = p.guard.Effects() {
 		for _, a := range admits {
+			a.Request = w.versioned(p, a.Request)
 			there, back, lost, unanswered := w.network.travel(p.index, a.Node)
 			unknown := lost || unanswered || there+back > a.Request.Timeout
 			if unknown {
@@ -371,6 +374,31 @@ func (w *world) settle(p *process) {
 			w.counted(p, s.Trial.Owner.(*trial).ballot, s.Node, &s.Reply)
 		}
 	}
+}
+
+// versioned returns a question for a record as the process's version asks it. The earlier one must keep the field of the
+// later one, as long as the record is of one generation.
+func (w *world) versioned(p *process, r *protocol.Request) *protocol.Request {
+	a := r.Admit
+	if !w.versions || a.New == "" {
+		return r
+	}
+	field := func(text, begin string) string {
+		_, rest, _ := strings.Cut(text, begin)
+		value, _, _ := strings.Cut(rest, " ")
+		return value
+	}
+	had, kept := field(a.Old, " later="), field(a.New, " later=")
+	if p.index%2 == 1 {
+		again, admission := *r, *a
+		admission.New = strings.Replace(a.New, " later="+kept, "", 1) + fmt.Sprint(" later=", p.index)
+		again.Admit = &admission
+		return &again
+	}
+	if kept != had && field(a.Old, " gen=") == field(a.New, " gen=") {
+		w.fail("process %d has an earlier version, and wrote %q where a record had %q of a later one", p.index, kept, had)
+	}
+	return r
 }
 
 func (w *world) send(p *process, node int, f *core.Effect) {
@@ -506,6 +534,15 @@ func (w *world) execute(m *message) {
 
 // serve has a node run a request, which may be one of a variant.
 func (w *world) serve(m *message) (protocol.Reply, []sim.StoreHint) {
+	if w.between != nil {
+		w.node(m.node).Between(func() {
+			if between := w.between; between != nil {
+				w.between = nil
+				between(m)
+				w.between = between
+			}
+		})
+	}
 	if w.variant.serves == nil {
 		return w.node(m.node).Run(w.now, m.process, m.asks())
 	}
@@ -524,7 +561,8 @@ func (w *world) drop(m *message) {
 
 func (w *world) hint(node int, hints []sim.StoreHint) {
 	for _, h := range hints {
-		if p := w.process(h.Client); p.listening > 0 {
+		for p, again := w.process(h.Client), true; p.listening > 0 && again; {
+			again = w.doubled != nil && w.doubled()
 			if _, back, lost, _ := w.network.travel(h.Client, node); !lost {
 				m := w.message(hint, h.Client, node)
 				m.at, m.key = w.now+back, h.Key
