@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -40,20 +42,23 @@ func startSettable(t *testing.T) *settable {
 	t.Helper()
 	s := &settable{offset: filepath.Join(t.TempDir(), "offset")}
 	s.set(t, 0)
-	s.socket = startOnSocket(t,
-		// Another malloc than jemalloc, which asks for the time before the library is ready.
-		"LD_PRELOAD="+faketime(t)+":libc.so.6",
-		"FAKETIME_TIMESTAMP_FILE="+s.offset, "FAKETIME_NO_CACHE=1",
-		// Of either name, as versions differ. Timers must go on.
-		"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1")
-	for began := time.Now(); ; <-time.After(tick) {
-		if _, err := os.Stat(s.socket); err == nil {
-			return s
-		}
-		if time.Since(began) > failAfter {
-			need.Faketime(t, errors.New("redis-server does not start with libfaketime, as where it is linked with a malloc of its own"))
-		}
+	need.Redis(t)
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{
+		Nodes: 1, Arguments: []string{"--port", "0", "--save", "", "--dir", t.TempDir()},
+		Env: []string{
+			// Another malloc than jemalloc, which asks for the time before the library is ready.
+			"LD_PRELOAD=" + faketime(t) + ":libc.so.6",
+			"FAKETIME_TIMESTAMP_FILE=" + s.offset, "FAKETIME_NO_CACHE=1",
+			// Of either name, as versions differ. Timers must go on.
+			"FAKETIME_DONT_FAKE_MONOTONIC=1", "DONT_FAKE_MONOTONIC=1",
+		},
+	})
+	if err != nil {
+		need.Faketime(t, fmt.Errorf("redis-server does not start with libfaketime, as where it is linked with a malloc of its own: %w", err))
 	}
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	s.socket = strings.TrimPrefix(f.URLs()[0], "unix://")
+	return s
 }
 
 func (s *settable) url() string { return "unix://" + s.socket }

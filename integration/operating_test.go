@@ -225,7 +225,7 @@ func TestAnUpgradeToAnotherServer(t *testing.T) {
 		o.follow(t, steps{"ssh 10.0.0.3 apt-get install --yes --only-upgrade redis-server": func() {
 			require.NoError(t, r.Kill(context.Background(), 2))
 			_, port, _ := strings.Cut(r.addr(2), ":")
-			socket := startServer(t, []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir", dir[1]})
+			socket := startOnSocket(t, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir", dir[1])
 			require.NoError(t, fleet.AwaitReady(t.Context(), "unix://"+socket, nil))
 			require.EqualValues(t, 1, r.must(t, 2, "EXISTS", record.Key), "it has the data")
 		}})

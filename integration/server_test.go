@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -136,38 +133,12 @@ func TestDatabasesAreApart(t *testing.T) {
 	})
 }
 
-// startOnSocket starts a server without a port, which no fleet does, and returns
-// its socket. It may not be ready yet. Its environment has env besides.
-func startOnSocket(t *testing.T, env ...string) (socket string) {
-	t.Helper()
-	return startServer(t, []string{"--port", "0", "--save", "", "--dir", t.TempDir()}, env...)
-}
-
-// startServer is startOnSocket with other arguments, which may let it listen elsewhere, too. They
-// say where its data is.
-func startServer(t *testing.T, args []string, env ...string) (socket string) {
+// startOnSocket starts a server with these arguments, and returns its socket. It ends with the test.
+func startOnSocket(t *testing.T, arguments ...string) (socket string) {
 	t.Helper()
 	need.Redis(t)
-	server, err := fleet.Server()
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Arguments: arguments})
 	require.NoError(t, err)
-	// Not t.TempDir: the path of a socket has at most 104 bytes.
-	dir, err := os.MkdirTemp("", "redquorum")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	socket = filepath.Join(dir, "socket")
-
-	// The shell ends the server when its standard input ends, which it does even
-	// if this process is killed.
-	const script = `"$0" "$@" >/dev/null & read -r _; kill -9 $!; wait`
-	cmd := exec.Command("sh", append([]string{"-c", script, server}, append(args, "--unixsocket", socket)...)...)
-	cmd.Env = append(os.Environ(), env...)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		stdin.Close()
-		cmd.Wait()
-	})
-	return socket
+	t.Cleanup(func() { assert.NoError(t, f.Close()) })
+	return strings.TrimPrefix(f.URLs()[0], "unix://")
 }

@@ -56,7 +56,7 @@ func TestTheServerSettings(t *testing.T) {
 
 	t.Run("on a socket", func(t *testing.T) {
 		path := file("redis.conf", []byte(conf[0]))
-		socket := startServer(t, append([]string{path, "--port", "0"}, here...))
+		socket := startOnSocket(t, append([]string{path, "--port", "0"}, here...)...)
 		everyKindOfLock(t, "unix://locks:CHANGE-ME@"+socket)
 		wellSet(t, "unix://operator:CHANGE-ME-TOO@"+socket)
 	})
@@ -82,8 +82,8 @@ func TestTheServerSettings(t *testing.T) {
 		require.NoError(t, err)
 		cert := file("redis.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate().Raw}))
 		path := file("redis-tls.conf", []byte(conf[0]+conf[1]))
-		startServer(t, append([]string{path, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-ca-cert-file", cert,
-			"--tls-key-file", file("redis.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))}, here...))
+		startOnSocket(t, append([]string{path, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-ca-cert-file", cert,
+			"--tls-key-file", file("redis.key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))}, here...)...)
 		trusting := x509.NewCertPool()
 		trusting.AddCert(own.Certificate())
 		everyKindOfLock(t, "rediss://locks:CHANGE-ME@"+fleet.Loopback(port), pool.TLS(&tls.Config{RootCAs: trusting}))

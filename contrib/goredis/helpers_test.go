@@ -2,8 +2,6 @@ package goredis_test
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -44,31 +42,16 @@ func needServer(t *testing.T) {
 // startServers returns the URLs of n servers.
 func startServers(t *testing.T, n int) (urls []string) {
 	t.Helper()
+	return start(t, fleet.Options{Nodes: n, Volatile: true})
+}
+
+func start(t *testing.T, opts fleet.Options) (urls []string) {
+	t.Helper()
 	needServer(t)
-	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: n, Volatile: true})
+	f, err := fleet.Start(t.Context(), fleet.Process, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, f.Close()) })
 	return f.URLs()
-}
-
-// startOnSocket returns the path of the socket of a server that has no port.
-func startOnSocket(t *testing.T) (socket string) {
-	t.Helper()
-	needServer(t)
-	program, err := fleet.Server()
-	require.NoError(t, err)
-	// Not t.TempDir: the path of a socket has at most 104 bytes.
-	dir, err := os.MkdirTemp("", "redquorum")
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	socket = filepath.Join(dir, "socket")
-	server := exec.Command(program, "--port", "0", "--save", "", "--dir", dir, "--unixsocket", socket)
-	require.NoError(t, server.Start())
-	t.Cleanup(func() {
-		server.Process.Kill()
-		server.Wait()
-	})
-	return socket
 }
 
 // optionsOf returns those of go-redis for the server.

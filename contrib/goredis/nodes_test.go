@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/contrib/goredis"
+	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -61,7 +63,8 @@ func TestTheDatabaseIsTheClients(t *testing.T) {
 
 func TestASocketIsReached(t *testing.T) {
 	t.Parallel()
-	o := &redis.Options{Addr: startOnSocket(t), DB: 2} // Network follows from the slash
+	urls := start(t, fleet.Options{Nodes: 1, Arguments: []string{"--port", "0", "--save", ""}})
+	o := &redis.Options{Addr: strings.TrimPrefix(urls[0], "unix://"), DB: 2} // Network follows from the slash
 	k := lock(t, on(t, o))
 	assert.Equal(t, k.Value(), newClient(t, o).Get(t.Context(), name).Val())
 }

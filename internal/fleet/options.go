@@ -24,6 +24,11 @@ type Options struct {
 	// ones; the others show what a client makes of them.
 	Mode Mode
 
+	// Arguments start each server of kind Process in place of what the options above say, and Env is in
+	// its environment. It listens on a Unix socket, which is its URL, and where its arguments say. It may
+	// ask for a password, so it counts as ready when it listens.
+	Arguments, Env []string
+
 	// URLs are the servers of kind Addrs: redis://, rediss:// or unix://.
 	URLs []string
 }

@@ -3,11 +3,14 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // ServerEnv names the environment variable that says which server kind Process
@@ -59,7 +62,15 @@ func (p *process) Launch(ctx context.Context, i int) (url string, err error) {
 		p.ports[i] = port
 		return p.Start(ctx, i, Lost)
 	})
-	return "redis://" + Loopback(p.ports[i]), err
+	return p.url(i), err
+}
+
+// url returns where node i answers.
+func (p *process) url(i int) string {
+	if p.opts.Arguments != nil {
+		return "unix://" + filepath.Join(nodeDir(p.Dir(), p.ports[i]), "socket")
+	}
+	return "redis://" + Loopback(p.ports[i])
 }
 
 func (p *process) Start(ctx context.Context, i int, m Memory) error {
@@ -77,7 +88,7 @@ func (p *process) Start(ctx context.Context, i int, m Memory) error {
 		return err
 	}
 	cmd := exec.Command(p.program, args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), p.opts.Env...)
 	if err := p.Run(i, cmd); err != nil {
 		return err
 	}
@@ -90,6 +101,9 @@ func (p *process) Start(ctx context.Context, i int, m Memory) error {
 
 // args returns the command line of node i.
 func (p *process) args(i int, dir string) ([]string, error) {
+	if p.opts.Arguments != nil {
+		return append(slices.Clone(p.opts.Arguments), "--unixsocket", filepath.Join(dir, "socket")), nil
+	}
 	args := []string{
 		"--bind", "127.0.0.1",
 		"--port", strconv.Itoa(p.ports[i]),
@@ -110,11 +124,14 @@ func (p *process) args(i int, dir string) ([]string, error) {
 // awaitReady waits for this process's PONG, and checks whose it is, because another server that has
 // the port would answer just as well, until ours gives up.
 func (p *process) awaitReady(ctx context.Context, i int) error {
+	if p.opts.Arguments != nil {
+		return p.awaitSocket(ctx, i)
+	}
 	address := Loopback(p.ports[i])
-	if err := AwaitReady(ctx, "redis://"+address, func() error { return p.Ended(i) }); err != nil {
+	if err := AwaitReady(ctx, p.url(i), func() error { return p.Ended(i) }); err != nil {
 		return err
 	}
-	c, err := dial(ctx, "redis://"+address)
+	c, err := dial(ctx, p.url(i))
 	if err != nil {
 		return err
 	}
@@ -127,6 +144,24 @@ func (p *process) awaitReady(ctx context.Context, i int) error {
 		return fmt.Errorf("%w: another Redis server answers on %s", ErrPortTaken, address)
 	}
 	return nil
+}
+
+// awaitSocket waits until the process listens on its socket, which no other can have.
+func (p *process) awaitSocket(ctx context.Context, i int) error {
+	for {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(p.url(i), "unix://"))
+		if err == nil {
+			return c.Close()
+		}
+		if ended := p.Ended(i); ended != nil {
+			return ended
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(readyTick):
+		}
+	}
 }
 
 func (p *process) Close() error {
