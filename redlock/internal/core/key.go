@@ -193,9 +193,13 @@ func (k *Key) remember() *past {
 // metStays is how long a key remembers that other processes wanted it.
 const metStays = time.Second
 
+func (p *past) isMet(now clock.Instant) bool {
+	return p != nil && p.met > 0 && now.Sub(p.met) < metStays
+}
+
 // Idle reports whether the Key has nothing to do, and nothing worth remembering.
 func (k *Key) Idle(now clock.Instant) bool {
-	return k.IsQuiet() && (k.closed || k.past == nil || k.past.met == 0 || now.Sub(k.past.met) >= metStays)
+	return k.IsQuiet() && (k.closed || !k.past.isMet(now))
 }
 
 // IsQuiet reports whether the Key has nothing to do.
@@ -205,6 +209,9 @@ func (k *Key) IsQuiet() bool {
 
 // IsWanted reports whether a caller has the lock or competes for it.
 func (k *Key) IsWanted() bool { return k.claim != nil || k.wanting(nil) != nil }
+
+// IsKnown reports whether the key is wanted here, or other processes have wanted it within the last second.
+func (k *Key) IsKnown(now clock.Instant) bool { return k.IsWanted() || k.past.isMet(now) }
 
 // IsTurnOver reports whether a caller that waits would let other processes go first.
 func (k *Key) IsTurnOver(now clock.Instant) bool { return k.Turn.isOver(now) }

@@ -238,7 +238,7 @@ func (e *Engine) IsWanted(key string) bool {
 
 // IsKnown reports whether the key is wanted here, or other processes have wanted it within the last second.
 func (e *Engine) IsKnown(key string) bool {
-	return e.is(key, func(*core.Key, clock.Instant) bool { return true })
+	return e.is(key, (*core.Key).IsKnown)
 }
 
 // IsTurnOver reports whether a caller that waits would let other processes go first.
