@@ -47,9 +47,9 @@ type vote struct {
 }
 
 var (
-	getPrimary     = wire.Command(wire.Begin(2, "GET", record.PrimaryKey))
-	askStats       = wire.Command(wire.Begin(2, "INFO", "stats"))
-	askReplication = wire.Command(wire.Begin(2, "INFO", "replication"))
+	getPrimary     = wire.Begin(2, "GET", record.PrimaryKey)
+	askStats       = wire.Begin(2, "INFO", "stats")
+	askReplication = wire.Begin(2, "INFO", "replication")
 )
 
 // recordKey returns the key of the epoch record that must be looked at behind the batch, or
@@ -65,17 +65,17 @@ func recordKey(batch []wire.Call) string {
 
 // follow appends the commands that confirm the votes of a batch.
 func (f *confirmation) follow(batch []wire.Call, key string) []wire.Call {
-	if f.readRecord.Encoded == nil {
-		f.readRecord = wire.Call{Encoded: wire.Command(wire.Begin(2, "PTTL", key)), Answered: f.confirm}
+	if f.readRecord.Own == nil {
+		f.readRecord = wire.Command(wire.Begin(2, "PTTL", key), f.confirm)
 	}
 	if now := sinceStart(); f.server.DataSet != "" && (f.asked == 0 || now-f.asked >= IdentityAge) {
 		f.asked = now
 		if f.server.identity() != f.server.Generation() { // which more depends on
 			batch = append(batch,
-				wire.Call{Encoded: getPrimary, Answered: func(v any, _ redis.Error) { f.seen.Primary = short(v) }},
-				wire.Call{Encoded: askStats, Answered: func(v any, _ redis.Error) { f.seen.readStats(v) }})
+				wire.Command(getPrimary, func(v any, _ redis.Error) { f.seen.Primary = short(v) }),
+				wire.Command(askStats, func(v any, _ redis.Error) { f.seen.readStats(v) }))
 		}
-		batch = append(batch, wire.Call{Encoded: askReplication, Answered: f.identify})
+		batch = append(batch, wire.Command(askReplication, f.identify))
 	}
 	return append(batch, f.readRecord)
 }

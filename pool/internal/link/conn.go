@@ -34,9 +34,8 @@ type conn struct {
 	merger       wire.Merger // the writer's
 	confirmation confirmation
 	tracking     tracking
-	plain        wire.Plain                   // the reader's
-	takePlain    func(any, redis.Error)       // adds to it
-	auth         atomic.Pointer[wire.Encoded] // to be sent; nil: nothing
+	plain        wire.Plain                // the reader's
+	auth         atomic.Pointer[wire.Call] // to be sent; nil: nothing
 }
 
 func newConn(q *queue, h *hints, g Greeting) *conn {
@@ -44,7 +43,6 @@ func newConn(q *queue, h *hints, g Greeting) *conn {
 		queue: q, config: h.config, redis: g.Conn, writer: newBatchWriter(g.Conn), server: g.Server,
 		began: time.Now(), broken: make(chan struct{}),
 	}
-	c.takePlain = c.plain.Take
 	c.sent.period = c.config.Stall / stallTicks
 	c.sent.stalled = func() { c.fail(fmt.Errorf("%w: nothing for %v", ErrStalled, c.config.Stall)) }
 	c.confirmation = confirmation{server: g.Server, run: g.Server.identity(), broken: c.broken, fail: c.fail, reply: q.reply}
@@ -123,9 +121,8 @@ func (c *conn) prepare(batch []wire.Call) []wire.Call {
 	if !c.server.scripts {
 		wire.WithSources(batch)
 	}
-	batch = wire.Expand(batch, c.takePlain)
 	if auth := c.auth.Swap(nil); auth != nil {
-		batch = slices.Insert(batch, 0, wire.Call{Encoded: auth, Answered: c.authenticated})
+		batch = slices.Insert(batch, 0, *auth)
 	}
 	c.sent.push(batch)
 	return batch
@@ -140,21 +137,23 @@ func (c *conn) read() {
 			c.lose(err)
 			return
 		}
-		k, asked := c.sent.pop()
+		k, asked := c.sent.answered()
 		c.worked = c.worked || !isReply
 		switch {
 		case !asked:
 			c.fail(fmt.Errorf("%w: nothing was asked", wire.ErrUnexpected))
 			return
-		case len(k.Encoded.Each) > 0:
-			c.answerMerged(k.Encoded.Each, v, failure)
-		case k.Request == nil:
-			k.Answered(v, failure)
-		case k.EndsPlain():
-			a := c.plain.Answer(&k, v, failure)
-			c.settle(k, a)
+		case len(k.Each()) > 0:
+			c.answerMerged(k.Each(), v, failure)
+		case k.Own != nil:
+			k.Own.Answered(v, failure)
+		case k.Answers() > 1:
+			if a, last := c.plain.Answer(&k, v, failure); last {
+				c.settle(k, a)
+			}
 		default:
-			c.settle(k, k.Answer(v, failure))
+			a := k.Answer(v, failure)
+			c.settle(k, a)
 		}
 	}
 }
@@ -164,8 +163,9 @@ func (c *conn) answerMerged(each []wire.Call, v any, failure redis.Error) {
 	if wire.StopsMerging(failure) {
 		c.merger.Stop()
 	}
-	for i, k := range each {
-		c.settle(k, wire.AnswerOf(each, i, v, failure))
+	for i := range each {
+		a := wire.AnswerOf(each, i, v, failure)
+		c.settle(each[i], a)
 	}
 	wire.Recycle(each)
 }
@@ -178,8 +178,7 @@ func (c *conn) settle(k wire.Call, a wire.Answer) {
 	if a.Doubt != "" {
 		c.config.Doubt(a.Doubt)
 	}
-	if a.Again != nil {
-		k.Encoded = a.Again
+	if a.Again {
 		c.queue.again(k)
 		return
 	}
@@ -211,7 +210,7 @@ func (c *conn) failSent() {
 		if !ok {
 			return
 		}
-		for _, each := range k.Encoded.Each {
+		for _, each := range k.Each() {
 			unanswered(each)
 		}
 		if k.Request != nil {
@@ -253,7 +252,8 @@ func (c *conn) queueAuth(ctx context.Context, ask func(context.Context) ([]strin
 	for _, w := range words {
 		p = p.Text(w)
 	}
-	c.auth.Store(wire.Command(p))
+	auth := wire.Command(p, c.authenticated)
+	c.auth.Store(&auth)
 	c.queue.kick()
 }
 

@@ -29,17 +29,17 @@ const (
 // first on the next connection, and every retryInterval on a connection that lasts, until their keys
 // must have expired.
 type queue struct {
-	outstanding atomic.Int64                   // requests without a reply, queued or sent
-	abilities   atomic.Pointer[wire.Abilities] // of the server; changed under mu
-	wake        chan struct{}                  // capacity 1: there is work for the writer
+	outstanding atomic.Int64  // requests without a reply, queued or sent
+	wake        chan struct{} // capacity 1: there is work for the writer
 
-	mu      lockorder.Mutex[lockorder.Queue] // guards the fields below
-	offline error                            // set while there is no connection: requests fail with it at once
-	calls   []wire.Call
-	kicked  bool        // the connection has something of its own to send
-	idle    bool        // the writer waits for wake
-	pending []wire.Call // the oldest first; a retry is the receiver of each
-	timer   *time.Timer // sends the pending releases; nil: it does not run
+	mu        lockorder.Mutex[lockorder.Queue] // guards the fields below
+	abilities wire.Abilities                   // of the server
+	offline   error                            // set while there is no connection: requests fail with it at once
+	calls     []wire.Call
+	kicked    bool        // the connection has something of its own to send
+	idle      bool        // the writer waits for wake
+	pending   []wire.Call // the oldest first; a retry is the receiver of each
+	timer     *time.Timer // sends the pending releases; nil: it does not run
 }
 
 // processStart is what the times of calls count from: a Duration is a third of a Time, and cheaper to
@@ -48,25 +48,18 @@ var processStart = time.Now()
 
 func sinceStart() time.Duration { return time.Since(processStart) }
 
-func newQueue() *queue {
-	q := &queue{wake: make(chan struct{}, 1)}
-	q.abilities.Store(&wire.Abilities{})
-	return q
-}
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
 // submit queues a request, as protocol.Node has it. The time after which it must not be sent belongs to
 // the submission, because a request can be submitted again. A release that matters is always sent.
 func (q *queue) submit(r *protocol.Request, slot int, to protocol.Receiver) error {
-	abilities := q.abilities.Load()
-	k := wire.Call{Request: r, Encoded: wire.Encode(r, abilities.Form(r)), Slot: slot, To: to}
+	k := wire.Call{Request: r, Slot: slot, To: to}
 	if !r.MayHold {
 		k.Expires = sinceStart() + r.Timeout
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if now := q.abilities.Load(); now != abilities { // the server is another since
-		k.Encoded = wire.Encode(r, now.Form(r))
-	}
+	k.Form = q.abilities.Form(r)
 	if q.offline != nil {
 		q.keep(k)
 		return q.offline
@@ -139,13 +132,13 @@ func (q *queue) hasWork() bool {
 	return !q.idle
 }
 
-// again queues a call whose encoding is its own, for the second time. It goes before all that has not
+// again queues a call for the second time. It goes before all that has not
 // been sent yet, and behind the requests that are sent again already, so that these keep their order.
 func (q *queue) again(k wire.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	before := len(q.calls)
-	for before > 0 && !q.calls[before-1].Encoded.Again {
+	for before > 0 && !q.calls[before-1].Form.Again {
 		before--
 	}
 	q.calls = slices.Insert(q.calls, before, k)
@@ -162,8 +155,7 @@ func (q *queue) reply(k wire.Call, r protocol.Reply) {
 func (q *queue) lacks(what wire.Abilities) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := q.abilities.Load().Without(what)
-	q.abilities.Store(&now)
+	q.abilities = q.abilities.Without(what)
 }
 
 // open lets requests in, for a server with these abilities: first the releases that are pending from
@@ -174,7 +166,7 @@ func (q *queue) open(a wire.Abilities) {
 	defer q.mu.Unlock()
 	q.offline = nil
 	q.kicked = true
-	q.abilities.Store(&a)
+	q.abilities = a
 	q.sendPending()
 }
 
@@ -223,7 +215,7 @@ func (q *queue) keep(k wire.Call) {
 		q.dropExpired(now)
 	}
 	if len(q.pending) < maxPending {
-		q.pending = append(q.pending, wire.Call{Request: k.Request, Encoded: k.Encoded, To: to})
+		q.pending = append(q.pending, wire.Call{Request: k.Request, To: to})
 	}
 }
 
@@ -260,6 +252,9 @@ func (q *queue) sendPending() {
 		return
 	}
 	q.outstanding.Add(int64(len(q.pending)))
+	for i := range q.pending {
+		q.pending[i].Form = q.abilities.Form(q.pending[i].Request)
+	}
 	q.calls = append(q.pending, q.calls...)
 	q.pending = nil
 	q.wakeWriter()

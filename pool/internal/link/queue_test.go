@@ -78,8 +78,8 @@ func TestARequestIsSentAgainBehindThoseBeforeIt(t *testing.T) {
 	q, got := openQueue(), replies{}
 	for _, key := range []string{"first", "second", "third"} {
 		r := release(key)
-		k := wire.Call{Request: r, Encoded: wire.Encode(r, wire.Form{}), To: got}
-		k.Encoded = k.Answer(nil, "NOSCRIPT none").Again
+		k := wire.Call{Request: r, To: got}
+		require.True(t, k.Answer(nil, "NOSCRIPT none").Again)
 		q.again(k)
 		if key == "second" { // meanwhile
 			require.NoError(t, q.submit(acquire("later"), 0, got))
@@ -117,9 +117,9 @@ func TestAPendingReleaseIsSentAgainInTime(t *testing.T) {
 	q, got := openQueue(), replies{}
 	expired := release("expired")
 	expired.TTL = -1
-	q.retryLater(wire.Call{Request: expired, Encoded: wire.Encode(expired, wire.Form{}), To: got})
+	q.retryLater(wire.Call{Request: expired, To: got})
 	kept := release("kept")
-	q.retryLater(wire.Call{Request: kept, Encoded: wire.Encode(kept, wire.Form{}), To: got})
+	q.retryLater(wire.Call{Request: kept, To: got})
 	assert.Nil(t, q.taken())
 	batch, _ := q.take(nil, nil)
 	require.Len(t, batch, 1)
@@ -149,12 +149,12 @@ func TestWhatFollowsALockThatWasTakenIsUnknown(t *testing.T) {
 	t.Parallel()
 	q, got := openQueue(), replies{}
 	r := &protocol.Request{Op: protocol.OpAcquireFenced, Key: "k", Counter: "c", Judged: true, Token: 5}
-	k := wire.Call{Request: r, Encoded: wire.Encode(r, wire.Form{Plain: true}), To: got}
+	k := wire.Call{Request: r, Form: wire.Abilities{Plain: true}.Form(r), To: got}
 	var p wire.Plain
-	p.Take("OK", "")
-	p.Take(int64(0), "")
-	p.Take(int64(0), "")
-	k.Encoded = p.Answer(&k, int64(0), "").Again
+	for i, said := range []any{"OK", int64(0), int64(0), int64(0)} {
+		a, last := p.Answer(&k, said, "")
+		require.Equal(t, i == 3, last && a.Again)
+	}
 	q.again(k)
 	q.close(ErrClosed)
 	assert.Equal(t, replies{0: protocol.Unknown}, got)
@@ -166,9 +166,9 @@ func TestWhatAServerLacksIsNotUsed(t *testing.T) {
 	q := newQueue()
 	q.open(wire.Abilities{Plain: true})
 	q.lacks(wire.Abilities{Plain: true})
-	assert.Equal(t, wire.Abilities{}, *q.abilities.Load())
+	assert.Equal(t, wire.Abilities{}, q.abilities)
 	q.open(wire.Abilities{Plain: true})
-	assert.True(t, q.abilities.Load().Plain)
+	assert.True(t, q.abilities.Plain)
 }
 
 func TestTheWaitBeforeTheNextConnection(t *testing.T) {

@@ -19,6 +19,7 @@ type sent struct {
 
 	mu      lockorder.Mutex[lockorder.Sent] // guards all fields below
 	calls   fifo[wire.Call]
+	parts   int    // answers that the first of them has had
 	replies uint64 // so far
 	timer   *time.Timer
 	running bool
@@ -45,11 +46,24 @@ func (s *sent) push(batch []wire.Call) {
 	}
 }
 
-// pop returns the call that a reply is for.
-func (s *sent) pop() (k wire.Call, ok bool) {
+// answered returns the call that a reply is for.
+func (s *sent) answered() (k wire.Call, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replies++
+	if first := s.calls.first(); first != nil {
+		if s.parts++; s.parts < first.Answers() {
+			return *first, true
+		}
+		s.parts = 0
+	}
+	return s.calls.pop()
+}
+
+// pop returns the call that is the first in line.
+func (s *sent) pop() (k wire.Call, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.calls.pop()
 }
 
@@ -101,6 +115,14 @@ func (f *fifo[T]) push(v T) {
 	}
 	f.ring[(f.head+f.size)&(len(f.ring)-1)] = v
 	f.size++
+}
+
+// first returns what is popped next; nil: nothing is.
+func (f *fifo[T]) first() *T {
+	if f.size == 0 {
+		return nil
+	}
+	return &f.ring[f.head]
 }
 
 func (f *fifo[T]) pop() (v T, ok bool) {

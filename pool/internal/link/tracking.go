@@ -46,7 +46,7 @@ func (t *tracking) insert(batch []wire.Call) []wire.Call {
 			with = append(with, k)
 			continue
 		}
-		cache := wire.Call{Encoded: cacheNext, Answered: t.cached} // holds for one command
+		cache := wire.Command(cacheNext, t.cached) // holds for one command
 		if keys := k.MergedExtensions(); keys != nil {
 			with = append(with, k, cache, t.readEach(keys))
 		} else {
@@ -57,17 +57,17 @@ func (t *tracking) insert(batch []wire.Call) []wire.Call {
 }
 
 var (
-	trackOff  = wire.Command(wire.Begin(3, "CLIENT", "TRACKING", "OFF"))
-	cacheNext = wire.Command(wire.Begin(3, "CLIENT", "CACHING", "YES"))
+	trackOff  = wire.Begin(3, "CLIENT", "TRACKING", "OFF")
+	cacheNext = wire.Begin(3, "CLIENT", "CACHING", "YES")
 )
 
 // track makes the command that turns tracking on, or off if there is no listener.
 func (t *tracking) track(listener int64) wire.Call {
 	if listener == 0 {
-		return wire.Call{Encoded: trackOff, Answered: func(any, redis.Error) { t.granted = false }}
+		return wire.Command(trackOff, func(any, redis.Error) { t.granted = false })
 	}
 	on := wire.Begin(7, "CLIENT", "TRACKING", "ON", "REDIRECT").Number(listener).Text("OPTIN").Text("NOLOOP")
-	return wire.Call{Encoded: wire.Command(on), Answered: t.tracked}
+	return wire.Command(on, t.tracked)
 }
 
 // tracked takes the answer to CLIENT TRACKING ON. The server does not remember what was asked
@@ -93,7 +93,7 @@ func (t *tracking) cached(_ any, failure redis.Error) {
 
 // readEach has the server remember the keys of merged extensions.
 func (t *tracking) readEach(keys []string) wire.Call {
-	return wire.Call{Encoded: t.merger.ReadEach(keys), Answered: func(answer any, failure redis.Error) {
+	return wire.Command(t.merger.ReadEach(keys), func(answer any, failure redis.Error) {
 		if failure != "" { // not permitted: each extension has its key remembered by itself
 			t.merger.Stop()
 		}
@@ -102,5 +102,5 @@ func (t *tracking) readEach(keys []string) wire.Call {
 				t.hints.give(key)
 			}
 		}
-	}}
+	})
 }

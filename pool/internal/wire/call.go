@@ -1,7 +1,7 @@
 // Package wire is what a node and its server say to each other: requests as bytes, and answers as
 // replies. It has no connection, no clock and no goroutine; package link carries what it makes.
 //
-//	protocol.Request --Encode--> Encoded --Append--> Packet ... a server ... answer --Call.Answer--> Answer
+//	protocol.Request --> Call --Packet.Append--> bytes ... a server ... answer --Call.Answer--> Answer
 //
 // A new operation is a new row in the table of commands.go, and a new script a file of folder lua.
 // [Merger] makes one call of many requests, [Plain] an acquisition of several commands, and [Bounds]
@@ -19,21 +19,42 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// A Call is one submission of a request, or a command of the connection's own.
+// A Call is one submission of a request, or a command of the connection's own. It is encoded when it is
+// sent, because under load a batch merges many calls.
 type Call struct {
-	Request *protocol.Request // nil: a command of the connection's own, which ends with the connection
-	Encoded *Encoded
+	Request *protocol.Request // nil: it is Own
+	Form    Form
 	Slot    int
 	To      protocol.Receiver
 	Expires time.Duration // by the sender's clock: not to be sent later than this; zero: always to be sent
 
-	Answered func(answer any, failure redis.Error) // takes the answer where there is no request
+	Own *Own
+}
+
+// Own is what a call is that belongs to the connection, and ends with it.
+type Own struct {
+	packet   Packet
+	Answered func(answer any, failure redis.Error) // takes the answer
+	Each     []Call                                // of a merged call: what it stands for; see Merger
+}
+
+// Command makes a command of the connection's own.
+func Command(p Packet, answered func(answer any, failure redis.Error)) Call {
+	return Call{Own: &Own{packet: p, Answered: answered}}
+}
+
+// Each returns the calls that a merged call stands for.
+func (k *Call) Each() []Call {
+	if k.Own == nil {
+		return nil
+	}
+	return k.Own.Each
 }
 
 // An Answer is what a server's answer to a request means.
 type Answer struct {
 	Reply protocol.Reply
-	Again *Encoded  // the call is to be sent again like this, and has no reply yet; nil: it has
+	Again bool      // there is no reply yet: the call is to be sent again, in the Form that it has now
 	Retry bool      // a release that was answered like this may not have been run
 	Fatal error     // the connection is of no more use
 	Lacks Abilities // what the server turns out not to have
@@ -48,10 +69,10 @@ const noQueue = "it keeps no queue, so those who wait are not served in order un
 // errScriptsLost is for a request after a SCRIPT FLUSH. The node votes when it is asked again.
 var errScriptsLost = &protocol.QuarantineError{Reason: "has lost its scripts; they are being loaded again"}
 
-// Answer returns what the answer to the call means. The call has a request.
+// Answer returns what the answer to the call means. The call has a request, and is not plain.
 func (k *Call) Answer(v any, failure redis.Error) Answer {
 	switch {
-	case k.Encoded.Deletion != nil && (failure != "" || v != int64(1)):
+	case k.Form.deletion != nil && (failure != "" || v != int64(1)):
 		return k.afterDeletion(failure)
 	case strings.HasPrefix(string(failure), "NOSCRIPT") && k.callsScript():
 		return k.afterLostScript()
@@ -68,11 +89,11 @@ func (k *Call) Answer(v any, failure redis.Error) Answer {
 // afterDeletion has the script sent for a release that its deletion did not settle. A deletion that the
 // server does not permit, or no longer knows, is not tried again.
 func (k *Call) afterDeletion(failure redis.Error) Answer {
-	a := Answer{Again: again(k.Request, Form{})}
+	a, d := Answer{Again: true}, k.Form.deletion
+	k.Form = Form{Again: true}
 	if failure == "" {
 		return a
 	}
-	d := k.Encoded.Deletion
 	meaning, _ := Explain(failure)
 	forbidden := errors.Is(meaning, ErrPermission)
 	if forbidden || errors.Is(meaning, ErrUnsupported) {
@@ -91,13 +112,8 @@ func (k *Call) afterLostScript() Answer {
 	if commands[k.op()].makesKey {
 		return Answer{Reply: protocol.Reply{Outcome: protocol.Failed, Err: errScriptsLost}, Fatal: errScriptsLost}
 	}
-	e := k.Encoded
-	if e == unencoded {
-		e = newEncoded(k.Request, Form{})
-	}
-	e = e.inFull(k.op())
-	e.Again = true
-	return Answer{Again: e}
+	k.Form.inFull, k.Form.Again = true, true
+	return Answer{Again: true}
 }
 
 // failed makes an answer of a server's error.
@@ -123,7 +139,7 @@ func (k *Call) failed(failure redis.Error) Answer {
 
 // Unsent returns the outcome of a call that was not sent.
 func (k *Call) Unsent() protocol.Outcome {
-	if k.Encoded.raises {
+	if k.Form.raises {
 		return protocol.Unknown // what it follows has taken the lock
 	}
 	return protocol.Failed
@@ -132,16 +148,21 @@ func (k *Call) Unsent() protocol.Outcome {
 // Watches reports whether the server is to hint at the next change of what the call reads.
 func (k *Call) Watches() bool {
 	r := k.Request
-	if len(k.Encoded.Each) > 0 {
-		r = k.Encoded.Each[0].Request
+	if each := k.Each(); len(each) > 0 {
+		r = each[0].Request
 	}
 	return r != nil && (r.Op == protocol.OpWatch || r.Watch)
 }
 
 // op returns the operation whose row of the table the call is.
-func (k *Call) op() protocol.Op { return k.Encoded.op(k.Request) }
+func (k *Call) op() protocol.Op {
+	if k.Form.raises {
+		return protocol.OpRaise
+	}
+	return k.Request.Op
+}
 
 // callsScript reports whether the call is to a script by its digest.
 func (k *Call) callsScript() bool {
-	return commands[k.op()].script != nil && !k.Encoded.withSource && k.Encoded.Deletion == nil
+	return commands[k.op()].script != nil && !k.Form.inFull && k.Form.deletion == nil
 }

@@ -26,7 +26,7 @@ func held(key, value string) *protocol.Request {
 	return r
 }
 
-func callOf(r *protocol.Request, f Form) *Call { return &Call{Request: r, Encoded: Encode(r, f)} }
+func callOf(r *protocol.Request, f Form) *Call { return &Call{Request: r, Form: f} }
 
 // text is a packet as a server reads it.
 func text(k *Call) string {
@@ -46,8 +46,8 @@ func TestEveryRequestIsAppended(t *testing.T) {
 		for _, watch := range []bool{false, true} {
 			r := request(op, "k", "v")
 			r.Watch = watch
-			alone := Packet(nil).appendRequest(r, Form{})
-			assert.Equal(t, "before"+string(alone), string(Packet("before").appendRequest(r, Form{})), "%v", op)
+			alone := Packet(nil).Append(callOf(r, Form{}))
+			assert.Equal(t, "before"+string(alone), string(Packet("before").Append(callOf(r, Form{}))), "%v", op)
 			words, others := alone.Words()
 			assert.Empty(t, others, "%v", op)
 			assert.Contains(t, words, "k", "%v", op)
@@ -58,26 +58,15 @@ func TestEveryRequestIsAppended(t *testing.T) {
 	assert.Contains(t, text(callOf(late, Form{})), " 1.5 ", "milliseconds")
 }
 
-// TestARequestIsEncodedOnceForEachKindOfServer: the nodes of a Locker share its memory.
-func TestARequestIsEncodedOnceForEachKindOfServer(t *testing.T) {
+// TestAReleaseIsSentAsTheServerHasIt, unless it may well be refused.
+func TestAReleaseIsSentAsTheServerHasIt(t *testing.T) {
 	t.Parallel()
-	r, first := held("k", "v"), map[*Deletion]*Encoded{}
-	for range 2 {
-		for _, d := range []*Deletion{nil, deletions[0], deletions[1]} {
-			e := Encode(r, Abilities{Deletion: d}.Form(r))
-			if first[d] == nil {
-				first[d] = e
-			}
-			assert.Same(t, first[d], e)
-			want := "EVALSHA"
-			if d != nil {
-				want = d.name
-			}
-			assert.True(t, strings.HasPrefix(text(&Call{Request: r, Encoded: e}), want+" "))
-		}
+	for want, a := range map[string]Abilities{
+		"DELEX k IFEQ v": {Deletion: deletions[0]}, "DELIFEQ k v": {Deletion: deletions[1]}, "EVALSHA " + releaseScript.digest + " 1 k v": {},
+	} {
+		assert.Equal(t, want, text(callOf(held("k", "v"), a.Form(held("k", "v")))))
+		assert.Equal(t, Form{}, a.Form(request(protocol.OpRelease, "k", "v")))
 	}
-	r = request(protocol.OpRelease, "k", "v")
-	assert.Equal(t, Form{}, Abilities{Deletion: deletions[0]}.Form(r), "it may well be refused")
 }
 
 // TestAReleaseIsRetried unless it would be in vain: an ACL or a kind of server that forbids it now forbids
@@ -103,7 +92,7 @@ func TestAReleaseIsRetried(t *testing.T) {
 		a := callOf(request(protocol.OpRelease, "k", "v"), Form{}).Answer(nil, redis.Error(message))
 		assert.Equal(t, protocol.Failed, a.Reply.Outcome, message)
 		assert.Equal(t, retried, a.Retry, message)
-		assert.Nil(t, a.Again, message)
+		assert.False(t, a.Again, message)
 	}
 	a := callOf(request(protocol.OpRelease, "k", "v"), Form{}).Answer("what", "")
 	assert.Equal(t, protocol.Unknown, a.Reply.Outcome)
@@ -122,17 +111,15 @@ func TestAScriptThatIsLostIsSentInFull(t *testing.T) {
 		case cmd.makesKey:
 			assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Failed, Err: errScriptsLost}, Fatal: errScriptsLost}, a, "%v", op)
 		case cmd.script == nil:
-			assert.Nil(t, a.Again, "%v", op)
+			assert.False(t, a.Again, "%v", op)
 			assert.Equal(t, protocol.Failed, a.Reply.Outcome)
 		default:
-			require.NotNil(t, a.Again, "%v", op)
-			assert.True(t, a.Again.Again)
-			rest := strings.TrimPrefix(text(k), "EVALSHA "+cmd.script.digest)
-			k.Encoded = a.Again
+			require.True(t, a.Again && k.Form.Again, "%v", op)
+			rest := strings.TrimPrefix(text(callOf(k.Request, Form{})), "EVALSHA "+cmd.script.digest)
 			assert.Equal(t, "EVAL "+cmd.script.source+rest, text(k))
-			again := k.Answer(nil, lost)
-			assert.Nil(t, again.Again, "only once")
-			assert.Equal(t, protocol.Failed, again.Reply.Outcome)
+			once := k.Answer(nil, lost)
+			assert.False(t, once.Again, "only once")
+			assert.Equal(t, protocol.Failed, once.Reply.Outcome)
 		}
 	}
 	batch := []Call{*callOf(request(protocol.OpAcquireFenced, "k", "v"), Form{}), *callOf(request(protocol.OpInspect, "k", "v"), Form{})}
@@ -159,15 +146,14 @@ func TestADeletionThatSettlesNothingIsLeftToTheScript(t *testing.T) {
 		{failure: "ERR Key should be of string type if conditions are specified"},
 		{failure: "NOREPLICAS Not enough good replicas to write."},
 	} {
-		k := callOf(held("k", "v"), Form{Deletion: d})
+		k := callOf(held("k", "v"), Form{deletion: d})
 		a := k.Answer(row.answer, row.failure)
-		require.NotNil(t, a.Again, row)
-		k.Encoded = a.Again
+		require.True(t, a.Again && k.Form.Again, row)
 		assert.True(t, strings.HasPrefix(text(k), "EVALSHA "+releaseScript.digest+" 1 k v"))
 		assert.Equal(t, row.lacks, a.Lacks.Deletion, row)
 		assert.Equal(t, row.doubt, strings.Contains(a.Doubt, "permit DELEX"), row)
 	}
-	a := callOf(held("k", "v"), Form{Deletion: d}).Answer(int64(1), "")
+	a := callOf(held("k", "v"), Form{deletion: d}).Answer(int64(1), "")
 	assert.Equal(t, Answer{Reply: protocol.Reply{Outcome: protocol.Granted}}, a)
 }
 

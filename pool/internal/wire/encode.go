@@ -65,10 +65,10 @@ func (a *Abilities) Refused(probe string, said redis.Error) {
 // Form returns the form in which a request is to be sent to the server.
 func (a Abilities) Form(r *protocol.Request) Form {
 	if r.Op == protocol.OpAcquireFenced && r.Judged && a.Plain {
-		return Form{Plain: true}
+		return Form{plain: true}
 	}
 	if r.Held && commands[r.Op].deletesKey {
-		return Form{Deletion: a.Deletion}
+		return Form{deletion: a.Deletion}
 	}
 	return Form{}
 }
@@ -84,113 +84,42 @@ func (a Abilities) Without(lacks Abilities) Abilities {
 
 // A Form is one of the ways to send a request. The zero Form is what the table of commands says.
 type Form struct {
-	Deletion *Deletion // by which it is a release
-	Plain    bool      // it is an acquisition by plain commands
+	Again    bool      // it is sent again, alone
+	deletion *Deletion // by which it is a release
+	plain    bool      // it is an acquisition by plain commands: see Plain
 	raises   bool      // it is what follows those: an OpRaise
-}
-
-// op returns the operation whose row of the table a request in this form is.
-func (f Form) op(r *protocol.Request) protocol.Op {
-	if f.raises {
-		return protocol.OpRaise
-	}
-	return r.Op
-}
-
-// An Encoded request is as it is sent. The first node to see a request leaves it in the request's Memo
-// for the others, and for later submissions. So it holds only what is the same for all submissions; what
-// differs is in the Call.
-type Encoded struct {
-	packet Packet
-	Form
-	next       *Encoded // the same request in another form
-	withSource bool     // it carries its script's source: see inFull
-	Again      bool     // it is sent again, and is this call's alone
-	Each       []Call   // what it stands for, of a merged call: see Merger
-}
-
-// unencoded stands for the requests that are encoded when they are sent: extensions, looks, and releases
-// of held locks. Under load a batch merges most of them, and packets of their own would be thrown away.
-// It is shared and must not be changed.
-var unencoded = &Encoded{}
-
-// Command encodes a command of the connection's own.
-func Command(p Packet) *Encoded { return &Encoded{packet: p} }
-
-// Encode returns the request in the form f.
-func Encode(r *protocol.Request, f Form) *Encoded {
-	if f == (Form{}) && mayMerge(r) {
-		return unencoded
-	}
-	memo, _ := r.Memo.(*Encoded)
-	for e := memo; e != nil; e = e.next {
-		if e.Form == f {
-			return e
-		}
-	}
-	e := newEncoded(r, f)
-	e.next = memo
-	r.Memo = e
-	return e
-}
-
-// newEncoded is Encode for a goroutine that must leave the request's Memo alone.
-func newEncoded(r *protocol.Request, f Form) *Encoded {
-	if f.Plain {
-		e := encodePlain(r)
-		e.Form = f
-		return e
-	}
-	e := &struct { // a packet of common size is part of the allocation
-		Encoded
-		memory [176]byte
-	}{Encoded: Encoded{Form: f}}
-	e.packet = Packet(e.memory[:0]).appendRequest(r, f)
-	return &e.Encoded
-}
-
-// again returns the request as a call that is sent again has it.
-func again(r *protocol.Request, f Form) *Encoded {
-	e := newEncoded(r, f)
-	e.Again = true
-	return e
-}
-
-// appendRequest appends a request in the form f, which is not plain.
-func (p Packet) appendRequest(r *protocol.Request, f Form) Packet {
-	cmd := &commands[f.op(r)]
-	head, words := cmd.head, cmd.encode
-	if cmd.script != nil {
-		head = cmd.script.head
-	}
-	if d := f.Deletion; d != nil {
-		head, words = d.head, d.encode
-	}
-	return words(append(p, head...), r)
+	inFull   bool      // it carries its script's source, for a server that has lost the script
 }
 
 // Append appends a call as it is sent.
 func (p Packet) Append(k *Call) Packet {
-	if k.Encoded == unencoded {
-		return p.appendRequest(k.Request, Form{})
+	switch {
+	case k.Own != nil:
+		return append(p, k.Own.packet...)
+	case k.Form.plain:
+		return p.appendPlain(k.Request)
+	case k.Form.deletion != nil:
+		d := k.Form.deletion
+		return d.encode(append(p, d.head...), k.Request)
 	}
-	return append(p, k.Encoded.packet...)
-}
-
-// inFull returns the request with its script's source, for a server that has lost the script. Such
-// a server answers NOSCRIPT, which means that nothing was run.
-func (e *Encoded) inFull(op protocol.Op) *Encoded {
-	words, _ := e.packet.Words()
-	words[0], words[1] = "EVAL", commands[op].script.source
-	return &Encoded{Form: e.Form, packet: Begin(len(words), words...), withSource: true}
+	cmd := &commands[k.op()]
+	if cmd.script == nil {
+		return cmd.encode(append(p, cmd.head...), k.Request)
+	}
+	if !k.Form.inFull {
+		return cmd.encode(append(p, cmd.script.head...), k.Request)
+	}
+	words, _ := cmd.encode(append(Packet(nil), cmd.script.head...), k.Request).Words()
+	words[0], words[1] = "EVAL", cmd.script.source
+	return append(p, Begin(len(words), words...)...)
 }
 
 // WithSources gives the requests of a batch that cannot be sent again their scripts' sources, for a
 // server that did not let its scripts be loaded.
 func WithSources(batch []Call) {
-	for i, k := range batch {
-		if k.Request != nil && commands[k.Request.Op].makesKey && k.Encoded.Form == (Form{}) {
-			batch[i].Encoded = k.Encoded.inFull(k.Request.Op)
+	for i := range batch {
+		if k := &batch[i]; k.Request != nil && commands[k.Request.Op].makesKey && k.Form == (Form{}) {
+			k.Form.inFull = true
 		}
 	}
 }

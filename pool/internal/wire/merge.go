@@ -90,7 +90,7 @@ func (m *Merger) Merge(batch []Call) []Call {
 		switch {
 		case !isAboutOneKey(k.Request.Op):
 			m.endGroups(kept)
-		case mayMerge(k.Request) && k.Encoded.Form == (Form{}) && !k.Encoded.Again:
+		case mayMerge(k.Request) && k.Form == (Form{}):
 			place = m.join(kept, k)
 		}
 		if len(m.groups) > 0 {
@@ -162,18 +162,18 @@ func (m *Merger) mergedCall(g *group) Call {
 		p = p.Text(g.each[i].Request.Value)
 	}
 	memory := *groups.Get().(*[]Call)
-	return Call{Encoded: &Encoded{packet: m.added(p), Each: append(memory, g.each...)}}
+	return Call{Own: &Own{packet: m.added(p), Each: append(memory, g.each...)}}
 }
 
 // ReadEach makes the command by which the server remembers the keys of merged extensions, of which it is
 // to tell the next change. It is not left to their script: up to Redis 7.0 each reading in a script has
 // the server remember all of the script's keys, so that a hundred keys cost as much as ten thousand.
-func (m *Merger) ReadEach(keys []string) *Encoded {
+func (m *Merger) ReadEach(keys []string) Packet {
 	p := m.packets.Array(1 + len(keys)).Text("EXISTS")
 	for _, key := range keys {
 		p = p.Text(key)
 	}
-	return Command(m.added(p))
+	return m.added(p)
 }
 
 // added takes p, which is packets with one more packet behind them, and returns that one.
@@ -197,7 +197,7 @@ func Recycle(each []Call) {
 // MergedExtensions returns the keys of merged extensions; nil: the call is another. The keys are a copy,
 // because the group may be used again before what is asked of them is answered.
 func (k *Call) MergedExtensions() (keys []string) {
-	each := k.Encoded.Each
+	each := k.Each()
 	if len(each) == 0 || !each[0].Request.Op.Extends() {
 		return nil
 	}
@@ -249,7 +249,8 @@ func AnswerOf(each []Call, i int, answer any, failure redis.Error) Answer {
 			return Answer{Reply: reply}
 		}
 	}
-	return Answer{Again: again(each[i].Request, Form{})}
+	each[i].Form.Again = true
+	return Answer{Again: true}
 }
 
 // mergedReply makes a reply of a script's answer for key i of n. It is not understood where the key

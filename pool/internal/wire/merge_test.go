@@ -39,12 +39,12 @@ func merged(m *Merger, batch []Call) (places []string) {
 		at[batch[i].Request] = i
 	}
 	for _, k := range m.Merge(batch) {
-		if k.Request != nil {
+		if k.Own == nil {
 			places = append(places, fmt.Sprint(at[k.Request]))
 			continue
 		}
 		var each []string
-		for _, one := range k.Encoded.Each {
+		for _, one := range k.Each() {
 			each = append(each, fmt.Sprint(at[one.Request]))
 		}
 		places = append(places, strings.Join(each, " "))
@@ -76,7 +76,7 @@ func TestWhatIsMerged(t *testing.T) {
 		assert.Equal(t, want, strings.Join(merged(new(Merger), batchOf(strings.Split(asked, ",")...)), ","), asked)
 	}
 	batch := batchOf("extend a", "extend b")
-	batch[1].Encoded = again(batch[1].Request, Form{})
+	batch[1].Form.Again = true
 	assert.Equal(t, []string{"0", "1"}, merged(new(Merger), batch), "it is asked alone")
 	var stopped Merger
 	stopped.Stop()
@@ -93,7 +93,7 @@ func TestAMergedCallIsOneScript(t *testing.T) {
 	assert.Equal(t, "EVALSHA "+releaseEachScript.digest+" 2 x y 0 v1 v3", text(&batch[1]))
 	assert.Equal(t, []string{"a", "b"}, batch[0].MergedExtensions())
 	assert.Nil(t, batch[1].MergedExtensions())
-	assert.Equal(t, "EXISTS a b", text(&Call{Encoded: m.ReadEach([]string{"a", "b"})}))
+	assert.Equal(t, "EXISTS a b", text(&Call{Own: &Own{packet: m.ReadEach([]string{"a", "b"})}}))
 }
 
 // TestMergingKeepsTheOrder: in any batch, each request is there once, a key's requests are in their order,
@@ -117,8 +117,8 @@ func TestMergingKeepsTheOrder(t *testing.T) {
 		}
 		seen, barrier := 0, -1
 		for _, k := range m.Merge(batch) {
-			each := k.Encoded.Each
-			if k.Request != nil {
+			each := k.Each()
+			if k.Own == nil {
 				each = []Call{k}
 			}
 			require.LessOrEqual(t, len(each), maxMerged, seed)
@@ -167,10 +167,8 @@ func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 		failure, _ := answer.(redis.Error)
 		for i := range each {
 			a := AnswerOf(each, i, answer, failure)
-			require.NotNil(t, a.Again, answer)
-			assert.True(t, a.Again.Again)
-			assert.Equal(t, fmt.Sprintf("EVALSHA %s 1 %s v%d", releaseScript.digest, each[i].Request.Key, i),
-				text(&Call{Request: each[i].Request, Encoded: a.Again}))
+			require.True(t, a.Again && each[i].Form.Again, answer)
+			assert.Equal(t, fmt.Sprintf("EVALSHA %s 1 %s v%d", releaseScript.digest, each[i].Request.Key, i), text(&each[i]))
 		}
 	}
 	answer := []any{int64(mergedGranted), int64(1)}
@@ -191,7 +189,7 @@ func TestAnAnswerAheadOfItsRequestHarmsNoOtherConnection(t *testing.T) {
 	var one, other Merger
 	early := one.Merge(batchOf("release a", "release b", "release c"))[0]
 	sent := text(&early)
-	Recycle(early.Encoded.Each)
+	Recycle(early.Each())
 	other.Merge(batchOf("release x", "release y", "release z"))
 	assert.Equal(t, sent, text(&early))
 }

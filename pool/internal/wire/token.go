@@ -2,7 +2,6 @@ package wire
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +81,7 @@ func decodeFenced(answer any) (protocol.Reply, error) {
 type Plain struct {
 	said    [plainCommands]any
 	failure [plainCommands]redis.Error
-	n       int // commands that were answered so far
+	n       int // answers so far
 }
 
 // The commands of an acquisition by plain commands, by their order.
@@ -103,91 +102,50 @@ var (
 // further than the distance ahead of the clock does not count for the asker.
 func counterLife(slack time.Duration) time.Duration { return 24*time.Hour + 6*slack }
 
-// encodePlain makes the plain commands of an acquisition.
-func encodePlain(r *protocol.Request) *Encoded {
-	own := &struct { // one allocation
-		Encoded
-		memory [448]byte
-	}{}
-	set := &commands[protocol.OpAcquire]
-	p := set.encode(append(own.memory[:0], set.head...), r)
-	life := counterLife(r.Slack).Milliseconds()
+// appendPlain appends the plain commands of an acquisition.
+func (p Packet) appendPlain(r *protocol.Request) Packet {
+	set, life := &commands[protocol.OpAcquire], counterLife(r.Slack).Milliseconds()
+	p = set.encode(append(p, set.head...), r)
 	p = append(p, pexpireHead...).Text(r.Counter).Number(life).Text("GT")
 	p = append(p, zaddHead...).Text(r.Counter).Text("GT").Text("CH").Number(r.Token).Text(highest)
-	own.packet = append(p, pexpireHead...).Text(r.Counter).Number(life).Text("NX")
-	return &own.Encoded
+	return append(p, pexpireHead...).Text(r.Counter).Number(life).Text("NX")
 }
 
-// lastOfPlain is what stands for an acquisition by plain commands in the list of what was sent: the
-// answer to its last command is its own. The calls before carry the packet, and take the other answers.
-var lastOfPlain = &Encoded{}
-
-// Expand has take called with the answers to all but the last command of each acquisition by plain
-// commands. It works in the batch's memory, which the queue uses again: memory of its own was a third of
-// what locks with tokens allocated.
-func Expand(batch []Call, take func(any, redis.Error)) []Call {
-	n := 0
-	for i := range batch {
-		if batch[i].Encoded.Plain {
-			n++
-		}
+// Answers returns how many answers the call has.
+func (k *Call) Answers() int {
+	if k.Form.plain {
+		return plainCommands
 	}
-	if n == 0 {
-		return batch
-	}
-	from := len(batch) - 1
-	n *= plainCommands - 1
-	batch = slices.Grow(batch, n)[:len(batch)+n]
-	for to := len(batch) - 1; from < to; from, to = from-1, to-1 { // from the end: nothing is overwritten unread
-		batch[to] = batch[from]
-		if set := batch[from].Encoded; set.Plain {
-			batch[to].Encoded = lastOfPlain
-			for range plainCommands - 1 {
-				to--
-				batch[to] = Call{Encoded: lastOfPlain, Answered: take}
-			}
-			batch[to].Encoded = set
-		}
-	}
-	return batch
+	return 1
 }
 
-// EndsPlain reports whether the answer to the call is the last of an acquisition by plain commands.
-func (k *Call) EndsPlain() bool { return k.Encoded == lastOfPlain }
-
-// Take takes the answer to a command.
-func (a *Plain) Take(said any, failure redis.Error) {
+// Answer takes the answer to one of the call's commands. With the last it returns what all of them mean.
+// What follows a lock that was taken is sent however late it is.
+func (a *Plain) Answer(k *Call, said any, failure redis.Error) (all Answer, last bool) {
 	a.said[a.n], a.failure[a.n] = said, failure
-	a.n++
-}
-
-// Answer takes the answer to the last command, and returns what all of them mean to the call. What
-// follows a lock that was taken is sent however late it is.
-func (a *Plain) Answer(k *Call, last any, failure redis.Error) (all Answer) {
-	a.Take(last, failure)
+	if a.n++; a.n < plainCommands {
+		return all, false
+	}
 	a.n = 0
-	accepted := a.said[plainZADD] == int64(1)
+	accepted, lacks := a.said[plainZADD] == int64(1), Abilities{}
 	for _, f := range a.failure[plainGT:] {
 		accepted = accepted && f == ""
-		all.Lacks.Plain = all.Lacks.Plain || isForGood(f)
-	}
-	lacks := all.Lacks
-	if f := a.failure[plainSET]; f != "" {
-		all = k.failed(f)
-		all.Lacks = lacks
-		return all
+		lacks.Plain = lacks.Plain || isForGood(f)
 	}
 	reply, err := decodeSet(a.said[plainSET])
-	switch {
+	switch f := a.failure[plainSET]; {
+	case f != "":
+		all = k.failed(f)
 	case err != nil:
 		all.Reply = protocol.Reply{Outcome: protocol.Unknown, Err: err}
 	case reply.Outcome == protocol.Granted && !accepted:
-		k.Expires = 0
-		all.Again = again(k.Request, Form{raises: true})
+		k.Form, k.Expires = Form{raises: true, Again: true}, 0
+		all.Again = true
 	default:
 		all.Reply = reply
 	}
-	return all
+	all.Lacks = lacks
+	return all, true
 }
 
 // isForGood reports whether the failure of what follows SET will come again.

@@ -24,12 +24,13 @@ func answerPlain(k *Call, answers ...any) Answer {
 		if isFailure {
 			said = nil
 		}
-		if i == len(answers)-1 {
-			return p.Answer(k, said, failure)
+		if a, last := p.Answer(k, said, failure); last {
+			return a
+		} else if i == len(answers)-1 {
+			panic("there is no answer")
 		}
-		p.Take(said, failure)
 	}
-	return Answer{}
+	panic("unreachable")
 }
 
 // TestAnAcquisitionByPlainCommands: what SET says decides, and the token counts where it and the life of
@@ -56,49 +57,36 @@ func TestAnAcquisitionByPlainCommands(t *testing.T) {
 		{answers: []any{"OK", none, redis.Error("OOM command not allowed"), none}, raise: true},
 		{answers: []any{nil, none, redis.Error("ERR value is not a valid float"), none}, reply: refused, lacks: true},
 	} {
-		k := callOf(judged("k"), Form{Plain: true})
+		k := callOf(judged("k"), Form{plain: true})
 		k.Expires = 1
 		a := answerPlain(k, row.answers...)
 		assert.Equal(t, row.reply, a.Reply, row)
 		assert.Equal(t, row.lacks, a.Lacks.Plain, row)
-		require.Equal(t, row.raise, a.Again != nil, row)
+		require.Equal(t, row.raise, a.Again, row)
 		if row.raise {
-			k.Encoded = a.Again
 			assert.Equal(t, protocol.OpRaise, k.op())
 			assert.Zero(t, k.Expires, "it is sent though the time is over, because the lock is taken")
 			assert.Equal(t, protocol.Unknown, k.Unsent())
 		}
 	}
-	a := answerPlain(callOf(judged("k"), Form{Plain: true}), redis.Error("OOM command not allowed"), none, one, one)
+	a := answerPlain(callOf(judged("k"), Form{plain: true}), redis.Error("OOM command not allowed"), none, one, one)
 	assert.Equal(t, protocol.Unknown, a.Reply.Outcome)
 	assert.ErrorContains(t, a.Reply.Err, "OOM")
-	a = answerPlain(callOf(judged("k"), Form{Plain: true}), int64(7), none, one, one)
+	a = answerPlain(callOf(judged("k"), Form{plain: true}), int64(7), none, one, one)
 	assert.Equal(t, protocol.Unknown, a.Reply.Outcome)
 	assert.ErrorIs(t, a.Reply.Err, ErrUnexpected)
 }
 
-// TestEachCommandHasAPlaceInABatch: an acquisition that is four commands is four calls, of which the first
-// has the packet and the last the reply.
-func TestEachCommandHasAPlaceInABatch(t *testing.T) {
+// TestEachCommandIsAnswered: the four go together, and the others of a batch have one answer.
+func TestEachCommandIsAnswered(t *testing.T) {
 	t.Parallel()
-	var taken int
-	take := func(any, redis.Error) { taken++ }
-	plain, other := callOf(judged("k"), Form{Plain: true}), callOf(request(protocol.OpInspect, "i", ""), Form{})
-	batch := Expand([]Call{*other, *plain, *plain, *other}, take)
-	require.Len(t, batch, 2+2*plainCommands)
-	assert.Equal(t, "SET k v NX PX 60000\nPEXPIRE c 86400000 GT\nZADD c GT CH 5 highest\nPEXPIRE c 86400000 NX", text(&batch[1]))
-	for i := range batch {
-		assert.Equal(t, i == 4 || i == 8, batch[i].EndsPlain() && batch[i].Request != nil, i)
-		switch {
-		case i == 0 || i == 9:
-			assert.Equal(t, text(other), text(&batch[i]))
-		case i != 1 && i != 5:
-			assert.Empty(t, text(&batch[i]))
-		}
-		if batch[i].Request == nil {
-			batch[i].Answered(nil, "")
-		}
-	}
-	assert.Equal(t, 6, taken)
-	assert.Len(t, Expand([]Call{*other}, take), 1)
+	k := callOf(judged("k"), Form{plain: true})
+	assert.Equal(t, "SET k v NX PX 60000\nPEXPIRE c 86400000 GT\nZADD c GT CH 5 highest\nPEXPIRE c 86400000 NX", text(k))
+	assert.Equal(t, 4, k.Answers())
+	assert.Equal(t, 1, callOf(judged("k"), Form{}).Answers())
+	assert.Equal(t, Form{plain: true}, Abilities{Plain: true}.Form(judged("k")))
+	assert.Equal(t, Form{}, Abilities{}.Form(judged("k")))
+	blind := judged("k")
+	blind.Judged = false
+	assert.Equal(t, Form{}, Abilities{Plain: true}.Form(blind), "the server compares its clock")
 }
