@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/internal/plain"
+	"github.com/redquorum/redquorum/internal/report"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -38,9 +40,9 @@ type acquisition struct {
 	shared    bool
 	heldCode  int
 	quiet     bool
-	grace     time.Duration // from when the loss is told to the last moment that the work may see
-	graceName string        // of the flag
-	told      *reporter     // from take on
+	grace     time.Duration    // from when the loss is told to the last moment that the work may see
+	graceName string           // of the flag
+	told      *report.Reporter // from take on
 }
 
 // patience is for how long an outage is waited out where --wait does not say: the library's default.
@@ -116,7 +118,7 @@ func (a *acquisition) check() error {
 }
 
 // warn tells what does not change the exit code.
-func (a *acquisition) warn(text string) { fmt.Fprintln(a.stderr, "redlock: "+oneLine(text)) }
+func (a *acquisition) warn(text string) { fmt.Fprintln(a.stderr, "redlock: "+plain.OneLine(text)) }
 
 // take takes the lock. Its error has an exit code. The caller releases the lock, and then calls
 // stop.
@@ -130,12 +132,12 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 	if err != nil {
 		return nil, nil, err
 	}
-	told := newReporter(a.stderr, names, a.verbose > 0, a.quiet)
-	told.permits, told.weight, told.logged = a.permits, a.weight, a.verbose > 1
+	told := report.New(a.stderr, names, a.verbose > 0, a.quiet)
+	told.Permits, told.Weight, told.Logged = a.permits, a.weight, a.verbose > 1
 	a.told = told
 	locker, err := a.open(sets, append(observers, redlock.TTL(a.ttl), redlock.Owner(a.owner), redlock.Observe(told))...)
 	if err != nil {
-		told.waited()
+		told.Waited()
 		stopServers()
 		return nil, nil, err
 	}
@@ -144,10 +146,10 @@ func (a *acquisition) take(ctx context.Context, names []string, observers ...red
 		stopServers()
 	}
 	lock, err = a.acquire(ctx, locker, names)
-	told.waited()
+	told.Waited()
 	if err != nil {
 		stop()
-		return nil, nil, a.refused(ctx, err, names, told)
+		return nil, nil, a.refused(ctx, err, names)
 	}
 	return lock, stop, nil
 }
@@ -239,7 +241,7 @@ func outageSince(began time.Time, err error) error {
 
 // refused gives the error of an acquisition its exit code, and words for people. If it is the end
 // of --wait, what was in the way decides.
-func (a *acquisition) refused(ctx context.Context, err error, names []string, told *reporter) error {
+func (a *acquisition) refused(ctx context.Context, err error, names []string) error {
 	waited := ""
 	var vote *redlock.QuorumError
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -255,16 +257,16 @@ func (a *acquisition) refused(ctx context.Context, err error, names []string, to
 	case ctx.Err() != nil || errors.Is(err, redlock.ErrMap):
 		return err
 	case errors.Is(err, redlock.ErrHeld) && isVote:
-		o, _ := told.obstacleOf(err, time.Now())
-		text := fmt.Sprintf("%s: %s%s", told.title, waited, o.text(time.Now(), true))
-		if o.never {
-			text += "; see " + advice("status", names[0])
+		text, never := a.told.Refusal(err)
+		text = fmt.Sprintf("%s: %s%s", plain.Words(names), waited, text)
+		if never {
+			text += "; see " + plain.Advice("status", names[0])
 		}
-		return a.conflict(errors.New(text), waited != "" || o.never || a.flags.Changed("retries"))
+		return a.conflict(errors.New(text), waited != "" || never || a.flags.Changed("retries"))
 	case errors.Is(err, redlock.ErrHeld):
 		return a.conflict(err, true)
 	case waited != "":
-		return &exitError{code: exitNoQuorum, err: fmt.Errorf("%s%s", waited, oneLine(err.Error()))}
+		return &exitError{code: exitNoQuorum, err: fmt.Errorf("%s%s", waited, plain.OneLine(err.Error()))}
 	case isVote:
 		return err
 	}
@@ -280,7 +282,7 @@ func isKnown(kind error) bool {
 // says so. It is said in words to people at a terminal, and where it is notable: in a crontab each
 // line is a mail from each machine that was refused. With --verbose the reporter has said it.
 func (a *acquisition) conflict(err error, notable bool) error {
-	if a.quiet || !notable && (!onTerminal(a.stderr) || a.verbose > 0) {
+	if a.quiet || !notable && (!plain.IsTerminal(a.stderr) || a.verbose > 0) {
 		err = nil
 	}
 	return &exitError{code: a.heldCode, err: err}

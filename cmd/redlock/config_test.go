@@ -98,7 +98,7 @@ func TestAPasswordFileThatIsBrokenKeepsThePasswordOfBefore(t *testing.T) {
 	s, err := settled(t, "nodes: redis://a\npassword_file: "+secret, nil)
 	tr.NoError(t, err)
 	var said strings.Builder
-	s.login.reread.stderr = &said
+	s.login.reread.Stderr = &said
 	for _, step := range [][2]string{{"first\n", "first"}, {"second", "second"}, {"\n", "second"}, {"third\n", "third"}} {
 		is(step[0])
 		for range 2 {
@@ -108,21 +108,6 @@ func TestAPasswordFileThatIsBrokenKeepsThePasswordOfBefore(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "redlock: password file "+secret+": it is empty; what was read before is used until that is mended\n", said.String())
-}
-
-func TestCertificatesThatAreNoneAreRefused(t *testing.T) {
-	text := filepath.Join(t.TempDir(), "text")
-	tr.NoError(t, os.WriteFile(text, []byte("hello"), 0o600))
-	for want, args := range map[string][]string{
-		"no certificate": {"--tls-ca", text},
-		"--tls-cert: the certificate and its key": {"--tls-cert", text, "--tls-key", text},
-	} {
-		s, err := settled(t, "nodes: [rediss://127.0.0.1]", nil, args...)
-		tr.NoError(t, err)
-		_, err = s.poolOptions()
-		assert.ErrorContains(t, err, want)
-		assert.Equal(t, exitUsage, exitCode(t.Context(), err))
-	}
 }
 
 // ours are the commands whose texts are not cobra's.
@@ -149,7 +134,7 @@ func TestOneFileServesAllCommands(t *testing.T) {
 		tr.NoError(t, c.Flags().Set("config", path))
 		login, err := configure(c.Flags(), nil)
 		assert.NoError(t, err, c.Name())
-		assert.Equal(t, "hunter2", login.reread.current())
+		assert.Equal(t, "hunter2", login.reread.Current())
 		login.reread = nil
 		assert.Equal(t, credentials{username: "locks", file: password}, login)
 
@@ -162,6 +147,7 @@ func TestOneFileServesAllCommands(t *testing.T) {
 
 // TestServersAreNamedInBothWays: one flag for each, or all in one, by either name.
 func TestServersAreNamedInBothWays(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	a, b, c := f.URLs()[0], f.URLs()[1], f.URLs()[2]
 	for _, args := range [][]string{
@@ -174,16 +160,4 @@ func TestServersAreNamedInBothWays(t *testing.T) {
 	}
 	assert.Equal(t, []string{"redis://:a,b@c", "unix:///d"}, splitURLs("redis://:a,b@c,,unix:///d"), "a comma may be in a password")
 	assert.Equal(t, []string{"redis://:a;b@c", "valkeys://d"}, splitURLs("redis://:a;b@c;\n valkeys://d;"), "and a semicolon")
-}
-
-// TestVerboseIsCountedAndCanBeTurnedOff: a script may give it a value, as any flag that is set or not.
-func TestVerboseIsCountedAndCanBeTurnedOff(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		want verbosity
-	}{{nil, 0}, {[]string{"-vv"}, 2}, {[]string{"--verbose=true", "-v"}, 2}, {[]string{"-v", "--verbose=false"}, 0}} {
-		s, err := settled(t, "nodes: [redis://a]", nil, test.args...)
-		tr.NoError(t, err)
-		assert.Equal(t, test.want, s.verbose, test.args)
-	}
 }

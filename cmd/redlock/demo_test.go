@@ -15,20 +15,19 @@ import (
 	"github.com/redquorum/redquorum/internal/need"
 )
 
-func TestDemoOnEveryKindOfNode(t *testing.T) {
-	for _, kind := range []fleet.Kind{fleet.Embedded, fleet.Process} {
-		t.Run(string(kind), func(t *testing.T) {
-			need.Kind(t, kind)
-			code, out, errs := redlockCommand(t, "demo", "--node", string(kind))
-			assert.Zero(t, code, errs)
-			assert.Contains(t, out, "\n7. ")
-			assert.NotContains(t, out, "skipped:")
-			assert.True(t, strings.HasSuffix(out, "\nAll of it happened as shown.\n"))
-		})
-	}
+// TestDemoOnServersOfItsOwn, whichever the environment names. Package demo plays it on embedded ones.
+func TestDemoOnServersOfItsOwn(t *testing.T) {
+	t.Parallel()
+	need.Kind(t, fleet.Process)
+	code, out, errs := command(t, []string{"redis://127.0.0.1:1"}, "demo", "--node", "process").outcome(t)
+	assert.Zero(t, code, errs)
+	assert.Contains(t, out, "\n7. ")
+	assert.NotContains(t, out, "skipped:")
+	assert.True(t, strings.HasSuffix(out, "\nAll of it happened as shown.\n"))
 }
 
 func TestDemoOnGivenServersLeavesThemAlone(t *testing.T) {
+	t.Parallel()
 	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 3})
 	tr.NoError(t, err)
 	defer f.Close()
@@ -37,14 +36,6 @@ func TestDemoOnGivenServersLeavesThemAlone(t *testing.T) {
 	assert.Equal(t, 4, strings.Count(out, "skipped:"))
 	assert.Contains(t, out, "3 of 7 scenes happened as shown")
 	assert.NotContains(t, out, "All of it")
-}
-
-// TestTheDemoHasServersOfItsOwn, whichever the environment names.
-func TestTheDemoHasServersOfItsOwn(t *testing.T) {
-	t.Setenv("REDLOCK_NODES", "redis://127.0.0.1:1")
-	code, out, errs := redlockCommand(t, "demo")
-	assert.Zero(t, code, errs)
-	assert.NotContains(t, out, "skipped:")
 }
 
 func TestDemoReportsOutputThatCannotBeWritten(t *testing.T) {

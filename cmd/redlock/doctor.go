@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/doctor"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -27,21 +28,18 @@ func newDoctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether the servers are fit for locks",
-		Long: `Examines each server, and all of them together: whether they answer and how
-fast, roles, versions, what a restart or a full memory makes them forget,
-clocks, quarantines, the settings of other clients, servers that are named
-twice, what the ACL permits, passwords in clear. It changes nothing on them.
+		Long: `Checks each server, and all of them together: whether they answer and how fast, roles,
+versions, what a restart or a full memory makes them forget, clocks, quarantines, the
+settings of other clients, servers that are named twice, what the ACL permits, passwords
+in clear. It changes nothing. Give it the settings of the clients, --max-ttl above all.
 
-Each finding has a severity. A warning means that locks can fail, or stop
-excluding each other, when something else goes wrong; fatal, that the server has
-no vote, or that locks do not exclude each other, as things are now. What is as
-it should be is shown with --all, or as JSON.
+A finding is fatal if the server has no vote, or locks do not exclude each other, as things
+are now. It is a warning if locks can fail, or stop excluding each other, when something
+else goes wrong. What is as it should be is shown with --all, or with --json.
 
-Give it the settings of the clients, --max-ttl above all.
-
-Of groups of servers it examines each. It tells which version of their map is in
-use, and, while that is being changed, whether the next step is safe now: it then
-exits with 1 until the change is complete.
+With groups of servers it checks each, tells which version of their map is in use and,
+while that is being changed, whether the next step is safe: it exits with 1 until the
+change is complete.
 
 Exit codes:
   0    all is well, but for notes
@@ -59,7 +57,7 @@ Exit codes:
 			if err != nil {
 				return err
 			}
-			if err := outputEither(c.OutOrStdout(), asJSON, found.document(), found.text(all)); err != nil {
+			if err := plain.OutputEither(c.OutOrStdout(), asJSON, found.document(), found.text(all)); err != nil {
 				return err
 			}
 			return found.verdict()
@@ -190,7 +188,7 @@ func diagnosis(r *doctor.Report, all bool) string {
 	}
 	common := func(f doctor.Finding) bool { return len(r.Nodes) > 1 && times[key(f)] == len(r.Nodes) }
 	for _, n := range r.Nodes {
-		fmt.Fprintf(&b, "%s: %v\n", word(n.Node), n.Worst())
+		fmt.Fprintf(&b, "%s: %v\n", plain.Word(n.Node), n.Worst())
 		writeFindings(&b, slices.DeleteFunc(slices.Clone(n.Findings), common), all)
 	}
 	var every, together strings.Builder
@@ -222,14 +220,14 @@ func writeFindings(b *strings.Builder, findings []doctor.Finding, all bool) {
 			continue
 		}
 		lead := fmt.Sprintf("  %-8s ", f.Severity)
-		text := harmless(f.Found)
+		text := plain.Harmless(f.Found)
 		if f.Means != "" {
-			text += ": " + harmless(f.Means)
+			text += ": " + plain.Harmless(f.Means)
 		}
-		b.WriteString(lead + wrap(text, len(lead)) + "\n")
+		b.WriteString(lead + plain.Wrap(text, len(lead)) + "\n")
 		if f.Do != "" {
 			lead = strings.Repeat(" ", len(lead)) + "-> "
-			b.WriteString(lead + wrap(harmless(f.Do), len(lead)) + "\n")
+			b.WriteString(lead + plain.Wrap(plain.Harmless(f.Do), len(lead)) + "\n")
 		}
 	}
 }

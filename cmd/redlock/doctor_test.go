@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -65,6 +65,7 @@ func locked(t *testing.T, urls []string) {
 const lockedTTL = time.Second
 
 func TestDoctorOnServersThatAreFine(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
 	code, r := examineURLs(t, f.URLs())
 	assert.Zero(t, code)
@@ -79,7 +80,7 @@ func TestDoctorOnServersThatAreFine(t *testing.T) {
 	_, all, _ := redlockCommand(t, on(f, "doctor", "--all")...)
 	assert.Contains(t, all, "it is a primary")
 	for line := range strings.Lines(out + all) {
-		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), columns)
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), plain.Columns)
 	}
 }
 
@@ -98,6 +99,7 @@ func TestDoctorTellsAFindingOnce(t *testing.T) {
 
 // TestDoctorTellsOfServersThatRefuseWrites: one of three costs no lock, all of them do.
 func TestDoctorTellsOfServersThatRefuseWrites(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
 	for i, url := range f.URLs() {
 		ask(t, url, "CONFIG", "SET", "min-replicas-to-write", "1")
@@ -107,31 +109,8 @@ func TestDoctorTellsOfServersThatRefuseWrites(t *testing.T) {
 	}
 }
 
-func TestDoctorChangesNothing(t *testing.T) {
-	f := startFleet(t, fleet.Process, 1)
-	put(t, f.URLs()[:1], "job", "v")
-	changes := func() string {
-		text, err := redis.String(ask(t, f.URLs()[0], "INFO", "persistence"), nil)
-		tr.NoError(t, err)
-		_, rest, ok := strings.Cut(text, "rdb_changes_since_last_save:")
-		tr.True(t, ok)
-		value, _, _ := strings.Cut(rest, "\r\n")
-		return value
-	}
-	before := changes()
-	other, err := redis.DialURL(f.URLs()[0])
-	tr.NoError(t, err)
-	defer other.Close()
-	_, err = other.Do("PING")
-	tr.NoError(t, err)
-	examineURLs(t, f.URLs())
-	_, err = other.Do("PING")
-	assert.NoError(t, err, "it has not closed others' connections")
-	assert.Equal(t, before, changes())
-	assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
-}
-
 func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
 	urls := f.URLs()
 	locked(t, urls)
@@ -180,59 +159,8 @@ func TestDoctorFindsWhatAilsRealServers(t *testing.T) {
 	assert.Contains(t, found(r, 2, "role").Found, "replica of "+host+":"+port)
 }
 
-func TestDoctorAsksTheACL(t *testing.T) {
-	f := startFleet(t, fleet.Process, 1)
-	url := f.URLs()[0]
-	if info := string(ask(t, url, "INFO", "server").([]byte)); strings.Contains(info, "\nredis_version:6.0.") {
-		t.Skip("since Redis 6.2: ACL rules for channels")
-	}
-	documented := []any{"+set", "+eval", "+evalsha", "+script|load", "+get", "+del", "+pexpire", "+pttl", "+time",
-		"+role", "+info", "+client|id", "+client|kill", "+zadd", "+zrem", "+zrange", "+zrank", "+zcard", "+hset", "+hget", "+hdel",
-		"+zscore", "+zremrangebyscore", "+exists", "+mget",
-		"+client|tracking", "+client|caching", "+subscribe", "&__redis__:invalidate", "+config|get"}
-	for _, newer := range []string{"delex", "delifeq"} {
-		if ask(t, url, "COMMAND", "INFO", newer).([]any)[0] != nil {
-			documented = append(documented, "+"+newer)
-		}
-	}
-	user := func(rules ...any) string {
-		ask(t, url, append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">hunter2", "~job*", "~redlock:*"}, rules...)...)
-		return strings.Replace(url, "redis://", "redis://locks:hunter2@", 1)
-	}
-	for _, dry := range []bool{true, false} {
-		may := documented
-		if dry {
-			may = append(may, "+acl|whoami", "+acl|dryrun")
-		}
-		_, r := examineURLs(t, []string{user(may...)})
-		assert.Equal(t, doctor.OK, found(r, 0, "rights").Severity, "what the documentation of package pool lists is enough: %+v", found(r, 0, "rights"))
-		assert.Equal(t, doctor.OK, found(r, 0, "hints").Severity)
-		assert.Zero(t, ask(t, url, "DBSIZE"))
-
-		code, r := examineURLs(t, []string{user(append(may[1:len(may):len(may)], "-pexpire")...)})
-		assert.Equal(t, exitDoctorFatal, code)
-		assert.Contains(t, found(r, 0, "rights").Found, "lacks +set +pexpire")
-
-		_, r = examineURLs(t, []string{user(append(may[:len(may):len(may)], "-zrank", "-client|tracking")...)})
-		assert.Equal(t, doctor.Note, found(r, 0, "rights").Severity)
-		assert.Equal(t, doctor.Note, found(r, 0, "hints").Severity)
-	}
-}
-
-func TestDoctorIsNotHeldUpByAServerThatHangs(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 3)
-			tr.NoError(t, f.Pause(t.Context(), 0))
-			code, out, errs := redlockCommand(t, on(f, "doctor", "--dial-timeout", "300ms", "--node-timeout", "5s")...)
-			assert.Contains(t, []int{exitDoctorWarning, exitNoQuorum}, code, errs) // a busy machine hangs, too
-			assert.Contains(t, out, "accepts connections but does not answer")
-			tr.NoError(t, f.Resume(t.Context(), 0))
-		})
-	}
-}
-
 func TestDoctorWithoutAQuorum(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	for i := range 2 {
 		tr.NoError(t, f.Kill(t.Context(), i))
@@ -243,23 +171,4 @@ func TestDoctorWithoutAQuorum(t *testing.T) {
 	assert.Contains(t, found(r, 0, "reachable").Found, "refused")
 	_, out, _ := redlockCommand(t, on(f, "doctor")...)
 	assert.Contains(t, out, "1 of 3 servers answered, 2 are needed: not fit")
-}
-
-func TestDoctorOnATrial(t *testing.T) {
-	code, out, errs := redlockCommand(t, on(startFleet(t, fleet.Embedded, 5), "doctor", "--dial-timeout", "20s", "--node-timeout", "10s")...)
-	assert.Zero(t, code, errs)
-	assert.Contains(t, out, "every server\n", "what is the same for all is told once")
-	assert.Equal(t, 1, strings.Count(out, "nobody has locked"))
-}
-
-func TestTextIsWrapped(t *testing.T) {
-	long := strings.Repeat("word ", 40)
-	for i, line := range strings.Split(wrap(long, 7), "\n") {
-		assert.LessOrEqual(t, len(line), columns)
-		if i > 0 {
-			assert.True(t, strings.HasPrefix(line, strings.Repeat(" ", 7)+"w"))
-			assert.LessOrEqual(t, len(line), columns)
-		}
-	}
-	assert.Equal(t, "", wrap("", 3))
 }

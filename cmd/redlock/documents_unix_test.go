@@ -108,6 +108,7 @@ var tools = []string{
 // systemd unit or a container's command, runs and ends with 0, or with the code that its comment
 // says. What it runs under the lock is run.
 func TestCommandsOfDocumentsRun(t *testing.T) {
+	t.Parallel()
 	left := map[string]bool{}
 	for text := range otherwise {
 		left[text] = true

@@ -1,11 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -82,4 +89,37 @@ func exitCode(ctx context.Context, err error) int {
 		return exitLost
 	}
 	return exitFailed
+}
+
+// A prompt asks a question and reads the answer.
+type prompt struct {
+	in       io.Reader
+	out      io.Writer
+	terminal bool // in is one
+}
+
+func newPrompt(c *cobra.Command) prompt {
+	return prompt{in: c.InOrStdin(), out: c.ErrOrStderr(), terminal: plain.IsTerminal(c.InOrStdin())}
+}
+
+// confirm asks a question, and returns an error unless one of the wanted lines is typed.
+func (p prompt) confirm(ctx context.Context, question string, wanted ...string) error {
+	if !p.terminal {
+		return usageErrorf("it wants to be confirmed, and there is no terminal: give --yes, too; nothing was changed")
+	}
+	io.WriteString(p.out, question)
+	typed := make(chan string, 1)
+	go func() { // ends with the process if no line comes, because a read of a terminal cannot be cancelled
+		line, _ := bufio.NewReader(p.in).ReadString('\n')
+		typed <- strings.TrimRight(line, "\r\n")
+	}()
+	select {
+	case line := <-typed:
+		if !slices.Contains(wanted, line) {
+			return errors.New("not confirmed: nothing was changed")
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -61,7 +62,7 @@ func parseGroups(text string) (sets []serverSet, err error) {
 	for _, field := range strings.Fields(nextGroupURL.ReplaceAllString(text, " $1")) {
 		if named := groupName.FindStringSubmatch(field); named != nil {
 			if slices.Contains(groupsOf(sets), named[1]) {
-				return nil, fmt.Errorf("there are two groups %s; give all URLs of a group behind one name", word(named[1]))
+				return nil, fmt.Errorf("there are two groups %s; give all URLs of a group behind one name", plain.Word(named[1]))
 			}
 			sets = append(sets, serverSet{group: named[1]})
 			field = named[2]
@@ -75,7 +76,7 @@ func parseGroups(text string) (sets []serverSet, err error) {
 	}
 	for _, set := range sets {
 		if len(set.urls) == 0 {
-			return nil, fmt.Errorf("group %s has no servers; write %s=URL,URL", word(set.group), word(set.group))
+			return nil, fmt.Errorf("group %s has no servers; write %s=URL,URL", plain.Word(set.group), plain.Word(set.group))
 		}
 	}
 	return sets, nil
@@ -100,7 +101,7 @@ func (s *servers) readGroups() (err error) {
 		for _, name := range *names {
 			if !slices.Contains(groupsOf(s.sets), name) {
 				return wrong(s.flags, flag, "there is no group %s; there is: %s. While the map is being changed, give the groups of both versions",
-					word(name), quoted(groupsOf(s.sets)))
+					plain.Word(name), plain.Words(groupsOf(s.sets)))
 			}
 		}
 	}
@@ -109,7 +110,7 @@ func (s *servers) readGroups() (err error) {
 		set := &s.sets[i]
 		set.joining, set.leaving = slices.Contains(s.joining, set.group), slices.Contains(s.leaving, set.group)
 		if set.joining && set.leaving {
-			return wrong(s.flags, "leaving", "group %s cannot be joining and leaving; leave one out", word(set.group))
+			return wrong(s.flags, "leaving", "group %s cannot be joining and leaving; leave one out", plain.Word(set.group))
 		}
 		stays, before = stays || !set.leaving, before || !set.joining
 	}
@@ -131,15 +132,15 @@ func (s *servers) readPrefixes() error {
 	for _, field := range splitNames(s.groupPrefixes) {
 		name, text, ok := strings.Cut(field, "=")
 		if !ok {
-			return wrong(s.flags, "group-prefix", "%s: write NAME=TEXT, as in b=b:, with a TEXT without commas and spaces", word(field))
+			return wrong(s.flags, "group-prefix", "%s: write NAME=TEXT, as in b=b:, with a TEXT without commas and spaces", plain.Word(field))
 		}
 		i := slices.Index(groupsOf(s.sets), name)
 		switch {
 		case i < 0:
 			return wrong(s.flags, "group-prefix", "there is no group %s to have a prefix; there is: %s. Give its servers with --group, or leave its --group-prefix out",
-				word(name), quoted(groupsOf(s.sets)))
+				plain.Word(name), plain.Words(groupsOf(s.sets)))
 		case given[name]:
-			return wrong(s.flags, "group-prefix", "there are two prefixes of group %s; give one", word(name))
+			return wrong(s.flags, "group-prefix", "there are two prefixes of group %s; give one", plain.Word(name))
 		}
 		given[name], s.sets[i].prefix = true, text
 	}
@@ -149,7 +150,7 @@ func (s *servers) readPrefixes() error {
 			for _, server := range a.names() {
 				if a.prefix == b.prefix && slices.Contains(of, server) {
 					return wrong(s.flags, "group", "groups %s and %s have the same server, %s; give one of them keys of its own by --group-prefix, as in %s=%s:",
-						word(b.group), word(a.group), word(server), word(a.group), word(a.group))
+						plain.Word(b.group), plain.Word(a.group), plain.Word(server), plain.Word(a.group), plain.Word(a.group))
 				}
 			}
 		}
@@ -240,13 +241,13 @@ type blamed struct {
 	err error
 }
 
-func (b *blamed) Error() string { return b.set.String() + ": " + oneLine(b.err.Error()) }
+func (b *blamed) Error() string { return b.set.String() + ": " + plain.OneLine(b.err.Error()) }
 
 func (b *blamed) Unwrap() error { return b.err }
 
 // String returns what the set is called.
 func (set serverSet) String() string {
-	text := "group " + word(set.group)
+	text := "group " + plain.Word(set.group)
 	switch {
 	case set.group == "":
 		return "the servers"

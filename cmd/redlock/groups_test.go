@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
@@ -281,7 +282,7 @@ func (gs groupFleet) diagnose(t *testing.T, flags string, names ...string) (code
 	_, text, errs = redlockCommand(t, gs.on("doctor "+flags, names...)...)
 	tr.Empty(t, errs)
 	for line := range strings.Lines(text) {
-		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), columns)
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), plain.Columns)
 	}
 	return code, e, strings.Join(strings.Fields(text), " ")
 }
@@ -343,6 +344,7 @@ func TestDoctorExaminesGroups(t *testing.T) {
 }
 
 func TestDoctorFindsAServerInTwoGroups(t *testing.T) {
+	t.Parallel()
 	gs := startGroups(t, fleet.Process, "a", "b")
 	shared := strings.Replace(gs["a"].URLs()[2], "127.0.0.1", "localhost", 1)
 	args := gs.on("doctor --json", "a")
@@ -425,22 +427,4 @@ func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
 			assert.Empty(t, has(t, f.URLs()[0], "redlock:permit:1:{x:b:job}"))
 		})
 	}
-}
-
-// TestDoctorKnowsAGroupByItsKeys: one that shares servers has records of its own there.
-func TestDoctorKnowsAGroupByItsKeys(t *testing.T) {
-	f := startFleet(t, fleet.Process, 4)
-	line := "doctor --json --all " + strings.Replace(replacing(f), "--memory-guard=false ", "", 1)
-	put(t, f.URLs()[:1], "x:b:redlock:epoch", "damaged")
-	_, out, errs := redlockCommand(t, strings.Fields(line)...)
-	tr.Empty(t, errs)
-	var e examination
-	tr.NoError(t, json.Unmarshal([]byte(out), &e))
-	for _, g := range e.Groups {
-		for i := range g.Nodes {
-			assert.Empty(t, found(*g.Report, i, "same_server").Found)
-		}
-	}
-	assert.NotContains(t, found(*e.Groups[0].Report, 0, "epoch").Found, "damaged")
-	assert.Contains(t, found(*e.Groups[1].Report, 0, "epoch").Found, "damaged")
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/holdings"
+	"github.com/redquorum/redquorum/internal/plain"
 )
 
 // usageTemplate is cobra's, with flags that fit a window of 100 columns. It leaves out the usage
@@ -278,7 +279,7 @@ func (s *servers) lockNames(most int) cobra.CompletionFunc {
 		}
 		slices.Sort(names)
 		names = slices.Compact(names)
-		isOther := func(name string) bool { return !strings.HasPrefix(name, begun) || word(name) != name }
+		isOther := func(name string) bool { return !strings.HasPrefix(name, begun) || plain.Word(name) != name }
 		return slices.DeleteFunc(names, isOther), cobra.ShellCompDirectiveNoFileComp
 	}
 }

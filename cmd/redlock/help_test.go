@@ -24,21 +24,11 @@ func TestHelpFitsAWindow(t *testing.T) {
 			assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 100, "%v: %s", args, line)
 		}
 		assert.False(t, strings.HasSuffix(out, "\n\n"), args)
-	}
-}
-
-// TestFlagsOfGroupsHaveASection, the last, where there are any.
-func TestFlagsOfGroupsHaveASection(t *testing.T) {
-	for _, c := range ours() {
-		if !c.Runnable() { // the topic, whose text names them
-			continue
+		flags, groups, has := strings.Cut(out, "\n\nFlags for groups of servers")
+		if assert.Equal(t, c.Runnable() && c.Flags().Lookup("group") != nil, has, "they have a section, the last") && has {
+			assert.NotContains(t, flags, "--map-version")
+			assert.Contains(t, groups, "--map-version")
 		}
-		_, out, _ := redlockCommand(t, append(strings.Fields(c.CommandPath())[1:], "--help")...)
-		flags, groups, found := strings.Cut(out, "\n\nFlags for groups of servers")
-		assert.Equal(t, c.Flags().Lookup("group") != nil, found, c.Name())
-		assert.Equal(t, found, strings.Contains(groups, "--map-version"))
-		assert.NotContains(t, flags, "--map-version")
-		assert.NotContains(t, groups, "--node ")
 	}
 }
 
@@ -56,6 +46,9 @@ func TestHelpKnowsWhatThereIs(t *testing.T) {
 		says string
 	}{
 		{[]string{"help"}, 0, "--version"},
+		{nil, exitUsage, "Usage:"},
+		{[]string{"--version"}, 0, "redlock version "},
+		{[]string{"demo", "--help"}, 0, "--node"},
 		{[]string{"help", "run"}, 0, "Usage:\n  redlock run"},
 		{[]string{"help", "config"}, 0, "$REDLOCK_NODES"},
 		{[]string{"help", "completion", "bash"}, 0, "autocompletion"},

@@ -16,30 +16,29 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-const holdHelp = `Takes the lock NAME for a program in any language that starts it as a child
-process, with pipes to both, and tells the program on standard output, a JSON
-object a line, how the lock fares:
+const holdHelp = `Holds the lock NAME for a program in any language that starts redlock as a child
+process, with pipes to its input and output. redlock writes JSON, an object a line:
 
   {"event":"held","name":"nightly","owner":"web-3","fence":7,"remaining_ms":7300}
   {"event":"renewed","remaining_ms":7400}
   {"event":"stop","remaining_ms":1400,"reason":"..."}
 
-There is a line when the lock is held, one for each renewal (every third of the
-TTL), and "stop" when the work must end: the lock is lost, or cannot be renewed in
-time, or redlock got a signal. Work may go on for remaining_ms after a line was
-written, and then must have ended, also if no "stop" came: redlock may be stopped
-or killed. The end of the output, for whatever reason, is a "stop" with nothing
-remaining.
+"held" comes when the program has the lock, "renewed" every third of the TTL, and "stop"
+when the work must end: the lock is lost, cannot be renewed in time, or redlock got a
+signal. After each line the work may go on for remaining_ms, and must have ended then,
+even if no "stop" came, because redlock may be stopped or killed. The end of the output
+is a "stop" with nothing remaining.
 
-The program ends the work and then closes our standard input: that releases the
-lock. It also does so by dying, however that happens. A child of the program that
-inherits the pipe keeps the lock; most languages see to it that none does.
+To release the lock, end the work and close redlock's standard input. The death of the
+program does the same. A child of the program that inherits the pipe keeps the lock; most
+languages see to it that none does.
 
-"fence" is there with --fenced, "permit" with --permits, or "permits" with --weight,
-and with --and "names" has all names.
+"fence" is there with --fenced, "permit" with --permits, "permits" with --weight, and
+with --and "names" has all names.
 
 Exit codes:
   0      standard input ended while the lock was held, and it is released
@@ -108,7 +107,7 @@ func (h *holdCommand) run(c *cobra.Command, names []string) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, cancel := context.WithCancelCause(c.Context())
 	defer cancel(nil)
-	h.input, h.patient = make(chan struct{}), !onTerminal(c.InOrStdin())
+	h.input, h.patient = make(chan struct{}), !plain.IsTerminal(c.InOrStdin())
 	go func() { // ends with the process if the input does not, because a read of a pipe cannot be cancelled
 		io.Copy(io.Discard, c.InOrStdin())
 		close(h.input)
@@ -165,7 +164,7 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 				continue
 			}
 			err := fmt.Errorf("%q: %w: it could not be renewed in time", lock.Name(), redlock.ErrLost)
-			return h.outlast(lock, &exitError{code: exitLost, err: h.told.because(err)})
+			return h.outlast(lock, &exitError{code: exitLost, err: h.told.Because(err)})
 		case err := <-h.output.broken: // the program cannot be told of a loss
 			return h.outlast(lock, &exitError{code: exitFailed, err: fmt.Errorf("output: %w", err)})
 		case <-ctx.Done():
@@ -176,7 +175,7 @@ func (h *holdCommand) hold(ctx context.Context, lock *redlock.Lock) error {
 
 // lost tells of a lock that another may have by now.
 func (h *holdCommand) lost(why error) error {
-	h.output.tell(holdLine{Event: "stop", Reason: oneLine(why.Error())})
+	h.output.tell(holdLine{Event: "stop", Reason: plain.OneLine(why.Error())})
 	return &exitError{code: exitLost, err: why}
 }
 
@@ -193,7 +192,7 @@ func (h *holdCommand) interrupted(ctx context.Context, lock *redlock.Lock) error
 // outlast asks the program to stop, and waits until it has, as the end of its input tells, or its
 // time is over. Until then no other client can have the lock. It returns end.
 func (h *holdCommand) outlast(lock *redlock.Lock, end *exitError) error {
-	line := holdLine{Event: "stop", Remaining: h.remaining(lock), Reason: oneLine(end.Error())}
+	line := holdLine{Event: "stop", Remaining: h.remaining(lock), Reason: plain.OneLine(end.Error())}
 	over := make(chan struct{})
 	timer := clock.System.AfterFunc(time.Duration(line.Remaining)*time.Millisecond, func() { close(over) })
 	defer timer.Stop()

@@ -155,3 +155,11 @@ func TestAProgramThatDoesNotReadKeepsNothingFromBeingNoticed(t *testing.T) {
 type unwritable struct{}
 
 func (unwritable) Write([]byte) (int, error) { return 0, errors.Join(os.ErrClosed) }
+
+// blocked is an output that no program reads.
+type blocked struct{ until chan struct{} }
+
+func (b blocked) Write(p []byte) (int, error) {
+	<-b.until
+	return len(p), nil
+}

@@ -6,11 +6,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/internal/holdings"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -99,7 +99,7 @@ func statusOf(h *holdings.Holdings, l *holdings.Lock) lockStatus {
 		k := nodeKey{Node: h.Servers[i].Name}
 		switch {
 		case c.Err != nil:
-			k.Error = harmless(c.Err.Error())
+			k.Error = plain.Harmless(c.Err.Error())
 		case c.TTL != 0:
 			k.Held, k.TTL, k.content = true, millis(c.TTL), contentOf(c.Value)
 		}
@@ -154,7 +154,7 @@ func (st *status) allHeld(permits int) error {
 		case l.State == holdings.Unknown:
 			state = unknown
 		}
-		of := word(l.Name)
+		of := plain.Word(l.Name)
 		switch {
 		case permits > 1 && *l.Permit >= permits:
 			continue
@@ -176,13 +176,12 @@ func (st *status) allHeld(permits int) error {
 // text returns the status for people: a line for each lock, and, if names were asked for, one for
 // each reader and each node.
 func (st *status) text(named bool) string {
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	var rows [][]string
 	row := func(group string, cells ...string) {
 		if st.Groups != nil {
 			cells = slices.Insert(cells, 1, group)
 		}
-		fmt.Fprintln(table, strings.Join(cells, "\t"))
+		rows = append(rows, cells)
 	}
 	claimed := func(group, title string, c claim, by string, nodes int) {
 		votes, owner := "-", "-"
@@ -198,7 +197,7 @@ func (st *status) text(named bool) string {
 		row("GROUP", "LOCK", "STATE", "VOTES", "TTL", "VALUE", "OWNER")
 	}
 	for _, l := range st.Locks {
-		claimed(word(l.Group), l.title(), l.claim, l.holder(), len(l.Nodes))
+		claimed(plain.Word(l.Group), l.title(), l.claim, l.holder(), len(l.Nodes))
 		if !named {
 			continue
 		}
@@ -210,15 +209,11 @@ func (st *status) text(named bool) string {
 			if n.Held {
 				value = n.shown()
 			}
-			row("", "  "+word(n.Node), n.state(), "", ttlText(n.TTL), value, "")
+			row("", "  "+plain.Word(n.Node), n.state(), "", ttlText(n.TTL), value, "")
 		}
 	}
-	table.Flush()
-	return trailing.ReplaceAllString(b.String(), "") + strings.Join(st.notes(named), "")
+	return plain.Table(rows) + strings.Join(st.notes(named), "")
 }
-
-// trailing are the spaces that columns leave at the end of lines.
-var trailing = regexp.MustCompile(`(?m) +$`)
 
 // holder returns who holds the lock as a word of a table: a value, or how many readers.
 func (l lockStatus) holder() string {
@@ -236,13 +231,13 @@ func (l lockStatus) holder() string {
 // title returns the lock's name, with the permit if there are several.
 func (l lockStatus) title() string {
 	if l.Permit == nil {
-		return word(l.Name)
+		return plain.Word(l.Name)
 	}
 	return permitTitle(l.Name, *l.Permit)
 }
 
 func permitTitle(name string, permit int) string {
-	return fmt.Sprintf("%s, permit %d", word(name), permit)
+	return fmt.Sprintf("%s, permit %d", plain.Word(name), permit)
 }
 
 // state returns one node's state, in a word.
@@ -266,9 +261,11 @@ func (k nodeKey) noLock() bool { return strings.Contains(k.Error, protocol.ErrWr
 
 // notes returns what the table does not say.
 func (st *status) notes(named bool) (notes []string) {
-	note := func(format string, args ...any) { notes = append(notes, wrap(fmt.Sprintf(format, args...), 0)+"\n") }
+	note := func(format string, args ...any) {
+		notes = append(notes, plain.Wrap(fmt.Sprintf(format, args...), 0)+"\n")
+	}
 	release := func(l *lockStatus, flags ...string) {
-		notes = append(notes, "  "+advice("release", l.Name, flags...)+"\n")
+		notes = append(notes, "  "+plain.Advice("release", l.Name, flags...)+"\n")
 	}
 	if len(st.Locks) == 0 && st.Answered > 0 {
 		note("no locks")
@@ -284,16 +281,16 @@ func (st *status) notes(named bool) (notes []string) {
 		for _, n := range l.Nodes {
 			switch {
 			case n.noLock():
-				note("%s: %s: %s", word(l.Name), word(n.Node), n.Error)
+				note("%s: %s: %s", plain.Word(l.Name), plain.Word(n.Node), n.Error)
 			case !n.stuck() || l.State == holdings.Stuck && l.Permit == nil || told[n.Value]:
 			case n.Readers:
-				note("%s: %s has readers without a TTL. If no process reads, delete the key there", l.title(), word(n.Node))
+				note("%s: %s has readers without a TTL. If no process reads, delete the key there", l.title(), plain.Word(n.Node))
 			case l.State == holdings.Stuck: // a permit, which is freed without the others
 				told[n.Value] = true
 				note("%s is stuck: its key has no TTL and never expires. If nobody holds it, free it:", l.title())
 				release(&l, "--value", n.Value)
 			case n.Value != l.Value:
-				note("%s: %s holds another value without a TTL, for ever. Free it there:", l.title(), word(n.Node))
+				note("%s: %s holds another value without a TTL, for ever. Free it there:", l.title(), plain.Word(n.Node))
 				release(&l, "--value", n.Value)
 			}
 		}
@@ -377,7 +374,7 @@ func valueShown(value string) string {
 	if ofRedlock.MatchString(value) {
 		return value[:shownDigits]
 	}
-	shown := []rune(word(value))
+	shown := []rune(plain.Word(value))
 	if len(shown) > shownRunes {
 		return string(shown[:shownRunes-1]) + "…"
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -99,19 +100,11 @@ func explain(ctx context.Context, err error) string {
 	case errors.As(context.Cause(ctx), &by):
 		return by.Error()
 	}
-	text := oneLine(err.Error())
+	text := plain.OneLine(err.Error())
 	if errors.Is(err, redlock.ErrMap) {
 		text += ` (--map-version, --joining, --leaving; see "redlock help config")`
 	}
 	return text
-}
-
-// oneLine returns a text as it is printed after our name. The library's errors begin with that
-// name, too, so it is cut off.
-func oneLine(text string) string {
-	text = strings.TrimPrefix(strings.TrimPrefix(text, "redlock: "), "pool: ")
-	text = strings.ReplaceAll(text, "; tests use package redlocktest", "") // which is for programs in Go
-	return harmless(strings.Join(strings.Fields(text), " "))
 }
 
 func newRoot() *cobra.Command {
@@ -222,7 +215,7 @@ func newVersion() *cobra.Command {
 		Short: "Show the version, and the commit that it was built from",
 		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return output(c.OutOrStdout(), c.Root().Name()+" version "+c.Root().Version+"\n")
+			return plain.Output(c.OutOrStdout(), c.Root().Name()+" version "+c.Root().Version+"\n")
 		},
 	}
 }

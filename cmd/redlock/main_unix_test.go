@@ -20,6 +20,7 @@ import (
 
 // A signal ends what runs for long at once, with the promised exit code.
 func TestSignalsEndTheTools(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 1)
 	for _, test := range []struct {
 		args   []string

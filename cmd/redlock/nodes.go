@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/fleet"
+	"github.com/redquorum/redquorum/internal/plain"
 )
 
 func newNodes() *cobra.Command {
@@ -46,7 +47,7 @@ Exit codes:
 					Kind string   `json:"kind"`
 					URLs []string `json:"urls"`
 				}{kind, urls}
-				return outputEither(c.OutOrStdout(), asJSON, servers, invitation(fleet.Kind(kind), urls))
+				return plain.OutputEither(c.OutOrStdout(), asJSON, servers, invitation(fleet.Kind(kind), urls))
 			})
 		},
 	}

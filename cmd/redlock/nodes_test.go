@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -68,29 +67,6 @@ func TestNodesServeUntilTheyAreInterrupted(t *testing.T) {
 			assert.NoError(t, portsFree(ports), "all ports are free again")
 		})
 	}
-}
-
-func TestNodesAsJSON(t *testing.T) {
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	out := newLines()
-	var errs bytes.Buffer
-	code := make(chan int, 1)
-	first := freePorts(t, 2)
-	go func() {
-		defer out.Write(nil)
-		code <- run(ctx, []string{"nodes", "-n", "2", "--json", "--port", strconv.Itoa(first)}, out, &errs)
-	}()
-	out.await(t.Context(), t, func(text string) bool { return strings.Contains(text, "\n") || len(code) > 0 })
-	interrupt()
-	assert.Zero(t, <-code, errs.String())
-	var printed struct {
-		Kind string
-		URLs []string
-	}
-	tr.NoError(t, json.Unmarshal([]byte(out.String()), &printed))
-	assert.Equal(t, "embedded", printed.Kind)
-	assert.Len(t, printed.URLs, 2)
 }
 
 func TestNodesNameThePortThatIsTaken(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/alike"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
@@ -89,7 +90,7 @@ func failure(names []string, errs []error, done string) error {
 		if !errors.Is(errs[i], protocol.ErrWrongType) {
 			silent++
 		}
-		return names[i], harmless(errs[i].Error())
+		return names[i], plain.Harmless(errs[i].Error())
 	})
 	if failed != "" {
 		done += "; " + failed
@@ -106,7 +107,7 @@ func together(n int, of func(i int) (node, why string)) string {
 	var nodes, says []string
 	for i := range n {
 		if node, why := of(i); why != "" {
-			nodes, says = append(nodes, word(node)), append(says, why)
+			nodes, says = append(nodes, plain.Word(node)), append(says, why)
 		}
 	}
 	return alike.Together(nodes, says)

@@ -8,12 +8,12 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/keys"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
@@ -22,29 +22,23 @@ func newRelease() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "release NAME",
 		Short: "Delete a lock's key: by its value, or by force",
-		Long: `With --value it deletes the key on every server where it holds that value, and
-nowhere else: what the holder's own release does. It is for holders that died. Of
-a value that redlock made its first 8 digits or more are enough, and "redlock
-status" shows 12; values of other clients are wanted whole.
+		Long: `Deletes what a dead holder has left. With --value it deletes the key on every server
+that holds this value, and nothing else, as the holder's own release does. "redlock
+status" shows the value: of one that redlock made the first 8 digits are enough, those of
+other clients are wanted whole.
 
-With --force it deletes what the servers hold, whoever holds it, stuck keys
-without a TTL included. It shows what that is, asks, and then deletes that and
-nothing else: a lock that somebody takes meanwhile stays. The holder, if it
-lives, learns of it at its next renewal, and may work on until then or, where it
-does not renew, until its TTL ends, while another has the lock: two at once. The
-counters of fencing tokens stay, so the next holder's token is greater, and a
-resource that checks tokens refuses the old one's as soon as it has seen it.
+With --force it shows what the servers hold, asks, and deletes just that, whoever holds
+it, also stuck keys without a TTL. A lock that somebody takes meanwhile stays. If the
+holder is alive, it learns of it at its next renewal. Until then, or until its TTL ends if
+it does not renew, two may work at once. Fencing tokens go on rising, so a resource that
+checks them refuses the old holder as soon as it has seen the next token.
 
-A server that does not answer keeps the key until its TTL ends. Keys of other
-types than a lock's are reported and left alone.
+A server that does not answer keeps the key until its TTL ends. Keys of other types than
+a lock's are reported and left alone. Of a lock with permits or readers, --value frees the
+one that has the value, and --force all that it shows; a reader that comes later stays.
 
-With groups of servers it is done in the group that has the lock. While a change
-of the map moves it that can be two: --force frees both, and of values each has
-its own.
-
-Of a lock with permits (redlock run --permits) or readers (--shared), --value
-frees the permit or reader that has it and leaves the others, and --force frees
-all that it shows. A reader that comes later stays.
+With groups of servers the lock is released in its group. While a change of the map moves
+it that can be two: --force frees both, and each has a value of its own.
 
 Exit codes:
   0    a quorum of servers is free of it now
@@ -64,7 +58,7 @@ Exit codes:
 				if r.yes || !r.force {
 					return nil
 				}
-				return newPrompt(c).confirm(c.Context(), r.question(), r.name, word(r.name))
+				return newPrompt(c).confirm(c.Context(), r.question(), r.name, plain.Word(r.name))
 			}
 			if err := r.check(); err != nil {
 				return err
@@ -99,13 +93,13 @@ type releaseCommand struct {
 func (r *releaseCommand) check() error {
 	switch {
 	case r.byValue == r.force:
-		return usageErrorf("release by --value, or by --force: give one of them; %q shows the value", advice("status", r.name))
+		return usageErrorf("release by --value, or by --force: give one of them; %q shows the value", plain.Advice("status", r.name))
 	case r.byValue && strings.HasSuffix(r.value, "…"):
-		return usageErrorf("--value ends in …, so it is not the whole value; %q has it", advice("status", r.name, "--json"))
+		return usageErrorf("--value ends in …, so it is not the whole value; %q has it", plain.Advice("status", r.name, "--json"))
 	case r.byValue && r.value == "":
 		return usageErrorf("--value is empty: no lock has such a value")
 	case r.byValue && r.value == protocol.ReadersValue:
-		return usageErrorf("--value %s: stands for all readers of the lock; give the value of one: %q shows them", r.value, advice("status", r.name))
+		return usageErrorf("--value %s: stands for all readers of the lock; give the value of one: %q shows them", r.value, plain.Advice("status", r.name))
 	case r.yes && !r.force:
 		return usageErrorf("--yes belongs to --force")
 	}
@@ -156,7 +150,7 @@ var errReaders = errors.New("it has readers, and did not tell which")
 // readers that have gone is a reader without a value.
 func partsOf(h *holdings.Holdings, prefix string) (parts []part) {
 	for _, l := range h.Locks {
-		p := part{title: word(l.Name), key: keys.Slot(prefix+l.Name, l.Permit), on: l.On}
+		p := part{title: plain.Word(l.Name), key: keys.Slot(prefix+l.Name, l.Permit), on: l.On}
 		if l.Several {
 			p.title = permitTitle(l.Name, l.Permit)
 		}
@@ -175,9 +169,9 @@ func partsOf(h *holdings.Holdings, prefix string) (parts []part) {
 		lock.on[i].Value, lock.on[i].TTL = "", 0
 	}
 	for _, value := range holdings.ReadersOf(lock.on) {
-		p := part{title: word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: holdings.AsReader(lock.on, value)}
+		p := part{title: plain.Word(name) + ", reader " + valueShown(value), key: lock.key, reader: true, on: holdings.AsReader(lock.on, value)}
 		if value == "" {
-			p.title = word(name) + ", readers that have gone"
+			p.title = plain.Word(name) + ", readers that have gone"
 		}
 		parts = append(parts, p)
 	}
@@ -204,7 +198,7 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 		}
 	}
 	if r.force {
-		if err := output(r.shown, r.tables(h, set, meant, parts[0])); err != nil {
+		if err := plain.Output(r.shown, r.tables(h, set, meant, parts[0])); err != nil {
 			return nil, err
 		}
 	}
@@ -219,19 +213,19 @@ func (r *releaseCommand) look(ctx context.Context, set serverSet) (meant []part,
 	with := "with that value: nothing was deleted"
 	switch {
 	case len(values) > 1 && r.byValue:
-		return nil, fmt.Errorf("%d values that servers hold for %s begin so: nothing was deleted; give more of the one that is meant", len(values), word(r.name))
+		return nil, fmt.Errorf("%d values that servers hold for %s begin so: nothing was deleted; give more of the one that is meant", len(values), plain.Word(r.name))
 	case len(meant) > 0:
 		return meant, nil
 	case answers < set.quorum():
 		return nil, failure(names, errs, "nothing was deleted")
 	case r.force:
-		return nil, absence(fmt.Sprintf("no server that answered holds %s: nothing to release", word(r.name)))
+		return nil, absence(fmt.Sprintf("no server that answered holds %s: nothing to release", plain.Word(r.name)))
 	case isBeginning.MatchString(r.value):
 		with = "with a value that begins so: nothing was deleted"
 	case isTooShort.MatchString(r.value):
 		with += fmt.Sprintf("; of a value that redlock made at least %d digits are wanted", leastDigits)
 	}
-	return nil, absence(fmt.Sprintf("no server that answered holds %s %s", word(r.name), with))
+	return nil, absence(fmt.Sprintf("no server that answered holds %s %s", plain.Word(r.name), with))
 }
 
 // tables shows the parts of the lock that somebody holds, or that there is none.
@@ -244,24 +238,23 @@ func (r *releaseCommand) tables(h *holdings.Holdings, set serverSet, held []part
 		held = []part{lock}
 	}
 	for _, p := range held {
-		if p.title != word(r.name) {
+		if p.title != plain.Word(r.name) {
 			b.WriteString(p.title + "\n")
 		}
-		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "SERVER\tTTL\tVALUE")
+		rows := [][]string{{"SERVER", "TTL", "VALUE"}}
 		for i, c := range p.on {
-			ttl, value := ttlText(millis(c.TTL)), word(c.Value)
+			ttl, value := ttlText(millis(c.TTL)), plain.Word(c.Value)
 			switch {
 			case c.Err != nil:
-				ttl, value = "", harmless(c.Err.Error())
+				ttl, value = "", plain.Harmless(c.Err.Error())
 			case c.TTL == 0:
 				ttl, value = "-", "-"
 			case c.Value == "" && p.reader:
 				value = readersText
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\n", word(h.Servers[i].Name), ttl, value)
+			rows = append(rows, []string{plain.Word(h.Servers[i].Name), ttl, value})
 		}
-		table.Flush()
+		b.WriteString(plain.Table(rows))
 	}
 	return b.String()
 }
@@ -284,12 +277,12 @@ func (r *releaseCommand) deleteAll(ctx context.Context, set serverSet, found []p
 	texts := make([]string, len(found))
 	err = atOnce(len(found), func(i int) (err error) {
 		texts[i], err = r.delete(ctx, set, nodes, found[i])
-		if err != nil && found[i].title != word(r.name) {
+		if err != nil && found[i].title != plain.Word(r.name) {
 			err = fmt.Errorf("%s: %w", found[i].title, err)
 		}
 		return err
 	})
-	return cmp.Or(output(r.out, strings.Join(texts, "")), err)
+	return cmp.Or(plain.Output(r.out, strings.Join(texts, "")), err)
 }
 
 // delete deletes a part of the lock, and returns the result, as a text or an error. With --force it
@@ -324,7 +317,7 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 	var others, unclear []string
 	errs := make([]error, len(replies))
 	for i, reply := range replies {
-		server := word(nodes.names[i])
+		server := plain.Word(nodes.names[i])
 		errs[i] = reply.Err
 		switch {
 		case values[i] == nil && p.on[i].Err != nil: // what it holds is not known, and was left alone
@@ -338,7 +331,7 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 			others = append(others, server)
 		}
 		if errs[i] != nil {
-			unclear = append(unclear, fmt.Sprintf("  %s may hold it until its TTL ends: %s\n", server, harmless(errs[i].Error())))
+			unclear = append(unclear, fmt.Sprintf("  %s may hold it until its TTL ends: %s\n", server, plain.Harmless(errs[i].Error())))
 		}
 	}
 	done := fmt.Sprintf("deleted on %d of %d servers", deleted, len(replies))
@@ -346,11 +339,11 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	case len(others) > 0:
-		return "", fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), advice("status", r.name))
+		return "", fmt.Errorf("%s, but somebody else has taken the lock meanwhile on %s, and keeps it there; look again, %q", done, strings.Join(others, ", "), plain.Advice("status", r.name))
 	case free < set.quorum():
 		return "", failure(nodes.names, errs, done)
 	case deleted == 0 && r.byValue: // it has gone since it was looked for
-		return "", absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", word(r.name)))
+		return "", absence(fmt.Sprintf("no server that answered holds %s with that value: nothing was deleted", plain.Word(r.name)))
 	}
 	title := p.title
 	if set.group != "" {
@@ -360,5 +353,5 @@ func (r *releaseCommand) delete(ctx context.Context, set serverSet, nodes *nodeS
 }
 
 func (r *releaseCommand) question() string {
-	return fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", word(r.name))
+	return fmt.Sprintf("Whoever holds it may go on working for a while as if it did. Type the name (%s) to delete it: ", plain.Word(r.name))
 }

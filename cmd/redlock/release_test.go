@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"strings"
@@ -18,6 +17,7 @@ import (
 )
 
 func TestReleaseByValue(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
@@ -39,20 +39,9 @@ func TestReleaseByValue(t *testing.T) {
 	}
 }
 
-func TestReleaseByValueLeavesOtherHoldersAlone(t *testing.T) {
-	f := startFleet(t, fleet.Embedded, 5)
-	put(t, f.URLs()[:2], "job", "dead")
-	put(t, f.URLs()[2:5], "job", "alive")
-	code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", "dead")...)
-	assert.Zero(t, code, errs)
-	assert.Contains(t, out, "deleted on 2 of 5")
-	for i, u := range f.URLs() {
-		assert.Equal(t, []string{"", "", "alive", "alive", "alive"}[i], has(t, u, "job"))
-	}
-}
-
 // TestReleaseTakesTheValueThatStatusShows, of a lock of ours and of one of another client.
 func TestReleaseTakesTheValueThatStatusShows(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
@@ -78,6 +67,7 @@ func TestReleaseTakesTheValueThatStatusShows(t *testing.T) {
 // TestABeginningMeansOneLock: the next lock of a client that numbers its values begins as the one
 // before, and two values may begin alike where few digits are given.
 func TestABeginningMeansOneLock(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	put(t, f.URLs(), "foreign", "0123456789-2")
 	put(t, f.URLs(), "more", strings.Repeat("ab", 20)+"0")
@@ -106,6 +96,7 @@ func TestABeginningMeansOneLock(t *testing.T) {
 }
 
 func TestReleaseByForce(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 5)
@@ -133,33 +124,6 @@ func TestReleaseByForce(t *testing.T) {
 	}
 }
 
-func TestReleaseByForceWantsToBeConfirmed(t *testing.T) {
-	f := startFleet(t, fleet.Embedded, 3)
-	put(t, f.URLs()[:3], "job", "v")
-	code, _, errs := redlockCommand(t, on(f, "release", "job", "--force")...)
-	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, "--yes")
-	assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
-
-	job := &releaseCommand{name: "job"}
-	for typed, want := range map[string]string{"job\n": "", "job\r\n": "", "yes\n": "not confirmed", "\n": "not confirmed", "": "not confirmed", "jo": "not confirmed"} {
-		var errs bytes.Buffer
-		err := prompt{in: strings.NewReader(typed), out: &errs, terminal: true}.confirm(t.Context(), job.question(), "job")
-		assert.Contains(t, errs.String(), "go on working")
-		if want == "" {
-			assert.NoError(t, err, typed)
-		} else {
-			assert.ErrorContains(t, err, want, typed)
-		}
-	}
-
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	silent, keyboard := io.Pipe()
-	defer keyboard.Close()
-	assert.ErrorIs(t, prompt{in: silent, out: io.Discard, terminal: true}.confirm(ctx, job.question(), "job"), context.Canceled, "a signal ends the question")
-}
-
 // releaseBesides releases a lock by force, between whose being shown and deleted something happens.
 func releaseBesides(t *testing.T, f fleet.Fleet, name string, meanwhile func()) (said string, err error) {
 	t.Helper()
@@ -172,6 +136,7 @@ func releaseBesides(t *testing.T, f fleet.Fleet, name string, meanwhile func()) 
 
 // A value that a server gets between the question and the answer is the lock of another client.
 func TestReleaseByForceSparesALaterHolder(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
@@ -193,6 +158,7 @@ func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 }
 
 func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 5)
 	put(t, f.URLs(), "job", "v")
 	put(t, f.URLs(), "more", "v")
@@ -225,6 +191,7 @@ func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
 
 // A server that answers none knows only that it was sent nothing: it is not free.
 func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	put(t, f.URLs()[:3], "job", "v")
 	for i := range 2 {
@@ -237,6 +204,7 @@ func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
 
 // TestReleaseFreesAPermit, by the value that status shows, and leaves the others.
 func TestReleaseFreesAPermit(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
@@ -265,6 +233,7 @@ func TestReleaseFreesAPermit(t *testing.T) {
 // TestReleaseFreesAReader, by its value, and not what stands for all of them: without that a writer
 // could get in beside the others.
 func TestReleaseFreesAReader(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
@@ -288,6 +257,7 @@ func TestReleaseFreesAReader(t *testing.T) {
 
 // TestReleaseDoesNotGuessReaders, where servers do not tell which they have.
 func TestReleaseDoesNotGuessReaders(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Process, 3)
 	lock := holdReader(t, f, "job")
 	for _, u := range f.URLs() {
@@ -306,6 +276,7 @@ func TestReleaseDoesNotGuessReaders(t *testing.T) {
 
 // TestReleaseByForceSparesLaterReaders: it frees those that it has shown.
 func TestReleaseByForceSparesLaterReaders(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
@@ -328,6 +299,7 @@ func TestReleaseByForceSparesLaterReaders(t *testing.T) {
 }
 
 func TestReleaseShowsNoPassword(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Process, 1)
 	ask(t, f.URLs()[0], "CONFIG", "SET", "requirepass", "hunter2")
 	at := strings.TrimPrefix(f.URLs()[0], "redis://")
@@ -344,6 +316,7 @@ func TestReleaseShowsNoPassword(t *testing.T) {
 }
 
 func TestReleaseReportsOutputThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 1)
 	put(t, f.URLs()[:1], "job", "v")
 	var errs bytes.Buffer

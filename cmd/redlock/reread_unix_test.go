@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -76,7 +75,7 @@ func TestACertificateAndItsKeyAreReplacedOneAfterTheOther(t *testing.T) {
 	is := func(want tls.Certificate, times int) {
 		t.Helper()
 		for range 3 {
-			assert.Equal(t, want.Certificate, pair.current().Certificate)
+			assert.Equal(t, want.Certificate, pair.Current().Certificate)
 		}
 		assert.Equal(t, times, strings.Count(said.String(), "\n"), "each change that is not used is told once: %s", said)
 	}
@@ -112,28 +111,13 @@ func TestAFileIsReadAgainThoughItsTimeAndSizeAreThoseOfBefore(t *testing.T) {
 	s := &serveCommand{servers: &servers{}, tokenFile: file}
 	tokens, err := s.tokens()
 	tr.NoError(t, err)
-	assert.Equal(t, []string{"the-token-of-before"}, tokens.current())
+	assert.Equal(t, []string{"the-token-of-before"}, tokens.Current())
 
 	tr.NoError(t, os.WriteFile(file, []byte("the-token-behind-it"), 0o600))
 	tr.NoError(t, os.Chtimes(file, was.ModTime(), was.ModTime()))
-	assert.Equal(t, []string{"the-token-behind-it"}, tokens.current())
+	assert.Equal(t, []string{"the-token-behind-it"}, tokens.Current())
 	tr.NoError(t, os.WriteFile(file, []byte("the-token-behind-it\r\nand-another-token\n"), 0o600))
-	assert.Equal(t, []string{"the-token-behind-it", "and-another-token"}, tokens.current())
-}
-
-// TestAPipeIsReadOnce: to open it again would wait for a writer that does not come.
-func TestAPipeIsReadOnce(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "pipe")
-	tr.NoError(t, syscall.Mkfifo(file, 0o600))
-	written := make(chan error, 1)
-	go func() { written <- os.WriteFile(file, []byte("the-token-of-a-pipe"), 0) }()
-	s := &serveCommand{servers: &servers{}, tokenFile: file}
-	tokens, err := s.tokens()
-	tr.NoError(t, err)
-	tr.NoError(t, <-written)
-	assert.Equal(t, []string{"the-token-of-a-pipe"}, tokens.current())
-	assert.Equal(t, []string{"the-token-of-a-pipe"}, tokens.current())
+	assert.Equal(t, []string{"the-token-behind-it", "and-another-token"}, tokens.Current())
 }
 
 // TestAnEmptyFileOfAuthoritiesIsNone: without any, those of the system would be trusted.
@@ -149,36 +133,11 @@ func TestAnEmptyFileOfAuthoritiesIsNone(t *testing.T) {
 	files.writeCert(certificate(t))
 	authorities, err := s.authorities("tls-ca", files.cert)
 	tr.NoError(t, err)
-	before := authorities.current()
+	before := authorities.Current()
 	tr.NotNil(t, before)
 	tr.NoError(t, os.WriteFile(files.cert, nil, 0o600))
-	assert.Same(t, before, authorities.current())
+	assert.Same(t, before, authorities.Current())
 	assert.Contains(t, said.String(), "redlock: --tls-ca: ")
-}
-
-// TestFilesThatAreASecretOfKubernetes are links into a directory that is itself a link, which is replaced.
-func TestFilesThatAreASecretOfKubernetes(t *testing.T) {
-	t.Parallel()
-	before, after := certificate(t), certificate(t)
-	old, next, dir := newPairFiles(t), newPairFiles(t), t.TempDir()
-	old.write(before)
-	next.write(after)
-	data := filepath.Join(dir, "..data")
-	link := func(to pairFiles) {
-		tr.NoError(t, os.Symlink(filepath.Dir(to.cert), data+"_tmp"))
-		tr.NoError(t, os.Rename(data+"_tmp", data))
-	}
-	link(old)
-	for _, name := range []string{"tls.crt", "tls.key"} {
-		tr.NoError(t, os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)))
-	}
-	s, said := rereadingServers()
-	pair, err := s.keyPair("tls-cert", filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
-	tr.NoError(t, err)
-	assert.Equal(t, before.Certificate, pair.current().Certificate)
-	link(next)
-	assert.Equal(t, after.Certificate, pair.current().Certificate)
-	assert.Empty(t, said.String())
 }
 
 // A tlsServer is a redis-server that wants a certificate of its clients.

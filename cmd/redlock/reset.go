@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/holdings"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 )
@@ -21,23 +21,23 @@ func newReset() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset",
 		Short: "Start the memory guard anew: all servers vote at once",
-		Long: `Writes a new record of its memory to every server: it has forgotten nothing, and
-belongs to a set of as many servers as are named. All of them then vote at once.
-It is for servers whose clients get no lock, as "redlock doctor" tells:
+		Long: `Lets all servers vote at once, by a new record on each that it has forgotten nothing, and
+belongs to a set of as many servers as are named. It is for servers whose clients get no
+lock, as "redlock doctor" tells:
 
   - the number of servers changes
   - a record is damaged, or was written by another version
   - a quarantine need not be waited for, as with servers that are new
 
-It gives up what the guard is for. A server that has forgotten a lock votes for
-the next one who wants it, and two hold it at once. So stop all clients first, or
-be sure that no lock is held which a server may have forgotten. It shows what the
-servers have on record and which locks they hold, and asks.
+A server that has forgotten a lock then votes for the next who wants it, and two hold it at
+once. So stop all clients first, or be sure that no lock is held which a server may have
+forgotten. The command shows what the servers have on record and which locks they hold, and
+asks.
 
-A record is replaced if it still is the one that was shown. The locks themselves
-stay, and fencing tokens go on rising: locks that have one can be taken some two
-seconds later. Of groups it takes one at a time, by --node with its servers, and
-by --prefix with that of all and that of the group behind it.
+A record is replaced if it still is the one that was shown. The locks themselves stay, and
+fencing tokens go on rising: locks that have one can be taken some two seconds later. Of
+groups it takes one at a time: name its servers by --node, and its prefix, behind that of
+all, by --prefix.
 
 Exit codes:
   0    every server has a new record
@@ -117,7 +117,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	}
 	out := c.OutOrStdout()
 	if !r.json {
-		if err := output(out, r.text(report)); err != nil {
+		if err := plain.Output(out, r.text(report)); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (r *resetCommand) run(c *cobra.Command) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := outputEither(out, r.json, report, report.done()); err != nil {
+	if err := plain.OutputEither(out, r.json, report, report.done()); err != nil {
 		return err
 	}
 	return report.verdict()
@@ -144,11 +144,11 @@ func (s *servers) severalSets(sets []serverSet) error {
 	keys := ""
 	for _, set := range sets {
 		if set.prefix != "" {
-			keys += fmt.Sprintf(", for group %s with --prefix %s", word(set.group), shellWord(s.prefixOf(set)))
+			keys += fmt.Sprintf(", for group %s with --prefix %s", plain.Word(set.group), plain.ShellWord(s.prefixOf(set)))
 		}
 	}
 	return usageErrorf("reset starts one set of servers anew, and here are groups (%s): name the servers of one group with --node, as in redlock reset --node URL,URL,URL%s; nothing was changed",
-		quoted(groupsOf(sets)), keys)
+		plain.Words(groupsOf(sets)), keys)
 }
 
 func (r *resetCommand) open(of serverSet) (err error) {
@@ -192,7 +192,7 @@ func (n *resetNode) learn(reply protocol.Reply) {
 	n.Found, n.run, n.clock = reply.Epoch.Record, cmp.Or(reply.Run, record.Unknown), reply.Epoch.Clock
 }
 
-func (n *resetNode) failed(err error) { n.Error = harmless(err.Error()) }
+func (n *resetNode) failed(err error) { n.Error = plain.Harmless(err.Error()) }
 
 // locks finds the locks that the servers hold, as status does.
 func (r *resetCommand) locks(ctx context.Context, report *resetReport) error {
@@ -208,7 +208,7 @@ func (r *resetCommand) locks(ctx context.Context, report *resetReport) error {
 	report.CutOff, report.silent = st.CutOff, st.silent()
 	for _, n := range st.Nodes {
 		if n.Error != "" {
-			report.Unseen = append(report.Unseen, word(n.Node)+": "+n.Error)
+			report.Unseen = append(report.Unseen, plain.Word(n.Node)+": "+n.Error)
 		}
 	}
 	return nil
@@ -223,7 +223,7 @@ func (report *resetReport) feasible() error {
 	for i, a := range report.Nodes {
 		for _, b := range report.Nodes[:i] {
 			if a.run != "" && a.run != record.Unknown && a.run == b.run {
-				return fmt.Errorf("%s is the same server as %s: it must not vote twice; nothing was changed", word(a.Node), word(b.Node))
+				return fmt.Errorf("%s is the same server as %s: it must not vote twice; nothing was changed", plain.Word(a.Node), plain.Word(b.Node))
 			}
 		}
 	}
@@ -335,13 +335,12 @@ const resetShown = 10
 // text returns what was found, for people.
 func (r *resetCommand) text(report *resetReport) string {
 	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVER\tNODES\tBORN\tQUARANTINE\tLONGEST TTL\tNOTE")
+	rows := [][]string{{"SERVER", "NODES", "BORN", "QUARANTINE", "LONGEST TTL", "NOTE"}}
 	for i := range report.Nodes {
 		n := &report.Nodes[i]
-		fmt.Fprintf(table, "%s\t%s\n", word(n.Node), n.columns(cmp.Or(r.servers.maxTTL, usualTTL)))
+		rows = append(rows, append([]string{plain.Word(n.Node)}, n.columns(cmp.Or(r.servers.maxTTL, usualTTL))...))
 	}
-	table.Flush()
+	b.WriteString(plain.Table(rows))
 	if held := len(report.Locks); held > 0 {
 		names := strings.Join(report.Locks[:min(held, resetShown)], ", ")
 		if held > resetShown {
@@ -350,45 +349,46 @@ func (r *resetCommand) text(report *resetReport) string {
 		if report.CutOff {
 			names += ", and others that were not looked at"
 		}
-		fmt.Fprintln(&b, wrap(fmt.Sprintf("Locks that are held, %d: %s. On servers that others use as well, any key with a string looks like a lock.", held, names), 0))
+		fmt.Fprintln(&b, plain.Wrap(fmt.Sprintf("Locks that are held, %d: %s. On servers that others use as well, any key with a string looks like a lock.", held, names), 0))
 	} else {
 		fmt.Fprintln(&b, "No lock is held, as far as the servers tell.")
 	}
 	if report.silent != "" {
-		fmt.Fprintln(&b, wrap("Which locks are held is not known of "+report.silent, 0))
+		fmt.Fprintln(&b, plain.Wrap("Which locks are held is not known of "+report.silent, 0))
 	}
 	return b.String()
 }
 
 // columns returns the server's record as columns. Clients that know of no other clients take
 // assumed for the longest TTL.
-func (n *resetNode) columns(assumed time.Duration) string {
-	const blank = "-\t-\t-\t-\t"
+func (n *resetNode) columns(assumed time.Duration) []string {
 	r, err := record.Parse(n.Found)
+	note := ""
 	switch {
 	case n.Error != "":
-		return blank + n.Error
+		note = n.Error
 	case n.NoString:
-		return blank + "what stands in the place of its record is no string"
+		note = "what stands in the place of its record is no string"
 	case n.Found == "":
-		return blank + "it has no record"
+		note = "it has no record"
 	case err != nil:
-		return blank + fmt.Sprintf("its record %v: %.40q", err, n.Found)
+		note = fmt.Sprintf("its record %v: %.40q", err, n.Found)
 	case n.run != record.Unknown && !r.IsOf(n.run):
-		return blank + "its record is of another process or data set"
+		note = "its record is of another process or data set"
 	}
-	left, longest := "over", "-"
+	if note != "" {
+		return []string{"-", "-", "-", "-", note}
+	}
+	left, longest := "over", time.Duration(0)
 	if d := r.Quarantine(n.clock, assumed); d > 0 {
 		left = d.Round(time.Second).String()
 	}
-	var most time.Duration
 	for _, s := range r.Steps {
 		if s.Until() >= n.clock {
-			most = max(most, s.TTL)
-			longest = most.String()
+			longest = max(longest, s.TTL)
 		}
 	}
-	return fmt.Sprintf("%d\t%v ago\t%s\t%s", r.Nodes, max(0, n.clock-r.Born).Round(time.Second), left, longest)
+	return []string{fmt.Sprint(r.Nodes), max(0, n.clock-r.Born).Round(time.Second).String() + " ago", left, ttlText(millis(longest))}
 }
 
 // counted returns how many servers have a new record.

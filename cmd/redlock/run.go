@@ -15,43 +15,41 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/job"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/once"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-const runHelp = `Runs COMMAND while holding the lock NAME, and releases it when the command has
-ended, in whatever way. No shell is put in between. The command has our standard
-input and output, and a process group of its own; signals that we get go there.
+const runHelp = `Waits for the lock NAME, runs COMMAND while holding it, and releases it when the
+command has ended, however that happens. No shell is put in between. The command has
+redlock's standard input and output, and gets the signals that redlock gets.
 
-A lock can be lost: too few servers may answer for too long, or somebody may have
-released it by force. The command then gets SIGTERM, and --kill-after later
-SIGKILL, so early that it is gone before anybody else can have the lock. If redlock
-itself is stopped the command is killed in time, too, and if it is killed, at once:
-a second process of it watches over the command. Out of reach are processes that
-the command starts in other process groups (setsid), or as another user (sudo); for
-what must never be written by two, use --fenced and have the resource refuse a
-lower $REDLOCK_FENCE than it has seen.
+If the lock is lost, the command gets SIGTERM and, after --kill-after, SIGKILL, so
+early that it is gone before anybody else can have the lock. A lock is lost when too
+few servers answer for too long, or when somebody releases it by force. A second
+process watches over the command: if redlock is stopped, the command is killed in
+time; if redlock is killed, the command is killed at once, and the lock is free one
+TTL later.
 
-On Windows Ctrl-Break stands for SIGTERM, and no process that the command starts is
-out of reach, because all are in a job object.
+Processes that the command leaves running are ended with it, but for those in other
+process groups (setsid) or of another user (sudo). Where two writers would do harm,
+use --fenced, and have the resource refuse a lower $REDLOCK_FENCE than it has seen.
 
-With --once-per 5m the command runs at most once in five minutes, on all machines
-together, though their clocks differ and it takes less than they differ by: the
-tick is marked on the servers before the command runs. Where it is marked already
-the exit code is that for a lock that is held by another. The tick is that of the
-moment at which redlock was started, however long it then waits. If it waits for
-longer than two ticks (half a minute at least) and no mark is left, it does not run
-the command, says so and exits with 1.
+On Windows all that the command starts is in a job object, which nothing can leave,
+and Ctrl-Break stands for SIGTERM.
 
-A job that starts at a time of day, once a day or less often, needs --once-per day
-and the time zone of its crontab, such as --time-zone Europe/Berlin: two such starts
-are 23 hours apart where summer time begins, so with --once-per 24h the second may
-be left out. Give all machines the same zone. A day begins half a minute before
-midnight, for machines that are a little early. For a job of every few hours write
---once-per 1h, or 30m if it starts at half past an hour of UTC.
+For cron, --once-per 5m runs the command at most once in five minutes, on all machines
+together, even if their clocks differ: the tick is marked on the servers before the
+command runs. If it is marked already, the exit code is that of a lock held by another.
+The tick is that of the moment at which redlock was started, however long it then
+waits. After more than two ticks (half a minute at least) it may be unknown whether the
+tick was run; redlock then does not run the command, says so and exits with 1.
 
-What the command leaves running in its process group when it ends is ended, too.
-If redlock itself is killed, the lock expires after one TTL.
+For a job of each day, or less often, write --once-per day and the time zone of the
+crontab, such as --time-zone Europe/Berlin, the same on all machines. With 24h the job
+could be left out on the day when summer time begins. A day begins half a minute before
+midnight, for machines that are a little early. For every few hours write --once-per 1h,
+or 30m if the job starts at half past an hour of UTC.
 
 The command finds in its environment
   REDLOCK_NAME         the name
@@ -59,8 +57,8 @@ The command finds in its environment
   REDLOCK_FENCE        the fencing token, with --fenced
   REDLOCK_PERMIT       which permit it has, from 0 on, with --permits
                        (with --weight all of them, each on a line)
-  REDLOCK_UNTIL        until when the lock is held unless it is renewed, as it is
-                       every third of the TTL: RFC 3339, as of the start
+  REDLOCK_UNTIL        when the lock ends unless it is renewed, as it is every third
+                       of the TTL: RFC 3339, as of the start
 
 `
 
@@ -192,7 +190,7 @@ func withoutDashes(args []string, flagged bool) error {
 	if flagged {
 		ours, theirs = "[flags] ", " [flags]"
 	}
-	return usageErrorf("-- must stand before the command, or its flags are taken for those of redlock; write: redlock run %s%s -- %s%s", ours, shellWord(args[0]), line(args[1:]), theirs)
+	return usageErrorf("-- must stand before the command, or its flags are taken for those of redlock; write: redlock run %s%s -- %s%s", ours, plain.ShellWord(args[0]), line(args[1:]), theirs)
 }
 
 // line returns a command as a line for a shell: as it is given, or by sh if it is a line of a shell in
@@ -203,7 +201,7 @@ func line(command []string) string {
 	}
 	words := make([]string, len(command))
 	for i, w := range command {
-		words[i] = shellWord(w)
+		words[i] = plain.ShellWord(w)
 	}
 	return strings.Join(words, " ")
 }
@@ -213,7 +211,7 @@ func (r *runCommand) run(ctx context.Context, names, argv []string) error {
 	path, err := exec.LookPath(argv[0]) // as a shell would, before anything is locked
 	switch {
 	case err != nil && len(argv) == 1 && strings.ContainsAny(argv[0], " \t\n"):
-		return cannotRun(argv[0], fmt.Errorf("%w; no shell reads it, so write: redlock run %s -- %s", exec.ErrNotFound, shellWord(names[0]), line(argv)))
+		return cannotRun(argv[0], fmt.Errorf("%w; no shell reads it, so write: redlock run %s -- %s", exec.ErrNotFound, plain.ShellWord(names[0]), line(argv)))
 	case err != nil:
 		return cannotRun(argv[0], err)
 	}
@@ -245,9 +243,9 @@ func (r *runCommand) claim(ctx context.Context, lock *redlock.Lock) error {
 	switch {
 	case errors.Is(err, once.ErrLate):
 		return &exitError{code: exitFailed, err: fmt.Errorf("%s: the lock came %v after the start, which is too late for its tick, %s: whether that was run is not known any more; the command was not run",
-			word(lock.Name()), time.Since(r.started).Round(time.Second), r.tick())}
+			plain.Word(lock.Name()), time.Since(r.started).Round(time.Second), r.tick())}
 	case err == nil && !first:
-		return r.conflict(fmt.Errorf("%s is done for its tick, %s", word(lock.Name()), r.tick()), r.verbose > 0)
+		return r.conflict(fmt.Errorf("%s is done for its tick, %s", plain.Word(lock.Name()), r.tick()), r.verbose > 0)
 	}
 	return err
 }
@@ -265,7 +263,7 @@ func (r *runCommand) tick() string {
 func (r *runCommand) hold(ctx context.Context, lock *redlock.Lock, j *job.Job, name string) error {
 	began := time.Now()
 	end, failed := j.Run(lock, environment(lock, r.fenced, r.permits > 1))
-	end.Lost = r.told.because(end.Lost) // before the servers answer the release
+	end.Lost = r.told.Because(end.Lost) // before the servers answer the release
 	if !end.Swept {
 		r.warn("processes that the command has left behind cannot be ended; the lock is released")
 	}
@@ -307,7 +305,7 @@ func cannotRun(name string, err error) error {
 	if errors.As(err, &path) {
 		err = path.Err
 	}
-	return &exitError{code: code, err: fmt.Errorf("%s: %w", word(name), err)}
+	return &exitError{code: code, err: fmt.Errorf("%s: %w", plain.Word(name), err)}
 }
 
 // environment returns the command's environment: ours, with its own lock's name, end and token.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/report"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -40,7 +41,7 @@ func TestAPersonSeesWhoIsWaitedFor(t *testing.T) {
 	s := atTerminal(t, p.Cmd)
 	s.shows(t, "waiting for x: held by web-3 for ")
 	tr.NoError(t, lock.Release(t.Context()))
-	s.shows(t, eraseLine+"mine\r\n")
+	s.shows(t, report.EraseLine+"mine\r\n")
 	assert.Zero(t, p.code(t))
 
 	lock, err = client(t, f).Acquire(t.Context(), "x", redlock.Owner("web-3"))

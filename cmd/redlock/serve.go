@@ -24,28 +24,29 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"github.com/redquorum/redquorum/internal/reread"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-const serveHelp = `Serves locks over HTTP to programs in any language that live on: web workers, services.
-One process for a machine, or one beside a program.
+const serveHelp = `Serves locks over HTTP to programs in any language that run for long: web workers,
+services. Run one for a machine, or one beside a program.
 
-A client makes a session, takes locks in it, and asks for its state as often as it
-likes: each answer says for how long its locks are good, counted from when it sent the
-request. redlock renews them. When no request of a session has come for its TTL its
-locks are released.
+A client makes a session, takes locks in it, and asks for its state as often as it likes:
+each answer says for how long its locks are good, counted from when it sent the request.
+redlock renews them. If a session sends no request for its TTL, its locks are released.
 
-Without --listen or $REDLOCK_LISTEN the socket is /run/redlock.sock; one that systemd
-passes on (socket activation) goes before both. A TCP address other than the loopback
-interface's needs TLS, and --token-file or --client-ca. SIGTERM ends it: it grants no
-more, tells its clients, and waits until they have released their locks, but for
---stop-within at most. With --state it ends at once, and the next redlock serve with
-that file goes on with the sessions and locks. The file is a secret, and is there only
-between the two.
+It listens at the socket that systemd passes on, else at --listen or $REDLOCK_LISTEN,
+else at /run/redlock.sock. A TCP address that other machines reach needs TLS, and
+--token-file or --client-ca.
+
+On SIGTERM it grants no more locks, tells its clients, and waits until they have released
+theirs, for at most --stop-within. With --state it ends at once and writes the sessions
+and locks to that file, and the next redlock serve goes on with them. The file is a
+secret, and exists only between the two.
 
 With --office redlock campaigns for the office NAME: GET /leader says whether the program
-beside it leads, and for how long. At the end the office is given back, once what the
+beside it leads, and for how long. At the end redlock gives the office back, once what the
 program was told is over.
 
 Exit codes:
@@ -205,7 +206,7 @@ func (s *serveCommand) door() (d door, err error) {
 		if err != nil {
 			return d, err
 		}
-		d.tokens = tokens.current
+		d.tokens = tokens.Current
 	}
 	secure, err := s.tlsConfig()
 	if err != nil {
@@ -355,21 +356,17 @@ func (s *serveCommand) httpServer(h http.Handler) *http.Server {
 
 // tokens reads those of --token-file, one a line. Two are for the time in which clients change from one
 // to the other: a client whose token is refused cannot keep its locks.
-func (s *serveCommand) tokens() (*reread[[]string], error) {
-	return (&reread[[]string]{
-		files: []string{s.tokenFile}, stderr: s.stderr,
-		explain: func(err error) error { return wrong(s.flags, "token-file", "%w", err) },
-		parse: func(texts ...[]byte) (tokens []string, err error) {
-			const least = 16 // bytes: what cannot be guessed
-			for line := range strings.SplitSeq(strings.TrimSpace(string(texts[0])), "\n") {
-				if line = strings.TrimSpace(line); len(line) < least {
-					return nil, fmt.Errorf("the token must have at least %d characters; head -c 32 /dev/urandom | base64 makes one, and several have a line each", least)
-				}
-				tokens = append(tokens, line)
+func (s *serveCommand) tokens() (*reread.Files[[]string], error) {
+	return readFlag(s.servers, "token-file", func(texts ...[]byte) (tokens []string, err error) {
+		const least = 16 // bytes: what cannot be guessed
+		for line := range strings.SplitSeq(strings.TrimSpace(string(texts[0])), "\n") {
+			if line = strings.TrimSpace(line); len(line) < least {
+				return nil, fmt.Errorf("the token must have at least %d characters; head -c 32 /dev/urandom | base64 makes one, and several have a line each", least)
 			}
-			return tokens, nil
-		},
-	}).begin()
+			tokens = append(tokens, line)
+		}
+		return tokens, nil
+	}, s.tokenFile)
 }
 
 // tlsConfig returns that for the clients, or nil.
@@ -382,7 +379,7 @@ func (s *serveCommand) tlsConfig() (*tls.Config, error) {
 		return nil, err
 	}
 	c := &tls.Config{NextProtos: []string{"http/1.1"}, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		current := pair.current()
+		current := pair.Current()
 		return &current, nil
 	}}
 	if s.clientCA == "" {
@@ -396,7 +393,7 @@ func (s *serveCommand) tlsConfig() (*tls.Config, error) {
 	c.SessionTicketsDisabled = true // by which clients come in again whose authority has been taken out
 	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		current := c.Clone()
-		current.ClientCAs = authorities.current()
+		current.ClientCAs = authorities.Current()
 		return current, nil
 	}
 	return c, nil

@@ -22,7 +22,9 @@ import (
 
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/holdings"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/reread"
 	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -139,10 +141,12 @@ func (s *servers) settle() error {
 			words += "; --embedded is for a trial"
 		}
 		return usageErrorf("%s", words)
-	case s.tlsCert != "" && s.tlsKey == "":
-		return wrong(s.flags, "tls-cert", "a certificate and its key belong together; give both")
-	case s.tlsKey != "" && s.tlsCert == "":
-		return wrong(s.flags, "tls-key", "a certificate and its key belong together; give both")
+	case (s.tlsCert == "") != (s.tlsKey == ""):
+		given := "tls-cert"
+		if s.tlsCert == "" {
+			given = "tls-key"
+		}
+		return wrong(s.flags, given, "a certificate and its key belong together; give both")
 	}
 	return nil
 }
@@ -170,9 +174,10 @@ func (s *servers) checkURLs() error {
 
 // warnOfTLS tells of files for TLS where no server has it.
 func (s *servers) warnOfTLS() {
-	isSecure := func(u string) bool { return strings.HasPrefix(u, "rediss://") || strings.HasPrefix(u, "valkeys://") }
-	if slices.ContainsFunc(s.nodes, isSecure) || slices.ContainsFunc(s.sets, func(set serverSet) bool { return slices.ContainsFunc(set.urls, isSecure) }) {
-		return
+	for _, set := range s.all() {
+		if slices.ContainsFunc(set.urls, func(u string) bool { return strings.HasPrefix(u, "rediss://") || strings.HasPrefix(u, "valkeys://") }) {
+			return
+		}
 	}
 	for name, file := range map[string]string{"tls-ca": s.tlsCA, "tls-cert": s.tlsCert} {
 		if file != "" {
@@ -191,7 +196,7 @@ func (s *servers) settleNodes() error {
 		return err
 	}
 	if s.login.reread != nil { // it was read once already, and a pipe cannot be read twice
-		s.login.reread.stderr = s.stderr
+		s.login.reread.Stderr = s.stderr
 	}
 	s.nodes = splitURLs(strings.Join(s.nodes, " "))
 	return nil
@@ -248,26 +253,25 @@ type tlsFunc func(ctx context.Context, server string) (*tls.Config, error)
 
 // tlsFunc reads the files of the flags for the first time.
 func (s *servers) tlsFunc() (tlsFunc, error) {
-	var authorities *reread[*x509.CertPool]
-	var pair *reread[tls.Certificate]
-	var err error
+	var with []func(*tls.Config)
 	if s.tlsCA != "" {
-		if authorities, err = s.authorities("tls-ca", s.tlsCA); err != nil {
+		authorities, err := s.authorities("tls-ca", s.tlsCA)
+		if err != nil {
 			return nil, err
 		}
+		with = append(with, func(c *tls.Config) { c.RootCAs = authorities.Current() })
 	}
 	if s.tlsCert != "" {
-		if pair, err = s.keyPair("tls-cert", s.tlsCert, s.tlsKey); err != nil {
+		pair, err := s.keyPair("tls-cert", s.tlsCert, s.tlsKey)
+		if err != nil {
 			return nil, err
 		}
+		with = append(with, func(c *tls.Config) { c.Certificates = []tls.Certificate{pair.Current()} })
 	}
 	return func(context.Context, string) (*tls.Config, error) {
 		c := &tls.Config{}
-		if authorities != nil {
-			c.RootCAs = authorities.current()
-		}
-		if pair != nil {
-			c.Certificates = []tls.Certificate{pair.current()}
+		for _, set := range with {
+			set(c)
 		}
 		return c, nil
 	}, nil
@@ -322,7 +326,7 @@ func (s *servers) refused(err error) error {
 			return wrong(s.flags, flag, "%s", err.Error()[len(option[0]):])
 		}
 	}
-	return wrong(s.flags, s.namedBy(), "%s", oneLine(err.Error()))
+	return wrong(s.flags, s.namedBy(), "%s", plain.OneLine(err.Error()))
 }
 
 // openNodes returns the servers at urls as nodes, which the caller closes.
@@ -333,7 +337,7 @@ func (s *servers) openNodes(urls []string) ([]protocol.Node, error) {
 	}
 	nodes, err := pool.OpenWith(urls, opts...)
 	if err != nil {
-		return nil, wrong(s.flags, s.namedBy(), "%s", oneLine(err.Error()))
+		return nil, wrong(s.flags, s.namedBy(), "%s", plain.OneLine(err.Error()))
 	}
 	return nodes, nil
 }
@@ -437,4 +441,30 @@ func (v *verbosity) Set(text string) error {
 		*v = 0
 	}
 	return nil
+}
+
+// readFlag reads the files of a flag.
+func readFlag[T any](s *servers, flag string, parse func(texts ...[]byte) (T, error), files ...string) (*reread.Files[T], error) {
+	return reread.Read(files, s.stderr, func(err error) error {
+		if len(files) > 1 {
+			err = fmt.Errorf("the certificate and its key: %s", strings.TrimPrefix(err.Error(), "tls: "))
+		}
+		return wrong(s.flags, flag, "%w", err)
+	}, parse)
+}
+
+// authorities reads the certificates of a flag's file.
+func (s *servers) authorities(flag, file string) (*reread.Files[*x509.CertPool], error) {
+	return readFlag(s, flag, func(texts ...[]byte) (*x509.CertPool, error) {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(texts[0]) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM format", file)
+		}
+		return pool, nil
+	}, file)
+}
+
+// keyPair reads the certificate of a flag's file, and its key.
+func (s *servers) keyPair(flag, cert, key string) (*reread.Files[tls.Certificate], error) {
+	return readFlag(s, flag, func(texts ...[]byte) (tls.Certificate, error) { return tls.X509KeyPair(texts[0], texts[1]) }, cert, key)
 }

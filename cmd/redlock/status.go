@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/holdings"
+	"github.com/redquorum/redquorum/internal/plain"
 )
 
 func newStatus() *cobra.Command {
@@ -21,9 +22,9 @@ func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [NAME...]",
 		Short: "See who holds a lock on which server, and for how long",
-		Long: `Asks all servers what they hold for each NAME, and changes nothing. Without a
-NAME it looks for all locks (SCAN). On servers that others use as well, every
-key with a string looks like a lock: use a --prefix.
+		Long: `Shows who holds each NAME on which server, and for how long. Without a NAME it looks
+for all locks (SCAN). It changes nothing. On servers that others use as well, every key
+with a string looks like a lock: use a --prefix.
 
 States:
   held      a quorum of servers holds one value
@@ -35,14 +36,12 @@ States:
             release --force"
   unknown   too few servers answered to tell
 
-VOTES is how many servers hold the value, TTL how long a quorum of them will,
-unless the holder renews it. VALUE is what "redlock release --value" wants: of a
-value that redlock made, the first 12 digits. Of a lock with several permits
-(redlock run --permits) those that are held are shown. Where readers hold a lock
-(--shared) VALUE is how many, and each has a line with its own if the NAME is
-given. With groups of servers GROUP is the one that has the lock; while a change
-of the map moves it, it is shown for both, and clients hold it in one of them or
-in both.
+VOTES is how many servers hold the value. TTL is how long a quorum of them will, unless
+the holder renews it. VALUE is what "redlock release --value" wants: of a value that
+redlock made, the first 12 digits. If readers hold the lock (--shared), VALUE is how many,
+and with a NAME each has a line of its own. Of a lock with several permits (--permits) the
+held ones are shown. With groups of servers GROUP is the one that has the lock; while a
+change of the map moves it, both are shown.
 
 Exit codes:
   0    a quorum of servers answered; with -q: every NAME is held, or a permit of
@@ -145,9 +144,9 @@ func (w *statusCommand) show(ctx context.Context, out io.Writer) error {
 		}
 		text := st.text(len(w.names) > 0)
 		if w.watch {
-			text = frame(text, screenOf(out))
+			text = plain.Frame(text, plain.ScreenOf(out))
 		}
-		if err := outputEither(out, w.json, st, text); err != nil {
+		if err := plain.OutputEither(out, w.json, st, text); err != nil {
 			return err
 		}
 		if !w.watch {
@@ -212,7 +211,7 @@ func (st *status) add(group string, h *holdings.Holdings, w *statusCommand) {
 		if s.Err == nil {
 			answered++
 		} else {
-			n.Error = harmless(s.Err.Error())
+			n.Error = plain.Harmless(s.Err.Error())
 		}
 		st.Nodes = append(st.Nodes, n)
 	}
@@ -265,7 +264,7 @@ func (st *status) noQuorum(reasons bool) error {
 			text += "; "
 		}
 		if text += "no quorum"; g.Group != "" {
-			text += " in group " + word(g.Group)
+			text += " in group " + plain.Word(g.Group)
 		}
 		text += fmt.Sprintf(": %d of %d servers answered, and %d are needed", g.Answered, g.Servers, g.Quorum)
 	}

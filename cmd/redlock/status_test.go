@@ -18,6 +18,7 @@ import (
 	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/need"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -32,6 +33,7 @@ func lockOf(t *testing.T, out string) (status, lockStatus) {
 }
 
 func TestStatusTellsTheStateOfALock(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 5)
@@ -94,6 +96,7 @@ func TestStatusTellsTheStateOfALock(t *testing.T) {
 }
 
 func TestStatusOfServersThatAreDown(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 5)
 	put(t, f.URLs()[:4], "four", "v")
 	put(t, f.URLs()[3:5], "two", "v")
@@ -125,6 +128,7 @@ func TestStatusOfServersThatAreDown(t *testing.T) {
 }
 
 func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
+	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(string(kind), func(t *testing.T) {
 			f := startFleet(t, kind, 3)
@@ -166,6 +170,7 @@ func TestStatusFindsAllLocksAndNothingElse(t *testing.T) {
 
 // A client that can write to the servers must not be able to write on the terminal.
 func TestStatusPrintsNoControlCharacters(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	name := "\x1b[2J\x00\xff\u202eevil\n"
 	put(t, f.URLs()[:3], name, "\x1b]0;pwned\a\xfe")
@@ -187,6 +192,7 @@ func TestStatusPrintsNoControlCharacters(t *testing.T) {
 }
 
 func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	put(t, f.URLs()[:3], "job", "first")
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -203,17 +209,6 @@ func TestStatusWatchesUntilItIsInterrupted(t *testing.T) {
 	for line := range strings.Lines(out.String()) {
 		assert.True(t, json.Valid([]byte(line)), line)
 	}
-}
-
-func TestAScreenIsDrawnAnewOnATerminalOnly(t *testing.T) {
-	assert.Equal(t, "a\n\n", frame("a\n", screen{}))
-	assert.Equal(t, clearScreen+"b", frame("b\n", screen{80, 24}))
-}
-
-// TestTheHeadStaysOnTheScreen, however small the window is.
-func TestTheHeadStaysOnTheScreen(t *testing.T) {
-	assert.Equal(t, clearScreen+"LOCK S…\na     …\n... 2 …", frame("LOCK STATE\na     héld\nb     held\nc     held\n", screen{7, 3}))
-	assert.Equal(t, clearScreen+"1\n2\n3", frame("1\n2\n3\n", screen{7, 3}))
 }
 
 // TestTheIntervalOfAWatchMayBeTheNextWord, unless that is a name.
@@ -233,20 +228,9 @@ func TestTheIntervalOfAWatchMayBeTheNextWord(t *testing.T) {
 	}
 }
 
-func TestTheColumnsOfSeveralNamesAreAligned(t *testing.T) {
-	f := startFleet(t, fleet.Embedded, 3)
-	hold(t, f, "a", redlock.Owner("web-3"))
-	put(t, f.URLs(), "longer", "of another client, with a value that is long")
-	_, out, _ := redlockCommand(t, on(f, "status", "a", "longer")...)
-	rows := strings.Split(out, "\n")
-	owner := strings.Index(rows[0], "OWNER")
-	assert.Equal(t, owner, strings.Index(rows[1], "web-3"), out)
-	assert.Equal(t, "-", rows[5][owner:], out)
-	assert.NotContains(t, out, " \n")
-}
-
 // TestStatusShowsReaders, and not the key that stands for them, as if that were a holder's value.
 func TestStatusShowsReaders(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, kinds[0], 3)
 	holdShared(t, f, "job")
 	code, out, errs := redlockCommand(t, on(f, "status", "job")...)
@@ -297,6 +281,7 @@ func TestStatusShowsReaders(t *testing.T) {
 }
 
 func TestNotesFitATerminal(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 5)
 	for i := range 3 {
 		put(t, f.URLs(), "invoice:"+strconv.Itoa(i), strings.Repeat("4f", 20))
@@ -304,12 +289,13 @@ func TestNotesFitATerminal(t *testing.T) {
 	_, out, _ := redlockCommand(t, on(f, "status", "invoice:1")...)
 	_, more, _ := redlockCommand(t, on(f, "status")...)
 	for line := range strings.Lines(out + more) {
-		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), columns, line)
+		assert.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), plain.Columns, line)
 	}
 }
 
 // TestStatusShowsPermits, each as a lock: those of a NAME, and those that are found.
 func TestStatusShowsPermits(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, kinds[0], 5)
 	put(t, f.URLs(), "pool", "zero")
 	put(t, f.URLs(), "redlock:permit:2:{pool}", "two")
@@ -353,6 +339,7 @@ func TestStatusShowsPermits(t *testing.T) {
 // TestStatusFindsNoLocksOnServersWithoutAVote, and does not say that there are none: a replica holds
 // its primary's, and a node of a cluster a part of them.
 func TestStatusFindsNoLocksOnServersWithoutAVote(t *testing.T) {
+	t.Parallel()
 	need.Redis(t)
 	for mode, says := range map[fleet.Mode]string{fleet.Standalone: "is a replica", fleet.ClusterNode: "Redis Cluster", fleet.Sentinel: "is a Sentinel"} {
 		f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Mode: mode})

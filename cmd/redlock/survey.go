@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/doctor"
 	"github.com/redquorum/redquorum/internal/holdings"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
@@ -67,7 +68,7 @@ func (y *surveyor) look(ctx context.Context) (*serve.Survey, error) {
 		for _, n := range h.Servers {
 			s := serve.ServerState{Server: n.Name, Group: y.sets[i].group, Findings: []serve.Finding{}}
 			if n.Err != nil {
-				s.Error = harmless(n.Err.Error())
+				s.Error = plain.Harmless(n.Err.Error())
 			}
 			y.examined.addTo(&s)
 			found.Servers = append(found.Servers, s)
@@ -171,10 +172,10 @@ func (y *surveyor) release(ctx context.Context, wanted serve.ForcedRelease) (don
 	if err = y.servers.checkName(r.name); err == nil {
 		err = r.run(ctx, y.sets)
 	}
-	if done = oneLine(out.String()); err != nil {
-		done = "not released: " + oneLine(err.Error())
+	if done = plain.OneLine(out.String()); err != nil {
+		done = "not released: " + plain.OneLine(err.Error())
 	}
-	fmt.Fprintf(y.servers.stderr, "redlock: release by force of %s, asked for by %s: %s\n", word(wanted.Name), word(wanted.By), done)
+	fmt.Fprintf(y.servers.stderr, "redlock: release by force of %s, asked for by %s: %s\n", plain.Word(wanted.Name), plain.Word(wanted.By), done)
 	return done, err
 }
 

@@ -184,27 +184,6 @@ func TestThePageCountsWhoWaits(t *testing.T) {
 	eventually(t, "one of another process waits, too", counts(3, 3))
 }
 
-// TestThePageOfSilentServers has what the others tell.
-func TestThePageOfSilentServers(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	hold(t, f, "job")
-	v := serveView(t, f.URLs(), "--ui")
-	tr.NoError(t, f.Kill(t.Context(), 0))
-	tr.NoError(t, f.Kill(t.Context(), 1))
-	locks, servers := v.look()
-	assert.Equal(t, "held", locks["job"].State)
-	assert.Equal(t, 3, locks["job"].Votes)
-	assert.Equal(t, 5, locks["job"].Servers)
-	silent := 0
-	for _, s := range servers {
-		if s.Error != "" {
-			silent++
-		}
-	}
-	assert.Equal(t, 2, silent)
-}
-
 func TestAReleaseFromThePage(t *testing.T) {
 	t.Parallel()
 	f := five(t)
@@ -244,13 +223,6 @@ func TestAReleaseFromThePage(t *testing.T) {
 	assert.NotContains(t, log, lock.Value()[:12])
 	v.signal(t, syscall.SIGTERM)
 	assert.Zero(t, v.code(t))
-}
-
-func TestModesOfThePage(t *testing.T) {
-	t.Parallel()
-	code, _, errs := redlockCommand(t, "serve", "--node", "redis://127.0.0.1:1", "--ui=write")
-	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, `--ui: "write": must be look or release`)
 }
 
 // TestMembersAreInTheOrderOfTheServerThatKnowsMost: one that knows fewer moves nobody forward.

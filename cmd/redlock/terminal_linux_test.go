@@ -143,6 +143,7 @@ func TestResetAsksOnATerminal(t *testing.T) {
 }
 
 func TestReleaseByForceAsksAtTheTerminal(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleet.Embedded, 3)
 	for _, typed := range []string{"no\n", "job\n"} {
 		put(t, f.URLs()[:3], "job", "v")
@@ -166,14 +167,4 @@ func TestReleaseByForceAsksAtTheTerminal(t *testing.T) {
 			assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
 		}
 	}
-}
-
-func TestATerminalIsToldFromAFile(t *testing.T) {
-	terminal, _ := newTerminal(t)
-	assert.True(t, onTerminal(terminal))
-	file, err := os.Open(os.DevNull)
-	tr.NoError(t, err)
-	defer file.Close()
-	assert.False(t, onTerminal(file))
-	assert.False(t, onTerminal(strings.NewReader("")))
 }

@@ -76,7 +76,7 @@ func play(ctx context.Context, f fleet.Fleet, n *Narrator) error {
 		if err := scene(ctx); err != nil {
 			return err
 		}
-		if err := s.pause(ctx); err != nil {
+		if err := s.pause(ctx); err != nil || n.err != nil {
 			return err
 		}
 	}

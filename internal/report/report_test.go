@@ -1,10 +1,11 @@
-package main
+package report
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,13 +46,13 @@ func vote(node string, outcome protocol.Outcome, err error) redlock.Event {
 // TestAServerUnderTwoNamesIsToldOnce, without --verbose, too: it is a mistake in the settings.
 func TestAServerUnderTwoNamesIsToldOnce(t *testing.T) {
 	for _, verbose := range []bool{false, true} {
-		var out lines
-		r := newReporter(&out, []string{"nightly"}, verbose, false)
+		var out buffer
+		r := New(&out, []string{"nightly"}, verbose, false)
 		for range 3 {
 			r.Observe(vote("a:1", protocol.Unknown, fmt.Errorf("%w: this is b:1 by another address", redlock.ErrSameServer)))
 			r.Observe(vote("b:1", protocol.Granted, nil))
 		}
-		r.waited()
+		r.Waited()
 		assert.Equal(t, "redlock: a:1: the same server must not vote twice: this is b:1 by another address\n", out.String())
 	}
 }
@@ -59,8 +60,8 @@ func TestAServerUnderTwoNamesIsToldOnce(t *testing.T) {
 // TestAReporterTellsEachStateOnce, however many events there are.
 func TestAReporterTellsEachStateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out lines
-		r := newReporter(&out, []string{"nightly"}, true, false)
+		var out buffer
+		r := New(&out, []string{"nightly"}, true, false)
 		since := time.Now()
 		for range 50 {
 			time.Sleep(time.Second)
@@ -83,7 +84,7 @@ func TestAReporterTellsEachStateOnce(t *testing.T) {
 		r.Observe(redlock.Event{Kind: redlock.EventAcquired, Votes: 4, Elapsed: 52_345 * time.Millisecond, Remaining: 9 * time.Second})
 		r.Observe(redlock.Event{Kind: redlock.EventExtended, Votes: 5})
 		r.Observe(redlock.Event{Kind: redlock.EventReleased, Votes: 5, Elapsed: 12_345 * time.Microsecond})
-		r.waited()
+		r.Waited()
 		at := " since " + since.Local().Format(time.DateTime)
 		assert.Equal(t, []string{
 			"redlock: a:1: fails: refused",
@@ -99,8 +100,8 @@ func TestAReporterTellsEachStateOnce(t *testing.T) {
 }
 
 // inPlace returns a reporter at a terminal of so many columns.
-func inPlace(out *lines, width int) *reporter {
-	r := newReporter(out, []string{"nightly"}, false, false)
+func inPlace(out *buffer, width int) *Reporter {
+	r := New(out, []string{"nightly"}, false, false)
 	r.inPlace, r.erased, r.width = true, make(chan struct{}), func() int { return width }
 	go r.draw()
 	return r
@@ -109,7 +110,7 @@ func inPlace(out *lines, width int) *reporter {
 // TestALineInPlaceIsKeptUpToDate: it has the new owner, the seconds, and is gone in the end.
 func TestALineInPlaceIsKeptUpToDate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out lines
+		var out buffer
 		r := inPlace(&out, 80)
 		r.Observe(forgetful(2 * time.Second))
 		synctest.Wait()
@@ -123,7 +124,7 @@ func TestALineInPlaceIsKeptUpToDate(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		r.Observe(heldBy("web-4", since.Add(time.Hour))) // its clock is ahead
 		synctest.Wait()
-		r.waited()
+		r.Waited()
 		r.Observe(heldBy("web-5", since))
 		synctest.Wait()
 		assert.Equal(t, []string{
@@ -131,25 +132,25 @@ func TestALineInPlaceIsKeptUpToDate(t *testing.T) {
 			"waiting for nightly: new or restarted servers have no vote yet, 1s left",
 			"waiting for nightly: held by web-3 for 0s", "waiting for nightly: held by web-3 for 1s",
 			"waiting for nightly: held by web-4 for 0s", "",
-		}, strings.Split(out.String(), eraseLine))
+		}, strings.Split(out.String(), EraseLine))
 	})
 }
 
 func TestALineInPlaceIsNoWiderThanTheTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out lines
+		var out buffer
 		r := inPlace(&out, 30)
 		r.Observe(heldBy("web-3 in the third row", time.Now()))
 		synctest.Wait()
-		r.waited()
-		assert.Equal(t, eraseLine+"waiting for nightly: held by…"+eraseLine, out.String())
+		r.Waited()
+		assert.Equal(t, EraseLine+"waiting for nightly: held by…"+EraseLine, out.String())
 	})
 }
 
 // TestATerminalThatIsHeldUpKeepsNoLockFromItsCommand.
 func TestATerminalThatIsHeldUpKeepsNoLockFromItsCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := inPlace(new(lines), 80)
+		r := inPlace(new(buffer), 80)
 		stuck := make(chan struct{})
 		r.out = blocked{stuck}
 		r.Observe(heldBy("web-3", time.Now()))
@@ -157,7 +158,7 @@ func TestATerminalThatIsHeldUpKeepsNoLockFromItsCommand(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			r.waited()
+			r.Waited()
 		}()
 		time.Sleep(eraseLimit)
 		synctest.Wait()
@@ -180,15 +181,20 @@ func (b blocked) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestCommandsToCopyAreOneLine(t *testing.T) {
-	for name, want := range map[string]string{
-		"nightly":  "redlock status nightly --json",
-		"a b  $x":  "redlock status 'a b  $x' --json",
-		"it's":     `redlock status 'it'\''s' --json`,
-		"-x":       "redlock status --json -- -x",
-		"a\xff\n'": `redlock status $'a\xff\x0a\x27' --json`,
-		"":         "redlock status '' --json",
-	} {
-		assert.Equal(t, want, advice("status", name, "--json"))
-	}
+// A buffer is an output that is read while it is written.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

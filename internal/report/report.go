@@ -1,4 +1,5 @@
-package main
+// Package report tells a person what becomes of a lock while a command waits for it and has it.
+package report
 
 import (
 	"cmp"
@@ -8,29 +9,29 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/alike"
+	"github.com/redquorum/redquorum/internal/plain"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A reporter tells on standard error what becomes of a lock while "redlock run" or "redlock hold"
+// A Reporter tells on standard error what becomes of a lock while "redlock run" or "redlock hold"
 // waits for it and has it: with --verbose a line for each state, else on a terminal one line about
 // the waiting, which is kept up to date in place and is erased in the end, else nothing.
 //
 // It is an Observer, which nothing waits for: a terminal that is held up (Ctrl-S) or a pipe that
 // no process reads delays neither the lock nor the command.
-type reporter struct {
+type Reporter struct {
 	out     io.Writer
 	names   []string
 	title   string // the names, for people
-	permits int    // of the name, if there are several; set before the first event, as weight
-	weight  int    // so many permits are wanted
+	Permits int    // of the name, if there are several; set before the first event, as weight
+	Weight  int    // so many permits are wanted
 	verbose bool
-	logged  bool // the log tells of the votes; set before the first event
+	Logged  bool // the log tells of the votes; set before the first event
 
 	inPlace bool
 	width   func() int // of the terminal, in columns
@@ -48,12 +49,12 @@ type reporter struct {
 // A node is a server in a group, which has a state for each group that it is in.
 type node struct{ group, address string }
 
-// newReporter returns a reporter for the lock of the names. The caller calls waited when the
+// New returns a Reporter for the lock of the names. The caller calls Waited when the
 // waiting is over.
-func newReporter(out io.Writer, names []string, verbose, quiet bool) *reporter {
-	r := &reporter{
-		out: out, names: names, title: quoted(names), verbose: verbose, inPlace: onTerminal(out) && !verbose && !quiet,
-		width:   func() int { return screenOf(out).width },
+func New(out io.Writer, names []string, verbose, quiet bool) *Reporter {
+	r := &Reporter{
+		out: out, names: names, title: plain.Words(names), verbose: verbose, inPlace: plain.IsTerminal(out) && !verbose && !quiet,
+		width:   func() int { return plain.ScreenOf(out).Width },
 		changed: make(chan struct{}, 1), done: make(chan struct{}), erased: make(chan struct{}),
 		faulty: map[node]string{},
 	}
@@ -79,14 +80,14 @@ type obstacle struct {
 
 // obstacleOf reads the error of a try that failed at a moment. ok is false if that was the end of
 // the caller's time, which says nothing about the servers.
-func (r *reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
+func (r *Reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 	var vote *redlock.QuorumError
 	if !errors.As(err, &vote) {
 		return obstacle{}, false
 	}
 	o.held = vote.Holder
-	if r.permits > 1 { // each try is for one of them, and each has another holder
-		o.held, o.all, o.weight = redlock.Holder{}, r.permits, r.weight
+	if r.Permits > 1 { // each try is for one of them, and each has another holder
+		o.held, o.all, o.weight = redlock.Holder{}, r.Permits, r.Weight
 	}
 	if o.never = vote.Remaining == redlock.NoTTL; vote.Remaining > 0 {
 		o.until = at.Add(vote.Remaining)
@@ -96,9 +97,9 @@ func (r *reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 		o.kind = redlock.ErrHeld
 		switch inTheWay := vote.InTheWay; {
 		case len(inTheWay) > 0:
-			o.names = quoted(inTheWay)
+			o.names = plain.Words(inTheWay)
 		case len(r.names) > 1 && slices.Contains(r.names, vote.Name): // is waited for before the others
-			o.names = quoted([]string{vote.Name})
+			o.names = plain.Words([]string{vote.Name})
 		}
 	case errors.Is(vote.Err, redlock.ErrNoQuorum):
 		o.kind = redlock.ErrNoQuorum
@@ -111,13 +112,11 @@ func (r *reporter) obstacleOf(err error, at time.Time) (o obstacle, ok bool) {
 	return o, true
 }
 
-// quoted returns names as a list of words.
-func quoted(names []string) string {
-	all := make([]string, len(names))
-	for i, s := range names {
-		all[i] = word(s)
-	}
-	return strings.Join(all, ", ")
+// Refusal says why a try has failed at this moment, and whether the key has no TTL.
+func (r *Reporter) Refusal(err error) (text string, never bool) {
+	now := time.Now()
+	o, _ := r.obstacleOf(err, now)
+	return o.text(now, true), o.never
 }
 
 // same reports whether two obstacles are one state: only their time differs.
@@ -153,9 +152,9 @@ func (o obstacle) text(now time.Time, since bool) string {
 	case o.all > 0:
 		text = fmt.Sprintf("all %d permits are held", o.all)
 	case o.held.Owner != "" && since:
-		text = "held by " + harmless(o.held.Owner) + " since " + o.held.Since.Local().Format(time.DateTime)
+		text = "held by " + plain.Harmless(o.held.Owner) + " since " + o.held.Since.Local().Format(time.DateTime)
 	case o.held.Owner != "":
-		text = "held by " + harmless(o.held.Owner) + " for " + max(0, now.Sub(o.held.Since)).Round(time.Second).String()
+		text = "held by " + plain.Harmless(o.held.Owner) + " for " + max(0, now.Sub(o.held.Since)).Round(time.Second).String()
 	}
 	if o.names != "" {
 		text += ": " + o.names
@@ -175,9 +174,9 @@ func rough(d time.Duration) string {
 }
 
 // Observe implements redlock.Observer.
-func (r *reporter) Observe(e redlock.Event) {
+func (r *Reporter) Observe(e redlock.Event) {
 	if e.Kind == redlock.EventVote && errors.Is(e.Err, redlock.ErrSameServer) {
-		r.sameServer.Do(func() { fmt.Fprintln(r.out, "redlock: "+word(e.Node)+": "+oneLine(e.Err.Error())) })
+		r.sameServer.Do(func() { fmt.Fprintln(r.out, "redlock: "+plain.Word(e.Node)+": "+plain.OneLine(e.Err.Error())) })
 		return
 	}
 	news := r.learn(e)
@@ -194,12 +193,12 @@ func (r *reporter) Observe(e redlock.Event) {
 }
 
 // learn takes an event, and returns a line about the state that has changed by it, if one has.
-func (r *reporter) learn(e redlock.Event) string {
+func (r *Reporter) learn(e redlock.Event) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e.Kind {
 	case redlock.EventVote:
-		if news := r.vote(e); !r.logged {
+		if news := r.vote(e); !r.Logged {
 			return news
 		}
 	case redlock.EventAttempt, redlock.EventNotAcquired:
@@ -223,13 +222,13 @@ func (r *reporter) learn(e redlock.Event) string {
 
 // vote tells when a node begins to fail, and when it votes again: what else it answers, as it does in
 // quarantine, does not end a fault.
-func (r *reporter) vote(e redlock.Event) string {
+func (r *Reporter) vote(e redlock.Event) string {
 	fault := e.Outcome == redlock.Failed || e.Outcome == redlock.Unknown
 	of := node{e.Group, e.Node}
 	_, failed := r.faulty[of]
-	called := word(e.Node)
+	called := plain.Word(e.Node)
 	if e.Group != "" {
-		called = "group " + word(e.Group) + ": " + called
+		called = "group " + plain.Word(e.Group) + ": " + called
 	}
 	switch {
 	case !fault && (!failed || !e.Op.Acquires() && !e.Op.Extends()):
@@ -240,7 +239,7 @@ func (r *reporter) vote(e redlock.Event) string {
 	}
 	why := "no answer"
 	if e.Err != nil {
-		why = oneLine(e.Err.Error())
+		why = plain.OneLine(e.Err.Error())
 	}
 	if r.faulty[of] = why; failed {
 		return ""
@@ -248,8 +247,8 @@ func (r *reporter) vote(e redlock.Event) string {
 	return called + ": fails: " + why
 }
 
-// because adds to a loss for want of a renewal what the servers said instead.
-func (r *reporter) because(lost error) error {
+// Because adds to a loss for want of a renewal what the servers said instead.
+func (r *Reporter) Because(lost error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var vote *redlock.QuorumError
@@ -268,14 +267,14 @@ func (r *reporter) because(lost error) error {
 const (
 	// redrawn is how often the line in place is drawn if nothing has changed: it has seconds.
 	redrawn = time.Second
-	// eraseLimit is how long waited waits for a terminal that is held up.
+	// eraseLimit is how long Waited waits for a terminal that is held up.
 	eraseLimit = 200 * time.Millisecond
 
-	eraseLine = "\r\x1b[K"
+	EraseLine = "\r\x1b[K"
 )
 
-// draw keeps the line in place up to date until waited is called.
-func (r *reporter) draw() {
+// draw keeps the line in place up to date until Waited is called.
+func (r *Reporter) draw() {
 	defer close(r.erased)
 	tick := time.NewTicker(redrawn)
 	defer tick.Stop()
@@ -286,19 +285,19 @@ func (r *reporter) draw() {
 		case <-tick.C:
 		case <-r.done:
 			if drawn != "" {
-				io.WriteString(r.out, eraseLine)
+				io.WriteString(r.out, EraseLine)
 			}
 			return
 		}
 		if line := r.line(); line != drawn {
-			io.WriteString(r.out, eraseLine+line)
+			io.WriteString(r.out, EraseLine+line)
 			drawn = line
 		}
 	}
 }
 
 // line returns what is to be read while the lock is waited for, at most as wide as the terminal.
-func (r *reporter) line() string {
+func (r *Reporter) line() string {
 	r.mu.Lock()
 	state := r.state
 	r.mu.Unlock()
@@ -312,8 +311,8 @@ func (r *reporter) line() string {
 	return string(line)
 }
 
-// waited ends the line in place, for good.
-func (r *reporter) waited() {
+// Waited ends the line in place, for good.
+func (r *Reporter) Waited() {
 	close(r.done)
 	select {
 	case <-r.erased:
