@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/redquorum/redquorum/internal/explore"
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
@@ -22,7 +23,6 @@ import (
 
 var (
 	maxStates   = flag.Int("states", 3_000, "states of each breadth-first search")
-	allMoves    = flag.Bool("all-moves", false, "try all orders of moves, also of independent ones")
 	plainStates = flag.Bool("plain-states", false, "tell states apart by times and names as well")
 	showTable   = flag.Bool("table", false, "print how far each search has come")
 )
@@ -38,21 +38,13 @@ var (
 // state go on alike, but for the names of values and the time that it is. The core rounds when it renews to a
 // phase of the clock, so the phase is part of the state.
 //
-// Where two moves are independent, one order of both is enough: the other leads to the same state. A move
-// that is taken after its independent predecessors were tried makes those sleep: they are not tried again
-// behind it, until a move comes that depends on them (sleep sets, by Godefroid). All states are still
-// reached, only fewer ways lead to each. Moves are independent if neither has touched a process or a node
-// that the other has, both only deliver, release or arrive, and not both have begun or ended a hold: judge then sees
-// the same holders in either order. What takes from the budget, and above all what lets time pass, depends on
-// everything: a world with another time is another world.
-//
 // Nodes are not interchangeable, although they look alike: the lots say which of them keeps the order, and
 // which follows when that falls silent. Processes are not either: of two that lined up in the same
 // microsecond the name decides.
 type search struct {
 	*world
 	budget budget
-	path   *path
+	sum    uint64 // its hash, once that is known
 	root
 }
 
@@ -67,26 +59,12 @@ type root struct {
 // Options are how to search.
 type options struct {
 	plain     bool // with times and values as they are
-	all       bool // try all moves
 	remembers bool // who held the lock, in which order
 	doubts    bool // check that all worlds of one state go on alike
 }
 
 // The current world is the one that draws values.
 type current struct{ *world }
-
-// A path is how a world has come about.
-type path struct {
-	before *path
-	move   move
-}
-
-func (p *path) String() string {
-	if p == nil {
-		return ""
-	}
-	return p.before.String() + p.move.String() + "\n"
-}
 
 // A budget is how often each thing may still happen.
 type budget struct {
@@ -132,22 +110,6 @@ var kinds = [...]string{"deliver", "release", "arrive", "run", "lose", "lose the
 
 func (m move) String() string {
 	return fmt.Sprintf("%s: process %d, %d %v", kinds[m.kind], m.of, m.node, m.class)
-}
-
-// isLocal reports whether a move takes nothing of the budget and no time.
-func (m move) isLocal() bool { return m.kind <= arrives }
-
-// A sleeper is a move with what it touches.
-type sleeper struct {
-	move
-	touches sets
-	holds   bool // it begins or ends a hold
-}
-
-// isIndependent reports whether two moves lead to the same state in either order.
-func (a *sleeper) isIndependent(b *sleeper) bool {
-	return a.isLocal() && b.isLocal() && !(a.holds && b.holds) &&
-		a.touches.nodes&b.touches.nodes == 0 && a.touches.processes&b.touches.processes == 0
 }
 
 // atOnce is a network in which a message arrives when the search says so.
@@ -282,7 +244,6 @@ func (s *search) copy() *search {
 	c.world = &w
 	w.processes, w.nodes = slices.Clone(w.processes), slices.Clone(w.nodes)
 	w.lent = sets{quorum.All(len(w.nodes)), quorum.All(len(w.processes))}
-	w.touched = sets{}
 	return &c
 }
 
@@ -380,7 +341,6 @@ const slack = 5 * time.Millisecond
 // make lets one thing happen.
 func (s *search) make(m move) {
 	s.current.world = s.world
-	s.path = &path{s.path, m}
 	switch m.kind {
 	case forgets:
 		s.budget.Forgets--
@@ -487,7 +447,7 @@ func (s *search) makeCaller(m move) {
 	}
 }
 
-// tidy drops what no longer matters in the processes that were touched, and sorts their messages by their way.
+// tidy drops what no longer matters in the processes that were changed, and sorts their messages by their way.
 func (s *search) tidy() {
 	const later = 1 << 20 // what is entered from now on is behind all
 	s.entered, s.turns = later, turns{}
@@ -537,90 +497,58 @@ func (s *search) atRest() {
 
 // A result is what a search has found.
 type result struct {
-	states, moves, depth int
-	complete             bool
-	problem              string
-	path                 *path
-	took                 time.Duration
-	ends                 map[string]bool // the histories of worlds at rest
-	sum                  uint64          // of the hashes of all states
-}
-
-// A visit is what is known of a state that was seen.
-type visit struct {
-	world  *search   // that is still to be gone on from; nil: it was
-	first  *search   // the first world of the state, if there are doubts
-	sleeps []sleeper // moves that were not tried, because they lead to what other ways lead to
-	only   []move    // to be tried; nil: all
+	explore.Result
+	complete bool
+	took     time.Duration
+	ends     map[string]bool // the histories of worlds at rest
 }
 
 // breadthFirst goes through all states, the nearest first, until it has seen so many.
-func (sc scenario) breadthFirst(limit int, o options) (r result) {
-	began := time.Now()
-	defer func() { r.took = time.Since(began) }()
-	r.ends = map[string]bool{}
+func (sc scenario) breadthFirst(limit int, o options) result {
+	const enough = "enough"
+	r, began := result{ends: map[string]bool{}}, time.Now()
 	first := sc.begin(o)
-	level := []*visit{{world: first}}
-	seen := map[uint64]*visit{first.hash(): level[0]}
-	for ; len(level) > 0; r.depth++ {
-		var next []*visit
-		for _, v := range level {
-			s, only := v.world, v.only
-			v.world, v.only = nil, nil
-			moves := s.moves()
-			if len(moves) == 0 {
-				s.atRest()
-				r.ends[s.History] = true
+	worlds := map[uint64]*search{first.hash(): first} // that are to be gone on from; with doubts the first of each state
+	r.Result = explore.Space[search, uint64, move]{
+		Start: *first,
+		Key:   func(s *search) uint64 { s.sum = s.hash(); return s.sum },
+		State: func(sum uint64) search {
+			s := worlds[sum]
+			if !o.doubts {
+				delete(worlds, sum)
 			}
-			sleeps := slices.Clone(v.sleeps)
-			for _, m := range moves {
-				if slices.ContainsFunc(sleeps, func(z sleeper) bool { return z.move == m }) || only != nil && !slices.Contains(only, m) {
-					continue
-				}
+			return *s
+		},
+		Steps: func(s *search, do func(move, *search)) {
+			for _, m := range s.moves() {
 				c := s.copy()
-				grants := c.holdings
 				c.make(m)
-				r.moves++
-				if c.problem == "" && len(c.moves()) == 0 {
-					c.atRest()
-				}
-				if c.problem != "" {
-					r.problem, r.path = c.problem, c.path
-					return r
-				}
-				this := sleeper{m, c.touched, c.holdings != grants}
-				var after []sleeper
-				for i := range sleeps {
-					if !o.all && sleeps[i].isIndependent(&this) {
-						after = append(after, sleeps[i])
-					}
-				}
-				if !o.all && m.isLocal() {
-					sleeps = append(sleeps, this)
-				}
-				h := c.hash()
-				if was := seen[h]; was == nil {
-					v := &visit{world: c, sleeps: after}
-					if o.doubts {
-						v.first = c
-					}
-					seen[h], next = v, append(next, v)
-					r.sum += h
-				} else if was.first != nil && !was.first.isLike(c) {
-					r.problem, r.path = fmt.Sprintf("a world of the same state as\n%vgoes on differently", was.first.path), c.path
-					return r
-				} else if again := was.meet(after); again != nil && was.world == nil {
-					was.world, was.only = c, again
-					next = append(next, was)
-				}
+				do(m, c)
 			}
-			if r.states = len(seen); r.states >= limit {
-				return r
-			}
+		},
+		Describe: func(m move, _, _ *search) string { return m.String() },
+	}.Explore(func(_ move, s *search, isNew bool) string {
+		if s.problem == "" && len(s.moves()) == 0 {
+			r.ends[s.History] = true
+			s.atRest()
 		}
-		level = next
+		switch {
+		case s.problem != "":
+			return s.problem
+		case isNew:
+			worlds[s.sum] = s
+			if limit--; limit == 0 {
+				return enough
+			}
+		case o.doubts && !worlds[s.sum].isLike(s):
+			return "another world of the same state goes on differently"
+		}
+		return ""
+	})
+	if r.complete = r.Violation == nil; !r.complete && r.Violation.Rule == enough {
+		r.Violation = nil
 	}
-	r.complete = true
+	r.took = time.Since(began)
 	return r
 }
 
@@ -641,80 +569,42 @@ func (s *search) isLike(o *search) bool {
 	return true
 }
 
-// meet notes another way to the state, behind which other moves sleep. It returns those that slept and do not
-// any more.
-func (v *visit) meet(sleeps []sleeper) (awake []move) {
-	v.sleeps = slices.DeleteFunc(v.sleeps, func(z sleeper) bool {
-		stays := slices.ContainsFunc(sleeps, func(o sleeper) bool { return o.move == z.move })
-		if !stays {
-			awake = append(awake, z.move)
-		}
-		return !stays
-	})
-	if v.only != nil { // it was gone on from before, and waits to be once more
-		v.only = append(v.only, awake...)
-	}
-	return awake
-}
-
+// TestBreadthFirst also holds a search that was complete to one that tells more states apart: it finds the same
+// histories.
 func TestBreadthFirst(t *testing.T) {
 	t.Parallel()
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	debug.SetMemoryLimit(4 << 30)
-	results := make([]result, len(scenarios))
 	var wg sync.WaitGroup
 	gate := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for i, sc := range scenarios {
+	for _, sc := range scenarios {
 		wg.Go(func() {
 			gate <- struct{}{}
-			results[i] = sc.breadthFirst(*maxStates, options{all: *allMoves, plain: *plainStates})
-			<-gate
+			defer func() { <-gate }()
+			r := sc.breadthFirst(*maxStates, options{plain: *plainStates})
+			if r.Violation != nil {
+				t.Errorf("%s: %v", sc.name, r.Violation)
+			}
+			if *showTable {
+				t.Logf("%-36s %-8s %d nodes %8d states %9d moves, all %-5v %6.1f s",
+					sc.name, strings.Join(sc.procs, "+"), sc.nodes, r.States, r.Steps, r.complete, r.took.Seconds())
+			}
+			if r.complete {
+				plain := sc.breadthFirst(100**maxStates, options{remembers: true, plain: true})
+				assert.True(t, plain.complete, "%s: more than a hundred times as many states", sc.name)
+				assert.Equal(t, plain.ends, sc.breadthFirst(*maxStates, options{remembers: true}).ends, sc.name)
+			}
 		})
 	}
 	wg.Wait()
-	var table strings.Builder
-	for i, r := range results {
-		if r.problem != "" {
-			t.Errorf("%s: %s\n%s", scenarios[i].name, r.problem, r.path)
-		}
-		sc := scenarios[i]
-		fmt.Fprintf(&table, "%-36s %-8s %d nodes %8d states %9d moves, depth %3d, all %-5v %6.1f s\n",
-			sc.name, strings.Join(sc.procs, "+"), sc.nodes, r.states, r.moves, r.depth, r.complete, r.took.Seconds())
-	}
-	if *showTable {
-		t.Log("\n" + table.String())
-	}
 }
 
 // TestWorldsOfOneStateGoOnAlike: what the hash of a world leaves out changes nothing of what can happen.
 func TestWorldsOfOneStateGoOnAlike(t *testing.T) {
 	t.Parallel()
 	for _, sc := range scenarios {
-		if r := sc.breadthFirst(*maxStates/8, options{doubts: true}); r.problem != "" {
-			t.Errorf("%s: %s\n%s", sc.name, r.problem, r.path)
-		}
-	}
-}
-
-// TestAllEndsAreReached: a search that tells more states apart and tries all orders of moves finds the same
-// histories, and one that only tries all orders finds the same states.
-func TestAllEndsAreReached(t *testing.T) {
-	t.Parallel()
-	for _, sc := range scenarios {
-		reduced := sc.breadthFirst(*maxStates, options{remembers: true})
-		if !reduced.complete {
-			continue
-		}
-		all := sc.breadthFirst(100**maxStates, options{remembers: true, all: true})
-		plain := sc.breadthFirst(100**maxStates, options{remembers: true, all: true, plain: true})
-		if !all.complete || !plain.complete {
-			t.Errorf("%s: more than a hundred times as many states, %d", sc.name, plain.states)
-		}
-		assert.Equal(t, all.states, reduced.states, sc.name)
-		assert.Equal(t, all.sum, reduced.sum, sc.name)
-		assert.Equal(t, plain.ends, reduced.ends, sc.name)
-		if *showTable {
-			t.Logf("%-36s %7d states and %7d moves of %7d states and %7d moves, %d ends", sc.name, reduced.states, reduced.moves, plain.states, plain.moves, len(plain.ends))
+		if r := sc.breadthFirst(*maxStates/8, options{doubts: true}); r.Violation != nil {
+			t.Errorf("%s: %v", sc.name, r.Violation)
 		}
 	}
 }

@@ -136,7 +136,6 @@ type world struct {
 	nodes     []*sim.Store
 	processes []*process
 	lent      sets       // the nodes and processes that other worlds have as well
-	touched   sets       // those that were changed, or looked at for a change
 	idle      []*message // messages to be used again
 	reuses    bool
 	remembers bool
@@ -147,7 +146,6 @@ type world struct {
 	grants    int
 	token     int64 // the highest that was granted
 	raises    int
-	holdings  int // begun and ended
 	traces    bool
 	doubled   func() bool                                         // whether the answer that was just given is given again; nil: never
 	strays    func(lost bool) (after time.Duration, isStray bool) // whether a request strays; nil: none does
@@ -165,7 +163,6 @@ type sets struct{ nodes, processes quorum.Set }
 
 // process returns a process to be changed.
 func (w *world) process(i int) *process {
-	w.touched.processes.Add(i)
 	if w.lent.processes.Has(i) {
 		w.lent.processes.Remove(i)
 		w.processes[i] = copied(w.processes[i])
@@ -176,7 +173,6 @@ func (w *world) process(i int) *process {
 
 // node returns a node to be changed.
 func (w *world) node(i int) *sim.Store {
-	w.touched.nodes.Add(i)
 	if w.lent.nodes.Has(i) {
 		w.lent.nodes.Remove(i)
 		w.nodes[i] = w.nodes[i].Clone()
@@ -679,7 +675,6 @@ func (w *world) grant(p *process, c *caller) {
 		w.trace("p%d has %s until %v", p.index, c.hold.Claim.Value, p.moment(c.hold.Deadline()))
 	}
 	w.grants++
-	w.holdings++
 	if w.remembers {
 		w.History += strconv.Itoa(p.index)
 	}
@@ -730,7 +725,6 @@ func (w *world) end(p *process, h *core.Hold) {
 				w.fail("process %d: the end of a hold is told twice", p.index)
 			}
 			c.hold = nil
-			w.holdings++
 			return
 		}
 	}
