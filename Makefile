@@ -60,7 +60,7 @@ check: SCHEDULES = 2000
 check: PART = 1/30
 check: fmt vet lint test schedules mutants ## before a change: format, vet, staticcheck, the tests, 2,000 schedules, a few mutants; under ten minutes
 
-full: export REDLOCK_LONG = 2
+full: export REDLOCK_LONG = 1
 full: fmt vet cross lint test race modules schedules mutants ## everything but the servers that CI starts: all platforms, -race, tests that take long, all mutants; over half an hour
 
 fmt: ## fail if a file is not gofmt'ed

@@ -438,7 +438,7 @@ func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 	models := []Model{
 		{Promotions: 1}, {Promotions: 1, Renames: 1, Alone: true, Backlog: 1},
 	}
-	if long.Models() {
+	if long.Exploration() {
 		models = append(models, Model{Promotions: 2}, Model{Promotions: 1, Late: true}, Model{Promotions: 1, Renames: 1},
 			Model{Promotions: 1, Renames: 1, Alone: true, Backlog: ttl, Resets: true})
 	}
@@ -465,7 +465,7 @@ func TestNoTwoClientsHaveTheVoteOfANode(t *testing.T) {
 
 func TestMistakesWithStandbysAreFound(t *testing.T) {
 	t.Parallel()
-	if !long.Models() {
+	if !long.Exploration() {
 		t.Skip("these explorations are long")
 	}
 	models := map[Mistake]Model{
