@@ -59,25 +59,6 @@ func TestALateReplyIsDeliveredOnTheSameConnection(t *testing.T) {
 	assert.Equal(t, 1, r.connections(), "a caller that stops waiting must not cost the connection")
 }
 
-func TestARequestWhoseTimeIsOverIsNotSent(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.hangAt("INFO") // keeps requests in the queue until the handshake is done
-	n := r.open()
-	req := acquire("k", "v")
-	req.Timeout = time.Nanosecond
-	expired := submit(t, n, req)
-	late := release("k", "v")
-	late.Timeout = time.Nanosecond
-	sent := submit(t, n, late)
-	r.goOn()
-	reply := expired.next(t)
-	assert.Equal(t, protocol.Failed, reply.Outcome)
-	assert.ErrorIs(t, reply.Err, ErrExpired)
-	assert.Equal(t, protocol.Refused, sent.next(t).Outcome, "a release is never too late")
-	assert.Empty(t, r.commands("SET"))
-}
-
 // The reconnect barrier. The hung connection still has the SET in its buffer
 // when the client has long given up and released on a new connection.
 func TestARequestLeftInAHungConnectionDoesNotRunAfterItsRelease(t *testing.T) {

@@ -164,24 +164,6 @@ func TestAServerThatHangsUpIsQuoted(t *testing.T) {
 	}
 }
 
-func TestConnectionsOfADialFunction(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	dial := func() (redis.Conn, error) {
-		// A read timeout must not end an idle connection.
-		return redis.Dial("tcp", r.Addr(), redis.DialReadTimeout(200*time.Millisecond))
-	}
-	n, err := FromDial("dial", func(context.Context) (redis.Conn, error) { return dial() }, patient()...)
-	require.NoError(t, err)
-	answers(t, n)
-	made := r.connections() // more than one if a busy machine was slow to answer
-	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-	<-time.After(300 * time.Millisecond) // the idleness under test
-	require.Equal(t, protocol.Granted, do(t, n, release("k", "v")).Outcome)
-	require.NoError(t, n.Close())
-	assert.Equal(t, made, r.connections())
-}
-
 func TestADialThatHangsHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
@@ -218,26 +200,6 @@ func TestNetDialMakesTheConnections(t *testing.T) {
 	assert.Equal(t, "tcp elsewhere:1234", dialled.Load())
 	assert.Equal(t, "elsewhere:1234/3", n.String())
 	assert.True(t, r.DB(3).Exists("k"))
-}
-
-// TestANetDialThatHangsHoldsUpNothing, and its late connection is closed.
-func TestANetDialThatHangsHoldsUpNothing(t *testing.T) {
-	t.Parallel()
-	hang, closed := make(chan struct{}), make(chan struct{})
-	dial := func(context.Context, string, string) (net.Conn, error) {
-		<-hang
-		here, there := net.Pipe()
-		go func() {
-			io.Copy(io.Discard, there) // until here is closed
-			close(closed)
-		}()
-		return here, nil
-	}
-	n := openNode(t, "redis://h", DialTimeout(20*time.Millisecond), NetDial(dial))
-	assert.ErrorIs(t, trouble(t, n, acquire("k", "v")), link.ErrHandshake)
-	require.NoError(t, n.Close())
-	close(hang)
-	<-closed
 }
 
 // descriptorEnv has the URL of the server for the process of TestADialFunctionMayAskForTheDescriptor.
@@ -317,15 +279,4 @@ func TestDialsThatHangDoNotCollect(t *testing.T) {
 	assert.EqualValues(t, 1, calls.Load())
 	require.NoError(t, n.Close())
 	close(hang)
-}
-
-// A server that does not know AUTH repeats what it was given.
-func TestAPasswordIsNotRepeated(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.fail("AUTH", "ERR unknown command 'AUTH', with args beginning with: 'bob' 'hunter2' ")
-	err := trouble(t, openNode(t, "redis://bob:hunter2@"+r.Addr()), acquire("k", "v"))
-	assert.ErrorIs(t, err, ErrAuth)
-	assert.NotContains(t, err.Error(), "hunter2")
-	assert.NotContains(t, err.Error(), "bob")
 }

@@ -125,18 +125,6 @@ func TestATokenThatIsNotAcceptedIsAnsweredByTheScript(t *testing.T) {
 	assert.Equal(t, 1, r.connections())
 }
 
-// TestACounterKeepsItsLife, whatever comes of a token: that of one which is ahead of the clock is longer.
-func TestACounterKeepsItsLife(t *testing.T) {
-	t.Parallel()
-	r, n := newPlainRig(t)
-	_, err := r.ZAdd("c:k", float64(time.Now().Add(48*time.Hour).UnixMicro()), "highest")
-	require.NoError(t, err)
-	r.SetTTL("c:k", 72*time.Hour)
-	assert.NotZero(t, do(t, n, judged("k", time.Now().UnixMicro())).Floor)
-	assert.Equal(t, protocol.Refused, do(t, n, judged("k", time.Now().UnixMicro())).Outcome)
-	assert.Equal(t, 72*time.Hour, r.TTL("c:k"))
-}
-
 // TestAServerWithoutThePlainCommandsGetsTheScript, as does one that turns out to have none.
 func TestAServerWithoutThePlainCommandsGetsTheScript(t *testing.T) {
 	t.Parallel()
@@ -147,17 +135,14 @@ func TestAServerWithoutThePlainCommandsGetsTheScript(t *testing.T) {
 	for range 4 {
 		assert.False(t, r.isPlain(n, "k"))
 	}
-	for _, says := range []string{"ERR syntax error", "NOPERM this user has no permissions to run the 'zadd' command"} {
-		r, n := newPlainRig(t)
-		r.fail("ZADD", says)
-		reply := do(t, n, judged("k", time.Now().UnixMicro()))
-		assert.Equal(t, protocol.Unknown, reply.Outcome, "the key was taken, and the script cannot set the counter: %s", says)
-		assert.True(t, r.Del("k"))
-		r.fail("ZADD", "")
-		assert.False(t, r.isPlain(n, "k"), says)
-		assert.False(t, r.isPlain(n, "k"), says)
-		assert.Equal(t, 1, r.connections())
-	}
+	r, n = newPlainRig(t)
+	r.fail("ZADD", "NOPERM this user has no permissions to run the 'zadd' command")
+	reply := do(t, n, judged("k", time.Now().UnixMicro()))
+	assert.Equal(t, protocol.Unknown, reply.Outcome, "the key was taken, and the script cannot set the counter")
+	assert.True(t, r.Del("k"))
+	r.fail("ZADD", "")
+	assert.False(t, r.isPlain(n, "k"))
+	assert.Equal(t, 1, r.connections())
 }
 
 // TestEachOfABatchHasItsOwnAnswer, though some requests have four.

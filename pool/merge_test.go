@@ -170,23 +170,6 @@ func TestAForbiddenKeyIsNoOthersTrouble(t *testing.T) {
 	assert.Regexp(t, "cmdstat_evalsha:calls=2,.*rejected_calls=1,", stats, "what fails each time is not tried again")
 }
 
-// TestMergedExtensionsOfABrokenConnectionAreUnknown, each of them.
-func TestMergedExtensionsOfABrokenConnectionAreUnknown(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	dialled, breaks := cut()
-	n := openGated(t, r.url(), dialled)
-	requests := hold(t, n, 3)
-	r.hangAt("EVALSHA")
-	got := submitTogether(t, n, requests...)
-	eventually(t, r.hangs, "sent")
-	breaks()
-	for _, to := range got {
-		assert.Equal(t, protocol.Unknown, to.next(t).Outcome)
-	}
-	r.goOn()
-}
-
 // TestHoldersAreHintedAfterMergedExtensions, at the change of each key.
 func TestHoldersAreHintedAfterMergedExtensions(t *testing.T) {
 	t.Parallel()
@@ -251,21 +234,6 @@ func TestHintsGoOnWhereReadingManyKeysIsForbidden(t *testing.T) {
 	}
 	s.do("DEL", "k1")
 	w.next()
-}
-
-// TestAMergedCallSaysNoSecret: it is no packet of a known operation, so its values must not come out
-// with a server's error.
-func TestAMergedCallSaysNoSecret(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	n := openGated(t, r.url())
-	requests := hold(t, n, 2)
-	r.fail("EVALSHA", "ERR unknown command 'EVALSHA', with args beginning with: 'f00' '2' 'k0' 'k1' '60000' 'v0' 'v1'")
-	for _, to := range submitTogether(t, n, requests...) {
-		reply := to.next(t)
-		assert.Equal(t, protocol.Failed, reply.Outcome)
-		assert.False(t, strings.Contains(reply.Err.Error(), "v0"), reply.Err)
-	}
 }
 
 // lookAt is a look at a lock that is held.
@@ -334,27 +302,6 @@ func TestLooksAtLongValuesCostNoConnection(t *testing.T) {
 		assert.Equal(t, protocol.Refused, do(t, n, looks[i]).Outcome, "alone")
 	}
 	assert.Equal(t, connection, s.client("redlock")["id"])
-}
-
-// TestHoldersAreHintedAfterMergedLooks, at the change of each key.
-func TestHoldersAreHintedAfterMergedLooks(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openGated(t, s.url())
-	const keys = 20
-	hold(t, n, keys)
-	var looks []protocol.Request
-	for i := range keys {
-		looks = append(looks, lookAt(keyAndValue(i)))
-	}
-	watchers := waitForEach(t, n, looks)
-	s.do("CONFIG", "RESETSTAT")
-	grantedTogether(t, n, looks)
-	assert.Equal(t, 1, s.calls("evalsha"))
-	s.do("DEL", "k7", "k19")
-	watchers[7].next()
-	watchers[19].next()
-	assert.Empty(t, watchers[8].hints)
 }
 
 // releases returns the releases of locks that hold has taken.

@@ -103,29 +103,6 @@ func TestARefusedDeletionKeepsALateAcquisitionOut(t *testing.T) {
 	assert.False(t, r.Exists("k"))
 }
 
-// TestADeletionThatFailsForGoodIsNotTriedAgain on the connection.
-func TestADeletionThatFailsForGoodIsNotTriedAgain(t *testing.T) {
-	t.Parallel()
-	for says, then := range map[string]string{
-		"NOPERM User locks has no permissions to run the 'delex' command": "EVALSHA",
-		"NOREPLICAS Not enough good replicas to write.":                   "DELEX",
-	} {
-		r := newNativeRig(t, "DELEX")
-		var log logBuffer
-		n := r.open(log.log())
-		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-		r.fail("DELEX", says)
-		assert.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome, says)
-		assert.False(t, r.Exists("k"), says)
-		r.fail("DELEX", "")
-		require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
-		assert.Equal(t, protocol.Granted, do(t, n, held("k", "v")).Outcome, says)
-		assert.Equal(t, []string{"DELEX", "EVALSHA", then}, r.releases("k"), says)
-		assert.Equal(t, then == "EVALSHA", log.count(n, "permit DELEX") == 1, says)
-		assert.Equal(t, 1, r.connections(), says)
-	}
-}
-
 // TestADeletionIsAskedForOnEachConnection, because a server may be replaced: a release that is retried
 // is encoded for the next.
 func TestADeletionIsAskedForOnEachConnection(t *testing.T) {

@@ -63,16 +63,6 @@ func TestAuthTravelsAmongTheRequests(t *testing.T) {
 	}
 }
 
-func TestAnIdleConnectionIsAuthenticatedAgain(t *testing.T) {
-	t.Parallel()
-	r := newLenient(t)
-	var asked atomic.Int64
-	n := r.open(passwords(&asked), reauthenticating(time.Millisecond))
-	eventually(t, func() bool { return len(r.commands("AUTH")) > 3 }, "no request is needed for it")
-	answers(t, n)
-	assert.Equal(t, 1, r.connections())
-}
-
 // TestARefusedAuthChangesNothing: the connection goes on, and is tried again.
 func TestARefusedAuthChangesNothing(t *testing.T) {
 	t.Parallel()

@@ -55,16 +55,6 @@ func TestAHintComesWhateverChangesTheKey(t *testing.T) {
 	}
 }
 
-func TestAHintComesWhenTheKeyIsMade(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	w := wait(t, openNode(t, s.url()), "k")
-	w.next()
-	assert.Equal(t, protocol.Granted, w.ask().Outcome)
-	s.do("SET", "k", "v")
-	w.next()
-}
-
 // Messages come in order: with the hint for one key, all those before it
 // have been given.
 func TestAHintIsForThoseWhoWatchItsKey(t *testing.T) {
