@@ -34,37 +34,36 @@ func (t *target) members(s *settings) (all members) {
 // knows no unix sockets in URLs.
 func (t *target) dialer(s *settings) link.Dial {
 	return func(ctx context.Context) (redis.Conn, error) {
-		addresses, err := t.resolve(ctx, s)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(addresses) > 1:
-			return asConn(t.dialAll(ctx, s, addresses))
+		c, err := t.dial(ctx, s)
+		if err != nil {
+			return nil, err // no interface that holds a nil
 		}
-		netDial := s.netDial
-		if netDial == nil {
-			netDial = new(net.Dialer).DialContext
-		}
-		raw, err := netDial(ctx, t.network, addresses[0])
-		switch {
-		case err != nil:
-			return nil, err
-		case raw == nil:
-			return nil, errNoConn
-		}
-		if s.netDial != nil {
-			unblock(raw)
-		}
-		return asConn(t.greet(ctx, s, raw))
+		return c, nil
 	}
 }
 
-// asConn returns an interface that is nil if there is no connection.
-func asConn(c *link.Conn, err error) (redis.Conn, error) {
-	if err != nil {
+func (t *target) dial(ctx context.Context, s *settings) (*link.Conn, error) {
+	addresses, err := t.resolve(ctx, s)
+	switch {
+	case err != nil:
 		return nil, err
+	case len(addresses) > 1:
+		return t.dialAll(ctx, s, addresses)
 	}
-	return c, nil
+	netDial := s.netDial
+	if netDial == nil {
+		netDial = new(net.Dialer).DialContext
+	}
+	raw, err := netDial(ctx, t.network, addresses[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case raw == nil:
+		return nil, errNoConn
+	case s.netDial != nil:
+		unblock(raw)
+	}
+	return t.greet(ctx, s, raw)
 }
 
 // greet makes a connection that is ready for the handshake of what was dialled.

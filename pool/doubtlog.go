@@ -2,9 +2,8 @@ package pool
 
 import (
 	"log/slog"
+	"sync"
 	"time"
-
-	"github.com/redquorum/redquorum/internal/lockorder"
 )
 
 const (
@@ -26,7 +25,7 @@ type doubtLog struct {
 	log  *slog.Logger
 	node string
 
-	mu      lockorder.Mutex[lockorder.Doubts]
+	mu      sync.Mutex
 	known   map[string]bool // maxDoubts at most
 	waiting []string        // of the known, those that are not written yet
 	written chan struct{}   // closed when none waits any more; nil: none does

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
@@ -42,7 +42,7 @@ type journal struct {
 	outages rateLimit
 	faulty  atomic.Int32 // nodes that were reported, and have not answered since
 
-	mu    lockorder.Mutex[lockorder.Log]
+	mu    sync.Mutex
 	nodes map[server]*nodeHealth // those that ever had a fault
 }
 

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-
-	"github.com/redquorum/redquorum/internal/lockorder"
 )
 
 // The hints of a node serve those who watch a key: waiters and holders. While there are any, and for a
@@ -27,13 +25,13 @@ type hints struct {
 	wake     func()                   // has the node's connection look at redirect
 	redirect atomic.Pointer[redirect] // where the server should send hints
 
-	mu        lockorder.Mutex[lockorder.Hints] // guards the fields below
-	watchers  map[string][]*watcher            // by key; those of all keys by the empty one
-	wanted    bool                             // from the first watch until soon after the last stop
-	refused   bool                             // the server gives none; until the node's next connection
-	listening bool                             // listen runs
-	listener  *listener                        // while it lives
-	linger    *time.Timer                      // ends wanted
+	mu        sync.Mutex            // guards the fields below
+	watchers  map[string][]*watcher // by key; those of all keys by the empty one
+	wanted    bool                  // from the first watch until soon after the last stop
+	refused   bool                  // the server gives none; until the node's next connection
+	listening bool                  // listen runs
+	listener  *listener             // while it lives
+	linger    *time.Timer           // ends wanted
 
 	ended sync.WaitGroup // of listen
 }

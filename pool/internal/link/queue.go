@@ -3,10 +3,10 @@ package link
 import (
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
@@ -32,9 +32,9 @@ type queue struct {
 	outstanding atomic.Int64  // requests without a reply, queued or sent
 	wake        chan struct{} // capacity 1: there is work for the writer
 
-	mu        lockorder.Mutex[lockorder.Queue] // guards the fields below
-	abilities wire.Abilities                   // of the server
-	offline   error                            // set while there is no connection: requests fail with it at once
+	mu        sync.Mutex     // guards the fields below
+	abilities wire.Abilities // of the server
+	offline   error          // set while there is no connection: requests fail with it at once
 	calls     []wire.Call
 	kicked    bool        // the connection has something of its own to send
 	idle      bool        // the writer waits for wake

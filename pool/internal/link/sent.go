@@ -1,9 +1,9 @@
 package link
 
 import (
+	"sync"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/lockorder"
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
@@ -17,7 +17,7 @@ type sent struct {
 	period  time.Duration // of the timer
 	stalled func()        // is called when the first in line has not been answered for stallTicks periods
 
-	mu      lockorder.Mutex[lockorder.Sent] // guards all fields below
+	mu      sync.Mutex // guards all fields below
 	calls   fifo[wire.Call]
 	parts   int    // answers that the first of them has had
 	replies uint64 // so far
