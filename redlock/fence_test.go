@@ -137,21 +137,6 @@ func TestASplitTokenIsSettled(t *testing.T) {
 	}
 }
 
-// TestTokensDoNotClimb by clients who are each a little ahead of the one before:
-// what they get stays near to the nodes' clocks.
-func TestTokensDoNotClimb(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		last := int64(0)
-		for i := range 30 {
-			k := take(t, fencing(t, w, time.Duration(i)*ttl/6), "x")
-			assert.Greater(t, k.Fence(), last)
-			last = k.Fence()
-			require.NoError(t, k.Release(t.Context()))
-		}
-		assert.Less(t, time.Until(time.UnixMicro(last)), 2*ttl/5)
-	})
-}
-
 // TestWhoIsAloneReservesOneToken: what is reserved in vain can cost the next holder a round trip.
 func TestWhoIsAloneReservesOneToken(t *testing.T) {
 	t.Parallel()

@@ -151,20 +151,6 @@ func TestALockThatIsNotInABondCanEndIt(t *testing.T) {
 	}
 }
 
-// TestABondOfSeveralEnginesEndsWithOneOfThem.
-func TestABondOfSeveralEnginesEndsWithOneOfThem(t *testing.T) {
-	t.Parallel()
-	urls := servers(t, 3)
-	h, other := newHouse(t, urls, false), newHouse(t, urls, false)
-	b, _, ends := h.bonded(t, "a")
-	l, _, err := other.get(t.Context(), "b", false)
-	require.NoError(t, err)
-	require.True(t, b.Add(l))
-	require.NoError(t, h.Close(t.Context()))
-	assert.Equal(t, end{"a", core.Closed}, <-ends)
-	other.isFree(t, "a", "b")
-}
-
 // A lateClock has timers that fire an hour late.
 type lateClock struct{ clock.Clock }
 

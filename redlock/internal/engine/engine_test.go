@@ -88,36 +88,6 @@ func (h *house) get(ctx context.Context, name string, try bool) (engine.Lock, *c
 	return h.Acquire(ctx, name, &h.terms)
 }
 
-func TestALockIsTakenExtendedAndReleased(t *testing.T) {
-	t.Parallel()
-	for _, guarded := range []bool{false, true} {
-		h := newHouse(t, servers(t, 3), guarded)
-		lock, f, err := h.get(t.Context(), "job", false)
-		require.NoError(t, err)
-		require.Nil(t, f)
-		ctx := contextOf(lock)
-		_, f, err = h.get(t.Context(), "job", true)
-		require.NoError(t, err)
-		require.NotNil(t, f, "a second caller")
-		assert.Contains(t, []core.Kind{core.ByOther, core.ByUs}, f.Kind)
-		before := lock.Deadline()
-		_, f = lock.Extend(t.Context())
-		require.Nil(t, f)
-		assert.Greater(t, lock.Deadline(), before)
-		require.NoError(t, ctx.Err())
-		votes, f := lock.Release(t.Context())
-		require.Nil(t, f)
-		assert.GreaterOrEqual(t, votes, 2)
-		assert.Error(t, ctx.Err(), "the context ends with the lock")
-		_, f = lock.Release(t.Context())
-		require.NotNil(t, f)
-		assert.Equal(t, core.NotHeld, f.Kind)
-		_, f, err = h.get(t.Context(), "job", true)
-		require.NoError(t, err)
-		assert.Nil(t, f, "it is free again")
-	}
-}
-
 // TestALockThatIsReleasedTwiceDisturbsNoOther: by then its key was forgotten, and is another caller's.
 func TestALockThatIsReleasedTwiceDisturbsNoOther(t *testing.T) {
 	t.Parallel()

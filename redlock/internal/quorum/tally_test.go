@@ -12,16 +12,6 @@ import (
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-func TestTallyThresholds(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]struct{ quorum, blocking int }{
-		1: {1, 1}, 2: {2, 1}, 3: {2, 2}, 4: {3, 2}, 5: {3, 3}, 6: {4, 3}, 7: {4, 4}, 8: {5, 4}, 9: {5, 5}, 64: {33, 32},
-	} {
-		assert.Equal(t, want.quorum, Tally{Nodes: n}.Quorum(), "quorum of %d", n)
-		assert.Equal(t, want.blocking, Tally{Nodes: n}.Blocking(), "blocking number of %d", n)
-	}
-}
-
 // TestTallyTranscripts spells votes as letters: g granted, r refused, f failed,
 // u unknown.
 func TestTallyTranscripts(t *testing.T) {
