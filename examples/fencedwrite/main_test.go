@@ -34,14 +34,6 @@ func TestALateWriteIsRefused(t *testing.T) {
 	})
 }
 
-// Without option Fenced the token is zero, which must not look like a passed check.
-func TestALockWithoutATokenCannotWrite(t *testing.T) {
-	t.Parallel()
-	var register Register
-	require.ErrorIs(t, register.Write(0, "from nobody"), fence.ErrToken)
-	assert.Empty(t, register.Read())
-}
-
 func TestTheStoryIsTrue(t *testing.T) {
 	onservers.Run(t, func(t *testing.T, urls []string) {
 		var out strings.Builder

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/examples/internal/onservers"
-	"github.com/redquorum/redquorum/fence"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -40,23 +39,4 @@ func TestAPaymentThatFailsIsNotBookedAndMayBeTriedAgain(t *testing.T) {
 		c.answer <- nil
 		assert.Equal(t, "200, order 7 is paid", <-reply)
 	})
-}
-
-// Without option Fenced the token is zero, which must not look like a passed check.
-func TestALockWithoutATokenCannotBook(t *testing.T) {
-	t.Parallel()
-	var l Ledger
-	require.ErrorIs(t, l.Book("7", 0), fence.ErrToken)
-	_, err := l.Paid("7", 0)
-	require.ErrorIs(t, err, fence.ErrToken)
-}
-
-func TestALowerTokenIsRefusedAfterALook(t *testing.T) {
-	t.Parallel()
-	var l Ledger
-	paid, err := l.Paid("7", 2)
-	require.NoError(t, err)
-	assert.False(t, paid)
-	require.ErrorIs(t, l.Book("7", 1), fence.ErrStale)
-	require.NoError(t, l.Book("7", 2))
 }

@@ -9,12 +9,10 @@ package servers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
+	"github.com/redquorum/redquorum/internal/fleet"
 )
 
 // askTimeout bounds one question: a node that hangs must not hold up the others.
@@ -66,17 +65,13 @@ func (w *Watch) Close() {
 func (w *Watch) each(ctx context.Context, limit time.Duration, do func(ctx context.Context, i int, n *redis.Client) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	errs := make([]error, len(w.nodes))
-	var all sync.WaitGroup
-	for i, n := range w.nodes {
-		all.Go(func() {
-			if err := do(ctx, i, n); err != nil {
-				errs[i] = fmt.Errorf("servers: node %d (%s): %w", i+1, n.Options().Addr, w.hide[i](err))
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+	return fleet.Parallel(len(w.nodes), func(i int) error {
+		n := w.nodes[i]
+		if err := do(ctx, i, n); err != nil {
+			return fmt.Errorf("servers: node %d (%s): %w", i+1, n.Options().Addr, w.hide[i](err))
+		}
+		return nil
+	})
 }
 
 // A Snapshot is each node's INFO at one moment. A node that did not answer has none.
