@@ -263,8 +263,12 @@ func (u *run) perform(s *step) {
 	}
 }
 
-// tick has a process do what is due. One that has too much to do only ends what is over at first.
+// tick has a process do what is due, or do so later. One that has too much to do only ends what is over at first.
 func (u *run) tick(p *process) {
+	if u.now > p.behind && u.dice.chance(12) { // its timers are late, and answers are not
+		p.behind = u.now + time.Duration(u.dice.IntN(20))*time.Millisecond
+		return
+	}
 	if u.now > p.behind && u.dice.chance(4) && p.key.Expire(p.local(u.now)) {
 		p.behind = u.now + time.Duration(u.dice.IntN(20))*time.Millisecond
 		u.carry(p)

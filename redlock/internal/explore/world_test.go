@@ -589,11 +589,24 @@ func (w *world) answered(p *process, m *message) {
 	w.settle(p)
 }
 
+// deadline is the latest of what the process's callers hold. Zero: they hold nothing.
+func (p *process) deadline() (latest clock.Instant) {
+	for _, c := range p.callers {
+		if c.hold != nil {
+			latest = max(latest, c.hold.Deadline())
+		}
+	}
+	return latest
+}
+
 // counted gives a key an answer that has been judged.
 func (w *world) counted(p *process, b *core.Ballot, node int, reply *protocol.Reply) {
-	from := phaseOf(p.key)
+	from, now, before := phaseOf(p.key), p.local(w.now), p.deadline()
 	if p.key.Count(b, node, reply) {
-		p.key.Weigh(b, node, p.local(w.now))
+		p.key.Weigh(b, node, now)
+	}
+	if b.Req.Op.Extends() && before > 0 && now >= before && p.deadline() > before {
+		w.fail("P3: process %d: what was over at %v is extended at %v", p.index, before, now)
 	}
 	w.saw(onAnswer, p, from)
 	if v := b.Req.Value; v != "" && b.Votes() > len(w.nodes)/2 && (b.Req.Op.Acquires() || b.Req.Op.Extends()) {
