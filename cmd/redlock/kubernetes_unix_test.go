@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +28,6 @@ import (
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/internal/readme"
 	"github.com/redquorum/redquorum/internal/serve"
-	"github.com/redquorum/redquorum/pool"
 	"github.com/redquorum/redquorum/redlocktest"
 )
 
@@ -620,8 +618,8 @@ func TestTheServersStart(t *testing.T) {
 	r := render(readServers(t))
 	tr.Empty(t, r.wrong)
 	var urls []string
-	for i := range 3 {
-		urls = append(urls, startConfigured(t, i))
+	for range 3 {
+		urls = append(urls, startConfigured(t))
 	}
 	locked(t, urls)
 	args := []string{text(r.doctor, "spec.jobTemplate.spec.template.spec.containers.0.args.0"), "--max-ttl", lockedTTL.String(), "--dial-timeout", "20s", "--node-timeout", "10s"}
@@ -634,63 +632,29 @@ func TestTheServersStart(t *testing.T) {
 
 	need.Program(t, "redis-cli")
 	probe := list(r.set, "spec.template.spec.containers.0.readinessProbe.exec.command")
-	ask := func(port, user string) error {
-		line := strings.NewReplacer("redis-cli ", "redis-cli -p "+port+" ", "--user probe", "--user "+user).Replace(fmt.Sprint(probe[2]))
+	ask := func(socket, user string) error {
+		line := strings.NewReplacer("redis-cli ", "redis-cli -s "+socket+" ", "--user probe", "--user "+user).Replace(fmt.Sprint(probe[2]))
 		return exec.CommandContext(t.Context(), "sh", "-c", line).Run()
 	}
-	_, port, err := net.SplitHostPort(urls[0][strings.LastIndex(urls[0], "@")+1:])
-	tr.NoError(t, err)
-	assert.NoError(t, ask(port, "probe"))
-	assert.Error(t, ask(port, "nobody"), "an answer that is no PONG")
-	assert.Error(t, ask("1", "probe"), "no server")
+	_, socket, _ := strings.Cut(urls[0], "@")
+	assert.NoError(t, ask(socket, "probe"))
+	assert.Error(t, ask(socket, "nobody"), "an answer that is no PONG")
+	assert.Error(t, ask("/nowhere", "probe"), "no server")
 }
 
-// startConfigured starts a server with the configuration of the folder, on a port of this machine's, and
-// returns the URL by which clients have it.
-func startConfigured(t *testing.T, i int) (address string) {
+// startConfigured starts a server with the configuration of the folder, and returns the URL by which
+// clients have it.
+func startConfigured(t *testing.T) (address string) {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range readServers(t) {
 		text = strings.NewReplacer("dir /data", "dir "+folder, "/etc/redis", folder).Replace(text)
 		tr.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	tr.NoError(t, fleet.Options{}.OnPort(i, func(port int) error {
-		listener, err := net.Listen("tcp", fleet.Loopback(port))
-		if err != nil {
-			return fleet.ErrPortTaken
-		}
-		listener.Close()
-		c := exec.CommandContext(t.Context(), "redis-server", filepath.Join(folder, "redis.conf"), "--bind", "127.0.0.1", "--port", fmt.Sprint(port))
-		var said bytes.Buffer
-		c.Stdout, c.Stderr = &said, &said
-		tr.NoError(t, c.Start())
-		ended := make(chan struct{})
-		go func() { defer close(ended); c.Wait() }()
-		t.Cleanup(func() { <-ended; fleet.ReleasePort(port) })
-		address = "redis://locks:CHANGE-ME@" + fleet.Loopback(port)
-		_, dial, err := pool.Dialer(address, patient...)
-		tr.NoError(t, err)
-		eventually(t, "it answers, or has ended", func() bool {
-			select {
-			case <-ended:
-				return true
-			default:
-			}
-			conn, err := dial(t.Context())
-			if err == nil {
-				conn.Close()
-			}
-			return err == nil
-		})
-		select {
-		case <-ended:
-			tr.Contains(t, said.String(), "Address already in use")
-			return fleet.ErrPortTaken
-		default:
-			return nil
-		}
-	}))
-	return address
+	f, err := fleet.Start(t.Context(), fleet.Process, fleet.Options{Nodes: 1, Arguments: []string{filepath.Join(folder, "redis.conf"), "--port", "0"}})
+	tr.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	return strings.Replace(f.URLs()[0], "unix://", "unix://locks:CHANGE-ME@", 1)
 }
 
 // isOfServers tells commands of docs/KUBERNETES.md for servers from those for the sidecar.

@@ -3,9 +3,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,10 +23,7 @@ import (
 
 // A candidate is a run of "redlock serve --office", and the program beside it.
 type candidate struct {
-	*process
-	t      *testing.T
-	path   string // of the socket
-	socket *http.Client
+	*served
 	probes string
 }
 
@@ -38,21 +33,8 @@ var answersProbes = regexp.MustCompile(`redlock: answers probes at (\S+)\n`)
 func campaign(t *testing.T, f fleet.Fleet, id string) *candidate {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	c := &candidate{t: t, path: path, process: command(t, f.URLs(), "serve", "--listen", "unix:"+path, "--office", "billing", "--candidate", id, "--probes", "127.0.0.1:0", "--ttl", "3s", "--node-timeout", "2s")}
-	c.begin(t)
-	eventually(t, "it serves", func() bool {
-		conn, err := net.Dial("unix", path)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil && answersProbes.MatchString(c.stderr.String())
-	})
+	c := &candidate{served: startServe(t, f, "--listen", "unix:"+path, "--office", "billing", "--candidate", id, "--probes", "127.0.0.1:0", "--ttl", "3s", "--node-timeout", "2s")}
 	c.probes = answersProbes.FindStringSubmatch(c.stderr.String())[1]
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
-	}}
-	t.Cleanup(transport.CloseIdleConnections)
-	c.socket = &http.Client{Transport: transport, Timeout: endless}
 	return c
 }
 
@@ -80,7 +62,7 @@ func TestServeCampaigns(t *testing.T) {
 	began := time.Now()
 	a.signal(t, syscall.SIGTERM)
 	assert.Zero(t, a.code(t), a.stderr.String())
-	answer, err := b.socket.Get("http://redlock/leader?wait_ms=60000&seen=0")
+	answer, err := b.client.Get("http://redlock/leader?wait_ms=60000&seen=0")
 	tr.NoError(t, err)
 	defer answer.Body.Close()
 	assert.Less(t, time.Since(began), 5*time.Second)
@@ -118,7 +100,7 @@ func TestThePageOfKubernetes(t *testing.T) {
 		switch {
 		case isExec:
 			asked++
-			code, said := inShell(t, t.TempDir(), "curl --fail "+strings.ReplaceAll(line, "/run/redlock/redlock.sock", a.path))
+			code, said := inShell(t, t.TempDir(), "curl --fail "+strings.ReplaceAll(line, "/run/redlock/redlock.sock", strings.TrimPrefix(a.address, "unix:")))
 			assert.Zero(t, code, c.Place())
 			assert.Regexp(t, `^\{"leader":true,"id":"10\.1\.2\.3","token":\d+,"valid_for_ms":\d+\}\n$`, said, c.Place())
 		case isSecret:

@@ -16,29 +16,6 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-func TestReleaseByValue(t *testing.T) {
-	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 3)
-			lock := hold(t, f, "job")
-			code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", strings.Repeat("0", 40))...)
-			assert.Equal(t, exitFailed, code)
-			assert.Empty(t, out)
-			assert.Contains(t, errs, "no server that answered holds job with a value that begins so")
-			for _, u := range f.URLs() {
-				assert.Equal(t, lock.Value(), has(t, u, "job"), "another's lock stays")
-			}
-			code, out, errs = redlockCommand(t, on(f, "release", "job", "--value", lock.Value())...)
-			assert.Zero(t, code, errs)
-			assert.Equal(t, "job: deleted on 3 of 3 servers\n", out)
-			for _, u := range f.URLs() {
-				assert.Empty(t, has(t, u, "job"))
-			}
-		})
-	}
-}
-
 // TestReleaseTakesTheValueThatStatusShows, of a lock of ours and of one of another client.
 func TestReleaseTakesTheValueThatStatusShows(t *testing.T) {
 	t.Parallel()

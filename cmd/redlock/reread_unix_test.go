@@ -171,20 +171,11 @@ func startTLSServer(t *testing.T, files pairFiles) *tlsServer {
 func (s *tlsServer) restart(files pairFiles) {
 	s.t.Helper()
 	s.end()
-	server, err := fleet.Server()
+	f, err := fleet.Start(s.t.Context(), fleet.Process, fleet.Options{Nodes: 1, Arguments: []string{
+		"--bind", "127.0.0.1", "--port", "0", "--save", "", "--dir", s.t.TempDir(),
+		"--tls-port", strconv.Itoa(s.port), "--tls-cert-file", files.cert, "--tls-key-file", files.key, "--tls-ca-cert-file", files.cert}})
 	tr.NoError(s.t, err)
-	// The shell ends the server when its standard input ends, which it does even if this process is killed.
-	const script = `"$0" "$@" >/dev/null & read -r _; kill -9 $!; wait`
-	c := exec.Command("sh", "-c", script, server, "--bind", "127.0.0.1", "--port", "0", "--save", "", "--dir", s.t.TempDir(),
-		"--tls-port", strconv.Itoa(s.port), "--tls-cert-file", files.cert, "--tls-key-file", files.key, "--tls-ca-cert-file", files.cert)
-	c.Stderr = os.Stderr
-	input, err := c.StdinPipe()
-	tr.NoError(s.t, err)
-	tr.NoError(s.t, c.Start())
-	s.end = func() {
-		input.Close()
-		c.Wait()
-	}
+	s.end = func() { f.Close() }
 }
 
 func (s *tlsServer) url() string { return "rediss://" + fleet.Loopback(s.port) }

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,56 +20,37 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/holdings"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/serve"
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// A viewer asks a run of redlock serve for what its page shows.
-type viewer struct {
-	*process
-	t    *testing.T
-	over *http.Client
-}
-
-func serveView(t *testing.T, urls []string, args ...string) *viewer {
+// serveView starts a run with the page.
+func serveView(t *testing.T, f fleet.Fleet, ui string) *served {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "") // a socket's path must be short
 	tr.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "s")
-	v := &viewer{t: t, over: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		return net.Dial("unix", path)
-	}}}}
-	t.Cleanup(v.over.CloseIdleConnections)
-	v.process = command(t, urls, append([]string{"serve", "--listen", "unix:" + path}, args...)...).begin(t)
-	eventually(t, "it serves", func() bool { return strings.Contains(v.stderr.String(), "serving at") })
-	return v
+	return startServe(t, f, "--listen", "unix:"+filepath.Join(dir, "s"), ui)
 }
 
-func (v *viewer) ask(method, path, body string, into any) (status int) {
-	v.t.Helper()
-	r, err := http.NewRequestWithContext(v.t.Context(), method, "http://redlock"+path, strings.NewReader(body))
-	tr.NoError(v.t, err)
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	answer, err := v.over.Do(r)
-	tr.NoError(v.t, err)
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	tr.NoError(v.t, err)
+// told sends a request, reads the answer, and returns its status.
+func (s *served) told(method, path, body string, into any) int {
+	s.t.Helper()
+	a := s.ask(method, path, body)
 	if into != nil {
-		tr.NoError(v.t, json.Unmarshal(text, into), "%s", text)
+		tr.NoError(s.t, json.Unmarshal([]byte(a.body), into), a.body)
 	}
-	return answer.StatusCode
+	return a.status
 }
 
 // look returns the locks, by name and permit, and the servers.
-func (v *viewer) look() (map[string]serve.LockState, []serve.ServerState) {
-	v.t.Helper()
+func (s *served) look() (map[string]serve.LockState, []serve.ServerState) {
+	s.t.Helper()
 	var seen serve.Survey
-	tr.Equal(v.t, http.StatusOK, v.ask("GET", "/v1/survey?count=1000", "", &seen))
+	tr.Equal(s.t, http.StatusOK, s.told("GET", "/v1/survey?count=1000", "", &seen))
 	locks := map[string]serve.LockState{}
 	for _, l := range seen.Locks {
 		if l.Permit != nil {
@@ -93,7 +72,7 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 		ask(t, u, "SET", "stuck", "v")
 		ask(t, u, "LPUSH", "list", "v")
 	}
-	v := serveView(t, f.URLs(), "--ui")
+	v := serveView(t, f, "--ui")
 
 	locks, servers := v.look()
 	tr.Len(t, servers, 5)
@@ -142,7 +121,7 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 		})
 		tickets = slices.Clone(ids)
 	}
-	assert.Equal(t, http.StatusForbidden, v.ask("POST", "/v1/survey/release", `{"name":"stuck","confirm":"stuck"}`, nil))
+	assert.Equal(t, http.StatusForbidden, v.told("POST", "/v1/survey/release", `{"name":"stuck","confirm":"stuck"}`, nil))
 }
 
 // TestThePageCountsWhoWaits: clients of its own process, whoever holds the lock, and those of others, each
@@ -150,9 +129,9 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 func TestThePageCountsWhoWaits(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	v := serveView(t, f.URLs(), "--ui")
+	v := serveView(t, f, "--ui")
 	hold(t, f, "theirs")
-	tr.Equal(t, http.StatusCreated, v.ask("POST", "/v1/locks", `{"name":"ours","ttl_ms":600000}`, nil))
+	tr.Equal(t, http.StatusCreated, v.told("POST", "/v1/locks", `{"name":"ours","ttl_ms":600000}`, nil))
 	ctx, leave := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -164,7 +143,7 @@ func TestThePageCountsWhoWaits(t *testing.T) {
 				r, err := http.NewRequestWithContext(ctx, "POST", "http://redlock/v1/locks", body)
 				assert.NoError(t, err)
 				r.Header.Set("Content-Type", "application/json")
-				if answer, err := v.over.Do(r); err == nil {
+				if answer, err := v.client.Do(r); err == nil {
 					answer.Body.Close()
 				}
 			})
@@ -189,14 +168,14 @@ func TestAReleaseFromThePage(t *testing.T) {
 	f := five(t)
 	lock := hold(t, f, "job", redlock.Renew(false))
 	holdShared(t, f, "read")
-	v := serveView(t, f.URLs(), "--ui=release")
+	v := serveView(t, f, "--ui=release")
 	const path = "/v1/survey/release"
 	var told struct{ Detail, Done string }
-	assert.Equal(t, http.StatusConflict, v.ask("POST", path, `{"name":"job","confirm":"job","seen":["0123456789ab"]}`, &told))
+	assert.Equal(t, http.StatusConflict, v.told("POST", path, `{"name":"job","confirm":"job","seen":["0123456789ab"]}`, &told))
 	assert.Contains(t, told.Detail, "another holds it by now")
-	assert.Equal(t, http.StatusConflict, v.ask("POST", path, `{"name":"read","confirm":"read","seen":["0123456789ab"]}`, &told))
+	assert.Equal(t, http.StatusConflict, v.told("POST", path, `{"name":"read","confirm":"read","seen":["0123456789ab"]}`, &told))
 	assert.Contains(t, told.Detail, "another holds it by now")
-	assert.Equal(t, http.StatusConflict, v.ask("POST", path, `{"name":"none","confirm":"none"}`, &told))
+	assert.Equal(t, http.StatusConflict, v.told("POST", path, `{"name":"none","confirm":"none"}`, &told))
 	for _, u := range f.URLs() {
 		tr.Equal(t, lock.Value(), has(t, u, "job"))
 		tr.Equal(t, protocol.ReadersValue, has(t, u, "read"))
@@ -204,14 +183,14 @@ func TestAReleaseFromThePage(t *testing.T) {
 	locks, _ := v.look()
 	body, err := json.Marshal(map[string]any{"name": "job", "confirm": "job", "seen": []string{locks["job"].Holder}})
 	tr.NoError(t, err)
-	assert.Equal(t, http.StatusOK, v.ask("POST", path, string(body), &told))
+	assert.Equal(t, http.StatusOK, v.told("POST", path, string(body), &told))
 	assert.Equal(t, "job: deleted on 5 of 5 servers", told.Done)
 	for _, u := range f.URLs() {
 		assert.Empty(t, has(t, u, "job"))
 	}
 	body, err = json.Marshal(map[string]any{"name": "read", "confirm": "read", "seen": []string{"(readers)", locks["read"].Readers.First[0].ID}})
 	tr.NoError(t, err)
-	assert.Equal(t, http.StatusOK, v.ask("POST", path, string(body), &told))
+	assert.Equal(t, http.StatusOK, v.told("POST", path, string(body), &told))
 	for _, u := range f.URLs() {
 		assert.Empty(t, has(t, u, "read"))
 	}
