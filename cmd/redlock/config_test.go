@@ -154,8 +154,7 @@ func TestServersAreNamedInBothWays(t *testing.T) {
 		{"--node", a, "--node", b, "--node", c}, {"--node", a + "," + b + "," + c}, {"--nodes", a + ", " + b, "--node", c + ","},
 		{"--nodes=" + a + " " + b + "\n" + c},
 	} {
-		code, out, errs := redlockCommand(t, append([]string{"status", "job"}, args...)...)
-		assert.Zero(t, code, errs)
+		out := succeeds(t, append([]string{"status", "job"}, args...)...)
 		assert.Equal(t, 5, strings.Count(out, "\n"), out)
 	}
 	assert.Equal(t, []string{"redis://:a,b@c", "unix:///d"}, splitURLs("redis://:a,b@c,,unix:///d"), "a comma may be in a password")

@@ -93,14 +93,10 @@ func sets(all []serverSet) string {
 func TestWhatIsWrongWithAGroupsServerIsSaidByEachCommand(t *testing.T) {
 	for _, command := range []string{"status", "doctor", "release x --value 12345678", "run x -- true"} {
 		args := append([]string{strings.Fields(command)[0], "--group", "a=redis://b", "--group", "b=redis://:hunter2@host:99999"}, strings.Fields(command)[1:]...)
-		code, _, errs := redlockCommand(t, args...)
-		assert.Equal(t, exitUsage, code, command)
-		assert.Contains(t, errs, "redlock: --group: group b: server 1: ")
+		errs := refuses(t, exitUsage, "redlock: --group: group b: server 1: ", args...)
 		assert.NotContains(t, errs, "hunter2")
 	}
-	code, _, errs := redlockCommand(t, "reset", "--yes", "--prefix", "x:", "--group-prefix", "b=y", "--group", "a=redis://a,b=redis://b")
-	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, "redlock reset --node URL,URL,URL, for group b with --prefix x:y; nothing was changed")
+	refuses(t, exitUsage, "redlock reset --node URL,URL,URL, for group b with --prefix x:y; nothing was changed", "reset", "--yes", "--prefix", "x:", "--group-prefix", "b=y", "--group", "a=redis://a,b=redis://b")
 }
 
 // A groupFleet has the servers of some groups.
@@ -169,14 +165,12 @@ func TestStatusTellsTheGroup(t *testing.T) {
 				_, err := l.TryAcquire(t.Context(), name)
 				tr.NoError(t, err)
 			}
-			code, out, errs := redlockCommand(t, gs.on("status "+inB, "a", "b")...)
-			tr.Zero(t, code, errs)
+			out := succeeds(t, gs.on("status "+inB, "a", "b")...)
 			assert.Regexp(t, `LOCK +GROUP +STATE +VOTES`, out)
 			assert.Regexp(t, inB+` +b +held +[23] of 3`, out)
 			assert.Equal(t, 5, strings.Count(out, "\n"), "the servers of its group: %s", out)
 
-			code, out, errs = redlockCommand(t, gs.on("status --json", "a", "b")...)
-			tr.Zero(t, code, errs)
+			out = succeeds(t, gs.on("status --json", "a", "b")...)
 			var st status
 			tr.NoError(t, json.Unmarshal([]byte(out), &st))
 			assert.Equal(t, []groupStatus{{"a", 2, 3, 3}, {"b", 2, 3, 3}}, st.Groups)
@@ -188,7 +182,7 @@ func TestStatusTellsTheGroup(t *testing.T) {
 			}
 			assert.Equal(t, map[string]string{inA: "a", inB: "b"}, groups)
 			assert.Equal(t, "b", st.Nodes[3].Group)
-			code, out, _ = redlockCommand(t, gs.on("status --limit 1", "a", "b")...)
+			code, out, _ := redlockCommand(t, gs.on("status --limit 1", "a", "b")...)
 			assert.Zero(t, code)
 			assert.Contains(t, out, "There are more keys")
 
@@ -201,7 +195,7 @@ func TestStatusTellsTheGroup(t *testing.T) {
 			}
 			code, _, _ = redlockCommand(t, gs.on("status -q "+inB, "a", "b")...)
 			assert.Zero(t, code, "its group is not asked")
-			code, out, errs = redlockCommand(t, gs.on("status "+inA+" "+inB, "a", "b")...)
+			code, out, errs := redlockCommand(t, gs.on("status "+inA+" "+inB, "a", "b")...)
 			assert.Equal(t, exitNoQuorum, code)
 			assert.Equal(t, "redlock: no quorum in group a: 1 of 3 servers answered, and 2 are needed\n", errs)
 			assert.Regexp(t, inB+` +b +held`, out, "what is known is told")
@@ -358,63 +352,60 @@ func replacing(f fleet.Fleet) string {
 
 // TestGroupsThatShareServersHaveKeysOfTheirOwn, and the commands tell them apart.
 func TestGroupsThatShareServersHaveKeysOfTheirOwn(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 4)
-			flags := replacing(f)
-			s, err := settled(t, "", nil, strings.Fields(flags)...)
+	onKinds(t, 4, func(t *testing.T, f fleet.Fleet) {
+		flags := replacing(f)
+		s, err := settled(t, "", nil, strings.Fields(flags)...)
+		tr.NoError(t, err)
+		sets := s.all()
+		var nodes [][]protocol.Node
+		for _, set := range sets {
+			of, err := pool.OpenWith(set.urls, patient...)
 			tr.NoError(t, err)
-			sets := s.all()
-			var nodes [][]protocol.Node
-			for _, set := range sets {
-				of, err := pool.OpenWith(set.urls, patient...)
-				tr.NoError(t, err)
-				nodes = append(nodes, of)
-			}
-			l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.Prefix("x:"), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
-			tr.NoError(t, err)
-			t.Cleanup(func() { l.Close() })
-			lock, err := l.TryAcquire(t.Context(), "job")
-			tr.NoError(t, err)
-			redlocks := func(line string) (code int, out, errs string) {
-				command, rest, _ := strings.Cut(line, " ")
-				return redlockCommand(t, strings.Fields(command+" "+flags+rest)...)
-			}
-			for _, line := range []string{"status", "status job"} {
-				code, out, errs := redlocks(line)
-				assert.Zero(t, code, errs)
-				assert.Regexp(t, `(?m)^job +a +held +[23] of 3`, out)
-				assert.Regexp(t, `(?m)^job +b +held +[23] of 3`, out)
-				assert.Equal(t, 2, strings.Count(out, "job "), "neither keys of the other group, nor of the map: %s", out)
-				assert.NotContains(t, out, "redlock:")
-				assert.NotContains(t, out, "b:job")
-			}
-			put(t, f.URLs()[2:3], "x:b:own", "value")
-			_, out, _ := redlocks("status")
-			assert.Regexp(t, `(?m)^b:own +a +partial`, out, "group b is not on this server")
-
-			// A holder that lives would release its lock in group b as soon as group a has lost it.
-			tr.NoError(t, lock.Release(t.Context()))
-			put(t, sets[0].urls, "x:job", "of a dead holder")
-			put(t, sets[1].urls, "x:b:job", "of a dead holder")
-			code, out, errs := redlocks("release job --force --yes")
+			nodes = append(nodes, of)
+		}
+		l, err := redlock.NewGroups(s.groupMap(sets, nodes), redlock.Prefix("x:"), redlock.MemoryGuard(false), redlock.NodeTimeout(longEnough), redlock.TTL(2*longEnough))
+		tr.NoError(t, err)
+		t.Cleanup(func() { l.Close() })
+		lock, err := l.TryAcquire(t.Context(), "job")
+		tr.NoError(t, err)
+		redlocks := func(line string) (code int, out, errs string) {
+			command, rest, _ := strings.Cut(line, " ")
+			return redlockCommand(t, strings.Fields(command+" "+flags+rest)...)
+		}
+		for _, line := range []string{"status", "status job"} {
+			code, out, errs := redlocks(line)
 			assert.Zero(t, code, errs)
-			assert.Contains(t, out, "job, group a, leaving: deleted on 3 of 3 servers")
-			assert.Contains(t, out, "job, group b, joining: deleted on 3 of 3 servers")
-			for _, u := range f.URLs() {
-				assert.Empty(t, has(t, u, "x:job")+has(t, u, "x:b:job"))
-			}
-			code, _, errs = redlocks("status ock:epoch --group-prefix a=x:redl")
-			assert.Equal(t, exitUsage, code)
-			assert.Contains(t, errs, "a key of redlock's own, not a lock")
+			assert.Regexp(t, `(?m)^job +a +held +[23] of 3`, out)
+			assert.Regexp(t, `(?m)^job +b +held +[23] of 3`, out)
+			assert.Equal(t, 2, strings.Count(out, "job "), "neither keys of the other group, nor of the map: %s", out)
+			assert.NotContains(t, out, "redlock:")
+			assert.NotContains(t, out, "b:job")
+		}
+		put(t, f.URLs()[2:3], "x:b:own", "value")
+		_, out, _ := redlocks("status")
+		assert.Regexp(t, `(?m)^b:own +a +partial`, out, "group b is not on this server")
 
-			ask(t, f.URLs()[0], "SET", "redlock:permit:1:{x:b:job}", "value")
-			_, out, _ = redlocks("status job --permits 2")
-			assert.Contains(t, out, "\n  redlock release job --value value\n")
-			code, out, errs = redlocks("release job --value value")
-			assert.Zero(t, code, errs)
-			assert.Equal(t, "job, permit 1, group b, joining: deleted on 1 of 3 servers\n", out)
-			assert.Empty(t, has(t, f.URLs()[0], "redlock:permit:1:{x:b:job}"))
-		})
-	}
+		// A holder that lives would release its lock in group b as soon as group a has lost it.
+		tr.NoError(t, lock.Release(t.Context()))
+		put(t, sets[0].urls, "x:job", "of a dead holder")
+		put(t, sets[1].urls, "x:b:job", "of a dead holder")
+		code, out, errs := redlocks("release job --force --yes")
+		assert.Zero(t, code, errs)
+		assert.Contains(t, out, "job, group a, leaving: deleted on 3 of 3 servers")
+		assert.Contains(t, out, "job, group b, joining: deleted on 3 of 3 servers")
+		for _, u := range f.URLs() {
+			assert.Empty(t, has(t, u, "x:job")+has(t, u, "x:b:job"))
+		}
+		code, _, errs = redlocks("status ock:epoch --group-prefix a=x:redl")
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, errs, "a key of redlock's own, not a lock")
+
+		ask(t, f.URLs()[0], "SET", "redlock:permit:1:{x:b:job}", "value")
+		_, out, _ = redlocks("status job --permits 2")
+		assert.Contains(t, out, "\n  redlock release job --value value\n")
+		code, out, errs = redlocks("release job --value value")
+		assert.Zero(t, code, errs)
+		assert.Equal(t, "job, permit 1, group b, joining: deleted on 1 of 3 servers\n", out)
+		assert.Empty(t, has(t, f.URLs()[0], "redlock:permit:1:{x:b:job}"))
+	})
 }

@@ -81,6 +81,30 @@ func startFleet(t *testing.T, kind fleet.Kind, n int) fleet.Fleet {
 	return f
 }
 
+// onKinds runs a test on servers of each kind.
+func onKinds(t *testing.T, n int, test func(t *testing.T, f fleet.Fleet)) {
+	for _, kind := range kinds {
+		t.Run(string(kind), func(t *testing.T) { test(t, startFleet(t, kind, n)) })
+	}
+}
+
+// succeeds runs the command in this process, which must exit with 0, and returns its output.
+func succeeds(t *testing.T, args ...string) (stdout string) {
+	t.Helper()
+	code, out, errs := redlockCommand(t, args...)
+	assert.Zero(t, code, errs)
+	return out
+}
+
+// refuses runs the command in this process, which must exit with a code, and say why.
+func refuses(t *testing.T, code int, why string, args ...string) (stderr string) {
+	t.Helper()
+	got, _, errs := redlockCommand(t, args...)
+	assert.Equal(t, code, got, errs)
+	assert.Contains(t, errs, why)
+	return errs
+}
+
 // on adds the flags that name the servers, and leaves out what this machine's
 // configuration says.
 func on(f fleet.Fleet, args ...string) []string {

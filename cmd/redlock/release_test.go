@@ -19,26 +19,22 @@ import (
 // TestReleaseTakesTheValueThatStatusShows, of a lock of ours and of one of another client.
 func TestReleaseTakesTheValueThatStatusShows(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 3)
-			for name, value := range map[string]string{
-				"plain":    hold(t, f, "plain", redlock.Renew(false)).Value(),
-				"labelled": hold(t, f, "labelled", redlock.Owner("web-3 pid 812"), redlock.Renew(false)).Value(),
-				"foreign":  "0123abcd-web-3:812",
-				"digits":   "0123456789abcdef",
-			} {
-				put(t, f.URLs(), name, value)
-				_, out, _ := redlockCommand(t, on(f, "status", name)...)
-				row := strings.Fields(strings.Split(out, "\n")[2]) // of the first server
-				shown := row[len(row)-1]
-				code, out, errs := redlockCommand(t, on(f, "release", name, "--value", shown)...)
-				assert.Zero(t, code, errs)
-				assert.Equal(t, name+": deleted on 3 of 3 servers\n", out, shown)
-				assert.Empty(t, has(t, f.URLs()[0], name))
-			}
-		})
-	}
+	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
+		for name, value := range map[string]string{
+			"plain":    hold(t, f, "plain", redlock.Renew(false)).Value(),
+			"labelled": hold(t, f, "labelled", redlock.Owner("web-3 pid 812"), redlock.Renew(false)).Value(),
+			"foreign":  "0123abcd-web-3:812",
+			"digits":   "0123456789abcdef",
+		} {
+			put(t, f.URLs(), name, value)
+			_, out, _ := redlockCommand(t, on(f, "status", name)...)
+			row := strings.Fields(strings.Split(out, "\n")[2]) // of the first server
+			shown := row[len(row)-1]
+			out = succeeds(t, on(f, "release", name, "--value", shown)...)
+			assert.Equal(t, name+": deleted on 3 of 3 servers\n", out, shown)
+			assert.Empty(t, has(t, f.URLs()[0], name))
+		}
+	})
 }
 
 // TestABeginningMeansOneLock: the next lock of a client that numbers its values begins as the one
@@ -57,48 +53,39 @@ func TestABeginningMeansOneLock(t *testing.T) {
 		{"two", "abababab", "2 values"},
 		{"two", "ababab", "with that value: nothing was deleted; of a value that redlock made at least 8 digits are wanted"},
 	} {
-		code, _, errs := redlockCommand(t, on(f, "release", test.name, "--value", test.value)...)
-		assert.Equal(t, exitFailed, code)
-		assert.Contains(t, errs, test.says)
+		errs := refuses(t, exitFailed, test.says, on(f, "release", test.name, "--value", test.value)...)
 		assert.Contains(t, errs, "nothing was deleted")
 		assert.NotContains(t, errs, "ababab", "a value is a secret")
 		for _, u := range f.URLs() {
 			assert.NotEmpty(t, has(t, u, test.name))
 		}
 	}
-	code, out, errs := redlockCommand(t, on(f, "release", "two", "--value", ours("01"))...)
-	assert.Zero(t, code, errs)
+	out := succeeds(t, on(f, "release", "two", "--value", ours("01"))...)
 	assert.Contains(t, out, "deleted on 2 of 3")
 	assert.Equal(t, ours("00"), has(t, f.URLs()[0], "two"))
 }
 
 func TestReleaseByForce(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 5)
-			lock := hold(t, f, "job", redlock.Fenced(), redlock.Renew(false))
-			ask(t, f.URLs()[0], "SET", "job", "") // stuck, and empty
-			put(t, f.URLs()[1:2], "job", "other")
-			code, out, errs := redlockCommand(t, on(f, "release", "job", "--force", "--yes")...)
-			assert.Zero(t, code, errs)
-			assert.Contains(t, out, lock.Value(), "whom it belonged to is shown")
-			assert.Contains(t, out, "none")
-			assert.Contains(t, out, "deleted on 5 of 5")
-			counters := 0
-			for _, u := range f.URLs() {
-				assert.Equal(t, int64(0), ask(t, u, "EXISTS", "job"))
-				counters += int(ask(t, u, "EXISTS", "redlock:fence:{job}").(int64))
-			}
-			assert.GreaterOrEqual(t, counters, 3, "the counters stay")
-			next := hold(t, f, "job", redlock.Fenced())
-			assert.Greater(t, next.Fence(), lock.Fence())
+	onKinds(t, 5, func(t *testing.T, f fleet.Fleet) {
+		lock := hold(t, f, "job", redlock.Fenced(), redlock.Renew(false))
+		ask(t, f.URLs()[0], "SET", "job", "") // stuck, and empty
+		put(t, f.URLs()[1:2], "job", "other")
+		out := succeeds(t, on(f, "release", "job", "--force", "--yes")...)
+		assert.Contains(t, out, lock.Value(), "whom it belonged to is shown")
+		assert.Contains(t, out, "none")
+		assert.Contains(t, out, "deleted on 5 of 5")
+		counters := 0
+		for _, u := range f.URLs() {
+			assert.Equal(t, int64(0), ask(t, u, "EXISTS", "job"))
+			counters += int(ask(t, u, "EXISTS", "redlock:fence:{job}").(int64))
+		}
+		assert.GreaterOrEqual(t, counters, 3, "the counters stay")
+		next := hold(t, f, "job", redlock.Fenced())
+		assert.Greater(t, next.Fence(), lock.Fence())
 
-			code, _, errs = redlockCommand(t, on(f, "release", "free", "--force", "--yes")...)
-			assert.Equal(t, exitFailed, code)
-			assert.Contains(t, errs, "nothing to release")
-		})
-	}
+		refuses(t, exitFailed, "nothing to release", on(f, "release", "free", "--force", "--yes")...)
+	})
 }
 
 // releaseBesides releases a lock by force, between whose being shown and deleted something happens.
@@ -114,24 +101,21 @@ func releaseBesides(t *testing.T, f fleet.Fleet, name string, meanwhile func()) 
 // A value that a server gets between the question and the answer is the lock of another client.
 func TestReleaseByForceSparesALaterHolder(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 3)
-			put(t, f.URLs()[:2], "job", "old")
-			_, err := releaseBesides(t, f, "job", func() { put(t, f.URLs(), "job", "new") })
-			assert.ErrorContains(t, err, "somebody else")
-			ask(t, f.URLs()[0], "SET", "lone", "old")
-			_, err = releaseBesides(t, f, "lone", func() {
-				ask(t, f.URLs()[0], "DEL", "lone")
-				put(t, f.URLs()[1:], "lone", "new")
-			})
-			assert.NoError(t, err)
-			for i, u := range f.URLs() {
-				assert.Equal(t, "new", has(t, u, "job"))
-				assert.Equal(t, []string{"", "new", "new"}[i], has(t, u, "lone"))
-			}
+	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
+		put(t, f.URLs()[:2], "job", "old")
+		_, err := releaseBesides(t, f, "job", func() { put(t, f.URLs(), "job", "new") })
+		assert.ErrorContains(t, err, "somebody else")
+		ask(t, f.URLs()[0], "SET", "lone", "old")
+		_, err = releaseBesides(t, f, "lone", func() {
+			ask(t, f.URLs()[0], "DEL", "lone")
+			put(t, f.URLs()[1:], "lone", "new")
 		})
-	}
+		assert.NoError(t, err)
+		for i, u := range f.URLs() {
+			assert.Equal(t, "new", has(t, u, "job"))
+			assert.Equal(t, []string{"", "new", "new"}[i], has(t, u, "lone"))
+		}
+	})
 }
 
 func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
@@ -144,12 +128,11 @@ func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
 	for i := range 2 {
 		tr.NoError(t, f.Kill(t.Context(), i))
 	}
-	code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", "v")...)
-	assert.Zero(t, code, errs)
+	out := succeeds(t, on(f, "release", "job", "--value", "v")...)
 	assert.Contains(t, out, "deleted on 3 of 5")
 	assert.Equal(t, 2, strings.Count(out, "may hold it until its TTL ends"))
 
-	code, out, errs = redlockCommand(t, on(f, "release", "mixed", "--force", "--yes")...)
+	code, out, errs := redlockCommand(t, on(f, "release", "mixed", "--force", "--yes")...)
 	assert.Equal(t, exitFailed, code, "too few are known to be free of it")
 	assert.Contains(t, out, "another type")
 	assert.Contains(t, errs, "deleted on 2 of 5")
@@ -157,9 +140,7 @@ func TestReleaseSaysWhatItCouldNotDo(t *testing.T) {
 
 	tr.NoError(t, f.Kill(t.Context(), 2))
 	for _, args := range [][]string{{"--value", "v"}, {"--force", "--yes"}} {
-		code, _, errs = redlockCommand(t, on(f, append([]string{"release", "more"}, args...)...)...)
-		assert.Equal(t, exitNoQuorum, code)
-		assert.Contains(t, errs, "no quorum")
+		refuses(t, exitNoQuorum, "no quorum", on(f, append([]string{"release", "more"}, args...)...)...)
 		assert.Contains(t, errs, "refused")
 		assert.Equal(t, 1, strings.Count(errs, "\n"))
 	}
@@ -174,62 +155,47 @@ func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
 	for i := range 2 {
 		tr.NoError(t, f.Pause(t.Context(), i))
 	}
-	code, _, errs := redlockCommand(t, on(f, "release", "job", "--force", "--yes", "--dial-timeout", "100ms")...)
-	assert.Equal(t, exitNoQuorum, code)
-	assert.Contains(t, errs, "deleted on 1 of 3")
+	refuses(t, exitNoQuorum, "deleted on 1 of 3", on(f, "release", "job", "--force", "--yes", "--dial-timeout", "100ms")...)
 }
 
 // TestReleaseFreesAPermit, by the value that status shows, and leaves the others.
 func TestReleaseFreesAPermit(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 3)
-			slot := []string{keys.Slot("conv", 0), keys.Slot("conv", 1), keys.Slot("conv", 998)}
-			for i, key := range slot {
-				put(t, f.URLs(), key, strings.Repeat(string("abc"[i]), 40))
-			}
-			_, out, _ := redlockCommand(t, on(f, "status", "conv")...)
-			assert.Contains(t, out, "bbbbbbbbbbbb")
-			code, out, errs := redlockCommand(t, on(f, "release", "conv", "--value", "bbbbbbbbbbbb")...)
-			assert.Zero(t, code, errs)
-			assert.Equal(t, "conv, permit 1: deleted on 3 of 3 servers\n", out)
-			for i, want := range []bool{true, false, true} {
-				assert.Equal(t, want, has(t, f.URLs()[0], slot[i]) != "", slot[i])
-			}
-			code, out, errs = redlockCommand(t, on(f, "release", "conv", "--force", "--yes")...)
-			assert.Zero(t, code, errs)
-			assert.Contains(t, out, "conv, permit 0: deleted on 3 of 3 servers\nconv, permit 998: deleted on 3 of 3 servers\n")
-			for _, u := range f.URLs() {
-				assert.Empty(t, has(t, u, slot[0])+has(t, u, slot[2]))
-			}
-		})
-	}
+	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
+		slot := []string{keys.Slot("conv", 0), keys.Slot("conv", 1), keys.Slot("conv", 998)}
+		for i, key := range slot {
+			put(t, f.URLs(), key, strings.Repeat(string("abc"[i]), 40))
+		}
+		_, out, _ := redlockCommand(t, on(f, "status", "conv")...)
+		assert.Contains(t, out, "bbbbbbbbbbbb")
+		out = succeeds(t, on(f, "release", "conv", "--value", "bbbbbbbbbbbb")...)
+		assert.Equal(t, "conv, permit 1: deleted on 3 of 3 servers\n", out)
+		for i, want := range []bool{true, false, true} {
+			assert.Equal(t, want, has(t, f.URLs()[0], slot[i]) != "", slot[i])
+		}
+		out = succeeds(t, on(f, "release", "conv", "--force", "--yes")...)
+		assert.Contains(t, out, "conv, permit 0: deleted on 3 of 3 servers\nconv, permit 998: deleted on 3 of 3 servers\n")
+		for _, u := range f.URLs() {
+			assert.Empty(t, has(t, u, slot[0])+has(t, u, slot[2]))
+		}
+	})
 }
 
 // TestReleaseFreesAReader, by its value, and not what stands for all of them: without that a writer
 // could get in beside the others.
 func TestReleaseFreesAReader(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 3)
-			dead, alive := holdReader(t, f, "job", redlock.Renew(false)), holdReader(t, f, "job")
-			code, _, errs := redlockCommand(t, on(f, "release", "job", "--value", protocol.ReadersValue)...)
-			assert.Equal(t, exitUsage, code)
-			assert.Contains(t, errs, "stands for all readers")
-			code, out, errs := redlockCommand(t, on(f, "release", "job", "--value", dead.Value()[:12])...)
-			assert.Zero(t, code, errs)
-			assert.Equal(t, "job, reader "+dead.Value()[:12]+": deleted on 3 of 3 servers\n", out)
-			for _, u := range f.URLs() {
-				assert.False(t, isReader(t, u, "job", dead))
-				assert.True(t, isReader(t, u, "job", alive))
-			}
-			code, _, errs = redlockCommand(t, on(f, "release", "job", "--value", dead.Value())...)
-			assert.Equal(t, exitFailed, code)
-			assert.Contains(t, errs, "no server that answered holds job")
-		})
-	}
+	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
+		dead, alive := holdReader(t, f, "job", redlock.Renew(false)), holdReader(t, f, "job")
+		refuses(t, exitUsage, "stands for all readers", on(f, "release", "job", "--value", protocol.ReadersValue)...)
+		out := succeeds(t, on(f, "release", "job", "--value", dead.Value()[:12])...)
+		assert.Equal(t, "job, reader "+dead.Value()[:12]+": deleted on 3 of 3 servers\n", out)
+		for _, u := range f.URLs() {
+			assert.False(t, isReader(t, u, "job", dead))
+			assert.True(t, isReader(t, u, "job", alive))
+		}
+		refuses(t, exitFailed, "no server that answered holds job", on(f, "release", "job", "--value", dead.Value())...)
+	})
 }
 
 // TestReleaseDoesNotGuessReaders, where servers do not tell which they have.
@@ -254,25 +220,22 @@ func TestReleaseDoesNotGuessReaders(t *testing.T) {
 // TestReleaseByForceSparesLaterReaders: it frees those that it has shown.
 func TestReleaseByForceSparesLaterReaders(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 3)
-			first := holdReader(t, f, "job", redlock.Renew(false))
-			put(t, f.URLs()[:2], "mixed", "v")
-			put(t, f.URLs()[2:], "mixed", protocol.ReadersValue) // of readers that have gone
-			var later *redlock.Lock
-			for name, meanwhile := range map[string]func(){"job": func() { later = holdReader(t, f, "job") }, "mixed": func() {}} {
-				said, err := releaseBesides(t, f, name, meanwhile)
-				assert.NoError(t, err)
-				assert.NotContains(t, said, protocol.ReadersValue)
-			}
-			for _, u := range f.URLs() {
-				assert.False(t, isReader(t, u, "job", first))
-				assert.True(t, isReader(t, u, "job", later))
-				assert.Empty(t, has(t, u, "mixed"))
-			}
-		})
-	}
+	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
+		first := holdReader(t, f, "job", redlock.Renew(false))
+		put(t, f.URLs()[:2], "mixed", "v")
+		put(t, f.URLs()[2:], "mixed", protocol.ReadersValue) // of readers that have gone
+		var later *redlock.Lock
+		for name, meanwhile := range map[string]func(){"job": func() { later = holdReader(t, f, "job") }, "mixed": func() {}} {
+			said, err := releaseBesides(t, f, name, meanwhile)
+			assert.NoError(t, err)
+			assert.NotContains(t, said, protocol.ReadersValue)
+		}
+		for _, u := range f.URLs() {
+			assert.False(t, isReader(t, u, "job", first))
+			assert.True(t, isReader(t, u, "job", later))
+			assert.Empty(t, has(t, u, "mixed"))
+		}
+	})
 }
 
 func TestReleaseShowsNoPassword(t *testing.T) {

@@ -190,30 +190,27 @@ func TestResetChangesTheNumberOfServers(t *testing.T) {
 
 func TestResetShowsWhatIsRiskedAndWantsToBeConfirmed(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(string(kind), func(t *testing.T) {
-			f := startFleet(t, kind, 3)
-			reset(t, f.URLs())
-			before := has(t, f.URLs()[0], record.Key)
-			put(t, f.URLs()[:3], "nightly", "v")
-			code, out, errs := redlockCommand(t, on(f, "reset")...)
-			assert.Equal(t, exitUsage, code)
-			assert.Contains(t, errs, "--yes")
-			assert.Contains(t, out, "Locks that are held, 1: nightly.")
-			assert.Contains(t, out, "over", "the quarantine")
-			assert.Contains(t, out, "ago")
-			for i := range resetShown {
-				put(t, f.URLs()[i%3:i%3+1], fmt.Sprint("job:", i), "v")
-			}
-			_, out, _ = redlockCommand(t, on(f, "reset")...)
-			assert.Contains(t, out, "Locks that are held, 11: job:0, ")
-			assert.Contains(t, out, "and 1 more")
-			_, out, _ = redlockCommand(t, on(f, "reset", "--prefix", "job:")...)
-			assert.Contains(t, out, "held, 10: 0, 1,")
-			assert.Contains(t, out, "it has no record")
-			assert.Equal(t, before, has(t, f.URLs()[0], record.Key))
-		})
-	}
+	onKinds(t, 3, func(t *testing.T, f fleet.Fleet) {
+		reset(t, f.URLs())
+		before := has(t, f.URLs()[0], record.Key)
+		put(t, f.URLs()[:3], "nightly", "v")
+		code, out, errs := redlockCommand(t, on(f, "reset")...)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, errs, "--yes")
+		assert.Contains(t, out, "Locks that are held, 1: nightly.")
+		assert.Contains(t, out, "over", "the quarantine")
+		assert.Contains(t, out, "ago")
+		for i := range resetShown {
+			put(t, f.URLs()[i%3:i%3+1], fmt.Sprint("job:", i), "v")
+		}
+		_, out, _ = redlockCommand(t, on(f, "reset")...)
+		assert.Contains(t, out, "Locks that are held, 11: job:0, ")
+		assert.Contains(t, out, "and 1 more")
+		_, out, _ = redlockCommand(t, on(f, "reset", "--prefix", "job:")...)
+		assert.Contains(t, out, "held, 10: 0, 1,")
+		assert.Contains(t, out, "it has no record")
+		assert.Equal(t, before, has(t, f.URLs()[0], record.Key))
+	})
 
 	for typed, want := range map[string]string{"yes\n": "", "yes\r\n": "", "y\n": "not confirmed", "\n": "not confirmed", "": "not confirmed"} {
 		var errs bytes.Buffer

@@ -83,19 +83,19 @@ func play(ctx context.Context, f fleet.Fleet, n *Narrator) error {
 	return nil
 }
 
-// nodes returns the servers as nodes of a client, which waits for a busy machine.
-func (s *stage) nodes() ([]protocol.Node, error) {
-	return pool.OpenWith(s.fleet.URLs(), pool.DialTimeout(sceneTimeout))
-}
-
+// client returns a client that waits for a busy machine. The servers are new, or there for a
+// demonstration, so they need not remember locks from before.
 func (s *stage) client(opts ...redlock.LockerOption) (*redlock.Locker, error) {
-	nodes, err := s.nodes()
+	nodes, err := pool.OpenWith(s.fleet.URLs(), pool.DialTimeout(sceneTimeout))
 	if err != nil {
 		return nil, err
 	}
-	// The servers are new, or there for a demonstration, so they need not remember locks from
-	// before.
-	return redlock.New(nodes, append(opts, redlock.MemoryGuard(false), redlock.NodeTimeout(nodeTimeout))...)
+	return redlock.New(nodes, append([]redlock.LockerOption{redlock.MemoryGuard(false), redlock.NodeTimeout(nodeTimeout)}, opts...)...)
+}
+
+// guarded returns a client that trusts no server's memory.
+func (s *stage) guarded() (*redlock.Locker, error) {
+	return s.client(redlock.TTL(shortTTL), redlock.Fenced(), redlock.MemoryGuard(true))
 }
 
 // Observe implements redlock.Observer for ann.
@@ -279,7 +279,13 @@ func (s *stage) loseMajority(ctx context.Context) error {
 		return err
 	}
 	broken := time.Now()
-	if err := s.breakMajority(ctx, lock.Value()); err != nil {
+	if s.fleet.Kind() == fleet.Addrs { // whose servers are not the demo's to break
+		err = s.bob.ReleaseValue(ctx, lockName, lock.Value())
+	}
+	for i := 0; i < s.quorum() && s.fleet.Kind() != fleet.Addrs && err == nil; i++ {
+		err = s.fleet.Pause(ctx, i)
+	}
+	if err != nil {
 		return err
 	}
 	select {
@@ -310,20 +316,6 @@ func (s *stage) loseMajority(ctx context.Context) error {
 	}
 	s.shown("they answer again, and Bob has the lock")
 	return next.Release(ctx)
-}
-
-// breakMajority makes a majority of nodes stop answering or, where these are not the demo's to break,
-// all of them forget ann's lock.
-func (s *stage) breakMajority(ctx context.Context, value string) error {
-	if s.fleet.Kind() == fleet.Addrs {
-		return s.bob.ReleaseValue(ctx, lockName, value)
-	}
-	for i := range s.quorum() {
-		if err := s.fleet.Pause(ctx, i); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // forget shows the memory guard and fencing tokens, which the other scenes do
@@ -374,13 +366,4 @@ func (s *stage) forget(ctx context.Context) error {
 	}
 	s.shown("Dave has the lock when Carol's has ended; his token: %d", second.Fence())
 	return s.release(ctx, dave, second)
-}
-
-// guarded returns a client that trusts no server's memory.
-func (s *stage) guarded() (*redlock.Locker, error) {
-	nodes, err := s.nodes()
-	if err != nil {
-		return nil, err
-	}
-	return redlock.New(nodes, redlock.TTL(shortTTL), redlock.Fenced(), redlock.NodeTimeout(nodeTimeout))
 }
