@@ -105,34 +105,6 @@ func TestAWrongPasswordIsSaidButNotShown(t *testing.T) {
 	}
 }
 
-func TestDatabasesAreApart(t *testing.T) {
-	onEveryKind(t, func(t *testing.T, r *rig) {
-		urls := r.URLs()
-		for i := range urls {
-			urls[i] += "/3"
-		}
-		third, zeroth := open(t, urls), r.locker(t)
-		lock, same := acquire(t, third, "apart"), acquire(t, zeroth, "apart")
-		votes(t, lock, nodes)
-		votes(t, same, nodes)
-		for i := range nodes {
-			c, err := r.connect(i)
-			require.NoError(t, err)
-			defer c.Close()
-			value, err := redis.String(c.Do("GET", "apart"))
-			require.NoError(t, err)
-			assert.Equal(t, same.Value(), value)
-			_, err = c.Do("SELECT", 3)
-			require.NoError(t, err)
-			value, err = redis.String(c.Do("GET", "apart"))
-			require.NoError(t, err)
-			assert.Equal(t, lock.Value(), value)
-		}
-		require.NoError(t, lock.Release(context.Background()))
-		require.NoError(t, same.Release(context.Background()))
-	})
-}
-
 // startOnSocket starts a server with these arguments, and returns its socket. It ends with the test.
 func startOnSocket(t *testing.T, arguments ...string) (socket string) {
 	t.Helper()
