@@ -24,18 +24,24 @@ import (
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
 
-func TestTLS(t *testing.T) {
-	t.Parallel()
+// newTLSRig returns a rig that speaks TLS, and the authority of its certificate.
+func newTLSRig(t *testing.T) (*rig, *x509.CertPool) {
+	t.Helper()
 	https := httptest.NewTLSServer(nil) // for its certificate
 	defer https.Close()
-	r := newRig(t)
+	r, roots := newRig(t), x509.NewCertPool()
 	r.Close()
 	require.NoError(t, r.StartTLS(&tls.Config{Certificates: https.TLS.Certificates}))
+	roots.AddCert(https.Certificate())
+	return r, roots
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	r, roots := newTLSRig(t)
 	url := "rediss://" + r.Addr()
 	assert.ErrorContains(t, trouble(t, openNode(t, url), acquire("k", "v")), "TLS: its certificate is signed by an authority that is not trusted here")
 
-	roots := x509.NewCertPool()
-	roots.AddCert(https.Certificate())
 	n := openNode(t, url, TLS(&tls.Config{RootCAs: roots, ServerName: "example.com"}))
 	assert.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	byAddress := openNode(t, url, TLS(&tls.Config{RootCAs: roots}))
@@ -45,13 +51,7 @@ func TestTLS(t *testing.T) {
 // TestEachConnectionAsksForItsTLSConfiguration, so that authorities can be replaced.
 func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
 	t.Parallel()
-	https := httptest.NewTLSServer(nil) // for its certificate
-	defer https.Close()
-	r := newRig(t)
-	r.Close()
-	require.NoError(t, r.StartTLS(&tls.Config{Certificates: https.TLS.Certificates}))
-	roots := x509.NewCertPool()
-	roots.AddCert(https.Certificate())
+	r, roots := newTLSRig(t)
 	var now atomic.Pointer[func() (*tls.Config, error)]
 	is := func(f func() (*tls.Config, error)) { now.Store(&f) }
 	is(func() (*tls.Config, error) { return &tls.Config{RootCAs: x509.NewCertPool()}, nil })
@@ -81,11 +81,7 @@ func TestEachConnectionAsksForItsTLSConfiguration(t *testing.T) {
 // TestAFunctionOfTheTLSConfigurationThatHangsHoldsUpNothing.
 func TestAFunctionOfTheTLSConfigurationThatHangsHoldsUpNothing(t *testing.T) {
 	t.Parallel()
-	https := httptest.NewTLSServer(nil) // for its certificate
-	defer https.Close()
-	r := newRig(t)
-	r.Close()
-	require.NoError(t, r.StartTLS(&tls.Config{Certificates: https.TLS.Certificates}))
+	r, _ := newTLSRig(t)
 	hang := make(chan struct{})
 	defer close(hang)
 	n := openNode(t, "rediss://"+r.Addr(), DialTimeout(20*time.Millisecond), TLS(&tls.Config{
@@ -214,11 +210,8 @@ func TestADialFunctionMayAskForTheDescriptor(t *testing.T) {
 		askForTheDescriptor(t, url)
 		return
 	}
-	https := httptest.NewTLSServer(nil) // for its certificate
-	defer https.Close()
-	plain, secure := newRig(t), newRig(t)
-	secure.Close()
-	require.NoError(t, secure.StartTLS(&tls.Config{Certificates: https.TLS.Certificates}))
+	plain := newRig(t)
+	secure, _ := newTLSRig(t)
 	for _, url := range []string{plain.url(), "rediss://" + secure.Addr()} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
 		defer cancel()

@@ -68,9 +68,11 @@ func (c *conn) serve(ctx context.Context) error {
 	}
 	c.write()
 	<-read
-	c.sent.close()
+	unanswered := c.sent.close()
 	c.confirmation.settle(0, c.err)
-	c.failSent()
+	for _, k := range unanswered {
+		c.unanswered(k)
+	}
 	return c.err
 }
 
@@ -198,24 +200,15 @@ func (c *conn) settle(k wire.Call, a wire.Answer) {
 	c.confirmation.deliver(k, a.Reply)
 }
 
-// failSent replies to what was sent and not answered. The server may have run it, or may run it
+// unanswered replies to a call that was sent and not answered. The server may have run it, or may run it
 // yet.
-func (c *conn) failSent() {
-	unanswered := func(k wire.Call) {
+func (c *conn) unanswered(k wire.Call) {
+	for _, each := range k.Each() {
+		c.unanswered(each)
+	}
+	if k.Request != nil {
 		c.queue.retryLater(k)
 		c.queue.reply(k, protocol.Reply{Outcome: protocol.Unknown, Err: c.err})
-	}
-	for {
-		k, ok := c.sent.pop()
-		if !ok {
-			return
-		}
-		for _, each := range k.Each() {
-			unanswered(each)
-		}
-		if k.Request != nil {
-			unanswered(k)
-		}
 	}
 }
 

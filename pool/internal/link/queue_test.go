@@ -194,23 +194,27 @@ func TestTheWaitBeforeTheNextConnection(t *testing.T) {
 	}
 }
 
-// TestAFifoKeepsTheOrder, however it grows.
-func TestAFifoKeepsTheOrder(t *testing.T) {
+// TestAnswersAreForCallsInTheirOrder, however many are under way.
+func TestAnswersAreForCallsInTheirOrder(t *testing.T) {
 	t.Parallel()
-	var f fifo[int]
-	next := 0
-	for i := range 1000 {
-		f.push(i)
-		if i%3 == 0 {
-			v, ok := f.pop()
-			assert.True(t, ok && v == next)
-			next++
+	s, next, pushed := sent{period: time.Hour}, 0, 0
+	for round := range 300 {
+		var batch []wire.Call
+		for range 1 + round%7 {
+			batch = append(batch, wire.Call{Request: acquire("k"), Slot: pushed})
+			pushed++
+		}
+		s.push(batch)
+		for range round % 8 {
+			if k, ok := s.answered(); ok {
+				require.Equal(t, next, k.Slot)
+				next++
+			}
 		}
 	}
-	for ; next < 1000; next++ {
-		v, ok := f.pop()
-		require.True(t, ok && v == next)
-	}
-	_, ok := f.pop()
-	assert.False(t, ok)
+	require.Positive(t, next)
+	assert.Less(t, cap(s.calls), 1000)
+	left := s.close()
+	require.Len(t, left, pushed-next)
+	assert.Equal(t, next, left[0].Slot)
 }

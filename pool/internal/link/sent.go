@@ -18,7 +18,8 @@ type sent struct {
 	stalled func()        // is called when the first in line has not been answered for stallTicks periods
 
 	mu      sync.Mutex // guards all fields below
-	calls   fifo[wire.Call]
+	calls   []wire.Call
+	head    int    // of calls: those before have been answered
 	parts   int    // answers that the first of them has had
 	replies uint64 // so far
 	timer   *time.Timer
@@ -32,10 +33,13 @@ type sent struct {
 func (s *sent) push(batch []wire.Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range batch {
-		s.calls.push(batch[i])
+	if s.head > len(s.calls)/2 { // so that a call is moved once at most on average
+		n := copy(s.calls, s.calls[s.head:])
+		clear(s.calls[n:])
+		s.calls, s.head = s.calls[:n], 0
 	}
-	if s.running || s.closed || s.calls.size == 0 {
+	s.calls = append(s.calls, batch...)
+	if s.running || s.closed || s.head == len(s.calls) {
 		return
 	}
 	s.running, s.before, s.silent = true, s.replies, 0
@@ -51,25 +55,28 @@ func (s *sent) answered() (k wire.Call, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replies++
-	if first := s.calls.first(); first != nil {
-		if s.parts++; s.parts < first.Answers() {
-			return *first, true
+	if s.head < len(s.calls) {
+		if s.parts++; s.parts < s.calls[s.head].Answers() {
+			return s.calls[s.head], true
 		}
 		s.parts = 0
 	}
-	return s.calls.pop()
+	return s.pop()
 }
 
-// pop returns the call that is the first in line.
+// pop returns the first in line, and lets go of what it holds. The caller holds mu.
 func (s *sent) pop() (k wire.Call, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls.pop()
+	if s.head == len(s.calls) {
+		return k, false
+	}
+	k, s.calls[s.head] = s.calls[s.head], k
+	s.head++
+	return k, true
 }
 
 func (s *sent) tick() {
 	s.mu.Lock()
-	if s.closed || s.calls.size == 0 {
+	if s.closed || s.head == len(s.calls) {
 		s.running = false
 		s.mu.Unlock()
 		return
@@ -89,48 +96,13 @@ func (s *sent) tick() {
 	}
 }
 
-// close stops the timer.
-func (s *sent) close() {
+// close stops the timer, and returns what has not been answered.
+func (s *sent) close() []wire.Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-}
-
-// A fifo is a queue in a ring that grows. The zero value is empty.
-type fifo[T any] struct {
-	ring []T // its length is zero or a power of two
-	head int
-	size int
-}
-
-func (f *fifo[T]) push(v T) {
-	if f.size == len(f.ring) {
-		ring := make([]T, max(16, 2*len(f.ring)))
-		n := copy(ring, f.ring[f.head:])
-		copy(ring[n:], f.ring[:f.head])
-		f.ring, f.head = ring, 0
-	}
-	f.ring[(f.head+f.size)&(len(f.ring)-1)] = v
-	f.size++
-}
-
-// first returns what is popped next; nil: nothing is.
-func (f *fifo[T]) first() *T {
-	if f.size == 0 {
-		return nil
-	}
-	return &f.ring[f.head]
-}
-
-func (f *fifo[T]) pop() (v T, ok bool) {
-	if f.size == 0 {
-		return v, false
-	}
-	v, f.ring[f.head] = f.ring[f.head], v // v is zero: let go of what it held
-	f.head = (f.head + 1) & (len(f.ring) - 1)
-	f.size--
-	return v, true
+	return s.calls[s.head:]
 }
