@@ -217,21 +217,19 @@ func TestContentionStaysContention(t *testing.T) {
 	}
 }
 
-// TestACallerWithAnIntervalKeepsNobodyWaiting: it sleeps on a schedule of its
-// own, and a caller behind it in a line would sleep as long.
-func TestACallerWithAnIntervalKeepsNobodyWaiting(t *testing.T) {
+// TestACallerWithAnIntervalKeepsIt although the lock is released in its process meanwhile, and keeps no other waiting: a
+// caller behind it in a line would sleep as long.
+func TestACallerWithAnIntervalKeepsIt(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
 		lock := take(t, l, "x")
-		go l.Acquire(t.Context(), "x", redlock.RetryInterval(time.Hour))
-		synctest.Wait()
+		start := time.Now()
+		late := waits(t.Context(), t, l, redlock.RetryInterval(time.Minute))
 		time.AfterFunc(time.Second, func() { lock.Release(t.Context()) })
-		assert.Less(t, took(func() {
-			second, err := l.Acquire(t.Context(), "x")
-			if assert.NoError(t, err) {
-				assert.NoError(t, second.Release(t.Context()))
-			}
-		}), 2*time.Second)
+		assert.NoError(t, waited(t, l, "x").Release(t.Context()))
+		assert.Less(t, time.Since(start), 2*time.Second)
+		<-late
+		assert.Equal(t, time.Minute+rtt, time.Since(start))
 	})
 }
 
@@ -310,19 +308,6 @@ func TestRetriesAreCountedAndKeepTheInterval(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestARetryIntervalIsKeptTo although the lock is released in the process meanwhile.
-func TestARetryIntervalIsKeptTo(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		lock := take(t, l, "x")
-		time.AfterFunc(time.Second, func() { lock.Release(t.Context()) })
-		assert.Equal(t, time.Minute+rtt, took(func() {
-			_, err := l.Acquire(t.Context(), "x", redlock.RetryInterval(time.Minute))
-			assert.NoError(t, err)
-		}))
-	})
 }
 
 // ways are the ways to wait for a lock.

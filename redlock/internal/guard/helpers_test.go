@@ -40,8 +40,7 @@ type server struct {
 	record string
 	dies   time.Duration // when the record does, by its clock; zero: never
 	down   bool
-	silent bool          // it does not answer for its record
-	slow   time.Duration // for how long an answer for its record is longer under way
+	silent bool // it does not answer for its record
 }
 
 type key0 struct {
@@ -277,7 +276,6 @@ func (c *client) runs() {
 		}
 		c.now = c.now.Add(leg)
 		for i, a := range sent {
-			c.now = c.now.Add(c.servers[a.Node].slow)
 			c.guard.Record(a.Node, a.Sent, c.now, &replies[i])
 		}
 	}
