@@ -32,7 +32,7 @@ func five(t *testing.T) fleet.Fleet {
 }
 
 func init() {
-	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "append": appendToFile, "deaf": deaf, "brief": briefly, "listen": listen, "leave": leave, "leave-deaf": leaveDeaf}
+	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "append": appendToFile, "deaf": deaf, "brief": briefly, "listen": listen, "leave": leave}
 }
 
 // oracle takes a lock of the operating system's. It is held while the process lives and free when it
@@ -105,11 +105,6 @@ func leave() int {
 	fmt.Println("held")
 	time.Sleep(2 * endless) // it must end even if redlock cannot end it
 	return 0
-}
-
-func leaveDeaf() int {
-	signal.Ignore(syscall.SIGTERM)
-	return leave()
 }
 
 var untilDeath *os.File // not to be closed by the garbage collector
