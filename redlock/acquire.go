@@ -287,9 +287,3 @@ func (c *call) errorIn(p *place, name string, f *core.Failure, ended error) erro
 	}
 	return e
 }
-
-// quorumError is the error of a request that no node was asked.
-func (p *place) quorumError(op protocol.Op, name string, kind error) *QuorumError {
-	n := len(p.nodes)
-	return &QuorumError{Op: op.String(), Name: name, Err: kind, Nodes: n, Quorum: n/2 + 1}
-}

@@ -66,7 +66,7 @@ func (p *place) releaseValue(ctx context.Context, name, value string) error {
 		Op: protocol.OpRelease, Key: key, Value: value, TTL: p.locker.settings.ttl, Timeout: p.locker.settings.timeout(), MayHold: true,
 	}, tag)
 	defer p.engine.Changed(key)
-	poll.Wait(ctx, func(t quorum.Tally) bool { return t.Verdict() == quorum.Won || t.Gone() })
+	poll.Wait(ctx, engine.Decided)
 	return p.unmet(ctx, name, poll, ErrLost)
 }
 

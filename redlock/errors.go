@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/redquorum/redquorum/internal/alike"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/group"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
 )
@@ -358,10 +360,19 @@ var kinds = map[core.Kind]error{
 	core.NoToken:      errNoToken,
 }
 
+// nodes are those of a place, of which its errors tell.
+type nodes []protocol.Node
+
+// quorumError is the error of a request that no node was asked.
+func (ns nodes) quorumError(op protocol.Op, name string, kind error) *QuorumError {
+	n := len(ns)
+	return &QuorumError{Op: op.String(), Name: name, Err: kind, Nodes: n, Quorum: n/2 + 1}
+}
+
 // errorOf makes the error of a failure. ended is the error of the caller's context, if that ended
 // the waiting.
-func (p *place) errorOf(op protocol.Op, name string, f *core.Failure, ended error) *QuorumError {
-	e := p.quorumError(op, name, kinds[f.Kind])
+func (ns nodes) errorOf(op protocol.Op, name string, f *core.Failure, ended error) *QuorumError {
+	e := ns.quorumError(op, name, kinds[f.Kind])
 	e.Votes, e.Remaining, e.Outage, e.isHere = f.Votes, f.Remaining, f.Outage, f.Kind == core.ByUs
 	if ended != nil {
 		e.before, e.Err = e.Err, ended
@@ -369,20 +380,38 @@ func (p *place) errorOf(op protocol.Op, name string, f *core.Failure, ended erro
 	if f.Owner != "" {
 		e.Holder = parseLabel(f.Owner)
 	}
-	for i := range p.nodes {
+	for i := range ns {
 		if f.Silent.Has(i) {
-			e.Causes = multierror.Append(e.Causes, &NodeError{Node: p.nodes[i].String(), Err: errNoAnswer, After: f.Took})
+			e.Causes = multierror.Append(e.Causes, ns.cause(op, core.Answer{Node: i, After: f.Took}))
 		} else if j := slices.IndexFunc(f.Answers, func(a core.Answer) bool { return a.Node == i }); j >= 0 {
-			e.Causes = multierror.Append(e.Causes, p.cause(op, f.Answers[j]))
+			e.Causes = multierror.Append(e.Causes, ns.cause(op, f.Answers[j]))
 		}
 	}
 	return e
 }
 
-// cause is what a node said that did not grant.
-func (p *place) cause(op protocol.Op, a core.Answer) *NodeError {
-	e := &NodeError{Node: p.nodes[a.Node].String(), Err: a.Err, After: a.After}
+// unmet returns why a quorum has not done what a poll asked, or nil if it has. gone is the kind where
+// a majority cannot do it any more.
+func (ns nodes) unmet(ctx context.Context, name string, poll *engine.Poll, gone error) error {
+	f := poll.Failure()
+	if f == nil {
+		return nil
+	}
+	e := ns.errorOf(poll.Op(), name, f, nil)
+	if f.Kind == core.NotHeld {
+		e.Err = gone
+	} else {
+		e.Err = cmp.Or(ctx.Err(), e.Err)
+	}
+	return e
+}
+
+// cause is what a node said that did not grant, or that it has said nothing.
+func (ns nodes) cause(op protocol.Op, a core.Answer) *NodeError {
+	e := &NodeError{Node: ns[a.Node].String(), Err: a.Err, After: a.After}
 	switch {
+	case a.Outcome == 0:
+		e.Err = errNoAnswer
 	case a.Outcome == protocol.Granted:
 		e.Err = errLowToken
 	case a.Outcome == protocol.Refused && op == protocol.OpMark:

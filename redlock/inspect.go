@@ -5,11 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
-
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -118,14 +115,14 @@ func (p *place) inspect(ctx context.Context, name string, k int) (all []*Inspect
 		polls[slot] = p.engine.Ask(protocol.Request{Op: protocol.OpInspect, Key: keys.Slot(p.prefix+name, slot), Timeout: timeout}, tag)
 	}
 	for _, poll := range polls {
-		poll.Wait(ctx, nil)
+		poll.Wait(ctx, engine.All)
 		in := &Inspection{Name: name, Nodes: make([]NodeState, len(p.nodes))}
 		for i, r := range poll.Replies {
 			state := NodeState{Node: p.nodes[i].String()}
 			if r.Outcome == protocol.Granted {
 				state.Value, state.TTL, state.Stuck, state.Holder = r.Value, r.TTL, r.TTL == protocol.NoTTL, HolderOf(r.Value)
 			} else {
-				state.Err = p.causeIn(poll, i)
+				state.Err = p.cause(poll.Op(), poll.Answer(i))
 			}
 			in.Nodes[i] = state
 		}
@@ -135,36 +132,4 @@ func (p *place) inspect(ctx context.Context, name string, k int) (all []*Inspect
 		}
 	}
 	return all, err
-}
-
-// causeIn is why a node did not do what a poll asked.
-func (p *place) causeIn(poll *engine.Poll, node int) *NodeError {
-	r := poll.Replies[node]
-	if r.Outcome == 0 {
-		return &NodeError{Node: p.nodes[node].String(), Err: errNoAnswer, After: p.locker.settings.clock.Now().Sub(poll.Start)}
-	}
-	return p.cause(poll.Op(), core.Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, After: poll.After[node]})
-}
-
-// unmet returns why a quorum has not done what a poll asked, or nil if it has. gone is the kind where a majority
-// cannot do it any more.
-func (p *place) unmet(ctx context.Context, name string, poll *engine.Poll, gone error) error {
-	kind := ErrNoQuorum
-	switch t := poll.Tally; {
-	case t.Verdict() == quorum.Won:
-		return nil
-	case t.Gone():
-		kind = gone
-	case ctx.Err() != nil:
-		kind = ctx.Err()
-	}
-	e := p.quorumError(poll.Op(), name, kind)
-	e.Votes = poll.Tally.Granted
-	isLate := p.locker.settings.clock.Now() >= poll.Start.Add(p.locker.settings.timeout())
-	for i, r := range poll.Replies {
-		if r.Outcome != protocol.Granted && (r.Outcome != 0 || isLate) {
-			e.Causes = multierror.Append(e.Causes, p.causeIn(poll, i))
-		}
-	}
-	return e
 }

@@ -203,6 +203,19 @@ func (k *Lock) earliest() (at clock.Instant) {
 	return at
 }
 
+// places returns those in which the Lock is held.
+func (k *Lock) places() (places []*place) {
+	if k.parts == nil {
+		return []*place{k.at}
+	}
+	for _, p := range k.parts {
+		if !slices.Contains(places, p.at) {
+			places = append(places, p.at)
+		}
+	}
+	return places
+}
+
 // event makes one of the Lock.
 func (k *Lock) event(kind EventKind) Event {
 	e := Event{Kind: kind, Context: k.call.ctx, Name: k.name, Group: k.at.name}

@@ -35,10 +35,10 @@ type Locker struct {
 
 // A place is a group of servers, as the Locker uses it.
 type place struct {
-	locker  *Locker
-	name    string // of the group; empty for New
-	prefix  string // of the keys
-	nodes   []protocol.Node
+	locker *Locker
+	name   string // of the group; empty for New
+	prefix string // of the keys
+	nodes
 	engine  *engine.Engine
 	permits *semaphore.Semaphores
 	member  *group.Place // nil for New

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/core"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
+	"github.com/redquorum/redquorum/redlock/internal/engine"
 )
 
 // A mark is a number beside a lock, under the key redlock:once:{KEY}, that only rises. It outlives
@@ -38,47 +37,7 @@ func (k *Lock) Mark(ctx context.Context) (int64, error) {
 	if ctx == nil {
 		return 0, nilContext(protocol.OpMark, k.name)
 	}
-	if err := k.markable(); err != nil {
-		return 0, err
-	}
-	highest, of := int64(0), k.held()
-	for _, p := range k.places() {
-		poll := p.engine.Ask(protocol.Request{Op: protocol.OpInspect, Key: keys.Mark.Of(p.prefix + k.name), Timeout: k.settings.timeout()}, of)
-		poll.Wait(ctx, nil)
-		if err := k.notHeld(); err != nil {
-			return 0, err
-		}
-		for i := range poll.Replies {
-			r := &poll.Replies[i]
-			if r.Outcome != protocol.Granted {
-				continue
-			}
-			mark, err := parseMark(r.Value)
-			if err != nil {
-				poll.Tally.Granted--
-				*r = protocol.Reply{Outcome: protocol.Failed, Err: err}
-				poll.Tally.Add(r.Outcome)
-				continue
-			}
-			highest = max(highest, mark)
-		}
-		if err := p.unmet(ctx, k.name, poll, ErrNoQuorum); err != nil {
-			return 0, err
-		}
-	}
-	return highest, nil
-}
-
-// parseMark reads what a node holds. A number of other digits than the scripts write is none.
-func parseMark(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 53)
-	if err != nil {
-		return 0, fmt.Errorf("its mark is no number (delete the key %s* on this node when the tick is over)", keys.Mark)
-	}
-	return int64(n), nil
+	return k.askMarks(ctx, protocol.Request{Op: protocol.OpInspect})
 }
 
 // RaiseMark raises the lock's mark to a higher number, for at least life, in whole milliseconds.
@@ -98,23 +57,35 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 	case life < time.Millisecond || life > 10*maxTTL:
 		return fmt.Errorf("redlock: mark %q: a life of %v must be between %v and %v", k.name, life, time.Millisecond, 10*maxTTL)
 	}
+	_, err := k.askMarks(ctx, protocol.Request{Op: protocol.OpMark, Mark: to, TTL: life.Truncate(time.Millisecond)})
+	return err
+}
+
+// askMarks asks all nodes about the mark, while the lock is held. The highest is of an inspection.
+func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64, err error) {
 	if err := k.markable(); err != nil {
-		return err
+		return 0, err
 	}
-	of := k.held()
+	isEnough, gone, of := engine.All, ErrNoQuorum, k.held()
+	if r.Op == protocol.OpMark {
+		isEnough, gone = engine.Decided, ErrMarked
+	}
+	r.Timeout = k.settings.timeout()
 	for _, p := range k.places() {
-		poll := p.engine.Ask(protocol.Request{
-			Op: protocol.OpMark, Key: keys.Mark.Of(p.prefix + k.name), Mark: to, TTL: life.Truncate(time.Millisecond), Timeout: k.settings.timeout(),
-		}, of)
-		poll.Wait(ctx, func(t quorum.Tally) bool { return t.Verdict() == quorum.Won || t.Gone() })
+		r.Key = keys.Mark.Of(p.prefix + k.name)
+		poll := p.engine.Ask(r, of)
+		poll.Wait(ctx, isEnough)
 		if err := k.notHeld(); err != nil {
-			return err
+			return 0, err
 		}
-		if err := p.unmet(ctx, k.name, poll, ErrMarked); err != nil {
-			return err
+		if r.Op == protocol.OpInspect {
+			highest = slices.Max(append(poll.Marks(), highest))
+		}
+		if err := p.unmet(ctx, k.name, poll, gone); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return highest, nil
 }
 
 // held is the call whose events are about the lock, and not about its acquisition.
@@ -141,17 +112,4 @@ func (k *Lock) notHeld() error {
 		return &loss{name: k.name}
 	}
 	return k.failed(context.Background(), protocol.OpMark, &core.Failure{Kind: core.NotHeld})
-}
-
-// places returns those in which the Lock is held.
-func (k *Lock) places() (places []*place) {
-	if k.parts == nil {
-		return []*place{k.at}
-	}
-	for _, p := range k.parts {
-		if !slices.Contains(places, p.at) {
-			places = append(places, p.at)
-		}
-	}
-	return places
 }

@@ -206,12 +206,6 @@ type Result struct {
 	Failure *core.Failure
 }
 
-// A Target is what a caller wants to lock: a key of an engine.
-type Target struct {
-	Engine *Engine
-	Key    string
-}
-
 // TryAll tries each of the targets once. The requests for all are submitted before any is waited for, so they share
 // packets. An error is the context's, and the Results are what there was by then.
 func TryAll(ctx context.Context, targets []Target, t *core.Terms) (results []Result, err error) {
@@ -229,26 +223,4 @@ func TryAll(ctx context.Context, targets []Target, t *core.Terms) (results []Res
 		err = cmp.Or(err, interrupted)
 	}
 	return results, err
-}
-
-// IsWanted reports whether a caller of this process has the lock or competes for it.
-func (e *Engine) IsWanted(key string) bool {
-	return e.is(key, func(k *core.Key, _ clock.Instant) bool { return k.IsWanted() })
-}
-
-// IsKnown reports whether the key is wanted here, or other processes have wanted it within the last second.
-func (e *Engine) IsKnown(key string) bool {
-	return e.is(key, (*core.Key).IsKnown)
-}
-
-// IsTurnOver reports whether a caller that waits would let other processes go first.
-func (e *Engine) IsTurnOver(key string) bool { return e.is(key, (*core.Key).IsTurnOver) }
-
-func (e *Engine) is(key string, so func(*core.Key, clock.Instant) bool) bool {
-	n := e.lock(key, false)
-	if n == nil {
-		return false
-	}
-	defer n.mu.Unlock()
-	return so(&n.key, e.clock.Now())
 }

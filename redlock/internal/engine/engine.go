@@ -113,7 +113,7 @@ func New(c Config) *Engine {
 		of.Nodes = len(c.Nodes)
 		e.group.Epoch, e.judge = of.Key, &judge{engine: e, guard: guard.New(of)}
 	}
-	e.servers.of = make([]atomic.Pointer[server], len(c.Nodes))
+	e.servers.nodes, e.servers.of = c.Nodes, make([]atomic.Pointer[server], len(c.Nodes))
 	for i, n := range c.Nodes {
 		e.group.Lots = append(e.group.Lots, hash.Text(hash.Basis, n.String()))
 		if _, ok := n.(protocol.Watchable); ok {
@@ -340,6 +340,12 @@ func (w call) grant(ctx context.Context) (Lock, *core.Failure, error) {
 	return Lock{}, &core.Failure{Kind: core.Stale, At: now}, ctx.Err()
 }
 
+// A Target is what a caller wants to lock: a key of an engine.
+type Target struct {
+	Engine *Engine
+	Key    string
+}
+
 // Target returns what is locked.
 func (l Lock) Target() Target { return Target{l.entry.engine, l.Key()} }
 
@@ -405,6 +411,28 @@ func (l Lock) Deadline() clock.Instant {
 		return 0
 	}
 	return l.Hold.Deadline()
+}
+
+// IsWanted reports whether a caller of this process has the lock or competes for it.
+func (e *Engine) IsWanted(key string) bool {
+	return e.is(key, func(k *core.Key, _ clock.Instant) bool { return k.IsWanted() })
+}
+
+// IsKnown reports whether the key is wanted here, or other processes have wanted it within the last second.
+func (e *Engine) IsKnown(key string) bool {
+	return e.is(key, (*core.Key).IsKnown)
+}
+
+// IsTurnOver reports whether a caller that waits would let other processes go first.
+func (e *Engine) IsTurnOver(key string) bool { return e.is(key, (*core.Key).IsTurnOver) }
+
+func (e *Engine) is(key string, so func(*core.Key, clock.Instant) bool) bool {
+	n := e.lock(key, false)
+	if n == nil {
+		return false
+	}
+	defer n.mu.Unlock()
+	return so(&n.key, e.clock.Now())
 }
 
 // Entries returns how many keys the engine has.

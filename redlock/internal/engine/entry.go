@@ -128,7 +128,7 @@ func (n *entry) send(f core.Effect) {
 // hear takes a node's answer.
 func (n *entry) hear(b *core.Ballot, node int, reply *protocol.Reply) {
 	n.mu.Lock()
-	n.engine.isFirst(node, reply, b.IsFirst)
+	n.engine.servers.isFirst(node, reply, b.IsFirst)
 	n.engine.tell(b, node, reply)
 	if !n.key.Count(b, node, reply) {
 		n.mu.Unlock()

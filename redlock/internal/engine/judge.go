@@ -47,7 +47,7 @@ func (j *judge) isNear(token int64) bool {
 func (j *judge) hear(t *trial, node int, reply *protocol.Reply) {
 	verdict := guard.Judged
 	j.happen(func(now clock.Instant) {
-		if !j.engine.isFirst(node, reply, t.servers.AddNew) {
+		if !j.engine.servers.isFirst(node, reply, t.servers.AddNew) {
 			return
 		}
 		if t.HadKey = t.ballot.HadKey; now >= t.ballot.HadUntil {

@@ -1,11 +1,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
@@ -55,12 +60,17 @@ func (p *Poll) Receive(node int, r protocol.Reply) {
 	e.count(-1)
 }
 
-// Wait counts answers until there are enough (nil: all), or the request's Timeout is over, or the context ends. It
+// All and Decided tell when there are enough answers to a Poll: when there are all, or when a quorum has done what
+// was asked, or a majority cannot.
+func All(t quorum.Tally) bool     { return t.Pending() == 0 }
+func Decided(t quorum.Tally) bool { return t.Verdict() == quorum.Won || t.Gone() }
+
+// Wait counts answers until there are enough or all, or the request's Timeout is over, or the context ends. It
 // is called once.
 func (p *Poll) Wait(ctx context.Context, isEnough func(quorum.Tally) bool) {
 	over := make(chan struct{})
 	defer p.engine.clock.AfterFunc(p.Start.Add(p.req.Timeout).Sub(p.engine.clock.Now()), func() { close(over) }).Stop()
-	for p.Tally.Pending() > 0 && (isEnough == nil || !isEnough(p.Tally)) {
+	for !All(p.Tally) && !isEnough(p.Tally) {
 		select {
 		case a := <-p.answers: // also one that came before the end, which would win half of the time
 			p.add(a)
@@ -79,19 +89,61 @@ func (p *Poll) Wait(ctx context.Context, isEnough func(quorum.Tally) bool) {
 }
 
 func (p *Poll) add(a pollAnswer) {
-	p.engine.isFirst(a.node, &a.reply, p.Tally.IsFirst)
+	p.engine.servers.isFirst(a.node, &a.reply, p.Tally.IsFirst)
 	p.Tally.Add(a.reply.Outcome)
 	p.Replies[a.node], p.After[a.node] = a.reply, a.at.Sub(p.Start)
 }
 
-// Silent returns the nodes that have not answered.
-func (p *Poll) Silent() (set quorum.Set) {
+// Failure returns why no quorum has done what was asked, or nil if one has. Its Kind is NotHeld where a majority
+// cannot do it any more, and NoQuorum where too few have answered.
+func (p *Poll) Failure() *core.Failure {
+	now := p.engine.clock.Now()
+	f := &core.Failure{Kind: core.NoQuorum, At: now, Took: now.Sub(p.Start), Votes: p.Tally.Granted}
+	switch {
+	case p.Tally.Verdict() == quorum.Won:
+		return nil
+	case p.Tally.Gone():
+		f.Kind = core.NotHeld
+	}
 	for i, r := range p.Replies {
-		if r.Outcome == 0 {
-			set.Add(i)
+		switch {
+		case r.Outcome != protocol.Granted && r.Outcome != 0:
+			f.Answers = append(f.Answers, p.Answer(i))
+		case r.Outcome == 0 && f.Took >= p.req.Timeout:
+			f.Silent.Add(i)
 		}
 	}
-	return set
+	return f
+}
+
+// Answer returns what a node has said. Without an Outcome it has said nothing for so long.
+func (p *Poll) Answer(node int) core.Answer {
+	r, after := p.Replies[node], p.After[node]
+	if r.Outcome == 0 {
+		after = p.engine.clock.Now().Sub(p.Start)
+	}
+	return core.Answer{Node: node, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, After: after}
+}
+
+// Marks returns the marks of the nodes that have told theirs, zero for none. A mark of other digits than the scripts
+// write is a fault of its node.
+func (p *Poll) Marks() (marks []int64) {
+	for i := range p.Replies {
+		r := &p.Replies[i]
+		if r.Outcome != protocol.Granted {
+			continue
+		}
+		mark, err := strconv.ParseUint(cmp.Or(r.Value, "0"), 10, 53)
+		if err != nil {
+			*r = protocol.Reply{Outcome: protocol.Failed,
+				Err: fmt.Errorf("its mark is no number (delete the key %s* on this node when the tick is over)", keys.Mark)}
+			p.Tally.Granted--
+			p.Tally.Add(r.Outcome)
+			continue
+		}
+		marks = append(marks, int64(mark))
+	}
+	return marks
 }
 
 // Changed has the key looked at, as if all nodes had hinted at it. Nodes do not hint at what their own client does.

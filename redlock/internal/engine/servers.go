@@ -13,8 +13,9 @@ import (
 // servers tell apart the processes behind the nodes. A server that is given by two addresses or databases has one
 // vote in each ballot. Where a node stays at its server, which is nearly always, no mutex is taken.
 type servers struct {
-	mu sync.Mutex
-	of []atomic.Pointer[server] // by node: the one that has answered last; changed under mu
+	nodes []protocol.Node
+	mu    sync.Mutex
+	of    []atomic.Pointer[server] // by node: the one that has answered last; changed under mu
 }
 
 type server struct {
@@ -60,14 +61,14 @@ func (s *servers) twin(node int, process string) int {
 
 // isFirst reports whether the server has not replied yet, which note tells and notes. If it has, its reply is
 // changed: a server has one vote, by however many nodes.
-func (e *Engine) isFirst(node int, reply *protocol.Reply, note func(server int) bool) bool {
-	if reply.Run == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused || note(e.servers.answers(node, reply.Run)) {
+func (s *servers) isFirst(node int, reply *protocol.Reply, note func(server int) bool) bool {
+	if reply.Run == "" || reply.Outcome != protocol.Granted && reply.Outcome != protocol.Refused || note(s.answers(node, reply.Run)) {
 		return true
 	}
 	process, _, _ := strings.Cut(reply.Run, "/")
-	other := e.servers.twin(node, process)
+	other := s.twin(node, process)
 	if other >= 0 {
-		guard.Disown(reply, e.nodes[other].String())
+		guard.Disown(reply, s.nodes[other].String())
 	}
 	return other < 0
 }

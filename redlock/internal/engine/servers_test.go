@@ -35,7 +35,7 @@ func TestAServerHasOneVote(t *testing.T) {
 	terms := core.Terms{TTL: time.Minute, Timeout: time.Minute}
 	votes := func() int {
 		p := e.Ask(protocol.Request{Op: protocol.OpInspect, Key: "job", Timeout: time.Minute}, nil)
-		p.Wait(t.Context(), nil)
+		p.Wait(t.Context(), engine.All)
 		return p.Tally.Granted
 	}
 	for range 20 { // in any order

@@ -9,7 +9,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
-	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
@@ -36,22 +35,10 @@ func (g *Groups) look(ctx context.Context) (seen []sight) {
 func (p *Place) ask(ctx context.Context) func() sight {
 	poll := p.poll(protocol.Request{Op: protocol.OpInspect})
 	return func() (s sight) {
-		poll.Wait(ctx, nil)
-		var marks []int64
-		for i := range poll.Replies {
-			r := &poll.Replies[i]
-			if r.Outcome != protocol.Granted {
-				continue
-			}
-			mark, err := parseMark(r.Value)
-			if err != nil {
-				*r = protocol.Reply{Outcome: protocol.Failed, Err: err}
-				continue
-			}
-			marks = append(marks, mark)
-		}
-		if err := p.unmet(ctx, poll, len(marks)); err != nil {
-			return sight{err: err}
+		poll.Wait(ctx, engine.All)
+		marks := poll.Marks()
+		if f := poll.Failure(); f != nil {
+			return sight{err: &Failure{Group: p.Name(), Err: ctx.Err(), Failure: f}}
 		}
 		slices.Sort(marks)
 		highest := marks[len(marks)-1]
@@ -63,18 +50,6 @@ func (p *Place) ask(ctx context.Context) func() sight {
 			written:  time.Unix(highest&(1<<stageBits-1)*60, 0),
 		}
 	}
-}
-
-// parseMark reads what a node has: nothing, or a number.
-func parseMark(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, err := strconv.ParseUint(text, 10, 53)
-	if err != nil {
-		return 0, fmt.Errorf("its mark is no number (delete the key %s* on this node): %w", keys.Mark, err)
-	}
-	return int64(n), nil
 }
 
 // write raises the group's stage, or writes the same one anew. It returns when a majority has come
@@ -98,7 +73,7 @@ func (p *Place) write(ctx context.Context, to stage) error {
 // writeFirst writes a stage on servers that have none. One that comes late changes nothing on others.
 func (p *Place) writeFirst(ctx context.Context, first stage) {
 	mark := strconv.FormatInt(first.at(p.groups.config.Wall()), 10)
-	p.poll(protocol.Request{Op: protocol.OpAcquire, Value: mark}).Wait(ctx, nil)
+	p.poll(protocol.Request{Op: protocol.OpAcquire, Value: mark}).Wait(ctx, engine.All)
 }
 
 // poll asks all servers of the group about the mark. Its key has no group's prefix: groups that share servers meet
@@ -110,18 +85,4 @@ func (p *Place) poll(r protocol.Request) *engine.Poll {
 		r.TTL = markLife
 	}
 	return p.engine.Ask(r, nil)
-}
-
-// unmet returns why no quorum has told its mark, or nil.
-func (p *Place) unmet(ctx context.Context, poll *engine.Poll, told int) error {
-	if told >= poll.Tally.Quorum() {
-		return nil
-	}
-	f := &core.Failure{Kind: core.NoQuorum, At: p.groups.config.Clock.Now(), Votes: told, Silent: poll.Silent()}
-	for i, r := range poll.Replies {
-		if r.Outcome != protocol.Granted && r.Outcome != 0 {
-			f.Answers = append(f.Answers, core.Answer{Node: i, Outcome: r.Outcome, Err: r.Err, TTL: r.TTL, After: poll.After[i]})
-		}
-	}
-	return &Failure{Group: p.Name(), Err: ctx.Err(), Failure: f}
 }
