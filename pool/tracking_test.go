@@ -202,7 +202,8 @@ func TestAListenerThatIsGoneIsNoRefusal(t *testing.T) {
 	require.Equal(t, protocol.Granted, do(t, n, acquire("k", "v")).Outcome)
 	assert.Empty(t, w.hints)
 	r.fail("CLIENT TRACKING", "")
-	r.hangUp()
+	r.fail("SET", "BUSY Redis is busy running a script.") // which costs the connection
+	trouble(t, n, acquire("k2", "v"))
 	w.next()
 	assert.Zero(t, log.polls(n))
 }
