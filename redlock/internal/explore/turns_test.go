@@ -276,3 +276,22 @@ func TestTheSecondLookoutSeeksReaders(t *testing.T) {
 		assert.Less(t, r.longest, 20*time.Millisecond, "node %d is silent", silent)
 	}
 }
+
+// TestALockEndsBeforeItsKeys, where the clocks of servers run as much faster than the holder's as the drift allowance
+// covers. Another process waits for it.
+func TestALockEndsBeforeItsKeys(t *testing.T) {
+	t.Parallel()
+	terms := &core.Terms{TTL: time.Second, Timeout: 100 * time.Millisecond, Patience: time.Second}
+	network := &steady{Rand: rand.New(rand.NewPCG(5, 2)), trip: 20 * time.Microsecond, silent: -1}
+	r := newRelay(3, 2, 0, false, time.Hour, network)
+	r.once, r.processes[0].rate = true, 0.9955
+	for _, node := range r.nodes {
+		node.Server().SetRate(1.0045)
+	}
+	r.comes(0, terms, time.Millisecond)
+	r.comes(1, terms, 2*time.Millisecond)
+	for r.locks < 2 {
+		r.step()
+		require.Empty(t, r.problem)
+	}
+}
