@@ -149,15 +149,16 @@ func (c *call) terms() *core.Terms {
 	return t
 }
 
-// schedule is how a caller tries that does not wait in line; ok says that this one does not.
-func (c *call) schedule() (s engine.Schedule, ok bool) {
+// schedule is how the caller waits.
+func (c *call) schedule() engine.Schedule {
 	switch of := c.settings; {
 	case c.isTry:
-		return s, true
-	case of.retries != Forever || of.interval != 0:
-		return engine.Schedule{Retries: of.retries, Interval: of.interval}, true
+		return engine.Schedule{}
+	case of.retries == Forever && of.interval == 0:
+		return engine.Schedule{InLine: true}
+	default:
+		return engine.Schedule{Retries: of.retries, Interval: of.interval}
 	}
-	return s, false
 }
 
 // get acquires the lock. It begins anew if what it had ended before the caller could have it.
@@ -221,24 +222,13 @@ func (c *call) enterAll() (parts []part, err error) {
 }
 
 // takeOne takes one hold.
-func (k *Lock) takeOne(name string) (err error) {
-	k.one, err = k.ask(k.at, name, k.at.prefix+name)
-	k.has, k.token = &k.one, k.one.Token()
-	return err
-}
-
-// ask asks for a key in a place, and waits if the caller does.
-func (c *call) ask(p *place, name, key string) (lock engine.Lock, err error) {
-	var f *core.Failure
-	if when, tries := c.schedule(); tries {
-		lock, f, err = p.engine.Try(c.ctx, key, c.terms(), when)
-	} else {
-		lock, f, err = p.engine.Acquire(c.ctx, key, c.terms())
-	}
+func (k *Lock) takeOne(name string) error {
+	lock, f, err := k.at.engine.Get(k.call.ctx, k.at.prefix+name, k.terms(), k.schedule())
 	if f != nil || err != nil {
-		return lock, c.errorIn(p, name, f, err)
+		return k.errorIn(k.at, name, f, err)
 	}
-	return lock, nil
+	k.one, k.token, k.has = lock, lock.Token(), &k.one
+	return nil
 }
 
 // conclude tells the observers how the call ended, and waits until they know.

@@ -1,16 +1,13 @@
 package redlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
-	"github.com/redquorum/redquorum/redlock/internal/quorum"
 )
 
 // A lock can be adopted and released by its name and value from another process than the one that
@@ -126,24 +123,4 @@ func adopted(value string) Option {
 		s.fenced, s.owner = false, HolderOf(value).Owner
 		return nil
 	}}
-}
-
-// slotWith asks the nodes which permit has the value. A majority that has it is among any quorum.
-func (c *call) slotWith(p *place) (slot int, err error) {
-	polls := make([]*engine.Poll, c.settings.permits)
-	for slot := range polls { // all at once
-		polls[slot] = p.engine.Ask(protocol.Request{
-			Op: protocol.OpInspect, Key: keys.Slot(p.prefix+c.name, slot), Timeout: c.settings.timeout(),
-		}, c)
-	}
-	for slot, poll := range polls {
-		poll.Wait(c.ctx, func(t quorum.Tally) bool { return t.Verdict() != quorum.Pending })
-		for _, r := range poll.Replies {
-			if r.Value == c.adopts {
-				return slot, nil
-			}
-		}
-		err = cmp.Or(err, p.unmet(c.ctx, c.name, poll, ErrNoQuorum))
-	}
-	return 0, cmp.Or(err, error(c.noFailure(ErrLost)))
 }

@@ -177,11 +177,7 @@ func (c *call) enter(p *place) error {
 	if p.member == nil {
 		return nil
 	}
-	when, tries := c.schedule()
-	if !tries {
-		when.Retries = engine.Forever
-	}
-	f, err := p.engine.Repeat(c.ctx, &c.settings.terms, when, func() (*core.Failure, int, error) {
+	f, err := p.engine.Repeat(c.ctx, &c.settings.terms, c.schedule(), func() (*core.Failure, int, error) {
 		f, err := failureOf(p.member.Enter(c.ctx))
 		return f, 0, err
 	})

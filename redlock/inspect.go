@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -108,12 +107,8 @@ func (l *Locker) inspect(ctx context.Context, name string, k int) (all []*Inspec
 }
 
 func (p *place) inspect(ctx context.Context, name string, k int) (all []*Inspection, err error) {
-	timeout := p.locker.settings.timeout()
 	tag := &call{locker: p.locker, ctx: ctx, events: ctx, name: name}
-	polls := make([]*engine.Poll, k)
-	for slot := range polls { // all at once
-		polls[slot] = p.engine.Ask(protocol.Request{Op: protocol.OpInspect, Key: keys.Slot(p.prefix+name, slot), Timeout: timeout}, tag)
-	}
+	polls := p.engine.AskSlots(protocol.Request{Op: protocol.OpInspect, Key: p.prefix + name, Timeout: p.locker.settings.timeout()}, k, tag)
 	for _, poll := range polls {
 		poll.Wait(ctx, engine.All)
 		in := &Inspection{Name: name, Nodes: make([]NodeState, len(p.nodes))}

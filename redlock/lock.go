@@ -59,6 +59,11 @@ type part struct {
 	token int64
 }
 
+// target is what the part locks, or the slots of which are its permits.
+func (p *part) target() engine.Target {
+	return engine.Target{Engine: p.at.engine, Key: p.at.prefix + p.name}
+}
+
 // complete says that the caller has the Lock from now on. It returns false if that has ended.
 func (k *Lock) complete() bool {
 	k.until = make([]clock.Instant, len(k.parts))
@@ -77,9 +82,6 @@ func (k *Lock) complete() bool {
 	k.told, k.isComplete = k.earliest(), !k.isEnded
 	return k.isComplete
 }
-
-// ctxOfCaller bounds the waiting for the Lock.
-func (k *Lock) ctxOfCaller() context.Context { return k.call.ctx }
 
 func (k *Lock) now() clock.Instant { return k.locker.settings.clock.Now() }
 

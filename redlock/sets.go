@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hashicorp/go-multierror"
-
-	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/semaphore"
@@ -71,16 +68,9 @@ func (s *settings) checkSet(names []string) error {
 func (k *Lock) takeSet(parts []part) error {
 	set := sets.Set{Terms: k.terms()}
 	for _, p := range parts {
-		set.Targets = append(set.Targets, engine.Target{Engine: p.at.engine, Key: p.at.prefix + p.name})
+		set.Targets = append(set.Targets, p.target())
 	}
-	var bond *engine.Bond
-	var f *sets.Failure
-	var err error
-	if when, tries := k.schedule(); tries {
-		bond, f, err = set.Try(k.ctxOfCaller(), when)
-	} else {
-		bond, f, err = set.Acquire(k.ctxOfCaller())
-	}
+	bond, f, err := set.Get(k.call.ctx, k.schedule())
 	if bond == nil {
 		return k.explain(parts, f, err)
 	}
@@ -105,7 +95,7 @@ func (k *Lock) join() error {
 		return nil
 	}
 	for _, p := range k.places() {
-		if p.member.Join(k.ctxOfCaller(), k.bond) != nil {
+		if p.member.Join(k.call.ctx, k.bond) != nil {
 			k.has.Drop() // the call begins anew, and learns why
 		}
 	}
@@ -126,15 +116,11 @@ func (k *Lock) agree(i int) error {
 			locks = append(locks, o.lock)
 		}
 	}
-	when, tries := k.schedule()
-	if !tries {
-		when.Retries = Forever
-	}
-	f, err := p.at.engine.Repeat(k.ctxOfCaller(), k.terms(), when, func() (f *core.Failure, worth int, err error) {
-		if p.token, f = sets.Agree(k.ctxOfCaller(), locks); f != nil && f.Kind == core.NotHeld {
+	f, err := p.at.engine.Repeat(k.call.ctx, k.terms(), k.schedule(), func() (f *core.Failure, worth int, err error) {
+		if p.token, f = sets.Agree(k.call.ctx, locks); f != nil && f.Kind == core.NotHeld {
 			f = nil // complete notices it
 		}
-		return f, 0, k.ctxOfCaller().Err()
+		return f, 0, k.call.ctx.Err()
 	})
 	if f != nil || err != nil {
 		return k.errorIn(p.at, k.name, f, err)
@@ -167,18 +153,10 @@ func (c *call) explain(parts []part, f *sets.Failure, ended error) error {
 		e.InTheWay = append(e.InTheWay, parts[i].name)
 	}
 	e.InTheWay = slices.Compact(slices.Sorted(slices.Values(e.InTheWay)))
-	if e.Causes != nil { // tell the name
-		named := &multierror.Error{}
-		for _, cause := range e.Causes.Errors {
-			var node *NodeError
-			if errors.As(cause, &node) {
-				of := *node
-				of.Err = fmt.Errorf("%q: %w", parts[max(f.Target, 0)].name, node.Err)
-				cause = &of
-			}
-			named = multierror.Append(named, cause)
+	for _, cause := range e.Causes.WrappedErrors() { // which are of this error alone
+		if node, ok := cause.(*NodeError); ok {
+			node.Err = fmt.Errorf("%q: %w", of.name, node.Err)
 		}
-		e.Causes = named
 	}
 	return e
 }
@@ -186,87 +164,30 @@ func (c *call) explain(parts []part, f *sets.Failure, ended error) error {
 // takePermits takes permits of a name. While a change of the map moves the name they are the same slots in both
 // groups.
 func (k *Lock) takePermits(parts []part) error {
-	s, p := k.settings, parts[0].at
-	if k.adopts != "" {
-		return k.adoptPermit(p)
+	ctx, first, terms, when := k.call.ctx, parts[0], k.terms(), k.schedule()
+	want := semaphore.Want{Key: first.target().Key, K: k.settings.permits, Weight: max(1, k.settings.weight), Terms: terms}
+	if len(parts) > 1 {
+		want.Terms = engine.Kept(terms)
 	}
-	terms := k.terms()
-	if len(parts) > 1 { // as the first is while the other is waited for
-		renewed := *terms
-		renewed.Renew, renewed.MaxHold = true, 0
-		terms = &renewed
-	}
-	want := semaphore.Want{Key: p.prefix + k.name, K: s.permits, Weight: max(1, s.weight), Terms: terms}
-	var got *semaphore.Permits
-	var f *core.Failure
-	var err error
-	if when, tries := k.schedule(); tries {
-		want.Try = true
-		f, err = p.engine.Repeat(k.ctxOfCaller(), terms, when, func() (f *core.Failure, worth int, err error) {
-			got, f, err = p.permits.Acquire(k.ctxOfCaller(), want)
-			return f, 0, err
-		})
-	} else {
-		got, f, err = p.permits.Acquire(k.ctxOfCaller(), want)
-	}
+	got, f, err := first.at.permits.Get(ctx, want, when)
 	if got == nil {
-		return k.errorIn(p, k.name, f, err)
+		return k.errorIn(first.at, k.name, f, err)
+	}
+	for _, twin := range parts[1:] {
+		if f, err = got.Twin(ctx, twin.target(), want.Terms, when); f == nil && err == nil && want.Terms != terms {
+			if f = got.Settle(ctx, terms); f != nil {
+				err = ctx.Err()
+			}
+		}
+		if f != nil || err != nil {
+			got.Drop()
+			return k.errorIn(twin.at, k.name, f, err)
+		}
 	}
 	k.has, k.bond, k.slots = got, got.Bond, got.Slots
 	for i, l := range got.Locks() {
-		k.parts = append(k.parts, part{name: k.name, at: p, slot: got.Slots[i], lock: l})
+		n := len(got.Slots)
+		k.parts = append(k.parts, part{name: k.name, at: parts[i/n].at, slot: got.Slots[i%n], lock: l})
 	}
-	if len(parts) > 1 {
-		if err := k.takeTwins(parts[1].at, terms); err != nil {
-			got.Drop()
-			return err
-		}
-	}
-	return k.join()
-}
-
-// takeTwins takes the slots that the Lock has in the other group as well.
-func (k *Lock) takeTwins(p *place, until *core.Terms) error {
-	c := call{locker: k.locker, settings: k.settings, ctx: k.ctxOfCaller(), events: k.call.events, name: k.name, isTry: k.isTry}
-	c.settings = &settings{}
-	*c.settings = *k.settings
-	c.settings.terms = *until
-	if len(k.slots) > 1 { // two that want several take turns
-		gate, err := c.ask(p, k.name, keys.Gate.Of(p.prefix+k.name))
-		if err != nil {
-			return err
-		}
-		defer gate.Drop()
-	}
-	for _, slot := range k.slots {
-		lock, err := c.ask(p, k.name, keys.Slot(p.prefix+k.name, slot))
-		if err != nil {
-			return err
-		}
-		k.bond.Add(lock)
-		k.parts = append(k.parts, part{name: k.name, at: p, slot: slot, lock: lock})
-	}
-	if !k.settings.renew || k.settings.maxHold > 0 {
-		if _, f := k.bond.Extend(k.ctxOfCaller()); f != nil && f.Kind != core.NotHeld {
-			return k.errorIn(p, k.name, f, k.ctxOfCaller().Err())
-		}
-		k.bond.Change(k.terms())
-	}
-	return nil
-}
-
-// adoptPermit adopts the permit that has the value.
-func (k *Lock) adoptPermit(p *place) error {
-	slot, err := k.slotWith(p)
-	if err != nil {
-		return err
-	}
-	lock, err := k.ask(p, k.name, keys.Slot(p.prefix+k.name, slot))
-	if err != nil {
-		return err
-	}
-	k.bond = &engine.Bond{}
-	k.bond.Add(lock)
-	k.has, k.slots, k.parts = k.bond, []int{slot}, []part{{name: k.name, at: p, slot: slot, lock: lock}}
 	return k.join()
 }

@@ -182,6 +182,26 @@ func (b *Bond) Change(t *core.Terms) {
 	}
 }
 
+// Kept returns the terms for Locks that wait for others of their Bond: they are renewed, whatever t says.
+func Kept(t *core.Terms) *core.Terms {
+	if t.Renew && t.MaxHold == 0 {
+		return t
+	}
+	kept := *t
+	kept.Renew, kept.MaxHold = true, 0
+	return &kept
+}
+
+// Settle has Locks that were Kept begin to live by the Terms of the caller. That one has ended is no failure here: the
+// Owner of the Bond knows.
+func (b *Bond) Settle(ctx context.Context, t *core.Terms) *core.Failure {
+	if _, f := b.Extend(ctx); f != nil && f.Kind != core.NotHeld {
+		return f
+	}
+	b.Change(t)
+	return nil
+}
+
 // await has something done to all Locks at once. That a Lock has ended is the worst failure.
 func await(ctx context.Context, locks []Lock, do func(*core.Key, *core.Hold, *core.Caller, clock.Instant)) (votes int, worst *core.Failure) {
 	calls := make([]call, len(locks))

@@ -50,6 +50,16 @@ func (e *Engine) Ask(req protocol.Request, tag any) *Poll {
 	return p
 }
 
+// AskSlots begins a Poll for each of k slots of the request's key, so that they share packets.
+func (e *Engine) AskSlots(req protocol.Request, k int, tag any) (polls []*Poll) {
+	for slot := range k {
+		of := req
+		of.Key = keys.Slot(req.Key, slot)
+		polls = append(polls, e.Ask(of, tag))
+	}
+	return polls
+}
+
 // Receive implements protocol.Receiver.
 func (p *Poll) Receive(node int, r protocol.Reply) {
 	e, now := p.engine, p.engine.clock.Now()

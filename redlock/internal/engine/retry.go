@@ -8,8 +8,9 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 )
 
-// A Schedule is how a caller tries that does not wait in line. The zero Schedule tries once.
+// A Schedule is how a caller waits. The zero Schedule tries once.
 type Schedule struct {
+	InLine   bool          // behind the callers that came before, without tries of its own
 	Retries  int           // how many tries follow the first, or Forever
 	Interval time.Duration // from the start of a try to that of the next; zero: short pauses that grow
 }
@@ -20,6 +21,14 @@ const Forever = -1
 // maxSettling is how many times a caller that tries once tries again after callers that came at the same
 // moment have split the votes. Without it none of them might get the lock.
 const maxSettling = 5
+
+// Get gets the lock as the Schedule says. It returns what Acquire or Try does.
+func (e *Engine) Get(ctx context.Context, key string, t *core.Terms, s Schedule) (Lock, *core.Failure, error) {
+	if s.InLine {
+		return e.Acquire(ctx, key, t)
+	}
+	return e.Try(ctx, key, t, s)
+}
 
 // Try tries to get the lock, or says why the last try has not got it. With a context's error the failure is
 // that of the last try that was not cut short.
@@ -40,8 +49,12 @@ func settling(f *core.Failure) int {
 }
 
 // Repeat calls try as the Schedule says, until it has no failure. Without Retries, try says how many more its
-// failure is worth, beside those that settle split votes. Repeat returns what Try does.
+// failure is worth, beside those that settle split votes. What has no line is tried Forever by a caller that would wait
+// in one. Repeat returns what Try does.
 func (e *Engine) Repeat(ctx context.Context, t *core.Terms, s Schedule, try func() (f *core.Failure, worth int, err error)) (*core.Failure, error) {
+	if s.InLine {
+		s.Retries = Forever
+	}
 	now := e.clock.Now()
 	r := retry{Schedule: s, terms: t, group: &e.group, arrived: now}
 	for {

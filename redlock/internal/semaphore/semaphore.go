@@ -80,6 +80,79 @@ const (
 	maxMisses = 5                      // votes that a try may lose, because others were faster each time
 )
 
+// Get gets the permits as the Schedule says, or adopts the one whose slot has the value that the Terms adopt. It returns
+// what Acquire does.
+func (s *Semaphores) Get(ctx context.Context, w Want, when engine.Schedule) (p *Permits, f *core.Failure, err error) {
+	switch {
+	case w.Terms.Adopts != "":
+		return s.adopt(ctx, w)
+	case when.InLine:
+		return s.Acquire(ctx, w)
+	}
+	w.Try = true
+	f, err = s.engine.Repeat(ctx, w.Terms, when, func() (f *core.Failure, worth int, err error) {
+		p, f, err = s.Acquire(ctx, w)
+		return f, 0, err
+	})
+	return p, f, err
+}
+
+// none returns Permits of a name to which none has been added.
+func (s *Semaphores) none(key string) *Permits {
+	return &Permits{Bond: &engine.Bond{}, of: s, key: key, since: s.clock.Now(), turn: turnLimit}
+}
+
+// adopt asks the nodes which slot has the value, and tries to take over that. A majority that has it is among any
+// quorum.
+func (s *Semaphores) adopt(ctx context.Context, w Want) (*Permits, *core.Failure, error) {
+	found, worst := -1, &core.Failure{Kind: core.NotHeld, At: s.clock.Now()}
+	polls := s.engine.AskSlots(protocol.Request{Op: protocol.OpInspect, Key: w.Key, Timeout: w.Terms.Timeout}, w.K, w.Terms.Tag)
+	for slot, poll := range polls {
+		poll.Wait(ctx, engine.Decided)
+		if slices.ContainsFunc(poll.Replies, func(r protocol.Reply) bool { return r.Value == w.Terms.Adopts }) {
+			found = slot
+			break
+		}
+		if f := poll.Failure(); f != nil && worst.Kind == core.NotHeld {
+			worst = f
+		}
+	}
+	switch {
+	case found < 0 && worst.Kind == core.NotHeld:
+		return nil, worst, nil
+	case found < 0:
+		return nil, worst, ctx.Err()
+	}
+	lock, f, err := s.engine.Try(ctx, keys.Slot(w.Key, found), w.Terms, engine.Schedule{})
+	if lock.Hold == nil {
+		return nil, f, err
+	}
+	p := s.none(w.Key)
+	p.Slots = append(p.Slots, found)
+	p.Add(lock)
+	return p, nil, nil
+}
+
+// Twin takes the same slots of another group of nodes as well, under the same Kept terms. They end with the Permits,
+// which their Bond has in the order of the Slots, behind its first. After a failure the caller drops all.
+func (p *Permits) Twin(ctx context.Context, to engine.Target, kept *core.Terms, when engine.Schedule) (*core.Failure, error) {
+	if len(p.Slots) > 1 { // two that want several take turns
+		gate, f, err := to.Engine.Get(ctx, keys.Gate.Of(to.Key), kept, when)
+		if gate.Hold == nil {
+			return f, err
+		}
+		defer gate.Drop()
+	}
+	for _, slot := range p.Slots {
+		lock, f, err := to.Engine.Get(ctx, keys.Slot(to.Key, slot), kept, when)
+		if lock.Hold == nil {
+			return f, err
+		}
+		p.Add(lock)
+	}
+	return nil, nil
+}
+
 // Acquire gets the permits, or says why it has not got them. With a context's error the failure is what was in the
 // way. An outage is noticed where the gate is lost or is to be taken.
 func (s *Semaphores) Acquire(ctx context.Context, w Want) (p *Permits, f *core.Failure, err error) {
@@ -264,12 +337,9 @@ func (s *Semaphores) begin(w Want) *gathering {
 	for i := 0; i < w.K && s.engine.IsWanted(keys.Slot(w.Key, v.from)); i++ {
 		v.from = (v.from + 1) % w.K
 	}
-	p := &Permits{Bond: &engine.Bond{}, of: s, key: w.Key, turn: turnLimit}
-	g := &gathering{view: v, Want: w, Permits: p, gates: &engine.Bond{}, terms: w.Terms, taken: map[int]bool{}}
-	if w.Weight > 1 && (!w.Terms.Renew || w.Terms.MaxHold > 0) {
-		renewed := *w.Terms
-		renewed.Renew, renewed.MaxHold = true, 0
-		g.terms = &renewed
+	g := &gathering{view: v, Want: w, Permits: s.none(w.Key), gates: &engine.Bond{}, terms: w.Terms, taken: map[int]bool{}}
+	if w.Weight > 1 {
+		g.terms = engine.Kept(w.Terms)
 	}
 	return g
 }
@@ -292,8 +362,7 @@ func (g *gathering) gather(ctx context.Context) (*Permits, *core.Failure, error)
 	g.lines.Wait()
 	g.surplus.Drop()
 	if f == nil && g.terms != g.Terms {
-		_, f = g.Extend(ctx)
-		g.Change(g.Terms)
+		f = g.Settle(ctx, g.Terms)
 	}
 	if _, isLost := g.First(); isLost && f == nil {
 		f = &core.Failure{Kind: core.Stale, At: g.clock.Now()}

@@ -53,6 +53,14 @@ type Failure struct {
 	InTheWay      []int // the Targets that others hold
 }
 
+// Get gets all keys as the Schedule says. It returns what Acquire or Try does.
+func (s *Set) Get(ctx context.Context, when engine.Schedule) (*engine.Bond, *Failure, error) {
+	if when.InLine {
+		return s.Acquire(ctx)
+	}
+	return s.Try(ctx, when)
+}
+
 // Try tries to get all keys at once, as often as the Schedule says. Between two tries it keeps none of them.
 func (s *Set) Try(ctx context.Context, when engine.Schedule) (b *engine.Bond, f *Failure, err error) {
 	worst, err := s.Targets[0].Engine.Repeat(ctx, s.Terms, when, func() (*core.Failure, int, error) {
@@ -117,10 +125,8 @@ func drop(results []engine.Result) {
 func (s *Set) Acquire(ctx context.Context) (*engine.Bond, *Failure, error) {
 	for {
 		g := gathering{Set: s, bond: &engine.Bond{}, terms: s.Terms}
-		if len(s.Targets) > 1 && (!s.Terms.Renew || s.Terms.MaxHold > 0) {
-			renewed := *s.Terms
-			renewed.Renew, renewed.MaxHold = true, 0
-			g.terms = &renewed
+		if len(s.Targets) > 1 {
+			g.terms = engine.Kept(s.Terms)
 		}
 		f, err := g.all(ctx)
 		if f == nil && err == nil {
@@ -160,15 +166,15 @@ func (g *gathering) all(ctx context.Context) (*Failure, error) {
 			return nil, ctx.Err()
 		}
 	}
-	if g.terms == g.Terms {
-		return nil, nil
-	}
-	if g.waited {
-		if _, f := g.bond.Extend(ctx); f != nil && f.Kind != core.NotHeld {
+	switch {
+	case g.terms == g.Terms:
+	case !g.waited: // all are of this moment
+		g.bond.Change(g.Terms)
+	default:
+		if f := g.bond.Settle(ctx, g.Terms); f != nil {
 			return &Failure{Failure: f, Target: -1}, ctx.Err()
 		}
 	}
-	g.bond.Change(g.Terms)
 	return nil, nil
 }
 
