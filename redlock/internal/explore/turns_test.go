@@ -198,6 +198,31 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// TestNobodyIsPassedOverForLong on an uneven network, where votes are split and places are left for a moment, though the
+// one who has just released is always the fastest.
+func TestNobodyIsPassedOverForLong(t *testing.T) {
+	t.Parallel()
+	for _, processes := range []int{2, 4, 16} {
+		for _, hold := range []time.Duration{0, 2 * time.Millisecond} {
+			locks, longest := never, time.Duration(0)
+			for seed := range uint64(16) {
+				network := &steady{Rand: rand.New(rand.NewPCG(seed, 2)), trip: 50 * time.Microsecond, silent: -1, uneven: true}
+				r := newRelay(5, processes, 1, false, hold+20*time.Microsecond, network)
+				for end := 300 * time.Millisecond; r.now < end; {
+					r.step()
+					require.Empty(t, r.problem)
+				}
+				locks, longest = min(locks, time.Duration(r.locks)), max(longest, r.longestWait())
+			}
+			each := 300 * time.Millisecond / locks
+			t.Logf("%d processes, %v: one lock each %v, longest wait %v", processes, hold, each, longest)
+			assert.LessOrEqual(t, each, hold+600*time.Microsecond)
+			// A turn of a process that has not heard of others, and a few rounds of all.
+			assert.LessOrEqual(t, longest, 10*time.Millisecond+time.Duration(3*processes)*each)
+		}
+	}
+}
+
 // TestARenewalCostsNoPlace: a process waits when the lock is renewed, which looks to it like a release. When that
 // follows, it gets the lock before a process that has come meanwhile.
 func TestARenewalCostsNoPlace(t *testing.T) {
