@@ -270,8 +270,8 @@ func (k *Key) judge(now clock.Instant) {
 		k.compete(now)
 	case f.Kind == ByOther:
 		gap := hintGap
-		if c.look.free { // a server may hint all the time
-			gap <<= min(c.look.vain, 4)
+		if c.look.free { // a server may hint all the time; but the pause ends before others overtake
+			gap <<= min(c.look.vain, 2)
 			c.look.vain++
 		}
 		c.look.pause = now.Add(gap/2 + k.Group.Jitter(gap/2))
