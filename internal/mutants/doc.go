@@ -22,11 +22,9 @@
 //	-func (t Tally) Quorum() int { return t.Nodes/2 + 1 }
 //	+func (t Tally) Quorum() int { return (t.Nodes + 1) / 2 }
 //
-// killed by names a package's folder, which may be in a module of its own below
-// this one, its test, and the test's own flags. says,
-// if given, is a text that the failure must contain: a test that guards several
-// promises must fail for the right one. hangs: yes is for a fault that makes the
-// test hang rather than fail.
+// killed by names a package's folder, its test, and the test's own flags. says, if given, is a text that
+// the failure must contain: a test that guards several promises must fail for the right one. hangs: yes
+// is for a fault that makes the test hang rather than fail.
 //
 // A hunk is addressed by a package's folder and a declaration in it: newValue,
 // Tally.Quorum or (*Lock).end, as in a stack trace, or the name of a type, a
@@ -45,12 +43,16 @@
 //
 // # What counts
 //
-// First the tests must pass on the code as it is. Then a mutant is killed if
-// it compiled, and the test that it names ran and failed by itself: another
-// test's failure does not count, nor a panic, nor the time limit, unless the
-// mutant hangs.
+// First the tests must pass on the code as it is. Then a mutant is killed if the test that it names
+// ran and failed by itself: another test's failure does not count, nor a panic, nor the time limit,
+// unless the mutant hangs. One that does not compile ends all.
 //
-// Nothing is written to the tree: the changed files go to a temporary folder,
-// and to the compiler by go test -overlay, so that several mutants can run at
-// once and share the build cache.
+// # How it is fast
+//
+// Linking a test takes longer than most tests, so mutants of functions are woven into one copy of the
+// code, and a variable of the environment says which of them a run is (see weaver). Those of scripts,
+// of variables and of signatures are built one by one: a test in a small package is the better killer.
+//
+// Nothing is written to the tree: the changed files go to a temporary folder, and to the compiler by
+// go test -overlay.
 package main

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,7 +15,7 @@ import (
 	"time"
 )
 
-// limit is how long a test may take, building not counted.
+// limit is how long a test may take.
 const limit = 2 * time.Minute
 
 // A gate runs mutants.
@@ -26,8 +24,9 @@ type gate struct {
 	jobs   int          // at a time
 	report func(result) // is called for each mutant that is done, several at a time
 
-	// goTest runs go test and returns its output. Failing tests are no error.
-	goTest func(ctx context.Context, args ...string) (said string, err error)
+	// do runs a command in a folder, for a woven mutant or none, and returns its output. That it fails is
+	// no error.
+	do func(ctx context.Context, dir, mutant string, command ...string) (said string, err error)
 }
 
 // A result is what became of one mutant.
@@ -38,33 +37,71 @@ type result struct {
 	took   time.Duration
 }
 
+// A binary is a package's tests, linked with the code in a file for go test -overlay.
+type binary struct{ pkg, overlay, path string }
+
 // run tries all mutants. An error means that the results are worth nothing.
 func (g *gate) run(ctx context.Context, mutants []mutant) error {
-	changed := make([]map[string]string, len(mutants))
-	var errs []error
-	for i := range mutants {
-		var err error
-		changed[i], err = mutants[i].apply(os.DirFS(g.root))
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
 		return err
 	}
-	if err := g.control(ctx, mutants); err != nil {
+	defer os.RemoveAll(dir)
+	files, apart, err := weave(os.DirFS(g.root), mutants)
+	if err != nil {
+		return err
+	}
+	overlay, err := g.overlay(filepath.Join(dir, "woven"), files)
+	if err != nil {
+		return err
+	}
+	var binaries []*binary
+	woven, of := map[string]*binary{}, make([]*binary, len(mutants))
+	add := func(pkg, overlay string) *binary {
+		b := &binary{pkg, overlay, filepath.Join(dir, fmt.Sprint(len(binaries), ".test"))}
+		binaries = append(binaries, b)
+		return b
+	}
+	for i, m := range mutants {
+		if woven[m.pkg] == nil {
+			woven[m.pkg] = add(m.pkg, overlay)
+		}
+		of[i] = woven[m.pkg]
+		if apart[i] != nil {
+			overlay, err := g.overlay(filepath.Join(dir, m.name), apart[i])
+			if err != nil {
+				return err
+			}
+			of[i] = add(m.pkg, overlay)
+		}
+	}
+	if err := each(g.jobs, len(binaries), func(i int) error { return g.build(ctx, binaries[i]) }); err != nil {
+		return err
+	}
+	if err := g.control(ctx, mutants, woven); err != nil {
 		return err
 	}
 	return each(g.jobs, len(mutants), func(i int) error {
-		r, err := g.try(ctx, &mutants[i], changed[i])
+		m, began := &mutants[i], time.Now()
+		out, err := g.test(ctx, of[i], m.name, []string{m.test}, m.flags)
 		if err == nil {
-			g.report(r)
+			g.report(result{m, judge(m, out), out, time.Since(began)})
 		}
 		return err
 	})
 }
 
-// control runs the killers on the code as it is: those that share a package
-// and flags in one go, which saves a link for each.
-func (g *gate) control(ctx context.Context, mutants []mutant) error {
+// build links a binary.
+func (g *gate) build(ctx context.Context, b *binary) error {
+	said, err := g.do(ctx, g.root, "", "go", "test", "-c", "-o", b.path, "-overlay="+b.overlay, "-vet=off", "-ldflags=-s -w", "./"+b.pkg)
+	if _, missing := os.Stat(b.path); err == nil && missing != nil {
+		err = fmt.Errorf("the tests of %s with mutants do not build:\n%s", b.pkg, said)
+	}
+	return err
+}
+
+// control runs the killers without a mutant: those that share a package and flags in one go.
+func (g *gate) control(ctx context.Context, mutants []mutant, woven map[string]*binary) error {
 	type command struct {
 		pkg          string
 		tests, flags []string
@@ -81,7 +118,7 @@ func (g *gate) control(ctx context.Context, mutants []mutant) error {
 	}
 	return each(g.jobs, len(commands), func(i int) error {
 		c := commands[i]
-		out, err := g.goTest(ctx, g.args(c.pkg, c.tests, c.flags)...)
+		out, err := g.test(ctx, woven[c.pkg], "", c.tests, c.flags)
 		if err != nil {
 			return err
 		}
@@ -92,48 +129,10 @@ func (g *gate) control(ctx context.Context, mutants []mutant) error {
 	})
 }
 
-// try runs one mutant's killer on the changed files.
-func (g *gate) try(ctx context.Context, m *mutant, changed map[string]string) (result, error) {
-	dir, err := os.MkdirTemp("", "mutant")
-	if err != nil {
-		return result{}, err
-	}
-	defer os.RemoveAll(dir)
-	overlay, err := g.overlay(dir, changed)
-	if err != nil {
-		return result{}, err
-	}
-	began := time.Now()
-	out, err := g.goTest(ctx, g.args(m.pkg, []string{m.test}, m.flags, "-overlay="+overlay)...)
-	if err != nil {
-		return result{}, err
-	}
-	return result{m, judge(m, out), out, time.Since(began)}, nil
-}
-
-// args are those of go test for some tests of a package, with others in front.
-func (g *gate) args(pkg string, tests, flags []string, front ...string) []string {
-	module := g.module(pkg)
-	if module != "." {
-		front = append([]string{"-C", filepath.Join(g.root, module)}, front...) // which must be the first
-	}
-	args := append(front,
-		"-v", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout="+limit.String(), "-p=1",
-		"-run="+pattern(tests),
-		"./"+cmp.Or(strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"), "."),
-	)
-	return append(args, flags...)
-}
-
-// module returns the folder of the module that a package is in: "." unless that has a go.mod of its
-// own, as those below contrib do.
-func (g *gate) module(pkg string) string {
-	for dir := path.Clean(pkg); dir != "."; dir = path.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(g.root, dir, "go.mod")); err == nil {
-			return dir
-		}
-	}
-	return "."
+// test runs some tests of a binary, with the mutant of that name if it is woven.
+func (g *gate) test(ctx context.Context, b *binary, name string, tests, flags []string) (string, error) {
+	args := append([]string{b.path, "-test.v", "-test.timeout=" + limit.String(), "-test.run=" + pattern(tests)}, flags...)
+	return g.do(ctx, filepath.Join(g.root, b.pkg), name, args...)
 }
 
 // pattern matches these tests, or subtests, and no others.
@@ -149,9 +148,12 @@ func pattern(tests []string) string {
 	return strings.Join(all, "|")
 }
 
-// overlay writes the changed files to dir, and returns the path of the file
+// overlay writes the changed files to dir, a new one, and returns the path of the file
 // that has the go command read them in place of the real ones.
 func (g *gate) overlay(dir string, changed map[string]string) (string, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
 	replace := map[string]string{}
 	for file, text := range changed {
 		copied := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))

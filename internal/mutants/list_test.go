@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +43,37 @@ func TestEveryMutantApplies(t *testing.T) {
 			name, _, _ := strings.Cut(strings.TrimLeft(f, "-"), "=")
 			assert.True(t, testsHave(t, m.pkg, `flag\.\w+\([^)]*"`+name+`"`), "mutant %s: the tests of %s have no flag %s", m.name, m.pkg, f)
 		}
+	}
+}
+
+// TestEveryMutantCompiles, but those of scripts, which servers check.
+func TestEveryMutantCompiles(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	all, err := chosen(nil)
+	require.NoError(t, err)
+	g := gate{root: root}
+	woven, apart, err := weave(os.DirFS(root), all)
+	require.NoError(t, err)
+	for i, files := range append(apart, woven) {
+		packages := map[string]bool{}
+		for file := range files {
+			if path.Ext(file) == ".go" {
+				packages["./"+path.Dir(file)] = true
+			}
+		}
+		if len(packages) == 0 {
+			continue
+		}
+		overlay, err := g.overlay(filepath.Join(t.TempDir(), fmt.Sprint(i)), files)
+		require.NoError(t, err)
+		said, err := do(t.Context(), root, "", append([]string{"go", "build", "-overlay=" + overlay}, slices.Sorted(maps.Keys(packages))...)...)
+		require.NoError(t, err)
+		assert.Empty(t, said)
 	}
 }
 
@@ -120,26 +153,4 @@ func TestDocumentsNameMutantsThatAreThere(t *testing.T) {
 		}
 	}
 	assert.NotZero(t, count)
-}
-
-// TestPartsAreAllMutantsTogether, each once.
-func TestPartsAreAllMutantsTogether(t *testing.T) {
-	t.Parallel()
-	all := []mutant{{name: "a"}, {name: "b"}, {name: "c"}, {name: "d"}, {name: "e"}}
-	for _, n := range []int{1, 2, 3, 7} {
-		var together []string
-		for i := range n {
-			part, err := partOf(all, fmt.Sprint(i+1, "/", n))
-			require.NoError(t, err)
-			assert.LessOrEqual(t, len(part), (len(all)+n-1)/n)
-			for _, m := range part {
-				together = append(together, m.name)
-			}
-		}
-		assert.ElementsMatch(t, []string{"a", "b", "c", "d", "e"}, together)
-	}
-	for _, text := range []string{"", "1", "0/2", "3/2", "-1/2", "1/0", "a/b"} {
-		_, err := partOf(all, text)
-		assert.ErrorContains(t, err, "must be like 1/3", text)
-	}
 }

@@ -45,7 +45,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		flags.PrintDefaults()
 	}
 	verbose := flags.Bool("v", false, "print what the tests said")
-	part := flags.String("part", "1/1", "`I/N`: try every Nth mutant, from the Ith on")
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -54,9 +53,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 
 	mutants, err := chosen(flags.Args())
-	if err == nil {
-		mutants, err = partOf(mutants, *part)
-	}
 	if err != nil {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitUsage
@@ -67,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	began, p := time.Now(), progress{w: stdout, verbose: *verbose, total: len(mutants)}
-	if err := (&gate{root, runtime.NumCPU(), p.report, goTest(root)}).run(ctx, mutants); err != nil {
+	if err := (&gate{root, 2 * runtime.NumCPU(), p.report, do}).run(ctx, mutants); err != nil {
 		fmt.Fprintf(stderr, "mutants: %v\n", err)
 		return exitFailed
 	}
@@ -135,18 +131,6 @@ func chosen(patterns []string) ([]mutant, error) {
 	return some, nil
 }
 
-// partOf returns every nth of all, from the ith on, for the text "i/n".
-func partOf(all []mutant, text string) (some []mutant, err error) {
-	var first, each int
-	if _, err := fmt.Sscanf(text, "%d/%d", &first, &each); err != nil || each < 1 || first < 1 || first > each {
-		return nil, fmt.Errorf("-part %s: must be like 1/3, the first of three parts", text)
-	}
-	for i := first - 1; i < len(all); i += each {
-		some = append(some, all[i])
-	}
-	return some, nil
-}
-
 // moduleRoot returns the folder of the module that it runs in.
 func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
@@ -157,21 +141,19 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// goTest returns a function that runs go test in dir, also of tests that take long.
-func goTest(dir string) func(context.Context, ...string) (string, error) {
-	return func(ctx context.Context, args ...string) (string, error) {
-		// Not bound to ctx: killed, the go command would leave the test running
-		// and its files behind. A terminal's interrupt reaches them anyway.
-		cmd := exec.Command("go", append([]string{"test"}, args...)...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), long.Env+"=1")
-		out, err := cmd.CombinedOutput()
-		var exited *exec.ExitError
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		if errors.As(err, &exited) {
-			err = nil // it failed, and its output says how
-		}
-		return string(out), err
+// do runs a command, tests that take long included.
+func do(ctx context.Context, dir, mutant string, command ...string) (string, error) {
+	// Not bound to ctx: killed, a test would leave its servers and files behind. A terminal's interrupt
+	// reaches them anyway.
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), long.Env+"=1", variable+"="+mutant)
+	out, err := cmd.CombinedOutput()
+	var exited *exec.ExitError
+	if ctx.Err() != nil {
+		return "", ctx.Err()
 	}
+	if errors.As(err, &exited) {
+		err = nil // it failed, and its output says how
+	}
+	return string(out), err
 }

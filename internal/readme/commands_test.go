@@ -288,7 +288,7 @@ func TestWhatIsWrongWithACommandIsSaid(t *testing.T) {
 		{"go test ./nosuch", "there is no package ./nosuch"},
 		{"go test -run '^TestQuorumSchedules$' . -schedules 5", ""},
 		{"go test -run '^TestQuorumSchedules$' . -rounds 5", "there is no flag -rounds"},
-		{"go run ./internal/mutants -part 1/3", ""},
+		{"go run ./internal/mutants -v quorum-half", ""},
 		{"go run ./internal/mutants -piece 1/3", "there is no flag -piece"},
 		{"go -C examples/web test ./...", ""},
 		{"go -C examples/nosuch test ./...", "no such file"},
