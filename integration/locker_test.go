@@ -154,18 +154,6 @@ func wantOnly(t *testing.T, want, err error) {
 	}
 }
 
-// ended waits for the end of a lock's context, and returns when it came and why.
-func ended(t *testing.T, lock *redlock.Lock) (time.Time, error) {
-	t.Helper()
-	select {
-	case <-lock.Context().Done():
-		return time.Now(), context.Cause(lock.Context())
-	case <-time.After(longTTL):
-		t.Fatal("the lock's context does not end")
-		return time.Time{}, nil
-	}
-}
-
 // A watcher is an observer that keeps the events of one sort for the test to
 // wait for.
 type watcher struct {
