@@ -261,8 +261,9 @@ func TestContendersInEachOthersWayDoNotSpin(t *testing.T) {
 	})
 }
 
-// TestHintsInVainAreFollowedEverLater: a key that changes all the time keeps no node busy.
-func TestHintsInVainAreFollowedEverLater(t *testing.T) {
+// TestHintsInVainAreFollowedLater: a key that changes all the time keeps no node busy. The pauses stay below the time
+// after which the next of the order takes a free lock: 4 ms.
+func TestHintsInVainAreFollowedLater(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		const near = 20 * time.Microsecond
 		w.SetNet(sim.Fixed(near))
@@ -279,7 +280,7 @@ func TestHintsInVainAreFollowedEverLater(t *testing.T) {
 		}
 		tries := len(r.tries(0))
 		assert.Greater(t, tries, 10)
-		assert.LessOrEqual(t, tries, 40)
+		assert.LessOrEqual(t, tries, 80) // in 200 ms
 		cancel()
 		synctest.Wait()
 	})
