@@ -191,19 +191,21 @@ func (c *call) take() (*Lock, error) {
 	if c.room = nil; k == nil {
 		k = &Lock{}
 	}
-	k.call, k.at = c, c.locker.places[0]
+	k.call = c
 	isOne := c.settings.holders() <= 1
 	if isOne && c.names == nil && c.locker.groups == nil {
-		return k, k.takeOne(c.name)
+		k.room[0] = part{name: c.name, at: c.locker.places[0]}
+		k.parts = k.room[:]
+		return k, k.takeOne()
 	}
-	parts, err := c.enterAll()
-	if err != nil {
+	var err error
+	switch k.parts, err = c.enterAll(); {
+	case err != nil:
 		return nil, err
+	case isOne:
+		return k, k.takeSet()
 	}
-	if k.at = parts[0].at; isOne {
-		return k, k.takeSet(parts)
-	}
-	return k, k.takePermits(parts)
+	return k, k.takePermits()
 }
 
 // enterAll returns what the Lock is to consist of, in the order in which all clients take it. It makes sure of the
@@ -221,13 +223,14 @@ func (c *call) enterAll() (parts []part, err error) {
 	return parts, nil
 }
 
-// takeOne takes one hold.
-func (k *Lock) takeOne(name string) error {
-	lock, f, err := k.at.engine.Get(k.call.ctx, k.at.prefix+name, k.terms(), k.schedule())
+// takeOne takes the only part.
+func (k *Lock) takeOne() error {
+	p, to := &k.parts[0], k.parts[0].target()
+	lock, f, err := to.Engine.Get(k.call.ctx, to.Key, k.terms(), k.schedule())
 	if f != nil || err != nil {
-		return k.errorIn(k.at, name, f, err)
+		return k.errorIn(p.at, p.name, f, err)
 	}
-	k.one, k.token, k.has = lock, lock.Token(), &k.one
+	p.lock, p.token, k.has = lock, lock.Token(), &p.lock
 	return nil
 }
 

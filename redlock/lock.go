@@ -21,13 +21,10 @@ import (
 // in two groups, or of permits.
 type Lock struct {
 	*call
-	at    *place       // the first
-	has   holding      // one, or the bond, or permits
-	one   engine.Lock  // of one hold
-	bond  *engine.Bond // of several
-	parts []part       // of the bond
-	slots []int        // of permits
-	token int64
+	parts []part       // one at least; they do not change once the caller has the Lock
+	has   holding      // all of them: the hold of the only one, or the bond, or permits
+	bond  *engine.Bond // nil: there is only one, without a group
+	room  [1]part      // for the only one
 
 	mu         sync.Mutex
 	isComplete bool // the caller has it
@@ -36,8 +33,8 @@ type Lock struct {
 	cause      error           // of the end
 	ctx        context.Context // nil: no caller has asked for it yet
 	cancel     context.CancelCauseFunc
-	until      []clock.Instant // of each part, as it was last extended
-	told       clock.Instant   // of a bond: the deadline that observers know of
+	until      []clock.Instant // of each part, as it was last extended; none without observers
+	told       clock.Instant   // the deadline that observers know of
 }
 
 // A holding is what a Lock has on the nodes.
@@ -50,7 +47,7 @@ type holding interface {
 	Votes() int
 }
 
-// A part is one hold of a bond.
+// A part is one hold of a Lock.
 type part struct {
 	name  string
 	at    *place
@@ -66,13 +63,15 @@ func (p *part) target() engine.Target {
 
 // complete says that the caller has the Lock from now on. It returns false if that has ended.
 func (k *Lock) complete() bool {
-	k.until = make([]clock.Instant, len(k.parts))
+	if k.locker.isObserved() {
+		k.until = make([]clock.Instant, len(k.parts))
+	}
 	if !k.has.Own((*owner)(k)) {
 		return false
 	}
-	until := make([]clock.Instant, len(k.parts))
-	for i, p := range k.parts {
-		until[i] = p.lock.Deadline()
+	until := make([]clock.Instant, len(k.until))
+	for i := range until {
+		until[i] = k.parts[i].lock.Deadline()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,7 +120,7 @@ func (k *Lock) end(cause error, why core.Reason) {
 
 // heldFor is the time since the last of its holds was asked for, or handed over.
 func (k *Lock) heldFor() time.Duration {
-	since := k.first().Since
+	var since clock.Instant
 	for _, p := range k.parts {
 		since = max(since, p.lock.Since)
 	}
@@ -137,8 +136,7 @@ func (k *Lock) causeOf(l engine.Lock) error {
 		return ErrClosed
 	}
 	of := &loss{name: k.name}
-	p := k.at
-	isPresence := k.parts != nil
+	p, isPresence := k.parts[0].at, true
 	for _, part := range k.parts {
 		if part.at.engine == l.Target().Engine {
 			p = part.at
@@ -173,18 +171,13 @@ func (o *owner) Extended(l engine.Lock) {
 	until, votes := l.Hold.Deadline(), l.Claim.Votes()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ends := until
-	if k.parts != nil {
-		for i := range k.parts {
-			if k.parts[i].lock.Hold == l.Hold {
-				k.until[i] = until
-			}
-		}
-		if ends = k.earliest(); ends <= k.told { // another part ends first
-			return
+	for i := range k.parts {
+		if k.parts[i].lock.Hold == l.Hold {
+			k.until[i] = until
 		}
 	}
-	if !k.isComplete || k.isEnded {
+	ends := k.earliest()
+	if !k.isComplete || k.isEnded || len(k.parts) > 1 && ends <= k.told { // another part ends first
 		return
 	}
 	k.told = ends
@@ -196,20 +189,15 @@ func (o *owner) Extended(l engine.Lock) {
 }
 
 // earliest is when the first part ends. The Lock must be locked.
-func (k *Lock) earliest() (at clock.Instant) {
-	for i, until := range k.until {
-		if i == 0 || until < at {
-			at = until
-		}
+func (k *Lock) earliest() clock.Instant {
+	if len(k.until) == 0 {
+		return 0
 	}
-	return at
+	return slices.Min(k.until)
 }
 
 // places returns those in which the Lock is held.
 func (k *Lock) places() (places []*place) {
-	if k.parts == nil {
-		return []*place{k.at}
-	}
 	for _, p := range k.parts {
 		if !slices.Contains(places, p.at) {
 			places = append(places, p.at)
@@ -220,7 +208,7 @@ func (k *Lock) places() (places []*place) {
 
 // event makes one of the Lock.
 func (k *Lock) event(kind EventKind) Event {
-	e := Event{Kind: kind, Context: k.call.ctx, Name: k.name, Group: k.at.name}
+	e := Event{Kind: kind, Context: k.call.ctx, Name: k.name, Group: k.parts[0].at.name}
 	if n := k.settings.holders(); n > 1 {
 		e.Permits, e.Permit = n, k.Permit()
 	}
@@ -242,7 +230,7 @@ func (k *Lock) Names() []string { return slices.Clone(k.each()) }
 //
 // Name and value let another process take over or release the lock: see Locker.Adopt and
 // Locker.ReleaseValue. So a client that knows the value can release the lock.
-func (k *Lock) Value() string { return k.first().Claim.Value }
+func (k *Lock) Value() string { return k.parts[0].lock.Claim.Value }
 
 // Context ends when the lock does. Work that needs the lock must run under this context and stop
 // when it ends. context.Cause tells why, with details: ErrLost, ErrReleased or ErrClosed. The
@@ -263,14 +251,6 @@ func (k *Lock) Context() context.Context {
 		}
 	}
 	return k.ctx
-}
-
-// first returns the first hold.
-func (k *Lock) first() engine.Lock {
-	if k.parts == nil {
-		return k.one
-	}
-	return k.parts[0].lock
 }
 
 // Remaining returns how long the lock is certainly held without a renewal, and zero once it is lost
@@ -330,15 +310,12 @@ func (k *Lock) Fence() int64 {
 	if k.names != nil {
 		return 0
 	}
-	return k.token
+	return k.parts[0].token
 }
 
 // FenceOf returns the fencing token of one of the lock's names, and zero for a name that the lock
 // does not have.
 func (k *Lock) FenceOf(name string) int64 {
-	if k.names == nil && name == k.name {
-		return k.token
-	}
 	for _, p := range k.parts {
 		if p.name == name {
 			return p.token
@@ -376,7 +353,7 @@ func (k *Lock) failed(ctx context.Context, op protocol.Op, f *core.Failure) erro
 			return fmt.Errorf("redlock: %q: %w", k.name, cmp.Or(cause, ErrReleased))
 		}
 	}
-	return k.at.errorOf(op, k.name, f, ctx.Err())
+	return k.parts[0].at.errorOf(op, k.name, f, ctx.Err())
 }
 
 // Bind returns a context that ends with ctx, and when the lock ends, with the cause of Context.
@@ -448,15 +425,8 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 		return fmt.Errorf("redlock: downgrade %q: a permit is no writer's lock: keep it, or release it", k.name)
 	}
 	defer k.locker.awaitObservers()
-	locks := []engine.Lock{k.one}
-	if k.parts != nil {
-		locks = nil
-		for _, p := range k.parts {
-			locks = append(locks, p.lock)
-		}
-	}
-	for _, l := range locks {
-		_, f := l.Downgrade(ctx)
+	for _, p := range k.parts {
+		_, f := p.lock.Downgrade(ctx)
 		if err := k.failed(ctx, protocol.OpExtend, f); err != nil {
 			return err
 		}
@@ -466,17 +436,13 @@ func (k *Lock) Downgrade(ctx context.Context) error {
 
 // Permit returns which permit the lock has, from zero to k-1 with the option Permits(k). No two
 // holders have the same at one time. With Weight it is one of them; without Permits it is zero.
-func (k *Lock) Permit() int {
-	if len(k.slots) == 0 {
-		return 0
-	}
-	return k.slots[0]
-}
+func (k *Lock) Permit() int { return k.parts[0].slot }
 
 // Permits returns which permits the lock has, in rising order: as many as its Weight. See Permit.
 func (k *Lock) Permits() (permits []int) {
-	if len(k.slots) == 0 {
-		return []int{0}
+	for _, p := range k.parts {
+		permits = append(permits, p.slot)
 	}
-	return slices.Sorted(slices.Values(k.slots))
+	slices.Sort(permits)
+	return slices.Compact(permits) // while the map changes, each is in two groups
 }

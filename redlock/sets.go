@@ -65,19 +65,19 @@ func (s *settings) checkSet(names []string) error {
 }
 
 // takeSet takes a hold of each part, all or none.
-func (k *Lock) takeSet(parts []part) error {
+func (k *Lock) takeSet() error {
 	set := sets.Set{Terms: k.terms()}
-	for _, p := range parts {
+	for _, p := range k.parts {
 		set.Targets = append(set.Targets, p.target())
 	}
 	bond, f, err := set.Get(k.call.ctx, k.schedule())
 	if bond == nil {
-		return k.explain(parts, f, err)
+		return k.explain(f, err)
 	}
 	for i, l := range bond.Locks() {
-		parts[i].lock = l
+		k.parts[i].lock = l
 	}
-	k.has, k.bond, k.parts = bond, bond, parts
+	k.has, k.bond = bond, bond
 	return k.join()
 }
 
@@ -90,7 +90,6 @@ func (k *Lock) join() error {
 			return err
 		}
 	}
-	k.token = k.parts[0].token
 	if k.locker.groups == nil {
 		return nil
 	}
@@ -138,19 +137,19 @@ func (k *Lock) leave() {
 }
 
 // explain makes the error of a set that was not acquired.
-func (c *call) explain(parts []part, f *sets.Failure, ended error) error {
+func (k *Lock) explain(f *sets.Failure, ended error) error {
 	if f == nil {
-		return c.errorIn(parts[0].at, c.name, nil, ended)
+		return k.errorIn(k.parts[0].at, k.name, nil, ended)
 	}
-	of := parts[max(f.Target, 0)]
-	err := c.errorIn(of.at, of.name, f.Failure, ended)
+	of := k.parts[max(f.Target, 0)]
+	err := k.errorIn(of.at, of.name, f.Failure, ended)
 	var e *QuorumError
-	if c.names == nil || !errors.As(err, &e) {
+	if k.names == nil || !errors.As(err, &e) {
 		return err
 	}
-	e.Name = c.name
+	e.Name = k.name
 	for _, i := range f.InTheWay {
-		e.InTheWay = append(e.InTheWay, parts[i].name)
+		e.InTheWay = append(e.InTheWay, k.parts[i].name)
 	}
 	e.InTheWay = slices.Compact(slices.Sorted(slices.Values(e.InTheWay)))
 	for _, cause := range e.Causes.WrappedErrors() { // which are of this error alone
@@ -163,17 +162,17 @@ func (c *call) explain(parts []part, f *sets.Failure, ended error) error {
 
 // takePermits takes permits of a name. While a change of the map moves the name they are the same slots in both
 // groups.
-func (k *Lock) takePermits(parts []part) error {
-	ctx, first, terms, when := k.call.ctx, parts[0], k.terms(), k.schedule()
+func (k *Lock) takePermits() error {
+	ctx, first, twins, terms, when := k.call.ctx, k.parts[0], k.parts[1:], k.terms(), k.schedule()
 	want := semaphore.Want{Key: first.target().Key, K: k.settings.permits, Weight: max(1, k.settings.weight), Terms: terms}
-	if len(parts) > 1 {
+	if len(twins) > 0 {
 		want.Terms = engine.Kept(terms)
 	}
 	got, f, err := first.at.permits.Get(ctx, want, when)
 	if got == nil {
 		return k.errorIn(first.at, k.name, f, err)
 	}
-	for _, twin := range parts[1:] {
+	for _, twin := range twins {
 		if f, err = got.Twin(ctx, twin.target(), want.Terms, when); f == nil && err == nil && want.Terms != terms {
 			if f = got.Settle(ctx, terms); f != nil {
 				err = ctx.Err()
@@ -184,10 +183,10 @@ func (k *Lock) takePermits(parts []part) error {
 			return k.errorIn(twin.at, k.name, f, err)
 		}
 	}
-	k.has, k.bond, k.slots = got, got.Bond, got.Slots
+	of, n := k.parts, len(got.Slots)
+	k.has, k.bond, k.parts = got, got.Bond, nil
 	for i, l := range got.Locks() {
-		n := len(got.Slots)
-		k.parts = append(k.parts, part{name: k.name, at: parts[i/n].at, slot: got.Slots[i%n], lock: l})
+		k.parts = append(k.parts, part{name: k.name, at: of[i/n].at, slot: got.Slots[i%n], lock: l})
 	}
 	return k.join()
 }
