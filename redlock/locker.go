@@ -15,6 +15,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/group"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
+	"github.com/redquorum/redquorum/redlock/internal/queue"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/semaphore"
 )
@@ -25,7 +26,7 @@ type Locker struct {
 	settings settings
 	places   []*place      // one, or those of NewGroups in the order of their names
 	groups   *group.Groups // of NewGroups; nil for New
-	events   []*eventQueue
+	events   []*queue.Queue[Event]
 
 	isClosing atomic.Bool   // Close was called
 	closed    chan struct{} // likewise
@@ -144,7 +145,10 @@ func newLockerWith(s *settings) *Locker {
 	l := &Locker{settings: *s, closed: make(chan struct{}), done: make(chan struct{})}
 	l.settings.variants = &variants{seed: maphash.MakeSeed()}
 	for _, o := range s.observers {
-		l.events = append(l.events, &eventQueue{observer: o})
+		l.events = append(l.events, queue.New(func(e Event, dropped int) {
+			e.Dropped = dropped
+			o.Observe(e)
+		}))
 	}
 	return l
 }
@@ -250,7 +254,7 @@ func (l *Locker) Close() error {
 	l.closeErr = errors.Join(errs...)
 	l.awaitObservers()
 	for _, q := range l.events {
-		q.giveUp()
+		q.GiveUp()
 	}
 	close(l.done)
 	return l.closeErr

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/protocol"
@@ -36,14 +34,11 @@ func Log(l *slog.Logger) LockerOption {
 	})
 }
 
-// A journal is the Observer that writes to a log.
+// A journal is the Observer that writes to a log. It needs no mutex: one goroutine at a time tells it.
 type journal struct {
 	log     *slog.Logger
 	outages rateLimit
-	faulty  atomic.Int32 // nodes that were reported, and have not answered since
-
-	mu    sync.Mutex
-	nodes map[server]*nodeHealth // those that ever had a fault
+	nodes   map[server]*nodeHealth // those that ever had a fault
 }
 
 // A server is one in a group; it can be in several groups.
@@ -51,8 +46,8 @@ type server struct{ group, node string }
 
 // A nodeHealth is what has been logged of a node.
 type nodeHealth struct {
-	faults rateLimit
-	faulty atomic.Bool // the last that was logged above Debug is a fault
+	faults   rateLimit
+	isFaulty bool // the last that was logged above Debug is a fault
 }
 
 // Observe implements Observer. Of nearly all events there is nothing to be
@@ -116,43 +111,36 @@ func (j *journal) outage(kind error) slog.Level {
 // whose fault was, so it is told as rarely, and when they answer to what they vote
 // on: a node in quarantine grants releases.
 func (j *journal) vote(e Event) (slog.Level, string) {
-	if e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown {
-		h := j.health(e)
+	of := server{e.Group, e.Node}
+	h := j.nodes[of]
+	switch {
+	case e.Outcome == protocol.Failed || e.Outcome == protocol.Unknown:
+		if h == nil {
+			h = &nodeHealth{}
+			j.nodes[of] = h
+		}
 		if !h.faults.allow() {
 			return slog.LevelDebug, "redlock: a node's fault"
 		}
-		if h.faulty.CompareAndSwap(false, true) {
-			j.faulty.Add(1)
-		}
+		h.isFaulty = true
 		return slog.LevelWarn, "redlock: a node's fault"
-	}
-	votes := e.Op.Acquires() || e.Op.Extends()
-	if votes && j.faulty.Load() > 0 && j.health(e).faulty.CompareAndSwap(true, false) {
-		j.faulty.Add(-1)
+	case h != nil && h.isFaulty && (e.Op.Acquires() || e.Op.Extends()):
+		h.isFaulty = false
 		return slog.LevelInfo, "redlock: a node answers again"
 	}
 	return slog.LevelDebug, "redlock: a node's vote"
 }
 
-func (j *journal) health(e Event) *nodeHealth {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	of := server{e.Group, e.Node}
-	h := j.nodes[of]
-	if h == nil {
-		h = &nodeHealth{}
-		j.nodes[of] = h
-	}
-	return h
-}
-
 // A rateLimit lets one event through a minute, and the first at once.
-type rateLimit struct{ last atomic.Int64 }
+type rateLimit struct{ last time.Time }
 
 func (l *rateLimit) allow() bool {
-	now := time.Now().UnixNano()
-	last := l.last.Load()
-	return now-last >= int64(time.Minute) && l.last.CompareAndSwap(last, now)
+	now := time.Now()
+	if now.Sub(l.last) < time.Minute {
+		return false
+	}
+	l.last = now
+	return true
 }
 
 // kindOf is what the error of a vote is about. errors.Is would look through all

@@ -118,3 +118,12 @@ type Event struct {
 	// before or soon after this one.
 	Dropped int
 }
+
+// isDetail reports whether the event is one of many, and no end that must add up.
+func (k EventKind) isDetail() bool {
+	switch k {
+	case EventAcquired, EventNotAcquired, EventLost, EventReleased:
+		return false
+	}
+	return true
+}
