@@ -23,7 +23,7 @@ import (
 // A *QuorumError tells contention (ErrHeld) from an outage (ErrNoQuorum) and from the end of ctx.
 // Grants of single nodes are then released. After Close the error is ErrClosed.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	return l.acquire(ctx, demand{name: name, opts: opts, isTry: true})
+	return l.acquire(ctx, &call{name: name, isTry: true}, opts)
 }
 
 // Acquire waits for the lock name until ctx ends. It waits through contention, quarantines (see
@@ -41,17 +41,7 @@ func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...Option) (*
 // A name is one to 1,024 bytes with the Locker's Prefix, of any value, but no key of redlock's own
 // (see Reserved).
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error) {
-	return l.acquire(ctx, demand{name: name, opts: opts})
-}
-
-// A demand is what a caller asks for.
-type demand struct {
-	name   string
-	names  []string // by AcquireAll or TryAcquireAll
-	opts   []Option
-	isTry  bool   // without waiting
-	isSet  bool   // of names
-	adopts string // the value of the lock that is to be adopted; empty for a new lock
+	return l.acquire(ctx, &call{name: name}, opts)
 }
 
 // A call is one Acquire, or what is like it.
@@ -62,15 +52,16 @@ type call struct {
 	events   context.Context // of the acquisition's events: ctx, or what a Tracer has made of it
 	name     string          // or a text for people that stands for names
 	names    []string        // of a set, sorted, without doubles; nil: it is one name
-	adopts   string
-	isTry    bool
-	began    clock.Instant // read only where there are observers
-	room     *Lock         // for the first try, allocated with the call; nil: it is used
+	adopts   string          // the value of the lock that is to be adopted; empty for a new lock
+	isTry    bool            // without waiting
+	isSet    bool            // by AcquireAll or TryAcquireAll
+	began    clock.Instant   // read only where there are observers
+	room     *Lock           // for the first try, allocated with the call; nil: it is used
 }
 
-// acquire is all ways to get a lock.
-func (l *Locker) acquire(ctx context.Context, d demand) (*Lock, error) {
-	c, err := l.begin(ctx, d)
+// acquire is all ways to get a lock. What is asked for has the names, and how they are wanted.
+func (l *Locker) acquire(ctx context.Context, asked *call, opts []Option) (*Lock, error) {
+	c, err := l.begin(ctx, asked, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -79,25 +70,26 @@ func (l *Locker) acquire(ctx context.Context, d demand) (*Lock, error) {
 }
 
 // begin checks the arguments of a call, and tells the tracers that it begins.
-func (l *Locker) begin(ctx context.Context, d demand) (*call, error) {
+func (l *Locker) begin(ctx context.Context, asked *call, opts []Option) (*call, error) {
 	both := &struct {
 		call call
 		lock Lock
 	}{}
 	c := &both.call
-	*c = call{locker: l, ctx: ctx, events: ctx, name: d.name, adopts: d.adopts, isTry: d.isTry, room: &both.lock}
-	if d.isSet {
-		c.names = slices.Compact(slices.Sorted(slices.Values(d.names)))
+	*c = *asked
+	c.locker, c.ctx, c.events, c.room = l, ctx, ctx, &both.lock
+	if c.isSet {
+		c.names = slices.Compact(slices.Sorted(slices.Values(asked.names)))
 		c.name = textOf(c.names)
 	}
 	if ctx == nil {
 		return nil, nilContext(protocol.OpAcquire, c.name)
 	}
 	var err error
-	if c.settings, err = l.settings.with(d.opts); err != nil {
+	if c.settings, err = l.settings.with(opts); err != nil {
 		return nil, err
 	}
-	if d.isSet {
+	if c.isSet {
 		if err := c.settings.checkSet(c.names); err != nil {
 			return nil, err
 		}
@@ -117,6 +109,20 @@ func (l *Locker) begin(ctx context.Context, d demand) (*call, error) {
 		}
 	}
 	return c, nil
+}
+
+// about is the call of a request about a name that is no acquisition, or why that is refused.
+func (l *Locker) about(ctx context.Context, op protocol.Op, name string) (*call, error) {
+	if ctx == nil {
+		return nil, nilContext(op, name)
+	}
+	if err := l.checkName(name); err != nil {
+		return nil, err
+	}
+	if isDone(l.closed) {
+		return nil, closedError(op, name)
+	}
+	return &call{locker: l, ctx: ctx, events: ctx, name: name}, nil
 }
 
 // each returns the names of the call.

@@ -30,22 +30,17 @@ import (
 // most. ErrClosed after Close. ctx bounds the waiting only. ReleaseValue returns within the node
 // timeout, and is safe for concurrent use.
 func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
-	if ctx == nil {
-		return nilContext(protocol.OpRelease, name)
-	}
-	if err := l.checkName(name); err != nil {
+	c, err := l.about(ctx, protocol.OpRelease, name)
+	if err != nil {
 		return err
 	}
 	if err := checkValue(value); err != nil {
 		return err
 	}
-	if isDone(l.closed) {
-		return closedError(protocol.OpRelease, name)
-	}
 	defer l.awaitObservers()
 	var failure error
 	for _, p := range l.placesOf(name) { // a lock whose group changes has another value in each
-		err := p.releaseValue(ctx, name, value)
+		err := c.releaseValue(p, value)
 		if err == nil {
 			return nil
 		}
@@ -56,15 +51,14 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 	return failure
 }
 
-func (p *place) releaseValue(ctx context.Context, name, value string) error {
-	key := p.prefix + name
-	tag := &call{locker: p.locker, ctx: ctx, events: ctx, name: name}
+func (c *call) releaseValue(p *place, value string) error {
+	of := &c.locker.settings
 	poll := p.engine.Ask(protocol.Request{
-		Op: protocol.OpRelease, Key: key, Value: value, TTL: p.locker.settings.ttl, Timeout: p.locker.settings.timeout(), MayHold: true,
-	}, tag)
-	defer p.engine.Changed(key)
-	poll.Wait(ctx, engine.Decided)
-	return p.unmet(ctx, name, poll, ErrLost)
+		Op: protocol.OpRelease, Key: p.prefix + c.name, Value: value, TTL: of.ttl, Timeout: of.timeout(), MayHold: true,
+	}, c)
+	defer p.engine.Changed(p.prefix + c.name)
+	poll.Wait(c.ctx, engine.Decided)
+	return p.unmet(c.ctx, c.name, poll, ErrLost)
 }
 
 // checkValue returns why a value is that of no lock, or nil.
@@ -111,7 +105,7 @@ func (l *Locker) Adopt(ctx context.Context, name, value string, opts ...Option) 
 		return nil, fmt.Errorf("redlock: adopt %q: the map of the groups is being changed, and until all clients have the new one "+
 			"only the lock's holder can extend it", name)
 	}
-	return l.acquire(ctx, demand{name: name, opts: slices.Concat(opts, []Option{adopted(value)}), adopts: value, isTry: true})
+	return l.acquire(ctx, &call{name: name, adopts: value, isTry: true}, slices.Concat(opts, []Option{adopted(value)}))
 }
 
 // adopted has the settings be those of the lock with that value, whose token is not known.

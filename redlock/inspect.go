@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -63,42 +64,32 @@ func (i *Inspection) Holder() (value string, left time.Duration, ok bool) {
 // If fewer than a quorum answered, the error is a *QuorumError that matches ErrNoQuorum, or ctx's
 // error if that ended. The answers that came are returned with it.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Inspection, error) {
-	if ctx == nil {
-		return nil, nilContext(protocol.OpInspect, name)
-	}
-	if err := l.checkName(name); err != nil {
+	c, err := l.about(ctx, protocol.OpInspect, name)
+	if err != nil {
 		return nil, err
 	}
-	if isDone(l.closed) {
-		return nil, closedError(protocol.OpInspect, name)
-	}
-	all, err := l.inspect(ctx, name, 1)
+	all, err := c.inspect(1)
 	return all[0], err
 }
 
 // InspectPermits asks every node what it holds for each of the k permits of name, as Inspect, and
 // returns an Inspection for each, in order. k is from 1 to 1,000; permits beyond k are not seen.
 func (l *Locker) InspectPermits(ctx context.Context, name string, k int) ([]*Inspection, error) {
-	if ctx == nil {
-		return nil, nilContext(protocol.OpInspect, name)
-	}
 	if _, err := l.settings.with([]Option{Permits(k)}); err != nil {
 		return nil, err
 	}
-	if err := l.checkName(name); err != nil {
+	c, err := l.about(ctx, protocol.OpInspect, name)
+	if err != nil {
 		return nil, err
 	}
-	if isDone(l.closed) {
-		return nil, closedError(protocol.OpInspect, name)
-	}
-	return l.inspect(ctx, name, k)
+	return c.inspect(k)
 }
 
 // inspect asks for each of k slots of a name. While its group changes it asks the one where a quorum holds the
 // name, if there is one.
-func (l *Locker) inspect(ctx context.Context, name string, k int) (all []*Inspection, err error) {
-	for _, p := range l.placesOf(name) {
-		all, err = p.inspect(ctx, name, k)
+func (c *call) inspect(k int) (all []*Inspection, err error) {
+	for _, p := range c.locker.placesOf(c.name) {
+		all, err = c.inspectIn(p, k)
 		if err != nil || slices.ContainsFunc(all, func(i *Inspection) bool { _, _, ok := i.Holder(); return ok }) {
 			break
 		}
@@ -106,12 +97,11 @@ func (l *Locker) inspect(ctx context.Context, name string, k int) (all []*Inspec
 	return all, err
 }
 
-func (p *place) inspect(ctx context.Context, name string, k int) (all []*Inspection, err error) {
-	tag := &call{locker: p.locker, ctx: ctx, events: ctx, name: name}
-	polls := p.engine.AskSlots(protocol.Request{Op: protocol.OpInspect, Key: p.prefix + name, Timeout: p.locker.settings.timeout()}, k, tag)
-	for _, poll := range polls {
-		poll.Wait(ctx, engine.All)
-		in := &Inspection{Name: name, Nodes: make([]NodeState, len(p.nodes))}
+func (c *call) inspectIn(p *place, k int) (all []*Inspection, err error) {
+	req := protocol.Request{Op: protocol.OpInspect, Key: p.prefix + c.name, Timeout: c.locker.settings.timeout()}
+	for _, poll := range p.engine.AskSlots(req, k, c) {
+		poll.Wait(c.ctx, engine.All)
+		in := &Inspection{Name: c.name, Nodes: make([]NodeState, len(p.nodes))}
 		for i, r := range poll.Replies {
 			state := NodeState{Node: p.nodes[i].String()}
 			if r.Outcome == protocol.Granted {
@@ -122,9 +112,7 @@ func (p *place) inspect(ctx context.Context, name string, k int) (all []*Inspect
 			in.Nodes[i] = state
 		}
 		all = append(all, in)
-		if failed := p.unmet(ctx, name, poll, ErrNoQuorum); failed != nil && err == nil {
-			err = failed
-		}
+		err = cmp.Or(err, p.unmet(c.ctx, c.name, poll, ErrNoQuorum))
 	}
 	return all, err
 }

@@ -236,22 +236,17 @@ func (l *Locker) Close() error {
 	over, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer l.settings.clock.AfterFunc(l.settings.timeout(), cancel).Stop()
-	var all sync.WaitGroup
 	if l.groups != nil {
-		all.Go(func() { _ = l.groups.Close(over) })
+		_ = l.groups.Close(over)
 	} else {
-		all.Go(func() { _ = l.places[0].engine.Close(over) }) // what was not answered in time expires
+		_ = l.places[0].engine.Close(over) // what was not answered in time expires
 	}
-	all.Wait()
-	errs := make([]error, len(l.places))
-	for i, p := range l.places {
-		all.Go(func() { errs[i] = closeAll(p.nodes) })
-	}
-	all.Wait()
+	var all []protocol.Node
 	for _, p := range l.places {
-		owners.disclaim(p.nodes)
+		all = append(all, p.nodes...)
 	}
-	l.closeErr = errors.Join(errs...)
+	l.closeErr = closeAll(all)
+	owners.disclaim(all)
 	l.awaitObservers()
 	for _, q := range l.events {
 		q.GiveUp()

@@ -66,14 +66,15 @@ func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64,
 	if err := k.markable(); err != nil {
 		return 0, err
 	}
-	isEnough, gone, of := engine.All, ErrNoQuorum, k.held()
+	isEnough, gone, of := engine.All, ErrNoQuorum, *k.call
+	of.events = of.ctx // the lock's, not those of its acquisition
 	if r.Op == protocol.OpMark {
 		isEnough, gone = engine.Decided, ErrMarked
 	}
 	r.Timeout = k.settings.timeout()
 	for _, p := range k.places() {
 		r.Key = keys.Mark.Of(p.prefix + k.name)
-		poll := p.engine.Ask(r, of)
+		poll := p.engine.Ask(r, &of)
 		poll.Wait(ctx, isEnough)
 		if err := k.notHeld(); err != nil {
 			return 0, err
@@ -86,13 +87,6 @@ func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64,
 		}
 	}
 	return highest, nil
-}
-
-// held is the call whose events are about the lock, and not about its acquisition.
-func (k *Lock) held() *call {
-	c := *k.call
-	c.events = c.ctx
-	return &c
 }
 
 // markable returns why the lock has no mark, or nil if it has one while it is held.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/keys"
-	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/internal/sources"
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
@@ -54,7 +53,6 @@ type settings struct {
 	prefix    string
 	guard     bool
 	maxTTL    time.Duration // zero: not set
-	epoch     string        // the key of the epoch record; empty without guard
 	clock     clock.Clock
 	wall      func() time.Time
 	observers []Observer
@@ -389,9 +387,6 @@ func lockerSettings(opts []LockerOption) (*settings, error) {
 			return nil, fmt.Errorf("redlock: option %w", err)
 		}
 	}
-	if s.guard {
-		s.epoch = s.prefix + record.Key
-	}
 	s.prepare()
 	return &s, s.check()
 }
@@ -425,7 +420,7 @@ func (s *settings) check() error {
 	if s.maxTTL > 0 && s.ttl > s.maxTTL {
 		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.ttl, s.maxTTL)
 	}
-	if s.holdTogether() && s.fenced {
+	if s.shared && s.fenced {
 		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back")
 	}
 	if s.shared && s.permits > 1 {
@@ -469,22 +464,16 @@ func checkName(prefix, name string) error {
 	return nil
 }
 
-// anyNumber of callers can hold the lock at the same time.
-const anyNumber = 0
-
-// holders is how many callers can hold the lock at the same time, or anyNumber.
+// holders is how many callers can hold the lock at the same time; zero: any number.
 func (s *settings) holders() int {
 	if s.shared {
-		return anyNumber
+		return 0
 	}
 	return max(1, s.permits)
 }
 
-// holdTogether reports whether the lock's holders need not wait for each other.
-func (s *settings) holdTogether() bool { return s.shared }
-
 // inOrder reports whether the caller is served in order. Readers are not: they hold together.
-func (s *settings) inOrder() bool { return s.fair && !s.holdTogether() }
+func (s *settings) inOrder() bool { return s.fair && !s.shared }
 
 // Reserved reports whether key is one of the library's own, of any Locker with any prefix. Acquire
 // refuses such names: those that begin with redlock:fence: and the like, redlock:primary, those

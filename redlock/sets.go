@@ -15,7 +15,7 @@ import (
 // TryAcquireAll asks for all the names once, as TryAcquire, and gets all or none. See AcquireAll
 // for the names.
 func (l *Locker) TryAcquireAll(ctx context.Context, names []string, opts ...Option) (*Lock, error) {
-	return l.acquire(ctx, demand{names: names, opts: opts, isSet: true, isTry: true})
+	return l.acquire(ctx, &call{isSet: true, names: names, isTry: true}, opts)
 }
 
 // AcquireAll waits for all the names, and returns one Lock for them. No other client holds any of
@@ -34,7 +34,7 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names []string, opts ...Opti
 // options and errors are those of Acquire, and QuorumError.InTheWay has the names that others hold.
 // Observers hear of the votes for each name, and of the lock as a whole.
 func (l *Locker) AcquireAll(ctx context.Context, names []string, opts ...Option) (*Lock, error) {
-	return l.acquire(ctx, demand{names: names, opts: opts, isSet: true})
+	return l.acquire(ctx, &call{isSet: true, names: names}, opts)
 }
 
 // DoAll is Do for all the names at once: it runs fn while holding them, as AcquireAll does.
@@ -56,7 +56,7 @@ func (s *settings) checkSet(names []string) error {
 		return errors.New("redlock: no names: give at least one, or do without a lock")
 	case n > maxNames:
 		return fmt.Errorf("redlock: %d names, at most %d can be locked at once: lock one name that stands for all of them", n, maxNames)
-	case s.holdTogether():
+	case s.shared:
 		return fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared, or take it back with Exclusive", textOf(names))
 	case s.holders() > 1:
 		return fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.holders())
