@@ -144,7 +144,7 @@ func textOf(names []string) string {
 
 // terms are those of the settings, with what observers want to know.
 func (c *call) terms() *core.Terms {
-	t := &c.settings.terms
+	t := &c.settings.Terms
 	if c.adopts != "" || c.locker.isObserved() {
 		own := *t
 		if own.Adopts = c.adopts; c.locker.isObserved() {

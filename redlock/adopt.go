@@ -54,7 +54,7 @@ func (l *Locker) ReleaseValue(ctx context.Context, name, value string) error {
 func (c *call) releaseValue(p *place, value string) error {
 	of := &c.locker.settings
 	poll := p.engine.Ask(protocol.Request{
-		Op: protocol.OpRelease, Key: p.prefix + c.name, Value: value, TTL: of.ttl, Timeout: of.timeout(), MayHold: true,
+		Op: protocol.OpRelease, Key: p.prefix + c.name, Value: value, TTL: of.TTL, Timeout: of.Timeout, MayHold: true,
 	}, c)
 	defer p.engine.Changed(p.prefix + c.name)
 	poll.Wait(c.ctx, engine.Decided)
@@ -114,7 +114,7 @@ func adopted(value string) Option {
 		if s.weight > 1 {
 			return fmt.Errorf("Weight(%d): a lock of several permits has a value for each and cannot be adopted as a whole; give Weight(1) to adopt one of them", s.weight)
 		}
-		s.fenced, s.owner = false, HolderOf(value).Owner
+		s.Fenced, s.Owner = false, HolderOf(value).Owner
 		return nil
 	}}
 }

@@ -28,7 +28,7 @@ func (l *Locker) publish(e Event) {
 // awaitObservers is called before a call returns: see Observer.
 func (l *Locker) awaitObservers() {
 	for _, q := range l.events {
-		q.Await(l.settings.clock, l.settings.timeout())
+		q.Await(l.settings.clock, l.settings.Timeout)
 	}
 }
 

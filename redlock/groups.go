@@ -83,7 +83,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 	}
 	l := newLockerWith(s)
 	config := group.Config{
-		Version: cmp.Or(m.Version, 1), Prefix: s.prefix, TTL: s.ttl, Timeout: s.timeout(), Clock: s.clock, Wall: s.wall, Jitter: s.jitter,
+		Version: cmp.Or(m.Version, 1), Prefix: s.prefix, TTL: s.TTL, Timeout: s.Timeout, Clock: s.clock, Wall: s.wall, Jitter: s.jitter,
 		Engine: func(of group.Group, prefix string) *engine.Engine {
 			p := l.newPlace(prefix, of.Nodes)
 			p.name = of.Name
@@ -177,7 +177,7 @@ func (c *call) enter(p *place) error {
 	if p.member == nil {
 		return nil
 	}
-	f, err := p.engine.Repeat(c.ctx, &c.settings.terms, c.schedule(), func() (*core.Failure, int, error) {
+	f, err := p.engine.Repeat(c.ctx, &c.settings.Terms, c.schedule(), func() (*core.Failure, int, error) {
 		f, err := failureOf(p.member.Enter(c.ctx))
 		return f, 0, err
 	})

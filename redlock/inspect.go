@@ -98,7 +98,7 @@ func (c *call) inspect(k int) (all []*Inspection, err error) {
 }
 
 func (c *call) inspectIn(p *place, k int) (all []*Inspection, err error) {
-	req := protocol.Request{Op: protocol.OpInspect, Key: p.prefix + c.name, Timeout: c.locker.settings.timeout()}
+	req := protocol.Request{Op: protocol.OpInspect, Key: p.prefix + c.name, Timeout: c.locker.settings.Timeout}
 	for _, poll := range p.engine.AskSlots(req, k, c) {
 		poll.Wait(c.ctx, engine.All)
 		in := &Inspection{Name: c.name, Nodes: make([]NodeState, len(p.nodes))}

@@ -184,7 +184,7 @@ func (o *owner) Extended(l engine.Lock) {
 	e := k.event(EventExtended)
 	now := k.now()
 	e.Votes, e.Remaining = votes, ends.Sub(now)
-	e.Elapsed = now.Sub(until) + k.settings.ttl - Drift(k.settings.ttl)
+	e.Elapsed = now.Sub(until) + k.settings.TTL - Drift(k.settings.TTL)
 	k.locker.publish(e)
 }
 

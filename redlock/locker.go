@@ -163,7 +163,7 @@ func (l *Locker) newPlace(prefix string, nodes []protocol.Node) *place {
 	}
 	if s.guard {
 		c.Guard = &guard.Terms{
-			Key: prefix + record.Key, Timeout: s.timeout(), MaxTTL: max(s.ttl, s.maxTTL), Life: record.DrawLife,
+			Key: prefix + record.Key, Timeout: s.Timeout, MaxTTL: max(s.TTL, s.maxTTL), Life: record.DrawLife,
 			Generation: func() string { return record.New("", 1).Generation },
 		}
 	}
@@ -235,7 +235,7 @@ func (l *Locker) Close() error {
 	close(l.closed)
 	over, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	defer l.settings.clock.AfterFunc(l.settings.timeout(), cancel).Stop()
+	defer l.settings.clock.AfterFunc(l.settings.Timeout, cancel).Stop()
 	if l.groups != nil {
 		_ = l.groups.Close(over)
 	} else {

@@ -71,7 +71,7 @@ func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64,
 	if r.Op == protocol.OpMark {
 		isEnough, gone = engine.Decided, ErrMarked
 	}
-	r.Timeout = k.settings.timeout()
+	r.Timeout = k.settings.Timeout
 	for _, p := range k.places() {
 		r.Key = keys.Mark.Of(p.prefix + k.name)
 		poll := p.engine.Ask(r, &of)

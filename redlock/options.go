@@ -58,30 +58,23 @@ type settings struct {
 	observers []Observer
 	tracers   []Tracer // those observers that are
 	jitter    func(limit time.Duration) time.Duration
-	variants  *variants  // made by the Locker
-	terms     core.Terms // made of the choices by prepare
+	variants  *variants // made by the Locker
 }
 
 // choices are the settings that each acquisition can change.
 type choices struct {
-	ttl         time.Duration
+	core.Terms                // Timeout and Fair are set by prepare
 	nodeTimeout time.Duration // zero: from the TTL
-	patience    time.Duration // with an outage
 	retries     int
 	interval    time.Duration // zero: jittered
-	renew       bool
-	maxHold     time.Duration // zero: no limit
-	fenced      bool
 	fair        bool
-	shared      bool
-	permits     int    // zero: not set
-	weight      int    // of the permits; zero: not set
-	owner       string // empty: no label
+	permits     int // zero: not set
+	weight      int // of the permits; zero: not set
 }
 
 func defaults() settings {
 	return settings{
-		choices: choices{ttl: defaultTTL, patience: defaultPatience, retries: Forever, renew: true},
+		choices: choices{Terms: core.Terms{TTL: defaultTTL, Patience: defaultPatience, Renew: true}, retries: Forever},
 		guard:   true,
 		clock:   clock.System,
 		wall:    time.Now,
@@ -114,7 +107,7 @@ func TTL(d time.Duration) Option {
 		if d < minTTL || d > maxTTL {
 			return fmt.Errorf("TTL(%v): must be between %v and %v", d, minTTL, maxTTL)
 		}
-		s.ttl = d.Truncate(time.Millisecond)
+		s.TTL = d.Truncate(time.Millisecond)
 		return nil
 	}}
 }
@@ -166,7 +159,7 @@ func Patience(d time.Duration) Option {
 		if d < 0 {
 			return fmt.Errorf("Patience(%v): must not be negative; zero reports an outage at once", d)
 		}
-		s.patience = d
+		s.Patience = d
 		return nil
 	}}
 }
@@ -175,7 +168,7 @@ func Patience(d time.Duration) Option {
 // Default true. Without renewal a lock ends one TTL after it was acquired, unless Extend is called,
 // and is never handed over by another caller of the Locker, because less than a TTL would be left.
 func Renew(on bool) Option {
-	return Option{apply: func(s *settings) error { s.renew = on; return nil }}
+	return Option{apply: func(s *settings) error { s.Renew = on; return nil }}
 }
 
 // MaxHold ends a lock d after it was acquired, even if it is renewed: it limits what a stuck holder
@@ -185,7 +178,7 @@ func MaxHold(d time.Duration) Option {
 		if d < 0 || d > maxTTL {
 			return fmt.Errorf("MaxHold(%v): must be between 0 (no limit) and %v", d, maxTTL)
 		}
-		s.maxHold = d
+		s.MaxHold = d
 		return nil
 	}}
 }
@@ -193,7 +186,7 @@ func MaxHold(d time.Duration) Option {
 // Exclusive gives the lock one holder. That is the default; Exclusive takes back a Shared, Permits
 // or Weight that was given before, or is the Locker's default.
 func Exclusive() Option {
-	return Option{apply: func(s *settings) error { s.shared, s.permits, s.weight = false, 1, 1; return nil }}
+	return Option{apply: func(s *settings) error { s.Shared, s.permits, s.weight = false, 1, 1; return nil }}
 }
 
 // Shared makes the lock that of a reader. Any number of readers hold a name together, and no writer
@@ -212,7 +205,7 @@ func Exclusive() Option {
 // reader by Lock.Downgrade. A reader must release the lock, acquire it as a writer, and read again:
 // two readers that wait to become writers would wait for each other.
 func Shared() Option {
-	return Option{apply: func(s *settings) error { s.shared = true; return nil }}
+	return Option{apply: func(s *settings) error { s.Shared = true; return nil }}
 }
 
 // Permits makes the name a semaphore: up to k callers hold it, each with its own permit
@@ -233,7 +226,7 @@ func Permits(k int) Option {
 		if k < 1 || k > maxPermits {
 			return fmt.Errorf("Permits(%d): must be between 1 (the exclusive lock) and %d", k, maxPermits)
 		}
-		s.shared, s.permits = s.shared && k > 1, k
+		s.Shared, s.permits = s.Shared && k > 1, k
 		return nil
 	}}
 }
@@ -271,7 +264,7 @@ const maxPermits = 1000
 // this machine's wall clock is more than two seconds from a node's, or behind that of the last
 // holder. Locks with and without tokens exclude each other.
 func Fenced() Option {
-	return Option{apply: func(s *settings) error { s.fenced = true; return nil }}
+	return Option{apply: func(s *settings) error { s.Fenced = true; return nil }}
 }
 
 // Fair serves the waiters of all clients that ask for it in the order in which they began to wait.
@@ -391,12 +384,9 @@ func lockerSettings(opts []LockerOption) (*settings, error) {
 	return &s, s.check()
 }
 
-// prepare makes the terms of the choices.
+// prepare sets what follows from the choices.
 func (s *settings) prepare() {
-	s.terms = core.Terms{
-		TTL: s.ttl, Timeout: s.timeout(), MaxHold: s.maxHold, Renew: s.renew, Fenced: s.fenced, Owner: s.owner,
-		Patience: s.patience, Shared: s.shared, Fair: s.inOrder(),
-	}
+	s.Timeout, s.Fair = s.timeout(), s.fair && !s.Shared // readers hold together, and are not served in order
 }
 
 // replace sets the sources of time and chance that a test gives.
@@ -414,26 +404,26 @@ func (s *settings) replace(of sources.Set) {
 
 // check reports settings that do not go together.
 func (s *settings) check() error {
-	if s.nodeTimeout >= s.ttl {
-		return fmt.Errorf("redlock: option NodeTimeout(%v): must be below the TTL, %v", s.nodeTimeout, s.ttl)
+	if s.nodeTimeout >= s.TTL {
+		return fmt.Errorf("redlock: option NodeTimeout(%v): must be below the TTL, %v", s.nodeTimeout, s.TTL)
 	}
-	if s.maxTTL > 0 && s.ttl > s.maxTTL {
-		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.ttl, s.maxTTL)
+	if s.maxTTL > 0 && s.TTL > s.maxTTL {
+		return fmt.Errorf("redlock: option TTL(%v): is above the MaxTTL, %v", s.TTL, s.maxTTL)
 	}
-	if s.shared && s.fenced {
+	if s.Shared && s.Fenced {
 		return errors.New("redlock: option Shared(): readers have no fencing token; leave out Fenced, or use a Locker without it for readers; Exclusive takes Shared back")
 	}
-	if s.shared && s.permits > 1 {
+	if s.Shared && s.permits > 1 {
 		return fmt.Errorf("redlock: option Shared(): any number of readers hold a lock together; leave out Permits(%d), or take it back with Exclusive before Shared", s.permits)
 	}
 	switch {
 	case s.weight <= 1:
 	case s.weight > s.permits:
 		return fmt.Errorf("redlock: option Weight(%d): there are %d permits: give Permits(k) with k of %d or more, or less weight", s.weight, max(1, s.permits), s.weight)
-	case s.fenced:
+	case s.Fenced:
 		return fmt.Errorf("redlock: option Weight(%d): fencing tokens are of one permit each, and this is a lock of several; leave out Fenced", s.weight)
 	}
-	if s.inOrder() && s.permits > 1 {
+	if s.fair && s.permits > 1 { // and not Shared, as said above
 		return fmt.Errorf("redlock: option Permits(%d): does not go together with Fair, which orders the waiters of one key; "+
 			"leave Fair out: callers of one Locker are served in order without it", s.permits)
 	}
@@ -447,7 +437,7 @@ func (s *settings) timeout() time.Duration {
 	if s.nodeTimeout > 0 {
 		return s.nodeTimeout
 	}
-	return min(500*time.Millisecond, s.ttl/2)
+	return min(500*time.Millisecond, s.TTL/2)
 }
 
 // checkName returns why a name behind the prefix cannot be a lock, or nil. Any bytes are allowed.
@@ -466,14 +456,11 @@ func checkName(prefix, name string) error {
 
 // holders is how many callers can hold the lock at the same time; zero: any number.
 func (s *settings) holders() int {
-	if s.shared {
+	if s.Shared {
 		return 0
 	}
 	return max(1, s.permits)
 }
-
-// inOrder reports whether the caller is served in order. Readers are not: they hold together.
-func (s *settings) inOrder() bool { return s.fair && !s.shared }
 
 // Reserved reports whether key is one of the library's own, of any Locker with any prefix. Acquire
 // refuses such names: those that begin with redlock:fence: and the like, redlock:primary, those

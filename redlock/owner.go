@@ -36,7 +36,7 @@ func Owner(label string) Option {
 		case !isPrintable(label):
 			return fmt.Errorf("Owner(%q): must be printable text in UTF-8, on one line", label)
 		}
-		s.owner = label
+		s.Owner = label
 		return nil
 	}}
 }

@@ -56,7 +56,7 @@ func (s *settings) checkSet(names []string) error {
 		return errors.New("redlock: no names: give at least one, or do without a lock")
 	case n > maxNames:
 		return fmt.Errorf("redlock: %d names, at most %d can be locked at once: lock one name that stands for all of them", n, maxNames)
-	case s.shared:
+	case s.Shared:
 		return fmt.Errorf("redlock: acquire %q: readers lock one name at a time: leave out Shared, or take it back with Exclusive", textOf(names))
 	case s.holders() > 1:
 		return fmt.Errorf("redlock: acquire %q: permits are of one name: leave out Permits(%d), or take them back with Exclusive", textOf(names), s.holders())
