@@ -29,12 +29,6 @@ type Place struct {
 // Name returns the group's name.
 func (p *Place) Name() string { return p.group.Name }
 
-// Engine returns the engine that has the group's keys.
-func (p *Place) Engine() *engine.Engine { return p.engine }
-
-// Key returns the key of a name in the group.
-func (p *Place) Key(name string) string { return p.prefix + name }
-
 // Until returns when the presence ends, if it is not renewed. It has ended, or there was none, if that is over.
 func (p *Place) Until() clock.Instant {
 	p.mu.Lock()
