@@ -228,34 +228,16 @@ func (e *QuorumError) Unwrap() []error {
 // *QuorumError of the last extension that failed, if any. It is composed when it is first read,
 // because many locks can be lost at once, and the goroutine that ends them has no time for it.
 type loss struct {
-	name    string
-	maxHold time.Duration       // if that was the reason
-	absent  bool                // if it was the end of the Locker's presence in the group
-	explain func() *QuorumError // of the extension that failed; nil: there is none
-
-	compose sync.Once
+	once    sync.Once
+	compose func() error // nil once err is composed
 	err     error
 }
 
-func (e *loss) Error() string { return e.composed().Error() }
+func (e *loss) Error() string { return e.Unwrap().Error() }
 
 // Unwrap returns the composed error.
-func (e *loss) Unwrap() error { return e.composed() }
-
-func (e *loss) composed() error {
-	e.compose.Do(func() {
-		switch {
-		case e.maxHold > 0:
-			e.err = fmt.Errorf("redlock: %q: %w: held for its MaxHold of %v", e.name, ErrLost, e.maxHold)
-		case e.absent:
-			e.err = fmt.Errorf("redlock: %q: %w", e.name, errAbsent)
-		case e.explain == nil:
-			e.err = fmt.Errorf("redlock: %q: %w", e.name, errNotExtended)
-		default:
-			e.err = e.explain()
-		}
-		e.explain = nil
-	})
+func (e *loss) Unwrap() error {
+	e.once.Do(func() { e.err, e.compose = e.compose(), nil })
 	return e.err
 }
 

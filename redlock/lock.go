@@ -135,31 +135,31 @@ func (k *Lock) causeOf(l engine.Lock) error {
 	case core.Closed:
 		return ErrClosed
 	}
-	of := &loss{name: k.name}
-	p, isPresence := k.parts[0].at, true
+	name, p, isPresence := k.name, k.parts[0].at, true
 	for _, part := range k.parts {
 		if part.at.engine == l.Target().Engine {
 			p = part.at
 			if part.lock.Hold == l.Hold {
-				isPresence, of.name = false, part.name
+				isPresence, name = false, part.name
 			}
 		}
 	}
-	switch lost := l.Lost; {
-	case isPresence:
-		of.absent = true
-	case l.Reason == core.HeldLong:
-		of.maxHold = l.Terms.MaxHold
-	case lost != nil:
-		of.explain = func() *QuorumError {
-			e := p.errorOf(protocol.OpExtend, of.name, lost, nil)
-			if e.Err = errNotExtended; l.Reason != core.Overdue {
-				e.Err, e.isTaken = ErrLost, true
-			}
-			return e
+	reason, lost, maxHold := l.Reason, l.Lost, l.Terms.MaxHold
+	return &loss{compose: func() error {
+		switch {
+		case isPresence:
+			return fmt.Errorf("redlock: %q: %w", name, errAbsent)
+		case reason == core.HeldLong:
+			return fmt.Errorf("redlock: %q: %w: held for its MaxHold of %v", name, ErrLost, maxHold)
+		case lost == nil:
+			return fmt.Errorf("redlock: %q: %w", name, errNotExtended)
 		}
-	}
-	return of
+		e := p.errorOf(protocol.OpExtend, name, lost, nil)
+		if e.Err = errNotExtended; reason != core.Overdue {
+			e.Err, e.isTaken = ErrLost, true
+		}
+		return e
+	}}
 }
 
 // Extended implements engine.Owner.

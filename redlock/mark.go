@@ -103,7 +103,7 @@ func (k *Lock) notHeld() error {
 		return nil
 	}
 	if k.hasEnded() == nil { // but its deadline has passed
-		return &loss{name: k.name}
+		return fmt.Errorf("redlock: %q: %w", k.name, errNotExtended)
 	}
 	return k.failed(context.Background(), protocol.OpMark, &core.Failure{Kind: core.NotHeld})
 }
