@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/group"
+	"github.com/redquorum/redquorum/redlock/internal/owners"
 )
 
 // A Group is one of several independent sets of servers that share the names among them: see
@@ -100,7 +101,7 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 			return nil, fmt.Errorf("%w, in group %q", err, of.Name)
 		}
 		for _, n := range of.Nodes {
-			if key := keyOf(n); key != nil {
+			if key := owners.Key(n); key != nil {
 				if other, twice := nodes[key]; twice {
 					return nil, fmt.Errorf("redlock: groups %q and %q have one node, %s, which each would close for the other: open nodes for each group", other, of.Name, n)
 				}
@@ -162,7 +163,7 @@ func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
 	for i, s := range seen.Groups {
 		p := l.places[i]
 		of := GroupState{Name: s.Name, Version: s.Version, Retired: s.Retired}
-		f, err := failureOf(s.Err)
+		f, err := group.FailureOf(s.Err)
 		of.Err = p.groupError(group.VersionName, f, err)
 		for _, n := range p.nodes {
 			of.Nodes = append(of.Nodes, n.String())
@@ -178,24 +179,10 @@ func (c *call) enter(p *place) error {
 		return nil
 	}
 	f, err := p.engine.Repeat(c.ctx, &c.settings.Terms, c.schedule(), func() (*core.Failure, int, error) {
-		f, err := failureOf(p.member.Enter(c.ctx))
+		f, err := group.FailureOf(p.member.Enter(c.ctx))
 		return f, 0, err
 	})
 	return p.groupError(c.name, f, err)
-}
-
-// failureOf returns why package group has failed, as far as that may pass, and the error.
-func failureOf(err error) (*core.Failure, error) {
-	var f *group.Failure
-	switch {
-	case errors.As(err, &f):
-		return f.Failure, f.Err
-	case errors.Is(err, group.ErrNotYet):
-		return &core.Failure{Kind: core.ByOther}, nil
-	case errors.Is(err, group.ErrClosed):
-		return &core.Failure{Kind: core.AfterClose}, nil
-	}
-	return nil, err
 }
 
 // groupError makes the error of what package group was asked for a name.

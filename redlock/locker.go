@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/group"
 	"github.com/redquorum/redquorum/redlock/internal/guard"
+	"github.com/redquorum/redquorum/redlock/internal/owners"
 	"github.com/redquorum/redquorum/redlock/internal/queue"
 	"github.com/redquorum/redquorum/redlock/internal/quorum"
 	"github.com/redquorum/redquorum/redlock/internal/semaphore"
@@ -61,64 +61,17 @@ func New(nodes []Node, opts ...LockerOption) (*Locker, error) {
 // owning returns the Locker that open makes of nodes which are its own from here on. After an error
 // it closes them.
 func owning(nodes []protocol.Node, open func() (*Locker, error)) (*Locker, error) {
-	own, err := owners.claim(nodes)
+	own, err := owners.Claim(nodes)
 	var l *Locker
 	if err == nil {
 		l, err = open()
 	}
 	if err != nil {
 		closeAll(own)
-		owners.disclaim(own)
+		owners.Disclaim(own)
 		return nil, err
 	}
 	return l, nil
-}
-
-// owners has the nodes of all Lockers of the process that are not closed.
-var owners = registry{nodes: map[protocol.Node]struct{}{}}
-
-// A registry is a set of nodes that have an owner.
-type registry struct {
-	mu    sync.Mutex
-	nodes map[protocol.Node]struct{}
-}
-
-// claim enters the nodes, and returns those that had no owner. The error names the first that had
-// one.
-func (r *registry) claim(nodes []protocol.Node) (own []protocol.Node, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i, n := range nodes {
-		if _, taken := r.nodes[keyOf(n)]; !taken {
-			if key := keyOf(n); key == nil || !slices.ContainsFunc(own, func(o protocol.Node) bool { return keyOf(o) == key }) {
-				own = append(own, n)
-			}
-		} else if err == nil {
-			err = fmt.Errorf("redlock: node %d, %s, belongs to another Locker already, which would close it: open nodes for each Locker", i, n)
-		}
-	}
-	for _, n := range own {
-		if key := keyOf(n); key != nil {
-			r.nodes[key] = struct{}{}
-		}
-	}
-	return own, err
-}
-
-func (r *registry) disclaim(nodes []protocol.Node) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, n := range nodes {
-		delete(r.nodes, keyOf(n))
-	}
-}
-
-// keyOf returns n if it is a pointer, and nil otherwise: two equal values may be two nodes.
-func keyOf(n protocol.Node) protocol.Node {
-	if t := reflect.TypeOf(n); t == nil || t.Kind() != reflect.Pointer || t.Elem().Size() == 0 {
-		return nil
-	}
-	return n
 }
 
 func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
@@ -246,7 +199,7 @@ func (l *Locker) Close() error {
 		all = append(all, p.nodes...)
 	}
 	l.closeErr = closeAll(all)
-	owners.disclaim(all)
+	owners.Disclaim(all)
 	l.awaitObservers()
 	for _, q := range l.events {
 		q.GiveUp()

@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -213,4 +214,18 @@ func (f *Failure) Error() string {
 		text += ": " + f.Err.Error()
 	}
 	return text
+}
+
+// FailureOf returns what an error of Enter or of a Sight is to a caller: a failure that may pass, or else the error.
+func FailureOf(err error) (*core.Failure, error) {
+	var f *Failure
+	switch {
+	case errors.As(err, &f):
+		return f.Failure, f.Err
+	case errors.Is(err, ErrNotYet):
+		return &core.Failure{Kind: core.ByOther}, nil
+	case errors.Is(err, ErrClosed):
+		return &core.Failure{Kind: core.AfterClose}, nil
+	}
+	return nil, err
 }
