@@ -190,16 +190,16 @@ func (s *Semaphores) pass(ctx context.Context, w Want, gate string) (*Permits, *
 	if w.Weight > 1 {
 		gates = append(gates, keys.Gate.Of(w.Key))
 	}
-	g, take := s.begin(w), s.engine.Acquire
+	g, when := s.begin(w), engine.Schedule{InLine: true}
 	if w.Try {
-		g.limit, take = maxMisses, s.tryGate
+		g.limit, when = maxMisses, engine.Schedule{Retries: maxMisses}
 	} else {
 		defer s.leave(gate)
 		gates = append(gates, gate)
 	}
 	defer g.gates.Drop()
 	for _, name := range gates {
-		lock, f, err := take(ctx, name, &terms)
+		lock, f, err := s.engine.Get(ctx, name, &terms, when)
 		switch {
 		case f != nil && f.Kind == core.NoQuorum, f != nil && f.Kind != core.ByOther && f.Kind != core.ByUs && err == nil:
 			return nil, f.During(w.outage, s.clock.Now()), err
@@ -217,11 +217,6 @@ func (s *Semaphores) pass(ctx context.Context, w Want, gate string) (*Permits, *
 		g.enter(gate)
 	}
 	return g.gather(ctx)
-}
-
-// tryGate tries to get a gate.
-func (s *Semaphores) tryGate(ctx context.Context, gate string, t *core.Terms) (engine.Lock, *core.Failure, error) {
-	return s.engine.Try(ctx, gate, t, engine.Schedule{Retries: maxMisses})
 }
 
 // turn returns until when the next caller of the name goes to the gate. Names may share that.
