@@ -94,9 +94,6 @@ func newGrouped(m Map, opts []LockerOption) (*Locker, error) {
 	}
 	nodes := map[protocol.Node]string{}
 	for _, of := range m.Groups {
-		if err := checkCount(len(of.Nodes)); err != nil {
-			return nil, fmt.Errorf("%w, in group %q", err, of.Name)
-		}
 		if err := s.checkNodes(of.Nodes); err != nil {
 			return nil, fmt.Errorf("%w, in group %q", err, of.Name)
 		}

@@ -78,9 +78,6 @@ func newLocker(nodes []protocol.Node, opts []LockerOption) (*Locker, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("redlock: no nodes; give at least one, five survive the loss of two")
 	}
-	if err := checkCount(len(nodes)); err != nil {
-		return nil, err
-	}
 	s, err := lockerSettings(opts)
 	if err != nil {
 		return nil, err
@@ -139,17 +136,12 @@ func (l *Locker) placesOf(name string) []*place {
 	return places
 }
 
-// checkCount refuses more nodes than a vote has room for.
-func checkCount(n int) error {
-	if n > quorum.MaxNodes {
+// checkNodes refuses more nodes than a vote has room for, nodes that are nil or twice there, and
+// those that need the memory guard without it.
+func (s *settings) checkNodes(nodes []protocol.Node) error {
+	if n := len(nodes); n > quorum.MaxNodes {
 		return fmt.Errorf("redlock: %d nodes, at most %d are possible; five or seven are enough", n, quorum.MaxNodes)
 	}
-	return nil
-}
-
-// checkNodes refuses nodes that are nil or twice there, and those that need the memory guard
-// without it.
-func (s *settings) checkNodes(nodes []protocol.Node) error {
 	names := map[string]int{}
 	for i, n := range nodes {
 		if n == nil {
