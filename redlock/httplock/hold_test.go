@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,16 +188,16 @@ func TestAHandlerThatExitsReleases(t *testing.T) {
 func TestWhatAHandlerLeavesBehindIsToldFirst(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		var left context.Context
-		released := false
+		var released atomic.Bool
 		w.Watch(func(s sim.Step) {
 			if s.Op == protocol.OpRelease {
-				released = true
+				released.Store(true)
 				assert.Error(t, left.Err())
 			}
 		})
 		h := wrap(t, open(t, w), func(_ http.ResponseWriter, r *http.Request) { left = r.Context() })
 		serve(h, request(t, "x"))
-		assert.True(t, released)
+		assert.True(t, released.Load())
 	})
 }
 
