@@ -706,7 +706,7 @@ func TestRedlockThatIsKilledTakesItsCommandWithIt(t *testing.T) {
 	f := five(t)
 	l := client(t, f, redlock.TTL(endless), redlock.Renew(false))
 	const ttl = 3 * time.Second
-	for name, words := range map[string][]string{"in our group": {self(t)}, "in a group of its own": {"timeout", "20", self(t)}} {
+	for name, words := range map[string][]string{"in our group": {self(t)}, "in a group of its own": {"timeout", "60", self(t)}} {
 		for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 			t.Run(fmt.Sprint(name, ", ", s), func(t *testing.T) {
 				t.Parallel()

@@ -147,12 +147,13 @@ func do(ctx context.Context, dir, mutant string, command ...string) (string, err
 	// reaches them anyway.
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), long.Env+"=1", variable+"="+mutant)
+	cmd.WaitDelay = time.Second // for what a failed test has left running, which has its output, too
 	out, err := cmd.CombinedOutput()
 	var exited *exec.ExitError
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	if errors.As(err, &exited) {
+	if errors.As(err, &exited) || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // it failed, and its output says how
 	}
 	return string(out), err
