@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryMutantApplies to the code as it is, and names a test that exists, with flags that it knows. A mutant of a guard that was rewritten must be rewritten too.
+// TestEveryMutantApplies to the code as it is, and names a test that exists, with flags that it knows. A
+// mutant of a guard that was rewritten must be rewritten too.
 func TestEveryMutantApplies(t *testing.T) {
 	t.Parallel()
 	all, err := chosen(nil)
