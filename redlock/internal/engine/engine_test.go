@@ -365,7 +365,7 @@ func TestDoubtsAreToldByOneGoroutine(t *testing.T) {
 		hint("")
 	}
 	assert.LessOrEqual(t, runtime.NumGoroutine(), before+10)
-	assert.LessOrEqual(t, e.Entries(), 2)
+	assert.LessOrEqual(t, e.Entries(), 3) // the key, the goroutine, and one that is just ending
 	stop()
 	lock.Release(t.Context())
 	assert.NoError(t, e.Close(t.Context()))
