@@ -246,11 +246,13 @@ func openNode(t *testing.T, url string, opts ...Option) protocol.Node {
 	return n
 }
 
-// A gate stands between a node and its server. While it is shut, nothing is written.
+// A gate stands between a node and its server. It keeps the writer while this writes the plug, and nothing else, so
+// a release that is retried meanwhile comes through.
 type gate struct {
 	through func(ctx context.Context, network, address string) (net.Conn, error) // nil: net.Dialer's
-	shut    sync.Mutex
-	plug    chan struct{} // the plug waits at the gate
+	wanted  atomic.Bool                                                          // the next plug is to be kept
+	plug    chan struct{}                                                        // it waits at the gate
+	open    chan struct{}                                                        // and may go on
 }
 
 func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -274,11 +276,10 @@ type gatedConn struct {
 }
 
 func (c gatedConn) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte(plugKey)) {
+	if bytes.Contains(p, []byte(plugKey)) && c.wanted.CompareAndSwap(true, false) {
 		c.plug <- struct{}{}
+		<-c.open
 	}
-	c.shut.Lock()
-	defer c.shut.Unlock()
 	sent := bytes.Replace(p, []byte("\r\nDELEX\r\n"), []byte("\r\nDELEY\r\n"), 1)
 	return c.Conn.Write(bytes.Replace(sent, []byte("\r\nDELIFEQ\r\n"), []byte("\r\nDELIFEZ\r\n"), 1))
 }
@@ -288,7 +289,7 @@ func openGated(t *testing.T, url string, opts ...Option) protocol.Node {
 	t.Helper()
 	s, err := settle(opts)
 	require.NoError(t, err)
-	g := &gate{through: s.netDial, plug: make(chan struct{}, 1)}
+	g := &gate{through: s.netDial, plug: make(chan struct{}), open: make(chan struct{})}
 	n := openNode(t, url, append(opts, NetDial(g.dial))...)
 	gates.Store(n, g)
 	return n
@@ -300,13 +301,13 @@ func submitTogether(t *testing.T, n protocol.Node, requests ...protocol.Request)
 	found, gated := gates.Load(n)
 	require.True(t, gated)
 	g := found.(*gate)
-	g.shut.Lock()
-	defer g.shut.Unlock()
+	g.wanted.Store(true)
 	submit(t, n, protocol.Request{Op: protocol.OpWatch, Key: plugKey})
 	<-g.plug
 	for _, r := range requests {
 		to = append(to, submit(t, n, r))
 	}
+	g.open <- struct{}{}
 	return to
 }
 
