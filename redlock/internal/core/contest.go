@@ -270,8 +270,8 @@ func (k *Key) judge(now clock.Instant) {
 		k.compete(now)
 	case f.Kind == ByOther:
 		gap := hintGap
-		if c.look.free { // a server may hint all the time; but the pause ends before others overtake
-			gap <<= min(c.look.vain, 2)
+		if c.look.free { // a server may hint all the time; but at first the pause ends before others overtake
+			gap <<= min(c.look.vain, max(2, min(c.look.vain-6, 4)))
 			c.look.vain++
 		}
 		c.look.pause = now.Add(gap/2 + k.Group.Jitter(gap/2))
