@@ -111,8 +111,8 @@ func has(findings []Finding, check string) bool {
 	return false
 }
 
-// tokenSlack is how far a fencing token may be from a server's clock (package redlock,
-// fence.go).
+// tokenSlack is how far a fencing token may be from a server's clock: TokenSlack of
+// redlock/internal/guard.
 const tokenSlack = 2 * time.Second
 
 // clocks compares the servers' clocks. They matter for fencing tokens alone, because locks are

@@ -83,7 +83,7 @@ const (
 	OpInspect               // tell key's value and its remaining TTL, or fail if that is longer than a lock's
 	OpLook                  // change nothing: granted if key holds value
 
-	// With a fencing token: see package redlock, fence.go.
+	// With a fencing token: see redlock/internal/core, token.go.
 	OpAcquireFenced // as OpAcquire; accept Token, and the Block, if it is above what the node accepted before
 	OpRaise         // accept Token likewise, if key holds value
 	OpReleaseFenced // as OpRelease; let no acquisition with a token of the Block, or a lower one, be accepted any more
