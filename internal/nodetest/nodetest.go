@@ -1,8 +1,16 @@
+// Package nodetest holds every protocol.Node to the same answers: one table of operations and
+// expected replies (folder answers), run against the fake nodes of package sim and against real
+// servers. A simulation that answered otherwise than Redis would prove nothing.
+//
+// What servers of different versions may answer differently is no case. Times are compared with a
+// tolerance, because a server's clock goes on between two requests.
 package nodetest
 
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +46,7 @@ type Body func(t *testing.T, node protocol.Node, poke Poker)
 // of its own, from within a synctest bubble if it likes. The rows can share a server,
 // which nobody else uses: each begins with a Flush.
 func Run(t *testing.T, open func(t *testing.T, body Body)) {
-	for _, row := range slices.Concat(table, fenced, badCounters(), epochs, waiting, sharing, marks, slots) {
+	for _, row := range table() {
 		t.Run(row.name, func(t *testing.T) {
 			open(t, func(t *testing.T, node protocol.Node, poke Poker) {
 				if row.isJudged() && !poke.Judges() {
@@ -51,8 +59,6 @@ func Run(t *testing.T, open func(t *testing.T, body Body)) {
 	}
 }
 
-// Tolerances. The TTLs of the table are far apart, so that a slow machine does
-// not blur them.
 const (
 	slack        = 5 * time.Second  // how much shorter than expected a remaining TTL may be
 	replyTimeout = 20 * time.Second // for a reply
@@ -198,6 +204,18 @@ func (w want) check(t *testing.T, i int, got protocol.Reply) {
 	default:
 		near(t, i, "TTL", w.ttl, got.TTL)
 	}
+}
+
+func (w want) checkEpoch(t *testing.T, i int, got protocol.Reply) {
+	t.Helper()
+	if w.epoch == nil {
+		assert.Nil(t, got.Epoch, "step %d", i)
+		return
+	}
+	near(t, i, "what was found", w.epoch.Found, got.Epoch.Found)
+	assert.WithinDuration(t, time.Now(), time.Unix(0, int64(got.Epoch.Clock)), slack, "step %d: the server's clock", i)
+	clock := strconv.FormatInt(got.Epoch.Clock.Milliseconds(), 10)
+	assert.Equal(t, strings.ReplaceAll(w.epoch.Record, "@", clock), got.Epoch.Record, "step %d: the record, with the clock in it", i)
 }
 
 // near compares what something has left to live, which may be less by slack, but not gone.

@@ -1,223 +1,335 @@
 package nodetest
 
 import (
+	"embed"
+	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/protocol"
 )
 
-// Lifetimes, far enough apart to be told from each other with a tolerance.
+// answers are the table: a file for each kind of operation, in which a row's name is followed by
+// its steps,
+//
+//	acquire: a held key is refused and left alone
+//		acquire a 20s -> granted; acquire b 600s -> taken 20s; inspect -> holds a 20s
+//
+// A step is an operation or what is done behind the node's back, with its arguments by place (see
+// operations) and then by name, and the reply that must come (see replyWords). The key of a lock is
+// k, unless a step names another.
+//
+//go:embed answers/*.txt
+var answers embed.FS
+
+// Lifetimes are far enough apart to be told from each other with a tolerance.
 const (
-	brief  = 100 * time.Millisecond // runs out in a test
-	soon   = brief * 9 / 10         // within which what is brief has not run out, nor does while a script runs
-	short  = 20 * time.Second
-	medium = 60 * time.Second
-	long   = 600 * time.Second
+	short = 20 * time.Second
+	long  = 600 * time.Second
+	brief = 100 * time.Millisecond // runs out in a test
+	soon  = brief * 9 / 10         // within which what is brief has not run out, nor does while a script runs
+	fence = time.Minute            // by how much a token may differ from a node's clock
+
+	recordLife = 150 * 365 * 24 * time.Hour
 )
-
-var (
-	granted = want{outcome: protocol.Granted}
-	refused = want{outcome: protocol.Refused}
-	wrong   = want{outcome: protocol.Failed, err: protocol.ErrWrongType}
-	taken   = want{outcome: protocol.Refused, silent: true}
-)
-
-// refusedFor is a refusal that tells what the key has left.
-func refusedFor(ttl time.Duration) want { return want{outcome: protocol.Refused, ttl: ttl} }
-
-// takenFor is a refusal that may tell it: SET NX cannot.
-func takenFor(ttl time.Duration) want {
-	return want{outcome: protocol.Refused, ttl: ttl, silent: true}
-}
-
-func holds(value string, ttl time.Duration) want {
-	return want{outcome: protocol.Granted, value: value, ttl: ttl}
-}
-
-// With a key named k, unless another function says otherwise.
-
-func acquire(value string, ttl time.Duration, w want) step {
-	return step{req: protocol.Request{Op: protocol.OpAcquire, Key: "k", Value: value, TTL: ttl}, want: w}
-}
-
-func extend(value string, ttl time.Duration, w want) step {
-	return step{req: protocol.Request{Op: protocol.OpExtend, Key: "k", Value: value, TTL: ttl}, want: w}
-}
-
-func release(value string, w want) step {
-	return step{req: protocol.Request{Op: protocol.OpRelease, Key: "k", Value: value, TTL: short, MayHold: true, Held: true}, want: w}
-}
-
-func look(value string, w want) step {
-	return step{req: protocol.Request{Op: protocol.OpLook, Key: "k", Value: value}, want: w}
-}
-
-func inspect(w want) step {
-	return step{req: protocol.Request{Op: protocol.OpInspect, Key: "k"}, want: w}
-}
-
-func set(value string, ttl time.Duration) step {
-	return step{poke: func(p Poker) { p.Set("k", value, ttl) }}
-}
-
-func setWrongType() step {
-	return step{poke: func(p Poker) { p.SetWrongType("k") }}
-}
-
-func advance(d time.Duration) step {
-	return step{poke: func(p Poker) { p.Advance(d) }}
-}
-
-// again submits the Request of the step before once more.
-func again(w want) step { return step{again: true, want: w} }
-
-func (s step) within(timeout time.Duration) step { s.req.Timeout = timeout; return s }
-
-func (s step) key(key string) step { s.req.Key = key; return s }
-func (s step) rightBehind() step   { s.behind = true; return s }
-func (s step) soon() step          { s.inTime = soon; return s }
 
 // random is as the random part of a value.
 const random = "0123456789abcdef0123456789abcdef01234567"
 
-const binary = "\x00\r\n\xff*3\r\n$"
+// names stand in the table for what is too long for it, or cannot be printed.
+var names = strings.NewReplacer("RANDOM", random, "CUT", random[1:], "LABEL", strings.Repeat("a", 215),
+	"HUGE", strings.Repeat("x", 2<<20), "BINARY", `\x00\r\n\xff*3\r\n$`, "AGES", recordLife.String(), "FAR", "3m30s")
 
-var table = []row{
-	{"any: a request that is submitted again has its time anew", []step{
-		inspect(holds("", 0)).within(brief).soon(), advance(brief + 50*time.Millisecond), again(holds("", 0)).soon(),
-	}},
-	{"acquire: a free key is taken for its TTL", []step{
-		acquire("a", short, granted), inspect(holds("a", short)),
-	}},
-	{"acquire: a held key is refused and left alone", []step{
-		acquire("a", short, granted), acquire("b", long, takenFor(short)), inspect(holds("a", short)),
-	}},
-	{"acquire: the own value is refused too, and the TTL left alone", []step{
-		acquire("a", short, granted), acquire("a", long, takenFor(short)), inspect(holds("a", short)),
-	}},
-	{"acquire: a key without TTL is refused", []step{
-		set("x", protocol.NoTTL), acquire("a", short, takenFor(protocol.NoTTL)), inspect(holds("x", protocol.NoTTL)),
-	}},
-	{"acquire: a key is free once its TTL has passed", []step{
-		acquire("a", brief, granted), advance(brief + 50*time.Millisecond),
-		inspect(holds("", 0)), acquire("b", short, granted), inspect(holds("b", short)),
-	}},
-	{"acquire: a key is free once it was released", []step{
-		acquire("a", short, granted), release("a", granted), acquire("b", medium, granted), inspect(holds("b", medium)),
-	}},
-	{"acquire: keys do not touch each other", []step{
-		acquire("a", short, granted), acquire("b", medium, granted).key("k2"),
-		release("b", granted).key("k2"), inspect(holds("a", short)),
-	}},
+// An operation is how a step is built, and what the words behind its name are.
+type operation struct {
+	args string
+	op   protocol.Op
+	more func(*step)
+	poke func(Poker, *protocol.Request)
+}
 
-	{"extend: our key lives for the new TTL, longer", []step{
-		acquire("a", short, granted), extend("a", long, granted), inspect(holds("a", long)),
-	}},
-	{"extend: a shorter TTL takes nothing away", []step{
-		acquire("a", long, granted), extend("a", short, granted), inspect(holds("a", long)),
-	}},
-	{"extend: our key that never expires gets the TTL", []step{
-		set("a", protocol.NoTTL), extend("a", short, granted), inspect(holds("a", short)),
-	}},
-	{"extend: another's key is refused with its TTL, and left alone", []step{
-		acquire("a", short, granted), extend("b", long, refusedFor(short)), inspect(holds("a", short)),
-	}},
-	{"extend: a key that never expires is refused with NoTTL", []step{
-		set("x", protocol.NoTTL), extend("a", short, refusedFor(protocol.NoTTL)), inspect(holds("x", protocol.NoTTL)),
-	}},
-	{"extend: a missing key is not made", []step{
-		extend("a", short, refused), inspect(holds("", 0)),
-	}},
-	{"extend: an expired key is not made again", []step{
-		acquire("a", brief, granted), advance(brief + 50*time.Millisecond), extend("a", short, refused), inspect(holds("", 0)),
-	}},
-	{"extend: a key lives on beyond the TTL that it was made with", []step{
-		acquire("a", brief, granted), extend("a", short, granted).soon(), advance(brief + 50*time.Millisecond), inspect(holds("a", short)),
-	}},
+var operations = map[string]operation{
+	"acquire":        {args: "value ttl", op: protocol.OpAcquire},
+	"extend":         {args: "value ttl", op: protocol.OpExtend},
+	"release":        {args: "value", op: protocol.OpRelease, more: held},
+	"look":           {args: "value", op: protocol.OpLook},
+	"inspect":        {op: protocol.OpInspect},
+	"again":          {more: func(s *step) { s.again = true }}, // the Request of the step before, once more
+	"watch":          {op: protocol.OpWatch},
+	"mark":           {args: "mark ttl", op: protocol.OpMark},
+	"slots":          {args: "n from", op: protocol.OpSlots, more: func(s *step) { s.req.Slots = &protocol.Slots{Stem: "s", Tail: "k"} }},
+	"fenced":         {args: "value token", op: protocol.OpAcquireFenced, more: fenced},
+	"judged":         {args: "value token", op: protocol.OpAcquireFenced, more: judged},
+	"raise":          {args: "value token", op: protocol.OpRaise, more: fenced},
+	"release-fenced": {args: "value token", op: protocol.OpReleaseFenced, more: func(s *step) { held(s); fenced(s) }},
+	"share":          {args: "value ttl", op: protocol.OpShare, more: shared},
+	"extend-shared":  {args: "value ttl", op: protocol.OpExtendShared, more: shared},
+	"release-shared": {args: "value", op: protocol.OpReleaseShared, more: func(s *step) { held(s); shared(s); s.req.Held = false }},
+	"intend":         {args: "value ttl", op: protocol.OpIntend, more: shared},
+	"queue":          {args: "id waited", op: protocol.OpQueue, more: func(s *step) { s.req.Ticket = &protocol.Ticket{Life: long} }},
+	"leave":          {args: "id", op: protocol.OpQueue, more: func(s *step) { s.req.Ticket = &protocol.Ticket{Life: long, Leave: true} }},
+	"admit":          {op: protocol.OpAdmit, more: admit},
+	"change":         {args: "old new admitted", op: protocol.OpAdmit, more: admit},
 
-	{"release: our key goes", []step{
-		acquire("a", short, granted), release("a", granted), inspect(holds("", 0)),
+	"set":        {args: "value ttl", poke: func(p Poker, r *protocol.Request) { p.Set(r.Key, r.Value, r.TTL) }},
+	"wrong-type": {poke: func(p Poker, r *protocol.Request) { p.SetWrongType(r.Key) }},
+	"advance":    {args: "ttl", poke: func(p Poker, r *protocol.Request) { p.Advance(r.TTL) }},
+	"counter": {args: "value", poke: func(p Poker, r *protocol.Request) {
+		score, err := strconv.ParseFloat(r.Value, 64)
+		must(err)
+		p.SetCounter("c", score)
 	}},
-	{"release: another's key is refused with its TTL, and left alone", []step{
-		acquire("a", medium, granted), release("b", refusedFor(medium)), inspect(holds("a", medium)),
-	}},
-	{"release: a key that never expires is refused with NoTTL", []step{
-		set("x", protocol.NoTTL), release("a", refusedFor(protocol.NoTTL)), inspect(holds("x", protocol.NoTTL)),
-	}},
-	{"release: a missing key is refused", []step{
-		release("a", refused), inspect(holds("", 0)),
-	}},
-	{"release: a second time is refused", []step{
-		acquire("a", short, granted), release("a", granted), release("a", refused),
-	}},
+}
 
-	{"release: a refusal tells what stands behind the random part of another's value", []step{
-		acquire(random+" 20261122T120307Z web-3 pid 812", medium, granted),
-		release("b", want{outcome: protocol.Refused, ttl: medium, owner: "20261122T120307Z web-3 pid 812"}),
-		extend("b", long, refusedFor(medium)),
-		release(random+" 20261122T120307Z web-3 pid 812", granted),
-	}},
-	{"release: a refusal tells nothing of a value that has not the form of ours", []step{
-		acquire(random, medium, granted), release("b", refusedFor(medium)), release(random, granted),
-		acquire(random+" ", medium, granted), release("b", refusedFor(medium)), release(random+" ", granted),
-		acquire(random+"0 a", medium, granted), release("b", refusedFor(medium)), release(random+"0 a", granted),
-		acquire(random[1:]+" a", medium, granted), release("b", refusedFor(medium)), release(random[1:]+" a", granted),
-		acquire("G"+random[1:]+" a", medium, granted), release("b", refusedFor(medium)), release("G"+random[1:]+" a", granted),
-		acquire(random+" "+strings.Repeat("a", 215), medium, granted), release("b", refusedFor(medium)),
-	}},
+func held(s *step)   { s.req.TTL, s.req.MayHold, s.req.Held = short, true, true }
+func fenced(s *step) { s.req.TTL, s.req.Counter, s.req.Slack = short, "c", fence }
+func shared(s *step) { s.req.Shared = &protocol.Shared{Readers: "r", Intent: "i"} }
+func admit(s *step)  { s.req.Key, s.req.Admit = "e", &protocol.Admission{} }
+func judged(s *step) { fenced(s); s.req.Judged, s.req.Epoch = true, "e" }
 
-	{"look: our key is granted, and left alone", []step{
-		acquire("a", short, granted), look("a", granted), inspect(holds("a", short)),
-	}},
-	{"look: another's key is refused with its TTL, however long its value is", []step{
-		acquire("a", short, granted), look("b", refusedFor(short)), set("x", protocol.NoTTL), look("a", refusedFor(protocol.NoTTL)),
-		set(strings.Repeat("x", 2<<20), medium), look("a", refusedFor(medium)), set("", medium), look("a", refusedFor(medium)),
-	}},
-	{"look: a missing key is refused", []step{look("a", refused), inspect(holds("", 0))}},
-	{"inspect: the TTL runs", []step{
-		acquire("a", short, granted), advance(50 * time.Millisecond), inspect(holds("a", short-50*time.Millisecond)),
-	}},
+// replyWords are the first words of replies, and what the words behind them are. What is not there
+// is zero.
+var replyWords = map[string]struct {
+	args string
+	want want
+}{
+	"granted":     {"", want{outcome: protocol.Granted}},
+	"refused":     {"ttl", want{outcome: protocol.Refused}},
+	"taken":       {"ttl", want{outcome: protocol.Refused, silent: true}}, // SET NX cannot tell the TTL
+	"holds":       {"value ttl", want{outcome: protocol.Granted}},
+	"nothing":     {"", want{outcome: protocol.Granted}},
+	"reads":       {"ttl", want{outcome: protocol.Granted, value: protocol.ReadersValue}}, // the key has readers
+	"read":        {"ttl", want{outcome: protocol.Refused, readers: true}},                // to a writer's release
+	"wrong-type":  {"", want{outcome: protocol.Failed, err: protocol.ErrWrongType}},
+	"bad-counter": {"", want{outcome: protocol.Failed, err: protocol.ErrCounter}}, // no token can follow it
+	"unsure":      {"", want{outcome: protocol.Unknown, err: protocol.ErrCounter}},
+	"low":         {"ahead", want{outcome: protocol.Granted, low: true}}, // the lock without its token
+	"floor":       {"floor", want{outcome: protocol.Granted}},
+	"free":        {"free", want{outcome: protocol.Granted}},
+	"first":       {"others", want{outcome: protocol.Granted}}, // and so many are behind it
+	"behind":      {"others", want{outcome: protocol.Refused}},
+	"record":      {"record", want{outcome: protocol.Granted}}, // in which @ is the server's clock
+}
 
-	{"values are compared as a whole: a prefix is another value", []step{
-		acquire("abc", medium, granted), release("ab", refusedFor(medium)), extend("ab", long, refusedFor(medium)), inspect(holds("abc", medium)),
-	}},
-	{"values are compared as a whole: a longer one is another value", []step{
-		acquire("ab", medium, granted), release("abc", refusedFor(medium)), extend("abc", long, refusedFor(medium)), inspect(holds("ab", medium)),
-	}},
-	{"values are compared by bytes: another case is another value", []step{
-		acquire("ab", medium, granted), release("AB", refusedFor(medium)), inspect(holds("ab", medium)),
-	}},
-	{"values are not numbers", []step{
-		acquire("1", medium, granted), release("01", refusedFor(medium)), release("1.0", refusedFor(medium)), release("1", granted),
-	}},
-	{"an empty value is not that of a missing key", []step{
-		extend("", short, refused), release("", refused),
-		set("", medium), release("a", refusedFor(medium)), release("", granted), inspect(holds("", 0)),
-	}},
-	{"names and values of any bytes", []step{
-		acquire(binary, short, granted).key(binary), inspect(holds(binary, short)).key(binary),
-		extend(binary, long, granted).key(binary), inspect(holds(binary, long)).key(binary),
-		release(binary, granted).key(binary), inspect(holds("", 0)).key(binary),
-	}},
-	{"names of one byte and of none", []step{
-		acquire("a", short, granted).key(""), acquire("b", short, granted).key(" "),
-		inspect(holds("a", short)).key(""), release("b", granted).key(" "), release("a", granted).key(""),
-	}},
+// judgedBefore begins the rows about tokens that the asker judges. A node may need a record, and to
+// have accepted tokens of the name without that, before it makes a difference.
+const judgedBefore = `set text 600s key=e; fenced first -2s record -> granted life=600s; release-fenced first -2s -> granted; ` +
+	`fenced first -1s record -> granted life=600s; release-fenced first -1s -> granted`
 
-	{"a key of another type is refused to an acquisition, and fails the others", []step{
-		setWrongType(), acquire("a", short, taken), extend("a", short, wrong), release("a", wrong), inspect(wrong), look("a", wrong),
-	}},
+// badCounters are counters that no token can follow: how each is made, and what comes of it where
+// the asker judges tokens. No ZADD GT sets those right that are above every token.
+var badCounters = []struct{ name, made, taken string }{
+	{"of another type", "wrong-type key=c", "unsure"},
+	{"a string", "set 17 never key=c", "unsure"},
+	{"infinite", "counter +Inf", "unsure"},
+	{"minus infinity", "counter -Inf", "granted"},
+	{"1e300", "counter 1e300", "unsure"},
+	{"2^63", "counter 9223372036854775808", "unsure"},
+	{"2^53-1, behind which there is no token", "counter 9007199254740991", "unsure"},
+	{"-1", "counter -1", "granted"},
+	{"1.5", "counter 1.5", "granted"},
+}
 
-	{"in order: a release right behind an acquisition leaves nothing", []step{
-		acquire("a", short, granted), release("a", granted).rightBehind(), inspect(holds("", 0)),
-	}},
-	{"in order: an extension right behind an acquisition finds it, and none behind a release", []step{
-		acquire("a", short, granted), extend("a", long, granted).rightBehind(),
-		release("a", granted).rightBehind(), extend("a", long, refused).rightBehind(), inspect(holds("", 0)).rightBehind(),
-	}},
-	{"in order: of two acquisitions the first wins", []step{
-		acquire("a", short, granted), acquire("b", long, takenFor(short)).rightBehind(),
-		release("b", refusedFor(short)).rightBehind(), inspect(holds("a", short)).rightBehind(),
-	}},
+// table returns all rows. counters.txt is there for each bad counter.
+func table() (all []row) {
+	files, err := answers.ReadDir("answers")
+	must(err)
+	for _, file := range files {
+		text, err := answers.ReadFile("answers/" + file.Name())
+		must(err)
+		if file.Name() != "counters.txt" {
+			all = append(all, rows(string(text))...)
+			continue
+		}
+		for _, c := range badCounters {
+			all = append(all, rows(strings.NewReplacer("COUNTER", c.name, "MADE", c.made, "TAKEN", c.taken).Replace(string(text)))...)
+		}
+	}
+	return all
+}
+
+// rows reads a file of the table.
+func rows(text string) (all []row) {
+	for line := range strings.Lines(text) {
+		switch {
+		case line[0] != '\t':
+			all = append(all, row{name: strings.TrimSpace(line)})
+			if strings.HasPrefix(line, "judged: ") {
+				all[len(all)-1].steps = steps(judgedBefore)
+			}
+		default:
+			last := &all[len(all)-1]
+			last.steps = append(last.steps, steps(line)...)
+		}
+	}
+	return all
+}
+
+var words = regexp.MustCompile(`(?:"[^"]*"|[^ "])+`)
+
+func steps(line string) (all []step) {
+	for text := range strings.SplitSeq(strings.TrimRight(strings.TrimSpace(line), ";"), "; ") {
+		do, reply, answered := strings.Cut(text, "-> ")
+		list := words.FindAllString(names.Replace(do), -1)
+		operation, known := operations[list[0]]
+		if !known || answered == (operation.poke != nil) {
+			panic("nodetest: no step: " + text)
+		}
+		s := step{req: protocol.Request{Op: operation.op, Key: "k"}}
+		if operation.more != nil {
+			operation.more(&s)
+		}
+		each(operation.args, list[1:], s.set)
+		if answered {
+			s.want = wanted(words.FindAllString(names.Replace(reply), -1), &s.req)
+		} else {
+			s.poke = func(p Poker) { operation.poke(p, &s.req) }
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// wanted reads a reply to a request.
+func wanted(list []string, to *protocol.Request) want {
+	reply, known := replyWords[list[0]]
+	if !known {
+		panic("nodetest: no reply: " + list[0])
+	}
+	w := reply.want
+	if to.Judged && w.err == nil {
+		w.life = long // of the record that makes a node trust its asker
+	}
+	each(reply.args, list[1:], w.set)
+	return w
+}
+
+// each calls set for each word: first for those that have their names by place, then for name=word,
+// and for flags.
+func each(places string, list []string, set func(name, word string)) {
+	named := strings.Fields(places)
+	for i, word := range list {
+		name, value, isNamed := strings.Cut(word, "=")
+		if i < len(named) && (!isNamed || word[0] == '"') {
+			name, value = named[i], word
+		}
+		if strings.HasPrefix(value, `"`) {
+			text, err := strconv.Unquote(value)
+			must(err)
+			value = text
+		}
+		set(name, value)
+	}
+}
+
+func (s *step) set(name, word string) {
+	switch r := &s.req; name {
+	case "key":
+		r.Key = word
+	case "value":
+		r.Value = word
+	case "ttl":
+		r.TTL = duration(word)
+	case "timeout":
+		r.Timeout = duration(word)
+	case "token": // as far from the time at the row's start
+		s.token = duration(word)
+	case "block":
+		r.Block = number(word)
+	case "counter":
+		r.Counter = word
+	case "mark":
+		r.Mark = number(word)
+	case "n":
+		r.Slots.N = int(number(word))
+	case "from":
+		r.Slots.From = int(number(word))
+	case "id":
+		r.Ticket.ID = word
+	case "waited":
+		r.Ticket.Waited = duration(word)
+	case "life":
+		r.Ticket.Life = duration(word)
+	case "overtaking": // the ticket that leaves takes the first along
+		r.Ticket.Overtakes = true
+	case "old":
+		r.Admit.Old = word
+	case "new":
+		r.Admit.New = word
+	case "admitted":
+		r.Admit.Life = duration(word)
+	case "run":
+		r.Admit.Run = word
+	case "record": // is looked at behind the step
+		r.Epoch = "e"
+	case "watched":
+		r.Watch = true
+	case "regardless":
+		r.Shared.Regardless = true
+	case "behind":
+		s.behind = true
+	case "soon":
+		s.inTime = soon
+	default:
+		panic("nodetest: no argument of a step: " + name)
+	}
+}
+
+func (w *want) set(name, word string) {
+	switch name {
+	case "value":
+		w.value = word
+	case "ttl":
+		w.ttl = duration(word)
+	case "ahead":
+		w.ahead = duration(word)
+	case "floor":
+		w.floor = number(word)
+	case "others":
+		w.others = int(number(word))
+	case "owner":
+		w.owner = word
+	case "life":
+		w.life = duration(word)
+	case "found":
+		w.epoch.Found = duration(word)
+	case "record":
+		w.epoch = &protocol.Epoch{Record: word}
+		if word != "" {
+			w.life = recordLife
+		}
+	case "free":
+		for slot := range strings.SplitSeq(word, ",") {
+			w.free = append(w.free, int(number(slot)))
+		}
+	default:
+		panic("nodetest: no part of a reply: " + name)
+	}
+}
+
+func duration(word string) time.Duration {
+	if word == "never" {
+		return protocol.NoTTL
+	}
+	sum := time.Duration(0)
+	for part := range strings.SplitSeq(word, "+") {
+		d, err := time.ParseDuration(part)
+		must(err)
+		sum += d
+	}
+	return sum
+}
+
+func number(word string) int64 {
+	n, err := strconv.ParseInt(word, 10, 64)
+	must(err)
+	return n
+}
+
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprint("nodetest: ", err))
+	}
 }
