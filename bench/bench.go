@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/redquorum/redquorum/bench/internal/fault"
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/servers"
 	"github.com/redquorum/redquorum/internal/fleet"
@@ -51,7 +50,7 @@ type bench struct {
 	run      *record.Run
 	progress func(line string)
 	left     int // trials, this one included
-	nodes    *fault.Nodes
+	nodes    fleet.Fleet
 	watch    *servers.Watch
 }
 
@@ -64,22 +63,27 @@ func (b *bench) ready(ctx context.Context, nodes int) error {
 	if err := b.close(); err != nil {
 		return err
 	}
-	opts := fleet.Options{Nodes: nodes, Volatile: !b.durable && b.kind != fleet.Embedded}
+	opts := fleet.Options{Nodes: nodes, Volatile: b.memory() == fleet.Lost}
 	if b.kind == fleet.Addrs {
 		opts = fleet.Options{URLs: b.urls()}
 	}
 	var err error
-	if b.nodes, err = fault.Open(ctx, b.kind, opts, b.planned.Kind() == fault.Slow); err != nil {
+	if b.nodes, err = fleet.Start(ctx, b.kind, opts); err != nil {
 		return err
 	}
-	if err := b.nodes.Can(ctx, b.planned); err != nil {
-		return fmt.Errorf("--fault: %w", err)
-	}
-	if b.watch, err = servers.Dial(ctx, b.nodes.Direct()); err != nil {
+	if b.watch, err = servers.Dial(ctx, b.nodes.URLs()); err != nil {
 		return err
 	}
 	b.run.Machine.Servers = b.watch.Snapshot(ctx).Version()
 	return nil
+}
+
+// memory is what nodes have after a restart.
+func (o *options) memory() fleet.Memory {
+	if o.durable || o.kind == fleet.Embedded {
+		return fleet.Kept
+	}
+	return fleet.Lost
 }
 
 func (b *bench) close() error {

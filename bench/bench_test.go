@@ -40,9 +40,9 @@ func TestARunIsMeasuredAndShown(t *testing.T) {
 		assert.Positive(t, trial.Cycles)
 		assert.Zero(t, trial.Violations, trial.Violation)
 		assert.GreaterOrEqual(t, trial.Checked, trial.Cycles)
-		require.Len(t, trial.Faults, 1)
-		assert.Equal(t, "pause 1 of 5", trial.Faults[0].What)
-		require.Len(t, trial.Services, 1)
+		require.NotNil(t, trial.Fault)
+		assert.Equal(t, "pause 1 of 5", trial.Fault.What)
+		assert.Positive(t, trial.Fault.Before.Count())
 		require.Len(t, trial.Nodes, 5)
 		assert.Len(t, trial.Slices, 7)
 		assert.Empty(t, trial.Millis)
@@ -117,17 +117,9 @@ func opened(t *testing.T, args ...string) *bench {
 	return b
 }
 
-func TestAFaultThatTheNodesCannotHaveIsToldBeforeAnythingIsMeasured(t *testing.T) {
+func TestNodesThatCannotBeStartedEndTheRun(t *testing.T) {
 	t.Parallel()
-	f, err := fleet.Start(t.Context(), fleet.Embedded, fleet.Options{Nodes: 1})
-	require.NoError(t, err)
-	defer f.Close()
-	got := call(t.Context(), short("--nodes", f.URLs()[0], "--subjects", "bsm", "--duration", "1h", "--fault", "kill 1 at 1ms for 1ms")...)
-	assert.Equal(t, exitFailed, got.code)
-	assert.Contains(t, got.errors, "--fault: ")
-	assert.Contains(t, got.errors, "not started by the benchmark")
-
-	got = call(t.Context(), short("--subjects", "bsm", "--n", "100")...)
+	got := call(t.Context(), short("--subjects", "bsm", "--n", "100")...)
 	assert.Equal(t, exitFailed, got.code)
 	assert.Contains(t, got.errors, "100")
 }

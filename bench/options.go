@@ -81,7 +81,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.DurationVar(&o.load.TTL, "ttl", 2*time.Second, "of each lock; new servers are waited for as long")
 	f.DurationVar(&o.load.Patience, "patience", 0,
 		"after which a caller gives up waiting; 0: when the library does")
-	f.StringVar(&o.fault, "fault", "", `"kill 2 at 5s for 5s", "pause 2 at ...", "slow 2 by 20ms at ...", "kill 1 at 2s for 1s every 3s"`)
+	f.StringVar(&o.fault, "fault", "", `"kill 2 at 5s for 5s", "pause 2 at ..."`)
 	f.Var(&o.sweeps, "sweep", "measure several loads: callers=1,16,256, or nodes=, processes= or length=; may be repeated, and each varies its part alone")
 
 	f.StringVar(&o.json, "json", "", "`file` for the figures as JSON")
@@ -199,8 +199,8 @@ func (o *options) settleNodes() error {
 		return nil
 	}
 	o.kind = fleet.Addrs
-	if o.durable || o.sweeps.has("nodes") {
-		return errors.New("--durable and --sweep nodes=... are for nodes that the benchmark starts, not for --nodes with URLs")
+	if o.durable || o.fault != "" || o.sweeps.has("nodes") {
+		return errors.New("--durable, --fault and --sweep nodes=... are for nodes that the benchmark starts, not for --nodes with URLs")
 	}
 	o.load.Nodes = len(o.urls())
 	return nil

@@ -63,7 +63,7 @@ func TestBadLinesOfAScenarioAreNamed(t *testing.T) {
 		"names some":                       {"--names", `"some"`},
 		"fault kill 2 at 5s for 5s":        {"--fault", "would not end"}, // the default is shorter
 		"subjects redquorum,nothing":       {"--subjects", `"nothing"`},
-		"subjects redquorum\nfault pause ": {"--fault", "must be a kind"},
+		"subjects redquorum\nfault pause ": {"--fault", "such as: kill 2 at 5s for 5s"},
 	} {
 		file := written(t, text)
 		_, err := parse([]string{"--scenario", file})

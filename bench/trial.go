@@ -16,7 +16,7 @@ import (
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
-// trial measures one subject under one load: the client processes make the load, the faults happen
+// trial measures one subject under one load: the client processes make the load, the fault happens
 // to the nodes, and the results of both make the record.
 func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round int) (t record.Trial, err error) {
 	urls := b.nodes.URLs()
@@ -28,7 +28,7 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	var (
 		during        sync.WaitGroup
 		empty, before servers.Snapshot // of nodes without locks, and at the begin
-		faults        []record.Fault
+		fault         *record.Fault
 		broken        error
 	)
 	ctx, fail := context.WithCancelCause(ctx)
@@ -39,9 +39,7 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	started := func(at time.Time) {
 		during.Go(func() { before = b.watch.Snapshot(ctx) })
 		during.Go(func() {
-			real := l
-			real.Nodes = len(urls)
-			if faults, broken = b.planned.Play(ctx, at, real, b.nodes); broken != nil {
+			if fault, broken = b.planned.Play(ctx, at, b.nodes, b.memory()); broken != nil {
 				fail(broken)
 			}
 		})
@@ -61,7 +59,7 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 		return t, err
 	}
 	t.Round = round
-	t.AddFaults(faults)
+	t.Feel(fault)
 	t.Nodes = servers.Costs(before, b.watch.Snapshot(ctx))
 	if t.Held != nil {
 		t.Held.OnNode = servers.Memory(empty, before)

@@ -81,11 +81,10 @@ type Trial struct {
 	CPU      time.Duration    `json:"cpu_ns"`            // of the client processes
 	Allocs   int64            `json:"allocs"`            // heap objects of the client processes
 	Slices   []Histogram      `json:"slices,omitempty"`  // acquisitions that ended in each SliceLength
-	Millis   []uint16         `json:"millis,omitempty"`  // cycles acquired in each millisecond, until AddFaults
+	Millis   []uint16         `json:"millis,omitempty"`  // cycles acquired in each millisecond, until Feel
 	Callers  []int64          `json:"callers,omitempty"` // cycles of each caller, of contention only
 	Held     *HeldLocks       `json:"held,omitempty"`    // of Load.Held only
-	Faults   []Fault          `json:"faults,omitempty"`
-	Services []Service        `json:"services,omitempty"` // one a fault
+	Fault    *Fault           `json:"fault,omitempty"`
 
 	Nodes      []NodeCosts `json:"nodes,omitempty"`
 	KeysLeft   int         `json:"keys_left"`  // locks still on any node when all callers had ended and all clients were closed; -1: not known
@@ -108,21 +107,16 @@ type HeldLocks struct {
 	For      time.Duration `json:"for_ns"`     // how long that was
 }
 
-// A Fault is an intervention on nodes.
+// A Fault is an intervention on nodes, and its effect on the service.
 type Fault struct {
-	What  string        `json:"what"`  // "kill 2 of 5"
-	Nodes []int         `json:"nodes"` // from zero
-	From  time.Duration `json:"from_ns"`
-	To    time.Duration `json:"to_ns"` // when the nodes were as before again
-}
+	What string        `json:"what"` // "kill 2 of 5"
+	From time.Duration `json:"from_ns"`
+	To   time.Duration `json:"to_ns"` // when the nodes were as before again
 
-// A Service is the effect of a fault.
-type Service struct {
 	Without  time.Duration `json:"without_ns"`  // the longest time in which no lock was acquired, of those that touch the fault
 	Recovery time.Duration `json:"recovery_ns"` // from the fault's end until the rate was at 90 % of what it was before; -1: it was not by the end of the trial
-
-	Before Histogram `json:"before"` // acquisitions until the first fault
-	During Histogram `json:"during"` // those of the slices within this fault
+	Before   Histogram     `json:"before"`      // acquisitions until the fault
+	During   Histogram     `json:"during"`      // those of the slices within it
 }
 
 // NodeCosts is the cost of a trial for one node. A node that does not count, or that was restarted

@@ -5,23 +5,35 @@ import (
 	"time"
 )
 
-// recovered is the share of the rate before the first fault at which the service counts as back.
+// recovered is the share of the rate before the fault at which the service counts as back.
 const recovered = 0.9
 
-// AddFaults enters the faults of a trial whose other figures are complete, and their effects. Millis
+// Feel enters a fault, or nil, into a trial whose other figures are complete, with its effects. Millis
 // are used up by it.
-func (t *Trial) AddFaults(faults []Fault) {
-	defer func() { t.Millis = nil }()
-	t.Faults = faults
-	t.Services = services(t.Millis, faults)
-	first := t.Load.Duration
-	for _, f := range faults {
-		first = min(first, f.From)
+//
+// Recovery is from the fault's end to the begin of the first window, within the trial, whose rate
+// is at least 90 % of the mean rate from the trial's start to the fault's begin. A window is 100 ms
+// long, or as long as 20 cycles took on average before the fault: fewer would show chance rather
+// than the service. It is -1 if there is no such window, or no acquisition before the fault.
+//
+// Without is the longest time between two acquisitions that follow each other (or the trial's start
+// or end) and that touches the fault or its recovery, which lasts to the trial's end if it is -1.
+// It counts whole milliseconds in which nothing was acquired, and so is up to 2 ms too short.
+func (t *Trial) Feel(f *Fault) {
+	millis := t.Millis
+	t.Fault, t.Millis = f, nil
+	if f == nil {
+		return
 	}
-	for i, f := range faults {
-		t.Services[i].Before = acquired(t.Slices, 0, first)
-		t.Services[i].During = acquired(t.Slices, f.From, f.To)
+	from, to := min(millisecond(f.From), len(millis)), len(millis)
+	f.Recovery = -1
+	if at := recovery(millis, f.To, float64(sum(millis[:from]))/float64(from)); at >= 0 {
+		f.Recovery = max(time.Duration(at)*time.Millisecond-f.To, 0)
+		to = at
 	}
+	f.Without = time.Duration(gap(millis, from, to)) * time.Millisecond
+	f.Before = acquired(t.Slices, 0, f.From)
+	f.During = acquired(t.Slices, f.From, f.To)
 }
 
 // acquired are the acquisitions of the slices between two moments.
@@ -35,41 +47,6 @@ func acquired(slices []Histogram, from, to time.Duration) Histogram {
 	return h
 }
 
-// services are the effects of each fault, by the cycles acquired in each millisecond of the trial.
-//
-// Recovery is from the fault's end to the begin of the first window, within the trial, whose rate
-// is at least 90 % of the mean rate from the trial's start to the first fault's begin. A window is
-// 100 ms long, or as long as 20 cycles took on average before the faults: fewer would show chance
-// rather than the service. It is -1 if there is no such window, or no acquisition before the first
-// fault.
-//
-// Without is the longest time between two acquisitions that follow each other (or the trial's start
-// or end) and that touches the fault or its recovery, which lasts to the trial's end if it is -1.
-// It counts whole milliseconds in which nothing was acquired, and so is up to 2 ms too short.
-func services(millis []uint16, faults []Fault) []Service {
-	end := len(millis)
-	before := end
-	for _, f := range faults {
-		before = min(before, millisecond(f.From))
-	}
-	mean := 0.0 // of a millisecond
-	if before > 0 {
-		mean = float64(sum(millis[:before])) / float64(before)
-	}
-
-	services := make([]Service, len(faults))
-	for i, f := range faults {
-		services[i] = Service{Recovery: -1}
-		to := end
-		if at := recovery(millis, f.To, mean); at >= 0 {
-			services[i].Recovery = max(time.Duration(at)*time.Millisecond-f.To, 0)
-			to = at
-		}
-		services[i].Without = time.Duration(gap(millis, millisecond(f.From), to)) * time.Millisecond
-	}
-	return services
-}
-
 func millisecond(d time.Duration) int { return max(0, int(d/time.Millisecond)) }
 
 func sum(millis []uint16) (n int64) {
@@ -79,9 +56,10 @@ func sum(millis []uint16) (n int64) {
 	return n
 }
 
-// recovery is the millisecond at which the window begins, or -1.
+// recovery is the millisecond at which the window begins, or -1. The mean is of a millisecond before
+// the fault, and NaN if there was none.
 func recovery(millis []uint16, to time.Duration, mean float64) int {
-	if mean <= 0 {
+	if !(mean > 0) {
 		return -1
 	}
 	window := max(100, int(math.Ceil(20/mean)))

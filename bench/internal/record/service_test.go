@@ -18,36 +18,35 @@ func rates(perMilli ...uint16) (millis []uint16) {
 
 const ms = time.Millisecond
 
-func outage(from, to time.Duration) []Fault { return []Fault{{From: from, To: to}} }
+// felt is what a fault between two moments did to the service.
+func felt(millis []uint16, from, to time.Duration) []time.Duration {
+	trial := Trial{Millis: millis}
+	trial.Feel(&Fault{From: from, To: to})
+	return []time.Duration{trial.Fault.Without, trial.Fault.Recovery}
+}
 
-func TestServices(t *testing.T) {
+func TestHowAFaultIsFelt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name   string
-		millis []uint16
-		faults []Fault
-		want   []Service
+		name              string
+		millis            []uint16
+		from, to          time.Duration
+		without, recovery time.Duration
 	}{
-		{"not felt", rates(5, 5, 5), outage(1000*ms, 2000*ms), []Service{{Without: 0, Recovery: 0}}},
-		{"out all the time, and back at its end", rates(5, 0, 5), outage(1000*ms, 2000*ms), []Service{{Without: 1000 * ms, Recovery: 0}}},
-		{"out for a second longer", rates(5, 0, 0, 5), outage(1000*ms, 2000*ms), []Service{{Without: 2000 * ms, Recovery: 990 * ms}}}, // a window of 90 % begins 10 ms before
-		{"never back", rates(5, 0, 0), outage(1000*ms, 2000*ms), []Service{{Without: 2000 * ms, Recovery: -1}}},
-		{"not quite back", rates(10, 0, 8), outage(1000*ms, 2000*ms), []Service{{Without: 1000 * ms, Recovery: -1}}},
-		{"back at nine tenths", rates(10, 0, 9), outage(1000*ms, 2000*ms), []Service{{Without: 1000 * ms, Recovery: 0}}},
-		{"ends too late to tell", rates(5, 0), outage(1000*ms, 1950*ms), []Service{{Without: 1000 * ms, Recovery: -1}}},
-		{"nothing before to compare with", rates(0, 5, 5), outage(500*ms, 1000*ms), []Service{{Without: 1000 * ms, Recovery: -1}}},
-		{"from the start", rates(0, 5), outage(0, 1000*ms), []Service{{Without: 1000 * ms, Recovery: -1}}},
-		{"a fraction of a millisecond", rates(5, 0, 5), outage(1000*ms+1, 2000*ms-1), []Service{{Without: 1000 * ms, Recovery: 1}}},
-		{"a gap elsewhere is not the fault's", slices.Concat(rates(5), rates(0)[:500], rates(5, 5, 5)), outage(2500*ms, 3000*ms), []Service{{Without: 0, Recovery: 0}}},
-		{"two faults, compared with what was before the first", rates(10, 0, 5, 0, 10), []Fault{{From: 1000 * ms, To: 2000 * ms}, {From: 3000 * ms, To: 4000 * ms}},
-			[]Service{{Without: 1000 * ms, Recovery: 1990 * ms}, {Without: 1000 * ms, Recovery: 0}}},
-		{"no acquisition at all", rates(0, 0), outage(500*ms, 1000*ms), []Service{{Without: 2000 * ms, Recovery: -1}}},
+		{"not felt", rates(5, 5, 5), 1000 * ms, 2000 * ms, 0, 0},
+		{"out all the time, and back at its end", rates(5, 0, 5), 1000 * ms, 2000 * ms, 1000 * ms, 0},
+		{"out for a second longer", rates(5, 0, 0, 5), 1000 * ms, 2000 * ms, 2000 * ms, 990 * ms}, // a window of 90 % begins 10 ms before
+		{"never back", rates(5, 0, 0), 1000 * ms, 2000 * ms, 2000 * ms, -1},
+		{"not quite back", rates(10, 0, 8), 1000 * ms, 2000 * ms, 1000 * ms, -1},
+		{"back at nine tenths", rates(10, 0, 9), 1000 * ms, 2000 * ms, 1000 * ms, 0},
+		{"ends too late to tell", rates(5, 0), 1000 * ms, 1950 * ms, 1000 * ms, -1},
+		{"nothing before to compare with", rates(0, 5, 5), 500 * ms, 1000 * ms, 1000 * ms, -1},
+		{"from the start", rates(0, 5), 0, 1000 * ms, 1000 * ms, -1},
+		{"a fraction of a millisecond", rates(5, 0, 5), 1000*ms + 1, 2000*ms - 1, 1000 * ms, 1},
+		{"a gap elsewhere is not the fault's", slices.Concat(rates(5), rates(0)[:500], rates(5, 5, 5)), 2500 * ms, 3000 * ms, 0, 0},
+		{"no acquisition at all", rates(0, 0), 500 * ms, 1000 * ms, 2000 * ms, -1},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			got := services(c.millis, c.faults)
-			assert.Equal(t, c.want, got)
-		})
+		assert.Equal(t, []time.Duration{c.without, c.recovery}, felt(c.millis, c.from, c.to), c.name)
 	}
 }
 
@@ -60,10 +59,8 @@ func TestWindowsAreLongEnoughForTheRate(t *testing.T) {
 			millis[i] = 1
 		}
 	}
-	got := services(millis, outage(2000*ms, 3000*ms))
-	assert.Equal(t, []Service{{Without: 1049 * ms, Recovery: 0}}, got, "from 1950 ms to 3000 ms")
-	got = services(millis[:3500], outage(2000*ms, 3000*ms))
-	assert.Equal(t, []Service{{Without: 1049 * ms, Recovery: -1}}, got, "there is no second left")
+	assert.Equal(t, []time.Duration{1049 * ms, 0}, felt(millis, 2000*ms, 3000*ms), "from 1950 ms to 3000 ms")
+	assert.Equal(t, []time.Duration{1049 * ms, -1}, felt(millis[:3500], 2000*ms, 3000*ms), "there is no second left")
 }
 
 // TestAFaultIsComparedWithTheTimeBeforeIt: slices that the fault's begin or end cuts belong to
@@ -76,11 +73,12 @@ func TestAFaultIsComparedWithTheTimeBeforeIt(t *testing.T) {
 		s.Add(time.Duration(took) * ms)
 		trial.Slices = append(trial.Slices, s)
 	}
-	trial.AddFaults([]Fault{{From: 150 * ms, To: 400 * ms}, {From: 450 * ms, To: 500 * ms}})
-	felt := trial.Services[0]
+	trial.Feel(&Fault{From: 150 * ms, To: 400 * ms})
+	felt := trial.Fault
 	assert.EqualValues(t, 1, felt.Before.Count())
 	assert.InEpsilon(t, ms, felt.Before.At(0.99), 0.02)
 	assert.EqualValues(t, 2, felt.During.Count())
 	assert.InEpsilon(t, 80*ms, felt.During.At(0.99), 0.02)
-	assert.Zero(t, trial.Services[1].During.Count())
+	trial.Feel(&Fault{From: 450 * ms, To: 500 * ms})
+	assert.Zero(t, trial.Fault.During.Count())
 }

@@ -35,7 +35,6 @@ func TestNothingIsNoFigure(t *testing.T) {
 	assert.Zero(t, Median(nil))
 	assert.Zero(t, Summary{Trials: []Trial{none}}.Acquire(0.5))
 	assert.Empty(t, Run{}.Summaries())
-	assert.Empty(t, services(nil, nil))
 }
 
 func TestMedian(t *testing.T) {

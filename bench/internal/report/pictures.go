@@ -1,10 +1,10 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
@@ -18,7 +18,7 @@ type Picture struct {
 // SVGs draws the pictures of a run, but for those of which it has no figures.
 func SVGs(run record.Run) []Picture {
 	v := look(run)
-	drawings := []*drawing{v.throughFaults(), v.throughput(), v.latency()}
+	drawings := []*drawing{v.throughFault(), v.throughput(), v.latency()}
 	if v.sweep() {
 		drawings = []*drawing{v.scaling()}
 	}
@@ -192,30 +192,27 @@ func (d *drawing) key(left float64, name string) float64 {
 	return left + 34 + textWidth(name)
 }
 
-// throughFaults shows the time to acquire of each subject in the first round. It is what a service
-// sees of the faults: a line that stays where it was, that rises, or that has a gap because no lock
+// throughFault shows the time to acquire of each subject in the first round. It is what a service
+// sees of the fault: a line that stays where it was, that rises, or that has a gap because no lock
 // could be had.
-func (v view) throughFaults() *drawing {
+func (v view) throughFault() *drawing {
 	sums := v.cycling()
-	var faults []record.Fault
+	var fault *record.Fault
 	var values extent
 	for _, s := range sums {
-		t := s.Trials[0]
-		if len(t.Faults) > len(faults) {
-			faults = t.Faults
-		}
-		for _, h := range t.Slices {
+		fault = cmp.Or(fault, s.Trials[0].Fault)
+		for _, h := range s.Trials[0].Slices {
 			values.include(float64(h.At(0.99)))
 		}
 	}
-	if len(faults) == 0 || values.to == 0 {
+	if fault == nil || values.to == 0 {
 		return nil
 	}
 	d := &drawing{name: "faults", title: "Time to get a lock while servers fail: less is better"}
 	d.caption = fmt.Sprintf("p99 of each %s, on a logarithmic axis. A gap: no lock was acquired. Shaded: servers are broken.", spanShort(float64(record.SliceLength)))
 	l := lanes{drawing: d, top: 18, count: len(sums), head: 36, plot: 54}
 	x := linear(float64(sums[0].Trials[0].Load.Duration), extent{margin + 62, across.to}, func(ns float64) string { return short(ns/1e9) + " s" })
-	l.shade(x, faults)
+	l.shade(x, fault)
 	l.axis(x, "time since the load began")
 	l.titles(sums)
 	for i, s := range sums {
@@ -237,28 +234,18 @@ func (v view) throughFaults() *drawing {
 			line.to(xy{x.at(from + float64(record.SliceLength)), at})
 		}
 		d.trace(&line, "line "+v.stroke(s.Subject.Name))
-		var worst time.Duration
-		for _, s := range s.Trials[0].Services {
-			worst = max(worst, s.Without)
-		}
-		if worst > 0 {
-			d.text(xy{secondFigure, l.base(i)}, "end", "no lock for "+span(float64(worst)))
+		if f := s.Trials[0].Fault; f != nil && f.Without > 0 {
+			d.text(xy{secondFigure, l.base(i)}, "end", "no lock for "+span(float64(f.Without)))
 		}
 	}
 	return d
 }
 
-// shade marks when the faults were, each with its name above it where the one before leaves room.
-func (l lanes) shade(x scale, faults []record.Fault) {
-	free := 0.0
-	for _, f := range faults {
-		from, to := x.at(float64(f.From)), x.at(float64(f.To))
-		l.rect(box{from, l.top, max(to-from, 1), l.bottom() - l.top}, "fault")
-		if middle, half := (from+to)/2, textWidth(f.What)/2; middle-half >= free {
-			l.text(xy{middle, l.top - 6}, "middle tag small", f.What)
-			free = middle + half
-		}
-	}
+// shade marks when the fault was, with its name above it.
+func (l lanes) shade(x scale, f *record.Fault) {
+	from, to := x.at(float64(f.From)), x.at(float64(f.To))
+	l.rect(box{from, l.top, max(to-from, 1), l.bottom() - l.top}, "fault")
+	l.text(xy{(from + to) / 2, l.top - 6}, "middle tag small", f.What)
 }
 
 // dimensions are what sweeps vary, for people, where the flag is not.

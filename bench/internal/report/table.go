@@ -40,15 +40,15 @@ type figure struct {
 	of   func(record.Summary) string
 }
 
-// table tells how faults were felt, what held locks cost, or speed and either what it costs or who
+// table tells how a fault was felt, what held locks cost, or speed and either what it costs or who
 // was served.
 func (v view) table() table {
 	cycling := v.cycling()
 	switch {
 	case len(cycling) == 0:
 		return tabulate(v.sums, holding)
-	case slices.ContainsFunc(cycling, func(s record.Summary) bool { return len(s.Trials[0].Services) > 0 }):
-		return v.faults(cycling)
+	case slices.ContainsFunc(cycling, func(s record.Summary) bool { return s.Trials[0].Fault != nil }):
+		return tabulate(cycling, effects)
 	case slices.ContainsFunc(cycling, func(s record.Summary) bool { return s.Sum(checked) > 0 }):
 		return tabulate(cycling, slices.Concat(speed, exclusion))
 	}
@@ -59,6 +59,13 @@ func tabulate(sums []record.Summary, figures []figure) table {
 	words := []figure{
 		{"", func(s record.Summary) string { return s.Subject.Title }},
 		{"point", func(s record.Summary) string { return s.Point }},
+		{"fault", func(s record.Summary) string {
+			f := s.Trials[0].Fault
+			if f == nil {
+				return ""
+			}
+			return fmt.Sprintf("%s at %s", f.What, span(float64(f.From)))
+		}},
 	}
 	t := table{rows: make([][]string, len(sums))}
 	for i, f := range slices.Concat(words, figures) {
@@ -143,36 +150,37 @@ func held(s record.Summary, figure func(*record.HeldLocks) float64) float64 {
 	return s.Over(func(t record.Trial) float64 { return figure(t.Held) }).Median
 }
 
-// faults tells how each fault was felt by each subject.
-func (v view) faults(sums []record.Summary) table {
-	t := table{words: 2, heads: []string{"", "fault", "no lock for", "recovery", "p99 before", "p99 during"}}
-	for _, s := range sums {
-		for i, f := range s.Trials[0].Faults {
-			over := func(figure func(record.Service) float64) float64 {
-				return s.Over(func(t record.Trial) float64 {
-					if i >= len(t.Services) {
-						return math.NaN()
-					}
-					return figure(t.Services[i])
-				}).Median
+var effects = []figure{
+	{"no lock for", func(s record.Summary) string {
+		return span(felt(s, func(f *record.Fault) float64 { return float64(f.Without) }))
+	}},
+	{"recovery", func(s record.Summary) string {
+		recovery := felt(s, func(f *record.Fault) float64 {
+			if f.Recovery < 0 {
+				return math.Inf(1)
 			}
-			recovery := over(func(f record.Service) float64 {
-				if f.Recovery < 0 {
-					return math.Inf(1)
-				}
-				return float64(f.Recovery)
-			})
-			recovered := "none"
-			if !math.IsInf(recovery, 1) {
-				recovered = span(recovery)
-			}
-			t.rows = append(t.rows, []string{s.Subject.Title, fmt.Sprintf("%s at %s", f.What, span(float64(f.From))),
-				span(over(func(f record.Service) float64 { return float64(f.Without) })), recovered,
-				known(over(func(f record.Service) float64 { return f.Before.Quantile(0.99) }), span),
-				known(over(func(f record.Service) float64 { return f.During.Quantile(0.99) }), span)})
+			return float64(f.Recovery)
+		})
+		if math.IsInf(recovery, 1) {
+			return "none"
 		}
-	}
-	return t
+		return span(recovery)
+	}},
+	{"p99 before", func(s record.Summary) string {
+		return known(felt(s, func(f *record.Fault) float64 { return f.Before.Quantile(0.99) }), span)
+	}},
+	{"p99 during", func(s record.Summary) string {
+		return known(felt(s, func(f *record.Fault) float64 { return f.During.Quantile(0.99) }), span)
+	}},
+}
+
+func felt(s record.Summary, figure func(*record.Fault) float64) float64 {
+	return s.Over(func(t record.Trial) float64 {
+		if t.Fault == nil {
+			return math.NaN()
+		}
+		return figure(t.Fault)
+	}).Median
 }
 
 // outcomes counts how the cycles ended, if any of them did otherwise than well.
