@@ -30,6 +30,25 @@
 //
 // An equal token passes, because a holder may write more than once.
 //
+// # From the grant on
+//
+// A resource that learns a token only by a write lets A through until B has written:
+//
+//	A has the lock, with token 33, and is paused
+//	                        B has the lock, with token 34, and reads
+//	A wakes up, and writes  33 is the highest that the resource has seen
+//	                        B writes, and A's write is lost
+//
+// So B announces its token as soon as it has the lock, before it reads or does anything else. An
+// announcement is a write that changes nothing but the token. From then on A is refused, and what A
+// wrote before, B reads:
+//
+//	lock, err := locker.Acquire(ctx, "account:42", redlock.Fenced())
+//	defer lock.Release(ctx)
+//	err = gate.Announce("account:42", lock.Fence())
+//
+// An announcement is refused as a write is, and may be repeated. If it fails, do not begin the work.
+//
 // # What it takes
 //
 //   - The resource compares tokens. It does not help if the holder does.
@@ -38,8 +57,7 @@
 //   - The token is stored with what it protects: in the same row, key or file. A resource that
 //     forgot it lets one late writer pass.
 //   - All writers bring tokens of the same lock.
-//   - A holder that reads in order to write shows its token first, by a write that changes nothing
-//     else. Otherwise a late write can still come between its read and its write.
+//   - A holder announces its token before it reads or writes.
 //
 // A token orders writers, and undoes nothing: B finds what A did before it was paused. If a resource
 // cannot check tokens (an e-mail, a payment at another company), only the lock protects it. Its holder
@@ -48,11 +66,12 @@
 // # Forms
 //
 // [Gate] is for a resource in the memory of one process, or behind it. [RedisSet] is for a Redis
-// key. For a row in SQL, one statement is enough:
+// key. For a row in SQL, one statement writes, and one announces:
 //
 //	UPDATE account SET balance = ?, fence = ? WHERE id = ? AND fence <= ?
+//	UPDATE account SET fence = ? WHERE id = ? AND fence <= ?
 //
-// If it changes no row, the writer is late (or there is no such row). The folder examples/sqlfence has
+// If it meets no row, the writer is late (or there is no such row). The folder examples/sqlfence has
 // it in full. If one lock protects several rows or tables, give it a row of its own, and begin the
 // transaction of each write with that statement.
 //

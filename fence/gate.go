@@ -25,8 +25,7 @@ type seen struct {
 // The token counts as seen even if write fails or panics, because it may have written something by
 // then.
 //
-// A nil write only shows the token: before a read whose result will be written, or to tell a new
-// Gate the token that is stored with the data.
+// A nil write only announces the token: see Announce.
 func (g *Gate) Do(key string, token int64, write func() error) error {
 	if err := Check(token); err != nil {
 		return err
@@ -43,6 +42,12 @@ func (g *Gate) Do(key string, token int64, write func() error) error {
 	}
 	return write()
 }
+
+// Announce tells the Gate the token of a lock that has just been granted, before its holder reads or
+// writes. It waits for a write to the key that is running. After it no write with a lower token
+// runs. Announce also tells a new Gate the token that is stored with the data. Its errors are those
+// of Do.
+func (g *Gate) Announce(key string, token int64) error { return g.Do(key, token, nil) }
 
 func (g *Gate) seen(key string) *seen {
 	g.mu.Lock()

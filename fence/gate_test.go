@@ -27,6 +27,23 @@ func TestAStaleTokenDoesNotWrite(t *testing.T) {
 	assert.Contains(t, err.Error(), "34")
 }
 
+// TestAnAnnouncementKeepsLateWritersOut from the grant on; a token that is not announced lets them
+// in until its holder's first write.
+func TestAnAnnouncementKeepsLateWritersOut(t *testing.T) {
+	t.Parallel()
+	var g fence.Gate
+	const late, granted = 33, 34
+	write := func() error { return nil }
+	require.NoError(t, g.Do("k", late, write), "before it")
+	for range 2 {
+		require.NoError(t, g.Announce("k", granted))
+	}
+	require.ErrorIs(t, g.Do("k", late, write), fence.ErrStale)
+	require.ErrorIs(t, g.Announce("k", late), fence.ErrStale)
+	require.ErrorIs(t, g.Announce("k", 0), fence.ErrToken)
+	require.NoError(t, g.Do("k", granted, write))
+}
+
 func TestAHolderMayWriteAgain(t *testing.T) {
 	t.Parallel()
 	var g fence.Gate

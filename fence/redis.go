@@ -7,19 +7,20 @@ import "fmt"
 //
 //	KEYS[1]        the hash
 //	ARGV[1]        the token
-//	ARGV[2], ...   fields and values, in turn, as for HSET; none: the token is shown
+//	ARGV[2], ...   fields and values, in turn, as for HSET; none: the token is announced
 //
-// It answers 0 if it has written, and otherwise the highest token seen; [RedisReply] makes an error
+// It answers 0 if it has written or announced, and otherwise the highest token seen; [RedisReply] makes an error
 // of that. For a bad token, or a field fence that is no number, it returns an error reply and
 // writes nothing.
 //
 // Any client can use it that can run a script (Redis 4 or later, or Valkey), for example redigo:
 //
 //	set := redis.NewScript(1, fence.RedisSet)
-//	reply, err := redis.Int64(set.Do(conn, "account:42", token, "balance", 90))
+//	reply, err := redis.Int64(set.Do(conn, "account:42", token)) // as soon as the lock is granted
 //	if err == nil {
 //		err = fence.RedisReply("account:42", token, reply)
 //	}
+//	reply, err = redis.Int64(set.Do(conn, "account:42", token, "balance", 90))
 //
 // or, with the script in a file, the command line:
 //
@@ -48,7 +49,7 @@ return 0
 `
 
 // RedisReply returns nil if reply, RedisSet's answer to token, says that the fields of key were
-// written, else a *StaleError, which matches ErrStale.
+// written or the token announced, else a *StaleError, which matches ErrStale.
 func RedisReply(key string, token, reply int64) error {
 	switch {
 	case reply == 0:

@@ -59,7 +59,10 @@ func TestRedisSetRejectsTheStaleWriter(t *testing.T) {
 		require.ErrorAs(t, err, &stale)
 		assert.Equal(t, fence.StaleError{Key: "k", Token: 33, Highest: 34}, *stale)
 
-		require.NoError(t, set(c, "k", 35), "no fields: the token alone")
+		require.NoError(t, set(c, "k", 34), "nor does its announcement change anything")
+		require.NoError(t, set(c, "k", 35), "the next holder announces its token")
+		require.ErrorIs(t, set(c, "k", 34, "balance", 60), fence.ErrStale)
+		require.ErrorIs(t, set(c, "k", 34), fence.ErrStale)
 		got, err := redis.StringMap(c.Do("HGETALL", "k"))
 		require.NoError(t, err)
 		assert.Equal(t, map[string]string{"balance": "80", "currency": "EUR", "fence": "35"}, got)

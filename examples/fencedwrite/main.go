@@ -1,9 +1,10 @@
 // Command fencedwrite lets a holder write after its lock has ended, and the resource refuse it.
 //
 // Alice has the lock and is paused: by a garbage collection, a hypervisor, a disk. Her lock
-// expires, Bob gets it and writes. Alice wakes up and writes, too, because she has not looked yet.
-// No lock can prevent that; but each lock comes with a higher token, and a resource that remembers
-// the highest refuses late writes.
+// expires, and Bob gets it. Alice wakes up and writes, because she has not looked yet. No lock can
+// prevent that; but each lock comes with a higher token, and a resource that remembers the highest
+// refuses late writes. Bob announces his token before he does anything else, so Alice is refused
+// even if he is paused, too, before his first write.
 //
 // register.go is what to copy.
 package main
@@ -38,14 +39,15 @@ func open(urls []string) (*redlock.Locker, error) {
 
 func story(ctx context.Context, out io.Writer, urls []string) error {
 	var register Register
-	e, err := play(ctx, urls, &register)
+	e, err := play(ctx, urls, &register, register.Announce)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Alice gets the lock with token %d, and is paused\n", e.alice)
 	fmt.Fprintf(out, "her lock has ended: %v\n", e.lost)
-	fmt.Fprintf(out, "Bob gets it with token %d, and writes\n", e.bob)
+	fmt.Fprintf(out, "Bob gets it with token %d, announces that, and is paused before his first write\n", e.bob)
 	fmt.Fprintf(out, "Alice wakes up, and writes: %v\n", e.late)
+	fmt.Fprintln(out, "Bob wakes up, and writes")
 	fmt.Fprintf(out, "the register holds %q\n", register.Read())
 	if !errors.Is(e.late, fence.ErrStale) || register.Read() != "from Bob" {
 		return errors.New("the late write should have been refused")
@@ -60,7 +62,8 @@ type events struct {
 	late       error // what the register said to Alice's write
 }
 
-func play(ctx context.Context, urls []string, register *Register) (e events, err error) {
+// play has Alice write between Bob's grant and his first write.
+func play(ctx context.Context, urls []string, register *Register, announce func(token int64) error) (e events, err error) {
 	alice, err := open(urls)
 	if err != nil {
 		return e, err
@@ -85,7 +88,7 @@ func play(ctx context.Context, urls []string, register *Register) (e events, err
 	}
 	defer his.Release(ctx)
 	e.bob = his.Fence()
-	if err := register.Write(his.Fence(), "from Bob"); err != nil {
+	if err := announce(his.Fence()); err != nil {
 		return e, err
 	}
 
@@ -95,5 +98,5 @@ func play(ctx context.Context, urls []string, register *Register) (e events, err
 	e.lost = context.Cause(hers.Context())
 
 	e.late = register.Write(hers.Fence(), "from Alice")
-	return e, nil
+	return e, register.Write(his.Fence(), "from Bob")
 }

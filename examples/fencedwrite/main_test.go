@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestALateWriteIsRefused(t *testing.T) {
 	onservers.Run(t, func(t *testing.T, urls []string) {
 		var register Register
-		e, err := play(t.Context(), urls, &register)
+		e, err := play(t.Context(), urls, &register, register.Announce)
 		require.NoError(t, err)
 		assert.Positive(t, e.alice)
 		assert.Greater(t, e.bob, e.alice)
@@ -31,6 +31,18 @@ func TestALateWriteIsRefused(t *testing.T) {
 
 		require.NoError(t, register.Write(e.bob, "from Bob again"), "the holder may go on writing")
 		assert.Equal(t, "from Bob again", register.Read())
+	})
+}
+
+// TestAnUnannouncedTokenLetsALateWriteThrough, although the lock is Bob's by then.
+func TestAnUnannouncedTokenLetsALateWriteThrough(t *testing.T) {
+	onservers.Run(t, func(t *testing.T, urls []string) {
+		var register Register
+		e, err := play(t.Context(), urls, &register, func(int64) error { return nil })
+		require.NoError(t, err)
+		require.ErrorIs(t, e.lost, redlock.ErrLost)
+		assert.NoError(t, e.late)
+		assert.ErrorIs(t, register.Write(e.alice, "from Alice"), fence.ErrStale, "Bob has written since")
 	})
 }
 

@@ -17,6 +17,10 @@ type Register struct {
 	value string
 }
 
+// Announce tells the register the token of a lock that has just been granted. From then on holders
+// before are refused.
+func (r *Register) Announce(token int64) error { return r.gate.Announce("register", token) }
+
 // Write stores the value. The error matches fence.ErrStale if the writer is late.
 func (r *Register) Write(token int64, value string) error {
 	return r.gate.Do("register", token, func() error {

@@ -55,9 +55,15 @@ func (a Account) Set(ctx context.Context, balance, token int64) error {
 	return nil
 }
 
-// Balance reads the balance in order to write it. It shows the token at the same time, so that no
-// earlier holder can write after it: a plain SELECT would leave the door open until the UPDATE.
-// Errors are those of Set.
+// Announce tells the account the token of a lock that has just been granted. From then on holders
+// before are refused. Errors are those of Set.
+func (a Account) Announce(ctx context.Context, token int64) error {
+	_, err := a.Balance(ctx, token)
+	return err
+}
+
+// Balance announces the token and reads the balance, so that no earlier holder can write after it: a
+// plain SELECT would leave the door open until the UPDATE. Errors are those of Set.
 func (a Account) Balance(ctx context.Context, token int64) (int64, error) {
 	if err := fence.Check(token); err != nil {
 		return 0, err

@@ -146,6 +146,22 @@ func TestWhatWasReadCannotChangeBehindTheReader(t *testing.T) {
 	require.ErrorIs(t, err, fence.ErrStale)
 }
 
+func TestAnAnnouncementKeepsLateWritersOut(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	require.NoError(t, account(db).Open(t.Context()))
+	require.NoError(t, account(db).Set(t.Context(), 100, 33), "before it")
+	for range 2 {
+		require.NoError(t, account(db).Announce(t.Context(), 34))
+	}
+	require.ErrorIs(t, account(db).Set(t.Context(), 50, 33), fence.ErrStale)
+	require.ErrorIs(t, account(db).Announce(t.Context(), 33), fence.ErrStale)
+	require.ErrorIs(t, account(db).Announce(t.Context(), 0), fence.ErrToken)
+	balance, token := stored(t, db, "42")
+	assert.EqualValues(t, 100, balance)
+	assert.EqualValues(t, 34, token)
+}
+
 func TestALockWithoutFencingCannotWrite(t *testing.T) {
 	t.Parallel()
 	db := database(t)

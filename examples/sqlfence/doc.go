@@ -10,8 +10,10 @@
 //	lock, err := locker.Acquire(ctx, "account:"+id, redlock.Fenced())
 //	defer lock.Release(ctx)
 //	account := sqlfence.Account{DB: db, ID: id}
-//	balance, err := account.Balance(ctx, lock.Fence())
+//	balance, err := account.Balance(ctx, lock.Fence()) // announces the token
 //	err = account.Set(ctx, balance-10, lock.Fence())
+//
+// A holder that reads later, or writes without reading, calls account.Announce first.
 //
 // This is SQLite (in Go, nothing to install). Elsewhere:
 //
