@@ -156,6 +156,9 @@ image() {
     cat >"$root/config.json" <<EOF
 {"architecture":"$1","os":"linux","created":"$(date -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)",
 "config":{"User":"65532:65532","Entrypoint":["/redlock"],"Labels":{
+"org.opencontainers.image.title":"redlock","org.opencontainers.image.licenses":"Apache-2.0",
+"org.opencontainers.image.description":"Locks held by the votes of independent Redis servers",
+"org.opencontainers.image.documentation":"https://github.com/redquorum/redquorum/blob/v$version/docs/COMMAND.md",
 "org.opencontainers.image.source":"https://github.com/redquorum/redquorum",
 "org.opencontainers.image.version":"$version","org.opencontainers.image.revision":"$commit"}},
 "rootfs":{"type":"layers","diff_ids":["sha256:$layer"]}}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds redlock from the version of this action, and runs $LOCK_RUN under the lock $LOCK_NAME.
+set -euo pipefail
+
+: "${LOCK_NAME:?the input name is empty: it names the lock}"
+: "${LOCK_RUN:?the input run is empty: it is the command}"
+: "${REDLOCK_NODES:?the input nodes is empty: it has the URLs of the Redis servers. Does the job see the secret?}"
+root=$(cd "$(dirname "$0")/../.." && pwd)
+redlock=${RUNNER_TEMP:-$(mktemp -d)}/redlock
+go -C "$root" build -o "$redlock" ./cmd/redlock
+read -ra flags <<<"${LOCK_FLAGS:-}"
+# exec, so that redlock gets the signal of a cancelled job.
+exec "$redlock" run "${flags[@]}" "$LOCK_NAME" -- bash -euo pipefail -c "$LOCK_RUN"
