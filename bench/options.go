@@ -73,7 +73,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.Float64Var(&o.load.Rate, "rate", 0,
 		"cycles a second to begin (open loop); 0: each caller begins the next when one has ended (closed loop)")
 	f.StringVar(&o.load.Names, "names", "own",
-		"names to lock: own (one a caller), single (one for all) or new (one a cycle)")
+		"names to lock: own (one a caller) or single (one for all)")
 	f.IntVar(&o.load.Length, "length", 0, "bytes of each name, which is filled up to them; 0: as short as names are")
 	f.DurationVar(&o.load.Hold, "hold", 0, "how long each lock is held")
 	f.IntVar(&o.load.Held, "held", 0,
@@ -171,9 +171,6 @@ func (o *options) settle() error {
 		}
 		if p.Callers < p.Processes {
 			return fmt.Errorf("--sweep %s, --callers %d: every process needs a caller", p.Point, p.Callers)
-		}
-		if p.Names == "new" && p.Length > 0 {
-			return errors.New("--names new have a length of their own: leave out --length")
 		}
 		if p.Held > 0 && (p.Rate > 0 || p.Hold > 0) {
 			return errors.New("--held locks are held all the time, so there are no cycles: leave out --rate and --hold")

@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/subject"
@@ -148,24 +148,6 @@ func (c *client) open(ctx context.Context, spec subject.Spec, cfg subject.Config
 	}, nil
 }
 
-// A group is goroutines that call a library, which may not return.
-type group struct {
-	all chan struct{} // closed when all have ended
-
-	mu      sync.Mutex
-	running int
-}
-
-func newGroup(n int) *group { return &group{all: make(chan struct{}), running: n} }
-
-func (g *group) done() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.running--; g.running == 0 {
-		close(g.all)
-	}
-}
-
 // Goroutines that are in the library at the end get returnLimit to come back from it, and after the
 // end of their contexts cancelLimit.
 const (
@@ -173,18 +155,40 @@ const (
 	cancelLimit = time.Second
 )
 
-// wait returns how many did not end. They end with the process.
-func (g *group) wait(cancel func()) (stuck int) {
+// A group is goroutines that call a library, which may not return.
+type group struct {
+	running atomic.Int64
+	all     chan struct{} // closed when all have ended
+}
+
+// start runs f in n goroutines.
+func start(n int, f func(i int)) *group {
+	g := &group{all: make(chan struct{})}
+	g.running.Store(int64(n))
+	for i := range n {
+		go func() {
+			f(i)
+			if g.running.Add(-1) == 0 {
+				close(g.all)
+			}
+		}()
+	}
+	return g
+}
+
+// wait returns how many have not ended some time after ctx. They end with the process.
+func (g *group) wait(ctx context.Context, cancel func()) (stuck int) {
+	select {
+	case <-g.all:
+		return 0
+	case <-ctx.Done():
+	}
 	for _, bound := range []time.Duration{returnLimit, cancelLimit} {
-		timer := time.NewTimer(bound)
 		select {
 		case <-g.all:
-		case <-timer.C:
+		case <-time.After(bound):
 		}
-		timer.Stop()
 		cancel()
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.running
+	return int(g.running.Load())
 }

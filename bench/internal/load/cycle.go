@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
@@ -51,9 +50,6 @@ func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	if load.Patience > 0 {
 		measured.ours += timeoutAllocs
 	}
-	if load.Names == "new" {
-		measured.ours += newNameAllocs
-	}
 	return cs.rec.close(measured, stuck), nil
 }
 
@@ -92,19 +88,7 @@ func (cs callers) run(ctx context.Context, at func(context.Context) pace) (stuck
 	atEnd := time.AfterFunc(time.Until(cs.rec.end), stopAsking)
 	defer atEnd.Stop()
 
-	calls := newGroup(cs.n)
-	for i := range cs.n {
-		go func() {
-			defer calls.done()
-			cs.caller(i).run(pace)
-		}()
-	}
-	select {
-	case <-calls.all:
-	case <-cs.asking.Done():
-		stuck = calls.wait(stopReleasing)
-	}
-	return stuck
+	return start(cs.n, func(i int) { cs.caller(i).run(pace) }).wait(cs.asking, stopReleasing)
 }
 
 // callers are the common state of the callers of one process.
@@ -144,29 +128,26 @@ func (c *caller) run(p pace) {
 
 // cycle is one acquisition, counted from that moment, and its release.
 func (c *caller) cycle(from time.Time) {
-	lock, err := c.acquire(c.names.next(c.number))
+	lock, err := c.acquire(c.names.of(c.number))
 	acquired := time.Now()
 	if err != nil {
-		c.rec.ended(c.number, acquired, subject.Outcome(err), err)
+		c.rec.ended(c.number, acquired, err)
 		return
 	}
 	c.rec.acquired(acquired, acquired.Sub(from))
 
-	lost := c.holdFor > 0 && c.keep(lock)
-	if c.names.shared() {
+	if c.holdFor > 0 {
+		c.keep(lock)
+	}
+	if c.names.shared {
 		until := lock.Until()
 		if releasing := time.Now(); releasing.Before(until) {
 			until = releasing
 		}
-		c.rec.held(hold{permit: permitOf(lock), caller: uint32(c.number), from: c.clock.nanos(acquired),
-			until: c.clock.nanos(until)})
+		c.rec.held(hold{permitOf(lock), uint32(c.number), c.clock.nanos(acquired), c.clock.nanos(until)})
 	}
 	err = lock.Release(c.releasing)
-	outcome := subject.Outcome(err)
-	if lost {
-		outcome = record.Lost
-	}
-	c.rec.ended(c.number, time.Now(), outcome, err)
+	c.rec.ended(c.number, time.Now(), err)
 }
 
 func (c *caller) acquire(name string) (subject.Lock, error) {
@@ -182,15 +163,13 @@ func (c *caller) acquire(name string) (subject.Lock, error) {
 // at it. They are not counted.
 const timeoutAllocs = 4
 
-// keep keeps the lock for as long as it should be held, and reports whether it was lost before.
-func (c *caller) keep(lock subject.Lock) (lost bool) {
+// keep keeps the lock for as long as it should be held, or until it is lost, which its release says.
+func (c *caller) keep(lock subject.Lock) {
 	c.timer.Reset(c.holdFor)
 	defer c.timer.Stop()
 	select {
 	case <-c.timer.C:
 	case <-lock.Lost():
-		lost = true
 	case <-c.asking.Done():
 	}
-	return lost
 }

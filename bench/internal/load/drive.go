@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
@@ -20,9 +19,7 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	d := &driven{begun: make(chan struct{})}
-	call := newGroup(1)
-	go func() {
-		defer call.done()
+	call := start(1, func(int) {
 		err := spec.Drive(running, c.job.URLs, cfg, d)
 		if running.Err() == nil && err == nil {
 			err = errors.New("it ended by itself")
@@ -30,7 +27,7 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 		if err != nil {
 			cancel(fmt.Errorf("%s: %w", spec.Name, err))
 		}
-	}()
+	})
 
 	select {
 	case <-d.begun:
@@ -49,7 +46,7 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	measured, err := c.measure(ctx, rec, func() {
 		waitUntil(ctx, rec.end)
 		stop()
-		call.wait(stop)
+		call.wait(running, stop)
 	})
 	return rec.close(measured, 0), err
 }
@@ -72,5 +69,5 @@ func (d *driven) Cycle(caller int, began time.Time, acquire, release time.Durati
 	}
 	acquired := began.Add(acquire)
 	rec.acquired(acquired, acquire)
-	rec.ended(caller, acquired.Add(release), record.OK, nil)
+	rec.ended(caller, acquired.Add(release), nil)
 }

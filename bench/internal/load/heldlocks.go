@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -79,21 +80,11 @@ func newHeldLocks(names []string, workers int, scrub scrubber) *heldLocks {
 // even after cancel.
 func (h *heldLocks) each(ctx context.Context, cancel func(), f func(i int)) (stuck int) {
 	var next atomic.Int64
-	calls := newGroup(h.workers)
-	for range h.workers {
-		go func() {
-			defer calls.done()
-			for i := int(next.Add(1)) - 1; i < len(h.locks); i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		}()
-	}
-	select {
-	case <-calls.all:
-		return 0
-	case <-ctx.Done():
-		return calls.wait(cancel)
-	}
+	return start(h.workers, func(int) {
+		for i := int(next.Add(1)) - 1; i < len(h.locks); i = int(next.Add(1)) - 1 {
+			f(i)
+		}
+	}).wait(ctx, cancel)
 }
 
 // limit bounds a call for each of the locks, and for all of them together.
@@ -113,7 +104,7 @@ func (h *heldLocks) acquire(ctx context.Context, client subject.Client) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if err != nil {
-			h.ended(subject.Outcome(err), err)
+			h.failed(err)
 			return
 		}
 		h.trial.Acquire.Add(took)
@@ -160,9 +151,11 @@ func (h *heldLocks) release() {
 			switch {
 			case h.closed:
 			case h.lost[i]:
-				h.ended(record.Lost, err)
+				h.failed(errors.New("lost"))
+			case err != nil:
+				h.failed(err)
 			default:
-				h.ended(subject.Outcome(err), err)
+				h.trial.Outcomes[record.OK]++
 			}
 		})
 		h.mu.Lock()
@@ -175,12 +168,10 @@ func (h *heldLocks) release() {
 	})
 }
 
-// ended counts the outcome of a lock.
-func (h *heldLocks) ended(outcome string, err error) {
-	h.trial.Outcomes[outcome]++
-	if err != nil {
-		count(h.trial.Errors, h.scrub.group(err.Error()), 1)
-	}
+// failed counts a lock that was not acquired, was lost, or was not released.
+func (h *heldLocks) failed(err error) {
+	h.trial.Outcomes[record.Failed]++
+	count(h.trial.Errors, h.scrub.group(err.Error()), 1)
 }
 
 func (h *heldLocks) result() message {

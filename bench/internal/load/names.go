@@ -2,18 +2,15 @@ package load
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 // CheckNames returns an error for a wrong value of Load.Names.
 func CheckNames(s string) error {
-	if s != "own" && s != "single" && s != "new" {
-		return fmt.Errorf("load: names %q: use own (each caller its own), single (one for all) or new (one for each cycle)", s)
+	if s != "own" && s != "single" {
+		return fmt.Errorf("load: names %q: use own (each caller its own) or single (one for all)", s)
 	}
 	return nil
 }
@@ -28,41 +25,28 @@ func CheckLength(n int) error {
 	return nil
 }
 
-// names are the locks' names. They are made in advance, because all that is allocated in the
-// measured time should be the library's. Those of kind new are not; see newNameAllocs.
+// names are the locks' names: one for all callers, or one for each. They are made in advance, because
+// all that is allocated in the measured time should be the library's.
 type names struct {
-	kind  string
-	first int // the caller of this process that all[0] belongs to, of kind own
+	first int // the caller of this process that all[0] belongs to
 	all   []string
-
-	prefix string        // of kind new: that of no other process or trial
-	used   *atomic.Int64 // of kind new, so many
+	// shared is whether two callers may want the same name.
+	shared bool
 }
-
-// newNameAllocs is how many heap objects a name of kind new takes. They are not counted.
-const newNameAllocs = 1
 
 // newNames are those that the callers of one process use.
 func newNames(subject string, l record.Load, callers part) names {
-	switch l.Names {
-	case "own":
-		return names{kind: l.Names, first: callers.first, all: numbered(subject, l.Length, callers)}
-	case "single":
-		return names{kind: l.Names, all: numbered(subject, l.Length, part{0, 1})}
+	if l.Names == "single" {
+		return names{all: numbered(subject, l.Length, part{0, 1}), shared: true}
 	}
-	return names{kind: l.Names, used: new(atomic.Int64), prefix: fmt.Sprintf("bench:%d:%d:", callers.first, time.Now().UnixNano())}
+	return names{first: callers.first, all: numbered(subject, l.Length, callers)}
 }
 
-// next returns the caller's next name.
-func (ns names) next(caller int) string {
-	switch ns.kind {
-	case "own":
-		return ns.all[caller-ns.first]
-	case "single":
+func (ns names) of(caller int) string {
+	if ns.shared {
 		return ns.all[0]
 	}
-	var memory [128]byte
-	return string(strconv.AppendInt(append(memory[:0], ns.prefix...), ns.used.Add(1), 10))
+	return ns.all[caller-ns.first]
 }
 
 // numbered makes names of length bytes; 0: as short as they are. Where a length is asked for they
@@ -81,6 +65,3 @@ func numbered(subject string, length int, of part) []string {
 	}
 	return all
 }
-
-// shared is whether two callers may want the same name.
-func (ns names) shared() bool { return ns.kind == "single" }

@@ -11,10 +11,10 @@ import (
 
 func TestNamesAreChecked(t *testing.T) {
 	t.Parallel()
-	for _, good := range []string{"own", "single", "new"} {
+	for _, good := range []string{"own", "single"} {
 		assert.NoError(t, CheckNames(good))
 	}
-	for _, bad := range []string{"", "Own", "own:3", "single:1", "new:9", "zipf:3"} {
+	for _, bad := range []string{"", "Own", "own:3", "single:1", "new", "zipf:3"} {
 		assert.ErrorContains(t, CheckNames(bad), "one for all", bad)
 	}
 }
@@ -29,28 +29,13 @@ func TestNoTwoCallersHaveTheSameOwnName(t *testing.T) {
 		mine := job.share(8)
 		ns := newNames("fake", record.Load{Names: "own"}, mine)
 		for c := mine.first; c < mine.end; c++ {
-			seen[ns.next(c)] = true
+			seen[ns.of(c)] = true
 		}
-		assert.False(t, ns.shared())
+		assert.False(t, ns.shared)
 	}
 	assert.Len(t, seen, 8)
 	assert.Contains(t, seen, "bench:fake:0")
 	assert.Contains(t, seen, "bench:fake:7")
-}
-
-// TestNewNamesWereNeverUsed by another caller, process or trial.
-func TestNewNamesWereNeverUsed(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for p := range 2 {
-		ns := newNames("fake", record.Load{Names: "new"}, part{4 * p, 4 * (p + 1)})
-		assert.False(t, ns.shared())
-		for c := range 400 {
-			name := ns.next(4*p + c%4)
-			require.False(t, seen[name], name)
-			seen[name] = true
-		}
-	}
 }
 
 func TestNamesAreFilledUpToTheirLength(t *testing.T) {

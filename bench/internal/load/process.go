@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 )
 
 // A process is a client process, seen by its parent.
@@ -19,7 +19,7 @@ type process struct {
 	stdin  io.WriteCloser
 	out    io.Reader
 	scrub  scrubber
-	stderr *tail
+	stderr bytes.Buffer // to be read when it has ended
 }
 
 // startProcess starts it and gives it its job. When ctx ends its stdin is closed, upon which it
@@ -30,11 +30,11 @@ func startProcess(ctx context.Context, job Job) (*process, error) {
 		return nil, fmt.Errorf("load: cannot find this program to start it as a client: %w", err)
 	}
 	p := &process{
-		name: fmt.Sprintf("client process %d of %d", job.Process+1, job.Load.Processes), scrub: newScrubber(job.URLs), stderr: &tail{},
+		name: fmt.Sprintf("client process %d of %d", job.Process+1, job.Load.Processes), scrub: newScrubber(job.URLs),
 	}
 	p.cmd = exec.CommandContext(ctx, program)
 	p.cmd.Env = append(os.Environ(), clientEnv+"=1")
-	p.cmd.Stderr = p.stderr
+	p.cmd.Stderr = &p.stderr
 	p.stdin, err = p.cmd.StdinPipe()
 	if err == nil {
 		p.out, err = p.cmd.StdoutPipe()
@@ -80,36 +80,16 @@ func (p *process) follow(ready func()) (result message, err error) {
 	_, _ = io.Copy(io.Discard, p.out)
 	ended := p.cmd.Wait()
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("load: %s ended early (%v): %s", p.name, ended, p.scrub.clean(p.stderr.String()))
+		err = fmt.Errorf("load: %s ended early (%v): %s", p.name, ended, p.scrub.clean(end(p.stderr.String())))
 	}
 	return result, err
 }
 
-// A tail keeps the end of what is written.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailBytes = 4096
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	if n := len(t.text) - tailBytes; n > 0 {
-		t.text = append(t.text[:0], t.text[n:]...)
-	}
-	return len(b), nil
-}
-
-// String is the last lines, whole ones: half a password could not be recognized.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := string(t.text)
-	if len(t.text) == tailBytes {
-		_, text, _ = strings.Cut(text, "\n")
+// end is the last lines of a text, whole ones: half a password could not be recognized.
+func end(text string) string {
+	const most = 4096
+	if len(text) > most {
+		_, text, _ = strings.Cut(text[len(text)-most:], "\n")
 	}
 	return strings.TrimSpace(text)
 }

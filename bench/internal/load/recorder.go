@@ -61,7 +61,7 @@ func (r *recorder) acquired(now time.Time, took time.Duration) {
 }
 
 // ended notes a cycle that ended now, by err unless it is nil.
-func (r *recorder) ended(caller int, now time.Time, outcome string, err error) {
+func (r *recorder) ended(caller int, now time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -70,17 +70,14 @@ func (r *recorder) ended(caller int, now time.Time, outcome string, err error) {
 	case !now.Before(r.end):
 		r.trial.Outcomes[record.UnderWay]++
 		return
-	case outcome != record.OK:
+	case err != nil:
 		r.failed++
-		r.trial.Outcomes[outcome]++
+		count(r.trial.Errors, r.scrub.group(err.Error()), 1)
 	default:
-		r.ok++ // a map costs more
+		r.ok++
 		if r.trial.Callers != nil {
 			r.trial.Callers[caller]++
 		}
-	}
-	if err != nil {
-		count(r.trial.Errors, r.scrub.group(err.Error()), 1)
 	}
 }
 
@@ -113,7 +110,7 @@ func (r *recorder) close(measured metered, stuck int) message {
 		t.Outcomes[record.UnderWay] += int64(stuck)
 		count(t.Errors, "a caller was still in the library # s after the end", int64(stuck))
 	}
-	t.Cycles, t.Outcomes[record.OK] = r.ok, r.ok
+	t.Cycles, t.Outcomes[record.OK], t.Outcomes[record.Failed] = r.ok, r.ok, r.failed
 	t.CPU, t.Allocs = measured.cpu, max(0, measured.allocs-measured.ours*(r.ok+r.failed))
 	return message{Trial: t, Holds: encodeHolds(r.holds)}
 }

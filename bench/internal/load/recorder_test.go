@@ -1,6 +1,7 @@
 package load
 
 import (
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +19,14 @@ func TestSlicesAndMillisecondsAddUp(t *testing.T) {
 		for i := range 1050 {
 			at := rec.start.Add(time.Duration(i) * time.Millisecond)
 			rec.acquired(at, time.Millisecond)
-			outcome := record.OK
+			var err error
 			if i%2 == 1 {
-				outcome = record.Lost
+				err = io.EOF
 			}
-			rec.ended(0, at, outcome, nil)
+			rec.ended(0, at, err)
 		}
 		rec.acquired(rec.end, time.Millisecond)
-		rec.ended(0, rec.end, record.OK, nil)
+		rec.ended(0, rec.end, nil)
 		got := rec.close(metered{allocs: 2000, ours: 1}, 0).Trial
 		require.Len(t, got.Slices, 11)
 		for i, h := range got.Slices {
@@ -33,7 +34,7 @@ func TestSlicesAndMillisecondsAddUp(t *testing.T) {
 		}
 		assert.Len(t, got.Millis, 1050)
 		assert.NotContains(t, got.Millis, uint16(0))
-		assert.Equal(t, map[string]int64{record.OK: 525, record.Lost: 525, record.UnderWay: 1}, got.Outcomes)
+		assert.Equal(t, map[string]int64{record.OK: 525, record.Failed: 525, record.UnderWay: 1}, got.Outcomes)
 		assert.EqualValues(t, 950, got.Allocs, "without the benchmark's own")
 	})
 }

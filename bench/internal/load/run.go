@@ -70,10 +70,11 @@ func addUp(job Job, results []message, start time.Time) (record.Trial, error) {
 	var holds []hold
 	for _, r := range results {
 		add(&t, r.Trial)
-		var err error
-		if holds, err = decodeHolds(holds, r.Holds); err != nil {
+		hs, err := decodeHolds(r.Holds)
+		if err != nil {
 			return t, err
 		}
+		holds = append(holds, hs...)
 	}
 	t.Checked = int64(len(holds))
 	pairs, first := overlaps(holds)

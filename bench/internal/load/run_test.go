@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,7 +122,7 @@ func TestHeldLocksAreCounted(t *testing.T) {
 	assert.Equal(t, job.Load.Duration, got.Held.For)
 	assert.Positive(t, got.Held.CPU)
 	assert.EqualValues(t, 36, got.Cycles)
-	assert.Equal(t, map[string]int64{record.OK: 36, record.Lost: 4}, got.Outcomes)
+	assert.Equal(t, map[string]int64{record.OK: 36, record.Failed: 4}, got.Outcomes)
 }
 
 func TestASubjectThatDrivesItselfIsRecorded(t *testing.T) {
@@ -187,7 +188,7 @@ func TestPasswordsTravelOverStdinAlone(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, strings.Join(append(p.cmd.Args, p.cmd.Env...), " "), "s3cret")
 	require.NoError(t, p.stdin.Close())
-	_, _ = bufio.NewReader(p.out).WriteTo(&tail{})
+	_, _ = bufio.NewReader(p.out).WriteTo(io.Discard)
 	_ = p.cmd.Wait()
 }
 
@@ -216,7 +217,7 @@ func TestRealSubjectsOverNodes(t *testing.T) {
 	}{
 		{"redquorum-noguard", func(l *record.Load) {}},
 		{"redquorum-noguard", func(l *record.Load) { l.Names, l.Callers = "single", 8 }},
-		{"redquorum-noguard", func(l *record.Load) { l.Names, l.Rate = "new", 200 }},
+		{"redquorum-noguard", func(l *record.Load) { l.Rate = 200 }},
 		{"redquorum-noguard", func(l *record.Load) { l.Held = 50 }},
 		{"limit", func(l *record.Load) {}},
 	} {

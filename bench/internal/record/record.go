@@ -44,7 +44,7 @@ type Load struct {
 	Processes int           `json:"processes"`
 	Callers   int           `json:"callers"`           // in all processes together; in an open loop the most that may be under way
 	Rate      float64       `json:"rate,omitempty"`    // cycles a second that are begun, in all processes together; 0: closed loop
-	Names     string        `json:"names"`             // own, single, new
+	Names     string        `json:"names"`             // own, single
 	Length    int           `json:"length,omitempty"`  // bytes of each name; 0: as short as they are
 	Hold      time.Duration `json:"hold_ns"`           // between acquire and release
 	TTL       time.Duration `json:"ttl_ns"`            // of each lock
@@ -56,14 +56,10 @@ type Load struct {
 	Profile   string        `json:"profile,omitempty"` // file for the CPU profile of the first process; "" for none
 }
 
-// Outcomes of an acquisition, and of a cycle that failed later.
+// Outcomes of a cycle, or of a lock that is held.
 const (
 	OK       = "ok"
-	Held     = "held"      // another holder has it, said the library
-	NoQuorum = "no quorum" // too few nodes answered, said the library
-	Failed   = "failed"    // the library did not say which of both, or another error
-	Gave     = "gave up"   // the caller stopped waiting
-	Lost     = "lost"      // lost before its release, as the library said then or earlier
+	Failed   = "failed"    // with an error of Trial.Errors, or lost
 	NotBegun = "not begun" // due in an open loop, but no caller was free until the end
 	UnderWay = "under way" // cut off by the trial's end
 )

@@ -187,7 +187,7 @@ func felt(s record.Summary, figure func(*record.Fault) float64) float64 {
 func (v view) outcomes() table {
 	var figures []figure
 	bad := false
-	for _, outcome := range []string{record.OK, record.Held, record.NoQuorum, record.Failed, record.Gave, record.Lost, record.NotBegun, record.UnderWay} {
+	for _, outcome := range []string{record.OK, record.Failed, record.NotBegun, record.UnderWay} {
 		of := func(t record.Trial) int64 { return t.Outcomes[outcome] }
 		if slices.ContainsFunc(v.sums, func(s record.Summary) bool { return s.Sum(of) > 0 }) {
 			bad = bad || outcome != record.OK && outcome != record.UnderWay

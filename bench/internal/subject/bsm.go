@@ -2,9 +2,6 @@ package subject
 
 import (
 	"context"
-	"errors"
-	"io"
-	"net"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -45,7 +42,7 @@ func (c *bsmClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	tries := &bsmTries{last: time.Now()}
 	lock, err := c.locker.Obtain(ctx, name, c.ttl, &redislock.Options{RetryStrategy: tries})
 	if err != nil {
-		return nil, failed(ctx, err, bsmOutcome(ctx, err))
+		return nil, err
 	}
 	return &bsmLock{lock, tries.last.Add(c.ttl)}, nil
 }
@@ -66,27 +63,6 @@ type bsmLock struct {
 	until time.Time
 }
 
-func (l *bsmLock) Release(ctx context.Context) error {
-	if err := l.lock.Release(ctx); err != nil {
-		return failed(ctx, err, bsmOutcome(ctx, err))
-	}
-	return nil
-}
-
-func (l *bsmLock) Until() time.Time    { return l.until }
-func (*bsmLock) Lost() <-chan struct{} { return nil }
-
-func bsmOutcome(ctx context.Context, err error) string {
-	var network *net.OpError
-	switch {
-	case errors.Is(err, redislock.ErrLockNotHeld):
-		return record.Lost
-	case ended(ctx): // also of a lock that is held, with its own error joined
-		return ""
-	case errors.Is(err, redislock.ErrNotObtained):
-		return record.Held
-	case errors.As(err, &network), errors.Is(err, io.EOF):
-		return record.NoQuorum // of one
-	}
-	return ""
-}
+func (l *bsmLock) Release(ctx context.Context) error { return l.lock.Release(ctx) }
+func (l *bsmLock) Until() time.Time                  { return l.until }
+func (*bsmLock) Lost() <-chan struct{}               { return nil }

@@ -107,8 +107,7 @@ type process struct {
 // wait returns how it ended: nothing for exit code 0.
 func (p *process) wait() error {
 	if err := p.cmd.Wait(); err != nil {
-		outcome := map[int]string{75: record.Gave, 69: record.NoQuorum, 79: record.Lost}[p.cmd.ProcessState.ExitCode()]
-		return failed(context.Background(), fmt.Errorf("%w: %s", err, bytes.TrimSpace(p.said.Bytes())), outcome)
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(p.said.Bytes()))
 	}
 	return nil
 }
@@ -242,19 +241,18 @@ func (s *servedConn) ask(ctx context.Context, what, body string) (a servedAnswer
 	}()
 	request := what + " HTTP/1.1\r\nHost: redlock\r\nContent-Type: application/json\r\nRedlock-Session: " + s.session
 	if _, err := fmt.Fprintf(s, "%s\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body); err != nil {
-		return a, failed(ctx, err, "")
+		return a, err
 	}
 	answer, err := http.ReadResponse(s.in, nil)
 	if err != nil {
-		return a, failed(ctx, err, "")
+		return a, err
 	}
 	text, err := io.ReadAll(answer.Body)
 	if err == nil && len(text) > 0 {
 		err = json.Unmarshal(text, &a)
 	}
 	if err == nil && answer.StatusCode >= 300 {
-		outcome := map[string]string{"held": record.Gave, "no_quorum": record.NoQuorum, "lost": record.Lost, "no_lease": record.Lost, "no_session": record.Lost}[a.Kind]
-		err = &failure{outcome, errors.New(a.Kind + ": " + a.Detail)}
+		err = errors.New(a.Kind + ": " + a.Detail)
 	}
 	return a, err
 }
@@ -282,7 +280,7 @@ func (c *servedClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	a, err := conn.ask(ctx, "POST /v1/locks", fmt.Sprintf(`{"name":%q,"ttl_ms":%d,"wait_ms":%d}`, name, c.ttl.Milliseconds(), patience(ctx).Milliseconds()))
 	if err != nil {
 		conn.Close()
-		if other, failed := c.dial(); failed == nil { // the session may have got the lock all the same
+		if other, err := c.dial(); err == nil { // the session may have got the lock all the same
 			other.session = conn.session
 			other.ask(context.Background(), "DELETE /v1/session", "")
 			other.Close()

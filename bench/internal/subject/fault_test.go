@@ -1,33 +1,16 @@
 package subject
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
-// The libraries' outcomes when three of five servers, the first of them, are gone. One that goes on
-// trying is ended by its caller.
+// TestMajorityGone: when three of five servers, the first of them, are gone, no library gives a lock, or
+// says that one was released.
 func TestMajorityGone(t *testing.T) {
 	f := start(t)
-	says := map[string]string{
-		"redquorum":                record.NoQuorum,
-		"redquorum-noguard":        record.NoQuorum,
-		"redquorum-fenced":         record.NoQuorum,
-		"redquorum-fair":           record.NoQuorum,
-		"redquorum-permits":        record.NoQuorum,
-		"redquorum-serve":          record.NoQuorum,
-		"redquorum-hold":           record.NoQuorum,
-		"redsync":                  record.Gave,
-		"redsync-failfast":         record.Gave,
-		"redsync-goredis-failfast": record.Gave,
-		"rueidislock":              record.Gave,
-		"bsm":                      record.NoQuorum, // after go-redis has dialled for two seconds
-	}
 	clients, held := map[string]Client{}, map[string]Lock{}
 	for _, s := range libraries() {
 		clients[s.Name] = open(t, s, f.URLs())
@@ -41,20 +24,11 @@ func TestMajorityGone(t *testing.T) {
 	for name, c := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx := within(t, brief)
-			if says[name] != record.Gave {
-				ctx = within(t, testLimit)
-			}
-			_, err := c.Acquire(ctx, "wanted:"+name)
+			_, err := c.Acquire(within(t, brief), "wanted:"+name)
 			require.Error(t, err)
-			assert.Equal(t, says[name], Outcome(err), "%v", err)
-
-			// By now the lock may have been lost, or its keys be gone; in any case it is not
-			// released. rueidislock does not say so before the end of the TTL.
 			err = held[name].Release(within(t, testLimit))
-			if name != "rueidislock" {
+			if name != "rueidislock" { // it does not say so before the end of the TTL
 				require.Error(t, err)
-				assert.Contains(t, []string{record.NoQuorum, record.Lost}, Outcome(err), "%v", err)
 			}
 		})
 	}
@@ -100,11 +74,4 @@ func TestURLsAreCheckedWithoutRepeatingPasswords(t *testing.T) {
 			assert.NotContains(t, err.Error(), "secret", s.Name)
 		}
 	}
-}
-
-// ending is a context that has ended.
-func ending(t *testing.T) context.Context {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	return ctx
 }

@@ -81,7 +81,7 @@ type redquorumClient struct{ locker *redlock.Locker }
 func (c redquorumClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	lock, err := c.locker.Acquire(ctx, name)
 	if err != nil {
-		return nil, &failure{redquorumOutcome(err), err}
+		return nil, err
 	}
 	return redquorumLock{lock}, nil
 }
@@ -90,27 +90,9 @@ func (c redquorumClient) Close() error { return c.locker.Close() }
 
 type redquorumLock struct{ lock *redlock.Lock }
 
-func (l redquorumLock) Release(ctx context.Context) error {
-	if err := l.lock.Release(ctx); err != nil {
-		return &failure{redquorumOutcome(err), err}
-	}
-	return nil
-}
+func (l redquorumLock) Release(ctx context.Context) error { return l.lock.Release(ctx) }
 
 // Permit is which of several holders of a name the lock is.
 func (l redquorumLock) Permit() int           { return l.lock.Permit() }
 func (l redquorumLock) Until() time.Time      { return l.lock.Until() }
 func (l redquorumLock) Lost() <-chan struct{} { return l.lock.Context().Done() }
-
-// redquorumOutcome needs no more than the error: none matches two of them.
-func redquorumOutcome(err error) string {
-	switch {
-	case errors.Is(err, redlock.ErrHeld):
-		return record.Held
-	case errors.Is(err, redlock.ErrNoQuorum):
-		return record.NoQuorum
-	case errors.Is(err, redlock.ErrLost), errors.Is(err, redlock.ErrReleased):
-		return record.Lost
-	}
-	return Outcome(err) // the context's end, or anything else
-}

@@ -64,7 +64,7 @@ type redsyncClient struct {
 func (c *redsyncClient) Acquire(ctx context.Context, name string) (Lock, error) {
 	m := c.redsync.NewMutex(name, c.opts...)
 	if err := m.LockContext(ctx); err != nil {
-		return nil, failed(ctx, err, redsyncAcquire(ctx, err))
+		return nil, err
 	}
 	return redsyncLock{m}, nil
 }
@@ -87,69 +87,11 @@ func (l redsyncLock) Release(ctx context.Context) error {
 	if err == nil {
 		err = errors.New("redsync: not unlocked")
 	}
-	return failed(ctx, err, redsyncRelease(ctx, err))
+	return err
 }
 
 func (l redsyncLock) Until() time.Time    { return l.mutex.Until() }
 func (redsyncLock) Lost() <-chan struct{} { return nil }
-
-// redsyncAcquire is the outcome that redsync means by a failed acquisition: ErrFailed alone means
-// nothing, and the nodes' answers are given for the last try only.
-func redsyncAcquire(ctx context.Context, err error) string {
-	n := redsyncAnswers(err)
-	switch {
-	case n.quorum, n.taken > 0 && n.faults == 0: // the latter is a split vote
-		return record.Held
-	case ended(ctx): // which the nodes' faults are due to
-		return ""
-	case n.faults > 0 && n.taken == 0:
-		return record.NoQuorum
-	}
-	return ""
-}
-
-// redsyncRelease is the outcome that redsync means by a failed release.
-func redsyncRelease(ctx context.Context, err error) string {
-	n := redsyncAnswers(err)
-	switch {
-	case n.quorum, n.taken+n.expired > n.faults:
-		return record.Lost
-	case ended(ctx):
-		return ""
-	case n.faults > 0:
-		return record.NoQuorum
-	}
-	return ""
-}
-
-// redsyncCounts are the answers of nodes in an error of redsync.
-type redsyncCounts struct {
-	quorum                 bool // a quorum of nodes on which another holder has the lock
-	taken, expired, faults int
-}
-
-func redsyncAnswers(err error) redsyncCounts {
-	var n redsyncCounts
-	if _, ok := err.(*redsync.ErrTaken); ok {
-		return redsyncCounts{quorum: true}
-	}
-	switch e := err.(type) {
-	case *redsync.ErrNodeTaken:
-		n.taken++
-	case *redsync.RedisError:
-		n.faults++
-	case interface{ Unwrap() []error }:
-		for _, err := range e.Unwrap() {
-			m := redsyncAnswers(err)
-			n.taken, n.expired, n.faults = n.taken+m.taken, n.expired+m.expired, n.faults+m.faults
-		}
-	default:
-		if errors.Is(err, redsync.ErrLockAlreadyExpired) {
-			n.expired++
-		}
-	}
-	return n
-}
 
 const redigoNote = "Pooled connections, enough idle ones that none is dialled anew under load. " +
 	"redigo has no timeouts by default, so that a hung server would block it for good: here connecting, reading and writing end after 500 ms, or a quarter of the TTL."

@@ -79,7 +79,7 @@ func (c *rueidislockClient) Acquire(ctx context.Context, name string) (Lock, err
 	}
 	if err != nil {
 		cancel()
-		return nil, failed(ctx, err, "")
+		return nil, err
 	}
 	return &rueidislockLock{held, func() { release(); cancel() }, time.Now().Add(c.ttl)}, nil
 }
@@ -101,7 +101,7 @@ func (l *rueidislockLock) Release(context.Context) error {
 	lost := l.held.Err() != nil
 	l.release()
 	if lost {
-		return &failure{record.Lost, errors.New("rueidislock: lost before it was released")}
+		return errors.New("rueidislock: lost before it was released")
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ package subject
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -47,7 +46,7 @@ type Config struct {
 // A Client takes locks. It is safe for concurrent use.
 type Client interface {
 	// Acquire waits for the lock in the library's own way until ctx ends, or for as long as the
-	// library does by itself. The lock does not end with ctx. Outcome tells what its errors mean.
+	// library does by itself. The lock does not end with ctx.
 	Acquire(ctx context.Context, name string) (Lock, error)
 
 	// Close gives the connections back. Locks should be released before.
@@ -113,51 +112,4 @@ func titled(name, module string) string {
 		}
 	}
 	return name
-}
-
-// Outcome is the meaning of an error of a Client or Lock of this package, as one of record's
-// outcomes. The library's word about the lock goes before the end of the caller's context, which
-// may just have come too.
-func Outcome(err error) string {
-	if err == nil {
-		return record.OK
-	}
-	var f *failure // which is allocated
-	switch {
-	case errors.As(err, &f):
-		return f.outcome
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return record.Gave
-	}
-	return record.Failed
-}
-
-// A failure is a library's error with its meaning, which is decided where the error occurs: later,
-// neither the operation nor the state of the caller's context is known, and without them redsync's
-// errors and those of dialling have two meanings.
-type failure struct {
-	outcome string
-	err     error
-}
-
-func (f *failure) Error() string { return f.err.Error() }
-func (f *failure) Unwrap() error { return f.err }
-
-// failed gives an error its meaning: the outcome that the library means by it, if it is known, or
-// else that the caller's context has ended, or else a failure.
-func failed(ctx context.Context, err error, outcome string) error {
-	if outcome == "" {
-		outcome = record.Failed
-		if ended(ctx) {
-			outcome = record.Gave
-		}
-	}
-	return &failure{outcome, err}
-}
-
-// ended is true a moment before ctx.Err is set: a call that ran into the deadline can return before
-// the context's own timer goes off.
-func ended(ctx context.Context) bool {
-	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
