@@ -66,17 +66,6 @@ func TestDialErrorsDoNotRepeatTheAddress(t *testing.T) {
 	assert.Equal(t, plain, Explain(plain))
 }
 
-// TestARefusalIsForGood: a connection that has refused a reply refuses all that follow, and reads no more.
-func TestARefusalIsForGood(t *testing.T) {
-	t.Parallel()
-	c := &boundedConn{Conn: &scripted{Reader: strings.NewReader("+OK\r\n*1000000000\r\n+OK\r\n")}}
-	text, err := io.ReadAll(c)
-	assert.ErrorIs(t, err, wire.ErrReplyTooLarge)
-	assert.Equal(t, "+OK\r\n*10000", string(text))
-	_, err = c.Read(make([]byte, 5))
-	assert.ErrorIs(t, err, wire.ErrReplyTooLarge)
-}
-
 // TestTheBarrierSparesAServerThatWasRestarted, and an old connection that is gone is no doubt.
 func TestTheBarrierSparesAServerThatWasRestarted(t *testing.T) {
 	t.Parallel()

@@ -5,18 +5,21 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"strings"
-	"time"
+	"sync/atomic"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/redquorum/redquorum/pool/internal/wire"
 )
 
-// A Conn is a connection over a stream that is known, so that it can be written by the batch.
+// A Conn is a connection over a stream that is known, so that it can be written by the batch, and reads no
+// reply that is over the bounds. redigo writes what is not in a batch.
 type Conn struct {
 	redis.Conn
-	stream net.Conn
+	stream  net.Conn
+	replies *wire.Replies
+	heard   bool         // there was a reply; settled by the handshake, before two goroutines use it
+	asked   atomic.Int32 // commands that redigo has sent, and that have no reply yet
 
 	// Auth asks for what follows AUTH, for a connection that is authenticated again while it is open;
 	// nil: it is authenticated once.
@@ -24,17 +27,12 @@ type Conn struct {
 	Doubt string // about where it leads; empty: none
 }
 
-// NewConn returns a connection over the stream. It refuses the replies of a server that are over the
-// bounds.
+// NewConn returns a connection over the stream.
 func NewConn(stream net.Conn) *Conn {
-	return &Conn{Conn: redis.NewConn(&boundedConn{Conn: stream}, 0, 0), stream: stream}
+	c := &Conn{stream: stream, replies: wire.NewReplies(stream)}
+	c.Conn = redis.NewConn(toldStream{stream, c}, 0, 0)
+	return c
 }
-
-// The first bytes of what a server with TLS answers to one that speaks without.
-const (
-	tlsAlert     = 0x15
-	tlsHandshake = 0x16
-)
 
 // Schemes says which URL is for which port.
 const Schemes = "rediss:// is for a port with TLS, and redis:// for one without"
@@ -44,68 +42,73 @@ var (
 	errHangsUp   = errors.New("hangs up without a word; " + Schemes) // as Redis does on a port with TLS
 )
 
-// A boundedConn refuses the replies of a server that are over the bounds, before redigo has read
-// the header by which it would allocate them. Everything else passes unchanged. All reads are made
-// by one goroutine.
-type boundedConn struct {
+// A toldStream fails to write with the server's words if it has hung up on a new connection and said why,
+// as one does that has too many clients or is in protected mode.
+type toldStream struct {
 	net.Conn
-	replies wire.Bounds
-	refused error
-	heard   bool // something was read; settled by the handshake, before two goroutines use it
+	of *Conn
 }
 
-// Write fails with the server's words if it has hung up on a new connection and said why, as one does
-// that has too many clients or is in protected mode. redigo would read nothing more.
-func (c *boundedConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	if err == nil || c.heard {
-		return n, err
-	}
-	said := make([]byte, wire.MaxLine)
-	length, why := c.Read(said)
-	if length > 0 && said[0] == '-' {
-		line, _, _ := strings.Cut(string(said[1:length]), "\r")
-		why = redis.Error(line)
-	}
-	if why == nil {
-		why = err
-	}
-	return n, why
-}
-
-// Read returns what comes before a reply that is refused, and the refusal with it and ever after.
-func (c *boundedConn) Read(p []byte) (int, error) {
-	if c.refused != nil {
-		return 0, c.refused
-	}
-	n, err := c.Conn.Read(p)
-	if !c.heard && n == 0 && IsHangUp(err) {
-		if _, secure := c.Conn.(*tls.Conn); !secure {
-			return 0, errHangsUp
-		}
-	}
-	if !c.heard && n > 0 {
-		c.heard = true
-		if p[0] == tlsAlert || p[0] == tlsHandshake {
-			c.refused = errSpeaksTLS
-			return 0, c.refused
-		}
-	}
-	passed, refused := c.replies.Pass(p[:n])
-	if refused != nil {
-		c.refused = refused
-		return passed, refused
+func (s toldStream) Write(p []byte) (int, error) {
+	n, err := s.Conn.Write(p)
+	if err != nil && !s.of.heard {
+		_, err = s.of.Receive()
 	}
 	return n, err
 }
 
-// SetReadDeadline drops the deadlines that redigo resets before each read, though none is ever set. Each
-// would cost a call of the system.
-func (c *boundedConn) SetReadDeadline(t time.Time) error {
-	if t.IsZero() {
-		return nil
+// Send implements redis.Conn.
+func (c *Conn) Send(name string, args ...any) error {
+	c.asked.Add(1)
+	return c.Conn.Send(name, args...)
+}
+
+// Receive implements redis.Conn. An error that is not the server's closes the connection.
+func (c *Conn) Receive() (any, error) {
+	reply, err := c.receive()
+	if err != nil {
+		c.Close()
+		return nil, err
 	}
-	return c.Conn.SetReadDeadline(t)
+	if c.asked.Load() > 0 {
+		c.asked.Add(-1)
+	}
+	if failure, ok := reply.(redis.Error); ok {
+		return nil, failure
+	}
+	return reply, nil
+}
+
+func (c *Conn) receive() (any, error) {
+	if c.heard {
+		return c.replies.Next()
+	}
+	if c.replies.IsTLS() {
+		return nil, errSpeaksTLS
+	}
+	reply, err := c.replies.Next()
+	if _, secure := c.stream.(*tls.Conn); !secure && IsHangUp(err) {
+		return nil, errHangsUp
+	}
+	c.heard = err == nil
+	return reply, err
+}
+
+// Do implements redis.Conn.
+func (c *Conn) Do(name string, args ...any) (reply any, err error) {
+	if name != "" { // as a redis.Pool asks for what is still to come
+		err = c.Send(name, args...)
+	}
+	if err == nil {
+		err = c.Flush()
+	}
+	for c.asked.Load() > 0 && c.Err() == nil {
+		var failure error
+		if reply, failure = c.Receive(); err == nil {
+			err = failure
+		}
+	}
+	return reply, err
 }
 
 // A batchWriter sends batches of calls to a server, for one goroutine.

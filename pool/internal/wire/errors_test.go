@@ -107,7 +107,7 @@ func TestAServersErrorRepeatsNothingOfARequest(t *testing.T) {
 		assert.Regexp(t, "SET|syntax|and", err.Error(), "what is harmless is shown")
 	}
 	for _, code := range []string{"ERR ", "NOAUTH ", ""} {
-		words := strings.Repeat("x", MaxLine/2)
+		words := strings.Repeat("x", maxLine/2)
 		err, _ := Explain(redis.Error(code + words))
 		assert.ErrorContains(t, err, words[:300])
 		assert.Less(t, len(err.Error()), 700)

@@ -2,7 +2,7 @@
 -- the server hint at its next change, and at all when the server may have forgotten them.
 --
 -- The answer does not have the values, as that of MGET would: whoever may write to the keys could make
--- it as long as they like, and an answer beyond the bounds costs the connection (see bounds.go). All
+-- it as long as they like, and an answer beyond the bounds costs the connection (see replies.go). All
 -- keys are read by one command, because up to Redis 7.0 each reading has the server remember all of a
 -- script's keys.
 local values, answers, all = redis.call('MGET', unpack(KEYS)), {}, true

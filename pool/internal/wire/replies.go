@@ -1,0 +1,161 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// The bounds of one reply. A reader allocates what the header of a string or an array announces, reads
+// on for as long as a line does, and calls itself for an array within an array. Without bounds one
+// server of five could end every client's process, by a header of a few bytes. redigo's reader has none.
+//
+// The largest replies that this module asks for are those to INFO (some 10 KB), to the SCAN of
+// redlock status (some 500 keys of at most 1 KiB), and to an Inspect that meets another client's
+// value. They are at most two arrays deep.
+const (
+	maxLine     = 1 << 14 // bytes of a status, an error, a number or a header, with its end
+	maxString   = 1 << 20 // bytes of a bulk string
+	maxElements = 1 << 16 // of all arrays of a reply together, which take 16 bytes each
+	maxNesting  = 16      // arrays within arrays
+	maxReply    = 1 << 22 // bytes, as received or announced
+)
+
+// Replies reads a stream of RESP2 replies
+// (https://redis.io/docs/latest/develop/reference/protocol-spec/), of which each is within the bounds.
+type Replies struct {
+	stream   *bufio.Reader
+	bytes    int // that the reply may still have
+	elements int // that it may still have
+	failed   error
+}
+
+// NewReplies returns the replies of a stream.
+func NewReplies(stream io.Reader) *Replies {
+	return &Replies{stream: bufio.NewReaderSize(stream, maxLine)}
+}
+
+// IsTLS reports whether a server speaks TLS, by the first byte of what it says next.
+func (r *Replies) IsTLS() bool {
+	const alert, handshake = 0x15, 0x16
+	first, err := r.stream.Peek(1)
+	return err == nil && (first[0] == alert || first[0] == handshake)
+}
+
+// Next returns the next reply, in the types that redigo has for replies. After an error, which is never
+// the server's own, all further calls return that error.
+func (r *Replies) Next() (reply any, err error) {
+	if r.failed != nil {
+		return nil, r.failed
+	}
+	r.bytes, r.elements = maxReply, maxElements
+	reply, r.failed = r.read(maxNesting)
+	return reply, r.failed
+}
+
+// read reads a reply, or an element of one, which may have arrays so deep.
+func (r *Replies) read(nesting int) (any, error) {
+	line, err := r.line()
+	if err != nil {
+		return nil, err
+	}
+	switch text := line[1:]; line[0] {
+	case '+':
+		if string(text) == "OK" {
+			return "OK", nil // which costs no memory
+		}
+		return string(text), nil
+	case '-':
+		return redis.Error(text), nil
+	case ':':
+		return number(text)
+	case '$':
+		return r.bulk(text)
+	case '*':
+		return r.array(text, nesting)
+	}
+	return nil, fmt.Errorf("%w: it begins with %q", ErrUnexpected, line[0])
+}
+
+// line reads a line, which is good until the next is read. It has a byte at least.
+func (r *Replies) line() ([]byte, error) {
+	line, err := r.stream.ReadSlice('\n')
+	n := len(line) - len("\r\n")
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrReplyTooLarge, maxLine)
+	case err != nil:
+		return nil, err
+	case n < 1 || line[n] != '\r':
+		return nil, fmt.Errorf("%w: a line %.20q", ErrUnexpected, line)
+	}
+	return line[:n], r.take(len(line))
+}
+
+// take counts bytes that have come or are announced.
+func (r *Replies) take(n int) error {
+	if r.bytes -= n; r.bytes < 0 {
+		return fmt.Errorf("%w: more than %d bytes", ErrReplyTooLarge, maxReply)
+	}
+	return nil
+}
+
+// length reads what a header announces, of at most so many; -1 for nil.
+func length(text []byte, most int, of string) (int, error) {
+	n, err := number(text)
+	switch {
+	case errors.Is(err, strconv.ErrRange) || n > int64(most):
+		return 0, fmt.Errorf("%w: more than %d %s", ErrReplyTooLarge, most, of)
+	case err == nil && n < -1:
+		err = fmt.Errorf("%w: a length of %d", ErrUnexpected, n)
+	}
+	return int(n), err
+}
+
+func number(text []byte) (int64, error) {
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrUnexpected, err)
+	}
+	return n, nil
+}
+
+func (r *Replies) bulk(header []byte) (any, error) {
+	n, err := length(header, maxString, "bytes of a string")
+	if err != nil || n < 0 {
+		return nil, err
+	}
+	if err := r.take(n + len("\r\n")); err != nil {
+		return nil, err
+	}
+	text := make([]byte, n+len("\r\n"))
+	if _, err := io.ReadFull(r.stream, text); err != nil {
+		return nil, err
+	}
+	if string(text[n:]) != "\r\n" {
+		return nil, fmt.Errorf("%w: %q where a string ends", ErrUnexpected, text[n:])
+	}
+	return text[:n:n], nil
+}
+
+func (r *Replies) array(header []byte, nesting int) (any, error) {
+	n, err := length(header, r.elements, "elements")
+	switch {
+	case err != nil || n < 0:
+		return nil, err
+	case n > 0 && nesting == 0:
+		return nil, fmt.Errorf("%w: more than %d arrays within each other", ErrReplyTooLarge, maxNesting)
+	}
+	r.elements -= n
+	list := make([]any, n)
+	for i := range list {
+		if list[i], err = r.read(nesting - 1); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
