@@ -75,7 +75,7 @@ func (k *Lock) takeSet() error {
 		return k.explain(f, err)
 	}
 	for i, l := range bond.Locks() {
-		k.parts[i].lock = l
+		k.parts[i].lock, k.parts[i].token = l, l.Token()
 	}
 	k.has, k.bond = bond, bond
 	return k.join()
@@ -84,14 +84,16 @@ func (k *Lock) takeSet() error {
 // join has the locks of a name in two groups agree on its fencing token, and has the Lock end with the presences of
 // its groups.
 func (k *Lock) join() error {
-	for i := range k.parts {
-		if err := k.agree(i); err != nil {
-			k.has.Drop()
-			return err
-		}
-	}
 	if k.locker.groups == nil {
 		return nil
+	}
+	if k.settings.Fenced {
+		for _, name := range k.each() {
+			if err := k.agree(name); err != nil {
+				k.has.Drop()
+				return err
+			}
+		}
 	}
 	for _, p := range k.places() {
 		if p.member.Join(k.call.ctx, k.bond) != nil {
@@ -101,28 +103,28 @@ func (k *Lock) join() error {
 	return nil
 }
 
-// agree has part i have the token of its name, or its permit. Clocks that are too far apart for one may be nearer
-// soon: what is young was ahead.
-func (k *Lock) agree(i int) error {
-	p := &k.parts[i]
+// agree gives all locks of a name one token. If the clocks of a group are too far behind for it, it tries again, because
+// they come nearer.
+func (k *Lock) agree(name string) error {
 	var locks []engine.Lock
-	for j, o := range k.parts {
-		switch isSame := o.name == p.name && o.slot == p.slot; {
-		case isSame && j < i:
-			p.token = o.token
-			return nil
-		case isSame:
-			locks = append(locks, o.lock)
+	var of []*part
+	for i := range k.parts {
+		if p := &k.parts[i]; p.name == name {
+			of, locks = append(of, p), append(locks, p.lock)
 		}
 	}
-	f, err := p.at.engine.Repeat(k.call.ctx, k.terms(), k.schedule(), func() (f *core.Failure, worth int, err error) {
-		if p.token, f = sets.Agree(k.call.ctx, locks); f != nil && f.Kind == core.NotHeld {
+	at, token := of[0].at, int64(0)
+	f, err := at.engine.Repeat(k.call.ctx, k.terms(), k.schedule(), func() (f *core.Failure, worth int, err error) {
+		if token, f = sets.Agree(k.call.ctx, locks); f != nil && f.Kind == core.NotHeld {
 			f = nil // complete notices it
 		}
 		return f, 0, k.call.ctx.Err()
 	})
 	if f != nil || err != nil {
-		return k.errorIn(p.at, k.name, f, err)
+		return k.errorIn(at, k.name, f, err)
+	}
+	for _, p := range of {
+		p.token = token
 	}
 	return nil
 }
@@ -186,7 +188,7 @@ func (k *Lock) takePermits() error {
 	of, n := k.parts, len(got.Slots)
 	k.has, k.bond, k.parts = got, got.Bond, nil
 	for i, l := range got.Locks() {
-		k.parts = append(k.parts, part{name: k.name, at: of[i/n].at, slot: got.Slots[i%n], lock: l})
+		k.parts = append(k.parts, part{name: k.name, at: of[i/n].at, slot: got.Slots[i%n], lock: l, token: l.Token()})
 	}
 	return k.join()
 }
