@@ -119,7 +119,7 @@ func (l *Locker) about(ctx context.Context, op protocol.Op, name string) (*call,
 	if err := l.checkName(name); err != nil {
 		return nil, err
 	}
-	if isDone(l.closed) {
+	if l.isClosed() {
 		return nil, closedError(op, name)
 	}
 	return &call{locker: l, ctx: ctx, events: ctx, name: name}, nil
@@ -170,7 +170,7 @@ func (c *call) schedule() engine.Schedule {
 // get acquires the lock. It begins anew if what it had ended before the caller could have it.
 func (c *call) get() (*Lock, error) {
 	for {
-		if isDone(c.locker.closed) {
+		if c.locker.isClosed() {
 			return nil, closedError(protocol.OpAcquire, c.name)
 		}
 		if err := c.ctx.Err(); err != nil {

@@ -152,7 +152,7 @@ func (l *Locker) Groups(ctx context.Context) (*MapState, error) {
 	if ctx == nil {
 		return nil, nilContext(protocol.OpMark, "map")
 	}
-	if isDone(l.closed) {
+	if l.isClosed() {
 		return nil, closedError(protocol.OpMark, "map")
 	}
 	seen := l.groups.State(ctx)

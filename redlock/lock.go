@@ -27,10 +27,9 @@ type Lock struct {
 	room  [1]part      // for the only one
 
 	mu         sync.Mutex
-	isComplete bool // the caller has it
-	isReleased bool // the caller has released it, perhaps too late
-	isEnded    bool
-	cause      error           // of the end
+	isComplete bool            // the caller has it
+	isReleased bool            // the caller has released it, perhaps too late
+	cause      error           // of the end; nil: it has not ended
 	ctx        context.Context // nil: no caller has asked for it yet
 	cancel     context.CancelCauseFunc
 	until      []clock.Instant // of each part, as it was last extended; none without observers
@@ -78,7 +77,7 @@ func (k *Lock) complete() bool {
 	for i := range until {
 		k.until[i] = max(k.until[i], until[i]) // an extension may have come meanwhile
 	}
-	k.told, k.isComplete = k.earliest(), !k.isEnded
+	k.told, k.isComplete = k.earliest(), k.cause == nil
 	return k.isComplete
 }
 
@@ -96,11 +95,11 @@ func (o *owner) Ended(l engine.Lock) {
 // end ends the Lock for that reason, if it has not ended.
 func (k *Lock) end(cause error, why core.Reason) {
 	k.mu.Lock()
-	if k.isEnded {
+	if k.cause != nil {
 		k.mu.Unlock()
 		return
 	}
-	k.isEnded, k.cause = true, cause
+	k.cause = cause
 	cancel, isComplete := k.cancel, k.isComplete
 	k.mu.Unlock()
 	k.leave()
@@ -177,7 +176,7 @@ func (o *owner) Extended(l engine.Lock) {
 		}
 	}
 	ends := k.earliest()
-	if !k.isComplete || k.isEnded || len(k.parts) > 1 && ends <= k.told { // another part ends first
+	if !k.isComplete || k.cause != nil || len(k.parts) > 1 && ends <= k.told { // another part ends first
 		return
 	}
 	k.told = ends
@@ -246,7 +245,7 @@ func (k *Lock) Context() context.Context {
 	defer k.mu.Unlock()
 	if k.ctx == nil {
 		k.ctx, k.cancel = context.WithCancelCause(context.WithoutCancel(k.call.ctx))
-		if k.isEnded {
+		if k.cause != nil {
 			k.cancel(k.cause)
 		}
 	}
@@ -394,7 +393,7 @@ func (k *Lock) Release(ctx context.Context) error {
 func (k *Lock) release(ctx context.Context) error {
 	defer k.locker.awaitObservers()
 	k.mu.Lock()
-	isFirst := !k.isReleased && !k.isEnded
+	isFirst := !k.isReleased && k.cause == nil
 	k.isReleased = true
 	k.mu.Unlock()
 	votes, f := k.has.Release(ctx)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/record"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
@@ -129,8 +130,7 @@ func (l *Locker) placesOf(name string) []*place {
 		return l.places
 	}
 	var places []*place
-	for _, m := range l.groups.Places(name) {
-		i := slices.IndexFunc(l.places, func(p *place) bool { return p.member == m })
+	for _, i := range l.groups.Places(name) {
 		places = append(places, l.places[i])
 	}
 	return places
@@ -161,7 +161,7 @@ func (s *settings) checkNodes(nodes []protocol.Node) error {
 // Check returns why Acquire would refuse the options, or nil, and ErrClosed after Close. It asks no
 // node. It is for code that gets options long before it acquires a lock.
 func (l *Locker) Check(opts ...Option) error {
-	if isDone(l.closed) {
+	if l.isClosed() {
 		return fmt.Errorf("redlock: %w", ErrClosed)
 	}
 	_, err := l.settings.with(opts)
@@ -248,27 +248,27 @@ func underLock(ctx context.Context, lock *Lock, fn func(context.Context) error) 
 	return fn(work)
 }
 
-// checkName returns why a name is that of no lock, or nil.
+// checkName returns why a name cannot be that of a lock, or nil. Any bytes are allowed.
 func (l *Locker) checkName(name string) error {
 	for _, p := range l.placesOf(name) {
-		if err := checkName(p.prefix, name); err != nil {
-			return err
+		switch key := p.prefix + name; {
+		case name == "":
+			return errors.New("redlock: the name of a lock must not be empty")
+		case len(key) > maxName:
+			return fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", len(key), maxName)
+		case keys.Reserved(key):
+			return fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
 		}
 	}
 	return nil
 }
 
-// isDone reports whether the channel was closed.
-func isDone(c <-chan struct{}) bool {
+// isClosed reports whether Close was called.
+func (l *Locker) isClosed() bool {
 	select {
-	case <-c:
+	case <-l.closed:
 		return true
 	default:
 		return false
 	}
-}
-
-// label puts the owner's label behind the random part of a value.
-func (s *settings) label(random, owner string) string {
-	return random + " " + s.wall().UTC().Format(stamp) + " " + owner
 }

@@ -440,20 +440,6 @@ func (s *settings) timeout() time.Duration {
 	return min(500*time.Millisecond, s.TTL/2)
 }
 
-// checkName returns why a name behind the prefix cannot be a lock, or nil. Any bytes are allowed.
-func checkName(prefix, name string) error {
-	if name == "" {
-		return errors.New("redlock: the name of a lock must not be empty")
-	}
-	if n := len(prefix) + len(name); n > maxName {
-		return fmt.Errorf("redlock: the name of a lock is too long: %d bytes with its prefix, at most %d; hash it", n, maxName)
-	}
-	if keys.Reserved(prefix + name) {
-		return fmt.Errorf("redlock: %q is a key of redlock's own; choose another name", name)
-	}
-	return nil
-}
-
 // holders is how many callers can hold the lock at the same time; zero: any number.
 func (s *settings) holders() int {
 	if s.Shared {

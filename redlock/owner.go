@@ -41,6 +41,11 @@ func Owner(label string) Option {
 	}}
 }
 
+// label puts the owner's label behind the random part of a value.
+func (s *settings) label(random, owner string) string {
+	return random + " " + s.wall().UTC().Format(stamp) + " " + owner
+}
+
 func isPrintable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

@@ -129,13 +129,14 @@ func (g *Groups) Of(name string) string {
 // All returns the Places of all groups, by their names.
 func (g *Groups) All() []*Place { return g.places }
 
-// Places returns where a name is locked, in the order in which all clients lock it: by the names of the groups.
-func (g *Groups) Places(name string) []*Place {
+// Places returns where a name is locked, as indexes of All, in the order in which all clients lock it: by the names of
+// the groups.
+func (g *Groups) Places(name string) []int {
 	before, after := Find(g.versions.groups, g.config.Prefix+name)
 	if before == after {
-		return []*Place{g.places[after]}
+		return []int{after}
 	}
-	return []*Place{g.places[min(before, after)], g.places[max(before, after)]}
+	return []int{min(before, after), max(before, after)}
 }
 
 // A State is what the servers of all groups tell of the map.
