@@ -15,10 +15,9 @@ import (
 // What answers requests for locks.
 
 // acquire answers POST /v1/locks.
-func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
-	r := &request{hr, time.Now()}
+func (s *Server) acquire(w http.ResponseWriter, r *request) error {
 	var wanted wish
-	if err := decode(hr, &wanted); err != nil {
+	if err := decode(r, &wanted); err != nil {
 		return err
 	}
 	if err := wanted.check(s.config.TTL); err != nil {
@@ -30,10 +29,10 @@ func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
 	}
 	leave := sync.OnceFunc(of.leave)
 	defer leave()
-	by, isNew := callerOf(hr), r.Header.Get(sessionHeader) == ""
+	isNew := r.Header.Get(sessionHeader) == ""
 	stop := func() bool { return true }
 	if !isNew { // a client that may have left keeps no other lock
-		stop = context.AfterFunc(by.sending, leave)
+		stop = context.AfterFunc(r.by.sending, leave)
 		defer stop()
 	}
 	l, err := s.lease(r, of, &wanted)
@@ -59,7 +58,7 @@ func (s *Server) acquire(w http.ResponseWriter, hr *http.Request) error {
 	}
 	w.Header().Set("Location", "/v1/locks/"+l.id)
 	write(w, http.StatusCreated, a)
-	if r.Header.Get("Idempotency-Key") == "" && by.hasMissed() && l.remove() == nil { // with a key it can ask again
+	if r.Header.Get("Idempotency-Key") == "" && r.by.hasMissed() && l.remove() == nil { // with a key it can ask again
 		l.release(context.WithoutCancel(r.Context()))
 	}
 	return nil
@@ -134,7 +133,7 @@ func (s *Server) take(r *request, of *session, a *attempt) (*lease, error) {
 		return nil, err
 	case err != nil:
 		return nil, blame(err)
-	case r.Context().Err() != nil, ticks != nil && !callerOf(r.Request).isThere():
+	case r.Context().Err() != nil, ticks != nil && !r.by.isThere():
 		// It has left as the lock was granted, would not know that it has it, and would not run the tick.
 		lock.Release(context.WithoutCancel(ctx))
 		return nil, errLeft
@@ -213,7 +212,7 @@ func (s *Server) release(w http.ResponseWriter, r *request, l *lease) error {
 }
 
 // inspect answers GET /v1/locks?name=NAME.
-func (s *Server) inspect(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) inspect(w http.ResponseWriter, r *request) error {
 	q := r.URL.Query()
 	name := q.Get("name")
 	if name == "" {

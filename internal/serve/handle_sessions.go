@@ -25,8 +25,7 @@ const (
 )
 
 // newSession answers POST /v1/sessions.
-func (s *Server) newSession(w http.ResponseWriter, r *http.Request) error {
-	now := time.Now()
+func (s *Server) newSession(w http.ResponseWriter, r *request) error {
 	var wanted sessionWish
 	if err := decode(r, &wanted); err != nil {
 		return err
@@ -37,7 +36,7 @@ func (s *Server) newSession(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer of.leave()
-	a, err := of.state(&request{r, now}, false)
+	a, err := of.state(r, false)
 	if err != nil {
 		return err
 	}
@@ -133,7 +132,7 @@ func (s *Server) await(r *request, of *session, seen int64, limit time.Duration)
 	select {
 	case <-changed:
 	case <-timer.C:
-	case <-callerOf(r.Request).sending.Done():
+	case <-r.by.sending.Done():
 	}
 }
 
@@ -172,7 +171,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 	if bound && !isThisMachine(r) {
 		return bad("bound=true: a connection over a network can break while the client works on; use a short ttl_ms for the session")
 	}
-	out, sending := http.NewResponseController(w), callerOf(r.Request).sending
+	out, sending := http.NewResponseController(w), r.by.sending
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it until it has some kilobytes

@@ -3,6 +3,8 @@ package serve
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -275,4 +277,38 @@ func (o *office) wait(ctx context.Context) (left int) {
 	defer time.AfterFunc(o.ttl, o.stop).Stop() // the term may be lost while it is given back: Run would want another
 	<-o.done
 	return 0
+}
+
+// showLeader answers GET /leader: at once, or when the token is not the one that the program has seen.
+func (s *Server) showLeader(w http.ResponseWriter, r *request) error {
+	if s.office == nil {
+		return errNoOffice
+	}
+	seen, wait, err := longPoll(r)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		s.office.await(r.by.sending, seen, wait)
+	}
+	a := s.office.tell(r.since)
+	write(w, statusOf(a.Leader), a)
+	return nil
+}
+
+// resign answers DELETE /leader?token=N.
+func (s *Server) resign(w http.ResponseWriter, r *request) error {
+	if s.office == nil {
+		return errNoOffice
+	}
+	text := r.URL.Query().Get("token")
+	token, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		return bad("token=%s: the token is wanted of the term that is resigned", text)
+	case !s.office.resign(token):
+		return errTermOver
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }

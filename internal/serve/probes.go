@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -31,6 +32,13 @@ func (s *Server) Probes() http.Handler {
 // readyFor is how long an answer is given again, however many ask.
 const readyFor = time.Second
 
+// readiness is whether a quorum of servers answers, as was last seen.
+type readiness struct {
+	mu   sync.Mutex
+	at   time.Time // when it was seen; guarded by mu, as good is
+	good bool
+}
+
 // isReady reports whether locks can be had: a quorum answers, and the server does not end.
 func (s *Server) isReady() bool {
 	if s.isEnding() {
@@ -48,7 +56,7 @@ func (s *Server) isReady() bool {
 }
 
 // showReady answers GET /readyz.
-func (s *Server) showReady(w http.ResponseWriter, _ *http.Request) error {
+func (s *Server) showReady(w http.ResponseWriter, _ *request) error {
 	status := statusOf(s.isReady())
 	write(w, status, map[string]bool{"ready": status == http.StatusOK})
 	return nil

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -11,6 +12,19 @@ import (
 
 	"github.com/redquorum/redquorum/redlock"
 )
+
+// A Config says how a Server serves.
+type Config struct {
+	TTL        time.Duration // of locks and sessions whose clients do not say
+	Limits     Limits
+	Tokens     func() []string // of which every request must bear one; nil for none
+	IsLoopback bool            // it listens to this machine only, and refuses what web pages send to it
+	Page       *Page           // at /ui, and what it shows at /v1/survey; nil for none
+
+	Office    string      // for which the server campaigns; empty for none
+	Candidate string      // who it is there, for people
+	Warn      func(error) // told why the servers will not grant the office, once for a reason; nil for nobody
+}
 
 // A Server is an http.Handler that gives the locks of a Locker to clients. It is safe for concurrent use.
 type Server struct {
@@ -25,6 +39,21 @@ type Server struct {
 	end     context.CancelFunc
 	once    sync.Once
 	leaves  atomic.Bool // another one goes on with its sessions
+}
+
+// New returns a Server for the locks of locker, which stays the caller's.
+func New(locker *redlock.Locker, c Config) *Server {
+	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, 10_000)
+	c.Limits.Leases = cmp.Or(c.Limits.Leases, 1_000)
+	c.Limits.Total = cmp.Or(c.Limits.Total, 100_000)
+	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
+	s.waiting, s.end = context.WithCancel(context.Background())
+	if c.Page != nil {
+		c.Page.start(s.waiting, s.table)
+	}
+	s.office = newOffice(locker, &s.config)
+	s.mux = s.newMux()
+	return s
 }
 
 // ServeHTTP implements http.Handler.
@@ -116,10 +145,3 @@ func (s *Server) Close(ctx context.Context) (released, left int) {
 
 // isEnding reports whether Close or Leave was called.
 func (s *Server) isEnding() bool { return s.waiting.Err() != nil }
-
-// readiness is whether a quorum of servers answers, as was last seen.
-type readiness struct {
-	mu   sync.Mutex
-	at   time.Time // when it was seen; guarded by mu, as good is
-	good bool
-}

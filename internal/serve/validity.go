@@ -27,3 +27,10 @@ type term struct {
 	ttl     time.Duration // of the lock
 	session time.Duration // its TTL, or until the server ends
 }
+
+// validFor returns for how long after it sent the request the client may work under a lease.
+func (r *request) validFor(l *lease) int64 {
+	since := time.Since(r.since) // first: this process may be stopped between the two
+	t := term{left: l.lock.Remaining(), ttl: millis(l.granted.TTL), session: l.session.table.left(l.session.ttl)}
+	return validFor(t, since).Milliseconds()
+}

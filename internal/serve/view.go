@@ -6,10 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"mime"
 	"net/http"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,15 +75,8 @@ const (
 
 // pageRoutes are those of the page, if there is one.
 func (s *Server) pageRoutes() map[string]handler {
-	if s.config.Page == nil {
-		return nil
-	}
 	return map[string]handler{
-		"GET /ui": func(w http.ResponseWriter, r *http.Request) error {
-			http.Redirect(w, r, "/ui/", http.StatusFound)
-			return nil
-		},
-		"GET /ui/{file...}":       s.file,
+		"GET /ui/":                showFile,
 		"GET /v1/survey":          s.survey,
 		"POST /v1/survey/release": s.releaseByForce,
 	}
@@ -95,32 +85,21 @@ func (s *Server) pageRoutes() map[string]handler {
 // policy lets the page load nothing from elsewhere, run no script that stands in it, and be in no frame.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// file answers with a file of the page, which holds no secret.
-func (s *Server) file(w http.ResponseWriter, r *http.Request) error {
-	name := r.PathValue("file")
-	if name == "" {
-		name = "index.html"
-	}
-	text, err := fs.ReadFile(files, path.Join("ui", name))
-	if err != nil {
-		newProblem(http.StatusNotFound, kindBad, "there is no "+r.URL.Path).write(w)
-		return nil
-	}
+// showFile answers with a file of the page, which holds no secret.
+func showFile(w http.ResponseWriter, r *request) error {
 	h := w.Header()
-	h.Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-cache")
 	within(w, answerWithin)
-	w.Write(text) // an error is the client's, who has left
+	http.FileServerFS(files).ServeHTTP(w, r.Request)
 	return nil
 }
 
 // survey answers GET /v1/survey: with the last survey, or, as for a session, when there is another than
 // the one that the client has seen.
-func (s *Server) survey(w http.ResponseWriter, hr *http.Request) error {
-	r := &request{hr, time.Now()}
+func (s *Server) survey(w http.ResponseWriter, r *request) error {
 	seen, wait, err := longPoll(r)
 	if err != nil {
 		return err
@@ -246,7 +225,7 @@ type releaseWish struct {
 }
 
 // releaseByForce answers POST /v1/survey/release.
-func (s *Server) releaseByForce(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) releaseByForce(w http.ResponseWriter, r *request) error {
 	var wanted releaseWish
 	switch err := decode(r, &wanted); {
 	case s.config.Page.Release == nil:
@@ -269,7 +248,7 @@ func (s *Server) releaseByForce(w http.ResponseWriter, r *http.Request) error {
 }
 
 // asker says from where a request came, and by which right, for the log.
-func (c *Config) asker(r *http.Request) string {
+func (c *Config) asker(r *request) string {
 	from := r.RemoteAddr
 	if wire, ok := r.Context().Value(wireKey{}).(*wire); ok && wire.peer != "" {
 		from = wire.peer

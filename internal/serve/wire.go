@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -121,7 +122,7 @@ func checkText(r *http.Request) error {
 
 // decode reads a body, which may be empty. A name that is there twice, or is not UTF-8, is refused: it would
 // stand for another lock than the one that was meant.
-func decode(r *http.Request, into any) error {
+func decode(r *request, into any) error {
 	if kind := r.Header.Get("Content-Type"); kind != "" && !strings.HasPrefix(kind, "application/json") {
 		return bad("the Content-Type is %q, must be application/json", kind)
 	} else if kind == "" && r.ContentLength != 0 {
@@ -168,6 +169,28 @@ func inWordsOf(value *json.SemanticError) error {
 	}
 	wanted := map[string]string{"string": "text", "bool": "true or false", "int64": "a whole number", "int": "a whole number", "[]string": "a list of text"}
 	return bad("%q: %s is wanted, not %s", field, wanted[value.GoType.String()], cmp.Or(string(value.JSONValue), kind))
+}
+
+// longPoll returns what a request says of how long it waits.
+func longPoll(r *request) (seen int64, wait time.Duration, err error) {
+	q := r.URL.Query()
+	if text := q.Get("seen"); text != "" {
+		if seen, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return 0, 0, bad("seen=%s: the version is wanted that the last answer had", text)
+		}
+	} else if q.Has("wait_ms") {
+		return 0, 0, bad("wait_ms goes with seen=VERSION, which the last answer had")
+	}
+	if text := q.Get("wait_ms"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return 0, 0, bad("wait_ms=%s: a whole number of milliseconds is wanted", text)
+		}
+		if wait, err = duration("wait_ms", n, 0, maxWait); err != nil {
+			return 0, 0, err
+		}
+	}
+	return seen, wait, nil
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,36 +1,23 @@
 package serve
 
 import (
-	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
-
-	"github.com/redquorum/redquorum/redlock"
+	"time"
 )
 
-// New returns a Server for the locks of locker, which stays the caller's.
-func New(locker *redlock.Locker, c Config) *Server {
-	if c.Limits.Sessions == 0 {
-		c.Limits.Sessions = 10_000
-	}
-	if c.Limits.Leases == 0 {
-		c.Limits.Leases = 1_000
-	}
-	if c.Limits.Total == 0 {
-		c.Limits.Total = 100_000
-	}
-	s := &Server{locker: locker, config: c, table: newTable(c.Limits)}
-	s.waiting, s.end = context.WithCancel(context.Background())
-	if c.Page != nil {
-		c.Page.start(s.waiting, s.table)
-	}
-	s.office = newOffice(locker, &s.config)
-	s.mux = s.newMux(s.routes())
-	return s
+// A handler answers a request, or returns why it does not.
+type handler func(http.ResponseWriter, *request) error
+
+// A request is one that is being answered.
+type request struct {
+	*http.Request
+	since time.Time // when it came
+	by    *caller
 }
 
 // routes returns what answers requests, by method and path. openapi.json describes each.
@@ -50,7 +37,9 @@ func (s *Server) routes() map[string]handler {
 		"GET /healthz":                  fixed("text/plain; charset=utf-8", []byte("ok\n")),
 		"GET /openapi.json":             fixed("application/json", openAPI),
 	}
-	maps.Copy(all, s.pageRoutes())
+	if s.config.Page != nil {
+		maps.Copy(all, s.pageRoutes())
+	}
 	return all
 }
 
@@ -61,7 +50,7 @@ var openAPI []byte
 
 // fixed returns a handler whose answer is always the same.
 func fixed(kind string, body []byte) handler {
-	return func(w http.ResponseWriter, _ *http.Request) error {
+	return func(w http.ResponseWriter, _ *request) error {
 		w.Header().Set("Content-Type", kind)
 		within(w, answerWithin)
 		w.Write(body) // an error is the client's, who has left
@@ -71,11 +60,11 @@ func fixed(kind string, body []byte) handler {
 
 // newMux returns a handler for the routes. What another server goes on with has no answer from this one:
 // the connection is cut, and the client asks again.
-func (s *Server) newMux(routes map[string]handler) http.Handler {
+func (s *Server) newMux() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, f := range routes {
+	for pattern, answer := range s.routes() {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			err := f(w, r)
+			err := answer(w, &request{Request: r, since: time.Now(), by: callerOf(r)})
 			if errors.Is(err, errEnding) && s.leaves.Load() {
 				panic(http.ErrAbortHandler)
 			}
@@ -85,9 +74,9 @@ func (s *Server) newMux(routes map[string]handler) http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if methods := methodsOf(mux, r); len(methods) > 0 {
-			w.Header().Set("Allow", strings.Join(methods, ", "))
-			newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s is for %s, not for %s", r.URL.Path, strings.Join(methods, ", "), r.Method)).write(w)
+		if methods := methodsOf(mux, r); methods != "" {
+			w.Header().Set("Allow", methods)
+			newProblem(http.StatusMethodNotAllowed, kindBad, fmt.Sprintf("%s is for %s, not for %s", r.URL.Path, methods, r.Method)).write(w)
 			return
 		}
 		newProblem(http.StatusNotFound, kindBad, fmt.Sprintf("there is no %s %s", r.Method, r.URL.Path)).write(w)
@@ -97,11 +86,41 @@ func (s *Server) newMux(routes map[string]handler) http.Handler {
 
 // methodsOf returns those that there is an answer for, at the path of a request. A ServeMux would say so itself
 // if it had no handler for all other paths.
-func methodsOf(mux *http.ServeMux, r *http.Request) (methods []string) {
+func methodsOf(mux *http.ServeMux, r *http.Request) string {
+	var methods []string
 	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if _, pattern := mux.Handler(&http.Request{Method: m, URL: r.URL, Host: r.Host}); pattern != "/" {
 			methods = append(methods, m)
 		}
 	}
-	return methods
+	return strings.Join(methods, ", ")
+}
+
+// inSession has a handler called with the session of the request, which does not end meanwhile unless
+// it is ended.
+func (s *Server) inSession(f func(http.ResponseWriter, *request, *session) error) handler {
+	return func(w http.ResponseWriter, r *request) error {
+		id := r.Header.Get(sessionHeader)
+		if id == "" {
+			return bad("the header %s is missing: the session of the client, which POST /v1/sessions returns", sessionHeader)
+		}
+		of, err := s.table.session(id)
+		if err != nil {
+			return err
+		}
+		defer of.leave()
+		return f(w, r, of)
+	}
+}
+
+// withLease is inSession for the lease of the path, which names the session, too.
+func (s *Server) withLease(f func(http.ResponseWriter, *request, *lease) error) handler {
+	return func(w http.ResponseWriter, r *request) error {
+		l, err := s.table.lease(r.PathValue("lease"))
+		if err != nil {
+			return err
+		}
+		defer l.session.leave()
+		return f(w, r, l)
+	}
 }
