@@ -14,7 +14,7 @@ import (
 // On the loopback interface any page in a browser on this machine can send requests. A browser says
 // from which page one comes, and by which name the server was reached, which an attacker's own name can
 // stand for; both are looked at. Programs send neither an Origin nor another machine's name.
-func (c *Config) refuses(r *http.Request) *problem {
+func (c *Config) refuses(r *http.Request) error {
 	host, own := hostOf(r.Host), "http://"+r.Host
 	if r.TLS != nil {
 		own = "https://" + r.Host

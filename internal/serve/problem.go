@@ -17,6 +17,7 @@ import (
 )
 
 // A problem is an answer that is not what was wanted, in the form of RFC 9457. Kind is for programs.
+// It is an error, too.
 type problem struct {
 	Type       string   `json:"type"` // "about:blank": kind says it
 	Title      string   `json:"title"`
@@ -27,6 +28,9 @@ type problem struct {
 	InTheWay   []string `json:"in_the_way,omitempty"`     // of several names
 	RetryAfter int64    `json:"retry_after_ms,omitempty"` // a hint
 }
+
+// Error implements error.
+func (p *problem) Error() string { return p.Detail }
 
 // The kinds of problems.
 const (
@@ -46,17 +50,17 @@ const (
 )
 
 var (
-	errEnding = errors.New("the server ends: ask again when it is back")
-	errLate   = errors.New("the lock came so late that whether the tick of this request was run is not known any more: a new request is of a new tick")
-	errDone   = errors.New("the tick has been run, or is being run")
+	errEnding = newProblem(http.StatusServiceUnavailable, kindEnding, "the server ends: ask again when it is back")
+	errLate   = newProblem(http.StatusConflict, kindLate, "the lock came so late that whether the tick of this request was run is not known any more: a new request is of a new tick")
+	errDone   = newProblem(http.StatusConflict, kindDone, "the tick has been run, or is being run")
 	// errLeft is the answer to a client that has left. It is read only where a client that shuts down its
 	// writing side cannot be told from one that has left.
-	errLeft      = errors.New("the connection was closed before there was an answer: keep it open in both directions until the answer has come")
-	errNoSession = errors.New("there is no such session: it was never there, was ended, or no request came for its TTL")
-	errNoLease   = errors.New("there is no such lease: it was never there, was released, or its session has ended")
-	errOtherWish = errors.New("the Idempotency-Key stands for another request: use a new key for each lock that is wanted")
-	errNoOffice  = errors.New("this server is no candidate: redlock serve has --office")
-	errTermOver  = errors.New("this candidate is not in the term with that token")
+	errLeft      = bad("the connection was closed before there was an answer: keep it open in both directions until the answer has come")
+	errNoSession = newProblem(http.StatusNotFound, kindSession, "there is no such session: it was never there, was ended, or no request came for its TTL")
+	errNoLease   = newProblem(http.StatusNotFound, kindLease, "there is no such lease: it was never there, was released, or its session has ended")
+	errOtherWish = newProblem(http.StatusUnprocessableEntity, kindConflict, "the Idempotency-Key stands for another request: use a new key for each lock that is wanted")
+	errNoOffice  = newProblem(http.StatusNotFound, kindBad, "this server is no candidate: redlock serve has --office")
+	errTermOver  = newProblem(http.StatusGone, kindLost, "this candidate is not in the term with that token")
 )
 
 const (
@@ -69,50 +73,42 @@ func newProblem(status int, kind, detail string) *problem {
 	return &problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Kind: kind}
 }
 
+// bad returns what is wrong with a request.
+func bad(format string, args ...any) error {
+	return newProblem(http.StatusBadRequest, kindBad, fmt.Sprintf(format, args...))
+}
+
+// tooMany says that there is more of something than the server has room for.
+func tooMany(text string) error { return newProblem(http.StatusTooManyRequests, kindLimit, text) }
+
 // problemOf returns the answer for an error.
 func problemOf(err error) *problem {
+	var known *problem
 	var vote *redlock.QuorumError
-	var limit limitError
-	var wrong badRequest
 	var large *http.MaxBytesError
-	text := inOurWords(err)
 	switch {
-	case errors.Is(err, errLeft), errors.Is(err, context.Canceled) && (!errors.As(err, &vote) || errors.Is(vote.Err, context.Canceled)):
-		return newProblem(http.StatusBadRequest, kindBad, errLeft.Error())
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, context.Canceled) && (!errors.As(err, &vote) || errors.Is(vote.Err, context.Canceled)):
+		return problemOf(errLeft)
 	case errors.As(err, &vote):
 		return problemOfVote(vote)
-	case errors.As(err, &wrong):
-		return newProblem(http.StatusBadRequest, kindBad, text)
 	case errors.As(err, &large):
 		return newProblem(http.StatusRequestEntityTooLarge, kindBad, "the body is too large")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return newProblem(http.StatusRequestTimeout, kindBad, "the body did not come within "+bodyWithin.String())
-	case errors.Is(err, errNoSession):
-		return newProblem(http.StatusNotFound, kindSession, text)
-	case errors.Is(err, errNoLease):
-		return newProblem(http.StatusNotFound, kindLease, text)
-	case errors.Is(err, errNoOffice):
-		return newProblem(http.StatusNotFound, kindBad, text)
-	case errors.Is(err, errTermOver):
-		return newProblem(http.StatusGone, kindLost, text)
-	case errors.Is(err, errOtherWish):
-		return newProblem(http.StatusUnprocessableEntity, kindConflict, text)
-	case errors.Is(err, errDone):
-		return newProblem(http.StatusConflict, kindDone, text)
 	case errors.Is(err, once.ErrLate):
-		return newProblem(http.StatusConflict, kindLate, errLate.Error())
+		return errLate
 	case errors.Is(err, redlock.ErrLost):
-		return newProblem(http.StatusGone, kindLost, text)
-	case errors.As(err, &limit):
-		return newProblem(http.StatusTooManyRequests, kindLimit, text)
+		return newProblem(http.StatusGone, kindLost, inOurWords(err))
 	case errors.Is(err, redlock.ErrReleased): // by another request, at the same time
-		return newProblem(http.StatusNotFound, kindLease, errNoLease.Error())
-	case errors.Is(err, errEnding), errors.Is(err, redlock.ErrClosed):
-		return newProblem(http.StatusServiceUnavailable, kindEnding, errEnding.Error())
+		return errNoLease
+	case errors.Is(err, redlock.ErrClosed):
+		return errEnding
 	case errors.Is(err, context.DeadlineExceeded):
 		return newProblem(http.StatusServiceUnavailable, kindNoQuorum, "the time was over before there was an answer of the Redis servers")
 	}
-	return newProblem(http.StatusInternalServerError, kindPermanent, text)
+	return newProblem(http.StatusInternalServerError, kindPermanent, inOurWords(err))
 }
 
 // problemOfVote returns the answer for a vote that did not succeed. At the end of a wait what was in the
@@ -167,13 +163,6 @@ func within(w http.ResponseWriter, d time.Duration) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
 }
 
-// A badRequest says what is wrong with a request, in its own words.
-type badRequest string
-
-func (e badRequest) Error() string { return string(e) }
-
-func bad(format string, args ...any) error { return badRequest(fmt.Sprintf(format, args...)) }
-
 // A holder is one that has a lock, or a permit of it.
 type holder struct {
 	Permit *int   `json:"permit,omitempty"`
@@ -206,7 +195,7 @@ func inOurWords(err error) string { return words.Replace(ofOption.ReplaceAllStri
 func blame(err error) error {
 	head := ofOption.FindStringSubmatch(err.Error())
 	if head == nil {
-		return bad("%v", err)
+		return bad("%s", inOurWords(err))
 	}
 	text := words.Replace(err.Error()[len(head[0]):])
 	if head[1] == "NodeTimeout" {
@@ -217,11 +206,6 @@ func blame(err error) error {
 	}
 	return bad("%s", text)
 }
-
-// A limitError says that there is more of something than the server has room for.
-type limitError string
-
-func (e limitError) Error() string { return string(e) }
 
 // statusOf is what a load balancer and the kubelet look at.
 func statusOf(good bool) int {

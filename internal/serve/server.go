@@ -65,8 +65,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// is not read here: net/http reads that behind the answer.
 		slow.SetReadDeadline(time.Now().Add(bodyWithin))
 	}
-	if p := s.config.refuses(r); p != nil {
-		p.write(w)
+	if err := s.config.refuses(r); err != nil {
+		problemOf(err).write(w)
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))

@@ -93,7 +93,7 @@ func (t *table) open(id string, wanted sessionWish, isLone bool) (*session, erro
 	case t.isClosed:
 		return nil, errEnding
 	case len(t.sessions) >= t.limits.Sessions:
-		return nil, limitError("there are as many sessions as the server has room for (--max-sessions)")
+		return nil, tooMany("there are as many sessions as the server has room for (--max-sessions)")
 	}
 	t.sessions[s.id] = s
 	return s, nil
@@ -153,7 +153,7 @@ func (t *table) enter(l *lease) error {
 	case t.isClosed:
 		return errEnding
 	case len(t.leases) >= t.limits.Total:
-		return limitError("there are as many leases as the server has room for; run another, or release some")
+		return tooMany("there are as many leases as the server has room for; run another, or release some")
 	}
 	t.leases[l.id] = l
 	return nil
@@ -397,7 +397,7 @@ func (s *session) roomLocked() error {
 	case s.ended:
 		return errNoSession
 	case len(s.leases) >= s.table.limits.Leases:
-		return limitError("the session has as many leases as are allowed (--max-leases)")
+		return tooMany("the session has as many leases as are allowed (--max-leases)")
 	}
 	return nil
 }

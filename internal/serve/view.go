@@ -229,8 +229,7 @@ func (s *Server) releaseByForce(w http.ResponseWriter, r *request) error {
 	var wanted releaseWish
 	switch err := decode(r, &wanted); {
 	case s.config.Page.Release == nil:
-		newProblem(http.StatusForbidden, kindForbidden, "this server releases nothing by force (--ui=release)").write(w)
-		return nil
+		return newProblem(http.StatusForbidden, kindForbidden, "this server releases nothing by force (--ui=release)")
 	case err != nil:
 		return err
 	case wanted.Name == "":
@@ -240,8 +239,7 @@ func (s *Server) releaseByForce(w http.ResponseWriter, r *request) error {
 	}
 	done, err := s.config.Page.Release(r.Context(), ForcedRelease{Name: wanted.Name, Seen: wanted.Seen, By: s.config.asker(r)})
 	if err != nil {
-		newProblem(http.StatusConflict, kindConflict, err.Error()).write(w)
-		return nil
+		return newProblem(http.StatusConflict, kindConflict, err.Error())
 	}
 	write(w, http.StatusOK, map[string]string{"done": done})
 	return nil
