@@ -18,37 +18,32 @@ type clientsOf struct {
 // mostClients is how many who wait for a lock are named.
 const mostClients = 20
 
-// clients returns who has waited for locks since a moment, and how many hold them. One whose request has
+// clients returns who has waited for locks since a moment, and how many hold those. One whose request has
 // only just come is about to get its lock, unless it waits the next time, too.
 func (t *table) clients(since time.Time) clients {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	all, now := clients{}, time.Now()
-	of := func(name string) *clientsOf {
-		if all[name] == nil {
-			all[name] = &clientsOf{}
-		}
-		return all[name]
-	}
-	for _, s := range t.all() {
-		s.mu.Lock()
+	for _, s := range t.sessions {
 		for w, began := range s.waits {
 			if !began.Before(since) {
 				continue
 			}
 			waited := now.Sub(began).Milliseconds()
 			for _, name := range w.names() {
-				c := of(name)
+				c := cmp.Or(all[name], &clientsOf{})
 				c.waiting = append(c.waiting, Member{Owner: w.Owner, Waited: waited, Left: max(0, w.Wait-waited)})
 				c.permits = max(c.permits, w.Permits, 1)
+				all[name] = c
 			}
 		}
-		for _, l := range s.leases {
-			for _, name := range l.granted.Names {
-				if l.lost == "" {
-					of(name).holding++
-				}
+	}
+	for _, l := range t.leases {
+		for _, name := range l.granted.Names {
+			if c := all[name]; c != nil && l.lost == "" {
+				c.holding++
 			}
 		}
-		s.mu.Unlock()
 	}
 	return all
 }
@@ -59,7 +54,7 @@ func (s *Survey) addClients(all clients) {
 	for i := range s.Locks {
 		l := &s.Locks[i]
 		l.Waiting = l.Waiters.Count
-		if c := all[l.Name]; c == nil || len(c.waiting) == 0 {
+		if all[l.Name] == nil {
 			continue
 		}
 		if known := first[l.Name]; known == nil || l.Permit != nil && known.Permit != nil && *l.Permit < *known.Permit {

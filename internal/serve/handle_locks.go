@@ -92,19 +92,15 @@ func (s *Server) lease(r *request, of *session, wanted *wish) (*lease, error) {
 		return nil, bad("the header Idempotency-Key goes with %s: a client that asks again must be known", sessionHeader)
 	}
 	a, isNew, err := of.try(r.Context(), key, wanted)
-	if err != nil || !isNew {
-		return a.leaseOf(), err
+	if err != nil {
+		return nil, err
+	}
+	if !isNew {
+		return a.lease, nil
 	}
 	l, err := s.take(r, of, a)
 	of.settle(a, l)
 	return l, err
-}
-
-func (a *attempt) leaseOf() *lease {
-	if a == nil {
-		return nil
-	}
-	return a.lease
 }
 
 // take acquires a lock for the session.

@@ -56,13 +56,16 @@ func (s *Server) openSession(wanted sessionWish, isLone bool) (*session, error) 
 	return s.table.open(rand.Text(), wanted, isLone)
 }
 
-// state returns how the session is, unless it was left to another server, which does not know what is
-// told from then on.
+// state returns how the session is, unless it has ended, or was left to another server, which does not know
+// what is told from then on.
 func (s *session) state(r *request, isEnding bool) (sessionAnswer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isLeft {
+	switch {
+	case s.isLeft:
 		return sessionAnswer{}, errEnding
+	case s.ended:
+		return sessionAnswer{}, errNoSession
 	}
 	a := sessionAnswer{TTL: s.ttl.Milliseconds(), Version: s.version, Ending: isEnding, Leases: []leaseAnswer{}}
 	for _, l := range s.leases {
@@ -106,10 +109,7 @@ func (s *Server) showSession(w http.ResponseWriter, r *request, of *session) err
 		return err
 	}
 	if wait > 0 {
-		s.await(r, of, seen, min(wait, of.pace()))
-	}
-	if of.isEnded() {
-		return errNoSession
+		of.await(r, seen, min(wait, of.pace()))
 	}
 	state, err := of.state(r, s.isEnding())
 	if err != nil {
@@ -120,19 +120,12 @@ func (s *Server) showSession(w http.ResponseWriter, r *request, of *session) err
 }
 
 // await returns when the state is not the one that the client has seen, or after a time.
-func (s *Server) await(r *request, of *session, seen int64, limit time.Duration) {
-	of.mu.Lock()
-	version, changed := of.version, of.changed
-	of.mu.Unlock()
-	if version != seen {
-		return
-	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-changed:
-	case <-timer.C:
-	case <-r.by.sending.Done():
+func (s *session) await(r *request, seen int64, limit time.Duration) {
+	s.mu.Lock()
+	version, changed := s.version, s.changed
+	s.mu.Unlock()
+	if version == seen {
+		r.await(changed, limit)
 	}
 }
 
@@ -148,12 +141,6 @@ func (s *session) pace() time.Duration {
 		}
 	}
 	return least / 3
-}
-
-func (s *session) isEnded() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended
 }
 
 // streamFor is for how long a stream lasts. What it tells counts from its beginning, by two clocks, and it
@@ -177,12 +164,12 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep it until it has some kilobytes
 	for time.Since(r.since) < streamFor {
 		state, err := of.state(r, s.isEnding())
-		if err != nil {
-			return err
-		}
-		if of.isEnded() {
+		if errors.Is(err, errNoSession) {
 			fmt.Fprint(w, "event: end\ndata: {}\n\n")
 			return nil
+		}
+		if err != nil {
+			return err
 		}
 		text, err := json.Marshal(state)
 		if err != nil {
@@ -193,7 +180,7 @@ func (s *Server) stream(w http.ResponseWriter, r *request, of *session) error {
 		if err = errors.Join(err, out.Flush()); err != nil || sending.Err() != nil {
 			break
 		}
-		s.await(r, of, state.Version, of.pace())
+		of.await(r, state.Version, of.pace())
 	}
 	if bound && sending.Err() != nil {
 		of.end()

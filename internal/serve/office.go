@@ -186,7 +186,7 @@ func (o *office) leads() bool {
 
 // await returns when the token is not the one that a program has seen, or after a time. That is short for a
 // leader, whose end has moved by then, and when the server ends.
-func (o *office) await(ctx context.Context, seen int64, limit time.Duration) {
+func (o *office) await(r *request, seen int64, limit time.Duration) {
 	o.mu.Lock()
 	token, changed := o.token(), o.changed
 	if token != 0 {
@@ -196,15 +196,8 @@ func (o *office) await(ctx context.Context, seen int64, limit time.Duration) {
 		limit = min(limit, time.Second)
 	}
 	o.mu.Unlock()
-	if token != seen {
-		return
-	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-changed:
-	case <-timer.C:
-	case <-ctx.Done():
+	if token == seen {
+		r.await(changed, limit)
 	}
 }
 
@@ -289,7 +282,7 @@ func (s *Server) showLeader(w http.ResponseWriter, r *request) error {
 		return err
 	}
 	if wait > 0 {
-		s.office.await(r.by.sending, seen, wait)
+		s.office.await(r, seen, wait)
 	}
 	a := s.office.tell(r.since)
 	write(w, statusOf(a.Leader), a)

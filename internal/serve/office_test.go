@@ -206,7 +206,7 @@ func TestNoProgramBelievesThatItLeadsBesideAnother(t *testing.T) {
 				end()
 			}
 			programs.Wait()
-			assert.Greater(t, len(all.begun), 5)
+			assert.Greater(t, len(all.begun), 2, "terms")
 			for token, end := range all.ends {
 				for later, begun := range all.begun {
 					if later > token {

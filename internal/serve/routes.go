@@ -20,6 +20,17 @@ type request struct {
 	by    *caller
 }
 
+// await returns when something has changed, after a time, or when the client sends no more.
+func (r *request) await(changed <-chan struct{}, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-r.by.sending.Done():
+	}
+}
+
 // routes returns what answers requests, by method and path. openapi.json describes each.
 func (s *Server) routes() map[string]handler {
 	all := map[string]handler{

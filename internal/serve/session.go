@@ -23,7 +23,7 @@ type session struct {
 
 	isLone bool // it was made for one lease, and ends with it
 
-	mu       sync.Mutex
+	mu       *sync.Mutex // the table's, which guards what follows
 	requests int         // under way
 	idle     *time.Timer // runs while there are none
 	until    time.Time   // when it has run out
@@ -48,7 +48,7 @@ type lease struct {
 	granted grant
 	taken   time.Time
 	key     string    // the client's, of the attempt that got it
-	lost    string    // why it is held no more; guarded by the session, as what follows
+	lost    string    // why it is held no more; guarded by the table, as what follows
 	told    time.Time // until when the client may work by what it was told
 	value   string    // of a lock that the server has not adopted, and the next one may
 }
@@ -61,12 +61,12 @@ type attempt struct {
 	lease *lease        // nil: nothing
 }
 
-// A table has the sessions and leases of a server. It is safe for concurrent use. Its mutex may be
-// locked by those who have locked a session, and not the other way round.
+// A table has the sessions and leases of a server. It is safe for concurrent use. One mutex is enough for
+// all of them, because nothing waits under it.
 type table struct {
 	limits Limits
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows, and what changes of the sessions and leases
 	sessions map[string]*session
 	leases   map[string]*lease
 	isClosed bool           // nothing is taken in any more
@@ -82,7 +82,7 @@ func newTable(limits Limits) *table {
 // caller calls leave.
 func (t *table) open(id string, wanted sessionWish, isLone bool) (*session, error) {
 	s := &session{
-		id: id, ttl: millis(wanted.TTL), owner: wanted.Owner, isLone: isLone, table: t, requests: 1,
+		id: id, ttl: millis(wanted.TTL), owner: wanted.Owner, isLone: isLone, table: t, mu: &t.mu, requests: 1,
 		leases: map[string]*lease{}, attempts: map[string]*attempt{}, waits: map[*wish]time.Time{}, changed: make(chan struct{}),
 	}
 	s.idle = time.AfterFunc(s.ttl, s.expire)
@@ -102,29 +102,23 @@ func (t *table) open(id string, wanted sessionWish, isLone bool) (*session, erro
 // session returns the session for a request that is under way: the caller calls leave.
 func (t *table) session(id string) (*session, error) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	s := t.sessions[id]
-	t.mu.Unlock()
 	if s == nil {
 		return nil, errNoSession
 	}
-	if err := s.enter(); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.enterLocked()
 }
 
 // lease returns a lease for a request that is under way: the caller calls leave of its session.
 func (t *table) lease(id string) (*lease, error) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	l := t.leases[id]
-	t.mu.Unlock()
 	if l == nil {
 		return nil, errNoLease
 	}
-	if err := l.session.enter(); err != nil {
-		return nil, err
-	}
-	return l, nil
+	return l, l.session.enterLocked()
 }
 
 // close lets nothing in from now on. The sessions that are there last until end, or for as long as they
@@ -135,45 +129,13 @@ func (t *table) close(end time.Time) {
 	t.isClosed, t.end = true, end
 }
 
-// left returns for how long a session with a TTL lasts at least, if no other request comes.
+// left returns for how long a session with a TTL lasts at least, if no other request comes. The table must be
+// locked.
 func (t *table) left(ttl time.Duration) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.end.IsZero() {
 		return ttl
 	}
 	return min(ttl, time.Until(t.end))
-}
-
-// enter takes in a lease, whose session is locked.
-func (t *table) enter(l *lease) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.isClosed:
-		return errEnding
-	case len(t.leases) >= t.limits.Total:
-		return tooMany("there are as many leases as the server has room for; run another, or release some")
-	}
-	t.leases[l.id] = l
-	return nil
-}
-
-// remove takes out a lease, whose session is locked.
-func (t *table) remove(l *lease) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.leases, l.id)
-}
-
-// forget takes out a session that has ended, which is locked.
-func (t *table) forget(s *session) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.sessions, s.id)
-	for id := range s.leases {
-		delete(t.leases, id)
-	}
 }
 
 // all returns the sessions.
@@ -189,14 +151,12 @@ func (t *table) all() []*session {
 
 // held returns how many leases there are that are not lost.
 func (t *table) held() (n int) {
-	for _, s := range t.all() {
-		s.mu.Lock()
-		for _, l := range s.leases {
-			if l.lost == "" {
-				n++
-			}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, l := range t.leases {
+		if l.lost == "" {
+			n++
 		}
-		s.mu.Unlock()
 	}
 	return n
 }
@@ -205,6 +165,10 @@ func (t *table) held() (n int) {
 func (s *session) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.enterLocked()
+}
+
+func (s *session) enterLocked() error {
 	switch {
 	case s.isLeft:
 		return errEnding
@@ -256,7 +220,7 @@ func (s *session) close() (left int) {
 			left++
 			l.lost = "the server has ended"
 			delete(s.leases, id)
-			s.table.remove(l)
+			delete(s.table.leases, id)
 		}
 	}
 	s.endLocked()
@@ -271,12 +235,13 @@ func (s *session) endLocked() {
 	s.ended = true
 	s.idle.Stop()
 	s.changes()
-	for _, l := range s.leases {
+	delete(s.table.sessions, s.id)
+	for id, l := range s.leases {
+		delete(s.table.leases, id)
 		l.lost = cmp.Or(l.lost, "its session has ended")
 		s.releases.Add(1)
 		s.table.ends.Go(func() { s.release(l) })
 	}
-	s.table.forget(s)
 	s.leases, s.attempts = nil, nil
 }
 
@@ -314,37 +279,34 @@ func (s *session) change() {
 // try returns the attempt that has a client's key: one of an earlier request, or a new one, whose
 // outcome the caller then tells by settle. It waits for one that is under way.
 func (s *session) try(ctx context.Context, key string, w *wish) (a *attempt, isNew bool, err error) {
-	for {
-		s.mu.Lock()
-		if s.ended {
-			s.mu.Unlock()
-			return nil, false, errNoSession
-		}
-		a = s.attempts[key]
-		if a == nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.ended {
+		if a = s.attempts[key]; a == nil {
 			a = &attempt{wish: w, key: key, done: make(chan struct{})}
 			s.attempts[key] = a
-			s.mu.Unlock()
 			return a, true, nil
 		}
-		s.mu.Unlock()
 		same := *w
 		same.Wait = a.wish.Wait // who asks again waits for what is left
 		if !reflect.DeepEqual(a.wish, &same) {
 			return nil, false, errOtherWish
 		}
+		s.mu.Unlock()
 		select {
 		case <-a.done:
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			err = ctx.Err()
 		}
 		s.mu.Lock()
-		isThere := s.attempts[key] == a
-		s.mu.Unlock()
-		if isThere {
+		switch {
+		case err != nil:
+			return nil, false, err
+		case s.attempts[key] == a:
 			return a, false, nil
 		} // it came to nothing, or its lease was released
 	}
+	return nil, false, errNoSession
 }
 
 // settle tells what has become of an attempt. One that came to nothing is forgotten.
@@ -404,10 +366,13 @@ func (s *session) roomLocked() error {
 
 // put takes in a lease. The session must be locked.
 func (s *session) put(l *lease) error {
-	if err := s.table.enter(l); err != nil {
-		return err
+	switch t := s.table; {
+	case t.isClosed:
+		return errEnding
+	case len(t.leases) >= t.limits.Total:
+		return tooMany("there are as many leases as the server has room for; run another, or release some")
 	}
-	s.leases[l.id] = l
+	s.leases[l.id], s.table.leases[l.id] = l, l
 	s.changes()
 	return nil
 }
@@ -453,7 +418,7 @@ func (l *lease) remove() error {
 	l.lost = cmp.Or(l.lost, "it was released")
 	delete(s.leases, l.id)
 	delete(s.attempts, l.key)
-	s.table.remove(l)
+	delete(s.table.leases, l.id)
 	s.changes()
 	if s.isLone && len(s.leases) == 0 {
 		s.endLocked()

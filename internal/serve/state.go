@@ -64,16 +64,14 @@ const notCarried = "the server was restarted, which a lock of several names or p
 // it leads. The Locker must not be closed.
 func (s *Server) Leave() State {
 	s.leaves.Store(true)
-	s.table.close(time.Time{})
 	all := State{Version: stateVersion, Sessions: []savedSession{}}
-	for _, of := range s.table.all() {
-		of.mu.Lock()
-		if !of.ended {
-			of.isLeft = true
-			all.Sessions = append(all.Sessions, of.saved())
-		}
-		of.mu.Unlock()
+	s.table.mu.Lock()
+	s.table.isClosed = true
+	for _, of := range s.table.sessions {
+		of.isLeft = true
+		all.Sessions = append(all.Sessions, of.saved())
 	}
+	s.table.mu.Unlock()
 	s.end() // behind the sessions, whose clients must not be told that they end
 	s.office.end()
 	now, cancel := context.WithCancel(context.Background())
