@@ -64,9 +64,6 @@ func (b *bench) trial(ctx context.Context, s subject.Spec, l record.Load, round 
 	if t.Held != nil {
 		t.Held.OnNode = servers.Memory(empty, before)
 	}
-	if t.KeysLeft, err = b.watch.KeysLeft(ctx); err != nil {
-		t.KeysLeft = -1
-	}
 	return t, b.watch.Clean(ctx)
 }
 

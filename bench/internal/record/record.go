@@ -83,7 +83,6 @@ type Trial struct {
 	Fault    *Fault           `json:"fault,omitempty"`
 
 	Nodes      []NodeCosts `json:"nodes,omitempty"`
-	KeysLeft   int         `json:"keys_left"`  // locks still on any node when all callers had ended and all clients were closed; -1: not known
 	Checked    int64       `json:"checked"`    // lock holdings that were checked for overlap
 	Violations int64       `json:"violations"` // pairs of them that overlapped
 	Violation  string      `json:"violation,omitempty"`

@@ -11,6 +11,6 @@
 // The rules of the pictures: each says by itself what was measured, on what, and what is better; bars
 // start at zero; an axis that is logarithmic says so; figures are medians over the rounds, with the
 // range of the rounds; and a subject has the same colour everywhere. Problems that make figures
-// worthless (overlapping holders, keys left behind, nodes that only pretend to be servers) stand at
+// worthless (overlapping holders, nodes that only pretend to be servers) stand at
 // the top of the text.
 package report

@@ -51,10 +51,9 @@ func rounds(sums []record.Summary) string {
 
 func violations(t record.Trial) int64 { return t.Violations }
 func checked(t record.Trial) int64    { return t.Checked }
-func keysLeft(t record.Trial) int64   { return int64(max(0, t.KeysLeft)) }
 func cycles(t record.Trial) int64     { return t.Cycles }
 
-// problems come before all figures: a lock that two had at once, locks left behind, a subject that
+// problems come before all figures: a lock that two had at once, a subject that
 // did nothing at all.
 func (v view) problems() []string {
 	var all []string
@@ -65,9 +64,6 @@ func (v view) problems() []string {
 		}
 		if n := s.Sum(violations); n > 0 {
 			say("%s of holders among %s holdings checked; %s", plural(n, "overlap"), whole(s.Sum(checked)), violation(s))
-		}
-		if n := s.Sum(keysLeft); n > 0 {
-			say("%s left on the nodes after all clients had ended", plural(n, "lock key"))
 		}
 		if s.Trials[0].Held == nil && s.Sum(cycles) == 0 {
 			say("not one cycle succeeded")

@@ -1,4 +1,4 @@
-// Package servers asks the nodes for the costs of a trial, and for the locks that it left behind.
+// Package servers asks the nodes for the costs of a trial, and clears away the locks that it left.
 //
 // It talks to the servers on connections of its own. Its own requests are in the figures, a few
 // beside the thousands of a trial. A node that cannot be asked is waited for a second, and its
