@@ -11,7 +11,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -24,7 +23,7 @@ func limit() Spec {
 	return Spec{
 		Subject: record.Subject{
 			Name: "limit", Title: "physical limit",
-			Note: "No library: prebuilt requests over one raw connection a server, all callers in step, done at the quorum-th answer, released by the servers' own compare-and-delete where they have one. No drawing of values, deadlines, renewal or faults: any of them ends it.",
+			Note: "No library: prebuilt requests over one raw connection a server, all callers in step, done at the answers of a majority, released by the servers' own compare-and-delete where they have one. No drawing of values, deadlines, renewal or faults: any of them ends it.",
 		},
 		Drive: drive,
 	}
@@ -33,72 +32,48 @@ func limit() Spec {
 // settle bounds the time in which the step under way is finished when the run ends.
 const settle = time.Second
 
-// drive is one goroutine a connection, which reads what has arrived. The one that completes a quorum
-// writes the next step of all callers to each server in one go.
+// drive takes one step of all callers at a time: it writes to every server in one go, and reads the
+// answers of a majority. Those of the other servers, which do the same work, are read a cycle later.
 //
-// Other forms were measured: callers that go on one by one, several groups of callers with
-// connections of their own, and writers beside the readers are no faster.
+// Other forms were measured: a goroutine for each connection, callers that go on one by one, and
+// several groups of callers with connections of their own are no faster.
 func drive(parent context.Context, urls []string, cfg Config, d Driven) error {
 	endpoints, err := endpoint.ParseAll(urls)
 	if err != nil {
 		return err
 	}
-	ctx, fail := context.WithCancelCause(parent)
-	defer fail(nil)
-	l := &limitRun{ctx: ctx, driven: d, callers: cfg.Callers, quorum: len(endpoints)/2 + 1}
+	l := &limitRun{callers: cfg.Callers}
 	defer func() {
 		for _, c := range l.conns {
 			c.Close()
 		}
 	}()
 	for _, e := range endpoints {
-		c, err := limitConnect(ctx, e)
+		c, err := limitConnect(parent, e)
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
 			return fmt.Errorf("limit: %s: %w", e.Addr, e.Hide(err))
 		}
 		l.conns = append(l.conns, c)
 	}
 	l.prepare(cfg.TTL)
-
-	stop := context.AfterFunc(ctx, func() {
+	stop := context.AfterFunc(parent, func() {
 		for _, c := range l.conns {
 			c.SetDeadline(time.Now().Add(settle))
 		}
 	})
 	defer stop()
-	l.start()
-	var readers sync.WaitGroup
-	for _, c := range l.conns {
-		readers.Go(func() {
-			// It is no error if the time to settle was not enough.
-			if err := l.read(c); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-				fail(fmt.Errorf("limit: %s: %w", c.address, err))
-			}
-		})
+	err = l.run(parent, d)
+	if parent.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil // the time to settle was not enough
 	}
-	readers.Wait()
-	if err := context.Cause(ctx); err != context.Cause(parent) {
-		return err
-	}
-	return nil
+	return err
 }
 
-// A limitRun is the state of drive. An even step sets the keys of all callers, an odd one deletes
-// them.
+// A limitRun is the connections of drive, on which an even step sets the keys of all callers, and an
+// odd one deletes them.
 type limitRun struct {
-	ctx     context.Context // after whose end no key is set
-	driven  Driven
 	callers int
-	quorum  int
 	conns   []*limitConn
-
-	mu              sync.Mutex // protects what follows
-	step            int
-	answers         int // servers that have finished the step
-	began, acquired time.Time
 }
 
 func (l *limitRun) prepare(ttl time.Duration) {
@@ -112,80 +87,77 @@ func (l *limitRun) prepare(ttl time.Duration) {
 	}
 }
 
-func (l *limitRun) start() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.began = time.Now()
-	l.send(func(c *limitConn) []byte { return c.sets })
+// A limitCycle is one of all callers.
+type limitCycle struct{ began, acquired, released time.Time }
+
+func (l *limitRun) run(ctx context.Context, d Driven) error {
+	quorum := len(l.conns)/2 + 1
+	first, others := l.conns[:quorum], l.conns[quorum:]
+	finish := func(c limitCycle) error {
+		for i := range l.callers {
+			d.Cycle(i, c.began, c.acquired.Sub(c.began), c.released.Sub(c.acquired))
+		}
+		return l.read(others, 2)
+	}
+	var last limitCycle
+	for ctx.Err() == nil {
+		c := limitCycle{began: time.Now()}
+		l.send(func(c *limitConn) []byte { return c.sets })
+		if !last.began.IsZero() {
+			if err := finish(last); err != nil { // while the servers work
+				return err
+			}
+		}
+		if err := l.read(first, 1); err != nil {
+			return err
+		}
+		c.acquired = time.Now()
+		l.send(func(c *limitConn) []byte { return c.deletes })
+		if err := l.read(first, 1); err != nil {
+			return err
+		}
+		c.released = time.Now()
+		last = c
+	}
+	if last.began.IsZero() {
+		return nil
+	}
+	return finish(last)
 }
 
-// send writes to all servers, and waits for one that is so far behind that it takes no more. A
-// connection that cannot be written to cannot be read either, which its reader tells.
+// send writes to all servers, and waits for one that is so far behind that it takes no more. What
+// cannot be written cannot be answered either, so that read returns the error.
 func (l *limitRun) send(batch func(*limitConn) []byte) {
 	for _, c := range l.conns {
 		_, _ = c.Write(batch(c))
 	}
 }
 
-// read takes the connection's answers until the run has ended.
-func (l *limitRun) read(c *limitConn) error {
-	in := bufio.NewReaderSize(c, 64<<10)
-	for step := 0; ; step++ {
-		for range l.callers {
-			line, err := in.ReadSlice('\n')
-			if err != nil {
-				return err
+// read takes the answers to some steps of all callers.
+func (l *limitRun) read(conns []*limitConn, steps int) error {
+	for _, c := range conns {
+		for range steps * l.callers {
+			line, err := c.in.ReadSlice('\n')
+			if err == nil {
+				err = limitAnswer(line)
 			}
-			if last, err := limitAnswer(line); last || err != nil {
-				return err
+			if err != nil {
+				return fmt.Errorf("limit: %s: %w", c.address, err)
 			}
 		}
-		l.finished(step)
 	}
+	return nil
 }
 
-// finished counts a server that has finished the step. The quorum-th begins the next one; the
-// others find that it has begun.
-func (l *limitRun) finished(step int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if step == l.step {
-		l.answers++
-	}
-	if l.answers < l.quorum {
-		return
-	}
-	now := time.Now()
-	l.step, l.answers = step+1, 0
-	if l.step%2 == 1 {
-		l.acquired = now
-		l.send(func(c *limitConn) []byte { return c.deletes })
-		return
-	}
-	began := l.began
-	l.began = now
-	if l.ctx.Err() == nil {
-		l.send(func(c *limitConn) []byte { return c.sets })
-	} else {
-		l.send(func(*limitConn) []byte { return limitRequest("PING") }) // behind the last step: no keys are left
-	}
-	for i := range l.callers { // while the servers work
-		l.driven.Cycle(i, began, l.acquired.Sub(began), now.Sub(l.acquired))
-	}
-}
-
-// limitAnswer reads one of the answers that can come, each of which is a line. The last is that to
-// PING.
-func limitAnswer(line []byte) (last bool, err error) {
+// limitAnswer reads one of the answers that can come, each of which is a line.
+func limitAnswer(line []byte) error {
 	switch string(line) {
 	case "+OK\r\n", ":1\r\n":
-		return false, nil
-	case "+PONG\r\n":
-		return true, nil
+		return nil
 	case "$-1\r\n", ":0\r\n":
-		return false, errors.New("a lock was refused, or gone before its release: the TTL is too short for these servers")
+		return errors.New("a lock was refused, or gone before its release: the TTL is too short for these servers")
 	}
-	return false, fmt.Errorf("it answers %q", line)
+	return fmt.Errorf("it answers %q", line)
 }
 
 // limitRequest is a command as Redis reads it.
@@ -233,6 +205,7 @@ func cheapestDelete(do func(words []string) error) (limitDelete, error) {
 // A limitConn is a raw connection to one server.
 type limitConn struct {
 	net.Conn
+	in            *bufio.Reader
 	address       string
 	release       limitDelete
 	sets, deletes []byte // of all callers
@@ -263,5 +236,6 @@ func limitConnect(ctx context.Context, e endpoint.Endpoint) (*limitConn, error) 
 		return nil, err
 	}
 	c.SetDeadline(time.Time{})
+	c.in = bufio.NewReaderSize(c, 64<<10)
 	return c, nil
 }

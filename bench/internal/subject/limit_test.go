@@ -158,11 +158,10 @@ func TestLimitEndsWithAnErrorOfAServer(t *testing.T) {
 func TestLimitAnswers(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"+OK\r\n": "", ":1\r\n": "", "+PONG\r\n": "",
+		"+OK\r\n": "", ":1\r\n": "",
 		":0\r\n": "refused", "$-1\r\n": "refused", "-ERR no\r\n": "-ERR no", "$5\r\n": "it answers", "\n": "it answers",
 	} {
-		last, err := limitAnswer([]byte(in))
-		assert.Equal(t, in == "+PONG\r\n", last, "%q", in)
+		err := limitAnswer([]byte(in))
 		if want == "" {
 			require.NoError(t, err, "%q", in)
 		} else {
