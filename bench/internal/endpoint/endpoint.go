@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -45,10 +46,32 @@ func (e Endpoint) Dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, e.Network, e.Addr)
 }
 
-// Hide keeps the password out of an error: some servers and libraries repeat the command that failed.
-func (e Endpoint) Hide(err error) error {
-	if err != nil && e.Password != "" && strings.Contains(err.Error(), e.Password) {
-		return errors.New("the server did not accept the connection; check the user and password in its URL")
+// A Scrubber takes passwords out of texts: those of some URLs, and all text that stands where a URL has
+// its user and password. Some servers and libraries repeat the command that failed.
+type Scrubber struct{ known *strings.Replacer }
+
+var userinfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/]*@`)
+
+// NewScrubber returns one for the URLs.
+func NewScrubber(urls []string) Scrubber {
+	var pairs []string
+	for _, s := range urls {
+		u, err := url.Parse(s)
+		if err != nil || u.User == nil {
+			continue
+		}
+		password, _ := u.User.Password()
+		_, written, _ := strings.Cut(u.User.String(), ":")
+		for _, secret := range []string{password, written} {
+			if secret != "" {
+				pairs = append(pairs, secret, "***")
+			}
+		}
 	}
-	return err
+	return Scrubber{strings.NewReplacer(pairs...)}
+}
+
+// Clean returns the text without them.
+func (s Scrubber) Clean(text string) string {
+	return userinfo.ReplaceAllString(s.known.Replace(text), "$1")
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
 
@@ -57,10 +58,10 @@ func serve(in io.Reader, out io.Writer) error {
 		time.AfterFunc(stopLimit, func() { os.Exit(1) })
 	}()
 
-	c := &client{job: job, scrub: newScrubber(job.URLs), clock: newClock(), begin: begin, out: json.NewEncoder(out)}
+	c := &client{job: job, scrub: endpoint.NewScrubber(job.URLs), clock: newClock(), begin: begin, out: json.NewEncoder(out)}
 	result, err := c.run(ctx)
 	if err != nil {
-		result = message{Error: c.scrub.clean(err.Error())}
+		result = message{Error: c.scrub.Clean(err.Error())}
 	}
 	return c.send(result)
 }
@@ -68,7 +69,7 @@ func serve(in io.Reader, out io.Writer) error {
 // A client is one client process.
 type client struct {
 	job   Job
-	scrub scrubber
+	scrub endpoint.Scrubber
 	clock clock
 	begin <-chan int64 // from the parent
 	out   *json.Encoder
@@ -155,15 +156,15 @@ const (
 	cancelLimit = time.Second
 )
 
-// A group is goroutines that call a library, which may not return.
-type group struct {
+// A crew is goroutines that call a library, which may not return.
+type crew struct {
 	running atomic.Int64
 	all     chan struct{} // closed when all have ended
 }
 
 // start runs f in n goroutines.
-func start(n int, f func(i int)) *group {
-	g := &group{all: make(chan struct{})}
+func start(n int, f func(i int)) *crew {
+	g := &crew{all: make(chan struct{})}
 	g.running.Store(int64(n))
 	for i := range n {
 		go func() {
@@ -177,7 +178,7 @@ func start(n int, f func(i int)) *group {
 }
 
 // wait returns how many have not ended some time after ctx. They end with the process.
-func (g *group) wait(ctx context.Context, cancel func()) (stuck int) {
+func (g *crew) wait(ctx context.Context, cancel func()) (stuck int) {
 	select {
 	case <-g.all:
 		return 0

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
@@ -18,7 +19,7 @@ import (
 func trial(t *testing.T, f *fake, l record.Load, change ...func(*callers)) record.Trial {
 	t.Helper()
 	l.Names, l.Processes = "own", 1
-	cs := callers{client: f, n: l.Callers, clock: newClock(), rec: newRecorder(time.Now(), l, newScrubber(nil))}
+	cs := callers{client: f, n: l.Callers, clock: newClock(), rec: newRecorder(time.Now(), l, endpoint.NewScrubber(nil))}
 	cs.names = newNames("fake", l, part{0, l.Callers})
 	for _, c := range change {
 		c(&cs)
@@ -177,7 +178,7 @@ func TestHoldsEndWithTheValidity(t *testing.T) {
 
 // alone is a caller of the fake on that kind of names, ready for a cycle.
 func alone(t testing.TB, names string) *caller {
-	cs := callers{client: &fake{}, n: 1, clock: newClock(), rec: newRecorder(time.Now(), record.Load{Duration: time.Minute}, newScrubber(nil))}
+	cs := callers{client: &fake{}, n: 1, clock: newClock(), rec: newRecorder(time.Now(), record.Load{Duration: time.Minute}, endpoint.NewScrubber(nil))}
 	cs.names = newNames("fake", record.Load{Names: names}, part{0, 1})
 	cs.asking, cs.releasing = t.Context(), t.Context()
 	return cs.caller(0)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 	"github.com/redquorum/redquorum/bench/internal/subject"
 )
@@ -23,7 +24,6 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 		return message{}, err
 	}
 	defer closeClient()
-	defer h.release()
 	h.acquire(ctx, client)
 	h.trial.Held.Bytes = heap() - before
 
@@ -51,7 +51,7 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 	}
 	h.trial.Held.For, h.trial.Held.CPU = load.Duration, measured.cpu
 	h.release()
-	return h.result(), nil
+	return message{Trial: &h.trial}, nil
 }
 
 // heldLocks are made before the heap is looked at for the first time, so that what it grows by is
@@ -61,15 +61,14 @@ type heldLocks struct {
 	locks   []subject.Lock // nil: not acquired
 	lost    []bool
 	workers int
-	scrub   scrubber
-	once    sync.Once // of release
+	scrub   endpoint.Scrubber
 
 	mu     sync.Mutex
-	closed bool
+	closed bool // what is late does not count
 	trial  record.Trial
 }
 
-func newHeldLocks(names []string, workers int, scrub scrubber) *heldLocks {
+func newHeldLocks(names []string, workers int, scrub endpoint.Scrubber) *heldLocks {
 	h := &heldLocks{names: names, locks: make([]subject.Lock, len(names)), lost: make([]bool, len(names)), workers: workers, scrub: scrub}
 	h.trial = record.Trial{Held: &record.HeldLocks{Wanted: len(names)}, Outcomes: map[string]int64{}, Errors: map[string]int64{}}
 	h.trial.Acquire.Merge(record.Coarse())
@@ -136,49 +135,42 @@ func (h *heldLocks) countLosses(first, every int) {
 	}
 }
 
-// release gives all back, once.
+// release gives all back.
 func (h *heldLocks) release() {
-	h.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), h.limit())
-		defer cancel()
-		stuck := h.each(ctx, cancel, func(i int) {
-			if h.locks[i] == nil {
-				return
-			}
-			err := h.locks[i].Release(ctx)
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			switch {
-			case h.closed:
-			case h.lost[i]:
-				h.failed(errors.New("lost"))
-			case err != nil:
-				h.failed(err)
-			default:
-				h.trial.Outcomes[record.OK]++
-			}
-		})
+	ctx, cancel := context.WithTimeout(context.Background(), h.limit())
+	defer cancel()
+	stuck := h.each(ctx, cancel, func(i int) {
+		if h.locks[i] == nil {
+			return
+		}
+		err := h.locks[i].Release(ctx)
+		if h.lost[i] {
+			err = errors.New("lost")
+		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.closed = true
-		if stuck > 0 {
-			count(h.trial.Errors, "a release was still in the library # s after it began", int64(stuck))
-			h.trial.Outcomes[record.UnderWay] += int64(stuck)
+		switch {
+		case h.closed:
+		case err != nil:
+			h.failed(err)
+		default:
+			h.trial.Outcomes[record.OK]++
 		}
 	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	h.trial.Cycles = h.trial.Outcomes[record.OK]
+	if stuck > 0 {
+		count(h.trial.Errors, "a release was still in the library # s after it began", int64(stuck))
+		h.trial.Outcomes[record.UnderWay] += int64(stuck)
+	}
 }
 
 // failed counts a lock that was not acquired, was lost, or was not released.
 func (h *heldLocks) failed(err error) {
 	h.trial.Outcomes[record.Failed]++
-	count(h.trial.Errors, h.scrub.group(err.Error()), 1)
-}
-
-func (h *heldLocks) result() message {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.trial.Cycles = h.trial.Outcomes[record.OK]
-	return message{Trial: &h.trial}
+	count(h.trial.Errors, group(h.scrub.Clean(err.Error())), 1)
 }
 
 // heap is the memory in use after all garbage is gone.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 )
 
 // A process is a client process, seen by its parent.
@@ -18,7 +20,7 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	out    io.Reader
-	scrub  scrubber
+	scrub  endpoint.Scrubber
 	stderr bytes.Buffer // to be read when it has ended
 }
 
@@ -30,7 +32,7 @@ func startProcess(ctx context.Context, job Job) (*process, error) {
 		return nil, fmt.Errorf("load: cannot find this program to start it as a client: %w", err)
 	}
 	p := &process{
-		name: fmt.Sprintf("client process %d of %d", job.Process+1, job.Load.Processes), scrub: newScrubber(job.URLs),
+		name: fmt.Sprintf("client process %d of %d", job.Process+1, job.Load.Processes), scrub: endpoint.NewScrubber(job.URLs),
 	}
 	p.cmd = exec.CommandContext(ctx, program)
 	p.cmd.Env = append(os.Environ(), clientEnv+"=1")
@@ -80,7 +82,7 @@ func (p *process) follow(ready func()) (result message, err error) {
 	_, _ = io.Copy(io.Discard, p.out)
 	ended := p.cmd.Wait()
 	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("load: %s ended early (%v): %s", p.name, ended, p.scrub.clean(end(p.stderr.String())))
+		err = fmt.Errorf("load: %s ended early (%v): %s", p.name, ended, p.scrub.Clean(end(p.stderr.String())))
 	}
 	return result, err
 }

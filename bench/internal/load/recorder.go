@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
@@ -17,7 +18,7 @@ const mostHolds = 5_000_000
 // the way of a cycle that succeeds.
 type recorder struct {
 	start, end time.Time
-	scrub      scrubber
+	scrub      endpoint.Scrubber
 
 	mu     sync.Mutex
 	closed bool
@@ -27,7 +28,7 @@ type recorder struct {
 	holds  []hold
 }
 
-func newRecorder(start time.Time, l record.Load, scrub scrubber) *recorder {
+func newRecorder(start time.Time, l record.Load, scrub endpoint.Scrubber) *recorder {
 	r := &recorder{start: start, end: start.Add(l.Duration), scrub: scrub}
 	r.trial = record.Trial{
 		Outcomes: map[string]int64{}, Errors: map[string]int64{},
@@ -72,7 +73,7 @@ func (r *recorder) ended(caller int, now time.Time, err error) {
 		return
 	case err != nil:
 		r.failed++
-		count(r.trial.Errors, r.scrub.group(err.Error()), 1)
+		count(r.trial.Errors, group(r.scrub.Clean(err.Error())), 1)
 	default:
 		r.ok++
 		if r.trial.Callers != nil {

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/redquorum/bench/internal/endpoint"
 	"github.com/redquorum/redquorum/bench/internal/record"
 )
 
 func TestSlicesAndMillisecondsAddUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		rec := newRecorder(time.Now(), record.Load{Duration: 1050 * time.Millisecond}, newScrubber(nil))
+		rec := newRecorder(time.Now(), record.Load{Duration: 1050 * time.Millisecond}, endpoint.NewScrubber(nil))
 		for i := range 1050 {
 			at := rec.start.Add(time.Duration(i) * time.Millisecond)
 			rec.acquired(at, time.Millisecond)

@@ -55,18 +55,6 @@ func (d *drawing) text(at xy, class, s string) {
 	fmt.Fprintf(&d.body, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">%s</text>\n", at.x, at.y, class, escape(s))
 }
 
-// label writes as much of a text as fits in room pixels.
-func (d *drawing) label(at xy, room float64, s string) {
-	if textWidth(s) > room {
-		runes := []rune(s)
-		for len(runes) > 0 && textWidth(string(runes)+"…") > room {
-			runes = runes[:len(runes)-1]
-		}
-		s = strings.TrimRight(string(runes), " ") + "…"
-	}
-	d.text(at, "", s)
-}
-
 func escape(s string) string {
 	var b strings.Builder
 	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything

@@ -56,17 +56,16 @@ func (l lanes) base(i int) float64 { return l.in(i).from - 8 }
 
 func (l lanes) bottom() float64 { return l.in(l.count-1).to + 6 }
 
-// Where the two figures at the end of a lane's title end, and the room that both take.
+// Where the two figures at the end of a lane's title end.
 const (
 	firstFigure  = width - margin - 92
 	secondFigure = width - margin
-	figuresRoom  = 190.0
 )
 
 // titles writes the subject's above each lane.
 func (l lanes) titles(sums []record.Summary) {
 	for i, s := range sums {
-		l.label(xy{margin, l.base(i)}, width-2*margin-figuresRoom, s.Subject.Title)
+		l.text(xy{margin, l.base(i)}, "", s.Subject.Title)
 	}
 }
 

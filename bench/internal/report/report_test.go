@@ -151,8 +151,6 @@ func TestPicturesAreDrawnWithinTheirBounds(t *testing.T) {
 		{made("contention", 1, contended), "contention-throughput.svg contention-latency.svg"},
 		{made("pause", 1, faulty), "pause-faults.svg pause-throughput.svg pause-latency.svg"},
 		{swept(), "scale-scale.svg"},
-		{titled(made("steady", 1, steady)), "steady-throughput.svg steady-latency.svg"},
-		{titled(made("pause", 1, faulty)), "pause-faults.svg pause-throughput.svg pause-latency.svg"},
 		{made("held", 1, holds), ""},
 		{made("nothing", 1, func(t *record.Trial) { t.Cycles, t.Acquire = 0, record.Histogram{} }), ""},
 		{record.Run{}, ""},
@@ -167,12 +165,6 @@ func TestPicturesAreDrawnWithinTheirBounds(t *testing.T) {
 		}
 		assert.Equal(t, c.want, strings.Join(names, " "))
 	}
-}
-
-// titled is the run with a title for which there is no room.
-func titled(run record.Run) record.Run {
-	run.Subjects[1].Title = "another library with a title that goes on and on, as if there were room for it"
-	return run
 }
 
 // within returns all that is written in a picture.
@@ -244,16 +236,6 @@ func TestASubjectHasALaneOfItsOwn(t *testing.T) {
 	assert.Less(t, lanes[0].to, lanes[1].from)
 }
 
-func TestATitleIsShownInWhole(t *testing.T) {
-	t.Parallel()
-	const title = "PostgreSQL advisory locks, pgx 5.12.0 (one server)"
-	run := made("pause", 1, faulty)
-	run.Subjects[1].Title = title
-	for _, p := range SVGs(run) {
-		assert.Contains(t, string(p.SVG), ">"+title+"<", p.Name)
-	}
-}
-
 func TestASubjectHasOneColour(t *testing.T) {
 	t.Parallel()
 	run := made("steady", 1, steady)
@@ -261,5 +243,5 @@ func TestASubjectHasOneColour(t *testing.T) {
 		run.Subjects = append(run.Subjects, record.Subject{Name: fmt.Sprint(i)})
 	}
 	v := look(run)
-	assert.Equal(t, []string{"f0", "l1", "f1", "l3 dashed"}, []string{v.fill("ours"), v.stroke("theirs"), v.fill("7"), v.stroke("9")})
+	assert.Equal(t, []string{"f0", "l1", "f1", "l3"}, []string{v.fill("ours"), v.stroke("theirs"), v.fill("7"), v.stroke("9")})
 }

@@ -22,16 +22,10 @@ func (v view) rank(name string) int {
 	return slices.IndexFunc(v.run.Subjects, func(s record.Subject) bool { return s.Name == name })
 }
 
-// stroke is the class of the subject's lines: beyond eight subjects colours come again, dashed.
-func (v view) stroke(name string) string {
-	class := fmt.Sprintf("l%d", v.rank(name)%8)
-	if v.rank(name) >= 8 {
-		class += " dashed"
-	}
-	return class
-}
-
-func (v view) fill(name string) string { return fmt.Sprintf("f%d", v.rank(name)%8) }
+// stroke is the class of the subject's lines, and fill that of its areas. Beyond eight subjects colours
+// come again.
+func (v view) stroke(name string) string { return fmt.Sprintf("l%d", v.rank(name)%8) }
+func (v view) fill(name string) string   { return fmt.Sprintf("f%d", v.rank(name)%8) }
 
 // sweep says that there is more than one point to compare.
 func (v view) sweep() bool { return len(v.run.Points()) > 1 }

@@ -29,7 +29,7 @@ const askTimeout = time.Second
 // A Watch asks every node. It is safe for concurrent use.
 type Watch struct {
 	nodes []*redis.Client
-	hide  []func(error) error
+	scrub endpoint.Scrubber
 }
 
 // Dial connects to every node. Give it the nodes' own URLs: a relay before a node would delay the
@@ -40,11 +40,11 @@ func Dial(ctx context.Context, urls []string) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("servers: %w", err)
 	}
-	w := &Watch{}
+	w := &Watch{scrub: endpoint.NewScrubber(urls)}
 	for _, e := range endpoints {
 		e.ContextTimeoutEnabled = true
 		e.DialTimeout, e.ReadTimeout, e.WriteTimeout = askTimeout, askTimeout, askTimeout
-		w.nodes, w.hide = append(w.nodes, redis.NewClient(e.Options)), append(w.hide, e.Hide)
+		w.nodes = append(w.nodes, redis.NewClient(e.Options))
 	}
 	err = w.each(ctx, askTimeout, func(ctx context.Context, _ int, n *redis.Client) error { return n.Ping(ctx).Err() })
 	if err != nil {
@@ -68,7 +68,7 @@ func (w *Watch) each(ctx context.Context, limit time.Duration, do func(ctx conte
 	return fleet.Parallel(len(w.nodes), func(i int) error {
 		n := w.nodes[i]
 		if err := do(ctx, i, n); err != nil {
-			return fmt.Errorf("servers: node %d (%s): %w", i+1, n.Options().Addr, w.hide[i](err))
+			return fmt.Errorf("servers: node %d (%s): %s", i+1, n.Options().Addr, w.scrub.Clean(err.Error()))
 		}
 		return nil
 	})

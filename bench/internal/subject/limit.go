@@ -51,7 +51,7 @@ func drive(parent context.Context, urls []string, cfg Config, d Driven) error {
 	for _, e := range endpoints {
 		c, err := limitConnect(parent, e)
 		if err != nil {
-			return fmt.Errorf("limit: %s: %w", e.Addr, e.Hide(err))
+			return fmt.Errorf("limit: %s: %w", e.Addr, err)
 		}
 		l.conns = append(l.conns, c)
 	}

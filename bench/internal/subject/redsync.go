@@ -108,7 +108,7 @@ func openRedigo(e endpoint.Endpoint, cfg Config) (redis.Pool, func() error) {
 				redigolib.DialConnectTimeout(timeout), redigolib.DialReadTimeout(timeout), redigolib.DialWriteTimeout(timeout),
 				redigolib.DialUsername(e.Username), redigolib.DialPassword(e.Password), redigolib.DialDatabase(e.DB),
 				redigolib.DialUseTLS(e.TLSConfig != nil), redigolib.DialTLSConfig(e.TLSConfig))
-			return c, e.Hide(err)
+			return c, err
 		},
 	}
 	return redigo.NewPool(pool), pool.Close

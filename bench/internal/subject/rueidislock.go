@@ -31,7 +31,7 @@ func ofRueidislock() Spec {
 			}
 			locker, err := newRueidislock(endpoints[0], cfg.TTL)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", endpoints[0].Addr, endpoints[0].Hide(err))
+				return nil, fmt.Errorf("%s: %w", endpoints[0].Addr, err)
 			}
 			return &rueidislockClient{locker, cfg.TTL}, nil
 		},
