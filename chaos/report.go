@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/chaos/internal/history"
 	"github.com/redquorum/redquorum/chaos/internal/judge"
 )
 
@@ -40,7 +39,10 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 	fmt.Fprintf(out, "  locks     %d granted: %s; of these %s\n", v.Granted, counts(v.Of), counts(v.Seen))
 	fmt.Fprintf(out, "  no lock   %s\n", counts(v.Failed))
 	fmt.Fprintf(out, "  writes    %d accepted, %d refused as stale\n", v.Accepted, v.Refused)
-	fmt.Fprintf(out, "  outages   while a majority could vote, at most: %s\n", outages(v.Outages))
+	if o := v.Outage; o.For > 0 {
+		fmt.Fprintf(out, "  outages   while a majority could vote, at most: %v of %q after %v\n",
+			o.For.Round(time.Millisecond), o.Name, o.From.Round(time.Millisecond))
+	}
 	fmt.Fprintf(out, "  checks    %s; porcupine: %d windows, %d undecided\n", rules(v), v.Windows,
 		v.Undecided)
 	for i, f := range v.Violations {
@@ -56,16 +58,13 @@ func report(out io.Writer, title string, took time.Duration, v *judge.Verdict) {
 // overlaps, how long the first of two holders worked on at most, stale writes that the register
 // took and those that it refused, keys left, and the longest outage.
 func row(out io.Writer, scenario string, v *judge.Verdict) {
-	notice, outage := "-", time.Duration(0)
+	notice := "-"
 	if v.Broken("overlap") > 0 {
 		notice = max(time.Millisecond, v.Notice.Round(time.Millisecond)).String()
 	}
-	for _, o := range v.Outages {
-		outage = max(outage, o.For)
-	}
 	fmt.Fprintf(out, "| %s | %s | %d | %d | %s | %d | %d | %d | %v |\n",
 		strings.Join(slices.Sorted(maps.Keys(v.Clients)), "; "), scenario, v.Granted, v.Broken("overlap"), notice,
-		v.Broken("register"), v.Refused, v.Broken("leftover"), outage.Round(time.Millisecond))
+		v.Broken("register"), v.Refused, v.Broken("leftover"), v.Outage.For.Round(time.Millisecond))
 }
 
 func rules(v *judge.Verdict) string {
@@ -76,20 +75,6 @@ func rules(v *judge.Verdict) string {
 			result = fmt.Sprint(n)
 		}
 		all = append(all, rule+" "+result)
-	}
-	return strings.Join(all, ", ")
-}
-
-// outages says for each kind of lock how long a name that was asked for had no holder.
-func outages(of map[history.Lock]judge.Outage) string {
-	if len(of) == 0 {
-		return "none"
-	}
-	var all []string
-	for _, kind := range slices.Sorted(maps.Keys(of)) {
-		o := of[kind]
-		all = append(all, fmt.Sprintf("%s %v on %q after %v", kind, o.For.Round(time.Millisecond), o.Name,
-			o.From.Round(time.Millisecond)))
 	}
 	return strings.Join(all, ", ")
 }

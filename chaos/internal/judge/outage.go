@@ -9,24 +9,13 @@ import (
 	"github.com/redquorum/redquorum/chaos/internal/history"
 )
 
-// An Outage is a time in which a client asked for a lock that had no holder, and did not get it,
+// An Outage is a time in which a client asked for a name that had no holder, and did not get it,
 // though a majority of the nodes could vote. It is reported and not judged: a client that dies keeps
 // its locks, and the names that it has for a set, for up to a TTL, and a busy machine is slow.
-//
-// A name counts as held, too, while a set that has it in its list waits for another that is held:
-// the set may have it already. To a client that asks for a permit a name is held if all slots are
-// that it knows of.
 type Outage struct {
 	For  time.Duration // in which at least one client asked that was not paused
 	Name string
 	From time.Duration // since the beginning of the history
-}
-
-// A wait is what is asked for.
-type wait struct {
-	lock history.Lock
-	name string
-	most int // permits
 }
 
 // A watcher goes through a history from moment to moment.
@@ -35,13 +24,13 @@ type watcher struct {
 	start   int64
 
 	asking  map[*history.Acquisition]bool
-	holders map[string]int // of a key
+	holders map[string]int // of a name, or of one of its permits
 	paused  map[int]bool   // clients
 	nodes   int            // zero: they have yet to begin
 	down    map[int]int    // reasons why a node cannot vote
 
-	open    map[wait]Outage
-	longest map[history.Lock]Outage
+	open    map[string]Outage // by name
+	longest Outage
 }
 
 // A moment is when something changes.
@@ -50,14 +39,14 @@ type moment struct {
 	change func()
 }
 
-// outages finds the longest for each kind of lock.
-func outages(events []history.Event, all []*history.Acquisition) map[history.Lock]Outage {
+// longestOutage finds the longest of all names.
+func longestOutage(events []history.Event, all []*history.Acquisition) Outage {
 	if len(events) == 0 {
-		return nil
+		return Outage{}
 	}
 	w := &watcher{
 		start: events[0].At, asking: map[*history.Acquisition]bool{}, holders: map[string]int{},
-		paused: map[int]bool{}, down: map[int]int{}, open: map[wait]Outage{}, longest: map[history.Lock]Outage{},
+		paused: map[int]bool{}, down: map[int]int{}, open: map[string]Outage{},
 	}
 	killed := map[int]int64{}
 	for _, e := range events {
@@ -84,7 +73,7 @@ func outages(events []history.Event, all []*history.Acquisition) map[history.Loc
 			w.at(until, func() { delete(w.asking, a) })
 		}
 		if a.Held() && a.Granted < a.End() {
-			w.at(a.Granted, func() { w.grant(a) })
+			w.at(a.Granted, func() { w.hold(a, 1) })
 			w.at(a.End(), func() { w.hold(a, -1) })
 		}
 	}
@@ -102,18 +91,9 @@ func outages(events []history.Event, all []*history.Acquisition) map[history.Loc
 
 func (w *watcher) at(at int64, change func()) { w.moments = append(w.moments, moment{at, change}) }
 
-// grant ends the outages of those who ask for a permit, too, if they could have had this one: others
-// may be free.
-func (w *watcher) grant(a *history.Acquisition) {
-	w.hold(a, 1)
-	maps.DeleteFunc(w.open, func(of wait, _ Outage) bool {
-		return a.Lock.IsPermit() && of.name == a.Name && a.Permit < of.most
-	})
-}
-
 func (w *watcher) hold(a *history.Acquisition, by int) {
-	for _, key := range a.Keys() {
-		w.holders[key] += by
+	for _, name := range a.Names {
+		w.holders[name] += by
 	}
 }
 
@@ -125,27 +105,25 @@ func (w *watcher) disturb(nodes []int, by int) {
 
 // pass takes the time between two moments into account, in which all stays as it is.
 func (w *watcher) pass(from, to int64) {
-	busy := w.busy()
-	vacant := func(of wait) bool { return w.majorityVotes() && !w.isHeld(of, busy) }
-	maps.DeleteFunc(w.open, func(of wait, _ Outage) bool { return !vacant(of) })
-	waiting := map[wait]bool{}
+	busy, votes := w.busy(), w.majorityVotes()
+	maps.DeleteFunc(w.open, func(name string, _ Outage) bool { return busy[name] || !votes })
+	waiting := map[string]bool{}
 	for a := range w.asking {
 		for _, name := range a.Names {
-			if of := (wait{a.Lock, name, a.Most}); !w.paused[a.Who] && vacant(of) {
-				waiting[of] = true
+			if votes && !busy[name] && !w.paused[a.Who] {
+				waiting[name] = true
 			}
 		}
 	}
-	byName := func(a, b wait) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.most, b.most)) }
-	for _, of := range slices.SortedFunc(maps.Keys(waiting), byName) { // or a tie would be settled by chance
-		o, ok := w.open[of]
+	for _, name := range slices.Sorted(maps.Keys(waiting)) { // or a tie would be settled by chance
+		o, ok := w.open[name]
 		if !ok {
-			o = Outage{Name: of.name, From: time.Duration(from - w.start)}
+			o = Outage{Name: name, From: time.Duration(from - w.start)}
 		}
 		o.For += time.Duration(to - from)
-		w.open[of] = o
-		if o.For > w.longest[of.lock].For {
-			w.longest[of.lock] = o
+		w.open[name] = o
+		if o.For > w.longest.For {
+			w.longest = o
 		}
 	}
 }
@@ -161,33 +139,20 @@ func (w *watcher) majorityVotes() bool {
 	return w.nodes-out > w.nodes/2
 }
 
-// busy are the names that are held, and those that sets may have while they wait for them.
+// busy are the names that are held, and those of a set that waits for one of these: it may have the
+// others already.
 func (w *watcher) busy() map[string]bool {
 	busy := map[string]bool{}
-	for name, n := range w.holders {
-		busy[name] = n > 0
+	isHeld := func(name string) bool { return w.holders[name] > 0 }
+	for name := range w.holders {
+		busy[name] = isHeld(name)
 	}
-	isBusy := func(name string) bool { return busy[name] }
-	for more := true; more; {
-		more = false
-		for a := range w.asking {
-			if !slices.ContainsFunc(a.Names, isBusy) {
-				continue
-			}
+	for a := range w.asking {
+		if slices.ContainsFunc(a.Names, isHeld) {
 			for _, name := range a.Names {
-				more = more || !busy[name]
 				busy[name] = true
 			}
 		}
 	}
 	return busy
-}
-
-func (w *watcher) isHeld(of wait, busy map[string]bool) bool {
-	for slot := 1; slot < of.most; slot++ {
-		if w.holders[history.Slot(of.name, slot)] == 0 {
-			return false
-		}
-	}
-	return busy[of.name]
 }

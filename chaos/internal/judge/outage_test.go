@@ -66,7 +66,7 @@ func TestAnOutageCountsFromWhenAClientAsked(t *testing.T) {
 			520 granted 2.1 a 101 600`, 90, 110},
 	} {
 		v := verdict(t, "0 asked 1.1 a\n10 granted 1.1 a 100 90\n"+c.text)
-		assert.Equal(t, outage("a", c.from, c.took), v.Outages[history.Fenced], c.what)
+		assert.Equal(t, outage("a", c.from, c.took), v.Outage, c.what)
 	}
 }
 
@@ -92,56 +92,22 @@ func TestNodesThatForgotDoNotVoteForAWhile(t *testing.T) {
 		}
 		v, err := judge.History(changed, nil)
 		assert.NoError(t, err)
-		return v.Outages[history.Fenced]
+		return v.Outage
 	}
 	assert.Equal(t, outage("a", 500, 20), until(history.Healed))
 	assert.Equal(t, outage("a", 500, 20), until(history.Began), "new ones do not, either")
 	assert.Equal(t, outage("a", 91, 429), until(history.Calm))
 }
 
-func TestOutagesAreThoseOfTheKindThatIsAskedFor(t *testing.T) {
-	t.Parallel()
-	v := verdict(t, `
-		0   asked   1.1 a
-		10  granted 1.1 a 100 90
-		20  asked   2.1 a shared
-		100 asked   3.1 a plain
-		130 granted 2.1 a 0 200
-		150 asked   4.1 a shared       # while there are readers it is held
-		190 granted 4.1 a 0 200
-		250 granted 3.1 a 0 300`)
-	assert.Equal(t, outage("a", 90, 40), v.Outages[history.Shared])
-	assert.Equal(t, outage("a", 200, 50), v.Outages[history.Plain])
-	assert.Equal(t, outage("a", 0, 10), v.Outages[history.Fenced])
-}
-
-// A set takes one name after the other: those it has are held, though it is not granted.
+// A set takes one name after the other: those that it may have are held, though it is not granted.
 func TestNamesThatASetGathersAreNoOutage(t *testing.T) {
 	t.Parallel()
 	v := verdict(t, `
 		0   asked   1.1 c plain
-		10  granted 1.1 c 0 200
+		5   granted 1.1 c 0 200
 		20  asked   2.1 b+c set        # may have b
-		30  asked   3.1 a+b set        # may have a, if the other has b
-		40  asked   4.1 a plain
-		250 granted 2.1 b+c 0 300
-		310 granted 3.1 a+b 0 400
-		480 granted 4.1 a 0 500`)
-	assert.Equal(t, outage("a", 200, 50), v.Outages[history.Set])
-	assert.Equal(t, outage("a", 400, 80), v.Outages[history.Plain])
-}
-
-func TestANameWithAFreePermitIsAnOutageToWhoAsksForOne(t *testing.T) {
-	t.Parallel()
-	v := verdict(t, `
-		0   asked   1.1 p permit 3
-		0   asked   2.1 p permit 3
-		10  granted 1.1 p 0 300 0
-		10  granted 2.1 p 0 100 1
-		20  asked   3.1 p fenced-permit 2   # knows of two: has to wait
-		20  asked   4.1 p permit 3          # of three
-		50  granted 4.1 p 0 400 2
-		140 granted 3.1 p 7 500 1`)
-	assert.Equal(t, outage("p", 20, 30), v.Outages[history.Permit])
-	assert.Equal(t, outage("p", 100, 40), v.Outages[history.FencedPermit])
+		40  asked   3.1 b plain
+		210 granted 2.1 b+c 0 300
+		330 granted 3.1 b 0 400`)
+	assert.Equal(t, outage("b", 300, 30), v.Outage)
 }

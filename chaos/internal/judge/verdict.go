@@ -28,8 +28,7 @@ type Verdict struct {
 
 	Clients map[string]bool // what programs say they are
 	Notice  time.Duration   // the longest that a holder worked on after another was granted its lock
-
-	Outages map[history.Lock]Outage // the longest, by the kind of lock that was asked for
+	Outage  Outage          // the longest
 }
 
 func (v *Verdict) add(found ...Violation) {
@@ -84,7 +83,7 @@ func (v *Verdict) count(events []history.Event, all []*history.Acquisition) {
 		}
 	}
 	v.countTogether(all)
-	v.Outages = outages(events, all)
+	v.Outage = longestOutage(events, all)
 }
 
 func (v *Verdict) see(what string, is bool) {
