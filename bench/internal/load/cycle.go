@@ -32,7 +32,7 @@ func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	cs.rec = newRecorder(start, load, c.scrub)
 	var schedule *openLoop
 	var stuck int
-	measured, err := c.measure(ctx, cs.rec, func() {
+	measured, err := c.measure(ctx, cs.rec.start, cs.rec.end, func() {
 		stuck = cs.run(ctx, func(ctx context.Context) pace {
 			if load.Rate == 0 {
 				return closedLoop{ctx, cs.rec.end}
@@ -53,17 +53,17 @@ func (c *client) cycleTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	return cs.rec.close(measured, stuck), nil
 }
 
-// measure calls run from the recorder's start to its end, and returns the CPU time and allocations
-// of this process meanwhile.
-func (c *client) measure(ctx context.Context, rec *recorder, run func()) (metered, error) {
+// measure calls run at start, and returns the CPU time and allocations of this process from then to
+// end.
+func (c *client) measure(ctx context.Context, start, end time.Time, run func()) (metered, error) {
 	meter := c.meter()
-	if err := meter.start(ctx, rec.start); err != nil {
+	if err := meter.start(ctx, start); err != nil {
 		return metered{}, err
 	}
 	var measured metered
 	stopped := make(chan error, 1)
 	go func() {
-		waitUntil(ctx, rec.end)
+		waitUntil(ctx, end)
 		var err error
 		measured, err = meter.stop()
 		stopped <- err
@@ -137,7 +137,7 @@ func (c *caller) cycle(from time.Time) {
 	c.rec.acquired(acquired, acquired.Sub(from))
 
 	if c.holdFor > 0 {
-		c.keep(lock)
+		c.keep()
 	}
 	if c.names.shared {
 		until := lock.Until()
@@ -163,13 +163,12 @@ func (c *caller) acquire(name string) (subject.Lock, error) {
 // at it. They are not counted.
 const timeoutAllocs = 4
 
-// keep keeps the lock for as long as it should be held, or until it is lost, which its release says.
-func (c *caller) keep(lock subject.Lock) {
+// keep waits for as long as the lock should be held. If it is lost meanwhile, its release says so.
+func (c *caller) keep() {
 	c.timer.Reset(c.holdFor)
 	defer c.timer.Stop()
 	select {
 	case <-c.timer.C:
-	case <-lock.Lost():
 	case <-c.asking.Done():
 	}
 }

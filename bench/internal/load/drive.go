@@ -43,7 +43,7 @@ func (c *client) driveTrial(ctx context.Context, spec subject.Spec, cfg subject.
 	}
 	rec := newRecorder(start, c.job.Load, c.scrub)
 	d.rec.Store(rec)
-	measured, err := c.measure(ctx, rec, func() {
+	measured, err := c.measure(ctx, rec.start, rec.end, func() {
 		waitUntil(ctx, rec.end)
 		stop()
 		call.wait(running, stop)

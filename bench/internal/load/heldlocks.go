@@ -31,21 +31,8 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 	if err != nil {
 		return message{}, err
 	}
-	meter := c.meter()
-	if err := meter.start(ctx, start); err != nil {
-		return message{}, err
-	}
-	until := start.Add(load.Duration)
-	for part, now := 0, start; now.Before(until) && ctx.Err() == nil; now = time.Now() {
-		waitUntil(ctx, now.Add(min(lookEvery, until.Sub(now))))
-		h.countLosses(part, lookParts)
-		part = (part + 1) % lookParts
-	}
-	h.countLosses(0, 1)
-	measured, err := meter.stop()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
+	end := start.Add(load.Duration)
+	measured, err := c.measure(ctx, start, end, func() { waitUntil(ctx, end) })
 	if err != nil {
 		return message{}, err
 	}
@@ -59,7 +46,6 @@ func (c *client) holdTrial(ctx context.Context, spec subject.Spec, cfg subject.C
 type heldLocks struct {
 	names   []string
 	locks   []subject.Lock // nil: not acquired
-	lost    []bool
 	workers int
 	scrub   endpoint.Scrubber
 
@@ -69,9 +55,8 @@ type heldLocks struct {
 }
 
 func newHeldLocks(names []string, workers int, scrub endpoint.Scrubber) *heldLocks {
-	h := &heldLocks{names: names, locks: make([]subject.Lock, len(names)), lost: make([]bool, len(names)), workers: workers, scrub: scrub}
+	h := &heldLocks{names: names, locks: make([]subject.Lock, len(names)), workers: workers, scrub: scrub}
 	h.trial = record.Trial{Held: &record.HeldLocks{Wanted: len(names)}, Outcomes: map[string]int64{}, Errors: map[string]int64{}}
-	h.trial.Acquire.Merge(record.Coarse())
 	return h
 }
 
@@ -97,45 +82,20 @@ func (h *heldLocks) acquire(ctx context.Context, client subject.Client) {
 	ctx, cancel := context.WithTimeout(ctx, h.limit())
 	defer cancel()
 	h.each(ctx, func() {}, func(i int) {
-		began := time.Now()
 		lock, err := client.Acquire(ctx, h.names[i])
-		took := time.Since(began)
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if err != nil {
 			h.failed(err)
 			return
 		}
-		h.trial.Acquire.Add(took)
 		h.locks[i] = lock
 		h.trial.Held.Acquired++
 	})
 }
 
-// lookParts is in how many parts the locks are looked at while they are held, one part each
-// lookEvery: to look at a million of them each time took a fifth of the client's CPU time.
-const (
-	lookParts = 16
-	lookEvery = 500 * time.Millisecond
-)
-
-// countLosses counts the lost ones among every so many locks, from first on. A lock is lost if Until
-// is zero, or has passed where the library has no other way to tell; a lapse of such a library that a
-// late renewal ends between two looks is not seen.
-func (h *heldLocks) countLosses(first, every int) {
-	for i := first; i < len(h.locks); i += every {
-		lock := h.locks[i]
-		if lock == nil || h.lost[i] {
-			continue
-		}
-		until := lock.Until()
-		if h.lost[i] = until.IsZero() || time.Now().After(until) && lock.Lost() == nil; h.lost[i] {
-			h.trial.Held.Lost++
-		}
-	}
-}
-
-// release gives all back.
+// release gives all back, and counts those that were lost. A lock is lost if Until is zero, which it
+// stays.
 func (h *heldLocks) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), h.limit())
 	defer cancel()
@@ -143,14 +103,15 @@ func (h *heldLocks) release() {
 		if h.locks[i] == nil {
 			return
 		}
+		lost := h.locks[i].Until().IsZero()
 		err := h.locks[i].Release(ctx)
-		if h.lost[i] {
-			err = errors.New("lost")
-		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		switch {
 		case h.closed:
+		case lost:
+			h.trial.Held.Lost++
+			h.failed(errors.New("lost"))
 		case err != nil:
 			h.failed(err)
 		default:

@@ -39,8 +39,6 @@ func (f *fake) Release(ctx context.Context) error {
 
 func (f *fake) Close() error { return nil }
 
-func (f *fake) Lost() <-chan struct{} { return f.lost }
-
 func (f *fake) Until() time.Time {
 	select {
 	case <-f.lost:

@@ -65,4 +65,3 @@ type bsmLock struct {
 
 func (l *bsmLock) Release(ctx context.Context) error { return l.lock.Release(ctx) }
 func (l *bsmLock) Until() time.Time                  { return l.until }
-func (*bsmLock) Lost() <-chan struct{}               { return nil }

@@ -152,8 +152,7 @@ type holdLock struct {
 	until time.Time
 }
 
-func (l *holdLock) Until() time.Time    { return l.until }
-func (*holdLock) Lost() <-chan struct{} { return nil }
+func (l *holdLock) Until() time.Time { return l.until }
 
 func (l *holdLock) Release(context.Context) error {
 	l.in.Close()
@@ -297,8 +296,7 @@ type servedLock struct {
 	until  time.Time
 }
 
-func (l *servedLock) Until() time.Time    { return l.until }
-func (*servedLock) Lost() <-chan struct{} { return nil }
+func (l *servedLock) Until() time.Time { return l.until }
 
 func (l *servedLock) Release(ctx context.Context) error {
 	_, err := l.conn.ask(ctx, "DELETE /v1/locks/"+l.id, "")

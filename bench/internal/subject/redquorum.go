@@ -93,6 +93,5 @@ type redquorumLock struct{ lock *redlock.Lock }
 func (l redquorumLock) Release(ctx context.Context) error { return l.lock.Release(ctx) }
 
 // Permit is which of several holders of a name the lock is.
-func (l redquorumLock) Permit() int           { return l.lock.Permit() }
-func (l redquorumLock) Until() time.Time      { return l.lock.Until() }
-func (l redquorumLock) Lost() <-chan struct{} { return l.lock.Context().Done() }
+func (l redquorumLock) Permit() int      { return l.lock.Permit() }
+func (l redquorumLock) Until() time.Time { return l.lock.Until() }

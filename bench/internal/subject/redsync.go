@@ -90,8 +90,7 @@ func (l redsyncLock) Release(ctx context.Context) error {
 	return err
 }
 
-func (l redsyncLock) Until() time.Time    { return l.mutex.Until() }
-func (redsyncLock) Lost() <-chan struct{} { return nil }
+func (l redsyncLock) Until() time.Time { return l.mutex.Until() }
 
 const redigoNote = "Pooled connections, enough idle ones that none is dialled anew under load. " +
 	"redigo has no timeouts by default, so that a hung server would block it for good: here connecting, reading and writing end after 500 ms, or a quarter of the TTL."

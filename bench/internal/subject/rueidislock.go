@@ -117,5 +117,3 @@ func (l *rueidislockLock) Until() time.Time {
 	}
 	return now
 }
-
-func (l *rueidislockLock) Lost() <-chan struct{} { return l.held.Done() }

@@ -58,12 +58,8 @@ type Lock interface {
 	Release(ctx context.Context) error
 
 	// Until is to when the library says, at the moment of the call, that the lock is valid; zero if
-	// it knows that it is not.
+	// it knows that the lock was lost.
 	Until() time.Time
-
-	// Lost is closed when the library tells of the loss, and may be closed by Release. Nil: the
-	// library does not tell.
-	Lost() <-chan struct{}
 }
 
 // Driven is where Drive reports to. It must be safe for concurrent use.
