@@ -5,10 +5,8 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -17,8 +15,6 @@ import (
 	tr "github.com/stretchr/testify/require"
 
 	"github.com/redquorum/redquorum/internal/fleet"
-	"github.com/redquorum/redquorum/internal/need"
-	"github.com/redquorum/redquorum/internal/readme"
 )
 
 // A candidate is a run of "redlock serve --office", and the program beside it.
@@ -79,36 +75,4 @@ func TestServeCampaigns(t *testing.T) {
 	assert.Positive(t, said.ValidFor)
 	b.signal(t, syscall.SIGTERM)
 	assert.Zero(t, b.code(t), b.stderr.String())
-}
-
-// TestThePageOfKubernetes: what docs/KUBERNETES.md has the program ask is answered as it says, and what it
-// makes in the cluster is that of the manifest.
-func TestThePageOfKubernetes(t *testing.T) {
-	t.Parallel()
-	need.Program(t, "curl")
-	a := campaign(t, startFleet(t, fleet.Embedded, 3), "10.1.2.3")
-	eventually(t, "it leads", func() bool { return a.probe("/leader") == http.StatusOK })
-	text, err := os.ReadFile(manifest)
-	tr.NoError(t, err)
-	asked := 0
-	for _, c := range readme.Commands(t) {
-		if c.Document != "docs/KUBERNETES.md" || !strings.HasPrefix(c.Text, "kubectl ") || isOfServers(c) {
-			continue
-		}
-		_, line, isExec := strings.Cut(c.Text, "kubectl exec deploy/billing -c billing -- curl ")
-		secret, isSecret := strings.CutPrefix(c.Text, "kubectl create secret generic ")
-		switch {
-		case isExec:
-			asked++
-			code, said := inShell(t, t.TempDir(), "curl --fail "+strings.ReplaceAll(line, "/run/redlock/redlock.sock", strings.TrimPrefix(a.address, "unix:")))
-			assert.Zero(t, code, c.Place())
-			assert.Regexp(t, `^\{"leader":true,"id":"10\.1\.2\.3","token":\d+,"valid_for_ms":\d+\}\n$`, said, c.Place())
-		case isSecret:
-			assert.Equal(t, `redlock --from-literal=nodes="$REDLOCK_NODES"`, secret)
-			assert.Contains(t, string(text), "secretKeyRef: {name: redlock, key: nodes}")
-		default:
-			assert.Equal(t, "kubectl apply -f "+strings.TrimPrefix(manifest, "../../"), c.Text)
-		}
-	}
-	assert.Equal(t, 2, asked)
 }

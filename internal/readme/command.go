@@ -23,7 +23,7 @@ type Command struct {
 // them out.
 var RunElsewhere = map[string]string{
 	"docs/OPERATING.md":  "integration/operating_test.go",
-	"docs/KUBERNETES.md": "cmd/redlock/office_unix_test.go",
+	"docs/KUBERNETES.md": "cmd/redlock/kubernetes_unix_test.go",
 }
 
 // Place is where the command stands, for messages.
