@@ -35,6 +35,7 @@ func TestDemoOnGivenServersLeavesThemAlone(t *testing.T) {
 	assert.Equal(t, 4, strings.Count(out, "skipped:"))
 	assert.Contains(t, out, "3 of 7 scenes happened as shown")
 	assert.NotContains(t, out, "All of it")
+	refuses(t, exitNoQuorum, "all servers of --node must answer: ", "demo", "--node", "redis://127.0.0.1:1")
 }
 
 func TestDemoReportsOutputThatCannotBeWritten(t *testing.T) {

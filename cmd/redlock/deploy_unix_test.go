@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/readme"
 )
 
@@ -87,16 +86,4 @@ func TestUnitsOfSystemd(t *testing.T) {
 	for _, complaint := range []string{"Unknown key", "Failed to parse", "ignoring", "Unknown section"} {
 		assert.NotContains(t, string(out), complaint)
 	}
-}
-
-// TestUnitsRun: what the unit runs is a server, in the environment that its file is for.
-func TestUnitsRun(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, fleet.Embedded, 3)
-	_, service := unit(t, "redlock.service")
-	p := command(t, f.URLs(), strings.Fields(service["Service.ExecStart"][0])[1:]...)
-	p.Env = append(p.Env, "REDLOCK_LISTEN=unix:"+filepath.Join(t.TempDir(), "s"))
-	s := (&served{process: p, t: t}).start()
-	s.ask("DELETE", "/v1/locks/"+s.take("a").Lease, "")
-	assert.Zero(t, s.stop())
 }

@@ -57,15 +57,6 @@ func parses(args []string) error {
 	return c.ParseFlags(args)
 }
 
-func TestFlagsOfDocumentsAreRefusedIfThereAreNone(t *testing.T) {
-	for _, line := range []string{"run --no-wait a -- b", "help config", "completion bash", "status nightly --watch", "demo --node process"} {
-		assert.NoError(t, parses(strings.Fields(line)), line)
-	}
-	for _, line := range []string{"run --nowait a -- b", "dance", "hold --once-per 5m a", "doctor --watch"} {
-		assert.Error(t, parses(strings.Fields(line)), line)
-	}
-}
-
 // otherwise has the command lines that TestCommandsOfDocumentsRun does not run, and where they are.
 var otherwise = map[string]string{
 	"redlock nodes &":                              "takes ports that this machine may need; TestSignalsEndTheTools runs it on others",

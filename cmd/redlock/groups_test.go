@@ -89,16 +89,6 @@ func sets(all []serverSet) string {
 	return "[" + strings.Join(texts, " ") + "]"
 }
 
-// TestWhatIsWrongWithAGroupsServerIsSaidByEachCommand: see wrongInputs for the rest.
-func TestWhatIsWrongWithAGroupsServerIsSaidByEachCommand(t *testing.T) {
-	for _, command := range []string{"status", "doctor", "release x --value 12345678", "run x -- true"} {
-		args := append([]string{strings.Fields(command)[0], "--group", "a=redis://b", "--group", "b=redis://:hunter2@host:99999"}, strings.Fields(command)[1:]...)
-		errs := refuses(t, exitUsage, "redlock: --group: group b: server 1: ", args...)
-		assert.NotContains(t, errs, "hunter2")
-	}
-	refuses(t, exitUsage, "redlock reset --node URL,URL,URL, for group b with --prefix x:y; nothing was changed", "reset", "--yes", "--prefix", "x:", "--group-prefix", "b=y", "--group", "a=redis://a,b=redis://b")
-}
-
 // A groupFleet has the servers of some groups.
 type groupFleet map[string]fleet.Fleet
 

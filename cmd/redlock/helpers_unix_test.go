@@ -3,14 +3,10 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,7 +28,7 @@ func five(t *testing.T) fleet.Fleet {
 }
 
 func init() {
-	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "append": appendToFile, "deaf": deaf, "brief": briefly, "listen": listen, "leave": leave}
+	roles = map[string]func() int{"hold": holdOracle, "spin": spin, "deaf": deaf, "brief": briefly, "listen": listen, "leave": leave}
 }
 
 // oracle takes a lock of the operating system's. It is held while the process lives and free when it
@@ -135,44 +131,4 @@ func briefly() int {
 	untilDeath = f
 	fmt.Println("held")
 	return 0
-}
-
-// appendToFile adds a line to a file by reading all and writing all, so that two at the same time lose
-// a line.
-func appendToFile() int {
-	path := os.Getenv("REDLOCK_TEST_FILE")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 1
-	}
-	lines := 0
-	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		lines++
-	}
-	text = fmt.Appendf(text, "%d %s\n", lines, os.Getenv("REDLOCK_FENCE"))
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		return 1
-	}
-	return 0
-}
-
-// readLines returns what appendToFile has written: line numbers and tokens.
-func readLines(path string) (numbers, tokens []int64, err error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	for line := range strings.Lines(string(text)) {
-		number, token, _ := strings.Cut(strings.TrimSpace(line), " ")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			return nil, nil, err
-		}
-		f, err := strconv.ParseInt(token, 10, 64)
-		if err != nil {
-			return nil, nil, err
-		}
-		numbers, tokens = append(numbers, n), append(tokens, f)
-	}
-	return numbers, tokens, nil
 }

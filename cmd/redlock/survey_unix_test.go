@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,8 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -122,45 +119,6 @@ func TestThePageShowsWhatServersHold(t *testing.T) {
 		tickets = slices.Clone(ids)
 	}
 	assert.Equal(t, http.StatusForbidden, v.told("POST", "/v1/survey/release", `{"name":"stuck","confirm":"stuck"}`, nil))
-}
-
-// TestThePageCountsWhoWaits: clients of its own process, whoever holds the lock, and those of others, each
-// once.
-func TestThePageCountsWhoWaits(t *testing.T) {
-	t.Parallel()
-	f := five(t)
-	v := serveView(t, f, "--ui")
-	hold(t, f, "theirs")
-	tr.Equal(t, http.StatusCreated, v.told("POST", "/v1/locks", `{"name":"ours","ttl_ms":600000}`, nil))
-	ctx, leave := context.WithCancel(t.Context())
-	var waiting sync.WaitGroup
-	defer waiting.Wait()
-	defer leave()
-	for _, name := range []string{"ours", "theirs"} {
-		for range 2 {
-			waiting.Go(func() {
-				body := strings.NewReader(`{"name":"` + name + `","wait_ms":600000}`)
-				r, err := http.NewRequestWithContext(ctx, "POST", "http://redlock/v1/locks", body)
-				assert.NoError(t, err)
-				r.Header.Set("Content-Type", "application/json")
-				if answer, err := v.client.Do(r); err == nil {
-					answer.Body.Close()
-				}
-			})
-		}
-	}
-	counts := func(ours, theirs int) func() bool {
-		return func() bool {
-			locks, _ := v.look()
-			return locks["ours"].Waiting == ours && locks["theirs"].Waiting == theirs && locks["theirs"].Waiters.Count == theirs-1
-		}
-	}
-	eventually(t, "two clients wait for each lock, of whom one has a ticket", counts(2, 2))
-	other := client(t, f)
-	for _, name := range []string{"ours", "theirs"} {
-		waiting.Go(func() { other.Acquire(ctx, name) })
-	}
-	eventually(t, "one of another process waits, too", counts(3, 3))
 }
 
 func TestAReleaseFromThePage(t *testing.T) {

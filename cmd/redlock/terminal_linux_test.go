@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	tr "github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"github.com/redquorum/redquorum/internal/fleet"
 )
 
 // newTerminal returns a terminal and the other end of it, where a person would type.
@@ -131,40 +128,24 @@ const (
 	ctrlZ = "\x1a"
 )
 
-func TestResetAsksOnATerminal(t *testing.T) {
+func TestWhatDeletesAsksAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	f := five(t)
-	for answer, want := range map[string]string{"no\n": "not confirmed", "yes\n": "5 of 5 servers have a new record"} {
-		s := atTerminal(t, command(t, f.URLs(), "reset", "--dial-timeout", "10s").Cmd)
-		s.shows(t, "Type yes to start anew: ")
-		s.types(t, answer)
-		s.shows(t, want)
-	}
-}
-
-func TestReleaseByForceAsksAtTheTerminal(t *testing.T) {
-	t.Parallel()
-	f := startFleet(t, fleet.Embedded, 3)
-	for _, typed := range []string{"no\n", "job\n"} {
-		put(t, f.URLs()[:3], "job", "v")
-		terminal, person := newTerminal(t)
-		_, err := person.WriteString(typed) // is there to be read when it is asked for
-		tr.NoError(t, err)
-		root := newRoot()
-		root.SetArgs(on(f, "release", "job", "--force"))
-		var out, errs bytes.Buffer
-		root.SetIn(terminal)
-		root.SetOut(&out)
-		root.SetErr(&errs)
-		err = root.ExecuteContext(t.Context())
-		assert.Contains(t, out.String(), "VALUE", "it is shown what goes")
-		assert.Contains(t, errs.String(), "Type the name (job)")
-		if typed == "job\n" {
-			assert.NoError(t, err)
-			assert.Empty(t, has(t, f.URLs()[0], "job"))
-		} else {
-			assert.ErrorContains(t, err, "not confirmed")
-			assert.Equal(t, "v", has(t, f.URLs()[0], "job"))
+	put(t, f.URLs(), "job", "v")
+	for _, test := range []struct{ command, asks, answer, says string }{
+		{"reset", "Type yes to start anew: ", "no", "not confirmed"},
+		{"reset", "Type yes to start anew: ", "yes", "5 of 5 servers have a new record"},
+		{"release job --force", "Type the name (job) to delete it: ", "yes", "not confirmed"},
+		{"release job --force", "Type the name (job) to delete it: ", "job", "deleted on 5 of 5 servers"},
+	} {
+		assert.NotEmpty(t, has(t, f.URLs()[0], "job"))
+		s := atTerminal(t, command(t, f.URLs(), append(strings.Fields(test.command), "--dial-timeout", "10s")...).Cmd)
+		if test.command != "reset" {
+			s.shows(t, "VALUE")
 		}
+		s.shows(t, test.asks)
+		s.types(t, test.answer+"\n")
+		s.shows(t, test.says)
 	}
+	assert.Empty(t, has(t, f.URLs()[0], "job"))
 }
