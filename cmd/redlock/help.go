@@ -43,6 +43,9 @@ Flags for groups of servers (see "redlock help config"):
 See "{{.Root.Name}} help{{if .HasParent}} {{.Name}}{{end}} COMMAND{{if .HasHelpSubCommands}}" or "{{.Root.Name}} help TOPIC{{end}}" for more.{{end}}
 `
 
+// It is cobra's, for all commands of the process.
+func init() { cobra.AddTemplateFunc("flagsOf", flagsOf) }
+
 // flagsOf describes the flags of a command that are about groups of servers, or its others.
 func flagsOf(c *cobra.Command, aboutGroups bool) string {
 	some := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)

@@ -131,7 +131,6 @@ groups if they are many; see "redlock help config".`,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 	}
-	cobra.AddTemplateFunc("flagsOf", flagsOf)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetGlobalNormalizationFunc(bothSpellings)
 	root.SuggestionsMinimumDistance = 2

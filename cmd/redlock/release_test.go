@@ -155,7 +155,7 @@ func TestReleaseByForceDoesNotCountTheSilentAsFree(t *testing.T) {
 	for i := range 2 {
 		tr.NoError(t, f.Pause(t.Context(), i))
 	}
-	refuses(t, exitNoQuorum, "deleted on 1 of 3", on(f, "release", "job", "--force", "--yes", "--dial-timeout", "100ms")...)
+	refuses(t, exitNoQuorum, "deleted on 1 of 3", on(f, "release", "job", "--force", "--yes", "--dial-timeout", "1s")...)
 }
 
 // TestReleaseFreesAPermit, by the value that status shows, and leaves the others.
