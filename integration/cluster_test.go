@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/fleet"
 	"github.com/redquorum/redquorum/internal/need"
 	"github.com/redquorum/redquorum/once"
@@ -112,18 +111,5 @@ func TestEveryKindOfLockOnAClusterOfOneShard(t *testing.T) {
 			require.NoError(t, err)
 		}
 		assert.Equal(t, 1, ran)
-	})
-	t.Run("election", func(t *testing.T) {
-		t.Parallel()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		led := false
-		err := election.New(l, "office").Run(ctx, "me", func(context.Context, election.Term) error {
-			led = true
-			cancel()
-			return nil
-		})
-		assert.NoError(t, err)
-		assert.True(t, led)
 	})
 }

@@ -17,44 +17,6 @@ import (
 	"github.com/redquorum/redquorum/redlock"
 )
 
-// TestNothingIsLostWhenPasswordsEnd: each second all servers get another password, and end all
-// connections that began with the one before. Locks are held, handed over and waited for meanwhile.
-func TestNothingIsLostWhenPasswordsEnd(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fleet.Options{Nodes: 3, Volatile: true})
-	var version atomic.Int64
-	password := func() string { return fmt.Sprint("secret", version.Load()) }
-	change := func() {
-		version.Add(1)
-		for _, url := range r.URLs() {
-			c, err := redis.DialURL(url)
-			require.NoError(t, err)
-			permitAll(t, c, "app", password())
-			_, err = c.Do("CLIENT", "KILL", "USER", "app")
-			require.NoError(t, err)
-			c.Close()
-		}
-	}
-	change()
-	var asked atomic.Int64
-	locker := func() *redlock.Locker {
-		nodes, err := pool.OpenWith(r.URLs(), pool.Credentials(func(_ context.Context, server string) (string, string, error) {
-			asked.Add(1)
-			assert.Contains(t, strings.Join(r.URLs(), " "), server)
-			return "app", password(), nil
-		}))
-		require.NoError(t, err)
-		return newLocker(t, nodes, redlock.TTL(4*time.Second), redlock.NodeTimeout(time.Second))
-	}
-	finish := useLocks(t, locker(), locker())
-	for range 5 {
-		time.Sleep(time.Second)
-		change()
-	}
-	finish()
-	assert.Greater(t, asked.Load(), int64(2*3*5), "each new connection has asked")
-}
-
 // permitAll gives a user, who may do all, a password in place of those before.
 func permitAll(t *testing.T, c redis.Conn, name, password string) {
 	t.Helper()

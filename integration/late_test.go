@@ -88,7 +88,7 @@ func (s *staller) settle(t *testing.T) {
 
 func TestASetThatAHungNodeRunsLateIsReleased(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		for n := range 20 {
+		for n := range nodes {
 			s := newStaller(t, r, n%nodes)
 			r.fail(t, paused, s.node)
 			s.lose(t, n, func() {})
@@ -120,7 +120,7 @@ func TestASetThatALostConnectionDeliversLateIsReleased(t *testing.T) {
 // after its release unless the server is told to close the old connection first.
 func TestASetThatArrivesAfterItsReleaseIsNotRun(t *testing.T) {
 	onEveryKind(t, func(t *testing.T, r *rig) {
-		for n := range 20 {
+		for n := range nodes {
 			i := n % nodes
 			var isHeld atomic.Bool
 			former := relayed(t, r.addr(i)) // the way of all connections until it is held: a busy machine loses some

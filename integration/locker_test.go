@@ -135,14 +135,6 @@ func blamed(t *testing.T, err error) (names []string) {
 	return names
 }
 
-// remaining returns how long the lock may be held yet, according to the refusal.
-func remaining(t *testing.T, err error) time.Duration {
-	t.Helper()
-	var failure *redlock.QuorumError
-	require.ErrorAs(t, err, &failure)
-	return failure.Remaining
-}
-
 // wantOnly checks that an error matches one of the kinds and none of the others.
 func wantOnly(t *testing.T, want, err error) {
 	t.Helper()

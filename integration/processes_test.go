@@ -33,7 +33,7 @@ func TestAProgramThatEndsAfterCloseLeavesNoKey(t *testing.T) {
 		for i := range 3 {
 			r.setMany(t, i, 1, func(int) string { return "held" })
 		}
-		for n := range 20 {
+		for n := range 5 {
 			text, err := json.Marshal(leaver{r.URLs(), "held", n})
 			require.NoError(t, err)
 			exe, err := os.Executable()
