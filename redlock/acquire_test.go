@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,10 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
 	"github.com/redquorum/redquorum/redlock"
 )
 
@@ -44,32 +41,11 @@ func TestAcquireAsksAllNodesAtOnce(t *testing.T) {
 	})
 }
 
-// TestAcquireCountsValidityFromTheStart: the time that the votes took is used
-// up, and so is the drift allowance.
-func TestAcquireCountsValidityFromTheStart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const slow = 70 * time.Millisecond
-		_, l := puppets(t, 3, func(i int, _ protocol.Op, _ int) answer {
-			return answer{outcome: protocol.Granted, after: time.Duration(i) * slow}
-		}, redlock.TTL(ttl))
-		lock := take(t, l, "x")
-		want := ttl - redlock.Drift(ttl) - slow
-		assert.Equal(t, want, lock.Remaining())
-		assert.True(t, lock.Valid())
-		assert.Equal(t, time.Now().Add(want), lock.Until())
-	})
-}
-
-// TestAcquireRechecksValidityOnReturn: votes that came in time are worth nothing to a process that
-// was paused, or a machine that slept, before it could look at them.
+// TestAcquireRechecksValidityOnReturn: votes that came in time are worth nothing to a process that was paused before it
+// could look at them.
 func TestAcquireRechecksValidityOnReturn(t *testing.T) {
 	t.Parallel()
-	for pause, valid := range map[time.Duration]bool{
-		ttl - redlock.Drift(ttl) - rtt - 1: true,
-		ttl - redlock.Drift(ttl) - rtt:     false,
-		time.Hour:                          false,
-	} {
+	for pause, valid := range map[time.Duration]bool{validity - 1: true, validity: false} {
 		simulateCase(t, pause.String(), 5, func(t *testing.T, w *sim.World) {
 			l, c := open(t, w, redlock.TTL(ttl))
 			time.AfterFunc(leg, c.Pause)
@@ -81,42 +57,7 @@ func TestAcquireRechecksValidityOnReturn(t *testing.T) {
 				return
 			}
 			assert.Nil(t, lock)
-			assert.ErrorIs(t, err, redlock.ErrNoQuorum)
 			assert.ErrorContains(t, err, "the votes came too late")
-			time.Sleep(rtt)
-			assert.Zero(t, holding(w, "x"), "what is worth nothing is given back")
-		})
-	}
-	t.Run("a machine that slept", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			c := clock.NewFake(1)
-			_, l := puppets(t, 3, func(i int, op protocol.Op, _ int) answer {
-				if i == 1 && op == protocol.OpAcquire {
-					c.Step(ttl) // after the first byte was queued
-				}
-				return grants
-			}, redlock.TTL(ttl), timetest.Clock(c))
-			assert.ErrorIs(t, errOf(l.TryAcquire(t.Context(), "x")), redlock.ErrNoQuorum)
-		})
-	})
-}
-
-// TestAcquireGivesBackDespiteAnEndedContext: the caller's context bounds the
-// waiting and never the cleaning up.
-func TestAcquireGivesBackDespiteAnEndedContext(t *testing.T) {
-	for _, at := range []time.Duration{1, leg, leg + 1, rtt - 1} {
-		simulateCase(t, "cancelled after "+at.String(), 5, func(t *testing.T, w *sim.World) {
-			l, _ := open(t, w)
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(at, cancel)
-			var err error
-			assert.Equal(t, at, took(func() { _, err = l.TryAcquire(ctx, "x") }), "nobody waits for the cleaning up")
-			assert.ErrorIs(t, err, context.Canceled)
-			time.Sleep(leg + 1)
-			assert.Zero(t, holding(w, "x"))
-			time.Sleep(rtt)
-			assert.Zero(t, holding(w, "x"), "no SET came behind the release")
 		})
 	}
 }
@@ -145,25 +86,6 @@ func TestAcquiredLockOutlivesItsContext(t *testing.T) {
 		assert.NoError(t, lock.Context().Err())
 		assert.True(t, lock.Valid())
 		assert.Equal(t, "value", lock.Context().Value(key{}), "but its values are the caller's")
-	})
-}
-
-// TestLocalContendersDoNotSplitTheNodes: of many goroutines of one process that ask for one name at the same moment
-// exactly one gets it. Without an order each could get some of the nodes, and none a quorum.
-func TestLocalContendersDoNotSplitTheNodes(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := on(t, w, func(nodes []protocol.Node) {
-			for i := range nodes {
-				nodes[i] = yielding{nodes[i]}
-			}
-		})
-		for range 30 {
-			winner := oneOf(t, slices.Repeat([]*redlock.Locker{l}, 30), func(l *redlock.Locker) (*redlock.Lock, error) {
-				return l.TryAcquire(t.Context(), "x")
-			})
-			assert.Equal(t, 5, winner.Votes())
-			require.NoError(t, winner.Release(t.Context()))
-		}
 	})
 }
 

@@ -109,29 +109,6 @@ func TestAnAdoptedLockIsLikeAnyOther(t *testing.T) {
 	})
 }
 
-// TestALossOfAnAdoptedLockIsTold, and it ends at its deadline or its MaxHold.
-func TestALossOfAnAdoptedLockIsTold(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		k := adopt(t, l, "x", abandoned(t, w, "x"))
-		time.Sleep(watchedAt)
-		onAll(w, func(s *sim.Server) { s.Del("x") })
-		assert.LessOrEqual(t, took(func() { <-k.Context().Done() }), leg+rtt)
-		isOnly(t, context.Cause(k.Context()), redlock.ErrLost)
-
-		k = adopt(t, l, "z", abandoned(t, w, "z"), redlock.MaxHold(ttl/2))
-		assert.Equal(t, ttl/2, took(func() { <-k.Context().Done() }))
-		time.Sleep(rtt)
-		assert.Zero(t, holding(w, "z"))
-
-		k = adopt(t, l, "y", abandoned(t, w, "y"))
-		until := time.Now().Add(k.Remaining())
-		onAll(w, (*sim.Server).Vanish)
-		<-k.Context().Done()
-		assert.Equal(t, until, time.Now(), "without a quorum it ends at its deadline")
-	})
-}
-
 // TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor: a node that could not be reached has it of its holder.
 func TestAnAdoptedLockIsReleasedWhereItWasNotAskedFor(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {

@@ -100,40 +100,30 @@ func TestAQuorumErrorNamesTheSilent(t *testing.T) {
 	})
 }
 
-// TestAQuorumErrorRoundsWhatIsAHint: a holder's TTL is told to the nanosecond by no node.
-func TestAQuorumErrorRoundsWhatIsAHint(t *testing.T) {
+// TestTheTextOfAQuorumError rounds what is a hint, tells the excluded from the failed, and names nodes together that say
+// the same.
+func TestTheTextOfAQuorumError(t *testing.T) {
 	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		10102211990 * time.Nanosecond: "free in 10.1s unless", 7123456789 * time.Nanosecond: "free in 7.123s unless", 300 * time.Millisecond: "free in 300ms unless",
+	isNew := func(left time.Duration) error { return &protocol.QuarantineError{Reason: "it is new", Left: left} }
+	eof := errors.New("EOF")
+	for want, c := range map[string]struct {
+		remaining time.Duration
+		causes    []error
+	}{
+		"free in 10.1s unless":  {10102211990, nil},
+		"free in 7.123s unless": {7123456789, nil},
+		"free in 300ms unless":  {300 * time.Millisecond, nil},
+		"(0 of 5 granted, 3 without a vote, 1 failed, 1 not heard of; 3 needed)": {0, []error{redlock.ErrSettings, redlock.ErrSameServer, isNew(0), eof}},
+		"needed): n0, n2: in quarantine for another 8.967s: it is new; n1, n3: EOF; n4: says no": {
+			0, []error{isNew(8960 * time.Millisecond), eof, isNew(8967 * time.Millisecond), eof, errors.New("says no")},
+		},
 	} {
-		err := &redlock.QuorumError{Op: "acquire", Name: "x", Nodes: 5, Quorum: 3, Err: redlock.ErrHeld, Remaining: d}
+		err := &redlock.QuorumError{Op: "acquire", Name: "x", Nodes: 5, Quorum: 3, Err: redlock.ErrHeld, Remaining: c.remaining}
+		for node, cause := range c.causes {
+			err.Causes = multierror.Append(err.Causes, &redlock.NodeError{Node: fmt.Sprint("n", node), Err: cause, After: time.Duration(node) * time.Millisecond})
+		}
 		assert.ErrorContains(t, err, want)
 	}
-}
-
-// TestAQuorumErrorTellsTheExcluded from the failed.
-func TestAQuorumErrorTellsTheExcluded(t *testing.T) {
-	t.Parallel()
-	var causes *multierror.Error
-	for _, cause := range []error{redlock.ErrSettings, redlock.ErrSameServer, &protocol.QuarantineError{Reason: "it is new"}, errors.New("EOF")} {
-		causes = multierror.Append(causes, &redlock.NodeError{Node: "a", Err: cause})
-	}
-	err := &redlock.QuorumError{Op: "acquire", Name: "x", Votes: 1, Nodes: 5, Quorum: 3, Err: redlock.ErrNoQuorum, Causes: causes}
-	assert.ErrorContains(t, err, "(1 of 5 granted, 3 without a vote, 1 failed; 3 needed)")
-}
-
-// TestAQuorumErrorNamesNodesTogether that say the same: three lines that differ in a time are one.
-func TestAQuorumErrorNamesNodesTogether(t *testing.T) {
-	t.Parallel()
-	var causes *multierror.Error
-	for node, cause := range []error{
-		&protocol.QuarantineError{Reason: "it is new", Left: 8960 * time.Millisecond}, errors.New("EOF"),
-		&protocol.QuarantineError{Reason: "it is new", Left: 8967 * time.Millisecond}, errors.New("EOF"), errors.New("says no"),
-	} {
-		causes = multierror.Append(causes, &redlock.NodeError{Node: fmt.Sprint("n", node), Err: cause, After: time.Duration(node) * time.Millisecond})
-	}
-	err := &redlock.QuorumError{Op: "acquire", Name: "x", Nodes: 5, Quorum: 3, Err: redlock.ErrNoQuorum, Causes: causes}
-	assert.ErrorContains(t, err, "needed): n0, n2: in quarantine for another 8.967s: it is new; n1, n3: EOF; n4: says no")
 }
 
 // kinds are all that a failure can be. No error may be two of them.

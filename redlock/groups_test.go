@@ -117,29 +117,6 @@ func TestANameIsInOneGroup(t *testing.T) {
 	})
 }
 
-// TestGroupsShareTheNames evenly, and a group that is added takes its part from all others.
-func TestGroupsShareTheNames(t *testing.T) {
-	simulate(t, 9, func(t *testing.T, w *sim.World) {
-		two, three := openGroups(t, w, 1, groupNames[:2]), openGroups(t, w, 1, groupNames)
-		const names = 30_000
-		count, taken := map[string]int{}, map[string]int{}
-		for i := range names {
-			name := fmt.Sprint("tenant/", i)
-			before, after := two.GroupOf(name), three.GroupOf(name)
-			count[after]++
-			if before != after {
-				assert.Equal(t, "c", after)
-				taken[before]++
-			}
-		}
-		for _, group := range groupNames {
-			assert.InEpsilon(t, names/3, count[group], 0.03, group)
-		}
-		assert.InEpsilon(t, names/6, taken["a"], 0.05)
-		assert.InEpsilon(t, names/6, taken["b"], 0.05)
-	})
-}
-
 // TestEventsNameTheGroup, because groups can share servers.
 func TestEventsNameTheGroup(t *testing.T) {
 	simulate(t, 9, func(t *testing.T, w *sim.World) {
@@ -868,22 +845,6 @@ func TestToolsFindTheGroupsOfAName(t *testing.T) {
 		assert.Greater(t, moved, 100)
 		assert.Less(t, moved, 300)
 	})
-}
-
-// TestALockInBothGroupsEndsAsAWhole, whichever group forgets it.
-func TestALockInBothGroupsEndsAsAWhole(t *testing.T) {
-	for _, in := range []string{"a", "b"} {
-		simulateCase(t, in, 9, func(t *testing.T, w *sim.World) {
-			changing := openGroups(t, w, 2, []string{"a-", "b+"})
-			lock := take(t, changing, "job")
-			onEach(serversOf(w, in), func(s *sim.Server) { s.Del("job") })
-			<-lock.Context().Done()
-			isOnly(t, context.Cause(lock.Context()), redlock.ErrLost)
-			time.Sleep(time.Second)
-			assert.Zero(t, holding(w, "job"), "the rest is given back")
-
-		})
-	}
 }
 
 // TestTheTimeOfALockBeginsWhenItIsComplete, however long the second group was waited for, and what came first is kept

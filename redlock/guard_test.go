@@ -181,7 +181,7 @@ func TestAQuarantineIsWaitedForQuietly(t *testing.T) {
 func TestKeysOfTheLibrarysOwnAreNoNames(t *testing.T) {
 	simulate(t, 3, func(t *testing.T, w *sim.World) {
 		l, _ := open(t, w)
-		for _, name := range []string{"redlock:epoch", "redlock:fence:{x}", "redlock:queue:{x}", "redlock:queue:{x}:ticket", "of another prefix:redlock:epoch"} {
+		for _, name := range []string{"redlock:epoch", "redlock:fence:{x}", "redlock:queue:{x}", "redlock:permit:1:{x}", "of another prefix:redlock:epoch"} {
 			assert.ErrorContains(t, errOf(l.TryAcquire(context.Background(), name)), "key of redlock's own")
 		}
 		tricky, _ := open(t, w, redlock.Prefix("redlock:"))

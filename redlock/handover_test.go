@@ -125,7 +125,8 @@ func waits(ctx context.Context, t *testing.T, l *redlock.Locker, opts ...redlock
 // its validity too, and the caller that gave it up has it no more.
 func TestALockIsHandedOverWithinAProcess(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
+		seen := &recorder{}
+		l, _ := open(t, w, redlock.Observe(seen))
 		lock := take(t, l, "x")
 		time.Sleep(rtt) // the last votes
 		got := waits(t.Context(), t, l)
@@ -149,6 +150,12 @@ func TestALockIsHandedOverWithinAProcess(t *testing.T) {
 		time.Sleep(rtt + 1)
 		assert.Zero(t, holding(w, "x"))
 		assert.Zero(t, l.Leftovers())
+		var holds []time.Duration
+		for _, e := range seen.take(redlock.EventReleased, redlock.EventLost) {
+			assert.Equal(t, redlock.EventReleased, e.Kind)
+			holds = append(holds, e.Elapsed)
+		}
+		assert.Equal(t, []time.Duration{2 * rtt, 3*ttl + rtt}, holds, "each has one end, and its own time")
 	})
 }
 
@@ -202,27 +209,6 @@ func TestALockThatWillNotLastIsNotHandedOver(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestTheNextHolderRunsWhenTheHoldersContextHasEnded, however long that takes: two callers of one process must not
-// both work. No other name waits for it.
-func TestTheNextHolderRunsWhenTheHoldersContextHasEnded(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		lock := take(t, l, "x")
-		time.Sleep(leg) // the last votes
-		got := waits(t.Context(), t, l)
-		ended := false
-		lock.BeforeItsContextEnds(func() {
-			ended = true
-			assert.Equal(t, rtt, took(func() { take(t, l, "y") }))
-			assert.NoError(t, lock.Context().Err())
-			assert.Empty(t, got)
-		})
-		require.NoError(t, lock.Release(t.Context()))
-		assert.Equal(t, lock.Value(), (<-got).Value(), "it was handed over")
-		assert.True(t, ended)
-	})
 }
 
 // TestAHandoverLeavesNothingOfTheHolderBefore in memory: the values of its context may be large, and the next may

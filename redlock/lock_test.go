@@ -57,21 +57,6 @@ func TestReleaseReturnsAtTheQuorum(t *testing.T) {
 	})
 }
 
-// TestReleaseReachesNodesThatMayHold the value, although they did not vote:
-// the SET was run and its reply was lost, and so was the first release.
-func TestReleaseReachesNodesThatMayHold(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		w.SetNet(lose(func(l sim.Leg) bool { return l.Node < 2 && (l.Reply || l.Op == protocol.OpRelease) }))
-		l, _ := open(t, w, redlock.TTL(time.Minute))
-		lock := take(t, l, "x")
-		require.NoError(t, lock.Release(t.Context()))
-		assert.Equal(t, 2, holding(w, "x"))
-		w.SetNet(sim.Fixed(leg))
-		time.Sleep(4 * time.Second)
-		assert.Zero(t, holding(w, "x"), "the node goes on trying")
-	})
-}
-
 // TestReleaseInsistsOnlyWhereTheValueMayBe: a node that refused or failed is asked once, and not pestered for a TTL. An
 // extension that failed does not mean that the value is gone; one that was refused does.
 func TestReleaseInsistsOnlyWhereTheValueMayBe(t *testing.T) {

@@ -3,10 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -399,43 +396,4 @@ func TestANodeThatForgetsNeedsTheGuard(t *testing.T) {
 	l, err := redlock.New(given)
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
-}
-
-func TestTheKeyOfAPrimaryIsNoLock(t *testing.T) {
-	t.Parallel()
-	assert.True(t, redlock.Reserved("redlock:primary"))
-	assert.False(t, redlock.Reserved("app:redlock:primary"), "it has no prefix")
-}
-
-// TestThousandsOfLocksLeaveNothing: no key, no entry in a map, no timer's goroutine (goleak), whichever way the locks
-// end.
-func TestThousandsOfLocksLeaveNothing(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.TTL(ttl))
-		const workers, each = 100, 20
-		var all sync.WaitGroup
-		for i := range workers {
-			dice := rand.New(rand.NewPCG(uint64(i), 0))
-			all.Go(func() {
-				time.Sleep(time.Duration(i) * time.Millisecond)
-				for j := range each {
-					name := fmt.Sprint("x", i, "-", j)
-					if j%10 == 0 {
-						name = fmt.Sprint("shared", i%20)
-					}
-					lock := waited(t, l, name, redlock.Renew(dice.IntN(2) == 0))
-					time.Sleep(time.Duration(dice.Int64N(int64(50 * time.Millisecond))))
-					if dice.IntN(10) == 0 {
-						assert.NoError(t, lock.Extend(t.Context()))
-					}
-					assert.NoError(t, lock.Release(t.Context()))
-				}
-			})
-		}
-		all.Wait()
-		time.Sleep(rtt)
-		assert.Zero(t, l.Leftovers())
-		onAll(w, func(s *sim.Server) { assert.Empty(t, s.Keys()) })
-		assert.Zero(t, took(func() { require.NoError(t, l.Close()) }))
-	})
 }

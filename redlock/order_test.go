@@ -466,24 +466,6 @@ func TestAPausedWaiterKeepsNobodyWaiting(t *testing.T) {
 	})
 }
 
-// TestWhoIsAloneWaitsForNobody though it takes the lock again and again: it has to line up once in a turn, at most.
-func TestWhoIsAloneWaitsForNobody(t *testing.T) {
-	const near, cycles = time.Millisecond, 100
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		w.SetNet(sim.Fixed(near / 2))
-		l, _ := open(t, w)
-		record := recorded(w)
-		var all time.Duration
-		for range cycles {
-			cost := took(func() { require.NoError(t, waited(t, l, "x").Release(t.Context())) })
-			all += cost
-			assert.LessOrEqual(t, cost, 3*near, "the lock and its release, and once in a turn the order")
-		}
-		assert.LessOrEqual(t, all, cycles*2*near+(cycles/5+1)*near)
-		assert.LessOrEqual(t, len(record.of(sim.Submitted, protocol.OpQueue)), cycles/3+2)
-	})
-}
-
 // TestWhoIsAloneWaitsForNoSilentNode to learn whether others wait: one server that hangs costs a caller who takes the
 // lock again and again a few round trips, once.
 func TestWhoIsAloneWaitsForNoSilentNode(t *testing.T) {

@@ -89,19 +89,27 @@ func TestTheShortestPermitIsToldOf(t *testing.T) {
 	})
 }
 
-func TestPermitsMustBeFrom1To1000(t *testing.T) {
-	t.Parallel()
-	_, l := puppets(t, 1, func(int, protocol.Op, int) answer { return answer{outcome: protocol.Granted} })
-	for _, k := range []int{-1, 0, 1001} {
-		assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Permits(k))), fmt.Sprintf("Permits(%d): must be between 1 (the exclusive lock) and 1000", k))
-	}
-	assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", redlock.Permits(2), redlock.Fair())), "leave Fair out")
-	for _, k := range []int{1, 1000} {
-		_, err := l.TryAcquire(t.Context(), fmt.Sprint("y", k), redlock.Permits(k))
-		assert.NoError(t, err)
-	}
-	assert.True(t, redlock.Reserved("redlock:permit:1:{x}"))
-	assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "redlock:permit:1:{x}")), "choose another name")
+func TestBadPermitsAreRefused(t *testing.T) {
+	simulate(t, 3, func(t *testing.T, w *sim.World) {
+		l, _ := open(t, w, redlock.Permits(5), redlock.Weight(2))
+		for text, opts := range map[string][]redlock.Option{
+			"Permits(-1): must be between 1 (the exclusive lock) and 1000": {redlock.Permits(-1)},
+			"Permits(0): must be between 1":                                {redlock.Permits(0)},
+			"Permits(1001): must be between 1":                             {redlock.Permits(1001)},
+			"Weight(0): must be between 1 and 128":                         {redlock.Weight(0)},
+			"Weight(129): must be between 1 and 128":                       {redlock.Weight(129)},
+			"Weight(6): there are 5 permits":                               {redlock.Weight(6)},
+			"Weight(2): there are 1 permits":                               {redlock.Permits(1)},
+			"Weight(2): fencing tokens are of one permit":                  {redlock.Fenced()},
+			"Permits(5): does not go together with Fair":                   {redlock.Fair()},
+			"Shared(): any number of readers hold a lock ":                 {redlock.Shared()},
+		} {
+			assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", opts...)), text)
+		}
+		assert.Equal(t, []int{0}, take(t, l, "x", redlock.Exclusive()).Permits())
+		assert.Len(t, take(t, l, "x").Permits(), 2)
+		take(t, l, "y", redlock.Permits(1000))
+	})
 }
 
 // TestOnePermitIsTheExclusiveLock, for all who take that.
@@ -162,7 +170,8 @@ func TestTheFirstPermitsCostOneVote(t *testing.T) {
 	})
 }
 
-// TestAFreePermitIsFound wherever it is, by one who tries once as by one who waits.
+// TestAFreePermitIsFound wherever it is, by one who tries once as by one who waits. One node has a leftover in its
+// place, or two are down.
 func TestAFreePermitIsFound(t *testing.T) {
 	for name, acquire := range map[string]func(*redlock.Locker, context.Context, string, ...redlock.Option) (*redlock.Lock, error){
 		"TryAcquire": (*redlock.Locker).TryAcquire, "Acquire": (*redlock.Locker).Acquire,
@@ -179,7 +188,11 @@ func TestAFreePermitIsFound(t *testing.T) {
 					w.Servers()[1].Crash()
 					w.Servers()[3].Crash()
 				}
-				onAll(w, func(s *sim.Server) { s.Del(slotKey(free)) })
+				for i, s := range w.Servers() {
+					if free >= k/2 || i != free%5 {
+						s.Del(slotKey(free))
+					}
+				}
 				l, _ := open(t, w)
 				start := time.Now()
 				lock, err := acquire(l, t.Context(), "x", redlock.Permits(k))
@@ -190,31 +203,6 @@ func TestAFreePermitIsFound(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestAFreePermitIsFoundThoughTheFirstNodeTakesItForHeld, whichever node that is: it has what an
-// acquisition that failed has left there.
-func TestAFreePermitIsFoundThoughTheFirstNodeTakesItForHeld(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		const k = 200
-		for i, misled := range w.Servers() {
-			free := 31 * i
-			onAll(w, func(s *sim.Server) {
-				for slot := range k {
-					s.Set(slotKey(slot), "another", time.Hour)
-				}
-				if s != misled {
-					s.Del(slotKey(free))
-				}
-			})
-			l, _ := open(t, w)
-			ctx, cancel := context.WithTimeout(t.Context(), unaided)
-			lock, err := l.Acquire(ctx, "x", redlock.Permits(k))
-			cancel()
-			require.NoError(t, err, "node %d", i)
-			assert.Equal(t, free, lock.Permit())
-		}
-	})
 }
 
 // TestAWaiterIsWokenWhenAnyPermitIsReleased, by a hint.
@@ -613,41 +601,6 @@ func TestWithoutAWeightThereIsNoGate(t *testing.T) {
 		time.Sleep(rtt)
 		assert.Zero(t, holding(w, gate))
 		assert.Equal(t, []int{0, 1, 2, 3, 4}, lock.Permits())
-	})
-}
-
-func TestAWeightIsLostWithOneOfItsPermits(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w)
-		lock := take(t, l, "x", weighs(3)...)
-		time.Sleep(watchedAt)
-		onEach(w.Servers()[:3], func(s *sim.Server) { s.Set(slotKey(lock.Permits()[1]), "another", time.Hour) })
-		<-lock.Context().Done()
-		isOnly(t, context.Cause(lock.Context()), redlock.ErrLost)
-		time.Sleep(rtt)
-		assert.Equal(t, 1, heldSlots(w), "the rest is given back")
-	})
-}
-
-func TestBadWeightsAreRefused(t *testing.T) {
-	simulate(t, 3, func(t *testing.T, w *sim.World) {
-		l, _ := open(t, w, redlock.Permits(5), redlock.Weight(2))
-		for text, opts := range map[string][]redlock.Option{
-			"Weight(0): must be between 1 and 128":         {redlock.Weight(0)},
-			"Weight(129): must be between 1 and 128":       {redlock.Weight(129)},
-			"Weight(6): there are 5 permits":               {redlock.Weight(6)},
-			"Weight(2): there are 1 permits":               {redlock.Permits(1)},
-			"Weight(2): fencing tokens are of one permit":  {redlock.Fenced()},
-			"Permits(5): does not go together with Fair":   {redlock.Fair()},
-			"Shared(): any number of readers hold a lock ": {redlock.Shared()},
-		} {
-			assert.ErrorContains(t, errOf(l.TryAcquire(t.Context(), "x", opts...)), text)
-		}
-		lock := take(t, l, "x", redlock.Exclusive())
-		assert.Equal(t, []int{0}, lock.Permits())
-		lock = take(t, l, "x")
-		assert.Len(t, lock.Permits(), 2)
-		assert.ErrorContains(t, lock.Downgrade(t.Context()), "a permit is no writer's lock")
 	})
 }
 

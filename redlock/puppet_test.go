@@ -2,7 +2,6 @@ package redlock_test
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -101,15 +100,6 @@ func puppets(t *testing.T, n int, reply func(node int, op protocol.Op, nth int) 
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	return ps, l
-}
-
-// yielding is a Node that lets other goroutines run before each request, so
-// that those which are not kept in order do get out of it.
-type yielding struct{ protocol.Node }
-
-func (y yielding) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
-	runtime.Gosched()
-	return y.Node.Submit(req, slot, to)
 }
 
 // The kinds of answers of a vote: the faults differ in what the node may hold.

@@ -210,35 +210,6 @@ func TestReadersOfAProcessShareASession(t *testing.T) {
 	})
 }
 
-// TestALossEndsAllWhoShare, and so do a deadline and a Close.
-func TestALossEndsAllWhoShare(t *testing.T) {
-	for how, c := range map[string]struct {
-		end  func(t *testing.T, w *sim.World, l *redlock.Locker)
-		want error
-	}{
-		"loss": {func(t *testing.T, w *sim.World, _ *redlock.Locker) {
-			onEach(w.Servers()[:3], func(s *sim.Server) { s.Flush(); s.Set("x", "another", time.Hour) })
-		}, redlock.ErrLost},
-		"deadline": {func(t *testing.T, w *sim.World, _ *redlock.Locker) {
-			w.SetNet(lose(func(sim.Leg) bool { return true }))
-		}, redlock.ErrLost},
-		"Close": {func(t *testing.T, _ *sim.World, l *redlock.Locker) { l.Close() }, redlock.ErrClosed},
-	} {
-		simulateCase(t, how, 5, func(t *testing.T, w *sim.World) {
-			l, _ := open(t, w)
-			locks := []*redlock.Lock{read(t, l, "x"), read(t, l, "x"), read(t, l, "x")}
-			time.Sleep(time.Second)
-			c.end(t, w, l)
-			time.Sleep(ttl)
-			for _, k := range locks {
-				assert.ErrorIs(t, context.Cause(k.Context()), c.want)
-				assert.False(t, k.Valid())
-				require.ErrorIs(t, k.Release(t.Context()), c.want)
-			}
-		})
-	}
-}
-
 func TestAWriterBecomesAReader(t *testing.T) {
 	simulate(t, 5, func(t *testing.T, w *sim.World) {
 		a, b := two(t, w)
@@ -334,9 +305,6 @@ func TestSharedWithWhatCannotBe(t *testing.T) {
 		r := take(t, seats, "x", redlock.Exclusive(), redlock.Shared())
 		require.NoError(t, read(t, l, "x").Release(t.Context()))
 		require.NoError(t, r.Release(t.Context()))
-		for _, name := range []string{"redlock:readers:{x}", "redlock:intent:{x}"} {
-			require.ErrorContains(t, errOf(l.TryAcquire(t.Context(), name)), "key of redlock's own")
-		}
 		require.NoError(t, read(t, l, "x", redlock.Fair()).Release(t.Context()))
 	})
 }

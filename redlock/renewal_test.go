@@ -22,6 +22,7 @@ func TestExtendCountsFromItsStart(t *testing.T) {
 		l, _ := open(t, w, redlock.TTL(ttl), redlock.Renew(false))
 		lock := take(t, l, "x")
 		assert.Equal(t, validity, lock.Remaining())
+		assert.Equal(t, time.Now().Add(validity), lock.Until())
 		time.Sleep(5 * time.Second)
 		require.NoError(t, lock.Extend(t.Context()))
 		assert.Equal(t, validity, lock.Remaining())
@@ -351,34 +352,6 @@ func TestALockOutlivesARestartOfAMajorityThatKeepsItsKeys(t *testing.T) {
 			require.NoError(t, k.Release(t.Context()))
 		})
 	}
-}
-
-// TestEachLockHasOneEnd: those that were acquired are released or lost once, an
-// next holder's too, whose hold counts from when it was handed over.
-func TestEachLockHasOneEnd(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		seen := &recorder{}
-		l, _ := open(t, w, redlock.Observe(seen), redlock.TTL(ttl))
-		lock := take(t, l, "x")
-		time.Sleep(rtt)
-		got := waits(t.Context(), t, l)
-		require.NoError(t, lock.Release(t.Context()))
-		nextHolder := <-got
-		require.Equal(t, lock.Value(), nextHolder.Value(), "it was handed over")
-		time.Sleep(time.Second)
-		require.NoError(t, nextHolder.Release(t.Context()))
-		count := map[redlock.EventKind]int{}
-		var holds []time.Duration
-		for _, e := range seen.take() {
-			count[e.Kind]++
-			if e.Kind == redlock.EventReleased {
-				holds = append(holds, e.Elapsed)
-			}
-		}
-		assert.Equal(t, 2, count[redlock.EventAcquired])
-		assert.Zero(t, count[redlock.EventLost])
-		assert.Equal(t, []time.Duration{2 * rtt, time.Second + rtt}, holds, "the release of the next holder takes a round trip")
-	})
 }
 
 // TestRenewalsAreSpread: locks that were taken together are not renewed all at once but in

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -428,60 +427,6 @@ func TestSetsDoNotWaitInACircle(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestALargeSetGetsItsTurn beside callers who take a single name of it again as soon as they have released it, so that
-// all names are hardly ever free at one moment. The set waits for one or two holders for each name, by chance for some
-// more: for three seconds in all, and a minute if its parts ask one node first.
-func TestALargeSetGetsItsTurn(t *testing.T) {
-	simulate(t, 5, func(t *testing.T, w *sim.World) {
-		var names []string
-		for i := range 16 {
-			names = append(names, fmt.Sprintf("n%02d", i))
-		}
-		set, _ := open(t, w, redlock.TTL(ttl))
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		var holders [16]atomic.Int32
-		var turns [16]int // of the single callers
-		for i, name := range names {
-			single, _ := open(t, w, redlock.TTL(ttl))
-			all.Go(func() {
-				time.Sleep(time.Duration(i) * 7 * time.Millisecond)
-				for ctx.Err() == nil {
-					lock, err := single.Acquire(ctx, name)
-					if err != nil {
-						return
-					}
-					assert.EqualValues(t, 1, holders[i].Add(1))
-					turns[i]++
-					time.Sleep(100 * time.Millisecond)
-					holders[i].Add(-1)
-					lock.Release(t.Context())
-				}
-			})
-		}
-		time.Sleep(time.Second)
-		for range 3 {
-			began := time.Now()
-			lock, err := set.AcquireAll(t.Context(), names)
-			require.NoError(t, err)
-			assert.Less(t, time.Since(began), 12*time.Second)
-			for i := range names {
-				assert.EqualValues(t, 1, holders[i].Add(1))
-			}
-			time.Sleep(time.Second)
-			for i := range names {
-				holders[i].Add(-1)
-			}
-			require.NoError(t, lock.Release(t.Context()))
-		}
-		cancel()
-		all.Wait()
-		for i, n := range turns {
-			assert.Greater(t, n, 5, names[i])
-		}
-	})
 }
 
 // TestAFairSetWaitsInOrder at each name.

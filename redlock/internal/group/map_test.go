@@ -89,7 +89,7 @@ func TestStagesAreInOrder(t *testing.T) {
 func TestAKeyMovesToTheGroupThatJoins(t *testing.T) {
 	t.Parallel()
 	was, during := versionsOf(t, 1, false), versionsOf(t, 2, true)
-	moved := 0
+	moved, in := 0, map[string]int{}
 	const keys = 3000
 	for i := range keys {
 		key := fmt.Sprint("key", i)
@@ -97,10 +97,14 @@ func TestAKeyMovesToTheGroupThatJoins(t *testing.T) {
 		assert.Equal(t, alone, same)
 		before, after := Find(during.groups, key)
 		assert.Equal(t, alone, before, "clients of the map before are met")
+		in[during.groups[after].Name]++
 		if before != after {
 			assert.Equal(t, "c", during.groups[after].Name)
 			moved++
 		}
 	}
-	assert.InDelta(t, keys/3, moved, keys/20, "a third of the keys moves")
+	assert.Equal(t, in["c"], moved)
+	for _, g := range during.groups {
+		assert.InDelta(t, keys/3, in[g.Name], keys/20, "each has a third of the keys")
+	}
 }
