@@ -139,9 +139,7 @@ func (l *Locker) isObserved() bool { return len(l.events) > 0 }
 
 // publish hands an event to all observers' queues.
 func (l *Locker) publish(e Event) {
-	if e.Time.IsZero() {
-		e.Time = time.Now()
-	}
+	e.Time = time.Now()
 	for _, q := range l.events {
 		q.Enter(e, e.Kind.isDetail())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/group"
 	"github.com/redquorum/redquorum/redlock/internal/owners"
+	"github.com/redquorum/redquorum/redlock/internal/sets"
 )
 
 // A Group is one of several independent sets of servers that share the names among them: see
@@ -180,6 +181,63 @@ func (c *call) enter(p *place) error {
 		return f, 0, err
 	})
 	return p.groupError(c.name, f, err)
+}
+
+// join has the locks of a name in two groups agree on its fencing token, and has the Lock end with the presences of
+// its groups.
+func (k *Lock) join() error {
+	if k.locker.groups == nil {
+		return nil
+	}
+	if names := k.each(); k.settings.Fenced && len(k.parts) > len(names) { // some are in two groups
+		for _, name := range names {
+			if err := k.agree(name); err != nil {
+				k.has.Drop()
+				return err
+			}
+		}
+	}
+	for _, p := range k.places() {
+		if p.member.Join(k.call.ctx, k.bond) != nil {
+			k.has.Drop() // the call begins anew, and learns why
+		}
+	}
+	return nil
+}
+
+// agree gives all locks of a name one token. If the clocks of a group are too far behind for it, it tries again, because
+// they come nearer.
+func (k *Lock) agree(name string) error {
+	var locks []engine.Lock
+	var of []*part
+	for i := range k.parts {
+		if p := &k.parts[i]; p.name == name {
+			of, locks = append(of, p), append(locks, p.lock)
+		}
+	}
+	at, token := of[0].at, int64(0)
+	f, err := at.engine.Repeat(k.call.ctx, k.terms(), k.schedule(), func() (f *core.Failure, worth int, err error) {
+		if token, f = sets.Agree(k.call.ctx, locks); f != nil && f.Kind == core.NotHeld {
+			f = nil // complete notices it
+		}
+		return f, 0, k.call.ctx.Err()
+	})
+	if f != nil || err != nil {
+		return k.errorIn(at, k.name, f, err)
+	}
+	for _, p := range of {
+		p.token = token
+	}
+	return nil
+}
+
+// leave says that the presences need not end the Lock any more.
+func (k *Lock) leave() {
+	if k.locker.groups != nil {
+		for _, p := range k.places() {
+			p.member.Leave(k.bond)
+		}
+	}
 }
 
 // groupError makes the error of what package group was asked for a name.

@@ -34,9 +34,6 @@ const maxMark = 1<<53 - 1
 // Errors: ErrLost, ErrReleased or ErrClosed if the lock is no longer held; ErrNoQuorum or ctx's
 // error if too few nodes answered.
 func (k *Lock) Mark(ctx context.Context) (int64, error) {
-	if ctx == nil {
-		return 0, nilContext(protocol.OpMark, k.name)
-	}
 	return k.askMarks(ctx, protocol.Request{Op: protocol.OpInspect})
 }
 
@@ -50,8 +47,6 @@ func (k *Lock) Mark(ctx context.Context) (int64, error) {
 // have the mark, so no later call may be granted this number.
 func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) error {
 	switch {
-	case ctx == nil:
-		return nilContext(protocol.OpMark, k.name)
 	case to <= 0 || to > maxMark:
 		return fmt.Errorf("redlock: mark %q: %d must be above zero and below 2^53", k.name, to)
 	case life < time.Millisecond || life > 10*maxTTL:
@@ -63,7 +58,13 @@ func (k *Lock) RaiseMark(ctx context.Context, to int64, life time.Duration) erro
 
 // askMarks asks all nodes about the mark, while the lock is held. The highest is of an inspection.
 func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64, err error) {
-	if err := k.markable(); err != nil {
+	switch {
+	case ctx == nil:
+		return 0, nilContext(protocol.OpMark, k.name)
+	case k.names != nil:
+		return 0, fmt.Errorf("redlock: mark %q: a lock of several names has no mark; acquire one of them", k.names)
+	}
+	if err := k.notHeld(); err != nil {
 		return 0, err
 	}
 	isEnough, gone, of := engine.All, ErrNoQuorum, *k.call
@@ -87,14 +88,6 @@ func (k *Lock) askMarks(ctx context.Context, r protocol.Request) (highest int64,
 		}
 	}
 	return highest, nil
-}
-
-// markable returns why the lock has no mark, or nil if it has one while it is held.
-func (k *Lock) markable() error {
-	if k.names != nil {
-		return fmt.Errorf("redlock: mark %q: a lock of several names has no mark; acquire one of them", k.names)
-	}
-	return k.notHeld()
 }
 
 // notHeld returns why the lock is not held, or nil if it is.

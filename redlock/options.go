@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -384,9 +385,12 @@ func lockerSettings(opts []LockerOption) (*settings, error) {
 	return &s, s.check()
 }
 
-// prepare sets what follows from the choices.
+// prepare sets what follows from the choices. One vote waits for a majority for 500 ms. The Redis documentation has 5 to
+// 50 ms, because it asks one node after the other. Here all are asked at once, so only a majority that is silent costs
+// time, and a pause of some hundred milliseconds should not fail a vote.
 func (s *settings) prepare() {
-	s.Timeout, s.Fair = s.timeout(), s.fair && !s.Shared // readers hold together, and are not served in order
+	s.Timeout = cmp.Or(s.nodeTimeout, min(500*time.Millisecond, s.TTL/2))
+	s.Fair = s.fair && !s.Shared // readers hold together, and are not served in order
 }
 
 // replace sets the sources of time and chance that a test gives.
@@ -428,16 +432,6 @@ func (s *settings) check() error {
 			"leave Fair out: callers of one Locker are served in order without it", s.permits)
 	}
 	return nil
-}
-
-// timeout is how long one vote waits for a majority. The Redis documentation has 5 to 50 ms,
-// because it asks one node after the other. Here all are asked at once, so only a majority that is
-// silent costs time, and a pause of some hundred milliseconds should not fail a vote.
-func (s *settings) timeout() time.Duration {
-	if s.nodeTimeout > 0 {
-		return s.nodeTimeout
-	}
-	return min(500*time.Millisecond, s.TTL/2)
 }
 
 // holders is how many callers can hold the lock at the same time; zero: any number.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/redquorum/redquorum/redlock/internal/core"
 	"github.com/redquorum/redquorum/redlock/internal/engine"
 	"github.com/redquorum/redquorum/redlock/internal/semaphore"
 	"github.com/redquorum/redquorum/redlock/internal/sets"
@@ -79,63 +78,6 @@ func (k *Lock) takeSet() error {
 	}
 	k.has, k.bond = bond, bond
 	return k.join()
-}
-
-// join has the locks of a name in two groups agree on its fencing token, and has the Lock end with the presences of
-// its groups.
-func (k *Lock) join() error {
-	if k.locker.groups == nil {
-		return nil
-	}
-	if k.settings.Fenced {
-		for _, name := range k.each() {
-			if err := k.agree(name); err != nil {
-				k.has.Drop()
-				return err
-			}
-		}
-	}
-	for _, p := range k.places() {
-		if p.member.Join(k.call.ctx, k.bond) != nil {
-			k.has.Drop() // the call begins anew, and learns why
-		}
-	}
-	return nil
-}
-
-// agree gives all locks of a name one token. If the clocks of a group are too far behind for it, it tries again, because
-// they come nearer.
-func (k *Lock) agree(name string) error {
-	var locks []engine.Lock
-	var of []*part
-	for i := range k.parts {
-		if p := &k.parts[i]; p.name == name {
-			of, locks = append(of, p), append(locks, p.lock)
-		}
-	}
-	at, token := of[0].at, int64(0)
-	f, err := at.engine.Repeat(k.call.ctx, k.terms(), k.schedule(), func() (f *core.Failure, worth int, err error) {
-		if token, f = sets.Agree(k.call.ctx, locks); f != nil && f.Kind == core.NotHeld {
-			f = nil // complete notices it
-		}
-		return f, 0, k.call.ctx.Err()
-	})
-	if f != nil || err != nil {
-		return k.errorIn(at, k.name, f, err)
-	}
-	for _, p := range of {
-		p.token = token
-	}
-	return nil
-}
-
-// leave says that the presences need not end the Lock any more.
-func (k *Lock) leave() {
-	if k.locker.groups != nil {
-		for _, p := range k.places() {
-			p.member.Leave(k.bond)
-		}
-	}
 }
 
 // explain makes the error of a set that was not acquired.

@@ -80,13 +80,10 @@ func (s *Set) Try(ctx context.Context, when engine.Schedule) (b *engine.Bond, f 
 		keep(b, results)
 		return nil, 0, nil
 	})
-	switch {
-	case b != nil:
-		return b, nil, nil
-	case f != nil:
+	if f != nil {
 		f.Failure = worst
 	}
-	return nil, f, err
+	return b, f, err
 }
 
 // worth is how many more tries a failure is worth. Of two sets that have each won a key of the other, the one that
