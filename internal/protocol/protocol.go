@@ -29,10 +29,9 @@ type Node interface {
 	// the request was certainly not sent and nothing follows.
 	//
 	// The node may read req at any time, also after it has replied, because it may
-	// send a release again (see MayHold), and never changes it but for Memo. Nor does
-	// the caller change it after the first Submit, but may submit it again, to other
-	// nodes or to the same: each submission is a request of its own, whose timeout
-	// counts from it.
+	// send a release again (see MayHold), and never changes it. Nor does the caller
+	// change it after the first Submit, but may submit it again, to other nodes or to
+	// the same: each submission is a request of its own, whose timeout counts from it.
 	Submit(req *Request, slot int, to Receiver) error
 
 	// Close gives back all the node holds. Requests without a reply get one.
@@ -212,12 +211,6 @@ type Request struct {
 	// clock itself, by the Life of the reply, so that the node need not. Then the node may also take
 	// the lock and the token in two steps, and accept a token whose lock it refuses.
 	Judged bool
-
-	// Memo belongs to the implementation of Node. A Request is submitted to
-	// several nodes of a Locker, one after the other, so the first may leave its
-	// encoded form here for the rest. What differs between submissions, such as when
-	// the Timeout is over, must not be part of it.
-	Memo any
 }
 
 // LastToken returns the last number of the Block.

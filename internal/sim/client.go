@@ -38,7 +38,7 @@ func (w *World) NewClient(rate float64) *Client {
 // connect makes a connection to each server. The World must be locked.
 func (c *Client) connect() (nodes []protocol.Node) {
 	for _, s := range c.world.servers {
-		l := &link{client: c, server: s, counts: map[counter]int{}}
+		l := &link{client: c, server: s, index: len(s.links), counts: map[counter]int{}}
 		s.links = append(s.links, l)
 		c.links = append(c.links, l)
 		nodes = append(nodes, l)

@@ -55,21 +55,6 @@ func TestATimerOfAPausedProcessCanBeStopped(t *testing.T) {
 	})
 }
 
-// TestSleepOfAProcess is by its own clock, and lasts as long as a pause.
-func TestSleepOfAProcess(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := sim.New(1, 1).NewClient(2)
-		start := time.Now()
-		c.Sleep(10 * time.Second)
-		assert.Equal(t, 5*time.Second, time.Since(start))
-		c.Pause()
-		time.AfterFunc(time.Minute, c.Resume)
-		c.Sleep(time.Second)
-		assert.Equal(t, time.Minute+5*time.Second, time.Since(start))
-	})
-}
-
 // TestACrashedProcessSendsNothing any more. Requests that it has sent are run.
 func TestACrashedProcessSendsNothing(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {

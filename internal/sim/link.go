@@ -23,6 +23,7 @@ var (
 type link struct {
 	client *Client
 	server *Server
+	index  int // of those of the server
 
 	closed bool
 	counts map[counter]int
@@ -57,18 +58,10 @@ type call struct {
 
 func (l *link) String() string { return l.server.name }
 
-// Submit implements protocol.Node. A real node encodes a request once and sends that each time, so it panics
-// if the request was changed since it was first submitted.
+// Submit implements protocol.Node.
 func (l *link) Submit(req *protocol.Request, slot int, to protocol.Receiver) error {
 	l.world().mu.Lock()
 	defer l.world().mu.Unlock()
-	now := *req
-	now.Memo = nil
-	if first, again := req.Memo.(protocol.Request); !again {
-		req.Memo = now
-	} else if first != now {
-		panic(fmt.Sprintf("sim: a request was %+v and is now %+v, but is sent as it was", first, now))
-	}
 	c := &call{link: l, req: *req, slot: slot, to: to, born: l.world().timeline.now()}
 	err := l.submit(c)
 	if err != nil {

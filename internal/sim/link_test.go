@@ -85,19 +85,6 @@ func TestAReleaseIsRepeated(t *testing.T) {
 	}
 }
 
-// TestAReleaseIsRepeatedForATTL, after which the key must have expired.
-func TestAReleaseIsRepeatedForATTL(t *testing.T) {
-	ask(t, func(t *testing.T, a *asker) {
-		a.server.Set("x", "a", protocol.NoTTL)
-		a.server.Crash()
-		assert.Error(t, a.submit(protocol.OpRelease, "a"))
-		time.Sleep(11 * time.Second)
-		a.server.Restart()
-		time.Sleep(time.Minute)
-		assert.Len(t, a.server.Keys(), 1)
-	})
-}
-
 // TestCloseAnswersWhatIsOpen: sent is Unknown, and not sent is Failed.
 func TestCloseAnswersWhatIsOpen(t *testing.T) {
 	ask(t, func(t *testing.T, a *asker) {

@@ -17,8 +17,67 @@ import (
 
 // The operations here do on a Server's keys what the scripts of package pool do.
 
+// both runs a request, and the second step of one whose token the asker judges.
+func (s *store) both(req *protocol.Request) protocol.Reply {
+	reply := s.apply(req)
+	if s.between != nil && req.Judged {
+		s.between()
+	}
+	if req.Judged && !s.zadd(req) && reply.Outcome == protocol.Granted {
+		return s.raiseAgain(*req)
+	}
+	return reply
+}
+
+// apply runs one request, as Redis runs the commands that stand for it.
+func (s *store) apply(req *protocol.Request) protocol.Reply {
+	reply := s.obey(req)
+	reply.Run = s.identity()
+	return reply
+}
+
+func (s *store) obey(req *protocol.Request) protocol.Reply {
+	switch {
+	case req.Op == protocol.OpQueue:
+		return s.stand(req)
+	case req.Op == protocol.OpSlots:
+		return s.lookForSlots(req)
+	case req.Shared != nil:
+		return s.sharing(req)
+	}
+	e, exists := s.lookup(req.Key)
+	ours := exists && e.value == req.Value
+	switch setNX := req.Op == protocol.OpAcquire || req.Judged; {
+	case setNX && exists: // it looks at no type, and tells nothing of what is there
+		return protocol.Reply{Outcome: protocol.Refused}
+	case setNX:
+		s.write(req.Key, entry{value: req.Value, expires: s.now() + req.TTL})
+	case req.Op == protocol.OpWatch && exists:
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+	case exists && e.wrong && req.Op != protocol.OpAcquireFenced:
+		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
+	case req.Counter != "":
+		return s.fenced(req)
+	case req.Op == protocol.OpAdmit:
+		return s.admit(req)
+	case req.Op == protocol.OpMark:
+		return s.mark(req)
+	case req.Op == protocol.OpInspect:
+		return protocol.Reply{Outcome: protocol.Granted, Value: e.value, TTL: s.left(e)}
+	case req.Op == protocol.OpRelease && !ours:
+		return s.refuseRelease(e)
+	case req.Op == protocol.OpRelease:
+		s.remove(req.Key)
+	case req.Op != protocol.OpWatch && !ours: // OpExtend and OpLook
+		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
+	case req.Op == protocol.OpExtend:
+		s.prolong(req.Key, req.TTL)
+	}
+	return protocol.Reply{Outcome: protocol.Granted}
+}
+
 // fenced runs an operation with a fencing token.
-func (s *Server) fenced(req *protocol.Request) protocol.Reply {
+func (s *store) fenced(req *protocol.Request) protocol.Reply {
 	e, exists := s.lookup(req.Key)
 	ours := exists && e.value == req.Value
 	switch {
@@ -40,7 +99,7 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 	case req.Op == protocol.OpAcquireFenced && req.LastToken() == counter:
 		return protocol.Reply{Outcome: protocol.Refused}
 	case req.Op == protocol.OpAcquireFenced:
-		s.write(req.Key, entry{value: req.Value, expires: s.wall.now() + req.TTL})
+		s.write(req.Key, entry{value: req.Value, expires: s.now() + req.TTL})
 	}
 	return protocol.Reply{Outcome: protocol.Granted, Floor: s.accept(req, counter)}
 }
@@ -49,7 +108,7 @@ func (s *Server) fenced(req *protocol.Request) protocol.Reply {
 const counterLife = 24 * time.Hour
 
 // counter returns the highest token accepted, or an error if the key holds no number that a token can follow.
-func (s *Server) counter(req *protocol.Request) (int64, error) {
+func (s *store) counter(req *protocol.Request) (int64, error) {
 	const highest = 1<<53 - 2
 	e, exists := s.lookup(req.Counter)
 	if !exists {
@@ -63,9 +122,9 @@ func (s *Server) counter(req *protocol.Request) (int64, error) {
 
 // zadd is the second step of an acquisition whose token the asker judges (Request.Judged): ZADD GT,
 // whatever became of the first. The counter lives a day longer, and no less than before.
-func (s *Server) zadd(req *protocol.Request) (accepted bool) {
+func (s *store) zadd(req *protocol.Request) (accepted bool) {
 	e, exists := s.lookup(req.Counter)
-	if life := s.wall.now() + counterLife + 6*req.Slack; !exists || e.expires == never || e.expires < life {
+	if life := s.now() + counterLife + 6*req.Slack; !exists || e.expires == never || e.expires < life {
 		e.expires = life
 	}
 	if accepted = !exists || e.score != nil && float64(req.Token) > *e.score; accepted {
@@ -75,7 +134,7 @@ func (s *Server) zadd(req *protocol.Request) (accepted bool) {
 }
 
 // raiseAgain is the step that follows where the lock was taken and its token was not accepted.
-func (s *Server) raiseAgain(req protocol.Request) protocol.Reply {
+func (s *store) raiseAgain(req protocol.Request) protocol.Reply {
 	req.Op, req.Judged = protocol.OpRaise, false
 	reply := s.apply(&req)
 	if reply.Outcome == protocol.Failed {
@@ -85,13 +144,13 @@ func (s *Server) raiseAgain(req protocol.Request) protocol.Reply {
 }
 
 // count writes a counter.
-func (s *Server) count(key string, token int64, expires time.Duration) {
+func (s *store) count(key string, token int64, expires time.Duration) {
 	score := float64(token)
 	s.write(key, entry{wrong: true, score: &score, expires: expires})
 }
 
 // accept takes the token and its block, or returns the floor above which it would.
-func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
+func (s *store) accept(req *protocol.Request, counter int64) (floor int64) {
 	now, slack := s.unix().Microseconds(), req.Slack.Microseconds()
 	limit := now + slack
 	if req.Op == protocol.OpRaise {
@@ -101,12 +160,12 @@ func (s *Server) accept(req *protocol.Request, counter int64) (floor int64) {
 	if req.Token <= counter || req.Token < now-slack || last > limit {
 		return max(counter, now)
 	}
-	s.count(req.Counter, last, s.wall.now()+counterLife+5*req.Slack+max(0, time.Duration(last-now)*time.Microsecond))
+	s.count(req.Counter, last, s.now()+counterLife+5*req.Slack+max(0, time.Duration(last-now)*time.Microsecond))
 	return 0
 }
 
 // refuseRelease answers a release by a client that does not hold the key.
-func (s *Server) refuseRelease(e entry) protocol.Reply {
+func (s *store) refuseRelease(e entry) protocol.Reply {
 	return protocol.Reply{
 		Outcome: protocol.Refused, TTL: s.left(e), Readers: e.value == protocol.ReadersValue, Owner: ownerOf(e.value),
 	}
@@ -124,7 +183,7 @@ func ownerOf(value string) string {
 
 // admit compares and sets the epoch record, and returns it: GET, PTTL, TIME and, if record
 // and server are those that are named, SET with PX or KEEPTTL.
-func (s *Server) admit(req *protocol.Request) protocol.Reply {
+func (s *store) admit(req *protocol.Request) protocol.Reply {
 	a := req.Admit
 	e, _ := s.lookup(req.Key)
 	found := max(0, s.left(e))
@@ -136,7 +195,7 @@ func (s *Server) admit(req *protocol.Request) protocol.Reply {
 	if a.New != "" && e.value == a.Old && named == a.Run {
 		expires := e.expires
 		if a.Life > 0 {
-			expires = s.wall.now() + a.Life
+			expires = s.now() + a.Life
 		}
 		e = entry{value: strings.ReplaceAll(a.New, "@", fmt.Sprint(s.unix().Milliseconds())), expires: expires}
 		s.write(req.Key, e)
@@ -147,7 +206,7 @@ func (s *Server) admit(req *protocol.Request) protocol.Reply {
 }
 
 // mark raises a mark.
-func (s *Server) mark(req *protocol.Request) protocol.Reply {
+func (s *store) mark(req *protocol.Request) protocol.Reply {
 	e, exists := s.lookup(req.Key)
 	if exists {
 		n, err := strconv.ParseUint(e.value, 10, 64)
@@ -155,7 +214,7 @@ func (s *Server) mark(req *protocol.Request) protocol.Reply {
 			return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 		}
 	}
-	expires := s.wall.now() + req.TTL
+	expires := s.now() + req.TTL
 	if exists && e.expires != never {
 		expires = max(expires, e.expires)
 	}
@@ -164,7 +223,7 @@ func (s *Server) mark(req *protocol.Request) protocol.Reply {
 }
 
 // lookForSlots runs an OpSlots: PTTL of each slot until enough are free.
-func (s *Server) lookForSlots(req *protocol.Request) protocol.Reply {
+func (s *store) lookForSlots(req *protocol.Request) protocol.Reply {
 	free, looked := s.freeSlots(req)
 	if len(free) > 0 {
 		return protocol.Reply{Outcome: protocol.Granted, Free: free}
@@ -180,7 +239,7 @@ func (s *Server) lookForSlots(req *protocol.Request) protocol.Reply {
 }
 
 // freeSlots returns the free slots that an OpSlots finds, and the keys that it looks at.
-func (s *Server) freeSlots(req *protocol.Request) (free []int, looked []string) {
+func (s *store) freeSlots(req *protocol.Request) (free []int, looked []string) {
 	for i := 0; i < req.Slots.N && len(free) < protocol.MostFree; i++ {
 		slot := (req.Slots.From + i) % req.Slots.N
 		looked = append(looked, req.SlotKey(slot))
@@ -206,7 +265,7 @@ func firstOf(tickets []ticket) string {
 }
 
 // stand runs an OpQueue.
-func (s *Server) stand(req *protocol.Request) protocol.Reply {
+func (s *store) stand(req *protocol.Request) protocol.Reply {
 	e, exists := s.lookup(req.Key)
 	if exists && e.tickets == nil {
 		return protocol.Reply{Outcome: protocol.Failed, Err: protocol.ErrWrongType}
@@ -224,12 +283,12 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 		}
 		tickets[i].dropped = now + mine.Life.Truncate(time.Millisecond)
 		slices.SortFunc(tickets, func(a, b ticket) int {
-			return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(s.world.tickets[a.id], s.world.tickets[b.id]), cmp.Compare(a.id, b.id))
+			return cmp.Or(cmp.Compare(a.arrived, b.arrived), cmp.Compare(s.tickets[a.id], s.tickets[b.id]), cmp.Compare(a.id, b.id))
 		})
 		for tickets[0].dropped <= now { // ours is not
 			tickets = tickets[1:]
 		}
-		e.expires = max(e.expires, s.wall.now()+3*mine.Life)
+		e.expires = max(e.expires, s.now()+3*mine.Life)
 	}
 	if len(tickets) == 0 { // Redis has no empty ones
 		s.remove(req.Key)
@@ -238,7 +297,7 @@ func (s *Server) stand(req *protocol.Request) protocol.Reply {
 		// The first is called if it was not the first before another's request, or if the other's is
 		// new behind it.
 		if called := firstOf(tickets); called != mine.ID && (isNew || called != first) {
-			s.write(keys.Call(req.Key, called), entry{expires: s.wall.now() + mine.Life})
+			s.write(keys.Call(req.Key, called), entry{expires: s.now() + mine.Life})
 		}
 	}
 	ahead := slices.IndexFunc(tickets, isMine)

@@ -12,8 +12,6 @@ import (
 	"github.com/redquorum/redquorum/internal/nodetest"
 	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
-	"github.com/redquorum/redquorum/internal/timetest"
-	"github.com/redquorum/redquorum/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -170,23 +168,5 @@ func TestAServerRemembersWhatItSaved(t *testing.T) {
 		assert.Equal(t, map[string]string{"old": "1"}, a.server.Keys())
 		a.server.Flush()
 		assert.Empty(t, a.server.Keys())
-	})
-}
-
-// TestASettledServerIsNotInQuarantine.
-func TestASettledServerIsNotInQuarantine(t *testing.T) {
-	ask(t, func(t *testing.T, a *asker) {
-		w := sim.New(1, 3)
-		w.SetNet(sim.Fixed(leg))
-		for _, s := range w.Servers() {
-			s.Settle(3, time.Minute)
-		}
-		c := w.NewClient(1)
-		l, err := redlock.New(c.Nodes(), timetest.Clock(c.Clock()))
-		require.NoError(t, err)
-		lock, err := l.TryAcquire(t.Context(), "x")
-		require.NoError(t, err)
-		require.NoError(t, lock.Release(t.Context()))
-		require.NoError(t, l.Close())
 	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // sharing runs an operation on readers, as the scripts of package pool do.
-func (s *Server) sharing(req *protocol.Request) protocol.Reply {
+func (s *store) sharing(req *protocol.Request) protocol.Reply {
 	if req.Op == protocol.OpIntend {
 		return s.intend(req)
 	}
@@ -69,7 +69,7 @@ func (s *Server) sharing(req *protocol.Request) protocol.Reply {
 }
 
 // settle writes a set of readers. The marker and the set live as long as the last of them.
-func (s *Server) settle(req *protocol.Request, readers map[string]time.Duration, now time.Duration) {
+func (s *store) settle(req *protocol.Request, readers map[string]time.Duration, now time.Duration) {
 	last := now
 	for _, until := range readers {
 		last = max(last, until)
@@ -79,13 +79,13 @@ func (s *Server) settle(req *protocol.Request, readers map[string]time.Duration,
 		s.remove(req.Shared.Readers)
 		return
 	}
-	expires := s.wall.now() + last - now
+	expires := s.now() + last - now
 	s.write(req.Key, entry{value: protocol.ReadersValue, expires: expires})
 	s.write(req.Shared.Readers, entry{wrong: true, readers: readers, expires: expires})
 }
 
 // intend keeps new readers out for a writer that waits.
-func (s *Server) intend(req *protocol.Request) protocol.Reply {
+func (s *store) intend(req *protocol.Request) protocol.Reply {
 	e, exists := s.lookup(req.Key)
 	intent, waits := s.lookup(req.Shared.Intent)
 	mine := waits && intent.value == req.Value
@@ -95,7 +95,7 @@ func (s *Server) intend(req *protocol.Request) protocol.Reply {
 			s.remove(req.Shared.Intent)
 		}
 	case mine || !waits && (req.Shared.Regardless || exists && e.value == protocol.ReadersValue):
-		s.write(req.Shared.Intent, entry{value: req.Value, expires: s.wall.now() + req.TTL})
+		s.write(req.Shared.Intent, entry{value: req.Value, expires: s.now() + req.TTL})
 	default:
 		return protocol.Reply{Outcome: protocol.Refused, TTL: s.left(e)}
 	}

@@ -2,215 +2,253 @@ package sim
 
 import (
 	"maps"
-	"math/bits"
 	"slices"
+	"strconv"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/internal/keys"
 	"github.com/redquorum/redquorum/internal/protocol"
+	"github.com/redquorum/redquorum/internal/record"
 )
 
-// A Store is a server's keys, scripts and clock, without a network, goroutines or time of its own: a
-// request is run when it is given, at the moment that is told. So a test can try every order of requests,
-// and go on from a copy. It is not safe for concurrent use.
-type Store struct {
-	server  *Server
+// A store is a server's keys, scripts and clock, without a network, goroutines or time of its own: a
+// request is run at the moment that it was told last. It is part of a Server, and of a Store.
+type store struct {
+	index int
+	name  string
+	epoch time.Duration // the moment zero, since 1970
+	keys  map[string]entry
+	saved map[string]entry
+
+	moment time.Duration // true time
+	wall   wall
+
+	run   int // counts the processes; a crash ends one
+	data  int // counts the data sets: see failOver
+	named struct {
+		run, data int
+		text      string // the identity that they make
+	}
+	mute bool // does not tell it
+
 	tracked []tracking
-	hints   []StoreHint
-	client  int // whose request is being run
+	hints   []StoreHint       // that are to be given
+	client  int               // whose request is being run; -1: none's, which gets hints of its own change
+	between func()            // called between the steps of a request; nil: nothing happens then
+	tickets map[string]string // their numbers, by which those of one moment are ordered
+
+	// late is how long after a tracked key has expired the server finds that; nil: it is told when to look.
+	late func(key string, expires time.Duration) time.Duration
 }
 
-// A tracking is of one key: its clients get a hint of its next change.
+// A tracking has a client get a hint of the next change of a key.
 type tracking struct {
 	key     string
-	clients uint64        // by their bits
+	client  int
 	expires time.Duration // when the key does; any other change ends the tracking
+	late    time.Duration // is that found
 }
 
-// A StoreHint is one that a Store gives to a client.
+// A StoreHint is one that a server gives to a client.
 type StoreHint struct {
 	Client int
 	Key    string // empty: all keys
 }
 
-// NewStore returns an empty Store.
-func NewStore(index int, name string) *Store {
-	w := &World{timeline: timeline{origin: time.Unix(1_700_000_000, 0)}}
-	w.timeline.played.Store(true)
-	s := &Store{server: newServer(w, index, name)}
-	s.server.onChange = s.changed
-	return s
+// An entry is a key's value and when it expires by the server's clock.
+type entry struct {
+	value   string
+	wrong   bool                     // not a string: commands for strings fail on it
+	tickets []ticket                 // of a queue, in their order; they never change
+	score   *float64                 // of a counter of tokens
+	readers map[string]time.Duration // until when each is one, since 1970; it never changes
+	expires time.Duration
 }
 
-// Clone returns a copy.
-func (s *Store) Clone() *Store {
-	c := NewStore(s.server.index, s.server.name)
-	c.server.keys, c.server.run, c.server.data = maps.Clone(s.server.keys), s.server.run, s.server.data
-	c.server.wall.at, c.server.wall.since, c.server.wall.rate = s.server.wall.at, s.server.wall.since, s.server.wall.rate
-	c.server.world.timeline.passed.Store(s.server.world.timeline.passed.Load())
-	c.tracked = slices.Clone(s.tracked)
-	return c
+// text is the value of a string, or the number of a counter.
+func (e entry) text() string {
+	if e.score != nil {
+		return strconv.FormatFloat(*e.score, 'f', -1, 64)
+	}
+	return e.value
 }
 
-// Run runs a client's request at a moment, which is not before that of an earlier one. It returns the
-// reply and the hints that other clients get, which are valid until the next call.
-func (s *Store) Run(at time.Duration, client int, req *protocol.Request) (protocol.Reply, []StoreHint) {
-	s.at(at)
+const never time.Duration = 1<<63 - 1
+
+// A wall is a server's clock: its reading at a moment, and how fast it has run since.
+type wall struct {
+	reading, since time.Duration
+	rate           float64
+}
+
+func newStore(index int, name string, epoch time.Duration) store {
+	return store{index: index, name: name, epoch: epoch, keys: map[string]entry{}, wall: wall{rate: 1}, client: -1}
+}
+
+// now is what the server's clock shows.
+func (s *store) now() time.Duration {
+	return s.wall.reading + time.Duration(float64(s.moment-s.wall.since)*s.wall.rate)
+}
+
+// unix is the time since 1970 by the server's clock.
+func (s *store) unix() time.Duration { return s.epoch + s.now() }
+
+func (s *store) setRate(rate float64) { s.wall = wall{s.now(), s.moment, rate} }
+
+// left is a key's remaining TTL: whole milliseconds, as PTTL tells it, but at least one while the key lives.
+func (s *store) left(e entry) time.Duration {
+	switch e.expires {
+	case 0:
+		return 0
+	case never:
+		return protocol.NoTTL
+	}
+	return max(time.Millisecond, (e.expires - s.now()).Truncate(time.Millisecond))
+}
+
+func (s *store) expired(e entry) bool { return s.now() >= e.expires }
+
+func (s *store) lookup(key string) (entry, bool) {
+	e, ok := s.keys[key]
+	if ok && s.expired(e) {
+		s.remove(key)
+		return entry{}, false
+	}
+	return e, ok
+}
+
+// living calls f for each key that has not expired. It gives no hints of those that have, as lookup does.
+func (s *store) living(f func(key string, e entry)) {
+	for key, e := range s.keys {
+		if !s.expired(e) {
+			f(key, e)
+		}
+	}
+}
+
+func (s *store) write(key string, e entry) {
+	s.keys[key] = e
+	s.changed(key)
+}
+
+// put writes a key for ttl or, if that is protocol.NoTTL, for ever.
+func (s *store) put(key string, e entry, ttl time.Duration) {
+	e.expires = never
+	if ttl != protocol.NoTTL {
+		e.expires = s.now() + ttl
+	}
+	s.write(key, e)
+}
+
+// prolong lets a key that is there live for ttl from now at least.
+func (s *store) prolong(key string, ttl time.Duration) {
+	e, until := s.keys[key], s.now()+ttl
+	if e.expires == never || e.expires < until {
+		e.expires = until
+		s.write(key, e)
+	}
+}
+
+func (s *store) remove(key string) {
+	if _, ok := s.keys[key]; ok {
+		delete(s.keys, key)
+		s.changed(key)
+	}
+}
+
+// failOver forgets all writes since the last save: see Server.FailOver.
+func (s *store) failOver() {
+	s.data++
+	clear(s.keys)
+	maps.Copy(s.keys, s.saved)
+}
+
+// mature writes the record of a server that has long been in use: see Server.Settle.
+func (s *store) mature(nodes int, longest time.Duration) {
+	const life = 1 << 42 * time.Millisecond
+	now, run := s.unix(), s.identity()
+	if run == "" {
+		run = record.Unknown
+	}
+	settled := record.Record{
+		Run: run, Generation: "settled-" + s.name, Nodes: nodes, Born: now - 1000*time.Hour, Basis: record.Asked,
+		Steps: []record.Step{{TTL: longest, Entered: now - 1000*time.Hour, Used: now}},
+	}
+	s.put(record.Key, entry{value: settled.String()}, life)
+}
+
+// identity names the process and the data set, or nothing if the server is mute.
+func (s *store) identity() string {
+	if s.mute {
+		return ""
+	}
+	if n := &s.named; n.text == "" || n.run != s.run || n.data != s.data {
+		n.run, n.data, n.text = s.run, s.data, s.name+"-run"+strconv.Itoa(s.run)+"/"+strconv.Itoa(s.data)
+	}
+	return s.named.text
+}
+
+// serve runs a client's request, and has it get hints of the next changes of what it has looked at, if it watches.
+func (s *store) serve(client int, req *protocol.Request, watches bool) protocol.Reply {
 	s.client = client
-	reply := s.server.both(req)
+	reply := s.both(req)
 	s.client = -1
-	if req.Epoch != "" {
-		if e, ok := s.server.lookup(req.Epoch); ok {
-			reply.Life = max(0, s.server.left(e))
+	if req.Epoch != "" { // who the server is was asked so shortly before that no failover there and back lies in between
+		if e, ok := s.lookup(req.Epoch); ok {
+			reply.Life = max(0, s.left(e))
 		}
 	}
-	if req.Watch || req.Op == protocol.OpWatch {
-		s.track(req.Key, client)
+	looked := []string{req.Key}
+	if watches && req.Op == protocol.OpSlots {
+		_, looked = s.freeSlots(req)
 	}
-	return reply, s.take()
-}
-
-func (s *Store) track(key string, client int) {
-	for i := range s.tracked {
-		if t := &s.tracked[i]; t.key == key {
-			t.clients |= 1 << client
-			return
+	for _, key := range looked {
+		if watches {
+			s.track(key, client)
 		}
 	}
-	expires := never
-	if e, ok := s.server.keys[key]; ok {
-		expires = e.expires
-	}
-	s.tracked = append(s.tracked, tracking{key, 1 << client, expires})
+	return reply
 }
 
-// at sets the time, and expires keys.
-func (s *Store) at(at time.Duration) {
-	s.hints = s.hints[:0]
-	s.client = -1
-	s.server.world.timeline.passed.Store(int64(at))
-	now := s.server.wall.now()
+// What follows is what Redis does for connections in CLIENT TRACKING ON with REDIRECT, OPTIN and NOLOOP,
+// where CLIENT CACHING YES comes before each look at a key.
+
+// track has a client get a hint of the next change of key, be it there or not.
+func (s *store) track(key string, client int) {
+	if slices.ContainsFunc(s.tracked, func(t tracking) bool { return t.key == key && t.client == client }) {
+		return
+	}
+	t := tracking{key: key, client: client, expires: never}
+	if e, ok := s.keys[key]; ok {
+		t.expires = e.expires
+	}
+	if s.late != nil && t.expires != never {
+		t.late = s.late(key, t.expires)
+	}
+	s.tracked = append(s.tracked, t)
+}
+
+// changed gives hints, once. The client that changed the key gets none, and does not track it any more either.
+func (s *store) changed(key string) {
+	s.tracked = slices.DeleteFunc(s.tracked, func(t tracking) bool {
+		if t.key == key && t.client != s.client {
+			s.hints = append(s.hints, StoreHint{t.client, key})
+		}
+		return t.key == key
+	})
+}
+
+// expire has the server look at the tracked keys that are due.
+func (s *store) expire(due func(tracking) bool) {
 	for i := len(s.tracked) - 1; i >= 0; i-- {
-		if t := s.tracked[i]; now >= t.expires {
-			s.server.lookup(t.key) // which ends the tracking
+		if i < len(s.tracked) && due(s.tracked[i]) {
+			s.lookup(s.tracked[i].key) // which ends the tracking
 		}
 	}
 }
 
-func (s *Store) take() []StoreHint {
-	if len(s.hints) > 1 {
-		slices.SortStableFunc(s.hints, func(a, b StoreHint) int { return a.Client - b.Client })
-	}
-	return s.hints
-}
-
-func (s *Store) changed(key string) {
-	for i := range s.tracked {
-		if t := s.tracked[i]; t.key == key {
-			s.tracked = slices.Delete(s.tracked, i, i+1)
-			s.tell(t.clients, key)
-			return
-		}
-	}
-}
-
-// tell has clients get a hint, but for the one whose request is being run.
-func (s *Store) tell(clients uint64, key string) {
-	for ; clients != 0; clients &= clients - 1 {
-		if client := bits.TrailingZeros64(clients); client != s.client {
-			s.hints = append(s.hints, StoreHint{client, key})
-		}
-	}
-}
-
-// Forget makes the server lose all keys, and be another process than before: a restart without persistence.
-func (s *Store) Forget(at time.Duration) []StoreHint {
-	s.at(at)
-	s.server.run++
-	clear(s.server.keys)
-	for _, t := range s.tracked {
-		s.tell(t.clients, "")
-	}
-	s.tracked = s.tracked[:0]
-	return s.take()
-}
-
-// Between has f called between both steps of a request whose token the asker judges, in which other requests can be
-// run. Nil: nothing comes between them.
-func (s *Store) Between(f func()) {
-	if s.server.between = nil; f != nil {
-		s.server.between = func() {
-			client, hints := s.client, s.hints
-			s.hints = nil
-			f()
-			s.client, s.hints = client, hints
-		}
-	}
-}
-
-// Del has a key deleted behind the clients' backs.
-func (s *Store) Del(at time.Duration, key string) []StoreHint {
-	s.at(at)
-	s.server.remove(key)
-	return s.take()
-}
-
-// Server returns the server itself, to change its clock or its keys behind the clients' backs.
-func (s *Store) Server() *Server { return s.server }
-
-// Value returns what the key holds, empty for nothing.
-func (s *Store) Value(at time.Duration, key string) string {
-	s.server.world.timeline.passed.Store(int64(at))
-	if e, ok := s.server.keys[key]; ok && !s.server.expired(e) {
-		return e.text()
-	}
-	return ""
-}
-
-// Keys returns the living keys, and what each has left to live.
-func (s *Store) Keys(at time.Duration) map[string]time.Duration {
-	s.server.world.timeline.passed.Store(int64(at))
-	living := map[string]time.Duration{}
-	for key, e := range s.server.keys {
-		if !s.server.expired(e) {
-			living[key] = s.server.left(e)
-		}
-	}
-	return living
-}
-
-// Print returns a hash of all that the Store has at a moment. Two have the same that will do the same, also at
-// different moments. text hashes keys and values.
-func (s *Store) Print(at time.Duration, text func(string) uint64) uint64 {
-	s.server.world.timeline.passed.Store(int64(at))
-	now, unix := s.server.wall.now(), s.server.unix()
-	all := uint64(s.server.run)
-	for key, e := range s.server.keys {
-		if now >= e.expires && !s.isTracked(key) { // as good as gone; what is tracked gives a hint
-			continue
-		}
-		sum := hash.Mix(text(key) ^ 1)
-		sum = hash.Mix(sum + text(e.value))
-		sum = hash.Mix(sum + uint64(max(0, e.expires-now)))
-		if e.score != nil {
-			sum = hash.Mix(sum + uint64(int64(*e.score)-unix.Microseconds()))
-		}
-		for _, t := range e.tickets {
-			sum = hash.Mix(sum + text(t.id))
-			sum = hash.Mix(sum + uint64(t.arrived-unix))
-			sum = hash.Mix(sum + uint64(t.dropped-unix))
-		}
-		for reader, until := range e.readers {
-			all += hash.Mix(hash.Mix(text(reader)^sum) + uint64(until-unix))
-		}
-		all += sum
-	}
-	for _, t := range s.tracked {
-		all += hash.Mix(text(t.key) + t.clients)
-	}
-	return hash.Mix(all + uint64(now-at))
-}
-
-func (s *Store) isTracked(key string) bool {
-	return slices.ContainsFunc(s.tracked, func(t tracking) bool { return t.key == key })
+// own reports whether a key is the library's own, which stays.
+func own(key string) bool {
+	_, slot := keys.OfSlot(key)
+	return keys.Reserved(key) && slot == 0 && !keys.Gate.Has(key)
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -86,7 +85,7 @@ func (l *link) later(d time.Duration, do func()) *event {
 // endHints has the server forget all watches of the link. The World must be locked.
 func (l *link) endHints() {
 	l.hints.watchers, l.hints.wanted, l.hints.giver = nil, false, 0
-	l.server.unwatchedBy(l)
+	l.server.tracked = slices.DeleteFunc(l.server.tracked, func(t tracking) bool { return t.client == l.index })
 }
 
 // tracked reports whether the server gives hints on the link.
@@ -148,128 +147,57 @@ func (l *link) call(one *watcher, key string) {
 	}
 }
 
-// The server's side is what Redis does for a connection in CLIENT TRACKING ON with REDIRECT,
-// OPTIN and NOLOOP, where CLIENT CACHING YES comes before each look at a key.
-
-// A watch is a key whose next change is to be hinted.
-type watch struct {
-	links []*link
-	cycle *event // the server finds that the key has expired; nil if it does not expire
-}
-
 // hintCycle is how long a server may need to find that a key has expired, if no client asks for it.
 const hintCycle = 100 * time.Millisecond
 
 // everything is the key of a hint after FLUSHALL, and of those who watch all keys.
 const everything = ""
 
-// rememberAll notes that the call's link gets a hint of the next change of each key that the call
-// has looked at.
-func (s *Server) rememberAll(c *call) {
-	looked := []string{c.req.Key}
-	if c.req.Op == protocol.OpSlots {
-		_, looked = s.freeSlots(&c.req)
-	}
-	for _, key := range looked {
-		s.remember(key, c.link)
-	}
+// late draws how late it finds that.
+func (w *World) late(server int, key string, expires time.Duration) time.Duration {
+	return 1 + time.Duration(w.hash("expiry "+w.numbered(key), uint64(server), uint64(expires))%uint64(hintCycle))
 }
 
-// remember notes that l gets a hint of the next change of key, be it there or not.
-func (s *Server) remember(key string, l *link) {
-	w := s.watches[key]
-	if w == nil {
-		w = &watch{}
-		s.watches[key] = w
-		s.await(key, w)
-	}
-	if !slices.Contains(w.links, l) {
-		w.links = append(w.links, l)
-	}
-}
-
-// await enters the event at which the server finds that a watched key has expired.
-func (s *Server) await(key string, w *watch) {
-	line := &s.world.timeline
-	w.drop(line)
-	e, ok := s.keys[key]
-	if !ok || e.expires == never {
-		return
+// due is when the server finds that a tracked key has expired, at the next nanosecond at the earliest.
+func (s *Server) due(t tracking) time.Duration {
+	if t.expires == never {
+		return never
 	}
 	const far = 1 << 62
-	left := min(far, max(0, float64(e.expires-s.wall.now())/s.wall.rate))
-	late := time.Duration(s.world.hash("expiry "+s.world.numbered(key), uint64(s.index), uint64(e.expires)) % uint64(hintCycle))
-	w.cycle = line.enter(&event{at: line.now() + time.Duration(left) + 1 + late, inner: true, f: func() {
-		s.world.mu.Lock()
-		defer s.world.mu.Unlock()
-		if s.watches[key] != w || s.hung {
-			return
-		}
-		if _, alive := s.lookup(key); alive { // for as long as rounding took
-			s.await(key, w)
-		}
+	left := time.Duration(min(far, float64(t.expires-s.now())/s.wall.rate))
+	return max(s.moment+left+t.late, s.moment+1)
+}
+
+// await enters the event at which the server finds the next tracked key that has expired.
+func (s *Server) await() {
+	next := never
+	for _, t := range s.tracked {
+		next = min(next, s.due(t))
+	}
+	if s.cycle != nil && s.cycle.at == next {
+		return
+	}
+	if s.cycle != nil {
+		s.world.timeline.drop(s.cycle)
+		s.cycle = nil
+	}
+	if next == never || s.hung {
+		return
+	}
+	s.cycle = s.world.timeline.enter(&event{at: next, inner: true, f: func() {
+		s.locked(func() {
+			s.cycle = nil
+			s.expire(func(t tracking) bool { return !s.hung && s.due(t) <= s.moment+1 })
+		})
 	}})
 }
 
-// awaitAll is await for all keys, after the clock was set or stood still.
-func (s *Server) awaitAll() {
-	for _, key := range slices.Sorted(maps.Keys(s.watches)) {
-		s.await(key, s.watches[key])
-	}
-}
-
-func (w *watch) drop(line *timeline) {
-	if w.cycle != nil {
-		line.drop(w.cycle)
-		w.cycle = nil
-	}
-}
-
-// changed gives the watchers of key a hint, once. The link that changed it gets none, and
-// does not watch it any more either.
-func (s *Server) changed(key string) {
-	if s.onChange != nil {
-		s.onChange(key)
-		return
-	}
-	w := s.watches[key]
-	if w == nil {
-		return
-	}
-	w.drop(&s.world.timeline)
-	delete(s.watches, key)
-	for _, l := range w.links {
-		if l != s.current {
-			s.hint(l, key)
-		}
-	}
-}
-
-// flushed gives a hint on all tracked links, whatever they watch.
+// flushed gives a hint on all tracked links, whatever they track.
 func (s *Server) flushed() {
-	s.unwatched()
+	s.tracked = nil
 	for _, l := range s.links {
 		if l.tracked() {
 			s.hint(l, everything)
-		}
-	}
-}
-
-// unwatched forgets all watches.
-func (s *Server) unwatched() {
-	for _, w := range s.watches {
-		w.drop(&s.world.timeline)
-	}
-	clear(s.watches)
-}
-
-// unwatchedBy forgets all watches of a link.
-func (s *Server) unwatchedBy(l *link) {
-	for key, w := range s.watches {
-		w.links = slices.DeleteFunc(w.links, func(other *link) bool { return other == l })
-		if len(w.links) == 0 {
-			w.drop(&s.world.timeline)
-			delete(s.watches, key)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -103,46 +102,6 @@ func TestAWatchBeforeTheServerGivesHints(t *testing.T) {
 		l.settled()
 		assert.Empty(t, l.hints)
 		stop()
-	})
-}
-
-// TestHintsEndAfterTheLastStop, but not at once.
-func TestHintsEndAfterTheLastStop(t *testing.T) {
-	watch(t, func(t *testing.T, l *lookout) {
-		l.stop()
-		time.Sleep(time.Second - 1)
-		l.watch("x", l.hints)()
-		time.Sleep(time.Second - 1)
-		stop := l.watch("x", l.hints)
-		time.Sleep(time.Minute)
-		assert.Empty(t, l.hints, "they have gone on")
-		l.look(t)
-		l.server.Hang()
-		require.NoError(t, l.submit(protocol.OpWatch, "")) // it is run after the last stop
-		stop()
-		time.Sleep(time.Second + 1)
-		l.server.Resume()
-		<-l.got
-		began := l.now()
-		stop = l.watch("x", l.hints)
-		l.settled()
-		assert.Equal(t, began+2*leg, <-l.hints, "they have begun anew")
-		l.server.Set("x", "a", protocol.NoTTL)
-		l.settled()
-		assert.Empty(t, l.hints, "and what was watched is forgotten")
-		stop()
-	})
-}
-
-// TestAClosedNodeGivesNoHints, be they under way.
-func TestAClosedNodeGivesNoHints(t *testing.T) {
-	watch(t, func(t *testing.T, l *lookout) {
-		l.look(t)
-		l.server.Set("x", "a", protocol.NoTTL)
-		require.NoError(t, l.node.Close())
-		l.watch("x", l.hints)()
-		l.settled()
-		assert.Empty(t, l.hints)
 	})
 }
 
@@ -256,36 +215,6 @@ func TestTheServerFindsExpiredKeysByItself(t *testing.T) {
 	}
 }
 
-// TestWhatTheServerFindsLateDiffers from expiry to expiry.
-func TestWhatTheServerFindsLateDiffers(t *testing.T) {
-	watch(t, func(t *testing.T, l *lookout) {
-		late := map[time.Duration]bool{}
-		for range 20 {
-			l.server.Set("x", "a", time.Second)
-			began := l.now()
-			l.look(t)
-			time.Sleep(time.Second - 2*leg)
-			assert.Empty(t, l.server.Keys(), "the test sees it at once, without being noticed")
-			late[<-l.hints-began] = true
-		}
-		assert.Len(t, late, 20)
-	})
-}
-
-// TestAStrayIsAnothersChange: it comes by a connection that the client has given up.
-func TestAStrayIsAnothersChange(t *testing.T) {
-	watch(t, func(t *testing.T, l *lookout) {
-		l.look(t)
-		l.SetNet(sim.Net{Patience: time.Second,
-			Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) { return leg, l.Op == protocol.OpAcquire },
-			Stray:  func(_ sim.Leg, lost bool, _ *rand.Rand) (time.Duration, bool) { return leg, lost }})
-		require.NoError(t, l.submit(protocol.OpAcquire, "a"))
-		l.settled()
-		assert.Len(t, l.hints, 1)
-		assert.Equal(t, protocol.Unknown, (<-l.got).Outcome)
-	})
-}
-
 // TestARestartedServerIsAskedForHintsAgain, since it has forgotten who watches.
 func TestARestartedServerIsAskedForHintsAgain(t *testing.T) {
 	for name, crash := range map[string]func(*sim.Server){"crashed": (*sim.Server).Crash, "vanished": (*sim.Server).Vanish} {
@@ -311,107 +240,6 @@ func TestARestartedServerIsAskedForHintsAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestAServerIsAskedForHintsUntilItAnswers.
-func TestAServerIsAskedForHintsUntilItAnswers(t *testing.T) {
-	for name, trouble := range map[string]struct{ fail, heal func(a *asker) }{
-		"hung":   {func(a *asker) { a.server.Hang() }, func(a *asker) { a.server.Resume() }},
-		"down":   {func(a *asker) { a.server.Crash() }, func(a *asker) { a.server.Restart() }},
-		"absent": {func(a *asker) { a.server.Vanish() }, func(a *asker) { a.server.Restart() }},
-		"cut off": {
-			func(a *asker) {
-				a.SetNet(sim.Net{Patience: time.Second, Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) { return leg, l.Hint }})
-			},
-			func(a *asker) { a.SetNet(sim.Fixed(leg)) },
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ask(t, func(t *testing.T, a *asker) {
-				l := &lookout{asker: a, hints: make(chan time.Duration, 10)}
-				trouble.fail(a)
-				stop := l.watch("x", l.hints)
-				time.Sleep(time.Minute + time.Second/2)
-				assert.Empty(t, l.hints)
-				trouble.heal(a)
-				time.Sleep(5 * time.Second)
-				assert.Len(t, l.hints, 1)
-				<-l.hints
-				l.look(t)
-				l.server.Set("x", "a", protocol.NoTTL)
-				l.settled()
-				assert.Len(t, l.hints, 1)
-				stop()
-			})
-		})
-	}
-}
-
-// TestHintsFareAsOtherMessages: they are late, lost and doubled, by legs of their
-// own.
-func TestHintsFareAsOtherMessages(t *testing.T) {
-	const slow, later = 300 * time.Millisecond, 700 * time.Millisecond
-	for name, row := range map[string]struct {
-		lost, strays bool
-		came         []time.Duration
-	}{
-		"late":            {false, false, []time.Duration{slow}},
-		"lost":            {true, false, nil},
-		"doubled":         {false, true, []time.Duration{slow, later}},
-		"out of its turn": {true, true, []time.Duration{later}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			watch(t, func(t *testing.T, l *lookout) {
-				l.SetNet(sim.Net{Patience: time.Second,
-					Travel: func(l sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-						if !l.Hint {
-							return leg, false
-						}
-						assert.Equal(t, sim.Leg{Op: protocol.OpWatch, Key: "x", Count: 1, Reply: true, Hint: true}, l)
-						return slow, row.lost
-					},
-					Stray: func(l sim.Leg, lost bool, _ *rand.Rand) (time.Duration, bool) {
-						if !l.Hint {
-							return 0, false
-						}
-						assert.Equal(t, row.lost, lost)
-						return later, row.strays
-					}})
-				l.look(t)
-				changed := l.now()
-				l.server.Set("x", "a", protocol.NoTTL)
-				time.Sleep(time.Second)
-				for _, d := range row.came {
-					require.NotEmpty(t, l.hints)
-					assert.Equal(t, changed+d, <-l.hints)
-				}
-				assert.Empty(t, l.hints)
-			})
-		})
-	}
-}
-
-// TestHintsKeepTheirOrder, as replies keep theirs, on connections that know nothing of
-// each other.
-func TestHintsKeepTheirOrder(t *testing.T) {
-	watch(t, func(t *testing.T, l *lookout) {
-		y := make(chan time.Duration, 1)
-		stop := l.watch("y", y)
-		l.look(t)
-		require.NoError(t, l.node.Submit(&protocol.Request{Op: protocol.OpWatch, Key: "y"}, 0, l))
-		<-l.got
-		l.SetNet(sim.Net{Patience: time.Second, Travel: func(leg sim.Leg, _ *rand.Rand) (time.Duration, bool) {
-			return map[bool]time.Duration{true: 100 * time.Millisecond}[leg.Hint && leg.Key == "x"], false
-		}})
-		began := l.now()
-		l.server.Set("x", "a", protocol.NoTTL)
-		l.server.Set("y", "a", protocol.NoTTL)
-		require.NoError(t, l.submit(protocol.OpInspect, ""))
-		assert.Equal(t, began, (<-l.got).at)
-		assert.Equal(t, began+100*time.Millisecond, <-l.hints)
-		assert.Equal(t, began+100*time.Millisecond, <-y)
-		stop()
-	})
 }
 
 // TestAPausedProcessIsHintedLater, if it still watches, and a dead one never.

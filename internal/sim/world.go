@@ -38,7 +38,10 @@ func New(seed uint64, n int) *World {
 	w := &World{seed: seed, net: Fixed(0), timeline: timeline{origin: time.Now()}, tickets: map[string]string{}, drawn: map[int]int{}}
 	w.dice = rand.New(&w.fate)
 	for i := range n {
-		w.servers = append(w.servers, newServer(w, i, fmt.Sprintf("node%d", i+1)))
+		s := &Server{store: newStore(i, fmt.Sprintf("node%d", i+1), time.Duration(w.timeline.origin.UnixNano())), world: w}
+		s.tickets = w.tickets
+		s.late = func(key string, expires time.Duration) time.Duration { return w.late(i, key, expires) }
+		w.servers = append(w.servers, s)
 	}
 	return w
 }

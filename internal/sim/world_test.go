@@ -1,7 +1,6 @@
 package sim_test
 
 import (
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/redquorum/redquorum/internal/protocol"
 	"github.com/redquorum/redquorum/internal/sim"
 )
 
@@ -74,42 +72,6 @@ func TestPlayTellsOfAScriptWithoutEnd(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestPlayIsThatOfTheBubble: a World answers at the same times in its own time.
-func TestPlayIsThatOfTheBubble(t *testing.T) {
-	t.Parallel()
-	history := func(play bool) (steps []time.Duration) {
-		synctest.Test(t, func(t *testing.T) {
-			w := sim.New(1, 3)
-			start := w.Now()
-			w.SetNet(sim.Net{Patience: time.Second, Travel: func(_ sim.Leg, r *rand.Rand) (time.Duration, bool) {
-				return time.Duration(r.Int64N(int64(time.Second))), r.Float64() < 0.2
-			}})
-			w.Watch(func(s sim.Step) { steps = append(steps, s.At.Sub(start)) })
-			c := w.NewClient(1.005)
-			script := func() {
-				for range 20 {
-					for i, node := range c.Nodes() {
-						got := make(inbox, 1)
-						if node.Submit(&protocol.Request{Op: protocol.OpInspect, Key: "x"}, i, got) == nil {
-							<-got
-						}
-					}
-					c.Sleep(time.Millisecond)
-				}
-			}
-			if !play {
-				script()
-				return
-			}
-			require.NoError(t, w.Play(time.Hour, script))
-		})
-		return steps
-	}
-	inTheBubble := history(false)
-	assert.Greater(t, len(inTheBubble), 100)
-	assert.Equal(t, inTheBubble, history(true))
 }
 
 // TestTimersAreNeverEarly by their own clock, and not a nanosecond later than

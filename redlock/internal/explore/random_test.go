@@ -132,7 +132,7 @@ func newRun(seed uint64, v variant) *run {
 	plain := core.Terms{TTL: ttl, Timeout: 30 * time.Millisecond, Renew: true, Patience: 100 * time.Millisecond}
 	if plain.Fenced = r.IntN(3) == 0; r.IntN(2) == 0 { // the wall clocks of nodes and processes
 		for _, node := range w.nodes {
-			node.Server().Step(time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}[r.IntN(3)]))))
+			node.Step(time.Duration(r.Int64N(int64([]time.Duration{time.Millisecond, 100 * time.Millisecond, 3 * time.Second}[r.IntN(3)]))))
 		}
 		for _, p := range w.processes {
 			most := []time.Duration{time.Millisecond, 50 * time.Millisecond, 2 * time.Second, time.Minute, 24 * time.Hour}[r.IntN(5)]
@@ -140,7 +140,7 @@ func newRun(seed uint64, v variant) *run {
 		}
 	}
 	for _, node := range w.nodes {
-		node.Server().SetRate(rate(r, w.beyond))
+		node.SetRate(rate(r, w.beyond))
 	}
 	if u.guarded = r.IntN(3) == 0 && !w.beyond; u.guarded && !v.unguarded {
 		u.protect(ttl)
@@ -420,7 +420,7 @@ func (u *run) trouble() {
 			if by < 0 && u.forgot.Has(i) {
 				by = -by
 			}
-			if u.nodes[i].Server().Step(by); by < 0 {
+			if u.nodes[i].Step(by); by < 0 {
 				u.back.Add(i)
 				u.lasts -= by
 			}

@@ -311,7 +311,7 @@ func TestALockEndsBeforeItsKeys(t *testing.T) {
 	r := newRelay(3, 2, 0, false, time.Hour, network)
 	r.once, r.processes[0].rate = true, 0.9955
 	for _, node := range r.nodes {
-		node.Server().SetRate(1.0045)
+		node.SetRate(1.0045)
 	}
 	r.comes(0, terms, time.Millisecond)
 	r.comes(1, terms, 2*time.Millisecond)

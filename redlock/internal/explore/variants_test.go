@@ -50,7 +50,7 @@ func (s *served) counter(r *protocol.Request) int64 {
 
 // count sets that.
 func (s *served) count(r *protocol.Request, token int64) {
-	s.Server().SetCounter(r.Counter, float64(token))
+	s.SetCounter(r.Counter, float64(token))
 }
 
 // isLow reports whether the server has given the lock, and not accepted the token.
@@ -92,7 +92,7 @@ var variants = []variant{
 	{name: "the counter expires with the lock", breaks: "P2", serves: func(s *served, r *protocol.Request) protocol.Reply {
 		reply := s.run(r)
 		if n := s.counter(r); n > 0 && r.Op == protocol.OpReleaseFenced {
-			s.Server().Del(r.Counter)
+			s.hints = append(s.hints, s.Del(s.at, r.Counter)...)
 		}
 		return reply
 	}},
@@ -142,7 +142,7 @@ var variants = []variant{
 		wasRead := s.isRead(r)
 		reply := s.run(r)
 		if wasRead && s.isRead(r) && before < s.Keys(s.at)[r.Key] {
-			s.Server().Set(r.Key, protocol.ReadersValue, before)
+			s.Set(r.Key, protocol.ReadersValue, before)
 		}
 		return reply
 	}},

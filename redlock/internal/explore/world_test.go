@@ -328,7 +328,7 @@ type trial struct {
 // protect has all processes judge votes by the nodes' records.
 func (w *world) protect(longest time.Duration) {
 	for _, node := range w.nodes {
-		node.Server().Settle(len(w.nodes), longest)
+		node.Settle(len(w.nodes), longest)
 	}
 	for _, p := range w.processes {
 		p.group.Epoch = record.Key

@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/hash"
+	"github.com/redquorum/redquorum/internal/protocol"
+)
+
+// A Store is a server alone: a request is run when it is given, at the moment that is told. So a test can try
+// every order of requests, and go on from a copy. It is not safe for concurrent use.
+type Store struct{ store }
+
+// NewStore returns an empty Store.
+func NewStore(index int, name string) *Store {
+	return &Store{newStore(index, name, 1_700_000_000*time.Second)}
+}
+
+// Clone returns a copy.
+func (s *Store) Clone() *Store {
+	c := *s
+	c.keys, c.tracked, c.hints, c.between = maps.Clone(s.keys), slices.Clone(s.tracked), nil, nil
+	return &c
+}
+
+// Run runs a client's request at a moment, which is not before that of an earlier one. It returns the
+// reply and the hints that other clients get, which are valid until the next call.
+func (s *Store) Run(at time.Duration, client int, req *protocol.Request) (protocol.Reply, []StoreHint) {
+	s.at(at)
+	reply := s.serve(client, req, req.Watch || req.Op == protocol.OpWatch)
+	return reply, s.take()
+}
+
+// at sets the time, and expires keys.
+func (s *Store) at(at time.Duration) {
+	s.hints, s.moment = s.hints[:0], at
+	now := s.now()
+	s.expire(func(t tracking) bool { return now >= t.expires })
+}
+
+func (s *Store) take() []StoreHint {
+	if len(s.hints) > 1 {
+		slices.SortStableFunc(s.hints, func(a, b StoreHint) int { return a.Client - b.Client })
+	}
+	return s.hints
+}
+
+// Forget makes the server lose all keys, and be another process than before: a restart without persistence.
+func (s *Store) Forget(at time.Duration) []StoreHint {
+	s.at(at)
+	s.run++
+	clear(s.keys)
+	for _, t := range s.tracked {
+		s.hints = append(s.hints, StoreHint{t.client, everything})
+	}
+	s.tracked = s.tracked[:0]
+	return s.take()
+}
+
+// Between has f called between both steps of a request whose token the asker judges, in which other requests can be
+// run. Nil: nothing comes between them.
+func (s *Store) Between(f func()) {
+	if s.between = nil; f != nil {
+		s.between = func() {
+			client, hints := s.client, s.hints
+			s.hints = nil
+			f()
+			s.client, s.hints = client, hints
+		}
+	}
+}
+
+// Del has a key deleted behind the clients' backs.
+func (s *Store) Del(at time.Duration, key string) []StoreHint {
+	s.at(at)
+	s.remove(key)
+	return s.take()
+}
+
+// Settle is Server.Settle at the last moment, as are the methods below.
+func (s *Store) Settle(nodes int, longest time.Duration) { s.mature(nodes, longest) }
+
+// SetRate makes the clock advance by rate seconds a second.
+func (s *Store) SetRate(rate float64) { s.setRate(rate) }
+
+// Step sets the clock ahead by d, or back if d is below zero.
+func (s *Store) Step(d time.Duration) { s.wall.reading += d }
+
+// Set sets a key behind the clients' backs.
+func (s *Store) Set(key, value string, ttl time.Duration) { s.put(key, entry{value: value}, ttl) }
+
+// SetCounter makes key a counter of fencing tokens, for ever.
+func (s *Store) SetCounter(key string, score float64) {
+	s.put(key, entry{wrong: true, score: &score}, protocol.NoTTL)
+}
+
+// Value returns what the key holds, empty for nothing.
+func (s *Store) Value(at time.Duration, key string) string {
+	s.moment = at
+	if e, ok := s.keys[key]; ok && !s.expired(e) {
+		return e.text()
+	}
+	return ""
+}
+
+// Keys returns the living keys, and what each has left to live.
+func (s *Store) Keys(at time.Duration) map[string]time.Duration {
+	s.moment = at
+	living := map[string]time.Duration{}
+	s.living(func(key string, e entry) { living[key] = s.left(e) })
+	return living
+}
+
+// Print returns a hash of all that the Store has at a moment. Two have the same that will do the same, also at
+// different moments. text hashes keys and values.
+func (s *Store) Print(at time.Duration, text func(string) uint64) uint64 {
+	s.moment = at
+	now, unix := s.now(), s.unix()
+	all := uint64(s.run)
+	for key, e := range s.keys {
+		if now >= e.expires && !s.isTracked(key) { // as good as gone; what is tracked gives a hint
+			continue
+		}
+		sum := hash.Mix(text(key) ^ 1)
+		sum = hash.Mix(sum + text(e.value))
+		sum = hash.Mix(sum + uint64(max(0, e.expires-now)))
+		if e.score != nil {
+			sum = hash.Mix(sum + uint64(int64(*e.score)-unix.Microseconds()))
+		}
+		for _, t := range e.tickets {
+			sum = hash.Mix(sum + text(t.id))
+			sum = hash.Mix(sum + uint64(t.arrived-unix))
+			sum = hash.Mix(sum + uint64(t.dropped-unix))
+		}
+		for reader, until := range e.readers {
+			all += hash.Mix(hash.Mix(text(reader)^sum) + uint64(until-unix))
+		}
+		all += sum
+	}
+	for _, t := range s.tracked {
+		all += hash.Mix(hash.Mix(text(t.key)) + uint64(t.client))
+	}
+	return hash.Mix(all + uint64(now-at))
+}
+
+func (s *Store) isTracked(key string) bool {
+	return slices.ContainsFunc(s.tracked, func(t tracking) bool { return t.key == key })
+}
