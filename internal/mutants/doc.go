@@ -27,8 +27,8 @@
 // is for a fault that makes the test hang rather than fail.
 //
 // A hunk is addressed by a package's folder and a declaration in it: newValue,
-// Tally.Quorum or (*Lock).end, as in a stack trace, or the name of a type, a
-// variable or a constant. Its file does not matter, so a function can be moved.
+// Tally.Quorum or (*Lock).end, as in a stack trace, or the name of a type, a variable or a
+// constant that is declared by itself. Its file does not matter, so a function can be moved.
 // A Lua script is addressed by its path.
 //
 // The lines of a hunk marked - and those marked with a space are looked for

@@ -57,61 +57,42 @@ func load(folder fs.FS) ([]mutant, error) {
 
 // parse reads one mutant.
 func parse(name, text string) (mutant, error) {
-	m := mutant{name: name}
+	m, killer, hangs := mutant{name: name}, "", "no"
+	fail := func(format string, args ...any) (mutant, error) {
+		return m, fmt.Errorf("mutant "+name+": "+format, args...)
+	}
+	fields := map[string]*string{"guard": &m.guard, "without": &m.without, "killed by": &killer, "says": &m.says, "hangs": &hangs}
 	head, body, _ := strings.Cut(text, "\n--- ")
 	for l := range strings.Lines(head) {
-		if err := m.header(strings.TrimSpace(l)); err != nil {
-			return m, fmt.Errorf("mutant %s: %w", name, err)
+		key, value, _ := strings.Cut(strings.TrimSpace(l), ": ")
+		if field := fields[key]; field != nil {
+			*field = value
+		} else if key != "" {
+			return fail("line %q: unknown", strings.TrimSpace(l))
 		}
 	}
+	words := strings.Fields(killer)
+	switch m.hangs = hangs == "yes"; {
+	case m.guard == "" || m.without == "":
+		return fail("no guard, or nothing that happens without it")
+	case len(words) < 2 || !strings.HasPrefix(words[1], "Test"):
+		return fail("killed by: %q is not a package and a test", killer)
+	}
+	m.pkg, m.test, m.flags = words[0], words[1], words[2:]
 	for _, part := range strings.Split(body, "\n--- ") {
 		at, hunks, _ := strings.Cut(part, "\n")
 		for _, text := range strings.Split("\n"+strings.TrimSpace(hunks), "\n@@\n")[1:] {
 			h, err := parseHunk(at, text)
 			if err != nil {
-				return m, fmt.Errorf("mutant %s: %w", name, err)
+				return fail("%w", err)
 			}
 			m.hunks = append(m.hunks, h)
 		}
 	}
-	for what, missing := range map[string]bool{
-		"guard": m.guard == "", "without": m.without == "", "killed by": m.test == "", "change": len(m.hunks) == 0,
-	} {
-		if missing {
-			return m, fmt.Errorf("mutant %s: no %s", name, what)
-		}
+	if len(m.hunks) == 0 {
+		return fail("no change")
 	}
 	return m, nil
-}
-
-// header reads a line before the changes.
-func (m *mutant) header(l string) error {
-	if l == "" {
-		return nil
-	}
-	key, value, _ := strings.Cut(l, ": ")
-	switch key {
-	case "guard":
-		m.guard = value
-	case "without":
-		m.without = value
-	case "killed by":
-		words := strings.Fields(value)
-		if len(words) < 2 || !strings.HasPrefix(words[1], "Test") {
-			return fmt.Errorf("%q is not a package and a test", value)
-		}
-		m.pkg, m.test, m.flags = words[0], words[1], words[2:]
-	case "says":
-		m.says = value
-	case "hangs":
-		if value != "yes" {
-			return fmt.Errorf("hangs: %q, may be yes", value)
-		}
-		m.hangs = true
-	default:
-		return fmt.Errorf("line %q: unknown", l)
-	}
-	return nil
 }
 
 func parseHunk(at, text string) (hunk, error) {

@@ -2,12 +2,9 @@ package main
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"path"
-	"slices"
+	"regexp"
 	"strings"
 )
 
@@ -42,25 +39,24 @@ func (s source) find(at string) ([]span, error) {
 	if err != nil {
 		return nil, err
 	}
+	head := headOf(name)
 	var found []span
 	for _, file := range files {
 		text, err := s.read(file)
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasSuffix(file, "_test.go") || !strings.Contains(text, path.Ext("." + name)[1:]) {
+		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		positions := token.NewFileSet()
-		parsed, err := parser.ParseFile(positions, file, text, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
 		lines := strings.Split(text, "\n")
-		for _, d := range parsed.Decls {
-			if declares(d, name) {
-				first, last := positions.Position(d.Pos()).Line-1, positions.Position(d.End()).Line
-				found = append(found, span{file, first, lines[first:last]})
+		for i, line := range lines {
+			if head.MatchString(line) {
+				end := i + 1
+				for end < len(lines) && !begins.MatchString(lines[end]) {
+					end++
+				}
+				found = append(found, span{file, i, lines[i:end]})
 			}
 		}
 	}
@@ -70,44 +66,21 @@ func (s source) find(at string) ([]span, error) {
 	return found, nil
 }
 
-// declares reports whether d declares name: newValue, Tally.Quorum or (*Lock).end.
-func declares(d ast.Decl, name string) bool {
-	switch d := d.(type) {
-	case *ast.FuncDecl:
-		return receiver(d)+d.Name.Name == name
-	case *ast.GenDecl:
-		for _, spec := range d.Specs {
-			var names []*ast.Ident
-			switch spec := spec.(type) {
-			case *ast.ValueSpec:
-				names = spec.Names
-			case *ast.TypeSpec:
-				names = []*ast.Ident{spec.Name}
-			}
-			if slices.ContainsFunc(names, func(n *ast.Ident) bool { return n.Name == name }) {
-				return true
-			}
-		}
-	}
-	return false
-}
+// begins matches the line at which the next declaration, or its comment, begins.
+var begins = regexp.MustCompile(`^(func|type|var|const|//)`)
 
-// receiver returns "T." or "(*T)." for a method, and "" for a function.
-func receiver(d *ast.FuncDecl) string {
-	if d.Recv == nil {
-		return ""
+// headOf matches the first line of the declaration of a name: newValue, Tally.Quorum or (*Lock).end.
+func headOf(name string) *regexp.Regexp {
+	on, method, isMethod := strings.Cut(name, ").")
+	star := `\*`
+	if !isMethod {
+		on, method, isMethod = strings.Cut(name, ".")
+		star = ""
 	}
-	form, t := "%s.", d.Recv.List[0].Type
-	if pointer, ok := t.(*ast.StarExpr); ok {
-		form, t = "(*%s).", pointer.X
+	if !isMethod {
+		return regexp.MustCompile(`^(func|type|var|const) ` + name + `\b`)
 	}
-	switch generic := t.(type) {
-	case *ast.IndexExpr:
-		t = generic.X
-	case *ast.IndexListExpr:
-		t = generic.X
-	}
-	return fmt.Sprintf(form, t)
+	return regexp.MustCompile(`^func \((\w+ )?` + star + strings.TrimPrefix(on, "(*") + `(\[.*\])?\) ` + method + `\(`)
 }
 
 func (s source) read(file string) (string, error) {
