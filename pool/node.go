@@ -70,10 +70,8 @@ func (n *node) reach(ctx context.Context) link.Greeting {
 }
 
 // dialHint makes the second connection, to the member that the node is connected to.
-func (n *node) dialHint(ctx context.Context) (c redis.Conn, isElsewhere func() bool, err error) {
-	at := n.at.Load()
-	c, err = n.members[at].hint(ctx)
-	return c, func() bool { return n.at.Load() != at }, err
+func (n *node) dialHint(ctx context.Context) (redis.Conn, error) {
+	return n.members[n.at.Load()].hint(ctx)
 }
 
 // maxMet bounds how many servers a node remembers. Each restart makes another.

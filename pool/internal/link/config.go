@@ -25,9 +25,8 @@ type Config struct {
 	// Reach connects to the server that has the node's vote.
 	Reach func(context.Context) Greeting
 
-	// Hint connects to the same server, for hints. isElsewhere reports whether Reach has left that
-	// since.
-	Hint func(context.Context) (c redis.Conn, isElsewhere func() bool, err error)
+	// Hint connects to the same server, for hints.
+	Hint Dial
 
 	// Doubt takes what is to be logged of the server. It does not wait.
 	Doubt func(doubts ...string)

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,8 @@ import (
 )
 
 // The hints of a node serve those who watch a key: waiters and holders. While there are any, and for a
-// little longer, the goroutine listen keeps a listener.
+// little longer, the goroutine listen keeps a listener: a second connection, on which hints come. It
+// carries no requests, so a listener that hangs holds up nothing but hints.
 //
 // They are Redis's client-side caching put to another use
 // (https://redis.io/docs/latest/develop/reference/client-side-caching/). The server remembers a key
@@ -24,16 +26,14 @@ type hints struct {
 	config   *Config
 	wake     func()                   // has the node's connection look at redirect
 	redirect atomic.Pointer[redirect] // where the server should send hints
+	linger   *time.Timer              // ends listen if there are no watchers any more
 
-	mu        sync.Mutex            // guards the fields below
-	watchers  map[string][]*watcher // by key; those of all keys by the empty one
-	wanted    bool                  // from the first watch until soon after the last stop
-	refused   bool                  // the server gives none; until the node's next connection
-	listening bool                  // listen runs
-	listener  *listener             // while it lives
-	linger    *time.Timer           // ends wanted
-
-	ended sync.WaitGroup // of listen
+	mu       sync.Mutex            // guards the fields below
+	watchers map[string][]*watcher // by key; those of all keys by the empty one
+	run      string                // of the server that the node was connected to last
+	refused  bool                  // the server gives none; until the node's next connection
+	stop     context.CancelFunc    // ends listen; nil: it does not run, or is about to end
+	ended    chan struct{}         // closed when all calls of listen have ended
 }
 
 // A redirect is the connection that hints are sent to. A client number is only valid in the process
@@ -47,8 +47,10 @@ type redirect struct {
 type watcher struct{ hint func(key string) }
 
 func newHints(ctx context.Context, config *Config, wake func()) *hints {
-	h := &hints{ctx: ctx, config: config, wake: wake, watchers: map[string][]*watcher{}}
+	h := &hints{ctx: ctx, config: config, wake: wake, watchers: map[string][]*watcher{}, ended: make(chan struct{})}
+	close(h.ended)
 	h.redirect.Store(&redirect{})
+	h.linger = time.AfterFunc(config.Linger, h.endUnused)
 	return h
 }
 
@@ -62,6 +64,8 @@ func (h *hints) watch(key string, hint func(key string)) (stop func()) {
 	return func() { h.unwatch(key, w) }
 }
 
+// unwatch may be called again. Waiters who come and go should not cost a connection each, so the listener
+// outlives them for a while.
 func (h *hints) unwatch(key string, w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,30 +74,35 @@ func (h *hints) unwatch(key string, w *watcher) {
 		h.watchers[key] = left
 		return
 	}
-	if _, here := h.watchers[key]; !here {
-		return // stopped before
-	}
 	delete(h.watchers, key)
-	if len(h.watchers) == 0 && h.wanted && h.ctx.Err() == nil {
-		h.stopLinger()
-		h.linger = time.AfterFunc(h.config.Linger, h.endUnused)
+	if len(h.watchers) == 0 {
+		h.linger.Reset(h.config.Linger)
 	}
 }
 
 // start starts listen if there are watchers and it does not run. The caller holds mu.
 func (h *hints) start() {
-	if len(h.watchers) == 0 || h.refused || h.ctx.Err() != nil {
+	if len(h.watchers) == 0 || h.refused || h.stop != nil || h.ctx.Err() != nil {
 		return
 	}
-	h.wanted = true
-	if !h.listening {
-		h.listening = true
-		h.ended.Go(h.listen)
+	before, ended := h.ended, make(chan struct{})
+	ctx, stop := context.WithCancel(h.ctx)
+	h.stop, h.ended = stop, ended
+	go func() {
+		defer close(ended)
+		<-before
+		h.listen(ctx)
+	}()
+}
+
+// end has listen return. The caller holds mu.
+func (h *hints) end() {
+	if h.stop != nil {
+		h.stop()
+		h.stop = nil
 	}
 }
 
-// endUnused is called some time after the last stop, because waiters who come and go should not
-// cost a connection each.
 func (h *hints) endUnused() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,24 +111,16 @@ func (h *hints) endUnused() {
 	}
 }
 
-// end has listen return. The caller holds mu.
-func (h *hints) end() {
-	h.wanted = false
-	if h.listener != nil {
-		h.listener.fail()
-	}
-}
-
 // retry is called for a new connection: what the one before was refused may be permitted by
 // now, and the listener may hear another server.
-func (h *hints) retry() {
+func (h *hints) retry(run string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.refused = false
-	h.start()
-	if h.listener != nil && h.listener.isElsewhere() {
-		h.listener.fail()
+	h.refused, h.run = false, run
+	if to := h.redirect.Load(); to.client != 0 && to.run != run {
+		h.end()
 	}
+	h.start()
 }
 
 // refuse is called when the server gives no hints. It is not asked again before the next
@@ -136,34 +137,19 @@ func (h *hints) refuse() {
 
 // close returns when listen has ended. It is called after the end of ctx.
 func (h *hints) close() {
+	h.linger.Stop()
 	h.mu.Lock()
-	h.stopLinger()
+	ended := h.ended
 	h.mu.Unlock()
-	h.ended.Wait()
+	<-ended
 }
 
-// stopLinger stops the timer. The caller holds mu.
-func (h *hints) stopLinger() {
-	if h.linger != nil {
-		h.linger.Stop()
-	}
-}
-
-// goOn reports whether listen should go on. If not, the next watch starts it again.
-func (h *hints) goOn() bool {
+// hasLeft reports whether the node is connected to another server than that of this process. An empty run
+// is that of a server which does not tell.
+func (h *hints) hasLeft(run string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.listening = h.wanted
-	return h.listening
-}
-
-// setListener makes l the listener that end ends. It reports whether one is still wanted, because
-// end may have been called before.
-func (h *hints) setListener(l *listener) (wanted bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.listener = l
-	return h.wanted
+	return run != "" && h.run != "" && run != h.run
 }
 
 func (h *hints) setRedirect(r redirect) {
@@ -171,78 +157,48 @@ func (h *hints) setRedirect(r redirect) {
 	h.wake()
 }
 
-// give gives a hint to those who watch the key. It calls them without the lock, because they may
-// stop watching.
+// give gives a hint to those who watch the key; to all, if it is empty. It calls them without the lock,
+// because they may stop watching.
 func (h *hints) give(key string) {
 	h.mu.Lock()
 	watchers := slices.Concat(h.watchers[key], h.watchers[""])
+	if key == "" {
+		watchers = slices.Concat(slices.Collect(maps.Values(h.watchers))...)
+	}
 	h.mu.Unlock()
 	for _, w := range watchers {
 		w.hint(key)
 	}
 }
 
-// giveAll gives a hint to all who watch a key.
-func (h *hints) giveAll() {
-	h.mu.Lock()
-	var watchers []*watcher
-	for _, w := range h.watchers {
-		watchers = append(watchers, w...)
-	}
-	h.mu.Unlock()
-	for _, w := range watchers {
-		w.hint("")
-	}
-}
-
-// listen keeps a listener for as long as one is wanted.
-func (h *hints) listen() {
+// listen keeps a listener until ctx ends.
+func (h *hints) listen(ctx context.Context) {
 	backoff := time.Duration(0)
-	for sleep(h.ctx, backoff) && h.goOn() {
-		l, to, err := h.openListener()
+	for sleep(ctx, backoff) {
 		var had connection
+		c, to, err := h.openListener(ctx)
 		switch {
-		case errors.Is(err, errNoHints):
-			h.refuse()
 		case err == nil:
-			err = l.serve(to)
-			had = connection{lasted: time.Since(l.began), worked: l.heard.Load() > 0, err: err}
+			had = h.hear(ctx, c, to)
+		case errors.Is(err, errNoHints) && !h.hasLeft(to.run):
+			h.refuse()
 		}
 		backoff = backoffAfter(had, backoff)
 	}
 }
 
-// A listener is a node's second connection, on which hints come. It carries no requests, so a
-// listener that hangs holds up nothing but hints.
-type listener struct {
-	hints       *hints
-	redis       redis.Conn
-	isElsewhere func() bool // reports whether the node has connected to another of its servers since
-	began       time.Time
-	heard       atomic.Int64 // messages and answers so far
-
-	failOnce sync.Once
-	broken   chan struct{} // closed by fail
-}
-
-var (
-	// errNoHints is for a server that does not let us listen.
-	errNoHints = errors.New("gives no hints")
-	// errElsewhere is for one that the node has left meanwhile.
-	errElsewhere = errors.New("the node has failed over")
-)
+// errNoHints is for a server that does not let us listen.
+var errNoHints = errors.New("gives no hints")
 
 // invalidations is the channel on which a server tells changed keys to a connection that speaks
 // RESP2.
 const invalidations = "__redis__:invalidate"
 
 // openListener makes a listener, and returns where hints must be sent to reach it.
-func (h *hints) openListener() (*listener, redirect, error) {
-	ctx, cancel := context.WithTimeout(h.ctx, h.config.Dial)
+func (h *hints) openListener(ctx context.Context) (c redis.Conn, to redirect, err error) {
+	ctx, cancel := context.WithTimeout(ctx, h.config.Dial)
 	defer cancel()
-	var to redirect
-	c, isElsewhere, err := h.config.Hint(ctx)
-	if err != nil {
+	if c, err = h.config.Hint(ctx); err != nil {
 		return nil, to, err
 	}
 	subscribed := false
@@ -255,105 +211,88 @@ func (h *hints) openListener() (*listener, redirect, error) {
 	if err == nil && (to.client == 0 || !subscribed) {
 		err = errNoHints
 	}
-	if err != nil && isElsewhere() {
-		err = errElsewhere
-	}
 	if err != nil {
 		c.Close()
-		return nil, to, err
 	}
-	return &listener{hints: h, redis: c, isElsewhere: isElsewhere, began: time.Now(), broken: make(chan struct{})}, to, nil
+	return c, to, err
 }
 
-// serve reads hints until the listener fails, and returns why.
+// hear gives the hints that come on a listener, until it breaks or ctx ends. Most of the time there is
+// nothing to hear, so the server is asked whether it is still there.
 //
 // From a client that subscribes a server takes no AUTH with RESP2. So a listener whose credentials end is
 // given up before, and its successor, which asks for credentials as every new connection does, has those
 // who watch look again (see tracked). To unsubscribe, authenticate and subscribe in its place would need
 // one more right, and lose hints as well.
-func (l *listener) serve(to redirect) error {
-	h := l.hints
-	defer context.AfterFunc(h.ctx, l.fail)()
-	if c, ok := l.redis.(*Conn); ok && c.Auth != nil {
-		defer time.AfterFunc(h.config.Reauthenticate, l.fail).Stop()
+func (h *hints) hear(ctx context.Context, c redis.Conn, to redirect) (had connection) {
+	ctx, fail := context.WithCancel(ctx)
+	defer fail()
+	shut := sync.OnceFunc(func() { c.Close() })
+	defer context.AfterFunc(ctx, shut)()
+	if own, ok := c.(*Conn); ok && own.Auth != nil {
+		defer time.AfterFunc(h.config.Reauthenticate, fail).Stop()
 	}
-	if !h.setListener(l) || l.isElsewhere() {
-		l.fail()
-	}
+	patience := h.config.Ping + h.config.Stall
+	silent := time.AfterFunc(patience, fail)
+	defer silent.Stop()
 	pinging := make(chan struct{})
 	go func() {
 		defer close(pinging)
-		l.ping()
+		h.ping(ctx, c)
 	}()
 	h.setRedirect(to)
-	err := l.read()
-	<-pinging
-	h.setRedirect(redirect{})
-	h.setListener(nil)
-	return err
-}
-
-// fail ends the listener, even where it hangs. It may be called again.
-func (l *listener) fail() {
-	l.failOnce.Do(func() {
-		close(l.broken)
-		l.redis.Close()
-	})
-}
-
-// read returns why there is no more to hear.
-func (l *listener) read() error {
-	defer l.fail()
+	if h.hasLeft(to.run) { // since the listener was made
+		fail()
+	}
+	began := time.Now()
 	for {
-		v, err := receive(l.redis)
+		v, err := receive(c)
 		// An error reply is an answer, too: to a PING that is not permitted.
 		if _, isReply := err.(redis.Error); err != nil && !isReply {
-			return err
+			had.lasted, had.err = time.Since(began), err
+			break
 		}
-		l.heard.Add(1)
-		l.giveHints(v)
+		had.worked = true
+		silent.Reset(patience)
+		h.giveHints(v)
 	}
+	fail()
+	shut()
+	<-pinging
+	h.setRedirect(redirect{})
+	return had
 }
 
 // giveHints gives the hints that a message is about.
-func (l *listener) giveHints(message any) {
+func (h *hints) giveHints(message any) {
 	list, _ := message.([]any)
 	if len(list) != 3 {
 		return // the answer to PING
 	}
 	switch keys := list[2].(type) {
 	case nil: // FLUSHALL
-		l.hints.giveAll()
+		h.give("")
 	case []any:
 		for _, key := range keys {
 			if key, ok := key.([]byte); ok {
-				l.hints.give(string(key))
+				h.give(string(key))
 			}
 		}
 	}
 }
 
-// ping makes sure that the server is still there, because most of the time there is nothing to
-// hear.
-func (l *listener) ping() {
-	for l.sleep(l.hints.config.Ping) {
-		before := l.heard.Load()
-		if l.isElsewhere() || l.redis.Send("PING") != nil || l.redis.Flush() != nil {
-			l.fail()
+// ping has the server say something, until ctx ends.
+func (h *hints) ping(ctx context.Context, c redis.Conn) {
+	t := time.NewTicker(h.config.Ping)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if c.Send("PING") != nil || c.Flush() != nil {
+				return // and there is nothing more to hear
+			}
+		case <-ctx.Done():
 			return
 		}
-		if l.sleep(l.hints.config.Stall) && l.heard.Load() == before {
-			l.fail()
-		}
-	}
-}
-
-// sleep waits for d. It returns false if the listener has failed.
-func (l *listener) sleep(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-l.broken:
-		return false
 	}
 }

@@ -110,7 +110,7 @@ func (l *Link) connect(last Server) (*conn, error) {
 		return nil, Explain(err)
 	}
 	l.config.Doubt(append(g.Doubts, doubts...)...)
-	l.hints.retry()
+	l.hints.retry(g.Server.RunID)
 	l.queue.open(g.Server.Abilities)
 	l.triedOnce.Do(func() { close(l.tried) })
 	return newConn(l.queue, l.hints, g), nil

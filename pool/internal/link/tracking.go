@@ -76,7 +76,7 @@ func (t *tracking) tracked(_ any, failure redis.Error) {
 	t.granted = failure == ""
 	switch {
 	case failure == "":
-		t.hints.giveAll()
+		t.hints.give("")
 	case strings.Contains(string(failure), "does not exist"):
 		// The listener has just ended, and its successor will be named.
 	default:
