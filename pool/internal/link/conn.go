@@ -43,8 +43,6 @@ func newConn(q *queue, h *hints, g Greeting) *conn {
 		queue: q, config: h.config, redis: g.Conn, writer: newBatchWriter(g.Conn), server: g.Server,
 		began: time.Now(), broken: make(chan struct{}),
 	}
-	c.sent.period = c.config.Stall / stallTicks
-	c.sent.stalled = func() { c.fail(fmt.Errorf("%w: nothing for %v", ErrStalled, c.config.Stall)) }
 	c.confirmation = confirmation{server: g.Server, run: g.Server.identity(), broken: c.broken, fail: c.fail, reply: q.reply}
 	c.tracking = tracking{hints: h, merger: &c.merger, run: g.Server.RunID}
 	if !g.Server.scripts {
@@ -58,19 +56,16 @@ func newConn(q *queue, h *hints, g Greeting) *conn {
 func (c *conn) serve(ctx context.Context) error {
 	// This works also where the writer hangs in a system call.
 	defer context.AfterFunc(ctx, func() { c.fail(ErrClosed) })()
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		c.read()
-	}()
+	var others sync.WaitGroup
+	others.Go(c.read)
+	others.Go(c.watch)
 	if own, ok := c.redis.(*Conn); ok && own.Auth != nil {
 		go c.reauthenticate(ctx, own.Auth) // not waited for, because the caller's function may take its time
 	}
 	c.write()
-	<-read
-	unanswered := c.sent.close()
+	others.Wait()
 	c.confirmation.settle(0, c.err)
-	for _, k := range unanswered {
+	for _, k := range c.sent.unanswered() {
 		c.unanswered(k)
 	}
 	return c.err
@@ -210,6 +205,33 @@ func (c *conn) unanswered(k wire.Call) {
 		c.queue.retryLater(k)
 		c.queue.reply(k, protocol.Reply{Outcome: protocol.Unknown, Err: c.err})
 	}
+}
+
+// watch ends the connection of a server that leaves requests unanswered, and has pending releases sent
+// again. It looks at how many replies have come rather than at the age of requests, so that sending and
+// receiving need not read a clock.
+func (c *conn) watch() {
+	period := min(retryInterval, c.config.Stall/4)
+	t := time.NewTicker(period)
+	defer t.Stop()
+	var before uint64              // replies
+	var silent, kept time.Duration // since there were more, and since releases were sent again
+	for silent <= c.config.Stall {
+		select {
+		case <-t.C:
+		case <-c.broken:
+			return
+		}
+		if kept += period; kept >= retryInterval {
+			c.queue.sendAgain()
+			kept = 0
+		}
+		silent += period
+		if replies, isWaiting := c.sent.progress(); !isWaiting || replies != before {
+			before, silent = replies, 0
+		}
+	}
+	c.fail(fmt.Errorf("%w: nothing for %v", ErrStalled, c.config.Stall))
 }
 
 // reauthenticate has AUTH sent each time that the period has passed, until the connection breaks.

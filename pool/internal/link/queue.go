@@ -16,7 +16,7 @@ const (
 	maxOutstanding = 1 << 16
 	// maxPending bounds the pending releases of a node. Beyond it keys are left to expire.
 	maxPending = 1 << 14
-	// retryInterval is how soon a release that the server refused is sent again on the same
+	// retryInterval is how often releases that the server refused are sent again on the same
 	// connection.
 	retryInterval = 250 * time.Millisecond
 )
@@ -39,7 +39,6 @@ type queue struct {
 	kicked    bool        // the connection has something of its own to send
 	idle      bool        // the writer waits for wake
 	pending   []wire.Call // the oldest first; a retry is the receiver of each
-	timer     *time.Timer // sends the pending releases; nil: it does not run
 }
 
 // processStart is what the times of calls count from: a Duration is a third of a Time, and cheaper to
@@ -186,9 +185,6 @@ func (q *queue) close(reason error) {
 	for _, k := range unsent {
 		q.keep(k)
 	}
-	if reason == ErrClosed && q.timer != nil {
-		q.timer.Stop()
-	}
 	q.mu.Unlock()
 	for _, k := range unsent {
 		q.reply(k, protocol.Reply{Outcome: k.Unsent(), Err: reason})
@@ -229,17 +225,13 @@ func (q *queue) retryLater(k wire.Call) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.keep(k)
-	if len(q.pending) > 0 && q.timer == nil {
-		q.timer = time.AfterFunc(retryInterval, q.retryNow)
-	}
 }
 
-// retryNow sends the pending releases on the connection that there is. If there is none, the next
+// sendAgain sends the pending releases on the connection that there is. If there is none, the next
 // connection begins with them anyway.
-func (q *queue) retryNow() {
+func (q *queue) sendAgain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.timer = nil
 	if q.offline == nil {
 		q.dropExpired(time.Now())
 		q.sendPending()
