@@ -41,6 +41,17 @@ func settle(opts []Option) (*settings, error) {
 	return s, nil
 }
 
+// option returns an Option that is refused if it is wrong, and sets something otherwise.
+func option(isWrong bool, why string, set func(*settings)) Option {
+	return func(s *settings) error {
+		if isWrong {
+			return errors.New(why)
+		}
+		set(s)
+		return nil
+	}
+}
+
 // NetDial sets how connections to the URLs' servers are made: through a proxy, a tunnel, or with
 // TCP options of the caller's. dial gets "tcp" and host:port, or "unix" and the path of the socket.
 // TLS (of a rediss:// URL), AUTH and SELECT follow on the connection that it returns. Default:
@@ -59,27 +70,17 @@ func settle(opts []Option) (*settings, error) {
 //
 // Package contrib/goredis makes nodes from the clients of go-redis, with their dialers.
 func NetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return func(s *settings) error {
-		if dial == nil {
-			return errors.New("NetDial(nil): leave the option out for the default")
-		}
-		s.netDial = dial
-		return nil
-	}
+	return option(dial == nil, "NetDial(nil): leave the option out for the default",
+		func(s *settings) { s.netDial = dial })
 }
 
 // TLS sets the configuration for rediss:// URLs. Default: the system's roots and the URL's host
 // name. A ServerName left empty becomes the URL's host. TLSFunc is for certificates and authorities
 // that are replaced while the nodes are in use.
 func TLS(c *tls.Config) Option {
-	return func(s *settings) error {
-		if c == nil {
-			return errors.New("TLS(nil): leave the option out for the defaults")
-		}
-		c := c.Clone()
-		s.tls = func(context.Context, string) (*tls.Config, error) { return c, nil }
-		return nil
-	}
+	c = c.Clone() // of nil that is nil
+	given := func(context.Context, string) (*tls.Config, error) { return c, nil }
+	return option(c == nil, "TLS(nil): leave the option out for the defaults", func(s *settings) { s.tls = given })
 }
 
 // TLSFunc is TLS with a configuration for each new connection: for files of certificates and
@@ -91,13 +92,7 @@ func TLS(c *tls.Config) Option {
 // time. Its error is one of the server, which has no vote meanwhile, and may be shown and logged: keep
 // secrets out of it.
 func TLSFunc(f func(ctx context.Context, server string) (*tls.Config, error)) Option {
-	return func(s *settings) error {
-		if f == nil {
-			return errors.New("TLSFunc(nil): leave the option out for the defaults")
-		}
-		s.tls = f
-		return nil
-	}
+	return option(f == nil, "TLSFunc(nil): leave the option out for the defaults", func(s *settings) { s.tls = f })
 }
 
 // Credentials has f give the user and the password of each connection to the servers whose URL has none:
@@ -111,13 +106,8 @@ func TLSFunc(f func(ctx context.Context, server string) (*tls.Config, error)) Op
 // connections at the same time; it should return what it has until it must be renewed. Its error is one
 // of the server, which has no vote meanwhile, and may be shown and logged: keep secrets out of it.
 func Credentials(f func(ctx context.Context, server string) (user, password string, err error)) Option {
-	return func(s *settings) error {
-		if f == nil {
-			return errors.New("Credentials(nil): leave the option out for those of the URLs")
-		}
-		s.credentials = f
-		return nil
-	}
+	return option(f == nil, "Credentials(nil): leave the option out for those of the URLs",
+		func(s *settings) { s.credentials = f })
 }
 
 // Reauthenticate asks the function of Credentials again that often, and sends AUTH with its answer on
@@ -131,38 +121,22 @@ func Credentials(f func(ctx context.Context, server string) (user, password stri
 // once more. An error of the function, and a server that refuses its answer, change nothing and are
 // logged (see Log). What Dialer returns is left alone.
 func Reauthenticate(every time.Duration) Option {
-	return func(s *settings) error {
-		if every < time.Second {
-			return fmt.Errorf("Reauthenticate(%v): must be at least 1s, or servers do little else", every)
-		}
-		s.Reauthenticate = every
-		return nil
-	}
+	return option(every < time.Second, fmt.Sprintf("Reauthenticate(%v): must be at least 1s, or servers do little else", every),
+		func(s *settings) { s.Reauthenticate = every })
 }
 
 // DialTimeout bounds the making of a connection: dialling, TLS, and the first questions to the
 // server. Default 1 s; it must be above zero.
 func DialTimeout(d time.Duration) Option {
-	return func(s *settings) error {
-		if d <= 0 {
-			return fmt.Errorf("DialTimeout(%v): must be above zero", d)
-		}
-		s.Dial = d
-		return nil
-	}
+	return option(d <= 0, fmt.Sprintf("DialTimeout(%v): must be above zero", d), func(s *settings) { s.Dial = d })
 }
 
 // StallTimeout is how long a server may answer nothing at all, while requests are waiting, before
 // its connection is given up and made anew. It is not how long callers wait: see
 // redlock.NodeTimeout. Default 1 s; at least 10 ms.
 func StallTimeout(d time.Duration) Option {
-	return func(s *settings) error {
-		if d < 10*time.Millisecond {
-			return fmt.Errorf("StallTimeout(%v): must be at least 10ms, or every hiccup costs a connection", d)
-		}
-		s.Stall = d
-		return nil
-	}
+	return option(d < 10*time.Millisecond, fmt.Sprintf("StallTimeout(%v): must be at least 10ms, or every hiccup costs a connection", d),
+		func(s *settings) { s.Stall = d })
 }
 
 // Log has the nodes log their doubts about their servers, each once, at level Warn: an eviction
@@ -171,11 +145,5 @@ func StallTimeout(d time.Duration) Option {
 // Default: nothing is logged. The log holds no secrets. It is written by a goroutine of its own, so a
 // log that is slow holds up nothing; Close waits for it for a second at most.
 func Log(l *slog.Logger) Option {
-	return func(s *settings) error {
-		if l == nil {
-			return errors.New("Log(nil): leave the option out for silence")
-		}
-		s.log = l
-		return nil
-	}
+	return option(l == nil, "Log(nil): leave the option out for silence", func(s *settings) { s.log = l })
 }
