@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"syscall"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/redquorum/redquorum/pool/internal/link"
 )
@@ -24,6 +25,10 @@ import (
 // errSeveral is for a node that leads to several servers.
 var errSeveral = errors.New("leads to several servers, of which each could grant the same lock; " +
 	"give each server a node of its own, by an address that leads to no other")
+
+// errAbsent is for an address at which there is no server. A function of the caller's that cannot reach
+// one of its own does not mean that.
+var errAbsent = errors.New("no server listens")
 
 // resolve returns the addresses of t, with the port: one if it has no name, or if a dial function of the
 // caller's takes the name.
@@ -44,53 +49,33 @@ func (t *target) resolve(ctx context.Context, s *settings) ([]string, error) {
 	return hosts, err
 }
 
-// An arrival is a connection to one of several addresses, or why there is none.
-type arrival struct {
-	address string
-	conn    *link.Conn
-	process string // the server's; empty if it does not tell
-	err     error
-	absent  bool // no server is there
-}
-
 // dialAll connects to the server to which all of the addresses lead. At those that refuse a connection
 // there is none.
-func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (*link.Conn, error) {
-	arrivals := make([]arrival, len(addresses))
-	var all sync.WaitGroup
+func (t *target) dialAll(ctx context.Context, s *settings, addresses []string) (redis.Conn, error) {
+	all := make(members, len(addresses))
 	for i, address := range addresses {
-		all.Go(func() { arrivals[i] = t.arrive(ctx, s, address) })
+		all[i] = member{name: address, dial: func(ctx context.Context) (redis.Conn, error) {
+			raw, err := new(net.Dialer).DialContext(ctx, t.network, address)
+			if isNobodyThere(err) {
+				err = fmt.Errorf("%w: %w", errAbsent, err)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return t.greet(ctx, s, raw)
+		}}
 	}
-	all.Wait()
-	chosen, err := choose(arrivals)
-	for i, a := range arrivals {
-		if a.conn != nil && (err != nil || i != chosen) {
-			a.conn.Close()
-		}
-	}
+	greetings := all.greet(ctx, func(ctx context.Context, c redis.Conn) (is link.Server, _ []string, err error) {
+		err = link.Ask(ctx, c, is.AskWho()...)
+		is.Primary = "" // so that none is confirmed, and all are waited for
+		return is, nil, err
+	})
+	chosen, err := all.choose(greetings)
+	keepOne(greetings, chosen)
 	if err != nil {
 		return nil, err
 	}
-	return arrivals[chosen].conn, nil
-}
-
-// arrive connects to one of the addresses of t, and asks which server is there.
-func (t *target) arrive(ctx context.Context, s *settings, address string) arrival {
-	a := arrival{address: address}
-	raw, err := new(net.Dialer).DialContext(ctx, t.network, address)
-	if err != nil {
-		a.err, a.absent = err, isNobodyThere(err)
-		return a
-	}
-	if a.conn, a.err = t.greet(ctx, s, raw); a.err != nil {
-		return a
-	}
-	var is link.Server
-	if a.err = link.Ask(ctx, a.conn, is.AskWho()...); a.err != nil {
-		return a
-	}
-	a.process = is.Process()
-	return a
+	return greetings[chosen].Conn, nil
 }
 
 // isNobodyThere reports whether no server listens at an address, or this machine has no network of its kind,
@@ -102,27 +87,28 @@ func isNobodyThere(err error) bool {
 	}, func(e syscall.Errno) bool { return errors.Is(err, e) })
 }
 
-// choose returns the arrival whose connection is to be used: all lead to its server.
-func choose(arrivals []arrival) (chosen int, err error) {
+// choose returns the greeting whose connection is to be used: all lead to its server. It is -1 with an
+// error.
+func (m members) choose(greetings []link.Greeting) (chosen int, err error) {
 	chosen = -1
-	for i, a := range arrivals {
+	for i, g := range greetings {
 		switch {
-		case a.absent:
+		case errors.Is(g.Err, errAbsent):
 			continue
-		case a.err != nil:
-			return 0, fmt.Errorf("its name has %d addresses, which must lead to one server, and %s: %w",
-				len(arrivals), a.address, link.Explain(a.err))
+		case g.Err != nil:
+			return -1, fmt.Errorf("its name has %d addresses, which must lead to one server, and %s: %w",
+				len(m), m[i].name, link.Explain(g.Err))
 		case chosen < 0:
 			chosen = i
-		case a.process != arrivals[chosen].process:
-			return 0, fmt.Errorf("%w (%s and %s)", errSeveral, arrivals[chosen].address, a.address)
-		case a.process == "":
-			arrivals[chosen].conn.Doubt = "its name has several addresses, and it does not tell its run_id, " +
+		case g.Server.Process() != greetings[chosen].Server.Process():
+			return -1, fmt.Errorf("%w (%s and %s)", errSeveral, m[chosen].name, m[i].name)
+		case g.Server.Process() == "":
+			greetings[chosen].Conn.(*link.Conn).Doubt = "its name has several addresses, and it does not tell its run_id, " +
 				"so several servers there are not noticed: permit INFO, or give an address"
 		}
 	}
 	if chosen < 0 {
-		return 0, arrivals[0].err
+		return -1, greetings[0].Err
 	}
 	return chosen, nil
 }

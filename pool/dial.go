@@ -33,16 +33,10 @@ func (t *target) members(s *settings) (all members) {
 // dialer connects to t. redigo's own Dial lets the TLS handshake and AUTH outlive the context, and
 // knows no unix sockets in URLs.
 func (t *target) dialer(s *settings) link.Dial {
-	return func(ctx context.Context) (redis.Conn, error) {
-		c, err := t.dial(ctx, s)
-		if err != nil {
-			return nil, err // no interface that holds a nil
-		}
-		return c, nil
-	}
+	return func(ctx context.Context) (redis.Conn, error) { return t.dial(ctx, s) }
 }
 
-func (t *target) dial(ctx context.Context, s *settings) (*link.Conn, error) {
+func (t *target) dial(ctx context.Context, s *settings) (redis.Conn, error) {
 	addresses, err := t.resolve(ctx, s)
 	switch {
 	case err != nil:
@@ -67,7 +61,7 @@ func (t *target) dial(ctx context.Context, s *settings) (*link.Conn, error) {
 }
 
 // greet makes a connection that is ready for the handshake of what was dialled.
-func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (*link.Conn, error) {
+func (t *target) greet(ctx context.Context, s *settings, raw net.Conn) (redis.Conn, error) {
 	if t.tls {
 		config, err := t.tlsConfig(ctx, s)
 		if err == nil {

@@ -94,7 +94,7 @@ func (c *conn) write() {
 			return
 		}
 		if batch = c.prepare(batch); len(batch) > 0 {
-			if err := c.writer.send(batch); err != nil {
+			if err := c.writer.sendBatch(batch); err != nil {
 				c.lose(err)
 				return
 			}
@@ -155,7 +155,7 @@ func (c *conn) read() {
 	}
 }
 
-// answerMerged hands out the answer to a call that stands for each, and gives their memory back.
+// answerMerged hands out the answer to a call that stands for each.
 func (c *conn) answerMerged(each []wire.Call, v any, failure redis.Error) {
 	if wire.StopsMerging(failure) {
 		c.merger.Stop()
@@ -164,7 +164,6 @@ func (c *conn) answerMerged(each []wire.Call, v any, failure redis.Error) {
 		a := wire.AnswerOf(each, i, v, failure)
 		c.settle(each[i], a)
 	}
-	wire.Recycle(each)
 }
 
 // settle does what the answer to a request means.

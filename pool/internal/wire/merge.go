@@ -1,8 +1,8 @@
 package wire
 
 import (
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -161,8 +161,7 @@ func (m *Merger) mergedCall(g *group) Call {
 	for i := range g.each {
 		p = p.Text(g.each[i].Request.Value)
 	}
-	memory := *groups.Get().(*[]Call)
-	return Call{Own: &Own{packet: m.added(p), Each: append(memory, g.each...)}}
+	return Call{Own: &Own{packet: m.added(p), Each: slices.Clone(g.each)}}
 }
 
 // ReadEach makes the command by which the server remembers the keys of merged extensions, of which it is
@@ -183,19 +182,7 @@ func (m *Merger) added(p Packet) Packet {
 	return p[start:len(p):len(p)]
 }
 
-// groups are used again, which saves a copy of a batch for each batch. A group is the reader's
-// alone once its call is in the connection's list of what was sent.
-var groups = sync.Pool{New: func() any { return new([]Call) }}
-
-// Recycle takes the calls of a merged call that has been answered.
-func Recycle(each []Call) {
-	clear(each)
-	each = each[:0]
-	groups.Put(&each)
-}
-
-// MergedExtensions returns the keys of merged extensions; nil: the call is another. The keys are a copy,
-// because the group may be used again before what is asked of them is answered.
+// MergedExtensions returns the keys of merged extensions; nil: the call is another.
 func (k *Call) MergedExtensions() (keys []string) {
 	each := k.Each()
 	if len(each) == 0 || !each[0].Request.Op.Extends() {

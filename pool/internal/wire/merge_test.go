@@ -181,15 +181,3 @@ func TestMergedAnswersThatMakeNoSenseGrantNothing(t *testing.T) {
 		assert.Equal(t, stops, StopsMerging(failure), failure)
 	}
 }
-
-// TestAnAnswerAheadOfItsRequestHarmsNoOtherConnection: a server that answers before it is asked gets
-// nothing of what is to be sent to others, though merged calls use memory again.
-func TestAnAnswerAheadOfItsRequestHarmsNoOtherConnection(t *testing.T) {
-	t.Parallel()
-	var one, other Merger
-	early := one.Merge(batchOf("release a", "release b", "release c"))[0]
-	sent := text(&early)
-	Recycle(early.Each())
-	other.Merge(batchOf("release x", "release y", "release z"))
-	assert.Equal(t, sent, text(&early))
-}
