@@ -62,40 +62,69 @@ func (s live) ttl(key string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// TestMergedExtensionsAnswerAsSingleOnes, whatever is at their keys.
-func TestMergedExtensionsAnswerAsSingleOnes(t *testing.T) {
+// TestMergedRequestsAnswerAsSingleOnes, whatever is at their keys, and do the same to them.
+func TestMergedRequestsAnswerAsSingleOnes(t *testing.T) {
 	t.Parallel()
-	s := newLive(t)
-	n := openGated(t, s.url())
-	requests := hold(t, n, 6)
-	s.do("DEL", "k1")
-	s.do("SET", "k2", "another", "PX", 90_000)
-	s.do("SET", "k3", "another")
-	s.do("DEL", "k4")
-	s.do("LPUSH", "k4", "no lock")
-	s.do("PEXPIRE", "k5", 300_000)
-
-	s.do("CONFIG", "RESETSTAT")
-	var merged []protocol.Reply
-	for _, to := range submitTogether(t, n, requests...) {
-		merged = append(merged, to.next(t))
+	const keys = 7
+	var extensions, looks []protocol.Request
+	for i := range keys {
+		extensions = append(extensions, extend(keyAndValue(i)))
+		looks = append(looks, lookAt(keyAndValue(i)))
 	}
-	assert.Equal(t, 2, s.calls("evalsha"), "one for all, and one for the list")
-	for i, r := range requests {
-		single := do(t, n, r)
-		assert.Equal(t, single.Outcome, merged[i].Outcome, i)
-		assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
-		assert.Equal(t, single.Err, merged[i].Err, i)
-		assert.Equal(t, single.Run, merged[i].Run, i)
-	}
-	for i, want := range []protocol.Outcome{
-		protocol.Granted, protocol.Refused, protocol.Refused, protocol.Refused, protocol.Failed, protocol.Granted,
+	for name, test := range map[string]struct {
+		requests []protocol.Request
+		calls    int           // of scripts, with those that are asked again
+		left     time.Duration // of a key whose TTL was a minute, at least; zero: it is gone
+	}{
+		"extensions": {extensions, 1 + 1, 100 * time.Second}, // of a list
+		"looks":      {looks, 1 + 1, 30 * time.Second},       // at a list
+		"releases":   {releases(keys), 1 + 5, 0},             // of each that has not got its value
 	} {
-		assert.Equal(t, want, merged[i].Outcome, i)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLive(t)
+			n := openGated(t, s.url())
+			prepare := func() {
+				s.do("FLUSHDB")
+				s.do("SET", "k0", "v0", "PX", 60_000)
+				s.do("SET", "k2", "another", "PX", 90_000)
+				s.do("SET", "k3", strings.Repeat("0", 40)+" 1700000000000 someone")
+				s.do("LPUSH", "k4", "no lock")
+				s.do("SET", "k5", protocol.ReadersValue, "PX", 90_000)
+				s.do("SET", "k6", "v6", "PX", 300_000)
+			}
+			for i := range test.requests {
+				test.requests[i].TTL = 2 * time.Minute
+			}
+			prepare()
+			do(t, n, acquire("connected", "v"))
+			s.do("CONFIG", "RESETSTAT")
+			var merged []protocol.Reply
+			for _, to := range submitTogether(t, n, test.requests...) {
+				merged = append(merged, to.next(t))
+			}
+			assert.Equal(t, test.calls, s.calls("evalsha"))
+			assert.Equal(t, []byte("another"), s.do("GET", "k2"))
+			if test.left == 0 {
+				assert.Nil(t, s.do("GET", "k0"))
+				assert.Nil(t, s.do("GET", "k6"))
+			} else {
+				assert.Greater(t, s.ttl("k0"), test.left)
+				assert.Greater(t, s.ttl("k6"), 200*time.Second, "never shortened")
+			}
+			prepare()
+			const yes, no = protocol.Granted, protocol.Refused
+			for i, want := range []protocol.Outcome{yes, no, no, no, protocol.Failed, no, yes} {
+				assert.Equal(t, want, merged[i].Outcome, i)
+				single := do(t, n, test.requests[i])
+				assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
+				single.TTL = merged[i].TTL
+				assert.Equal(t, single, merged[i], i)
+			}
+			assert.Equal(t, protocol.NoTTL, merged[3].TTL)
+			assert.ErrorIs(t, merged[4].Err, ErrWrongType)
+		})
 	}
-	assert.Greater(t, s.ttl("k0"), 30*time.Second, "extended")
-	assert.Greater(t, s.ttl("k5"), 200*time.Second, "and never shortened")
-	assert.Equal(t, "another", string(s.do("GET", "k2").([]byte)))
 }
 
 // TestMergedExtensionsAreConfirmed, as other votes are, by one look at the record behind them.
@@ -241,40 +270,6 @@ func lookAt(key, value string) protocol.Request {
 	return watching(protocol.Request{Op: protocol.OpLook, Key: key, Value: value, Timeout: testTimeout})
 }
 
-// TestMergedLooksAnswerAsSingleOnes, whatever is at their keys.
-func TestMergedLooksAnswerAsSingleOnes(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openGated(t, s.url())
-	hold(t, n, 6)
-	s.do("DEL", "k1")
-	s.do("SET", "k2", "another", "PX", 90_000)
-	s.do("SET", "k3", "another")
-	s.do("DEL", "k4")
-	s.do("LPUSH", "k4", "no lock")
-	s.do("SET", "k5", "")
-	var looks []protocol.Request
-	for i := range 6 {
-		looks = append(looks, lookAt(keyAndValue(i)))
-	}
-	s.do("CONFIG", "RESETSTAT")
-	var merged []protocol.Reply
-	for _, to := range submitTogether(t, n, looks...) {
-		merged = append(merged, to.next(t))
-	}
-	assert.Equal(t, 2, s.calls("evalsha"), "one for all, and one for the key of another type")
-	for i, r := range looks {
-		single := do(t, n, r)
-		assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
-		single.TTL = merged[i].TTL
-		assert.Equal(t, single, merged[i], i)
-	}
-	assert.Equal(t, protocol.Granted, merged[0].Outcome)
-	assert.Equal(t, protocol.Refused, merged[1].Outcome)
-	assert.Equal(t, protocol.NoTTL, merged[3].TTL)
-	assert.ErrorIs(t, merged[4].Err, ErrWrongType)
-}
-
 // TestLooksAtLongValuesCostNoConnection: whoever may write to locks' keys could end them all, if looks
 // answered with the values.
 func TestLooksAtLongValuesCostNoConnection(t *testing.T) {
@@ -312,49 +307,6 @@ func releases(keys int) (all []protocol.Request) {
 		all = append(all, r)
 	}
 	return all
-}
-
-// TestMergedReleasesAnswerAsSingleOnes, whatever is at their keys.
-func TestMergedReleasesAnswerAsSingleOnes(t *testing.T) {
-	t.Parallel()
-	s := newLive(t)
-	n := openGated(t, s.url())
-	hold(t, n, 7)
-	labelled := strings.Repeat("0", 40) + " 1700000000000 someone"
-	prepare := func() {
-		s.do("FLUSHDB")
-		s.do("SET", "k0", "v0", "PX", 60_000)
-		s.do("SET", "k2", "another", "PX", 90_000)
-		s.do("SET", "k3", labelled)
-		s.do("LPUSH", "k4", "no lock")
-		s.do("SET", "k5", protocol.ReadersValue, "PX", 90_000)
-		s.do("SET", "k6", "v6", "PX", 60_000)
-	}
-	prepare()
-	s.do("CONFIG", "RESETSTAT")
-	var merged []protocol.Reply
-	for _, to := range submitTogether(t, n, releases(7)...) {
-		merged = append(merged, to.next(t))
-	}
-	assert.Equal(t, 1+5, s.calls("evalsha"), "one for all, and one for each that has not got its value")
-	assert.Nil(t, s.do("GET", "k0"))
-	assert.Nil(t, s.do("GET", "k6"))
-	assert.Equal(t, []byte("another"), s.do("GET", "k2"))
-
-	prepare()
-	for i, r := range releases(7) {
-		single := do(t, n, r)
-		assert.Equal(t, single.Outcome, merged[i].Outcome, i)
-		assert.InDelta(t, single.TTL, merged[i].TTL, float64(testTimeout), i)
-		assert.Equal(t, single.Err, merged[i].Err, i)
-		assert.Equal(t, single.Owner, merged[i].Owner, i)
-		assert.Equal(t, single.Readers, merged[i].Readers, i)
-		assert.Equal(t, single.Run, merged[i].Run, i)
-	}
-	const yes, no = protocol.Granted, protocol.Refused
-	for i, want := range []protocol.Outcome{yes, no, no, no, protocol.Failed, no, yes} {
-		assert.Equal(t, want, merged[i].Outcome, i)
-	}
 }
 
 // TestMergedReleasesOfABrokenConnectionAreSentAgain, each of them.

@@ -161,17 +161,6 @@ func TestWhatFollowsALockThatWasTakenIsUnknown(t *testing.T) {
 	assert.Equal(t, replies{0: protocol.Unknown}, got)
 }
 
-// TestWhatAServerLacksIsNotUsed any more, until the next one.
-func TestWhatAServerLacksIsNotUsed(t *testing.T) {
-	t.Parallel()
-	q := newQueue()
-	q.open(wire.Abilities{Plain: true})
-	q.lacks(wire.Abilities{Plain: true})
-	assert.Equal(t, wire.Abilities{}, q.abilities)
-	q.open(wire.Abilities{Plain: true})
-	assert.True(t, q.abilities.Plain)
-}
-
 func TestTheWaitBeforeTheNextConnection(t *testing.T) {
 	t.Parallel()
 	lost := func(err error) error { return fmt.Errorf("connection lost: %w", err) }

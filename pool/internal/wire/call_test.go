@@ -58,17 +58,6 @@ func TestEveryRequestIsAppended(t *testing.T) {
 	assert.Contains(t, text(callOf(late, Form{})), " 1.5 ", "milliseconds")
 }
 
-// TestAReleaseIsSentAsTheServerHasIt, unless it may well be refused.
-func TestAReleaseIsSentAsTheServerHasIt(t *testing.T) {
-	t.Parallel()
-	for want, a := range map[string]Abilities{
-		"DELEX k IFEQ v": {Deletion: deletions[0]}, "DELIFEQ k v": {Deletion: deletions[1]}, "EVALSHA " + releaseScript.digest + " 1 k v": {},
-	} {
-		assert.Equal(t, want, text(callOf(held("k", "v"), a.Form(held("k", "v")))))
-		assert.Equal(t, Form{}, a.Form(request(protocol.OpRelease, "k", "v")))
-	}
-}
-
 // TestAReleaseIsRetried unless it would be in vain: an ACL or a kind of server that forbids it now forbids
 // it later as well.
 func TestAReleaseIsRetried(t *testing.T) {
